@@ -1,0 +1,348 @@
+//! Boot parameters: what the launcher tells each kernel, as text in the QEMU firmware
+//! configuration item [`FW_CFG_NAME`].
+//!
+//! The text is `key=value` lines. Unknown keys, missing keys and bad values are errors: a kernel
+//! that does not understand its parameters does not start. Both ends use this module, so what
+//! [`BootParams`] displays is what [`BootParams::parse`] reads.
+
+use core::fmt;
+
+use crate::ident::{MAX_CPUS, MAX_NODES};
+use crate::{Isa, NodeId};
+
+/// Name of the firmware configuration item.
+pub const FW_CFG_NAME: &str = "opt/dyad/boot";
+/// Longest parameter text a kernel reads.
+pub const MAX_TEXT: usize = 16 * 1024;
+
+/// Physical distance between local pools; pool `n` starts at `LOCAL_STRIDE * (n + 1)`.
+pub const LOCAL_STRIDE: u64 = 0x4_0000_0000;
+/// Physical start of the CXL pool.
+pub const CXL_BASE: u64 = 0x40_0000_0000;
+/// Pools are whole multiples of this.
+pub const POOL_GRANULE: u64 = 2 << 20;
+/// Smallest pool.
+pub const MIN_POOL: u64 = 32 << 20;
+/// Largest CXL pool (x86-64 machines must stay below 1012 GiB of physical addresses).
+pub const MAX_CXL: u64 = 512 << 30;
+
+/// Doorbell vectors per machine: one per CPU (at least four), then one that is kept free for the
+/// simulator.
+pub const fn doorbell_vectors(cpus: usize) -> usize {
+    (if cpus > 4 { cpus } else { 4 }) + 1
+}
+
+/// Physical start of the local pool of a node.
+pub const fn local_pool_base(node: NodeId) -> u64 {
+    LOCAL_STRIDE * (node.index() as u64 + 1)
+}
+
+/// What the kernels do once they have joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BootMode {
+    /// Run the program in the bundle.
+    App,
+    /// Run the in-kernel tests named in `ktests`, in that order.
+    Ktest,
+}
+
+/// What happens to the others when a node dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDeath {
+    /// The run ends.
+    End,
+    /// The others go on.
+    Survive,
+    /// The others go on and the node is started again.
+    Restart,
+}
+
+impl OnDeath {
+    /// All choices, for command lines.
+    pub const ALL: [OnDeath; 3] = [OnDeath::End, OnDeath::Survive, OnDeath::Restart];
+
+    /// Name on command lines and in boot parameters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            OnDeath::End => "end",
+            OnDeath::Survive => "survive",
+            OnDeath::Restart => "restart",
+        }
+    }
+}
+
+/// The boot parameters of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BootParams<'a> {
+    /// This node.
+    pub node: NodeId,
+    /// ISA of every node, by node number; entries from `node_count` on are meaningless.
+    pub isas: [Isa; MAX_NODES],
+    /// Number of nodes of the system, 2 to [`MAX_NODES`].
+    pub node_count: usize,
+    /// CPUs of every node, 1 to [`MAX_CPUS`].
+    pub cpus: usize,
+    /// Size of every local pool in bytes.
+    pub local_size: u64,
+    /// Size of the CXL pool in bytes.
+    pub cxl_size: u64,
+    /// Where in the CXL pool the launcher has put the program bundle (page-aligned).
+    pub bundle_offset: u64,
+    /// Length of the bundle in bytes; 0 if there is none.
+    pub bundle_len: u64,
+    /// What to do.
+    pub mode: BootMode,
+    /// What happens when a node dies.
+    pub on_death: OnDeath,
+    /// Bound on every wait during boot, in milliseconds.
+    pub boot_timeout_ms: u64,
+    /// Name of the program, for records.
+    pub app: &'a str,
+    /// Argument text of the program, one line.
+    pub args: &'a str,
+    /// Names of in-kernel tests, separated by commas.
+    pub ktests: &'a str,
+    /// Test option: XORed into this node's layout hash, to show that a mismatch is refused.
+    pub test_layout_xor: u64,
+}
+
+/// Why a parameter text was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamError<'a> {
+    /// A line has no `=`.
+    NoEquals(&'a str),
+    /// A key nobody knows.
+    UnknownKey(&'a str),
+    /// A key given twice.
+    Twice(&'a str),
+    /// A value that cannot be read or is out of range.
+    BadValue(&'static str, &'a str),
+    /// A key that must be there is not.
+    Missing(&'static str),
+    /// Written for another ABI version.
+    BadVersion(&'a str),
+}
+
+impl fmt::Display for ParamError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ParamError::NoEquals(l) => write!(f, "line without '=': {l:?}"),
+            ParamError::UnknownKey(k) => write!(f, "unknown key {k:?}"),
+            ParamError::Twice(k) => write!(f, "key {k:?} given twice"),
+            ParamError::BadValue(k, v) => write!(f, "bad value for {k}: {v:?}"),
+            ParamError::Missing(k) => write!(f, "missing key {k}"),
+            ParamError::BadVersion(v) => write!(
+                f,
+                "parameters are for ABI version {v}, this kernel has {}",
+                crate::ABI_VERSION
+            ),
+        }
+    }
+}
+
+const KEYS: [&str; 15] = [
+    "abi",
+    "node",
+    "nodes",
+    "cpus",
+    "local",
+    "cxl",
+    "bundle_offset",
+    "bundle_len",
+    "mode",
+    "on_death",
+    "boot_timeout_ms",
+    "app",
+    "args",
+    "ktests",
+    "test_layout_xor",
+];
+
+impl<'a> BootParams<'a> {
+    /// Parses a parameter text.
+    ///
+    /// # Errors
+    ///
+    /// See [`ParamError`].
+    pub fn parse(text: &'a str) -> Result<BootParams<'a>, ParamError<'a>> {
+        let mut values: [Option<&'a str>; KEYS.len()] = [None; KEYS.len()];
+        for line in text.lines().filter(|l| !l.is_empty()) {
+            let (key, value) = line.split_once('=').ok_or(ParamError::NoEquals(line))?;
+            let i = KEYS
+                .iter()
+                .position(|&k| k == key)
+                .ok_or(ParamError::UnknownKey(key))?;
+            if values[i].replace(value).is_some() {
+                return Err(ParamError::Twice(key));
+            }
+        }
+        let get = |key: &'static str| -> Result<&'a str, ParamError<'a>> {
+            KEYS.iter()
+                .position(|&k| k == key)
+                .and_then(|i| values[i])
+                .ok_or(ParamError::Missing(key))
+        };
+        let num = |key: &'static str, lo: u64, hi: u64| -> Result<u64, ParamError<'a>> {
+            let v = get(key)?;
+            v.parse()
+                .ok()
+                .filter(|n| (lo..=hi).contains(n))
+                .ok_or(ParamError::BadValue(key, v))
+        };
+        if get("abi")?.parse() != Ok(crate::ABI_VERSION) {
+            return Err(ParamError::BadVersion(get("abi")?));
+        }
+        let names = get("nodes")?;
+        let mut isas = [Isa::X86_64; MAX_NODES];
+        let mut node_count = 0;
+        for name in names.split(',') {
+            if node_count == MAX_NODES {
+                return Err(ParamError::BadValue("nodes", names));
+            }
+            isas[node_count] = Isa::parse(name).ok_or(ParamError::BadValue("nodes", names))?;
+            node_count += 1;
+        }
+        if node_count < 2 {
+            return Err(ParamError::BadValue("nodes", names));
+        }
+        let pool = |key, hi| -> Result<u64, ParamError<'a>> {
+            let n = num(key, MIN_POOL, hi)?;
+            if n % POOL_GRANULE != 0 {
+                return Err(ParamError::BadValue(key, get(key)?));
+            }
+            Ok(n)
+        };
+        let node = num("node", 0, node_count as u64 - 1)?;
+        let cxl_size = pool("cxl", MAX_CXL)?;
+        let bundle_offset = num("bundle_offset", 0, cxl_size)?;
+        if bundle_offset % crate::user::PAGE_SIZE != 0 {
+            return Err(ParamError::BadValue("bundle_offset", get("bundle_offset")?));
+        }
+        Ok(BootParams {
+            node: NodeId::new(node).ok_or(ParamError::Missing("node"))?,
+            isas,
+            node_count,
+            cpus: num("cpus", 1, MAX_CPUS as u64)? as usize,
+            local_size: pool("local", LOCAL_STRIDE)?,
+            cxl_size,
+            bundle_offset,
+            bundle_len: num("bundle_len", 0, cxl_size - bundle_offset)?,
+            mode: match get("mode")? {
+                "app" => BootMode::App,
+                "ktest" => BootMode::Ktest,
+                v => return Err(ParamError::BadValue("mode", v)),
+            },
+            on_death: {
+                let v = get("on_death")?;
+                OnDeath::ALL
+                    .into_iter()
+                    .find(|d| d.name() == v)
+                    .ok_or(ParamError::BadValue("on_death", v))?
+            },
+            boot_timeout_ms: num("boot_timeout_ms", 100, 3_600_000)?,
+            app: get("app")?,
+            args: get("args")?,
+            ktests: get("ktests")?,
+            test_layout_xor: num("test_layout_xor", 0, u64::MAX)?,
+        })
+    }
+
+    /// ISAs of the nodes that exist.
+    pub fn node_isas(&self) -> &[Isa] {
+        &self.isas[..self.node_count]
+    }
+}
+
+impl fmt::Display for BootParams<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "abi={}", crate::ABI_VERSION)?;
+        writeln!(f, "node={}", self.node)?;
+        f.write_str("nodes=")?;
+        for (i, isa) in self.node_isas().iter().enumerate() {
+            write!(f, "{}{isa}", if i == 0 { "" } else { "," })?;
+        }
+        writeln!(f, "\ncpus={}", self.cpus)?;
+        writeln!(f, "local={}\ncxl={}", self.local_size, self.cxl_size)?;
+        writeln!(f, "bundle_offset={}", self.bundle_offset)?;
+        writeln!(f, "bundle_len={}", self.bundle_len)?;
+        let mode = match self.mode {
+            BootMode::App => "app",
+            BootMode::Ktest => "ktest",
+        };
+        writeln!(f, "mode={mode}\non_death={}", self.on_death.name())?;
+        writeln!(f, "boot_timeout_ms={}", self.boot_timeout_ms)?;
+        writeln!(f, "app={}\nargs={}", self.app, self.args)?;
+        writeln!(f, "ktests={}", self.ktests)?;
+        writeln!(f, "test_layout_xor={}", self.test_layout_xor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::string::{String, ToString};
+
+    fn sample() -> BootParams<'static> {
+        let mut isas = [Isa::X86_64; MAX_NODES];
+        isas[1] = Isa::Aarch64;
+        BootParams {
+            node: NodeId::new(1).unwrap(),
+            isas,
+            node_count: 2,
+            cpus: 2,
+            local_size: 64 << 20,
+            cxl_size: 256 << 20,
+            bundle_offset: 128 << 20,
+            bundle_len: 12345,
+            mode: BootMode::App,
+            on_death: OnDeath::Survive,
+            boot_timeout_ms: 30_000,
+            app: "hop",
+            args: "--class S",
+            ktests: "",
+            test_layout_xor: 0,
+        }
+    }
+
+    #[test]
+    fn displays_what_it_parses() {
+        let text = sample().to_string();
+        assert_eq!(BootParams::parse(&text), Ok(sample()));
+    }
+
+    #[test]
+    fn refuses_bad_texts() {
+        let text = sample().to_string();
+        let with = |from: &str, to: &str| text.replace(from, to);
+        let bad: [(String, &str); 8] = [
+            (with("cpus=2", "cpus=9"), "bad value for cpus: \"9\""),
+            (with("cpus=2\n", ""), "missing key cpus"),
+            (with("cpus=2", "cpus=2\ncpus=2"), "key \"cpus\" given twice"),
+            (with("cpus=2", "cpu=2"), "unknown key \"cpu\""),
+            (with("cpus=2", "cpus"), "line without '=': \"cpus\""),
+            (
+                with("x86_64,aarch64", "x86_64"),
+                "bad value for nodes: \"x86_64\"",
+            ),
+            (
+                with("local=67108864", "local=67108865"),
+                "bad value for local: \"67108865\"",
+            ),
+            (
+                with("abi=1", "abi=7"),
+                "parameters are for ABI version 7, this kernel has 1",
+            ),
+        ];
+        for (text, message) in &bad {
+            assert_eq!(BootParams::parse(text).unwrap_err().to_string(), *message);
+        }
+    }
+
+    #[test]
+    fn the_last_doorbell_vector_is_nobodys() {
+        for cpus in 1..=MAX_CPUS {
+            assert!(doorbell_vectors(cpus) >= 5 && doorbell_vectors(cpus) > cpus);
+        }
+    }
+}

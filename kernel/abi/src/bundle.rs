@@ -1,0 +1,1 @@
+//! The bundle: one file holding one program for every ISA.

@@ -1,0 +1,134 @@
+//! The form of console output: what a kernel writes to its serial line and the launcher reads.
+//!
+//! Every line a kernel writes starts with one of two control bytes; a line without either was
+//! written by firmware, by a kernel that had not got so far, or is damaged, and is shown as it is.
+//!
+//! | first byte | rest of the line |
+//! |---|---|
+//! | [`LOG`] | `CPU` space `NS` space `LEVEL` space text; `NS` is fused time in decimal, `LEVEL` one of [`Level`]'s letters |
+//! | [`RECORD`] | one JSON object, whose `"type"` is one of the names below |
+//!
+//! | type | further members |
+//! |---|---|
+//! | `phase` | `name`: what the node is doing (boot progress) |
+//! | `check` | `name`, `ok`, `detail` |
+//! | `counter` | `name`, `value`: the run's counter is the sum over nodes |
+//! | `panic` | `cpu`, `message`, `location` |
+//! | `backtrace` | `cpu`, `what` (`kernel` or `user`), `pcs`: array of hexadecimal strings, innermost first |
+//! | `status` | `cpu`, `doing`: what a CPU was doing when a report was asked for |
+//! | `ktest` | `name`, `state`: `start`, `ok`, `failed` or `skipped`, `detail` |
+//! | `exit` | `code`: the exit code the node is about to return, `reason` |
+//!
+//! Text from user programs is escaped before it is written: the two bytes and other control
+//! characters never come from a program.
+
+/// First byte of a log line.
+pub const LOG: u8 = 0x1f;
+/// First byte of a record.
+pub const RECORD: u8 = 0x1e;
+
+/// Importance of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Detail, shown with `--verbose`.
+    Debug,
+    /// What is going on, shown unless `--quiet`.
+    Info,
+    /// Something is wrong but the node goes on.
+    Warn,
+    /// Something has failed.
+    Error,
+    /// Output of the user program; always shown.
+    User,
+}
+
+impl Level {
+    /// All levels.
+    pub const ALL: [Level; 5] = [
+        Level::Debug,
+        Level::Info,
+        Level::Warn,
+        Level::Error,
+        Level::User,
+    ];
+
+    /// The letter in a log line.
+    pub const fn letter(self) -> char {
+        match self {
+            Level::Debug => 'D',
+            Level::Info => 'I',
+            Level::Warn => 'W',
+            Level::Error => 'E',
+            Level::User => 'U',
+        }
+    }
+
+    /// The level with this letter.
+    pub fn from_letter(c: char) -> Option<Level> {
+        Level::ALL.into_iter().find(|l| l.letter() == c)
+    }
+}
+
+/// Exit code of a node whose work is done and was successful.
+pub const EXIT_OK: u32 = 0;
+/// Exit code of a node whose program failed (a check failed or the program's code was not 0).
+pub const EXIT_FAILED: u32 = 1;
+/// Exit code of a node that could not boot or join.
+pub const EXIT_BOOT: u32 = 2;
+/// Exit code of a node that stopped because another died or because it was told to.
+pub const EXIT_STOPPED: u32 = 3;
+/// Exit code after a kernel panic.
+pub const EXIT_PANIC: u32 = 4;
+
+/// QEMU's exit status for an x86-64 node that exits with `code`: the debug-exit device returns
+/// `value << 1 | 1`, so 0 is impossible, and small values are kept clear of QEMU's own 1.
+pub const fn x86_exit_value(code: u32) -> u32 {
+    code + 0x10
+}
+
+/// Exit code of a node from QEMU's exit status, if the kernel ended it.
+pub const fn exit_code_from_status(isa: crate::Isa, status: i32) -> Option<u32> {
+    match isa {
+        crate::Isa::X86_64 => {
+            let value = (status as u32) >> 1;
+            if status & 1 == 1 && value >= 0x10 {
+                Some(value - 0x10)
+            } else {
+                None
+            }
+        }
+        // Semihosting returns the code itself; 0x20 is added so that it differs from QEMU's own 1.
+        crate::Isa::Aarch64 => {
+            if status >= 0x20 {
+                Some(status as u32 - 0x20)
+            } else {
+                None
+            }
+        }
+    }
+}
+
+/// Exit status given to semihosting by an AArch64 node that exits with `code`.
+pub const fn aarch64_exit_value(code: u32) -> u32 {
+    code + 0x20
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Isa;
+
+    #[test]
+    fn exit_codes_survive_qemu() {
+        for code in 0..5 {
+            let x = (x86_exit_value(code) << 1 | 1) as i32;
+            assert_eq!(exit_code_from_status(Isa::X86_64, x), Some(code));
+            let a = aarch64_exit_value(code) as i32;
+            assert_eq!(exit_code_from_status(Isa::Aarch64, a), Some(code));
+        }
+        for isa in Isa::ALL {
+            assert_eq!(exit_code_from_status(isa, 0), None);
+            assert_eq!(exit_code_from_status(isa, 1), None);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The user half of the address space and the structures that cross the system-call boundary.
+//!
+//! One address space looks the same on every ISA: only pages of program text and of constant
+//! pools have different contents per ISA at the same address.
+//!
+//! | addresses | content |
+//! |---|---|
+//! | `0x4100_0000 ..` | program text, one alias per ISA |
+//! | `0x4800_0000 ..` | per-ISA constants, one alias per ISA |
+//! | `0x5000_0000 ..` | shared read-only data, data, bss |
+//! | [`TCB_BASE`]` ..` | thread control blocks |
+//! | [`HEAP_BASE`]`..`[`HEAP_END`] | memory from `MapAnon` |
+//! | [`stack_slot`] | native stacks, one per thread and ISA |
+
+use crate::{CpuId, Isa, NodeId};
+
+/// Page and frame size, the same on both ISAs.
+pub const PAGE_SIZE: u64 = 4096;
+/// First address a program may use.
+pub const USER_MIN: u64 = 0x0001_0000;
+/// One past the last user address (the lower half of a 48-bit, sign-extended address space).
+pub const USER_END: u64 = 0x0000_8000_0000_0000;
+
+/// Where program text is linked, on both ISAs.
+pub const TEXT_BASE: u64 = 0x4100_0000;
+/// Where per-ISA constants (jump tables, constant pools) are linked.
+pub const ISA_RO_BASE: u64 = 0x4800_0000;
+/// Where shared constants, data and bss are linked.
+pub const SHARED_BASE: u64 = 0x5000_0000;
+/// One past the last address a bundle may occupy.
+pub const IMAGE_END: u64 = 0xF000_0000;
+
+/// Thread control blocks: one page per thread.
+pub const TCB_BASE: u64 = 0x1_0000_0000;
+/// Start of the addresses that `MapAnon` hands out.
+pub const HEAP_BASE: u64 = 0x10_0000_0000;
+/// End of the addresses that `MapAnon` hands out.
+pub const HEAP_END: u64 = 0x1000_0000_0000;
+
+/// Size of a native stack, without its guard.
+pub const STACK_SIZE: u64 = 1 << 20;
+/// Distance between stack slots; what is not stack is guard.
+pub const STACK_STRIDE: u64 = 1 << 24;
+const STACKS_BASE: u64 = 0x7000_0000_0000;
+const STACKS_PER_ISA: u64 = 0x0100_0000_0000;
+
+/// Address range `(bottom, top)` of the native stack of `thread` on `isa`.
+pub const fn stack_slot(isa: Isa, thread: u32) -> (u64, u64) {
+    let slot = STACKS_BASE + isa as u64 * STACKS_PER_ISA + thread as u64 * STACK_STRIDE;
+    let top = slot + STACK_STRIDE;
+    (top - STACK_SIZE, top)
+}
+
+/// Address of the thread control block of `thread`.
+pub const fn tcb_address(thread: u32) -> u64 {
+    TCB_BASE + thread as u64 * PAGE_SIZE
+}
+
+/// Most bytes one `Write` takes.
+pub const MAX_WRITE: usize = 4096;
+/// Longest name in a report.
+pub const MAX_REPORT_NAME: usize = 64;
+/// Longest detail text in a report.
+pub const MAX_REPORT_DETAIL: usize = 256;
+
+/// In the value of `Translate`: the page is writable.
+pub const TRANSLATE_WRITE: u64 = 1 << 62;
+/// In the value of `Translate`: the page is executable.
+pub const TRANSLATE_EXEC: u64 = 1 << 61;
+/// In the value of `Translate`: the bits of the physical address.
+pub const TRANSLATE_PA: u64 = (1 << 52) - 1;
+
+/// The start of a thread control block. The thread pointer (`fs` base, `TPIDR_EL0`) holds its
+/// address, which is the same on every ISA. There is no ELF TLS.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Tcb {
+    /// Its own address, so that it can be read through the thread pointer on x86-64.
+    pub this: u64,
+    /// Number of the thread within its program.
+    pub thread: u64,
+    /// Top of the data stack; 0 when the thread has none.
+    pub data_sp: u64,
+    /// Reserved for migration; zero.
+    pub migrate: [u64; 7],
+    /// Slots the user runtime may use as it likes.
+    pub slots: [u64; 22],
+}
+
+/// One node as user programs see it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct NodeInfo {
+    /// [`Isa`] index.
+    pub isa: u32,
+    /// Number of CPUs.
+    pub cpus: u32,
+    /// 1 if the node is live.
+    pub live: u32,
+    /// How often this node has joined.
+    pub incarnation: u32,
+    /// Start of its pool, physical.
+    pub pool_base: u64,
+    /// Size of its pool in bytes.
+    pub pool_size: u64,
+}
+
+/// What `SysInfo` copies out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct SysInfo {
+    /// [`ABI_VERSION`](crate::ABI_VERSION) of the kernel.
+    pub abi_version: u32,
+    /// Number of nodes in `nodes` that exist.
+    pub node_count: u32,
+    /// Start of the CXL pool, physical.
+    pub cxl_base: u64,
+    /// Size of the CXL pool in bytes.
+    pub cxl_size: u64,
+    /// The nodes.
+    pub nodes: [NodeInfo; crate::ident::MAX_NODES],
+}
+
+/// Where a thread runs; packed into one word for `Where`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Where {
+    /// The node.
+    pub node: NodeId,
+    /// The CPU within the node.
+    pub cpu: CpuId,
+    /// The instruction set of the node.
+    pub isa: Isa,
+}
+
+impl Where {
+    /// Packs: node in bits 0..8, CPU in bits 8..16, ISA in bits 16..24.
+    pub const fn pack(self) -> u64 {
+        self.node.index() as u64 | (self.cpu.index() as u64) << 8 | (self.isa as u64) << 16
+    }
+
+    /// Undoes [`Where::pack`].
+    pub const fn unpack(v: u64) -> Option<Where> {
+        match (
+            NodeId::new(v & 0xff),
+            CpuId::new(v >> 8 & 0xff),
+            Isa::from_index(v >> 16),
+        ) {
+            (Some(node), Some(cpu), Some(isa)) => Some(Where { node, cpu, isa }),
+            _ => None,
+        }
+    }
+}
+
+/// What a report is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum ReportKind {
+    /// A check: `value` is 1 if it passed, 0 if it failed.
+    Check = 0,
+    /// A counter: `value` is added to the run's counter of that name.
+    Counter = 1,
+}
+
+impl ReportKind {
+    /// The kind with this number.
+    pub const fn from_number(n: u64) -> Option<ReportKind> {
+        match n {
+            0 => Some(ReportKind::Check),
+            1 => Some(ReportKind::Counter),
+            _ => None,
+        }
+    }
+}
+
+/// Argument of the `Report` system call.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct ReportArgs {
+    /// A [`ReportKind`].
+    pub kind: u64,
+    /// Check: 1 or 0. Counter: the number to add.
+    pub value: u64,
+    /// Name: address of UTF-8 text.
+    pub name: u64,
+    /// Length of the name, at most [`MAX_REPORT_NAME`].
+    pub name_len: u64,
+    /// Detail: address of UTF-8 text.
+    pub detail: u64,
+    /// Length of the detail, at most [`MAX_REPORT_DETAIL`].
+    pub detail_len: u64,
+}
+
+const _: () = {
+    assert!(size_of::<Tcb>() == 256 && align_of::<Tcb>() == 8);
+    assert!(size_of::<NodeInfo>() == 32 && align_of::<NodeInfo>() == 8);
+    assert!(size_of::<SysInfo>() == 24 + 32 * crate::ident::MAX_NODES);
+    assert!(size_of::<ReportArgs>() == 48);
+    assert!(stack_slot(Isa::X86_64, 4095).1 <= stack_slot(Isa::Aarch64, 0).0);
+    assert!(stack_slot(Isa::Aarch64, 4095).1 <= USER_END);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_round_trips() {
+        for isa in Isa::ALL {
+            for node in NodeId::first(8) {
+                for cpu in CpuId::first(8) {
+                    let w = Where { node, cpu, isa };
+                    assert_eq!(Where::unpack(w.pack()), Some(w));
+                }
+            }
+        }
+        assert_eq!(Where::unpack(8), None);
+        assert_eq!(Where::unpack(2 << 16), None);
+    }
+
+    #[test]
+    fn stacks_have_guards_on_both_sides() {
+        for isa in Isa::ALL {
+            let (_, top0) = stack_slot(isa, 0);
+            let (bottom1, _) = stack_slot(isa, 1);
+            assert!(bottom1 - top0 >= STACK_STRIDE - STACK_SIZE);
+        }
+    }
+}

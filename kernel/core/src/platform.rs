@@ -1,0 +1,170 @@
+//! What the kernel needs from a machine. Implemented once per ISA, in `arch/*`.
+//!
+//! # How a CPU moves through the kernel
+//!
+//! ```text
+//!             trap, interrupt, system call                resume_user(area)
+//!   user ───────────────────────────────────▶ kernel ───────────────────────▶ user
+//!            (arch code has saved every        │  ▲
+//!             general register in the          │  │ wait() returns after an interrupt
+//!             thread's register area)          ▼  │
+//!                                             idle
+//! ```
+//!
+//! There is one kernel stack per CPU. Every entry from user mode starts at its top and ends in
+//! [`Platform::resume_user`], which does not return; no kernel state lives on the stack between
+//! two entries. The kernel runs with interrupts masked; only [`Platform::wait`] takes them.
+//! The kernel does not touch floating-point registers.
+
+use core::sync::atomic::AtomicU64;
+
+use dyad_abi::{CpuId, Isa};
+use dyad_shm::superblock::ROOT_ENTRIES;
+use dyad_shm::{FusedMap, PhysAddr};
+
+use crate::cpu::CpuLocal;
+
+/// Words of a register area: general registers, stack pointer, program counter, flags, thread
+/// pointer, in an order that only the owning ISA's `arch` crate knows.
+pub const REG_WORDS: usize = 48;
+/// Words of a floating-point area (16-byte aligned, at least 528 bytes).
+pub const FP_WORDS: usize = 68;
+
+/// A thread's general registers on one ISA; lies in the thread's frame in fused memory.
+#[derive(Debug)]
+#[repr(C, align(16))]
+pub struct RegArea(pub [AtomicU64; REG_WORDS]);
+
+/// A thread's floating-point state on one ISA; lies in the thread's frame in fused memory.
+#[derive(Debug)]
+#[repr(C, align(16))]
+pub struct FpArea(pub [AtomicU64; FP_WORDS]);
+
+/// Why a user thread was stopped by a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// Data read of `address`.
+    Read,
+    /// Data write to `address`.
+    Write,
+    /// Instruction fetch from `address`.
+    Execute,
+    /// An undefined or privileged instruction.
+    Illegal,
+    /// A breakpoint, debug or software-interrupt instruction.
+    Breakpoint,
+    /// An arithmetic or floating-point exception.
+    Arithmetic,
+    /// A misaligned access.
+    Alignment,
+    /// Anything else the ISA has.
+    Other,
+}
+
+/// A fault of a user thread.
+#[derive(Clone, Copy, Debug)]
+pub struct UserFault {
+    /// What happened.
+    pub kind: FaultKind,
+    /// The address it happened at (for the three access kinds), else 0.
+    pub address: u64,
+    /// The ISA's own description: error code and vector, or syndrome register.
+    pub raw: u64,
+}
+
+/// An interrupt, as far as the kernel distinguishes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupt {
+    /// The doorbell of this CPU was rung.
+    Doorbell,
+    /// The deadline given to `set_timer` has passed.
+    Timer,
+    /// Anything else; counted.
+    Other(u32),
+}
+
+/// A machine.
+pub trait Platform: Sized + 'static {
+    /// Its instruction set.
+    const ISA: Isa;
+
+    // --- identity -------------------------------------------------------------------------
+
+    /// The CPU this runs on.
+    fn cpu() -> CpuId;
+    /// State of this CPU. The reference is used on this CPU only, with interrupts masked.
+    fn local() -> &'static CpuLocal;
+    /// Identity of the kernel image (a hash over its text), equal on all nodes that run it.
+    fn image_id() -> u64;
+
+    // --- registers of user threads ----------------------------------------------------------
+
+    /// Sets an area up so that resuming it calls `entry(arg)` by the C convention of the ISA, on
+    /// an empty stack that ends at `stack_top`, with thread pointer `tp`, interrupts enabled.
+    fn init_regs(area: &RegArea, entry: u64, stack_top: u64, arg: u64, tp: u64);
+    /// Sets a floating-point area to the initial state (round to nearest, no traps, no flushing
+    /// of subnormal numbers).
+    fn init_fp(area: &FpArea);
+    /// Operation and arguments 0 to 4 of the system call an area has stopped at.
+    fn syscall_args(area: &RegArea) -> [u64; 6];
+    /// Sets status and value of the system call an area has stopped at.
+    fn set_result(area: &RegArea, status: u64, value: u64);
+    /// Program counter and frame pointer of a stopped thread.
+    fn user_pc_fp(area: &RegArea) -> (u64, u64);
+    /// Calls `line` with one `name value` pair per register, for dumps.
+    fn dump_regs(area: &RegArea, line: &mut dyn FnMut(&str, u64));
+    /// Saves the floating-point registers of this CPU.
+    fn save_fp(area: &FpArea);
+    /// Loads the floating-point registers of this CPU.
+    fn restore_fp(area: &FpArea);
+    /// Continues a thread in user mode. Entries from user mode save into this area until another
+    /// is resumed.
+    fn resume_user(area: &'static RegArea) -> !;
+
+    // --- memory ---------------------------------------------------------------------------
+
+    /// Makes `root` the user half of this CPU's address space, with all effects of older roots'
+    /// translations gone. The kernel half does not change.
+    fn switch_root(root: PhysAddr);
+    /// A root with an empty user half, for CPUs that run no thread.
+    fn idle_root() -> PhysAddr;
+    /// Drops all user translations of this CPU.
+    fn flush_tlb();
+    /// Makes instructions that this CPU has just written (through the fused map) visible to its
+    /// own instruction fetches.
+    fn sync_code(map: &FusedMap, pa: PhysAddr, len: u64);
+    /// Entries of the kernel half in the root slots `dyad_shm::superblock::ROOT_SLOTS`. All zero
+    /// if the ISA keeps its kernel half out of user roots.
+    fn root_entries() -> [u64; ROOT_ENTRIES];
+
+    // --- time, interrupts -------------------------------------------------------------------
+
+    /// Nanoseconds by this machine's own clock; monotonic on each CPU, equal on all its CPUs.
+    fn clock_ns() -> u64;
+    /// Interrupts this CPU once when `clock_ns` reaches the deadline (at once if it has);
+    /// replaces the deadline set before. `None`: no interrupt.
+    fn set_timer(deadline: Option<u64>);
+    /// Sleeps until an interrupt is pending, takes it (and any others pending) by calling
+    /// [`CpuLocal::note_interrupt`], returns with interrupts masked. An interrupt that became
+    /// pending before the call ends the wait at once.
+    fn wait();
+    /// Takes interrupts that are pending, without waiting.
+    fn poll_interrupts();
+    /// A short pause in a polling loop.
+    fn relax();
+    /// Rings `vector` of the machine with doorbell identifier `peer`.
+    fn ring(peer: u64, vector: u32);
+    /// Doorbell identifier of this machine.
+    fn doorbell_id() -> u64;
+
+    // --- life -----------------------------------------------------------------------------
+
+    /// Writes bytes to the serial line. Callers keep lines whole.
+    fn serial_write(bytes: &[u8]);
+    /// Starts another CPU of this machine, which will call [`crate::boot::secondary`].
+    fn start_cpu(cpu: CpuId) -> Result<(), &'static str>;
+    /// Return addresses of the kernel stack, innermost first.
+    fn backtrace(each: &mut dyn FnMut(u64));
+    /// Ends the machine.
+    fn exit(code: u32) -> !;
+}

@@ -1,0 +1,140 @@
+//! Frame records: one [`FrameEntry`] per 4 KiB frame of every pool.
+//!
+//! ```text
+//! w0 = version:32 | type:3 | kind:5 | refs:24      (type, version and references change in one CAS)
+//! w1 = epoch:56   | executed_on:8                  (bit n: node n may hold translations of it)
+//! ```
+//!
+//! TCG notices self-modifying code only for stores of its own machine, so code that another
+//! machine writes into a frame leaves stale translations behind. The `executed_on` bits say who
+//! may hold some; see [`FrameEntry::executed_on`].
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_abi::NodeId;
+use dyad_abi::user::PAGE_SIZE;
+
+use crate::map::Shared;
+use crate::pool::{PhysAddr, PoolId};
+
+/// A frame, by pool and index: 4 bits of pool, 28 bits of frame number. Fits the weak references
+/// `{FrameRef, version}` of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct FrameRef(u32);
+
+impl FrameRef {
+    const INDEX_BITS: u32 = 28;
+
+    /// The frame that contains `pa`, if `pa` can be in a pool.
+    pub const fn of(pa: PhysAddr) -> Option<FrameRef> {
+        let Some(pool) = PoolId::of(pa) else {
+            return None;
+        };
+        let index = (pa.0 - pool.base().0) / PAGE_SIZE;
+        if index >> FrameRef::INDEX_BITS != 0 {
+            return None;
+        }
+        Some(FrameRef(
+            (pool.index() as u32) << FrameRef::INDEX_BITS | index as u32,
+        ))
+    }
+
+    /// Start of the frame.
+    pub const fn address(self) -> PhysAddr {
+        self.pool()
+            .base()
+            .add((self.0 & ((1 << FrameRef::INDEX_BITS) - 1)) as u64 * PAGE_SIZE)
+    }
+
+    /// The pool the frame is in.
+    pub const fn pool(self) -> PoolId {
+        match NodeId::new((self.0 >> FrameRef::INDEX_BITS) as u64) {
+            Some(n) => PoolId::Local(n),
+            None => PoolId::Cxl,
+        }
+    }
+
+    /// Index of the frame within its pool.
+    pub const fn index(self) -> u64 {
+        (self.0 & ((1 << FrameRef::INDEX_BITS) - 1)) as u64
+    }
+
+    /// The number stored in shared words.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// The frame with this number, if its pool exists.
+    pub const fn from_bits(bits: u32) -> Option<FrameRef> {
+        if (bits >> FrameRef::INDEX_BITS) as usize <= PoolId::Cxl.index() {
+            Some(FrameRef(bits))
+        } else {
+            None
+        }
+    }
+}
+
+/// The shared record of one frame.
+#[derive(Debug, Default)]
+#[repr(C, align(16))]
+pub struct FrameEntry {
+    /// Version, type, kind and reference count.
+    pub w0: AtomicU64,
+    /// Epoch stamp and executed-on bits.
+    pub w1: AtomicU64,
+}
+
+// SAFETY: 1. only atomic words; 2. every bit pattern is a value of them; 3. no pointers.
+unsafe impl Shared for FrameEntry {}
+
+impl FrameEntry {
+    /// Bit set of nodes that may hold translations of code in this frame. Such a node must store
+    /// to every word of the frame itself before it may execute new contents.
+    pub fn executed_on(&self) -> u8 {
+        self.w1.load(Ordering::Acquire) as u8
+    }
+
+    /// Records that the nodes in `nodes` may execute this frame from now on.
+    pub fn mark_executed(&self, nodes: u8) {
+        self.w1.fetch_or(nodes as u64, Ordering::AcqRel);
+    }
+
+    /// Records that a node has rewritten the frame and holds no stale translation of it.
+    pub fn clear_executed(&self, node: NodeId) {
+        self.w1.fetch_and(!(1 << node.index()), Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dyad_abi::boot::CXL_BASE;
+
+    #[test]
+    fn references_round_trip() {
+        for pa in [
+            0x4_0000_0000,
+            0x8_0000_3000,
+            0x20_0000_1000,
+            CXL_BASE,
+            CXL_BASE + 0x7f_ffff_f000,
+        ] {
+            let r = FrameRef::of(PhysAddr(pa)).unwrap();
+            assert_eq!(r.address(), PhysAddr(pa));
+            assert_eq!(FrameRef::from_bits(r.bits()), Some(r));
+        }
+        assert_eq!(FrameRef::of(PhysAddr(0x1000)), None);
+        assert_eq!(FrameRef::from_bits(9 << 28), None);
+    }
+
+    #[test]
+    fn executed_bits_are_kept_apart_from_the_epoch() {
+        let e = FrameEntry::default();
+        e.w1.store(7 << 8, Ordering::Relaxed);
+        e.mark_executed(0b101);
+        assert_eq!(e.executed_on(), 0b101);
+        e.clear_executed(NodeId::new(0).unwrap());
+        assert_eq!(e.w1.load(Ordering::Relaxed), 7 << 8 | 0b100);
+    }
+}

@@ -1,0 +1,47 @@
+//! The fused memory of a system: where pools are, what lies at their starts, and safe access to it.
+//!
+//! Every node maps every pool at the same virtual address, [`FUSED_BASE`]` + physical address`, so
+//! an address in shared memory means the same on all of them. This crate knows the pools
+//! ([`pool`]), the structures at fixed places in them ([`superblock`], [`frame`]), computes the
+//! hash that tells whether two kernels agree about those structures ([`layout`]), and turns
+//! physical addresses into checked references ([`FusedMap`]).
+//!
+//! Shared structures are made of naturally aligned atomic words only, are valid for every bit
+//! pattern (zero included, which is what a new pool holds), and contain no pointer into one
+//! node's image. The [`Shared`] trait is that promise.
+//!
+//! Unsafe code is confined to [`map`].
+#![no_std]
+
+pub mod frame;
+pub mod layout;
+pub mod map;
+pub mod pool;
+pub mod superblock;
+
+pub use frame::{FrameEntry, FrameRef};
+pub use layout::LayoutHash;
+pub use map::{FusedMap, Shared};
+pub use pool::{PhysAddr, PoolId};
+pub use superblock::Superblock;
+
+/// Virtual address of physical address 0 in the fused direct map. Only pools are mapped there.
+pub const FUSED_BASE: u64 = 0xFFFF_8000_0000_0000;
+/// One past the last address of the fused direct map.
+pub const FUSED_END: u64 = 0xFFFF_C000_0000_0000;
+/// Start of the fused range for sparse tables that want contiguous addresses.
+pub const FUSED_VMAP_BASE: u64 = 0xFFFF_C000_0000_0000;
+/// Start of the window onto a node's private RAM (below 4 GiB).
+pub const PRIVATE_BASE: u64 = 0xFFFF_E000_0000_0000;
+/// Start of the window onto a node's devices.
+pub const MMIO_BASE: u64 = 0xFFFF_E800_0000_0000;
+/// Start of per-CPU areas and kernel stacks.
+pub const PERCPU_BASE: u64 = 0xFFFF_F000_0000_0000;
+/// Where kernel images are linked.
+pub const IMAGE_BASE: u64 = 0xFFFF_FFFF_8000_0000;
+
+/// Whether a kernel virtual address means the same on every node: the only kind of address that
+/// may be stored in shared memory.
+pub const fn is_fused(va: u64) -> bool {
+    va >= FUSED_BASE && va < PRIVATE_BASE
+}

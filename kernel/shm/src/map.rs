@@ -1,0 +1,229 @@
+//! Checked access to pools.
+//!
+//! A [`FusedMap`] knows which physical ranges are pools and where they are mapped, and hands out
+//! references only to whole, aligned [`Shared`] structures inside one of them. On hardware every
+//! pool is mapped at `FUSED_BASE + PA`; on the host (tests, tools) each pool may be anywhere.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_abi::user::PAGE_SIZE;
+
+use crate::pool::{MAX_POOLS, PhysAddr, PoolId};
+use crate::superblock::Superblock;
+
+/// Types that may live in fused memory.
+///
+/// # Safety
+///
+/// 1. The type consists of naturally aligned atomic words of at most 64 bits, and nothing else.
+/// 2. Every bit pattern, zero included, is a valid value.
+/// 3. It holds no pointer into an image and no virtual address that is not fused.
+pub unsafe trait Shared: Sync + 'static {}
+
+// SAFETY: 1. it is one atomic word; 2. all patterns are valid; 3. it is a number.
+unsafe impl Shared for AtomicU64 {}
+// SAFETY: 1. to 3. follow from the element's.
+unsafe impl<T: Shared, const N: usize> Shared for [T; N] {}
+
+/// The pools of a system and where they are mapped.
+#[derive(Clone, Debug)]
+pub struct FusedMap {
+    sizes: [u64; MAX_POOLS],
+    /// Virtual minus physical address, wrapping, by pool.
+    offsets: [u64; MAX_POOLS],
+}
+
+impl FusedMap {
+    /// A map of pools.
+    ///
+    /// `pools` gives, by pool index, the size in bytes and the virtual address; size 0 means that
+    /// there is no such pool.
+    ///
+    /// # Safety
+    ///
+    /// 1. Each range is mapped, readable and writable, for as long as the map and anything
+    ///    obtained from it are used.
+    /// 2. Nobody accesses these ranges in this program but through `FusedMap`s (other machines
+    ///    do, with atomic words).
+    /// 3. Each virtual address is page-aligned.
+    pub const unsafe fn new(pools: [(u64, u64); MAX_POOLS]) -> FusedMap {
+        let mut sizes = [0; MAX_POOLS];
+        let mut offsets = [0; MAX_POOLS];
+        let mut i = 0;
+        while i < MAX_POOLS {
+            sizes[i] = pools[i].0;
+            let id = match dyad_abi::NodeId::new(i as u64) {
+                Some(n) => PoolId::Local(n),
+                None => PoolId::Cxl,
+            };
+            offsets[i] = pools[i].1.wrapping_sub(id.base().0);
+            i += 1;
+        }
+        FusedMap { sizes, offsets }
+    }
+
+    /// Size of a pool in bytes; 0 if there is none.
+    pub const fn size(&self, pool: PoolId) -> u64 {
+        self.sizes[pool.index()]
+    }
+
+    /// The physical range of a pool.
+    pub const fn range(&self, pool: PoolId) -> Range<u64> {
+        pool.base().0..pool.base().0 + self.size(pool)
+    }
+
+    /// Virtual address of `len` bytes at `pa`, if they lie in one pool.
+    pub fn address(&self, pa: PhysAddr, len: u64) -> Option<u64> {
+        let pool = PoolId::of(pa)?;
+        let into = pa.0 - pool.base().0;
+        let size = self.size(pool);
+        if len > size || into > size - len {
+            return None;
+        }
+        Some(pa.0.wrapping_add(self.offsets[pool.index()]))
+    }
+
+    /// The structure at `pa`; `None` if it is not wholly inside a pool or not aligned.
+    pub fn get<T: Shared>(&self, pa: PhysAddr) -> Option<&'static T> {
+        if pa.0 % align_of::<T>() as u64 != 0 {
+            return None;
+        }
+        let va = self.address(pa, size_of::<T>() as u64)?;
+        // SAFETY: 1. the range lies in a pool, which is mapped (contract of `new`); 2. pools are
+        // page-aligned both ways, so the alignment of `pa` carries over; 3. `T` is `Shared`: any
+        // bit pattern is valid and all accesses are atomic.
+        Some(unsafe { &*(va as usize as *const T) })
+    }
+
+    /// The word at `pa`.
+    ///
+    /// # Panics
+    ///
+    /// If `pa` is not an aligned address in a pool: callers check what comes from outside.
+    #[inline]
+    pub fn word(&self, pa: PhysAddr) -> &'static AtomicU64 {
+        self.get(pa).expect("word outside of every pool")
+    }
+
+    /// The superblock.
+    ///
+    /// # Panics
+    ///
+    /// If there is no CXL pool.
+    pub fn superblock(&self) -> &'static Superblock {
+        self.get(PoolId::Cxl.base()).expect("no CXL pool")
+    }
+
+    /// Fills the frame at `pa` with zeros by 64-bit stores. `false` if it is not in a pool.
+    #[must_use]
+    pub fn zero_frame(&self, pa: PhysAddr) -> bool {
+        let Some(words) = self.get::<[AtomicU64; (PAGE_SIZE / 8) as usize]>(pa) else {
+            return false;
+        };
+        for w in words {
+            w.store(0, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Copies bytes into pools; whole words are stored as words. `false` (and nothing written) if
+    /// the range is not in one pool.
+    #[must_use]
+    pub fn write_bytes(&self, pa: PhysAddr, bytes: &[u8]) -> bool {
+        let Some(va) = self.address(pa, bytes.len() as u64) else {
+            return false;
+        };
+        let mut at = va as usize;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if at % 8 == 0 && rest.len() >= 8 {
+                let (word, tail) = rest.split_at(8);
+                let mut w = [0; 8];
+                w.copy_from_slice(word);
+                // SAFETY: 1. eight bytes of the checked range, aligned; 2. volatile: another
+                // machine may look at the same memory.
+                unsafe { (at as *mut u64).write_volatile(u64::from_le_bytes(w)) };
+                (at, rest) = (at + 8, tail);
+            } else {
+                // SAFETY: 1. one byte of the checked range.
+                unsafe { (at as *mut u8).write_volatile(rest[0]) };
+                (at, rest) = (at + 1, &rest[1..]);
+            }
+        }
+        true
+    }
+
+    /// Copies bytes out of pools. `false` if the range is not in one pool.
+    #[must_use]
+    pub fn read_bytes(&self, pa: PhysAddr, out: &mut [u8]) -> bool {
+        let Some(va) = self.address(pa, out.len() as u64) else {
+            return false;
+        };
+        let mut at = va as usize;
+        let mut rest = out;
+        while !rest.is_empty() {
+            if at % 8 == 0 && rest.len() >= 8 {
+                let (word, tail) = rest.split_at_mut(8);
+                // SAFETY: 1. eight bytes of the checked range, aligned; 2. volatile: another
+                // machine may write the same memory.
+                let w = unsafe { (at as *const u64).read_volatile() };
+                word.copy_from_slice(&w.to_le_bytes());
+                (at, rest) = (at + 8, tail);
+            } else {
+                // SAFETY: 1. one byte of the checked range.
+                rest[0] = unsafe { (at as *const u8).read_volatile() };
+                (at, rest) = (at + 1, &mut rest[1..]);
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use dyad_abi::NodeId;
+    use std::{boxed::Box, vec, vec::Vec};
+
+    fn host_map() -> FusedMap {
+        let mem: &'static mut Vec<[u64; 512]> = Box::leak(Box::new(vec![[0; 512]; 9]));
+        let va = mem.as_ptr() as u64;
+        let va = va.next_multiple_of(4096);
+        let mut pools = [(0, 0); MAX_POOLS];
+        pools[0] = (4 * 4096, va);
+        pools[MAX_POOLS - 1] = (4 * 4096, va + 4 * 4096);
+        // SAFETY: 1. leaked memory; 2. used by this map only; 3. rounded to pages above.
+        unsafe { FusedMap::new(pools) }
+    }
+
+    #[test]
+    fn only_whole_aligned_structures_in_pools_are_handed_out() {
+        let m = host_map();
+        let base = PoolId::Local(NodeId::new(0).unwrap()).base();
+        assert!(m.get::<AtomicU64>(base).is_some());
+        assert!(m.get::<AtomicU64>(base.add(4)).is_none());
+        assert!(m.get::<AtomicU64>(base.add(4 * 4096 - 8)).is_some());
+        assert!(m.get::<AtomicU64>(base.add(4 * 4096)).is_none());
+        assert!(m.get::<[AtomicU64; 2]>(base.add(4 * 4096 - 8)).is_none());
+        assert!(m.get::<AtomicU64>(PhysAddr(0)).is_none());
+        assert!(m.get::<AtomicU64>(PhysAddr(!7)).is_none());
+        assert!(m.address(base, u64::MAX).is_none());
+    }
+
+    #[test]
+    fn bytes_go_in_and_out_unaligned() {
+        let m = host_map();
+        let at = PoolId::Cxl.base().add(4096 - 5);
+        let text = b"across a frame border, and no word borders kept";
+        assert!(m.write_bytes(at, text));
+        let mut back = [0; 47];
+        assert!(m.read_bytes(at, &mut back));
+        assert_eq!(&back, text);
+        assert!(!m.write_bytes(PoolId::Cxl.base().add(4 * 4096 - 3), text));
+        assert!(m.zero_frame(PoolId::Cxl.base()));
+        assert!(m.read_bytes(at, &mut back[..5]));
+        assert_eq!(&back[..5], &[0; 5]);
+    }
+}
