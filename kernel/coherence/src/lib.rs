@@ -1,1 +1,111 @@
+//! Access to shared memory: every shared protocol word is read, written and modified through
+//! [`GlobalMem`], so that one source runs on coherent machines, on incoherent ones and in models.
+//!
+//! | back end | where | write-back, invalidate |
+//! |---|---|---|
+//! | [`Coherent`] | kernels on machines with coherent caches | nothing; compiled away |
+//! | `HostMem` (feature `host`) | host tests | nothing; sequentially consistent |
+//!
+//! # What a caller may rely on
+//!
+//! The contract is that of the weakest back end, where a node's caches are not kept coherent with
+//! the others'. There a cached line is private to its node until it is written back or
+//! invalidated:
+//!
+//! | operation | acts on | another node sees it |
+//! |---|---|---|
+//! | [`load`](GlobalMem::load) | this node's view of the line, possibly stale | - |
+//! | [`load_fresh`](GlobalMem::load_fresh) | memory | - |
+//! | [`store`](GlobalMem::store) | this node's view | after [`writeback`](GlobalMem::writeback) |
+//! | [`store_through`](GlobalMem::store_through) | memory | at once |
+//! | [`cas`](GlobalMem::cas) [`swap`](GlobalMem::swap) [`add`](GlobalMem::add) [`or`](GlobalMem::or) [`and`](GlobalMem::and) | memory, atomically; leave no stale copy in this node's cache | at once |
+//!
+//! Lines are [`LINE_BYTES`] long. A write-back writes a whole line, so a line is either stored to
+//! by one node only (until it changes hands) or changed by read-modify-writes only; otherwise a
+//! write-back could undo another node's change to a neighbouring word.
+//!
+//! # Ordering
+//!
+//! | pattern | how |
+//! |---|---|
+//! | publish: fill, then tell | plain stores, write-back, then a release store or a read-modify-write |
+//! | observe | acquire load, invalidate, then read what it announced |
+//! | store one word, then look at another (sleep flags, epochs) | store, [`fence`](GlobalMem::fence), load |
+//!
+//! `SeqCst` stores and loads do **not** order a store before a later load on every machine this
+//! runs on: an AArch64 guest emulated on an x86 host may reorder them. Only the fence, or a
+//! read-modify-write in place of the store followed by a fence, does.
+#![no_std]
+#![forbid(unsafe_code)]
 
+#[cfg(any(test, feature = "host"))]
+extern crate std;
+
+mod coherent;
+#[cfg(any(test, feature = "host"))]
+mod host;
+
+use core::sync::atomic::Ordering;
+
+use dyad_shm::PhysAddr;
+
+pub use coherent::Coherent;
+#[cfg(any(test, feature = "host"))]
+pub use host::HostMem;
+
+/// Bytes of a cache line, on both ISAs.
+pub const LINE_BYTES: u64 = 64;
+
+/// Words of shared memory, by physical address. Addresses are naturally aligned and lie in
+/// memory that [`contains`](GlobalMem::contains) knows: callers check what comes from outside,
+/// and a back end panics on any other address.
+pub trait GlobalMem {
+    /// Whether `len` bytes at `at` lie in one piece of shared memory.
+    fn contains(&self, at: PhysAddr, len: u64) -> bool;
+
+    /// Reads a word from this node's view. `order` is `Relaxed`, `Acquire` or `SeqCst`.
+    fn load(&self, at: PhysAddr, order: Ordering) -> u64;
+
+    /// Writes a word to this node's view. `order` is `Relaxed`, `Release` or `SeqCst`.
+    fn store(&self, at: PhysAddr, value: u64, order: Ordering);
+
+    /// Replaces `old` by `new` in memory: `Ok(old)`, or `Err` with what was there. Acquires and
+    /// releases on success, acquires on failure. Never fails spuriously.
+    fn cas(&self, at: PhysAddr, old: u64, new: u64) -> Result<u64, u64>;
+
+    /// Writes `value`, returns what was there; acquires and releases.
+    fn swap(&self, at: PhysAddr, value: u64) -> u64;
+
+    /// Adds `n` (wrapping), returns what was there; acquires and releases.
+    fn add(&self, at: PhysAddr, n: u64) -> u64;
+
+    /// Sets the bits of `bits`, returns what was there; acquires and releases.
+    fn or(&self, at: PhysAddr, bits: u64) -> u64;
+
+    /// Clears the bits that `bits` lacks, returns what was there; acquires and releases.
+    fn and(&self, at: PhysAddr, bits: u64) -> u64;
+
+    /// Full fence: everything before it, stores included, comes before everything after it.
+    fn fence(&self);
+
+    /// Makes this node's stores to the lines of a range visible in memory.
+    fn writeback(&self, at: PhysAddr, len: u64);
+
+    /// Drops this node's copies of the lines of a range (writing back what it has stored there),
+    /// so that the next loads see memory.
+    fn invalidate(&self, at: PhysAddr, len: u64);
+
+    /// Reads a word that other nodes write.
+    #[inline]
+    fn load_fresh(&self, at: PhysAddr, order: Ordering) -> u64 {
+        self.invalidate(at, 8);
+        self.load(at, order)
+    }
+
+    /// Writes a word that other nodes read. No other node may store to its line.
+    #[inline]
+    fn store_through(&self, at: PhysAddr, value: u64, order: Ordering) {
+        self.store(at, value, order);
+        self.writeback(at, 8);
+    }
+}
