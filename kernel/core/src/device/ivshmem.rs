@@ -123,7 +123,10 @@ impl fmt::Display for IvshmemError {
                 "the doorbell has {found} vectors, {needed} are needed: set vectors={needed}"
             ),
             IvshmemError::NoRoom { bar, size } => {
-                write!(f, "BAR {bar} of the doorbell ({size:#x} bytes) does not fit its window")
+                write!(
+                    f,
+                    "BAR {bar} of the doorbell ({size:#x} bytes) does not fit its window"
+                )
             }
         }
     }
@@ -274,7 +277,10 @@ mod tests {
                 (REG_CAPABILITIES, 0x50),
                 // Another capability first.
                 (0x50, 0x0000_0001 | (MSIX_AT as u32) << 8),
-                (MSIX_AT, CAPABILITY_MSIX | (vectors - 1) << 16 | MSIX_FUNCTION_MASK),
+                (
+                    MSIX_AT,
+                    CAPABILITY_MSIX | (vectors - 1) << 16 | MSIX_FUNCTION_MASK,
+                ),
                 (MSIX_AT + 4, 1 | 0x100),
             ];
             Model {
