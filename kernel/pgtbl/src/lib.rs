@@ -1,1 +1,67 @@
+//! Page tables of both ISAs: what their entries mean, and how any node changes them.
+//!
+//! Both formats are always compiled, so that every kernel can read and write the tables of every
+//! other. Both have the same shape: four levels of 512 entries over 4 KiB frames, user half in
+//! root entries 0 to 255, kernel half in 256 to 511 (AArch64 with T0SZ = T1SZ = 17, `TTBR1` =
+//! root + 0x800).
+//!
+//! # States of an entry
+//!
+//! ```text
+//!              map                               unmap
+//!   Empty(s) ───────▶ Leaf ──────────────────────────────────────────▶ Closing(n)
+//!      ▲   │           ▲ └─ protect, harvest, hardware setting A/D ─┐      │
+//!      │   │           └─────────────────────────────────────────────┘     │
+//!      │   └────────▶ Table            stamp s = epoch read after the CAS  │
+//!      └───────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! `Empty(s)`: unmapped since epoch `s`; another translation may be put there once every CPU that
+//! may hold the old one has flushed it, that is when `s` is quiesced. `Closing(n)`: node `n` is
+//! unmapping; if it dies, whoever recovers it finishes. Zero is `Empty(0)`: never used, free at
+//! once. Each state has exactly one encoding; any other word decodes as [`Pte::Other`], which
+//! nothing here overwrites.
+//!
+//! # Rows of the protocol
+//!
+//! | row | here | order |
+//! |---|---|---|
+//! | map | [`RemoteCpu::map_when`]: quiesced(s) → CAS Empty(s) → leaf | the caller pins frame and table before, unpins on failure |
+//! | map (missing tables) | [`RemoteCpu::entry_for`]: zeroed table written back, then CAS Empty(s) → table | the loser of a race frees its frame and uses the winner's |
+//! | unmap | [`RemoteCpu::unmap`]: CAS leaf → Closing(n) (again if only A/D changed), fence, s = epoch, CAS Closing(n) → Empty(s) | the stamp is read after the CAS |
+//! | protect | [`RemoteCpu::protect`]: one CAS, again if only A/D changed | no in-line break-before-make: only permissions change |
+//! | another frame or size | unmap, quiesce, map | AArch64 demands break-before-make |
+//!
+//! Every change of an entry is a CAS: the owner's hardware sets accessed and dirty bits by atomic
+//! updates at the same time, and several nodes may change entries of one line. Flushing TLBs is
+//! the caller's business (quiescence, or a doorbell shootdown).
+//!
+//! # Owner's rules
+//!
+//! | | x86-64 | AArch64 |
+//! |---|---|---|
+//! | no execution | NX | UXN, PXN |
+//! | user-executable | kernel kept off by SMEP | PXN |
+//! | kernel-executable | U/S = 0 | UXN |
+//! | normal memory | PAT 0: write-back | AttrIdx 0: Normal, write-back, read/write-allocate; inner shareable |
+//! | devices | PCD (PAT 2: UC-) | AttrIdx 1: Device-nGnRE |
+//! | dirty | D | writable: DBM and not AP\[2\]; read-only: software bit 55 |
+//! | absent states | stored inverted (see [`X86`]) | stored plainly |
+//!
+//! AArch64 CPUs run with `TCR_EL1.HA` and `HD` set. Tables are always as permissive as can be:
+//! leaves decide. W^X: a leaf that is writable and executable cannot be encoded.
+#![no_std]
+#![forbid(unsafe_code)]
 
+mod a64;
+mod absent;
+mod driver;
+mod error;
+mod pte;
+mod x86;
+
+pub use a64::A64;
+pub use driver::{FrameSource, RemoteCpu, Walk, is_canonical};
+pub use error::{EncodeError, MapError};
+pub use pte::{EPOCH_MAX, Format, Leaf, Level, Memory, Perms, Pte, decode, encode, layout};
+pub use x86::X86;

@@ -1,0 +1,51 @@
+//! Encodings of the states in which an entry is not present. Bit 0 is 0 on both ISAs, everything
+//! else is ours:
+//!
+//! ```text
+//! payload:56 | tag:7 | 0          tag 0: Empty, payload = epoch;  tag 1: Closing, payload = node
+//! ```
+
+use dyad_abi::NodeId;
+
+use crate::pte::EPOCH_MAX;
+use crate::{EncodeError, Pte};
+
+pub(crate) const TAG_EMPTY: u64 = 0;
+pub(crate) const TAG_CLOSING: u64 = 1;
+pub(crate) const PAYLOAD_SHIFT: u32 = 8;
+const PAYLOAD: u64 = u64::MAX >> PAYLOAD_SHIFT;
+
+/// The word of an absent state. `inverted`: the payload is stored inverted, but for that of
+/// `Empty(0)`, which is zero everywhere.
+pub(crate) fn encode(pte: Pte, inverted: bool) -> Result<u64, EncodeError> {
+    let (tag, payload) = match pte {
+        Pte::Empty { epoch: 0 } => return Ok(0),
+        Pte::Empty { epoch } if epoch > EPOCH_MAX => return Err(EncodeError::EpochTooLarge),
+        Pte::Empty { epoch } => (TAG_EMPTY, epoch),
+        Pte::Closing { node } => (TAG_CLOSING, node.index() as u64),
+        Pte::Table(_) | Pte::Leaf(_) | Pte::Other(_) => return Err(EncodeError::NotAsIs),
+    };
+    Ok(flip(payload, inverted) << PAYLOAD_SHIFT | tag << 1)
+}
+
+/// The absent state that a word may mean; the caller checks that it encodes as this word.
+pub(crate) fn parse(raw: u64, inverted: bool) -> Option<Pte> {
+    let payload = flip(raw >> PAYLOAD_SHIFT, inverted);
+    if raw == 0 {
+        Some(Pte::Empty { epoch: 0 })
+    } else if raw & 0xff == TAG_EMPTY << 1 {
+        Some(Pte::Empty { epoch: payload })
+    } else if raw & 0xff == TAG_CLOSING << 1 {
+        NodeId::new(payload).map(|node| Pte::Closing { node })
+    } else {
+        None
+    }
+}
+
+const fn flip(payload: u64, inverted: bool) -> u64 {
+    if inverted {
+        !payload & PAYLOAD
+    } else {
+        payload
+    }
+}
