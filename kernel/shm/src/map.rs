@@ -47,6 +47,7 @@ impl FusedMap {
     /// 2. Nobody accesses these ranges in this program but through `FusedMap`s (other machines
     ///    do, with atomic words).
     /// 3. Each virtual address is page-aligned.
+    /// 4. Nobody writes to ranges that [`FusedMap::launcher_bytes`] has handed out.
     pub const unsafe fn new(pools: [(u64, u64); MAX_POOLS]) -> FusedMap {
         let mut sizes = [0; MAX_POOLS];
         let mut offsets = [0; MAX_POOLS];
@@ -84,9 +85,18 @@ impl FusedMap {
         Some(pa.0.wrapping_add(self.offsets[pool.index()]))
     }
 
+    /// The physical address of a mapped virtual address: the inverse of [`FusedMap::address`].
+    pub fn physical(&self, va: u64) -> Option<PhysAddr> {
+        (0..MAX_POOLS).find_map(|i| {
+            let pa = PhysAddr(va.wrapping_sub(self.offsets[i]));
+            let pool = PoolId::of(pa)?;
+            (pool.index() == i && pa.0 - pool.base().0 < self.sizes[i]).then_some(pa)
+        })
+    }
+
     /// The structure at `pa`; `None` if it is not wholly inside a pool or not aligned.
     pub fn get<T: Shared>(&self, pa: PhysAddr) -> Option<&'static T> {
-        if pa.0 % align_of::<T>() as u64 != 0 {
+        if !pa.0.is_multiple_of(align_of::<T>() as u64) {
             return None;
         }
         let va = self.address(pa, size_of::<T>() as u64)?;
@@ -115,6 +125,15 @@ impl FusedMap {
         self.get(PoolId::Cxl.base()).expect("no CXL pool")
     }
 
+    /// Bytes that the launcher put into the CXL pool before any machine started and that nobody
+    /// writes afterwards (frames there are never allocated): the program bundle.
+    pub fn launcher_bytes(&self, offset: u64, len: u64) -> Option<&'static [u8]> {
+        let va = self.address(PhysAddr(PoolId::Cxl.base().0.checked_add(offset)?), len)?;
+        // SAFETY: 1. the range lies in a pool, which is mapped; 2. nobody writes to it (contract
+        // of `new`, 4); 3. bytes have no alignment and no invalid values.
+        Some(unsafe { core::slice::from_raw_parts(va as usize as *const u8, len as usize) })
+    }
+
     /// Fills the frame at `pa` with zeros by 64-bit stores. `false` if it is not in a pool.
     #[must_use]
     pub fn zero_frame(&self, pa: PhysAddr) -> bool {
@@ -137,7 +156,7 @@ impl FusedMap {
         let mut at = va as usize;
         let mut rest = bytes;
         while !rest.is_empty() {
-            if at % 8 == 0 && rest.len() >= 8 {
+            if at.is_multiple_of(8) && rest.len() >= 8 {
                 let (word, tail) = rest.split_at(8);
                 let mut w = [0; 8];
                 w.copy_from_slice(word);
@@ -163,7 +182,7 @@ impl FusedMap {
         let mut at = va as usize;
         let mut rest = out;
         while !rest.is_empty() {
-            if at % 8 == 0 && rest.len() >= 8 {
+            if at.is_multiple_of(8) && rest.len() >= 8 {
                 let (word, tail) = rest.split_at_mut(8);
                 // SAFETY: 1. eight bytes of the checked range, aligned; 2. volatile: another
                 // machine may write the same memory.
@@ -210,6 +229,17 @@ mod tests {
         assert!(m.get::<AtomicU64>(PhysAddr(0)).is_none());
         assert!(m.get::<AtomicU64>(PhysAddr(!7)).is_none());
         assert!(m.address(base, u64::MAX).is_none());
+        let va = m.address(base.add(4096), 8).unwrap();
+        assert_eq!(m.physical(va), Some(base.add(4096)));
+        assert_eq!(m.physical(0x1000), None);
+    }
+
+    #[test]
+    fn launcher_bytes_are_bounded_by_the_pool() {
+        let m = host_map();
+        assert_eq!(m.launcher_bytes(4096, 10).map(<[u8]>::len), Some(10));
+        assert!(m.launcher_bytes(4 * 4096 - 9, 10).is_none());
+        assert!(m.launcher_bytes(u64::MAX, 10).is_none());
     }
 
     #[test]

@@ -165,11 +165,11 @@ pub struct NodeEntry {
     pub phase: AtomicU64,
     /// Barrier count: how many barriers this node has reached.
     pub barrier: AtomicU64,
-    /// Clock exchange: request sequence number written by a joining node.
+    /// Clock exchange: `sequence << 8 | asked node + 1`, written by a joining node.
     pub clock_request: AtomicU64,
-    /// Clock exchange: sequence number answered by the clock's owner.
+    /// Clock exchange: the request that has been answered, written by the asked node.
     pub clock_answer: AtomicU64,
-    /// Clock exchange: the owner's time, in nanoseconds.
+    /// Clock exchange: the asked node's fused time, in nanoseconds.
     pub clock_time: AtomicU64,
     /// Migrations this node has started, for the run's counters.
     pub migrations: AtomicU64,
@@ -258,10 +258,14 @@ pub struct Superblock {
     pub epoch: AtomicU64,
     /// The node that owns the clock, plus one.
     pub clock_owner: AtomicU64,
-    /// Set by the first node that must fail the run: exit code plus one.
+    /// Orderly end of the run: exit code plus one, set once.
     pub shutdown: AtomicU64,
+    /// Set to 1 once the boot self-test has passed on all nodes; later joiners skip it.
+    pub self_test: AtomicU64,
+    /// Program: 0 not started, else its address-space frame (`FrameRef` bits plus one).
+    pub program: AtomicU64,
     /// Reserved; zero.
-    pub reserved: [AtomicU64; 4],
+    pub reserved: [AtomicU64; 2],
     /// Kernel-half root entries by ISA, and whether they have been published (last word).
     pub roots: [RootEntries; ISA_COUNT],
     /// The nodes.
@@ -328,7 +332,7 @@ impl Superblock {
 pub const LAYOUT: LayoutHash = crate::shared_layout!(LayoutHash::EMPTY;
     Superblock {
         magic, format, abi_version, layout_hash, coherence, memory_model, shape, control,
-        control_arg, epoch, clock_owner, shutdown, reserved, roots, nodes, cpus, pools, scratch,
+        control_arg, epoch, clock_owner, shutdown, self_test, program, reserved, roots, nodes, cpus, pools, scratch,
     },
     NodeEntry {
         state, heartbeat, doorbell, kind, image, phase, barrier, clock_request, clock_answer,

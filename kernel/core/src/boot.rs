@@ -1,0 +1,165 @@
+//! From the first Rust code of the image to a live node.
+//!
+//! ```text
+//! parameters → superblock → roots → claim → rings → CPUs → clock → LIVE → all there → self-test
+//!   → program or in-kernel tests → run loop
+//! ```
+//! Every wait is bounded; a node that cannot go on says why and exits with
+//! [`EXIT_BOOT`](dyad_abi::record::EXIT_BOOT).
+
+use core::fmt;
+use core::sync::atomic::Ordering;
+
+use dyad_abi::boot::{BootMode, BootParams};
+use dyad_abi::record::EXIT_BOOT;
+use dyad_abi::{ABI_VERSION, CpuId};
+use dyad_shm::FusedMap;
+use dyad_shm::superblock::activity;
+
+use crate::console::{check, phase};
+use crate::node::{self, Node, node};
+use crate::{Platform, clock, console, end, error, inbox, info, join, loader, sched, selftest};
+
+/// What the machine has found out by itself before the kernel proper starts.
+pub struct BootMachine {
+    /// Boot parameters as read from the firmware configuration.
+    pub params: BootParams<'static>,
+    /// The pools, mapped.
+    pub map: FusedMap,
+}
+
+/// Ends this machine because it cannot boot.
+pub fn refuse<P: Platform>(why: fmt::Arguments<'_>) -> ! {
+    error!(P, "{why}");
+    check::<P>("boot", false, why);
+    end::exit::<P>(EXIT_BOOT, why)
+}
+
+/// The first CPU: boots the node and runs it.
+pub fn primary<P: Platform>(machine: BootMachine) -> ! {
+    clock::set(P::clock_ns(), clock::FusedTime(0));
+    let node = node::init(machine.params, machine.map);
+    info!(
+        P,
+        "node {} of {}, {}, {} CPUs, ABI version {ABI_VERSION}",
+        node.id(),
+        node.params.node_count,
+        P::ISA,
+        node.params.cpus
+    );
+    phase::<P>("joining");
+    if let Err(e) = join_system::<P>(node) {
+        refuse::<P>(format_args!("{e}"));
+    }
+    phase::<P>("self-test");
+    self_test::<P>(node);
+    phase::<P>("running");
+    match node.params.mode {
+        BootMode::App => start_program::<P>(node),
+        BootMode::Ktest => run_tests::<P>(node),
+    }
+    sched::run::<P>()
+}
+
+fn join_system<P: Platform>(node: &'static Node) -> Result<(), join::JoinError> {
+    let first = join::superblock::<P>(node)?;
+    join::roots::<P>(node)?;
+    let incarnation = join::claim::<P>(node, P::doorbell_id())?;
+    inbox::attach_outboxes(node);
+    inbox::attach_inboxes(node, P::local());
+    inbox::attentive::<P>();
+    start_cpus::<P>(node);
+    let trip = if first {
+        0
+    } else {
+        join::sync_clock::<P>(node)?
+    };
+    join::live(node);
+    info!(
+        P,
+        "joined as incarnation {incarnation}, doorbell {}, clock round trip {trip} ns",
+        P::doorbell_id()
+    );
+    phase::<P>("waiting for all nodes");
+    join::wait_for_all::<P>(node)
+}
+
+fn start_cpus<P: Platform>(node: &'static Node) {
+    for cpu in CpuId::first(node.params.cpus).skip(1) {
+        if let Err(why) = P::start_cpu(cpu) {
+            refuse::<P>(format_args!("CPU {cpu} cannot be started: {why}"));
+        }
+        let up = clock::wait_until::<P>(node.boot_limit(), || {
+            node.sb.cpu(node.id(), cpu).activity.load(Ordering::Acquire) != activity::OFFLINE
+        });
+        if !up {
+            refuse::<P>(format_args!("CPU {cpu} did not come up"));
+        }
+    }
+}
+
+/// Another CPU of the machine.
+pub fn secondary<P: Platform>() -> ! {
+    inbox::attach_inboxes(node(), P::local());
+    inbox::attentive::<P>();
+    console::log::<P>(
+        dyad_abi::record::Level::Debug,
+        format_args!("CPU {} is up", P::cpu()),
+    );
+    sched::run::<P>()
+}
+
+fn self_test<P: Platform>(node: &'static Node) {
+    if node.sb.self_test.load(Ordering::Acquire) == 1 {
+        info!(P, "self-test: passed before this node joined again");
+        check::<P>(
+            "boot.self-test",
+            true,
+            format_args!("passed by an earlier incarnation"),
+        );
+        return;
+    }
+    let r = selftest::run::<P>(node);
+    let detail = format_args!(
+        "{} operations of each kind by {} nodes; fetch-and-add counted {}, compare-and-swap {}; \
+         {} chunks overlapped",
+        r.expected, node.params.node_count, r.added, r.swapped, r.overlaps
+    );
+    if !r.ok() {
+        error!(
+            P,
+            "self-test: atomic operations are not atomic between the machines: {detail}. \
+             QEMU must run with multi-threaded TCG and maxcpus of at least 2."
+        );
+        check::<P>("boot.self-test", false, detail);
+        end::exit::<P>(EXIT_BOOT, format_args!("boot self-test failed"));
+    }
+    check::<P>("boot.self-test", true, detail);
+    node.sb.self_test.store(1, Ordering::Release);
+}
+
+fn start_program<P: Platform>(node: &'static Node) {
+    // Node 0 starts the program, once per system, however often it joins.
+    if node.id().index() != 0 || node.sb.program.load(Ordering::Acquire) != 0 {
+        return;
+    }
+    if node.params.bundle_len == 0 {
+        refuse::<P>(format_args!("there is no program bundle"));
+    }
+    match loader::start::<P>(node) {
+        Ok(()) => {}
+        Err(e) => refuse::<P>(format_args!("program {:?}: {e}", node.params.app)),
+    }
+}
+
+#[cfg(feature = "ktest")]
+fn run_tests<P: Platform>(node: &'static Node) {
+    crate::ktest::run_all::<P>(node);
+}
+
+#[cfg(not(feature = "ktest"))]
+fn run_tests<P: Platform>(_: &'static Node) {
+    refuse::<P>(format_args!(
+        "this kernel was built without in-kernel tests"
+    ));
+}

@@ -1,0 +1,57 @@
+//! Fused time: one time line for all nodes.
+//!
+//! Each machine has a clock of its own ([`Platform::clock_ns`]); a node adds an offset that it
+//! measures when it joins, so that all nodes agree within about the time a shared word takes to
+//! travel. Fused time 0 is when the first node formatted the superblock. The simulator's clock
+//! will take the place of the hardware counters behind the same interface.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::Platform;
+
+/// A point in fused time, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FusedTime(pub u64);
+
+impl FusedTime {
+    /// The point `ns` nanoseconds later.
+    #[must_use]
+    pub const fn after(self, ns: u64) -> FusedTime {
+        FusedTime(self.0.saturating_add(ns))
+    }
+}
+
+/// Fused minus local time, wrapping; 0 until known.
+static OFFSET: AtomicU64 = AtomicU64::new(0);
+
+/// Fused time now.
+pub fn now<P: Platform>() -> FusedTime {
+    FusedTime(P::clock_ns().wrapping_add(OFFSET.load(Ordering::Relaxed)))
+}
+
+/// The local clock's reading at a point in fused time.
+pub fn to_local(t: FusedTime) -> u64 {
+    t.0.wrapping_sub(OFFSET.load(Ordering::Relaxed))
+}
+
+/// Declares that local time `local` is fused time `fused`.
+pub fn set(local: u64, fused: FusedTime) {
+    OFFSET.store(fused.0.wrapping_sub(local), Ordering::Relaxed);
+}
+
+/// A bounded wait: calls `done` until it returns true or `limit_ns` have passed.
+///
+/// Returns whether `done` returned true. `done` is looked at once more after the time is up, so
+/// that a CPU that was stopped for long does not report a time-out for something that is there.
+pub fn wait_until<P: Platform>(limit_ns: u64, mut done: impl FnMut() -> bool) -> bool {
+    let start = P::clock_ns();
+    loop {
+        if done() {
+            return true;
+        }
+        if P::clock_ns().wrapping_sub(start) > limit_ns {
+            return done();
+        }
+        P::relax();
+    }
+}

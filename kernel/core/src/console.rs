@@ -1,0 +1,274 @@
+//! Console output: log lines, records, output of programs.
+//!
+//! Lines are built in a buffer and written whole under a lock of the node, so that lines of
+//! different CPUs do not mix. The lock is taken with a bound: a CPU that died holding it (a panic
+//! inside the console) must not silence the others. The form of lines is in
+//! [`dyad_abi::record`].
+
+use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use dyad_abi::record::{LOG, Level, RECORD};
+use spin::Mutex;
+
+use crate::Platform;
+use crate::clock;
+
+/// Longest line; longer ones are cut and marked.
+const LINE: usize = 1000;
+
+struct Line {
+    bytes: [u8; LINE + 8],
+    len: usize,
+    cut: bool,
+}
+
+impl Line {
+    const fn new() -> Line {
+        Line {
+            bytes: [0; LINE + 8],
+            len: 0,
+            cut: false,
+        }
+    }
+
+    fn push(&mut self, b: u8) {
+        if self.len < LINE {
+            self.bytes[self.len] = b;
+            self.len += 1;
+        } else {
+            self.cut = true;
+        }
+    }
+
+    fn finish(&mut self) -> &[u8] {
+        if self.cut {
+            self.bytes[self.len..self.len + 3].copy_from_slice(b"...");
+            self.len += 3;
+        }
+        self.bytes[self.len] = b'\n';
+        &self.bytes[..=self.len]
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, s: &str) -> fmt::Result {
+        for b in s.bytes() {
+            // A newline inside a message would start an unframed line.
+            self.push(if b < 0x20 && b != b'\t' { b' ' } else { b });
+        }
+        Ok(())
+    }
+}
+
+static BUSY: AtomicBool = AtomicBool::new(false);
+/// Times the lock was not obtained within its bound.
+static FORCED: AtomicU64 = AtomicU64::new(0);
+
+fn put<P: Platform>(bytes: &[u8]) {
+    let start = P::clock_ns();
+    let mut held = true;
+    while BUSY
+        .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+        .is_err()
+    {
+        if P::clock_ns().wrapping_sub(start) > 200_000_000 {
+            FORCED.fetch_add(1, Ordering::Relaxed);
+            held = false;
+            break;
+        }
+        P::relax();
+    }
+    P::serial_write(bytes);
+    if held {
+        BUSY.store(false, Ordering::Release);
+    }
+}
+
+/// Writes one log line.
+pub fn log<P: Platform>(level: Level, text: fmt::Arguments<'_>) {
+    let mut line = Line::new();
+    line.push(LOG);
+    let _ = write!(
+        line,
+        "{} {} {} {}",
+        P::cpu(),
+        clock::now::<P>().0,
+        level.letter(),
+        text
+    );
+    put::<P>(line.finish());
+}
+
+/// Logs at level Info.
+#[macro_export]
+macro_rules! info {
+    ($P:ty, $($arg:tt)*) => {
+        $crate::console::log::<$P>(dyad_abi::record::Level::Info, format_args!($($arg)*))
+    };
+}
+/// Logs at level Debug.
+#[macro_export]
+macro_rules! debug {
+    ($P:ty, $($arg:tt)*) => {
+        $crate::console::log::<$P>(dyad_abi::record::Level::Debug, format_args!($($arg)*))
+    };
+}
+/// Logs at level Warn.
+#[macro_export]
+macro_rules! warn {
+    ($P:ty, $($arg:tt)*) => {
+        $crate::console::log::<$P>(dyad_abi::record::Level::Warn, format_args!($($arg)*))
+    };
+}
+/// Logs at level Error.
+#[macro_export]
+macro_rules! error {
+    ($P:ty, $($arg:tt)*) => {
+        $crate::console::log::<$P>(dyad_abi::record::Level::Error, format_args!($($arg)*))
+    };
+}
+
+/// A member of a record.
+#[derive(Clone, Copy)]
+pub enum Value<'a> {
+    /// A text.
+    Text(fmt::Arguments<'a>),
+    /// A number.
+    Number(u64),
+    /// A truth value.
+    Bool(bool),
+    /// An array of addresses, as hexadecimal texts.
+    Addresses(&'a [u64]),
+}
+
+struct Escaped<'a>(&'a mut Line);
+
+impl Write for Escaped<'_> {
+    fn write_str(&mut self, s: &str) -> fmt::Result {
+        for b in s.bytes() {
+            match b {
+                b'"' | b'\\' => {
+                    self.0.push(b'\\');
+                    self.0.push(b);
+                }
+                b'\n' => {
+                    self.0.push(b'\\');
+                    self.0.push(b'n');
+                }
+                0..0x20 => self.0.push(b' '),
+                _ => self.0.push(b),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes one record: `{"type":kind, ...members}`.
+pub fn record<P: Platform>(kind: &str, members: &[(&str, Value<'_>)]) {
+    let mut line = Line::new();
+    line.push(RECORD);
+    let _ = write!(line, "{{\"type\":\"{kind}\"");
+    for (name, value) in members {
+        let _ = write!(line, ",\"{name}\":");
+        match value {
+            Value::Text(t) => {
+                line.push(b'"');
+                let _ = Escaped(&mut line).write_fmt(*t);
+                line.push(b'"');
+            }
+            Value::Number(n) => {
+                let _ = write!(line, "{n}");
+            }
+            Value::Bool(b) => {
+                let _ = write!(line, "{b}");
+            }
+            Value::Addresses(list) => {
+                line.push(b'[');
+                for (i, a) in list.iter().enumerate() {
+                    let _ = write!(line, "{}\"{a:#x}\"", if i == 0 { "" } else { "," });
+                }
+                line.push(b']');
+            }
+        }
+    }
+    line.push(b'}');
+    put::<P>(line.finish());
+}
+
+/// Records that the node has reached a boot phase.
+pub fn phase<P: Platform>(name: &str) {
+    record::<P>("phase", &[("name", Value::Text(format_args!("{name}")))]);
+}
+
+/// Records a check of this run.
+pub fn check<P: Platform>(name: &str, ok: bool, detail: fmt::Arguments<'_>) {
+    record::<P>(
+        "check",
+        &[
+            ("name", Value::Text(format_args!("{name}"))),
+            ("ok", Value::Bool(ok)),
+            ("detail", Value::Text(detail)),
+        ],
+    );
+}
+
+/// Records a counter; the run's counter is the sum over all records of that name.
+pub fn counter<P: Platform>(name: &str, value: u64) {
+    record::<P>(
+        "counter",
+        &[
+            ("name", Value::Text(format_args!("{name}"))),
+            ("value", Value::Number(value)),
+        ],
+    );
+}
+
+/// The unfinished line of the program on this node.
+static USER_LINE: Mutex<Line> = Mutex::new(Line::new());
+
+/// Output of the program: complete lines are written, the rest is kept until its newline comes or
+/// [`flush_user`] is called.
+pub fn user<P: Platform>(bytes: &[u8]) {
+    let mut line = USER_LINE.lock();
+    for &b in bytes {
+        if b == b'\n' || line.len >= LINE - 8 {
+            emit_user::<P>(&mut line);
+        }
+        if b != b'\n' {
+            // Control bytes could forge records.
+            line.push(if (b < 0x20 && b != b'\t') || b == 0x7f {
+                b'?'
+            } else {
+                b
+            });
+        }
+    }
+}
+
+/// Writes the unfinished line of the program, if there is one.
+pub fn flush_user<P: Platform>() {
+    let mut line = USER_LINE.lock();
+    if line.len > 0 {
+        emit_user::<P>(&mut line);
+    }
+}
+
+fn emit_user<P: Platform>(text: &mut Line) {
+    let mut line = Line::new();
+    line.push(LOG);
+    let _ = write!(
+        line,
+        "{} {} {} ",
+        P::cpu(),
+        clock::now::<P>().0,
+        Level::User.letter()
+    );
+    let head = line.len;
+    let n = text.len.min(LINE - head);
+    line.bytes[head..head + n].copy_from_slice(&text.bytes[..n]);
+    line.len = head + n;
+    text.len = 0;
+    text.cut = false;
+    put::<P>(line.finish());
+}

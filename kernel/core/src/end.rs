@@ -1,0 +1,216 @@
+//! How a run ends: the program exits, the launcher asks for a stop, or a node cannot go on.
+//!
+//! ```text
+//! program exits on some CPU ─▶ space destroyed ─▶ shutdown word := code + 1 ─▶ all nodes notified
+//!   ─▶ each node's first CPU: counters, checks, LEFT, exit
+//! ```
+//! A stop request of the launcher (another node died, time is up, Ctrl-C) is answered with a
+//! `status` record of every CPU.
+
+use core::fmt;
+use core::sync::atomic::Ordering;
+
+use dyad_abi::CpuId;
+use dyad_abi::record::{EXIT_FAILED, EXIT_OK, EXIT_STOPPED};
+use dyad_abi::syscall::Syscall;
+use dyad_shm::FrameRef;
+use dyad_shm::superblock::{NodeState, NodeWord, control};
+
+use crate::clock;
+use crate::console::{self, Value, check, counter, record};
+use crate::cpu::CpuLocal;
+use crate::frames::Frames;
+use crate::node::Node;
+use crate::space::Space;
+use crate::thread::ThreadFrame;
+use crate::{Platform, inbox, sched};
+
+/// Whether the launcher wants all nodes to report and stop.
+pub fn stop_requested(node: &Node) -> bool {
+    node.sb.control.load(Ordering::Acquire) == control::REPORT_AND_STOP
+}
+
+/// Reports what this CPU is doing; the first CPU then ends the machine.
+pub fn stop<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
+    if !local.stop_reported.replace(true) {
+        status::<P>(node, local);
+        node.reported.fetch_add(1, Ordering::AcqRel);
+    }
+    if local.id().index() != 0 {
+        loop {
+            P::relax();
+        }
+    }
+    clock::wait_until::<P>(300_000_000, || {
+        node.reported.load(Ordering::Acquire) >= node.params.cpus as u64
+    });
+    console::flush_user::<P>();
+    exit::<P>(EXIT_STOPPED, format_args!("stopped by the launcher"))
+}
+
+fn status<P: Platform>(node: &Node, local: &CpuLocal) {
+    let call = match local.last_syscall.get() {
+        0 => "none",
+        n => Syscall::from_number(n - 1).map_or("an unknown one", Syscall::name),
+    };
+    let cpu = ("cpu", Value::Number(local.id().index() as u64));
+    match local.current.get() {
+        Some(t) => {
+            let (pc, _) = P::user_pc_fp(t.regs(P::ISA));
+            record::<P>(
+                "status",
+                &[
+                    cpu,
+                    (
+                        "doing",
+                        Value::Text(format_args!(
+                            "running thread {} of {:?} at pc {pc:#x}, last system call {call}",
+                            t.id.load(Ordering::Relaxed),
+                            node.params.app
+                        )),
+                    ),
+                ],
+            );
+            record::<P>(
+                "backtrace",
+                &[
+                    cpu,
+                    ("what", Value::Text(format_args!("user"))),
+                    ("pcs", Value::Addresses(&[pc])),
+                ],
+            );
+        }
+        None => {
+            let queued = if local.queue.is_empty() {
+                "no thread ready"
+            } else {
+                "threads ready"
+            };
+            record::<P>(
+                "status",
+                &[
+                    cpu,
+                    (
+                        "doing",
+                        Value::Text(format_args!("idle, {queued}, last system call {call}")),
+                    ),
+                ],
+            );
+        }
+    }
+}
+
+/// Ends the machine.
+pub fn exit<P: Platform>(code: u32, reason: fmt::Arguments<'_>) -> ! {
+    if let Some(node) = crate::node::try_node()
+        && node.incarnation() != 0
+    {
+        let word = NodeWord {
+            state: NodeState::Left,
+            incarnation: node.incarnation(),
+        };
+        node.entry().state.store(word.bits(), Ordering::Release);
+    }
+    record::<P>(
+        "exit",
+        &[
+            ("code", Value::Number(code as u64)),
+            ("reason", Value::Text(reason)),
+        ],
+    );
+    P::exit(code)
+}
+
+/// The program has called `Exit`.
+pub fn program_exited<P: Platform>(node: &'static Node, thread: &'static ThreadFrame, code: u64) {
+    console::flush_user::<P>();
+    check::<P>(
+        "app.exit",
+        code == 0,
+        format_args!("program {:?} ended with code {code}", node.params.app),
+    );
+    take_down::<P>(node, thread);
+    shut_down::<P>(node, if code == 0 { EXIT_OK } else { EXIT_FAILED });
+}
+
+/// The program cannot go on; why has been said. `None`: its thread is gone.
+pub fn program_failed<P: Platform>(node: &'static Node, thread: Option<&'static ThreadFrame>) {
+    console::flush_user::<P>();
+    check::<P>(
+        "app.exit",
+        false,
+        format_args!("program {:?} was ended by the kernel", node.params.app),
+    );
+    if let Some(t) = thread {
+        take_down::<P>(node, t);
+    }
+    shut_down::<P>(node, EXIT_FAILED);
+}
+
+/// Frees the thread and its address space.
+fn take_down<P: Platform>(node: &'static Node, thread: &'static ThreadFrame) {
+    let local = P::local();
+    local.current.set(None);
+    sched::leave_space::<P>(local);
+    let space = thread.space.load(Ordering::Relaxed);
+    let own = crate::thread::reference(&node.map, thread);
+    thread.retire();
+    if let Some(f) = FrameRef::from_bits(own as u32) {
+        let _ = Frames::free(&node.map, f.address());
+    }
+    if let (Ok(s), Some(f)) = (Space::find(node, space), FrameRef::from_bits(space as u32)) {
+        counter::<P>(
+            "faults_filled",
+            s.frame().faults_filled.load(Ordering::Relaxed),
+        );
+        counter::<P>(
+            "faults_copied",
+            s.frame().faults_copied.load(Ordering::Relaxed),
+        );
+        s.destroy(f);
+    }
+}
+
+/// Tells all nodes to end in good order, once.
+pub fn shut_down<P: Platform>(node: &'static Node, code: u32) {
+    let _ =
+        node.sb
+            .shutdown
+            .compare_exchange(0, code as u64 + 1, Ordering::AcqRel, Ordering::Relaxed);
+    for n in node.all() {
+        for cpu in CpuId::first(1) {
+            inbox::notify::<P>(n, cpu);
+        }
+    }
+}
+
+/// Ends this node in good order: the shutdown word is set.
+pub fn finish<P: Platform>(node: &'static Node) -> ! {
+    console::flush_user::<P>();
+    let sum = |f: fn(&dyad_shm::superblock::CpuEntry) -> u64| -> u64 {
+        CpuId::first(node.params.cpus)
+            .map(|c| f(node.sb.cpu(node.id(), c)))
+            .sum()
+    };
+    counter::<P>(
+        "migrations",
+        node.entry().migrations.load(Ordering::Relaxed),
+    );
+    counter::<P>("doorbells_rung", sum(|c| c.rung.load(Ordering::Relaxed)));
+    let used = node.frames().used();
+    let died = node.all().any(|n| node.sb.node_word(n).incarnation > 1);
+    if !died {
+        check::<P>(
+            "frames.returned",
+            used == 0,
+            format_args!("{used} frames of the local pool still in use"),
+        );
+    }
+    let code = node.sb.shutdown.load(Ordering::Acquire).saturating_sub(1) as u32;
+    let code = if used != 0 && !died && code == EXIT_OK {
+        EXIT_FAILED
+    } else {
+        code
+    };
+    exit::<P>(code, format_args!("orderly shutdown"))
+}

@@ -1,0 +1,302 @@
+//! Messages between CPUs of different nodes.
+//!
+//! Every CPU has one inbox (a [`dyad_ring`] ring) per sender node in the CXL pool. A sender
+//! pushes, then notifies: sets its bit in the receiver's `pending` word and rings the doorbell
+//! only if the bit was clear and the receiver is not attentive. The receiver takes the word and
+//! then looks into the inboxes of the nodes whose bits were set. The protocol and its orderings
+//! are in [`dyad_ring::wake`].
+//!
+//! Contents are not trusted: a message that names something that is not there, or not in the
+//! state the message says, is dropped and reported.
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::boot::doorbell_vectors;
+use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
+use dyad_abi::{CpuId, Error, NodeId, Result};
+use dyad_ring::wake::{self, WakeLine};
+use dyad_ring::{Consumer, Message, Producer, PushError, RING_BYTES};
+use dyad_shm::superblock::{CpuEntry, INBOX_OFFSET, INBOX_SPACE, NodeState, activity};
+use dyad_shm::{FrameRef, LayoutHash, PhysAddr, PoolId};
+
+use crate::cpu::CpuLocal;
+use crate::frames::{self, Frames};
+use crate::node::{Node, node, sender_bit};
+use crate::{Platform, clock, migrate, warn};
+
+/// Most messages taken from one inbox before others get their turn: bounds the time a CPU
+/// spends here.
+const BATCH: usize = 64;
+
+/// Kinds of messages: word 0 of a message.
+pub mod kind {
+    /// `[kind, thread frame, owner word, status]`: takes a thread over; see [`crate::migrate`].
+    pub const HANDOVER: u64 = 1;
+    /// `[kind, frame]`: rewrite the frame so that no stale translation of it is left here, and
+    /// clear this node's executed-on bit.
+    pub const PUBLISH_CODE: u64 = 2;
+    /// `[kind, sender, number]`: counted; for tests.
+    pub const TEST: u64 = 3;
+}
+
+const _: () = assert!(RING_BYTES * (MAX_NODES * MAX_CPUS * MAX_NODES) as u64 <= INBOX_SPACE);
+
+pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
+    h.text("inbox")
+        .word(kind::HANDOVER)
+        .word(kind::PUBLISH_CODE)
+        .word(kind::TEST)
+        .word(MAX_NODES as u64)
+        .word(MAX_CPUS as u64)
+}
+
+fn ring_at(receiver: NodeId, cpu: CpuId, sender: NodeId) -> PhysAddr {
+    let i = (receiver.index() * MAX_CPUS + cpu.index()) * MAX_NODES + sender.index();
+    PoolId::Cxl.base().add(INBOX_OFFSET + i as u64 * RING_BYTES)
+}
+
+fn wake_line(n: NodeId, c: CpuId) -> WakeLine {
+    let at = PoolId::Cxl.base().add(
+        (core::mem::offset_of!(dyad_shm::Superblock, cpus)
+            + (n.index() * MAX_CPUS + c.index()) * size_of::<CpuEntry>()) as u64,
+    );
+    WakeLine {
+        pending: at.add(core::mem::offset_of!(CpuEntry, pending) as u64),
+        activity: at.add(core::mem::offset_of!(CpuEntry, activity) as u64),
+    }
+}
+
+/// Attaches this node's sending ends; once, while joining.
+pub(crate) fn attach_outboxes(node: &Node) {
+    let mem = frames::words(&node.map);
+    for n in node.all() {
+        for c in CpuId::first(node.params.cpus) {
+            *node.outboxes[n.index()][c.index()].lock() =
+                Some(Producer::attach(&mem, ring_at(n, c, node.id())));
+        }
+    }
+}
+
+/// Attaches this CPU's receiving ends. What an older incarnation was sent is dropped.
+pub(crate) fn attach_inboxes(node: &Node, local: &CpuLocal) {
+    let mem = frames::words(&node.map);
+    let mut inboxes = local.inboxes.borrow_mut();
+    for n in node.all() {
+        inboxes[n.index()] = Some(Consumer::attach(&mem, ring_at(node.id(), local.id(), n)));
+    }
+}
+
+/// Tells senders that this CPU looks at its inboxes by itself.
+pub(crate) fn attentive<P: Platform>() {
+    let node = node();
+    wake::attentive(&frames::words(&node.map), &wake_line(node.id(), P::cpu()));
+}
+
+/// Announces that this CPU is about to run user code or to sleep. `false`: something has come in;
+/// do not.
+pub(crate) fn prepare<P: Platform>(what: u64) -> bool {
+    let node = node();
+    wake::prepare(
+        &frames::words(&node.map),
+        &wake_line(node.id(), P::cpu()),
+        what,
+    )
+}
+
+/// Sets this CPU's bit at a CPU of another node (or this one) and rings its doorbell if needed.
+pub fn notify<P: Platform>(to: NodeId, cpu: CpuId) {
+    let node = node();
+    let mem = frames::words(&node.map);
+    if wake::notify(&mem, &wake_line(to, cpu), sender_bit::<P>()) {
+        ring_doorbell::<P>(to, cpu);
+    }
+}
+
+fn ring_doorbell<P: Platform>(to: NodeId, cpu: CpuId) {
+    let node = node();
+    let peer = node.sb.node(to).doorbell.load(Ordering::Acquire);
+    // Zero: it has not told its identifier yet. It looks at its inboxes once it is up.
+    if peer != 0 && cpu.index() < doorbell_vectors(node.params.cpus) - 1 {
+        node.sb.cpu(to, cpu).rung.fetch_add(1, Ordering::Relaxed);
+        P::ring(peer - 1, cpu.index() as u32);
+    }
+}
+
+/// Sends a message to a CPU of another node.
+///
+/// # Errors
+///
+/// [`Error::NoSuchNode`], [`Error::NodeDead`], [`Error::Full`] (try again later),
+/// [`Error::Corrupt`] if the receiver's index is impossible.
+pub fn send<P: Platform>(to: NodeId, cpu: CpuId, m: &Message) -> Result<()> {
+    let node = node();
+    if to.index() >= node.params.node_count || cpu.index() >= node.params.cpus {
+        return Err(Error::NoSuchNode);
+    }
+    if !matches!(
+        node.sb.node_word(to).state,
+        NodeState::Live | NodeState::Suspect
+    ) {
+        return Err(Error::NodeDead);
+    }
+    let mem = frames::words(&node.map);
+    {
+        let mut outbox = node.outboxes[to.index()][cpu.index()].lock();
+        let producer = outbox.as_mut().ok_or(Error::NodeDead)?;
+        producer.push(&mem, m).map_err(|e| match e {
+            PushError::Full => Error::Full,
+            PushError::Corrupt => Error::Corrupt,
+        })?;
+    }
+    notify::<P>(to, cpu);
+    Ok(())
+}
+
+/// A CPU of `to` that is best placed to take work: one that is not running user code, else one
+/// chosen by `hint`.
+pub(crate) fn pick_cpu(node: &Node, to: NodeId, hint: u64) -> CpuId {
+    let free = |c: &CpuId| {
+        matches!(
+            node.sb.cpu(to, *c).activity.load(Ordering::Relaxed),
+            activity::ATTENTIVE | activity::ASLEEP
+        )
+    };
+    let cpus = node.params.cpus;
+    CpuId::first(cpus)
+        .find(free)
+        .or_else(|| CpuId::first(cpus).nth(hint as usize % cpus))
+        .unwrap_or(P0)
+}
+
+const P0: CpuId = match CpuId::new(0) {
+    Some(c) => c,
+    None => unreachable!(),
+};
+
+/// Takes what has come in. Bounded: at most [`BATCH`] messages per sender; if more are left the
+/// bit is set again.
+pub(crate) fn drain<P: Platform>() {
+    let node = node();
+    let local = P::local();
+    let mem = frames::words(&node.map);
+    let line = wake_line(node.id(), local.id());
+    let pending = wake::take_pending(&mem, &line);
+    if pending == 0 {
+        return;
+    }
+    for from in node.all() {
+        if pending >> (from.index() * MAX_CPUS) & ((1 << MAX_CPUS) - 1) == 0 {
+            continue;
+        }
+        for i in 0..=BATCH {
+            if i == BATCH {
+                // Not done yet: come back before sleeping or running user code.
+                let bit = (from.index() * MAX_CPUS) as u32;
+                let _ = wake::notify(&mem, &line, bit);
+                break;
+            }
+            let next = {
+                let mut inboxes = local.inboxes.borrow_mut();
+                let Some(inbox) = inboxes[from.index()].as_mut() else {
+                    break;
+                };
+                inbox.pop(&mem)
+            };
+            match next {
+                Ok(Some(m)) => handle::<P>(node, from, &m),
+                Ok(None) => break,
+                Err(_) => {
+                    warn!(
+                        P,
+                        "inbox from node {from}: impossible index, messages dropped"
+                    );
+                    local.inboxes.borrow_mut()[from.index()] =
+                        Some(Consumer::attach(&mem, ring_at(node.id(), local.id(), from)));
+                    break;
+                }
+            }
+        }
+    }
+}
+
+fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
+    let result = match m.0[0] {
+        kind::HANDOVER => migrate::receive::<P>(node, m.0[1], m.0[2], m.0[3]),
+        kind::PUBLISH_CODE => publish_code_here::<P>(node, m.0[1]),
+        kind::TEST => {
+            // One message in flight per number: the count is also the next number expected.
+            let seen = node.test_received[from.index()].fetch_add(1, Ordering::AcqRel);
+            if m.0[2] != seen {
+                node.test_disorder.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        }
+        _ => Err(Error::BadArgument),
+    };
+    if let Err(e) = result {
+        warn!(P, "message from node {from} dropped: {:x?}: {e}", &m.0[..3]);
+    }
+}
+
+/// Rewrites a frame in place so that this machine drops its translations of it.
+pub(crate) fn publish_code_here<P: Platform>(node: &Node, frame: u64) -> Result<()> {
+    let pa = u32::try_from(frame)
+        .ok()
+        .and_then(FrameRef::from_bits)
+        .ok_or(Error::BadArgument)?
+        .address();
+    let record = Frames::record(&node.map, pa).ok_or(Error::BadArgument)?;
+    let words = node
+        .map
+        .get::<[core::sync::atomic::AtomicU64; 512]>(pa)
+        .ok_or(Error::BadArgument)?;
+    for w in words {
+        // A compare-exchange of the same value is a store to the translator even when it changes
+        // nothing, and loses no update of another node.
+        let v = w.load(Ordering::Relaxed);
+        let _ = w.compare_exchange(v, v, Ordering::AcqRel, Ordering::Relaxed);
+    }
+    P::sync_code(&node.map, pa, dyad_abi::user::PAGE_SIZE);
+    record.clear_executed(node.id());
+    Ok(())
+}
+
+/// Makes the present contents of a frame executable on the nodes in `on`: every one of them that
+/// may hold translations of older contents rewrites the frame first.
+///
+/// # Errors
+///
+/// [`Error::TimedOut`] if a node has not answered within a second; [`Error::NodeDead`] is not an
+/// error here: a dead node holds no translations.
+pub fn publish_code<P: Platform>(pa: PhysAddr, on: u8) -> Result<()> {
+    let node = node();
+    let record = Frames::record(&node.map, pa).ok_or(Error::BadArgument)?;
+    let frame = FrameRef::of(pa).ok_or(Error::BadArgument)?.bits() as u64;
+    let stale = record.executed_on() & on;
+    for n in node.all().filter(|n| stale >> n.index() & 1 == 1) {
+        if n == node.id() {
+            publish_code_here::<P>(node, frame)?;
+            continue;
+        }
+        match send::<P>(
+            n,
+            P0,
+            &Message([kind::PUBLISH_CODE, frame, 0, 0, 0, 0, 0, 0]),
+        ) {
+            Ok(()) => {}
+            Err(Error::NodeDead) => {
+                record.clear_executed(n);
+                continue;
+            }
+            Err(e) => return Err(e),
+        }
+        let bit = 1u8 << n.index();
+        if !clock::wait_until::<P>(1_000_000_000, || {
+            record.executed_on() & bit == 0 || !node.sb.is_live(n)
+        }) {
+            return Err(Error::TimedOut);
+        }
+    }
+    record.mark_executed(on);
+    Ok(())
+}

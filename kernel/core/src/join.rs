@@ -1,0 +1,334 @@
+//! How a node takes its place in the system: superblock, handshake, clock, LIVE.
+//!
+//! ```text
+//! superblock:  EMPTY ──CAS, one winner──▶ FORMATTING(n) ──▶ READY
+//! node:        VACANT ──CAS──▶ JOINING ──(rings, CPUs, clock)──▶ LIVE
+//! ```
+//!
+//! Any node may be first. The others wait, bounded, for READY and then compare magic, ABI
+//! version, layout hash and shape with their own; any difference and they refuse to join, saying
+//! both values. A node that comes back after its death joins with the next incarnation.
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::{ABI_VERSION, NodeId};
+use dyad_shm::PoolId;
+use dyad_shm::superblock::{MAGIC, NodeState, NodeWord, format};
+
+use crate::clock::{self, FusedTime};
+use crate::frames::Frames;
+use crate::node::Node;
+use crate::{Platform, info};
+
+/// Why a node could not join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinError {
+    /// The formatting node did not finish in time.
+    FormatTimeout {
+        /// Value of the format word.
+        word: u64,
+    },
+    /// A field of the superblock is not what this kernel has.
+    Mismatch {
+        /// Which.
+        what: &'static str,
+        /// In the superblock.
+        theirs: u64,
+        /// In this kernel.
+        ours: u64,
+    },
+    /// The node's place is taken.
+    Taken {
+        /// State found there.
+        state: NodeState,
+    },
+    /// No node answered the clock exchange in time.
+    ClockTimeout,
+    /// Not every node came up in time.
+    NodesMissing {
+        /// Bit set of those that did not.
+        missing: u8,
+    },
+}
+
+impl core::fmt::Display for JoinError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            JoinError::FormatTimeout { word } => {
+                write!(
+                    f,
+                    "the superblock was not formatted in time (format word {word:#x})"
+                )
+            }
+            JoinError::Mismatch { what, theirs, ours } => write!(
+                f,
+                "{what} mismatch: the superblock has {theirs:#018x}, this kernel has {ours:#018x}; \
+                 refusing to join"
+            ),
+            JoinError::Taken { state } => {
+                write!(
+                    f,
+                    "this node's place is taken: its state is {}",
+                    state.name()
+                )
+            }
+            JoinError::ClockTimeout => f.write_str("no node answered the clock exchange in time"),
+            JoinError::NodesMissing { missing } => {
+                write!(f, "nodes did not come up in time (bit set {missing:#b})")
+            }
+        }
+    }
+}
+
+fn shape(node: &Node) -> u64 {
+    let isas = node
+        .params
+        .node_isas()
+        .iter()
+        .enumerate()
+        .fold(0, |set, (i, isa)| set | (*isa as u64) << i);
+    node.params.node_count as u64 | (node.params.cpus as u64) << 8 | isas << 16
+}
+
+/// This node's layout hash (with the test option's change applied).
+pub fn layout_hash(node: &Node) -> u64 {
+    crate::LAYOUT_HASH ^ node.params.test_layout_xor
+}
+
+/// Formats the superblock if nobody has, or checks what is there.
+///
+/// # Errors
+///
+/// [`JoinError::FormatTimeout`], [`JoinError::Mismatch`].
+pub fn superblock<P: Platform>(node: &Node) -> Result<bool, JoinError> {
+    let sb = node.sb;
+    let claim = format::FORMATTING | (node.id().index() as u64) << 8;
+    let first = sb
+        .format
+        .compare_exchange(format::EMPTY, claim, Ordering::AcqRel, Ordering::Acquire)
+        .is_ok();
+    if first {
+        sb.magic.store(MAGIC, Ordering::Relaxed);
+        sb.abi_version.store(ABI_VERSION as u64, Ordering::Relaxed);
+        sb.layout_hash.store(layout_hash(node), Ordering::Relaxed);
+        sb.shape.store(shape(node), Ordering::Relaxed);
+        sb.epoch.store(1, Ordering::Relaxed);
+        let bundle_start = if node.params.bundle_len == 0 {
+            node.params.cxl_size
+        } else {
+            node.params.bundle_offset
+        };
+        Frames::new(&node.map, PoolId::Cxl).format(bundle_start);
+        clock::set(P::clock_ns(), FusedTime(0));
+        sb.clock_owner
+            .store(node.id().index() as u64 + 1, Ordering::Relaxed);
+        sb.format.store(format::READY, Ordering::Release);
+        info!(
+            P,
+            "formatted the superblock: {} nodes, layout hash {:#018x}",
+            node.params.node_count,
+            layout_hash(node)
+        );
+        return Ok(true);
+    }
+    let limit = node.boot_limit();
+    if !clock::wait_until::<P>(limit, || sb.format.load(Ordering::Acquire) == format::READY) {
+        return Err(JoinError::FormatTimeout {
+            word: sb.format.load(Ordering::Relaxed),
+        });
+    }
+    for (what, theirs, ours) in [
+        ("magic number", &sb.magic, MAGIC),
+        ("ABI version", &sb.abi_version, ABI_VERSION as u64),
+        ("layout hash", &sb.layout_hash, layout_hash(node)),
+        ("system shape", &sb.shape, shape(node)),
+    ] {
+        let theirs = theirs.load(Ordering::Relaxed);
+        if theirs != ours {
+            return Err(JoinError::Mismatch { what, theirs, ours });
+        }
+    }
+    Ok(false)
+}
+
+/// Publishes this ISA's kernel-half root entries, or checks that they are what another node of
+/// the ISA has published: user roots are shared by all nodes of an ISA, so their kernel halves
+/// must be equal.
+///
+/// # Errors
+///
+/// [`JoinError::Mismatch`].
+pub fn roots<P: Platform>(node: &Node) -> Result<(), JoinError> {
+    let r = &node.sb.roots[P::ISA.index()];
+    let ours = P::root_entries();
+    let image = P::image_id().max(2);
+    // 1 in the image word: being written. Writers of one ISA write the same values.
+    if r.image
+        .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire)
+        .is_ok()
+    {
+        for (e, v) in r.entries.iter().zip(ours) {
+            e.store(v, Ordering::Relaxed);
+        }
+        r.image.store(image, Ordering::Release);
+        return Ok(());
+    }
+    clock::wait_until::<P>(node.boot_limit(), || r.image.load(Ordering::Acquire) != 1);
+    let theirs = r.image.load(Ordering::Acquire);
+    if theirs != image {
+        return Err(JoinError::Mismatch {
+            what: "kernel image",
+            theirs,
+            ours: image,
+        });
+    }
+    for (e, v) in r.entries.iter().zip(ours) {
+        let theirs = e.load(Ordering::Relaxed);
+        if theirs != v {
+            return Err(JoinError::Mismatch {
+                what: "kernel root entry",
+                theirs,
+                ours: v,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Takes this node's place in the node table: VACANT to JOINING with the next incarnation.
+///
+/// # Errors
+///
+/// [`JoinError::Taken`] if it does not become VACANT in time.
+pub fn claim<P: Platform>(node: &Node, doorbell: u64) -> Result<u32, JoinError> {
+    let e = node.entry();
+    let mut claimed = None;
+    clock::wait_until::<P>(node.boot_limit(), || {
+        let now = node.sb.node_word(node.id());
+        if now.state != NodeState::Vacant {
+            return false;
+        }
+        let next = NodeWord {
+            state: NodeState::Joining,
+            incarnation: now.incarnation + 1,
+        };
+        if e.state
+            .compare_exchange(now.bits(), next.bits(), Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+        {
+            claimed = Some(next.incarnation);
+        }
+        claimed.is_some()
+    });
+    let incarnation = claimed.ok_or(JoinError::Taken {
+        state: node.sb.node_word(node.id()).state,
+    })?;
+    e.kind.store(
+        P::ISA as u64 | (node.params.cpus as u64) << 8,
+        Ordering::Relaxed,
+    );
+    e.image.store(P::image_id(), Ordering::Relaxed);
+    e.doorbell.store(doorbell + 1, Ordering::Release);
+    let frames = node.frames();
+    if !frames.is_formatted() {
+        frames.format(node.params.local_size);
+    }
+    node.set_incarnation(incarnation);
+    Ok(incarnation)
+}
+
+/// Declares this node LIVE; everything it shares has been set up before.
+pub fn live(node: &Node) {
+    let word = NodeWord {
+        state: NodeState::Live,
+        incarnation: node.incarnation(),
+    };
+    node.entry().state.store(word.bits(), Ordering::Release);
+    core::sync::atomic::fence(Ordering::SeqCst);
+}
+
+/// Waits until every node has come up (or has already gone again), answering clock exchanges
+/// meanwhile.
+///
+/// # Errors
+///
+/// [`JoinError::NodesMissing`].
+pub fn wait_for_all<P: Platform>(node: &Node) -> Result<(), JoinError> {
+    let missing = || {
+        node.all()
+            .filter(|&n| {
+                matches!(
+                    node.sb.node_word(n).state,
+                    NodeState::Vacant | NodeState::Joining
+                )
+            })
+            .fold(0u8, |set, n| set | 1 << n.index())
+    };
+    let all = clock::wait_until::<P>(node.boot_limit(), || {
+        serve_clock::<P>(node);
+        crate::end::stop_requested(node) || missing() == 0
+    });
+    if all {
+        Ok(())
+    } else {
+        Err(JoinError::NodesMissing { missing: missing() })
+    }
+}
+
+/// Answers clock exchanges addressed to this node.
+pub fn serve_clock<P: Platform>(node: &Node) {
+    for n in node.others() {
+        let e = node.sb.node(n);
+        let request = e.clock_request.load(Ordering::Acquire);
+        if request & 0xff == node.id().index() as u64 + 1
+            && e.clock_answer.load(Ordering::Relaxed) != request
+        {
+            e.clock_time.store(clock::now::<P>().0, Ordering::Relaxed);
+            e.clock_answer.store(request, Ordering::Release);
+        }
+    }
+}
+
+const EXCHANGES: u64 = 48;
+
+/// Sets this node's fused clock: asks a node that has it, several times, and keeps the exchange
+/// that took least. Returns that round trip in nanoseconds; half of it bounds the error.
+///
+/// # Errors
+///
+/// [`JoinError::ClockTimeout`].
+pub fn sync_clock<P: Platform>(node: &Node) -> Result<u64, JoinError> {
+    let owner = NodeId::new(node.sb.clock_owner.load(Ordering::Acquire).wrapping_sub(1))
+        .filter(|&n| n != node.id())
+        .filter(|&n| {
+            matches!(
+                node.sb.node_word(n).state,
+                NodeState::Live | NodeState::Joining | NodeState::Vacant
+            )
+        });
+    let Some(asked) = owner.or_else(|| node.first_live()) else {
+        return Err(JoinError::ClockTimeout);
+    };
+    let e = node.entry();
+    let base = e.clock_request.load(Ordering::Relaxed) >> 8;
+    let mut best = u64::MAX;
+    for i in 1..=EXCHANGES {
+        let request = (base + i) << 8 | (asked.index() as u64 + 1);
+        let start = P::clock_ns();
+        e.clock_request.store(request, Ordering::Release);
+        crate::inbox::notify::<P>(asked, dyad_abi::CpuId::first(1).next().unwrap_or(P::cpu()));
+        if !clock::wait_until::<P>(node.boot_limit(), || {
+            e.clock_answer.load(Ordering::Acquire) == request
+        }) {
+            return Err(JoinError::ClockTimeout);
+        }
+        let end = P::clock_ns();
+        let theirs = e.clock_time.load(Ordering::Relaxed);
+        let trip = end.wrapping_sub(start);
+        if trip < best {
+            best = trip;
+            clock::set(end, FusedTime(theirs + trip / 2));
+        }
+    }
+    Ok(best)
+}

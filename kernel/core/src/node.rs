@@ -1,0 +1,140 @@
+//! This machine's private state: who it is, what it knows of the others, its sending ends.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_abi::boot::BootParams;
+use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
+use dyad_abi::{Isa, NodeId};
+use dyad_ring::Producer;
+use dyad_shm::superblock::{NodeEntry, NodeState};
+use dyad_shm::{FusedMap, PoolId, Superblock};
+use spin::{Mutex, Once};
+
+use crate::Platform;
+use crate::frames::Frames;
+
+/// The state.
+pub struct Node {
+    /// Boot parameters.
+    pub params: BootParams<'static>,
+    /// The pools.
+    pub map: FusedMap,
+    /// The superblock.
+    pub sb: &'static Superblock,
+    /// Sending ends of the inboxes of every CPU of every node. The lock is local to this node:
+    /// its CPUs share one sending end per receiver.
+    pub(crate) outboxes: [[Mutex<Option<Producer>>; MAX_CPUS]; MAX_NODES],
+    incarnation: AtomicU64,
+    /// CPUs that have reported after a stop request.
+    pub(crate) reported: AtomicU64,
+    /// Test hook: counts and sums of test messages received, by sender node.
+    pub(crate) test_received: [AtomicU64; MAX_NODES],
+    /// Test hook: order errors among test messages.
+    pub(crate) test_disorder: AtomicU64,
+}
+
+static NODE: Once<Node> = Once::new();
+
+/// This machine's state.
+///
+/// # Panics
+///
+/// Before [`init`].
+pub fn node() -> &'static Node {
+    NODE.get().expect("node state used before boot set it up")
+}
+
+/// This machine's state, if boot has got so far.
+pub fn try_node() -> Option<&'static Node> {
+    NODE.get()
+}
+
+/// Sets the state up, once.
+pub(crate) fn init(params: BootParams<'static>, map: FusedMap) -> &'static Node {
+    NODE.call_once(|| Node {
+        sb: map.superblock(),
+        params,
+        map,
+        outboxes: [const { [const { Mutex::new(None) }; MAX_CPUS] }; MAX_NODES],
+        incarnation: AtomicU64::new(0),
+        reported: AtomicU64::new(0),
+        test_received: [const { AtomicU64::new(0) }; MAX_NODES],
+        test_disorder: AtomicU64::new(0),
+    })
+}
+
+impl Node {
+    /// This node.
+    pub fn id(&self) -> NodeId {
+        self.params.node
+    }
+
+    /// This node's entry in the node table.
+    pub fn entry(&self) -> &'static NodeEntry {
+        self.sb.node(self.id())
+    }
+
+    /// This node's incarnation; 0 before it has joined.
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation.load(Ordering::Relaxed) as u32
+    }
+
+    pub(crate) fn set_incarnation(&self, n: u32) {
+        self.incarnation.store(n as u64, Ordering::Relaxed);
+    }
+
+    /// Every node of the system.
+    pub fn all(&self) -> impl Iterator<Item = NodeId> + Clone {
+        NodeId::first(self.params.node_count)
+    }
+
+    /// Every node but this one.
+    pub fn others(&self) -> impl Iterator<Item = NodeId> + Clone + '_ {
+        self.all().filter(|&n| n != self.id())
+    }
+
+    /// ISA of a node.
+    pub fn isa(&self, n: NodeId) -> Isa {
+        self.params.isas[n.index()]
+    }
+
+    /// ISAs that some node of the system has; those have page tables in every address space.
+    pub fn isas(&self) -> impl Iterator<Item = Isa> + Clone + '_ {
+        Isa::ALL
+            .into_iter()
+            .filter(|i| self.params.node_isas().contains(i))
+    }
+
+    /// Bit set of the nodes with this ISA.
+    pub fn nodes_with(&self, isa: Isa) -> u8 {
+        self.all()
+            .filter(|&n| self.isa(n) == isa)
+            .fold(0, |set, n| set | 1 << n.index())
+    }
+
+    /// The live node with the lowest number.
+    pub fn first_live(&self) -> Option<NodeId> {
+        self.all()
+            .find(|&n| matches!(self.sb.node_word(n).state, NodeState::Live))
+    }
+
+    /// Frames of this node's own pool.
+    pub fn frames(&self) -> Frames<'_> {
+        Frames::new(&self.map, PoolId::Local(self.id()))
+    }
+
+    /// Frames of the CXL pool.
+    pub fn cxl_frames(&self) -> Frames<'_> {
+        Frames::new(&self.map, PoolId::Cxl)
+    }
+
+    /// Bound on waits during boot, in nanoseconds.
+    pub fn boot_limit(&self) -> u64 {
+        self.params.boot_timeout_ms * 1_000_000
+    }
+}
+
+/// Bit of a CPU in the `pending` words of others.
+pub fn sender_bit<P: Platform>() -> u32 {
+    (node().id().index() * MAX_CPUS + P::cpu().index()) as u32
+}

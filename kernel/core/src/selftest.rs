@@ -1,0 +1,116 @@
+//! Boot self-test: are atomic operations atomic *between* machines?
+//!
+//! Stock QEMU emits non-atomic code for read-modify-writes unless it is started with more than
+//! one possible CPU and multi-threaded TCG. A system run on such machines would corrupt its
+//! shared tables silently, so every node hammers the same two words together with all others and
+//! refuses to go on if the totals are not exact.
+//!
+//! The hammering goes on until each node has seen the others make progress between its own
+//! chunks often enough: machines that happen to run one after the other would prove nothing.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_shm::superblock::NodeState;
+
+use crate::node::Node;
+use crate::{Platform, clock};
+
+/// Operations of each kind per chunk.
+const CHUNK: u64 = 500;
+/// Chunks every node does at least.
+const MIN_CHUNKS: u64 = 100;
+/// Chunks during which another node made progress, wanted before stopping.
+const WANTED_OVERLAPS: u64 = 60;
+/// Bound on the hammering.
+const LIMIT_NS: u64 = 2_000_000_000;
+
+/// What the self-test found.
+#[derive(Clone, Copy, Debug)]
+pub struct Report {
+    /// Operations of each kind by all nodes together.
+    pub expected: u64,
+    /// What the word incremented by fetch-and-add holds.
+    pub added: u64,
+    /// What the word incremented by compare-and-swap holds.
+    pub swapped: u64,
+    /// Chunks of this node during which another node made progress.
+    pub overlaps: u64,
+    /// All nodes met at the barriers.
+    pub complete: bool,
+}
+
+impl Report {
+    /// Whether atomic operations are atomic, as far as can be told.
+    pub fn ok(&self) -> bool {
+        self.complete
+            && self.added == self.expected
+            && self.swapped == self.expected
+            && self.overlaps > 0
+    }
+}
+
+/// Waits until every node that takes part has reached this barrier as often as this node.
+/// `false` if that did not happen in time.
+pub fn barrier<P: Platform>(node: &Node, limit_ns: u64) -> bool {
+    let mine = node.entry().barrier.fetch_add(1, Ordering::AcqRel) + 1;
+    clock::wait_until::<P>(limit_ns, || {
+        crate::join::serve_clock::<P>(node);
+        node.others().all(|n| {
+            node.sb.node(n).barrier.load(Ordering::Acquire) >= mine
+                || matches!(
+                    node.sb.node_word(n).state,
+                    NodeState::Dead | NodeState::Left | NodeState::Vacant
+                )
+        })
+    })
+}
+
+/// Runs the test together with all other nodes.
+pub fn run<P: Platform>(node: &Node) -> Report {
+    let line = |i: usize| -> &'static AtomicU64 { &node.sb.scratch[i].words[0] };
+    let (add, cas) = (line(0), line(1));
+    let done = |n: dyad_abi::NodeId| line(8 + n.index());
+    let limit = node.boot_limit();
+
+    let mut complete = barrier::<P>(node, limit);
+    let start = P::clock_ns();
+    let (mut chunks, mut overlaps, mut seen) = (0, 0, 0);
+    loop {
+        for _ in 0..CHUNK {
+            add.fetch_add(1, Ordering::AcqRel);
+            let mut old = cas.load(Ordering::Relaxed);
+            // Bounded: with broken atomics nothing can be relied on.
+            for _ in 0..1_000_000 {
+                match cas.compare_exchange(old, old + 1, Ordering::AcqRel, Ordering::Relaxed) {
+                    Ok(_) => break,
+                    Err(now) => old = now,
+                }
+            }
+        }
+        chunks += 1;
+        done(node.id()).store(chunks * CHUNK, Ordering::Release);
+        let others: u64 = node
+            .others()
+            .map(|n| done(n).load(Ordering::Acquire))
+            .fold(0, u64::wrapping_add);
+        if others != seen {
+            overlaps += 1;
+            seen = others;
+        }
+        let enough = chunks >= MIN_CHUNKS && overlaps >= WANTED_OVERLAPS;
+        if enough || P::clock_ns().wrapping_sub(start) > LIMIT_NS {
+            break;
+        }
+    }
+    complete &= barrier::<P>(node, limit);
+    let report = Report {
+        expected: node.all().map(|n| done(n).load(Ordering::Acquire)).sum(),
+        added: add.load(Ordering::Acquire),
+        swapped: cas.load(Ordering::Acquire),
+        overlaps,
+        complete,
+    };
+    // Nobody may go on (and perhaps end) before all have read the totals.
+    let _ = barrier::<P>(node, limit);
+    report
+}
