@@ -1,0 +1,126 @@
+//! Shared memory for loom: every interleaving of, and every value a weakly ordered machine may
+//! return for, the tracked words.
+//!
+//! loom explores real fences and read-modify-writes; it treats `SeqCst` accesses as acquire and
+//! release, which is what the emulated AArch64 machine does too.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::collections::BTreeMap;
+use std::sync::atomic as plain;
+
+use dyad_coherence::GlobalMem;
+use dyad_shm::PhysAddr;
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// What a mutant lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lacks {
+    Nothing,
+    /// Fences do nothing.
+    Fences,
+    /// Release stores are relaxed.
+    Release,
+    /// Acquire loads are relaxed.
+    Acquire,
+    /// Read-modify-writes are relaxed.
+    RmwOrder,
+}
+
+/// Words of shared memory. Words that are not tracked are sequentially consistent and cost no
+/// exploration: for the middle of messages, which behaves as their ends do.
+pub struct LoomMem {
+    tracked: BTreeMap<u64, AtomicU64>,
+    plain: BTreeMap<u64, plain::AtomicU64>,
+    lacks: Lacks,
+}
+
+impl LoomMem {
+    pub fn new(lacks: Lacks, tracked: &[(u64, u64)], plain: &[u64]) -> LoomMem {
+        LoomMem {
+            tracked: tracked
+                .iter()
+                .map(|&(at, value)| (at, AtomicU64::new(value)))
+                .collect(),
+            plain: plain
+                .iter()
+                .map(|&at| (at, plain::AtomicU64::new(0)))
+                .collect(),
+            lacks,
+        }
+    }
+
+    fn order(&self, wanted: Ordering) -> Ordering {
+        match (self.lacks, wanted) {
+            (Lacks::Release, Ordering::Release) => Ordering::Relaxed,
+            (Lacks::Acquire, Ordering::Acquire) => Ordering::Relaxed,
+            (Lacks::RmwOrder, Ordering::AcqRel) => Ordering::Relaxed,
+            _ => wanted,
+        }
+    }
+
+    fn word(&self, at: PhysAddr) -> &AtomicU64 {
+        self.tracked.get(&at.0).expect("a tracked word")
+    }
+}
+
+impl GlobalMem for LoomMem {
+    fn contains(&self, at: PhysAddr, _len: u64) -> bool {
+        self.tracked.contains_key(&at.0) || self.plain.contains_key(&at.0)
+    }
+
+    fn load(&self, at: PhysAddr, order: Ordering) -> u64 {
+        match self.plain.get(&at.0) {
+            Some(w) => w.load(Ordering::SeqCst),
+            None => self.word(at).load(self.order(order)),
+        }
+    }
+
+    fn store(&self, at: PhysAddr, value: u64, order: Ordering) {
+        match self.plain.get(&at.0) {
+            Some(w) => w.store(value, Ordering::SeqCst),
+            None => self.word(at).store(value, self.order(order)),
+        }
+    }
+
+    fn cas(&self, at: PhysAddr, old: u64, new: u64) -> Result<u64, u64> {
+        let order = self.order(Ordering::AcqRel);
+        let failure = match order {
+            Ordering::Relaxed => Ordering::Relaxed,
+            _ => Ordering::Acquire,
+        };
+        self.word(at).compare_exchange(old, new, order, failure)
+    }
+
+    fn swap(&self, at: PhysAddr, value: u64) -> u64 {
+        self.word(at).swap(value, self.order(Ordering::AcqRel))
+    }
+
+    fn add(&self, at: PhysAddr, n: u64) -> u64 {
+        self.word(at).fetch_add(n, self.order(Ordering::AcqRel))
+    }
+
+    fn or(&self, at: PhysAddr, bits: u64) -> u64 {
+        self.word(at).fetch_or(bits, self.order(Ordering::AcqRel))
+    }
+
+    fn and(&self, at: PhysAddr, bits: u64) -> u64 {
+        self.word(at).fetch_and(bits, self.order(Ordering::AcqRel))
+    }
+
+    fn fence(&self) {
+        if self.lacks != Lacks::Fences {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    fn writeback(&self, _at: PhysAddr, _len: u64) {}
+
+    fn invalidate(&self, _at: PhysAddr, _len: u64) {}
+}
+
+/// Explores `f`, with at most `preemptions` involuntary switches in one execution; `None`: all.
+pub fn explore(preemptions: Option<usize>, f: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = preemptions;
+    model.check(f);
+}
