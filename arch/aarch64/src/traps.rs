@@ -1,0 +1,367 @@
+//! Exception vectors, entry from user mode and back, decoding.
+//!
+//! While a thread runs in user mode, `SP_EL1` points at its register area, so that the vectors
+//! can save registers without having one free:
+//!
+//! ```text
+//!   user ── exception ─▶ vector: x0..x30, SP_EL0, ELR, SPSR, TPIDR_EL0 ─▶ [SP_EL1] = area
+//!                        SP_EL1 = top of the kernel stack ─▶ user_trap(area)
+//!   resume(area): SP_EL1 = area, registers from it, ERET ─▶ user
+//! ```
+//!
+//! Exceptions in the kernel are always fatal. They are taken on a stack of their own (the kernel
+//! stack may be what has run over), save everything, and are reported once; an exception while
+//! reporting ends the machine at once.
+
+use core::arch::global_asm;
+
+use aarch64_cpu::registers::{ESR_EL1, FAR_EL1, Readable};
+use dyad_abi::record::{EXIT_PANIC, aarch64_exit_value};
+use dyad_core::entry;
+use dyad_core::platform::{FaultKind, RegArea, UserFault};
+
+use crate::context::{AREA_PC, AREA_SP, AREA_TP};
+use crate::platform::Aarch64;
+use crate::{cpu, irq};
+
+const KIND_SYNC: u64 = 0;
+const KIND_IRQ: u64 = 1;
+const KIND_FIQ: u64 = 2;
+const KIND_SERROR: u64 = 3;
+/// Added for exceptions taken on SP_EL0, which the kernel never uses.
+const KIND_SP0: u64 = 4;
+
+/// Words of a [`FaultFrame`].
+const FRAME_WORDS: usize = 36;
+
+/// Registers at an exception in the kernel: x0 to x30, then those in [`FRAME_NAMES`].
+#[repr(C)]
+struct FaultFrame([u64; FRAME_WORDS]);
+
+const FRAME_NAMES: [&str; FRAME_WORDS] = [
+    "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14",
+    "x15", "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27",
+    "x28", "x29", "x30", "sp", "pc", "pstate", "esr", "far",
+];
+
+global_asm!(
+    r#"
+    .macro user_vector kind
+    .balign 128
+    stp     x0, x1, [sp]
+    mov     x0, #\kind
+    b       user_entry
+    .endm
+
+    // TPIDRRO_EL0 is readable in user mode, but no user code runs after this.
+    .macro kernel_vector kind
+    .balign 128
+    msr     tpidrro_el0, x0
+    mrs     x0, tpidr_el1
+    str     x1, [x0, #{scratch}]
+    mov     x1, #\kind
+    b       kernel_entry
+    .endm
+
+    .section .text.vectors, "ax"
+    .balign 2048
+    .globl  exception_vectors
+exception_vectors:
+    kernel_vector {sync_sp0}
+    kernel_vector {irq_sp0}
+    kernel_vector {fiq_sp0}
+    kernel_vector {serror_sp0}
+    kernel_vector {sync}
+    kernel_vector {irq}
+    kernel_vector {fiq}
+    kernel_vector {serror}
+    user_vector {sync}
+    user_vector {irq}
+    user_vector {fiq}
+    user_vector {serror}
+    // User mode is never AArch32, but if it were, these would be the vectors.
+    user_vector {sync}
+    user_vector {irq}
+    user_vector {fiq}
+    user_vector {serror}
+    .balign 128
+
+user_entry:
+    stp     x2, x3, [sp, #16]
+    stp     x4, x5, [sp, #32]
+    stp     x6, x7, [sp, #48]
+    stp     x8, x9, [sp, #64]
+    stp     x10, x11, [sp, #80]
+    stp     x12, x13, [sp, #96]
+    stp     x14, x15, [sp, #112]
+    stp     x16, x17, [sp, #128]
+    stp     x18, x19, [sp, #144]
+    stp     x20, x21, [sp, #160]
+    stp     x22, x23, [sp, #176]
+    stp     x24, x25, [sp, #192]
+    stp     x26, x27, [sp, #208]
+    stp     x28, x29, [sp, #224]
+    mrs     x2, sp_el0
+    stp     x30, x2, [sp, #240]
+    mrs     x2, elr_el1
+    mrs     x3, spsr_el1
+    stp     x2, x3, [sp, #{area_pc}]
+    mrs     x2, tpidr_el0
+    str     x2, [sp, #{area_tp}]
+    mov     x1, x0
+    mov     x0, sp
+    mrs     x2, tpidr_el1
+    ldr     x2, [x2, #{kernel_stack}]
+    mov     sp, x2
+    mov     x29, xzr
+    mov     x30, xzr
+    b       {user_trap}
+
+    // fn(area) -> !
+    .globl  resume_registers
+resume_registers:
+    mov     sp, x0
+    ldp     x1, x2, [sp, #{area_pc}]
+    msr     elr_el1, x1
+    // Only the condition flags are the thread's: always EL0, nothing masked.
+    and     x2, x2, #0xf0000000
+    msr     spsr_el1, x2
+    ldr     x1, [sp, #{area_tp}]
+    msr     tpidr_el0, x1
+    ldp     x30, x1, [sp, #240]
+    msr     sp_el0, x1
+    ldp     x28, x29, [sp, #224]
+    ldp     x26, x27, [sp, #208]
+    ldp     x24, x25, [sp, #192]
+    ldp     x22, x23, [sp, #176]
+    ldp     x20, x21, [sp, #160]
+    ldp     x18, x19, [sp, #144]
+    ldp     x16, x17, [sp, #128]
+    ldp     x14, x15, [sp, #112]
+    ldp     x12, x13, [sp, #96]
+    ldp     x10, x11, [sp, #80]
+    ldp     x8, x9, [sp, #64]
+    ldp     x6, x7, [sp, #48]
+    ldp     x4, x5, [sp, #32]
+    ldp     x2, x3, [sp, #16]
+    ldp     x0, x1, [sp]
+    eret
+
+    // x0: this CPU's area, x1: kind; x0 and x1 of the exception are in TPIDRRO_EL0 and scratch.
+kernel_entry:
+    str     x2, [x0, #{scratch} + 8]
+    mov     x2, sp
+    str     x2, [x0, #{scratch} + 16]
+    ldr     x2, [x0, #{fault_stack}]
+    mov     sp, x2
+    ldr     x2, [x0, #{faults}]
+    cbnz    x2, 5f
+    mov     x2, #1
+    str     x2, [x0, #{faults}]
+    // A frame record first, so that a backtrace goes on into the code that faulted.
+    mrs     x2, elr_el1
+    stp     x29, x2, [sp, #-16]!
+    mov     x29, sp
+    sub     sp, sp, #{frame_size}
+    stp     x3, x4, [sp, #24]
+    stp     x5, x6, [sp, #40]
+    stp     x7, x8, [sp, #56]
+    stp     x9, x10, [sp, #72]
+    stp     x11, x12, [sp, #88]
+    stp     x13, x14, [sp, #104]
+    stp     x15, x16, [sp, #120]
+    stp     x17, x18, [sp, #136]
+    stp     x19, x20, [sp, #152]
+    stp     x21, x22, [sp, #168]
+    stp     x23, x24, [sp, #184]
+    stp     x25, x26, [sp, #200]
+    stp     x27, x28, [sp, #216]
+    ldr     x3, [x29]
+    stp     x3, x30, [sp, #232]
+    mrs     x3, tpidrro_el0
+    ldr     x4, [x0, #{scratch}]
+    stp     x3, x4, [sp]
+    ldp     x3, x4, [x0, #{scratch} + 8]
+    str     x3, [sp, #16]
+    stp     x4, x2, [sp, #248]
+    mrs     x3, spsr_el1
+    mrs     x4, esr_el1
+    stp     x3, x4, [sp, #264]
+    mrs     x3, far_el1
+    str     x3, [sp, #280]
+    mov     x0, sp
+    bl      {kernel_trap}
+5:  // Reporting has failed: end the machine without anything that could fail again but the
+    // semihosting call itself, which is one of the reasons to come here.
+    add     x3, x2, #1
+    str     x3, [x0, #{faults}]
+    cmp     x2, #1
+    b.hi    6f
+    mov     x0, #0x18
+    adr     x1, 8f
+    hlt     #0xf000
+6:  movz    x0, #0x8400, lsl #16
+    movk    x0, #0x0008                 // PSCI SYSTEM_OFF
+    hvc     #0
+7:  wfi
+    b       7b
+    .balign 8
+8:  .quad   0x20026, {exit_panic}
+    "#,
+    sync = const KIND_SYNC,
+    irq = const KIND_IRQ,
+    fiq = const KIND_FIQ,
+    serror = const KIND_SERROR,
+    sync_sp0 = const KIND_SP0 + KIND_SYNC,
+    irq_sp0 = const KIND_SP0 + KIND_IRQ,
+    fiq_sp0 = const KIND_SP0 + KIND_FIQ,
+    serror_sp0 = const KIND_SP0 + KIND_SERROR,
+    scratch = const cpu::OFFSET_SCRATCH,
+    kernel_stack = const cpu::OFFSET_KERNEL_STACK,
+    fault_stack = const cpu::OFFSET_FAULT_STACK,
+    faults = const cpu::OFFSET_FAULTS,
+    area_pc = const AREA_PC * 8,
+    area_tp = const AREA_TP * 8,
+    frame_size = const size_of::<FaultFrame>(),
+    exit_panic = const aarch64_exit_value(EXIT_PANIC),
+    user_trap = sym user_trap,
+    kernel_trap = sym kernel_trap,
+);
+
+// What the assembly above has in numbers.
+const _: () = {
+    assert!(AREA_SP == 31 && AREA_PC == 32);
+    assert!(size_of::<FaultFrame>() == 288 && size_of::<FaultFrame>().is_multiple_of(16));
+};
+
+unsafe extern "C" {
+    /// Continues a thread in user mode with the registers in its area.
+    pub fn resume_registers(area: &'static RegArea) -> !;
+}
+
+/// Exception classes (ESR_EL1 bits 26 to 31).
+mod class {
+    pub const UNKNOWN: u64 = 0x00;
+    pub const WAIT: u64 = 0x01;
+    pub const FLOAT_ACCESS: u64 = 0x07;
+    pub const BRANCH_TARGET: u64 = 0x0d;
+    pub const ILLEGAL_STATE: u64 = 0x0e;
+    pub const SVC: u64 = 0x15;
+    pub const SYSTEM_REGISTER: u64 = 0x18;
+    pub const FETCH_USER: u64 = 0x20;
+    pub const FETCH_KERNEL: u64 = 0x21;
+    pub const PC_ALIGNMENT: u64 = 0x22;
+    pub const DATA_USER: u64 = 0x24;
+    pub const DATA_KERNEL: u64 = 0x25;
+    pub const SP_ALIGNMENT: u64 = 0x26;
+    pub const FLOAT: u64 = 0x2c;
+    pub const BREAKPOINT_USER: u64 = 0x30;
+    pub const STEP_USER: u64 = 0x32;
+    pub const WATCHPOINT_USER: u64 = 0x34;
+    pub const BRK: u64 = 0x3c;
+}
+
+/// Fault status of an access to memory whose address is not aligned as it must be.
+const STATUS_ALIGNMENT: u64 = 0x21;
+/// ISS of data aborts: caused by a write.
+const ISS_WRITE: u64 = 1 << 6;
+/// ISS of data aborts: caused by cache maintenance, for which the write bit says nothing.
+const ISS_CACHE: u64 = 1 << 8;
+
+const fn class_of(esr: u64) -> u64 {
+    esr >> 26 & 0x3f
+}
+
+/// Decodes a synchronous exception from user mode; `None` is a system call.
+fn decode(esr: u64, far: u64) -> Option<UserFault> {
+    let kind = match class_of(esr) {
+        // The convention is `svc #0`; other immediates are nobody's.
+        class::SVC if esr & 0xffff == 0 => return None,
+        class::SVC => FaultKind::Breakpoint,
+        class::FETCH_USER => FaultKind::Execute,
+        class::DATA_USER if esr & 0x3f == STATUS_ALIGNMENT => FaultKind::Alignment,
+        class::DATA_USER if esr & (ISS_WRITE | ISS_CACHE) == ISS_WRITE => FaultKind::Write,
+        class::DATA_USER => FaultKind::Read,
+        class::PC_ALIGNMENT | class::SP_ALIGNMENT => FaultKind::Alignment,
+        class::FLOAT => FaultKind::Arithmetic,
+        class::BRK | class::BREAKPOINT_USER | class::STEP_USER | class::WATCHPOINT_USER => {
+            FaultKind::Breakpoint
+        }
+        class::UNKNOWN
+        | class::WAIT
+        | class::FLOAT_ACCESS
+        | class::BRANCH_TARGET
+        | class::ILLEGAL_STATE
+        | class::SYSTEM_REGISTER => FaultKind::Illegal,
+        _ => FaultKind::Other,
+    };
+    let address = match kind {
+        FaultKind::Read | FaultKind::Write | FaultKind::Execute => far,
+        _ => 0,
+    };
+    Some(UserFault {
+        kind,
+        address,
+        raw: esr,
+    })
+}
+
+/// Every entry from user mode ends here, on an empty kernel stack.
+extern "C" fn user_trap(area: &'static RegArea, kind: u64) -> ! {
+    match kind {
+        KIND_SYNC => {
+            let (esr, far) = (ESR_EL1.get(), FAR_EL1.get());
+            match decode(esr, far) {
+                None => entry::syscall::<Aarch64>(area),
+                Some(fault) => entry::user_fault::<Aarch64>(area, fault),
+            }
+        }
+        KIND_IRQ => {
+            irq::take_pending();
+            entry::interrupted::<Aarch64>(area)
+        }
+        _ => {
+            // The machine has no source of either: whatever it is, it is not the thread's fault.
+            let regs = [("esr", ESR_EL1.get()), ("far", FAR_EL1.get())];
+            let what = if kind == KIND_FIQ {
+                "fast interrupt in user mode"
+            } else {
+                "asynchronous abort in user mode"
+            };
+            entry::kernel_fault::<Aarch64>(what, &regs)
+        }
+    }
+}
+
+fn describe(kind: u64, esr: u64) -> &'static str {
+    match kind {
+        KIND_SYNC => {}
+        KIND_IRQ => return "interrupt while interrupts are masked",
+        KIND_FIQ => return "fast interrupt",
+        KIND_SERROR => return "asynchronous abort",
+        _ => return "exception on the user's stack pointer",
+    }
+    match class_of(esr) {
+        class::DATA_KERNEL if esr & 0x3f == STATUS_ALIGNMENT => "misaligned access",
+        class::DATA_KERNEL if esr & (ISS_WRITE | ISS_CACHE) == ISS_WRITE => "write fault",
+        class::DATA_KERNEL => "read fault",
+        class::FETCH_KERNEL => "instruction fetch fault",
+        class::UNKNOWN => "undefined instruction",
+        class::PC_ALIGNMENT => "misaligned program counter",
+        class::SP_ALIGNMENT => "misaligned stack pointer",
+        class::BRK => "breakpoint instruction",
+        class::ILLEGAL_STATE => "illegal execution state",
+        class::SYSTEM_REGISTER => "trapped system register",
+        _ => "unexpected exception",
+    }
+}
+
+/// Every exception in the kernel ends here, on a stack of its own.
+extern "C" fn kernel_trap(frame: &FaultFrame, kind: u64) -> ! {
+    let mut regs = [("", 0); FRAME_WORDS];
+    for (r, (name, value)) in regs.iter_mut().zip(FRAME_NAMES.into_iter().zip(frame.0)) {
+        *r = (name, value);
+    }
+    let esr = frame.0[FRAME_WORDS - 2];
+    entry::kernel_fault::<Aarch64>(describe(kind, esr), &regs)
+}
