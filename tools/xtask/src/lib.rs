@@ -1,1 +1,25 @@
+//! The launcher and the command-line tool: what `cargo xtask` does, as a library.
+//!
+//! Other crates of the workspace use [`launch`] (to run systems in tests), [`build`] (to get
+//! kernels and programs) and [`setup`] (to make sure that this computer has what is needed); the
+//! command line itself is [`cli`].
+#![forbid(unsafe_code)]
 
+pub mod apps;
+pub mod broker;
+pub mod build;
+pub mod cli;
+pub mod config;
+pub mod console;
+pub mod display;
+pub mod error;
+pub mod launch;
+pub mod machine;
+pub mod paths;
+pub mod pools;
+pub mod setup;
+pub mod signals;
+pub mod size;
+pub mod state;
+pub mod suggest;
+pub mod symbol;

@@ -1,0 +1,197 @@
+//! `cargo xtask run`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use dyad_abi::{Isa, NodeId};
+
+use crate::config::{RunConfig, Settings, Work};
+use crate::display::{Display, Verbosity};
+use crate::error::Error;
+use crate::{launch, setup, size};
+
+/// Options that describe a run.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct ShapeArgs {
+    /// ISA of each node, 2 to 8 of them [default: x86_64,aarch64]
+    #[arg(long, value_name = "LIST")]
+    nodes: Option<String>,
+    /// CPUs per node, 1 to 8 [default: 1]
+    #[arg(long, value_name = "N")]
+    cpus: Option<String>,
+    /// Memory of each node's local pool [default: 256MiB]
+    #[arg(long, value_name = "SIZE")]
+    mem_local: Option<String>,
+    /// Memory of the CXL pool [default: 512MiB]
+    #[arg(long, value_name = "SIZE")]
+    mem_cxl: Option<String>,
+    /// A program's name, its directory, or a .bundle file [default: hop]
+    #[arg(long, value_name = "NAME")]
+    app: Option<String>,
+    /// Problem class, handed to the program as `--class C`
+    #[arg(long, value_name = "C")]
+    class: Option<String>,
+    /// End the run after this many seconds [default: 300]
+    #[arg(long, value_name = "SECS")]
+    timeout: Option<String>,
+    /// When a node dies: end the run, let the others survive, or restart the node [default: end]
+    #[arg(long, value_name = "POLICY")]
+    on_death: Option<String>,
+    /// Plugin to observe the machines with: off [default: off]
+    #[arg(long, value_name = "LEVEL")]
+    sim: Option<String>,
+    /// Directory of a memory file system for the pools [default: /dev/shm]
+    #[arg(long, value_name = "DIR")]
+    shm_dir: Option<String>,
+    /// Take settings from a TOML file (keys are the names of these options); the command line wins
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Arguments of the program
+    #[arg(last = true, value_name = "ARGS")]
+    args: Vec<String>,
+    #[command(flatten)]
+    test: TestArgs,
+}
+
+/// Options for tests of the launcher and of the kernels' own checks.
+#[derive(Clone, Debug, Default, Args)]
+struct TestArgs {
+    #[arg(long, hide = true)]
+    test_no_maxcpus: bool,
+    #[arg(long, hide = true, value_name = "NODE=HEX")]
+    test_layout_xor: Vec<String>,
+    #[arg(long, hide = true, value_name = "SIZE")]
+    test_shm_limit: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    #[command(flatten)]
+    shape: ShapeArgs,
+    /// Run these in-kernel tests instead of a program
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with_all = ["app", "class"])]
+    ktest: Vec<String>,
+    /// Write what came out to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<String>,
+    /// Start the machines stopped and print how to attach debuggers; no time limit
+    #[arg(long)]
+    gdb: bool,
+    /// Print the program's output and failures only
+    #[arg(short, long, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Print everything
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+impl ShapeArgs {
+    /// What the command line says.
+    fn settings(&self) -> Settings {
+        let args = (!self.args.is_empty()).then(|| self.args.join(" "));
+        Settings {
+            nodes: self.nodes.clone(),
+            cpus: self.cpus.clone(),
+            mem_local: self.mem_local.clone(),
+            mem_cxl: self.mem_cxl.clone(),
+            app: self.app.clone(),
+            args,
+            class: self.class.clone(),
+            timeout: self.timeout.clone(),
+            on_death: self.on_death.clone(),
+            sim: self.sim.clone(),
+            shm_dir: self.shm_dir.clone(),
+            ..Settings::default()
+        }
+    }
+
+    /// The settings of the command line and the configuration file, and the run they describe.
+    pub(super) fn resolve(&self, more: Settings) -> Result<(Settings, RunConfig), Error> {
+        let mut settings = self.settings().or(more);
+        if let Some(file) = &self.config {
+            settings = settings.or(Settings::from_file(file)?);
+        }
+        let mut config = settings.resolve()?;
+        self.test.apply(&mut config)?;
+        Ok((settings, config))
+    }
+}
+
+impl TestArgs {
+    fn apply(&self, config: &mut RunConfig) -> Result<(), Error> {
+        let t = &mut config.test;
+        t.no_maxcpus = self.test_no_maxcpus;
+        if let Some(limit) = &self.test_shm_limit {
+            t.shm_limit = Some(size::parse(limit).map_err(Error::Usage)?);
+        }
+        for word in &self.test_layout_xor {
+            let pair = word.split_once('=').and_then(|(node, hex)| {
+                let node = NodeId::new(node.parse().ok()?)?;
+                let xor = u64::from_str_radix(hex.trim_start_matches("0x"), 16).ok()?;
+                Some((node, xor))
+            });
+            t.layout_xor.push(pair.ok_or_else(|| {
+                Error::Usage(format!("--test-layout-xor {word:?} is not NODE=HEX"))
+            })?);
+        }
+        for isa in Isa::ALL {
+            let upper = isa.name().to_uppercase();
+            let path = |what| std::env::var_os(format!("DYAD_TEST_{what}_{upper}"));
+            t.qemu[isa.index()] = path("QEMU").map(PathBuf::from);
+            t.kernel[isa.index()] = path("KERNEL").map(PathBuf::from);
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn run(args: &RunArgs) -> Result<u8, Error> {
+    let flag = |on: bool| on.then_some(true);
+    let line = Settings {
+        json: args.json.clone(),
+        gdb: flag(args.gdb),
+        quiet: flag(args.quiet).or(flag(args.verbose).map(|_| false)),
+        verbose: flag(args.verbose).or(flag(args.quiet).map(|_| false)),
+        ..Settings::default()
+    };
+    let (settings, mut config) = match args.shape.resolve(line) {
+        Ok(resolved) => resolved,
+        Err(e) => return unusable(args.json.as_deref(), e),
+    };
+    if !args.ktest.is_empty() {
+        config.work = Work::Ktest(args.ktest.clone());
+    }
+    let json = settings.json.as_deref();
+    let verbosity = match (settings.quiet, settings.verbose) {
+        (Some(true), _) => Verbosity::Quiet,
+        (_, Some(true)) => Verbosity::Verbose,
+        _ => Verbosity::Normal,
+    };
+    let needs = setup::Requirements::to_run(&config);
+    if let Err(e) = setup::ensure(&needs, &mut |text| eprintln!("{text}")) {
+        return unusable(json, e);
+    }
+    let mut display = Display::new(verbosity);
+    let report = launch::run(&config, &mut display);
+    display.summary(&report);
+    if let Some(file) = json {
+        write_json(file, &report.json())?;
+    }
+    Ok(report.exit_status())
+}
+
+/// Reports an error that came before there was a run, in JSON too.
+fn unusable(json: Option<&str>, e: Error) -> Result<u8, Error> {
+    if let Some(file) = json {
+        write_json(file, &launch::unusable(&e))?;
+    }
+    Err(e)
+}
+
+pub(super) fn write_json(file: &str, value: &serde_json::Value) -> Result<(), Error> {
+    let text = format!("{value:#}\n");
+    if let Some(dir) = Path::new(file).parent() {
+        std::fs::create_dir_all(dir)
+            .map_err(|e| Error::io(format_args!("cannot create {}", dir.display()), e))?;
+    }
+    std::fs::write(file, text).map_err(|e| Error::io(format_args!("cannot write {file}"), e))
+}

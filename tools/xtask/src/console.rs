@@ -1,0 +1,263 @@
+//! Reading consoles: from bytes of a serial line to log lines, records and raw text.
+//!
+//! The form is defined in [`dyad_abi::record`]. Anything that does not have it is raw text and is
+//! kept: firmware, a kernel that has not got so far, a line damaged by a dying machine.
+
+use dyad_abi::record::{LOG, Level, RECORD};
+use serde::Deserialize;
+
+/// Longest line kept together; longer ones are split.
+const MAX_LINE: usize = 64 * 1024;
+
+/// One line of a console.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Line {
+    /// A log line.
+    Log {
+        /// CPU that wrote it.
+        cpu: u32,
+        /// Fused time in nanoseconds.
+        ns: u64,
+        /// Importance.
+        level: Level,
+        /// What it says.
+        text: String,
+    },
+    /// A record.
+    Record(Record),
+    /// Anything else.
+    Raw(String),
+}
+
+/// A record, as [`dyad_abi::record`] lists them.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum Record {
+    /// Boot progress.
+    Phase {
+        /// What the node is doing.
+        name: String,
+    },
+    /// A check of this run.
+    Check {
+        /// Its name.
+        name: String,
+        /// Whether it passed.
+        ok: bool,
+        /// More about it.
+        #[serde(default)]
+        detail: String,
+    },
+    /// A counter; the run's value is the sum over nodes.
+    Counter {
+        /// Its name.
+        name: String,
+        /// To be added.
+        value: u64,
+    },
+    /// A kernel panic.
+    Panic {
+        /// CPU.
+        cpu: u32,
+        /// Message.
+        message: String,
+        /// Where in the source.
+        #[serde(default)]
+        location: String,
+    },
+    /// A backtrace.
+    Backtrace {
+        /// CPU.
+        cpu: u32,
+        /// `kernel` or `user`.
+        what: String,
+        /// Addresses in hexadecimal, innermost first.
+        pcs: Vec<String>,
+    },
+    /// What a CPU was doing when it was asked.
+    Status {
+        /// CPU.
+        cpu: u32,
+        /// What it was doing.
+        doing: String,
+    },
+    /// Progress of an in-kernel test.
+    Ktest {
+        /// Its name.
+        name: String,
+        /// `start`, `ok`, `failed` or `skipped`.
+        state: String,
+        /// More about it.
+        #[serde(default)]
+        detail: String,
+    },
+    /// The node is about to exit.
+    Exit {
+        /// Exit code.
+        code: u32,
+        /// Why.
+        #[serde(default)]
+        reason: String,
+    },
+}
+
+impl Line {
+    /// Reads one line (without its line end). What precedes the first control byte, if anything,
+    /// is raw text of its own.
+    pub fn decode(bytes: &[u8]) -> Vec<Line> {
+        let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+        let start = bytes
+            .iter()
+            .position(|&b| b == LOG || b == RECORD)
+            .unwrap_or(bytes.len());
+        let (raw, framed) = bytes.split_at(start);
+        let mut lines = Vec::new();
+        if !raw.is_empty() {
+            lines.push(Line::Raw(printable(raw)));
+        }
+        if let Some((&kind, rest)) = framed.split_first() {
+            let line = if kind == LOG {
+                Line::log(rest)
+            } else {
+                serde_json::from_slice(rest).ok().map(Line::Record)
+            };
+            lines.push(line.unwrap_or_else(|| Line::Raw(printable(rest))));
+        }
+        lines
+    }
+
+    fn log(bytes: &[u8]) -> Option<Line> {
+        let text = printable(bytes);
+        let mut parts = text.splitn(4, ' ');
+        let cpu = parts.next()?.parse().ok()?;
+        let ns = parts.next()?.parse().ok()?;
+        let mut letters = parts.next()?.chars();
+        let level = Level::from_letter(letters.next()?)?;
+        if letters.next().is_some() {
+            return None;
+        }
+        let text = parts.next().unwrap_or_default().to_string();
+        Some(Line::Log {
+            cpu,
+            ns,
+            level,
+            text,
+        })
+    }
+}
+
+/// Text that cannot confuse a terminal.
+pub fn printable(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for c in String::from_utf8_lossy(bytes).chars() {
+        match c {
+            '\t' => out.push(c),
+            '\r' => {}
+            c if c.is_control() => out.extend(c.escape_default()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Collects bytes into lines.
+#[derive(Debug, Default)]
+pub struct Splitter {
+    partial: Vec<u8>,
+}
+
+impl Splitter {
+    /// Adds bytes; `each` gets every line that is complete.
+    pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(&[u8])) {
+        for part in bytes.split_inclusive(|&b| b == b'\n') {
+            self.partial.extend_from_slice(part);
+            let complete = self.partial.strip_suffix(b"\n");
+            if let Some(line) = complete {
+                each(line);
+                self.partial.clear();
+            } else if self.partial.len() >= MAX_LINE {
+                each(&self.partial);
+                self.partial.clear();
+            }
+        }
+    }
+
+    /// What is left when the console closes.
+    pub fn finish(&mut self, mut each: impl FnMut(&[u8])) {
+        if !self.partial.is_empty() {
+            each(&self.partial);
+            self.partial.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_lines_and_records_are_told_from_raw_text() {
+        let decode = |s: &str| Line::decode(s.as_bytes());
+        assert_eq!(
+            decode("\u{1f}1 1500 U hello  world\r"),
+            [Line::Log {
+                cpu: 1,
+                ns: 1500,
+                level: Level::User,
+                text: "hello  world".into()
+            }]
+        );
+        assert_eq!(
+            decode("\u{1e}{\"type\":\"check\",\"name\":\"a\",\"ok\":true,\"detail\":\"d\"}"),
+            [Line::Record(Record::Check {
+                name: "a".into(),
+                ok: true,
+                detail: "d".into()
+            })]
+        );
+        assert_eq!(
+            decode("qboot \u{1b}[2J"),
+            [Line::Raw("qboot \\u{1b}[2J".into())]
+        );
+        assert_eq!(decode(""), []);
+    }
+
+    #[test]
+    fn damaged_lines_are_kept_as_text() {
+        for damaged in [
+            "\u{1f}x y",
+            "\u{1f}0 5 QQ t",
+            "\u{1f}0",
+            "\u{1e}{\"type\":",
+            "\u{1e}{}",
+        ] {
+            let lines = Line::decode(damaged.as_bytes());
+            assert!(
+                matches!(&lines[..], [Line::Raw(_)]),
+                "{damaged:?}: {lines:?}"
+            );
+        }
+        let cut = Line::decode("half a li\u{1f}0 7 I whole".as_bytes());
+        assert!(matches!(&cut[..], [Line::Raw(r), Line::Log { ns: 7, .. }] if r == "half a li"));
+    }
+
+    #[test]
+    fn lines_come_out_whole_however_the_bytes_arrive() {
+        let text = b"one\ntwo two\n\nthree";
+        for chunk in 1..text.len() {
+            let mut s = Splitter::default();
+            let mut lines: Vec<String> = Vec::new();
+            let mut keep = |l: &[u8]| lines.push(String::from_utf8_lossy(l).into_owned());
+            for part in text.chunks(chunk) {
+                s.push(part, &mut keep);
+            }
+            s.finish(&mut keep);
+            assert_eq!(lines, ["one", "two two", "", "three"]);
+        }
+        let mut s = Splitter::default();
+        let mut n = 0;
+        s.push(&vec![b'x'; 3 * MAX_LINE], |l| n += l.len());
+        s.finish(|l| n += l.len());
+        assert_eq!(n, 3 * MAX_LINE);
+    }
+}

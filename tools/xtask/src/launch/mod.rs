@@ -1,0 +1,133 @@
+//! Running a system: from a checked description to a report.
+//!
+//! ```text
+//! build ─▶ pools, broker, boot files ─▶ start machines ─▶ supervise ─▶ report
+//! ```
+//!
+//! [`run`] does all of it and always returns a report. What happens meanwhile goes to a [`Sink`],
+//! which prints it ([`crate::display::Display`]), drops it ([`Quiet`]) or does what a test wants.
+//!
+//! Nothing is left behind in any case: machines die with the thread that called [`run`] (and are
+//! killed when it returns early), pools have no names, the doorbell socket is an abstract one.
+//! What stays are the logs in the run's directory.
+
+mod node;
+mod prepare;
+mod report;
+mod supervise;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use dyad_abi::Isa;
+
+use crate::config::RunConfig;
+use crate::console::Line;
+use crate::error::Error;
+
+pub use crate::config::{TestOptions, Work};
+pub use report::{Check, HostMs, KtestResult, NodeReport, RunReport, SCHEMA, unusable};
+
+/// Something that happens during a run.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// What the launcher is about to do, for people who wait.
+    Progress(&'a str),
+    /// What the system is doing, in a few words; replaces the last such text.
+    Status(&'a str),
+    /// Detail about the launcher's work.
+    Detail(&'a str),
+    /// Something people should know.
+    Note(&'a str),
+    /// A machine has been started, with this process.
+    Started {
+        /// Node.
+        node: usize,
+        /// ISA.
+        isa: Isa,
+        /// Process.
+        pid: u32,
+    },
+    /// A line of a console; addresses in it have been given names.
+    Line {
+        /// Node.
+        node: usize,
+        /// ISA.
+        isa: Isa,
+        /// Host time since the machines were started.
+        host: Duration,
+        /// The line.
+        line: &'a Line,
+    },
+    /// What an emulator says.
+    Emulator {
+        /// Node.
+        node: usize,
+        /// ISA.
+        isa: Isa,
+        /// Host time since the machines were started.
+        host: Duration,
+        /// Its words.
+        text: &'a str,
+    },
+    /// A backtrace with names.
+    Backtrace {
+        /// Node.
+        node: usize,
+        /// ISA.
+        isa: Isa,
+        /// CPU and what was traced.
+        title: &'a str,
+        /// Its lines.
+        lines: &'a [String],
+    },
+}
+
+/// Gets the events of a run.
+pub trait Sink {
+    /// An event.
+    fn event(&mut self, event: Event<'_>);
+}
+
+/// A sink that drops everything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quiet;
+
+impl Sink for Quiet {
+    fn event(&mut self, _: Event<'_>) {}
+}
+
+/// Runs a system. See the module's description; failures of any kind are in the report.
+pub fn run(config: &RunConfig, sink: &mut dyn Sink) -> RunReport {
+    run_in(config, None, sink)
+}
+
+/// As [`run`], with the logs in this directory.
+pub fn run_in(config: &RunConfig, dir: Option<PathBuf>, sink: &mut dyn Sink) -> RunReport {
+    let start = Instant::now();
+    let dir = match dir.map_or_else(prepare::new_run_dir, |d| prepare::make_dir(&d).map(|()| d)) {
+        Ok(dir) => dir,
+        Err(e) => {
+            let mut report = RunReport::new(config, PathBuf::new());
+            report.error = Some(e);
+            return report;
+        }
+    };
+    let mut report = RunReport::new(config, dir);
+    if let Err(e) = run_steps(config, start, &mut report, sink) {
+        report.error.get_or_insert(e);
+    }
+    report
+}
+
+fn run_steps(
+    config: &RunConfig,
+    start: Instant,
+    report: &mut RunReport,
+    sink: &mut dyn Sink,
+) -> Result<(), Error> {
+    let built = prepare::build(config, sink);
+    report.host_ms.build = start.elapsed().as_millis() as u64;
+    let system = prepare::System::new(config, built?, &report.dir, sink)?;
+    supervise::Supervisor::new(config, system, report, sink).run()
+}

@@ -1,0 +1,320 @@
+//! Everything that must be there before the first machine starts.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+use dyad_abi::boot::{BootMode, BootParams, MAX_TEXT, POOL_GRANULE, doorbell_vectors};
+use dyad_abi::ident::{ISA_COUNT, MAX_NODES};
+use dyad_abi::{Isa, NodeId};
+
+use super::node::Node;
+use super::{Event, Sink};
+use crate::apps::Program;
+use crate::broker::Broker;
+use crate::config::{RunConfig, Work};
+use crate::error::Error;
+use crate::machine::{Machine, memory_plan};
+use crate::pools::Pools;
+use crate::symbol::Symboliser;
+use crate::{apps, build, paths, setup, signals, size};
+
+/// Bound on every wait of a booting kernel.
+const BOOT_TIMEOUT_MS: u64 = 60_000;
+/// Run directories kept; older ones are removed.
+const RUNS_KEPT: usize = 100;
+
+/// What the build has produced.
+pub(super) struct Built {
+    kernels: [Option<PathBuf>; ISA_COUNT],
+    program: Option<Program>,
+}
+
+/// Builds the kernels of the ISAs in use, and the program.
+pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Error> {
+    let mut progress = |text: &str| sink.event(Event::Progress(text));
+    // A name that is wrong should be said before anything is built.
+    let source = match &config.work {
+        Work::App { app, .. } => Some(apps::find(app)?),
+        Work::Ktest(_) => None,
+    };
+    let mut kernels = [None, None];
+    for isa in Isa::ALL.into_iter().filter(|i| config.nodes.contains(i)) {
+        let image = match &config.test.kernel[isa.index()] {
+            Some(stand_in) => stand_in.clone(),
+            None => build::kernel(isa, source.is_none(), &mut progress)?,
+        };
+        kernels[isa.index()] = Some(image);
+    }
+    let program = source.map(|s| build::app(&s, &mut progress)).transpose()?;
+    if signals::count() > 0 {
+        return Err(Error::Interrupted);
+    }
+    Ok(Built { kernels, program })
+}
+
+/// A system whose machines have not been started.
+pub(super) struct System {
+    pub(super) pools: Pools,
+    pub(super) broker: Broker,
+    pub(super) nodes: Vec<Node>,
+}
+
+impl System {
+    /// Makes pools, broker, boot files and command lines.
+    pub(super) fn new(
+        config: &RunConfig,
+        built: Built,
+        dir: &Path,
+        sink: &mut dyn Sink,
+    ) -> Result<System, Error> {
+        let bundle = built.program.as_ref().map_or(&[][..], |p| &p.bundle);
+        let bundle_offset = bundle_offset(config.mem_cxl, bundle.len() as u64)?;
+        let pools = Pools::create(
+            &config.shm_dir,
+            config.nodes.len(),
+            config.mem_local,
+            config.mem_cxl,
+            config.test.shm_limit,
+        )?;
+        pools.write_cxl(bundle_offset, bundle)?;
+        let broker = Broker::start(doorbell_vectors(config.cpus))
+            .map_err(|e| Error::io("cannot start the doorbell broker", e))?;
+        let mut nodes = Vec::new();
+        for (id, &isa) in NodeId::first(config.nodes.len()).zip(&config.nodes) {
+            let boot_file = dir.join(format!("node{id}.boot"));
+            let text = boot_text(config, id, bundle_offset, bundle.len() as u64)?;
+            write(&boot_file, &text)?;
+            let kernel = built.kernels[isa.index()]
+                .clone()
+                .expect("the kernels of all ISAs in use are built");
+            let qemu = match &config.test.qemu[isa.index()] {
+                Some(stand_in) => stand_in.clone(),
+                None => setup::qemu_program(isa).into(),
+            };
+            let elf = built
+                .program
+                .as_ref()
+                .and_then(|p| p.elfs[isa.index()].clone());
+            let symbols = Symboliser::new([kernel.clone()].into_iter().chain(elf.clone()));
+            let machine = Machine {
+                isa,
+                qemu,
+                cpus: config.cpus,
+                memory: memory_plan(isa, config.nodes.len(), config.mem_local, config.mem_cxl),
+                pool_paths: pools.paths(),
+                kernel: kernel.clone(),
+                boot_file,
+                doorbell: broker.socket().to_string(),
+                gdb: config.gdb.then(free_port).transpose()?,
+                no_maxcpus: config.test.no_maxcpus,
+            };
+            let command = machine.command().map_err(|e| Error::Setup(e.to_string()))?;
+            write(&dir.join(format!("node{id}.cmd")), &format!("{command}\n"))?;
+            sink.event(Event::Detail(&format!("node {id}: {command}")));
+            if let Some(port) = machine.gdb {
+                sink.event(Event::Note(&gdb_hint(
+                    id,
+                    isa,
+                    port,
+                    &kernel,
+                    elf.as_deref(),
+                )));
+            }
+            let log = dir.join(format!("node{id}.log"));
+            nodes.push(Node::new(id, isa, command, log, symbols));
+        }
+        Ok(System {
+            pools,
+            broker,
+            nodes,
+        })
+    }
+}
+
+fn gdb_hint(id: NodeId, isa: Isa, port: u16, kernel: &Path, elf: Option<&Path>) -> String {
+    let arch = match isa {
+        Isa::X86_64 => "i386:x86-64",
+        Isa::Aarch64 => "aarch64",
+    };
+    let program = elf.map_or_else(String::new, |e| {
+        format!(" -ex 'add-symbol-file {}'", paths::shown(e))
+    });
+    format!(
+        "node {id} ({isa}) waits for a debugger: gdb-multiarch -ex 'set architecture {arch}' \
+         -ex 'file {}'{program} -ex 'target remote 127.0.0.1:{port}'",
+        paths::shown(kernel)
+    )
+}
+
+fn boot_text(
+    config: &RunConfig,
+    node: NodeId,
+    bundle_offset: u64,
+    bundle_len: u64,
+) -> Result<String, Error> {
+    let mut isas = [Isa::X86_64; MAX_NODES];
+    isas[..config.nodes.len()].copy_from_slice(&config.nodes);
+    let ktests;
+    let (mode, args, ktests) = match &config.work {
+        Work::App { args, .. } => (BootMode::App, args.as_str(), ""),
+        Work::Ktest(names) => {
+            ktests = names.join(",");
+            (BootMode::Ktest, "", ktests.as_str())
+        }
+    };
+    let xor = config.test.layout_xor.iter().find(|(n, _)| *n == node);
+    let text = BootParams {
+        node,
+        isas,
+        node_count: config.nodes.len(),
+        cpus: config.cpus,
+        local_size: config.mem_local,
+        cxl_size: config.mem_cxl,
+        bundle_offset,
+        bundle_len,
+        mode,
+        on_death: config.on_death,
+        boot_timeout_ms: BOOT_TIMEOUT_MS,
+        app: config.work_name(),
+        args,
+        ktests,
+        test_layout_xor: xor.map_or(0, |(_, x)| *x),
+    }
+    .to_string();
+    if text.len() > MAX_TEXT {
+        return Err(Error::Usage(format!(
+            "the boot parameters are {} bytes long, kernels read at most {MAX_TEXT}: use shorter \
+             arguments or fewer tests",
+            text.len()
+        )));
+    }
+    // What a kernel would refuse is refused here, with a chance to read why.
+    BootParams::parse(&text).map_err(|e| Error::Usage(format!("boot parameters: {e}")))?;
+    Ok(text)
+}
+
+/// Where the bundle goes: at the end of the CXL pool, far from the tables at its start.
+fn bundle_offset(cxl: u64, len: u64) -> Result<u64, Error> {
+    let room = len.next_multiple_of(POOL_GRANULE);
+    if room > cxl / 2 {
+        return Err(Error::Usage(format!(
+            "the program bundle has {}, which is more than half of the CXL pool of {}: use a \
+             larger --mem-cxl",
+            size::show(len),
+            size::show(cxl)
+        )));
+    }
+    Ok(cxl - room)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    std::fs::write(path, text).map_err(|e| Error::io(format!("cannot write {}", path.display()), e))
+}
+
+fn free_port() -> Result<u16, Error> {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|l| l.local_addr())
+        .map(|a| a.port())
+        .map_err(|e| Error::io("no free port for a debugger", e))
+}
+
+pub(super) fn make_dir(dir: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(dir)
+        .map_err(|e| Error::io(format!("cannot create {}", dir.display()), e))
+}
+
+/// Makes a directory for a run; its name starts with the time (UTC).
+pub(super) fn new_run_dir() -> Result<PathBuf, Error> {
+    let runs = paths::runs_dir();
+    make_dir(&runs)?;
+    prune(&runs);
+    let seconds = std::time::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_secs());
+    let base = format!("{}-{}", utc(seconds), std::process::id());
+    for n in 0.. {
+        let dir = match n {
+            0 => runs.join(&base),
+            n => runs.join(format!("{base}-{n}")),
+        };
+        match std::fs::create_dir(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(Error::io(format!("cannot create {}", dir.display()), e)),
+        }
+    }
+    unreachable!("some number is free")
+}
+
+/// Removes the oldest run directories; their names sort by time.
+fn prune(runs: &Path) {
+    let entries = std::fs::read_dir(runs).into_iter().flatten().flatten();
+    let mut dirs: Vec<PathBuf> = entries
+        .map(|e| e.path())
+        .filter(|p| {
+            let name = p.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+            name.starts_with(|c: char| c.is_ascii_digit()) && p.is_dir()
+        })
+        .collect();
+    dirs.sort();
+    let surplus = dirs.len().saturating_sub(RUNS_KEPT);
+    for old in &dirs[..surplus] {
+        // Somebody else may be removing it too.
+        let _ = std::fs::remove_dir_all(old);
+    }
+}
+
+/// Date and time as `YYYYMMDD-HHMMSS`.
+fn utc(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Days since 0000-03-01, so that the leap day ends a year.
+    let z = days + 719_468;
+    let era = z / 146_097;
+    let day_of_era = z % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!(
+        "{year:04}{month:02}{day:02}-{:02}{:02}{:02}",
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_dates() {
+        assert_eq!(utc(0), "19700101-000000");
+        assert_eq!(utc(951_782_400), "20000229-000000");
+        assert_eq!(utc(1_767_225_599), "20251231-235959");
+    }
+
+    #[test]
+    fn bundles_lie_at_the_end_of_the_pool() {
+        assert_eq!(bundle_offset(512 << 20, 5000).unwrap(), 510 << 20);
+        assert_eq!(bundle_offset(512 << 20, 0).unwrap(), 512 << 20);
+        let e = bundle_offset(32 << 20, 17 << 20).unwrap_err().to_string();
+        assert!(e.contains("--mem-cxl"), "{e}");
+    }
+
+    #[test]
+    fn kernels_understand_the_boot_text() {
+        let mut c = RunConfig::default();
+        c.test.layout_xor = vec![(NodeId::new(1).unwrap(), 5)];
+        let text = boot_text(&c, NodeId::new(1).unwrap(), 4096, 10).unwrap();
+        let p = BootParams::parse(&text).unwrap();
+        assert_eq!((p.app, p.test_layout_xor, p.bundle_len), ("hop", 5, 10));
+        c.work = Work::Ktest(vec!["x".repeat(20_000)]);
+        assert!(boot_text(&c, NodeId::new(0).unwrap(), 0, 0).is_err());
+    }
+}

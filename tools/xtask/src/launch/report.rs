@@ -1,0 +1,275 @@
+//! What came out of a run.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use dyad_abi::Isa;
+use dyad_abi::record::EXIT_OK;
+use serde::Serialize;
+
+use crate::config::RunConfig;
+use crate::error::Error;
+
+/// Name and version of the JSON form.
+pub const SCHEMA: &str = "dyad.run/1";
+
+/// What became of a node.
+#[derive(Clone, Debug, Serialize)]
+pub struct NodeReport {
+    /// Node number.
+    pub id: usize,
+    /// Its ISA.
+    pub isa: &'static str,
+    /// Its CPUs.
+    pub cpus: usize,
+    /// The exit code the kernel gave; `None` if it did not end by itself.
+    pub exit: Option<u32>,
+    /// How its machine ended, for people.
+    pub ended: String,
+    /// Whether the policy (`--on-death`) allowed for its death.
+    pub excused: bool,
+    /// How often it was started again.
+    pub restarts: u32,
+    /// Raw console.
+    pub log: PathBuf,
+    /// The same bytes, for callers.
+    #[serde(skip)]
+    pub console: Vec<u8>,
+}
+
+/// A check of the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// Its name.
+    pub name: String,
+    /// Whether it passed.
+    pub ok: bool,
+    /// More about it.
+    pub detail: String,
+    /// The node that reported it.
+    pub node: usize,
+}
+
+/// Result of an in-kernel test on one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KtestResult {
+    /// The node.
+    pub node: usize,
+    /// The test.
+    pub name: String,
+    /// `ok`, `failed`, `skipped`, or `start` if it did not come to an end.
+    pub state: String,
+    /// More about it.
+    pub detail: String,
+}
+
+/// Host time the parts took, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct HostMs {
+    /// Building.
+    pub build: u64,
+    /// From the first machine's start until all nodes were live.
+    pub boot: u64,
+    /// From then to the end of the last machine.
+    pub run: u64,
+}
+
+/// The outcome of a run.
+#[derive(Clone, Debug)]
+pub struct RunReport {
+    /// What was run.
+    pub config: RunConfig,
+    /// The nodes; empty if none was started.
+    pub nodes: Vec<NodeReport>,
+    /// The checks, in the order in which they came.
+    pub checks: Vec<Check>,
+    /// Counters, summed over nodes.
+    pub counters: BTreeMap<String, u64>,
+    /// In-kernel tests.
+    pub ktests: Vec<KtestResult>,
+    /// Why the run failed, if one event made it fail.
+    pub error: Option<Error>,
+    /// Host time.
+    pub host_ms: HostMs,
+    /// Directory with the logs.
+    pub dir: PathBuf,
+}
+
+impl RunReport {
+    pub(super) fn new(config: &RunConfig, dir: PathBuf) -> RunReport {
+        RunReport {
+            config: config.clone(),
+            nodes: Vec::new(),
+            checks: Vec::new(),
+            counters: BTreeMap::new(),
+            ktests: Vec::new(),
+            error: None,
+            host_ms: HostMs::default(),
+            dir,
+        }
+    }
+
+    /// Whether everything passed: every node that had to ended well, every check passed, and
+    /// there was at least one.
+    pub fn ok(&self) -> bool {
+        self.failure().is_none()
+    }
+
+    /// Why it failed, in one text.
+    pub fn failure(&self) -> Option<String> {
+        if let Some(e) = &self.error {
+            return Some(e.to_string());
+        }
+        let mut why = String::new();
+        let mut add = |args: std::fmt::Arguments<'_>| {
+            let sep = if why.is_empty() { "" } else { "; " };
+            let _ = write!(why, "{sep}{args}");
+        };
+        for c in self.checks.iter().filter(|c| !c.ok) {
+            add(format_args!(
+                "check {} failed on node {}: {}",
+                c.name, c.node, c.detail
+            ));
+        }
+        for t in &self.ktests {
+            match t.state.as_str() {
+                "ok" | "skipped" => {}
+                "start" => add(format_args!(
+                    "test {} did not end on node {}",
+                    t.name, t.node
+                )),
+                _ => add(format_args!(
+                    "test {} failed on node {}: {}",
+                    t.name, t.node, t.detail
+                )),
+            }
+        }
+        for n in self.nodes.iter().filter(|n| !n.excused) {
+            if n.exit != Some(EXIT_OK) {
+                add(format_args!("node {} ({}) {}", n.id, n.isa, n.ended));
+            }
+        }
+        if self.nodes.iter().all(|n| n.excused) {
+            add(format_args!("no node was left"));
+        }
+        if self.checks.is_empty() && self.ktests.is_empty() {
+            add(format_args!("no check was recorded"));
+        }
+        (!why.is_empty()).then_some(why)
+    }
+
+    /// Exit status of the process that ran it.
+    pub fn exit_status(&self) -> u8 {
+        match &self.error {
+            Some(e) => e.exit_status(),
+            None => u8::from(!self.ok()),
+        }
+    }
+
+    /// The JSON form.
+    pub fn json(&self) -> serde_json::Value {
+        let c = &self.config;
+        serde_json::json!({
+            "schema": SCHEMA,
+            "ok": self.ok(),
+            "app": c.work_name(),
+            "nodes": self.nodes,
+            "checks": self.checks,
+            "counters": self.counters,
+            "ktests": self.ktests,
+            "failure": self.failure(),
+            "config": {
+                "nodes": c.nodes.iter().map(|i: &Isa| i.name()).collect::<Vec<_>>(),
+                "cpus": c.cpus,
+                "mem_local": c.mem_local,
+                "mem_cxl": c.mem_cxl,
+                "args": match &c.work {
+                    crate::config::Work::App { args, .. } => args.as_str(),
+                    crate::config::Work::Ktest(_) => "",
+                },
+                "timeout": c.timeout.map(|t| t.as_secs()),
+                "on_death": c.on_death.name(),
+                "sim": c.sim.name(),
+            },
+            "host_ms": self.host_ms,
+            "logs": self.dir,
+        })
+    }
+}
+
+/// The JSON form of a run that was never configured.
+pub fn unusable(error: &Error) -> serde_json::Value {
+    serde_json::json!({
+        "schema": SCHEMA, "ok": false, "app": null, "nodes": [], "checks": [], "counters": {},
+        "failure": error.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dyad_abi::record::EXIT_FAILED;
+
+    fn report() -> RunReport {
+        let mut r = RunReport::new(&RunConfig::default(), PathBuf::new());
+        for (id, isa) in Isa::ALL.into_iter().enumerate() {
+            r.nodes.push(NodeReport {
+                id,
+                isa: isa.name(),
+                cpus: 1,
+                exit: Some(EXIT_OK),
+                ended: "exited with code 0".into(),
+                excused: false,
+                restarts: 0,
+                log: PathBuf::new(),
+                console: Vec::new(),
+            });
+        }
+        r.checks.push(Check {
+            name: "selftest".into(),
+            ok: true,
+            detail: String::new(),
+            node: 0,
+        });
+        r
+    }
+
+    #[test]
+    fn ok_means_that_everything_was_checked_and_passed() {
+        type Change = fn(&mut RunReport);
+        assert!(report().ok());
+        let bad: [(Change, &str); 6] = [
+            (|r| r.checks.clear(), "no check was recorded"),
+            (|r| r.checks[0].ok = false, "check selftest failed"),
+            (|r| r.nodes[1].exit = None, "node 1 (aarch64)"),
+            (|r| r.nodes[0].exit = Some(EXIT_FAILED), "node 0 (x86_64)"),
+            (
+                |r| r.nodes.iter_mut().for_each(|n| n.excused = true),
+                "no node was left",
+            ),
+            (|r| r.error = Some(Error::Run("x".into())), "x"),
+        ];
+        for (change, why) in bad {
+            let mut r = report();
+            change(&mut r);
+            assert!(!r.ok() && r.exit_status() == 1);
+            assert!(r.failure().unwrap().contains(why), "{:?}", r.failure());
+            assert_eq!(r.json()["ok"], false);
+        }
+        let mut r = report();
+        (r.nodes[1].exit, r.nodes[1].excused) = (None, true);
+        assert!(r.ok());
+    }
+
+    #[test]
+    fn the_json_form_has_what_its_readers_need() {
+        let j = report().json();
+        assert_eq!(j["schema"], "dyad.run/1");
+        assert_eq!(j["app"], "hop");
+        assert_eq!(j["nodes"][1]["isa"], "aarch64");
+        assert_eq!(j["nodes"][1]["exit"], 0);
+        assert_eq!(j["checks"][0]["name"], "selftest");
+        assert_eq!(j["failure"], serde_json::Value::Null);
+    }
+}

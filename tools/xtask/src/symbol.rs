@@ -1,0 +1,186 @@
+//! From addresses to names: backtraces, and addresses inside text.
+//!
+//! Kernel images are private to a node but linked at the same place, user programs have the same
+//! addresses on both ISAs with different code at them, so a [`Symboliser`] belongs to one ISA.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use addr2line::Loader;
+
+/// Names addresses of one ISA's kernel and user program.
+#[derive(Default)]
+pub struct Symboliser {
+    images: Vec<Image>,
+}
+
+struct Image {
+    path: PathBuf,
+    /// Read when first needed: most runs need no names.
+    loader: Option<Option<Loader>>,
+}
+
+impl std::fmt::Debug for Symboliser {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list()
+            .entries(self.images.iter().map(|i| &i.path))
+            .finish()
+    }
+}
+
+impl Symboliser {
+    /// A symboliser over these ELF files; files that cannot be read have no names.
+    pub fn new(paths: impl IntoIterator<Item = PathBuf>) -> Symboliser {
+        let image = |path| Image { path, loader: None };
+        Symboliser {
+            images: paths.into_iter().map(image).collect(),
+        }
+    }
+
+    /// Function and source line of an address, inlined functions innermost first.
+    pub fn frames(&mut self, pc: u64) -> Vec<String> {
+        for image in &mut self.images {
+            let path = &image.path;
+            let loader = image.loader.get_or_insert_with(|| Loader::new(path).ok());
+            if let Some(loader) = loader {
+                let frames = frames_in(loader, pc);
+                if !frames.is_empty() {
+                    return frames;
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    /// Lines of a backtrace. All addresses but an exact innermost one are return addresses, which
+    /// belong to the call before them.
+    pub fn backtrace(&mut self, pcs: &[u64], first_is_exact: bool) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (i, &pc) in pcs.iter().enumerate() {
+            let exact = i == 0 && first_is_exact;
+            let frames = self.frames(if exact { pc } else { pc.wrapping_sub(1) });
+            if frames.is_empty() {
+                lines.push(format!("{i:3}: {pc:#018x}"));
+            }
+            for (inline, frame) in frames.into_iter().enumerate() {
+                if inline == 0 {
+                    lines.push(format!("{i:3}: {pc:#018x} {frame}"));
+                } else {
+                    lines.push(format!("     {:18} {frame}", "inlined into"));
+                }
+            }
+        }
+        lines
+    }
+
+    /// The text with a name after every address that has one.
+    pub fn annotate(&mut self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(at) = rest.find("0x") {
+            let digits = &rest[at + 2..];
+            let len = digits
+                .find(|c: char| !c.is_ascii_hexdigit())
+                .unwrap_or(digits.len());
+            let end = at + 2 + len;
+            out.push_str(&rest[..end]);
+            let pc = (7..=16)
+                .contains(&len)
+                .then(|| u64::from_str_radix(&digits[..len], 16).ok())
+                .flatten();
+            if let Some(name) = pc.and_then(|pc| self.frames(pc).into_iter().next()) {
+                let _ = write!(out, " <{name}>");
+            }
+            rest = &rest[end..];
+        }
+        out.push_str(rest);
+        out
+    }
+}
+
+fn frames_in(loader: &Loader, pc: u64) -> Vec<String> {
+    let mut names = Vec::new();
+    if let Ok(mut frames) = loader.find_frames(pc) {
+        while let Ok(Some(frame)) = frames.next() {
+            let function = frame.function.as_ref().and_then(|f| f.raw_name().ok());
+            let Some(function) = function else { continue };
+            let mut name = demangle(&function);
+            if let Some((file, line)) = frame.location.and_then(|l| Some((l.file?, l.line?))) {
+                let _ = write!(name, " ({}:{line})", short(file));
+            }
+            names.push(name);
+        }
+    }
+    if names.is_empty() {
+        let line = loader.find_location(pc).ok().flatten();
+        let line = line.and_then(|l| Some(format!(" ({}:{})", short(l.file?), l.line?)));
+        if let Some(symbol) = loader.find_symbol(pc) {
+            names.push(demangle(symbol) + line.as_deref().unwrap_or_default());
+        }
+    }
+    names
+}
+
+fn demangle(name: &str) -> String {
+    format!("{:#}", rustc_demangle::demangle(name))
+}
+
+/// A source path without the part that says where the workspace or the toolchain is.
+fn short(file: &str) -> &str {
+    for root in ["/library/", "/registry/src/"] {
+        if let Some(at) = file.find(root) {
+            return &file[at + 1..];
+        }
+    }
+    let root = crate::paths::workspace_root();
+    Path::new(file)
+        .strip_prefix(root)
+        .ok()
+        .and_then(Path::to_str)
+        .unwrap_or(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A function of this very test program, which is an ELF file with line tables.
+    #[inline(never)]
+    fn landmark() -> u64 {
+        std::hint::black_box(landmark as *const () as usize as u64)
+    }
+
+    /// Where this program's image is mapped, for a position-independent executable.
+    fn load_base() -> u64 {
+        let exe = std::env::current_exe().unwrap();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let line = maps.lines().find(|l| l.ends_with(exe.to_str().unwrap()));
+        u64::from_str_radix(line.unwrap().split('-').next().unwrap(), 16).unwrap()
+    }
+
+    #[test]
+    fn names_an_address_of_this_program() {
+        let pc = landmark() - load_base();
+        let mut s = Symboliser::new([std::env::current_exe().unwrap()]);
+        let frames = s.frames(pc);
+        let found = frames
+            .iter()
+            .any(|f| f.contains("landmark") && f.contains("symbol.rs"));
+        assert!(found, "{frames:?}");
+        let text = s.annotate(&format!("pc={pc:#09x}, x=0x12 0x"));
+        assert!(
+            text.contains("landmark") && text.ends_with(", x=0x12 0x"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn unknown_addresses_stay_numbers() {
+        let mut s = Symboliser::new([PathBuf::from("/nonexistent")]);
+        assert_eq!(s.backtrace(&[0x1234], false), ["  0: 0x0000000000001234"]);
+        assert_eq!(
+            s.annotate("at 0xffffffff80001234!"),
+            "at 0xffffffff80001234!"
+        );
+    }
+}
