@@ -1,1 +1,69 @@
+//! Runtime of Dyad programs: plain Rust, compiled once, running on every ISA.
+//!
+//! ```no_run
+//! #![no_std]
+//! #![no_main]
+//! use dyad::prelude::*;
+//!
+//! #[dyad::task]
+//! async fn main(args: Args) -> Result<()> {
+//!     println!("hello from {} with {} words", dyad::isa(), args.iter().count());
+//!     dyad::migrate(dyad::isa().other()).await?;
+//!     println!("and from {}", dyad::isa());
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Everything a task holds across an `.await` lies in the heap, which has the same addresses on
+//! every ISA, so a task can go on anywhere; see [`migrate`].
+//!
+//! | module | what for |
+//! |---|---|
+//! | [`mod@task`] | spawning, joining, yielding |
+//! | [`migration`] | moving between nodes and ISAs |
+//! | [`time`] | fused time: [`Instant`], [`sleep`] |
+//! | [`system`](mod@system) | nodes, pools, where addresses lie |
+//! | [`report`] | checks and counters of the run |
+//! | [`console`] | `print!` and `println!` |
+#![cfg_attr(target_os = "none", no_std)]
+#![forbid(unsafe_code)]
 
+extern crate alloc;
+
+pub mod args;
+pub mod console;
+pub mod error;
+mod executor;
+pub mod migration;
+pub mod prelude;
+pub mod report;
+pub mod rt;
+pub mod system;
+pub mod task;
+pub mod time;
+
+pub use args::Args;
+pub use dyad_macros::task;
+pub use dyad_sys as sys;
+pub use dyad_sys::{Isa, NodeId};
+pub use error::{Error, Result};
+pub use migration::{migrate, migrate_to, migrations};
+pub use system::{isa, node, system};
+pub use task::{JoinHandle, join, spawn, yield_now};
+pub use time::{Instant, sleep, sleep_until};
+
+/// The program's heap: one for all ISAs, growing as needed.
+#[cfg(target_os = "none")]
+#[global_allocator]
+static HEAP: dyad_sys::heap::Heap = dyad_sys::heap::Heap::new();
+
+/// How large the program's heap is; `None` on the host, where the host's heap is used.
+pub fn heap_usage() -> Option<dyad_sys::heap::HeapUse> {
+    #[cfg(target_os = "none")]
+    return Some(HEAP.usage());
+    #[cfg(not(target_os = "none"))]
+    return None;
+}
+
+#[cfg(test)]
+mod tests;

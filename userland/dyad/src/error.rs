@@ -1,0 +1,88 @@
+//! Errors of programs.
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use core::fmt;
+
+/// Result of a program or of a step of it.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// Why a program, or a step of it, failed. Any error converts into it with `?`.
+pub struct Error {
+    cause: Cause,
+}
+
+enum Cause {
+    Failed(String),
+    Usage(String),
+    Other(Box<dyn core::error::Error>),
+}
+
+impl Error {
+    /// A failure described in words.
+    pub fn msg(text: impl fmt::Display) -> Error {
+        Error {
+            cause: Cause::Failed(text.to_string()),
+        }
+    }
+
+    /// The command line is wrong: say what is, what is possible and what to do. The program ends
+    /// with exit code 2.
+    pub fn usage(text: impl fmt::Display) -> Error {
+        Error {
+            cause: Cause::Usage(text.to_string()),
+        }
+    }
+
+    /// The error of a system call, if it was one.
+    pub fn system(&self) -> Option<dyad_sys::Error> {
+        self.downcast_ref().copied()
+    }
+
+    /// The underlying error, if it has this type.
+    pub fn downcast_ref<E: core::error::Error + 'static>(&self) -> Option<&E> {
+        match &self.cause {
+            Cause::Other(e) => e.downcast_ref(),
+            _ => None,
+        }
+    }
+
+    /// Exit code of a program that ends with this error: 2 for a wrong command line, else 1.
+    pub fn exit_code(&self) -> u32 {
+        match self.cause {
+            Cause::Usage(_) => 2,
+            _ => 1,
+        }
+    }
+}
+
+impl<E: core::error::Error + 'static> From<E> for Error {
+    fn from(e: E) -> Error {
+        Error {
+            cause: Cause::Other(Box::new(e)),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            Cause::Failed(text) | Cause::Usage(text) => f.write_str(text),
+            Cause::Other(e) => {
+                write!(f, "{e}")?;
+                let mut source = e.source();
+                while let Some(s) = source {
+                    write!(f, ": {s}")?;
+                    source = s.source();
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,417 @@
+//! The executor: runs the program's tasks on whatever node the program's thread is on.
+//!
+//! One thread, all state in the program's heap and statics. Its loop exists once per ISA side of
+//! the thread, on that side's native stack, and both work on the same state:
+//!
+//! ```text
+//!            side of ISA X                                  side of ISA A
+//!  start ─▶ init ─▶ ┌─ step ◀────────┐            start ─▶ (no init) ─▶ arrive ─▶ ┌─ step ◀─┐
+//!                   ▼                │                                           ▼         │
+//!           Move(n): sys::migrate ───┼─── thread continues there ───▶     ...   Move(n) ... │
+//!                   └──▶ arrive ─────┘ ◀──── and comes back here ────────────────┘─────────┘
+//! ```
+//!
+//! So nothing on a native stack may matter across `sys::migrate`: which node was asked for, who
+//! asked and since when is kept in [`State::moving`], and no borrow of the state is held.
+//!
+//! A task belongs to a node, its *home*: where it was spawned, then where it last migrated to.
+//! It is polled only there. A round polls the tasks that are ready here; then, if tasks are ready
+//! elsewhere, the thread moves to the one that has waited longest. So tasks that are always ready
+//! cannot keep the others waiting.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use alloc::task::Wake;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::future::Future;
+use core::pin::Pin;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::task::{Context, Waker};
+
+use dyad_sys as sys;
+use dyad_sys::{Lock, NodeId, program_local};
+
+use crate::migration::Crossing;
+
+pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = ()>>>;
+/// Where the result of a requested move appears.
+pub(crate) type MoveOutcome = Rc<Cell<Option<Result<(), sys::Error>>>>;
+
+type TaskId = u64;
+
+/// Tasks to be polled, longest waiting first.
+type ReadyQueue = Lock<VecDeque<TaskId>>;
+
+/// Puts its task into the queue, once until it is polled.
+struct TaskWaker {
+    id: TaskId,
+    queued: AtomicBool,
+    ready: Arc<ReadyQueue>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            self.ready.lock().push_back(self.id);
+        }
+    }
+}
+
+struct Task {
+    home: NodeId,
+    request: Option<Request>,
+    /// Not here while it is being polled.
+    future: Option<TaskFuture>,
+    waker: Arc<TaskWaker>,
+}
+
+/// A task's wish to be elsewhere.
+struct Request {
+    to: NodeId,
+    outcome: MoveOutcome,
+    waker: Waker,
+}
+
+impl Task {
+    /// Where it is to be polled next.
+    fn node(&self) -> NodeId {
+        self.request.as_ref().map_or(self.home, |r| r.to)
+    }
+}
+
+/// A move of the thread that is under way.
+#[derive(Clone, Copy)]
+struct Moving {
+    from: NodeId,
+    to: NodeId,
+    since: u64,
+}
+
+struct State {
+    here: Option<NodeId>,
+    tasks: BTreeMap<TaskId, Task>,
+    next_task: TaskId,
+    polled: Option<TaskId>,
+    ready: Option<Arc<ReadyQueue>>,
+    timers: BTreeMap<(u64, u64), Waker>,
+    next_timer: u64,
+    moving: Option<Moving>,
+    crossings: Vec<Crossing>,
+    exit: Option<u32>,
+}
+
+program_local! {
+    static EXECUTOR: RefCell<State> = RefCell::new(State::new());
+}
+
+/// What the loop is to do next.
+enum Step {
+    Poll,
+    Move(NodeId),
+    Sleep(u64),
+    Exit(u32),
+    Stalled,
+}
+
+impl State {
+    const fn new() -> State {
+        State {
+            here: None,
+            tasks: BTreeMap::new(),
+            next_task: 0,
+            polled: None,
+            ready: None,
+            timers: BTreeMap::new(),
+            next_timer: 0,
+            moving: None,
+            crossings: Vec::new(),
+            exit: None,
+        }
+    }
+
+    fn here(&mut self) -> NodeId {
+        *self.here.get_or_insert_with(ask_where)
+    }
+
+    fn ready(&mut self) -> Arc<ReadyQueue> {
+        self.ready
+            .get_or_insert_with(|| Arc::new(Lock::new(VecDeque::new())))
+            .clone()
+    }
+
+    /// Takes the tasks that are ready here out of the queue.
+    fn take_round(&mut self) -> VecDeque<TaskId> {
+        let here = self.here();
+        let ready = self.ready();
+        let mut queue = ready.lock();
+        let (round, rest) = core::mem::take(&mut *queue)
+            .into_iter()
+            .filter(|id| self.tasks.contains_key(id))
+            .partition(|id| self.tasks.get(id).is_some_and(|t| t.node() == here));
+        *queue = rest;
+        round
+    }
+
+    /// What to do after a round.
+    fn next_step(&mut self) -> Step {
+        if let Some(code) = self.exit {
+            return Step::Exit(code);
+        }
+        let here = self.here();
+        let ready = self.ready();
+        let queue = ready.lock();
+        let mut nodes = queue
+            .iter()
+            .filter_map(|id| self.tasks.get(id))
+            .map(Task::node);
+        if let Some(node) = nodes.clone().find(|&n| n != here) {
+            return Step::Move(node);
+        }
+        if nodes.next().is_some() {
+            return Step::Poll;
+        }
+        match self.timers.first_key_value() {
+            Some((&(deadline, _), _)) => Step::Sleep(deadline),
+            None => Step::Stalled,
+        }
+    }
+
+    /// The thread has arrived somewhere, or has failed to leave.
+    fn arrive(&mut self, result: Result<(), sys::Error>) -> Vec<Waker> {
+        let Some(moving) = self.moving.take() else {
+            return Vec::new();
+        };
+        let here = ask_where();
+        self.here = Some(here);
+        if result.is_ok() {
+            self.note_crossing(moving.from, here, now().saturating_sub(moving.since));
+        }
+        let mut woken = Vec::new();
+        for task in self.tasks.values_mut() {
+            match task.request.take_if(|r| r.to == moving.to) {
+                Some(request) => {
+                    if result.is_ok() {
+                        task.home = here;
+                    }
+                    request.outcome.set(Some(result));
+                    woken.push(request.waker);
+                }
+                // A node that cannot be reached: its tasks go on here rather than never.
+                None if result.is_err() && task.home == moving.to => task.home = here,
+                None => {}
+            }
+        }
+        woken
+    }
+
+    fn note_crossing(&mut self, from: NodeId, to: NodeId, ns: u64) {
+        match self
+            .crossings
+            .iter_mut()
+            .find(|c| (c.from, c.to) == (from, to))
+        {
+            Some(c) => c.add(ns),
+            None => self.crossings.push(Crossing::first(from, to, ns)),
+        }
+    }
+}
+
+fn ask_where() -> NodeId {
+    match sys::where_am_i() {
+        Ok(w) => w.node,
+        Err(e) => panic!("the kernel does not know where this thread is: {e}"),
+    }
+}
+
+fn with<R>(f: impl FnOnce(&mut State) -> R) -> R {
+    EXECUTOR.with(|e| f(&mut e.borrow_mut()))
+}
+
+/// Runs the program's tasks until one calls [`finish`]; then exits. Called once per ISA side.
+pub(crate) fn run() -> ! {
+    // The first entry on an ISA is an arrival like any other.
+    arrive(Ok(()));
+    loop {
+        wake_timers();
+        poll_round();
+        match with(State::next_step) {
+            Step::Poll => {}
+            Step::Move(node) => {
+                with(|s| {
+                    s.moving = Some(Moving {
+                        from: s.here(),
+                        to: node,
+                        since: now(),
+                    });
+                });
+                // When this returns, nothing read before it may be used: see the module header.
+                let result = sys::migrate(node);
+                arrive(result.map(drop));
+            }
+            Step::Sleep(deadline) => {
+                // Waking early only costs a turn.
+                let _ = sys::sleep_until(deadline);
+            }
+            Step::Exit(code) => sys::exit(code),
+            Step::Stalled => {
+                crate::eprintln!("error: every task waits for something that cannot happen");
+                sys::exit(1)
+            }
+        }
+    }
+}
+
+fn arrive(result: Result<(), sys::Error>) {
+    for waker in with(|s| s.arrive(result)) {
+        waker.wake();
+    }
+}
+
+fn wake_timers() {
+    if with(|s| s.timers.is_empty()) {
+        return;
+    }
+    let now = now();
+    while let Some(waker) = with(|s| {
+        let first = s.timers.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove())
+    }) {
+        waker.wake();
+    }
+}
+
+fn poll_round() {
+    for id in with(State::take_round) {
+        let Some((mut future, waker)) = with(|s| {
+            let task = s.tasks.get_mut(&id)?;
+            let future = task.future.take()?;
+            // From here on a wake-up means another poll, even if it comes during this one.
+            task.waker.queued.store(false, Ordering::Release);
+            let waker = Waker::from(task.waker.clone());
+            s.polled = Some(id);
+            Some((future, waker))
+        }) else {
+            continue;
+        };
+        let done = future.as_mut().poll(&mut Context::from_waker(&waker));
+        if done.is_ready() {
+            // Dropped with no borrow held: destructors may use the executor.
+            drop(future);
+            drop(with(|s| {
+                s.polled = None;
+                s.tasks.remove(&id)
+            }));
+        } else {
+            with(|s| {
+                s.polled = None;
+                if let Some(task) = s.tasks.get_mut(&id) {
+                    task.future = Some(future);
+                }
+            });
+        }
+        if with(|s| s.exit.is_some()) {
+            return;
+        }
+    }
+}
+
+/// Adds a task, at home on this node.
+pub(crate) fn spawn(future: TaskFuture) {
+    let waker = with(|s| {
+        let id = s.next_task;
+        s.next_task += 1;
+        let waker = Arc::new(TaskWaker {
+            id,
+            queued: AtomicBool::new(false),
+            ready: s.ready(),
+        });
+        let task = Task {
+            home: s.here(),
+            request: None,
+            future: Some(future),
+            waker: waker.clone(),
+        };
+        s.tasks.insert(id, task);
+        waker
+    });
+    waker.wake();
+}
+
+/// Ends the program after the poll that is under way.
+pub(crate) fn finish(code: u32) {
+    with(|s| s.exit = Some(code));
+}
+
+/// Asks for the polled task to go on at `to`. An older request of the task ends with `Again`.
+pub(crate) fn request_move(to: NodeId, waker: Waker) -> MoveOutcome {
+    let outcome: MoveOutcome = Rc::new(Cell::new(None));
+    let (task_waker, older) = with(|s| {
+        let task = s.polled.and_then(|id| s.tasks.get_mut(&id));
+        let Some(task) = task else {
+            // Only tasks can move.
+            outcome.set(Some(Err(sys::Error::Denied)));
+            return (None, None);
+        };
+        let request = Request {
+            to,
+            outcome: outcome.clone(),
+            waker,
+        };
+        (Some(task.waker.clone()), task.request.replace(request))
+    });
+    if let Some(older) = older {
+        older.outcome.set(Some(Err(sys::Error::Again)));
+        older.waker.wake();
+    }
+    if let Some(waker) = task_waker {
+        waker.wake();
+    }
+    outcome
+}
+
+/// Takes a request back whose future was dropped.
+pub(crate) fn cancel_move(outcome: &MoveOutcome) {
+    with(|s| {
+        for task in s.tasks.values_mut() {
+            task.request.take_if(|r| Rc::ptr_eq(&r.outcome, outcome));
+        }
+    });
+}
+
+/// Sets a timer, or replaces the waker of timer `old` of the same deadline.
+pub(crate) fn set_timer(deadline: u64, old: Option<u64>, waker: Waker) -> u64 {
+    with(|s| {
+        let timer = old.unwrap_or_else(|| {
+            s.next_timer += 1;
+            s.next_timer
+        });
+        s.timers.insert((deadline, timer), waker);
+        timer
+    })
+}
+
+pub(crate) fn cancel_timer(deadline: u64, timer: u64) {
+    drop(with(|s| s.timers.remove(&(deadline, timer))));
+}
+
+pub(crate) fn crossings() -> Vec<Crossing> {
+    with(|s| s.crossings.clone())
+}
+
+pub(crate) fn here() -> NodeId {
+    with(State::here)
+}
+
+pub(crate) fn now() -> u64 {
+    match sys::now() {
+        Ok(ns) => ns,
+        Err(e) => panic!("the kernel has no time: {e}"),
+    }
+}

@@ -1,0 +1,130 @@
+//! Moving a task to another node.
+//!
+//! The task's future goes on there, at the same addresses, with everything it holds. What costs
+//! time is the hand-over of the thread and the caches that are cold on the other side; no memory
+//! is copied.
+
+use alloc::vec::Vec;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+
+use dyad_sys as sys;
+use dyad_sys::{Isa, NodeId};
+
+use crate::executor::{self, MoveOutcome};
+
+/// Continues this task on a node of the given ISA: this one if it has it, else the live one with
+/// the lowest number.
+///
+/// The future gives `NoIsa` if no live node has that ISA, or the error of [`migrate_to`]; the
+/// task then goes on where it is.
+pub fn migrate(isa: Isa) -> Migrate {
+    Migrate {
+        target: Target::Isa(isa),
+        outcome: None,
+    }
+}
+
+/// Continues this task on the given node.
+///
+/// The future gives `NoSuchNode` or `NodeDead` if it cannot, or `Again` if the task asks for
+/// another move before this one is done; the task then goes on where it is.
+pub fn migrate_to(node: NodeId) -> Migrate {
+    Migrate {
+        target: Target::Node(node),
+        outcome: None,
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Target {
+    Isa(Isa),
+    Node(NodeId),
+}
+
+/// Future of [`migrate`] and [`migrate_to`].
+#[must_use = "nothing moves until this is awaited"]
+pub struct Migrate {
+    target: Target,
+    outcome: Option<MoveOutcome>,
+}
+
+impl Future for Migrate {
+    type Output = Result<(), sys::Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.outcome.is_none() {
+            let here = executor::here();
+            let node = match self.target {
+                Target::Node(node) => node,
+                Target::Isa(isa) => match crate::system()?.nearest(isa, here) {
+                    Some(node) => node,
+                    None => return Poll::Ready(Err(sys::Error::NoIsa)),
+                },
+            };
+            if node == here {
+                return Poll::Ready(Ok(()));
+            }
+            self.outcome = Some(executor::request_move(node, cx.waker().clone()));
+        }
+        match self.outcome.as_ref().and_then(|o| o.get()) {
+            Some(result) => Poll::Ready(result),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Migrate {
+    fn drop(&mut self) {
+        if let Some(outcome) = self.outcome.take_if(|o| o.get().is_none()) {
+            executor::cancel_move(&outcome);
+        }
+    }
+}
+
+/// The migrations of the program's thread from one node to another so far, and what they took:
+/// from the decision to move to the first instruction of the runtime there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crossing {
+    /// Where they started.
+    pub from: NodeId,
+    /// Where they ended.
+    pub to: NodeId,
+    /// How many there were.
+    pub count: u64,
+    /// The shortest.
+    pub min: Duration,
+    /// The longest.
+    pub max: Duration,
+    /// All together.
+    pub total: Duration,
+}
+
+impl Crossing {
+    pub(crate) fn first(from: NodeId, to: NodeId, ns: u64) -> Crossing {
+        let d = Duration::from_nanos(ns);
+        Crossing {
+            from,
+            to,
+            count: 1,
+            min: d,
+            max: d,
+            total: d,
+        }
+    }
+
+    pub(crate) fn add(&mut self, ns: u64) {
+        let d = Duration::from_nanos(ns);
+        self.count += 1;
+        self.min = self.min.min(d);
+        self.max = self.max.max(d);
+        self.total += d;
+    }
+}
+
+/// All migrations of the program's thread so far, by direction.
+pub fn migrations() -> Vec<Crossing> {
+    executor::crossings()
+}

@@ -1,0 +1,116 @@
+//! Start and end of a program. Called by what `#[dyad::task]` generates, not by programs.
+//!
+//! A kernel calls the entry symbol once per ISA: first where the program starts, and again when
+//! its thread first comes to the other ISA. The second call must find everything as the first
+//! side left it, so it only joins the executor.
+//!
+//! | exit code | why |
+//! |---|---|
+//! | 0 | the main task returned, no report was lost |
+//! | 1 | the main task returned an error, or every task waits for ever |
+//! | 2 | the main task returned a usage error |
+//! | 101 | a panic, which includes running out of memory |
+
+use alloc::boxed::Box;
+use core::cell::Cell;
+use core::future::Future;
+
+use dyad_sys::program_local;
+
+use crate::{Args, Error, Result, executor};
+
+program_local! {
+    static STARTED: Cell<bool> = Cell::new(false);
+}
+program_local! {
+    static FAILED: Cell<bool> = Cell::new(false);
+}
+
+/// What a main task may return.
+#[diagnostic::on_unimplemented(
+    message = "the main task returns nothing or `dyad::Result<()>`, not `{Self}`",
+    label = "this main task"
+)]
+pub trait Outcome {
+    /// The result.
+    fn result(self) -> Result<()>;
+}
+
+impl Outcome for () {
+    fn result(self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Outcome for Result<()> {
+    fn result(self) -> Result<()> {
+        self
+    }
+}
+
+/// Entry of a program whose main task takes arguments.
+pub fn main_with_args<F>(main: fn(Args) -> F) -> !
+where
+    F: Future<Output: Outcome> + 'static,
+{
+    start(|| async move { main(Args::load()?).await.result() })
+}
+
+/// Entry of a program whose main task takes none.
+pub fn main_without_args<F>(main: fn() -> F) -> !
+where
+    F: Future<Output: Outcome> + 'static,
+{
+    start(|| async move { main().await.result() })
+}
+
+fn start<F>(main: impl FnOnce() -> F) -> !
+where
+    F: Future<Output = Result<()>> + 'static,
+{
+    if !STARTED.with(|s| s.replace(true)) {
+        let main = main();
+        executor::spawn(Box::pin(async move {
+            let code = exit_code(main.await);
+            executor::finish(code);
+        }));
+    }
+    executor::run()
+}
+
+fn exit_code(result: Result<(), Error>) -> u32 {
+    match result {
+        Ok(()) => FAILED.with(Cell::get).into(),
+        Err(e) => {
+            crate::eprintln!("error: {e}");
+            e.exit_code()
+        }
+    }
+}
+
+/// Makes the program end with an exit code that is not 0, whatever the main task returns.
+pub(crate) fn note_failure() {
+    FAILED.with(|f| f.set(true));
+}
+
+/// Runs a program in the emulated system of the host.
+#[cfg(not(target_os = "none"))]
+pub fn host_main(entry: fn(u64) -> !) -> ! {
+    dyad_sys::host::main(entry)
+}
+
+#[cfg(target_os = "none")]
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    use core::sync::atomic::{AtomicBool, Ordering};
+
+    static PANICKING: AtomicBool = AtomicBool::new(false);
+    // A message that panics while it is formatted must not come round again.
+    if !PANICKING.swap(true, Ordering::Relaxed) {
+        match info.location() {
+            Some(at) => crate::eprintln!("panic at {at}: {}", info.message()),
+            None => crate::eprintln!("panic: {}", info.message()),
+        }
+    }
+    dyad_sys::exit(101)
+}

@@ -1,0 +1,138 @@
+//! The system a program runs on.
+
+use core::fmt;
+
+use dyad_abi::ident::MAX_NODES;
+use dyad_sys as sys;
+use dyad_sys::{Isa, NodeId};
+
+/// The ISA this code runs on now.
+pub fn isa() -> Isa {
+    sys::isa()
+}
+
+/// The node this code runs on now.
+pub fn node() -> NodeId {
+    crate::executor::here()
+}
+
+/// Nodes and pools, as they are now.
+///
+/// # Errors
+///
+/// If the kernel's description is not the one of this ABI version.
+pub fn system() -> Result<System, sys::Error> {
+    let info = sys::sys_info()?;
+    let mut nodes = [None; MAX_NODES];
+    for (id, (slot, node)) in
+        NodeId::first(info.node_count as usize).zip(nodes.iter_mut().zip(&info.nodes))
+    {
+        *slot = Some(Node {
+            id,
+            isa: Isa::from_index(node.isa.into()).ok_or(sys::Error::Corrupt)?,
+            cpus: node.cpus,
+            live: node.live == 1,
+            pool: Pool {
+                owner: Some(id),
+                start: node.pool_base,
+                len: node.pool_size,
+            },
+        });
+    }
+    Ok(System {
+        nodes,
+        cxl: Pool {
+            owner: None,
+            start: info.cxl_base,
+            len: info.cxl_size,
+        },
+    })
+}
+
+/// A node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its number.
+    pub id: NodeId,
+    /// Its instruction set.
+    pub isa: Isa,
+    /// Number of CPUs.
+    pub cpus: u32,
+    /// Whether it is live.
+    pub live: bool,
+    /// Its local memory.
+    pub pool: Pool,
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {} {}", self.id, self.isa)
+    }
+}
+
+/// A pool of fused memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// The node it is local to; `None` for the CXL pool.
+    pub owner: Option<NodeId>,
+    /// First physical address.
+    pub start: u64,
+    /// Size in bytes.
+    pub len: u64,
+}
+
+impl Pool {
+    /// Whether a physical address lies in it.
+    pub const fn contains(&self, physical: u64) -> bool {
+        physical >= self.start && physical - self.start < self.len
+    }
+}
+
+impl fmt::Display for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.owner {
+            Some(node) => write!(f, "node {node}"),
+            None => f.pad("CXL"),
+        }
+    }
+}
+
+/// All nodes and pools.
+#[derive(Clone, Copy, Debug)]
+pub struct System {
+    nodes: [Option<Node>; MAX_NODES],
+    cxl: Pool,
+}
+
+impl System {
+    /// The nodes, by number.
+    pub fn nodes(&self) -> impl Iterator<Item = Node> + '_ {
+        self.nodes.iter().flatten().copied()
+    }
+
+    /// The node with this number.
+    pub fn node(&self, id: NodeId) -> Option<Node> {
+        self.nodes[id.index()]
+    }
+
+    /// The CXL pool.
+    pub fn cxl(&self) -> Pool {
+        self.cxl
+    }
+
+    /// The pool a physical address lies in.
+    pub fn pool_of(&self, physical: u64) -> Option<Pool> {
+        self.nodes()
+            .map(|n| n.pool)
+            .chain([self.cxl])
+            .find(|p| p.contains(physical))
+    }
+
+    /// The node a task on `here` goes to when it asks for `isa`: its own if that has the ISA,
+    /// else the live one with the lowest number.
+    pub fn nearest(&self, isa: Isa, here: NodeId) -> Option<NodeId> {
+        let own = self.node(here).filter(|n| n.isa == isa);
+        own.or_else(|| self.nodes().find(|n| n.live && n.isa == isa))
+            .map(|n| n.id)
+    }
+}

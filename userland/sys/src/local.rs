@@ -1,0 +1,59 @@
+//! State of a program that is not shared between its threads.
+//!
+//! A Dyad program has one thread: this ABI version has no system call that makes another. The
+//! thread may run now on one ISA and now on the other, each with its own native stack, but the
+//! kernel runs only one side at a time and orders what they do. So a static of the program can
+//! hold values that are neither `Send` nor `Sync`. Host tests run several programs in one
+//! process; there each program has a value of its own.
+
+/// A static that belongs to the program; see [`program_local!`](crate::program_local).
+pub struct ProgramLocal<T: 'static> {
+    #[cfg(target_os = "none")]
+    value: T,
+    #[cfg(not(target_os = "none"))]
+    init: fn() -> T,
+}
+
+// SAFETY: 1. In a Dyad program there is one thread, so no value is ever seen by two; the sides of
+// that thread on different ISAs take turns, and the kernel orders one after the other with release
+// and acquire. A system call that creates threads must come with a change here. 2. On the host
+// the static holds a function pointer only; values are found through the program that the calling
+// host thread belongs to, whose sides take turns under a mutex.
+unsafe impl<T> Sync for ProgramLocal<T> {}
+
+impl<T: 'static> ProgramLocal<T> {
+    /// Used by [`program_local!`](crate::program_local).
+    #[doc(hidden)]
+    #[cfg(target_os = "none")]
+    pub const fn new(value: T) -> Self {
+        ProgramLocal { value }
+    }
+
+    /// Used by [`program_local!`](crate::program_local).
+    #[doc(hidden)]
+    #[cfg(not(target_os = "none"))]
+    pub const fn new(init: fn() -> T) -> Self {
+        ProgramLocal { init }
+    }
+
+    /// Calls `f` with this program's value.
+    pub fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
+        #[cfg(target_os = "none")]
+        return f(&self.value);
+        #[cfg(not(target_os = "none"))]
+        return f(crate::host::local(self as *const Self as usize, self.init));
+    }
+}
+
+/// Declares a static that belongs to the program:
+/// `program_local! { static NAME: Type = constant; }`.
+#[macro_export]
+macro_rules! program_local {
+    ($(#[$m:meta])* $vis:vis static $name:ident: $t:ty = $init:expr;) => {
+        #[cfg(target_os = "none")]
+        $(#[$m])* $vis static $name: $crate::ProgramLocal<$t> = $crate::ProgramLocal::new($init);
+        #[cfg(not(target_os = "none"))]
+        $(#[$m])* $vis static $name: $crate::ProgramLocal<$t> =
+            $crate::ProgramLocal::new(|| $init);
+    };
+}

@@ -1,0 +1,135 @@
+//! The wrappers against the emulated system.
+
+use std::string::String;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::vec::Vec;
+
+use super::*;
+use crate::host::{Config, Outcome, run};
+
+fn config(nodes: &[Isa]) -> Config {
+    Config {
+        nodes: nodes.to_vec(),
+        args: String::from("--class S"),
+        echo: false,
+    }
+}
+
+fn node(n: u64) -> NodeId {
+    NodeId::new(n).unwrap()
+}
+
+#[test]
+fn each_side_continues_where_it_left() {
+    static ENTRIES: AtomicUsize = AtomicUsize::new(0);
+    program_local! { static TRACE: core::cell::RefCell<Vec<(Isa, u32)>> = Default::default(); }
+
+    fn entry(_: u64) -> ! {
+        ENTRIES.fetch_add(1, Ordering::Relaxed);
+        // A value on this side's native stack: it must still be there after a round trip.
+        for step in 0..3 {
+            TRACE.with(|t| t.borrow_mut().push((isa(), step)));
+            let there = if isa() == Isa::X86_64 { 1 } else { 0 };
+            let back_on = migrate(node(there)).unwrap();
+            assert_eq!(back_on, where_am_i().unwrap().node);
+        }
+        let text = TRACE.with(|t| std::format!("{:?}", t.borrow()));
+        write(&text).unwrap();
+        exit(7)
+    }
+
+    let Outcome {
+        code,
+        output,
+        migrations,
+        ..
+    } = run(config(&Isa::ALL), entry);
+    assert_eq!((code, ENTRIES.load(Ordering::Relaxed)), (7, 2));
+    assert_eq!(
+        output,
+        "[(X86_64, 0), (Aarch64, 0), (X86_64, 1), (Aarch64, 1), (X86_64, 2), (Aarch64, 2)]"
+    );
+    assert_eq!(migrations.len(), 6);
+}
+
+#[test]
+fn same_isa_migration_returns_there() {
+    fn entry(_: u64) -> ! {
+        assert_eq!(migrate(node(2)), Ok(node(2)));
+        assert_eq!(where_am_i().unwrap().node, node(2));
+        assert_eq!(isa(), Isa::X86_64);
+        assert_eq!(migrate(node(3)), Err(Error::NoSuchNode));
+        host::kill_node(node(0));
+        assert_eq!(migrate(node(0)), Err(Error::NodeDead));
+        exit(0)
+    }
+    let nodes = [Isa::X86_64, Isa::Aarch64, Isa::X86_64];
+    assert_eq!(run(config(&nodes), entry).code, 0);
+}
+
+#[test]
+fn a_panicking_program_ends() {
+    fn entry(_: u64) -> ! {
+        panic!("expected in this test")
+    }
+    assert_eq!(run(config(&Isa::ALL), entry).code, 101);
+}
+
+#[test]
+fn information_comes_back_whole() {
+    fn entry(_: u64) -> ! {
+        let info = sys_info().unwrap();
+        assert_eq!(
+            (info.node_count, info.nodes[1].isa),
+            (2, Isa::Aarch64 as u32)
+        );
+        let mut small = [0; 4];
+        assert_eq!(args(&mut small), Ok(9));
+        assert_eq!(&small, b"--cl");
+        let t0 = now().unwrap();
+        sleep_until(t0 + 3_600_000_000_000).unwrap();
+        assert!(now().unwrap() >= t0 + 3_600_000_000_000);
+        exit(0)
+    }
+    assert_eq!(run(config(&Isa::ALL), entry).code, 0);
+}
+
+#[test]
+fn long_texts_are_cut_between_characters() {
+    let text = "é".repeat(4000);
+    assert_eq!(write(&text), Ok(4096));
+    report_check(&"ä".repeat(33), true, &"ö".repeat(200)).unwrap();
+    report_counter("n", 2).unwrap();
+    report_counter("n", 3).unwrap();
+    let outcome = host::outcome();
+    assert_eq!(outcome.output.len(), 4096);
+    assert_eq!(outcome.checks[0].name, "ä".repeat(32));
+    assert_eq!(outcome.checks[0].detail, "ö".repeat(128));
+    assert_eq!(outcome.counters["n"], 5);
+}
+
+#[test]
+fn memory_is_mapped_zeroed_and_given_back() {
+    let start = map_anon(5000).unwrap();
+    // SAFETY: 1. 5000 bytes are rounded up to two pages, which are ours.
+    let bytes = unsafe { core::slice::from_raw_parts(start.as_ptr(), 8192) };
+    assert!(bytes.iter().all(|&b| b == 0));
+    let here = start.as_ptr() as u64;
+    let seen = Isa::ALL.map(|isa| translate(here, isa).unwrap());
+    assert_eq!(seen[0], seen[1]);
+    // SAFETY: 1. `bytes` is not used below.
+    unsafe {
+        assert_eq!(unmap(start, 4096), Err(Error::NotFound));
+        assert_eq!(unmap(start, 8192), Ok(()));
+        assert_eq!(unmap(start, 8192), Err(Error::NotFound));
+    }
+    assert!(map_anon(0).is_err());
+    assert_eq!(map_anon(u64::MAX), Err(Error::TooLarge));
+}
+
+#[test]
+fn an_unknown_operation_is_refused() {
+    // SAFETY: 1. There is no such operation, so it has no requirements.
+    let ret = unsafe { raw::call_raw(999, [0; 5]) };
+    assert_eq!(ret.status, Error::BadSyscall.code());
+}
