@@ -123,6 +123,8 @@ impl Args {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use super::Args;
 
     const KNOWN: [&str; 2] = ["--class", "--hop"];

@@ -25,10 +25,12 @@
 //! | [`system`](mod@system) | nodes, pools, where addresses lie |
 //! | [`report`] | checks and counters of the run |
 //! | [`console`] | `print!` and `println!` |
-#![cfg_attr(target_os = "none", no_std)]
+#![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 pub mod args;
 pub mod console;

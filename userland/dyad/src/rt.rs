@@ -114,3 +114,38 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     }
     dyad_sys::exit(101)
 }
+
+/// What `#[dyad::task]` refuses: each of these must fail to compile.
+///
+/// ```compile_fail
+/// #[dyad::task]
+/// fn main() {}
+/// ```
+/// ```compile_fail
+/// #[dyad::task]
+/// async fn main(a: dyad::Args, b: dyad::Args) {}
+/// ```
+/// ```compile_fail,E0308
+/// #![no_main]
+/// #[dyad::task]
+/// async fn main(a: u32) {}
+/// ```
+/// ```compile_fail,E0277
+/// #![no_main]
+/// #[dyad::task]
+/// async fn main() -> u32 { 0 }
+/// ```
+/// ```compile_fail
+/// #[dyad::task(now)]
+/// async fn main() {}
+/// ```
+/// ```compile_fail
+/// #[dyad::task]
+/// async fn main<T>() {}
+/// ```
+/// ```compile_fail
+/// #[dyad::task]
+/// struct Main;
+/// ```
+#[cfg(doctest)]
+pub struct RefusedByTask;

@@ -1,1 +1,332 @@
+//! Programs run in the emulated system, whose migrations behave like the kernel's: each ISA has
+//! its own native stack, and a migration continues where the other side left off.
 
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use dyad_sys::host::{self, Config, Outcome};
+
+use crate::prelude::*;
+use crate::{report, rt, sys};
+
+const X: Isa = Isa::X86_64;
+const A: Isa = Isa::Aarch64;
+
+fn id(n: u64) -> NodeId {
+    NodeId::new(n).unwrap()
+}
+
+fn run(nodes: &[Isa], entry: fn(u64) -> !) -> Outcome {
+    let config = Config {
+        nodes: nodes.to_vec(),
+        args: "--class W".to_string(),
+        echo: false,
+    };
+    host::run(config, entry)
+}
+
+/// Runs an async block as the main task on the given nodes.
+macro_rules! program {
+    ($nodes:expr, $body:block) => {{
+        async fn main() -> Result<()> {
+            $body
+            #[allow(unreachable_code)]
+            Ok(())
+        }
+        run($nodes, |_| rt::main_without_args(main))
+    }};
+}
+
+/// Node numbers of the migrations, as `from to` digits.
+fn trace(outcome: &Outcome) -> Vec<String> {
+    let pairs = outcome.migrations.iter();
+    pairs.map(|(from, to)| format!("{from}{to}")).collect()
+}
+
+#[test]
+fn a_task_hops_and_keeps_what_it_holds() {
+    let outcome = program!(&[X, A], {
+        let mut seen = Vec::new();
+        let on_stack_of_future = [7u64; 100];
+        let inside = &on_stack_of_future[50];
+        for _ in 0..10 {
+            migrate(A).await?;
+            assert_eq!((isa(), node()), (A, id(1)));
+            seen.push(node());
+            migrate(X).await?;
+            assert_eq!((isa(), node()), (X, id(0)));
+            seen.push(node());
+        }
+        // Being there already is not a migration.
+        migrate(X).await?;
+        migrate_to(id(0)).await?;
+        assert_eq!((seen.len(), *inside), (20, 7));
+        let crossings = crate::migrations();
+        assert_eq!(crossings.len(), 2);
+        assert!(crossings.iter().all(|c| c.count == 10 && c.min <= c.max));
+        println!("done");
+    });
+    assert_eq!((outcome.code, outcome.output.as_str()), (0, "done\n"));
+    assert_eq!(outcome.migrations.len(), 20);
+}
+
+#[test]
+fn targets_are_own_node_then_lowest_live() {
+    let outcome = program!(&[X, A, X, A], {
+        migrate_to(id(2)).await?;
+        migrate(X).await?;
+        assert_eq!(node(), id(2));
+        host::kill_node(id(1));
+        migrate(A).await?;
+        assert_eq!(node(), id(3));
+        migrate(X).await?;
+        assert_eq!(node(), id(0));
+    });
+    assert_eq!(outcome.code, 0);
+    assert_eq!(trace(&outcome), ["02", "23", "30"]);
+}
+
+#[test]
+fn a_refused_migration_leaves_the_task_where_it_is() {
+    let outcome = program!(&[X, X], {
+        assert_eq!(migrate(A).await, Err(sys::Error::NoIsa));
+        assert_eq!(migrate_to(id(5)).await, Err(sys::Error::NoSuchNode));
+        host::kill_node(id(1));
+        assert_eq!(migrate_to(id(1)).await, Err(sys::Error::NodeDead));
+        assert_eq!(node(), id(0));
+        let e = Error::from(migrate(A).await.unwrap_err());
+        assert_eq!(e.system(), Some(sys::Error::NoIsa));
+    });
+    assert_eq!((outcome.code, outcome.migrations.len()), (0, 0));
+}
+
+#[test]
+fn tasks_stay_on_their_nodes() {
+    let outcome = program!(&[X, A, X], {
+        let tasks: Vec<_> = (0..3)
+            .map(|n| {
+                spawn(async move {
+                    for round in 0..5 {
+                        let target = id((n + round) % 3);
+                        migrate_to(target).await.unwrap();
+                        for _ in 0..3 {
+                            assert_eq!(node(), target);
+                            yield_now().await;
+                        }
+                        sleep(Duration::from_micros(50 * n)).await;
+                        assert_eq!(node(), target);
+                    }
+                    n
+                })
+            })
+            .collect();
+        let mut sum = 0;
+        for task in tasks {
+            sum += task.await;
+            assert_eq!(node(), id(0));
+        }
+        assert_eq!(sum, 3);
+    });
+    assert_eq!(outcome.code, 0);
+}
+
+#[test]
+fn what_is_ready_here_runs_before_the_thread_moves() {
+    let outcome = program!(&[X, A], {
+        let hop = async |name: &'static str| {
+            migrate(A).await.unwrap();
+            println!("{name} on {}", isa());
+        };
+        let first = spawn(async move { hop("first").await });
+        let second = spawn(async move { hop("second").await });
+        let third = spawn(async { println!("third on {}", isa()) });
+        third.await;
+        first.await;
+        second.await;
+    });
+    assert_eq!(
+        outcome.output,
+        "third on x86_64\nfirst on aarch64\nsecond on aarch64\n"
+    );
+    // One move served both, and one brought the main task's turn back.
+    assert_eq!(trace(&outcome), ["01", "10"]);
+}
+
+#[test]
+fn a_busy_task_does_not_hold_the_others_back() {
+    let outcome = program!(&[X, A], {
+        let stop = Rc::new(Cell::new(false));
+        let seen = stop.clone();
+        let busy = spawn(async move {
+            while !seen.get() {
+                assert_eq!(isa(), X);
+                yield_now().await;
+            }
+        });
+        for _ in 0..10 {
+            migrate(A).await?;
+            migrate(X).await?;
+        }
+        stop.set(true);
+        busy.await;
+    });
+    assert_eq!(outcome.code, 0);
+}
+
+#[test]
+fn timers_fire_in_order_and_on_the_right_node() {
+    let outcome = program!(&[X, A], {
+        let start = Instant::now();
+        let late = spawn(async {
+            sleep(Duration::from_secs(3600)).await;
+            println!("late");
+        });
+        let early = spawn(async {
+            migrate(A).await.unwrap();
+            sleep(Duration::from_secs(60)).await;
+            println!("early on {}", isa());
+        });
+        let nap = Duration::from_secs(1800);
+        join(sleep(nap), sleep(Duration::from_secs(1))).await;
+        println!("middle");
+        assert!(start.elapsed() >= nap && start.elapsed() < 2 * nap);
+        late.await;
+        assert!(early.is_finished());
+        early.await;
+        // A point in the past is no wait, and a dropped sleep leaves no timer behind.
+        sleep_until(start).await;
+        let mut forgotten = Box::pin(sleep(Duration::from_secs(1_000_000)));
+        poll_fn(|cx| {
+            assert!(forgotten.as_mut().poll(cx).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        drop(forgotten);
+        sleep(Duration::from_secs(1)).await;
+        assert!(start.elapsed() < Duration::from_secs(4000));
+    });
+    assert_eq!(outcome.output, "early on aarch64\nmiddle\nlate\n");
+}
+
+#[test]
+fn a_newer_request_replaces_an_older_one() {
+    let outcome = program!(&[X, A, X], {
+        let (first, second) = join(migrate_to(id(1)), migrate_to(id(2))).await;
+        assert_eq!((first, second), (Err(sys::Error::Again), Ok(())));
+        assert_eq!(node(), id(2));
+    });
+    assert_eq!(outcome.code, 0);
+    assert_eq!(trace(&outcome), ["02"]);
+}
+
+#[test]
+fn a_dropped_request_moves_nothing() {
+    let outcome = program!(&[X, A], {
+        {
+            let mut request = pin!(migrate(A));
+            poll_fn(|cx| {
+                assert!(request.as_mut().poll(cx).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+        }
+        yield_now().await;
+        assert_eq!(isa(), X);
+    });
+    assert_eq!((outcome.code, outcome.migrations.len()), (0, 0));
+}
+
+#[test]
+fn tasks_of_a_dead_node_go_on_elsewhere() {
+    let outcome = program!(&[X, A], {
+        let orphan = spawn(async {
+            migrate(A).await.unwrap();
+            sleep(Duration::from_secs(1)).await;
+            println!("orphan on {}", isa());
+        });
+        // By now the orphan sleeps there; its node dies while the thread is here.
+        sleep(Duration::from_millis(10)).await;
+        host::kill_node(id(1));
+        orphan.await;
+    });
+    assert_eq!(outcome.output, "orphan on x86_64\n");
+}
+
+#[test]
+fn results_become_exit_codes() {
+    let failed = program!(&[X, A], {
+        migrate(A).await?;
+        Err(Error::msg("no luck"))?;
+    });
+    assert_eq!(
+        (failed.code, failed.output.as_str()),
+        (1, "error: no luck\n")
+    );
+    let usage = program!(&[X, A], { Err(Error::usage("say it differently"))? });
+    assert_eq!(usage.code, 2);
+    let system = program!(&[X, X], { migrate(A).await? });
+    assert_eq!(system.code, 1);
+    assert!(
+        system
+            .output
+            .contains("no live node has the instruction set")
+    );
+    let stalled = program!(&[X, A], { std::future::pending::<()>().await });
+    assert_eq!(stalled.code, 1);
+    assert!(stalled.output.contains("every task waits"));
+    // The program ends with its main task, whatever the others do.
+    let ended = program!(&[X, A], { drop(spawn(std::future::pending::<()>())) });
+    assert_eq!(ended.code, 0);
+}
+
+#[test]
+fn arguments_reach_the_main_task() {
+    async fn main(args: Args) {
+        println!("{}", args.value("--class").unwrap_or("none"));
+    }
+    let outcome = run(&[X, A], |_| rt::main_with_args(main));
+    assert_eq!((outcome.code, outcome.output.as_str()), (0, "W\n"));
+}
+
+#[test]
+fn long_lines_come_out_whole() {
+    let outcome = program!(&[X, A], {
+        println!("{}|", "é".repeat(3000));
+        print!("no end");
+    });
+    assert_eq!(outcome.output, format!("{}|\nno end", "é".repeat(3000)));
+}
+
+#[test]
+fn reports_arrive() {
+    let outcome = program!(&[X, A], {
+        assert!(report::check("a.good", true, 1));
+        assert!(!report::check("a.bad", false, format_args!("{} of 2", 1)));
+        report::counter("things", 2);
+        report::counter("things", 3);
+    });
+    // A failed check is the run's business; the program says by itself how it ends.
+    assert_eq!(outcome.code, 0);
+    let checks: Vec<_> = outcome
+        .checks
+        .iter()
+        .map(|c| (c.name.as_str(), c.ok))
+        .collect();
+    assert_eq!(checks, [("a.good", true), ("a.bad", false)]);
+    assert_eq!(outcome.checks[1].detail, "1 of 2");
+    assert_eq!(outcome.counters["things"], 5);
+}
+
+#[test]
+fn only_tasks_can_move() {
+    let mut request = pin!(migrate_to(id(1)));
+    let waker = std::task::Waker::noop();
+    let mut cx = std::task::Context::from_waker(waker);
+    assert_eq!(
+        request.as_mut().poll(&mut cx),
+        Poll::Ready(Err(sys::Error::Denied))
+    );
+}
