@@ -130,6 +130,7 @@ impl GlobalMem for HostMem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::iter::once;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::thread;
 
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn addresses_outside_of_memory_are_refused() {
-        let m = HostMem::with_ranges([CXL_BASE..CXL_BASE + 2 * PAGE_SIZE + 100]);
+        let m = HostMem::with_ranges(once(CXL_BASE..CXL_BASE + 2 * PAGE_SIZE + 100));
         assert!(m.contains(PhysAddr(CXL_BASE), 2 * PAGE_SIZE));
         assert!(!m.contains(PhysAddr(CXL_BASE), 2 * PAGE_SIZE + 1));
         assert!(!m.contains(PhysAddr(CXL_BASE - 8), 8));

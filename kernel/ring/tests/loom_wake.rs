@@ -111,14 +111,14 @@ fn a_cpu_in_user_mode_is_interrupted() {
 
 #[test]
 fn bits_that_are_still_set_need_no_second_ring() {
-    explore(Some(3), || {
+    explore(Some(5), || {
         deliver(Lacks::Nothing, 1, 2, ASLEEP, wake::prepare, wake::notify)
     });
 }
 
 #[test]
 fn two_senders_wake_one_receiver() {
-    explore(Some(2), || {
+    explore(Some(4), || {
         deliver(Lacks::Nothing, 2, 1, ASLEEP, wake::prepare, wake::notify)
     });
 }
@@ -283,11 +283,11 @@ fn ring_and_wake(lacks: Lacks) {
 
 #[test]
 fn no_message_is_left_in_a_ring() {
-    explore(Some(2), || ring_and_wake(Lacks::Nothing));
+    explore(Some(5), || ring_and_wake(Lacks::Nothing));
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn mutant_ring_without_fences() {
-    explore(Some(2), || ring_and_wake(Lacks::Fences));
+    explore(Some(3), || ring_and_wake(Lacks::Fences));
 }
