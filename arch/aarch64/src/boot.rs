@@ -22,11 +22,11 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use aarch64_cpu::registers::{ID_AA64ISAR0_EL1, ID_AA64MMFR1_EL1, Readable};
 use dyad_abi::CpuId;
 use dyad_abi::boot::{BootParams, FW_CFG_NAME, MAX_TEXT};
-use dyad_abi::record::EXIT_BOOT;
+use dyad_abi::record::{self, EXIT_BOOT};
 use dyad_core::boot::{BootMachine, refuse};
 
 use crate::platform::Aarch64;
-use crate::{cpu, doorbell, fwcfg, irq, mmu, serial, smp};
+use crate::{cpu, doorbell, exit, fwcfg, irq, mmu, serial, smp};
 
 /// Size of the stack that [`boot_primary`] runs on.
 const BOOT_STACK: usize = 64 * 1024;
@@ -189,7 +189,7 @@ boot_fault_stack_top:
     boot_secondary = sym boot_secondary,
     boot_stack = const BOOT_STACK,
     boot_fault_stack = const BOOT_FAULT_STACK,
-    exit_boot = const dyad_abi::record::aarch64_exit_value(EXIT_BOOT),
+    exit_boot = const record::aarch64_exit_value(EXIT_BOOT),
 );
 
 unsafe extern "C" {
@@ -227,7 +227,8 @@ fn boot_text() -> &'static str {
     }
 }
 
-/// Ends a machine whose CPUs lack what the kernel relies on.
+/// Ends a machine whose CPUs lack what the kernel relies on. Says so without the console's lock:
+/// atomic instructions may be what is missing.
 fn check_features() {
     let field = |register: u64, shift: u32| register >> shift & 0xf;
     let (isar0, mmfr1) = (ID_AA64ISAR0_EL1.get(), ID_AA64MMFR1_EL1.get());
@@ -239,12 +240,18 @@ fn check_features() {
         ),
         ("privileged access never (PAN)", field(mmfr1, 20) >= 1),
     ];
-    for (what, there) in needed {
-        if !there {
-            refuse::<Aarch64>(format_args!(
-                "this CPU has no {what}: use -cpu max or neoverse-n1"
-            ));
+    for (what, _) in needed.iter().filter(|n| !n.1) {
+        for part in [
+            &[record::LOG],
+            "0 0 E cannot boot: this CPU has no ".as_bytes(),
+            what.as_bytes(),
+            b": use -cpu max or neoverse-n1\n",
+        ] {
+            serial::write(part);
         }
+    }
+    if needed.iter().any(|n| !n.1) {
+        exit::exit(EXIT_BOOT);
     }
 }
 

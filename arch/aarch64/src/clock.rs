@@ -7,6 +7,8 @@ use aarch64_cpu::registers::{
     CNTFRQ_EL0, CNTV_CTL_EL0, CNTV_CVAL_EL0, CNTVCT_EL0, Readable, Writeable,
 };
 
+use crate::cpu;
+
 const NS_PER_S: u64 = 1_000_000_000;
 
 /// Nanoseconds after `ticks` of a counter with `frequency` ticks per second, rounded down.
@@ -58,10 +60,17 @@ pub fn now_ns() -> u64 {
 
 /// Sets or clears this CPU's deadline. The interrupt is level-triggered and pending while the
 /// deadline has passed and the timer is on.
+///
+/// The kernel sets the deadline again whenever it resumes a thread, mostly to what it is already;
+/// the emulated timer is slow to set.
 pub fn set_timer(deadline_ns: Option<u64>) {
-    match deadline_ns {
-        Some(ns) => {
-            CNTV_CVAL_EL0.set(ns_to_ticks(ns, CNTFRQ_EL0.get()));
+    let ticks = deadline_ns.map(|ns| ns_to_ticks(ns, CNTFRQ_EL0.get()));
+    if cpu::timer().replace(ticks) == ticks && ticks.is_some() {
+        return;
+    }
+    match ticks {
+        Some(ticks) => {
+            CNTV_CVAL_EL0.set(ticks);
             CNTV_CTL_EL0.write(CNTV_CTL_EL0::ENABLE::SET + CNTV_CTL_EL0::IMASK::CLEAR);
         }
         None => CNTV_CTL_EL0.write(CNTV_CTL_EL0::ENABLE::CLEAR),

@@ -33,7 +33,7 @@ pub const AREAS: u64 = PERCPU_BASE + AREA;
 /// Words the vectors use while they have no register free.
 pub const SCRATCH_WORDS: usize = 3;
 
-/// What a CPU finds through `TPIDR_EL1`. The first four fields are used by assembly.
+/// What a CPU finds through `TPIDR_EL1`. The fields before `timer` are used by assembly.
 #[repr(C)]
 pub struct PerCpu {
     /// Top of the kernel stack.
@@ -44,6 +44,8 @@ pub struct PerCpu {
     /// the machine.
     faults: Cell<u64>,
     scratch: [Cell<u64>; SCRATCH_WORDS],
+    /// What this CPU's timer is set to, in ticks.
+    timer: Cell<Option<u64>>,
     local: CpuLocal,
 }
 
@@ -63,6 +65,7 @@ impl PerCpu {
             fault_stack: Cell::new(fault_stack),
             faults: Cell::new(0),
             scratch: [const { Cell::new(0) }; SCRATCH_WORDS],
+            timer: Cell::new(None),
             local: CpuLocal::new(cpu),
         }
     }
@@ -127,6 +130,11 @@ fn this() -> &'static PerCpu {
 /// The state core keeps of this CPU.
 pub fn local() -> &'static CpuLocal {
     &this().local
+}
+
+/// What this CPU's timer is set to; kept by `clock`.
+pub fn timer() -> &'static Cell<Option<u64>> {
+    &this().timer
 }
 
 /// Calls `each` with the return addresses of this CPU's kernel stacks, innermost first.

@@ -58,6 +58,7 @@ global_asm!(
     .balign 128
     msr     tpidrro_el0, x0
     mrs     x0, tpidr_el1
+    tbz     x0, #63, fault_dead_end     // damaged; storing through it would fault for ever
     str     x1, [x0, #{scratch}]
     mov     x1, #\kind
     b       kernel_entry
@@ -197,6 +198,7 @@ kernel_entry:
     str     x3, [x0, #{faults}]
     cmp     x2, #1
     b.hi    6f
+fault_dead_end:
     mov     x0, #0x18
     adr     x1, 8f
     hlt     #0xf000
@@ -246,6 +248,9 @@ mod class {
     pub const FLOAT_ACCESS: u64 = 0x07;
     pub const BRANCH_TARGET: u64 = 0x0d;
     pub const ILLEGAL_STATE: u64 = 0x0e;
+    pub const VECTOR_ACCESS: u64 = 0x19;
+    pub const POINTER_AUTHENTICATION: u64 = 0x1c;
+    pub const MATRIX_ACCESS: u64 = 0x1d;
     pub const SVC: u64 = 0x15;
     pub const SYSTEM_REGISTER: u64 = 0x18;
     pub const FETCH_USER: u64 = 0x20;
@@ -292,6 +297,9 @@ fn decode(esr: u64, far: u64) -> Option<UserFault> {
         | class::FLOAT_ACCESS
         | class::BRANCH_TARGET
         | class::ILLEGAL_STATE
+        | class::VECTOR_ACCESS
+        | class::POINTER_AUTHENTICATION
+        | class::MATRIX_ACCESS
         | class::SYSTEM_REGISTER => FaultKind::Illegal,
         _ => FaultKind::Other,
     };
