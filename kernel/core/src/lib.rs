@@ -14,7 +14,7 @@
 //! | [`loader`] | bundles into address spaces |
 //! | [`death`], [`end`] | nodes that die; orderly shutdown and reports |
 //! | [`console`], [`panic`] | output |
-//! | [`device`] | drivers both machines share |
+//! | [`device`], [`kernel_map`] | what both machines share |
 //!
 //! There is no kernel heap: everything lives in the image, in per-CPU areas or in frames of the
 //! pools. No lock is held across nodes; locks here are local to a node.
@@ -32,6 +32,7 @@ pub mod entry;
 pub mod fault;
 pub mod frames;
 pub mod inbox;
+pub mod kernel_map;
 pub mod join;
 #[cfg(feature = "ktest")]
 pub mod ktest;

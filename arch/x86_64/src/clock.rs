@@ -1,0 +1,164 @@
+//! Time: the time-stamp counter, held to the machine's virtual clock by the ACPI timer.
+//!
+//! Under TCG the time-stamp counter runs at the host's rate, which nobody tells the guest. The
+//! ACPI timer runs at exactly 3.579545 MHz of QEMU's virtual clock, the same clock that AArch64
+//! machines count in `CNTVCT`, but costs a port access. So time is read from the counter, and its
+//! rate is corrected against the ACPI timer about every 100 ms, spread over the next interval:
+//! time never steps and never runs backwards.
+//!
+//! ```text
+//! ns(tsc) = base_ns + (tsc - base_tsc) * rate / 2^32       base, rate: one seqlock per machine
+//! ```
+
+use core::arch::x86_64::_rdtsc;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+
+use crate::irq::TIMER_VECTOR;
+use crate::mmu::LOCAL_APIC;
+use crate::port;
+
+const ACPI_HZ: u64 = 3_579_545;
+const ACPI_BASE: u16 = 0x600;
+const ACPI_TIMER: u16 = ACPI_BASE + 8;
+const ACPI_MASK: u32 = 0xff_ffff;
+
+const TIMER_ENTRY: u64 = 0x320;
+const TIMER_COUNT: u64 = 0x380;
+const TIMER_DIVIDE: u64 = 0x3e0;
+/// Divide by one: the APIC timer then counts nanoseconds of the virtual clock.
+const DIVIDE_BY_ONE: u32 = 0xb;
+
+/// Length of the first measurement of the rate.
+const FIRST_NS: u64 = 5_000_000;
+/// Interval of corrections.
+const INTERVAL_NS: u64 = 100_000_000;
+
+static SEQUENCE: AtomicU64 = AtomicU64::new(0);
+static BASE_TSC: AtomicU64 = AtomicU64::new(0);
+static BASE_NS: AtomicU64 = AtomicU64::new(0);
+/// Nanoseconds per count, times 2^32.
+static RATE: AtomicU64 = AtomicU64::new(0);
+
+static START_TSC: AtomicU64 = AtomicU64::new(0);
+/// Nanoseconds by the ACPI timer when `START_TSC` was read.
+static REFERENCE_TICKS: AtomicU64 = AtomicU64::new(0);
+static LAST_ACPI: AtomicU32 = AtomicU32::new(0);
+static CORRECTING: AtomicBool = AtomicBool::new(false);
+
+fn tsc() -> u64 {
+    // SAFETY: 1. reads a counter.
+    unsafe { _rdtsc() }
+}
+
+/// The ACPI timer and the counter's value when it was read: the tightest of a few attempts,
+/// because the host may stop this CPU between the two.
+fn sample() -> (u32, u64) {
+    let mut best = (0, 0);
+    let mut width = u64::MAX;
+    for _ in 0..4 {
+        let before = tsc();
+        let acpi = port::in32(ACPI_TIMER) & ACPI_MASK;
+        let after = tsc();
+        if after.wrapping_sub(before) < width {
+            width = after.wrapping_sub(before);
+            best = (acpi, before + width / 2);
+        }
+    }
+    best
+}
+
+fn scaled(counts: u64, rate: u64) -> u64 {
+    ((counts as u128 * rate as u128) >> 32) as u64
+}
+
+/// Turns the ACPI timer on and measures the counter's rate; once per machine.
+pub fn init() {
+    // ISA bridge 00:1f.0: PMBASE, then ACPI enable.
+    port::pci_write(0x1f, 0, 0x40, ACPI_BASE as u32 | 1);
+    port::pci_write(0x1f, 0, 0x44, 0x80);
+    let (acpi, start) = sample();
+    let wanted = (FIRST_NS * ACPI_HZ / 1_000_000_000) as u32;
+    let mut end = (acpi, start);
+    // Bounded: without a running ACPI timer the rate is a guess, and the system goes on.
+    for _ in 0..1_000_000 {
+        end = sample();
+        if end.0.wrapping_sub(acpi) & ACPI_MASK >= wanted {
+            break;
+        }
+    }
+    let ticks = (end.0.wrapping_sub(acpi) & ACPI_MASK) as u64;
+    let counts = end.1.wrapping_sub(start).max(1);
+    let ns = ticks as u128 * 1_000_000_000 / ACPI_HZ as u128;
+    let rate = ((ns << 32) / counts as u128) as u64;
+    let guess = (1 << 32) / 3;
+    START_TSC.store(start, Ordering::Relaxed);
+    LAST_ACPI.store(acpi, Ordering::Relaxed);
+    BASE_TSC.store(start, Ordering::Relaxed);
+    RATE.store(if ticks == 0 { guess } else { rate }, Ordering::Relaxed);
+}
+
+/// Prepares this CPU's timer.
+pub fn init_cpu() {
+    LOCAL_APIC.write32(TIMER_DIVIDE, DIVIDE_BY_ONE);
+    LOCAL_APIC.write32(TIMER_ENTRY, TIMER_VECTOR as u32);
+}
+
+/// See [`dyad_core::Platform::clock_ns`].
+pub fn now_ns() -> u64 {
+    loop {
+        let s = SEQUENCE.load(Ordering::Acquire);
+        let (base_tsc, base_ns, rate) = (
+            BASE_TSC.load(Ordering::Relaxed),
+            BASE_NS.load(Ordering::Relaxed),
+            RATE.load(Ordering::Relaxed),
+        );
+        fence(Ordering::Acquire);
+        let counts = tsc().saturating_sub(base_tsc);
+        if s & 1 == 0 && SEQUENCE.load(Ordering::Relaxed) == s {
+            return base_ns + scaled(counts, rate);
+        }
+    }
+}
+
+/// Corrects the rate if it is time to. One CPU does it; the others go on with the old rate.
+fn correct() {
+    let due = BASE_NS.load(Ordering::Relaxed) + INTERVAL_NS;
+    if now_ns() < due || CORRECTING.swap(true, Ordering::Acquire) {
+        return;
+    }
+    let (acpi, at) = sample();
+    let passed = acpi.wrapping_sub(LAST_ACPI.swap(acpi, Ordering::Relaxed)) & ACPI_MASK;
+    let ticks = REFERENCE_TICKS.fetch_add(passed as u64, Ordering::Relaxed) + passed as u64;
+    let truth = (ticks as u128 * 1_000_000_000 / ACPI_HZ as u128) as u64;
+    let counts = at.saturating_sub(START_TSC.load(Ordering::Relaxed)).max(1);
+    let shown = BASE_NS.load(Ordering::Relaxed)
+        + scaled(
+            at.saturating_sub(BASE_TSC.load(Ordering::Relaxed)),
+            RATE.load(Ordering::Relaxed),
+        );
+    let mean = (((truth as u128) << 32) / counts as u128) as i128;
+    // The error is made good over the next interval; more than a per mille would be visible.
+    let error = truth as i128 - shown as i128;
+    let change = (mean * error / INTERVAL_NS as i128).clamp(-mean / 1000, mean / 1000);
+    SEQUENCE.fetch_add(1, Ordering::AcqRel);
+    fence(Ordering::Release);
+    BASE_TSC.store(at, Ordering::Relaxed);
+    BASE_NS.store(shown, Ordering::Relaxed);
+    RATE.store((mean + change) as u64, Ordering::Relaxed);
+    SEQUENCE.fetch_add(1, Ordering::Release);
+    CORRECTING.store(false, Ordering::Release);
+}
+
+/// See [`dyad_core::Platform::set_timer`].
+pub fn set_timer(deadline: Option<u64>) {
+    correct();
+    let Some(deadline) = deadline else {
+        LOCAL_APIC.write32(TIMER_COUNT, 0);
+        return;
+    };
+    // The count is 32 bits: a deadline further off fires early, and core sets it again.
+    let ns = deadline
+        .saturating_sub(now_ns())
+        .clamp(1, u32::MAX as u64);
+    LOCAL_APIC.write32(TIMER_COUNT, ns as u32);
+}

@@ -1,0 +1,111 @@
+//! The `Platform` of x86-64 machines: each method is one of another module.
+
+use dyad_abi::{CpuId, Isa};
+use dyad_core::Platform;
+use dyad_core::cpu::CpuLocal;
+use dyad_core::platform::{FpArea, RegArea};
+use dyad_shm::superblock::ROOT_ENTRIES;
+use dyad_shm::{FusedMap, PhysAddr};
+
+use crate::{clock, context, cpu, doorbell, exit, irq, mmu, serial, smp, traps};
+
+/// This machine.
+pub enum X86 {}
+
+impl Platform for X86 {
+    const ISA: Isa = Isa::X86_64;
+
+    fn cpu() -> CpuId {
+        cpu::local().id()
+    }
+    fn local() -> &'static CpuLocal {
+        cpu::local()
+    }
+    fn image_id() -> u64 {
+        mmu::image_id()
+    }
+
+    fn init_regs(area: &RegArea, entry: u64, stack_top: u64, arg: u64, tp: u64) {
+        context::init_regs(area, entry, stack_top, arg, tp);
+    }
+    fn init_fp(area: &FpArea) {
+        context::init_fp(area);
+    }
+    fn syscall_args(area: &RegArea) -> [u64; 6] {
+        context::syscall_args(area)
+    }
+    fn set_result(area: &RegArea, status: u64, value: u64) {
+        context::set_result(area, status, value);
+    }
+    fn user_pc_fp(area: &RegArea) -> (u64, u64) {
+        context::user_pc_fp(area)
+    }
+    fn dump_regs(area: &RegArea, line: &mut dyn FnMut(&str, u64)) {
+        context::dump_regs(area, line);
+    }
+    fn save_fp(area: &FpArea) {
+        context::save_fp(area);
+    }
+    fn restore_fp(area: &FpArea) {
+        context::restore_fp(area);
+    }
+    fn resume_user(area: &'static RegArea) -> ! {
+        context::sanitise(area);
+        // SAFETY: 1. the area lives forever and is 16-byte aligned; 2. nothing on the kernel
+        // stack is used again; 3. segments, flags and addresses have just been made those of user
+        // mode.
+        unsafe { traps::resume_registers(area) }
+    }
+
+    fn switch_root(root: PhysAddr) {
+        mmu::switch_root(root);
+    }
+    fn idle_root() -> PhysAddr {
+        mmu::idle_root()
+    }
+    fn flush_tlb() {
+        mmu::flush_user();
+    }
+    fn sync_code(_map: &FusedMap, _pa: PhysAddr, _len: u64) {
+        // Instruction fetches see stores of their own CPU after a jump, and every return to user
+        // mode is one.
+    }
+    fn root_entries() -> [u64; ROOT_ENTRIES] {
+        mmu::root_entries()
+    }
+
+    fn clock_ns() -> u64 {
+        clock::now_ns()
+    }
+    fn set_timer(deadline: Option<u64>) {
+        clock::set_timer(deadline);
+    }
+    fn wait() {
+        irq::wait();
+    }
+    fn poll_interrupts() {
+        irq::take_pending();
+    }
+    fn relax() {
+        core::hint::spin_loop();
+    }
+    fn ring(peer: u64, vector: u32) {
+        doorbell::ring(peer, vector);
+    }
+    fn doorbell_id() -> u64 {
+        doorbell::id()
+    }
+
+    fn serial_write(bytes: &[u8]) {
+        serial::write(bytes);
+    }
+    fn start_cpu(cpu: CpuId) -> Result<(), &'static str> {
+        smp::start(cpu)
+    }
+    fn backtrace(each: &mut dyn FnMut(u64)) {
+        cpu::backtrace(each);
+    }
+    fn exit(code: u32) -> ! {
+        exit::exit(code)
+    }
+}
