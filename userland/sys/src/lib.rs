@@ -57,7 +57,7 @@ pub fn exit(code: u32) -> ! {
 }
 
 /// Writes text to the console of the node this runs on. At most
-/// [`MAX_WRITE`](dyad_abi::user::MAX_WRITE) bytes are taken; returns how many.
+/// [`MAX_WRITE`] bytes are taken; returns how many.
 ///
 /// # Errors
 ///

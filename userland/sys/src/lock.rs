@@ -38,7 +38,8 @@ impl<T> Lock<T> {
     pub fn try_lock(&self) -> Option<LockGuard<'_, T>> {
         // Looking first keeps the line shared while somebody else holds the lock.
         let open = self.taken.load(Ordering::Relaxed) == 0;
-        (open && self.taken.swap(1, Ordering::Acquire) == 0).then_some(LockGuard { lock: self })
+        // A guard that exists for a moment only would open the lock all the same.
+        (open && self.taken.swap(1, Ordering::Acquire) == 0).then(|| LockGuard { lock: self })
     }
 
     /// Takes the lock, waiting for it if need be.
