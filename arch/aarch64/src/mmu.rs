@@ -21,13 +21,11 @@ use aarch64_cpu::asm::barrier::{self, ISH, SY};
 use aarch64_cpu::registers::{TTBR0_EL1, Writeable};
 use dyad_abi::boot::BootParams;
 use dyad_abi::user::PAGE_SIZE;
-use dyad_abi::{CpuId, Isa, NodeId};
+use dyad_abi::{CpuId, Isa};
 use dyad_coherence::GlobalMem;
-use dyad_pgtbl::{FrameSource, Leaf, Level, MapError, Memory, Perms, RemoteCpu};
-use dyad_shm::pool::MAX_POOLS;
-use dyad_shm::{
-    FUSED_BASE, FusedMap, IMAGE_BASE, LayoutHash, MMIO_BASE, PRIVATE_BASE, PhysAddr, PoolId,
-};
+use dyad_core::kernel_map;
+use dyad_pgtbl::{FrameSource, Level, MapError, Memory, Perms, RemoteCpu};
+use dyad_shm::{FUSED_BASE, FusedMap, IMAGE_BASE, LayoutHash, MMIO_BASE, PRIVATE_BASE, PhysAddr};
 
 use crate::cpu;
 
@@ -314,24 +312,8 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Maps a range with the largest pages that fit.
     fn map(&self, va: Range<u64>, pa: u64, perms: Perms, memory: Memory) -> Result<(), MapError> {
-        let (mut va, end, mut pa) = (va.start, va.end, pa);
-        while va < end {
-            let level = [Level::L3, Level::L2]
-                .into_iter()
-                .find(|l| (va | pa).is_multiple_of(l.size()) && end - va >= l.size())
-                .unwrap_or(Level::L1);
-            let leaf = Leaf::kernel(PhysAddr(pa), perms, memory);
-            self.table.map(va, leaf, level, self.frames)?;
-            pa += level.size();
-            // The last page of the address space has no address behind it.
-            let Some(next) = va.checked_add(level.size()) else {
-                break;
-            };
-            va = next;
-        }
-        Ok(())
+        kernel_map::map_range(&self.table, self.frames, va, pa, perms, memory)
     }
 
     fn image(&self) -> Result<(), MapError> {
@@ -373,17 +355,6 @@ impl Builder<'_> {
     }
 }
 
-/// The pools that the parameters tell of: size and virtual address.
-fn pools(params: &BootParams<'_>) -> [(u64, u64); MAX_POOLS] {
-    let mut pools = [(0, 0); MAX_POOLS];
-    for n in NodeId::first(params.node_count) {
-        let id = PoolId::Local(n);
-        pools[id.index()] = (params.local_size, FUSED_BASE + id.base().0);
-    }
-    pools[PoolId::Cxl.index()] = (params.cxl_size, FUSED_BASE + PoolId::Cxl.base().0);
-    pools
-}
-
 /// Builds the kernel half for these parameters and switches this CPU to it; the boot tables, and
 /// with them the identity map, are gone. Called once, by the boot CPU, while it is alone.
 pub fn build(params: &BootParams<'_>) -> Result<FusedMap, MapError> {
@@ -407,7 +378,7 @@ pub fn build(params: &BootParams<'_>) -> Result<FusedMap, MapError> {
     for c in CpuId::first(params.cpus) {
         kernel.cpu(c)?;
     }
-    let pools = pools(params);
+    let pools = kernel_map::pools(params);
     for (size, va) in pools {
         kernel.map(
             va..va + size,
