@@ -3,11 +3,13 @@
 //! Whether anything has to be rebuilt is cargo's decision; a build with nothing to do takes a
 //! fraction of a second.
 
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use dyad_abi::Isa;
+use migrate_rt::build::{AppRequest, BuiltApp, Progress as PipelineProgress};
 
 use crate::apps::{Program, Source};
 use crate::error::Error;
@@ -79,8 +81,7 @@ fn run_cargo(mut c: Command, what: &str, progress: Progress<'_>) -> Result<(), E
     let mut output = String::new();
     if let Some(stderr) = child.stderr.take() {
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-            if let Some(step) = line.trim_start().strip_prefix("Compiling ") {
-                let step = step.split(" (").next().unwrap_or(step);
+            if let Some(step) = compiling(&line) {
                 progress(&format!("building {what}: {step}"));
             }
             output.push_str(&line);
@@ -110,12 +111,55 @@ pub fn app(source: &Source, progress: Progress<'_>) -> Result<Program, Error> {
     let (path, elfs) = match source {
         Source::Bundle(path) => (path.clone(), apps::elfs_beside(path)),
         Source::Package(dir) => {
-            progress(&format!("building {}", paths::shown(dir)));
-            return Err(Error::Build(
-                "the pipeline for programs is not there yet".into(),
-            ));
+            let built = package(dir, progress)?;
+            (built.bundle, built.elfs.map(Some))
         }
     };
     let bundle = apps::read_bundle(&path)?;
     Ok(Program { bundle, path, elfs })
+}
+
+fn package(dir: &Path, progress: Progress<'_>) -> Result<BuiltApp, Error> {
+    let name = dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy();
+    let what = format!("building {name}");
+    let said = RefCell::new(String::new());
+    let progress = RefCell::new(progress);
+    let tell = |p: PipelineProgress<'_>| match p {
+        PipelineProgress::Stage(stage) => {
+            (progress.borrow_mut())(&format!("{what}: {}", stage.text()));
+        }
+        PipelineProgress::Output(line) => {
+            if let Some(step) = compiling(line) {
+                (progress.borrow_mut())(&format!("{what}: {step}"));
+            }
+            let mut said = said.borrow_mut();
+            said.push_str(line);
+            said.push('\n');
+        }
+    };
+    let request = AppRequest {
+        progress: &tell,
+        ..AppRequest::new(
+            dir,
+            &paths::workspace_root(),
+            &paths::target_dir().join("user"),
+        )
+    };
+    migrate_rt::build::build_app(&request).map_err(|e| {
+        if signals::count() > 0 {
+            return Error::Interrupted;
+        }
+        let e = e.to_string();
+        // What the compiler has said comes first, unless the error quotes it.
+        let said = said.take();
+        let quoted = said.lines().last().is_some_and(|l| e.contains(l.trim()));
+        let said = if quoted { "" } else { said.as_str() };
+        Error::Build(format!("{said}{name} does not build: {e}"))
+    })
+}
+
+/// The package a line of cargo's says it compiles.
+fn compiling(line: &str) -> Option<&str> {
+    let step = line.trim_start().strip_prefix("Compiling ")?;
+    Some(step.split(" (").next().unwrap_or(step))
 }

@@ -101,6 +101,15 @@ pub enum Record {
     },
 }
 
+impl Record {
+    /// The addresses of a backtrace; what is no address is left out.
+    pub fn addresses(pcs: &[String]) -> Vec<u64> {
+        pcs.iter()
+            .filter_map(|p| u64::from_str_radix(p.trim_start_matches("0x"), 16).ok())
+            .collect()
+    }
+}
+
 impl Line {
     /// Reads one line (without its line end). What precedes the first control byte, if anything,
     /// is raw text of its own.

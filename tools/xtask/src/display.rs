@@ -60,6 +60,26 @@ impl Display {
     }
 }
 
+impl Display<Vec<u8>> {
+    /// A display that collects plain text.
+    pub fn to_buffer(verbosity: Verbosity) -> Display<Vec<u8>> {
+        Display {
+            out: Vec::new(),
+            verbosity,
+            colour: false,
+            status_line: false,
+            status: String::new(),
+            shown: false,
+            started: Instant::now(),
+        }
+    }
+
+    /// What has been collected.
+    pub fn into_inner(self) -> Vec<u8> {
+        self.out
+    }
+}
+
 impl<O: Write> Display<O> {
     fn paint(&self, colour: &str, text: &str) -> String {
         if self.colour {
@@ -335,15 +355,7 @@ mod tests {
     use super::*;
 
     fn printed(verbosity: Verbosity, lines: &[&str]) -> String {
-        let mut d = Display {
-            out: Vec::new(),
-            verbosity,
-            colour: false,
-            status_line: false,
-            status: String::new(),
-            shown: false,
-            started: Instant::now(),
-        };
+        let mut d = Display::to_buffer(verbosity);
         for text in lines {
             for line in Line::decode(text.as_bytes()) {
                 d.event(Event::Line {

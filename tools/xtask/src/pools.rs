@@ -94,7 +94,8 @@ impl Pools {
     }
 }
 
-fn available(dir: &Path) -> Result<u64, Error> {
+/// Bytes that can still be written in a file system.
+pub(crate) fn available(dir: &Path) -> Result<u64, Error> {
     let v = rustix::fs::statvfs(dir).map_err(|e| {
         Error::Setup(format!(
             "cannot use {} for shared memory: {e}. Name the directory of a memory file system \

@@ -1,6 +1,12 @@
 //! The command line.
 
+mod build;
+mod doctor;
+mod new;
+mod passthrough;
 mod run;
+mod soak;
+mod symbolize;
 
 use std::process::ExitCode;
 
@@ -19,6 +25,20 @@ struct Cli {
 enum Command {
     /// Build everything, start a system of machines and run a program on it
     Run(Box<run::RunArgs>),
+    /// Run the same system many times and keep the logs of the runs that fail
+    Soak(Box<soak::SoakArgs>),
+    /// Build kernels and programs without running them
+    Build(build::BuildArgs),
+    /// Make a new program that builds, runs and hops
+    New(new::NewArgs),
+    /// Check that this computer has what is needed, and say what to do if not
+    Doctor(doctor::DoctorArgs),
+    /// Give names to the addresses in a raw console log
+    Symbolize(symbolize::SymbolizeArgs),
+    /// Run all tests (`cargo test` with these arguments)
+    Test(passthrough::PassArgs),
+    /// Run what continuous integration runs
+    Ci(passthrough::PassArgs),
 }
 
 /// Does what the command line says.
@@ -26,6 +46,7 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => {
+            // Nobody to tell if the terminal is gone.
             let _ = e.print();
             return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
         }
@@ -35,6 +56,13 @@ pub fn main() -> ExitCode {
     }
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::Soak(args) => soak::soak(&args),
+        Command::Build(args) => build::build(&args),
+        Command::New(args) => new::new(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
+        Command::Symbolize(args) => symbolize::symbolize(&args),
+        Command::Test(args) => passthrough::test(&args),
+        Command::Ci(args) => passthrough::ci(&args),
     };
     match result {
         Ok(status) => ExitCode::from(status),
@@ -45,4 +73,9 @@ pub fn main() -> ExitCode {
 fn fail(e: &Error) -> ExitCode {
     eprintln!("error: {e}");
     ExitCode::from(e.exit_status())
+}
+
+/// Prints set-up messages where they do not mix with what the command was asked for.
+fn say(text: &str) {
+    eprintln!("{text}");
 }

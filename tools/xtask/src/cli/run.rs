@@ -167,7 +167,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Error> {
         _ => Verbosity::Normal,
     };
     let needs = setup::Requirements::to_run(&config);
-    if let Err(e) = setup::ensure(&needs, &mut |text| eprintln!("{text}")) {
+    if let Err(e) = setup::ensure(&needs, &mut super::say) {
         return unusable(json, e);
     }
     let mut display = Display::new(verbosity);

@@ -26,6 +26,7 @@ use crate::console::Line;
 use crate::error::Error;
 
 pub use crate::config::{TestOptions, Work};
+pub use prepare::new_run_dir;
 pub use report::{Check, HostMs, KtestResult, NodeReport, RunReport, SCHEMA, unusable};
 
 /// Something that happens during a run.
@@ -105,7 +106,7 @@ pub fn run(config: &RunConfig, sink: &mut dyn Sink) -> RunReport {
 /// As [`run`], with the logs in this directory.
 pub fn run_in(config: &RunConfig, dir: Option<PathBuf>, sink: &mut dyn Sink) -> RunReport {
     let start = Instant::now();
-    let dir = match dir.map_or_else(prepare::new_run_dir, |d| prepare::make_dir(&d).map(|()| d)) {
+    let dir = match dir.map_or_else(|| new_run_dir(""), |d| prepare::make_dir(&d).map(|()| d)) {
         Ok(dir) => dir,
         Err(e) => {
             let mut report = RunReport::new(config, PathBuf::new());

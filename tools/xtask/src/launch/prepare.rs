@@ -223,13 +223,17 @@ pub(super) fn make_dir(dir: &Path) -> Result<(), Error> {
         .map_err(|e| Error::io(format!("cannot create {}", dir.display()), e))
 }
 
-/// Makes a directory for a run; its name starts with the time (UTC).
-pub(super) fn new_run_dir() -> Result<PathBuf, Error> {
+/// Makes a directory for logs; its name is the time (UTC), after a prefix.
+///
+/// # Errors
+///
+/// If it cannot be made.
+pub fn new_run_dir(prefix: &str) -> Result<PathBuf, Error> {
     let runs = paths::runs_dir();
     make_dir(&runs)?;
     prune(&runs);
     let seconds = std::time::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_secs());
-    let base = format!("{}-{}", utc(seconds), std::process::id());
+    let base = format!("{prefix}{}-{}", utc(seconds), std::process::id());
     for n in 0.. {
         let dir = match n {
             0 => runs.join(&base),

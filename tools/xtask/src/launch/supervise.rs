@@ -241,10 +241,7 @@ impl<'a> Supervisor<'a> {
                 }
             }
             Record::Backtrace { cpu, what, pcs } => {
-                let pcs: Vec<u64> = pcs
-                    .iter()
-                    .filter_map(|p| u64::from_str_radix(p.trim_start_matches("0x"), 16).ok())
-                    .collect();
+                let pcs = Record::addresses(&pcs);
                 let node = &mut self.system.nodes[i];
                 let lines = node.symbols.backtrace(&pcs, what == "user");
                 let isa = node.isa;

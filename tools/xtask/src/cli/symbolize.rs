@@ -1,0 +1,129 @@
+//! `cargo xtask symbolize`: a raw console log, readable.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use dyad_abi::Isa;
+
+use crate::console::{Line, Record, Splitter};
+use crate::display::{Display, Verbosity};
+use crate::error::Error;
+use crate::launch::{Event, Sink};
+use crate::symbol::Symboliser;
+use crate::{apps, build, paths, suggest};
+
+#[derive(Debug, Args)]
+pub(super) struct SymbolizeArgs {
+    /// The log; standard input if not given
+    log: Option<PathBuf>,
+    /// ISA of the node that wrote it [default: from the .cmd file beside the log]
+    #[arg(long, value_name = "ISA")]
+    isa: Option<String>,
+    /// Kernel image [default: the one built last]
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<PathBuf>,
+    /// Program, for addresses in user mode
+    #[arg(long, value_name = "NAME")]
+    app: Option<String>,
+}
+
+pub(super) fn symbolize(args: &SymbolizeArgs) -> Result<u8, Error> {
+    let isa = isa(args)?;
+    let kernel = args.kernel.clone().unwrap_or_else(|| {
+        let (package, triple) = build::kernel_package(isa);
+        let dir = paths::target_dir().join("kernel").join(triple);
+        dir.join("kernel").join(package)
+    });
+    if !kernel.is_file() {
+        return Err(Error::Usage(format!(
+            "there is no kernel image {}: name one with --kernel FILE or build it with `cargo \
+             xtask build`",
+            kernel.display()
+        )));
+    }
+    let program = args.app.as_deref().map(program_elf(isa)).transpose()?;
+    let mut symbols = Symboliser::new([kernel].into_iter().chain(program.flatten()));
+    let mut bytes = Vec::new();
+    let read = match &args.log {
+        Some(path) => std::fs::File::open(path).and_then(|mut f| f.read_to_end(&mut bytes)),
+        None => std::io::stdin().read_to_end(&mut bytes),
+    };
+    read.map_err(|e| Error::Usage(format!("cannot read the log: {e}")))?;
+
+    let mut display = Display::new(Verbosity::Verbose);
+    let mut splitter = Splitter::default();
+    let mut each = |bytes: &[u8]| {
+        for line in Line::decode(bytes) {
+            show(&mut display, isa, line, &mut symbols);
+        }
+    };
+    splitter.push(&bytes, &mut each);
+    splitter.finish(&mut each);
+    Ok(0)
+}
+
+fn show(display: &mut Display, isa: Isa, mut line: Line, symbols: &mut Symboliser) {
+    if let Line::Record(Record::Backtrace { cpu, what, pcs }) = &line {
+        let lines = symbols.backtrace(&Record::addresses(pcs), what == "user");
+        display.event(Event::Backtrace {
+            node: 0,
+            isa,
+            title: &format!("{what} backtrace of cpu {cpu}"),
+            lines: &lines,
+        });
+        return;
+    }
+    if let Line::Raw(text)
+    | Line::Log { text, .. }
+    | Line::Record(Record::Status { doing: text, .. }) = &mut line
+    {
+        *text = symbols.annotate(text);
+    }
+    display.event(Event::Line {
+        node: 0,
+        isa,
+        host: std::time::Duration::ZERO,
+        line: &line,
+    });
+}
+
+fn isa(args: &SymbolizeArgs) -> Result<Isa, Error> {
+    let names = Isa::ALL.map(Isa::name);
+    if let Some(word) = &args.isa {
+        let unknown = || Error::Usage(suggest::not_one_of("ISA", word, &names));
+        return Isa::parse(word).ok_or_else(unknown);
+    }
+    // The launcher leaves the command line beside the log.
+    let command = args.log.as_deref().map(|l: &Path| l.with_extension("cmd"));
+    let text = command.and_then(|c| std::fs::read_to_string(c).ok());
+    let found = text.and_then(|t| {
+        let program = t.split_whitespace().next().unwrap_or_default().to_string();
+        Isa::ALL.into_iter().find(|i| program.ends_with(i.name()))
+    });
+    found.ok_or_else(|| {
+        Error::Usage(format!(
+            "which ISA wrote this log? Say --isa {}",
+            names.join(" or --isa ")
+        ))
+    })
+}
+
+/// ELF file of a program, as the pipeline has left it.
+fn program_elf(isa: Isa) -> impl Fn(&str) -> Result<Option<PathBuf>, Error> {
+    move |app| {
+        let bundle = match apps::find(app)? {
+            apps::Source::Bundle(path) => path,
+            apps::Source::Package(dir) => {
+                let name = dir
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned();
+                let user = paths::target_dir().join("user");
+                user.join(&name).join(format!("{name}.bundle"))
+            }
+        };
+        Ok(apps::elfs_beside(&bundle)[isa.index()].clone())
+    }
+}
