@@ -1,1 +1,49 @@
+//! Build side of user programs: one front end, two back ends, one bundle.
+//!
+//! A user program is compiled once, to the LLVM IR of the whole program after link-time
+//! optimisation, and from there once per ISA. Names, types, layouts, vtables and call sites are
+//! therefore the same by construction; what remains is to give everything the same *address*, and
+//! to prove it on what comes out. Each stage has a type of its own, and only the stage before can
+//! make it:
+//!
+//! ```text
+//!  crate ──frontend──> PostLto ──ir──> NeutralIr ──ir──> IsaIr ──codegen──> Object
+//!                                      ^                                    |
+//!                        passes over IR slot in here                      align
+//!                                                                           v
+//!            bundle <──bundle── ELF per ISA <──link── script per ISA <──── Plan
+//! ```
+//!
+//! | stage | fails closed on |
+//! |---|---|
+//! | [`ir`] | target intrinsics, inline assembly, constants the back ends may merge, TLS |
+//! | [`align`] | anything that exists, or has another size, on one ISA only; shared data that points to per-ISA data |
+//! | [`link`] | symbols nobody defines |
+//! | [`bundle`] | a shared byte or a symbol address that differs, writable per-ISA data, sections nobody asked for |
+//!
+//! [`build::build_app`] is the driver.
+#![forbid(unsafe_code)]
 
+pub mod align;
+pub mod build;
+pub mod bundle;
+pub mod codegen;
+pub mod frontend;
+pub mod ir;
+pub mod link;
+pub mod object;
+pub mod toolchain;
+
+mod files;
+mod process;
+
+pub use files::FileError;
+pub use process::{ToolError, ToolErrorKind};
+
+/// The name of the entry point of every program.
+pub const ENTRY: &str = "_dyad_start";
+
+/// A symbol name for people.
+pub fn demangle(name: &str) -> String {
+    format!("{:#}", rustc_demangle::demangle(name))
+}

@@ -1,0 +1,334 @@
+//! The driver: from a crate to `NAME.bundle` and one ELF per ISA, and nothing if nothing changed.
+//!
+//! ```text
+//! out_dir/.front/              cargo's target directory, shared by all programs
+//! out_dir/NAME/NAME.bundle     what kernels load
+//! out_dir/NAME/NAME.ISA.elf    symbols and line tables for symbolising
+//! out_dir/NAME/NAME.stamp      what the three were made from, written last
+//! out_dir/NAME/.lock           held during a build
+//! out_dir/NAME/work/           a build in progress, or one that has failed
+//! ```
+//!
+//! Cargo decides whether the front end has to run. The back ends run unless the stamp says that
+//! they have already seen this IR with these tools and this version of the pipeline, and their
+//! results are still there. Builds of the same program wait for each other; builds of different
+//! programs share only cargo's directory, which cargo locks. Results appear by renaming, so nobody
+//! ever reads half a file.
+
+mod error;
+mod stamp;
+
+pub use error::BuildError;
+pub use stamp::Figures;
+
+use crate::align::{self, Plan};
+use crate::codegen;
+use crate::files::{self, FileError};
+use crate::frontend::{self, PostLto, Source};
+use crate::ir::NeutralIr;
+use crate::link;
+use crate::object::Object;
+use crate::toolchain::Toolchain;
+use crate::{bundle, bundle::Packed};
+use dyad_abi::Isa;
+use stamp::Stamp;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A step of a build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Waiting for another build of the same program.
+    Waiting,
+    /// Cargo and the compiler.
+    FrontEnd,
+    /// Making the IR neutral.
+    Ir,
+    /// Compiling for each ISA.
+    BackEnds,
+    /// Laying out one address space.
+    Align,
+    /// Linking for each ISA.
+    Link,
+    /// Checking that both programs are equal where they must be, and writing the bundle.
+    Bundle,
+}
+
+impl Stage {
+    /// A few words for progress displays.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Stage::Waiting => "waiting for another build of this program",
+            Stage::FrontEnd => "compiling to IR",
+            Stage::Ir => "making the IR neutral",
+            Stage::BackEnds => "compiling for each ISA",
+            Stage::Align => "aligning",
+            Stage::Link => "linking for each ISA",
+            Stage::Bundle => "checking and bundling",
+        }
+    }
+}
+
+/// Something to show to whoever waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress<'a> {
+    /// A step begins.
+    Stage(Stage),
+    /// Cargo or the compiler says something.
+    Output(&'a str),
+}
+
+/// What to build.
+#[derive(Clone)]
+pub struct AppRequest<'a> {
+    /// Directory of the program's manifest; it need not belong to this workspace.
+    pub manifest_dir: PathBuf,
+    /// Root of the workspace whose `rust-toolchain.toml` pins the tools.
+    pub workspace_root: PathBuf,
+    /// Where results go: `out_dir/NAME/`. Programs of one directory have different names.
+    pub out_dir: PathBuf,
+    /// Name of the binary and of the program; the package's name if not given.
+    pub bin: Option<String>,
+    /// Features of the crate to turn on.
+    pub features: Vec<String>,
+    /// Called as the build goes on.
+    pub progress: &'a dyn Fn(Progress<'_>),
+}
+
+impl AppRequest<'_> {
+    /// Builds the binary named like the package in `manifest_dir`, without features or progress
+    /// reports.
+    pub fn new(manifest_dir: &Path, workspace_root: &Path, out_dir: &Path) -> AppRequest<'static> {
+        AppRequest {
+            manifest_dir: manifest_dir.to_path_buf(),
+            workspace_root: workspace_root.to_path_buf(),
+            out_dir: out_dir.to_path_buf(),
+            bin: None,
+            features: Vec::new(),
+            progress: &|_| (),
+        }
+    }
+}
+
+/// What a build did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Whether the results were there already.
+    pub up_to_date: bool,
+    /// Time for cargo and the compiler.
+    pub front_end: Duration,
+    /// Time for everything after them.
+    pub back_end: Duration,
+    /// What was found out about the program when it was built.
+    pub figures: Figures,
+}
+
+/// A program that is ready to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuiltApp {
+    /// Its name.
+    pub name: String,
+    /// What kernels load.
+    pub bundle: PathBuf,
+    /// Programs with symbols and line tables, by ISA index.
+    pub elfs: [PathBuf; 2],
+    /// What the build did.
+    pub report: Report,
+}
+
+/// Builds a program, or finds that it is up to date.
+///
+/// # Errors
+///
+/// Everything that keeps the program from being built, with what can be done about it.
+pub fn build_app(request: &AppRequest<'_>) -> Result<BuiltApp, BuildError> {
+    let absolute = |dir: &Path| {
+        std::path::absolute(dir).map_err(|e| BuildError::File(FileError::new("find", dir)(e)))
+    };
+    let manifest_dir = absolute(&request.manifest_dir)?;
+    let workspace_root = absolute(&request.workspace_root)?;
+    let out_dir = absolute(&request.out_dir)?;
+    let name = match &request.bin {
+        Some(name) => {
+            frontend::check_name(name)?;
+            name.clone()
+        }
+        None => frontend::package_name(&manifest_dir)?,
+    };
+    let dir = out_dir.join(&name);
+    std::fs::create_dir_all(&dir).map_err(FileError::new("create", &dir))?;
+    let _lock = lock(&dir.join(".lock"), request.progress)?;
+    let tools = Toolchain::find(&workspace_root)?;
+
+    (request.progress)(Progress::Stage(Stage::FrontEnd));
+    let start = Instant::now();
+    let source = Source {
+        manifest_dir: &manifest_dir,
+        bin: &name,
+        features: &request.features,
+        workspace_root: &workspace_root,
+        target_dir: &out_dir.join(".front"),
+    };
+    let ir = frontend::compile(&tools, &source, &mut |line| {
+        (request.progress)(Progress::Output(line));
+    })?;
+    let front_end = start.elapsed();
+
+    let start = Instant::now();
+    let outputs = Outputs::new(&dir, &name);
+    let key = stamp::key(&tools, &name, &ir.text);
+    let done = Stamp::read(&outputs.stamp).filter(|s| s.key == key && outputs.are_those_of(s));
+    let up_to_date = done.is_some();
+    let figures = match done {
+        Some(stamp) => stamp.figures,
+        None => back_ends(
+            &tools,
+            &dir.join("work"),
+            &outputs,
+            &ir,
+            key,
+            request.progress,
+        )?,
+    };
+    Ok(BuiltApp {
+        name,
+        bundle: outputs.bundle,
+        elfs: outputs.elfs,
+        report: Report {
+            up_to_date,
+            front_end,
+            back_end: start.elapsed(),
+            figures,
+        },
+    })
+}
+
+/// Waits until no other build works in this directory. The lock ends with the file, also when the
+/// process is killed.
+fn lock(path: &Path, progress: &dyn Fn(Progress<'_>)) -> Result<File, FileError> {
+    let file = File::create(path).map_err(FileError::new("create", path))?;
+    match file.try_lock() {
+        Ok(()) => return Ok(file),
+        Err(TryLockError::WouldBlock) => progress(Progress::Stage(Stage::Waiting)),
+        Err(TryLockError::Error(e)) => return Err(FileError::new("lock", path)(e)),
+    }
+    file.lock().map_err(FileError::new("lock", path))?;
+    Ok(file)
+}
+
+/// Where results go.
+struct Outputs {
+    name: String,
+    bundle: PathBuf,
+    elfs: [PathBuf; 2],
+    stamp: PathBuf,
+}
+
+impl Outputs {
+    fn new(dir: &Path, name: &str) -> Outputs {
+        Outputs {
+            bundle: dir.join(format!("{name}.bundle")),
+            elfs: Isa::ALL.map(|isa| dir.join(format!("{name}.{isa}.elf"))),
+            stamp: dir.join(format!("{name}.stamp")),
+            name: name.to_owned(),
+        }
+    }
+
+    /// Whether the files are there, unchanged since `stamp` was written.
+    fn are_those_of(&self, stamp: &Stamp) -> bool {
+        let hash = |path: &Path| std::fs::read(path).map(|b| files::content_hash(&b)).ok();
+        hash(&self.bundle) == Some(stamp.bundle)
+            && self
+                .elfs
+                .iter()
+                .zip(stamp.elfs)
+                .all(|(path, h)| hash(path) == Some(h))
+    }
+}
+
+/// Files of one ISA in its working directory.
+const APP: &str = "app";
+const STUBS: &str = "stubs";
+
+/// Runs `f` for both ISAs at once; there is a result by ISA index.
+fn for_both<T: Send, E: Send>(f: impl Fn(Isa) -> Result<T, E> + Sync) -> Result<[T; 2], E> {
+    let (x, a) = std::thread::scope(|scope| {
+        let f = &f;
+        let x = scope.spawn(move || f(Isa::X86_64));
+        let a = f(Isa::Aarch64);
+        (x.join(), a)
+    });
+    match x {
+        Ok(x) => Ok([x?, a?]),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+fn back_ends(
+    tools: &Toolchain,
+    work: &Path,
+    outputs: &Outputs,
+    ir: &PostLto,
+    key: u64,
+    progress: &dyn Fn(Progress<'_>),
+) -> Result<Figures, BuildError> {
+    let stage = |s| progress(Progress::Stage(s));
+    // From here on there is nothing that belongs to the stamp.
+    let _ = std::fs::remove_file(&outputs.stamp);
+    files::fresh_dir(work)?;
+    for isa in Isa::ALL {
+        files::fresh_dir(&work.join(isa.name()))?;
+    }
+    stage(Stage::Ir);
+    let neutral = NeutralIr::from_post_lto(&ir.text)?;
+    stage(Stage::BackEnds);
+    let objects = for_both(|isa| objects(tools, &neutral, isa, &work.join(isa.name())))?;
+    stage(Stage::Align);
+    let [x, a] = &objects;
+    let plan: Plan = align::plan([x, a])?;
+    stage(Stage::Link);
+    let programs = for_both(|isa| {
+        let inputs = [format!("{APP}.o"), format!("{STUBS}.o")];
+        let inputs = [inputs[0].as_str(), inputs[1].as_str()];
+        let (dir, script) = (work.join(isa.name()), plan.script(isa));
+        link::link(tools, isa, &dir, &script, &inputs, "linked.elf")
+    })?;
+    stage(Stage::Bundle);
+    let [x, a] = &programs;
+    let packed: Packed = bundle::pack(&outputs.name, &plan, [x, a])?;
+    let figures = Figures::of(&plan, &packed, &programs);
+
+    let bundle = work.join("bundle");
+    files::write(&bundle, &packed.bytes)?;
+    for (isa, path) in Isa::ALL.into_iter().zip(&outputs.elfs) {
+        files::publish(&work.join(isa.name()).join("linked.elf"), path)?;
+    }
+    files::publish(&bundle, &outputs.bundle)?;
+    let stamp = Stamp {
+        key,
+        bundle: files::content_hash(&packed.bytes),
+        elfs: programs.map(|p| files::content_hash(&p)),
+        figures: figures.clone(),
+    };
+    let text = work.join("stamp");
+    files::write(&text, stamp.to_string().as_bytes())?;
+    files::publish(&text, &outputs.stamp)?;
+    // What is left helps with failures only.
+    let _ = std::fs::remove_dir_all(work);
+    Ok(figures)
+}
+
+fn objects(
+    tools: &Toolchain,
+    neutral: &NeutralIr,
+    isa: Isa,
+    dir: &Path,
+) -> Result<Vec<Object>, BuildError> {
+    let stubs = codegen::compile_stubs(tools, isa, dir, STUBS)?;
+    let app = codegen::compile(tools, &neutral.for_isa(isa), dir, APP)?;
+    Ok(vec![
+        Object::parse(isa, &format!("{APP}.o"), &app)?,
+        Object::parse(isa, &format!("{STUBS}.o"), &stubs)?,
+    ])
+}

@@ -1,0 +1,277 @@
+//! The front end: a crate and its dependencies, by cargo, to one module of IR after link-time
+//! optimisation.
+//!
+//! Cargo decides what has to be done. The settings that the back ends rely on are given on its
+//! command line, where they beat manifests, configuration files and the environment, so crates
+//! outside of this workspace are built in the same way.
+//!
+//! The compiler writes IR *after* link-time optimisation only if it also links. The link has no
+//! other purpose, and leaves undefined what the per-ISA stubs define later; but its result is the
+//! file that cargo puts in a known place on every call, so it tells which of the IR files of
+//! earlier calls belongs to this one.
+
+use crate::files::{self, FileError};
+use crate::process::{ToolError, ToolErrorKind, run};
+use crate::toolchain::{FRONT_TARGET, Toolchain, clean_command};
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The profile of user programs.
+const PROFILE: &str = "user";
+
+/// What the profile must be, whatever manifests say.
+const PROFILE_SETTINGS: [(&str, &str); 7] = [
+    ("inherits", "\"release\""),
+    ("lto", "\"fat\""),
+    ("codegen-units", "1"),
+    ("panic", "\"abort\""),
+    ("incremental", "false"),
+    ("strip", "\"none\""),
+    // Line tables survive the pipeline; types and variables are not needed.
+    ("debug", "\"line-tables-only\""),
+];
+
+const RUSTFLAGS: [&str; 4] = [
+    "-Csymbol-mangling-version=v0",
+    "-Crelocation-model=static",
+    "-Clink-arg=--entry=_dyad_start",
+    "-Clink-arg=--unresolved-symbols=ignore-all",
+];
+
+/// What to compile.
+#[derive(Clone, Debug)]
+pub struct Source<'a> {
+    /// Directory of the crate's manifest.
+    pub manifest_dir: &'a Path,
+    /// Name of the binary.
+    pub bin: &'a str,
+    /// Features to turn on.
+    pub features: &'a [String],
+    /// Where cargo runs: decides configuration files.
+    pub workspace_root: &'a Path,
+    /// Cargo's target directory, which many programs may share.
+    pub target_dir: &'a Path,
+}
+
+/// The IR of a whole program after link-time optimisation, for the front end's target.
+#[derive(Clone, Debug)]
+pub struct PostLto {
+    /// The file it is in.
+    pub path: PathBuf,
+    /// The IR.
+    pub text: String,
+}
+
+/// Why there is no IR.
+#[derive(Debug)]
+pub enum FrontendError {
+    /// The manifest cannot be read.
+    Manifest(FileError),
+    /// The manifest is not one of a package.
+    NoPackage {
+        /// The manifest.
+        manifest: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A name that a bundle cannot have.
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// Cargo could not be run.
+    Cargo(ToolError),
+    /// The program does not compile.
+    Compile {
+        /// Name of the binary.
+        bin: String,
+        /// What cargo and the compiler said.
+        diagnostics: String,
+    },
+    /// Cargo is content, but there is no IR.
+    NoIr {
+        /// Name of the binary.
+        bin: String,
+    },
+    /// A result cannot be read.
+    File(FileError),
+}
+
+impl fmt::Display for FrontendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FrontendError::Manifest(e) => write!(
+                f,
+                "no user program here: {e}\ngive the directory of a crate, or make one with `cargo xtask new NAME`"
+            ),
+            FrontendError::NoPackage { manifest, reason } => {
+                write!(
+                    f,
+                    "{} is not the manifest of a program: {reason}",
+                    manifest.display()
+                )
+            }
+            FrontendError::Name { name } => write!(
+                f,
+                "a program cannot be named {name:?}: names are 1 to {} letters, digits, '_' or '-'",
+                dyad_abi::bundle::MAX_NAME
+            ),
+            FrontendError::Cargo(e) => e.fmt(f),
+            FrontendError::Compile { bin, diagnostics } => {
+                write!(f, "{bin} does not compile:\n{}", diagnostics.trim_end())
+            }
+            FrontendError::NoIr { bin } => write!(
+                f,
+                "the compiler left no IR of {bin}: it has to be a binary target with `#![no_std]` and `#![no_main]`"
+            ),
+            FrontendError::File(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for FrontendError {}
+
+/// The name of the package whose manifest is in `manifest_dir`, if a bundle can have it.
+///
+/// # Errors
+///
+/// If there is no such manifest or no such name.
+pub fn package_name(manifest_dir: &Path) -> Result<String, FrontendError> {
+    let manifest = manifest_dir.join("Cargo.toml");
+    let text = files::read(&manifest).map_err(FrontendError::Manifest)?;
+    let reason = |reason: String| FrontendError::NoPackage {
+        manifest: manifest.clone(),
+        reason,
+    };
+    let table: toml::Table = String::from_utf8_lossy(&text)
+        .parse()
+        .map_err(|e: toml::de::Error| reason(e.to_string()))?;
+    let name = table
+        .get("package")
+        .and_then(|p| p.get("name"))
+        .and_then(|n| n.as_str())
+        .ok_or_else(|| reason("it has no package.name".to_owned()))?;
+    check_name(name)?;
+    Ok(name.to_owned())
+}
+
+/// Refuses names that a bundle cannot have.
+///
+/// # Errors
+///
+/// If `name` is one.
+pub fn check_name(name: &str) -> Result<(), FrontendError> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
+    if name.is_empty() || name.len() > dyad_abi::bundle::MAX_NAME || !name.bytes().all(plain) {
+        return Err(FrontendError::Name {
+            name: name.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+fn cargo(tools: &Toolchain, source: &Source<'_>) -> std::process::Command {
+    let mut command = clean_command(&tools.cargo, source.workspace_root);
+    command
+        .env("RUSTC", &tools.rustc)
+        .env("CARGO_ENCODED_RUSTFLAGS", RUSTFLAGS.join("\x1f"))
+        .env("CARGO_TERM_PROGRESS_WHEN", "never")
+        .env("CARGO_TERM_COLOR", "never")
+        .args(["rustc", "--profile", PROFILE, "--target", FRONT_TARGET])
+        .arg("--manifest-path")
+        .arg(source.manifest_dir.join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(source.target_dir)
+        .args(["--bin", source.bin]);
+    for (key, value) in PROFILE_SETTINGS {
+        command
+            .arg("--config")
+            .arg(format!("profile.{PROFILE}.{key}={value}"));
+    }
+    if !source.features.is_empty() {
+        command.arg("--features").arg(source.features.join(","));
+    }
+    command.args(["--", "--emit=llvm-ir"]);
+    command
+}
+
+/// Whether two paths name the same file, or at least the same contents.
+fn same_file(a: &Path, b: &Path) -> bool {
+    let (Ok(ma), Ok(mb)) = (std::fs::metadata(a), std::fs::metadata(b)) else {
+        return false;
+    };
+    if (ma.dev(), ma.ino()) == (mb.dev(), mb.ino()) {
+        return true;
+    }
+    // Where hard links do not work cargo copies.
+    ma.len() == mb.len() && std::fs::read(a).is_ok_and(|a| std::fs::read(b).is_ok_and(|b| a == b))
+}
+
+/// The IR file that was written together with the program that cargo has just put in place.
+fn find_ir(source: &Source<'_>) -> Option<PathBuf> {
+    let dir = source.target_dir.join(FRONT_TARGET).join(PROFILE);
+    let program = dir.join(source.bin);
+    let prefix = format!("{}-", source.bin.replace('-', "_"));
+    std::fs::read_dir(dir.join("deps"))
+        .ok()?
+        .filter_map(|e| Some(e.ok()?.path()))
+        .filter(|p| p.extension().is_some_and(|e| e == "ll"))
+        .filter(|p| {
+            let stem = p.file_stem().map(|s| s.to_string_lossy());
+            stem.is_some_and(|s| s.starts_with(&prefix))
+        })
+        .find(|p| same_file(&p.with_extension(""), &program))
+}
+
+/// Compiles a program, or finds that nothing has changed. Lines that cargo and the compiler print
+/// go to `on_line`.
+///
+/// # Errors
+///
+/// See [`FrontendError`].
+pub fn compile(
+    tools: &Toolchain,
+    source: &Source<'_>,
+    on_line: &mut dyn FnMut(&str),
+) -> Result<PostLto, FrontendError> {
+    let mut build = |command: &mut std::process::Command| {
+        run(command, on_line).map_err(|e| match e.kind {
+            ToolErrorKind::Failed { stderr, .. } => FrontendError::Compile {
+                bin: source.bin.to_owned(),
+                diagnostics: stderr,
+            },
+            _ => FrontendError::Cargo(e),
+        })
+    };
+    build(&mut cargo(tools, source))?;
+    let path = match find_ir(source) {
+        Some(path) => path,
+        None => {
+            // Cargo does not know that the IR belongs to its outputs, so if somebody has deleted
+            // it the unit has to look changed: remove the program itself.
+            let deps = source
+                .target_dir
+                .join(FRONT_TARGET)
+                .join(PROFILE)
+                .join("deps");
+            let program = deps.parent().unwrap_or(&deps).join(source.bin);
+            for e in std::fs::read_dir(&deps).into_iter().flatten().flatten() {
+                if same_file(&e.path(), &program) {
+                    std::fs::remove_file(e.path()).map_err(|error| {
+                        FrontendError::File(FileError::new("remove", &e.path())(error))
+                    })?;
+                }
+            }
+            build(&mut cargo(tools, source))?;
+            find_ir(source).ok_or_else(|| FrontendError::NoIr {
+                bin: source.bin.to_owned(),
+            })?
+        }
+    };
+    let bytes = files::read(&path).map_err(FrontendError::File)?;
+    Ok(PostLto {
+        text: String::from_utf8_lossy(&bytes).into_owned(),
+        path,
+    })
+}

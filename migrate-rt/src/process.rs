@@ -1,0 +1,96 @@
+//! Running tools: captured output, and errors that say which tool and why.
+
+use std::fmt;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// A tool that could not be run or that failed.
+#[derive(Debug)]
+pub struct ToolError {
+    /// The program.
+    pub program: PathBuf,
+    /// What happened.
+    pub kind: ToolErrorKind,
+}
+
+/// How a tool failed.
+#[derive(Debug)]
+pub enum ToolErrorKind {
+    /// It could not be started.
+    Start(std::io::Error),
+    /// It ended with this status, having said this.
+    Failed {
+        /// How it ended.
+        status: std::process::ExitStatus,
+        /// Its standard error.
+        stderr: String,
+    },
+}
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.program.file_name().unwrap_or(self.program.as_os_str());
+        let name = name.to_string_lossy();
+        match &self.kind {
+            ToolErrorKind::Start(e) => write!(f, "{name} could not be started: {e}"),
+            ToolErrorKind::Failed { status, stderr } => {
+                write!(f, "{name} failed ({status})")?;
+                if !stderr.trim().is_empty() {
+                    write!(f, ":\n{}", stderr.trim_end())?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl std::error::Error for ToolError {}
+
+/// What a tool that succeeded has said.
+pub(crate) struct Output {
+    pub stdout: String,
+}
+
+/// Runs a tool to its end, giving every line of its standard error to `on_line` as it comes.
+pub(crate) fn run(
+    command: &mut Command,
+    on_line: &mut dyn FnMut(&str),
+) -> Result<Output, ToolError> {
+    let program = PathBuf::from(command.get_program());
+    let error = |kind| ToolError {
+        program: program.clone(),
+        kind,
+    };
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .map_err(|e| error(ToolErrorKind::Start(e)))?;
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    // Both pipes are drained at once: a tool that fills one of them would wait forever.
+    let (stdout, stderr) = std::thread::scope(|scope| {
+        let out = scope.spawn(|| out.map(std::io::read_to_string).and_then(Result::ok));
+        let mut stderr = String::new();
+        for line in err.into_iter().flat_map(|e| BufReader::new(e).split(b'\n')) {
+            let Ok(line) = line else { break };
+            let line = String::from_utf8_lossy(&line);
+            on_line(&line);
+            stderr.push_str(&line);
+            stderr.push('\n');
+        }
+        (out.join().ok().flatten().unwrap_or_default(), stderr)
+    });
+    let status = child.wait().map_err(|e| error(ToolErrorKind::Start(e)))?;
+    if !status.success() {
+        return Err(error(ToolErrorKind::Failed { status, stderr }));
+    }
+    Ok(Output { stdout })
+}
+
+/// [`run`] for tools whose standard error matters only when they fail.
+pub(crate) fn run_quiet(command: &mut Command) -> Result<Output, ToolError> {
+    run(command, &mut |_| ())
+}
