@@ -1,0 +1,104 @@
+//! What the tests of this crate share: table frames and leaves to try.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use dyad_abi::Isa;
+use dyad_coherence::{GlobalMem, HostMem};
+use dyad_pgtbl::{FrameSource, Leaf, Memory, Perms};
+use dyad_shm::PhysAddr;
+use proptest::test_runner::Config as ProptestConfig;
+
+/// Where table frames come from, in order.
+pub const TABLES: u64 = 0x4_0000_0000;
+
+/// Hands out frames from [`TABLES`] on, in order, and knows which are in use.
+pub struct Frames<'m> {
+    mem: &'m HostMem,
+    state: Mutex<(u64, BTreeSet<u64>)>,
+    limit: usize,
+}
+
+impl<'m> Frames<'m> {
+    pub fn new(mem: &'m HostMem) -> Frames<'m> {
+        Frames::with_limit(mem, usize::MAX)
+    }
+
+    /// At most `limit` frames at a time.
+    pub fn with_limit(mem: &'m HostMem, limit: usize) -> Frames<'m> {
+        Frames {
+            mem,
+            state: Mutex::new((TABLES, BTreeSet::new())),
+            limit,
+        }
+    }
+
+    pub fn in_use(&self) -> Vec<PhysAddr> {
+        let state = self.state.lock().unwrap();
+        state.1.iter().map(|&f| PhysAddr(f)).collect()
+    }
+}
+
+impl FrameSource for Frames<'_> {
+    fn alloc_table(&self) -> Option<PhysAddr> {
+        let mut state = self.state.lock().unwrap();
+        if state.1.len() >= self.limit {
+            return None;
+        }
+        let pa = PhysAddr(state.0);
+        state.0 += 4096;
+        state.1.insert(pa.0);
+        for i in 0..512 {
+            self.mem.store(pa.add(8 * i), 0, Ordering::Relaxed);
+        }
+        Some(pa)
+    }
+
+    fn free_table(&self, pa: PhysAddr) {
+        let mut state = self.state.lock().unwrap();
+        assert!(state.1.remove(&pa.0), "freed twice or never allocated");
+        // Whoever still reads it should notice.
+        for i in 0..512 {
+            self.mem.store(pa.add(8 * i), u64::MAX, Ordering::Relaxed);
+        }
+    }
+}
+
+/// All combinations of what a leaf can say, sensible or not.
+pub fn all_leaves(pa: PhysAddr) -> impl Iterator<Item = Leaf> {
+    (0..16u8).flat_map(move |perms| {
+        (0..16u8).map(move |bits| Leaf {
+            pa,
+            perms: Perms::from_bits_truncate(perms),
+            memory: if bits & 1 != 0 {
+                Memory::Device
+            } else {
+                Memory::Normal
+            },
+            global: bits & 2 != 0,
+            accessed: bits & 4 != 0,
+            dirty: bits & 8 != 0,
+        })
+    })
+}
+
+/// What the owner's CPU does to an entry when it uses a page, in terms of the manuals' bits:
+/// x86-64 sets A (5) and D (6); AArch64 sets AF (10) and, if DBM (51) allows, clears AP[2] (7).
+pub fn hardware_use(isa: Isa, raw: u64, write: bool) -> u64 {
+    match isa {
+        Isa::X86_64 if write && raw & 2 != 0 => raw | 1 << 5 | 1 << 6,
+        Isa::X86_64 => raw | 1 << 5,
+        Isa::Aarch64 if write && raw >> 51 & 1 != 0 => (raw | 1 << 10) & !(1 << 7),
+        Isa::Aarch64 => raw | 1 << 10,
+    }
+}
+
+/// Runs that many cases and leaves no file behind when one fails.
+pub fn cases(n: u32) -> ProptestConfig {
+    ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(n)
+    }
+}
