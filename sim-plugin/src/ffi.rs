@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! QEMU's plugin interface, declared by hand: what this plugin uses of API versions 4 to 6.
+//!
+//! The functions are in the emulator that loads the plugin, so they are undefined in the shared
+//! object. Everything outside this file is safe code and works through [`Counter`], [`Block`] and
+//! [`Level`].
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+use crate::version;
+
+/// The version this plugin asks for; QEMU loads it if it still offers that.
+#[unsafe(no_mangle)]
+pub static qemu_plugin_version: c_int = *version::SUPPORTED.start();
+
+type Id = u64;
+
+/// `qemu_info_t`, for system emulation.
+#[repr(C)]
+pub struct RawInfo {
+    target_name: *const c_char,
+    version_min: c_int,
+    version_cur: c_int,
+    system_emulation: bool,
+    smp_vcpus: c_int,
+    max_vcpus: c_int,
+}
+
+#[repr(C)]
+struct RawBlock {
+    _opaque: [u8; 0],
+}
+
+#[repr(C)]
+struct RawInsn {
+    _opaque: [u8; 0],
+}
+
+#[repr(C)]
+struct RawScoreboard {
+    _opaque: [u8; 0],
+}
+
+/// `qemu_plugin_u64`: a word in the entry that each CPU has in a scoreboard.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct RawU64 {
+    score: *mut RawScoreboard,
+    offset: usize,
+}
+
+const INLINE_ADD_U64: c_int = 0;
+
+unsafe extern "C" {
+    fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, cb: extern "C" fn(Id, *mut RawBlock));
+    fn qemu_plugin_register_atexit_cb(
+        id: Id,
+        cb: extern "C" fn(Id, *mut c_void),
+        userdata: *mut c_void,
+    );
+    fn qemu_plugin_tb_n_insns(tb: *const RawBlock) -> usize;
+    fn qemu_plugin_tb_vaddr(tb: *const RawBlock) -> u64;
+    fn qemu_plugin_tb_get_insn(tb: *const RawBlock, index: usize) -> *mut RawInsn;
+    fn qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+        tb: *mut RawBlock,
+        op: c_int,
+        entry: RawU64,
+        imm: u64,
+    );
+    fn qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
+        insn: *mut RawInsn,
+        op: c_int,
+        entry: RawU64,
+        imm: u64,
+    );
+    fn qemu_plugin_num_vcpus() -> c_int;
+    fn qemu_plugin_scoreboard_new(element_size: usize) -> *mut RawScoreboard;
+    fn qemu_plugin_u64_get(entry: RawU64, vcpu: c_uint) -> u64;
+}
+
+/// A 64-bit counter of which every CPU has its own. Lives as long as the process.
+#[derive(Clone, Copy)]
+pub struct Counter(RawU64);
+
+// SAFETY: 1. A counter is the name of a word in a scoreboard that is never freed. 2. QEMU's own
+// functions are the only ones that use the pointer, and they may be called from any thread.
+unsafe impl Send for Counter {}
+// SAFETY: 1. As above.
+unsafe impl Sync for Counter {}
+
+impl Counter {
+    /// A new counter, zero for every CPU.
+    pub fn new() -> Counter {
+        // SAFETY: 1. Called while the plugin is installed or later, when scoreboards exist.
+        let score = unsafe { qemu_plugin_scoreboard_new(size_of::<u64>()) };
+        Counter(RawU64 { score, offset: 0 })
+    }
+
+    /// Its values, by CPU.
+    pub fn values(self) -> Vec<u64> {
+        // SAFETY: 1. No requirements.
+        let cpus = unsafe { qemu_plugin_num_vcpus() };
+        (0..c_uint::try_from(cpus).unwrap_or(0))
+            // SAFETY: 1. The scoreboard has an entry for every CPU below this number. 2. A CPU
+            // that still runs may add meanwhile; a word is read whole.
+            .map(|cpu| unsafe { qemu_plugin_u64_get(self.0, cpu) })
+            .collect()
+    }
+}
+
+/// A block that is being translated; valid during the callback.
+pub struct Block {
+    raw: *mut RawBlock,
+}
+
+impl Block {
+    /// Number of instructions.
+    pub fn instructions(&self) -> usize {
+        // SAFETY: 1. The block is valid as long as `self` is lent out.
+        unsafe { qemu_plugin_tb_n_insns(self.raw) }
+    }
+
+    /// Virtual address of the first instruction.
+    pub fn address(&self) -> u64 {
+        // SAFETY: 1. As above.
+        unsafe { qemu_plugin_tb_vaddr(self.raw) }
+    }
+
+    /// Adds `n` to the executing CPU's counter whenever the block is entered.
+    pub fn add_on_entry(&self, counter: Counter, n: u64) {
+        // SAFETY: 1. The block is valid as above, the counter for ever.
+        unsafe {
+            qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+                self.raw,
+                INLINE_ADD_U64,
+                counter.0,
+                n,
+            );
+        }
+    }
+
+    /// Adds 1 to the executing CPU's counter whenever one of the block's instructions starts.
+    pub fn add_per_instruction(&self, counter: Counter) {
+        for i in 0..self.instructions() {
+            // SAFETY: 1. The index is below the number of instructions of a valid block. 2. The
+            // instruction is valid as long as the block, the counter for ever.
+            unsafe {
+                let insn = qemu_plugin_tb_get_insn(self.raw, i);
+                qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
+                    insn,
+                    INLINE_ADD_U64,
+                    counter.0,
+                    1,
+                );
+            }
+        }
+    }
+}
+
+/// The emulator that loads the plugin.
+pub struct Emulator {
+    /// ISA as QEMU calls it.
+    pub target: String,
+    /// Version of the plugin interface.
+    pub api: i32,
+}
+
+/// What a simulation level does. Methods are called by any CPU's thread.
+pub trait Level: Send + Sync {
+    /// A block is being translated.
+    fn translated(&self, block: &Block);
+    /// QEMU ends.
+    fn ended(&self);
+}
+
+static LEVEL: OnceLock<Box<dyn Level>> = OnceLock::new();
+
+extern "C" fn translated(_: Id, raw: *mut RawBlock) {
+    if let Some(level) = LEVEL.get() {
+        level.translated(&Block { raw });
+    }
+}
+
+extern "C" fn ended(_: Id, _: *mut c_void) {
+    if let Some(level) = LEVEL.get() {
+        level.ended();
+    }
+}
+
+/// Called by QEMU when it has loaded the plugin. 0 is success; otherwise QEMU ends.
+///
+/// # Safety
+///
+/// `info` must be QEMU's description of itself and `argv` hold `argc` C strings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: Id,
+    info: *const RawInfo,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> c_int {
+    // SAFETY: 1. The caller's promise.
+    let level = unsafe { prepare(info, argc, argv) };
+    let installed = level.and_then(|level| {
+        let twice = "the plugin is loaded twice; give -plugin once";
+        LEVEL.set(level).map_err(|_| twice.to_string())
+    });
+    if let Err(message) = installed {
+        eprintln!("dyad-sim: {message}");
+        return 1;
+    }
+    // SAFETY: 1. The callbacks have the parameters of the versions that `prepare` lets pass.
+    // 2. They live as long as the plugin, which is never unloaded.
+    unsafe {
+        qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
+        qemu_plugin_register_atexit_cb(id, ended, std::ptr::null_mut());
+    }
+    0
+}
+
+/// # Safety
+///
+/// As for [`qemu_plugin_install`].
+unsafe fn prepare(
+    info: *const RawInfo,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> Result<Box<dyn Level>, String> {
+    // SAFETY: 1. The caller's promise. The first members are the same in every version.
+    let (min, api) = unsafe { ((*info).version_min, (*info).version_cur) };
+    version::check(min, api)?;
+    // SAFETY: 1. The caller's promise, and the version is one whose layout this is.
+    let info = unsafe { &*info };
+    if !info.system_emulation {
+        return Err("this is not a system emulator".into());
+    }
+    // SAFETY: 1. QEMU's name of its target is a C string.
+    let target = unsafe { CStr::from_ptr(info.target_name) };
+    let args = (0..usize::try_from(argc).unwrap_or(0))
+        // SAFETY: 1. The caller's promise: there are that many C strings.
+        .map(|i| unsafe { CStr::from_ptr(*argv.add(i)) })
+        .map(|arg| {
+            arg.to_str()
+                .map_err(|_| "an option is not text".to_string())
+        })
+        .collect::<Result<Vec<&str>, String>>()?;
+    let emulator = Emulator {
+        target: target.to_string_lossy().into_owned(),
+        api,
+    };
+    crate::count::install(emulator, &args)
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The plugin's options, as QEMU hands them over: `key=value`.
+
+use std::path::PathBuf;
+
+/// How much is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Executed instructions are counted.
+    Count,
+}
+
+/// What one inline operation counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A translated block, when it is entered: cheap, but a block that is left early (by a fault
+    /// or an interrupt) counts in full.
+    Block,
+    /// Each instruction, when it starts.
+    Instruction,
+}
+
+impl Unit {
+    /// Name in options and in the report.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unit::Block => "block",
+            Unit::Instruction => "instruction",
+        }
+    }
+}
+
+/// All options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Where the report goes.
+    pub out: PathBuf,
+    /// What is simulated.
+    pub level: Level,
+    /// What is counted at a time.
+    pub unit: Unit,
+    /// The node this machine is, for the report.
+    pub node: Option<u8>,
+}
+
+impl Options {
+    /// Reads the options.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what is wrong and what is possible.
+    pub fn parse<'a>(args: impl IntoIterator<Item = &'a str>) -> Result<Options, String> {
+        let (mut out, mut level, mut unit, mut node) = (None, None, None, None);
+        for arg in args {
+            let (key, value) = arg
+                .split_once('=')
+                .ok_or_else(|| format!("option {arg:?} has no value; write {arg}=VALUE"))?;
+            let fresh = match key {
+                "out" if value.is_empty() => return Err("out needs a file name".into()),
+                "out" => out.replace(PathBuf::from(value)).is_none(),
+                "level" => level.replace(parse_level(value)?).is_none(),
+                "unit" => unit.replace(parse_unit(value)?).is_none(),
+                "node" => node.replace(parse_node(value)?).is_none(),
+                _ => {
+                    return Err(format!(
+                        "unknown option {key:?}; possible: out, level, unit, node"
+                    ));
+                }
+            };
+            if !fresh {
+                return Err(format!("option {key} is given twice; give it once"));
+            }
+        }
+        Ok(Options {
+            out: out.ok_or("option out is missing; write out=FILE")?,
+            level: level.unwrap_or(Level::Count),
+            unit: unit.unwrap_or(Unit::Block),
+            node,
+        })
+    }
+}
+
+fn parse_level(value: &str) -> Result<Level, String> {
+    match value {
+        "count" => Ok(Level::Count),
+        _ => Err(format!("level cannot be {value:?}; possible: count")),
+    }
+}
+
+fn parse_unit(value: &str) -> Result<Unit, String> {
+    [Unit::Block, Unit::Instruction]
+        .into_iter()
+        .find(|u| u.name() == value)
+        .ok_or_else(|| format!("unit cannot be {value:?}; possible: block, instruction"))
+}
+
+fn parse_node(value: &str) -> Result<u8, String> {
+    value
+        .parse()
+        .ok()
+        .filter(|n| *n < 8)
+        .ok_or_else(|| format!("node cannot be {value:?}; possible: 0 to 7"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_and_all_options() {
+        let least = Options::parse(["out=a=b.json"]).unwrap();
+        assert_eq!(least.out, PathBuf::from("a=b.json"));
+        assert_eq!((least.level, least.unit), (Level::Count, Unit::Block));
+        let all = Options::parse(["node=3", "unit=instruction", "level=count", "out=x"]).unwrap();
+        assert_eq!((all.unit, all.node), (Unit::Instruction, Some(3)));
+    }
+
+    #[test]
+    fn wrong_options_are_explained() {
+        for (args, message) in [
+            (&[][..], "option out is missing; write out=FILE"),
+            (&["out="], "out needs a file name"),
+            (&["out"], "option \"out\" has no value; write out=VALUE"),
+            (
+                &["out=x", "out=y"],
+                "option out is given twice; give it once",
+            ),
+            (
+                &["ou=x"],
+                "unknown option \"ou\"; possible: out, level, unit, node",
+            ),
+            (
+                &["out=x", "level=timing"],
+                "level cannot be \"timing\"; possible: count",
+            ),
+            (
+                &["unit=tb"],
+                "unit cannot be \"tb\"; possible: block, instruction",
+            ),
+            (&["node=8"], "node cannot be \"8\"; possible: 0 to 7"),
+        ] {
+            assert_eq!(Options::parse(args.iter().copied()), Err(message.into()));
+        }
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The plugin in real emulators: guests of a few instructions whose number is known.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+const LOOPS: u64 = 1000;
+
+/// The shared object. Cargo does not build it for a test of its own package, so the test does, in
+/// a directory of its own.
+fn plugin() -> &'static Path {
+    static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
+    PLUGIN.get_or_init(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plugin");
+        let build = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--offline", "--package", "dyad-sim"])
+            .arg("--target-dir")
+            .arg(&target)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .expect("cargo starts");
+        assert!(build.status.success(), "{build:?}");
+        target.join("debug").join("libdyad_sim.so")
+    })
+}
+
+/// A directory of this test that is removed at its end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let name = format!("dyad-sim-{name}-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&dir).expect("a temporary directory can be made");
+        Scratch(dir)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A firmware image that counts down from `LOOPS` and leaves through the debug-exit device.
+fn x86_firmware() -> Vec<u8> {
+    let mut image = vec![0; 64 << 10];
+    let body = [
+        0xb9,
+        LOOPS as u8,
+        (LOOPS >> 8) as u8, // mov cx, LOOPS
+        0xe2,
+        0xfe, // loop to itself
+        0xb0,
+        0x10, // mov al, 0x10
+        0xe6,
+        0xf4, // out 0xf4, al
+    ];
+    image[0xe000..0xe000 + body.len()].copy_from_slice(&body);
+    // Reset vector: jmp 0xf000:0xe000.
+    image[0xfff0..0xfff5].copy_from_slice(&[0xea, 0x00, 0xe0, 0x00, 0xf0]);
+    image
+}
+const X86_INSTRUCTIONS: u64 = 1 + 1 + LOOPS + 3;
+
+/// The same for AArch64, leaving through semihosting.
+fn aarch64_program() -> Vec<u8> {
+    let words: [u32; 9] = [
+        0xd280_0000 | (LOOPS as u32) << 5, // mov x0, #LOOPS
+        0xf100_0400,                       // subs x0, x0, #1
+        0x54ff_ffe1,                       // b.ne to the subs
+        0xd280_0300,                       // mov x0, #0x18 (exit)
+        0x1000_0041,                       // adr x1, two instructions on
+        0xd45e_0000,                       // hlt #0xf000
+        0x0002_0026,                       // reason: application exit
+        0,
+        0x20, // exit status
+    ];
+    words
+        .iter()
+        .take(6)
+        .chain([&words[6], &0, &words[8], &0])
+        .flat_map(|w| w.to_le_bytes())
+        .collect()
+}
+const AARCH64_INSTRUCTIONS: u64 = 1 + 2 * LOOPS + 3;
+
+fn run(emulator: &str, machine: &[&str], options: &str) -> Option<Output> {
+    let result = Command::new(emulator)
+        .args(machine)
+        .args(["-accel", "tcg,thread=multi", "-smp", "1,maxcpus=2"])
+        .args(["-nodefaults", "-display", "none", "-no-reboot"])
+        .arg("-plugin")
+        .arg(format!("{},{options}", plugin().display()))
+        .stdin(Stdio::null())
+        .output();
+    match result {
+        Ok(output) => Some(output),
+        Err(e) => {
+            eprintln!("skipped: {emulator} cannot be started: {e}");
+            None
+        }
+    }
+}
+
+fn run_x86(scratch: &Scratch, options: &str) -> Option<Output> {
+    let image = scratch.file("firmware");
+    std::fs::write(&image, x86_firmware()).expect("the firmware can be written");
+    let image = path(&image);
+    let exit = "isa-debug-exit,iobase=0xf4,iosize=4";
+    let machine = ["-machine", "q35", "-bios", image, "-device", exit];
+    run("qemu-system-x86_64", &machine, options)
+}
+
+fn path(p: &Path) -> &str {
+    p.to_str().expect("temporary paths are text")
+}
+
+#[test]
+fn counts_exactly_on_x86_64() {
+    for unit in ["instruction", "block"] {
+        let scratch = Scratch::new(&format!("x86-{unit}"));
+        let json = scratch.file("count.json");
+        let options = format!("out={},unit={unit},node=0", json.display());
+        let Some(output) = run_x86(&scratch, &options) else {
+            return;
+        };
+        assert_eq!(output.status.code(), Some(0x21), "{output:?}");
+        let text = std::fs::read_to_string(&json).expect("there is a report");
+        let expected = format!(
+            "{{\"schema\":\"dyad.count/1\",\"target\":\"x86_64\",\"node\":0,\"unit\":\"{unit}\","
+        );
+        assert!(text.starts_with(&expected), "{text}");
+        let count = format!("\"instructions\":{X86_INSTRUCTIONS},\"cpus\":[{{\"cpu\":0,");
+        assert!(text.contains(&count), "not {X86_INSTRUCTIONS}: {text}");
+    }
+}
+
+#[test]
+fn counts_exactly_on_aarch64() {
+    let scratch = Scratch::new("aarch64");
+    let program = scratch.file("program");
+    std::fs::write(&program, aarch64_program()).expect("the program can be written");
+    let json = scratch.file("count.json");
+    let loader = format!(
+        "loader,file={},addr=0x40200000,cpu-num=0",
+        program.display()
+    );
+    let mut machine = vec!["-machine", "virt", "-cpu", "max", "-device", &loader];
+    machine.extend(["-semihosting-config", "enable=on,target=native"]);
+    let options = format!("out={},unit=instruction", json.display());
+    let Some(output) = run("qemu-system-aarch64", &machine, &options) else {
+        return;
+    };
+    assert_eq!(output.status.code(), Some(0x20), "{output:?}");
+    let text = std::fs::read_to_string(&json).expect("there is a report");
+    let count = format!("\"instructions\":{AARCH64_INSTRUCTIONS},\"cpus\":[{{\"cpu\":0,");
+    assert!(text.contains(&count), "not {AARCH64_INSTRUCTIONS}: {text}");
+}
+
+#[test]
+fn wrong_options_stop_the_emulator_with_a_reason() {
+    let scratch = Scratch::new("wrong");
+    for (options, message) in [
+        (
+            "level=count",
+            "dyad-sim: option out is missing; write out=FILE",
+        ),
+        (
+            "out=/nonexistent/file",
+            "dyad-sim: cannot write /nonexistent/file: ",
+        ),
+        ("out=x,level=all", "dyad-sim: level cannot be \"all\""),
+    ] {
+        let Some(output) = run_x86(&scratch, options) else {
+            return;
+        };
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains(message), "{text}");
+    }
+}
