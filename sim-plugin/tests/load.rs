@@ -50,17 +50,12 @@ impl Drop for Scratch {
 /// A firmware image that counts down from `LOOPS` and leaves through the debug-exit device.
 fn x86_firmware() -> Vec<u8> {
     let mut image = vec![0; 64 << 10];
-    let body = [
-        0xb9,
-        LOOPS as u8,
-        (LOOPS >> 8) as u8, // mov cx, LOOPS
-        0xe2,
-        0xfe, // loop to itself
-        0xb0,
-        0x10, // mov al, 0x10
-        0xe6,
-        0xf4, // out 0xf4, al
-    ];
+    let [low, high] = (LOOPS as u16).to_le_bytes();
+    let mut body = vec![0xb9, low, high]; // mov cx, LOOPS
+    body.extend([0xe2, 0xfe]); // loop to itself
+    body.extend([0xb0, 0x10, 0xe6, 0xf4]); // mov al, 0x10; out 0xf4, al
+    // The device asks QEMU to end; the CPU goes on until then.
+    body.push(0xf4); // hlt
     image[0xe000..0xe000 + body.len()].copy_from_slice(&body);
     // Reset vector: jmp 0xf000:0xe000.
     image[0xfff0..0xfff5].copy_from_slice(&[0xea, 0x00, 0xe0, 0x00, 0xf0]);
