@@ -54,14 +54,15 @@ fn x86_firmware() -> Vec<u8> {
     let mut body = vec![0xb9, low, high]; // mov cx, LOOPS
     body.extend([0xe2, 0xfe]); // loop to itself
     body.extend([0xb0, 0x10, 0xe6, 0xf4]); // mov al, 0x10; out 0xf4, al
-    // The device asks QEMU to end; the CPU goes on until then.
+    // The device asks QEMU to end; the CPU goes on until then, so it is given nothing to do.
     body.push(0xf4); // hlt
     image[0xe000..0xe000 + body.len()].copy_from_slice(&body);
     // Reset vector: jmp 0xf000:0xe000.
     image[0xfff0..0xfff5].copy_from_slice(&[0xea, 0x00, 0xe0, 0x00, 0xf0]);
     image
 }
-const X86_INSTRUCTIONS: u64 = 1 + 1 + LOOPS + 3;
+/// Without the last one: whether the CPU still gets to it is up to the host.
+const X86_INSTRUCTIONS: u64 = 1 + 1 + LOOPS + 2;
 
 /// The same for AArch64, leaving through semihosting.
 fn aarch64_program() -> Vec<u8> {
@@ -131,8 +132,10 @@ fn counts_exactly_on_x86_64() {
             "{{\"schema\":\"dyad.count/1\",\"target\":\"x86_64\",\"node\":0,\"unit\":\"{unit}\","
         );
         assert!(text.starts_with(&expected), "{text}");
-        let count = format!("\"instructions\":{X86_INSTRUCTIONS},\"cpus\":[{{\"cpu\":0,");
-        assert!(text.contains(&count), "not {X86_INSTRUCTIONS}: {text}");
+        let count = |n| format!("\"instructions\":{n},\"cpus\":[{{\"cpu\":0,");
+        let halted = [X86_INSTRUCTIONS, X86_INSTRUCTIONS + 1];
+        let good = halted.iter().any(|n| text.contains(&count(n)));
+        assert!(good, "not {X86_INSTRUCTIONS} or one more: {text}");
     }
 }
 
