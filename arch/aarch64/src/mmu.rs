@@ -388,6 +388,13 @@ pub fn build(params: &BootParams<'_>) -> Result<FusedMap, MapError> {
         )?;
     }
 
+    #[cfg(feature = "ktest")]
+    {
+        // So that the tables for the window exist.
+        let page = frames.alloc_table().ok_or(MapError::NoMemory)?;
+        let window = CODE_WINDOW..CODE_WINDOW + PAGE_SIZE;
+        kernel.map(window, page.0, Perms::EXECUTE, Memory::Normal)?;
+    }
     KERNEL_TTBR1.store(root.0 + 0x800, Ordering::Release);
     IDLE_ROOT.store(idle.0, Ordering::Release);
     // SAFETY: 1. the new tables map text, constants, data, devices and private RAM where the boot
@@ -460,6 +467,50 @@ pub fn sync_code(map: &FusedMap, pa: PhysAddr, len: u64) {
     }
     barrier::dsb(ISH);
     barrier::isb(SY);
+}
+
+/// Where tests execute code, behind the slots of all CPUs.
+#[cfg(feature = "ktest")]
+const CODE_WINDOW: u64 = dyad_shm::PERCPU_BASE + (1 << 30);
+
+/// The kernel's root: `TTBR1_EL1` points at its upper half.
+#[cfg(feature = "ktest")]
+fn kernel_root() -> PhysAddr {
+    PhysAddr(KERNEL_TTBR1.load(Ordering::Acquire) - 0x800)
+}
+
+/// Maps a frame executable in the test window, for this CPU. Break before make: the old
+/// translation is gone from the TLB before the new one is there.
+#[cfg(feature = "ktest")]
+pub fn map_code_window(pa: PhysAddr) -> Option<u64> {
+    let table = RemoteCpu::new(&PrivateRam, Isa::Aarch64, kernel_root());
+    let node = dyad_core::node::node().id();
+    table.unmap(CODE_WINDOW, node, || 0).ok()?;
+    // SAFETY: 1. drops cached translations only.
+    unsafe {
+        asm!(
+            "dsb ishst",
+            "tlbi vmalle1",
+            "dsb nsh",
+            "isb",
+            options(nostack, preserves_flags)
+        );
+    }
+    let none = BootFrames {
+        next: Cell::new(u64::MAX),
+    };
+    let leaf = dyad_pgtbl::Leaf::kernel(pa, Perms::EXECUTE, Memory::Normal);
+    table.map(CODE_WINDOW, leaf, Level::L1, &none).ok()?;
+    barrier::dsb(ISH);
+    barrier::isb(SY);
+    Some(CODE_WINDOW)
+}
+
+/// Calls `f` for every leaf of the kernel half.
+#[cfg(feature = "ktest")]
+pub fn kernel_leaves(f: &mut dyn FnMut(u64, Level, dyad_pgtbl::Leaf)) {
+    RemoteCpu::new(&PrivateRam, Isa::Aarch64, kernel_root())
+        .for_each_leaf(dyad_shm::FUSED_BASE..u64::MAX, f);
 }
 
 /// Identity of the kernel image: a hash over its text.

@@ -9,6 +9,8 @@ use dyad_core::platform::{FpArea, RegArea};
 use dyad_shm::superblock::ROOT_ENTRIES;
 use dyad_shm::{FusedMap, PhysAddr};
 
+#[cfg(feature = "ktest")]
+use crate::ktest;
 use crate::{clock, context, cpu, doorbell, exit, irq, mmu, serial, smp, traps};
 
 /// This machine.
@@ -115,6 +117,23 @@ impl Platform for Aarch64 {
 
     fn doorbell_id() -> u64 {
         doorbell::id()
+    }
+
+    #[cfg(feature = "ktest")]
+    fn ktests() -> &'static [dyad_core::ktest::Entry] {
+        ktest::entries()
+    }
+    #[cfg(feature = "ktest")]
+    fn call_code(pa: PhysAddr) -> Option<u64> {
+        ktest::call_code(pa)
+    }
+    #[cfg(feature = "ktest")]
+    fn code_returning(n: u8) -> [u64; 2] {
+        ktest::code_returning(n)
+    }
+    #[cfg(feature = "ktest")]
+    fn kernel_leaves(f: &mut dyn FnMut(u64, dyad_pgtbl::Level, dyad_pgtbl::Leaf)) {
+        mmu::kernel_leaves(f);
     }
 
     fn serial_write(bytes: &[u8]) {

@@ -251,10 +251,13 @@ unsafe impl Sync for HandOver {}
 
 static HAND_OVER: HandOver = HandOver(UnsafeCell::new(None));
 
-
 /// First compiled code of every CPU, on the boot stack.
 extern "C" fn boot_any(number: u64) -> ! {
-    if number == 0 { boot_primary() } else { boot_secondary(number) }
+    if number == 0 {
+        boot_primary()
+    } else {
+        boot_secondary(number)
+    }
 }
 
 fn boot_primary() -> ! {

@@ -157,8 +157,6 @@ pub fn set_timer(deadline: Option<u64>) {
         return;
     };
     // The count is 32 bits: a deadline further off fires early, and core sets it again.
-    let ns = deadline
-        .saturating_sub(now_ns())
-        .clamp(1, u32::MAX as u64);
+    let ns = deadline.saturating_sub(now_ns()).clamp(1, u32::MAX as u64);
     LOCAL_APIC.write32(TIMER_COUNT, ns as u32);
 }

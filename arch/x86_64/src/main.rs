@@ -23,6 +23,8 @@ mod doorbell;
 mod exit;
 mod fwcfg;
 mod irq;
+#[cfg(feature = "ktest")]
+mod ktest;
 mod mmu;
 mod platform;
 mod port;

@@ -278,6 +278,13 @@ pub fn build(params: &BootParams<'_>) -> Result<FusedMap, MapError> {
         let pa = va.wrapping_sub(dyad_shm::FUSED_BASE);
         kernel.map(va..va + size, pa, Perms::WRITE, Memory::Normal)?;
     }
+    #[cfg(feature = "ktest")]
+    {
+        // So that the tables for the window exist.
+        let page = frames.alloc_table().ok_or(MapError::NoMemory)?;
+        let window = CODE_WINDOW..CODE_WINDOW + PAGE_SIZE;
+        kernel.map(window, page.0, Perms::EXECUTE, Memory::Normal)?;
+    }
     KERNEL_ROOT.store(root.0, Ordering::Release);
     use_kernel_root();
     // SAFETY: 1. just mapped, for good; 2. only core uses pools, through this map; 3. page-aligned;
@@ -311,7 +318,10 @@ pub fn use_kernel_root() {
 pub fn write_trampoline(cpu: CpuId) {
     let start = &raw const trampoline_start;
     let len = &raw const trampoline_end as usize - start as usize;
-    assert!(len <= PAGE_SIZE as usize, "the start-up code must fit a page");
+    assert!(
+        len <= PAGE_SIZE as usize,
+        "the start-up code must fit a page"
+    );
     let to = (PRIVATE_BASE + TRAMPOLINE) as *mut u8;
     for i in 0..len {
         // SAFETY: 1. the code lies in the image, the page in private RAM, both mapped; 2. the CPU
@@ -352,6 +362,32 @@ pub fn flush_user() {
 pub fn root_entries() -> [u64; ROOT_ENTRIES] {
     let root = idle_root();
     ROOT_SLOTS.map(|slot| PrivateRam.load(root.add(slot as u64 * 8), Ordering::Relaxed))
+}
+
+/// Where tests execute code, behind the slots of all CPUs.
+#[cfg(feature = "ktest")]
+const CODE_WINDOW: u64 = dyad_shm::PERCPU_BASE + (1 << 30);
+
+/// Maps a frame executable in the test window, for this CPU.
+#[cfg(feature = "ktest")]
+pub fn map_code_window(pa: PhysAddr) -> Option<u64> {
+    let table = RemoteCpu::new(&PrivateRam, Isa::X86_64, idle_root());
+    let node = dyad_core::node::node().id();
+    table.unmap(CODE_WINDOW, node, || 0).ok()?;
+    let none = BootFrames {
+        next: Cell::new(u64::MAX),
+    };
+    let leaf = dyad_pgtbl::Leaf::kernel(pa, Perms::EXECUTE, Memory::Normal);
+    table.map(CODE_WINDOW, leaf, Level::L1, &none).ok()?;
+    x86_64::instructions::tlb::flush(x86_64::VirtAddr::new(CODE_WINDOW));
+    Some(CODE_WINDOW)
+}
+
+/// Calls `f` for every leaf of the kernel half.
+#[cfg(feature = "ktest")]
+pub fn kernel_leaves(f: &mut dyn FnMut(u64, Level, dyad_pgtbl::Leaf)) {
+    RemoteCpu::new(&PrivateRam, Isa::X86_64, idle_root())
+        .for_each_leaf(dyad_shm::FUSED_BASE..u64::MAX, f);
 }
 
 /// Identity of the kernel image: a hash over its text.

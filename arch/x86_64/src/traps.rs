@@ -244,7 +244,11 @@ fn decode(vector: u64, error: u64) -> UserFault {
         17 => FaultKind::Alignment,
         _ => FaultKind::Other,
     };
-    let address = if vector == PAGE_FAULT { fault_address() } else { 0 };
+    let address = if vector == PAGE_FAULT {
+        fault_address()
+    } else {
+        0
+    };
     UserFault {
         kind,
         address,

@@ -32,8 +32,8 @@ pub mod entry;
 pub mod fault;
 pub mod frames;
 pub mod inbox;
-pub mod kernel_map;
 pub mod join;
+pub mod kernel_map;
 #[cfg(feature = "ktest")]
 pub mod ktest;
 pub mod loader;

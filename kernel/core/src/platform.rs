@@ -157,6 +157,21 @@ pub trait Platform: Sized + 'static {
     /// Doorbell identifier of this machine.
     fn doorbell_id() -> u64;
 
+    // --- tests ------------------------------------------------------------------------------
+
+    /// The in-kernel tests in the image.
+    #[cfg(feature = "ktest")]
+    fn ktests() -> &'static [crate::ktest::Entry];
+    /// Maps the frame at `pa` executable in the kernel's test window and calls it.
+    #[cfg(feature = "ktest")]
+    fn call_code(pa: PhysAddr) -> Option<u64>;
+    /// Instructions of the ISA that return `n`, as little-endian words.
+    #[cfg(feature = "ktest")]
+    fn code_returning(n: u8) -> [u64; 2];
+    /// Calls `f` for every leaf of the kernel half of the address space.
+    #[cfg(feature = "ktest")]
+    fn kernel_leaves(f: &mut dyn FnMut(u64, dyad_pgtbl::Level, dyad_pgtbl::Leaf));
+
     // --- life -----------------------------------------------------------------------------
 
     /// Writes bytes to the serial line. Callers keep lines whole.

@@ -1,1 +1,57 @@
+//! `#[ktest]`: registers an in-kernel test.
+//!
+//! ```ignore
+//! #[ktest]            // runs on every node by itself
+//! fn name(cx: &Cx<'_>) -> Outcome { .. }
+//! #[ktest(pair)]      // runs on all nodes together
+//! fn name(cx: &Cx<'_>) -> Outcome { .. }
+//! ```
+//! The attribute leaves the function as it is and adds an entry to the linker section `ktests`,
+//! from which the kernel runs tests by name and the host lists them. Functions must be in the
+//! crate `dyad-core`, below `crate::ktest`.
 
+use proc_macro::{TokenStream, TokenTree};
+
+/// See the [crate documentation](crate).
+#[proc_macro_attribute]
+pub fn ktest(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let together = match arguments.to_string().as_str() {
+        "" => false,
+        "pair" => true,
+        other => {
+            return error(&format!(
+                "unknown argument `{other}`: write #[ktest] or #[ktest(pair)]"
+            ));
+        }
+    };
+    let mut tokens = item.clone().into_iter();
+    let name = loop {
+        match tokens.next() {
+            Some(TokenTree::Ident(i)) if i.to_string() == "fn" => break tokens.next(),
+            Some(_) => {}
+            None => break None,
+        }
+    };
+    let Some(TokenTree::Ident(name)) = name else {
+        return error("#[ktest] goes on a function");
+    };
+    let entry = format!(
+        "const _: () = {{\
+             #[used]\
+             #[allow(unsafe_code)]\
+             #[unsafe(link_section = \"ktests\")]\
+             static ENTRY: crate::ktest::Entry =\
+                 crate::ktest::Entry::new(\"{name}\", {together}, {name});\
+         }};"
+    );
+    match entry.parse::<TokenStream>() {
+        Ok(entry) => [item, entry].into_iter().collect(),
+        Err(e) => error(&format!("internal error of #[ktest]: {e}")),
+    }
+}
+
+fn error(text: &str) -> TokenStream {
+    format!("compile_error!({text:?});")
+        .parse()
+        .unwrap_or_default()
+}

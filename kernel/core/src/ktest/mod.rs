@@ -1,0 +1,359 @@
+//! In-kernel tests: registry, runner, and what tests may use.
+//!
+//! Tests are ordinary functions in the modules below, registered by `#[ktest]`. The launcher names
+//! those to run in the boot parameters; every node runs them in that order, meeting the others
+//! before and after each. A result is a `ktest` record per node. Tests run on each node's first
+//! CPU, with interrupts masked, before any program.
+
+use core::fmt::{self, Write};
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_abi::record::{EXIT_FAILED, EXIT_OK};
+use dyad_abi::{CpuId, Isa, NodeId, Result};
+use dyad_pgtbl::{Leaf, Level};
+use dyad_ring::Message;
+use dyad_shm::{FrameRef, PhysAddr};
+
+use crate::console::{Value, record};
+use crate::node::Node;
+use crate::space::Space;
+use crate::{Platform, clock, end, inbox, selftest, user_copy};
+
+mod local;
+mod pair_code;
+mod pair_memory;
+mod pair_messages;
+
+pub(crate) use dyad_ktest::ktest;
+
+/// Longest name of a test.
+pub const MAX_NAME: usize = 64;
+
+/// An entry of the registry. The host reads names from the image: the layout is part of the
+/// contract with `tests/qemu`.
+#[repr(C)]
+pub struct Entry {
+    /// Name, padded with zeros.
+    pub name: [u8; MAX_NAME],
+    /// 1: runs on all nodes together; 0: on every node by itself.
+    pub together: u64,
+    /// The test.
+    pub run: fn(&Cx<'_>) -> Outcome,
+}
+
+impl Entry {
+    /// Makes an entry; at compile time only.
+    pub const fn new(name: &str, together: bool, run: fn(&Cx<'_>) -> Outcome) -> Entry {
+        let mut padded = [0; MAX_NAME];
+        let bytes = name.as_bytes();
+        let mut i = 0;
+        while i < bytes.len() {
+            padded[i] = bytes[i];
+            i += 1;
+        }
+        Entry {
+            name: padded,
+            together: together as u64,
+            run,
+        }
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        let end = self.name.iter().position(|&b| b == 0).unwrap_or(MAX_NAME);
+        core::str::from_utf8(&self.name[..end]).unwrap_or("?")
+    }
+}
+
+/// A text of bounded length.
+pub struct Text {
+    bytes: [u8; 200],
+    len: usize,
+}
+
+impl Text {
+    /// Formats; what does not fit is cut.
+    pub fn new(args: fmt::Arguments<'_>) -> Text {
+        let mut t = Text {
+            bytes: [0; 200],
+            len: 0,
+        };
+        let _ = t.write_fmt(args);
+        t
+    }
+}
+
+impl Write for Text {
+    fn write_str(&mut self, s: &str) -> fmt::Result {
+        for c in s.chars() {
+            let n = c.len_utf8();
+            if self.len + n > self.bytes.len() {
+                break;
+            }
+            c.encode_utf8(&mut self.bytes[self.len..]);
+            self.len += n;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(core::str::from_utf8(&self.bytes[..self.len]).unwrap_or("?"))
+    }
+}
+
+/// How a test ended, if not by success.
+pub enum Stop {
+    /// It failed.
+    Failed(Text),
+    /// It can show nothing here.
+    Skipped(Text),
+}
+
+/// Result of a test; a success may carry a remark.
+pub type Outcome = core::result::Result<Option<Text>, Stop>;
+
+impl From<dyad_abi::Error> for Stop {
+    fn from(e: dyad_abi::Error) -> Stop {
+        Stop::Failed(Text::new(format_args!("{e}")))
+    }
+}
+
+/// Fails the test unless a condition holds.
+macro_rules! ensure {
+    ($cond:expr, $($arg:tt)+) => {
+        if !$cond {
+            return Err($crate::ktest::Stop::Failed($crate::ktest::Text::new(format_args!($($arg)+))));
+        }
+    };
+}
+pub(crate) use ensure;
+
+/// Success with a remark.
+macro_rules! remark {
+    ($($arg:tt)+) => { Ok(Some($crate::ktest::Text::new(format_args!($($arg)+)))) };
+}
+pub(crate) use remark;
+
+/// The machine, for code that is not generic over it.
+pub trait Machine {
+    /// Its ISA.
+    fn isa(&self) -> Isa;
+    /// The local clock.
+    fn clock_ns(&self) -> u64;
+    /// Fused time.
+    fn fused_ns(&self) -> u64;
+    /// See [`Platform::set_timer`].
+    fn set_timer(&self, deadline: Option<u64>);
+    /// See [`Platform::wait`].
+    fn wait(&self);
+    /// See [`Platform::relax`].
+    fn relax(&self);
+    /// Interrupts so far: doorbells, timer, others.
+    fn interrupts(&self) -> (u64, u64, u64);
+    /// Sends a message.
+    fn send(&self, to: NodeId, cpu: CpuId, m: &Message) -> Result<()>;
+    /// Handles what has come in.
+    fn drain(&self);
+    /// Announces sleep; see [`inbox::prepare`].
+    fn prepare_sleep(&self) -> bool;
+    /// Ends what `prepare_sleep` announced.
+    fn attentive(&self);
+    /// Rewrites a frame on this node; see [`inbox::publish_code`].
+    fn publish_here(&self, frame: FrameRef) -> Result<()>;
+    /// Maps a frame executable in the kernel and calls it.
+    fn call_code(&self, pa: PhysAddr) -> Option<u64>;
+    /// Instructions of this ISA that return `n`.
+    fn code_returning(&self, n: u8) -> [u64; 2];
+    /// Calls `f` for every leaf of the kernel half.
+    fn kernel_leaves(&self, f: &mut dyn FnMut(u64, Level, Leaf));
+    /// See [`user_copy::copy_in`].
+    fn copy_in(&self, space: &Space<'_>, va: u64, out: &mut [u8]) -> Result<()>;
+    /// See [`user_copy::copy_out`].
+    fn copy_out(&self, space: &Space<'_>, va: u64, bytes: &[u8]) -> Result<()>;
+    /// Meets all other nodes.
+    fn barrier(&self) -> bool;
+}
+
+struct Of<P>(PhantomData<P>);
+
+impl<P: Platform> Machine for Of<P> {
+    fn isa(&self) -> Isa {
+        P::ISA
+    }
+    fn clock_ns(&self) -> u64 {
+        P::clock_ns()
+    }
+    fn fused_ns(&self) -> u64 {
+        clock::now::<P>().0
+    }
+    fn set_timer(&self, deadline: Option<u64>) {
+        P::set_timer(deadline);
+    }
+    fn wait(&self) {
+        P::wait();
+    }
+    fn relax(&self) {
+        P::relax();
+    }
+    fn interrupts(&self) -> (u64, u64, u64) {
+        P::local().interrupt_counts()
+    }
+    fn send(&self, to: NodeId, cpu: CpuId, m: &Message) -> Result<()> {
+        inbox::send::<P>(to, cpu, m)
+    }
+    fn drain(&self) {
+        inbox::drain::<P>();
+    }
+    fn prepare_sleep(&self) -> bool {
+        inbox::prepare::<P>(dyad_shm::superblock::activity::ASLEEP)
+    }
+    fn attentive(&self) {
+        inbox::attentive::<P>();
+    }
+    fn publish_here(&self, frame: FrameRef) -> Result<()> {
+        inbox::publish_code_here::<P>(crate::node::node(), frame.bits() as u64)
+    }
+    fn call_code(&self, pa: PhysAddr) -> Option<u64> {
+        P::call_code(pa)
+    }
+    fn code_returning(&self, n: u8) -> [u64; 2] {
+        P::code_returning(n)
+    }
+    fn kernel_leaves(&self, f: &mut dyn FnMut(u64, Level, Leaf)) {
+        P::kernel_leaves(f);
+    }
+    fn copy_in(&self, space: &Space<'_>, va: u64, out: &mut [u8]) -> Result<()> {
+        user_copy::copy_in::<P>(crate::node::node(), space, va, out)
+    }
+    fn copy_out(&self, space: &Space<'_>, va: u64, bytes: &[u8]) -> Result<()> {
+        user_copy::copy_out::<P>(crate::node::node(), space, va, bytes)
+    }
+    fn barrier(&self) -> bool {
+        selftest::barrier::<P>(crate::node::node(), BARRIER_NS)
+    }
+}
+
+/// How long nodes wait for one another: bounds the longest test.
+const BARRIER_NS: u64 = 60_000_000_000;
+
+/// What a test gets.
+pub struct Cx<'a> {
+    /// This machine's state.
+    pub node: &'static Node,
+    /// This machine.
+    pub machine: &'a dyn Machine,
+}
+
+impl Cx<'_> {
+    /// The next node in a circle of all.
+    pub fn next(&self) -> NodeId {
+        let n = self.node.params.node_count;
+        self.node
+            .all()
+            .nth((self.node.id().index() + 1) % n)
+            .unwrap_or(self.node.id())
+    }
+
+    /// The previous node in a circle of all.
+    pub fn previous(&self) -> NodeId {
+        let n = self.node.params.node_count;
+        self.node
+            .all()
+            .nth((self.node.id().index() + n - 1) % n)
+            .unwrap_or(self.node.id())
+    }
+
+    /// A shared word for tests: each its own line.
+    pub fn word(&self, line: usize) -> &'static AtomicU64 {
+        &self.node.sb.scratch[line].words[0]
+    }
+
+    /// Waits, bounded, until `done` returns true; handles messages meanwhile.
+    pub fn wait_for(&self, limit_ns: u64, mut done: impl FnMut() -> bool) -> bool {
+        let start = self.machine.clock_ns();
+        loop {
+            if done() {
+                return true;
+            }
+            if self.machine.clock_ns().wrapping_sub(start) > limit_ns {
+                return done();
+            }
+            self.machine.drain();
+            self.machine.relax();
+        }
+    }
+
+    /// Meets all other nodes, or fails.
+    pub fn meet(&self) -> core::result::Result<(), Stop> {
+        if self.machine.barrier() {
+            Ok(())
+        } else {
+            Err(Stop::Failed(Text::new(format_args!(
+                "the other nodes did not come to the barrier"
+            ))))
+        }
+    }
+}
+
+/// Scratch line on which failures are counted; tests use the lines below it.
+const FAILURES: usize = 63;
+
+/// Runs the tests named in the boot parameters, then shuts the system down.
+pub fn run_all<P: Platform>(node: &'static Node) {
+    let machine = Of::<P>(PhantomData);
+    let cx = Cx {
+        node,
+        machine: &machine,
+    };
+    let entries = P::ktests();
+    let failures = &node.sb.scratch[FAILURES].words[0];
+    let mut alone = false;
+    for name in node.params.ktests.split(',').filter(|n| !n.is_empty()) {
+        if !alone && !cx.machine.barrier() {
+            // The others are gone or stuck: go on by ourselves, so that results come out.
+            alone = true;
+        }
+        if node.id().index() == 0 {
+            for line in &node.sb.scratch[..FAILURES] {
+                for w in &line.words {
+                    w.store(0, Ordering::Relaxed);
+                }
+            }
+        }
+        alone |= !cx.machine.barrier();
+        note::<P>(name, "start", format_args!(""));
+        let outcome = match entries.iter().find(|e| e.name() == name) {
+            None => Err(Stop::Failed(Text::new(format_args!("no such test")))),
+            Some(e) if alone && e.together == 1 => Err(Stop::Failed(Text::new(format_args!(
+                "an earlier test left the nodes out of step"
+            )))),
+            Some(e) => (e.run)(&cx),
+        };
+        match outcome {
+            Ok(Some(remark)) => note::<P>(name, "ok", format_args!("{remark}")),
+            Ok(None) => note::<P>(name, "ok", format_args!("")),
+            Err(Stop::Skipped(why)) => note::<P>(name, "skipped", format_args!("{why}")),
+            Err(Stop::Failed(why)) => {
+                failures.fetch_add(1, Ordering::AcqRel);
+                note::<P>(name, "failed", format_args!("{why}"));
+            }
+        }
+    }
+    let _ = cx.machine.barrier();
+    let failed = failures.load(Ordering::Acquire) != 0;
+    end::shut_down::<P>(node, if failed { EXIT_FAILED } else { EXIT_OK });
+}
+
+fn note<P: Platform>(name: &str, state: &str, detail: fmt::Arguments<'_>) {
+    record::<P>(
+        "ktest",
+        &[
+            ("name", Value::Text(format_args!("{name}"))),
+            ("state", Value::Text(format_args!("{state}"))),
+            ("detail", Value::Text(detail)),
+        ],
+    );
+}

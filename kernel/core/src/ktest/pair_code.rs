@@ -1,0 +1,64 @@
+//! Pair test of the rule for frames that have been executed.
+
+use core::sync::atomic::Ordering;
+
+use dyad_shm::{FrameRef, PhysAddr};
+
+use super::{Cx, Outcome, Stop, Text, ensure, ktest, remark};
+use crate::frames::Frames;
+
+/// Code that another machine has written over code already executed may run in its old form: the
+/// translator sees only stores of its own machine. After the executing node has rewritten the
+/// frame, the new code must run.
+#[ktest(pair)]
+fn executed_frames_are_rewritten_before_new_code_runs(cx: &Cx<'_>) -> Outcome {
+    let node = cx.node;
+    let me = node.id().index();
+    let frame = node.cxl_frames().alloc()?;
+    // What the others must write for this ISA, and where.
+    for (k, n) in [42u8, 43].into_iter().enumerate() {
+        let code = cx.machine.code_returning(n);
+        for (i, w) in code.into_iter().enumerate() {
+            node.sb.scratch[16 + me].words[2 * k + i].store(w, Ordering::Relaxed);
+        }
+    }
+    cx.word(8 + me).store(frame.0, Ordering::Release);
+    cx.meet()?;
+    let next = cx.next().index();
+    let write_for_next = |k: usize| {
+        let at = PhysAddr(cx.word(8 + next).load(Ordering::Acquire));
+        for i in 0..2 {
+            let w = node.sb.scratch[16 + next].words[2 * k + i].load(Ordering::Relaxed);
+            node.map
+                .word(at.add(8 * i as u64))
+                .store(w, Ordering::Release);
+        }
+    };
+    write_for_next(0);
+    cx.meet()?;
+    let first = run(cx, frame)?;
+    ensure!(first == 42, "the first code returned {first}");
+    cx.meet()?;
+    write_for_next(1);
+    cx.meet()?;
+    let unpublished = run(cx, frame)?;
+    let reference = FrameRef::of(frame).ok_or(dyad_abi::Error::BadArgument)?;
+    cx.machine.publish_here(reference)?;
+    let published = run(cx, frame)?;
+    cx.meet()?;
+    Frames::free(&node.map, frame)?;
+    ensure!(
+        published == 43,
+        "after rewriting, the code returned {published}"
+    );
+    remark!(
+        "before rewriting, the code returned {unpublished} ({})",
+        if unpublished == 42 { "stale" } else { "new" }
+    )
+}
+
+fn run(cx: &Cx<'_>, frame: PhysAddr) -> Result<u64, Stop> {
+    cx.machine
+        .call_code(frame)
+        .ok_or_else(|| Stop::Failed(Text::new(format_args!("the code cannot be mapped"))))
+}
