@@ -295,10 +295,12 @@ impl<O: Write> Sink for Display<O> {
                 self.show_status();
             }
             Event::Progress(text) => {
-                if self.verbosity > Verbosity::Quiet && text != self.status {
-                    eprintln!("{text}");
+                // In a log, one line per thing that is built will do.
+                let head = text.split(": ").next().unwrap_or(text);
+                if self.verbosity > Verbosity::Quiet && head != self.status {
+                    eprintln!("{head}");
                 }
-                self.status = text.to_string();
+                self.status = head.to_string();
             }
             Event::Status(text) => {
                 self.status = text.to_string();

@@ -28,15 +28,17 @@ pub fn parse(text: &str) -> Result<u64, String> {
     n.checked_mul(1 << shift).ok_or_else(bad)
 }
 
-/// Shows a size in the largest unit that divides it, or rounded to MiB.
+/// Shows a size in the largest unit it reaches, with a decimal unless it is a whole number.
 pub fn show(bytes: u64) -> String {
     for (unit, shift) in [("GiB", 30), ("MiB", 20), ("KiB", 10)] {
-        if bytes != 0 && bytes.is_multiple_of(1 << shift) {
-            return format!("{} {unit}", bytes >> shift);
+        let one = 1u64 << shift;
+        if bytes >= one {
+            return if bytes.is_multiple_of(one) {
+                format!("{} {unit}", bytes >> shift)
+            } else {
+                format!("{:.1} {unit}", bytes as f64 / one as f64)
+            };
         }
-    }
-    if bytes >= 1 << 20 {
-        return format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
     }
     format!("{bytes} B")
 }
@@ -61,7 +63,7 @@ mod tests {
             assert!(parse(text).is_err(), "{text}");
         }
         assert_eq!(show(256 << 20), "256 MiB");
-        assert_eq!(show(3 << 29), "1536 MiB");
+        assert_eq!(show(3 << 29), "1.5 GiB");
         assert_eq!(show((1 << 20) + 1), "1.0 MiB");
     }
 }

@@ -10,9 +10,11 @@ mod symbolize;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::error::Error;
+use crate::suggest;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", about, version)]
@@ -48,6 +50,11 @@ pub fn main() -> ExitCode {
         Err(e) => {
             // Nobody to tell if the terminal is gone.
             let _ = e.print();
+            if let Some(ContextValue::String(word)) = e.get(ContextKind::InvalidSubcommand) {
+                let cli = Cli::command();
+                let names: Vec<&str> = cli.get_subcommands().map(clap::Command::get_name).collect();
+                eprintln!("{}", suggest::not_one_of("command", word, &names));
+            }
             return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
         }
     };

@@ -28,6 +28,9 @@ pub(super) struct ShapeArgs {
     /// A program's name, its directory, or a .bundle file [default: hop]
     #[arg(long, value_name = "NAME")]
     app: Option<String>,
+    /// Run these in-kernel tests instead of a program
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with_all = ["app", "class"])]
+    ktest: Vec<String>,
     /// Problem class, handed to the program as `--class C`
     #[arg(long, value_name = "C")]
     class: Option<String>,
@@ -68,9 +71,6 @@ struct TestArgs {
 pub(super) struct RunArgs {
     #[command(flatten)]
     shape: ShapeArgs,
-    /// Run these in-kernel tests instead of a program
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with_all = ["app", "class"])]
-    ktest: Vec<String>,
     /// Write what came out to this file
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
@@ -113,6 +113,9 @@ impl ShapeArgs {
         }
         let mut config = settings.resolve()?;
         self.test.apply(&mut config)?;
+        if !self.ktest.is_empty() {
+            config.work = Work::Ktest(self.ktest.clone());
+        }
         Ok((settings, config))
     }
 }
@@ -153,13 +156,10 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Error> {
         verbose: flag(args.verbose).or(flag(args.quiet).map(|_| false)),
         ..Settings::default()
     };
-    let (settings, mut config) = match args.shape.resolve(line) {
+    let (settings, config) = match args.shape.resolve(line) {
         Ok(resolved) => resolved,
         Err(e) => return unusable(args.json.as_deref(), e),
     };
-    if !args.ktest.is_empty() {
-        config.work = Work::Ktest(args.ktest.clone());
-    }
     let json = settings.json.as_deref();
     let verbosity = match (settings.quiet, settings.verbose) {
         (Some(true), _) => Verbosity::Quiet,

@@ -61,6 +61,8 @@ pub(super) enum Outcome {
     Code(u32),
     /// It ended without the kernel's doing.
     Died(String),
+    /// The launcher has killed it, because it did not end when it should have.
+    Killed,
 }
 
 impl Outcome {
@@ -86,6 +88,7 @@ impl Outcome {
     pub(super) fn text(&self) -> String {
         match self {
             Outcome::Died(how) => how.clone(),
+            Outcome::Killed => "did not end by itself and was killed".into(),
             Outcome::Code(code) => {
                 let meaning = match *code {
                     EXIT_OK => "success",
@@ -129,6 +132,7 @@ pub(super) struct Node {
     child: Option<Child>,
     open_streams: u32,
     ended: Option<(ExitStatus, Instant)>,
+    killed: bool,
     /// How the machine ended, once its output has been read.
     pub(super) outcome: Option<Outcome>,
     /// First panic of this life, and when it was seen.
@@ -167,6 +171,7 @@ impl Node {
             child: None,
             open_streams: 0,
             ended: None,
+            killed: false,
             outcome: None,
             panic: None,
             reason: None,
@@ -199,6 +204,7 @@ impl Node {
         self.child = Some(child);
         self.outcome = None;
         self.ended = None;
+        self.killed = false;
         self.panic = None;
         self.reason = None;
         self.waits_since = None;
@@ -293,7 +299,11 @@ impl Node {
             return false;
         }
         self.child = None;
-        self.outcome = Some(Outcome::of(self.isa, status));
+        let outcome = Outcome::of(self.isa, status);
+        self.outcome = Some(match outcome {
+            Outcome::Died(_) if self.killed => Outcome::Killed,
+            outcome => outcome,
+        });
         true
     }
 
@@ -312,6 +322,7 @@ impl Node {
         if let Some(child) = &mut self.child {
             // Fails only if it has ended already.
             let _ = child.kill();
+            self.killed = true;
         }
     }
 

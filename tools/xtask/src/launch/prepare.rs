@@ -9,7 +9,7 @@ use dyad_abi::{Isa, NodeId};
 
 use super::node::Node;
 use super::{Event, Sink};
-use crate::apps::Program;
+use crate::apps::{Program, Source};
 use crate::broker::Broker;
 use crate::config::{RunConfig, Work};
 use crate::error::Error;
@@ -33,19 +33,26 @@ pub(super) struct Built {
 pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Error> {
     let mut progress = |text: &str| sink.event(Event::Progress(text));
     // A name that is wrong should be said before anything is built.
-    let source = match &config.work {
-        Work::App { app, .. } => Some(apps::find(app)?),
-        Work::Ktest(_) => None,
+    let ktest = matches!(config.work, Work::Ktest(_));
+    let (source, mut program) = match &config.work {
+        Work::App { app, .. } => match apps::find(app)? {
+            // So should a bundle that is damaged.
+            bundle @ Source::Bundle(_) => (None, Some(build::app(&bundle, &mut progress)?)),
+            package @ Source::Package(_) => (Some(package), None),
+        },
+        Work::Ktest(_) => (None, None),
     };
     let mut kernels = [None, None];
     for isa in Isa::ALL.into_iter().filter(|i| config.nodes.contains(i)) {
         let image = match &config.test.kernel[isa.index()] {
             Some(stand_in) => stand_in.clone(),
-            None => build::kernel(isa, source.is_none(), &mut progress)?,
+            None => build::kernel(isa, ktest, &mut progress)?,
         };
         kernels[isa.index()] = Some(image);
     }
-    let program = source.map(|s| build::app(&s, &mut progress)).transpose()?;
+    if let Some(source) = source {
+        program = Some(build::app(&source, &mut progress)?);
+    }
     if signals::count() > 0 {
         return Err(Error::Interrupted);
     }

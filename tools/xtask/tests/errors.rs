@@ -1,0 +1,147 @@
+//! Bad input: clear errors, the right exit status, and no run.
+
+mod common;
+
+use common::{Scratch, report, stub_run, text, tool};
+
+/// Runs the tool and expects it to refuse with these words.
+fn refused(dir: &Scratch, args: &[&str], words: &[&str]) {
+    let out = tool(dir).args(args).output().unwrap();
+    let t = text(&out);
+    assert_eq!(out.status.code(), Some(2), "{args:?}: {t}");
+    for word in words {
+        assert!(t.contains(word), "{args:?}: {word:?} not in:\n{t}");
+    }
+}
+
+#[test]
+fn wrong_command_lines_say_what_is_possible() {
+    let d = Scratch::new("lines");
+    refused(&d, &["run", "--nodes", "x86_64"], &["2 to 8"]);
+    refused(
+        &d,
+        &["run", "--nodes", "x86_64,arm64"],
+        &["\"arm64\"", "aarch64"],
+    );
+    refused(
+        &d,
+        &["run", "--on-death", "restrat"],
+        &["did you mean \"restart\"?"],
+    );
+    refused(&d, &["run", "--cpus", "0"], &["whole number from 1 to 8"]);
+    refused(&d, &["run", "--mem-local", "1GB"], &["GiB"]);
+    refused(
+        &d,
+        &["run", "--app", "hpo"],
+        &["did you mean \"hop\"?", "cargo xtask new hpo"],
+    );
+    refused(&d, &["run", "--nodse", "x"], &["--nodes"]);
+    refused(&d, &["rnu"], &["run"]);
+    refused(&d, &["new", "Bad Name"], &["lower-case"]);
+    refused(&d, &["new", "hop"], &["exists already"]);
+}
+
+#[test]
+fn wrong_files_say_what_is_wrong() {
+    let d = Scratch::new("files");
+    let write = |name: &str, text: &str| std::fs::write(d.0.join(name), text).unwrap();
+    write("key.toml", "nodse = \"x86_64,aarch64\"\n");
+    refused(
+        &d,
+        &["run", "--config", "key.toml"],
+        &["key.toml", "did you mean \"nodes\"?"],
+    );
+    write("value.toml", "on-death = \"survivee\"\n");
+    refused(
+        &d,
+        &["run", "--config", "value.toml"],
+        &["did you mean \"survive\"?"],
+    );
+    write("broken.toml", "nodes = [\n");
+    refused(
+        &d,
+        &["run", "--config", "broken.toml"],
+        &["broken.toml", "not valid TOML"],
+    );
+    refused(&d, &["run", "--config", "none.toml"], &["cannot read"]);
+    write("broken.bundle", "\x7fELF");
+    refused(
+        &d,
+        &["run", "--app", "broken.bundle"],
+        &["broken.bundle cannot be run"],
+    );
+    refused(
+        &d,
+        &["run", "--app", "none.bundle"],
+        &["there is no bundle"],
+    );
+    refused(&d, &["run", "--app", "./nowhere"], &["is not a program"]);
+}
+
+#[test]
+fn too_little_shared_memory_is_refused_before_anything_starts() {
+    let d = Scratch::new("shm");
+    let args = ["--test-shm-limit", "64MiB"];
+    let out = stub_run(&d, &["ok", "ok"], &args).output().unwrap();
+    let t = text(&out);
+    assert_eq!(out.status.code(), Some(2), "{t}");
+    assert!(
+        t.contains("96 MiB") && t.contains("64 MiB") && t.contains("--shm-dir"),
+        "{t}"
+    );
+    assert!(!t.contains("firmware"), "{t}");
+    let r = report(&d);
+    assert_eq!(
+        (&r["ok"], r["nodes"].as_array().unwrap().len()),
+        (&false.into(), 0)
+    );
+}
+
+#[test]
+fn errors_before_the_run_are_in_the_json_too() {
+    let d = Scratch::new("json");
+    refused(
+        &d,
+        &["run", "--cpus", "99", "--json", "out.json"],
+        &["cpus"],
+    );
+    let r = report(&d);
+    assert_eq!(r["ok"], false);
+    assert!(r["failure"].as_str().unwrap().contains("cpus"), "{r}");
+}
+
+#[test]
+fn soak_counts_failures_and_keeps_their_logs() {
+    let d = Scratch::new("soak");
+    let mut c = stub_run(&d, &["ok", "ok"], &[]);
+    let env: Vec<_> = c
+        .get_envs()
+        .map(|(k, v)| (k.to_owned(), v.unwrap().to_owned()))
+        .collect();
+    // The same machines, another command: the stubs need no test names.
+    c = tool(&d);
+    c.envs(env);
+    c.args([
+        "soak",
+        "--runs",
+        "3",
+        "--ktest",
+        "none",
+        "--json",
+        "soak.json",
+    ]);
+    c.args(["--mem-local", "32MiB", "--mem-cxl", "32MiB"]);
+    let out = c.output().unwrap();
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out));
+    c.env("STUB_1", "bad");
+    let out = c.output().unwrap();
+    let t = text(&out);
+    assert_eq!(out.status.code(), Some(1), "{t}");
+    assert!(t.contains("3 of 3 runs failed"), "{t}");
+    let r = std::fs::read_to_string(d.0.join("soak.json")).unwrap();
+    let r: serde_json::Value = serde_json::from_str(&r).unwrap();
+    let logs = std::path::Path::new(r["failed"][2]["logs"].as_str().unwrap());
+    for file in ["node0.log", "node1.log", "merged.log", "report.json"] {
+        assert!(logs.join(file).is_file(), "{file}");
+    }
+}
