@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | [`Coherent`] | kernels on machines with coherent caches | nothing; compiled away |
 //! | `HostMem` (feature `host`) | host tests | nothing; sequentially consistent |
+//! | `model::LoomMem` (feature `model`) | model checks | nothing; all interleavings, weak ordering |
 //!
 //! # What a caller may rely on
 //!
@@ -38,12 +39,14 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-#[cfg(any(test, feature = "host"))]
+#[cfg(any(test, feature = "host", feature = "model"))]
 extern crate std;
 
 mod coherent;
 #[cfg(any(test, feature = "host"))]
 mod host;
+#[cfg(feature = "model")]
+pub mod model;
 
 use core::sync::atomic::Ordering;
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use aarch64_paging::descriptor::{El1Attributes as Attr, PagingAttributes, PhysicalAddress};
 use aarch64_paging::paging::{Constraints, El1And0, MemoryRegion, RootTable, VaRange};
 use aarch64_paging::target::TargetAllocator;
-use common::all_leaves;
+use common::{a64_attributes, all_leaves, x86_flags};
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::{Isa, NodeId};
 use dyad_pgtbl::{EPOCH_MAX, EncodeError, Leaf, Level, Memory, Perms, Pte, decode, encode};
@@ -190,19 +190,6 @@ fn words_with_another_meaning_are_left_as_they_are() {
     assert_eq!(decode(Isa::X86_64, tight, Level::L3), Pte::Other(tight));
 }
 
-fn x86_flags(leaf: &Leaf, level: Level) -> Flags {
-    let mut flags = Flags::PRESENT;
-    flags.set(Flags::WRITABLE, leaf.perms.contains(Perms::WRITE));
-    flags.set(Flags::USER_ACCESSIBLE, leaf.perms.contains(Perms::USER));
-    flags.set(Flags::NO_EXECUTE, !leaf.perms.contains(Perms::EXECUTE));
-    flags.set(Flags::NO_CACHE, leaf.memory == Memory::Device);
-    flags.set(Flags::ACCESSED, leaf.accessed);
-    flags.set(Flags::DIRTY, leaf.dirty);
-    flags.set(Flags::GLOBAL, leaf.global);
-    flags.set(Flags::HUGE_PAGE, level != Level::L1);
-    flags
-}
-
 #[test]
 fn x86_words_are_those_of_the_x86_64_crate() {
     let word = |pa: PhysAddr, flags: Flags| {
@@ -227,25 +214,6 @@ fn x86_words_are_those_of_the_x86_64_crate() {
         let fresh = word(pa, table - Flags::ACCESSED);
         assert_eq!(decode(Isa::X86_64, fresh, level), Pte::Table(pa));
     }
-}
-
-fn a64_attributes(leaf: &Leaf) -> Attr {
-    let has = |p| leaf.perms.contains(p);
-    let mut attr = Attr::VALID | Attr::INNER_SHAREABLE;
-    attr |= match leaf.memory {
-        Memory::Normal => Attr::ATTRIBUTE_INDEX_0,
-        Memory::Device => Attr::ATTRIBUTE_INDEX_1,
-    };
-    attr.set(Attr::USER, has(Perms::USER));
-    attr.set(Attr::DBM, has(Perms::WRITE));
-    attr.set(Attr::READ_ONLY, !(has(Perms::WRITE) && leaf.dirty));
-    attr.set(Attr::SWFLAG_0, !has(Perms::WRITE) && leaf.dirty);
-    attr.set(Attr::ACCESSED, leaf.accessed);
-    attr.set(Attr::NON_GLOBAL, !leaf.global);
-    let execute = has(Perms::EXECUTE);
-    attr.set(Attr::UXN, !(execute && has(Perms::USER)));
-    attr.set(Attr::PXN, !(execute && !has(Perms::USER)));
-    attr
 }
 
 /// The image of tables that the oracle makes for one mapping, as words.

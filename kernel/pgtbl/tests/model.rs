@@ -57,7 +57,7 @@ fn op() -> impl Strategy<Value = Op> {
             prop::sample::select(&[0u64, 0x123][..]),
         )
             .prop_map(|(l4, l3, l2, l1, byte)| {
-                l4 * 255 << 39 | l3 << 30 | l2 << 21 | l1 << 12 | byte
+                (l4 * 255) << 39 | l3 << 30 | l2 << 21 | l1 << 12 | byte
             })
     };
     let perms = || prop::sample::select(&ALLOWED[..]);

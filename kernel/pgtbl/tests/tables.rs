@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use aarch64_paging::descriptor::{El1Attributes as Attr, PhysicalAddress};
 use aarch64_paging::paging::{Constraints, El1And0, MemoryRegion, RootTable, VaRange};
 use aarch64_paging::target::TargetAllocator;
-use common::{Frames, TABLES};
+use common::{Frames, TABLES, a64_attributes, x86_flags};
 use dyad_abi::Isa;
 use dyad_coherence::{GlobalMem, HostMem};
 use dyad_pgtbl::{FrameSource, Leaf, Level, Memory, Perms, RemoteCpu};
@@ -83,19 +83,6 @@ fn build<'m>(
         .copied()
         .collect();
     (table, mapped, frames.in_use())
-}
-
-fn a64_attributes(leaf: &Leaf) -> Attr {
-    let has = |p| leaf.perms.contains(p);
-    let mut attr = Attr::VALID | Attr::ATTRIBUTE_INDEX_0 | Attr::INNER_SHAREABLE;
-    attr.set(Attr::USER, has(Perms::USER));
-    attr.set(Attr::DBM, has(Perms::WRITE));
-    attr.set(Attr::READ_ONLY, !(has(Perms::WRITE) && leaf.dirty));
-    attr.set(Attr::ACCESSED, leaf.accessed);
-    attr.set(Attr::NON_GLOBAL, !leaf.global);
-    attr.set(Attr::UXN, !has(Perms::EXECUTE | Perms::USER));
-    attr.set(Attr::PXN, !has(Perms::EXECUTE) || has(Perms::USER));
-    attr
 }
 
 /// Loads a word into an entry of the x86_64 crate.
@@ -200,15 +187,7 @@ proptest! {
         for va in mapped.iter().map(|m| m.va).chain(probes) {
             let theirs = x86_walk(&tables, va);
             let ours = table.translate(va).map(|(pa, leaf, level)| {
-                let mut f = Flags::PRESENT;
-                f.set(Flags::WRITABLE, leaf.perms.contains(Perms::WRITE));
-                f.set(Flags::USER_ACCESSIBLE, leaf.perms.contains(Perms::USER));
-                f.set(Flags::NO_EXECUTE, !leaf.perms.contains(Perms::EXECUTE));
-                f.set(Flags::ACCESSED, leaf.accessed);
-                f.set(Flags::DIRTY, leaf.dirty);
-                f.set(Flags::GLOBAL, leaf.global);
-                f.set(Flags::HUGE_PAGE, level != Level::L1);
-                (pa.0, f, level as u8)
+                (pa.0, x86_flags(&leaf, level), level as u8)
             });
             prop_assert_eq!(ours, theirs, "{:#x}", va);
         }

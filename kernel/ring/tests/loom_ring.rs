@@ -1,16 +1,14 @@
 //! Model checks of the ring: nothing lost, duplicated, reordered or torn, in any interleaving and
 //! with any weak ordering; and each ordering is needed, shown by taking it away.
 
-mod loom_mem;
-
 use std::sync::Arc;
 
 use dyad_coherence::GlobalMem;
+use dyad_coherence::model::{Lacks, LoomMem, explore};
 use dyad_ring::{Consumer, Corrupt, MESSAGE_WORDS, Message, Producer, PushError};
 use dyad_shm::PhysAddr;
 use loom::sync::atomic::Ordering;
 use loom::thread;
-use loom_mem::{Lacks, LoomMem, explore};
 
 const BASE: u64 = 0x40_0000_0000;
 const LINE: u64 = 64;

@@ -4,11 +4,10 @@
 //! A lost wake-up leaves the receiver waiting for a doorbell with no sender left: loom reports it
 //! as a deadlock.
 
-mod loom_mem;
-
 use std::sync::Arc;
 
 use dyad_coherence::GlobalMem;
+use dyad_coherence::model::{Lacks, LoomMem, explore};
 use dyad_ring::wake::{self, WakeLine};
 use dyad_ring::{Consumer, Message, Producer};
 use dyad_shm::PhysAddr;
@@ -16,7 +15,6 @@ use dyad_shm::superblock::activity::{ASLEEP, ATTENTIVE, USER};
 use loom::sync::atomic::Ordering;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
-use loom_mem::{Lacks, LoomMem, explore};
 
 const LINE: WakeLine = WakeLine {
     pending: PhysAddr(0x1000),

@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
+use aarch64_paging::descriptor::El1Attributes as Attr;
 use dyad_abi::Isa;
 use dyad_coherence::{GlobalMem, HostMem};
-use dyad_pgtbl::{FrameSource, Leaf, Memory, Perms};
+use dyad_pgtbl::{FrameSource, Leaf, Level, Memory, Perms};
 use dyad_shm::PhysAddr;
 use proptest::test_runner::Config as ProptestConfig;
+use x86_64::structures::paging::PageTableFlags as Flags;
 
 /// Where table frames come from, in order.
 pub const TABLES: u64 = 0x4_0000_0000;
@@ -93,6 +95,41 @@ pub fn hardware_use(isa: Isa, raw: u64, write: bool) -> u64 {
         Isa::Aarch64 if write && raw >> 51 & 1 != 0 => (raw | 1 << 10) & !(1 << 7),
         Isa::Aarch64 => raw | 1 << 10,
     }
+}
+
+/// What a leaf is in the terms of the `x86_64` crate.
+pub fn x86_flags(leaf: &Leaf, level: Level) -> Flags {
+    let mut flags = Flags::PRESENT;
+    flags.set(Flags::WRITABLE, leaf.perms.contains(Perms::WRITE));
+    flags.set(Flags::USER_ACCESSIBLE, leaf.perms.contains(Perms::USER));
+    flags.set(Flags::NO_EXECUTE, !leaf.perms.contains(Perms::EXECUTE));
+    flags.set(Flags::NO_CACHE, leaf.memory == Memory::Device);
+    flags.set(Flags::ACCESSED, leaf.accessed);
+    flags.set(Flags::DIRTY, leaf.dirty);
+    flags.set(Flags::GLOBAL, leaf.global);
+    flags.set(Flags::HUGE_PAGE, level != Level::L1);
+    flags
+}
+
+/// What a leaf is in the terms of `aarch64-paging`; a page or block, as its function for ranges
+/// decides.
+pub fn a64_attributes(leaf: &Leaf) -> Attr {
+    let has = |p| leaf.perms.contains(p);
+    let mut attr = Attr::VALID | Attr::INNER_SHAREABLE;
+    attr |= match leaf.memory {
+        Memory::Normal => Attr::ATTRIBUTE_INDEX_0,
+        Memory::Device => Attr::ATTRIBUTE_INDEX_1,
+    };
+    attr.set(Attr::USER, has(Perms::USER));
+    attr.set(Attr::DBM, has(Perms::WRITE));
+    attr.set(Attr::READ_ONLY, !(has(Perms::WRITE) && leaf.dirty));
+    attr.set(Attr::SWFLAG_0, !has(Perms::WRITE) && leaf.dirty);
+    attr.set(Attr::ACCESSED, leaf.accessed);
+    attr.set(Attr::NON_GLOBAL, !leaf.global);
+    let execute = has(Perms::EXECUTE);
+    attr.set(Attr::UXN, !execute || !has(Perms::USER));
+    attr.set(Attr::PXN, !execute || has(Perms::USER));
+    attr
 }
 
 /// Runs that many cases and leaves no file behind when one fails.

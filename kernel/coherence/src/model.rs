@@ -1,20 +1,30 @@
-//! Shared memory for loom: every interleaving of, and every value a weakly ordered machine may
-//! return for, the tracked words.
+//! The back end for model checks with loom: all interleavings, and all values that a weakly
+//! ordered machine may return.
 //!
-//! loom explores real fences and read-modify-writes; it treats `SeqCst` accesses as acquire and
-//! release, which is what the emulated AArch64 machine does too.
-#![allow(dead_code, reason = "each test file uses its part")]
+//! | explored | not explored |
+//! |---|---|
+//! | interleavings of operations on tracked words | of those on plain words |
+//! | stale values of relaxed and acquire loads | loads that return what is stored later (load buffering) |
+//! | `SeqCst` loads and stores as acquire and release, as the emulated AArch64 machine has them | their stronger order elsewhere |
+//! | full fences, read-modify-writes | staleness of caches: write-back and invalidate do nothing |
+//!
+//! When loom looks for orders to try it remembers only the latest access to a word: if one thread
+//! loads a word and then modifies it, an earlier load by another thread is forgotten, and the
+//! order in which that load comes later may never be tried. So let the thread that only reads
+//! start last, and show with a mutant that the model sees what it is for.
 
 use std::collections::BTreeMap;
 use std::sync::atomic as plain;
 
-use dyad_coherence::GlobalMem;
 use dyad_shm::PhysAddr;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// What a mutant lacks.
+use crate::GlobalMem;
+
+/// What the memory of a mutant lacks. A test that does not notice is no test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lacks {
+    /// Nothing: this is the memory that the project is written for.
     Nothing,
     /// Fences do nothing.
     Fences,
@@ -26,8 +36,10 @@ pub enum Lacks {
     RmwOrder,
 }
 
-/// Words of shared memory. Words that are not tracked are sequentially consistent and cost no
-/// exploration: for the middle of messages, which behaves as their ends do.
+/// Words of shared memory, to be made inside of a model ([`explore`]). Plain words are
+/// sequentially consistent and cost no exploration: for words that behave as tracked ones beside
+/// them do. An operation on any other word panics.
+#[derive(Debug)]
 pub struct LoomMem {
     tracked: BTreeMap<u64, AtomicU64>,
     plain: BTreeMap<u64, plain::AtomicU64>,
@@ -35,6 +47,7 @@ pub struct LoomMem {
 }
 
 impl LoomMem {
+    /// Memory of tracked words, with their values, and of plain words, which are zero.
     pub fn new(lacks: Lacks, tracked: &[(u64, u64)], plain: &[u64]) -> LoomMem {
         LoomMem {
             tracked: tracked
