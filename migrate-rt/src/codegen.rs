@@ -38,7 +38,9 @@ pub fn flags(isa: Isa) -> impl Iterator<Item = &'static str> {
             "-no-x86-call-frame-opt",
         ],
         Isa::Aarch64 => &[
-            "-mattr=+v8a,+neon,+fp-armv8,+strict-align",
+            // One class of atomics on both ISAs, as in the kernels: single instructions, no
+            // load-exclusive loops.
+            "-mattr=+v8a,+lse,+neon,+fp-armv8,+strict-align",
             "-aarch64-enable-global-merge=false",
             "-aarch64-enable-promote-const=false",
         ],

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `llvm.aarch64.isb` (`core::hint::spin_loop`) | call of the stub `dyad_relax` | no other back end knows it |
 //! | `unnamed_addr` on data | dropped | back ends merge such constants, each in its own way: addresses would differ |
-//! | `private` data | `internal` | private names are not in symbol tables, so equality could not be checked |
+//! | `private` data and functions | `internal` | private names are not in symbol tables, so equality could not be checked |
 //! | `target-cpu`, `target-features` attributes | dropped | they name the front end's target |
 //! | other target intrinsics, inline and module assembly, TLS, scalable vectors | error | |
 //!
@@ -60,6 +60,9 @@ impl NeutralIr {
         for line in text.lines() {
             match Line::of(line) {
                 Line::Global(global) => global.without_identity_loss(&mut out),
+                Line::Define(_) => {
+                    out.push_str(&line.replacen("define private ", "define internal ", 1))
+                }
                 Line::Attributes => out.push_str(&scan::without_target_attributes(line)),
                 Line::Declare if MAPPED.iter().any(|(from, _)| scan::names(line, from)) => continue,
                 Line::Body if line.contains("@llvm.aarch64.") => {
@@ -182,3 +185,6 @@ fn global_violations(global: &Global<'_>, refuse: &mut dyn FnMut(ViolationKind))
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,7 +21,8 @@
 //! | [`link`] | symbols nobody defines |
 //! | [`bundle`] | a shared byte or a symbol address that differs, writable per-ISA data, sections nobody asked for |
 //!
-//! [`build::build_app`] is the driver.
+//! [`build::build_app`] is the driver. [`layout`] compares the type layouts of two front ends; it is
+//! a regression test of the assumption that even two front ends agree.
 #![forbid(unsafe_code)]
 
 pub mod align;
@@ -30,6 +31,7 @@ pub mod bundle;
 pub mod codegen;
 pub mod frontend;
 pub mod ir;
+pub mod layout;
 pub mod link;
 pub mod object;
 pub mod toolchain;

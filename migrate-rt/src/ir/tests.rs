@@ -1,0 +1,167 @@
+use super::*;
+
+fn module(body: &str) -> String {
+    format!(
+        "; ModuleID = 'x'\ntarget datalayout = \"{AARCH64_LAYOUT}\"\ntarget triple = \"{AARCH64_TRIPLE}\"\n\n{body}\n"
+    )
+}
+
+/// What becomes of `body`, without the module header.
+fn neutral(body: &str) -> String {
+    let ir = NeutralIr::from_post_lto(&module(body)).unwrap();
+    let text = ir.text();
+    text[text.find("\n\n").unwrap() + 2..].trim_end().to_owned()
+}
+
+fn refused(body: &str) -> Vec<Violation> {
+    match NeutralIr::from_post_lto(&module(body)) {
+        Err(IrError::Refused(all)) => all,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn kinds(body: &str) -> Vec<ViolationKind> {
+    refused(body).into_iter().map(|v| v.kind).collect()
+}
+
+#[test]
+fn data_keeps_an_address_and_a_name_of_its_own() {
+    // Golden: what is before the kind of global is rewritten, what is after it is not.
+    assert_eq!(
+        neutral(
+            "@a = private unnamed_addr constant [16 x i8] c\"private unnamed_addr global\", align 1"
+        ),
+        "@a = internal constant [16 x i8] c\"private unnamed_addr global\", align 1"
+    );
+    assert_eq!(
+        neutral("@\"a b\" = private local_unnamed_addr global i32 0, align 4"),
+        "@\"a b\" = internal global i32 0, align 4"
+    );
+    assert_eq!(
+        neutral("@0 = private unnamed_addr constant i8 0"),
+        "@0 = internal constant i8 0"
+    );
+    assert_eq!(
+        neutral("@b = dso_local unnamed_addr alias void (), ptr @f"),
+        "@b = dso_local alias void (), ptr @f"
+    );
+    let kept = "@c = internal global [8 x i8] zeroinitializer, section \".x\", align 8";
+    assert_eq!(neutral(kept), kept);
+    assert_eq!(
+        neutral("define private void @f() unnamed_addr #0 {\n  ret void\n}"),
+        "define internal void @f() unnamed_addr #0 {\n  ret void\n}"
+    );
+}
+
+#[test]
+fn a_pass_cannot_bring_mergeable_data_back() {
+    for prefix in [
+        "private",
+        "internal unnamed_addr",
+        "private local_unnamed_addr",
+    ] {
+        let text = module(&format!("@a = {prefix} constant [16 x i8] zeroinitializer"));
+        let Err(IrError::Refused(all)) = NeutralIr::check(text) else {
+            panic!("{prefix} accepted");
+        };
+        assert_eq!(all[0].kind, ViolationKind::Mergeable("a".to_owned()));
+    }
+}
+
+#[test]
+fn attributes_no_longer_name_a_target() {
+    let line = "attributes #0 = { nounwind \"probe-stack\"=\"inline-asm\" \"target-cpu\"=\"generic\" \"target-features\"=\"+v8a,+neon\" }";
+    let want = "attributes #0 = { nounwind \"probe-stack\"=\"inline-asm\" }";
+    assert_eq!(neutral(line), want);
+    assert!(NeutralIr::check(module(line)).is_err());
+}
+
+#[test]
+fn the_spin_hint_becomes_a_call_of_the_stub() {
+    let body = "define void @f() {\n  tail call void @llvm.aarch64.isb(i32 15) #2, !dbg !7\n  ret void\n}\n\
+                declare void @llvm.aarch64.isb(i32) unnamed_addr #16";
+    let want = "define void @f() {\n  tail call void @dyad_relax() #2, !dbg !7\n  ret void\n}\n\
+                declare void @dyad_relax() nounwind";
+    assert_eq!(neutral(body), want);
+    // The program may have declared the stub itself.
+    let own = "declare void @dyad_relax() unnamed_addr #0";
+    let text = neutral(&format!("{body}\n{own}"));
+    assert_eq!(text.matches("declare void @dyad_relax").count(), 1);
+}
+
+#[test]
+fn what_one_target_only_has_is_refused_by_function() {
+    let all = refused(
+        "define void @_RNvC1a4main() {\n  %x = call <16 x i8> @llvm.aarch64.neon.tbl1.v16i8(<16 x i8> %y)\n}\n\
+         declare <16 x i8> @llvm.aarch64.neon.tbl1.v16i8(<16 x i8>)",
+    );
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert_eq!(all[0].function.as_deref(), Some("_RNvC1a4main"));
+    let text = IrError::Refused(all).to_string();
+    assert!(
+        text.contains("a::main: uses the intrinsic llvm.aarch64.neon.tbl1.v16i8"),
+        "{text}"
+    );
+    let call = |code: &str| kinds(&format!("define void @f() {{\n  {code}\n}}"));
+    assert_eq!(
+        call("%a = call i64 asm sideeffect \"mrs $0, cntvct_el0\", \"=r\"() #1"),
+        [ViolationKind::InlineAsm("mrs $0, cntvct_el0".to_owned())]
+    );
+    assert_eq!(
+        call("call void asm sideeffect \"\", \"{x8}\"(i64 %a)"),
+        [ViolationKind::InlineAsm(String::new())]
+    );
+    assert_eq!(
+        call("%v = load <vscale x 4 x i32>, ptr %p"),
+        [ViolationKind::ScalableVector]
+    );
+    assert_eq!(
+        kinds("module asm \"nop\""),
+        [ViolationKind::ModuleAsm("module asm \"nop\"".to_owned())]
+    );
+    assert_eq!(
+        kinds("@t = internal thread_local(localexec) global i32 0"),
+        [ViolationKind::ThreadLocal("t".to_owned())]
+    );
+    assert_eq!(
+        kinds("@i = dso_local ifunc void (), ptr @f"),
+        [ViolationKind::Ifunc("i".to_owned())]
+    );
+}
+
+#[test]
+fn what_only_looks_like_a_target_is_accepted() {
+    let body = "define void @f() {\n  \
+                call void asm sideeffect \"\", \"r,~{memory}\"(ptr %x)\n  \
+                %asm = load i8, ptr %\"@llvm.aarch64.isb( asm \"\n  \
+                call void @llvm.memcpy.p0.p0.i64(ptr %a, ptr %b, i64 1, i1 false)\n}\n\
+                !1 = !{!\"call void asm @llvm.x86.pause\"}";
+    assert_eq!(neutral(body), body);
+}
+
+#[test]
+fn ir_of_another_target_is_refused() {
+    let text = module("").replace(AARCH64_TRIPLE, "x86_64-unknown-linux-gnu");
+    assert_eq!(NeutralIr::from_post_lto(&text), Err(IrError::OtherTarget));
+    let text = module("").replace("n32:64", "n64");
+    assert_eq!(NeutralIr::from_post_lto(&text), Err(IrError::OtherTarget));
+    assert_eq!(NeutralIr::from_post_lto(""), Err(IrError::OtherTarget));
+}
+
+#[test]
+fn isas_differ_in_target_only() {
+    let ir = NeutralIr::from_post_lto(&module("@a = internal global i32 0")).unwrap();
+    let [x, a] = Isa::ALL.map(|isa| ir.for_isa(isa));
+    assert_eq!(a.text(), ir.text());
+    let differing: Vec<_> = x
+        .text()
+        .lines()
+        .zip(a.text().lines())
+        .filter(|(x, a)| x != a)
+        .collect();
+    assert_eq!(differing.len(), 2);
+    assert!(
+        x.text()
+            .contains("target triple = \"x86_64-unknown-none-elf\"")
+    );
+}
