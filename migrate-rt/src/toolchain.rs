@@ -97,6 +97,17 @@ fn pinned(workspace_root: &Path) -> Option<String> {
     Some(table.get("toolchain")?.get("channel")?.as_str()?.to_owned())
 }
 
+/// The pipeline depends on the IR dialect and on hidden back-end options, so no other release will do.
+fn require(found: &str, pinned: Option<String>) -> Result<(), ToolchainError> {
+    match pinned {
+        Some(pinned) if pinned != found => Err(ToolchainError::Release {
+            found: found.to_owned(),
+            pinned,
+        }),
+        _ => Ok(()),
+    }
+}
+
 fn builtins_of(sysroot: &Path, target: &str) -> Option<PathBuf> {
     let dir = sysroot.join("lib/rustlib").join(target).join("lib");
     let mut found: Vec<_> = std::fs::read_dir(dir)
@@ -158,15 +169,7 @@ impl Toolchain {
                 .ok_or_else(|| ToolchainError::Answer(version.clone()))
         };
         let (release, host) = (line("release")?, line("host")?);
-        match pinned(workspace_root) {
-            Some(pinned) if pinned != release => {
-                return Err(ToolchainError::Release {
-                    found: release,
-                    pinned,
-                });
-            }
-            _ => (),
-        }
+        require(&release, pinned(workspace_root))?;
         let llvm = sysroot.join("lib/rustlib").join(&host).join("bin");
         let tool = |tool: &'static str| {
             let path = llvm.join(tool);
@@ -207,5 +210,34 @@ impl Toolchain {
     /// The libraries of compiler builtins of an ISA, in link order.
     pub fn builtins(&self, isa: Isa) -> &[PathBuf] {
         &self.builtins[isa.index()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_to_do() {
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+        let pin = pinned(root).expect("the workspace pins a toolchain");
+        assert!(require(&pin, Some(pin.clone())).is_ok());
+        let text = require("1.2.3", Some(pin.clone())).unwrap_err().to_string();
+        assert!(
+            text.contains("is release 1.2.3") && text.contains(&format!("install {pin}")),
+            "{text}"
+        );
+
+        // A toolchain without one of the components.
+        assert!(builtins_of(root, FRONT_TARGET).is_none());
+        let target = ToolchainError::Target {
+            target: FRONT_TARGET,
+            release: pin,
+        };
+        assert!(
+            target
+                .to_string()
+                .contains("rustup target add aarch64-unknown-none")
+        );
     }
 }

@@ -58,7 +58,7 @@ fn linked(
     let plan = plan([x, a]).unwrap();
     let program = |isa: Isa| {
         let script = edit(isa, plan.script(isa));
-        // The stubs are linked as a library here, the way nothing of a program should be.
+        // To the plan the stubs are a library: they end up among the builtins.
         link(
             &tools,
             isa,
@@ -170,6 +170,42 @@ fn shared_bytes_that_differ_are_refused() {
         matches!(&gone, Err(PackError::UnknownSection { isa: Isa::Aarch64, section }) if section == ".rodata.text"),
         "{gone:?}"
     );
+}
+
+/// Trap 2 as it happens: the linker may collect sections, and does so for one ISA only.
+#[test]
+fn collected_sections_are_refused() {
+    let program = format!("{PROGRAM}@unused = internal constant [8 x i8] c\"unused!!\", align 8\n");
+    let l = linked("bundle-collect", [&program; 2], |_, s| s).unwrap();
+    let [x, a] = &l.programs;
+    assert!(pack("hop", &l.plan, [x, a]).is_ok());
+    let tools = tools();
+    let collected = Isa::ALL.map(|isa| {
+        let dir = l.dir.join(isa.name());
+        let status = std::process::Command::new(&tools.lld)
+            .current_dir(&dir)
+            .args([
+                "-flavor",
+                "gnu",
+                "-static",
+                "--gc-sections",
+                "-z",
+                "max-page-size=4096",
+            ])
+            .args(["-T", "layout.ld", "-o", "collected.elf", "app.o", "stubs.o"])
+            .args(tools.builtins(isa))
+            .status();
+        assert!(status.unwrap().success());
+        std::fs::read(dir.join("collected.elf")).unwrap()
+    });
+    for programs in [
+        [&collected[0], a],
+        [x, &collected[1]],
+        [&collected[0], &collected[1]],
+    ] {
+        let programs = programs.map(Vec::as_slice);
+        assert!(pack("hop", &l.plan, programs).is_err());
+    }
 }
 
 #[test]

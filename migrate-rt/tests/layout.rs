@@ -31,6 +31,10 @@ fn compare(name: &str, flags: &[&str]) -> Comparison {
 fn two_front_ends_agree_on_every_layout() {
     let found = compare("layout", &["--check-cfg=cfg(differs)"]);
     assert_eq!(found.different, []);
+    println!(
+        "{} types, {} coroutines and closures",
+        found.same, found.same_coroutines
+    );
     assert!(found.same > 100, "{} types", found.same);
     assert!(
         found.same_coroutines > 10,

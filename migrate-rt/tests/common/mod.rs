@@ -26,6 +26,12 @@ pub fn scratch(name: &str) -> PathBuf {
     dir
 }
 
+/// A directory that test runs share, so that the sample's dependencies are compiled once. Results in
+/// it are built again when anything has changed, the pipeline included.
+pub fn shared() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("shared")
+}
+
 pub fn tools() -> Toolchain {
     Toolchain::find(workspace()).unwrap()
 }
