@@ -52,6 +52,26 @@ pub fn kernel(isa: Isa, ktest: bool, progress: Progress<'_>) -> Result<PathBuf, 
     )))
 }
 
+/// Builds the simulator's plugin.
+///
+/// # Errors
+///
+/// If cargo fails; the message has its output.
+pub fn plugin(progress: Progress<'_>) -> Result<PathBuf, Error> {
+    let dir = paths::target_dir().join("sim");
+    let mut c = cargo();
+    c.args([
+        "build",
+        "--package",
+        "dyad-sim",
+        "--release",
+        "--target-dir",
+    ]);
+    c.arg(&dir);
+    run_cargo(c, "the simulator plugin", progress)?;
+    Ok(dir.join("release").join("libdyad_sim.so"))
+}
+
 /// Cargo in the workspace, without the settings of the environment that would change what it
 /// builds: flags in variables replace those of the workspace's own configuration.
 pub fn cargo() -> Command {
@@ -83,9 +103,10 @@ fn run_cargo(mut c: Command, what: &str, progress: Progress<'_>) -> Result<(), E
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
             if let Some(step) = compiling(&line) {
                 progress(&format!("building {what}: {step}"));
+            } else {
+                output.push_str(&line);
+                output.push('\n');
             }
-            output.push_str(&line);
-            output.push('\n');
         }
     }
     let status = child
@@ -131,10 +152,11 @@ fn package(dir: &Path, progress: Progress<'_>) -> Result<BuiltApp, Error> {
         PipelineProgress::Output(line) => {
             if let Some(step) = compiling(line) {
                 (progress.borrow_mut())(&format!("{what}: {step}"));
+            } else {
+                let mut said = said.borrow_mut();
+                said.push_str(line);
+                said.push('\n');
             }
-            let mut said = said.borrow_mut();
-            said.push_str(line);
-            said.push('\n');
         }
     };
     let request = AppRequest {

@@ -24,16 +24,19 @@ pub const DEFAULT_TIMEOUT: u64 = 300;
 pub enum Sim {
     /// None.
     Off,
+    /// Counts executed instructions.
+    Count,
 }
 
 impl Sim {
     /// All choices.
-    pub const ALL: [Sim; 1] = [Sim::Off];
+    pub const ALL: [Sim; 2] = [Sim::Off, Sim::Count];
 
     /// Name on command lines.
     pub const fn name(self) -> &'static str {
         match self {
             Sim::Off => "off",
+            Sim::Count => "count",
         }
     }
 }

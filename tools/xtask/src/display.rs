@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use dyad_abi::Isa;
-use dyad_abi::record::Level;
+use dyad_abi::record::{EXIT_FAILED, Level};
 
 use crate::console::{Line, Record};
 use crate::launch::{Event, RunReport, Sink};
@@ -216,7 +216,12 @@ impl<O: Write> Display<O> {
             }
             Record::Exit { code, reason } => {
                 let text = format!("exits with code {code}{}", tail(reason));
-                (Verbosity::Quiet, None, self.paint(YELLOW, &text))
+                let wanted = match *code {
+                    // What has failed is said elsewhere.
+                    EXIT_FAILED => Verbosity::Normal,
+                    _ => Verbosity::Quiet,
+                };
+                (wanted, None, self.paint(YELLOW, &text))
             }
             // The supervisor sends it again, with names.
             Record::Backtrace { .. } => return,

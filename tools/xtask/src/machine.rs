@@ -83,6 +83,8 @@ pub struct Machine {
     pub doorbell: String,
     /// Port of the debugger stub; the machine starts stopped.
     pub gdb: Option<u16>,
+    /// Plugin to load, with its options.
+    pub plugin: Option<String>,
     /// Test option: leave out `maxcpus`.
     pub no_maxcpus: bool,
 }
@@ -170,7 +172,7 @@ pub fn check(flags: &[Flag], no_maxcpus: bool) -> Result<(), FlagError> {
 }
 
 /// A path inside an option's value: commas are doubled.
-fn quoted(path: &Path) -> String {
+pub fn quoted(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
 
@@ -268,6 +270,9 @@ impl Machine {
         if let Some(port) = self.gdb {
             add("-gdb", format!("tcp:127.0.0.1:{port}"));
         }
+        if let Some(plugin) = &self.plugin {
+            add("-plugin", plugin.clone());
+        }
         add("-kernel", self.kernel.display().to_string());
         f.push(("-nodefaults", None));
         f.push(("-no-reboot", None));
@@ -318,6 +323,7 @@ mod tests {
             boot_file: "/with,comma".into(),
             doorbell: "d".into(),
             gdb: None,
+            plugin: None,
             no_maxcpus: false,
         }
     }

@@ -40,7 +40,7 @@ pub(super) struct ShapeArgs {
     /// When a node dies: end the run, let the others survive, or restart the node [default: end]
     #[arg(long, value_name = "POLICY")]
     on_death: Option<String>,
-    /// Plugin to observe the machines with: off [default: off]
+    /// Observe the machines with the simulator plugin: off, count [default: off]
     #[arg(long, value_name = "LEVEL")]
     sim: Option<String>,
     /// Directory of a memory file system for the pools [default: /dev/shm]

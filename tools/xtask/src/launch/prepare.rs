@@ -11,9 +11,9 @@ use super::node::Node;
 use super::{Event, Sink};
 use crate::apps::{Program, Source};
 use crate::broker::Broker;
-use crate::config::{RunConfig, Work};
+use crate::config::{RunConfig, Sim, Work};
 use crate::error::Error;
-use crate::machine::{Machine, memory_plan};
+use crate::machine::{Machine, memory_plan, quoted};
 use crate::pools::Pools;
 use crate::symbol::Symboliser;
 use crate::{apps, build, paths, setup, signals, size};
@@ -27,6 +27,7 @@ const RUNS_KEPT: usize = 100;
 pub(super) struct Built {
     kernels: [Option<PathBuf>; ISA_COUNT],
     program: Option<Program>,
+    plugin: Option<PathBuf>,
 }
 
 /// Builds the kernels of the ISAs in use, and the program.
@@ -53,10 +54,18 @@ pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Er
     if let Some(source) = source {
         program = Some(build::app(&source, &mut progress)?);
     }
+    let plugin = match config.sim {
+        Sim::Off => None,
+        Sim::Count => Some(build::plugin(&mut progress)?),
+    };
     if signals::count() > 0 {
         return Err(Error::Interrupted);
     }
-    Ok(Built { kernels, program })
+    Ok(Built {
+        kernels,
+        program,
+        plugin,
+    })
 }
 
 /// A system whose machines have not been started.
@@ -113,6 +122,13 @@ impl System {
                 boot_file,
                 doorbell: broker.socket().to_string(),
                 gdb: config.gdb.then(free_port).transpose()?,
+                plugin: built.plugin.as_ref().map(|plugin| {
+                    format!(
+                        "{},level=count,node={id},out={}",
+                        quoted(plugin),
+                        quoted(&sim_file(dir, id.index()))
+                    )
+                }),
                 no_maxcpus: config.test.no_maxcpus,
             };
             let command = machine.command().map_err(|e| Error::Setup(e.to_string()))?;
@@ -136,6 +152,11 @@ impl System {
             nodes,
         })
     }
+}
+
+/// Where the plugin of a node's machine leaves its report.
+pub(super) fn sim_file(dir: &Path, node: usize) -> PathBuf {
+    dir.join(format!("node{node}.sim.json"))
 }
 
 fn gdb_hint(id: NodeId, isa: Isa, port: u16, kernel: &Path, elf: Option<&Path>) -> String {

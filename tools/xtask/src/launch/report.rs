@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use dyad_abi::Isa;
-use dyad_abi::record::EXIT_OK;
+use dyad_abi::record::{EXIT_FAILED, EXIT_OK};
 use serde::Serialize;
 
 use crate::config::RunConfig;
@@ -31,6 +31,9 @@ pub struct NodeReport {
     pub excused: bool,
     /// How often it was started again.
     pub restarts: u32,
+    /// What the simulator's plugin reports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sim: Option<serde_json::Value>,
     /// Raw console.
     pub log: PathBuf,
     /// The same bytes, for callers.
@@ -126,6 +129,8 @@ impl RunReport {
             let sep = if why.is_empty() { "" } else { "; " };
             let _ = write!(why, "{sep}{args}");
         };
+        let said_why =
+            self.checks.iter().any(|c| !c.ok) || self.ktests.iter().any(|t| t.state == "failed");
         for c in self.checks.iter().filter(|c| !c.ok) {
             add(format_args!(
                 "check {} failed on node {}: {}",
@@ -146,7 +151,9 @@ impl RunReport {
             }
         }
         for n in self.nodes.iter().filter(|n| !n.excused) {
-            if n.exit != Some(EXIT_OK) {
+            // A failed check or test is why nodes say that something has failed.
+            let explained = n.exit == Some(EXIT_FAILED) && said_why;
+            if n.exit != Some(EXIT_OK) && !explained {
                 add(format_args!("node {} ({}) {}", n.id, n.isa, n.ended));
             }
         }
@@ -209,7 +216,6 @@ pub fn unusable(error: &Error) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dyad_abi::record::EXIT_FAILED;
 
     fn report() -> RunReport {
         let mut r = RunReport::new(&RunConfig::default(), PathBuf::new());
@@ -222,6 +228,7 @@ mod tests {
                 ended: "exited with code 0".into(),
                 excused: false,
                 restarts: 0,
+                sim: None,
                 log: PathBuf::new(),
                 console: Vec::new(),
             });

@@ -12,15 +12,16 @@
 //! machine has been reaped, and the others are told by doorbell; with `restart` its machine is
 //! started again as soon as the others have freed its place.
 
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use dyad_abi::boot::OnDeath;
-use dyad_abi::record::{EXIT_OK, Level};
+use dyad_abi::record::{EXIT_BOOT, EXIT_OK, Level};
 use dyad_shm::superblock::NodeState;
 
 use super::node::{Message, Node, Outcome, Stream};
-use super::prepare::System;
+use super::prepare::{System, sim_file};
 use super::report::{Check, KtestResult, NodeReport};
 use super::{Event, RunReport, Sink};
 use crate::config::RunConfig;
@@ -376,7 +377,10 @@ impl<'a> Supervisor<'a> {
     fn death_story(&self, i: usize) -> String {
         let node = &self.nodes()[i];
         let how = node.outcome.as_ref().map(Outcome::text).unwrap_or_default();
-        let mut story = format!("{} died: it {how}", node.name());
+        let mut story = match node.outcome {
+            Some(Outcome::Code(EXIT_BOOT)) => format!("{} could not boot or join", node.name()),
+            _ => format!("{} died: it {how}", node.name()),
+        };
         if let Some((panic, _)) = &node.panic {
             story.push_str(&format!(": {panic}"));
         } else if let Some(reason) = node.reason.as_ref().filter(|r| !r.is_empty()) {
@@ -506,8 +510,8 @@ impl<'a> Supervisor<'a> {
                 story.push_str(&format!("; {}: {doing}", node.name()));
             }
             for node in &self.system.nodes {
-                let survivor = !matches!(node.outcome, Some(Outcome::Died(_)));
-                if node.status.is_empty() && survivor && !node.phase.is_empty() {
+                let silent = node.status.is_empty() && node.outcome == Some(Outcome::Killed);
+                if silent && !node.phase.is_empty() {
                     story.push_str(&format!("; {}: last phase {:?}", node.name(), node.phase));
                 }
             }
@@ -526,9 +530,16 @@ impl<'a> Supervisor<'a> {
                 ended: outcome.map_or_else(|| "was not started".into(), |o| o.text()),
                 excused: node.excused && exit != Some(EXIT_OK),
                 restarts: node.life.saturating_sub(1),
+                sim: sim_report(&self.report.dir, node.id.index()),
                 log: node.log.clone(),
                 console: std::mem::take(&mut node.console),
             });
         }
     }
+}
+
+/// What the plugin of a node's machine has reported, if there was one.
+fn sim_report(dir: &Path, node: usize) -> Option<serde_json::Value> {
+    let text = std::fs::read_to_string(sim_file(dir, node)).ok()?;
+    serde_json::from_str(&text).ok()
 }
