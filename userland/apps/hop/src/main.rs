@@ -89,7 +89,7 @@ async fn main(args: Args) -> Result<()> {
         "hop.pointers",
         pointers.is_ok(),
         match &pointers {
-            Ok(()) => "equal addresses, one copy of data, code per ISA",
+            Ok(()) => "equal addresses, one copy of the data, for each ISA its own code",
             Err(wrong) => wrong,
         },
     );

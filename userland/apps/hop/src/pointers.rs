@@ -78,8 +78,11 @@ impl View {
     /// What is not.
     pub fn compare(&self, other: &View, system: &system::System) -> Result<(), String> {
         println!();
+        println!("  The same pointers by the page tables of both sides:");
         println!(
-            "  object            address      {:<13} {:<13} where",
+            "  {:<17} {:<14} {:<14} {:<14} memory",
+            "object",
+            "virtual",
             self.title(),
             other.title()
         );
@@ -90,17 +93,18 @@ impl View {
                 None => "outside all pools".to_string(),
             };
             let (pool_a, pool_b) = (pool(a), pool(b));
+            let memory = if pool_a == pool_b {
+                pool_a
+            } else {
+                format!("{pool_a} | {pool_b}")
+            };
+            let hex = |n: u64| format!("{n:#x}");
             println!(
-                "  {:<17} {:#011x}  {:#013x} {:#013x} {pool_a}{}",
+                "  {:<17} {:<14} {:<14} {:<14} {memory}",
                 a.name,
-                a.address,
-                a.physical,
-                b.physical,
-                if pool_a == pool_b {
-                    String::new()
-                } else {
-                    format!(" | {pool_b}")
-                },
+                hex(a.address),
+                hex(a.physical),
+                hex(b.physical),
             );
             let one_copy = a.physical == b.physical;
             if a.address != b.address {
@@ -126,7 +130,9 @@ impl View {
         }
         let hex = |code: [u8; 4]| code.map(|b| format!("{b:02x}")).join(" ");
         println!(
-            "  its first bytes                {:<13} {:<13}",
+            "  {:<17} {:<14} {:<14} {:<14}",
+            "",
+            "its code",
             hex(self.code),
             hex(other.code)
         );
