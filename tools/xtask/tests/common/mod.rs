@@ -102,21 +102,21 @@ impl Background {
         }
     }
 
-    /// Waits for `n` lines that contain `what` and returns them.
+    /// Waits until `n` lines that contain `what` have been printed and returns them.
     pub fn wait_for(&mut self, what: &str, n: usize) -> Vec<String> {
         let until = Instant::now() + Duration::from_secs(30);
-        let mut found = Vec::new();
-        while found.len() < n {
+        loop {
+            let found = self.seen.lines().filter(|l| l.contains(what));
+            let found: Vec<String> = found.map(str::to_string).collect();
+            if found.len() >= n {
+                return found;
+            }
             let left = until.saturating_duration_since(Instant::now());
             let line = self.lines.recv_timeout(left);
             let line = line.unwrap_or_else(|_| panic!("no {what:?} in:\n{}", self.seen));
             self.seen.push_str(&line);
             self.seen.push('\n');
-            if line.contains(what) {
-                found.push(line);
-            }
         }
-        found
     }
 
     /// Waits for its end; the exit status and everything it has printed.
