@@ -93,7 +93,7 @@ fn a_new_producer_goes_on_where_the_old_one_stopped() {
 fn attaching_drops_and_resuming_keeps_what_is_there() {
     let mem = memory();
     let mut p = Producer::attach(&mem, TAIL);
-    for n in 0..10 {
+    for n in 0..SLOTS {
         p.push(&mem, &message(n)).unwrap();
     }
     let mut kept = Consumer::resume(&mem, TAIL);
@@ -102,8 +102,11 @@ fn attaching_drops_and_resuming_keeps_what_is_there() {
     assert_eq!(kept.pop(&mem), Ok(Some(message(1))));
     let mut dropped = Consumer::attach(&mem, TAIL);
     assert_eq!(dropped.pop(&mem), Ok(None));
-    p.push(&mem, &message(10)).unwrap();
-    assert_eq!(dropped.pop(&mem), Ok(Some(message(10))));
+    for n in 0..SLOTS {
+        let all_free = p.push(&mem, &message(100 + n));
+        assert_eq!(all_free, Ok(()), "slot {n}");
+    }
+    assert_eq!(dropped.pop(&mem), Ok(Some(message(100))));
 }
 
 /// Every index a lying producer can write is either plausible (at most a ring's worth ahead: some
@@ -127,7 +130,7 @@ fn lying_indices_are_reported_and_never_followed() {
             let mut popped = 0;
             let end = loop {
                 match c.pop(&mem) {
-                    Ok(Some(_)) => popped += 1,
+                    Ok(Some(_)) if popped < SLOTS => popped += 1,
                     other => break other,
                 }
             };
