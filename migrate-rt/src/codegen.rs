@@ -47,7 +47,8 @@ pub fn flags(isa: Isa) -> impl Iterator<Item = &'static str> {
     };
     FLAGS
         .into_iter()
-        .chain(["-tail-dup-placement=false"])
+        // Fused multiply-adds round once where two instructions round twice.
+        .chain(["-tail-dup-placement=false", "-fp-contract=off"])
         .chain(own.iter().copied())
 }
 
