@@ -88,7 +88,7 @@ impl Symboliser {
                 .contains(&len)
                 .then(|| u64::from_str_radix(&digits[..len], 16).ok())
                 .flatten();
-            if let Some(name) = pc.and_then(|pc| self.frames(pc).into_iter().next()) {
+            if let Some(name) = pc.and_then(|pc| brief(&self.frames(pc))) {
                 let _ = write!(out, " <{name}>");
             }
             rest = &rest[end..];
@@ -96,6 +96,18 @@ impl Symboliser {
         out.push_str(rest);
         out
     }
+}
+
+/// The innermost function; if it has no source line, the nearest one that has as well.
+fn brief(frames: &[String]) -> Option<String> {
+    let first = frames.first()?;
+    let placed = frames
+        .iter()
+        .find(|f| f.ends_with(')') && !f.contains("library/"));
+    Some(match placed {
+        Some(placed) if placed != first => format!("{first}, in {placed}"),
+        _ => first.clone(),
+    })
 }
 
 fn frames_in(loader: &Loader, pc: u64) -> Vec<String> {
@@ -122,7 +134,45 @@ fn frames_in(loader: &Loader, pc: u64) -> Vec<String> {
 }
 
 fn demangle(name: &str) -> String {
-    format!("{:#}", rustc_demangle::demangle(name))
+    without_long_parameters(&format!("{:#}", rustc_demangle::demangle(name)))
+}
+
+/// Longest list of generic parameters that is shown.
+const MAX_PARAMETERS: usize = 40;
+
+/// The name with `<..>` for lists of generic parameters that nobody would read.
+fn without_long_parameters(name: &str) -> String {
+    let mut out = String::new();
+    let mut depth = 0;
+    let mut start = 0;
+    let mut previous = ' ';
+    for (at, c) in name.char_indices() {
+        match c {
+            '<' => {
+                if depth == 0 {
+                    start = at;
+                }
+                depth += 1;
+            }
+            // Not the arrow of a function type.
+            '>' if depth > 0 && previous != '-' => {
+                depth -= 1;
+                if depth == 0 {
+                    let list = &name[start..=at];
+                    // At the start it is the type a method belongs to.
+                    let short = list.len() <= MAX_PARAMETERS || start == 0;
+                    out.push_str(if short { list } else { "<..>" });
+                }
+            }
+            c if depth == 0 => out.push(c),
+            _ => {}
+        }
+        previous = c;
+    }
+    if depth > 0 {
+        out.push_str(&name[start..]);
+    }
+    out
 }
 
 /// A source path without the part that says where the workspace or the toolchain is.
@@ -172,6 +222,22 @@ mod tests {
             text.contains("landmark") && text.ends_with(", x=0x12 0x"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn long_parameters_are_left_out() {
+        let long = "x::Map<core::ops::range::Range<usize>, npb::is::generate::{closure#0}>";
+        assert_eq!(
+            without_long_parameters(&format!("collect<{long}, alloc::vec::Vec<u32>>")),
+            "collect<..>"
+        );
+        assert_eq!(
+            without_long_parameters("new<fn() -> u8>"),
+            "new<fn() -> u8>"
+        );
+        let method = format!("<{long} as Iterator>::next");
+        assert_eq!(without_long_parameters(&method), method);
+        assert_eq!(without_long_parameters("operator<"), "operator<");
     }
 
     #[test]

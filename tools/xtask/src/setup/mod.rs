@@ -237,7 +237,8 @@ fn ensure_qemu(bad: &[(Isa, Qemu)], say: &mut dyn FnMut(&str)) -> Result<(), Err
         let now = Qemu::find(qemu_program(isa));
         if !now.is_good() {
             return Err(Error::Setup(format!(
-                "packages were installed, but {}: {}. Is there another one earlier in PATH?",
+                "packages were installed, but {}: {}. Does another directory come first in PATH, or \
+                 is that of the packages not in it?",
                 qemu_program(isa),
                 now.text()
             )));

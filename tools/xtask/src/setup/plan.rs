@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use super::apt::{self, Distribution, Policy, Source};
 use super::version::MIN_QEMU;
 use crate::error::Error;
+use crate::signals;
 
 /// File for the backports entry, below the root directory.
 pub const BACKPORTS_FILE: &str = "etc/apt/sources.list.d/dyad-backports.sources";
@@ -172,6 +173,11 @@ impl Step {
     }
 
     fn execute(&self, authority: Authority) -> Result<(), Error> {
+        // Standard output is for what the command was asked for.
+        let output = match self {
+            Step::Write { .. } => Stdio::null(),
+            Step::Run(_) => std::io::stderr().into(),
+        };
         let (mut words, input): (Vec<&str>, &str) = match self {
             Step::Write { path, text } => (
                 vec!["tee", path.to_str().unwrap_or_default()],
@@ -183,13 +189,15 @@ impl Step {
             words.splice(0..0, ["sudo", "-n"]);
         }
         let failed = |why: &dyn std::fmt::Display| {
+            if signals::count() > 0 {
+                return Error::Interrupted;
+            }
             Error::Setup(format!("`{}` failed: {why}", self.shell(false)))
         };
         let mut child = Command::new(words[0])
             .args(&words[1..])
             .stdin(Stdio::piped())
-            // Standard output is for what the command was asked for.
-            .stdout(std::io::stderr())
+            .stdout(output)
             .spawn()
             .map_err(|e| failed(&e))?;
         if let Some(mut stdin) = child.stdin.take() {
