@@ -86,6 +86,9 @@ impl Drop for Migrate {
 
 /// The migrations of the program's thread from one node to another so far, and what they took:
 /// from the decision to move to the first instruction of the runtime there.
+///
+/// Start and end are read on different nodes, so the times are as good as the nodes' clocks agree;
+/// what looks negative is booked as zero. For exact times, time round trips on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crossing {
     /// Where they started.

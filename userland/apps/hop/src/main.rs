@@ -43,7 +43,9 @@ async fn main(args: Args) -> Result<()> {
         let counts = is.ranks_checksum();
         let view = if t == 1 { Some(View::take(&is)?) } else { None };
 
+        let left = Instant::now();
         migrate_to(away).await?;
+        let arrived = Instant::now();
         checksums_agree &= is.ranks_checksum() == counts;
         account.phase("sum counts up", || is.accumulate());
         tally[1].add(account.phase("verify ranks", || is.verify_partial(t)));
@@ -52,7 +54,9 @@ async fn main(args: Args) -> Result<()> {
             views = Some((first, View::take(&is)?));
         }
 
+        let there = arrived.elapsed();
         migrate_to(home).await?;
+        account.round_trip(left.elapsed(), there);
         checksums_agree &= is.ranks_checksum() == ranks;
         tally[0].add(account.phase("verify ranks", || is.verify_partial(t)));
     }
@@ -60,7 +64,8 @@ async fn main(args: Args) -> Result<()> {
     let full = account.phase("verify order", || is.verify_full());
     let lap = last_lap(&system, home, &is, &mut account).await?;
 
-    let migrations = account.print();
+    account.print();
+    let migrations: u64 = dyad::migrations().iter().map(|c| c.count).sum();
     let pointers = match &views {
         Some((at_home, abroad)) => at_home.compare(abroad, &system),
         None => Err("nothing was looked at".to_string()),
