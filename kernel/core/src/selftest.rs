@@ -20,9 +20,9 @@ const CHUNK: u64 = 500;
 /// Chunks every node does at least.
 const MIN_CHUNKS: u64 = 100;
 /// Chunks during which another node made progress, wanted before stopping.
-const WANTED_OVERLAPS: u64 = 60;
+const WANTED_OVERLAPS: u64 = 30;
 /// Bound on the hammering.
-const LIMIT_NS: u64 = 2_000_000_000;
+const LIMIT_NS: u64 = 1_000_000_000;
 
 /// What the self-test found.
 #[derive(Clone, Copy, Debug)]

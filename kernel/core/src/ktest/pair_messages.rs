@@ -30,11 +30,11 @@ fn reset(cx: &Cx<'_>) -> Result<(), Stop> {
     cx.meet()
 }
 
-/// Sleeps until something comes in, or 50 ms have passed.
-fn sleep_a_little(cx: &Cx<'_>) {
+/// Sleeps until something comes in, or the time is up.
+fn sleep(cx: &Cx<'_>, limit_ns: u64) {
     if cx.machine.prepare_sleep() {
-        cx.machine
-            .set_timer(Some(cx.machine.clock_ns() + 50_000_000));
+        let deadline = cx.machine.clock_ns() + limit_ns;
+        cx.machine.set_timer(Some(deadline));
         cx.machine.wait();
         cx.machine.attentive();
     }
@@ -73,9 +73,10 @@ fn doorbell_storm(cx: &Cx<'_>) -> Outcome {
         let before = from.load(Ordering::Relaxed);
         m.drain();
         progress |= from.load(Ordering::Relaxed) != before;
-        if !progress && sent == STORM {
+        if !progress {
             sleeps += 1;
-            sleep_a_little(cx);
+            // Nobody tells a sender that its ring has room again: look soon.
+            sleep(cx, if sent == STORM { 50_000_000 } else { 300_000 });
         }
         ensure!(
             m.clock_ns().wrapping_sub(start) < 50_000_000_000,
@@ -112,7 +113,7 @@ fn sleepers_are_always_woken(cx: &Cx<'_>) -> Outcome {
         let start = m.clock_ns();
         while from.load(Ordering::Acquire) <= i {
             let before = m.clock_ns();
-            sleep_a_little(cx);
+            sleep(cx, 50_000_000);
             // Woken by the timer although a message was there: a lost wake-up.
             let late = m.clock_ns().wrapping_sub(before) > 49_000_000;
             timeouts += (late && from.load(Ordering::Acquire) > i) as u64;

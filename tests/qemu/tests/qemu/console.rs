@@ -1,0 +1,34 @@
+//! Keeps what a system prints, as text.
+
+use xtask::display::{Display, Verbosity};
+use xtask::launch::{Event, RunReport, Sink};
+
+/// A sink that keeps everything and hands events on to a closure.
+pub struct Kept<F> {
+    display: Display<Vec<u8>>,
+    each: F,
+}
+
+impl<F: FnMut(&Event<'_>)> Kept<F> {
+    /// An empty one.
+    pub fn new(each: F) -> Kept<F> {
+        Kept {
+            display: Display::to_buffer(Verbosity::Verbose),
+            each,
+        }
+    }
+
+    /// What was printed.
+    pub fn text(self, report: &RunReport) -> String {
+        let mut display = self.display;
+        display.summary(report);
+        String::from_utf8_lossy(&display.into_inner()).into_owned()
+    }
+}
+
+impl<F: FnMut(&Event<'_>)> Sink for Kept<F> {
+    fn event(&mut self, event: Event<'_>) {
+        (self.each)(&event);
+        self.display.event(event);
+    }
+}

@@ -1,0 +1,40 @@
+//! Tests on real machines, driven by libtest-mimic.
+//!
+//! Two kinds. *In-kernel tests* are read from the kernel images and appear as
+//! `SYSTEM::NAME`, once per kind of system they run on; all that are selected for a system run in
+//! one boot of it, and the system is started again if a test brings it down. *System tests* drive
+//! the launcher from outside: whole runs, bad input, deaths.
+//!
+//! Systems run one at a time: a pair of machines already keeps two cores busy, and tests of
+//! atomicity must really overlap.
+#![forbid(unsafe_code)]
+
+mod batch;
+mod console;
+mod names;
+mod runs;
+
+use std::process::ExitCode;
+
+use libtest_mimic::Arguments;
+use xtask::setup::{self, Requirements};
+
+fn main() -> ExitCode {
+    let mut args = Arguments::from_args();
+    // One after the other, whatever was asked for.
+    args.test_threads = Some(1);
+    if let Err(e) = setup::ensure(&Requirements::ALL, &mut |what| eprintln!("{what}")) {
+        eprintln!("{e}");
+        return ExitCode::from(2);
+    }
+    let names = match names::from_images() {
+        Ok(names) => names,
+        Err(e) => {
+            eprintln!("{e}");
+            return ExitCode::from(1);
+        }
+    };
+    let mut trials = batch::trials(&names, &args);
+    trials.extend(runs::trials());
+    libtest_mimic::run(&args, trials).exit_code()
+}
