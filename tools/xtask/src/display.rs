@@ -308,6 +308,7 @@ impl<O: Write> Sink for Display<O> {
                 self.status = head.to_string();
             }
             Event::Status(text) => {
+                self.hide_status();
                 self.status = text.to_string();
                 self.show_status();
             }

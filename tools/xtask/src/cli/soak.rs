@@ -32,16 +32,20 @@ struct Failed {
     logs: PathBuf,
 }
 
-/// Prints what happens only if the run fails.
+/// Keeps what happens, to be written down if the run fails.
 struct Held {
-    progress: Display,
+    /// Shows what is built, which is of interest once.
+    progress: Option<Display>,
     log: Vec<u8>,
 }
 
 impl Sink for Held {
     fn event(&mut self, event: Event<'_>) {
         if let Event::Progress(_) = event {
-            self.progress.event(event);
+            if let Some(progress) = &mut self.progress {
+                progress.event(event);
+            }
+            return;
         }
         let mut copy = Display::to_buffer(Verbosity::Verbose);
         copy.event(event);
@@ -59,10 +63,13 @@ pub(super) fn soak(args: &SoakArgs) -> Result<u8, Error> {
         let dir = base.join(format!("run{run:04}"));
         let start = Instant::now();
         let mut sink = Held {
-            progress: Display::new(Verbosity::Normal),
+            progress: (run == 1).then(|| Display::new(Verbosity::Normal)),
             log: Vec::new(),
         };
         let report = launch::run_in(&config, Some(dir.clone()), &mut sink);
+        if let Some(progress) = &mut sink.progress {
+            progress.event(Event::Status(""));
+        }
         let seconds = start.elapsed().as_secs_f64();
         match report.failure() {
             None => {

@@ -51,11 +51,12 @@ pub(super) fn symbolize(args: &SymbolizeArgs) -> Result<u8, Error> {
     };
     read.map_err(|e| Error::Usage(format!("cannot read the log: {e}")))?;
 
+    let node = node(args.log.as_deref());
     let mut display = Display::new(Verbosity::Verbose);
     let mut splitter = Splitter::default();
     let mut each = |bytes: &[u8]| {
         for line in Line::decode(bytes) {
-            show(&mut display, isa, line, &mut symbols);
+            show(&mut display, (node, isa), line, &mut symbols);
         }
     };
     splitter.push(&bytes, &mut each);
@@ -63,11 +64,12 @@ pub(super) fn symbolize(args: &SymbolizeArgs) -> Result<u8, Error> {
     Ok(0)
 }
 
-fn show(display: &mut Display, isa: Isa, mut line: Line, symbols: &mut Symboliser) {
+fn show(display: &mut Display, of: (usize, Isa), mut line: Line, symbols: &mut Symboliser) {
+    let (node, isa) = of;
     if let Line::Record(Record::Backtrace { cpu, what, pcs }) = &line {
         let lines = symbols.backtrace(&Record::addresses(pcs), what == "user");
         display.event(Event::Backtrace {
-            node: 0,
+            node,
             isa,
             title: &format!("{what} backtrace of cpu {cpu}"),
             lines: &lines,
@@ -81,11 +83,18 @@ fn show(display: &mut Display, isa: Isa, mut line: Line, symbols: &mut Symbolise
         *text = symbols.annotate(text);
     }
     display.event(Event::Line {
-        node: 0,
+        node,
         isa,
         host: std::time::Duration::ZERO,
         line: &line,
     });
+}
+
+/// The node, from the name the launcher gives to logs.
+fn node(log: Option<&Path>) -> usize {
+    let stem = log.and_then(Path::file_stem).and_then(|s| s.to_str());
+    let number = stem.and_then(|s| s.strip_prefix("node")?.parse().ok());
+    number.unwrap_or(0)
 }
 
 fn isa(args: &SymbolizeArgs) -> Result<Isa, Error> {

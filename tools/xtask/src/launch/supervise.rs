@@ -95,6 +95,7 @@ impl<'a> Supervisor<'a> {
     /// Starts the machines and stays until they have ended.
     pub(super) fn run(mut self) -> Result<(), Error> {
         self.started = Instant::now();
+        self.sink.event(Event::Status("starting the machines"));
         for i in 0..self.system.nodes.len() {
             self.start(i)?;
         }

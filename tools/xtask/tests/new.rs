@@ -1,0 +1,33 @@
+//! A program made by `new`, from its first line to a verified run on real machines.
+
+mod common;
+
+use std::process::Command;
+
+use common::{Scratch, report, text};
+
+#[test]
+fn a_new_program_builds_runs_and_hops() {
+    xtask::setup::ensure(&xtask::setup::Requirements::ALL, &mut |t| eprintln!("{t}")).unwrap();
+    let dir = Scratch::new("new");
+    // In the usual target directory, where kernels may have been built already.
+    let run = |args: &[&str]| {
+        let mut c = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        c.current_dir(&dir.0).args(args).output().unwrap()
+    };
+    let out = run(&["new", "newborn", "--path", "."]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out));
+    let again = run(&["new", "newborn", "--path", "."]);
+    assert_eq!(again.status.code(), Some(2), "{}", text(&again));
+
+    let out = run(&["run", "--app", "./newborn", "--json", "out.json"]);
+    let t = text(&out);
+    assert_eq!(out.status.code(), Some(0), "{t}");
+    assert!(
+        t.contains("the sum of 1 to 100 is 5050, says aarch64"),
+        "{t}"
+    );
+    let r = report(&dir);
+    assert_eq!(r["app"], "newborn");
+    assert_eq!(r["counters"]["migrations"], 2, "{r}");
+}
