@@ -53,6 +53,7 @@ fn status<P: Platform>(node: &Node, local: &CpuLocal) {
         0 => "none",
         n => Syscall::from_number(n - 1).map_or("an unknown one", Syscall::name),
     };
+    let (doorbells, timers, _) = local.interrupt_counts();
     let cpu = ("cpu", Value::Number(local.id().index() as u64));
     match local.current.get() {
         Some(t) => {
@@ -64,7 +65,7 @@ fn status<P: Platform>(node: &Node, local: &CpuLocal) {
                     (
                         "doing",
                         Value::Text(format_args!(
-                            "running thread {} of {:?} at pc {pc:#x}, last system call {call}",
+                            "running thread {} of {:?} at pc {pc:#x}, last system call {call}; interrupts: {doorbells} doorbell, {timers} timer",
                             t.id.load(Ordering::Relaxed),
                             node.params.app
                         )),
@@ -92,7 +93,9 @@ fn status<P: Platform>(node: &Node, local: &CpuLocal) {
                     cpu,
                     (
                         "doing",
-                        Value::Text(format_args!("idle, {queued}, last system call {call}")),
+                        Value::Text(format_args!(
+                            "idle, {queued}, last system call {call}; interrupts: {doorbells} doorbell, {timers} timer"
+                        )),
                     ),
                 ],
             );
