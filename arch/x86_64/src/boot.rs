@@ -17,16 +17,14 @@
 
 use core::arch::{asm, global_asm};
 use core::cell::UnsafeCell;
-use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use dyad_abi::CpuId;
 use dyad_abi::boot::{BootParams, FW_CFG_NAME, MAX_TEXT};
-use dyad_abi::record::EXIT_BOOT;
-use dyad_core::boot::BootMachine;
+use dyad_core::boot::{BootMachine, refuse};
 
 use crate::platform::X86;
-use crate::{clock, cpu, doorbell, exit, fwcfg, irq, mmu, serial, smp, traps};
+use crate::{clock, cpu, doorbell, fwcfg, irq, mmu, serial, smp, traps};
 
 /// Size of the stack that boot code runs on.
 const BOOT_STACK: usize = 64 * 1024;
@@ -181,45 +179,32 @@ unsafe extern "C" {
 }
 
 /// Memory for the boot text, handed out once.
-struct TextBuffer {
-    bytes: UnsafeCell<[u8; MAX_TEXT]>,
-    taken: AtomicBool,
-}
+struct TextBuffer(UnsafeCell<[u8; MAX_TEXT]>);
 
-// SAFETY: 1. `take` hands the only reference out, once.
+// SAFETY: 1. `text_buffer` hands the only reference out, once.
 unsafe impl Sync for TextBuffer {}
 
-impl TextBuffer {
-    fn take(&'static self) -> Option<&'static mut [u8; MAX_TEXT]> {
-        if self.taken.swap(true, Ordering::AcqRel) {
-            return None;
-        }
-        // SAFETY: 1. the swap lets one caller through, ever; 2. nothing else refers to the cell.
-        Some(unsafe { &mut *self.bytes.get() })
+/// The memory for the boot text, at the first call.
+fn text_buffer() -> Option<&'static mut [u8; MAX_TEXT]> {
+    static BUFFER: TextBuffer = TextBuffer(UnsafeCell::new([0; MAX_TEXT]));
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    if TAKEN.swap(true, Ordering::AcqRel) {
+        return None;
     }
-}
-
-static TEXT: TextBuffer = TextBuffer {
-    bytes: UnsafeCell::new([0; MAX_TEXT]),
-    taken: AtomicBool::new(false),
-};
-
-/// Ends a machine that cannot boot, saying why.
-fn refuse(why: fmt::Arguments<'_>) -> ! {
-    dyad_core::error!(X86, "cannot boot: {why}");
-    exit::exit(EXIT_BOOT)
+    // SAFETY: 1. the swap lets one caller through, ever; 2. nothing else refers to the cell.
+    Some(unsafe { &mut *BUFFER.0.get() })
 }
 
 fn boot_text() -> &'static str {
-    let Some(buf) = TEXT.take() else {
-        refuse(format_args!("the boot parameters have been taken already"));
+    let Some(buf) = text_buffer() else {
+        refuse::<X86>(format_args!("the boot parameters have been taken already"));
     };
     match fwcfg::read_file(FW_CFG_NAME, buf) {
         Ok(len) => match core::str::from_utf8(&buf[..len]) {
             Ok(text) => text,
-            Err(e) => refuse(format_args!("the boot parameters are not text: {e}")),
+            Err(e) => refuse::<X86>(format_args!("the boot parameters are not text: {e}")),
         },
-        Err(e) => refuse(format_args!("no boot parameters ({FW_CFG_NAME}): {e}")),
+        Err(e) => refuse::<X86>(format_args!("no boot parameters ({FW_CFG_NAME}): {e}")),
     }
 }
 
@@ -238,7 +223,7 @@ fn check_features() {
     ];
     for (what, bit) in needed {
         if bit & 1 == 0 {
-            refuse(format_args!("this CPU has no {what}: use -cpu max"));
+            refuse::<X86>(format_args!("this CPU has no {what}: use -cpu max"));
         }
     }
 }
@@ -269,12 +254,12 @@ fn boot_primary() -> ! {
     check_features();
     let params = match BootParams::parse(boot_text()) {
         Ok(p) => p,
-        Err(e) => refuse(format_args!("bad boot parameters: {e}")),
+        Err(e) => refuse::<X86>(format_args!("bad boot parameters: {e}")),
     };
     let cpus = params.cpus;
     let map = match mmu::build(&params) {
         Ok(map) => map,
-        Err(e) => refuse(format_args!("cannot build the kernel's page tables: {e}")),
+        Err(e) => refuse::<X86>(format_args!("cannot build the kernel's page tables: {e}")),
     };
     for c in CpuId::first(cpus) {
         cpu::init_area(c);
@@ -293,13 +278,13 @@ extern "C" fn on_kernel_stack() -> ! {
     irq::init_machine();
     irq::init_cpu();
     if let Err(e) = doorbell::init(smp::count()) {
-        refuse(format_args!("no doorbell: {e}"));
+        refuse::<X86>(format_args!("no doorbell: {e}"));
     }
     // SAFETY: 1. the boot CPU is alone; 2. the contents are taken out, not borrowed.
     let machine = unsafe { (*HAND_OVER.0.get()).take() };
     match machine {
         Some(m) => dyad_core::boot::primary::<X86>(m),
-        None => refuse(format_args!("the boot phase left nothing behind")),
+        None => refuse::<X86>(format_args!("the boot phase left nothing behind")),
     }
 }
 

@@ -49,7 +49,7 @@ const FLAGS_FIXED: u64 = 0x202;
 const FLAGS_USER: u64 = 0xcd5;
 
 // The CPU aligns the stack pointer to 16 bytes before it pushes.
-const _: () = assert!(PUSHED_WORDS % 2 == 0);
+const _: () = assert!(PUSHED_WORDS.is_multiple_of(2));
 
 fn get(area: &RegArea, i: usize) -> u64 {
     area.0[i].load(Ordering::Relaxed)

@@ -13,7 +13,6 @@
 //! ([`root_entries`]), and are the same on all x86-64 nodes because all run the same image. Kernel
 //! pages are global: loading a root drops user translations only.
 
-use core::cell::Cell;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -21,8 +20,10 @@ use dyad_abi::boot::BootParams;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{CpuId, Isa};
 use dyad_coherence::GlobalMem;
-use dyad_core::kernel_map::{map_range, pools};
-use dyad_pgtbl::{FrameSource, Level, MapError, Memory, Perms, RemoteCpu};
+use dyad_core::kernel_map::{BootFrames, Builder, PrivateMem, PrivateRam, pools};
+#[cfg(feature = "ktest")]
+use dyad_pgtbl::RemoteCpu;
+use dyad_pgtbl::{FrameSource, Level, MapError, Memory, Perms};
 use dyad_shm::superblock::{ROOT_ENTRIES, ROOT_SLOTS};
 use dyad_shm::{FusedMap, IMAGE_BASE, LayoutHash, MMIO_BASE, PRIVATE_BASE, PhysAddr};
 use x86_64::registers::control::{Cr3, Cr3Flags, Cr4, Cr4Flags};
@@ -130,138 +131,59 @@ fn private_ram() -> Range<u64> {
     end.next_multiple_of(Level::L2.size())..PRIVATE_LEN
 }
 
-/// The window onto private RAM as the page-table code wants it.
-struct PrivateRam;
+/// The window onto private RAM.
+struct Ram;
 
-impl PrivateRam {
-    fn word(&self, at: PhysAddr) -> &'static AtomicU64 {
+impl PrivateRam for Ram {
+    fn range() -> Range<u64> {
+        private_ram()
+    }
+
+    fn word(at: PhysAddr) -> &'static AtomicU64 {
         assert!(
-            at.0.is_multiple_of(8) && self.contains(at, 8),
+            at.0.is_multiple_of(8) && private_ram().contains(&at.0),
             "{at} is no word of private RAM"
         );
         // SAFETY: 1. the range is RAM, mapped both by the boot tables and by the kernel's;
-        // 2. aligned; 3. frames of it that hold page tables are accessed by this type only.
+        // 2. aligned; 3. frames of it that hold page tables are accessed through here only.
         unsafe { &*((PRIVATE_BASE + at.0) as *const AtomicU64) }
     }
 }
 
-impl GlobalMem for PrivateRam {
-    fn contains(&self, at: PhysAddr, len: u64) -> bool {
-        let ram = private_ram();
-        ram.contains(&at.0) && len <= ram.end - at.0
+fn map_image(kernel: &Builder<'_, Ram>) -> Result<(), MapError> {
+    let parts = [
+        (
+            &raw const __text_start,
+            &raw const __text_end,
+            Perms::EXECUTE,
+        ),
+        (
+            &raw const __rodata_start,
+            &raw const __rodata_end,
+            Perms::READ,
+        ),
+        (
+            &raw const __data_start,
+            &raw const __image_end,
+            Perms::WRITE,
+        ),
+    ];
+    for (start, end, perms) in parts {
+        let va = start as u64..end as u64;
+        let pa = image_to_physical(va.start);
+        kernel.map(va, pa, perms, Memory::Normal)?;
     }
-    fn load(&self, at: PhysAddr, order: Ordering) -> u64 {
-        self.word(at).load(order)
-    }
-    fn store(&self, at: PhysAddr, value: u64, order: Ordering) {
-        self.word(at).store(value, order);
-    }
-    fn cas(&self, at: PhysAddr, old: u64, new: u64) -> Result<u64, u64> {
-        self.word(at)
-            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
-    }
-    fn swap(&self, at: PhysAddr, value: u64) -> u64 {
-        self.word(at).swap(value, Ordering::AcqRel)
-    }
-    fn add(&self, at: PhysAddr, n: u64) -> u64 {
-        self.word(at).fetch_add(n, Ordering::AcqRel)
-    }
-    fn or(&self, at: PhysAddr, bits: u64) -> u64 {
-        self.word(at).fetch_or(bits, Ordering::AcqRel)
-    }
-    fn and(&self, at: PhysAddr, bits: u64) -> u64 {
-        self.word(at).fetch_and(bits, Ordering::AcqRel)
-    }
-    fn fence(&self) {
-        fence(Ordering::SeqCst);
-    }
-    fn writeback(&self, _at: PhysAddr, _len: u64) {}
-    fn invalidate(&self, _at: PhysAddr, _len: u64) {}
-}
-
-/// Frames of private RAM, given out once and never taken back.
-struct BootFrames {
-    next: Cell<u64>,
-}
-
-impl FrameSource for BootFrames {
-    fn alloc_table(&self) -> Option<PhysAddr> {
-        let pa = self.next.get();
-        if pa >= private_ram().end {
-            return None;
-        }
-        self.next.set(pa + PAGE_SIZE);
-        for i in 0..PAGE_SIZE / 8 {
-            PrivateRam.store(PhysAddr(pa + 8 * i), 0, Ordering::Relaxed);
-        }
-        Some(PhysAddr(pa))
-    }
-
-    fn free_table(&self, _pa: PhysAddr) {}
-}
-
-struct Builder<'a> {
-    table: RemoteCpu<'a, PrivateRam>,
-    frames: &'a BootFrames,
-}
-
-impl Builder<'_> {
-    fn map(&self, va: Range<u64>, pa: u64, perms: Perms, memory: Memory) -> Result<(), MapError> {
-        map_range(&self.table, self.frames, va, pa, perms, memory)
-    }
-
-    fn image(&self) -> Result<(), MapError> {
-        let parts = [
-            (
-                &raw const __text_start,
-                &raw const __text_end,
-                Perms::EXECUTE,
-            ),
-            (
-                &raw const __rodata_start,
-                &raw const __rodata_end,
-                Perms::READ,
-            ),
-            (
-                &raw const __data_start,
-                &raw const __image_end,
-                Perms::WRITE,
-            ),
-        ];
-        for (start, end, perms) in parts {
-            let va = start as u64..end as u64;
-            let pa = image_to_physical(va.start);
-            self.map(va, pa, perms, Memory::Normal)?;
-        }
-        Ok(())
-    }
-
-    /// A CPU's stacks and area, each page its own frame.
-    fn cpu(&self, cpu: CpuId) -> Result<(), MapError> {
-        for range in cpu::mapped_ranges(cpu) {
-            for va in range.step_by(PAGE_SIZE as usize) {
-                let frame = self.frames.alloc_table().ok_or(MapError::NoMemory)?;
-                let page = va..va + PAGE_SIZE;
-                self.map(page, frame.0, Perms::WRITE, Memory::Normal)?;
-            }
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// Builds the kernel half for these parameters and switches this CPU to it; the boot tables, and
 /// with them the identity map, are gone. Called once, by the boot CPU, while it is alone.
 pub fn build(params: &BootParams<'_>) -> Result<FusedMap, MapError> {
     let ram = private_ram();
-    let frames = BootFrames {
-        next: Cell::new(ram.start),
-    };
+    let frames = BootFrames::<Ram>::all();
     let root = frames.alloc_table().ok_or(MapError::NoMemory)?;
-    let kernel = Builder {
-        table: RemoteCpu::new(&PrivateRam, Isa::X86_64, root),
-        frames: &frames,
-    };
-    kernel.image()?;
+    let kernel = Builder::new(Isa::X86_64, root, &frames);
+    map_image(&kernel)?;
     for w in &WINDOWS {
         let va = MMIO_BASE + w.base..MMIO_BASE + w.base + w.len;
         kernel.map(va, w.base, Perms::WRITE, Memory::Device)?;
@@ -270,8 +192,9 @@ pub fn build(params: &BootParams<'_>) -> Result<FusedMap, MapError> {
         let window = PRIVATE_BASE + private.start..PRIVATE_BASE + private.end;
         kernel.map(window, private.start, Perms::WRITE, Memory::Normal)?;
     }
-    for c in CpuId::first(params.cpus) {
-        kernel.cpu(c)?;
+    // Each CPU's stacks and area.
+    for range in CpuId::first(params.cpus).flat_map(cpu::mapped_ranges) {
+        kernel.map_new(range)?;
     }
     let pools = pools(params);
     for (size, va) in pools {
@@ -361,7 +284,7 @@ pub fn flush_user() {
 /// See [`dyad_core::Platform::root_entries`].
 pub fn root_entries() -> [u64; ROOT_ENTRIES] {
     let root = idle_root();
-    ROOT_SLOTS.map(|slot| PrivateRam.load(root.add(slot as u64 * 8), Ordering::Relaxed))
+    ROOT_SLOTS.map(|slot| PrivateMem::<Ram>::NEW.load(root.add(slot as u64 * 8), Ordering::Relaxed))
 }
 
 /// Where tests execute code, behind the slots of all CPUs.
@@ -371,14 +294,13 @@ const CODE_WINDOW: u64 = dyad_shm::PERCPU_BASE + (1 << 30);
 /// Maps a frame executable in the test window, for this CPU.
 #[cfg(feature = "ktest")]
 pub fn map_code_window(pa: PhysAddr) -> Option<u64> {
-    let table = RemoteCpu::new(&PrivateRam, Isa::X86_64, idle_root());
+    let table = RemoteCpu::new(&PrivateMem::<Ram>::NEW, Isa::X86_64, idle_root());
     let node = dyad_core::node::node().id();
     table.unmap(CODE_WINDOW, node, || 0).ok()?;
-    let none = BootFrames {
-        next: Cell::new(u64::MAX),
-    };
     let leaf = dyad_pgtbl::Leaf::kernel(pa, Perms::EXECUTE, Memory::Normal);
-    table.map(CODE_WINDOW, leaf, Level::L1, &none).ok()?;
+    table
+        .map(CODE_WINDOW, leaf, Level::L1, &BootFrames::<Ram>::none())
+        .ok()?;
     x86_64::instructions::tlb::flush(x86_64::VirtAddr::new(CODE_WINDOW));
     Some(CODE_WINDOW)
 }
@@ -386,7 +308,7 @@ pub fn map_code_window(pa: PhysAddr) -> Option<u64> {
 /// Calls `f` for every leaf of the kernel half.
 #[cfg(feature = "ktest")]
 pub fn kernel_leaves(f: &mut dyn FnMut(u64, Level, dyad_pgtbl::Leaf)) {
-    RemoteCpu::new(&PrivateRam, Isa::X86_64, idle_root())
+    RemoteCpu::new(&PrivateMem::<Ram>::NEW, Isa::X86_64, idle_root())
         .for_each_leaf(dyad_shm::FUSED_BASE..u64::MAX, f);
 }
 

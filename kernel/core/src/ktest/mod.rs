@@ -5,6 +5,9 @@
 //! before and after each. A result is a `ktest` record per node. Tests run on each node's first
 //! CPU, with interrupts masked, before any program.
 
+// A failure carries its text, and there is no heap to put it on.
+#![allow(clippy::result_large_err)]
+
 use core::fmt::{self, Write};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
