@@ -111,7 +111,8 @@ impl System {
                 .program
                 .as_ref()
                 .and_then(|p| p.elfs[isa.index()].clone());
-            let symbols = Symboliser::new([kernel.clone()].into_iter().chain(elf.clone()));
+            let images = [kernel.clone()].into_iter().chain(elf.clone());
+            let symbols = Symboliser::new(images.map(|path| keep(&path, dir)));
             let machine = Machine {
                 isa,
                 qemu,
@@ -249,6 +250,22 @@ fn free_port() -> Result<u16, Error> {
 pub(super) fn make_dir(dir: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(dir)
         .map_err(|e| Error::io(format!("cannot create {}", dir.display()), e))
+}
+
+/// Keeps an image under its present contents in the run's directory, as a second name of the
+/// file: it may be built anew while the run lasts, and addresses are given names at its end.
+fn keep(image: &Path, dir: &Path) -> PathBuf {
+    let Some(name) = image.file_name() else {
+        return image.into();
+    };
+    let kept = dir.join(name);
+    match std::fs::hard_link(image, &kept) {
+        Ok(()) => kept,
+        // Another node of the same ISA has kept it.
+        Err(_) if kept.exists() => kept,
+        // Another file system: names may be those of a newer build.
+        Err(_) => image.into(),
+    }
 }
 
 /// Makes a directory for logs; its name is the time (UTC), after a prefix.
