@@ -5,7 +5,7 @@
 //!   → program or in-kernel tests → run loop
 //! ```
 //! Every wait is bounded; a node that cannot go on says why and exits with
-//! [`EXIT_BOOT`](dyad_abi::record::EXIT_BOOT).
+//! [`EXIT_BOOT`].
 
 use core::fmt;
 use core::sync::atomic::Ordering;

@@ -13,7 +13,7 @@
 //! | [`entry`], [`syscall`] | what happens on traps |
 //! | [`loader`] | bundles into address spaces |
 //! | [`death`], [`end`] | nodes that die; orderly shutdown and reports |
-//! | [`console`], [`panic`] | output |
+//! | [`console`], [`mod@panic`] | output |
 //! | [`device`], [`kernel_map`] | what both machines share |
 //!
 //! There is no kernel heap: everything lives in the image, in per-CPU areas or in frames of the

@@ -39,7 +39,7 @@ static NODE: Once<Node> = Once::new();
 ///
 /// # Panics
 ///
-/// Before [`init`].
+/// Before `init`.
 pub fn node() -> &'static Node {
     NODE.get().expect("node state used before boot set it up")
 }
