@@ -3,19 +3,22 @@
 //! Under TCG the time-stamp counter runs at the host's rate, which nobody tells the guest. The
 //! ACPI timer runs at exactly 3.579545 MHz of QEMU's virtual clock, the same clock that AArch64
 //! machines count in `CNTVCT`, but costs a port access. So time is read from the counter, and its
-//! rate is corrected against the ACPI timer about every 100 ms, spread over the next interval:
-//! time never steps and never runs backwards.
+//! rate is measured against the ACPI timer about every 100 ms, over all the time since the start,
+//! and what time was off by is made good over the next 100 ms: time never steps and never runs
+//! backwards.
 //!
 //! ```text
-//! ns(tsc) = base_ns + (tsc - base_tsc) * rate / 2^32       base, rate: one seqlock per machine
+//! ns(tsc) = base_ns + elapsed + slew * min(elapsed, 100 ms) / 100 ms
+//!           elapsed = (tsc - base_tsc) * rate / 2^32       |slew| <= 0.1 ms
 //! ```
+//! Base, rate and slew are one set per machine, under a sequence lock.
 
 use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::irq::TIMER_VECTOR;
 use crate::mmu::LOCAL_APIC;
-use crate::port;
+use crate::{cpu, port};
 
 const ACPI_HZ: u64 = 3_579_545;
 const ACPI_BASE: u16 = 0x600;
@@ -29,7 +32,7 @@ const TIMER_DIVIDE: u64 = 0x3e0;
 const DIVIDE_BY_ONE: u32 = 0xb;
 
 /// Length of the first measurement of the rate.
-const FIRST_NS: u64 = 5_000_000;
+const FIRST_NS: u64 = 10_000_000;
 /// Interval of corrections.
 const INTERVAL_NS: u64 = 100_000_000;
 
@@ -38,6 +41,8 @@ static BASE_TSC: AtomicU64 = AtomicU64::new(0);
 static BASE_NS: AtomicU64 = AtomicU64::new(0);
 /// Nanoseconds per count, times 2^32.
 static RATE: AtomicU64 = AtomicU64::new(0);
+/// What to add over the first interval; an `i64`.
+static SLEW: AtomicU64 = AtomicU64::new(0);
 
 static START_TSC: AtomicU64 = AtomicU64::new(0);
 /// Nanoseconds by the ACPI timer when `START_TSC` was read.
@@ -103,60 +108,105 @@ pub fn init_cpu() {
     LOCAL_APIC.write32(TIMER_ENTRY, TIMER_VECTOR as u32);
 }
 
-/// See [`dyad_core::Platform::clock_ns`].
-pub fn now_ns() -> u64 {
+/// Time by the counter, `elapsed` after the last correction.
+fn shown(base_ns: u64, elapsed: u64, slew: i64) -> u64 {
+    let part = slew as i128 * elapsed.min(INTERVAL_NS) as i128 / INTERVAL_NS as i128;
+    (base_ns + elapsed).saturating_add_signed(part as i64)
+}
+
+/// Time, and how much of it has passed since the last correction.
+fn read() -> (u64, u64) {
     loop {
         let s = SEQUENCE.load(Ordering::Acquire);
-        let (base_tsc, base_ns, rate) = (
+        let (base_tsc, base_ns, rate, slew) = (
             BASE_TSC.load(Ordering::Relaxed),
             BASE_NS.load(Ordering::Relaxed),
             RATE.load(Ordering::Relaxed),
+            SLEW.load(Ordering::Relaxed) as i64,
         );
         fence(Ordering::Acquire);
-        let counts = tsc().saturating_sub(base_tsc);
+        let elapsed = scaled(tsc().saturating_sub(base_tsc), rate);
         if s & 1 == 0 && SEQUENCE.load(Ordering::Relaxed) == s {
-            return base_ns + scaled(counts, rate);
+            return (shown(base_ns, elapsed, slew), elapsed);
         }
     }
 }
 
-/// Corrects the rate if it is time to. One CPU does it; the others go on with the old rate.
+/// See [`dyad_core::Platform::clock_ns`].
+pub fn now_ns() -> u64 {
+    let (now, elapsed) = read();
+    if elapsed >= INTERVAL_NS {
+        correct();
+    }
+    now
+}
+
+/// Measures rate and error. One CPU does it; the others go on with what there was.
 fn correct() {
-    let due = BASE_NS.load(Ordering::Relaxed) + INTERVAL_NS;
-    if now_ns() < due || CORRECTING.swap(true, Ordering::Acquire) {
+    if CORRECTING.swap(true, Ordering::Acquire) {
         return;
     }
     let (acpi, at) = sample();
-    let passed = acpi.wrapping_sub(LAST_ACPI.swap(acpi, Ordering::Relaxed)) & ACPI_MASK;
-    let ticks = REFERENCE_TICKS.fetch_add(passed as u64, Ordering::Relaxed) + passed as u64;
+    let (base_tsc, rate) = (
+        BASE_TSC.load(Ordering::Relaxed),
+        RATE.load(Ordering::Relaxed),
+    );
+    let elapsed = scaled(at.saturating_sub(base_tsc), rate);
+    // The ACPI timer wraps every 4.7 s; how often it has, the counter knows well enough.
+    let low = (acpi.wrapping_sub(LAST_ACPI.swap(acpi, Ordering::Relaxed)) & ACPI_MASK) as u64;
+    let about = (elapsed as u128 * ACPI_HZ as u128 / 1_000_000_000) as u64;
+    let turn = ACPI_MASK as u64 + 1;
+    let passed = low + (about.saturating_sub(low) + turn / 2) / turn * turn;
+    let ticks = REFERENCE_TICKS.fetch_add(passed, Ordering::Relaxed) + passed;
     let truth = (ticks as u128 * 1_000_000_000 / ACPI_HZ as u128) as u64;
     let counts = at.saturating_sub(START_TSC.load(Ordering::Relaxed)).max(1);
-    let shown = BASE_NS.load(Ordering::Relaxed)
-        + scaled(
-            at.saturating_sub(BASE_TSC.load(Ordering::Relaxed)),
-            RATE.load(Ordering::Relaxed),
-        );
-    let mean = (((truth as u128) << 32) / counts as u128) as i128;
-    // The error is made good over the next interval; more than a per mille would be visible.
-    let error = truth as i128 - shown as i128;
-    let change = (mean * error / INTERVAL_NS as i128).clamp(-mean / 1000, mean / 1000);
+    let slew = SLEW.load(Ordering::Relaxed) as i64;
+    let now = shown(BASE_NS.load(Ordering::Relaxed), elapsed, slew);
+    let most = INTERVAL_NS as i64 / 1000;
+    let error = (truth as i64).wrapping_sub(now as i64);
     SEQUENCE.fetch_add(1, Ordering::AcqRel);
     fence(Ordering::Release);
     BASE_TSC.store(at, Ordering::Relaxed);
-    BASE_NS.store(shown, Ordering::Relaxed);
-    RATE.store((mean + change) as u64, Ordering::Relaxed);
+    BASE_NS.store(now, Ordering::Relaxed);
+    RATE.store(
+        (((truth as u128) << 32) / counts as u128) as u64,
+        Ordering::Relaxed,
+    );
+    SLEW.store(error.clamp(-most, most) as u64, Ordering::Relaxed);
     SEQUENCE.fetch_add(1, Ordering::Release);
     CORRECTING.store(false, Ordering::Release);
 }
 
-/// See [`dyad_core::Platform::set_timer`].
+/// See [`dyad_core::Platform::set_timer`]. The kernel sets the deadline again whenever it resumes
+/// a thread, mostly to what it is already; the emulated timer is slow to set.
 pub fn set_timer(deadline: Option<u64>) {
-    correct();
-    let Some(deadline) = deadline else {
-        LOCAL_APIC.write32(TIMER_COUNT, 0);
-        return;
+    if cpu::this().deadline.replace(deadline) != deadline {
+        program(deadline);
+    }
+}
+
+fn program(deadline: Option<u64>) {
+    let count = match deadline {
+        // 32 bits: the timer stops short of a deadline further off, as of any that the counter's
+        // rate makes it reach early; `expired` then sets it again.
+        Some(at) => at.saturating_sub(now_ns()).clamp(1, u32::MAX as u64) as u32,
+        None => 0,
     };
-    // The count is 32 bits: a deadline further off fires early, and core sets it again.
-    let ns = deadline.saturating_sub(now_ns()).clamp(1, u32::MAX as u64);
-    LOCAL_APIC.write32(TIMER_COUNT, ns as u32);
+    LOCAL_APIC.write32(TIMER_COUNT, count);
+}
+
+/// The timer has fired: whether its deadline has come. If not, it goes on.
+pub fn expired() -> bool {
+    let deadline = &cpu::this().deadline;
+    match deadline.get() {
+        Some(at) if now_ns() < at => {
+            program(Some(at));
+            false
+        }
+        Some(_) => {
+            deadline.set(None);
+            true
+        }
+        None => false,
+    }
 }

@@ -58,6 +58,8 @@ pub struct PerCpu {
     scratch: Cell<u64>,
     /// Exceptions taken in the kernel: the first is reported, another ends the machine.
     pub faults: Cell<u64>,
+    /// The timer's deadline by [`crate::clock`].
+    pub deadline: Cell<Option<u64>>,
     tss: UnsafeCell<TaskStateSegment>,
     gdt: UnsafeCell<[u64; 7]>,
     local: CpuLocal,
@@ -81,6 +83,7 @@ impl PerCpu {
             area_end: Cell::new(0),
             scratch: Cell::new(0),
             faults: Cell::new(0),
+            deadline: Cell::new(None),
             tss: UnsafeCell::new(TaskStateSegment::new()),
             gdt: UnsafeCell::new([0; 7]),
             local: CpuLocal::new(cpu),

@@ -5,7 +5,7 @@ use core::arch::asm;
 use dyad_core::platform::Interrupt;
 
 use crate::mmu::LOCAL_APIC;
-use crate::{cpu, port};
+use crate::{clock, cpu, port};
 
 /// Vector of the timer.
 pub const TIMER_VECTOR: u8 = 0x30;
@@ -28,7 +28,7 @@ pub fn init_machine() {
 /// Turns this CPU's APIC on.
 pub fn init_cpu() {
     LOCAL_APIC.write32(SPURIOUS, 1 << 8 | SPURIOUS_VECTOR as u32);
-    crate::clock::init_cpu();
+    clock::init_cpu();
 }
 
 /// Acknowledges an interrupt and passes it on.
@@ -37,6 +37,9 @@ pub fn acknowledge(vector: u8) {
         return;
     }
     LOCAL_APIC.write32(END_OF_INTERRUPT, 0);
+    if vector == TIMER_VECTOR && !clock::expired() {
+        return;
+    }
     cpu::local().note_interrupt(match vector {
         TIMER_VECTOR => Interrupt::Timer,
         DOORBELL_VECTOR => Interrupt::Doorbell,

@@ -173,8 +173,10 @@ pub struct NodeEntry {
     pub clock_time: AtomicU64,
     /// Migrations this node has started, for the run's counters.
     pub migrations: AtomicU64,
+    /// Bound on this node's error of fused time when it joined, in nanoseconds.
+    pub clock_error: AtomicU64,
     /// Reserved; zero.
-    pub reserved: [AtomicU64; 5],
+    pub reserved: [AtomicU64; 4],
 }
 
 /// A CPU's entry: what senders on other nodes look at.
@@ -336,7 +338,7 @@ pub const LAYOUT: LayoutHash = crate::shared_layout!(LayoutHash::EMPTY;
     },
     NodeEntry {
         state, heartbeat, doorbell, kind, image, phase, barrier, clock_request, clock_answer,
-        clock_time, migrations, reserved,
+        clock_time, migrations, clock_error, reserved,
     },
     CpuEntry { pending, activity, rung, taken, reserved },
     PoolEntry { base, size, frame_table, first_frame, end_frame, bump, free, used, reserved },

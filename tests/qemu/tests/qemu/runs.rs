@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
-use dyad_abi::NodeId;
 use dyad_abi::boot::OnDeath;
+use dyad_abi::{NodeId, bundle};
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, TestOptions, Work};
 use xtask::launch::{self, Event, RunReport};
@@ -137,7 +137,7 @@ fn same_result() -> Result<(), Failed> {
         }
         let sum = text
             .lines()
-            .rfind(|l| l.contains("checksum"))
+            .rfind(|l| l.contains("Checksum of all results"))
             .and_then(|l| l.split_whitespace().last())
             .map(str::to_owned);
         match sum {
@@ -195,7 +195,16 @@ fn damaged_bundles() -> Result<(), Failed> {
     let mut flipped = good.clone();
     let middle = flipped.len() / 2;
     flipped[middle] ^= 0x10;
-    let cases: [(&str, Vec<u8>); 4] = [
+    let info = good
+        .windows(8)
+        .position(|w| w == bundle::INFO_MAGIC)
+        .ok_or("the bundle has no description")?;
+    let mut other_abi = good.clone();
+    other_abi[info + bundle::INFO_ABI] += 1;
+    let sum = bundle::checksum(&other_abi, info + bundle::INFO_CHECKSUM);
+    other_abi[info + bundle::INFO_CHECKSUM..][..8].copy_from_slice(&sum.to_le_bytes());
+    let cases: [(&str, Vec<u8>); 5] = [
+        ("other_abi", other_abi),
         ("truncated", good[..good.len() / 3].to_vec()),
         ("corrupt", flipped),
         ("empty", Vec::new()),
@@ -206,8 +215,15 @@ fn damaged_bundles() -> Result<(), Failed> {
         std::fs::write(&path, &bytes)?;
         let app = path.to_string_lossy().into_owned();
         let (report, text) = run(&config(&[X86_64, Aarch64], 1, &app, ""));
+        let why = report.failure().unwrap_or_default();
         if report.ok() || !report.nodes.is_empty() {
             return because(&text, format!("{name}: machines were started with it"));
+        }
+        if name == "other_abi" && !why.contains("ABI version") {
+            return because(
+                &text,
+                format!("must say that the ABI version is another: {why}"),
+            );
         }
     }
     Ok(())
