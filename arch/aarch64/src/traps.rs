@@ -273,6 +273,11 @@ const ISS_WRITE: u64 = 1 << 6;
 /// ISS of data aborts: caused by cache maintenance, for which the write bit says nothing.
 const ISS_CACHE: u64 = 1 << 8;
 
+/// Whether the fault status is a translation, access flag or permission fault of any level.
+const fn is_page_fault(esr: u64) -> bool {
+    matches!(esr & 0x3f, 0x04..=0x0f)
+}
+
 const fn class_of(esr: u64) -> u64 {
     esr >> 26 & 0x3f
 }
@@ -283,8 +288,11 @@ fn decode(esr: u64, far: u64) -> Option<UserFault> {
         // The convention is `svc #0`; other immediates are nobody's.
         class::SVC if esr & 0xffff == 0 => return None,
         class::SVC => FaultKind::Breakpoint,
-        class::FETCH_USER => FaultKind::Execute,
         class::DATA_USER if esr & 0x3f == STATUS_ALIGNMENT => FaultKind::Alignment,
+        // Only what the page tables decide is a page fault. Taking anything else (an external
+        // abort, an address size fault, a TLB conflict) for one would repeat it for ever.
+        class::FETCH_USER | class::DATA_USER if !is_page_fault(esr) => FaultKind::Other,
+        class::FETCH_USER => FaultKind::Execute,
         class::DATA_USER if esr & (ISS_WRITE | ISS_CACHE) == ISS_WRITE => FaultKind::Write,
         class::DATA_USER => FaultKind::Read,
         class::PC_ALIGNMENT | class::SP_ALIGNMENT => FaultKind::Alignment,

@@ -34,6 +34,8 @@ use crate::{exit, irq};
 const SYSCALL: u64 = 0x100;
 
 const PAGE_FAULT: u64 = 14;
+/// Bits of a page fault's error code: present, write, user, instruction fetch.
+const PAGE_FAULT_KNOWN: u64 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 4;
 const DOUBLE_FAULT: u64 = 8;
 const NMI: u64 = 2;
 const MACHINE_CHECK: u64 = 18;
@@ -215,7 +217,7 @@ pub fn init_cpu() {
     unsafe { lidt(&pointer) };
     // SYSRET is not used: its segments are set to what they would have to be.
     let star = (KERNEL_CODE as u64) << 32 | (KERNEL_DATA as u64 | 3) << 48;
-    let masked = 0x0004_7700; // AC, NT, OF, DF, IF, TF: off on entry
+    let masked = 0x0004_7700; // AC, NT, IOPL, DF, IF, TF: off on entry
     // SAFETY: 1. the entry code expects exactly these segments and flags.
     unsafe {
         Msr::new(0xc000_0081).write(star);
@@ -235,6 +237,8 @@ fn fault_address() -> u64 {
 /// Decodes an exception from user mode.
 fn decode(vector: u64, error: u64) -> UserFault {
     let kind = match vector {
+        // A reserved bit, a protection key: nothing that mapping a page would cure.
+        PAGE_FAULT if error & !PAGE_FAULT_KNOWN != 0 => FaultKind::Other,
         PAGE_FAULT if error & 1 << 4 != 0 => FaultKind::Execute,
         PAGE_FAULT if error & 1 << 1 != 0 => FaultKind::Write,
         PAGE_FAULT => FaultKind::Read,

@@ -36,6 +36,9 @@ pub struct CpuLocal {
     /// Last system call, for reports; number plus one.
     pub(crate) last_syscall: Cell<u64>,
     pub(crate) stop_reported: Cell<bool>,
+    /// The last page fault that was resolved (address, program counter) and how often it has come
+    /// again since the thread last got anywhere.
+    last_fault: Cell<(u64, u64, u32)>,
 }
 
 impl CpuLocal {
@@ -55,6 +58,7 @@ impl CpuLocal {
             last_tick: Cell::new(0),
             last_syscall: Cell::new(0),
             stop_reported: Cell::new(false),
+            last_fault: Cell::new((0, 0, 0)),
         }
     }
 
@@ -73,6 +77,24 @@ impl CpuLocal {
             }
             Interrupt::Other(_) => self.others.set(self.others.get() + 1),
         }
+    }
+
+    /// Notes a page fault at `address` of the instruction at `pc`; returns how often just that
+    /// one has come in a row.
+    pub(crate) fn note_fault(&self, address: u64, pc: u64) -> u32 {
+        let (a, p, n) = self.last_fault.get();
+        let n = if (a, p) == (address, pc) {
+            n.saturating_add(1)
+        } else {
+            1
+        };
+        self.last_fault.set((address, pc, n));
+        n
+    }
+
+    /// The thread has got somewhere: faults start to count anew.
+    pub(crate) fn forget_faults(&self) {
+        self.last_fault.set((0, 0, 0));
     }
 
     /// Whether the timer has fired since the last call.

@@ -13,6 +13,11 @@ use crate::{Platform, end, error, fault, inbox, panic, sched, syscall};
 
 use core::sync::atomic::Ordering;
 
+/// How often one instruction may fault at one address in a row. A page that others unmap and map
+/// at the same time costs a few; a page that the tables allow and the machine does not, or one
+/// that a dead node has left half unmapped, would fault for ever.
+const MAX_SAME_FAULT: u32 = 1_000;
+
 fn current(local: &CpuLocal) -> &'static ThreadFrame {
     local
         .current
@@ -26,6 +31,7 @@ pub fn syscall<P: Platform>(area: &'static RegArea) -> ! {
     let local = P::local();
     let [number, args @ ..] = P::syscall_args(area);
     local.last_syscall.set(number.wrapping_add(1));
+    local.forget_faults();
     syscall::dispatch::<P>(node(), local, current(local), area, number, args);
     sched::run::<P>()
 }
@@ -46,8 +52,13 @@ pub fn user_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
         f.kind,
         FaultKind::Read | FaultKind::Write | FaultKind::Execute
     ) {
-        let resolved = Space::find(node, thread.space.load(Ordering::Relaxed))
-            .and_then(|space| fault::resolve::<P>(node, &space, f.address, f.kind));
+        let (pc, _) = P::user_pc_fp(area);
+        let resolved = if local.note_fault(f.address, pc) > MAX_SAME_FAULT {
+            Err(Error::Corrupt)
+        } else {
+            Space::find(node, thread.space.load(Ordering::Relaxed))
+                .and_then(|space| fault::resolve::<P>(node, &space, f.address, f.kind))
+        };
         match resolved {
             // `Again`: the page changed under us; the thread faults anew if it still needs to.
             Ok(()) | Err(Error::Again) => sched::run::<P>(),

@@ -81,15 +81,11 @@ pub fn resolve<P: Platform>(
     }
     let pa = frames.alloc()?;
     let leaf = Space::user_leaf(pa, region.write, false);
-    match space.map_everywhere(page, leaf, &frames) {
-        Ok((_, true)) => {
-            space.frame().faults_filled.fetch_add(1, Ordering::Relaxed);
-            Ok(())
-        }
-        Ok((_, false)) => Frames::free(&node.map, pa),
-        Err(e) => {
-            Frames::free(&node.map, pa)?;
-            Err(e)
-        }
+    let placed = space.map_everywhere(page, leaf, &frames);
+    if placed.used {
+        space.frame().faults_filled.fetch_add(1, Ordering::Relaxed);
+    } else {
+        Frames::free(&node.map, pa)?;
     }
+    placed.result
 }

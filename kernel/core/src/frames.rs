@@ -11,7 +11,7 @@
 //!
 //! A node that dies between CAS and use leaks at most the frame it was moving.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Result};
@@ -108,7 +108,8 @@ impl<'m> Frames<'m> {
             }
             let pa = self.address(index);
             // The link may be garbage if somebody else takes this frame now; then the CAS fails.
-            let link = self.map.word(pa).load(Ordering::Acquire) & INDEX;
+            let word: &AtomicU64 = self.map.get(pa).ok_or(Error::Corrupt)?;
+            let link = word.load(Ordering::Acquire) & INDEX;
             let next = (head >> 32).wrapping_add(1) << 32 | link;
             if e.free
                 .compare_exchange(head, next, Ordering::AcqRel, Ordering::Relaxed)
@@ -149,7 +150,7 @@ impl<'m> Frames<'m> {
         if !range.contains(&f.index()) {
             return Err(Error::BadArgument);
         }
-        let link = map.word(pa);
+        let link: &AtomicU64 = map.get(pa).ok_or(Error::BadArgument)?;
         loop {
             let head = e.free.load(Ordering::Acquire);
             link.store(head & INDEX, Ordering::Release);

@@ -11,9 +11,10 @@
 
 use core::sync::atomic::Ordering;
 
-use dyad_abi::{ABI_VERSION, NodeId};
+use dyad_abi::ident::MAX_CPUS;
+use dyad_abi::{ABI_VERSION, CpuId, NodeId};
 use dyad_shm::PoolId;
-use dyad_shm::superblock::{MAGIC, NodeState, NodeWord, format};
+use dyad_shm::superblock::{MAGIC, NodeState, NodeWord, activity, format};
 
 use crate::clock::{self, FusedTime};
 use crate::frames::Frames;
@@ -223,6 +224,13 @@ pub fn claim<P: Platform>(node: &Node, doorbell: u64) -> Result<u32, JoinError> 
     let incarnation = claimed.ok_or(JoinError::Taken {
         state: node.sb.node_word(node.id()).state,
     })?;
+    // What an older incarnation's CPUs were doing is not what this one's are: nobody may take them
+    // for started, nor send them anything before they are.
+    for cpu in CpuId::first(MAX_CPUS) {
+        let c = node.sb.cpu(node.id(), cpu);
+        c.activity.store(activity::OFFLINE, Ordering::Relaxed);
+        c.pending.store(0, Ordering::Relaxed);
+    }
     e.kind.store(
         P::ISA as u64 | (node.params.cpus as u64) << 8,
         Ordering::Relaxed,
@@ -307,10 +315,13 @@ pub fn sync_clock<P: Platform>(node: &Node) -> Result<u64, JoinError> {
     let owner = NodeId::new(node.sb.clock_owner.load(Ordering::Acquire).wrapping_sub(1))
         .filter(|&n| n != node.id())
         .filter(|&n| {
-            matches!(
-                node.sb.node_word(n).state,
-                NodeState::Live | NodeState::Joining | NodeState::Vacant
-            )
+            // One that has formatted but not yet joined will answer; one that has died will not.
+            let word = node.sb.node_word(n);
+            match word.state {
+                NodeState::Live | NodeState::Joining => true,
+                NodeState::Vacant => word.incarnation == 0,
+                _ => false,
+            }
         });
     let Some(asked) = owner.or_else(|| node.first_live()) else {
         return Err(JoinError::ClockTimeout);

@@ -21,6 +21,9 @@
 #![no_std]
 #![deny(unsafe_code)]
 
+#[cfg(test)]
+extern crate std;
+
 pub mod boot;
 pub mod clock;
 pub mod console;
@@ -31,6 +34,8 @@ pub mod end;
 pub mod entry;
 pub mod fault;
 pub mod frames;
+#[cfg(test)]
+mod host;
 pub mod inbox;
 pub mod join;
 pub mod kernel_map;

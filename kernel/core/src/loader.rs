@@ -15,7 +15,7 @@ use dyad_shm::{FrameRef, PhysAddr};
 
 use crate::frames::Frames;
 use crate::node::Node;
-use crate::space::{Region, RegionKind, Space};
+use crate::space::{Placed, Region, RegionKind, Space};
 use crate::thread::{Owner, OwnerState, Start, ThreadFrame};
 use crate::{Platform, inbox, info, sched};
 
@@ -167,13 +167,18 @@ fn load_segment<P: Platform>(
     for (i, chunk) in s.bytes.chunks(PAGE_SIZE as usize).enumerate() {
         let va = s.va + i as u64 * PAGE_SIZE;
         let pa = frames.alloc()?;
-        let placed = place::<P>(node, space, s, va, pa, chunk);
-        if placed.is_err() {
-            Frames::free(&node.map, pa)?;
-        }
-        placed?;
+        settle(node, pa, place::<P>(node, space, s, va, pa, chunk))?;
     }
     Ok(filled / PAGE_SIZE)
+}
+
+/// Gives a frame back that no table has taken. Nothing may have been mapped there before.
+fn settle(node: &Node, pa: PhysAddr, placed: Placed) -> dyad_abi::Result<()> {
+    if placed.used {
+        return placed.result;
+    }
+    Frames::free(&node.map, pa)?;
+    placed.result.and(Err(Error::Exists))
 }
 
 fn place<P: Platform>(
@@ -183,32 +188,34 @@ fn place<P: Platform>(
     va: u64,
     pa: PhysAddr,
     chunk: &[u8],
-) -> dyad_abi::Result<()> {
+) -> Placed {
+    let refused = |e| Placed {
+        used: false,
+        result: Err(e),
+    };
     if !node.map.write_bytes(pa, chunk) {
-        return Err(Error::Corrupt);
+        return refused(Error::Corrupt);
+    }
+    let on = match s.scope {
+        Scope::Shared => u8::MAX,
+        Scope::Isa(isa) => node.nodes_with(isa),
+    };
+    if s.exec
+        && let Err(e) = inbox::publish_code::<P>(pa, on)
+    {
+        return refused(e);
     }
     let frames = node.frames();
     let leaf = Space::user_leaf(pa, s.write, s.exec);
     match s.scope {
-        Scope::Shared => {
-            if s.exec {
-                inbox::publish_code::<P>(pa, u8::MAX)?;
-            }
-            match space.map_everywhere(va, leaf, &frames)? {
-                (_, true) => Ok(()),
-                (_, false) => Err(Error::Exists),
-            }
-        }
-        Scope::Isa(isa) => {
-            if s.exec {
-                inbox::publish_code::<P>(pa, node.nodes_with(isa))?;
-            }
-            if space.map_in(isa, va, leaf, &frames)?.pa == pa {
-                Ok(())
-            } else {
-                Err(Error::Exists)
-            }
-        }
+        Scope::Shared => space.map_everywhere(va, leaf, &frames),
+        Scope::Isa(isa) => match space.map_in(isa, va, leaf, &frames) {
+            Ok(there) => Placed {
+                used: there.pa == pa,
+                result: Ok(()),
+            },
+            Err(e) => refused(e),
+        },
     }
 }
 
@@ -225,8 +232,6 @@ fn make_tcb(node: &Node, space: &Space<'_>, va: u64) -> dyad_abi::Result<()> {
     node.map
         .word(pa.add(core::mem::offset_of!(Tcb, this) as u64))
         .store(va, Ordering::Relaxed);
-    match space.map_everywhere(va, Space::user_leaf(pa, true, false), &frames)? {
-        (_, true) => Ok(()),
-        (_, false) => Err(Error::Exists),
-    }
+    let leaf = Space::user_leaf(pa, true, false);
+    settle(node, pa, space.map_everywhere(va, leaf, &frames))
 }

@@ -29,6 +29,8 @@ pub fn away<P: Platform>(node: &Node, thread: &'static ThreadFrame, to: NodeId) 
     }
     let local = P::local();
     sched::park::<P>(local, thread);
+    // As soon as the thread is there its program may end, and its page tables with it.
+    sched::leave_space::<P>(local);
     let result = give::<P>(node, thread, to, 0);
     match result {
         Ok(()) => {
@@ -76,17 +78,35 @@ pub(crate) fn give<P: Platform>(
         0,
         0,
     ]);
-    inbox::send::<P>(to, cpu, &m).inspect_err(|_| {
-        // Nobody has seen the message: the thread is still ours. If the node died in between and
-        // its recoverer has taken the thread back, it is not.
-        thread.migrations.fetch_sub(1, Ordering::Relaxed);
-        let _ = thread.owner.compare_exchange(
+    match inbox::send::<P>(to, cpu, &m) {
+        Ok(()) => Ok(()),
+        Err(e) => take_back(thread, handed, mine, e),
+    }
+}
+
+/// Undoes a hand-over whose message could not be sent. Normally nobody has seen the thread and it
+/// is still this node's: `Err(why)`. But if the receiver has died, its recoverer may have found
+/// the thread in transit and taken it; then it is *not* ours, and comes back by a message.
+pub(crate) fn take_back(
+    thread: &ThreadFrame,
+    handed: Owner,
+    mine: Owner,
+    why: Error,
+) -> Result<()> {
+    let ours = thread
+        .owner
+        .compare_exchange(
             handed.bits(),
             mine.bits(),
             Ordering::AcqRel,
             Ordering::Relaxed,
-        );
-    })
+        )
+        .is_ok();
+    if !ours {
+        return Ok(());
+    }
+    thread.migrations.fetch_sub(1, Ordering::Relaxed);
+    Err(why)
 }
 
 /// Takes a thread over that a message says has been handed to this node.

@@ -41,29 +41,42 @@ static NODE: Once<Node> = Once::new();
 ///
 /// Before `init`.
 pub fn node() -> &'static Node {
+    // Host tests play all nodes in one process.
+    #[cfg(test)]
+    if let Some(node) = crate::host::current_node() {
+        return node;
+    }
     NODE.get().expect("node state used before boot set it up")
 }
 
 /// This machine's state, if boot has got so far.
 pub fn try_node() -> Option<&'static Node> {
+    #[cfg(test)]
+    if let Some(node) = crate::host::current_node() {
+        return Some(node);
+    }
     NODE.get()
 }
 
 /// Sets the state up, once.
 pub(crate) fn init(params: BootParams<'static>, map: FusedMap) -> &'static Node {
-    NODE.call_once(|| Node {
-        sb: map.superblock(),
-        params,
-        map,
-        outboxes: [const { [const { Mutex::new(None) }; MAX_CPUS] }; MAX_NODES],
-        incarnation: AtomicU64::new(0),
-        reported: AtomicU64::new(0),
-        test_received: [const { AtomicU64::new(0) }; MAX_NODES],
-        test_disorder: AtomicU64::new(0),
-    })
+    NODE.call_once(|| Node::new(params, map))
 }
 
 impl Node {
+    pub(crate) fn new(params: BootParams<'static>, map: FusedMap) -> Node {
+        Node {
+            sb: map.superblock(),
+            params,
+            map,
+            outboxes: [const { [const { Mutex::new(None) }; MAX_CPUS] }; MAX_NODES],
+            incarnation: AtomicU64::new(0),
+            reported: AtomicU64::new(0),
+            test_received: [const { AtomicU64::new(0) }; MAX_NODES],
+            test_disorder: AtomicU64::new(0),
+        }
+    }
+
     /// This node.
     pub fn id(&self) -> NodeId {
         self.params.node

@@ -103,6 +103,15 @@ pub struct Region {
     pub write: bool,
 }
 
+/// What has become of a frame that was to be mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The frame is the space's now. `false`: it is still the caller's.
+    pub used: bool,
+    /// Whether all tables have the page now.
+    pub result: Result<()>,
+}
+
 /// Access to an address space from a node.
 #[derive(Clone, Copy)]
 pub struct Space<'n> {
@@ -120,9 +129,16 @@ impl<'n> Space<'n> {
         let frames = node.frames();
         let pa = frames.alloc()?;
         let frame: &'static SpaceFrame = node.map.get(pa).ok_or(Error::Corrupt)?;
+        let reference = FrameRef::of(pa).ok_or(Error::Corrupt)?;
         frame.heap_next.store(HEAP_BASE, Ordering::Relaxed);
         for isa in node.isas() {
-            let root = frames.alloc()?;
+            let root = match frames.alloc() {
+                Ok(root) => root,
+                Err(e) => {
+                    Space { node, frame }.destroy(reference);
+                    return Err(e);
+                }
+            };
             // The kernel half, where the ISA keeps it in user roots: what its nodes published.
             for (slot, entry) in ROOT_SLOTS.iter().zip(&node.sb.roots[isa.index()].entries) {
                 node.map
@@ -132,7 +148,6 @@ impl<'n> Space<'n> {
             frame.roots[isa.index()].store(root.0, Ordering::Release);
         }
         frame.magic.store(MAGIC, Ordering::Release);
-        let reference = FrameRef::of(pa).ok_or(Error::Corrupt)?;
         Ok((Space { node, frame }, reference))
     }
 
@@ -162,10 +177,9 @@ impl<'n> Space<'n> {
 
     /// Root of the page table of an ISA, if there is one.
     pub fn root(&self, isa: Isa) -> Option<PhysAddr> {
-        match self.frame.roots[isa.index()].load(Ordering::Acquire) {
-            0 => None,
-            pa => Some(PhysAddr(pa)),
-        }
+        // Shared memory may be damaged: what is not a frame of a pool is not followed.
+        let pa = PhysAddr(self.frame.roots[isa.index()].load(Ordering::Acquire));
+        (pa.offset() == 0 && self.map().address(pa, PAGE_SIZE).is_some()).then_some(pa)
     }
 
     /// Calls `f` with the accessor functions for the page table of an ISA.
@@ -302,8 +316,12 @@ impl<'n> Space<'n> {
                     .is_ok()
             })
             .ok_or(Error::BadArgument)?;
-        for va in (start..end).step_by(PAGE_SIZE as usize) {
-            self.unmap_page(va);
+        // What was never touched has no frames: the work follows the pages there are, not the
+        // length of the region, which may be terabytes.
+        for isa in self.node.isas() {
+            self.with_table(isa, |t| {
+                t.for_each_leaf(start..end, &mut |va, _, _| self.unmap_page(va));
+            });
         }
         slot.start.store(0, Ordering::Release);
         Ok(())
@@ -358,25 +376,27 @@ impl<'n> Space<'n> {
         }
     }
 
-    /// Maps a new frame at `va` on every ISA, or finds that somebody else just has; returns the
-    /// leaf that all tables now have. `false` in the second place: the frame was not needed.
+    /// Maps a new frame at `va` on every ISA, or finds that somebody else just has.
     ///
-    /// # Errors
-    ///
-    /// As for [`Space::map_in`].
-    pub fn map_everywhere(
-        &self,
-        va: u64,
-        leaf: Leaf,
-        tables: &impl FrameSource,
-    ) -> Result<(Leaf, bool)> {
+    /// The frame belongs to the space from the moment the deciding table names it, also if a
+    /// later table cannot be written: other nodes may use it already, and `destroy` frees it.
+    /// Whoever gets [`Placed::used`] `false` keeps the frame and gives it back.
+    pub fn map_everywhere(&self, va: u64, leaf: Leaf, tables: &impl FrameSource) -> Placed {
         let mut isas = self.node.isas();
-        let deciding = isas.next().ok_or(Error::NoIsa)?;
-        let there = self.map_in(deciding, va, leaf, tables)?;
-        for isa in isas {
-            self.map_in(isa, va, there, tables)?;
+        let decided = isas
+            .next()
+            .ok_or(Error::NoIsa)
+            .and_then(|isa| self.map_in(isa, va, leaf, tables));
+        match decided {
+            Ok(there) => Placed {
+                used: there.pa == leaf.pa,
+                result: isas.try_for_each(|isa| self.map_in(isa, va, there, tables).map(|_| ())),
+            },
+            Err(e) => Placed {
+                used: false,
+                result: Err(e),
+            },
         }
-        Ok((there, there.pa == leaf.pa))
     }
 
     /// Switches this CPU to the space.

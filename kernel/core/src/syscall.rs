@@ -189,7 +189,7 @@ fn sys_info<P: Platform>(node: &Node, space: &Space<'_>, ptr: u64, len: u64) -> 
     Ok(at as u64)
 }
 
-/// A bounded text from user memory; invalid UTF-8 ends it.
+/// A bounded text from user memory; what is not valid UTF-8 shows as question marks.
 struct UserText<const N: usize> {
     bytes: [u8; N],
     len: usize,
@@ -214,7 +214,8 @@ impl<const N: usize> fmt::Display for UserText<N> {
         for chunk in self.bytes[..self.len].utf8_chunks() {
             f.write_str(chunk.valid())?;
             if !chunk.invalid().is_empty() {
-                f.write_str("\u{fffd}")?;
+                // One byte each, so that a line with the longest text is never cut.
+                f.write_str("?")?;
             }
         }
         Ok(())

@@ -1,0 +1,411 @@
+//! The kernel on the host: machines made of nothing, for tests.
+//!
+//! A [`World`] is the shared memory of a system; a [`Machine`] is one CPU's view of one of its
+//! nodes. [`Machine::enter`] makes the calling thread that CPU until another machine is entered,
+//! so that a test plays the parts of all nodes in turn. What never returns on hardware unwinds
+//! here with a [`Left`] that says how the kernel was left.
+//!
+//! Register areas of these machines: words 0 to 5 are the system call, 6 and 7 its result, 8 the
+//! program counter, 9 the frame pointer, 10 the stack pointer, 11 the argument of the start.
+
+mod fault_tests;
+mod frames_tests;
+mod join_tests;
+mod loader_tests;
+mod migrate_tests;
+mod syscall_tests;
+
+use core::cell::{Cell, RefCell};
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::boxed::Box;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::string::String;
+use std::vec::Vec;
+
+use dyad_abi::boot::{BootMode, BootParams, OnDeath};
+use dyad_abi::ident::MAX_NODES;
+use dyad_abi::user::PAGE_SIZE;
+use dyad_abi::{CpuId, Isa, NodeId};
+use dyad_shm::pool::MAX_POOLS;
+use dyad_shm::superblock::{NodeState, NodeWord, ROOT_ENTRIES};
+use dyad_shm::{FusedMap, PhysAddr, PoolId};
+
+use crate::Platform;
+use crate::cpu::CpuLocal;
+use crate::frames::Frames;
+use crate::node::Node;
+use crate::platform::{FpArea, RegArea};
+use crate::space::Space;
+use crate::thread::{Owner, OwnerState, Start, ThreadFrame};
+
+/// A machine of either ISA.
+pub enum Mock<const A64: bool> {}
+pub type MockX86 = Mock<false>;
+pub type MockA64 = Mock<true>;
+
+const CXL_SIZE: u64 = 10 << 20;
+const PC: usize = 8;
+const IDLE_ROOT: PhysAddr = PhysAddr(0x1000);
+
+/// How the kernel was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// To user mode; program counter of the thread.
+    User(u64),
+    /// To sleep.
+    Asleep,
+    /// For good.
+    Exited(u32),
+}
+
+/// What a machine did that a test may want to know, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Did {
+    SwitchedRoot(PhysAddr),
+    FlushedTlb,
+    SavedFp,
+    RestoredFp,
+    Rang { peer: u64, vector: u32 },
+}
+
+struct Private {
+    node: &'static Node,
+    local: &'static CpuLocal,
+    did: RefCell<Vec<Did>>,
+    console: RefCell<Vec<u8>>,
+}
+
+std::thread_local! {
+    static CURRENT: Cell<Option<&'static Private>> = const { Cell::new(None) };
+    static CLOCK: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The node the calling thread plays, if it plays one.
+pub fn current_node() -> Option<&'static Node> {
+    CURRENT.get().map(|m| m.node)
+}
+
+fn current() -> &'static Private {
+    CURRENT.get().expect("no machine entered")
+}
+
+/// The memory of a system.
+pub struct World {
+    pools: [(u64, u64); MAX_POOLS],
+    isas: Vec<Isa>,
+    local_size: u64,
+    pub bundle_len: Cell<u64>,
+}
+
+/// The bundle lies at the end of the CXL pool.
+pub const BUNDLE_ROOM: u64 = 256 << 10;
+
+fn zeroed(len: u64) -> u64 {
+    let layout = std::alloc::Layout::from_size_align(len as usize, PAGE_SIZE as usize).unwrap();
+    // SAFETY: 1. the layout is not empty; 2. never freed: tests are short.
+    #[allow(unsafe_code)]
+    let at = unsafe { std::alloc::alloc_zeroed(layout) };
+    assert!(!at.is_null());
+    at as u64
+}
+
+impl World {
+    /// A system of nodes of these ISAs whose local pools have `frames` frames each, all LIVE.
+    pub fn new(isas: &[Isa], frames: u64) -> World {
+        let w = World::empty(isas, frames);
+        for i in 0..isas.len() {
+            let m = w.machine(i);
+            if i == 0 {
+                Frames::new(&m.node().map, PoolId::Cxl).format(CXL_SIZE - BUNDLE_ROOM);
+            }
+            m.node().frames().format(w.local_size);
+            w.set_state(m.node(), i, NodeState::Live);
+        }
+        w
+    }
+
+    /// The same before anybody has joined.
+    pub fn empty(isas: &[Isa], frames: u64) -> World {
+        // The frame table takes a frame or two of its own.
+        let local_size = (frames + 1) * PAGE_SIZE;
+        let mut pools = [(0, 0); MAX_POOLS];
+        for p in pools.iter_mut().take(isas.len()) {
+            *p = (local_size, zeroed(local_size));
+        }
+        pools[PoolId::Cxl.index()] = (CXL_SIZE, zeroed(CXL_SIZE));
+        World {
+            pools,
+            isas: isas.to_vec(),
+            local_size,
+            bundle_len: Cell::new(0),
+        }
+    }
+
+    pub fn set_state(&self, node: &Node, which: usize, state: NodeState) {
+        let id = NodeId::new(which as u64).unwrap();
+        let word = NodeWord {
+            state,
+            incarnation: 1,
+        };
+        node.sb.node(id).state.store(word.bits(), Ordering::Release);
+    }
+
+    fn map(&self) -> FusedMap {
+        // SAFETY: 1. leaked memory of that size; 2. accessed through such maps only; 3. page
+        // aligned; 4. `put_bundle` writes before anything looks.
+        #[allow(unsafe_code)]
+        unsafe {
+            FusedMap::new(self.pools)
+        }
+    }
+
+    /// Puts a bundle where the launcher would.
+    pub fn put_bundle(&self, bytes: &[u8]) {
+        assert!(bytes.len() as u64 <= BUNDLE_ROOM);
+        let at = PoolId::Cxl.base().add(CXL_SIZE - BUNDLE_ROOM);
+        assert!(self.map().write_bytes(at, bytes));
+        self.bundle_len.set(bytes.len() as u64);
+    }
+
+    /// The first CPU of a node, with its rings attached.
+    pub fn machine(&self, which: usize) -> Machine {
+        self.machine_as(which, 1)
+    }
+
+    pub fn machine_as(&self, which: usize, cpus: usize) -> Machine {
+        let id = NodeId::new(which as u64).unwrap();
+        let mut isas = [Isa::X86_64; MAX_NODES];
+        isas[..self.isas.len()].copy_from_slice(&self.isas);
+        let params = BootParams {
+            node: id,
+            isas,
+            node_count: self.isas.len(),
+            cpus,
+            local_size: self.local_size,
+            cxl_size: CXL_SIZE,
+            bundle_offset: CXL_SIZE - BUNDLE_ROOM,
+            bundle_len: self.bundle_len.get(),
+            mode: BootMode::App,
+            on_death: OnDeath::End,
+            boot_timeout_ms: 1,
+            app: "test",
+            args: "--some words",
+            ktests: "",
+            test_layout_xor: 0,
+        };
+        let node: &'static Node = Box::leak(Box::new(Node::new(params, self.map())));
+        node.set_incarnation(1);
+        let local = Box::leak(Box::new(CpuLocal::new(CpuId::new(0).unwrap())));
+        let m = Machine(Box::leak(Box::new(Private {
+            node,
+            local,
+            did: RefCell::default(),
+            console: RefCell::default(),
+        })));
+        m.enter();
+        crate::inbox::attach_outboxes(node);
+        crate::inbox::attach_inboxes(node, local);
+        m
+    }
+}
+
+/// One CPU of one node.
+#[derive(Clone, Copy)]
+pub struct Machine(&'static Private);
+
+impl Machine {
+    /// From here on the calling thread is this CPU.
+    pub fn enter(self) {
+        CURRENT.set(Some(self.0));
+    }
+
+    pub fn node(self) -> &'static Node {
+        self.0.node
+    }
+
+    pub fn local(self) -> &'static CpuLocal {
+        self.0.local
+    }
+
+    /// What it did since the last call.
+    pub fn did(self) -> Vec<Did> {
+        self.0.did.take()
+    }
+
+    /// What it printed since the last call.
+    pub fn printed(self) -> String {
+        String::from_utf8_lossy(&self.0.console.take()).into_owned()
+    }
+
+    pub fn used(self) -> u64 {
+        self.0.node.frames().used()
+    }
+
+    /// Runs kernel code that does not return.
+    pub fn kernel(self, f: impl FnOnce()) -> Left {
+        self.enter();
+        match catch_unwind(AssertUnwindSafe(f)) {
+            Ok(()) => panic!("the kernel returned"),
+            Err(e) => match e.downcast::<Left>() {
+                Ok(left) => *left,
+                Err(other) => resume_unwind(other),
+            },
+        }
+    }
+
+    /// An empty address space of this node.
+    pub fn space(self) -> Space<'static> {
+        self.enter();
+        Space::create(self.0.node).unwrap().0
+    }
+
+    /// A thread of this node, ready.
+    pub fn thread<P: Platform>(self) -> &'static ThreadFrame {
+        self.enter();
+        let (_, space) = Space::create(self.0.node).unwrap();
+        let owner = Owner {
+            state: OwnerState::Ready,
+            node: self.0.node.id(),
+            incarnation: 1,
+            seq: 0,
+        };
+        let start = Start {
+            id: 0,
+            entry: 0x4100_0000,
+            arg: 7,
+        };
+        let pa = self.0.node.frames().alloc().unwrap();
+        let t = ThreadFrame::create(&self.0.node.map, pa, space, start, owner).unwrap();
+        t.start_here::<P>();
+        t
+    }
+
+    /// Makes a system call on behalf of the thread this CPU runs.
+    pub fn call<P: Platform>(self, t: &'static ThreadFrame, op: u64, a: &[u64]) -> Left {
+        let area = t.regs(P::ISA);
+        for i in 0..6 {
+            let v = if i == 0 {
+                op
+            } else {
+                a.get(i - 1).copied().unwrap_or(0)
+            };
+            area.0[i].store(v, Ordering::Relaxed);
+        }
+        area.0[PC].fetch_add(4, Ordering::Relaxed);
+        self.kernel(|| crate::entry::syscall::<P>(area))
+    }
+}
+
+/// Status and value of a thread's last system call.
+pub fn result<P: Platform>(t: &ThreadFrame) -> (u64, u64) {
+    let w = |i: usize| t.regs(P::ISA).0[i].load(Ordering::Relaxed);
+    (w(6), w(7))
+}
+
+fn did(d: Did) {
+    current().did.borrow_mut().push(d);
+}
+
+impl<const A64: bool> Platform for Mock<A64> {
+    const ISA: Isa = if A64 { Isa::Aarch64 } else { Isa::X86_64 };
+
+    fn cpu() -> CpuId {
+        current().local.id()
+    }
+    fn local() -> &'static CpuLocal {
+        current().local
+    }
+    fn image_id() -> u64 {
+        77
+    }
+    fn init_regs(area: &RegArea, entry: u64, stack_top: u64, arg: u64, _tp: u64) {
+        for w in &area.0 {
+            w.store(0, Ordering::Relaxed);
+        }
+        for (i, v) in [(PC, entry), (10, stack_top), (11, arg)] {
+            area.0[i].store(v, Ordering::Relaxed);
+        }
+    }
+    fn init_fp(_: &FpArea) {}
+    fn syscall_args(area: &RegArea) -> [u64; 6] {
+        core::array::from_fn(|i| area.0[i].load(Ordering::Relaxed))
+    }
+    fn set_result(area: &RegArea, status: u64, value: u64) {
+        area.0[6].store(status, Ordering::Relaxed);
+        area.0[7].store(value, Ordering::Relaxed);
+    }
+    fn user_pc_fp(area: &RegArea) -> (u64, u64) {
+        let w = |i: usize| area.0[i].load(Ordering::Relaxed);
+        (w(PC), w(9))
+    }
+    fn dump_regs(area: &RegArea, line: &mut dyn FnMut(&str, u64)) {
+        line("pc", area.0[PC].load(Ordering::Relaxed));
+    }
+    fn save_fp(_: &FpArea) {
+        did(Did::SavedFp);
+    }
+    fn restore_fp(_: &FpArea) {
+        did(Did::RestoredFp);
+    }
+    fn resume_user(area: &'static RegArea) -> ! {
+        resume_unwind(Box::new(Left::User(area.0[PC].load(Ordering::Relaxed))))
+    }
+    fn switch_root(root: PhysAddr) {
+        did(Did::SwitchedRoot(root));
+    }
+    fn idle_root() -> PhysAddr {
+        IDLE_ROOT
+    }
+    fn flush_tlb() {
+        did(Did::FlushedTlb);
+    }
+    fn sync_code(_: &FusedMap, _: PhysAddr, _: u64) {}
+    fn root_entries() -> [u64; ROOT_ENTRIES] {
+        [0; ROOT_ENTRIES]
+    }
+    fn clock_ns() -> u64 {
+        CLOCK.set(CLOCK.get() + 1_000);
+        CLOCK.get()
+    }
+    fn set_timer(_: Option<u64>) {}
+    fn wait() {
+        resume_unwind(Box::new(Left::Asleep))
+    }
+    fn poll_interrupts() {}
+    fn relax() {}
+    fn ring(peer: u64, vector: u32) {
+        did(Did::Rang { peer, vector });
+    }
+    fn doorbell_id() -> u64 {
+        0
+    }
+    #[cfg(feature = "ktest")]
+    fn ktests() -> &'static [crate::ktest::Entry] {
+        &[]
+    }
+    #[cfg(feature = "ktest")]
+    fn call_code(_: PhysAddr) -> Option<u64> {
+        None
+    }
+    #[cfg(feature = "ktest")]
+    fn code_returning(_: u8) -> [u64; 2] {
+        [0; 2]
+    }
+    #[cfg(feature = "ktest")]
+    fn kernel_leaves(_: &mut dyn FnMut(u64, dyad_pgtbl::Level, dyad_pgtbl::Leaf)) {}
+    fn serial_write(bytes: &[u8]) {
+        current().console.borrow_mut().extend_from_slice(bytes);
+    }
+    fn start_cpu(_: CpuId) -> Result<(), &'static str> {
+        Err("there is one CPU only")
+    }
+    fn backtrace(_: &mut dyn FnMut(u64)) {}
+    fn exit(code: u32) -> ! {
+        resume_unwind(Box::new(Left::Exited(code)))
+    }
+}
+
+/// A word of a pool.
+pub fn word(node: &Node, pa: PhysAddr) -> &'static AtomicU64 {
+    node.map.word(pa)
+}
