@@ -16,10 +16,12 @@ use std::path::Path;
 use std::process::Command;
 
 /// Options of both back ends.
-const FLAGS: [&str; 10] = [
+const FLAGS: [&str; 11] = [
     "-O3",
     "-filetype=obj",
     "--relocation-model=static",
+    // Kernels follow frame records to say where a faulting program came from.
+    "--frame-pointer=all",
     "--function-sections",
     "--data-sections",
     "-disable-machine-licm",
