@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use addr2line::Loader;
+use dyad_abi::user::USER_MIN;
 
 /// Names addresses of one ISA's kernel and user program.
 #[derive(Default)]
@@ -39,6 +40,11 @@ impl Symboliser {
 
     /// Function and source line of an address, inlined functions innermost first.
     pub fn frames(&mut self, pc: u64) -> Vec<String> {
+        // No code is there. The library adds one to what it is asked for, which is too much for a
+        // register full of ones; and functions that the linker has thrown away seem to be at 0.
+        if pc < USER_MIN || pc == u64::MAX {
+            return Vec::new();
+        }
         for image in &mut self.images {
             let path = &image.path;
             let loader = image.loader.get_or_insert_with(|| Loader::new(path).ok());
@@ -206,6 +212,17 @@ mod tests {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let line = maps.lines().find(|l| l.ends_with(exe.to_str().unwrap()));
         u64::from_str_radix(line.unwrap().split('-').next().unwrap(), 16).unwrap()
+    }
+
+    #[test]
+    fn every_word_can_be_asked_for() {
+        let mut s = Symboliser::new([std::env::current_exe().unwrap()]);
+        for pc in [0, 1, u64::MAX - 1, u64::MAX] {
+            assert_eq!(s.frames(pc), Vec::<String>::new());
+            assert_eq!(s.backtrace(&[pc, pc], true).len(), 2);
+        }
+        let text = "x30 = 0xffffffffffffffff";
+        assert_eq!(s.annotate(text), text);
     }
 
     #[test]
