@@ -9,6 +9,7 @@
 //! atomicity must really overlap.
 #![forbid(unsafe_code)]
 
+mod abuse;
 mod batch;
 mod console;
 mod names;
@@ -36,5 +37,6 @@ fn main() -> ExitCode {
     };
     let mut trials = batch::trials(&names, &args);
     trials.extend(runs::trials());
+    trials.extend(abuse::trials());
     libtest_mimic::run(&args, trials).exit_code()
 }

@@ -1,0 +1,115 @@
+//! What programs must not do, done by the program `abuse`: the kernels take no harm.
+
+use std::time::Duration;
+
+use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_abi::record::EXIT_FAILED;
+use libtest_mimic::{Failed, Trial};
+use xtask::config::{RunConfig, Work};
+use xtask::launch::{self, RunReport};
+
+use crate::console::Kept;
+
+/// A way to end, and what the report of it must contain (nothing: no fault is reported).
+const FAULTS: [(&str, &str); 9] = [
+    ("null-read", "read of 0x0"),
+    ("null-write", "write to 0x0"),
+    ("exec-data", "instruction fetch from 0x10"),
+    ("write-text", "write to 0x41"),
+    ("stack-overflow", "write to 0x7"),
+    ("jump-kernel", "instruction fetch from 0xffffffff80000000"),
+    ("bad-exit", ""),
+    ("huge-alloc", ""),
+    ("exhaust-memory", "no free frame left"),
+];
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let mut trials = vec![
+        Trial::test("abuse::bad_calls_get_the_documented_errors", || {
+            calls(&[X86_64, Aarch64], 1, "--calls 12000")
+        }),
+        Trial::test("abuse::bad_calls_on_nodes_of_two_cpus", || {
+            calls(&[Aarch64, X86_64], 2, "--calls 4000 --seed 2")
+        }),
+    ];
+    for (fault, says) in FAULTS {
+        let name = format!("abuse::{}_ends_the_program_only", fault.replace('-', "_"));
+        trials.push(Trial::test(name, move || {
+            Isa::ALL
+                .into_iter()
+                .try_for_each(|on| ends(fault, says, on))
+        }));
+    }
+    trials.into_iter().map(|t| t.with_kind("system")).collect()
+}
+
+fn run(nodes: &[Isa], cpus: usize, args: &str) -> (RunReport, String) {
+    let config = RunConfig {
+        nodes: nodes.to_vec(),
+        cpus,
+        // Small, so that memory is soon exhausted.
+        mem_local: 32 << 20,
+        work: Work::App {
+            app: "abuse".into(),
+            args: args.into(),
+        },
+        timeout: Some(Duration::from_secs(120)),
+        ..RunConfig::default()
+    };
+    let mut kept = Kept::new(|_| {});
+    let report = launch::run(&config, &mut kept);
+    let text = kept.text(&report);
+    (report, text)
+}
+
+fn because<T>(text: &str, why: impl std::fmt::Display) -> Result<T, Failed> {
+    Err(format!("{why}\n\nconsole:\n{text}").into())
+}
+
+fn calls(nodes: &[Isa], cpus: usize, args: &str) -> Result<(), Failed> {
+    let (report, text) = run(nodes, cpus, args);
+    match report.failure() {
+        Some(why) => because(&text, why),
+        None => Ok(()),
+    }
+}
+
+fn ends(fault: &str, says: &str, on: Isa) -> Result<(), Failed> {
+    let (report, text) = run(&[X86_64, Aarch64], 1, &format!("--fault {fault} --on {on}"));
+    if !text.contains(&format!("committing {fault} on {on}")) {
+        return because(&text, "the fault was not committed");
+    }
+    if report.ok() || report.error.is_some() || text.contains("did no harm") {
+        return because(&text, "the run must fail, and by the program's fault only");
+    }
+    if let Some(n) = report.nodes.iter().find(|n| n.exit != Some(EXIT_FAILED)) {
+        return because(&text, format!("node {} exited with {:?}", n.id, n.exit));
+    }
+    let passed = |name: &str, ok| {
+        let found = report
+            .checks
+            .iter()
+            .filter(|c| c.name == name && c.ok == ok);
+        found.count()
+    };
+    if passed("app.exit", false) != 1 || passed("frames.returned", true) != 2 {
+        return because(
+            &text,
+            "not ended by the kernel, or frames were not returned",
+        );
+    }
+    let reported = text.contains("thread 0: ");
+    if reported == says.is_empty() || !text.contains(says) {
+        return because(&text, format!("the report must say {says:?}"));
+    }
+    let register = match on {
+        X86_64 => "rip = 0x",
+        Aarch64 => "pc = 0x",
+    };
+    // Where the program came from: its own functions, by name.
+    if reported && !(text.contains(register) && text.contains("  1: 0x")) {
+        return because(&text, "registers or a backtrace of callers are missing");
+    }
+    Ok(())
+}
