@@ -2,7 +2,7 @@
 
 [private]
 default:
-    @just --list --unsorted
+    @{{ quote(just_executable()) }} --list --unsorted
 
 # Build everything, boot the pair, run the tour (arguments as for `cargo xtask run`)
 run *ARGS:
