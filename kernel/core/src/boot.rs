@@ -48,8 +48,11 @@ pub fn primary<P: Platform>(machine: BootMachine) -> ! {
         node.params.cpus
     );
     phase::<P>("joining");
-    if let Err(e) = join_system::<P>(node) {
-        refuse::<P>(format_args!("{e}"));
+    match join_system::<P>(node) {
+        Ok(()) => {}
+        // It was started again too late to be of use.
+        Err(e @ join::JoinError::Ended { code }) => end::exit::<P>(code, format_args!("{e}")),
+        Err(e) => refuse::<P>(format_args!("{e}")),
     }
     phase::<P>("self-test");
     self_test::<P>(node);

@@ -13,6 +13,7 @@
 
 use core::sync::atomic::Ordering;
 
+use dyad_abi::boot::OnDeath;
 use dyad_abi::{Error, NodeId};
 use dyad_shm::superblock::{NodeState, NodeWord};
 
@@ -65,9 +66,16 @@ pub fn look<P: Platform>(node: &'static Node) {
 }
 
 fn recover_program<P: Platform>(node: &'static Node, dead: NodeId, incarnation: u32) {
+    if node.sb.shutdown.load(Ordering::Acquire) != 0 {
+        return;
+    }
     let Some(program) = node.sb.program.load(Ordering::Acquire).checked_sub(1) else {
-        if dead.index() == 0 && node.sb.shutdown.load(Ordering::Acquire) == 0 {
+        if dead.index() == 0 {
             warn!(P, "node 0 died before it had started the program");
+            // Started again, it will. Otherwise nobody does, and there is nothing to wait for.
+            if node.params.on_death != OnDeath::Restart {
+                end::program_failed::<P>(node, None);
+            }
         }
         return;
     };
@@ -76,6 +84,10 @@ fn recover_program<P: Platform>(node: &'static Node, dead: NodeId, incarnation: 
         ThreadFrame::find(&node.map, main.wrapping_sub(1))
     });
     let Ok(thread) = thread else {
+        if node.sb.ending.load(Ordering::Acquire) == dead.index() as u64 + 1 {
+            warn!(P, "node {dead} died while it was taking the program down");
+            end::program_failed::<P>(node, None);
+        }
         return;
     };
     let Some(owner) = thread.owner() else {

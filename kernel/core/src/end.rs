@@ -152,6 +152,10 @@ pub fn program_failed<P: Platform>(node: &'static Node, thread: Option<&'static 
 
 /// Frees the thread and its address space.
 fn take_down<P: Platform>(node: &'static Node, thread: &'static ThreadFrame) {
+    // If this node dies in the middle, its recoverer finds no program and must know why.
+    node.sb
+        .ending
+        .store(node.id().index() as u64 + 1, Ordering::Release);
     let local = P::local();
     local.current.set(None);
     sched::leave_space::<P>(local);

@@ -45,6 +45,11 @@ pub enum JoinError {
     },
     /// No node answered the clock exchange in time.
     ClockTimeout,
+    /// The system is shutting down in good order, with this exit code.
+    Ended {
+        /// The code.
+        code: u32,
+    },
     /// Not every node came up in time.
     NodesMissing {
         /// Bit set of those that did not.
@@ -74,6 +79,7 @@ impl core::fmt::Display for JoinError {
                 )
             }
             JoinError::ClockTimeout => f.write_str("no node answered the clock exchange in time"),
+            JoinError::Ended { .. } => f.write_str("the system has come to its end"),
             JoinError::NodesMissing { missing } => {
                 write!(f, "nodes did not come up in time (bit set {missing:#b})")
             }
@@ -196,6 +202,12 @@ pub fn roots<P: Platform>(node: &Node) -> Result<(), JoinError> {
     Ok(())
 }
 
+/// [`JoinError::Ended`] once the shutdown word is set.
+fn ended(node: &Node) -> Option<JoinError> {
+    let code = node.sb.shutdown.load(Ordering::Acquire).checked_sub(1)?;
+    Some(JoinError::Ended { code: code as u32 })
+}
+
 /// Takes this node's place in the node table: VACANT to JOINING with the next incarnation.
 ///
 /// # Errors
@@ -207,7 +219,8 @@ pub fn claim<P: Platform>(node: &Node, doorbell: u64) -> Result<u32, JoinError> 
     clock::wait_until::<P>(node.boot_limit(), || {
         let now = node.sb.node_word(node.id());
         if now.state != NodeState::Vacant {
-            return false;
+            // Whoever would have to free the place may have left.
+            return ended(node).is_some();
         }
         let next = NodeWord {
             state: NodeState::Joining,
@@ -221,8 +234,10 @@ pub fn claim<P: Platform>(node: &Node, doorbell: u64) -> Result<u32, JoinError> 
         }
         claimed.is_some()
     });
-    let incarnation = claimed.ok_or(JoinError::Taken {
-        state: node.sb.node_word(node.id()).state,
+    let incarnation = claimed.ok_or_else(|| {
+        ended(node).unwrap_or(JoinError::Taken {
+            state: node.sb.node_word(node.id()).state,
+        })
     })?;
     // What an older incarnation's CPUs were doing is not what this one's are: nobody may take them
     // for started, nor send them anything before they are.
@@ -304,6 +319,24 @@ const FEW: u64 = 8;
 /// both CPUs happen to run at once.
 const ENOUGH_NS: u64 = 1_000_000_000;
 
+/// Whether a node answers clock exchanges, or will.
+fn can_answer(node: &Node, n: NodeId) -> bool {
+    let word = node.sb.node_word(n);
+    match word.state {
+        NodeState::Live | NodeState::Joining => true,
+        // It has formatted but not joined yet; one that has died is not coming back for this.
+        NodeState::Vacant => word.incarnation == 0,
+        _ => false,
+    }
+}
+
+/// The node to ask for the time: the one whose clock it is, else any live one.
+fn whom_to_ask(node: &Node) -> Option<NodeId> {
+    NodeId::new(node.sb.clock_owner.load(Ordering::Acquire).wrapping_sub(1))
+        .filter(|&n| n != node.id() && can_answer(node, n))
+        .or_else(|| node.others().find(|&n| node.sb.is_live(n)))
+}
+
 /// Sets this node's fused clock: asks a node that has it, several times, and keeps the exchange
 /// that took least. Returns that round trip in nanoseconds; half of it bounds the error, which is
 /// left in the node's entry.
@@ -312,18 +345,7 @@ const ENOUGH_NS: u64 = 1_000_000_000;
 ///
 /// [`JoinError::ClockTimeout`].
 pub fn sync_clock<P: Platform>(node: &Node) -> Result<u64, JoinError> {
-    let owner = NodeId::new(node.sb.clock_owner.load(Ordering::Acquire).wrapping_sub(1))
-        .filter(|&n| n != node.id())
-        .filter(|&n| {
-            // One that has formatted but not yet joined will answer; one that has died will not.
-            let word = node.sb.node_word(n);
-            match word.state {
-                NodeState::Live | NodeState::Joining => true,
-                NodeState::Vacant => word.incarnation == 0,
-                _ => false,
-            }
-        });
-    let Some(asked) = owner.or_else(|| node.first_live()) else {
+    let Some(mut asked) = whom_to_ask(node) else {
         return Err(JoinError::ClockTimeout);
     };
     let e = node.entry();
@@ -339,10 +361,20 @@ pub fn sync_clock<P: Platform>(node: &Node) -> Result<u64, JoinError> {
         let start = P::clock_ns();
         e.clock_request.store(request, Ordering::Release);
         crate::inbox::notify::<P>(asked, dyad_abi::CpuId::first(1).next().unwrap_or(P::cpu()));
-        if !clock::wait_until::<P>(node.boot_limit(), || {
-            e.clock_answer.load(Ordering::Acquire) == request
-        }) {
-            return Err(JoinError::ClockTimeout);
+        let answered = || e.clock_answer.load(Ordering::Acquire) == request;
+        clock::wait_until::<P>(node.boot_limit(), || {
+            answered() || !can_answer(node, asked) || ended(node).is_some()
+        });
+        if !answered() {
+            if let Some(end) = ended(node) {
+                return Err(end);
+            }
+            // Dead or gone: another may answer. Alive and silent for so long: nothing will help.
+            match whom_to_ask(node) {
+                Some(other) if other != asked => asked = other,
+                _ => return Err(JoinError::ClockTimeout),
+            }
+            continue;
         }
         let end = P::clock_ns();
         let theirs = e.clock_time.load(Ordering::Relaxed);

@@ -266,8 +266,10 @@ pub struct Superblock {
     pub self_test: AtomicU64,
     /// Program: 0 not started, else its address-space frame (`FrameRef` bits plus one).
     pub program: AtomicU64,
+    /// The node that is taking the program down after its end, plus one; 0 before.
+    pub ending: AtomicU64,
     /// Reserved; zero.
-    pub reserved: [AtomicU64; 2],
+    pub reserved: [AtomicU64; 1],
     /// Kernel-half root entries by ISA, and whether they have been published (last word).
     pub roots: [RootEntries; ISA_COUNT],
     /// The nodes.
@@ -334,7 +336,7 @@ impl Superblock {
 pub const LAYOUT: LayoutHash = crate::shared_layout!(LayoutHash::EMPTY;
     Superblock {
         magic, format, abi_version, layout_hash, coherence, memory_model, shape, control,
-        control_arg, epoch, clock_owner, shutdown, self_test, program, reserved, roots, nodes, cpus, pools, scratch,
+        control_arg, epoch, clock_owner, shutdown, self_test, program, ending, reserved, roots, nodes, cpus, pools, scratch,
     },
     NodeEntry {
         state, heartbeat, doorbell, kind, image, phase, barrier, clock_request, clock_answer,

@@ -79,6 +79,19 @@ fn the_clock_is_asked_of_somebody_who_can_answer() {
     );
 }
 
+/// A node that was started again just before the others left would wait for its place for ever.
+#[test]
+fn a_node_that_comes_back_to_an_ended_system_ends_too() {
+    let w = World::new(&THREE, 8);
+    let m = w.machine(1);
+    w.set_state(m.node(), 1, NodeState::Dead);
+    m.node().sb.shutdown.store(1 + 1, Ordering::Relaxed);
+    m.enter();
+    let ended = JoinError::Ended { code: 1 };
+    assert_eq!(join::claim::<MockA64>(m.node(), 0), Err(ended));
+    assert_eq!(join::sync_clock::<MockA64>(m.node()), Err(ended));
+}
+
 #[test]
 fn the_second_node_finds_what_the_first_has_formatted() {
     let w = World::empty(&[Isa::X86_64, Isa::Aarch64], 8);

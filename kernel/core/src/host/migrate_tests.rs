@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
+use dyad_abi::boot::OnDeath;
 use dyad_abi::syscall::Syscall;
 use dyad_abi::{Error, Isa, NodeId};
 use dyad_shm::superblock::{NodeState, activity};
@@ -257,6 +258,39 @@ fn a_program_whose_node_dies_is_lost_and_its_memory_is_not() {
     assert_eq!(run::<MockA64>(a), Left::Exited(1));
     assert!(a.printed().contains("is lost"));
     assert_eq!(x.used(), 0);
+}
+
+/// Nothing would ever happen again: the survivors end the run, unless node 0 is started again.
+#[test]
+fn a_program_that_was_never_started_is_not_waited_for() {
+    for (on_death, left) in [
+        (OnDeath::Survive, Left::Exited(1)),
+        (OnDeath::Restart, Left::Asleep),
+    ] {
+        let w = World::new(&PAIR, 40);
+        w.on_death.set(on_death);
+        let a = w.machine(1);
+        w.set_state(a.node(), 0, NodeState::Dead);
+        assert_eq!(run::<MockA64>(a), left);
+    }
+}
+
+/// The program has exited, its memory is half free, and the node that did it dies before it has
+/// told anybody.
+#[test]
+fn a_take_down_that_was_interrupted_ends_the_run() {
+    for (ending, left) in [(1, Left::Exited(1)), (0, Left::Asleep), (2, Left::Asleep)] {
+        let w = World::new(&PAIR, 40);
+        let (x, a, t) = running(&w);
+        x.node()
+            .sb
+            .program
+            .store(t.space.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        t.retire();
+        x.node().sb.ending.store(ending, Ordering::Relaxed);
+        w.set_state(a.node(), 0, NodeState::Dead);
+        assert_eq!(run::<MockA64>(a), left);
+    }
 }
 
 #[test]

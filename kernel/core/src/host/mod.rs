@@ -95,6 +95,7 @@ pub struct World {
     isas: Vec<Isa>,
     local_size: u64,
     pub bundle_len: Cell<u64>,
+    pub on_death: Cell<OnDeath>,
 }
 
 /// The bundle lies at the end of the CXL pool.
@@ -138,6 +139,7 @@ impl World {
             isas: isas.to_vec(),
             local_size,
             bundle_len: Cell::new(0),
+            on_death: Cell::new(OnDeath::End),
         }
     }
 
@@ -186,7 +188,7 @@ impl World {
             bundle_offset: CXL_SIZE - BUNDLE_ROOM,
             bundle_len: self.bundle_len.get(),
             mode: BootMode::App,
-            on_death: OnDeath::End,
+            on_death: self.on_death.get(),
             boot_timeout_ms: 1,
             app: "test",
             args: "--some words",
