@@ -36,6 +36,11 @@ pub struct CpuLocal {
     /// Last system call, for reports; number plus one.
     pub(crate) last_syscall: Cell<u64>,
     pub(crate) stop_reported: Cell<bool>,
+    /// Turns of the run loop, system calls and page faults so far. Of a system that hangs they tell
+    /// whether the program goes round, or the kernel, or both wait.
+    pub(crate) turns: Cell<u64>,
+    pub(crate) syscalls: Cell<u64>,
+    pub(crate) faults: Cell<u64>,
     /// The last page fault that was resolved (address, program counter) and how often it has come
     /// again since the thread last got anywhere.
     last_fault: Cell<(u64, u64, u32)>,
@@ -58,6 +63,9 @@ impl CpuLocal {
             last_tick: Cell::new(0),
             last_syscall: Cell::new(0),
             stop_reported: Cell::new(false),
+            turns: Cell::new(0),
+            syscalls: Cell::new(0),
+            faults: Cell::new(0),
             last_fault: Cell::new((0, 0, 0)),
         }
     }
@@ -82,6 +90,7 @@ impl CpuLocal {
     /// Notes a page fault at `address` of the instruction at `pc`; returns how often just that
     /// one has come in a row.
     pub(crate) fn note_fault(&self, address: u64, pc: u64) -> u32 {
+        self.faults.set(self.faults.get() + 1);
         let (a, p, n) = self.last_fault.get();
         let n = if (a, p) == (address, pc) {
             n.saturating_add(1)

@@ -54,6 +54,12 @@ fn status<P: Platform>(node: &Node, local: &CpuLocal) {
         n => Syscall::from_number(n - 1).map_or("an unknown one", Syscall::name),
     };
     let (doorbells, timers, _) = local.interrupt_counts();
+    let counts = format_args!(
+        "interrupts: {doorbells} doorbell, {timers} timer; {} system calls, {} page faults, {} turns",
+        local.syscalls.get(),
+        local.faults.get(),
+        local.turns.get()
+    );
     let cpu = ("cpu", Value::Number(local.id().index() as u64));
     match local.current.get() {
         Some(t) => {
@@ -65,7 +71,7 @@ fn status<P: Platform>(node: &Node, local: &CpuLocal) {
                     (
                         "doing",
                         Value::Text(format_args!(
-                            "running thread {} of {:?} at pc {pc:#x}, last system call {call}; interrupts: {doorbells} doorbell, {timers} timer",
+                            "running thread {} of {:?} at pc {pc:#x}, last system call {call}; {counts}",
                             t.id.load(Ordering::Relaxed),
                             node.params.app
                         )),
@@ -94,7 +100,7 @@ fn status<P: Platform>(node: &Node, local: &CpuLocal) {
                     (
                         "doing",
                         Value::Text(format_args!(
-                            "idle, {queued}, last system call {call}; interrupts: {doorbells} doorbell, {timers} timer"
+                            "idle, {queued}, last system call {call}; {counts}"
                         )),
                     ),
                 ],

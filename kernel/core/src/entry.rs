@@ -32,6 +32,7 @@ pub fn syscall<P: Platform>(area: &'static RegArea) -> ! {
     let [number, args @ ..] = P::syscall_args(area);
     local.last_syscall.set(number.wrapping_add(1));
     local.forget_faults();
+    local.syscalls.set(local.syscalls.get() + 1);
     syscall::dispatch::<P>(node(), local, current(local), area, number, args);
     sched::run::<P>()
 }

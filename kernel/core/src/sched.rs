@@ -175,6 +175,7 @@ pub fn run<P: Platform>() -> ! {
     let node = node();
     let local = P::local();
     loop {
+        local.turns.set(local.turns.get() + 1);
         let next = attend::<P>(node, local);
         if local.current.get().is_none() {
             local.current.set(local.queue.pop(node));
