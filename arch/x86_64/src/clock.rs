@@ -161,13 +161,16 @@ fn correct() {
     let truth = (ticks as u128 * 1_000_000_000 / ACPI_HZ as u128) as u64;
     let counts = at.saturating_sub(START_TSC.load(Ordering::Relaxed)).max(1);
     let slew = SLEW.load(Ordering::Relaxed) as i64;
-    let now = shown(BASE_NS.load(Ordering::Relaxed), elapsed, slew);
+    let base_ns = BASE_NS.load(Ordering::Relaxed);
     let most = INTERVAL_NS as i64 / 1000;
-    let error = (truth as i64).wrapping_sub(now as i64);
+    let error = (truth as i64).wrapping_sub(shown(base_ns, elapsed, slew) as i64);
     SEQUENCE.fetch_add(1, Ordering::AcqRel);
     fence(Ordering::Release);
-    BASE_TSC.store(at, Ordering::Relaxed);
-    BASE_NS.store(now, Ordering::Relaxed);
+    // What there was holds up to here: another CPU may just have read it.
+    let from = tsc();
+    let elapsed = scaled(from.saturating_sub(base_tsc), rate);
+    BASE_TSC.store(from, Ordering::Relaxed);
+    BASE_NS.store(shown(base_ns, elapsed, slew), Ordering::Relaxed);
     RATE.store(
         (((truth as u128) << 32) / counts as u128) as u64,
         Ordering::Relaxed,

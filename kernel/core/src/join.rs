@@ -288,14 +288,23 @@ pub fn wait_for_all<P: Platform>(node: &Node) -> Result<(), JoinError> {
             .fold(0u8, |set, n| set | 1 << n.index())
     };
     let all = clock::wait_until::<P>(node.boot_limit(), || {
-        serve_clock::<P>(node);
-        crate::end::stop_requested(node) || missing() == 0
+        while_waiting::<P>(node);
+        missing() == 0
     });
     if all {
         Ok(())
     } else {
         Err(JoinError::NodesMissing { missing: missing() })
     }
+}
+
+/// What a CPU does for others while it waits for them during boot: answers clock exchanges, and
+/// reports and stops if the launcher wants that.
+pub fn while_waiting<P: Platform>(node: &Node) {
+    if crate::end::stop_requested(node) {
+        crate::end::stop::<P>(crate::node::node(), P::local());
+    }
+    serve_clock::<P>(node);
 }
 
 /// Answers clock exchanges addressed to this node.

@@ -54,7 +54,7 @@ impl Report {
 pub fn barrier<P: Platform>(node: &Node, limit_ns: u64) -> bool {
     let mine = node.entry().barrier.fetch_add(1, Ordering::AcqRel) + 1;
     clock::wait_until::<P>(limit_ns, || {
-        crate::join::serve_clock::<P>(node);
+        crate::join::while_waiting::<P>(node);
         node.others().all(|n| {
             node.sb.node(n).barrier.load(Ordering::Acquire) >= mine
                 || matches!(

@@ -283,11 +283,17 @@ impl<'n> Space<'n> {
                 (end <= HEAP_END).then_some(end)
             })
             .map_err(|_| Error::TooLarge)?;
+        let end = start + len;
         self.add_region(Region {
             start,
-            end: start + len,
+            end,
             kind: RegionKind::Anonymous,
             write: true,
+        })
+        .inspect_err(|_| {
+            // The addresses go back unless somebody else has taken some behind them.
+            let next = &self.frame.heap_next;
+            let _ = next.compare_exchange(end, start, Ordering::AcqRel, Ordering::Relaxed);
         })?;
         Ok(start)
     }

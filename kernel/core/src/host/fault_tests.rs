@@ -197,6 +197,23 @@ fn unmapping_costs_what_was_touched() {
 }
 
 #[test]
+fn a_refused_mapping_gives_its_addresses_back() {
+    let w = World::new(&PAIR, 60);
+    let x = w.machine(0);
+    let s = x.space();
+    let slots = s.regions().count()..crate::space::MAX_REGIONS;
+    let mut last = 0;
+    for _ in slots {
+        last = s.map_anonymous(PAGE_SIZE).unwrap();
+    }
+    for _ in 0..3 {
+        assert_eq!(s.map_anonymous(1 << 30), Err(Error::Full));
+    }
+    s.unmap_region(last, PAGE_SIZE).unwrap();
+    assert_eq!(s.map_anonymous(PAGE_SIZE), Ok(last + PAGE_SIZE));
+}
+
+#[test]
 fn user_copies_cross_pages_and_check_each() {
     let w = World::new(&PAIR, 60);
     let x = w.machine(0);
