@@ -20,7 +20,7 @@ use core::sync::atomic::AtomicU64;
 
 use dyad_abi::{CpuId, Isa};
 use dyad_shm::superblock::ROOT_ENTRIES;
-use dyad_shm::{FusedMap, PhysAddr};
+use dyad_shm::{FusedMap, PhysAddr, shared_struct};
 
 use crate::cpu::CpuLocal;
 
@@ -30,15 +30,19 @@ pub const REG_WORDS: usize = 48;
 /// Words of a floating-point area (16-byte aligned, at least 528 bytes).
 pub const FP_WORDS: usize = 68;
 
-/// A thread's general registers on one ISA; lies in the thread's frame in fused memory.
-#[derive(Debug)]
-#[repr(C, align(16))]
-pub struct RegArea(pub [AtomicU64; REG_WORDS]);
+shared_struct! {
+    /// A thread's general registers on one ISA; lies in the thread's frame in fused memory.
+    #[derive(Debug)]
+    #[repr(align(16))]
+    pub struct RegArea(pub [AtomicU64; REG_WORDS]);
+}
 
-/// A thread's floating-point state on one ISA; lies in the thread's frame in fused memory.
-#[derive(Debug)]
-#[repr(C, align(16))]
-pub struct FpArea(pub [AtomicU64; FP_WORDS]);
+shared_struct! {
+    /// A thread's floating-point state on one ISA; lies in the thread's frame in fused memory.
+    #[derive(Debug)]
+    #[repr(align(16))]
+    pub struct FpArea(pub [AtomicU64; FP_WORDS]);
+}
 
 /// Why a user thread was stopped by a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use dyad_abi::user::{HEAP_BASE, HEAP_END, PAGE_SIZE, USER_END, USER_MIN};
 use dyad_abi::{Error, Isa, Result};
 use dyad_pgtbl::{FrameSource, Leaf, Level, MapError, Memory, Perms, RemoteCpu};
 use dyad_shm::superblock::ROOT_SLOTS;
-use dyad_shm::{FrameRef, FusedMap, LayoutHash, PhysAddr, Shared, shared_layout};
+use dyad_shm::{FrameRef, FusedMap, LayoutHash, PhysAddr, shared_layout, shared_struct};
 
 use crate::Platform;
 use crate::frames::{self, Frames};
@@ -38,45 +38,44 @@ pub enum RegionKind {
     Fixed = 3,
 }
 
-/// A region's slot.
-#[derive(Debug)]
-#[repr(C, align(32))]
-pub struct RegionSlot {
-    /// 0 free, 1 busy, else the start address.
-    pub start: AtomicU64,
-    /// One past the end.
-    pub end: AtomicU64,
-    /// `kind << 8 | write`.
-    pub kind: AtomicU64,
-    /// Reserved; zero.
-    pub reserved: AtomicU64,
+shared_struct! {
+    /// A region's slot.
+    #[derive(Debug)]
+    #[repr(align(32))]
+    pub struct RegionSlot {
+        /// 0 free, 1 busy, else the start address.
+        pub start: AtomicU64,
+        /// One past the end.
+        pub end: AtomicU64,
+        /// `kind << 8 | write`.
+        pub kind: AtomicU64,
+        /// Reserved; zero.
+        pub reserved: AtomicU64,
+    }
 }
 
-/// An address space.
-#[derive(Debug)]
-#[repr(C, align(4096))]
-pub struct SpaceFrame {
-    magic: AtomicU64,
-    /// Page-table root by ISA, physical; 0 if the system has no node of that ISA.
-    pub roots: [AtomicU64; dyad_abi::ident::ISA_COUNT],
-    /// Where `MapAnon` continues.
-    pub heap_next: AtomicU64,
-    /// Main thread: `FrameRef` bits plus one.
-    pub main_thread: AtomicU64,
-    /// Page faults resolved by a new frame.
-    pub faults_filled: AtomicU64,
-    /// Page faults resolved from another ISA's table.
-    pub faults_copied: AtomicU64,
-    /// Reserved; zero.
-    pub reserved: [AtomicU64; 5],
-    /// The regions.
-    pub regions: [RegionSlot; MAX_REGIONS],
+shared_struct! {
+    /// An address space.
+    #[derive(Debug)]
+    #[repr(align(4096))]
+    pub struct SpaceFrame {
+        magic: AtomicU64,
+        /// Page-table root by ISA, physical; 0 if the system has no node of that ISA.
+        pub roots: [AtomicU64; dyad_abi::ident::ISA_COUNT],
+        /// Where `MapAnon` continues.
+        pub heap_next: AtomicU64,
+        /// Main thread: `FrameRef` bits plus one.
+        pub main_thread: AtomicU64,
+        /// Page faults resolved by a new frame.
+        pub faults_filled: AtomicU64,
+        /// Page faults resolved from another ISA's table.
+        pub faults_copied: AtomicU64,
+        /// Reserved; zero.
+        pub reserved: [AtomicU64; 5],
+        /// The regions.
+        pub regions: [RegionSlot; MAX_REGIONS],
+    }
 }
-
-// SAFETY: 1. only atomic words; 2. every bit pattern is a value of them; 3. addresses in it are
-// user or physical addresses.
-#[allow(unsafe_code)]
-unsafe impl Shared for SpaceFrame {}
 
 const _: () = assert!(size_of::<SpaceFrame>() as u64 == PAGE_SIZE);
 

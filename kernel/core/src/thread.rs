@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa, NodeId, Result};
-use dyad_shm::{FrameRef, FusedMap, LayoutHash, PhysAddr, Shared, shared_layout};
+use dyad_shm::{FrameRef, FusedMap, LayoutHash, PhysAddr, shared_layout, shared_struct};
 
 use crate::Platform;
 use crate::platform::{FP_WORDS, FpArea, REG_WORDS, RegArea};
@@ -95,44 +95,41 @@ impl Owner {
     }
 }
 
-/// A thread.
-#[derive(Debug)]
-#[repr(C, align(4096))]
-pub struct ThreadFrame {
-    magic: AtomicU64,
-    /// An [`Owner`].
-    pub owner: AtomicU64,
-    /// Number within its program.
-    pub id: AtomicU64,
-    /// Address space: `FrameRef` bits.
-    pub space: AtomicU64,
-    /// Run-queue link: `FrameRef` bits plus one, 0 at the end. Used by the owner only.
-    pub link: AtomicU64,
-    /// Fused time at which it wants to run again; 0 if it is not asleep.
-    pub wake_at: AtomicU64,
-    /// Entry point and its argument, for the first entry on each ISA.
-    pub entry: AtomicU64,
-    /// See `entry`.
-    pub arg: AtomicU64,
-    /// Per ISA: 1 once the thread has been started there.
-    pub started: [AtomicU64; dyad_abi::ident::ISA_COUNT],
-    /// The node it left in its last hand-over, plus one: where it goes back to if the receiver
-    /// dies before taking it.
-    pub came_from: AtomicU64,
-    /// Migrations so far.
-    pub migrations: AtomicU64,
-    /// Reserved; zero.
-    pub reserved: [AtomicU64; 4],
-    /// General registers, by ISA.
-    pub regs: [RegArea; dyad_abi::ident::ISA_COUNT],
-    /// Floating-point state, by ISA.
-    pub fp: [FpArea; dyad_abi::ident::ISA_COUNT],
+shared_struct! {
+    /// A thread.
+    #[derive(Debug)]
+    #[repr(align(4096))]
+    pub struct ThreadFrame {
+        magic: AtomicU64,
+        /// An [`Owner`].
+        pub owner: AtomicU64,
+        /// Number within its program.
+        pub id: AtomicU64,
+        /// Address space: `FrameRef` bits.
+        pub space: AtomicU64,
+        /// Run-queue link: `FrameRef` bits plus one, 0 at the end. Used by the owner only.
+        pub link: AtomicU64,
+        /// Fused time at which it wants to run again; 0 if it is not asleep.
+        pub wake_at: AtomicU64,
+        /// Entry point and its argument, for the first entry on each ISA.
+        pub entry: AtomicU64,
+        /// See `entry`.
+        pub arg: AtomicU64,
+        /// Per ISA: 1 once the thread has been started there.
+        pub started: [AtomicU64; dyad_abi::ident::ISA_COUNT],
+        /// The node it left in its last hand-over, plus one: where it goes back to if the receiver
+        /// dies before taking it.
+        pub came_from: AtomicU64,
+        /// Migrations so far.
+        pub migrations: AtomicU64,
+        /// Reserved; zero.
+        pub reserved: [AtomicU64; 4],
+        /// General registers, by ISA.
+        pub regs: [RegArea; dyad_abi::ident::ISA_COUNT],
+        /// Floating-point state, by ISA.
+        pub fp: [FpArea; dyad_abi::ident::ISA_COUNT],
+    }
 }
-
-// SAFETY: 1. only atomic words; 2. every bit pattern is a value of them; 3. the addresses in
-// register areas are user addresses.
-#[allow(unsafe_code)]
-unsafe impl Shared for ThreadFrame {}
 
 const _: () = assert!(size_of::<ThreadFrame>() as u64 == PAGE_SIZE);
 

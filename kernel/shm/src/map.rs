@@ -26,6 +26,50 @@ unsafe impl Shared for AtomicU64 {}
 // SAFETY: 1. to 3. follow from the element's.
 unsafe impl<T: Shared, const N: usize> Shared for [T; N] {}
 
+/// Declares a structure of fused memory: `repr(C)`, and [`Shared`] because every field is. A field
+/// of any other type does not compile, so that other crates need no unsafe code for theirs.
+///
+/// ```
+/// use core::sync::atomic::AtomicU64;
+/// dyad_shm::shared_struct! {
+///     struct Fine { count: AtomicU64, lines: [AtomicU64; 8] }
+/// }
+/// ```
+///
+/// A pointer into an image must not be in shared memory:
+///
+/// ```compile_fail,E0277
+/// use core::sync::atomic::AtomicU64;
+/// dyad_shm::shared_struct! {
+///     struct Wrong { count: AtomicU64, name: &'static str }
+/// }
+/// ```
+#[macro_export]
+macro_rules! shared_struct {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident {
+        $($(#[$fmeta:meta])* $fvis:vis $field:ident : $ty:ty),* $(,)?
+    }) => {
+        $(#[$meta])*
+        #[repr(C)]
+        $vis struct $name {
+            $($(#[$fmeta])* $fvis $field: $ty),*
+        }
+
+        // SAFETY: 1. to 3. hold for every field, as the bounds demand, and padding has no value.
+        #[allow(unsafe_code)]
+        unsafe impl $crate::Shared for $name where $($ty: $crate::Shared),* {}
+    };
+    ($(#[$meta:meta])* $vis:vis struct $name:ident($(#[$fmeta:meta])* $fvis:vis $ty:ty);) => {
+        $(#[$meta])*
+        #[repr(C)]
+        $vis struct $name($(#[$fmeta])* $fvis $ty);
+
+        // SAFETY: 1. to 3. hold for the field, as the bound demands.
+        #[allow(unsafe_code)]
+        unsafe impl $crate::Shared for $name where $ty: $crate::Shared {}
+    };
+}
+
 /// The pools of a system and where they are mapped.
 #[derive(Clone, Debug)]
 pub struct FusedMap {
