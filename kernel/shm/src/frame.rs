@@ -75,6 +75,62 @@ impl FrameRef {
     }
 }
 
+/// A value of the shared epoch word, or a stamp taken from it: 56 bits, as many as a frame record
+/// has room for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Epoch(u64);
+
+impl Epoch {
+    /// Bits of an epoch.
+    pub const BITS: u32 = 56;
+    /// Before every epoch of a running system.
+    pub const ZERO: Epoch = Epoch(0);
+    /// The last epoch. A node that publishes it is always quiet.
+    pub const MAX: Epoch = Epoch((1 << Epoch::BITS) - 1);
+
+    /// The epoch with this number, if it has one.
+    pub const fn new(n: u64) -> Option<Epoch> {
+        if n >> Epoch::BITS == 0 {
+            Some(Epoch(n))
+        } else {
+            None
+        }
+    }
+
+    /// The epoch with this number, or [`Epoch::MAX`] for numbers beyond it: a stamp from damaged
+    /// memory then blocks reuse instead of allowing it.
+    pub const fn saturating(n: u64) -> Epoch {
+        match Epoch::new(n) {
+            Some(e) => e,
+            None => Epoch::MAX,
+        }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// How often a frame has changed hands: a reference to an older version is dead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Version(pub u32);
+
+impl Version {
+    /// The last version. There is none after it: see the RETIRED state of frames.
+    pub const MAX: Version = Version(u32::MAX);
+
+    /// The version after this one.
+    pub const fn next(self) -> Option<Version> {
+        match self.0.checked_add(1) {
+            Some(v) => Some(Version(v)),
+            None => None,
+        }
+    }
+}
+
 /// The shared record of one frame.
 #[derive(Debug, Default)]
 #[repr(C, align(16))]
@@ -126,6 +182,15 @@ mod tests {
         }
         assert_eq!(FrameRef::of(PhysAddr(0x1000)), None);
         assert_eq!(FrameRef::from_bits(9 << 28), None);
+    }
+
+    #[test]
+    fn epochs_and_versions_end_where_their_fields_end() {
+        assert_eq!(Epoch::new(Epoch::MAX.get()), Some(Epoch::MAX));
+        assert_eq!(Epoch::new(Epoch::MAX.get() + 1), None);
+        assert_eq!(Epoch::saturating(u64::MAX), Epoch::MAX);
+        assert_eq!(Version(7).next(), Some(Version(8)));
+        assert_eq!(Version::MAX.next(), None);
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub mod map;
 pub mod pool;
 pub mod superblock;
 
-pub use frame::{FrameEntry, FrameRef};
+pub use frame::{Epoch, FrameEntry, FrameRef, Version};
 pub use layout::LayoutHash;
 pub use map::{FusedMap, Shared};
 pub use pool::{PhysAddr, PoolId};
