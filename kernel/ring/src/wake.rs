@@ -26,6 +26,17 @@
 //! | `pending` swap 0 | acquire, release | a bit set later is found 0 and may ring again |
 //! | `activity` store, `pending` or | before the fence | `SeqCst` accesses alone do not order them on every machine |
 //!
+//! The two words are on lines of their own: `activity` is stored to, and writing its line back
+//! would undo a bit that a sender has set in the same line meanwhile. `pending` is changed by
+//! read-modify-writes only.
+//!
+//! | flush | without it, on incoherent machines |
+//! |---|---|
+//! | [`notify`]: `activity` is read at memory | a receiver asleep is taken for attentive: never woken |
+//! | [`prepare`]: `activity` is written through | as above |
+//! | [`prepare`]: `pending` is read at memory | a bit set before it told anybody is not seen: never woken |
+//! | [`attentive`]: `activity` is written through | the next sender rings for nothing |
+//!
 //! The doorbell is rung only when the bit goes from 0 to 1: while it is 1, the receiver has not
 //! taken it yet and will look, because whoever set it rang if the receiver was not attentive.
 //! A receiver calls [`take_pending`] *before* it looks at the rings of the bits it took.
@@ -37,7 +48,7 @@ use dyad_shm::PhysAddr;
 use dyad_shm::superblock::activity;
 
 /// Addresses of the two words of a receiving CPU: `pending` and `activity` of its
-/// [`CpuEntry`](dyad_shm::superblock::CpuEntry).
+/// [`CpuEntry`](dyad_shm::superblock::CpuEntry). They must be on different lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WakeLine {
     /// One bit per sender.

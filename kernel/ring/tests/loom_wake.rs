@@ -18,7 +18,7 @@ use loom::thread;
 
 const LINE: WakeLine = WakeLine {
     pending: PhysAddr(0x1000),
-    activity: PhysAddr(0x1008),
+    activity: PhysAddr(0x1040),
 };
 const MAILBOXES: u64 = 0x2000;
 

@@ -9,7 +9,7 @@ use dyad_shm::superblock::activity::{ASLEEP, ATTENTIVE, OFFLINE, USER};
 
 const LINE: WakeLine = WakeLine {
     pending: PhysAddr(0x40_0000_1000),
-    activity: PhysAddr(0x40_0000_1008),
+    activity: PhysAddr(0x40_0000_1040),
 };
 
 #[test]

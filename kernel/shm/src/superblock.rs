@@ -15,7 +15,7 @@
 //! | `format` | formatter | READY is a release store after everything else; readers acquire |
 //! | node `state` | the node itself; DEAD: the launcher, after reaping; VACANT: the recoverer | CAS, acquire/release |
 //! | cpu `pending` | any sender, one bit each; the receiver swaps 0 | RMW |
-//! | cpu `activity` | the CPU itself | store, `fence(SeqCst)`, then its last look at its inboxes |
+//! | cpu `activity` | the CPU itself, on a line of its own | store, `fence(SeqCst)`, then its last look at its inboxes |
 //! | `control` | the launcher | read on every doorbell and idle tick |
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -179,21 +179,25 @@ pub struct NodeEntry {
     pub reserved: [AtomicU64; 4],
 }
 
-/// A CPU's entry: what senders on other nodes look at.
+/// A CPU's entry: what senders on other nodes look at. Two lines: the first is changed by others,
+/// by read-modify-writes only; the second is stored to by the CPU itself, and writing it back must
+/// not undo what others have set.
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 pub struct CpuEntry {
     /// One bit per sender CPU (`node * 8 + cpu`): set by the sender after it has put a message
     /// into the inbox, taken by the receiver before it looks.
     pub pending: AtomicU64,
-    /// One of [`activity`].
-    pub activity: AtomicU64,
     /// Doorbells that senders have rung for this CPU.
     pub rung: AtomicU64,
+    /// Reserved; zero.
+    pub reserved: [AtomicU64; 6],
+    /// One of [`activity`].
+    pub activity: AtomicU64,
     /// Doorbell interrupts taken.
     pub taken: AtomicU64,
     /// Reserved; zero.
-    pub reserved: [AtomicU64; 4],
+    pub own_reserved: [AtomicU64; 6],
 }
 
 /// A pool's entry: where its frame table is and the state of its frame allocator.
@@ -342,7 +346,7 @@ pub const LAYOUT: LayoutHash = crate::shared_layout!(LayoutHash::EMPTY;
         state, heartbeat, doorbell, kind, image, phase, barrier, clock_request, clock_answer,
         clock_time, migrations, clock_error, reserved,
     },
-    CpuEntry { pending, activity, rung, taken, reserved },
+    CpuEntry { pending, rung, reserved, activity, taken, own_reserved },
     PoolEntry { base, size, frame_table, first_frame, end_frame, bump, free, used, reserved },
     RootEntries { entries, image, reserved },
     ScratchLine { words },
@@ -354,7 +358,8 @@ pub const LAYOUT: LayoutHash = crate::shared_layout!(LayoutHash::EMPTY;
 
 const _: () = {
     assert!(size_of::<Superblock>() as u64 <= INBOX_OFFSET);
-    assert!(size_of::<CpuEntry>() == 64);
+    assert!(size_of::<CpuEntry>() == 128);
+    assert!(core::mem::offset_of!(CpuEntry, activity) == 64);
     assert!(size_of::<NodeEntry>() == 128);
 };
 
