@@ -1,5 +1,6 @@
 //! The back end for host tests: frames appear, zeroed, when they are first touched.
 
+use core::iter;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 use std::boxed::Box;
@@ -21,6 +22,15 @@ const CXL_SPAN: u64 = PAGE_SIZE << 28;
 
 type Frame = [AtomicU64; WORDS];
 
+/// All pools a system can have, each as large as can be.
+pub(crate) fn largest_pools() -> Vec<Range<u64>> {
+    NodeId::first(MAX_NODES)
+        .map(|n| PoolId::Local(n).base().0)
+        .map(|base| base..base + LOCAL_STRIDE)
+        .chain(iter::once(CXL_BASE..CXL_BASE + CXL_SPAN))
+        .collect()
+}
+
 /// Shared memory on the host, for tests: sparse, usable from several threads, sequentially
 /// consistent whatever ordering is asked for. Like hardware back ends it panics on addresses
 /// outside of its memory and on misaligned words.
@@ -39,12 +49,7 @@ impl Default for HostMem {
 impl HostMem {
     /// All pools a system can have, each as large as can be.
     pub fn new() -> HostMem {
-        let mut ranges: Vec<_> = NodeId::first(MAX_NODES)
-            .map(|n| PoolId::Local(n).base().0)
-            .map(|base| base..base + LOCAL_STRIDE)
-            .collect();
-        ranges.push(CXL_BASE..CXL_BASE + CXL_SPAN);
-        HostMem::with_ranges(ranges)
+        HostMem::with_ranges(largest_pools())
     }
 
     /// Only these physical ranges, which are rounded inwards to frames.

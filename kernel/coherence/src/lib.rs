@@ -4,7 +4,9 @@
 //! | back end | where | write-back, invalidate |
 //! |---|---|---|
 //! | [`Coherent`] | kernels on machines with coherent caches | nothing; compiled away |
+//! | [`Incoherent`] | kernels on machines whose caches nobody keeps coherent | the CPU's instructions |
 //! | `HostMem` (feature `host`) | host tests | nothing; sequentially consistent |
+//! | `stale::StaleMem` (feature `host`) | host tests of what is flushed | caches per node, as stale as can be |
 //! | `model::LoomMem` (feature `model`) | model checks | nothing; all interleavings, weak ordering |
 //!
 //! # What a caller may rely on
@@ -23,7 +25,12 @@
 //!
 //! Lines are [`LINE_BYTES`] long. A write-back writes a whole line, so a line is either stored to
 //! by one node only (until it changes hands) or changed by read-modify-writes only; otherwise a
-//! write-back could undo another node's change to a neighbouring word.
+//! write-back could undo another node's change to a neighbouring word. Before memory changes hands
+//! (a frame is freed, a receiver moves to another node) its old user writes it back, and the new
+//! one invalidates it, unless it stores to every word before it shows any.
+//!
+//! Caches may evict and fetch lines unasked: that a line has not been used yet does not mean that
+//! there is no stale copy of it.
 //!
 //! # Ordering
 //!
@@ -36,8 +43,10 @@
 //! `SeqCst` stores and loads do **not** order a store before a later load on every machine this
 //! runs on: an AArch64 guest emulated on an x86 host may reorder them. Only the fence, or a
 //! read-modify-write in place of the store followed by a fence, does.
+//!
+//! Unsafe code is confined to [`incoherent`], which issues the instructions.
 #![no_std]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[cfg(any(test, feature = "host", feature = "model"))]
 extern crate std;
@@ -45,8 +54,12 @@ extern crate std;
 mod coherent;
 #[cfg(any(test, feature = "host"))]
 mod host;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub mod incoherent;
 #[cfg(feature = "model")]
 pub mod model;
+#[cfg(any(test, feature = "host"))]
+pub mod stale;
 
 use core::sync::atomic::Ordering;
 
@@ -55,6 +68,8 @@ use dyad_shm::PhysAddr;
 pub use coherent::Coherent;
 #[cfg(any(test, feature = "host"))]
 pub use host::HostMem;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub use incoherent::Incoherent;
 
 /// Bytes of a cache line, on both ISAs.
 pub const LINE_BYTES: u64 = 64;

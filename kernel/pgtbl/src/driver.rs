@@ -20,9 +20,11 @@ const RETRIES: u32 = 16;
 
 /// Where table frames come from and go to.
 pub trait FrameSource {
-    /// A zeroed frame in shared memory.
+    /// A zeroed frame in shared memory. This node may have stored the zeros without writing them
+    /// back; no other node's cache holds stores to it, and none that will walk the table through
+    /// its cache (the owner's hardware) holds an older copy.
     fn alloc_table(&self) -> Option<PhysAddr>;
-    /// Takes a frame back.
+    /// Takes a frame back. No cache holds stores to it but this node's.
     fn free_table(&self, pa: PhysAddr);
 }
 

@@ -36,6 +36,19 @@
 //! updates at the same time, and several nodes may change entries of one line. Flushing TLBs is
 //! the caller's business (quiescence, or a doorbell shootdown).
 //!
+//! # Incoherent machines
+//!
+//! | flush | without it |
+//! |---|---|
+//! | a new table's zeros are written back before it is linked | others follow the link into what the frame held before |
+//! | every look at an entry is at memory | a page is used, or reported, that has been unmapped or replaced |
+//!
+//! The owner's hardware walks tables through its cache, which nothing here can reach. So leaves
+//! have accessed and dirty preset ([`Leaf::preset`]), or hardware that sets them in its cache undoes
+//! what others have done to the line; rounds invalidate the tables that have been written, before
+//! they flush TLBs; and a CPU that faults looks with [`RemoteCpu::walk`], which also replaces its
+//! stale copies of the entries on the way.
+//!
 //! # Owner's rules
 //!
 //! | | x86-64 | AArch64 |

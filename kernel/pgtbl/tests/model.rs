@@ -1,14 +1,15 @@
 //! Random operations on both formats against a naive model, with the owner's CPU setting accessed
-//! and dirty bits in between; then everything is freed and every frame must be back.
+//! and dirty bits in between; then everything is freed and every frame must be back. The same with
+//! operations from three nodes whose caches nobody keeps coherent.
 
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
 
 use common::{Frames, hardware_use};
 use dyad_abi::user::USER_END;
 use dyad_abi::{Isa, NodeId};
+use dyad_coherence::stale::StaleMem;
 use dyad_coherence::{GlobalMem, HostMem};
 use dyad_pgtbl::{FrameSource, Leaf, Level, MapError, Perms, Pte, RemoteCpu};
 use dyad_shm::PhysAddr;
@@ -144,14 +145,15 @@ impl Model {
     }
 }
 
-fn run(isa: Isa, ops: &[Op]) -> Result<(), TestCaseError> {
-    let mem = HostMem::new();
-    let frames = Frames::new(&mem);
-    let root = frames.alloc_table().unwrap();
-    let table = RemoteCpu::new(&mem, isa, root);
+/// Each operation is done by the next of the nodes, whose views of the memory these are.
+fn run<M: GlobalMem>(isa: Isa, ops: &[Op], nodes: &[M]) -> Result<(), TestCaseError> {
+    let shared = Frames::reusing(&nodes[0]);
+    let root = shared.alloc_table().unwrap();
+    nodes[0].writeback(root, 4096);
     let node = NodeId::new(3).unwrap();
     let mut model = Model::default();
-    for &op in ops {
+    for (&op, mem) in ops.iter().zip(nodes.iter().cycle()) {
+        let (table, frames) = (RemoteCpu::new(mem, isa, root), shared.on(mem));
         match op {
             Op::Map {
                 va,
@@ -188,7 +190,7 @@ fn run(isa: Isa, ops: &[Op]) -> Result<(), TestCaseError> {
                 let walk = table.walk(va);
                 if let Pte::Leaf(_) = walk.pte {
                     let used = hardware_use(isa, walk.raw, write);
-                    mem.store(walk.entry, used, Ordering::Relaxed);
+                    prop_assert_eq!(mem.swap(walk.entry, used), walk.raw);
                 }
                 let _ = model.change(va, |l| {
                     l.accessed = true;
@@ -222,6 +224,8 @@ fn run(isa: Isa, ops: &[Op]) -> Result<(), TestCaseError> {
         }
     }
 
+    let (mem, frames) = (&nodes[0], &shared);
+    let table = RemoteCpu::new(mem, isa, root);
     let mut found = vec![];
     table.for_each_leaf(0..USER_END, &mut |va, level, leaf| {
         found.push((va, level, leaf));
@@ -236,7 +240,7 @@ fn run(isa: Isa, ops: &[Op]) -> Result<(), TestCaseError> {
         prop_assert_eq!(inside, vec![(va, level, leaf)]);
     }
 
-    table.free_tables(&frames);
+    table.free_tables(frames);
     prop_assert_eq!(frames.in_use(), vec![root]);
     let mut left = 0;
     table.for_each_leaf(0..u64::MAX, &mut |_, _, _| left += 1);
@@ -249,11 +253,23 @@ proptest! {
 
     #[test]
     fn x86_tables_do_what_the_model_does(ops in prop::collection::vec(op(), 1..60)) {
-        run(Isa::X86_64, &ops)?;
+        run(Isa::X86_64, &ops, &[HostMem::new()])?;
     }
 
     #[test]
     fn a64_tables_do_what_the_model_does(ops in prop::collection::vec(op(), 1..60)) {
-        run(Isa::Aarch64, &ops)?;
+        run(Isa::Aarch64, &ops, &[HostMem::new()])?;
+    }
+
+    #[test]
+    fn tables_are_the_same_to_all_nodes_whatever_their_caches_do(
+        ops in prop::collection::vec(op(), 1..40),
+        seed in any::<u64>(),
+    ) {
+        for isa in Isa::ALL {
+            let mem = StaleMem::new(3, seed);
+            run(isa, &ops, &[0, 1, 2].map(|n| mem.node(n)))?;
+            prop_assert_eq!(mem.check(), Ok(()));
+        }
     }
 }

@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use aarch64_paging::descriptor::El1Attributes as Attr;
 use dyad_abi::Isa;
@@ -16,54 +16,94 @@ use x86_64::structures::paging::PageTableFlags as Flags;
 /// Where table frames come from, in order.
 pub const TABLES: u64 = 0x4_0000_0000;
 
-/// Hands out frames from [`TABLES`] on, in order, and knows which are in use.
-pub struct Frames<'m> {
-    mem: &'m HostMem,
-    state: Mutex<(u64, BTreeSet<u64>)>,
+/// Hands out frames from [`TABLES`] on, in order, and knows which are in use. On incoherent memory
+/// it does what is asked of whoever frees memory, and of whoever takes it over.
+#[derive(Clone)]
+pub struct Frames<'m, M = HostMem> {
+    mem: &'m M,
+    state: Arc<Mutex<State>>,
     limit: usize,
 }
 
-impl<'m> Frames<'m> {
-    pub fn new(mem: &'m HostMem) -> Frames<'m> {
+#[derive(Default)]
+struct State {
+    used: BTreeSet<u64>,
+    /// Frames that have been freed, to be used again before new ones; nothing if they are not.
+    freed: Option<Vec<u64>>,
+    next: u64,
+}
+
+impl<'m, M: GlobalMem> Frames<'m, M> {
+    pub fn new(mem: &'m M) -> Frames<'m, M> {
         Frames::with_limit(mem, usize::MAX)
     }
 
     /// At most `limit` frames at a time.
-    pub fn with_limit(mem: &'m HostMem, limit: usize) -> Frames<'m> {
+    pub fn with_limit(mem: &'m M, limit: usize) -> Frames<'m, M> {
         Frames {
             mem,
-            state: Mutex::new((TABLES, BTreeSet::new())),
+            state: Arc::default(),
             limit,
+        }
+    }
+
+    /// Frames that are used again after they have been freed.
+    pub fn reusing(mem: &'m M) -> Frames<'m, M> {
+        let frames = Frames::new(mem);
+        frames.state.lock().unwrap().freed = Some(vec![]);
+        frames
+    }
+
+    /// The same frames, taken and given back by the node with that memory.
+    pub fn on(&self, mem: &'m M) -> Frames<'m, M> {
+        Frames {
+            mem,
+            state: self.state.clone(),
+            limit: self.limit,
         }
     }
 
     pub fn in_use(&self) -> Vec<PhysAddr> {
         let state = self.state.lock().unwrap();
-        state.1.iter().map(|&f| PhysAddr(f)).collect()
+        state.used.iter().map(|&f| PhysAddr(f)).collect()
+    }
+
+    fn fill(&self, pa: PhysAddr, word: u64) {
+        for i in 0..512 {
+            self.mem.store(pa.add(8 * i), word, Ordering::Relaxed);
+        }
     }
 }
 
-impl FrameSource for Frames<'_> {
+impl<M: GlobalMem> FrameSource for Frames<'_, M> {
     fn alloc_table(&self) -> Option<PhysAddr> {
         let mut state = self.state.lock().unwrap();
-        if state.1.len() >= self.limit {
+        if state.used.len() >= self.limit {
             return None;
         }
-        let pa = PhysAddr(state.0);
-        state.0 += 4096;
-        state.1.insert(pa.0);
-        for i in 0..512 {
-            self.mem.store(pa.add(8 * i), 0, Ordering::Relaxed);
-        }
+        let pa = match state.freed.as_mut().and_then(Vec::pop) {
+            Some(pa) => PhysAddr(pa),
+            None => {
+                state.next += 4096;
+                PhysAddr(TABLES + state.next - 4096)
+            }
+        };
+        state.used.insert(pa.0);
+        drop(state);
+        self.mem.invalidate(pa, 4096);
+        self.fill(pa, 0);
         Some(pa)
     }
 
     fn free_table(&self, pa: PhysAddr) {
-        let mut state = self.state.lock().unwrap();
-        assert!(state.1.remove(&pa.0), "freed twice or never allocated");
+        let used = self.state.lock().unwrap().used.remove(&pa.0);
+        assert!(used, "freed twice or never allocated");
         // Whoever still reads it should notice.
-        for i in 0..512 {
-            self.mem.store(pa.add(8 * i), u64::MAX, Ordering::Relaxed);
+        self.mem.invalidate(pa, 4096);
+        self.fill(pa, u64::MAX);
+        self.mem.writeback(pa, 4096);
+        if let Some(freed) = &mut self.state.lock().unwrap().freed {
+            freed.push(pa.0);
         }
     }
 }

@@ -1,0 +1,407 @@
+//! The back end for machines whose caches nobody keeps coherent with each other's.
+//!
+//! | operation | x86-64 | AArch64 |
+//! |---|---|---|
+//! | write-back | CLWB each line (else CLFLUSHOPT, else CLFLUSH); SFENCE | DC CVAC each line; DSB SY |
+//! | invalidate | MFENCE; CLFLUSHOPT (else CLFLUSH) each line; MFENCE | DSB SY; DC CIVAC each line; DSB SY |
+//! | `load_fresh` | invalidate, load | invalidate, load |
+//! | `store_through` | store, write-back | store, write-back |
+//! | read-modify-writes | invalidate, LOCK instruction, invalidate | invalidate, LSE instruction, invalidate |
+//!
+//! | order | from |
+//! |---|---|
+//! | stores to a line before its write-back | program order for one line, on both ISAs |
+//! | write-back before later stores (publish) | SFENCE; DSB |
+//! | earlier loads before an invalidation (observe) | MFENCE, DSB: a flush may overtake loads of other lines |
+//! | invalidation before later loads | MFENCE; DSB |
+//!
+//! Invalidating never discards stores: both ISAs write a dirty line back first, so a line that
+//! others change must not be dirty here (the crate's header says who may store to a line).
+//!
+//! What the machine must provide: a read-modify-write on a line that no cache holds is one
+//! transaction at memory. No instruction says so on either ISA; it is a property of the fabric, or
+//! of the emulator, as is the reach of the barriers. Two CPUs of one node are coherent.
+#![allow(unsafe_code)]
+
+use core::fmt;
+use core::sync::atomic::Ordering;
+
+use dyad_shm::{FusedMap, PhysAddr};
+
+use crate::{Coherent, GlobalMem, LINE_BYTES};
+
+/// Why this machine cannot run with incoherent caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsupported {
+    /// It has no instruction that flushes a line.
+    NoFlush,
+    /// Its lines have this many bytes, not [`LINE_BYTES`].
+    LineBytes(u64),
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unsupported::NoFlush => f.write_str("the CPU cannot flush cache lines (no CLFLUSH)"),
+            Unsupported::LineBytes(n) => {
+                write!(f, "cache lines of {n} bytes; only {LINE_BYTES} will do")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Unsupported {}
+
+/// Pools on machines with incoherent caches.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoherent<'m> {
+    map: &'m FusedMap,
+    cache: cpu::Cache,
+}
+
+impl<'m> Incoherent<'m> {
+    /// Looks at what this CPU can do. All CPUs of a node must be of one kind.
+    pub fn new(map: &'m FusedMap) -> Result<Incoherent<'m>, Unsupported> {
+        Ok(Incoherent {
+            map,
+            cache: cpu::Cache::detect()?,
+        })
+    }
+
+    /// The virtual addresses of the lines of a range.
+    ///
+    /// # Panics
+    ///
+    /// If it is not in one pool, as all operations do.
+    fn lines(&self, at: PhysAddr, len: u64) -> impl Iterator<Item = u64> + use<> {
+        let start = self
+            .map
+            .address(at, len)
+            .expect("range outside of every pool");
+        // Pools are page-aligned both ways: rounding to lines does not leave the pool.
+        let first = start & !(LINE_BYTES - 1);
+        (first..start + len).step_by(LINE_BYTES as usize)
+    }
+
+    /// A read-modify-write at memory: no copy of the line before, none afterwards.
+    fn at_memory<R>(&self, at: PhysAddr, f: impl FnOnce(Coherent<'m>) -> R) -> R {
+        self.invalidate(at, 8);
+        let result = f(Coherent(self.map));
+        self.invalidate(at, 8);
+        result
+    }
+}
+
+impl GlobalMem for Incoherent<'_> {
+    fn contains(&self, at: PhysAddr, len: u64) -> bool {
+        self.map.address(at, len).is_some()
+    }
+
+    fn load(&self, at: PhysAddr, order: Ordering) -> u64 {
+        Coherent(self.map).load(at, order)
+    }
+
+    fn store(&self, at: PhysAddr, value: u64, order: Ordering) {
+        Coherent(self.map).store(at, value, order);
+    }
+
+    fn cas(&self, at: PhysAddr, old: u64, new: u64) -> Result<u64, u64> {
+        self.at_memory(at, |m| m.cas(at, old, new))
+    }
+
+    fn swap(&self, at: PhysAddr, value: u64) -> u64 {
+        self.at_memory(at, |m| m.swap(at, value))
+    }
+
+    fn add(&self, at: PhysAddr, n: u64) -> u64 {
+        self.at_memory(at, |m| m.add(at, n))
+    }
+
+    fn or(&self, at: PhysAddr, bits: u64) -> u64 {
+        self.at_memory(at, |m| m.or(at, bits))
+    }
+
+    fn and(&self, at: PhysAddr, bits: u64) -> u64 {
+        self.at_memory(at, |m| m.and(at, bits))
+    }
+
+    fn fence(&self) {
+        core::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    fn writeback(&self, at: PhysAddr, len: u64) {
+        for line in self.lines(at, len) {
+            // SAFETY: 1. `lines` gives addresses in a pool, which is mapped (contract of
+            // `FusedMap::new`) for as long as the map lives.
+            unsafe { self.cache.clean(line) };
+        }
+        cpu::cleaned();
+    }
+
+    fn invalidate(&self, at: PhysAddr, len: u64) {
+        cpu::barrier();
+        for line in self.lines(at, len) {
+            // SAFETY: 1. as in `writeback`.
+            unsafe { self.cache.flush(line) };
+        }
+        cpu::barrier();
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod cpu {
+    use core::arch::asm;
+    use core::arch::x86_64::{__cpuid, __cpuid_count};
+
+    use super::Unsupported;
+    use crate::LINE_BYTES;
+
+    /// The flush instructions there are.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) struct Cache {
+        pub(super) clwb: bool,
+        pub(super) clflushopt: bool,
+    }
+
+    impl Cache {
+        /// Asks CPUID.
+        pub(super) fn detect() -> Result<Cache, Unsupported> {
+            let (highest, basic) = (__cpuid(0).eax, __cpuid(1));
+            if basic.edx >> 19 & 1 == 0 {
+                return Err(Unsupported::NoFlush);
+            }
+            let line = (basic.ebx >> 8 & 0xff) as u64 * 8;
+            if line != LINE_BYTES {
+                return Err(Unsupported::LineBytes(line));
+            }
+            let extended = if highest >= 7 {
+                __cpuid_count(7, 0).ebx
+            } else {
+                0
+            };
+            Ok(Cache {
+                clwb: extended >> 24 & 1 != 0,
+                clflushopt: extended >> 23 & 1 != 0,
+            })
+        }
+
+        /// Writes the line at `va` back; it may stay cached.
+        ///
+        /// # Safety
+        ///
+        /// 1. `va` is mapped.
+        #[inline]
+        pub(super) unsafe fn clean(self, va: u64) {
+            if self.clwb {
+                // SAFETY: 1. `detect` has found CLWB; 2. the address is mapped (contract); 3. it
+                // changes no value that any program of this node can read.
+                unsafe { asm!("clwb [{}]", in(reg) va, options(nostack, preserves_flags)) };
+            } else {
+                // SAFETY: 1. the contract is the same.
+                unsafe { self.flush(va) };
+            }
+        }
+
+        /// Writes the line at `va` back if it is dirty, and drops it.
+        ///
+        /// # Safety
+        ///
+        /// 1. `va` is mapped.
+        #[inline]
+        pub(super) unsafe fn flush(self, va: u64) {
+            if self.clflushopt {
+                // SAFETY: 1. `detect` has found CLFLUSHOPT; 2. the address is mapped (contract);
+                // 3. stores are written back, none is lost.
+                unsafe { asm!("clflushopt [{}]", in(reg) va, options(nostack, preserves_flags)) };
+            } else {
+                // SAFETY: 1. `detect` has found CLFLUSH; 2. and 3. as above.
+                unsafe { asm!("clflush [{}]", in(reg) va, options(nostack, preserves_flags)) };
+            }
+        }
+    }
+
+    /// Puts write-backs before all later stores.
+    #[inline]
+    pub(super) fn cleaned() {
+        // SAFETY: 1. a barrier has no operand and changes nothing.
+        unsafe { asm!("sfence", options(nostack, preserves_flags)) };
+    }
+
+    /// Puts loads, stores and flushes before all later ones.
+    #[inline]
+    pub(super) fn barrier() {
+        // SAFETY: 1. a barrier has no operand and changes nothing.
+        unsafe { asm!("mfence", options(nostack, preserves_flags)) };
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod cpu {
+    use core::arch::asm;
+
+    use super::Unsupported;
+    use crate::LINE_BYTES;
+
+    /// Nothing to choose from: every AArch64 CPU has the instructions.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) struct Cache;
+
+    impl Cache {
+        /// Asks CTR_EL0.
+        pub(super) fn detect() -> Result<Cache, Unsupported> {
+            let ctr: u64;
+            // SAFETY: 1. CTR_EL0 is readable at EL1, and where the system allows it at EL0;
+            // 2. reading it changes nothing.
+            unsafe {
+                asm!("mrs {}, ctr_el0", out(reg) ctr, options(nomem, nostack, preserves_flags));
+            }
+            // DminLine: log2 of the words of four bytes in the smallest line of any data cache.
+            match 4u64 << (ctr >> 16 & 0xf) {
+                LINE_BYTES => Ok(Cache),
+                other => Err(Unsupported::LineBytes(other)),
+            }
+        }
+
+        /// Writes the line at `va` back, to the point of coherency; it may stay cached.
+        ///
+        /// # Safety
+        ///
+        /// 1. `va` is mapped.
+        #[inline]
+        pub(super) unsafe fn clean(self, va: u64) {
+            // SAFETY: 1. the address is mapped (contract); 2. it changes no value that any
+            // program of this node can read.
+            unsafe { asm!("dc cvac, {}", in(reg) va, options(nostack, preserves_flags)) };
+        }
+
+        /// Writes the line at `va` back if it is dirty, and drops it.
+        ///
+        /// # Safety
+        ///
+        /// 1. `va` is mapped.
+        #[inline]
+        pub(super) unsafe fn flush(self, va: u64) {
+            // SAFETY: 1. the address is mapped (contract); 2. stores are written back, none is
+            // lost.
+            unsafe { asm!("dc civac, {}", in(reg) va, options(nostack, preserves_flags)) };
+        }
+    }
+
+    /// Puts write-backs before all that comes later.
+    #[inline]
+    pub(super) fn cleaned() {
+        barrier();
+    }
+
+    /// Puts loads, stores and flushes before all that comes later, on every machine.
+    #[inline]
+    pub(super) fn barrier() {
+        // SAFETY: 1. a barrier has no operand and changes nothing.
+        unsafe { asm!("dsb sy", options(nostack, preserves_flags)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dyad_abi::boot::CXL_BASE;
+    use dyad_shm::pool::MAX_POOLS;
+    use std::boxed::Box;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::string::ToString;
+    use std::{thread, vec, vec::Vec};
+
+    const PAGES: u64 = 2;
+    const BASE: PhysAddr = PhysAddr(CXL_BASE);
+
+    fn host_map() -> FusedMap {
+        let mem: &'static mut Vec<[u64; 512]> =
+            Box::leak(Box::new(vec![[0; 512]; PAGES as usize + 1]));
+        let va = (mem.as_ptr() as u64).next_multiple_of(4096);
+        let mut pools = [(0, 0); MAX_POOLS];
+        pools[MAX_POOLS - 1] = (PAGES * 4096, va);
+        // SAFETY: 1. leaked memory; 2. used by this map only; 3. rounded to pages above; 4. nobody
+        // asks for bytes.
+        unsafe { FusedMap::new(pools) }
+    }
+
+    /// The CPU's own choice, and on x86-64 every one it could have made.
+    fn each_kind(map: &FusedMap) -> Vec<Incoherent<'_>> {
+        let own = Incoherent::new(map).expect("a CPU with flush instructions and 64-byte lines");
+        let mut kinds = vec![own];
+        #[cfg(target_arch = "x86_64")]
+        for (clwb, clflushopt) in [(false, true), (false, false)] {
+            let cache = cpu::Cache {
+                clwb: clwb && own.cache.clwb,
+                clflushopt: clflushopt && own.cache.clflushopt,
+            };
+            kinds.push(Incoherent { map, cache });
+        }
+        kinds
+    }
+
+    #[test]
+    fn flushing_keeps_every_store() {
+        let map = host_map();
+        for m in each_kind(&map) {
+            for i in 0..PAGES * 512 {
+                m.store(BASE.add(8 * i), i, Ordering::Relaxed);
+            }
+            m.writeback(BASE, PAGES * 4096);
+            m.invalidate(BASE.add(100), 4096);
+            m.store_through(BASE.add(64), 77, Ordering::Release);
+            for i in (0..PAGES * 512).filter(|&i| i != 8) {
+                assert_eq!(m.load(BASE.add(8 * i), Ordering::Relaxed), i);
+            }
+            assert_eq!(m.load_fresh(BASE.add(64), Ordering::Acquire), 77);
+        }
+    }
+
+    #[test]
+    fn read_modify_writes_return_the_old_value_and_lose_no_update() {
+        let map = host_map();
+        for m in each_kind(&map) {
+            m.store_through(BASE, 0, Ordering::Relaxed);
+            assert_eq!(m.add(BASE, 5), 0);
+            assert_eq!(m.or(BASE, 2), 5);
+            assert_eq!(m.and(BASE, 6), 7);
+            assert_eq!(m.swap(BASE, 9), 6);
+            assert_eq!(m.cas(BASE, 8, 1), Err(9));
+            assert_eq!(m.cas(BASE, 9, 0), Ok(9));
+            thread::scope(|s| {
+                for _ in 0..2 {
+                    s.spawn(|| (0..2000).fold(0, |_, _| m.add(BASE, 1)));
+                }
+            });
+            assert_eq!(m.load_fresh(BASE, Ordering::Acquire), 4000);
+        }
+    }
+
+    #[test]
+    fn every_line_of_a_range_and_no_other_is_flushed() {
+        let map = host_map();
+        let m = Incoherent::new(&map).unwrap();
+        let lines = |at, len| {
+            let va = map.address(BASE, 1).unwrap();
+            m.lines(BASE.add(at), len)
+                .map(|l| (l - va) / LINE_BYTES)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(lines(0, 64), [0]);
+        assert_eq!(lines(60, 8), [0, 1]);
+        assert_eq!(lines(64, 129), [1, 2, 3]);
+        assert_eq!(lines(PAGES * 4096 - 1, 1), [PAGES * 64 - 1]);
+        for (at, len) in [(0, PAGES * 4096 + 1), (PAGES * 4096 - 8, 16)] {
+            let flush = || m.invalidate(BASE.add(at), len);
+            assert!(catch_unwind(AssertUnwindSafe(flush)).is_err());
+        }
+        assert!(!m.contains(BASE, PAGES * 4096 + 1));
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let why = Unsupported::LineBytes(128).to_string();
+        assert!(why.contains("128") && why.contains("64"));
+        assert!(Unsupported::NoFlush.to_string().contains("CLFLUSH"));
+    }
+}

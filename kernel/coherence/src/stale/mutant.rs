@@ -1,0 +1,263 @@
+//! Mutants: a program with one flush left out, found and tried one place in the source after the
+//! other, so that a flush that is added later is tried too.
+//!
+//! | place calls | the mutant does |
+//! |---|---|
+//! | `writeback`, `invalidate` | nothing |
+//! | `load_fresh` | `load` |
+//! | `store_through` | `store` |
+//! | (all) [`Flushes::with_private_rmws`]: a read-modify-write | `load`, then `store` |
+
+use core::fmt;
+use core::panic::Location;
+use core::sync::atomic::Ordering;
+use std::collections::BTreeSet;
+use std::string::String;
+use std::sync::{Mutex, PoisonError};
+use std::vec::Vec;
+
+use dyad_shm::PhysAddr;
+
+use crate::GlobalMem;
+
+/// What is called at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// [`GlobalMem::writeback`].
+    Writeback,
+    /// [`GlobalMem::invalidate`].
+    Invalidate,
+    /// [`GlobalMem::load_fresh`].
+    LoadFresh,
+    /// [`GlobalMem::store_through`].
+    StoreThrough,
+}
+
+/// A place in the source that flushes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Site {
+    /// The file.
+    pub file: &'static str,
+    /// The line in it.
+    pub line: u32,
+    column: u32,
+    /// What it calls.
+    pub kind: Kind,
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} at {}:{}", self.kind, self.file, self.line)
+    }
+}
+
+/// Which flushes of a program are left out, and which it has done. Those in test code
+/// (`tests/`) are neither counted nor left out.
+#[derive(Debug, Default)]
+pub struct Flushes {
+    without: Option<Site>,
+    private_rmws: bool,
+    seen: Mutex<BTreeSet<Site>>,
+}
+
+impl Flushes {
+    /// The program as it is.
+    pub fn all() -> Flushes {
+        Flushes::default()
+    }
+
+    /// The program without the flush at one place.
+    pub fn without(site: Site) -> Flushes {
+        Flushes {
+            without: Some(site),
+            ..Flushes::default()
+        }
+    }
+
+    /// The program on a machine whose read-modify-writes act in the node's cache and are written
+    /// back afterwards: atomic for one node only.
+    pub fn with_private_rmws() -> Flushes {
+        Flushes {
+            private_rmws: true,
+            ..Flushes::default()
+        }
+    }
+
+    /// The places that have flushed.
+    pub fn seen(&self) -> BTreeSet<Site> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.clone()
+    }
+
+    /// A node's memory, with what is left out left out.
+    pub fn on<M: GlobalMem>(&self, mem: M) -> Mutant<'_, M> {
+        Mutant { mem, flushes: self }
+    }
+
+    /// Notes a place; whether it is left out.
+    fn skips(&self, caller: &'static Location<'static>, kind: Kind) -> bool {
+        if caller.file().contains("tests/") {
+            return false;
+        }
+        let site = Site {
+            file: caller.file(),
+            line: caller.line(),
+            column: caller.column(),
+            kind,
+        };
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.insert(site);
+        self.without == Some(site)
+    }
+}
+
+/// Memory on which some flushes do nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutant<'f, M> {
+    mem: M,
+    flushes: &'f Flushes,
+}
+
+impl<M: GlobalMem> Mutant<'_, M> {
+    fn rmw(&self, at: PhysAddr, f: impl FnOnce(u64) -> Option<u64>) -> Result<u64, u64> {
+        let old = self.mem.load_fresh(at, Ordering::Acquire);
+        let new = f(old).ok_or(old)?;
+        self.mem.store_through(at, new, Ordering::Release);
+        self.mem.invalidate(at, 8);
+        Ok(old)
+    }
+
+    fn update(&self, at: PhysAddr, f: impl FnOnce(u64) -> u64) -> u64 {
+        self.rmw(at, |old| Some(f(old))).unwrap_or_else(|old| old)
+    }
+}
+
+impl<M: GlobalMem> GlobalMem for Mutant<'_, M> {
+    fn contains(&self, at: PhysAddr, len: u64) -> bool {
+        self.mem.contains(at, len)
+    }
+
+    fn load(&self, at: PhysAddr, order: Ordering) -> u64 {
+        self.mem.load(at, order)
+    }
+
+    fn store(&self, at: PhysAddr, value: u64, order: Ordering) {
+        self.mem.store(at, value, order);
+    }
+
+    fn cas(&self, at: PhysAddr, old: u64, new: u64) -> Result<u64, u64> {
+        if self.flushes.private_rmws {
+            return self.rmw(at, |now| (now == old).then_some(new));
+        }
+        self.mem.cas(at, old, new)
+    }
+
+    fn swap(&self, at: PhysAddr, value: u64) -> u64 {
+        if self.flushes.private_rmws {
+            return self.update(at, |_| value);
+        }
+        self.mem.swap(at, value)
+    }
+
+    fn add(&self, at: PhysAddr, n: u64) -> u64 {
+        if self.flushes.private_rmws {
+            return self.update(at, |now| now.wrapping_add(n));
+        }
+        self.mem.add(at, n)
+    }
+
+    fn or(&self, at: PhysAddr, bits: u64) -> u64 {
+        if self.flushes.private_rmws {
+            return self.update(at, |now| now | bits);
+        }
+        self.mem.or(at, bits)
+    }
+
+    fn and(&self, at: PhysAddr, bits: u64) -> u64 {
+        if self.flushes.private_rmws {
+            return self.update(at, |now| now & bits);
+        }
+        self.mem.and(at, bits)
+    }
+
+    fn fence(&self) {
+        self.mem.fence();
+    }
+
+    #[track_caller]
+    fn writeback(&self, at: PhysAddr, len: u64) {
+        if !self.flushes.skips(Location::caller(), Kind::Writeback) {
+            self.mem.writeback(at, len);
+        }
+    }
+
+    #[track_caller]
+    fn invalidate(&self, at: PhysAddr, len: u64) {
+        if !self.flushes.skips(Location::caller(), Kind::Invalidate) {
+            self.mem.invalidate(at, len);
+        }
+    }
+
+    #[track_caller]
+    fn load_fresh(&self, at: PhysAddr, order: Ordering) -> u64 {
+        if self.flushes.skips(Location::caller(), Kind::LoadFresh) {
+            self.mem.load(at, order)
+        } else {
+            self.mem.load_fresh(at, order)
+        }
+    }
+
+    #[track_caller]
+    fn store_through(&self, at: PhysAddr, value: u64, order: Ordering) {
+        if self.flushes.skips(Location::caller(), Kind::StoreThrough) {
+            self.mem.store(at, value, order);
+        } else {
+            self.mem.store_through(at, value, order);
+        }
+    }
+}
+
+/// A mutant that was noticed.
+#[derive(Clone, Debug)]
+pub struct Caught {
+    /// The flush it lacks.
+    pub site: Site,
+    /// The first seed that shows it.
+    pub seed: u64,
+    /// What went wrong.
+    pub why: String,
+}
+
+/// What has become of the mutants of a program.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// Noticed.
+    pub caught: Vec<Caught>,
+    /// Not noticed with any seed.
+    pub survived: Vec<Site>,
+}
+
+/// Runs a scenario with all seeds, then the same without each flush that it has done.
+///
+/// # Errors
+///
+/// If it fails although nothing is left out: with which seed, and why.
+pub fn try_each(
+    seeds: u64,
+    scenario: impl Fn(u64, &Flushes) -> Result<(), String>,
+) -> Result<Verdict, String> {
+    let all = Flushes::all();
+    for seed in 0..seeds {
+        scenario(seed, &all).map_err(|why| std::format!("seed {seed}: {why}"))?;
+    }
+    let mut verdict = Verdict::default();
+    for site in all.seen() {
+        let flushes = Flushes::without(site);
+        let failure = (0..seeds).find_map(|seed| Some((seed, scenario(seed, &flushes).err()?)));
+        match failure {
+            Some((seed, why)) => verdict.caught.push(Caught { site, seed, why }),
+            None => verdict.survived.push(site),
+        }
+    }
+    Ok(verdict)
+}
