@@ -56,6 +56,8 @@ pub struct RemoteCpu<'m, M: GlobalMem + ?Sized> {
     mem: &'m M,
     isa: Isa,
     root: PhysAddr,
+    /// Whether hardware must find accessed and dirty set in every leaf.
+    preset: bool,
 }
 
 impl<M: GlobalMem + ?Sized> Clone for RemoteCpu<'_, M> {
@@ -69,7 +71,37 @@ impl<M: GlobalMem + ?Sized> Copy for RemoteCpu<'_, M> {}
 impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
     /// The driver for the table with that root, in the format of `isa`.
     pub fn new(mem: &'m M, isa: Isa, root: PhysAddr) -> Self {
-        RemoteCpu { mem, isa, root }
+        RemoteCpu {
+            mem,
+            isa,
+            root,
+            preset: false,
+        }
+    }
+
+    /// The same driver for machines with incoherent caches: leaves that it writes have accessed
+    /// and dirty set, so that no hardware writes to their entries. [`harvest`](Self::harvest)
+    /// clears nothing: it reports every page as accessed, and dirty if it has ever been writable.
+    #[must_use]
+    pub fn preset(self) -> Self {
+        RemoteCpu {
+            preset: true,
+            ..self
+        }
+    }
+
+    /// The word for a leaf.
+    fn encode_leaf(&self, leaf: Leaf, level: Level) -> Result<u64, MapError> {
+        let leaf = match self.preset {
+            true => Leaf {
+                // A page that has been writable stays dirty when it no longer is.
+                dirty: leaf.dirty || leaf.perms.contains(Perms::WRITE),
+                accessed: true,
+                ..leaf
+            },
+            false => leaf,
+        };
+        Ok(encode(self.isa, Pte::Leaf(leaf), level)?)
     }
 
     /// The table's format.
@@ -140,7 +172,7 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         quiesced: impl Fn(u64) -> bool,
     ) -> Result<(), MapError> {
         check_half(va, leaf.perms)?;
-        let new = encode(self.isa, Pte::Leaf(leaf), level)?;
+        let new = self.encode_leaf(leaf, level)?;
         let entry = self.entry_for(va, level, frames, &quiesced)?;
         self.install(entry, level, new, &quiesced)
     }
@@ -256,22 +288,23 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         self.replace(va, |leaf, level| {
             let user = leaf.perms & Perms::USER;
             let perms = perms.difference(Perms::USER) | user;
-            Ok(encode(self.isa, Pte::Leaf(Leaf { perms, ..leaf }), level)?)
+            self.encode_leaf(Leaf { perms, ..leaf }, level)
         })
         .map(|(leaf, _)| leaf)
     }
 
     /// Reads and clears (accessed, dirty) of the page that covers `va`. CPUs set them again after
-    /// a TLB flush only. Kernel pages, whose bits are preset, keep them.
+    /// a TLB flush only. Kernel pages, whose bits are preset, keep them, and so do all pages if this
+    /// driver is a [`preset`](Self::preset) one.
     pub fn harvest(&self, va: u64) -> Result<(bool, bool), MapError> {
         self.replace(va, |leaf, level| {
-            let keep = !leaf.perms.contains(Perms::USER);
+            let keep = self.preset || !leaf.perms.contains(Perms::USER);
             let clean = Leaf {
                 accessed: leaf.accessed && keep,
                 dirty: leaf.dirty && keep,
                 ..leaf
             };
-            Ok(encode(self.isa, Pte::Leaf(clean), level)?)
+            self.encode_leaf(clean, level)
         })
         .map(|(leaf, _)| (leaf.accessed, leaf.dirty))
     }

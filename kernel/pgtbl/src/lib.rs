@@ -44,7 +44,7 @@
 //! | every look at an entry is at memory | a page is used, or reported, that has been unmapped or replaced |
 //!
 //! The owner's hardware walks tables through its cache, which nothing here can reach. So leaves
-//! have accessed and dirty preset ([`Leaf::preset`]), or hardware that sets them in its cache undoes
+//! have accessed and dirty preset ([`RemoteCpu::preset`]), or hardware that sets them in its cache undoes
 //! what others have done to the line; rounds invalidate the tables that have been written, before
 //! they flush TLBs; and a CPU that faults looks with [`RemoteCpu::walk`], which also replaces its
 //! stale copies of the entries on the way.

@@ -324,6 +324,69 @@ fn only_preset_leaves_survive_the_hardware() {
     });
 }
 
+/// Drivers for incoherent machines keep the bits preset, whatever is done to a page before its CPU
+/// writes to it. Those for coherent machines do not, and the unmapping by another node is undone.
+#[test]
+fn preset_drivers_leave_nothing_to_the_hardware() {
+    type Change = fn(&RemoteCpu<'_, StaleNode<'_>>);
+    let changes: [(Perms, Change); 3] = [
+        (Perms::WRITE, |t| {
+            t.harvest(VA).unwrap();
+        }),
+        (Perms::READ, |t| {
+            t.protect(VA, Perms::READ | Perms::WRITE).unwrap();
+        }),
+        (Perms::WRITE, |_| ()),
+    ];
+    for (isa, preset) in Isa::ALL.into_iter().flat_map(|i| [(i, true), (i, false)]) {
+        for (perms, change) in changes {
+            let mem = StaleMem::with_habits(2, 0, Habits::LAZY);
+            let [one, two] = [0, 1].map(|n| mem.node(n));
+            let frames = Frames::new(&one);
+            let root = root(&frames, &one);
+            let [own, remote] = [&one, &two]
+                .map(|mem| RemoteCpu::new(mem, isa, root))
+                .map(|t| if preset { t.preset() } else { t });
+            own.map(VA, Leaf::user(FRAME, perms), Level::L1, &frames)
+                .unwrap();
+            change(&remote);
+            let cpu = Hardware {
+                mem: one,
+                isa,
+                root,
+                tlb: Cell::new(None),
+            };
+            assert_eq!(cpu.access(true), Some(FRAME));
+            let (leaf, _) = remote.unmap(VA, node(1), || 7).unwrap();
+            cpu.flush_cache(&frames.in_use());
+            let left = own.translate(VA).map(|t| t.0);
+            assert_eq!(left, (!preset).then_some(FRAME), "{isa}");
+            // What the other node got says that the page may have been written.
+            assert_eq!(leaf.dirty, preset, "{isa}");
+        }
+    }
+}
+
+/// What has been writable stays dirty when it no longer is, until it is unmapped.
+#[test]
+fn preset_drivers_report_every_page_that_may_have_been_written() {
+    for isa in Isa::ALL {
+        let mem = StaleMem::new(1, 0);
+        let mem = mem.node(0);
+        let frames = Frames::new(&mem);
+        let table = RemoteCpu::new(&mem, isa, root(&frames, &mem)).preset();
+        table
+            .map(VA, Leaf::user(FRAME, Perms::READ), Level::L1, &frames)
+            .unwrap();
+        assert_eq!(table.harvest(VA), Ok((true, false)));
+        table.protect(VA, Perms::READ | Perms::WRITE).unwrap();
+        table.protect(VA, Perms::READ).unwrap();
+        for _ in 0..2 {
+            assert_eq!(table.harvest(VA), Ok((true, true)), "{isa}");
+        }
+    }
+}
+
 /// A mapping made by another node is not seen by hardware whose cache has the empty entry: the
 /// fault path must invalidate the entry's line when its own look at memory finds a leaf.
 #[test]
