@@ -6,6 +6,7 @@
 //! | invalidate | MFENCE; CLFLUSHOPT (else CLFLUSH) each line; MFENCE | DSB SY; DC CIVAC each line; DSB SY |
 //! | `load_fresh` | invalidate, load | invalidate, load |
 //! | `store_through` | store, write-back | store, write-back |
+//! | fence | MFENCE | DSB SY |
 //! | read-modify-writes | invalidate, LOCK instruction, invalidate | invalidate, LSE instruction, invalidate |
 //!
 //! | order | from |
@@ -14,6 +15,7 @@
 //! | write-back before later stores (publish) | SFENCE; DSB |
 //! | earlier loads before an invalidation (observe) | MFENCE, DSB: a flush may overtake loads of other lines |
 //! | invalidation before later loads | MFENCE; DSB |
+//! | write-back before a later look at another word (sleep flags) | the fence: MFENCE; DSB |
 //!
 //! Invalidating never discards stores: both ISAs write a dirty line back first, so a line that
 //! others change must not be dirty here (the crate's header says who may store to a line).
@@ -126,7 +128,9 @@ impl GlobalMem for Incoherent<'_> {
     }
 
     fn fence(&self) {
-        core::sync::atomic::fence(Ordering::SeqCst);
+        // The language's fence reaches no further than coherent caches (DMB ISH), and says nothing
+        // about flushes.
+        cpu::barrier();
     }
 
     fn writeback(&self, at: PhysAddr, len: u64) {
