@@ -1,0 +1,107 @@
+//! Why a row was refused.
+
+use core::fmt;
+
+use dyad_abi::Error;
+
+use crate::word::FrameType;
+
+/// Why a row was refused. A refused row has changed nothing, unless the variant says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refused {
+    /// No pool has such a frame.
+    NoFrame,
+    /// The frame holds structures of the system.
+    Reserved,
+    /// The frame's version has run out.
+    Retired,
+    /// The frame has another type.
+    WrongType,
+    /// The frame has changed hands since.
+    Stale,
+    /// The block is too small, or not aligned as the request needs it.
+    WrongOrder,
+    /// There are references left.
+    InUse,
+    /// There is no room for another reference.
+    TooManyRefs,
+    /// A node is changing the frame: try again.
+    Busy,
+    /// The frame is being recovered: try again.
+    Frozen,
+    /// Some node may still hold translations or references: try again after a round.
+    NotQuiesced,
+    /// Others were faster each time: try again.
+    Contended,
+    /// Not every frame of the block has been initialised yet. The claim goes on.
+    Unfinished,
+    /// Another node has taken the frame away in the middle of the row: it takes this node for
+    /// dead.
+    Lost,
+    /// The record holds a word that nobody writes.
+    Corrupt,
+}
+
+impl Refused {
+    /// Why a frame that is not in use cannot be used.
+    pub(crate) const fn unusable(ty: FrameType) -> Refused {
+        match ty {
+            FrameType::Reserved => Refused::Reserved,
+            FrameType::Retired => Refused::Retired,
+            FrameType::Retyping(_) => Refused::Busy,
+            FrameType::Frozen(_) => Refused::Frozen,
+            FrameType::Untyped(_)
+            | FrameType::User(_)
+            | FrameType::Kernel(_)
+            | FrameType::Tail(_) => Refused::WrongType,
+        }
+    }
+
+    /// One sentence for people.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Refused::NoFrame => "no pool has such a frame",
+            Refused::Reserved => "the frame holds structures of the system",
+            Refused::Retired => "the frame's version has run out",
+            Refused::WrongType => "the frame has another type",
+            Refused::Stale => "the frame has changed hands since",
+            Refused::WrongOrder => "the block does not have the size or alignment needed",
+            Refused::InUse => "there are references left",
+            Refused::TooManyRefs => "there is no room for another reference",
+            Refused::Busy => "a node is changing the frame: try again",
+            Refused::Frozen => "the frame is being recovered: try again",
+            Refused::NotQuiesced => "some node may still use the frame: try again after a round",
+            Refused::Contended => "other nodes were faster each time: try again",
+            Refused::Unfinished => "not every frame of the block has been initialised",
+            Refused::Lost => "another node has taken the frame away",
+            Refused::Corrupt => "the record holds a word that nobody writes",
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl core::error::Error for Refused {}
+
+impl From<Refused> for Error {
+    fn from(r: Refused) -> Error {
+        match r {
+            Refused::NoFrame | Refused::WrongType | Refused::WrongOrder => Error::BadArgument,
+            Refused::Reserved => Error::Denied,
+            Refused::Retired | Refused::Stale => Error::NotFound,
+            Refused::InUse => Error::Exists,
+            Refused::TooManyRefs => Error::Full,
+            Refused::Busy
+            | Refused::Frozen
+            | Refused::NotQuiesced
+            | Refused::Contended
+            | Refused::Unfinished => Error::Again,
+            Refused::Lost => Error::NodeDead,
+            Refused::Corrupt => Error::Corrupt,
+        }
+    }
+}

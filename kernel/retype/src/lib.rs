@@ -1,0 +1,98 @@
+//! Frames: what each 4 KiB frame of every pool is used for, how often it is referred to, and when
+//! it may be used for something else.
+//!
+//! ```text
+//! w0 = version:32 | type:3 | kind:5 | refs:24      (type, version and references change in one CAS)
+//! w1 = epoch:56   | executed_on:8                  (when the frame was given up; who ran code in it)
+//! ```
+//!
+//! # States
+//!
+//! ```text
+//!              from_untyped_begin                 from_untyped_finish
+//!   UNTYPED v ────────────────────▶ RETYPING(n) v ────────────────────▶ User v, Kernel(kind) v
+//!      ▲  ▲                           │  │  │  ▲                             │    ▲   │ pin, unpin:
+//!      │  └── split, merge, abandon ──┘  │  │  └── to_untyped (refs = 0) ────┤    │   │ refs ± 1
+//!      │         (version + 1)           │  │                         freeze │    │ unfreeze
+//!      └──── to_untyped, recover_frame ──┘  └─▶ RETIRED                      ▼    │
+//!                (stamp, version + 1)           (no version left)       FROZEN(was) v  unpin, recount
+//!
+//!   TAIL ◀── merge ── UNTYPED          RESERVED (zeroed memory): every row refuses it
+//!   TAIL ── split ──▶ UNTYPED
+//! ```
+//!
+//! | state | `kind` | may have references |
+//! |---|---|---|
+//! | RESERVED, RETIRED | 0 | no |
+//! | UNTYPED, User | order of the block | User only |
+//! | RETYPING | node | no |
+//! | Kernel | what object it is | yes |
+//! | FROZEN | as before; 31: User | yes |
+//! | TAIL | trailing zeros of its index | no, its head has them |
+//!
+//! # Blocks
+//!
+//! A block of order k is 2^k frames, aligned to its size: a head, whose words stand for the whole
+//! block, and tails. A tail's word says only that it is one and how large a block it could head,
+//! so the way from a tail to its head is to clear the lowest bit of the index until the frame is
+//! no tail (at most 20 steps), and splitting or merging changes two words however large the block
+//! is. The order of a head whose word has no room for it is the number of tails that point at it.
+//!
+//! # Order of steps
+//!
+//! | row | steps, in order | why in this order |
+//! |---|---|---|
+//! | pin | CAS: type, version, refs < max, refs + 1 | one word decides: nothing can change between check and use |
+//! | map | intent; pin table; pin frame; (entry) | an entry never exists without its pins |
+//! | unmap | (entry cleared); unpin frame; unpin table; intent cleared | as above |
+//! | to_untyped | intent; CAS refs = 0 -> RETYPING; fence, load E; w1; CAS -> UNTYPED v + 1 | a stamp read before the CAS is older than the last use |
+//! | from_untyped_begin | load w0; load w1; quiesced; intent; CAS of the whole w0 | a change in between changes w0, and the CAS fails |
+//! | from_untyped_finish | contents; write-back; CAS -> Y; intent cleared | whoever sees Y sees the contents |
+//! | split | intent; CAS head -> RETYPING; w1 of the new head; CAS tail -> UNTYPED; CAS head -> UNTYPED v + 1 | the new head is never without a stamp |
+//! | merge | intent; CAS head -> RETYPING; load w0, w1 of the other; w1 of the head; CAS other -> TAIL; CAS head -> UNTYPED v + 1 | the block has the newer stamp before the other half is gone |
+//! | recover_frame | fence, load E; w1; CAS RETYPING(dead) -> UNTYPED v + 1 | idempotent: a recoverer that dies has changed only the stamp |
+//!
+//! Every CAS acquires and releases. Words are read at memory. Loops end after [`TRIES`] attempts,
+//! each of which fails only because another CPU's succeeded.
+//!
+//! A node that dies in the middle of any row leaves RETYPING(node) behind, which
+//! [`recover_frame`](FrameTable::recover_frame) repairs in each case, or references too many, which
+//! [`freeze`](FrameTable::freeze), [`recount`](FrameTable::recount) and
+//! [`unfreeze`](FrameTable::unfreeze) repair.
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod block;
+mod error;
+mod intent;
+mod pins;
+mod recover;
+mod retype;
+pub mod rules;
+mod table;
+mod weak;
+mod word;
+
+pub use dyad_shm::frame::{Epoch, FrameRef, Version};
+
+pub use error::Refused;
+pub use intent::{IntentLine, IntentRecord, Intents, Row};
+pub use pins::Mapping;
+pub use retype::Claim;
+pub use rules::Rules;
+pub use table::{FrameTable, PoolTables};
+pub use weak::WeakRef;
+pub use word::{FrameType, FrameWord, KernelKind, Order, Refs, StampWord, Use};
+
+/// Most attempts at one compare-and-swap: as many as there can be CPUs.
+pub const TRIES: usize = dyad_abi::ident::MAX_NODES * dyad_abi::ident::MAX_CPUS;
+
+/// Time, as reclamation knows it.
+pub trait EpochSource {
+    /// The current epoch: a full fence, then a load of the shared epoch word.
+    fn now(&self) -> Epoch;
+
+    /// Whether every node that lives has been quiet since `stamp`: it has published an epoch
+    /// strictly greater.
+    fn quiesced(&self, stamp: Epoch) -> bool;
+}

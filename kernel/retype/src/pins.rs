@@ -1,0 +1,183 @@
+//! References: the pins of the rows map and unmap.
+
+use dyad_coherence::GlobalMem;
+use dyad_shm::frame::FrameRef;
+use dyad_shm::pool::PhysAddr;
+
+use crate::TRIES;
+use crate::error::Refused;
+use crate::intent::{IntentRecord, Intents, Row};
+use crate::rules::Rules;
+use crate::table::{FrameTable, aligned};
+use crate::weak::WeakRef;
+use crate::word::{FrameType, FrameWord, KernelKind, Order, Refs, Use};
+
+/// What the row map is about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// The page table, as its capability has it.
+    pub table: WeakRef,
+    /// What it must be.
+    pub table_kind: KernelKind,
+    /// The frame, as its capability has it: if it is a tail, with the version of its head.
+    pub frame: WeakRef,
+    /// How much the entry maps.
+    pub span: Order,
+    /// Physical address of the entry.
+    pub entry: PhysAddr,
+}
+
+impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
+    /// Takes a reference to a kernel object.
+    ///
+    /// # Errors
+    ///
+    /// Why not; nothing has changed.
+    pub fn pin_kernel(&self, object: WeakRef, kind: KernelKind) -> Result<(), Refused> {
+        self.pin(object, Use::Kernel(kind), Order::FRAME)
+            .map(|_| ())
+    }
+
+    /// Takes a reference to the block of user memory around `frame`, for an entry that maps
+    /// `span` from there on. Returns the head of the block.
+    ///
+    /// # Errors
+    ///
+    /// Why not; nothing has changed.
+    pub fn pin_user(&self, frame: WeakRef, span: Order) -> Result<FrameRef, Refused> {
+        self.pin(frame, Use::User, span)
+    }
+
+    fn pin(&self, weak: WeakRef, wanted: Use, span: Order) -> Result<FrameRef, Refused> {
+        let (head, mut raw, mut word) = self.find_head(weak.frame)?;
+        for _ in 0..TRIES {
+            let pinned = pinned::<R>(word, weak, wanted)?;
+            if let FrameType::User(order) = word.ty {
+                let within = weak.frame.index() - head.index();
+                if within.saturating_add(span.frames()) > order.frames()
+                    || !aligned(weak.frame, span)
+                {
+                    return Err(Refused::WrongOrder);
+                }
+            }
+            match self.mem.cas(self.record(head)?, raw, pinned) {
+                Ok(_) => return Ok(head),
+                Err(now) => {
+                    raw = now;
+                    word = FrameWord::from_bits(now).ok_or(Refused::Corrupt)?;
+                }
+            }
+        }
+        Err(Refused::Contended)
+    }
+
+    /// Gives a reference back. The caller has one, so this never fails in a sound system.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Corrupt`] and the like if the record shows that the caller cannot have one.
+    pub fn unpin(&self, frame: FrameRef) -> Result<(), Refused> {
+        let (head, _, word) = self.find_head(frame)?;
+        if word.ty.in_use().is_none() {
+            return Err(Refused::unusable(word.ty));
+        }
+        if word.refs == Refs::ZERO {
+            return Err(Refused::Corrupt);
+        }
+        // The caller's own reference keeps the count above zero, so that one step is enough.
+        let at = self.record(head)?;
+        let old = self.mem.add(at, u64::MAX);
+        if old & Refs::MAX.get() as u64 == 0 {
+            self.mem.add(at, 1);
+            return Err(Refused::Corrupt);
+        }
+        Ok(())
+    }
+
+    /// The frame with the version that the capability for it would have now: for the row that
+    /// maps what another table maps.
+    ///
+    /// # Errors
+    ///
+    /// As [`head`](FrameTable::head).
+    pub fn current(&self, frame: FrameRef) -> Result<WeakRef, Refused> {
+        let (_, word) = self.head(frame)?;
+        Ok(WeakRef {
+            frame,
+            version: word.version,
+        })
+    }
+
+    /// First half of the row map: records the intent and takes both references. The caller then
+    /// writes the entry and clears the intent, or calls [`map_undo`](FrameTable::map_undo).
+    ///
+    /// # Errors
+    ///
+    /// Why not; no reference has been taken and the intent is cleared.
+    pub fn map_pins(&self, m: &Mapping, intents: &impl Intents) -> Result<(), Refused> {
+        intents.begin(&IntentRecord {
+            row: Row::Map,
+            frame: m.frame,
+            table: Some(m.table),
+            place: m.entry,
+        });
+        let pinned = self.pin_kernel(m.table, m.table_kind).and_then(|()| {
+            self.pin_user(m.frame, m.span).map(|_| ()).or_else(|why| {
+                self.unpin(m.table.frame)?;
+                Err(why)
+            })
+        });
+        if pinned.is_err() {
+            intents.clear();
+        }
+        pinned
+    }
+
+    /// The entry could not be written: gives both references back and clears the intent.
+    ///
+    /// # Errors
+    ///
+    /// As [`unpin`](FrameTable::unpin).
+    pub fn map_undo(&self, m: &Mapping, intents: &impl Intents) -> Result<(), Refused> {
+        self.unmap_unpin(m.frame.frame, m.table.frame, intents)
+    }
+
+    /// Last part of the row unmap, after the entry has been emptied: gives both references back
+    /// and clears the intent.
+    ///
+    /// # Errors
+    ///
+    /// As [`unpin`](FrameTable::unpin).
+    pub fn unmap_unpin(
+        &self,
+        frame: FrameRef,
+        table: FrameRef,
+        intents: &impl Intents,
+    ) -> Result<(), Refused> {
+        let (frame, table) = (self.unpin(frame), self.unpin(table));
+        intents.clear();
+        frame.and(table)
+    }
+}
+
+/// The word with one more reference, if it may get one.
+fn pinned<R: Rules>(word: FrameWord, weak: WeakRef, wanted: Use) -> Result<u64, Refused> {
+    if matches!(word.ty, FrameType::Reserved | FrameType::Retired) {
+        return Err(Refused::unusable(word.ty));
+    }
+    if R::PIN_CHECKS_VERSION && word.version != weak.version {
+        return Err(Refused::Stale);
+    }
+    match word.ty {
+        FrameType::User(_) | FrameType::Kernel(_) => {}
+        other => return Err(Refused::unusable(other)),
+    }
+    if R::PIN_CHECKS_USE && word.ty.in_use() != Some(wanted) {
+        return Err(Refused::WrongType);
+    }
+    if R::PIN_CHECKS_ROOM && word.refs == Refs::MAX {
+        return Err(Refused::TooManyRefs);
+    }
+    // References are the lowest bits.
+    Ok(word.bits() + 1)
+}

@@ -1,0 +1,136 @@
+//! What survivors do with the frames of a node that has died: the row `recover`.
+//!
+//! ```text
+//! per intent of the dead node
+//!   to_untyped, from_untyped, split, merge:  recover_frame
+//!   map, unmap:  freeze frame and table; a round of all live nodes; entries; recount; unfreeze
+//! ```
+//!
+//! Every step can be repeated: by a second recoverer at the same time, or by the recoverer of the
+//! recoverer.
+
+use dyad_abi::NodeId;
+use dyad_coherence::GlobalMem;
+use dyad_shm::frame::FrameRef;
+
+use crate::error::Refused;
+use crate::rules::Rules;
+use crate::table::FrameTable;
+use crate::word::{FrameType, FrameWord, Refs, Use};
+use crate::{EpochSource, TRIES};
+
+impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
+    /// Gives up the block at `head` in the name of the node that died while it was changing it.
+    /// `false`: it was not, or somebody else has done it.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::NoFrame`]; [`Refused::Corrupt`]; [`Refused::Contended`]: try again.
+    pub fn recover_frame(
+        &self,
+        head: FrameRef,
+        dead: NodeId,
+        epochs: &impl EpochSource,
+    ) -> Result<bool, Refused> {
+        let (raw, word) = self.word(head)?;
+        if word.ty != FrameType::Retyping(dead) {
+            return Ok(false);
+        }
+        // Nobody else splits or merges this block; if somebody recovers it first, the CAS fails.
+        let order = self.order_by_tails(head);
+        if R::RECOVERY_STAMPS {
+            self.stamp(head, epochs.now())?;
+        }
+        let after = if R::RECOVERY_BUMPS_VERSION {
+            FrameWord::given_up(word.version, order)
+        } else {
+            FrameWord::new(word.version, FrameType::Untyped(order))
+        };
+        Ok(self.cas(head, raw, after)?.is_ok())
+    }
+
+    /// Stops new references to the block around `frame`; those that are being given back still
+    /// are. Returns what the block is used for.
+    ///
+    /// # Errors
+    ///
+    /// Why not: the block is not in use, or has been contended ([`Refused::Contended`]).
+    pub fn freeze(&self, frame: FrameRef) -> Result<Use, Refused> {
+        let (head, _, _) = self.find_head(frame)?;
+        self.change(head, |word| match (word.ty, word.ty.in_use()) {
+            (FrameType::Frozen(was), _) => Ok((None, was)),
+            (_, Some(used)) => Ok((
+                Some(FrameWord {
+                    ty: FrameType::Frozen(used),
+                    ..word
+                }),
+                used,
+            )),
+            (other, None) => Err(Refused::unusable(other)),
+        })
+    }
+
+    /// Sets the references of a frozen block to those that have been counted. Every live node has
+    /// been quiet since the block was frozen.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::WrongType`] if the block is not frozen, or why else not.
+    pub fn recount(&self, frame: FrameRef, counted: Refs) -> Result<(), Refused> {
+        let (head, _, _) = self.find_head(frame)?;
+        self.change(head, |word| match word.ty {
+            FrameType::Frozen(_) => Ok((
+                Some(FrameWord {
+                    refs: counted,
+                    ..word
+                }),
+                (),
+            )),
+            _ => Err(Refused::WrongType),
+        })
+    }
+
+    /// Makes a frozen block what it was. Has no effect on one that is in use already.
+    ///
+    /// # Errors
+    ///
+    /// Why not: the block is not in use, or has been contended ([`Refused::Contended`]).
+    pub fn unfreeze(&self, frame: FrameRef) -> Result<(), Refused> {
+        let (head, _, _) = self.find_head(frame)?;
+        self.change(head, |word| match word.ty {
+            FrameType::Frozen(was) => {
+                let ty = match was {
+                    // Tails do not change while their block is in use.
+                    Use::User => FrameType::User(self.order_by_tails(head)),
+                    Use::Kernel(kind) => FrameType::Kernel(kind),
+                };
+                Ok((Some(FrameWord { ty, ..word }), ()))
+            }
+            FrameType::User(_) | FrameType::Kernel(_) => Ok((None, ())),
+            other => Err(Refused::unusable(other)),
+        })
+    }
+
+    /// Replaces a head's word by what `f` makes of it, if anything.
+    fn change<T>(
+        &self,
+        head: FrameRef,
+        f: impl Fn(FrameWord) -> Result<(Option<FrameWord>, T), Refused>,
+    ) -> Result<T, Refused> {
+        let (mut raw, mut word) = self.word(head)?;
+        for _ in 0..TRIES {
+            let (new, result) = f(word)?;
+            let Some(new) = new else {
+                return Ok(result);
+            };
+            match self.cas(head, raw, new)? {
+                Ok(()) => return Ok(result),
+                Err(now) => {
+                    raw = now;
+                    word = FrameWord::from_bits(now).ok_or(Refused::Corrupt)?;
+                }
+            }
+        }
+        Err(Refused::Contended)
+    }
+}

@@ -1,0 +1,272 @@
+//! The rows `X -> untyped` and `untyped -> Y`.
+
+use dyad_abi::user::PAGE_SIZE;
+use dyad_coherence::GlobalMem;
+use dyad_shm::frame::{Epoch, FrameRef, Version};
+
+use crate::error::Refused;
+use crate::intent::{IntentRecord, Intents, Row};
+use crate::rules::Rules;
+use crate::table::{FrameTable, offset};
+use crate::weak::WeakRef;
+use crate::word::{FrameType, FrameWord, Order, Refs, Use};
+use crate::{EpochSource, TRIES};
+
+/// An untyped block that this node has taken, and initialises. It is to be finished or abandoned.
+#[derive(Debug)]
+#[must_use = "the block stays in RETYPING until the claim is finished or abandoned"]
+pub struct Claim {
+    head: FrameRef,
+    version: Version,
+    order: Order,
+    initialised: u64,
+}
+
+impl Claim {
+    /// First frame of the block.
+    pub const fn head(&self) -> FrameRef {
+        self.head
+    }
+
+    /// Size of the block.
+    pub const fn order(&self) -> Order {
+        self.order
+    }
+
+    /// The next frame to initialise; `None`: the claim can be finished.
+    pub fn next_frame(&self) -> Option<FrameRef> {
+        if self.initialised < self.order.frames() {
+            offset(self.head, self.initialised)
+        } else {
+            None
+        }
+    }
+
+    /// The [next frame](Claim::next_frame) has its contents: writes it back.
+    pub fn frame_done<M: GlobalMem + ?Sized>(&mut self, mem: &M) {
+        if let Some(frame) = self.next_frame() {
+            mem.writeback(frame.address(), PAGE_SIZE);
+            self.initialised += 1;
+        }
+    }
+}
+
+impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
+    fn owned(&self, version: Version) -> FrameWord {
+        FrameWord::new(version, FrameType::Retyping(self.node))
+    }
+
+    /// Takes a head from the state `expected` to RETYPING; says in which state it is if not.
+    pub(crate) fn take(
+        &self,
+        head: FrameRef,
+        raw: u64,
+        version: Version,
+    ) -> Result<FrameWord, Refused> {
+        let owned = self.owned(version);
+        match self.cas(head, raw, owned)? {
+            Ok(()) => Ok(owned),
+            Err(now) => {
+                let word = FrameWord::from_bits(now).ok_or(Refused::Corrupt)?;
+                Err(match word.ty {
+                    FrameType::Untyped(_) => Refused::Contended,
+                    other => Refused::unusable(other),
+                })
+            }
+        }
+    }
+
+    /// The row `X -> untyped`: gives up the block that `weak` heads and that is used for `used`.
+    /// It can be claimed once every node has been quiet since the epoch returned.
+    ///
+    /// # Errors
+    ///
+    /// Why not; nothing has changed, but for [`Refused::Lost`].
+    pub fn to_untyped(
+        &self,
+        weak: WeakRef,
+        used: Use,
+        epochs: &impl EpochSource,
+        intents: &impl Intents,
+    ) -> Result<Epoch, Refused> {
+        intents.begin(&IntentRecord::frame(
+            Row::ToUntyped,
+            weak.frame,
+            weak.version,
+        ));
+        let done = self.give_up(weak, used, epochs);
+        intents.clear();
+        done
+    }
+
+    fn give_up(
+        &self,
+        weak: WeakRef,
+        used: Use,
+        epochs: &impl EpochSource,
+    ) -> Result<Epoch, Refused> {
+        let early = (!R::STAMP_AFTER_CAS).then(|| epochs.now());
+        let owned = self.owned(weak.version);
+        let (mut raw, mut word) = self.word(weak.frame)?;
+        let mut taken = false;
+        for _ in 0..TRIES {
+            unused::<R>(word, weak.version, used)?;
+            match self.cas(weak.frame, raw, owned)? {
+                Ok(()) => {
+                    taken = true;
+                    break;
+                }
+                Err(now) => {
+                    raw = now;
+                    word = FrameWord::from_bits(now).ok_or(Refused::Corrupt)?;
+                }
+            }
+        }
+        if !taken {
+            return Err(Refused::Contended);
+        }
+        let order = match word.ty {
+            FrameType::User(order) => order,
+            _ => Order::FRAME,
+        };
+        let stamp = early.unwrap_or_else(|| epochs.now());
+        if R::GIVE_UP_STAMPS
+            && let Err(why) = self.stamp(weak.frame, stamp)
+        {
+            self.publish(weak.frame, owned, word)?;
+            return Err(why);
+        }
+        let after = if R::GIVE_UP_BUMPS_VERSION {
+            FrameWord::given_up(weak.version, order)
+        } else {
+            FrameWord::new(weak.version, FrameType::Untyped(order))
+        };
+        self.publish(weak.frame, owned, after)?;
+        Ok(stamp)
+    }
+
+    /// First half of the row `untyped -> Y`: takes the untyped block that starts at `head`. With
+    /// `version`, only if the block still has it.
+    ///
+    /// The caller gives every frame its contents ([`Claim::next_frame`], [`Claim::frame_done`]),
+    /// and then [finishes](FrameTable::from_untyped_finish) or
+    /// [abandons](FrameTable::from_untyped_abandon) the claim.
+    ///
+    /// # Errors
+    ///
+    /// Why not; nothing has changed.
+    pub fn from_untyped_begin(
+        &self,
+        head: FrameRef,
+        version: Option<Version>,
+        epochs: &impl EpochSource,
+        intents: &impl Intents,
+    ) -> Result<Claim, Refused> {
+        let (mut raw, word) = self.word(head)?;
+        let FrameType::Untyped(order) = word.ty else {
+            return Err(Refused::unusable(word.ty));
+        };
+        if version.is_some_and(|v| v != word.version) {
+            return Err(Refused::Stale);
+        }
+        // After the word: a stamp that comes later comes with another word, and the CAS fails.
+        let stamp = self.stamp_of(head)?.epoch;
+        if R::CLAIM_CHECKS_STAMP && !epochs.quiesced(stamp) {
+            return Err(Refused::NotQuiesced);
+        }
+        let mut claimed = word;
+        if !R::CLAIM_COMPARES_WHOLE_WORD {
+            (raw, claimed) = self.word(head)?;
+        }
+        intents.begin(&IntentRecord::frame(
+            Row::FromUntyped,
+            head,
+            claimed.version,
+        ));
+        match self.take(head, raw, claimed.version) {
+            Ok(_) => Ok(Claim {
+                head,
+                version: claimed.version,
+                order,
+                initialised: 0,
+            }),
+            Err(why) => {
+                intents.clear();
+                Err(why)
+            }
+        }
+    }
+
+    /// Second half of the row `untyped -> Y`: the block is in use from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Unfinished`] and, for kernel objects, [`Refused::WrongOrder`]: the claim has
+    /// been abandoned. [`Refused::Lost`].
+    pub fn from_untyped_finish(
+        &self,
+        claim: Claim,
+        used: Use,
+        intents: &impl Intents,
+    ) -> Result<WeakRef, Refused> {
+        let ty = match used {
+            Use::User => FrameType::User(claim.order),
+            Use::Kernel(kind) => FrameType::Kernel(kind),
+        };
+        let why = if claim.next_frame().is_some() {
+            Some(Refused::Unfinished)
+        } else if matches!(used, Use::Kernel(_)) && claim.order != Order::FRAME {
+            Some(Refused::WrongOrder)
+        } else {
+            None
+        };
+        if let Some(why) = why {
+            self.from_untyped_abandon(claim, intents)?;
+            return Err(why);
+        }
+        let done = self.publish(
+            claim.head,
+            self.owned(claim.version),
+            FrameWord::new(claim.version, ty),
+        );
+        intents.clear();
+        done.map(|()| WeakRef {
+            frame: claim.head,
+            version: claim.version,
+        })
+    }
+
+    /// Gives a claimed block back, whatever its contents. It needs no stamp: nobody could refer to
+    /// it since it was claimed.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Lost`].
+    pub fn from_untyped_abandon(
+        &self,
+        claim: Claim,
+        intents: &impl Intents,
+    ) -> Result<(), Refused> {
+        let done = self.publish(
+            claim.head,
+            self.owned(claim.version),
+            FrameWord::given_up(claim.version, claim.order),
+        );
+        intents.clear();
+        done
+    }
+}
+
+/// Whether a block may be given up.
+fn unused<R: Rules>(word: FrameWord, version: Version, used: Use) -> Result<(), Refused> {
+    match word.ty {
+        FrameType::Reserved | FrameType::Retired => return Err(Refused::unusable(word.ty)),
+        _ if word.version != version => return Err(Refused::Stale),
+        FrameType::User(_) | FrameType::Kernel(_) if word.ty.in_use() == Some(used) => {}
+        other => return Err(Refused::unusable(other)),
+    }
+    if R::GIVE_UP_CHECKS_REFS && word.refs != Refs::ZERO {
+        return Err(Refused::InUse);
+    }
+    Ok(())
+}

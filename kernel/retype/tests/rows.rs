@@ -1,0 +1,521 @@
+//! Each row, one step at a time: what it does, what it refuses, and what it leaves behind when it
+//! refuses.
+
+mod common;
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use common::{
+    Clock, FRAMES, Log, Unrecorded, frame, initialise, node, pools, put_to_use, table, w0, w1,
+};
+use dyad_abi::Isa;
+use dyad_abi::boot::CXL_BASE;
+use dyad_coherence::{GlobalMem, HostMem};
+use dyad_retype::rules::Protocol;
+use dyad_retype::{
+    Epoch, FrameRef, FrameTable, FrameType, FrameWord, IntentLine, IntentRecord, Intents,
+    KernelKind, Mapping, Order, Refs, Refused, Row, Use, Version, WeakRef,
+};
+use dyad_shm::pool::{PhysAddr, PoolId};
+use proptest::prelude::*;
+
+const THREAD: Use = Use::Kernel(KernelKind::THREAD);
+
+fn frames(mem: &HostMem) -> FrameTable<'_, HostMem, Protocol> {
+    table(mem, 0)
+}
+
+fn set(mem: &HostMem, index: u64, version: u32, ty: FrameType, refs: u32) -> WeakRef {
+    let word = FrameWord {
+        version: Version(version),
+        ty,
+        refs: Refs::new(refs).unwrap(),
+    };
+    mem.store(w0(index), word.bits(), Relaxed);
+    WeakRef {
+        frame: frame(index),
+        version: Version(version),
+    }
+}
+
+fn get(mem: &HostMem, index: u64) -> FrameWord {
+    frames(mem).read(frame(index)).unwrap().0
+}
+
+fn order(n: u64) -> Order {
+    Order::new(n).unwrap()
+}
+
+#[test]
+fn a_frame_goes_round() {
+    let (mem, clock, log) = (HostMem::new(), Clock::default(), Log::default());
+    let t = frames(&mem);
+    set(&mem, 3, 7, FrameType::Untyped(Order::FRAME), 0);
+    mem.store(w1(3), 0b101, Relaxed);
+    let mut claim = t
+        .from_untyped_begin(frame(3), Some(Version(7)), &clock, &log)
+        .unwrap();
+    assert_eq!(get(&mem, 3).ty, FrameType::Retyping(node(0)));
+    let record = IntentRecord::frame(Row::FromUntyped, frame(3), Version(7));
+    assert_eq!(log.open.get(), Some(record));
+    initialise(&mem, &mut claim);
+    let weak = t.from_untyped_finish(claim, THREAD, &log).unwrap();
+    assert_eq!((weak.frame, weak.version), (frame(3), Version(7)));
+    assert_eq!(t.check(weak, THREAD), Ok(()));
+    assert_eq!(t.check(weak, Use::User), Err(Refused::WrongType));
+    t.pin_kernel(weak, KernelKind::THREAD).unwrap();
+    let give_up = || t.to_untyped(weak, THREAD, &clock, &log);
+    assert_eq!(give_up(), Err(Refused::InUse));
+    t.unpin(frame(3)).unwrap();
+    clock.now.set(9);
+    assert_eq!(give_up().map(Epoch::get), Ok(9));
+    assert_eq!(give_up(), Err(Refused::Stale));
+    assert_eq!(t.check(weak, THREAD), Err(Refused::Stale));
+    let (word, stamp) = t.read(frame(3)).unwrap();
+    assert_eq!(
+        word,
+        FrameWord::new(Version(8), FrameType::Untyped(Order::FRAME))
+    );
+    assert_eq!((stamp.epoch.get(), stamp.executed_on), (9, 0b101));
+    assert_eq!(log.open.get(), None);
+    let again = |v| t.from_untyped_begin(frame(3), Some(Version(v)), &clock, &log);
+    assert_eq!(again(7).unwrap_err(), Refused::Stale);
+    assert_eq!(again(8).unwrap_err(), Refused::NotQuiesced);
+    clock.round(0);
+    assert_eq!(again(8).unwrap_err(), Refused::NotQuiesced, "node 1");
+    clock.round(1);
+    assert!(again(8).is_ok());
+}
+
+#[test]
+fn versions_run_out_and_stamps_never_go_back() {
+    let (mem, clock) = (HostMem::new(), Clock::default());
+    let t = frames(&mem);
+    let last = set(&mem, 1, u32::MAX, FrameType::User(order(0)), 0);
+    mem.store(w1(1), 77 << 8, Relaxed);
+    t.to_untyped(last, Use::User, &clock, &Unrecorded).unwrap();
+    assert_eq!(get(&mem, 1).ty, FrameType::Retired);
+    assert_eq!(t.read(frame(1)).unwrap().1.epoch.get(), 77);
+    assert_eq!(
+        t.from_untyped_begin(frame(1), None, &clock, &Unrecorded)
+            .unwrap_err(),
+        Refused::Retired
+    );
+}
+
+#[test]
+fn frames_that_nobody_may_have_are_refused_by_every_row() {
+    let (mem, clock, log) = (HostMem::new(), Clock::default(), Log::default());
+    let t = frames(&mem);
+    for (ty, why) in [
+        (FrameType::Reserved, Refused::Reserved),
+        (FrameType::Retired, Refused::Retired),
+        (FrameType::Retyping(node(1)), Refused::Busy),
+    ] {
+        let weak = set(&mem, 2, 0, ty, 0);
+        let f = weak.frame;
+        assert_eq!(t.check(weak, THREAD), Err(why));
+        assert_eq!(t.pin_kernel(weak, KernelKind::THREAD), Err(why));
+        assert_eq!(t.pin_user(weak, order(0)), Err(why));
+        assert_eq!(t.unpin(f), Err(why));
+        assert_eq!(t.to_untyped(weak, Use::User, &clock, &log), Err(why));
+        assert_eq!(
+            t.from_untyped_begin(f, None, &clock, &log).unwrap_err(),
+            why
+        );
+        assert_eq!(t.split(f, &log), Err(why));
+        assert_eq!(t.merge(f, &log), Err(why));
+        assert_eq!(t.freeze(f), Err(why));
+        assert_eq!(t.unfreeze(f), Err(why));
+        assert_eq!(t.recount(f, Refs::ZERO), Err(Refused::WrongType));
+        assert_eq!(t.recover_frame(f, node(0), &clock), Ok(false));
+        set(&mem, 1, 0, FrameType::Untyped(order(0)), 0);
+        assert_eq!(get(&mem, 2), FrameWord::new(Version(0), ty));
+    }
+    // An untyped block does not swallow such a neighbour.
+    set(&mem, 2, 0, FrameType::Untyped(order(0)), 0);
+    set(&mem, 3, 0, FrameType::Reserved, 0);
+    assert_eq!(t.merge(frame(2), &log), Err(Refused::Reserved));
+    assert_eq!(log.open.get(), None);
+    let beyond = frame(FRAMES);
+    assert_eq!(t.read(beyond), Err(Refused::NoFrame));
+    assert_eq!(t.unpin(beyond), Err(Refused::NoFrame));
+}
+
+#[test]
+fn references_stop_at_the_largest_number() {
+    let mem = HostMem::new();
+    let t = frames(&mem);
+    let weak = set(&mem, 4, 1, FrameType::User(order(0)), 0xff_fffe);
+    assert_eq!(t.pin_user(weak, order(0)), Ok(frame(4)));
+    assert_eq!(t.pin_user(weak, order(0)), Err(Refused::TooManyRefs));
+    assert_eq!(get(&mem, 4).refs, Refs::MAX);
+    set(&mem, 4, 1, FrameType::User(order(0)), 0);
+    assert_eq!(t.unpin(frame(4)), Err(Refused::Corrupt));
+    assert_eq!(get(&mem, 4).refs, Refs::ZERO);
+}
+
+#[test]
+fn a_mapping_takes_both_references_or_none() {
+    let (mem, log) = (HostMem::new(), Log::default());
+    let t = frames(&mem);
+    let kind = KernelKind::page_table(Isa::Aarch64, 0).unwrap();
+    let m = Mapping {
+        table: set(&mem, 1, 3, FrameType::Kernel(kind), 0),
+        table_kind: kind,
+        frame: set(&mem, 2, 5, FrameType::User(order(0)), 0),
+        span: order(0),
+        entry: PhysAddr(CXL_BASE + 0x1008),
+    };
+    let refs = || (get(&mem, 1).refs.get(), get(&mem, 2).refs.get());
+    t.map_pins(&m, &log).unwrap();
+    let record = log.open.get().unwrap();
+    assert_eq!((record.frame, record.table), (m.frame, Some(m.table)));
+    assert_eq!((record.row, record.place), (Row::Map, m.entry));
+    assert_eq!(refs(), (1, 1));
+    log.clear();
+    for (bad, why) in [
+        (
+            Mapping {
+                frame: WeakRef {
+                    version: Version(4),
+                    ..m.frame
+                },
+                ..m
+            },
+            Refused::Stale,
+        ),
+        (
+            Mapping {
+                table: WeakRef {
+                    version: Version(4),
+                    ..m.table
+                },
+                ..m
+            },
+            Refused::Stale,
+        ),
+        (
+            Mapping {
+                table_kind: KernelKind::THREAD,
+                ..m
+            },
+            Refused::WrongType,
+        ),
+        (
+            Mapping {
+                frame: m.table,
+                ..m
+            },
+            Refused::WrongType,
+        ),
+        (
+            Mapping {
+                span: order(1),
+                ..m
+            },
+            Refused::WrongOrder,
+        ),
+    ] {
+        assert_eq!(t.map_pins(&bad, &log), Err(why));
+        assert_eq!((refs(), log.open.get()), ((1, 1), None));
+    }
+    t.map_pins(&m, &log).unwrap();
+    t.map_undo(&m, &log).unwrap();
+    assert_eq!((refs(), log.open.get()), ((1, 1), None));
+    t.unmap_unpin(frame(2), frame(1), &log).unwrap();
+    assert_eq!(refs(), (0, 0));
+    assert_eq!(t.current(frame(2)), Ok(m.frame));
+}
+
+#[test]
+fn a_pool_is_formatted_into_blocks_as_large_as_they_can_be() {
+    let mem = HostMem::new();
+    let t = frames(&mem);
+    let usable = 3..62;
+    t.format(PoolId::Cxl, &usable, 3..30).unwrap();
+    t.format(PoolId::Cxl, &usable, 30..62).unwrap();
+    assert_eq!(
+        t.format(PoolId::Cxl, &usable, 60..63),
+        Err(Refused::NoFrame)
+    );
+    let mut heads = Vec::new();
+    for i in 0..FRAMES {
+        let (head, word) = t.head(frame(i)).unwrap();
+        if !usable.contains(&i) {
+            assert_eq!((head, word.ty), (frame(i), FrameType::Reserved));
+        } else if let FrameType::Untyped(o) = word.ty {
+            assert!((head.index()..head.index() + o.frames()).contains(&i));
+            assert_eq!(t.order_by_tails(head), o);
+            heads.push((head.index(), o.get()));
+        } else {
+            panic!("{i}: {word}");
+        }
+    }
+    heads.dedup();
+    let expected = [
+        (3, 0),
+        (4, 2),
+        (8, 3),
+        (16, 4),
+        (32, 4),
+        (48, 3),
+        (56, 2),
+        (60, 1),
+    ];
+    assert_eq!(heads, expected);
+}
+
+#[test]
+fn a_block_is_one_operation_on_its_head() {
+    let (mem, clock, log) = (HostMem::new(), Clock::default(), Log::default());
+    let t = frames(&mem);
+    t.format(PoolId::Cxl, &(0..64), 0..64).unwrap();
+    let whole = put_to_use(&t, &mem, frame(0), Use::User, &clock).unwrap();
+    // Entries of several sizes anywhere in the block are references to its head.
+    for (at, span, expected) in [
+        (0, 6, Ok(frame(0))),
+        (37, 0, Ok(frame(0))),
+        (36, 2, Ok(frame(0))),
+        (38, 2, Err(Refused::WrongOrder)),
+        (0, 7, Err(Refused::WrongOrder)),
+    ] {
+        let weak = WeakRef {
+            frame: frame(at),
+            ..whole
+        };
+        assert_eq!(t.pin_user(weak, order(span)), expected, "{at} {span}");
+    }
+    assert_eq!(get(&mem, 0).refs.get(), 3);
+    assert_eq!(t.split(frame(0), &log), Err(Refused::WrongType));
+    for at in [63, 1, 0] {
+        t.unpin(frame(at)).unwrap();
+    }
+    t.to_untyped(whole, Use::User, &clock, &log).unwrap();
+    // Too large for a kernel object: the claim is given up.
+    clock.rounds();
+    assert_eq!(
+        put_to_use(&t, &mem, frame(0), THREAD, &clock),
+        Err(Refused::WrongOrder)
+    );
+    assert_eq!(t.split(frame(0), &log), Ok(frame(32)));
+    assert_eq!(t.split(frame(32), &log), Ok(frame(48)));
+    assert_eq!(t.read(frame(48)).unwrap().1, t.read(frame(0)).unwrap().1);
+    assert_eq!(t.merge(frame(0), &log), Err(Refused::WrongOrder));
+    assert_eq!(t.merge(frame(48), &log), Err(Refused::WrongOrder));
+    let middle = put_to_use(&t, &mem, frame(48), Use::User, &clock).unwrap();
+    assert_eq!(t.merge(frame(32), &log), Err(Refused::WrongType));
+    t.to_untyped(middle, Use::User, &clock, &log).unwrap();
+    assert_eq!(t.merge(frame(32), &log), Ok(order(5)));
+    assert_eq!(t.merge(frame(0), &log), Ok(order(6)));
+    assert_eq!(t.order_by_tails(frame(0)), order(6));
+    // What was referred to is gone for good, and its stamp counts for the whole block.
+    assert_eq!(t.check(middle, Use::User), Err(Refused::Stale));
+    let claim = || t.from_untyped_begin(frame(0), None, &clock, &log);
+    assert_eq!(claim().unwrap_err(), Refused::NotQuiesced);
+    clock.rounds();
+    let claim = claim().unwrap();
+    let early = t.from_untyped_finish(claim, Use::User, &log);
+    assert_eq!(early, Err(Refused::Unfinished));
+    assert_eq!(get(&mem, 0).ty, FrameType::Untyped(order(6)));
+    assert_eq!(log.open.get(), None);
+}
+
+#[test]
+fn frozen_frames_take_no_references_but_give_them_back() {
+    let (mem, clock) = (HostMem::new(), Clock::default());
+    let t = frames(&mem);
+    t.format(PoolId::Cxl, &(0..64), 0..64).unwrap();
+    let weak = put_to_use(&t, &mem, frame(0), Use::User, &clock).unwrap();
+    t.pin_user(weak, order(0)).unwrap();
+    t.pin_user(weak, order(0)).unwrap();
+    assert_eq!(t.recount(frame(9), Refs::ZERO), Err(Refused::WrongType));
+    assert_eq!(t.freeze(frame(9)), Ok(Use::User));
+    assert_eq!(t.freeze(frame(9)), Ok(Use::User));
+    assert_eq!(t.pin_user(weak, order(0)), Err(Refused::Frozen));
+    let up = t.to_untyped(weak, Use::User, &clock, &Unrecorded);
+    assert_eq!(up, Err(Refused::Frozen));
+    assert_eq!(t.check(weak, Use::User), Ok(()));
+    t.unpin(frame(5)).unwrap();
+    assert_eq!(get(&mem, 0).refs.get(), 1);
+    t.recount(frame(9), Refs::new(4).unwrap()).unwrap();
+    t.unfreeze(frame(9)).unwrap();
+    t.unfreeze(frame(9)).unwrap();
+    let word = get(&mem, 0);
+    assert_eq!((word.ty, word.refs.get()), (FrameType::User(order(6)), 4));
+    let kernel = set(&mem, 1, 1, FrameType::Kernel(KernelKind::THREAD), 2);
+    assert_eq!(t.freeze(kernel.frame), Ok(THREAD));
+    t.unfreeze(kernel.frame).unwrap();
+    assert_eq!(get(&mem, 1).ty, FrameType::Kernel(KernelKind::THREAD));
+}
+
+/// Memory in which a node stops being able to change anything after some modifications.
+struct Dying<'m> {
+    mem: &'m HostMem,
+    left: std::cell::Cell<u32>,
+}
+
+impl GlobalMem for Dying<'_> {
+    fn contains(&self, at: PhysAddr, len: u64) -> bool {
+        self.mem.contains(at, len)
+    }
+    fn load(&self, at: PhysAddr, order: std::sync::atomic::Ordering) -> u64 {
+        self.mem.load(at, order)
+    }
+    fn store(&self, _: PhysAddr, _: u64, _: std::sync::atomic::Ordering) {}
+    fn cas(&self, at: PhysAddr, old: u64, new: u64) -> Result<u64, u64> {
+        match self.left.get().checked_sub(1) {
+            Some(n) => {
+                self.left.set(n);
+                self.mem.cas(at, old, new)
+            }
+            // Gone: what it thinks has happened does not matter any more.
+            None => Ok(old),
+        }
+    }
+    fn swap(&self, at: PhysAddr, _: u64) -> u64 {
+        self.mem.load(at, Relaxed)
+    }
+    fn add(&self, at: PhysAddr, _: u64) -> u64 {
+        self.mem.load(at, Relaxed)
+    }
+    fn or(&self, at: PhysAddr, _: u64) -> u64 {
+        self.mem.load(at, Relaxed)
+    }
+    fn and(&self, at: PhysAddr, _: u64) -> u64 {
+        self.mem.load(at, Relaxed)
+    }
+    fn fence(&self) {}
+    fn writeback(&self, _: PhysAddr, _: u64) {}
+    fn invalidate(&self, _: PhysAddr, _: u64) {}
+}
+
+#[test]
+fn a_death_at_any_step_is_recovered_and_loses_no_frame() {
+    type Op = fn(&FrameTable<'_, Dying<'_>, Protocol>, &Dying<'_>, &Clock, WeakRef);
+    let ops: [Op; 4] = [
+        |t, _, clock, used| {
+            let _ = t.to_untyped(used, Use::User, clock, &Unrecorded);
+        },
+        |t, mem, clock, _| {
+            let claim = t.from_untyped_begin(frame(32), None, clock, &Unrecorded);
+            if let Ok(mut claim) = claim {
+                initialise(mem, &mut claim);
+                let _ = t.from_untyped_finish(claim, Use::User, &Unrecorded);
+            }
+        },
+        |t, _, _, _| {
+            let _ = t.split(frame(48), &Unrecorded);
+        },
+        |t, _, _, _| {
+            let _ = t.merge(frame(32), &Unrecorded);
+        },
+    ];
+    for op in ops {
+        for steps in 0..6 {
+            let (mem, clock) = (HostMem::new(), Clock::default());
+            let t = frames(&mem);
+            t.format(PoolId::Cxl, &(0..64), 0..64).unwrap();
+            t.split(frame(0), &Unrecorded).unwrap();
+            t.split(frame(32), &Unrecorded).unwrap();
+            let used = put_to_use(&t, &mem, frame(0), Use::User, &clock).unwrap();
+            let dying = Dying {
+                mem: &mem,
+                left: std::cell::Cell::new(steps),
+            };
+            op(
+                &FrameTable::new(&dying, pools(), node(1)),
+                &dying,
+                &clock,
+                used,
+            );
+            for i in 0..FRAMES {
+                for _ in 0..2 {
+                    t.recover_frame(frame(i), node(1), &clock).unwrap();
+                }
+            }
+            // Every frame is in one block, and each block can be had again.
+            let mut covered = 0;
+            while covered < FRAMES {
+                let head = frame(covered);
+                let (word, _) = t.read(head).unwrap();
+                let size = match word.ty {
+                    FrameType::Untyped(o) | FrameType::User(o) => o,
+                    _ => panic!("{covered}: {word}"),
+                };
+                for i in covered..covered + size.frames() {
+                    assert_eq!(t.head(frame(i)).unwrap().0, head);
+                }
+                assert_eq!(t.order_by_tails(head), size);
+                if matches!(word.ty, FrameType::Untyped(_)) {
+                    clock.rounds();
+                    put_to_use(&t, &mem, head, Use::User, &clock).unwrap();
+                }
+                covered += size.frames();
+            }
+        }
+    }
+}
+
+#[test]
+fn intent_lines_hold_the_last_record_until_it_is_cleared() {
+    let mem = HostMem::new();
+    let line = IntentLine::new(&mem, PhysAddr(CXL_BASE + 0x9000));
+    assert_eq!(line.read(), None);
+    let record = IntentRecord {
+        row: Row::Unmap,
+        frame: WeakRef {
+            frame: frame(1),
+            version: Version(2),
+        },
+        table: Some(WeakRef {
+            frame: frame(3),
+            version: Version(4),
+        }),
+        place: PhysAddr(CXL_BASE + 24),
+    };
+    for record in [record, IntentRecord::frame(Row::Map, frame(0), Version(0))] {
+        line.begin(&record);
+        assert_eq!(line.read(), Some(record));
+    }
+    line.clear();
+    assert_eq!(line.read(), None);
+}
+
+proptest! {
+    /// Damaged memory is refused or worked with, and nothing hangs or panics.
+    #[test]
+    fn any_words_are_survived(
+        words in prop::collection::vec((any::<u64>(), any::<u64>(), 0..4u8), 8),
+        at in 0..8u64,
+        version in any::<u32>(),
+    ) {
+        let (mem, clock, log) = (HostMem::new(), Clock::default(), Unrecorded);
+        let t: FrameTable<'_, _, Protocol> =
+            FrameTable::new(&mem, pools().with(PoolId::Cxl, PhysAddr(CXL_BASE), 8), node(0));
+        for (i, (a, b, sound)) in words.iter().enumerate() {
+            // Most words are nearly sound, so that more than the first check is reached.
+            let a = if *sound == 0 { *a } else { a & 0xffff_ffff_e700_0003 };
+            mem.store(w0(i as u64), a, Relaxed);
+            mem.store(w1(i as u64), *b, Relaxed);
+        }
+        let f = frame(at);
+        let version = t.current(f).map_or(Version(version), |w| w.version);
+        let weak = WeakRef { frame: f, version };
+        let _ = t.check(weak, Use::User);
+        let _ = t.pin_user(weak, order(1));
+        let _ = t.pin_kernel(weak, KernelKind::THREAD);
+        let _ = t.split(f, &log);
+        let _ = t.merge(f, &log);
+        let _ = t.freeze(f);
+        let _ = t.recount(f, Refs::MAX);
+        let _ = t.unfreeze(f);
+        let _ = t.unpin(f);
+        let _ = t.recover_frame(f, node(0), &clock);
+        let _ = t.to_untyped(weak, Use::User, &clock, &log);
+        if let Ok(claim) = t.from_untyped_begin(f, None, &clock, &log) {
+            let _ = t.from_untyped_abandon(claim, &log);
+        }
+        let _: Option<FrameRef> = t.head(f).ok().map(|(h, _)| h);
+    }
+}
