@@ -73,6 +73,8 @@ mod table;
 mod weak;
 mod word;
 
+use dyad_shm::LayoutHash;
+
 pub use dyad_shm::frame::{Epoch, FrameRef, Version};
 
 pub use error::Refused;
@@ -86,6 +88,16 @@ pub use word::{FrameType, FrameWord, KernelKind, Order, Refs, StampWord, Use};
 
 /// Most attempts at one compare-and-swap: as many as there can be CPUs.
 pub const TRIES: usize = dyad_abi::ident::MAX_NODES * dyad_abi::ident::MAX_CPUS;
+
+/// Adds what the words of records and intents mean to the layout hash.
+#[must_use]
+pub const fn layout(h: LayoutHash) -> LayoutHash {
+    let h = h.text("frame words").word(Order::MAX.get() as u64);
+    word::samples(h)
+        .text("intents")
+        .word(IntentRecord::WORDS as u64)
+        .word(Row::ALL.len() as u64)
+}
 
 /// Time, as reclamation knows it.
 pub trait EpochSource {

@@ -205,15 +205,17 @@ impl<'m, M: GlobalMem + ?Sized, R: Rules> FrameTable<'m, M, R> {
 
     pub(crate) fn stamp_of(&self, frame: FrameRef) -> Result<StampWord, Refused> {
         let at = self.record(frame)?.add(W1_OFFSET);
-        Ok(StampWord::from_bits(
-            self.mem.load_fresh(at, Ordering::Acquire),
-        ))
+        Ok(StampWord::from_bits(self.stamp_at(at)))
+    }
+
+    fn stamp_at(&self, at: PhysAddr) -> u64 {
+        self.mem.load_fresh(at, Ordering::Acquire)
     }
 
     /// Makes the stamp of a frame at least `epoch`, and keeps who has executed it.
     pub(crate) fn stamp(&self, frame: FrameRef, epoch: Epoch) -> Result<(), Refused> {
         let at = self.record(frame)?.add(W1_OFFSET);
-        let mut raw = self.mem.load_fresh(at, Ordering::Acquire);
+        let mut raw = self.stamp_at(at);
         for _ in 0..TRIES {
             let old = StampWord::from_bits(raw);
             if old.epoch >= epoch {

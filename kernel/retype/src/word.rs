@@ -6,6 +6,7 @@
 use core::fmt;
 
 use dyad_abi::{Isa, NodeId};
+use dyad_shm::LayoutHash;
 use dyad_shm::frame::{Epoch, Version};
 
 const TYPE_SHIFT: u32 = 29;
@@ -293,6 +294,37 @@ impl FrameWord {
             refs,
         })
     }
+}
+
+/// Adds one word of each type to the layout hash, with every field other than zero.
+pub(crate) const fn samples(h: LayoutHash) -> LayoutHash {
+    let order = Order(3);
+    let kind = KernelKind(5);
+    let types = [
+        (FrameType::Reserved, Refs(0)),
+        (FrameType::Untyped(order), Refs(0)),
+        (FrameType::Frozen(Use::User), Refs(1)),
+        (FrameType::Frozen(Use::Kernel(kind)), Refs(1)),
+        (FrameType::User(order), Refs(1)),
+        (FrameType::Kernel(kind), Refs(1)),
+        (FrameType::Tail(order), Refs(0)),
+        (FrameType::Retired, Refs(0)),
+    ];
+    let mut h = h;
+    let mut i = 0;
+    while i < types.len() {
+        let (ty, refs) = types[i];
+        let version = Version(1);
+        h = h.word(FrameWord { version, ty, refs }.bits());
+        i += 1;
+    }
+    h.word(RETYPING << TYPE_SHIFT).word(
+        StampWord {
+            epoch: Epoch::MAX,
+            executed_on: 1,
+        }
+        .bits(),
+    )
 }
 
 impl fmt::Display for FrameWord {

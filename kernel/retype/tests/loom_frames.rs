@@ -174,6 +174,34 @@ fn mutant_m1_map_checks_the_type_only() {
     explore(None, map_and_change_hands::<PinIgnoresVersion>);
 }
 
+/// Three at once: what two have mapped is not given up, and no reference is lost.
+#[test]
+fn two_map_while_a_third_gives_up() {
+    explore(Some(3), || {
+        let mem = memory(&[word(1, USER, 0)]);
+        let pins: Vec<_> = (1..3)
+            .map(|n| {
+                let mem = mem.clone();
+                thread::spawn(move || {
+                    let t = table::<Protocol>(&mem, n);
+                    t.pin_user(weak(0, 1), Order::FRAME).is_ok()
+                })
+            })
+            .collect();
+        let t = table::<Protocol>(&mem, 0);
+        let up = t.to_untyped(weak(0, 1), Use::User, &Quiet, &Unrecorded);
+        let pins = pins.into_iter().map(|p| p.join().unwrap());
+        let pinned = pins.filter(|&ok| ok).count() as u32;
+        match up {
+            Ok(_) => assert_eq!((pinned, left(&mem, 0).bits()), (0, word(2, UNTYPED, 0))),
+            Err(why) => {
+                assert_eq!((why, pinned), (Refused::InUse, 2));
+                assert_eq!(left(&mem, 0).bits(), word(1, USER, 2));
+            }
+        }
+    });
+}
+
 #[test]
 fn references_are_counted_exactly() {
     explore(None, || {

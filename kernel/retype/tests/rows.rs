@@ -457,6 +457,30 @@ fn a_death_at_any_step_is_recovered_and_loses_no_frame() {
     }
 }
 
+/// D4b: a node that is taken for dead while it runs loses its frame, and notices.
+#[test]
+fn a_frame_that_has_been_taken_away_is_not_published() {
+    for again in [false, true] {
+        let (mem, clock) = (HostMem::new(), Clock::default());
+        let t = frames(&mem);
+        set(&mem, 1, 1, FrameType::Untyped(order(0)), 0);
+        let claim = || t.from_untyped_begin(frame(1), None, &clock, &Unrecorded);
+        let mut lost = claim().unwrap();
+        initialise(&mem, &mut lost);
+        let survivor = table::<Protocol, _>(&mem, 1);
+        assert_eq!(survivor.recover_frame(frame(1), node(0), &clock), Ok(true));
+        if again {
+            // The same node has it again, for something else.
+            clock.rounds();
+            let _ = claim().unwrap();
+        }
+        let before = get(&mem, 1);
+        let done = t.from_untyped_finish(lost, Use::User, &Unrecorded);
+        assert_eq!(done, Err(Refused::Lost));
+        assert_eq!(get(&mem, 1), before);
+    }
+}
+
 #[test]
 fn intent_lines_hold_the_last_record_until_it_is_cleared() {
     let mem = HostMem::new();
