@@ -6,8 +6,11 @@
 //!   map, unmap:  freeze frame and table; a round of all live nodes; entries; recount; unfreeze
 //! ```
 //!
-//! Every step can be repeated: by a second recoverer at the same time, or by the recoverer of the
-//! recoverer.
+//! Every step can be repeated by the recoverer of a recoverer that has died, and any number of
+//! nodes may call [`recover_frame`](FrameTable::recover_frame) at once. From `freeze` to `unfreeze`
+//! there must be one recoverer at a time in the whole system, whichever nodes have died: the word
+//! does not say who has frozen a frame, so a slow recoverer could otherwise set a count that was
+//! true before a faster one let new references in.
 
 use dyad_abi::NodeId;
 use dyad_coherence::GlobalMem;
@@ -16,24 +19,32 @@ use dyad_shm::frame::FrameRef;
 use crate::error::Refused;
 use crate::rules::Rules;
 use crate::table::FrameTable;
+use crate::weak::WeakRef;
 use crate::word::{FrameType, FrameWord, Refs, Use};
 use crate::{EpochSource, TRIES};
 
 impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
-    /// Gives up the block at `head` in the name of the node that died while it was changing it.
-    /// `false`: it was not, or somebody else has done it.
+    /// Gives up a block in the name of the node that died while it was changing it. `intent` is
+    /// the frame as the node's intent record has it. `false`: the node was not changing it any
+    /// more, or somebody else has recovered it.
+    ///
+    /// The version tells the dead node from its next incarnation, which may be changing the same
+    /// frame by the time a second recoverer comes here.
     ///
     /// # Errors
     ///
     /// [`Refused::NoFrame`]; [`Refused::Corrupt`]; [`Refused::Contended`]: try again.
     pub fn recover_frame(
         &self,
-        head: FrameRef,
+        intent: WeakRef,
         dead: NodeId,
         epochs: &impl EpochSource,
     ) -> Result<bool, Refused> {
+        let head = intent.frame;
         let (raw, word) = self.word(head)?;
-        if word.ty != FrameType::Retyping(dead) {
+        if word.ty != FrameType::Retyping(dead)
+            || R::RECOVERY_CHECKS_VERSION && word.version != intent.version
+        {
             return Ok(false);
         }
         // Nobody else splits or merges this block; if somebody recovers it first, the CAS fails.
@@ -70,8 +81,8 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         })
     }
 
-    /// Sets the references of a frozen block to those that have been counted. Every live node has
-    /// been quiet since the block was frozen.
+    /// Sets the references of a frozen block to those that have been counted after every live node
+    /// has been quiet since the block was frozen.
     ///
     /// # Errors
     ///

@@ -23,6 +23,8 @@ pub trait Rules {
     const CLAIM_COMPARES_WHOLE_WORD: bool = true;
     /// A claim waits until every node has been quiet since the stamp.
     const CLAIM_CHECKS_STAMP: bool = true;
+    /// A frame is recovered only if it has the version that the dead node left it with.
+    const RECOVERY_CHECKS_VERSION: bool = true;
     /// A frame that is recovered gets a new version (D1).
     const RECOVERY_BUMPS_VERSION: bool = true;
     /// A frame that is recovered is stamped.

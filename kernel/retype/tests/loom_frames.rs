@@ -441,18 +441,44 @@ fn two_recoverers_give_a_frame_up_once() {
         let (a, b) = race(
             &mem,
             |m| {
-                let recovered = table::<Protocol>(m, 1).recover_frame(frame(0), node(2), &Quiet);
+                let recovered = table::<Protocol>(m, 1).recover_frame(weak(0, 1), node(2), &Quiet);
                 // The first use of the frame does not suffer from the other recoverer.
                 let used = use_as::<Protocol>(m, 1, THREAD, &Quiet);
                 (recovered, used.is_ok())
             },
-            |m| table::<Protocol>(m, 0).recover_frame(frame(0), node(2), &Quiet),
+            |m| table::<Protocol>(m, 0).recover_frame(weak(0, 1), node(2), &Quiet),
         );
         assert!(a.1);
         assert_eq!((a.0 == Ok(true)) as u32 + (b == Ok(true)) as u32, 1);
         let thread = FrameType::Kernel(KernelKind::THREAD);
         assert_eq!(left(&mem, 0).bits(), word(2, thread, 0));
     });
+}
+
+/// One recovers what node 2 left, and node 2 comes back and takes the same frame; the other
+/// recoverer is late.
+fn late_recoverer<R: Rules>() {
+    let mem = memory(&[word(1, FrameType::Retyping(node(2)), 0)]);
+    let (_, used) = race(
+        &mem,
+        |m| table::<R>(m, 1).recover_frame(weak(0, 1), node(2), &Quiet),
+        |m| {
+            let first = table::<R>(m, 0).recover_frame(weak(0, 1), node(2), &Quiet);
+            first.and_then(|_| use_as::<R>(m, 2, THREAD, &Quiet))
+        },
+    );
+    assert!(used.is_ok(), "taken from a node that lives");
+}
+
+#[test]
+fn a_late_recoverer_takes_nothing_from_the_next_incarnation() {
+    explore(None, late_recoverer::<Protocol>);
+}
+
+#[test]
+#[should_panic(expected = "taken from a node that lives")]
+fn mutant_recovered_whatever_the_version() {
+    explore(None, late_recoverer::<RecoveryIgnoresVersion>);
 }
 
 #[test]

@@ -158,7 +158,11 @@ impl<R: Rules> Run<'_, R> {
         if die {
             // The claim is forgotten; another node recovers it.
             let survivor = table::<R, _>(self.mem, 1);
-            let recovered = |dead| survivor.recover_frame(frame(at), node(dead), &self.clock);
+            let intent = WeakRef {
+                frame: frame(at),
+                version: Version(self.model.versions[at as usize]),
+            };
+            let recovered = |dead| survivor.recover_frame(intent, node(dead), &self.clock);
             assert_eq!(recovered(1), Ok(false));
             assert_eq!(recovered(0), Ok(true));
             assert_eq!(recovered(0), Ok(false));

@@ -150,7 +150,7 @@ mod scenarios {
         let dying = FrameWord::new(old.version, FrameType::Retyping(node(1)));
         mem.store(w0(1), dying.bits(), Relaxed);
         let t = table::<R, _>(mem, 0);
-        assert_eq!(t.recover_frame(frame(1), node(1), clock), Ok(true));
+        assert_eq!(t.recover_frame(old, node(1), clock), Ok(true));
         old
     }
 

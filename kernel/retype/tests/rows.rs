@@ -128,7 +128,7 @@ fn frames_that_nobody_may_have_are_refused_by_every_row() {
         assert_eq!(t.freeze(f), Err(why));
         assert_eq!(t.unfreeze(f), Err(why));
         assert_eq!(t.recount(f, Refs::ZERO), Err(Refused::WrongType));
-        assert_eq!(t.recover_frame(f, node(0), &clock), Ok(false));
+        assert_eq!(t.recover_frame(weak, node(0), &clock), Ok(false));
         set(&mem, 1, 0, FrameType::Untyped(order(0)), 0);
         assert_eq!(get(&mem, 2), FrameWord::new(Version(0), ty));
     }
@@ -430,8 +430,13 @@ fn a_death_at_any_step_is_recovered_and_loses_no_frame() {
                 used,
             );
             for i in 0..FRAMES {
+                let version = get(&mem, i).version;
+                let left = WeakRef {
+                    frame: frame(i),
+                    version,
+                };
                 for _ in 0..2 {
-                    t.recover_frame(frame(i), node(1), &clock).unwrap();
+                    t.recover_frame(left, node(1), &clock).unwrap();
                 }
             }
             // Every frame is in one block, and each block can be had again.
@@ -463,12 +468,12 @@ fn a_frame_that_has_been_taken_away_is_not_published() {
     for again in [false, true] {
         let (mem, clock) = (HostMem::new(), Clock::default());
         let t = frames(&mem);
-        set(&mem, 1, 1, FrameType::Untyped(order(0)), 0);
+        let intent = set(&mem, 1, 1, FrameType::Untyped(order(0)), 0);
         let claim = || t.from_untyped_begin(frame(1), None, &clock, &Unrecorded);
         let mut lost = claim().unwrap();
         initialise(&mem, &mut lost);
         let survivor = table::<Protocol, _>(&mem, 1);
-        assert_eq!(survivor.recover_frame(frame(1), node(0), &clock), Ok(true));
+        assert_eq!(survivor.recover_frame(intent, node(0), &clock), Ok(true));
         if again {
             // The same node has it again, for something else.
             clock.rounds();
@@ -535,7 +540,7 @@ proptest! {
         let _ = t.recount(f, Refs::MAX);
         let _ = t.unfreeze(f);
         let _ = t.unpin(f);
-        let _ = t.recover_frame(f, node(0), &clock);
+        let _ = t.recover_frame(weak, node(0), &clock);
         let _ = t.to_untyped(weak, Use::User, &clock, &log);
         if let Ok(claim) = t.from_untyped_begin(f, None, &clock, &log) {
             let _ = t.from_untyped_abandon(claim, &log);

@@ -25,6 +25,7 @@ mutants! {
     GiveUpKeepsVersion lacks GIVE_UP_BUMPS_VERSION;
     ClaimComparesNewerWord lacks CLAIM_COMPARES_WHOLE_WORD;
     ClaimIgnoresStamp lacks CLAIM_CHECKS_STAMP;
+    RecoveryIgnoresVersion lacks RECOVERY_CHECKS_VERSION;
     RecoveryKeepsVersion lacks RECOVERY_BUMPS_VERSION;
     RecoveryWithoutStamp lacks RECOVERY_STAMPS;
     MergeForgetsStamp lacks MERGE_KEEPS_NEWER_STAMP;
