@@ -2,7 +2,7 @@
 //!
 //! Every node maps every pool at the same virtual address, [`FUSED_BASE`]` + physical address`, so
 //! an address in shared memory means the same on all of them. This crate knows the pools
-//! ([`pool`]), the structures at fixed places in them ([`superblock`], [`frame`]), computes the
+//! ([`pool`]), the structures in them ([`superblock`], [`frame`], [`quiesce`]), computes the
 //! hash that tells whether two kernels agree about those structures ([`layout`]), and turns
 //! physical addresses into checked references ([`FusedMap`]).
 //!
@@ -17,6 +17,7 @@ pub mod frame;
 pub mod layout;
 pub mod map;
 pub mod pool;
+pub mod quiesce;
 pub mod superblock;
 
 pub use frame::{Epoch, FrameEntry, FrameRef, Version};

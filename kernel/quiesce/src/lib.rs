@@ -1,0 +1,85 @@
+//! Quiescence: from when on nobody can still hold what has been unpublished, so that frames and
+//! slots may be reused; and the life of nodes, as far as reuse depends on it.
+//!
+//! Whoever unpublishes something (unmaps, retypes, frees a slot) takes a *stamp* afterwards,
+//! [`now`](Quiescence::now). Every node goes through *rounds*: it takes a new epoch, drops what
+//! its caches, TLBs and CPUs may hold from before, and publishes the epoch. What carries a stamp
+//! may be reused when every node that takes part has published strictly more:
+//! [`quiesced`](Quiescence::quiesced).
+//!
+//! # A round of a node
+//!
+//! ```text
+//!        begin            logs read         request            all acknowledged
+//! Quiet ────────▶ Lines ─────────────▶ Calling ──────▶ Waiting ──────────────────▶ Frames
+//!   ▲               └─ a log ran over: everything ─▲                                  │
+//!   └──────────────────────────────────── publish ────────────────────────────────────┘
+//! ```
+//!
+//! | step | order | otherwise |
+//! |---|---|---|
+//! | begin: e = add(E, 1) + 1, then fence | before anything is dropped | stamps below e are missed |
+//! | Lines: write back and invalidate kernel lines and tables | before the request | TLBs refill from stale lines |
+//! | [`acknowledge`](Quiescence::acknowledge), each awake CPU: revalidate, flush TLB, fence, store | after its last use, before its next | a use from before the round goes on |
+//! | Frames: write back and invalidate unmapped user frames | after all acknowledgements (acquire) | a stale TLB entry brings their lines back |
+//! | publish e | last | reuse under a CPU that still looks |
+//!
+//! Every step is bounded: [`Round::flush_step`] does at most as many as it is told. An
+//! acknowledgement is given where the kernel is entered or left, with no shared reference in hand;
+//! it acquires the request, so that later loads see everything stamped before the round.
+//!
+//! # Idle CPUs
+//!
+//! A node whose CPUs all sleep publishes that it is always quiet. The publication word says which
+//! CPUs are awake, so that "the last one falls asleep" and "somebody woke up meanwhile" are
+//! decided by one CAS:
+//!
+//! ```text
+//!                    not the last: flush TLB, CAS
+//!        ┌────────────────────────────────────────────┐
+//!      awake ──last: LEAVING──▶ caches, then TLB ──CAS─▶ asleep ──wake: or(bit), fence──▶ awake
+//!        ▲                                             │
+//!        └──────── recheck finds work: wake ───────────┘
+//! ```
+//!
+//! Nobody awake *is* the publication of MAX; the epoch field keeps what was published last. A CPU
+//! that falls asleep takes LEAVING away, so that a flush done before it used shared memory does
+//! not count (the word would otherwise look unchanged to the CPU that leaves last). The last one
+//! drops everything its caches hold, not what logs name: a node that counts as quiet for ever may
+//! not hold anything that others unpublish later.
+//!
+//! # Nodes
+//!
+//! ```text
+//! VACANT ─join─▶ JOINING ─▶ LIVE ◀─suspect, trust─▶ SUSPECT
+//!    ▲                        └──────── die ────────────┤
+//!    └── recovered ── RECOVERING ◀── recover (claim) ── DEAD
+//! ```
+//!
+//! See [`Quiescence::join`] and its neighbours. A suspect node still counts: suspicion blocks
+//! reuse, and nothing else. Only a machine that is gone may be marked DEAD.
+//!
+//! # Logs
+//!
+//! Each CPU logs what it has changed that others may hold copies of ([`LogWriter`]); each node
+//! reads every log with cursors of its own. A reader that has been lapped flushes everything
+//! once. **What is logged must be in the log before it can be stamped**: an unmap logs the frame
+//! before it gives up its reference, because another node may stamp the frame right after that.
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod error;
+mod idle;
+mod intent;
+mod life;
+mod log;
+mod round;
+mod words;
+
+pub use error::{Error, NotQuiesced};
+pub use idle::Idle;
+pub use intent::{Intent, Row};
+pub use life::Claim;
+pub use log::{LogWriter, Touched};
+pub use round::{NodeHardware, Progress, Round};
+pub use words::{Epoch, Publication, Quiescence};

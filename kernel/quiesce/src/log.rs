@@ -1,0 +1,145 @@
+//! Flush logs: what a CPU has touched that other nodes, or its own, may hold stale copies of.
+//!
+//! | step | order | pairs with |
+//! |---|---|---|
+//! | write entry `n` | release | the reader's acquire of it: it then sees that head is at least `n` |
+//! | write head | release | the reader's acquire: the entry is there |
+//! | read entry `n`, then head again | acquire, acquire | tells whether the entry was overwritten |
+//!
+//! Writers never wait for readers: a log is a ring, and who falls behind by its length has been
+//! lapped and flushes everything once.
+
+use core::sync::atomic::Ordering;
+
+use core::mem::offset_of;
+
+use dyad_abi::ident::MAX_CPUS;
+use dyad_abi::user::PAGE_SIZE;
+use dyad_abi::{CpuId, NodeId};
+use dyad_coherence::{GlobalMem, LINE_BYTES};
+use dyad_shm::PhysAddr;
+use dyad_shm::quiesce::{FlushLog, LOG_ENTRIES};
+
+use crate::words::Quiescence;
+
+/// Something that copies of may have to be dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touched {
+    /// A line of kernel memory has been written.
+    Line(PhysAddr),
+    /// A remote driver has written to a table in this frame.
+    Table(PhysAddr),
+    /// A user frame has been unmapped.
+    User(PhysAddr),
+}
+
+impl Touched {
+    const KIND: u64 = LINE_BYTES - 1;
+
+    pub(crate) const fn bits(self) -> u64 {
+        match self {
+            Touched::Line(at) => at.0 & !Touched::KIND | 1,
+            Touched::Table(at) => at.frame_start().0 | 2,
+            Touched::User(at) => at.frame_start().0 | 3,
+        }
+    }
+
+    pub(crate) const fn from_bits(w: u64) -> Option<Touched> {
+        let at = PhysAddr(w & !Touched::KIND);
+        match w & Touched::KIND {
+            1 => Some(Touched::Line(at)),
+            2 if at.offset() == 0 => Some(Touched::Table(at)),
+            3 if at.offset() == 0 => Some(Touched::User(at)),
+            _ => None,
+        }
+    }
+
+    /// The range to drop.
+    pub const fn range(self) -> (PhysAddr, u64) {
+        match self {
+            Touched::Line(at) => (at, LINE_BYTES),
+            Touched::Table(at) | Touched::User(at) => (at, PAGE_SIZE),
+        }
+    }
+}
+
+fn entry(log: PhysAddr, number: u64) -> PhysAddr {
+    log.add(offset_of!(FlushLog, entries) as u64 + number % LOG_ENTRIES as u64 * 8)
+}
+
+/// A CPU's end of its own log.
+#[derive(Debug)]
+pub struct LogWriter {
+    log: PhysAddr,
+    head: u64,
+}
+
+impl LogWriter {
+    /// Goes on where the CPU's log ends. A CPU has one writer.
+    pub fn attach<M: GlobalMem>(q: &Quiescence<'_, M>, node: NodeId, cpu: CpuId) -> LogWriter {
+        let log = q.log(node.index() * MAX_CPUS + cpu.index());
+        LogWriter {
+            log,
+            head: q.mem.load_fresh(log, Ordering::Acquire),
+        }
+    }
+
+    /// Logs, before the stamp is taken and before anybody else could take one for the same
+    /// frame.
+    pub fn record<M: GlobalMem>(&mut self, q: &Quiescence<'_, M>, what: Touched) {
+        let at = entry(self.log, self.head);
+        q.mem.store_through(at, what.bits(), Ordering::Release);
+        self.head = self.head.wrapping_add(1);
+        q.mem.store_through(self.log, self.head, Ordering::Release);
+    }
+}
+
+/// What a reader finds at its cursor.
+pub(crate) enum Read {
+    /// Nothing up to the end it looks for.
+    End,
+    /// An entry.
+    Entry(Touched),
+    /// The entry is gone, or makes no sense: only dropping everything helps.
+    Lapped,
+}
+
+/// Reads entry `cursor` of a log unless that is `end`.
+pub(crate) fn read<M: GlobalMem>(
+    q: &Quiescence<'_, M>,
+    index: usize,
+    cursor: u64,
+    end: u64,
+) -> Read {
+    let capacity = LOG_ENTRIES as u64;
+    let log = q.log(index);
+    let pending = end.wrapping_sub(cursor);
+    if pending == 0 {
+        return Read::End;
+    }
+    if pending > capacity {
+        return Read::Lapped;
+    }
+    let word = q.mem.load_fresh(entry(log, cursor), Ordering::Acquire);
+    // Entry `cursor + capacity` goes to the same place, and is written while head still has that
+    // number.
+    if head(q, index).wrapping_sub(cursor) >= capacity {
+        return Read::Lapped;
+    }
+    match Touched::from_bits(word) {
+        Some(t)
+            if {
+                let (at, len) = t.range();
+                q.mem.contains(at, len)
+            } =>
+        {
+            Read::Entry(t)
+        }
+        _ => Read::Lapped,
+    }
+}
+
+/// Entries ever written to a log.
+pub(crate) fn head<M: GlobalMem>(q: &Quiescence<'_, M>, index: usize) -> u64 {
+    q.mem.load_fresh(q.log(index), Ordering::Acquire)
+}

@@ -1,0 +1,336 @@
+//! A node's round, in bounded steps. The crate's header has states and order.
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
+use dyad_abi::{CpuId, NodeId};
+use dyad_coherence::GlobalMem;
+use dyad_shm::PhysAddr;
+
+use crate::error::Error;
+use crate::log::{self, Read, Touched};
+use crate::words::{Epoch, Quiescence};
+
+pub(crate) const LOGS: usize = MAX_NODES * MAX_CPUS;
+
+/// What a node's hardware does for quiescence. Where caches are coherent the cache operations
+/// are empty.
+pub trait NodeHardware {
+    /// Writes back and drops the node's copies of the lines of a range of shared memory, and
+    /// returns when that is done.
+    fn writeback_invalidate(&self, at: PhysAddr, len: u64);
+
+    /// Does piece number `piece` of writing back and dropping everything, in bounded time; `true`
+    /// if that was the last piece.
+    fn flush_everything(&self, piece: u64) -> bool;
+
+    /// Drops this CPU's TLB and walk caches.
+    fn flush_tlb(&self);
+
+    /// Checks by version that this CPU's current thread and root are still what they were; if not,
+    /// leaves them for the idle root.
+    fn revalidate(&self);
+
+    /// Leaves current thread and root for the idle root.
+    fn detach(&self);
+
+    /// Makes another CPU of this node enter the kernel.
+    fn call(&self, cpu: CpuId);
+}
+
+/// How far [`Round::flush_step`] has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// All steps are used up; there is more to do.
+    Working,
+    /// This CPU has not acknowledged yet; nothing else is left to do.
+    Waiting(CpuId),
+    /// The round is over.
+    Published(Epoch),
+}
+
+/// What is dropped of what logs name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    /// Kernel lines and tables, before TLBs are flushed.
+    Kernel,
+    /// User frames, after it: until then user code could bring their lines back.
+    User,
+}
+
+/// How far dropping of lines has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drop {
+    /// Reads the log with this index, up to an end that was fixed when it came to it.
+    Log { index: usize, end: Option<u64> },
+    /// Drops everything.
+    Full { piece: u64 },
+    /// Done.
+    Done,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Quiet,
+    Lines {
+        epoch: Epoch,
+        drop: Drop,
+    },
+    Calling {
+        epoch: Epoch,
+    },
+    Waiting {
+        epoch: Epoch,
+        cpu: usize,
+    },
+    Frames {
+        epoch: Epoch,
+        drop: Drop,
+    },
+    /// The last CPU awake goes to sleep; no round.
+    Leaving {
+        drop: Drop,
+    },
+}
+
+/// The rounds of one node, driven by one CPU at a time (the node keeps it behind a private
+/// try-lock). Private memory: it is lost with the node.
+#[derive(Debug)]
+pub struct Round {
+    pub(crate) node: NodeId,
+    pub(crate) state: State,
+    /// Of the pass over kernel lines.
+    cursors: [u64; LOGS],
+    /// Of the pass over user frames, which follows the other.
+    followers: [u64; LOGS],
+    /// Logs were given up, and no round has ended since then: both passes drop everything.
+    owed: bool,
+}
+
+impl Round {
+    /// For a node whose caches are empty: nothing that logs name until now concerns it.
+    pub fn new<M: GlobalMem>(q: &Quiescence<'_, M>, node: NodeId) -> Round {
+        let mut cursors = [0; LOGS];
+        for (index, cursor) in cursors.iter_mut().enumerate() {
+            *cursor = log::head(q, index);
+        }
+        Round {
+            node,
+            state: State::Quiet,
+            cursors,
+            followers: cursors,
+            owed: false,
+        }
+    }
+
+    /// Drives the node's round by at most `steps` steps; begins one if none is going on. Each
+    /// step takes constant time. A CPU that was about to sleep with
+    /// [`idle_step`](Round::idle_step) has to start over.
+    pub fn flush_step<M: GlobalMem>(
+        &mut self,
+        q: &Quiescence<'_, M>,
+        hardware: &impl NodeHardware,
+        steps: u32,
+    ) -> Result<Progress, Error> {
+        for _ in 0..steps {
+            match self.state {
+                State::Quiet | State::Leaving { .. } => {
+                    let epoch = q.advance()?;
+                    let drop = self.first_drop();
+                    self.state = State::Lines { epoch, drop };
+                }
+                State::Lines {
+                    epoch,
+                    drop: Drop::Done,
+                } => self.state = State::Calling { epoch },
+                State::Lines { epoch, drop } => {
+                    let drop = self.drop_step(q, hardware, drop, Pass::Kernel);
+                    self.state = State::Lines { epoch, drop };
+                }
+                State::Calling { epoch } => {
+                    self.request(q, hardware, epoch);
+                    self.state = State::Waiting { epoch, cpu: 0 };
+                }
+                State::Waiting { epoch, cpu } => match CpuId::new(cpu as u64) {
+                    None => {
+                        let drop = self.first_drop();
+                        self.state = State::Frames { epoch, drop };
+                    }
+                    Some(c) if q.has_acknowledged(self.node, c, epoch) => {
+                        self.state = State::Waiting {
+                            epoch,
+                            cpu: cpu + 1,
+                        };
+                    }
+                    Some(c) => return Ok(Progress::Waiting(c)),
+                },
+                State::Frames {
+                    epoch,
+                    drop: Drop::Done,
+                } => {
+                    if self.owed {
+                        self.followers = self.cursors;
+                        self.owed = false;
+                    }
+                    self.publish(q, epoch);
+                    self.state = State::Quiet;
+                    return Ok(Progress::Published(epoch));
+                }
+                State::Frames { epoch, drop } => {
+                    let drop = self.drop_step(q, hardware, drop, Pass::User);
+                    self.state = State::Frames { epoch, drop };
+                }
+            }
+        }
+        Ok(Progress::Working)
+    }
+
+    const fn first_drop(&self) -> Drop {
+        if self.owed {
+            return Drop::Full { piece: 0 };
+        }
+        Drop::Log {
+            index: 0,
+            end: None,
+        }
+    }
+
+    /// One step of dropping what logs name: one entry, or one piece of everything.
+    fn drop_step<M: GlobalMem>(
+        &mut self,
+        q: &Quiescence<'_, M>,
+        hardware: &impl NodeHardware,
+        drop: Drop,
+        pass: Pass,
+    ) -> Drop {
+        match drop {
+            Drop::Log { index: LOGS, .. } | Drop::Done => Drop::Done,
+            Drop::Log { index, end: None } => Drop::Log {
+                index,
+                end: Some(match pass {
+                    Pass::Kernel => log::head(q, index),
+                    Pass::User => self.cursors[index],
+                }),
+            },
+            Drop::Log {
+                index,
+                end: Some(end),
+            } => {
+                let cursor = match pass {
+                    Pass::Kernel => &mut self.cursors[index],
+                    Pass::User => &mut self.followers[index],
+                };
+                match log::read(q, index, *cursor, end) {
+                    Read::End => Drop::Log {
+                        index: index + 1,
+                        end: None,
+                    },
+                    Read::Entry(touched) => {
+                        *cursor = cursor.wrapping_add(1);
+                        if matches!(touched, Touched::User(_)) == (pass == Pass::User) {
+                            let (at, len) = touched.range();
+                            hardware.writeback_invalidate(at, len);
+                        }
+                        drop
+                    }
+                    Read::Lapped => {
+                        self.give_up_logs(q, pass);
+                        Drop::Full { piece: 0 }
+                    }
+                }
+            }
+            Drop::Full { piece } => Round::drop_everything(hardware, piece),
+        }
+    }
+
+    /// Everything is about to be dropped: what logs name until now need not be read. What they
+    /// name from here on is read next time.
+    fn give_up_logs<M: GlobalMem>(&mut self, q: &Quiescence<'_, M>, pass: Pass) {
+        self.owed = true;
+        if pass == Pass::Kernel {
+            for (index, cursor) in self.cursors.iter_mut().enumerate() {
+                *cursor = log::head(q, index);
+            }
+        }
+        let at = q.full_flushes(self.node);
+        let n = q.mem.load(at, Ordering::Relaxed);
+        q.mem.store_through(at, n + 1, Ordering::Relaxed);
+    }
+
+    fn drop_everything(hardware: &impl NodeHardware, piece: u64) -> Drop {
+        if hardware.flush_everything(piece) {
+            Drop::Done
+        } else {
+            Drop::Full { piece: piece + 1 }
+        }
+    }
+
+    /// Begins to drop everything in order to sleep. What logs name by now would not do: other
+    /// nodes may unpublish anything else while this one sleeps, and count it as quiet. Logs are
+    /// read nevertheless by the next round: should a CPU wake up meanwhile, its TLB may bring lines
+    /// back.
+    pub(crate) fn leave(&mut self) {
+        let drop = Drop::Full { piece: 0 };
+        self.state = State::Leaving { drop };
+    }
+
+    /// One piece of that.
+    pub(crate) fn leave_step(&mut self, hardware: &impl NodeHardware, drop: Drop) {
+        if let Drop::Full { piece } = drop {
+            let drop = Round::drop_everything(hardware, piece);
+            self.state = State::Leaving { drop };
+        }
+    }
+
+    /// Asks the node's CPUs to acknowledge: not before all lines are dropped, or a TLB that has
+    /// been flushed refills from one.
+    fn request<M: GlobalMem>(
+        &self,
+        q: &Quiescence<'_, M>,
+        hardware: &impl NodeHardware,
+        epoch: Epoch,
+    ) {
+        q.mem
+            .store_through(q.request(self.node), epoch.get(), Ordering::Release);
+        q.mem.fence();
+        let awake = q.publication(self.node).awake();
+        for cpu in CpuId::first(MAX_CPUS).filter(|c| awake >> c.index() & 1 != 0) {
+            hardware.call(cpu);
+        }
+    }
+
+    /// Publishes. An addition, because CPUs change the bits beside the epoch meanwhile, and
+    /// nobody else changes the epoch.
+    fn publish<M: GlobalMem>(&self, q: &Quiescence<'_, M>, epoch: Epoch) {
+        let step = q.publication(self.node).step(epoch);
+        q.mem.add(q.published(self.node), step);
+    }
+}
+
+impl<M: GlobalMem> Quiescence<'_, M> {
+    /// Called by each CPU when it enters or leaves the kernel and holds no reference to anything
+    /// shared: acknowledges the request of its node's round, if there is one. `true` if it did.
+    pub fn acknowledge(&self, node: NodeId, cpu: CpuId, hardware: &impl NodeHardware) -> bool {
+        let mine = self.acknowledged(node, cpu);
+        let request = self.mem.load_fresh(self.request(node), Ordering::Acquire);
+        if request <= self.mem.load(mine, Ordering::Relaxed) {
+            return false;
+        }
+        hardware.revalidate();
+        hardware.flush_tlb();
+        // Everything this CPU has used before is behind it.
+        self.mem.fence();
+        self.mem.store_through(mine, request, Ordering::Release);
+        true
+    }
+
+    /// Whether a CPU of a node is past a request: it has acknowledged it, or sleeps, and then
+    /// has nothing in hand and cannot wake up to anything older.
+    fn has_acknowledged(&self, node: NodeId, cpu: CpuId, epoch: Epoch) -> bool {
+        if self.publication(node).awake() >> cpu.index() & 1 == 0 {
+            return true;
+        }
+        let at = self.acknowledged(node, cpu);
+        self.mem.load_fresh(at, Ordering::Acquire) >= epoch.get()
+    }
+}

@@ -1,0 +1,141 @@
+//! Words of the reclamation protocol that every node reads: publications, requests and
+//! acknowledgements of rounds, claims of recovery, flush logs and intent records.
+//!
+//! They lie together in one [`QuiesceArea`]; the epoch word itself and the states of nodes are in
+//! the superblock. Zeroed memory is an area in which nobody has published anything.
+//!
+//! ```text
+//! published   epoch:48 | 0:7 | leaving:1 | awake:8     (bit c of awake: CPU c takes part)
+//! request     epoch
+//! acknowledged (per CPU)  epoch
+//! claim       victim incarnation:32 | recoverer incarnation:24 | recoverer + 1:8
+//! log entry   address of a line or frame | kind in bits 0..6
+//! ```
+//!
+//! | word | writer | how |
+//! |---|---|---|
+//! | `published` | CPUs of the node; a joiner or recoverer while it is not live | read-modify-write |
+//! | `request` | the CPU of the node that drives its round | store through |
+//! | `acknowledged` | the CPU | store through |
+//! | `claim` | any live node | CAS |
+//! | log `head`, entries | the CPU that owns the log | entry, then head, both released |
+//! | intent | the CPU; recoverers clear it | stored whole, then its row word released |
+//!
+//! Each writer has lines of its own, because a write-back writes whole lines.
+
+use core::sync::atomic::AtomicU64;
+
+use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
+
+use crate::layout::LayoutHash;
+
+/// Entries of a log. A reader that falls further behind flushes everything once.
+pub const LOG_ENTRIES: usize = 504;
+
+crate::shared_struct! {
+    /// A node's words that its own CPUs modify.
+    #[derive(Debug)]
+    #[repr(align(64))]
+    pub struct NodePublication {
+        /// Newest epoch the node has been quiet since, and which of its CPUs are awake.
+        pub published: AtomicU64,
+        /// Who recovers the node, if it is dead.
+        pub claim: AtomicU64,
+        /// Reserved; zero.
+        pub reserved: [AtomicU64; 6],
+    }
+}
+
+crate::shared_struct! {
+    /// The line that the driver of a node's round stores to.
+    #[derive(Debug)]
+    #[repr(align(64))]
+    pub struct NodeRequest {
+        /// CPUs of the node are to acknowledge this epoch.
+        pub request: AtomicU64,
+        /// Rounds that had to flush everything because a log had run over.
+        pub full_flushes: AtomicU64,
+        /// Reserved; zero.
+        pub reserved: [AtomicU64; 6],
+    }
+}
+
+crate::shared_struct! {
+    /// What one CPU tells the driver of its node's round.
+    #[derive(Debug)]
+    #[repr(align(64))]
+    pub struct CpuAcknowledgement {
+        /// The newest epoch it has acknowledged.
+        pub acknowledged: AtomicU64,
+        /// Reserved; zero.
+        pub reserved: [AtomicU64; 7],
+    }
+}
+
+crate::shared_struct! {
+    /// What a CPU is in the middle of, for the node that recovers it.
+    #[derive(Debug)]
+    #[repr(align(64))]
+    pub struct IntentLine {
+        /// The row of the protocol plus one; 0: none. Written last, cleared first.
+        pub row: AtomicU64,
+        /// `version:32 | frame:32`.
+        pub frame: AtomicU64,
+        /// The table frame, as `version:32 | frame:32`.
+        pub table: AtomicU64,
+        /// Physical address of the entry or slot.
+        pub place: AtomicU64,
+        /// Reserved; zero.
+        pub reserved: [AtomicU64; 4],
+    }
+}
+
+crate::shared_struct! {
+    /// What a CPU has touched that others may hold stale copies of.
+    #[derive(Debug)]
+    #[repr(align(64))]
+    pub struct FlushLog {
+        /// Entries ever written.
+        pub head: AtomicU64,
+        /// Reserved; zero.
+        pub reserved: [AtomicU64; 7],
+        /// Entry `n` is at `n mod LOG_ENTRIES`.
+        pub entries: [AtomicU64; LOG_ENTRIES],
+    }
+}
+
+crate::shared_struct! {
+    /// All words of the reclamation protocol besides those in the superblock.
+    #[derive(Debug)]
+    #[repr(align(4096))]
+    pub struct QuiesceArea {
+        /// By node.
+        pub publications: [NodePublication; MAX_NODES],
+        /// By node.
+        pub requests: [NodeRequest; MAX_NODES],
+        /// By node and CPU.
+        pub acknowledgements: [[CpuAcknowledgement; MAX_CPUS]; MAX_NODES],
+        /// By node and CPU.
+        pub intents: [[IntentLine; MAX_CPUS]; MAX_NODES],
+        /// By node and CPU of the writer.
+        pub logs: [[FlushLog; MAX_CPUS]; MAX_NODES],
+    }
+}
+
+/// Hash over the structures of this module.
+pub const LAYOUT: LayoutHash = crate::shared_layout!(LayoutHash::EMPTY;
+    NodePublication { published, claim, reserved },
+    NodeRequest { request, full_flushes, reserved },
+    CpuAcknowledgement { acknowledged, reserved },
+    IntentLine { row, frame, table, place, reserved },
+    FlushLog { head, reserved, entries },
+    QuiesceArea { publications, requests, acknowledgements, intents, logs },
+);
+
+const _: () = {
+    assert!(size_of::<NodePublication>() == 64);
+    assert!(size_of::<NodeRequest>() == 64);
+    assert!(size_of::<CpuAcknowledgement>() == 64);
+    assert!(size_of::<IntentLine>() == 64);
+    assert!(size_of::<FlushLog>() == 4096);
+};
