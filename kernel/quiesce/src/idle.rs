@@ -9,7 +9,7 @@
 use dyad_abi::{CpuId, NodeId};
 use dyad_coherence::GlobalMem;
 
-use crate::round::{Drop, NodeHardware, Round, State};
+use crate::round::{Dropping, NodeHardware, Round, State};
 use crate::words::{Publication, Quiescence};
 
 /// What became of falling asleep.
@@ -43,7 +43,9 @@ impl Round {
         let mine = Publication::bit(cpu);
         for _ in 0..steps {
             match self.state {
-                State::Leaving { drop: Drop::Done } => {
+                State::Leaving {
+                    drop: Dropping::Done,
+                } => {
                     hardware.flush_tlb();
                     let seen = q.publication(self.node).bits();
                     let alone = seen & (Publication::LEAVING | 0xff) == Publication::LEAVING | mine;

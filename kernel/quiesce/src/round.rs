@@ -60,7 +60,7 @@ enum Pass {
 
 /// How far dropping of lines has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Drop {
+pub(crate) enum Dropping {
     /// Reads the log with this index, up to an end that was fixed when it came to it.
     Log { index: usize, end: Option<u64> },
     /// Drops everything.
@@ -74,7 +74,7 @@ pub(crate) enum State {
     Quiet,
     Lines {
         epoch: Epoch,
-        drop: Drop,
+        drop: Dropping,
     },
     Calling {
         epoch: Epoch,
@@ -85,11 +85,11 @@ pub(crate) enum State {
     },
     Frames {
         epoch: Epoch,
-        drop: Drop,
+        drop: Dropping,
     },
     /// The last CPU awake goes to sleep; no round.
     Leaving {
-        drop: Drop,
+        drop: Dropping,
     },
 }
 
@@ -141,7 +141,7 @@ impl Round {
                 }
                 State::Lines {
                     epoch,
-                    drop: Drop::Done,
+                    drop: Dropping::Done,
                 } => self.state = State::Calling { epoch },
                 State::Lines { epoch, drop } => {
                     let drop = self.drop_step(q, hardware, drop, Pass::Kernel);
@@ -166,7 +166,7 @@ impl Round {
                 },
                 State::Frames {
                     epoch,
-                    drop: Drop::Done,
+                    drop: Dropping::Done,
                 } => {
                     if self.owed {
                         self.followers = self.cursors;
@@ -185,11 +185,11 @@ impl Round {
         Ok(Progress::Working)
     }
 
-    const fn first_drop(&self) -> Drop {
+    const fn first_drop(&self) -> Dropping {
         if self.owed {
-            return Drop::Full { piece: 0 };
+            return Dropping::Full { piece: 0 };
         }
-        Drop::Log {
+        Dropping::Log {
             index: 0,
             end: None,
         }
@@ -200,19 +200,19 @@ impl Round {
         &mut self,
         q: &Quiescence<'_, M>,
         hardware: &impl NodeHardware,
-        drop: Drop,
+        drop: Dropping,
         pass: Pass,
-    ) -> Drop {
+    ) -> Dropping {
         match drop {
-            Drop::Log { index: LOGS, .. } | Drop::Done => Drop::Done,
-            Drop::Log { index, end: None } => Drop::Log {
+            Dropping::Log { index: LOGS, .. } | Dropping::Done => Dropping::Done,
+            Dropping::Log { index, end: None } => Dropping::Log {
                 index,
                 end: Some(match pass {
                     Pass::Kernel => log::head(q, index),
                     Pass::User => self.cursors[index],
                 }),
             },
-            Drop::Log {
+            Dropping::Log {
                 index,
                 end: Some(end),
             } => {
@@ -221,7 +221,7 @@ impl Round {
                     Pass::User => &mut self.followers[index],
                 };
                 match log::read(q, index, *cursor, end) {
-                    Read::End => Drop::Log {
+                    Read::End => Dropping::Log {
                         index: index + 1,
                         end: None,
                     },
@@ -235,11 +235,11 @@ impl Round {
                     }
                     Read::Lapped => {
                         self.give_up_logs(q, pass);
-                        Drop::Full { piece: 0 }
+                        Dropping::Full { piece: 0 }
                     }
                 }
             }
-            Drop::Full { piece } => Round::drop_everything(hardware, piece),
+            Dropping::Full { piece } => Round::drop_everything(hardware, piece),
         }
     }
 
@@ -257,11 +257,11 @@ impl Round {
         q.mem.store_through(at, n + 1, Ordering::Relaxed);
     }
 
-    fn drop_everything(hardware: &impl NodeHardware, piece: u64) -> Drop {
+    fn drop_everything(hardware: &impl NodeHardware, piece: u64) -> Dropping {
         if hardware.flush_everything(piece) {
-            Drop::Done
+            Dropping::Done
         } else {
-            Drop::Full { piece: piece + 1 }
+            Dropping::Full { piece: piece + 1 }
         }
     }
 
@@ -270,13 +270,13 @@ impl Round {
     /// read nevertheless by the next round: should a CPU wake up meanwhile, its TLB may bring lines
     /// back.
     pub(crate) fn leave(&mut self) {
-        let drop = Drop::Full { piece: 0 };
+        let drop = Dropping::Full { piece: 0 };
         self.state = State::Leaving { drop };
     }
 
     /// One piece of that.
-    pub(crate) fn leave_step(&mut self, hardware: &impl NodeHardware, drop: Drop) {
-        if let Drop::Full { piece } = drop {
+    pub(crate) fn leave_step(&mut self, hardware: &impl NodeHardware, drop: Dropping) {
+        if let Dropping::Full { piece } = drop {
             let drop = Round::drop_everything(hardware, piece);
             self.state = State::Leaving { drop };
         }

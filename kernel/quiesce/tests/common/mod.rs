@@ -1,4 +1,5 @@
 //! Nodes on host memory, and hardware that writes down what it is told.
+#![allow(dead_code)] // no test uses all of it
 
 use std::cell::{Cell, RefCell};
 
