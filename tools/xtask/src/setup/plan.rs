@@ -230,8 +230,9 @@ pub fn carry_out(
             .map(|s| format!("  {}", s.shell(true)))
             .collect();
         return Err(Error::Setup(format!(
-            "{why}. This user may not install packages (sudo would ask for a password). Run \
-             these commands, then this one again:\n{}",
+            "{why}. This user may not install packages, and sudo is not there or would ask for a \
+             password. Run these commands (as root, where there is no sudo), then this one \
+             again:\n{}",
             list.join("\n")
         )));
     }
