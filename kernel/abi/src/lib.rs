@@ -9,6 +9,7 @@
 
 pub mod boot;
 pub mod bundle;
+pub mod cap;
 pub mod error;
 pub mod ident;
 pub mod record;
