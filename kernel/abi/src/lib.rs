@@ -13,6 +13,7 @@ pub mod cap;
 pub mod error;
 pub mod ident;
 pub mod record;
+pub mod service;
 pub mod syscall;
 pub mod user;
 
