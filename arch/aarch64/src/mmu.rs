@@ -411,7 +411,9 @@ pub fn map_code_window(pa: PhysAddr) -> Option<u64> {
         kernel_root(),
     );
     let node = dyad_core::node::node().id();
-    table.unmap(CODE_WINDOW, node, || 0).ok()?;
+    table
+        .unmap(CODE_WINDOW, node, || dyad_shm::Epoch::ZERO)
+        .ok()?;
     // SAFETY: 1. drops cached translations only.
     unsafe {
         asm!(

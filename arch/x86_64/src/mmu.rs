@@ -296,7 +296,9 @@ const CODE_WINDOW: u64 = dyad_shm::PERCPU_BASE + (1 << 30);
 pub fn map_code_window(pa: PhysAddr) -> Option<u64> {
     let table = RemoteCpu::new(&PrivateMem::<Ram>::NEW, Isa::X86_64, idle_root());
     let node = dyad_core::node::node().id();
-    table.unmap(CODE_WINDOW, node, || 0).ok()?;
+    table
+        .unmap(CODE_WINDOW, node, || dyad_shm::Epoch::ZERO)
+        .ok()?;
     let leaf = dyad_pgtbl::Leaf::kernel(pa, Perms::EXECUTE, Memory::Normal);
     table
         .map(CODE_WINDOW, leaf, Level::L1, &BootFrames::<Ram>::none())

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Result};
-use dyad_pgtbl::{Leaf, Perms};
+use dyad_pgtbl::{Epoch, Leaf, Perms};
 
 use crate::Platform;
 use crate::frames::Frames;
@@ -65,7 +65,7 @@ pub fn resolve<P: Platform>(
                 .flatten()
                 .is_some_and(|(now, _, _)| now == pa);
             if !same {
-                let epoch = || node.sb.epoch.load(Ordering::Acquire);
+                let epoch = || Epoch::saturating(node.sb.epoch.load(Ordering::Acquire));
                 let _ = space.with_table(P::ISA, |t| t.unmap(page, node.id(), epoch));
                 return Err(Error::Again);
             }

@@ -16,7 +16,7 @@ use dyad_abi::user::{HEAP_BASE, HEAP_END, PAGE_SIZE, USER_END, USER_MIN};
 use dyad_abi::{Error, Isa, Result};
 use dyad_pgtbl::{FrameSource, Leaf, Level, MapError, Memory, Perms, RemoteCpu};
 use dyad_shm::superblock::ROOT_SLOTS;
-use dyad_shm::{FrameRef, FusedMap, LayoutHash, PhysAddr, shared_layout, shared_struct};
+use dyad_shm::{Epoch, FrameRef, FusedMap, LayoutHash, PhysAddr, shared_layout, shared_struct};
 
 use crate::Platform;
 use crate::frames::{self, Frames};
@@ -334,7 +334,7 @@ impl<'n> Space<'n> {
 
     /// Clears a page in every table and frees its frame.
     fn unmap_page(&self, va: u64) {
-        let epoch = || self.node.sb.epoch.load(Ordering::Acquire);
+        let epoch = || Epoch::saturating(self.node.sb.epoch.load(Ordering::Acquire));
         let mut frame = None;
         for isa in self.node.isas() {
             let gone = self.with_table(isa, |t| t.unmap(va, self.node.id(), epoch));

@@ -4,10 +4,12 @@
 //! ```text
 //! payload:56 | tag:7 | 0          tag 0: Empty, payload = epoch;  tag 1: Closing, payload = node
 //! ```
+//!
+//! An epoch has 48 bits: a larger payload is damage, and the entry is left alone.
 
 use dyad_abi::NodeId;
+use dyad_shm::Epoch;
 
-use crate::pte::EPOCH_MAX;
 use crate::{EncodeError, Pte};
 
 pub(crate) const TAG_EMPTY: u64 = 0;
@@ -19,9 +21,8 @@ const PAYLOAD: u64 = u64::MAX >> PAYLOAD_SHIFT;
 /// `Empty(0)`, which is zero everywhere.
 pub(crate) fn encode(pte: Pte, inverted: bool) -> Result<u64, EncodeError> {
     let (tag, payload) = match pte {
-        Pte::Empty { epoch: 0 } => return Ok(0),
-        Pte::Empty { epoch } if epoch > EPOCH_MAX => return Err(EncodeError::EpochTooLarge),
-        Pte::Empty { epoch } => (TAG_EMPTY, epoch),
+        Pte::Empty { epoch: Epoch::ZERO } => return Ok(0),
+        Pte::Empty { epoch } => (TAG_EMPTY, epoch.get()),
         Pte::Closing { node } => (TAG_CLOSING, node.index() as u64),
         Pte::Table(_) | Pte::Leaf(_) | Pte::Other(_) => return Err(EncodeError::NotAsIs),
     };
@@ -32,9 +33,9 @@ pub(crate) fn encode(pte: Pte, inverted: bool) -> Result<u64, EncodeError> {
 pub(crate) fn parse(raw: u64, inverted: bool) -> Option<Pte> {
     let payload = flip(raw >> PAYLOAD_SHIFT, inverted);
     if raw == 0 {
-        Some(Pte::Empty { epoch: 0 })
+        Some(Pte::Empty { epoch: Epoch::ZERO })
     } else if raw & 0xff == TAG_EMPTY << 1 {
-        Some(Pte::Empty { epoch: payload })
+        Epoch::new(payload).map(|epoch| Pte::Empty { epoch })
     } else if raw & 0xff == TAG_CLOSING << 1 {
         NodeId::new(payload).map(|node| Pte::Closing { node })
     } else {

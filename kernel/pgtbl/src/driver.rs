@@ -7,10 +7,10 @@ use core::sync::atomic::Ordering;
 use dyad_abi::user::{PAGE_SIZE, USER_END};
 use dyad_abi::{Isa, NodeId};
 use dyad_coherence::GlobalMem;
-use dyad_shm::PhysAddr;
+use dyad_shm::{Epoch, PhysAddr};
 
 use crate::pte::{decode, encode};
-use crate::{EPOCH_MAX, Leaf, Level, MapError, Perms, Pte};
+use crate::{Leaf, Level, MapError, Perms, Pte};
 
 /// Entries of a table.
 const ENTRIES: u64 = PAGE_SIZE / 8;
@@ -169,7 +169,7 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         leaf: Leaf,
         level: Level,
         frames: &impl FrameSource,
-        quiesced: impl Fn(u64) -> bool,
+        quiesced: impl Fn(Epoch) -> bool,
     ) -> Result<(), MapError> {
         check_half(va, leaf.perms)?;
         let new = self.encode_leaf(leaf, level)?;
@@ -184,7 +184,7 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         va: u64,
         level: Level,
         frames: &impl FrameSource,
-        quiesced: impl Fn(u64) -> bool,
+        quiesced: impl Fn(Epoch) -> bool,
     ) -> Result<PhysAddr, MapError> {
         if !is_canonical(va) {
             return Err(MapError::BadAddress);
@@ -209,7 +209,7 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         entry: PhysAddr,
         level: Level,
         frames: &impl FrameSource,
-        quiesced: &impl Fn(u64) -> bool,
+        quiesced: &impl Fn(Epoch) -> bool,
     ) -> Result<PhysAddr, MapError> {
         match self.read(entry, level).1 {
             Pte::Table(table) => return Ok(table),
@@ -239,11 +239,11 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         entry: PhysAddr,
         level: Level,
         new: u64,
-        quiesced: &impl Fn(u64) -> bool,
+        quiesced: &impl Fn(Epoch) -> bool,
     ) -> Result<(), MapError> {
         let (raw, pte) = self.read(entry, level);
         let found = match pte {
-            Pte::Empty { epoch } if epoch != 0 && !quiesced(epoch) => {
+            Pte::Empty { epoch } if epoch != Epoch::ZERO && !quiesced(epoch) => {
                 return Err(MapError::NotQuiesced(epoch));
             }
             Pte::Empty { .. } => match self.mem.cas(entry, raw, new) {
@@ -260,20 +260,19 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
 
     /// Unmaps the page that covers `va`, whatever its size, on behalf of `node`. `epoch` gives the
     /// stamp, the shared epoch as it is now; it is called after the entry has been cleared and a
-    /// full fence. An epoch that no entry can hold is stored as the largest, [`EPOCH_MAX`].
+    /// full fence.
     ///
     /// The translation may be in TLBs until the stamp is quiesced.
     pub fn unmap(
         &self,
         va: u64,
         node: NodeId,
-        epoch: impl FnOnce() -> u64,
+        epoch: impl FnOnce() -> Epoch,
     ) -> Result<(Leaf, Level), MapError> {
         let closing = encode(self.isa, Pte::Closing { node }, Level::L1)?;
         let (leaf, walk) = self.replace(va, |_, _| Ok(closing))?;
         self.mem.fence();
-        let epoch = epoch().min(EPOCH_MAX);
-        let empty = encode(self.isa, Pte::Empty { epoch }, Level::L1)?;
+        let empty = encode(self.isa, Pte::Empty { epoch: epoch() }, Level::L1)?;
         match self.mem.cas(walk.entry, closing, empty) {
             Ok(_) => Ok((leaf, walk.level)),
             // Only a node that thinks this one dead finishes its work.

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use dyad_shm::Epoch;
+
 use crate::{Leaf, Level};
 
 /// Why something has no encoding.
@@ -23,8 +25,6 @@ pub enum EncodeError {
     NoLeafInRoot,
     /// Entries of the lowest level lead to no table.
     NoTableBelow,
-    /// The epoch is larger than [`EPOCH_MAX`](crate::EPOCH_MAX).
-    EpochTooLarge,
     /// A [`Pte::Other`](crate::Pte::Other) whose word means something else.
     NotAsIs,
 }
@@ -40,7 +40,6 @@ impl fmt::Display for EncodeError {
             EncodeError::GlobalUser => "a user page must not be global",
             EncodeError::NoLeafInRoot => "the root table maps no pages",
             EncodeError::NoTableBelow => "the lowest level leads to no tables",
-            EncodeError::EpochTooLarge => "epoch too large for an entry",
             EncodeError::NotAsIs => "the word means something else",
         })
     }
@@ -59,7 +58,7 @@ pub enum MapError {
     Closing,
     /// map: unmapped at this epoch, but old translations may still be in TLBs; try again after a
     /// round.
-    NotQuiesced(u64),
+    NotQuiesced(Epoch),
     /// Somebody else has changed the entry at the same time; look again.
     Contended,
     /// map: no frame for a table.
@@ -87,7 +86,9 @@ impl fmt::Display for MapError {
             MapError::Exists(leaf) => write!(f, "already mapped, to {}", leaf.pa),
             MapError::NotMapped => f.write_str("not mapped"),
             MapError::Closing => f.write_str("being unmapped by another node"),
-            MapError::NotQuiesced(epoch) => write!(f, "unmapped at epoch {epoch}, not quiesced"),
+            MapError::NotQuiesced(epoch) => {
+                write!(f, "unmapped at epoch {}, not quiesced", epoch.get())
+            }
             MapError::Contended => f.write_str("changed by somebody else at the same time"),
             MapError::NoMemory => f.write_str("no frame for a page table"),
             MapError::BadAddress => f.write_str("no such virtual address"),

@@ -73,8 +73,10 @@ mod error;
 mod pte;
 mod x86;
 
+pub use dyad_shm::Epoch;
+
 pub use a64::A64;
 pub use driver::{FrameSource, RemoteCpu, Walk, is_canonical};
 pub use error::{EncodeError, MapError};
-pub use pte::{EPOCH_MAX, Format, Leaf, Level, Memory, Perms, Pte, decode, encode, layout};
+pub use pte::{Format, Leaf, Level, Memory, Perms, Pte, decode, encode, layout};
 pub use x86::X86;

@@ -3,13 +3,10 @@
 use bitflags::bitflags;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Isa, NodeId};
-use dyad_shm::{LayoutHash, PhysAddr};
+use dyad_shm::{Epoch, LayoutHash, PhysAddr};
 
 use crate::absent;
 use crate::{A64, EncodeError, X86};
-
-/// Largest epoch an entry can hold.
-pub const EPOCH_MAX: u64 = (1 << 56) - 2;
 
 bitflags! {
     /// What a leaf allows. An address without [`READ`](Perms::READ) cannot be mapped.
@@ -128,10 +125,10 @@ impl Leaf {
 /// An entry of a page table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pte {
-    /// Maps nothing since `epoch`; 0: never has.
+    /// Maps nothing since `epoch`; [`Epoch::ZERO`]: never has.
     Empty {
         /// Stamp of the unmapping.
-        epoch: u64,
+        epoch: Epoch,
     },
     /// `node` is unmapping it.
     Closing {

@@ -7,13 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
-use common::{Frames, hardware_use};
+use common::{Frames, at, hardware_use};
 use dyad_abi::user::USER_END;
 use dyad_abi::{Isa, NodeId};
 use dyad_coherence::{GlobalMem, HostMem};
 use dyad_pgtbl::{
-    EPOCH_MAX, EncodeError, FrameSource, Leaf, Level, MapError, Memory, Perms, Pte, RemoteCpu,
-    encode,
+    EncodeError, Epoch, FrameSource, Leaf, Level, MapError, Memory, Perms, Pte, RemoteCpu, encode,
 };
 use dyad_shm::PhysAddr;
 
@@ -82,7 +81,7 @@ fn bad_requests_change_nothing() {
             } else {
                 MapError::BadAddress
             };
-            assert_eq!(t.unmap(va, node(0), || 1), Err(none));
+            assert_eq!(t.unmap(va, node(0), || at(1)), Err(none));
             assert_eq!(t.protect(va, Perms::READ), Err(none));
             assert_eq!(t.harvest(va), Err(none));
             assert_eq!(t.translate(va), None);
@@ -149,13 +148,13 @@ fn running_out_of_frames_leaks_none_and_can_be_tried_again() {
 fn unknown_entries_and_tables_outside_of_memory_are_left_alone() {
     on_both(|t, frames, mem| {
         t.map(VA, page(0), Level::L1, frames).unwrap();
-        t.unmap(VA, node(1), || 1).unwrap();
+        t.unmap(VA, node(1), || at(1)).unwrap();
         let walk = t.walk(VA);
         mem.store(walk.entry, 0xdead_beec, Ordering::Relaxed);
         let conflict = |level| MapError::Conflict(level);
         let e = conflict(Level::L1);
         assert_eq!(t.map(VA, page(1), Level::L1, frames), Err(e));
-        assert_eq!(t.unmap(VA, node(1), || 1), Err(e));
+        assert_eq!(t.unmap(VA, node(1), || at(1)), Err(e));
         assert_eq!(t.walk(VA).pte, Pte::Other(0xdead_beec));
 
         // A table where no shared memory is, low or so high that it would wrap.
@@ -185,27 +184,26 @@ fn an_entry_that_a_node_is_closing_belongs_to_it() {
                 t.map(VA, page(1), Level::L1, frames),
                 Err(MapError::Closing)
             );
-            assert_eq!(t.unmap(VA, node(2), || 9), Err(MapError::Closing));
+            assert_eq!(t.unmap(VA, node(2), || at(9)), Err(MapError::Closing));
             assert_eq!(t.protect(VA, Perms::READ), Err(MapError::Closing));
             assert_eq!(t.harvest(VA), Err(MapError::Closing));
-            u64::MAX
+            Epoch::MAX
         });
         assert_eq!(done, Ok((page(0), Level::L1)));
-        // An epoch too large for the entry is one that only idle nodes have published.
-        let epoch = EPOCH_MAX;
+        let epoch = Epoch::MAX;
         assert_eq!(t.walk(VA).pte, Pte::Empty { epoch });
-        let late = t.map_when(VA, page(1), Level::L1, frames, |s| 1 << 40 > s);
-        assert_eq!(late, Err(MapError::NotQuiesced(EPOCH_MAX)));
+        let late = t.map_when(VA, page(1), Level::L1, frames, |s| at(1 << 40) > s);
+        assert_eq!(late, Err(MapError::NotQuiesced(Epoch::MAX)));
 
         // Finished by a recoverer: not overwritten.
         t.map(VA, page(0), Level::L1, frames).unwrap();
-        let recovered = encode(t.isa(), Pte::Empty { epoch: 77 }, Level::L1).unwrap();
+        let recovered = encode(t.isa(), Pte::Empty { epoch: at(77) }, Level::L1).unwrap();
         let done = t.unmap(VA, node(1), || {
             mem.store(t.walk(VA).entry, recovered, Ordering::Relaxed);
-            78
+            at(78)
         });
         assert_eq!(done, Err(MapError::Contended));
-        assert_eq!(t.walk(VA).pte, Pte::Empty { epoch: 77 });
+        assert_eq!(t.walk(VA).pte, Pte::Empty { epoch: at(77) });
     });
 }
 
@@ -308,7 +306,7 @@ fn of_two_nodes_that_unmap_a_page_one_wins() {
                     let (start, epoch) = (&start, &epoch);
                     s.spawn(move || {
                         start.wait();
-                        t.unmap(VA, node(n), || epoch.fetch_add(1, Ordering::SeqCst))
+                        t.unmap(VA, node(n), || at(epoch.fetch_add(1, Ordering::SeqCst)))
                     })
                 });
                 work.map(|w| w.join().unwrap())
@@ -320,7 +318,7 @@ fn of_two_nodes_that_unmap_a_page_one_wins() {
             for e in won.iter().filter_map(|w| w.err()) {
                 assert!(matches!(e, MapError::Closing | MapError::NotMapped));
             }
-            let stamp = epoch.load(Ordering::SeqCst) - 1;
+            let stamp = at(epoch.load(Ordering::SeqCst) - 1);
             assert_eq!(t.walk(VA).pte, Pte::Empty { epoch: stamp });
         }
     }

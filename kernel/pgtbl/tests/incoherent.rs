@@ -8,12 +8,12 @@ use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use common::{Frames, hardware_use};
+use common::{Frames, at, hardware_use};
 use dyad_abi::{Isa, NodeId};
 use dyad_coherence::GlobalMem;
 use dyad_coherence::stale::mutant::{Flushes, Kind, Verdict, try_each};
 use dyad_coherence::stale::{Fault, Habits, StaleMem, StaleNode, Task};
-use dyad_pgtbl::{FrameSource, Leaf, Level, MapError, Perms, Pte, RemoteCpu, decode};
+use dyad_pgtbl::{Epoch, FrameSource, Leaf, Level, MapError, Perms, Pte, RemoteCpu, decode};
 use dyad_shm::PhysAddr;
 
 const VA: u64 = 0x10_0000_3000;
@@ -73,7 +73,7 @@ fn take_turns(mem: &StaleMem, isa: Isa, flushes: &Flushes) -> Outcome {
         RemoteCpu::new(&two, isa, root),
     );
     let others = frames.on(&two);
-    same("empty", b.walk(VA).pte, Pte::Empty { epoch: 0 })?;
+    same("empty", b.walk(VA).pte, Pte::Empty { epoch: Epoch::ZERO })?;
     for (n, (mapper, user)) in [(a, b), (b, a), (a, b)].into_iter().enumerate() {
         let frames = if n == 1 { &others } else { &frames };
         let leaf = page(n as u64);
@@ -85,22 +85,26 @@ fn take_turns(mem: &StaleMem, isa: Isa, flushes: &Flushes) -> Outcome {
         same("map again", again, Err(MapError::Exists(leaf)))?;
         // In the same tables, on other lines.
         for beside in [VA + (64 << 12), VA + (64 << 21), VA + (64 << 30)] {
-            same("beside", user.walk(beside).pte, Pte::Empty { epoch: 0 })?;
+            same(
+                "beside",
+                user.walk(beside).pte,
+                Pte::Empty { epoch: Epoch::ZERO },
+            )?;
         }
         same("protect", user.protect(VA, Perms::READ), Ok(leaf))?;
         let perms = mapper.translate(VA).map(|t| t.1.perms);
         same("protected", perms, Some(Perms::READ | Perms::USER))?;
-        let unmapped = user.unmap(VA, node(1), || 7).map(|(l, _)| l.pa);
+        let unmapped = user.unmap(VA, node(1), || at(7)).map(|(l, _)| l.pa);
         same("unmap", unmapped, Ok(leaf.pa))?;
         same("gone", mapper.translate(VA), None)?;
-        let gone = mapper.unmap(VA, node(0), || 8);
+        let gone = mapper.unmap(VA, node(0), || at(8));
         same("unmap again", gone, Err(MapError::NotMapped))?;
-        let early = mapper.map_when(VA, leaf, Level::L1, frames, |s| s < 7);
-        same("map early", early, Err(MapError::NotQuiesced(7)))?;
+        let early = mapper.map_when(VA, leaf, Level::L1, frames, |s| s < at(7));
+        same("map early", early, Err(MapError::NotQuiesced(at(7))))?;
     }
     b.free_tables(&others);
     same("frames", frames.in_use(), vec![root])?;
-    same("freed", a.walk(VA).pte, Pte::Empty { epoch: 0 })
+    same("freed", a.walk(VA).pte, Pte::Empty { epoch: Epoch::ZERO })
 }
 
 /// Two nodes map the same pages and make tables for them, at the same time; then both unmap them.
@@ -139,7 +143,7 @@ fn race(mem: &StaleMem, isa: Isa, flushes: &Flushes) -> Outcome {
         let unmapped = &unmapped;
         Box::new(move || {
             (0..PAGES).try_for_each(|n| {
-                match table.unmap(va(n), node(me), || mem.add(EPOCH, 1)) {
+                match table.unmap(va(n), node(me), || at(mem.add(EPOCH, 1))) {
                     Ok((leaf, _)) => unmapped.lock().unwrap().push((n, leaf)),
                     Err(MapError::NotMapped | MapError::Closing) => {}
                     Err(e) => return Err(format!("unmap {n}: {e}")),
@@ -277,7 +281,7 @@ fn unmapped_by_another(leaf: Leaf, test: impl Fn(&Hardware<'_>, &StaleMem, PhysA
             tlb: Cell::new(None),
         };
         assert_eq!(cpu.access(true), Some(leaf.pa));
-        remote.unmap(VA, node(1), || 7).unwrap();
+        remote.unmap(VA, node(1), || at(7)).unwrap();
         let entry = remote.walk(VA).entry;
         test(&cpu, &mem, entry, &frames.in_use());
     }
@@ -312,7 +316,7 @@ fn only_preset_leaves_survive_the_hardware() {
     unmapped_by_another(page(0).preset(), |cpu, mem, entry, tables| {
         cpu.flush_cache(tables);
         let found = decode(cpu.isa, mem.in_memory(entry), Level::L1);
-        assert_eq!(found, Pte::Empty { epoch: 7 });
+        assert_eq!(found, Pte::Empty { epoch: at(7) });
     });
     unmapped_by_another(page(0), |cpu, mem, entry, tables| {
         cpu.flush_cache(tables);
@@ -357,7 +361,7 @@ fn preset_drivers_leave_nothing_to_the_hardware() {
                 tlb: Cell::new(None),
             };
             assert_eq!(cpu.access(true), Some(FRAME));
-            let (leaf, _) = remote.unmap(VA, node(1), || 7).unwrap();
+            let (leaf, _) = remote.unmap(VA, node(1), || at(7)).unwrap();
             cpu.flush_cache(&frames.in_use());
             let left = own.translate(VA).map(|t| t.0);
             assert_eq!(left, (!preset).then_some(FRAME), "{isa}");

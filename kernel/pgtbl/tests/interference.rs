@@ -6,7 +6,7 @@ mod common;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
-use common::{Frames, hardware_use};
+use common::{Frames, at, hardware_use};
 use dyad_abi::{Isa, NodeId};
 use dyad_coherence::{GlobalMem, HostMem};
 use dyad_pgtbl::{FrameSource, Leaf, Level, MapError, Perms, Pte, RemoteCpu, encode};
@@ -95,7 +95,7 @@ fn interfere<R>(
 }
 
 fn unmap(t: &Table<'_, '_>, _: &Frames<'_>) -> Result<Leaf, MapError> {
-    t.unmap(VA, NodeId::new(NODE).unwrap(), || 7)
+    t.unmap(VA, NodeId::new(NODE).unwrap(), || at(7))
         .map(|(l, _)| l)
 }
 
@@ -122,7 +122,7 @@ fn use_by_the_owner_is_waited_out_and_seen() {
         ..used
     };
     let cases: [(Change, Pte); 3] = [
-        (unmap, Pte::Empty { epoch: 7 }),
+        (unmap, Pte::Empty { epoch: at(7) }),
         (protect, Pte::Leaf(narrowed)),
         (harvest, Pte::Leaf(PAGE)),
     ];
@@ -152,7 +152,7 @@ fn what_others_put_there_is_left_alone() {
         for (theirs, error) in [
             (Pte::Leaf(moved), MapError::Contended),
             (Pte::Leaf(narrowed), MapError::Contended),
-            (Pte::Empty { epoch: 3 }, MapError::NotMapped),
+            (Pte::Empty { epoch: at(3) }, MapError::NotMapped),
             (Pte::Closing { node }, MapError::Closing),
             (Pte::Other(0xdead_beec), MapError::Conflict(Level::L1)),
         ] {
@@ -176,13 +176,13 @@ fn a_mapping_gives_way_to_one_that_was_faster() {
         for (theirs, error) in [
             (Pte::Leaf(other), MapError::Exists(other)),
             // Mapped and unmapped again: a stamp that nobody has checked.
-            (Pte::Empty { epoch: 9 }, MapError::Contended),
+            (Pte::Empty { epoch: at(9) }, MapError::Contended),
             (Pte::Closing { node }, MapError::Closing),
         ] {
             let word = encode(isa, theirs, Level::L1).unwrap();
-            let empty = Pte::Empty { epoch: 2 };
+            let empty = Pte::Empty { epoch: at(2) };
             let map = |t: &Table<'_, '_>, frames: &Frames<'_>| {
-                t.map_when(VA, PAGE, Level::L1, frames, |s| s < 3)
+                t.map_when(VA, PAGE, Level::L1, frames, |s| s < at(3))
             };
             let result = interfere(isa, empty, |_| word, map, |w| w);
             assert_eq!(result, Err(error), "{isa} {theirs:?}");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dyad_abi::{Isa, NodeId};
 use dyad_coherence::GlobalMem;
 use dyad_coherence::model::{Lacks, LoomMem, explore};
-use dyad_pgtbl::{FrameSource, Leaf, Level, MapError, Perms, Pte, RemoteCpu, encode};
+use dyad_pgtbl::{Epoch, FrameSource, Leaf, Level, MapError, Perms, Pte, RemoteCpu, encode};
 use dyad_shm::PhysAddr;
 use loom::sync::Mutex;
 use loom::sync::atomic::Ordering;
@@ -70,7 +70,7 @@ fn walk_while_a_table_is_made(lacks: Lacks, isa: Isa) {
     let t = RemoteCpu::new(&*mem, isa, ROOT);
     t.map(0, leaf(1), Level::L3, &*frames).unwrap();
     match walker.join().unwrap().pte {
-        Pte::Empty { epoch: 0 } => {}
+        Pte::Empty { epoch: Epoch::ZERO } => {}
         pte => assert_eq!(pte, Pte::Leaf(leaf(1)), "old contents of a table seen"),
     }
 }
@@ -129,7 +129,7 @@ fn unmap(mem: &LoomMem) -> u64 {
     let mut stamp = 0;
     t.unmap(0, NodeId::new(1).unwrap(), || {
         stamp = mem.load(EPOCH, Ordering::Relaxed);
-        stamp
+        Epoch::saturating(stamp)
     })
     .unwrap();
     stamp

@@ -6,12 +6,12 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{Frames, hardware_use};
+use common::{Frames, at, hardware_use};
 use dyad_abi::user::USER_END;
 use dyad_abi::{Isa, NodeId};
 use dyad_coherence::stale::StaleMem;
 use dyad_coherence::{GlobalMem, HostMem};
-use dyad_pgtbl::{FrameSource, Leaf, Level, MapError, Perms, Pte, RemoteCpu};
+use dyad_pgtbl::{Epoch, FrameSource, Leaf, Level, MapError, Perms, Pte, RemoteCpu};
 use dyad_shm::PhysAddr;
 use proptest::prelude::*;
 
@@ -28,11 +28,11 @@ enum Op {
         level: Level,
         perms: Perms,
         frame: u64,
-        published: u64,
+        published: Epoch,
     },
     Unmap {
         va: u64,
-        epoch: u64,
+        epoch: Epoch,
     },
     Protect {
         va: u64,
@@ -64,12 +64,12 @@ fn op() -> impl Strategy<Value = Op> {
     let perms = || prop::sample::select(&ALLOWED[..]);
     let level = prop::sample::select(&[Level::L1, Level::L1, Level::L2, Level::L3][..]);
     prop_oneof![
-        4 => (va(), level, perms(), 0..64u64, 1..8u64).prop_map(
+        4 => (va(), level, perms(), 0..64u64, (1..8u64).prop_map(at)).prop_map(
             |(va, level, perms, frame, published)| Op::Map {
                 va: va & !(level.size() - 1), level, perms, frame, published,
             }
         ),
-        3 => (va(), 1..6u64).prop_map(|(va, epoch)| Op::Unmap { va, epoch }),
+        3 => (va(), (1..6u64).prop_map(at)).prop_map(|(va, epoch)| Op::Unmap { va, epoch }),
         2 => (va(), perms()).prop_map(|(va, perms)| Op::Protect { va, perms }),
         2 => (va(), any::<bool>()).prop_map(|(va, write)| Op::Use { va, write }),
         1 => va().prop_map(|va| Op::Harvest { va }),
@@ -81,7 +81,7 @@ fn op() -> impl Strategy<Value = Op> {
 struct Model {
     leaves: BTreeMap<(Level, u64), Leaf>,
     tables: BTreeSet<(Level, u64)>,
-    stamps: BTreeMap<(Level, u64), u64>,
+    stamps: BTreeMap<(Level, u64), Epoch>,
 }
 
 impl Model {
@@ -103,14 +103,14 @@ impl Model {
         unreachable!("tables lead nowhere")
     }
 
-    fn free_for(&self, place: (Level, u64), published: u64) -> Result<(), MapError> {
+    fn free_for(&self, place: (Level, u64), published: Epoch) -> Result<(), MapError> {
         match self.stamps.get(&place) {
             Some(&s) if published <= s => Err(MapError::NotQuiesced(s)),
             _ => Ok(()),
         }
     }
 
-    fn map(&mut self, va: u64, level: Level, leaf: Leaf, published: u64) -> Result<(), MapError> {
+    fn map(&mut self, va: u64, level: Level, leaf: Leaf, published: Epoch) -> Result<(), MapError> {
         for above in Level::ALL.into_iter().filter(|&l| l > level) {
             let place = Model::place(above, va);
             if self.leaves.contains_key(&place) {
@@ -217,7 +217,7 @@ fn run<M: GlobalMem>(isa: Isa, ops: &[Op], nodes: &[M]) -> Result<(), TestCaseEr
             }
             Err(level) => {
                 let epoch = model.stamps.get(&Model::place(level, va));
-                let epoch = epoch.copied().unwrap_or(0);
+                let epoch = epoch.copied().unwrap_or_default();
                 let walk = table.walk(va);
                 prop_assert_eq!((walk.pte, walk.level), (Pte::Empty { epoch }, level));
             }

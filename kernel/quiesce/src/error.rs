@@ -3,9 +3,10 @@
 use core::fmt;
 
 use dyad_abi::NodeId;
+use dyad_shm::frame::Epoch;
 use dyad_shm::superblock::NodeState;
 
-use crate::words::{Epoch, Publication};
+use crate::words::Publication;
 
 /// Why an operation on nodes or rounds was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

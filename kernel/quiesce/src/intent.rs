@@ -1,109 +1,81 @@
-//! Intent records: what a CPU is in the middle of, so that its death can be repaired.
+//! Where a CPU's intents are kept, so that its death can be repaired: its line in the
+//! [`QuiesceArea`](dyad_shm::quiesce::QuiesceArea).
 //!
-//! | step | order |
-//! |---|---|
-//! | record: operands, written back, then the row | before the row's first CAS |
-//! | clear: row = 0 | after the row's last change |
+//! | step | order | otherwise |
+//! |---|---|---|
+//! | begin: operands, then the row (release), then write-back of the line | before the row's first CAS | nobody knows what to repair |
+//! | clear: row = 0, released and written back | after the row's last change | a half-done row looks done |
+//! | read: the line at memory, row first (acquire) | after the machine of the CPU is gone | repairs what is not so |
 
-use core::mem::offset_of;
+use core::fmt;
 use core::sync::atomic::Ordering;
 
 use dyad_abi::{CpuId, NodeId};
 use dyad_coherence::{GlobalMem, LINE_BYTES};
-use dyad_shm::quiesce::IntentLine;
-use dyad_shm::{FrameRef, PhysAddr};
+use dyad_shm::PhysAddr;
+use dyad_shm::intent::IntentRecord;
+use dyad_shm::protocol::Intents;
 
 use crate::words::Quiescence;
 
-/// The rows that leave intents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Row {
-    /// map, and map from peer.
-    Map = 1,
-    /// unmap.
-    Unmap = 2,
-    /// X -> untyped.
-    ToUntyped = 3,
-    /// untyped -> Y.
-    FromUntyped = 4,
-    /// slot activate.
-    Activate = 5,
-    /// slot deactivate.
-    Deactivate = 6,
+/// The intent line of one CPU. Only that CPU begins and clears while its node lives; a recoverer
+/// reads, and clears once it has repaired.
+pub struct CpuIntents<'m, M> {
+    mem: &'m M,
+    line: PhysAddr,
 }
 
-impl Row {
-    const fn from_bits(w: u64) -> Option<Row> {
-        Some(match w {
-            1 => Row::Map,
-            2 => Row::Unmap,
-            3 => Row::ToUntyped,
-            4 => Row::FromUntyped,
-            5 => Row::Activate,
-            6 => Row::Deactivate,
-            _ => return None,
-        })
+impl<M> Clone for CpuIntents<'_, M> {
+    fn clone(&self) -> Self {
+        *self
     }
 }
 
-/// An operation in progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Intent {
-    /// The row.
-    pub row: Row,
-    /// The frame and its version, if one is involved.
-    pub frame: Option<(FrameRef, u32)>,
-    /// The table frame and its version, if one is involved.
-    pub table: Option<(FrameRef, u32)>,
-    /// The entry or slot.
-    pub place: PhysAddr,
+impl<M> Copy for CpuIntents<'_, M> {}
+
+impl<M> fmt::Debug for CpuIntents<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CpuIntents").field(&self.line).finish()
+    }
 }
 
-/// `None` is all ones, which names no pool.
-fn pack(r: Option<(FrameRef, u32)>) -> u64 {
-    r.map_or(u64::MAX, |(f, version)| {
-        u64::from(version) << 32 | u64::from(f.bits())
-    })
+impl<'m, M: GlobalMem> Quiescence<'m, M> {
+    /// The intents of a CPU.
+    pub fn intents(&self, node: NodeId, cpu: CpuId) -> CpuIntents<'m, M> {
+        CpuIntents {
+            mem: self.mem,
+            line: self.intent_line(node, cpu),
+        }
+    }
 }
 
-fn unpack(w: u64) -> Option<(FrameRef, u32)> {
-    Some((FrameRef::from_bits(w as u32)?, (w >> 32) as u32))
+impl<M: GlobalMem> CpuIntents<'_, M> {
+    /// What is recorded. Only meaningful once the CPU is gone.
+    pub fn read(&self) -> Option<IntentRecord> {
+        self.mem.invalidate(self.line, LINE_BYTES);
+        let mut words = [self.mem.load(self.line, Ordering::Acquire); IntentRecord::WORDS];
+        for (i, word) in words.iter_mut().enumerate().skip(1) {
+            *word = self
+                .mem
+                .load(self.line.add(8 * i as u64), Ordering::Relaxed);
+        }
+        IntentRecord::from_words(words)
+    }
 }
 
-impl<M: GlobalMem> Quiescence<'_, M> {
-    /// Says what this CPU is about to do.
-    pub fn record_intent(&self, node: NodeId, cpu: CpuId, intent: Intent) {
-        let line = self.intent_line(node, cpu);
-        let put = |offset: usize, value| {
+impl<M: GlobalMem> Intents for CpuIntents<'_, M> {
+    fn begin(&self, record: &IntentRecord) {
+        let words = record.words();
+        for (i, word) in words.into_iter().enumerate().skip(1) {
             self.mem
-                .store(line.add(offset as u64), value, Ordering::Relaxed);
-        };
-        put(offset_of!(IntentLine, frame), pack(intent.frame));
-        put(offset_of!(IntentLine, table), pack(intent.table));
-        put(offset_of!(IntentLine, place), intent.place.0);
-        self.mem.writeback(line, LINE_BYTES);
-        self.mem
-            .store_through(line, intent.row as u64, Ordering::Release);
+                .store(self.line.add(8 * i as u64), word, Ordering::Relaxed);
+        }
+        // The row comes last, so that a CPU that dies here leaves no half of a record.
+        self.mem.store(self.line, words[0], Ordering::Release);
+        self.mem.writeback(self.line, LINE_BYTES);
     }
 
-    /// Says that nothing is in progress any more; a recoverer calls it for a dead CPU.
-    pub fn clear_intent(&self, node: NodeId, cpu: CpuId) {
-        self.mem
-            .store_through(self.intent_line(node, cpu), 0, Ordering::Release);
-    }
-
-    /// What a CPU was doing. Only meaningful when its machine is gone.
-    pub fn intent(&self, node: NodeId, cpu: CpuId) -> Option<Intent> {
-        let line = self.intent_line(node, cpu);
-        self.mem.invalidate(line, LINE_BYTES);
-        let row = Row::from_bits(self.mem.load(line, Ordering::Acquire))?;
-        let get = |offset: usize| self.mem.load(line.add(offset as u64), Ordering::Relaxed);
-        Some(Intent {
-            row,
-            frame: unpack(get(offset_of!(IntentLine, frame))),
-            table: unpack(get(offset_of!(IntentLine, table))),
-            place: PhysAddr(get(offset_of!(IntentLine, place))),
-        })
+    fn clear(&self) {
+        self.mem.store_through(self.line, 0, Ordering::Release);
     }
 }

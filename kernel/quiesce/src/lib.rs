@@ -76,10 +76,14 @@ mod log;
 mod round;
 mod words;
 
+pub use dyad_shm::frame::Epoch;
+pub use dyad_shm::intent::{IntentRecord, Row};
+pub use dyad_shm::protocol::{EpochSource, Intents};
+
 pub use error::{Error, NotQuiesced};
 pub use idle::Idle;
-pub use intent::{Intent, Row};
+pub use intent::CpuIntents;
 pub use life::Claim;
 pub use log::{LogWriter, Touched};
 pub use round::{NodeHardware, Progress, Round};
-pub use words::{Epoch, Publication, Quiescence};
+pub use words::{Publication, Quiescence};

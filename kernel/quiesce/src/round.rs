@@ -6,10 +6,11 @@ use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::{CpuId, NodeId};
 use dyad_coherence::GlobalMem;
 use dyad_shm::PhysAddr;
+use dyad_shm::frame::Epoch;
 
 use crate::error::Error;
 use crate::log::{self, Read, Touched};
-use crate::words::{Epoch, Quiescence};
+use crate::words::Quiescence;
 
 pub(crate) const LOGS: usize = MAX_NODES * MAX_CPUS;
 

@@ -13,37 +13,14 @@ use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::{CpuId, NodeId};
 use dyad_coherence::{GlobalMem, LINE_BYTES};
 use dyad_shm::PhysAddr;
+use dyad_shm::frame::Epoch;
+use dyad_shm::protocol::EpochSource;
 use dyad_shm::quiesce::{
     CpuAcknowledgement, FlushLog, IntentLine, NodePublication, NodeRequest, QuiesceArea,
 };
 use dyad_shm::superblock::{NodeEntry, NodeState, NodeWord, Superblock};
 
 use crate::error::{Error, NotQuiesced};
-
-/// A value of the epoch word.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(transparent)]
-pub struct Epoch(u64);
-
-impl Epoch {
-    const BITS: u32 = 48;
-    /// The last one. At a thousand rounds a second it is reached after 8,900 years.
-    pub const MAX: Epoch = Epoch((1 << Epoch::BITS) - 1);
-
-    /// The epoch with this number; `None` if there is none.
-    pub const fn new(n: u64) -> Option<Epoch> {
-        if n <= Epoch::MAX.0 {
-            Some(Epoch(n))
-        } else {
-            None
-        }
-    }
-
-    /// The number.
-    pub const fn get(self) -> u64 {
-        self.0
-    }
-}
 
 /// A node's publication word: `epoch:48 | 0:7 | leaving:1 | awake:8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,17 +41,17 @@ impl Publication {
     }
 
     pub(crate) const fn joined(epoch: Epoch, cpu: CpuId) -> Publication {
-        Publication(epoch.0 << Publication::EPOCH_SHIFT | Publication::bit(cpu))
+        Publication(epoch.get() << Publication::EPOCH_SHIFT | Publication::bit(cpu))
     }
 
     /// What to add in order to publish `to`.
     pub(crate) const fn step(self, to: Epoch) -> u64 {
-        to.0.saturating_sub(self.epoch().0) << Publication::EPOCH_SHIFT
+        to.get().saturating_sub(self.epoch().get()) << Publication::EPOCH_SHIFT
     }
 
     /// The newest epoch published.
     pub const fn epoch(self) -> Epoch {
-        Epoch(self.0 >> Publication::EPOCH_SHIFT)
+        Epoch::saturating(self.0 >> Publication::EPOCH_SHIFT)
     }
 
     /// Bit set of the CPUs that take part.
@@ -84,9 +61,11 @@ impl Publication {
 
     /// Whether the node holds nothing that was unpublished before `stamp` was taken.
     pub const fn is_quiet_since(self, stamp: Epoch) -> bool {
-        self.awake() == 0 || self.epoch().0 > stamp.0
+        self.awake() == 0 || self.epoch().get() > stamp.get()
     }
 }
+
+const _: () = assert!(Publication::EPOCH_SHIFT + Epoch::BITS == u64::BITS);
 
 /// The protocol's words in shared memory.
 #[derive(Debug)]
@@ -129,14 +108,15 @@ impl<'m, M: GlobalMem> Quiescence<'m, M> {
     /// the fence.
     pub fn now(&self) -> Epoch {
         self.mem.fence();
-        let e = self.mem.load_fresh(self.epoch(), Ordering::Acquire);
-        Epoch(e.min(Epoch::MAX.0))
+        Epoch::saturating(self.mem.load_fresh(self.epoch(), Ordering::Acquire))
     }
 
     /// Takes a new epoch. What follows sees everything that was stamped with a smaller one.
     pub(crate) fn advance(&self) -> Result<Epoch, Error> {
         // Looking first keeps an exhausted word from wrapping, however often this is called.
-        if self.mem.load_fresh(self.epoch(), Ordering::Relaxed) >= Epoch::MAX.0 - MAX_NODES as u64 {
+        if self.mem.load_fresh(self.epoch(), Ordering::Relaxed)
+            >= Epoch::MAX.get() - MAX_NODES as u64
+        {
             return Err(Error::EpochsExhausted);
         }
         let e = self.mem.add(self.epoch(), 1) + 1;
@@ -235,5 +215,15 @@ impl<'m, M: GlobalMem> Quiescence<'m, M> {
     pub(crate) fn log(&self, index: usize) -> PhysAddr {
         let array = offset_of!(QuiesceArea, logs);
         self.word(array, size_of::<FlushLog>(), index, 0)
+    }
+}
+
+impl<M: GlobalMem> EpochSource for Quiescence<'_, M> {
+    fn now(&self) -> Epoch {
+        Quiescence::now(self)
+    }
+
+    fn quiesced(&self, stamp: Epoch) -> bool {
+        Quiescence::quiesced(self, stamp).is_ok()
     }
 }

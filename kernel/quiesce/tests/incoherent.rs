@@ -10,9 +10,9 @@ use dyad_abi::CpuId;
 use dyad_coherence::GlobalMem;
 use dyad_coherence::stale::{Habits, StaleMem};
 use dyad_quiesce::{
-    Idle, Intent, LogWriter, NodeHardware, Progress, Quiescence, Round, Row, Touched,
+    Idle, IntentRecord, Intents, LogWriter, NodeHardware, Progress, Quiescence, Round, Row, Touched,
 };
-use dyad_shm::PhysAddr;
+use dyad_shm::{FrameRef, PhysAddr, Version};
 
 const OBJECT: PhysAddr = PhysAddr(AREA.0 + 0x100_0000);
 const FRAME: PhysAddr = PhysAddr(AREA.0 + 0x200_0000);
@@ -98,19 +98,13 @@ fn changes(mem: &StaleMem, drops: bool) -> Outcome {
             q1.wake(node(1), cpu(0));
             check(q0.publication(node(1)).awake() == 1, "not seen awake")?;
         }
-        let intent = Intent {
-            row: Row::Unmap,
-            frame: None,
-            table: None,
-            place: OBJECT.add(n * 64),
-        };
-        q1.record_intent(node(1), cpu(0), intent);
-        check(
-            q0.intent(node(1), cpu(0)) == Some(intent),
-            "intent not seen",
-        )?;
-        q1.clear_intent(node(1), cpu(0));
-        check(q0.intent(node(1), cpu(0)).is_none(), "intent still seen")?;
+        let frame = FrameRef::of(FRAME).ok_or("no frame")?;
+        let intent = IntentRecord::frame(Row::Unmap, frame, Version(n as u32));
+        let [theirs, seen] = [q1.intents(node(1), cpu(0)), q0.intents(node(1), cpu(0))];
+        theirs.begin(&intent);
+        check(seen.read() == Some(intent), "intent not seen")?;
+        theirs.clear();
+        check(seen.read().is_none(), "intent still seen")?;
     }
     q0.die(node(1)).map_err(|e| e.to_string())?;
     let claim = q0.recover(node(1), node(0)).map_err(|e| e.to_string())?;

@@ -6,9 +6,9 @@ use common::*;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering;
 use dyad_coherence::{GlobalMem, HostMem};
-use dyad_quiesce::{Error, Intent, Quiescence, Row};
+use dyad_quiesce::{EpochSource, Error, IntentRecord, Intents, Quiescence, Row};
 use dyad_shm::superblock::{NodeState, Superblock};
-use dyad_shm::{FrameRef, PhysAddr};
+use dyad_shm::{FrameRef, PhysAddr, Version, WeakRef};
 
 #[test]
 fn words_outside_of_memory_are_refused() {
@@ -123,18 +123,25 @@ fn intents_are_read_back_whole() {
     let mem = HostMem::new();
     let q = words(&mem);
     let frame = FrameRef::of(PhysAddr(AREA.0 + 0x5000)).unwrap();
-    let intent = Intent {
-        row: Row::Map,
-        frame: Some((frame, 7)),
-        table: None,
+    let weak = |v| WeakRef {
+        frame,
+        version: Version(v),
+    };
+    let whole = IntentRecord {
+        row: Row::Decons,
+        frame: weak(7),
+        table: Some(weak(u32::MAX)),
         place: AREA.add(0x40),
     };
-    assert_eq!(q.intent(node(1), cpu(3)), None);
-    q.record_intent(node(1), cpu(3), intent);
-    assert_eq!(q.intent(node(1), cpu(3)), Some(intent));
-    assert_eq!(q.intent(node(1), cpu(2)), None);
-    q.clear_intent(node(1), cpu(3));
-    assert_eq!(q.intent(node(1), cpu(3)), None);
+    let mine = q.intents(node(1), cpu(3));
+    assert_eq!(mine.read(), None);
+    for record in [whole, IntentRecord::frame(Row::Map, frame, Version(0))] {
+        mine.begin(&record);
+        assert_eq!(mine.read(), Some(record));
+        assert_eq!(q.intents(node(1), cpu(2)).read(), None);
+        mine.clear();
+        assert_eq!(mine.read(), None);
+    }
 }
 
 #[test]
@@ -147,4 +154,5 @@ fn epochs_end_with_an_error() {
     let end = a.flush_step(&q, &Hardware::default(), 1);
     assert_eq!(end, Err(Error::EpochsExhausted));
     assert!(q.quiesced(q.now()).is_err());
+    assert!(!EpochSource::quiesced(&q, EpochSource::now(&q)));
 }

@@ -2,9 +2,10 @@
 
 use dyad_coherence::GlobalMem;
 use dyad_shm::frame::FrameRef;
+use dyad_shm::intent::{IntentRecord, Row};
+use dyad_shm::protocol::Intents;
 
 use crate::error::Refused;
-use crate::intent::{IntentRecord, Intents, Row};
 use crate::rules::Rules;
 use crate::table::{FrameTable, aligned, offset};
 use crate::word::{FrameType, FrameWord, Order};

@@ -64,7 +64,6 @@
 
 mod block;
 mod error;
-mod intent;
 mod pins;
 mod recover;
 mod retype;
@@ -75,36 +74,24 @@ mod word;
 
 use dyad_shm::LayoutHash;
 
-pub use dyad_shm::frame::{Epoch, FrameRef, Version};
+pub use dyad_shm::frame::{Epoch, FrameRef, Version, WeakRef};
+pub use dyad_shm::intent::{IntentRecord, Row};
+pub use dyad_shm::protocol::{EpochSource, Intents};
 
 pub use error::Refused;
-pub use intent::{IntentLine, IntentRecord, Intents, Row};
 pub use pins::Mapping;
 pub use retype::Claim;
 pub use rules::Rules;
 pub use table::{FrameTable, PoolTables};
-pub use weak::WeakRef;
 pub use word::{FrameType, FrameWord, KernelKind, Order, Refs, StampWord, Use};
 
 /// Most attempts at one compare-and-swap: as many as there can be CPUs.
 pub const TRIES: usize = dyad_abi::ident::MAX_NODES * dyad_abi::ident::MAX_CPUS;
 
-/// Adds what the words of records and intents mean to the layout hash.
+/// Adds all that the reclamation protocol shares to the layout hash: what the words of frame
+/// records mean, intents, and the [area](dyad_shm::quiesce::QuiesceArea) of rounds.
 #[must_use]
 pub const fn layout(h: LayoutHash) -> LayoutHash {
     let h = h.text("frame words").word(Order::MAX.get() as u64);
-    word::samples(h)
-        .text("intents")
-        .word(IntentRecord::WORDS as u64)
-        .word(Row::ALL.len() as u64)
-}
-
-/// Time, as reclamation knows it.
-pub trait EpochSource {
-    /// The current epoch: a full fence, then a load of the shared epoch word.
-    fn now(&self) -> Epoch;
-
-    /// Whether every node that lives has been quiet since `stamp`: it has published an epoch
-    /// strictly greater.
-    fn quiesced(&self, stamp: Epoch) -> bool;
+    dyad_shm::quiesce::layout(word::samples(h))
 }

@@ -1,15 +1,15 @@
 //! References: the pins of the rows map and unmap.
 
 use dyad_coherence::GlobalMem;
-use dyad_shm::frame::FrameRef;
+use dyad_shm::frame::{FrameRef, WeakRef};
+use dyad_shm::intent::{IntentRecord, Row};
 use dyad_shm::pool::PhysAddr;
+use dyad_shm::protocol::Intents;
 
 use crate::TRIES;
 use crate::error::Refused;
-use crate::intent::{IntentRecord, Intents, Row};
 use crate::rules::Rules;
 use crate::table::{FrameTable, aligned};
-use crate::weak::WeakRef;
 use crate::word::{FrameType, FrameWord, KernelKind, Order, Refs, Use};
 
 /// What the row map is about to do.

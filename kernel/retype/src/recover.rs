@@ -3,7 +3,7 @@
 //! ```text
 //! per intent of the dead node
 //!   to_untyped, from_untyped, split, merge:  recover_frame
-//!   map, unmap:  freeze frame and table; a round of all live nodes; entries; recount; unfreeze
+//!   map, unmap, cons, decons:  freeze frame and table; a round of all live nodes; entries; recount; unfreeze
 //! ```
 //!
 //! Every step can be repeated by the recoverer of a recoverer that has died, and any number of
@@ -14,14 +14,14 @@
 
 use dyad_abi::NodeId;
 use dyad_coherence::GlobalMem;
-use dyad_shm::frame::FrameRef;
+use dyad_shm::frame::{FrameRef, WeakRef};
+use dyad_shm::protocol::EpochSource;
 
+use crate::TRIES;
 use crate::error::Refused;
 use crate::rules::Rules;
 use crate::table::FrameTable;
-use crate::weak::WeakRef;
 use crate::word::{FrameType, FrameWord, Refs, Use};
-use crate::{EpochSource, TRIES};
 
 impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
     /// Gives up a block in the name of the node that died while it was changing it. `intent` is

@@ -2,15 +2,15 @@
 
 use dyad_abi::user::PAGE_SIZE;
 use dyad_coherence::GlobalMem;
-use dyad_shm::frame::{Epoch, FrameRef, Version};
+use dyad_shm::frame::{Epoch, FrameRef, Version, WeakRef};
+use dyad_shm::intent::{IntentRecord, Row};
+use dyad_shm::protocol::{EpochSource, Intents};
 
+use crate::TRIES;
 use crate::error::Refused;
-use crate::intent::{IntentRecord, Intents, Row};
 use crate::rules::Rules;
 use crate::table::{FrameTable, offset};
-use crate::weak::WeakRef;
 use crate::word::{FrameType, FrameWord, Order, Refs, Use};
-use crate::{EpochSource, TRIES};
 
 /// An untyped block that this node has taken, and initialises. It is to be finished or abandoned.
 #[derive(Debug)]

@@ -350,7 +350,8 @@ impl StampWord {
         self.epoch.get() << StampWord::EPOCH_SHIFT | self.executed_on as u64
     }
 
-    /// Reads a word; every word is one.
+    /// Reads a word; every word is one. An epoch that cannot be is damage and reads as the last
+    /// one, which blocks reuse.
     pub const fn from_bits(w: u64) -> StampWord {
         StampWord {
             epoch: Epoch::saturating(w >> StampWord::EPOCH_SHIFT),

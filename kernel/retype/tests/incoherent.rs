@@ -6,19 +6,14 @@ mod common;
 use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Clock, Unrecorded, frame, node, pools, w0};
-use dyad_abi::boot::CXL_BASE;
 use dyad_coherence::GlobalMem;
 use dyad_coherence::stale::mutant::{Flushes, Kind, try_each};
 use dyad_coherence::stale::{StaleMem, Task, pause};
 use dyad_retype::rules::Protocol;
-use dyad_retype::{
-    FrameTable, FrameType, IntentLine, IntentRecord, Intents, KernelKind, Order, Refused, Row, Use,
-    Version,
-};
-use dyad_shm::pool::{PhysAddr, PoolId};
+use dyad_retype::{FrameTable, FrameType, KernelKind, Order, Refused, Use};
+use dyad_shm::pool::PoolId;
 
 const THREAD: Use = Use::Kernel(KernelKind::THREAD);
-const LINE: PhysAddr = PhysAddr(CXL_BASE + 0x8000);
 const SEEDS: u64 = 40;
 const STEPS: u64 = 40_000;
 
@@ -28,7 +23,7 @@ type Outcome = Result<(), String>;
 fn memory(seed: u64) -> StaleMem {
     let mem = StaleMem::new(2, seed);
     for n in 0..2 {
-        for at in [w0(0), w0(4), frame(1).address(), LINE] {
+        for at in [w0(0), w0(4), frame(1).address()] {
             mem.node(n).load(at, Relaxed);
         }
     }
@@ -85,20 +80,6 @@ fn hand_over(mem: &StaleMem, flushes: &Flushes) -> Outcome {
     same("merge", a.merge(frame(0), &Unrecorded), Ok(order(2)))
 }
 
-/// Another node reads what a CPU was doing when it stopped.
-fn intents(mem: &StaleMem, flushes: &Flushes) -> Outcome {
-    let (zero, one) = (flushes.on(mem.node(0)), flushes.on(mem.node(1)));
-    let (cpu, recoverer) = (IntentLine::new(&zero, LINE), IntentLine::new(&one, LINE));
-    for version in 0..3 {
-        let record = IntentRecord::frame(Row::Split, frame(1), Version(version));
-        cpu.begin(&record);
-        same("intent", recoverer.read(), Some(record))?;
-        cpu.clear();
-        same("cleared", recoverer.read(), None)?;
-    }
-    Ok(())
-}
-
 /// Both nodes take and give back references at the same time, in any order of steps.
 fn counted(mem: &StaleMem, flushes: &Flushes) -> Outcome {
     let text = |r: Refused| r.to_string();
@@ -124,7 +105,7 @@ fn counted(mem: &StaleMem, flushes: &Flushes) -> Outcome {
 }
 
 type Scenario = fn(&StaleMem, &Flushes) -> Outcome;
-const SCENARIOS: [Scenario; 3] = [hand_over, intents, counted];
+const SCENARIOS: [Scenario; 2] = [hand_over, counted];
 
 #[test]
 fn every_row_sees_what_is_so_in_memory() {
@@ -160,9 +141,6 @@ fn every_flush_is_needed() {
     assert_eq!(count("table.rs", Kind::LoadFresh), 1);
     assert_eq!(count("table.rs", Kind::Writeback), 1);
     assert_eq!(count("retype.rs", Kind::Writeback), 1);
-    assert_eq!(count("intent.rs", Kind::Writeback), 1);
-    assert_eq!(count("intent.rs", Kind::Invalidate), 1);
-    assert_eq!(count("intent.rs", Kind::StoreThrough), 1);
 }
 
 /// Accesses to memory that a row takes.

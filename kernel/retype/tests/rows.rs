@@ -13,8 +13,8 @@ use dyad_abi::boot::CXL_BASE;
 use dyad_coherence::{GlobalMem, HostMem};
 use dyad_retype::rules::Protocol;
 use dyad_retype::{
-    Epoch, FrameRef, FrameTable, FrameType, FrameWord, IntentLine, IntentRecord, Intents,
-    KernelKind, Mapping, Order, Refs, Refused, Row, Use, Version, WeakRef,
+    Epoch, FrameRef, FrameTable, FrameType, FrameWord, IntentRecord, Intents, KernelKind, Mapping,
+    Order, Refs, Refused, Row, Use, Version, WeakRef,
 };
 use dyad_shm::pool::{PhysAddr, PoolId};
 use proptest::prelude::*;
@@ -484,31 +484,6 @@ fn a_frame_that_has_been_taken_away_is_not_published() {
         assert_eq!(done, Err(Refused::Lost));
         assert_eq!(get(&mem, 1), before);
     }
-}
-
-#[test]
-fn intent_lines_hold_the_last_record_until_it_is_cleared() {
-    let mem = HostMem::new();
-    let line = IntentLine::new(&mem, PhysAddr(CXL_BASE + 0x9000));
-    assert_eq!(line.read(), None);
-    let record = IntentRecord {
-        row: Row::Unmap,
-        frame: WeakRef {
-            frame: frame(1),
-            version: Version(2),
-        },
-        table: Some(WeakRef {
-            frame: frame(3),
-            version: Version(4),
-        }),
-        place: PhysAddr(CXL_BASE + 24),
-    };
-    for record in [record, IntentRecord::frame(Row::Map, frame(0), Version(0))] {
-        line.begin(&record);
-        assert_eq!(line.read(), Some(record));
-    }
-    line.clear();
-    assert_eq!(line.read(), None);
 }
 
 proptest! {

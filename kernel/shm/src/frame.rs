@@ -5,6 +5,9 @@
 //! w1 = epoch:56   | executed_on:8                  (bit n: node n may hold translations of it)
 //! ```
 //!
+//! The epoch field of `w1` is wider than an [`Epoch`], of which a publication word has room for 48
+//! bits only: a larger value is damage, and reads as [`Epoch::MAX`], which blocks reuse.
+//!
 //! TCG notices self-modifying code only for stores of its own machine, so code that another
 //! machine writes into a frame leaves stale translations behind. The `executed_on` bits say who
 //! may hold some; see [`FrameEntry::executed_on`].
@@ -75,18 +78,19 @@ impl FrameRef {
     }
 }
 
-/// A value of the shared epoch word, or a stamp taken from it: 56 bits, as many as a frame record
-/// has room for.
+/// A value of the shared epoch word, or a stamp taken from it: 48 bits, as many as a publication
+/// word has room for. At a thousand rounds a second they last 8,900 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Epoch(u64);
 
 impl Epoch {
     /// Bits of an epoch.
-    pub const BITS: u32 = 56;
+    pub const BITS: u32 = 48;
     /// Before every epoch of a running system.
     pub const ZERO: Epoch = Epoch(0);
-    /// The last epoch. A node that publishes it is always quiet.
+    /// The last epoch: nobody publishes more, so what carries it as a stamp is not reused while
+    /// anybody is awake.
     pub const MAX: Epoch = Epoch((1 << Epoch::BITS) - 1);
 
     /// The epoch with this number, if it has one.
@@ -126,6 +130,34 @@ impl Version {
     pub const fn next(self) -> Option<Version> {
         match self.0.checked_add(1) {
             Some(v) => Some(Version(v)),
+            None => None,
+        }
+    }
+}
+
+/// A frame and the version it had: a reference that keeps nothing alive, and of which one load
+/// tells whether it still means what it meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WeakRef {
+    /// The frame.
+    pub frame: FrameRef,
+    /// The version of the frame at which the reference is good.
+    pub version: Version,
+}
+
+impl WeakRef {
+    /// The number stored in shared words: `version:32 | frame:32`.
+    pub const fn bits(self) -> u64 {
+        (self.version.0 as u64) << 32 | self.frame.bits() as u64
+    }
+
+    /// The reference with this number, if the pool of its frame can exist.
+    pub const fn from_bits(w: u64) -> Option<WeakRef> {
+        match FrameRef::from_bits(w as u32) {
+            Some(frame) => Some(WeakRef {
+                frame,
+                version: Version((w >> 32) as u32),
+            }),
             None => None,
         }
     }
@@ -182,6 +214,7 @@ mod tests {
         }
         assert_eq!(FrameRef::of(PhysAddr(0x1000)), None);
         assert_eq!(FrameRef::from_bits(9 << 28), None);
+        assert_eq!(WeakRef::from_bits(9 << 28), None, "no such pool");
     }
 
     #[test]

@@ -2,9 +2,10 @@
 //!
 //! Every node maps every pool at the same virtual address, [`FUSED_BASE`]` + physical address`, so
 //! an address in shared memory means the same on all of them. This crate knows the pools
-//! ([`pool`]), the structures in them ([`superblock`], [`frame`], [`quiesce`]), computes the
-//! hash that tells whether two kernels agree about those structures ([`layout`]), and turns
-//! physical addresses into checked references ([`FusedMap`]).
+//! ([`pool`]), the structures in them ([`superblock`], [`frame`], [`quiesce`], [`intent`]), computes
+//! the hash that tells whether two kernels agree about those structures ([`layout`]), and turns
+//! physical addresses into checked references ([`FusedMap`]). The traits by which the crates of the
+//! reclamation protocol know each other are in [`protocol`].
 //!
 //! Shared structures are made of naturally aligned atomic words only, are valid for every bit
 //! pattern (zero included, which is what a new pool holds), and contain no pointer into one
@@ -14,16 +15,20 @@
 #![no_std]
 
 pub mod frame;
+pub mod intent;
 pub mod layout;
 pub mod map;
 pub mod pool;
+pub mod protocol;
 pub mod quiesce;
 pub mod superblock;
 
-pub use frame::{Epoch, FrameEntry, FrameRef, Version};
+pub use frame::{Epoch, FrameEntry, FrameRef, Version, WeakRef};
+pub use intent::{IntentRecord, Row};
 pub use layout::LayoutHash;
 pub use map::{FusedMap, Shared};
 pub use pool::{PhysAddr, PoolId};
+pub use protocol::{EpochSource, Intents};
 pub use superblock::Superblock;
 
 /// Virtual address of physical address 0 in the fused direct map. Only pools are mapped there.

@@ -19,7 +19,7 @@
 //! | `acknowledged` | the CPU | store through |
 //! | `claim` | any live node | CAS |
 //! | log `head`, entries | the CPU that owns the log | entry, then head, both released |
-//! | intent | the CPU; recoverers clear it | stored whole, then its row word released |
+//! | intent ([`crate::intent`]) | the CPU; recoverers clear it | stored whole, its row word last and released |
 //!
 //! Each writer has lines of its own, because a write-back writes whole lines.
 
@@ -73,7 +73,8 @@ crate::shared_struct! {
 }
 
 crate::shared_struct! {
-    /// What a CPU is in the middle of, for the node that recovers it.
+    /// What a CPU is in the middle of, for the node that recovers it: the words of an
+    /// [`IntentRecord`](crate::intent::IntentRecord).
     #[derive(Debug)]
     #[repr(align(64))]
     pub struct IntentLine {
@@ -122,15 +123,19 @@ crate::shared_struct! {
     }
 }
 
-/// Hash over the structures of this module.
-pub const LAYOUT: LayoutHash = crate::shared_layout!(LayoutHash::EMPTY;
-    NodePublication { published, claim, reserved },
-    NodeRequest { request, full_flushes, reserved },
-    CpuAcknowledgement { acknowledged, reserved },
-    IntentLine { row, frame, table, place, reserved },
-    FlushLog { head, reserved, entries },
-    QuiesceArea { publications, requests, acknowledgements, intents, logs },
-);
+/// Adds the structures of this module, and what intents mean, to the layout hash.
+#[must_use]
+pub const fn layout(h: LayoutHash) -> LayoutHash {
+    let h = crate::shared_layout!(h;
+        NodePublication { published, claim, reserved },
+        NodeRequest { request, full_flushes, reserved },
+        CpuAcknowledgement { acknowledged, reserved },
+        IntentLine { row, frame, table, place, reserved },
+        FlushLog { head, reserved, entries },
+        QuiesceArea { publications, requests, acknowledgements, intents, logs },
+    );
+    crate::intent::layout(h)
+}
 
 const _: () = {
     assert!(size_of::<NodePublication>() == 64);
@@ -138,4 +143,9 @@ const _: () = {
     assert!(size_of::<CpuAcknowledgement>() == 64);
     assert!(size_of::<IntentLine>() == 64);
     assert!(size_of::<FlushLog>() == 4096);
+    // The words of an IntentRecord, in their order.
+    assert!(core::mem::offset_of!(IntentLine, row) == 0);
+    assert!(core::mem::offset_of!(IntentLine, frame) == 8);
+    assert!(core::mem::offset_of!(IntentLine, table) == 16);
+    assert!(core::mem::offset_of!(IntentLine, place) == 24);
 };

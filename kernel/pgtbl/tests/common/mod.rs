@@ -8,13 +8,18 @@ use std::sync::{Arc, Mutex};
 use aarch64_paging::descriptor::El1Attributes as Attr;
 use dyad_abi::Isa;
 use dyad_coherence::{GlobalMem, HostMem};
-use dyad_pgtbl::{FrameSource, Leaf, Level, Memory, Perms};
+use dyad_pgtbl::{Epoch, FrameSource, Leaf, Level, Memory, Perms};
 use dyad_shm::PhysAddr;
 use proptest::test_runner::Config as ProptestConfig;
 use x86_64::structures::paging::PageTableFlags as Flags;
 
 /// Where table frames come from, in order.
 pub const TABLES: u64 = 0x4_0000_0000;
+
+/// An epoch.
+pub fn at(n: u64) -> Epoch {
+    Epoch::new(n).unwrap()
+}
 
 /// Hands out frames from [`TABLES`] on, in order, and knows which are in use. On incoherent memory
 /// it does what is asked of whoever frees memory, and of whoever takes it over.

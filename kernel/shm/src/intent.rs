@@ -1,7 +1,8 @@
 //! Intent records: what a CPU is in the middle of, for the node that recovers it.
 //!
 //! A record is in memory before the first compare-and-swap of its row, and stays there until
-//! after the last change of the row. Each CPU has one line for it:
+//! after the last change of the row. Each CPU has one
+//! [`IntentLine`](crate::quiesce::IntentLine) for it:
 //!
 //! ```text
 //! word 0   row + 1 (0: none)     written last, cleared first
@@ -10,13 +11,9 @@
 //! word 3   physical address of the entry or slot
 //! ```
 
-use core::sync::atomic::Ordering;
-
-use dyad_coherence::{GlobalMem, LINE_BYTES};
-use dyad_shm::frame::{FrameRef, Version};
-use dyad_shm::pool::PhysAddr;
-
-use crate::weak::WeakRef;
+use crate::frame::{FrameRef, Version, WeakRef};
+use crate::layout::LayoutHash;
+use crate::pool::PhysAddr;
 
 /// A row of the protocol that changes more than one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,11 +35,15 @@ pub enum Row {
     SlotActivate = 6,
     /// A slot of a capability table is emptied.
     SlotDeactivate = 7,
+    /// An entry of a capability-table node gets an object: repaired as map is.
+    Cons = 8,
+    /// An entry of a capability-table node loses its object: repaired as unmap is.
+    Decons = 9,
 }
 
 impl Row {
     /// All rows, in the order of their numbers.
-    pub const ALL: [Row; 8] = [
+    pub const ALL: [Row; 10] = [
         Row::Map,
         Row::Unmap,
         Row::ToUntyped,
@@ -51,6 +52,8 @@ impl Row {
         Row::Merge,
         Row::SlotActivate,
         Row::SlotDeactivate,
+        Row::Cons,
+        Row::Decons,
     ];
 }
 
@@ -61,7 +64,7 @@ pub struct IntentRecord {
     pub row: Row,
     /// The frame, and the version it has when the row begins.
     pub frame: WeakRef,
-    /// The page table or capability table, if one is involved.
+    /// The frame that the entry or slot is in, if one is involved and it is not `frame`.
     pub table: Option<WeakRef>,
     /// Physical address of the entry or slot; 0 if there is none.
     pub place: PhysAddr,
@@ -106,52 +109,56 @@ impl IntentRecord {
     }
 }
 
-/// Where this CPU records its intents.
-pub trait Intents {
-    /// Records an intent in place of the last one. It is in memory when this returns.
-    fn begin(&self, record: &IntentRecord);
-
-    /// Nothing is under way any more.
-    fn clear(&self);
+/// Adds what the words of records mean to the layout hash.
+#[must_use]
+pub const fn layout(h: LayoutHash) -> LayoutHash {
+    let mut h = h.text("intents").word(Row::ALL.len() as u64);
+    let words = IntentRecord {
+        row: Row::Unmap,
+        frame: SAMPLE,
+        table: None,
+        place: PhysAddr(8),
+    }
+    .words();
+    let mut i = 0;
+    while i < words.len() {
+        h = h.word(words[i]);
+        i += 1;
+    }
+    h
 }
 
-/// The intent line of a CPU in shared memory. Only that CPU stores to it while its node lives.
-#[derive(Clone, Copy, Debug)]
-pub struct IntentLine<'m, M: ?Sized> {
-    mem: &'m M,
-    at: PhysAddr,
-}
+const SAMPLE: WeakRef = match WeakRef::from_bits(1 << 32 | 1) {
+    Some(weak) => weak,
+    None => panic!("a frame of the first pool"),
+};
 
-impl<'m, M: GlobalMem + ?Sized> IntentLine<'m, M> {
-    /// The line at `at`.
-    pub const fn new(mem: &'m M, at: PhysAddr) -> IntentLine<'m, M> {
-        IntentLine { mem, at }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weak(frame: u32, version: u32) -> WeakRef {
+        WeakRef::from_bits((version as u64) << 32 | frame as u64).unwrap()
     }
 
-    /// What is recorded: for recoverers, once the CPU is gone.
-    pub fn read(&self) -> Option<IntentRecord> {
-        self.mem.invalidate(self.at, LINE_BYTES);
-        let mut words = [self.mem.load(self.at, Ordering::Acquire); IntentRecord::WORDS];
-        for (i, word) in words.iter_mut().enumerate().skip(1) {
-            *word = self.mem.load(self.at.add(8 * i as u64), Ordering::Relaxed);
+    #[test]
+    fn records_round_trip_and_damage_is_no_record() {
+        for (n, row) in Row::ALL.into_iter().enumerate() {
+            assert_eq!(row as usize, n, "the numbers are those of the list");
+            for table in [None, Some(weak(5, 0)), Some(weak(6, u32::MAX))] {
+                let record = IntentRecord {
+                    row,
+                    frame: weak(3, u32::MAX),
+                    table,
+                    place: PhysAddr(0x40_0000_0008),
+                };
+                let words = record.words();
+                assert_eq!(IntentRecord::from_words(words), Some(record));
+                let with_row = |w| IntentRecord::from_words([w, words[1], words[2], words[3]]);
+                assert_eq!(with_row(0), None);
+                assert_eq!(with_row(Row::ALL.len() as u64 + 1), None);
+                assert_eq!(with_row(u64::MAX), None);
+            }
         }
-        IntentRecord::from_words(words)
-    }
-}
-
-impl<M: GlobalMem + ?Sized> Intents for IntentLine<'_, M> {
-    fn begin(&self, record: &IntentRecord) {
-        let words = record.words();
-        for (i, word) in words.into_iter().enumerate().skip(1) {
-            self.mem
-                .store(self.at.add(8 * i as u64), word, Ordering::Relaxed);
-        }
-        // The row comes last, so that a CPU that dies here leaves no half of a record.
-        self.mem.store(self.at, words[0], Ordering::Release);
-        self.mem.writeback(self.at, LINE_BYTES);
-    }
-
-    fn clear(&self) {
-        self.mem.store_through(self.at, 0, Ordering::Release);
     }
 }
