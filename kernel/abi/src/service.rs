@@ -55,7 +55,7 @@ pub const INVOKE_STACK_STRIDE: u64 = 1 << 18;
 /// Size of an invocation stack; the rest of the stride is guard.
 pub const INVOKE_STACK_SIZE: u64 = 1 << 16;
 /// Entries of a thread's invocation stack.
-pub const INVOKE_DEPTH: usize = 32;
+pub const INVOKE_DEPTH: usize = 16;
 
 /// Address range `(bottom, top)` of the stack of an invocation. The same on every ISA: a thread
 /// runs an invocation on one ISA from its start to its end.
@@ -142,6 +142,79 @@ pub mod archive {
     }
 }
 
+/// Result words of every invocation of a service.
+pub mod reply {
+    /// Result word 0: 0, or the code of an [`Error`](crate::Error).
+    pub const STATUS: usize = 0;
+    /// Result word 1: the value; 0 unless the status is 0.
+    pub const VALUE: usize = 1;
+}
+
+/// Numbers of the programs of a run; also their badges at the services.
+pub mod program {
+    /// `init`.
+    pub const INIT: u64 = 0;
+    /// `sched`, whose threads take the ids of four programs.
+    pub const SCHED: u64 = 1;
+    /// `console`.
+    pub const CONSOLE: u64 = 5;
+    /// `pager`.
+    pub const PAGER: u64 = 6;
+    /// `quiesced`.
+    pub const QUIESCED: u64 = 7;
+    /// The first program that is no service.
+    pub const FIRST: u64 = 8;
+    /// One past the last.
+    pub const MAX: u64 = 32;
+}
+
+/// Id of thread `n` of a program. It is unique in the system, because stacks of invocations are
+/// found by it in every component: it numbers stacks, thread control blocks and invocation stacks.
+/// `n` is below [`CONSOLE_THREADS`]; only `sched` has more.
+pub const fn thread_id(program: u64, n: u64) -> u32 {
+    (program * CONSOLE_THREADS + n) as u32
+}
+
+/// Offset, in the console buffer of its program, of the page of a thread.
+pub const fn console_page(thread: u64) -> u64 {
+    thread % CONSOLE_THREADS * PAGE_SIZE
+}
+
+/// In the console: where the buffer of the program with number (and badge) `program` is mapped.
+pub const fn console_client(program: u64) -> u64 {
+    CONSOLE_CLIENTS + program * CONSOLE_THREADS * PAGE_SIZE
+}
+
+/// Start of the clients' buffers in the console.
+pub const CONSOLE_CLIENTS: u64 = 0x1_A000_0000;
+
+/// The scheduler service.
+pub mod sched {
+    use crate::cap::CapIndex;
+
+    /// The thread table, read-only, in `sched`: [`THREADS`] words as of [`entry`], 0: no thread.
+    pub const TABLE: u64 = 0x1_B000_0000;
+    /// Threads that can be scheduled.
+    pub const THREADS: u32 = 64;
+    /// The tag of thread `n` of the table. It is the index of the thread's capability in
+    /// `sched`'s capability table.
+    pub const fn tag(n: u32) -> u32 {
+        64 + n
+    }
+    /// In `sched`: tells init that thread `n` has ended. Sets bit `n` at init's endpoint.
+    pub const fn ended(n: u32) -> CapIndex {
+        CapIndex(128 + n)
+    }
+    /// An entry of the table: `slice in microseconds << 8 | priority`; higher is more urgent, at
+    /// most 63. The slice is not 0.
+    pub const fn entry(priority: u8, slice_us: u32) -> u64 {
+        (slice_us as u64) << 8 | priority as u64
+    }
+    /// In the value of `Dispatch`: where the deadline (fused ns, 0: none) of a thread that blocked
+    /// starts; below are eight bits of [`Stopped`](crate::cap::Stopped).
+    pub const DEADLINE_SHIFT: u32 = 8;
+}
+
 /// First word of an invocation of the console service.
 pub mod console {
     /// `(offset in the buffer, length)`: writes text. Value: bytes taken.
@@ -174,12 +247,24 @@ pub mod pager {
     pub const MAP_ANON: u64 = 1;
     /// `(address, length)`: gives back memory that `MAP_ANON` gave.
     pub const UNMAP: u64 = 2;
+    /// `(program)`: the program has ended: takes away all it had. From init only.
+    pub const END: u64 = 3;
+    /// In the badge of a fault handler: the call is a fault of the program in the low bits.
+    pub const FAULT: u64 = 1 << 8;
+    /// In the pager: the address space of a program.
+    pub const fn space(program: u64) -> crate::cap::CapIndex {
+        crate::cap::CapIndex(64 + program as u32)
+    }
 }
 
 /// First word of an invocation of init's process service.
 pub mod process {
     /// `(code)`: the program ends; the caller's thread does not come back.
     pub const EXIT: u64 = 1;
+    /// `FAULTED | program << 8 | kind << 16` as the first word, then `(address, pc)`: a program has made an error and its thread is about to be ended. From the pager only.
+    pub const FAULTED: u64 = 2;
+    /// Exit code of a program that was ended because of a fault.
+    pub const FAULT_CODE: u64 = 102;
 }
 
 /// Endpoint of a CPU in a scheduler's endpoints.
@@ -192,4 +277,8 @@ const _: () = {
     assert!(size_of::<ReportText>() as u64 <= PAGE_SIZE);
     assert!(MAX_NODES * MAX_CPUS == 64);
     assert!(INFO_BASE + PAGE_SIZE <= CONSOLE_BUFFER);
+    assert!(CONSOLE_BUFFER + CONSOLE_THREADS * PAGE_SIZE <= CONSOLE_CLIENTS);
+    assert!(console_client(program::MAX) <= sched::TABLE);
+    assert!((program::CONSOLE - program::SCHED) * CONSOLE_THREADS >= (MAX_NODES * MAX_CPUS) as u64);
+    assert!(thread_id(program::MAX, 0) < 4096);
 };
