@@ -17,7 +17,7 @@
 //! |---|---|---|
 //! | 0 | 8 | [`INFO_MAGIC`] |
 //! | 8 | 4 | [`ABI_VERSION`](crate::ABI_VERSION) |
-//! | 12 | 4 | reserved, 0 |
+//! | 12 | 4 | address of `_dyad_invoked`, where [invocations](crate::service::invoke_stack) enter; 0 if there is no such place |
 //! | 16 | 8 | length of the file |
 //! | 24 | 8 | [`checksum`] of the file with this field as zeros |
 //! | 32 | 32 | name, padded with NUL |
@@ -25,7 +25,7 @@
 //! [`Bundle::parse`] checks everything a loader relies on, so that a loader is a loop over
 //! [`Bundle::segments`]: bounds, page alignment, the address range, that nothing overlaps on any
 //! ISA (neither in memory nor in the file), that nothing is writable and executable, that per-ISA
-//! segments are never writable and executable ones are always per-ISA, and that the entry point is
+//! segments are never writable and executable ones are always per-ISA, and that the entry points are
 //! in executable bytes on every ISA.
 
 mod error;
@@ -70,8 +70,9 @@ pub const INFO_MAGIC: [u8; 8] = *b"DYADBNDL";
 pub const INFO_SIZE: usize = 64;
 /// Offset of the ABI version within the info record.
 pub const INFO_ABI: usize = 8;
-/// Offset of the reserved word within the info record.
-pub const INFO_RESERVED: usize = 12;
+/// Offset of the address where invocations enter within the info record. All addresses of an image
+/// have 32 bits.
+pub const INFO_INVOKED: usize = 12;
 /// Offset of the file length within the info record.
 pub const INFO_LEN: usize = 16;
 /// Offset of the checksum within the info record.
@@ -142,6 +143,7 @@ pub struct Bundle<'a> {
     file: &'a [u8],
     headers: u16,
     entry: u64,
+    invoked: u64,
     name: &'a str,
 }
 
@@ -158,6 +160,15 @@ impl<'a> Bundle<'a> {
     /// Address of the entry point, the same on every ISA.
     pub const fn entry(&self) -> u64 {
         self.entry
+    }
+
+    /// Address where invocations of the program enter, the same on every ISA; `None` if it provides
+    /// no service.
+    pub const fn invoked(&self) -> Option<u64> {
+        match self.invoked {
+            0 => None,
+            at => Some(at),
+        }
     }
 
     /// Name of the program: letters, digits, `_` and `-`.

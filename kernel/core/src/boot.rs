@@ -38,7 +38,12 @@ pub fn refuse<P: Platform>(why: fmt::Arguments<'_>) -> ! {
 /// The first CPU: boots the node and runs it.
 pub fn primary<P: Platform>(machine: BootMachine) -> ! {
     clock::set(P::clock_ns(), clock::FusedTime(0));
-    let node = node::init(machine.params, machine.map);
+    let node = match node::init(machine.params, machine.map) {
+        Ok(node) => node,
+        Err(e) => refuse::<P>(format_args!(
+            "the pools have no room for the system's tables: {e}"
+        )),
+    };
     info!(
         P,
         "node {} of {}, {}, {} CPUs, ABI version {ABI_VERSION}",

@@ -42,14 +42,17 @@ pub mod kernel_map;
 #[cfg(feature = "ktest")]
 pub mod ktest;
 pub mod loader;
+pub mod memory;
 pub mod migrate;
 pub mod node;
+pub mod object;
 pub mod panic;
 pub mod platform;
 pub mod sched;
 pub mod selftest;
 pub mod space;
 pub mod syscall;
+pub mod tables;
 pub mod thread;
 pub mod user_copy;
 

@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad_abi::boot::BootParams;
 use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::{Isa, NodeId};
+use dyad_quiesce::Round;
 use dyad_ring::Producer;
 use dyad_shm::superblock::{NodeEntry, NodeState};
 use dyad_shm::{FusedMap, PoolId, Superblock};
@@ -12,13 +13,22 @@ use spin::{Mutex, Once};
 
 use crate::Platform;
 use crate::frames::Frames;
+use crate::memory::Words;
+use crate::tables::Tables;
 
 /// The state.
 pub struct Node {
     /// Boot parameters.
     pub params: BootParams<'static>,
     /// The pools.
-    pub map: FusedMap,
+    pub map: &'static FusedMap,
+    /// Their words.
+    pub words: &'static Words,
+    /// Frame records, epochs, publications.
+    pub tables: Tables,
+    /// This node's rounds. The lock is local to this node; a CPU that does not get it does
+    /// something else.
+    pub(crate) round: Mutex<Option<Round>>,
     /// The superblock.
     pub sb: &'static Superblock,
     /// Sending ends of the inboxes of every CPU of every node. The lock is local to this node:
@@ -59,22 +69,38 @@ pub fn try_node() -> Option<&'static Node> {
 }
 
 /// Sets the state up, once.
-pub(crate) fn init(params: BootParams<'static>, map: FusedMap) -> &'static Node {
-    NODE.call_once(|| Node::new(params, map))
+///
+/// # Errors
+///
+/// [`Error::Corrupt`](dyad_abi::Error::Corrupt) if the pools are too small for their tables.
+pub(crate) fn init(params: BootParams<'static>, map: FusedMap) -> dyad_abi::Result<&'static Node> {
+    static MAP: Once<FusedMap> = Once::new();
+    static WORDS: Once<Words> = Once::new();
+    let map = MAP.call_once(|| map);
+    let words = WORDS.call_once(|| Words::coherent(map));
+    let node = Node::new(params, words)?;
+    Ok(NODE.call_once(|| node))
 }
 
 impl Node {
-    pub(crate) fn new(params: BootParams<'static>, map: FusedMap) -> Node {
-        Node {
+    pub(crate) fn new(
+        params: BootParams<'static>,
+        words: &'static Words,
+    ) -> dyad_abi::Result<Node> {
+        let map = words.map();
+        Ok(Node {
             sb: map.superblock(),
+            tables: Tables::new(&params, words)?,
             params,
             map,
+            words,
+            round: Mutex::new(None),
             outboxes: [const { [const { Mutex::new(None) }; MAX_CPUS] }; MAX_NODES],
             incarnation: AtomicU64::new(0),
             reported: AtomicU64::new(0),
             test_received: [const { AtomicU64::new(0) }; MAX_NODES],
             test_disorder: AtomicU64::new(0),
-        }
+        })
     }
 
     /// This node.
@@ -133,12 +159,12 @@ impl Node {
 
     /// Frames of this node's own pool.
     pub fn frames(&self) -> Frames<'_> {
-        Frames::new(&self.map, PoolId::Local(self.id()))
+        Frames::new(self.map, PoolId::Local(self.id()))
     }
 
     /// Frames of the CXL pool.
     pub fn cxl_frames(&self) -> Frames<'_> {
-        Frames::new(&self.map, PoolId::Cxl)
+        Frames::new(self.map, PoolId::Cxl)
     }
 
     /// Bound on waits during boot, in nanoseconds.

@@ -148,6 +148,11 @@ impl<'m, M: GlobalMem + ?Sized, R: Rules> FrameTable<'m, M, R> {
         Ok(())
     }
 
+    /// Address of a frame's record; `None` if no pool has the frame.
+    pub fn record_at(&self, frame: FrameRef) -> Option<PhysAddr> {
+        self.pools.record(frame)
+    }
+
     pub(crate) fn record(&self, frame: FrameRef) -> Result<PhysAddr, Refused> {
         self.pools.record(frame).ok_or(Refused::NoFrame)
     }

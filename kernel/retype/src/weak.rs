@@ -2,15 +2,31 @@
 //! meant. One that [`check`](FrameTable::check)s can be used until this CPU leaves the kernel,
 //! whatever happens to the frame: it is not reused before every node has been quiet.
 
+use core::sync::atomic::Ordering;
+
 use dyad_coherence::GlobalMem;
 use dyad_shm::frame::WeakRef;
 
 use crate::error::Refused;
 use crate::rules::Rules;
 use crate::table::FrameTable;
-use crate::word::Use;
+use crate::word::{FrameType, FrameWord, KernelKind, Refs, Use};
 
 impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
+    /// Whether `object` still is a kernel object of this kind: the check of every use of a
+    /// capability. One load of this node's view: where caches are not coherent, an object that has
+    /// been given up elsewhere may pass until this node's next round, and is not reused before.
+    #[inline]
+    pub fn is_object(&self, object: WeakRef, kind: KernelKind) -> bool {
+        let Some(at) = self.record_at(object.frame) else {
+            return false;
+        };
+        let raw = self.mem.load(at, Ordering::Acquire);
+        let wanted = FrameWord::new(object.version, FrameType::Kernel(kind)).bits();
+        // References are the lowest bits. What is frozen still is what it was.
+        (raw ^ wanted) >> Refs::BITS == 0 || self.check(object, Use::Kernel(kind)).is_ok()
+    }
+
     /// Whether `weak` still refers to a frame used for `wanted`. A frozen frame still is what it
     /// was.
     ///

@@ -33,6 +33,9 @@ const FROZEN_USER: u64 = KIND_MASK;
 pub struct Refs(u32);
 
 impl Refs {
+    /// Bits of the field, the lowest of a word.
+    pub(crate) const BITS: u32 = KIND_SHIFT;
+
     /// None.
     pub const ZERO: Refs = Refs(0);
     /// As many as the word has room for.

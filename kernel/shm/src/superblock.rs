@@ -30,6 +30,8 @@ use crate::pool::MAX_POOLS;
 /// First word of a formatted superblock: "DYADSB01", little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"DYADSB01");
 
+/// Offset of the [`QuiesceArea`](crate::quiesce::QuiesceArea) in the CXL pool.
+pub const QUIESCE_OFFSET: u64 = 0x4_0000;
 /// Offset of the inboxes in the CXL pool.
 pub const INBOX_OFFSET: u64 = 0x10_0000;
 /// Space reserved for the inboxes.
@@ -353,11 +355,13 @@ pub const LAYOUT: LayoutHash = crate::shared_layout!(LayoutHash::EMPTY;
     crate::FrameEntry { w0, w1 },
 )
 .word(MAGIC)
+.word(QUIESCE_OFFSET)
 .word(INBOX_OFFSET)
 .word(CXL_FRAME_TABLE_OFFSET);
 
 const _: () = {
-    assert!(size_of::<Superblock>() as u64 <= INBOX_OFFSET);
+    assert!(size_of::<Superblock>() as u64 <= QUIESCE_OFFSET);
+    assert!(QUIESCE_OFFSET + size_of::<crate::quiesce::QuiesceArea>() as u64 <= INBOX_OFFSET);
     assert!(size_of::<CpuEntry>() == 128);
     assert!(core::mem::offset_of!(CpuEntry, activity) == 64);
     assert!(size_of::<NodeEntry>() == 128);

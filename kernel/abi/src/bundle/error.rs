@@ -60,6 +60,11 @@ pub enum BundleError {
         /// The entry point.
         entry: u64,
     },
+    /// The place where invocations enter is misaligned or outside the executable bytes of some ISA.
+    BadInvoked {
+        /// The place.
+        invoked: u64,
+    },
 }
 
 /// What is wrong with a segment.
@@ -145,6 +150,10 @@ impl fmt::Display for BundleError {
             BundleError::BadEntry { entry } => write!(
                 f,
                 "the bundle's entry point {entry:#x} is not aligned code on every ISA"
+            ),
+            BundleError::BadInvoked { invoked } => write!(
+                f,
+                "the bundle's entry of invocations {invoked:#x} is not aligned code on every ISA"
             ),
         }
     }

@@ -154,8 +154,9 @@ fn header(file: &[u8]) -> Result<u16, BundleError> {
     Ok(count)
 }
 
-/// Checks the info record, and with it the length and the checksum of the file; gives the name.
-fn info(file: &[u8], count: u16) -> Result<&str, BundleError> {
+/// Checks the info record, and with it the length and the checksum of the file; gives the name and
+/// where invocations enter.
+fn info(file: &[u8], count: u16) -> Result<(&str, u64), BundleError> {
     let mut infos = (0..count)
         .map(|i| Phdr::read(file, i))
         .filter(|p| p.kind == PT_INFO);
@@ -193,11 +194,6 @@ fn info(file: &[u8], count: u16) -> Result<&str, BundleError> {
     if found != expected {
         return Err(BundleError::Corrupt { expected, found });
     }
-    if u32_at(info, INFO_RESERVED) != 0 {
-        return Err(BundleError::NotABundle(
-            "its info record uses the reserved word",
-        ));
-    }
     let padded = info.get(INFO_NAME..).unwrap_or_default();
     let len = padded.iter().position(|&b| b == 0).unwrap_or(padded.len());
     let (name, padding) = padded.split_at(len);
@@ -205,12 +201,13 @@ fn info(file: &[u8], count: u16) -> Result<&str, BundleError> {
     if name.is_empty() || !name.iter().all(plain) || padding.iter().any(|&b| b != 0) {
         return Err(BundleError::BadName);
     }
-    core::str::from_utf8(name).map_err(|_| BundleError::BadName)
+    let name = core::str::from_utf8(name).map_err(|_| BundleError::BadName)?;
+    Ok((name, u32_at(info, INFO_INVOKED).into()))
 }
 
 pub(super) fn bundle(file: &[u8]) -> Result<Bundle<'_>, BundleError> {
     let headers = header(file)?;
-    let name = info(file, headers)?;
+    let (name, invoked) = info(file, headers)?;
     let entry = u64_at(file, 24);
     let load = |index: u16| -> Result<Option<Segment<'_>>, BundleError> {
         let phdr = Phdr::read(file, index);
@@ -236,16 +233,23 @@ pub(super) fn bundle(file: &[u8]) -> Result<Bundle<'_>, BundleError> {
         file,
         headers,
         entry,
+        invoked,
         name,
     };
-    let starts_on = |isa| {
-        bundle.segments_of(isa).any(|s| {
-            // Room for one AArch64 instruction.
-            s.exec && entry >= s.va && entry.saturating_add(4) <= s.va + s.bytes.len() as u64
-        })
+    let can_start = |at: u64| {
+        let starts_on = |isa| {
+            bundle.segments_of(isa).any(|s| {
+                // Room for one AArch64 instruction.
+                s.exec && at >= s.va && at.saturating_add(4) <= s.va + s.bytes.len() as u64
+            })
+        };
+        at.is_multiple_of(4) && Isa::ALL.into_iter().all(starts_on)
     };
-    if !entry.is_multiple_of(4) || !Isa::ALL.into_iter().all(starts_on) {
+    if !can_start(entry) {
         return Err(BundleError::BadEntry { entry });
+    }
+    if invoked != 0 && !can_start(invoked) {
+        return Err(BundleError::BadInvoked { invoked });
     }
     Ok(bundle)
 }

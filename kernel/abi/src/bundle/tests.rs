@@ -259,6 +259,21 @@ fn the_entry_is_code_on_every_isa() {
 }
 
 #[test]
+fn so_is_the_place_where_invocations_enter() {
+    let invoked = |at: u64| {
+        let (mut file, info) = build(&sample(), TEXT_BASE);
+        put(&mut file, info + INFO_INVOKED, &at.to_le_bytes()[..4]);
+        seal(&mut file, info);
+        Bundle::parse(&file).map(|b| b.invoked())
+    };
+    assert_eq!(invoked(0), Ok(None));
+    assert_eq!(invoked(TEXT_BASE + 4), Ok(Some(TEXT_BASE + 4)));
+    for bad in [1, TEXT_BASE + 2, TEXT_BASE + 8, SHARED_BASE, 0xffff_fffc] {
+        assert_eq!(invoked(bad), Err(BundleError::BadInvoked { invoked: bad }));
+    }
+}
+
+#[test]
 fn every_flipped_bit_is_refused() {
     let (file, _) = build(&sample(), TEXT_BASE);
     let mut bad = file.clone();

@@ -33,6 +33,7 @@ use dyad_shm::{FusedMap, PhysAddr, PoolId};
 use crate::Platform;
 use crate::cpu::CpuLocal;
 use crate::frames::Frames;
+use crate::memory::Words;
 use crate::node::Node;
 use crate::platform::{FpArea, RegArea};
 use crate::space::Space;
@@ -195,7 +196,11 @@ impl World {
             ktests: "",
             test_layout_xor: 0,
         };
-        let node: &'static Node = Box::leak(Box::new(Node::new(params, self.map())));
+        let node: &'static Node = {
+            let map = Box::leak(Box::new(self.map()));
+            let words = Box::leak(Box::new(Words::coherent(map)));
+            Box::leak(Box::new(Node::new(params, words).unwrap()))
+        };
         node.set_incarnation(1);
         let local = Box::leak(Box::new(CpuLocal::new(CpuId::new(0).unwrap())));
         let m = Machine(Box::leak(Box::new(Private {

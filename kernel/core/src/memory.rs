@@ -1,0 +1,208 @@
+//! Shared memory as this run has it: with coherent caches or without.
+//!
+//! The choice is made at boot, once; what is the same in both cases (loads and stores) does not
+//! look at it.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_coherence::incoherent::Unsupported;
+use dyad_coherence::{Coherent, GlobalMem, Incoherent};
+use dyad_shm::{FusedMap, PhysAddr};
+
+/// Words of shared memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Words {
+    map: &'static FusedMap,
+    /// Present if caches are not coherent.
+    caches: Option<Incoherent<'static>>,
+}
+
+impl Words {
+    /// Words of a system with coherent caches.
+    pub const fn coherent(map: &'static FusedMap) -> Words {
+        Words { map, caches: None }
+    }
+
+    /// Words of a system whose caches nobody keeps coherent.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`] if this machine cannot flush lines.
+    pub fn incoherent(map: &'static FusedMap) -> Result<Words, Unsupported> {
+        Ok(Words {
+            map,
+            caches: Some(Incoherent::new(map)?),
+        })
+    }
+
+    /// The pools.
+    pub const fn map(&self) -> &'static FusedMap {
+        self.map
+    }
+
+    /// Whether caches are coherent.
+    pub const fn is_coherent(&self) -> bool {
+        self.caches.is_none()
+    }
+
+    fn plain(&self) -> Coherent<'static> {
+        Coherent(self.map)
+    }
+}
+
+impl GlobalMem for Words {
+    #[inline]
+    fn contains(&self, at: PhysAddr, len: u64) -> bool {
+        self.plain().contains(at, len)
+    }
+
+    #[inline]
+    fn load(&self, at: PhysAddr, order: Ordering) -> u64 {
+        self.plain().load(at, order)
+    }
+
+    #[inline]
+    fn store(&self, at: PhysAddr, value: u64, order: Ordering) {
+        self.plain().store(at, value, order);
+    }
+
+    #[inline]
+    fn cas(&self, at: PhysAddr, old: u64, new: u64) -> Result<u64, u64> {
+        match &self.caches {
+            None => self.plain().cas(at, old, new),
+            Some(c) => c.cas(at, old, new),
+        }
+    }
+
+    #[inline]
+    fn swap(&self, at: PhysAddr, value: u64) -> u64 {
+        match &self.caches {
+            None => self.plain().swap(at, value),
+            Some(c) => c.swap(at, value),
+        }
+    }
+
+    #[inline]
+    fn add(&self, at: PhysAddr, n: u64) -> u64 {
+        match &self.caches {
+            None => self.plain().add(at, n),
+            Some(c) => c.add(at, n),
+        }
+    }
+
+    #[inline]
+    fn or(&self, at: PhysAddr, bits: u64) -> u64 {
+        match &self.caches {
+            None => self.plain().or(at, bits),
+            Some(c) => c.or(at, bits),
+        }
+    }
+
+    #[inline]
+    fn and(&self, at: PhysAddr, bits: u64) -> u64 {
+        match &self.caches {
+            None => self.plain().and(at, bits),
+            Some(c) => c.and(at, bits),
+        }
+    }
+
+    #[inline]
+    fn fence(&self) {
+        match &self.caches {
+            None => self.plain().fence(),
+            Some(c) => c.fence(),
+        }
+    }
+
+    #[inline]
+    fn writeback(&self, at: PhysAddr, len: u64) {
+        if let Some(c) = &self.caches {
+            c.writeback(at, len);
+        }
+    }
+
+    #[inline]
+    fn invalidate(&self, at: PhysAddr, len: u64) {
+        if let Some(c) = &self.caches {
+            c.invalidate(at, len);
+        }
+    }
+}
+
+/// Words of structures that several nodes change, wherever they lie in the pools.
+///
+/// Where caches are not coherent each of these acts at memory; where they are, it is one atomic
+/// instruction.
+impl Words {
+    fn at(&self, word: &AtomicU64) -> PhysAddr {
+        self.map
+            .physical(core::ptr::from_ref(word) as u64)
+            .expect("a shared word lies in a pool")
+    }
+
+    /// Reads a word that others write; acquires.
+    #[inline]
+    pub fn read(&self, word: &AtomicU64) -> u64 {
+        if let Some(c) = &self.caches {
+            c.invalidate(self.at(word), 8);
+        }
+        word.load(Ordering::Acquire)
+    }
+
+    /// Writes a word that others read, on a line that nobody else stores to now; releases.
+    #[inline]
+    pub fn write(&self, word: &AtomicU64, value: u64) {
+        word.store(value, Ordering::Release);
+        if let Some(c) = &self.caches {
+            c.writeback(self.at(word), 8);
+        }
+    }
+
+    /// Writes `value`, returns what was there.
+    #[inline]
+    pub fn replace(&self, word: &AtomicU64, value: u64) -> u64 {
+        match &self.caches {
+            None => word.swap(value, Ordering::AcqRel),
+            Some(c) => c.swap(self.at(word), value),
+        }
+    }
+
+    /// Sets bits, returns what was there.
+    #[inline]
+    pub fn set_bits(&self, word: &AtomicU64, bits: u64) -> u64 {
+        match &self.caches {
+            None => word.fetch_or(bits, Ordering::AcqRel),
+            Some(c) => c.or(self.at(word), bits),
+        }
+    }
+
+    /// Adds, returns what was there.
+    #[inline]
+    pub fn increase(&self, word: &AtomicU64, n: u64) -> u64 {
+        match &self.caches {
+            None => word.fetch_add(n, Ordering::AcqRel),
+            Some(c) => c.add(self.at(word), n),
+        }
+    }
+
+    /// Replaces `old` by `new`; whether it was there.
+    #[inline]
+    pub fn exchange(&self, word: &AtomicU64, old: u64, new: u64) -> bool {
+        match &self.caches {
+            None => word
+                .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+                .is_ok(),
+            Some(c) => c.cas(self.at(word), old, new).is_ok(),
+        }
+    }
+
+    /// A frame is about to change hands: what this node has stored there goes to memory, and it
+    /// keeps no copy.
+    pub fn hand_over<T>(&self, object: &'static T) {
+        if let Some(c) = &self.caches
+            && let Some(at) = self.map.physical(core::ptr::from_ref(object) as u64)
+        {
+            c.invalidate(at, size_of::<T>() as u64);
+        }
+    }
+}

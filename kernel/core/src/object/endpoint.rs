@@ -1,0 +1,196 @@
+//! Asynchronous endpoints: bits that senders set and a receiver takes.
+//!
+//! A frame holds [`LINES`] endpoints, a line each. One thread at a time waits at one. The
+//! endpoints of a scheduler also hold lists of threads that have become ready: line
+//! `node * 8 + cpu` is that of a CPU.
+//!
+//! | step | order |
+//! |---|---|
+//! | send: or bits; look at waiter; CAS waiter -> 0; wake it | the or is a full fence here: either the receiver sees the bits or the sender sees the receiver |
+//! | wait: give the CPU's thread up; CAS waiter 0 -> me; fence; look at bits; if there are some, CAS waiter me -> 0 | as above |
+//! | push event: thread.event := why (was 0); CAS head; look at waiter | as send |
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_abi::cap::{Event, Woken};
+use dyad_abi::{CpuId, Error, NodeId, Result};
+use dyad_coherence::GlobalMem;
+use dyad_retype::KernelKind;
+use dyad_shm::{LayoutHash, shared_layout, shared_struct};
+
+use super::thread::Thread;
+use super::{frame_of, link_to, linked};
+use crate::node::Node;
+
+/// Endpoints in a frame.
+pub const LINES: usize = 64;
+/// Most attempts at changing the head of an event list; each failure is another CPU's success.
+const TRIES: usize = 4096;
+
+shared_struct! {
+    /// One endpoint.
+    #[derive(Debug)]
+    #[repr(align(64))]
+    pub struct Line {
+        /// Bits that have been sent and not taken.
+        pub bits: AtomicU64,
+        /// The thread that waits: link word.
+        pub waiter: AtomicU64,
+        /// Threads that have become ready, newest first: link word.
+        pub events: AtomicU64,
+        /// What the receiver has taken off that list and not been told yet: link word.
+        pub taken: AtomicU64,
+        /// `node | cpu << 8 | priority << 16 | 1 << 63` once bound.
+        pub bound: AtomicU64,
+        /// Reserved; zero.
+        pub reserved: [AtomicU64; 3],
+    }
+}
+
+shared_struct! {
+    /// A frame of endpoints.
+    #[derive(Debug)]
+    #[repr(align(4096))]
+    pub struct Endpoints {
+        /// The endpoints.
+        pub lines: [Line; LINES],
+    }
+}
+
+const _: () = assert!(size_of::<Endpoints>() == 4096);
+
+pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
+    shared_layout!(h;
+        Line { bits, waiter, events, taken, bound, reserved },
+        Endpoints { lines },
+    )
+}
+
+impl Endpoints {
+    /// The kind of its frame.
+    pub const KIND: KernelKind = KernelKind::ENDPOINTS;
+
+    /// An endpoint.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadArgument`] if there is none with that number.
+    pub fn line(&self, index: u64) -> Result<&Line> {
+        usize::try_from(index)
+            .ok()
+            .and_then(|i| self.lines.get(i))
+            .ok_or(Error::BadArgument)
+    }
+}
+
+impl Line {
+    /// Whether there is anything to take.
+    pub fn has_news(&self, node: &Node) -> bool {
+        node.words.read(&self.bits) != 0
+            || node.words.read(&self.events) != 0
+            || node.words.read(&self.taken) != 0
+    }
+
+    /// The CPU that receives here, if it has been bound.
+    pub fn home(&self) -> Option<(NodeId, CpuId)> {
+        let w = self.bound.load(Ordering::Acquire);
+        if w >> 63 == 0 {
+            return None;
+        }
+        Some((NodeId::new(w & 0xff)?, CpuId::new(w >> 8 & 0xff)?))
+    }
+
+    /// Takes what has come: a thread's event first, else all bits; 0 if there is nothing.
+    pub fn take(&self, node: &Node) -> u64 {
+        if let Some(event) = self.take_event(node) {
+            return event.bits();
+        }
+        if node.words.read(&self.bits) == 0 {
+            return 0;
+        }
+        node.words.replace(&self.bits, 0)
+    }
+
+    fn take_event(&self, node: &Node) -> Option<Event> {
+        let words = node.words;
+        let mut list = words.read(&self.taken);
+        if list != 0 {
+            list = words.replace(&self.taken, 0);
+        }
+        if list == 0 && words.read(&self.events) != 0 {
+            list = words.replace(&self.events, 0);
+        }
+        let frame = linked(list)?;
+        // Whoever is on a list was a thread when it was put there, and its frame is not given up
+        // before it is taken off.
+        let thread: &'static Thread = node.map.get(frame.address())?;
+        let rest = words.replace(&thread.event_link, 0);
+        if rest != 0 {
+            words.replace(&self.taken, rest);
+        }
+        let why = Woken::from_number(words.replace(&thread.event, 0))?;
+        Some(Event {
+            tag: thread.tag.load(Ordering::Relaxed) as u32,
+            why,
+        })
+    }
+
+    /// Tells the scheduler whose endpoint this is about a thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Again`] if others were faster each time.
+    pub fn push_event(&self, node: &Node, thread: &'static Thread, why: Woken) -> Result<()> {
+        // On the list already: the scheduler will find the newer reason.
+        let words = node.words;
+        if words.replace(&thread.event, why as u64) != 0 {
+            return Ok(());
+        }
+        let me = link_to(frame_of(node, thread).ok_or(Error::Corrupt)?);
+        for _ in 0..TRIES {
+            let head = words.read(&self.events);
+            words.replace(&thread.event_link, head);
+            if words.exchange(&self.events, head, me) {
+                return Ok(());
+            }
+        }
+        words.replace(&thread.event, 0);
+        Err(Error::Again)
+    }
+
+    /// Sets bits; returns the thread that waited, which the caller now has to wake.
+    pub fn post(&self, node: &Node, bits: u64) -> Option<&'static Thread> {
+        node.words.set_bits(&self.bits, bits);
+        node.words.fence();
+        self.take_waiter(node)
+    }
+
+    /// Takes the thread that waits, which the caller now has to wake.
+    pub fn take_waiter(&self, node: &Node) -> Option<&'static Thread> {
+        let waiter = node.words.read(&self.waiter);
+        let frame = linked(waiter)?;
+        if !node.words.exchange(&self.waiter, waiter, 0) {
+            return None;
+        }
+        node.map.get(frame.address())
+    }
+
+    /// Makes a thread that has left its CPU the one that waits here. `Ok(false)`: something has
+    /// come meanwhile, and the thread does not wait.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`] if another thread waits here.
+    pub fn wait(&self, node: &Node, thread: &'static Thread) -> Result<bool> {
+        let me = link_to(frame_of(node, thread).ok_or(Error::Corrupt)?);
+        if !node.words.exchange(&self.waiter, 0, me) {
+            return Err(Error::Exists);
+        }
+        node.words.fence();
+        if !self.has_news(node) {
+            return Ok(true);
+        }
+        // Whoever has taken the waiter off meanwhile wakes it.
+        Ok(!node.words.exchange(&self.waiter, me, 0))
+    }
+}

@@ -1,0 +1,136 @@
+//! Kernel objects: each is one frame of fused memory, retyped from what users have supplied.
+//!
+//! Objects refer to each other by weak references (frame and version), which one load checks;
+//! nothing here is an address, so every node can follow them. What must not vanish under a
+//! reference is *pinned* in the frame table instead: tables by the entries that lead to them,
+//! a component's capability table and address space by the component.
+//!
+//! A reference that has been checked can be used until this CPU leaves the kernel, whatever
+//! happens to the object: its frame is not reused before every CPU has been out.
+
+pub mod component;
+pub mod endpoint;
+pub mod thread;
+
+use dyad_abi::cap::ObjectKind;
+use dyad_abi::{Error, Isa, Result};
+use dyad_retype::KernelKind;
+use dyad_shm::LayoutHash;
+use dyad_shm::frame::{FrameRef, Version, WeakRef};
+use dyad_shm::map::Shared;
+
+use crate::node::Node;
+
+/// A weak reference that refers to nothing: its frame is in no pool.
+pub const NO_REFERENCE: u64 = u32::MAX as u64;
+
+pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
+    endpoint::layout(component::layout(thread::layout(h)))
+}
+
+/// What the frame table calls an object kind.
+pub const fn kernel_kind(kind: ObjectKind) -> KernelKind {
+    const fn table(isa: Isa, level: u8) -> KernelKind {
+        match KernelKind::page_table(isa, level - 1) {
+            Some(k) => k,
+            None => unreachable!(),
+        }
+    }
+    const fn captbl(level: u8) -> KernelKind {
+        match KernelKind::captbl(level) {
+            Some(k) => k,
+            None => unreachable!(),
+        }
+    }
+    match kind {
+        ObjectKind::CaptblLeaf => captbl(0),
+        ObjectKind::CaptblRoot => captbl(1),
+        ObjectKind::PageTableX86L1 => table(Isa::X86_64, 1),
+        ObjectKind::PageTableX86L2 => table(Isa::X86_64, 2),
+        ObjectKind::PageTableX86L3 => table(Isa::X86_64, 3),
+        ObjectKind::PageTableX86L4 => table(Isa::X86_64, 4),
+        ObjectKind::PageTableA64L1 => table(Isa::Aarch64, 1),
+        ObjectKind::PageTableA64L2 => table(Isa::Aarch64, 2),
+        ObjectKind::PageTableA64L3 => table(Isa::Aarch64, 3),
+        ObjectKind::PageTableA64L4 => table(Isa::Aarch64, 4),
+        ObjectKind::Space => KernelKind::ADDRESS_SPACE,
+        ObjectKind::Component => KernelKind::COMPONENT,
+        ObjectKind::Thread => KernelKind::THREAD,
+        ObjectKind::Endpoints => KernelKind::ENDPOINTS,
+        ObjectKind::Time => KernelKind::TIME,
+        ObjectKind::Liveness => KernelKind::LIVENESS,
+    }
+}
+
+/// The object kind of a frame of this kind.
+pub fn object_kind(kind: KernelKind) -> Option<ObjectKind> {
+    ObjectKind::ALL
+        .iter()
+        .copied()
+        .find(|&k| kernel_kind(k) == kind)
+}
+
+/// An object that a weak reference refers to.
+///
+/// # Errors
+///
+/// [`Error::Revoked`] if the frame has changed hands.
+#[inline]
+pub fn find<T: Shared>(node: &Node, object: WeakRef, kind: KernelKind) -> Result<&'static T> {
+    if !node.tables.frames.is_object(object, kind) {
+        return Err(Error::Revoked);
+    }
+    node.map.get(object.frame.address()).ok_or(Error::Corrupt)
+}
+
+/// The same for a stored reference word.
+///
+/// # Errors
+///
+/// [`Error::NotFound`] if the word refers to nothing, else as [`find`].
+#[inline]
+pub fn follow<T: Shared>(
+    node: &Node,
+    word: u64,
+    kind: KernelKind,
+) -> Result<(&'static T, WeakRef)> {
+    let object = WeakRef::from_bits(word).ok_or(Error::NotFound)?;
+    Ok((find(node, object, kind)?, object))
+}
+
+/// The reference to the frame that a structure starts, with the version that the frame has now.
+pub fn reference<T>(node: &Node, object: &'static T) -> Option<WeakRef> {
+    let frame = frame_of(node, object)?;
+    let (word, _) = node.tables.frames.read(frame).ok()?;
+    Some(WeakRef {
+        frame,
+        version: word.version,
+    })
+}
+
+/// The frame that a structure starts.
+pub fn frame_of<T>(node: &Node, object: &'static T) -> Option<FrameRef> {
+    node.map
+        .physical(core::ptr::from_ref(object) as u64)
+        .and_then(FrameRef::of)
+}
+
+/// Link words: 0 is no frame, else the frame's number plus one.
+pub fn link_to(frame: FrameRef) -> u64 {
+    frame.bits() as u64 + 1
+}
+
+/// The frame of a link word.
+pub fn linked(word: u64) -> Option<FrameRef> {
+    u32::try_from(word.checked_sub(1)?)
+        .ok()
+        .and_then(FrameRef::from_bits)
+}
+
+/// A weak reference to version 0: for tests and for the objects made at boot.
+pub const fn first(frame: FrameRef) -> WeakRef {
+    WeakRef {
+        frame,
+        version: Version(0),
+    }
+}

@@ -1,0 +1,281 @@
+//! Threads: one frame each, with one register area per ISA.
+//!
+//! A thread is a *heterogeneous continuation*: what it was doing on each ISA is kept apart, and
+//! exactly one of the areas is the one that runs. The owner word says who may touch the frame:
+//!
+//! ```text
+//!            dispatch                       migrate, cross: registers and floating point
+//!   READY ─────────────▶ RUNNING ──────────────saved, then────▶ TRANSIT(m)
+//!    ▲ ▲                  │   │                                     │
+//!    │ └──── preempted ───┘   │ receive: saved, then                │ m's CAS, after the message
+//!    │                        ▼                                     │
+//!    ├────── wake ───────── BLOCKED                                 │
+//!    └──────────────────────────────────────────────────────────────┘
+//!   READY, BLOCKED ── stop ──▶ STOPPED ── resume ──▶ READY
+//! ```
+//!
+//! | step | order |
+//! |---|---|
+//! | give up the CPU: registers and floating point saved, then the owner word | release |
+//! | take a thread: CAS of the owner word | acquire |
+//!
+//! `seq` counts changes of hands, so that a message about an older one cannot take the thread.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_abi::service::INVOKE_DEPTH;
+use dyad_abi::user::PAGE_SIZE;
+use dyad_abi::{Isa, NodeId};
+use dyad_retype::KernelKind;
+use dyad_shm::{LayoutHash, shared_layout, shared_struct};
+
+use crate::memory::Words;
+use crate::platform::{FP_WORDS, FpArea, REG_WORDS, RegArea};
+
+/// Who owns a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// Not configured, or ended.
+    None = 0,
+    /// May be dispatched by a CPU of its node.
+    Ready = 1,
+    /// Runs on a CPU of its node, or waits there for a thread that it has dispatched.
+    Running = 2,
+    /// On its way to `node`.
+    Transit = 3,
+    /// Waits at an endpoint.
+    Blocked = 4,
+    /// Taken out of scheduling.
+    Stopped = 5,
+}
+
+/// The owner word: `seq:24 | incarnation:24 | node:8 | state:8`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// State.
+    pub state: State,
+    /// The node that owns it, or that it is on its way to.
+    pub node: NodeId,
+    /// Incarnation of that node (24 bits).
+    pub incarnation: u32,
+    /// Changes of hands so far (24 bits, wrapping).
+    pub seq: u32,
+}
+
+const FIELD: u32 = 0xff_ffff;
+
+impl Owner {
+    /// The word.
+    pub const fn bits(self) -> u64 {
+        self.state as u64
+            | (self.node.index() as u64) << 8
+            | ((self.incarnation & FIELD) as u64) << 16
+            | ((self.seq & FIELD) as u64) << 40
+    }
+
+    /// Reads a word; `None` if it is none.
+    pub const fn from_bits(w: u64) -> Option<Owner> {
+        let state = match w as u8 {
+            0 => State::None,
+            1 => State::Ready,
+            2 => State::Running,
+            3 => State::Transit,
+            4 => State::Blocked,
+            5 => State::Stopped,
+            _ => return None,
+        };
+        match NodeId::new(w >> 8 & 0xff) {
+            Some(node) => Some(Owner {
+                state,
+                node,
+                incarnation: (w >> 16) as u32 & FIELD,
+                seq: (w >> 40) as u32,
+            }),
+            None => None,
+        }
+    }
+
+    /// The same thread in another state of the same owner.
+    #[must_use]
+    pub const fn with(self, state: State) -> Owner {
+        Owner { state, ..self }
+    }
+
+    /// Whether this node, in this incarnation, owns it.
+    pub fn is(&self, node: NodeId, incarnation: u32) -> bool {
+        self.node == node && self.incarnation == incarnation & FIELD
+    }
+}
+
+/// How a thread got the CPU from the thread that its `dispatcher` word names.
+pub mod by {
+    /// The other called `Dispatch` and is told when this one stops.
+    pub const DISPATCH: u64 = 1 << 40;
+    /// The other sent to an endpoint where this one waited, and goes on when this one waits again.
+    pub const SEND: u64 = 2 << 40;
+}
+
+shared_struct! {
+    /// An invocation that is under way: where it returns to.
+    #[derive(Debug)]
+    #[repr(align(32))]
+    pub struct Frame {
+        /// The component that invoked: a weak reference.
+        pub component: AtomicU64,
+        /// Where it goes on.
+        pub pc: AtomicU64,
+        /// Its stack pointer.
+        pub sp: AtomicU64,
+        /// 0, or what is special about the return: see [`info`].
+        pub info: AtomicU64,
+    }
+}
+
+/// What is special about an invocation's return.
+pub mod info {
+    /// The registers of a fault are in the save area: word 0 decides whether to go on.
+    pub const FAULT: u64 = 1;
+    /// The thread has come from another node for it: the node is in bits 8..16.
+    pub const CROSSED: u64 = 2;
+}
+
+shared_struct! {
+    /// A thread.
+    #[derive(Debug)]
+    #[repr(align(4096))]
+    pub struct Thread {
+        /// An [`Owner`].
+        pub owner: AtomicU64,
+        /// Number within its program; decides its stacks.
+        pub id: AtomicU64,
+        /// What its scheduler calls it.
+        pub tag: AtomicU64,
+        /// The component it runs in: a weak reference.
+        pub component: AtomicU64,
+        /// Endpoints of its scheduler: a weak reference.
+        pub scheduler: AtomicU64,
+        /// The CPU of its node it belongs to.
+        pub cpu: AtomicU64,
+        /// The thread that gave it the CPU: link word and one of [`by`].
+        pub dispatcher: AtomicU64,
+        /// Next on an event list: link word.
+        pub event_link: AtomicU64,
+        /// Why it is on an event list (a [`Woken`](dyad_abi::cap::Woken)); 0: it is not.
+        pub event: AtomicU64,
+        /// 1: its call's result is to be set when it next runs: `result_status`, `result_value`.
+        /// 2: the result is what is at the endpoint it waited at.
+        pub result: AtomicU64,
+        /// See `result`.
+        pub result_status: AtomicU64,
+        /// See `result`.
+        pub result_value: AtomicU64,
+        /// Endpoint it waits at: weak reference of the frame.
+        pub waits_at: AtomicU64,
+        /// Number of that endpoint in the frame.
+        pub waits_line: AtomicU64,
+        /// Fused time until which it waits; 0 for ever.
+        pub deadline: AtomicU64,
+        /// Priority it was last dispatched with; larger is more urgent.
+        pub priority: AtomicU64,
+        /// Fused time at which its slice ends; `u64::MAX`: never.
+        pub slice_end: AtomicU64,
+        /// Time budget it runs on: `FrameRef` link and number << 40; 0: none.
+        pub budget: AtomicU64,
+        /// Entries in use of `frames`.
+        pub depth: AtomicU64,
+        /// Entry point and its argument, for the first entry on each ISA.
+        pub entry: AtomicU64,
+        /// See `entry`.
+        pub arg: AtomicU64,
+        /// Per ISA: 1 once the thread has been started there.
+        pub started: [AtomicU64; dyad_abi::ident::ISA_COUNT],
+        /// The node it left in its last hand-over, plus one.
+        pub came_from: AtomicU64,
+        /// Migrations so far.
+        pub migrations: AtomicU64,
+        /// Whether `saved` holds the registers of a fault.
+        pub fault: AtomicU64,
+        /// Exit code, once it has ended.
+        pub exit_code: AtomicU64,
+        /// Floating-point registers are to be set up anew on arrival.
+        pub fresh_fp: AtomicU64,
+        /// Reserved; zero.
+        pub reserved: [AtomicU64; 44],
+        /// Invocations under way.
+        pub frames: [Frame; INVOKE_DEPTH],
+        /// Registers at a fault that a handler deals with.
+        pub saved: RegArea,
+        /// Registers at the `Migrate` call with which it left an ISA, by ISA.
+        pub parked: [RegArea; dyad_abi::ident::ISA_COUNT],
+        /// General registers, by ISA.
+        pub regs: [RegArea; dyad_abi::ident::ISA_COUNT],
+        /// Floating-point state, by ISA.
+        pub fp: [FpArea; dyad_abi::ident::ISA_COUNT],
+    }
+}
+
+const _: () = assert!(size_of::<Thread>() as u64 == PAGE_SIZE);
+
+pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
+    shared_layout!(h;
+        Frame { component, pc, sp, info },
+        Thread {
+            owner, id, tag, component, scheduler, cpu, dispatcher, event_link, event, result,
+            result_status, result_value, waits_at, waits_line, deadline, priority, slice_end,
+            budget, depth, entry, arg, started, came_from, migrations, fault, exit_code, fresh_fp,
+            reserved, frames, saved, parked, regs, fp,
+        },
+    )
+    .word(REG_WORDS as u64)
+    .word(FP_WORDS as u64)
+}
+
+impl Thread {
+    /// The kind of its frame.
+    pub const KIND: KernelKind = KernelKind::THREAD;
+
+    /// The owner word, decoded.
+    pub fn owner(&self) -> Option<Owner> {
+        Owner::from_bits(self.owner.load(Ordering::Acquire))
+    }
+
+    /// Changes the owner word, which must be `from`.
+    pub fn change(&self, from: Owner, to: Owner) -> bool {
+        self.owner
+            .compare_exchange(from.bits(), to.bits(), Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Its general registers on an ISA.
+    #[inline]
+    pub fn regs(&self, isa: Isa) -> &RegArea {
+        &self.regs[isa.index()]
+    }
+
+    /// Its floating-point state on an ISA.
+    #[inline]
+    pub fn fp(&self, isa: Isa) -> &FpArea {
+        &self.fp[isa.index()]
+    }
+
+    /// What its next invocation is called: `id << 8 | depth`.
+    #[inline]
+    pub fn token(&self) -> u64 {
+        self.id.load(Ordering::Relaxed) << 8 | self.depth.load(Ordering::Relaxed)
+    }
+
+    /// Has its call return this when it next runs.
+    pub fn set_result(&self, status: u64, value: u64) {
+        self.result_status.store(status, Ordering::Relaxed);
+        self.result_value.store(value, Ordering::Relaxed);
+        self.result.store(1, Ordering::Release);
+    }
+}
+
+/// Copies an area.
+pub fn copy_registers(from: &RegArea, to: &RegArea) {
+    for (f, t) in from.0.iter().zip(&to.0) {
+        t.store(f.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
