@@ -1,0 +1,19 @@
+//! What the services have in common, and what of them can be tested without a machine.
+//!
+//! | module | for | what |
+//! |---|---|---|
+//! | [`frames`] | init | which frames belong to whom: carving, taking, sweeping, counting |
+//! | [`image`] | init | the regions and pages that a bundle becomes |
+//! | [`ranges`] | pager | addresses of a client: which are free, which are mapped |
+//! | [`lines`] | console | bytes of many clients to whole lines |
+//! | [`text`] | all | messages without a heap |
+//! | [`shared`] | all | memory that somebody else writes at the same time |
+#![no_std]
+#![deny(unsafe_code)]
+
+pub mod frames;
+pub mod image;
+pub mod lines;
+pub mod ranges;
+pub mod shared;
+pub mod text;

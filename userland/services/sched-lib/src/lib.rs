@@ -1,0 +1,32 @@
+//! Fixed-priority scheduling as a library: what a scheduler decides, without how it is carried out.
+//!
+//! [`Scheduler`] belongs to one CPU. It is told what has happened (threads that became ready,
+//! threads that stopped) and asked what to do next; the caller makes the calls. Everything is in
+//! arrays of a size fixed at compile time, nothing is shared, and every operation takes constant
+//! or logarithmic time, so one bad thread cannot make the scheduling of others slow.
+//!
+//! ```text
+//!            ready                     next                      stopped
+//!   absent ────────▶ queued (FIFO of ──────▶ running ──preempted, yielded──▶ queued (end)
+//!      ▲             its priority)              ├──interrupted──▶ queued (front)
+//!      │                  ▲                     ├──blocked──▶ absent, or sleeping if it has
+//!      │                  └──expired── sleeping ◀┘             a deadline
+//!      └──────────── ended, left, not ready ◀───┘
+//! ```
+//!
+//! Threads are small numbers below `N`. News may come twice, late, or about a thread that is not
+//! here any more: being told is idempotent, and a thread that cannot be dispatched is
+//! [dropped](Scheduler::dropped). So the two sources of news, events and results of calls, need no
+//! agreement about which of them reports what.
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod policy;
+mod ready;
+#[cfg(test)]
+mod tests;
+mod timers;
+
+pub use policy::{Entry, Next, Scheduler, Stop};
+pub use ready::{PRIORITIES, Priority, ReadyQueues};
+pub use timers::Timers;

@@ -1,0 +1,119 @@
+//! The scheduler of one CPU: what to do next.
+
+use crate::ready::{Priority, ReadyQueues};
+use crate::timers::Timers;
+
+/// How a thread is to be scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its priority.
+    pub priority: Priority,
+    /// How long it may run, in nanoseconds, before others of the same priority have their turn.
+    pub slice_ns: u64,
+}
+
+/// How a dispatched thread came to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Its slice is used up, or it gave the CPU back: others of its priority go first now.
+    Turn,
+    /// Something came in for the scheduler: it goes on where it was.
+    Interrupted,
+    /// It waits; with a deadline it is to be woken then.
+    Blocked(Option<u64>),
+    /// It is not this scheduler's any more: ended, gone, or it was not ready after all.
+    Gone,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Dispatch the thread, for at most that long.
+    Run {
+        /// The thread.
+        thread: usize,
+        /// Its priority.
+        priority: Priority,
+        /// The slice, in nanoseconds: not beyond the next deadline of a more urgent thread.
+        slice_ns: u64,
+    },
+    /// Wait for news, until the deadline if there is one.
+    Wait(Option<u64>),
+}
+
+/// Shortest slice, in nanoseconds: a timer that is due in a moment must not cost a switch now and
+/// another then.
+const MIN_SLICE: u64 = 10_000;
+
+/// The scheduler of one CPU, for thread numbers below `N`.
+#[derive(Default)]
+pub struct Scheduler<const N: usize> {
+    ready: ReadyQueues<N>,
+    timers: Timers<N>,
+}
+
+impl<const N: usize> Scheduler<N> {
+    /// Nothing to do.
+    pub const fn new() -> Self {
+        Scheduler {
+            ready: ReadyQueues::new(),
+            timers: Timers::new(),
+        }
+    }
+
+    /// A thread has become ready. Its deadline, if it had one, has no meaning any more.
+    pub fn ready(&mut self, thread: usize, entry: Entry) {
+        self.timers.cancel(thread);
+        self.ready.push_back(thread, entry.priority);
+    }
+
+    /// A sleeping thread whose time has come: it is to be woken, and is ready when that worked.
+    pub fn expired(&mut self, now: u64) -> Option<usize> {
+        self.timers.expired(now)
+    }
+
+    /// A thread that is not to be scheduled here any more.
+    pub fn dropped(&mut self, thread: usize) {
+        self.timers.cancel(thread);
+        self.ready.remove(thread);
+    }
+
+    /// What to do now, at fused time `now`. A thread that is to run is not queued any more.
+    pub fn next(&mut self, now: u64, entry: impl Fn(usize) -> Option<Entry>) -> Next {
+        while let Some((thread, priority)) = self.ready.pop() {
+            // A thread that has been taken out of the table since is nobody's.
+            let Some(e) = entry(thread) else {
+                self.timers.cancel(thread);
+                continue;
+            };
+            let until_timer = self
+                .timers
+                .next()
+                .map_or(u64::MAX, |t| t.saturating_sub(now).max(MIN_SLICE));
+            return Next::Run {
+                thread,
+                priority,
+                slice_ns: e.slice_ns.max(MIN_SLICE).min(until_timer),
+            };
+        }
+        Next::Wait(self.timers.next())
+    }
+
+    /// The thread that was run has stopped.
+    pub fn stopped(&mut self, thread: usize, entry: Entry, why: Stop) {
+        match why {
+            Stop::Turn => {
+                self.ready.push_back(thread, entry.priority);
+            }
+            Stop::Interrupted => {
+                self.ready.push_front(thread, entry.priority);
+            }
+            // News that it is ready again may have come before the news that it waits.
+            Stop::Blocked(Some(at)) if !self.ready.contains(thread) => {
+                self.timers.set(thread, at);
+            }
+            Stop::Blocked(_) => {}
+            Stop::Gone => self.dropped(thread),
+        }
+    }
+}

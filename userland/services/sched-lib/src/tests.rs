@@ -1,0 +1,223 @@
+//! Against naive models, and the decisions that matter.
+
+extern crate std;
+
+use super::*;
+use proptest::prelude::*;
+use std::vec::Vec;
+
+const N: usize = 12;
+
+fn priority(n: u8) -> Priority {
+    Priority::new(n).unwrap()
+}
+
+/// What ready queues are supposed to be.
+#[derive(Default)]
+struct Naive {
+    /// Thread and priority, by order of arrival within a priority.
+    list: Vec<(usize, Priority)>,
+}
+
+impl Naive {
+    fn has(&self, thread: usize) -> bool {
+        self.list.iter().any(|q| q.0 == thread)
+    }
+
+    fn push(&mut self, thread: usize, p: Priority, front: bool) -> bool {
+        if thread >= N || self.has(thread) {
+            return false;
+        }
+        if front {
+            self.list.insert(0, (thread, p));
+        } else {
+            self.list.push((thread, p));
+        }
+        true
+    }
+
+    fn first(&self) -> Option<(usize, Priority)> {
+        let most = self.list.iter().map(|q| q.1).max()?;
+        self.list.iter().find(|q| q.1 == most).copied()
+    }
+
+    fn remove(&mut self, thread: usize) -> bool {
+        let had = self.has(thread);
+        self.list.retain(|q| q.0 != thread);
+        had
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Push(usize, u8, bool),
+    Remove(usize),
+    Pop,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    // Two threads more than there can be; few priorities, so that queues get long.
+    let thread = 0..N + 2;
+    let level = prop_oneof![Just(0u8), Just(7), Just(62), Just(63)];
+    prop_oneof![
+        3 => (thread.clone(), level, any::<bool>()).prop_map(|(t, p, f)| Step::Push(t, p, f)),
+        1 => thread.prop_map(Step::Remove),
+        2 => Just(Step::Pop),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn ready_queues_are_the_naive_model(steps in prop::collection::vec(step(), 0..200)) {
+        let mut real = ReadyQueues::<N>::new();
+        let mut naive = Naive::default();
+        for s in steps {
+            match s {
+                Step::Push(t, p, true) => prop_assert_eq!(
+                    real.push_front(t, priority(p)),
+                    naive.push(t, priority(p), true)
+                ),
+                Step::Push(t, p, false) => prop_assert_eq!(
+                    real.push_back(t, priority(p)),
+                    naive.push(t, priority(p), false)
+                ),
+                Step::Remove(t) => prop_assert_eq!(real.remove(t), naive.remove(t)),
+                Step::Pop => {
+                    let expected = naive.first();
+                    if let Some((t, _)) = expected {
+                        naive.remove(t);
+                    }
+                    prop_assert_eq!(real.pop(), expected);
+                }
+            }
+            prop_assert_eq!(real.first(), naive.first());
+            for t in 0..N + 2 {
+                prop_assert_eq!(real.contains(t), naive.has(t));
+            }
+        }
+    }
+
+    #[test]
+    fn timers_are_the_naive_model(
+        steps in prop::collection::vec((0..N + 2, 0u64..50, 0u8..3), 0..200)
+    ) {
+        let mut real = Timers::<N>::new();
+        let mut naive: Vec<(u64, usize)> = Vec::new();
+        for (thread, time, what) in steps {
+            let had = naive.iter().any(|t| t.1 == thread);
+            match what {
+                0 => {
+                    naive.retain(|t| t.1 != thread);
+                    if thread < N {
+                        naive.push((time, thread));
+                    }
+                    prop_assert_eq!(real.set(thread, time), thread < N);
+                }
+                1 => {
+                    naive.retain(|t| t.1 != thread);
+                    prop_assert_eq!(real.cancel(thread), had);
+                }
+                _ => {
+                    let due = naive.iter().map(|t| t.0).min().filter(|&t| t <= time);
+                    let got = real.expired(time);
+                    prop_assert_eq!(got.is_some(), due.is_some());
+                    if let (Some(thread), Some(due)) = (got, due) {
+                        prop_assert!(naive.contains(&(due, thread)));
+                        naive.retain(|t| t.1 != thread);
+                    }
+                }
+            }
+            prop_assert_eq!(real.next(), naive.iter().map(|t| t.0).min());
+        }
+    }
+}
+
+const URGENT: Entry = Entry {
+    priority: Priority::HIGHEST,
+    slice_ns: 1_000_000,
+};
+const IDLE: Entry = Entry {
+    priority: Priority::LOWEST,
+    slice_ns: 5_000_000,
+};
+
+fn table(thread: usize) -> Option<Entry> {
+    match thread {
+        0 => Some(URGENT),
+        1 | 2 => Some(IDLE),
+        _ => None,
+    }
+}
+
+fn runs(s: &mut Scheduler<N>, now: u64) -> Option<usize> {
+    match s.next(now, table) {
+        Next::Run { thread, .. } => Some(thread),
+        Next::Wait(_) => None,
+    }
+}
+
+#[test]
+fn turns_go_round_and_interruptions_do_not_cost_one() {
+    let mut s = Scheduler::<N>::new();
+    s.ready(1, IDLE);
+    s.ready(2, IDLE);
+    assert_eq!(runs(&mut s, 0), Some(1));
+    s.stopped(1, IDLE, Stop::Interrupted);
+    s.ready(0, URGENT);
+    assert_eq!(runs(&mut s, 0), Some(0), "the more urgent first");
+    s.stopped(0, URGENT, Stop::Blocked(None));
+    assert_eq!(runs(&mut s, 0), Some(1), "then who was interrupted");
+    s.stopped(1, IDLE, Stop::Turn);
+    assert_eq!(runs(&mut s, 0), Some(2));
+}
+
+#[test]
+fn a_slice_ends_where_a_sleeper_wakes() {
+    let mut s = Scheduler::<N>::new();
+    s.stopped(0, URGENT, Stop::Blocked(Some(1_000_000)));
+    s.ready(1, IDLE);
+    let run = |slice_ns| Next::Run {
+        thread: 1,
+        priority: IDLE.priority,
+        slice_ns,
+    };
+    assert_eq!(s.next(400_000, table), run(600_000));
+    s.stopped(1, IDLE, Stop::Turn);
+    assert_eq!(s.expired(999_999), None);
+    assert_eq!(s.expired(1_000_000), Some(0));
+    s.ready(0, URGENT);
+    assert_eq!(runs(&mut s, 1_000_000), Some(0));
+    assert_eq!(s.next(1_000_000, table), run(IDLE.slice_ns));
+}
+
+#[test]
+fn nothing_to_do_is_waiting_for_the_next_deadline() {
+    let mut s = Scheduler::<N>::new();
+    assert_eq!(s.next(0, table), Next::Wait(None));
+    s.stopped(1, IDLE, Stop::Blocked(Some(77)));
+    assert_eq!(s.next(0, table), Next::Wait(Some(77)));
+    // It is woken by a message first: the deadline is void.
+    s.ready(1, IDLE);
+    assert_eq!(runs(&mut s, 0), Some(1));
+    s.stopped(1, IDLE, Stop::Blocked(None));
+    assert_eq!(s.next(0, table), Next::Wait(None));
+}
+
+#[test]
+fn late_and_double_news_do_no_harm() {
+    let mut s = Scheduler::<N>::new();
+    s.ready(1, IDLE);
+    s.ready(1, IDLE);
+    assert_eq!(runs(&mut s, 0), Some(1));
+    assert_eq!(runs(&mut s, 0), None, "queued once");
+    // Ready again before the news that it has blocked is in.
+    s.ready(1, IDLE);
+    s.stopped(1, IDLE, Stop::Blocked(Some(5)));
+    assert_eq!(s.expired(10), None);
+    assert_eq!(runs(&mut s, 0), Some(1));
+    s.stopped(1, IDLE, Stop::Gone);
+    // A thread that is not in the table, or cannot be.
+    s.ready(3, IDLE);
+    s.ready(N, IDLE);
+    assert_eq!(s.next(0, table), Next::Wait(None));
+}
