@@ -325,7 +325,7 @@ fn objects(
     isa: Isa,
     dir: &Path,
 ) -> Result<Vec<Object>, BuildError> {
-    let stubs = codegen::compile_stubs(tools, isa, dir, STUBS)?;
+    let stubs = codegen::compile_stubs(tools, isa, neutral.defines(crate::SERVICE), dir, STUBS)?;
     let app = codegen::compile(tools, &neutral.for_isa(isa), dir, APP)?;
     Ok(vec![
         Object::parse(isa, &format!("{APP}.o"), &app)?,

@@ -7,7 +7,7 @@
 //! 3. everything that the aligner has given a slot is in its slot;
 //! 4. every symbol in aligned code and shared memory exists on every ISA, at the same address;
 //! 5. no ISA has writable data of its own;
-//! 6. the entry point is the same.
+//! 6. the entry points are the same.
 //!
 //! The file it makes is then read by the parser that kernels use.
 
@@ -99,7 +99,14 @@ pub fn pack(name: &str, plan: &Plan, programs: [&[u8]; 2]) -> Result<Packed, Pac
         }));
     }
     contents.sort_by_key(|c| (c.va, c.scope.flags()));
-    let bytes = write(name, x.entry, &contents);
+    // Checked above: it is a symbol of aligned code, so it has one address.
+    let invoked = x.symbols.get(crate::INVOKED).map_or(0, |vas| vas[0]);
+    let bytes = write(
+        name,
+        x.entry,
+        u32::try_from(invoked).unwrap_or(u32::MAX),
+        &contents,
+    );
     Bundle::parse(&bytes).map_err(PackError::Malformed)?;
     Ok(Packed {
         bytes,
@@ -182,11 +189,14 @@ pub fn describe(path: &Path) -> Result<String, DescribeError> {
     let file = files::read(path).map_err(DescribeError::File)?;
     let bundle = Bundle::parse(&file).map_err(DescribeError::Bundle)?;
     let mut out = format!(
-        "{}: {} bytes, ABI version {ABI_VERSION}, entry {:#x}\n\
+        "{}: {} bytes, ABI version {ABI_VERSION}, entry {:#x}{}\n\
          isa      rights address             memory       file\n",
         bundle.name(),
         file.len(),
-        bundle.entry()
+        bundle.entry(),
+        bundle
+            .invoked()
+            .map_or(String::new(), |at| format!(", invoked at {at:#x}")),
     );
     for s in bundle.segments() {
         let isa = match s.scope {

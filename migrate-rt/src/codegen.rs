@@ -98,7 +98,8 @@ pub fn compile(
     llc(tools, ir.isa(), ir.text(), dir, name)
 }
 
-/// Compiles the routines of `isa` to the object file `dir/name.o`.
+/// Compiles the routines of `isa` to the object file `dir/name.o`. `service` says whether the program
+/// can be invoked.
 ///
 /// # Errors
 ///
@@ -106,10 +107,11 @@ pub fn compile(
 pub fn compile_stubs(
     tools: &Toolchain,
     isa: Isa,
+    service: bool,
     dir: &Path,
     name: &str,
 ) -> Result<Vec<u8>, CodegenError> {
-    llc(tools, isa, &stubs(isa), dir, name)
+    llc(tools, isa, &stubs(isa, service), dir, name)
 }
 
 fn llc(
@@ -130,44 +132,148 @@ fn llc(
     files::read(&object).map_err(CodegenError::File)
 }
 
-/// The per-ISA routines: name, x86-64 body, AArch64 body. They follow the C convention.
+/// A routine that is written per ISA.
+struct Stub {
+    name: &'static str,
+    x86_64: &'static str,
+    aarch64: &'static str,
+}
+
+/// The per-ISA routines. They follow the C convention, but for [`ENTERED`].
+///
+/// Kernels keep callee-saved registers across system calls, and across nothing else: an invocation
+/// brings back the stack pointer, the status and the results. Services are not trusted with
+/// `d8` to `d15` either, which the C convention of AArch64 wants kept.
 ///
 /// The toolchain has no assembler, but module assembly in an otherwise empty IR module is one.
-const STUBS: [(&str, &str, &str); 5] = [
-    // The kernel takes argument 2 in r10, because `syscall` overwrites rcx.
-    (
-        "dyad_syscall",
-        "movq %rcx, %r10; syscall; retq",
-        "svc #0; ret",
-    ),
-    ("dyad_isa", "xorl %eax, %eax; retq", "mov x0, #1; ret"),
-    ("dyad_relax", "pause; retq", "isb; ret"),
-    (
-        "dyad_tcb",
-        "movq %fs:0, %rax; retq",
-        "mrs x0, tpidr_el0; ret",
-    ),
+const STUBS: [Stub; 9] = [
+    // fn(word, a0, a1, a2, a3, a4) -> (status, value). The kernel takes argument 2 in r10, because
+    // `syscall` overwrites rcx.
+    Stub {
+        name: "dyad_syscall",
+        x86_64: "movq %rcx, %r10; syscall; retq",
+        aarch64: "svc #0; ret",
+    },
+    // fn(word, a0, a1, a2, a3) -> (status, value)
+    Stub {
+        name: "dyad_invoke1",
+        x86_64: "pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq %r15; \
+                 movq %rcx, %r10; syscall; \
+                 popq %r15; popq %r14; popq %r13; popq %r12; popq %rbx; popq %rbp; retq",
+        aarch64: "stp x29, x30, [sp, #-160]!; stp x19, x20, [sp, #16]; stp x21, x22, [sp, #32]; \
+                  stp x23, x24, [sp, #48]; stp x25, x26, [sp, #64]; stp x27, x28, [sp, #80]; \
+                  stp d8, d9, [sp, #96]; stp d10, d11, [sp, #112]; stp d12, d13, [sp, #128]; \
+                  stp d14, d15, [sp, #144]; \
+                  svc #0; \
+                  ldp x19, x20, [sp, #16]; ldp x21, x22, [sp, #32]; ldp x23, x24, [sp, #48]; \
+                  ldp x25, x26, [sp, #64]; ldp x27, x28, [sp, #80]; ldp d8, d9, [sp, #96]; \
+                  ldp d10, d11, [sp, #112]; ldp d12, d13, [sp, #128]; ldp d14, d15, [sp, #144]; \
+                  ldp x29, x30, [sp], #160; ret",
+    },
+    // As dyad_invoke1, of a service whose reply starts with a status and a value. A call that the
+    // kernel refuses has zeros for results, so the statuses can be merged without a branch.
+    Stub {
+        name: "dyad_request",
+        x86_64: "pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq %r15; \
+                 movq %rcx, %r10; syscall; orq %rdx, %rax; movq %rsi, %rdx; \
+                 popq %r15; popq %r14; popq %r13; popq %r12; popq %rbx; popq %rbp; retq",
+        aarch64: "stp x29, x30, [sp, #-160]!; stp x19, x20, [sp, #16]; stp x21, x22, [sp, #32]; \
+                  stp x23, x24, [sp, #48]; stp x25, x26, [sp, #64]; stp x27, x28, [sp, #80]; \
+                  stp d8, d9, [sp, #96]; stp d10, d11, [sp, #112]; stp d12, d13, [sp, #128]; \
+                  stp d14, d15, [sp, #144]; \
+                  svc #0; orr x0, x0, x1; mov x1, x2; \
+                  ldp x19, x20, [sp, #16]; ldp x21, x22, [sp, #32]; ldp x23, x24, [sp, #48]; \
+                  ldp x25, x26, [sp, #64]; ldp x27, x28, [sp, #80]; ldp d8, d9, [sp, #96]; \
+                  ldp d10, d11, [sp, #112]; ldp d12, d13, [sp, #128]; ldp d14, d15, [sp, #144]; \
+                  ldp x29, x30, [sp], #160; ret",
+    },
+    // fn(word, a0, a1, a2, a3, results: *mut [u64; 4]) -> status
+    Stub {
+        name: "dyad_invoke",
+        x86_64: "pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq %r15; \
+                 pushq %r9; movq %rcx, %r10; syscall; popq %r9; \
+                 movq %rdx, (%r9); movq %rsi, 8(%r9); movq %rdi, 16(%r9); movq %r8, 24(%r9); \
+                 popq %r15; popq %r14; popq %r13; popq %r12; popq %rbx; popq %rbp; retq",
+        aarch64: "stp x29, x30, [sp, #-176]!; stp x19, x20, [sp, #16]; stp x21, x22, [sp, #32]; \
+                  stp x23, x24, [sp, #48]; stp x25, x26, [sp, #64]; stp x27, x28, [sp, #80]; \
+                  stp d8, d9, [sp, #96]; stp d10, d11, [sp, #112]; stp d12, d13, [sp, #128]; \
+                  stp d14, d15, [sp, #144]; str x5, [sp, #160]; \
+                  svc #0; \
+                  ldr x5, [sp, #160]; stp x1, x2, [x5]; stp x3, x4, [x5, #16]; \
+                  ldp x19, x20, [sp, #16]; ldp x21, x22, [sp, #32]; ldp x23, x24, [sp, #48]; \
+                  ldp x25, x26, [sp, #64]; ldp x27, x28, [sp, #80]; ldp d8, d9, [sp, #96]; \
+                  ldp d10, d11, [sp, #112]; ldp d12, d13, [sp, #128]; ldp d14, d15, [sp, #144]; \
+                  ldp x29, x30, [sp], #176; ret",
+    },
+    // fn(word, r0, r1, r2, r3) -> !: the call that ends an invocation. A kernel that refuses it has
+    // nothing to go back to.
+    Stub {
+        name: "dyad_return",
+        x86_64: "movq %rcx, %r10; syscall; ud2",
+        aarch64: "svc #0; brk #1",
+    },
+    Stub {
+        name: "dyad_isa",
+        x86_64: "xorl %eax, %eax; retq",
+        aarch64: "mov x0, #1; ret",
+    },
+    Stub {
+        name: "dyad_relax",
+        x86_64: "pause; retq",
+        aarch64: "isb; ret",
+    },
+    Stub {
+        name: "dyad_tcb",
+        x86_64: "movq %fs:0, %rax; retq",
+        aarch64: "mrs x0, tpidr_el0; ret",
+    },
     // Compiler builtins name it; nothing unwinds.
-    ("rust_eh_personality", "ud2", "brk #1"),
+    Stub {
+        name: "rust_eh_personality",
+        x86_64: "ud2",
+        aarch64: "brk #1",
+    },
 ];
+
+/// Where kernels enter an invocation of a program that defines [`SERVICE`](crate::SERVICE): words in
+/// argument registers 0 to 3, badge in 4, token in 5, no stack, zeros elsewhere. It finds the stack
+/// that belongs to the token and goes on as `fn(word0, word1, word2, word3, badge, token) -> !`.
+///
+/// The stack's top is `(token + STACKS / STRIDE + 1) * STRIDE`
+/// ([`invoke_stack`](dyad_abi::service::invoke_stack)).
+const ENTERED: Stub = Stub {
+    name: crate::INVOKED,
+    // The call leaves the stack as the C convention wants it at the start of a function.
+    x86_64: "leaq 0x18000001(%r9), %rsp; shlq $18, %rsp; callq dyad_invoked; ud2",
+    aarch64: "movz x9, #0x6000, lsl #32; add x9, x9, x5, lsl #18; add sp, x9, #64, lsl #12; \
+              b dyad_invoked",
+};
+
+const _: () = {
+    use dyad_abi::service::{INVOKE_STACK_STRIDE, INVOKE_STACKS, invoke_stack};
+    assert!(INVOKE_STACKS == 0x6000 << 32 && INVOKE_STACK_STRIDE == 1 << 18);
+    assert!(INVOKE_STACK_STRIDE == 64 << 12 && INVOKE_STACKS >> 18 == 0x1800_0000);
+    assert!(invoke_stack(0x305).1 == (0x305 + 0x1800_0001) << 18);
+};
 
 const _: () = assert!(Isa::X86_64 as u8 == 0 && Isa::Aarch64 as u8 == 1);
 
-/// Names of the routines that exist per ISA.
+/// Names of the routines that exist per ISA; [`INVOKED`](crate::INVOKED) only in services.
 pub fn stub_names() -> impl Iterator<Item = &'static str> {
-    STUBS.iter().map(|s| s.0)
+    STUBS.iter().chain([&ENTERED]).map(|s| s.name)
 }
 
-fn stubs(isa: Isa) -> String {
+fn stubs(isa: Isa, service: bool) -> String {
     let (triple, comment) = match isa {
         Isa::X86_64 => ("x86_64-unknown-none-elf", '@'),
         Isa::Aarch64 => ("aarch64-unknown-none", '%'),
     };
     let mut out = format!("target triple = \"{triple}\"\n");
-    for (name, x86_64, aarch64) in STUBS {
+    for stub in STUBS.iter().chain(service.then_some(&ENTERED)) {
+        let name = stub.name;
         let body = match isa {
-            Isa::X86_64 => x86_64,
-            Isa::Aarch64 => aarch64,
+            Isa::X86_64 => stub.x86_64,
+            Isa::Aarch64 => stub.aarch64,
         };
         let head = format!(
             ".section .text.{name},\\22ax\\22,{comment}progbits; .globl {name}; \

@@ -136,6 +136,12 @@ impl NeutralIr {
         &self.0
     }
 
+    /// Whether the module defines a function of that name.
+    pub fn defines(&self, name: &str) -> bool {
+        let defined = |l| matches!(Line::of(l), Line::Define(Some(n)) if n == name);
+        self.0.lines().any(defined)
+    }
+
     /// The module for the back end of `isa`.
     pub fn for_isa(&self, isa: Isa) -> IsaIr {
         let text = match isa {

@@ -44,6 +44,10 @@ pub use process::{ToolError, ToolErrorKind};
 
 /// The name of the entry point of every program.
 pub const ENTRY: &str = "_dyad_start";
+/// The name of the place where invocations of a service enter.
+pub const INVOKED: &str = "_dyad_invoked";
+/// The name of the function that a program defines to be a service.
+pub const SERVICE: &str = "dyad_invoked";
 
 /// A symbol name for people.
 pub fn demangle(name: &str) -> String {

@@ -118,7 +118,7 @@ pub mod archive {
     }
 
     /// All bundles: name and bytes. Malformed entries end the list.
-    pub fn entries<'a>(archive: &'a [u8]) -> Option<impl Iterator<Item = (&'a str, &'a [u8])>> {
+    pub fn entries(archive: &[u8]) -> Option<impl Iterator<Item = (&str, &[u8])>> {
         let word = |at: usize| -> Option<u64> {
             Some(u64::from_le_bytes(
                 archive.get(at..at + 8)?.try_into().ok()?,

@@ -2,8 +2,8 @@
 
 use dyad_abi::ABI_VERSION;
 use dyad_abi::bundle::{
-    HEADER_SIZE, INFO_ABI, INFO_CHECKSUM, INFO_LEN, INFO_MAGIC, INFO_NAME, INFO_SIZE, MACHINE,
-    MAX_NAME, PF_R, PF_W, PF_X, PHDR_SIZE, PT_INFO, PT_LOAD, Scope, checksum,
+    HEADER_SIZE, INFO_ABI, INFO_CHECKSUM, INFO_INVOKED, INFO_LEN, INFO_MAGIC, INFO_NAME, INFO_SIZE,
+    MACHINE, MAX_NAME, PF_R, PF_W, PF_X, PHDR_SIZE, PT_INFO, PT_LOAD, Scope, checksum,
 };
 use dyad_abi::user::PAGE_SIZE;
 
@@ -28,9 +28,10 @@ fn put(file: &mut [u8], at: usize, bytes: &[u8]) {
     file[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// The file of the program `name` (cut off after [`MAX_NAME`] bytes) with these segments. It checks
-/// nothing: that is what the parser is for.
-pub fn write(name: &str, entry: u64, segments: &[Contents<'_>]) -> Vec<u8> {
+/// The file of the program `name` (cut off after [`MAX_NAME`] bytes) with these segments. `invoked`
+/// is where invocations enter, 0 if there is no such place. It checks nothing: that is what the
+/// parser is for.
+pub fn write(name: &str, entry: u64, invoked: u32, segments: &[Contents<'_>]) -> Vec<u8> {
     let count = segments.len() + 1;
     let info = HEADER_SIZE + PHDR_SIZE * count;
     let mut file = vec![0; info + INFO_SIZE];
@@ -80,6 +81,7 @@ pub fn write(name: &str, entry: u64, segments: &[Contents<'_>]) -> Vec<u8> {
     file.resize(file.len().next_multiple_of(PAGE_SIZE as usize), 0);
     put(&mut file, info, &INFO_MAGIC);
     put(&mut file, info + INFO_ABI, &ABI_VERSION.to_le_bytes());
+    put(&mut file, info + INFO_INVOKED, &invoked.to_le_bytes());
     let len = file.len() as u64;
     put(&mut file, info + INFO_LEN, &len.to_le_bytes());
     let name = &name.as_bytes()[..name.len().min(MAX_NAME)];

@@ -24,6 +24,7 @@
 //! | [`time`] | fused time: [`Instant`], [`sleep`] |
 //! | [`system`](mod@system) | nodes, pools, where addresses lie |
 //! | [`report`] | checks and counters of the run |
+//! | [`service`](mod@service) | being invoked by others |
 //! | [`console`] | `print!` and `println!` |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -40,6 +41,7 @@ pub mod migration;
 pub mod prelude;
 pub mod report;
 pub mod rt;
+pub mod service;
 pub mod system;
 pub mod task;
 pub mod time;

@@ -1,17 +1,27 @@
-//! The one place where a system call leaves the program.
+//! The one place where a call leaves the program.
 //!
 //! The trap instruction differs per ISA, and user programs are compiled once for both, so the
-//! build pipeline supplies three tiny assembly routines per ISA under the names declared here.
-//! On the host the same call goes to the emulation in [`host`](crate::host).
+//! build pipeline supplies the few assembly routines declared here, per ISA. On the host the same
+//! calls go to the emulation in [`host`](crate::host).
+//!
+//! | routine | for | kernels keep | instructions on x86-64 / AArch64 |
+//! |---|---|---|---|
+//! | `dyad_syscall` | every operation but `Invoke` | callee-saved registers; others are zeros | 3 / 2 |
+//! | `dyad_invoke1` | `Invoke`, one word of reply | the stack pointer; the routine, the rest | 15 / 22 |
+//! | `dyad_request` | `Invoke` of a service that replies with status and value | as above | 17 / 24 |
+//! | `dyad_invoke` | `Invoke`, four words of reply | as above | 21 / 26 |
+//! | `_dyad_invoked` | entering a service | | 3 / 4 |
+//! | `dyad_return` | leaving it, word 0 of the call included in its arguments | | 2 / 1 |
+//!
+//! Floating-point and vector registers are caller-saved in an invocation, those that the C
+//! convention has callee-saved (`d8` to `d15`) by the routines. So a service may use them, can
+//! change nothing of its caller by that, and must not rely on what it finds in them.
 
-use dyad_abi::syscall::Syscall;
-use dyad_abi::{Error, Result};
-
-/// What a system call returns: two registers on both ISAs.
+/// What a call returns: two registers on both ISAs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct SyscallReturn {
-    /// 0 for success, else the code of an [`Error`].
+    /// 0 for success, else the code of an [`Error`](crate::Error).
     pub status: u64,
     /// The value; 0 unless the status is 0.
     pub value: u64,
@@ -22,7 +32,25 @@ mod stub {
     use super::SyscallReturn;
 
     unsafe extern "C" {
-        pub fn dyad_syscall(op: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> SyscallReturn;
+        pub fn dyad_syscall(
+            word: u64,
+            a0: u64,
+            a1: u64,
+            a2: u64,
+            a3: u64,
+            a4: u64,
+        ) -> SyscallReturn;
+        pub fn dyad_invoke1(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> SyscallReturn;
+        pub fn dyad_request(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> SyscallReturn;
+        pub fn dyad_invoke(
+            word: u64,
+            a0: u64,
+            a1: u64,
+            a2: u64,
+            a3: u64,
+            results: *mut [u64; 4],
+        ) -> u64;
+        pub fn dyad_return(word: u64, r0: u64, r1: u64, r2: u64, r3: u64) -> !;
         /// Index of the ISA whose text this is.
         pub safe fn dyad_isa() -> u64;
         /// The hint of this ISA for spinning.
@@ -30,37 +58,89 @@ mod stub {
     }
 }
 
-/// Makes a system call and gives the registers back as they are.
+/// Makes a call that is not an invocation and gives the registers back as they are.
 ///
 /// # Safety
 ///
 /// Arguments that the operation takes as addresses must be valid for what it does with them, and
 /// memory it takes away must not be in use.
-pub unsafe fn call_raw(op: u64, args: [u64; 5]) -> SyscallReturn {
+#[inline]
+pub unsafe fn call_raw(word: u64, args: [u64; 5]) -> SyscallReturn {
     let [a0, a1, a2, a3, a4] = args;
     #[cfg(target_os = "none")]
     // SAFETY: 1. The stub follows the C convention and changes nothing but its result registers.
     // 2. What the kernel does to memory is covered by this function's own contract.
-    let ret = unsafe { stub::dyad_syscall(op, a0, a1, a2, a3, a4) };
+    let ret = unsafe { stub::dyad_syscall(word, a0, a1, a2, a3, a4) };
     #[cfg(not(target_os = "none"))]
     // SAFETY: 1. The emulation has the same contract as this function.
-    let ret = unsafe { crate::host::syscall(op, [a0, a1, a2, a3, a4]) };
+    let ret = unsafe { crate::host::syscall(word, [a0, a1, a2, a3, a4]) };
     ret
 }
 
-/// Makes a system call.
+/// Invokes a service: the status, and the first word of its reply.
+///
+/// Safe because a service is another protection domain, which changes nothing of the caller but what
+/// they share; see [`cap`](mod@crate::cap#safety).
+#[inline]
+pub fn invoke1(word: u64, [a0, a1, a2, a3]: [u64; 4]) -> SyscallReturn {
+    #[cfg(target_os = "none")]
+    // SAFETY: 1. The stub keeps what the C convention wants kept. 2. If the word is not an
+    // invocation, the kernel does to memory what the operation says; those that are unsafe are made
+    // through `call_raw` only.
+    let ret = unsafe { stub::dyad_invoke1(word, a0, a1, a2, a3) };
+    #[cfg(not(target_os = "none"))]
+    let ret = {
+        let (status, [value, ..]) = crate::host::invoke(word, [a0, a1, a2, a3]);
+        SyscallReturn { status, value }
+    };
+    ret
+}
+
+/// Invokes a service that replies with a status and a value
+/// ([`service::reply`](dyad_abi::service::reply)): these, or the status of an invocation that the
+/// kernel has refused.
+#[inline]
+pub fn request(word: u64, [a0, a1, a2, a3]: [u64; 4]) -> SyscallReturn {
+    #[cfg(target_os = "none")]
+    // SAFETY: 1. As above.
+    let ret = unsafe { stub::dyad_request(word, a0, a1, a2, a3) };
+    #[cfg(not(target_os = "none"))]
+    let ret = match crate::host::invoke(word, [a0, a1, a2, a3]) {
+        (0, [status, value, ..]) => SyscallReturn { status, value },
+        (status, _) => SyscallReturn { status, value: 0 },
+    };
+    ret
+}
+
+/// Invokes a service: the status; its reply is in `reply`.
+#[inline]
+pub fn invoke(word: u64, [a0, a1, a2, a3]: [u64; 4], reply: &mut [u64; 4]) -> u64 {
+    #[cfg(target_os = "none")]
+    // SAFETY: 1. As above. 2. The stub writes the four words at `reply`, which is borrowed for that.
+    let status = unsafe { stub::dyad_invoke(word, a0, a1, a2, a3, reply) };
+    #[cfg(not(target_os = "none"))]
+    let status = {
+        let (status, words) = crate::host::invoke(word, [a0, a1, a2, a3]);
+        *reply = words;
+        status
+    };
+    status
+}
+
+/// Ends the invocation that this code runs in. Nothing that is on its stack is dropped.
 ///
 /// # Safety
 ///
-/// As for [`call_raw`].
-pub(crate) unsafe fn call(op: Syscall, args: [u64; 5]) -> Result<u64> {
-    // SAFETY: 1. Same contract.
-    let ret = unsafe { call_raw(op as u64, args) };
-    match ret.status {
-        0 => Ok(ret.value),
-        // A code this ABI version does not have means the kernel is not the one we know.
-        code => Err(Error::from_code(code).unwrap_or(Error::Corrupt)),
+/// Must be called in an invocation, and nothing may refer to its stack any more.
+#[inline]
+pub unsafe fn end_invocation([r0, r1, r2, r3]: [u64; 4]) -> ! {
+    #[cfg(target_os = "none")]
+    // SAFETY: 1. The caller promises that the stack is not needed any more.
+    unsafe {
+        stub::dyad_return(dyad_abi::cap::RETURN, r0, r1, r2, r3)
     }
+    #[cfg(not(target_os = "none"))]
+    panic!("the host has no invocations to end with {r0} {r1} {r2} {r3}")
 }
 
 /// Index of the ISA this code runs on.
@@ -78,4 +158,22 @@ pub fn relax() {
     stub::dyad_relax();
     #[cfg(not(target_os = "none"))]
     core::hint::spin_loop();
+}
+
+/// Address of the info page.
+pub(crate) fn info_page() -> u64 {
+    #[cfg(target_os = "none")]
+    let address = dyad_abi::service::INFO_BASE;
+    #[cfg(not(target_os = "none"))]
+    let address = crate::host::info_page();
+    address
+}
+
+/// Address of the text buffer.
+pub(crate) fn text_buffer() -> u64 {
+    #[cfg(target_os = "none")]
+    let address = dyad_abi::service::CONSOLE_BUFFER;
+    #[cfg(not(target_os = "none"))]
+    let address = crate::host::text_buffer();
+    address
 }

@@ -1,0 +1,138 @@
+//! Services: programs that others invoke.
+//!
+//! A service is a program with a function that runs when somebody invokes one of its entry
+//! capabilities. The thread of the caller does the work: it comes over with four words and goes
+//! back with up to four, so any number of invocations can be under way at once, on any node, on
+//! both ISAs. What they share is in statics behind a [`Lock`]; each has a stack of its own, found
+//! by its [`Token`].
+//!
+//! ```no_run
+//! #![no_std]
+//! #![no_main]
+//! use dyad::prelude::*;
+//! use dyad::service::{Call, Lock, Reply};
+//!
+//! static SUM: Lock<u64> = Lock::new(0);
+//!
+//! /// Adds what it is told; the badge says who asks.
+//! fn add(call: Call) -> Reply {
+//!     let mut sum = SUM.lock();
+//!     *sum = sum.checked_add(call.words[0]).ok_or(dyad::sys::Error::TooLarge)?;
+//!     Ok(*sum)
+//! }
+//!
+//! dyad::service!(add);
+//!
+//! #[dyad::task]
+//! async fn main() {
+//!     // What it does by itself, if anything: services live on after this.
+//! }
+//! ```
+//!
+//! # What differs from a task
+//!
+//! | | |
+//! |---|---|
+//! | stack | [`INVOKE_STACK_SIZE`](dyad_abi::service::INVOKE_STACK_SIZE) bytes |
+//! | executor, `async` | belong to the program's own thread: not here |
+//! | [`program_local!`](dyad_sys::program_local) | the same: not here |
+//! | heap, `println!` | work |
+//! | thread pointer | that of the caller: nothing can be relied on |
+//! | floating point | works; registers hold nothing at the start |
+//! | blocking | blocks the caller's thread, nobody else |
+//! | a panic | ends the program |
+
+use dyad_abi::service::reply;
+use dyad_sys as sys;
+
+pub use dyad_sys::{Lock, LockGuard};
+
+/// An invocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// What the capability that was invoked was made with: who asks, or for what.
+    pub badge: u64,
+    /// Which thread came, and how deep.
+    pub token: Token,
+    /// What the caller passed.
+    pub words: [u64; 4],
+}
+
+/// Names an invocation while it is under way, and its stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token(pub u64);
+
+impl Token {
+    /// Id of the thread that came.
+    pub const fn thread(self) -> u64 {
+        self.0 >> 8
+    }
+
+    /// Number of invocations it is within.
+    pub const fn depth(self) -> u64 {
+        self.0 & 0xff
+    }
+}
+
+/// The reply of most services: a value or an error, in two words.
+pub type Reply = sys::Result<u64>;
+
+/// What a service may reply.
+pub trait IntoReply {
+    /// The four words.
+    fn words(self) -> [u64; 4];
+}
+
+impl IntoReply for Reply {
+    fn words(self) -> [u64; 4] {
+        let mut words = [0; 4];
+        match self {
+            Ok(value) => words[reply::VALUE] = value,
+            Err(e) => words[reply::STATUS] = e.code(),
+        }
+        words
+    }
+}
+
+/// All four words, for protocols of their own.
+impl IntoReply for [u64; 4] {
+    fn words(self) -> [u64; 4] {
+        self
+    }
+}
+
+/// Makes a function of this program what invocations of it enter:
+/// `fn(`[`Call`]`) -> `[`Reply`] or `-> [u64; 4]`. Once per program.
+#[macro_export]
+macro_rules! service {
+    ($function:path) => {
+        const _: () = {
+            #[cfg(target_os = "none")]
+            #[allow(unsafe_code)]
+            #[unsafe(no_mangle)]
+            extern "C" fn dyad_invoked(
+                word0: u64,
+                word1: u64,
+                word2: u64,
+                word3: u64,
+                badge: u64,
+                token: u64,
+            ) -> ! {
+                let call = $crate::service::Call {
+                    badge,
+                    token: $crate::service::Token(token),
+                    words: [word0, word1, word2, word3],
+                };
+                let words = $crate::service::IntoReply::words($function(call));
+                // SAFETY: 1. Kernels start this function in an invocation, and nothing else names
+                // it. 2. All values of the service are gone but the words.
+                unsafe { $crate::sys::raw::end_invocation(words) }
+            }
+
+            // On the host nothing enters it; its type is checked all the same.
+            #[cfg(not(target_os = "none"))]
+            const _: fn($crate::service::Call) -> [u64; 4] =
+                |call| $crate::service::IntoReply::words($function(call));
+        };
+    };
+}

@@ -1,0 +1,374 @@
+//! Components, threads, invocation, endpoints, time.
+
+use dyad_abi::cap::{
+    ComponentOp, Event, ReceiveOp, Rights, SendOp, SinvOp, Stopped, ThreadOp, TimeOp, call_word,
+};
+use dyad_abi::{CpuId, Error, Isa, NodeId, Result, service};
+
+use super::{Cap, Captbl, Component, Place, Receive, Send, Sinv, Space, Thread, Time, result};
+use crate::raw;
+
+impl Cap<Component> {
+    /// Sets what the component consists of: the root of its capability table and its address space.
+    /// Needs the right `Configure`.
+    ///
+    /// # Errors
+    ///
+    /// `Exists` if it has been done, `WrongCap` if `table` is not a root, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn configure(self, table: Cap<Captbl>, space: Cap<Space>) -> Result<()> {
+        let args = [table.number(), space.number(), 0, 0, 0];
+        self.call(ComponentOp::Configure as u32, args).map(drop)
+    }
+
+    /// Sets where faults of threads in the component go; nowhere with `None`: such a thread stops.
+    /// Needs the right `SetFaultHandler`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [every operation](super#errors-of-every-operation).
+    pub fn set_fault_handler(self, handler: Option<Cap<Sinv>>) -> Result<()> {
+        let handler = handler.map_or(0, Cap::number);
+        self.call(ComponentOp::SetFaultHandler as u32, [handler, 0, 0, 0, 0])
+            .map(drop)
+    }
+
+    /// Sets the nodes on which the component's code may run, everywhere if there are none.
+    /// Invocations from other nodes cross to one of them. Needs the right `SetHome`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [every operation](super#errors-of-every-operation).
+    pub fn set_home(self, nodes: impl IntoIterator<Item = NodeId>) -> Result<()> {
+        let nodes = nodes.into_iter().fold(0, |bits, n| bits | 1 << n.index());
+        self.call(ComponentOp::SetHome as u32, [nodes, 0, 0, 0, 0])
+            .map(drop)
+    }
+
+    /// Makes a capability that invokes the component at `entry`, which is
+    /// [`Bundle::invoked`](dyad_abi::bundle::Bundle::invoked) of its program; the service gets
+    /// `badge` with each invocation. Needs the right `MakeSinv`.
+    ///
+    /// # Errors
+    ///
+    /// `Exists` if the slot is in use, `Again` if it was in use a moment ago, and those of
+    /// [every operation](super#errors-of-every-operation).
+    ///
+    /// # Safety
+    ///
+    /// If this is the caller's own component, `entry` must be the entry of invocations.
+    pub unsafe fn make_sinv(
+        self,
+        place: Place,
+        entry: u64,
+        badge: u64,
+        rights: Rights,
+    ) -> Result<Cap<Sinv>> {
+        let args = [place.bits(), entry, badge, rights.0.into(), 0];
+        self.call(ComponentOp::MakeSinv as u32, args)?;
+        Ok(Cap::at(place.index))
+    }
+}
+
+/// What a thread is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadSetup {
+    /// Where it runs.
+    pub component: Cap<Component>,
+    /// Where it starts.
+    pub entry: u64,
+    /// What is passed there.
+    pub arg: u64,
+    /// Its number; decides the stacks of its invocations.
+    pub id: u32,
+    /// What its scheduler knows it by, as in [`Event::tag`].
+    pub tag: u32,
+    /// The scheduler's endpoints.
+    pub scheduler: Cap<Receive>,
+}
+
+/// Why a dispatched thread has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// Why.
+    pub why: Stopped,
+    /// `Blocked`: the fused time in nanoseconds until which it waits, 0 for ever. `Exited`: its exit
+    /// code. Otherwise 0.
+    pub detail: u64,
+}
+
+impl Cap<Thread> {
+    /// Makes a thread of the object. Needs the right `Configure`.
+    ///
+    /// # Errors
+    ///
+    /// `Exists` if it has been done, and those of
+    /// [every operation](super#errors-of-every-operation).
+    ///
+    /// # Safety
+    ///
+    /// If the component is the caller's own, `entry` must be code that takes `arg`.
+    pub unsafe fn configure(self, setup: &ThreadSetup) -> Result<()> {
+        let names = u64::from(setup.id) | u64::from(setup.tag) << 32;
+        let args = [
+            setup.component.number(),
+            setup.entry,
+            setup.arg,
+            names,
+            setup.scheduler.number(),
+        ];
+        self.call(ThreadOp::Configure as u32, args).map(drop)
+    }
+
+    /// Runs the thread on this CPU for at most `slice_ns` (up to 2^56 - 1), on the budget `time` if
+    /// there is one. Comes back when it has stopped, or when something comes in for the caller. Needs
+    /// the right `Dispatch`, and `Use` on `time`.
+    ///
+    /// # Errors
+    ///
+    /// `NotReady` if the thread cannot run here now, `NoTime` if the budget is used up, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn dispatch(self, slice_ns: u64, priority: u8, time: Option<Cap<Time>>) -> Result<Stop> {
+        if slice_ns >> 56 != 0 {
+            return Err(Error::BadArgument);
+        }
+        let how = slice_ns | u64::from(priority) << 56;
+        let args = [how, time.map_or(0, Cap::number), 0, 0, 0];
+        let v = self.call(ThreadOp::Dispatch as u32, args)?;
+        let why = Stopped::from_number(v & 0xff).ok_or(Error::Corrupt)?;
+        Ok(Stop {
+            why,
+            detail: v >> service::sched::DEADLINE_SHIFT,
+        })
+    }
+
+    /// Reads register `register` of the stopped thread's side on `isa`. Needs the right
+    /// `ReadRegister`.
+    ///
+    /// # Errors
+    ///
+    /// `NotReady` if it is not stopped, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn read_register(self, isa: Isa, register: u32) -> Result<u64> {
+        let args = [isa as u64, register.into(), 0, 0, 0];
+        self.call(ThreadOp::ReadRegister as u32, args)
+    }
+
+    /// Writes register `register` of the stopped thread's side on `isa`. Needs the right
+    /// `WriteRegister`.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_register`](Cap::read_register).
+    ///
+    /// # Safety
+    ///
+    /// If the thread runs in the caller's own component, it must be able to go on like that.
+    pub unsafe fn write_register(self, isa: Isa, register: u32, value: u64) -> Result<()> {
+        let args = [isa as u64, register.into(), value, 0, 0];
+        self.call(ThreadOp::WriteRegister as u32, args).map(drop)
+    }
+
+    /// The calling thread, which this must be, goes on on `node`. See [`migrate`](crate::migrate) for
+    /// what that means when the node has another ISA. Needs the right `Migrate`.
+    ///
+    /// Gives the node it is on when the call returns.
+    ///
+    /// # Errors
+    ///
+    /// `NoSuchNode`, `NodeDead`, `Denied` in an invocation; `Full` or `TimedOut` if the node does not
+    /// take the thread; and those of [every operation](super#errors-of-every-operation).
+    pub fn migrate(self, node: NodeId) -> Result<NodeId> {
+        let v = self.call(ThreadOp::Migrate as u32, [node.index() as u64, 0, 0, 0, 0])?;
+        NodeId::new(v).ok_or(Error::Corrupt)
+    }
+
+    /// Takes the thread out of scheduling; its dispatch is refused. Needs the right `Stop`.
+    ///
+    /// # Errors
+    ///
+    /// `NotReady` if it runs elsewhere, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn stop(self) -> Result<()> {
+        self.call(ThreadOp::Stop as u32, [0; 5]).map(drop)
+    }
+
+    /// Makes the stopped thread ready again. Needs the right `Resume`.
+    ///
+    /// # Errors
+    ///
+    /// `NotReady` if it is not stopped, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn resume(self) -> Result<()> {
+        self.call(ThreadOp::Resume as u32, [0; 5]).map(drop)
+    }
+
+    /// The calling thread, which this must be, gives the CPU back to whoever dispatched it. Needs the
+    /// right `Yield`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [every operation](super#errors-of-every-operation).
+    pub fn yield_now(self) -> Result<()> {
+        self.call(ThreadOp::Yield as u32, [0; 5]).map(drop)
+    }
+
+    /// The calling thread, which this must be, ends. Returns only if that is refused. Needs the right
+    /// `Exit`.
+    pub fn exit(self, code: u32) -> Error {
+        match self.call(ThreadOp::Exit as u32, [code.into(), 0, 0, 0, 0]) {
+            Ok(_) => Error::Corrupt,
+            Err(e) => e,
+        }
+    }
+}
+
+/// Floating-point and vector registers are no part of an invocation: they hold nothing that matters
+/// when a service is entered, and what a service leaves in them has no meaning to its caller.
+impl Cap<Sinv> {
+    /// Calls the service with four words; gives the first word of its reply. Needs the right
+    /// `Invoke`.
+    ///
+    /// The thread itself goes over into the service and comes back with the reply, possibly having
+    /// been on another node in between.
+    ///
+    /// # Errors
+    ///
+    /// `TooDeep` if there are too many invocations within each other, `NodeDead` if the service's
+    /// node died, and those of [every operation](super#errors-of-every-operation).
+    pub fn invoke(self, words: [u64; 4]) -> Result<u64> {
+        result(raw::invoke1(
+            call_word(self.index(), SinvOp::Invoke as u32),
+            words,
+        ))
+    }
+
+    /// As [`invoke`](Cap::invoke), with all four words of the reply.
+    ///
+    /// # Errors
+    ///
+    /// As [`invoke`](Cap::invoke).
+    pub fn invoke_all(self, words: [u64; 4]) -> Result<[u64; 4]> {
+        let mut reply = [0; 4];
+        let word = call_word(self.index(), SinvOp::Invoke as u32);
+        let status = raw::invoke(word, words, &mut reply);
+        result(raw::SyscallReturn { status, value: 0 }).map(|_| reply)
+    }
+
+    /// As [`invoke`](Cap::invoke), of a service whose reply is a status and a value, as
+    /// [`service::reply`](dyad_abi::service::reply) has them: gives the value.
+    ///
+    /// # Errors
+    ///
+    /// As [`invoke`](Cap::invoke), and those of the service.
+    pub fn request(self, words: [u64; 4]) -> Result<u64> {
+        result(raw::request(
+            call_word(self.index(), SinvOp::Invoke as u32),
+            words,
+        ))
+    }
+}
+
+impl Cap<Send> {
+    /// Sets the capability's bits at the endpoint and wakes who waits there. Needs the right `Send`.
+    ///
+    /// # Errors
+    ///
+    /// `NodeDead` if the receiver's node is dead, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn send(self) -> Result<()> {
+        self.call(SendOp::Send as u32, [0; 5]).map(drop)
+    }
+}
+
+/// Until when [`receive`](Cap::receive) waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Not at all.
+    Now,
+    /// Until fused time reaches this many nanoseconds.
+    Deadline(u64),
+    /// For ever.
+    Never,
+}
+
+impl Until {
+    const fn word(self) -> u64 {
+        match self {
+            Until::Never => 0,
+            Until::Now | Until::Deadline(0 | 1) => 1,
+            Until::Deadline(ns) => ns,
+        }
+    }
+}
+
+/// `index` is the endpoint, if the capability is for several.
+impl Cap<Receive> {
+    /// Takes the bits that have been set at the endpoint, waiting for some if there are none. Needs
+    /// the right `Receive`.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` if the time has come and there are none, `Exists` if another thread waits there,
+    /// and those of [every operation](super#errors-of-every-operation).
+    pub fn receive(self, index: u64, until: Until) -> Result<u64> {
+        self.call(ReceiveOp::Receive as u32, [index, until.word(), 0, 0, 0])
+    }
+
+    /// [`receive`](Cap::receive) at a scheduler's endpoint: what has happened to one of its threads.
+    ///
+    /// # Errors
+    ///
+    /// As [`receive`](Cap::receive); `TimedOut` also if the caller was woken without an event.
+    pub fn event(self, index: u64, until: Until) -> Result<Event> {
+        match self.receive(index, until)? {
+            0 => Err(Error::TimedOut),
+            v => Event::from_bits(v).ok_or(Error::Corrupt),
+        }
+    }
+
+    /// Makes a sending end that sets the bits `badge`. Needs the right `MakeSend`.
+    ///
+    /// # Errors
+    ///
+    /// `Exists` if the slot is in use, `Again` if it was in use a moment ago, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn make_send(self, index: u64, place: Place, badge: u64) -> Result<Cap<Send>> {
+        let args = [index, place.bits(), badge, 0, 0];
+        self.call(ReceiveOp::MakeSend as u32, args)?;
+        Ok(Cap::at(place.index))
+    }
+
+    /// Says where the endpoint is received, and with which priority. Needs the right `Bind`.
+    ///
+    /// # Errors
+    ///
+    /// `NoSuchNode`, and those of [every operation](super#errors-of-every-operation).
+    pub fn bind(self, index: u64, node: NodeId, cpu: CpuId, priority: u8) -> Result<()> {
+        let home = node.index() as u64 | (cpu.index() as u64) << 8 | u64::from(priority) << 16;
+        self.call(ReceiveOp::Bind as u32, [index, home, 0, 0, 0])
+            .map(drop)
+    }
+}
+
+impl Cap<Time> {
+    /// Moves `ns` nanoseconds of budget to `to`. Needs the right `Transfer`.
+    ///
+    /// # Errors
+    ///
+    /// `NoTime` if there are not that many, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn transfer(self, to: Cap<Time>, ns: u64) -> Result<()> {
+        self.call(TimeOp::Transfer as u32, [to.number(), ns, 0, 0, 0])
+            .map(drop)
+    }
+
+    /// Nanoseconds that are left. Needs the right `Read`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [every operation](super#errors-of-every-operation).
+    pub fn left(self) -> Result<u64> {
+        self.call(TimeOp::Read as u32, [0; 5])
+    }
+}

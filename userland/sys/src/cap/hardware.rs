@@ -1,0 +1,161 @@
+//! The hardware of a node.
+
+use dyad_abi::cap::HardwareOp;
+use dyad_abi::user::{ReportArgs, ReportKind, Where};
+use dyad_abi::{CpuId, Error, NodeId, Result};
+
+use super::{Cap, Hardware, Send, Stamp, Thread};
+
+/// State of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeState {
+    /// Its number in the superblock.
+    pub state: u32,
+    /// How often the node has joined.
+    pub incarnation: u32,
+}
+
+impl NodeState {
+    /// Number of the state in which a node takes part.
+    pub const LIVE: u32 = 2;
+
+    /// Whether the node takes part.
+    pub const fn is_live(self) -> bool {
+        self.state == Self::LIVE
+    }
+}
+
+impl Cap<Hardware> {
+    /// Drives this node's quiescence round on by at most `steps` steps. Gives the epoch that it has
+    /// published, `None` if the round goes on. Needs the right `FlushStep`.
+    ///
+    /// # Errors
+    ///
+    /// `Denied` from another node, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn flush_step(self, steps: u64) -> Result<Option<Stamp>> {
+        let epoch = self.call(HardwareOp::FlushStep as u32, [steps, 0, 0, 0, 0])?;
+        Ok((epoch != 0).then_some(Stamp(epoch)))
+    }
+
+    /// Drops all translations of this CPU. Needs the right `FlushTlb`.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush_step`](Cap::flush_step).
+    pub fn flush_tlb(self) -> Result<()> {
+        self.call(HardwareOp::FlushTlb as u32, [0; 5]).map(drop)
+    }
+
+    /// Makes each interrupt number `interrupt` a message to `to`; with `None`, not any more. Needs
+    /// the right `AttachIrq`.
+    ///
+    /// # Errors
+    ///
+    /// `Exists` if it is attached, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn attach_irq(self, interrupt: u64, to: Option<Cap<Send>>) -> Result<()> {
+        let args = [interrupt, to.map_or(0, Cap::number), 0, 0, 0];
+        self.call(HardwareOp::AttachIrq as u32, args).map(drop)
+    }
+
+    /// Nanoseconds of fused time since the first node started. Needs the right `Now`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [every operation](super#errors-of-every-operation).
+    pub fn now(self) -> Result<u64> {
+        self.call(HardwareOp::Now as u32, [0; 5])
+    }
+
+    /// Writes text to the node's console device; lines are kept whole. Gives the bytes taken. Needs
+    /// the right `Write`.
+    ///
+    /// # Errors
+    ///
+    /// `TooLarge` for more than [`MAX_WRITE`](dyad_abi::user::MAX_WRITE) bytes, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn write(self, text: &str) -> Result<usize> {
+        let args = [text.as_ptr() as u64, text.len() as u64, 0, 0, 0];
+        let taken = self.call(HardwareOp::Write as u32, args)?;
+        Ok((taken as usize).min(text.len()))
+    }
+
+    /// Records a check or a counter of the run. Needs the right `Report`.
+    ///
+    /// # Errors
+    ///
+    /// `TooLarge` for a name or a detail beyond its limit, `Full` if no more are kept, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn report(self, kind: ReportKind, value: u64, name: &str, detail: &str) -> Result<()> {
+        let args = ReportArgs {
+            kind: kind as u64,
+            value,
+            name: name.as_ptr() as u64,
+            name_len: name.len() as u64,
+            detail: detail.as_ptr() as u64,
+            detail_len: detail.len() as u64,
+        };
+        self.call(
+            HardwareOp::Report as u32,
+            [&raw const args as u64, 0, 0, 0, 0],
+        )
+        .map(drop)
+    }
+
+    /// Ends the run on all nodes. Needs the right `Shutdown`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [every operation](super#errors-of-every-operation).
+    pub fn shutdown(self, code: u32) -> Result<()> {
+        self.call(HardwareOp::Shutdown as u32, [code.into(), 0, 0, 0, 0])
+            .map(drop)
+    }
+
+    /// Makes `thread` the first one of `cpu`: the one that runs when nobody else does. Needs the
+    /// right `StartCpu`.
+    ///
+    /// # Errors
+    ///
+    /// `Exists` if the CPU has one, `NotReady` if the thread cannot run, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn start_cpu(self, cpu: CpuId, thread: Cap<Thread>) -> Result<()> {
+        let args = [cpu.index() as u64, thread.number(), 0, 0, 0];
+        self.call(HardwareOp::StartCpu as u32, args).map(drop)
+    }
+
+    /// Whether what was taken away at `stamp` can be used again. Needs the right `Quiesced`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [every operation](super#errors-of-every-operation).
+    pub fn quiesced(self, stamp: Stamp) -> Result<bool> {
+        Ok(self.call(HardwareOp::Quiesced as u32, [stamp.0, 0, 0, 0, 0])? != 0)
+    }
+
+    /// Node, CPU and ISA the caller runs on. Needs the right `Where`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [every operation](super#errors-of-every-operation).
+    pub fn where_am_i(self) -> Result<Where> {
+        Where::unpack(self.call(HardwareOp::Where as u32, [0; 5])?).ok_or(Error::Corrupt)
+    }
+
+    /// State of any node. Needs the right `NodeState`.
+    ///
+    /// # Errors
+    ///
+    /// `NoSuchNode`, and those of [every operation](super#errors-of-every-operation).
+    pub fn node_state(self, node: NodeId) -> Result<NodeState> {
+        let v = self.call(
+            HardwareOp::NodeState as u32,
+            [node.index() as u64, 0, 0, 0, 0],
+        )?;
+        Ok(NodeState {
+            state: v as u32,
+            incarnation: (v >> 32) as u32,
+        })
+    }
+}

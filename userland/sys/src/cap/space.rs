@@ -1,0 +1,228 @@
+//! Address spaces.
+
+use dyad_abi::cap::{MAP_EXECUTE, MAP_WRITE, RegionKind, SpaceOp, TableAt};
+use dyad_abi::user::{TRANSLATE_EXEC, TRANSLATE_PA, TRANSLATE_WRITE};
+use dyad_abi::{Isa, NodeId, Result};
+
+use super::{Cap, Frame, Memory, PageTable, Space, Stamp};
+
+/// What may be done with a page. Every page that is mapped can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading.
+    Read,
+    /// Reading and writing.
+    Write,
+    /// Reading and executing.
+    Execute,
+}
+
+impl Access {
+    const fn bits(self) -> u64 {
+        match self {
+            Access::Read => 0,
+            Access::Write => MAP_WRITE,
+            Access::Execute => MAP_EXECUTE,
+        }
+    }
+}
+
+/// How one ISA's page table maps an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Translation {
+    /// Physical address of the byte.
+    pub physical: u64,
+    /// The page is writable.
+    pub write: bool,
+    /// The page is executable.
+    pub exec: bool,
+}
+
+/// What the hardware has noted about a page since it was last asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// It was read, written or executed.
+    pub accessed: bool,
+    /// It was written.
+    pub dirty: bool,
+}
+
+/// `at` names the page table: of which ISA, and for links at which level.
+impl Cap<Space> {
+    /// Maps page `page` of `frame` at `va` (level 1), or the 2 MiB that start there (level 2). The
+    /// tables above must be linked. Needs the right `Map`, and on `frame` those that `access` says.
+    ///
+    /// # Errors
+    ///
+    /// `Exists` if something is mapped there, `Again` if something was a moment ago, `NotFound` if a
+    /// table is missing, and those of [every operation](super#errors-of-every-operation).
+    ///
+    /// # Safety
+    ///
+    /// If this is the caller's own space: nothing of the program may rely on the address not being
+    /// mapped, and the memory must not be that of values which others change.
+    pub unsafe fn map(
+        self,
+        at: TableAt,
+        va: u64,
+        frame: Cap<Frame>,
+        page: u64,
+        access: Access,
+    ) -> Result<()> {
+        let args = [at.bits(), va, frame.number(), page, access.bits()];
+        self.call(SpaceOp::Map as u32, args).map(drop)
+    }
+
+    /// Unmaps what covers `va`. Needs the right `Unmap`. Translations may linger until the stamp has
+    /// [passed](Cap::quiesced) or a [`shootdown`](Cap::shootdown).
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if nothing does, and those of [every operation](super#errors-of-every-operation).
+    ///
+    /// # Safety
+    ///
+    /// If this is the caller's own space, nothing may use the memory any more.
+    pub unsafe fn unmap(self, at: TableAt, va: u64) -> Result<Stamp> {
+        self.call(SpaceOp::Unmap as u32, [at.bits(), va, 0, 0, 0])
+            .map(Stamp)
+    }
+
+    /// Changes what may be done with what is mapped at `va`. Needs the right `Protect`.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if nothing is, `Denied` if it was mapped from a capability that does not permit
+    /// `access`, and those of [every operation](super#errors-of-every-operation).
+    ///
+    /// # Safety
+    ///
+    /// If this is the caller's own space, nothing may use the memory in a way that `access` does not
+    /// permit.
+    pub unsafe fn protect(self, at: TableAt, va: u64, access: Access) -> Result<()> {
+        let args = [at.bits(), va, access.bits(), 0, 0];
+        self.call(SpaceOp::Protect as u32, args).map(drop)
+    }
+
+    /// Reads and clears what the hardware has noted about the page at `va`. Needs the right
+    /// `Harvest`.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if nothing is mapped there, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn harvest(self, at: TableAt, va: u64) -> Result<Used> {
+        let v = self.call(SpaceOp::Harvest as u32, [at.bits(), va, 0, 0, 0])?;
+        Ok(Used {
+            accessed: v & 1 != 0,
+            dirty: v & 2 != 0,
+        })
+    }
+
+    /// How `isa`'s page table maps `va`. Needs the right `Translate`.
+    ///
+    /// # Errors
+    ///
+    /// `BadAddress` or `NotFound` if it does not, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn translate(self, isa: Isa, va: u64) -> Result<Translation> {
+        let at = TableAt { isa, level: 1 };
+        let v = self.call(SpaceOp::Translate as u32, [at.bits(), va, 0, 0, 0])?;
+        Ok(Translation {
+            physical: v & TRANSLATE_PA,
+            write: v & TRANSLATE_WRITE != 0,
+            exec: v & TRANSLATE_EXEC != 0,
+        })
+    }
+
+    /// Links `table` in, as the table of level `at.level` that covers `va`; level 4 is the root.
+    /// Needs the right `Link`, also on `table`.
+    ///
+    /// # Errors
+    ///
+    /// `Exists` if there is one, `NotFound` if the one above is missing, `WrongCap` if `table` is of
+    /// another ISA or level, and those of [every operation](super#errors-of-every-operation).
+    pub fn link(self, at: TableAt, va: u64, table: Cap<PageTable>) -> Result<()> {
+        let args = [at.bits(), va, table.number(), 0, 0];
+        self.call(SpaceOp::Link as u32, args).map(drop)
+    }
+
+    /// Takes the table of level `at.level` that covers `va` out; it must have no present entries, so
+    /// no mapping is lost. Needs the right `Unlink`.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is none, `Again` if it is not empty, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn unlink(self, at: TableAt, va: u64) -> Result<Stamp> {
+        self.call(SpaceOp::Unlink as u32, [at.bits(), va, 0, 0, 0])
+            .map(Stamp)
+    }
+
+    /// Declares the addresses from `start` on a region: says what faults there do. Needs the right
+    /// `AddRegion`.
+    ///
+    /// # Errors
+    ///
+    /// `Exists` if it overlaps another one, `Full` if the space has no room for more, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn add_region(self, start: u64, len: u64, kind: RegionKind, write: bool) -> Result<()> {
+        let kind = kind as u64 | u64::from(write) << 8;
+        self.call(SpaceOp::AddRegion as u32, [start, len, kind, 0, 0])
+            .map(drop)
+    }
+
+    /// Takes the region that starts at `start` away. Its pages are to be unmapped before. Needs the
+    /// right `RemoveRegion`.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is none, and those of
+    /// [every operation](super#errors-of-every-operation).
+    ///
+    /// # Safety
+    ///
+    /// If this is the caller's own space, nothing may use the region any more.
+    pub unsafe fn remove_region(self, start: u64) -> Result<()> {
+        self.call(SpaceOp::RemoveRegion as u32, [start, 0, 0, 0, 0])
+            .map(drop)
+    }
+
+    /// Where faults on `node` take frames and tables from. Needs the right `Supply`.
+    ///
+    /// # Errors
+    ///
+    /// `NoSuchNode`, and those of [every operation](super#errors-of-every-operation).
+    pub fn supply(self, node: NodeId, memory: Cap<Memory>) -> Result<()> {
+        let args = [node.index() as u64, memory.number(), 0, 0, 0];
+        self.call(SpaceOp::Supply as u32, args).map(drop)
+    }
+
+    /// Drops the translations of a range on all CPUs that may hold them, now. Needs the right
+    /// `Shootdown`.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` if a CPU does not answer in time, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn shootdown(self, start: u64, len: u64) -> Result<()> {
+        self.call(SpaceOp::Shootdown as u32, [start, len, 0, 0, 0])
+            .map(drop)
+    }
+
+    /// Unmaps up to `pages` pages of an anonymous region from `start` on, on all ISAs, and gives the
+    /// frames back that faults had taken. Gives the number of pages looked at. Needs the right
+    /// `Reclaim`.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if `start` is in no such region, and those of
+    /// [every operation](super#errors-of-every-operation).
+    ///
+    /// # Safety
+    ///
+    /// If this is the caller's own space, nothing may use these pages any more.
+    pub unsafe fn reclaim(self, start: u64, pages: u64) -> Result<u64> {
+        self.call(SpaceOp::Reclaim as u32, [start, pages, 0, 0, 0])
+    }
+}

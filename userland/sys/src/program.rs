@@ -1,0 +1,170 @@
+//! What a program does with its well-known capabilities.
+
+use core::ptr::{NonNull, with_exposed_provenance, with_exposed_provenance_mut};
+
+use dyad_abi::service::{INFO_MAGIC, Info, MAX_ARGS, pager, process, slot};
+use dyad_abi::user::{PAGE_SIZE, SysInfo, Where};
+use dyad_abi::{Error, Isa, NodeId, Result};
+
+use crate::cap::{Cap, Hardware, Receive, Sinv, Space, Thread, Translation, Until};
+use crate::raw;
+
+const THREAD: Cap<Thread> = Cap::at(slot::THREAD);
+const PAGER: Cap<Sinv> = Cap::at(slot::PAGER);
+const PROCESS: Cap<Sinv> = Cap::at(slot::PROCESS);
+
+/// The hardware capability for what is the same through that of any node.
+fn hardware() -> Cap<Hardware> {
+    const { Cap::at(slot::hardware(NodeId::new(0).unwrap())) }
+}
+
+/// Ends the program with an exit code; 0 is success.
+pub fn exit(code: u32) -> ! {
+    loop {
+        // Neither returns but where it is refused: no such service, no such right.
+        let _ = PROCESS.invoke([process::EXIT, code.into(), 0, 0]);
+        let _ = THREAD.exit(code);
+    }
+}
+
+/// Nanoseconds of fused time since the first node started.
+///
+/// # Errors
+///
+/// None that a correct system returns.
+pub fn now() -> Result<u64> {
+    hardware().now()
+}
+
+/// Lets other threads of this CPU run.
+pub fn yield_now() {
+    // The call has no way to fail, and a caller that wants to wait has nothing else to do.
+    let _ = THREAD.yield_now();
+}
+
+/// Sleeps until fused time reaches `deadline_ns`, or something comes in at the program's endpoint.
+///
+/// # Errors
+///
+/// None that a correct system returns.
+pub fn sleep_until(deadline_ns: u64) -> Result<()> {
+    let endpoint = const { Cap::<Receive>::at(slot::ENDPOINT) };
+    match endpoint.receive(0, Until::Deadline(deadline_ns)) {
+        Ok(_) | Err(Error::TimedOut) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// Continues this thread on another node.
+///
+/// If that node has the same ISA, the call returns there. If not, the thread goes on where it
+/// last left that ISA (in its own `migrate` call, or at the program's entry the first time), and
+/// this call returns when the thread comes back to this ISA. **So values on the native stack may
+/// be stale when it returns**: the caller keeps what matters in statics or on the heap, and looks
+/// at it afresh. Returns the node it is on now.
+///
+/// # Errors
+///
+/// `NoSuchNode`, `NodeDead`; `Full` or `TimedOut` if the node does not take the thread.
+pub fn migrate(node: NodeId) -> Result<NodeId> {
+    THREAD.migrate(node)
+}
+
+/// Maps `len` bytes (rounded up to pages) of new zero-filled memory, at the same address on
+/// every ISA. It stays mapped until [`unmap`].
+///
+/// # Errors
+///
+/// `BadArgument` for a length of 0, `NoMemory`, `Full` or `TooLarge` if there is no room for it.
+pub fn map_anon(len: u64) -> Result<NonNull<u8>> {
+    let len = len
+        .checked_next_multiple_of(PAGE_SIZE)
+        .ok_or(Error::TooLarge)?;
+    let address = PAGER.request([pager::MAP_ANON, len, 0, 0])?;
+    NonNull::new(with_exposed_provenance_mut(address as usize)).ok_or(Error::Corrupt)
+}
+
+/// Gives memory from [`map_anon`] back.
+///
+/// # Errors
+///
+/// `BadArgument` or `NotFound` if this is not a range that was mapped.
+///
+/// # Safety
+///
+/// Nothing may use the range any more.
+pub unsafe fn unmap(start: NonNull<u8>, len: u64) -> Result<()> {
+    let len = len
+        .checked_next_multiple_of(PAGE_SIZE)
+        .ok_or(Error::TooLarge)?;
+    PAGER
+        .request([pager::UNMAP, start.as_ptr() as u64, len, 0])
+        .map(drop)
+}
+
+/// The page on which the program finds what it has been started with.
+///
+/// # Errors
+///
+/// `BadVersion` if it is not of this ABI version.
+pub fn info() -> Result<&'static Info> {
+    // SAFETY: 1. The page is mapped, read-only, in every program from its start to its end, and
+    // nobody changes it. 2. Every pattern of bits is a valid `Info`.
+    let info = unsafe { &*with_exposed_provenance::<Info>(raw::info_page() as usize) };
+    if info.magic != INFO_MAGIC || info.system.abi_version != dyad_abi::ABI_VERSION {
+        return Err(Error::BadVersion);
+    }
+    // Bounds everything that indexes by these.
+    if info.system.node_count as usize > info.system.nodes.len() || info.args_len > MAX_ARGS as u64
+    {
+        return Err(Error::Corrupt);
+    }
+    Ok(info)
+}
+
+/// The nodes and pools of the system, as they are now.
+///
+/// # Errors
+///
+/// Those of [`info`].
+pub fn sys_info() -> Result<SysInfo> {
+    let mut system = info()?.system;
+    let nodes = NodeId::first(system.node_count as usize);
+    for (id, node) in nodes.zip(&mut system.nodes) {
+        let now = hardware().node_state(id)?;
+        node.live = now.is_live().into();
+        node.incarnation = now.incarnation;
+    }
+    Ok(system)
+}
+
+/// Copies the program's argument text into `buffer`, as much as fits. Returns its full length.
+///
+/// # Errors
+///
+/// Those of [`info`].
+pub fn args(buffer: &mut [u8]) -> Result<usize> {
+    let info = info()?;
+    let text = &info.args[..info.args_len as usize];
+    let len = text.len().min(buffer.len());
+    buffer[..len].copy_from_slice(&text[..len]);
+    Ok(text.len())
+}
+
+/// How `isa`'s page table of this program maps `address`.
+///
+/// # Errors
+///
+/// `BadAddress` or `NotFound` if it does not.
+pub fn translate(address: u64, isa: Isa) -> Result<Translation> {
+    const { Cap::<Space>::at(slot::SPACE) }.translate(isa, address)
+}
+
+/// Node, CPU and ISA this runs on.
+///
+/// # Errors
+///
+/// None that a correct system returns.
+pub fn where_am_i() -> Result<Where> {
+    hardware().where_am_i()
+}
