@@ -60,6 +60,12 @@ errors! {
     Denied = 16, "this caller may not do that";
     Full = 17, "the queue is full";
     NoIsa = 18, "no live node has the instruction set asked for";
+    NoCap = 19, "there is no capability in that slot";
+    WrongCap = 20, "the capability is of another type";
+    Revoked = 21, "what the capability referred to has been taken away";
+    TooDeep = 22, "the invocation stack is full, or empty";
+    NotReady = 23, "the thread is not ready to run here";
+    NoTime = 24, "the time budget is used up";
 }
 
 impl fmt::Display for Error {

@@ -9,9 +9,11 @@
 
 pub mod boot;
 pub mod bundle;
+pub mod cap;
 pub mod error;
 pub mod ident;
 pub mod record;
+pub mod service;
 pub mod syscall;
 pub mod user;
 

@@ -1,0 +1,553 @@
+//! Capabilities as programs see them: types, operations, rights, the shape of a call.
+//!
+//! Every system call names a capability of the caller's component and an operation on it. The
+//! first word of the call, in the operation register, is
+//!
+//! ```text
+//! 63            40 39      32 31                     0
+//! |      0        | operation |   capability index    |
+//! ```
+//!
+//! and up to five words follow (see [`syscall`](crate::syscall) for registers). An operation's number
+//! is also the bit of its *right* in the slot's operation bitmap: a capability permits exactly the
+//! operations whose bits it has, copies can only lose bits. The one call without a capability is
+//! [`RETURN`], which ends the invocation the thread is in.
+//!
+//! # Common rights
+//!
+//! | bit | right |
+//! |---|---|
+//! | 31 | [`COPY`]: the capability may be copied |
+//! | 30 | [`INTROSPECT`]: `Introspect` tells what it refers to |
+//!
+//! The reference pages of the book (*Capabilities*) give arguments, results and errors of every
+//! operation; the tables here are their summary.
+
+/// Index of a capability in a component's table: root index in bits 6..15, slot in bits 0..6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct CapIndex(pub u32);
+
+/// Slots of a leaf node of a capability table.
+pub const LEAF_SLOTS: u32 = 64;
+/// Entries of the root node of a capability table.
+pub const ROOT_ENTRIES: u32 = 512;
+/// Capabilities a component can have.
+pub const TABLE_SLOTS: u32 = LEAF_SLOTS * ROOT_ENTRIES;
+
+impl CapIndex {
+    /// No capability: slot 0 of every table stays empty.
+    pub const NONE: CapIndex = CapIndex(0);
+
+    /// The index with this number, if there is one.
+    pub const fn new(n: u64) -> Option<CapIndex> {
+        if n < TABLE_SLOTS as u64 {
+            Some(CapIndex(n as u32))
+        } else {
+            None
+        }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// Right to copy a capability.
+pub const COPY: u32 = 31;
+/// Right to ask what a capability refers to; also the operation that does. Value: see
+/// [`Introspection`].
+pub const INTROSPECT: u32 = 30;
+/// First word of the call that ends the present invocation with up to four result words.
+pub const RETURN: u64 = 0;
+
+/// First word of a call.
+pub const fn call_word(cap: CapIndex, operation: u32) -> u64 {
+    (operation as u64) << 32 | cap.0 as u64
+}
+
+macro_rules! numbered {
+    ($(#[$m:meta])* $name:ident { $($(#[$v:meta])* $variant:ident = $n:literal,)* }) => {
+        $(#[$m])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$v])* $variant = $n,)* }
+
+        impl $name {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &'static [$name] = &[$($name::$variant),*];
+
+            /// The one with this number.
+            pub const fn from_number(n: u64) -> Option<$name> {
+                match n { $($n => Some($name::$variant),)* _ => None }
+            }
+
+            /// Name for reports.
+            pub const fn name(self) -> &'static str {
+                match self { $($name::$variant => stringify!($variant),)* }
+            }
+
+            /// The right, as a bit of a slot's operation bitmap.
+            pub const fn right(self) -> Rights {
+                Rights(1 << self as u32)
+            }
+        }
+    };
+}
+
+/// Operation bitmap of a capability.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Rights(pub u32);
+
+impl Rights {
+    /// No operation.
+    pub const NONE: Rights = Rights(0);
+    /// Every operation there may be.
+    pub const ALL: Rights = Rights(u32::MAX);
+    /// The right to copy.
+    pub const COPY: Rights = Rights(1 << COPY);
+    /// The right to introspect.
+    pub const INTROSPECT: Rights = Rights(1 << INTROSPECT);
+
+    /// Whether all of `other` is in here.
+    pub const fn contains(self, other: Rights) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// What both permit.
+    #[must_use]
+    pub const fn and(self, other: Rights) -> Rights {
+        Rights(self.0 & other.0)
+    }
+
+    /// What either permits.
+    #[must_use]
+    pub const fn or(self, other: Rights) -> Rights {
+        Rights(self.0 | other.0)
+    }
+}
+
+numbered! {
+    /// What a capability refers to.
+    CapType {
+        /// A node of a capability table: leaf (level 0) or root (level 1).
+        Captbl = 1,
+        /// A node of a page table of one ISA.
+        PageTable = 2,
+        /// An address space.
+        Space = 3,
+        /// A protection domain: capability table, address space, fault handler.
+        Component = 4,
+        /// A thread.
+        Thread = 5,
+        /// An entry point of a component for synchronous invocation (sinv).
+        Sinv = 6,
+        /// The sending end of an asynchronous endpoint.
+        Send = 7,
+        /// The receiving end of an asynchronous endpoint.
+        Receive = 8,
+        /// A range of physical frames: the authority to retype them.
+        Memory = 9,
+        /// A block of user memory, or a part of one: the authority to map it.
+        Frame = 10,
+        /// A budget of processor time.
+        Time = 11,
+        /// The hardware of one node.
+        Hardware = 12,
+        /// Entries that revoke the capabilities guarded by them.
+        Liveness = 13,
+    }
+}
+
+numbered! {
+    /// Operations on [`CapType::Captbl`]. `index` counts slots from the node on: 0..64 in a leaf,
+    /// 0..32768 below a root.
+    CaptblOp {
+        /// Only a right: new capabilities may be put here.
+        Activate = 0,
+        /// `(index)`: removes the capability there. The slot can be used again after quiescence.
+        Deactivate = 1,
+        /// `(index, source, rights | guard << 32, p0, p1)`: copies the capability at `source` of the
+        /// caller's own table to `index` here, with no more than `rights`. `guard` is 0 or
+        /// [`Guard::bits`]; `p0, p1` narrow: Memory and Frame `(first frame, frames)` (0 frames: all),
+        /// Liveness `(first, count)`, Hardware `(-)`, others 0.
+        CopyIn = 2,
+        /// `(root index, leaf capability)`: hangs a leaf into this root.
+        Cons = 3,
+        /// `(root index)`: takes the leaf out.
+        Decons = 4,
+        /// `(index)`: as `Introspect`, of the capability in that slot.
+        Read = 5,
+    }
+}
+
+numbered! {
+    /// Operations on [`CapType::Memory`]. `at` counts frames from the start of the range.
+    MemoryOp {
+        /// `(at, order)`: the untyped block there becomes user memory, zero-filled.
+        RetypeUser = 0,
+        /// `(at, kind)`: the untyped frame there becomes a kernel object of an [`ObjectKind`].
+        RetypeKernel = 1,
+        /// `(at)`: the block or object there becomes untyped; capabilities to it are dead. It can be
+        /// used again after quiescence. Value: the stamp.
+        RetypeUntyped = 2,
+        /// `(at)`: makes two untyped blocks of the one there.
+        Split = 3,
+        /// `(at)`: makes one untyped block of the one there and its neighbour.
+        Merge = 4,
+        /// `(at, table << 32 | index, rights)`: puts a capability for the object or the user block
+        /// there into a slot of the capability table `table` (0: the caller's own).
+        Activate = 5,
+        /// `(at)`: what the frame there is: see [`FrameInfo`].
+        Inspect = 6,
+    }
+}
+
+numbered! {
+    /// Kernel objects that a frame can be retyped to.
+    ObjectKind {
+        /// Leaf of a capability table.
+        CaptblLeaf = 0,
+        /// Root of a capability table.
+        CaptblRoot = 1,
+        /// Page table of x86-64, level 1 (entries map 4 KiB).
+        PageTableX86L1 = 2,
+        /// Page table of x86-64, level 2.
+        PageTableX86L2 = 3,
+        /// Page table of x86-64, level 3.
+        PageTableX86L3 = 4,
+        /// Page table of x86-64, level 4: a root.
+        PageTableX86L4 = 5,
+        /// Page table of AArch64, level 1 (entries map 4 KiB).
+        PageTableA64L1 = 6,
+        /// Page table of AArch64, level 2.
+        PageTableA64L2 = 7,
+        /// Page table of AArch64, level 3.
+        PageTableA64L3 = 8,
+        /// Page table of AArch64, level 4: a root.
+        PageTableA64L4 = 9,
+        /// Address space.
+        Space = 10,
+        /// Component.
+        Component = 11,
+        /// Thread.
+        Thread = 12,
+        /// 64 asynchronous endpoints.
+        Endpoints = 13,
+        /// 64 time budgets.
+        Time = 14,
+        /// 512 liveness entries.
+        Liveness = 15,
+    }
+}
+
+numbered! {
+    /// Rights of [`CapType::PageTable`]; it has no operations of its own.
+    PageTableOp {
+        /// Only a right: it may be linked into an address space.
+        Link = 0,
+    }
+}
+
+numbered! {
+    /// Operations on [`CapType::Frame`]: rights only. Without `Write` and `Execute` it maps
+    /// read-only.
+    FrameOp {
+        /// It may be mapped.
+        Map = 0,
+        /// It may be mapped writable.
+        Write = 1,
+        /// It may be mapped executable.
+        Execute = 2,
+    }
+}
+
+numbered! {
+    /// Operations on [`CapType::Space`]. `where` is [`TableAt::bits`]: the ISA and, for links, the
+    /// level.
+    SpaceOp {
+        /// `(where, va, frame capability, first page of it, permissions)`: maps one page (level of
+        /// `where` 1) or one 2 MiB block (level 2). Permissions: [`MAP_WRITE`], [`MAP_EXECUTE`].
+        Map = 0,
+        /// `(where, va)`: unmaps what covers `va`. Value: the stamp after whose quiescence no
+        /// translation is left.
+        Unmap = 1,
+        /// `(where, va, permissions)`: changes permissions only.
+        Protect = 2,
+        /// `(where, va)`: reads and clears accessed (1) and dirty (2).
+        Harvest = 3,
+        /// `(where, va)`: value as of `Translate` of earlier versions: physical address and
+        /// permissions; error if not mapped.
+        Translate = 4,
+        /// `(where, va, page-table capability)`: links a table of the level of `where` in.
+        Link = 5,
+        /// `(where, va)`: takes the table of that level out. It must be empty of present entries.
+        Unlink = 6,
+        /// `(start, length, kind | write << 8)`: declares a region, see [`RegionKind`].
+        AddRegion = 7,
+        /// `(start)`: takes a region away; pages in it are unmapped one by one by its owner before.
+        RemoveRegion = 8,
+        /// `(node, memory capability)`: where faults on that node take frames and tables from.
+        Supply = 9,
+        /// `(start, length)`: drops translations of the range on all CPUs that may hold them, now.
+        Shootdown = 10,
+        /// `(start, pages)`: unmaps up to `pages` pages of an anonymous region from `start` on, on all
+        /// ISAs, and gives back frames that faults had taken. Value: pages looked at.
+        Reclaim = 11,
+    }
+}
+
+/// In permissions: writable.
+pub const MAP_WRITE: u64 = 1;
+/// In permissions: executable.
+pub const MAP_EXECUTE: u64 = 2;
+
+numbered! {
+    /// What faults in a region do.
+    RegionKind {
+        /// Zero-filled frames from the supply of the faulting node, mapped on every ISA.
+        Anonymous = 1,
+        /// Mapped by the owner; a page that one ISA has is shown to the others.
+        Shared = 2,
+        /// Mapped by the owner for each ISA apart (program text).
+        PerIsa = 3,
+        /// Never accessible: an access is the program's error.
+        Guard = 4,
+    }
+}
+
+numbered! {
+    /// Operations on [`CapType::Component`].
+    ComponentOp {
+        /// `(root of a capability table, space)`: what the component consists of.
+        Configure = 0,
+        /// `(sinv capability)`: where faults of its threads go (0: nowhere; the thread stops).
+        SetFaultHandler = 1,
+        /// `(node bits)`: where its code may run (0: everywhere). Invocations from elsewhere cross.
+        SetHome = 2,
+        /// `(table << 32 | index, entry address, badge, rights)`: makes an invocation endpoint.
+        MakeSinv = 3,
+    }
+}
+
+numbered! {
+    /// Operations on [`CapType::Thread`].
+    ThreadOp {
+        /// `(component, entry, arg, id | tag << 32, scheduler endpoints (receive capability))`.
+        Configure = 0,
+        /// `(slice in ns | priority << 56, time capability or 0)`: runs the thread on this CPU until it
+        /// blocks, ends, faults, leaves, uses its slice up or something comes for the caller.
+        /// Value: [`Stopped`].
+        Dispatch = 1,
+        /// `(isa, register number)`: reads a register of a stopped thread.
+        ReadRegister = 2,
+        /// `(isa, register number, value)`: writes one.
+        WriteRegister = 3,
+        /// `(node)`: the calling thread itself goes on on another node.
+        Migrate = 4,
+        /// `()`: takes a ready or blocked thread out of scheduling; its dispatch is refused.
+        Stop = 5,
+        /// `()`: makes a stopped thread ready again.
+        Resume = 6,
+        /// `()`: gives the CPU back to whoever dispatched this, the calling, thread.
+        Yield = 7,
+        /// `(code)`: the calling thread ends.
+        Exit = 8,
+    }
+}
+
+numbered! {
+    /// Operations on [`CapType::Sinv`].
+    SinvOp {
+        /// `(a0, a1, a2, a3)`: calls the component's entry point. Result: up to four words.
+        Invoke = 0,
+    }
+}
+
+numbered! {
+    /// Operations on [`CapType::Send`].
+    SendOp {
+        /// `()`: sets the capability's badge bits at the endpoint, wakes who waits there.
+        Send = 0,
+    }
+}
+
+numbered! {
+    /// Operations on [`CapType::Receive`]: one endpoint, by `index` if the capability has several.
+    ReceiveOp {
+        /// `(index, deadline in fused ns, 0 for none, 1 for now)`: takes the bits that have been set. Value: bits.
+        /// At a scheduler's endpoint: see [`Event`].
+        Receive = 0,
+        /// `(index, table << 32 | slot, badge bits)`: makes a sending end.
+        MakeSend = 1,
+        /// `(index, node | cpu << 8 | priority << 16)`: where it is received.
+        Bind = 2,
+    }
+}
+
+numbered! {
+    /// Operations on [`CapType::Time`].
+    TimeOp {
+        /// `(to, nanoseconds)`: moves budget to another time capability.
+        Transfer = 0,
+        /// Only a right: threads may be dispatched on it.
+        Use = 1,
+        /// Value: nanoseconds left.
+        Read = 2,
+    }
+}
+
+numbered! {
+    /// Operations on [`CapType::Hardware`].
+    HardwareOp {
+        /// `(steps)`: drives this node's quiescence round by at most that many steps. Value: epoch
+        /// published by it, 0 if it goes on.
+        FlushStep = 0,
+        /// Drops all translations of this CPU.
+        FlushTlb = 1,
+        /// `(interrupt, send capability)`: interrupts become messages; 0 detaches.
+        AttachIrq = 2,
+        /// Value: fused time in nanoseconds.
+        Now = 3,
+        /// `(address, length)`: writes text to the node's console, lines kept whole.
+        Write = 4,
+        /// `(address)`: a check or counter of the run, as `ReportArgs`.
+        Report = 5,
+        /// `(code)`: ends the run on all nodes.
+        Shutdown = 6,
+        /// `(cpu, thread capability)`: makes the thread the first one of that CPU of the node: the
+        /// one that runs when nobody else does.
+        StartCpu = 7,
+        /// `(stamp)`: value 1 if quiesced since; 0 not yet.
+        Quiesced = 8,
+        /// Value: where the caller runs ([`Where`](crate::user::Where)).
+        Where = 9,
+        /// `(node)`: value: state of a node (as in the superblock) and its incarnation << 32.
+        NodeState = 10,
+    }
+}
+
+numbered! {
+    /// Operations on [`CapType::Liveness`].
+    LivenessOp {
+        /// `(index)`: every capability guarded by the entry is dead from now on. One step, however
+        /// many there are.
+        Revoke = 0,
+        /// Only a right: copies may be guarded by its entries.
+        Guard = 1,
+    }
+}
+
+/// The liveness entry that guards a copy: `entry:9 | capability:15` in bits 0..24.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// A liveness capability of the caller.
+    pub liveness: CapIndex,
+    /// An entry of it, below 512.
+    pub entry: u32,
+}
+
+impl Guard {
+    /// The number, to be shifted by 32 into the rights word; never 0.
+    pub const fn bits(self) -> u32 {
+        self.liveness.0 & 0x7fff | (self.entry & 0x1ff) << 15
+    }
+
+    /// Reads it; `None` for 0.
+    pub const fn from_bits(b: u32) -> Option<Guard> {
+        if b & 0x7fff == 0 || b >> 24 != 0 {
+            return None;
+        }
+        Some(Guard {
+            liveness: CapIndex(b & 0x7fff),
+            entry: b >> 15,
+        })
+    }
+}
+
+/// Which table of an address space: ISA and level (1: entries map 4 KiB).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableAt {
+    /// The ISA.
+    pub isa: crate::Isa,
+    /// 1 to 4.
+    pub level: u8,
+}
+
+impl TableAt {
+    /// `isa | level << 8`.
+    pub const fn bits(self) -> u64 {
+        self.isa as u64 | (self.level as u64) << 8
+    }
+
+    /// Reads it.
+    pub const fn from_bits(b: u64) -> Option<TableAt> {
+        let level = b >> 8;
+        match crate::Isa::from_index(b & 0xff) {
+            Some(isa) if level >= 1 && level <= 4 => Some(TableAt {
+                isa,
+                level: level as u8,
+            }),
+            _ => None,
+        }
+    }
+}
+
+numbered! {
+    /// Why a dispatched thread has stopped.
+    Stopped {
+        /// Its slice or budget is used up.
+        Preempted = 1,
+        /// It waits at an endpoint.
+        Blocked = 2,
+        /// It has ended (or stopped itself).
+        Exited = 3,
+        /// It faulted and its component has no handler.
+        Faulted = 4,
+        /// It has gone to another node.
+        Left = 5,
+        /// It gave the CPU back.
+        Yielded = 6,
+        /// Something has come in for the dispatching thread; the thread is ready.
+        Interrupted = 7,
+    }
+}
+
+/// What a scheduler's endpoint gives for one thread: `tag:32 | why:8`; 0 is no event. `why` is
+/// [`Woken`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The tag the thread was configured with.
+    pub tag: u32,
+    /// What has happened.
+    pub why: Woken,
+}
+
+numbered! {
+    /// Why a scheduler hears of a thread.
+    Woken {
+        /// It waited and is ready.
+        Ready = 1,
+        /// It has come from another node, and is ready.
+        Arrived = 2,
+        /// The node it was on, or was going to, died; its call returned an error. Ready.
+        NodeDied = 3,
+    }
+}
+
+impl Event {
+    /// The value.
+    pub const fn bits(self) -> u64 {
+        self.tag as u64 | (self.why as u64) << 32
+    }
+
+    /// Reads it.
+    pub const fn from_bits(v: u64) -> Option<Event> {
+        match Woken::from_number(v >> 32) {
+            Some(why) => Some(Event { tag: v as u32, why }),
+            None => None,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What the user-level system and programs agree on: well-known capability slots, the info page,
+//! the protocols of the services. The kernel knows of it only what it needs to start `init`.
+
+use crate::cap::CapIndex;
+use crate::ident::{MAX_CPUS, MAX_NODES};
+use crate::user::{PAGE_SIZE, SysInfo};
+
+/// Slots of every program.
+pub mod slot {
+    use super::{CapIndex, MAX_NODES};
+    use crate::NodeId;
+
+    /// The program's own capability table (init: all rights; others: none).
+    pub const TABLE: CapIndex = CapIndex(1);
+    /// Its address space (init: all rights; others: translate).
+    pub const SPACE: CapIndex = CapIndex(2);
+    /// Its component (init only).
+    pub const COMPONENT: CapIndex = CapIndex(3);
+    /// Its first thread (init: all rights; others: migrate, yield, exit).
+    pub const THREAD: CapIndex = CapIndex(4);
+    /// An endpoint to wait at: receive only.
+    pub const ENDPOINT: CapIndex = CapIndex(5);
+    /// The hardware of node `n` (init: all rights; others: now, where, node state).
+    pub const fn hardware(n: NodeId) -> CapIndex {
+        CapIndex(8 + n.index() as u32)
+    }
+    /// Memory of pool `p`, by pool index (init only).
+    pub const fn memory(pool: usize) -> CapIndex {
+        assert!(pool <= MAX_NODES);
+        CapIndex(16 + pool as u32)
+    }
+    /// Invokes the console service.
+    pub const CONSOLE: CapIndex = CapIndex(33);
+    /// Invokes the pager.
+    pub const PAGER: CapIndex = CapIndex(34);
+    /// Invokes the process service of init.
+    pub const PROCESS: CapIndex = CapIndex(35);
+    /// The first slot that has no fixed meaning: a root entry of its own, so that a program can be
+    /// given leaves without touching the well-known ones.
+    pub const FIRST_FREE: CapIndex = CapIndex(64);
+}
+
+/// Address of the info page, read-only, in every program.
+pub const INFO_BASE: u64 = 0x1_8000_0000;
+/// Start of the text buffer that a program shares with the console: one page per thread.
+pub const CONSOLE_BUFFER: u64 = 0x1_9000_0000;
+/// Threads with a buffer page.
+pub const CONSOLE_THREADS: u64 = 16;
+/// Where the kernel maps the archive in init's space, read-only.
+pub const ARCHIVE_BASE: u64 = 0x8_0000_0000;
+/// Stacks of invocations: one slot for each `token` (`thread id << 8 | depth`).
+pub const INVOKE_STACKS: u64 = 0x6000_0000_0000;
+/// Distance between invocation stacks.
+pub const INVOKE_STACK_STRIDE: u64 = 1 << 18;
+/// Size of an invocation stack; the rest of the stride is guard.
+pub const INVOKE_STACK_SIZE: u64 = 1 << 16;
+/// Entries of a thread's invocation stack.
+pub const INVOKE_DEPTH: usize = 32;
+
+/// Address range `(bottom, top)` of the stack of an invocation. The same on every ISA: a thread
+/// runs an invocation on one ISA from its start to its end.
+pub const fn invoke_stack(token: u64) -> (u64, u64) {
+    let top = INVOKE_STACKS + (token + 1) * INVOKE_STACK_STRIDE;
+    (top - INVOKE_STACK_SIZE, top)
+}
+
+/// Longest argument text.
+pub const MAX_ARGS: usize = 2048;
+
+/// "DYADINFO", little-endian.
+pub const INFO_MAGIC: u64 = u64::from_le_bytes(*b"DYADINFO");
+
+/// The info page.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Info {
+    /// [`INFO_MAGIC`].
+    pub magic: u64,
+    /// Length of the archive (init only).
+    pub archive_len: u64,
+    /// Length of the argument text.
+    pub args_len: u64,
+    /// CPUs per node.
+    pub cpus: u64,
+    /// Node of the console.
+    pub console_node: u64,
+    /// `quiesced` rounds per second.
+    pub rounds_per_second: u64,
+    /// Reserved; zero.
+    pub reserved: [u64; 10],
+    /// The system as it was at the start.
+    pub system: SysInfo,
+    /// The argument text, UTF-8.
+    pub args: [u8; MAX_ARGS],
+}
+
+/// The archive: all programs of a run, `init` first.
+///
+/// ```text
+/// 0    "DYADARCH"   u64
+/// 8    count        u64
+/// 16   entries: { name [u8; 32], offset u64, len u64 }, count times
+/// ...  bundles, each at a page boundary
+/// ```
+pub mod archive {
+    /// "DYADARCH", little-endian.
+    pub const MAGIC: u64 = u64::from_le_bytes(*b"DYADARCH");
+    /// Bytes before the entries.
+    pub const HEADER: usize = 16;
+    /// Bytes of an entry.
+    pub const ENTRY: usize = 48;
+    /// Most entries.
+    pub const MAX_ENTRIES: usize = 64;
+
+    /// The bundle with this name; `None` if there is none or the archive is malformed.
+    pub fn find<'a>(archive: &'a [u8], name: &str) -> Option<&'a [u8]> {
+        entries(archive)?.find(|(n, _)| *n == name).map(|(_, b)| b)
+    }
+
+    /// All bundles: name and bytes. Malformed entries end the list.
+    pub fn entries<'a>(archive: &'a [u8]) -> Option<impl Iterator<Item = (&'a str, &'a [u8])>> {
+        let word = |at: usize| -> Option<u64> {
+            Some(u64::from_le_bytes(
+                archive.get(at..at + 8)?.try_into().ok()?,
+            ))
+        };
+        if word(0)? != MAGIC {
+            return None;
+        }
+        let count = usize::try_from(word(8)?)
+            .ok()
+            .filter(|&n| n <= MAX_ENTRIES)?;
+        Some((0..count).map_while(move |i| {
+            let at = HEADER + i * ENTRY;
+            let name = archive.get(at..at + 32)?;
+            let end = name.iter().position(|&b| b == 0).unwrap_or(32);
+            let name = core::str::from_utf8(&name[..end]).ok()?;
+            let offset = usize::try_from(word(at + 32)?).ok()?;
+            let len = usize::try_from(word(at + 40)?).ok()?;
+            Some((name, archive.get(offset..offset.checked_add(len)?)?))
+        }))
+    }
+}
+
+/// First word of an invocation of the console service.
+pub mod console {
+    /// `(offset in the buffer, length)`: writes text. Value: bytes taken.
+    pub const WRITE: u64 = 1;
+    /// `(offset in the buffer)`: a check or counter: [`ReportText`](super::ReportText).
+    pub const REPORT: u64 = 2;
+}
+
+/// What `console::REPORT` finds in the buffer.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct ReportText {
+    /// A [`ReportKind`](crate::user::ReportKind).
+    pub kind: u64,
+    /// Check: 1 or 0. Counter: the number to add.
+    pub value: u64,
+    /// Length of the name.
+    pub name_len: u64,
+    /// Length of the detail.
+    pub detail_len: u64,
+    /// The name.
+    pub name: [u8; crate::user::MAX_REPORT_NAME],
+    /// The detail.
+    pub detail: [u8; crate::user::MAX_REPORT_DETAIL],
+}
+
+/// First word of an invocation of the pager.
+pub mod pager {
+    /// `(length)`: new zero-filled memory. Value: its address.
+    pub const MAP_ANON: u64 = 1;
+    /// `(address, length)`: gives back memory that `MAP_ANON` gave.
+    pub const UNMAP: u64 = 2;
+}
+
+/// First word of an invocation of init's process service.
+pub mod process {
+    /// `(code)`: the program ends; the caller's thread does not come back.
+    pub const EXIT: u64 = 1;
+}
+
+/// Endpoint of a CPU in a scheduler's endpoints.
+pub const fn scheduler_line(node: crate::NodeId, cpu: crate::CpuId) -> u64 {
+    (node.index() * MAX_CPUS + cpu.index()) as u64
+}
+
+const _: () = {
+    assert!(size_of::<Info>() as u64 <= PAGE_SIZE);
+    assert!(size_of::<ReportText>() as u64 <= PAGE_SIZE);
+    assert!(MAX_NODES * MAX_CPUS == 64);
+    assert!(INFO_BASE + PAGE_SIZE <= CONSOLE_BUFFER);
+};
