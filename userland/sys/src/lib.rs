@@ -18,6 +18,7 @@ pub mod heap;
 pub mod host;
 mod local;
 mod lock;
+pub mod marker;
 pub mod raw;
 
 use core::ptr::NonNull;
