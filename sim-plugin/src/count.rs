@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Level `count`: executed instructions per CPU and half of the address space.
+//! Level `count`: executed instructions per CPU and half of the address space, and windows if
+//! asked for.
 
 use std::fs::File;
 use std::io::Write;
 use std::sync::Mutex;
 
-use crate::ffi::{Block, Counter, Emulator, Level};
+use dyad_abi::marker::Marker;
+
+use crate::ffi::{Access, Block, Counter, Emulator, Level};
+use crate::observe::Observer;
 use crate::options::{self, Options, Unit};
 use crate::report::{CpuCount, Report};
 
@@ -14,6 +18,7 @@ struct Count {
     emulator: Emulator,
     lower: Counter,
     upper: Counter,
+    windows: Option<Observer>,
     /// Opened at the start, so that a path that cannot be written stops the run before it begins.
     out: Mutex<Option<File>>,
 }
@@ -26,6 +31,10 @@ struct Count {
 pub fn install(emulator: Emulator, args: &[&str]) -> Result<Box<dyn Level>, String> {
     let options = Options::parse(args.iter().copied())?;
     let options::Level::Count = options.level;
+    let windows = match options.windows {
+        true => Some(Observer::new(&emulator)?),
+        false => None,
+    };
     let file = File::create(&options.out)
         .map_err(|e| format!("cannot write {}: {e}", options.out.display()))?;
     Ok(Box::new(Count {
@@ -33,6 +42,7 @@ pub fn install(emulator: Emulator, args: &[&str]) -> Result<Box<dyn Level>, Stri
         emulator,
         lower: Counter::new(),
         upper: Counter::new(),
+        windows,
         out: Mutex::new(Some(file)),
     }))
 }
@@ -48,6 +58,21 @@ impl Level for Count {
             Unit::Block => block.add_on_entry(counter, block.instructions() as u64),
             Unit::Instruction => block.add_per_instruction(counter),
         }
+        if let Some(windows) = &self.windows {
+            windows.translated(block);
+        }
+    }
+
+    fn marker(&self, cpu: u32, marker: Marker) {
+        if let Some(windows) = &self.windows {
+            windows.marker(cpu, marker);
+        }
+    }
+
+    fn access(&self, cpu: u32, access: &Access) {
+        if let Some(windows) = &self.windows {
+            windows.access(cpu, access);
+        }
     }
 
     fn ended(&self) {
@@ -60,6 +85,7 @@ impl Level for Count {
             cpus: cpus
                 .map(|(lower, upper)| CpuCount { lower, upper })
                 .collect(),
+            windows: self.windows.as_ref().map(Observer::samples),
         };
         // Written once, even if QEMU should call twice.
         let file = self.out.lock().ok().and_then(|mut out| out.take());

@@ -2,13 +2,16 @@
 //! QEMU's plugin interface, declared by hand: what this plugin uses of API versions 4 to 6.
 //!
 //! The functions are in the emulator that loads the plugin, so they are undefined in the shared
-//! object. Everything outside this file is safe code and works through [`Counter`], [`Block`] and
-//! [`Level`].
+//! object. Everything outside this file is safe code and works through [`Counter`], [`Block`],
+//! [`Instruction`], [`Access`] and [`Level`].
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
+use dyad_abi::marker::Marker;
+
 use crate::version;
+use crate::windows::Place;
 
 /// The version this plugin asks for; QEMU loads it if it still offers that.
 #[unsafe(no_mangle)]
@@ -50,7 +53,25 @@ struct RawU64 {
     offset: usize,
 }
 
+#[repr(C)]
+struct RawPhysical {
+    _opaque: [u8; 0],
+}
+
+/// `qemu_plugin_meminfo_t`.
+type MemInfo = u32;
+type ExecCallback = extern "C" fn(c_uint, *mut c_void);
+type AccessCallback = extern "C" fn(c_uint, MemInfo, u64, *mut c_void);
+
 const INLINE_ADD_U64: c_int = 0;
+const NO_REGISTERS: c_int = 0;
+const READS: c_int = 1;
+const READS_AND_WRITES: c_int = 3;
+
+/// Longest instruction of any ISA, rounded up.
+pub const MAX_CODE: usize = 16;
+const LINE: u64 = 64;
+const PAGE: u64 = 4096;
 
 unsafe extern "C" {
     fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, cb: extern "C" fn(Id, *mut RawBlock));
@@ -74,6 +95,26 @@ unsafe extern "C" {
         entry: RawU64,
         imm: u64,
     );
+    fn qemu_plugin_insn_data(insn: *const RawInsn, to: *mut c_void, len: usize) -> usize;
+    fn qemu_plugin_insn_size(insn: *const RawInsn) -> usize;
+    fn qemu_plugin_register_vcpu_insn_exec_cb(
+        insn: *mut RawInsn,
+        cb: ExecCallback,
+        flags: c_int,
+        userdata: *mut c_void,
+    );
+    fn qemu_plugin_register_vcpu_mem_cb(
+        insn: *mut RawInsn,
+        cb: AccessCallback,
+        flags: c_int,
+        rw: c_int,
+        userdata: *mut c_void,
+    );
+    fn qemu_plugin_mem_size_shift(info: MemInfo) -> c_uint;
+    fn qemu_plugin_mem_is_store(info: MemInfo) -> bool;
+    fn qemu_plugin_get_hwaddr(info: MemInfo, address: u64) -> *const RawPhysical;
+    fn qemu_plugin_hwaddr_is_io(physical: *const RawPhysical) -> bool;
+    fn qemu_plugin_hwaddr_phys_addr(physical: *const RawPhysical) -> u64;
     fn qemu_plugin_num_vcpus() -> c_int;
     fn qemu_plugin_scoreboard_new(element_size: usize) -> *mut RawScoreboard;
     fn qemu_plugin_u64_get(entry: RawU64, vcpu: c_uint) -> u64;
@@ -102,10 +143,15 @@ impl Counter {
         // SAFETY: 1. No requirements.
         let cpus = unsafe { qemu_plugin_num_vcpus() };
         (0..c_uint::try_from(cpus).unwrap_or(0))
-            // SAFETY: 1. The scoreboard has an entry for every CPU below this number. 2. A CPU
-            // that still runs may add meanwhile; a word is read whole.
-            .map(|cpu| unsafe { qemu_plugin_u64_get(self.0, cpu) })
+            .map(|cpu| self.value(cpu))
             .collect()
+    }
+
+    /// The value of a CPU that there is.
+    pub fn value(self, cpu: u32) -> u64 {
+        // SAFETY: 1. The scoreboard has an entry for every CPU. 2. A CPU that still runs may add
+        // meanwhile; a word is read whole.
+        unsafe { qemu_plugin_u64_get(self.0, cpu) }
     }
 }
 
@@ -143,17 +189,129 @@ impl Block {
     /// Adds 1 to the executing CPU's counter whenever one of the block's instructions starts.
     pub fn add_per_instruction(&self, counter: Counter) {
         for i in 0..self.instructions() {
-            // SAFETY: 1. The index is below the number of instructions of a valid block. 2. The
-            // instruction is valid as long as the block, the counter for ever.
-            unsafe {
-                let insn = qemu_plugin_tb_get_insn(self.raw, i);
-                qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
-                    insn,
-                    INLINE_ADD_U64,
-                    counter.0,
-                    1,
-                );
-            }
+            self.instruction(i).add_on_start(counter);
+        }
+    }
+
+    /// An instruction of the block, which must have that many.
+    pub fn instruction(&self, index: usize) -> Instruction<'_> {
+        assert!(index < self.instructions(), "no instruction {index}");
+        // SAFETY: 1. The index is below the number of instructions of a valid block.
+        let raw = unsafe { qemu_plugin_tb_get_insn(self.raw, index) };
+        Instruction { raw, _block: self }
+    }
+}
+
+/// An instruction of a block that is being translated.
+pub struct Instruction<'a> {
+    raw: *mut RawInsn,
+    _block: &'a Block,
+}
+
+impl Instruction<'_> {
+    /// Its machine code and the length of that.
+    pub fn code(&self) -> ([u8; MAX_CODE], usize) {
+        let mut code = [0; MAX_CODE];
+        // SAFETY: 1. The instruction is valid as long as its block. 2. At most as many bytes are
+        // written as there is room for.
+        let copied = unsafe {
+            let len = qemu_plugin_insn_size(self.raw).min(MAX_CODE);
+            qemu_plugin_insn_data(self.raw, code.as_mut_ptr().cast(), len)
+        };
+        (code, copied.min(MAX_CODE))
+    }
+
+    /// Adds 1 to the executing CPU's counter whenever it starts.
+    pub fn add_on_start(&self, counter: Counter) {
+        // SAFETY: 1. The instruction is valid as long as its block, the counter for ever.
+        unsafe {
+            qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
+                self.raw,
+                INLINE_ADD_U64,
+                counter.0,
+                1,
+            );
+        }
+    }
+
+    /// Calls [`Level::marker`] whenever it starts.
+    pub fn call_as_marker(&self, marker: Marker) {
+        let word = std::ptr::without_provenance_mut(marker.word() as usize);
+        // SAFETY: 1. As above. 2. The callback has the parameters of the supported versions and
+        // takes the pointer for the number that it is.
+        unsafe {
+            qemu_plugin_register_vcpu_insn_exec_cb(self.raw, marked, NO_REGISTERS, word);
+        }
+    }
+
+    /// Calls [`Level::access`] after each of its accesses to memory, or after its reads only.
+    pub fn call_on_access(&self, reads_only: bool) {
+        let which = if reads_only { READS } else { READS_AND_WRITES };
+        // SAFETY: 1. As above. 2. The callback has the parameters of the supported versions.
+        unsafe {
+            qemu_plugin_register_vcpu_mem_cb(
+                self.raw,
+                accessed,
+                NO_REGISTERS,
+                which,
+                std::ptr::null_mut(),
+            );
+        }
+    }
+}
+
+/// An access to memory that has just been made; valid during the callback.
+pub struct Access {
+    info: MemInfo,
+    address: u64,
+}
+
+impl Access {
+    /// Whether it is a store.
+    pub fn is_store(&self) -> bool {
+        // SAFETY: 1. No requirements.
+        unsafe { qemu_plugin_mem_is_store(self.info) }
+    }
+
+    /// Where its first byte goes.
+    pub fn place(&self) -> Place {
+        self.place_of(self.address)
+    }
+
+    /// An address in the line that its last byte is in, if that is another one than the first
+    /// byte's.
+    pub fn second_line(&self) -> Option<u64> {
+        // SAFETY: 1. No requirements.
+        let bytes = 1u64.checked_shl(unsafe { qemu_plugin_mem_size_shift(self.info) })?;
+        let last = self.address.wrapping_add(bytes - 1);
+        if last / LINE == self.address / LINE {
+            return None;
+        }
+        match self.place_of(last) {
+            Place::Memory(address) => Some(address),
+            Place::Device(_) => None,
+        }
+    }
+
+    fn place_of(&self, address: u64) -> Place {
+        // SAFETY: 1. This is inside of the callback, for whose CPU and access it is valid. The
+        // result lives until the callback returns.
+        let physical = unsafe { qemu_plugin_get_hwaddr(self.info, address) };
+        if physical.is_null() {
+            // QEMU has dropped the translation: any address that names the line will do.
+            return Place::Memory(address & (PAGE - 1));
+        }
+        // SAFETY: 1. As above.
+        let (device, at) = unsafe {
+            (
+                qemu_plugin_hwaddr_is_io(physical),
+                qemu_plugin_hwaddr_phys_addr(physical),
+            )
+        };
+        if device {
+            Place::Device(at)
+        } else {
+            Place::Memory(at)
         }
     }
 }
@@ -164,12 +322,18 @@ pub struct Emulator {
     pub target: String,
     /// Version of the plugin interface.
     pub api: i32,
+    /// CPUs it can have.
+    pub cpus: usize,
 }
 
 /// What a simulation level does. Methods are called by any CPU's thread.
 pub trait Level: Send + Sync {
     /// A block is being translated.
     fn translated(&self, block: &Block);
+    /// A CPU is about to execute a marker.
+    fn marker(&self, cpu: u32, marker: Marker);
+    /// A CPU has made an access to memory.
+    fn access(&self, cpu: u32, access: &Access);
     /// QEMU ends.
     fn ended(&self);
 }
@@ -179,6 +343,20 @@ static LEVEL: OnceLock<Box<dyn Level>> = OnceLock::new();
 extern "C" fn translated(_: Id, raw: *mut RawBlock) {
     if let Some(level) = LEVEL.get() {
         level.translated(&Block { raw });
+    }
+}
+
+extern "C" fn marked(cpu: c_uint, word: *mut c_void) {
+    if let Some(level) = LEVEL.get()
+        && let Some(marker) = Marker::from_word(word.addr() as u32)
+    {
+        level.marker(cpu, marker);
+    }
+}
+
+extern "C" fn accessed(cpu: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
+    if let Some(level) = LEVEL.get() {
+        level.access(cpu, &Access { info, address });
     }
 }
 
@@ -248,6 +426,7 @@ unsafe fn prepare(
     let emulator = Emulator {
         target: target.to_string_lossy().into_owned(),
         api,
+        cpus: usize::try_from(info.max_vcpus).unwrap_or(0),
     };
     crate::count::install(emulator, &args)
 }

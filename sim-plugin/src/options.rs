@@ -39,6 +39,9 @@ pub struct Options {
     pub level: Level,
     /// What is counted at a time.
     pub unit: Unit,
+    /// Whether windows of measurement are observed. That needs a call for each access to memory
+    /// and an operation per instruction, so it is off unless asked for.
+    pub windows: bool,
     /// The node this machine is, for the report.
     pub node: Option<u8>,
 }
@@ -50,7 +53,8 @@ impl Options {
     ///
     /// A sentence that says what is wrong and what is possible.
     pub fn parse<'a>(args: impl IntoIterator<Item = &'a str>) -> Result<Options, String> {
-        let (mut out, mut level, mut unit, mut node) = (None, None, None, None);
+        let (mut out, mut level, mut unit) = (None, None, None);
+        let (mut windows, mut node) = (None, None);
         for arg in args {
             let (key, value) = arg
                 .split_once('=')
@@ -60,10 +64,11 @@ impl Options {
                 "out" => out.replace(PathBuf::from(value)).is_none(),
                 "level" => level.replace(parse_level(value)?).is_none(),
                 "unit" => unit.replace(parse_unit(value)?).is_none(),
+                "windows" => windows.replace(parse_windows(value)?).is_none(),
                 "node" => node.replace(parse_node(value)?).is_none(),
                 _ => {
                     return Err(format!(
-                        "unknown option {key:?}; possible: out, level, unit, node"
+                        "unknown option {key:?}; possible: out, level, unit, windows, node"
                     ));
                 }
             };
@@ -75,6 +80,7 @@ impl Options {
             out: out.ok_or("option out is missing; write out=FILE")?,
             level: level.unwrap_or(Level::Count),
             unit: unit.unwrap_or(Unit::Block),
+            windows: windows.unwrap_or(false),
             node,
         })
     }
@@ -94,6 +100,14 @@ fn parse_unit(value: &str) -> Result<Unit, String> {
         .ok_or_else(|| format!("unit cannot be {value:?}; possible: block, instruction"))
 }
 
+fn parse_windows(value: &str) -> Result<bool, String> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("windows cannot be {value:?}; possible: on, off")),
+    }
+}
+
 fn parse_node(value: &str) -> Result<u8, String> {
     value
         .parse()
@@ -111,8 +125,11 @@ mod tests {
         let least = Options::parse(["out=a=b.json"]).unwrap();
         assert_eq!(least.out, PathBuf::from("a=b.json"));
         assert_eq!((least.level, least.unit), (Level::Count, Unit::Block));
-        let all = Options::parse(["node=3", "unit=instruction", "level=count", "out=x"]).unwrap();
+        assert!(!least.windows);
+        let all = "node=3,unit=instruction,level=count,out=x,windows=on";
+        let all = Options::parse(all.split(',')).unwrap();
         assert_eq!((all.unit, all.node), (Unit::Instruction, Some(3)));
+        assert!(all.windows);
     }
 
     #[test]
@@ -127,7 +144,7 @@ mod tests {
             ),
             (
                 &["ou=x"],
-                "unknown option \"ou\"; possible: out, level, unit, node",
+                "unknown option \"ou\"; possible: out, level, unit, windows, node",
             ),
             (
                 &["out=x", "level=timing"],
@@ -136,6 +153,10 @@ mod tests {
             (
                 &["unit=tb"],
                 "unit cannot be \"tb\"; possible: block, instruction",
+            ),
+            (
+                &["windows=yes"],
+                "windows cannot be \"yes\"; possible: on, off",
             ),
             (&["node=8"], "node cannot be \"8\"; possible: 0 to 7"),
         ] {

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
+use dyad_abi::marker::{Marker, MarkerOp, PREFIX, WindowId};
+
 const LOOPS: u64 = 1000;
 
 /// The shared object. Cargo does not build it for a test of its own package, so the test does, in
@@ -105,12 +107,28 @@ fn run(emulator: &str, machine: &[&str], options: &str) -> Option<Output> {
 }
 
 fn run_x86(scratch: &Scratch, options: &str) -> Option<Output> {
+    run_x86_image(scratch, &x86_firmware(), options)
+}
+
+fn run_x86_image(scratch: &Scratch, firmware: &[u8], options: &str) -> Option<Output> {
     let image = scratch.file("firmware");
-    std::fs::write(&image, x86_firmware()).expect("the firmware can be written");
+    std::fs::write(&image, firmware).expect("the firmware can be written");
     let image = path(&image);
     let exit = "isa-debug-exit,iobase=0xf4,iosize=4";
     let machine = ["-machine", "q35", "-bios", image, "-device", exit];
     run("qemu-system-x86_64", &machine, options)
+}
+
+fn run_aarch64(scratch: &Scratch, code: &[u8], options: &str) -> Option<Output> {
+    let program = scratch.file("program");
+    std::fs::write(&program, code).expect("the program can be written");
+    let loader = format!(
+        "loader,file={},addr=0x40200000,cpu-num=0",
+        program.display()
+    );
+    let mut machine = vec!["-machine", "virt", "-cpu", "max", "-device", &loader];
+    machine.extend(["-semihosting-config", "enable=on,target=native"]);
+    run("qemu-system-aarch64", &machine, options)
 }
 
 fn path(p: &Path) -> &str {
@@ -129,7 +147,7 @@ fn counts_exactly_on_x86_64() {
         assert_eq!(output.status.code(), Some(0x21), "{output:?}");
         let text = std::fs::read_to_string(&json).expect("there is a report");
         let expected = format!(
-            "{{\"schema\":\"dyad.count/1\",\"target\":\"x86_64\",\"node\":0,\"unit\":\"{unit}\","
+            "{{\"schema\":\"dyad.count/2\",\"target\":\"x86_64\",\"node\":0,\"unit\":\"{unit}\","
         );
         assert!(text.starts_with(&expected), "{text}");
         let count = |n| format!("\"instructions\":{n},\"cpus\":[{{\"cpu\":0,");
@@ -142,23 +160,154 @@ fn counts_exactly_on_x86_64() {
 #[test]
 fn counts_exactly_on_aarch64() {
     let scratch = Scratch::new("aarch64");
-    let program = scratch.file("program");
-    std::fs::write(&program, aarch64_program()).expect("the program can be written");
     let json = scratch.file("count.json");
-    let loader = format!(
-        "loader,file={},addr=0x40200000,cpu-num=0",
-        program.display()
-    );
-    let mut machine = vec!["-machine", "virt", "-cpu", "max", "-device", &loader];
-    machine.extend(["-semihosting-config", "enable=on,target=native"]);
     let options = format!("out={},unit=instruction", json.display());
-    let Some(output) = run("qemu-system-aarch64", &machine, &options) else {
+    let Some(output) = run_aarch64(&scratch, &aarch64_program(), &options) else {
         return;
     };
     assert_eq!(output.status.code(), Some(0x20), "{output:?}");
     let text = std::fs::read_to_string(&json).expect("there is a report");
     let count = format!("\"instructions\":{AARCH64_INSTRUCTIONS},\"cpus\":[{{\"cpu\":0,");
     assert!(text.contains(&count), "not {AARCH64_INSTRUCTIONS}: {text}");
+}
+
+/// A marker as programs have it.
+fn marker(op: MarkerOp, id: u16) -> Vec<u8> {
+    let id = WindowId(id);
+    [PREFIX, Marker { op, id }.word()]
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect()
+}
+
+/// Window `id` around this code.
+fn window(id: u16, code: &[u8]) -> Vec<u8> {
+    let (begin, end) = (marker(MarkerOp::Begin, id), marker(MarkerOp::End, id));
+    [&begin, code, &end].concat()
+}
+
+/// The guests' windows, in kernel mode: what is in them, and what must be counted.
+const EMPTY: u16 = 1;
+const NOPS: u16 = 2;
+const KINDS: u16 = 3;
+const CROSSING: u16 = 4;
+
+fn assert_windows(report: &str) {
+    let start = report.find("\"windows\":").expect("there are windows");
+    let none = "\"devices\":{\"min\":0,\"median\":0,\"max\":0}";
+    let window = |id: u16, n: u64, counts: [(&str, u64); 7]| {
+        let mut out = format!("{{\"id\":{id},\"n\":{n},\"interrupted\":0");
+        for (i, (name, v)) in counts.into_iter().enumerate() {
+            let member = format!(",\"{name}\":{{\"min\":{v},\"median\":{v},\"max\":{v}}}");
+            out.push_str(&member);
+            if i == 3 {
+                out.push_str(&format!(",{none}"));
+            }
+        }
+        out + "}"
+    };
+    let counts = |instructions, lines, accesses, other| {
+        [
+            ("instructions", instructions),
+            ("lines", lines),
+            ("fused_lines", 0),
+            ("accesses", accesses),
+            ("atomics", other),
+            ("flushes", other),
+            ("fences", other),
+        ]
+    };
+    let expected = format!(
+        "\"windows\":[{},{},{},{}],\"abandoned\":1,\"unmatched\":1}}",
+        window(EMPTY, 2, counts(0, 0, 0, 0)),
+        window(NOPS, 1, counts(7, 0, 0, 0)),
+        window(KINDS, 1, counts(4, 2, 2, 1)),
+        window(CROSSING, 1, counts(1, 2, 1, 0)),
+    );
+    assert_eq!(report[start..].trim_end(), expected);
+}
+
+/// Puts a window of each sort one after the other.
+fn windows(nops: &[u8], kinds: &[u8], crossing: &[u8]) -> Vec<u8> {
+    [
+        window(EMPTY, &[]),
+        window(EMPTY, &[]),
+        window(NOPS, nops),
+        window(KINDS, kinds),
+        window(CROSSING, crossing),
+        // One abandoned, then an end without beginning.
+        window(NOPS, &marker(MarkerOp::Abandon, 0)),
+        // Forgotten.
+        window(9, nops),
+        marker(MarkerOp::Forget, 9),
+    ]
+    .concat()
+}
+
+#[test]
+fn windows_count_exactly_on_x86_64() {
+    let kinds = [
+        &[0xf0, 0xff, 0x05, 0, 0x10, 0, 0][..], // lock inc dword [0x1000]
+        &[0xa1, 0x40, 0x10, 0, 0],              // mov eax, [0x1040]
+        &[0x0f, 0xae, 0xf0],                    // mfence
+        &[0x0f, 0xae, 0x3d, 0, 0x10, 0, 0],     // clflush [0x1000]
+    ]
+    .concat();
+    let crossing = [0xa1, 0x3e, 0x10, 0, 0]; // mov eax, [0x103e]
+    let protected = [
+        &[0x66, 0xb8, 0x10, 0, 0x8e, 0xd8][..], // mov ax, 0x10; mov ds, ax
+        &windows(&[0x90; 7], &kinds, &crossing),
+        &[0xb0, 0x10, 0xe6, 0xf4, 0xf4], // mov al, 0x10; out 0xf4, al; hlt
+    ]
+    .concat();
+    let real = [
+        &[0x2e, 0x66, 0x0f, 0x01, 0x16, 0, 0xe1][..], // lgdt cs:[0xe100]
+        &[0x0f, 0x20, 0xc0, 0x0c, 1, 0x0f, 0x22, 0xc0], // mov eax, cr0; or al, 1; mov cr0, eax
+        &[0x66, 0xea, 0, 0xe2, 0x0f, 0, 8, 0],        // jmp 8:0xfe200
+    ]
+    .concat();
+    let mut tables = vec![0x17, 0, 0x08, 0xe1, 0x0f, 0, 0, 0]; // limit, base 0xfe108
+    for descriptor in [0, 0x00cf_9a00_0000_ffff_u64, 0x00cf_9200_0000_ffff] {
+        tables.extend(descriptor.to_le_bytes());
+    }
+    let mut image = x86_firmware();
+    for (at, part) in [(0xe000, real), (0xe100, tables), (0xe200, protected)] {
+        image[at..at + part.len()].copy_from_slice(&part);
+    }
+    let scratch = Scratch::new("x86-windows");
+    let json = scratch.file("count.json");
+    let options = format!("out={},windows=on", json.display());
+    let Some(output) = run_x86_image(&scratch, &image, &options) else {
+        return;
+    };
+    assert_eq!(output.status.code(), Some(0x21), "{output:?}");
+    assert_windows(&std::fs::read_to_string(&json).expect("there is a report"));
+}
+
+#[test]
+fn windows_count_exactly_on_aarch64() {
+    let code = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|w| w.to_le_bytes()).collect() };
+    let kinds = code(&[
+        0xf820_0022, // ldadd x0, x2, [x1]
+        0xf940_2022, // ldr x2, [x1, #64]
+        0xd503_3fbf, // dmb sy
+        0xd50b_7a21, // dc cvac, x1
+    ]);
+    let crossing = code(&[0xa943_8c22]); // ldp x2, x3, [x1, #56]
+    let program = [
+        code(&[0xd2a8_0601]), // mov x1, #0x40300000
+        windows(&code(&[0xd503_201f; 7]), &kinds, &crossing),
+        aarch64_program(),
+    ]
+    .concat();
+    let scratch = Scratch::new("aarch64-windows");
+    let json = scratch.file("count.json");
+    let options = format!("out={},windows=on", json.display());
+    let Some(output) = run_aarch64(&scratch, &program, &options) else {
+        return;
+    };
+    assert_eq!(output.status.code(), Some(0x20), "{output:?}");
+    assert_windows(&std::fs::read_to_string(&json).expect("there is a report"));
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub mod bundle;
 pub mod cap;
 pub mod error;
 pub mod ident;
+pub mod marker;
 pub mod record;
 pub mod service;
 pub mod syscall;

@@ -11,8 +11,12 @@
 //! When loom looks for orders to try it remembers only the latest access to a word: if one thread
 //! loads a word and then modifies it, an earlier load by another thread is forgotten, and the
 //! order in which that load comes later may never be tried. So let the thread that only reads
-//! start last, and show with a mutant that the model sees what it is for.
+//! start last, and show with a mutant that the model sees what it is for. [`mutant`] takes fences
+//! and orders away, one place in the source at a time.
 
+pub mod mutant;
+
+use core::panic::Location;
 use std::collections::BTreeMap;
 use std::sync::atomic as plain;
 
@@ -20,6 +24,7 @@ use dyad_shm::PhysAddr;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::GlobalMem;
+use mutant::{Kind, Orders};
 
 /// What the memory of a mutant lacks. A test that does not notice is no test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +49,7 @@ pub struct LoomMem {
     tracked: BTreeMap<u64, AtomicU64>,
     plain: BTreeMap<u64, plain::AtomicU64>,
     lacks: Lacks,
+    orders: Orders,
 }
 
 impl LoomMem {
@@ -59,10 +65,32 @@ impl LoomMem {
                 .map(|&at| (at, plain::AtomicU64::new(0)))
                 .collect(),
             lacks,
+            orders: Orders::all(),
         }
     }
 
-    fn order(&self, wanted: Ordering) -> Ordering {
+    /// The same for one place in the source: what `orders` leaves out is left out.
+    #[must_use]
+    pub fn with_orders(self, orders: &Orders) -> LoomMem {
+        LoomMem {
+            orders: orders.clone(),
+            ..self
+        }
+    }
+
+    fn order(&self, caller: &'static Location<'static>, wanted: Ordering) -> Ordering {
+        let kind = match wanted {
+            Ordering::Acquire => Some(Kind::Acquire),
+            Ordering::Release => Some(Kind::Release),
+            _ => None,
+        };
+        if kind.is_some_and(|kind| self.orders.skips(caller, kind)) {
+            return Ordering::Relaxed;
+        }
+        self.lacking(wanted)
+    }
+
+    fn lacking(&self, wanted: Ordering) -> Ordering {
         match (self.lacks, wanted) {
             (Lacks::Release, Ordering::Release) => Ordering::Relaxed,
             (Lacks::Acquire, Ordering::Acquire) => Ordering::Relaxed,
@@ -81,22 +109,26 @@ impl GlobalMem for LoomMem {
         self.tracked.contains_key(&at.0) || self.plain.contains_key(&at.0)
     }
 
+    #[track_caller]
     fn load(&self, at: PhysAddr, order: Ordering) -> u64 {
+        let order = self.order(Location::caller(), order);
         match self.plain.get(&at.0) {
             Some(w) => w.load(Ordering::SeqCst),
-            None => self.word(at).load(self.order(order)),
+            None => self.word(at).load(order),
         }
     }
 
+    #[track_caller]
     fn store(&self, at: PhysAddr, value: u64, order: Ordering) {
+        let order = self.order(Location::caller(), order);
         match self.plain.get(&at.0) {
             Some(w) => w.store(value, Ordering::SeqCst),
-            None => self.word(at).store(value, self.order(order)),
+            None => self.word(at).store(value, order),
         }
     }
 
     fn cas(&self, at: PhysAddr, old: u64, new: u64) -> Result<u64, u64> {
-        let order = self.order(Ordering::AcqRel);
+        let order = self.lacking(Ordering::AcqRel);
         let failure = match order {
             Ordering::Relaxed => Ordering::Relaxed,
             _ => Ordering::Acquire,
@@ -105,25 +137,38 @@ impl GlobalMem for LoomMem {
     }
 
     fn swap(&self, at: PhysAddr, value: u64) -> u64 {
-        self.word(at).swap(value, self.order(Ordering::AcqRel))
+        self.word(at).swap(value, self.lacking(Ordering::AcqRel))
     }
 
     fn add(&self, at: PhysAddr, n: u64) -> u64 {
-        self.word(at).fetch_add(n, self.order(Ordering::AcqRel))
+        self.word(at).fetch_add(n, self.lacking(Ordering::AcqRel))
     }
 
     fn or(&self, at: PhysAddr, bits: u64) -> u64 {
-        self.word(at).fetch_or(bits, self.order(Ordering::AcqRel))
+        self.word(at).fetch_or(bits, self.lacking(Ordering::AcqRel))
     }
 
     fn and(&self, at: PhysAddr, bits: u64) -> u64 {
-        self.word(at).fetch_and(bits, self.order(Ordering::AcqRel))
+        self.word(at)
+            .fetch_and(bits, self.lacking(Ordering::AcqRel))
     }
 
+    #[track_caller]
     fn fence(&self) {
-        if self.lacks != Lacks::Fences {
+        let skipped = self.orders.skips(Location::caller(), Kind::Fence);
+        if self.lacks != Lacks::Fences && !skipped {
             fence(Ordering::SeqCst);
         }
+    }
+
+    #[track_caller]
+    fn load_fresh(&self, at: PhysAddr, order: Ordering) -> u64 {
+        self.load(at, order)
+    }
+
+    #[track_caller]
+    fn store_through(&self, at: PhysAddr, value: u64, order: Ordering) {
+        self.store(at, value, order);
     }
 
     fn writeback(&self, _at: PhysAddr, _len: u64) {}

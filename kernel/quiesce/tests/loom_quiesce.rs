@@ -1,272 +1,511 @@
 //! Model checks: what was unpublished is not reused while somebody uses it, in any interleaving
-//! and with any weak ordering; and what this needs, shown by taking it away.
-//!
-//! One word says whether an object is there, another is its contents. Node 0 takes the object
-//! away, stamps it, and writes new contents if node 1 has moved on; node 1 looks at the first word
-//! and then at the second. Node 0 itself does not count: its own CPU knows what it does.
+//! and with any weak ordering; and what this needs, shown by taking it away: rules one by one, and
+//! fences and orders one place in the source after the other.
 
-use core::mem::{offset_of, size_of};
+#[path = "common/model.rs"]
+mod model;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use dyad_abi::{CpuId, NodeId};
 use dyad_coherence::GlobalMem;
+use dyad_coherence::model::mutant::Kind::{self, Acquire, Fence, Release};
+use dyad_coherence::model::mutant::{Orders, Site, try_each};
 use dyad_coherence::model::{Lacks, LoomMem, explore};
-use dyad_quiesce::{Epoch, Idle, NodeHardware, Progress, Quiescence, Round};
-use dyad_shm::PhysAddr;
-use dyad_shm::quiesce::{FlushLog, QuiesceArea};
-use dyad_shm::superblock::{NodeEntry, NodeState, NodeWord, Superblock};
-use loom::sync::Notify;
+use dyad_quiesce::{Idle, IntentRecord, Intents, LogWriter, Progress, Round, Row, Touched};
+use dyad_shm::quiesce::LOG_ENTRIES;
+use dyad_shm::{PhysAddr, WeakRef};
 use loom::sync::atomic::Ordering;
 use loom::thread;
+use model::*;
 
-const SUPERBLOCK: u64 = 0x40_0000_0000;
-const AREA: u64 = 0x50_0000_0000;
-const THERE: PhysAddr = PhysAddr(0x60_0000_0000);
-const CONTENTS: PhysAddr = PhysAddr(0x60_0000_1000);
-const NEW: u64 = 2;
-const LINE: u64 = 64;
-const START: u64 = 5;
-
-fn node1() -> NodeId {
-    NodeId::new(1).unwrap()
-}
-
-fn cpu(c: u64) -> CpuId {
-    CpuId::new(c).unwrap()
-}
-
-/// Node 1 is live, its CPU 0 awake, and it has published the present epoch.
-fn memory(lacks: Lacks) -> Arc<LoomMem> {
-    let area = |offset: usize| AREA + offset as u64;
-    let requests = offset_of!(QuiesceArea, requests);
-    let acks = offset_of!(QuiesceArea, acknowledgements);
-    let tracked = [
-        (SUPERBLOCK + offset_of!(Superblock, epoch) as u64, START),
-        (AREA + LINE, START << 16 | 1),
-        (area(requests) + LINE, START),
-        (area(acks) + 8 * LINE, START),
-        (THERE.0, 1),
-        (CONTENTS.0, 1),
-    ];
-    let state = |n: u64| {
-        let entry = offset_of!(Superblock, nodes) as u64 + n * size_of::<NodeEntry>() as u64;
-        SUPERBLOCK + entry + offset_of!(NodeEntry, state) as u64
-    };
-    let mut plain = vec![SUPERBLOCK, AREA];
-    plain.extend((0..8).map(state));
-    let logs = area(offset_of!(QuiesceArea, logs));
-    plain.extend((0..64).map(|i| logs + i * size_of::<FlushLog>() as u64));
-    let mem = LoomMem::new(lacks, &tracked, &plain);
-    let live = NodeWord {
-        state: NodeState::Live,
-        incarnation: 1,
-    };
-    mem.store(PhysAddr(state(1)), live.bits(), Ordering::SeqCst);
-    Arc::new(mem)
-}
-
-fn words(mem: &LoomMem) -> Quiescence<'_, LoomMem> {
-    Quiescence::new(mem, PhysAddr(SUPERBLOCK), PhysAddr(AREA)).unwrap()
-}
-
-struct NoHardware;
-
-impl NodeHardware for NoHardware {
-    fn writeback_invalidate(&self, _at: PhysAddr, _len: u64) {}
-    fn flush_everything(&self, _piece: u64) -> bool {
-        true
-    }
-    fn flush_tlb(&self) {}
-    fn revalidate(&self) {}
-    fn detach(&self) {}
-    fn call(&self, _cpu: CpuId) {}
-}
-
-fn find(mem: &LoomMem) -> bool {
-    mem.load(THERE, Ordering::Acquire) == 1
-}
-
-fn look(mem: &LoomMem) {
-    let seen = mem.load(CONTENTS, Ordering::Relaxed);
-    assert_eq!(seen, 1, "reused under a node that uses it");
-}
-
-fn use_it(mem: &LoomMem) {
-    if find(mem) {
-        look(mem);
-    }
-}
-
-/// What node 0 does. Two attempts, so that the round may come in between.
-fn take_and_reuse(mem: &LoomMem, quiet: impl Fn(&Quiescence<'_, LoomMem>, Epoch) -> bool) -> bool {
-    let q = words(mem);
-    mem.cas(THERE, 1, 0).unwrap();
-    let stamp = q.now();
-    let reuse = quiet(&q, stamp);
-    if reuse {
-        mem.store(CONTENTS, NEW, Ordering::Relaxed);
-    }
-    reuse
-}
-
-fn by_protocol(q: &Quiescence<'_, LoomMem>, stamp: Epoch) -> bool {
-    q.quiesced(stamp).is_ok()
-}
-
-/// Runs `reuser` against `user`; the thread that only reads starts last. The model must have
+/// Runs `reuser` against `user`; the thread that changes less starts last. The model must have
 /// come to a reuse, or it has shown nothing.
 fn against(
     lacks: Lacks,
-    preemptions: Option<usize>,
+    orders: &Orders,
+    tracked: &'static [(u64, u64)],
     reuser: impl Fn(&LoomMem) -> bool + Clone + Send + Sync + 'static,
     user: impl Fn(&LoomMem) + Clone + Send + Sync + 'static,
 ) {
     let reused = Arc::new(AtomicBool::new(false));
-    let seen = reused.clone();
-    explore(preemptions, move || {
-        let mem = memory(lacks);
+    let (seen, orders) = (reused.clone(), orders.clone());
+    explore(None, move || {
+        let mem = memory(lacks, &orders, tracked);
         let (m, u) = (mem.clone(), user.clone());
         let other = thread::spawn(move || u(&m));
-        if reuser(&mem) {
-            seen.store(true, Relaxed);
-        }
+        let now = reuser(&mem);
         other.join().unwrap();
+        if now {
+            seen.store(true, Relaxed);
+            let after = mem.load(CONTENTS, Ordering::Relaxed);
+            assert_eq!(after, NEW, "used after it was reused");
+        }
     });
     assert!(reused.load(Relaxed), "nothing was ever reused");
 }
 
+fn keeps_to_it(m: &LoomMem) -> bool {
+    take_and_reuse(m, by_protocol)
+}
+
 fn use_round_use(mem: &LoomMem) {
-    let q = words(mem);
+    let (q, hw) = (words(mem), Hardware::default());
     let mut round = Round::new(&q, node1());
     use_it(mem);
-    let waiting = round.flush_step(&q, &NoHardware, 1000).unwrap();
+    let waiting = round.flush_step(&q, &hw, 1000).unwrap();
     assert_eq!(waiting, Progress::Waiting(cpu(0)));
-    q.acknowledge(node1(), cpu(0), &NoHardware);
-    let done = round.flush_step(&q, &NoHardware, 1000).unwrap();
+    q.acknowledge(node1(), cpu(0), &hw);
+    let done = round.flush_step(&q, &hw, 1000).unwrap();
     assert!(matches!(done, Progress::Published(_)));
     use_it(mem);
 }
 
-#[test]
-fn a_round_keeps_reuse_away_from_users() {
-    let reuser = |m: &LoomMem| take_and_reuse(m, by_protocol);
-    against(Lacks::Nothing, None, reuser, use_round_use);
+fn rounds(orders: &Orders) {
+    against(Lacks::Nothing, orders, &[], keeps_to_it, use_round_use);
 }
 
 #[test]
-#[should_panic(expected = "reused under a node that uses it")]
+fn a_round_keeps_reuse_away_from_users() {
+    rounds(&Orders::all());
+}
+
+#[test]
+#[should_panic(expected = "reused")]
 fn mutant_without_fences() {
-    let reuser = |m: &LoomMem| take_and_reuse(m, by_protocol);
-    against(Lacks::Fences, None, reuser, use_round_use);
+    let orders = Orders::all();
+    against(Lacks::Fences, &orders, &[], keeps_to_it, use_round_use);
 }
 
 /// A1b.
 #[test]
-#[should_panic(expected = "reused under a node that uses it")]
+#[should_panic(expected = "reused")]
 fn mutant_published_as_much_instead_of_more() {
-    let at_least = |q: &Quiescence<'_, LoomMem>, s| q.publication(node1()).epoch() >= s;
-    let reuser = move |m: &LoomMem| take_and_reuse(m, at_least);
-    against(Lacks::Nothing, None, reuser, use_round_use);
+    let reuser = |m: &LoomMem| take_and_reuse(m, |q, s| q.publication(node1()).epoch() >= s);
+    let orders = Orders::all();
+    against(Lacks::Nothing, &orders, &[], reuser, use_round_use);
 }
 
 /// A1c.
 #[test]
-#[should_panic(expected = "reused under a node that uses it")]
+#[should_panic(expected = "reused")]
 fn mutant_stamp_taken_before_unpublishing() {
     let reuser = |m: &LoomMem| {
         let early = words(m).now();
         take_and_reuse(m, move |q, _| by_protocol(q, early))
     };
-    against(Lacks::Nothing, None, reuser, use_round_use);
+    let orders = Orders::all();
+    against(Lacks::Nothing, &orders, &[], reuser, use_round_use);
 }
 
 fn use_sleep_use(mem: &LoomMem) {
-    let q = words(mem);
+    let (q, hw) = (words(mem), Hardware::default());
     let mut round = Round::new(&q, node1());
     use_it(mem);
-    let idle = round.idle_step(&q, &NoHardware, cpu(0), 1000, || false);
+    let idle = round.idle_step(&q, &hw, cpu(0), 1000, || false);
     assert_eq!(idle, Idle::Asleep);
     q.wake(node1(), cpu(0));
     use_it(mem);
 }
 
-#[test]
-fn a_node_that_sleeps_is_quiet_and_one_that_wakes_is_not() {
-    let reuser = |m: &LoomMem| take_and_reuse(m, by_protocol);
-    against(Lacks::Nothing, None, reuser, use_sleep_use);
+fn sleep(orders: &Orders) {
+    against(Lacks::Nothing, orders, &[], keeps_to_it, use_sleep_use);
 }
 
 #[test]
-#[should_panic(expected = "reused under a node that uses it")]
-fn mutant_woken_without_a_fence() {
-    let reuser = |m: &LoomMem| take_and_reuse(m, by_protocol);
-    against(Lacks::Fences, None, reuser, use_sleep_use);
+fn a_node_that_sleeps_is_quiet_and_one_that_wakes_is_not() {
+    sleep(&Orders::all());
 }
 
 /// L2.
 #[test]
-#[should_panic(expected = "reused under a node that uses it")]
+#[should_panic(expected = "reused")]
 fn mutant_use_before_withdrawal() {
-    let reuser = |m: &LoomMem| take_and_reuse(m, by_protocol);
-    against(Lacks::Nothing, None, reuser, |mem| {
-        let q = words(mem);
+    let user = |mem: &LoomMem| {
+        let (q, hw) = (words(mem), Hardware::default());
         let mut round = Round::new(&q, node1());
-        round.idle_step(&q, &NoHardware, cpu(0), 1000, || false);
+        round.idle_step(&q, &hw, cpu(0), 1000, || false);
         use_it(mem);
         q.wake(node1(), cpu(0));
-    });
+    };
+    let orders = Orders::all();
+    against(Lacks::Nothing, &orders, &[], keeps_to_it, user);
 }
 
 /// The node's round is driven by another of its CPUs than the one that uses the object; here the
 /// driver is also who reuses it. `held`: the user acknowledges with the object in hand.
 ///
 /// The driver is told when to look at the acknowledgement again, because loom does not try to
-/// look later by itself: the user loads that word before it stores it.
-fn driven_by_another_cpu(held: bool) {
+/// look later by itself: the user loads that word before it stores it. What tells it is nothing
+/// that loom knows, and so orders nothing.
+fn driven_by_another_cpu(held: bool, orders: &Orders) {
     let reused = Arc::new(AtomicBool::new(false));
-    let seen = reused.clone();
+    let (seen, orders) = (reused.clone(), orders.clone());
     explore(None, move || {
-        let mem = memory(Lacks::Nothing);
-        let passed = Arc::new(Notify::new());
-        let (m, p) = (mem.clone(), passed.clone());
-        let user = thread::spawn(move || {
-            let found = find(&m);
-            if found && !held {
-                look(&m);
+        let mem = memory(Lacks::Nothing, &orders, &[]);
+        let passed = Arc::new(AtomicBool::new(false));
+        let (m, p, reuses) = (mem.clone(), passed.clone(), seen.clone());
+        let driver = thread::spawn(move || {
+            let (q, hw) = (words(&m), Hardware::default());
+            let mut round = Round::new(&q, node1());
+            m.cas(THERE, 1, 0).unwrap();
+            let stamp = q.now();
+            let asked = round.flush_step(&q, &hw, 1000).unwrap();
+            if matches!(asked, Progress::Waiting(_)) {
+                while !p.load(Relaxed) {
+                    thread::yield_now();
+                }
+                let _ = round.flush_step(&q, &hw, 1000).unwrap();
             }
-            words(&m).acknowledge(node1(), cpu(0), &NoHardware);
-            p.notify();
-            if found && held {
-                look(&m);
+            if by_protocol(&q, stamp) {
+                reuse(&m);
+                reuses.store(true, Relaxed);
             }
-            use_it(&m);
         });
-        let q = words(&mem);
-        let mut round = Round::new(&q, node1());
-        mem.cas(THERE, 1, 0).unwrap();
-        let stamp = q.now();
-        let asked = round.flush_step(&q, &NoHardware, 1000).unwrap();
-        if matches!(asked, Progress::Waiting(_)) {
-            passed.wait();
-            let _ = round.flush_step(&q, &NoHardware, 1000).unwrap();
+        let found = find(&mem);
+        if found && !held {
+            look(&mem);
         }
-        if by_protocol(&q, stamp) {
-            mem.store(CONTENTS, NEW, Ordering::Relaxed);
-            seen.store(true, Relaxed);
+        words(&mem).acknowledge(node1(), cpu(0), &Hardware::default());
+        passed.store(true, Relaxed);
+        if found && held {
+            look(&mem);
         }
-        user.join().unwrap();
+        use_it(&mem);
+        driver.join().unwrap();
     });
     assert!(reused.load(Relaxed), "nothing was ever reused");
 }
 
-#[test]
-fn acknowledgements_of_another_cpu_are_enough() {
-    driven_by_another_cpu(false);
+fn other_cpu(orders: &Orders) {
+    driven_by_another_cpu(false, orders);
 }
 
 #[test]
-#[should_panic(expected = "reused under a node that uses it")]
+fn acknowledgements_of_another_cpu_are_enough() {
+    other_cpu(&Orders::all());
+}
+
+#[test]
+#[should_panic(expected = "reused")]
 fn mutant_acknowledged_with_a_reference_in_hand() {
-    driven_by_another_cpu(true);
+    driven_by_another_cpu(true, &Orders::all());
+}
+
+/// CPU 0 drives the round and reuses; CPU 1 uses, sleeps, and uses again.
+fn beside(orders: &Orders) {
+    const BOTH_AWAKE: [(u64, u64); 1] = [(PUBLISHED, START << 16 | 0b11)];
+    let driver = |mem: &LoomMem| {
+        let (q, hw) = (words(mem), Hardware::default());
+        let mut round = Round::new(&q, node1());
+        mem.cas(THERE, 1, 0).unwrap();
+        let stamp = q.now();
+        let _ = round.flush_step(&q, &hw, 1000).unwrap();
+        q.acknowledge(node1(), cpu(0), &hw);
+        let _ = round.flush_step(&q, &hw, 1000).unwrap();
+        let quiet = by_protocol(&q, stamp);
+        if quiet {
+            reuse(mem);
+        }
+        quiet
+    };
+    against(Lacks::Nothing, orders, &BOTH_AWAKE, driver, |mem| {
+        let q = words(mem);
+        use_it(mem);
+        let idle = q.idle_beside_others(node1(), cpu(1), &Hardware::default(), || false);
+        if idle == Idle::Asleep {
+            q.wake(node1(), cpu(1));
+            use_it(mem);
+        }
+    });
+}
+
+#[test]
+fn a_cpu_that_sleeps_beside_others_needs_not_acknowledge() {
+    beside(&Orders::all());
+}
+
+/// Node 1 joins and uses the object at once.
+fn joins(orders: &Orders) {
+    const VACANT: [(u64, u64); 2] = [(STATE, 0), (PUBLISHED, 0)];
+    against(Lacks::Nothing, orders, &VACANT, keeps_to_it, |mem| {
+        let (q, hw) = (words(mem), Hardware::default());
+        q.join(node1(), cpu(0), &hw).unwrap();
+        use_it(mem);
+    });
+}
+
+#[test]
+fn a_node_that_joins_counts_before_it_uses_anything() {
+    joins(&Orders::all());
+}
+
+/// Node 0 logs what it has changed and takes a stamp, while node 1 goes through a round that
+/// counts for that stamp or not.
+fn logged(orders: &Orders) {
+    let orders = orders.clone();
+    explore(None, move || {
+        let mem = memory(Lacks::Nothing, &orders, &[(HEAD, 0), (ENTRY, 0)]);
+        let mut round = Round::new(&words(&mem), node1());
+        let m = mem.clone();
+        let reader = thread::spawn(move || {
+            let (q, hw) = (words(&m), Hardware::default());
+            let epoch = loop {
+                match round.flush_step(&q, &hw, 1000).unwrap() {
+                    Progress::Published(epoch) => break epoch,
+                    _ => q.acknowledge(node1(), cpu(0), &hw),
+                };
+            };
+            assert!(!hw.did(Did::Everything), "an entry is not what was logged");
+            (epoch, hw.did(Did::Lines(THERE)))
+        });
+        let q = words(&mem);
+        let mut log = LogWriter::attach(&q, node0(), cpu(0));
+        log.record(&q, Touched::Line(THERE));
+        let stamp = q.now();
+        let (epoch, dropped) = reader.join().unwrap();
+        assert!(dropped || epoch <= stamp, "quiet, with a stale copy");
+    });
+}
+
+#[test]
+fn what_is_logged_before_the_stamp_is_dropped_by_rounds_that_count() {
+    logged(&Orders::all());
+}
+
+/// The entry that node 1 reads is overwritten meanwhile.
+fn overwritten(orders: &Orders) {
+    let orders = orders.clone();
+    explore(Some(3), move || {
+        let mem = memory(Lacks::Nothing, &orders, &[(HEAD, 0), (ENTRY, 0)]);
+        let q = words(&mem);
+        let mut round = Round::new(&q, node1());
+        let mut log = LogWriter::attach(&q, node0(), cpu(0));
+        for _ in 1..LOG_ENTRIES {
+            log.record(&q, Touched::Line(THERE));
+        }
+        let m = mem.clone();
+        let reader = thread::spawn(move || {
+            let (q, hw) = (words(&m), Hardware::default());
+            // A new epoch, the log's end, the first entry, and another step.
+            let _ = round.flush_step(&q, &hw, 4).unwrap();
+            let first = hw.did(Did::Lines(THERE)) && !hw.did(Did::Lines(CONTENTS));
+            assert!(
+                first || hw.did(Did::Everything),
+                "takes it for another entry"
+            );
+        });
+        log.record(&q, Touched::Line(CONTENTS));
+        log.record(&q, Touched::Line(CONTENTS));
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn an_overwritten_entry_is_not_taken_for_another() {
+    overwritten(&Orders::all());
+}
+
+/// CPU 1 wakes up while CPU 0 asks for acknowledgements: it sees the request when it enters user
+/// code, or is called.
+fn unheard(orders: &Orders) {
+    let orders = orders.clone();
+    explore(None, move || {
+        let mem = memory(Lacks::Nothing, &orders, &[]);
+        let m = mem.clone();
+        let waker = thread::spawn(move || {
+            let q = words(&m);
+            q.wake(node1(), cpu(1));
+            q.acknowledge(node1(), cpu(1), &Hardware::default());
+        });
+        let (q, hw) = (words(&mem), Hardware::default());
+        let mut round = Round::new(&q, node1());
+        let asked = round.flush_step(&q, &hw, 1000).unwrap();
+        assert_eq!(asked, Progress::Waiting(cpu(0)));
+        waker.join().unwrap();
+        let heard = mem.load(PhysAddr(acknowledged(1)), Ordering::Relaxed) > START;
+        assert!(heard || hw.did(Did::Call(cpu(1))), "unheard");
+    });
+}
+
+#[test]
+fn a_cpu_that_wakes_up_during_a_request_hears_of_it() {
+    unheard(&Orders::all());
+}
+
+/// Node 0 gives node 1 work, and rings if it sees it asleep.
+fn work(orders: &Orders) {
+    let orders = orders.clone();
+    explore(None, move || {
+        let mem = memory(Lacks::Nothing, &orders, &[]);
+        let m = mem.clone();
+        let sleeper = thread::spawn(move || {
+            let q = words(&m);
+            let mut round = Round::new(&q, node1());
+            let given = || m.load(CONTENTS, Ordering::Acquire) == NEW;
+            round.idle_step(&q, &Hardware::default(), cpu(0), 1000, given)
+        });
+        mem.store(CONTENTS, NEW, Ordering::Release);
+        mem.fence();
+        let rings = words(&mem).publication(node1()).awake() == 0;
+        let idle = sleeper.join().unwrap();
+        assert!(rings || idle == Idle::Work, "slept through");
+    });
+}
+
+#[test]
+fn work_is_not_slept_through() {
+    work(&Orders::all());
+}
+
+/// Node 1 dies anywhere in a row that changes a word from 1 to 2 and then to 3, or lives on.
+fn intents(orders: &Orders) {
+    let orders = orders.clone();
+    explore(Some(3), move || {
+        let line = [0, 1, 2, 3].map(|w| (intent(w), 0));
+        let mem = memory(Lacks::Nothing, &orders, &line);
+        let record = IntentRecord {
+            row: Row::Map,
+            frame: WeakRef::from_bits(7 << 32).unwrap(),
+            table: WeakRef::from_bits(8 << 32 | 1),
+            place: CONTENTS,
+        };
+        let m = mem.clone();
+        let dying = thread::spawn(move || {
+            let q = words(&m);
+            let mine = q.intents(node1(), cpu(0));
+            mine.begin(&record);
+            m.cas(CONTENTS, 1, 2).unwrap();
+            m.cas(CONTENTS, 2, 3).unwrap();
+            mine.clear();
+        });
+        let q = words(&mem);
+        let theirs = q.intents(node1(), cpu(0));
+        if let Some(read) = theirs.read() {
+            assert_eq!(read, record, "half a record");
+        }
+        let half = mem.load(CONTENTS, Ordering::Acquire) == 2;
+        if half && theirs.read().is_none() {
+            let now = mem.load(CONTENTS, Ordering::Relaxed);
+            assert_eq!(now, 3, "nobody repairs this");
+        }
+        dying.join().unwrap();
+    });
+}
+
+#[test]
+fn whoever_dies_in_a_row_leaves_its_intent() {
+    intents(&Orders::all());
+}
+
+/// A name, a scenario, and the places it needs: file and what is there, in the order of the source.
+type Judge = (&'static str, fn(&Orders), &'static [(&'static str, Kind)]);
+
+const JUDGES: [Judge; 10] = [
+    // The stamp comes after the unpublishing; who reuses has acquired the publication.
+    (
+        "rounds",
+        rounds,
+        &[("words.rs", Fence), ("words.rs", Acquire)],
+    ),
+    // Of `wake`; the same as above.
+    (
+        "sleep",
+        sleep,
+        &[
+            ("idle.rs", Fence),
+            ("words.rs", Fence),
+            ("words.rs", Acquire),
+        ],
+    ),
+    // Who drives the round has acquired the acknowledgement.
+    ("other_cpu", other_cpu, &[("round.rs", Acquire)]),
+    ("beside", beside, &[("idle.rs", Fence)]),
+    // LIVE comes before the first use.
+    ("joins", joins, &[("life.rs", Fence), ("words.rs", Fence)]),
+    // Head: written and read. The stamp comes after the log, the new epoch before it is read.
+    (
+        "logged",
+        logged,
+        &[
+            ("log.rs", Release),
+            ("log.rs", Acquire),
+            ("words.rs", Fence),
+            ("words.rs", Fence),
+        ],
+    ),
+    // Entry: written after the head before it, read before the head is looked at again.
+    (
+        "overwritten",
+        overwritten,
+        &[("log.rs", Release), ("log.rs", Acquire)],
+    ),
+    // `wake`, request: who is awake is told.
+    (
+        "unheard",
+        unheard,
+        &[("idle.rs", Fence), ("round.rs", Fence)],
+    ),
+    // The last look for work.
+    ("work", work, &[("idle.rs", Fence)]),
+    // Read; begin; clear.
+    (
+        "intents",
+        intents,
+        &[
+            ("intent.rs", Acquire),
+            ("intent.rs", Release),
+            ("intent.rs", Release),
+        ],
+    ),
+];
+
+/// Nothing is wrong without these, and why.
+const SPARE: [(&str, Kind); 8] = [
+    // `idle_beside_others`: the CAS that follows releases what came before.
+    ("idle.rs", Fence),
+    // `attach`: the only writer reads its own word.
+    ("log.rs", Acquire),
+    // The request: the fence after the new epoch comes before it.
+    ("round.rs", Release),
+    // `acknowledge` orders twice, by the request's acquire and its own release, and by the fence
+    // between the two; either is enough.
+    ("round.rs", Acquire),
+    ("round.rs", Fence),
+    ("round.rs", Release),
+    // `now`: nobody looks at anything because of an epoch he has loaded here.
+    ("words.rs", Acquire),
+    // A node's state: its fence when it joins, and that before the stamp, decide whether the stamp
+    // concerns it.
+    ("words.rs", Acquire),
+];
+
+fn places<'s>(sites: impl IntoIterator<Item = &'s Site>) -> Vec<(&'static str, Kind)> {
+    let place = |s: &Site| (s.file.rsplit('/').next().unwrap_or(s.file), s.kind);
+    sites.into_iter().map(place).collect()
+}
+
+#[test]
+fn every_order_is_needed() {
+    let (mut caught, mut all) = (BTreeSet::new(), BTreeSet::new());
+    for (name, scenario, needs) in JUDGES {
+        let verdict = try_each(scenario);
+        assert_eq!(places(&verdict.caught), needs, "{name}");
+        all.extend(verdict.survived);
+        all.extend(verdict.caught.iter().copied());
+        caught.extend(verdict.caught);
+    }
+    let spare: Vec<_> = all.difference(&caught).copied().collect();
+    assert_eq!(places(&spare), SPARE);
+    // They do not stand in for each other, but for the fence of `acknowledge`.
+    let fence = 4;
+    let others = spare.iter().enumerate().filter(|(i, _)| *i != fence);
+    let others = Orders::without(others.map(|(_, s)| *s));
+    for (_, scenario, _) in JUDGES {
+        scenario(&others);
+    }
+    let none = Orders::without(spare);
+    let wrong = std::thread::spawn(move || other_cpu(&none)).join();
+    assert!(wrong.is_err(), "acknowledged without any order");
 }

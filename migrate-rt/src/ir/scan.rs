@@ -4,6 +4,7 @@
 //! header on a line of its own. Text in quotes is data and is never looked into.
 
 use super::ViolationKind;
+use dyad_abi::marker::{Marker, PREFIX};
 
 /// What a line is.
 pub(super) enum Line<'a> {
@@ -114,6 +115,24 @@ fn neutral_constraints(constraints: &str) -> bool {
     })
 }
 
+/// A template of inline assembly that means the same for every target: nothing, which is a barrier
+/// for the optimiser (`core::hint::black_box`), or no-operations and the markers of measurements.
+fn neutral_template(template: &str) -> bool {
+    let word = |line: &str| -> Option<u32> { line.strip_prefix(".4byte ")?.parse().ok() };
+    let mut lines = template.split("\\0A").filter(|line| !line.is_empty());
+    while let Some(line) = lines.next() {
+        if line == "nop" {
+            continue;
+        }
+        let is_prefix = word(line) == Some(PREFIX);
+        let marker = lines.next().and_then(word).and_then(Marker::from_word);
+        if !is_prefix || marker.is_none() {
+            return false;
+        }
+    }
+    true
+}
+
 /// Calls `refuse` for everything in a line of code that belongs to one target.
 pub(super) fn code(line: &str, refuse: &mut dyn FnMut(ViolationKind)) {
     if !(line.contains("@llvm.") || line.contains("asm") || line.contains("vscale")) {
@@ -136,10 +155,9 @@ pub(super) fn code(line: &str, refuse: &mut dyn FnMut(ViolationKind)) {
             refuse(ViolationKind::ScalableVector);
         }
         if part.contains(" asm ") {
-            // `asm ... "template", "constraints"`: an empty template is a barrier for the
-            // optimiser (`core::hint::black_box`) and means the same everywhere.
+            // `asm ... "template", "constraints"`.
             let (template, constraints) = (string(i + 1), string(i + 3));
-            if !template.is_empty() || !neutral_constraints(constraints) {
+            if !neutral_template(template) || !neutral_constraints(constraints) {
                 refuse(ViolationKind::InlineAsm(template.to_owned()));
             }
         }

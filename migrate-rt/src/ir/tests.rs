@@ -1,4 +1,5 @@
 use super::*;
+use dyad_abi::marker::PREFIX;
 
 fn module(body: &str) -> String {
     format!(
@@ -137,6 +138,31 @@ fn what_only_looks_like_a_target_is_accepted() {
                 call void @llvm.memcpy.p0.p0.i64(ptr %a, ptr %b, i64 1, i1 false)\n}\n\
                 !1 = !{!\"call void asm @llvm.x86.pause\"}";
     assert_eq!(neutral(body), body);
+}
+
+/// What markers look like when `dyad_sys::marker` has been compiled.
+#[test]
+fn markers_and_nothing_like_them_pass() {
+    let (begin, end) = (0xd825_000f_u32, 0xd845_000f_u32);
+    let asm = |template: &str| {
+        let line = format!("call void asm sideeffect \"{template}\", \"~{{memory}}\"() #3");
+        format!("define void @f() {{\n  {line}\n}}")
+    };
+    let markers =
+        format!(".4byte {PREFIX}\\0A.4byte {begin}\\0Anop\\0A.4byte {PREFIX}\\0A.4byte {end}");
+    for template in [markers.as_str(), "nop", "nop\\0Anop"] {
+        assert_eq!(neutral(&asm(template)), asm(template));
+    }
+    for template in [
+        format!(".4byte {PREFIX}"),
+        format!(".4byte {begin}"),
+        format!(".4byte {PREFIX}\\0A.4byte {PREFIX}"),
+        format!(".4byte {PREFIX}\\0A.4byte {}", 0xd503_201f_u32),
+        format!("{markers}\\0Ahlt"),
+    ] {
+        let refused = [ViolationKind::InlineAsm(template.clone())];
+        assert_eq!(kinds(&asm(&template)), refused);
+    }
 }
 
 #[test]

@@ -26,6 +26,7 @@ pub mod heap;
 pub mod host;
 mod local;
 mod lock;
+pub mod marker;
 mod program;
 pub mod raw;
 mod text;

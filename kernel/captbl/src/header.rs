@@ -1,0 +1,118 @@
+//! The header of a slot: one word, changed by compare-and-swap only. The module header of the
+//! crate has the layout.
+//!
+//! Decoding is strict: it accepts exactly the words that encoding produces.
+
+use dyad_abi::NodeId;
+use dyad_abi::cap::{CapType, Rights};
+use dyad_shm::LayoutHash;
+
+const TYPE_SHIFT: u32 = 32;
+const NODE_SHIFT: u32 = 40;
+const STATE_SHIFT: u32 = 48;
+
+const FREE: u64 = 0;
+const RESERVED: u64 = 1;
+const ACTIVE: u64 = 2;
+const CLOSING: u64 = 3;
+
+/// Who is changing a slot or an entry: a node, from when it joined until it leaves or dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// The node.
+    pub node: NodeId,
+    /// How often it has joined.
+    pub incarnation: u32,
+}
+
+/// State of a slot. The module header of the crate has the transitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SlotHeader {
+    /// Empty. It can be filled after quiescence.
+    Free,
+    /// Being filled.
+    Reserved(Owner),
+    /// Holds a capability.
+    Active {
+        /// What it refers to.
+        ty: CapType,
+        /// What it permits.
+        rights: Rights,
+    },
+    /// Being emptied.
+    Closing(Owner),
+}
+
+/// Whether a header is that of a slot which holds a capability, and which. The only decoding on
+/// the way of every system call.
+#[inline]
+pub(crate) const fn active(w: u64) -> Option<(CapType, Rights)> {
+    if w >> NODE_SHIFT != ACTIVE << (STATE_SHIFT - NODE_SHIFT) {
+        return None;
+    }
+    match CapType::from_number(w >> TYPE_SHIFT & 0xff) {
+        Some(ty) => Some((ty, Rights(w as u32))),
+        None => None,
+    }
+}
+
+impl SlotHeader {
+    const fn owned(state: u64, owner: Owner) -> u64 {
+        state << STATE_SHIFT | (owner.node.index() as u64) << NODE_SHIFT | owner.incarnation as u64
+    }
+
+    /// The word.
+    pub const fn bits(self) -> u64 {
+        match self {
+            SlotHeader::Free => FREE,
+            SlotHeader::Reserved(owner) => SlotHeader::owned(RESERVED, owner),
+            SlotHeader::Active { ty, rights } => {
+                ACTIVE << STATE_SHIFT | (ty as u64) << TYPE_SHIFT | rights.0 as u64
+            }
+            SlotHeader::Closing(owner) => SlotHeader::owned(CLOSING, owner),
+        }
+    }
+
+    /// Reads a word; `None` if nobody writes such a word (damaged memory).
+    pub const fn from_bits(w: u64) -> Option<SlotHeader> {
+        if w == FREE {
+            return Some(SlotHeader::Free);
+        }
+        if let Some((ty, rights)) = active(w) {
+            return Some(SlotHeader::Active { ty, rights });
+        }
+        if w >> TYPE_SHIFT & 0xff != 0 {
+            return None;
+        }
+        let Some(node) = NodeId::new(w >> NODE_SHIFT & 0xff) else {
+            return None;
+        };
+        let owner = Owner {
+            node,
+            incarnation: w as u32,
+        };
+        match w >> STATE_SHIFT {
+            RESERVED => Some(SlotHeader::Reserved(owner)),
+            CLOSING => Some(SlotHeader::Closing(owner)),
+            _ => None,
+        }
+    }
+}
+
+/// Adds one word of each state to the layout hash, with every field other than zero.
+pub(crate) const fn samples(h: LayoutHash) -> LayoutHash {
+    let rights = Rights(1);
+    let ty = CapType::PageTable;
+    h.word(SlotHeader::Free.bits())
+        .word(SlotHeader::Reserved(SAMPLE).bits())
+        .word(SlotHeader::Active { ty, rights }.bits())
+        .word(SlotHeader::Closing(SAMPLE).bits())
+}
+
+pub(crate) const SAMPLE: Owner = Owner {
+    node: match NodeId::new(1) {
+        Some(node) => node,
+        None => panic!("a second node"),
+    },
+    incarnation: 1,
+};

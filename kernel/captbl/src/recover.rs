@@ -1,0 +1,108 @@
+//! What survivors do with slots and entries of a node that has died: parts of the row `recover`.
+//!
+//! ```text
+//! per intent of the dead node, if the leaf (for edges: the root) still has the version in it
+//!   slot activate, slot deactivate:  recover_slot
+//!   cons, decons:  freeze leaf and root; a round of all live nodes; recover_entry; recount; unfreeze
+//! ```
+//!
+//! Every step can be repeated, by the same recoverer, by another one that came late, or by the
+//! recoverer of a recoverer that has died.
+
+use core::sync::atomic::Ordering;
+
+use dyad_coherence::GlobalMem;
+use dyad_shm::frame::WeakRef;
+use dyad_shm::intent::Row;
+
+use crate::entry::RootEntry;
+use crate::error::Refused;
+use crate::header::{Owner, SlotHeader};
+use crate::rules::Rules;
+use crate::services::Services;
+use crate::slot::SlotPlace;
+use crate::table::{STAMP, Table, entry_address};
+
+impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
+    /// Empties a slot in the name of the node that died while it was filling or emptying it.
+    /// `false`: it was not changing the slot any more, or somebody else has recovered it.
+    ///
+    /// The recoverer takes the slot over and then empties it as its own, with an intent of its
+    /// own: if it dies too, its recoverer goes on from there.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Corrupt`]; [`Refused::Lost`].
+    pub fn recover_slot(
+        &self,
+        place: SlotPlace,
+        dead: Owner,
+        services: &impl Services,
+    ) -> Result<bool, Refused> {
+        let slot = place.address();
+        let header = self.header(slot)?;
+        let left = match header {
+            SlotHeader::Reserved(owner) => is::<R>(owner, dead),
+            SlotHeader::Closing(owner) => R::RECOVERY_KNOWS_CLOSING && is::<R>(owner, dead),
+            SlotHeader::Free | SlotHeader::Active { .. } => false,
+        };
+        if !left {
+            // It may have died between its change and its log.
+            if R::RECOVERY_LOGS {
+                services.line(slot);
+            }
+            return Ok(false);
+        }
+        if !R::RECOVERY_TAKES_OVER {
+            let stamp = services.now();
+            let at = slot.add(STAMP);
+            self.mem.store_through(at, stamp.get(), Ordering::Relaxed);
+            return Ok(self.change(slot, header, SlotHeader::Free).is_ok());
+        }
+        services.begin(&place.intent(Row::SlotDeactivate));
+        let done = self.close(slot, header, services);
+        services.clear();
+        match done {
+            Ok(_) => Ok(true),
+            // Another recoverer was faster.
+            Err(Refused::NoCap | Refused::Changed | Refused::Busy) => Ok(false),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Empties an entry of a root in the name of the node that died while it was taking a leaf
+    /// out. `false`: it was not doing so any more, or somebody else has recovered it. References
+    /// are not changed: leaf and root are to be counted, whatever the answer.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::BadIndex`]; [`Refused::Corrupt`].
+    pub fn recover_entry(
+        &self,
+        root: WeakRef,
+        index: u32,
+        dead: Owner,
+        services: &impl Services,
+    ) -> Result<bool, Refused> {
+        let place = entry_address(root.frame.address(), index)?;
+        let entry = self.entry_at(place)?;
+        if R::RECOVERY_LOGS {
+            services.line(place);
+        }
+        match entry {
+            RootEntry::Closing(owner) if is::<R>(owner, dead) => {
+                let empty = RootEntry::Empty(services.now());
+                Ok(self.replace(place, entry, empty).is_ok())
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+fn is<R: Rules>(owner: Owner, dead: Owner) -> bool {
+    if R::RECOVERY_CHECKS_INCARNATION {
+        owner == dead
+    } else {
+        owner.node == dead.node
+    }
+}

@@ -1,0 +1,266 @@
+//! The rows `slot activate` and `slot deactivate`, and copies.
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::cap::{CapType, LEAF_SLOTS, Rights};
+use dyad_coherence::GlobalMem;
+use dyad_shm::frame::{Epoch, WeakRef};
+use dyad_shm::intent::{IntentRecord, Row};
+use dyad_shm::pool::PhysAddr;
+use dyad_shm::protocol::EpochSource;
+
+use crate::SLOT_BYTES;
+use crate::contents::{Contents, GuardRef};
+use crate::error::Refused;
+use crate::header::SlotHeader;
+use crate::rules::Rules;
+use crate::services::Services;
+use crate::table::{CONTENTS, STAMP, Table};
+
+/// A slot that is to be changed: which leaf, as its capability has it, and which of its slots. The
+/// leaf has been checked, as every weak reference is before use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SlotPlace {
+    leaf: WeakRef,
+    index: u8,
+}
+
+impl SlotPlace {
+    /// The slot of a leaf, if leaves have so many.
+    pub const fn new(leaf: WeakRef, index: u32) -> Option<SlotPlace> {
+        if index < LEAF_SLOTS {
+            Some(SlotPlace {
+                leaf,
+                index: index as u8,
+            })
+        } else {
+            None
+        }
+    }
+
+    /// The slot an intent is about.
+    pub fn of_intent(record: &IntentRecord) -> Option<SlotPlace> {
+        let offset = record.place.0.checked_sub(record.frame.frame.address().0)?;
+        if !offset.is_multiple_of(SLOT_BYTES) {
+            return None;
+        }
+        SlotPlace::new(record.frame, u32::try_from(offset / SLOT_BYTES).ok()?)
+    }
+
+    /// The leaf.
+    pub const fn leaf(self) -> WeakRef {
+        self.leaf
+    }
+
+    /// Where it is.
+    pub const fn address(self) -> PhysAddr {
+        let leaf = self.leaf.frame.address();
+        leaf.add(self.index as u64 * SLOT_BYTES)
+    }
+
+    pub(crate) const fn intent(self, row: Row) -> IntentRecord {
+        IntentRecord {
+            row,
+            frame: self.leaf,
+            table: None,
+            place: self.address(),
+        }
+    }
+}
+
+/// How a copy differs from its source, besides its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Narrowed {
+    /// The most it may permit.
+    pub rights: Rights,
+    /// What it depends on, if its source depends on nothing.
+    pub guard: Option<GuardRef>,
+}
+
+impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
+    /// The row `slot activate`: puts a capability into a slot.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Occupied`]; [`Refused::Busy`], [`Refused::NotQuiesced`]: try again;
+    /// [`Refused::Lost`]; [`Refused::Corrupt`].
+    pub fn slot_activate(
+        &self,
+        place: SlotPlace,
+        contents: &Contents,
+        services: &impl Services,
+    ) -> Result<(), Refused> {
+        services.begin(&place.intent(Row::SlotActivate));
+        let done = self.fill(place.address(), contents, services);
+        if done.is_ok() && R::ACTIVATE_LOGS {
+            services.line(place.address());
+        }
+        services.clear();
+        done
+    }
+
+    fn fill(
+        &self,
+        slot: PhysAddr,
+        contents: &Contents,
+        epochs: &impl EpochSource,
+    ) -> Result<(), Refused> {
+        let quiet = || epochs.quiesced(self.stamp(slot));
+        let early = (!R::RESERVE_BEFORE_CHECK).then(quiet);
+        let reserved = SlotHeader::Reserved(self.owner);
+        if R::ACTIVATE_CHECKS_FREE {
+            self.change(slot, SlotHeader::Free, reserved)?;
+        } else if self.header(slot)? == SlotHeader::Free {
+            self.mem.swap(slot, reserved.bits());
+        } else {
+            return Err(Refused::Occupied);
+        }
+        let lost = |_| Refused::Lost;
+        if R::ACTIVATE_CHECKS_STAMP && !early.unwrap_or_else(quiet) {
+            self.change(slot, reserved, SlotHeader::Free)
+                .map_err(lost)?;
+            return Err(Refused::NotQuiesced);
+        }
+        let active = SlotHeader::Active {
+            ty: contents.ty,
+            rights: contents.rights,
+        };
+        if !R::FILL_BEFORE_ACTIVE {
+            self.change(slot, reserved, active).map_err(lost)?;
+        }
+        for (at, word) in (0..).zip(contents.words()) {
+            let at = slot.add(CONTENTS + 8 * at);
+            self.mem.store(at, word, Ordering::Relaxed);
+        }
+        self.mem.writeback(slot, SLOT_BYTES);
+        if R::FILL_BEFORE_ACTIVE {
+            self.change(slot, reserved, active).map_err(lost)?;
+        }
+        Ok(())
+    }
+
+    /// The stamp of a slot that this node has just taken: the compare-and-swap has left no stale
+    /// copy of it.
+    fn stamp(&self, slot: PhysAddr) -> Epoch {
+        Epoch::saturating(self.mem.load(slot.add(STAMP), Ordering::Relaxed))
+    }
+
+    /// The row `slot deactivate`: takes the capability out of a slot, with `expected` only if the
+    /// header is still that one. The slot can be filled again once every node has been quiet since
+    /// the epoch returned.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::NoCap`]; [`Refused::Changed`]; [`Refused::Busy`]: try again; [`Refused::Lost`];
+    /// [`Refused::Corrupt`].
+    pub fn slot_deactivate(
+        &self,
+        place: SlotPlace,
+        expected: Option<SlotHeader>,
+        services: &impl Services,
+    ) -> Result<Epoch, Refused> {
+        let header = self.header(place.address())?;
+        match header {
+            SlotHeader::Active { .. } if expected.is_none_or(|e| e == header) => {}
+            SlotHeader::Active { .. } => return Err(Refused::Changed),
+            SlotHeader::Free => return Err(Refused::NoCap),
+            SlotHeader::Reserved(_) | SlotHeader::Closing(_) => return Err(Refused::Busy),
+        }
+        services.begin(&place.intent(Row::SlotDeactivate));
+        let done = self.close(place.address(), header, services);
+        services.clear();
+        done
+    }
+
+    /// Empties a slot whose header is `from`, which nobody else's row changes.
+    pub(crate) fn close(
+        &self,
+        slot: PhysAddr,
+        from: SlotHeader,
+        services: &impl Services,
+    ) -> Result<Epoch, Refused> {
+        let early = (!R::STAMP_AFTER_CAS).then(|| services.now());
+        let closing = if R::CLOSING_UNTIL_STAMPED {
+            SlotHeader::Closing(self.owner)
+        } else {
+            SlotHeader::Free
+        };
+        self.change(slot, from, closing).map_err(|why| match why {
+            // Only one row leaves ACTIVE; the slot is not filled again while this CPU looks.
+            Refused::Occupied => Refused::Changed,
+            why => why,
+        })?;
+        if R::LOG_BEFORE_STAMP {
+            services.line(slot);
+        }
+        let stamp = early.unwrap_or_else(|| services.now());
+        if !R::LOG_BEFORE_STAMP {
+            services.line(slot);
+        }
+        if R::GIVE_UP_STAMPS {
+            let at = slot.add(STAMP);
+            self.mem.store_through(at, stamp.get(), Ordering::Relaxed);
+        }
+        self.change(slot, closing, SlotHeader::Free)
+            .map_err(|_| Refused::Lost)?;
+        Ok(stamp)
+    }
+
+    /// What a copy of a capability says. `narrow` makes its payload: [`narrow`](crate::narrow), or
+    /// for types with other parts what the kernel knows about them.
+    ///
+    /// The caller has looked at the guard of the source, and at that of the copy.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Denied`] without the right to copy; [`Refused::Guarded`]; as `narrow`.
+    pub fn copied(
+        &self,
+        source: &Contents,
+        how: Narrowed,
+        narrow: impl FnOnce(CapType, [u64; 3]) -> Result<[u64; 3], Refused>,
+    ) -> Result<Contents, Refused> {
+        if R::COPY_CHECKS_RIGHT && !source.rights.contains(Rights::COPY) {
+            return Err(Refused::Denied);
+        }
+        let guard = match (source.guard, how.guard) {
+            (Some(_), Some(_)) if R::COPY_REFUSES_SECOND_GUARD => return Err(Refused::Guarded),
+            (_, Some(new)) => Some(new),
+            (old, None) if R::COPY_KEEPS_GUARD => old,
+            (_, None) => None,
+        };
+        let payload = narrow(source.ty, source.payload)?;
+        Ok(Contents {
+            rights: if R::COPY_NARROWS_RIGHTS {
+                source.rights.and(how.rights)
+            } else {
+                how.rights
+            },
+            guard,
+            payload: if R::COPY_NARROWS_PAYLOAD {
+                payload
+            } else {
+                source.payload
+            },
+            ..*source
+        })
+    }
+
+    /// Puts a [copy](Table::copied) of a capability into a slot. Returns what it says.
+    ///
+    /// # Errors
+    ///
+    /// As [`copied`](Table::copied) and [`slot_activate`](Table::slot_activate).
+    pub fn copy(
+        &self,
+        source: &Contents,
+        place: SlotPlace,
+        how: Narrowed,
+        narrow: impl FnOnce(CapType, [u64; 3]) -> Result<[u64; 3], Refused>,
+        services: &impl Services,
+    ) -> Result<Contents, Refused> {
+        let copy = self.copied(source, how, narrow)?;
+        self.slot_activate(place, &copy, services)?;
+        Ok(copy)
+    }
+}

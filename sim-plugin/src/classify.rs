@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What kind of instruction a piece of machine code is, as far as windows count kinds.
+//!
+//! | kind | x86-64 | AArch64 |
+//! |---|---|---|
+//! | atomic | LOCK prefix; XCHG with memory | LSE atomics and SWP, CAS, CASP; store-exclusive, which ends a load-exclusive pair |
+//! | flush | CLFLUSH, CLFLUSHOPT, CLWB | DC IVAC, CVAC, CVAU, CVAP, CVADP, CIVAC |
+//! | fence | MFENCE, SFENCE, LFENCE | DMB, DSB, ISB, SB |
+
+use dyad_abi::Isa;
+
+/// A kind of instruction that is counted apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An atomic read-modify-write. An attempt counts, whether it succeeds or not.
+    Atomic,
+    /// Write-back or invalidation of a cache line.
+    Flush,
+    /// A memory barrier.
+    Fence,
+    /// Everything else.
+    Plain,
+}
+
+/// The kind of the instruction `code`.
+pub fn kind(isa: Isa, code: &[u8]) -> Kind {
+    match isa {
+        Isa::X86_64 => x86(code),
+        Isa::Aarch64 => match code.try_into() {
+            Ok(bytes) => aarch64(u32::from_le_bytes(bytes)),
+            Err(_) => Kind::Plain,
+        },
+    }
+}
+
+fn x86(code: &[u8]) -> Kind {
+    let (mut operand_size, mut repeat) = (false, false);
+    let mut rest = code;
+    // Legacy prefixes, in any order.
+    while let [first, tail @ ..] = rest {
+        match first {
+            0xf0 => return Kind::Atomic,
+            0x66 => operand_size = true,
+            0xf2 | 0xf3 => repeat = true,
+            0x67 | 0x2e | 0x36 | 0x3e | 0x26 | 0x64 | 0x65 => {}
+            _ => break,
+        }
+        rest = tail;
+    }
+    // REX comes last.
+    if let [0x40..=0x4f, tail @ ..] = rest {
+        rest = tail;
+    }
+    match *rest {
+        [0x86 | 0x87, modrm, ..] if modrm < 0xc0 => Kind::Atomic,
+        [0x0f, 0xae, modrm, ..] => {
+            let operation = modrm >> 3 & 7;
+            match (modrm >= 0xc0, operation) {
+                (true, 5..=7) if !operand_size && !repeat => Kind::Fence,
+                (false, 7) if !repeat => Kind::Flush,
+                (false, 6) if operand_size => Kind::Flush,
+                _ => Kind::Plain,
+            }
+        }
+        _ => Kind::Plain,
+    }
+}
+
+fn aarch64(word: u32) -> Kind {
+    let is = |mask: u32, value: u32| word & mask == value;
+    // Atomic memory operations: o3 (bit 15) is clear, or it is a swap (opc, bits 14 to 12, clear).
+    let lse = is(0x3b20_0c00, 0x3820_0000) && (word & 1 << 15 == 0 || word & 7 << 12 == 0);
+    let cas = is(0x3fa0_7c00, 0x08a0_7c00) || is(0xbfa0_7c00, 0x0820_7c00);
+    let store_exclusive = is(0x3fe0_7c00, 0x0800_7c00) || is(0xbfe0_0000, 0x8820_0000);
+    if lse && word & 1 << 26 == 0 || cas || store_exclusive {
+        return Kind::Atomic;
+    }
+    // SYS #op1, C7, Cm, #1: IVAC; CVAC, CVAU, CVAP, CVADP, CIVAC.
+    if is(0xffff_ffe0, 0xd508_7620) {
+        return Kind::Flush;
+    }
+    if is(0xffff_f0e0, 0xd50b_7020) && matches!(word >> 8 & 15, 10..=14) {
+        return Kind::Flush;
+    }
+    // CRm in bits 11 to 8 says which; 0xff is SB.
+    let barrier = is(0xffff_f01f, 0xd503_301f) && matches!(word >> 5 & 7, 4..=6);
+    if barrier || word == 0xd503_30ff || is(0xffff_f3ff, 0xd503_323f) {
+        return Kind::Fence;
+    }
+    Kind::Plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x86_instructions() {
+        let golden: [(Kind, &[u8]); 22] = [
+            (Kind::Atomic, &[0xf0, 0x48, 0x0f, 0xc1, 0x07]), // lock xadd [rdi], rax
+            (Kind::Atomic, &[0x66, 0xf0, 0x0f, 0xb1, 0x0f]), // lock cmpxchg [rdi], cx
+            (Kind::Atomic, &[0xf0, 0x83, 0x0c, 0x24, 0x00]), // lock or [rsp], 0
+            (Kind::Atomic, &[0x48, 0x87, 0x07]),             // xchg [rdi], rax
+            (Kind::Atomic, &[0x86, 0x47, 0x01]),             // xchg [rdi+1], al
+            (Kind::Plain, &[0x48, 0x87, 0xc8]),              // xchg rax, rcx
+            (Kind::Plain, &[0x90]),                          // nop
+            (Kind::Flush, &[0x0f, 0xae, 0x3f]),              // clflush [rdi]
+            (Kind::Flush, &[0x66, 0x0f, 0xae, 0x3f]),        // clflushopt [rdi]
+            (Kind::Flush, &[0x66, 0x41, 0x0f, 0xae, 0x30]),  // clwb [r8]
+            (Kind::Plain, &[0x0f, 0xae, 0x37]),              // xsaveopt [rdi]
+            (Kind::Plain, &[0xf3, 0x0f, 0xae, 0x37]),        // clrssbsy [rdi]
+            (Kind::Fence, &[0x0f, 0xae, 0xf0]),              // mfence
+            (Kind::Fence, &[0x0f, 0xae, 0xe8]),              // lfence
+            (Kind::Fence, &[0x0f, 0xae, 0xf8]),              // sfence
+            (Kind::Plain, &[0x66, 0x0f, 0xae, 0xf0]),        // tpause eax
+            (Kind::Plain, &[0xf3, 0x0f, 0xae, 0xf0]),        // umonitor rax
+            (Kind::Plain, &[0x0f, 0xae, 0x17]),              // ldmxcsr [rdi]
+            (Kind::Plain, &[0x48, 0x89, 0x07]),              // mov [rdi], rax
+            (Kind::Plain, &[0xf3, 0x48, 0xab]),              // rep stosq
+            (Kind::Plain, &[0x0f, 0xae]),
+            (Kind::Plain, &[]),
+        ];
+        for (expected, code) in golden {
+            assert_eq!(kind(Isa::X86_64, code), expected, "{code:02x?}");
+        }
+    }
+
+    #[test]
+    fn aarch64_instructions() {
+        let golden: [(Kind, u32); 33] = [
+            (Kind::Atomic, 0xf820_0001), // ldadd x0, x1, [x0]
+            (Kind::Atomic, 0xf8e0_301f), // ldsetal x0, xzr, [x0]
+            (Kind::Atomic, 0xb8a1_8002), // swpa w1, w2, [x0]
+            (Kind::Atomic, 0x38e1_7002), // lduminalb w1, w2, [x0]
+            (Kind::Plain, 0xf8bf_c001),  // ldapr x1, [x0]
+            (Kind::Atomic, 0xc8a1_7c02), // cas x1, x2, [x0]
+            (Kind::Atomic, 0x88e1_fc02), // casal w1, w2, [x0]
+            (Kind::Atomic, 0x4820_7c02), // casp x0, x1, x2, x3, [x0]
+            (Kind::Atomic, 0xc801_7c02), // stxr w1, x2, [x0]
+            (Kind::Atomic, 0x8801_fc02), // stlxr w1, w2, [x0]
+            (Kind::Atomic, 0xc821_0c02), // stxp w1, x2, x3, [x0]
+            (Kind::Plain, 0xc85f_7c02),  // ldxr x2, [x0]
+            (Kind::Plain, 0xc87f_0c02),  // ldxp x2, x3, [x0]
+            (Kind::Plain, 0xc8df_fc02),  // ldar x2, [x0]
+            (Kind::Plain, 0xc89f_fc02),  // stlr x2, [x0]
+            (Kind::Flush, 0xd508_7620),  // dc ivac, x0
+            (Kind::Flush, 0xd50b_7a21),  // dc cvac, x1
+            (Kind::Flush, 0xd50b_7b21),  // dc cvau, x1
+            (Kind::Flush, 0xd50b_7c21),  // dc cvap, x1
+            (Kind::Flush, 0xd50b_7e3e),  // dc civac, x30
+            (Kind::Plain, 0xd50b_7420),  // dc zva, x0
+            (Kind::Plain, 0xd50b_7520),  // ic ivau, x0
+            (Kind::Fence, 0xd503_3bbf),  // dmb ish
+            (Kind::Fence, 0xd503_3f9f),  // dsb sy
+            (Kind::Fence, 0xd503_3fdf),  // isb
+            (Kind::Fence, 0xd503_30ff),  // sb
+            (Kind::Plain, 0xd503_3f5f),  // clrex
+            (Kind::Plain, 0xd503_201f),  // nop
+            (Kind::Plain, 0xf860_6801),  // ldr x1, [x0, x0]
+            (Kind::Plain, 0xf820_6801),  // str x1, [x0, x0]
+            (Kind::Plain, 0x3ca0_6801),  // str q1, [x0, x0]
+            (Kind::Plain, 0xa900_0400),  // stp x0, x1, [x0]
+            (Kind::Plain, 0xf841_0401),  // ldr x1, [x0], #16
+        ];
+        for (expected, word) in golden {
+            let found = kind(Isa::Aarch64, &word.to_le_bytes());
+            assert_eq!(found, expected, "{word:08x}");
+        }
+        assert_eq!(kind(Isa::Aarch64, &[0xbf]), Kind::Plain);
+    }
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Windows of measurement in a running machine: where QEMU's callbacks meet [`crate::windows`].
+//!
+//! What instructions there are is counted with inline operations all the time. Every access to
+//! memory and every marker calls the plugin; outside of windows that costs a look at a flag.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use dyad_abi::Isa;
+use dyad_abi::marker::{Decoded, Marker, decode};
+
+use crate::classify::{Kind, kind};
+use crate::ffi::{Access, Block, Counter, Emulator};
+use crate::windows::{CpuWindow, Running, Samples};
+
+/// A CPU. Only the CPU's own thread uses it, so the lock is never waited for.
+#[derive(Default)]
+struct Cpu {
+    /// What an access looks at first.
+    open: AtomicBool,
+    window: Mutex<CpuWindow>,
+}
+
+/// All windows of a machine.
+pub struct Observer {
+    isa: Isa,
+    instructions: Counter,
+    atomics: Counter,
+    flushes: Counter,
+    fences: Counter,
+    cpus: Vec<Cpu>,
+    samples: Mutex<Samples>,
+}
+
+impl Observer {
+    /// An observer of this emulator.
+    ///
+    /// # Errors
+    ///
+    /// If its ISA is none whose markers are known.
+    pub fn new(emulator: &Emulator) -> Result<Observer, String> {
+        let isa = Isa::parse(&emulator.target).ok_or_else(|| {
+            let target = &emulator.target;
+            format!("windows=on does not work on {target:?}; possible: x86_64, aarch64")
+        })?;
+        Ok(Observer {
+            isa,
+            instructions: Counter::new(),
+            atomics: Counter::new(),
+            flushes: Counter::new(),
+            fences: Counter::new(),
+            cpus: (0..emulator.cpus).map(|_| Cpu::default()).collect(),
+            samples: Mutex::default(),
+        })
+    }
+
+    /// A block is being translated.
+    pub fn translated(&self, block: &Block) {
+        for i in 0..block.instructions() {
+            let instruction = block.instruction(i);
+            let (code, len) = instruction.code();
+            match decode(self.isa, &code[..len]) {
+                Decoded::Marker(marker) => {
+                    instruction.call_as_marker(marker);
+                    continue;
+                }
+                Decoded::Prefix => continue,
+                Decoded::Other => {}
+            }
+            instruction.add_on_start(self.instructions);
+            let kind = kind(self.isa, &code[..len]);
+            match kind {
+                Kind::Atomic => instruction.add_on_start(self.atomics),
+                Kind::Flush => instruction.add_on_start(self.flushes),
+                Kind::Fence => instruction.add_on_start(self.fences),
+                Kind::Plain => {}
+            }
+            // QEMU reports the load and the store of an atomic apart, a failed one's too.
+            instruction.call_on_access(kind == Kind::Atomic);
+        }
+    }
+
+    /// A CPU is about to execute a marker.
+    pub fn marker(&self, index: u32, marker: Marker) {
+        let Some(cpu) = self.cpus.get(index as usize) else {
+            return;
+        };
+        let now = Running {
+            instructions: self.instructions.value(index),
+            atomics: self.atomics.value(index),
+            flushes: self.flushes.value(index),
+            fences: self.fences.value(index),
+        };
+        let mut window = cpu.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = window.marker(marker, now);
+        cpu.open.store(window.is_open(), Ordering::Relaxed);
+        drop(window);
+        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        samples.note(outcome);
+    }
+
+    /// A CPU has made an access.
+    pub fn access(&self, index: u32, access: &Access) {
+        let Some(cpu) = self.cpus.get(index as usize) else {
+            return;
+        };
+        if !cpu.open.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut window = cpu.window.lock().unwrap_or_else(PoisonError::into_inner);
+        window.access(self.isa, access.place(), access.is_store());
+        if let Some(address) = access.second_line() {
+            window.touch(address);
+        }
+    }
+
+    /// What has been counted.
+    pub fn samples(&self) -> Samples {
+        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        samples.clone()
+    }
+}

@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Windows of measurement: what is open on a CPU, and the samples of all.
+//!
+//! The state machine of a CPU is in [`dyad_abi::marker`]. Nothing of QEMU is in here.
+
+use std::collections::BTreeMap;
+
+use dyad_abi::Isa;
+use dyad_abi::boot::LOCAL_STRIDE;
+use dyad_abi::marker::{Marker, MarkerOp, WindowId};
+
+/// Samples kept per window, for the median. Minimum and maximum are of all.
+pub const KEPT: usize = 4096;
+const LINE_SHIFT: u32 = 6;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Metric {
+    /// Instructions that were started, in user mode and in the kernel, without the markers. One
+    /// that faults and is started again counts twice.
+    Instructions,
+    /// Distinct lines of 64 bytes of memory that data was read from or written to.
+    Lines,
+    /// Those of them that are in the pools, which all nodes see.
+    FusedLines,
+    /// Accesses to memory; an atomic read-modify-write is one.
+    Accesses,
+    /// Accesses to devices.
+    Devices,
+    /// Atomic read-modify-writes.
+    Atomics,
+    /// Instructions that write lines back or invalidate them.
+    Flushes,
+    /// Memory barriers.
+    Fences,
+}
+
+impl Metric {
+    /// All, in the order of the report.
+    pub const ALL: [Metric; 8] = [
+        Metric::Instructions,
+        Metric::Lines,
+        Metric::FusedLines,
+        Metric::Accesses,
+        Metric::Devices,
+        Metric::Atomics,
+        Metric::Flushes,
+        Metric::Fences,
+    ];
+
+    /// Name in the report.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Metric::Instructions => "instructions",
+            Metric::Lines => "lines",
+            Metric::FusedLines => "fused_lines",
+            Metric::Accesses => "accesses",
+            Metric::Devices => "devices",
+            Metric::Atomics => "atomics",
+            Metric::Flushes => "flushes",
+            Metric::Fences => "fences",
+        }
+    }
+}
+
+/// A value per metric.
+pub type Sample = [u64; Metric::ALL.len()];
+
+/// What QEMU counts for each CPU all the time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Running {
+    /// Instructions started.
+    pub instructions: u64,
+    /// Atomics among them.
+    pub atomics: u64,
+    /// Flushes among them.
+    pub flushes: u64,
+    /// Fences among them.
+    pub fences: u64,
+}
+
+/// Where an access goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// To memory, at this physical address.
+    Memory(u64),
+    /// To a device, at this physical address.
+    Device(u64),
+}
+
+/// Whether an access to a device is how a CPU takes an interrupt: on x86-64 the write to the end
+/// of interrupt register of its local APIC, on AArch64 the read of the acknowledge register of
+/// its GICv2 interface.
+pub fn takes_interrupt(isa: Isa, address: u64, store: bool) -> bool {
+    match isa {
+        Isa::X86_64 => store && address == 0xfee0_00b0,
+        Isa::Aarch64 => !store && address == 0x0801_000c,
+    }
+}
+
+/// A set of lines that is soon emptied.
+#[derive(Debug, Default)]
+struct LineSet {
+    /// A line is in the set if its generation is the present one. Open addressing.
+    slots: Vec<(u64, u64)>,
+    generation: u64,
+    len: usize,
+}
+
+impl LineSet {
+    fn clear(&mut self) {
+        self.generation += 1;
+        self.len = 0;
+    }
+
+    /// Whether it was not in the set.
+    fn insert(&mut self, line: u64) -> bool {
+        if self.len * 2 >= self.slots.len() {
+            self.grow();
+        }
+        // Multiplication spreads lines that follow each other; the upper bits are the best.
+        let mask = self.slots.len() - 1;
+        let mut at = (line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
+        loop {
+            let slot = &mut self.slots[at];
+            if slot.1 != self.generation {
+                *slot = (line, self.generation);
+                self.len += 1;
+                return true;
+            }
+            if slot.0 == line {
+                return false;
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    fn grow(&mut self) {
+        let larger = vec![(0, 0); (self.slots.len() * 2).max(256)];
+        let present = std::mem::replace(&mut self.slots, larger);
+        let (generation, len) = (self.generation, self.len);
+        // Generation 0 is what new slots have.
+        self.generation = 1;
+        self.len = 0;
+        for (line, _) in present.into_iter().filter(|s| s.1 == generation) {
+            self.insert(line);
+        }
+        debug_assert_eq!(self.len, len);
+    }
+}
+
+/// The window that is open on a CPU, if one is.
+#[derive(Debug, Default)]
+pub struct CpuWindow {
+    open: Option<(WindowId, Running)>,
+    lines: LineSet,
+    /// Lines, accesses and devices are counted here.
+    sample: Sample,
+    interrupted: bool,
+}
+
+/// What a marker has done to a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A window is open now. Whether one was abandoned for it.
+    Opened {
+        /// One was.
+        abandoned: bool,
+    },
+    /// A window has ended.
+    Closed {
+        /// Which.
+        id: WindowId,
+        /// What was counted.
+        sample: Sample,
+        /// An interrupt was taken in it.
+        interrupted: bool,
+    },
+    /// A window was abandoned.
+    Abandoned,
+    /// An end without its beginning, or nothing to abandon.
+    Unmatched,
+    /// Samples are to be forgotten.
+    Forget(WindowId),
+}
+
+impl CpuWindow {
+    /// Follows a marker; `now` is what the CPU has counted so far.
+    pub fn marker(&mut self, marker: Marker, now: Running) -> Outcome {
+        match marker.op {
+            MarkerOp::Begin => {
+                let abandoned = self.open.replace((marker.id, now)).is_some();
+                self.lines.clear();
+                self.sample = Sample::default();
+                self.interrupted = false;
+                Outcome::Opened { abandoned }
+            }
+            MarkerOp::End => match self.open {
+                Some((id, then)) if id == marker.id => {
+                    self.open = None;
+                    Outcome::Closed {
+                        id,
+                        sample: self.finish(then, now),
+                        interrupted: self.interrupted,
+                    }
+                }
+                _ => Outcome::Unmatched,
+            },
+            MarkerOp::Abandon => match self.open.take() {
+                Some(_) => Outcome::Abandoned,
+                None => Outcome::Unmatched,
+            },
+            MarkerOp::Forget => Outcome::Forget(marker.id),
+        }
+    }
+
+    /// Whether a window is open.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// An access in the open window.
+    pub fn access(&mut self, isa: Isa, place: Place, store: bool) {
+        match place {
+            Place::Memory(address) => {
+                self.sample[Metric::Accesses as usize] += 1;
+                self.touch(address);
+            }
+            Place::Device(address) => {
+                self.sample[Metric::Devices as usize] += 1;
+                self.interrupted |= takes_interrupt(isa, address, store);
+            }
+        }
+    }
+
+    /// The line at this physical address is touched by an access that began in another one.
+    pub fn touch(&mut self, address: u64) {
+        if self.lines.insert(address >> LINE_SHIFT) {
+            self.sample[Metric::Lines as usize] += 1;
+            // Memory of a machine's own lies below the pools.
+            let fused = u64::from(address >= LOCAL_STRIDE);
+            self.sample[Metric::FusedLines as usize] += fused;
+        }
+    }
+
+    fn finish(&self, then: Running, now: Running) -> Sample {
+        let mut sample = self.sample;
+        for (metric, now, then) in [
+            (Metric::Instructions, now.instructions, then.instructions),
+            (Metric::Atomics, now.atomics, then.atomics),
+            (Metric::Flushes, now.flushes, then.flushes),
+            (Metric::Fences, now.fences, then.fences),
+        ] {
+            sample[metric as usize] = now.wrapping_sub(then);
+        }
+        sample
+    }
+}
+
+/// Minimum, median and maximum of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// Least value of all samples.
+    pub min: u64,
+    /// Median of the samples kept; the lower one if their number is even.
+    pub median: u64,
+    /// Largest value of all samples.
+    pub max: u64,
+}
+
+/// The samples of a window.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    n: u64,
+    interrupted: u64,
+    kept: Vec<Sample>,
+    min: Sample,
+    max: Sample,
+}
+
+impl Record {
+    fn add(&mut self, sample: Sample) {
+        if self.n == 0 {
+            (self.min, self.max) = (sample, sample);
+        }
+        self.n += 1;
+        for ((min, max), value) in self.min.iter_mut().zip(&mut self.max).zip(sample) {
+            *min = (*min).min(value);
+            *max = (*max).max(value);
+        }
+        if self.kept.len() < KEPT {
+            self.kept.push(sample);
+        }
+    }
+
+    /// Number of samples.
+    pub fn n(&self) -> u64 {
+        self.n
+    }
+
+    /// Number of windows that give no sample because an interrupt was taken in them.
+    pub fn interrupted(&self) -> u64 {
+        self.interrupted
+    }
+
+    /// The values of a metric; `None` if there is no sample.
+    pub fn spread(&self, metric: Metric) -> Option<Spread> {
+        let at = metric as usize;
+        let mut values: Vec<u64> = self.kept.iter().map(|sample| sample[at]).collect();
+        values.sort_unstable();
+        Some(Spread {
+            min: self.min[at],
+            median: *values.get(values.len().checked_sub(1)? / 2)?,
+            max: self.max[at],
+        })
+    }
+}
+
+/// The samples of all windows of a machine.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    /// By window.
+    pub records: BTreeMap<WindowId, Record>,
+    /// Windows that were begun and gave way to another, or were abandoned by a marker.
+    pub abandoned: u64,
+    /// Ends whose window was not open on their CPU.
+    pub unmatched: u64,
+}
+
+impl Samples {
+    /// Takes note of what a marker has done.
+    pub fn note(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Opened { abandoned } => self.abandoned += u64::from(abandoned),
+            Outcome::Closed {
+                id,
+                sample,
+                interrupted,
+            } => {
+                let record = self.records.entry(id).or_default();
+                if interrupted {
+                    record.interrupted += 1;
+                } else {
+                    record.add(sample);
+                }
+            }
+            Outcome::Abandoned => self.abandoned += 1,
+            Outcome::Unmatched => self.unmatched += 1,
+            Outcome::Forget(id) => {
+                self.records.remove(&id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(instructions: u64) -> Running {
+        Running {
+            instructions,
+            ..Running::default()
+        }
+    }
+
+    /// One CPU of an x86-64 machine.
+    #[derive(Default)]
+    struct Cpu {
+        window: CpuWindow,
+        samples: Samples,
+    }
+
+    impl Cpu {
+        fn mark(&mut self, op: MarkerOp, id: u16, now: Running) -> Outcome {
+            let id = WindowId(id);
+            let outcome = self.window.marker(Marker { op, id }, now);
+            self.samples.note(outcome);
+            outcome
+        }
+
+        fn load(&mut self, place: Place) {
+            self.window.access(Isa::X86_64, place, false);
+        }
+
+        fn spread(&self, id: u16, metric: Metric) -> (u64, u64, u64) {
+            let s = self.samples.records[&WindowId(id)].spread(metric).unwrap();
+            (s.min, s.median, s.max)
+        }
+    }
+
+    #[test]
+    fn a_window_counts_what_is_between_its_ends() {
+        let mut cpu = Cpu::default();
+        for (length, atomics) in [(10, 1), (30, 0), (20, 3), (12, 1)] {
+            cpu.mark(MarkerOp::Begin, 7, at(1000));
+            assert!(cpu.window.is_open());
+            for line in 0..length {
+                cpu.load(Place::Memory(line * 64));
+                cpu.load(Place::Memory(line * 64 + 63));
+            }
+            let now = Running {
+                instructions: 1000 + length,
+                atomics,
+                flushes: 2,
+                fences: 1,
+            };
+            cpu.mark(MarkerOp::End, 7, now);
+            assert!(!cpu.window.is_open());
+        }
+        assert_eq!(cpu.samples.records[&WindowId(7)].n(), 4);
+        assert_eq!(cpu.spread(7, Metric::Instructions), (10, 12, 30));
+        assert_eq!(cpu.spread(7, Metric::Lines), (10, 12, 30));
+        assert_eq!(cpu.spread(7, Metric::Accesses), (20, 24, 60));
+        assert_eq!(cpu.spread(7, Metric::Atomics), (0, 1, 3));
+        assert_eq!(cpu.spread(7, Metric::Flushes), (2, 2, 2));
+        assert_eq!(cpu.spread(7, Metric::Fences), (1, 1, 1));
+        assert_eq!(cpu.spread(7, Metric::FusedLines), (0, 0, 0));
+    }
+
+    #[test]
+    fn ends_must_match_and_beginnings_replace() {
+        let mut cpu = Cpu::default();
+        assert_eq!(cpu.mark(MarkerOp::End, 1, at(0)), Outcome::Unmatched);
+        assert_eq!(cpu.mark(MarkerOp::Abandon, 0, at(0)), Outcome::Unmatched);
+        cpu.mark(MarkerOp::Begin, 1, at(0));
+        assert_eq!(cpu.mark(MarkerOp::End, 2, at(5)), Outcome::Unmatched);
+        let replaced = Outcome::Opened { abandoned: true };
+        assert_eq!(cpu.mark(MarkerOp::Begin, 2, at(6)), replaced);
+        cpu.mark(MarkerOp::End, 2, at(9));
+        assert_eq!(cpu.spread(2, Metric::Instructions), (3, 3, 3));
+        cpu.mark(MarkerOp::Begin, 1, at(10));
+        assert_eq!(cpu.mark(MarkerOp::Abandon, 0, at(11)), Outcome::Abandoned);
+        assert_eq!((cpu.samples.unmatched, cpu.samples.abandoned), (3, 2));
+        assert!(!cpu.samples.records.contains_key(&WindowId(1)));
+    }
+
+    #[test]
+    fn interrupted_windows_give_no_sample() {
+        for (isa, address, store) in [
+            (Isa::X86_64, 0xfee0_00b0, true),
+            (Isa::Aarch64, 0x0801_000c, false),
+        ] {
+            let mut cpu = Cpu::default();
+            for (address, store) in [(address, store), (address, !store), (address + 4, store)] {
+                cpu.mark(MarkerOp::Begin, 3, at(0));
+                cpu.window.access(isa, Place::Device(address), store);
+                cpu.mark(MarkerOp::End, 3, at(2));
+            }
+            let record = &cpu.samples.records[&WindowId(3)];
+            assert_eq!((record.n(), record.interrupted()), (2, 1));
+            assert_eq!(cpu.spread(3, Metric::Devices), (1, 1, 1));
+            assert_eq!(cpu.spread(3, Metric::Lines), (0, 0, 0));
+        }
+    }
+
+    #[test]
+    fn forgetting_drops_warm_up() {
+        let mut cpu = Cpu::default();
+        for length in [100, 5, 6] {
+            cpu.mark(MarkerOp::Begin, 3, at(0));
+            cpu.mark(MarkerOp::End, 3, at(length));
+            if length == 100 {
+                cpu.mark(MarkerOp::Forget, 3, at(0));
+            }
+        }
+        assert_eq!(cpu.spread(3, Metric::Instructions), (5, 5, 6));
+    }
+
+    #[test]
+    fn lines_are_distinct_however_many() {
+        let mut cpu = Cpu::default();
+        for count in [3, 5000, 1] {
+            cpu.mark(MarkerOp::Begin, 1, at(0));
+            for line in (0..count).chain(0..count) {
+                cpu.load(Place::Memory(line * 64 + LOCAL_STRIDE - 64));
+            }
+            let Outcome::Closed { sample, .. } = cpu.mark(MarkerOp::End, 1, at(0)) else {
+                panic!("the window has ended");
+            };
+            assert_eq!(sample[Metric::Lines as usize], count);
+            assert_eq!(sample[Metric::FusedLines as usize], count - 1);
+        }
+    }
+
+    #[test]
+    fn the_median_is_of_what_is_kept_and_the_rest_of_all() {
+        let mut record = Record::default();
+        assert_eq!(record.spread(Metric::Lines), None);
+        let last = KEPT as u64 + 10;
+        for value in 1..=last {
+            record.add([value; Metric::ALL.len()]);
+        }
+        let spread = Spread {
+            min: 1,
+            median: KEPT as u64 / 2,
+            max: last,
+        };
+        assert_eq!(record.spread(Metric::Lines), Some(spread));
+        assert_eq!(record.n(), last);
+    }
+}
