@@ -7,12 +7,17 @@
 //! | 32 | program counter |
 //! | 33 | flags (`SPSR_EL1`) |
 //! | 34 | thread pointer (`TPIDR_EL0`) |
+//! | 35 | [`SYSCALL`] while the area is partial, else 0 |
+//!
+//! The thread pointer is the kernel's: what user mode writes to `TPIDR_EL0` lasts until its area is
+//! resumed, or an invocation begins or ends, at most. So nobody is entered with the caller's.
 //!
 //! A floating-point area holds `q0` to `q31`, then `FPCR` and `FPSR`.
 
 use core::arch::global_asm;
 use core::sync::atomic::Ordering;
 
+use dyad_abi::user::USER_END;
 use dyad_core::platform::{FP_WORDS, FpArea, REG_WORDS, RegArea};
 
 /// Word of the stack pointer.
@@ -22,10 +27,20 @@ pub const AREA_PC: usize = 32;
 const AREA_FLAGS: usize = 33;
 /// Word of the thread pointer.
 pub const AREA_TP: usize = 34;
+/// Word that says whether the area is partial.
+pub const AREA_CAUSE: usize = 35;
+/// `ESR_EL1` at a system call: `svc #0`.
+pub const SYSCALL: u64 = 0x5600_0000;
 const AREA_FP: usize = 29;
+/// First register that the C convention preserves; `x30` is among them for us, because a call stub
+/// has nowhere else to keep its return address.
+const PRESERVED: usize = 19;
 const FP_CONTROL: usize = 64;
 
-const _: () = assert!(AREA_TP < REG_WORDS && FP_CONTROL + 1 < FP_WORDS);
+/// Flags that are the thread's own: negative, zero, carry, overflow.
+const FLAGS_USER: u64 = 0xf000_0000;
+
+const _: () = assert!(AREA_CAUSE < REG_WORDS && FP_CONTROL + 1 < FP_WORDS);
 
 global_asm!(
     r#"
@@ -125,10 +140,91 @@ pub fn syscall_args(area: &RegArea) -> [u64; 6] {
     [0, 1, 2, 3, 4, 5].map(|word| get(area, word))
 }
 
+/// Whether only a part of the registers has been saved.
+pub fn is_partial(area: &RegArea) -> bool {
+    get(area, AREA_CAUSE) != 0
+}
+
+/// See [`dyad_core::Platform::complete_area`].
+pub fn complete(area: &RegArea, word: u64, args: [u64; 5]) {
+    set(area, 0, word);
+    for (i, v) in args.into_iter().enumerate() {
+        set(area, 1 + i, v);
+    }
+    for i in 6..PRESERVED {
+        set(area, i, 0);
+    }
+    set(area, AREA_CAUSE, 0);
+}
+
 /// See [`dyad_core::Platform::set_result`].
 pub fn set_result(area: &RegArea, status: u64, value: u64) {
     set(area, 0, status);
     set(area, 1, value);
+    for i in 2..PRESERVED {
+        set(area, i, 0);
+    }
+}
+
+/// All general registers 0 but the first ones, no flags.
+fn set_only(area: &RegArea, registers: impl IntoIterator<Item = u64>) {
+    for i in 0..AREA_SP {
+        set(area, i, 0);
+    }
+    set(area, AREA_FLAGS, 0);
+    set(area, AREA_CAUSE, 0);
+    for (i, v) in registers.into_iter().enumerate() {
+        set(area, i, v);
+    }
+}
+
+/// See [`dyad_core::Platform::set_arguments`].
+pub fn set_arguments(area: &RegArea, args: [u64; 6]) {
+    set_only(area, args);
+}
+
+/// See [`dyad_core::Platform::set_results`].
+pub fn set_results(area: &RegArea, status: u64, results: [u64; 4]) {
+    set_only(area, [status].into_iter().chain(results));
+}
+
+/// See [`dyad_core::Platform::user_pc_sp`].
+pub fn user_pc_sp(area: &RegArea) -> (u64, u64) {
+    (get(area, AREA_PC), get(area, AREA_SP))
+}
+
+/// See [`dyad_core::Platform::set_user_pc_sp`].
+pub fn set_user_pc_sp(area: &RegArea, pc: u64, sp: u64) {
+    set(area, AREA_PC, user_address(pc));
+    set(area, AREA_SP, user_address(sp));
+}
+
+const fn user_address(va: u64) -> u64 {
+    if va < USER_END { va } else { 0 }
+}
+
+/// Word of a register by number: the words have the order that the numbers have.
+fn numbered(n: u64) -> Option<usize> {
+    usize::try_from(n).ok().filter(|&n| n <= AREA_TP)
+}
+
+/// See [`dyad_core::Platform::read_register`].
+pub fn read_register(area: &RegArea, n: u64) -> Option<u64> {
+    numbered(n).map(|i| get(area, i))
+}
+
+/// See [`dyad_core::Platform::write_register`].
+pub fn write_register(area: &RegArea, n: u64, value: u64) -> bool {
+    let Some(i) = numbered(n) else {
+        return false;
+    };
+    let value = match i {
+        AREA_SP | AREA_PC | AREA_TP => user_address(value),
+        AREA_FLAGS => value & FLAGS_USER,
+        _ => value,
+    };
+    set(area, i, value);
+    true
 }
 
 /// See [`dyad_core::Platform::user_pc_fp`].

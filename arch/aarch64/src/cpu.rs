@@ -15,10 +15,12 @@
 use core::cell::Cell;
 use core::mem::offset_of;
 use core::ops::Range;
+use core::sync::atomic::AtomicU64;
 
 use aarch64_cpu::registers::{Readable, TPIDR_EL1, Writeable};
 use dyad_abi::CpuId;
 use dyad_core::cpu::CpuLocal;
+use dyad_core::platform::{REG_WORDS, RegArea};
 use dyad_shm::PERCPU_BASE;
 
 /// Distance between slots, as a power of two.
@@ -33,7 +35,8 @@ pub const AREAS: u64 = PERCPU_BASE + AREA;
 /// Words the vectors use while they have no register free.
 pub const SCRATCH_WORDS: usize = 3;
 
-/// What a CPU finds through `TPIDR_EL1`. The fields before `timer` are used by assembly.
+/// What a CPU finds through `TPIDR_EL1`. The fields before `timer`, and `local`, are used
+/// by assembly.
 #[repr(C)]
 pub struct PerCpu {
     /// Top of the kernel stack.
@@ -44,6 +47,10 @@ pub struct PerCpu {
     /// the machine.
     faults: Cell<u64>,
     scratch: [Cell<u64>; SCRATCH_WORDS],
+    /// The register area of the thread resumed last.
+    area: Cell<&'static RegArea>,
+    /// Zeros, for registers that are to hold nothing.
+    zeros: [u64; 2],
     /// What this CPU's timer is set to, in ticks.
     timer: Cell<Option<u64>>,
     local: CpuLocal,
@@ -58,6 +65,16 @@ pub const OFFSET_FAULTS: usize = offset_of!(PerCpu, faults);
 /// Offset of the scratch words.
 pub const OFFSET_SCRATCH: usize = offset_of!(PerCpu, scratch);
 
+/// Offset of the address of the current register area.
+pub const OFFSET_AREA: usize = offset_of!(PerCpu, area);
+/// Offset of two words of zeros.
+pub const OFFSET_ZEROS: usize = offset_of!(PerCpu, zeros);
+/// Offset of the state core keeps.
+pub const OFFSET_LOCAL: usize = offset_of!(PerCpu, local);
+
+/// The current area of CPUs that have resumed no thread yet. Nothing is ever saved here.
+static NO_AREA: RegArea = RegArea([const { AtomicU64::new(0) }; REG_WORDS]);
+
 impl PerCpu {
     const fn new(cpu: CpuId, kernel_stack: u64, fault_stack: u64) -> PerCpu {
         PerCpu {
@@ -65,6 +82,8 @@ impl PerCpu {
             fault_stack: Cell::new(fault_stack),
             faults: Cell::new(0),
             scratch: [const { Cell::new(0) }; SCRATCH_WORDS],
+            area: Cell::new(&NO_AREA),
+            zeros: [0; 2],
             timer: Cell::new(None),
             local: CpuLocal::new(cpu),
         }
@@ -130,6 +149,11 @@ fn this() -> &'static PerCpu {
 /// The state core keeps of this CPU.
 pub fn local() -> &'static CpuLocal {
     &this().local
+}
+
+/// See [`dyad_core::Platform::current_area`].
+pub fn current_area() -> &'static RegArea {
+    this().area.get()
 }
 
 /// What this CPU's timer is set to; kept by `clock`.

@@ -9,6 +9,7 @@
 //! | [`cpu`] | per-CPU areas and stacks |
 //! | [`traps`] | exception vectors, decoding |
 //! | [`context`] | registers of user threads |
+//! | [`fast`] | system calls |
 //! | [`mmu`] | kernel page tables, roots, TLB, device windows |
 //! | [`irq`] | interrupt controller |
 //! | [`clock`] | counter and timer |
@@ -25,6 +26,7 @@ mod context;
 mod cpu;
 mod doorbell;
 mod exit;
+mod fast;
 mod fwcfg;
 mod irq;
 #[cfg(feature = "ktest")]

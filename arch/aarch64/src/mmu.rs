@@ -391,6 +391,37 @@ pub fn sync_code(map: &FusedMap, pa: PhysAddr, len: u64) {
     barrier::isb(SY);
 }
 
+/// See [`dyad_core::Platform::zero_frame`].
+pub fn zero_frame(map: &FusedMap, pa: PhysAddr) -> bool {
+    let Some(at) = map.address(pa, PAGE_SIZE).filter(|_| pa.offset() == 0) else {
+        return false;
+    };
+    let dczid: u64;
+    // SAFETY: 1. reads a register.
+    unsafe { asm!("mrs {}, dczid_el0", out(reg) dczid, options(nomem, nostack, preserves_flags)) };
+    // Bit 4: DC ZVA is prohibited. Else blocks of 4 << bits 0..4 bytes.
+    let block = 4u64 << (dczid & 0xf);
+    if dczid & 1 << 4 != 0 || block > PAGE_SIZE {
+        return map.zero_frame(pa);
+    }
+    // SAFETY: 1. the frame is in a pool, which is mapped as Normal memory, and consists of atomic
+    // words, whose owner is the caller; 2. blocks are a power of two and not larger than it, so
+    // that none reaches beyond it.
+    unsafe {
+        asm!(
+            "2: dc zva, {at}",
+            "add {at}, {at}, {block}",
+            "cmp {at}, {end}",
+            "b.lo 2b",
+            at = inout(reg) at => _,
+            block = in(reg) block,
+            end = in(reg) at + PAGE_SIZE,
+            options(nostack)
+        );
+    }
+    true
+}
+
 /// Where tests execute code, behind the slots of all CPUs.
 #[cfg(feature = "ktest")]
 const CODE_WINDOW: u64 = dyad_shm::PERCPU_BASE + (1 << 30);

@@ -31,6 +31,14 @@ impl Platform for Aarch64 {
         mmu::image_id()
     }
 
+    fn current_area() -> &'static RegArea {
+        cpu::current_area()
+    }
+
+    fn complete_area(area: &RegArea, word: u64, args: [u64; 5]) {
+        context::complete(area, word, args);
+    }
+
     fn init_regs(area: &RegArea, entry: u64, stack_top: u64, arg: u64, tp: u64) {
         context::init_regs(area, entry, stack_top, arg, tp);
     }
@@ -51,6 +59,30 @@ impl Platform for Aarch64 {
         context::user_pc_fp(area)
     }
 
+    fn user_pc_sp(area: &RegArea) -> (u64, u64) {
+        context::user_pc_sp(area)
+    }
+
+    fn set_user_pc_sp(area: &RegArea, pc: u64, sp: u64) {
+        context::set_user_pc_sp(area, pc, sp);
+    }
+
+    fn set_arguments(area: &RegArea, args: [u64; 6]) {
+        context::set_arguments(area, args);
+    }
+
+    fn set_results(area: &RegArea, status: u64, results: [u64; 4]) {
+        context::set_results(area, status, results);
+    }
+
+    fn read_register(area: &RegArea, n: u64) -> Option<u64> {
+        context::read_register(area, n)
+    }
+
+    fn write_register(area: &RegArea, n: u64, value: u64) -> bool {
+        context::write_register(area, n, value)
+    }
+
     fn dump_regs(area: &RegArea, line: &mut dyn FnMut(&str, u64)) {
         context::dump_regs(area, line);
     }
@@ -64,6 +96,10 @@ impl Platform for Aarch64 {
     }
 
     fn resume_user(area: &'static RegArea) -> ! {
+        debug_assert!(
+            !context::is_partial(area),
+            "a partial area cannot be resumed"
+        );
         // SAFETY: 1. the area lives forever and is 16-byte aligned, as a stack pointer must be;
         // 2. nothing on the kernel stack is used again; 3. the flags are reduced to user mode.
         unsafe { traps::resume_registers(area) }
@@ -83,6 +119,10 @@ impl Platform for Aarch64 {
 
     fn sync_code(map: &FusedMap, pa: PhysAddr, len: u64) {
         mmu::sync_code(map, pa, len);
+    }
+
+    fn zero_frame(map: &FusedMap, pa: PhysAddr) -> bool {
+        mmu::zero_frame(map, pa)
     }
 
     fn root_entries() -> [u64; ROOT_ENTRIES] {

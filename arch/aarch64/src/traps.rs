@@ -4,10 +4,12 @@
 //! can save registers without having one free:
 //!
 //! ```text
-//!   user ── exception ─▶ vector: x0..x30, SP_EL0, ELR, SPSR, TPIDR_EL0 ─▶ [SP_EL1] = area
+//!   user ── exception ─▶ vector: x0..x30, SP_EL0, ELR, SPSR ─▶ [SP_EL1] = area
 //!                        SP_EL1 = top of the kernel stack ─▶ user_trap(area)
 //!   resume(area): SP_EL1 = area, registers from it, ERET ─▶ user
 //! ```
+//!
+//! System calls are the concern of [`fast`](crate::fast).
 //!
 //! Exceptions in the kernel are always fatal. They are taken on a stack of their own (the kernel
 //! stack may be what has run over), save everything, and are reported once; an exception while
@@ -20,7 +22,7 @@ use dyad_abi::record::{EXIT_PANIC, aarch64_exit_value};
 use dyad_core::entry;
 use dyad_core::platform::{FaultKind, RegArea, UserFault};
 
-use crate::context::{AREA_PC, AREA_SP, AREA_TP};
+use crate::context::{AREA_CAUSE, AREA_PC, AREA_SP, AREA_TP, SYSCALL};
 use crate::platform::Aarch64;
 use crate::{cpu, irq};
 
@@ -53,6 +55,20 @@ global_asm!(
     b       user_entry
     .endm
 
+    // System calls go their own way: `svc #0` is all of ESR_EL1.
+    .macro user_sync_vector kind
+    .balign 128
+    stp     x16, x17, [sp, #128]
+    mrs     x16, esr_el1
+    mov     x17, #{syscall}
+    cmp     x16, x17
+    b.eq    syscall_entry
+    ldp     x16, x17, [sp, #128]
+    stp     x0, x1, [sp]
+    mov     x0, #\kind
+    b       user_entry
+    .endm
+
     // TPIDRRO_EL0 is readable in user mode, but no user code runs after this.
     .macro kernel_vector kind
     .balign 128
@@ -76,7 +92,7 @@ exception_vectors:
     kernel_vector {irq}
     kernel_vector {fiq}
     kernel_vector {serror}
-    user_vector {sync}
+    user_sync_vector {sync}
     user_vector {irq}
     user_vector {fiq}
     user_vector {serror}
@@ -107,8 +123,7 @@ user_entry:
     mrs     x2, elr_el1
     mrs     x3, spsr_el1
     stp     x2, x3, [sp, #{area_pc}]
-    mrs     x2, tpidr_el0
-    str     x2, [sp, #{area_tp}]
+    str     xzr, [sp, #{area_cause}]
     mov     x1, x0
     mov     x0, sp
     mrs     x2, tpidr_el1
@@ -122,6 +137,8 @@ user_entry:
     .globl  resume_registers
 resume_registers:
     mov     sp, x0
+    mrs     x1, tpidr_el1
+    str     x0, [x1, #{area}]
     ldp     x1, x2, [sp, #{area_pc}]
     msr     elr_el1, x1
     // Only the condition flags are the thread's: always EL0, nothing masked.
@@ -222,8 +239,11 @@ fault_dead_end:
     kernel_stack = const cpu::OFFSET_KERNEL_STACK,
     fault_stack = const cpu::OFFSET_FAULT_STACK,
     faults = const cpu::OFFSET_FAULTS,
+    area = const cpu::OFFSET_AREA,
+    syscall = const SYSCALL,
     area_pc = const AREA_PC * 8,
     area_tp = const AREA_TP * 8,
+    area_cause = const AREA_CAUSE * 8,
     frame_size = const size_of::<FaultFrame>(),
     exit_panic = const aarch64_exit_value(EXIT_PANIC),
     user_trap = sym user_trap,
@@ -251,6 +271,7 @@ mod class {
     pub const VECTOR_ACCESS: u64 = 0x19;
     pub const POINTER_AUTHENTICATION: u64 = 0x1c;
     pub const MATRIX_ACCESS: u64 = 0x1d;
+    /// Left to us: an immediate other than 0.
     pub const SVC: u64 = 0x15;
     pub const SYSTEM_REGISTER: u64 = 0x18;
     pub const FETCH_USER: u64 = 0x20;
@@ -282,11 +303,10 @@ const fn class_of(esr: u64) -> u64 {
     esr >> 26 & 0x3f
 }
 
-/// Decodes a synchronous exception from user mode; `None` is a system call.
-fn decode(esr: u64, far: u64) -> Option<UserFault> {
+/// Decodes a synchronous exception from user mode that is no system call.
+fn decode(esr: u64, far: u64) -> UserFault {
     let kind = match class_of(esr) {
         // The convention is `svc #0`; other immediates are nobody's.
-        class::SVC if esr & 0xffff == 0 => return None,
         class::SVC => FaultKind::Breakpoint,
         class::DATA_USER if esr & 0x3f == STATUS_ALIGNMENT => FaultKind::Alignment,
         // Only what the page tables decide is a page fault. Taking anything else (an external
@@ -315,22 +335,19 @@ fn decode(esr: u64, far: u64) -> Option<UserFault> {
         FaultKind::Read | FaultKind::Write | FaultKind::Execute => far,
         _ => 0,
     };
-    Some(UserFault {
+    UserFault {
         kind,
         address,
         raw: esr,
-    })
+    }
 }
 
-/// Every entry from user mode ends here, on an empty kernel stack.
+/// Every exception in user mode but system calls ends here, on an empty kernel stack.
 extern "C" fn user_trap(area: &'static RegArea, kind: u64) -> ! {
     match kind {
         KIND_SYNC => {
-            let (esr, far) = (ESR_EL1.get(), FAR_EL1.get());
-            match decode(esr, far) {
-                None => entry::syscall::<Aarch64>(area),
-                Some(fault) => entry::user_fault::<Aarch64>(area, fault),
-            }
+            let fault = decode(ESR_EL1.get(), FAR_EL1.get());
+            entry::user_fault::<Aarch64>(area, fault)
         }
         KIND_IRQ => {
             irq::take_pending();

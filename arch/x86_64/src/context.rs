@@ -9,10 +9,15 @@
 //!
 //! The order is that of pushes onto the end of the first 22 words: while a thread runs, that is
 //! where the CPU's stack pointer for entries from user mode points.
+//!
+//! The vector is 0x100 after a system call, 0x101 as long as the area is partial. User mode can set
+//! the base of fs to 0 at most, and only until its area is resumed or an invocation begins or
+//! ends: the area's word is the kernel's.
 
 use core::arch::asm;
 use core::sync::atomic::Ordering;
 
+use dyad_abi::user::USER_END;
 use dyad_core::platform::{FpArea, RegArea};
 
 use crate::cpu::{USER_CODE, USER_DATA};
@@ -21,30 +26,44 @@ const NAMES: [&str; 23] = [
     "r15", "r14", "r13", "r12", "r11", "r10", "r9", "r8", "rbp", "rdi", "rsi", "rdx", "rcx", "rbx",
     "rax", "vector", "error", "rip", "cs", "rflags", "rsp", "ss", "fsbase",
 ];
+/// Words of registers, by name.
+pub const R15: usize = 0;
+pub const R14: usize = 1;
+pub const R13: usize = 2;
+pub const R12: usize = 3;
+const R11: usize = 4;
+const R10: usize = 5;
 const R9: usize = 6;
 const R8: usize = 7;
-const R10: usize = 5;
-const RBP: usize = 8;
+pub const RBP: usize = 8;
 const RDI: usize = 9;
 const RSI: usize = 10;
 const RDX: usize = 11;
+const RCX: usize = 12;
+pub const RBX: usize = 13;
 const RAX: usize = 14;
 /// Word of the vector.
 pub const VECTOR: usize = 15;
 /// Word of the error code.
 pub const ERROR: usize = 16;
-const RIP: usize = 17;
+/// Words of what the CPU pushes.
+pub const RIP: usize = 17;
 const CS: usize = 18;
-const RFLAGS: usize = 19;
-const RSP: usize = 20;
+pub const RFLAGS: usize = 19;
+pub const RSP: usize = 20;
 const SS: usize = 21;
 /// Word of the base of fs.
 pub const FS_BASE: usize = 22;
 /// Words that are pushed; the stack pointer for entries starts behind them.
 pub const PUSHED_WORDS: usize = 22;
 
+/// "Vector" of system calls.
+const SYSCALL: u64 = 0x100;
+/// The same while the area is partial.
+pub const PARTIAL: u64 = 0x101;
+
 /// Interrupts enabled, and the bit that is always set.
-const FLAGS_FIXED: u64 = 0x202;
+pub const FLAGS_FIXED: u64 = 0x202;
 /// Flags that are the thread's own: carry, parity, adjust, zero, sign, direction, overflow.
 const FLAGS_USER: u64 = 0xcd5;
 
@@ -77,11 +96,8 @@ pub fn sanitise(area: &RegArea) {
     set(area, CS, USER_CODE as u64);
     set(area, SS, USER_DATA as u64);
     set(area, RFLAGS, get(area, RFLAGS) & FLAGS_USER | FLAGS_FIXED);
-    // An address that is not canonical would fault in the kernel, at the return instruction.
     for i in [RIP, FS_BASE] {
-        if get(area, i) >= dyad_abi::user::USER_END {
-            set(area, i, 0);
-        }
+        set(area, i, user_address(get(area, i)));
     }
 }
 
@@ -100,10 +116,106 @@ pub fn syscall_args(area: &RegArea) -> [u64; 6] {
     [RDI, RSI, RDX, R10, R8, R9].map(|i| get(area, i))
 }
 
+/// Whether only a part of the registers has been saved.
+pub fn is_partial(area: &RegArea) -> bool {
+    get(area, VECTOR) == PARTIAL
+}
+
+/// See [`dyad_core::Platform::complete_area`].
+pub fn complete(area: &RegArea, word: u64, [a0, a1, a2, a3, a4]: [u64; 5]) {
+    for (i, v) in [
+        (RDI, word),
+        (RSI, a0),
+        (RDX, a1),
+        (R10, a2),
+        (R8, a3),
+        (R9, a4),
+        (RAX, 0),
+        (RCX, 0),
+        (R11, 0),
+        (VECTOR, SYSCALL),
+        (ERROR, 0),
+    ] {
+        set(area, i, v);
+    }
+}
+
 /// See [`dyad_core::Platform::set_result`].
 pub fn set_result(area: &RegArea, status: u64, value: u64) {
     set(area, RAX, status);
     set(area, RDX, value);
+    for i in [RCX, RSI, RDI, R8, R9, R10, R11] {
+        set(area, i, 0);
+    }
+}
+
+/// All general registers 0 but those given, no flags.
+fn set_only(area: &RegArea, registers: impl IntoIterator<Item = (usize, u64)>) {
+    for i in 0..VECTOR {
+        set(area, i, 0);
+    }
+    set(area, VECTOR, SYSCALL);
+    set(area, ERROR, 0);
+    set(area, RFLAGS, FLAGS_FIXED);
+    for (i, v) in registers {
+        set(area, i, v);
+    }
+}
+
+/// See [`dyad_core::Platform::set_arguments`].
+pub fn set_arguments(area: &RegArea, args: [u64; 6]) {
+    set_only(area, [RDI, RSI, RDX, RCX, R8, R9].into_iter().zip(args));
+}
+
+/// See [`dyad_core::Platform::set_results`].
+pub fn set_results(area: &RegArea, status: u64, results: [u64; 4]) {
+    let results = [RDX, RSI, RDI, R8].into_iter().zip(results);
+    set_only(area, results.chain([(RAX, status)]));
+}
+
+/// See [`dyad_core::Platform::user_pc_sp`].
+pub fn user_pc_sp(area: &RegArea) -> (u64, u64) {
+    (get(area, RIP), get(area, RSP))
+}
+
+/// See [`dyad_core::Platform::set_user_pc_sp`].
+pub fn set_user_pc_sp(area: &RegArea, pc: u64, sp: u64) {
+    set(area, RIP, user_address(pc));
+    set(area, RSP, user_address(sp));
+}
+
+/// An address that is not canonical would fault in the kernel, at the return instruction.
+const fn user_address(va: u64) -> u64 {
+    if va < USER_END { va } else { 0 }
+}
+
+/// Words of registers by number: the order of the psABI, then program counter, flags, base of fs.
+const NUMBERED: [usize; 19] = [
+    RAX, RDX, RCX, RBX, RSI, RDI, RBP, RSP, R8, R9, R10, R11, R12, R13, R14, R15, RIP, RFLAGS,
+    FS_BASE,
+];
+
+fn numbered(n: u64) -> Option<usize> {
+    NUMBERED.get(usize::try_from(n).ok()?).copied()
+}
+
+/// See [`dyad_core::Platform::read_register`].
+pub fn read_register(area: &RegArea, n: u64) -> Option<u64> {
+    numbered(n).map(|i| get(area, i))
+}
+
+/// See [`dyad_core::Platform::write_register`].
+pub fn write_register(area: &RegArea, n: u64, value: u64) -> bool {
+    let Some(i) = numbered(n) else {
+        return false;
+    };
+    let value = match i {
+        RIP | RSP | FS_BASE => user_address(value),
+        RFLAGS => value & FLAGS_USER | FLAGS_FIXED,
+        _ => value,
+    };
+    set(area, i, value);
+    true
 }
 
 /// See [`dyad_core::Platform::user_pc_fp`].

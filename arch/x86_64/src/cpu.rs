@@ -16,9 +16,11 @@ use core::arch::asm;
 use core::cell::{Cell, UnsafeCell};
 use core::mem::offset_of;
 use core::ops::Range;
+use core::sync::atomic::AtomicU64;
 
 use dyad_abi::CpuId;
 use dyad_core::cpu::CpuLocal;
+use dyad_core::platform::{REG_WORDS, RegArea};
 use dyad_shm::PERCPU_BASE;
 use x86_64::VirtAddr;
 use x86_64::instructions::segmentation::{CS, DS, ES, FS, GS, SS, Segment};
@@ -45,17 +47,15 @@ const STACK: Range<u64> = 0x1000..0x2_1000;
 const FAULT_STACK: Range<u64> = 0x2_2000..0x2_a000;
 const AREA: u64 = 0x3_0000;
 
-/// What a CPU finds through gs. The first four fields are used by assembly.
+/// What a CPU finds through gs. The first three fields, `tss` and `local` are used by assembly.
 #[repr(C, align(16))]
 pub struct PerCpu {
     /// Its own address, because the base of gs cannot be read by a load.
     this: Cell<u64>,
     /// Top of the kernel stack.
     kernel_stack: Cell<u64>,
-    /// End of the pushed part of the current thread's register area.
-    area_end: Cell<u64>,
-    /// The user's stack pointer while `syscall` has none to save it on.
-    scratch: Cell<u64>,
+    /// The register area of the thread resumed last.
+    area: Cell<&'static RegArea>,
     /// Exceptions taken in the kernel: the first is reported, another ends the machine.
     pub faults: Cell<u64>,
     /// The timer's deadline by [`crate::clock`].
@@ -67,21 +67,23 @@ pub struct PerCpu {
 
 /// Offset of the top of the kernel stack.
 pub const OFFSET_KERNEL_STACK: usize = offset_of!(PerCpu, kernel_stack);
-/// Offset of the end of the current register area.
-pub const OFFSET_AREA_END: usize = offset_of!(PerCpu, area_end);
-/// Offset of the scratch word.
-pub const OFFSET_SCRATCH: usize = offset_of!(PerCpu, scratch);
+/// Offset of the address of the current register area.
+pub const OFFSET_AREA: usize = offset_of!(PerCpu, area);
+/// Offset of the state core keeps.
+pub const OFFSET_LOCAL: usize = offset_of!(PerCpu, local);
 /// Offset of the stack pointer the CPU takes for interrupts from user mode.
 pub const OFFSET_RSP0: usize =
     offset_of!(PerCpu, tss) + offset_of!(TaskStateSegment, privilege_stack_table);
+
+/// The current area of CPUs that have resumed no thread yet. Nothing is ever saved here.
+static NO_AREA: RegArea = RegArea([const { AtomicU64::new(0) }; REG_WORDS]);
 
 impl PerCpu {
     const fn new(cpu: CpuId) -> PerCpu {
         PerCpu {
             this: Cell::new(0),
             kernel_stack: Cell::new(0),
-            area_end: Cell::new(0),
-            scratch: Cell::new(0),
+            area: Cell::new(&NO_AREA),
             faults: Cell::new(0),
             deadline: Cell::new(None),
             tss: UnsafeCell::new(TaskStateSegment::new()),
@@ -202,6 +204,11 @@ pub fn this() -> &'static PerCpu {
 /// The state core keeps of this CPU.
 pub fn local() -> &'static CpuLocal {
     &this().local
+}
+
+/// See [`dyad_core::Platform::current_area`].
+pub fn current_area() -> &'static RegArea {
+    this().area.get()
 }
 
 /// Calls `each` with the return addresses of this CPU's kernel stacks, innermost first.

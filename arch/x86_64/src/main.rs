@@ -6,6 +6,7 @@
 //! | [`boot`] | from the reset state to `dyad_core::boot` |
 //! | [`cpu`] | per-CPU areas, stacks, segments, backtraces |
 //! | [`traps`], [`context`] | entries from user mode and back, register areas |
+//! | [`fast`] | system calls |
 //! | [`mmu`] | kernel address space, roots, TLB |
 //! | [`irq`], [`clock`] | local APIC, timer, time |
 //! | [`doorbell`], [`fwcfg`], [`serial`] | devices |
@@ -21,6 +22,7 @@ mod context;
 mod cpu;
 mod doorbell;
 mod exit;
+mod fast;
 mod fwcfg;
 mod irq;
 #[cfg(feature = "ktest")]

@@ -13,6 +13,7 @@
 //! ([`root_entries`]), and are the same on all x86-64 nodes because all run the same image. Kernel
 //! pages are global: loading a root drops user translations only.
 
+use core::arch::asm;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -279,6 +280,25 @@ pub fn current_root() -> u64 {
 /// See [`dyad_core::Platform::flush_tlb`].
 pub fn flush_user() {
     x86_64::instructions::tlb::flush_all();
+}
+
+/// See [`dyad_core::Platform::zero_frame`].
+pub fn zero_frame(map: &FusedMap, pa: PhysAddr) -> bool {
+    let Some(at) = map.address(pa, PAGE_SIZE).filter(|_| pa.offset() == 0) else {
+        return false;
+    };
+    // SAFETY: 1. the frame is in a pool, which is mapped, and consists of atomic words, whose
+    // owner is the caller; 2. the direction flag is clear in the kernel.
+    unsafe {
+        asm!(
+            "rep stosq",
+            inout("rcx") PAGE_SIZE / 8 => _,
+            inout("rdi") at => _,
+            in("rax") 0u64,
+            options(nostack, preserves_flags)
+        );
+    }
+    true
 }
 
 /// See [`dyad_core::Platform::root_entries`].

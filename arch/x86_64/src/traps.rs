@@ -5,10 +5,11 @@
 //!
 //! ```text
 //!   user ── interrupt ─▶ CPU: ss rsp rflags cs rip ─▶ area; stub: error, vector, registers
-//!        ── syscall ───▶ the same by the entry code
 //!                        rsp = top of the kernel stack ─▶ user_trap(area)
 //!   resume(area): registers from it, IRETQ ─▶ user
 //! ```
+//!
+//! System calls are the concern of [`fast`](crate::fast).
 //!
 //! Interrupts in the kernel happen only while it waits; they are noted and it goes on.
 //! Exceptions in the kernel are always fatal: they are reported once, and an exception while
@@ -26,12 +27,9 @@ use x86_64::registers::model_specific::{Efer, EferFlags, Msr};
 use x86_64::structures::DescriptorTablePointer;
 
 use crate::context::{self, FS_BASE, PUSHED_WORDS};
-use crate::cpu::{self, FAULT_IST, KERNEL_CODE, KERNEL_DATA, USER_CODE, USER_DATA};
+use crate::cpu::{self, FAULT_IST, KERNEL_CODE, KERNEL_DATA};
 use crate::platform::X86;
-use crate::{exit, irq};
-
-/// "Vector" of system calls in register areas.
-const SYSCALL: u64 = 0x100;
+use crate::{exit, fast, irq};
 
 const PAGE_FAULT: u64 = 14;
 /// Bits of a page fault's error code: present, write, user, instruction fetch.
@@ -104,12 +102,19 @@ vector_common:
     test    byte ptr [rsp + {cs_offset}], 3
     jz      2f
     swapgs
-3:  mov     rsp, gs:[{kernel_stack}]
+    mov     rsp, gs:[{kernel_stack}]
     xor     ebp, ebp
     call    {user_trap}
     ud2
 
-2:  // In the kernel: a frame record first, so that a backtrace goes on into what was interrupted.
+2:  // In the kernel. What comes on a stack of its own may find gs still, or already, the user's;
+    // it never goes back. The kernel's is an address of the upper half, the user's is 0.
+    mov     ecx, 0xc0000101             // base of gs
+    rdmsr
+    test    edx, edx
+    js      4f
+    swapgs
+4:  // A frame record first, so that a backtrace goes on into what was interrupted.
     push    qword ptr [rsp + {rip_offset}]
     push    rbp
     mov     rbp, rsp
@@ -122,29 +127,12 @@ vector_common:
     add     rsp, 16
     iretq
 
-    .balign 16
-    .globl  syscall_entry
-syscall_entry:
-    swapgs
-    mov     gs:[{scratch}], rsp
-    mov     rsp, gs:[{area_end}]
-    push    {user_data}
-    push    qword ptr gs:[{scratch}]
-    push    r11
-    push    {user_code}
-    push    rcx
-    push    0
-    push    {syscall}
-    save_registers
-    mov     rdi, rsp
-    jmp     3b
-
     // fn(area) -> !
     .balign 16
     .globl  resume_registers
 resume_registers:
+    mov     gs:[{area}], rdi
     lea     rax, [rdi + {pushed}]
-    mov     gs:[{area_end}], rax
     mov     gs:[{rsp0}], rax
     mov     rax, [rdi + {fs_base}]
     mov     rdx, rax
@@ -160,12 +148,8 @@ resume_registers:
     cs_offset = const 18 * 8,
     rip_offset = const 17 * 8,
     kernel_stack = const cpu::OFFSET_KERNEL_STACK,
-    area_end = const cpu::OFFSET_AREA_END,
-    scratch = const cpu::OFFSET_SCRATCH,
+    area = const cpu::OFFSET_AREA,
     rsp0 = const cpu::OFFSET_RSP0,
-    user_data = const USER_DATA,
-    user_code = const USER_CODE,
-    syscall = const SYSCALL,
     pushed = const PUSHED_WORDS * 8,
     fs_base = const FS_BASE * 8,
     user_trap = sym user_trap,
@@ -174,7 +158,6 @@ resume_registers:
 
 unsafe extern "C" {
     static vector_stubs: u8;
-    static syscall_entry: u8;
     /// Continues a thread in user mode with the registers in its area.
     pub fn resume_registers(area: &'static RegArea) -> !;
 }
@@ -215,13 +198,12 @@ pub fn init_cpu() {
     };
     // SAFETY: 1. the table lives forever and has a handler for every vector.
     unsafe { lidt(&pointer) };
-    // SYSRET is not used: its segments are set to what they would have to be.
     let star = (KERNEL_CODE as u64) << 32 | (KERNEL_DATA as u64 | 3) << 48;
     let masked = 0x0004_7700; // AC, NT, IOPL, DF, IF, TF: off on entry
     // SAFETY: 1. the entry code expects exactly these segments and flags.
     unsafe {
         Msr::new(0xc000_0081).write(star);
-        Msr::new(0xc000_0082).write(&raw const syscall_entry as u64);
+        Msr::new(0xc000_0082).write(&raw const fast::syscall_entry as u64);
         Msr::new(0xc000_0084).write(masked);
         Efer::update(|e| *e |= EferFlags::SYSTEM_CALL_EXTENSIONS);
     }
@@ -260,11 +242,10 @@ fn decode(vector: u64, error: u64) -> UserFault {
     }
 }
 
-/// Every entry from user mode ends here, on an empty kernel stack.
+/// Every interrupt and exception in user mode ends here, on an empty kernel stack.
 extern "C" fn user_trap(area: &'static RegArea) -> ! {
     let (vector, error) = context::cause(area);
     match vector {
-        SYSCALL => entry::syscall::<X86>(area),
         NMI | DOUBLE_FAULT | MACHINE_CHECK => {
             // Whatever it is, it is not the thread's fault.
             entry::kernel_fault::<X86>(name(vector), &[("vector", vector), ("error", error)])

@@ -18,6 +18,9 @@ use crate::thread::ThreadFrame;
 /// State of one CPU.
 pub struct CpuLocal {
     cpu: CpuId,
+    /// The token that an invocation entered by [`ENTER`](crate::entry::ENTER) gets; read by arch
+    /// code.
+    pub fast_token: Cell<u64>,
     /// The thread whose registers are in its register area because it was stopped on this CPU
     /// last and has not been handed on.
     pub(crate) current: Cell<Option<&'static ThreadFrame>>,
@@ -54,6 +57,7 @@ impl CpuLocal {
     pub const fn new(cpu: CpuId) -> CpuLocal {
         CpuLocal {
             cpu,
+            fast_token: Cell::new(0),
             current: Cell::new(None),
             loaded: Cell::new(None),
             idle_root: Cell::new(true),

@@ -1,5 +1,6 @@
-//! Where the arch crates hand traps over. Every function here starts on an empty kernel stack
-//! with the thread's general registers saved, and ends in the run loop.
+//! Where the arch crates hand traps over. Every function here starts on an empty kernel stack.
+//! System calls come to `fast_*` with a partial area and may return; all others find every general
+//! register saved, and end in the run loop. See [`platform`](crate::platform).
 
 use dyad_abi::Error;
 
@@ -25,7 +26,58 @@ fn current(local: &CpuLocal) -> &'static ThreadFrame {
         .expect("trap from user mode while no thread runs here")
 }
 
-/// A system call. `area` is the current thread's register area.
+/// What a `fast_*` function returns: two registers on both ISAs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct FastReturn {
+    /// Status of the system call, or [`ENTER`].
+    pub status: u64,
+    /// Value of the system call; with `ENTER` from [`fast_invoke`], the badge.
+    pub value: u64,
+}
+
+/// As the status of a [`FastReturn`]: user mode is left for another place. Program counter and
+/// stack pointer have been set in the area ([`Platform::set_user_pc_sp`]), and the address space
+/// switched to.
+pub const ENTER: u64 = u64::MAX;
+
+/// A system call whose word has bits above the capability index: an operation other than 0.
+#[inline]
+pub fn fast_syscall<P: Platform>(
+    word: u64,
+    a0: u64,
+    a1: u64,
+    a2: u64,
+    a3: u64,
+    a4: u64,
+) -> FastReturn {
+    slow::<P>(word, [a0, a1, a2, a3, a4])
+}
+
+/// A system call with operation 0 on a capability (`word` is its index, not 0). [`ENTER`]: the area
+/// says where; the argument registers there are `a0` to `a3`, the badge, which is the value, and
+/// the token, which is in [`CpuLocal::fast_token`].
+#[inline]
+pub fn fast_invoke<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
+    slow::<P>(word, [a0, a1, a2, a3, 0])
+}
+
+/// The end of an invocation. [`ENTER`]: the area says where; status 0 and `a0` to `a3` are the
+/// results there.
+#[inline]
+pub fn fast_return<P: Platform>(a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
+    slow::<P>(dyad_abi::cap::RETURN, [a0, a1, a2, a3, 0])
+}
+
+/// A system call that cannot return from here.
+#[cold]
+fn slow<P: Platform>(word: u64, args: [u64; 5]) -> ! {
+    let area = P::current_area();
+    P::complete_area(area, word, args);
+    syscall::<P>(area)
+}
+
+/// A system call. `area` is the current thread's register area, full.
 pub fn syscall<P: Platform>(area: &'static RegArea) -> ! {
     inbox::attentive::<P>();
     let local = P::local();

@@ -79,7 +79,7 @@ pub fn resolve<P: Platform>(
     {
         return Err(Error::BadAddress);
     }
-    let pa = frames.alloc()?;
+    let pa = frames.alloc_zeroed_by(P::zero_frame)?;
     let leaf = Space::user_leaf(pa, region.write, false);
     let placed = space.map_everywhere(page, leaf, &frames);
     if placed.used {

@@ -86,6 +86,16 @@ impl<'m> Frames<'m> {
     ///
     /// [`Error::NoMemory`]; [`Error::Corrupt`] if the free list names a frame outside the pool.
     pub fn alloc(&self) -> Result<PhysAddr> {
+        self.alloc_zeroed_by(FusedMap::zero_frame)
+    }
+
+    /// As [`Frames::alloc`], with the machine's own way to fill the frame with zeros
+    /// ([`Platform::zero_frame`](crate::Platform::zero_frame)).
+    ///
+    /// # Errors
+    ///
+    /// As for `alloc`.
+    pub fn alloc_zeroed_by(&self, zero: fn(&FusedMap, PhysAddr) -> bool) -> Result<PhysAddr> {
         let e = self.entry();
         let (first, end) = (
             e.first_frame.load(Ordering::Acquire),
@@ -118,7 +128,7 @@ impl<'m> Frames<'m> {
                 break pa;
             }
         };
-        if !self.map.zero_frame(pa) {
+        if !zero(self.map, pa) {
             return Err(Error::Corrupt);
         }
         e.used.fetch_add(1, Ordering::Relaxed);

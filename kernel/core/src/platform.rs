@@ -3,13 +3,38 @@
 //! # How a CPU moves through the kernel
 //!
 //! ```text
-//!             trap, interrupt, system call                resume_user(area)
+//!             trap, interrupt                             resume_user(area)
 //!   user ───────────────────────────────────▶ kernel ───────────────────────▶ user
-//!            (arch code has saved every        │  ▲
-//!             general register in the          │  │ wait() returns after an interrupt
-//!             thread's register area)          ▼  │
-//!                                             idle
+//!            (arch code has saved every        │  ▲ ▲
+//!             general register in the          │  │ │ complete_area(area)
+//!             thread's register area)          ▼  │ │
+//!                                             idle  │
+//!             system call                           │         return
+//!   user ───────────────────────────────────▶ fast_* ───────────────────────▶ user
+//!            (arch code has saved what the
+//!             C convention preserves)
 //! ```
+//!
+//! After a system call the area is *partial*: program counter, stack pointer, flags and the
+//! registers that the C convention preserves are in it. The functions `fast_syscall`, `fast_invoke`
+//! and `fast_return` of [`entry`](crate::entry) either return, and the arch code goes back to user
+//! mode at once, or call [`Platform::complete_area`], which makes the area *full*, and end in
+//! `resume_user` like any other trap. Only full areas can be resumed, dumped or handed on.
+//!
+//! What user mode finds in its registers after each of them:
+//!
+//! | left by | program counter, stack pointer, flags | thread pointer | status, value registers | results 1 to 3 | arguments 0 to 5 | preserved by C | other general registers |
+//! |---|---|---|---|---|---|---|---|
+//! | system call, returned | as at the call | as at the call | set | 0 | 0 | as at the call | 0 |
+//! | [`ENTER`](crate::entry::ENTER) from `fast_invoke`, [`Platform::set_arguments`] | area's, area's, none set | area's | - | - | set | 0 | 0 |
+//! | `ENTER` from `fast_return`, [`Platform::set_results`] | area's, area's, none set | area's | set | set | - | 0 | 0 |
+//! | [`Platform::set_result`] | area's | area's | set | 0 | 0 | area's | 0 |
+//!
+//! (Registers that are in two columns hold what was set. On x86-64, `rcx` and `r11` belong to the
+//! `syscall` instruction: after a fast return they hold program counter and flags.)
+//!
+//! Floating-point registers are not touched by any of them; [`Platform::save_fp`] and
+//! [`Platform::restore_fp`] are.
 //!
 //! There is one kernel stack per CPU. Every entry from user mode starts at its top and ends in
 //! [`Platform::resume_user`], which does not return; no kernel state lives on the stack between
@@ -103,6 +128,12 @@ pub trait Platform: Sized + 'static {
 
     // --- registers of user threads ----------------------------------------------------------
 
+    /// The area that entries from user mode save into: that of the thread resumed last on this
+    /// CPU.
+    fn current_area() -> &'static RegArea;
+    /// Makes the partial area of a system call full: `word` is the operation, `args` its
+    /// arguments; the thread pointer is as it was, other registers that the C convention does not preserve become 0.
+    fn complete_area(area: &RegArea, word: u64, args: [u64; 5]);
     /// Sets an area up so that resuming it calls `entry(arg)` by the C convention of the ISA, on
     /// an empty stack that ends at `stack_top`, with thread pointer `tp`, interrupts enabled.
     fn init_regs(area: &RegArea, entry: u64, stack_top: u64, arg: u64, tp: u64);
@@ -111,17 +142,36 @@ pub trait Platform: Sized + 'static {
     fn init_fp(area: &FpArea);
     /// Operation and arguments 0 to 4 of the system call an area has stopped at.
     fn syscall_args(area: &RegArea) -> [u64; 6];
-    /// Sets status and value of the system call an area has stopped at.
+    /// Sets status and value of the system call an area has stopped at; other registers that the
+    /// C convention does not preserve become 0.
     fn set_result(area: &RegArea, status: u64, value: u64);
     /// Program counter and frame pointer of a stopped thread.
     fn user_pc_fp(area: &RegArea) -> (u64, u64);
+    /// Program counter and stack pointer of a stopped thread; the area may be partial.
+    fn user_pc_sp(area: &RegArea) -> (u64, u64);
+    /// Sets them; the area may be partial. An address that is no user address becomes 0.
+    fn set_user_pc_sp(area: &RegArea, pc: u64, sp: u64);
+    /// Sets what an invocation starts with: argument registers 0 to 5; 0 in all other general
+    /// registers, no flags. Program counter and stack pointer stay. The area is full afterwards.
+    fn set_arguments(area: &RegArea, args: [u64; 6]);
+    /// Sets what an invocation comes back with: status and four results; 0 in all other general
+    /// registers, no flags. Program counter and stack pointer stay. The area is full afterwards.
+    fn set_results(area: &RegArea, status: u64, results: [u64; 4]);
+    /// A register of a stopped thread, by its DWARF number in the ISA's psABI (x86-64: `rax rdx
+    /// rcx rbx rsi rdi rbp rsp r8`..`r15`, 0 to 15; AArch64: `x0`..`x30 sp`, 0 to 31). Then
+    /// follow program counter, flags, thread pointer. `None`: no such register.
+    fn read_register(area: &RegArea, n: u64) -> Option<u64>;
+    /// Sets a register, numbered as for `read_register`. `false`: no such register. What user
+    /// mode must not have in it is left out: an address that is no user address becomes 0, flags
+    /// are reduced to those that are the program's own.
+    fn write_register(area: &RegArea, n: u64, value: u64) -> bool;
     /// Calls `line` with one `name value` pair per register, for dumps.
     fn dump_regs(area: &RegArea, line: &mut dyn FnMut(&str, u64));
     /// Saves the floating-point registers of this CPU.
     fn save_fp(area: &FpArea);
     /// Loads the floating-point registers of this CPU.
     fn restore_fp(area: &FpArea);
-    /// Continues a thread in user mode. Entries from user mode save into this area until another
+    /// Continues a thread in user mode; its area must be full. Entries from user mode save into this area until another
     /// is resumed.
     fn resume_user(area: &'static RegArea) -> !;
 
@@ -137,6 +187,10 @@ pub trait Platform: Sized + 'static {
     /// Makes instructions that this CPU has just written (through the fused map) visible to its
     /// own instruction fetches.
     fn sync_code(map: &FusedMap, pa: PhysAddr, len: u64);
+    /// Fills the frame at `pa` with zeros by the fastest means there is. `false` (and nothing
+    /// written) if it is not a frame of a pool.
+    #[must_use]
+    fn zero_frame(map: &FusedMap, pa: PhysAddr) -> bool;
     /// Entries of the kernel half in the root slots `dyad_shm::superblock::ROOT_SLOTS`. All zero
     /// if the ISA keeps its kernel half out of user roots.
     fn root_entries() -> [u64; ROOT_ENTRIES];

@@ -6,7 +6,9 @@
 //! here with a [`Left`] that says how the kernel was left.
 //!
 //! Register areas of these machines: words 0 to 5 are the system call, 6 and 7 its result, 8 the
-//! program counter, 9 the frame pointer, 10 the stack pointer, 11 the argument of the start.
+//! program counter, 9 the frame pointer, 10 the stack pointer, 11 the argument of the start. Words
+//! 12 to 17 are the arguments of an invocation, 18 to 21 its results, 22 is 1 while the area is
+//! partial. Registers are numbered as words.
 
 mod fault_tests;
 mod frames_tests;
@@ -24,7 +26,7 @@ use std::vec::Vec;
 
 use dyad_abi::boot::{BootMode, BootParams, OnDeath};
 use dyad_abi::ident::MAX_NODES;
-use dyad_abi::user::PAGE_SIZE;
+use dyad_abi::user::{PAGE_SIZE, USER_END};
 use dyad_abi::{CpuId, Isa, NodeId};
 use dyad_shm::pool::MAX_POOLS;
 use dyad_shm::superblock::{NodeState, NodeWord, ROOT_ENTRIES};
@@ -46,6 +48,10 @@ pub type MockA64 = Mock<true>;
 
 const CXL_SIZE: u64 = 10 << 20;
 const PC: usize = 8;
+const SP: usize = 10;
+const ARGUMENTS: usize = 12;
+const RESULTS: usize = 18;
+const PARTIAL: usize = 22;
 const IDLE_ROOT: PhysAddr = PhysAddr(0x1000);
 
 /// How the kernel was left.
@@ -290,23 +296,46 @@ impl Machine {
     /// Makes a system call on behalf of the thread this CPU runs.
     pub fn call<P: Platform>(self, t: &'static ThreadFrame, op: u64, a: &[u64]) -> Left {
         let area = t.regs(P::ISA);
-        for i in 0..6 {
-            let v = if i == 0 {
-                op
-            } else {
-                a.get(i - 1).copied().unwrap_or(0)
-            };
-            area.0[i].store(v, Ordering::Relaxed);
-        }
         area.0[PC].fetch_add(4, Ordering::Relaxed);
-        self.kernel(|| crate::entry::syscall::<P>(area))
+        put(area, PARTIAL, [1]);
+        let a: [u64; 5] = core::array::from_fn(|i| a.get(i).copied().unwrap_or(0));
+        self.kernel(|| trap::<P>(area, op, a))
     }
+}
+
+/// What arch code does with a system call.
+fn trap<P: Platform>(area: &'static RegArea, word: u64, a: [u64; 5]) -> ! {
+    use crate::entry::{ENTER, fast_invoke, fast_return, fast_syscall};
+    let [a0, a1, a2, a3, a4] = a;
+    let r = match (word, word >> 32) {
+        (0, _) => fast_return::<P>(a0, a1, a2, a3),
+        (_, 0) => fast_invoke::<P>(word, a0, a1, a2, a3),
+        _ => fast_syscall::<P>(word, a0, a1, a2, a3, a4),
+    };
+    match (r.status, word) {
+        (ENTER, 0) => P::set_results(area, 0, [a0, a1, a2, a3]),
+        (ENTER, _) => {
+            let token = P::local().fast_token.get();
+            P::set_arguments(area, [a0, a1, a2, a3, r.value, token]);
+        }
+        (status, _) => {
+            P::complete_area(area, word, a);
+            P::set_result(area, status, r.value);
+        }
+    }
+    P::resume_user(area)
 }
 
 /// Status and value of a thread's last system call.
 pub fn result<P: Platform>(t: &ThreadFrame) -> (u64, u64) {
     let w = |i: usize| t.regs(P::ISA).0[i].load(Ordering::Relaxed);
     (w(6), w(7))
+}
+
+fn put(area: &RegArea, from: usize, values: impl IntoIterator<Item = u64>) {
+    for (w, v) in area.0[from..].iter().zip(values) {
+        w.store(v, Ordering::Relaxed);
+    }
 }
 
 fn did(d: Did) {
@@ -325,11 +354,20 @@ impl<const A64: bool> Platform for Mock<A64> {
     fn image_id() -> u64 {
         77
     }
+    fn current_area() -> &'static RegArea {
+        let t = current().local.current.get().expect("no thread runs here");
+        t.regs(Self::ISA)
+    }
+    fn complete_area(area: &RegArea, word: u64, args: [u64; 5]) {
+        put(area, 0, [word]);
+        put(area, 1, args);
+        put(area, PARTIAL, [0]);
+    }
     fn init_regs(area: &RegArea, entry: u64, stack_top: u64, arg: u64, _tp: u64) {
         for w in &area.0 {
             w.store(0, Ordering::Relaxed);
         }
-        for (i, v) in [(PC, entry), (10, stack_top), (11, arg)] {
+        for (i, v) in [(PC, entry), (SP, stack_top), (11, arg)] {
             area.0[i].store(v, Ordering::Relaxed);
         }
     }
@@ -345,6 +383,35 @@ impl<const A64: bool> Platform for Mock<A64> {
         let w = |i: usize| area.0[i].load(Ordering::Relaxed);
         (w(PC), w(9))
     }
+    fn user_pc_sp(area: &RegArea) -> (u64, u64) {
+        let w = |i: usize| area.0[i].load(Ordering::Relaxed);
+        (w(PC), w(SP))
+    }
+    fn set_user_pc_sp(area: &RegArea, pc: u64, sp: u64) {
+        let user = |va| if va < USER_END { va } else { 0 };
+        put(area, PC, [user(pc)]);
+        put(area, SP, [user(sp)]);
+    }
+    fn set_arguments(area: &RegArea, args: [u64; 6]) {
+        put(area, ARGUMENTS, args);
+        put(area, PARTIAL, [0]);
+    }
+    fn set_results(area: &RegArea, status: u64, results: [u64; 4]) {
+        Self::set_result(area, status, results[0]);
+        put(area, RESULTS, results);
+        put(area, PARTIAL, [0]);
+    }
+    fn read_register(area: &RegArea, n: u64) -> Option<u64> {
+        let word = area.0.get(usize::try_from(n).ok()?)?;
+        Some(word.load(Ordering::Relaxed))
+    }
+    fn write_register(area: &RegArea, n: u64, value: u64) -> bool {
+        let word = usize::try_from(n).ok().and_then(|n| area.0.get(n));
+        if let Some(word) = word {
+            word.store(value, Ordering::Relaxed);
+        }
+        word.is_some()
+    }
     fn dump_regs(area: &RegArea, line: &mut dyn FnMut(&str, u64)) {
         line("pc", area.0[PC].load(Ordering::Relaxed));
     }
@@ -355,6 +422,7 @@ impl<const A64: bool> Platform for Mock<A64> {
         did(Did::RestoredFp);
     }
     fn resume_user(area: &'static RegArea) -> ! {
+        assert_eq!(area.0[PARTIAL].load(Ordering::Relaxed), 0, "a partial area");
         resume_unwind(Box::new(Left::User(area.0[PC].load(Ordering::Relaxed))))
     }
     fn switch_root(root: PhysAddr) {
@@ -367,6 +435,9 @@ impl<const A64: bool> Platform for Mock<A64> {
         did(Did::FlushedTlb);
     }
     fn sync_code(_: &FusedMap, _: PhysAddr, _: u64) {}
+    fn zero_frame(map: &FusedMap, pa: PhysAddr) -> bool {
+        map.zero_frame(pa)
+    }
     fn root_entries() -> [u64; ROOT_ENTRIES] {
         [0; ROOT_ENTRIES]
     }

@@ -1,0 +1,198 @@
+//! System calls: entry, and the way back of those that are done at once.
+//!
+//! The program counter, stack pointer, flags and the registers that the C convention preserves go
+//! to the current thread's register area, which is *partial* from then on; the arguments stay in
+//! registers:
+//!
+//! ```text
+//!  word (rdi)
+//!  operation not 0 ─▶ fast_syscall ─────────────▶ status ─▶ rest 0, SYSRET where it came from
+//!  operation 0 ─────▶ fast_invoke ──┬─ ENTER ─▶ arguments, badge, token; rest 0, IRETQ to area
+//!                                   └─ status ─▶ preserved registers from area, as above
+//!  word 0 ──────────▶ fast_return ──┬─ ENTER ─▶ status 0, results; rest 0, SYSRET to area
+//!                                   └─ status ─▶ as above
+//!  any of them ─▶ complete_area ─▶ ... ─▶ resume_user (never returns here)
+//! ```
+//!
+//! Invocations are entered by IRETQ because argument 3 is in `rcx`, which SYSRET overwrites. Its
+//! frame is the area itself, whose segments are those of user mode since it was last resumed.
+//!
+//! `rax` is nobody's at a system call: it is the status afterwards. Direction and alignment-check
+//! flags are cleared by the mask that `traps` sets. SYSRET faults in the kernel, on the user's stack, if
+//! `rcx` is not canonical; so a return address at the end of the user half becomes 0, as in
+//! [`context::sanitise`](crate::context::sanitise).
+//!
+//! Interrupts are masked from the first to the last instruction. An NMI or a machine check takes a
+//! stack of its own, and `traps` looks at the base of gs to tell whether it came before the first or after
+//! the last SWAPGS; either ends the machine.
+
+use core::arch::global_asm;
+use core::mem::offset_of;
+
+use dyad_core::cpu::CpuLocal;
+use dyad_core::entry::{self, FastReturn};
+
+use crate::context::{
+    FLAGS_FIXED, FS_BASE, PARTIAL, R12, R13, R14, R15, RBP, RBX, RFLAGS, RIP, RSP, VECTOR,
+};
+use crate::cpu;
+use crate::platform::X86;
+
+global_asm!(
+    r#"
+    .section .text.vectors, "ax"
+    .balign 16
+    .globl  syscall_entry
+syscall_entry:
+    swapgs
+    mov     rax, gs:[{area}]
+    mov     [rax + {rsp}], rsp
+    mov     rsp, gs:[{kernel_stack}]
+    bt      rcx, 47
+    jc      8f
+1:  mov     [rax + {rip}], rcx
+    mov     [rax + {rflags}], r11
+    mov     [rax + {rbx}], rbx
+    mov     [rax + {rbp}], rbp
+    mov     [rax + {r12}], r12
+    mov     [rax + {r13}], r13
+    mov     [rax + {r14}], r14
+    mov     [rax + {r15}], r15
+    mov     qword ptr [rax + {vector}], {partial}
+    xor     ebp, ebp                    // the end of the chain of frame records
+    mov     rbx, rax
+    mov     rax, rdi
+    shr     rax, 32
+    jz      2f
+    mov     rcx, r10
+    call    {fast_syscall}
+
+    // rbx: area, rax: status, rdx: value, r12 to r15 as they were
+5:  mov     rcx, [rbx + {rip}]
+    mov     r11, [rbx + {rflags}]
+    mov     rbp, [rbx + {rbp}]
+    mov     rsp, [rbx + {rsp}]
+    mov     rbx, [rbx + {rbx}]
+    xor     esi, esi
+    xor     edi, edi
+    xor     r8d, r8d
+    xor     r9d, r9d
+    xor     r10d, r10d
+    swapgs
+    sysretq
+
+2:  mov     r12, rsi
+    mov     r13, rdx
+    mov     r14, r10
+    mov     r15, r8
+    test    edi, edi
+    jz      3f
+    mov     rcx, r10
+    call    {fast_invoke}
+    cmp     rax, -1
+    jne     6f
+    mov     qword ptr [rbx + {rflags}], {flags}
+    mov     r8, rdx
+    mov     r9, gs:[{token}]
+    mov     eax, [rbx + {fs_base}]
+    mov     edx, [rbx + {fs_base} + 4]
+    mov     ecx, 0xc0000100             // base of fs
+    wrmsr
+    lea     rsp, [rbx + {rip}]
+    mov     rdi, r12
+    mov     rsi, r13
+    mov     rdx, r14
+    mov     rcx, r15
+    xor     eax, eax
+    xor     ebx, ebx                    // ebp is 0
+    xor     r10d, r10d
+    xor     r11d, r11d
+    xor     r12d, r12d
+    xor     r13d, r13d
+    xor     r14d, r14d
+    xor     r15d, r15d
+    swapgs
+    iretq
+
+3:  mov     rdi, rsi
+    mov     rsi, rdx
+    mov     rdx, r10
+    mov     rcx, r8
+    call    {fast_return}
+    cmp     rax, -1
+    jne     6f
+    mov     eax, [rbx + {fs_base}]
+    mov     edx, [rbx + {fs_base} + 4]
+    mov     ecx, 0xc0000100
+    wrmsr
+    mov     rcx, [rbx + {rip}]
+    mov     rsp, [rbx + {rsp}]
+    mov     r11d, {flags}
+    mov     rdx, r12
+    mov     rsi, r13
+    mov     rdi, r14
+    mov     r8, r15
+    xor     eax, eax
+    xor     ebx, ebx
+    xor     r9d, r9d
+    xor     r10d, r10d
+    xor     r12d, r12d
+    xor     r13d, r13d
+    xor     r14d, r14d
+    xor     r15d, r15d
+    swapgs
+    sysretq
+
+    // Not entered: what preserves the arguments goes back to what the caller had in it.
+6:  mov     r12, [rbx + {r12}]
+    mov     r13, [rbx + {r13}]
+    mov     r14, [rbx + {r14}]
+    mov     r15, [rbx + {r15}]
+    jmp     5b
+
+8:  xor     ecx, ecx
+    jmp     1b
+    "#,
+    area = const cpu::OFFSET_AREA,
+    kernel_stack = const cpu::OFFSET_KERNEL_STACK,
+    token = const cpu::OFFSET_LOCAL + offset_of!(CpuLocal, fast_token),
+    rsp = const RSP * 8,
+    rip = const RIP * 8,
+    rflags = const RFLAGS * 8,
+    rbx = const RBX * 8,
+    rbp = const RBP * 8,
+    r12 = const R12 * 8,
+    r13 = const R13 * 8,
+    r14 = const R14 * 8,
+    r15 = const R15 * 8,
+    vector = const VECTOR * 8,
+    partial = const PARTIAL,
+    fs_base = const FS_BASE * 8,
+    flags = const FLAGS_FIXED,
+    fast_syscall = sym fast_syscall,
+    fast_invoke = sym fast_invoke,
+    fast_return = sym fast_return,
+);
+
+unsafe extern "C" {
+    /// What `syscall` jumps to.
+    pub static syscall_entry: u8;
+}
+
+// What the frame of IRETQ has to be, and what the entry tests bit 47 for.
+const _: () = {
+    assert!(RSP == RIP + 3 && RFLAGS == RIP + 2);
+    assert!(dyad_abi::user::USER_END == 1 << 47);
+};
+
+extern "C" fn fast_syscall(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {
+    entry::fast_syscall::<X86>(word, a0, a1, a2, a3, a4)
+}
+
+extern "C" fn fast_invoke(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
+    entry::fast_invoke::<X86>(word, a0, a1, a2, a3)
+}
+
+extern "C" fn fast_return(a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
+    entry::fast_return::<X86>(a0, a1, a2, a3)
+}
