@@ -221,6 +221,8 @@ pub mod console {
     pub const WRITE: u64 = 1;
     /// `(offset in the buffer)`: a check or counter: [`ReportText`](super::ReportText).
     pub const REPORT: u64 = 2;
+    /// `(program)`: the program has ended: writes what it has begun to write. From init only.
+    pub const END: u64 = 3;
 }
 
 /// What `console::REPORT` finds in the buffer.

@@ -8,6 +8,7 @@
 //! | [`lines`] | console | bytes of many clients to whole lines |
 //! | [`text`] | all | messages without a heap |
 //! | [`shared`] | all | memory that somebody else writes at the same time |
+//! | [`rt`] | all | how a service starts, is invoked, and says that it cannot go on |
 #![no_std]
 #![deny(unsafe_code)]
 
@@ -15,5 +16,6 @@ pub mod frames;
 pub mod image;
 pub mod lines;
 pub mod ranges;
+pub mod rt;
 pub mod shared;
 pub mod text;

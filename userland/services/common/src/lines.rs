@@ -6,6 +6,16 @@
 /// Longest line.
 pub const MAX_LINE: usize = 480;
 
+/// The bytes as text: those that are not UTF-8 become question marks.
+pub fn printable(bytes: &mut [u8]) -> &str {
+    while let Err(e) = core::str::from_utf8(bytes) {
+        let from = e.valid_up_to();
+        let bad = e.error_len().unwrap_or(bytes.len() - from);
+        bytes[from..from + bad].fill(b'?');
+    }
+    core::str::from_utf8(bytes).unwrap_or("")
+}
+
 /// The beginning of a line, waiting for its end.
 pub struct LineBuffer {
     text: [u8; MAX_LINE],
@@ -87,6 +97,13 @@ mod tests {
             let newlines = pieces.concat().matches('\n').count();
             prop_assert!(out.len() >= newlines);
         }
+    }
+
+    #[test]
+    fn what_is_not_text_becomes_question_marks() {
+        let mut bytes = *b"a\xffb\xc3\xa4\xf0\x9f\n\xc3";
+        assert_eq!(printable(&mut bytes), "a?b\u{e4}??\n?");
+        assert_eq!(printable(&mut []), "");
     }
 
     #[test]

@@ -1,0 +1,41 @@
+//! `console`: the text of all programs, in whole lines, on one device.
+//!
+//! The device belongs to one node, the console node of the info page, and that is the home of this
+//! component: invocations from other nodes cross to it. It has no thread of its own. A client puts
+//! text into the buffer that it shares with the console, a page per thread, and invokes it.
+//!
+//! | invocation | words | reply |
+//! |---|---|---|
+//! | `console::WRITE` | offset, length (at most a page) | bytes taken: all |
+//! | `console::REPORT` | offset of a [`ReportText`](dyad_abi::service::ReportText) | 0 |
+//! | `console::END` | program (from init only) | 0 |
+//!
+//! | error | why |
+//! |---|---|
+//! | `BadArgument` | no such operation, or not all of the text is inside the client's buffer |
+//! | `TooLarge` | more than a page, or a name or detail beyond its limit |
+//! | `Again` | another thread of the client is using the same page |
+//! | `Denied` | only init may do that |
+//!
+//! Text comes in pieces; the beginning of a line waits, per client and page, for its end, and only
+//! whole lines are written, so lines of different clients and threads do not mix. A client can
+//! change its buffer at any time: it is copied once and then looked at. What is not UTF-8 comes out
+//! as question marks. A client that never ends a line takes no more than one line of memory.
+//!
+//! | capability | for |
+//! |---|---|
+//! | `slot::hardware(console node)`: write, report | the device |
+//!
+//! If the console's node dies, invocations return `NodeDead` and there is no text any more; nothing
+//! else depends on it.
+#![cfg_attr(target_os = "none", no_std)]
+#![cfg_attr(target_os = "none", no_main)]
+#![deny(unsafe_code)]
+
+#[cfg(target_os = "none")]
+mod service;
+
+#[cfg(not(target_os = "none"))]
+fn main() {
+    println!("a service of Dyad: it runs on nothing else");
+}

@@ -1,0 +1,139 @@
+//! Invocations.
+
+#![allow(unsafe_code)]
+
+use dyad_abi::service::{CONSOLE_THREADS, ReportText, console, console_client, program};
+use dyad_abi::user::{MAX_REPORT_DETAIL, MAX_REPORT_NAME, PAGE_SIZE, ReportKind};
+use dyad_abi::{Error, NodeId, Result};
+use dyad_services::lines::{LineBuffer, MAX_LINE, printable};
+use dyad_services::rt::{self, Call};
+use dyad_services::shared::Window;
+use dyad_sys::Lock;
+use dyad_sys::cap::{Cap, Hardware};
+
+const PAGES: usize = CONSOLE_THREADS as usize;
+const CLIENTS: usize = program::MAX as usize;
+/// Bytes copied at a time.
+const PIECE: usize = 256;
+
+/// Beginnings of lines, by client and page.
+static LINES: [[Lock<LineBuffer>; PAGES]; CLIENTS] =
+    [const { [const { Lock::new(LineBuffer::new()) }; PAGES] }; CLIENTS];
+
+dyad_services::entry!(start, invoked);
+
+fn start(_: u64) -> ! {
+    rt::give_up(format_args!("console has no thread of its own"))
+}
+
+fn invoked(call: Call) -> [u64; 4] {
+    rt::words(serve(call))
+}
+
+fn serve(call: Call) -> Result<u64> {
+    let [what, a, b, _] = call.words;
+    match what {
+        console::WRITE => write(call.badge, a, b),
+        console::REPORT => report(call.badge, a),
+        console::END if call.badge == program::INIT => end(a),
+        console::END => Err(Error::Denied),
+        _ => Err(Error::BadArgument),
+    }
+}
+
+fn device() -> Result<Cap<Hardware>> {
+    let node = NodeId::new(rt::info()?.console_node).ok_or(Error::Corrupt)?;
+    Ok(rt::hardware(node))
+}
+
+/// The buffer of a client, and the beginnings of its lines.
+fn client(badge: u64) -> Result<(Window, &'static [Lock<LineBuffer>; PAGES])> {
+    let lines = usize::try_from(badge)
+        .ok()
+        .and_then(|c| LINES.get(c))
+        .ok_or(Error::Denied)?;
+    // SAFETY: 1. Init maps the buffer of a client before the client can invoke. 2. It is in no
+    // other use here than through this window.
+    let window = unsafe { Window::new(console_client(badge), CONSOLE_THREADS * PAGE_SIZE) };
+    Ok((window, lines))
+}
+
+/// Writes a line; what is not UTF-8 becomes question marks.
+fn put(device: Cap<Hardware>, line: &[u8]) {
+    let mut copy = [0; MAX_LINE];
+    let copy = &mut copy[..line.len().min(MAX_LINE)];
+    copy.copy_from_slice(&line[..copy.len()]);
+    // The device has no way to say that it is out of order, and nobody to be told.
+    let _ = device.write(printable(copy));
+}
+
+fn write(badge: u64, offset: u64, len: u64) -> Result<u64> {
+    if len > PAGE_SIZE {
+        return Err(Error::TooLarge);
+    }
+    let (window, lines) = client(badge)?;
+    let page = usize::try_from(offset / PAGE_SIZE).map_err(|_| Error::BadArgument)?;
+    let mut line = lines
+        .get(page)
+        .ok_or(Error::BadArgument)?
+        .try_lock()
+        .ok_or(Error::Again)?;
+    let device = device()?;
+    let end = offset
+        .checked_add(len)
+        .filter(|&end| end <= CONSOLE_THREADS * PAGE_SIZE)
+        .ok_or(Error::BadArgument)?;
+    let mut at = offset;
+    let mut piece = [0; PIECE];
+    while at < end {
+        let n = (end - at).min(PIECE as u64);
+        let piece = &mut piece[..n as usize];
+        window.read(at, piece).ok_or(Error::BadArgument)?;
+        line.push(piece, |l| put(device, l));
+        at += n;
+    }
+    Ok(len)
+}
+
+fn report(badge: u64, offset: u64) -> Result<u64> {
+    let (window, _) = client(badge)?;
+    let word = |at: usize| -> Result<u64> {
+        let mut bytes = [0; 8];
+        let at = offset.checked_add(at as u64).ok_or(Error::BadArgument)?;
+        window.read(at, &mut bytes).ok_or(Error::BadArgument)?;
+        Ok(u64::from_le_bytes(bytes))
+    };
+    let kind = word(core::mem::offset_of!(ReportText, kind))?;
+    let kind = ReportKind::from_number(kind).ok_or(Error::BadArgument)?;
+    let value = word(core::mem::offset_of!(ReportText, value))?;
+    let name_len = word(core::mem::offset_of!(ReportText, name_len))?;
+    let detail_len = word(core::mem::offset_of!(ReportText, detail_len))?;
+    if name_len > MAX_REPORT_NAME as u64 || detail_len > MAX_REPORT_DETAIL as u64 {
+        return Err(Error::TooLarge);
+    }
+    let mut name = [0; MAX_REPORT_NAME];
+    let mut detail = [0; MAX_REPORT_DETAIL];
+    let name = &mut name[..name_len as usize];
+    let detail = &mut detail[..detail_len as usize];
+    for (at, into) in [
+        (core::mem::offset_of!(ReportText, name), &mut *name),
+        (core::mem::offset_of!(ReportText, detail), &mut *detail),
+    ] {
+        let at = offset.checked_add(at as u64).ok_or(Error::BadArgument)?;
+        window.read(at, into).ok_or(Error::BadArgument)?;
+    }
+    device()?.report(kind, value, printable(name), printable(detail))?;
+    Ok(0)
+}
+
+fn end(which: u64) -> Result<u64> {
+    let (_, lines) = client(which)?;
+    let device = device()?;
+    for line in lines {
+        // A thread that was ended in the middle of a write keeps its page.
+        if let Some(mut line) = line.try_lock() {
+            line.flush(|l| put(device, l));
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,45 @@
+//! `sched`: one component, one thread on every CPU of every node.
+//!
+//! Each thread is the root thread of its CPU: it runs whenever nobody else does, and it is the only
+//! one that dispatches there. It takes events from its line of the scheduler endpoints and runs the
+//! most urgent ready thread; the decisions are those of [`dyad_sched`].
+//!
+//! ```text
+//!          ┌───────────────── events, deadlines ─────────────────┐
+//!          ▼                                                     │
+//!   take events ──▶ wake sleepers ──▶ next ──Run──▶ Dispatch ──▶ stopped
+//!          ▲                            └──Wait──▶ Receive until the next deadline (the CPU idles)
+//!          └───────────────────────────────────────────┘
+//! ```
+//!
+//! | `Stopped` | then |
+//! |---|---|
+//! | Preempted, Yielded | end of its queue |
+//! | Interrupted | front of its queue, after the news |
+//! | Blocked | forgotten until an event, or until its deadline, when it is resumed |
+//! | Exited, Faulted | init is told by `Send` |
+//! | Left | forgotten: the scheduler of the other node hears of it |
+//!
+//! Threads share nothing but the thread table, which init has written before and nobody changes:
+//! which tags there are, with which priority and slice.
+//!
+//! | capability | for |
+//! |---|---|
+//! | `slot::ENDPOINT`: receive | the scheduler endpoints; line `scheduler_line(node, cpu)` |
+//! | `slot::hardware(n)`: now, where | time; which CPU this is |
+//! | `sched::tag(n)`: dispatch, resume | thread `n` |
+//! | `sched::ended(n)`: send | tells init |
+//!
+//! It is not invoked. If a thread of it dies, its CPU idles for ever and threads that are there are
+//! not run any more; other CPUs are not concerned.
+#![cfg_attr(target_os = "none", no_std)]
+#![cfg_attr(target_os = "none", no_main)]
+#![deny(unsafe_code)]
+
+#[cfg(target_os = "none")]
+mod service;
+
+#[cfg(not(target_os = "none"))]
+fn main() {
+    println!("a service of Dyad: it runs on nothing else");
+}

@@ -1,0 +1,135 @@
+//! The loop of one CPU.
+
+#![allow(unsafe_code)]
+
+use core::ptr::with_exposed_provenance;
+
+use dyad_abi::cap::{Event, Stopped};
+use dyad_abi::service::{sched, scheduler_line, slot};
+use dyad_abi::{NodeId, Result};
+use dyad_sched::{Entry, Next, Priority, Scheduler, Stop};
+use dyad_services::rt;
+use dyad_sys::cap::{Cap, Hardware, Receive, Send, Thread, Until};
+
+const THREADS: usize = sched::THREADS as usize;
+const ENDPOINTS: Cap<Receive> = Cap::at(slot::ENDPOINT);
+/// Most events taken before somebody runs: a flood of wake-ups does not keep the CPU from work.
+const BATCH: usize = 2 * THREADS;
+
+dyad_services::entry!(start);
+
+fn start(_: u64) -> ! {
+    let hardware = rt::hardware(const { NodeId::new(0).unwrap() });
+    let here = match hardware.where_am_i() {
+        Ok(here) => here,
+        Err(e) => rt::give_up(format_args!("sched cannot learn where it is: {e}")),
+    };
+    let mut cpu = Cpu {
+        line: scheduler_line(here.node, here.cpu),
+        hardware,
+        scheduler: Scheduler::new(),
+    };
+    loop {
+        if let Err(e) = cpu.round() {
+            rt::give_up(format_args!(
+                "sched of CPU {} of node {} cannot go on: {e}",
+                here.cpu, here.node
+            ));
+        }
+    }
+}
+
+/// The entry of a thread in the table.
+fn entry(thread: usize) -> Option<Entry> {
+    if thread >= THREADS {
+        return None;
+    }
+    let table = with_exposed_provenance::<u64>(sched::TABLE as usize);
+    // SAFETY: 1. The table is mapped readable and has that many words. 2. Nobody writes it.
+    let word = unsafe { table.add(thread).read() };
+    if word == 0 {
+        return None;
+    }
+    Some(Entry {
+        priority: Priority::new(word as u8)?,
+        slice_ns: (word >> 8).saturating_mul(1000),
+    })
+}
+
+fn thread_cap(thread: usize) -> Cap<Thread> {
+    Cap::at(dyad_abi::cap::CapIndex(sched::tag(thread as u32)))
+}
+
+struct Cpu {
+    line: u64,
+    hardware: Cap<Hardware>,
+    scheduler: Scheduler<THREADS>,
+}
+
+impl Cpu {
+    fn round(&mut self) -> Result<()> {
+        for _ in 0..BATCH {
+            // An error is that there is none; a line that cannot be read is found out when waiting.
+            match ENDPOINTS.event(self.line, Until::Now) {
+                Ok(event) => self.take(event),
+                Err(_) => break,
+            }
+        }
+        let now = self.hardware.now()?;
+        while let Some(thread) = self.scheduler.expired(now) {
+            // It may have been woken in this moment: then there is an event.
+            if thread_cap(thread).resume().is_ok()
+                && let Some(entry) = entry(thread)
+            {
+                self.scheduler.ready(thread, entry);
+            }
+        }
+        match self.scheduler.next(now, entry) {
+            Next::Run {
+                thread,
+                priority,
+                slice_ns,
+            } => self.run(thread, priority, slice_ns),
+            Next::Wait(deadline) => {
+                let until = deadline.map_or(Until::Never, Until::Deadline);
+                match ENDPOINTS.event(self.line, until) {
+                    Ok(event) => self.take(event),
+                    // The deadline, or a wake-up that somebody else has answered.
+                    Err(dyad_abi::Error::TimedOut) => {}
+                    Err(e) => return Err(e),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: Event) {
+        let thread = event.tag.wrapping_sub(sched::tag(0)) as usize;
+        if let Some(entry) = entry(thread) {
+            self.scheduler.ready(thread, entry);
+        }
+    }
+
+    fn run(&mut self, thread: usize, priority: Priority, slice_ns: u64) {
+        let stopped = thread_cap(thread).dispatch(slice_ns, priority.get(), None);
+        let Some(entry) = entry(thread) else {
+            return;
+        };
+        let how = match stopped {
+            Ok(stop) => match stop.why {
+                Stopped::Preempted | Stopped::Yielded => Stop::Turn,
+                Stopped::Interrupted => Stop::Interrupted,
+                Stopped::Blocked => Stop::Blocked((stop.detail != 0).then_some(stop.detail)),
+                Stopped::Exited | Stopped::Faulted => {
+                    // Init may be gone; the thread is, in any case.
+                    let _ = Cap::<Send>::at(sched::ended(thread as u32)).send();
+                    Stop::Gone
+                }
+                Stopped::Left => Stop::Gone,
+            },
+            // Not here, or not ready any more: if it comes back there is an event.
+            Err(_) => Stop::Gone,
+        };
+        self.scheduler.stopped(thread, entry, how);
+    }
+}
