@@ -139,11 +139,12 @@ struct Stub {
     aarch64: &'static str,
 }
 
-/// The per-ISA routines. They follow the C convention, but for [`ENTERED`].
+/// The per-ISA routines. They follow the C convention, but for those that invoke services, whose
+/// callers have saved what they need ([`ir`](crate::ir)), and for [`ENTERED`].
 ///
 /// Kernels keep callee-saved registers across system calls, and across nothing else: an invocation
-/// brings back the stack pointer, the status and the results. Services are not trusted with
-/// `d8` to `d15` either, which the C convention of AArch64 wants kept.
+/// brings back the stack pointer, the status and the results. Frame pointer and return address are
+/// nobody's but the routine's to save.
 ///
 /// The toolchain has no assembler, but module assembly in an otherwise empty IR module is one.
 const STUBS: [Stub; 9] = [
@@ -154,58 +155,32 @@ const STUBS: [Stub; 9] = [
         x86_64: "movq %rcx, %r10; syscall; retq",
         aarch64: "svc #0; ret",
     },
-    // fn(word, a0, a1, a2, a3) -> (status, value)
+    // fn(word, a0, a1, a2, a3) -> (status, first result)
     Stub {
         name: "dyad_invoke1",
-        x86_64: "pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq %r15; \
-                 movq %rcx, %r10; syscall; \
-                 popq %r15; popq %r14; popq %r13; popq %r12; popq %rbx; popq %rbp; retq",
-        aarch64: "stp x29, x30, [sp, #-160]!; stp x19, x20, [sp, #16]; stp x21, x22, [sp, #32]; \
-                  stp x23, x24, [sp, #48]; stp x25, x26, [sp, #64]; stp x27, x28, [sp, #80]; \
-                  stp d8, d9, [sp, #96]; stp d10, d11, [sp, #112]; stp d12, d13, [sp, #128]; \
-                  stp d14, d15, [sp, #144]; \
-                  svc #0; \
-                  ldp x19, x20, [sp, #16]; ldp x21, x22, [sp, #32]; ldp x23, x24, [sp, #48]; \
-                  ldp x25, x26, [sp, #64]; ldp x27, x28, [sp, #80]; ldp d8, d9, [sp, #96]; \
-                  ldp d10, d11, [sp, #112]; ldp d12, d13, [sp, #128]; ldp d14, d15, [sp, #144]; \
-                  ldp x29, x30, [sp], #160; ret",
+        x86_64: "pushq %rbp; movq %rcx, %r10; syscall; popq %rbp; retq",
+        aarch64: "stp x29, x30, [sp, #-16]!; svc #0; ldp x29, x30, [sp], #16; ret",
     },
-    // As dyad_invoke1, of a service whose reply starts with a status and a value. A call that the
-    // kernel refuses has zeros for results, so the statuses can be merged without a branch.
+    // fn(word, a0, a1, a2, a3) -> (status, value), of a service whose reply starts with these. A
+    // call that the kernel refuses has zeros for results, so the statuses are merged without a
+    // branch.
     Stub {
         name: "dyad_request",
-        x86_64: "pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq %r15; \
-                 movq %rcx, %r10; syscall; orq %rdx, %rax; movq %rsi, %rdx; \
-                 popq %r15; popq %r14; popq %r13; popq %r12; popq %rbx; popq %rbp; retq",
-        aarch64: "stp x29, x30, [sp, #-160]!; stp x19, x20, [sp, #16]; stp x21, x22, [sp, #32]; \
-                  stp x23, x24, [sp, #48]; stp x25, x26, [sp, #64]; stp x27, x28, [sp, #80]; \
-                  stp d8, d9, [sp, #96]; stp d10, d11, [sp, #112]; stp d12, d13, [sp, #128]; \
-                  stp d14, d15, [sp, #144]; \
-                  svc #0; orr x0, x0, x1; mov x1, x2; \
-                  ldp x19, x20, [sp, #16]; ldp x21, x22, [sp, #32]; ldp x23, x24, [sp, #48]; \
-                  ldp x25, x26, [sp, #64]; ldp x27, x28, [sp, #80]; ldp d8, d9, [sp, #96]; \
-                  ldp d10, d11, [sp, #112]; ldp d12, d13, [sp, #128]; ldp d14, d15, [sp, #144]; \
-                  ldp x29, x30, [sp], #160; ret",
+        x86_64: "pushq %rbp; movq %rcx, %r10; syscall; orq %rdx, %rax; movq %rsi, %rdx; \
+                 popq %rbp; retq",
+        aarch64: "stp x29, x30, [sp, #-16]!; svc #0; orr x0, x0, x1; mov x1, x2; \
+                  ldp x29, x30, [sp], #16; ret",
     },
     // fn(word, a0, a1, a2, a3, results: *mut [u64; 4]) -> status
     Stub {
         name: "dyad_invoke",
-        x86_64: "pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq %r15; \
-                 pushq %r9; movq %rcx, %r10; syscall; popq %r9; \
+        x86_64: "pushq %rbp; pushq %r9; movq %rcx, %r10; syscall; popq %r9; \
                  movq %rdx, (%r9); movq %rsi, 8(%r9); movq %rdi, 16(%r9); movq %r8, 24(%r9); \
-                 popq %r15; popq %r14; popq %r13; popq %r12; popq %rbx; popq %rbp; retq",
-        aarch64: "stp x29, x30, [sp, #-176]!; stp x19, x20, [sp, #16]; stp x21, x22, [sp, #32]; \
-                  stp x23, x24, [sp, #48]; stp x25, x26, [sp, #64]; stp x27, x28, [sp, #80]; \
-                  stp d8, d9, [sp, #96]; stp d10, d11, [sp, #112]; stp d12, d13, [sp, #128]; \
-                  stp d14, d15, [sp, #144]; str x5, [sp, #160]; \
-                  svc #0; \
-                  ldr x5, [sp, #160]; stp x1, x2, [x5]; stp x3, x4, [x5, #16]; \
-                  ldp x19, x20, [sp, #16]; ldp x21, x22, [sp, #32]; ldp x23, x24, [sp, #48]; \
-                  ldp x25, x26, [sp, #64]; ldp x27, x28, [sp, #80]; ldp d8, d9, [sp, #96]; \
-                  ldp d10, d11, [sp, #112]; ldp d12, d13, [sp, #128]; ldp d14, d15, [sp, #144]; \
-                  ldp x29, x30, [sp], #176; ret",
+                 popq %rbp; retq",
+        aarch64: "stp x29, x30, [sp, #-32]!; str x5, [sp, #16]; svc #0; ldr x5, [sp, #16]; \
+                  stp x1, x2, [x5]; stp x3, x4, [x5, #16]; ldp x29, x30, [sp], #32; ret",
     },
-    // fn(word, r0, r1, r2, r3) -> !: the call that ends an invocation. A kernel that refuses it has
+    // fn(word, r0, r1, r2, r3): the call that ends an invocation. If the kernel refuses it, there is
     // nothing to go back to.
     Stub {
         name: "dyad_return",
@@ -237,7 +212,8 @@ const STUBS: [Stub; 9] = [
 
 /// Where kernels enter an invocation of a program that defines [`SERVICE`](crate::SERVICE): words in
 /// argument registers 0 to 3, badge in 4, token in 5, no stack, zeros elsewhere. It finds the stack
-/// that belongs to the token and goes on as `fn(word0, word1, word2, word3, badge, token) -> !`.
+/// that belongs to the token and goes on as `fn(word0, word1, word2, word3, badge, token)`, which
+/// ends with `dyad_return`.
 ///
 /// The stack's top is `(token + STACKS / STRIDE + 1) * STRIDE`
 /// ([`invoke_stack`](dyad_abi::service::invoke_stack)).

@@ -11,10 +11,14 @@
 //! | `target-cpu`, `target-features` attributes | dropped | they name the front end's target |
 //! | other target intrinsics, inline and module assembly, TLS, scalable vectors | error | |
 //!
+//! What becomes different per ISA are the calls of the stubs that invoke services: see
+//! [`invocation`].
+//!
 //! Passes over IR belong between [`NeutralIr::from_post_lto`] and [`NeutralIr::for_isa`]; what they
 //! produce comes back in through [`NeutralIr::check`].
 
 mod error;
+mod invocation;
 mod scan;
 
 pub use error::{IrError, Violation, ViolationKind};
@@ -111,7 +115,12 @@ impl NeutralIr {
                 Line::End => function = None,
                 Line::Global(global) => global_violations(&global, &mut refuse),
                 Line::ModuleAsm => refuse(ViolationKind::ModuleAsm(line.to_owned())),
-                Line::Body | Line::Declare => scan::code(line, &mut refuse),
+                Line::Body | Line::Declare => {
+                    scan::code(line, &mut refuse);
+                    if let Some(stub) = invocation::misused(line) {
+                        refuse(ViolationKind::InvocationStub(stub));
+                    }
+                }
                 Line::Attributes if scan::without_target_attributes(line) != line => {
                     refuse(ViolationKind::TargetAttributes);
                 }
@@ -144,9 +153,10 @@ impl NeutralIr {
 
     /// The module for the back end of `isa`.
     pub fn for_isa(&self, isa: Isa) -> IsaIr {
+        let text = invocation::lower(&self.0, isa);
         let text = match isa {
-            Isa::Aarch64 => self.0.clone(),
-            Isa::X86_64 => scan::with_module_target(&self.0, X86_64_LAYOUT, X86_64_TRIPLE),
+            Isa::Aarch64 => text,
+            Isa::X86_64 => scan::with_module_target(&text, X86_64_LAYOUT, X86_64_TRIPLE),
         };
         IsaIr { isa, text }
     }

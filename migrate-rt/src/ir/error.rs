@@ -39,6 +39,8 @@ pub enum ViolationKind {
     ScalableVector,
     /// A function attribute that names a target.
     TargetAttributes,
+    /// A use of a stub that invokes services, other than calling it.
+    InvocationStub(String),
 }
 
 /// How many violations are printed.
@@ -74,6 +76,10 @@ impl fmt::Display for ViolationKind {
             ViolationKind::ScalableVector => {
                 f.write_str("uses scalable vectors, which exist on one ISA only: use fixed-size ones")
             }
+            ViolationKind::InvocationStub(name) => write!(
+                f,
+                "does something else with {name} than to call it: use dyad_sys::raw"
+            ),
             ViolationKind::TargetAttributes => f.write_str(
                 "functions have attributes that name a target CPU or feature: make the module neutral first",
             ),

@@ -90,10 +90,13 @@ fn symbol_at(line: &str, at: usize) -> Option<(&str, usize)> {
         let len = quoted.find('"')?;
         return Some((&quoted[..len], at + len + 3));
     }
-    let len = rest
-        .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$' | '-')))
-        .unwrap_or(rest.len());
+    let len = rest.find(|c| !is_name_character(c)).unwrap_or(rest.len());
     Some((&rest[..len], at + 1 + len))
+}
+
+/// Whether names that are not in quotes may have this character.
+pub(super) fn is_name_character(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$' | '-')
 }
 
 fn function_name(line: &str) -> Option<&str> {

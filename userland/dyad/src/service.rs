@@ -117,7 +117,7 @@ macro_rules! service {
                 word3: u64,
                 badge: u64,
                 token: u64,
-            ) -> ! {
+            ) {
                 let call = $crate::service::Call {
                     badge,
                     token: $crate::service::Token(token),

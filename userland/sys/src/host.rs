@@ -1,4 +1,8 @@
-//! An emulated system for tests on the host: the same system calls, no machines.
+//! An emulated system for tests on the host: the same calls, no machines.
+//!
+//! It has what every program is started with, and nothing else: the capabilities in the well-known
+//! [slots](dyad_abi::service::slot) of programs, the services behind them, the info page and the
+//! text buffer. Everything else is an empty slot.
 //!
 //! [`run`] starts a program the way a kernel does. Each ISA of the program is a host thread with
 //! its own stack, and a migration to the other ISA hands the turn to the other thread (starting
@@ -13,7 +17,6 @@
 //! A host thread that calls something without [`run`] gets a program of its own with one node
 //! per ISA, in which migration only changes where the thread says it is.
 
-use core::ptr::NonNull;
 use std::boxed::Box;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,13 +28,17 @@ use std::vec;
 use std::vec::Vec;
 
 use dyad_abi::boot::{CXL_BASE, LOCAL_STRIDE, local_pool_base};
-use dyad_abi::syscall::Syscall;
+use dyad_abi::cap::{CapIndex, CapType, HardwareOp, ReceiveOp, SinvOp, SpaceOp, TableAt, ThreadOp};
+use dyad_abi::service::{
+    CONSOLE_THREADS, INFO_MAGIC, Info, MAX_ARGS, ReportText, console, pager, process, slot,
+};
 use dyad_abi::user::{
-    MAX_REPORT_DETAIL, MAX_REPORT_NAME, MAX_WRITE, PAGE_SIZE, ReportArgs, ReportKind, SysInfo,
-    TRANSLATE_EXEC, TRANSLATE_WRITE, Where,
+    MAX_REPORT_DETAIL, MAX_REPORT_NAME, PAGE_SIZE, ReportKind, SysInfo, TRANSLATE_EXEC,
+    TRANSLATE_WRITE, Where,
 };
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 
+use crate::cap::NodeState;
 use crate::raw::SyscallReturn;
 
 /// The system a program is run on.
@@ -81,6 +88,9 @@ pub struct Outcome {
     pub migrations: Vec<(NodeId, NodeId)>,
 }
 
+/// Size of the text buffer.
+const BUFFER: u64 = CONSOLE_THREADS * PAGE_SIZE;
+
 struct State {
     outcome: Outcome,
     live: Vec<bool>,
@@ -97,6 +107,10 @@ struct Program {
     config: Config,
     entry: Option<fn(u64) -> !>,
     begin: Instant,
+    /// What the program finds at the address of the info page, and its text buffer. Both stay: a
+    /// program is never quite over here.
+    info: &'static Info,
+    text: u64,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -125,6 +139,10 @@ impl Program {
             locals: HashMap::new(),
         };
         Arc::new(Program {
+            info: Box::leak(Box::new(info_of(&config))),
+            text: Box::leak(vec![0u64; BUFFER as usize / 8].into_boxed_slice())
+                .as_mut_ptr()
+                .expose_provenance() as u64,
             config,
             entry,
             begin: Instant::now(),
@@ -157,7 +175,7 @@ impl Program {
             std::thread::spawn(move || {
                 CURRENT.set(Some(program.clone()));
                 // Only a panic ends this: a side that has exited sleeps for ever.
-                let _ = catch_unwind(AssertUnwindSafe(|| -> () { entry(0) }));
+                let _ = catch_unwind(AssertUnwindSafe(|| -> () { entry(info_page()) }));
                 program.finish(101);
             });
         }
@@ -268,16 +286,41 @@ pub(crate) fn isa_index() -> u64 {
     program.config.nodes[here] as u64
 }
 
+pub(crate) fn info_page() -> u64 {
+    core::ptr::from_ref(current().info).expose_provenance() as u64
+}
+
+pub(crate) fn text_buffer() -> u64 {
+    current().text
+}
+
+/// What a call names: the type of the capability, and the operation.
+fn decode(program: &Program, word: u64) -> Result<(CapIndex, CapType, u64)> {
+    let (index, operation) = (word & 0xffff_ffff, word >> 32);
+    if word == dyad_abi::cap::RETURN {
+        return Err(Error::TooDeep);
+    }
+    if operation > 0xff {
+        return Err(Error::BadSyscall);
+    }
+    let index = CapIndex::new(index).ok_or(Error::NoCap)?;
+    let mut hardware = NodeId::first(program.config.nodes.len()).map(slot::hardware);
+    let kind = match index {
+        slot::THREAD => CapType::Thread,
+        slot::SPACE => CapType::Space,
+        slot::ENDPOINT => CapType::Receive,
+        slot::CONSOLE | slot::PAGER | slot::PROCESS => CapType::Sinv,
+        _ if hardware.any(|h| h == index) => CapType::Hardware,
+        _ => return Err(Error::NoCap),
+    };
+    Ok((index, kind, operation))
+}
+
 /// # Safety
 ///
 /// As for [`crate::raw::call_raw`].
-pub(crate) unsafe fn syscall(op: u64, args: [u64; 5]) -> SyscallReturn {
-    let result = match Syscall::from_number(op) {
-        // SAFETY: 1. Same contract.
-        Some(op) => unsafe { perform(op, args) },
-        None => Err(Error::BadSyscall),
-    };
-    match result {
+pub(crate) unsafe fn syscall(word: u64, args: [u64; 5]) -> SyscallReturn {
+    match perform(word, args) {
         Ok(value) => SyscallReturn { status: 0, value },
         Err(e) => SyscallReturn {
             status: e.code(),
@@ -286,120 +329,155 @@ pub(crate) unsafe fn syscall(op: u64, args: [u64; 5]) -> SyscallReturn {
     }
 }
 
-/// # Safety
-///
-/// As for [`crate::raw::call_raw`].
-unsafe fn perform(op: Syscall, args: [u64; 5]) -> Result<u64> {
+/// The kernel's status and the words of the reply.
+pub(crate) fn invoke(word: u64, words: [u64; 4]) -> (u64, [u64; 4]) {
     let program = current();
-    let [a0, a1, ..] = args;
-    match op {
-        Syscall::Null => Ok(0),
-        Syscall::Exit => {
-            if program.entry.is_none() {
-                panic!("a test without a program has called exit({a0})");
-            }
-            program.finish(a0 as u32);
-            loop {
-                std::thread::park();
+    let refused = |e: Error| (e.code(), [0; 4]);
+    match decode(&program, word) {
+        Ok((service, CapType::Sinv, operation)) if operation == SinvOp::Invoke as u64 => {
+            match serve(&program, service, words) {
+                Ok(value) => (0, [0, value, 0, 0]),
+                Err(e) => (0, [e.code(), 0, 0, 0]),
             }
         }
-        Syscall::Write => {
-            // SAFETY: 1. The caller vouches for the text.
-            let text = unsafe { text(a0, a1, MAX_WRITE)? };
+        Ok((_, CapType::Sinv, _)) => refused(Error::BadSyscall),
+        Ok(_) => refused(Error::WrongCap),
+        Err(e) => refused(e),
+    }
+}
+
+fn perform(word: u64, [a0, a1, ..]: [u64; 5]) -> Result<u64> {
+    let program = current();
+    let (_, kind, operation) = decode(&program, word)?;
+    match kind {
+        CapType::Thread => match ThreadOp::from_number(operation).ok_or(Error::BadSyscall)? {
+            ThreadOp::Migrate => program.migrate(a0),
+            ThreadOp::Yield => {
+                std::thread::yield_now();
+                Ok(0)
+            }
+            ThreadOp::Exit => exit(&program, a0),
+            _ => Err(Error::Denied),
+        },
+        CapType::Receive => match ReceiveOp::from_number(operation).ok_or(Error::BadSyscall)? {
+            ReceiveOp::Receive if a0 != 0 => Err(Error::BadArgument),
+            ReceiveOp::Receive if a1 == 0 => panic!("a program waits for ever"),
+            ReceiveOp::Receive => {
+                // Nothing else happens in an emulated system, so time can jump.
+                let mut state = program.state();
+                let ahead = a1.saturating_sub(program.now(&state));
+                state.skipped += ahead;
+                Err(Error::TimedOut)
+            }
+            _ => Err(Error::Denied),
+        },
+        CapType::Space => match SpaceOp::from_number(operation).ok_or(Error::BadSyscall)? {
+            SpaceOp::Translate => {
+                let at = TableAt::from_bits(a0).ok_or(Error::BadArgument)?;
+                translate(&program, a1, at.isa)
+            }
+            _ => Err(Error::Denied),
+        },
+        CapType::Hardware => match HardwareOp::from_number(operation).ok_or(Error::BadSyscall)? {
+            HardwareOp::Now => Ok(program.now(&program.state())),
+            HardwareOp::Where => {
+                let here = program.state().here;
+                Ok(Where {
+                    node: NodeId::new(here as u64).ok_or(Error::Corrupt)?,
+                    cpu: CpuId::new(0).ok_or(Error::Corrupt)?,
+                    isa: program.config.nodes[here],
+                }
+                .pack())
+            }
+            HardwareOp::NodeState => {
+                let state = program.state();
+                let live = usize::try_from(a0).ok().and_then(|n| state.live.get(n));
+                let live = *live.ok_or(Error::NoSuchNode)?;
+                const DEAD: u32 = 4;
+                let number = if live { NodeState::LIVE } else { DEAD };
+                Ok(u64::from(number) | 1 << 32)
+            }
+            _ => Err(Error::Denied),
+        },
+        _ => Err(Error::Denied),
+    }
+}
+
+fn exit(program: &Program, code: u64) -> ! {
+    if program.entry.is_none() {
+        panic!("a test without a program has called exit({code})");
+    }
+    program.finish(code as u32);
+    loop {
+        std::thread::park();
+    }
+}
+
+/// What the services do.
+fn serve(program: &Program, service: CapIndex, [what, a, b, _]: [u64; 4]) -> Result<u64> {
+    match (service, what) {
+        (slot::CONSOLE, console::WRITE) => {
+            let bytes = shared(program, a, b)?;
+            let text = core::str::from_utf8(bytes).map_err(|_| Error::BadArgument)?;
             if program.config.echo {
                 std::print!("{text}");
             }
             program.state().outcome.output.push_str(text);
-            Ok(a1)
+            Ok(b)
         }
-        Syscall::Now => Ok(program.now(&program.state())),
-        Syscall::Yield => {
-            std::thread::yield_now();
-            Ok(0)
+        (slot::CONSOLE, console::REPORT) => {
+            let bytes = shared(program, a, size_of::<ReportText>() as u64)?;
+            // SAFETY: 1. The buffer has that many bytes from there on, and every pattern of bits is
+            // a valid report. 2. The caller waits, so nobody writes them.
+            let report = unsafe { bytes.as_ptr().cast::<ReportText>().read_unaligned() };
+            record(&mut program.state().outcome, &report).map(|()| 0)
         }
-        Syscall::SleepUntil => {
-            // Nothing else happens in an emulated system, so time can jump.
+        (slot::PAGER, pager::MAP_ANON) => map(program, a),
+        (slot::PAGER, pager::UNMAP) => {
             let mut state = program.state();
-            let ahead = a0.saturating_sub(program.now(&state));
-            state.skipped += ahead;
-            Ok(0)
-        }
-        Syscall::Migrate => program.migrate(a0),
-        Syscall::MapAnon => map(&program, a0),
-        Syscall::Unmap => {
-            let mut state = program.state();
-            if state.maps.get(&a0) != Some(&a1) {
+            if state.maps.get(&a) != Some(&b) {
                 return Err(Error::NotFound);
             }
-            state.maps.remove(&a0);
-            // SAFETY: 1. The range was mapped by `map` and the caller has given it up.
-            unsafe { std::alloc::dealloc(a0 as *mut u8, pages(a1)?) };
+            state.maps.remove(&a);
+            // SAFETY: 1. The range was mapped by `map`, and who asks for this has given it up
+            // (contract of `unmap`).
+            unsafe { std::alloc::dealloc(a as *mut u8, pages(b)?) };
             Ok(0)
         }
-        Syscall::SysInfo => {
-            let info = sys_info(&program);
-            let len = (a1 as usize).min(size_of::<SysInfo>());
-            // SAFETY: 1. The caller vouches for the buffer. 2. The source is a local.
-            unsafe { core::ptr::copy((&raw const info).cast::<u8>(), a0 as *mut u8, len) };
-            Ok(size_of::<SysInfo>() as u64)
-        }
-        Syscall::Args => {
-            let text = program.config.args.as_bytes();
-            let len = (a1 as usize).min(text.len());
-            // SAFETY: 1. The caller vouches for the buffer. 2. The source is owned by us.
-            unsafe { core::ptr::copy(text.as_ptr(), a0 as *mut u8, len) };
-            Ok(text.len() as u64)
-        }
-        Syscall::Report => {
-            // SAFETY: 1. The caller vouches for the structure and the texts it names.
-            let (args, name, detail) = unsafe {
-                let args = &*(a0 as *const ReportArgs);
-                let name = text(args.name, args.name_len, MAX_REPORT_NAME)?;
-                (
-                    args,
-                    name,
-                    text(args.detail, args.detail_len, MAX_REPORT_DETAIL)?,
-                )
-            };
-            let outcome = &mut program.state().outcome;
-            match ReportKind::from_number(args.kind).ok_or(Error::BadArgument)? {
-                ReportKind::Check => outcome.checks.push(Check {
-                    name: name.to_string(),
-                    ok: args.value == 1,
-                    detail: detail.to_string(),
-                }),
-                ReportKind::Counter => {
-                    *outcome.counters.entry(name.to_string()).or_default() += args.value;
-                }
-            }
-            Ok(0)
-        }
-        Syscall::Translate => {
-            translate(&program, a0, Isa::from_index(a1).ok_or(Error::BadArgument)?)
-        }
-        Syscall::Where => {
-            let here = program.state().here;
-            Ok(Where {
-                node: NodeId::new(here as u64).ok_or(Error::Corrupt)?,
-                cpu: CpuId::new(0).ok_or(Error::Corrupt)?,
-                isa: program.config.nodes[here],
-            }
-            .pack())
-        }
+        (slot::PROCESS, process::EXIT) => exit(program, a),
+        _ => Err(Error::BadSyscall),
     }
 }
 
-/// # Safety
-///
-/// If `len` is within `max`, the text must be there and stay unchanged while it is used.
-unsafe fn text<'a>(address: u64, len: u64, max: usize) -> Result<&'a str> {
-    if len > max as u64 {
+/// Part of the text buffer.
+fn shared(program: &Program, offset: u64, len: u64) -> Result<&'static [u8]> {
+    if offset.checked_add(len).is_none_or(|end| end > BUFFER) {
+        return Err(Error::BadAddress);
+    }
+    let start = core::ptr::with_exposed_provenance::<u8>((program.text + offset) as usize);
+    // SAFETY: 1. The buffer is that large and stays. 2. Its owner waits for the service.
+    Ok(unsafe { core::slice::from_raw_parts(start, len as usize) })
+}
+
+fn record(outcome: &mut Outcome, report: &ReportText) -> Result<()> {
+    if report.name_len > MAX_REPORT_NAME as u64 || report.detail_len > MAX_REPORT_DETAIL as u64 {
         return Err(Error::TooLarge);
     }
-    let start = NonNull::new(address as *mut u8).ok_or(Error::BadAddress)?;
-    // SAFETY: 1. The caller vouches for the bytes.
-    let bytes = unsafe { core::slice::from_raw_parts(start.as_ptr(), len as usize) };
-    core::str::from_utf8(bytes).map_err(|_| Error::BadArgument)
+    let text = |bytes: &[u8], len: u64| -> Result<String> {
+        let text = core::str::from_utf8(&bytes[..len as usize]);
+        text.map(str::to_string).map_err(|_| Error::BadArgument)
+    };
+    let name = text(&report.name, report.name_len)?;
+    let detail = text(&report.detail, report.detail_len)?;
+    match ReportKind::from_number(report.kind).ok_or(Error::BadArgument)? {
+        ReportKind::Check => outcome.checks.push(Check {
+            name,
+            ok: report.value == 1,
+            detail,
+        }),
+        ReportKind::Counter => *outcome.counters.entry(name).or_default() += report.value,
+    }
+    Ok(())
 }
 
 fn pages(len: u64) -> Result<std::alloc::Layout> {
@@ -421,24 +499,37 @@ fn map(program: &Program, len: u64) -> Result<u64> {
     Ok(start as u64)
 }
 
-fn sys_info(program: &Program) -> SysInfo {
-    let mut info = SysInfo {
+/// The info page of a program; arguments that are too long are cut.
+fn info_of(config: &Config) -> Info {
+    let mut system = SysInfo {
         abi_version: dyad_abi::ABI_VERSION,
-        node_count: program.config.nodes.len() as u32,
+        node_count: config.nodes.len() as u32,
         cxl_base: CXL_BASE,
         cxl_size: LOCAL_STRIDE,
         ..SysInfo::default()
     };
-    let state = program.state();
-    for (node, slot) in NodeId::first(program.config.nodes.len()).zip(&mut info.nodes) {
-        slot.isa = program.config.nodes[node.index()] as u32;
+    for (node, slot) in NodeId::first(config.nodes.len()).zip(&mut system.nodes) {
+        slot.isa = config.nodes[node.index()] as u32;
         slot.cpus = 1;
-        slot.live = state.live[node.index()].into();
+        slot.live = 1;
         slot.incarnation = 1;
         slot.pool_base = local_pool_base(node);
         slot.pool_size = LOCAL_STRIDE;
     }
-    info
+    let text = &config.args[..config.args.floor_char_boundary(MAX_ARGS)];
+    let mut args = [0; MAX_ARGS];
+    args[..text.len()].copy_from_slice(text.as_bytes());
+    Info {
+        magic: INFO_MAGIC,
+        archive_len: 0,
+        args_len: text.len() as u64,
+        cpus: 1,
+        console_node: 0,
+        rounds_per_second: 0,
+        reserved: [0; 10],
+        system,
+        args,
+    }
 }
 
 /// Invented, but of the right form: code lies in a pool of its ISA, everything else in the CXL

@@ -7,15 +7,17 @@
 //! | routine | for | kernels keep | instructions on x86-64 / AArch64 |
 //! |---|---|---|---|
 //! | `dyad_syscall` | every operation but `Invoke` | callee-saved registers; others are zeros | 3 / 2 |
-//! | `dyad_invoke1` | `Invoke`, one word of reply | the stack pointer; the routine, the rest | 15 / 22 |
-//! | `dyad_request` | `Invoke` of a service that replies with status and value | as above | 17 / 24 |
-//! | `dyad_invoke` | `Invoke`, four words of reply | as above | 21 / 26 |
+//! | `dyad_invoke1` | `Invoke`, one word of reply | the stack pointer | 5 / 4 |
+//! | `dyad_request` | `Invoke` of a service that replies with status and value | the stack pointer | 7 / 6 |
+//! | `dyad_invoke` | `Invoke`, four words of reply | the stack pointer | 11 / 8 |
 //! | `_dyad_invoked` | entering a service | | 3 / 4 |
 //! | `dyad_return` | leaving it, word 0 of the call included in its arguments | | 2 / 1 |
 //!
-//! Floating-point and vector registers are caller-saved in an invocation, those that the C
-//! convention has callee-saved (`d8` to `d15`) by the routines. So a service may use them, can
-//! change nothing of its caller by that, and must not rely on what it finds in them.
+//! The three that invoke do not follow the C convention, in spite of their declarations here: the
+//! pipeline gives them one in which no register but the stack and frame pointers survives a call,
+//! floating-point and vector registers included, so callers save what they need and nothing else.
+//! A service may use all registers, can change nothing of its caller by that, and must not rely on
+//! what it finds in those that carry no argument.
 
 /// What a call returns: two registers on both ISAs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +52,9 @@ mod stub {
             a3: u64,
             results: *mut [u64; 4],
         ) -> u64;
-        pub fn dyad_return(word: u64, r0: u64, r1: u64, r2: u64, r3: u64) -> !;
+        // Does not return, but says so to nobody: compilers take what leads to such a function for
+        // an error path, and here it is every path of a service.
+        pub fn dyad_return(word: u64, r0: u64, r1: u64, r2: u64, r3: u64);
         /// Index of the ISA whose text this is.
         pub safe fn dyad_isa() -> u64;
         /// The hint of this ISA for spinning.
@@ -127,13 +131,14 @@ pub fn invoke(word: u64, [a0, a1, a2, a3]: [u64; 4], reply: &mut [u64; 4]) -> u6
     status
 }
 
-/// Ends the invocation that this code runs in. Nothing that is on its stack is dropped.
+/// Ends the invocation that this code runs in; does not return. Nothing that is on its stack is
+/// dropped.
 ///
 /// # Safety
 ///
 /// Must be called in an invocation, and nothing may refer to its stack any more.
 #[inline]
-pub unsafe fn end_invocation([r0, r1, r2, r3]: [u64; 4]) -> ! {
+pub unsafe fn end_invocation([r0, r1, r2, r3]: [u64; 4]) {
     #[cfg(target_os = "none")]
     // SAFETY: 1. The caller promises that the stack is not needed any more.
     unsafe {

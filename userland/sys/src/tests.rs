@@ -128,8 +128,65 @@ fn memory_is_mapped_zeroed_and_given_back() {
 }
 
 #[test]
-fn an_unknown_operation_is_refused() {
-    // SAFETY: 1. There is no such operation, so it has no requirements.
-    let ret = unsafe { raw::call_raw(999, [0; 5]) };
-    assert_eq!(ret.status, Error::BadSyscall.code());
+fn calls_are_checked_before_anything_happens() {
+    let status = |word: u64| {
+        // SAFETY: 1. None of these takes addresses or memory.
+        unsafe { raw::call_raw(word, [0; 5]) }.status
+    };
+    use dyad_abi::cap::{HardwareOp, ThreadOp, call_word};
+    use dyad_abi::service::slot;
+    let refused = |word, e: Error| assert_eq!(status(word), e.code(), "{word:#x}");
+    refused(0, Error::TooDeep);
+    refused(call_word(slot::THREAD, 77), Error::BadSyscall);
+    refused(
+        1 << 40 | call_word(slot::THREAD, ThreadOp::Yield as u32),
+        Error::BadSyscall,
+    );
+    refused(call_word(cap::CapIndex(64), 0), Error::NoCap);
+    refused(
+        call_word(slot::THREAD, ThreadOp::Stop as u32),
+        Error::Denied,
+    );
+    refused(
+        call_word(slot::hardware(node(0)), HardwareOp::Shutdown as u32),
+        Error::Denied,
+    );
+    refused(
+        call_word(slot::hardware(node(2)), HardwareOp::Now as u32),
+        Error::NoCap,
+    );
+    assert_eq!(
+        status(call_word(slot::hardware(node(1)), HardwareOp::Now as u32)),
+        0
+    );
+}
+
+#[test]
+fn errors_of_the_kernel_and_of_services_are_told_apart() {
+    use cap::{Cap, Sinv};
+    use dyad_abi::service::{pager, slot};
+    let pager = Cap::<Sinv>::at(slot::PAGER);
+    // The kernel's word is the status; the service's is the first word of its reply.
+    assert_eq!(
+        Cap::<Sinv>::at(cap::CapIndex(64)).request([0; 4]),
+        Err(Error::NoCap)
+    );
+    assert_eq!(
+        Cap::<Sinv>::at(slot::THREAD).invoke([0; 4]),
+        Err(Error::WrongCap)
+    );
+    assert_eq!(pager.request([99, 0, 0, 0]), Err(Error::BadSyscall));
+    assert_eq!(pager.invoke([99, 0, 0, 0]), Ok(Error::BadSyscall.code()));
+    let all = pager.invoke_all([pager::MAP_ANON, 4096, 0, 0]).unwrap();
+    assert_eq!((all[0], all[1] % 4096, all[2], all[3]), (0, 0, 0, 0));
+    assert_ne!(all[1], 0);
+}
+
+#[test]
+fn the_info_page_is_checked() {
+    let info = info().unwrap();
+    assert_eq!((info.args_len, info.cpus), (0, 1));
+    host::kill_node(node(1));
+    let system = sys_info().unwrap();
+    assert_eq!((system.nodes[0].live, system.nodes[1].live), (1, 0));
 }
