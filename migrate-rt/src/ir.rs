@@ -113,7 +113,12 @@ impl NeutralIr {
                     function = name;
                 }
                 Line::End => function = None,
-                Line::Global(global) => global_violations(&global, &mut refuse),
+                Line::Global(global) => {
+                    global_violations(&global, &mut refuse);
+                    if let Some(stub) = invocation::misused(line) {
+                        refuse(ViolationKind::InvocationStub(stub));
+                    }
+                }
                 Line::ModuleAsm => refuse(ViolationKind::ModuleAsm(line.to_owned())),
                 Line::Body | Line::Declare => {
                     scan::code(line, &mut refuse);

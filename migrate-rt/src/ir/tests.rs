@@ -191,3 +191,67 @@ fn isas_differ_in_target_only() {
             .contains("target triple = \"x86_64-unknown-none-elf\"")
     );
 }
+
+#[test]
+fn nothing_survives_the_call_of_an_invocation() {
+    let body = "define i64 @f(i64 %a) {\n  \
+                %r = tail call [2 x i64] @dyad_request(i64 noundef %a, i64 1) #2, !dbg !7\n  \
+                %s = call noundef i64 @dyad_invoke(i64 %a, ptr noundef nonnull %p) #2\n  \
+                %t = call i64 @dyad_invoke_not(i64 %a)\n  \
+                ret i64 0\n}\n\
+                declare dso_local [2 x i64] @dyad_request(i64 noundef, i64) unnamed_addr #3\n\
+                declare i64 @dyad_invoke(i64, ptr)\n\
+                !7 = !{!\"@dyad_invoke\"}";
+    let ir = NeutralIr::from_post_lto(&module(body)).unwrap();
+    let text = ir.text();
+    assert!(
+        text.contains(body.lines().nth(1).unwrap()),
+        "neutral: {text}"
+    );
+    for (isa, skipped) in [(Isa::X86_64, 4), (Isa::Aarch64, 9)] {
+        let (values, types) = ("i64 poison, ".repeat(skipped), "i64, ".repeat(skipped));
+        let ir = ir.for_isa(isa);
+        for line in [
+            format!(
+                "  %r = tail call preserve_nonecc [2 x i64] @dyad_request({values}i64 noundef %a, i64 1) #2, !dbg !7"
+            ),
+            format!(
+                "  %s = call preserve_nonecc noundef i64 @dyad_invoke({values}i64 %a, ptr noundef nonnull %p) #2"
+            ),
+            "  %t = call i64 @dyad_invoke_not(i64 %a)".to_owned(),
+            format!(
+                "declare dso_local preserve_nonecc [2 x i64] @dyad_request({types}i64 noundef, i64) unnamed_addr #3"
+            ),
+            format!("declare preserve_nonecc i64 @dyad_invoke({types}i64, ptr)"),
+            "!7 = !{!\"@dyad_invoke\"}".to_owned(),
+        ] {
+            assert!(
+                ir.text().lines().any(|l| l == line),
+                "{line}\n{}",
+                ir.text()
+            );
+        }
+    }
+}
+
+#[test]
+fn stubs_of_invocations_can_only_be_called() {
+    for code in [
+        "store ptr @dyad_invoke1, ptr %p",
+        "%r = call i64 @f(ptr @dyad_request)",
+        "%r = call i64 @dyad_invoke(i64 1, ptr @dyad_invoke)",
+    ] {
+        assert!(
+            matches!(
+                kinds(&format!("define void @g() {{\n  {code}\n}}"))[..],
+                [ViolationKind::InvocationStub(_)]
+            ),
+            "{code}"
+        );
+    }
+    // In data as well.
+    assert!(matches!(
+        kinds("@t = constant [1 x ptr] [ptr @dyad_invoke]")[..],
+        [ViolationKind::InvocationStub(_)]
+    ));
+}

@@ -361,13 +361,13 @@ fn perform(word: u64, [a0, a1, ..]: [u64; 5]) -> Result<u64> {
         },
         CapType::Receive => match ReceiveOp::from_number(operation).ok_or(Error::BadSyscall)? {
             ReceiveOp::Receive if a0 != 0 => Err(Error::BadArgument),
-            ReceiveOp::Receive if a1 == 0 => panic!("a program waits for ever"),
+            ReceiveOp::Receive if a1 == 0 => panic!("this program waits for ever"),
             ReceiveOp::Receive => {
                 // Nothing else happens in an emulated system, so time can jump.
                 let mut state = program.state();
                 let ahead = a1.saturating_sub(program.now(&state));
                 state.skipped += ahead;
-                Err(Error::TimedOut)
+                Ok(0)
             }
             _ => Err(Error::Denied),
         },

@@ -5,8 +5,10 @@
 //! | take: swap to 1 | Acquire | sees everything the last holder wrote |
 //! | give back: store 0 | Release | shows the next holder everything written under the lock |
 //!
-//! A waiter spins a bounded number of times and then yields the CPU: the holder may be a thread
-//! of the same CPU, which the kernel never preempts in favour of.
+//! A waiter spins a bounded number of times and then yields the CPU: the holder may be a thread of
+//! the same CPU. In an invocation of a service it cannot yield, and spins until the holder has had
+//! its turn: so threads that meet in a service should have one priority, or use
+//! [`try_lock`](Lock::try_lock) and leave the waiting to the caller.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};

@@ -36,9 +36,10 @@ pub fn now() -> Result<u64> {
     hardware().now()
 }
 
-/// Lets other threads of this CPU run.
+/// Lets other threads of this CPU run. In an invocation of a service it does nothing.
 pub fn yield_now() {
-    // The call has no way to fail, and a caller that wants to wait has nothing else to do.
+    // It is refused in invocations, whose thread is somebody else's. A caller that wants to wait
+    // has nothing else to do.
     let _ = THREAD.yield_now();
 }
 
@@ -49,10 +50,7 @@ pub fn yield_now() {
 /// None that a correct system returns.
 pub fn sleep_until(deadline_ns: u64) -> Result<()> {
     let endpoint = const { Cap::<Receive>::at(slot::ENDPOINT) };
-    match endpoint.receive(0, Until::Deadline(deadline_ns)) {
-        Ok(_) | Err(Error::TimedOut) => Ok(()),
-        Err(e) => Err(e),
-    }
+    endpoint.receive(0, Until::Deadline(deadline_ns)).map(drop)
 }
 
 /// Continues this thread on another node.
@@ -80,7 +78,7 @@ pub fn map_anon(len: u64) -> Result<NonNull<u8>> {
     let len = len
         .checked_next_multiple_of(PAGE_SIZE)
         .ok_or(Error::TooLarge)?;
-    let address = PAGER.request([pager::MAP_ANON, len, 0, 0])?;
+    let address = ask_pager([pager::MAP_ANON, len, 0, 0])?;
     NonNull::new(with_exposed_provenance_mut(address as usize)).ok_or(Error::Corrupt)
 }
 
@@ -97,9 +95,17 @@ pub unsafe fn unmap(start: NonNull<u8>, len: u64) -> Result<()> {
     let len = len
         .checked_next_multiple_of(PAGE_SIZE)
         .ok_or(Error::TooLarge)?;
-    PAGER
-        .request([pager::UNMAP, start.as_ptr() as u64, len, 0])
-        .map(drop)
+    ask_pager([pager::UNMAP, start.as_ptr() as u64, len, 0]).map(drop)
+}
+
+/// A request to the pager, which serves one thread of a program at a time.
+fn ask_pager(words: [u64; 4]) -> Result<u64> {
+    loop {
+        match PAGER.request(words) {
+            Err(Error::Again) => yield_now(),
+            done => return done,
+        }
+    }
 }
 
 /// The page on which the program finds what it has been started with.

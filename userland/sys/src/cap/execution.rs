@@ -83,8 +83,8 @@ pub struct ThreadSetup {
     pub id: u32,
     /// What its scheduler knows it by, as in [`Event::tag`].
     pub tag: u32,
-    /// The scheduler's endpoints.
-    pub scheduler: Cap<Receive>,
+    /// The scheduler's endpoints, if somebody schedules it; needs the right `Bind`.
+    pub scheduler: Option<Cap<Receive>>,
 }
 
 /// Why a dispatched thread has stopped.
@@ -98,11 +98,12 @@ pub struct Stop {
 }
 
 impl Cap<Thread> {
-    /// Makes a thread of the object. Needs the right `Configure`.
+    /// Makes the thread begin at its entry, whatever it did before; [`resume`](Cap::resume) makes it
+    /// ready. Needs the right `Configure`, also on the component.
     ///
     /// # Errors
     ///
-    /// `Exists` if it has been done, and those of
+    /// `NotReady` if it is neither new nor stopped, and those of
     /// [every operation](super#errors-of-every-operation).
     ///
     /// # Safety
@@ -115,7 +116,7 @@ impl Cap<Thread> {
             setup.entry,
             setup.arg,
             names,
-            setup.scheduler.number(),
+            setup.scheduler.map_or(0, Cap::number),
         ];
         self.call(ThreadOp::Configure as u32, args).map(drop)
     }
@@ -193,14 +194,27 @@ impl Cap<Thread> {
         self.call(ThreadOp::Stop as u32, [0; 5]).map(drop)
     }
 
-    /// Makes the stopped thread ready again. Needs the right `Resume`.
+    /// Makes the stopped thread ready again, on the CPU it was on. A blocked one goes on as if its
+    /// deadline had come. Needs the right `Resume`.
     ///
     /// # Errors
     ///
-    /// `NotReady` if it is not stopped, and those of
+    /// `NotReady` if it is neither, and those of
     /// [every operation](super#errors-of-every-operation).
     pub fn resume(self) -> Result<()> {
         self.call(ThreadOp::Resume as u32, [0; 5]).map(drop)
+    }
+
+    /// As [`resume`](Cap::resume), of a stopped thread, on a CPU of the caller's choice.
+    ///
+    /// # Errors
+    ///
+    /// As [`resume`](Cap::resume); `NoSuchNode`; `NoIsa` if the thread is in the middle of something
+    /// on the other ISA.
+    pub fn resume_on(self, node: NodeId, cpu: CpuId) -> Result<()> {
+        let place = 1 << 63 | (cpu.index() as u64) << 8 | node.index() as u64;
+        self.call(ThreadOp::Resume as u32, [place, 0, 0, 0, 0])
+            .map(drop)
     }
 
     /// The calling thread, which this must be, gives the CPU back to whoever dispatched it. Needs the
@@ -304,13 +318,12 @@ impl Until {
 
 /// `index` is the endpoint, if the capability is for several.
 impl Cap<Receive> {
-    /// Takes the bits that have been set at the endpoint, waiting for some if there are none. Needs
-    /// the right `Receive`.
+    /// Takes the bits that have been set at the endpoint, waiting for some if there are none; gives 0
+    /// if the time has come and there still are none. Needs the right `Receive`.
     ///
     /// # Errors
     ///
-    /// `TimedOut` if the time has come and there are none, `Exists` if another thread waits there,
-    /// and those of [every operation](super#errors-of-every-operation).
+    /// `Exists` if another thread waits there, and those of [every operation](super#errors-of-every-operation).
     pub fn receive(self, index: u64, until: Until) -> Result<u64> {
         self.call(ReceiveOp::Receive as u32, [index, until.word(), 0, 0, 0])
     }
@@ -319,7 +332,7 @@ impl Cap<Receive> {
     ///
     /// # Errors
     ///
-    /// As [`receive`](Cap::receive); `TimedOut` also if the caller was woken without an event.
+    /// As [`receive`](Cap::receive); `TimedOut` if there is none.
     pub fn event(self, index: u64, until: Until) -> Result<Event> {
         match self.receive(index, until)? {
             0 => Err(Error::TimedOut),
