@@ -151,6 +151,12 @@ pub fn local() -> &'static CpuLocal {
     &this().local
 }
 
+/// Makes entries from user mode start at another top of the kernel stack; returns the one before.
+#[cfg(feature = "ktest")]
+pub fn replace_kernel_stack(top: u64) -> u64 {
+    this().kernel_stack.replace(top)
+}
+
 /// See [`dyad_core::Platform::current_area`].
 pub fn current_area() -> &'static RegArea {
     this().area.get()

@@ -1,9 +1,14 @@
 //! What in-kernel tests need of the machine.
 
-use dyad_core::ktest::Entry;
+use core::arch::{asm, global_asm};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_core::ktest::user_calls::DONE;
+use dyad_core::ktest::{Entry, UserProbe};
+use dyad_core::platform::RegArea;
 use dyad_shm::PhysAddr;
 
-use crate::mmu;
+use crate::{cpu, mmu};
 
 unsafe extern "C" {
     static __start_ktests: u8;
@@ -31,4 +36,155 @@ pub fn call_code(pa: PhysAddr) -> Option<u64> {
 /// `mov w0, #n; ret`.
 pub fn code_returning(n: u8) -> [u64; 2] {
     [0xd65f_03c0 << 32 | 0x5280_0000 | (n as u64) << 5, 0]
+}
+
+global_asm!(
+    r#"
+    // What `UserProbe::code` describes.
+    .section .rodata.user_probe, "a"
+    .macro show_registers
+    .irp    n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30
+    str     x\n, [sp, #512 + \n * 8]
+    .endr
+    mov     x0, sp
+    str     x0, [sp, #760]
+    mrs     x0, nzcv
+    str     x0, [sp, #768]
+    .endm
+    .macro done
+    ldr     x0, 7f
+    svc     #0
+    brk     #1
+    .balign 8
+7:  .quad   {done}
+    .endm
+
+    .balign 16
+    .globl  user_probe_start
+user_probe_start:
+    ldr     x0, [sp, #256]
+    msr     nzcv, x0
+    msr     tpidr_el0, x0
+    ldp     x0, x1, [sp]
+    ldp     x2, x3, [sp, #16]
+    ldp     x4, x5, [sp, #32]
+    ldp     x6, x7, [sp, #48]
+    ldp     x8, x9, [sp, #64]
+    ldp     x10, x11, [sp, #80]
+    ldp     x12, x13, [sp, #96]
+    ldp     x14, x15, [sp, #112]
+    ldp     x16, x17, [sp, #128]
+    ldp     x18, x19, [sp, #144]
+    ldp     x20, x21, [sp, #160]
+    ldp     x22, x23, [sp, #176]
+    ldp     x24, x25, [sp, #192]
+    ldp     x26, x27, [sp, #208]
+    ldp     x28, x29, [sp, #224]
+    ldr     x30, [sp, #240]
+    svc     #0
+    show_registers
+    done
+    .globl  user_probe_entered
+user_probe_entered:
+    show_registers
+    mrs     x0, tpidr_el0
+    ldr     x0, [x0]
+    str     x0, [sp, #776]
+    done
+    .globl  user_probe_end
+user_probe_end:
+
+    .section .text.run_user, "ax"
+    // fn(area, &mut stack_pointer)
+run_user_registers:
+    stp     x29, x30, [sp, #-96]!
+    stp     x19, x20, [sp, #16]
+    stp     x21, x22, [sp, #32]
+    stp     x23, x24, [sp, #48]
+    stp     x25, x26, [sp, #64]
+    stp     x27, x28, [sp, #80]
+    mov     x2, sp
+    str     x2, [x1]
+    b       resume_registers
+    // fn(stack_pointer) -> !
+leave_user_registers:
+    mov     sp, x0
+    ldp     x19, x20, [sp, #16]
+    ldp     x21, x22, [sp, #32]
+    ldp     x23, x24, [sp, #48]
+    ldp     x25, x26, [sp, #64]
+    ldp     x27, x28, [sp, #80]
+    ldp     x29, x30, [sp], #96
+    ret
+    "#,
+    done = const DONE,
+);
+
+unsafe extern "C" {
+    static user_probe_start: u8;
+    static user_probe_entered: u8;
+    static user_probe_end: u8;
+    fn run_user_registers(area: &'static RegArea, stack_pointer: *mut u64);
+    fn leave_user_registers(stack_pointer: u64) -> !;
+}
+
+/// See [`dyad_core::Platform::user_probe`].
+pub fn user_probe() -> UserProbe {
+    let start = &raw const user_probe_start;
+    let at = |end: *const u8| end as usize - start as usize;
+    UserProbe {
+        // SAFETY: 1. the symbols are around the code, which is constant.
+        code: unsafe { core::slice::from_raw_parts(start, at(&raw const user_probe_end)) },
+        entered: at(&raw const user_probe_entered) as u64,
+        flags: [0xb000_0000, 0xb000_0000],
+        forbidden_flags: !0xf000_0000,
+        no_flags: 0,
+        call: [0, 1, 2, 3, 4, 5],
+        arguments: [0, 1, 2, 3, 4, 5],
+        results: [0, 1, 2, 3, 4],
+        preserved: &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30],
+        sp: 31,
+        registers: 32,
+        spent: &[],
+    }
+}
+
+/// Stack pointer of whoever waits for user mode to be left.
+static WAITING: AtomicU64 = AtomicU64::new(0);
+/// What is left of the kernel stack to those who wait.
+const ROOM: u64 = 0x2000;
+
+/// See [`dyad_core::Platform::run_user`].
+pub fn run_user(area: &'static RegArea) {
+    let here: u64;
+    // SAFETY: 1. reads a register.
+    unsafe { asm!("mov {}, sp", out(reg) here, options(nomem, nostack, preserves_flags)) };
+    let before = cpu::replace_kernel_stack((here - ROOM) & !15);
+    // SAFETY: 1. see `Platform::resume_user`; 2. entries from user mode start below this frame;
+    // 3. `leave_user_registers` comes back as a return from here.
+    unsafe { run_user_registers(area, WAITING.as_ptr()) };
+    cpu::replace_kernel_stack(before);
+}
+
+/// See [`dyad_core::Platform::leave_user`].
+pub fn leave_user() -> ! {
+    // SAFETY: 1. `run_user` waits, and its frame is above all that has run since.
+    unsafe { leave_user_registers(WAITING.load(Ordering::Relaxed)) }
+}
+
+/// See [`dyad_core::Platform::kernel_flags_are_right`]: everything masked, no access to user
+/// pages.
+pub fn kernel_flags_are_right() -> bool {
+    let (masks, pan): (u64, u64);
+    // SAFETY: 1. reads registers; PAN exists (`boot` checks).
+    unsafe {
+        asm!(
+            "mrs {}, daif",
+            "mrs {}, s3_0_c4_c2_3",
+            out(reg) masks,
+            out(reg) pan,
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    masks == 0xf << 6 && pan == 1 << 22
 }

@@ -351,6 +351,10 @@ extern "C" fn user_trap(area: &'static RegArea, kind: u64) -> ! {
         }
         KIND_IRQ => {
             irq::take_pending();
+            #[cfg(feature = "ktest")]
+            if dyad_core::ktest::user_calls::runs() {
+                <Aarch64 as dyad_core::Platform>::resume_user(area);
+            }
             entry::interrupted::<Aarch64>(area)
         }
         _ => {

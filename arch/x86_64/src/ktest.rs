@@ -1,9 +1,14 @@
 //! What in-kernel tests need of the machine.
 
-use dyad_core::ktest::Entry;
+use core::arch::{asm, global_asm};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_core::ktest::user_calls::DONE;
+use dyad_core::ktest::{Entry, UserProbe};
+use dyad_core::platform::RegArea;
 use dyad_shm::PhysAddr;
 
-use crate::mmu;
+use crate::{context, cpu, mmu};
 
 unsafe extern "C" {
     static __start_ktests: u8;
@@ -32,4 +37,158 @@ pub fn call_code(pa: PhysAddr) -> Option<u64> {
 pub fn code_returning(n: u8) -> [u64; 2] {
     let bytes = [0xb8, n, 0, 0, 0, 0xc3, 0x90, 0x90];
     [u64::from_le_bytes(bytes), 0x9090_9090_9090_9090]
+}
+
+global_asm!(
+    r#"
+    // What `UserProbe::code` describes. Registers are in the order of their numbers.
+    .section .rodata.user_probe, "a"
+    .macro show_registers
+    mov     [rsp + 512], rax
+    mov     [rsp + 520], rdx
+    mov     [rsp + 528], rcx
+    mov     [rsp + 536], rbx
+    mov     [rsp + 544], rsi
+    mov     [rsp + 552], rdi
+    mov     [rsp + 560], rbp
+    mov     [rsp + 568], rsp
+    mov     [rsp + 576], r8
+    mov     [rsp + 584], r9
+    mov     [rsp + 592], r10
+    mov     [rsp + 600], r11
+    mov     [rsp + 608], r12
+    mov     [rsp + 616], r13
+    mov     [rsp + 624], r14
+    mov     [rsp + 632], r15
+    pushfq
+    pop     qword ptr [rsp + 768]
+    .endm
+    .macro done
+    mov     rdi, {done}
+    syscall
+    ud2
+    .endm
+
+    .balign 16
+    .globl  user_probe_start
+user_probe_start:
+    xor     eax, eax
+    mov     fs, eax
+    mov     rax, [rsp]
+    mov     rdx, [rsp + 8]
+    mov     rcx, [rsp + 16]
+    mov     rbx, [rsp + 24]
+    mov     rsi, [rsp + 32]
+    mov     rdi, [rsp + 40]
+    mov     rbp, [rsp + 48]
+    mov     r8, [rsp + 64]
+    mov     r9, [rsp + 72]
+    mov     r10, [rsp + 80]
+    mov     r11, [rsp + 88]
+    mov     r12, [rsp + 96]
+    mov     r13, [rsp + 104]
+    mov     r14, [rsp + 112]
+    mov     r15, [rsp + 120]
+    push    qword ptr [rsp + 256]
+    popfq
+    syscall
+    show_registers
+    done
+    .globl  user_probe_entered
+user_probe_entered:
+    show_registers
+    mov     rax, fs:[0]
+    mov     [rsp + 776], rax
+    done
+    .globl  user_probe_end
+user_probe_end:
+
+    .section .text.run_user, "ax"
+    // fn(area, &mut stack_pointer)
+run_user_registers:
+    push    rbx
+    push    rbp
+    push    r12
+    push    r13
+    push    r14
+    push    r15
+    mov     [rsi], rsp
+    jmp     resume_registers
+    // fn(stack_pointer) -> !
+leave_user_registers:
+    mov     rsp, rdi
+    pop     r15
+    pop     r14
+    pop     r13
+    pop     r12
+    pop     rbp
+    pop     rbx
+    ret
+    "#,
+    done = const DONE,
+);
+
+unsafe extern "C" {
+    static user_probe_start: u8;
+    static user_probe_entered: u8;
+    static user_probe_end: u8;
+    fn run_user_registers(area: &'static RegArea, stack_pointer: *mut u64);
+    fn leave_user_registers(stack_pointer: u64) -> !;
+}
+
+/// Carry, direction, alignment check; interrupts enabled and the bit that is always set.
+const FLAGS: u64 = 0x4_0603;
+
+/// See [`dyad_core::Platform::user_probe`].
+pub fn user_probe() -> UserProbe {
+    let start = &raw const user_probe_start;
+    let at = |end: *const u8| end as usize - start as usize;
+    UserProbe {
+        // SAFETY: 1. the symbols are around the code, which is constant.
+        code: unsafe { core::slice::from_raw_parts(start, at(&raw const user_probe_end)) },
+        entered: at(&raw const user_probe_entered) as u64,
+        flags: [FLAGS, FLAGS & !0x4_0000],
+        forbidden_flags: !0xed7,
+        no_flags: 0x202,
+        call: [5, 4, 1, 10, 8, 9],
+        arguments: [5, 4, 1, 2, 8, 9],
+        results: [0, 1, 4, 5, 8],
+        preserved: &[3, 6, 12, 13, 14, 15],
+        sp: 7,
+        registers: 16,
+        spent: &[2, 11],
+    }
+}
+
+/// Stack pointer of whoever waits for user mode to be left.
+static WAITING: AtomicU64 = AtomicU64::new(0);
+/// What is left of the kernel stack to those who wait.
+const ROOM: u64 = 0x2000;
+
+/// See [`dyad_core::Platform::run_user`].
+pub fn run_user(area: &'static RegArea) {
+    let here: u64;
+    // SAFETY: 1. reads a register.
+    unsafe { asm!("mov {}, rsp", out(reg) here, options(nomem, nostack, preserves_flags)) };
+    let before = cpu::replace_kernel_stack((here - ROOM) & !15);
+    context::sanitise(area);
+    // SAFETY: 1. see `Platform::resume_user`; 2. entries from user mode start below this frame;
+    // 3. `leave_user_registers` comes back as a return from here.
+    unsafe { run_user_registers(area, WAITING.as_ptr()) };
+    cpu::replace_kernel_stack(before);
+}
+
+/// See [`dyad_core::Platform::leave_user`].
+pub fn leave_user() -> ! {
+    // SAFETY: 1. `run_user` waits, and its frame is above all that has run since.
+    unsafe { leave_user_registers(WAITING.load(Ordering::Relaxed)) }
+}
+
+/// See [`dyad_core::Platform::kernel_flags_are_right`]: interrupts masked, no access to user
+/// pages, strings upwards.
+pub fn kernel_flags_are_right() -> bool {
+    let flags: u64;
+    // SAFETY: 1. reads the flags; the stack is balanced.
+    unsafe { asm!("pushfq", "pop {}", out(reg) flags) };
+    flags & 0x4_0600 == 0
 }

@@ -142,6 +142,22 @@ impl Platform for X86 {
         ktest::code_returning(n)
     }
     #[cfg(feature = "ktest")]
+    fn user_probe() -> dyad_core::ktest::UserProbe {
+        ktest::user_probe()
+    }
+    #[cfg(feature = "ktest")]
+    fn run_user(area: &'static RegArea) {
+        ktest::run_user(area);
+    }
+    #[cfg(feature = "ktest")]
+    fn leave_user() -> ! {
+        ktest::leave_user()
+    }
+    #[cfg(feature = "ktest")]
+    fn kernel_flags_are_right() -> bool {
+        ktest::kernel_flags_are_right()
+    }
+    #[cfg(feature = "ktest")]
     fn kernel_leaves(f: &mut dyn FnMut(u64, dyad_pgtbl::Level, dyad_pgtbl::Leaf)) {
         mmu::kernel_leaves(f);
     }

@@ -254,6 +254,10 @@ extern "C" fn user_trap(area: &'static RegArea) -> ! {
         v => {
             irq::acknowledge(v as u8);
             irq::take_pending();
+            #[cfg(feature = "ktest")]
+            if dyad_core::ktest::user_calls::runs() {
+                <X86 as dyad_core::Platform>::resume_user(area);
+            }
             entry::interrupted::<X86>(area)
         }
     }

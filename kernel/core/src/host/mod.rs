@@ -470,6 +470,20 @@ impl<const A64: bool> Platform for Mock<A64> {
         [0; 2]
     }
     #[cfg(feature = "ktest")]
+    fn user_probe() -> crate::ktest::UserProbe {
+        panic!("there is no user mode on the host")
+    }
+    #[cfg(feature = "ktest")]
+    fn run_user(_: &'static RegArea) {}
+    #[cfg(feature = "ktest")]
+    fn leave_user() -> ! {
+        panic!("there is no user mode on the host")
+    }
+    #[cfg(feature = "ktest")]
+    fn kernel_flags_are_right() -> bool {
+        true
+    }
+    #[cfg(feature = "ktest")]
     fn kernel_leaves(_: &mut dyn FnMut(u64, dyad_pgtbl::Level, dyad_pgtbl::Leaf)) {}
     fn serial_write(bytes: &[u8]) {
         current().console.borrow_mut().extend_from_slice(bytes);

@@ -20,13 +20,17 @@ use dyad_shm::{FrameRef, PhysAddr};
 
 use crate::console::{Value, record};
 use crate::node::Node;
+use crate::platform::RegArea;
 use crate::space::Space;
+pub use user_calls::UserProbe;
+
 use crate::{Platform, clock, end, inbox, selftest, user_copy};
 
 mod local;
 mod pair_code;
 mod pair_memory;
 mod pair_messages;
+pub mod user_calls;
 
 pub(crate) use dyad_ktest::ktest;
 
@@ -178,6 +182,20 @@ pub trait Machine {
     fn copy_out(&self, space: &Space<'_>, va: u64, bytes: &[u8]) -> Result<()>;
     /// Meets all other nodes.
     fn barrier(&self) -> bool;
+    /// See [`Platform::user_probe`].
+    fn user_probe(&self) -> UserProbe;
+    /// Runs the probe once: program counter, stack pointer, thread pointer.
+    fn run_user(&self, pc: u64, sp: u64, tp: u64);
+    /// See [`Platform::switch_root`]; `None`: the idle one.
+    fn switch_root(&self, root: Option<PhysAddr>);
+    /// See [`Platform::sync_code`].
+    fn sync_code(&self, pa: PhysAddr, len: u64);
+    /// See [`Platform::zero_frame`].
+    fn zero_frame(&self, pa: PhysAddr) -> bool;
+    /// See [`Platform::read_register`].
+    fn read_register(&self, area: &RegArea, n: u64) -> Option<u64>;
+    /// See [`Platform::write_register`].
+    fn write_register(&self, area: &RegArea, n: u64, value: u64) -> bool;
 }
 
 struct Of<P>(PhantomData<P>);
@@ -236,6 +254,27 @@ impl<P: Platform> Machine for Of<P> {
     }
     fn barrier(&self) -> bool {
         selftest::barrier::<P>(crate::node::node(), BARRIER_NS)
+    }
+    fn user_probe(&self) -> UserProbe {
+        P::user_probe()
+    }
+    fn run_user(&self, pc: u64, sp: u64, tp: u64) {
+        user_calls::run::<P>(pc, sp, tp);
+    }
+    fn switch_root(&self, root: Option<PhysAddr>) {
+        P::switch_root(root.unwrap_or_else(P::idle_root));
+    }
+    fn sync_code(&self, pa: PhysAddr, len: u64) {
+        P::sync_code(&crate::node::node().map, pa, len);
+    }
+    fn zero_frame(&self, pa: PhysAddr) -> bool {
+        P::zero_frame(&crate::node::node().map, pa)
+    }
+    fn read_register(&self, area: &RegArea, n: u64) -> Option<u64> {
+        P::read_register(area, n)
+    }
+    fn write_register(&self, area: &RegArea, n: u64, value: u64) -> bool {
+        P::write_register(area, n, value)
     }
 }
 
