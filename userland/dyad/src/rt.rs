@@ -9,7 +9,7 @@
 //! | 0 | the main task returned, no report was lost |
 //! | 1 | the main task returned an error, or every task waits for ever |
 //! | 2 | the main task returned a usage error |
-//! | 101 | a panic, which includes running out of memory |
+//! | 101 | a panic, which includes running out of memory; in an invocation it ends that only |
 
 use alloc::boxed::Box;
 use core::cell::Cell;
@@ -112,7 +112,11 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
             None => crate::eprintln!("panic: {}", info.message()),
         }
     }
-    dyad_sys::exit(101)
+    // In an invocation, others go on.
+    if dyad_sys::in_invocation() {
+        PANICKING.store(false, Ordering::Relaxed);
+    }
+    dyad_sys::abandon(101)
 }
 
 /// What `#[dyad::task]` refuses: each of these must fail to compile.

@@ -3,8 +3,8 @@
 //! A service is a program with a function that runs when somebody invokes one of its entry
 //! capabilities. The thread of the caller does the work: it comes over with four words and goes
 //! back with up to four, so any number of invocations can be under way at once, on any node, on
-//! both ISAs. What they share is in statics behind a [`Lock`]; each has a stack of its own, found
-//! by its [`Token`].
+//! both ISAs. What they share is in statics behind a [`Lock`]; what they keep per thread, in a
+//! [`PerThread`]; each has a stack of its own, found by its [`Token`].
 //!
 //! ```no_run
 //! #![no_std]
@@ -40,7 +40,7 @@
 //! | thread pointer | that of the caller: nothing can be relied on |
 //! | floating point | works; registers hold nothing at the start |
 //! | blocking | blocks the caller's thread, nobody else |
-//! | a panic | ends the program |
+//! | a panic | ends the invocation with `Corrupt`; locks that it held stay closed |
 
 use dyad_abi::service::reply;
 use dyad_sys as sys;
@@ -71,6 +71,50 @@ impl Token {
     /// Number of invocations it is within.
     pub const fn depth(self) -> u64 {
         self.0 & 0xff
+    }
+}
+
+/// A value for each thread that may come: what a service keeps between the invocations of one.
+///
+/// ```
+/// use dyad::service::{Lock, PerThread, Token};
+///
+/// static COUNTS: PerThread<u64, 64> = PerThread::new([const { Lock::new(0) }; 64]);
+///
+/// fn count(token: Token) -> dyad::service::Reply {
+///     let mut count = COUNTS.of(token)?;
+///     *count += 1;
+///     Ok(*count)
+/// }
+///
+/// let token = Token(5 << 8 | 1);
+/// assert_eq!(count(token), Ok(1));
+/// assert_eq!(count(token), Ok(2));
+/// assert_eq!(count(Token(6 << 8 | 1)), Ok(1));
+/// ```
+pub struct PerThread<T, const N: usize> {
+    values: [Lock<T>; N],
+}
+
+impl<T, const N: usize> PerThread<T, N> {
+    /// The values that threads 0 to `N - 1` start with.
+    pub const fn new(values: [Lock<T>; N]) -> PerThread<T, N> {
+        PerThread { values }
+    }
+
+    /// The value of the thread that came with `token`.
+    ///
+    /// # Errors
+    ///
+    /// `TooLarge` if the thread's id is `N` or more; `Again` if the thread has come back while it
+    /// has the value, through another service.
+    pub fn of(&self, token: Token) -> sys::Result<LockGuard<'_, T>> {
+        let value = usize::try_from(token.thread()).ok();
+        let value = value.and_then(|t| self.values.get(t));
+        value
+            .ok_or(sys::Error::TooLarge)?
+            .try_lock()
+            .ok_or(sys::Error::Again)
     }
 }
 
@@ -135,4 +179,36 @@ macro_rules! service {
                 |call| $crate::service::IntoReply::words($function(call));
         };
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_words() {
+        assert_eq!(Reply::Ok(7).words(), [0, 7, 0, 0]);
+        let denied = sys::Error::Denied;
+        assert_eq!(Reply::Err(denied).words(), [denied.code(), 0, 0, 0]);
+        assert_eq!([1, 2, 3, 4].words(), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_thread_that_comes_back_while_it_has_its_value_is_told() {
+        let values = PerThread::new([const { Lock::new(0) }; 4]);
+        let outer = values.of(Token(3 << 8 | 1)).unwrap();
+        let again = values.of(Token(3 << 8 | 2)).map(|v| *v);
+        assert_eq!(again, Err(sys::Error::Again));
+        drop(outer);
+        assert_eq!(values.of(Token(3 << 8 | 2)).map(|v| *v), Ok(0));
+        let beyond = values.of(Token(4 << 8)).map(|v| *v);
+        assert_eq!(beyond, Err(sys::Error::TooLarge));
+    }
+
+    fn answer(call: Call) -> Reply {
+        Ok(call.words[0] + call.badge + call.token.depth())
+    }
+
+    // The type of what a service is made of is checked here too.
+    crate::service!(answer);
 }

@@ -1,8 +1,10 @@
 //! Typed handles of capabilities, one method per operation.
 //!
 //! A [`Cap`] is a number: the index of a slot of the program's capability table, with the type the
-//! program believes is there. The kernel checks on every call that there is such a capability, that
-//! it has this type and permits the operation, so a wrong belief is an error and nothing worse.
+//! program believes is there. The kernel checks on every call that there is such a capability and that
+//! it permits an operation of that number. So a wrong belief is mostly an error, and at worst another
+//! operation that the program may carry out anyway: whoever gives a program rights by which it can
+//! harm itself, over its own address space for example, names such slots in one place.
 //!
 //! | type | methods | what it is |
 //! |---|---|---|
@@ -22,8 +24,8 @@
 //!
 //! | error | when |
 //! |---|---|
-//! | `NoCap` | the slot is empty |
-//! | `WrongCap` | it holds a capability of another type |
+//! | `NoCap` | a slot that is named is empty |
+//! | `WrongCap` | an argument names a capability of another type |
 //! | `Denied` | the capability does not permit the operation: each method names the right it needs |
 //! | `Revoked` | what it referred to has been taken away |
 //! | `BadArgument` | an argument is out of range |

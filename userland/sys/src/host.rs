@@ -300,10 +300,10 @@ fn decode(program: &Program, word: u64) -> Result<(CapIndex, CapType, u64)> {
     if word == dyad_abi::cap::RETURN {
         return Err(Error::TooDeep);
     }
-    if operation > 0xff {
+    let index = CapIndex::new(index).ok_or(Error::NoCap)?;
+    if operation > 31 {
         return Err(Error::BadSyscall);
     }
-    let index = CapIndex::new(index).ok_or(Error::NoCap)?;
     let mut hardware = NodeId::first(program.config.nodes.len()).map(slot::hardware);
     let kind = match index {
         slot::THREAD => CapType::Thread,
@@ -340,8 +340,7 @@ pub(crate) fn invoke(word: u64, words: [u64; 4]) -> (u64, [u64; 4]) {
                 Err(e) => (0, [e.code(), 0, 0, 0]),
             }
         }
-        Ok((_, CapType::Sinv, _)) => refused(Error::BadSyscall),
-        Ok(_) => refused(Error::WrongCap),
+        Ok(_) => refused(Error::Denied),
         Err(e) => refused(e),
     }
 }
@@ -350,7 +349,7 @@ fn perform(word: u64, [a0, a1, ..]: [u64; 5]) -> Result<u64> {
     let program = current();
     let (_, kind, operation) = decode(&program, word)?;
     match kind {
-        CapType::Thread => match ThreadOp::from_number(operation).ok_or(Error::BadSyscall)? {
+        CapType::Thread => match ThreadOp::from_number(operation).ok_or(Error::Denied)? {
             ThreadOp::Migrate => program.migrate(a0),
             ThreadOp::Yield => {
                 std::thread::yield_now();
@@ -359,7 +358,7 @@ fn perform(word: u64, [a0, a1, ..]: [u64; 5]) -> Result<u64> {
             ThreadOp::Exit => exit(&program, a0),
             _ => Err(Error::Denied),
         },
-        CapType::Receive => match ReceiveOp::from_number(operation).ok_or(Error::BadSyscall)? {
+        CapType::Receive => match ReceiveOp::from_number(operation).ok_or(Error::Denied)? {
             ReceiveOp::Receive if a0 != 0 => Err(Error::BadArgument),
             ReceiveOp::Receive if a1 == 0 => panic!("this program waits for ever"),
             ReceiveOp::Receive => {
@@ -371,14 +370,14 @@ fn perform(word: u64, [a0, a1, ..]: [u64; 5]) -> Result<u64> {
             }
             _ => Err(Error::Denied),
         },
-        CapType::Space => match SpaceOp::from_number(operation).ok_or(Error::BadSyscall)? {
+        CapType::Space => match SpaceOp::from_number(operation).ok_or(Error::Denied)? {
             SpaceOp::Translate => {
                 let at = TableAt::from_bits(a0).ok_or(Error::BadArgument)?;
                 translate(&program, a1, at.isa)
             }
             _ => Err(Error::Denied),
         },
-        CapType::Hardware => match HardwareOp::from_number(operation).ok_or(Error::BadSyscall)? {
+        CapType::Hardware => match HardwareOp::from_number(operation).ok_or(Error::Denied)? {
             HardwareOp::Now => Ok(program.now(&program.state())),
             HardwareOp::Where => {
                 let here = program.state().here;

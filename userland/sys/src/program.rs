@@ -2,8 +2,8 @@
 
 use core::ptr::{NonNull, with_exposed_provenance, with_exposed_provenance_mut};
 
-use dyad_abi::service::{INFO_MAGIC, Info, MAX_ARGS, pager, process, slot};
-use dyad_abi::user::{PAGE_SIZE, SysInfo, Where};
+use dyad_abi::service::{INFO_MAGIC, INVOKE_STACKS, Info, MAX_ARGS, pager, process, reply, slot};
+use dyad_abi::user::{PAGE_SIZE, SysInfo, Where, stack_slot};
 use dyad_abi::{Error, Isa, NodeId, Result};
 
 use crate::cap::{Cap, Hardware, Receive, Sinv, Space, Thread, Translation, Until};
@@ -25,6 +25,26 @@ pub fn exit(code: u32) -> ! {
         let _ = PROCESS.invoke([process::EXIT, code.into(), 0, 0]);
         let _ = THREAD.exit(code);
     }
+}
+
+/// Ends what a panic has made pointless: an invocation, whose caller gets the error `Corrupt`, if this
+/// is one; else the program, with an exit code.
+pub fn abandon(code: u32) -> ! {
+    if in_invocation() {
+        let mut words = [0; 4];
+        words[reply::STATUS] = Error::Corrupt.code();
+        // SAFETY: 1. This is an invocation. 2. What is on its stack stays as it is; nobody looks at
+        // it again.
+        unsafe { raw::end_invocation(words) };
+    }
+    exit(code)
+}
+
+/// Whether this code runs in an invocation, on behalf of a thread of another program.
+pub fn in_invocation() -> bool {
+    let here = 0u8;
+    let at = &raw const here as u64;
+    (INVOKE_STACKS..stack_slot(Isa::X86_64, 0).0).contains(&at) && cfg!(target_os = "none")
 }
 
 /// Nanoseconds of fused time since the first node started.

@@ -138,6 +138,7 @@ fn calls_are_checked_before_anything_happens() {
     let refused = |word, e: Error| assert_eq!(status(word), e.code(), "{word:#x}");
     refused(0, Error::TooDeep);
     refused(call_word(slot::THREAD, 77), Error::BadSyscall);
+    refused(call_word(slot::THREAD, 29), Error::Denied);
     refused(
         1 << 40 | call_word(slot::THREAD, ThreadOp::Yield as u32),
         Error::BadSyscall,
@@ -173,7 +174,7 @@ fn errors_of_the_kernel_and_of_services_are_told_apart() {
     );
     assert_eq!(
         Cap::<Sinv>::at(slot::THREAD).invoke([0; 4]),
-        Err(Error::WrongCap)
+        Err(Error::Denied)
     );
     assert_eq!(pager.request([99, 0, 0, 0]), Err(Error::BadSyscall));
     assert_eq!(pager.invoke([99, 0, 0, 0]), Ok(Error::BadSyscall.code()));
