@@ -11,8 +11,9 @@
 //! | `target-cpu`, `target-features` attributes | dropped | they name the front end's target |
 //! | other target intrinsics, inline and module assembly, TLS, scalable vectors | error | |
 //!
-//! What becomes different per ISA are the calls of the stubs that invoke services: see
-//! [`invocation`].
+//! What becomes different per ISA are the calls of the stubs that invoke services: [`NeutralIr`]
+//! calls them like other functions, [`IsaIr`] so that no register survives, with their arguments
+//! where kernels want them.
 //!
 //! Passes over IR belong between [`NeutralIr::from_post_lto`] and [`NeutralIr::for_isa`]; what they
 //! produce comes back in through [`NeutralIr::check`].

@@ -200,7 +200,7 @@ numbered! {
         /// `(at, table << 32 | index, rights)`: puts a capability for the object or the user block
         /// there into a slot of the capability table `table` (0: the caller's own).
         Activate = 5,
-        /// `(at)`: what the frame there is: see [`FrameInfo`].
+        /// `(at)`: what the frame there is: the word that the frame table has of it.
         Inspect = 6,
     }
 }
@@ -464,6 +464,37 @@ impl Guard {
             liveness: CapIndex(b & 0x7fff),
             entry: b >> 15,
         })
+    }
+}
+
+/// What `Introspect` tells: `rights:32 | type:8 | detail:24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Introspection {
+    /// What the capability permits.
+    pub rights: Rights,
+    /// What it refers to.
+    pub kind: CapType,
+    /// Captbl: level. PageTable: low bits of [`TableAt`]. Hardware: node. Memory, Frame: frames.
+    /// Others: 0.
+    pub detail: u32,
+}
+
+impl Introspection {
+    /// The value.
+    pub const fn bits(self) -> u64 {
+        (self.rights.0 as u64) << 32 | (self.kind as u64) << 24 | self.detail as u64 & 0xff_ffff
+    }
+
+    /// Reads it.
+    pub const fn from_bits(v: u64) -> Option<Introspection> {
+        match CapType::from_number(v >> 24 & 0xff) {
+            Some(kind) => Some(Introspection {
+                rights: Rights((v >> 32) as u32),
+                kind,
+                detail: v as u32 & 0xff_ffff,
+            }),
+            None => None,
+        }
     }
 }
 

@@ -53,7 +53,7 @@ use dyad_abi::{Error, Result};
 use crate::raw;
 
 pub use dyad_abi::cap::{
-    CapIndex, Event, Guard, ObjectKind, RegionKind, Rights, Stopped, TableAt, Woken,
+    CapIndex, Event, Guard, Introspection, ObjectKind, RegionKind, Rights, Stopped, TableAt, Woken,
 };
 pub use execution::{Stop, ThreadSetup, Until};
 pub use hardware::NodeState;
@@ -163,13 +163,13 @@ impl<T> Cap<T> {
         self.index
     }
 
-    /// What it refers to, as the kernel packs it. Needs the right `INTROSPECT`.
+    /// What it permits and refers to. Needs the right `INTROSPECT`.
     ///
     /// # Errors
     ///
     /// Those of [every operation](self#errors-of-every-operation).
-    pub fn introspect(self) -> Result<u64> {
-        self.call(INTROSPECT, [0; 5])
+    pub fn introspect(self) -> Result<Introspection> {
+        Introspection::from_bits(self.call(INTROSPECT, [0; 5])?).ok_or(Error::Corrupt)
     }
 
     fn number(self) -> u64 {

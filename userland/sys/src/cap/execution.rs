@@ -270,7 +270,7 @@ impl Cap<Sinv> {
     }
 
     /// As [`invoke`](Cap::invoke), of a service whose reply is a status and a value, as
-    /// [`service::reply`](dyad_abi::service::reply) has them: gives the value.
+    /// [`service::reply`] has them: gives the value.
     ///
     /// # Errors
     ///

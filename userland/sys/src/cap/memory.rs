@@ -1,7 +1,9 @@
 //! Capability tables, memory, liveness.
 
-use dyad_abi::Result;
-use dyad_abi::cap::{CapIndex, CaptblOp, Guard, LivenessOp, MemoryOp, ObjectKind, Rights};
+use dyad_abi::cap::{
+    CapIndex, CaptblOp, Guard, Introspection, LivenessOp, MemoryOp, ObjectKind, Rights,
+};
+use dyad_abi::{Error, Result};
 
 use super::{Cap, Captbl, Kind, Liveness, Memory, Narrow, Place, Stamp};
 
@@ -83,8 +85,9 @@ impl Cap<Captbl> {
     ///
     /// `NotFound` if the slot is empty, and those of
     /// [every operation](super#errors-of-every-operation).
-    pub fn read(self, index: CapIndex) -> Result<u64> {
-        self.call(CaptblOp::Read as u32, [index.get().into(), 0, 0, 0, 0])
+    pub fn read(self, index: CapIndex) -> Result<Introspection> {
+        let v = self.call(CaptblOp::Read as u32, [index.get().into(), 0, 0, 0, 0])?;
+        Introspection::from_bits(v).ok_or(Error::Corrupt)
     }
 }
 
@@ -164,7 +167,7 @@ impl Cap<Memory> {
         Ok(Cap::at(place.index))
     }
 
-    /// What the frame at `at` is, as the kernel packs it. Needs the right `Inspect`.
+    /// What the frame at `at` is: the word that the frame table has of it. Needs the right `Inspect`.
     ///
     /// # Errors
     ///
