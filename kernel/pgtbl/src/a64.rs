@@ -22,6 +22,10 @@ const UXN: u64 = 1 << 54;
 /// Left to software by the architecture. A page that is read-only cannot say in AP and DBM that
 /// it has been written while it was writable; this bit does.
 pub(crate) const SW_DIRTY: u64 = 1 << 55;
+/// The others that are left to software: [`Perms::OWNED`] and its neighbours.
+pub(crate) const SW_OWNED: u64 = 1 << 56;
+const SW_MAY_WRITE: u64 = 1 << 57;
+const SW_MAY_EXECUTE: u64 = 1 << 58;
 
 const ADDRESS_BITS: u32 = 48;
 const ADDRESS: u64 = (1 << ADDRESS_BITS) - (1 << 12);
@@ -30,6 +34,18 @@ const ADDRESS: u64 = (1 << ADDRESS_BITS) - (1 << 12);
 /// at index 1.
 #[derive(Clone, Copy, Debug)]
 pub struct A64;
+
+impl A64 {
+    /// The table that a word leads to, above level 1.
+    #[inline]
+    pub(crate) const fn table_in(raw: u64) -> Option<PhysAddr> {
+        if raw & !ADDRESS == VALID | TABLE_OR_PAGE {
+            Some(PhysAddr(raw & ADDRESS))
+        } else {
+            None
+        }
+    }
+}
 
 impl Format for A64 {
     const ISA: Isa = Isa::Aarch64;
@@ -82,7 +98,10 @@ fn encode_leaf(leaf: &Leaf, level: Level) -> Result<u64, EncodeError> {
         | bit(leaf.accessed, ACCESS_FLAG)
         | bit(!leaf.global, NOT_GLOBAL)
         | bit(user || !execute, PXN)
-        | bit(!user || !execute, UXN))
+        | bit(!user || !execute, UXN)
+        | bit(leaf.perms.contains(Perms::OWNED), SW_OWNED)
+        | bit(leaf.perms.contains(Perms::MAY_WRITE), SW_MAY_WRITE)
+        | bit(leaf.perms.contains(Perms::MAY_EXECUTE), SW_MAY_EXECUTE))
 }
 
 fn parse_leaf(raw: u64, level: Level) -> Leaf {
@@ -92,6 +111,9 @@ fn parse_leaf(raw: u64, level: Level) -> Leaf {
     perms.set(Perms::WRITE, write);
     perms.set(Perms::USER, user);
     perms.set(Perms::EXECUTE, raw & if user { UXN } else { PXN } == 0);
+    perms.set(Perms::OWNED, raw & SW_OWNED != 0);
+    perms.set(Perms::MAY_WRITE, raw & SW_MAY_WRITE != 0);
+    perms.set(Perms::MAY_EXECUTE, raw & SW_MAY_EXECUTE != 0);
     Leaf {
         pa: PhysAddr(raw & ADDRESS & !(level.size() - 1)),
         perms,

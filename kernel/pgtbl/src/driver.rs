@@ -10,7 +10,7 @@ use dyad_coherence::GlobalMem;
 use dyad_shm::{Epoch, PhysAddr};
 
 use crate::pte::{decode, encode};
-use crate::{Leaf, Level, MapError, Perms, Pte};
+use crate::{Leaf, Level, MapError, Perms, Place, Pte};
 
 /// Entries of a table.
 const ENTRIES: u64 = PAGE_SIZE / 8;
@@ -53,8 +53,8 @@ pub const fn is_canonical(va: u64) -> bool {
 /// hold. Tables must not be freed while somebody works on them.
 #[derive(Debug)]
 pub struct RemoteCpu<'m, M: GlobalMem + ?Sized> {
-    mem: &'m M,
-    isa: Isa,
+    pub(crate) mem: &'m M,
+    pub(crate) isa: Isa,
     root: PhysAddr,
     /// Whether hardware must find accessed and dirty set in every leaf.
     preset: bool,
@@ -91,7 +91,7 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
     }
 
     /// The word for a leaf.
-    fn encode_leaf(&self, leaf: Leaf, level: Level) -> Result<u64, MapError> {
+    pub(crate) fn encode_leaf(&self, leaf: Leaf, level: Level) -> Result<u64, MapError> {
         let leaf = match self.preset {
             true => Leaf {
                 // A page that has been writable stays dirty when it no longer is.
@@ -269,72 +269,89 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         node: NodeId,
         epoch: impl FnOnce() -> Epoch,
     ) -> Result<(Leaf, Level), MapError> {
-        let closing = encode(self.isa, Pte::Closing { node }, Level::L1)?;
-        let (leaf, walk) = self.replace(va, |_, _| Ok(closing))?;
+        let (place, leaf) = self.leaf_at(va)?;
+        let leaf = self.close(&place, &leaf, node)?;
         self.mem.fence();
-        let empty = encode(self.isa, Pte::Empty { epoch: epoch() }, Level::L1)?;
-        match self.mem.cas(walk.entry, closing, empty) {
-            Ok(_) => Ok((leaf, walk.level)),
-            // Only a node that thinks this one dead finishes its work.
-            Err(_) => Err(MapError::Contended),
-        }
+        // Only a node that thinks this one dead finishes its work.
+        self.empty(&place, node, epoch())?;
+        Ok((leaf, place.level))
     }
 
-    /// Changes what is allowed on the page that covers `va`; [`Perms::USER`], accessed and dirty
+    /// Changes what is allowed on the page that covers `va`; [`Perms::KEPT`], accessed and dirty
     /// stay. Returns the leaf as it was. A narrowing counts once an epoch taken afterwards is
     /// quiesced.
     pub fn protect(&self, va: u64, perms: Perms) -> Result<Leaf, MapError> {
-        self.replace(va, |leaf, level| {
-            let user = leaf.perms & Perms::USER;
-            let perms = perms.difference(Perms::USER) | user;
-            self.encode_leaf(Leaf { perms, ..leaf }, level)
-        })
-        .map(|(leaf, _)| leaf)
+        let (place, leaf) = self.leaf_at(va)?;
+        self.protect_at(&place, &leaf, perms)
     }
 
     /// Reads and clears (accessed, dirty) of the page that covers `va`. CPUs set them again after
     /// a TLB flush only. Kernel pages, whose bits are preset, keep them, and so do all pages if this
     /// driver is a [`preset`](Self::preset) one.
     pub fn harvest(&self, va: u64) -> Result<(bool, bool), MapError> {
-        self.replace(va, |leaf, level| {
+        let (place, leaf) = self.leaf_at(va)?;
+        self.harvest_at(&place, &leaf)
+    }
+
+    /// [`protect`](Self::protect) of a leaf that has been found.
+    pub fn protect_at(&self, place: &Place, leaf: &Leaf, perms: Perms) -> Result<Leaf, MapError> {
+        self.replace(place, leaf, |leaf| {
+            let perms = perms.difference(Perms::KEPT) | leaf.perms & Perms::KEPT;
+            self.encode_leaf(Leaf { perms, ..leaf }, place.level)
+        })
+    }
+
+    /// [`harvest`](Self::harvest) of a leaf that has been found.
+    pub fn harvest_at(&self, place: &Place, leaf: &Leaf) -> Result<(bool, bool), MapError> {
+        self.replace(place, leaf, |leaf| {
             let keep = self.preset || !leaf.perms.contains(Perms::USER);
             let clean = Leaf {
                 accessed: leaf.accessed && keep,
                 dirty: leaf.dirty && keep,
                 ..leaf
             };
-            self.encode_leaf(clean, level)
+            self.encode_leaf(clean, place.level)
         })
-        .map(|(leaf, _)| (leaf.accessed, leaf.dirty))
+        .map(|leaf| (leaf.accessed, leaf.dirty))
     }
 
-    /// Replaces the leaf that covers `va` by what `next` makes of it, again as long as nothing but
-    /// accessed and dirty has changed meanwhile. Returns the leaf replaced and where.
-    fn replace(
-        &self,
-        va: u64,
-        next: impl Fn(Leaf, Level) -> Result<u64, MapError>,
-    ) -> Result<(Leaf, Walk), MapError> {
+    /// The leaf that covers `va`, and where it is.
+    fn leaf_at(&self, va: u64) -> Result<(Place, Leaf), MapError> {
         if !is_canonical(va) {
             return Err(MapError::BadAddress);
         }
-        let mut walk = self.walk(va);
-        let level = walk.level;
-        let Pte::Leaf(first) = walk.pte else {
-            return Err(self.not_a_leaf(walk.pte, level, MapError::NotMapped));
+        let walk = self.walk(va);
+        let Pte::Leaf(leaf) = walk.pte else {
+            return Err(self.not_a_leaf(walk.pte, walk.level, MapError::NotMapped));
         };
-        let mut leaf = first;
+        let place = Place {
+            entry: walk.entry,
+            raw: walk.raw,
+            level: walk.level,
+            above: None,
+        };
+        Ok((place, leaf))
+    }
+
+    /// Replaces a leaf by what `next` makes of it, again as long as nothing but accessed and dirty
+    /// has changed meanwhile. Returns the leaf replaced.
+    pub(crate) fn replace(
+        &self,
+        place: &Place,
+        first: &Leaf,
+        next: impl Fn(Leaf) -> Result<u64, MapError>,
+    ) -> Result<Leaf, MapError> {
+        let (mut raw, mut leaf) = (place.raw, *first);
         for _ in 0..RETRIES {
-            let new = next(leaf, level)?;
-            let Err(now) = self.mem.cas(walk.entry, walk.raw, new) else {
-                return Ok((leaf, walk));
+            let Err(now) = self.mem.cas(place.entry, raw, next(leaf)?) else {
+                return Ok(leaf);
             };
-            leaf = match decode(self.isa, now, level) {
-                Pte::Leaf(l) if l.same_mapping(&first) => l,
+            leaf = match decode(self.isa, now, place.level) {
+                Pte::Leaf(l) if l.same_mapping(first) => l,
                 Pte::Leaf(_) => return Err(MapError::Contended),
-                other => return Err(self.not_a_leaf(other, level, MapError::NotMapped)),
+                other => return Err(self.not_a_leaf(other, place.level, MapError::NotMapped)),
             };
-            (walk.raw, walk.pte) = (now, Pte::Leaf(leaf));
+            raw = now;
         }
         Err(MapError::Contended)
     }
@@ -408,7 +425,7 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
     }
 
     /// The error for an entry that should have been a leaf, or empty.
-    fn not_a_leaf(&self, pte: Pte, level: Level, empty: MapError) -> MapError {
+    pub(crate) fn not_a_leaf(&self, pte: Pte, level: Level, empty: MapError) -> MapError {
         match pte {
             Pte::Empty { .. } => empty,
             Pte::Closing { .. } => MapError::Closing,
@@ -417,7 +434,7 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
     }
 }
 
-fn entry_at(table: PhysAddr, index: usize) -> PhysAddr {
+pub(crate) fn entry_at(table: PhysAddr, index: usize) -> PhysAddr {
     table.add(8 * index as u64)
 }
 

@@ -30,7 +30,11 @@
 //! | map (missing tables) | [`RemoteCpu::entry_for`]: zeroed table written back, then CAS Empty(s) → table | the loser of a race frees its frame and uses the winner's |
 //! | unmap | [`RemoteCpu::unmap`]: CAS leaf → Closing(n) (again if only A/D changed), fence, s = epoch, CAS Closing(n) → Empty(s) | the stamp is read after the CAS |
 //! | protect | [`RemoteCpu::protect`]: one CAS, again if only A/D changed | no in-line break-before-make: only permissions change |
+//! | link, unlink | [`RemoteCpu::fill`] and [`RemoteCpu::close_table`] with [`RemoteCpu::empty`] | as map and unmap |
 //! | another frame or size | unmap, quiesce, map | AArch64 demands break-before-make |
+//!
+//! Rows that pin frames and record intents between looking and changing work on the [`Place`] they
+//! have found: [`RemoteCpu::find`], then `fill`, `close` and so on.
 //!
 //! Every change of an entry is a CAS: the owner's hardware sets accessed and dirty bits by atomic
 //! updates at the same time, and several nodes may change entries of one line. Flushing TLBs is
@@ -59,6 +63,7 @@
 //! | normal memory | PAT 0: write-back | AttrIdx 0: Normal, write-back, read/write-allocate; inner shareable |
 //! | devices | PCD (PAT 2: UC-) | AttrIdx 1: Device-nGnRE |
 //! | dirty | D | writable: DBM and not AP\[2\]; read-only: software bit 55 |
+//! | software's notes | bits 9 to 11 | bits 56 to 58 |
 //! | absent states | stored inverted (see [`X86`]) | stored plainly |
 //!
 //! AArch64 CPUs run with `TCR_EL1.HA` and `HD` set. Tables are always as permissive as can be:
@@ -70,6 +75,7 @@ mod a64;
 mod absent;
 mod driver;
 mod error;
+mod place;
 mod pte;
 mod x86;
 
@@ -78,5 +84,6 @@ pub use dyad_shm::Epoch;
 pub use a64::A64;
 pub use driver::{FrameSource, RemoteCpu, Walk, is_canonical};
 pub use error::{EncodeError, MapError};
+pub use place::Place;
 pub use pte::{Format, Leaf, Level, Memory, Perms, Pte, decode, encode, layout};
 pub use x86::X86;

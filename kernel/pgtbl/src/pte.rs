@@ -20,7 +20,22 @@ bitflags! {
         const EXECUTE = 4;
         /// By user code (and, where the kernel says so explicitly, by the kernel).
         const USER = 8;
+        /// Kept by software, in bits that hardware ignores: a page fault has taken the frame, and
+        /// it goes back when the address space has no use for it any more.
+        const OWNED = 16;
+        /// Kept by software: may be made writable.
+        const MAY_WRITE = 32;
+        /// Kept by software: may be made executable.
+        const MAY_EXECUTE = 64;
     }
+}
+
+impl Perms {
+    /// What a change of permissions leaves alone.
+    pub const KEPT: Perms = Perms::USER
+        .union(Perms::OWNED)
+        .union(Perms::MAY_WRITE)
+        .union(Perms::MAY_EXECUTE);
 }
 
 /// Kind of memory behind a leaf.
@@ -161,6 +176,17 @@ impl Level {
     /// All levels, root first.
     pub const ALL: [Level; 4] = [Level::L4, Level::L3, Level::L2, Level::L1];
 
+    /// The level with this number, 1 to 4.
+    pub const fn new(n: u8) -> Option<Level> {
+        match n {
+            1 => Some(Level::L1),
+            2 => Some(Level::L2),
+            3 => Some(Level::L3),
+            4 => Some(Level::L4),
+            _ => None,
+        }
+    }
+
     const fn shift(self) -> u32 {
         12 + 9 * (self as u32 - 1)
     }
@@ -216,6 +242,15 @@ pub fn decode(isa: Isa, raw: u64, level: Level) -> Pte {
     }
 }
 
+/// [`decode`] for entries that lead to tables; any other is `None`.
+#[inline]
+pub(crate) fn table_in(isa: Isa, raw: u64) -> Option<PhysAddr> {
+    match isa {
+        Isa::X86_64 => X86::table_in(raw),
+        Isa::Aarch64 => A64::table_in(raw),
+    }
+}
+
 /// The address of a table, if an entry with `address_bits` of address can hold it.
 pub(crate) fn check_table(
     table: PhysAddr,
@@ -242,5 +277,7 @@ pub const fn layout(h: LayoutHash) -> LayoutHash {
         .word(absent::TAG_CLOSING)
         .word(absent::PAYLOAD_SHIFT as u64)
         .word(crate::a64::SW_DIRTY)
+        .word(crate::a64::SW_OWNED)
+        .word(crate::x86::SW_OWNED)
         .word(1) // x86-64 stores the payload inverted
 }

@@ -14,6 +14,10 @@ const ACCESSED: u64 = 1 << 5;
 const DIRTY: u64 = 1 << 6;
 const PAGE_SIZE_BIT: u64 = 1 << 7;
 const GLOBAL: u64 = 1 << 8;
+/// Three bits left to software by the architecture: [`Perms::OWNED`] and its neighbours.
+pub(crate) const SW_OWNED: u64 = 1 << 9;
+const SW_MAY_WRITE: u64 = 1 << 10;
+const SW_MAY_EXECUTE: u64 = 1 << 11;
 const NO_EXECUTE: u64 = 1 << 63;
 
 const ADDRESS_BITS: u32 = 52;
@@ -26,6 +30,18 @@ const ADDRESS: u64 = (1 << ADDRESS_BITS) - (1 << 12);
 /// memory, which processors that speculate through absent entries (L1TF) need.
 #[derive(Clone, Copy, Debug)]
 pub struct X86;
+
+impl X86 {
+    /// The table that a word leads to, above level 1.
+    #[inline]
+    pub(crate) const fn table_in(raw: u64) -> Option<PhysAddr> {
+        if raw & !(ADDRESS | ACCESSED) == PRESENT | WRITABLE | USER {
+            Some(PhysAddr(raw & ADDRESS))
+        } else {
+            None
+        }
+    }
+}
 
 impl Format for X86 {
     const ISA: Isa = Isa::X86_64;
@@ -72,6 +88,9 @@ fn encode_leaf(leaf: &Leaf, level: Level) -> Result<u64, EncodeError> {
         | bit(leaf.dirty, DIRTY)
         | bit(level != Level::L1, PAGE_SIZE_BIT)
         | bit(leaf.global, GLOBAL)
+        | bit(leaf.perms.contains(Perms::OWNED), SW_OWNED)
+        | bit(leaf.perms.contains(Perms::MAY_WRITE), SW_MAY_WRITE)
+        | bit(leaf.perms.contains(Perms::MAY_EXECUTE), SW_MAY_EXECUTE)
         | bit(!leaf.perms.contains(Perms::EXECUTE), NO_EXECUTE))
 }
 
@@ -80,6 +99,9 @@ fn parse_leaf(raw: u64, level: Level) -> Leaf {
     perms.set(Perms::WRITE, raw & WRITABLE != 0);
     perms.set(Perms::USER, raw & USER != 0);
     perms.set(Perms::EXECUTE, raw & NO_EXECUTE == 0);
+    perms.set(Perms::OWNED, raw & SW_OWNED != 0);
+    perms.set(Perms::MAY_WRITE, raw & SW_MAY_WRITE != 0);
+    perms.set(Perms::MAY_EXECUTE, raw & SW_MAY_EXECUTE != 0);
     Leaf {
         pa: PhysAddr(raw & ADDRESS & !(level.size() - 1)),
         perms,

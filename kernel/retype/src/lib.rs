@@ -79,7 +79,7 @@ pub use dyad_shm::intent::{IntentRecord, Row};
 pub use dyad_shm::protocol::{EpochSource, Intents};
 
 pub use error::Refused;
-pub use pins::Mapping;
+pub use pins::{Mapping, Placing};
 pub use retype::Claim;
 pub use rules::Rules;
 pub use table::{FrameTable, PoolTables};

@@ -1,7 +1,9 @@
 //! References: the pins of the rows map and unmap.
 
+use core::sync::atomic::Ordering;
+
 use dyad_coherence::GlobalMem;
-use dyad_shm::frame::{FrameRef, WeakRef};
+use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
 use dyad_shm::intent::{IntentRecord, Row};
 use dyad_shm::pool::PhysAddr;
 use dyad_shm::protocol::Intents;
@@ -10,7 +12,7 @@ use crate::TRIES;
 use crate::error::Refused;
 use crate::rules::Rules;
 use crate::table::{FrameTable, aligned};
-use crate::word::{FrameType, FrameWord, KernelKind, Order, Refs, Use};
+use crate::word::{FrameType, FrameWord, KernelKind, Order, Refs, Use, version_in};
 
 /// What the row map is about to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +29,134 @@ pub struct Mapping {
     pub entry: PhysAddr,
 }
 
+/// The same for a caller that has found the table by a walk, and knows the head of the block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placing {
+    /// The page table. It was one when the caller entered the kernel, or later: then it is the
+    /// same object still if it has the kind.
+    pub table: FrameRef,
+    /// What it must be.
+    pub table_kind: KernelKind,
+    /// The head of the block, as the capability has it.
+    pub head: WeakRef,
+    /// The frame to map, in that block.
+    pub frame: FrameRef,
+    /// How much the entry maps.
+    pub span: Order,
+    /// Physical address of the entry.
+    pub entry: PhysAddr,
+}
+
 impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
+    /// [`map_pins`](FrameTable::map_pins) without looking for the head.
+    ///
+    /// # Errors
+    ///
+    /// Why not; no reference has been taken and the intent is cleared.
+    pub fn map_pins_at(&self, m: &Placing, intents: &impl Intents) -> Result<(), Refused> {
+        let table_at = self.record(m.table)?;
+        let head_at = self.record(m.head.frame)?;
+        let table_raw = self.mem.load_fresh(table_at, Ordering::Acquire);
+        let table = WeakRef {
+            frame: m.table,
+            version: version_in(table_raw),
+        };
+        intents.begin(&IntentRecord {
+            row: Row::Map,
+            frame: WeakRef {
+                frame: m.frame,
+                ..m.head
+            },
+            table: Some(table),
+            place: m.entry,
+        });
+        let wanted = Use::Kernel(m.table_kind);
+        let pinned = self
+            .pin_from(table_at, table_raw, table, wanted, |_| Ok(()))
+            .and_then(|()| {
+                let raw = self.mem.load_fresh(head_at, Ordering::Acquire);
+                self.pin_from(head_at, raw, m.head, Use::User, |word| {
+                    within(word, m.head.frame, m.frame, m.span)
+                })
+                .inspect_err(|_| self.drop_reference(table_at))
+            });
+        if pinned.is_err() {
+            intents.clear();
+        }
+        pinned
+    }
+
+    /// [`unmap_unpin`](FrameTable::unmap_unpin) for callers that know the head of the block.
+    ///
+    /// # Errors
+    ///
+    /// As [`unpin`](FrameTable::unpin).
+    pub fn unmap_unpin_at(
+        &self,
+        head: FrameRef,
+        table: FrameRef,
+        intents: &impl Intents,
+    ) -> Result<(), Refused> {
+        self.drop_reference(self.record(head)?);
+        self.drop_reference(self.record(table)?);
+        intents.clear();
+        Ok(())
+    }
+
+    /// Takes the only reference to a kernel object: for a table that is to be found at one place.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::InUse`] if there is one already, else as [`pin_kernel`](FrameTable::pin_kernel).
+    pub fn pin_only(&self, object: WeakRef, kind: KernelKind) -> Result<(), Refused> {
+        let at = self.record(object.frame)?;
+        let raw = self.mem.load_fresh(at, Ordering::Acquire);
+        self.pin_from(at, raw, object, Use::Kernel(kind), |word| match word.refs {
+            Refs::ZERO => Ok(()),
+            _ => Err(Refused::InUse),
+        })
+    }
+
+    /// Notes that references to an object in use have been unpublished at `epoch`: what may not be
+    /// referred to again from elsewhere before others have forgotten them. The object has no other
+    /// stamp, and gets a newer one when it is given up.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::NoFrame`], [`Refused::Contended`].
+    pub fn stamp_unlinked(&self, object: FrameRef, epoch: Epoch) -> Result<(), Refused> {
+        self.stamp(object, epoch)
+    }
+
+    fn pin_from(
+        &self,
+        at: PhysAddr,
+        mut raw: u64,
+        weak: WeakRef,
+        wanted: Use,
+        more: impl Fn(FrameWord) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        for _ in 0..TRIES {
+            let word = FrameWord::from_bits(raw).ok_or(Refused::Corrupt)?;
+            let pinned = pinned::<R>(word, weak, wanted)?;
+            more(word)?;
+            match self.mem.cas(at, raw, pinned) {
+                Ok(_) => return Ok(()),
+                Err(now) => raw = now,
+            }
+        }
+        Err(Refused::Contended)
+    }
+
+    /// The caller has a reference: its own keeps the count above zero, so that one step is enough.
+    fn drop_reference(&self, at: PhysAddr) {
+        let old = self.mem.add(at, u64::MAX);
+        if old & Refs::MAX.get() as u64 == 0 {
+            // Damage: the count must not run into the fields above it.
+            self.mem.add(at, 1);
+        }
+    }
+
     /// Takes a reference to a kernel object.
     ///
     /// # Errors
@@ -52,14 +181,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         let (head, mut raw, mut word) = self.find_head(weak.frame)?;
         for _ in 0..TRIES {
             let pinned = pinned::<R>(word, weak, wanted)?;
-            if let FrameType::User(order) = word.ty {
-                let within = weak.frame.index() - head.index();
-                if within.saturating_add(span.frames()) > order.frames()
-                    || !aligned(weak.frame, span)
-                {
-                    return Err(Refused::WrongOrder);
-                }
-            }
+            within(word, head, weak.frame, span)?;
             match self.mem.cas(self.record(head)?, raw, pinned) {
                 Ok(_) => return Ok(head),
                 Err(now) => {
@@ -158,6 +280,19 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         intents.clear();
         frame.and(table)
     }
+}
+
+/// Whether `span` from `frame` on lies in the block, if it is one.
+fn within(word: FrameWord, head: FrameRef, frame: FrameRef, span: Order) -> Result<(), Refused> {
+    let FrameType::User(order) = word.ty else {
+        return Ok(());
+    };
+    // Another pool is very far away.
+    let into = (frame.bits() as u64).wrapping_sub(head.bits() as u64);
+    if into.saturating_add(span.frames()) > order.frames() || !aligned(frame, span) {
+        return Err(Refused::WrongOrder);
+    }
+    Ok(())
 }
 
 /// The word with one more reference, if it may get one.

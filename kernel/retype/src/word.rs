@@ -299,6 +299,11 @@ impl FrameWord {
     }
 }
 
+/// The version in a word, whatever else is in it.
+pub(crate) const fn version_in(raw: u64) -> Version {
+    Version((raw >> VERSION_SHIFT) as u32)
+}
+
 /// Adds one word of each type to the layout hash, with every field other than zero.
 pub(crate) const fn samples(h: LayoutHash) -> LayoutHash {
     let order = Order(3);
