@@ -1,0 +1,113 @@
+//! Copies between kernel and user memory.
+//!
+//! The kernel never touches a user address: it walks the page table of its own ISA in software
+//! and accesses the frame through the fused map, page by page. A user pointer is an *allegation*;
+//! each page of it is checked for existence, user access and, when writing, write permission.
+//! Supervisor access to user pages therefore stays forbidden all the time (SMAP, PAN).
+//!
+//! Bounds: the caller bounds the length ([`MAX_COPY`] at most); each page takes at most [`LOOKS`]
+//! walks and faults.
+
+use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
+use dyad_abi::{Error, Result};
+use dyad_pgtbl::{Level, Pte};
+use dyad_shm::PhysAddr;
+use dyad_shm::frame::WeakRef;
+
+use crate::Platform;
+use crate::cx::Cx;
+use crate::mapping::In;
+use crate::object::find;
+use crate::object::space::Space;
+use crate::platform::FaultKind;
+use crate::resolve::{allows, resolve};
+
+/// Most bytes that are copied at once.
+pub const MAX_COPY: usize = 64 << 10;
+/// A page can be unmapped between being mapped in and looked at.
+const LOOKS: u32 = 4;
+
+/// Address of a user byte in its frame, mapped in if need be.
+fn locate<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -> Result<PhysAddr> {
+    let this = In {
+        cx,
+        space: find(cx.node, space, Space::KIND)?,
+        object: space,
+    };
+    for _ in 0..LOOKS {
+        let own = this.driver(P::ISA)?;
+        let place = own.find(va, Level::L1).map_err(crate::mapping::refusal)?;
+        if let Pte::Leaf(leaf) = own.meaning(&place) {
+            return if allows(&leaf, kind) {
+                Ok(leaf.pa.add(va & (place.level.size() - 1)))
+            } else {
+                Err(Error::BadAddress)
+            };
+        }
+        match resolve::<P>(cx, space, va, kind) {
+            Ok(_) | Err(Error::Again) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Err(Error::Again)
+}
+
+/// Nothing can be copied from or to anywhere, so an empty range is not looked at.
+fn check(va: u64, len: usize) -> Result<()> {
+    if len == 0 {
+        return Ok(());
+    }
+    if len > MAX_COPY {
+        return Err(Error::TooLarge);
+    }
+    let end = va.checked_add(len as u64).ok_or(Error::BadAddress)?;
+    if va < USER_MIN || end > USER_END {
+        return Err(Error::BadAddress);
+    }
+    Ok(())
+}
+
+/// Copies from user memory of a space.
+///
+/// # Errors
+///
+/// [`Error::BadAddress`]; `out` may have been partly filled then. [`Error::TooLarge`];
+/// [`Error::Again`], [`Error::NoMemory`] if a page could not be mapped in now.
+pub fn copy_in<P: Platform>(cx: &Cx, space: WeakRef, va: u64, out: &mut [u8]) -> Result<()> {
+    check(va, out.len())?;
+    let mut at = va;
+    let mut rest = out;
+    while !rest.is_empty() {
+        let n = ((PAGE_SIZE - at % PAGE_SIZE) as usize).min(rest.len());
+        let (now, later) = rest.split_at_mut(n);
+        let pa = locate::<P>(cx, space, at, FaultKind::Read)?;
+        if !cx.node.map.read_bytes(pa, now) {
+            return Err(Error::BadAddress);
+        }
+        at += n as u64;
+        rest = later;
+    }
+    Ok(())
+}
+
+/// Copies to user memory of a space.
+///
+/// # Errors
+///
+/// As [`copy_in`]; part of the range may have been written then.
+pub fn copy_out<P: Platform>(cx: &Cx, space: WeakRef, va: u64, bytes: &[u8]) -> Result<()> {
+    check(va, bytes.len())?;
+    let mut at = va;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let n = ((PAGE_SIZE - at % PAGE_SIZE) as usize).min(rest.len());
+        let (now, later) = rest.split_at(n);
+        let pa = locate::<P>(cx, space, at, FaultKind::Write)?;
+        if !cx.node.map.write_bytes(pa, now) {
+            return Err(Error::BadAddress);
+        }
+        at += n as u64;
+        rest = later;
+    }
+    Ok(())
+}

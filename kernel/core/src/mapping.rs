@@ -1,0 +1,540 @@
+//! The rows of the protocol that change mappings, in the table of any ISA.
+//!
+//! | row | steps, in order |
+//! |---|---|
+//! | map | intent; pin table; pin frame; fence, table still linked; quiesced(s); CAS Empty(s) -> leaf; log the table; intent cleared |
+//! | map from peer | map, with the frame's current version; fence; look at the source again; if it has changed, unmap |
+//! | unmap | intent; CAS leaf -> Closing; log frame and table; fence, s = E; Closing -> Empty(s); unpin both; intent cleared |
+//! | link | intent; pin parent; pin child, which has no other pin; child's stamp quiesced; then as map |
+//! | unlink | intent; CAS table -> Closing; fence; only the link pins it (else back); log; s = E; stamp the child; Closing -> Empty(s); unpin both; intent cleared |
+//!
+//! Every present entry pins the table it is in, so a table whose only pin is its link is empty:
+//! unlinking looks at one word, not at 512 entries. *Map* looks at the link after it has pinned the
+//! table, *unlink* at the pins after it has closed the link: one of them sees the other. The stamp
+//! of a table that has been taken out keeps it from being linked elsewhere while CPUs may still
+//! walk through it.
+//!
+//! A frame that a fault has taken ([`Perms::OWNED`]) goes back to untyped with its last pin. Nobody
+//! else may have a capability for it that lives: it would die.
+//!
+//! Every function does a constant number of steps, but for unmapping 2 MiB where caches are not
+//! coherent, which logs 512 frames.
+
+use dyad_abi::user::PAGE_SIZE;
+use dyad_abi::{Error, Isa, Result};
+use dyad_coherence::GlobalMem;
+use dyad_pgtbl::{Leaf, Level, MapError, Memory, Perms, Place, Pte, RemoteCpu};
+use dyad_quiesce::Touched;
+use dyad_retype::{FrameType, KernelKind, Order, Placing, Refs, Refused, Use};
+use dyad_shm::PhysAddr;
+use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
+use dyad_shm::intent::{IntentRecord, Row};
+use dyad_shm::protocol::Intents;
+use dyad_shm::superblock::ROOT_SLOTS;
+
+use crate::cx::Cx;
+use crate::memory::Words;
+use crate::object::space::{CLOSING, Space};
+
+/// The accessor functions for one page table.
+pub type Driver = RemoteCpu<'static, Words>;
+
+/// An address space, as an operation works on it.
+#[derive(Clone, Copy)]
+pub struct In<'c> {
+    /// The CPU that does.
+    pub cx: &'c Cx,
+    /// The space.
+    pub space: &'static Space,
+    /// Its frame.
+    pub object: WeakRef,
+}
+
+/// Why a page was not mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotMapped {
+    /// There is this page already.
+    Exists(Leaf),
+    /// Anything else.
+    Refused(Error),
+}
+
+impl From<NotMapped> for Error {
+    fn from(why: NotMapped) -> Error {
+        match why {
+            NotMapped::Exists(_) => Error::Exists,
+            NotMapped::Refused(e) => e,
+        }
+    }
+}
+
+impl From<Refused> for NotMapped {
+    fn from(r: Refused) -> NotMapped {
+        NotMapped::Refused(r.into())
+    }
+}
+
+/// What a refusal of a driver means to whoever asked for the operation.
+pub fn refusal(e: MapError) -> Error {
+    match e {
+        MapError::Exists(_) | MapError::Conflict(_) => Error::Exists,
+        MapError::NotMapped | MapError::BadAddress => Error::BadAddress,
+        MapError::Closing | MapError::NotQuiesced(_) | MapError::Contended => Error::Again,
+        MapError::NoMemory => Error::NoMemory,
+        MapError::Misaligned | MapError::Encode(_) => Error::BadArgument,
+    }
+}
+
+/// What a page table of a level is called by the frame table.
+pub fn table_kind(isa: Isa, level: Level) -> KernelKind {
+    // Levels are 1 to 4 here and 0 to 3 there.
+    KernelKind::page_table(isa, level as u8 - 1).unwrap_or(KernelKind::ADDRESS_SPACE)
+}
+
+/// How many frames an entry of a level maps; `None` for levels that user pages do not have.
+pub fn span(level: Level) -> Option<Order> {
+    match level {
+        Level::L1 => Some(Order::FRAME),
+        Level::L2 => Order::new(9),
+        Level::L3 | Level::L4 => None,
+    }
+}
+
+/// A user page of normal memory that nobody has used yet.
+pub const fn page(pa: PhysAddr, perms: Perms) -> Leaf {
+    Leaf {
+        pa,
+        perms: perms.union(Perms::READ).union(Perms::USER),
+        memory: Memory::Normal,
+        global: false,
+        accessed: false,
+        dirty: false,
+    }
+}
+
+impl In<'_> {
+    /// The accessor functions for the page table of an ISA.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoIsa`] if the space has none.
+    pub fn driver(&self, isa: Isa) -> Result<Driver> {
+        let words = self.cx.words();
+        let root = self.space.root(words, isa).ok_or(Error::NoIsa)?;
+        if !words.contains(root, PAGE_SIZE) {
+            return Err(Error::Corrupt);
+        }
+        let driver = RemoteCpu::new(words, isa, root);
+        Ok(if words.is_coherent() {
+            driver
+        } else {
+            driver.preset()
+        })
+    }
+
+    /// Whether the table of a place still belongs to the space. After its pin.
+    fn is_linked(&self, d: &Driver, place: &Place) -> bool {
+        self.cx.words().fence();
+        match place.level {
+            Level::L4 => self.space.root(self.cx.words(), d.isa()) == Some(place.table()),
+            _ => d.is_linked(place),
+        }
+    }
+
+    fn quiesced(&self, stamp: Epoch) -> bool {
+        self.cx.node.tables.quiesced(stamp)
+    }
+
+    fn intent(&self, row: Row, frame: WeakRef, table: WeakRef, place: PhysAddr) {
+        self.cx.intents().begin(&IntentRecord {
+            row,
+            frame,
+            table: Some(table),
+            place,
+        });
+    }
+
+    /// Row map: `leaf`, which maps some of the block that `head` heads.
+    ///
+    /// # Errors
+    ///
+    /// [`NotMapped`]. The frame has no pin of this row then; an owned one may have gone back.
+    pub fn map(
+        &self,
+        d: &Driver,
+        place: &Place,
+        head: WeakRef,
+        leaf: Leaf,
+    ) -> core::result::Result<(), NotMapped> {
+        let bad = NotMapped::Refused(Error::BadArgument);
+        let frames = self.cx.frames();
+        let intents = self.cx.intents();
+        let (table, frame) = (FrameRef::of(place.table()), FrameRef::of(leaf.pa));
+        let placing = Placing {
+            table: table.ok_or(bad)?,
+            table_kind: table_kind(d.isa(), place.level),
+            head,
+            frame: frame.ok_or(bad)?,
+            span: span(place.level).ok_or(bad)?,
+            entry: place.entry,
+        };
+        frames.map_pins_at(&placing, &intents)?;
+        let done = if self.is_linked(d, place) {
+            d.fill(place, Pte::Leaf(leaf), |s| self.quiesced(s))
+        } else {
+            Err(MapError::Contended)
+        };
+        let Err(why) = done else {
+            self.cx.log(Touched::Table(place.table()));
+            intents.clear();
+            return Ok(());
+        };
+        frames.unmap_unpin_at(head.frame, placing.table, &intents)?;
+        if leaf.perms.contains(Perms::OWNED) {
+            self.give_back(head, Use::User);
+        }
+        Err(match why {
+            MapError::Exists(there) => NotMapped::Exists(there),
+            other => NotMapped::Refused(refusal(other)),
+        })
+    }
+
+    /// Puts a page of a frame that belongs to the system (the archive) where nothing is. Such frames
+    /// are never retyped, so only the table is pinned.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Denied`] if the frame is not of that kind, else as [`map`](In::map).
+    pub fn map_reserved(&self, d: &Driver, place: &Place, leaf: Leaf) -> Result<()> {
+        let frame = FrameRef::of(leaf.pa).ok_or(Error::BadArgument)?;
+        if self.cx.frames().read(frame)?.0.ty != FrameType::Reserved {
+            return Err(Error::Denied);
+        }
+        let table = FrameRef::of(place.table()).ok_or(Error::Corrupt)?;
+        let table = self.cx.frames().current(table)?;
+        self.intent(
+            Row::Map,
+            self.cx.frames().current(frame)?,
+            table,
+            place.entry,
+        );
+        let done = self
+            .cx
+            .frames()
+            .pin_kernel(table, table_kind(d.isa(), place.level))
+            .map_err(Error::from)
+            .and_then(|()| {
+                let filled = d.fill(place, Pte::Leaf(leaf), |s| self.quiesced(s));
+                filled.map_err(|e| {
+                    let _ = self.cx.frames().unpin(table.frame);
+                    refusal(e)
+                })
+            });
+        self.cx.log(Touched::Table(place.table()));
+        self.cx.intents().clear();
+        done
+    }
+
+    /// Row map from peer: shows the page of `from` at `to`, an empty place of the same level or a
+    /// lower one. `va` is the address of the page.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Again`] if it has changed meanwhile, else as [`map`](In::map).
+    pub fn copy(
+        &self,
+        (source, from, found): (&Driver, &Place, &Leaf),
+        (d, to): (&Driver, &Place),
+        va: u64,
+    ) -> core::result::Result<(), NotMapped> {
+        let again = NotMapped::Refused(Error::Again);
+        let into = va & (from.level.size() - 1) & !(to.level.size() - 1);
+        let leaf = Leaf {
+            pa: found.pa.add(into),
+            accessed: true,
+            dirty: found.perms.contains(Perms::WRITE),
+            ..*found
+        };
+        let frame = FrameRef::of(leaf.pa).ok_or(NotMapped::Refused(Error::Corrupt))?;
+        let (head, word) = self.cx.frames().head(frame)?;
+        let head = WeakRef {
+            frame: head,
+            version: word.version,
+        };
+        self.map(d, to, head, leaf)?;
+        self.cx.words().fence();
+        let now = source.again(from);
+        let same = now.raw == from.raw
+            || matches!(source.meaning(&now), Pte::Leaf(l) if l.same_mapping(found));
+        if same {
+            return Ok(());
+        }
+        // Its owner has unmapped it, and may have looked here before it was there.
+        let here = d.again(to);
+        if let Pte::Leaf(mine) = d.meaning(&here)
+            && mine.same_mapping(&leaf)
+        {
+            let _ = self.unmap(d, &here, &mine);
+        }
+        Err(again)
+    }
+
+    /// Row unmap. Returns the stamp.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Again`] if it is not that leaf any more.
+    pub fn unmap(&self, d: &Driver, place: &Place, leaf: &Leaf) -> Result<Epoch> {
+        let frames = self.cx.frames();
+        let node = self.cx.node.id();
+        let table = FrameRef::of(place.table()).ok_or(Error::Corrupt)?;
+        let frame = FrameRef::of(leaf.pa).ok_or(Error::Corrupt)?;
+        let (head, word) = frames.head(frame)?;
+        let version = word.version;
+        self.intent(
+            Row::Unmap,
+            WeakRef { frame, version },
+            frames.current(table)?,
+            place.entry,
+        );
+        let gone = match d.close(place, leaf, node) {
+            Ok(gone) => gone,
+            Err(e) => {
+                self.cx.intents().clear();
+                return Err(refusal(e));
+            }
+        };
+        self.log_user(gone.pa, place.level);
+        self.cx.log(Touched::Table(place.table()));
+        let stamp = self.cx.epochs().now();
+        // Only a node that thinks this one dead has changed it meanwhile; it counts pins anew.
+        d.empty(place, node, stamp).map_err(|_| Error::NodeDead)?;
+        if word.ty == FrameType::Reserved {
+            frames.unpin(table)?;
+            self.cx.intents().clear();
+        } else {
+            frames.unmap_unpin_at(head, table, &self.cx.intents())?;
+        }
+        if leaf.perms.contains(Perms::OWNED) {
+            self.give_back(
+                WeakRef {
+                    frame: head,
+                    version,
+                },
+                Use::User,
+            );
+        }
+        Ok(stamp)
+    }
+
+    /// Frames of a page that has been unmapped: before the stamp, and before the pin goes.
+    fn log_user(&self, pa: PhysAddr, level: Level) {
+        if self.cx.words().is_coherent() {
+            return;
+        }
+        for n in 0..level.size() / PAGE_SIZE {
+            self.cx.log(Touched::User(pa.add(n * PAGE_SIZE)));
+        }
+    }
+
+    /// What a fault has taken becomes untyped if nothing pins it any more.
+    pub fn give_back(&self, what: WeakRef, used: Use) {
+        let frames = self.cx.frames();
+        // Whoever drops the last pin comes here after it: no frame is forgotten.
+        if let Ok((word, _)) = frames.read(what.frame)
+            && word.refs == Refs::ZERO
+            && word.version == what.version
+        {
+            // Refused only if somebody else was faster, or uses it again.
+            let _ = frames.to_untyped(what, used, self.cx.epochs(), &self.cx.intents());
+        }
+    }
+
+    /// Row link: hangs a table in at an empty place of the level above.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`] if it hangs somewhere, or if there is something; [`Error::Again`] if it has
+    /// just been taken out somewhere; [`Error::Revoked`].
+    pub fn link(&self, d: &Driver, place: &Place, child: WeakRef) -> Result<()> {
+        let level = place.level.below().ok_or(Error::BadArgument)?;
+        let frames = self.cx.frames();
+        let parent = FrameRef::of(place.table()).ok_or(Error::Corrupt)?;
+        let parent = frames.current(parent)?;
+        self.intent(Row::Map, child, parent, place.entry);
+        let pins = (table_kind(d.isa(), place.level), table_kind(d.isa(), level));
+        let done = self.pin_both(parent, child, pins).and_then(|()| {
+            let linked = if self.is_linked(d, place) {
+                let table = Pte::Table(child.frame.address());
+                d.fill(place, table, |s| self.quiesced(s)).map_err(refusal)
+            } else {
+                Err(Error::Again)
+            };
+            linked.inspect_err(|_| self.unpin_both(parent, child))
+        });
+        self.cx.log(Touched::Table(place.table()));
+        self.cx.intents().clear();
+        done
+    }
+
+    /// Pins of a link, if the child may be linked.
+    fn pin_both(
+        &self,
+        parent: WeakRef,
+        child: WeakRef,
+        (parent_kind, child_kind): (KernelKind, KernelKind),
+    ) -> Result<()> {
+        let frames = self.cx.frames();
+        frames.pin_kernel(parent, parent_kind).map_err(gone)?;
+        frames
+            .pin_only(child, child_kind)
+            .map_err(gone)
+            .and_then(|()| {
+                // After the pin: nobody stamps it any more.
+                let quiet = match frames.read(child.frame) {
+                    Ok((_, stamp)) => self.quiesced(stamp.epoch),
+                    Err(_) => false,
+                };
+                if quiet {
+                    return Ok(());
+                }
+                frames.unpin(child.frame)?;
+                Err(Error::Again)
+            })
+            .inspect_err(|_| {
+                let _ = frames.unpin(parent.frame);
+            })
+    }
+
+    fn unpin_both(&self, parent: WeakRef, child: WeakRef) {
+        // Both have been pinned by the caller, so neither can fail.
+        let _ = self.cx.frames().unpin(child.frame);
+        let _ = self.cx.frames().unpin(parent.frame);
+    }
+
+    /// Row unlink: takes the table that `place` leads to out. Returns the stamp; the table may be
+    /// linked again, or used for something else, once it is quiesced.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`] if the table has present entries; [`Error::Again`].
+    pub fn unlink(&self, d: &Driver, place: &Place, table: PhysAddr) -> Result<Epoch> {
+        let node = self.cx.node.id();
+        let (parent, child) = self.ends(place.table(), table)?;
+        self.only_linked(child.frame)?;
+        self.intent(Row::Unmap, child, parent, place.entry);
+        let done = d.close_table(place, node).map_err(refusal).and_then(|()| {
+            self.cx.words().fence();
+            if let Err(why) = self.only_linked(child.frame) {
+                d.reopen_table(place, node, table)
+                    .map_err(|_| Error::NodeDead)?;
+                return Err(why);
+            }
+            self.cx.log(Touched::Table(place.table()));
+            let stamp = self.cx.epochs().now();
+            self.cx.frames().stamp_unlinked(child.frame, stamp)?;
+            d.empty(place, node, stamp).map_err(|_| Error::NodeDead)?;
+            self.unpin_both(parent, child);
+            Ok(stamp)
+        });
+        self.cx.intents().clear();
+        done
+    }
+
+    fn ends(&self, parent: PhysAddr, child: PhysAddr) -> Result<(WeakRef, WeakRef)> {
+        let current = |pa| {
+            let frame = FrameRef::of(pa).ok_or(Error::Corrupt)?;
+            Ok::<_, Error>(self.cx.frames().current(frame)?)
+        };
+        Ok((current(parent)?, current(child)?))
+    }
+
+    /// Whether nothing but its link pins a table.
+    fn only_linked(&self, table: FrameRef) -> Result<()> {
+        if self.cx.frames().read(table)?.0.refs.get() == 1 {
+            Ok(())
+        } else {
+            Err(Error::Exists)
+        }
+    }
+
+    /// Row link for a root: fills its kernel half in as the nodes of its ISA have published it.
+    ///
+    /// # Errors
+    ///
+    /// As [`link`](In::link).
+    pub fn link_root(&self, isa: Isa, root: WeakRef) -> Result<()> {
+        let words = self.cx.words();
+        let word = &self.space.roots[isa.index()];
+        if words.read(word) != 0 {
+            return Err(Error::Exists);
+        }
+        let place = words
+            .map()
+            .physical(core::ptr::from_ref(word) as u64)
+            .ok_or(Error::Corrupt)?;
+        self.intent(Row::Cons, root, self.object, place);
+        let kinds = (Space::KIND, table_kind(isa, Level::L4));
+        let done = self.pin_both(self.object, root, kinds).and_then(|()| {
+            // Nobody else has this table: the pin is the only one.
+            for (slot, entry) in ROOT_SLOTS
+                .iter()
+                .zip(&self.cx.node.sb.roots[isa.index()].entries)
+            {
+                let at = root.frame.address().add(*slot as u64 * 8);
+                words.store(at, words.read(entry), core::sync::atomic::Ordering::Relaxed);
+            }
+            words.writeback(root.frame.address(), PAGE_SIZE);
+            if words.exchange(word, 0, root.bits()) {
+                return Ok(());
+            }
+            self.unpin_both(self.object, root);
+            Err(Error::Exists)
+        });
+        self.cx.intents().clear();
+        done
+    }
+
+    /// Row unlink for a root. CPUs that run on it are to leave it in their next round.
+    ///
+    /// # Errors
+    ///
+    /// As [`unlink`](In::unlink).
+    pub fn unlink_root(&self, isa: Isa) -> Result<Epoch> {
+        let words = self.cx.words();
+        let word = &self.space.roots[isa.index()];
+        let bits = words.read(word);
+        let root = WeakRef::from_bits(bits)
+            .filter(|_| bits != 0)
+            .ok_or(Error::NotFound)?;
+        self.only_linked(root.frame)?;
+        let place = words
+            .map()
+            .physical(core::ptr::from_ref(word) as u64)
+            .ok_or(Error::Corrupt)?;
+        self.intent(Row::Decons, root, self.object, place);
+        let mut done = Err(Error::Again);
+        if words.exchange(word, bits, CLOSING) {
+            words.fence();
+            done = self.only_linked(root.frame).and_then(|()| {
+                let stamp = self.cx.epochs().now();
+                self.cx.frames().stamp_unlinked(root.frame, stamp)?;
+                Ok(stamp)
+            });
+            words.replace(word, if done.is_ok() { 0 } else { bits });
+            if done.is_ok() {
+                self.unpin_both(self.object, root);
+            }
+        }
+        self.cx.intents().clear();
+        done
+    }
+}
+
+/// Refusals of pins, for whoever had a capability.
+fn gone(why: Refused) -> Error {
+    match why {
+        Refused::Stale | Refused::WrongType => Error::Revoked,
+        other => other.into(),
+    }
+}

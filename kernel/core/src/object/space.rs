@@ -1,0 +1,298 @@
+//! Address spaces: one page table per ISA, a list of regions, and memory to serve page faults
+//! from.
+//!
+//! ```text
+//! root:    0 ──link──▶ weak reference ──unlink──▶ CLOSING ──▶ 0
+//! region:  FREE(0) ──CAS──▶ BUSY(1) ──fill, release──▶ start address ──CAS──▶ BUSY ──▶ FREE
+//! supply:  first frame:32 | frames:32 in one word, so that no reader mixes two supplies
+//! ```
+//!
+//! A root pins its frame and the space: a space cannot be given up before its roots have been
+//! unlinked. The rows that change mappings are in [`crate::mapping`].
+//!
+//! Which node writes what, for machines with incoherent caches: every word is read and modified at
+//! memory ([`Words`]), but for `flushed`, where each node has a line of its own.
+
+use core::sync::atomic::AtomicU64;
+
+use dyad_abi::cap::RegionKind;
+use dyad_abi::ident::{ISA_COUNT, MAX_CPUS, MAX_NODES};
+use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
+use dyad_abi::{Error, Isa, NodeId, Result};
+use dyad_retype::KernelKind;
+use dyad_shm::frame::{FrameRef, WeakRef};
+use dyad_shm::{LayoutHash, PhysAddr, shared_layout, shared_struct};
+
+use crate::memory::Words;
+
+/// Regions an address space can have.
+pub const MAX_REGIONS: usize = 100;
+/// Root word while a root is taken out; its frame is in no pool.
+pub(crate) const CLOSING: u64 = super::NO_REFERENCE;
+const BUSY: u64 = 1;
+const CPUS: usize = MAX_NODES * MAX_CPUS;
+
+shared_struct! {
+    /// A region's slot.
+    #[derive(Debug)]
+    #[repr(align(32))]
+    pub struct RegionSlot {
+        /// 0 free, 1 busy, else the start address.
+        pub start: AtomicU64,
+        /// One past the end.
+        pub end: AtomicU64,
+        /// `kind | write << 8`.
+        pub kind: AtomicU64,
+        /// Reserved; zero.
+        pub reserved: AtomicU64,
+    }
+}
+
+shared_struct! {
+    /// Where faults on a node take frames from.
+    #[derive(Debug)]
+    #[repr(align(32))]
+    pub struct SupplySlot {
+        /// `first frame:32 | frames:32`; no frames: no supply.
+        pub range: AtomicU64,
+        /// Frames tried so far.
+        pub cursor: AtomicU64,
+        /// Reserved; zero.
+        pub reserved: [AtomicU64; 2],
+    }
+}
+
+shared_struct! {
+    /// An address space.
+    #[derive(Debug)]
+    #[repr(align(4096))]
+    pub struct Space {
+        /// Root of the page table by ISA: a weak reference; 0 if there is none.
+        pub roots: [AtomicU64; ISA_COUNT],
+        /// Page faults resolved by a new frame.
+        pub faults_filled: AtomicU64,
+        /// Page faults resolved from another ISA's table.
+        pub faults_copied: AtomicU64,
+        /// Region slots that have ever been in use: those behind need not be looked at.
+        pub slots_used: AtomicU64,
+        /// Shootdowns so far: see [`crate::shootdown`].
+        pub tickets: AtomicU64,
+        /// Reserved; zero.
+        pub reserved: [AtomicU64; 2],
+        /// Per node: where its faults take frames from.
+        pub supplies: [SupplySlot; MAX_NODES],
+        /// Per CPU, by `node * 8 + cpu`: the last shootdown it has done.
+        pub flushed: [AtomicU64; CPUS],
+        /// The regions.
+        pub regions: [RegionSlot; MAX_REGIONS],
+        /// Unused; zero.
+        pub rest: [AtomicU64; 8],
+    }
+}
+
+const _: () = {
+    assert!(size_of::<Space>() as u64 == PAGE_SIZE);
+    assert!(core::mem::offset_of!(Space, flushed) % 64 == 0 && MAX_CPUS * 8 == 64);
+};
+
+pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
+    shared_layout!(h;
+        Space {
+            roots, faults_filled, faults_copied, slots_used, tickets, reserved, supplies, flushed,
+            regions, rest,
+        },
+        SupplySlot { range, cursor, reserved },
+        RegionSlot { start, end, kind, reserved },
+    )
+}
+
+/// A region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Start address.
+    pub start: u64,
+    /// One past the end.
+    pub end: u64,
+    /// What faults in it do.
+    pub kind: RegionKind,
+    /// Whether frames that faults take are mapped writable.
+    pub write: bool,
+}
+
+impl Region {
+    /// A region as operations name it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadArgument`] if the range is empty, not of whole pages, or not in the user half,
+    /// or if there is no such kind.
+    pub fn new(start: u64, length: u64, kind: u64) -> Result<Region> {
+        let end = start.checked_add(length).ok_or(Error::BadArgument)?;
+        if start < USER_MIN
+            || end > USER_END
+            || start >= end
+            || !start.is_multiple_of(PAGE_SIZE)
+            || !end.is_multiple_of(PAGE_SIZE)
+            || kind >> 9 != 0
+        {
+            return Err(Error::BadArgument);
+        }
+        Ok(Region {
+            start,
+            end,
+            kind: RegionKind::from_number(kind & 0xff).ok_or(Error::BadArgument)?,
+            write: kind >> 8 == 1,
+        })
+    }
+}
+
+/// Frames that faults may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Supply {
+    /// The first of them.
+    pub first: FrameRef,
+    /// How many.
+    pub frames: u64,
+}
+
+impl Supply {
+    const fn bits(self) -> u64 {
+        (self.first.bits() as u64) << 32 | self.frames
+    }
+
+    fn from_bits(w: u64) -> Option<Supply> {
+        let frames = w & u32::MAX as u64;
+        Some(Supply {
+            first: FrameRef::from_bits((w >> 32) as u32)?,
+            frames,
+        })
+        .filter(|_| frames != 0)
+    }
+
+    /// Whether a frame belongs to it.
+    pub fn contains(&self, frame: FrameRef) -> bool {
+        let (first, frame) = (self.first.bits() as u64, frame.bits() as u64);
+        frame >= first && frame - first < self.frames
+    }
+
+    /// Frame number `n` of it.
+    pub fn frame(&self, n: u64) -> Option<FrameRef> {
+        if n >= self.frames {
+            return None;
+        }
+        u32::try_from(self.first.bits() as u64 + n)
+            .ok()
+            .and_then(FrameRef::from_bits)
+            .filter(|f| f.pool() == self.first.pool())
+    }
+}
+
+impl Space {
+    /// The kind of its frame.
+    pub const KIND: KernelKind = KernelKind::ADDRESS_SPACE;
+
+    /// Root of the page table of an ISA, if there is one. It stays one until this CPU leaves the
+    /// kernel: the frame is not reused before.
+    #[inline]
+    pub fn root(&self, words: &Words, isa: Isa) -> Option<PhysAddr> {
+        let word = words.read(&self.roots[isa.index()]);
+        if word == 0 {
+            return None;
+        }
+        Some(WeakRef::from_bits(word)?.frame.address())
+    }
+
+    /// Adds a region. Looks at all slots.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`] if it overlaps another region, [`Error::Full`] if all slots are in use.
+    pub fn add_region(&self, words: &Words, r: Region) -> Result<()> {
+        let overlaps = |o: Region| o.start < r.end && r.start < o.end;
+        if self.regions(words).any(overlaps) {
+            return Err(Error::Exists);
+        }
+        let (at, slot) = self
+            .regions
+            .iter()
+            .enumerate()
+            .find(|(_, s)| words.read(&s.start) == 0 && words.exchange(&s.start, 0, BUSY))
+            .ok_or(Error::Full)?;
+        words.replace(&slot.end, r.end);
+        words.replace(&slot.kind, r.kind as u64 | (r.write as u64) << 8);
+        for _ in 0..MAX_REGIONS {
+            let used = words.read(&self.slots_used);
+            if used > at as u64 || words.exchange(&self.slots_used, used, at as u64 + 1) {
+                break;
+            }
+        }
+        words.replace(&slot.start, r.start);
+        Ok(())
+    }
+
+    /// Takes the region that starts at `start` away; pages in it stay.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`].
+    pub fn remove_region(&self, words: &Words, start: u64) -> Result<()> {
+        if start < USER_MIN {
+            return Err(Error::NotFound);
+        }
+        let slot = self
+            .regions
+            .iter()
+            .find(|s| words.read(&s.start) == start && words.exchange(&s.start, start, BUSY))
+            .ok_or(Error::NotFound)?;
+        words.replace(&slot.start, 0);
+        Ok(())
+    }
+
+    fn read_slot(words: &Words, slot: &RegionSlot) -> Option<Region> {
+        let start = words.read(&slot.start);
+        if start < USER_MIN {
+            return None;
+        }
+        let (end, kind) = (words.read(&slot.end), words.read(&slot.kind));
+        // Unchanged while being read?
+        if words.read(&slot.start) != start {
+            return None;
+        }
+        Region::new(start, end.checked_sub(start)?, kind).ok()
+    }
+
+    /// The regions there are now.
+    pub fn regions<'a>(&'a self, words: &'a Words) -> impl Iterator<Item = Region> + 'a {
+        self.regions
+            .iter()
+            .take(words.read(&self.slots_used) as usize)
+            .filter_map(|s| Self::read_slot(words, s))
+    }
+
+    /// The region an address is in.
+    pub fn region_at(&self, words: &Words, va: u64) -> Option<Region> {
+        self.regions
+            .iter()
+            .take(words.read(&self.slots_used) as usize)
+            .filter(|s| words.read(&s.start) <= va && va < words.read(&s.end))
+            .find_map(|s| Self::read_slot(words, s).filter(|r| r.start <= va && va < r.end))
+    }
+
+    /// Where faults on a node take frames from.
+    pub fn supply(&self, words: &Words, node: NodeId) -> Option<Supply> {
+        Supply::from_bits(words.read(&self.supplies[node.index()].range))
+    }
+
+    /// Changes that.
+    pub fn set_supply(&self, words: &Words, node: NodeId, supply: Option<Supply>) {
+        let slot = &self.supplies[node.index()];
+        words.replace(&slot.range, supply.map_or(0, Supply::bits));
+    }
+
+    /// Whether a frame is from one of the supplies.
+    pub fn is_supplied(&self, words: &Words, frame: FrameRef) -> bool {
+        NodeId::first(MAX_NODES)
+            .filter_map(|n| self.supply(words, n))
+            .any(|s| s.contains(frame))
+    }
+}

@@ -1,0 +1,179 @@
+//! Page faults of user threads.
+//!
+//! Order of attempts (DESIGN 3.4): (1) the own table has a fitting translation by now: only the TLB
+//! did not know; (2) the region is shared or anonymous and another ISA's table has the page: it is
+//! shown in the own table, without any message; (3) the region is anonymous: a zero-filled frame of
+//! this node's supply goes into every table; (4) otherwise the caller asks the component's fault
+//! handler.
+//!
+//! When two nodes touch the same new page at once, one table decides: that of the lowest-numbered
+//! ISA the space has. Its entry is set by CAS; the loser gives its frame back and shows the
+//! winner's.
+//!
+//! Bounds: two walks per ISA, the slots of regions in use, at most seven frames taken from the
+//! supply (see [`crate::supply`]).
+
+use dyad_abi::cap::RegionKind;
+use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
+use dyad_abi::{Error, Result};
+use dyad_pgtbl::{Leaf, Level, Perms, Place, Pte};
+use dyad_retype::Use;
+use dyad_shm::frame::WeakRef;
+
+use crate::Platform;
+use crate::cx::Cx;
+use crate::mapping::{Driver, In, NotMapped, page};
+use crate::object::find;
+use crate::object::space::{Region, Space};
+use crate::platform::FaultKind;
+
+/// How a fault was resolved. The thread goes on in each case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The own table had the page by then.
+    Present,
+    /// Another ISA's table had it.
+    Copied,
+    /// A new frame has been mapped.
+    Filled,
+}
+
+/// Whether a leaf allows an access.
+pub fn allows(leaf: &Leaf, kind: FaultKind) -> bool {
+    leaf.perms.contains(Perms::USER)
+        && match kind {
+            FaultKind::Write => leaf.perms.contains(Perms::WRITE),
+            FaultKind::Execute => leaf.perms.contains(Perms::EXECUTE),
+            _ => true,
+        }
+}
+
+/// Makes `va` accessible as `kind` wants, if the regions of the space say how.
+///
+/// # Errors
+///
+/// [`Error::BadAddress`]: they do not; the component's fault handler is asked.
+/// [`Error::NoMemory`]: nor if the supply has no frame. [`Error::Again`]: somebody else changes the
+/// page just now, or what was there is not quiesced; the thread tries again.
+/// [`Error::Revoked`] if there is no such space, [`Error::NoIsa`] if it has no table for this ISA.
+pub fn resolve<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -> Result<Outcome> {
+    if !(USER_MIN..USER_END).contains(&va) {
+        return Err(Error::BadAddress);
+    }
+    let this = In {
+        cx,
+        space: find(cx.node, space, Space::KIND)?,
+        object: space,
+    };
+    let va = va & !(PAGE_SIZE - 1);
+    let own = this.driver(P::ISA)?;
+    let here = own.find(va, Level::L1).map_err(crate::mapping::refusal)?;
+    match own.meaning(&here) {
+        Pte::Leaf(leaf) if allows(&leaf, kind) => {
+            P::flush_tlb();
+            return Ok(Outcome::Present);
+        }
+        Pte::Empty { .. } => {}
+        Pte::Closing { .. } => return Err(Error::Again),
+        Pte::Leaf(_) | Pte::Table(_) | Pte::Other(_) => return Err(Error::BadAddress),
+    }
+    let region = this
+        .space
+        .region_at(cx.words(), va)
+        .filter(|r| matches!(r.kind, RegionKind::Anonymous | RegionKind::Shared))
+        .ok_or(Error::BadAddress)?;
+    for isa in cx.node.isas().filter(|&i| i != P::ISA) {
+        let Ok(other) = this.driver(isa) else {
+            continue;
+        };
+        let there = other.find(va, Level::L1).map_err(crate::mapping::refusal)?;
+        match other.meaning(&there) {
+            // What one ISA executes is not for the other, and what one may not write, no other may.
+            Pte::Leaf(leaf) if !leaf.perms.contains(Perms::EXECUTE) && allows(&leaf, kind) => {
+                let from = (&other, &there, &leaf);
+                return show::<P>(&this, from, (&own, Some(&here)), va);
+            }
+            Pte::Leaf(_) => return Err(Error::BadAddress),
+            Pte::Closing { .. } => return Err(Error::Again),
+            _ => {}
+        }
+    }
+    fill::<P>(&this, &region, va, kind)
+}
+
+/// (2): shows a page of one ISA's table in another's.
+fn show<P: Platform>(
+    this: &In<'_>,
+    (other, there, leaf): (&Driver, &Place, &Leaf),
+    (own, here): (&Driver, Option<&Place>),
+    va: u64,
+) -> Result<Outcome> {
+    let place = match here {
+        // The walk has come to a place of the same size.
+        Some(here) if here.level == there.level => *here,
+        _ => this.place::<P>(own, va, Level::L1)?,
+    };
+    match this.copy((other, there, leaf), (own, &place), va) {
+        Ok(()) => {
+            this.cx.words().increase(&this.space.faults_copied, 1);
+            Ok(Outcome::Copied)
+        }
+        // Another CPU of this ISA was faster. If it is something else, the next fault finds it.
+        Err(NotMapped::Exists(_)) => Ok(Outcome::Present),
+        Err(NotMapped::Refused(e)) => Err(e),
+    }
+}
+
+/// (3): a new frame.
+fn fill<P: Platform>(this: &In<'_>, region: &Region, va: u64, kind: FaultKind) -> Result<Outcome> {
+    let accessible = match kind {
+        FaultKind::Execute => false,
+        FaultKind::Write => region.write,
+        _ => true,
+    };
+    if region.kind != RegionKind::Anonymous || !accessible {
+        return Err(Error::BadAddress);
+    }
+    let mut isas = this
+        .cx
+        .node
+        .isas()
+        .filter_map(|isa| Some((isa, this.driver(isa).ok()?)));
+    let (_, deciding) = isas.next().ok_or(Error::NoIsa)?;
+    let place = this.place::<P>(&deciding, va, Level::L1)?;
+    if place.raw != 0 && !matches!(deciding.meaning(&place), Pte::Empty { .. }) {
+        return Err(Error::Again);
+    }
+    let frame = this.take::<P>(Use::User)?;
+    let mut perms = Perms::OWNED | Perms::MAY_EXECUTE;
+    if region.write {
+        perms |= Perms::WRITE | Perms::MAY_WRITE;
+    }
+    let leaf = Leaf {
+        accessed: true,
+        dirty: region.write,
+        ..page(frame.frame.address(), perms)
+    };
+    match this.map(&deciding, &place, frame, leaf) {
+        Ok(()) => {}
+        Err(why) => {
+            this.give_back(frame, Use::User);
+            return match why {
+                // Somebody else has decided; the next attempt finds it in that table.
+                NotMapped::Exists(_) => Err(Error::Again),
+                NotMapped::Refused(e) => Err(e),
+            };
+        }
+    }
+    this.cx.words().increase(&this.space.faults_filled, 1);
+    let there = deciding.again(&place);
+    let mut result = Ok(Outcome::Filled);
+    for (isa, d) in isas {
+        let shown = show::<P>(this, (&deciding, &there, &leaf), (&d, None), va);
+        // The others find the page in the deciding table when they need it.
+        if isa == P::ISA {
+            result = shown.map(|_| Outcome::Filled);
+        }
+    }
+    result
+}

@@ -1,0 +1,133 @@
+//! Frames that page faults take: from the memory that the owner of the address space has supplied
+//! for the node.
+//!
+//! A cursor goes round over the supply's frames; each fault tries those it points at until one can
+//! be had. Larger untyped blocks are split down to the frame on the way.
+//!
+//! Bounds: at most [`TRIES`] frames are tried for each frame or table taken, with at most 20 splits
+//! each; a fault takes at most seven (three tables for each ISA, one page). One frame is zeroed by
+//! each, if it has ever been used: one that no stamp has been put on since the pools were created
+//! is zero still.
+
+use dyad_abi::{Error, Result};
+use dyad_pgtbl::{Level, MapError, Place, Pte};
+use dyad_retype::{FrameType, Refused, Use};
+use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
+
+use crate::Platform;
+use crate::mapping::{Driver, In, refusal, table_kind};
+use crate::object::space::Supply;
+
+/// Frames that are tried before there is none.
+pub const TRIES: u32 = 16;
+/// Looks at the tables on the way to a page: one per level, and some for others' changes.
+const LOOKS: u32 = 8;
+
+impl In<'_> {
+    /// A zero-filled frame of this node's supply, put to use. It has no pins.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoMemory`] if none of the frames tried can be had; [`Error::Again`] if some will be
+    /// after a round.
+    pub fn take<P: Platform>(&self, used: Use) -> Result<WeakRef> {
+        let words = self.cx.words();
+        let node = self.cx.node.id();
+        let supply = self.space.supply(words, node).ok_or(Error::NoMemory)?;
+        let cursor = &self.space.supplies[node.index()].cursor;
+        let mut why = Error::NoMemory;
+        for _ in 0..TRIES.min(supply.frames as u32) {
+            let n = words.increase(cursor, 1) % supply.frames;
+            let frame = supply.frame(n).ok_or(Error::Corrupt)?;
+            match self.claim::<P>(&supply, frame, used) {
+                Ok(taken) => return Ok(taken),
+                Err(Refused::NotQuiesced) => why = Error::Again,
+                Err(_) => {}
+            }
+        }
+        Err(why)
+    }
+
+    /// Takes one frame, if it lies in an untyped block of the supply.
+    fn claim<P: Platform>(
+        &self,
+        supply: &Supply,
+        frame: FrameRef,
+        used: Use,
+    ) -> core::result::Result<WeakRef, Refused> {
+        let frames = self.cx.frames();
+        let intents = self.cx.intents();
+        let (head, word) = frames.head(frame)?;
+        let FrameType::Untyped(mut order) = word.ty else {
+            return Err(Refused::WrongType);
+        };
+        let last = u32::try_from(head.bits() as u64 + order.frames() - 1)
+            .ok()
+            .and_then(FrameRef::from_bits);
+        if !supply.contains(head) || !last.is_some_and(|l| supply.contains(l)) {
+            return Err(Refused::WrongOrder);
+        }
+        let mut at = head;
+        while let Some(half) = order.half() {
+            let other = frames.split(at, &intents)?;
+            if frame >= other {
+                at = other;
+            }
+            order = half;
+        }
+        let (word, stamp) = frames.read(frame)?;
+        let mut claim =
+            frames.from_untyped_begin(frame, Some(word.version), self.cx.epochs(), &intents)?;
+        if stamp.epoch != Epoch::ZERO && !P::zero_frame(self.cx.node.map, frame.address()) {
+            frames.from_untyped_abandon(claim, &intents)?;
+            return Err(Refused::NoFrame);
+        }
+        claim.frame_done(self.cx.words());
+        frames.from_untyped_finish(claim, used, &intents)
+    }
+
+    /// The place of the page of size `lowest` at `va`; tables missing on the way are taken from the
+    /// supply.
+    ///
+    /// # Errors
+    ///
+    /// As [`take`](In::take); [`Error::Exists`] if a larger page is there.
+    pub fn place<P: Platform>(&self, d: &Driver, va: u64, lowest: Level) -> Result<Place> {
+        for _ in 0..LOOKS {
+            let place = d.find(va, lowest).map_err(refusal)?;
+            if place.level == lowest {
+                return Ok(place);
+            }
+            match d.meaning(&place) {
+                // Before a frame is taken in vain.
+                Pte::Empty { epoch }
+                    if epoch != Epoch::ZERO && !self.cx.node.tables.quiesced(epoch) =>
+                {
+                    return Err(Error::Again);
+                }
+                Pte::Empty { .. } => self.add_table::<P>(d, &place)?,
+                Pte::Closing { .. } => return Err(Error::Again),
+                Pte::Leaf(_) => return Err(Error::Exists),
+                Pte::Table(_) => {}
+                Pte::Other(_) => return Err(refusal(MapError::Conflict(place.level))),
+            }
+        }
+        Err(Error::Again)
+    }
+
+    /// Hangs a table from the supply in. That somebody else was faster is no error.
+    fn add_table<P: Platform>(&self, d: &Driver, place: &Place) -> Result<()> {
+        let level = place.level.below().ok_or(Error::Corrupt)?;
+        let used = Use::Kernel(table_kind(d.isa(), level));
+        let table = self.take::<P>(used)?;
+        let linked = self.link(d, place, table);
+        if linked.is_err() {
+            self.give_back(table, used);
+        }
+        match linked {
+            // The loop looks again.
+            Ok(()) | Err(Error::Again | Error::Exists) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+}
