@@ -40,6 +40,19 @@ pub enum What {
 }
 
 impl What {
+    /// Reads the word that `Inspect` gives, the frame's own in the frame table:
+    /// `version:32 | type:3 | kind:5 | references:24`.
+    pub const fn of_word(word: u64) -> What {
+        let order = (word >> 24 & 31) as u32;
+        match word >> 29 & 7 {
+            1 => What::Untyped { order },
+            4 => What::User { order },
+            5 => What::Kernel,
+            6 => What::Tail,
+            _ => What::Other,
+        }
+    }
+
     /// Frames up to the next thing.
     pub const fn frames(self) -> u64 {
         match self {
@@ -405,6 +418,31 @@ mod tests {
                 prop_assert_eq!(arena.free(&pool).unwrap(), arena.frames());
             }
             prop_assert_eq!(count(&pool, 0, 2048).unwrap(), before);
+        }
+    }
+
+    #[test]
+    fn words_are_those_of_the_frame_table() {
+        use dyad_retype::{FrameType, FrameWord, KernelKind, Order, Refs};
+        let order = Order::new(11).unwrap();
+        for (ty, what) in [
+            (FrameType::Reserved, What::Other),
+            (FrameType::Untyped(order), What::Untyped { order: 11 }),
+            (FrameType::User(order), What::User { order: 11 }),
+            (FrameType::Kernel(KernelKind::THREAD), What::Kernel),
+            (FrameType::Tail(order), What::Tail),
+            (FrameType::Retired, What::Other),
+            (
+                FrameType::Retyping(dyad_abi::NodeId::new(4).unwrap()),
+                What::Other,
+            ),
+        ] {
+            let mut word = FrameWord::new(dyad_shm::frame::Version(77), ty);
+            assert_eq!(What::of_word(word.bits()), what);
+            word.refs = Refs::MAX;
+            if ty.in_use().is_some() {
+                assert_eq!(What::of_word(word.bits()), what);
+            }
         }
     }
 

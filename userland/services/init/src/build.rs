@@ -1,0 +1,222 @@
+//! How a program is built: image, info page, supplies, and what every program gets.
+
+#![allow(unsafe_code)]
+
+use core::mem::offset_of;
+use core::ptr::with_exposed_provenance;
+
+use dyad_abi::bundle::Bundle;
+use dyad_abi::cap::{HardwareOp, ObjectKind, ReceiveOp, Rights};
+use dyad_abi::service::{ARCHIVE_BASE, INFO_BASE, Info, archive, slot};
+use dyad_abi::{CpuId, Error, Isa, NodeId};
+use dyad_services::rt;
+use dyad_sys::cap::{Cap, Receive};
+
+use crate::memory::{Store, TABLE};
+use crate::program::{HOME, Needs, Program, Window};
+use crate::trouble::{Done, During};
+
+/// Frames of a service's supply on a node.
+const SERVICE_SUPPLY: u64 = 256;
+/// Frames of a node's pool that nobody gets.
+const SPARE: u64 = 32;
+
+const NEEDS: Needs = Needs {
+    objects: 256,
+    pages: 64,
+    leaves: 3,
+};
+
+/// The archive, and a bundle of it.
+#[derive(Clone, Copy)]
+pub struct Item {
+    /// Its name.
+    pub name: &'static str,
+    bundle: Bundle<'static>,
+}
+
+/// The archive.
+#[derive(Clone, Copy)]
+pub struct Archive(&'static [u8]);
+
+impl Archive {
+    /// What the kernel has mapped.
+    fn mapped(info: &Info) -> Archive {
+        let len = usize::try_from(info.archive_len).unwrap_or(0);
+        let start = with_exposed_provenance(ARCHIVE_BASE as usize);
+        // SAFETY: 1. The kernel has mapped the archive there, read-only, all of it. 2. It does not
+        // change.
+        Archive(unsafe { core::slice::from_raw_parts(start, len) })
+    }
+
+    fn item(name: &'static str, bytes: &'static [u8]) -> Done<Item> {
+        match Bundle::parse(bytes) {
+            Ok(bundle) => Ok(Item { name, bundle }),
+            Err(_) => Err(Error::BadBundle)
+                .during("archive")
+                .map_err(|t| t.of(name)),
+        }
+    }
+
+    /// The bundle with this name.
+    pub fn find(self, name: &'static str) -> Done<Item> {
+        match archive::find(self.0, name) {
+            Some(bytes) => Archive::item(name, bytes),
+            None => Err(Error::NotFound)
+                .during("archive")
+                .map_err(|t| t.of(name)),
+        }
+    }
+
+    /// The bundle at this place.
+    pub fn at(self, n: usize) -> Done<Item> {
+        match archive::entries(self.0).and_then(|mut all| all.nth(n)) {
+            Some((name, bytes)) => Archive::item(name, bytes),
+            None => Err(Error::NotFound).during("archive: the program"),
+        }
+    }
+}
+
+/// What is needed at every step of building.
+pub struct Builder {
+    /// What init was started with.
+    pub info: &'static Info,
+    /// The archive.
+    pub archive: Archive,
+    /// Memory.
+    pub store: Store,
+    /// Init itself.
+    pub window: Window,
+    /// ISAs of the system, by bit.
+    pub isas: u8,
+}
+
+impl Builder {
+    /// Takes stock of what the kernel has made.
+    pub fn new() -> Done<Builder> {
+        let info = rt::info().during("info page")?;
+        let here = rt::hardware(HOME).where_am_i().during("where init is")?;
+        let archive = Archive::mapped(info);
+        let isas = info.system.nodes[..info.system.node_count as usize]
+            .iter()
+            .filter_map(|node| Isa::from_index(node.isa.into()))
+            .fold(0, |bits, isa| bits | 1 << isa.index());
+        let mut store = Store::new(info).during("taking stock")?;
+        let parts = (TABLE, Cap::at(slot::SPACE), Cap::at(slot::COMPONENT));
+        let me = archive.find("init")?;
+        let own = Program::existing(&mut store, parts, &me.bundle, &NEEDS, isas)?;
+        let mut builder = Builder {
+            info,
+            archive,
+            store,
+            window: Window::new(own, here.isa)?,
+            isas,
+        };
+        for node in builder.nodes() {
+            let arena = builder.store.carve(node.index(), SERVICE_SUPPLY);
+            let own = &mut builder.window.own;
+            arena
+                .and_then(|arena| own.supply(&mut builder.store, node, arena))
+                .during("supply of init")?;
+        }
+        Ok(builder)
+    }
+
+    /// The nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        NodeId::first(self.info.system.node_count as usize)
+    }
+
+    /// The CPUs of a node.
+    pub fn cpus(&self) -> impl Iterator<Item = CpuId> + Clone + use<> {
+        CpuId::first(self.info.cpus as usize)
+    }
+
+    /// A service: small supplies, and some rights to the hardware beyond those that everybody has.
+    pub fn service(
+        &mut self,
+        number: u64,
+        name: &'static str,
+        rights: impl Fn(NodeId) -> Rights,
+    ) -> Done<Program> {
+        let item = self.archive.find(name)?;
+        self.any(number, &item, "", Some(SERVICE_SUPPLY), rights)
+            .map_err(|t| t.of(name))
+    }
+
+    /// The program: it has arguments, and all memory that is left.
+    pub fn program(&mut self, number: u64, item: &Item) -> Done<Program> {
+        let info = self.info;
+        let len = (info.args_len as usize).min(info.args.len());
+        let args = core::str::from_utf8(&info.args[..len]).unwrap_or("");
+        self.any(number, item, args, None, |_| Rights::NONE)
+            .map_err(|t| t.of(item.name))
+    }
+
+    fn any(
+        &mut self,
+        number: u64,
+        item: &Item,
+        args: &str,
+        supply: Option<u64>,
+        rights: impl Fn(NodeId) -> Rights,
+    ) -> Done<Program> {
+        let nodes = self.nodes();
+        let (store, window) = (&mut self.store, &mut self.window);
+        let mut p = Program::new(store, number, &item.bundle, &NEEDS, self.isas)?;
+        p.load(store, window, &item.bundle)?;
+        let info = self.info;
+        p.page(store, window, INFO_BASE, false, |page| {
+            write_info(page, info, args);
+        })
+        .during("info page")?;
+        let common = HardwareOp::Now
+            .right()
+            .or(HardwareOp::Where.right())
+            .or(HardwareOp::NodeState.right());
+        for node in nodes {
+            let rights = common.or(rights(node));
+            p.give(slot::hardware(node), rt::hardware(node), rights)?;
+            match supply {
+                Some(frames) => store.carve(node.index(), frames),
+                None => store.carve_rest(node.index(), SPARE),
+            }
+            .and_then(|arena| p.supply(store, node, arena))
+            .during("supply")?;
+        }
+        Ok(p)
+    }
+
+    /// Endpoints of a program, at which it may receive.
+    pub fn endpoints(&mut self, p: &mut Program) -> Done<Cap<Receive>> {
+        let endpoints = self
+            .store
+            .object(&mut p.objects, ObjectKind::Endpoints)
+            .during("endpoints")?;
+        p.give(slot::ENDPOINT, endpoints, ReceiveOp::Receive.right())?;
+        Ok(endpoints)
+    }
+}
+
+/// Fills the info page of a program: as init's, but for archive and arguments.
+fn write_info(page: &mut [u8; 4096], info: &Info, args: &str) {
+    // SAFETY: 1. `Info` is a structure of integers without padding, as its size says. 2. The
+    // reference lives longer than the slice.
+    let bytes =
+        unsafe { core::slice::from_raw_parts((&raw const *info).cast::<u8>(), size_of::<Info>()) };
+    page[..bytes.len()].copy_from_slice(bytes);
+    let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);
+    put(offset_of!(Info, archive_len), &[0; 8]);
+    put(offset_of!(Info, args), &[0; dyad_abi::service::MAX_ARGS]);
+    put(offset_of!(Info, args), args.as_bytes());
+    let len = args.len() as u64;
+    put(offset_of!(Info, args_len), &len.to_le_bytes());
+}
+
+const _: () = assert!(
+    size_of::<Info>()
+        == offset_of!(Info, system)
+            + size_of::<dyad_abi::user::SysInfo>()
+            + dyad_abi::service::MAX_ARGS
+        && offset_of!(Info, system) == 16 * 8
+);

@@ -1,0 +1,75 @@
+//! `init`: the first program. The kernel starts it with capabilities to everything; it makes the
+//! rest of the system of them and gives each program what it needs and no more.
+//!
+//! ```text
+//!  kernel ──▶ init, root thread of CPU 0 of node 0
+//!               │ frames carved up, services and program built from the archive, threads made ready
+//!               │ schedulers started on every CPU, this one last
+//!               ▼
+//!             ends ──▶ CPU 0 belongs to sched like all others
+//!
+//!  init, second thread (scheduled like any other): waits ──a thread has ended──▶ takes the program
+//!             down ──▶ counts frames ──▶ Shutdown
+//!  init, invoked (on the caller's thread): the process service
+//! ```
+//!
+//! # Process service
+//!
+//! | invocation | words | reply |
+//! |---|---|---|
+//! | `process::EXIT` | code | none: the calling thread ends |
+//! | `process::FAULTED` | program and kind, address, pc (from the pager only) | 0 |
+//!
+//! | error | why |
+//! |---|---|
+//! | `BadArgument` | no such operation |
+//! | `Denied` | only the pager may do that; an unknown program |
+//!
+//! # Memory
+//!
+//! Each program gets runs of frames of its own ([`Arena`](dyad_services::frames::Arena)): kernel
+//! objects, page tables and stacks of services' invocations in the CXL pool, its image in the pool
+//! of node 0, where it starts, and a *supply* in the pool of every node, from which faults on that
+//! node are served. What a program makes of its supplies is its affair; when it has ended, all of
+//! its runs must come back untyped, which is the check `frames.returned`.
+//!
+//! # Capabilities
+//!
+//! Init starts with those of [`slot`](dyad_abi::service::slot), all rights. It gives away:
+//!
+//! | to | what |
+//! |---|---|
+//! | every program | `hardware(n)`: now, where, node state; its endpoint: receive |
+//! | sched | its threads: dispatch, resume, stop; `Send`s to init |
+//! | console | `hardware(console node)`: write, report |
+//! | pager | spaces of programs: regions, reclaim, shootdown; the process service |
+//! | quiesced | `hardware(n)`: flush step; its threads: migrate, yield |
+//! | the program | its space: translate; its thread: migrate, yield, exit; console, pager, process |
+//!
+//! # When it dies
+//!
+//! Before the schedulers are started: nothing runs, and the run ends with the message that it could
+//! not start. Later: programs go on, but nobody takes them down, and the run ends by its time limit.
+#![cfg_attr(target_os = "none", no_std)]
+#![cfg_attr(target_os = "none", no_main)]
+#![deny(unsafe_code)]
+
+#[cfg(target_os = "none")]
+mod build;
+#[cfg(target_os = "none")]
+mod memory;
+#[cfg(target_os = "none")]
+mod program;
+#[cfg(target_os = "none")]
+mod service;
+#[cfg(target_os = "none")]
+mod system;
+#[cfg(target_os = "none")]
+mod takedown;
+#[cfg(target_os = "none")]
+mod trouble;
+
+#[cfg(not(target_os = "none"))]
+fn main() {
+    println!("a service of Dyad: it runs on nothing else");
+}

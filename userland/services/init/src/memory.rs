@@ -1,0 +1,177 @@
+//! Frames and slots: everything that is made, is made here.
+
+use dyad_abi::cap::{CapIndex, LEAF_SLOTS, ObjectKind, Rights};
+use dyad_abi::ident::MAX_NODES;
+use dyad_abi::service::{Info, slot};
+use dyad_abi::user::PAGE_SIZE;
+use dyad_abi::{Error, NodeId, Result};
+use dyad_services::frames::{Account, Arena, Pool, What};
+use dyad_sys::cap::{Cap, Captbl, Frame, Kind, Memory, Narrow, Place};
+
+/// Init's own capability table.
+pub const TABLE: Cap<Captbl> = Cap::at(slot::TABLE);
+/// Frames of init for its own capability table.
+const OWN_FRAMES: u64 = 256;
+/// Largest block of user memory that is taken at once: what the kernel zeroes in one operation.
+const MAX_BLOCK: u32 = 6;
+
+/// One pool: its memory capability.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolMemory {
+    cap: Cap<Memory>,
+    frames: u64,
+}
+
+impl Pool for PoolMemory {
+    fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    fn inspect(&self, at: u64) -> Result<What> {
+        self.cap.inspect(at).map(What::of_word)
+    }
+
+    fn split(&self, at: u64) -> Result<()> {
+        self.cap.split(at)
+    }
+
+    fn retype_untyped(&self, at: u64) -> Result<()> {
+        self.cap.retype_untyped(at).map(drop)
+    }
+}
+
+/// Index of the CXL pool.
+pub const CXL: usize = MAX_NODES;
+
+/// All pools, and the slots of init's capability table.
+pub struct Store {
+    pools: [PoolMemory; MAX_NODES + 1],
+    accounts: [Account; MAX_NODES + 1],
+    own: Arena,
+    next_slot: u32,
+}
+
+impl Store {
+    /// Takes stock.
+    ///
+    /// # Errors
+    ///
+    /// As the kernel says.
+    pub fn new(info: &Info) -> Result<Store> {
+        let frames_of = |pool: usize| match pool {
+            CXL => info.system.cxl_size / PAGE_SIZE,
+            node if node < info.system.node_count as usize => {
+                info.system.nodes[node].pool_size / PAGE_SIZE
+            }
+            _ => 0,
+        };
+        let pools = core::array::from_fn(|pool| PoolMemory {
+            cap: Cap::at(slot::memory(pool)),
+            frames: frames_of(pool),
+        });
+        let mut accounts = [Account::new(); MAX_NODES + 1];
+        let own = accounts[CXL].carve(&pools[CXL], OWN_FRAMES)?;
+        Ok(Store {
+            pools,
+            accounts,
+            own,
+            // The last slot of a leaf is for the next leaf.
+            next_slot: LEAF_SLOTS - 1,
+        })
+    }
+
+    /// The memory of a pool.
+    pub fn pool(&self, pool: usize) -> &PoolMemory {
+        &self.pools[pool]
+    }
+
+    /// Gives frames of a pool away.
+    ///
+    /// # Errors
+    ///
+    /// `NoMemory`, and as the kernel says.
+    pub fn carve(&mut self, pool: usize, frames: u64) -> Result<Arena> {
+        self.accounts[pool].carve(&self.pools[pool], frames)
+    }
+
+    /// Gives all frames of a pool away but a few.
+    ///
+    /// # Errors
+    ///
+    /// `NoMemory`, and as the kernel says.
+    pub fn carve_rest(&mut self, pool: usize, spare: u64) -> Result<Arena> {
+        self.accounts[pool].carve_rest(&self.pools[pool], spare)
+    }
+
+    /// An empty slot of init's table. Slots are not used twice, so nobody has to wait until one can
+    /// be.
+    ///
+    /// # Errors
+    ///
+    /// `NoMemory` for a new leaf, and as the kernel says.
+    pub fn slot(&mut self) -> Result<Place> {
+        if self.next_slot % LEAF_SLOTS == LEAF_SLOTS - 1 {
+            let cxl = self.pools[CXL];
+            let at = self.own.take(&cxl, 0)?;
+            cxl.cap.retype_kernel(at, ObjectKind::CaptblLeaf)?;
+            let place = Place::of(TABLE, CapIndex(self.next_slot));
+            let leaf: Cap<Captbl> = cxl.cap.activate(at, place, Rights::ALL)?;
+            TABLE.cons(self.next_slot / LEAF_SLOTS + 1, leaf)?;
+            self.next_slot += 1;
+        }
+        let index = CapIndex::new(self.next_slot.into()).ok_or(Error::Full)?;
+        self.next_slot += 1;
+        Ok(Place::of(TABLE, index))
+    }
+
+    /// Makes a kernel object of a frame of the CXL pool, with all rights to it.
+    ///
+    /// # Errors
+    ///
+    /// `NoMemory`, and as the kernel says.
+    pub fn object<T: Kind>(&mut self, arena: &mut Arena, kind: ObjectKind) -> Result<Cap<T>> {
+        let cxl = self.pools[CXL];
+        let at = arena.take(&cxl, 0)?;
+        cxl.cap.retype_kernel(at, kind)?;
+        let place = self.slot()?;
+        cxl.cap.activate(at, place, Rights::ALL)
+    }
+
+    /// Makes user memory of frames of a node's pool: at most `pages`, gives how many.
+    ///
+    /// # Errors
+    ///
+    /// `NoMemory`, and as the kernel says.
+    pub fn user(
+        &mut self,
+        node: NodeId,
+        arena: &mut Arena,
+        pages: u64,
+    ) -> Result<(Cap<Frame>, u64)> {
+        let pool = self.pools[node.index()];
+        let order = pages.checked_ilog2().ok_or(Error::BadArgument)?;
+        let order = order.min(MAX_BLOCK);
+        let at = arena.take(&pool, order)?;
+        pool.cap.retype_user(at, order)?;
+        let place = self.slot()?;
+        let frame = pool.cap.activate(at, place, Rights::ALL)?;
+        Ok((frame, 1 << order))
+    }
+
+    /// A memory capability for a run of frames of a pool, with the rights a supply needs.
+    ///
+    /// # Errors
+    ///
+    /// As the kernel says.
+    pub fn supply(&mut self, pool: usize, arena: &Arena) -> Result<Cap<Memory>> {
+        let place = self.slot()?;
+        let narrow = Narrow::range(arena.first(), arena.frames());
+        TABLE.copy_in(
+            place.index(),
+            self.pools[pool].cap,
+            Rights::ALL,
+            None,
+            narrow,
+        )
+    }
+}

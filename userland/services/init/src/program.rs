@@ -1,0 +1,438 @@
+//! A program under construction: capability table, address space, component, threads.
+
+#![allow(unsafe_code)]
+
+use core::ptr::with_exposed_provenance_mut;
+
+use dyad_abi::bundle::{Bundle, Scope, Segment};
+use dyad_abi::cap::{CapIndex, ObjectKind, RegionKind, Rights, TableAt};
+use dyad_abi::ident::MAX_NODES;
+use dyad_abi::service::{INVOKE_STACK_SIZE, invoke_stack, thread_id};
+use dyad_abi::user::{HEAP_BASE, PAGE_SIZE, stack_slot};
+use dyad_abi::{Error, Isa, NodeId, Result};
+use dyad_services::frames::Arena;
+use dyad_services::image::{Regions, filled_pages, is_seen};
+use dyad_sys::cap::{
+    Access, Cap, Captbl, Component, Frame, Kind, Narrow, PageTable, Place, Receive, Sinv, Space,
+    Thread, ThreadSetup,
+};
+
+use crate::memory::{CXL, Store};
+use crate::trouble::{Done, During};
+
+/// The node where programs start, whose pool has their images.
+pub const HOME: NodeId = NodeId::new(0).unwrap();
+/// Invocations within each other for which a thread has stacks in a service.
+pub const DEPTHS: u64 = 4;
+/// Most page tables that init links into one address space.
+const MAX_LINKED: usize = 160;
+/// Most attempts at a mapping that another node is in the way of.
+const TRIES: u32 = 1_000_000;
+const PAGE: usize = PAGE_SIZE as usize;
+
+/// The page tables that init has linked into an address space.
+struct Linked {
+    keys: [u64; MAX_LINKED],
+    used: usize,
+}
+
+impl Linked {
+    const fn key(at: TableAt, va: u64) -> u64 {
+        va >> (12 + 9 * at.level as u32) << 8 | at.bits() >> 8 << 1 | at.isa as u64
+    }
+
+    fn has(&self, at: TableAt, va: u64) -> bool {
+        self.keys[..self.used].contains(&Linked::key(at, va))
+    }
+
+    fn note(&mut self, at: TableAt, va: u64) -> Result<()> {
+        *self.keys.get_mut(self.used).ok_or(Error::Full)? = Linked::key(at, va);
+        self.used += 1;
+        Ok(())
+    }
+}
+
+/// A program.
+pub struct Program {
+    /// Its number, which is its badge at services.
+    pub number: u64,
+    /// ISAs of the system, by bit.
+    pub isas: u8,
+    /// Frames for kernel objects, in the CXL pool.
+    pub objects: Arena,
+    /// Frames for its image, in the pool of [`HOME`].
+    pub user: Arena,
+    /// Frames for what its faults need, by node.
+    pub supplies: [Option<Arena>; MAX_NODES],
+    /// Root of its capability table.
+    pub table: Cap<Captbl>,
+    /// Leaves in it.
+    pub leaves: u32,
+    /// Its address space.
+    pub space: Cap<Space>,
+    /// It.
+    pub component: Cap<Component>,
+    /// Where its threads start.
+    pub entry: u64,
+    /// Where invocations enter.
+    pub invoked: Option<u64>,
+    linked: Linked,
+}
+
+/// Kind of the page table of an ISA and a level.
+fn table_kind(at: TableAt) -> Result<ObjectKind> {
+    let first = match at.isa {
+        Isa::X86_64 => ObjectKind::PageTableX86L1,
+        Isa::Aarch64 => ObjectKind::PageTableA64L1,
+    };
+    ObjectKind::from_number(first as u64 + at.level as u64 - 1).ok_or(Error::BadArgument)
+}
+
+/// The ISAs of a set of bits.
+pub fn isas_of(bits: u8) -> impl Iterator<Item = Isa> {
+    Isa::ALL
+        .into_iter()
+        .filter(move |i| bits & 1 << i.index() != 0)
+}
+
+/// What a program is made of that is not there before.
+pub struct Needs {
+    /// Frames for kernel objects.
+    pub objects: u64,
+    /// Pages beside the image.
+    pub pages: u64,
+    /// Leaves of the capability table.
+    pub leaves: u32,
+}
+
+impl Program {
+    /// A program that the kernel has made: init itself.
+    pub fn existing(
+        store: &mut Store,
+        parts: (Cap<Captbl>, Cap<Space>, Cap<Component>),
+        bundle: &Bundle<'_>,
+        needs: &Needs,
+        isas: u8,
+    ) -> Done<Program> {
+        Ok(Program {
+            number: 0,
+            isas,
+            objects: store.carve(CXL, needs.objects).during("frames")?,
+            user: store.carve(HOME.index(), needs.pages).during("frames")?,
+            supplies: [None; MAX_NODES],
+            table: parts.0,
+            leaves: 0,
+            space: parts.1,
+            component: parts.2,
+            entry: bundle.entry(),
+            invoked: bundle.invoked(),
+            linked: Linked {
+                keys: [0; MAX_LINKED],
+                used: 0,
+            },
+        })
+    }
+
+    /// An empty program.
+    pub fn new(
+        store: &mut Store,
+        number: u64,
+        bundle: &Bundle<'_>,
+        needs: &Needs,
+        isas: u8,
+    ) -> Done<Program> {
+        let image: u64 = bundle
+            .segments()
+            .filter(|s| is_seen(s, isas))
+            // Blocks are aligned, which can cost as much again.
+            .map(|s| 2 * filled_pages(&s))
+            .sum();
+        let mut objects = store.carve(CXL, needs.objects).during("frames")?;
+        let user = store
+            .carve(HOME.index(), image + needs.pages)
+            .during("frames of the image")?;
+        let table: Cap<Captbl> = store
+            .object(&mut objects, ObjectKind::CaptblRoot)
+            .during("capability table")?;
+        for entry in 0..needs.leaves {
+            let leaf = store
+                .object(&mut objects, ObjectKind::CaptblLeaf)
+                .during("capability table")?;
+            table.cons(entry, leaf).during("capability table")?;
+        }
+        let space: Cap<Space> = store
+            .object(&mut objects, ObjectKind::Space)
+            .during("address space")?;
+        for isa in isas_of(isas) {
+            let at = TableAt { isa, level: 4 };
+            let root: Cap<PageTable> = table_kind(at)
+                .and_then(|kind| store.object(&mut objects, kind))
+                .during("page table")?;
+            space.link(at, 0, root).during("root of the page table")?;
+        }
+        let component: Cap<Component> = store
+            .object(&mut objects, ObjectKind::Component)
+            .during("component")?;
+        component.configure(table, space).during("component")?;
+        Ok(Program {
+            number,
+            isas,
+            objects,
+            user,
+            supplies: [None; MAX_NODES],
+            table,
+            leaves: needs.leaves,
+            space,
+            component,
+            entry: bundle.entry(),
+            invoked: bundle.invoked(),
+            linked: Linked {
+                keys: [0; MAX_LINKED],
+                used: 0,
+            },
+        })
+    }
+
+    /// Copies a capability of init into this program's table.
+    pub fn give<T: Kind>(&self, index: CapIndex, cap: Cap<T>, rights: Rights) -> Done<Cap<T>> {
+        self.table
+            .copy_in(index, cap, rights, None, Narrow::ALL)
+            .during("giving a capability")
+    }
+
+    /// A place in this program's table.
+    pub fn place(&self, index: CapIndex) -> Place {
+        Place::of(self.table, index)
+    }
+
+    /// Makes a capability to invoke this program.
+    pub fn entry_capability(&self, place: Place, badge: u64, rights: Rights) -> Done<Cap<Sinv>> {
+        let entry = self
+            .invoked
+            .ok_or(Error::BadBundle)
+            .during("a service that cannot be invoked")?;
+        // SAFETY: 1. The address is where invocations of that program enter, by its bundle.
+        unsafe { self.component.make_sinv(place, entry, badge, rights) }
+            .during("entry of a service")
+    }
+
+    /// Gives this program a capability to invoke `service`, with its number as the badge.
+    pub fn connect(&self, index: CapIndex, service: &Program, rights: Rights) -> Done<()> {
+        let place = self.place(index);
+        service
+            .entry_capability(place, self.number, rights)
+            .map(drop)
+    }
+
+    /// Gives faults on a node memory to be served from.
+    pub fn supply(&mut self, store: &mut Store, node: NodeId, arena: Arena) -> Result<()> {
+        let memory = store.supply(node.index(), &arena)?;
+        self.space.supply(node, memory)?;
+        self.supplies[node.index()] = Some(arena);
+        Ok(())
+    }
+
+    /// Sees to it that the page tables for an address are there.
+    pub fn tables(&mut self, store: &mut Store, isa: Isa, va: u64) -> Result<()> {
+        for level in [3, 2, 1] {
+            let at = TableAt { isa, level };
+            if self.linked.has(at, va) {
+                continue;
+            }
+            let table = store.object(&mut self.objects, table_kind(at)?)?;
+            match self.space.link(at, va, table) {
+                // The kernel has linked one before: the frame stays unused.
+                Ok(()) | Err(Error::Exists) => self.linked.note(at, va)?,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps a page for some ISAs.
+    pub fn map(
+        &mut self,
+        store: &mut Store,
+        isas: u8,
+        va: u64,
+        (frame, page): (Cap<Frame>, u64),
+        access: Access,
+    ) -> Result<()> {
+        for isa in isas_of(isas & self.isas) {
+            self.tables(store, isa, va)?;
+            let at = TableAt { isa, level: 1 };
+            let mut tries = 0;
+            // SAFETY: 1. The only own pages mapped here are those of `Window`, at addresses that
+            // nothing else uses.
+            while let Err(e) = unsafe { self.space.map(at, va, frame, page, access) } {
+                tries += 1;
+                if e != Error::Again || tries == TRIES {
+                    return Err(e);
+                }
+                dyad_sys::raw::relax();
+            }
+        }
+        Ok(())
+    }
+
+    /// Declares the regions of the image and fills it.
+    pub fn load(
+        &mut self,
+        store: &mut Store,
+        window: &mut Window,
+        bundle: &Bundle<'_>,
+    ) -> Done<()> {
+        for r in Regions::of(bundle, self.isas).iter() {
+            self.space
+                .add_region(r.start, r.len, r.kind, r.write)
+                .during("region of the image")?;
+        }
+        let isas = self.isas;
+        for s in bundle.segments().filter(|s| is_seen(s, isas)) {
+            self.load_segment(store, window, &s).during("segment")?;
+        }
+        Ok(())
+    }
+
+    fn load_segment(
+        &mut self,
+        store: &mut Store,
+        window: &mut Window,
+        s: &Segment<'_>,
+    ) -> Result<()> {
+        let isas = match s.scope {
+            Scope::Shared => self.isas,
+            Scope::Isa(isa) => 1 << isa.index(),
+        };
+        let access = match (s.write, s.exec) {
+            (true, _) => Access::Write,
+            (_, true) => Access::Execute,
+            _ => Access::Read,
+        };
+        let mut chunks = s.bytes.chunks(PAGE);
+        let mut va = s.va;
+        let mut left = filled_pages(s);
+        while left > 0 {
+            let (frame, pages) = store.user(HOME, &mut self.user, left)?;
+            for (page, bytes) in (0..pages).zip(&mut chunks) {
+                window.fill(store, (frame, page), |to| {
+                    to[..bytes.len()].copy_from_slice(bytes);
+                })?;
+                self.map(store, isas, va, (frame, page), access)?;
+                va += PAGE_SIZE;
+            }
+            left -= pages;
+        }
+        Ok(())
+    }
+
+    /// A page of its own with contents; the frame, for others to map.
+    pub fn page(
+        &mut self,
+        store: &mut Store,
+        window: &mut Window,
+        va: u64,
+        write: bool,
+        fill: impl FnOnce(&mut [u8; PAGE]),
+    ) -> Result<()> {
+        self.space
+            .add_region(va, PAGE_SIZE, RegionKind::Shared, write)?;
+        let (frame, _) = store.user(HOME, &mut self.user, 1)?;
+        window.fill(store, (frame, 0), fill)?;
+        let access = if write { Access::Write } else { Access::Read };
+        self.map(store, self.isas, va, (frame, 0), access)
+    }
+
+    /// Makes a thread, with a stack for each ISA in `isas`. It is stopped.
+    pub fn thread(
+        &mut self,
+        store: &mut Store,
+        n: u64,
+        isas: u8,
+        (arg, tag): (u64, u32),
+        scheduler: Option<Cap<Receive>>,
+    ) -> Result<Cap<Thread>> {
+        let id = thread_id(self.number, n);
+        for isa in isas_of(isas) {
+            let (bottom, top) = stack_slot(isa, id);
+            self.space
+                .add_region(bottom, top - bottom, RegionKind::Anonymous, true)?;
+        }
+        let thread: Cap<Thread> = store.object(&mut self.objects, ObjectKind::Thread)?;
+        let setup = ThreadSetup {
+            component: self.component,
+            entry: self.entry,
+            arg,
+            id,
+            tag,
+            scheduler,
+        };
+        // SAFETY: 1. The entry is that of the component's bundle.
+        unsafe { thread.configure(&setup)? };
+        Ok(thread)
+    }
+
+    /// Makes room for invocations by a thread of another program.
+    pub fn admit(&mut self, store: &mut Store, thread: u32) -> Result<()> {
+        for depth in 1..=DEPTHS {
+            let (bottom, _) = invoke_stack(u64::from(thread) << 8 | depth);
+            // Tables of this program, so that what the other one has is all given back at its end.
+            for isa in isas_of(self.isas) {
+                self.tables(store, isa, bottom)?;
+            }
+            self.space
+                .add_region(bottom, INVOKE_STACK_SIZE, RegionKind::Anonymous, true)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where init looks at frames: each at an address that has not been used before, so that no old
+/// translation is in the way.
+pub struct Window {
+    /// Init itself.
+    pub own: Program,
+    next: u64,
+    isa: Isa,
+}
+
+impl Window {
+    const LEN: u64 = 1 << 30;
+
+    /// The window, on the ISA that init runs on.
+    pub fn new(own: Program, isa: Isa) -> Done<Window> {
+        own.space
+            .add_region(HEAP_BASE, Window::LEN, RegionKind::Shared, true)
+            .during("window")?;
+        Ok(Window {
+            own,
+            next: HEAP_BASE,
+            isa,
+        })
+    }
+
+    /// Gives a frame contents.
+    pub fn fill(
+        &mut self,
+        store: &mut Store,
+        frame: (Cap<Frame>, u64),
+        fill: impl FnOnce(&mut [u8; PAGE]),
+    ) -> Result<()> {
+        let va = self.next;
+        if va >= HEAP_BASE + Window::LEN {
+            return Err(Error::Full);
+        }
+        self.next += PAGE_SIZE;
+        let isa = 1 << self.isa.index();
+        self.own.map(store, isa, va, frame, Access::Write)?;
+        // SAFETY: 1. The page is mapped writable there, for this purpose alone. 2. Nobody else has
+        // the frame yet.
+        fill(unsafe { &mut *with_exposed_provenance_mut::<[u8; PAGE]>(va as usize) });
+        let at = TableAt {
+            isa: self.isa,
+            level: 1,
+        };
+        // SAFETY: 1. The only reference was passed to `fill`.
+        unsafe { self.own.space.unmap(at, va) }.map(drop)
+    }
+}

@@ -1,0 +1,211 @@
+//! The threads of init, and its process service.
+
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
+use dyad_abi::service::{process, program, slot, thread_id};
+use dyad_abi::user::{PAGE_SIZE, ReportKind};
+use dyad_abi::{Error, Result};
+use dyad_services::rt::{self, Call};
+use dyad_services::text::Text;
+use dyad_sys::Lock;
+use dyad_sys::cap::{Cap, Thread, Until};
+
+use crate::build::Builder;
+use crate::program::HOME;
+use crate::system::{ENDED_LINE, ENDPOINT, PROGRAM_ENDED, SERVE, System};
+
+/// What the first thread has built and the second one takes down.
+static SYSTEM: Lock<Option<System>> = Lock::new(None);
+
+/// How a program has ended.
+struct End {
+    /// The capability of its thread; 0: there is no such program.
+    thread: AtomicU64,
+    /// Its exit code plus one; 0: it has given none.
+    code: AtomicU64,
+    /// The fault it was ended for: kind (0: none), address, program counter.
+    fault: [AtomicU64; 3],
+}
+
+static ENDS: [End; program::MAX as usize] = [const {
+    End {
+        thread: AtomicU64::new(0),
+        code: AtomicU64::new(0),
+        fault: [const { AtomicU64::new(0) }; 3],
+    }
+}; program::MAX as usize];
+
+dyad_services::entry!(start, invoked);
+
+fn start(arg: u64) -> ! {
+    if arg % PAGE_SIZE == SERVE {
+        serve()
+    } else {
+        begin()
+    }
+}
+
+fn say(what: fmt::Arguments<'_>) {
+    let text = Text::<320>::of(format_args!("init: {what}\n"));
+    // There is nobody to tell that there is nobody to tell.
+    let _ = rt::hardware(HOME).write(text.as_str());
+}
+
+fn check(name: &str, ok: bool, detail: fmt::Arguments<'_>) {
+    let detail = Text::<256>::of(detail);
+    let hardware = rt::hardware(HOME);
+    let _ = hardware.report(ReportKind::Check, ok.into(), name, detail.as_str());
+}
+
+fn shut_down(code: u32) -> ! {
+    loop {
+        let _ = rt::hardware(HOME).shutdown(code);
+        dyad_sys::raw::relax();
+    }
+}
+
+/// The first thread: builds the system and gives it the CPUs.
+fn begin() -> ! {
+    let built = Builder::new().and_then(Builder::system);
+    let going = built.and_then(|mut system| {
+        let end = &ENDS[program::FIRST as usize];
+        let thread = system.thread.index().get();
+        end.thread.store(thread.into(), Ordering::Release);
+        // Schedulers run from here on, and the second thread as soon as this one has ended.
+        system.set_going()?;
+        *SYSTEM.lock() = Some(system);
+        Ok(())
+    });
+    if let Err(trouble) = going {
+        say(format_args!("the system does not start: {trouble}"));
+        check("init.start", false, format_args!("{trouble}"));
+        shut_down(EXIT_BOOT);
+    }
+    let e = Cap::<Thread>::at(slot::THREAD).exit(0);
+    say(format_args!("the first thread does not end: {e}"));
+    shut_down(EXIT_BOOT)
+}
+
+/// The second thread: waits for the end.
+fn serve() -> ! {
+    loop {
+        match ENDPOINT.receive(ENDED_LINE, Until::Never) {
+            Ok(bits) if bits & PROGRAM_ENDED != 0 => break,
+            Ok(_) => say(format_args!("a thread of a service has ended")),
+            Err(e) => {
+                say(format_args!("cannot wait for the end: {e}"));
+                shut_down(EXIT_FAILED);
+            }
+        }
+    }
+    let mut system = SYSTEM.lock();
+    let Some(system) = system.as_mut() else {
+        say(format_args!("a program has ended that was never started"));
+        shut_down(EXIT_FAILED);
+    };
+    let ended = report_end(system);
+    let returned = match system.take_down() {
+        Ok(count) => {
+            let ok = count.returned == count.given;
+            check(
+                "frames.returned",
+                ok,
+                format_args!("{} of {} frames", count.returned, count.given),
+            );
+            ok
+        }
+        Err(trouble) => {
+            check(
+                "frames.returned",
+                false,
+                format_args!("the program could not be taken down: {trouble}"),
+            );
+            false
+        }
+    };
+    shut_down(if ended && returned {
+        EXIT_OK
+    } else {
+        EXIT_FAILED
+    })
+}
+
+/// Says how the program has ended, and whether that is a success.
+fn report_end(system: &System) -> bool {
+    let end = &ENDS[program::FIRST as usize];
+    let [kind, address, pc] = [0, 1, 2].map(|i: usize| end.fault[i].load(Ordering::Acquire));
+    if kind != 0 {
+        say(format_args!(
+            "{:?} was ended because of {} at {pc:#x}, address {address:#x}",
+            system.name,
+            fault_name(kind)
+        ));
+    }
+    let code = match end.code.load(Ordering::Acquire) {
+        0 => process::FAULT_CODE,
+        n => n - 1,
+    };
+    check(
+        "app.exit",
+        code == 0,
+        format_args!("program {:?} ended with code {code}", system.name),
+    );
+    code == 0
+}
+
+fn fault_name(kind: u64) -> &'static str {
+    match kind {
+        1 => "a bad read",
+        2 => "a bad write",
+        3 => "a bad jump",
+        4 => "an illegal instruction",
+        5 => "a breakpoint",
+        6 => "bad arithmetic",
+        7 => "bad alignment",
+        _ => "a fault",
+    }
+}
+
+fn invoked(call: Call) -> [u64; 4] {
+    rt::words(process(call))
+}
+
+fn process(call: Call) -> Result<u64> {
+    let [what, a, b, _] = call.words;
+    if what == process::EXIT {
+        return exit(call, a);
+    }
+    if what & 0xff == process::FAULTED {
+        if call.badge != program::PAGER {
+            return Err(Error::Denied);
+        }
+        let end = usize::try_from(what >> 8 & 0xff)
+            .ok()
+            .and_then(|p| ENDS.get(p))
+            .ok_or(Error::Denied)?;
+        let kind = (what >> 16 & 0xff).max(1);
+        for (word, value) in end.fault.iter().zip([kind, a, b]) {
+            word.store(value, Ordering::Release);
+        }
+        return Ok(0);
+    }
+    Err(Error::BadArgument)
+}
+
+/// Ends the calling thread, which is that of the program it says it is, or the kernel refuses.
+fn exit(call: Call, code: u64) -> Result<u64> {
+    let end = usize::try_from(call.badge)
+        .ok()
+        .and_then(|p| ENDS.get(p))
+        .ok_or(Error::Denied)?;
+    let thread = end.thread.load(Ordering::Acquire);
+    if thread == 0 || call.token >> 8 != u64::from(thread_id(call.badge, 0)) {
+        return Err(Error::Denied);
+    }
+    let index = dyad_abi::cap::CapIndex::new(thread).ok_or(Error::Denied)?;
+    end.code
+        .store(u64::from(code as u32) + 1, Ordering::Release);
+    Err(Cap::<Thread>::at(index).exit(code as u32))
+}

@@ -1,0 +1,361 @@
+//! The system: which programs there are, who may do what, and how it is set going.
+
+use dyad_abi::cap::{CapIndex, HardwareOp, RegionKind, Rights, SinvOp, SpaceOp, ThreadOp};
+use dyad_abi::service::{
+    CONSOLE_BUFFER, CONSOLE_THREADS, INFO_BASE, console_client, pager, program, sched,
+    scheduler_line, slot, thread_id,
+};
+use dyad_abi::user::{PAGE_SIZE, tcb_address};
+use dyad_abi::{CpuId, Error, NodeId};
+use dyad_services::rt;
+use dyad_sys::cap::{Access, Cap, Frame, Receive, Sinv, Thread};
+
+use crate::build::Builder;
+use crate::program::{HOME, Program};
+use crate::trouble::{Done, During};
+
+/// Numbers of threads in the table of the scheduler.
+mod thread {
+    /// Init's second thread.
+    pub const INIT: u32 = 0;
+    /// The first of `quiesced`, one per node.
+    pub const QUIESCED: u32 = 1;
+    /// The program's.
+    pub const PROGRAM: u32 = 16;
+}
+
+/// Bit of the program's thread at init's endpoint.
+pub const PROGRAM_ENDED: u64 = 1 << thread::PROGRAM;
+/// Init's endpoints.
+pub const ENDPOINT: Cap<Receive> = Cap::at(slot::ENDPOINT);
+/// At which threads that have ended are reported.
+pub const ENDED_LINE: u64 = 0;
+/// At which init sleeps.
+pub const SLEEP_LINE: u64 = 1;
+/// In the argument of init's second thread, beside the address of the info page.
+pub const SERVE: u64 = 1;
+
+/// The table of the scheduler. Whoever is short and others wait for goes first.
+const INIT_ENTRY: u64 = sched::entry(62, 10_000);
+const QUIESCED_ENTRY: u64 = sched::entry(56, 2_000);
+const PROGRAM_ENTRY: u64 = sched::entry(8, 10_000);
+
+const INVOKE: Rights = SinvOp::Invoke.right();
+/// Place of the program in the archive, behind init and the services.
+const PROGRAM_ITEM: usize = 5;
+
+/// The system that has been built.
+pub struct System {
+    /// Memory, and init itself.
+    pub builder: Builder,
+    /// The scheduler.
+    sched: Program,
+    /// The console service.
+    pub console: Program,
+    /// The pager.
+    pub pager: Program,
+    /// The program.
+    pub program: Program,
+    /// Its name.
+    pub name: &'static str,
+    /// Its thread.
+    pub thread: Cap<Thread>,
+    /// Invokes the console as init.
+    pub to_console: Cap<Sinv>,
+    /// Invokes the pager as init.
+    pub to_pager: Cap<Sinv>,
+}
+
+/// Where scheduled threads are entered.
+struct Schedule {
+    table: [u64; sched::THREADS as usize],
+    endpoints: Cap<Receive>,
+}
+
+impl Schedule {
+    /// Tells the scheduler of a thread: capability, priority, and how its end is reported.
+    fn enter(&mut self, to: &Program, n: u32, thread: Cap<Thread>, entry: u64) -> Done<()> {
+        let rights = ThreadOp::Dispatch
+            .right()
+            .or(ThreadOp::Resume.right())
+            .or(ThreadOp::Stop.right());
+        to.give(CapIndex(sched::tag(n)), thread, rights)?;
+        ENDPOINT
+            .make_send(ENDED_LINE, to.place(sched::ended(n)), 1 << n)
+            .during("reporting ends of threads")?;
+        self.table[n as usize] = entry;
+        Ok(())
+    }
+}
+
+impl Builder {
+    /// Builds everything. Nothing runs yet.
+    pub fn system(mut self) -> Done<System> {
+        let device = NodeId::new(self.info.console_node)
+            .ok_or(Error::BadArgument)
+            .during("node of the console")?;
+        let writes = HardwareOp::Write.right().or(HardwareOp::Report.right());
+        let mut sched = self.service(program::SCHED, "sched", |_| Rights::NONE)?;
+        let mut console =
+            self.service(program::CONSOLE, "console", |node| match node == device {
+                true => writes,
+                false => Rights::NONE,
+            })?;
+        let mut pager = self.service(program::PAGER, "pager", |_| Rights::NONE)?;
+        let mut quiesced = self.service(program::QUIESCED, "quiesced", |_| {
+            HardwareOp::FlushStep.right()
+        })?;
+        console
+            .component
+            .set_home([device])
+            .during("home of the console")?;
+        pager.connect(slot::PROCESS, &self.window.own, INVOKE)?;
+
+        let mut schedule = Schedule {
+            table: [0; sched::THREADS as usize],
+            endpoints: self.endpoints(&mut sched)?,
+        };
+        let own = self.own_thread(&sched, &mut schedule)?;
+        let mut ready = [
+            Some(own),
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+        ];
+        let rounds = self.quiesced_threads(&mut quiesced, &sched, &mut schedule)?;
+        ready[1..=rounds.len()].copy_from_slice(&rounds);
+
+        let item = self.archive.at(PROGRAM_ITEM)?;
+        let (program, thread) = self
+            .main_program(&item, &mut console, &mut pager, &sched, &mut schedule)
+            .map_err(|t| t.of(item.name))?;
+        let to_console = self.own_entry(&console)?;
+        let to_pager = self.own_entry(&pager)?;
+        let init_thread = thread_id(program::INIT, SERVE);
+        for service in [&mut console, &mut pager] {
+            service
+                .admit(&mut self.store, init_thread)
+                .during("stacks of invocations")?;
+        }
+        let table = schedule.table;
+        let (store, window) = (&mut self.store, &mut self.window);
+        sched
+            .page(store, window, sched::TABLE, false, |page| {
+                for (at, word) in page.chunks_exact_mut(8).zip(table) {
+                    at.copy_from_slice(&word.to_le_bytes());
+                }
+            })
+            .during("table of the scheduler")?;
+        for thread in ready.into_iter().flatten().chain([thread]) {
+            thread.resume().during("making a thread ready")?;
+        }
+        Ok(System {
+            builder: self,
+            sched,
+            console,
+            pager,
+            program,
+            name: item.name,
+            thread,
+            to_console,
+            to_pager,
+        })
+    }
+
+    /// Init's second thread.
+    fn own_thread(&mut self, sched: &Program, schedule: &mut Schedule) -> Done<Cap<Thread>> {
+        let home = self.isas_at(HOME);
+        let tag = sched::tag(thread::INIT);
+        let own = &mut self.window.own;
+        let thread = own
+            .thread(
+                &mut self.store,
+                SERVE,
+                home,
+                (INFO_BASE | SERVE, tag),
+                Some(schedule.endpoints),
+            )
+            .during("thread of init")?;
+        schedule.enter(sched, thread::INIT, thread, INIT_ENTRY)?;
+        Ok(thread)
+    }
+
+    /// A thread for every node, and its right to drive the rounds there.
+    fn quiesced_threads(
+        &mut self,
+        quiesced: &mut Program,
+        sched: &Program,
+        schedule: &mut Schedule,
+    ) -> Done<[Option<Cap<Thread>>; dyad_abi::ident::MAX_NODES]> {
+        self.endpoints(quiesced)?;
+        let mut threads = [None; dyad_abi::ident::MAX_NODES];
+        for node in self.nodes() {
+            let n = node.index() as u64;
+            let number = thread::QUIESCED + node.index() as u32;
+            // It may start on another node than its own.
+            let isas = self.isas_at(node) | self.isas_at(HOME);
+            let thread = quiesced
+                .thread(
+                    &mut self.store,
+                    n,
+                    isas,
+                    (INFO_BASE | n, sched::tag(number)),
+                    Some(schedule.endpoints),
+                )
+                .during("thread of quiesced")?;
+            let rights = ThreadOp::Migrate.right().or(ThreadOp::Yield.right());
+            let index = CapIndex(slot::FIRST_FREE.get() + n as u32);
+            quiesced.give(index, thread, rights)?;
+            schedule.enter(sched, number, thread, QUIESCED_ENTRY)?;
+            threads[node.index()] = Some(thread);
+        }
+        Ok(threads)
+    }
+
+    /// The program, connected to the services.
+    fn main_program(
+        &mut self,
+        item: &crate::build::Item,
+        console: &mut Program,
+        pager: &mut Program,
+        sched: &Program,
+        schedule: &mut Schedule,
+    ) -> Done<(Program, Cap<Thread>)> {
+        // What services need for it is theirs: it is not given back when the program ends.
+        let number = program::FIRST;
+        let id = thread_id(number, 0);
+        for service in [&mut *console, &mut *pager, &mut self.window.own] {
+            service
+                .admit(&mut self.store, id)
+                .during("stacks of invocations")?;
+        }
+        for isa in crate::program::isas_of(self.isas) {
+            console
+                .tables(&mut self.store, isa, console_client(number))
+                .during("buffer of the console")?;
+        }
+        let mut p = self.program(number, item)?;
+        self.endpoints(&mut p)?;
+        p.connect(slot::CONSOLE, console, INVOKE)?;
+        p.connect(slot::PAGER, pager, INVOKE)?;
+        p.connect(slot::PROCESS, &self.window.own, INVOKE)?;
+        p.give(slot::SPACE, p.space, SpaceOp::Translate.right())?;
+        let rights = SpaceOp::AddRegion
+            .right()
+            .or(SpaceOp::RemoveRegion.right())
+            .or(SpaceOp::Reclaim.right())
+            .or(SpaceOp::Shootdown.right());
+        pager.give(pager::space(number), p.space, rights)?;
+        self.fault_handler(&p, pager)?;
+        self.console_buffer(&mut p, console)?;
+        let (store, window) = (&mut self.store, &mut self.window);
+        p.page(store, window, tcb_address(id), true, |page| {
+            // Address of itself, number; everything else is zero.
+            page[..8].copy_from_slice(&tcb_address(id).to_le_bytes());
+            page[8..16].copy_from_slice(&u64::from(id).to_le_bytes());
+        })
+        .during("thread control block")?;
+        let tag = sched::tag(thread::PROGRAM);
+        let isas = self.isas;
+        let thread = p
+            .thread(store, 0, isas, (INFO_BASE, tag), Some(schedule.endpoints))
+            .during("thread")?;
+        let rights = ThreadOp::Migrate
+            .right()
+            .or(ThreadOp::Yield.right())
+            .or(ThreadOp::Exit.right());
+        p.give(slot::THREAD, thread, rights)?;
+        schedule.enter(sched, thread::PROGRAM, thread, PROGRAM_ENTRY)?;
+        Ok((p, thread))
+    }
+
+    /// Faults of `p` go to the pager.
+    fn fault_handler(&mut self, p: &Program, pager: &Program) -> Done<()> {
+        let place = self.store.slot().during("slot")?;
+        let badge = pager::FAULT | p.number;
+        let handler = pager.entry_capability(place, badge, INVOKE)?;
+        p.component
+            .set_fault_handler(Some(handler))
+            .during("fault handler")
+    }
+
+    /// A capability of init to invoke a service.
+    fn own_entry(&mut self, service: &Program) -> Done<Cap<Sinv>> {
+        let place = self.store.slot().during("slot")?;
+        service.entry_capability(place, program::INIT, INVOKE)
+    }
+
+    /// Pages that `p` and the console share: written there, read here.
+    fn console_buffer(&mut self, p: &mut Program, console: &mut Program) -> Done<()> {
+        let len = CONSOLE_THREADS * PAGE_SIZE;
+        let there = console_client(p.number);
+        let store = &mut self.store;
+        let regions = [
+            p.space
+                .add_region(CONSOLE_BUFFER, len, RegionKind::Shared, true),
+            console
+                .space
+                .add_region(there, len, RegionKind::Shared, false),
+        ];
+        for region in regions {
+            region.during("buffer of the console")?;
+        }
+        let mut at = 0;
+        while at < CONSOLE_THREADS {
+            let (frame, pages): (Cap<Frame>, u64) = store
+                .user(HOME, &mut p.user, CONSOLE_THREADS - at)
+                .during("buffer of the console")?;
+            for page in 0..pages {
+                let offset = at * PAGE_SIZE;
+                let (isas, from) = (self.isas, (frame, page));
+                p.map(store, isas, CONSOLE_BUFFER + offset, from, Access::Write)
+                    .during("buffer of the console")?;
+                console
+                    .map(store, isas, there + offset, from, Access::Read)
+                    .during("buffer of the console")?;
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// The ISA of a node, as a bit.
+    fn isas_at(&self, node: NodeId) -> u8 {
+        1 << self.info.system.nodes[node.index()].isa
+    }
+}
+
+impl System {
+    /// Gives every CPU to its scheduler, the one this runs on last.
+    pub fn set_going(&mut self) -> Done<()> {
+        let builder = &mut self.builder;
+        let here = (HOME, const { CpuId::new(0).unwrap() });
+        let cpus = builder.cpus();
+        let all = builder
+            .nodes()
+            .flat_map(move |n| cpus.clone().map(move |c| (n, c)));
+        for (node, cpu) in all.filter(|&at| at != here).chain([here]) {
+            let isa = 1 << builder.info.system.nodes[node.index()].isa;
+            let thread = self
+                .sched
+                .thread(
+                    &mut builder.store,
+                    scheduler_line(node, cpu),
+                    isa,
+                    (INFO_BASE, 0),
+                    None,
+                )
+                .during("thread of sched")?;
+            rt::hardware(node)
+                .start_cpu(cpu, thread)
+                .during("starting a CPU")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! The end of a program: everything it had is taken back, and counted.
+//!
+//! ```text
+//!   pager, console: END ──▶ stacks of its invocations ──▶ buffer in the console
+//!      ──▶ every page and page table of its address space ──▶ its runs of frames, until nothing
+//!          moves ──▶ quiescence ──▶ count
+//! ```
+//!
+//! Init does not keep a list of what a program has. Page tables are found by trying to take them
+//! out, which the kernel refuses as long as there is something in them; frames are found by looking
+//! through the runs they come from. So it does not matter who has made what, and nothing can be
+//! forgotten.
+
+#![allow(unsafe_code)]
+
+use dyad_abi::cap::TableAt;
+use dyad_abi::service::{
+    CONSOLE_THREADS, INVOKE_STACK_SIZE, console, console_client, invoke_stack, pager, thread_id,
+};
+use dyad_abi::user::{PAGE_SIZE, USER_END};
+use dyad_abi::{Error, Isa, NodeId, Result};
+use dyad_services::frames::Arena;
+use dyad_services::rt;
+use dyad_sys::cap::{Cap, Space, Stamp, Until};
+
+use crate::memory::{CXL, Store};
+use crate::program::{DEPTHS, HOME, Program, isas_of};
+use crate::system::{ENDPOINT, SLEEP_LINE, System};
+use crate::trouble::{Done, During};
+
+/// Most passes over the frames: each frees what held what the next one frees.
+const PASSES: u32 = 8;
+/// Most attempts at something another CPU is in the way of.
+const TRIES: u32 = 1000;
+/// How long quiescence may take.
+const QUIESCENCE_NS: u64 = 10_000_000_000;
+/// How often it is looked at.
+const LOOK_NS: u64 = 5_000_000;
+
+/// Frames of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// That it was given.
+    pub given: u64,
+    /// That have come back.
+    pub returned: u64,
+}
+
+/// An operation on the address space of somebody who may still be on a CPU elsewhere.
+fn patiently<T>(mut f: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut tries = 0;
+    loop {
+        match f() {
+            Err(Error::Again) if tries < TRIES => {
+                tries += 1;
+                dyad_sys::yield_now();
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Unmaps what covers an address, if something does.
+fn unmap(space: Cap<Space>, isa: Isa, va: u64) -> Result<()> {
+    let at = TableAt { isa, level: 1 };
+    // SAFETY: 1. The space is that of another program.
+    match patiently(|| unsafe { space.unmap(at, va) }) {
+        Ok(_) | Err(Error::NotFound) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// Takes the table of `level` at `va` out, with everything in it.
+fn clear(space: Cap<Space>, isa: Isa, level: u8, va: u64) -> Result<()> {
+    let at = TableAt { isa, level };
+    match space.unlink(at, va) {
+        Ok(_) | Err(Error::NotFound) => return Ok(()),
+        // Whatever it is, it should be because something is in there.
+        Err(_) => {}
+    }
+    let size = PAGE_SIZE << (9 * (level as u32 - 1));
+    for i in 0..512 {
+        let va = va + i * size;
+        if va >= USER_END {
+            break;
+        }
+        match level {
+            1 => unmap(space, isa, va)?,
+            _ => clear(space, isa, level - 1, va)?,
+        }
+    }
+    match patiently(|| space.unlink(at, va)) {
+        Ok(_) | Err(Error::NotFound) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// Takes back what invocations by a thread have used in a service.
+fn dismiss(service: &Program, thread: u32) -> Result<()> {
+    for depth in 1..=DEPTHS {
+        let (bottom, top) = invoke_stack(u64::from(thread) << 8 | depth);
+        let mut at = bottom;
+        while at < top {
+            let pages = (top - at) / PAGE_SIZE;
+            // SAFETY: 1. No invocation of that thread is under way, so nothing is on its stacks,
+            // also if they are init's own.
+            let looked = patiently(|| unsafe { service.space.reclaim(at, pages) })?;
+            if looked == 0 {
+                return Err(Error::Corrupt);
+            }
+            at += looked * PAGE_SIZE;
+        }
+        service.space.shootdown(bottom, INVOKE_STACK_SIZE)?;
+        // SAFETY: 1. As above.
+        unsafe { service.space.remove_region(bottom)? };
+    }
+    Ok(())
+}
+
+/// The runs of frames of a program, with their pools.
+fn runs(p: &Program) -> impl Iterator<Item = (usize, Arena)> + '_ {
+    let supplies =
+        NodeId::first(p.supplies.len()).filter_map(|n| Some((n.index(), p.supplies[n.index()]?)));
+    [(CXL, p.objects), (HOME.index(), p.user)]
+        .into_iter()
+        .chain(supplies)
+}
+
+/// Makes everything untyped that can be, until nothing moves any more.
+fn sweep(store: &Store, p: &Program) -> Result<()> {
+    for _ in 0..PASSES {
+        let (mut returned, mut held) = (0, 0);
+        for (pool, arena) in runs(p) {
+            let swept = arena.sweep(store.pool(pool))?;
+            returned += swept.returned;
+            held += swept.held;
+        }
+        if held == 0 || returned == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn count(store: &Store, p: &Program) -> Result<Count> {
+    let mut count = Count {
+        given: 0,
+        returned: 0,
+    };
+    for (pool, arena) in runs(p) {
+        count.given += arena.frames();
+        count.returned += arena.free(store.pool(pool))?;
+    }
+    Ok(count)
+}
+
+/// Waits until what has been given up can be used again.
+fn wait(stamp: Stamp) -> Result<()> {
+    let hardware = rt::hardware(HOME);
+    let end = hardware.now()? + QUIESCENCE_NS;
+    while !hardware.quiesced(stamp)? {
+        let now = hardware.now()?;
+        if now > end {
+            return Err(Error::TimedOut);
+        }
+        match ENDPOINT.receive(SLEEP_LINE, Until::Deadline(now + LOOK_NS)) {
+            Ok(_) | Err(Error::TimedOut) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+impl System {
+    /// Takes the program down, whose thread has ended.
+    pub fn take_down(&mut self) -> Done<Count> {
+        let p = &self.program;
+        let number = p.number;
+        self.to_console
+            .request([console::END, number, 0, 0])
+            .during("end at the console")?;
+        self.to_pager
+            .request([pager::END, number, 0, 0])
+            .during("end at the pager")?;
+        let thread = thread_id(number, 0);
+        let builder = &self.builder;
+        for service in [&self.console, &self.pager, &builder.window.own] {
+            dismiss(service, thread).during("stacks of invocations")?;
+        }
+        self.leave_console().during("buffer in the console")?;
+        let mut last = Stamp(0);
+        for isa in isas_of(builder.isas) {
+            for i in 0..256 {
+                clear(p.space, isa, 3, i << 39).during("address space")?;
+            }
+            let at = TableAt { isa, level: 4 };
+            let stamp = p.space.unlink(at, 0).during("root of the page table")?;
+            last = last.max(stamp);
+        }
+        for entry in 0..p.leaves {
+            p.table.decons(entry).during("capability table")?;
+        }
+        sweep(&builder.store, p).during("frames")?;
+        wait(last).during("quiescence")?;
+        count(&builder.store, p).during("counting frames")
+    }
+
+    /// Takes the program's pages out of the console.
+    fn leave_console(&self) -> Result<()> {
+        let there = console_client(self.program.number);
+        let space = self.console.space;
+        for page in 0..CONSOLE_THREADS {
+            for isa in isas_of(self.builder.isas) {
+                unmap(space, isa, there + page * PAGE_SIZE)?;
+            }
+        }
+        // SAFETY: 1. The space is that of another program.
+        unsafe { space.remove_region(there)? };
+        space.shootdown(there, CONSOLE_THREADS * PAGE_SIZE)
+    }
+}
