@@ -57,7 +57,7 @@ pub use dyad_abi::cap::{
 };
 pub use execution::{Stop, ThreadSetup, Until};
 pub use hardware::NodeState;
-pub use space::{Access, Translation, Used};
+pub use space::{Access, Ticket, Translation, Used};
 
 mod sealed {
     pub trait Sealed {}

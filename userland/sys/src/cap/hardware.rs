@@ -31,7 +31,7 @@ impl Cap<Hardware> {
     ///
     /// # Errors
     ///
-    /// `Denied` from another node, and those of
+    /// `NotReady` from another node, and those of
     /// [every operation](super#errors-of-every-operation).
     pub fn flush_step(self, steps: u64) -> Result<Option<Stamp>> {
         let epoch = self.call(HardwareOp::FlushStep as u32, [steps, 0, 0, 0, 0])?;
@@ -47,12 +47,12 @@ impl Cap<Hardware> {
         self.call(HardwareOp::FlushTlb as u32, [0; 5]).map(drop)
     }
 
-    /// Makes each interrupt number `interrupt` a message to `to`; with `None`, not any more. Needs
-    /// the right `AttachIrq`.
+    /// Makes each interrupt number `interrupt` of this node a message to `to`; with `None`, not any
+    /// more. Needs the right `AttachIrq`.
     ///
     /// # Errors
     ///
-    /// `Exists` if it is attached, and those of
+    /// As [`flush_step`](Cap::flush_step), and those of
     /// [every operation](super#errors-of-every-operation).
     pub fn attach_irq(self, interrupt: u64, to: Option<Cap<Send>>) -> Result<()> {
         let args = [interrupt, to.map_or(0, Cap::number), 0, 0, 0];
@@ -68,13 +68,12 @@ impl Cap<Hardware> {
         self.call(HardwareOp::Now as u32, [0; 5])
     }
 
-    /// Writes text to the node's console device; lines are kept whole. Gives the bytes taken. Needs
-    /// the right `Write`.
+    /// Writes text to the console device of this node; lines are kept whole. Gives the bytes taken, at
+    /// most [`MAX_WRITE`](dyad_abi::user::MAX_WRITE). Needs the right `Write`.
     ///
     /// # Errors
     ///
-    /// `TooLarge` for more than [`MAX_WRITE`](dyad_abi::user::MAX_WRITE) bytes, and those of
-    /// [every operation](super#errors-of-every-operation).
+    /// As [`flush_step`](Cap::flush_step).
     pub fn write(self, text: &str) -> Result<usize> {
         let args = [text.as_ptr() as u64, text.len() as u64, 0, 0, 0];
         let taken = self.call(HardwareOp::Write as u32, args)?;
@@ -85,7 +84,8 @@ impl Cap<Hardware> {
     ///
     /// # Errors
     ///
-    /// `TooLarge` for a name or a detail beyond its limit, `Full` if no more are kept, and those of
+    /// `TooLarge` for a name or a detail beyond its limit; `Full` if no more are kept; `NotReady` from
+    /// another node; and those of
     /// [every operation](super#errors-of-every-operation).
     pub fn report(self, kind: ReportKind, value: u64, name: &str, detail: &str) -> Result<()> {
         let args = ReportArgs {

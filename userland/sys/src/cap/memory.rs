@@ -98,8 +98,9 @@ impl Cap<Memory> {
     ///
     /// # Errors
     ///
-    /// `Exists` if the block is not untyped, `Again` if it was something else a moment ago, and those
-    /// of [every operation](super#errors-of-every-operation).
+    /// `Exists` if the block is not untyped; `Again` if it was something else a moment ago; `TooLarge`
+    /// if it has been used and is larger than the kernel zeroes at once; `Denied` for frames of the
+    /// system; and those of [every operation](super#errors-of-every-operation).
     pub fn retype_user(self, at: u64, order: u32) -> Result<()> {
         let args = [at, order.into(), 0, 0, 0];
         self.call(MemoryOp::RetypeUser as u32, args).map(drop)
@@ -121,8 +122,9 @@ impl Cap<Memory> {
     ///
     /// # Errors
     ///
-    /// `Again` while something still refers to it, such as a mapping or a table it hangs in, and
-    /// those of [every operation](super#errors-of-every-operation).
+    /// `Exists` while something still refers to it, such as a mapping or a table it hangs in;
+    /// `NotReady` for a thread that has not been stopped; `Again` if somebody else is changing it;
+    /// `Denied` for frames of the system; and those of [every operation](super#errors-of-every-operation).
     pub fn retype_untyped(self, at: u64) -> Result<Stamp> {
         self.call(MemoryOp::RetypeUntyped as u32, [at, 0, 0, 0, 0])
             .map(Stamp)
@@ -158,8 +160,8 @@ impl Cap<Memory> {
     ///
     /// # Errors
     ///
-    /// `Exists` if the slot is in use, `Again` if it was in use a moment ago, `NotFound` if nothing
-    /// that has capabilities starts at `at`, and those of
+    /// `Exists` if the slot is in use; `Again` if it was in use a moment ago; `BadArgument` if nothing
+    /// that has capabilities starts at `at`; and those of
     /// [every operation](super#errors-of-every-operation).
     pub fn activate<T: Kind>(self, at: u64, place: Place, rights: Rights) -> Result<Cap<T>> {
         let args = [at, place.bits(), rights.0.into(), 0, 0];

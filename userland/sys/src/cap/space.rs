@@ -2,9 +2,10 @@
 
 use dyad_abi::cap::{MAP_EXECUTE, MAP_WRITE, RegionKind, SpaceOp, TableAt};
 use dyad_abi::user::{TRANSLATE_EXEC, TRANSLATE_PA, TRANSLATE_WRITE};
-use dyad_abi::{Isa, NodeId, Result};
+use dyad_abi::{Error, Isa, NodeId, Result};
 
 use super::{Cap, Frame, Memory, PageTable, Space, Stamp};
+use crate::raw;
 
 /// What may be done with a page. Every page that is mapped can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,13 @@ pub struct Used {
     pub dirty: bool,
 }
 
+/// Polls of a shootdown before it counts as not answered.
+const ANSWERS: u32 = 1 << 20;
+
+/// Names a shootdown that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(u64);
+
 /// `at` names the page table: of which ISA, and for links at which level.
 impl Cap<Space> {
     /// Maps page `page` of `frame` at `va` (level 1), or the 2 MiB that start there (level 2). The
@@ -54,8 +62,9 @@ impl Cap<Space> {
     ///
     /// # Errors
     ///
-    /// `Exists` if something is mapped there, `Again` if something was a moment ago, `NotFound` if a
-    /// table is missing, and those of [every operation](super#errors-of-every-operation).
+    /// `Exists` if something is mapped there; `Again` if something was a moment ago, or other nodes have
+    /// to rewrite the code first; `NotFound` if a table is missing; `NoIsa` if the space has no root
+    /// for the ISA; `TooLarge` for code of more than a page; and those of [every operation](super#errors-of-every-operation).
     ///
     /// # Safety
     ///
@@ -78,7 +87,7 @@ impl Cap<Space> {
     ///
     /// # Errors
     ///
-    /// `NotFound` if nothing does, and those of [every operation](super#errors-of-every-operation).
+    /// `BadAddress` if nothing does, and those of [every operation](super#errors-of-every-operation).
     ///
     /// # Safety
     ///
@@ -88,20 +97,21 @@ impl Cap<Space> {
             .map(Stamp)
     }
 
-    /// Changes what may be done with what is mapped at `va`. Needs the right `Protect`.
+    /// Changes what may be done with what is mapped at `va`; more is possible at once, less for sure
+    /// after the stamp, as with [`unmap`](Cap::unmap). Needs the right `Protect`.
     ///
     /// # Errors
     ///
-    /// `NotFound` if nothing is, `Denied` if it was mapped from a capability that does not permit
+    /// `BadAddress` if nothing is, `Denied` if it was mapped from a capability that does not permit
     /// `access`, and those of [every operation](super#errors-of-every-operation).
     ///
     /// # Safety
     ///
     /// If this is the caller's own space, nothing may use the memory in a way that `access` does not
     /// permit.
-    pub unsafe fn protect(self, at: TableAt, va: u64, access: Access) -> Result<()> {
+    pub unsafe fn protect(self, at: TableAt, va: u64, access: Access) -> Result<Stamp> {
         let args = [at.bits(), va, access.bits(), 0, 0];
-        self.call(SpaceOp::Protect as u32, args).map(drop)
+        self.call(SpaceOp::Protect as u32, args).map(Stamp)
     }
 
     /// Reads and clears what the hardware has noted about the page at `va`. Needs the right
@@ -109,7 +119,7 @@ impl Cap<Space> {
     ///
     /// # Errors
     ///
-    /// `NotFound` if nothing is mapped there, and those of
+    /// `BadAddress` if nothing is mapped there, and those of
     /// [every operation](super#errors-of-every-operation).
     pub fn harvest(self, at: TableAt, va: u64) -> Result<Used> {
         let v = self.call(SpaceOp::Harvest as u32, [at.bits(), va, 0, 0, 0])?;
@@ -123,7 +133,7 @@ impl Cap<Space> {
     ///
     /// # Errors
     ///
-    /// `BadAddress` or `NotFound` if it does not, and those of
+    /// `BadAddress` if it does not, `NoIsa` if the space has no root for the ISA, and those of
     /// [every operation](super#errors-of-every-operation).
     pub fn translate(self, isa: Isa, va: u64) -> Result<Translation> {
         let at = TableAt { isa, level: 1 };
@@ -140,8 +150,9 @@ impl Cap<Space> {
     ///
     /// # Errors
     ///
-    /// `Exists` if there is one, `NotFound` if the one above is missing, `WrongCap` if `table` is of
-    /// another ISA or level, and those of [every operation](super#errors-of-every-operation).
+    /// `Exists` if there is one or `table` hangs somewhere; `Again` if there was one a moment ago;
+    /// `NotFound` if the one above is missing; `BadArgument` if `table` is of another ISA or level;
+    /// and those of [every operation](super#errors-of-every-operation).
     pub fn link(self, at: TableAt, va: u64, table: Cap<PageTable>) -> Result<()> {
         let args = [at.bits(), va, table.number(), 0, 0];
         self.call(SpaceOp::Link as u32, args).map(drop)
@@ -152,7 +163,7 @@ impl Cap<Space> {
     ///
     /// # Errors
     ///
-    /// `NotFound` if there is none, `Again` if it is not empty, and those of
+    /// `NotFound` if there is none, `Exists` if it is not empty, and those of
     /// [every operation](super#errors-of-every-operation).
     pub fn unlink(self, at: TableAt, va: u64) -> Result<Stamp> {
         self.call(SpaceOp::Unlink as u32, [at.bits(), va, 0, 0, 0])
@@ -198,20 +209,51 @@ impl Cap<Space> {
         self.call(SpaceOp::Supply as u32, args).map(drop)
     }
 
-    /// Drops the translations of a range on all CPUs that may hold them, now. Needs the right
-    /// `Shootdown`.
+    /// Drops the translations of a range on all CPUs that may hold them, and waits until they have.
+    /// Needs the right `Shootdown`.
     ///
     /// # Errors
     ///
-    /// `TimedOut` if a CPU does not answer in time, and those of
+    /// `BadArgument` for a length of 0; `Again` if a CPU cannot be asked now; `TimedOut` if a CPU does not answer in time, which does not
+    /// keep it from dropping them later; and those of
     /// [every operation](super#errors-of-every-operation).
     pub fn shootdown(self, start: u64, len: u64) -> Result<()> {
+        let ticket = self.shootdown_begin(start, len)?;
+        for _ in 0..ANSWERS {
+            if self.shootdown_done(ticket)? {
+                return Ok(());
+            }
+            raw::relax();
+        }
+        Err(Error::TimedOut)
+    }
+
+    /// Asks all CPUs that may hold translations of a range to drop them. Needs the right `Shootdown`.
+    ///
+    /// # Errors
+    ///
+    /// `BadArgument` for a length of 0; `Again` if a CPU cannot be asked now; and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn shootdown_begin(self, start: u64, len: u64) -> Result<Ticket> {
+        if len == 0 {
+            return Err(Error::BadArgument);
+        }
         self.call(SpaceOp::Shootdown as u32, [start, len, 0, 0, 0])
-            .map(drop)
+            .map(Ticket)
+    }
+
+    /// Whether all CPUs have done what was asked with `ticket`. Needs the right `Shootdown`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [every operation](super#errors-of-every-operation).
+    pub fn shootdown_done(self, ticket: Ticket) -> Result<bool> {
+        Ok(self.call(SpaceOp::Shootdown as u32, [ticket.0, 0, 0, 0, 0])? != 0)
     }
 
     /// Unmaps up to `pages` pages of an anonymous region from `start` on, on all ISAs, and gives the
-    /// frames back that faults had taken. Gives the number of pages looked at. Needs the right
+    /// frames back that faults had taken. Gives the number of pages looked at, which may be less than
+    /// asked for: the kernel's work per call is bounded. Needs the right
     /// `Reclaim`.
     ///
     /// # Errors
