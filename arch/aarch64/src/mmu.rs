@@ -493,3 +493,43 @@ pub fn image_id() -> u64 {
     ID.store(id, Ordering::Relaxed);
     id
 }
+
+/// Writes back and drops what the data cache of a level (from 0) holds, by set and way; `true` if
+/// there is no level after it (Arm ARM, "Cache maintenance by set/way").
+pub fn flush_cache_level(level: u64) -> bool {
+    let clidr: u64;
+    // SAFETY: 1. reads a register.
+    unsafe { asm!("mrs {}, clidr_el1", out(reg) clidr, options(nomem, nostack, preserves_flags)) };
+    let kind = |level: u64| clidr >> (3 * level) & 7;
+    // 2 and up have data.
+    if level < 7 && kind(level) >= 2 {
+        let ccsidr: u64;
+        // SAFETY: 1. selects which cache is described, then reads the description; nobody else on
+        // this CPU uses the selection.
+        unsafe {
+            asm!(
+                "msr csselr_el1, {select}",
+                "isb",
+                "mrs {ccsidr}, ccsidr_el1",
+                select = in(reg) level << 1,
+                ccsidr = out(reg) ccsidr,
+                options(nomem, nostack, preserves_flags),
+            );
+        }
+        let line_shift = (ccsidr & 7) + 4;
+        let ways = (ccsidr >> 3 & 0x3ff) as u32;
+        let sets = ccsidr >> 13 & 0x7fff;
+        let way_shift = if ways == 0 { 0 } else { ways.leading_zeros() };
+        for way in 0..=ways as u64 {
+            for set in 0..=sets {
+                let at = way << way_shift | set << line_shift | level << 1;
+                // SAFETY: 1. writes lines back to where they belong, which changes no memory that
+                // anybody can see.
+                unsafe { asm!("dc cisw, {}", in(reg) at, options(nostack, preserves_flags)) };
+            }
+        }
+        // SAFETY: 1. a barrier.
+        unsafe { asm!("dsb sy", options(nostack, preserves_flags)) };
+    }
+    level >= 6 || kind(level + 1) == 0
+}

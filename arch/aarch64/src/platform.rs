@@ -117,6 +117,9 @@ impl Platform for Aarch64 {
         mmu::flush_user();
     }
 
+    fn flush_caches(piece: u64) -> bool {
+        mmu::flush_cache_level(piece)
+    }
     fn sync_code(map: &FusedMap, pa: PhysAddr, len: u64) {
         mmu::sync_code(map, pa, len);
     }

@@ -352,3 +352,10 @@ pub fn image_id() -> u64 {
     ID.store(id, Ordering::Relaxed);
     id
 }
+
+/// Writes back and drops everything this CPU's caches hold.
+pub fn flush_caches() {
+    // SAFETY: 1. it changes no memory that anybody can see; 2. the kernel runs at the level that may
+    // execute it.
+    unsafe { asm!("wbinvd", options(nostack, preserves_flags)) };
+}

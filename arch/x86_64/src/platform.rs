@@ -96,6 +96,10 @@ impl Platform for X86 {
     fn flush_tlb() {
         mmu::flush_user();
     }
+    fn flush_caches(_piece: u64) -> bool {
+        mmu::flush_caches();
+        true
+    }
     fn sync_code(_map: &FusedMap, _pa: PhysAddr, _len: u64) {
         // Instruction fetches see stores of their own CPU after a jump, and every return to user
         // mode is one.

@@ -26,6 +26,11 @@ pub const MIN_POOL: u64 = 32 << 20;
 /// Largest CXL pool (x86-64 machines must stay below 1012 GiB of physical addresses).
 pub const MAX_CXL: u64 = 512 << 30;
 
+/// Rounds of quiescence per second, unless the launcher says otherwise.
+pub const DEFAULT_ROUNDS: u64 = 30;
+/// Most rounds per second.
+pub const MAX_ROUNDS: u64 = 10_000;
+
 /// Doorbell vectors per machine: one per CPU (at least four), then one that is kept free for the
 /// simulator.
 pub const fn doorbell_vectors(cpus: usize) -> usize {
@@ -96,6 +101,10 @@ pub struct BootParams<'a> {
     pub on_death: OnDeath,
     /// Bound on every wait during boot, in milliseconds.
     pub boot_timeout_ms: u64,
+    /// Whether the caches of the nodes count as coherent.
+    pub coherent: bool,
+    /// Rounds of quiescence that each node aims at per second.
+    pub rounds_per_second: u64,
     /// Name of the program, for records.
     pub app: &'a str,
     /// Argument text of the program, one line.
@@ -140,7 +149,7 @@ impl fmt::Display for ParamError<'_> {
     }
 }
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 17] = [
     "abi",
     "node",
     "nodes",
@@ -152,6 +161,8 @@ const KEYS: [&str; 15] = [
     "mode",
     "on_death",
     "boot_timeout_ms",
+    "coherence",
+    "rounds",
     "app",
     "args",
     "ktests",
@@ -240,6 +251,12 @@ impl<'a> BootParams<'a> {
                     .ok_or(ParamError::BadValue("on_death", v))?
             },
             boot_timeout_ms: num("boot_timeout_ms", 100, 3_600_000)?,
+            coherent: match get("coherence")? {
+                "coherent" => true,
+                "incoherent" => false,
+                v => return Err(ParamError::BadValue("coherence", v)),
+            },
+            rounds_per_second: num("rounds", 1, MAX_ROUNDS)?,
             app: get("app")?,
             args: get("args")?,
             ktests: get("ktests")?,
@@ -271,6 +288,16 @@ impl fmt::Display for BootParams<'_> {
         };
         writeln!(f, "mode={mode}\non_death={}", self.on_death.name())?;
         writeln!(f, "boot_timeout_ms={}", self.boot_timeout_ms)?;
+        let coherence = if self.coherent {
+            "coherent"
+        } else {
+            "incoherent"
+        };
+        writeln!(
+            f,
+            "coherence={coherence}\nrounds={}",
+            self.rounds_per_second
+        )?;
         writeln!(f, "app={}\nargs={}", self.app, self.args)?;
         writeln!(f, "ktests={}", self.ktests)?;
         writeln!(f, "test_layout_xor={}", self.test_layout_xor)
@@ -298,6 +325,8 @@ mod tests {
             mode: BootMode::App,
             on_death: OnDeath::Survive,
             boot_timeout_ms: 30_000,
+            coherent: true,
+            rounds_per_second: DEFAULT_ROUNDS,
             app: "hop",
             args: "--class S",
             ktests: "",

@@ -20,6 +20,8 @@ pub mod slot {
     pub const THREAD: CapIndex = CapIndex(4);
     /// An endpoint to wait at: receive only.
     pub const ENDPOINT: CapIndex = CapIndex(5);
+    /// Processor time that does not run out (init only).
+    pub const TIME: CapIndex = CapIndex(6);
     /// The hardware of node `n` (init: all rights; others: now, where, node state).
     pub const fn hardware(n: NodeId) -> CapIndex {
         CapIndex(8 + n.index() as u32)
@@ -168,6 +170,9 @@ pub mod program {
     pub const MAX: u64 = 32;
 }
 
+/// One past the largest thread id: stacks of invocations have room for so many.
+pub const MAX_THREAD_IDS: u64 = 4096;
+
 /// Id of thread `n` of a program. It is unique in the system, because stacks of invocations are
 /// found by it in every component: it numbers stacks, thread control blocks and invocation stacks.
 /// `n` is below [`CONSOLE_THREADS`]; only `sched` has more.
@@ -282,5 +287,5 @@ const _: () = {
     assert!(CONSOLE_BUFFER + CONSOLE_THREADS * PAGE_SIZE <= CONSOLE_CLIENTS);
     assert!(console_client(program::MAX) <= sched::TABLE);
     assert!((program::CONSOLE - program::SCHED) * CONSOLE_THREADS >= (MAX_NODES * MAX_CPUS) as u64);
-    assert!(thread_id(program::MAX, 0) < 4096);
+    assert!(thread_id(program::MAX, 0) as u64 <= MAX_THREAD_IDS);
 };

@@ -17,8 +17,11 @@ use dyad_shm::FusedMap;
 use dyad_shm::superblock::activity;
 
 use crate::console::{check, phase};
+use crate::cx::Cx;
 use crate::node::{self, Node, node};
-use crate::{Platform, clock, console, end, error, inbox, info, join, loader, sched, selftest};
+use crate::{
+    Platform, clock, console, cycle, end, error, inbox, info, join, quiet, selftest, start,
+};
 
 /// What the machine has found out by itself before the kernel proper starts.
 pub struct BootMachine {
@@ -66,7 +69,7 @@ pub fn primary<P: Platform>(machine: BootMachine) -> ! {
         BootMode::App => start_program::<P>(node),
         BootMode::Ktest => run_tests::<P>(node),
     }
-    sched::run::<P>()
+    cycle::run::<P>()
 }
 
 fn join_system<P: Platform>(node: &'static Node) -> Result<(), join::JoinError> {
@@ -82,6 +85,8 @@ fn join_system<P: Platform>(node: &'static Node) -> Result<(), join::JoinError> 
     } else {
         join::sync_clock::<P>(node)?
     };
+    quiet::attach(&Cx::here::<P>());
+    quiet::join::<P>(&Cx::here::<P>())?;
     join::live(node);
     info!(
         P,
@@ -109,12 +114,15 @@ fn start_cpus<P: Platform>(node: &'static Node) {
 /// Another CPU of the machine.
 pub fn secondary<P: Platform>() -> ! {
     inbox::attach_inboxes(node(), P::local());
+    let cx = Cx::here::<P>();
+    quiet::attach(&cx);
+    quiet::wake(&cx);
     inbox::attentive::<P>();
     console::log::<P>(
         dyad_abi::record::Level::Debug,
         format_args!("CPU {} is up", P::cpu()),
     );
-    sched::run::<P>()
+    cycle::run::<P>()
 }
 
 fn self_test<P: Platform>(node: &'static Node) {
@@ -156,9 +164,9 @@ fn start_program<P: Platform>(node: &'static Node) {
         return;
     }
     if node.params.bundle_len == 0 {
-        refuse::<P>(format_args!("there is no program bundle"));
+        refuse::<P>(format_args!("there is no archive of programs"));
     }
-    match loader::start::<P>(node) {
+    match start::init::<P>(&Cx::here::<P>()) {
         Ok(()) => {}
         Err(e) => refuse::<P>(format_args!("program {:?}: {e}", node.params.app)),
     }

@@ -10,10 +10,11 @@ use dyad_abi::CpuId;
 use dyad_abi::ident::MAX_NODES;
 use dyad_quiesce::LogWriter;
 use dyad_ring::Consumer;
+use dyad_shm::PhysAddr;
 
+use crate::object::endpoint::Line;
+use crate::object::thread::Thread;
 use crate::platform::Interrupt;
-use crate::sched::RunQueue;
-use crate::thread::ThreadFrame;
 
 /// State of one CPU.
 pub struct CpuLocal {
@@ -21,31 +22,38 @@ pub struct CpuLocal {
     /// The token that an invocation entered by [`ENTER`](crate::entry::ENTER) gets; read by arch
     /// code.
     pub fast_token: Cell<u64>,
-    /// The thread whose registers are in its register area because it was stopped on this CPU
-    /// last and has not been handed on.
-    pub(crate) current: Cell<Option<&'static ThreadFrame>>,
-    /// The thread whose address space and floating-point registers this CPU holds.
-    pub(crate) loaded: Cell<Option<&'static ThreadFrame>>,
-    /// Whether the idle root is loaded.
-    pub(crate) idle_root: Cell<bool>,
-    /// Threads that are ready or asleep here.
-    pub(crate) queue: RunQueue,
     /// Receiving ends of this CPU's inboxes, by sender node.
     pub(crate) inboxes: RefCell<[Option<Consumer>; MAX_NODES]>,
     /// This CPU's flush log.
     pub(crate) log: RefCell<Option<LogWriter>>,
+    /// The thread that runs here.
+    pub(crate) thread: Cell<Option<&'static Thread>>,
+    /// The thread whose floating-point registers and component this CPU holds.
+    pub(crate) holding: Cell<Option<&'static Thread>>,
+    /// The component it holds: a weak reference.
+    pub(crate) component: Cell<u64>,
+    /// Root of that component's capability table.
+    pub(crate) captbl: Cell<PhysAddr>,
+    /// The address space it is in: a weak reference; 0: none.
+    pub(crate) space: Cell<u64>,
+    /// Where the root thread of this CPU waits.
+    pub(crate) root_line: Cell<Option<&'static Line>>,
+    /// The running thread has entered by the short way, and its register area is not complete.
+    pub(crate) short_entry: Cell<bool>,
+    /// Fused time at which the present slice ends.
+    slice_end: Cell<u64>,
+    /// Fused time to which the timer is set.
+    pub(crate) timer_at: Cell<u64>,
+    /// Interrupts other than doorbell and timer that have come since the last look, one bit each.
+    other_bits: Cell<u64>,
     doorbells: Cell<u64>,
     timers: Cell<u64>,
     others: Cell<u64>,
-    timer_fired: Cell<bool>,
     pub(crate) last_tick: Cell<u64>,
-    /// Last system call, for reports; number plus one.
-    pub(crate) last_syscall: Cell<u64>,
     pub(crate) stop_reported: Cell<bool>,
-    /// Turns of the run loop, system calls and page faults so far. Of a system that hangs they tell
-    /// whether the program goes round, or the kernel, or both wait.
+    /// Turns of the run loop and page faults so far. Of a system that hangs they tell whether the
+    /// program goes round, or the kernel, or both wait.
     pub(crate) turns: Cell<u64>,
-    pub(crate) syscalls: Cell<u64>,
     pub(crate) faults: Cell<u64>,
     /// The last page fault that was resolved (address, program counter) and how often it has come
     /// again since the thread last got anywhere.
@@ -58,21 +66,24 @@ impl CpuLocal {
         CpuLocal {
             cpu,
             fast_token: Cell::new(0),
-            current: Cell::new(None),
-            loaded: Cell::new(None),
-            idle_root: Cell::new(true),
-            queue: RunQueue::new(),
             inboxes: RefCell::new([const { None }; MAX_NODES]),
             log: RefCell::new(None),
+            thread: Cell::new(None),
+            holding: Cell::new(None),
+            component: Cell::new(0),
+            captbl: Cell::new(PhysAddr(0)),
+            space: Cell::new(0),
+            root_line: Cell::new(None),
+            short_entry: Cell::new(false),
+            slice_end: Cell::new(u64::MAX),
+            timer_at: Cell::new(0),
+            other_bits: Cell::new(0),
             doorbells: Cell::new(0),
             timers: Cell::new(0),
             others: Cell::new(0),
-            timer_fired: Cell::new(false),
             last_tick: Cell::new(0),
-            last_syscall: Cell::new(0),
             stop_reported: Cell::new(false),
             turns: Cell::new(0),
-            syscalls: Cell::new(0),
             faults: Cell::new(0),
             last_fault: Cell::new((0, 0, 0)),
         }
@@ -87,11 +98,11 @@ impl CpuLocal {
     pub fn note_interrupt(&self, i: Interrupt) {
         match i {
             Interrupt::Doorbell => self.doorbells.set(self.doorbells.get() + 1),
-            Interrupt::Timer => {
-                self.timers.set(self.timers.get() + 1);
-                self.timer_fired.set(true);
+            Interrupt::Timer => self.timers.set(self.timers.get() + 1),
+            Interrupt::Other(n) => {
+                self.others.set(self.others.get() + 1);
+                self.other_bits.set(self.other_bits.get() | 1 << (n % 64));
             }
-            Interrupt::Other(_) => self.others.set(self.others.get() + 1),
         }
     }
 
@@ -109,14 +120,30 @@ impl CpuLocal {
         n
     }
 
-    /// The thread has got somewhere: faults start to count anew.
-    pub(crate) fn forget_faults(&self) {
-        self.last_fault.set((0, 0, 0));
+    /// The number of an interrupt that has come since the last look, if one has.
+    pub(crate) fn take_other(&self) -> Option<u32> {
+        let bits = self.other_bits.get();
+        if bits == 0 {
+            return None;
+        }
+        self.other_bits.set(bits & (bits - 1));
+        Some(bits.trailing_zeros())
     }
 
-    /// Whether the timer has fired since the last call.
-    pub(crate) fn take_timer(&self) -> bool {
-        self.timer_fired.replace(false)
+    /// Whether this CPU holds a thread's registers and component.
+    #[inline]
+    pub(crate) fn holds(&self, t: &'static Thread) -> bool {
+        self.holding.get().is_some_and(|h| core::ptr::eq(h, t))
+    }
+
+    /// Fused time at which the present slice ends.
+    pub(crate) fn slice_end(&self) -> u64 {
+        self.slice_end.get()
+    }
+
+    /// The running thread's slice ends then.
+    pub(crate) fn set_slice_end(&self, at: u64) {
+        self.slice_end.set(at);
     }
 
     /// Interrupts taken so far: doorbells, timer, others.

@@ -1,14 +1,15 @@
 //! What an operation works with: the tables, in the name of this CPU.
 
-use dyad_abi::cap::{CapIndex, CapType, Rights};
-use dyad_abi::{CpuId, Result};
+use dyad_abi::CpuId;
+use dyad_abi::cap::Rights;
 use dyad_quiesce::{CpuIntents, Quiescence, Touched};
 use dyad_retype::FrameTable;
 use dyad_shm::frame::WeakRef;
 
+use crate::Platform;
 use crate::cpu::CpuLocal;
 use crate::memory::Words;
-use crate::node::Node;
+use crate::node::{Node, node};
 
 /// This CPU's view of the tables. Made anew at every entry to the kernel.
 #[derive(Clone, Copy)]
@@ -31,9 +32,30 @@ pub struct Operand {
 }
 
 impl Cx {
+    /// Of the CPU this runs on.
+    #[inline]
+    pub fn here<P: Platform>() -> Cx {
+        Cx {
+            node: node(),
+            local: P::local(),
+        }
+    }
+
     /// This CPU's number.
     pub fn cpu(&self) -> CpuId {
         self.local.id()
+    }
+
+    /// The address space this CPU is in.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotReady`](dyad_abi::Error::NotReady) if it is in none.
+    pub fn space(&self) -> dyad_abi::Result<WeakRef> {
+        match self.local.space.get() {
+            0 => Err(dyad_abi::Error::NotReady),
+            word => WeakRef::from_bits(word).ok_or(dyad_abi::Error::Corrupt),
+        }
     }
 
     /// Frames.
@@ -65,17 +87,5 @@ impl Cx {
         if let Some(log) = self.local.log.borrow_mut().as_mut() {
             log.record(self.epochs(), what);
         }
-    }
-
-    /// The capability of the running component at `index`, if it is of that type, permits `rights`
-    /// and is alive.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoCap`](dyad_abi::Error::NoCap), [`WrongCap`](dyad_abi::Error::WrongCap),
-    /// [`Denied`](dyad_abi::Error::Denied), [`Revoked`](dyad_abi::Error::Revoked).
-    pub fn operand(&self, index: CapIndex, ty: CapType, rights: Rights) -> Result<Operand> {
-        let _ = (index, ty, rights);
-        Err(dyad_abi::Error::NoCap)
     }
 }

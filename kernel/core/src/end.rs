@@ -11,19 +11,14 @@ use core::fmt;
 use core::sync::atomic::Ordering;
 
 use dyad_abi::CpuId;
-use dyad_abi::record::{EXIT_FAILED, EXIT_OK, EXIT_STOPPED};
-use dyad_abi::syscall::Syscall;
-use dyad_shm::FrameRef;
+use dyad_abi::record::EXIT_STOPPED;
 use dyad_shm::superblock::{NodeState, NodeWord, control};
 
 use crate::clock;
-use crate::console::{self, Value, check, counter, record};
+use crate::console::{self, Value, counter, record};
 use crate::cpu::CpuLocal;
-use crate::frames::Frames;
 use crate::node::Node;
-use crate::space::Space;
-use crate::thread::ThreadFrame;
-use crate::{Platform, inbox, sched};
+use crate::{Platform, inbox};
 
 /// Whether the launcher wants all nodes to report and stop.
 pub fn stop_requested(node: &Node) -> bool {
@@ -49,19 +44,14 @@ pub fn stop<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
 }
 
 fn status<P: Platform>(node: &Node, local: &CpuLocal) {
-    let call = match local.last_syscall.get() {
-        0 => "none",
-        n => Syscall::from_number(n - 1).map_or("an unknown one", Syscall::name),
-    };
     let (doorbells, timers, _) = local.interrupt_counts();
     let counts = format_args!(
-        "interrupts: {doorbells} doorbell, {timers} timer; {} system calls, {} page faults, {} turns",
-        local.syscalls.get(),
+        "interrupts: {doorbells} doorbell, {timers} timer; {} page faults, {} turns",
         local.faults.get(),
         local.turns.get()
     );
     let cpu = ("cpu", Value::Number(local.id().index() as u64));
-    match local.current.get() {
+    match local.thread.get() {
         Some(t) => {
             let (pc, _) = P::user_pc_fp(t.regs(P::ISA));
             record::<P>(
@@ -71,7 +61,7 @@ fn status<P: Platform>(node: &Node, local: &CpuLocal) {
                     (
                         "doing",
                         Value::Text(format_args!(
-                            "running thread {} of {:?} at pc {pc:#x}, last system call {call}; {counts}",
+                            "running thread {} of {:?} at pc {pc:#x}; {counts}",
                             t.id.load(Ordering::Relaxed),
                             node.params.app
                         )),
@@ -88,22 +78,9 @@ fn status<P: Platform>(node: &Node, local: &CpuLocal) {
             );
         }
         None => {
-            let queued = if local.queue.is_empty() {
-                "no thread ready"
-            } else {
-                "threads ready"
-            };
             record::<P>(
                 "status",
-                &[
-                    cpu,
-                    (
-                        "doing",
-                        Value::Text(format_args!(
-                            "idle, {queued}, last system call {call}; {counts}"
-                        )),
-                    ),
-                ],
+                &[cpu, ("doing", Value::Text(format_args!("idle; {counts}")))],
             );
         }
     }
@@ -128,60 +105,6 @@ pub fn exit<P: Platform>(code: u32, reason: fmt::Arguments<'_>) -> ! {
         ],
     );
     P::exit(code)
-}
-
-/// The program has called `Exit`.
-pub fn program_exited<P: Platform>(node: &'static Node, thread: &'static ThreadFrame, code: u64) {
-    console::flush_user::<P>();
-    check::<P>(
-        "app.exit",
-        code == 0,
-        format_args!("program {:?} ended with code {code}", node.params.app),
-    );
-    take_down::<P>(node, thread);
-    shut_down::<P>(node, if code == 0 { EXIT_OK } else { EXIT_FAILED });
-}
-
-/// The program cannot go on; why has been said. `None`: its thread is gone.
-pub fn program_failed<P: Platform>(node: &'static Node, thread: Option<&'static ThreadFrame>) {
-    console::flush_user::<P>();
-    check::<P>(
-        "app.exit",
-        false,
-        format_args!("program {:?} was ended by the kernel", node.params.app),
-    );
-    if let Some(t) = thread {
-        take_down::<P>(node, t);
-    }
-    shut_down::<P>(node, EXIT_FAILED);
-}
-
-/// Frees the thread and its address space.
-fn take_down<P: Platform>(node: &'static Node, thread: &'static ThreadFrame) {
-    // If this node dies in the middle, its recoverer finds no program and must know why.
-    node.sb
-        .ending
-        .store(node.id().index() as u64 + 1, Ordering::Release);
-    let local = P::local();
-    local.current.set(None);
-    sched::leave_space::<P>(local);
-    let space = thread.space.load(Ordering::Relaxed);
-    let own = crate::thread::reference(&node.map, thread);
-    thread.retire();
-    if let Some(f) = FrameRef::from_bits(own as u32) {
-        let _ = Frames::free(&node.map, f.address());
-    }
-    if let (Ok(s), Some(f)) = (Space::find(node, space), FrameRef::from_bits(space as u32)) {
-        counter::<P>(
-            "faults_filled",
-            s.frame().faults_filled.load(Ordering::Relaxed),
-        );
-        counter::<P>(
-            "faults_copied",
-            s.frame().faults_copied.load(Ordering::Relaxed),
-        );
-        s.destroy(f);
-    }
 }
 
 /// Tells all nodes to end in good order, once.
@@ -210,20 +133,6 @@ pub fn finish<P: Platform>(node: &'static Node) -> ! {
         node.entry().migrations.load(Ordering::Relaxed),
     );
     counter::<P>("doorbells_rung", sum(|c| c.rung.load(Ordering::Relaxed)));
-    let used = node.frames().used();
-    let died = node.all().any(|n| node.sb.node_word(n).incarnation > 1);
-    if !died {
-        check::<P>(
-            "frames.returned",
-            used == 0,
-            format_args!("{used} frames of the local pool still in use"),
-        );
-    }
     let code = node.sb.shutdown.load(Ordering::Acquire).saturating_sub(1) as u32;
-    let code = if used != 0 && !died && code == EXIT_OK {
-        EXIT_FAILED
-    } else {
-        code
-    };
     exit::<P>(code, format_args!("orderly shutdown"))
 }

@@ -1,30 +1,24 @@
 //! Where the arch crates hand traps over. Every function here starts on an empty kernel stack.
-//! System calls come to `fast_*` with a partial area and may return; all others find every general
-//! register saved, and end in the run loop. See [`platform`](crate::platform).
-
-use dyad_abi::Error;
-
-use crate::console::{Value, record};
-use crate::cpu::CpuLocal;
-use crate::node::{Node, node};
-use crate::platform::{FaultKind, RegArea, UserFault};
-use crate::space::Space;
-use crate::thread::ThreadFrame;
-use crate::{Platform, end, error, fault, inbox, panic, sched, syscall};
+//! System calls come to `fast_*` with a partial area and return if the thread goes on; all others
+//! find every general register saved. See [`platform`](crate::platform).
 
 use core::sync::atomic::Ordering;
 
-/// How often one instruction may fault at one address in a row. A page that others unmap and map
-/// at the same time costs a few; a page that the tables allow and the machine does not, or one
-/// that a dead node has left half unmapped, would fault for ever.
-const MAX_SAME_FAULT: u32 = 1_000;
+use dyad_abi::Error;
+use dyad_abi::cap::{CapIndex, CapType, SinvOp, Stopped};
 
-fn current(local: &CpuLocal) -> &'static ThreadFrame {
-    local
-        .current
-        .get()
-        .expect("trap from user mode while no thread runs here")
-}
+use crate::console::{Value, record};
+use crate::cx::Cx;
+use crate::dispatch::{self, After};
+use crate::invoke::{self, Returned, Way};
+use crate::object::thread::Thread;
+use crate::platform::{FaultKind, RegArea, UserFault};
+use crate::{Platform, copy, cycle, error, inbox, ops, panic, resolve};
+
+/// How often one instruction may fault at one address in a row. A page that others unmap and map
+/// at the same time costs a few; a page that the tables allow and the machine does not would fault
+/// for ever.
+const MAX_SAME_FAULT: u32 = 1_000;
 
 /// What a `fast_*` function returns: two registers on both ISAs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +35,29 @@ pub struct FastReturn {
 /// switched to.
 pub const ENTER: u64 = u64::MAX;
 
+impl FastReturn {
+    #[inline]
+    fn of(cx: &Cx, result: Result<u64, Error>) -> FastReturn {
+        cx.local.short_entry.set(false);
+        match result {
+            Ok(value) => FastReturn { status: 0, value },
+            Err(e) => FastReturn {
+                status: e.code(),
+                value: 0,
+            },
+        }
+    }
+
+    #[inline]
+    fn enter(cx: &Cx, badge: u64) -> FastReturn {
+        cx.local.short_entry.set(false);
+        FastReturn {
+            status: ENTER,
+            value: badge,
+        }
+    }
+}
+
 /// A system call whose word has bits above the capability index: an operation other than 0.
 #[inline]
 pub fn fast_syscall<P: Platform>(
@@ -51,83 +68,109 @@ pub fn fast_syscall<P: Platform>(
     a3: u64,
     a4: u64,
 ) -> FastReturn {
-    slow::<P>(word, [a0, a1, a2, a3, a4])
+    let cx = Cx::here::<P>();
+    cx.local.short_entry.set(true);
+    carry_out::<P>(&cx, word, [a0, a1, a2, a3, a4])
 }
 
-/// A system call with operation 0 on a capability (`word` is its index, not 0). [`ENTER`]: the area
-/// says where; the argument registers there are `a0` to `a3`, the badge, which is the value, and
-/// the token, which is in [`CpuLocal::fast_token`].
+#[inline]
+fn carry_out<P: Platform>(cx: &Cx, word: u64, a: [u64; 5]) -> FastReturn {
+    match ops::call::<P>(cx, word, a) {
+        Ok(After::Value(v)) => FastReturn::of(cx, Ok(v)),
+        Err(e) => FastReturn::of(cx, Err(e)),
+        Ok(After::Switched) => cycle::switched::<P>(cx),
+    }
+}
+
+/// A system call with operation 0 on a capability (`word` is its index, not 0): an invocation, if
+/// it is an invocation endpoint. [`ENTER`]: the area says where; the argument registers there are
+/// `a0` to `a3`, the badge, which is the value, and the token, which is in
+/// [`CpuLocal::fast_token`](crate::cpu::CpuLocal).
 #[inline]
 pub fn fast_invoke<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
-    slow::<P>(word, [a0, a1, a2, a3, 0])
+    let cx = Cx::here::<P>();
+    cx.local.short_entry.set(true);
+    match invocation::<P>(&cx, word, [a0, a1, a2, a3]) {
+        Ok(Some(Way::Here { badge, token })) => {
+            cx.local.fast_token.set(token);
+            FastReturn::enter(&cx, badge)
+        }
+        Ok(Some(Way::Elsewhere)) => cycle::switched::<P>(&cx),
+        Ok(None) => carry_out::<P>(&cx, word, [a0, a1, a2, a3, 0]),
+        Err(e) => FastReturn::of(&cx, Err(e)),
+    }
+}
+
+/// `None`: the capability is no invocation endpoint.
+#[inline]
+fn invocation<P: Platform>(cx: &Cx, word: u64, words: [u64; 4]) -> Result<Option<Way>, Error> {
+    let found = cx.lookup(CapIndex::new(word).ok_or(Error::NoCap)?)?;
+    if found.ty != CapType::Sinv {
+        return Ok(None);
+    }
+    found.require(CapType::Sinv, SinvOp::Invoke.right())?;
+    let to = cx.sinv(&found)?;
+    invoke::enter::<P>(cx, to, words).map(Some)
 }
 
 /// The end of an invocation. [`ENTER`]: the area says where; status 0 and `a0` to `a3` are the
 /// results there.
 #[inline]
 pub fn fast_return<P: Platform>(a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
-    slow::<P>(dyad_abi::cap::RETURN, [a0, a1, a2, a3, 0])
-}
-
-/// A system call that cannot return from here.
-#[cold]
-fn slow<P: Platform>(word: u64, args: [u64; 5]) -> ! {
-    let area = P::current_area();
-    P::complete_area(area, word, args);
-    syscall::<P>(area)
-}
-
-/// A system call. `area` is the current thread's register area, full.
-pub fn syscall<P: Platform>(area: &'static RegArea) -> ! {
-    inbox::attentive::<P>();
-    let local = P::local();
-    let [number, args @ ..] = P::syscall_args(area);
-    local.last_syscall.set(number.wrapping_add(1));
-    local.forget_faults();
-    local.syscalls.set(local.syscalls.get() + 1);
-    syscall::dispatch::<P>(node(), local, current(local), area, number, args);
-    sched::run::<P>()
+    let cx = Cx::here::<P>();
+    cx.local.short_entry.set(true);
+    match invoke::leave::<P>(&cx, [a0, a1, a2, a3]) {
+        Ok(Returned::Here) => FastReturn::enter(&cx, 0),
+        Ok(Returned::Switched) => cycle::switched::<P>(&cx),
+        Err(e) => FastReturn::of(&cx, Err(e)),
+    }
 }
 
 /// One or more interrupts, already acknowledged and noted.
 pub fn interrupted<P: Platform>(_area: &'static RegArea) -> ! {
     inbox::attentive::<P>();
-    sched::run::<P>()
+    cycle::run::<P>()
 }
 
 /// A fault in user mode.
 pub fn user_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
-    inbox::attentive::<P>();
-    let node = node();
-    let local = P::local();
-    let thread = current(local);
-    if matches!(
-        f.kind,
-        FaultKind::Read | FaultKind::Write | FaultKind::Execute
-    ) {
+    let cx = Cx::here::<P>();
+    let t = dispatch::current(&cx);
+    let mut why = None;
+    if is_access(f.kind) {
         let (pc, _) = P::user_pc_fp(area);
-        let resolved = if local.note_fault(f.address, pc) > MAX_SAME_FAULT {
+        let resolved = if cx.local.note_fault(f.address, pc) > MAX_SAME_FAULT {
             Err(Error::Corrupt)
         } else {
-            Space::find(node, thread.space.load(Ordering::Relaxed))
-                .and_then(|space| fault::resolve::<P>(node, &space, f.address, f.kind))
+            cx.space()
+                .and_then(|s| resolve::resolve::<P>(&cx, s, f.address, f.kind))
         };
         match resolved {
             // `Again`: the page changed under us; the thread faults anew if it still needs to.
-            Ok(()) | Err(Error::Again) => sched::run::<P>(),
-            Err(e) => report_fault::<P>(node, thread, area, f, Some(e)),
+            Ok(_) | Err(Error::Again) => cycle::switched::<P>(&cx),
+            Err(e) => why = Some(e),
         }
-    } else {
-        report_fault::<P>(node, thread, area, f, None);
     }
-    end::program_failed::<P>(node, Some(thread));
-    sched::run::<P>()
+    if invoke::fault::<P>(&cx, t, f) {
+        cycle::switched::<P>(&cx);
+    }
+    inbox::attentive::<P>();
+    report_fault::<P>(&cx, t, area, f, why);
+    dispatch::end_thread::<P>(&cx, t, Stopped::Faulted, 0);
+    cycle::run::<P>()
+}
+
+const fn is_access(kind: FaultKind) -> bool {
+    matches!(
+        kind,
+        FaultKind::Read | FaultKind::Write | FaultKind::Execute
+    )
 }
 
 /// Says what a user thread did wrong, with all its registers.
-fn report_fault<P: Platform>(
-    node: &Node,
-    thread: &ThreadFrame,
+pub fn report_fault<P: Platform>(
+    cx: &Cx,
+    thread: &Thread,
     area: &RegArea,
     f: UserFault,
     why: Option<Error>,
@@ -143,16 +186,12 @@ fn report_fault<P: Platform>(
         FaultKind::Alignment => "misaligned access",
         FaultKind::Other => "exception",
     };
-    let access = matches!(
-        f.kind,
-        FaultKind::Read | FaultKind::Write | FaultKind::Execute
-    );
     error!(
         P,
         "program {:?}, thread {}: {what} {:#x} at pc {pc:#x} on {} (raw {:#x}){}{}",
-        node.params.app,
+        cx.node.params.app,
         thread.id.load(Ordering::Relaxed),
-        if access { f.address } else { pc },
+        if is_access(f.kind) { f.address } else { pc },
         P::ISA,
         f.raw,
         if why.is_some() { ": " } else { "" },
@@ -161,7 +200,7 @@ fn report_fault<P: Platform>(
     P::dump_regs(area, &mut |name, value| {
         error!(P, "  {name:>8} = {value:#018x}");
     });
-    let pcs = user_backtrace::<P>(node, thread, pc, fp);
+    let pcs = user_backtrace::<P>(cx, pc, fp);
     record::<P>(
         "backtrace",
         &[
@@ -174,24 +213,18 @@ fn report_fault<P: Platform>(
 
 /// Return addresses of a user stack by its frame records `{previous, return address}`, which both
 /// ISAs have in the same form. Bounded; stops at the first record that is not readable.
-fn user_backtrace<P: Platform>(
-    node: &Node,
-    thread: &ThreadFrame,
-    pc: u64,
-    fp: u64,
-) -> ([u64; 16], usize) {
+fn user_backtrace<P: Platform>(cx: &Cx, pc: u64, fp: u64) -> ([u64; 16], usize) {
     let mut pcs = [0; 16];
     pcs[0] = pc;
     let mut n = 1;
     let mut at = fp;
-    let Ok(space) = Space::find(node, thread.space.load(Ordering::Relaxed)) else {
-        return (pcs, n);
-    };
-    let (bottom, top) =
-        dyad_abi::user::stack_slot(P::ISA, thread.id.load(Ordering::Relaxed) as u32);
-    while n < pcs.len() && (bottom..top).contains(&at) && at.is_multiple_of(8) {
+    while n < pcs.len() && at.is_multiple_of(8) {
         let mut record = [0; 16];
-        if crate::user_copy::copy_in::<P>(node, &space, at, &mut record).is_err() {
+        if cx
+            .space()
+            .and_then(|s| copy::copy_in::<P>(cx, s, at, &mut record))
+            .is_err()
+        {
             break;
         }
         let word = |i: usize| {

@@ -20,9 +20,10 @@ use dyad_shm::superblock::{CpuEntry, INBOX_OFFSET, INBOX_SPACE, NodeState, activ
 use dyad_shm::{FrameRef, LayoutHash, PhysAddr, PoolId};
 
 use crate::cpu::CpuLocal;
-use crate::frames::{self, Frames};
+use crate::cx::Cx;
 use crate::node::{Node, node, sender_bit};
-use crate::{Platform, clock, migrate, warn};
+use crate::object::thread::Thread;
+use crate::{Platform, clock, dispatch, handover, object, tables, warn};
 
 /// Most messages taken from one inbox before others get their turn: bounds the time a CPU
 /// spends here.
@@ -30,11 +31,13 @@ const BATCH: usize = 64;
 
 /// Kinds of messages: word 0 of a message.
 pub mod kind {
-    /// `[kind, thread frame, owner word, status]`: takes a thread over; see [`crate::migrate`].
-    pub const HANDOVER: u64 = 1;
     /// `[kind, frame]`: rewrite the frame so that no stale translation of it is left here, and
     /// clear this node's executed-on bit.
     pub const PUBLISH_CODE: u64 = 2;
+    /// `[kind, thread, owner word]`: takes a thread over; see [`crate::handover`].
+    pub const THREAD: u64 = 4;
+    /// `[kind, thread, cpu]`: makes a thread the root thread of a CPU.
+    pub const ROOT: u64 = 5;
     /// `[kind, sender, number]`: counted; for tests.
     pub const TEST: u64 = 3;
 }
@@ -43,7 +46,8 @@ const _: () = assert!(RING_BYTES * (MAX_NODES * MAX_CPUS * MAX_NODES) as u64 <= 
 
 pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
     h.text("inbox")
-        .word(kind::HANDOVER)
+        .word(kind::THREAD)
+        .word(kind::ROOT)
         .word(kind::PUBLISH_CODE)
         .word(kind::TEST)
         .word(MAX_NODES as u64)
@@ -68,46 +72,42 @@ fn wake_line(n: NodeId, c: CpuId) -> WakeLine {
 
 /// Attaches this node's sending ends; once, while joining.
 pub(crate) fn attach_outboxes(node: &Node) {
-    let mem = frames::words(&node.map);
+    let mem = node.words;
     for n in node.all() {
         for c in CpuId::first(node.params.cpus) {
             *node.outboxes[n.index()][c.index()].lock() =
-                Some(Producer::attach(&mem, ring_at(n, c, node.id())));
+                Some(Producer::attach(mem, ring_at(n, c, node.id())));
         }
     }
 }
 
 /// Attaches this CPU's receiving ends. What an older incarnation was sent is dropped.
 pub(crate) fn attach_inboxes(node: &Node, local: &CpuLocal) {
-    let mem = frames::words(&node.map);
+    let mem = node.words;
     let mut inboxes = local.inboxes.borrow_mut();
     for n in node.all() {
-        inboxes[n.index()] = Some(Consumer::attach(&mem, ring_at(node.id(), local.id(), n)));
+        inboxes[n.index()] = Some(Consumer::attach(mem, ring_at(node.id(), local.id(), n)));
     }
 }
 
 /// Tells senders that this CPU looks at its inboxes by itself.
 pub(crate) fn attentive<P: Platform>() {
     let node = node();
-    wake::attentive(&frames::words(&node.map), &wake_line(node.id(), P::cpu()));
+    wake::attentive(node.words, &wake_line(node.id(), P::cpu()));
 }
 
 /// Announces that this CPU is about to run user code or to sleep. `false`: something has come in;
 /// do not.
 pub(crate) fn prepare<P: Platform>(what: u64) -> bool {
     let node = node();
-    wake::prepare(
-        &frames::words(&node.map),
-        &wake_line(node.id(), P::cpu()),
-        what,
-    )
+    wake::prepare(node.words, &wake_line(node.id(), P::cpu()), what)
 }
 
 /// Sets this CPU's bit at a CPU of another node (or this one) and rings its doorbell if needed.
 pub fn notify<P: Platform>(to: NodeId, cpu: CpuId) {
     let node = node();
-    let mem = frames::words(&node.map);
-    if wake::notify(&mem, &wake_line(to, cpu), sender_bit::<P>()) {
+    let mem = node.words;
+    if wake::notify(mem, &wake_line(to, cpu), sender_bit::<P>()) {
         ring_doorbell::<P>(to, cpu);
     }
 }
@@ -139,11 +139,11 @@ pub fn send<P: Platform>(to: NodeId, cpu: CpuId, m: &Message) -> Result<()> {
     ) {
         return Err(Error::NodeDead);
     }
-    let mem = frames::words(&node.map);
+    let mem = node.words;
     {
         let mut outbox = node.outboxes[to.index()][cpu.index()].lock();
         let producer = outbox.as_mut().ok_or(Error::NodeDead)?;
-        producer.push(&mem, m).map_err(|e| match e {
+        producer.push(mem, m).map_err(|e| match e {
             PushError::Full => Error::Full,
             PushError::Corrupt => Error::Corrupt,
         })?;
@@ -178,9 +178,9 @@ const P0: CpuId = match CpuId::new(0) {
 pub(crate) fn drain<P: Platform>() {
     let node = node();
     let local = P::local();
-    let mem = frames::words(&node.map);
+    let mem = node.words;
     let line = wake_line(node.id(), local.id());
-    let pending = wake::take_pending(&mem, &line);
+    let pending = wake::take_pending(mem, &line);
     if pending == 0 {
         return;
     }
@@ -192,7 +192,7 @@ pub(crate) fn drain<P: Platform>() {
             if i == BATCH {
                 // Not done yet: come back before sleeping or running user code.
                 let bit = (from.index() * MAX_CPUS) as u32;
-                let _ = wake::notify(&mem, &line, bit);
+                let _ = wake::notify(mem, &line, bit);
                 break;
             }
             let next = {
@@ -200,7 +200,7 @@ pub(crate) fn drain<P: Platform>() {
                 let Some(inbox) = inboxes[from.index()].as_mut() else {
                     break;
                 };
-                inbox.pop(&mem)
+                inbox.pop(mem)
             };
             match next {
                 Ok(Some(m)) => handle::<P>(node, from, &m),
@@ -211,7 +211,7 @@ pub(crate) fn drain<P: Platform>() {
                         "inbox from node {from}: impossible index, messages dropped"
                     );
                     local.inboxes.borrow_mut()[from.index()] =
-                        Some(Consumer::attach(&mem, ring_at(node.id(), local.id(), from)));
+                        Some(Consumer::attach(mem, ring_at(node.id(), local.id(), from)));
                     break;
                 }
             }
@@ -221,7 +221,8 @@ pub(crate) fn drain<P: Platform>() {
 
 fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
     let result = match m.0[0] {
-        kind::HANDOVER => migrate::receive::<P>(node, m.0[1], m.0[2], m.0[3]),
+        kind::THREAD => handover::receive::<P>(&Cx::here::<P>(), m.0[1], m.0[2]),
+        kind::ROOT => become_root::<P>(&Cx::here::<P>(), m.0[1], m.0[2]),
         kind::PUBLISH_CODE => publish_code_here::<P>(node, m.0[1]),
         kind::TEST => {
             // One message in flight per number: the count is also the next number expected.
@@ -238,6 +239,14 @@ fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
     }
 }
 
+fn become_root<P: Platform>(cx: &Cx, thread: u64, cpu: u64) -> Result<()> {
+    let (t, _) = object::follow::<Thread>(cx.node, thread, Thread::KIND)?;
+    let cpu = CpuId::new(cpu)
+        .filter(|c| c.index() < cx.node.params.cpus)
+        .ok_or(Error::BadArgument)?;
+    dispatch::set_root::<P>(cx, cpu, t)
+}
+
 /// Rewrites a frame in place so that this machine drops its translations of it.
 pub(crate) fn publish_code_here<P: Platform>(node: &Node, frame: u64) -> Result<()> {
     let pa = u32::try_from(frame)
@@ -245,7 +254,7 @@ pub(crate) fn publish_code_here<P: Platform>(node: &Node, frame: u64) -> Result<
         .and_then(FrameRef::from_bits)
         .ok_or(Error::BadArgument)?
         .address();
-    let record = Frames::record(&node.map, pa).ok_or(Error::BadArgument)?;
+    let record = tables::record(node.map, &node.tables, pa).ok_or(Error::BadArgument)?;
     let words = node
         .map
         .get::<[core::sync::atomic::AtomicU64; 512]>(pa)
@@ -256,7 +265,7 @@ pub(crate) fn publish_code_here<P: Platform>(node: &Node, frame: u64) -> Result<
         let v = w.load(Ordering::Relaxed);
         let _ = w.compare_exchange(v, v, Ordering::AcqRel, Ordering::Relaxed);
     }
-    P::sync_code(&node.map, pa, dyad_abi::user::PAGE_SIZE);
+    P::sync_code(node.map, pa, dyad_abi::user::PAGE_SIZE);
     record.clear_executed(node.id());
     Ok(())
 }
@@ -270,7 +279,7 @@ pub(crate) fn publish_code_here<P: Platform>(node: &Node, frame: u64) -> Result<
 /// error here: a dead node holds no translations.
 pub fn publish_code<P: Platform>(pa: PhysAddr, on: u8) -> Result<()> {
     let node = node();
-    let record = Frames::record(&node.map, pa).ok_or(Error::BadArgument)?;
+    let record = tables::record(node.map, &node.tables, pa).ok_or(Error::BadArgument)?;
     let frame = FrameRef::of(pa).ok_or(Error::BadArgument)?.bits() as u64;
     let stale = record.executed_on() & on;
     for n in node.all().filter(|n| stale >> n.index() & 1 == 1) {

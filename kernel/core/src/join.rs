@@ -17,8 +17,8 @@ use dyad_shm::PoolId;
 use dyad_shm::superblock::{MAGIC, NodeState, NodeWord, activity, format};
 
 use crate::clock::{self, FusedTime};
-use crate::frames::Frames;
 use crate::node::Node;
+use crate::tables::Layout;
 use crate::{Platform, info};
 
 /// Why a node could not join.
@@ -45,6 +45,10 @@ pub enum JoinError {
     },
     /// No node answered the clock exchange in time.
     ClockTimeout,
+    /// A pool is too small for its tables.
+    PoolTooSmall,
+    /// The epochs are used up.
+    EpochsExhausted,
     /// The system is shutting down in good order, with this exit code.
     Ended {
         /// The code.
@@ -78,6 +82,8 @@ impl core::fmt::Display for JoinError {
                     state.name()
                 )
             }
+            JoinError::PoolTooSmall => f.write_str("a pool is too small for its frame table"),
+            JoinError::EpochsExhausted => f.write_str("the epochs of reclamation are used up"),
             JoinError::ClockTimeout => f.write_str("no node answered the clock exchange in time"),
             JoinError::Ended { .. } => f.write_str("the system has come to its end"),
             JoinError::NodesMissing { missing } => {
@@ -120,12 +126,9 @@ pub fn superblock<P: Platform>(node: &Node) -> Result<bool, JoinError> {
         sb.layout_hash.store(layout_hash(node), Ordering::Relaxed);
         sb.shape.store(shape(node), Ordering::Relaxed);
         sb.epoch.store(1, Ordering::Relaxed);
-        let bundle_start = if node.params.bundle_len == 0 {
-            node.params.cxl_size
-        } else {
-            node.params.bundle_offset
-        };
-        Frames::new(&node.map, PoolId::Cxl).format(bundle_start);
+        sb.coherence
+            .store(!node.params.coherent as u64, Ordering::Relaxed);
+        format_pool(node, PoolId::Cxl)?;
         clock::set(P::clock_ns(), FusedTime(0));
         sb.clock_owner
             .store(node.id().index() as u64 + 1, Ordering::Relaxed);
@@ -149,6 +152,11 @@ pub fn superblock<P: Platform>(node: &Node) -> Result<bool, JoinError> {
         ("ABI version", &sb.abi_version, ABI_VERSION as u64),
         ("layout hash", &sb.layout_hash, layout_hash(node)),
         ("system shape", &sb.shape, shape(node)),
+        (
+            "coherence mode",
+            &sb.coherence,
+            !node.params.coherent as u64,
+        ),
     ] {
         let theirs = theirs.load(Ordering::Relaxed);
         if theirs != ours {
@@ -156,6 +164,25 @@ pub fn superblock<P: Platform>(node: &Node) -> Result<bool, JoinError> {
         }
     }
     Ok(false)
+}
+
+/// Writes the frame records of a pool, unless an earlier incarnation has: its frames may be in use.
+fn format_pool(node: &Node, pool: PoolId) -> Result<(), JoinError> {
+    let e = &node.sb.pools[pool.index()];
+    if e.formatted.load(Ordering::Acquire) != 0 {
+        return Ok(());
+    }
+    let layout = Layout::of(&node.params, pool);
+    node.tables
+        .format(&node.params, pool)
+        .map_err(|_| JoinError::PoolTooSmall)?;
+    e.base.store(pool.base().0, Ordering::Relaxed);
+    e.size.store(node.map.size(pool), Ordering::Relaxed);
+    e.frame_table.store(layout.records.0, Ordering::Relaxed);
+    e.first_frame.store(layout.usable.start, Ordering::Relaxed);
+    e.end_frame.store(layout.usable.end, Ordering::Relaxed);
+    e.formatted.store(1, Ordering::Release);
+    Ok(())
 }
 
 /// Publishes this ISA's kernel-half root entries, or checks that they are what another node of
@@ -252,10 +279,7 @@ pub fn claim<P: Platform>(node: &Node, doorbell: u64) -> Result<u32, JoinError> 
     );
     e.image.store(P::image_id(), Ordering::Relaxed);
     e.doorbell.store(doorbell + 1, Ordering::Release);
-    let frames = node.frames();
-    if !frames.is_formatted() {
-        frames.format(node.params.local_size);
-    }
+    format_pool(node, PoolId::Local(node.id()))?;
     node.set_incarnation(incarnation);
     Ok(incarnation)
 }

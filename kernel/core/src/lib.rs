@@ -3,21 +3,21 @@
 //! | module | concern |
 //! |---|---|
 //! | [`platform`] | what a machine must offer |
-//! | [`boot`], [`join`], [`selftest`] | from power-on to a live node |
-//! | [`node`], [`cpu`] | this machine's private state; one CPU's private state |
+//! | [`boot`], [`join`], [`selftest`], [`start`] | from power-on to a live node, and to the first program |
+//! | [`node`], [`cpu`], [`memory`], [`tables`] | this machine's private state; the system's shared tables |
 //! | [`clock`] | fused time over the machine's own clock |
-//! | [`frames`] | frames of the pools |
+//! | [`entry`], [`cycle`] | traps; what a CPU does between two of them |
+//! | [`ops`], [`cx`] | capabilities and the operations on them |
+//! | [`object`] | kernel objects |
+//! | [`invoke`], [`dispatch`], [`handover`] | components, scheduling, threads that change nodes |
+//! | [`mapping`], [`resolve`], [`supply`], [`shootdown`], [`copy`] | address spaces |
+//! | [`quiet`], [`death`] | quiescence; nodes that die |
 //! | [`inbox`] | messages between CPUs of different nodes, doorbells |
-//! | [`space`], [`fault`], [`user_copy`] | address spaces with one page table per ISA |
-//! | [`thread`], [`sched`], [`migrate`] | threads with one register area per ISA |
-//! | [`entry`], [`syscall`] | what happens on traps |
-//! | [`loader`] | bundles into address spaces |
-//! | [`death`], [`end`] | nodes that die; orderly shutdown and reports |
-//! | [`console`], [`mod@panic`] | output |
+//! | [`console`], [`end`], [`mod@panic`] | output, reports, orderly shutdown |
 //! | [`device`], [`kernel_map`] | what both machines share |
 //!
-//! There is no kernel heap: everything lives in the image, in per-CPU areas or in frames of the
-//! pools. No lock is held across nodes; locks here are local to a node.
+//! There is no kernel heap: everything lives in the image, in per-CPU areas or in frames that users
+//! have retyped. No lock is held across nodes; locks here are local to a node.
 #![no_std]
 #![deny(unsafe_code)]
 
@@ -27,35 +27,38 @@ extern crate std;
 pub mod boot;
 pub mod clock;
 pub mod console;
+pub mod copy;
 pub mod cpu;
 pub mod cx;
+pub mod cycle;
 pub mod death;
 pub mod device;
+pub mod dispatch;
 pub mod end;
 pub mod entry;
-pub mod fault;
-pub mod frames;
+pub mod handover;
 #[cfg(test)]
 mod host;
 pub mod inbox;
+pub mod invoke;
 pub mod join;
 pub mod kernel_map;
 #[cfg(feature = "ktest")]
 pub mod ktest;
-pub mod loader;
+pub mod mapping;
 pub mod memory;
-pub mod migrate;
 pub mod node;
 pub mod object;
+pub mod ops;
 pub mod panic;
 pub mod platform;
-pub mod sched;
+pub mod quiet;
+pub mod resolve;
 pub mod selftest;
-pub mod space;
-pub mod syscall;
+pub mod shootdown;
+pub mod start;
+pub mod supply;
 pub mod tables;
-pub mod thread;
-pub mod user_copy;
 
 pub use platform::Platform;
 
@@ -64,8 +67,9 @@ use dyad_shm::LayoutHash;
 /// Hash over every structure that kernels share; see [`dyad_shm::layout`].
 pub const LAYOUT_HASH: u64 = {
     let h: LayoutHash = dyad_shm::superblock::LAYOUT;
-    let h = thread::layout(h);
-    let h = space::layout(h);
+    let h = dyad_retype::layout(h);
+    let h = dyad_captbl::layout(h);
+    let h = object::layout(h);
     let h = inbox::layout(h);
     let h = dyad_pgtbl::layout(h);
     dyad_ring::layout(h).value()

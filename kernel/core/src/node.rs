@@ -7,12 +7,12 @@ use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::{Isa, NodeId};
 use dyad_quiesce::Round;
 use dyad_ring::Producer;
+use dyad_shm::frame::WeakRef;
 use dyad_shm::superblock::{NodeEntry, NodeState};
-use dyad_shm::{FusedMap, PoolId, Superblock};
+use dyad_shm::{FusedMap, Superblock};
 use spin::{Mutex, Once};
 
 use crate::Platform;
-use crate::frames::Frames;
 use crate::memory::Words;
 use crate::tables::Tables;
 
@@ -34,6 +34,10 @@ pub struct Node {
     /// Sending ends of the inboxes of every CPU of every node. The lock is local to this node:
     /// its CPUs share one sending end per receiver.
     pub(crate) outboxes: [[Mutex<Option<Producer>>; MAX_CPUS]; MAX_NODES],
+    /// Who hears of interrupts, by number: endpoints, which of them, bits.
+    pub(crate) interrupts: [Mutex<Option<(WeakRef, u64, u64)>>; 64],
+    /// Root thread of each CPU: weak references; 0: none.
+    pub(crate) roots: [AtomicU64; MAX_CPUS],
     incarnation: AtomicU64,
     /// CPUs that have reported after a stop request.
     pub(crate) reported: AtomicU64,
@@ -77,7 +81,10 @@ pub(crate) fn init(params: BootParams<'static>, map: FusedMap) -> dyad_abi::Resu
     static MAP: Once<FusedMap> = Once::new();
     static WORDS: Once<Words> = Once::new();
     let map = MAP.call_once(|| map);
-    let words = WORDS.call_once(|| Words::coherent(map));
+    let words = WORDS.try_call_once(|| match params.coherent {
+        true => Ok(Words::coherent(map)),
+        false => Words::incoherent(map).map_err(|_| dyad_abi::Error::Denied),
+    })?;
     let node = Node::new(params, words)?;
     Ok(NODE.call_once(|| node))
 }
@@ -96,6 +103,8 @@ impl Node {
             words,
             round: Mutex::new(None),
             outboxes: [const { [const { Mutex::new(None) }; MAX_CPUS] }; MAX_NODES],
+            interrupts: [const { Mutex::new(None) }; 64],
+            roots: [const { AtomicU64::new(0) }; MAX_CPUS],
             incarnation: AtomicU64::new(0),
             reported: AtomicU64::new(0),
             test_received: [const { AtomicU64::new(0) }; MAX_NODES],
@@ -155,16 +164,6 @@ impl Node {
     pub fn first_live(&self) -> Option<NodeId> {
         self.all()
             .find(|&n| matches!(self.sb.node_word(n).state, NodeState::Live))
-    }
-
-    /// Frames of this node's own pool.
-    pub fn frames(&self) -> Frames<'_> {
-        Frames::new(self.map, PoolId::Local(self.id()))
-    }
-
-    /// Frames of the CXL pool.
-    pub fn cxl_frames(&self) -> Frames<'_> {
-        Frames::new(self.map, PoolId::Cxl)
     }
 
     /// Bound on waits during boot, in nanoseconds.

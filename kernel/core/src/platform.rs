@@ -184,6 +184,9 @@ pub trait Platform: Sized + 'static {
     fn idle_root() -> PhysAddr;
     /// Drops all user translations of this CPU.
     fn flush_tlb();
+    /// Does piece number `piece` of writing back and dropping everything this machine's caches
+    /// hold; `true` if that was the last piece. Only where caches are not coherent.
+    fn flush_caches(piece: u64) -> bool;
     /// Makes instructions that this CPU has just written (through the fused map) visible to its
     /// own instruction fetches.
     fn sync_code(map: &FusedMap, pa: PhysAddr, len: u64);

@@ -102,6 +102,24 @@ impl<M: GlobalMem> Quiescence<'_, M> {
             incarnation: vacant.incarnation.wrapping_add(1),
         };
         self.change(node, vacant, joining)?;
+        let round = self.publish_joining(node, cpu, hardware)?;
+        let live = NodeWord {
+            state: NodeState::Live,
+            ..joining
+        };
+        self.change(node, joining, live)?;
+        self.mem.fence();
+        Ok((round, live.incarnation))
+    }
+
+    /// The middle of [`join`](Quiescence::join), for a node that is JOINING already: drops everything
+    /// its caches and TLBs may hold and publishes that it has. It may become LIVE then.
+    pub fn publish_joining(
+        &self,
+        node: NodeId,
+        cpu: CpuId,
+        hardware: &impl NodeHardware,
+    ) -> Result<Round, Error> {
         // Cursors come before the flush: what is logged meanwhile is read in the first round.
         let round = Round::new(self, node);
         let mut piece = 0;
@@ -113,13 +131,7 @@ impl<M: GlobalMem> Quiescence<'_, M> {
         let epoch = self.advance()?;
         let word = Publication::joined(epoch, cpu).bits();
         self.mem.swap(self.published(node), word);
-        let live = NodeWord {
-            state: NodeState::Live,
-            ..joining
-        };
-        self.change(node, joining, live)?;
-        self.mem.fence();
-        Ok((round, live.incarnation))
+        Ok(round)
     }
 
     /// Claims a dead node for recovery by node `by`. [`Error::Claimed`] if another live node has

@@ -202,7 +202,7 @@ pub struct CpuEntry {
     pub own_reserved: [AtomicU64; 6],
 }
 
-/// A pool's entry: where its frame table is and the state of its frame allocator.
+/// A pool's entry: where its frame table is.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct PoolEntry {
@@ -216,14 +216,10 @@ pub struct PoolEntry {
     pub first_frame: AtomicU64,
     /// One past the index of the last frame that may be allocated.
     pub end_frame: AtomicU64,
-    /// Index of the next frame never allocated so far.
-    pub bump: AtomicU64,
-    /// Free list: `tag:32 | index + 1:32`; the link is the first word of a free frame.
-    pub free: AtomicU64,
-    /// Frames in use.
-    pub used: AtomicU64,
+    /// 1 once the frame table has been written, which is once in the life of a pool.
+    pub formatted: AtomicU64,
     /// Reserved; zero.
-    pub reserved: [AtomicU64; 8],
+    pub reserved: [AtomicU64; 10],
 }
 
 /// A line of words that tests and the boot self-test may use.
@@ -349,7 +345,7 @@ pub const LAYOUT: LayoutHash = crate::shared_layout!(LayoutHash::EMPTY;
         clock_time, migrations, clock_error, reserved,
     },
     CpuEntry { pending, rung, reserved, activity, taken, own_reserved },
-    PoolEntry { base, size, frame_table, first_frame, end_frame, bump, free, used, reserved },
+    PoolEntry { base, size, frame_table, first_frame, end_frame, formatted, reserved },
     RootEntries { entries, image, reserved },
     ScratchLine { words },
     crate::FrameEntry { w0, w1 },

@@ -10,12 +10,7 @@
 //! 12 to 17 are the arguments of an invocation, 18 to 21 its results, 22 is 1 while the area is
 //! partial. Registers are numbered as words.
 
-mod fault_tests;
-mod frames_tests;
 mod join_tests;
-mod loader_tests;
-mod migrate_tests;
-mod syscall_tests;
 
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -197,6 +192,8 @@ impl World {
             mode: BootMode::App,
             on_death: self.on_death.get(),
             boot_timeout_ms: 1,
+            coherent: true,
+            rounds_per_second: 30,
             app: "test",
             args: "--some words",
             ktests: "",
@@ -433,6 +430,9 @@ impl<const A64: bool> Platform for Mock<A64> {
     }
     fn flush_tlb() {
         did(Did::FlushedTlb);
+    }
+    fn flush_caches(_: u64) -> bool {
+        true
     }
     fn sync_code(_: &FusedMap, _: PhysAddr, _: u64) {}
     fn zero_frame(map: &FusedMap, pa: PhysAddr) -> bool {

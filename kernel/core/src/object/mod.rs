@@ -10,7 +10,9 @@
 
 pub mod component;
 pub mod endpoint;
+pub mod space;
 pub mod thread;
+pub mod time;
 
 use dyad_abi::cap::ObjectKind;
 use dyad_abi::{Error, Isa, Result};
@@ -25,7 +27,9 @@ use crate::node::Node;
 pub const NO_REFERENCE: u64 = u32::MAX as u64;
 
 pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
-    endpoint::layout(component::layout(thread::layout(h)))
+    space::layout(time::layout(endpoint::layout(component::layout(
+        thread::layout(h),
+    ))))
 }
 
 /// What the frame table calls an object kind.

@@ -180,7 +180,7 @@ shared_struct! {
         pub priority: AtomicU64,
         /// Fused time at which its slice ends; `u64::MAX`: never.
         pub slice_end: AtomicU64,
-        /// Time budget it runs on: `FrameRef` link and number << 40; 0: none.
+        /// Time budgets it runs on: a weak reference; 0: none that can run out.
         pub budget: AtomicU64,
         /// Entries in use of `frames`.
         pub depth: AtomicU64,
@@ -200,8 +200,14 @@ shared_struct! {
         pub exit_code: AtomicU64,
         /// Floating-point registers are to be set up anew on arrival.
         pub fresh_fp: AtomicU64,
+        /// What it does where it has been handed to; see [`crate::handover`].
+        pub carried: [AtomicU64; 8],
+        /// Fused time at which it was last dispatched on a budget.
+        pub budget_from: AtomicU64,
+        /// Number of the budget in its frame.
+        pub budget_line: AtomicU64,
         /// Reserved; zero.
-        pub reserved: [AtomicU64; 44],
+        pub reserved: [AtomicU64; 34],
         /// Invocations under way.
         pub frames: [Frame; INVOKE_DEPTH],
         /// Registers at a fault that a handler deals with.
@@ -224,7 +230,7 @@ pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
             owner, id, tag, component, scheduler, cpu, dispatcher, event_link, event, result,
             result_status, result_value, waits_at, waits_line, deadline, priority, slice_end,
             budget, depth, entry, arg, started, came_from, migrations, fault, exit_code, fresh_fp,
-            reserved, frames, saved, parked, regs, fp,
+            carried, budget_from, budget_line, reserved, frames, saved, parked, regs, fp,
         },
     )
     .word(REG_WORDS as u64)
@@ -236,15 +242,15 @@ impl Thread {
     pub const KIND: KernelKind = KernelKind::THREAD;
 
     /// The owner word, decoded.
-    pub fn owner(&self) -> Option<Owner> {
-        Owner::from_bits(self.owner.load(Ordering::Acquire))
+    #[inline]
+    pub fn owner(&self, words: &Words) -> Option<Owner> {
+        Owner::from_bits(words.read(&self.owner))
     }
 
     /// Changes the owner word, which must be `from`.
-    pub fn change(&self, from: Owner, to: Owner) -> bool {
-        self.owner
-            .compare_exchange(from.bits(), to.bits(), Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+    #[inline]
+    pub fn change(&self, words: &Words, from: Owner, to: Owner) -> bool {
+        words.exchange(&self.owner, from.bits(), to.bits())
     }
 
     /// Its general registers on an ISA.

@@ -204,6 +204,8 @@ fn boot_text(
         mode,
         on_death: config.on_death,
         boot_timeout_ms: BOOT_TIMEOUT_MS,
+        coherent: true,
+        rounds_per_second: dyad_abi::boot::DEFAULT_ROUNDS,
         app: config.work_name(),
         args,
         ktests,

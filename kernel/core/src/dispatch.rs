@@ -1,0 +1,598 @@
+//! Which thread a CPU runs: dispatch, blocking, waking, preemption.
+//!
+//! There is no run queue in the kernel and no policy. A CPU has a *root thread*, its scheduler. A
+//! thread gets the CPU from another one, its dispatcher, and when it stops the dispatcher goes on
+//! and is told why:
+//!
+//! ```text
+//!   root ──Dispatch──▶ A ──Dispatch──▶ B          who runs is at the right end
+//!        ◀── Stopped ──  ◀── Stopped ──           preempted, blocked, left, ended, faulted, yielded
+//!              A ──Send, B waits with higher priority──▶ B ──waits again──▶ A
+//! ```
+//!
+//! Threads that become ready while nobody runs them are told to their scheduler by its endpoint
+//! ([`crate::object::endpoint`]), from whichever node.
+//!
+//! | step | order |
+//! |---|---|
+//! | a thread is given up: registers complete, floating point saved; then its owner word | release |
+//! | a thread is taken: CAS READY -> RUNNING | acquire |
+//! | a thread is woken: CAS BLOCKED -> READY; event; the scheduler's CPU is notified | each before the next |
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::cap::{Stopped, Woken};
+use dyad_abi::{CpuId, Error, Result};
+
+use crate::cx::Cx;
+use crate::object::component::Component;
+use crate::object::endpoint::{Endpoints, Line};
+use crate::object::space::Space;
+use crate::object::thread::{Owner, State, Thread, by};
+use crate::object::time::{Budgets, UNLIMITED};
+use crate::object::{self, find, follow, frame_of, link_to, linked};
+use crate::{Platform, clock, handover, inbox};
+
+/// Links of schedulers of schedulers that a wake-up follows.
+const MAX_SCHEDULERS: usize = 4;
+/// Attempts at changing a budget that others change at the same time.
+const CHARGE_TRIES: usize = 64;
+/// Longest chain of dispatchers.
+pub const MAX_CHAIN: usize = 8;
+const LINK: u64 = (1 << 40) - 1;
+
+/// What has become of the running thread in an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// It goes on with this value.
+    Value(u64),
+    /// Its result is set, or will be; somebody else may be running now.
+    Switched,
+}
+
+/// The thread that runs here.
+///
+/// # Panics
+///
+/// If none does: only operations of a running thread ask.
+#[inline]
+pub fn current(cx: &Cx) -> &'static Thread {
+    cx.local
+        .thread
+        .get()
+        .expect("an operation without a running thread")
+}
+
+/// Completes the registers of the running thread, which entered by the short way, because it will
+/// not leave by it.
+#[inline]
+pub fn settle<P: Platform>(cx: &Cx, t: &'static Thread) {
+    if cx.local.short_entry.replace(false) {
+        P::complete_area(t.regs(P::ISA), 0, [0; 5]);
+    }
+}
+
+/// Takes a thread off this CPU for good: whoever owns it next finds everything in its frame.
+pub fn release<P: Platform>(cx: &Cx, t: &'static Thread) {
+    settle::<P>(cx, t);
+    if cx.local.holds(t) {
+        P::save_fp(t.fp(P::ISA));
+        cx.local.holding.set(None);
+    }
+    cx.words().hand_over(t);
+}
+
+/// The thread that gave `t` the CPU, and how.
+fn dispatcher(cx: &Cx, t: &Thread) -> Option<(&'static Thread, u64)> {
+    let word = t.dispatcher.load(Ordering::Relaxed);
+    let frame = linked(word & LINK)?;
+    Some((cx.node.map.get(frame.address())?, word & !LINK))
+}
+
+fn set_dispatcher(cx: &Cx, t: &Thread, d: &'static Thread, how: u64) -> Result<()> {
+    let link = link_to(frame_of(cx.node, d).ok_or(Error::Corrupt)?);
+    t.dispatcher.store(link | how, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Gives the CPU from the running thread, which stays this CPU's, to `next`, which has been taken.
+fn give(cx: &Cx, next: &'static Thread, how: u64) -> Result<()> {
+    let now = current(cx);
+    set_dispatcher(cx, next, now, how)?;
+    cx.local.thread.set(Some(next));
+    Ok(())
+}
+
+/// Takes the time a thread has run off the budget it ran on.
+#[cold]
+fn charge<P: Platform>(cx: &Cx, t: &Thread) {
+    let word = t.budget.swap(0, Ordering::Relaxed);
+    let used = clock::now::<P>()
+        .0
+        .saturating_sub(t.budget_from.load(Ordering::Relaxed));
+    let at = t.budget_line.load(Ordering::Relaxed) as usize;
+    // A budget that has been given up meanwhile takes no charge.
+    if let Ok((budgets, _)) = follow::<Budgets>(cx.node, word, Budgets::KIND)
+        && let Some(left) = budgets.left.get(at)
+    {
+        for _ in 0..CHARGE_TRIES {
+            let has = cx.words().read(left);
+            if has == UNLIMITED || cx.words().exchange(left, has, has.saturating_sub(used)) {
+                break;
+            }
+        }
+    }
+}
+
+/// Takes note of who goes on when `t` stops. While `t` still belongs to this CPU.
+pub(crate) fn take_dispatcher<P: Platform>(cx: &Cx, t: &Thread) -> Option<(&'static Thread, u64)> {
+    if t.budget.load(Ordering::Relaxed) != 0 {
+        charge::<P>(cx, t);
+    }
+    let next = dispatcher(cx, t);
+    t.dispatcher.store(0, Ordering::Relaxed);
+    next
+}
+
+/// The running thread has stopped: whoever gave it the CPU goes on.
+pub(crate) fn go_on(cx: &Cx, next: Option<(&'static Thread, u64)>, why: Stopped, detail: u64) {
+    if let Some((d, by::DISPATCH)) = next {
+        d.set_result(0, why as u64 | detail << 8);
+    }
+    cx.local.thread.set(next.map(|(d, _)| d));
+}
+
+/// The running thread does not stop after all.
+pub(crate) fn give_back(cx: &Cx, t: &Thread, next: Option<(&'static Thread, u64)>) {
+    if let Some((d, how)) = next {
+        // It was a frame of a pool a moment ago.
+        let _ = set_dispatcher(cx, t, d, how);
+    }
+}
+
+/// `Dispatch`: runs a thread of this node on this CPU.
+///
+/// # Errors
+///
+/// [`Error::NotReady`] if it is not ready, not here, or the chain of dispatchers is too long.
+pub fn dispatch<P: Platform>(
+    cx: &Cx,
+    t: &'static Thread,
+    slice_ns: u64,
+    priority: u64,
+    budget: Option<(&'static Budgets, usize, u64)>,
+) -> Result<After> {
+    let me = current(cx);
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    if owner.state != State::Ready || !owner.is(cx.node.id(), cx.node.incarnation()) {
+        return Err(Error::NotReady);
+    }
+    if chain(cx) >= MAX_CHAIN {
+        return Err(Error::TooDeep);
+    }
+    let mut end = me.slice_end.load(Ordering::Relaxed);
+    let mut charged = 0;
+    if slice_ns != 0 || budget.is_some() {
+        let now = clock::now::<P>();
+        if slice_ns != 0 {
+            end = end.min(now.after(slice_ns).0);
+        }
+        if let Some((budgets, at, frame)) = budget {
+            let left = cx.words().read(&budgets.left[at]);
+            if left == 0 {
+                return Err(Error::NoTime);
+            }
+            if left != UNLIMITED {
+                end = end.min(now.after(left).0);
+                t.budget_line.store(at as u64, Ordering::Relaxed);
+                t.budget_from.store(now.0, Ordering::Relaxed);
+                charged = frame;
+            }
+        }
+    }
+    if !t.change(cx.words(), owner, owner.with(State::Running)) {
+        return Err(Error::NotReady);
+    }
+    settle::<P>(cx, me);
+    t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
+    t.priority.store(priority, Ordering::Relaxed);
+    t.budget.store(charged, Ordering::Relaxed);
+    t.slice_end.store(end, Ordering::Relaxed);
+    cx.local.set_slice_end(end);
+    give(cx, t, by::DISPATCH)?;
+    Ok(After::Switched)
+}
+
+/// Threads between the root and the running thread.
+fn chain(cx: &Cx) -> usize {
+    let mut n = 0;
+    let mut t = cx.local.thread.get();
+    while let Some((d, _)) = t.and_then(|t| dispatcher(cx, t)) {
+        n += 1;
+        t = Some(d);
+        if n > MAX_CHAIN {
+            break;
+        }
+    }
+    n
+}
+
+/// Takes the CPU from the running thread and those under it as long as `must` says so: each is
+/// ready again, and its scheduler knows it.
+fn preempt<P: Platform>(cx: &Cx, why: Stopped, must: impl Fn(&Thread) -> bool) {
+    for _ in 0..=MAX_CHAIN {
+        let Some(t) = cx.local.thread.get() else {
+            return;
+        };
+        let Some((_, how)) = dispatcher(cx, t) else {
+            return;
+        };
+        if !must(t) {
+            return;
+        }
+        let Some(owner) = t.owner(cx.words()) else {
+            return;
+        };
+        go_on(cx, take_dispatcher::<P>(cx, t), why, 0);
+        release::<P>(cx, t);
+        t.change(cx.words(), owner, owner.with(State::Ready));
+        // Whoever was switched to by a message was dispatched by nobody who would know of it.
+        if how == by::SEND {
+            let _ = tell_scheduler::<P>(cx, t, Woken::Ready);
+        }
+    }
+}
+
+/// Ends the slices that are used up.
+pub fn slice_over<P: Platform>(cx: &Cx) {
+    let now = clock::now::<P>().0;
+    preempt::<P>(cx, Stopped::Preempted, |t| {
+        t.slice_end.load(Ordering::Relaxed) <= now
+    });
+    if let Some(t) = cx.local.thread.get() {
+        cx.local.set_slice_end(t.slice_end.load(Ordering::Relaxed));
+    }
+}
+
+/// Gives the CPU back to its root thread if something has come in for that.
+pub fn serve_root<P: Platform>(cx: &Cx) {
+    let news = cx
+        .local
+        .root_line
+        .get()
+        .is_some_and(|line| line.has_news(cx.node));
+    if news {
+        preempt::<P>(cx, Stopped::Interrupted, |_| true);
+    }
+}
+
+/// Makes a thread that has been taken off an endpoint, or timed out there, ready.
+pub fn wake<P: Platform>(cx: &Cx, t: &'static Thread, why: Woken) -> Result<()> {
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    if owner.state != State::Blocked || !t.change(cx.words(), owner, owner.with(State::Ready)) {
+        return Err(Error::NotReady);
+    }
+    tell_scheduler::<P>(cx, t, why)
+}
+
+/// Tells the scheduler of a ready thread, wherever it is.
+pub fn tell_scheduler<P: Platform>(cx: &Cx, t: &'static Thread, why: Woken) -> Result<()> {
+    let mut t = t;
+    let mut why = why;
+    for _ in 0..MAX_SCHEDULERS {
+        let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+        let cpu = CpuId::new(t.cpu.load(Ordering::Relaxed)).ok_or(Error::Corrupt)?;
+        let here = owner.node == cx.node.id() && cpu == cx.cpu();
+        let word = t.scheduler.load(Ordering::Relaxed);
+        if word == 0 {
+            // A root thread: its CPU looks at it by itself.
+            if !here {
+                inbox::notify::<P>(owner.node, cpu);
+            }
+            return Ok(());
+        }
+        let (endpoints, _) = follow::<Endpoints>(cx.node, word, Endpoints::KIND)?;
+        let line = endpoints.line(dyad_abi::service::scheduler_line(owner.node, cpu))?;
+        line.push_event(cx.node, t, why)?;
+        let Some(scheduler) = line.take_waiter(cx.node) else {
+            // It runs something else: interrupt that.
+            if !here {
+                inbox::notify::<P>(owner.node, cpu);
+            }
+            return Ok(());
+        };
+        let s = scheduler.owner(cx.words()).ok_or(Error::Corrupt)?;
+        if s.state != State::Blocked || !scheduler.change(cx.words(), s, s.with(State::Ready)) {
+            return Ok(());
+        }
+        (t, why) = (scheduler, Woken::Ready);
+    }
+    Err(Error::TooDeep)
+}
+
+/// The running thread waits at an endpoint with nothing to take.
+///
+/// # Errors
+///
+/// [`Error::Exists`] if another thread waits there.
+pub fn block<P: Platform>(
+    cx: &Cx,
+    endpoints: u64,
+    index: u64,
+    line: &'static Line,
+    deadline: u64,
+) -> Result<After> {
+    let t = current(cx);
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    // What the endpoint has is looked at when the thread next runs.
+    t.waits_at.store(endpoints, Ordering::Relaxed);
+    t.waits_line.store(index, Ordering::Relaxed);
+    t.deadline.store(deadline, Ordering::Relaxed);
+    t.result.store(2, Ordering::Relaxed);
+    let dispatcher = t.dispatcher.load(Ordering::Relaxed);
+    let next = take_dispatcher::<P>(cx, t);
+    release::<P>(cx, t);
+    if !t.change(cx.words(), owner, owner.with(State::Blocked)) {
+        return Err(Error::Corrupt);
+    }
+    let waits = line.wait(cx.node, t);
+    if let Ok(true) = waits {
+        // From here on it may run elsewhere: nothing of it is touched.
+        go_on(cx, next, Stopped::Blocked, deadline);
+        return Ok(After::Switched);
+    }
+    // Something came, or somebody else waits here: it goes on at once, unless it has been stopped
+    // meanwhile.
+    if t.change(cx.words(), owner.with(State::Blocked), owner) {
+        t.dispatcher.store(dispatcher, Ordering::Relaxed);
+        if let Err(e) = waits {
+            t.set_result(e.code(), 0);
+        }
+    } else {
+        go_on(cx, next, Stopped::Blocked, deadline);
+    }
+    Ok(After::Switched)
+}
+
+/// Wakes the thread taken off an endpoint after a message: switches to it if it belongs to this
+/// CPU and is more urgent than the running one.
+pub fn wake_receiver<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<After> {
+    let me = current(cx);
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    let mine = owner.is(cx.node.id(), cx.node.incarnation())
+        && t.cpu.load(Ordering::Relaxed) == cx.cpu().index() as u64;
+    let urgent = t.priority.load(Ordering::Relaxed) > me.priority.load(Ordering::Relaxed);
+    if owner.state != State::Blocked {
+        return Ok(After::Value(0));
+    }
+    if !(mine && urgent && t.scheduler.load(Ordering::Relaxed) != 0 && chain(cx) < MAX_CHAIN) {
+        wake::<P>(cx, t, Woken::Ready)?;
+        return Ok(After::Value(0));
+    }
+    if !t.change(cx.words(), owner, owner.with(State::Running)) {
+        return Ok(After::Value(0));
+    }
+    settle::<P>(cx, me);
+    me.set_result(0, 0);
+    t.slice_end
+        .store(me.slice_end.load(Ordering::Relaxed), Ordering::Relaxed);
+    give(cx, t, by::SEND)?;
+    Ok(After::Switched)
+}
+
+/// Makes this CPU hold a thread's component, address space and floating-point registers.
+///
+/// # Errors
+///
+/// [`Error::Revoked`] if its component is gone; [`Error::NoIsa`] if its space has no table here.
+#[inline]
+fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
+    if !cx.local.holds(t) {
+        if let Some(other) = cx.local.holding.get() {
+            P::save_fp(other.fp(P::ISA));
+        }
+        cx.local.holding.set(None);
+        if t.started[P::ISA.index()].load(Ordering::Relaxed) == 0 {
+            handover::start::<P>(t);
+        }
+        if t.fresh_fp.load(Ordering::Relaxed) != 0 {
+            t.fresh_fp.store(0, Ordering::Relaxed);
+            P::init_fp(t.fp(P::ISA));
+        }
+        P::restore_fp(t.fp(P::ISA));
+        enter_component::<P>(cx, t.component.load(Ordering::Relaxed))?;
+        cx.local.holding.set(Some(t));
+    }
+    match t.result.load(Ordering::Acquire) {
+        0 => {}
+        1 => {
+            t.result.store(0, Ordering::Relaxed);
+            let status = t.result_status.load(Ordering::Relaxed);
+            let value = t.result_value.load(Ordering::Relaxed);
+            P::set_result(t.regs(P::ISA), status, value);
+        }
+        _ => {
+            t.result.store(0, Ordering::Relaxed);
+            let news =
+                follow::<Endpoints>(cx.node, t.waits_at.load(Ordering::Relaxed), Endpoints::KIND)
+                    .and_then(|(e, _)| e.line(t.waits_line.load(Ordering::Relaxed)))
+                    .map(|line| line.take(cx.node));
+            match news {
+                Ok(bits) => P::set_result(t.regs(P::ISA), 0, bits),
+                Err(e) => P::set_result(t.regs(P::ISA), e.code(), 0),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes this CPU hold a component: capability table and address space.
+#[inline]
+pub fn enter_component<P: Platform>(cx: &Cx, word: u64) -> Result<()> {
+    let (component, _) = follow::<Component>(cx.node, word, Component::KIND)?;
+    cx.local.captbl.set(component.captbl_root()?);
+    cx.local.component.set(word);
+    let space = component.space()?;
+    if cx.local.space.get() != space.bits() {
+        let frame: &'static Space = find(cx.node, space, Space::KIND)?;
+        P::switch_root(frame.root(cx.words(), P::ISA).ok_or(Error::NoIsa)?);
+        cx.local.space.set(space.bits());
+    }
+    Ok(())
+}
+
+/// Leaves whatever address space this CPU is in.
+pub fn leave_space<P: Platform>(cx: &Cx) {
+    if cx.local.space.replace(0) != 0 {
+        P::switch_root(P::idle_root());
+    }
+    cx.local.component.set(0);
+}
+
+/// Continues the running thread, by the shortest way; comes back only if it cannot run.
+#[inline]
+pub fn resume<P: Platform>(cx: &Cx) {
+    while let Some(t) = cx.local.thread.get() {
+        if load::<P>(cx, t).is_ok() {
+            P::resume_user(t.regs(P::ISA));
+        }
+        cannot_run::<P>(cx, t);
+    }
+}
+
+/// The running thread has nothing to run in.
+fn cannot_run<P: Platform>(cx: &Cx, t: &'static Thread) {
+    crate::error!(
+        P,
+        "thread {} cannot run here: its component or address space is gone",
+        t.id.load(Ordering::Relaxed)
+    );
+    end_thread::<P>(cx, t, Stopped::Faulted, 0);
+}
+
+/// Ends the running thread; whoever dispatched it learns why.
+pub fn end_thread<P: Platform>(cx: &Cx, t: &'static Thread, why: Stopped, detail: u64) {
+    let owner = t.owner(cx.words());
+    go_on(cx, take_dispatcher::<P>(cx, t), why, detail);
+    release::<P>(cx, t);
+    if let Some(o) = owner {
+        t.change(cx.words(), o, o.with(State::Stopped));
+    }
+}
+
+/// `Yield`: the running thread gives the CPU back and stays ready.
+pub fn yield_now<P: Platform>(cx: &Cx, t: &'static Thread) -> After {
+    let Some(owner) = t.owner(cx.words()) else {
+        return After::Value(0);
+    };
+    let Some(next) = take_dispatcher::<P>(cx, t) else {
+        return After::Value(0);
+    };
+    t.set_result(0, 0);
+    release::<P>(cx, t);
+    t.change(cx.words(), owner, owner.with(State::Ready));
+    if next.1 == by::SEND {
+        // Whoever dispatched the sender does not know that this one is ready.
+        let _ = tell_scheduler::<P>(cx, t, Woken::Ready);
+    }
+    go_on(cx, Some(next), Stopped::Yielded, 0);
+    After::Switched
+}
+
+/// Takes a blocked thread off the endpoint it waits at. `false`: somebody has just found it there,
+/// and wakes it.
+pub fn stop_waiting(cx: &Cx, t: &'static Thread) -> bool {
+    let waits = follow::<Endpoints>(cx.node, t.waits_at.load(Ordering::Relaxed), Endpoints::KIND)
+        .and_then(|(e, _)| e.line(t.waits_line.load(Ordering::Relaxed)));
+    // An endpoint that is gone finds nobody.
+    let Ok(line) = waits else {
+        return true;
+    };
+    frame_of(cx.node, t).is_some_and(|f| cx.words().exchange(&line.waiter, link_to(f), 0))
+}
+
+fn root(cx: &Cx) -> Option<&'static Thread> {
+    let word = cx.node.roots[cx.cpu().index()].load(Ordering::Acquire);
+    if word == 0 {
+        return None;
+    }
+    follow::<Thread>(cx.node, word, Thread::KIND)
+        .ok()
+        .map(|(t, _)| t)
+}
+
+/// Whether the root thread of this CPU could run.
+pub fn root_ready(cx: &Cx) -> bool {
+    root(cx)
+        .and_then(|t| t.owner(cx.words()))
+        .is_some_and(|o| o.state == State::Ready)
+}
+
+/// Fused time until which the root thread waits; never, if it is not waiting.
+pub fn root_deadline(cx: &Cx) -> u64 {
+    root(cx)
+        .filter(|t| {
+            t.owner(cx.words())
+                .is_some_and(|o| o.state == State::Blocked)
+        })
+        .map(|t| t.deadline.load(Ordering::Relaxed))
+        .filter(|&d| d != 0)
+        .unwrap_or(u64::MAX)
+}
+
+/// Ends the waiting of the root thread if it has waited long enough: nobody else would.
+pub fn root_timeout<P: Platform>(cx: &Cx) {
+    if root_deadline(cx) <= clock::now::<P>().0
+        && let Some(t) = root(cx)
+        && stop_waiting(cx, t)
+    {
+        // Nobody else can have woken it, having found it nowhere.
+        let _ = wake::<P>(cx, t, Woken::Ready);
+    }
+}
+
+/// Takes the root thread of this CPU if it is ready. It runs with all the time there is.
+pub fn take_root(cx: &Cx) -> bool {
+    let Some(root) = root(cx) else {
+        return false;
+    };
+    let Some(owner) = root.owner(cx.words()) else {
+        return false;
+    };
+    if owner.state != State::Ready
+        || !owner.is(cx.node.id(), cx.node.incarnation())
+        || !root.change(cx.words(), owner, owner.with(State::Running))
+    {
+        return false;
+    }
+    root.slice_end.store(u64::MAX, Ordering::Relaxed);
+    root.dispatcher.store(0, Ordering::Relaxed);
+    cx.local.set_slice_end(u64::MAX);
+    cx.local.thread.set(Some(root));
+    true
+}
+
+/// Makes a thread the root thread of a CPU of this node: the one it runs when nobody else does.
+pub fn set_root<P: Platform>(cx: &Cx, cpu: CpuId, t: &'static Thread) -> Result<()> {
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    if owner.state != State::Ready && owner.state != State::Stopped {
+        return Err(Error::NotReady);
+    }
+    let reference = object::reference(cx.node, t).ok_or(Error::Corrupt)?;
+    t.cpu.store(cpu.index() as u64, Ordering::Relaxed);
+    t.scheduler.store(0, Ordering::Relaxed);
+    let ours = Owner {
+        state: State::Ready,
+        node: cx.node.id(),
+        incarnation: cx.node.incarnation(),
+        seq: owner.seq.wrapping_add(1),
+    };
+    if !t.change(cx.words(), owner, ours) {
+        return Err(Error::NotReady);
+    }
+    cx.node.roots[cpu.index()].store(reference.bits(), Ordering::Release);
+    if cpu != cx.cpu() {
+        inbox::notify::<P>(cx.node.id(), cpu);
+    }
+    Ok(())
+}

@@ -1,0 +1,240 @@
+//! Threads that go to another node: migration, crossing invocations and their returns.
+//!
+//! ```text
+//! giver:    registers complete, floating point saved; words put down; owner := TRANSIT(to, seq + 1)
+//!           message to a CPU of `to` ──▶
+//! receiver: CAS owner TRANSIT -> READY; registers set as the words say; its scheduler is told
+//! ```
+//!
+//! Between the two the thread belongs to nobody. If the receiver dies before taking it, whoever
+//! recovers the receiver sends it back with [`Error::NodeDead`]. If the message cannot be sent,
+//! the giver takes it back.
+//!
+//! | step | order |
+//! |---|---|
+//! | give up: everything in the frame, then the owner word | release |
+//! | take: CAS of the owner word | acquire |
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::cap::{Stopped, Woken};
+use dyad_abi::user::{stack_slot, tcb_address};
+use dyad_abi::{Error, NodeId, Result};
+use dyad_ring::Message;
+use dyad_shm::frame::WeakRef;
+
+use crate::Platform;
+use crate::cx::Cx;
+use crate::dispatch::{self, After};
+use crate::inbox::{self, kind};
+use crate::object::component::Entry;
+use crate::object::thread::{Owner, State, Thread, copy_registers};
+use crate::object::{find, reference};
+
+/// Why a thread is handed over.
+pub mod what {
+    /// It migrates: goes on in the context it left on the receiver's ISA, or starts there.
+    pub const MIGRATE: u64 = 1;
+    /// It invokes a component that lives there.
+    pub const INVOKE: u64 = 2;
+    /// It returns from such an invocation.
+    pub const RETURN: u64 = 3;
+    /// It was on its way to a node that has died: its call returns an error.
+    pub const FAIL: u64 = 4;
+}
+
+/// Puts down what the thread is to do where it goes, and its four words.
+pub fn carry(t: &Thread, what: u64, words: [u64; 4], to: Entry) {
+    for (w, v) in t.carried.iter().zip([
+        what,
+        words[0],
+        words[1],
+        words[2],
+        words[3],
+        to.component.bits(),
+        to.address,
+        to.badge,
+    ]) {
+        w.store(v, Ordering::Relaxed);
+    }
+}
+
+/// Hands the running thread to another node. Its dispatcher goes on.
+///
+/// # Errors
+///
+/// [`Error::NoSuchNode`], [`Error::NodeDead`], [`Error::Full`], [`Error::NotReady`] if nobody
+/// would schedule it there: the thread goes on here.
+pub fn send<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> Result<()> {
+    if to.index() >= cx.node.params.node_count {
+        return Err(Error::NoSuchNode);
+    }
+    if t.scheduler.load(Ordering::Relaxed) == 0 {
+        return Err(Error::NotReady);
+    }
+    if !cx.node.sb.is_live(to) {
+        return Err(Error::NodeDead);
+    }
+    let mine = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    let next = dispatch::take_dispatcher::<P>(cx, t);
+    let sent = transfer::<P>(cx, t, mine, to);
+    match sent {
+        Ok(()) => {
+            cx.node.entry().migrations.fetch_add(1, Ordering::Relaxed);
+            dispatch::go_on(cx, next, Stopped::Left, to.index() as u64);
+            Ok(())
+        }
+        Err(e) => {
+            // Its floating-point registers are still this CPU's.
+            cx.local.holding.set(Some(t));
+            dispatch::give_back(cx, t, next);
+            Err(e)
+        }
+    }
+}
+
+/// Hands a thread that this CPU owns over.
+pub(crate) fn transfer<P: Platform>(
+    cx: &Cx,
+    t: &'static Thread,
+    mine: Owner,
+    to: NodeId,
+) -> Result<()> {
+    let target = cx.node.sb.node_word(to);
+    let handed = Owner {
+        state: State::Transit,
+        node: to,
+        incarnation: target.incarnation,
+        seq: mine.seq.wrapping_add(1),
+    };
+    t.came_from
+        .store(cx.node.id().index() as u64 + 1, Ordering::Relaxed);
+    t.migrations.fetch_add(1, Ordering::Relaxed);
+    let me = reference(cx.node, t).ok_or(Error::Corrupt)?;
+    // Where caches are not coherent, registers and address space are in memory from here on, and
+    // this CPU keeps nothing of the thread.
+    dispatch::release::<P>(cx, t);
+    if !t.change(cx.words(), mine, handed) {
+        return Err(Error::Corrupt);
+    }
+    let cpu = inbox::pick_cpu(cx.node, to, t.id.load(Ordering::Relaxed));
+    let m = Message([kind::THREAD, me.bits(), handed.bits(), 0, 0, 0, 0, 0]);
+    inbox::send::<P>(to, cpu, &m).or_else(|e| {
+        // If the receiver has died, its recoverer may have found the thread and taken it; then it
+        // is not ours any more, and comes back by a message.
+        if t.change(cx.words(), handed, mine) {
+            t.migrations.fetch_sub(1, Ordering::Relaxed);
+            return Err(e);
+        }
+        Ok(())
+    })
+}
+
+/// `Migrate`: the running thread goes on on another node.
+///
+/// # Errors
+///
+/// As [`send`]; [`Error::TooDeep`] within an invocation.
+pub fn migrate<P: Platform>(cx: &Cx, to: NodeId) -> Result<After> {
+    let t = dispatch::current(cx);
+    if to == cx.node.id() {
+        return Ok(After::Value(to.index() as u64));
+    }
+    if t.depth.load(Ordering::Relaxed) != 0 {
+        return Err(Error::TooDeep);
+    }
+    dispatch::settle::<P>(cx, t);
+    // What it was doing on this ISA waits for its return. Services that it calls on other nodes of
+    // this ISA meanwhile use the registers proper.
+    copy_registers(t.regs(P::ISA), &t.parked[P::ISA.index()]);
+    t.started[P::ISA.index()].store(2, Ordering::Relaxed);
+    let nowhere = Entry {
+        component: WeakRef::from_bits(0).ok_or(Error::Corrupt)?,
+        address: 0,
+        badge: 0,
+    };
+    carry(t, what::MIGRATE, [0; 4], nowhere);
+    send::<P>(cx, t, to)?;
+    Ok(After::Switched)
+}
+
+/// A message says that a thread has been handed to this node.
+///
+/// # Errors
+///
+/// [`Error::NotFound`] if the message is stale or names no thread.
+pub fn receive<P: Platform>(cx: &Cx, thread: u64, owner: u64) -> Result<()> {
+    let object = WeakRef::from_bits(thread).ok_or(Error::NotFound)?;
+    let t: &'static Thread = find(cx.node, object, Thread::KIND).map_err(|_| Error::NotFound)?;
+    let handed = Owner::from_bits(owner).ok_or(Error::NotFound)?;
+    if handed.state != State::Transit || !handed.is(cx.node.id(), cx.node.incarnation()) {
+        return Err(Error::NotFound);
+    }
+    // Its words are read only after it has been won.
+    if !t.change(cx.words(), handed, handed.with(State::Running)) {
+        return Err(Error::NotFound);
+    }
+    arrive::<P>(cx, t);
+    if !t.change(
+        cx.words(),
+        handed.with(State::Running),
+        handed.with(State::Ready),
+    ) {
+        return Err(Error::Corrupt);
+    }
+    let why = match t.carried[0].load(Ordering::Relaxed) {
+        what::FAIL => Woken::NodeDied,
+        _ => Woken::Arrived,
+    };
+    dispatch::tell_scheduler::<P>(cx, t, why)
+}
+
+/// Sets the registers of a thread that has come here.
+fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
+    cx.words().hand_over(t);
+    t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
+    let carried: [u64; 8] = core::array::from_fn(|i| t.carried[i].load(Ordering::Relaxed));
+    let [what, a, b, c, d, component, address, badge] = carried;
+    let area = t.regs(P::ISA);
+    match what {
+        what::INVOKE => {
+            t.component.store(component, Ordering::Relaxed);
+            t.fresh_fp.store(1, Ordering::Relaxed);
+            P::set_arguments(area, [a, b, c, d, badge, t.token()]);
+            P::set_user_pc_sp(area, address, 0);
+        }
+        what::RETURN => {
+            t.component.store(component, Ordering::Relaxed);
+            P::set_results(area, 0, [a, b, c, d]);
+            P::set_user_pc_sp(area, address, badge);
+        }
+        what::FAIL => {
+            P::set_results(area, a, [0; 4]);
+        }
+        _ => {
+            if t.started[P::ISA.index()].load(Ordering::Relaxed) == 2 {
+                copy_registers(&t.parked[P::ISA.index()], area);
+                t.started[P::ISA.index()].store(1, Ordering::Relaxed);
+                P::set_result(area, 0, cx.node.id().index() as u64);
+            } else {
+                start::<P>(t);
+            }
+        }
+    }
+}
+
+/// Sets a thread up to begin at its entry point on this ISA.
+pub fn start<P: Platform>(t: &Thread) {
+    let id = t.id.load(Ordering::Relaxed) as u32;
+    let (_, top) = stack_slot(P::ISA, id);
+    P::init_regs(
+        t.regs(P::ISA),
+        t.entry.load(Ordering::Relaxed),
+        top,
+        t.arg.load(Ordering::Relaxed),
+        tcb_address(id),
+    );
+    P::init_fp(t.fp(P::ISA));
+    t.fresh_fp.store(0, Ordering::Relaxed);
+    t.started[P::ISA.index()].store(1, Ordering::Relaxed);
+}

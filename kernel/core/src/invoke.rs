@@ -1,0 +1,251 @@
+//! Invocation: a thread goes from one component into another and comes back.
+//!
+//! The thread stays; what changes is the component it runs in, and with it the capability table
+//! and the address space. Where it comes back to is on its invocation stack. Registers carry four
+//! words each way and nothing else: a component that invokes another keeps nothing of its own in
+//! registers.
+//!
+//! ```text
+//!   client ──Invoke: push {component, pc, sp}──▶ entry point of the callee
+//!          ◀──RETURN: pop──────────────────────
+//! ```
+//!
+//! If the callee may not run on this node the same call *crosses*: the thread is handed to a node
+//! of the callee's home with its words, runs there, and the return brings it back
+//! ([`crate::handover`]). A fault is an invocation of the component's fault handler by the kernel;
+//! all registers are kept meanwhile, and the handler's first result word decides whether the
+//! instruction is tried again (0) or the thread ends.
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::cap::Stopped;
+use dyad_abi::{Error, Result};
+use dyad_shm::frame::WeakRef;
+
+use crate::Platform;
+use crate::cx::Cx;
+use crate::dispatch;
+use crate::handover;
+use crate::object::component::{Component, Entry};
+use crate::object::thread::{Thread, copy_registers, info};
+use crate::object::{find, follow};
+use crate::platform::{FaultKind, UserFault};
+
+/// Where an invocation that has been prepared goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// In this node, in the component that the CPU holds now. The area's program counter and stack
+    /// pointer are set.
+    Here {
+        /// What the callee is told about the capability.
+        badge: u64,
+        /// Which invocation this is; decides the stack.
+        token: u64,
+    },
+    /// The thread has been handed over.
+    Elsewhere,
+}
+
+/// Puts where the running thread is onto its invocation stack.
+#[inline]
+fn push(t: &Thread, component: u64, pc: u64, sp: u64, what: u64) -> Result<u64> {
+    let depth = t.depth.load(Ordering::Relaxed);
+    let frame = t.frames.get(depth as usize).ok_or(Error::TooDeep)?;
+    frame.component.store(component, Ordering::Relaxed);
+    frame.pc.store(pc, Ordering::Relaxed);
+    frame.sp.store(sp, Ordering::Relaxed);
+    frame.info.store(what, Ordering::Relaxed);
+    t.depth.store(depth + 1, Ordering::Relaxed);
+    Ok(depth + 1)
+}
+
+/// Enters a component on behalf of the running thread.
+///
+/// # Errors
+///
+/// [`Error::Revoked`] if the component is gone, [`Error::TooDeep`], [`Error::NotReady`] if it is
+/// not configured, and what keeps a thread from crossing. Nothing has changed then.
+#[inline]
+pub fn enter<P: Platform>(cx: &Cx, to: Entry, words: [u64; 4]) -> Result<Way> {
+    let t = dispatch::current(cx);
+    let component: &'static Component = find(cx.node, to.component, Component::KIND)?;
+    if !component.runs_on(cx.node.id()) {
+        return cross::<P>(cx, t, component, to, words);
+    }
+    let area = t.regs(P::ISA);
+    let (pc, sp) = P::user_pc_sp(area);
+    let from = cx.local.component.get();
+    let depth = push(t, from, pc, sp, 0)?;
+    if let Err(e) = dispatch::enter_component::<P>(cx, to.component.bits()) {
+        // A component that is only half there; the caller is whole, and goes on.
+        t.depth.store(depth - 1, Ordering::Relaxed);
+        dispatch::enter_component::<P>(cx, from)?;
+        return Err(e);
+    }
+    t.component.store(to.component.bits(), Ordering::Relaxed);
+    P::set_user_pc_sp(area, to.address, 0);
+    Ok(Way::Here {
+        badge: to.badge,
+        token: t.id.load(Ordering::Relaxed) << 8 | depth,
+    })
+}
+
+#[cold]
+fn cross<P: Platform>(
+    cx: &Cx,
+    t: &'static Thread,
+    component: &Component,
+    to: Entry,
+    words: [u64; 4],
+) -> Result<Way> {
+    let node = cx
+        .node
+        .all()
+        .find(|&n| component.runs_on(n) && cx.node.sb.is_live(n))
+        .ok_or(Error::NodeDead)?;
+    let (pc, sp) = P::user_pc_sp(t.regs(P::ISA));
+    let from = cx.local.component.get();
+    let here = info::CROSSED | (cx.node.id().index() as u64) << 8;
+    let depth = push(t, from, pc, sp, here)?;
+    handover::carry(t, handover::what::INVOKE, words, to);
+    match handover::send::<P>(cx, t, node) {
+        Ok(()) => Ok(Way::Elsewhere),
+        Err(e) => {
+            t.depth.store(depth - 1, Ordering::Relaxed);
+            Err(e)
+        }
+    }
+}
+
+/// Where a return has led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Returned {
+    /// To the caller, in this node; program counter and stack pointer are set, status and words
+    /// are to be put into registers.
+    Here,
+    /// To an instruction that had faulted, or the thread has ended or been handed over: all
+    /// registers are as they must be.
+    Switched,
+}
+
+/// Ends the invocation that the running thread is in.
+///
+/// # Errors
+///
+/// [`Error::TooDeep`] if it is in none; [`Error::Revoked`] if the component it would return to is
+/// gone: the return can be tried again, and leads one further out.
+#[inline]
+pub fn leave<P: Platform>(cx: &Cx, words: [u64; 4]) -> Result<Returned> {
+    let t = dispatch::current(cx);
+    let depth = t.depth.load(Ordering::Relaxed);
+    let at = depth.checked_sub(1).ok_or(Error::TooDeep)?;
+    let frame = t.frames.get(at as usize).ok_or(Error::Corrupt)?;
+    let what = frame.info.load(Ordering::Relaxed);
+    if what != 0 {
+        return leave_specially::<P>(cx, t, at, what, words);
+    }
+    let component = frame.component.load(Ordering::Relaxed);
+    t.depth.store(at, Ordering::Relaxed);
+    dispatch::enter_component::<P>(cx, component)?;
+    t.component.store(component, Ordering::Relaxed);
+    P::set_user_pc_sp(
+        t.regs(P::ISA),
+        frame.pc.load(Ordering::Relaxed),
+        frame.sp.load(Ordering::Relaxed),
+    );
+    Ok(Returned::Here)
+}
+
+#[cold]
+fn leave_specially<P: Platform>(
+    cx: &Cx,
+    t: &'static Thread,
+    at: u64,
+    what: u64,
+    words: [u64; 4],
+) -> Result<Returned> {
+    let frame = t.frames.get(at as usize).ok_or(Error::Corrupt)?;
+    let component = frame.component.load(Ordering::Relaxed);
+    if what & info::CROSSED != 0 {
+        let node = dyad_abi::NodeId::new(what >> 8 & 0xff).ok_or(Error::Corrupt)?;
+        t.depth.store(at, Ordering::Relaxed);
+        let to = Entry {
+            component: WeakRef::from_bits(component).ok_or(Error::Corrupt)?,
+            address: frame.pc.load(Ordering::Relaxed),
+            badge: frame.sp.load(Ordering::Relaxed),
+        };
+        handover::carry(t, handover::what::RETURN, words, to);
+        return match handover::send::<P>(cx, t, node) {
+            Ok(()) => Ok(Returned::Switched),
+            Err(e) => {
+                t.depth.store(at + 1, Ordering::Relaxed);
+                Err(e)
+            }
+        };
+    }
+    // The end of a fault handler.
+    dispatch::settle::<P>(cx, t);
+    t.depth.store(at, Ordering::Relaxed);
+    t.fault.store(0, Ordering::Relaxed);
+    copy_registers(&t.saved, t.regs(P::ISA));
+    if words[0] != 0 {
+        dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
+        return Ok(Returned::Switched);
+    }
+    dispatch::enter_component::<P>(cx, component)?;
+    t.component.store(component, Ordering::Relaxed);
+    Ok(Returned::Switched)
+}
+
+/// Has the fault handler of the running thread's component deal with a fault. `false`: there is
+/// none, or it cannot.
+pub fn fault<P: Platform>(cx: &Cx, t: &'static Thread, f: UserFault) -> bool {
+    let handler = follow::<Component>(cx.node, cx.local.component.get(), Component::KIND)
+        .ok()
+        .and_then(|(c, _)| c.fault_entry());
+    let Some(to) = handler else {
+        return false;
+    };
+    // One fault at a time: a handler that faults has no handler.
+    if t.fault.load(Ordering::Relaxed) != 0 {
+        return false;
+    }
+    let Ok(component) = find::<Component>(cx.node, to.component, Component::KIND) else {
+        return false;
+    };
+    if !component.runs_on(cx.node.id()) {
+        return false;
+    }
+    let area = t.regs(P::ISA);
+    let (pc, sp) = P::user_pc_sp(area);
+    let from = cx.local.component.get();
+    let Ok(depth) = push(t, from, pc, sp, info::FAULT) else {
+        return false;
+    };
+    if dispatch::enter_component::<P>(cx, to.component.bits()).is_err() {
+        t.depth.store(depth - 1, Ordering::Relaxed);
+        return dispatch::enter_component::<P>(cx, from).is_err();
+    }
+    copy_registers(area, &t.saved);
+    t.fault.store(1, Ordering::Relaxed);
+    t.component.store(to.component.bits(), Ordering::Relaxed);
+    let token = t.id.load(Ordering::Relaxed) << 8 | depth;
+    let kind = kind_number(f.kind);
+    P::set_arguments(area, [f.address, kind, pc, f.raw, to.badge, token]);
+    P::set_user_pc_sp(area, to.address, 0);
+    true
+}
+
+/// What a handler is told about the kind of a fault.
+pub const fn kind_number(kind: FaultKind) -> u64 {
+    match kind {
+        FaultKind::Read => 1,
+        FaultKind::Write => 2,
+        FaultKind::Execute => 3,
+        FaultKind::Illegal => 4,
+        FaultKind::Breakpoint => 5,
+        FaultKind::Arithmetic => 6,
+        FaultKind::Alignment => 7,
+        FaultKind::Other => 8,
+    }
+}

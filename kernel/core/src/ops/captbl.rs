@@ -1,0 +1,187 @@
+//! Operations on capability tables and liveness entries.
+
+use dyad_abi::cap::{CapIndex, CapType, CaptblOp, Guard, LEAF_SLOTS, LivenessOp, Rights};
+use dyad_abi::{Error, Result};
+use dyad_captbl::{Contents, Narrowed, Pins, Refused, SlotPlace, Span, narrow};
+use dyad_retype::KernelKind;
+use dyad_shm::frame::{FrameRef, WeakRef};
+
+use crate::cx::{Cx, Operand};
+use crate::object::kernel_kind;
+
+/// Endpoints, or time budgets, in a frame.
+const LINES: u64 = 64;
+
+const LEAF: KernelKind = kernel_kind(dyad_abi::cap::ObjectKind::CaptblLeaf);
+const ROOT: KernelKind = kernel_kind(dyad_abi::cap::ObjectKind::CaptblRoot);
+
+impl Pins for Cx {
+    fn pin_leaf(&self, leaf: WeakRef) -> Result<()> {
+        Ok(self.frames().pin_kernel(leaf, LEAF)?)
+    }
+
+    fn pin_root(&self, root: WeakRef) -> Result<()> {
+        Ok(self.frames().pin_kernel(root, ROOT)?)
+    }
+
+    fn unpin(&self, frame: FrameRef) -> Result<()> {
+        Ok(self.frames().unpin(frame)?)
+    }
+
+    fn current(&self, frame: FrameRef) -> Result<WeakRef> {
+        Ok(self.frames().current(frame)?)
+    }
+}
+
+/// The slot `index` counts to from a node of a capability table on.
+///
+/// # Errors
+///
+/// [`Error::BadArgument`]; [`Error::NoCap`] if no leaf is there.
+pub fn place(cx: &Cx, node: &Operand, index: u64) -> Result<SlotPlace> {
+    let object = node.object()?;
+    if node.payload[0] == 0 {
+        let index = u32::try_from(index).map_err(|_| Error::BadArgument)?;
+        return SlotPlace::new(object, index).ok_or(Error::BadArgument);
+    }
+    let index = CapIndex::new(index).ok_or(Error::BadArgument)?;
+    let slot = cx.captbls().slot_at(object.frame.address(), index)?;
+    let frame = FrameRef::of(slot).ok_or(Error::Corrupt)?;
+    let leaf = cx.frames().current(frame)?;
+    SlotPlace::new(leaf, index.get() % LEAF_SLOTS).ok_or(Error::Corrupt)
+}
+
+/// The slot that `table << 32 | index` names: of a table the caller may put capabilities into.
+///
+/// # Errors
+///
+/// As [`Cx::operand`] and [`place`].
+pub fn destination(cx: &Cx, word: u64) -> Result<SlotPlace> {
+    let table = CapIndex::new(word >> 32).ok_or(Error::NoCap)?;
+    let table = cx.operand(table, CapType::Captbl, CaptblOp::Activate.right())?;
+    place(cx, &table, word & 0xffff_ffff)
+}
+
+/// Puts a capability into a slot.
+///
+/// # Errors
+///
+/// [`Error::Exists`] if there is one; [`Error::Again`] if the slot's last one has not quiesced.
+pub fn activate(cx: &Cx, place: SlotPlace, contents: &Contents) -> Result<()> {
+    Ok(cx.with_services(|s| cx.captbls().slot_activate(place, contents, s))?)
+}
+
+/// What introspection tells: `rights:32 | type:8 | detail:24`.
+pub fn describe(c: &Contents) -> u64 {
+    let detail = match c.ty {
+        CapType::Captbl | CapType::PageTable | CapType::Hardware => c.payload[0],
+        CapType::Memory | CapType::Frame => c.payload[1],
+        _ => 0,
+    };
+    (c.rights.0 as u64) << 32 | (c.ty as u64) << 24 | detail & 0xff_ffff
+}
+
+fn narrowed(
+    ty: CapType,
+    payload: [u64; 3],
+    at: u64,
+    count: u64,
+) -> core::result::Result<[u64; 3], Refused> {
+    match ty {
+        CapType::Receive | CapType::Time => Span::new(payload[0], payload[1], LINES)
+            .ok_or(Refused::Corrupt)?
+            .narrow(at, count)
+            .map(Span::payload)
+            .ok_or(Refused::BadRange),
+        _ => narrow(ty, payload, at, count),
+    }
+}
+
+/// Carries an operation on a capability table out.
+pub fn dispatch(cx: &Cx, table: &Operand, op: CaptblOp, a: [u64; 5]) -> Result<u64> {
+    match op {
+        CaptblOp::Activate => Err(Error::BadSyscall),
+        CaptblOp::Deactivate => {
+            let place = place(cx, table, a[0])?;
+            let stamp = cx.with_services(|s| cx.captbls().slot_deactivate(place, None, s))?;
+            Ok(stamp.get())
+        }
+        CaptblOp::CopyIn => copy_in(cx, table, a),
+        CaptblOp::Cons => {
+            let leaf = CapIndex::new(a[1]).ok_or(Error::NoCap)?;
+            let leaf = cx.operand(leaf, CapType::Captbl, Rights::COPY)?;
+            if table.payload[0] == 0 || leaf.payload[0] != 0 {
+                return Err(Error::BadArgument);
+            }
+            let index = u32::try_from(a[0]).map_err(|_| Error::BadArgument)?;
+            let (root, leaf) = (table.object()?, leaf.object()?);
+            cx.with_services(|s| cx.captbls().cons(root, index, leaf, cx, s))?;
+            Ok(0)
+        }
+        CaptblOp::Decons => {
+            if table.payload[0] == 0 {
+                return Err(Error::BadArgument);
+            }
+            let index = u32::try_from(a[0]).map_err(|_| Error::BadArgument)?;
+            let root = table.object()?;
+            let gone = cx.with_services(|s| cx.captbls().decons(root, index, cx, s))?;
+            Ok(gone.stamp.get())
+        }
+        CaptblOp::Read => {
+            let at = place(cx, table, a[0])?;
+            let found = cx.captbls().found(at.address())?;
+            Ok(describe(&cx.captbls().contents(&found)?))
+        }
+    }
+}
+
+fn copy_in(cx: &Cx, table: &Operand, [index, source, how, p0, p1]: [u64; 5]) -> Result<u64> {
+    let source = cx.lookup(CapIndex::new(source).ok_or(Error::NoCap)?)?;
+    let source = cx.alive(&source)?;
+    let guard = match (how >> 32) as u32 {
+        0 => None,
+        bits => {
+            let guard = Guard::from_bits(bits).ok_or(Error::BadArgument)?;
+            let liveness =
+                cx.operand(guard.liveness, CapType::Liveness, LivenessOp::Guard.right())?;
+            let entry = entry_of(&liveness, guard.entry as u64)?;
+            Some(cx.captbls().expected(liveness.object()?, entry)?)
+        }
+    };
+    let how = Narrowed {
+        rights: Rights(how as u32),
+        guard,
+    };
+    let place = place(cx, table, index)?;
+    cx.with_services(|s| {
+        cx.captbls().copy(
+            &source,
+            place,
+            how,
+            |ty, payload| narrowed(ty, payload, p0, p1),
+            s,
+        )
+    })?;
+    Ok(0)
+}
+
+/// The entry of its frame that the `index`-th of a liveness capability is.
+fn entry_of(liveness: &Operand, index: u64) -> Result<u64> {
+    Span::entries(liveness.payload)
+        .ok_or(Error::Corrupt)?
+        .get(index)
+        .ok_or(Error::BadArgument)
+}
+
+/// Carries an operation on liveness entries out.
+pub fn liveness(cx: &Cx, this: &Operand, op: LivenessOp, a: [u64; 5]) -> Result<u64> {
+    match op {
+        LivenessOp::Revoke => {
+            let entry = entry_of(this, a[0])?;
+            let frame = this.object()?.frame;
+            let stamp = cx.with_services(|s| cx.captbls().revoke(frame, entry, s))?;
+            Ok(stamp.get())
+        }
+        LivenessOp::Guard => Err(Error::BadSyscall),
+    }
+}

@@ -1,0 +1,107 @@
+//! Operations on asynchronous endpoints.
+
+use dyad_abi::cap::{CapType, ReceiveOp, Rights, SendOp, Woken};
+use dyad_abi::{CpuId, Error, NodeId, Result};
+use dyad_captbl::{Contents, Span};
+use dyad_shm::frame::WeakRef;
+
+use super::captbl::{activate, destination};
+use crate::Platform;
+use crate::cx::{Cx, Operand};
+use crate::dispatch::{self, After};
+use crate::object::endpoint::{Endpoints, LINES, Line};
+use crate::object::find;
+
+/// In `Receive`: do not wait.
+pub const NOW: u64 = 1;
+
+/// Sends: sets the capability's bits at the endpoint, wakes who waits there.
+///
+/// # Errors
+///
+/// [`Error::Revoked`] if the endpoint is gone.
+#[inline]
+pub fn send<P: Platform>(cx: &Cx, this: &Operand) -> Result<After> {
+    let endpoints: &'static Endpoints = find(cx.node, this.object()?, Endpoints::KIND)?;
+    let line = endpoints.line(this.payload[0])?;
+    match line.post(cx.node, this.payload[1]) {
+        None => notify_bound::<P>(cx, line),
+        Some(t) => dispatch::wake_receiver::<P>(cx, t),
+    }
+}
+
+/// A message of the kernel itself: an interrupt.
+///
+/// # Errors
+///
+/// [`Error::Revoked`] if the endpoint is gone.
+pub fn post<P: Platform>(cx: &Cx, object: WeakRef, line: u64, bits: u64) -> Result<()> {
+    let endpoints: &'static Endpoints = find(cx.node, object, Endpoints::KIND)?;
+    let line = endpoints.line(line)?;
+    match line.post(cx.node, bits) {
+        None => notify_bound::<P>(cx, line).map(|_| ()),
+        Some(t) => dispatch::wake::<P>(cx, t, Woken::Ready),
+    }
+}
+
+/// Nobody waits: if the endpoint is that of another CPU's scheduler, it wants to know nevertheless.
+fn notify_bound<P: Platform>(cx: &Cx, line: &Line) -> Result<After> {
+    if let Some((node, cpu)) = line.home()
+        && (node != cx.node.id() || cpu != cx.cpu())
+    {
+        crate::inbox::notify::<P>(node, cpu);
+    }
+    Ok(After::Value(0))
+}
+
+fn line_at(cx: &Cx, this: &Operand, index: u64) -> Result<(&'static Line, u64)> {
+    let at = Span::new(this.payload[0], this.payload[1], LINES as u64)
+        .ok_or(Error::Corrupt)?
+        .get(index)
+        .ok_or(Error::BadArgument)?;
+    let endpoints: &'static Endpoints = find(cx.node, this.object()?, Endpoints::KIND)?;
+    Ok((endpoints.line(at)?, at))
+}
+
+/// Carries an operation on the receiving end out.
+pub fn receive<P: Platform>(cx: &Cx, this: &Operand, op: ReceiveOp, a: [u64; 5]) -> Result<After> {
+    let (line, at) = line_at(cx, this, a[0])?;
+    match op {
+        ReceiveOp::Receive => {
+            let news = line.take(cx.node);
+            if news != 0 {
+                return Ok(After::Value(news));
+            }
+            if a[1] == NOW {
+                return Ok(After::Value(0));
+            }
+            dispatch::block::<P>(cx, this.object()?.bits(), at, line, a[1])
+        }
+        ReceiveOp::MakeSend => {
+            let place = destination(cx, a[1])?;
+            if a[2] == 0 {
+                return Err(Error::BadArgument);
+            }
+            let contents = Contents {
+                ty: CapType::Send,
+                rights: SendOp::Send.right().or(Rights::COPY).or(Rights::INTROSPECT),
+                object: this.object,
+                guard: None,
+                payload: [at, a[2], 0],
+            };
+            activate(cx, place, &contents)?;
+            Ok(After::Value(0))
+        }
+        ReceiveOp::Bind => {
+            let node = NodeId::new(a[1] & 0xff)
+                .filter(|n| n.index() < cx.node.params.node_count)
+                .ok_or(Error::NoSuchNode)?;
+            let cpu = CpuId::new(a[1] >> 8 & 0xff)
+                .filter(|c| c.index() < cx.node.params.cpus)
+                .ok_or(Error::BadArgument)?;
+            let word = node.index() as u64 | (cpu.index() as u64) << 8 | 1 << 63;
+            cx.words().replace(&line.bound, word);
+            Ok(After::Value(0))
+        }
+    }
+}

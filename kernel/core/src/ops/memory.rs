@@ -1,0 +1,221 @@
+//! Operations on memory: what frames are used for.
+//!
+//! Bounds: an operation changes one block. Blocks that have been used are zeroed when they are
+//! used again, at most [`MAX_ZEROED`] at once; frames that nobody has used since the pools were
+//! made are zero already. Splitting down to a frame takes at most 20 steps.
+
+use dyad_abi::cap::{CapType, MemoryOp, ObjectKind, Rights, TableAt};
+use dyad_abi::{Error, Isa, Result};
+use dyad_captbl::Contents;
+use dyad_retype::{Claim, FrameType, KernelKind, Order, Use};
+use dyad_shm::FrameRef;
+use dyad_shm::frame::{Version, WeakRef};
+
+use super::captbl::{activate, destination};
+use super::{component, frame_at};
+use crate::Platform;
+use crate::cx::{Cx, Operand};
+use crate::object::component::Component;
+use crate::object::thread::{State, Thread};
+use crate::object::{find, object_kind};
+
+/// Largest block that is zeroed in one operation: 64 frames, 256 KiB.
+pub const MAX_ZEROED: u32 = 6;
+
+/// Carries an operation on memory out.
+pub fn dispatch<P: Platform>(cx: &Cx, memory: &Operand, op: MemoryOp, a: [u64; 5]) -> Result<u64> {
+    let frame = frame_at(memory, a[0])?;
+    match op {
+        MemoryOp::RetypeUser => {
+            let order = Order::new(a[1]).ok_or(Error::BadArgument)?;
+            // The whole block must be the caller's.
+            frame_at(memory, a[0] + (order.frames() - 1))?;
+            let claim = claim::<P>(cx, frame, order)?;
+            cx.frames()
+                .from_untyped_finish(claim, Use::User, &cx.intents())?;
+            Ok(0)
+        }
+        MemoryOp::RetypeKernel => {
+            let kind = ObjectKind::from_number(a[1]).ok_or(Error::BadArgument)?;
+            retype_kernel::<P>(cx, frame, kind).map(|_| 0)
+        }
+        MemoryOp::RetypeUntyped => {
+            let (word, _) = cx.frames().read(frame)?;
+            if let FrameType::User(order) = word.ty {
+                frame_at(memory, a[0] + (order.frames() - 1))?;
+            }
+            to_untyped(cx, frame)
+        }
+        MemoryOp::Split => {
+            cx.frames().split(frame, &cx.intents())?;
+            Ok(0)
+        }
+        MemoryOp::Merge => {
+            let (word, _) = cx.frames().read(frame)?;
+            if let FrameType::Untyped(order) = word.ty {
+                frame_at(memory, a[0] + (2 * order.frames() - 1))?;
+            }
+            cx.frames().merge(frame, &cx.intents())?;
+            Ok(0)
+        }
+        MemoryOp::Activate => {
+            let place = destination(cx, a[1])?;
+            let contents = contents_of(cx, frame, Rights(a[2] as u32))?;
+            activate(cx, place, &contents)?;
+            Ok(0)
+        }
+        MemoryOp::Inspect => {
+            let (word, _) = cx.frames().read(frame)?;
+            Ok(word.bits())
+        }
+    }
+}
+
+/// Claims the untyped block of `order` that starts at `frame`, splitting a larger one if need be,
+/// and fills it with zeros.
+pub fn claim<P: Platform>(cx: &Cx, frame: FrameRef, order: Order) -> Result<Claim> {
+    let frames = cx.frames();
+    for _ in 0..=Order::MAX.get() {
+        let (head, word) = frames.head(frame)?;
+        let FrameType::Untyped(has) = word.ty else {
+            return Err(match word.ty {
+                FrameType::Reserved => Error::Denied,
+                FrameType::Retyping(_) | FrameType::Frozen(_) => Error::Again,
+                _ => Error::Exists,
+            });
+        };
+        if head == frame && has == order {
+            let dirty = word.version != Version(0);
+            if dirty && order.get() > MAX_ZEROED {
+                return Err(Error::TooLarge);
+            }
+            let mut claim =
+                frames.from_untyped_begin(frame, Some(word.version), cx.epochs(), &cx.intents())?;
+            while let Some(f) = claim.next_frame() {
+                if dirty && !P::zero_frame(cx.node.map, f.address()) {
+                    frames.from_untyped_abandon(claim, &cx.intents())?;
+                    return Err(Error::Corrupt);
+                }
+                claim.frame_done(cx.words());
+            }
+            return Ok(claim);
+        }
+        if has <= order {
+            return Err(Error::BadArgument);
+        }
+        frames.split(head, &cx.intents())?;
+    }
+    Err(Error::Corrupt)
+}
+
+/// Makes a kernel object of an untyped frame.
+///
+/// # Errors
+///
+/// As [`claim`].
+pub fn retype_kernel<P: Platform>(cx: &Cx, frame: FrameRef, kind: ObjectKind) -> Result<WeakRef> {
+    let claim = claim::<P>(cx, frame, Order::FRAME)?;
+    let kind = crate::object::kernel_kind(kind);
+    Ok(cx
+        .frames()
+        .from_untyped_finish(claim, Use::Kernel(kind), &cx.intents())?)
+}
+
+/// Gives a frame's object, or the user block that it heads, up. Returns the stamp.
+///
+/// # Errors
+///
+/// [`Error::Exists`] if something still refers to it; [`Error::NotReady`] if it is a thread that
+/// has not been stopped; [`Error::Denied`] for frames of the system.
+pub fn to_untyped(cx: &Cx, frame: FrameRef) -> Result<u64> {
+    let frames = cx.frames();
+    let (word, _) = frames.read(frame)?;
+    let object = WeakRef {
+        frame,
+        version: word.version,
+    };
+    let used = match word.ty {
+        FrameType::User(_) => Use::User,
+        FrameType::Kernel(kind) => Use::Kernel(kind),
+        FrameType::Reserved => return Err(Error::Denied),
+        FrameType::Frozen(_) | FrameType::Retyping(_) => return Err(Error::Again),
+        _ => return Err(Error::BadArgument),
+    };
+    // What the object itself refers to.
+    let pinned = match used {
+        Use::Kernel(KernelKind::COMPONENT) => {
+            component::parts(find::<Component>(cx.node, object, Component::KIND)?)
+        }
+        Use::Kernel(KernelKind::ADDRESS_SPACE) => super::space::parts(cx, object)?,
+        Use::Kernel(KernelKind::THREAD) => {
+            end_thread(cx, find::<Thread>(cx.node, object, Thread::KIND)?)?;
+            [0; 2]
+        }
+        _ => [0; 2],
+    };
+    let stamp = frames.to_untyped(object, used, cx.epochs(), &cx.intents())?;
+    component::unpin_parts(cx, pinned)?;
+    Ok(stamp.get())
+}
+
+/// A thread whose frame is given up must be on no list and on no CPU, and stay so.
+fn end_thread(cx: &Cx, t: &'static Thread) -> Result<()> {
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    match owner.state {
+        State::None => {}
+        State::Stopped if cx.words().read(&t.event) == 0 => {
+            if !t.change(cx.words(), owner, owner.with(State::None)) {
+                return Err(Error::NotReady);
+            }
+        }
+        _ => return Err(Error::NotReady),
+    }
+    Ok(())
+}
+
+/// The capability for what a frame is.
+fn contents_of(cx: &Cx, frame: FrameRef, rights: Rights) -> Result<Contents> {
+    let (word, _) = cx.frames().read(frame)?;
+    let (ty, payload) = match word.ty {
+        FrameType::User(order) => (CapType::Frame, [0, order.frames(), 0]),
+        FrameType::Kernel(kind) => typed(object_kind(kind).ok_or(Error::Corrupt)?),
+        FrameType::Reserved => return Err(Error::Denied),
+        FrameType::Frozen(_) | FrameType::Retyping(_) => return Err(Error::Again),
+        _ => return Err(Error::BadArgument),
+    };
+    Ok(Contents {
+        ty,
+        rights,
+        object: Some(WeakRef {
+            frame,
+            version: word.version,
+        }),
+        guard: None,
+        payload,
+    })
+}
+
+/// Type and payload of the capability for an object of a kind.
+pub const fn typed(kind: ObjectKind) -> (CapType, [u64; 3]) {
+    const fn table(isa: Isa, level: u8) -> (CapType, [u64; 3]) {
+        (CapType::PageTable, [TableAt { isa, level }.bits(), 0, 0])
+    }
+    match kind {
+        ObjectKind::CaptblLeaf => (CapType::Captbl, [0; 3]),
+        ObjectKind::CaptblRoot => (CapType::Captbl, [1, 0, 0]),
+        ObjectKind::PageTableX86L1 => table(Isa::X86_64, 1),
+        ObjectKind::PageTableX86L2 => table(Isa::X86_64, 2),
+        ObjectKind::PageTableX86L3 => table(Isa::X86_64, 3),
+        ObjectKind::PageTableX86L4 => table(Isa::X86_64, 4),
+        ObjectKind::PageTableA64L1 => table(Isa::Aarch64, 1),
+        ObjectKind::PageTableA64L2 => table(Isa::Aarch64, 2),
+        ObjectKind::PageTableA64L3 => table(Isa::Aarch64, 3),
+        ObjectKind::PageTableA64L4 => table(Isa::Aarch64, 4),
+        ObjectKind::Space => (CapType::Space, [0; 3]),
+        ObjectKind::Component => (CapType::Component, [0; 3]),
+        ObjectKind::Thread => (CapType::Thread, [0; 3]),
+        ObjectKind::Endpoints => (CapType::Receive, [0, 64, 0]),
+        ObjectKind::Time => (CapType::Time, [0, 64, 0]),
+        ObjectKind::Liveness => (CapType::Liveness, [0, 512, 0]),
+    }
+}

@@ -1,0 +1,293 @@
+//! Operations on capabilities: from the words of a call to the object.
+//!
+//! Every call names a capability of the running component and an operation, whose number is the
+//! bit of its right. The capability is looked up (two loads), its rights are compared, its guard
+//! and the version of its object are checked (one load each), and only then does the operation
+//! begin. What the object's capability keeps besides the object:
+//!
+//! | type | payload |
+//! |---|---|
+//! | Captbl | level |
+//! | PageTable | [`TableAt`](dyad_abi::cap::TableAt) |
+//! | Sinv | entry address, badge; the object is the component |
+//! | Send | endpoint, bits |
+//! | Receive, Time, Liveness | first entry, entries |
+//! | Memory | first frame, frames; no object |
+//! | Frame | first page, pages; the object is the head of the block |
+//! | Hardware | node; no object |
+
+pub mod captbl;
+pub mod component;
+pub mod endpoint;
+pub mod hardware;
+pub mod memory;
+pub mod space;
+pub mod thread;
+
+use dyad_abi::cap::{
+    CapIndex, CapType, CaptblOp, ComponentOp, HardwareOp, INTROSPECT, LivenessOp, MemoryOp,
+    ReceiveOp, Rights, SendOp, SpaceOp, ThreadOp, TimeOp,
+};
+use dyad_abi::{Error, Result};
+use dyad_captbl::{Contents, Found, GuardRef, Owner, Parts, Table};
+use dyad_quiesce::{CpuIntents, Quiescence, Touched};
+use dyad_retype::{KernelKind, Use};
+use dyad_shm::frame::WeakRef;
+use dyad_shm::{FrameRef, PhysAddr};
+
+use crate::Platform;
+use crate::cx::{Cx, Operand};
+use crate::dispatch::After;
+use crate::memory::Words;
+use crate::object::component::Entry;
+use crate::object::kernel_kind;
+
+impl Cx {
+    /// Capability tables, changed in the name of this node.
+    #[inline]
+    pub fn captbls(&self) -> Table<'static, Words> {
+        Table::new(
+            self.node.words,
+            Owner {
+                node: self.node.id(),
+                incarnation: self.node.incarnation(),
+            },
+        )
+    }
+
+    /// Calls `f` with what the rows of capability tables need.
+    pub fn with_services<R>(
+        &self,
+        f: impl FnOnce(
+            &Parts<'_, Quiescence<'static, Words>, CpuIntents<'static, Words>, &dyn Fn(PhysAddr)>,
+        ) -> R,
+    ) -> R {
+        let line = |at: PhysAddr| self.log(Touched::Line(at));
+        f(&Parts {
+            epochs: self.epochs(),
+            intents: &self.intents(),
+            log: &(&line as &dyn Fn(PhysAddr)),
+        })
+    }
+
+    /// The capability of the running component at `index`, alive or not.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoCap`].
+    #[inline]
+    pub fn lookup(&self, index: CapIndex) -> Result<Found> {
+        Ok(self.captbls().lookup(self.local.captbl.get(), index)?)
+    }
+
+    /// The rest of a capability, if its guard is alive and its object is what it was.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Revoked`].
+    #[inline]
+    pub fn alive(&self, found: &Found) -> Result<Contents> {
+        let contents = self.captbls().contents(found)?;
+        self.check(&contents)?;
+        Ok(contents)
+    }
+
+    /// Whether a capability's guard is alive and its object is what it was.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Revoked`].
+    #[inline]
+    pub fn check(&self, c: &Contents) -> Result<()> {
+        if let Some(guard) = c.guard {
+            self.guard(guard)?;
+        }
+        let Some(object) = c.object else {
+            return Ok(());
+        };
+        let alive = match object_of(c.ty, &c.payload) {
+            Some(kind) => self.frames().is_object(object, kind),
+            None => self.frames().check(object, Use::User).is_ok(),
+        };
+        if alive { Ok(()) } else { Err(Error::Revoked) }
+    }
+
+    /// Where an invocation endpoint that has been found leads. Its component is checked when it is
+    /// entered.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Revoked`] if its guard is not alive.
+    #[inline]
+    pub fn sinv(&self, found: &Found) -> Result<Entry> {
+        let c = self.captbls().contents(found)?;
+        if let Some(guard) = c.guard {
+            self.guard(guard)?;
+        }
+        Ok(Entry {
+            component: c.object.ok_or(Error::Corrupt)?,
+            address: c.payload[0],
+            badge: c.payload[1],
+        })
+    }
+
+    #[inline]
+    fn guard(&self, guard: GuardRef) -> Result<()> {
+        Ok(self
+            .captbls()
+            .guard_alive(guard, |w| self.frames().is_object(w, KernelKind::LIVENESS))?)
+    }
+
+    /// The capability of the running component at `index`, if it is of that type, permits `rights`
+    /// and is alive.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoCap`], [`Error::WrongCap`], [`Error::Denied`], [`Error::Revoked`].
+    pub fn operand(&self, index: CapIndex, ty: CapType, rights: Rights) -> Result<Operand> {
+        let found = self.lookup(index)?;
+        found.require(ty, rights)?;
+        Ok(operand(&self.alive(&found)?))
+    }
+}
+
+/// What kind of object capabilities of a type refer to; `None`: a block of user memory, or nothing.
+#[inline]
+pub const fn object_of(ty: CapType, payload: &[u64; 3]) -> Option<KernelKind> {
+    use dyad_abi::cap::{ObjectKind, TableAt};
+    match ty {
+        CapType::Captbl => Some(kernel_kind(match payload[0] {
+            0 => ObjectKind::CaptblLeaf,
+            _ => ObjectKind::CaptblRoot,
+        })),
+        CapType::PageTable => match TableAt::from_bits(payload[0]) {
+            Some(at) => KernelKind::page_table(at.isa, at.level - 1),
+            None => None,
+        },
+        CapType::Space => Some(KernelKind::ADDRESS_SPACE),
+        CapType::Component | CapType::Sinv => Some(KernelKind::COMPONENT),
+        CapType::Thread => Some(KernelKind::THREAD),
+        CapType::Send | CapType::Receive => Some(KernelKind::ENDPOINTS),
+        CapType::Time => Some(KernelKind::TIME),
+        CapType::Liveness => Some(KernelKind::LIVENESS),
+        CapType::Memory | CapType::Frame | CapType::Hardware => None,
+    }
+}
+
+fn operand(c: &Contents) -> Operand {
+    Operand {
+        rights: c.rights,
+        object: c.object,
+        payload: c.payload,
+    }
+}
+
+impl Operand {
+    /// The object, for types that have one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if the slot names none.
+    #[inline]
+    pub fn object(&self) -> Result<WeakRef> {
+        self.object.ok_or(Error::Corrupt)
+    }
+}
+
+/// Carries a call out.
+///
+/// # Errors
+///
+/// Why it was refused; nothing has changed, unless the operation's page says so.
+#[inline]
+pub fn call<P: Platform>(cx: &Cx, word: u64, a: [u64; 5]) -> Result<After> {
+    let index = CapIndex::new(word & 0xffff_ffff).ok_or(Error::NoCap)?;
+    let number = word >> 32;
+    if number >= 32 {
+        return Err(Error::BadSyscall);
+    }
+    let found = cx.lookup(index)?;
+    if !found.rights.contains(Rights(1 << number)) {
+        return Err(Error::Denied);
+    }
+    let contents = cx.alive(&found)?;
+    if number == INTROSPECT as u64 {
+        return Ok(After::Value(captbl::describe(&contents)));
+    }
+    on::<P>(cx, &contents, number, a)
+}
+
+/// Carries an operation out on a capability that permits it and is alive.
+fn on<P: Platform>(cx: &Cx, c: &Contents, number: u64, a: [u64; 5]) -> Result<After> {
+    let this = operand(c);
+    let bad = Error::BadSyscall;
+    match c.ty {
+        CapType::Thread => {
+            let op = ThreadOp::from_number(number).ok_or(bad)?;
+            thread::dispatch::<P>(cx, &this, op, a)
+        }
+        CapType::Send => match SendOp::from_number(number).ok_or(bad)? {
+            SendOp::Send => endpoint::send::<P>(cx, &this),
+        },
+        CapType::Receive => {
+            let op = ReceiveOp::from_number(number).ok_or(bad)?;
+            endpoint::receive::<P>(cx, &this, op, a)
+        }
+        CapType::Space => {
+            let op = SpaceOp::from_number(number).ok_or(bad)?;
+            space::dispatch::<P>(cx, &this, op, a).map(After::Value)
+        }
+        CapType::Captbl => {
+            let op = CaptblOp::from_number(number).ok_or(bad)?;
+            captbl::dispatch(cx, &this, op, a).map(After::Value)
+        }
+        CapType::Memory => {
+            let op = MemoryOp::from_number(number).ok_or(bad)?;
+            memory::dispatch::<P>(cx, &this, op, a).map(After::Value)
+        }
+        CapType::Component => {
+            let op = ComponentOp::from_number(number).ok_or(bad)?;
+            component::dispatch(cx, &this, op, a).map(After::Value)
+        }
+        CapType::Hardware => {
+            let op = HardwareOp::from_number(number).ok_or(bad)?;
+            hardware::dispatch::<P>(cx, &this, op, a).map(After::Value)
+        }
+        CapType::Liveness => {
+            let op = LivenessOp::from_number(number).ok_or(bad)?;
+            captbl::liveness(cx, &this, op, a).map(After::Value)
+        }
+        CapType::Time => {
+            let op = TimeOp::from_number(number).ok_or(bad)?;
+            thread::time(cx, &this, op, a).map(After::Value)
+        }
+        // Their rights are for other operations; invocations go another way.
+        CapType::PageTable | CapType::Frame | CapType::Sinv => Err(Error::BadSyscall),
+    }
+}
+
+/// Where an invocation endpoint leads.
+///
+/// # Errors
+///
+/// [`Error::Corrupt`] if the slot names no component.
+#[inline]
+pub fn sinv_entry(sinv: &Operand) -> Result<Entry> {
+    Ok(Entry {
+        component: sinv.object()?,
+        address: sinv.payload[0],
+        badge: sinv.payload[1],
+    })
+}
+
+/// The frame at an offset of a Memory capability.
+///
+/// # Errors
+///
+/// [`Error::BadArgument`] beyond its end.
+pub fn frame_at(memory: &Operand, at: u64) -> Result<FrameRef> {
+    dyad_captbl::FrameRange::from_payload(memory.payload)
+        .ok_or(Error::Corrupt)?
+        .get(at)
+        .ok_or(Error::BadArgument)
+}

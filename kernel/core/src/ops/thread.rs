@@ -1,0 +1,290 @@
+//! Operations on threads and time budgets.
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::cap::{
+    CapIndex, CapType, ComponentOp, ReceiveOp, Rights, Stopped, ThreadOp, TimeOp, Woken,
+};
+use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
+use dyad_captbl::Span;
+use dyad_shm::superblock::NodeState;
+
+use crate::cx::{Cx, Operand};
+use crate::dispatch::{self, After};
+use crate::object::endpoint::{Endpoints, LINES};
+use crate::object::find;
+use crate::object::thread::{Owner, State, Thread};
+use crate::object::time::{Budgets, UNLIMITED};
+use crate::{Platform, handover};
+
+const PRIORITY_SHIFT: u32 = 56;
+
+/// Carries an operation on a thread out.
+#[inline]
+pub fn dispatch<P: Platform>(cx: &Cx, this: &Operand, op: ThreadOp, a: [u64; 5]) -> Result<After> {
+    let t: &'static Thread = find(cx.node, this.object()?, Thread::KIND)?;
+    if op == ThreadOp::Dispatch {
+        let budget = match a[1] {
+            0 => None,
+            n => Some(budget_of(cx, n)?),
+        };
+        let (slice, priority) = (a[0] & ((1 << PRIORITY_SHIFT) - 1), a[0] >> PRIORITY_SHIFT);
+        return dispatch::dispatch::<P>(cx, t, slice, priority, budget);
+    }
+    match op {
+        ThreadOp::Configure => configure(cx, t, a).map(After::Value),
+        ThreadOp::ReadRegister | ThreadOp::WriteRegister => {
+            registers::<P>(cx, t, op, a).map(After::Value)
+        }
+        ThreadOp::Stop => stop(cx, t).map(After::Value),
+        ThreadOp::Resume => resume::<P>(cx, t, a[0]).map(After::Value),
+        ThreadOp::Dispatch | ThreadOp::Migrate | ThreadOp::Yield | ThreadOp::Exit => {
+            // These are for the caller itself.
+            if !core::ptr::eq(t, dispatch::current(cx)) {
+                return Err(Error::Denied);
+            }
+            match op {
+                ThreadOp::Migrate => {
+                    let to = NodeId::new(a[0]).ok_or(Error::NoSuchNode)?;
+                    handover::migrate::<P>(cx, to)
+                }
+                ThreadOp::Yield => Ok(dispatch::yield_now::<P>(cx, t)),
+                _ => {
+                    t.exit_code.store(a[0], Ordering::Relaxed);
+                    dispatch::end_thread::<P>(cx, t, Stopped::Exited, a[0] & 0xffff_ffff);
+                    Ok(After::Switched)
+                }
+            }
+        }
+    }
+}
+
+fn budget_of(cx: &Cx, n: u64) -> Result<(&'static Budgets, usize, u64)> {
+    let cap = CapIndex::new(n).ok_or(Error::NoCap)?;
+    let time = cx.operand(cap, CapType::Time, TimeOp::Use.right())?;
+    let object = time.object()?;
+    let at = Span::new(time.payload[0], time.payload[1], LINES as u64)
+        .ok_or(Error::Corrupt)?
+        .first();
+    let budgets: &'static Budgets = find(cx.node, object, Budgets::KIND)?;
+    Ok((budgets, at as usize, object.bits()))
+}
+
+/// Makes a thread begin at its entry point, in whatever state it was, unless it is being used.
+fn configure(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u64> {
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    if !matches!(owner.state, State::None | State::Stopped) {
+        return Err(Error::NotReady);
+    }
+    let component = CapIndex::new(a[0]).ok_or(Error::NoCap)?;
+    let component = cx.operand(
+        component,
+        CapType::Component,
+        ComponentOp::Configure.right(),
+    )?;
+    if a[1] == 0 || a[1] >= dyad_abi::user::USER_END {
+        return Err(Error::BadAddress);
+    }
+    let id = a[3] & 0xffff_ffff;
+    if id >= dyad_abi::service::MAX_THREAD_IDS {
+        return Err(Error::BadArgument);
+    }
+    let scheduler = match a[4] {
+        0 => 0,
+        n => {
+            let cap = CapIndex::new(n).ok_or(Error::NoCap)?;
+            let cap = cx.operand(cap, CapType::Receive, ReceiveOp::Bind.right())?;
+            let object = cap.object()?;
+            find::<Endpoints>(cx.node, object, Endpoints::KIND)?;
+            object.bits()
+        }
+    };
+    // Taken: nobody else configures or resumes it until the last step.
+    let seq = owner.seq.wrapping_add(1);
+    let taken = Owner {
+        state: State::None,
+        node: cx.node.id(),
+        incarnation: cx.node.incarnation(),
+        seq,
+    };
+    if !t.change(cx.words(), owner, taken) {
+        return Err(Error::NotReady);
+    }
+    for (word, value) in [
+        (&t.component, component.object()?.bits()),
+        (&t.entry, a[1]),
+        (&t.arg, a[2]),
+        (&t.id, id),
+        (&t.tag, a[3] >> 32),
+        (&t.scheduler, scheduler),
+        (&t.cpu, cx.cpu().index() as u64),
+        (&t.dispatcher, 0),
+        (&t.result, 0),
+        (&t.depth, 0),
+        (&t.fault, 0),
+        (&t.fresh_fp, 0),
+        (&t.priority, 0),
+        (&t.budget, 0),
+    ] {
+        word.store(value, Ordering::Relaxed);
+    }
+    for isa in Isa::ALL {
+        t.started[isa.index()].store(0, Ordering::Relaxed);
+    }
+    cx.words().hand_over(t);
+    if !t.change(cx.words(), taken, taken.with(State::Stopped)) {
+        return Err(Error::NotReady);
+    }
+    Ok(0)
+}
+
+/// Takes a ready or blocked thread out of scheduling.
+fn stop(cx: &Cx, t: &'static Thread) -> Result<u64> {
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    match owner.state {
+        State::Stopped => return Ok(0),
+        State::Ready | State::Blocked => {}
+        _ => return Err(Error::NotReady),
+    }
+    if !t.change(cx.words(), owner, owner.with(State::Stopped)) {
+        return Err(Error::Again);
+    }
+    if owner.state == State::Blocked {
+        // Nobody finds it at its endpoint any more. If somebody just has, it finds it stopped.
+        dispatch::stop_waiting(cx, t);
+    }
+    Ok(0)
+}
+
+/// Makes a stopped thread ready, or ends the waiting of a blocked one. With `place` =
+/// `1 << 63 | cpu << 8 | node` on that CPU, if the thread can go on there.
+fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    match owner.state {
+        State::Blocked => {
+            // As if nothing had come until its deadline; what has come stays at the endpoint.
+            if !dispatch::stop_waiting(cx, t) {
+                return Err(Error::NotReady);
+            }
+            t.set_result(0, 0);
+            dispatch::wake::<P>(cx, t, Woken::Ready)?;
+            return Ok(0);
+        }
+        State::Stopped => {}
+        _ => return Err(Error::NotReady),
+    }
+    let (node, cpu) = match place >> 63 {
+        0 => (owner.node, t.cpu.load(Ordering::Relaxed)),
+        _ => {
+            let node = NodeId::new(place & 0xff)
+                .filter(|n| n.index() < cx.node.params.node_count)
+                .ok_or(Error::NoSuchNode)?;
+            let cpu = CpuId::new(place >> 8 & 0xff)
+                .filter(|c| c.index() < cx.node.params.cpus)
+                .ok_or(Error::BadArgument)?;
+            (node, cpu.index() as u64)
+        }
+    };
+    // What it was doing on one ISA cannot go on on the other.
+    let (isa, was) = (cx.node.isa(node), cx.node.isa(owner.node));
+    if isa != was && t.started[was.index()].load(Ordering::Relaxed) == 1 {
+        return Err(Error::NoIsa);
+    }
+    let word = cx.node.sb.node_word(node);
+    if word.state != NodeState::Live {
+        return Err(Error::NodeDead);
+    }
+    let ready = Owner {
+        state: State::Ready,
+        node,
+        incarnation: word.incarnation,
+        seq: owner.seq.wrapping_add(1),
+    };
+    t.cpu.store(cpu, Ordering::Relaxed);
+    cx.words().hand_over(t);
+    if !t.change(cx.words(), owner, ready) {
+        return Err(Error::Again);
+    }
+    dispatch::tell_scheduler::<P>(cx, t, Woken::Ready)?;
+    Ok(0)
+}
+
+/// Registers of a stopped thread, on the ISA of this node.
+fn registers<P: Platform>(cx: &Cx, t: &'static Thread, op: ThreadOp, a: [u64; 5]) -> Result<u64> {
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    if owner.state != State::Stopped {
+        return Err(Error::NotReady);
+    }
+    let isa = Isa::from_index(a[0]).ok_or(Error::BadArgument)?;
+    if isa != P::ISA {
+        return Err(Error::NoIsa);
+    }
+    if t.started[isa.index()].load(Ordering::Relaxed) == 0 {
+        handover::start::<P>(t);
+    }
+    let area = t.regs(isa);
+    match op {
+        ThreadOp::ReadRegister => P::read_register(area, a[1]).ok_or(Error::BadArgument),
+        _ if P::write_register(area, a[1], a[2]) => Ok(0),
+        _ => Err(Error::BadArgument),
+    }
+}
+
+/// Carries an operation on a time budget out. A capability for several stands for the first.
+pub fn time(cx: &Cx, this: &Operand, op: TimeOp, a: [u64; 5]) -> Result<u64> {
+    let budgets: &'static Budgets = find(cx.node, this.object()?, Budgets::KIND)?;
+    let at = Span::new(this.payload[0], this.payload[1], LINES as u64)
+        .ok_or(Error::Corrupt)?
+        .first() as usize;
+    let from = budgets.left.get(at).ok_or(Error::Corrupt)?;
+    match op {
+        TimeOp::Use => Err(Error::BadSyscall),
+        TimeOp::Read => Ok(cx.words().read(from)),
+        TimeOp::Transfer => {
+            let to = CapIndex::new(a[0]).ok_or(Error::NoCap)?;
+            let to = cx.operand(to, CapType::Time, Rights::NONE)?;
+            let target: &'static Budgets = find(cx.node, to.object()?, Budgets::KIND)?;
+            let index = Span::new(to.payload[0], to.payload[1], LINES as u64)
+                .ok_or(Error::Corrupt)?
+                .first() as usize;
+            let target = target.left.get(index).ok_or(Error::Corrupt)?;
+            transfer(cx, from, target, a[1])
+        }
+    }
+}
+
+/// Moves time. Bounded: gives up if others change the budget each time.
+fn transfer(
+    cx: &Cx,
+    from: &core::sync::atomic::AtomicU64,
+    to: &core::sync::atomic::AtomicU64,
+    ns: u64,
+) -> Result<u64> {
+    const TRIES: usize = 64;
+    let words = cx.words();
+    let mut taken = false;
+    for _ in 0..TRIES {
+        let has = words.read(from);
+        if has == UNLIMITED {
+            taken = true;
+            break;
+        }
+        let rest = has.checked_sub(ns).ok_or(Error::NoTime)?;
+        if words.exchange(from, has, rest) {
+            taken = true;
+            break;
+        }
+    }
+    if !taken {
+        return Err(Error::Again);
+    }
+    for _ in 0..TRIES {
+        let has = words.read(to);
+        if has == UNLIMITED || words.exchange(to, has, has.saturating_add(ns).min(UNLIMITED - 1)) {
+            return Ok(0);
+        }
+    }
+    // Nobody has it now: the giver gets it back.
+    words.increase(from, ns);
+    Err(Error::Again)
+}

@@ -1,0 +1,165 @@
+//! This node's part in quiescence: rounds, sleep, what its hardware does for them.
+//!
+//! Rounds are driven from user level (`FlushStep`), a bounded number of steps at a time; here is
+//! what they need. A CPU acknowledges where it enters the kernel, with nothing shared in hand but
+//! the running thread, whose component and address space are looked up anew.
+
+use core::marker::PhantomData;
+
+use dyad_abi::{CpuId, Error, Result};
+use dyad_coherence::GlobalMem;
+use dyad_quiesce::{Idle, LogWriter, NodeHardware, Progress};
+use dyad_shm::PhysAddr;
+use dyad_shm::frame::WeakRef;
+
+use crate::cx::Cx;
+use crate::join::JoinError;
+use crate::object::component::Component;
+use crate::object::space::Space;
+use crate::object::thread::Thread;
+use crate::object::{find, follow, reference};
+use crate::{Platform, dispatch, inbox};
+
+/// Most steps of one `FlushStep`.
+pub const MAX_STEPS: u64 = 1024;
+
+/// This CPU, as rounds see it.
+pub struct Hardware<'c, P> {
+    cx: &'c Cx,
+    platform: PhantomData<P>,
+}
+
+impl<'c, P: Platform> Hardware<'c, P> {
+    /// The CPU of a context.
+    pub const fn new(cx: &'c Cx) -> Hardware<'c, P> {
+        Hardware {
+            cx,
+            platform: PhantomData,
+        }
+    }
+}
+
+impl<P: Platform> NodeHardware for Hardware<'_, P> {
+    fn writeback_invalidate(&self, at: PhysAddr, len: u64) {
+        self.cx.words().invalidate(at, len);
+    }
+
+    fn flush_everything(&self, piece: u64) -> bool {
+        self.cx.words().is_coherent() || P::flush_caches(piece)
+    }
+
+    fn flush_tlb(&self) {
+        P::flush_tlb();
+    }
+
+    fn revalidate(&self) {
+        let cx = self.cx;
+        let Some(t) = cx.local.thread.get() else {
+            dispatch::leave_space::<P>(cx);
+            return;
+        };
+        // The thread itself: only stopped threads are given up, so it is what it was. What it runs
+        // in may be gone.
+        let space = cx.local.space.get();
+        let component = follow::<Component>(cx.node, cx.local.component.get(), Component::KIND);
+        let alive = component.is_ok_and(|(c, _)| {
+            c.space().is_ok_and(|s| s.bits() == space)
+                && WeakRef::from_bits(space)
+                    .is_some_and(|s| find::<Space>(cx.node, s, Space::KIND).is_ok())
+        });
+        if !alive || reference::<Thread>(cx.node, t).is_none() {
+            self.detach();
+        }
+    }
+
+    fn detach(&self) {
+        let cx = self.cx;
+        if let Some(t) = cx.local.holding.replace(None) {
+            P::save_fp(t.fp(P::ISA));
+        }
+        dispatch::leave_space::<P>(cx);
+    }
+
+    fn call(&self, cpu: CpuId) {
+        if cpu != self.cx.cpu() {
+            inbox::notify::<P>(self.cx.node.id(), cpu);
+        }
+    }
+}
+
+/// Gives this CPU its flush log.
+pub fn attach(cx: &Cx) {
+    let log = LogWriter::attach(cx.epochs(), cx.node.id(), cx.cpu());
+    *cx.local.log.borrow_mut() = Some(log);
+}
+
+/// Publishes that this node, which is joining, holds nothing from before. It may become LIVE then;
+/// its other CPUs come in by [`wake`].
+///
+/// # Errors
+///
+/// [`JoinError::EpochsExhausted`].
+pub fn join<P: Platform>(cx: &Cx) -> core::result::Result<(), JoinError> {
+    let round = cx
+        .epochs()
+        .publish_joining(cx.node.id(), cx.cpu(), &Hardware::<P>::new(cx))
+        .map_err(|_| JoinError::EpochsExhausted)?;
+    *cx.node.round.lock() = Some(round);
+    Ok(())
+}
+
+/// Acknowledges a round of this node, if there is one.
+pub fn acknowledge<P: Platform>(cx: &Cx) {
+    cx.epochs()
+        .acknowledge(cx.node.id(), cx.cpu(), &Hardware::<P>::new(cx));
+}
+
+/// `FlushStep`: drives this node's round. Returns the epoch it has published, or 0.
+///
+/// # Errors
+///
+/// [`Error::Again`] if another CPU is at it.
+pub fn flush_step<P: Platform>(cx: &Cx, steps: u64) -> Result<u64> {
+    acknowledge::<P>(cx);
+    let Some(mut round) = cx.node.round.try_lock() else {
+        return Err(Error::Again);
+    };
+    let round = round.as_mut().ok_or(Error::NotReady)?;
+    let steps = steps.clamp(1, MAX_STEPS) as u32;
+    match round.flush_step(cx.epochs(), &Hardware::<P>::new(cx), steps) {
+        Ok(Progress::Published(epoch)) => Ok(epoch.get()),
+        Ok(Progress::Working | Progress::Waiting(_)) => Ok(0),
+        Err(_) => Err(Error::Full),
+    }
+}
+
+/// Steps of falling asleep between two looks for work.
+const IDLE_STEPS: u32 = 64;
+
+/// Falls asleep as far as the others are concerned; `true` if this CPU may halt now.
+pub fn sleep<P: Platform>(cx: &Cx, work: impl Fn() -> bool) -> bool {
+    let hardware = Hardware::<P>::new(cx);
+    let (node, cpu) = (cx.node.id(), cx.cpu());
+    while !work() {
+        let idle = match cx.node.round.try_lock().as_mut().map(|r| r.as_mut()) {
+            Some(Some(round)) => round.idle_step(cx.epochs(), &hardware, cpu, IDLE_STEPS, &work),
+            // No rounds yet: this node does not count.
+            Some(None) => return true,
+            None => cx.epochs().idle_beside_others(node, cpu, &hardware, &work),
+        };
+        match idle {
+            Idle::Asleep => return true,
+            Idle::Work => return false,
+            Idle::Working | Idle::Contended => {}
+        }
+    }
+    if let Some(Some(round)) = cx.node.round.try_lock().as_mut().map(|r| r.as_mut()) {
+        round.stay();
+    }
+    false
+}
+
+/// Takes this CPU back into the protocol, before it looks at anything shared.
+pub fn wake(cx: &Cx) {
+    cx.epochs().wake(cx.node.id(), cx.cpu());
+}
