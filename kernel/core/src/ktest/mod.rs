@@ -265,10 +265,10 @@ impl<P: Platform> Machine for Of<P> {
         P::switch_root(root.unwrap_or_else(P::idle_root));
     }
     fn sync_code(&self, pa: PhysAddr, len: u64) {
-        P::sync_code(&crate::node::node().map, pa, len);
+        P::sync_code(crate::node::node().map, pa, len);
     }
     fn zero_frame(&self, pa: PhysAddr) -> bool {
-        P::zero_frame(&crate::node::node().map, pa)
+        P::zero_frame(crate::node::node().map, pa)
     }
     fn read_register(&self, area: &RegArea, n: u64) -> Option<u64> {
         P::read_register(area, n)

@@ -156,7 +156,7 @@ struct Pages {
 fn map(cx: &Cx<'_>, space: &Space<'_>) -> Result<Pages, Stop> {
     let frames = cx.node.frames();
     let probe = cx.machine.user_probe();
-    let mut page = |va, write| -> Result<PhysAddr, Stop> {
+    let page = |va, write| -> Result<PhysAddr, Stop> {
         space.add_region(Region {
             start: va,
             end: va + PAGE_SIZE,
@@ -181,7 +181,7 @@ fn map(cx: &Cx<'_>, space: &Space<'_>) -> Result<Pages, Stop> {
 fn try_one(cx: &Cx<'_>, pages: &Pages, answer: Answer, word: u64) -> Outcome {
     let probe = cx.machine.user_probe();
     let at = |i: u64| cx.node.map.word(pages.data.add(0x400 + i * 8));
-    let marked = |i: usize| 0xa5a5_0000_0000_0000 | (i as u64) << 40 | 0x1111 * (i as u64 + 1);
+    let marked = |i: usize| 0xa5a5_0000_0000_0000 + ((i as u64) << 40) + 0x1111 * (i as u64 + 1);
     let [set, left] = probe.flags;
     cx.node
         .map
@@ -368,7 +368,7 @@ fn frames_are_zeroed_by_the_machine_and_nothing_else_is(cx: &Cx<'_>) -> Outcome 
         }
     }
     for pa in got {
-        crate::frames::Frames::free(&cx.node.map, pa)?;
+        crate::frames::Frames::free(cx.node.map, pa)?;
     }
     for bad in [PhysAddr(0), got[0].add(8), PhysAddr(u64::MAX - 4095)] {
         ensure!(!cx.machine.zero_frame(bad), "{bad} was zeroed");
