@@ -6,8 +6,8 @@
 //! | 31 | stack pointer |
 //! | 32 | program counter |
 //! | 33 | flags (`SPSR_EL1`) |
-//! | 34 | thread pointer (`TPIDR_EL0`) |
-//! | 35 | [`SYSCALL`] while the area is partial, else 0 |
+//! | 34 | [`SYSCALL`] while the area is partial, else 0 |
+//! | 35 | thread pointer (`TPIDR_EL0`) |
 //!
 //! The thread pointer is the kernel's: what user mode writes to `TPIDR_EL0` lasts until its area is
 //! resumed, or an invocation begins or ends, at most. So nobody is entered with the caller's.
@@ -17,6 +17,7 @@
 use core::arch::global_asm;
 use core::sync::atomic::Ordering;
 
+use dyad_abi::cap::RETURN;
 use dyad_abi::user::USER_END;
 use dyad_core::platform::{FP_WORDS, FpArea, REG_WORDS, RegArea};
 
@@ -24,11 +25,12 @@ use dyad_core::platform::{FP_WORDS, FpArea, REG_WORDS, RegArea};
 pub const AREA_SP: usize = 31;
 /// Word of the program counter; the flags follow.
 pub const AREA_PC: usize = 32;
-const AREA_FLAGS: usize = 33;
-/// Word of the thread pointer.
-pub const AREA_TP: usize = 34;
+/// Word of the flags.
+pub const AREA_FLAGS: usize = 33;
 /// Word that says whether the area is partial.
-pub const AREA_CAUSE: usize = 35;
+pub const AREA_CAUSE: usize = 34;
+/// Word of the thread pointer.
+pub const AREA_TP: usize = 35;
 /// `ESR_EL1` at a system call: `svc #0`.
 pub const SYSCALL: u64 = 0x5600_0000;
 const AREA_FP: usize = 29;
@@ -40,7 +42,7 @@ const FP_CONTROL: usize = 64;
 /// Flags that are the thread's own: negative, zero, carry, overflow.
 const FLAGS_USER: u64 = 0xf000_0000;
 
-const _: () = assert!(AREA_CAUSE < REG_WORDS && FP_CONTROL + 1 < FP_WORDS);
+const _: () = assert!(AREA_TP < REG_WORDS && FP_CONTROL + 1 < FP_WORDS);
 
 global_asm!(
     r#"
@@ -151,7 +153,9 @@ pub fn complete(area: &RegArea, word: u64, args: [u64; 5]) {
     for (i, v) in args.into_iter().enumerate() {
         set(area, 1 + i, v);
     }
-    for i in 6..PRESERVED {
+    // The end of an invocation has saved none of them.
+    let saved = if word == RETURN { AREA_SP } else { PRESERVED };
+    for i in 6..saved {
         set(area, i, 0);
     }
     set(area, AREA_CAUSE, 0);
@@ -203,9 +207,13 @@ const fn user_address(va: u64) -> u64 {
     if va < USER_END { va } else { 0 }
 }
 
-/// Word of a register by number: the words have the order that the numbers have.
+/// Word of a register by number: the order is the same, but there is no number for the cause.
 fn numbered(n: u64) -> Option<usize> {
-    usize::try_from(n).ok().filter(|&n| n <= AREA_TP)
+    match usize::try_from(n) {
+        Ok(n) if n < AREA_CAUSE => Some(n),
+        Ok(AREA_CAUSE) => Some(AREA_TP),
+        _ => None,
+    }
 }
 
 /// See [`dyad_core::Platform::read_register`].
@@ -237,7 +245,7 @@ pub fn dump_regs(area: &RegArea, line: &mut dyn FnMut(&str, u64)) {
     const NAMES: [&str; AREA_TP + 1] = [
         "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13",
         "x14", "x15", "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26",
-        "x27", "x28", "x29", "x30", "sp", "pc", "flags", "tp",
+        "x27", "x28", "x29", "x30", "sp", "pc", "flags", "cause", "tp",
     ];
     const { assert!(AREA_FLAGS == AREA_PC + 1) };
     for (word, name) in NAMES.into_iter().enumerate() {

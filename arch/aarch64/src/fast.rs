@@ -8,11 +8,14 @@
 //!  word (x0)
 //!  operation not 0 ─▶ fast_syscall ─────────────▶ status ─▶ rest 0, ERET where it came from
 //!  operation 0 ─────▶ fast_invoke ──┬─ ENTER ─▶ arguments, badge, token; rest 0, ERET to area
-//!                                   └─ status ─▶ preserved registers from area, as above
-//!  word 0 ──────────▶ fast_return ──┬─ ENTER ─▶ status 0, results; rest 0, ERET to area
 //!                                   └─ status ─▶ as above
+//!  word 0 ──────────▶ fast_return ──┬─ ENTER ─▶ status 0, results; rest 0, ERET to area
+//!                                   └─ status ─▶ as above, preserved registers 0, too
 //!  any of them ─▶ complete_area ─▶ ... ─▶ resume_user (never returns here)
 //! ```
+//!
+//! A call with word 0 ends an invocation: it comes back with an error at most, and saves no
+//! registers for that.
 //!
 //! While Rust runs, `x27` is the area and `x28` the CPU's own area. `ELR_EL1`, `SPSR_EL1` and
 //! `SP_EL0` keep what the trap found until something enters or resumes: exceptions in the kernel
@@ -27,34 +30,39 @@ use core::mem::offset_of;
 use dyad_core::cpu::CpuLocal;
 use dyad_core::entry::{self, FastReturn};
 
-use crate::context::{AREA_CAUSE, AREA_PC, AREA_SP, AREA_TP};
+use crate::context::{AREA_CAUSE, AREA_FLAGS, AREA_PC, AREA_SP, AREA_TP};
 use crate::cpu;
 use crate::platform::Aarch64;
 
 global_asm!(
     r#"
-    .section .text.vectors, "ax"
-    // From the vector: x16 and x17 are in the area, x17 is what is in ESR_EL1.
-    .balign 64
-    .globl  syscall_entry
-syscall_entry:
-    stp     x18, x19, [sp, #144]
-    stp     x20, x21, [sp, #160]
-    stp     x22, x23, [sp, #176]
-    stp     x24, x25, [sp, #192]
-    stp     x26, x27, [sp, #208]
-    stp     x28, x29, [sp, #224]
-    mrs     x18, sp_el0
-    stp     x30, x18, [sp, #240]
-    mrs     x16, elr_el1
-    mrs     x18, spsr_el1
-    stp     x16, x18, [sp, #{area_pc}]
-    str     x17, [sp, #{area_cause}]
+    // Program counter, stack pointer and flags to the area, on to the kernel stack.
+    .macro  enter_kernel
+    mrs     x16, sp_el0
+    mrs     x18, elr_el1
+    stp     x16, x18, [sp, #{area_sp}]
+    mrs     x16, spsr_el1
+    stp     x16, x17, [sp, #{area_flags}]
     mov     x27, sp
     mrs     x28, tpidr_el1
     ldr     x16, [x28, #{kernel_stack}]
     mov     sp, x16
     mov     x29, xzr                    // the end of the chain of frame records
+    .endm
+
+    .section .text.vectors, "ax"
+    // From the vector: x16 and x17 are in the area, x17 is what is in ESR_EL1.
+    .balign 64
+    .globl  syscall_entry
+syscall_entry:
+    cbz     x0, 3f
+    stp     x19, x20, [sp, #152]
+    stp     x21, x22, [sp, #168]
+    stp     x23, x24, [sp, #184]
+    stp     x25, x26, [sp, #200]
+    stp     x27, x28, [sp, #216]
+    stp     x29, x30, [sp, #232]
+    enter_kernel
     lsr     x16, x0, #32
     cbz     x16, 2f
     bl      {fast_syscall}
@@ -74,14 +82,12 @@ syscall_entry:
     ldp     x29, x30, [sp, #232]
     eret
 
-2:  mov     x19, x1
-    mov     x20, x2
-    mov     x21, x3
-    mov     x22, x4
-    cbz     x0, 3f
+    // The arguments wait in the area for what they become there.
+2:  stp     x1, x2, [x27]
+    stp     x3, x4, [x27, #16]
     bl      {fast_invoke}
     cmn     x0, #1
-    b.ne    6f
+    b.ne    5b
     mov     sp, x27
     ldp     x6, x7, [sp, #{area_sp}]
     ldr     x8, [sp, #{area_tp}]
@@ -91,10 +97,8 @@ syscall_entry:
     msr     tpidr_el0, x8
     mov     x4, x1
     ldr     x5, [x28, #{token}]
-    mov     x0, x19
-    mov     x1, x20
-    mov     x2, x21
-    mov     x3, x22
+    ldp     x0, x1, [sp]
+    ldp     x2, x3, [sp, #16]
     ldp     x6, x7, [x28, #{zeros}]
     ldp     x8, x9, [x28, #{zeros}]
     ldp     x10, x11, [x28, #{zeros}]
@@ -109,10 +113,9 @@ syscall_entry:
     ldp     x28, x30, [x28, #{zeros}]   // x29 is 0
     eret
 
-3:  mov     x0, x1
-    mov     x1, x2
-    mov     x2, x3
-    mov     x3, x4
+3:  enter_kernel
+    stp     x1, x2, [x27, #8]
+    stp     x3, x4, [x27, #24]
     bl      {fast_return}
     cmn     x0, #1
     b.ne    6f
@@ -124,10 +127,8 @@ syscall_entry:
     msr     spsr_el1, xzr
     msr     tpidr_el0, x8
     mov     x0, xzr
-    mov     x1, x19
-    mov     x2, x20
-    mov     x3, x21
-    mov     x4, x22
+    ldp     x1, x2, [sp, #8]
+    ldp     x3, x4, [sp, #24]
     mov     x5, xzr
     ldp     x6, x7, [x28, #{zeros}]
     ldp     x8, x9, [x28, #{zeros}]
@@ -143,18 +144,21 @@ syscall_entry:
     ldp     x28, x30, [x28, #{zeros}]
     eret
 
-    // Not entered: what preserves the arguments goes back to what the caller had in it.
-6:  ldp     x19, x20, [x27, #152]
-    ldp     x21, x22, [x27, #168]
+    // Refused: nothing has been saved that could be given back.
+6:  ldp     x19, x20, [x28, #{zeros}]
+    ldp     x21, x22, [x28, #{zeros}]
+    ldp     x23, x24, [x28, #{zeros}]
+    ldp     x25, x26, [x28, #{zeros}]
+    stp     xzr, xzr, [x27, #216]
+    stp     xzr, xzr, [x27, #232]
     b       5b
     "#,
     kernel_stack = const cpu::OFFSET_KERNEL_STACK,
     zeros = const cpu::OFFSET_ZEROS,
     token = const cpu::OFFSET_LOCAL + offset_of!(CpuLocal, fast_token),
     area_sp = const AREA_SP * 8,
-    area_pc = const AREA_PC * 8,
+    area_flags = const AREA_FLAGS * 8,
     area_tp = const AREA_TP * 8,
-    area_cause = const AREA_CAUSE * 8,
     fast_syscall = sym fast_syscall,
     fast_invoke = sym fast_invoke,
     fast_return = sym fast_return,
@@ -162,7 +166,7 @@ syscall_entry:
 
 // What the assembly above has in numbers.
 const _: () = {
-    assert!(AREA_SP == 31 && AREA_PC == 32);
+    assert!(AREA_SP == 31 && AREA_PC == 32 && AREA_CAUSE == AREA_FLAGS + 1);
     assert!(cpu::OFFSET_ZEROS <= 504);
 };
 
@@ -183,7 +187,7 @@ extern "C" fn fast_invoke(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> Fast
     entry::fast_invoke::<Aarch64>(word, a0, a1, a2, a3)
 }
 
-extern "C" fn fast_return(a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
+extern "C" fn fast_return(_word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
     #[cfg(feature = "ktest")]
     if let Some(r) = dyad_core::ktest::user_calls::intercept::<Aarch64>(0, [a0, a1, a2, a3, 0]) {
         return r;

@@ -17,6 +17,7 @@
 use core::arch::asm;
 use core::sync::atomic::Ordering;
 
+use dyad_abi::cap::RETURN;
 use dyad_abi::user::USER_END;
 use dyad_core::platform::{FpArea, RegArea};
 
@@ -137,6 +138,12 @@ pub fn complete(area: &RegArea, word: u64, [a0, a1, a2, a3, a4]: [u64; 5]) {
         (ERROR, 0),
     ] {
         set(area, i, v);
+    }
+    // The end of an invocation has saved none of them.
+    if word == RETURN {
+        for i in [RBX, RBP, R12, R13, R14, R15] {
+            set(area, i, 0);
+        }
     }
 }
 

@@ -8,11 +8,14 @@
 //!  word (rdi)
 //!  operation not 0 ─▶ fast_syscall ─────────────▶ status ─▶ rest 0, SYSRET where it came from
 //!  operation 0 ─────▶ fast_invoke ──┬─ ENTER ─▶ arguments, badge, token; rest 0, IRETQ to area
-//!                                   └─ status ─▶ preserved registers from area, as above
-//!  word 0 ──────────▶ fast_return ──┬─ ENTER ─▶ status 0, results; rest 0, SYSRET to area
 //!                                   └─ status ─▶ as above
+//!  word 0 ──────────▶ fast_return ──┬─ ENTER ─▶ status 0, results; rest 0, SYSRET to area
+//!                                   └─ status ─▶ as above, preserved registers 0, too
 //!  any of them ─▶ complete_area ─▶ ... ─▶ resume_user (never returns here)
 //! ```
+//!
+//! A call with word 0 ends an invocation: it comes back with an error at most, and saves no
+//! registers for that.
 //!
 //! Invocations are entered by IRETQ because argument 3 is in `rcx`, which SYSRET overwrites. Its
 //! frame is the area itself, whose segments are those of user mode since it was last resumed.
@@ -52,13 +55,15 @@ syscall_entry:
     jc      8f
 1:  mov     [rax + {rip}], rcx
     mov     [rax + {rflags}], r11
+    mov     qword ptr [rax + {vector}], {partial}
+    test    rdi, rdi
+    jz      3f
     mov     [rax + {rbx}], rbx
     mov     [rax + {rbp}], rbp
     mov     [rax + {r12}], r12
     mov     [rax + {r13}], r13
     mov     [rax + {r14}], r14
     mov     [rax + {r15}], r15
-    mov     qword ptr [rax + {vector}], {partial}
     xor     ebp, ebp                    // the end of the chain of frame records
     mov     rbx, rax
     mov     rax, rdi
@@ -81,16 +86,14 @@ syscall_entry:
     swapgs
     sysretq
 
-2:  mov     r12, rsi
-    mov     r13, rdx
-    mov     r14, r10
-    mov     r15, r8
-    test    edi, edi
-    jz      3f
+2:  push    r8
+    push    r10
+    push    rdx
+    push    rsi
     mov     rcx, r10
     call    {fast_invoke}
     cmp     rax, -1
-    jne     6f
+    jne     5b
     mov     qword ptr [rbx + {rflags}], {flags}
     mov     r8, rdx
     mov     r9, gs:[{token}]
@@ -98,11 +101,11 @@ syscall_entry:
     mov     edx, [rbx + {fs_base} + 4]
     mov     ecx, 0xc0000100             // base of fs
     wrmsr
+    pop     rdi
+    pop     rsi
+    pop     rdx
+    pop     rcx
     lea     rsp, [rbx + {rip}]
-    mov     rdi, r12
-    mov     rsi, r13
-    mov     rdx, r14
-    mov     rcx, r15
     xor     eax, eax
     xor     ebx, ebx                    // ebp is 0
     xor     r10d, r10d
@@ -114,10 +117,13 @@ syscall_entry:
     swapgs
     iretq
 
-3:  mov     rdi, rsi
-    mov     rsi, rdx
-    mov     rdx, r10
-    mov     rcx, r8
+3:  xor     ebp, ebp
+    mov     rbx, rax
+    push    r8
+    push    r10
+    push    rdx
+    push    rsi
+    mov     rcx, r10
     call    {fast_return}
     cmp     rax, -1
     jne     6f
@@ -125,13 +131,13 @@ syscall_entry:
     mov     edx, [rbx + {fs_base} + 4]
     mov     ecx, 0xc0000100
     wrmsr
+    pop     rdx
+    pop     rsi
+    pop     rdi
+    pop     r8
     mov     rcx, [rbx + {rip}]
     mov     rsp, [rbx + {rsp}]
     mov     r11d, {flags}
-    mov     rdx, r12
-    mov     rsi, r13
-    mov     rdi, r14
-    mov     r8, r15
     xor     eax, eax
     xor     ebx, ebx
     xor     r9d, r9d
@@ -143,11 +149,13 @@ syscall_entry:
     swapgs
     sysretq
 
-    // Not entered: what preserves the arguments goes back to what the caller had in it.
-6:  mov     r12, [rbx + {r12}]
-    mov     r13, [rbx + {r13}]
-    mov     r14, [rbx + {r14}]
-    mov     r15, [rbx + {r15}]
+    // Refused: nothing has been saved that could be given back.
+6:  mov     qword ptr [rbx + {rbx}], 0
+    mov     [rbx + {rbp}], rbp
+    xor     r12d, r12d
+    xor     r13d, r13d
+    xor     r14d, r14d
+    xor     r15d, r15d
     jmp     5b
 
 8:  xor     ecx, ecx
@@ -201,7 +209,7 @@ extern "C" fn fast_invoke(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> Fast
     entry::fast_invoke::<X86>(word, a0, a1, a2, a3)
 }
 
-extern "C" fn fast_return(a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
+extern "C" fn fast_return(_word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
     #[cfg(feature = "ktest")]
     if let Some(r) = dyad_core::ktest::user_calls::intercept::<X86>(0, [a0, a1, a2, a3, 0]) {
         return r;

@@ -30,7 +30,8 @@
 //! | `ENTER` from `fast_return`, [`Platform::set_results`] | area's, area's, none set | area's | set | set | - | 0 | 0 |
 //! | [`Platform::set_result`] | area's | area's | set | 0 | 0 | area's | 0 |
 //!
-//! (Registers that are in two columns hold what was set. On x86-64, `rcx` and `r11` belong to the
+//! (A refused end of an invocation, word [`RETURN`](dyad_abi::cap::RETURN), preserves nothing but program counter and
+//! stack pointer. Registers that are in two columns hold what was set. On x86-64, `rcx` and `r11` belong to the
 //! `syscall` instruction: after a fast return they hold program counter and flags.)
 //!
 //! Floating-point registers are not touched by any of them; [`Platform::save_fp`] and
