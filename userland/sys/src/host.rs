@@ -415,6 +415,7 @@ fn exit(program: &Program, code: u64) -> ! {
 /// What the services do.
 fn serve(program: &Program, service: CapIndex, [what, a, b, _]: [u64; 4]) -> Result<u64> {
     match (service, what) {
+        (slot::CONSOLE, console::WRITE) if b > PAGE_SIZE => Err(Error::TooLarge),
         (slot::CONSOLE, console::WRITE) => {
             let bytes = shared(program, a, b)?;
             let text = core::str::from_utf8(bytes).map_err(|_| Error::BadArgument)?;
@@ -432,26 +433,20 @@ fn serve(program: &Program, service: CapIndex, [what, a, b, _]: [u64; 4]) -> Res
             record(&mut program.state().outcome, &report).map(|()| 0)
         }
         (slot::PAGER, pager::MAP_ANON) => map(program, a),
-        (slot::PAGER, pager::UNMAP) => {
-            let mut state = program.state();
-            if state.maps.get(&a) != Some(&b) {
-                return Err(Error::NotFound);
-            }
-            state.maps.remove(&a);
-            // SAFETY: 1. The range was mapped by `map`, and who asks for this has given it up
-            // (contract of `unmap`).
-            unsafe { std::alloc::dealloc(a as *mut u8, pages(b)?) };
-            Ok(0)
-        }
+        (slot::PAGER, pager::UNMAP) => unmap(program, a, b),
         (slot::PROCESS, process::EXIT) => exit(program, a),
-        _ => Err(Error::BadSyscall),
+        // What services do for each other.
+        (slot::CONSOLE, console::END)
+        | (slot::PAGER, pager::END)
+        | (slot::PROCESS, process::FAULTED) => Err(Error::Denied),
+        _ => Err(Error::BadArgument),
     }
 }
 
 /// Part of the text buffer.
 fn shared(program: &Program, offset: u64, len: u64) -> Result<&'static [u8]> {
     if offset.checked_add(len).is_none_or(|end| end > BUFFER) {
-        return Err(Error::BadAddress);
+        return Err(Error::BadArgument);
     }
     let start = core::ptr::with_exposed_provenance::<u8>((program.text + offset) as usize);
     // SAFETY: 1. The buffer is that large and stays. 2. Its owner waits for the service.
@@ -479,23 +474,48 @@ fn record(outcome: &mut Outcome, report: &ReportText) -> Result<()> {
     Ok(())
 }
 
+/// Most ranges and bytes of a program, as the pager has it.
+const RANGES: usize = 64;
+const BYTES: u64 = 256 << 30;
+
 fn pages(len: u64) -> Result<std::alloc::Layout> {
-    if len == 0 || !len.is_multiple_of(PAGE_SIZE) {
+    if len == 0 {
         return Err(Error::BadArgument);
     }
+    let len = len.checked_next_multiple_of(PAGE_SIZE);
+    let len = len.filter(|&l| l <= BYTES).ok_or(Error::TooLarge)?;
     std::alloc::Layout::from_size_align(len as usize, PAGE_SIZE as usize)
         .map_err(|_| Error::TooLarge)
 }
 
 fn map(program: &Program, len: u64) -> Result<u64> {
     let layout = pages(len)?;
+    let mut state = program.state();
+    if state.maps.len() == RANGES {
+        return Err(Error::Full);
+    }
     // SAFETY: 1. The layout is not empty.
     let start = unsafe { std::alloc::alloc_zeroed(layout) };
     if start.is_null() {
         return Err(Error::NoMemory);
     }
-    program.state().maps.insert(start as u64, len);
-    Ok(start as u64)
+    let start = start.expose_provenance() as u64;
+    state.maps.insert(start, layout.size() as u64);
+    Ok(start)
+}
+
+fn unmap(program: &Program, start: u64, len: u64) -> Result<u64> {
+    let layout = pages(len).map_err(|_| Error::NotFound)?;
+    let mut state = program.state();
+    if state.maps.get(&start) != Some(&(layout.size() as u64)) {
+        return Err(Error::NotFound);
+    }
+    state.maps.remove(&start);
+    let start = core::ptr::with_exposed_provenance_mut(start as usize);
+    // SAFETY: 1. The range was mapped by `map`, and who asks for this has given it up (contract of
+    // the public `unmap`).
+    unsafe { std::alloc::dealloc(start, layout) };
+    Ok(0)
 }
 
 /// The info page of a program; arguments that are too long are cut.

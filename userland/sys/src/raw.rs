@@ -174,8 +174,8 @@ pub(crate) fn info_page() -> u64 {
     address
 }
 
-/// Address of the text buffer.
-pub(crate) fn text_buffer() -> u64 {
+/// Address of the text buffer that the program shares with the console service.
+pub fn text_buffer() -> u64 {
     #[cfg(target_os = "none")]
     let address = dyad_abi::service::CONSOLE_BUFFER;
     #[cfg(not(target_os = "none"))]

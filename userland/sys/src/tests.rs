@@ -176,8 +176,8 @@ fn errors_of_the_kernel_and_of_services_are_told_apart() {
         Cap::<Sinv>::at(slot::THREAD).invoke([0; 4]),
         Err(Error::Denied)
     );
-    assert_eq!(pager.request([99, 0, 0, 0]), Err(Error::BadSyscall));
-    assert_eq!(pager.invoke([99, 0, 0, 0]), Ok(Error::BadSyscall.code()));
+    assert_eq!(pager.request([99, 0, 0, 0]), Err(Error::BadArgument));
+    assert_eq!(pager.invoke([99, 0, 0, 0]), Ok(Error::BadArgument.code()));
     let all = pager.invoke_all([pager::MAP_ANON, 4096, 0, 0]).unwrap();
     assert_eq!((all[0], all[1] % 4096, all[2], all[3]), (0, 0, 0, 0));
     assert_ne!(all[1], 0);

@@ -2,14 +2,14 @@
 //!
 //! | option | values | default |
 //! |---|---|---|
-//! | `--calls` | bad system calls to make | 6000 |
+//! | `--calls` | bad calls to make | 6000 |
 //! | `--seed` | seed of the generator | 1 |
 //! | `--fault` | one of [`Fault`]: commits it instead; the program does not survive that | none |
 //! | `--on` | `x86_64`, `aarch64`: where the fault is committed | where it starts |
 //!
-//! System calls are made with edge values and random ones, in batches that alternate between the
-//! ISAs. Each must return the error that its documentation says, and the value 0 with it; memory
-//! that was not asked for must not change.
+//! System calls and invocations of services are made with edge values and random ones, in batches
+//! that alternate between the ISAs. Each must return the error that its documentation says, and the
+//! value 0 with it.
 #![no_std]
 #![no_main]
 // The only program that goes round the runtime: what it does is unsafe by intention, in two
