@@ -101,6 +101,18 @@ pub fn read_bundle(path: &Path) -> Result<Vec<u8>, Error> {
     }
 }
 
+/// The name of the program in a bundle.
+///
+/// # Errors
+///
+/// If it is not a valid bundle.
+pub fn name(bundle: &[u8]) -> Result<String, Error> {
+    match Bundle::parse(bundle) {
+        Ok(b) => Ok(b.name().to_string()),
+        Err(e) => Err(Error::Build(format!("not a bundle: {e}"))),
+    }
+}
+
 /// ELF files beside a bundle, as the pipeline leaves them.
 pub fn elfs_beside(bundle: &Path) -> [Option<PathBuf>; 2] {
     Isa::ALL.map(|isa| {

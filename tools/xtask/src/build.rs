@@ -13,7 +13,7 @@ use migrate_rt::build::{AppRequest, BuiltApp, Progress as PipelineProgress};
 
 use crate::apps::{Program, Source};
 use crate::error::Error;
-use crate::{apps, paths, signals};
+use crate::{apps, archive, paths, signals};
 
 /// Gets one line for each step of a build.
 pub type Progress<'a> = &'a mut dyn FnMut(&str);
@@ -121,6 +121,42 @@ fn run_cargo(mut c: Command, what: &str, progress: Progress<'_>) -> Result<(), E
             "{output}{what} does not build (cargo: {status})"
         )))
     }
+}
+
+/// What every run needs beside its program, in the order of the archive.
+pub const SERVICES: [&str; 5] = ["init", "sched", "console", "pager", "quiesced"];
+
+/// Builds init and the services, in the order of [`SERVICES`].
+///
+/// # Errors
+///
+/// If one does not build.
+pub fn services(progress: Progress<'_>) -> Result<Vec<Program>, Error> {
+    let dir = paths::workspace_root().join("userland/services");
+    SERVICES
+        .iter()
+        .map(|name| app(&Source::Package(dir.join(name)), progress))
+        .collect()
+}
+
+/// The archive of a run: init, the services, the program.
+///
+/// # Errors
+///
+/// If the program has the name of a service.
+pub fn archive(services: &[Program], program: &Program) -> Result<Vec<u8>, Error> {
+    let name = |p: &Program| apps::name(&p.bundle);
+    let names = services
+        .iter()
+        .chain([program])
+        .map(name)
+        .collect::<Result<Vec<_>, _>>()?;
+    let bundles = services
+        .iter()
+        .chain([program])
+        .map(|p| p.bundle.as_slice());
+    let items: Vec<_> = names.iter().map(String::as_str).zip(bundles).collect();
+    archive::pack(&items)
 }
 
 /// Builds a program, or reads a finished bundle.

@@ -11,7 +11,8 @@ use crate::{apps, build, paths};
 
 #[derive(Debug, Args)]
 pub(super) struct BuildArgs {
-    /// Build this program only (a name or a directory) [default: kernels and all programs]
+    /// Build this program only (a name or a directory) [default: kernels, services and
+    /// all programs]
     #[arg(long, value_name = "NAME")]
     app: Vec<String>,
     /// Build the kernels with the in-kernel tests, and no programs
@@ -36,6 +37,10 @@ pub(super) fn build(args: &BuildArgs) -> Result<u8, Error> {
     if args.app.is_empty() {
         for isa in Isa::ALL {
             built.push(build::kernel(isa, args.ktest, &mut progress)?);
+        }
+        if !args.ktest {
+            let services = build::services(&mut progress)?;
+            built.extend(services.into_iter().map(|s| s.path));
         }
     }
     for source in &sources {

@@ -27,10 +27,12 @@ const RUNS_KEPT: usize = 100;
 pub(super) struct Built {
     kernels: [Option<PathBuf>; ISA_COUNT],
     program: Option<Program>,
+    /// Init, the services and the program; empty if there is no program.
+    archive: Vec<u8>,
     plugin: Option<PathBuf>,
 }
 
-/// Builds the kernels of the ISAs in use, and the program.
+/// Builds the kernels of the ISAs in use, the services and the program.
 pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Error> {
     let mut progress = |text: &str| sink.event(Event::Progress(text));
     // A name that is wrong should be said before anything is built.
@@ -54,6 +56,18 @@ pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Er
     if let Some(source) = source {
         program = Some(build::app(&source, &mut progress)?);
     }
+    // Stand-ins for kernels start nothing, so there is nothing to be started.
+    let starts = |isa: &Isa| config.test.kernel[isa.index()].is_none();
+    let archive = match &program {
+        Some(program) => {
+            let services = match config.nodes.iter().any(starts) {
+                true => build::services(&mut progress)?,
+                false => Vec::new(),
+            };
+            build::archive(&services, program)?
+        }
+        None => Vec::new(),
+    };
     let plugin = match config.sim {
         Sim::Off => None,
         Sim::Count => Some(build::plugin(&mut progress)?),
@@ -64,6 +78,7 @@ pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Er
     Ok(Built {
         kernels,
         program,
+        archive,
         plugin,
     })
 }
@@ -83,8 +98,8 @@ impl System {
         dir: &Path,
         sink: &mut dyn Sink,
     ) -> Result<System, Error> {
-        let bundle = built.program.as_ref().map_or(&[][..], |p| &p.bundle);
-        let bundle_offset = bundle_offset(config.mem_cxl, bundle.len() as u64)?;
+        let archive = built.archive.as_slice();
+        let archive_offset = archive_offset(config.mem_cxl, archive.len() as u64)?;
         let pools = Pools::create(
             &config.shm_dir,
             config.nodes.len(),
@@ -92,13 +107,13 @@ impl System {
             config.mem_cxl,
             config.test.shm_limit,
         )?;
-        pools.write_cxl(bundle_offset, bundle)?;
+        pools.write_cxl(archive_offset, archive)?;
         let broker = Broker::start(doorbell_vectors(config.cpus))
             .map_err(|e| Error::io("cannot start the doorbell broker", e))?;
         let mut nodes = Vec::new();
         for (id, &isa) in NodeId::first(config.nodes.len()).zip(&config.nodes) {
             let boot_file = dir.join(format!("node{id}.boot"));
-            let text = boot_text(config, id, bundle_offset, bundle.len() as u64)?;
+            let text = boot_text(config, id, archive_offset, archive.len() as u64)?;
             write(&boot_file, &text)?;
             let kernel = built.kernels[isa.index()]
                 .clone()
@@ -224,12 +239,12 @@ fn boot_text(
     Ok(text)
 }
 
-/// Where the bundle goes: at the end of the CXL pool, far from the tables at its start.
-fn bundle_offset(cxl: u64, len: u64) -> Result<u64, Error> {
+/// Where the archive goes: at the end of the CXL pool, far from the tables at its start.
+fn archive_offset(cxl: u64, len: u64) -> Result<u64, Error> {
     let room = len.next_multiple_of(POOL_GRANULE);
     if room > cxl / 2 {
         return Err(Error::Usage(format!(
-            "the program bundle has {}, which is more than half of the CXL pool of {}: use a \
+            "the programs have {}, which is more than half of the CXL pool of {}: use a \
              larger --mem-cxl",
             size::show(len),
             size::show(cxl)
@@ -352,9 +367,9 @@ mod tests {
 
     #[test]
     fn bundles_lie_at_the_end_of_the_pool() {
-        assert_eq!(bundle_offset(512 << 20, 5000).unwrap(), 510 << 20);
-        assert_eq!(bundle_offset(512 << 20, 0).unwrap(), 512 << 20);
-        let e = bundle_offset(32 << 20, 17 << 20).unwrap_err().to_string();
+        assert_eq!(archive_offset(512 << 20, 5000).unwrap(), 510 << 20);
+        assert_eq!(archive_offset(512 << 20, 0).unwrap(), 512 << 20);
+        let e = archive_offset(32 << 20, 17 << 20).unwrap_err().to_string();
         assert!(e.contains("--mem-cxl"), "{e}");
     }
 
