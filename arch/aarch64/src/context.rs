@@ -6,7 +6,7 @@
 //! | 31 | stack pointer |
 //! | 32 | program counter |
 //! | 33 | flags (`SPSR_EL1`) |
-//! | 34 | [`SYSCALL`] while the area is partial, else 0 |
+//! | 34 | 0; [`SYSCALL`] while the area is partial; anything else while not even the registers that the C convention preserves are in it |
 //! | 35 | thread pointer (`TPIDR_EL0`) |
 //!
 //! The thread pointer is the kernel's: what user mode writes to `TPIDR_EL0` lasts until its area is
@@ -17,7 +17,6 @@
 use core::arch::global_asm;
 use core::sync::atomic::Ordering;
 
-use dyad_abi::cap::RETURN;
 use dyad_abi::user::USER_END;
 use dyad_core::platform::{FP_WORDS, FpArea, REG_WORDS, RegArea};
 
@@ -153,8 +152,13 @@ pub fn complete(area: &RegArea, word: u64, args: [u64; 5]) {
     for (i, v) in args.into_iter().enumerate() {
         set(area, 1 + i, v);
     }
-    // The end of an invocation has saved none of them.
-    let saved = if word == RETURN { AREA_SP } else { PRESERVED };
+    // If none of them has been saved, what an earlier call has left there may be another
+    // component's.
+    let saved = if get(area, AREA_CAUSE) == SYSCALL {
+        PRESERVED
+    } else {
+        AREA_SP
+    };
     for i in 6..saved {
         set(area, i, 0);
     }

@@ -37,13 +37,13 @@ use crate::platform::Aarch64;
 global_asm!(
     r#"
     // Program counter, stack pointer and flags to the area, on to the kernel stack.
-    .macro  enter_kernel
+    .macro  enter_kernel cause
+    mov     x27, sp
     mrs     x16, sp_el0
     mrs     x18, elr_el1
     stp     x16, x18, [sp, #{area_sp}]
     mrs     x16, spsr_el1
-    stp     x16, x17, [sp, #{area_flags}]
-    mov     x27, sp
+    stp     x16, \cause, [sp, #{area_flags}]
     mrs     x28, tpidr_el1
     ldr     x16, [x28, #{kernel_stack}]
     mov     sp, x16
@@ -62,7 +62,7 @@ syscall_entry:
     stp     x25, x26, [sp, #200]
     stp     x27, x28, [sp, #216]
     stp     x29, x30, [sp, #232]
-    enter_kernel
+    enter_kernel x17
     lsr     x16, x0, #32
     cbz     x16, 2f
     bl      {fast_syscall}
@@ -113,7 +113,7 @@ syscall_entry:
     ldp     x28, x30, [x28, #{zeros}]   // x29 is 0
     eret
 
-3:  enter_kernel
+3:  enter_kernel x27                    // not what is in x17, and not 0
     stp     x1, x2, [x27, #8]
     stp     x3, x4, [x27, #24]
     bl      {fast_return}

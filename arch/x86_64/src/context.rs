@@ -10,14 +10,14 @@
 //! The order is that of pushes onto the end of the first 22 words: while a thread runs, that is
 //! where the CPU's stack pointer for entries from user mode points.
 //!
-//! The vector is 0x100 after a system call, 0x101 as long as the area is partial. User mode can set
+//! The vector is 0x100 after a system call; 0x101 as long as the area is partial, 0x102 if not even
+//! the registers that the C convention preserves are in it. User mode can set
 //! the base of fs to 0 at most, and only until its area is resumed or an invocation begins or
 //! ends: the area's word is the kernel's.
 
 use core::arch::asm;
 use core::sync::atomic::Ordering;
 
-use dyad_abi::cap::RETURN;
 use dyad_abi::user::USER_END;
 use dyad_core::platform::{FpArea, RegArea};
 
@@ -62,6 +62,8 @@ pub const PUSHED_WORDS: usize = 22;
 const SYSCALL: u64 = 0x100;
 /// The same while the area is partial.
 pub const PARTIAL: u64 = 0x101;
+/// The same at the end of an invocation, which saves no general registers.
+pub const PARTIAL_END: u64 = 0x102;
 
 /// Interrupts enabled, and the bit that is always set.
 pub const FLAGS_FIXED: u64 = 0x202;
@@ -119,11 +121,17 @@ pub fn syscall_args(area: &RegArea) -> [u64; 6] {
 
 /// Whether only a part of the registers has been saved.
 pub fn is_partial(area: &RegArea) -> bool {
-    get(area, VECTOR) == PARTIAL
+    matches!(get(area, VECTOR), PARTIAL | PARTIAL_END)
 }
 
 /// See [`dyad_core::Platform::complete_area`].
 pub fn complete(area: &RegArea, word: u64, [a0, a1, a2, a3, a4]: [u64; 5]) {
+    if get(area, VECTOR) == PARTIAL_END {
+        // What an earlier call has left in them may be another component's.
+        for i in [RBX, RBP, R12, R13, R14, R15] {
+            set(area, i, 0);
+        }
+    }
     for (i, v) in [
         (RDI, word),
         (RSI, a0),
@@ -138,12 +146,6 @@ pub fn complete(area: &RegArea, word: u64, [a0, a1, a2, a3, a4]: [u64; 5]) {
         (ERROR, 0),
     ] {
         set(area, i, v);
-    }
-    // The end of an invocation has saved none of them.
-    if word == RETURN {
-        for i in [RBX, RBP, R12, R13, R14, R15] {
-            set(area, i, 0);
-        }
     }
 }
 

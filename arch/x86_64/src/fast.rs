@@ -36,7 +36,8 @@ use dyad_core::cpu::CpuLocal;
 use dyad_core::entry::{self, FastReturn};
 
 use crate::context::{
-    FLAGS_FIXED, FS_BASE, PARTIAL, R12, R13, R14, R15, RBP, RBX, RFLAGS, RIP, RSP, VECTOR,
+    FLAGS_FIXED, FS_BASE, PARTIAL, PARTIAL_END, R12, R13, R14, R15, RBP, RBX, RFLAGS, RIP, RSP,
+    VECTOR,
 };
 use crate::cpu;
 use crate::platform::X86;
@@ -55,9 +56,9 @@ syscall_entry:
     jc      8f
 1:  mov     [rax + {rip}], rcx
     mov     [rax + {rflags}], r11
-    mov     qword ptr [rax + {vector}], {partial}
     test    rdi, rdi
     jz      3f
+    mov     qword ptr [rax + {vector}], {partial}
     mov     [rax + {rbx}], rbx
     mov     [rax + {rbp}], rbp
     mov     [rax + {r12}], r12
@@ -117,7 +118,8 @@ syscall_entry:
     swapgs
     iretq
 
-3:  xor     ebp, ebp
+3:  mov     qword ptr [rax + {vector}], {partial_end}
+    xor     ebp, ebp
     mov     rbx, rax
     push    r8
     push    r10
@@ -175,6 +177,7 @@ syscall_entry:
     r15 = const R15 * 8,
     vector = const VECTOR * 8,
     partial = const PARTIAL,
+    partial_end = const PARTIAL_END,
     fs_base = const FS_BASE * 8,
     flags = const FLAGS_FIXED,
     fast_syscall = sym fast_syscall,
