@@ -331,6 +331,10 @@ pub fn block<P: Platform>(
     t.result.store(2, Ordering::Relaxed);
     let dispatcher = t.dispatcher.load(Ordering::Relaxed);
     let next = take_dispatcher::<P>(cx, t);
+    if next.is_none() {
+        // A root thread: what comes here interrupts whoever runs.
+        cx.local.root_line.set(Some(line));
+    }
     release::<P>(cx, t);
     if !t.change(cx.words(), owner, owner.with(State::Blocked)) {
         return Err(Error::Corrupt);

@@ -10,6 +10,7 @@
 //! A claim names its holder's incarnation. If that has died, another node takes the claim over
 //! with one CAS and does the work again from the start: every repair is idempotent.
 
+use dyad_abi::ident::MAX_CPUS;
 use dyad_abi::{CpuId, NodeId};
 use dyad_coherence::GlobalMem;
 use dyad_shm::superblock::{NodeState, NodeWord};
@@ -43,6 +44,9 @@ impl Claim {
 
 /// Incarnations are kept to 24 bits in claims; they only have to differ from the one before.
 const INCARNATION: u32 = (1 << 24) - 1;
+
+/// How often each other CPU may change its bit while a node publishes that it joins.
+const PUBLISH_TRIES: usize = 64;
 
 const fn claim_word(victim: NodeWord, by: NodeId, holder: NodeWord) -> u64 {
     (victim.incarnation as u64) << 32
@@ -129,9 +133,16 @@ impl<M: GlobalMem> Quiescence<'_, M> {
         }
         hardware.flush_tlb();
         let epoch = self.advance()?;
-        let word = Publication::joined(epoch, cpu).bits();
-        self.mem.swap(self.published(node), word);
-        Ok(round)
+        // Other CPUs of this node may be awake already: their bits stay.
+        for _ in 0..=MAX_CPUS * PUBLISH_TRIES {
+            let seen = self.publication(node);
+            let word = Publication::joined(epoch, cpu).with_awake(seen.awake());
+            let at = self.published(node);
+            if self.mem.cas(at, seen.bits(), word.bits()).is_ok() {
+                return Ok(round);
+            }
+        }
+        Err(Error::Contended)
     }
 
     /// Claims a dead node for recovery by node `by`. [`Error::Claimed`] if another live node has

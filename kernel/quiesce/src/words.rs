@@ -44,6 +44,11 @@ impl Publication {
         Publication(epoch.get() << Publication::EPOCH_SHIFT | Publication::bit(cpu))
     }
 
+    /// The same with other CPUs awake as well.
+    pub(crate) const fn with_awake(self, cpus: u8) -> Publication {
+        Publication(self.0 | cpus as u64)
+    }
+
     /// What to add in order to publish `to`.
     pub(crate) const fn step(self, to: Epoch) -> u64 {
         to.get().saturating_sub(self.epoch().get()) << Publication::EPOCH_SHIFT
