@@ -7,8 +7,10 @@
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use dyad_abi::boot::{CXL_BASE, LOCAL_STRIDE};
 use dyad_abi::user::PAGE_SIZE;
 
+use crate::FUSED_BASE;
 use crate::pool::{MAX_POOLS, PhysAddr, PoolId};
 use crate::superblock::Superblock;
 
@@ -70,12 +72,30 @@ macro_rules! shared_struct {
     };
 }
 
+/// Places where pools may start: multiples of the distance between local pools, up to the CXL pool.
+const PLACES: usize = (CXL_BASE / LOCAL_STRIDE) as usize + 1;
+const _: () = assert!(LOCAL_STRIDE.is_power_of_two() && CXL_BASE.is_multiple_of(LOCAL_STRIDE));
+
 /// The pools of a system and where they are mapped.
 #[derive(Clone, Debug)]
 pub struct FusedMap {
-    sizes: [u64; MAX_POOLS],
-    /// Virtual minus physical address, wrapping, by pool.
-    offsets: [u64; MAX_POOLS],
+    /// Sizes in bytes, by place; 0: there is no pool.
+    sizes: [u64; PLACES],
+    /// Virtual minus physical address, wrapping, by place.
+    offsets: [u64; PLACES],
+}
+
+/// The place an address belongs to, and how far into it it is.
+#[inline]
+const fn place_of(pa: PhysAddr) -> (usize, u64) {
+    let place = pa.0 / LOCAL_STRIDE;
+    let last = PLACES as u64 - 1;
+    let place = if place > last { last } else { place };
+    (place as usize, pa.0 - place * LOCAL_STRIDE)
+}
+
+const fn place_of_pool(pool: PoolId) -> usize {
+    place_of(pool.base()).0
 }
 
 impl FusedMap {
@@ -93,16 +113,17 @@ impl FusedMap {
     /// 3. Each virtual address is page-aligned.
     /// 4. Nobody writes to ranges that [`FusedMap::launcher_bytes`] has handed out.
     pub const unsafe fn new(pools: [(u64, u64); MAX_POOLS]) -> FusedMap {
-        let mut sizes = [0; MAX_POOLS];
-        let mut offsets = [0; MAX_POOLS];
+        let mut sizes = [0; PLACES];
+        let mut offsets = [0; PLACES];
         let mut i = 0;
         while i < MAX_POOLS {
-            sizes[i] = pools[i].0;
             let id = match dyad_abi::NodeId::new(i as u64) {
                 Some(n) => PoolId::Local(n),
                 None => PoolId::Cxl,
             };
-            offsets[i] = pools[i].1.wrapping_sub(id.base().0);
+            let at = place_of_pool(id);
+            sizes[at] = pools[i].0;
+            offsets[at] = pools[i].1.wrapping_sub(id.base().0);
             i += 1;
         }
         FusedMap { sizes, offsets }
@@ -110,7 +131,7 @@ impl FusedMap {
 
     /// Size of a pool in bytes; 0 if there is none.
     pub const fn size(&self, pool: PoolId) -> u64 {
-        self.sizes[pool.index()]
+        self.sizes[place_of_pool(pool)]
     }
 
     /// The physical range of a pool.
@@ -119,26 +140,39 @@ impl FusedMap {
     }
 
     /// Virtual address of `len` bytes at `pa`, if they lie in one pool.
+    #[inline]
     pub fn address(&self, pa: PhysAddr, len: u64) -> Option<u64> {
-        let pool = PoolId::of(pa)?;
-        let into = pa.0 - pool.base().0;
-        let size = self.size(pool);
+        let (place, into) = place_of(pa);
+        let size = self.sizes[place];
         if len > size || into > size - len {
             return None;
         }
-        Some(pa.0.wrapping_add(self.offsets[pool.index()]))
+        Some(pa.0.wrapping_add(self.offsets[place]))
     }
 
     /// The physical address of a mapped virtual address: the inverse of [`FusedMap::address`].
+    #[inline]
     pub fn physical(&self, va: u64) -> Option<PhysAddr> {
-        (0..MAX_POOLS).find_map(|i| {
+        // Where kernels map all pools.
+        let pa = PhysAddr(va.wrapping_sub(FUSED_BASE));
+        let (place, into) = place_of(pa);
+        if into < self.sizes[place] && self.offsets[place] == FUSED_BASE {
+            return Some(pa);
+        }
+        self.physical_elsewhere(va)
+    }
+
+    #[cold]
+    fn physical_elsewhere(&self, va: u64) -> Option<PhysAddr> {
+        (0..PLACES).find_map(|i| {
             let pa = PhysAddr(va.wrapping_sub(self.offsets[i]));
-            let pool = PoolId::of(pa)?;
-            (pool.index() == i && pa.0 - pool.base().0 < self.sizes[i]).then_some(pa)
+            let (place, into) = place_of(pa);
+            (place == i && into < self.sizes[i]).then_some(pa)
         })
     }
 
     /// The structure at `pa`; `None` if it is not wholly inside a pool or not aligned.
+    #[inline]
     pub fn get<T: Shared>(&self, pa: PhysAddr) -> Option<&'static T> {
         if !pa.0.is_multiple_of(align_of::<T>() as u64) {
             return None;
