@@ -16,7 +16,6 @@ use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
 
 use crate::Platform;
 use crate::mapping::{Driver, In, refusal, table_kind};
-use crate::object::space::Supply;
 
 /// Frames that are tried before there is none.
 pub const TRIES: u32 = 16;
@@ -39,7 +38,7 @@ impl In<'_> {
         for _ in 0..TRIES.min(supply.frames as u32) {
             let n = words.increase(cursor, 1) % supply.frames;
             let frame = supply.frame(n).ok_or(Error::Corrupt)?;
-            match self.claim::<P>(&supply, frame, used) {
+            match self.claim::<P>(frame, used) {
                 Ok(taken) => return Ok(taken),
                 Err(Refused::NotQuiesced) => why = Error::Again,
                 Err(_) => {}
@@ -48,10 +47,10 @@ impl In<'_> {
         Err(why)
     }
 
-    /// Takes one frame, if it lies in an untyped block of the supply.
+    /// Takes one frame, if it lies in an untyped block. The block may be larger than the supply:
+    /// what is split off stays untyped.
     fn claim<P: Platform>(
         &self,
-        supply: &Supply,
         frame: FrameRef,
         used: Use,
     ) -> core::result::Result<WeakRef, Refused> {
@@ -61,12 +60,6 @@ impl In<'_> {
         let FrameType::Untyped(mut order) = word.ty else {
             return Err(Refused::WrongType);
         };
-        let last = u32::try_from(head.bits() as u64 + order.frames() - 1)
-            .ok()
-            .and_then(FrameRef::from_bits);
-        if !supply.contains(head) || !last.is_some_and(|l| supply.contains(l)) {
-            return Err(Refused::WrongOrder);
-        }
         let mut at = head;
         while let Some(half) = order.half() {
             let other = frames.split(at, &intents)?;

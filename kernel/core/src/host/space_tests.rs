@@ -1,0 +1,734 @@
+//! Address spaces: mappings in the tables of both ISAs, links, pins, permissions, shootdowns.
+//! Faults and copies are in [`super::resolve_tests`].
+
+use core::cell::Cell;
+use core::sync::atomic::Ordering;
+use std::vec::Vec;
+
+use dyad_abi::cap::{
+    FrameOp, MAP_EXECUTE, MAP_WRITE, MemoryOp, PageTableOp, RegionKind, Rights, TableAt,
+};
+use dyad_abi::user::{PAGE_SIZE, TRANSLATE_PA, TRANSLATE_WRITE, USER_END, USER_MIN};
+use dyad_abi::{CpuId, Error, Isa, NodeId};
+use dyad_pgtbl::{Level, Perms};
+use dyad_quiesce::{NodeHardware, Progress, Round};
+use dyad_retype::{FrameType, FrameWord, Order, Use};
+use dyad_shm::frame::{FrameRef, WeakRef};
+use dyad_shm::{PhysAddr, PoolId};
+
+use super::{Did, Machine, MockA64, MockX86, World};
+use crate::cx::{Cx, Operand};
+use crate::mapping::{In, table_kind};
+use crate::object::find;
+use crate::object::space::{MAX_REGIONS, Region, Space};
+use crate::ops::space::{harvest, link, map, protect, supply, translate, unlink, unmap};
+use crate::{shootdown, tables};
+
+pub const PAIR: [Isa; 2] = [Isa::X86_64, Isa::Aarch64];
+pub const VA: u64 = 0x4000_0000;
+const LEVELS: [Level; 3] = [Level::L3, Level::L2, Level::L1];
+pub const RW: u64 = MAP_WRITE;
+
+/// A system whose frames are retyped by the tests: each node takes part, and has gone through a
+/// round.
+pub struct System {
+    pub world: World,
+    pub machines: Vec<Machine>,
+    /// Next frame of each local pool that a test takes.
+    next: [Cell<u64>; 2],
+}
+
+struct Nothing;
+
+impl NodeHardware for Nothing {
+    fn writeback_invalidate(&self, _: PhysAddr, _: u64) {}
+    fn flush_everything(&self, _: u64) -> bool {
+        true
+    }
+    fn flush_tlb(&self) {}
+    fn revalidate(&self) {}
+    fn detach(&self) {}
+    fn call(&self, _: CpuId) {}
+}
+
+pub fn cpu(n: u64) -> CpuId {
+    CpuId::new(n).unwrap()
+}
+
+pub fn cx(m: Machine) -> Cx {
+    m.enter();
+    Cx {
+        node: m.node(),
+        local: m.local(),
+    }
+}
+
+/// A round of a node.
+pub fn round(m: Machine) {
+    let q = &m.node().tables.quiescence;
+    let mut round = Round::new(q, m.node().id());
+    loop {
+        match round.flush_step(q, &Nothing, 100).unwrap() {
+            Progress::Published(_) => return,
+            Progress::Waiting(c) => {
+                assert!(q.acknowledge(m.node().id(), c, &Nothing));
+            }
+            Progress::Working => {}
+        }
+    }
+}
+
+impl System {
+    pub fn new(frames: u64) -> System {
+        let world = World::new(&PAIR, frames);
+        let machines: Vec<_> = (0..2).map(|i| world.machine(i)).collect();
+        for &m in &machines {
+            let node = m.node();
+            let pool = PoolId::Local(node.id());
+            let first = tables::Layout::of(&node.params, pool).usable.start;
+            let first = FrameRef::of(pool.base().add(first * PAGE_SIZE)).unwrap();
+            if node.tables.frames.read(first).unwrap().0.ty == FrameType::Reserved {
+                node.tables.format(&node.params, pool).unwrap();
+            }
+            node.tables.quiescence.wake(node.id(), cpu(0));
+        }
+        let system = System {
+            world,
+            machines,
+            // From the end of the pool, so that supplies can be at its start.
+            next: [Cell::new(frames), Cell::new(frames)],
+        };
+        system.rounds();
+        system
+    }
+
+    pub fn x(&self) -> Machine {
+        self.machines[0]
+    }
+
+    pub fn a(&self) -> Machine {
+        self.machines[1]
+    }
+
+    /// Everybody has been quiet since all stamps so far.
+    pub fn rounds(&self) {
+        for _ in 0..2 {
+            for &m in &self.machines {
+                round(m);
+            }
+        }
+    }
+
+    pub fn frame(&self, node: usize, index: u64) -> FrameRef {
+        let pool = PoolId::Local(NodeId::new(node as u64).unwrap());
+        FrameRef::of(pool.base().add(index * PAGE_SIZE)).unwrap()
+    }
+
+    /// A block of the first node's pool, or the second's, put to use.
+    pub fn take(&self, node: usize, used: Use, order: u64) -> WeakRef {
+        let size = 1 << order;
+        let index = (self.next[node].get() - size) & !(size - 1);
+        self.next[node].set(index);
+        let frame = self.frame(node, index);
+        let m = self.machines[node];
+        let c = cx(m);
+        let order = Order::new(order).unwrap();
+        loop {
+            let (head, word) = c.frames().head(frame).unwrap();
+            let FrameType::Untyped(has) = word.ty else {
+                panic!("{word}");
+            };
+            if head == frame && has == order {
+                break;
+            }
+            c.frames().split(head, &c.intents()).unwrap();
+        }
+        let mut claim = c
+            .frames()
+            .from_untyped_begin(frame, None, c.epochs(), &c.intents())
+            .unwrap();
+        while claim.next_frame().is_some() {
+            claim.frame_done(c.words());
+        }
+        c.frames()
+            .from_untyped_finish(claim, used, &c.intents())
+            .unwrap()
+    }
+
+    pub fn word(&self, frame: FrameRef) -> FrameWord {
+        self.x().node().tables.frames.read(frame).unwrap().0
+    }
+
+    pub fn refs(&self, what: WeakRef) -> u32 {
+        let word = self.word(what.frame);
+        assert_eq!(word.version, what.version);
+        word.refs.get()
+    }
+
+    /// A space with a root for each ISA.
+    pub fn space(&self) -> WeakRef {
+        let object = self.take(0, Use::Kernel(Space::KIND), 0);
+        let c = cx(self.x());
+        for isa in PAIR {
+            let at = TableAt { isa, level: 4 };
+            let root = self.table(at);
+            link(&this(&c, object), at, 0, &root).unwrap();
+        }
+        object
+    }
+
+    /// A page table with a capability for it.
+    pub fn table(&self, at: TableAt) -> Operand {
+        let kind = table_kind(at.isa, Level::new(at.level).unwrap());
+        Operand {
+            rights: PageTableOp::Link.right(),
+            object: Some(self.take(0, Use::Kernel(kind), 0)),
+            payload: [at.bits(), 0, 0],
+        }
+    }
+
+    /// Links the tables for `va` in.
+    pub fn tables(&self, space: WeakRef, isa: Isa, va: u64, lowest: Level) -> Vec<WeakRef> {
+        let c = cx(self.x());
+        LEVELS
+            .into_iter()
+            .filter(|&l| l >= lowest)
+            .map(|l| {
+                let at = TableAt {
+                    isa,
+                    level: l as u8,
+                };
+                let table = self.table(at);
+                let above = Level::new(l as u8 + 1).unwrap().size();
+                link(&this(&c, space), at, va & !(above - 1), &table).unwrap();
+                table.object.unwrap()
+            })
+            .collect()
+    }
+
+    /// A block of user memory with a capability for all of it.
+    pub fn user(&self, order: u64) -> Operand {
+        frame_cap(self.take(0, Use::User, order), 1 << order)
+    }
+}
+
+pub fn frame_cap(object: WeakRef, pages: u64) -> Operand {
+    Operand {
+        rights: Rights::ALL,
+        object: Some(object),
+        payload: [0, pages, 0],
+    }
+}
+
+pub fn memory_cap(first: FrameRef, frames: u64) -> Operand {
+    Operand {
+        rights: MemoryOp::RetypeUser.right(),
+        object: None,
+        payload: [first.bits() as u64, frames, 0],
+    }
+}
+
+pub fn this(cx: &Cx, object: WeakRef) -> In<'_> {
+    In {
+        cx,
+        space: find(cx.node, object, Space::KIND).unwrap(),
+        object,
+    }
+}
+
+fn l1(isa: Isa) -> TableAt {
+    TableAt { isa, level: 1 }
+}
+
+fn perms(bits: u64) -> Perms {
+    let mut p = Perms::READ;
+    p.set(Perms::WRITE, bits & MAP_WRITE != 0);
+    p.set(Perms::EXECUTE, bits & MAP_EXECUTE != 0);
+    p
+}
+
+/// Maps in the name of `m`.
+fn map_as(
+    m: Machine,
+    space: WeakRef,
+    at: TableAt,
+    va: u64,
+    (frame, first): (&Operand, u64),
+    bits: u64,
+) -> dyad_abi::Result<u64> {
+    let c = cx(m);
+    map::<MockX86>(&this(&c, space), at, va, frame, first, perms(bits))
+}
+
+fn entry_word(
+    m: Machine,
+    space: WeakRef,
+    isa: Isa,
+    va: u64,
+) -> &'static core::sync::atomic::AtomicU64 {
+    let c = cx(m);
+    let d = this(&c, space).driver(isa).unwrap();
+    super::word(m.node(), d.find(va, Level::L1).unwrap().entry)
+}
+
+#[test]
+fn pages_come_and_go_in_the_tables_of_both_isas_from_either_node() {
+    for isa in PAIR {
+        for which in 0..2 {
+            let s = System::new(120);
+            let space = s.space();
+            let m = s.machines[which];
+            let frame = s.user(0);
+            let (user, pa) = (frame.object.unwrap(), frame.object.unwrap().frame.address());
+            assert_eq!(
+                map_as(m, space, l1(isa), VA, (&frame, 0), RW),
+                Err(Error::NotFound),
+                "no tables yet"
+            );
+            let tables = s.tables(space, isa, VA, Level::L1);
+            map_as(m, space, l1(isa), VA, (&frame, 0), RW).unwrap();
+            let c = cx(m);
+            let t = this(&c, space);
+            let seen = translate(&t, isa, VA + 5).unwrap();
+            assert_eq!(seen & TRANSLATE_PA, pa.0 + 5);
+            assert_ne!(seen & TRANSLATE_WRITE, 0);
+            assert_eq!((s.refs(user), s.refs(tables[2])), (1, 2));
+            assert_eq!(
+                map_as(m, space, l1(isa), VA, (&frame, 0), 0),
+                Err(Error::Exists)
+            );
+            assert_eq!((s.refs(user), s.refs(tables[2])), (1, 2), "undone");
+
+            let stamp = unmap(&t, isa, VA).unwrap();
+            assert_eq!((s.refs(user), s.refs(tables[2])), (0, 1));
+            assert_eq!(translate(&t, isa, VA), Err(Error::BadAddress));
+            assert_eq!(unmap(&t, isa, VA), Err(Error::BadAddress));
+            // Another translation must wait until nobody can hold the old one.
+            assert_eq!(
+                map_as(m, space, l1(isa), VA, (&frame, 0), 0),
+                Err(Error::Again)
+            );
+            round(s.x());
+            assert_eq!(
+                map_as(m, space, l1(isa), VA, (&frame, 0), 0),
+                Err(Error::Again),
+                "one node is not all"
+            );
+            s.rounds();
+            assert!(c.node.tables.quiesced(dyad_shm::Epoch::new(stamp).unwrap()));
+            map_as(m, space, l1(isa), VA, (&frame, 0), 0).unwrap();
+            assert_eq!(s.refs(user), 1);
+            assert_eq!(c.intents().read(), None, "no intent is left");
+        }
+    }
+}
+
+#[test]
+fn large_pages_and_parts_of_blocks() {
+    let s = System::new(1300);
+    let space = s.space();
+    let (isa, large) = (
+        Isa::Aarch64,
+        TableAt {
+            isa: Isa::Aarch64,
+            level: 2,
+        },
+    );
+    let block = s.user(9);
+    let head = block.object.unwrap();
+    s.tables(space, isa, VA, Level::L2);
+    let size = Level::L2.size();
+    assert_eq!(
+        map_as(s.x(), space, large, VA + PAGE_SIZE, (&block, 0), RW),
+        Err(Error::BadArgument)
+    );
+    assert_eq!(
+        map_as(s.x(), space, large, VA, (&block, 1), RW),
+        Err(Error::BadArgument),
+        "more than there is"
+    );
+    assert_eq!(
+        map_as(s.x(), space, large, VA, (&block, 0), MAP_EXECUTE),
+        Err(Error::TooLarge)
+    );
+    map_as(s.x(), space, large, VA, (&block, 0), RW).unwrap();
+    let c = cx(s.x());
+    let t = this(&c, space);
+    let pa = head.frame.address().0;
+    let at = translate(&t, isa, VA + size - 1).unwrap();
+    assert_eq!(at & TRANSLATE_PA, pa + size - 1);
+    assert_eq!(s.refs(head), 1);
+    // A table where a page is.
+    let table = s.table(l1(isa));
+    assert_eq!(link(&t, l1(isa), VA, &table), Err(Error::Exists));
+    unmap(&t, isa, VA + 7 * PAGE_SIZE).unwrap();
+    assert_eq!(s.refs(head), 0);
+    s.rounds();
+    link(&t, l1(isa), VA, &table).unwrap();
+    // A part: pages 3 and 4 of the block only.
+    let part = Operand {
+        payload: [3, 2, 0],
+        ..block
+    };
+    map_as(s.a(), space, l1(isa), VA, (&part, 1), 0).unwrap();
+    let at = translate(&t, isa, VA).unwrap();
+    assert_eq!(at & TRANSLATE_PA, pa + 4 * PAGE_SIZE);
+    for first in [2, u64::MAX, 1 << 40] {
+        assert_eq!(
+            map_as(s.x(), space, l1(isa), VA + PAGE_SIZE, (&part, first), 0),
+            Err(Error::BadArgument)
+        );
+    }
+    unmap(&t, isa, VA).unwrap();
+    assert_eq!(s.refs(head), 0);
+}
+
+#[test]
+fn what_a_frame_capability_does_not_permit_stays_forbidden() {
+    for isa in PAIR {
+        let s = System::new(120);
+        let space = s.space();
+        s.tables(space, isa, VA, Level::L1);
+        let all = s.user(0);
+        let read_only = Operand {
+            rights: FrameOp::Map.right(),
+            ..all
+        };
+        let c = cx(s.x());
+        let t = this(&c, space);
+        map_as(s.x(), space, l1(isa), VA, (&read_only, 0), 0).unwrap();
+        for more in [MAP_WRITE, MAP_EXECUTE] {
+            assert_eq!(
+                protect::<MockX86>(&t, isa, VA, perms(more)),
+                Err(Error::Denied)
+            );
+        }
+        let va = VA + PAGE_SIZE;
+        map_as(s.x(), space, l1(isa), va, (&all, 0), RW).unwrap();
+        protect::<MockX86>(&t, isa, va, perms(0)).unwrap();
+        assert_eq!(translate(&t, isa, va).unwrap() & TRANSLATE_WRITE, 0);
+        protect::<MockX86>(&t, isa, va, perms(RW)).unwrap();
+        assert_ne!(translate(&t, isa, va).unwrap() & TRANSLATE_WRITE, 0);
+        assert_eq!(
+            protect::<MockX86>(&t, isa, va, perms(MAP_WRITE | MAP_EXECUTE)),
+            Err(Error::BadArgument)
+        );
+        assert_eq!(
+            protect::<MockX86>(&t, isa, va + PAGE_SIZE, perms(0)),
+            Err(Error::BadAddress)
+        );
+        assert_eq!(s.refs(all.object.unwrap()), 2);
+    }
+}
+
+#[test]
+fn harvest_tells_what_hardware_has_noted() {
+    for isa in PAIR {
+        let s = System::new(120);
+        let space = s.space();
+        s.tables(space, isa, VA, Level::L1);
+        let frame = s.user(0);
+        map_as(s.x(), space, l1(isa), VA, (&frame, 0), RW).unwrap();
+        let c = cx(s.a());
+        let t = this(&c, space);
+        assert_eq!(harvest(&t, isa, VA).unwrap(), 0);
+        // What the manuals say that hardware does at a write.
+        let word = entry_word(s.x(), space, isa, VA);
+        match isa {
+            Isa::X86_64 => {
+                word.fetch_or(1 << 5 | 1 << 6, Ordering::Relaxed);
+            }
+            Isa::Aarch64 => {
+                word.fetch_or(1 << 10, Ordering::Relaxed);
+                word.fetch_and(!(1 << 7), Ordering::Relaxed);
+            }
+        }
+        assert_eq!(harvest(&t, isa, VA).unwrap(), 3);
+        assert_eq!(harvest(&t, isa, VA).unwrap(), 0);
+        unmap(&t, isa, VA).unwrap();
+        assert_eq!(s.refs(frame.object.unwrap()), 0);
+    }
+}
+
+/// M1 of the protocol.
+#[test]
+fn capabilities_of_earlier_uses_of_a_frame_map_nothing() {
+    let s = System::new(120);
+    let space = s.space();
+    let isa = Isa::X86_64;
+    let tables = s.tables(space, isa, VA, Level::L1);
+    let old = s.user(0);
+    let c = cx(s.x());
+    let weak = old.object.unwrap();
+    c.frames()
+        .to_untyped(weak, Use::User, c.epochs(), &c.intents())
+        .unwrap();
+    assert_eq!(
+        map_as(s.a(), space, l1(isa), VA, (&old, 0), 0),
+        Err(Error::Revoked)
+    );
+    s.rounds();
+    let mut claim = c
+        .frames()
+        .from_untyped_begin(weak.frame, None, c.epochs(), &c.intents())
+        .unwrap();
+    claim.frame_done(c.words());
+    let new = c
+        .frames()
+        .from_untyped_finish(claim, Use::User, &c.intents())
+        .unwrap();
+    assert_eq!(
+        map_as(s.a(), space, l1(isa), VA, (&old, 0), 0),
+        Err(Error::Revoked)
+    );
+    map_as(s.a(), space, l1(isa), VA, (&frame_cap(new, 1), 0), 0).unwrap();
+    assert_eq!((s.refs(new), s.refs(tables[2])), (1, 2));
+    // A table of an earlier life is not linked either.
+    let table = s.table(l1(isa));
+    let object = table.object.unwrap();
+    let kind = Use::Kernel(table_kind(isa, Level::L1));
+    c.frames()
+        .to_untyped(object, kind, c.epochs(), &c.intents())
+        .unwrap();
+    let va = VA + Level::L2.size();
+    assert_eq!(
+        link(&this(&c, space), l1(isa), va, &table),
+        Err(Error::Revoked)
+    );
+}
+
+#[test]
+fn tables_hang_at_one_place_and_leave_it_empty() {
+    for isa in PAIR {
+        let s = System::new(120);
+        let space = s.space();
+        let c = cx(s.a());
+        let t = this(&c, space);
+        let tables = s.tables(space, isa, VA, Level::L1);
+        let refs = || -> Vec<_> { tables.iter().map(|&t| s.refs(t)).collect() };
+        assert_eq!(refs(), [2, 2, 1], "by the link above and the entry in it");
+        let l1_cap = Operand {
+            rights: PageTableOp::Link.right(),
+            object: Some(tables[2]),
+            payload: [l1(isa).bits(), 0, 0],
+        };
+        let elsewhere = VA + Level::L2.size();
+        assert_eq!(
+            link(&t, l1(isa), elsewhere, &l1_cap),
+            Err(Error::Exists),
+            "it hangs already"
+        );
+        let other = s.table(l1(isa));
+        assert_eq!(link(&t, l1(isa), VA, &other), Err(Error::Exists));
+        assert_eq!(
+            link(&t, l1(isa), VA + PAGE_SIZE, &other),
+            Err(Error::BadArgument)
+        );
+        let level2 = TableAt { isa, level: 2 };
+        assert_eq!(link(&t, level2, VA, &other), Err(Error::BadArgument));
+        let frame = s.user(0);
+        map_as(s.x(), space, l1(isa), VA, (&frame, 0), RW).unwrap();
+        assert_eq!(unlink(&t, l1(isa), VA), Err(Error::Exists));
+        assert_eq!(
+            unlink(&t, level2, VA & !(Level::L3.size() - 1)),
+            Err(Error::Exists)
+        );
+        let root = TableAt { isa, level: 4 };
+        assert_eq!(unlink(&t, root, 0), Err(Error::Exists));
+        assert!(translate(&t, isa, VA).is_ok(), "it has stayed");
+        unmap(&t, isa, VA).unwrap();
+        unlink(&t, l1(isa), VA).unwrap();
+        assert_eq!(unlink(&t, l1(isa), VA), Err(Error::NotFound));
+        assert_eq!(refs(), [2, 1, 0]);
+        // CPUs may still walk through it.
+        assert_eq!(link(&t, l1(isa), elsewhere, &l1_cap), Err(Error::Again));
+        assert_eq!(refs(), [2, 1, 0], "undone");
+        s.rounds();
+        link(&t, l1(isa), elsewhere, &l1_cap).unwrap();
+        assert_eq!(refs(), [2, 2, 1]);
+        unlink(&t, l1(isa), elsewhere).unwrap();
+        unlink(&t, level2, VA & !(Level::L3.size() - 1)).unwrap();
+        unlink(&t, TableAt { isa, level: 3 }, 0).unwrap();
+        assert_eq!(refs(), [0, 0, 0]);
+        unlink(&t, root, 0).unwrap();
+        assert_eq!(unlink(&t, root, 0), Err(Error::NotFound));
+        assert_eq!(translate(&t, isa, VA), Err(Error::NoIsa));
+        assert_eq!(c.intents().read(), None);
+    }
+}
+
+#[test]
+fn a_space_outlives_its_roots() {
+    let s = System::new(120);
+    let space = s.space();
+    let c = cx(s.x());
+    let used = Use::Kernel(Space::KIND);
+    let give_up = || {
+        c.frames()
+            .to_untyped(space, used, c.epochs(), &c.intents())
+            .map_err(Error::from)
+    };
+    assert_eq!(s.refs(space), 2);
+    assert_eq!(give_up(), Err(Error::Exists));
+    let t = this(&c, space);
+    for isa in PAIR {
+        unlink(&t, TableAt { isa, level: 4 }, 0).unwrap();
+    }
+    give_up().unwrap();
+}
+
+#[test]
+fn a_root_gets_the_kernel_half_that_its_nodes_published() {
+    let s = System::new(120);
+    let node = s.x().node();
+    let slots = dyad_shm::superblock::ROOT_SLOTS;
+    for (i, e) in node.sb.roots[0].entries.iter().enumerate() {
+        e.store(0xabc0_0001 + ((i as u64) << 12), Ordering::Relaxed);
+    }
+    let space = s.space();
+    let c = cx(s.x());
+    let root = this(&c, space).space.root(c.words(), Isa::X86_64).unwrap();
+    for (i, slot) in slots.iter().enumerate() {
+        let w = super::word(node, root.add(*slot as u64 * 8));
+        assert_eq!(w.load(Ordering::Relaxed), 0xabc0_0001 + ((i as u64) << 12));
+    }
+}
+
+#[test]
+fn bad_requests_are_refused() {
+    let s = System::new(120);
+    let space = s.space();
+    let isa = Isa::X86_64;
+    s.tables(space, isa, VA, Level::L1);
+    let frame = s.user(0);
+    let try_ = |at, va| map_as(s.x(), space, at, va, (&frame, 0), 0);
+    for va in [
+        0,
+        USER_MIN - PAGE_SIZE,
+        USER_END,
+        !0 - 4095,
+        dyad_shm::FUSED_BASE,
+    ] {
+        assert_eq!(try_(l1(isa), va), Err(Error::BadAddress), "{va:#x}");
+    }
+    assert_eq!(try_(l1(isa), VA + 8), Err(Error::BadArgument));
+    for level in [3, 4] {
+        let at = TableAt { isa, level };
+        assert_eq!(try_(at, VA), Err(Error::BadArgument));
+    }
+    let c = cx(s.x());
+    let t = this(&c, space);
+    let first = s.frame(0, 2);
+    for (node, cap) in [
+        (2, Some(memory_cap(first, 4))),
+        (99, None),
+        (u64::MAX, None),
+    ] {
+        assert_eq!(supply(&t, node, cap.as_ref()), Err(Error::NoSuchNode));
+    }
+    for frames in [0, 1 << 28, 1 << 33] {
+        let cap = memory_cap(first, frames);
+        assert_eq!(supply(&t, 0, Some(&cap)), Err(Error::BadArgument));
+    }
+    supply(&t, 0, Some(&memory_cap(first, 4))).unwrap();
+    supply(&t, 0, None).unwrap();
+    assert_eq!(t.space.supply(c.words(), c.node.id()), None);
+}
+
+#[test]
+fn regions_are_found_and_do_not_overlap() {
+    let s = System::new(120);
+    let space = s.space();
+    let c = cx(s.x());
+    let (sp, words) = (this(&c, space).space, c.words());
+    let kind = RegionKind::Anonymous as u64 | 1 << 8;
+    for (start, len, kind) in [
+        (0, PAGE_SIZE, kind),
+        (USER_MIN + 1, PAGE_SIZE, kind),
+        (USER_MIN, 8, kind),
+        (USER_MIN, 0, kind),
+        (USER_MIN, USER_END, kind),
+        (USER_MIN, 0u64.wrapping_sub(PAGE_SIZE), kind),
+        (USER_MIN, PAGE_SIZE, 0),
+        (USER_MIN, PAGE_SIZE, 1 << 9 | 1),
+    ] {
+        assert_eq!(Region::new(start, len, kind), Err(Error::BadArgument));
+    }
+    let r = |i: u64| Region::new(VA + i * 4 * PAGE_SIZE, 2 * PAGE_SIZE, kind).unwrap();
+    for i in 0..MAX_REGIONS as u64 {
+        sp.add_region(words, r(i)).unwrap();
+        assert_eq!(sp.add_region(words, r(i)), Err(Error::Exists));
+    }
+    assert_eq!(sp.add_region(words, r(1000)), Err(Error::Full));
+    assert_eq!(sp.region_at(words, r(7).end - 1), Some(r(7)));
+    assert_eq!(sp.region_at(words, r(7).end), None);
+    sp.remove_region(words, r(7).start).unwrap();
+    for start in [r(7).start, r(8).start + PAGE_SIZE, 0, 1] {
+        assert_eq!(sp.remove_region(words, start), Err(Error::NotFound));
+    }
+    assert_eq!(sp.region_at(words, r(7).start), None);
+    sp.add_region(words, r(1000)).unwrap();
+    assert_eq!(sp.region_at(words, r(1000).start), Some(r(1000)));
+}
+
+#[test]
+fn a_shootdown_is_over_when_every_cpu_that_is_awake_has_dropped_its_tlb() {
+    let s = System::new(120);
+    let space = s.space();
+    let (x, a) = (s.x(), s.a());
+    let c = cx(x);
+    let t = this(&c, space);
+    x.did();
+    let ticket = shootdown::request::<MockX86>(&t).unwrap();
+    assert!(x.did().contains(&Did::FlushedTlb));
+    assert_eq!(shootdown::is_done(&t, ticket), Ok(false));
+    assert_eq!(shootdown::is_done(&t, ticket + 1), Err(Error::BadArgument));
+    a.enter();
+    a.did();
+    shootdown::receive::<MockA64>(a.node(), cpu(0), space.bits()).unwrap();
+    assert_eq!(a.did(), [Did::FlushedTlb]);
+    assert_eq!(shootdown::is_done(&t, ticket), Ok(true));
+    x.enter();
+    let later = shootdown::request::<MockX86>(&t).unwrap();
+    assert_eq!(shootdown::is_done(&t, later), Ok(false), "asked anew");
+    assert_eq!(shootdown::is_done(&t, ticket), Ok(true));
+    // A node that is dead, or asleep, holds nothing.
+    s.world
+        .set_state(x.node(), 1, dyad_shm::superblock::NodeState::Dead);
+    assert_eq!(shootdown::is_done(&t, later), Ok(true));
+    // Nonsense from another node.
+    a.enter();
+    assert!(shootdown::receive::<MockA64>(a.node(), cpu(0), u64::MAX).is_err());
+    assert!(shootdown::receive::<MockA64>(a.node(), cpu(0), 5 << 32 | 1).is_ok());
+    assert!(a.did().contains(&Did::FlushedTlb));
+}
+
+#[test]
+fn code_is_executable_once_all_that_ran_older_code_there_have_rewritten_it() {
+    let s = System::new(120);
+    let space = s.space();
+    let isa = Isa::Aarch64;
+    s.tables(space, isa, VA, Level::L1);
+    let frame = s.user(0);
+    let pa = frame.object.unwrap().frame.address();
+    let record = tables::record(s.x().node().map, &s.x().node().tables, pa).unwrap();
+    let word = super::word(s.x().node(), pa.add(8));
+    word.store(77, Ordering::Relaxed);
+    // Bits of both: that of the node of the other ISA does not matter.
+    record.mark_executed(0b11);
+    let try_ = || map_as(s.x(), space, l1(isa), VA, (&frame, 0), MAP_EXECUTE);
+    assert_eq!(try_(), Err(Error::Again));
+    assert_eq!(record.executed_on(), 0b11);
+    s.a().enter();
+    shootdown::publish_here::<MockA64>(s.a().node(), pa).unwrap();
+    assert_eq!(record.executed_on(), 0b01);
+    assert_eq!(word.load(Ordering::Relaxed), 77);
+    try_().unwrap();
+    assert_eq!(record.executed_on(), 0b11, "they may run it now");
+    // Its own stale translations this node drops itself.
+    let c = cx(s.x());
+    s.tables(space, Isa::X86_64, VA, Level::L1);
+    map_as(s.x(), space, l1(Isa::X86_64), VA, (&frame, 0), MAP_EXECUTE).unwrap();
+    let t = this(&c, space);
+    assert!(translate(&t, Isa::X86_64, VA).is_ok());
+}

@@ -10,7 +10,7 @@
 //! | `AddRegion`, `RemoveRegion` | the slots of regions, 100 |
 //! | `Supply` | constant |
 //! | `Shootdown` | one message per CPU |
-//! | `Reclaim` | [`RECLAIM_STEPS`] entries, whatever is asked for; the value tells how far it has come |
+//! | `Reclaim` | [`RECLAIM_PAGES`] pages unmapped on each ISA, or eight times as many entries looked at; the value tells how far it has come |
 //!
 //! # Values
 //!
@@ -39,8 +39,10 @@ use crate::object::find;
 use crate::object::space::{Region, Space, Supply};
 use crate::shootdown;
 
-/// Entries that one `Reclaim` looks at.
-pub const RECLAIM_STEPS: u64 = 32;
+/// Pages that one `Reclaim` unmaps at most.
+pub const RECLAIM_PAGES: u64 = 32;
+/// Entries that it looks at for each of them, if that is what there is to do.
+const LOOKS_PER_PAGE: u64 = 8;
 
 /// Carries an operation on an address space out.
 ///
@@ -373,10 +375,9 @@ pub(crate) fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
         .filter(|&end| end <= USER_END)
         .ok_or(Error::BadArgument)?;
     let mut va = start;
-    for _ in 0..RECLAIM_STEPS {
-        if va >= end {
-            break;
-        }
+    let mut budget = RECLAIM_PAGES * LOOKS_PER_PAGE;
+    while va < end && budget != 0 {
+        let mut cost = 1;
         // Nothing before this is mapped anywhere.
         let mut next = end;
         for isa in this.cx.node.isas() {
@@ -386,6 +387,7 @@ pub(crate) fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
             match d.meaning(&place) {
                 Pte::Leaf(leaf) if leaf.perms.contains(Perms::OWNED) => {
                     this.unmap(&d, &place, &leaf)?;
+                    cost = LOOKS_PER_PAGE;
                 }
                 Pte::Closing { .. } => return Err(Error::Again),
                 _ => {}
@@ -397,6 +399,7 @@ pub(crate) fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
             }
         }
         va = next;
+        budget = budget.saturating_sub(cost);
     }
     Ok((va.min(end) - start) / PAGE_SIZE)
 }

@@ -1,0 +1,554 @@
+//! Page faults, memory that faults take and give back, copies from and to user memory.
+
+use std::boxed::Box;
+use std::collections::BTreeSet;
+use std::thread;
+use std::vec;
+use std::vec::Vec;
+
+use dyad_abi::cap::RegionKind;
+use dyad_abi::user::{PAGE_SIZE, TRANSLATE_PA, TRANSLATE_WRITE, USER_END};
+use dyad_abi::{Error, Isa};
+use dyad_pgtbl::{Level, Perms};
+use dyad_quiesce::{LogWriter, Touched};
+use dyad_retype::{FrameType, Order, Use};
+use dyad_shm::frame::WeakRef;
+
+use super::space_tests::{PAIR, System, VA, cx, frame_cap, memory_cap, this};
+use super::{Did, Machine, MockA64, MockX86, World};
+use crate::copy::{MAX_COPY, copy_in, copy_out};
+use crate::cx::Cx;
+use crate::mapping::In;
+use crate::memory::Words;
+use crate::node::Node;
+use crate::object::space::Region;
+use crate::ops::space::{RECLAIM_PAGES, harvest, map, protect, reclaim, supply, translate, unmap};
+use crate::platform::FaultKind::{self, Execute, Read, Write};
+use crate::resolve::{Outcome, resolve};
+
+/// Supplies start here in each pool.
+const FIRST: u64 = 8;
+
+/// A space with supplies of `frames` frames for each node, and a region from [`VA`] on.
+fn with_region(frames: u64, kind: RegionKind, write: bool) -> (System, WeakRef) {
+    let s = System::new(400);
+    let space = s.space();
+    let c = cx(s.x());
+    let t = this(&c, space);
+    for node in 0..2 {
+        let first = s.frame(node as usize, FIRST);
+        supply(&t, node, Some(&memory_cap(first, frames))).unwrap();
+    }
+    let kind = kind as u64 | (write as u64) << 8;
+    let region = Region::new(VA, 1 << 30, kind).unwrap();
+    t.space.add_region(c.words(), region).unwrap();
+    (s, space)
+}
+
+fn fault(m: Machine, space: WeakRef, va: u64, kind: FaultKind) -> dyad_abi::Result<Outcome> {
+    let c = cx(m);
+    match m.node().isa(m.node().id()) {
+        Isa::X86_64 => resolve::<MockX86>(&c, space, va, kind),
+        Isa::Aarch64 => resolve::<MockA64>(&c, space, va, kind),
+    }
+}
+
+fn seen(s: &System, space: WeakRef, isa: Isa, va: u64) -> Option<u64> {
+    let c = cx(s.x());
+    let seen = translate(&this(&c, space), isa, va).ok()?;
+    Some(seen & TRANSLATE_PA)
+}
+
+fn used_frames(s: &System, node: usize, frames: u64) -> Vec<(FrameType, u32)> {
+    (FIRST..FIRST + frames)
+        .map(|i| s.word(s.frame(node, i)))
+        .filter(|w| w.ty.in_use().is_some())
+        .map(|w| (w.ty, w.refs.get()))
+        .collect()
+}
+
+#[test]
+fn both_tables_get_the_page_whoever_faults() {
+    let (s, space) = with_region(64, RegionKind::Anonymous, true);
+    assert_eq!(fault(s.x(), space, VA + 5, Write), Ok(Outcome::Filled));
+    assert_eq!(
+        fault(s.a(), space, VA + PAGE_SIZE, Read),
+        Ok(Outcome::Filled)
+    );
+    for page in 0..2 {
+        let va = VA + page * PAGE_SIZE;
+        let here = seen(&s, space, Isa::X86_64, va).unwrap();
+        assert_eq!(seen(&s, space, Isa::Aarch64, va), Some(here));
+        // From the pool of the node that touched it first.
+        assert_eq!(here >> 34, page + 1);
+        let frame = dyad_shm::FrameRef::of(dyad_shm::PhysAddr(here)).unwrap();
+        assert_eq!(s.word(frame).refs.get(), 2);
+    }
+    // There already: only the TLB did not know.
+    s.x().did();
+    assert_eq!(fault(s.x(), space, VA, Write), Ok(Outcome::Present));
+    assert_eq!(s.x().did(), [Did::FlushedTlb]);
+    // One page and three tables for each ISA; then one page.
+    assert_eq!(used_frames(&s, 0, 64).len(), 7);
+    assert_eq!(used_frames(&s, 1, 64).len(), 1);
+    let c = cx(s.x());
+    assert_eq!(c.intents().read(), None);
+}
+
+#[test]
+fn only_accesses_that_a_region_allows_are_resolved() {
+    let (s, space) = with_region(64, RegionKind::Anonymous, false);
+    for (va, kind) in [
+        (VA, Write),
+        (VA, Execute),
+        (VA - 1, Read),
+        (VA + (1 << 30), Read),
+        (0, Read),
+        (USER_END, Read),
+        (!0, Execute),
+        (dyad_shm::FUSED_BASE, Read),
+    ] {
+        assert_eq!(
+            fault(s.x(), space, va, kind),
+            Err(Error::BadAddress),
+            "{va:#x}"
+        );
+    }
+    assert_eq!(fault(s.x(), space, VA, Read), Ok(Outcome::Filled));
+    assert_eq!(fault(s.x(), space, VA, Write), Err(Error::BadAddress));
+    for kind in [RegionKind::Guard, RegionKind::PerIsa, RegionKind::Shared] {
+        let (s, space) = with_region(64, kind, true);
+        for access in [Read, Write, Execute] {
+            assert_eq!(fault(s.a(), space, VA, access), Err(Error::BadAddress));
+        }
+    }
+}
+
+/// Maps a page by capability on x86-64 only.
+fn map_on_x(s: &System, space: WeakRef, bits: Perms) -> WeakRef {
+    s.tables(space, Isa::X86_64, VA, Level::L1);
+    let frame = s.take(0, Use::User, 0);
+    let c = cx(s.x());
+    let at = dyad_abi::cap::TableAt {
+        isa: Isa::X86_64,
+        level: 1,
+    };
+    let cap = frame_cap(frame, 1);
+    map::<MockX86>(&this(&c, space), at, VA, &cap, 0, Perms::READ | bits).unwrap();
+    frame
+}
+
+#[test]
+fn a_page_of_the_other_isa_is_shown() {
+    let (s, space) = with_region(64, RegionKind::Shared, true);
+    let frame = map_on_x(&s, space, Perms::WRITE);
+    assert_eq!(fault(s.a(), space, VA + 9, Write), Ok(Outcome::Copied));
+    let pa = Some(frame.frame.address().0);
+    assert_eq!(seen(&s, space, Isa::Aarch64, VA), pa);
+    assert_eq!(s.refs(frame), 2);
+    // Only tables were taken for it.
+    assert_eq!(used_frames(&s, 1, 64).len(), 3);
+    let c = cx(s.x());
+    let t = this(&c, space);
+    assert_eq!(
+        t.space
+            .faults_copied
+            .load(core::sync::atomic::Ordering::Relaxed),
+        1
+    );
+    for isa in PAIR {
+        unmap(&t, isa, VA).unwrap();
+    }
+    assert_eq!(s.refs(frame), 0);
+    assert!(
+        matches!(s.word(frame.frame).ty, FrameType::User(_)),
+        "not the space's"
+    );
+    assert_eq!(fault(s.a(), space, VA, Read), Err(Error::BadAddress));
+}
+
+#[test]
+fn what_one_isa_may_not_write_or_has_to_itself_the_other_does_not_get() {
+    for (kind, perms, access) in [
+        (RegionKind::Shared, Perms::READ, Write),
+        (RegionKind::Anonymous, Perms::READ, Write),
+        (RegionKind::Shared, Perms::EXECUTE, Execute),
+        (RegionKind::Shared, Perms::EXECUTE, Read),
+        (RegionKind::PerIsa, Perms::WRITE, Read),
+    ] {
+        let (s, space) = with_region(64, kind, true);
+        let frame = map_on_x(&s, space, perms);
+        assert_eq!(fault(s.a(), space, VA, access), Err(Error::BadAddress));
+        assert_eq!(s.refs(frame), 1);
+        assert_eq!(seen(&s, space, Isa::Aarch64, VA), None);
+    }
+}
+
+#[test]
+fn what_a_space_has_of_a_large_page_is_shown_in_small_ones() {
+    let (s, space) = {
+        let s = System::new(1700);
+        let space = s.space();
+        let c = cx(s.x());
+        let t = this(&c, space);
+        supply(&t, 1, Some(&memory_cap(s.frame(1, FIRST), 32))).unwrap();
+        let region = Region::new(VA, 1 << 30, RegionKind::Shared as u64 | 1 << 8).unwrap();
+        t.space.add_region(c.words(), region).unwrap();
+        (s, space)
+    };
+    s.tables(space, Isa::X86_64, VA, Level::L2);
+    let block = s.user(9);
+    let c = cx(s.x());
+    let at = dyad_abi::cap::TableAt {
+        isa: Isa::X86_64,
+        level: 2,
+    };
+    let t = this(&c, space);
+    map::<MockX86>(&t, at, VA, &block, 0, Perms::READ | Perms::WRITE).unwrap();
+    let va = VA + 37 * PAGE_SIZE;
+    assert_eq!(fault(s.a(), space, va, Write), Ok(Outcome::Copied));
+    let pa = block.object.unwrap().frame.address().0 + 37 * PAGE_SIZE;
+    assert_eq!(seen(&s, space, Isa::Aarch64, va), Some(pa));
+    assert_eq!(seen(&s, space, Isa::Aarch64, va + PAGE_SIZE), None);
+    assert_eq!(s.refs(block.object.unwrap()), 2);
+    unmap(&t, Isa::Aarch64, va).unwrap();
+    unmap(&t, Isa::X86_64, va).unwrap();
+    assert_eq!(s.refs(block.object.unwrap()), 0);
+}
+
+#[test]
+fn faults_take_no_more_than_there_is() {
+    for frames in 1..16 {
+        let (s, space) = with_region(frames, RegionKind::Anonymous, true);
+        let mut filled = 0;
+        for page in 0..frames + 2 {
+            match fault(s.x(), space, VA + page * PAGE_SIZE, Write) {
+                Ok(Outcome::Filled) => filled += 1,
+                Err(Error::NoMemory) => {}
+                // The deciding table had it; the other ISA's could not be extended.
+                other => panic!("{other:?} with {frames} frames"),
+            }
+        }
+        // Three tables for the deciding ISA and a page; then what is left is for the other's tables,
+        // which may be short of one, and then stay empty.
+        let most = match frames {
+            0..4 => 0,
+            4..7 => 1,
+            n => n - 6,
+        };
+        assert_eq!(filled, most, "{frames}");
+        let used = used_frames(&s, 0, frames);
+        assert!(used.len() as u64 <= frames);
+        for (ty, refs) in used {
+            assert!(refs > 0, "{ty:?} is lost, with {frames} frames");
+        }
+        assert_eq!(
+            fault(s.x(), space, VA + (1 << 20), Write),
+            Err(Error::NoMemory)
+        );
+    }
+    let (s, space) = with_region(64, RegionKind::Anonymous, true);
+    let c = cx(s.x());
+    supply(&this(&c, space), 0, None).unwrap();
+    assert_eq!(fault(s.x(), space, VA, Write), Err(Error::NoMemory));
+    assert!(
+        fault(s.a(), space, VA, Write).is_ok(),
+        "that node has its own"
+    );
+}
+
+/// Reclaims the whole region, which is of a size that nobody could look at page by page. Returns how
+/// many calls it took.
+fn reclaim_all(t: &In<'_>) -> u64 {
+    let pages = 1 << 18;
+    let (mut done, mut calls) = (0, 0);
+    while done < pages {
+        done += reclaim(t, VA + done * PAGE_SIZE, pages - done).unwrap();
+        calls += 1;
+        assert!(calls < 10, "the work follows what was touched");
+    }
+    assert_eq!(done, pages);
+    calls
+}
+
+#[test]
+fn what_faults_took_goes_back_and_what_was_mapped_stays() {
+    let (s, space) = with_region(64, RegionKind::Anonymous, true);
+    let pages = RECLAIM_PAGES + 5;
+    for page in 0..pages {
+        let m = s.machines[page as usize % 2];
+        fault(m, space, VA + page * PAGE_SIZE, Write).unwrap();
+    }
+    let before = used_frames(&s, 0, 64).len() + used_frames(&s, 1, 64).len();
+    assert_eq!(before as u64, pages + 6);
+    // One more, by capability.
+    let frame = s.take(0, Use::User, 0);
+    let c = cx(s.a());
+    let t = this(&c, space);
+    let at = dyad_abi::cap::TableAt {
+        isa: Isa::Aarch64,
+        level: 1,
+    };
+    let last = VA + pages * PAGE_SIZE;
+    map::<MockA64>(&t, at, last, &frame_cap(frame, 1), 0, Perms::READ).unwrap();
+    assert!(reclaim_all(&t) > 1);
+    assert_eq!(
+        translate(&t, Isa::Aarch64, last).unwrap() & TRANSLATE_PA,
+        frame.frame.address().0
+    );
+    assert_eq!(s.refs(frame), 1);
+    unmap(&t, Isa::Aarch64, last).unwrap();
+    reclaim_all(&t);
+    assert!(
+        used_frames(&s, 0, 64).is_empty(),
+        "{:?}",
+        used_frames(&s, 0, 64)
+    );
+    assert!(used_frames(&s, 1, 64).is_empty());
+    // Not before everybody has forgotten.
+    assert_eq!(fault(s.x(), space, VA, Write), Err(Error::Again));
+    s.rounds();
+    let pa = {
+        fault(s.x(), space, VA, Write).unwrap();
+        seen(&s, space, Isa::X86_64, VA).unwrap()
+    };
+    assert_ne!(pa, 0);
+    for va in [VA + 1, 0, USER_END] {
+        assert!(reclaim(&t, va, 1).is_err());
+    }
+    assert_eq!(reclaim(&t, VA, u64::MAX), Err(Error::BadArgument));
+}
+
+#[test]
+fn frames_that_have_been_used_come_back_zeroed() {
+    let (s, space) = with_region(8, RegionKind::Anonymous, true);
+    let c = cx(s.x());
+    fault(s.x(), space, VA, Write).unwrap();
+    let pa = seen(&s, space, Isa::X86_64, VA).unwrap();
+    copy_out::<MockX86>(&c, space, VA, &[0xff; 4096]).unwrap();
+    let t = this(&c, space);
+    reclaim_all(&t);
+    s.rounds();
+    let mut found = false;
+    // Whichever frame each page gets: all are zero, and that one is among them or a table.
+    for page in 0..4 {
+        let va = VA + page * PAGE_SIZE;
+        if fault(s.x(), space, va, Read).is_ok() {
+            let mut bytes = vec![1; 4096];
+            copy_in::<MockX86>(&c, space, va, &mut bytes).unwrap();
+            assert!(bytes.iter().all(|&b| b == 0));
+            found |= seen(&s, space, Isa::X86_64, va) == Some(pa);
+        }
+    }
+    let used = s.word(dyad_shm::FrameRef::of(dyad_shm::PhysAddr(pa)).unwrap());
+    assert!(found || matches!(used.ty, FrameType::Kernel(_)), "{used}");
+}
+
+#[test]
+fn an_owned_page_can_be_protected_and_goes_with_its_last_entry() {
+    let (s, space) = with_region(64, RegionKind::Anonymous, true);
+    fault(s.x(), space, VA, Write).unwrap();
+    let c = cx(s.x());
+    let t = this(&c, space);
+    let pa = seen(&s, space, Isa::X86_64, VA).unwrap();
+    let frame = dyad_shm::FrameRef::of(dyad_shm::PhysAddr(pa)).unwrap();
+    for isa in PAIR {
+        protect::<MockX86>(&t, isa, VA, Perms::READ).unwrap();
+    }
+    assert_eq!(fault(s.x(), space, VA, Write), Err(Error::BadAddress));
+    assert_eq!(fault(s.x(), space, VA, Read), Ok(Outcome::Present));
+    protect::<MockX86>(&t, Isa::X86_64, VA, Perms::READ | Perms::WRITE).unwrap();
+    assert_ne!(translate(&t, Isa::X86_64, VA).unwrap() & TRANSLATE_WRITE, 0);
+    unmap(&t, Isa::X86_64, VA).unwrap();
+    assert!(matches!(s.word(frame).ty, FrameType::User(_)));
+    // What the other ISA still has is not replaced by something else.
+    assert_eq!(fault(s.x(), space, VA, Write), Err(Error::BadAddress));
+    unmap(&t, Isa::Aarch64, VA).unwrap();
+    assert_eq!(s.word(frame).ty, FrameType::Untyped(Order::FRAME));
+}
+
+#[test]
+fn copies_fault_pages_in_and_check_every_page() {
+    let (s, space) = with_region(64, RegionKind::Anonymous, true);
+    let bytes: Vec<u8> = (0..9000u32).map(|i| i as u8).collect();
+    let c = cx(s.x());
+    let at = VA + PAGE_SIZE - 100;
+    copy_out::<MockX86>(&c, space, at, &bytes).unwrap();
+    let other = cx(s.a());
+    let mut back = vec![0; bytes.len()];
+    copy_in::<MockA64>(&other, space, at, &mut back).unwrap();
+    assert_eq!(back, bytes);
+    let c = cx(s.x());
+    assert_eq!(copy_in::<MockX86>(&c, space, 0, &mut []), Ok(()));
+    for va in [0, USER_END - 4, VA - 4, dyad_shm::FUSED_BASE, !3] {
+        let mut eight = [0; 8];
+        assert_eq!(
+            copy_in::<MockX86>(&c, space, va, &mut eight),
+            Err(Error::BadAddress),
+            "{va:#x}"
+        );
+    }
+    let mut large = vec![0; MAX_COPY + 1];
+    assert_eq!(
+        copy_in::<MockX86>(&c, space, VA, &mut large),
+        Err(Error::TooLarge)
+    );
+    let t = this(&c, space);
+    protect::<MockX86>(&t, Isa::X86_64, VA, Perms::READ).unwrap();
+    assert_eq!(
+        copy_out::<MockX86>(&c, space, VA, &[1]),
+        Err(Error::BadAddress)
+    );
+    let nothing = s.take(0, Use::User, 0);
+    assert_eq!(
+        copy_out::<MockX86>(&c, nothing, VA, &[1]),
+        Err(Error::Revoked)
+    );
+}
+
+/// The machines of a system, once more, for another thread.
+fn twin(s: &System) -> World {
+    let mut w = World::empty(&PAIR, 400);
+    w.pools = s.world.pools;
+    w
+}
+
+#[test]
+fn two_nodes_that_fault_at_once_agree_about_every_page() {
+    const PAGES: u64 = 40;
+    for _ in 0..20 {
+        let (s, space) = with_region(128, RegionKind::Anonymous, true);
+        let worlds = [twin(&s), twin(&s)];
+        thread::scope(|scope| {
+            for (which, w) in worlds.into_iter().enumerate() {
+                scope.spawn(move || {
+                    let m = w.machine(which);
+                    for page in 0..PAGES {
+                        let va = VA + page * PAGE_SIZE;
+                        while let Err(e) = fault(m, space, va, Write) {
+                            assert_eq!(e, Error::Again);
+                        }
+                    }
+                });
+            }
+        });
+        let mut frames = BTreeSet::new();
+        for page in 0..PAGES {
+            let va = VA + page * PAGE_SIZE;
+            let pa = seen(&s, space, Isa::X86_64, va).unwrap();
+            assert_eq!(seen(&s, space, Isa::Aarch64, va), Some(pa));
+            assert!(frames.insert(pa));
+        }
+        // Pages with two pins, six tables; whatever else was taken has been given back.
+        let mut used = used_frames(&s, 0, 128);
+        used.extend(used_frames(&s, 1, 128));
+        let pages = used
+            .iter()
+            .filter(|u| **u == (FrameType::User(Order::FRAME), 2))
+            .count();
+        assert_eq!((pages as u64, used.len() as u64), (PAGES, PAGES + 6));
+    }
+}
+
+/// One node maps and unmaps, the other faults the page over: pins are right whatever happens when.
+#[test]
+fn unmapping_while_the_other_isa_looks_loses_no_pin() {
+    let (s, space) = with_region(64, RegionKind::Shared, true);
+    s.tables(space, Isa::X86_64, VA, Level::L1);
+    s.tables(space, Isa::Aarch64, VA, Level::L1);
+    let frame = s.take(0, Use::User, 0);
+    let at = dyad_abi::cap::TableAt {
+        isa: Isa::X86_64,
+        level: 1,
+    };
+    let worlds = [twin(&s), twin(&s)];
+    let [owner, other] = worlds;
+    let pages = 200;
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let m = owner.machine(0);
+            let c = cx(m);
+            let t = this(&c, space);
+            let cap = frame_cap(frame, 1);
+            for page in 0..pages {
+                let va = VA + page * PAGE_SIZE;
+                map::<MockX86>(&t, at, va, &cap, 0, Perms::READ).unwrap();
+                thread::yield_now();
+                unmap(&t, Isa::X86_64, va).unwrap();
+            }
+        });
+        scope.spawn(move || {
+            let m = other.machine(1);
+            for page in 0..pages {
+                let _ = fault(m, space, VA + page * PAGE_SIZE, Read);
+            }
+        });
+    });
+    let c = cx(s.x());
+    let t = this(&c, space);
+    let mut left = 0;
+    for page in 0..pages {
+        let va = VA + page * PAGE_SIZE;
+        assert_eq!(seen(&s, space, Isa::X86_64, va), None);
+        if unmap(&t, Isa::Aarch64, va).is_ok() {
+            left += 1;
+        }
+    }
+    assert!(left <= pages);
+    assert_eq!(s.refs(frame), 0);
+}
+
+/// Where caches are not coherent, leaves have accessed and dirty preset, and what others may hold
+/// copies of is in the log before it is stamped.
+#[test]
+fn without_coherent_caches_entries_are_preset_and_changes_are_logged() {
+    let (s, space) = with_region(64, RegionKind::Anonymous, true);
+    let plain = cx(s.x());
+    let Ok(words) = Words::incoherent(plain.node.map) else {
+        return; // This host cannot flush lines.
+    };
+    let words = Box::leak(Box::new(words));
+    let node = Box::leak(Box::new(
+        Node::new(plain.node.params.clone(), words).unwrap(),
+    ));
+    let c = Cx {
+        node,
+        local: plain.local,
+    };
+    let log = LogWriter::attach(c.epochs(), node.id(), c.cpu());
+    *c.local.log.borrow_mut() = Some(log);
+    resolve::<MockX86>(&c, space, VA, Write).unwrap();
+    let t = this(&c, space);
+    for isa in PAIR {
+        assert_eq!(harvest(&t, isa, VA), Ok(3));
+        assert_eq!(harvest(&t, isa, VA), Ok(3), "nothing is cleared");
+    }
+    let pa = translate(&t, Isa::X86_64, VA).unwrap() & TRANSLATE_PA;
+    let logged = |what: Touched| {
+        let (at, _) = what.range();
+        let log = dyad_shm::PoolId::Cxl
+            .base()
+            .add(dyad_shm::superblock::QUIESCE_OFFSET)
+            .add(core::mem::offset_of!(dyad_shm::quiesce::QuiesceArea, logs) as u64);
+        let entries = core::mem::offset_of!(dyad_shm::quiesce::FlushLog, entries) as u64;
+        (0..dyad_shm::quiesce::LOG_ENTRIES as u64).any(|i| {
+            let word = super::word(node, log.add(entries + i * 8));
+            let kind = match what {
+                Touched::Line(_) => 1,
+                Touched::Table(_) => 2,
+                Touched::User(_) => 3,
+            };
+            word.load(core::sync::atomic::Ordering::Relaxed) == at.0 | kind
+        })
+    };
+    let frame = Touched::User(dyad_shm::PhysAddr(pa));
+    assert!(!logged(frame));
+    for isa in PAIR {
+        let d = t.driver(isa).unwrap();
+        let table = d.find(VA, Level::L1).unwrap().table();
+        assert!(logged(Touched::Table(table)));
+        unmap(&t, isa, VA).unwrap();
+    }
+    assert!(logged(frame));
+    *c.local.log.borrow_mut() = None;
+}
