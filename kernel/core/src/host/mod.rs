@@ -10,7 +10,11 @@
 //! 12 to 17 are the arguments of an invocation, 18 to 21 its results, 22 is 1 while the area is
 //! partial. Registers are numbered as words.
 
+#![allow(dead_code, reason = "calls of whole threads have no tests yet")]
+
 mod join_tests;
+mod resolve_tests;
+mod space_tests;
 
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -29,12 +33,10 @@ use dyad_shm::{FusedMap, PhysAddr, PoolId};
 
 use crate::Platform;
 use crate::cpu::CpuLocal;
-use crate::frames::Frames;
 use crate::memory::Words;
 use crate::node::Node;
+use crate::object::thread::Thread;
 use crate::platform::{FpArea, RegArea};
-use crate::space::Space;
-use crate::thread::{Owner, OwnerState, Start, ThreadFrame};
 
 /// A machine of either ISA.
 pub enum Mock<const A64: bool> {}
@@ -118,10 +120,12 @@ impl World {
         let w = World::empty(isas, frames);
         for i in 0..isas.len() {
             let m = w.machine(i);
+            let node = m.node();
             if i == 0 {
-                Frames::new(&m.node().map, PoolId::Cxl).format(CXL_SIZE - BUNDLE_ROOM);
+                node.tables.format(&node.params, PoolId::Cxl).unwrap();
             }
-            m.node().frames().format(w.local_size);
+            let pool = PoolId::Local(node.id());
+            node.tables.format(&node.params, pool).unwrap();
             w.set_state(m.node(), i, NodeState::Live);
         }
         w
@@ -247,10 +251,6 @@ impl Machine {
         String::from_utf8_lossy(&self.0.console.take()).into_owned()
     }
 
-    pub fn used(self) -> u64 {
-        self.0.node.frames().used()
-    }
-
     /// Runs kernel code that does not return.
     pub fn kernel(self, f: impl FnOnce()) -> Left {
         self.enter();
@@ -263,35 +263,8 @@ impl Machine {
         }
     }
 
-    /// An empty address space of this node.
-    pub fn space(self) -> Space<'static> {
-        self.enter();
-        Space::create(self.0.node).unwrap().0
-    }
-
-    /// A thread of this node, ready.
-    pub fn thread<P: Platform>(self) -> &'static ThreadFrame {
-        self.enter();
-        let (_, space) = Space::create(self.0.node).unwrap();
-        let owner = Owner {
-            state: OwnerState::Ready,
-            node: self.0.node.id(),
-            incarnation: 1,
-            seq: 0,
-        };
-        let start = Start {
-            id: 0,
-            entry: 0x4100_0000,
-            arg: 7,
-        };
-        let pa = self.0.node.frames().alloc().unwrap();
-        let t = ThreadFrame::create(&self.0.node.map, pa, space, start, owner).unwrap();
-        t.start_here::<P>();
-        t
-    }
-
     /// Makes a system call on behalf of the thread this CPU runs.
-    pub fn call<P: Platform>(self, t: &'static ThreadFrame, op: u64, a: &[u64]) -> Left {
+    pub fn call<P: Platform>(self, t: &'static Thread, op: u64, a: &[u64]) -> Left {
         let area = t.regs(P::ISA);
         area.0[PC].fetch_add(4, Ordering::Relaxed);
         put(area, PARTIAL, [1]);
@@ -324,7 +297,7 @@ fn trap<P: Platform>(area: &'static RegArea, word: u64, a: [u64; 5]) -> ! {
 }
 
 /// Status and value of a thread's last system call.
-pub fn result<P: Platform>(t: &ThreadFrame) -> (u64, u64) {
+pub fn result<P: Platform>(t: &Thread) -> (u64, u64) {
     let w = |i: usize| t.regs(P::ISA).0[i].load(Ordering::Relaxed);
     (w(6), w(7))
 }
@@ -352,7 +325,7 @@ impl<const A64: bool> Platform for Mock<A64> {
         77
     }
     fn current_area() -> &'static RegArea {
-        let t = current().local.current.get().expect("no thread runs here");
+        let t = current().local.thread.get().expect("no thread runs here");
         t.regs(Self::ISA)
     }
     fn complete_area(area: &RegArea, word: u64, args: [u64; 5]) {
