@@ -16,6 +16,7 @@ use dyad_abi::record::{EXIT_FAILED, EXIT_OK};
 use dyad_abi::{CpuId, Isa, NodeId, Result};
 use dyad_pgtbl::{Leaf, Level};
 use dyad_ring::Message;
+use dyad_shm::superblock::ROOT_ENTRIES;
 use dyad_shm::{FrameRef, PhysAddr};
 
 use crate::console::{Value, record};
@@ -188,6 +189,8 @@ pub trait Machine {
     fn run_user(&self, pc: u64, sp: u64, tp: u64);
     /// See [`Platform::switch_root`]; `None`: the idle one.
     fn switch_root(&self, root: Option<PhysAddr>);
+    /// See [`Platform::root_entries`].
+    fn root_entries(&self) -> [u64; ROOT_ENTRIES];
     /// See [`Platform::sync_code`].
     fn sync_code(&self, pa: PhysAddr, len: u64);
     /// See [`Platform::zero_frame`].
@@ -263,6 +266,9 @@ impl<P: Platform> Machine for Of<P> {
     }
     fn switch_root(&self, root: Option<PhysAddr>) {
         P::switch_root(root.unwrap_or_else(P::idle_root));
+    }
+    fn root_entries(&self) -> [u64; ROOT_ENTRIES] {
+        P::root_entries()
     }
     fn sync_code(&self, pa: PhysAddr, len: u64) {
         P::sync_code(crate::node::node().map, pa, len);

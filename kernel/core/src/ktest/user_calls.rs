@@ -2,16 +2,19 @@
 //! back. User code comes from the arch crate ([`UserProbe`]); its calls do not get into the kernel
 //! proper: [`intercept`] answers them.
 
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::user::PAGE_SIZE;
-use dyad_shm::PhysAddr;
+use dyad_pgtbl::{FrameSource, Leaf, Level, Perms, RemoteCpu};
+use dyad_shm::superblock::ROOT_SLOTS;
+use dyad_shm::{PhysAddr, PoolId};
 
 use super::{Cx, Outcome, Stop, ensure, ktest};
 use crate::Platform;
 use crate::entry::{ENTER, FastReturn};
 use crate::platform::{REG_WORDS, RegArea};
-use crate::space::{Region, RegionKind, Space};
+use crate::tables::Layout;
 
 /// User code that shows its registers, and what the ISA's convention says of them. Registers are
 /// numbered as for [`Platform::read_register`].
@@ -148,34 +151,86 @@ pub(super) fn run<P: Platform>(pc: u64, sp: u64, tp: u64) {
     P::run_user(&AREA);
 }
 
-/// Pages of the probe in an address space of its own.
+/// Frames at the end of this node's pool, which nobody else has while tests run; all zero again
+/// afterwards.
+struct Room<'a, 'c> {
+    cx: &'a Cx<'c>,
+    start: PhysAddr,
+    next: Cell<u64>,
+}
+
+/// Frames there are.
+const ROOM: u64 = 16;
+
+impl<'a, 'c> Room<'a, 'c> {
+    fn new(cx: &'a Cx<'c>) -> Result<Room<'a, 'c>, Stop> {
+        let pool = PoolId::Local(cx.node.id());
+        let usable = Layout::of(&cx.node.params, pool).usable;
+        ensure!(
+            usable.clone().count() as u64 > ROOM,
+            "the pool is too small"
+        );
+        Ok(Room {
+            cx,
+            start: pool.base().add((usable.end - ROOM) * PAGE_SIZE),
+            next: Cell::new(0),
+        })
+    }
+
+    fn take(&self) -> Result<PhysAddr, Stop> {
+        self.alloc_table()
+            .ok_or(Stop::Failed(super::Text::new(format_args!("no room"))))
+    }
+}
+
+impl FrameSource for Room<'_, '_> {
+    fn alloc_table(&self) -> Option<PhysAddr> {
+        let n = self.next.get();
+        self.next.set(n + 1);
+        (n < ROOM).then(|| self.start.add(n * PAGE_SIZE))
+    }
+    fn free_table(&self, _: PhysAddr) {}
+}
+
+impl Drop for Room<'_, '_> {
+    fn drop(&mut self) {
+        for n in 0..self.next.get().min(ROOM) {
+            let _ = self.cx.node.map.zero_frame(self.start.add(n * PAGE_SIZE));
+        }
+    }
+}
+
+/// An address space for the probe.
 struct Pages {
+    root: PhysAddr,
     data: PhysAddr,
 }
 
-fn map(cx: &Cx<'_>, space: &Space<'_>) -> Result<Pages, Stop> {
-    let frames = cx.node.frames();
+fn map(cx: &Cx<'_>, room: &Room<'_, '_>) -> Result<Pages, Stop> {
     let probe = cx.machine.user_probe();
-    let page = |va, write| -> Result<PhysAddr, Stop> {
-        space.add_region(Region {
-            start: va,
-            end: va + PAGE_SIZE,
-            kind: RegionKind::Image,
-            write,
-        })?;
-        let pa = frames.alloc()?;
-        let leaf = Space::user_leaf(pa, write, !write);
-        space.map_in(cx.machine.isa(), va, leaf, &frames)?;
-        Ok(pa)
-    };
-    let code = page(CODE, false)?;
-    let data = page(DATA, true)?;
+    let (root, code, data) = (room.take()?, room.take()?, room.take()?);
+    for (slot, entry) in ROOT_SLOTS.iter().zip(cx.machine.root_entries()) {
+        cx.node
+            .map
+            .word(root.add(*slot as u64 * 8))
+            .store(entry, Ordering::Relaxed);
+    }
+    let table = RemoteCpu::new(cx.node.words, cx.machine.isa(), root);
+    for (va, pa, perms) in [(CODE, code, Perms::EXECUTE), (DATA, data, Perms::WRITE)] {
+        let leaf = Leaf {
+            accessed: true,
+            dirty: va == DATA,
+            ..Leaf::user(pa, perms)
+        };
+        let done = table.map(va, leaf, Level::L1, room);
+        ensure!(done.is_ok(), "{va:#x} cannot be mapped: {done:?}");
+    }
     ensure!(
         cx.node.map.write_bytes(code, probe.code),
         "the code does not fit"
     );
     cx.machine.sync_code(code, PAGE_SIZE);
-    Ok(Pages { data })
+    Ok(Pages { root, data })
 }
 
 fn try_one(cx: &Cx<'_>, pages: &Pages, answer: Answer, word: u64) -> Outcome {
@@ -278,28 +333,24 @@ fn try_one(cx: &Cx<'_>, pages: &Pages, answer: Answer, word: u64) -> Outcome {
 
 #[ktest]
 fn system_calls_show_nothing_and_keep_what_they_must(cx: &Cx<'_>) -> Outcome {
-    let (space, reference) = Space::create(cx.node)?;
-    let outcome = map(cx, &space).and_then(|pages| {
-        let root = space.root(cx.machine.isa()).ok_or(dyad_abi::Error::NoIsa)?;
-        cx.machine.switch_root(Some(root));
-        // Operation 3 of capability 5; operation 0 of it; the end of an invocation.
-        let mut outcome = Ok(None);
-        for word in [3 << 32 | 5, 5, 0] {
-            for answer in [
-                Answer::AtOnce,
-                Answer::Slowly,
-                Answer::Enter,
-                Answer::EnterSlowly,
-            ] {
-                if outcome.is_ok() && !(word >> 32 != 0 && answer == Answer::Enter) {
-                    outcome = try_one(cx, &pages, answer, word);
-                }
+    let room = Room::new(cx)?;
+    let pages = map(cx, &room)?;
+    cx.machine.switch_root(Some(pages.root));
+    // Operation 3 of capability 5; operation 0 of it; the end of an invocation.
+    let mut outcome = Ok(None);
+    for word in [3 << 32 | 5, 5, 0] {
+        for answer in [
+            Answer::AtOnce,
+            Answer::Slowly,
+            Answer::Enter,
+            Answer::EnterSlowly,
+        ] {
+            if outcome.is_ok() && !(word >> 32 != 0 && answer == Answer::Enter) {
+                outcome = try_one(cx, &pages, answer, word);
             }
         }
-        cx.machine.switch_root(None);
-        outcome
-    });
-    space.destroy(reference);
+    }
+    cx.machine.switch_root(None);
     outcome
 }
 
@@ -342,8 +393,8 @@ fn registers_of_areas_are_found_by_number(cx: &Cx<'_>) -> Outcome {
 
 #[ktest]
 fn frames_are_zeroed_by_the_machine_and_nothing_else_is(cx: &Cx<'_>) -> Outcome {
-    let frames = cx.node.frames();
-    let got = [frames.alloc()?, frames.alloc()?, frames.alloc()?];
+    let room = Room::new(cx)?;
+    let got = [room.take()?, room.take()?, room.take()?];
     let mut outcome = Ok(None);
     for pa in got {
         for other in got {
@@ -367,9 +418,6 @@ fn frames_are_zeroed_by_the_machine_and_nothing_else_is(cx: &Cx<'_>) -> Outcome 
                 "{pa}: {done}, {wrong:x?}"
             ))));
         }
-    }
-    for pa in got {
-        crate::frames::Frames::free(cx.node.map, pa)?;
     }
     for bad in [PhysAddr(0), got[0].add(8), PhysAddr(u64::MAX - 4095)] {
         ensure!(!cx.machine.zero_frame(bad), "{bad} was zeroed");
