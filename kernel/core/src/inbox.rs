@@ -23,7 +23,7 @@ use crate::cpu::CpuLocal;
 use crate::cx::Cx;
 use crate::node::{Node, node, sender_bit};
 use crate::object::thread::Thread;
-use crate::{Platform, clock, dispatch, handover, object, tables, warn};
+use crate::{Platform, clock, dispatch, handover, object, shootdown, tables, warn};
 
 /// Most messages taken from one inbox before others get their turn: bounds the time a CPU
 /// spends here.
@@ -38,6 +38,8 @@ pub mod kind {
     pub const THREAD: u64 = 4;
     /// `[kind, thread, cpu]`: makes a thread the root thread of a CPU.
     pub const ROOT: u64 = 5;
+    /// `[kind, space]`: drops all user translations and says so there; see [`crate::shootdown`].
+    pub const SHOOTDOWN: u64 = 6;
     /// `[kind, sender, number]`: counted; for tests.
     pub const TEST: u64 = 3;
 }
@@ -48,6 +50,7 @@ pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
     h.text("inbox")
         .word(kind::THREAD)
         .word(kind::ROOT)
+        .word(kind::SHOOTDOWN)
         .word(kind::PUBLISH_CODE)
         .word(kind::TEST)
         .word(MAX_NODES as u64)
@@ -223,6 +226,7 @@ fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
     let result = match m.0[0] {
         kind::THREAD => handover::receive::<P>(&Cx::here::<P>(), m.0[1], m.0[2]),
         kind::ROOT => become_root::<P>(&Cx::here::<P>(), m.0[1], m.0[2]),
+        kind::SHOOTDOWN => shootdown::receive::<P>(node, P::cpu(), m.0[1]),
         kind::PUBLISH_CODE => publish_code_here::<P>(node, m.0[1]),
         kind::TEST => {
             // One message in flight per number: the count is also the next number expected.
@@ -254,20 +258,7 @@ pub(crate) fn publish_code_here<P: Platform>(node: &Node, frame: u64) -> Result<
         .and_then(FrameRef::from_bits)
         .ok_or(Error::BadArgument)?
         .address();
-    let record = tables::record(node.map, &node.tables, pa).ok_or(Error::BadArgument)?;
-    let words = node
-        .map
-        .get::<[core::sync::atomic::AtomicU64; 512]>(pa)
-        .ok_or(Error::BadArgument)?;
-    for w in words {
-        // A compare-exchange of the same value is a store to the translator even when it changes
-        // nothing, and loses no update of another node.
-        let v = w.load(Ordering::Relaxed);
-        let _ = w.compare_exchange(v, v, Ordering::AcqRel, Ordering::Relaxed);
-    }
-    P::sync_code(node.map, pa, dyad_abi::user::PAGE_SIZE);
-    record.clear_executed(node.id());
-    Ok(())
+    shootdown::publish_here::<P>(node, pa)
 }
 
 /// Makes the present contents of a frame executable on the nodes in `on`: every one of them that

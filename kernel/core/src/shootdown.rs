@@ -25,16 +25,16 @@
 //! frame's executed-on bits say which nodes may hold translations of it; each of them has to rewrite
 //! the frame itself before anything else in it is executed there.
 
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::ident::MAX_CPUS;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_coherence::GlobalMem;
 use dyad_ring::Message;
-use dyad_shm::PhysAddr;
 use dyad_shm::frame::{FrameRef, WeakRef};
 use dyad_shm::superblock::NodeState;
+use dyad_shm::{FrameEntry, PhysAddr};
 
 use crate::Platform;
 use crate::cx::Cx;
@@ -43,10 +43,6 @@ use crate::mapping::In;
 use crate::node::Node;
 use crate::object::find;
 use crate::object::space::Space;
-use crate::tables::record;
-
-/// Kind of the message `[kind, space]`: drop all user translations and say so in the space.
-pub const SHOOTDOWN: u64 = 16;
 
 const FIRST_CPU: CpuId = match CpuId::new(0) {
     Some(c) => c,
@@ -91,7 +87,7 @@ pub fn request<P: Platform>(this: &In<'_>) -> Result<u64> {
     let cx = this.cx;
     let ticket = cx.words().increase(&this.space.tickets, 1) + 1;
     cx.words().fence();
-    let message = Message([SHOOTDOWN, this.object.bits(), 0, 0, 0, 0, 0, 0]);
+    let message = Message([inbox::kind::SHOOTDOWN, this.object.bits(), 0, 0, 0, 0, 0, 0]);
     let me = (cx.node.id(), cx.cpu());
     for (n, c) in holders(cx).filter(|&to| to != me) {
         match inbox::send::<P>(n, c, &message) {
@@ -118,7 +114,7 @@ pub fn is_done(this: &In<'_>, ticket: u64) -> Result<bool> {
     Ok(holders(this.cx).all(|(n, c)| words.read(&this.space.flushed[word_of(n, c)]) >= ticket))
 }
 
-/// A [`SHOOTDOWN`] message has come.
+/// A [`SHOOTDOWN`](inbox::kind::SHOOTDOWN) message has come.
 ///
 /// # Errors
 ///
@@ -132,13 +128,25 @@ pub fn receive<P: Platform>(node: &'static Node, cpu: CpuId, space: u64) -> Resu
     Ok(())
 }
 
+/// Address of the word with the executed-on bits of a frame.
+fn executed_word(node: &Node, pa: PhysAddr) -> Result<PhysAddr> {
+    let record = FrameRef::of(pa).and_then(|f| node.tables.frames.record_at(f));
+    Ok(record
+        .ok_or(Error::BadArgument)?
+        .add(core::mem::offset_of!(FrameEntry, w1) as u64))
+}
+
+const fn bit(n: NodeId) -> u64 {
+    1 << n.index()
+}
+
 /// Rewrites a frame in place so that this machine drops its translations of it, and says so.
 ///
 /// # Errors
 ///
 /// [`Error::BadArgument`] if there is no such frame.
 pub fn publish_here<P: Platform>(node: &Node, pa: PhysAddr) -> Result<()> {
-    let record = record(node.map, &node.tables, pa).ok_or(Error::BadArgument)?;
+    let executed = executed_word(node, pa)?;
     let words = node
         .map
         .get::<[AtomicU64; PAGE_SIZE as usize / 8]>(pa)
@@ -150,7 +158,7 @@ pub fn publish_here<P: Platform>(node: &Node, pa: PhysAddr) -> Result<()> {
         node.words.exchange(w, v, v);
     }
     P::sync_code(node.map, pa, PAGE_SIZE);
-    record.clear_executed(node.id());
+    node.words.and(executed, !bit(node.id()));
     Ok(())
 }
 
@@ -161,36 +169,29 @@ pub fn publish_here<P: Platform>(node: &Node, pa: PhysAddr) -> Result<()> {
 ///
 /// [`Error::Again`] as long as others have not rewritten it.
 pub fn make_executable<P: Platform>(cx: &Cx, pa: PhysAddr, isa: Isa) -> Result<()> {
-    let node = cx.node;
-    let record = record(node.map, &node.tables, pa).ok_or(Error::BadArgument)?;
-    let frame = FrameRef::of(pa).ok_or(Error::BadArgument)?;
-    let on = node.nodes_with(isa);
-    let stale = record.executed_on() & on;
+    let (node, words) = (cx.node, cx.words());
+    let executed = executed_word(node, pa)?;
+    let frame = FrameRef::of(pa).ok_or(Error::BadArgument)?.bits() as u64;
+    let on = node.nodes_with(isa) as u64;
+    let stale = words.load_fresh(executed, Ordering::Acquire) & on;
     let mut wait = false;
-    for n in node.others().filter(|n| stale >> n.index() & 1 == 1) {
-        let ask = [
-            inbox::kind::PUBLISH_CODE,
-            frame.bits() as u64,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-        ];
+    for n in node.others().filter(|&n| stale & bit(n) != 0) {
+        let ask = [inbox::kind::PUBLISH_CODE, frame, 0, 0, 0, 0, 0, 0];
         match inbox::send::<P>(n, FIRST_CPU, &Message(ask)) {
             // The machine is gone, and its translations with it.
-            Err(Error::NodeDead) => record.clear_executed(n),
+            Err(Error::NodeDead) => {
+                words.and(executed, !bit(n));
+            }
             Ok(()) | Err(Error::Full) => wait = true,
             Err(e) => return Err(e),
         }
     }
-    if stale >> node.id().index() & 1 == 1 {
+    if stale & bit(node.id()) != 0 {
         publish_here::<P>(node, pa)?;
     }
     if wait {
         return Err(Error::Again);
     }
-    record.mark_executed(on);
+    words.or(executed, on);
     Ok(())
 }

@@ -22,7 +22,7 @@ use crate::mapping::{In, table_kind};
 use crate::object::find;
 use crate::object::space::{MAX_REGIONS, Region, Space};
 use crate::ops::space::{harvest, link, map, protect, supply, translate, unlink, unmap};
-use crate::{shootdown, tables};
+use crate::{inbox, shootdown, tables};
 
 pub const PAIR: [Isa; 2] = [Isa::X86_64, Isa::Aarch64];
 pub const VA: u64 = 0x4000_0000;
@@ -685,7 +685,7 @@ fn a_shootdown_is_over_when_every_cpu_that_is_awake_has_dropped_its_tlb() {
     assert_eq!(shootdown::is_done(&t, ticket + 1), Err(Error::BadArgument));
     a.enter();
     a.did();
-    shootdown::receive::<MockA64>(a.node(), cpu(0), space.bits()).unwrap();
+    inbox::drain::<MockA64>();
     assert_eq!(a.did(), [Did::FlushedTlb]);
     assert_eq!(shootdown::is_done(&t, ticket), Ok(true));
     x.enter();
@@ -720,7 +720,7 @@ fn code_is_executable_once_all_that_ran_older_code_there_have_rewritten_it() {
     assert_eq!(try_(), Err(Error::Again));
     assert_eq!(record.executed_on(), 0b11);
     s.a().enter();
-    shootdown::publish_here::<MockA64>(s.a().node(), pa).unwrap();
+    inbox::drain::<MockA64>();
     assert_eq!(record.executed_on(), 0b01);
     assert_eq!(word.load(Ordering::Relaxed), 77);
     try_().unwrap();
