@@ -34,8 +34,7 @@
 //! | | |
 //! |---|---|
 //! | stack | [`INVOKE_STACK_SIZE`](dyad_abi::service::INVOKE_STACK_SIZE) bytes |
-//! | executor, `async` | belong to the program's own thread: not here |
-//! | [`program_local!`](dyad_sys::program_local) | the same: not here |
+//! | executor, `async`, [`program_local!`](dyad_sys::program_local) | belong to the program's own thread: a panic here |
 //! | heap, `println!` | work |
 //! | thread pointer | that of the caller: nothing can be relied on |
 //! | floating point | works; registers hold nothing at the start |

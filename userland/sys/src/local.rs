@@ -1,9 +1,10 @@
 //! State of a program that is not shared between its threads.
 //!
-//! A Dyad program has one thread: this ABI version has no system call that makes another. The
-//! thread may run now on one ISA and now on the other, each with its own native stack, but the
-//! kernel runs only one side at a time and orders what they do. So a static of the program can
-//! hold values that are neither `Send` nor `Sync`. Host tests run several programs in one
+//! A Dyad program has one thread of its own: it has no capability to make another. The thread may
+//! run now on one ISA and now on the other, each with its own native stack, but the kernel runs
+//! only one side at a time and orders what they do. So a static of the program can hold values that
+//! are neither `Send` nor `Sync`. If the program is a service, threads of others run in it as well,
+//! in invocations; there such a static cannot be used. Host tests run several programs in one
 //! process; there each program has a value of its own.
 
 /// A static that belongs to the program; see [`program_local!`](crate::program_local).
@@ -14,9 +15,10 @@ pub struct ProgramLocal<T: 'static> {
     init: fn() -> T,
 }
 
-// SAFETY: 1. In a Dyad program there is one thread, so no value is ever seen by two; the sides of
-// that thread on different ISAs take turns, and the kernel orders one after the other with release
-// and acquire. A system call that creates threads must come with a change here. 2. On the host
+// SAFETY: 1. A Dyad program has one thread, and `with` refuses the threads of others, so no value is
+// ever seen by two; the sides of that thread on different ISAs take turns, and the kernel orders one
+// after the other with release and acquire. What gives programs more threads must come with a change
+// here. 2. On the host
 // the static holds a function pointer only; values are found through the program that the calling
 // host thread belongs to, whose sides take turns under a mutex.
 unsafe impl<T> Sync for ProgramLocal<T> {}
@@ -37,11 +39,21 @@ impl<T: 'static> ProgramLocal<T> {
     }
 
     /// Calls `f` with this program's value.
+    ///
+    /// # Panics
+    ///
+    /// In an invocation.
     pub fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
         #[cfg(target_os = "none")]
-        return f(&self.value);
+        {
+            assert!(
+                !crate::in_invocation(),
+                "statics of the program's own thread are not for invocations"
+            );
+            f(&self.value)
+        }
         #[cfg(not(target_os = "none"))]
-        return f(crate::host::local(self as *const Self as usize, self.init));
+        f(crate::host::local(self as *const Self as usize, self.init))
     }
 }
 

@@ -2,8 +2,11 @@
 
 use core::ptr::{NonNull, with_exposed_provenance, with_exposed_provenance_mut};
 
-use dyad_abi::service::{INFO_MAGIC, INVOKE_STACKS, Info, MAX_ARGS, pager, process, reply, slot};
-use dyad_abi::user::{PAGE_SIZE, SysInfo, Where, stack_slot};
+use dyad_abi::service::{
+    INFO_MAGIC, INVOKE_STACKS, Info, MAX_ARGS, MAX_THREAD_IDS, invoke_stack, pager, process, reply,
+    slot,
+};
+use dyad_abi::user::{PAGE_SIZE, SysInfo, Where};
 use dyad_abi::{Error, Isa, NodeId, Result};
 
 use crate::cap::{Cap, Hardware, Receive, Sinv, Space, Thread, Translation, Until};
@@ -41,10 +44,12 @@ pub fn abandon(code: u32) -> ! {
 }
 
 /// Whether this code runs in an invocation, on behalf of a thread of another program.
+#[inline]
 pub fn in_invocation() -> bool {
     let here = 0u8;
     let at = &raw const here as u64;
-    (INVOKE_STACKS..stack_slot(Isa::X86_64, 0).0).contains(&at) && cfg!(target_os = "none")
+    let stacks = INVOKE_STACKS..invoke_stack(MAX_THREAD_IDS << 8).0;
+    stacks.contains(&at) && cfg!(target_os = "none")
 }
 
 /// Nanoseconds of fused time since the first node started.
