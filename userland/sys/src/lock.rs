@@ -18,6 +18,17 @@ use core::sync::atomic::{AtomicU32, Ordering};
 const SPINS: u32 = 200;
 
 /// A value behind a spin-then-yield lock.
+///
+/// ```
+/// use dyad_sys::Lock;
+///
+/// static NAMES: Lock<[Option<&str>; 4]> = Lock::new([None; 4]);
+///
+/// NAMES.lock()[2] = Some("two");
+/// let held = NAMES.lock();
+/// assert!(NAMES.try_lock().is_none());
+/// assert_eq!(held[2], Some("two"));
+/// ```
 pub struct Lock<T> {
     taken: AtomicU32,
     value: UnsafeCell<T>,

@@ -272,6 +272,21 @@ impl Cap<Sinv> {
     /// As [`invoke`](Cap::invoke), of a service whose reply is a status and a value, as
     /// [`service::reply`] has them: gives the value.
     ///
+    /// ```
+    /// use dyad_abi::service::{pager, slot};
+    /// use dyad_sys::Error;
+    /// use dyad_sys::cap::{Cap, Sinv};
+    ///
+    /// let pager = Cap::<Sinv>::at(slot::PAGER);
+    /// let address = pager.request([pager::MAP_ANON, 8192, 0, 0])?;
+    /// assert_eq!(address % 4096, 0);
+    /// // The service's own error, and the kernel's.
+    /// assert_eq!(pager.request([pager::MAP_ANON, 0, 0, 0]), Err(Error::BadArgument));
+    /// let nobody = Cap::<Sinv>::at(slot::FIRST_FREE);
+    /// assert_eq!(nobody.request([0; 4]), Err(Error::NoCap));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`invoke`](Cap::invoke), and those of the service.
