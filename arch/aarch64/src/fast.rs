@@ -179,12 +179,13 @@ extern "C" fn fast_syscall(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u6
     entry::fast_syscall::<Aarch64>(word, a0, a1, a2, a3, a4)
 }
 
-extern "C" fn fast_invoke(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
+extern "C" fn fast_invoke(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {
     #[cfg(feature = "ktest")]
-    if let Some(r) = dyad_core::ktest::user_calls::intercept::<Aarch64>(word, [a0, a1, a2, a3, 0]) {
+    if let Some(r) = dyad_core::ktest::user_calls::intercept::<Aarch64>(word, [a0, a1, a2, a3, a4])
+    {
         return r;
     }
-    entry::fast_invoke::<Aarch64>(word, a0, a1, a2, a3)
+    entry::fast_invoke::<Aarch64>(word, a0, a1, a2, a3, a4)
 }
 
 extern "C" fn fast_return(_word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {

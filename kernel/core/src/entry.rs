@@ -87,7 +87,14 @@ fn carry_out<P: Platform>(cx: &Cx, word: u64, a: [u64; 5]) -> FastReturn {
 /// `a0` to `a3`, the badge, which is the value, and the token, which is in
 /// [`CpuLocal::fast_token`](crate::cpu::CpuLocal).
 #[inline]
-pub fn fast_invoke<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
+pub fn fast_invoke<P: Platform>(
+    word: u64,
+    a0: u64,
+    a1: u64,
+    a2: u64,
+    a3: u64,
+    a4: u64,
+) -> FastReturn {
     let cx = Cx::here::<P>();
     cx.local.short_entry.set(true);
     match invocation::<P>(&cx, word, [a0, a1, a2, a3]) {
@@ -96,7 +103,8 @@ pub fn fast_invoke<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -
             FastReturn::enter(&cx, badge)
         }
         Ok(Some(Way::Elsewhere)) => cycle::switched::<P>(&cx),
-        Ok(None) => carry_out::<P>(&cx, word, [a0, a1, a2, a3, 0]),
+        // Other types have an operation 0, too, with up to five arguments.
+        Ok(None) => carry_out::<P>(&cx, word, [a0, a1, a2, a3, a4]),
         Err(e) => FastReturn::of(&cx, Err(e)),
     }
 }

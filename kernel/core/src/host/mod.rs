@@ -279,7 +279,7 @@ fn trap<P: Platform>(area: &'static RegArea, word: u64, a: [u64; 5]) -> ! {
     let [a0, a1, a2, a3, a4] = a;
     let r = match (word, word >> 32) {
         (0, _) => fast_return::<P>(a0, a1, a2, a3),
-        (_, 0) => fast_invoke::<P>(word, a0, a1, a2, a3),
+        (_, 0) => fast_invoke::<P>(word, a0, a1, a2, a3, a4),
         _ => fast_syscall::<P>(word, a0, a1, a2, a3, a4),
     };
     match (r.status, word) {
