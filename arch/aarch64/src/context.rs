@@ -6,8 +6,11 @@
 //! | 31 | stack pointer |
 //! | 32 | program counter |
 //! | 33 | flags (`SPSR_EL1`) |
-//! | 34 | 0; [`SYSCALL`] while the area is partial; anything else while not even the registers that the C convention preserves are in it |
+//! | 34 | 0, or what is missing (below) |
 //! | 35 | thread pointer (`TPIDR_EL0`) |
+//!
+//! Word 34 is [`SYSCALL`] while the area is partial, and anything else while not even the registers
+//! that the C convention preserves are in it.
 //!
 //! The thread pointer is the kernel's: what user mode writes to `TPIDR_EL0` lasts until its area is
 //! resumed, or an invocation begins or ends, at most. So nobody is entered with the caller's.

@@ -21,13 +21,13 @@
 //! frame is the area itself, whose segments are those of user mode since it was last resumed.
 //!
 //! `rax` is nobody's at a system call: it is the status afterwards. Direction and alignment-check
-//! flags are cleared by the mask that `traps` sets. SYSRET faults in the kernel, on the user's stack, if
-//! `rcx` is not canonical; so a return address at the end of the user half becomes 0, as in
-//! [`context::sanitise`](crate::context::sanitise).
+//! flags are cleared by the mask that `traps` sets. SYSRET faults in the kernel, on the user's
+//! stack, if `rcx` is not canonical; so a return address at the end of the user half becomes 0, as
+//! in [`context::sanitise`](crate::context::sanitise).
 //!
 //! Interrupts are masked from the first to the last instruction. An NMI or a machine check takes a
-//! stack of its own, and `traps` looks at the base of gs to tell whether it came before the first or after
-//! the last SWAPGS; either ends the machine.
+//! stack of its own, and `traps` looks at the base of gs to tell whether it came before the first
+//! or after the last SWAPGS; either ends the machine.
 
 use core::arch::global_asm;
 use core::mem::offset_of;

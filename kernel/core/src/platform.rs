@@ -30,9 +30,10 @@
 //! | `ENTER` from `fast_return`, [`Platform::set_results`] | area's, area's, none set | area's | set | set | - | 0 | 0 |
 //! | [`Platform::set_result`] | area's | area's | set | 0 | 0 | area's | 0 |
 //!
-//! (A refused end of an invocation, word [`RETURN`](dyad_abi::cap::RETURN), preserves nothing but program counter and
-//! stack pointer. Registers that are in two columns hold what was set. On x86-64, `rcx` and `r11` belong to the
-//! `syscall` instruction: after a fast return they hold program counter and flags.)
+//! Registers that are in two columns hold what was set. A refused end of an invocation (word
+//! [`RETURN`](dyad_abi::cap::RETURN)) preserves the program counter and the stack pointer only. On
+//! x86-64, `rcx` and `r11` belong to the `syscall` instruction: after a fast return they hold
+//! program counter and flags.
 //!
 //! Floating-point registers are not touched by any of them; [`Platform::save_fp`] and
 //! [`Platform::restore_fp`] are.
@@ -133,7 +134,7 @@ pub trait Platform: Sized + 'static {
     /// CPU.
     fn current_area() -> &'static RegArea;
     /// Makes the partial area of a system call full: `word` is the operation, `args` its
-    /// arguments; the thread pointer is as it was, other registers that the C convention does not preserve become 0.
+    /// arguments. Other registers become 0 if they have not been saved.
     fn complete_area(area: &RegArea, word: u64, args: [u64; 5]);
     /// Sets an area up so that resuming it calls `entry(arg)` by the C convention of the ISA, on
     /// an empty stack that ends at `stack_top`, with thread pointer `tp`, interrupts enabled.
@@ -172,8 +173,8 @@ pub trait Platform: Sized + 'static {
     fn save_fp(area: &FpArea);
     /// Loads the floating-point registers of this CPU.
     fn restore_fp(area: &FpArea);
-    /// Continues a thread in user mode; its area must be full. Entries from user mode save into this area until another
-    /// is resumed.
+    /// Continues a thread in user mode; its area must be full. Entries from user mode save into
+    /// this area until another is resumed.
     fn resume_user(area: &'static RegArea) -> !;
 
     // --- memory ---------------------------------------------------------------------------

@@ -146,6 +146,10 @@ pub fn intercept<P: Platform>(word: u64, args: [u64; 5]) -> Option<FastReturn> {
 /// Runs the probe once on `area`.
 pub(super) fn run<P: Platform>(pc: u64, sp: u64, tp: u64) {
     P::init_regs(&AREA, pc, sp, 0, tp);
+    // As if left from an earlier call; must not come out again.
+    for n in 0..P::user_probe().registers as u64 {
+        P::write_register(&AREA, n, 0x57a1_e000 + n);
+    }
     P::set_user_pc_sp(&AREA, pc, sp);
     P::set_timer(None);
     P::run_user(&AREA);
