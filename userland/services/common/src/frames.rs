@@ -13,8 +13,8 @@
 //!                                              ^ Arena::next
 //! ```
 //!
-//! Both boundaries are always the start of a block. `at` counts frames from the start of the
-//! memory capability of the pool, which starts with the pool: blocks are aligned in `at`, too.
+//! Both boundaries are always the start of a block. `at` counts frames from the start of the memory
+//! capability of the pool, which may be anywhere in it.
 
 use dyad_abi::{Error, Result};
 
@@ -239,7 +239,8 @@ impl Arena {
             let What::Untyped { order: found } = pool.inspect(at)? else {
                 return Err(Error::Corrupt);
             };
-            if found < order || !at.is_multiple_of(size) {
+            // A block is aligned to its size, so it is large enough for one that is aligned.
+            if found < order {
                 at += 1 << found;
                 continue;
             }

@@ -101,25 +101,17 @@ impl Builder {
             .iter()
             .filter_map(|node| Isa::from_index(node.isa.into()))
             .fold(0, |bits, isa| bits | 1 << isa.index());
-        let mut store = Store::new(info).during("taking stock")?;
+        let mut store = Store::new().during("taking stock")?;
         let parts = (TABLE, Cap::at(slot::SPACE), Cap::at(slot::COMPONENT));
         let me = archive.find("init")?;
         let own = Program::existing(&mut store, parts, &me.bundle, &NEEDS, isas)?;
-        let mut builder = Builder {
+        Ok(Builder {
             info,
             archive,
             store,
             window: Window::new(own, here.isa)?,
             isas,
-        };
-        for node in builder.nodes() {
-            let arena = builder.store.carve(node.index(), SERVICE_SUPPLY);
-            let own = &mut builder.window.own;
-            arena
-                .and_then(|arena| own.supply(&mut builder.store, node, arena))
-                .during("supply of init")?;
-        }
-        Ok(builder)
+        })
     }
 
     /// The nodes.

@@ -2,8 +2,7 @@
 
 use dyad_abi::cap::{CapIndex, LEAF_SLOTS, ObjectKind, Rights};
 use dyad_abi::ident::MAX_NODES;
-use dyad_abi::service::{Info, slot};
-use dyad_abi::user::PAGE_SIZE;
+use dyad_abi::service::slot;
 use dyad_abi::{Error, NodeId, Result};
 use dyad_services::frames::{Account, Arena, Pool, What};
 use dyad_sys::cap::{Cap, Captbl, Frame, Kind, Memory, Narrow, Place};
@@ -57,17 +56,12 @@ impl Store {
     /// # Errors
     ///
     /// As the kernel says.
-    pub fn new(info: &Info) -> Result<Store> {
-        let frames_of = |pool: usize| match pool {
-            CXL => info.system.cxl_size / PAGE_SIZE,
-            node if node < info.system.node_count as usize => {
-                info.system.nodes[node].pool_size / PAGE_SIZE
-            }
-            _ => 0,
-        };
-        let pools = core::array::from_fn(|pool| PoolMemory {
-            cap: Cap::at(slot::memory(pool)),
-            frames: frames_of(pool),
+    pub fn new() -> Result<Store> {
+        let pools = core::array::from_fn(|pool| {
+            let cap: Cap<Memory> = Cap::at(slot::memory(pool));
+            // There is none for nodes that the system does not have.
+            let frames = cap.introspect().map_or(0, |i| i.detail.into());
+            PoolMemory { cap, frames }
         });
         let mut accounts = [Account::new(); MAX_NODES + 1];
         let own = accounts[CXL].carve(&pools[CXL], OWN_FRAMES)?;

@@ -7,7 +7,7 @@ use core::ptr::with_exposed_provenance_mut;
 use dyad_abi::bundle::{Bundle, Scope, Segment};
 use dyad_abi::cap::{CapIndex, ObjectKind, RegionKind, Rights, TableAt};
 use dyad_abi::ident::MAX_NODES;
-use dyad_abi::service::{INVOKE_STACK_SIZE, invoke_stack, thread_id};
+use dyad_abi::service::{INVOKE_STACK_SIZE, invoke_stack, program, thread_id};
 use dyad_abi::user::{HEAP_BASE, PAGE_SIZE, stack_slot};
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_services::frames::Arena;
@@ -106,7 +106,7 @@ pub struct Needs {
 }
 
 impl Program {
-    /// A program that the kernel has made: init itself.
+    /// A program that the kernel has made: init itself. It has supplies and stacks of invocations.
     pub fn existing(
         store: &mut Store,
         parts: (Cap<Captbl>, Cap<Space>, Cap<Component>),
@@ -115,7 +115,7 @@ impl Program {
         isas: u8,
     ) -> Done<Program> {
         Ok(Program {
-            number: 0,
+            number: program::INIT,
             isas,
             objects: store.carve(CXL, needs.objects).during("frames")?,
             user: store.carve(HOME.index(), needs.pages).during("frames")?,
@@ -240,7 +240,8 @@ impl Program {
                 continue;
             }
             let table = store.object(&mut self.objects, table_kind(at)?)?;
-            match self.space.link(at, va, table) {
+            let start = va & !((PAGE_SIZE << (9 * u32::from(level))) - 1);
+            match self.space.link(at, start, table) {
                 // The kernel has linked one before: the frame stays unused.
                 Ok(()) | Err(Error::Exists) => self.linked.note(at, va)?,
                 Err(e) => return Err(e),
@@ -380,8 +381,11 @@ impl Program {
             for isa in isas_of(self.isas) {
                 self.tables(store, isa, bottom)?;
             }
-            self.space
-                .add_region(bottom, INVOKE_STACK_SIZE, RegionKind::Anonymous, true)?;
+            // Init has them all from the kernel.
+            if self.number != program::INIT {
+                self.space
+                    .add_region(bottom, INVOKE_STACK_SIZE, RegionKind::Anonymous, true)?;
+            }
         }
         Ok(())
     }

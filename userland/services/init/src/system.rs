@@ -116,20 +116,7 @@ impl Builder {
             endpoints: self.endpoints(&mut sched)?,
         };
         let own = self.own_thread(&sched, &mut schedule)?;
-        let mut ready = [
-            Some(own),
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-        ];
         let rounds = self.quiesced_threads(&mut quiesced, &sched, &mut schedule)?;
-        ready[1..=rounds.len()].copy_from_slice(&rounds);
 
         let item = self.archive.at(PROGRAM_ITEM)?;
         let (program, thread) = self
@@ -152,8 +139,14 @@ impl Builder {
                 }
             })
             .during("table of the scheduler")?;
-        for thread in ready.into_iter().flatten().chain([thread]) {
+        for thread in [own, thread] {
             thread.resume().during("making a thread ready")?;
+        }
+        for (node, thread) in self.nodes().zip(rounds.into_iter().flatten()) {
+            let first = const { CpuId::new(0).unwrap() };
+            thread
+                .resume_on(node, first)
+                .during("making a thread ready")?;
         }
         Ok(System {
             builder: self,
@@ -198,8 +191,7 @@ impl Builder {
         for node in self.nodes() {
             let n = node.index() as u64;
             let number = thread::QUIESCED + node.index() as u32;
-            // It may start on another node than its own.
-            let isas = self.isas_at(node) | self.isas_at(HOME);
+            let isas = self.isas_at(node);
             let thread = quiesced
                 .thread(
                     &mut self.store,

@@ -15,7 +15,8 @@
 
 use dyad_abi::cap::TableAt;
 use dyad_abi::service::{
-    CONSOLE_THREADS, INVOKE_STACK_SIZE, console, console_client, invoke_stack, pager, thread_id,
+    CONSOLE_THREADS, INVOKE_STACK_SIZE, console, console_client, invoke_stack, pager, program,
+    thread_id,
 };
 use dyad_abi::user::{PAGE_SIZE, USER_END};
 use dyad_abi::{Error, Isa, NodeId, Result};
@@ -65,7 +66,7 @@ fn unmap(space: Cap<Space>, isa: Isa, va: u64) -> Result<()> {
     let at = TableAt { isa, level: 1 };
     // SAFETY: 1. The space is that of another program.
     match patiently(|| unsafe { space.unmap(at, va) }) {
-        Ok(_) | Err(Error::NotFound) => Ok(()),
+        Ok(_) | Err(Error::BadAddress) => Ok(()),
         Err(e) => Err(e),
     }
 }
@@ -75,8 +76,9 @@ fn clear(space: Cap<Space>, isa: Isa, level: u8, va: u64) -> Result<()> {
     let at = TableAt { isa, level };
     match space.unlink(at, va) {
         Ok(_) | Err(Error::NotFound) => return Ok(()),
-        // Whatever it is, it should be because something is in there.
-        Err(_) => {}
+        // Something is in there.
+        Err(Error::Exists) => {}
+        Err(e) => return Err(e),
     }
     let size = PAGE_SIZE << (9 * (level as u32 - 1));
     for i in 0..512 {
@@ -111,8 +113,10 @@ fn dismiss(service: &Program, thread: u32) -> Result<()> {
             at += looked * PAGE_SIZE;
         }
         service.space.shootdown(bottom, INVOKE_STACK_SIZE)?;
-        // SAFETY: 1. As above.
-        unsafe { service.space.remove_region(bottom)? };
+        if service.number != program::INIT {
+            // SAFETY: 1. As above.
+            unsafe { service.space.remove_region(bottom)? };
+        }
     }
     Ok(())
 }

@@ -5,15 +5,15 @@
 //! they are is policy, and policy is here: `rounds_per_second` of the info page.
 //!
 //! ```text
-//!   start anywhere ──Migrate──▶ own node:   FlushStep* ──published──▶ sleep until the next round
-//!                                               ▲──────────────────────────────┘
+//!   FlushStep* ──published──▶ sleep until the next round
+//!       ▲──────────────────────────────┘
 //! ```
 //!
 //! A round is driven in pieces of bounded length; between pieces the CPU is given back, so that a
 //! round is never longer than a piece for those that wait for the CPU. When a round takes longer
 //! than its period the next one begins at once.
 //!
-//! Thread `n` is that of node `n`; it is started with `n` in the low bits of its argument.
+//! Thread `n` is that of node `n`; it is started there, with `n` in the low bits of its argument.
 //!
 //! | capability | for |
 //! |---|---|

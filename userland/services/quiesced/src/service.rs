@@ -20,7 +20,6 @@ const MAX_ROUNDS: u64 = 10_000;
 dyad_services::entry!(start);
 
 fn start(arg: u64) -> ! {
-    // Entered once per ISA: the thread may start on another node than its own.
     let Some(node) = NodeId::new(arg % PAGE_SIZE) else {
         rt::give_up(format_args!("quiesced: no node {}", arg % PAGE_SIZE));
     };
@@ -36,6 +35,7 @@ fn rounds(node: NodeId) -> Result<Never> {
     let hardware = rt::hardware(node);
     let me: Cap<Thread> = Cap::at(CapIndex(slot::FIRST_FREE.get() + node.index() as u32));
     let sleep: Cap<Receive> = Cap::at(slot::ENDPOINT);
+    // Init starts it there, if it can.
     while hardware.where_am_i()?.node != node {
         me.migrate(node)?;
     }
