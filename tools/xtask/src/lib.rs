@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod apps;
+pub mod bench;
 pub mod broker;
 pub mod build;
 pub mod cli;
