@@ -1,29 +1,77 @@
-//! The rows of operations, one shared access per step.
+//! The rows of operations, one shared access per step. Rows never wait: each step leads somewhere
+//! whatever other nodes do.
 
-use crate::state::{Kind, Op, Pte, REFERENCE, Scenario, Slot, State, Type, Weakening as W};
+use crate::scenario::{Kind, OWNER, Scenario, Weakening as W};
+use crate::state::{FRAME, Op, REFERENCE, Slot, State, TABLE, Type};
 use crate::step::Out;
 
-/// Where weakened rows begin that take their stamp first.
-const EARLY: u8 = 9;
+/// Where weakened rows begin that take their stamp first. They then have `node` = 1.
+pub(crate) const EARLY: u8 = 12;
+
+/// A step's name, and what comes next.
+pub(crate) type Next = (&'static str, Option<Op>);
+
+impl Kind {
+    /// The frame that rows of this kind retype.
+    pub(crate) fn frame(self) -> usize {
+        match self {
+            Kind::TableToUntyped | Kind::TableToUser => TABLE,
+            _ => FRAME,
+        }
+    }
+}
 
 impl Op {
     pub(crate) fn start(kind: Kind, c: &Scenario) -> Op {
-        let early = kind == Kind::ToUntyped && c.lacks(W::A1dStampBeforeRetyping)
-            || kind == Kind::Deactivate && c.lacks(W::C1bSlotStampBeforeClosing);
+        let early = match kind {
+            Kind::ToUntyped => W::A1dStampBeforeRetyping,
+            Kind::Deactivate => W::C1bSlotStampBeforeClosing,
+            Kind::Unmap => W::A1cStampBeforeClosing,
+            _ => W::ProtectStampsEarly,
+        };
+        let may = matches!(
+            kind,
+            Kind::ToUntyped | Kind::Deactivate | Kind::Unmap | Kind::Protect
+        );
         let late = kind == Kind::Activate && c.lacks(W::S3CheckBeforeReserve);
         Op {
             kind,
-            pc: if early {
+            pc: if may && c.lacks(early) {
                 EARLY
-            } else if late {
-                1
+            } else if kind == Kind::MapPeer {
+                crate::mapping::LOOK
             } else {
-                0
+                u8::from(late)
             },
             stamp: 0,
             seen: 0,
             node: 0,
+            entry: match kind {
+                Kind::MapPeer => 0,
+                Kind::UnmapAll if c.lacks(W::A2PeersFirst) => 0,
+                _ => OWNER as u8,
+            },
         }
+    }
+
+    /// On to the next node, or to `pc` after the last.
+    pub(crate) fn next_node(self, c: &Scenario, pc: u8) -> Op {
+        if usize::from(self.node) + 1 == c.nodes {
+            Op {
+                pc,
+                node: 0,
+                ..self
+            }
+        } else {
+            Op {
+                node: self.node + 1,
+                ..self
+            }
+        }
+    }
+
+    pub(crate) fn to(self, pc: u8) -> Option<Op> {
+        Some(Op { pc, ..self })
     }
 }
 
@@ -31,14 +79,16 @@ impl State {
     pub(crate) fn op_step(&self, c: &Scenario, op: Op, out: &mut Out<'_>) {
         let (mut s, n, k) = (*self, out.node, out.cpu);
         let (what, next) = match op.kind {
-            Kind::Map => s.map(c, op),
-            Kind::Unmap => s.unmap(c, op, n as u8),
-            Kind::ToUntyped => s.untype(op, n as u8),
-            Kind::ToKernel | Kind::ToUser => s.retype(c, op, n),
-            Kind::Read => s.read(op),
+            Kind::Map | Kind::MapPeer => s.map(c, op),
+            Kind::Unmap | Kind::UnmapAll => s.unmap(c, op, n),
+            Kind::Protect => s.protect(c, op),
+            Kind::ToUntyped | Kind::TableToUntyped => s.untype(c, op, n as u8),
+            Kind::ToKernel | Kind::ToUser | Kind::TableToUser => s.retype(c, op, n),
+            Kind::Read => s.read(c, op, n),
+            Kind::Walk => s.walk(op),
             Kind::Dispatch => {
-                if s.ty == Type::Kernel && s.version == REFERENCE {
-                    s.nodes[n].cpus[k].current = s.contents + 1;
+                if s.frames[FRAME].resolves() {
+                    s.nodes[n].cpus[k].current = s.frames[FRAME].contents + 1;
                 }
                 ("dispatch", None)
             }
@@ -47,81 +97,24 @@ impl State {
             Kind::Lookup => s.lookup(op),
             Kind::Recover => unreachable!("has steps of its own"),
         };
+        let version = s.frames[FRAME].version;
         let cpu = &mut s.nodes[n].cpus[k];
+        let before = cpu.intent.map_or(version, |(.., v)| v);
         cpu.op = next;
-        cpu.intent = next.map(|op| op.kind).filter(|kind| {
-            use Kind::{Activate, Deactivate, Map, Unmap};
-            matches!(kind, Map | Unmap | Activate | Deactivate)
+        cpu.intent = next.and_then(|op| {
+            use Kind::{Activate, Deactivate, Map, MapPeer, Unmap, UnmapAll};
+            use Kind::{ToKernel, ToUntyped, ToUser};
+            match op.kind {
+                Map | Unmap | MapPeer | UnmapAll | Activate | Deactivate => {
+                    Some((op.kind, op.entry, 0))
+                }
+                ToKernel | ToUntyped | ToUser if c.lacks(W::RecoverWithoutClaim) => {
+                    Some((op.kind, 0, before))
+                }
+                _ => None,
+            }
         });
         out.push(what, s);
-    }
-
-    fn map(&mut self, c: &Scenario, op: Op) -> (&'static str, Option<Op>) {
-        let to = |pc| Some(Op { pc, ..op });
-        match op.pc {
-            0 if self.ty == Type::User && self.version == REFERENCE => {
-                self.refs += 1;
-                ("map: pins the frame", to(1))
-            }
-            0 => ("map: refused", None),
-            1 => match self.pte {
-                Pte::Empty(stamp) => {
-                    let found = Op { stamp, pc: 2, ..op };
-                    ("map: finds an empty entry", Some(found))
-                }
-                _ => ("map: entry in use", to(4)),
-            },
-            2 if self.is_quiet(c, crate::state::OWNER, op.stamp) => {
-                ("map: the old translation is gone", to(3))
-            }
-            2 => ("map: not quiesced", to(4)),
-            3 if self.pte == Pte::Empty(op.stamp) => {
-                self.pte = Pte::Present(self.contents);
-                ("map: installs the entry", None)
-            }
-            3 => ("map: loses the entry", to(4)),
-            _ => {
-                self.refs -= 1;
-                ("map: gives the frame back", None)
-            }
-        }
-    }
-
-    fn unmap(&mut self, c: &Scenario, op: Op, n: u8) -> (&'static str, Option<Op>) {
-        let to = |pc| Some(Op { pc, ..op });
-        let late_log = c.lacks(W::LogAfterReference);
-        match op.pc {
-            0 if self.ty == Type::Frozen => ("unmap: frozen", None),
-            0 => ("unmap: not frozen", to(1)),
-            1 => match self.pte {
-                Pte::Present(_) => {
-                    self.pte = Pte::Closing(n);
-                    ("unmap: closes the entry", to(2))
-                }
-                _ => ("unmap: nothing there", None),
-            },
-            2 => {
-                let stamp = self.epoch;
-                ("unmap: takes its stamp", Some(Op { stamp, pc: 3, ..op }))
-            }
-            3 => {
-                if self.pte == Pte::Closing(n) {
-                    self.pte = Pte::Empty(op.stamp);
-                }
-                let next = if late_log { 5 } else { 4 };
-                ("unmap: empties the entry", to(next))
-            }
-            4 => {
-                self.log_frame();
-                let next = if late_log { None } else { to(5) };
-                ("unmap: logs the frame", next)
-            }
-            _ => {
-                self.refs -= 1;
-                let next = if late_log { to(4) } else { None };
-                ("unmap: gives the frame back", next)
-            }
-        }
     }
 
     /// The frame is in the logs, for every node.
@@ -131,104 +124,177 @@ impl State {
         }
     }
 
-    fn untype(&mut self, op: Op, n: u8) -> (&'static str, Option<Op>) {
+    fn untype(&mut self, c: &Scenario, op: Op, n: u8) -> Next {
         let early = op.node == 1;
+        let epoch = self.epoch;
+        let f = &mut self.frames[op.kind.frame()];
         match op.pc {
             EARLY => {
-                let stamp = self.epoch;
                 let next = Op {
-                    stamp,
+                    stamp: epoch,
                     pc: 0,
                     node: 1,
                     ..op
                 };
                 ("to untyped: takes its stamp early", Some(next))
             }
-            0 if matches!(self.ty, Type::User | Type::Kernel) && self.refs == 0 => {
-                self.ty = Type::Retyping(n);
-                let pc = if early { 2 } else { 1 };
-                ("to untyped: takes the frame", Some(Op { pc, ..op }))
+            0 if matches!(f.ty, Type::User | Type::Kernel) && f.refs == 0 => {
+                // Unmap has logged user frames.
+                let log = f.ty == Type::Kernel && c.incoherent && !c.lacks(W::GiveUpWithoutLog);
+                f.ty = Type::Retyping(n);
+                let next = match (log, early) {
+                    (true, _) => 1,
+                    (false, false) => 2,
+                    (false, true) => 3,
+                };
+                ("to untyped: takes the frame", op.to(next))
             }
             0 => ("to untyped: refused", None),
             1 => {
-                let stamp = self.epoch;
-                let next = Op { stamp, pc: 2, ..op };
-                ("to untyped: takes its stamp", Some(next))
+                self.log_frame();
+                let next = if early { 3 } else { 2 };
+                ("to untyped: logs the frame", op.to(next))
             }
             2 => {
-                self.w1 = self.w1.max(op.stamp);
-                ("to untyped: stamps the frame", Some(Op { pc: 3, ..op }))
+                let next = Op {
+                    stamp: epoch,
+                    pc: 3,
+                    ..op
+                };
+                ("to untyped: takes its stamp", Some(next))
+            }
+            3 => {
+                f.w1 = f.w1.max(op.stamp);
+                ("to untyped: stamps the frame", op.to(4))
             }
             _ => {
-                if self.ty == Type::Retyping(n) {
-                    self.ty = Type::Untyped;
-                    self.version += 1;
+                if f.ty == Type::Retyping(n) {
+                    f.ty = Type::Untyped;
+                    f.version += 1;
                 }
                 ("to untyped: done", None)
             }
         }
     }
 
-    fn retype(&mut self, c: &Scenario, op: Op, n: usize) -> (&'static str, Option<Op>) {
+    fn retype(&mut self, c: &Scenario, op: Op, n: usize) -> Next {
         let mine = Type::Retyping(n as u8);
+        let at = op.kind.frame();
+        let frame = self.frames[at];
+        let early = c.lacks(W::PublishBeforeWriteBack);
+        let quiet = op.pc == 2 && self.is_quiet(c, op.node.into(), op.stamp);
+        let f = &mut self.frames[at];
         match op.pc {
-            0 if self.ty == Type::Untyped => {
-                let seen = self.version;
-                let next = Op { seen, pc: 1, ..op };
+            0 if frame.ty == Type::Untyped => {
+                let next = Op {
+                    seen: frame.version,
+                    pc: 1,
+                    ..op
+                };
                 ("from untyped: loads w0", Some(next))
             }
             0 => ("from untyped: refused", None),
             1 => {
-                let stamp = self.w1;
-                let next = Op { stamp, pc: 2, ..op };
+                let next = Op {
+                    stamp: frame.w1,
+                    pc: 2,
+                    ..op
+                };
                 ("from untyped: loads w1", Some(next))
             }
-            2 if self.is_quiet(c, op.node.into(), op.stamp) => {
-                ("from untyped: a node is quiet", Some(op.next_node(c, 3)))
-            }
+            2 if quiet => ("from untyped: a node is quiet", Some(op.next_node(c, 3))),
             2 => ("from untyped: not quiesced", None),
-            3 if self.ty == Type::Untyped && self.version == op.seen => {
-                self.ty = mine;
-                ("from untyped: takes the frame", Some(Op { pc: 4, ..op }))
+            3 if frame.ty == Type::Untyped && frame.version == op.seen => {
+                f.ty = mine;
+                ("from untyped: takes the frame", op.to(4))
             }
             3 => ("from untyped: loses the frame", None),
             4 => {
-                self.contents += 1;
-                self.nodes[n].data = None;
-                ("from untyped: initialises", Some(Op { pc: 5, ..op }))
+                f.contents += 1;
+                if at == FRAME && c.incoherent {
+                    self.nodes[n].data = Some(frame.contents + 1);
+                } else {
+                    f.memory = f.contents;
+                }
+                let next = if c.incoherent && !early { 5 } else { 6 };
+                ("from untyped: initialises", op.to(next))
+            }
+            5 | 7 => {
+                f.memory = f.contents;
+                if at == FRAME && !c.lacks(W::WriteBackKeepsLine) {
+                    self.nodes[n].data = None;
+                }
+                let next = if early { None } else { op.to(6) };
+                ("from untyped: writes back", next)
             }
             _ => {
-                if self.ty == mine {
-                    self.ty = if op.kind == Kind::ToKernel {
+                if frame.ty == mine {
+                    f.ty = if op.kind == Kind::ToKernel {
                         Type::Kernel
                     } else {
                         Type::User
                     };
                 }
-                ("from untyped: done", None)
+                let next = if early { op.to(7) } else { None };
+                ("from untyped: done", next)
             }
         }
     }
 
-    fn read(&self, op: Op) -> (&'static str, Option<Op>) {
+    fn read(&mut self, c: &Scenario, op: Op, n: usize) -> Next {
+        let frame = self.frames[FRAME];
         match op.pc {
-            0 if self.ty == Type::Kernel && self.version == REFERENCE => {
-                let seen = self.contents;
-                let next = Op { seen, pc: 1, ..op };
+            0 if frame.resolves() => {
+                let next = Op {
+                    seen: frame.contents,
+                    pc: 1,
+                    ..op
+                };
                 ("read: resolves a reference", Some(next))
             }
             0 => ("read: reference is stale", None),
-            _ => ("read: uses it, leaves the kernel", None),
+            _ => {
+                if c.incoherent {
+                    self.nodes[n].data.get_or_insert(frame.memory);
+                }
+                ("read: uses it, leaves the kernel", None)
+            }
         }
     }
 
-    fn activate(&mut self, c: &Scenario, op: Op, n: u8) -> (&'static str, Option<Op>) {
+    fn walk(&self, op: Op) -> Next {
+        let table = self.frames[TABLE];
+        match op.pc {
+            0 if table.resolves() => {
+                let next = Op {
+                    seen: table.contents,
+                    pc: 1,
+                    ..op
+                };
+                ("walk: resolves the table", Some(next))
+            }
+            0 => ("walk: reference is stale", None),
+            1 => match self.entries[OWNER] {
+                crate::state::Pte::Present { contents, .. } => {
+                    let next = Op {
+                        seen: contents,
+                        pc: 2,
+                        ..op
+                    };
+                    ("walk: follows the entry", Some(next))
+                }
+                _ => ("walk: nothing there", None),
+            },
+            _ => ("walk: uses it, leaves the kernel", None),
+        }
+    }
+
+    fn activate(&mut self, c: &Scenario, op: Op, n: u8) -> Next {
         let late = c.lacks(W::S3CheckBeforeReserve);
-        let to = |pc| Some(Op { pc, ..op });
         match op.pc {
             0 if self.slot == Slot::Free => {
                 self.slot = Slot::Reserved(n);
-                ("activate: reserves", to(if late { 3 } else { 1 }))
+                ("activate: reserves", op.to(if late { 3 } else { 1 }))
             }
             0 => ("activate: slot in use", None),
             1 if late && self.slot != Slot::Free => ("activate: slot in use", None),
@@ -249,7 +315,7 @@ impl State {
             }
             3 => {
                 self.filled += 1;
-                ("activate: fills the slot", to(4))
+                ("activate: fills the slot", op.to(4))
             }
             _ => {
                 self.slot = Slot::Active;
@@ -258,7 +324,7 @@ impl State {
         }
     }
 
-    fn deactivate(&mut self, op: Op, n: u8) -> (&'static str, Option<Op>) {
+    fn deactivate(&mut self, op: Op, n: u8) -> Next {
         let early = op.node == 1;
         match op.pc {
             EARLY => {
@@ -273,8 +339,7 @@ impl State {
             }
             0 if self.slot == Slot::Active => {
                 self.slot = Slot::Closing(n);
-                let pc = if early { 2 } else { 1 };
-                ("deactivate: closes", Some(Op { pc, ..op }))
+                ("deactivate: closes", op.to(if early { 2 } else { 1 }))
             }
             0 => ("deactivate: not active", None),
             1 => {
@@ -284,7 +349,7 @@ impl State {
             }
             2 => {
                 self.slot_epoch = op.stamp;
-                ("deactivate: stamps the slot", Some(Op { pc: 3, ..op }))
+                ("deactivate: stamps the slot", op.to(3))
             }
             _ => {
                 self.slot = Slot::Free;
@@ -293,7 +358,7 @@ impl State {
         }
     }
 
-    fn lookup(&self, op: Op) -> (&'static str, Option<Op>) {
+    fn lookup(&self, op: Op) -> Next {
         match op.pc {
             0 if self.slot == Slot::Active => {
                 let seen = self.filled;
@@ -306,20 +371,4 @@ impl State {
     }
 }
 
-impl Op {
-    /// On to the next node, or to `pc` after the last.
-    pub(crate) fn next_node(self, c: &Scenario, pc: u8) -> Op {
-        if usize::from(self.node) + 1 == c.nodes {
-            Op {
-                pc,
-                node: 0,
-                ..self
-            }
-        } else {
-            Op {
-                node: self.node + 1,
-                ..self
-            }
-        }
-    }
-}
+const _: () = assert!(REFERENCE > 0);

@@ -1,0 +1,112 @@
+//! Slots of capability tables.
+
+use dyad_model_tests::Kind::{Deactivate, Lookup};
+use dyad_model_tests::Scenario;
+use dyad_model_tests::Weakening as W;
+
+use crate::{REFILLED, SLOTS, STUCK, bound, fails, holds_with_reuse, needs};
+
+fn slots(ops: u8, last_epoch: u8) -> Scenario {
+    Scenario::new(SLOTS, ops, last_epoch)
+}
+
+#[test]
+fn slots_of_two_nodes() {
+    holds_with_reuse(&slots(bound(5, 7), 4));
+}
+
+#[test]
+fn s3_slots_are_reserved_before_their_epoch_is_checked() {
+    let s = Scenario {
+        nodes: 3,
+        ..slots(4, bound(3, 4))
+    };
+    holds_with_reuse(&s);
+    fails(W::S3CheckBeforeReserve, &s, REFILLED);
+}
+
+#[test]
+fn c1b_slots_are_stamped_after_they_are_closed() {
+    let s = Scenario {
+        slot: true,
+        ..slots(4, 3)
+    };
+    needs(W::C1bSlotStampBeforeClosing, &s, REFILLED);
+}
+
+#[test]
+fn readers_of_slots_leave_the_kernel_before_they_acknowledge() {
+    let s = Scenario {
+        slot: true,
+        ..slots(3, 3)
+    };
+    needs(W::AcknowledgeInKernel, &s, REFILLED);
+}
+
+#[test]
+fn slots_of_a_node_of_two_cpus() {
+    let s = Scenario {
+        cpus: 2,
+        slot: true,
+        ..slots(bound(3, 5), 3)
+    };
+    holds_with_reuse(&s);
+    fails(W::OneCpuAcknowledges, &s, REFILLED);
+}
+
+#[test]
+fn d3_recovery_repairs_slots() {
+    let s = Scenario {
+        victims: &[0],
+        slot: true,
+        ..slots(3, 3)
+    };
+    needs(W::D3RecoverWithoutSlots, &s, STUCK);
+}
+
+/// The slot is freed for good: a third node fills it again after the recovery.
+#[test]
+fn slots_of_three_nodes_one_of_which_dies() {
+    holds_with_reuse(&Scenario {
+        nodes: 3,
+        victims: &[0],
+        slot: true,
+        ..slots(3, bound(3, 4))
+    });
+}
+
+#[test]
+fn slots_of_two_nodes_that_die_one_after_the_other() {
+    holds_with_reuse(&Scenario {
+        nodes: 3,
+        victims: &[0, 2],
+        actors: bound(0b101, 0b111),
+        slot: true,
+        ..slots(3, 3)
+    });
+}
+
+#[test]
+fn slots_of_a_node_that_dies_and_rejoins() {
+    holds_with_reuse(&Scenario {
+        victims: &[0],
+        joins: 1,
+        slot: true,
+        ..slots(4, bound(4, 5))
+    });
+}
+
+#[test]
+fn slots_are_not_refilled_under_readers_of_a_third_node() {
+    let s = Scenario {
+        nodes: 3,
+        actors: 0b101,
+        slot: true,
+        ..Scenario::new(
+            &[Deactivate, Lookup, dyad_model_tests::Kind::Activate],
+            3,
+            3,
+        )
+    };
+    needs(W::A1bPublishedAsMuch, &s, REFILLED);
+}
