@@ -29,6 +29,10 @@ impl State {
         if c.incoherent && self.nodes.iter().any(|n| stale(n.data)) {
             return Some("a cached line has contents from before the reuse");
         }
+        let old = |slot: Option<(bool, u8)>| slot.is_some_and(|(on, g)| on && g != self.filled);
+        if self.nodes.iter().any(|n| old(n.slot)) {
+            return Some("a cached slot has contents from before the reuse");
+        }
         if let Some(v) = self
             .entries
             .iter()

@@ -26,6 +26,7 @@ const GIVE_BACK: u8 = 5;
 const GIVE_BACK_TABLE: u8 = 6;
 const WRITE_BACK: u8 = 7;
 const SWAP: u8 = 8;
+const LOG_ENTRY: u8 = 10;
 
 impl State {
     pub(crate) fn map(&mut self, c: &Scenario, op: Op) -> Next {
@@ -166,6 +167,7 @@ impl State {
                 let next = match private {
                     Some(true) => op.to(WRITE_BACK),
                     _ if c.lacks(W::UnmapBySwap) => return ("unmap: looks", op.to(SWAP)),
+                    None if c.incoherent && !c.lacks(W::EntryLoggedLate) => op.to(LOG_ENTRY),
                     _ if op.node == 1 => op.to(EMPTY),
                     _ => op.to(STAMP),
                 };
@@ -181,6 +183,11 @@ impl State {
             SWAP => {
                 self.entries[e] = closing;
                 ("unmap: swaps the entry", op.to(STAMP))
+            }
+            LOG_ENTRY => {
+                self.log_entry(c, e);
+                let next = if op.node == 1 { EMPTY } else { STAMP };
+                ("unmap: logs the entry", op.to(next))
             }
             WRITE_BACK => {
                 self.entries[e] = closing;
@@ -207,7 +214,13 @@ impl State {
                 ("unmap: empties the entry", op.to(next))
             }
             LOG => {
-                self.log_frame();
+                // What an edge led to is logged when it is given up.
+                if !c.edge {
+                    self.log_frame();
+                }
+                if c.lacks(W::EntryLoggedLate) {
+                    self.log_entry(c, e);
+                }
                 let next = if late_log {
                     self.after_unpin(c, op)
                 } else {
@@ -288,7 +301,11 @@ impl State {
                         return ("protect: loads the entry", Some(next));
                     }
                     self.entries[e] = narrow(contents);
-                    let next = if op.node == 1 { 2 } else { 1 };
+                    let next = match (c.incoherent && !c.lacks(W::EntryLoggedLate), op.node == 1) {
+                        (true, _) => 3,
+                        (_, true) => 2,
+                        _ => 1,
+                    };
                     ("protect: narrows the entry", op.to(next))
                 }
                 _ => ("protect: nothing to narrow", None),
@@ -308,6 +325,13 @@ impl State {
                 }
                 self.sealed |= matches!(self.entries[e], Pte::Present { write: false, .. });
                 ("protect: counts", None)
+            }
+            3 => {
+                self.log_entry(c, e);
+                (
+                    "protect: logs the entry",
+                    op.to(if op.node == 1 { 2 } else { 1 }),
+                )
             }
             _ => {
                 self.entries[e] = narrow(op.seen);

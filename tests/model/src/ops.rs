@@ -2,11 +2,14 @@
 //! whatever other nodes do.
 
 use crate::scenario::{Kind, OWNER, Scenario, Weakening as W};
-use crate::state::{FRAME, Op, REFERENCE, Slot, State, TABLE, Type};
+use crate::state::{FRAME, Op, Pte, Slot, State, TABLE, Type};
 use crate::step::Out;
 
 /// Where weakened rows begin that take their stamp first. They then have `node` = 1.
 pub(crate) const EARLY: u8 = 12;
+
+/// Where giving up begins if the log comes first.
+const EARLY_LOG: u8 = 5;
 
 /// A step's name, and what comes next.
 pub(crate) type Next = (&'static str, Option<Op>);
@@ -38,6 +41,8 @@ impl Op {
             kind,
             pc: if may && c.lacks(early) {
                 EARLY
+            } else if kind == Kind::ToUntyped && c.lacks(W::GiveUpLogsEarly) {
+                EARLY_LOG
             } else if kind == Kind::MapPeer {
                 crate::mapping::LOOK
             } else {
@@ -85,7 +90,7 @@ impl State {
             Kind::ToUntyped | Kind::TableToUntyped => s.untype(c, op, n as u8),
             Kind::ToKernel | Kind::ToUser | Kind::TableToUser => s.retype(c, op, n),
             Kind::Read => s.read(c, op, n),
-            Kind::Walk => s.walk(op),
+            Kind::Walk => s.walk(c, op, n),
             Kind::Dispatch => {
                 if s.frames[FRAME].resolves() {
                     s.nodes[n].cpus[k].current = s.frames[FRAME].contents + 1;
@@ -93,8 +98,8 @@ impl State {
                 ("dispatch", None)
             }
             Kind::Activate => s.activate(c, op, n as u8),
-            Kind::Deactivate => s.deactivate(op, n as u8),
-            Kind::Lookup => s.lookup(op),
+            Kind::Deactivate => s.deactivate(c, op, n as u8),
+            Kind::Lookup => s.lookup(c, op, n),
             Kind::Recover => unreachable!("has steps of its own"),
         };
         let version = s.frames[FRAME].version;
@@ -124,6 +129,19 @@ impl State {
         }
     }
 
+    /// The line of an entry is in the logs, for whoever may have a copy.
+    pub(crate) fn log_entry(&mut self, c: &Scenario, entry: usize) {
+        for (n, node) in self.nodes.iter_mut().enumerate() {
+            node.entry_logged |= c.incoherent && (c.edge || n == entry);
+        }
+    }
+
+    pub(crate) fn log_slot(&mut self, c: &Scenario) {
+        for node in &mut self.nodes {
+            node.slot_logged |= c.incoherent;
+        }
+    }
+
     fn untype(&mut self, c: &Scenario, op: Op, n: u8) -> Next {
         let early = op.node == 1;
         let epoch = self.epoch;
@@ -140,7 +158,8 @@ impl State {
             }
             0 if matches!(f.ty, Type::User | Type::Kernel) && f.refs == 0 => {
                 // Unmap has logged user frames.
-                let log = f.ty == Type::Kernel && c.incoherent && !c.lacks(W::GiveUpWithoutLog);
+                let weak = c.lacks(W::GiveUpWithoutLog) || c.lacks(W::GiveUpLogsEarly);
+                let log = f.ty == Type::Kernel && c.incoherent && !weak;
                 f.ty = Type::Retyping(n);
                 let next = match (log, early) {
                     (true, _) => 1,
@@ -162,6 +181,10 @@ impl State {
                     ..op
                 };
                 ("to untyped: takes its stamp", Some(next))
+            }
+            EARLY_LOG => {
+                self.log_frame();
+                ("to untyped: logs the frame early", op.to(0))
             }
             3 => {
                 f.w1 = f.w1.max(op.stamp);
@@ -262,8 +285,11 @@ impl State {
         }
     }
 
-    fn walk(&self, op: Op) -> Next {
+    /// Goes by this node's copies of the entry and of what it leads to.
+    fn walk(&mut self, c: &Scenario, op: Op, n: usize) -> Next {
         let table = self.frames[TABLE];
+        let entry = self.entries[OWNER];
+        let node = &mut self.nodes[n];
         match op.pc {
             0 if table.resolves() => {
                 let next = Op {
@@ -274,8 +300,12 @@ impl State {
                 ("walk: resolves the table", Some(next))
             }
             0 => ("walk: reference is stale", None),
-            1 => match self.entries[OWNER] {
-                crate::state::Pte::Present { contents, .. } => {
+            1 => match if c.incoherent {
+                *node.line.get_or_insert(entry)
+            } else {
+                entry
+            } {
+                Pte::Present { contents, .. } => {
                     let next = Op {
                         seen: contents,
                         pc: 2,
@@ -285,15 +315,23 @@ impl State {
                 }
                 _ => ("walk: nothing there", None),
             },
-            _ => ("walk: uses it, leaves the kernel", None),
+            _ => {
+                if c.incoherent {
+                    node.data.get_or_insert(self.frames[FRAME].memory);
+                }
+                ("walk: uses it, leaves the kernel", None)
+            }
         }
     }
 
     fn activate(&mut self, c: &Scenario, op: Op, n: u8) -> Next {
         let late = c.lacks(W::S3CheckBeforeReserve);
+        let early = c.lacks(W::ActiveBeforeFill);
         match op.pc {
             0 if self.slot == Slot::Free => {
                 self.slot = Slot::Reserved(n);
+                // The compare-and-swap leaves no copy.
+                self.nodes[usize::from(n)].slot = None;
                 ("activate: reserves", op.to(if late { 3 } else { 1 }))
             }
             0 => ("activate: slot in use", None),
@@ -304,7 +342,11 @@ impl State {
                 ("activate: loads the epoch", Some(next))
             }
             2 if self.is_quiet(c, op.node.into(), op.stamp) => {
-                let then = if late { 0 } else { 3 };
+                let then = match (late, early) {
+                    (true, _) => 0,
+                    (_, true) => 4,
+                    _ => 3,
+                };
                 ("activate: a node is quiet", Some(op.next_node(c, then)))
             }
             2 => {
@@ -315,17 +357,20 @@ impl State {
             }
             3 => {
                 self.filled += 1;
-                ("activate: fills the slot", op.to(4))
+                let next = if early { None } else { op.to(4) };
+                ("activate: fills the slot", next)
             }
             _ => {
                 self.slot = Slot::Active;
-                ("activate: done", None)
+                let next = if early { op.to(3) } else { None };
+                ("activate: is active", next)
             }
         }
     }
 
-    fn deactivate(&mut self, op: Op, n: u8) -> Next {
+    fn deactivate(&mut self, c: &Scenario, op: Op, n: u8) -> Next {
         let early = op.node == 1;
+        let late_log = c.lacks(W::SlotLoggedLate);
         match op.pc {
             EARLY => {
                 let stamp = self.epoch;
@@ -339,7 +384,12 @@ impl State {
             }
             0 if self.slot == Slot::Active => {
                 self.slot = Slot::Closing(n);
-                ("deactivate: closes", op.to(if early { 2 } else { 1 }))
+                let next = match (c.incoherent && !late_log, early) {
+                    (true, _) => 4,
+                    (_, true) => 2,
+                    _ => 1,
+                };
+                ("deactivate: closes", op.to(next))
             }
             0 => ("deactivate: not active", None),
             1 => {
@@ -351,17 +401,34 @@ impl State {
                 self.slot_epoch = op.stamp;
                 ("deactivate: stamps the slot", op.to(3))
             }
+            4 => {
+                self.log_slot(c);
+                (
+                    "deactivate: logs the slot",
+                    op.to(if early { 2 } else { 1 }),
+                )
+            }
             _ => {
                 self.slot = Slot::Free;
+                if late_log {
+                    self.log_slot(c);
+                }
                 ("deactivate: done", None)
             }
         }
     }
 
-    fn lookup(&self, op: Op) -> Next {
+    /// Goes by this node's copy of the slot.
+    fn lookup(&mut self, c: &Scenario, op: Op, n: usize) -> Next {
+        let now = (self.slot == Slot::Active, self.filled);
+        let (active, filled) = if c.incoherent && op.pc == 0 {
+            *self.nodes[n].slot.get_or_insert(now)
+        } else {
+            now
+        };
         match op.pc {
-            0 if self.slot == Slot::Active => {
-                let seen = self.filled;
+            0 if active => {
+                let seen = filled;
                 let next = Op { seen, pc: 1, ..op };
                 ("lookup: finds it active", Some(next))
             }
@@ -370,5 +437,3 @@ impl State {
         }
     }
 }
-
-const _: () = assert!(REFERENCE > 0);

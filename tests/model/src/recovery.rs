@@ -239,8 +239,11 @@ impl State {
             SLOTS => {
                 let dying = s.slot == Slot::Reserved(d) || s.slot == Slot::Closing(d);
                 if dying && !c.lacks(W::D3RecoverWithoutSlots) {
+                    if !c.lacks(W::RecoverSlotWithoutLog) {
+                        s.log_slot(c);
+                    }
                     s.slot_epoch = s.epoch;
-                    ("recover: stamps a slot", op.to(FREE))
+                    ("recover: logs and stamps a slot", op.to(FREE))
                 } else {
                     ("recover: no slot of the dead", op.to(DONE))
                 }
@@ -274,6 +277,8 @@ impl State {
         });
         let half = named && self.entries[entry].is_present() && !c.lacks(W::RecoveryKeepsHalfMaps);
         let close = half || self.entries[entry] == Pte::Closing(victim as u8);
+        // Also for the dead node, which may have changed it and not come to its log.
+        self.log_entry(c, entry);
         if close {
             self.entries[entry] = Pte::Empty(self.epoch);
             self.sealed = false;

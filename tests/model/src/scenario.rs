@@ -68,6 +68,8 @@ pub enum Weakening {
     WriteBackKeepsLine,
     /// Giving up a kernel object does not log its frame.
     GiveUpWithoutLog,
+    /// The log of a kernel object that is given up comes before it is taken.
+    GiveUpLogsEarly,
     /// Map pins frozen frames.
     MapIgnoresFrozen,
     /// Unmap empties entries of frozen frames.
@@ -98,6 +100,14 @@ pub enum Weakening {
     UseBeforeLive,
     /// A place is taken before its former node has been recovered.
     JoinFromDead,
+    /// Rows log the line of an entry after they have taken its stamp.
+    EntryLoggedLate,
+    /// Deactivate logs the line of the slot after it has taken its stamp.
+    SlotLoggedLate,
+    /// A slot is ACTIVE before it has its contents.
+    ActiveBeforeFill,
+    /// Recovery does not log the slots that it frees.
+    RecoverSlotWithoutLog,
     /// Unmap logs the frame after it has given up its reference.
     LogAfterReference,
     /// Frames that were given up are dropped from caches before CPUs acknowledge, and not after.

@@ -157,12 +157,19 @@ pub(crate) struct Node {
     pub leaving: bool,
     pub request: u8,
     pub round: Round,
-    /// Cached copy of an entry: its own, or any that it changes if entries are in private caches.
+    /// Cached copy of an entry: its own; if all nodes walk the entry, or change it in their caches,
+    /// that of node 1.
     pub line: Option<Pte>,
     /// The copy is newer than memory (a weakening).
     pub dirty: bool,
     /// Generation of the cached copy of the frame's contents.
     pub data: Option<u8>,
+    /// Cached copy of the slot: whether it is active, and the generation of its contents.
+    pub slot: Option<(bool, u8)>,
+    /// The logs name the line of the entry, and this node has not dropped it yet.
+    pub entry_logged: bool,
+    /// The logs name the line of the slot, and this node has not dropped it yet.
+    pub slot_logged: bool,
     /// The logs name the frame, and this node has not dropped it yet.
     pub logged: bool,
     /// The round that goes on has to drop it.
@@ -217,6 +224,9 @@ impl State {
             line: None,
             dirty: false,
             data: None,
+            slot: None,
+            entry_logged: false,
+            slot_logged: false,
             logged: false,
             taken: false,
             claim: 0,

@@ -141,6 +141,21 @@ impl State {
         }
     }
 
+    /// First part of a round: the lines of entries and slots that logs name.
+    fn drop_logged(&mut self, n: usize) {
+        let node = &mut self.nodes[n];
+        if node.entry_logged {
+            self.drop_line(n);
+        }
+        let node = &mut self.nodes[n];
+        if node.slot_logged {
+            node.slot = None;
+        }
+        (node.entry_logged, node.slot_logged) = (false, false);
+        node.taken |= node.logged;
+        node.logged = false;
+    }
+
     fn drop_line(&mut self, n: usize) {
         let node = &mut self.nodes[n];
         if let Some(line) = node.line.take()
@@ -172,10 +187,8 @@ impl State {
             }
             Round::Lines(e) => {
                 let mut s = *self;
-                s.drop_line(n);
+                s.drop_logged(n);
                 let mine = &mut s.nodes[n];
-                mine.taken |= mine.logged;
-                mine.logged = false;
                 if mine.taken && c.lacks(W::FramesBeforeTlb) {
                     mine.data = None;
                     mine.taken = false;
@@ -187,13 +200,9 @@ impl State {
             Round::Waiting(e) | Round::Early(e) if self.all_acknowledged(c, n, e) => {
                 let mut s = *self;
                 if matches!(node.round, Round::Early(_)) {
-                    s.drop_line(n);
+                    s.drop_logged(n);
                 }
                 let mine = &mut s.nodes[n];
-                if matches!(node.round, Round::Early(_)) {
-                    mine.taken |= mine.logged;
-                    mine.logged = false;
-                }
                 if mine.taken {
                     mine.data = None;
                     mine.taken = false;
@@ -246,7 +255,7 @@ impl State {
             Phase::Leaving => {
                 if !c.lacks(W::Z3IdleWithoutCacheFlush) {
                     // Everything, not what logs name: others may unmap it while this node sleeps.
-                    (mine.line, mine.data) = (None, None);
+                    (mine.line, mine.data, mine.slot) = (None, None, None);
                 }
                 if c.lacks(W::IdleFlushesLoggedOnly) {
                     mine.line = node.line;
@@ -329,6 +338,7 @@ impl State {
             mine.awake = 0;
             mine.leaving = false;
             (mine.logged, mine.taken) = (false, false);
+            (mine.entry_logged, mine.slot_logged) = (false, false);
             if c.lacks(W::UseBeforeLive) {
                 mine.cpus[0].phase = Phase::Up;
             }
@@ -358,7 +368,7 @@ impl State {
 
 impl Node {
     fn die(&mut self) {
-        (self.line, self.data, self.dirty) = (None, None, false);
+        (self.line, self.data, self.slot, self.dirty) = (None, None, None, false);
         self.round = Round::Quiet;
         for cpu in &mut self.cpus {
             cpu.phase = Phase::Off;

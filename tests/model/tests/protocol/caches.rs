@@ -86,6 +86,7 @@ fn cached_object() -> Scenario {
 #[test]
 fn kernel_objects_are_logged_when_they_are_given_up() {
     needs(W::GiveUpWithoutLog, &cached_object(), STALE);
+    fails(W::GiveUpLogsEarly, &cached_object(), STALE);
 }
 
 #[test]

@@ -61,6 +61,7 @@ fn entries_of_an_incoherent_node() {
     };
     holds(&s);
     fails(W::I5TlbBeforeCache, &s, TWICE);
+    fails(W::EntryLoggedLate, &s, TWICE);
 }
 
 #[test]
@@ -83,7 +84,7 @@ fn a2_map_from_peer_looks_again() {
 fn frames_that_both_nodes_map() {
     holds_with_reuse(&Scenario {
         incoherent: true,
-        roles: &[(0, MapPeer), (1, UnmapAll), (1, ToUntyped), (1, ToUser)],
+        roles: &[(0, MapPeer), (1, UnmapAll), (1, ToUntyped), (0, ToUser)],
         ..mapped(&[MapPeer, UnmapAll, ToUntyped, ToUser], 4, bound(3, 4))
     });
 }
@@ -97,7 +98,7 @@ fn p1_entries_pin_their_table() {
 
 #[test]
 fn narrower_rights_count_when_tlbs_have_been_flushed() {
-    let s = mapped(&[Protect, Unmap, Map], bound(3, 4), 3);
+    let s = mapped(&[Protect, Unmap, Map], 3, bound(3, 4));
     needs(W::ProtectCountsAtOnce, &s, READ_ONLY);
 }
 
@@ -105,6 +106,15 @@ fn narrower_rights_count_when_tlbs_have_been_flushed() {
 fn the_stamp_of_narrower_rights_comes_after_the_change() {
     let s = mapped(&[Protect, Unmap], 2, 3);
     needs(W::ProtectStampsEarly, &s, READ_ONLY);
+}
+
+#[test]
+fn narrower_entries_are_logged_before_their_stamp() {
+    let s = Scenario {
+        incoherent: true,
+        ..mapped(&[Protect, Unmap], bound(2, 3), 3)
+    };
+    needs(W::EntryLoggedLate, &s, READ_ONLY);
 }
 
 #[test]
@@ -136,6 +146,18 @@ fn nodes_of_capability_tables_are_pinned_by_their_edges() {
     let s = edges(kinds, bound(3, 5));
     holds_with_reuse(&s);
     fails(W::P1TableNotPinned, &s, UNPINNED);
+}
+
+/// Walks go by each node's copies of entries and of what they lead to.
+#[test]
+fn edges_of_incoherent_nodes() {
+    let s = Scenario {
+        incoherent: true,
+        ..edges(&[Unmap, Walk, ToUntyped, ToKernel], bound(4, 5))
+    };
+    holds_with_reuse(&s);
+    fails(W::GiveUpWithoutLog, &s, STALE);
+    fails(W::FramesBeforeTlb, &s, STALE);
 }
 
 #[test]

@@ -27,7 +27,10 @@ const MISCOUNTED: &[&str] = &[
     "pins of the table and entries differ when nothing is in progress",
     "fewer than no references",
 ];
-const REFILLED: &[&str] = &["a slot was filled again under a reader"];
+const REFILLED: &[&str] = &[
+    "a slot was filled again under a reader",
+    "a cached slot has contents from before the reuse",
+];
 const STUCK: &[&str] = &["a frame or entry is stuck", "a slot is stuck"];
 const LOST: &[&str] = &["a node initialises a frame that it has lost"];
 const TWICE: &[&str] = &["an address has two translations"];

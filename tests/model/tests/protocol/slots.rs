@@ -1,6 +1,6 @@
 //! Slots of capability tables.
 
-use dyad_model_tests::Kind::{Deactivate, Lookup};
+use dyad_model_tests::Kind::{Activate, Deactivate, Lookup};
 use dyad_model_tests::Scenario;
 use dyad_model_tests::Weakening as W;
 
@@ -55,6 +55,47 @@ fn slots_of_a_node_of_two_cpus() {
 }
 
 #[test]
+fn slots_have_their_contents_before_they_are_active() {
+    needs(W::ActiveBeforeFill, &slots(3, 3), REFILLED);
+}
+
+/// Lookups go by each node's copy of the slot.
+fn copies(ops: u8, last_epoch: u8) -> Scenario {
+    Scenario {
+        incoherent: true,
+        slot: true,
+        ..slots(ops, last_epoch)
+    }
+}
+
+#[test]
+fn slots_of_incoherent_nodes() {
+    let s = copies(bound(4, 5), 3);
+    holds_with_reuse(&s);
+    fails(W::SlotLoggedLate, &s, REFILLED);
+}
+
+#[test]
+fn slots_of_an_incoherent_node_that_sleeps() {
+    let s = Scenario {
+        idle: 0b10,
+        ..copies(bound(3, 4), 3)
+    };
+    needs(W::Z3IdleWithoutCacheFlush, &s, REFILLED);
+}
+
+#[test]
+fn slots_that_recovery_frees_are_logged() {
+    let s = Scenario {
+        victims: &[0],
+        joins: 1,
+        roles: &[(0, Deactivate), (1, Lookup), (0, Activate)],
+        ..copies(3, bound(3, 4))
+    };
+    needs(W::RecoverSlotWithoutLog, &s, REFILLED);
+}
+
+#[test]
 fn d3_recovery_repairs_slots() {
     let s = Scenario {
         victims: &[0],
@@ -102,11 +143,7 @@ fn slots_are_not_refilled_under_readers_of_a_third_node() {
         nodes: 3,
         actors: 0b101,
         slot: true,
-        ..Scenario::new(
-            &[Deactivate, Lookup, dyad_model_tests::Kind::Activate],
-            3,
-            3,
-        )
+        ..Scenario::new(&[Deactivate, Lookup, Activate], 3, 3)
     };
     needs(W::A1bPublishedAsMuch, &s, REFILLED);
 }
