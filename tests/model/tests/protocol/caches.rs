@@ -79,7 +79,7 @@ fn who_initialises_a_frame_drops_its_lines() {
 fn cached_object() -> Scenario {
     Scenario {
         incoherent: true,
-        ..object(&[Read, ToUntyped, ToKernel], 3, bound(3, 4))
+        ..object(&[Read, ToUntyped, ToKernel], 3, 4)
     }
 }
 
