@@ -16,6 +16,7 @@ const INSTALL: u8 = 4;
 const LOOK_AGAIN: u8 = 5;
 const UNPIN_FRAME: u8 = 6;
 const UNPIN_TABLE: u8 = 7;
+const LATE_PINS: u8 = 8;
 
 const CHECK: u8 = 0;
 const CLOSE: u8 = 1;
@@ -32,6 +33,7 @@ impl State {
     pub(crate) fn map(&mut self, c: &Scenario, op: Op) -> Next {
         let e = usize::from(op.entry);
         let owned = e == OWNER;
+        let late = c.lacks(W::PinsAfterEntry);
         match op.pc {
             LOOK => match self.entries[OWNER] {
                 Pte::Present { contents, .. } => {
@@ -50,7 +52,7 @@ impl State {
                 if !t.resolves() || frozen {
                     return ("map: table refused", None);
                 }
-                t.refs += i8::from(!c.lacks(W::P1TableNotPinned));
+                t.refs += i8::from(!c.lacks(W::P1TableNotPinned) && !late);
                 ("map: pins the table", op.to(PIN_FRAME))
             }
             PIN_FRAME => {
@@ -63,7 +65,7 @@ impl State {
                 };
                 let any = op.kind == Kind::MapPeer || c.lacks(W::M1TypeOnly);
                 if ty == wanted && (any || f.version == REFERENCE) {
-                    f.refs += 1;
+                    f.refs += i8::from(!late);
                     ("map: pins the frame", op.to(LOAD))
                 } else if owned {
                     ("map: frame refused", op.to(UNPIN_TABLE))
@@ -102,7 +104,11 @@ impl State {
                 self.doubled |= owner.cpus.iter().any(|cpu| cpu.tlb.is_some())
                     || owner.line.is_some_and(Pte::is_present);
                 let look = op.kind == Kind::MapPeer && !c.lacks(W::A2NoSecondLook);
-                let next = if look { op.to(LOOK_AGAIN) } else { None };
+                let next = match (look, late) {
+                    (true, _) => op.to(LOOK_AGAIN),
+                    (_, true) => op.to(LATE_PINS),
+                    _ => None,
+                };
                 ("map: installs the entry", next)
             }
             INSTALL => ("map: loses the entry", op.to(UNPIN_FRAME)),
@@ -120,13 +126,18 @@ impl State {
                     ("map from peer: undoes it", Some(undo))
                 }
             },
+            LATE_PINS => {
+                self.frames[FRAME].refs += 1;
+                self.frames[TABLE].refs += 1;
+                ("map: pins late", None)
+            }
             UNPIN_FRAME => {
-                self.frames[FRAME].refs -= 1;
+                self.frames[FRAME].refs -= i8::from(!late);
                 let next = if owned { op.to(UNPIN_TABLE) } else { None };
                 ("map: gives the frame back", next)
             }
             _ => {
-                self.frames[TABLE].refs -= i8::from(!c.lacks(W::P1TableNotPinned));
+                self.frames[TABLE].refs -= i8::from(!c.lacks(W::P1TableNotPinned) && !late);
                 ("map: gives the table back", None)
             }
         }
@@ -137,6 +148,7 @@ impl State {
         let late_log = c.lacks(W::LogAfterReference);
         let closing = Pte::Closing(n as u8);
         let private = c.private_entries();
+        let unpin_first = c.lacks(W::UnpinBeforeClosing);
         match op.pc {
             EARLY => {
                 let next = Op {
@@ -153,6 +165,9 @@ impl State {
                 if frozen && !c.lacks(W::UnmapIgnoresFrozen) {
                     // Whoever unmaps from all tables begins again later.
                     return ("unmap: frozen", None);
+                }
+                if unpin_first && self.entries[e].is_present() {
+                    self.frames[FRAME].refs -= 1;
                 }
                 ("unmap: not frozen", op.to(CLOSE))
             }
@@ -229,7 +244,7 @@ impl State {
                 ("unmap: logs the frame", next)
             }
             GIVE_BACK => {
-                self.frames[FRAME].refs -= 1;
+                self.frames[FRAME].refs -= i8::from(!unpin_first);
                 let next = if late_log {
                     op.to(LOG)
                 } else {

@@ -144,6 +144,7 @@ impl State {
 
     fn untype(&mut self, c: &Scenario, op: Op, n: u8) -> Next {
         let early = op.node == 1;
+        let any = c.lacks(W::GiveUpIgnoresRefs);
         let epoch = self.epoch;
         let f = &mut self.frames[op.kind.frame()];
         match op.pc {
@@ -156,7 +157,7 @@ impl State {
                 };
                 ("to untyped: takes its stamp early", Some(next))
             }
-            0 if matches!(f.ty, Type::User | Type::Kernel) && f.refs == 0 => {
+            0 if matches!(f.ty, Type::User | Type::Kernel) && (f.refs == 0 || any) => {
                 // Unmap has logged user frames.
                 let weak = c.lacks(W::GiveUpWithoutLog) || c.lacks(W::GiveUpLogsEarly);
                 let log = f.ty == Type::Kernel && c.incoherent && !weak;
@@ -205,13 +206,24 @@ impl State {
         let at = op.kind.frame();
         let frame = self.frames[at];
         let early = c.lacks(W::PublishBeforeWriteBack);
+        let stamp_first = c.lacks(W::ClaimLoadsStampFirst);
+        let type_only = c.lacks(W::ClaimTypeOnly);
         let quiet = op.pc == 2 && self.is_quiet(c, op.node.into(), op.stamp);
         let f = &mut self.frames[at];
         match op.pc {
+            0 if stamp_first && op.node == 0 => {
+                let next = Op {
+                    stamp: frame.w1,
+                    node: 1,
+                    ..op
+                };
+                ("from untyped: loads w1 first", Some(next))
+            }
             0 if frame.ty == Type::Untyped => {
                 let next = Op {
                     seen: frame.version,
-                    pc: 1,
+                    pc: if stamp_first { 2 } else { 1 },
+                    node: 0,
                     ..op
                 };
                 ("from untyped: loads w0", Some(next))
@@ -227,7 +239,7 @@ impl State {
             }
             2 if quiet => ("from untyped: a node is quiet", Some(op.next_node(c, 3))),
             2 => ("from untyped: not quiesced", None),
-            3 if frame.ty == Type::Untyped && frame.version == op.seen => {
+            3 if frame.ty == Type::Untyped && (frame.version == op.seen || type_only) => {
                 f.ty = mine;
                 ("from untyped: takes the frame", op.to(4))
             }

@@ -134,7 +134,9 @@ impl State {
                     s.log_frame();
                 }
                 let f = &mut s.frames[at];
-                f.w1 = f.w1.max(s.epoch);
+                if !c.lacks(W::RecoverWithoutStamp) {
+                    f.w1 = f.w1.max(s.epoch);
+                }
                 ("recover: logs and stamps the frame", op.to(UNTYPE))
             }
             UNTYPE => {
@@ -242,7 +244,9 @@ impl State {
                     if !c.lacks(W::RecoverSlotWithoutLog) {
                         s.log_slot(c);
                     }
-                    s.slot_epoch = s.epoch;
+                    if !c.lacks(W::RecoverSlotWithoutStamp) {
+                        s.slot_epoch = s.epoch;
+                    }
                     ("recover: logs and stamps a slot", op.to(FREE))
                 } else {
                     ("recover: no slot of the dead", op.to(DONE))

@@ -68,6 +68,20 @@ pub enum Weakening {
     WriteBackKeepsLine,
     /// Giving up a kernel object does not log its frame.
     GiveUpWithoutLog,
+    /// A frame is given up whatever its references.
+    GiveUpIgnoresRefs,
+    /// A claim compares the type of the frame, not its version.
+    ClaimTypeOnly,
+    /// A claim loads w1 before w0.
+    ClaimLoadsStampFirst,
+    /// Map installs the entry, then pins.
+    PinsAfterEntry,
+    /// Unmap gives the frame back, then closes the entry.
+    UnpinBeforeClosing,
+    /// Recovery does not stamp the frame that it gives up.
+    RecoverWithoutStamp,
+    /// Recovery does not stamp the slot that it frees.
+    RecoverSlotWithoutStamp,
     /// The log of a kernel object that is given up comes before it is taken.
     GiveUpLogsEarly,
     /// Map pins frozen frames.
@@ -182,7 +196,7 @@ pub struct Scenario {
     pub mapped: bool,
     /// The frame is a kernel object at first.
     pub kernel: bool,
-    /// The frame is untyped at first, and has not been used for long.
+    /// The frame is untyped at first. References are to what it becomes next.
     pub untyped: bool,
     /// The slot is active at first.
     pub slot: bool,

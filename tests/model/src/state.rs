@@ -249,11 +249,11 @@ impl State {
         };
         let frame = |ty, refs| Frame {
             ty,
-            version: REFERENCE + u8::from(ty == Type::Untyped),
+            version: REFERENCE,
             refs,
             w1: 0,
-            contents: REFERENCE,
-            memory: REFERENCE,
+            contents: REFERENCE - u8::from(ty == Type::Untyped),
+            memory: REFERENCE - u8::from(ty == Type::Untyped),
         };
         let mut entries = [Pte::Empty(0); 2];
         if c.mapped {

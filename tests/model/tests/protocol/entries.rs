@@ -9,8 +9,8 @@ use dyad_model_tests::Weakening as W;
 use dyad_model_tests::{Kind, Scenario};
 
 use crate::{
-    FRAMES, HELD, MAPPED_AGAIN, MISCOUNTED, READ_ONLY, REUSE, STALE, TWICE, UNPINNED, bound, fails,
-    holds, holds_with_reuse, mapped, needs,
+    FRAMES, HELD, MAPPED_AGAIN, MISCOUNTED, READ_ONLY, REUSE, STALE, TWICE, UNPINNED, WRONG_TYPE,
+    bound, fails, holds, holds_with_reuse, mapped, needs,
 };
 
 const TABLES: &[Kind] = &[Map, Unmap, TableToUntyped, TableToUser];
@@ -169,4 +169,12 @@ fn edges_that_three_nodes_walk() {
         ..edges(kinds, 4)
     };
     needs(W::A1bPublishedAsMuch, &s, HELD);
+}
+
+#[test]
+fn pins_come_before_the_entry_and_go_after_it() {
+    let s = mapped(&[Map, Unmap, ToUntyped], 3, 2);
+    needs(W::UnpinBeforeClosing, &s, WRONG_TYPE);
+    let s = Scenario::new(&[Map, ToUntyped], 2, 2);
+    needs(W::PinsAfterEntry, &s, WRONG_TYPE);
 }

@@ -33,6 +33,11 @@ const REFILLED: &[&str] = &[
 ];
 const STUCK: &[&str] = &["a frame or entry is stuck", "a slot is stuck"];
 const LOST: &[&str] = &["a node initialises a frame that it has lost"];
+const WRONG_TYPE: &[&str] = &[
+    "an entry maps a frame of another type",
+    "references and entries differ when nothing is in progress",
+    "fewer than no references",
+];
 const TWICE: &[&str] = &["an address has two translations"];
 const UNPINNED: &[&str] = &["a live entry is in what was its table"];
 const READ_ONLY: &[&str] = &["a TLB lets write what counts as read-only"];

@@ -1,12 +1,12 @@
 //! What survivors do for a dead node: alone, at the same time, one after the other, and while a
 //! third node goes on.
 
-use dyad_model_tests::Kind::{Map, MapPeer, Read, ToKernel, ToUntyped, Unmap, UnmapAll};
+use dyad_model_tests::Kind::{Dispatch, Map, MapPeer, Read, ToKernel, ToUntyped, Unmap, UnmapAll};
 use dyad_model_tests::Scenario;
 use dyad_model_tests::Weakening as W;
 
 use crate::{
-    FRAMES, LOST, MAPPED_AGAIN, MISCOUNTED, READ, RETYPE, REUSE, STALE, bound, fails, holds,
+    FRAMES, HELD, LOST, MAPPED_AGAIN, MISCOUNTED, READ, RETYPE, REUSE, STALE, bound, fails, holds,
     holds_with_reuse, mapped, needs, object,
 };
 
@@ -28,6 +28,17 @@ fn d1_recovery_changes_the_version() {
     };
     let expected = "an old reference resolves to a new object";
     needs(W::D1RecoverWithoutVersion, &s, &[expected]);
+}
+
+/// The dead node took the frame and died before its stamp.
+#[test]
+fn recovery_stamps_frames() {
+    let s = Scenario {
+        victims: &[0],
+        roles: &[(0, ToUntyped), (1, Dispatch), (1, ToKernel)],
+        ..object(&[Dispatch, ToUntyped, ToKernel], 3, 3)
+    };
+    needs(W::RecoverWithoutStamp, &s, HELD);
 }
 
 fn dies_mapping() -> Scenario {

@@ -1,12 +1,13 @@
 //! Frames that become something else, and who still looks at them: weak references, current
 //! threads, nodes that do nothing.
 
-use dyad_model_tests::Kind::{Activate, Deactivate, Map, ToKernel, ToUntyped, Unmap};
+use dyad_model_tests::Kind::{Activate, Deactivate, Dispatch, Map, ToKernel, ToUntyped, Unmap};
 use dyad_model_tests::Scenario;
 use dyad_model_tests::Weakening as W;
 
 use crate::{
-    HELD, OBJECTS, READ, REUSE, STALE, bound, fails, holds, holds_with_reuse, mapped, needs, object,
+    HELD, OBJECTS, READ, REUSE, STALE, WRONG_TYPE, bound, fails, holds, holds_with_reuse, mapped,
+    needs, object,
 };
 
 #[test]
@@ -70,4 +71,21 @@ fn suspects_count() {
         ..mapped(REUSE, 3, 3)
     };
     needs(W::SuspectsDoNotCount, &s, STALE);
+}
+
+#[test]
+fn frames_are_given_up_without_references_only() {
+    needs(W::GiveUpIgnoresRefs, &mapped(REUSE, 3, 3), WRONG_TYPE);
+}
+
+/// Node 0 claims a frame which node 1 claims, uses and gives up meanwhile.
+#[test]
+fn claims_replace_the_word_that_was_loaded_before_the_stamp() {
+    let s = Scenario {
+        untyped: true,
+        roles: &[(0, ToKernel), (1, ToKernel), (1, Dispatch), (1, ToUntyped)],
+        ..Scenario::new(&[ToKernel, Dispatch, ToUntyped], 4, 3)
+    };
+    needs(W::ClaimTypeOnly, &s, HELD);
+    fails(W::ClaimLoadsStampFirst, &s, HELD);
 }

@@ -95,6 +95,19 @@ fn slots_that_recovery_frees_are_logged() {
     needs(W::RecoverSlotWithoutLog, &s, REFILLED);
 }
 
+/// The dead node closed the slot and died before its stamp.
+#[test]
+fn recovery_stamps_slots() {
+    let s = Scenario {
+        nodes: 3,
+        victims: &[0],
+        roles: &[(0, Deactivate), (1, Lookup), (2, Activate)],
+        slot: true,
+        ..slots(3, 3)
+    };
+    needs(W::RecoverSlotWithoutStamp, &s, REFILLED);
+}
+
 #[test]
 fn d3_recovery_repairs_slots() {
     let s = Scenario {
