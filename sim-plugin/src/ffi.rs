@@ -8,6 +8,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
+use dyad_abi::boot::LOCAL_STRIDE;
 use dyad_abi::marker::Marker;
 
 use crate::version;
@@ -71,7 +72,6 @@ const READS_AND_WRITES: c_int = 3;
 /// Longest instruction of any ISA, rounded up.
 pub const MAX_CODE: usize = 16;
 const LINE: u64 = 64;
-const PAGE: u64 = 4096;
 
 unsafe extern "C" {
     fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, cb: extern "C" fn(Id, *mut RawBlock));
@@ -298,8 +298,9 @@ impl Access {
         // result lives until the callback returns.
         let physical = unsafe { qemu_plugin_get_hwaddr(self.info, address) };
         if physical.is_null() {
-            // QEMU has dropped the translation: any address that names the line will do.
-            return Place::Memory(address & (PAGE - 1));
+            // QEMU has dropped the translation. Any address that is not another line's will do,
+            // outside of the pools, so that no line is taken for fused that may not be.
+            return Place::Memory(address % LOCAL_STRIDE);
         }
         // SAFETY: 1. As above.
         let (device, at) = unsafe {

@@ -18,7 +18,8 @@ const LINE_SHIFT: u32 = 6;
 #[repr(usize)]
 pub enum Metric {
     /// Instructions that were started, in user mode and in the kernel, without the markers. One
-    /// that faults and is started again counts twice.
+    /// that faults and is started again counts twice; a string instruction of x86-64 counts once,
+    /// however often it repeats itself (its accesses count each).
     Instructions,
     /// Distinct lines of 64 bytes of memory that data was read from or written to.
     Lines,

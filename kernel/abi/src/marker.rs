@@ -270,17 +270,51 @@ bench_ops! {
     TlbFlush = 28, "tlb_flush", true;
 }
 
+/// How many parts an operation can have.
+pub const BENCH_PARTS: u16 = 4;
+const PART_SHIFT: u32 = 12;
+
+/// Whose window it is: an operation, where its objects lie, and the part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BenchWindow {
+    /// The operation.
+    pub op: BenchOp,
+    /// Where its objects lie.
+    pub memory: BenchMemory,
+    /// The part, below [`BENCH_PARTS`]; see [`BenchOp::part`].
+    pub part: u16,
+}
+
+impl BenchWindow {
+    /// The window with this number.
+    pub fn from_id(id: WindowId) -> Option<BenchWindow> {
+        let memory = BenchMemory::ALL[usize::from(id.0 & 1)];
+        let number = id.0 >> 1 & ((1 << (PART_SHIFT - 1)) - 1);
+        let op = *BENCH_OPS.iter().find(|op| **op as u16 == number)?;
+        let part = id.0 >> PART_SHIFT;
+        (part < BENCH_PARTS).then_some(BenchWindow { op, memory, part })
+    }
+}
+
 impl BenchOp {
-    /// The window around one repetition.
+    /// The window around one repetition on one CPU.
     pub const fn window(self, memory: BenchMemory) -> WindowId {
-        WindowId((self as u16) << 1 | memory as u16)
+        self.part(memory, 0)
     }
 
-    /// The operation and memory whose window this is.
-    pub fn from_window(id: WindowId) -> Option<(BenchOp, BenchMemory)> {
-        let memory = BenchMemory::ALL[usize::from(id.0 & 1)];
-        let op = BENCH_OPS.iter().find(|op| **op as u16 == id.0 >> 1)?;
-        Some((*op, memory))
+    /// The window around a part of an operation that CPUs of two nodes take turns in.
+    ///
+    /// Windows are a CPU's own, and a CPU that waits for another executes who knows how much. So
+    /// such an operation is measured in parts, each without waiting, and the host adds them up.
+    /// Even parts are made by the node that wants the operation, odd ones by the node of the other
+    /// ISA: part 0 until the request is sent, part 1 from its receipt to the answer, part 2 from
+    /// the receipt of that. Kernels mark the ends that programs cannot see.
+    ///
+    /// Evaluated for a part that is not below [`BENCH_PARTS`] it panics, in a constant when
+    /// compiling.
+    pub const fn part(self, memory: BenchMemory, part: u16) -> WindowId {
+        assert!(part < BENCH_PARTS, "operations have four parts");
+        WindowId(part << PART_SHIFT | (self as u16) << 1 | memory as u16)
     }
 }
 
@@ -353,12 +387,17 @@ mod tests {
         for (i, &op) in BENCH_OPS.iter().enumerate() {
             assert_eq!(op as usize, i);
             for memory in BenchMemory::ALL {
-                let id = op.window(memory);
-                assert!(id.0 < WindowId::FREE);
-                assert_eq!(BenchOp::from_window(id), Some((op, memory)));
+                for part in 0..BENCH_PARTS {
+                    let id = op.part(memory, part);
+                    assert!(id.0 < WindowId::FREE);
+                    let window = BenchWindow { op, memory, part };
+                    assert_eq!(BenchWindow::from_id(id), Some(window));
+                }
             }
         }
-        assert_eq!(BenchOp::from_window(WindowId(WindowId::FREE)), None);
+        for id in [WindowId::FREE, 1000, BENCH_PARTS << PART_SHIFT] {
+            assert_eq!(BenchWindow::from_id(WindowId(id)), None);
+        }
         let required = BENCH_OPS.iter().filter(|op| op.is_required());
         assert_eq!(required.count(), 26);
     }

@@ -101,7 +101,9 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
         }
         let linked = self.link(place, leaf.frame, services);
         if linked.is_ok() {
-            services.line(place);
+            if R::PUBLISH_LOGS {
+                services.line(place);
+            }
             if !R::PINS_BEFORE_ENTRY {
                 pin()?;
             }

@@ -11,8 +11,8 @@ pub trait Rules {
     const ACTIVATE_CHECKS_STAMP: bool = true;
     /// A slot has its contents before it is ACTIVE.
     const FILL_BEFORE_ACTIVE: bool = true;
-    /// A slot that has been filled is logged.
-    const ACTIVATE_LOGS: bool = true;
+    /// A slot that has been filled and an entry that has got a leaf are logged.
+    const PUBLISH_LOGS: bool = true;
     /// A slot is taken by compare-and-swap, so that one of two gets it.
     const ACTIVATE_CHECKS_FREE: bool = true;
     /// A slot is CLOSING until it has its stamp (C1).

@@ -92,7 +92,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
     ) -> Result<(), Refused> {
         services.begin(&place.intent(Row::SlotActivate));
         let done = self.fill(place.address(), contents, services);
-        if done.is_ok() && R::ACTIVATE_LOGS {
+        if done.is_ok() && R::PUBLISH_LOGS {
             services.line(place.address());
         }
         services.clear();

@@ -59,6 +59,23 @@
 //! See [`Quiescence::join`] and its neighbours. A suspect node still counts: suspicion blocks
 //! reuse, and nothing else. Only a machine that is gone may be marked DEAD.
 //!
+//! # Fences and flushes
+//!
+//! | place | without it |
+//! |---|---|
+//! | fence of `now`; of a new epoch | a round that counts for a stamp has not seen what was stamped, or logged |
+//! | fence of `wake`, of `join` | uses what is reused because it did not count yet |
+//! | fence after a request | a CPU that wakes up is neither counted nor called |
+//! | fence before the last look for work | sleeps through work |
+//! | epoch, publications, states, claims: read at memory | too early reuse, or none; two recoverers |
+//! | log: entry and head written through, in this order; both read at memory | stale lines after a round, or a full flush |
+//! | intent: written back before the row, its end written through; read at memory | repairs that nobody makes, or too many |
+//!
+//! The fence of `acknowledge` and the order of its two words stand in for each other. Requests and
+//! acknowledgements pass between CPUs of one node, whose caches are coherent; they are written
+//! through so that a round that does not end can be looked at from outside. The tests leave out
+//! each place, one after the other, and list what is not needed.
+//!
 //! # Logs
 //!
 //! Each CPU logs what it has changed that others may hold copies of ([`LogWriter`]); each node

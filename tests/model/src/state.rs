@@ -1,152 +1,81 @@
-//! The state of the model, what must hold in it, and the bounds of a search.
+//! The state of the model.
 
-/// Most nodes of a scenario.
-pub(crate) const NODES: usize = 3;
-/// Most CPUs of a node.
-pub(crate) const CPUS: usize = 2;
-/// The node whose table has the entry.
-pub(crate) const OWNER: usize = 1;
+use crate::scenario::{CPUS, Kind, NODES, OWNER, Scenario, Weakening};
 
-/// Something left out of a row. The names are those of the protocol's table of weakenings where
-/// it has one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Weakening {
-    A1bPublishedAsMuch,
-    A1dStampBeforeRetyping,
-    B2NoRevalidation,
-    S3CheckBeforeReserve,
-    C1bSlotStampBeforeClosing,
-    I5TlbBeforeCache,
-    L2UseBeforeWithdrawal,
-    Z3IdleWithoutCacheFlush,
-    /// A node that goes to sleep drops what logs name by then, and nothing else.
-    IdleFlushesLoggedOnly,
-    D1RecoverWithoutVersion,
-    D2RecoverWithoutMappings,
-    D3RecoverWithoutSlots,
-    D4DeclaredDeadWhileRunning,
-    /// Recovery counts without a round in between.
-    RecountWithoutRound,
-    /// Two nodes recover one without a claim that excludes the other.
-    RecoverWithoutClaim,
-    /// A round publishes when one CPU has acknowledged.
-    OneCpuAcknowledges,
-    /// The last CPU sleeps although another one was awake during its flush.
-    VisitForgotten,
-    /// A CPU that wakes counts as having acknowledged the present epoch.
-    WakeAcknowledges,
-    /// LIVE before the publication.
-    JoinBeforePublication,
-    /// Shared access before LIVE.
-    UseBeforeLive,
-    /// A place is taken before its former node has been recovered.
-    JoinFromDead,
-    /// Unmap logs the frame after it has given up its reference.
-    LogAfterReference,
-    /// Unmapped user frames are dropped from caches before the TLBs are flushed, and not after.
-    FramesBeforeTlb,
-}
+/// The frame that is mapped, used as a kernel object and given up.
+pub(crate) const FRAME: usize = 0;
+/// The table that has node 1's entry.
+pub(crate) const TABLE: usize = 1;
 
-/// Operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-pub enum Kind {
-    Map,
-    Unmap,
-    ToUntyped,
-    ToKernel,
-    ToUser,
-    /// Resolve a weak reference, then use it.
-    Read,
-    /// Resolve a weak reference and make it the CPU's current thread.
-    Dispatch,
-    Activate,
-    Deactivate,
-    Lookup,
-    /// Not chosen: dead nodes cause it.
-    Recover,
-}
-
-/// The bounds of a search, and what is left out.
-#[derive(Clone, Debug)]
-pub struct Scenario {
-    /// Nodes that are live at first.
-    pub nodes: usize,
-    /// CPUs of node 1, whose table has the entry; the others have one.
-    pub cpus: usize,
-    /// Nodes that start operations, as bits.
-    pub actors: u8,
-    /// Operations to choose from.
-    pub kinds: &'static [Kind],
-    /// How many of them may be started.
-    pub ops: u8,
-    /// The last epoch; it is 1 at first.
-    pub last_epoch: u8,
-    /// Whether caches are incoherent.
-    pub incoherent: bool,
-    /// Nodes whose CPUs may sleep, as bits.
-    pub idle: u8,
-    /// How many nodes may crash: node 0 first, then the one with the highest number.
-    pub crashes: u8,
-    /// How often a vacant place may be taken again.
-    pub joins: u8,
-    /// The frame is mapped at first.
-    pub mapped: bool,
-    /// The frame is a kernel object at first.
-    pub kernel: bool,
-    /// The slot is active at first.
-    pub slot: bool,
-    /// What is left out.
-    pub weakening: Option<Weakening>,
-}
-
-impl Scenario {
-    /// Two nodes, one CPU each, coherent, all act, nobody sleeps or dies; a user frame that nobody
-    /// maps.
-    pub const fn new(kinds: &'static [Kind], ops: u8, last_epoch: u8) -> Scenario {
-        Scenario {
-            nodes: 2,
-            cpus: 1,
-            actors: 0b111,
-            kinds,
-            ops,
-            last_epoch,
-            incoherent: false,
-            idle: 0,
-            crashes: 0,
-            joins: 0,
-            mapped: false,
-            kernel: false,
-            slot: false,
-            weakening: None,
-        }
-    }
-
-    pub(crate) fn cpus_of(&self, node: usize) -> usize {
-        if node == OWNER { self.cpus } else { 1 }
-    }
-
-    pub(crate) fn lacks(&self, w: Weakening) -> bool {
-        self.weakening == Some(w)
-    }
-}
+/// Version that capabilities and weak references carry, and generation of what they mean.
+pub(crate) const REFERENCE: u8 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Type {
     Untyped,
     Retyping(u8),
-    Frozen,
+    FrozenUser,
+    FrozenKernel,
     User,
     Kernel,
+}
+
+impl Type {
+    pub(crate) fn is_frozen(self) -> bool {
+        matches!(self, Type::FrozenUser | Type::FrozenKernel)
+    }
+
+    pub(crate) fn frozen(self) -> Type {
+        match self {
+            Type::User => Type::FrozenUser,
+            Type::Kernel => Type::FrozenKernel,
+            other => other,
+        }
+    }
+
+    pub(crate) fn thawed(self) -> Type {
+        match self {
+            Type::FrozenUser => Type::User,
+            Type::FrozenKernel => Type::Kernel,
+            other => other,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Frame {
+    pub ty: Type,
+    pub version: u8,
+    pub refs: i8,
+    pub w1: u8,
+    /// Generation of the contents.
+    pub contents: u8,
+    /// Generation of the contents that are in memory; caches may have newer ones.
+    pub memory: u8,
+}
+
+impl Frame {
+    /// Whether weak references to what is there at first resolve.
+    pub(crate) fn resolves(&self) -> bool {
+        self.version == REFERENCE && matches!(self.ty, Type::Kernel | Type::FrozenKernel)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Pte {
     Empty(u8),
     Closing(u8),
-    /// With the generation of the contents it gives access to.
-    Present(u8),
+    Present {
+        /// Generation of what it gives access to.
+        contents: u8,
+        write: bool,
+    },
+}
+
+impl Pte {
+    pub(crate) fn is_present(self) -> bool {
+        matches!(self, Pte::Present { .. })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -165,6 +94,7 @@ pub(crate) struct Op {
     pub stamp: u8,
     pub seen: u8,
     pub node: u8,
+    pub entry: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -181,14 +111,20 @@ pub(crate) enum Phase {
     Off,
 }
 
+/// What a TLB has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Translation {
+    pub contents: u8,
+    pub write: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Cpu {
     pub phase: Phase,
     pub op: Option<Op>,
-    /// What a recoverer can read of `op`: the row.
-    pub intent: Option<Kind>,
-    /// Generation + 1 of what the TLB reaches; 0: nothing.
-    pub tlb: u8,
+    /// What a recoverer can read of `op`: the row, the entry, and the frame's version.
+    pub intent: Option<(Kind, u8, u8)>,
+    pub tlb: Option<Translation>,
     /// Generation + 1 of the current thread; 0: the idle one.
     pub current: u8,
     pub acknowledged: u8,
@@ -215,48 +151,57 @@ pub(crate) enum Round {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Node {
     pub life: Life,
+    pub suspect: bool,
     pub published: u8,
     pub awake: u8,
     pub leaving: bool,
     pub request: u8,
     pub round: Round,
-    /// Cached copy of the entry.
+    /// Cached copy of an entry: its own; if all nodes walk the entry, or change it in their caches,
+    /// that of node 1.
     pub line: Option<Pte>,
+    /// The copy is newer than memory (a weakening).
+    pub dirty: bool,
     /// Generation of the cached copy of the frame's contents.
     pub data: Option<u8>,
+    /// Cached copy of the slot: whether it is active, and the generation of its contents.
+    pub slot: Option<(bool, u8)>,
+    /// The logs name the line of the entry, and this node has not dropped it yet.
+    pub entry_logged: bool,
+    /// The logs name the line of the slot, and this node has not dropped it yet.
+    pub slot_logged: bool,
     /// The logs name the frame, and this node has not dropped it yet.
     pub logged: bool,
     /// The round that goes on has to drop it.
     pub taken: bool,
-    /// Who recovers it, plus one.
+    /// Which CPU recovers it, plus one.
     pub claim: u8,
     pub cpus: [Cpu; CPUS],
 }
 
+/// A state of a [`Scenario`](crate::Scenario).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct State {
-    pub epoch: u8,
-    pub version: u8,
-    pub ty: Type,
-    pub refs: i8,
-    pub w1: u8,
-    /// Generation of the frame's contents.
-    pub contents: u8,
-    pub pte: Pte,
-    pub slot: Slot,
-    pub slot_epoch: u8,
+pub struct State {
+    pub(crate) epoch: u8,
+    pub(crate) frames: [Frame; 2],
+    /// Node 0's and node 1's.
+    pub(crate) entries: [Pte; 2],
+    pub(crate) slot: Slot,
+    pub(crate) slot_epoch: u8,
     /// Generation of the slot's contents.
-    pub filled: u8,
-    pub nodes: [Node; NODES],
-    pub ops: u8,
-    pub crashes: u8,
-    pub joins: u8,
-    pub recoveries: u8,
+    pub(crate) filled: u8,
+    pub(crate) nodes: [Node; NODES],
+    /// An address has been mapped anew while its old translation could still be used.
+    pub(crate) doubled: bool,
+    /// The entry counts as read-only.
+    pub(crate) sealed: bool,
+    /// The frame has been unmapped from all tables.
+    pub(crate) gone: bool,
+    pub(crate) ops: u8,
+    pub(crate) crashes: u8,
+    pub(crate) joins: u8,
+    pub(crate) recoveries: u8,
 }
-
-/// Version that capabilities and weak references to the frame carry, and generation of what they
-/// mean.
-pub(crate) const REFERENCE: u8 = 1;
 
 impl State {
     pub(crate) fn first(c: &Scenario) -> State {
@@ -264,19 +209,24 @@ impl State {
             phase: Phase::Off,
             op: None,
             intent: None,
-            tlb: 0,
+            tlb: None,
             current: 0,
             acknowledged: 0,
         };
         let absent = Node {
             life: Life::Vacant,
+            suspect: false,
             published: 0,
             awake: 0,
             leaving: false,
             request: 0,
             round: Round::Quiet,
             line: None,
+            dirty: false,
             data: None,
+            slot: None,
+            entry_logged: false,
+            slot_logged: false,
             logged: false,
             taken: false,
             claim: 0,
@@ -291,22 +241,43 @@ impl State {
                 cpu.phase = Phase::Up;
             }
         }
+        let refs = i8::from(c.mapped);
+        let pins = if c.lacks(Weakening::P1TableNotPinned) {
+            0
+        } else {
+            refs
+        };
+        let frame = |ty, refs| Frame {
+            ty,
+            version: REFERENCE,
+            refs,
+            w1: 0,
+            contents: REFERENCE - u8::from(ty == Type::Untyped),
+            memory: REFERENCE - u8::from(ty == Type::Untyped),
+        };
+        let mut entries = [Pte::Empty(0); 2];
+        if c.mapped {
+            entries[OWNER] = Pte::Present {
+                contents: REFERENCE,
+                write: true,
+            };
+        }
+        let ty = match (c.kernel, c.untyped) {
+            (true, _) => Type::Kernel,
+            (_, true) => Type::Untyped,
+            _ => Type::User,
+        };
         State {
             epoch: 1,
-            version: REFERENCE,
-            ty: if c.kernel { Type::Kernel } else { Type::User },
-            refs: i8::from(c.mapped),
-            w1: 0,
-            contents: REFERENCE,
-            pte: if c.mapped {
-                Pte::Present(REFERENCE)
-            } else {
-                Pte::Empty(0)
-            },
+            frames: [frame(ty, refs), frame(Type::Kernel, pins)],
+            entries,
             slot: if c.slot { Slot::Active } else { Slot::Free },
             slot_epoch: 0,
             filled: 0,
             nodes,
+            doubled: false,
+            sealed: false,
+            gone: false,
             ops: 0,
             crashes: 0,
             joins: 0,
@@ -314,84 +285,23 @@ impl State {
         }
     }
 
+    /// Something has been used for something else.
     pub(crate) fn has_reused(&self) -> bool {
-        self.contents > REFERENCE || self.filled > 0
+        self.frames.iter().any(|f| f.contents > REFERENCE) || self.filled > 0
     }
 
+    /// A node has been recovered.
     pub(crate) fn has_recovered(&self) -> bool {
         self.recoveries > 0
     }
 
-    /// What must never be.
-    pub(crate) fn violation(&self, c: &Scenario) -> Option<&'static str> {
-        for (n, node) in self.nodes.iter().enumerate() {
-            if c.incoherent && node.data.is_some_and(|g| g != self.contents) {
-                return Some("a cached line has contents from before the reuse");
-            }
-            for cpu in &node.cpus {
-                if cpu.tlb != 0 && cpu.tlb - 1 != self.contents {
-                    return Some("a TLB reaches a frame that was reused");
-                }
-                if cpu.current != 0 && cpu.current - 1 != self.contents {
-                    return Some("the current thread's frame was reused");
-                }
-                if let Some(v) = cpu.op.and_then(|op| self.violation_of(n, op)) {
-                    return Some(v);
-                }
-            }
-        }
-        if let Pte::Present(g) = self.pte {
-            if g != self.contents {
-                return Some("an entry maps a frame that was reused");
-            }
-            if !matches!(self.ty, Type::User | Type::Frozen) {
-                return Some("an entry maps a frame that is no user frame");
-            }
-        }
-        if self.ty == Type::Kernel && self.version == REFERENCE && self.contents != REFERENCE {
-            return Some("an old reference resolves to a new object");
-        }
-        if self.refs < 0 {
-            return Some("fewer than no references");
-        }
-        self.leak()
+    /// A frame is untyped.
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.frames.iter().any(|f| f.ty == Type::Untyped)
     }
 
-    fn violation_of(&self, n: usize, op: Op) -> Option<&'static str> {
-        match op.kind {
-            Kind::Read if op.pc == 1 && op.seen != self.contents => {
-                Some("an object was reused between check and use")
-            }
-            Kind::Lookup if op.pc == 1 && op.seen != self.filled => {
-                Some("a slot was filled again under a reader")
-            }
-            Kind::ToKernel | Kind::ToUser if op.pc >= 4 && self.ty != Type::Retyping(n as u8) => {
-                Some("a node initialises a frame that it has lost")
-            }
-            _ => None,
-        }
-    }
-
-    /// When nothing is in progress and nobody dead, everything is accounted for.
-    fn leak(&self) -> Option<&'static str> {
-        let busy = self.nodes.iter().any(|n| {
-            matches!(n.life, Life::Dead | Life::Recovering) || n.cpus.iter().any(|c| c.op.is_some())
-        });
-        if busy {
-            return None;
-        }
-        let present = i8::from(matches!(self.pte, Pte::Present(_)));
-        if self.refs != present {
-            return Some("references and entries differ when nothing is in progress");
-        }
-        if matches!(self.pte, Pte::Closing(_))
-            || matches!(self.ty, Type::Retyping(_) | Type::Frozen)
-        {
-            return Some("a frame or entry is stuck");
-        }
-        if matches!(self.slot, Slot::Reserved(_) | Slot::Closing(_)) {
-            return Some("a slot is stuck");
-        }
-        None
+    /// A slot that was active is free.
+    pub(crate) fn has_freed(&self) -> bool {
+        self.slot == Slot::Free && self.slot_epoch > 0
     }
 }

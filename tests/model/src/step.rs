@@ -1,13 +1,13 @@
 //! What can happen next: rounds, idleness, the MMU, crashes and joins. Operations are in `ops`,
 //! recovery in `recovery`.
 
-use crate::checker::Step;
-use crate::state::{CPUS, Kind, Life, NODES, OWNER, Op, Phase, REFERENCE, Round, Scenario, State};
-use crate::state::{Pte, Type, Weakening as W};
+use crate::model::{Action, Step};
+use crate::scenario::{CPUS, Kind, NODES, OWNER, Scenario, Weakening as W};
+use crate::state::{FRAME, Life, Node, Op, Phase, Pte, Round, State, Translation};
 
 /// Collects what can happen next.
 pub(crate) struct Out<'a> {
-    pub next: &'a mut Vec<(Step, State)>,
+    pub next: &'a mut Vec<Action>,
     pub node: usize,
     pub cpu: usize,
 }
@@ -19,22 +19,27 @@ impl Out<'_> {
             cpu: self.cpu as u8,
             what,
         };
-        self.next.push((step, s));
+        self.next.push(Action::new(step, s));
     }
 }
 
 impl State {
-    pub(crate) fn successors(&self, c: &Scenario, next: &mut Vec<(Step, State)>) {
+    pub(crate) fn successors(&self, c: &Scenario, next: &mut Vec<Action>) {
         next.clear();
-        for node in 0..c.nodes {
+        for node in (0..c.nodes).filter(|n| c.stalled >> n & 1 == 0) {
             for cpu in 0..c.cpus_of(node) {
                 let mut out = Out { next, node, cpu };
                 self.cpu_steps(c, &mut out);
             }
             let mut out = Out { next, node, cpu: 0 };
             self.round_steps(c, &mut out);
-            self.crash(c, &mut out);
+            self.line_steps(c, &mut out);
             self.join_steps(c, &mut out);
+        }
+        for node in 0..c.nodes {
+            let mut out = Out { next, node, cpu: 0 };
+            self.crash(c, &mut out);
+            self.suspicion(c, &mut out);
         }
     }
 
@@ -44,6 +49,7 @@ impl State {
         n.life != Life::Live
             || n.awake == 0
             || n.published > stamp
+            || n.suspect && c.lacks(W::SuspectsDoNotCount)
             || c.lacks(W::A1bPublishedAsMuch) && n.published == stamp
     }
 
@@ -59,15 +65,14 @@ impl State {
             return;
         }
         self.mmu_steps(c, out);
-        let outside = cpu.op.is_none_or(|op| op.waits_outside());
+        let outside = cpu.op.is_none_or(Op::waits_outside) || c.lacks(W::AcknowledgeInKernel);
         if outside && cpu.phase == Phase::Up && node.request > cpu.acknowledged {
             let mut s = *self;
-            let current = self.ty == Type::Kernel && self.version == REFERENCE;
             let mine = &mut s.nodes[n].cpus[k];
-            if !current && !c.lacks(W::B2NoRevalidation) {
+            if !self.frames[FRAME].resolves() && !c.lacks(W::B2NoRevalidation) {
                 mine.current = 0;
             }
-            mine.tlb = 0;
+            mine.tlb = None;
             mine.acknowledged = node.request;
             out.push("acknowledges", s);
         }
@@ -75,16 +80,15 @@ impl State {
             Some(op) if op.kind == Kind::Recover => self.recovery_step(c, op, out),
             Some(op) => self.op_step(c, op, out),
             None if matches!(node.life, Life::Live | Life::Joining) => {
-                let acts = c.actors >> n & 1 != 0 && cpu.phase == Phase::Up;
-                if self.ops < c.ops && acts {
-                    for &kind in c.kinds {
+                if self.ops < c.ops && cpu.phase == Phase::Up {
+                    for &kind in c.kinds.iter().filter(|&&kind| c.may_start(n, kind)) {
                         let mut s = *self;
                         s.ops += 1;
                         // The first step goes with the decision: nothing shared lies between.
                         s.op_step(c, Op::start(kind, c), out);
                     }
                 }
-                if k == 0 && node.life == Life::Live {
+                if node.life == Life::Live && cpu.phase == Phase::Up {
                     self.start_recovery(c, out);
                 }
             }
@@ -94,24 +98,72 @@ impl State {
 
     fn mmu_steps(&self, c: &Scenario, out: &mut Out<'_>) {
         let (n, k) = (out.node, out.cpu);
+        let Some(&entry) = self.entries.get(n).filter(|_| !c.edge) else {
+            return;
+        };
         let tlb = self.nodes[n].cpus[k].tlb;
-        if n == OWNER && tlb == 0 {
+        if tlb.is_none() {
             let mut s = *self;
-            let pte = if c.incoherent {
-                *s.nodes[n].line.get_or_insert(self.pte)
+            let found = if c.incoherent {
+                *s.nodes[n].line.get_or_insert(entry)
             } else {
-                self.pte
+                entry
             };
-            if let Pte::Present(g) = pte {
-                s.nodes[n].cpus[k].tlb = g + 1;
+            if let Pte::Present { contents, write } = found {
+                s.nodes[n].cpus[k].tlb = Some(Translation { contents, write });
                 out.push("MMU fills the TLB", s);
             }
         }
-        if c.incoherent && tlb != 0 && self.nodes[n].data.is_none() {
+        if c.incoherent && tlb.is_some() && self.nodes[n].data.is_none() {
             let mut s = *self;
-            s.nodes[n].data = Some(self.contents);
+            s.nodes[n].data = Some(self.frames[FRAME].memory);
             out.push("user code touches the page", s);
         }
+    }
+
+    /// What only happens to lines where a weakening makes them newer than memory.
+    fn line_steps(&self, c: &Scenario, out: &mut Out<'_>) {
+        let n = out.node;
+        let node = &self.nodes[n];
+        let hardware = c.lacks(W::I6AccessedNotPreset);
+        if !hardware && c.private_entries().is_none() {
+            return;
+        }
+        if hardware && node.line.is_some_and(Pte::is_present) && !node.dirty {
+            let mut s = *self;
+            s.nodes[n].dirty = true;
+            out.push("MMU sets a bit in its line of the entry", s);
+        }
+        if node.line.is_some() {
+            let mut s = *self;
+            s.drop_line(n);
+            out.push("the line of the entry is evicted", s);
+        }
+    }
+
+    /// First part of a round: the lines of entries and slots that logs name.
+    fn drop_logged(&mut self, n: usize) {
+        let node = &mut self.nodes[n];
+        if node.entry_logged {
+            self.drop_line(n);
+        }
+        let node = &mut self.nodes[n];
+        if node.slot_logged {
+            node.slot = None;
+        }
+        (node.entry_logged, node.slot_logged) = (false, false);
+        node.taken |= node.logged;
+        node.logged = false;
+    }
+
+    fn drop_line(&mut self, n: usize) {
+        let node = &mut self.nodes[n];
+        if let Some(line) = node.line.take()
+            && node.dirty
+        {
+            self.entries[OWNER] = line;
+        }
+        node.dirty = false;
     }
 
     fn round_steps(&self, c: &Scenario, out: &mut Out<'_>) {
@@ -125,7 +177,7 @@ impl State {
                 let mut s = *self;
                 s.epoch += 1;
                 let e = s.epoch;
-                if c.lacks(W::I5TlbBeforeCache) {
+                if c.tlb_first() {
                     s.nodes[n].round = Round::Early(e);
                     s.nodes[n].request = e;
                 } else {
@@ -135,10 +187,8 @@ impl State {
             }
             Round::Lines(e) => {
                 let mut s = *self;
+                s.drop_logged(n);
                 let mine = &mut s.nodes[n];
-                mine.line = None;
-                mine.taken |= mine.logged;
-                mine.logged = false;
                 if mine.taken && c.lacks(W::FramesBeforeTlb) {
                     mine.data = None;
                     mine.taken = false;
@@ -149,12 +199,10 @@ impl State {
             }
             Round::Waiting(e) | Round::Early(e) if self.all_acknowledged(c, n, e) => {
                 let mut s = *self;
-                let mine = &mut s.nodes[n];
                 if matches!(node.round, Round::Early(_)) {
-                    mine.line = None;
-                    mine.taken |= mine.logged;
-                    mine.logged = false;
+                    s.drop_logged(n);
                 }
+                let mine = &mut s.nodes[n];
                 if mine.taken {
                     mine.data = None;
                     mine.taken = false;
@@ -180,7 +228,7 @@ impl State {
 
     fn idle_steps(&self, c: &Scenario, out: &mut Out<'_>) {
         let (n, k) = (out.node, out.cpu);
-        if c.idle >> n & 1 == 0 {
+        if c.idle >> n & c.idle_cpus >> k & 1 == 0 {
             return;
         }
         let node = &self.nodes[n];
@@ -191,13 +239,13 @@ impl State {
             Phase::Up if node.life == Life::Live && node.cpus[k].op.is_none() => {
                 mine.cpus[k].current = 0;
                 if node.awake == bit {
-                    mine.cpus[k].tlb = 0;
+                    mine.cpus[k].tlb = None;
                     mine.cpus[k].phase = Phase::Leaving;
                     mine.leaving = true;
                     mine.round = Round::Quiet;
                     out.push("idle: the last one", s);
                 } else {
-                    mine.cpus[k].tlb = 0;
+                    mine.cpus[k].tlb = None;
                     mine.cpus[k].phase = Phase::Asleep;
                     mine.awake &= !bit;
                     mine.leaving = false;
@@ -207,7 +255,7 @@ impl State {
             Phase::Leaving => {
                 if !c.lacks(W::Z3IdleWithoutCacheFlush) {
                     // Everything, not what logs name: others may unmap it while this node sleeps.
-                    (mine.line, mine.data) = (None, None);
+                    (mine.line, mine.data, mine.slot) = (None, None, None);
                 }
                 if c.lacks(W::IdleFlushesLoggedOnly) {
                     mine.line = node.line;
@@ -244,11 +292,12 @@ impl State {
         }
     }
 
-    /// Node 0 may die, then the last one; the launcher notices at once.
+    /// The launcher notices at once: later would be a stall before.
     fn crash(&self, c: &Scenario, out: &mut Out<'_>) {
         let n = out.node;
-        let turn = if self.crashes == 0 { 0 } else { c.nodes - 1 };
-        if self.crashes >= c.crashes || n != turn || self.nodes[n].life != Life::Live {
+        let next = c.victims.get(usize::from(self.crashes));
+        let lives = matches!(self.nodes[n].life, Life::Live | Life::Joining);
+        if next != Some(&(n as u8)) || !lives {
             return;
         }
         let mut s = *self;
@@ -259,14 +308,22 @@ impl State {
             out.push("is declared dead and goes on", s);
             return;
         }
-        (mine.line, mine.data) = (None, None);
-        mine.round = Round::Quiet;
-        for cpu in &mut mine.cpus {
-            cpu.phase = Phase::Off;
-            cpu.op = None;
-            (cpu.tlb, cpu.current) = (0, 0);
-        }
+        mine.die();
         out.push("dies", s);
+    }
+
+    /// Node 1 is suspected, whether it has stopped or not, and trusted again.
+    fn suspicion(&self, c: &Scenario, out: &mut Out<'_>) {
+        if c.suspicion && out.node == OWNER {
+            let mut s = *self;
+            s.nodes[OWNER].suspect ^= true;
+            let what = if self.nodes[OWNER].suspect {
+                "is trusted again"
+            } else {
+                "is suspected"
+            };
+            out.push(what, s);
+        }
     }
 
     fn join_steps(&self, c: &Scenario, out: &mut Out<'_>) {
@@ -281,6 +338,7 @@ impl State {
             mine.awake = 0;
             mine.leaving = false;
             (mine.logged, mine.taken) = (false, false);
+            (mine.entry_logged, mine.slot_logged) = (false, false);
             if c.lacks(W::UseBeforeLive) {
                 mine.cpus[0].phase = Phase::Up;
             }
@@ -304,6 +362,18 @@ impl State {
             mine.life = Life::Live;
             mine.cpus[0].phase = Phase::Up;
             out.push("join: is live", s);
+        }
+    }
+}
+
+impl Node {
+    fn die(&mut self) {
+        (self.line, self.data, self.slot, self.dirty) = (None, None, None, false);
+        self.round = Round::Quiet;
+        for cpu in &mut self.cpus {
+            cpu.phase = Phase::Off;
+            cpu.op = None;
+            (cpu.tlb, cpu.current) = (None, 0);
         }
     }
 }

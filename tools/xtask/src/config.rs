@@ -91,6 +91,8 @@ pub struct RunConfig {
     pub gdb: bool,
     /// Plugin.
     pub sim: Sim,
+    /// Whether the plugin observes windows of measurement.
+    pub windows: bool,
     /// Directory (of a memory file system) that holds the pools.
     pub shm_dir: PathBuf,
     /// Test options.
@@ -112,6 +114,7 @@ impl Default for RunConfig {
             on_death: OnDeath::End,
             gdb: false,
             sim: Sim::Off,
+            windows: false,
             shm_dir: PathBuf::from("/dev/shm"),
             test: TestOptions::default(),
         }
@@ -159,6 +162,8 @@ pub struct Settings {
     pub on_death: Option<String>,
     /// `sim`
     pub sim: Option<String>,
+    /// `windows`
+    pub windows: Option<bool>,
     /// `shm-dir`
     pub shm_dir: Option<String>,
     /// `json`
@@ -172,7 +177,7 @@ pub struct Settings {
 }
 
 /// Keys of a configuration file.
-pub const KEYS: [&str; 15] = [
+pub const KEYS: [&str; 16] = [
     "nodes",
     "cpus",
     "mem-local",
@@ -183,6 +188,7 @@ pub const KEYS: [&str; 15] = [
     "timeout",
     "on-death",
     "sim",
+    "windows",
     "shm-dir",
     "json",
     "gdb",
@@ -252,6 +258,7 @@ impl Settings {
                 "timeout" => word(&mut s.timeout)?,
                 "on-death" => word(&mut s.on_death)?,
                 "sim" => word(&mut s.sim)?,
+                "windows" => flag(&mut s.windows)?,
                 "shm-dir" => word(&mut s.shm_dir)?,
                 "json" => word(&mut s.json)?,
                 "gdb" => flag(&mut s.gdb)?,
@@ -277,6 +284,7 @@ impl Settings {
             timeout: self.timeout.or(lower.timeout),
             on_death: self.on_death.or(lower.on_death),
             sim: self.sim.or(lower.sim),
+            windows: self.windows.or(lower.windows),
             shm_dir: self.shm_dir.or(lower.shm_dir),
             json: self.json.or(lower.json),
             gdb: self.gdb.or(lower.gdb),
@@ -321,6 +329,10 @@ impl Settings {
                 .into_iter()
                 .find(|s| s.name() == v)
                 .ok_or_else(|| suggest::not_one_of("value of sim", v, &names))?;
+        }
+        c.windows = self.windows.unwrap_or(false);
+        if c.windows && c.sim == Sim::Off {
+            return Err("windows are observed by the simulator plugin: add --sim count".into());
         }
         if let Some(v) = &self.timeout {
             c.timeout = Some(Duration::from_secs(whole("timeout", v, 1, 7 * 24 * 3600)?));

@@ -37,6 +37,23 @@ fn wrong_command_lines_say_what_is_possible() {
     );
     refused(&d, &["run", "--nodse", "x"], &["--nodes"]);
     refused(&d, &["rnu"], &["run"]);
+    refused(
+        &d,
+        &["run", "--windows"],
+        &["simulator plugin", "add --sim count"],
+    );
+    refused(&d, &["bench", "kernle"], &["did you mean \"kernel\"?"]);
+    refused(&d, &["bench", "kernel", "--jsn", "x"], &["--json"]);
+    refused(
+        &d,
+        &["bench", "kernel", "--repetitions", "8"],
+        &["32..=4096"],
+    );
+    refused(
+        &d,
+        &["bench", "kernel", "--nodes", "x86_64,arm"],
+        &["\"arm\"", "aarch64"],
+    );
     refused(&d, &["new", "Bad Name"], &["lower-case"]);
     refused(&d, &["new", "hop"], &["exists already"]);
 }

@@ -55,7 +55,7 @@ impl fmt::Display for Site {
 /// (`tests/`) are neither counted nor left out.
 #[derive(Debug, Default)]
 pub struct Flushes {
-    without: Option<Site>,
+    without: BTreeSet<Site>,
     private_rmws: bool,
     seen: Mutex<BTreeSet<Site>>,
 }
@@ -66,10 +66,10 @@ impl Flushes {
         Flushes::default()
     }
 
-    /// The program without the flush at one place.
-    pub fn without(site: Site) -> Flushes {
+    /// The program without the flushes at some places.
+    pub fn without(sites: impl IntoIterator<Item = Site>) -> Flushes {
         Flushes {
-            without: Some(site),
+            without: sites.into_iter().collect(),
             ..Flushes::default()
         }
     }
@@ -107,7 +107,7 @@ impl Flushes {
         };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.insert(site);
-        self.without == Some(site)
+        self.without.contains(&site)
     }
 }
 
@@ -252,7 +252,7 @@ pub fn try_each(
     }
     let mut verdict = Verdict::default();
     for site in all.seen() {
-        let flushes = Flushes::without(site);
+        let flushes = Flushes::without([site]);
         let failure = (0..seeds).find_map(|seed| Some((seed, scenario(seed, &flushes).err()?)));
         match failure {
             Some((seed, why)) => verdict.caught.push(Caught { site, seed, why }),

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod bench;
 mod build;
 mod doctor;
 mod new;
@@ -29,6 +30,8 @@ enum Command {
     Run(Box<run::RunArgs>),
     /// Run the same system many times and keep the logs of the runs that fail
     Soak(Box<soak::SoakArgs>),
+    /// Measure and print the results beside those of other systems
+    Bench(bench::BenchArgs),
     /// Build kernels and programs without running them
     Build(build::BuildArgs),
     /// Make a new program that builds, runs and hops
@@ -52,7 +55,14 @@ pub fn main() -> ExitCode {
             let _ = e.print();
             if let Some(ContextValue::String(word)) = e.get(ContextKind::InvalidSubcommand) {
                 let cli = Cli::command();
-                let names: Vec<&str> = cli.get_subcommands().map(clap::Command::get_name).collect();
+                // The command whose part is wrong, which may be a part itself.
+                let words: Vec<String> = std::env::args().skip(1).collect();
+                let whose = words
+                    .iter()
+                    .try_fold(&cli, |at, word| at.find_subcommand(word).ok_or(at));
+                let (Ok(whose) | Err(whose)) = whose;
+                let names = whose.get_subcommands().map(clap::Command::get_name);
+                let names: Vec<&str> = names.collect();
                 eprintln!("{}", suggest::not_one_of("command", word, &names));
             }
             return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
@@ -64,6 +74,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Soak(args) => soak::soak(&args),
+        Command::Bench(args) => bench::bench(&args),
         Command::Build(args) => build::build(&args),
         Command::New(args) => new::new(&args),
         Command::Doctor(args) => doctor::doctor(&args),

@@ -43,6 +43,9 @@ pub(super) struct ShapeArgs {
     /// Observe the machines with the simulator plugin: off, count [default: off]
     #[arg(long, value_name = "LEVEL")]
     sim: Option<String>,
+    /// Count between the markers that programs and kernels execute; needs --sim count
+    #[arg(long)]
+    windows: bool,
     /// Directory of a memory file system for the pools [default: /dev/shm]
     #[arg(long, value_name = "DIR")]
     shm_dir: Option<String>,
@@ -100,6 +103,7 @@ impl ShapeArgs {
             timeout: self.timeout.clone(),
             on_death: self.on_death.clone(),
             sim: self.sim.clone(),
+            windows: self.windows.then_some(true),
             shm_dir: self.shm_dir.clone(),
             ..Settings::default()
         }

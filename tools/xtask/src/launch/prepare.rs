@@ -140,8 +140,9 @@ impl System {
                 gdb: config.gdb.then(free_port).transpose()?,
                 plugin: built.plugin.as_ref().map(|plugin| {
                     format!(
-                        "{},level=count,node={id},out={}",
+                        "{},level=count,windows={},node={id},out={}",
                         quoted(plugin),
+                        if config.windows { "on" } else { "off" },
                         quoted(&sim_file(dir, id.index()))
                     )
                 }),

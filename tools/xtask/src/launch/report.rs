@@ -198,6 +198,7 @@ impl RunReport {
                 "timeout": c.timeout.map(|t| t.as_secs()),
                 "on_death": c.on_death.name(),
                 "sim": c.sim.name(),
+                "windows": c.windows,
             },
             "host_ms": self.host_ms,
             "logs": self.dir,

@@ -1,0 +1,84 @@
+//! What the model checks of slots and of edges share.
+
+use std::sync::Arc;
+
+use dyad_captbl::Log;
+use dyad_coherence::GlobalMem;
+use dyad_coherence::model::LoomMem;
+use dyad_shm::frame::Epoch;
+use dyad_shm::intent::IntentRecord;
+use dyad_shm::pool::PhysAddr;
+use dyad_shm::protocol::{EpochSource, Intents};
+use loom::sync::atomic::Ordering;
+use loom::thread;
+
+pub const EPOCH: PhysAddr = PhysAddr(0x1000);
+/// What node 1 has published. Node 0 is always quiet.
+pub const PUBLISHED: PhysAddr = PhysAddr(0x1040);
+
+/// Both in parallel. `a` starts last: it should be the one that reads more and changes less.
+pub fn race<A, B>(
+    mem: &Arc<LoomMem>,
+    a: impl FnOnce(&LoomMem) -> A + Send + 'static,
+    b: impl FnOnce(&LoomMem) -> B,
+) -> (A, B)
+where
+    A: Send + 'static,
+{
+    let other = mem.clone();
+    let a = thread::spawn(move || a(&other));
+    let b = b(mem);
+    (a.join().unwrap(), b)
+}
+
+macro_rules! unrecorded {
+    ($name:ty) => {
+        impl Intents for $name {
+            fn begin(&self, _: &IntentRecord) {}
+
+            fn clear(&self) {}
+        }
+
+        impl Log for $name {
+            fn line(&self, _: PhysAddr) {}
+        }
+    };
+}
+
+/// Nobody is quiet after epoch 4; it is 5.
+pub struct Loud;
+
+impl EpochSource for Loud {
+    fn now(&self) -> Epoch {
+        Epoch::new(5).unwrap()
+    }
+
+    fn quiesced(&self, stamp: Epoch) -> bool {
+        stamp.get() < 5
+    }
+}
+
+unrecorded!(Loud);
+
+/// The epoch word and node 1's publication, in the memory of the model.
+pub struct Shared<'m>(pub &'m LoomMem);
+
+impl EpochSource for Shared<'_> {
+    fn now(&self) -> Epoch {
+        self.0.fence();
+        Epoch::saturating(self.0.load(EPOCH, Ordering::Relaxed))
+    }
+
+    fn quiesced(&self, stamp: Epoch) -> bool {
+        self.0.load(PUBLISHED, Ordering::Acquire) > stamp.get()
+    }
+}
+
+unrecorded!(Shared<'_>);
+
+/// Node 1 goes through a round: it was quiet before, and comes back into the kernel.
+pub fn round(m: &LoomMem) {
+    let epoch = m.add(EPOCH, 1) + 1;
+    m.fence();
+    m.store(PUBLISHED, epoch, Ordering::Release);
+}

@@ -1,0 +1,124 @@
+//! The rows of the protocol have no violation within the bounds; each weakened row has one.
+//!
+//! With `DYAD_LONG=1`, the bounds of tests that show what holds are larger.
+
+mod caches;
+mod entries;
+mod idle;
+mod life;
+mod recovery;
+mod reuse;
+mod slots;
+
+use dyad_model_tests::Weakening as W;
+use dyad_model_tests::{Kind, Report, Scenario, check};
+
+// What may be found where a row is weakened: the first of these that comes.
+const STALE: &[&str] = &[
+    "a TLB reaches a frame that was reused",
+    "a cached line has contents from before the reuse",
+];
+const HELD: &[&str] = &[
+    "an object was reused between check and use",
+    "the current thread's frame was reused",
+];
+const MISCOUNTED: &[&str] = &[
+    "references and entries differ when nothing is in progress",
+    "pins of the table and entries differ when nothing is in progress",
+    "fewer than no references",
+];
+const REFILLED: &[&str] = &[
+    "a slot was filled again under a reader",
+    "a cached slot has contents from before the reuse",
+];
+const STUCK: &[&str] = &["a frame or entry is stuck", "a slot is stuck"];
+const LOST: &[&str] = &["a node initialises a frame that it has lost"];
+const WRONG_TYPE: &[&str] = &[
+    "an entry maps a frame of another type",
+    "references and entries differ when nothing is in progress",
+    "fewer than no references",
+];
+const TWICE: &[&str] = &["an address has two translations"];
+const UNPINNED: &[&str] = &["a live entry is in what was its table"];
+const READ_ONLY: &[&str] = &["a TLB lets write what counts as read-only"];
+const MAPPED_AGAIN: &[&str] = &["a page is mapped that was unmapped everywhere"];
+
+fn long() -> bool {
+    std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1")
+}
+
+/// A bound of the quick and of the long form.
+fn bound(quick: u8, long_form: u8) -> u8 {
+    if long() { long_form } else { quick }
+}
+
+fn run(s: &Scenario) -> Report {
+    let limit = if long() { 4_000_000_000 } else { 60_000_000 };
+    let report = check(s, limit);
+    println!("{:?}: {report}", s.weakening);
+    report
+}
+
+/// No violation, and what was meant to happen did happen.
+fn holds(s: &Scenario) -> Report {
+    let report = run(s);
+    assert!(report.violation.is_none(), "{s:?}\n{report}");
+    assert!(
+        s.victims.is_empty() || report.recovered,
+        "nobody was recovered: {s:?}"
+    );
+    report
+}
+
+/// The same, and something was reused.
+fn holds_with_reuse(s: &Scenario) {
+    assert!(holds(s).reused, "nothing was ever reused: {s:?}");
+}
+
+/// Violated, as said, when weakened.
+fn fails(w: W, s: &Scenario, expected: &[&str]) {
+    let weak = Scenario {
+        weakening: Some(w),
+        ..s.clone()
+    };
+    let report = run(&weak);
+    match &report.violation {
+        Some((what, _)) => assert!(expected.contains(what), "{report}"),
+        None => panic!("{w:?} goes unnoticed: {report}"),
+    }
+}
+
+/// Holds as it is, and is violated, as said, when weakened.
+fn needs(w: W, s: &Scenario, expected: &[&str]) {
+    holds(s);
+    fails(w, s, expected);
+}
+
+/// A user frame that node 1 maps.
+fn mapped(kinds: &'static [Kind], ops: u8, last_epoch: u8) -> Scenario {
+    Scenario {
+        mapped: true,
+        ..Scenario::new(kinds, ops, last_epoch)
+    }
+}
+
+/// A kernel object that is not mapped.
+fn object(kinds: &'static [Kind], ops: u8, last_epoch: u8) -> Scenario {
+    Scenario {
+        kernel: true,
+        ..Scenario::new(kinds, ops, last_epoch)
+    }
+}
+
+const RETYPE: &[Kind] = &[Kind::ToUntyped, Kind::ToKernel];
+const REUSE: &[Kind] = &[Kind::Unmap, Kind::ToUntyped, Kind::ToKernel];
+const FRAMES: &[Kind] = &[
+    Kind::Map,
+    Kind::Unmap,
+    Kind::ToUntyped,
+    Kind::ToKernel,
+    Kind::ToUser,
+];
+const READ: &[Kind] = &[Kind::Read, Kind::ToUntyped, Kind::ToKernel];
+const OBJECTS: &[Kind] = &[Kind::Read, Kind::Dispatch, Kind::ToUntyped, Kind::ToKernel];
+const SLOTS: &[Kind] = &[Kind::Activate, Kind::Deactivate, Kind::Lookup];

@@ -1,0 +1,92 @@
+//! Benchmarks: what operations of the kernel cost, in exact counts.
+//!
+//! ```text
+//! program bench-kernel, windows around operations ─▶ plugin of each machine ─▶ rows ─▶ report
+//! ```
+//!
+//! The program and the plugin share the numbers of [`dyad_abi::marker::BenchOp`]; what is counted
+//! is described there and in `sim-plugin`.
+
+mod peers;
+mod report;
+mod results;
+
+pub use peers::{Goal, Peers, peers};
+pub use report::{BenchReport, BenchRun, SCHEMA};
+pub use results::{Counts, Key, MIN_SAMPLES, PLUGIN_SCHEMA, Results, Row, Spread};
+
+use dyad_abi::Isa;
+
+use crate::config::{RunConfig, Sim, Work};
+use crate::error::Error;
+use crate::launch::{self, RunReport, Sink};
+
+/// The program that performs the operations.
+pub const KERNEL_APP: &str = "bench-kernel";
+
+/// Measures the kernel on systems with these nodes, one after the other.
+///
+/// # Errors
+///
+/// If a run could not be made, or was interrupted. Runs that fail otherwise, and rows that are
+/// missing, are in the report.
+pub fn kernel(
+    systems: &[Vec<Isa>],
+    repetitions: u64,
+    sink: &mut dyn Sink,
+) -> Result<BenchReport, Error> {
+    let mut bench = BenchReport::default();
+    for nodes in systems {
+        let config = RunConfig {
+            nodes: nodes.clone(),
+            work: Work::App {
+                app: KERNEL_APP.into(),
+                args: format!("--repetitions {repetitions}"),
+            },
+            sim: Sim::Count,
+            windows: true,
+            ..RunConfig::default()
+        };
+        let report = launch::run(&config, sink);
+        if let Some(
+            e @ (Error::Usage(_) | Error::Setup(_) | Error::Build(_) | Error::Interrupted),
+        ) = report.error
+        {
+            return Err(e);
+        }
+        bench.runs.push(BenchRun {
+            nodes: nodes.clone(),
+            logs: report.dir.clone(),
+        });
+        if let Err(why) = collect(&report, &mut bench.results) {
+            let nodes: Vec<&str> = nodes.iter().map(|isa| isa.name()).collect();
+            bench.failure = Some(format!("nodes {}: {why}", nodes.join(",")));
+            break;
+        }
+    }
+    let used: Vec<Isa> = Isa::ALL
+        .into_iter()
+        .filter(|isa| systems.iter().any(|nodes| nodes.contains(isa)))
+        .collect();
+    if bench.failure.is_none() {
+        bench.failure = bench.results.control(&used).err();
+    }
+    bench.missing = bench.results.missing(&used);
+    Ok(bench)
+}
+
+/// Takes what the plugins of a run have counted.
+fn collect(report: &RunReport, results: &mut Results) -> Result<(), String> {
+    if let Some(why) = report.failure() {
+        return Err(why);
+    }
+    for node in &report.nodes {
+        let sim = node.sim.as_ref();
+        let sim =
+            sim.ok_or_else(|| format!("node {} has left no report of its plugin", node.id))?;
+        results
+            .add(sim)
+            .map_err(|e| format!("node {}: {e}", node.id))?;
+    }
+    Ok(())
+}
