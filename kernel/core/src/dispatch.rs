@@ -369,7 +369,9 @@ pub fn wake_receiver<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<After> 
     if owner.state != State::Blocked {
         return Ok(After::Value(0));
     }
-    if !(mine && urgent && t.scheduler.load(Ordering::Relaxed) != 0 && chain(cx) < MAX_CHAIN) {
+    // A root thread is a scheduler: it decides itself who goes first.
+    let scheduled = |t: &Thread| t.scheduler.load(Ordering::Relaxed) != 0;
+    if !(mine && urgent && scheduled(me) && scheduled(t) && chain(cx) < MAX_CHAIN) {
         wake::<P>(cx, t, Woken::Ready)?;
         return Ok(After::Value(0));
     }
