@@ -43,7 +43,7 @@ pub mod inbox;
 pub mod invoke;
 pub mod join;
 pub mod kernel_map;
-#[cfg(feature = "ktest")]
+#[cfg(any(test, feature = "ktest"))]
 pub mod ktest;
 pub mod mapping;
 pub mod memory;

@@ -223,28 +223,28 @@ pub trait Platform: Sized + 'static {
     // --- tests ------------------------------------------------------------------------------
 
     /// The in-kernel tests in the image.
-    #[cfg(feature = "ktest")]
+    #[cfg(any(test, feature = "ktest"))]
     fn ktests() -> &'static [crate::ktest::Entry];
     /// Maps the frame at `pa` executable in the kernel's test window and calls it.
-    #[cfg(feature = "ktest")]
+    #[cfg(any(test, feature = "ktest"))]
     fn call_code(pa: PhysAddr) -> Option<u64>;
     /// Instructions of the ISA that return `n`, as little-endian words.
-    #[cfg(feature = "ktest")]
+    #[cfg(any(test, feature = "ktest"))]
     fn code_returning(n: u8) -> [u64; 2];
     /// User code for tests of system calls.
-    #[cfg(feature = "ktest")]
+    #[cfg(any(test, feature = "ktest"))]
     fn user_probe() -> crate::ktest::UserProbe;
     /// Resumes an area; comes back when a system call calls `leave_user`.
-    #[cfg(feature = "ktest")]
+    #[cfg(any(test, feature = "ktest"))]
     fn run_user(area: &'static RegArea);
     /// Goes back to whoever called `run_user`.
-    #[cfg(feature = "ktest")]
+    #[cfg(any(test, feature = "ktest"))]
     fn leave_user() -> !;
     /// Whether the flags that protect the kernel are set as they must be, and none of the user's.
-    #[cfg(feature = "ktest")]
+    #[cfg(any(test, feature = "ktest"))]
     fn kernel_flags_are_right() -> bool;
     /// Calls `f` for every leaf of the kernel half of the address space.
-    #[cfg(feature = "ktest")]
+    #[cfg(any(test, feature = "ktest"))]
     fn kernel_leaves(f: &mut dyn FnMut(u64, dyad_pgtbl::Level, dyad_pgtbl::Leaf));
 
     // --- life -----------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 //! ```ignore
 //! #[ktest]            // runs on every node by itself
 //! fn name(cx: &Cx<'_>) -> Outcome { .. }
+//! #[ktest(ops)]       // the same, and on the host machines of `cargo test`
+//! fn name(cx: &Cx<'_>) -> Outcome { .. }
 //! #[ktest(pair)]      // runs on all nodes together
 //! fn name(cx: &Cx<'_>) -> Outcome { .. }
 //! ```
@@ -15,12 +17,13 @@ use proc_macro::{TokenStream, TokenTree};
 /// See the [crate documentation](crate).
 #[proc_macro_attribute]
 pub fn ktest(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    let together = match arguments.to_string().as_str() {
-        "" => false,
-        "pair" => true,
+    let (together, on_host) = match arguments.to_string().as_str() {
+        "" => (false, false),
+        "ops" => (false, true),
+        "pair" => (true, false),
         other => {
             return error(&format!(
-                "unknown argument `{other}`: write #[ktest] or #[ktest(pair)]"
+                "unknown argument `{other}`: write #[ktest], #[ktest(ops)] or #[ktest(pair)]"
             ));
         }
     };
@@ -44,7 +47,12 @@ pub fn ktest(arguments: TokenStream, item: TokenStream) -> TokenStream {
                  crate::ktest::Entry::new(\"{name}\", {together}, {name});\
          }};"
     );
-    match entry.parse::<TokenStream>() {
+    let host = if on_host {
+        format!("#[cfg(test)] #[test] fn {name}_on_hosts() {{ crate::host::ktests::run({name}); }}")
+    } else {
+        String::new()
+    };
+    match format!("{entry}{host}").parse::<TokenStream>() {
         Ok(entry) => [item, entry].into_iter().collect(),
         Err(e) => error(&format!("internal error of #[ktest]: {e}")),
     }

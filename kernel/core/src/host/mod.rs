@@ -13,6 +13,7 @@
 #![allow(dead_code, reason = "calls of whole threads have no tests yet")]
 
 mod join_tests;
+pub mod ktests;
 mod resolve_tests;
 mod space_tests;
 
@@ -430,33 +431,33 @@ impl<const A64: bool> Platform for Mock<A64> {
     fn doorbell_id() -> u64 {
         0
     }
-    #[cfg(feature = "ktest")]
+    #[cfg(any(test, feature = "ktest"))]
     fn ktests() -> &'static [crate::ktest::Entry] {
         &[]
     }
-    #[cfg(feature = "ktest")]
+    #[cfg(any(test, feature = "ktest"))]
     fn call_code(_: PhysAddr) -> Option<u64> {
         None
     }
-    #[cfg(feature = "ktest")]
+    #[cfg(any(test, feature = "ktest"))]
     fn code_returning(_: u8) -> [u64; 2] {
         [0; 2]
     }
-    #[cfg(feature = "ktest")]
+    #[cfg(any(test, feature = "ktest"))]
     fn user_probe() -> crate::ktest::UserProbe {
         panic!("there is no user mode on the host")
     }
-    #[cfg(feature = "ktest")]
+    #[cfg(any(test, feature = "ktest"))]
     fn run_user(_: &'static RegArea) {}
-    #[cfg(feature = "ktest")]
+    #[cfg(any(test, feature = "ktest"))]
     fn leave_user() -> ! {
         panic!("there is no user mode on the host")
     }
-    #[cfg(feature = "ktest")]
+    #[cfg(any(test, feature = "ktest"))]
     fn kernel_flags_are_right() -> bool {
         true
     }
-    #[cfg(feature = "ktest")]
+    #[cfg(any(test, feature = "ktest"))]
     fn kernel_leaves(_: &mut dyn FnMut(u64, dyad_pgtbl::Level, dyad_pgtbl::Leaf)) {}
     fn serial_write(bytes: &[u8]) {
         current().console.borrow_mut().extend_from_slice(bytes);

@@ -2,63 +2,63 @@
 
 use core::sync::atomic::Ordering;
 
+use dyad_abi::cap::{ObjectKind, RegionKind};
 use dyad_abi::user::{HEAP_BASE, PAGE_SIZE, USER_END};
 use dyad_abi::{CpuId, Error, NodeId};
 use dyad_pgtbl::{Level, Memory, Perms};
+use dyad_retype::{Order, Use};
 use dyad_ring::Message;
 use dyad_shm::superblock::MAGIC;
-use dyad_shm::{FUSED_BASE, FUSED_END, IMAGE_BASE, PhysAddr, PoolId};
+use dyad_shm::{FUSED_BASE, FUSED_END, FrameRef, IMAGE_BASE, PhysAddr, PoolId};
 
-use super::{Cx, Outcome, ensure, ktest, remark};
-use crate::frames::Frames;
-use crate::space::{Region, RegionKind, Space};
+use super::{Cx, Outcome, ensure, fail, ktest, remark, rig, spaces};
+
+const ANONYMOUS: u64 = RegionKind::Anonymous as u64;
 
 #[ktest]
-fn frames_are_zeroed_distinct_and_come_back(cx: &Cx<'_>) -> Outcome {
-    let frames = cx.node.frames();
-    let before = frames.used();
-    let mut got = [PhysAddr(0); 64];
+fn frames_are_zeroed_and_distinct_when_retyped_and_come_back(cx: &Cx<'_>) -> Outcome {
     for round in 0..3 {
-        for i in 0..got.len() {
-            let pa = frames.alloc()?;
-            ensure!(pa.offset() == 0, "{pa} is not the start of a frame");
-            ensure!(!got[..i].contains(&pa), "{pa} handed out twice");
-            for w in 0..PAGE_SIZE / 8 {
-                let word = cx.node.map.word(pa.add(w * 8));
-                ensure!(
-                    word.load(Ordering::Relaxed) == 0,
-                    "round {round}: {pa} is not zero"
-                );
-                word.store(!0, Ordering::Relaxed);
+        rig::with(cx, |rig| {
+            let mut got = [PhysAddr(0); 48];
+            for i in 0..got.len() {
+                let pa = rig.user()?.frame.address();
+                ensure!(!got[..i].contains(&pa), "{pa} handed out twice");
+                for w in 0..PAGE_SIZE / 8 {
+                    let word = cx.node.map.word(pa.add(w * 8));
+                    let is = word.load(Ordering::Relaxed);
+                    ensure!(is == 0, "round {round}: {pa} has {is:#x}");
+                    word.store(!0, Ordering::Relaxed);
+                }
+                got[i] = pa;
             }
-            got[i] = pa;
-        }
-        for &pa in &got {
-            Frames::free(&cx.node.map, pa)?;
-        }
+            Ok(None)
+        })?;
     }
-    ensure!(
-        frames.used() == before,
-        "{} frames lost",
-        frames.used() - before
-    );
     Ok(None)
 }
 
-#[ktest]
-fn frames_that_are_none_are_refused(cx: &Cx<'_>) -> Outcome {
+#[ktest(ops)]
+fn frames_of_the_system_cannot_be_retyped(cx: &Cx<'_>) -> Outcome {
     let local = PoolId::Local(cx.node.id());
-    let past = local.base().add(cx.node.map.size(local));
-    for pa in [
-        PhysAddr(0),
-        PhysAddr(0x1000),
-        local.base(),
-        local.base().add(cx.node.map.size(local) - 1),
-        past,
-        PoolId::Cxl.base(),
-    ] {
-        let refused = Frames::free(&cx.node.map, pa) == Err(Error::BadArgument);
-        ensure!(refused, "{pa} was taken as a frame to free");
+    let k = cx.kernel();
+    for pool in [local, PoolId::Cxl] {
+        let at = crate::tables::Layout::of(&cx.node.params, pool);
+        for pa in [
+            pool.base(),
+            at.records,
+            pool.base().add((at.usable.start - 1) * PAGE_SIZE),
+        ] {
+            let frame = FrameRef::of(pa.frame_start()).ok_or(Error::BadArgument)?;
+            let up = crate::ops::memory::to_untyped(&k, frame);
+            ensure!(up == Err(Error::Denied), "{pa} given up: {up:?}");
+            let taken = cx.machine.retype(&k, frame, Order::FRAME, Some(Use::User));
+            ensure!(taken == Err(Error::Denied), "{pa} taken: {taken:?}");
+        }
+        let past = pool.base().add(cx.node.map.size(pool));
+        if let Some(frame) = FrameRef::of(past) {
+            let up = crate::ops::memory::to_untyped(&k, frame);
+            ensure!(up == Err(Error::BadArgument), "{past} given up: {up:?}");
+        }
     }
     Ok(None)
 }
@@ -174,152 +174,126 @@ fn pools_are_mapped_at_the_fused_base(cx: &Cx<'_>) -> Outcome {
     Ok(None)
 }
 
-#[ktest]
-fn mappings_are_the_same_in_both_tables(cx: &Cx<'_>) -> Outcome {
-    let node = cx.node;
-    let before = (node.frames().used(), node.cxl_frames().used());
-    let (space, reference) = Space::create(node)?;
-    let result = both_tables(cx, &space);
-    space.destroy(reference);
-    let after = (node.frames().used(), node.cxl_frames().used());
-    result?;
-    ensure!(before == after, "frames before {before:?}, after {after:?}");
-    Ok(None)
-}
-
-fn both_tables(cx: &Cx<'_>, space: &Space<'_>) -> Outcome {
-    let len = 40 * PAGE_SIZE;
-    let base = space.map_anonymous(len)?;
-    ensure!(base == HEAP_BASE, "first region at {base:#x}");
-    for i in (0..40).step_by(3) {
-        let va = base + i * PAGE_SIZE + 17;
-        cx.machine.copy_out(space, va, b"seen by all")?;
-        let mut frames = [PhysAddr(0); 2];
-        for (k, isa) in cx.node.isas().enumerate() {
-            let found = space.with_table(isa, |t| t.translate(va)).flatten();
-            let Some((pa, leaf, level)) = found else {
-                ensure!(false, "{va:#x} is not in the table of {isa}");
-                break;
-            };
-            ensure!(level == Level::L1, "{va:#x} at level {level:?}");
-            let perms = Perms::READ | Perms::WRITE | Perms::USER;
-            ensure!(leaf.perms == perms, "{va:#x} has {:?} on {isa}", leaf.perms);
-            frames[k] = pa;
+#[ktest(ops)]
+fn anonymous_pages_are_the_same_in_both_tables(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let space = spaces::create(rig)?;
+        let len = 40 * PAGE_SIZE;
+        spaces::region(&rig.k, space, HEAP_BASE, len, ANONYMOUS | 1 << 8)?;
+        for i in (0..40).step_by(3) {
+            let va = HEAP_BASE + i * PAGE_SIZE + 17;
+            cx.machine.copy_out(space, va, b"seen by all")?;
+            let mut frames = [PhysAddr(0); 2];
+            for (k, isa) in cx.node.isas().enumerate() {
+                let Some((_, leaf)) = spaces::look(&rig.k, space, isa, va) else {
+                    return fail(format_args!("{va:#x} is not in the table of {isa}"));
+                };
+                let perms = Perms::READ | Perms::WRITE | Perms::USER;
+                let is = leaf.perms & (perms | Perms::EXECUTE);
+                ensure!(is == perms, "{va:#x} has {is:?} on {isa}");
+                frames[k] = leaf.pa;
+            }
+            let n = cx.node.isas().count();
+            let same = frames[0] == frames[n - 1];
+            ensure!(same, "{va:#x}: different frames {frames:?}");
+            let mut back = [0; 11];
+            ensure!(
+                cx.node.map.read_bytes(frames[0].add(17), &mut back),
+                "no memory"
+            );
+            ensure!(&back == b"seen by all", "wrong bytes");
         }
-        let n = cx.node.isas().count();
-        ensure!(
-            frames[0] == frames[n - 1],
-            "{va:#x}: different frames {frames:?}"
-        );
-        let mut back = [0; 11];
-        ensure!(cx.node.map.read_bytes(frames[0], &mut back), "no memory");
-        ensure!(&back == b"seen by all", "wrong bytes");
-    }
-    space.unmap_region(base, len)?;
-    for isa in cx.node.isas() {
-        let found = space.with_table(isa, |t| t.translate(base)).flatten();
-        ensure!(found.is_none(), "still mapped for {isa}");
-    }
-    let again = space.unmap_region(base, len);
-    ensure!(
-        again == Err(Error::BadArgument),
-        "unmapped twice: {again:?}"
-    );
-    Ok(None)
+        spaces::dissolve(&rig.k, space);
+        for isa in cx.node.isas() {
+            let found = spaces::look(&rig.k, space, isa, HEAP_BASE);
+            ensure!(found.is_none(), "still mapped for {isa}");
+        }
+        Ok(None)
+    })
 }
 
-#[ktest]
+#[ktest(ops)]
 fn user_pointers_are_not_trusted(cx: &Cx<'_>) -> Outcome {
-    let (space, reference) = Space::create(cx.node)?;
-    let result = bad_pointers(cx, &space);
-    space.destroy(reference);
-    result
-}
-
-fn bad_pointers(cx: &Cx<'_>, space: &Space<'_>) -> Outcome {
-    let base = space.map_anonymous(2 * PAGE_SIZE)?;
-    space.add_region(Region {
-        start: 0x5000_0000,
-        end: 0x5000_1000,
-        kind: RegionKind::Image,
-        write: false,
-    })?;
-    let mut buf = [0; 64];
-    for va in [
-        0,
-        8,
-        0xfff,
-        base - 1,
-        base + 2 * PAGE_SIZE - 63,
-        base + 2 * PAGE_SIZE,
-        0x5000_0000,
-        USER_END - 64,
-        USER_END - 1,
-        USER_END,
-        FUSED_BASE,
-        FUSED_BASE + PoolId::Cxl.base().0,
-        IMAGE_BASE,
-        u64::MAX - 63,
-        u64::MAX,
-    ] {
-        let r = cx.machine.copy_in(space, va, &mut buf);
-        ensure!(r == Err(Error::BadAddress), "read of {va:#x}: {r:?}");
-        let w = cx.machine.copy_out(space, va, &buf);
-        ensure!(w == Err(Error::BadAddress), "write to {va:#x}: {w:?}");
-    }
-    cx.machine.copy_out(space, base + PAGE_SIZE - 32, &buf)?;
-    Ok(None)
-}
-
-#[ktest]
-fn regions_do_not_overlap(cx: &Cx<'_>) -> Outcome {
-    let (space, reference) = Space::create(cx.node)?;
-    let add = |start, end| {
-        space.add_region(Region {
-            start,
-            end,
-            kind: RegionKind::Fixed,
-            write: true,
-        })
-    };
-    let tries = [
-        (0x10_0000, 0x20_0000, Ok(())),
-        (0x10_0000, 0x10_1000, Err(Error::Exists)),
-        (0x1f_f000, 0x21_0000, Err(Error::Exists)),
-        (0x0f_0000, 0x30_0000, Err(Error::Exists)),
-        (0x20_0000, 0x21_0000, Ok(())),
-        (0x20_0800, 0x30_0000, Err(Error::BadArgument)),
-        (0x40_0000, 0x40_0000, Err(Error::BadArgument)),
-        (0, 0x1000, Err(Error::BadArgument)),
-        (
-            USER_END - 0x1000,
-            USER_END + 0x1000,
-            Err(Error::BadArgument),
-        ),
-    ];
-    let wrong = tries.iter().find(|(s, e, want)| add(*s, *e) != *want);
-    let wrong = wrong.map(|t| (t.0, t.1));
-    let mut slots = 2;
-    while add(
-        0x1_0000_0000 + slots * 0x10_0000,
-        0x1_0000_1000 + slots * 0x10_0000,
-    )
-    .is_ok()
-    {
-        slots += 1;
-        if slots > 1000 {
-            break;
+    rig::with(cx, |rig| {
+        let space = spaces::create(rig)?;
+        let base = HEAP_BASE;
+        spaces::region(&rig.k, space, base, 2 * PAGE_SIZE, ANONYMOUS | 1 << 8)?;
+        spaces::region(
+            &rig.k,
+            space,
+            0x5000_0000,
+            PAGE_SIZE,
+            RegionKind::PerIsa as u64,
+        )?;
+        let mut buf = [0; 64];
+        for va in [
+            0,
+            8,
+            0xfff,
+            base - 1,
+            base + 2 * PAGE_SIZE - 63,
+            base + 2 * PAGE_SIZE,
+            0x5000_0000,
+            USER_END - 64,
+            USER_END - 1,
+            USER_END,
+            FUSED_BASE,
+            FUSED_BASE + PoolId::Cxl.base().0,
+            IMAGE_BASE,
+            u64::MAX - 63,
+            u64::MAX,
+        ] {
+            let r = cx.machine.copy_in(space, va, &mut buf);
+            ensure!(r == Err(Error::BadAddress), "read of {va:#x}: {r:?}");
+            let w = cx.machine.copy_out(space, va, &buf);
+            ensure!(w == Err(Error::BadAddress), "write to {va:#x}: {w:?}");
         }
-    }
-    let full = space.map_anonymous(PAGE_SIZE);
-    space.destroy(reference);
-    ensure!(wrong.is_none(), "wrong answer for {wrong:x?}");
-    ensure!(
-        slots as usize == crate::space::MAX_REGIONS,
-        "{slots} regions fit"
-    );
-    ensure!(full == Err(Error::Full), "with all slots in use: {full:?}");
-    Ok(None)
+        cx.machine.copy_out(space, base + PAGE_SIZE - 32, &buf)?;
+        Ok(None)
+    })
+}
+
+#[ktest(ops)]
+fn regions_do_not_overlap(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let space = rig.object(ObjectKind::Space)?;
+        let add =
+            |start: u64, end: u64| spaces::region(&rig.k, space, start, end.wrapping_sub(start), 2);
+        let tries = [
+            (0x10_0000, 0x20_0000, Ok(())),
+            (0x10_0000, 0x10_1000, Err(Error::Exists)),
+            (0x1f_f000, 0x21_0000, Err(Error::Exists)),
+            (0x0f_0000, 0x30_0000, Err(Error::Exists)),
+            (0x20_0000, 0x21_0000, Ok(())),
+            (0x20_0800, 0x30_0000, Err(Error::BadArgument)),
+            (0x40_0000, 0x40_0000, Err(Error::BadArgument)),
+            (0, 0x1000, Err(Error::BadArgument)),
+            (
+                USER_END - 0x1000,
+                USER_END + 0x1000,
+                Err(Error::BadArgument),
+            ),
+        ];
+        for (start, end, want) in tries {
+            let is = add(start, end);
+            ensure!(is == want, "{start:#x} to {end:#x}: {is:?}");
+        }
+        let mut slots = 2;
+        let full = loop {
+            let at = 0x1_0000_0000 + slots * 0x10_0000;
+            match add(at, at + 0x1000) {
+                Ok(()) if slots < 1000 => slots += 1,
+                Ok(()) => return fail(format_args!("there is no end of regions")),
+                Err(e) => break e,
+            }
+        };
+        ensure!(full == Error::Full, "with all slots in use: {full:?}");
+        ensure!(
+            slots as usize == crate::object::space::MAX_REGIONS,
+            "{slots} regions fit"
+        );
+        Ok(None)
+    })
 }
 
 #[ktest]

@@ -13,24 +13,23 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::record::{EXIT_FAILED, EXIT_OK};
-use dyad_abi::{CpuId, Isa, NodeId, Result};
-use dyad_pgtbl::{Leaf, Level};
-use dyad_ring::Message;
-use dyad_shm::superblock::ROOT_ENTRIES;
-use dyad_shm::{FrameRef, PhysAddr};
+use dyad_abi::NodeId;
 
 use crate::console::{Value, record};
 use crate::node::Node;
-use crate::platform::RegArea;
-use crate::space::Space;
+use crate::{Platform, end, quiet};
+
+pub use machine::Machine;
+use machine::Of;
 pub use user_calls::UserProbe;
 
-use crate::{Platform, clock, end, inbox, selftest, user_copy};
-
 mod local;
+mod machine;
 mod pair_code;
 mod pair_memory;
 mod pair_messages;
+mod rig;
+mod spaces;
 pub mod user_calls;
 
 pub(crate) use dyad_ktest::ktest;
@@ -123,6 +122,12 @@ pub enum Stop {
 /// Result of a test; a success may carry a remark.
 pub type Outcome = core::result::Result<Option<Text>, Stop>;
 
+impl From<dyad_retype::Refused> for Stop {
+    fn from(e: dyad_retype::Refused) -> Stop {
+        dyad_abi::Error::from(e).into()
+    }
+}
+
 impl From<dyad_abi::Error> for Stop {
     fn from(e: dyad_abi::Error) -> Stop {
         Stop::Failed(Text::new(format_args!("{e}")))
@@ -139,153 +144,19 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
+/// Failure with a reason.
+pub(crate) fn fail<T>(why: fmt::Arguments<'_>) -> core::result::Result<T, Stop> {
+    Err(Stop::Failed(Text::new(why)))
+}
+
 /// Success with a remark.
 macro_rules! remark {
     ($($arg:tt)+) => { Ok(Some($crate::ktest::Text::new(format_args!($($arg)+)))) };
 }
 pub(crate) use remark;
 
-/// The machine, for code that is not generic over it.
-pub trait Machine {
-    /// Its ISA.
-    fn isa(&self) -> Isa;
-    /// The local clock.
-    fn clock_ns(&self) -> u64;
-    /// Fused time.
-    fn fused_ns(&self) -> u64;
-    /// See [`Platform::set_timer`].
-    fn set_timer(&self, deadline: Option<u64>);
-    /// See [`Platform::wait`].
-    fn wait(&self);
-    /// See [`Platform::relax`].
-    fn relax(&self);
-    /// Interrupts so far: doorbells, timer, others.
-    fn interrupts(&self) -> (u64, u64, u64);
-    /// Sends a message.
-    fn send(&self, to: NodeId, cpu: CpuId, m: &Message) -> Result<()>;
-    /// Handles what has come in.
-    fn drain(&self);
-    /// Announces sleep; see [`inbox::prepare`].
-    fn prepare_sleep(&self) -> bool;
-    /// Ends what `prepare_sleep` announced.
-    fn attentive(&self);
-    /// Rewrites a frame on this node; see [`inbox::publish_code`].
-    fn publish_here(&self, frame: FrameRef) -> Result<()>;
-    /// Maps a frame executable in the kernel and calls it.
-    fn call_code(&self, pa: PhysAddr) -> Option<u64>;
-    /// Instructions of this ISA that return `n`.
-    fn code_returning(&self, n: u8) -> [u64; 2];
-    /// Calls `f` for every leaf of the kernel half.
-    fn kernel_leaves(&self, f: &mut dyn FnMut(u64, Level, Leaf));
-    /// See [`user_copy::copy_in`].
-    fn copy_in(&self, space: &Space<'_>, va: u64, out: &mut [u8]) -> Result<()>;
-    /// See [`user_copy::copy_out`].
-    fn copy_out(&self, space: &Space<'_>, va: u64, bytes: &[u8]) -> Result<()>;
-    /// Meets all other nodes.
-    fn barrier(&self) -> bool;
-    /// See [`Platform::user_probe`].
-    fn user_probe(&self) -> UserProbe;
-    /// Runs the probe once: program counter, stack pointer, thread pointer.
-    fn run_user(&self, pc: u64, sp: u64, tp: u64);
-    /// See [`Platform::switch_root`]; `None`: the idle one.
-    fn switch_root(&self, root: Option<PhysAddr>);
-    /// See [`Platform::root_entries`].
-    fn root_entries(&self) -> [u64; ROOT_ENTRIES];
-    /// See [`Platform::sync_code`].
-    fn sync_code(&self, pa: PhysAddr, len: u64);
-    /// See [`Platform::zero_frame`].
-    fn zero_frame(&self, pa: PhysAddr) -> bool;
-    /// See [`Platform::read_register`].
-    fn read_register(&self, area: &RegArea, n: u64) -> Option<u64>;
-    /// See [`Platform::write_register`].
-    fn write_register(&self, area: &RegArea, n: u64, value: u64) -> bool;
-}
-
-struct Of<P>(PhantomData<P>);
-
-impl<P: Platform> Machine for Of<P> {
-    fn isa(&self) -> Isa {
-        P::ISA
-    }
-    fn clock_ns(&self) -> u64 {
-        P::clock_ns()
-    }
-    fn fused_ns(&self) -> u64 {
-        clock::now::<P>().0
-    }
-    fn set_timer(&self, deadline: Option<u64>) {
-        P::set_timer(deadline);
-    }
-    fn wait(&self) {
-        P::wait();
-    }
-    fn relax(&self) {
-        P::relax();
-    }
-    fn interrupts(&self) -> (u64, u64, u64) {
-        P::local().interrupt_counts()
-    }
-    fn send(&self, to: NodeId, cpu: CpuId, m: &Message) -> Result<()> {
-        inbox::send::<P>(to, cpu, m)
-    }
-    fn drain(&self) {
-        inbox::drain::<P>();
-    }
-    fn prepare_sleep(&self) -> bool {
-        inbox::prepare::<P>(dyad_shm::superblock::activity::ASLEEP)
-    }
-    fn attentive(&self) {
-        inbox::attentive::<P>();
-    }
-    fn publish_here(&self, frame: FrameRef) -> Result<()> {
-        inbox::publish_code_here::<P>(crate::node::node(), frame.bits() as u64)
-    }
-    fn call_code(&self, pa: PhysAddr) -> Option<u64> {
-        P::call_code(pa)
-    }
-    fn code_returning(&self, n: u8) -> [u64; 2] {
-        P::code_returning(n)
-    }
-    fn kernel_leaves(&self, f: &mut dyn FnMut(u64, Level, Leaf)) {
-        P::kernel_leaves(f);
-    }
-    fn copy_in(&self, space: &Space<'_>, va: u64, out: &mut [u8]) -> Result<()> {
-        user_copy::copy_in::<P>(crate::node::node(), space, va, out)
-    }
-    fn copy_out(&self, space: &Space<'_>, va: u64, bytes: &[u8]) -> Result<()> {
-        user_copy::copy_out::<P>(crate::node::node(), space, va, bytes)
-    }
-    fn barrier(&self) -> bool {
-        selftest::barrier::<P>(crate::node::node(), BARRIER_NS)
-    }
-    fn user_probe(&self) -> UserProbe {
-        P::user_probe()
-    }
-    fn run_user(&self, pc: u64, sp: u64, tp: u64) {
-        user_calls::run::<P>(pc, sp, tp);
-    }
-    fn switch_root(&self, root: Option<PhysAddr>) {
-        P::switch_root(root.unwrap_or_else(P::idle_root));
-    }
-    fn root_entries(&self) -> [u64; ROOT_ENTRIES] {
-        P::root_entries()
-    }
-    fn sync_code(&self, pa: PhysAddr, len: u64) {
-        P::sync_code(crate::node::node().map, pa, len);
-    }
-    fn zero_frame(&self, pa: PhysAddr) -> bool {
-        P::zero_frame(crate::node::node().map, pa)
-    }
-    fn read_register(&self, area: &RegArea, n: u64) -> Option<u64> {
-        P::read_register(area, n)
-    }
-    fn write_register(&self, area: &RegArea, n: u64, value: u64) -> bool {
-        P::write_register(area, n, value)
-    }
-}
-
 /// How long nodes wait for one another: bounds the longest test.
-const BARRIER_NS: u64 = 60_000_000_000;
+pub(crate) const BARRIER_NS: u64 = 60_000_000_000;
 
 /// What a test gets.
 pub struct Cx<'a> {
@@ -296,6 +167,42 @@ pub struct Cx<'a> {
 }
 
 impl Cx<'_> {
+    /// The kernel's view of this CPU.
+    pub fn kernel(&self) -> crate::cx::Cx {
+        crate::cx::Cx {
+            node: self.node,
+            local: self.machine.local(),
+        }
+    }
+
+    /// Drives this node's round to its end. Value: the epoch published.
+    pub fn round(&self) -> core::result::Result<u64, Stop> {
+        let k = self.kernel();
+        let start = self.machine.clock_ns();
+        loop {
+            let epoch = self.machine.flush_step(&k, quiet::MAX_STEPS)?;
+            if epoch != 0 {
+                return Ok(epoch);
+            }
+            if self.machine.clock_ns().wrapping_sub(start) > 10_000_000_000 {
+                return Err(Stop::Failed(Text::new(format_args!(
+                    "the round does not end"
+                ))));
+            }
+            self.machine.drain();
+            self.machine.relax();
+        }
+    }
+
+    /// All nodes make rounds until whatever has been given up before can be used again.
+    pub fn quiesce(&self) -> core::result::Result<(), Stop> {
+        self.meet()?;
+        self.round()?;
+        self.meet()?;
+        self.round()?;
+        self.meet()
+    }
+
     /// The next node in a circle of all.
     pub fn next(&self) -> NodeId {
         let n = self.node.params.node_count;
@@ -380,6 +287,9 @@ pub fn run_all<P: Platform>(node: &'static Node) {
             )))),
             Some(e) => (e.run)(&cx),
         };
+        if !alone && cx.quiesce().is_err() {
+            alone = true;
+        }
         match outcome {
             Ok(Some(remark)) => note::<P>(name, "ok", format_args!("{remark}")),
             Ok(None) => note::<P>(name, "ok", format_args!("")),
@@ -393,6 +303,16 @@ pub fn run_all<P: Platform>(node: &'static Node) {
     let _ = cx.machine.barrier();
     let failed = failures.load(Ordering::Acquire) != 0;
     end::shut_down::<P>(node, if failed { EXIT_FAILED } else { EXIT_OK });
+}
+
+/// Runs one test on this node.
+#[cfg(test)]
+pub fn run_here<P: Platform>(node: &'static Node, test: fn(&Cx<'_>) -> Outcome) -> Outcome {
+    let machine = Of::<P>(PhantomData);
+    test(&Cx {
+        node,
+        machine: &machine,
+    })
 }
 
 fn note<P: Platform>(name: &str, state: &str, detail: fmt::Arguments<'_>) {

@@ -2,19 +2,23 @@
 
 use core::sync::atomic::Ordering;
 
-use dyad_shm::{FrameRef, PhysAddr};
+use dyad_shm::PhysAddr;
 
-use super::{Cx, Outcome, Stop, Text, ensure, ktest, remark};
-use crate::frames::Frames;
+use super::rig::Rig;
+use super::{Cx, Outcome, Stop, Text, ensure, ktest, remark, rig};
 
 /// Code that another machine has written over code already executed may run in its old form: the
 /// translator sees only stores of its own machine. After the executing node has rewritten the
 /// frame, the new code must run.
 #[ktest(pair)]
 fn executed_frames_are_rewritten_before_new_code_runs(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| rewritten(cx, rig))
+}
+
+fn rewritten(cx: &Cx<'_>, rig: &Rig<'_>) -> Outcome {
     let node = cx.node;
     let me = node.id().index();
-    let frame = node.cxl_frames().alloc()?;
+    let frame = rig.user()?.frame.address();
     // What the others must write for this ISA, and where.
     for (k, n) in [42u8, 43].into_iter().enumerate() {
         let code = cx.machine.code_returning(n);
@@ -42,11 +46,9 @@ fn executed_frames_are_rewritten_before_new_code_runs(cx: &Cx<'_>) -> Outcome {
     write_for_next(1);
     cx.meet()?;
     let unpublished = run(cx, frame)?;
-    let reference = FrameRef::of(frame).ok_or(dyad_abi::Error::BadArgument)?;
-    cx.machine.publish_here(reference)?;
+    cx.machine.publish_here(frame)?;
     let published = run(cx, frame)?;
     cx.meet()?;
-    Frames::free(&node.map, frame)?;
     ensure!(
         published == 43,
         "after rewriting, the code returned {published}"

@@ -2,11 +2,17 @@
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
+use dyad_abi::Error;
+use dyad_abi::cap::RegionKind;
+use dyad_abi::user::HEAP_BASE;
+use dyad_shm::frame::WeakRef;
 use dyad_shm::{FUSED_BASE, PhysAddr, PoolId, is_fused};
 
-use super::{Cx, Outcome, Stop, Text, ensure, ktest, remark};
-use crate::frames::Frames;
-use crate::space::Space;
+use super::rig::Rig;
+use super::{Cx, Outcome, Stop, Text, ensure, ktest, remark, rig, spaces};
+
+/// An anonymous, writable region.
+const ANONYMOUS: u64 = RegionKind::Anonymous as u64 | 1 << 8;
 
 const OPS: u64 = 200_000;
 
@@ -161,8 +167,12 @@ fn store_buffer_litmus_without_fence(cx: &Cx<'_>) -> Outcome {
 /// Every node stores a pointer into its own pool; every other follows it.
 #[ktest(pair)]
 fn pointers_are_seen_from_every_side(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| pointers(cx, rig))
+}
+
+fn pointers(cx: &Cx<'_>, rig: &Rig<'_>) -> Outcome {
     let node = cx.node;
-    let mine = node.frames().alloc()?;
+    let mine = rig.user()?.frame.address();
     let value = |n: usize| 0xc0de_0000 + n as u64 * 0x101;
     node.map
         .word(mine.add(64))
@@ -189,55 +199,62 @@ fn pointers_are_seen_from_every_side(cx: &Cx<'_>) -> Outcome {
         ensure!(seen == value(n.index()), "node {n}'s word reads {seen:#x}");
     }
     cx.meet()?;
-    Frames::free(&node.map, mine)?;
     Ok(None)
+}
+
+/// Copies to user memory; a page that others map at the same time is tried again.
+fn put(cx: &Cx<'_>, space: WeakRef, va: u64, bytes: &[u8]) -> Result<(), Stop> {
+    for _ in 0..1000 {
+        match cx.machine.copy_out(space, va, bytes) {
+            Err(Error::Again) => cx.machine.relax(),
+            other => return Ok(other?),
+        }
+    }
+    Err(Error::Again.into())
 }
 
 /// Every node makes an address space and maps pages in it; the next one finds them in the table
 /// of its own ISA, and adds pages that the first one then finds in its.
 #[ktest(pair)]
 fn tables_written_by_the_other_node_translate_here(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| tables_of_others(cx, rig))
+}
+
+fn tables_of_others(cx: &Cx<'_>, rig: &Rig<'_>) -> Outcome {
     let node = cx.node;
-    let (space, reference) = Space::create(node)?;
-    let base = space.map_anonymous(16 * 4096)?;
+    let isa = cx.machine.isa();
+    let space = spaces::create(rig)?;
+    let base = HEAP_BASE;
+    spaces::region(&rig.k, space, base, 16 * 4096, ANONYMOUS)?;
     for i in 0..8 {
-        cx.machine
-            .copy_out(&space, base + i * 4096, &[i as u8 + 1; 16])?;
+        put(cx, space, base + i * 4096, &[i as u8 + 1; 16])?;
     }
-    cx.word(8 + node.id().index())
-        .store(reference.bits() as u64, Ordering::Release);
+    spaces::shared_word(cx, 8 + node.id().index(), Some(space));
     cx.meet()?;
-    let theirs = cx.word(8 + cx.previous().index()).load(Ordering::Acquire);
-    let other = Space::find(node, theirs)?;
+    let theirs = spaces::shared_word(cx, 8 + cx.previous().index(), None);
+    let other = theirs.ok_or(Error::NotFound)?;
     let mut bytes = [0; 16];
     for i in 0..8 {
-        let found = other
-            .with_table(cx.machine.isa(), |t| t.translate(base + i * 4096))
-            .flatten();
+        let found = spaces::look(&rig.k, other, isa, base + i * 4096);
         ensure!(found.is_some(), "page {i} is not in this ISA's table");
-        cx.machine.copy_in(&other, base + i * 4096, &mut bytes)?;
+        cx.machine.copy_in(other, base + i * 4096, &mut bytes)?;
         ensure!(bytes == [i as u8 + 1; 16], "page {i} has {bytes:?}");
     }
     for i in 8..16 {
-        cx.machine
-            .copy_out(&other, base + i * 4096, &[i as u8 + 1; 16])?;
+        put(cx, other, base + i * 4096, &[i as u8 + 1; 16])?;
     }
     cx.meet()?;
     for i in 8..16 {
-        let found = space
-            .with_table(cx.machine.isa(), |t| t.translate(base + i * 4096))
-            .flatten();
-        let pool = found.and_then(|(pa, _, _)| PoolId::of(pa));
+        let found = spaces::look(&rig.k, space, isa, base + i * 4096);
+        let pool = found.and_then(|(_, leaf)| PoolId::of(leaf.pa));
         let expected = Some(PoolId::Local(cx.next()));
         ensure!(
             pool == expected,
             "page {i} is in {pool:?}, not where it was touched"
         );
-        cx.machine.copy_in(&space, base + i * 4096, &mut bytes)?;
+        cx.machine.copy_in(space, base + i * 4096, &mut bytes)?;
         ensure!(bytes == [i as u8 + 1; 16], "page {i} has {bytes:?}");
     }
-    cx.meet()?;
-    space.destroy(reference);
     cx.meet()?;
     Ok(None)
 }
@@ -245,50 +262,33 @@ fn tables_written_by_the_other_node_translate_here(cx: &Cx<'_>) -> Outcome {
 /// Two nodes touch the same new pages at the same time: one frame each must come out.
 #[ktest(pair)]
 fn first_touch_races_end_with_one_frame(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| first_touch(cx, rig))
+}
+
+fn first_touch(cx: &Cx<'_>, rig: &Rig<'_>) -> Outcome {
     const PAGES: u64 = 64;
     let node = cx.node;
-    let used = || -> u64 {
-        node.all()
-            .map(|n| Frames::new(&node.map, PoolId::Local(n)).used())
-            .sum()
-    };
-    cx.meet()?;
-    let before = used();
-    cx.meet()?;
-    let mut own = None;
     if node.id().index() == 0 {
-        let (space, reference) = Space::create(node)?;
-        space.map_anonymous(PAGES * 4096)?;
-        cx.word(8).store(reference.bits() as u64, Ordering::Release);
-        own = Some((space, reference));
+        let space = spaces::create(rig)?;
+        spaces::region(&rig.k, space, HEAP_BASE, PAGES * 4096, ANONYMOUS)?;
+        spaces::shared_word(cx, 8, Some(space));
     }
     cx.meet()?;
-    let space = Space::find(node, cx.word(8).load(Ordering::Acquire))?;
-    let base = dyad_abi::user::HEAP_BASE;
-    let at = |i: u64| base + i * 4096 + node.id().index() as u64 * 8;
+    let space = spaces::shared_word(cx, 8, None).ok_or(Error::NotFound)?;
+    let at = |i: u64| HEAP_BASE + i * 4096 + node.id().index() as u64 * 8;
     for i in 0..PAGES {
-        cx.machine.copy_out(&space, at(i), &[0x55; 8])?;
+        put(cx, space, at(i), &[0x55; 8])?;
     }
     cx.meet()?;
     let mut bytes = [0; 8];
     for i in 0..PAGES {
         for n in node.all() {
-            let va = base + i * 4096 + n.index() as u64 * 8;
-            cx.machine.copy_in(&space, va, &mut bytes)?;
+            let va = HEAP_BASE + i * 4096 + n.index() as u64 * 8;
+            cx.machine.copy_in(space, va, &mut bytes)?;
             ensure!(bytes == [0x55; 8], "page {i}: node {n}'s bytes are lost");
         }
     }
     cx.meet()?;
-    if let Some((space, reference)) = own {
-        space.destroy(reference);
-    }
-    cx.meet()?;
-    let after = used();
-    cx.meet()?;
-    ensure!(
-        before == after,
-        "{before} frames in use before, {after} after"
-    );
     Ok(None)
 }
 

@@ -1,0 +1,35 @@
+//! The in-kernel tests of operations, on host machines of both ISAs.
+
+use dyad_abi::Isa;
+
+use super::{MockA64, MockX86, World};
+use crate::cx::Cx;
+use crate::ktest::{self, Outcome, Stop};
+use crate::{Platform, quiet};
+
+/// Frames of a pool: enough for any one test.
+const FRAMES: u64 = 2048;
+
+/// Runs a test on each node of a pair by itself, as the machines do.
+pub fn run(test: fn(&ktest::Cx<'_>) -> Outcome) {
+    let isas = [Isa::X86_64, Isa::Aarch64];
+    let w = World::new(&isas, FRAMES);
+    on::<MockX86>(&w, 0, test);
+    on::<MockA64>(&w, 1, test);
+}
+
+fn on<P: Platform>(w: &World, which: usize, test: fn(&ktest::Cx<'_>) -> Outcome) {
+    let m = w.machine(which);
+    m.enter();
+    let cx = Cx {
+        node: m.node(),
+        local: m.local(),
+    };
+    quiet::attach(&cx);
+    quiet::join::<P>(&cx).unwrap();
+    match ktest::run_here::<P>(m.node(), test) {
+        Ok(_) => {}
+        Err(Stop::Skipped(why)) => panic!("{}: skipped: {why}", P::ISA),
+        Err(Stop::Failed(why)) => panic!("{}: {why}", P::ISA),
+    }
+}
