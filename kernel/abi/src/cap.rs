@@ -20,8 +20,23 @@
 //! | 31 | [`COPY`]: the capability may be copied |
 //! | 30 | [`INTROSPECT`]: `Introspect` tells what it refers to |
 //!
+//! # Arguments
+//!
+//! An argument that names a capability is an index into the caller's own table. `table << 32 | index`
+//! names a slot: `table` is a capability for a node of a capability table with the right
+//! [`CaptblOp::Activate`], `index` counts slots from that node on. There is no short form for the
+//! caller's own table, which needs a capability like any other.
+//!
+//! # What every operation may return
+//!
+//! Before it begins: [`NoCap`](crate::Error::NoCap) (the slot is empty, or there is no such slot),
+//! [`BadSyscall`](crate::Error::BadSyscall) (operation 32 or more),
+//! [`Denied`](crate::Error::Denied) (the right is missing), [`Revoked`](crate::Error::Revoked) (the
+//! guard is dead, or the object is gone), `BadSyscall` again (the type has no such operation, or the
+//! bit is only a right). [`Corrupt`](crate::Error::Corrupt) means damaged shared memory.
+//!
 //! The reference pages of the book (*Capabilities*) give arguments, results and errors of every
-//! operation; the tables here are their summary.
+//! operation; the tables here are their summary. A test compares the two.
 
 /// Index of a capability in a component's table: root index in bits 6..15, slot in bits 0..6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -168,17 +183,20 @@ numbered! {
         /// Only a right: new capabilities may be put here.
         Activate = 0,
         /// `(index)`: removes the capability there. The slot can be used again after quiescence.
+        /// Value: the stamp.
         Deactivate = 1,
         /// `(index, source, rights | guard << 32, p0, p1)`: copies the capability at `source` of the
-        /// caller's own table to `index` here, with no more than `rights`. `guard` is 0 or
-        /// [`Guard::bits`]; `p0, p1` narrow: Memory and Frame `(first frame, frames)` (0 frames: all),
-        /// Liveness `(first, count)`, Hardware `(-)`, others 0.
+        /// caller's own table, which needs [`COPY`], to `index` here, with no more than `rights`.
+        /// `guard` is 0 or [`Guard::bits`]. `p0, p1` narrow: Memory `(first frame, frames)`, Frame
+        /// `(first page, pages)`, Liveness, Receive and Time `(first entry, entries)`, counted from
+        /// the start of the source; `(0, 0)` is all of it, and all there is for other types.
         CopyIn = 2,
-        /// `(root index, leaf capability)`: hangs a leaf into this root.
+        /// `(root index, leaf capability)`: hangs a leaf, whose capability needs [`COPY`], into this
+        /// root.
         Cons = 3,
-        /// `(root index)`: takes the leaf out.
+        /// `(root index)`: takes the leaf out. Value: the stamp.
         Decons = 4,
-        /// `(index)`: as `Introspect`, of the capability in that slot.
+        /// `(index)`: as [`INTROSPECT`], of the capability in that slot, alive or not.
         Read = 5,
     }
 }
@@ -186,19 +204,22 @@ numbered! {
 numbered! {
     /// Operations on [`CapType::Memory`]. `at` counts frames from the start of the range.
     MemoryOp {
-        /// `(at, order)`: the untyped block there becomes user memory, zero-filled.
+        /// `(at, order)`: the untyped block there becomes user memory, zero-filled. Larger untyped
+        /// blocks are split on the way. A block of more than 64 frames must never have been used,
+        /// split or merged.
         RetypeUser = 0,
-        /// `(at, kind)`: the untyped frame there becomes a kernel object of an [`ObjectKind`].
+        /// `(at, kind)`: the untyped frame there becomes a kernel object of an [`ObjectKind`]. Larger
+        /// untyped blocks are split on the way.
         RetypeKernel = 1,
         /// `(at)`: the block or object there becomes untyped; capabilities to it are dead. It can be
         /// used again after quiescence. Value: the stamp.
         RetypeUntyped = 2,
         /// `(at)`: makes two untyped blocks of the one there.
         Split = 3,
-        /// `(at)`: makes one untyped block of the one there and its neighbour.
+        /// `(at)`: makes one untyped block of the one there and the one of the same size behind it.
         Merge = 4,
         /// `(at, table << 32 | index, rights)`: puts a capability for the object or the user block
-        /// there into a slot of the capability table `table` (0: the caller's own).
+        /// there into a slot of the capability table `table`.
         Activate = 5,
         /// `(at)`: what the frame there is: the word that the frame table has of it.
         Inspect = 6,
@@ -265,8 +286,8 @@ numbered! {
 }
 
 numbered! {
-    /// Operations on [`CapType::Space`]. `where` is [`TableAt::bits`]: the ISA and, for links, the
-    /// level.
+    /// Operations on [`CapType::Space`]. `where` is [`TableAt::bits`]: the ISA and, for `Map`, `Link`
+    /// and `Unlink`, the level; elsewhere any level will do.
     SpaceOp {
         /// `(where, va, frame capability, first page of it, permissions)`: maps one page (level of
         /// `where` 1) or one 2 MiB block (level 2). Permissions: [`MAP_WRITE`], [`MAP_EXECUTE`].
@@ -274,27 +295,34 @@ numbered! {
         /// `(where, va)`: unmaps what covers `va`. Value: the stamp after whose quiescence no
         /// translation is left.
         Unmap = 1,
-        /// `(where, va, permissions)`: changes permissions only.
+        /// `(where, va, permissions)`: changes permissions only. Value: the stamp after whose
+        /// quiescence nobody has the old ones.
         Protect = 2,
         /// `(where, va)`: reads and clears accessed (1) and dirty (2).
         Harvest = 3,
-        /// `(where, va)`: value as of `Translate` of earlier versions: physical address and
-        /// permissions; error if not mapped.
+        /// `(where, va)`: value: physical address of the byte, with
+        /// [`TRANSLATE_WRITE`](crate::user::TRANSLATE_WRITE) and
+        /// [`TRANSLATE_EXEC`](crate::user::TRANSLATE_EXEC).
         Translate = 4,
-        /// `(where, va, page-table capability)`: links a table of the level of `where` in.
+        /// `(where, va, page-table capability)`: links a table of the level of `where` in; level 4 is
+        /// the root.
         Link = 5,
         /// `(where, va)`: takes the table of that level out. It must be empty of present entries.
+        /// Value: the stamp after whose quiescence it can be linked again.
         Unlink = 6,
         /// `(start, length, kind | write << 8)`: declares a region, see [`RegionKind`].
         AddRegion = 7,
-        /// `(start)`: takes a region away; pages in it are unmapped one by one by its owner before.
+        /// `(start)`: takes the region that starts there away. Pages in it stay mapped.
         RemoveRegion = 8,
-        /// `(node, memory capability)`: where faults on that node take frames and tables from.
+        /// `(node, memory capability)`: where faults on that node take frames and tables from; 0:
+        /// nowhere. The capability needs `RetypeUser`, `RetypeKernel`, `RetypeUntyped` and `Split`.
         Supply = 9,
-        /// `(start, length)`: drops translations of the range on all CPUs that may hold them, now.
+        /// `(start, length)`: asks all CPUs that may hold translations to drop them (all of them:
+        /// the range is not looked at). Value: a ticket. `(ticket, 0)`: value 1 if they have, else 0.
         Shootdown = 10,
-        /// `(start, pages)`: unmaps up to `pages` pages of an anonymous region from `start` on, on all
-        /// ISAs, and gives back frames that faults had taken. Value: pages looked at.
+        /// `(start, pages)`: from `start` on, unmaps pages that faults have filled, on all ISAs, and
+        /// gives their frames and empty tables back; other pages stay. Value: pages looked at, which
+        /// may be fewer than `pages`: the caller goes on behind them.
         Reclaim = 11,
     }
 }
@@ -321,9 +349,11 @@ numbered! {
 numbered! {
     /// Operations on [`CapType::Component`].
     ComponentOp {
-        /// `(root of a capability table, space)`: what the component consists of.
+        /// `(root of a capability table, space)`: what the component consists of; both need [`COPY`].
+        /// What it had before is given back.
         Configure = 0,
-        /// `(sinv capability)`: where faults of its threads go (0: nowhere; the thread stops).
+        /// `(sinv capability)`: where faults of its threads go (0: nowhere; the thread stops). What the
+        /// capability refers to is noted, not the capability: its guard does not count.
         SetFaultHandler = 1,
         /// `(node bits)`: where its code may run (0: everywhere). Invocations from elsewhere cross.
         SetHome = 2,
@@ -335,21 +365,26 @@ numbered! {
 numbered! {
     /// Operations on [`CapType::Thread`].
     ThreadOp {
-        /// `(component, entry, arg, id | tag << 32, scheduler endpoints (receive capability))`.
+        /// `(component, entry, arg, id | tag << 32, scheduler endpoints)`: makes a new or stopped thread
+        /// begin at `entry`. The component's capability needs `Configure`; the endpoints are a receive
+        /// capability with `Bind`, or 0 for a thread that nobody schedules.
         Configure = 0,
         /// `(slice in ns | priority << 56, time capability or 0)`: runs the thread on this CPU until it
         /// blocks, ends, faults, leaves, uses its slice up or something comes for the caller.
-        /// Value: [`Stopped`].
+        /// Value: `why | detail << 8`, see [`Stopped`]. Slice 0: as long as the caller's own.
         Dispatch = 1,
-        /// `(isa, register number)`: reads a register of a stopped thread.
+        /// `(isa, register number)`: reads a register of a stopped thread, on a node of that ISA.
         ReadRegister = 2,
         /// `(isa, register number, value)`: writes one.
         WriteRegister = 3,
-        /// `(node)`: the calling thread itself goes on on another node.
+        /// `(node)`: the calling thread itself goes on on another node. Not within an invocation.
+        /// Value: the node it is on when it returns.
         Migrate = 4,
-        /// `()`: takes a ready or blocked thread out of scheduling; its dispatch is refused.
+        /// `()`: takes a ready or blocked thread out of scheduling; its dispatch is refused. Not a
+        /// running one.
         Stop = 5,
-        /// `()`: makes a stopped thread ready again.
+        /// `(place)`: makes a stopped thread ready again where it was, or with
+        /// `1 << 63 | cpu << 8 | node` there. Ends the waiting of a blocked one, as if nothing had come.
         Resume = 6,
         /// `()`: gives the CPU back to whoever dispatched this, the calling, thread.
         Yield = 7,
@@ -377,20 +412,24 @@ numbered! {
 numbered! {
     /// Operations on [`CapType::Receive`]: one endpoint, by `index` if the capability has several.
     ReceiveOp {
-        /// `(index, deadline in fused ns, 0 for none, 1 for now)`: takes the bits that have been set. Value: bits.
-        /// At a scheduler's endpoint: see [`Event`].
+        /// `(index, deadline in fused ns, 0 for none, 1 for now)`: takes the bits that have been set,
+        /// waiting if there are none. Value: bits, 0 if the time has come. At a scheduler's endpoint:
+        /// see [`Event`]. Deadlines are kept by the thread's scheduler, for root threads by the kernel.
         Receive = 0,
-        /// `(index, table << 32 | slot, badge bits)`: makes a sending end.
+        /// `(index, table << 32 | slot, badge bits)`: makes a sending end with the rights `Send`,
+        /// [`COPY`] and [`INTROSPECT`]. The badge is not 0.
         MakeSend = 1,
-        /// `(index, node | cpu << 8 | priority << 16)`: where it is received.
+        /// `(index, node | cpu << 8 | priority << 16)`: where it is received: that CPU is told of what
+        /// comes while nobody waits. The priority is not used yet.
         Bind = 2,
     }
 }
 
 numbered! {
-    /// Operations on [`CapType::Time`].
+    /// Operations on [`CapType::Time`]. A capability for several budgets stands for the first.
     TimeOp {
-        /// `(to, nanoseconds)`: moves budget to another time capability.
+        /// `(to, nanoseconds)`: moves budget to another time capability, which needs no right.
+        /// `u64::MAX` is a budget that does not run out, and stays so.
         Transfer = 0,
         /// Only a right: threads may be dispatched on it.
         Use = 1,
@@ -400,25 +439,30 @@ numbered! {
 }
 
 numbered! {
-    /// Operations on [`CapType::Hardware`].
+    /// Operations on [`CapType::Hardware`]. `FlushStep`, `FlushTlb`, `AttachIrq`, `Write` and `Report`
+    /// want the caller to run on the node; `Now`, `Quiesced`, `Where`, `NodeState` and `Shutdown` are
+    /// the same with each node's.
     HardwareOp {
         /// `(steps)`: drives this node's quiescence round by at most that many steps. Value: epoch
         /// published by it, 0 if it goes on.
         FlushStep = 0,
         /// Drops all translations of this CPU.
         FlushTlb = 1,
-        /// `(interrupt, send capability)`: interrupts become messages; 0 detaches.
+        /// `(interrupt, send capability)`: interrupts become messages; 0 detaches. Numbers are those
+        /// of the platform, modulo 64. The capability's guard does not count.
         AttachIrq = 2,
         /// Value: fused time in nanoseconds.
         Now = 3,
-        /// `(address, length)`: writes text to the node's console, lines kept whole.
+        /// `(address, length)`: writes text to the node's console, lines kept whole. Value: bytes
+        /// taken, at most [`MAX_WRITE`](crate::user::MAX_WRITE).
         Write = 4,
-        /// `(address)`: a check or counter of the run, as `ReportArgs`.
+        /// `(address)`: a check or counter of the run, as [`ReportArgs`](crate::user::ReportArgs).
         Report = 5,
         /// `(code)`: ends the run on all nodes.
         Shutdown = 6,
-        /// `(cpu, thread capability)`: makes the thread the first one of that CPU of the node: the
-        /// one that runs when nobody else does.
+        /// `(cpu, thread capability)`: makes the thread, a ready or stopped one whose capability needs
+        /// `Resume`, the root thread of that CPU of the node: the one that runs when nobody else does.
+        /// On another node it becomes so when the message arrives.
         StartCpu = 7,
         /// `(stamp)`: value 1 if quiesced since; 0 not yet.
         Quiesced = 8,
@@ -433,9 +477,10 @@ numbered! {
     /// Operations on [`CapType::Liveness`].
     LivenessOp {
         /// `(index)`: every capability guarded by the entry is dead from now on. One step, however
-        /// many there are.
+        /// many there are. Value: the stamp after whose quiescence nothing uses them any more.
         Revoke = 0,
-        /// Only a right: copies may be guarded by its entries.
+        /// Only a right: copies may be guarded by its entries. A capability has one guard at most,
+        /// and hands it to its copies; what operations make of it is not guarded.
         Guard = 1,
     }
 }

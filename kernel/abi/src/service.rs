@@ -5,24 +5,25 @@ use crate::cap::CapIndex;
 use crate::ident::{MAX_CPUS, MAX_NODES};
 use crate::user::{PAGE_SIZE, SysInfo};
 
-/// Slots of every program.
+/// Well-known slots: those that init has, and which of them other programs have.
 pub mod slot {
     use super::{CapIndex, MAX_NODES};
     use crate::NodeId;
 
-    /// The program's own capability table (init: all rights; others: none).
+    /// The program's own capability table (init only).
     pub const TABLE: CapIndex = CapIndex(1);
-    /// Its address space (init: all rights; others: translate).
+    /// Its address space (init: all rights; the program: translate; services: not at all).
     pub const SPACE: CapIndex = CapIndex(2);
     /// Its component (init only).
     pub const COMPONENT: CapIndex = CapIndex(3);
-    /// Its first thread (init: all rights; others: migrate, yield, exit).
+    /// Its first thread (init: all rights; the program: migrate, yield, exit; services: not here).
     pub const THREAD: CapIndex = CapIndex(4);
-    /// An endpoint to wait at: receive only.
+    /// Endpoints to wait at (init: all rights; others: receive only; console and pager: none).
     pub const ENDPOINT: CapIndex = CapIndex(5);
     /// Processor time that does not run out (init only).
     pub const TIME: CapIndex = CapIndex(6);
-    /// The hardware of node `n` (init: all rights; others: now, where, node state).
+    /// The hardware of node `n` (init: all rights; others: now, where, node state; of services, the
+    /// console may also write and report on its node, `quiesced` drive rounds).
     pub const fn hardware(n: NodeId) -> CapIndex {
         CapIndex(8 + n.index() as u32)
     }
@@ -84,7 +85,7 @@ pub struct Info {
     pub args_len: u64,
     /// CPUs per node.
     pub cpus: u64,
-    /// Node of the console.
+    /// Node of the console: that of init.
     pub console_node: u64,
     /// `quiesced` rounds per second.
     pub rounds_per_second: u64,
@@ -268,7 +269,8 @@ pub mod pager {
 pub mod process {
     /// `(code)`: the program ends; the caller's thread does not come back.
     pub const EXIT: u64 = 1;
-    /// `FAULTED | program << 8 | kind << 16` as the first word, then `(address, pc)`: a program has made an error and its thread is about to be ended. From the pager only.
+    /// `FAULTED | program << 8 | kind << 16` as the first word, then `(address, pc)`: a program has
+    /// made an error and its thread is about to be ended. From the pager only.
     pub const FAULTED: u64 = 2;
     /// Exit code of a program that was ended because of a fault.
     pub const FAULT_CODE: u64 = 102;
