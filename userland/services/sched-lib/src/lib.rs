@@ -15,9 +15,9 @@
 //! ```
 //!
 //! Threads are small numbers below `N`. News may come twice, late, or about a thread that is not
-//! here any more: being told is idempotent, and a thread that cannot be dispatched is
-//! [dropped](Scheduler::dropped). So the two sources of news, events and results of calls, need no
-//! agreement about which of them reports what.
+//! here any more: being told is idempotent, and that a thread cannot be dispatched after all
+//! ([`Stop::Refused`]) changes nothing else that is known of it. So the two sources of news, events
+//! and results of calls, need no agreement about which of them reports what, and when.
 #![no_std]
 #![forbid(unsafe_code)]
 

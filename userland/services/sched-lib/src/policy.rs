@@ -21,8 +21,11 @@ pub enum Stop {
     Interrupted,
     /// It waits; with a deadline it is to be woken then.
     Blocked(Option<u64>),
-    /// It is not this scheduler's any more: ended, gone, or it was not ready after all.
+    /// It is not this scheduler's any more: ended, or gone.
     Gone,
+    /// It was not ready after all, so the news that it was are old. What is known of it otherwise
+    /// stays true: a deadline above all.
+    Refused,
 }
 
 /// What to do next.
@@ -61,13 +64,13 @@ impl<const N: usize> Scheduler<N> {
         }
     }
 
-    /// A thread has become ready. Its deadline, if it had one, has no meaning any more.
+    /// A thread has become ready, as far as the news go. Its deadline, if it has one, stays until it
+    /// has run: these may be old news, and it waits again.
     pub fn ready(&mut self, thread: usize, entry: Entry) {
-        self.timers.cancel(thread);
         self.ready.push_back(thread, entry.priority);
     }
 
-    /// A sleeping thread whose time has come: it is to be woken, and is ready when that worked.
+    /// A sleeping thread whose time has come. It is to be woken; there is news when that has worked.
     pub fn expired(&mut self, now: u64) -> Option<usize> {
         self.timers.expired(now)
     }
@@ -101,6 +104,9 @@ impl<const N: usize> Scheduler<N> {
 
     /// The thread that was run has stopped.
     pub fn stopped(&mut self, thread: usize, entry: Entry, why: Stop) {
+        if why != Stop::Refused {
+            self.timers.cancel(thread);
+        }
         match why {
             Stop::Turn => {
                 self.ready.push_back(thread, entry.priority);
@@ -108,11 +114,10 @@ impl<const N: usize> Scheduler<N> {
             Stop::Interrupted => {
                 self.ready.push_front(thread, entry.priority);
             }
-            // News that it is ready again may have come before the news that it waits.
-            Stop::Blocked(Some(at)) if !self.ready.contains(thread) => {
+            Stop::Blocked(Some(at)) => {
                 self.timers.set(thread, at);
             }
-            Stop::Blocked(_) => {}
+            Stop::Blocked(None) | Stop::Refused => {}
             Stop::Gone => self.dropped(thread),
         }
     }

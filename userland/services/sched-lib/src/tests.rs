@@ -196,7 +196,7 @@ fn nothing_to_do_is_waiting_for_the_next_deadline() {
     assert_eq!(s.next(0, table), Next::Wait(None));
     s.stopped(1, IDLE, Stop::Blocked(Some(77)));
     assert_eq!(s.next(0, table), Next::Wait(Some(77)));
-    // It is woken by a message first: the deadline is void.
+    // It is woken by a message first: the deadline is void once it has run.
     s.ready(1, IDLE);
     assert_eq!(runs(&mut s, 0), Some(1));
     s.stopped(1, IDLE, Stop::Blocked(None));
@@ -210,12 +210,20 @@ fn late_and_double_news_do_no_harm() {
     s.ready(1, IDLE);
     assert_eq!(runs(&mut s, 0), Some(1));
     assert_eq!(runs(&mut s, 0), None, "queued once");
-    // Ready again before the news that it has blocked is in.
+    // Old news: it waits, and its deadline must not be lost.
     s.ready(1, IDLE);
     s.stopped(1, IDLE, Stop::Blocked(Some(5)));
-    assert_eq!(s.expired(10), None);
+    assert_eq!(runs(&mut s, 0), Some(1));
+    s.stopped(1, IDLE, Stop::Refused);
+    assert_eq!(s.next(0, table), Next::Wait(Some(5)));
+    s.ready(1, IDLE);
+    assert_eq!(runs(&mut s, 0), Some(1));
+    s.stopped(1, IDLE, Stop::Refused);
+    assert_eq!(s.expired(10), Some(1));
+    s.ready(1, IDLE);
     assert_eq!(runs(&mut s, 0), Some(1));
     s.stopped(1, IDLE, Stop::Gone);
+    assert_eq!(s.next(0, table), Next::Wait(None));
     // A thread that is not in the table, or cannot be.
     s.ready(3, IDLE);
     s.ready(N, IDLE);

@@ -77,12 +77,8 @@ impl Cpu {
         }
         let now = self.hardware.now()?;
         while let Some(thread) = self.scheduler.expired(now) {
-            // It may have been woken in this moment: then there is an event.
-            if thread_cap(thread).resume().is_ok()
-                && let Some(entry) = entry(thread)
-            {
-                self.scheduler.ready(thread, entry);
-            }
+            // There will be an event, also if somebody else has woken it in this moment.
+            let _ = thread_cap(thread).resume();
         }
         match self.scheduler.next(now, entry) {
             Next::Run {
@@ -128,7 +124,7 @@ impl Cpu {
                 Stopped::Left => Stop::Gone,
             },
             // Not here, or not ready any more: if it comes back there is an event.
-            Err(_) => Stop::Gone,
+            Err(_) => Stop::Refused,
         };
         self.scheduler.stopped(thread, entry, how);
     }
