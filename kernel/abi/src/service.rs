@@ -276,6 +276,14 @@ pub mod process {
     pub const FAULT_CODE: u64 = 102;
 }
 
+/// Number for `AttachIrq` that no device has: a node has died, and what it held has been recovered.
+/// Each node says so to whoever has attached there. `NodeState` tells which one: its state is vacant,
+/// or its incarnation another one. Threads that the node had taken along are ready with an error, or
+/// stopped; their schedulers have been told ([`Woken::NodeDied`](crate::cap::Woken)).
+pub const NODE_DIED: u64 = 62;
+/// The same: a node has joined. Its CPUs are idle until they get threads (`StartCpu`).
+pub const NODE_JOINED: u64 = 63;
+
 /// Endpoint of a CPU in a scheduler's endpoints.
 pub const fn scheduler_line(node: crate::NodeId, cpu: crate::CpuId) -> u64 {
     (node.index() * MAX_CPUS + cpu.index()) as u64

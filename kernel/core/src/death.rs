@@ -1,34 +1,175 @@
-//! Nodes that die.
+//! Nodes that die, and nodes that are slow.
 //!
 //! Nobody decides by itself that another node is dead: the launcher kills and reaps the machine,
-//! then writes DEAD and rings the others. The live node with the lowest number recovers:
+//! then writes DEAD and rings the others. The live node with the lowest number recovers
+//! ([`crate::recovery`]):
 //!
 //! ```text
-//! DEAD ──claim──▶ RECOVERING ──(intents, threads)──▶ VACANT        a new machine may join now
+//! DEAD ──claim──▶ RECOVERING ──(rows, counts, threads)──▶ VACANT        a new machine may join now
+//! LIVE ◀──heart beats again── SUSPECT ◀──no heartbeat for 2 s── LIVE
 //! ```
+//!
+//! SUSPECT tells others, by `NodeState`, who keeps frames from being reused. It changes nothing else:
+//! a suspect node counts as before.
+//!
+//! Each node tells whoever has attached to the reserved interrupts
+//! [`NODE_DIED`](dyad_abi::service::NODE_DIED) and [`NODE_JOINED`](dyad_abi::service::NODE_JOINED)
+//! there what it has noticed; a death once all is recovered, so that what has been the dead node's
+//! can be used.
 
+use dyad_abi::NodeId;
+use dyad_abi::ident::MAX_NODES;
+use dyad_abi::service::{NODE_DIED, NODE_JOINED};
 use dyad_shm::superblock::NodeState;
 
 use crate::cx::Cx;
-use crate::{Platform, console, warn};
+use crate::cycle::TICK_NS;
+use crate::recovery::{self, Pace};
+use crate::{Platform, clock, inbox, warn};
 
-/// Looks for dead nodes and recovers them if that is this node's job.
-pub fn look<P: Platform>(cx: &Cx) {
-    let node = cx.node;
-    for n in node.others() {
-        let word = node.sb.node_word(n);
-        if word.state != NodeState::Dead || node.first_live() != Some(node.id()) {
-            continue;
+/// How long a node may be without a heartbeat before others suspect it. It beats every 100 ms.
+pub const SUSPECT_NS: u64 = 2_000_000_000;
+/// Pieces of recovery in one turn of the run loop.
+const PIECES: usize = 4;
+/// Until the next turn, so that threads of this CPU run meanwhile.
+const PAUSE_NS: u64 = 500_000;
+
+/// What a node knows of the life of others. Private to it.
+#[derive(Debug)]
+pub struct Watch {
+    nodes: [Seen; MAX_NODES],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    heartbeat: u64,
+    /// Local time at which the heartbeat was last seen to move.
+    moved: u64,
+    /// The incarnation that is known to have joined; 0: none.
+    joined: u32,
+}
+
+impl Watch {
+    pub(crate) const fn new() -> Watch {
+        Watch {
+            nodes: [Seen {
+                heartbeat: 0,
+                moved: 0,
+                joined: 0,
+            }; MAX_NODES],
         }
-        let Ok(claim) = cx.epochs().recover(n, node.id()) else {
-            continue;
-        };
-        warn!(
-            P,
-            "node {n} is dead (incarnation {}), recovering", word.incarnation
-        );
-        console::counter::<P>("nodes_recovered", 1);
-        cx.words().replace(&node.sb.node(n).doorbell, 0);
-        let _ = cx.epochs().recovered(claim);
+    }
+}
+
+/// Looks at the life of other nodes; recovers dead ones if that is this node's job. A bounded piece
+/// of it: called in each turn of the run loop of the node's first CPU.
+pub fn look<P: Platform>(cx: &Cx) {
+    watch::<P>(cx);
+    let Some(mut state) = cx.node.recovery.try_lock() else {
+        return;
+    };
+    for _ in 0..PIECES {
+        match recovery::step::<P>(cx, &mut state) {
+            Pace::Idle => return,
+            Pace::Soon => {}
+            Pace::Later => break,
+            Pace::Done(_) => {
+                for n in cx.node.others() {
+                    wake_up::<P>(n);
+                }
+                drop(state);
+                watch::<P>(cx);
+                return;
+            }
+        }
+    }
+    // The next tick comes soon.
+    let now = clock::now::<P>().0;
+    let last = now.wrapping_add(PAUSE_NS).wrapping_sub(TICK_NS);
+    if last < now {
+        cx.local.last_tick.set(last);
+    }
+}
+
+/// Has a node look at the others.
+fn wake_up<P: Platform>(n: NodeId) {
+    if let Some(first) = dyad_abi::CpuId::new(0) {
+        inbox::notify::<P>(n, first);
+    }
+}
+
+/// Tells the others that this node has joined.
+pub fn joined<P: Platform>(cx: &Cx) {
+    for n in cx.node.others() {
+        wake_up::<P>(n);
+    }
+}
+
+fn watch<P: Platform>(cx: &Cx) {
+    let Some(mut watch) = cx.node.watch.try_lock() else {
+        return;
+    };
+    let node = cx.node;
+    let now = P::clock_ns();
+    // Whoever suspects this one is wrong.
+    if node.sb.node_word(node.id()).state == NodeState::Suspect {
+        let _ = cx.epochs().trust(node.id());
+    }
+    let (mut died, mut came) = (false, false);
+    for n in node.others() {
+        let seen = &mut watch.nodes[n.index()];
+        let word = node.sb.node_word(n);
+        match word.state {
+            NodeState::Live | NodeState::Suspect => {
+                if seen.joined != word.incarnation {
+                    died |= seen.joined != 0;
+                    came = true;
+                    seen.joined = word.incarnation;
+                    seen.moved = now;
+                }
+                suspect::<P>(cx, n, word.state, seen, now);
+            }
+            NodeState::Vacant | NodeState::Joining if seen.joined != 0 => {
+                died = true;
+                seen.joined = 0;
+            }
+            _ => {}
+        }
+    }
+    drop(watch);
+    for (number, _) in [(NODE_DIED, died), (NODE_JOINED, came)]
+        .into_iter()
+        .filter(|e| e.1)
+    {
+        post::<P>(cx, number);
+    }
+}
+
+/// Suspects a node, or trusts it again.
+fn suspect<P: Platform>(cx: &Cx, n: NodeId, state: NodeState, seen: &mut Seen, now: u64) {
+    let beat = cx.words().read(&cx.node.sb.node(n).heartbeat);
+    if beat != seen.heartbeat {
+        (seen.heartbeat, seen.moved) = (beat, now);
+    }
+    let silent = now.wrapping_sub(seen.moved);
+    // Another node may be faster, with either.
+    if state == NodeState::Live && silent > SUSPECT_NS {
+        warn!(P, "no heartbeat of node {n} for {} ms", silent / 1_000_000);
+        let _ = cx.epochs().suspect(n);
+    } else if state == NodeState::Suspect && silent < TICK_NS {
+        let _ = cx.epochs().trust(n);
+    }
+}
+
+/// Sends the message of an interrupt, if somebody wants to hear of it.
+fn post<P: Platform>(cx: &Cx, number: u64) {
+    let target = cx
+        .node
+        .interrupts
+        .get(number as usize)
+        .and_then(|slot| *slot.lock());
+    if let Some((object, line, bits)) = target {
+        // Refused if the endpoint is gone: nobody wants to know any more.
+        let _ = crate::ops::endpoint::post::<P>(cx, object, line, bits);
     }
 }

@@ -30,6 +30,7 @@ use crate::inbox::{self, kind};
 use crate::object::component::Entry;
 use crate::object::thread::{Owner, State, Thread, copy_registers};
 use crate::object::{find, reference};
+use crate::recovery;
 
 /// Why a thread is handed over.
 pub mod what {
@@ -39,8 +40,11 @@ pub mod what {
     pub const INVOKE: u64 = 2;
     /// It returns from such an invocation.
     pub const RETURN: u64 = 3;
-    /// It was on its way to a node that has died: its call returns an error.
+    /// The node it was on or on its way to has died: its call returns an error. See
+    /// [`crate::recovery::threads`], also for what it carries.
     pub const FAIL: u64 = 4;
+    /// The node it was ready on has died: it goes on as it is.
+    pub const MOVE: u64 = 5;
 }
 
 /// Puts down what the thread is to do where it goes, and its four words.
@@ -208,9 +212,8 @@ fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
             P::set_results(area, 0, [a, b, c, d]);
             P::set_user_pc_sp(area, address, badge);
         }
-        what::FAIL => {
-            P::set_results(area, a, [0; 4]);
-        }
+        what::FAIL => recovery::threads::arrive::<P>(t, carried),
+        what::MOVE => {}
         _ => {
             if t.started[P::ISA.index()].load(Ordering::Relaxed) == 2 {
                 copy_registers(&t.parked[P::ISA.index()], area);

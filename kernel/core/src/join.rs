@@ -301,16 +301,19 @@ pub fn live(node: &Node) {
 ///
 /// [`JoinError::NodesMissing`].
 pub fn wait_for_all<P: Platform>(node: &Node) -> Result<(), JoinError> {
+    // A node that has been there before has died since; nobody waits for its return.
     let missing = || {
         node.all()
             .filter(|&n| {
-                matches!(
-                    node.sb.node_word(n).state,
-                    NodeState::Vacant | NodeState::Joining
-                )
+                let word = node.sb.node_word(n);
+                match word.state {
+                    NodeState::Vacant => word.incarnation == 0,
+                    state => state == NodeState::Joining,
+                }
             })
             .fold(0u8, |set, n| set | 1 << n.index())
     };
+    crate::death::joined::<P>(&crate::cx::Cx::here::<P>());
     let all = clock::wait_until::<P>(node.boot_limit(), || {
         while_waiting::<P>(node);
         missing() == 0

@@ -11,7 +11,7 @@
 //! | [`object`] | kernel objects |
 //! | [`invoke`], [`dispatch`], [`handover`] | components, scheduling, threads that change nodes |
 //! | [`mapping`], [`resolve`], [`supply`], [`shootdown`], [`copy`] | address spaces |
-//! | [`quiet`], [`death`] | quiescence; nodes that die |
+//! | [`quiet`], [`death`], [`recovery`] | quiescence; nodes that die |
 //! | [`inbox`] | messages between CPUs of different nodes, doorbells |
 //! | [`console`], [`end`], [`mod@panic`] | output, reports, orderly shutdown |
 //! | [`device`], [`kernel_map`] | what both machines share |
@@ -53,6 +53,7 @@ pub mod ops;
 pub mod panic;
 pub mod platform;
 pub mod quiet;
+pub mod recovery;
 pub mod resolve;
 pub mod selftest;
 pub mod shootdown;

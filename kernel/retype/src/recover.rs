@@ -101,6 +101,34 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         })
     }
 
+    /// [`recount`](FrameTable::recount), but only if the block still has the references it had
+    /// before they were counted. `false`: some have been given back meanwhile; they are to be
+    /// counted again. As no references are added to a frozen block, an equal number is the same
+    /// references.
+    ///
+    /// # Errors
+    ///
+    /// As [`recount`](FrameTable::recount).
+    pub fn recount_from(
+        &self,
+        frame: FrameRef,
+        before: Refs,
+        counted: Refs,
+    ) -> Result<bool, Refused> {
+        let (head, _, _) = self.find_head(frame)?;
+        self.change(head, |word| match word.ty {
+            FrameType::Frozen(_) if word.refs == before => Ok((
+                Some(FrameWord {
+                    refs: counted,
+                    ..word
+                }),
+                true,
+            )),
+            FrameType::Frozen(_) => Ok((None, false)),
+            _ => Err(Refused::WrongType),
+        })
+    }
+
     /// Makes a frozen block what it was. Has no effect on one that is in use already.
     ///
     /// # Errors

@@ -16,6 +16,7 @@
 //! | node `state` | the node itself; DEAD: the launcher, after reaping; VACANT: the recoverer | CAS, acquire/release |
 //! | cpu `pending` | any sender, one bit each; the receiver swaps 0 | RMW |
 //! | cpu `activity` | the CPU itself, on a line of its own | store, `fence(SeqCst)`, then its last look at its inboxes |
+//! | `recoverer` | the node that takes or leaves it; another one if that has died | CAS |
 //! | `control` | the launcher | read on every doorbell and idle tick |
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -270,8 +271,8 @@ pub struct Superblock {
     pub program: AtomicU64,
     /// The node that is taking the program down after its end, plus one; 0 before.
     pub ending: AtomicU64,
-    /// Reserved; zero.
-    pub reserved: [AtomicU64; 1],
+    /// Who recovers dead nodes: incarnation of that node in bits 32.., its number plus one; 0: nobody.
+    pub recoverer: AtomicU64,
     /// Kernel-half root entries by ISA, and whether they have been published (last word).
     pub roots: [RootEntries; ISA_COUNT],
     /// The nodes.
@@ -338,7 +339,7 @@ impl Superblock {
 pub const LAYOUT: LayoutHash = crate::shared_layout!(LayoutHash::EMPTY;
     Superblock {
         magic, format, abi_version, layout_hash, coherence, memory_model, shape, control,
-        control_arg, epoch, clock_owner, shutdown, self_test, program, ending, reserved, roots, nodes, cpus, pools, scratch,
+        control_arg, epoch, clock_owner, shutdown, self_test, program, ending, recoverer, roots, nodes, cpus, pools, scratch,
     },
     NodeEntry {
         state, heartbeat, doorbell, kind, image, phase, barrier, clock_request, clock_answer,

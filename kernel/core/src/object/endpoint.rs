@@ -112,6 +112,16 @@ impl Line {
     }
 
     fn take_event(&self, node: &Node) -> Option<Event> {
+        let (thread, why) = self.take_thread(node)?;
+        Some(Event {
+            tag: thread.tag.load(Ordering::Relaxed) as u32,
+            why: Woken::from_number(why)?,
+        })
+    }
+
+    /// Takes the first thread off the lists: with why it was there, a [`Woken`] unless the word is
+    /// damaged.
+    pub(crate) fn take_thread(&self, node: &Node) -> Option<(&'static Thread, u64)> {
         let words = node.words;
         let mut list = words.read(&self.taken);
         if list != 0 {
@@ -128,11 +138,7 @@ impl Line {
         if rest != 0 {
             words.replace(&self.taken, rest);
         }
-        let why = Woken::from_number(words.replace(&thread.event, 0))?;
-        Some(Event {
-            tag: thread.tag.load(Ordering::Relaxed) as u32,
-            why,
-        })
+        Some((thread, words.replace(&thread.event, 0)))
     }
 
     /// Tells the scheduler whose endpoint this is about a thread.

@@ -1,0 +1,113 @@
+//! Endpoints after a node has died: what its schedulers had not been told goes to where the threads
+//! are now, and threads that do not wait are no waiters.
+//!
+//! Each endpoint is looked at once, after all threads of the dead node have other owners and nobody
+//! has an older owner in hand.
+
+use dyad_abi::NodeId;
+use dyad_abi::cap::Woken;
+use dyad_abi::ident::MAX_CPUS;
+use dyad_shm::FrameRef;
+
+use super::scan::Cursor;
+use super::{OBJECTS, RECORDS, Walked, is_endpoints, next_object};
+use crate::cx::Cx;
+use crate::object::endpoint::{Endpoints, LINES, Line};
+use crate::object::thread::{State, Thread};
+use crate::object::{find, linked, reference};
+use crate::{Platform, dispatch};
+
+/// Threads that one piece takes off lists.
+const EVENTS: u32 = 64;
+
+/// A walk over all endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Walk {
+    cursor: Cursor,
+    /// Endpoints in the middle of which it is.
+    at: Option<FrameRef>,
+}
+
+impl Walk {
+    /// Before the first.
+    pub const START: Walk = Walk {
+        cursor: Cursor::START,
+        at: None,
+    };
+
+    /// A piece. `true`: that was the last one.
+    pub fn piece<P: Platform>(&mut self, cx: &Cx, dead: NodeId) -> bool {
+        let mut records = RECORDS;
+        let mut events = EVENTS;
+        for _ in 0..OBJECTS {
+            let frame = match self.at {
+                Some(frame) => frame,
+                None => match next_object(cx, &mut self.cursor, &mut records, is_endpoints) {
+                    Walked::Object(frame, _) => frame,
+                    Walked::Working => return false,
+                    Walked::End => return true,
+                },
+            };
+            let Some(endpoints) = cx.node.map.get::<Endpoints>(frame.address()) else {
+                self.at = None;
+                continue;
+            };
+            self.at = Some(frame);
+            if !lists::<P>(cx, endpoints, dead, &mut events) {
+                return false;
+            }
+            for line in &endpoints.lines {
+                waiter::<P>(cx, line);
+            }
+            self.at = None;
+        }
+        false
+    }
+}
+
+/// Tells the schedulers of other CPUs what those of the dead node's had not been told. `false`:
+/// there is more.
+fn lists<P: Platform>(cx: &Cx, e: &'static Endpoints, dead: NodeId, events: &mut u32) -> bool {
+    for line in e.lines.iter().skip(dead.index() * MAX_CPUS).take(MAX_CPUS) {
+        while let Some((t, why)) = line.take_thread(cx.node) {
+            let owner = t.owner(cx.words());
+            if let Some(why) = Woken::from_number(why)
+                && owner.is_some_and(|o| o.node != dead)
+            {
+                // Refused if the scheduler is gone: nobody wants to know.
+                let _ = dispatch::tell_scheduler::<P>(cx, t, why);
+            }
+            *events = events.saturating_sub(1);
+            if *events == 0 {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Takes a waiter off that does not wait: whoever was stopping it has died before.
+fn waiter<P: Platform>(cx: &Cx, line: &'static Line) {
+    let word = cx.words().read(&line.waiter);
+    let Some(frame) = linked(word) else {
+        return;
+    };
+    let Some(t) = cx.node.map.get::<Thread>(frame.address()) else {
+        return;
+    };
+    let is_thread = reference::<Thread>(cx.node, t)
+        .is_some_and(|r| find::<Thread>(cx.node, r, Thread::KIND).is_ok());
+    let blocked = |t: &Thread| {
+        t.owner(cx.words())
+            .is_some_and(|o| o.state == State::Blocked)
+    };
+    if is_thread && blocked(t) || !cx.words().exchange(&line.waiter, word, 0) {
+        return;
+    }
+    // Should it have begun to wait again meanwhile, it looks again.
+    if is_thread && blocked(t) {
+        let _ = dispatch::wake::<P>(cx, t, Woken::Ready);
+    }
+}
+
+const _: () = assert!(LINES == dyad_abi::ident::MAX_NODES * MAX_CPUS);

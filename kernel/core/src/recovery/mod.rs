@@ -1,0 +1,502 @@
+//! Recovery: what survivors do with what a dead node held.
+//!
+//! One node does it, in bounded pieces between two turns of its run loop; its other CPUs and all
+//! other nodes go on meanwhile. Nothing of it is kept but in private memory: if the recoverer dies,
+//! the next one starts over, and every repair can be repeated.
+//!
+//! ```text
+//! office, claim; DEAD -> RECOVERING
+//!   rows        frames and slots in the middle of a change are given up
+//!   freeze      what entries were being put into or taken out of takes no new references
+//!   between     every live CPU is seen between two rows
+//!   places      entries that were being emptied: a page's is empty now, a table's leads there again
+//!   count       references are counted, in all objects of the system
+//!   between     again
+//!   set         the counts become the references, unless some have been given back meanwhile: count
+//!   clear       unfreeze; the dead node's intents are cleared
+//!   threads     each goes on where it can, or returns with an error, or stops
+//!   settle      a round, so that nobody has an older owner of a thread in hand
+//!   endpoints   schedulers' lists of the dead node's CPUs; waiters that do not wait
+//!   finish      frames that its faults had taken; doorbell; RECOVERING -> VACANT; claim and office dropped
+//! ```
+//!
+//! # Why the count is right
+//!
+//! PROTOCOL.md has a round of all live nodes where this has *between*: a row records its intent
+//! before it takes its first reference and clears it after it has given back its last, so a CPU
+//! whose intent is seen to be clear is in no row. Intents are read at memory, need no help from
+//! user level, and the rows need not look whether a frame is frozen when they give references back.
+//!
+//! | a row of a live CPU | is |
+//! |---|---|
+//! | that takes a reference, begun before the freeze | over before counting begins (first *between*): it is counted, or has been undone |
+//! | that takes a reference, begun later | refused: frozen |
+//! | that gives a reference back, over before *set* | noticed: the record has fewer references than before counting |
+//! | that gives a reference back, seen at work in the second *between* | waited for, then as above |
+//! | that gives a reference back, begun after the second *between* | counted, as its entry was there; it gives back one of those |
+//! | that closes a table's entry and opens it again | waited for: counting does not go past entries that live nodes are changing |
+//!
+//! Another node that has died and is not recovered yet is in no row; what it left is counted as it
+//! is, and counted again when it is recovered.
+//!
+//! # Bounds
+//!
+//! A piece looks at no more than [`RECORDS`] records of frames and [`OBJECTS`] objects of 1024
+//! entries. It is repeated at most as often as there are frames, for three walks; more only while
+//! others give references back to the same 16 frames.
+
+pub mod endpoints;
+pub mod references;
+mod rows;
+pub mod scan;
+pub mod threads;
+pub mod walker;
+
+#[cfg(test)]
+mod tests;
+
+use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
+use dyad_abi::{CpuId, NodeId};
+use dyad_captbl::Owner;
+use dyad_quiesce::Claim;
+use dyad_retype::{FrameType, KernelKind, Refs, Use};
+use dyad_shm::FrameRef;
+use dyad_shm::frame::{Epoch, WeakRef};
+use dyad_shm::protocol::Intents;
+use dyad_shm::superblock::{NodeState, NodeWord, activity};
+
+use crate::cx::Cx;
+use crate::object::endpoint::Endpoints;
+use crate::object::space::Space;
+use crate::object::thread::Thread;
+use crate::{Platform, clock, console, info, warn};
+
+use references::{Tally, refers};
+use scan::{Cursor, Next};
+
+/// Records of frames that one piece looks at.
+pub const RECORDS: u32 = 1024;
+/// Objects that one piece looks into.
+pub const OBJECTS: u32 = 4;
+/// Blocks that the rows of a node can be about.
+const BLOCKS: usize = 2 * MAX_CPUS;
+/// How long recovery waits for a round. Without one, it goes on: nobody drives rounds then, and
+/// only a wake-up that was under way at the moment of death can be lost.
+const SETTLE_NS: u64 = 1_000_000_000;
+
+/// How soon the next piece is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// There is nothing to do.
+    Idle,
+    /// As soon as others have had their turn.
+    Soon,
+    /// It waits for others.
+    Later,
+    /// A node has been recovered.
+    Done(NodeId),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    Rows(usize),
+    Freeze,
+    Between(Seen),
+    Places(usize),
+    Count(Cursor),
+    BetweenAgain(Seen),
+    Set,
+    Clear,
+    Threads(Cursor),
+    Settle { stamp: Epoch, until: u64 },
+    Endpoints(endpoints::Walk),
+    Finish,
+}
+
+/// CPUs that have been seen between two rows.
+type Seen = [u8; MAX_NODES];
+
+/// The recovery of one node.
+#[derive(Debug)]
+pub struct Recovery {
+    claim: Claim,
+    dead: Owner,
+    phase: Phase,
+    tally: Tally<BLOCKS>,
+    /// What the last row of each CPU was about, and whether it lies in the supply of a space.
+    last: [Option<(WeakRef, bool)>; MAX_CPUS],
+    /// The thread whose message is to be sent.
+    pending: Option<threads::Handed>,
+}
+
+/// Does a piece of whatever recovery there is to do. `state` is this node's.
+pub fn step<P: Platform>(cx: &Cx, state: &mut Option<Recovery>) -> Pace {
+    let Some(r) = state else {
+        *state = begin::<P>(cx);
+        return match state {
+            Some(_) => Pace::Soon,
+            None => Pace::Idle,
+        };
+    };
+    if !r.is_mine(cx) {
+        *state = None;
+        return Pace::Soon;
+    }
+    match r.piece::<P>(cx) {
+        Pace::Done(_) => {
+            let pace = match state.take() {
+                Some(r) => r.finish::<P>(cx),
+                None => Pace::Idle,
+            };
+            step_down(cx);
+            pace
+        }
+        pace => pace,
+    }
+}
+
+fn office(word: NodeWord, node: NodeId) -> u64 {
+    (word.incarnation as u64) << 32 | (node.index() as u64 + 1)
+}
+
+fn my_office(cx: &Cx) -> u64 {
+    let word = NodeWord {
+        state: NodeState::Live,
+        incarnation: cx.node.incarnation(),
+    };
+    office(word, cx.node.id())
+}
+
+/// Takes the office of the one recoverer, if nobody who lives has it.
+fn take_office(cx: &Cx) -> bool {
+    let word = &cx.node.sb.recoverer;
+    let held = cx.words().read(word);
+    let mine = my_office(cx);
+    if held == mine {
+        return true;
+    }
+    let lives = NodeId::new((held & 0xff).wrapping_sub(1)).is_some_and(|n| {
+        let now = cx.node.sb.node_word(n);
+        matches!(now.state, NodeState::Live | NodeState::Suspect) && office(now, n) == held
+    });
+    !lives && cx.words().exchange(word, held, mine)
+}
+
+fn step_down(cx: &Cx) {
+    cx.words().exchange(&cx.node.sb.recoverer, my_office(cx), 0);
+}
+
+/// Claims a dead node, if that is this node's job: the live node with the lowest number does it.
+fn begin<P: Platform>(cx: &Cx) -> Option<Recovery> {
+    let node = cx.node;
+    let victim = node.others().find(|&n| {
+        let state = node.sb.node_word(n).state;
+        matches!(state, NodeState::Dead | NodeState::Recovering)
+    })?;
+    if node.first_live() != Some(node.id()) || !take_office(cx) {
+        return None;
+    }
+    let Ok(claim) = cx.epochs().recover(victim, node.id()) else {
+        step_down(cx);
+        return None;
+    };
+    warn!(
+        P,
+        "node {victim} is dead (incarnation {}), recovering",
+        claim.incarnation()
+    );
+    Some(Recovery {
+        dead: Owner {
+            node: victim,
+            incarnation: claim.incarnation(),
+        },
+        claim,
+        phase: Phase::Rows(0),
+        tally: Tally::new(),
+        last: [None; MAX_CPUS],
+        pending: None,
+    })
+}
+
+impl Recovery {
+    /// Whether the others still agree that this node recovers that one.
+    fn is_mine(&self, cx: &Cx) -> bool {
+        let word = cx.node.sb.node_word(self.dead.node);
+        word.state == NodeState::Recovering
+            && word.incarnation == self.dead.incarnation
+            && cx.words().read(&cx.node.sb.recoverer) == my_office(cx)
+    }
+
+    /// One piece; [`Pace::Done`]: all is repaired.
+    fn piece<P: Platform>(&mut self, cx: &Cx) -> Pace {
+        match self.phase {
+            Phase::Rows(cpu) => self.rows(cx, cpu),
+            Phase::Freeze => self.freeze(cx),
+            Phase::Between(seen) => self.between(cx, seen, Phase::Between, Phase::Places(0)),
+            Phase::Places(cpu) => self.places(cx, cpu),
+            Phase::Count(cursor) => self.count(cx, cursor),
+            Phase::BetweenAgain(seen) => self.between(cx, seen, Phase::BetweenAgain, Phase::Set),
+            Phase::Set => self.set(cx),
+            Phase::Clear => self.clear(cx),
+            Phase::Threads(cursor) => self.threads::<P>(cx, cursor),
+            Phase::Settle { stamp, until } => {
+                let over = clock::now::<P>().0 >= until;
+                if !over && !cx.node.tables.quiesced(stamp) {
+                    return Pace::Later;
+                }
+                self.go(Phase::Endpoints(endpoints::Walk::START))
+            }
+            Phase::Endpoints(mut walk) => {
+                if walk.piece::<P>(cx, self.dead.node) {
+                    return self.go(Phase::Finish);
+                }
+                self.go(Phase::Endpoints(walk))
+            }
+            Phase::Finish => Pace::Done(self.dead.node),
+        }
+    }
+
+    fn go(&mut self, phase: Phase) -> Pace {
+        self.phase = phase;
+        Pace::Soon
+    }
+
+    fn cpus(&self, cx: &Cx) -> impl Iterator<Item = CpuId> + use<> {
+        CpuId::first(cx.node.params.cpus)
+    }
+
+    /// The rows of one CPU that are about frames and slots; notes what the others are about.
+    fn rows(&mut self, cx: &Cx, cpu: usize) -> Pace {
+        let Some(c) = self.cpus(cx).nth(cpu) else {
+            return self.go(Phase::Freeze);
+        };
+        self.last[cpu] = rows::last(cx, self.dead.node, c).map(|what| (what, false));
+        if let Some(record) = cx.epochs().intents(self.dead.node, c).read() {
+            match rows::repair(cx, self.dead, &record) {
+                // Others are at work on the same words.
+                Err(_) => return Pace::Later,
+                Ok(blocks) => {
+                    for block in blocks.into_iter().flatten() {
+                        let (head, frames) = block;
+                        self.tally.add(head, frames);
+                    }
+                }
+            }
+        }
+        self.go(Phase::Rows(cpu + 1))
+    }
+
+    fn freeze(&mut self, cx: &Cx) -> Pace {
+        if self.tally.blocks().is_empty() {
+            return self.go(Phase::Clear);
+        }
+        let frozen = self.tally.blocks().iter().try_for_each(|c| {
+            match cx.frames().freeze(c.head) {
+                Err(dyad_retype::Refused::Contended) => Err(()),
+                // What is not in use has no references.
+                Ok(_) | Err(_) => Ok(()),
+            }
+        });
+        match frozen {
+            Ok(()) => self.go(Phase::Between([0; MAX_NODES])),
+            Err(()) => Pace::Later,
+        }
+    }
+
+    /// Looks once at every CPU that has not been seen between two rows.
+    fn between(&mut self, cx: &Cx, mut seen: Seen, same: fn(Seen) -> Phase, next: Phase) -> Pace {
+        let mut all = true;
+        for n in cx.node.all() {
+            let state = cx.node.sb.node_word(n).state;
+            if !matches!(state, NodeState::Live | NodeState::Suspect) {
+                continue;
+            }
+            for c in self.cpus(cx) {
+                let bit = 1 << c.index();
+                if seen[n.index()] & bit == 0 {
+                    // This CPU itself is between two rows here.
+                    let clear = cx.epochs().intents(n, c).read().is_none();
+                    seen[n.index()] |= if clear { bit } else { 0 };
+                    all &= clear;
+                }
+            }
+        }
+        match all {
+            true => self.go(next),
+            false => {
+                self.phase = same(seen);
+                Pace::Later
+            }
+        }
+    }
+
+    fn places(&mut self, cx: &Cx, cpu: usize) -> Pace {
+        let Some(c) = self.cpus(cx).nth(cpu) else {
+            return self.begin_count(cx);
+        };
+        if let Some(record) = cx.epochs().intents(self.dead.node, c).read() {
+            rows::place(cx, self.dead, &record);
+        }
+        self.go(Phase::Places(cpu + 1))
+    }
+
+    fn begin_count(&mut self, cx: &Cx) -> Pace {
+        for c in self.tally.blocks_mut() {
+            c.found = 0;
+            c.before = match cx.frames().read(c.head) {
+                Ok((word, _)) => word.refs,
+                Err(_) => Refs::ZERO,
+            };
+        }
+        self.go(Phase::Count(Cursor::START))
+    }
+
+    fn count(&mut self, cx: &Cx, mut cursor: Cursor) -> Pace {
+        let mut records = RECORDS;
+        for _ in 0..OBJECTS {
+            let here = cursor;
+            let (frame, kind) = match next_object(cx, &mut cursor, &mut records, refers) {
+                Walked::Object(frame, kind) => (frame, kind),
+                Walked::Working => break,
+                Walked::End => return self.go(Phase::BetweenAgain([0; MAX_NODES])),
+            };
+            let lives = |n: NodeId| {
+                let state = cx.node.sb.node_word(n).state;
+                matches!(state, NodeState::Live | NodeState::Suspect)
+            };
+            let wait = |who: Option<NodeId>| who.is_none_or(lives);
+            if !self.tally.count_in(cx, frame, kind, wait) {
+                self.phase = Phase::Count(here);
+                return Pace::Later;
+            }
+        }
+        self.go(Phase::Count(cursor))
+    }
+
+    fn set(&mut self, cx: &Cx) -> Pace {
+        let mut again = false;
+        for c in self.tally.blocks() {
+            let found = Refs::new(c.found).unwrap_or(Refs::MAX);
+            match cx.frames().recount_from(c.head, c.before, found) {
+                Ok(true) => {}
+                Ok(false) | Err(dyad_retype::Refused::Contended) => again = true,
+                // It was not in use.
+                Err(_) => {}
+            }
+        }
+        match again {
+            true => self.begin_count(cx),
+            false => self.go(Phase::Clear),
+        }
+    }
+
+    fn clear(&mut self, cx: &Cx) -> Pace {
+        for c in self.tally.blocks() {
+            if let Err(dyad_retype::Refused::Contended) = cx.frames().unfreeze(c.head) {
+                return Pace::Later;
+            }
+        }
+        for c in self.cpus(cx) {
+            cx.epochs().intents(self.dead.node, c).clear();
+        }
+        self.go(Phase::Threads(Cursor::START))
+    }
+
+    fn threads<P: Platform>(&mut self, cx: &Cx, mut cursor: Cursor) -> Pace {
+        if let Some(handed) = &self.pending {
+            if !handed.send::<P>(cx) {
+                return Pace::Later;
+            }
+            self.pending = None;
+        }
+        let mut records = RECORDS;
+        for _ in 0..OBJECTS * 4 {
+            let wanted = |k| k == Thread::KIND || k == Space::KIND;
+            let (frame, kind) = match next_object(cx, &mut cursor, &mut records, wanted) {
+                Walked::Object(frame, kind) => (frame, kind),
+                Walked::Working => break,
+                Walked::End => {
+                    let stamp = cx.epochs().now();
+                    let until = clock::now::<P>().0.saturating_add(SETTLE_NS);
+                    return self.go(Phase::Settle { stamp, until });
+                }
+            };
+            if kind == Space::KIND {
+                self.look_for_supply(cx, frame);
+            } else if let Some(handed) = threads::repair::<P>(cx, self.dead, frame)
+                && !handed.send::<P>(cx)
+            {
+                self.pending = Some(handed);
+                break;
+            }
+        }
+        self.go(Phase::Threads(cursor))
+    }
+
+    fn look_for_supply(&mut self, cx: &Cx, frame: FrameRef) {
+        let Some(space) = cx.node.map.get::<Space>(frame.address()) else {
+            return;
+        };
+        for (what, supplied) in self.last.iter_mut().flatten() {
+            *supplied |= space.is_supplied(cx.words(), what.frame);
+        }
+    }
+
+    /// What remains: nothing that others wait for but the node's place.
+    fn finish<P: Platform>(self, cx: &Cx) -> Pace {
+        let node = cx.node;
+        let n = self.dead.node;
+        for (what, supplied) in self.last.into_iter().flatten() {
+            if supplied {
+                rows::give_back(cx, what);
+            }
+        }
+        for c in CpuId::first(MAX_CPUS) {
+            // Nobody takes it for somebody to give work to.
+            let cpu = node.sb.cpu(n, c);
+            cx.words().write(&cpu.activity, activity::OFFLINE);
+        }
+        cx.words().replace(&node.sb.node(n).doorbell, 0);
+        if cx.epochs().recovered(self.claim).is_err() {
+            return Pace::Soon;
+        }
+        console::counter::<P>("nodes_recovered", 1);
+        info!(P, "node {n} is recovered");
+        Pace::Done(n)
+    }
+}
+
+/// What a walk over objects has come to.
+enum Walked {
+    Object(FrameRef, KernelKind),
+    Working,
+    End,
+}
+
+/// The next object of a kind that is wanted. What is frozen still is what it was.
+fn next_object(
+    cx: &Cx,
+    cursor: &mut Cursor,
+    records: &mut u32,
+    wanted: impl Fn(KernelKind) -> bool,
+) -> Walked {
+    loop {
+        match cursor.next(cx.node, records) {
+            Next::Block(frame, word) => {
+                if let FrameType::Kernel(kind) | FrameType::Frozen(Use::Kernel(kind)) = word.ty
+                    && wanted(kind)
+                {
+                    return Walked::Object(frame, kind);
+                }
+            }
+            Next::Damaged(_) => {}
+            Next::Working => return Walked::Working,
+            Next::End => return Walked::End,
+        }
+    }
+}
+
+/// Whether an object of a kind has endpoints.
+fn is_endpoints(kind: KernelKind) -> bool {
+    kind == Endpoints::KIND
+}

@@ -1,0 +1,220 @@
+//! The rows that a dead CPU was in the middle of, by its intent.
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::{CpuId, NodeId};
+use dyad_captbl::{Owner, Refused as Slot, SlotPlace};
+use dyad_coherence::GlobalMem;
+use dyad_pgtbl::{Level, Place, Pte, decode};
+use dyad_quiesce::Touched;
+use dyad_retype::{FrameType, Order, Refs, Refused, Use};
+use dyad_shm::frame::WeakRef;
+use dyad_shm::intent::{IntentRecord, Row};
+use dyad_shm::quiesce::QuiesceArea;
+use dyad_shm::superblock::{NodeState, QUIESCE_OFFSET};
+use dyad_shm::{FrameRef, PhysAddr, PoolId};
+
+use super::references::{CAPTBL_LEAF, CAPTBL_ROOT, table_of};
+use crate::cx::Cx;
+use crate::mapping::Driver;
+use crate::object::space::{CLOSING, Space};
+use dyad_abi::user::PAGE_SIZE;
+
+/// Heads and sizes of the blocks whose references are to be counted.
+pub type Blocks = [Option<(FrameRef, u64)>; 2];
+
+/// Others are at work on the same words: try again.
+#[derive(Debug)]
+pub struct Contended;
+
+/// What a CPU's last row was about, be it over or not: a record that has been cleared lacks its
+/// row only.
+pub fn last(cx: &Cx, node: NodeId, cpu: CpuId) -> Option<WeakRef> {
+    let area: &QuiesceArea = cx.node.map.get(PoolId::Cxl.base().add(QUIESCE_OFFSET))?;
+    let line = area.intents.get(node.index())?.get(cpu.index())?;
+    WeakRef::from_bits(cx.words().read(&line.frame))
+}
+
+/// Repairs a row that changes a frame or a slot. Of the others, returns the blocks that they are
+/// about.
+///
+/// # Errors
+///
+/// [`Contended`].
+pub fn repair(cx: &Cx, dead: Owner, record: &IntentRecord) -> Result<Blocks, Contended> {
+    match record.row {
+        Row::ToUntyped | Row::FromUntyped | Row::Split | Row::Merge => {
+            let done = cx
+                .frames()
+                .recover_frame(record.frame, dead.node, cx.epochs());
+            match done {
+                Err(Refused::Contended) => Err(Contended),
+                // Damage stays what it is.
+                Ok(_) | Err(_) => Ok([None; 2]),
+            }
+        }
+        Row::SlotActivate | Row::SlotDeactivate => {
+            let Some(place) = SlotPlace::of_intent(record) else {
+                return Ok([None; 2]);
+            };
+            // The leaf may be something else by now.
+            if !cx.frames().is_object(place.leaf(), CAPTBL_LEAF) {
+                return Ok([None; 2]);
+            }
+            match cx.with_services(|s| cx.captbls().recover_slot(place, dead, s)) {
+                Err(Slot::Lost) => Err(Contended),
+                Ok(_) | Err(_) => Ok([None; 2]),
+            }
+        }
+        Row::Map | Row::Unmap | Row::Cons | Row::Decons => {
+            let block = |w: WeakRef| block(cx, w.frame);
+            Ok([
+                block(record.frame)?,
+                match record.table {
+                    Some(table) => block(table)?,
+                    None => None,
+                },
+            ])
+        }
+    }
+}
+
+/// The block in use around a frame.
+fn block(cx: &Cx, frame: FrameRef) -> Result<Option<(FrameRef, u64)>, Contended> {
+    match cx.frames().head(frame) {
+        Ok((head, word)) => Ok(match word.ty {
+            FrameType::User(order) => Some((head, order.frames())),
+            FrameType::Kernel(_) | FrameType::Frozen(Use::Kernel(_)) => Some((head, 1)),
+            // By a recoverer that has died.
+            FrameType::Frozen(Use::User) => Some((head, cx.frames().order_by_tails(head).frames())),
+            _ => None,
+        }),
+        // It is being split: it was not in use.
+        Err(Refused::Stale) => Err(Contended),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Repairs the entry of a row, if the dead node has left it closed and its table is what it was.
+/// Table and frame are frozen, if they are in use.
+pub fn place(cx: &Cx, dead: Owner, record: &IntentRecord) {
+    let Some(table) = record.table else {
+        return;
+    };
+    let Ok((word, _)) = cx.frames().read(table.frame) else {
+        return;
+    };
+    let FrameType::Frozen(Use::Kernel(kind)) = word.ty else {
+        return;
+    };
+    let inside =
+        record.place.frame_start() == table.frame.address() && record.place.0.is_multiple_of(8);
+    if word.version != table.version || !inside {
+        return;
+    }
+    if let Some((isa, level)) = table_of(kind) {
+        let driver = Driver::new(cx.words(), isa, table.frame.address());
+        page_entry(cx, dead, record, &driver, level);
+    } else if kind == CAPTBL_ROOT {
+        let index = (record.place.offset() / 8) as u32;
+        // Refused only if the word is damaged.
+        let _ = cx.with_services(|s| cx.captbls().recover_entry(table, index, dead, s));
+    } else if kind == Space::KIND {
+        root_word(cx, record);
+    }
+}
+
+/// Whether a frozen frame is what the intent says, and which page table.
+fn frozen_table(cx: &Cx, what: WeakRef) -> Option<(dyad_abi::Isa, Level)> {
+    match cx.frames().read(what.frame) {
+        Ok((word, _)) if word.version == what.version => match word.ty {
+            FrameType::Frozen(Use::Kernel(kind)) => table_of(kind),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// An entry of a page table. One that led to a table leads there again: the table may have entries,
+/// which nobody could reach otherwise.
+fn page_entry(cx: &Cx, dead: Owner, record: &IntentRecord, d: &Driver, level: Level) {
+    let raw = cx.words().load_fresh(record.place, Ordering::Acquire);
+    let isa = d.isa();
+    if decode(isa, raw, level) != (Pte::Closing { node: dead.node }) {
+        return;
+    }
+    let place = Place {
+        entry: record.place,
+        raw,
+        level,
+        above: None,
+    };
+    let child = level.below().map(|below| (isa, below));
+    if child.is_some() && frozen_table(cx, record.frame) == child {
+        // It fails only if the entry is not closed by the dead node any more.
+        let _ = d.reopen_table(&place, dead.node, record.frame.frame.address());
+        cx.log(Touched::Table(place.table()));
+        return;
+    }
+    // It may have died before it had logged what it took out.
+    let span = match level {
+        Level::L2 => Order::new(9).unwrap_or(Order::FRAME).frames(),
+        _ => 1,
+    };
+    for n in 0..span {
+        let at = record.frame.frame.address().add(n * PAGE_SIZE);
+        cx.log(Touched::User(at));
+    }
+    cx.log(Touched::Table(place.table()));
+    let _ = d.empty(&place, dead.node, cx.epochs().now());
+}
+
+/// A root of an address space. The word does not say who has closed it: not a live CPU, if none is
+/// in a row about it.
+fn root_word(cx: &Cx, record: &IntentRecord) {
+    let Some(word) = cx
+        .node
+        .map
+        .get::<core::sync::atomic::AtomicU64>(record.place)
+    else {
+        return;
+    };
+    if cx.words().read(word) != CLOSING || is_at_work(cx, record.place) {
+        return;
+    }
+    let root = match frozen_table(cx, record.frame) {
+        Some((_, Level::L4)) => record.frame.bits(),
+        _ => 0,
+    };
+    cx.words().exchange(word, CLOSING, root);
+}
+
+/// Whether a live CPU is in a row about an entry.
+fn is_at_work(cx: &Cx, place: PhysAddr) -> bool {
+    cx.node.all().any(|n| {
+        let state = cx.node.sb.node_word(n).state;
+        matches!(state, NodeState::Live | NodeState::Suspect)
+            && CpuId::first(cx.node.params.cpus).any(|c| {
+                let record = cx.epochs().intents(n, c).read();
+                record.is_some_and(|r| r.place == place)
+            })
+    })
+}
+
+/// Gives back a frame that a fault had taken: it lies in the supply of a space, was what the CPU
+/// last worked on, and nothing refers to it.
+pub fn give_back(cx: &Cx, what: WeakRef) {
+    let frames = cx.frames();
+    let Ok((word, _)) = frames.read(what.frame) else {
+        return;
+    };
+    let used = match word.ty {
+        FrameType::User(Order::FRAME) => Use::User,
+        FrameType::Kernel(kind) if table_of(kind).is_some() => Use::Kernel(kind),
+        _ => return,
+    };
+    if word.version == what.version && word.refs == Refs::ZERO {
+        // Refused only if somebody else has found a use for it.
+        let _ = frames.to_untyped(what, used, cx.epochs(), &cx.intents());
+    }
+}

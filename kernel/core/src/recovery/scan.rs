@@ -1,0 +1,116 @@
+//! Walks over the frames of all pools, a bounded number of records at a time.
+//!
+//! What a walk shows is not one moment: frames change hands while it goes on. It finds everything
+//! that was there before it began and is there still.
+
+use dyad_abi::NodeId;
+use dyad_abi::ident::MAX_NODES;
+use dyad_retype::{FrameType, FrameWord};
+use dyad_shm::pool::MAX_POOLS;
+use dyad_shm::{FrameRef, PhysAddr, PoolId};
+
+use crate::node::Node;
+use crate::tables::Layout;
+use dyad_abi::user::PAGE_SIZE;
+
+/// Where a walk has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    pool: usize,
+    index: u64,
+}
+
+/// What a walk has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// This block: its head, and the head's word.
+    Block(FrameRef, FrameWord),
+    /// The record of this frame is damaged.
+    Damaged(FrameRef),
+    /// Nothing yet: all steps are used up.
+    Working,
+    /// The end.
+    End,
+}
+
+impl Default for Cursor {
+    fn default() -> Cursor {
+        Cursor::START
+    }
+}
+
+impl Cursor {
+    /// Before the first frame.
+    pub const START: Cursor = Cursor { pool: 0, index: 0 };
+
+    /// The next block that somebody uses or changes; blocks that nobody uses are passed over. Each
+    /// record looked at takes one of `steps`.
+    pub fn next(&mut self, node: &Node, steps: &mut u32) -> Next {
+        loop {
+            let next = self.next_head(node, steps);
+            match next {
+                Next::Block(_, word)
+                    if matches!(
+                        word.ty,
+                        FrameType::Untyped(_) | FrameType::Tail(_) | FrameType::Retired
+                    ) => {}
+                next => return next,
+            }
+        }
+    }
+
+    /// The next block, used or not. A tail is the head of what is left of a block that has been
+    /// changed meanwhile.
+    pub fn next_head(&mut self, node: &Node, steps: &mut u32) -> Next {
+        while self.pool < MAX_POOLS {
+            if *steps == 0 {
+                return Next::Working;
+            }
+            *steps -= 1;
+            let Some((frame, usable_end)) = self.frame(node) else {
+                self.pool += 1;
+                self.index = 0;
+                continue;
+            };
+            let Ok((word, _)) = node.tables.frames.read(frame) else {
+                self.index += 1;
+                return Next::Damaged(frame);
+            };
+            let frames = match word.ty {
+                // A frame that may be used is not RESERVED, once its pool has been formatted.
+                FrameType::Reserved => {
+                    self.index = usable_end;
+                    continue;
+                }
+                FrameType::Untyped(order) | FrameType::Tail(order) | FrameType::User(order) => {
+                    order.frames()
+                }
+                FrameType::Retyping(_)
+                | FrameType::Frozen(_)
+                | FrameType::Kernel(_)
+                | FrameType::Retired => 1,
+            };
+            self.index += frames;
+            return Next::Block(frame, word);
+        }
+        Next::End
+    }
+
+    /// The frame the walk is at, and one past the last index of its pool; `None` at the pool's end.
+    fn frame(&mut self, node: &Node) -> Option<(FrameRef, u64)> {
+        let pool = match NodeId::new(self.pool as u64) {
+            Some(n) if n.index() < node.params.node_count => PoolId::Local(n),
+            Some(_) => return None,
+            None => PoolId::Cxl,
+        };
+        let usable = Layout::of(&node.params, pool).usable;
+        self.index = self.index.max(usable.start);
+        if self.index >= usable.end {
+            return None;
+        }
+        let at = PhysAddr(pool.base().0 + self.index * PAGE_SIZE);
+        Some((FrameRef::of(at)?, usable.end))
+    }
+}
+
+const _: () = assert!(MAX_POOLS == MAX_NODES + 1);

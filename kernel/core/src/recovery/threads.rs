@@ -1,0 +1,289 @@
+//! Threads of a node that has died.
+//!
+//! | it was | where its registers are | it |
+//! |---|---|---|
+//! | on its way to the dead node, or running there, for or within an invocation that had crossed | where it crossed: callers keep nothing in registers | returns to the last caller whose node lives, with [`Error::NodeDead`]; invocations further in are over |
+//! | on its way there to migrate | parked in its frame | returns from `Migrate` with the error, on a node of the ISA it came from |
+//! | ready or waiting there | in its frame | goes on, on another node of that ISA; its wait ends |
+//! | anything else | lost with the machine | is stopped, and its scheduler told |
+//! | on its way from there to a live node | in its frame | is announced once more: the message may not have been sent |
+//!
+//! A thread that its component forbids other nodes, and a thread nobody schedules (the root thread of
+//! a CPU), does not go on elsewhere.
+//!
+//! What is to become of a thread follows from what is in its frame; nothing of that is changed before
+//! the owner word, but for `carried`, which keeps what had been there. So the work can be repeated,
+//! by another recoverer too. Threads change nodes by the same messages as always: the receiver sets
+//! registers, because only it knows their layout.
+//!
+//! A wake-up that the dead node was just passing on to a scheduler can be lost, at most one per CPU.
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::cap::Woken;
+use dyad_abi::{Error, Isa, NodeId};
+use dyad_captbl::Owner as Dead;
+use dyad_ring::Message;
+use dyad_shm::FrameRef;
+use dyad_shm::frame::WeakRef;
+use dyad_shm::superblock::NodeState;
+
+use crate::cx::Cx;
+use crate::handover::{carry, what};
+use crate::inbox::{self, kind};
+use crate::object::component::{Component, Entry};
+use crate::object::thread::{Owner, State, Thread, copy_registers, info};
+use crate::object::{follow, reference};
+use crate::{Platform, dispatch};
+
+/// A thread that has been given to a node, which is to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handed {
+    thread: WeakRef,
+    owner: Owner,
+}
+
+impl Handed {
+    /// Tells the node. `false`: its inbox is full; try again.
+    pub fn send<P: Platform>(&self, cx: &Cx) -> bool {
+        let m = [
+            kind::THREAD,
+            self.thread.bits(),
+            self.owner.bits(),
+            0,
+            0,
+            0,
+            0,
+            0,
+        ];
+        let to = self.owner.node;
+        let cpu = inbox::pick_cpu(cx.node, to, 0);
+        // If that node has died as well, whoever recovers it finds the thread.
+        !matches!(inbox::send::<P>(to, cpu, &Message(m)), Err(Error::Full))
+    }
+}
+
+/// What is to become of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It returns from the invocation in this entry of its stack.
+    Returns { at: u64, to: NodeId },
+    /// It returns from `Migrate`.
+    StaysBehind { to: NodeId },
+    /// It goes on.
+    Moves { to: NodeId },
+    /// It is stopped.
+    Stops,
+}
+
+fn lives(cx: &Cx, n: NodeId) -> bool {
+    let state = cx.node.sb.node_word(n).state;
+    n.index() < cx.node.params.node_count && matches!(state, NodeState::Live | NodeState::Suspect)
+}
+
+/// Repairs one thread, if it is the dead node's. The recoverer is alone with it: nobody else changes
+/// what that node owns, but for waking it.
+pub fn repair<P: Platform>(cx: &Cx, dead: Dead, frame: FrameRef) -> Option<Handed> {
+    let t: &'static Thread = cx.node.map.get(frame.address())?;
+    // Whoever finds it at an endpoint just now may change it once; nobody else does.
+    for _ in 0..4 {
+        let owner = t.owner(cx.words())?;
+        if !owner.is(dead.node, dead.incarnation) {
+            return announced(cx, dead, t, owner);
+        }
+        if matches!(owner.state, State::None | State::Stopped) {
+            return None;
+        }
+        cx.words().hand_over(t);
+        let done = match fate(cx, dead, t, owner) {
+            Fate::Stops => stop::<P>(cx, t, owner).map(|()| None),
+            Fate::Returns { at, to } => give(cx, t, owner, to, (what::FAIL, Some(at))).map(Some),
+            Fate::StaysBehind { to } => give(cx, t, owner, to, (what::FAIL, None)).map(Some),
+            Fate::Moves { to } => give(cx, t, owner, to, (what::MOVE, None)).map(Some),
+        };
+        if let Some(handed) = done {
+            if owner.state == State::Blocked {
+                // Whoever finds it there nevertheless finds it awake.
+                dispatch::stop_waiting(cx, t);
+            }
+            return handed;
+        }
+    }
+    None
+}
+
+/// A thread that the dead node has handed to a live one, or a dead recoverer has.
+fn announced(cx: &Cx, dead: Dead, t: &'static Thread, owner: Owner) -> Option<Handed> {
+    let from = t.came_from.load(Ordering::Relaxed);
+    if owner.state != State::Transit || from != dead.node.index() as u64 + 1 {
+        return None;
+    }
+    let to = cx.node.sb.node_word(owner.node);
+    // The receiver takes the first message only.
+    (lives(cx, owner.node) && owner.is(owner.node, to.incarnation)).then_some(Handed {
+        thread: reference(cx.node, t)?,
+        owner,
+    })
+}
+
+/// What it was doing when it was handed over, and from where; also if a recoverer that has died has
+/// begun to send it back.
+fn carried(t: &Thread) -> (u64, Option<NodeId>) {
+    let word = |i: usize| t.carried[i].load(Ordering::Relaxed);
+    let (was, from) = match word(0) {
+        what::FAIL | what::MOVE => (word(3), word(4)),
+        other => (other, t.came_from.load(Ordering::Relaxed)),
+    };
+    (was, from.checked_sub(1).and_then(NodeId::new))
+}
+
+fn fate(cx: &Cx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
+    let scheduled = t.scheduler.load(Ordering::Relaxed) != 0;
+    if !scheduled {
+        return Fate::Stops;
+    }
+    let isa = cx.node.isa(dead.node);
+    let moved = owner.state == State::Transit && t.carried[0].load(Ordering::Relaxed) == what::MOVE;
+    if moved || matches!(owner.state, State::Ready | State::Blocked) {
+        let started = t.started[isa.index()].load(Ordering::Relaxed) != 0;
+        if let Some(to) = place_for(cx, t, started.then_some(isa)) {
+            return Fate::Moves { to };
+        }
+    }
+    let depth = t.depth.load(Ordering::Relaxed).min(t.frames.len() as u64);
+    for at in (0..depth).rev() {
+        let special = t.frames[at as usize].info.load(Ordering::Relaxed);
+        if special & info::CROSSED != 0
+            && let Some(to) = NodeId::new(special >> 8 & 0xff).filter(|&n| lives(cx, n))
+        {
+            return Fate::Returns { at, to };
+        }
+    }
+    if owner.state == State::Transit
+        && depth == 0
+        && let (what::MIGRATE, Some(from)) = carried(t)
+    {
+        let isa = cx.node.isa(from);
+        let parked = t.started[isa.index()].load(Ordering::Relaxed) == 2;
+        let there = Some(from).filter(|&n| lives(cx, n));
+        if let Some(to) = there.or_else(|| place_for(cx, t, Some(isa)))
+            && parked
+        {
+            return Fate::StaysBehind { to };
+        }
+    }
+    Fate::Stops
+}
+
+/// A live node where a thread may go on: of this ISA, if it has registers there. This node, if it
+/// will do.
+fn place_for(cx: &Cx, t: &Thread, isa: Option<Isa>) -> Option<NodeId> {
+    let word = t.component.load(Ordering::Relaxed);
+    let component = follow::<Component>(cx.node, word, Component::KIND).ok();
+    let fits = |n: &NodeId| {
+        lives(cx, *n)
+            && isa.is_none_or(|isa| cx.node.isa(*n) == isa)
+            && component.is_none_or(|(c, _)| c.runs_on(*n))
+    };
+    let me = cx.node.id();
+    core::iter::once(me).chain(cx.node.all()).find(fits)
+}
+
+/// In `carried`: no invocation is returned from.
+const NO_ENTRY: u64 = u64::MAX;
+
+/// Gives a thread to a node: how, and from which entry of its stack it returns.
+fn give(
+    cx: &Cx,
+    t: &'static Thread,
+    owner: Owner,
+    to: NodeId,
+    (how, at): (u64, Option<u64>),
+) -> Option<Handed> {
+    let (was, from) = carried(t);
+    let from = from.map_or(0, |n| n.index() as u64 + 1);
+    let nowhere = Entry {
+        component: WeakRef::from_bits(0)?,
+        address: 0,
+        badge: 0,
+    };
+    let entry = match at.and_then(|at| t.frames.get(at as usize)) {
+        Some(f) => Entry {
+            // Refused when it is entered, if damaged.
+            component: WeakRef::from_bits(f.component.load(Ordering::Relaxed))
+                .unwrap_or(nowhere.component),
+            address: f.pc.load(Ordering::Relaxed),
+            badge: f.sp.load(Ordering::Relaxed),
+        },
+        None => nowhere,
+    };
+    let words = [Error::NodeDead.code(), at.unwrap_or(NO_ENTRY), was, from];
+    carry(t, how, words, entry);
+    let me = cx.node.id();
+    t.came_from.store(me.index() as u64 + 1, Ordering::Relaxed);
+    t.dispatcher.store(0, Ordering::Relaxed);
+    t.budget.store(0, Ordering::Relaxed);
+    let handed = Owner {
+        state: State::Transit,
+        node: to,
+        incarnation: cx.node.sb.node_word(to).incarnation,
+        seq: owner.seq.wrapping_add(1),
+    };
+    let thread = reference(cx.node, t)?;
+    cx.words().hand_over(t);
+    t.change(cx.words(), owner, handed).then_some(Handed {
+        thread,
+        owner: Owner::from_bits(handed.bits())?,
+    })
+}
+
+/// Stops a thread that has nothing left to go on with.
+fn stop<P: Platform>(cx: &Cx, t: &'static Thread, owner: Owner) -> Option<()> {
+    t.dispatcher.store(0, Ordering::Relaxed);
+    t.budget.store(0, Ordering::Relaxed);
+    let cpu = t.cpu.load(Ordering::Relaxed);
+    // Its scheduler on this CPU is told.
+    t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
+    cx.words().hand_over(t);
+    let stopped = Owner {
+        state: State::Stopped,
+        node: cx.node.id(),
+        incarnation: cx.node.incarnation(),
+        seq: owner.seq.wrapping_add(1),
+    };
+    if !t.change(cx.words(), owner, stopped) {
+        t.cpu.store(cpu, Ordering::Relaxed);
+        return None;
+    }
+    if t.scheduler.load(Ordering::Relaxed) != 0 {
+        // A scheduler that is gone is told nothing.
+        let _ = dispatch::tell_scheduler::<P>(cx, t, Woken::NodeDied);
+    }
+    Some(())
+}
+
+/// Sets the registers of a thread that has come here because a node has died ([`what::FAIL`]): it
+/// returns from an invocation, or from `Migrate`, with an error. `carried` is what it carries.
+pub fn arrive<P: Platform>(t: &Thread, carried: [u64; 8]) {
+    let [_, status, depth, _, _, component, pc, sp] = carried;
+    let area = t.regs(P::ISA);
+    if depth == NO_ENTRY {
+        copy_registers(&t.parked[P::ISA.index()], area);
+        t.started[P::ISA.index()].store(1, Ordering::Relaxed);
+        P::set_result(area, status, 0);
+        return;
+    }
+    // A fault that somebody further in was dealing with is over, too.
+    let all = t.depth.swap(depth, Ordering::Relaxed);
+    let over = t.frames.iter().take(all as usize).skip(depth as usize);
+    if over
+        .into_iter()
+        .any(|f| f.info.load(Ordering::Relaxed) & info::FAULT != 0)
+    {
+        t.fault.store(0, Ordering::Relaxed);
+    }
+    t.component.store(component, Ordering::Relaxed);
+    t.fresh_fp.store(1, Ordering::Relaxed);
+    P::set_results(area, status, [0; 4]);
+    P::set_user_pc_sp(area, pc, sp);
+}
