@@ -25,6 +25,12 @@ pub use user_calls::UserProbe;
 
 mod local;
 mod machine;
+mod ops_captbl;
+mod ops_component;
+mod ops_endpoint;
+mod ops_hardware;
+mod ops_memory;
+mod ops_thread;
 mod pair_code;
 mod pair_memory;
 mod pair_messages;
@@ -143,6 +149,15 @@ macro_rules! ensure {
     };
 }
 pub(crate) use ensure;
+
+/// Fails the test unless two values are equal.
+macro_rules! gives {
+    ($call:expr, $want:expr) => {{
+        let (is, want) = ($call, $want);
+        ensure!(is == want, "{is:x?}, not {want:x?}: {}", stringify!($call));
+    }};
+}
+pub(crate) use gives;
 
 /// Failure with a reason.
 pub(crate) fn fail<T>(why: fmt::Arguments<'_>) -> core::result::Result<T, Stop> {

@@ -9,7 +9,7 @@ use dyad_abi::{Error, Isa, Result};
 use dyad_captbl::Contents;
 use dyad_retype::{Claim, FrameType, KernelKind, Order, Use};
 use dyad_shm::FrameRef;
-use dyad_shm::frame::{Version, WeakRef};
+use dyad_shm::frame::{Epoch, WeakRef};
 
 use super::captbl::{activate, destination};
 use super::{component, frame_at};
@@ -85,7 +85,8 @@ pub fn claim<P: Platform>(cx: &Cx, frame: FrameRef, order: Order) -> Result<Clai
             });
         };
         if head == frame && has == order {
-            let dirty = word.version != Version(0);
+            // Splitting changes versions, and copies stamps: a frame that has been used has one.
+            let dirty = frames.read(head)?.1.epoch != Epoch::ZERO;
             if dirty && order.get() > MAX_ZEROED {
                 return Err(Error::TooLarge);
             }
