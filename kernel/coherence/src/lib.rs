@@ -71,6 +71,9 @@ pub use host::HostMem;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub use incoherent::Incoherent;
 
+/// Bytes of a frame, on both ISAs.
+const FRAME_BYTES: u64 = dyad_abi::user::PAGE_SIZE;
+
 /// Bytes of a cache line, on both ISAs.
 pub const LINE_BYTES: u64 = 64;
 
@@ -118,6 +121,29 @@ pub trait GlobalMem {
     fn load_fresh(&self, at: PhysAddr, order: Ordering) -> u64 {
         self.invalidate(at, 8);
         self.load(at, order)
+    }
+
+    /// Reads word `index` (modulo 512) of a frame, as [`load_fresh`](GlobalMem::load_fresh) with
+    /// `Acquire`; `None` if the frame is not in shared memory.
+    #[inline]
+    #[track_caller]
+    fn load_of_frame(&self, frame: PhysAddr, index: usize) -> Option<u64> {
+        if !self.contains(frame, FRAME_BYTES) {
+            return None;
+        }
+        let at = frame.add(index as u64 * 8 % FRAME_BYTES);
+        Some(self.load_fresh(at, Ordering::Acquire))
+    }
+
+    /// Writes the first words of a line that only this CPU stores to: the first word last, and
+    /// released. The caller writes the line back.
+    #[inline]
+    #[track_caller]
+    fn store_line(&self, line: PhysAddr, words: [u64; 4]) {
+        for (i, &word) in words.iter().enumerate().skip(1) {
+            self.store(line.add(8 * i as u64), word, Ordering::Relaxed);
+        }
+        self.store(line, words[0], Ordering::Release);
     }
 
     /// Writes a word that other nodes read. No other node may store to its line.

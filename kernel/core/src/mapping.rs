@@ -86,12 +86,14 @@ pub fn refusal(e: MapError) -> Error {
 }
 
 /// What a page table of a level is called by the frame table.
+#[inline]
 pub fn table_kind(isa: Isa, level: Level) -> KernelKind {
     // Levels are 1 to 4 here and 0 to 3 there.
     KernelKind::page_table(isa, level as u8 - 1).unwrap_or(KernelKind::ADDRESS_SPACE)
 }
 
 /// How many frames an entry of a level maps; `None` for levels that user pages do not have.
+#[inline]
 pub fn span(level: Level) -> Option<Order> {
     match level {
         Level::L1 => Some(Order::FRAME),
@@ -101,6 +103,7 @@ pub fn span(level: Level) -> Option<Order> {
 }
 
 /// A user page of normal memory that nobody has used yet.
+#[inline]
 pub const fn page(pa: PhysAddr, perms: Perms) -> Leaf {
     Leaf {
         pa,
@@ -118,12 +121,10 @@ impl In<'_> {
     /// # Errors
     ///
     /// [`Error::NoIsa`] if the space has none.
+    #[inline]
     pub fn driver(&self, isa: Isa) -> Result<Driver> {
         let words = self.cx.words();
         let root = self.space.root(words, isa).ok_or(Error::NoIsa)?;
-        if !words.contains(root, PAGE_SIZE) {
-            return Err(Error::Corrupt);
-        }
         let driver = RemoteCpu::new(words, isa, root);
         Ok(if words.is_coherent() {
             driver
@@ -133,6 +134,7 @@ impl In<'_> {
     }
 
     /// Whether the table of a place still belongs to the space. After its pin.
+    #[inline]
     fn is_linked(&self, d: &Driver, place: &Place) -> bool {
         self.cx.words().fence();
         match place.level {
@@ -159,6 +161,7 @@ impl In<'_> {
     /// # Errors
     ///
     /// [`NotMapped`]. The frame has no pin of this row then; an owned one may have gone back.
+    #[inline]
     pub fn map(
         &self,
         d: &Driver,
@@ -256,11 +259,7 @@ impl In<'_> {
             ..*found
         };
         let frame = FrameRef::of(leaf.pa).ok_or(NotMapped::Refused(Error::Corrupt))?;
-        let (head, word) = self.cx.frames().head(frame)?;
-        let head = WeakRef {
-            frame: head,
-            version: word.version,
-        };
+        let (head, _) = self.cx.frames().head_now(frame)?;
         self.map(d, to, head, leaf)?;
         self.cx.words().fence();
         let now = source.again(from);
@@ -284,19 +283,15 @@ impl In<'_> {
     /// # Errors
     ///
     /// [`Error::Again`] if it is not that leaf any more.
+    #[inline]
     pub fn unmap(&self, d: &Driver, place: &Place, leaf: &Leaf) -> Result<Epoch> {
         let frames = self.cx.frames();
         let node = self.cx.node.id();
         let table = FrameRef::of(place.table()).ok_or(Error::Corrupt)?;
         let frame = FrameRef::of(leaf.pa).ok_or(Error::Corrupt)?;
-        let (head, word) = frames.head(frame)?;
-        let version = word.version;
-        self.intent(
-            Row::Unmap,
-            WeakRef { frame, version },
-            frames.current(table)?,
-            place.entry,
-        );
+        let (head, counted) = frames.head_now(frame)?;
+        let (pinned, _) = frames.head_now(table)?;
+        self.intent(Row::Unmap, WeakRef { frame, ..head }, pinned, place.entry);
         let gone = match d.close(place, leaf, node) {
             Ok(gone) => gone,
             Err(e) => {
@@ -309,20 +304,15 @@ impl In<'_> {
         let stamp = self.cx.epochs().now();
         // Only a node that thinks this one dead has changed it meanwhile; it counts pins anew.
         d.empty(place, node, stamp).map_err(|_| Error::NodeDead)?;
-        if word.ty == FrameType::Reserved {
+        if counted {
+            frames.unmap_unpin_at(head.frame, table, &self.cx.intents())?;
+        } else {
+            // A frame of the system: only the table has been pinned.
             frames.unpin(table)?;
             self.cx.intents().clear();
-        } else {
-            frames.unmap_unpin_at(head, table, &self.cx.intents())?;
         }
         if leaf.perms.contains(Perms::OWNED) {
-            self.give_back(
-                WeakRef {
-                    frame: head,
-                    version,
-                },
-                Use::User,
-            );
+            self.give_back(head, Use::User);
         }
         Ok(stamp)
     }

@@ -115,6 +115,21 @@ impl GlobalMem for Words {
     }
 
     #[inline]
+    fn load_of_frame(&self, frame: PhysAddr, index: usize) -> Option<u64> {
+        let words: &[AtomicU64; 512] = self.map.get(frame)?;
+        Some(self.read(&words[index % 512]))
+    }
+
+    #[inline]
+    fn store_line(&self, line: PhysAddr, words: [u64; 4]) {
+        let to: &[AtomicU64; 8] = self.map.get(line).expect("a line lies in a pool");
+        to[1].store(words[1], Ordering::Relaxed);
+        to[2].store(words[2], Ordering::Relaxed);
+        to[3].store(words[3], Ordering::Relaxed);
+        to[0].store(words[0], Ordering::Release);
+    }
+
+    #[inline]
     fn writeback(&self, at: PhysAddr, len: u64) {
         if let Some(c) = &self.caches {
             c.writeback(at, len);

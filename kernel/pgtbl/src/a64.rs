@@ -50,6 +50,7 @@ impl A64 {
 impl Format for A64 {
     const ISA: Isa = Isa::Aarch64;
 
+    #[inline]
     fn encode(pte: Pte, level: Level) -> Result<u64, EncodeError> {
         match pte {
             Pte::Leaf(leaf) => encode_leaf(&leaf, level),
@@ -61,49 +62,105 @@ impl Format for A64 {
         }
     }
 
+    #[inline]
     fn decode(raw: u64, level: Level) -> Pte {
         let meaning = if raw & VALID == 0 {
-            absent::parse(raw, false)
+            // A word with bits that the meaning does not account for means something else.
+            absent::parse(raw, false).filter(|&pte| absent::encode(pte, false) == Ok(raw))
         } else if level == Level::L1 || raw & TABLE_OR_PAGE == 0 {
-            Some(Pte::Leaf(parse_leaf(raw, level)))
+            is_leaf(raw, level).then(|| Pte::Leaf(parse_leaf(raw, level)))
         } else {
-            Some(Pte::Table(PhysAddr(raw & ADDRESS)))
+            A64::table_in(raw).map(Pte::Table)
         };
-        // A word with bits that the meaning does not account for means something else.
-        match meaning {
-            Some(pte) if A64::encode(pte, level) == Ok(raw) => pte,
-            _ => Pte::Other(raw),
-        }
+        meaning.unwrap_or(Pte::Other(raw))
     }
 }
 
+#[inline]
 fn encode_leaf(leaf: &Leaf, level: Level) -> Result<u64, EncodeError> {
     leaf.check(level, ADDRESS_BITS)?;
-    let bit = |on: bool, bit: u64| if on { bit } else { 0 };
-    let user = leaf.perms.contains(Perms::USER);
-    let execute = leaf.perms.contains(Perms::EXECUTE);
-    let written = match (leaf.perms.contains(Perms::WRITE), leaf.dirty) {
-        (true, true) => DBM,
-        (true, false) => DBM | AP_READ_ONLY,
-        (false, true) => AP_READ_ONLY | SW_DIRTY,
-        (false, false) => AP_READ_ONLY,
-    };
+    let p = leaf.perms.bits() as u64;
+    let has = |flag: Perms| p >> flag.bits().trailing_zeros() & 1;
+    let (user, execute, write) = (has(Perms::USER), has(Perms::EXECUTE), has(Perms::WRITE));
+    let dirty = leaf.dirty as u64;
     Ok(leaf.pa.0
         | VALID
-        | bit(level == Level::L1, TABLE_OR_PAGE)
-        | bit(leaf.memory == Memory::Device, ATTR_DEVICE)
-        | bit(user, AP_EL0)
-        | written
         | INNER_SHAREABLE
-        | bit(leaf.accessed, ACCESS_FLAG)
-        | bit(!leaf.global, NOT_GLOBAL)
-        | bit(user || !execute, PXN)
-        | bit(!user || !execute, UXN)
-        | bit(leaf.perms.contains(Perms::OWNED), SW_OWNED)
-        | bit(leaf.perms.contains(Perms::MAY_WRITE), SW_MAY_WRITE)
-        | bit(leaf.perms.contains(Perms::MAY_EXECUTE), SW_MAY_EXECUTE))
+        | ((level == Level::L1) as u64 * TABLE_OR_PAGE)
+        | ((leaf.memory == Memory::Device) as u64 * ATTR_DEVICE)
+        | (user * AP_EL0)
+        | (write * DBM)
+        | ((1 - (write & dirty)) * AP_READ_ONLY)
+        | ((dirty & (1 - write)) * SW_DIRTY)
+        | (leaf.accessed as u64 * ACCESS_FLAG)
+        | ((!leaf.global) as u64 * NOT_GLOBAL)
+        | ((user | (1 - execute)) * PXN)
+        | (((1 - user) | (1 - execute)) * UXN)
+        | ((p & NOTES) << 52))
 }
 
+/// The word of a clean 4 KiB user page at address 0.
+pub(crate) const fn user_page(perms: Perms) -> u64 {
+    let p = perms.bits() as u64;
+    let written = if perms.contains(Perms::WRITE) { DBM } else { 0 };
+    let executable = if perms.contains(Perms::EXECUTE) {
+        0
+    } else {
+        UXN
+    };
+    VALID
+        | TABLE_OR_PAGE
+        | INNER_SHAREABLE
+        | NOT_GLOBAL
+        | AP_EL0
+        | AP_READ_ONLY
+        | PXN
+        | written
+        | executable
+        | ((p & NOTES) << 52)
+}
+
+/// The three bits kept by software, in `Perms`.
+const NOTES: u64 =
+    Perms::OWNED.bits() as u64 | Perms::MAY_WRITE.bits() as u64 | Perms::MAY_EXECUTE.bits() as u64;
+
+const _: () = assert!(NOTES << 52 == SW_OWNED | SW_MAY_WRITE | SW_MAY_EXECUTE);
+
+/// Whether a valid word that leads to no table is what [`encode_leaf`] makes of something.
+#[inline]
+fn is_leaf(raw: u64, level: Level) -> bool {
+    let known = ADDRESS
+        | VALID
+        | ATTR_DEVICE
+        | AP_EL0
+        | AP_READ_ONLY
+        | INNER_SHAREABLE
+        | ACCESS_FLAG
+        | NOT_GLOBAL
+        | DBM
+        | PXN
+        | UXN
+        | SW_DIRTY
+        | (NOTES << 52);
+    let page = (level == Level::L1) as u64 * TABLE_OR_PAGE;
+    let misaligned = raw & ADDRESS & (level.size() - 1);
+    let other_half = if raw & AP_EL0 != 0 {
+        PXN | NOT_GLOBAL
+    } else {
+        UXN
+    };
+    let executable = raw & (PXN | UXN) != PXN | UXN;
+    (raw & !(known | page)) | misaligned == 0
+        && raw & (INNER_SHAREABLE | page | other_half) == INNER_SHAREABLE | page | other_half
+        && level != Level::L4
+        && !(executable && raw & (DBM | ATTR_DEVICE) != 0)
+        && match raw & DBM != 0 {
+            true => raw & SW_DIRTY == 0,
+            false => raw & AP_READ_ONLY != 0,
+        }
+}
+
+#[inline]
 fn parse_leaf(raw: u64, level: Level) -> Leaf {
     let user = raw & AP_EL0 != 0;
     let write = raw & DBM != 0;

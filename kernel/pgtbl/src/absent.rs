@@ -19,17 +19,32 @@ const PAYLOAD: u64 = u64::MAX >> PAYLOAD_SHIFT;
 
 /// The word of an absent state. `inverted`: the payload is stored inverted, but for that of
 /// `Empty(0)`, which is zero everywhere.
+#[inline]
 pub(crate) fn encode(pte: Pte, inverted: bool) -> Result<u64, EncodeError> {
-    let (tag, payload) = match pte {
-        Pte::Empty { epoch: Epoch::ZERO } => return Ok(0),
-        Pte::Empty { epoch } => (TAG_EMPTY, epoch.get()),
-        Pte::Closing { node } => (TAG_CLOSING, node.index() as u64),
-        Pte::Table(_) | Pte::Leaf(_) | Pte::Other(_) => return Err(EncodeError::NotAsIs),
-    };
-    Ok(flip(payload, inverted) << PAYLOAD_SHIFT | tag << 1)
+    match pte {
+        Pte::Empty { epoch } => Ok(empty(epoch, inverted)),
+        Pte::Closing { node } => Ok(closing(node, inverted)),
+        Pte::Table(_) | Pte::Leaf(_) | Pte::Other(_) => Err(EncodeError::NotAsIs),
+    }
+}
+
+/// [`encode`] of `Closing`.
+#[inline]
+pub(crate) fn closing(node: NodeId, inverted: bool) -> u64 {
+    (flip(node.index() as u64, inverted) << PAYLOAD_SHIFT) | (TAG_CLOSING << 1)
+}
+
+/// [`encode`] of `Empty`.
+#[inline]
+pub(crate) fn empty(epoch: Epoch, inverted: bool) -> u64 {
+    if epoch == Epoch::ZERO {
+        return 0;
+    }
+    (flip(epoch.get(), inverted) << PAYLOAD_SHIFT) | (TAG_EMPTY << 1)
 }
 
 /// The absent state that a word may mean; the caller checks that it encodes as this word.
+#[inline]
 pub(crate) fn parse(raw: u64, inverted: bool) -> Option<Pte> {
     let payload = flip(raw >> PAYLOAD_SHIFT, inverted);
     if raw == 0 {
@@ -43,6 +58,7 @@ pub(crate) fn parse(raw: u64, inverted: bool) -> Option<Pte> {
     }
 }
 
+#[inline]
 const fn flip(payload: u64, inverted: bool) -> u64 {
     if inverted {
         !payload & PAYLOAD

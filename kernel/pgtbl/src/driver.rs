@@ -90,6 +90,12 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         }
     }
 
+    /// Whether it is a [`preset`](Self::preset) one.
+    #[inline]
+    pub(crate) fn is_preset(&self) -> bool {
+        self.preset
+    }
+
     /// The word for a leaf.
     pub(crate) fn encode_leaf(&self, leaf: Leaf, level: Level) -> Result<u64, MapError> {
         let leaf = match self.preset {

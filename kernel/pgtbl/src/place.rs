@@ -3,14 +3,33 @@
 
 use core::sync::atomic::Ordering;
 
-use dyad_abi::NodeId;
-use dyad_abi::user::{PAGE_SIZE, USER_END};
+use dyad_abi::user::USER_END;
+use dyad_abi::{Isa, NodeId};
 use dyad_coherence::GlobalMem;
 use dyad_shm::{Epoch, PhysAddr};
 
 use crate::driver::entry_at;
 use crate::pte::{decode, encode, table_in};
-use crate::{Leaf, Level, MapError, Pte, RemoteCpu};
+use crate::{Leaf, Level, MapError, Memory, Perms, Pte, RemoteCpu, absent};
+
+/// Bits that every format has for the address of a page.
+const USER_ADDRESS: u64 = (1 << 48) - (1 << 12);
+
+/// Words of 4 KiB user pages at address 0, by ISA and permissions; 0: there is no such page.
+static USER_WORDS: [[u64; 128]; Isa::ALL.len()] = {
+    let mut words = [[0; 128]; Isa::ALL.len()];
+    let mut p = 0;
+    while p < 128 {
+        let perms = Perms::from_bits_retain(p as u8);
+        let user = perms.contains(Perms::READ.union(Perms::USER));
+        if user && !perms.contains(Perms::WRITE.union(Perms::EXECUTE)) {
+            words[Isa::X86_64.index()][p] = crate::x86::user_page(perms);
+            words[Isa::Aarch64.index()][p] = crate::a64::user_page(perms);
+        }
+        p += 1;
+    }
+    words
+};
 
 /// An entry, and the word that was in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,16 +59,22 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
     /// # Errors
     ///
     /// [`MapError::BadAddress`] outside of the user half.
+    #[inline]
     pub fn find(&self, va: u64, lowest: Level) -> Result<Place, MapError> {
         if va >= USER_END {
             return Err(MapError::BadAddress);
         }
         let mut level = Level::L4;
-        let mut entry = entry_at(self.root(), level.index(va));
+        let mut table = self.root();
         let mut above = None;
         loop {
-            let raw = self.mem.load_fresh(entry, Ordering::Acquire);
-            let (true, Some(table), Some(below)) =
+            let index = level.index(va);
+            // Only damage leads out of shared memory; what it leads to is not followed.
+            let Some(raw) = self.mem.load_of_frame(table, index) else {
+                return Err(MapError::Conflict(level));
+            };
+            let entry = entry_at(table, index);
+            let (true, Some(next), Some(below)) =
                 (level > lowest, table_in(self.isa, raw), level.below())
             else {
                 return Ok(Place {
@@ -59,23 +84,19 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
                     above,
                 });
             };
-            // Only damage leads out of shared memory; what it leads to is not followed.
-            if !self.mem.contains(table, PAGE_SIZE) {
-                return Err(MapError::Conflict(level));
-            }
-            above = Some(entry);
-            level = below;
-            entry = entry_at(table, level.index(va));
+            (above, table, level) = (Some(entry), next, below);
         }
     }
 
     /// What the entry meant when it was found.
+    #[inline]
     pub fn meaning(&self, place: &Place) -> Pte {
         decode(self.isa, place.raw, place.level)
     }
 
     /// Looks again.
     #[must_use]
+    #[inline]
     pub fn again(&self, place: &Place) -> Place {
         Place {
             raw: self.mem.load_fresh(place.entry, Ordering::Acquire),
@@ -86,6 +107,7 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
     /// Whether the table that the entry is in still is where it was found. Asked after a fence
     /// behind the table's pin: whoever takes a table out first closes the entry above and then looks
     /// for pins.
+    #[inline]
     pub fn is_linked(&self, place: &Place) -> bool {
         place.above.is_none_or(|above| {
             let raw = self.mem.load_fresh(above, Ordering::Acquire);
@@ -98,6 +120,7 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
     /// # Errors
     ///
     /// As [`map_when`](Self::map_when).
+    #[inline]
     pub fn fill(
         &self,
         place: &Place,
@@ -105,7 +128,10 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
         quiesced: impl FnOnce(Epoch) -> bool,
     ) -> Result<(), MapError> {
         let word = match new {
-            Pte::Leaf(leaf) => self.encode_leaf(leaf, place.level)?,
+            Pte::Leaf(leaf) => match self.user_word(&leaf, place.level) {
+                Some(word) => word,
+                None => self.encode_leaf(leaf, place.level)?,
+            },
             other => encode(self.isa, other, place.level)?,
         };
         // Zero is the entry that has never been used.
@@ -124,6 +150,20 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
         }
     }
 
+    /// [`encode`] of what it mostly is: a 4 KiB user page of normal memory, not yet used.
+    #[inline]
+    fn user_word(&self, leaf: &Leaf, level: Level) -> Option<u64> {
+        let perms = (leaf.perms.bits() & 0x7f) as usize;
+        let bits = USER_WORDS[self.isa.index()][perms];
+        let plain = level == Level::L1
+            && leaf.memory == Memory::Normal
+            && !(leaf.global | leaf.accessed | leaf.dirty | self.is_preset())
+            && bits != 0
+            && leaf.pa.0 & !USER_ADDRESS == 0;
+        plain.then_some(bits | leaf.pa.0)
+    }
+
+    #[cold]
     fn taken(&self, found: Pte, level: Level) -> MapError {
         match found {
             Pte::Leaf(leaf) => MapError::Exists(leaf),
@@ -138,8 +178,13 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
     ///
     /// [`MapError::Contended`], [`MapError::NotMapped`], [`MapError::Closing`] if it is not the
     /// leaf found any more.
+    #[inline]
     pub fn close(&self, place: &Place, leaf: &Leaf, node: NodeId) -> Result<Leaf, MapError> {
-        let closing = encode(self.isa, Pte::Closing { node }, place.level)?;
+        let closing = self.closing(node);
+        // Mostly nobody has touched it meanwhile.
+        if self.mem.cas(place.entry, place.raw, closing).is_ok() {
+            return Ok(*leaf);
+        }
         self.replace(place, leaf, |_| Ok(closing))
     }
 
@@ -175,8 +220,7 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
         node: NodeId,
         table: PhysAddr,
     ) -> Result<(), MapError> {
-        let closing = encode(self.isa, Pte::Closing { node }, place.level)?;
-        self.swap_word(place, closing, Pte::Table(table))
+        self.swap_word(place, self.closing(node), Pte::Table(table))
     }
 
     /// CAS Closing(node) → Empty(epoch). The epoch has been read after the entry was closed and a
@@ -185,9 +229,18 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
     /// # Errors
     ///
     /// [`MapError::Contended`] if others think this node dead.
+    #[inline]
     pub fn empty(&self, place: &Place, node: NodeId, epoch: Epoch) -> Result<(), MapError> {
-        let closing = encode(self.isa, Pte::Closing { node }, place.level)?;
-        self.swap_word(place, closing, Pte::Empty { epoch })
+        let empty = absent::empty(epoch, self.isa == Isa::X86_64);
+        match self.mem.cas(place.entry, self.closing(node), empty) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(MapError::Contended),
+        }
+    }
+
+    #[inline]
+    fn closing(&self, node: NodeId) -> u64 {
+        absent::closing(node, self.isa == Isa::X86_64)
     }
 
     fn swap_word(&self, place: &Place, old: u64, new: Pte) -> Result<(), MapError> {

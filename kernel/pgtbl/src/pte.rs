@@ -101,6 +101,7 @@ impl Leaf {
     }
 
     /// Whether two leaves differ in nothing but accessed and dirty.
+    #[inline]
     pub fn same_mapping(&self, other: &Leaf) -> bool {
         let bare = |l: &Leaf| Leaf {
             accessed: false,
@@ -111,11 +112,12 @@ impl Leaf {
     }
 
     /// What no format can encode at a level; formats hold `address_bits` of physical address.
+    #[inline]
     pub(crate) fn check(&self, level: Level, address_bits: u32) -> Result<(), EncodeError> {
         if level == Level::L4 {
             return Err(EncodeError::NoLeafInRoot);
         }
-        if !self.pa.0.is_multiple_of(level.size()) {
+        if self.pa.0 & (level.size() - 1) != 0 {
             return Err(EncodeError::Misaligned);
         }
         if self.pa.0 >> address_bits != 0 {
@@ -187,21 +189,25 @@ impl Level {
         }
     }
 
+    #[inline]
     const fn shift(self) -> u32 {
         12 + 9 * (self as u32 - 1)
     }
 
     /// Bytes that one entry covers.
+    #[inline]
     pub const fn size(self) -> u64 {
         1 << self.shift()
     }
 
     /// Index of the entry that covers `va`.
+    #[inline]
     pub const fn index(self, va: u64) -> usize {
         (va >> self.shift()) as usize % 512
     }
 
     /// The level below.
+    #[inline]
     pub const fn below(self) -> Option<Level> {
         match self {
             Level::L1 => None,
@@ -227,6 +233,7 @@ pub trait Format {
 }
 
 /// [`Format::encode`] of an ISA chosen at run time.
+#[inline]
 pub fn encode(isa: Isa, pte: Pte, level: Level) -> Result<u64, EncodeError> {
     match isa {
         Isa::X86_64 => X86::encode(pte, level),
@@ -235,6 +242,7 @@ pub fn encode(isa: Isa, pte: Pte, level: Level) -> Result<u64, EncodeError> {
 }
 
 /// [`Format::decode`] of an ISA chosen at run time.
+#[inline]
 pub fn decode(isa: Isa, raw: u64, level: Level) -> Pte {
     match isa {
         Isa::X86_64 => X86::decode(raw, level),

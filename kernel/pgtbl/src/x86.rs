@@ -46,6 +46,7 @@ impl X86 {
 impl Format for X86 {
     const ISA: Isa = Isa::X86_64;
 
+    #[inline]
     fn encode(pte: Pte, level: Level) -> Result<u64, EncodeError> {
         match pte {
             Pte::Leaf(leaf) => encode_leaf(&leaf, level),
@@ -57,43 +58,83 @@ impl Format for X86 {
         }
     }
 
+    #[inline]
     fn decode(raw: u64, level: Level) -> Pte {
         let large = level != Level::L1 && raw & PAGE_SIZE_BIT != 0;
-        let (word, meaning) = if raw & PRESENT == 0 {
-            (raw, absent::parse(raw, true))
+        let meaning = if raw & PRESENT == 0 {
+            // A word with bits that the meaning does not account for means something else.
+            absent::parse(raw, true).filter(|&pte| absent::encode(pte, true) == Ok(raw))
         } else if level == Level::L1 || large {
-            (raw, Some(Pte::Leaf(parse_leaf(raw, level))))
+            is_leaf(raw, level).then(|| Pte::Leaf(parse_leaf(raw, level)))
         } else {
             // Hardware may set the accessed bit of a table that somebody else has made.
-            let table = Pte::Table(PhysAddr(raw & ADDRESS));
-            (raw | ACCESSED, Some(table))
+            X86::table_in(raw).map(Pte::Table)
         };
-        // A word with bits that the meaning does not account for means something else.
-        match meaning {
-            Some(pte) if X86::encode(pte, level) == Ok(word) => pte,
-            _ => Pte::Other(raw),
-        }
+        meaning.unwrap_or(Pte::Other(raw))
     }
 }
 
+#[inline]
 fn encode_leaf(leaf: &Leaf, level: Level) -> Result<u64, EncodeError> {
     leaf.check(level, ADDRESS_BITS)?;
-    let bit = |on: bool, bit: u64| if on { bit } else { 0 };
+    // Bits of `Perms`, moved to where the hardware has them.
+    let p = leaf.perms.bits() as u64;
     Ok(leaf.pa.0
         | PRESENT
-        | bit(leaf.perms.contains(Perms::WRITE), WRITABLE)
-        | bit(leaf.perms.contains(Perms::USER), USER)
-        | bit(leaf.memory == Memory::Device, CACHE_DISABLE)
-        | bit(leaf.accessed, ACCESSED)
-        | bit(leaf.dirty, DIRTY)
-        | bit(level != Level::L1, PAGE_SIZE_BIT)
-        | bit(leaf.global, GLOBAL)
-        | bit(leaf.perms.contains(Perms::OWNED), SW_OWNED)
-        | bit(leaf.perms.contains(Perms::MAY_WRITE), SW_MAY_WRITE)
-        | bit(leaf.perms.contains(Perms::MAY_EXECUTE), SW_MAY_EXECUTE)
-        | bit(!leaf.perms.contains(Perms::EXECUTE), NO_EXECUTE))
+        | (p & Perms::WRITE.bits() as u64)
+        | ((p & Perms::USER.bits() as u64) >> 1)
+        | ((p & NOTES) << 5)
+        | ((!p & Perms::EXECUTE.bits() as u64) << 61)
+        | ((leaf.memory == Memory::Device) as u64 * CACHE_DISABLE)
+        | (leaf.accessed as u64 * ACCESSED)
+        | (leaf.dirty as u64 * DIRTY)
+        | ((level != Level::L1) as u64 * PAGE_SIZE_BIT)
+        | (leaf.global as u64 * GLOBAL))
 }
 
+/// The word of a clean 4 KiB user page at address 0.
+pub(crate) const fn user_page(perms: Perms) -> u64 {
+    let p = perms.bits() as u64;
+    PRESENT
+        | USER
+        | (p & Perms::WRITE.bits() as u64)
+        | ((p & NOTES) << 5)
+        | ((!p & Perms::EXECUTE.bits() as u64) << 61)
+}
+
+/// The three bits kept by software, in `Perms`.
+const NOTES: u64 =
+    Perms::OWNED.bits() as u64 | Perms::MAY_WRITE.bits() as u64 | Perms::MAY_EXECUTE.bits() as u64;
+
+const _: () = {
+    assert!(Perms::WRITE.bits() as u64 == WRITABLE);
+    assert!(Perms::USER.bits() as u64 >> 1 == USER);
+    assert!((Perms::EXECUTE.bits() as u64) << 61 == NO_EXECUTE);
+    assert!(NOTES << 5 == SW_OWNED | SW_MAY_WRITE | SW_MAY_EXECUTE);
+};
+
+/// Whether a present word that leads to no table is what [`encode_leaf`] makes of something.
+#[inline]
+fn is_leaf(raw: u64, level: Level) -> bool {
+    let known = ADDRESS
+        | PRESENT
+        | WRITABLE
+        | USER
+        | CACHE_DISABLE
+        | ACCESSED
+        | DIRTY
+        | GLOBAL
+        | (NOTES << 5)
+        | NO_EXECUTE
+        | ((level != Level::L1) as u64 * PAGE_SIZE_BIT);
+    let misaligned = raw & ADDRESS & (level.size() - 1);
+    (raw & !known) | misaligned == 0
+        && level != Level::L4
+        && (raw & NO_EXECUTE != 0 || raw & (WRITABLE | CACHE_DISABLE) == 0)
+        && raw & (USER | GLOBAL) != USER | GLOBAL
+}
+
+#[inline]
 fn parse_leaf(raw: u64, level: Level) -> Leaf {
     let mut perms = Perms::READ;
     perms.set(Perms::WRITE, raw & WRITABLE != 0);

@@ -64,14 +64,10 @@ impl<M: GlobalMem> CpuIntents<'_, M> {
 }
 
 impl<M: GlobalMem> Intents for CpuIntents<'_, M> {
+    #[inline]
     fn begin(&self, record: &IntentRecord) {
-        let words = record.words();
-        for (i, word) in words.into_iter().enumerate().skip(1) {
-            self.mem
-                .store(self.line.add(8 * i as u64), word, Ordering::Relaxed);
-        }
         // The row comes last, so that a CPU that dies here leaves no half of a record.
-        self.mem.store(self.line, words[0], Ordering::Release);
+        self.mem.store_line(self.line, record.words());
         self.mem.writeback(self.line, LINE_BYTES);
     }
 

@@ -12,7 +12,9 @@ use crate::TRIES;
 use crate::error::Refused;
 use crate::rules::Rules;
 use crate::table::{FrameTable, aligned};
-use crate::word::{FrameType, FrameWord, KernelKind, Order, Refs, Use, version_in};
+use crate::word::{
+    FrameType, FrameWord, KernelKind, Order, Refs, Use, is_used, user_order, version_in,
+};
 
 /// What the row map is about to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
     /// # Errors
     ///
     /// Why not; no reference has been taken and the intent is cleared.
+    #[inline]
     pub fn map_pins_at(&self, m: &Placing, intents: &impl Intents) -> Result<(), Refused> {
         let table_at = self.record(m.table)?;
         let head_at = self.record(m.head.frame)?;
@@ -70,15 +73,11 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
             table: Some(table),
             place: m.entry,
         });
-        let wanted = Use::Kernel(m.table_kind);
         let pinned = self
-            .pin_from(table_at, table_raw, table, wanted, |_| Ok(()))
+            .pin_table(table_at, table_raw, table, m.table_kind)
             .and_then(|()| {
-                let raw = self.mem.load_fresh(head_at, Ordering::Acquire);
-                self.pin_from(head_at, raw, m.head, Use::User, |word| {
-                    within(word, m.head.frame, m.frame, m.span)
-                })
-                .inspect_err(|_| self.drop_reference(table_at))
+                self.pin_block(head_at, m)
+                    .inspect_err(|_| self.drop_reference(table_at))
             });
         if pinned.is_err() {
             intents.clear();
@@ -86,11 +85,51 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         pinned
     }
 
+    /// Takes a reference to a table whose word was `raw`. What is as expected takes one CAS, without
+    /// the word being decoded.
+    #[inline]
+    fn pin_table(
+        &self,
+        at: PhysAddr,
+        raw: u64,
+        table: WeakRef,
+        kind: KernelKind,
+    ) -> Result<(), Refused> {
+        let wanted = FrameWord::new(table.version, FrameType::Kernel(kind)).bits();
+        let refs = Refs::MAX.get() as u64;
+        if (raw ^ wanted) >> Refs::BITS == 0
+            && raw & refs != refs
+            && self.mem.cas(at, raw, raw + 1).is_ok()
+        {
+            return Ok(());
+        }
+        self.pin_from(at, raw, table, Use::Kernel(kind), |_| Ok(()))
+    }
+
+    /// The same for the block.
+    #[inline]
+    fn pin_block(&self, at: PhysAddr, m: &Placing) -> Result<(), Refused> {
+        let raw = self.mem.load_fresh(at, Ordering::Acquire);
+        let refs = Refs::MAX.get() as u64;
+        if let Some(order) = user_order(raw)
+            && version_in(raw) == m.head.version
+            && raw & refs != refs
+            && lies_in(order, m.head.frame, m.frame, m.span)
+            && self.mem.cas(at, raw, raw + 1).is_ok()
+        {
+            return Ok(());
+        }
+        self.pin_from(at, raw, m.head, Use::User, |word| {
+            within(word, m.head.frame, m.frame, m.span)
+        })
+    }
+
     /// [`unmap_unpin`](FrameTable::unmap_unpin) for callers that know the head of the block.
     ///
     /// # Errors
     ///
     /// As [`unpin`](FrameTable::unpin).
+    #[inline]
     pub fn unmap_unpin_at(
         &self,
         head: FrameRef,
@@ -101,6 +140,29 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         self.drop_reference(self.record(table)?);
         intents.clear();
         Ok(())
+    }
+
+    /// The head of the block a frame is in, as a capability for it would have it now, and whether it
+    /// is one that may have references. One load if the frame heads its block.
+    ///
+    /// # Errors
+    ///
+    /// As [`head`](FrameTable::head).
+    #[inline]
+    pub fn head_now(&self, frame: FrameRef) -> Result<(WeakRef, bool), Refused> {
+        let raw = self.mem.load_fresh(self.record(frame)?, Ordering::Acquire);
+        if is_used(raw) {
+            let version = version_in(raw);
+            return Ok((WeakRef { frame, version }, true));
+        }
+        self.head_now_slowly(frame)
+    }
+
+    #[cold]
+    fn head_now_slowly(&self, frame: FrameRef) -> Result<(WeakRef, bool), Refused> {
+        let (frame, word) = self.head(frame)?;
+        let version = word.version;
+        Ok((WeakRef { frame, version }, word.ty.in_use().is_some()))
     }
 
     /// Takes the only reference to a kernel object: for a table that is to be found at one place.
@@ -128,6 +190,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         self.stamp(object, epoch)
     }
 
+    #[cold]
     fn pin_from(
         &self,
         at: PhysAddr,
@@ -149,6 +212,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
     }
 
     /// The caller has a reference: its own keeps the count above zero, so that one step is enough.
+    #[inline]
     fn drop_reference(&self, at: PhysAddr) {
         let old = self.mem.add(at, u64::MAX);
         if old & Refs::MAX.get() as u64 == 0 {
@@ -287,12 +351,19 @@ fn within(word: FrameWord, head: FrameRef, frame: FrameRef, span: Order) -> Resu
     let FrameType::User(order) = word.ty else {
         return Ok(());
     };
+    if lies_in(order, head, frame, span) {
+        Ok(())
+    } else {
+        Err(Refused::WrongOrder)
+    }
+}
+
+/// Whether `span` from `frame` on lies in the block of that order at `head`.
+#[inline]
+fn lies_in(order: Order, head: FrameRef, frame: FrameRef, span: Order) -> bool {
     // Another pool is very far away.
     let into = (frame.bits() as u64).wrapping_sub(head.bits() as u64);
-    if into.saturating_add(span.frames()) > order.frames() || !aligned(frame, span) {
-        return Err(Refused::WrongOrder);
-    }
-    Ok(())
+    into.saturating_add(span.frames()) <= order.frames() && aligned(frame, span)
 }
 
 /// The word with one more reference, if it may get one.

@@ -47,6 +47,7 @@ impl PoolTables {
     }
 
     /// Address of a frame's record.
+    #[inline]
     pub fn record(&self, frame: FrameRef) -> Option<PhysAddr> {
         let (records, frames) = self.pools[frame.pool().index()];
         (frame.index() < frames).then(|| records.add(frame.index() * ENTRY_BYTES))
@@ -149,14 +150,17 @@ impl<'m, M: GlobalMem + ?Sized, R: Rules> FrameTable<'m, M, R> {
     }
 
     /// Address of a frame's record; `None` if no pool has the frame.
+    #[inline]
     pub fn record_at(&self, frame: FrameRef) -> Option<PhysAddr> {
         self.pools.record(frame)
     }
 
+    #[inline]
     pub(crate) fn record(&self, frame: FrameRef) -> Result<PhysAddr, Refused> {
         self.pools.record(frame).ok_or(Refused::NoFrame)
     }
 
+    #[inline]
     pub(crate) fn word(&self, frame: FrameRef) -> Result<(u64, FrameWord), Refused> {
         let raw = self.mem.load_fresh(self.record(frame)?, Ordering::Acquire);
         Ok((raw, FrameWord::from_bits(raw).ok_or(Refused::Corrupt)?))
@@ -250,6 +254,7 @@ pub(crate) fn offset(frame: FrameRef, n: u64) -> Option<FrameRef> {
 }
 
 /// Whether a block of this order can start at `frame`.
+#[inline]
 pub(crate) fn aligned(frame: FrameRef, order: Order) -> bool {
     frame.index().is_multiple_of(order.frames())
 }

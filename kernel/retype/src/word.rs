@@ -195,6 +195,7 @@ impl FrameType {
         }
     }
 
+    #[inline]
     const fn encode(self) -> (u64, u64) {
         match self {
             FrameType::Reserved => (RESERVED, 0),
@@ -274,6 +275,7 @@ impl FrameWord {
     }
 
     /// The word.
+    #[inline]
     pub const fn bits(self) -> u64 {
         let (ty, kind) = self.ty.encode();
         (self.version.0 as u64) << VERSION_SHIFT
@@ -299,7 +301,25 @@ impl FrameWord {
     }
 }
 
+/// The order in the word of the head of a block of user memory.
+#[inline]
+pub(crate) const fn user_order(raw: u64) -> Option<Order> {
+    if raw >> TYPE_SHIFT & 7 == USER {
+        Order::new(raw >> KIND_SHIFT & KIND_MASK)
+    } else {
+        None
+    }
+}
+
+/// Whether a word is that of a block of user memory or a kernel object.
+#[inline]
+pub(crate) const fn is_used(raw: u64) -> bool {
+    let ty = raw >> TYPE_SHIFT & 7;
+    ty == USER || ty == KERNEL
+}
+
 /// The version in a word, whatever else is in it.
+#[inline]
 pub(crate) const fn version_in(raw: u64) -> Version {
     Version((raw >> VERSION_SHIFT) as u32)
 }

@@ -14,7 +14,7 @@ use dyad_coherence::{GlobalMem, HostMem};
 use dyad_retype::rules::Protocol;
 use dyad_retype::{
     Epoch, FrameRef, FrameTable, FrameType, FrameWord, IntentRecord, Intents, KernelKind, Mapping,
-    Order, Refs, Refused, Row, Use, Version, WeakRef,
+    Order, Placing, Refs, Refused, Row, Use, Version, WeakRef,
 };
 use dyad_shm::pool::{PhysAddr, PoolId};
 use proptest::prelude::*;
@@ -484,6 +484,125 @@ fn a_frame_that_has_been_taken_away_is_not_published() {
         assert_eq!(done, Err(Refused::Lost));
         assert_eq!(get(&mem, 1), before);
     }
+}
+
+#[test]
+fn walkers_pin_what_is_as_expected_and_nothing_else() {
+    let (mem, log) = (HostMem::new(), Log::default());
+    let t = frames(&mem);
+    let kind = KernelKind::page_table(Isa::X86_64, 0).unwrap();
+    let table = set(&mem, 3, 7, FrameType::Kernel(kind), 1);
+    let head = set(&mem, 8, 5, FrameType::User(order(2)), 0);
+    set(&mem, 10, 0, FrameType::Tail(order(1)), 0);
+    let good = Placing {
+        table: table.frame,
+        table_kind: kind,
+        head,
+        frame: frame(10),
+        span: Order::FRAME,
+        entry: PhysAddr(CXL_BASE + 8),
+    };
+    t.map_pins_at(&good, &log).unwrap();
+    let record = log.open.get().unwrap();
+    assert_eq!((record.row, record.table), (Row::Map, Some(table)));
+    assert_eq!(record.frame.frame, frame(10));
+    let refs = || (get(&mem, 3).refs.get(), get(&mem, 8).refs.get());
+    assert_eq!(refs(), (2, 1));
+    assert_eq!(t.head_now(frame(10)), Ok((head, true)));
+    assert_eq!(t.head_now(frame(3)), Ok((table, true)));
+    t.unmap_unpin_at(head.frame, table.frame, &log).unwrap();
+    assert_eq!((refs(), log.open.get()), ((1, 0), None));
+
+    let other = KernelKind::page_table(Isa::Aarch64, 0).unwrap();
+    let old = WeakRef {
+        version: Version(4),
+        ..head
+    };
+    let wrong = |m, why| {
+        assert_eq!(t.map_pins_at(&m, &log), Err(why));
+        assert_eq!((refs(), log.open.get()), ((1, 0), None), "{m:?}");
+    };
+    wrong(
+        Placing {
+            table_kind: other,
+            ..good
+        },
+        Refused::WrongType,
+    );
+    wrong(Placing { head: old, ..good }, Refused::Stale);
+    wrong(
+        Placing {
+            frame: frame(12),
+            ..good
+        },
+        Refused::WrongOrder,
+    );
+    wrong(
+        Placing {
+            frame: frame(7),
+            ..good
+        },
+        Refused::WrongOrder,
+    );
+    wrong(
+        Placing {
+            span: order(1),
+            frame: frame(9),
+            ..good
+        },
+        Refused::WrongOrder,
+    );
+    wrong(
+        Placing {
+            span: order(3),
+            frame: frame(8),
+            ..good
+        },
+        Refused::WrongOrder,
+    );
+    t.map_pins_at(
+        &Placing {
+            span: order(1),
+            ..good
+        },
+        &log,
+    )
+    .unwrap();
+    t.unmap_unpin_at(head.frame, table.frame, &log).unwrap();
+    set(&mem, 8, 5, FrameType::User(order(2)), Refs::MAX.get());
+    assert_eq!(t.map_pins_at(&good, &log), Err(Refused::TooManyRefs));
+    set(&mem, 8, 5, FrameType::Frozen(Use::User), 0);
+    assert_eq!(t.map_pins_at(&good, &log), Err(Refused::Frozen));
+    assert_eq!(t.head_now(frame(8)).map(|h| h.1), Ok(true));
+    set(&mem, 8, 5, FrameType::Reserved, 0);
+    assert_eq!(t.map_pins_at(&good, &log), Err(Refused::Reserved));
+    assert_eq!(t.head_now(frame(8)).map(|h| h.1), Ok(false));
+    assert_eq!(get(&mem, 3).refs.get(), 1);
+}
+
+#[test]
+fn a_table_is_pinned_by_one_link_only() {
+    let mem = HostMem::new();
+    let t = frames(&mem);
+    let kind = KernelKind::page_table(Isa::X86_64, 0).unwrap();
+    let table = set(&mem, 3, 7, FrameType::Kernel(kind), 0);
+    t.pin_only(table, kind).unwrap();
+    assert_eq!(t.pin_only(table, kind), Err(Refused::InUse));
+    assert_eq!(get(&mem, 3).refs.get(), 1);
+    t.unpin(table.frame).unwrap();
+    let epoch = Epoch::new(9).unwrap();
+    t.stamp_unlinked(table.frame, epoch).unwrap();
+    assert_eq!(t.read(table.frame).unwrap().1.epoch, epoch);
+    assert_eq!(get(&mem, 3).ty, FrameType::Kernel(kind));
+    let old = WeakRef {
+        version: Version(6),
+        ..table
+    };
+    assert_eq!(t.pin_only(old, kind), Err(Refused::Stale));
+    assert_eq!(
+        t.pin_only(table, KernelKind::THREAD),
+        Err(Refused::WrongType)
+    );
 }
 
 proptest! {
