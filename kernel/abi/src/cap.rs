@@ -390,6 +390,8 @@ numbered! {
         Yield = 7,
         /// `(code)`: the calling thread ends.
         Exit = 8,
+        /// Value: fused time until which the thread waits; 0 if it does not wait, or for ever.
+        Deadline = 9,
     }
 }
 
@@ -610,6 +612,11 @@ numbered! {
         Arrived = 2,
         /// The node it was on, or was going to, died; its call returned an error. Ready.
         NodeDied = 3,
+        /// It had been switched to by a message, not by `Dispatch`, and waits with a deadline
+        /// ([`ThreadOp::Deadline`]).
+        Sleeps = 4,
+        /// It had been switched to by a message, and has ended or faulted.
+        Ended = 5,
     }
 }
 

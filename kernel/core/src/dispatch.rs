@@ -335,6 +335,17 @@ pub fn block<P: Platform>(
         // A root thread: what comes here interrupts whoever runs.
         cx.local.root_line.set(Some(line));
     }
+    if let Some((d, by::SEND)) = next
+        && deadline != 0
+    {
+        // Its scheduler has not dispatched it, so it does not learn otherwise that it is to be
+        // woken; and it gets the CPU back in time for that. Before anybody can wake it: newer news
+        // take the place of these.
+        tell_scheduler::<P>(cx, t, Woken::Sleeps)?;
+        let end = d.slice_end.load(Ordering::Relaxed).min(deadline);
+        d.slice_end.store(end, Ordering::Relaxed);
+        cx.local.set_slice_end(end);
+    }
     release::<P>(cx, t);
     if !t.change(cx.words(), owner, owner.with(State::Blocked)) {
         return Err(Error::Corrupt);
@@ -436,14 +447,16 @@ fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
 #[inline]
 pub fn enter_component<P: Platform>(cx: &Cx, word: u64) -> Result<()> {
     let (component, _) = follow::<Component>(cx.node, word, Component::KIND)?;
-    cx.local.captbl.set(component.captbl_root()?);
-    cx.local.component.set(word);
+    let captbl = component.captbl_root()?;
     let space = component.space()?;
+    // All or nothing: nobody must go on in one component with the capabilities of another.
     if cx.local.space.get() != space.bits() {
         let frame: &'static Space = find(cx.node, space, Space::KIND)?;
         P::switch_root(frame.root(cx.words(), P::ISA).ok_or(Error::NoIsa)?);
         cx.local.space.set(space.bits());
     }
+    cx.local.captbl.set(captbl);
+    cx.local.component.set(word);
     Ok(())
 }
 
@@ -479,7 +492,11 @@ fn cannot_run<P: Platform>(cx: &Cx, t: &'static Thread) {
 /// Ends the running thread; whoever dispatched it learns why.
 pub fn end_thread<P: Platform>(cx: &Cx, t: &'static Thread, why: Stopped, detail: u64) {
     let owner = t.owner(cx.words());
-    go_on(cx, take_dispatcher::<P>(cx, t), why, detail);
+    let next = take_dispatcher::<P>(cx, t);
+    if let Some((_, by::SEND)) = next {
+        let _ = tell_scheduler::<P>(cx, t, Woken::Ended);
+    }
+    go_on(cx, next, why, detail);
     release::<P>(cx, t);
     if let Some(o) = owner {
         t.change(cx.words(), o, o.with(State::Stopped));

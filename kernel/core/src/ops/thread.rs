@@ -36,6 +36,7 @@ pub fn dispatch<P: Platform>(cx: &Cx, this: &Operand, op: ThreadOp, a: [u64; 5])
         ThreadOp::ReadRegister | ThreadOp::WriteRegister => {
             registers::<P>(cx, t, op, a).map(After::Value)
         }
+        ThreadOp::Deadline => deadline(cx, t).map(After::Value),
         ThreadOp::Stop => stop(cx, t).map(After::Value),
         ThreadOp::Resume => resume::<P>(cx, t, a[0]).map(After::Value),
         ThreadOp::Dispatch | ThreadOp::Migrate | ThreadOp::Yield | ThreadOp::Exit => {
@@ -136,6 +137,15 @@ fn configure(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u64> {
         return Err(Error::NotReady);
     }
     Ok(0)
+}
+
+/// Until when a thread waits; 0 if it does not, or for ever.
+fn deadline(cx: &Cx, t: &'static Thread) -> Result<u64> {
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    match owner.state {
+        State::Blocked => Ok(t.deadline.load(Ordering::Relaxed)),
+        _ => Ok(0),
+    }
 }
 
 /// Takes a ready or blocked thread out of scheduling.

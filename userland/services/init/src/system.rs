@@ -78,6 +78,7 @@ impl Schedule {
         let rights = ThreadOp::Dispatch
             .right()
             .or(ThreadOp::Resume.right())
+            .or(ThreadOp::Deadline.right())
             .or(ThreadOp::Stop.right());
         to.give(CapIndex(sched::tag(n)), thread, rights)?;
         ENDPOINT

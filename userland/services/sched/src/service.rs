@@ -4,7 +4,7 @@
 
 use core::ptr::with_exposed_provenance;
 
-use dyad_abi::cap::{Event, Stopped};
+use dyad_abi::cap::{Event, Stopped, Woken};
 use dyad_abi::service::{sched, scheduler_line, slot};
 use dyad_abi::{NodeId, Result};
 use dyad_sched::{Entry, Next, Priority, Scheduler, Stop};
@@ -101,8 +101,22 @@ impl Cpu {
 
     fn take(&mut self, event: Event) {
         let thread = event.tag.wrapping_sub(sched::tag(0)) as usize;
-        if let Some(entry) = entry(thread) {
-            self.scheduler.ready(thread, entry);
+        let Some(entry) = entry(thread) else {
+            return;
+        };
+        match event.why {
+            Woken::Ready | Woken::Arrived | Woken::NodeDied => self.scheduler.ready(thread, entry),
+            // A message has switched to it and it has stopped again, without `Dispatch`.
+            Woken::Sleeps => {
+                if let Ok(Some(at)) = thread_cap(thread).deadline() {
+                    self.scheduler
+                        .stopped(thread, entry, Stop::Blocked(Some(at)));
+                }
+            }
+            Woken::Ended => {
+                let _ = Cap::<Send>::at(sched::ended(thread as u32)).send();
+                self.scheduler.stopped(thread, entry, Stop::Gone);
+            }
         }
     }
 

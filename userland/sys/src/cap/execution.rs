@@ -217,6 +217,17 @@ impl Cap<Thread> {
             .map(drop)
     }
 
+    /// Fused time until which the thread waits; `None` if it does not wait, or for ever. Needs the
+    /// right `Deadline`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [every operation](super#errors-of-every-operation).
+    pub fn deadline(self) -> Result<Option<u64>> {
+        let v = self.call(ThreadOp::Deadline as u32, [0; 5])?;
+        Ok((v != 0).then_some(v))
+    }
+
     /// The calling thread, which this must be, gives the CPU back to whoever dispatched it. Needs the
     /// right `Yield`.
     ///
