@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
 use dyad_abi::service::{process, program, slot, thread_id};
 use dyad_abi::user::{PAGE_SIZE, ReportKind};
-use dyad_abi::{Error, Result};
+use dyad_abi::{Error, Isa, Result};
 use dyad_services::rt::{self, Call};
 use dyad_services::text::Text;
 use dyad_sys::Lock;
@@ -25,15 +25,15 @@ struct End {
     thread: AtomicU64,
     /// Its exit code plus one; 0: it has given none.
     code: AtomicU64,
-    /// The fault it was ended for: kind (0: none), address, program counter.
-    fault: [AtomicU64; 3],
+    /// The fault it was ended for: kind (0: none), address, program counter, ISA.
+    fault: [AtomicU64; 4],
 }
 
 static ENDS: [End; program::MAX as usize] = [const {
     End {
         thread: AtomicU64::new(0),
         code: AtomicU64::new(0),
-        fault: [const { AtomicU64::new(0) }; 3],
+        fault: [const { AtomicU64::new(0) }; 4],
     }
 }; program::MAX as usize];
 
@@ -135,12 +135,13 @@ fn serve() -> ! {
 /// Says how the program has ended, and whether that is a success.
 fn report_end(system: &System) -> bool {
     let end = &ENDS[program::FIRST as usize];
-    let [kind, address, pc] = [0, 1, 2].map(|i: usize| end.fault[i].load(Ordering::Acquire));
+    let [kind, address, pc, isa] = core::array::from_fn(|i| end.fault[i].load(Ordering::Acquire));
     if kind != 0 {
         say(format_args!(
-            "{:?} was ended because of {} at {pc:#x}, address {address:#x}",
+            "program {:?}, thread 0: {} {address:#x} at pc {pc:#x} on {}",
             system.name,
-            fault_name(kind)
+            fault_name(kind),
+            Isa::from_index(isa).unwrap_or(Isa::X86_64)
         ));
     }
     let code = match end.code.load(Ordering::Acquire) {
@@ -157,14 +158,14 @@ fn report_end(system: &System) -> bool {
 
 fn fault_name(kind: u64) -> &'static str {
     match kind {
-        1 => "a bad read",
-        2 => "a bad write",
-        3 => "a bad jump",
-        4 => "an illegal instruction",
-        5 => "a breakpoint",
-        6 => "bad arithmetic",
-        7 => "bad alignment",
-        _ => "a fault",
+        1 => "read of",
+        2 => "write to",
+        3 => "instruction fetch from",
+        4 => "illegal instruction, address",
+        5 => "breakpoint, address",
+        6 => "bad arithmetic, address",
+        7 => "misaligned access to",
+        _ => "fault, address",
     }
 }
 
@@ -185,8 +186,10 @@ fn process(call: Call) -> Result<u64> {
             .ok()
             .and_then(|p| ENDS.get(p))
             .ok_or(Error::Denied)?;
+        // This runs where the fault was, on the thread that committed it.
+        let isa = rt::hardware(HOME).where_am_i()?.isa;
         let kind = (what >> 16 & 0xff).max(1);
-        for (word, value) in end.fault.iter().zip([kind, a, b]) {
+        for (word, value) in end.fault.iter().zip([kind, a, b, isa as u64]) {
             word.store(value, Ordering::Release);
         }
         return Ok(0);
