@@ -183,17 +183,16 @@ fn leave_specially<P: Platform>(
             }
         };
     }
-    // The end of a fault handler.
+    // The end of a fault handler. Registers and component belong together: also a thread that ends
+    // is out of the handler's component, should it ever be resumed.
     dispatch::settle::<P>(cx, t);
     t.depth.store(at, Ordering::Relaxed);
     t.fault.store(0, Ordering::Relaxed);
     copy_registers(&t.saved, t.regs(P::ISA));
-    if words[0] != 0 {
-        dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
-        return Ok(Returned::Switched);
-    }
-    dispatch::enter_component::<P>(cx, component)?;
     t.component.store(component, Ordering::Relaxed);
+    if words[0] != 0 || dispatch::enter_component::<P>(cx, component).is_err() {
+        dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
+    }
     Ok(Returned::Switched)
 }
 

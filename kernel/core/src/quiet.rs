@@ -10,7 +10,6 @@ use dyad_abi::{CpuId, Error, Result};
 use dyad_coherence::GlobalMem;
 use dyad_quiesce::{Idle, LogWriter, NodeHardware, Progress};
 use dyad_shm::PhysAddr;
-use dyad_shm::frame::WeakRef;
 
 use crate::cx::Cx;
 use crate::join::JoinError;
@@ -59,16 +58,21 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
             return;
         };
         // The thread itself: only stopped threads are given up, so it is what it was. What it runs
-        // in may be gone.
-        let space = cx.local.space.get();
-        let component = follow::<Component>(cx.node, cx.local.component.get(), Component::KIND);
-        let alive = component.is_ok_and(|(c, _)| {
-            c.space().is_ok_and(|s| s.bits() == space)
-                && WeakRef::from_bits(space)
-                    .is_some_and(|s| find::<Space>(cx.node, s, Space::KIND).is_ok())
+        // in may be gone, or have another table or root by now; the old ones may be reused soon.
+        let word = cx.local.component.get();
+        let anew = follow::<Component>(cx.node, word, Component::KIND).and_then(|(c, _)| {
+            let (captbl, space) = (c.captbl_root()?, c.space()?);
+            let frame = find::<Space>(cx.node, space, Space::KIND)?;
+            let root = frame.root(cx.words(), P::ISA).ok_or(Error::NoIsa)?;
+            Ok((captbl, space, root))
         });
-        if !alive || reference::<Thread>(cx.node, t).is_none() {
-            self.detach();
+        match anew {
+            Ok((captbl, space, root)) if reference::<Thread>(cx.node, t).is_some() => {
+                P::switch_root(root);
+                cx.local.space.set(space.bits());
+                cx.local.captbl.set(captbl);
+            }
+            _ => self.detach(),
         }
     }
 
