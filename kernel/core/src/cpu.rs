@@ -15,6 +15,7 @@ use dyad_shm::PhysAddr;
 use crate::object::endpoint::Line;
 use crate::object::thread::Thread;
 use crate::platform::Interrupt;
+use crate::view::Views;
 
 /// State of one CPU.
 pub struct CpuLocal {
@@ -38,6 +39,10 @@ pub struct CpuLocal {
     pub(crate) space: Cell<u64>,
     /// Where the root thread of this CPU waits.
     pub(crate) root_line: Cell<Option<&'static Line>>,
+    /// What it remembers of invocations.
+    pub(crate) views: Views,
+    /// The bit of this node in homes of components.
+    pub(crate) home: Cell<u64>,
     /// The running thread has entered by the short way, and its register area is not complete.
     pub(crate) short_entry: Cell<bool>,
     /// Fused time at which the present slice ends.
@@ -74,6 +79,8 @@ impl CpuLocal {
             captbl: Cell::new(PhysAddr(0)),
             space: Cell::new(0),
             root_line: Cell::new(None),
+            views: Views::new(),
+            home: Cell::new(0),
             short_entry: Cell::new(false),
             slice_end: Cell::new(u64::MAX),
             timer_at: Cell::new(0),

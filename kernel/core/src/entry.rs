@@ -13,7 +13,7 @@ use crate::dispatch::{self, After};
 use crate::invoke::{self, Returned, Way};
 use crate::object::thread::Thread;
 use crate::platform::{FaultKind, RegArea, UserFault};
-use crate::{Platform, copy, cycle, error, inbox, ops, panic, resolve};
+use crate::{Platform, copy, cycle, error, inbox, ops, panic, resolve, view};
 
 /// How often one instruction may fault at one address in a row. A page that others unmap and map
 /// at the same time costs a few; a page that the tables allow and the machine does not would fault
@@ -95,8 +95,23 @@ pub fn fast_invoke<P: Platform>(
     a3: u64,
     a4: u64,
 ) -> FastReturn {
+    let local = P::local();
+    if let Some((badge, token)) = view::invoke::<P>(local, word) {
+        local.fast_token.set(token);
+        return FastReturn {
+            status: ENTER,
+            value: badge,
+        };
+    }
+    invoke_slowly::<P>(word, [a0, a1, a2, a3, a4])
+}
+
+#[cold]
+#[inline(never)]
+fn invoke_slowly<P: Platform>(word: u64, a: [u64; 5]) -> FastReturn {
     let cx = Cx::here::<P>();
     cx.local.short_entry.set(true);
+    let [a0, a1, a2, a3, _] = a;
     match invocation::<P>(&cx, word, [a0, a1, a2, a3]) {
         Ok(Some(Way::Here { badge, token })) => {
             cx.local.fast_token.set(token);
@@ -104,7 +119,7 @@ pub fn fast_invoke<P: Platform>(
         }
         Ok(Some(Way::Elsewhere)) => cycle::switched::<P>(&cx),
         // Other types have an operation 0, too, with up to five arguments.
-        Ok(None) => carry_out::<P>(&cx, word, [a0, a1, a2, a3, a4]),
+        Ok(None) => carry_out::<P>(&cx, word, a),
         Err(e) => FastReturn::of(&cx, Err(e)),
     }
 }
@@ -112,23 +127,46 @@ pub fn fast_invoke<P: Platform>(
 /// `None`: the capability is no invocation endpoint.
 #[inline]
 fn invocation<P: Platform>(cx: &Cx, word: u64, words: [u64; 4]) -> Result<Option<Way>, Error> {
-    let found = cx.lookup(CapIndex::new(word).ok_or(Error::NoCap)?)?;
+    let index = CapIndex::new(word).ok_or(Error::NoCap)?;
+    let found = cx.lookup(index)?;
     if found.ty != CapType::Sinv {
         return Ok(None);
     }
     found.require(CapType::Sinv, SinvOp::Invoke.right())?;
-    let to = cx.sinv(&found)?;
-    invoke::enter::<P>(cx, to, words).map(Some)
+    let (to, guarded) = cx.sinv(&found)?;
+    if !guarded {
+        view::learn_sinv(cx, index, &found, &to);
+    }
+    let way = invoke::enter::<P>(cx, to, words)?;
+    if let Way::Here { .. } = way {
+        view::learn_component::<P>(cx, to.component.bits());
+    }
+    Ok(Some(way))
 }
 
 /// The end of an invocation. [`ENTER`]: the area says where; status 0 and `a0` to `a3` are the
 /// results there.
 #[inline]
 pub fn fast_return<P: Platform>(a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
+    if view::leave::<P>(P::local()).is_some() {
+        return FastReturn {
+            status: ENTER,
+            value: 0,
+        };
+    }
+    return_slowly::<P>([a0, a1, a2, a3])
+}
+
+#[cold]
+#[inline(never)]
+fn return_slowly<P: Platform>(words: [u64; 4]) -> FastReturn {
     let cx = Cx::here::<P>();
     cx.local.short_entry.set(true);
-    match invoke::leave::<P>(&cx, [a0, a1, a2, a3]) {
-        Ok(Returned::Here) => FastReturn::enter(&cx, 0),
+    match invoke::leave::<P>(&cx, words) {
+        Ok(Returned::Here) => {
+            view::learn_component::<P>(&cx, cx.local.component.get());
+            FastReturn::enter(&cx, 0)
+        }
         Ok(Returned::Switched) => cycle::switched::<P>(&cx),
         Err(e) => FastReturn::of(&cx, Err(e)),
     }

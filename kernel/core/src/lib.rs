@@ -9,7 +9,7 @@
 //! | [`entry`], [`cycle`] | traps; what a CPU does between two of them |
 //! | [`ops`], [`cx`] | capabilities and the operations on them |
 //! | [`object`] | kernel objects |
-//! | [`invoke`], [`dispatch`], [`handover`] | components, scheduling, threads that change nodes |
+//! | [`invoke`], [`view`], [`dispatch`], [`handover`] | components, scheduling, threads that change nodes |
 //! | [`mapping`], [`resolve`], [`supply`], [`shootdown`], [`copy`] | address spaces |
 //! | [`quiet`], [`death`], [`recovery`] | quiescence; nodes that die |
 //! | [`inbox`] | messages between CPUs of different nodes, doorbells |
@@ -60,6 +60,7 @@ pub mod shootdown;
 pub mod start;
 pub mod supply;
 pub mod tables;
+pub mod view;
 
 pub use platform::Platform;
 

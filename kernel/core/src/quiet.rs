@@ -95,6 +95,7 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
 pub fn attach(cx: &Cx) {
     let log = LogWriter::attach(cx.epochs(), cx.node.id(), cx.cpu());
     *cx.local.log.borrow_mut() = Some(log);
+    cx.local.home.set(1 << cx.node.id().index());
 }
 
 /// Publishes that this node, which is joining, holds nothing from before. It may become LIVE then;

@@ -112,23 +112,24 @@ impl Cx {
         if alive { Ok(()) } else { Err(Error::Revoked) }
     }
 
-    /// Where an invocation endpoint that has been found leads. Its component is checked when it is
-    /// entered.
+    /// Where an invocation endpoint that has been found leads, and whether it has a guard. Its
+    /// component is checked when it is entered.
     ///
     /// # Errors
     ///
     /// [`Error::Revoked`] if its guard is not alive.
     #[inline]
-    pub fn sinv(&self, found: &Found) -> Result<Entry> {
+    pub fn sinv(&self, found: &Found) -> Result<(Entry, bool)> {
         let c = self.captbls().contents(found)?;
         if let Some(guard) = c.guard {
             self.guard(guard)?;
         }
-        Ok(Entry {
+        let to = Entry {
             component: c.object.ok_or(Error::Corrupt)?,
             address: c.payload[0],
             badge: c.payload[1],
-        })
+        };
+        Ok((to, c.guard.is_some()))
     }
 
     #[inline]
