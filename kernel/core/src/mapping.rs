@@ -20,6 +20,8 @@
 //! Every function does a constant number of steps, but for unmapping 2 MiB where caches are not
 //! coherent, which logs 512 frames.
 
+mod quick;
+
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa, Result};
 use dyad_coherence::GlobalMem;

@@ -126,6 +126,12 @@ const NOTES: u64 =
 
 const _: () = assert!(NOTES << 52 == SW_OWNED | SW_MAY_WRITE | SW_MAY_EXECUTE);
 
+/// Whether a word is that of a 4 KiB user page.
+#[inline]
+pub(crate) fn is_user_page(raw: u64) -> bool {
+    raw & (VALID | AP_EL0) == VALID | AP_EL0 && is_leaf(raw, Level::L1)
+}
+
 /// Whether a valid word that leads to no table is what [`encode_leaf`] makes of something.
 #[inline]
 fn is_leaf(raw: u64, level: Level) -> bool {

@@ -84,6 +84,6 @@ pub use dyad_shm::Epoch;
 pub use a64::A64;
 pub use driver::{FrameSource, RemoteCpu, Walk, is_canonical};
 pub use error::{EncodeError, MapError};
-pub use place::Place;
+pub use place::{Place, plain};
 pub use pte::{Format, Leaf, Level, Memory, Perms, Pte, decode, encode, layout};
 pub use x86::X86;

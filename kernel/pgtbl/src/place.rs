@@ -31,6 +31,53 @@ static USER_WORDS: [[u64; 128]; Isa::ALL.len()] = {
     words
 };
 
+/// Entries of 4 KiB user pages as bare words, for rows that meet what they mostly meet: a clean page
+/// comes to an entry that has never been used, or goes. Each says `None` for anything else.
+pub mod plain {
+    use dyad_abi::{Isa, NodeId};
+    use dyad_shm::{Epoch, PhysAddr};
+
+    use super::{USER_ADDRESS, USER_WORDS};
+    use crate::{Level, Perms, absent};
+
+    /// The word of a page that has not been used.
+    #[inline]
+    pub fn page(isa: Isa, pa: PhysAddr, perms: Perms) -> Option<u64> {
+        let bits = USER_WORDS[isa.index()][(perms.bits() & 0x7f) as usize];
+        (bits != 0 && pa.0 & !USER_ADDRESS == 0).then_some(bits | pa.0)
+    }
+
+    /// The page of a word, unless the frame is [`Perms::OWNED`].
+    #[inline]
+    pub fn page_in(isa: Isa, raw: u64) -> Option<PhysAddr> {
+        let (leaf, owned) = match isa {
+            Isa::X86_64 => (crate::x86::is_user_page(raw), crate::x86::SW_OWNED),
+            Isa::Aarch64 => (crate::a64::is_user_page(raw), crate::a64::SW_OWNED),
+        };
+        (leaf && raw & owned == 0).then_some(PhysAddr(raw & USER_ADDRESS))
+    }
+
+    /// The table a word leads to, above [`Level::L1`].
+    #[inline]
+    pub fn table_in(isa: Isa, raw: u64) -> Option<PhysAddr> {
+        crate::pte::table_in(isa, raw)
+    }
+
+    /// The word of `Closing`.
+    #[inline]
+    pub fn closing(isa: Isa, node: NodeId) -> u64 {
+        absent::closing(node, isa == Isa::X86_64)
+    }
+
+    /// The word of `Empty`.
+    #[inline]
+    pub fn empty(isa: Isa, epoch: Epoch) -> u64 {
+        absent::empty(epoch, isa == Isa::X86_64)
+    }
+
+    const _: () = assert!(USER_ADDRESS & (Level::L1.size() - 1) == 0);
+}
+
 /// An entry, and the word that was in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {

@@ -113,6 +113,12 @@ const _: () = {
     assert!(NOTES << 5 == SW_OWNED | SW_MAY_WRITE | SW_MAY_EXECUTE);
 };
 
+/// Whether a word is that of a 4 KiB user page below 2^48.
+#[inline]
+pub(crate) fn is_user_page(raw: u64) -> bool {
+    raw & (PRESENT | USER) == PRESENT | USER && raw >> 48 & 0xf == 0 && is_leaf(raw, Level::L1)
+}
+
 /// Whether a present word that leads to no table is what [`encode_leaf`] makes of something.
 #[inline]
 fn is_leaf(raw: u64, level: Level) -> bool {

@@ -9,7 +9,9 @@ use common::{Frames, at, hardware_use};
 use dyad_abi::user::USER_END;
 use dyad_abi::{Isa, NodeId};
 use dyad_coherence::{GlobalMem, HostMem};
-use dyad_pgtbl::{FrameSource, Leaf, Level, MapError, Perms, Pte, RemoteCpu, decode, encode};
+use dyad_pgtbl::{
+    FrameSource, Leaf, Level, MapError, Perms, Pte, RemoteCpu, decode, encode, plain,
+};
 use dyad_shm::PhysAddr;
 
 const VA: u64 = 0x10_0000_3000;
@@ -120,7 +122,7 @@ fn a_table_is_closed_reopened_and_taken_out() {
 fn places_are_of_the_user_half_and_of_shared_memory() {
     let outside = PhysAddr(0x8_0000_0000);
     for isa in Isa::ALL {
-        let mem = HostMem::with_ranges([common::TABLES..common::TABLES + (1 << 20)]);
+        let mem = HostMem::with_ranges(std::iter::once(common::TABLES..common::TABLES + (1 << 20)));
         let frames = Frames::new(&mem);
         let root = frames.alloc_table().unwrap();
         let t = RemoteCpu::new(&mem, isa, root);
@@ -170,4 +172,46 @@ fn notes_of_software_stay_with_the_page() {
             t.unmap(VA, node(0), || at(1)).unwrap();
         }
     });
+}
+
+/// Bare words are those of the format, and nothing but plain user pages is taken for one.
+#[test]
+fn plain_words_are_those_of_the_format() {
+    for isa in Isa::ALL {
+        assert_eq!(
+            plain::closing(isa, node(3)),
+            encode(isa, Pte::Closing { node: node(3) }, Level::L1).unwrap()
+        );
+        for epoch in [at(0), at(7), dyad_pgtbl::Epoch::MAX] {
+            assert_eq!(
+                plain::empty(isa, epoch),
+                encode(isa, Pte::Empty { epoch }, Level::L1).unwrap()
+            );
+        }
+        for leaf in common::all_leaves(FRAME) {
+            for notes in [Perms::empty(), Perms::MAY_WRITE, Perms::OWNED] {
+                let leaf = Leaf {
+                    perms: leaf.perms | notes,
+                    ..leaf
+                };
+                let Ok(word) = encode(isa, Pte::Leaf(leaf), Level::L1) else {
+                    continue;
+                };
+                let user = leaf.perms.contains(Perms::USER) && notes != Perms::OWNED;
+                assert_eq!(plain::page_in(isa, word), user.then_some(FRAME), "{leaf:?}");
+                if Leaf::user(FRAME, leaf.perms) == leaf {
+                    assert_eq!(plain::page(isa, FRAME, leaf.perms), Some(word));
+                }
+            }
+        }
+        let both = Perms::WRITE | Perms::EXECUTE | Perms::USER | Perms::READ;
+        assert_eq!(plain::page(isa, FRAME, both), None);
+        assert_eq!(plain::page(isa, FRAME, Perms::READ), None);
+        let table = encode(isa, Pte::Table(FRAME), Level::L2).unwrap();
+        assert_eq!(plain::table_in(isa, table), Some(FRAME));
+        for word in [0, table & !1, u64::MAX] {
+            assert_eq!(plain::page_in(isa, word), None);
+            assert_eq!(plain::table_in(isa, word), None);
+        }
+    }
 }

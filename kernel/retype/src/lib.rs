@@ -70,7 +70,7 @@ mod retype;
 pub mod rules;
 mod table;
 mod weak;
-mod word;
+pub mod word;
 
 use dyad_shm::LayoutHash;
 

@@ -22,7 +22,9 @@ use crate::mapping::In;
 use crate::memory::Words;
 use crate::node::Node;
 use crate::object::space::Region;
-use crate::ops::space::{RECLAIM_PAGES, harvest, map, protect, reclaim, supply, translate, unmap};
+use crate::ops::space::{
+    RECLAIM_PAGES, harvest, link, map, protect, reclaim, supply, translate, unlink, unmap,
+};
 use crate::platform::FaultKind::{self, Execute, Read, Write};
 use crate::resolve::{Outcome, resolve};
 
@@ -496,6 +498,60 @@ fn unmapping_while_the_other_isa_looks_loses_no_pin() {
     }
     assert!(left <= pages);
     assert_eq!(s.refs(frame), 0);
+}
+
+/// Either the table is taken out or the page comes into it, also when both are tried at once.
+#[test]
+fn a_page_does_not_come_into_a_table_that_is_taken_out() {
+    const TABLES: u64 = 100;
+    let (s, space) = with_region(1, RegionKind::Shared, true);
+    let isa = Isa::X86_64;
+    let at = dyad_abi::cap::TableAt { isa, level: 1 };
+    let va = |n: u64| VA + n * Level::L2.size();
+    let mut tables = vec![s.tables(space, isa, VA, Level::L1)[2]];
+    let c = cx(s.x());
+    for n in 1..TABLES {
+        let table = s.table(at);
+        tables.push(table.object.unwrap());
+        link(&this(&c, space), at, va(n), &table).unwrap();
+    }
+    let frame = s.take(0, Use::User, 0);
+    let start = std::sync::Barrier::new(2);
+    let worlds = [twin(&s), twin(&s)];
+    let [maps, unlinks] = worlds;
+    let (mapped, unlinked) = thread::scope(|scope| {
+        let start = &start;
+        let maps = scope.spawn(move || {
+            let c = cx(maps.machine(0));
+            let t = this(&c, space);
+            let cap = frame_cap(frame, 1);
+            let one = |n| {
+                start.wait();
+                map::<MockX86>(&t, at, va(n), &cap, 0, Perms::READ).is_ok()
+            };
+            (0..TABLES).map(one).collect::<Vec<_>>()
+        });
+        let unlinks = scope.spawn(move || {
+            let c = cx(unlinks.machine(1));
+            let t = this(&c, space);
+            let one = |n| {
+                start.wait();
+                unlink(&t, at, va(n)).is_ok()
+            };
+            (0..TABLES).map(one).collect::<Vec<_>>()
+        });
+        (maps.join().unwrap(), unlinks.join().unwrap())
+    });
+    let mut pins = 0;
+    for (n, &table) in tables.iter().enumerate() {
+        assert!(
+            !(mapped[n] && unlinked[n]),
+            "a page in a table that is gone"
+        );
+        assert_eq!(s.refs(table), !unlinked[n] as u32 + mapped[n] as u32);
+        pins += mapped[n] as u32;
+    }
+    assert_eq!(s.refs(frame), pins);
 }
 
 /// Where caches are not coherent, leaves have accessed and dirty preset, and what others may hold

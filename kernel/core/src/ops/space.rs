@@ -208,6 +208,12 @@ pub(crate) fn map<P: Platform>(
         Perms::MAY_EXECUTE,
         frame.rights.contains(FrameOp::Execute.right()),
     );
+    if level == Level::L1
+        && !perms.contains(Perms::EXECUTE)
+        && let Some(()) = this.map_quickly(at.isa, va, head, target, page_perms(perms | noted))
+    {
+        return Ok(0);
+    }
     let d = this.driver(at.isa)?;
     let place = place_at(&d, va, level)?;
     if perms.contains(Perms::EXECUTE) {
@@ -222,6 +228,11 @@ pub(crate) fn map<P: Platform>(
     Ok(0)
 }
 
+/// Permissions of user pages.
+const fn page_perms(perms: Perms) -> Perms {
+    perms.union(Perms::READ).union(Perms::USER)
+}
+
 /// Large pages would be 512 frames to rewrite: they are not executable.
 fn executable<P: Platform>(this: &In<'_>, level: Level, frame: FrameRef, isa: Isa) -> Result<()> {
     if level != Level::L1 {
@@ -232,6 +243,9 @@ fn executable<P: Platform>(this: &In<'_>, level: Level, frame: FrameRef, isa: Is
 
 /// `Unmap`.
 pub(crate) fn unmap(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
+    if let Some(done) = this.unmap_quickly(isa, address(va, 1)?) {
+        return Ok(done?.get());
+    }
     let d = this.driver(isa)?;
     let (place, leaf) = leaf_at(&d, va)?;
     Ok(this.unmap(&d, &place, &leaf)?.get())
