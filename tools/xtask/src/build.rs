@@ -36,13 +36,14 @@ pub fn kernel(isa: Isa, ktest: bool, progress: Progress<'_>) -> Result<PathBuf, 
     let dir = paths::target_dir().join(if ktest { "kernel-ktest" } else { "kernel" });
     let mut c = cargo();
     c.args(["build", "--package", package, "--target", triple]);
-    c.args(["--profile", "kernel", "--target-dir"]).arg(&dir);
+    let profile = if ktest { "kernel-checked" } else { "kernel" };
+    c.args(["--profile", profile, "--target-dir"]).arg(&dir);
     if ktest {
         c.args(["--features", "ktest"]);
     }
     let what = format!("{package}{}", if ktest { " with its tests" } else { "" });
     run_cargo(c, &what, progress)?;
-    let image = dir.join(triple).join("kernel").join(package);
+    let image = dir.join(triple).join(profile).join(package);
     if image.is_file() {
         return Ok(image);
     }
