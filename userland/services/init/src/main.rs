@@ -40,7 +40,8 @@
 //! | to | what |
 //! |---|---|
 //! | every program | `hardware(n)`: now, where, node state; its endpoint: receive |
-//! | sched | its threads: dispatch, resume, stop; `Send`s to init |
+//! | every service | `hardware(n)`: write, for what it has to say when it cannot go on |
+//! | sched | its threads: dispatch, resume, deadline, stop; `Send`s to init |
 //! | console | `hardware(console node)`: write, report |
 //! | pager | spaces of programs: regions, reclaim, shootdown; the process service |
 //! | quiesced | `hardware(n)`: flush step; its threads: migrate, yield |

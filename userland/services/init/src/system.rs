@@ -95,16 +95,18 @@ impl Builder {
         let device = NodeId::new(self.info.console_node)
             .ok_or(Error::BadArgument)
             .during("node of the console")?;
-        let writes = HardwareOp::Write.right().or(HardwareOp::Report.right());
-        let mut sched = self.service(program::SCHED, "sched", |_| Rights::NONE)?;
+        // For what a service has to say when it cannot go on.
+        let last_words = HardwareOp::Write.right();
+        let writes = last_words.or(HardwareOp::Report.right());
+        let mut sched = self.service(program::SCHED, "sched", |_| last_words)?;
         let mut console =
             self.service(program::CONSOLE, "console", |node| match node == device {
                 true => writes,
                 false => Rights::NONE,
             })?;
-        let mut pager = self.service(program::PAGER, "pager", |_| Rights::NONE)?;
+        let mut pager = self.service(program::PAGER, "pager", |_| last_words)?;
         let mut quiesced = self.service(program::QUIESCED, "quiesced", |_| {
-            HardwareOp::FlushStep.right()
+            last_words.or(HardwareOp::FlushStep.right())
         })?;
         console
             .component

@@ -29,6 +29,7 @@
 //! |---|---|
 //! | `pager::space(program)`: regions, reclaim, shootdown | the client's address space |
 //! | `slot::PROCESS`: invoke | telling init of faults |
+//! | `slot::hardware(n)`: write | last words |
 //!
 //! It runs on every node, where its client runs. If a thread dies in it, the client's book stays
 //! locked and its requests return `Again`; other clients do not notice.

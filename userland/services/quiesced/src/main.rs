@@ -17,7 +17,7 @@
 //!
 //! | capability | for |
 //! |---|---|
-//! | `slot::hardware(n)`: flush step, now, where | the rounds of node `n` |
+//! | `slot::hardware(n)`: flush step, now, where, write | the rounds of node `n`; last words |
 //! | `quiesced` thread `n` at [`OWN_THREADS`]` + n`: migrate, yield | going to its node |
 //! | `slot::ENDPOINT`: receive | sleeping, at line `n` |
 //!

@@ -20,14 +20,19 @@
 //! | Exited, Faulted | init is told by `Send` |
 //! | Left | forgotten: the scheduler of the other node hears of it |
 //!
+//! A thread that a message has switched to was not dispatched from here, so its stopping is an event:
+//! `Sleeps` is as Blocked with a deadline, `Ended` as Exited. Other events make threads ready. Events
+//! may be old when they are taken; what cannot be dispatched after all is forgotten again, but for
+//! its deadline.
+//!
 //! Threads share nothing but the thread table, which init has written before and nobody changes:
 //! which tags there are, with which priority and slice.
 //!
 //! | capability | for |
 //! |---|---|
 //! | `slot::ENDPOINT`: receive | the scheduler endpoints; line `scheduler_line(node, cpu)` |
-//! | `slot::hardware(n)`: now, where | time; which CPU this is |
-//! | `sched::tag(n)`: dispatch, resume | thread `n` |
+//! | `slot::hardware(n)`: now, where, write | time; which CPU this is; last words |
+//! | `sched::tag(n)`: dispatch, resume, deadline, stop | thread `n` |
 //! | `sched::ended(n)`: send | tells init |
 //!
 //! It is not invoked. If a thread of it dies, its CPU idles for ever and threads that are there are
