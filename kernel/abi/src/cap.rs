@@ -205,8 +205,7 @@ numbered! {
     /// Operations on [`CapType::Memory`]. `at` counts frames from the start of the range.
     MemoryOp {
         /// `(at, order)`: the untyped block there becomes user memory, zero-filled. Larger untyped
-        /// blocks are split on the way. A block of more than 64 frames must never have been used,
-        /// split or merged.
+        /// blocks are split on the way. A block of more than 64 frames must never have been used.
         RetypeUser = 0,
         /// `(at, kind)`: the untyped frame there becomes a kernel object of an [`ObjectKind`]. Larger
         /// untyped blocks are split on the way.
