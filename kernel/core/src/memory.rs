@@ -50,6 +50,13 @@ impl Words {
     }
 }
 
+/// Every change of a shared word comes by here: tests end machines between two of them.
+#[inline]
+fn before_change() {
+    #[cfg(test)]
+    crate::recovery::tests::crash::point();
+}
+
 impl GlobalMem for Words {
     #[inline]
     fn contains(&self, at: PhysAddr, len: u64) -> bool {
@@ -63,11 +70,13 @@ impl GlobalMem for Words {
 
     #[inline]
     fn store(&self, at: PhysAddr, value: u64, order: Ordering) {
+        before_change();
         self.plain().store(at, value, order);
     }
 
     #[inline]
     fn cas(&self, at: PhysAddr, old: u64, new: u64) -> Result<u64, u64> {
+        before_change();
         match &self.caches {
             None => self.plain().cas(at, old, new),
             Some(c) => c.cas(at, old, new),
@@ -76,6 +85,7 @@ impl GlobalMem for Words {
 
     #[inline]
     fn swap(&self, at: PhysAddr, value: u64) -> u64 {
+        before_change();
         match &self.caches {
             None => self.plain().swap(at, value),
             Some(c) => c.swap(at, value),
@@ -84,6 +94,7 @@ impl GlobalMem for Words {
 
     #[inline]
     fn add(&self, at: PhysAddr, n: u64) -> u64 {
+        before_change();
         match &self.caches {
             None => self.plain().add(at, n),
             Some(c) => c.add(at, n),
@@ -92,6 +103,7 @@ impl GlobalMem for Words {
 
     #[inline]
     fn or(&self, at: PhysAddr, bits: u64) -> u64 {
+        before_change();
         match &self.caches {
             None => self.plain().or(at, bits),
             Some(c) => c.or(at, bits),
@@ -100,6 +112,7 @@ impl GlobalMem for Words {
 
     #[inline]
     fn and(&self, at: PhysAddr, bits: u64) -> u64 {
+        before_change();
         match &self.caches {
             None => self.plain().and(at, bits),
             Some(c) => c.and(at, bits),
@@ -122,6 +135,7 @@ impl GlobalMem for Words {
 
     #[inline]
     fn store_line(&self, line: PhysAddr, words: [u64; 4]) {
+        before_change();
         let to: &[AtomicU64; 8] = self.map.get(line).expect("a line lies in a pool");
         to[1].store(words[1], Ordering::Relaxed);
         to[2].store(words[2], Ordering::Relaxed);
@@ -167,6 +181,7 @@ impl Words {
     /// Writes a word that others read, on a line that nobody else stores to now; releases.
     #[inline]
     pub fn write(&self, word: &AtomicU64, value: u64) {
+        before_change();
         word.store(value, Ordering::Release);
         if let Some(c) = &self.caches {
             c.writeback(self.at(word), 8);
@@ -176,6 +191,7 @@ impl Words {
     /// Writes `value`, returns what was there.
     #[inline]
     pub fn replace(&self, word: &AtomicU64, value: u64) -> u64 {
+        before_change();
         match &self.caches {
             None => word.swap(value, Ordering::AcqRel),
             Some(c) => c.swap(self.at(word), value),
@@ -185,6 +201,7 @@ impl Words {
     /// Sets bits, returns what was there.
     #[inline]
     pub fn set_bits(&self, word: &AtomicU64, bits: u64) -> u64 {
+        before_change();
         match &self.caches {
             None => word.fetch_or(bits, Ordering::AcqRel),
             Some(c) => c.or(self.at(word), bits),
@@ -194,6 +211,7 @@ impl Words {
     /// Adds, returns what was there.
     #[inline]
     pub fn increase(&self, word: &AtomicU64, n: u64) -> u64 {
+        before_change();
         match &self.caches {
             None => word.fetch_add(n, Ordering::AcqRel),
             Some(c) => c.add(self.at(word), n),
@@ -203,6 +221,7 @@ impl Words {
     /// Replaces `old` by `new`; whether it was there.
     #[inline]
     pub fn exchange(&self, word: &AtomicU64, old: u64, new: u64) -> bool {
+        before_change();
         match &self.caches {
             None => word
                 .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)

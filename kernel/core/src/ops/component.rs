@@ -1,18 +1,21 @@
 //! Operations on components.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::AtomicU64;
 
 use dyad_abi::cap::{CapIndex, CapType, ComponentOp, Rights, SinvOp};
 use dyad_abi::{Error, Result};
 use dyad_captbl::Contents;
-use dyad_retype::KernelKind;
+use dyad_retype::{KernelKind, Use};
 use dyad_shm::frame::WeakRef;
+use dyad_shm::intent::{IntentRecord, Row};
+use dyad_shm::protocol::Intents;
 
 use super::captbl::{activate, destination};
 use super::sinv_entry;
 use crate::cx::{Cx, Operand};
 use crate::object::component::Component;
-use crate::object::{find, kernel_kind};
+use crate::object::space::Space;
+use crate::object::{find, kernel_kind, reference};
 
 const ROOT: KernelKind = kernel_kind(dyad_abi::cap::ObjectKind::CaptblRoot);
 
@@ -64,7 +67,7 @@ pub fn dispatch(cx: &Cx, this: &Operand, op: ComponentOp, a: [u64; 5]) -> Result
 }
 
 /// Gives a component a capability table and an address space, which it pins.
-fn configure(cx: &Cx, component: &Component, a: [u64; 5]) -> Result<u64> {
+fn configure(cx: &Cx, component: &'static Component, a: [u64; 5]) -> Result<u64> {
     let table = CapIndex::new(a[0]).ok_or(Error::NoCap)?;
     let table = cx.operand(table, CapType::Captbl, Rights::COPY)?;
     let space = CapIndex::new(a[1]).ok_or(Error::NoCap)?;
@@ -80,38 +83,71 @@ fn configure(cx: &Cx, component: &Component, a: [u64; 5]) -> Result<u64> {
 ///
 /// # Errors
 ///
-/// What keeps table or space from being pinned; nothing has changed.
-pub fn set_parts(cx: &Cx, component: &Component, table: WeakRef, space: WeakRef) -> Result<()> {
-    let frames = cx.frames();
-    frames.pin_kernel(table, ROOT)?;
-    if let Err(e) = frames.pin_kernel(space, KernelKind::ADDRESS_SPACE) {
-        frames.unpin(table.frame)?;
-        return Err(e.into());
-    }
-    let old = [
-        cx.words().replace(&component.captbl, table.bits()),
-        cx.words().replace(&component.space, space.bits()),
-    ];
-    unpin_parts(cx, old)
+/// What keeps table or space from being pinned; nothing has changed. [`Error::Again`] if somebody
+/// else changes the same; the table may have been put there then.
+pub fn set_parts(
+    cx: &Cx,
+    component: &'static Component,
+    table: WeakRef,
+    space: WeakRef,
+) -> Result<()> {
+    let object = reference(cx.node, component).ok_or(Error::Corrupt)?;
+    cx.frames().check(table, Use::Kernel(ROOT))?;
+    cx.frames().check(space, Use::Kernel(Space::KIND))?;
+    change_part(cx, object, &component.captbl, Some((table, ROOT)))?;
+    change_part(cx, object, &component.space, Some((space, Space::KIND)))
 }
 
-/// Gives back what a component has pinned.
+/// Unpins what a component that is to be given up consists of.
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if there was no reference.
-pub fn unpin_parts(cx: &Cx, parts: [u64; 2]) -> Result<()> {
-    for word in parts.into_iter().filter(|&w| w != 0) {
-        let part = WeakRef::from_bits(word).ok_or(Error::Corrupt)?;
-        cx.frames().unpin(part.frame)?;
-    }
-    Ok(())
+/// [`Error::Again`] if somebody else changes the same.
+pub fn take_parts(cx: &Cx, object: WeakRef) -> Result<()> {
+    let component: &'static Component = find(cx.node, object, Component::KIND)?;
+    change_part(cx, object, &component.captbl, None)?;
+    change_part(cx, object, &component.space, None)
 }
 
-/// What a component that is given up has pinned: to be unpinned after its frame has been taken.
-pub fn parts(component: &Component) -> [u64; 2] {
-    [
-        component.captbl.load(Ordering::Acquire),
-        component.space.load(Ordering::Acquire),
-    ]
+/// Rows cons and decons for a part: intent; pin the new one; CAS old -> new; unpin the old one; intent
+/// cleared. The intent names both, so that a recoverer counts the references of both.
+fn change_part(
+    cx: &Cx,
+    object: WeakRef,
+    word: &'static AtomicU64,
+    new: Option<(WeakRef, KernelKind)>,
+) -> Result<()> {
+    let bits = cx.words().read(word);
+    let old = WeakRef::from_bits(bits).filter(|_| bits != 0);
+    let (row, frame, table) = match (new, old) {
+        (Some((new, _)), old) => (Row::Cons, new, old.unwrap_or(object)),
+        (None, Some(old)) => (Row::Decons, old, object),
+        (None, None) => return Ok(()),
+    };
+    let words = cx.words();
+    let place = words.map().physical(core::ptr::from_ref(word) as u64);
+    cx.intents().begin(&IntentRecord {
+        row,
+        frame,
+        table: Some(table),
+        place: place.ok_or(Error::Corrupt)?,
+    });
+    let pinned = match new {
+        Some((part, kind)) => cx.frames().pin_kernel(part, kind).map_err(Error::from),
+        None => Ok(()),
+    };
+    let done = pinned.and_then(|()| {
+        let changed = words.exchange(word, bits, new.map_or(0, |(part, _)| part.bits()));
+        let other = if changed {
+            old
+        } else {
+            new.map(|(part, _)| part)
+        };
+        if let Some(part) = other {
+            cx.frames().unpin(part.frame)?;
+        }
+        if changed { Ok(()) } else { Err(Error::Again) }
+    });
+    cx.intents().clear();
+    done
 }

@@ -15,7 +15,6 @@ use super::captbl::{activate, destination};
 use super::{component, frame_at};
 use crate::Platform;
 use crate::cx::{Cx, Operand};
-use crate::object::component::Component;
 use crate::object::thread::{State, Thread};
 use crate::object::{find, object_kind};
 
@@ -142,20 +141,15 @@ pub fn to_untyped(cx: &Cx, frame: FrameRef) -> Result<u64> {
         FrameType::Frozen(_) | FrameType::Retyping(_) => return Err(Error::Again),
         _ => return Err(Error::BadArgument),
     };
-    // What the object itself refers to.
-    let pinned = match used {
-        Use::Kernel(KernelKind::COMPONENT) => {
-            component::parts(find::<Component>(cx.node, object, Component::KIND)?)
-        }
-        Use::Kernel(KernelKind::ADDRESS_SPACE) => super::space::parts(cx, object)?,
+    match used {
+        // What it refers to: while it is there, so that a recoverer finds those references.
+        Use::Kernel(KernelKind::COMPONENT) => component::take_parts(cx, object)?,
         Use::Kernel(KernelKind::THREAD) => {
             end_thread(cx, find::<Thread>(cx.node, object, Thread::KIND)?)?;
-            [0; 2]
         }
-        _ => [0; 2],
-    };
+        _ => {}
+    }
     let stamp = frames.to_untyped(object, used, cx.epochs(), &cx.intents())?;
-    component::unpin_parts(cx, pinned)?;
     Ok(stamp.get())
 }
 

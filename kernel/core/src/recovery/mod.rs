@@ -50,10 +50,11 @@ pub mod references;
 mod rows;
 pub mod scan;
 pub mod threads;
+#[cfg(any(test, feature = "ktest"))]
 pub mod walker;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::{CpuId, NodeId};

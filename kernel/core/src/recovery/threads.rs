@@ -145,7 +145,8 @@ fn fate(cx: &Cx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
     let isa = cx.node.isa(dead.node);
     let moved = owner.state == State::Transit && t.carried[0].load(Ordering::Relaxed) == what::MOVE;
     if moved || matches!(owner.state, State::Ready | State::Blocked) {
-        let started = t.started[isa.index()].load(Ordering::Relaxed) != 0;
+        let started = t.started[isa.index()].load(Ordering::Relaxed) != 0
+            || t.depth.load(Ordering::Relaxed) != 0;
         if let Some(to) = place_for(cx, t, started.then_some(isa)) {
             return Fate::Moves { to };
         }

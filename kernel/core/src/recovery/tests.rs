@@ -1,1 +1,0 @@
-//! Tests of recovery on mock machines.

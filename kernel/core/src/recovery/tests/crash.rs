@@ -1,0 +1,60 @@
+//! Machines that die between two changes of shared memory.
+
+use core::cell::Cell;
+use std::boxed::Box;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+std::thread_local! {
+    static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+struct Died;
+
+/// Called before every change of a shared word.
+pub fn point() {
+    match LEFT.get() {
+        None => {}
+        Some(0) => {
+            LEFT.set(None);
+            resume_unwind(Box::new(Died));
+        }
+        Some(n) => LEFT.set(Some(n - 1)),
+    }
+}
+
+/// Runs `f` until it has made `changes` changes and is about to make another one. What it returns,
+/// if it came to its end.
+pub fn after<T>(changes: u32, f: impl FnOnce() -> T) -> Option<T> {
+    LEFT.set(Some(changes));
+    let done = catch_unwind(AssertUnwindSafe(f));
+    LEFT.set(None);
+    match done {
+        Ok(value) => Some(value),
+        Err(e) if e.is::<Died>() => None,
+        Err(e) => resume_unwind(e),
+    }
+}
+
+/// Runs what others do meanwhile: nobody dies in it.
+pub fn never(f: impl FnOnce()) {
+    let left = LEFT.take();
+    f();
+    LEFT.set(left);
+}
+
+#[test]
+fn machines_die_where_they_are_told_to() {
+    let count = |n| {
+        let mut done = 0;
+        let end = after(n, || {
+            for _ in 0..3 {
+                point();
+                done += 1;
+            }
+        });
+        (end, done)
+    };
+    assert_eq!(count(0), (None, 0));
+    assert_eq!(count(2), (None, 2));
+    assert_eq!(count(3), (Some(()), 3));
+}
