@@ -7,15 +7,17 @@
 //! ```text
 //!  word (x0)
 //!  operation not 0 ─▶ fast_syscall ─────────────▶ status ─▶ rest 0, ERET where it came from
-//!  operation 0 ─────▶ fast_invoke ──┬─ ENTER ─▶ arguments, badge, token; rest 0, ERET to area
-//!                                   └─ status ─▶ as above
-//!  word 0 ──────────▶ fast_return ──┬─ ENTER ─▶ status 0, results; rest 0, ERET to area
-//!                                   └─ status ─▶ as above, preserved registers 0, too
+//!  operation 0 ─▶ short_invoke ─ LONG ─▶ fast_invoke
+//!                       └────────────────────┬─ ENTER ─▶ arguments, badge, token; rest 0, ERET
+//!                                            └─ status ─▶ as above, preserved registers 0, too
+//!  word 0 ─▶ short_return, fast_return ─┬─ ENTER ─▶ status 0, results; rest 0, ERET to area
+//!                                       └─ status ─▶ as above, preserved registers 0, too
 //!  any of them ─▶ complete_area ─▶ ... ─▶ resume_user (never returns here)
 //! ```
 //!
-//! A call with word 0 ends an invocation: it comes back with an error at most, and saves no
-//! registers for that.
+//! Who invokes, or ends an invocation, keeps nothing in registers: none are saved for that. The
+//! thread pointer is set again where an invocation ends, because the callee can change it; a callee
+//! does not rely on it.
 //!
 //! While Rust runs, `x27` is the area and `x28` the CPU's own area. `ELR_EL1`, `SPSR_EL1` and
 //! `SP_EL0` keep what the trap found until something enters or resumes: exceptions in the kernel
@@ -55,7 +57,8 @@ global_asm!(
     .balign 64
     .globl  syscall_entry
 syscall_entry:
-    cbz     x0, 3f
+    lsr     x16, x0, #32
+    cbz     x16, 2f
     stp     x19, x20, [sp, #152]
     stp     x21, x22, [sp, #168]
     stp     x23, x24, [sp, #184]
@@ -63,8 +66,6 @@ syscall_entry:
     stp     x27, x28, [sp, #216]
     stp     x29, x30, [sp, #232]
     enter_kernel x17
-    lsr     x16, x0, #32
-    cbz     x16, 2f
     bl      {fast_syscall}
 
     // x0: status, x1: value, x19 to x26 as they were
@@ -82,23 +83,28 @@ syscall_entry:
     ldp     x29, x30, [sp, #232]
     eret
 
-    // The arguments wait in the area for what they become there.
-2:  stp     x1, x2, [x27]
-    stp     x3, x4, [x27, #16]
-    bl      {fast_invoke}
+    // Invocations and their ends: who makes them keeps nothing in registers.
+2:  enter_kernel x27                    // not what is in x17, and not 0
+    cbz     x0, 3f
+    mov     x19, x1
+    mov     x20, x2
+    mov     x21, x3
+    mov     x22, x4
+    mov     x23, x0
+    bl      {short_invoke}
     cmn     x0, #1
-    b.ne    5b
-    mov     sp, x27
+    b.ne    7f
+4:  mov     sp, x27
     ldp     x6, x7, [sp, #{area_sp}]
-    ldr     x8, [sp, #{area_tp}]
     msr     sp_el0, x6
     msr     elr_el1, x7
     msr     spsr_el1, xzr
-    msr     tpidr_el0, x8
     mov     x4, x1
     ldr     x5, [x28, #{token}]
-    ldp     x0, x1, [sp]
-    ldp     x2, x3, [sp, #16]
+    mov     x0, x19
+    mov     x1, x20
+    mov     x2, x21
+    mov     x3, x22
     ldp     x6, x7, [x28, #{zeros}]
     ldp     x8, x9, [x28, #{zeros}]
     ldp     x10, x11, [x28, #{zeros}]
@@ -113,13 +119,25 @@ syscall_entry:
     ldp     x28, x30, [x28, #{zeros}]   // x29 is 0
     eret
 
-3:  enter_kernel x27                    // not what is in x17, and not 0
-    stp     x1, x2, [x27, #8]
-    stp     x3, x4, [x27, #24]
-    bl      {fast_return}
+    // The long way.
+7:  mov     x0, x23
+    mov     x1, x19
+    mov     x2, x20
+    mov     x3, x21
+    mov     x4, x22
+    bl      {fast_invoke}
     cmn     x0, #1
-    b.ne    6f
-    mov     sp, x27
+    b.eq    4b
+    b       6f
+
+3:  mov     x19, x1
+    mov     x20, x2
+    mov     x21, x3
+    mov     x22, x4
+    bl      {short_return}
+    cmn     x0, #1
+    b.ne    9f
+10: mov     sp, x27
     ldp     x6, x7, [sp, #{area_sp}]
     ldr     x8, [sp, #{area_tp}]
     msr     sp_el0, x6
@@ -127,8 +145,10 @@ syscall_entry:
     msr     spsr_el1, xzr
     msr     tpidr_el0, x8
     mov     x0, xzr
-    ldp     x1, x2, [sp, #8]
-    ldp     x3, x4, [sp, #24]
+    mov     x1, x19
+    mov     x2, x20
+    mov     x3, x21
+    mov     x4, x22
     mov     x5, xzr
     ldp     x6, x7, [x28, #{zeros}]
     ldp     x8, x9, [x28, #{zeros}]
@@ -143,6 +163,15 @@ syscall_entry:
     ldp     x26, x27, [x28, #{zeros}]
     ldp     x28, x30, [x28, #{zeros}]
     eret
+
+    // The long way.
+9:  mov     x0, x19
+    mov     x1, x20
+    mov     x2, x21
+    mov     x3, x22
+    bl      {fast_return}
+    cmn     x0, #1
+    b.eq    10b
 
     // Refused: nothing has been saved that could be given back.
 6:  ldp     x19, x20, [x28, #{zeros}]
@@ -160,7 +189,9 @@ syscall_entry:
     area_flags = const AREA_FLAGS * 8,
     area_tp = const AREA_TP * 8,
     fast_syscall = sym fast_syscall,
+    short_invoke = sym short_invoke,
     fast_invoke = sym fast_invoke,
+    short_return = sym short_return,
     fast_return = sym fast_return,
 );
 
@@ -179,16 +210,23 @@ extern "C" fn fast_syscall(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u6
     entry::fast_syscall::<Aarch64>(word, a0, a1, a2, a3, a4)
 }
 
-extern "C" fn fast_invoke(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {
-    #[cfg(feature = "ktest")]
-    if let Some(r) = dyad_core::ktest::user_calls::intercept::<Aarch64>(word, [a0, a1, a2, a3, a4])
-    {
-        return r;
-    }
-    entry::fast_invoke::<Aarch64>(word, a0, a1, a2, a3, a4)
+extern "C" fn short_invoke(word: u64) -> FastReturn {
+    entry::short_invoke::<Aarch64>(word)
 }
 
-extern "C" fn fast_return(_word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
+extern "C" fn fast_invoke(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
+    #[cfg(feature = "ktest")]
+    if let Some(r) = dyad_core::ktest::user_calls::intercept::<Aarch64>(word, [a0, a1, a2, a3, 0]) {
+        return r;
+    }
+    entry::fast_invoke::<Aarch64>(word, a0, a1, a2, a3)
+}
+
+extern "C" fn short_return() -> FastReturn {
+    entry::short_return::<Aarch64>()
+}
+
+extern "C" fn fast_return(a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
     #[cfg(feature = "ktest")]
     if let Some(r) = dyad_core::ktest::user_calls::intercept::<Aarch64>(0, [a0, a1, a2, a3, 0]) {
         return r;

@@ -37,7 +37,8 @@ const R10: usize = 5;
 const R9: usize = 6;
 const R8: usize = 7;
 pub const RBP: usize = 8;
-const RDI: usize = 9;
+/// Word of rdi.
+pub const RDI: usize = 9;
 const RSI: usize = 10;
 const RDX: usize = 11;
 const RCX: usize = 12;

@@ -7,15 +7,17 @@
 //! ```text
 //!  word (rdi)
 //!  operation not 0 ─▶ fast_syscall ─────────────▶ status ─▶ rest 0, SYSRET where it came from
-//!  operation 0 ─────▶ fast_invoke ──┬─ ENTER ─▶ arguments, badge, token; rest 0, IRETQ to area
-//!                                   └─ status ─▶ as above
-//!  word 0 ──────────▶ fast_return ──┬─ ENTER ─▶ status 0, results; rest 0, SYSRET to area
-//!                                   └─ status ─▶ as above, preserved registers 0, too
+//!  operation 0 ─▶ short_invoke ─ LONG ─▶ fast_invoke
+//!                       └────────────────────┬─ ENTER ─▶ arguments, badge, token; rest 0, IRETQ
+//!                                            └─ status ─▶ as above, preserved registers 0, too
+//!  word 0 ─▶ short_return, fast_return ─┬─ ENTER ─▶ status 0, results; rest 0, SYSRET to area
+//!                                       └─ status ─▶ as above, preserved registers 0, too
 //!  any of them ─▶ complete_area ─▶ ... ─▶ resume_user (never returns here)
 //! ```
 //!
-//! A call with word 0 ends an invocation: it comes back with an error at most, and saves no
-//! registers for that.
+//! Who invokes, or ends an invocation, keeps nothing in registers: none are saved for that. The base
+//! of fs is set again where an invocation ends, because the callee can load fs; a callee does not
+//! rely on it.
 //!
 //! Invocations are entered by IRETQ because argument 3 is in `rcx`, which SYSRET overwrites. Its
 //! frame is the area itself, whose segments are those of user mode since it was last resumed.
@@ -36,8 +38,8 @@ use dyad_core::cpu::CpuLocal;
 use dyad_core::entry::{self, FastReturn};
 
 use crate::context::{
-    FLAGS_FIXED, FS_BASE, PARTIAL, PARTIAL_END, R12, R13, R14, R15, RBP, RBX, RFLAGS, RIP, RSP,
-    VECTOR,
+    FLAGS_FIXED, FS_BASE, PARTIAL, PARTIAL_END, R12, R13, R14, R15, RBP, RBX, RDI, RFLAGS, RIP,
+    RSP, VECTOR,
 };
 use crate::cpu;
 use crate::platform::X86;
@@ -56,8 +58,9 @@ syscall_entry:
     jc      8f
 1:  mov     [rax + {rip}], rcx
     mov     [rax + {rflags}], r11
-    test    rdi, rdi
-    jz      3f
+    mov     r11, rdi
+    shr     r11, 32
+    jz      2f
     mov     qword ptr [rax + {vector}], {partial}
     mov     [rax + {rbx}], rbx
     mov     [rax + {rbp}], rbp
@@ -67,9 +70,6 @@ syscall_entry:
     mov     [rax + {r15}], r15
     xor     ebp, ebp                    // the end of the chain of frame records
     mov     rbx, rax
-    mov     rax, rdi
-    shr     rax, 32
-    jz      2f
     mov     rcx, r10
     call    {fast_syscall}
 
@@ -87,25 +87,27 @@ syscall_entry:
     swapgs
     sysretq
 
-2:  push    r8
-    push    r10
-    push    rdx
-    push    rsi
-    mov     rcx, r10
-    call    {fast_invoke}
+    // Invocations and their ends: who makes them keeps nothing in registers.
+2:  mov     qword ptr [rax + {vector}], {partial_end}
+    mov     rbx, rax
+    mov     r12, rsi
+    mov     r13, rdx
+    mov     r14, r10
+    mov     r15, r8
+    xor     ebp, ebp
+    test    edi, edi
+    jz      3f
+    mov     [rax + {rdi}], rdi
+    call    {short_invoke}
     cmp     rax, -1
-    jne     5b
-    mov     qword ptr [rbx + {rflags}], {flags}
+    jne     7f
+4:  mov     qword ptr [rbx + {rflags}], {flags}
     mov     r8, rdx
     mov     r9, gs:[{token}]
-    mov     eax, [rbx + {fs_base}]
-    mov     edx, [rbx + {fs_base} + 4]
-    mov     ecx, 0xc0000100             // base of fs
-    wrmsr
-    pop     rdi
-    pop     rsi
-    pop     rdx
-    pop     rcx
+    mov     rdi, r12
+    mov     rsi, r13
+    mov     rdx, r14
+    mov     rcx, r15
     lea     rsp, [rbx + {rip}]
     xor     eax, eax
     xor     ebx, ebx                    // ebp is 0
@@ -118,25 +120,28 @@ syscall_entry:
     swapgs
     iretq
 
-3:  mov     qword ptr [rax + {vector}], {partial_end}
-    xor     ebp, ebp
-    mov     rbx, rax
-    push    r8
-    push    r10
-    push    rdx
-    push    rsi
-    mov     rcx, r10
-    call    {fast_return}
+    // The long way.
+7:  mov     rdi, [rbx + {rdi}]
+    mov     rsi, r12
+    mov     rdx, r13
+    mov     rcx, r14
+    mov     r8, r15
+    call    {fast_invoke}
     cmp     rax, -1
-    jne     6f
-    mov     eax, [rbx + {fs_base}]
+    je      4b
+    jmp     6f
+
+3:  call    {short_return}
+    cmp     rax, -1
+    jne     9f
+10: mov     eax, [rbx + {fs_base}]
     mov     edx, [rbx + {fs_base} + 4]
-    mov     ecx, 0xc0000100
+    mov     ecx, 0xc0000100             // base of fs
     wrmsr
-    pop     rdx
-    pop     rsi
-    pop     rdi
-    pop     r8
+    mov     rdx, r12
+    mov     rsi, r13
+    mov     rdi, r14
+    mov     r8, r15
     mov     rcx, [rbx + {rip}]
     mov     rsp, [rbx + {rsp}]
     mov     r11d, {flags}
@@ -150,6 +155,15 @@ syscall_entry:
     xor     r15d, r15d
     swapgs
     sysretq
+
+    // The long way.
+9:  mov     rdi, r12
+    mov     rsi, r13
+    mov     rdx, r14
+    mov     rcx, r15
+    call    {fast_return}
+    cmp     rax, -1
+    je      10b
 
     // Refused: nothing has been saved that could be given back.
 6:  mov     qword ptr [rbx + {rbx}], 0
@@ -170,6 +184,7 @@ syscall_entry:
     rip = const RIP * 8,
     rflags = const RFLAGS * 8,
     rbx = const RBX * 8,
+    rdi = const RDI * 8,
     rbp = const RBP * 8,
     r12 = const R12 * 8,
     r13 = const R13 * 8,
@@ -181,7 +196,9 @@ syscall_entry:
     fs_base = const FS_BASE * 8,
     flags = const FLAGS_FIXED,
     fast_syscall = sym fast_syscall,
+    short_invoke = sym short_invoke,
     fast_invoke = sym fast_invoke,
+    short_return = sym short_return,
     fast_return = sym fast_return,
 );
 
@@ -204,15 +221,23 @@ extern "C" fn fast_syscall(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u6
     entry::fast_syscall::<X86>(word, a0, a1, a2, a3, a4)
 }
 
-extern "C" fn fast_invoke(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {
-    #[cfg(feature = "ktest")]
-    if let Some(r) = dyad_core::ktest::user_calls::intercept::<X86>(word, [a0, a1, a2, a3, a4]) {
-        return r;
-    }
-    entry::fast_invoke::<X86>(word, a0, a1, a2, a3, a4)
+extern "C" fn short_invoke(word: u64) -> FastReturn {
+    entry::short_invoke::<X86>(word)
 }
 
-extern "C" fn fast_return(_word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
+extern "C" fn fast_invoke(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
+    #[cfg(feature = "ktest")]
+    if let Some(r) = dyad_core::ktest::user_calls::intercept::<X86>(word, [a0, a1, a2, a3, 0]) {
+        return r;
+    }
+    entry::fast_invoke::<X86>(word, a0, a1, a2, a3)
+}
+
+extern "C" fn short_return() -> FastReturn {
+    entry::short_return::<X86>()
+}
+
+extern "C" fn fast_return(a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
     #[cfg(feature = "ktest")]
     if let Some(r) = dyad_core::ktest::user_calls::intercept::<X86>(0, [a0, a1, a2, a3, 0]) {
         return r;

@@ -10,8 +10,9 @@
 //!
 //! and up to five words follow (see [`syscall`](crate::syscall) for registers). An operation's number
 //! is also the bit of its *right* in the slot's operation bitmap: a capability permits exactly the
-//! operations whose bits it has, copies can only lose bits. The one call without a capability is
-//! [`RETURN`], which ends the invocation the thread is in.
+//! operations whose bits it has, copies can only lose bits. Operation 0 is the invocation of a
+//! [`Sinv`](CapType::Sinv): no other type has an operation of that number (at most a right). The one
+//! call without a capability is [`RETURN`], which ends the invocation the thread is in.
 //!
 //! # Common rights
 //!
@@ -204,9 +205,6 @@ numbered! {
 numbered! {
     /// Operations on [`CapType::Memory`]. `at` counts frames from the start of the range.
     MemoryOp {
-        /// `(at, order)`: the untyped block there becomes user memory, zero-filled. Larger untyped
-        /// blocks are split on the way. A block of more than 64 frames must never have been used.
-        RetypeUser = 0,
         /// `(at, kind)`: the untyped frame there becomes a kernel object of an [`ObjectKind`]. Larger
         /// untyped blocks are split on the way.
         RetypeKernel = 1,
@@ -222,6 +220,9 @@ numbered! {
         Activate = 5,
         /// `(at)`: what the frame there is: the word that the frame table has of it.
         Inspect = 6,
+        /// `(at, order)`: the untyped block there becomes user memory, zero-filled. Larger untyped
+        /// blocks are split on the way. A block of more than 64 frames must never have been used.
+        RetypeUser = 7,
     }
 }
 
@@ -288,9 +289,6 @@ numbered! {
     /// Operations on [`CapType::Space`]. `where` is [`TableAt::bits`]: the ISA and, for `Map`, `Link`
     /// and `Unlink`, the level; elsewhere any level will do.
     SpaceOp {
-        /// `(where, va, frame capability, first page of it, permissions)`: maps one page (level of
-        /// `where` 1) or one 2 MiB block (level 2). Permissions: [`MAP_WRITE`], [`MAP_EXECUTE`].
-        Map = 0,
         /// `(where, va)`: unmaps what covers `va`. Value: the stamp after whose quiescence no
         /// translation is left.
         Unmap = 1,
@@ -323,6 +321,9 @@ numbered! {
         /// gives their frames and empty tables back; other pages stay. Value: pages looked at, which
         /// may be fewer than `pages`: the caller goes on behind them.
         Reclaim = 11,
+        /// `(where, va, frame capability, first page of it, permissions)`: maps one page (level of
+        /// `where` 1) or one 2 MiB block (level 2). Permissions: [`MAP_WRITE`], [`MAP_EXECUTE`].
+        Map = 12,
     }
 }
 
@@ -348,9 +349,6 @@ numbered! {
 numbered! {
     /// Operations on [`CapType::Component`].
     ComponentOp {
-        /// `(root of a capability table, space)`: what the component consists of; both need [`COPY`].
-        /// What it had before is given back.
-        Configure = 0,
         /// `(sinv capability)`: where faults of its threads go (0: nowhere; the thread stops). What the
         /// capability refers to is noted, not the capability: its guard does not count.
         SetFaultHandler = 1,
@@ -358,16 +356,15 @@ numbered! {
         SetHome = 2,
         /// `(table << 32 | index, entry address, badge, rights)`: makes an invocation endpoint.
         MakeSinv = 3,
+        /// `(root of a capability table, space)`: what the component consists of; both need [`COPY`].
+        /// What it had before is given back.
+        Configure = 4,
     }
 }
 
 numbered! {
     /// Operations on [`CapType::Thread`].
     ThreadOp {
-        /// `(component, entry, arg, id | tag << 32, scheduler endpoints)`: makes a new or stopped thread
-        /// begin at `entry`. The component's capability needs `Configure`; the endpoints are a receive
-        /// capability with `Bind`, or 0 for a thread that nobody schedules.
-        Configure = 0,
         /// `(slice in ns | priority << 56, time capability or 0)`: runs the thread on this CPU until it
         /// blocks, ends, faults, leaves, uses its slice up or something comes for the caller.
         /// Value: `why | detail << 8`, see [`Stopped`]. Slice 0: as long as the caller's own.
@@ -391,6 +388,10 @@ numbered! {
         Exit = 8,
         /// Value: fused time until which the thread waits; 0 if it does not wait, or for ever.
         Deadline = 9,
+        /// `(component, entry, arg, id | tag << 32, scheduler endpoints)`: makes a new or stopped thread
+        /// begin at `entry`. The component's capability needs `Configure`; the endpoints are a receive
+        /// capability with `Bind`, or 0 for a thread that nobody schedules.
+        Configure = 10,
     }
 }
 
@@ -406,36 +407,36 @@ numbered! {
     /// Operations on [`CapType::Send`].
     SendOp {
         /// `()`: sets the capability's badge bits at the endpoint, wakes who waits there.
-        Send = 0,
+        Send = 1,
     }
 }
 
 numbered! {
     /// Operations on [`CapType::Receive`]: one endpoint, by `index` if the capability has several.
     ReceiveOp {
-        /// `(index, deadline in fused ns, 0 for none, 1 for now)`: takes the bits that have been set,
-        /// waiting if there are none. Value: bits, 0 if the time has come. At a scheduler's endpoint:
-        /// see [`Event`]. Deadlines are kept by the thread's scheduler, for root threads by the kernel.
-        Receive = 0,
         /// `(index, table << 32 | slot, badge bits)`: makes a sending end with the rights `Send`,
         /// [`COPY`] and [`INTROSPECT`]. The badge is not 0.
         MakeSend = 1,
         /// `(index, node | cpu << 8 | priority << 16)`: where it is received: that CPU is told of what
         /// comes while nobody waits. The priority is not used yet.
         Bind = 2,
+        /// `(index, deadline in fused ns, 0 for none, 1 for now)`: takes the bits that have been set,
+        /// waiting if there are none. Value: bits, 0 if the time has come. At a scheduler's endpoint:
+        /// see [`Event`]. Deadlines are kept by the thread's scheduler, for root threads by the kernel.
+        Receive = 3,
     }
 }
 
 numbered! {
     /// Operations on [`CapType::Time`]. A capability for several budgets stands for the first.
     TimeOp {
-        /// `(to, nanoseconds)`: moves budget to another time capability, which needs no right.
-        /// `u64::MAX` is a budget that does not run out, and stays so.
-        Transfer = 0,
         /// Only a right: threads may be dispatched on it.
         Use = 1,
         /// Value: nanoseconds left.
         Read = 2,
+        /// `(to, nanoseconds)`: moves budget to another time capability, which needs no right.
+        /// `u64::MAX` is a budget that does not run out, and stays so.
+        Transfer = 3,
     }
 }
 
@@ -444,9 +445,6 @@ numbered! {
     /// want the caller to run on the node; `Now`, `Quiesced`, `Where`, `NodeState` and `Shutdown` are
     /// the same with each node's.
     HardwareOp {
-        /// `(steps)`: drives this node's quiescence round by at most that many steps. Value: epoch
-        /// published by it, 0 if it goes on.
-        FlushStep = 0,
         /// Drops all translations of this CPU.
         FlushTlb = 1,
         /// `(interrupt, send capability)`: interrupts become messages; 0 detaches. Numbers are those
@@ -471,18 +469,21 @@ numbered! {
         Where = 9,
         /// `(node)`: value: state of a node (as in the superblock) and its incarnation << 32.
         NodeState = 10,
+        /// `(steps)`: drives this node's quiescence round by at most that many steps. Value: epoch
+        /// published by it, 0 if it goes on.
+        FlushStep = 11,
     }
 }
 
 numbered! {
     /// Operations on [`CapType::Liveness`].
     LivenessOp {
-        /// `(index)`: every capability guarded by the entry is dead from now on. One step, however
-        /// many there are. Value: the stamp after whose quiescence nothing uses them any more.
-        Revoke = 0,
         /// Only a right: copies may be guarded by its entries. A capability has one guard at most,
         /// and hands it to its copies; what operations make of it is not guarded.
         Guard = 1,
+        /// `(index)`: every capability guarded by the entry is dead from now on. One step, however
+        /// many there are. Value: the stamp after whose quiescence nothing uses them any more.
+        Revoke = 2,
     }
 }
 

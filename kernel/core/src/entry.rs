@@ -82,57 +82,57 @@ fn carry_out<P: Platform>(cx: &Cx, word: u64, a: [u64; 5]) -> FastReturn {
     }
 }
 
-/// A system call with operation 0 on a capability (`word` is its index, not 0): an invocation, if
-/// it is an invocation endpoint. [`ENTER`]: the area says where; the argument registers there are
-/// `a0` to `a3`, the badge, which is the value, and the token, which is in
-/// [`CpuLocal::fast_token`](crate::cpu::CpuLocal).
-#[inline]
-pub fn fast_invoke<P: Platform>(
-    word: u64,
-    a0: u64,
-    a1: u64,
-    a2: u64,
-    a3: u64,
-    a4: u64,
-) -> FastReturn {
+/// As the status of a [`FastReturn`] of [`short_invoke`]: nothing has happened; it is to go the long
+/// way.
+pub const LONG: u64 = u64::MAX - 1;
+
+/// An invocation, if this CPU remembers where it leads (see [`crate::view`]). `word` is the index of
+/// a capability, not 0. [`ENTER`]: the area says where; the argument registers there are those of the
+/// call, the badge, which is the value, and the token, which is in
+/// [`CpuLocal::fast_token`](crate::cpu::CpuLocal). Else [`LONG`].
+#[inline(always)]
+pub fn short_invoke<P: Platform>(word: u64) -> FastReturn {
     let local = P::local();
-    if let Some((badge, token)) = view::invoke::<P>(local, word) {
-        local.fast_token.set(token);
-        return FastReturn {
-            status: ENTER,
-            value: badge,
-        };
+    match view::invoke::<P>(local, word) {
+        Some((badge, token)) => {
+            local.fast_token.set(token);
+            FastReturn {
+                status: ENTER,
+                value: badge,
+            }
+        }
+        None => FastReturn {
+            status: LONG,
+            value: 0,
+        },
     }
-    invoke_slowly::<P>(word, [a0, a1, a2, a3, a4])
 }
 
-#[cold]
-#[inline(never)]
-fn invoke_slowly<P: Platform>(word: u64, a: [u64; 5]) -> FastReturn {
+/// An invocation, the long way. [`ENTER`] as from [`short_invoke`].
+pub fn fast_invoke<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
     let cx = Cx::here::<P>();
     cx.local.short_entry.set(true);
-    let [a0, a1, a2, a3, _] = a;
     match invocation::<P>(&cx, word, [a0, a1, a2, a3]) {
-        Ok(Some(Way::Here { badge, token })) => {
+        Ok(Way::Here { badge, token }) => {
             cx.local.fast_token.set(token);
             FastReturn::enter(&cx, badge)
         }
-        Ok(Some(Way::Elsewhere)) => cycle::switched::<P>(&cx),
-        // Other types have an operation 0, too, with up to five arguments.
-        Ok(None) => carry_out::<P>(&cx, word, a),
+        Ok(Way::Elsewhere) => cycle::switched::<P>(&cx),
         Err(e) => FastReturn::of(&cx, Err(e)),
     }
 }
 
-/// `None`: the capability is no invocation endpoint.
 #[inline]
-fn invocation<P: Platform>(cx: &Cx, word: u64, words: [u64; 4]) -> Result<Option<Way>, Error> {
+fn invocation<P: Platform>(cx: &Cx, word: u64, words: [u64; 4]) -> Result<Way, Error> {
     let index = CapIndex::new(word).ok_or(Error::NoCap)?;
     let found = cx.lookup(index)?;
-    if found.ty != CapType::Sinv {
-        return Ok(None);
+    // Rights first, as for all operations; then: no other type has operation 0.
+    if !found.rights.contains(SinvOp::Invoke.right()) {
+        return Err(Error::Denied);
     }
-    found.require(CapType::Sinv, SinvOp::Invoke.right())?;
+    if found.ty != CapType::Sinv {
+        return Err(Error::BadSyscall);
+    }
     let (to, guarded) = cx.sinv(&found)?;
     if !guarded {
         view::learn_sinv(cx, index, &found, &to);
@@ -141,34 +141,48 @@ fn invocation<P: Platform>(cx: &Cx, word: u64, words: [u64; 4]) -> Result<Option
     if let Way::Here { .. } = way {
         view::learn_component::<P>(cx, to.component.bits());
     }
-    Ok(Some(way))
+    Ok(way)
 }
 
-/// The end of an invocation. [`ENTER`]: the area says where; status 0 and `a0` to `a3` are the
-/// results there.
-#[inline]
+/// The end of an invocation, if this CPU remembers where it leads. [`ENTER`]: the area says where;
+/// status 0 and the call's words are the results there. Else [`LONG`].
+#[inline(always)]
+pub fn short_return<P: Platform>() -> FastReturn {
+    let status = match view::leave::<P>(P::local()) {
+        Some(()) => ENTER,
+        None => LONG,
+    };
+    FastReturn { status, value: 0 }
+}
+
+/// The end of an invocation, the long way. [`ENTER`] as from [`short_return`].
 pub fn fast_return<P: Platform>(a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
-    if view::leave::<P>(P::local()).is_some() {
-        return FastReturn {
-            status: ENTER,
-            value: 0,
-        };
-    }
-    return_slowly::<P>([a0, a1, a2, a3])
-}
-
-#[cold]
-#[inline(never)]
-fn return_slowly<P: Platform>(words: [u64; 4]) -> FastReturn {
     let cx = Cx::here::<P>();
     cx.local.short_entry.set(true);
-    match invoke::leave::<P>(&cx, words) {
+    match invoke::leave::<P>(&cx, [a0, a1, a2, a3]) {
         Ok(Returned::Here) => {
             view::learn_component::<P>(&cx, cx.local.component.get());
             FastReturn::enter(&cx, 0)
         }
         Ok(Returned::Switched) => cycle::switched::<P>(&cx),
         Err(e) => FastReturn::of(&cx, Err(e)),
+    }
+}
+
+/// A system call as arch code divides them up; for machines made of nothing and for tests.
+pub fn system_call<P: Platform>(word: u64, a: [u64; 5]) -> FastReturn {
+    let [a0, a1, a2, a3, a4] = a;
+    if word >> 32 != 0 {
+        return fast_syscall::<P>(word, a0, a1, a2, a3, a4);
+    }
+    let short = match word {
+        0 => short_return::<P>(),
+        _ => short_invoke::<P>(word),
+    };
+    match (short.status, word) {
+        (LONG, 0) => fast_return::<P>(a0, a1, a2, a3),
+        (LONG, _) => fast_invoke::<P>(word, a0, a1, a2, a3),
+        _ => short,
     }
 }
 

@@ -48,6 +48,7 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
     }
 
     fn flush_tlb(&self) {
+        self.cx.local.views.forget();
         P::flush_tlb();
     }
 

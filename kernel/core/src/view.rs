@@ -1,23 +1,26 @@
 //! What this CPU remembers of invocations, so that the next one of the same kind is short.
 //!
-//! An invocation follows a chain of words: root entry, leaf, slot, component, address space, root of
-//! the page table. A *view* keeps what the chain led to, and every word on the way as it was read.
-//! It is used only if each of them still is what it was, so a view is never wrong, only useless; it
-//! is private to its CPU and nobody has to be told of it.
+//! An invocation follows a chain of words: root entry, slot, component, address space, root of the
+//! page table. A *view* keeps what the chain led to, and those words on the way that change when
+//! something is taken out of it:
 //!
-//! | word | what would change it |
+//! | word | what changes it |
 //! |---|---|
 //! | root entry | cons, decons |
-//! | leaf's frame word | retype of the leaf |
-//! | slot header and stamp | deactivation (a slot that is filled again has a newer stamp) |
+//! | slot header | deactivation |
 //! | component's frame word | retype, freeze |
-//! | component's table, space, home | `Configure`, `SetHome` |
-//! | page-table root of the space | `Link`, `Unlink` of a root |
+//! | component's generation | `Configure`, `SetHome` |
 //!
-//! The space itself needs no look: the component pins it. Capabilities with a guard have no view.
+//! A view is used only if they still are what they were. Before anything that was taken out can be
+//! filled again, or used for something else, every CPU goes through a round or sleeps, and both
+//! forget all views ([`Views::forget`]): so a word that is the same again always means the same.
+//! Tables and roots need no look of their own: they are pinned by the component and its space, and a
+//! root that has been taken out is left in the next round at the latest, like that of a CPU which
+//! was there already. Capabilities with a guard have no view.
 //!
-//! Loads are of this CPU's view of the lines, as in all lookups: where caches are not coherent, what
-//! another node has changed shows after this node's next round at the latest.
+//! Views are private to their CPU; nobody has to be told of them. Loads are of this CPU's view of the
+//! lines, as in all lookups: where caches are not coherent, what another node has changed shows
+//! after this node's next round at the latest.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -78,12 +81,11 @@ struct ComponentView {
     /// Weak reference; 0: no view.
     object: Cell<u64>,
     frame: Cell<Seen>,
-    captbl: Cell<Seen>,
-    captbl_root: Cell<PhysAddr>,
-    space: Cell<Seen>,
-    home: Cell<Seen>,
-    /// Root of the page table of this machine's ISA: the word, and where it is.
-    root: Cell<Seen>,
+    generation: Cell<Seen>,
+    home: Cell<u64>,
+    captbl: Cell<PhysAddr>,
+    space: Cell<u64>,
+    /// Root of the page table of this machine's ISA.
     table: Cell<PhysAddr>,
 }
 
@@ -93,9 +95,7 @@ struct SinvView {
     captbl: Cell<PhysAddr>,
     index: Cell<u64>,
     entry: Cell<Seen>,
-    leaf: Cell<Seen>,
     header: Cell<Seen>,
-    stamp: Cell<Seen>,
     component: Cell<u64>,
     address: Cell<u64>,
     badge: Cell<u64>,
@@ -115,11 +115,10 @@ impl Views {
                 ComponentView {
                     object: Cell::new(0),
                     frame: Cell::new(Seen::NOTHING),
-                    captbl: Cell::new(Seen::NOTHING),
-                    captbl_root: Cell::new(PhysAddr(0)),
-                    space: Cell::new(Seen::NOTHING),
-                    home: Cell::new(Seen::NOTHING),
-                    root: Cell::new(Seen::NOTHING),
+                    generation: Cell::new(Seen::NOTHING),
+                    home: Cell::new(0),
+                    captbl: Cell::new(PhysAddr(0)),
+                    space: Cell::new(0),
                     table: Cell::new(PhysAddr(0)),
                 }
             }; VIEWS],
@@ -128,14 +127,22 @@ impl Views {
                     captbl: Cell::new(PhysAddr(0)),
                     index: Cell::new(0),
                     entry: Cell::new(Seen::NOTHING),
-                    leaf: Cell::new(Seen::NOTHING),
                     header: Cell::new(Seen::NOTHING),
-                    stamp: Cell::new(Seen::NOTHING),
                     component: Cell::new(0),
                     address: Cell::new(0),
                     badge: Cell::new(0),
                 }
             }; VIEWS],
+        }
+    }
+
+    /// Forgets all of them: in each round, and before sleep.
+    pub fn forget(&self) {
+        for c in &self.components {
+            c.object.set(0);
+        }
+        for s in &self.sinvs {
+            s.captbl.set(PhysAddr(0));
         }
     }
 
@@ -160,29 +167,22 @@ impl ComponentView {
     /// Whether the view is of this component, still holds, and its code may run here.
     #[inline(always)]
     fn holds(&self, object: u64, home: u64) -> bool {
-        let may = self.home.get();
         self.object.get() == object
             && self.frame.get().same_frame()
-            && self.captbl.get().same()
-            && self.space.get().same()
-            && may.same()
-            && (may.value == 0 || may.value & home != 0)
+            && self.generation.get().same()
+            && self.home.get() & home != 0
     }
 
-    /// Makes the CPU hold the component. `false`: its page table is another one now.
+    /// Makes the CPU hold the component.
     #[inline(always)]
-    fn enter<P: Platform>(&self, local: &CpuLocal) -> bool {
-        let space = self.space.get().value;
+    fn enter<P: Platform>(&self, local: &CpuLocal) {
+        let space = self.space.get();
         if local.space.get() != space {
-            if !self.root.get().same() {
-                return false;
-            }
             P::switch_root(self.table.get());
             local.space.set(space);
         }
-        local.captbl.set(self.captbl_root.get());
+        local.captbl.set(self.captbl.get());
         local.component.set(self.object.get());
-        true
     }
 }
 
@@ -194,9 +194,7 @@ pub fn invoke<P: Platform>(local: &CpuLocal, index: u64) -> Option<(u64, u64)> {
     if sinv.captbl.get() != local.captbl.get()
         || sinv.index.get() != index
         || !sinv.entry.get().same()
-        || !sinv.leaf.get().same_frame()
         || !sinv.header.get().same()
-        || !sinv.stamp.get().same()
     {
         return None;
     }
@@ -211,9 +209,7 @@ pub fn invoke<P: Platform>(local: &CpuLocal, index: u64) -> Option<(u64, u64)> {
     let area = t.regs(P::ISA);
     let (pc, sp) = P::user_pc_sp(area);
     let from = local.component.get();
-    if !to.enter::<P>(local) {
-        return None;
-    }
+    to.enter::<P>(local);
     frame.component.store(from, Ordering::Relaxed);
     frame.pc.store(pc, Ordering::Relaxed);
     frame.sp.store(sp, Ordering::Relaxed);
@@ -237,9 +233,10 @@ pub fn leave<P: Platform>(local: &CpuLocal) -> Option<()> {
     }
     let to = local.views.component(object);
     // It came from there, so it may run there.
-    if !to.holds(object, u64::MAX) || !to.enter::<P>(local) {
+    if !to.holds(object, u64::MAX) {
         return None;
     }
+    to.enter::<P>(local);
     t.depth.store(at, Ordering::Relaxed);
     t.component.store(object, Ordering::Relaxed);
     P::set_user_pc_sp(
@@ -259,28 +256,23 @@ fn try_component<P: Platform>(cx: &Cx, object: u64) -> Option<()> {
     let weak = WeakRef::from_bits(object)?;
     let view = cx.local.views.component(object);
     view.object.set(0);
-    // In this order: what is kept is at least as old as what is looked at later.
+    // What is kept is read before what is looked at: later changes show.
     let frame = frame_word(cx, weak.frame)?;
     let component: &'static Component = find(cx.node, weak, Component::KIND).ok()?;
-    let (captbl, space) = (Seen::of(&component.captbl), Seen::of(&component.space));
-    let home = Seen::of(&component.home);
-    let place: &'static Space = cx
-        .node
-        .map
-        .get(WeakRef::from_bits(space.value)?.frame.address())?;
-    let root = Seen::of(&place.roots[P::ISA.index()]);
-    if captbl.value == 0 || space.value == 0 || root.value == 0 {
-        return None;
-    }
+    let generation = Seen::of(&component.generation);
+    let captbl = component.captbl_root().ok()?;
+    let space = component.space().ok()?;
+    let place: &'static Space = cx.node.map.get(space.frame.address())?;
+    let home = match component.home.load(Ordering::Acquire) {
+        0 => u64::MAX,
+        nodes => nodes,
+    };
     view.frame.set(frame);
-    view.captbl.set(captbl);
-    view.captbl_root
-        .set(WeakRef::from_bits(captbl.value)?.frame.address());
-    view.space.set(space);
+    view.generation.set(generation);
     view.home.set(home);
-    view.root.set(root);
-    view.table
-        .set(WeakRef::from_bits(root.value)?.frame.address());
+    view.captbl.set(captbl);
+    view.space.set(space.bits());
+    view.table.set(place.root(cx.words(), P::ISA)?);
     view.object.set(object);
     Some(())
 }
@@ -303,9 +295,7 @@ fn try_sinv(cx: &Cx, index: CapIndex, found: &Found, to: &Entry) -> Option<()> {
     view.captbl.set(PhysAddr(0));
     let at = captbl.add(index / dyad_abi::cap::LEAF_SLOTS as u64 * 8);
     let entry = Seen::of(cx.node.map.get(at)?);
-    let leaf = frame_word(cx, FrameRef::of(found.slot)?)?;
     let header = Seen::of(cx.node.map.get(found.slot)?);
-    let stamp = Seen::of(cx.node.map.get(found.slot.add(8))?);
     // The way that has just been gone must be the way that is kept.
     let again = cx.lookup(CapIndex::new(index)?).ok()?;
     if again != *found || header.value != found.header().bits() {
@@ -313,9 +303,7 @@ fn try_sinv(cx: &Cx, index: CapIndex, found: &Found, to: &Entry) -> Option<()> {
     }
     view.index.set(index);
     view.entry.set(entry);
-    view.leaf.set(leaf);
     view.header.set(header);
-    view.stamp.set(stamp);
     view.component.set(to.component.bits());
     view.address.set(to.address);
     view.badge.set(to.badge);

@@ -276,13 +276,9 @@ impl Machine {
 
 /// What arch code does with a system call.
 fn trap<P: Platform>(area: &'static RegArea, word: u64, a: [u64; 5]) -> ! {
-    use crate::entry::{ENTER, fast_invoke, fast_return, fast_syscall};
-    let [a0, a1, a2, a3, a4] = a;
-    let r = match (word, word >> 32) {
-        (0, _) => fast_return::<P>(a0, a1, a2, a3),
-        (_, 0) => fast_invoke::<P>(word, a0, a1, a2, a3, a4),
-        _ => fast_syscall::<P>(word, a0, a1, a2, a3, a4),
-    };
+    use crate::entry::{ENTER, system_call};
+    let [a0, a1, a2, a3, _] = a;
+    let r = system_call::<P>(word, a);
     match (r.status, word) {
         (ENTER, 0) => P::set_results(area, 0, [a0, a1, a2, a3]),
         (ENTER, _) => {

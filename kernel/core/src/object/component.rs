@@ -33,8 +33,10 @@ shared_struct! {
         pub handler_badge: AtomicU64,
         /// Bit set of the nodes its code may run on; 0: all.
         pub home: AtomicU64,
+        /// Changes of all the words above, after each of them.
+        pub generation: AtomicU64,
         /// Reserved; zero.
-        pub reserved: [AtomicU64; 2],
+        pub reserved: [AtomicU64; 1],
         /// Unused; zero.
         pub rest: [AtomicU64; REST],
     }
@@ -44,7 +46,7 @@ const _: () = assert!(size_of::<Component>() as u64 == PAGE_SIZE);
 
 pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
     shared_layout!(h; Component {
-        captbl, space, handler, handler_entry, handler_badge, home, reserved, rest,
+        captbl, space, handler, handler_entry, handler_badge, home, generation, reserved, rest,
     })
 }
 

@@ -46,6 +46,7 @@ pub fn dispatch(cx: &Cx, this: &Operand, op: ComponentOp, a: [u64; 5]) -> Result
                 return Err(Error::NoSuchNode);
             }
             cx.words().replace(&component.home, a[0]);
+            cx.words().increase(&component.generation, 1);
             Ok(0)
         }
         ComponentOp::MakeSinv => {
@@ -94,8 +95,10 @@ pub fn set_parts(
     let object = reference(cx.node, component).ok_or(Error::Corrupt)?;
     cx.frames().check(table, Use::Kernel(ROOT))?;
     cx.frames().check(space, Use::Kernel(Space::KIND))?;
-    change_part(cx, object, &component.captbl, Some((table, ROOT)))?;
-    change_part(cx, object, &component.space, Some((space, Space::KIND)))
+    let done = change_part(cx, object, &component.captbl, Some((table, ROOT)))
+        .and_then(|()| change_part(cx, object, &component.space, Some((space, Space::KIND))));
+    cx.words().increase(&component.generation, 1);
+    done
 }
 
 /// Unpins what a component that is to be given up consists of.
@@ -105,8 +108,10 @@ pub fn set_parts(
 /// [`Error::Again`] if somebody else changes the same.
 pub fn take_parts(cx: &Cx, object: WeakRef) -> Result<()> {
     let component: &'static Component = find(cx.node, object, Component::KIND)?;
-    change_part(cx, object, &component.captbl, None)?;
-    change_part(cx, object, &component.space, None)
+    let done = change_part(cx, object, &component.captbl, None)
+        .and_then(|()| change_part(cx, object, &component.space, None));
+    cx.words().increase(&component.generation, 1);
+    done
 }
 
 /// Rows cons and decons for a part: intent; pin the new one; CAS old -> new; unpin the old one; intent
