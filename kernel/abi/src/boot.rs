@@ -8,6 +8,7 @@
 use core::fmt;
 
 use crate::ident::{MAX_CPUS, MAX_NODES};
+use crate::service::Grant;
 use crate::{Isa, NodeId};
 
 /// Name of the firmware configuration item.
@@ -105,6 +106,8 @@ pub struct BootParams<'a> {
     pub coherent: bool,
     /// Rounds of quiescence that each node aims at per second.
     pub rounds_per_second: u64,
+    /// What the program is given beyond what every program gets.
+    pub grant: Grant,
     /// Name of the program, for records.
     pub app: &'a str,
     /// Argument text of the program, one line.
@@ -149,7 +152,7 @@ impl fmt::Display for ParamError<'_> {
     }
 }
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "abi",
     "node",
     "nodes",
@@ -163,6 +166,7 @@ const KEYS: [&str; 17] = [
     "boot_timeout_ms",
     "coherence",
     "rounds",
+    "grant",
     "app",
     "args",
     "ktests",
@@ -257,6 +261,13 @@ impl<'a> BootParams<'a> {
                 v => return Err(ParamError::BadValue("coherence", v)),
             },
             rounds_per_second: num("rounds", 1, MAX_ROUNDS)?,
+            grant: {
+                let v = get("grant")?;
+                Grant::ALL
+                    .into_iter()
+                    .find(|g| g.name() == v)
+                    .ok_or(ParamError::BadValue("grant", v))?
+            },
             app: get("app")?,
             args: get("args")?,
             ktests: get("ktests")?,
@@ -298,6 +309,7 @@ impl fmt::Display for BootParams<'_> {
             "coherence={coherence}\nrounds={}",
             self.rounds_per_second
         )?;
+        writeln!(f, "grant={}", self.grant.name())?;
         writeln!(f, "app={}\nargs={}", self.app, self.args)?;
         writeln!(f, "ktests={}", self.ktests)?;
         writeln!(f, "test_layout_xor={}", self.test_layout_xor)
@@ -327,6 +339,7 @@ mod tests {
             boot_timeout_ms: 30_000,
             coherent: true,
             rounds_per_second: DEFAULT_ROUNDS,
+            grant: Grant::All,
             app: "hop",
             args: "--class S",
             ktests: "",

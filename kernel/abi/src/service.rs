@@ -5,7 +5,8 @@ use crate::cap::CapIndex;
 use crate::ident::{MAX_CPUS, MAX_NODES};
 use crate::user::{PAGE_SIZE, SysInfo};
 
-/// Well-known slots: those that init has, and which of them other programs have.
+/// Well-known slots: those that init has, and which of them other programs have. With
+/// [`Grant::All`] the program has them all.
 pub mod slot {
     use super::{CapIndex, MAX_NODES};
     use crate::NodeId;
@@ -89,12 +90,56 @@ pub struct Info {
     pub console_node: u64,
     /// `quiesced` rounds per second.
     pub rounds_per_second: u64,
+    /// What the program of the run is given beyond what every program gets: a [`Grant`].
+    pub grant: u64,
     /// Reserved; zero.
-    pub reserved: [u64; 10],
+    pub reserved: [u64; 9],
     /// The system as it was at the start.
     pub system: SysInfo,
     /// The argument text, UTF-8.
     pub args: [u8; MAX_ARGS],
+}
+
+/// What the program of a run is given beyond what every program gets. Whoever starts the run says
+/// so; no program gets it by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Grant {
+    /// Nothing.
+    #[default]
+    Nothing = 0,
+    /// What init has, of itself and of a part of the memory, all with all rights and in the same
+    /// [slots](slot): its own table, address space, component, first thread and endpoints; time
+    /// without end; the hardware of every node; and [`GRANTED_FRAMES`] untyped frames of every
+    /// pool. With that it can build whatever the kernel can, and stop the whole system. What it
+    /// makes of the memory is neither counted nor taken back when it ends; other things of its own
+    /// it must have let go of by then.
+    All = 1,
+}
+
+/// Frames of each pool that [`Grant::All`] gives.
+pub const GRANTED_FRAMES: u64 = 4096;
+
+impl Grant {
+    /// All of them.
+    pub const ALL: [Grant; 2] = [Grant::Nothing, Grant::All];
+
+    /// Name on command lines and in boot parameters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Grant::Nothing => "nothing",
+            Grant::All => "all",
+        }
+    }
+
+    /// The one with this number.
+    pub const fn from_number(n: u64) -> Option<Grant> {
+        match n {
+            0 => Some(Grant::Nothing),
+            1 => Some(Grant::All),
+            _ => None,
+        }
+    }
 }
 
 /// The archive: all programs of a run, `init` first.

@@ -351,10 +351,11 @@ fn info_page(node: &Node, archive_len: u64) -> [u8; size_of::<Info>()] {
         node.params.cpus as u64,
         0,
         node.params.rounds_per_second,
+        node.params.grant as u64,
     ] {
         put(&w.to_le_bytes());
     }
-    put(&[0; 80]);
+    put(&[0; 72]);
     let s = describe(node);
     put(&s.abi_version.to_le_bytes());
     put(&s.node_count.to_le_bytes());

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use dyad_abi::boot::{LOCAL_STRIDE, MAX_CXL, MIN_POOL, OnDeath, POOL_GRANULE};
 use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
+use dyad_abi::service::Grant;
 use dyad_abi::{Isa, NodeId};
 
 use crate::error::Error;
@@ -83,6 +84,8 @@ pub struct RunConfig {
     pub mem_cxl: u64,
     /// What to run.
     pub work: Work,
+    /// What the program is given beyond what every program gets.
+    pub grant: Grant,
     /// Bound on the run; none under a debugger.
     pub timeout: Option<Duration>,
     /// What happens when a node dies.
@@ -110,6 +113,7 @@ impl Default for RunConfig {
                 app: DEFAULT_APP.into(),
                 args: String::new(),
             },
+            grant: Grant::Nothing,
             timeout: Some(Duration::from_secs(DEFAULT_TIMEOUT)),
             on_death: OnDeath::End,
             gdb: false,
@@ -156,6 +160,8 @@ pub struct Settings {
     pub args: Option<String>,
     /// `class`
     pub class: Option<String>,
+    /// `grant`
+    pub grant: Option<String>,
     /// `timeout`
     pub timeout: Option<String>,
     /// `on-death`
@@ -177,7 +183,7 @@ pub struct Settings {
 }
 
 /// Keys of a configuration file.
-pub const KEYS: [&str; 16] = [
+pub const KEYS: [&str; 17] = [
     "nodes",
     "cpus",
     "mem-local",
@@ -185,6 +191,7 @@ pub const KEYS: [&str; 16] = [
     "app",
     "args",
     "class",
+    "grant",
     "timeout",
     "on-death",
     "sim",
@@ -255,6 +262,7 @@ impl Settings {
                 "app" => word(&mut s.app)?,
                 "args" => word(&mut s.args)?,
                 "class" => word(&mut s.class)?,
+                "grant" => word(&mut s.grant)?,
                 "timeout" => word(&mut s.timeout)?,
                 "on-death" => word(&mut s.on_death)?,
                 "sim" => word(&mut s.sim)?,
@@ -281,6 +289,7 @@ impl Settings {
             app: self.app.or(lower.app),
             args: self.args.or(lower.args),
             class: self.class.or(lower.class),
+            grant: self.grant.or(lower.grant),
             timeout: self.timeout.or(lower.timeout),
             on_death: self.on_death.or(lower.on_death),
             sim: self.sim.or(lower.sim),
@@ -315,6 +324,13 @@ impl Settings {
         }
         if let Some(v) = &self.mem_cxl {
             c.mem_cxl = pool("mem-cxl", v, MAX_CXL)?;
+        }
+        if let Some(v) = &self.grant {
+            let names = Grant::ALL.map(Grant::name);
+            c.grant = Grant::ALL
+                .into_iter()
+                .find(|g| g.name() == v)
+                .ok_or_else(|| suggest::not_one_of("value of grant", v, &names))?;
         }
         if let Some(v) = &self.on_death {
             let names = OnDeath::ALL.map(OnDeath::name);

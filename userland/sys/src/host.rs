@@ -545,7 +545,8 @@ fn info_of(config: &Config) -> Info {
         cpus: 1,
         console_node: 0,
         rounds_per_second: 0,
-        reserved: [0; 10],
+        grant: 0,
+        reserved: [0; 9],
         system,
         args,
     }

@@ -199,6 +199,7 @@ impl World {
             boot_timeout_ms: 1,
             coherent: true,
             rounds_per_second: 30,
+            grant: dyad_abi::service::Grant::Nothing,
             app: "test",
             args: "--some words",
             ktests: "",

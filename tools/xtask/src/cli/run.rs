@@ -34,6 +34,10 @@ pub(super) struct ShapeArgs {
     /// Problem class, handed to the program as `--class C`
     #[arg(long, value_name = "C")]
     class: Option<String>,
+    /// Give the program more than every program gets: nothing, or all that init has, of a part of
+    /// the memory [default: nothing]
+    #[arg(long, value_name = "WHAT")]
+    grant: Option<String>,
     /// End the run after this many seconds [default: 300]
     #[arg(long, value_name = "SECS")]
     timeout: Option<String>,
@@ -100,6 +104,7 @@ impl ShapeArgs {
             app: self.app.clone(),
             args,
             class: self.class.clone(),
+            grant: self.grant.clone(),
             timeout: self.timeout.clone(),
             on_death: self.on_death.clone(),
             sim: self.sim.clone(),

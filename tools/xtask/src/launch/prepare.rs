@@ -222,6 +222,7 @@ fn boot_text(
         boot_timeout_ms: BOOT_TIMEOUT_MS,
         coherent: true,
         rounds_per_second: dyad_abi::boot::DEFAULT_ROUNDS,
+        grant: config.grant,
         app: config.work_name(),
         args,
         ktests,

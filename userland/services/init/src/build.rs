@@ -7,7 +7,7 @@ use core::ptr::with_exposed_provenance;
 
 use dyad_abi::bundle::Bundle;
 use dyad_abi::cap::{HardwareOp, ObjectKind, ReceiveOp, Rights};
-use dyad_abi::service::{ARCHIVE_BASE, INFO_BASE, Info, archive, slot};
+use dyad_abi::service::{ARCHIVE_BASE, Grant, INFO_BASE, Info, archive, program, slot};
 use dyad_abi::{CpuId, Error, Isa, NodeId};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Receive};
@@ -141,7 +141,11 @@ impl Builder {
         let info = self.info;
         let len = (info.args_len as usize).min(info.args.len());
         let args = core::str::from_utf8(&info.args[..len]).unwrap_or("");
-        self.any(number, item, args, None, |_| Rights::NONE)
+        let hardware = match Grant::from_number(info.grant) {
+            Some(Grant::All) => Rights::ALL,
+            _ => Rights::NONE,
+        };
+        self.any(number, item, args, None, |_| hardware)
             .map_err(|t| t.of(item.name))
     }
 
@@ -185,7 +189,11 @@ impl Builder {
             .store
             .object(&mut p.objects, ObjectKind::Endpoints)
             .during("endpoints")?;
-        p.give(slot::ENDPOINT, endpoints, ReceiveOp::Receive.right())?;
+        let rights = match Grant::from_number(self.info.grant) {
+            Some(Grant::All) if p.number >= program::FIRST => Rights::ALL,
+            _ => ReceiveOp::Receive.right(),
+        };
+        p.give(slot::ENDPOINT, endpoints, rights)?;
         Ok(endpoints)
     }
 }

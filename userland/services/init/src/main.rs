@@ -46,6 +46,10 @@
 //! | pager | spaces of programs: regions, reclaim, shootdown; the process service |
 //! | quiesced | `hardware(n)`: flush step; its threads: migrate, yield |
 //! | the program | its space: translate; its thread: migrate, yield, exit; console, pager, process |
+//! | the same, with [`Grant::All`](dyad_abi::service::Grant::All) | what init has, of the program itself and of a part of the memory |
+//!
+//! What a program is granted is in init's info page, where the launcher has put it; of a grant that
+//! it does not know init says so, and starts nothing.
 //!
 //! # When it dies
 //!

@@ -2,15 +2,16 @@
 
 use dyad_abi::cap::{CapIndex, HardwareOp, RegionKind, Rights, SinvOp, SpaceOp, ThreadOp};
 use dyad_abi::service::{
-    CONSOLE_BUFFER, CONSOLE_THREADS, INFO_BASE, console_client, pager, program, sched,
-    scheduler_line, slot, thread_id,
+    CONSOLE_BUFFER, CONSOLE_THREADS, GRANTED_FRAMES, Grant, INFO_BASE, console_client, pager,
+    program, sched, scheduler_line, slot, thread_id,
 };
 use dyad_abi::user::{PAGE_SIZE, tcb_address};
 use dyad_abi::{CpuId, Error, NodeId};
 use dyad_services::rt;
-use dyad_sys::cap::{Access, Cap, Frame, Receive, Sinv, Thread};
+use dyad_sys::cap::{Access, Cap, Frame, Memory, Receive, Sinv, Thread, Time};
 
 use crate::build::Builder;
+use crate::memory::CXL;
 use crate::program::{HOME, Program};
 use crate::trouble::{Done, During};
 
@@ -235,12 +236,16 @@ impl Builder {
                 .tables(&mut self.store, isa, console_client(number))
                 .during("buffer of the console")?;
         }
+        // Before the program's supplies, which are all that is left.
+        let granted = self.granted()?;
         let mut p = self.program(number, item)?;
         self.endpoints(&mut p)?;
         p.connect(slot::CONSOLE, console, INVOKE)?;
         p.connect(slot::PAGER, pager, INVOKE)?;
         p.connect(slot::PROCESS, &self.window.own, INVOKE)?;
-        p.give(slot::SPACE, p.space, SpaceOp::Translate.right())?;
+        if granted.is_none() {
+            p.give(slot::SPACE, p.space, SpaceOp::Translate.right())?;
+        }
         let rights = SpaceOp::AddRegion
             .right()
             .or(SpaceOp::RemoveRegion.right())
@@ -265,9 +270,30 @@ impl Builder {
             .right()
             .or(ThreadOp::Yield.right())
             .or(ThreadOp::Exit.right());
-        p.give(slot::THREAD, thread, rights)?;
+        match granted {
+            None => drop(p.give(slot::THREAD, thread, rights)?),
+            Some(memory) => grant_all(&p, thread, memory)?,
+        }
         schedule.enter(sched, thread::PROGRAM, thread, PROGRAM_ENTRY)?;
         Ok((p, thread))
+    }
+
+    /// Memory of each pool for the program, if it is to be given [`Grant::All`].
+    fn granted(&mut self) -> Done<Option<[Option<Cap<Memory>>; CXL + 1]>> {
+        match Grant::from_number(self.info.grant) {
+            Some(Grant::Nothing) => return Ok(None),
+            Some(Grant::All) => {}
+            None => {
+                return Err(Error::BadArgument).during("a grant that this init does not know");
+            }
+        }
+        let mut memory = [None; CXL + 1];
+        for pool in self.nodes().map(NodeId::index).chain([CXL]) {
+            let carved = self.store.carve(pool, GRANTED_FRAMES);
+            let cap = carved.and_then(|frames| self.store.supply(pool, &frames));
+            memory[pool] = Some(cap.during("memory to be granted")?);
+        }
+        Ok(Some(memory))
     }
 
     /// Faults of `p` go to the pager.
@@ -324,6 +350,22 @@ impl Builder {
     fn isas_at(&self, node: NodeId) -> u8 {
         1 << self.info.system.nodes[node.index()].isa
     }
+}
+
+/// [`Grant::All`].
+fn grant_all(p: &Program, thread: Cap<Thread>, memory: [Option<Cap<Memory>>; CXL + 1]) -> Done<()> {
+    let all = Rights::ALL;
+    p.give(slot::TABLE, p.table, all)?;
+    p.give(slot::SPACE, p.space, all)?;
+    p.give(slot::COMPONENT, p.component, all)?;
+    p.give(slot::THREAD, thread, all)?;
+    p.give(slot::TIME, Cap::<Time>::at(slot::TIME), all)?;
+    for (pool, memory) in memory.into_iter().enumerate() {
+        if let Some(memory) = memory {
+            p.give(slot::memory(pool), memory, all)?;
+        }
+    }
+    Ok(())
 }
 
 impl System {
