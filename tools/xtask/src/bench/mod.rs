@@ -16,6 +16,7 @@ pub use report::{BenchReport, BenchRun, SCHEMA};
 pub use results::{Counts, Key, MIN_SAMPLES, PLUGIN_SCHEMA, Results, Row, Spread};
 
 use dyad_abi::Isa;
+use dyad_abi::service::Grant;
 
 use crate::config::{RunConfig, Sim, Work};
 use crate::error::Error;
@@ -43,6 +44,7 @@ pub fn kernel(
                 app: KERNEL_APP.into(),
                 args: format!("--repetitions {repetitions}"),
             },
+            grant: Grant::All,
             sim: Sim::Count,
             windows: true,
             ..RunConfig::default()

@@ -4,31 +4,50 @@
 //!
 //! | option | values | default |
 //! |---|---|---|
-//! | `--repetitions` | of each operation on each node, 32 to 4096 | 64 |
+//! | `--repetitions` | of each operation on each node and in each memory, 32 to 1024 | 64 |
 //!
-//! What one repetition of an operation is stands in the module [`ops`]. Its window has the number
+//! It builds a small system of its own, so it must be started with `--grant all`:
+//!
+//! ```text
+//!  main task ──dispatches──▶ worker ──dispatches, sends──▶ partners: yields, receives, answers
+//!                              │  (one component, in the address space of the program)
+//!                              └──invokes, faults──▶ server (component, table and space of its own)
+//! ```
+//!
+//! once for each node and each memory: worker, partners, server, their tables, page tables and
+//! everything that is operated on then lie in the pool of that node, or in the CXL pool. What does
+//! not is the program's address space itself, which init has made.
+//!
+//! What one repetition of an operation is stands in the module [`worker`]. Its window has the number
 //! [`BenchOp::window`](dyad_abi::marker::BenchOp::window).
 #![no_std]
 #![no_main]
-// System calls that the runtime does not offer are made in the module `ops`.
+// Capability operations on the program itself, and windows.
 #![deny(unsafe_code)]
 
-mod ops;
+extern crate alloc;
+
+mod memory;
+mod rig;
+mod server;
+mod window;
+mod worker;
 
 use dyad::prelude::*;
 use dyad::report;
 use dyad_abi::NodeId;
+use dyad_abi::marker::{BENCH_OPS, BenchMemory};
+use dyad_abi::service::Grant;
 
-/// Repetitions before those that count: code is translated and memory touched for the first time.
-const WARM_UP: u64 = 4;
+use rig::Bench;
 
 fn repetitions(args: &Args) -> Result<u64> {
     match args.value("--repetitions") {
         None => Ok(64),
         Some(text) => match text.parse() {
-            Ok(n @ 32..=4096) => Ok(n),
+            Ok(n @ 32..=1024) => Ok(n),
             _ => Err(Error::usage(format_args!(
-                "--repetitions cannot be {text:?}; give a whole number from 32 to 4096"
+                "--repetitions cannot be {text:?}; give a whole number from 32 to 1024"
             ))),
         },
     }
@@ -38,18 +57,32 @@ fn repetitions(args: &Args) -> Result<u64> {
 async fn main(args: Args) -> Result<()> {
     args.expect_options(&["--repetitions"])?;
     let repetitions = repetitions(&args)?;
+    if Grant::from_number(dyad::sys::info()?.grant) != Some(Grant::All) {
+        return Err(Error::usage(format_args!(
+            "this program operates on everything: start it with --grant all"
+        )));
+    }
     let nodes = dyad::sys::sys_info()?.node_count as usize;
-    let mut wrong = 0;
+    let mut bench = Bench::new(repetitions);
     for node in NodeId::first(nodes) {
-        migrate_to(node).await?;
-        for _ in 0..WARM_UP {
-            wrong += ops::all();
-        }
-        ops::forget_all();
-        for _ in 0..repetitions {
-            wrong += ops::all();
+        for memory in BenchMemory::ALL {
+            migrate_to(node).await?;
+            let done = bench.run(node, memory);
+            migrate_to(NodeId::first(1).next().unwrap_or(node)).await?;
+            let plan =
+                done.map_err(|e| Error::msg(format_args!("node {node}, {}: {e}", memory.name())))?;
+            for (op, &(wrong, what)) in BENCH_OPS.iter().zip(&plan.wrong) {
+                if wrong > 0 {
+                    println!(
+                        "{op} on node {node}, {}: {wrong} wrong, last {what:#x}",
+                        memory.name()
+                    );
+                }
+                bench.wrong += wrong;
+            }
         }
     }
+    let wrong = bench.wrong;
     let detail = format!("{wrong} operations had another outcome than expected");
     if report::check("bench.outcomes", wrong == 0, detail) {
         Ok(())

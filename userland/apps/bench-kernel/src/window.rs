@@ -1,0 +1,88 @@
+//! Windows: one function each, not inlined, so that nothing else can get into them.
+//!
+//! What is in a window is what a program pays: the stub of the system call and the entry, the
+//! operation and the exit of the kernel. Arguments are in their registers when it begins.
+
+#![allow(unsafe_code)]
+
+use dyad::sys::marker;
+use dyad::sys::raw::{self, SyscallReturn};
+
+/// The control.
+#[inline(never)]
+pub fn empty<const ID: u16>() {
+    marker::begin::<ID>();
+    marker::end::<ID>();
+}
+
+/// A call in window `ID`.
+#[inline(never)]
+pub fn call<const ID: u16>(w: u64, a: u64, b: u64, c: u64, d: u64, e: u64) -> SyscallReturn {
+    marker::begin::<ID>();
+    // SAFETY: 1. The calls made here take no memory away that anybody uses, and no addresses.
+    let r = unsafe { raw::call_raw(w, [a, b, c, d, e]) };
+    marker::end::<ID>();
+    r
+}
+
+/// A call that begins window `ID`; another thread ends it.
+#[inline(never)]
+pub fn begin<const ID: u16>(w: u64, a: u64) -> SyscallReturn {
+    marker::begin::<ID>();
+    // SAFETY: 1. As above.
+    let r = unsafe { raw::call_raw(w, [a, 0, 0, 0, 0]) };
+    // Nobody has ended it, if it is still open.
+    marker::abandon();
+    r
+}
+
+/// Two calls in window `ID`: a send, and a receive of what has come back. The bits received.
+#[inline(never)]
+pub fn there_and_back<const ID: u16>(send: u64, receive: u64, line: u64, until: u64) -> u64 {
+    marker::begin::<ID>();
+    // SAFETY: 1. As above.
+    let _ = unsafe { raw::call_raw(send, [0; 5]) };
+    // SAFETY: 1. As above.
+    let r = unsafe { raw::call_raw(receive, [line, until, 0, 0, 0]) };
+    marker::end::<ID>();
+    r.value
+}
+
+/// An invocation in window `ID`, four words each way.
+#[inline(never)]
+pub fn invoke<const ID: u16>(word: u64, words: [u64; 4], reply: &mut [u64; 4]) -> u64 {
+    marker::begin::<ID>();
+    let status = raw::invoke(word, words, reply);
+    marker::end::<ID>();
+    status
+}
+
+/// A load in window `ID`.
+#[inline(never)]
+pub fn touch<const ID: u16>(at: *const u64) -> u64 {
+    marker::begin::<ID>();
+    // SAFETY: 1. The worker has seen to it that a page gets there.
+    let v = unsafe { at.read_volatile() };
+    marker::end::<ID>();
+    v
+}
+
+/// The samples so far were for warming up.
+pub fn forget<const ID: u16>() {
+    marker::forget::<ID>();
+}
+
+/// Calls a function whose window is that of an operation on objects in some memory.
+#[macro_export]
+macro_rules! in_window {
+    ($op:ident, $memory:expr, $f:ident($($a:expr),*)) => {
+        match $memory {
+            dyad_abi::marker::BenchMemory::Local => $crate::window::$f::<
+                { dyad_abi::marker::BenchOp::$op.window(dyad_abi::marker::BenchMemory::Local).0 },
+            >($($a),*),
+            dyad_abi::marker::BenchMemory::Fused => $crate::window::$f::<
+                { dyad_abi::marker::BenchOp::$op.window(dyad_abi::marker::BenchMemory::Fused).0 },
+            >($($a),*),
+        }
+    };
+}
