@@ -32,7 +32,7 @@ pub fn install(emulator: Emulator, args: &[&str]) -> Result<Box<dyn Level>, Stri
     let options = Options::parse(args.iter().copied())?;
     let options::Level::Count = options.level;
     let windows = match options.windows {
-        true => Some(Observer::new(&emulator)?),
+        true => Some(Observer::new(&emulator, options.sites)?),
         false => None,
     };
     let file = File::create(&options.out)
@@ -66,6 +66,12 @@ impl Level for Count {
     fn marker(&self, cpu: u32, marker: Marker) {
         if let Some(windows) = &self.windows {
             windows.marker(cpu, marker);
+        }
+    }
+
+    fn executes(&self, cpu: u32, at: u64) {
+        if let Some(windows) = &self.windows {
+            windows.executes(cpu, at);
         }
     }
 

@@ -96,6 +96,7 @@ unsafe extern "C" {
         imm: u64,
     );
     fn qemu_plugin_insn_data(insn: *const RawInsn, to: *mut c_void, len: usize) -> usize;
+    fn qemu_plugin_insn_vaddr(insn: *const RawInsn) -> u64;
     fn qemu_plugin_insn_size(insn: *const RawInsn) -> usize;
     fn qemu_plugin_register_vcpu_insn_exec_cb(
         insn: *mut RawInsn,
@@ -244,6 +245,16 @@ impl Instruction<'_> {
         }
     }
 
+    /// Calls [`Level::executes`] whenever it starts.
+    pub fn call_on_start(&self) {
+        // SAFETY: 1. The instruction is valid as long as its block. 2. The callback has the
+        // parameters of the supported versions and takes the pointer for the number that it is.
+        unsafe {
+            let at = std::ptr::without_provenance_mut(qemu_plugin_insn_vaddr(self.raw) as usize);
+            qemu_plugin_register_vcpu_insn_exec_cb(self.raw, executes, NO_REGISTERS, at);
+        }
+    }
+
     /// Calls [`Level::access`] after each of its accesses to memory, or after its reads only.
     pub fn call_on_access(&self, reads_only: bool) {
         let which = if reads_only { READS } else { READS_AND_WRITES };
@@ -333,6 +344,8 @@ pub trait Level: Send + Sync {
     fn translated(&self, block: &Block);
     /// A CPU is about to execute a marker.
     fn marker(&self, cpu: u32, marker: Marker);
+    /// A CPU is about to execute the instruction at an address; only if asked for.
+    fn executes(&self, cpu: u32, at: u64);
     /// A CPU has made an access to memory.
     fn access(&self, cpu: u32, access: &Access);
     /// QEMU ends.
@@ -352,6 +365,12 @@ extern "C" fn marked(cpu: c_uint, word: *mut c_void) {
         && let Some(marker) = Marker::from_word(word.addr() as u32)
     {
         level.marker(cpu, marker);
+    }
+}
+
+extern "C" fn executes(cpu: c_uint, at: *mut c_void) {
+    if let Some(level) = LEVEL.get() {
+        level.executes(cpu, at.addr() as u64);
     }
 }
 

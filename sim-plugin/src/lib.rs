@@ -2,7 +2,7 @@
 //! QEMU plugin of the simulator. One shared object for both emulators.
 //!
 //! Loaded with
-//! `-plugin libdyad_sim.so,out=FILE[,level=count][,unit=block|instruction][,windows=on|off][,node=N]`.
+//! `-plugin libdyad_sim.so,out=FILE[,level=count][,unit=block|instruction][,windows=on|off][,sites=on|off][,node=N]`.
 //! The only level so far is `count`: it counts executed instructions per CPU, with inline
 //! operations and no call per instruction, and writes them to `out` as JSON when QEMU ends. With
 //! `windows=on` it also counts instructions, lines, atomics and more between the markers that the

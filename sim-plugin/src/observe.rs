@@ -12,7 +12,7 @@ use dyad_abi::marker::{Decoded, Marker, decode};
 
 use crate::classify::{Kind, kind};
 use crate::ffi::{Access, Block, Counter, Emulator};
-use crate::windows::{CpuWindow, Running, Samples};
+use crate::windows::{CpuWindow, Outcome, Running, Samples};
 
 /// A CPU. Only the CPU's own thread uses it, so the lock is never waited for.
 #[derive(Default)]
@@ -30,6 +30,7 @@ pub struct Observer {
     flushes: Counter,
     fences: Counter,
     cpus: Vec<Cpu>,
+    sites: bool,
     samples: Mutex<Samples>,
 }
 
@@ -39,7 +40,7 @@ impl Observer {
     /// # Errors
     ///
     /// If its ISA is none whose markers are known.
-    pub fn new(emulator: &Emulator) -> Result<Observer, String> {
+    pub fn new(emulator: &Emulator, sites: bool) -> Result<Observer, String> {
         let isa = Isa::parse(&emulator.target).ok_or_else(|| {
             let target = &emulator.target;
             format!("windows=on does not work on {target:?}; possible: x86_64, aarch64")
@@ -51,6 +52,7 @@ impl Observer {
             flushes: Counter::new(),
             fences: Counter::new(),
             cpus: (0..emulator.cpus).map(|_| Cpu::default()).collect(),
+            sites,
             samples: Mutex::default(),
         })
     }
@@ -69,6 +71,9 @@ impl Observer {
                 Decoded::Other => {}
             }
             instruction.add_on_start(self.instructions);
+            if self.sites {
+                instruction.call_on_start();
+            }
             let kind = kind(self.isa, &code[..len]);
             match kind {
                 Kind::Atomic => instruction.add_on_start(self.atomics),
@@ -94,10 +99,32 @@ impl Observer {
         };
         let mut window = cpu.window.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = window.marker(marker, now);
+        let sites = match outcome {
+            Outcome::Closed { .. } => window.sites(),
+            _ => Vec::new(),
+        };
         cpu.open.store(window.is_open(), Ordering::Relaxed);
         drop(window);
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         samples.note(outcome);
+        if let Outcome::Closed {
+            id,
+            interrupted: false,
+            ..
+        } = outcome
+        {
+            samples.visit(id, &sites);
+        }
+    }
+
+    /// A CPU is about to execute an instruction.
+    pub fn executes(&self, index: u32, at: u64) {
+        if let Some(cpu) = self.cpus.get(index as usize)
+            && cpu.open.load(Ordering::Relaxed)
+        {
+            let mut window = cpu.window.lock().unwrap_or_else(PoisonError::into_inner);
+            window.executes(at);
+        }
     }
 
     /// A CPU has made an access.

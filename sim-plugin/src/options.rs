@@ -42,6 +42,8 @@ pub struct Options {
     /// Whether windows of measurement are observed. That needs a call for each access to memory
     /// and an operation per instruction, so it is off unless asked for.
     pub windows: bool,
+    /// Whether it is kept which instructions are executed in windows. Costs a call for each.
+    pub sites: bool,
     /// The node this machine is, for the report.
     pub node: Option<u8>,
 }
@@ -54,7 +56,7 @@ impl Options {
     /// A sentence that says what is wrong and what is possible.
     pub fn parse<'a>(args: impl IntoIterator<Item = &'a str>) -> Result<Options, String> {
         let (mut out, mut level, mut unit) = (None, None, None);
-        let (mut windows, mut node) = (None, None);
+        let (mut windows, mut sites, mut node) = (None, None, None);
         for arg in args {
             let (key, value) = arg
                 .split_once('=')
@@ -64,11 +66,12 @@ impl Options {
                 "out" => out.replace(PathBuf::from(value)).is_none(),
                 "level" => level.replace(parse_level(value)?).is_none(),
                 "unit" => unit.replace(parse_unit(value)?).is_none(),
-                "windows" => windows.replace(parse_windows(value)?).is_none(),
+                "windows" => windows.replace(parse_switch(key, value)?).is_none(),
+                "sites" => sites.replace(parse_switch(key, value)?).is_none(),
                 "node" => node.replace(parse_node(value)?).is_none(),
                 _ => {
                     return Err(format!(
-                        "unknown option {key:?}; possible: out, level, unit, windows, node"
+                        "unknown option {key:?}; possible: out, level, unit, windows, sites, node"
                     ));
                 }
             };
@@ -80,7 +83,8 @@ impl Options {
             out: out.ok_or("option out is missing; write out=FILE")?,
             level: level.unwrap_or(Level::Count),
             unit: unit.unwrap_or(Unit::Block),
-            windows: windows.unwrap_or(false),
+            windows: windows.unwrap_or(false) || sites.unwrap_or(false),
+            sites: sites.unwrap_or(false),
             node,
         })
     }
@@ -100,11 +104,11 @@ fn parse_unit(value: &str) -> Result<Unit, String> {
         .ok_or_else(|| format!("unit cannot be {value:?}; possible: block, instruction"))
 }
 
-fn parse_windows(value: &str) -> Result<bool, String> {
+fn parse_switch(key: &str, value: &str) -> Result<bool, String> {
     match value {
         "on" => Ok(true),
         "off" => Ok(false),
-        _ => Err(format!("windows cannot be {value:?}; possible: on, off")),
+        _ => Err(format!("{key} cannot be {value:?}; possible: on, off")),
     }
 }
 
@@ -144,7 +148,7 @@ mod tests {
             ),
             (
                 &["ou=x"],
-                "unknown option \"ou\"; possible: out, level, unit, windows, node",
+                "unknown option \"ou\"; possible: out, level, unit, windows, sites, node",
             ),
             (
                 &["out=x", "level=timing"],

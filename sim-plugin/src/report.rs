@@ -20,6 +20,7 @@
 //! | `id` | its number |
 //! | `n` | samples |
 //! | `interrupted` | windows that give no sample, because an interrupt was taken in them |
+//! | `sites` | only with `sites=on`: pairs of an address and how often the instruction there was started in all samples |
 //! | `instructions`, `lines`, `fused_lines`, `accesses`, `devices`, `atomics`, `flushes`, `fences` | `min`, `median`, `max` of a [`Metric`]; left out if `n` is 0 |
 //!
 //! The halves are those of the virtual address space: programs run in the lower half, the kernel
@@ -122,6 +123,11 @@ fn window((id, record): (&WindowId, &Record)) -> String {
                 s.max
             );
         }
+    }
+    if !record.sites().is_empty() {
+        let sites = record.sites().iter().map(|(at, n)| format!("[{at},{n}]"));
+        let sites: Vec<String> = sites.collect();
+        let _ = write!(out, ",\"sites\":[{}]", sites.join(","));
     }
     out.push('}');
     out

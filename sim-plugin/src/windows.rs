@@ -159,6 +159,7 @@ pub struct CpuWindow {
     /// Lines, accesses and devices are counted here.
     sample: Sample,
     interrupted: bool,
+    sites: Vec<u64>,
 }
 
 /// What a marker has done to a CPU.
@@ -193,6 +194,7 @@ impl CpuWindow {
             MarkerOp::Begin => {
                 let abandoned = self.open.replace((marker.id, now)).is_some();
                 self.lines.clear();
+                self.sites.clear();
                 self.sample = Sample::default();
                 self.interrupted = false;
                 Outcome::Opened { abandoned }
@@ -214,6 +216,16 @@ impl CpuWindow {
             },
             MarkerOp::Forget => Outcome::Forget(marker.id),
         }
+    }
+
+    /// An instruction in the open window.
+    pub fn executes(&mut self, at: u64) {
+        self.sites.push(at);
+    }
+
+    /// The instructions of the window that has ended, if that is kept.
+    pub fn sites(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.sites)
     }
 
     /// Whether a window is open.
@@ -276,6 +288,7 @@ pub struct Record {
     n: u64,
     interrupted: u64,
     kept: Vec<Sample>,
+    sites: BTreeMap<u64, u64>,
     min: Sample,
     max: Sample,
 }
@@ -293,6 +306,11 @@ impl Record {
         if self.kept.len() < KEPT {
             self.kept.push(sample);
         }
+    }
+
+    /// How often the instruction at each address was started in all samples, if that is kept.
+    pub fn sites(&self) -> &BTreeMap<u64, u64> {
+        &self.sites
     }
 
     /// Number of samples.
@@ -330,6 +348,15 @@ pub struct Samples {
 }
 
 impl Samples {
+    /// Which instructions a sample of a window was.
+    pub fn visit(&mut self, id: WindowId, sites: &[u64]) {
+        if let Some(record) = self.records.get_mut(&id) {
+            for &at in sites {
+                *record.sites.entry(at).or_default() += 1;
+            }
+        }
+    }
+
     /// Takes note of what a marker has done.
     pub fn note(&mut self, outcome: Outcome) {
         match outcome {

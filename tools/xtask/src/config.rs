@@ -96,6 +96,8 @@ pub struct RunConfig {
     pub sim: Sim,
     /// Whether the plugin observes windows of measurement.
     pub windows: bool,
+    /// Whether it is kept which instructions are executed in windows.
+    pub sites: bool,
     /// Directory (of a memory file system) that holds the pools.
     pub shm_dir: PathBuf,
     /// Test options.
@@ -119,6 +121,7 @@ impl Default for RunConfig {
             gdb: false,
             sim: Sim::Off,
             windows: false,
+            sites: false,
             shm_dir: PathBuf::from("/dev/shm"),
             test: TestOptions::default(),
         }

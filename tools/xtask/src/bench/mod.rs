@@ -10,9 +10,11 @@
 mod peers;
 mod report;
 mod results;
+mod sites;
 
 pub use peers::{Goal, Peers, peers};
 pub use report::{BenchReport, BenchRun, SCHEMA};
+pub use sites::Sites;
 pub use results::{Counts, Key, MIN_SAMPLES, PLUGIN_SCHEMA, Results, Row, Spread};
 
 use dyad_abi::Isa;
@@ -34,6 +36,7 @@ pub const KERNEL_APP: &str = "bench-kernel";
 pub fn kernel(
     systems: &[Vec<Isa>],
     repetitions: u64,
+    sites: bool,
     sink: &mut dyn Sink,
 ) -> Result<BenchReport, Error> {
     let mut bench = BenchReport::default();
@@ -47,6 +50,7 @@ pub fn kernel(
             grant: Grant::All,
             sim: Sim::Count,
             windows: true,
+            sites,
             ..RunConfig::default()
         };
         let report = launch::run(&config, sink);
@@ -60,7 +64,7 @@ pub fn kernel(
             nodes: nodes.clone(),
             logs: report.dir.clone(),
         });
-        if let Err(why) = collect(&report, &mut bench.results) {
+        if let Err(why) = collect(&report, &mut bench.results, &mut bench.sites) {
             let nodes: Vec<&str> = nodes.iter().map(|isa| isa.name()).collect();
             bench.failure = Some(format!("nodes {}: {why}", nodes.join(",")));
             break;
@@ -78,7 +82,7 @@ pub fn kernel(
 }
 
 /// Takes what the plugins of a run have counted.
-fn collect(report: &RunReport, results: &mut Results) -> Result<(), String> {
+fn collect(report: &RunReport, results: &mut Results, sites: &mut Sites) -> Result<(), String> {
     if let Some(why) = report.failure() {
         return Err(why);
     }
@@ -89,6 +93,7 @@ fn collect(report: &RunReport, results: &mut Results) -> Result<(), String> {
         results
             .add(sim)
             .map_err(|e| format!("node {}: {e}", node.id))?;
+        sites.add(sim);
     }
     Ok(())
 }

@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use dyad_abi::Isa;
 use serde_json::{Value, json};
 
+use super::sites::Sites;
 use super::peers::peers;
 use super::results::{Counts, Key, Results, Row};
 use crate::paths;
@@ -47,6 +48,8 @@ pub struct BenchReport {
     pub results: Results,
     /// Why it failed, if it did.
     pub failure: Option<String>,
+    /// Where instructions are, if that was asked for.
+    pub sites: Sites,
     /// Rows that should be there.
     pub missing: Vec<Key>,
 }

@@ -33,6 +33,9 @@ struct KernelArgs {
     /// Write the results to this file
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
+    /// Print too in which functions the instructions are
+    #[arg(long)]
+    sites: bool,
     /// Print what the machines print
     #[arg(short, long)]
     verbose: bool,
@@ -63,8 +66,10 @@ fn kernel(args: &KernelArgs) -> Result<u8, Error> {
         true => Verbosity::Verbose,
         false => Verbosity::Quiet,
     };
-    let report = bench::kernel(&systems, args.repetitions, &mut Display::new(verbosity))?;
+    let mut display = Display::new(verbosity);
+    let report = bench::kernel(&systems, args.repetitions, args.sites, &mut display)?;
     print!("{}", report.table());
+    print!("{}", report.sites.tables());
     if let Some(file) = &args.json {
         write_json(file, &report.json())?;
     }

@@ -140,9 +140,10 @@ impl System {
                 gdb: config.gdb.then(free_port).transpose()?,
                 plugin: built.plugin.as_ref().map(|plugin| {
                     format!(
-                        "{},level=count,windows={},node={id},out={}",
+                        "{},level=count,windows={},sites={},node={id},out={}",
                         quoted(plugin),
                         if config.windows { "on" } else { "off" },
+                        if config.sites { "on" } else { "off" },
                         quoted(&sim_file(dir, id.index()))
                     )
                 }),
