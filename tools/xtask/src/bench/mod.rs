@@ -14,8 +14,8 @@ mod sites;
 
 pub use peers::{Goal, Peers, peers};
 pub use report::{BenchReport, BenchRun, SCHEMA};
-pub use sites::Sites;
 pub use results::{Counts, Key, MIN_SAMPLES, PLUGIN_SCHEMA, Results, Row, Spread};
+pub use sites::Sites;
 
 use dyad_abi::Isa;
 use dyad_abi::service::Grant;

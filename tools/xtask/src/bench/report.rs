@@ -22,9 +22,9 @@ use std::path::PathBuf;
 use dyad_abi::Isa;
 use serde_json::{Value, json};
 
-use super::sites::Sites;
 use super::peers::peers;
 use super::results::{Counts, Key, Results, Row};
+use super::sites::Sites;
 use crate::paths;
 
 /// Name and version of the JSON form.

@@ -86,7 +86,7 @@ impl Sites {
 }
 
 /// Functions that are shown of an operation.
-const MOST: usize = 40;
+const MOST: usize = 45;
 
 /// A frame without its source line.
 fn function(frame: &str) -> &str {

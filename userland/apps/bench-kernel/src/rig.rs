@@ -66,7 +66,8 @@ impl Bench {
     pub fn new(repetitions: u64) -> Bench {
         Bench {
             stock: Stock::new(),
-            times: WARM_UP + repetitions,
+            // Some are no samples, because an interrupt is taken in them.
+            times: WARM_UP + repetitions + repetitions / 4,
             rigs: 0,
             window: 0,
             stacks: [false; 2],

@@ -445,8 +445,11 @@ fn memory(plan: &mut Plan) -> Result<()> {
     quiesced(plan, last)?;
     repeat!(plan, RetypeKernelZeroing, plan.times, i => {
         let at = plan.frames[i as usize];
+        let before = MEMORY.inspect(at).unwrap_or(0);
         let r = timed!(plan, RetypeKernelZeroing, retype, at, leaf);
-        (r.status == 0 && what(at) == kernel, r.status)
+        let hardware: Cap<dyad::sys::cap::Hardware> = Cap::at(slot::hardware(plan.node));
+        let q = hardware.quiesced(last) == Ok(true);
+        (r.status == 0 && what(at) == kernel, r.status | i << 8 | u64::from(q) << 20 | before << 32)
     });
     Ok(())
 }
