@@ -204,6 +204,11 @@ fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
         what::INVOKE => {
             t.component.store(component, Ordering::Relaxed);
             t.fresh_fp.store(1, Ordering::Relaxed);
+            // Here it begins with the service, not at its entry point, to which `Migrate` leads it.
+            let started = &t.started[P::ISA.index()];
+            if started.load(Ordering::Relaxed) == 0 {
+                started.store(1, Ordering::Relaxed);
+            }
             P::set_arguments(area, [a, b, c, d, badge, t.token()]);
             P::set_user_pc_sp(area, address, 0);
         }

@@ -2,7 +2,7 @@
 
 use dyad_abi::Isa;
 
-use super::{MockA64, MockX86, World};
+use super::{Machine, MockA64, MockX86, World};
 use crate::cx::Cx;
 use crate::ktest::{self, Outcome, Stop};
 use crate::{Platform, quiet};
@@ -18,7 +18,8 @@ pub fn run(test: fn(&ktest::Cx<'_>) -> Outcome) {
     on::<MockA64>(&w, 1, test);
 }
 
-fn on<P: Platform>(w: &World, which: usize, test: fn(&ktest::Cx<'_>) -> Outcome) {
+/// A machine that takes part in rounds.
+pub fn joined<P: Platform>(w: &World, which: usize) -> Machine {
     let m = w.machine(which);
     m.enter();
     let cx = Cx {
@@ -27,7 +28,17 @@ fn on<P: Platform>(w: &World, which: usize, test: fn(&ktest::Cx<'_>) -> Outcome)
     };
     quiet::attach(&cx);
     quiet::join::<P>(&cx).unwrap();
-    match ktest::run_here::<P>(m.node(), test) {
+    m
+}
+
+fn on<P: Platform>(w: &World, which: usize, test: fn(&ktest::Cx<'_>) -> Outcome) {
+    let m = joined::<P>(w, which);
+    passes::<P>(ktest::run_here::<P>(m.node(), test));
+}
+
+/// Panics unless a test has succeeded.
+pub fn passes<P: Platform>(outcome: Outcome) {
+    match outcome {
         Ok(_) => {}
         Err(Stop::Skipped(why)) => panic!("{}: skipped: {why}", P::ISA),
         Err(Stop::Failed(why)) => panic!("{}: {why}", P::ISA),

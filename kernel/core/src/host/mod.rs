@@ -14,6 +14,8 @@
 
 mod join_tests;
 pub mod ktests;
+mod revoke_tests;
+mod thread_tests;
 mod resolve_tests;
 mod space_tests;
 

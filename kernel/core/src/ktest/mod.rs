@@ -12,8 +12,8 @@ use core::fmt::{self, Write};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::record::{EXIT_FAILED, EXIT_OK};
 use dyad_abi::NodeId;
+use dyad_abi::record::{EXIT_FAILED, EXIT_OK};
 
 use crate::console::{Value, record};
 use crate::node::Node;
@@ -31,11 +31,14 @@ mod ops_endpoint;
 mod ops_hardware;
 mod ops_memory;
 mod ops_thread;
+mod pair_caps;
 mod pair_code;
 mod pair_memory;
 mod pair_messages;
-mod rig;
-mod spaces;
+mod pair_quiet;
+mod pair_threads;
+pub(crate) mod rig;
+pub(crate) mod spaces;
 pub mod user_calls;
 
 pub(crate) use dyad_ktest::ktest;
@@ -322,7 +325,10 @@ pub fn run_all<P: Platform>(node: &'static Node) {
 
 /// Runs one test on this node.
 #[cfg(test)]
-pub fn run_here<P: Platform>(node: &'static Node, test: fn(&Cx<'_>) -> Outcome) -> Outcome {
+pub fn run_here<P: Platform>(
+    node: &'static Node,
+    test: impl FnOnce(&Cx<'_>) -> Outcome,
+) -> Outcome {
     let machine = Of::<P>(PhantomData);
     test(&Cx {
         node,

@@ -15,7 +15,7 @@
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::cap::{CapIndex, CapType, CaptblOp, MemoryOp, ObjectKind, Rights, call_word};
+use dyad_abi::cap::{CapIndex, CapType, ObjectKind, Rights, call_word};
 use dyad_abi::{Error, NodeId, Result};
 use dyad_captbl::{Contents, FrameRange, GuardRef, SlotPlace};
 use dyad_retype::{FrameType, KernelKind, Order, Use};
@@ -426,15 +426,6 @@ pub fn needs_its_right(
     );
     Ok(None)
 }
-
-/// Rights for Memory capabilities in tests of one operation.
-pub const RETYPE: Rights = MemoryOp::RetypeUser
-    .right()
-    .or(MemoryOp::RetypeKernel.right())
-    .or(MemoryOp::RetypeUntyped.right());
-
-/// Rights for tables that take capabilities.
-pub const FILL: Rights = CaptblOp::Activate.right().or(CaptblOp::CopyIn.right());
 
 /// The frame `n` behind another.
 pub fn behind(frame: FrameRef, n: u64) -> Result<FrameRef> {
