@@ -14,10 +14,10 @@
 
 mod join_tests;
 pub mod ktests;
-mod revoke_tests;
-mod thread_tests;
 mod resolve_tests;
+mod revoke_tests;
 mod space_tests;
+mod thread_tests;
 
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicU64, Ordering};

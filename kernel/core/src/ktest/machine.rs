@@ -232,12 +232,8 @@ impl<P: Platform> Machine for Of<P> {
     fn call(&self, cx: &Cx, word: u64, a: [u64; 5]) -> Result<After> {
         ops::call::<P>(cx, word, a)
     }
-    fn syscall(&self, word: u64, [a0, a1, a2, a3, a4]: [u64; 5]) -> FastReturn {
-        match (word, word >> 32) {
-            (0, _) => entry::fast_return::<P>(a0, a1, a2, a3),
-            (_, 0) => entry::fast_invoke::<P>(word, a0, a1, a2, a3, a4),
-            _ => entry::fast_syscall::<P>(word, a0, a1, a2, a3, a4),
-        }
+    fn syscall(&self, word: u64, a: [u64; 5]) -> FastReturn {
+        entry::system_call::<P>(word, a)
     }
     fn enter(&self, cx: &Cx, to: Entry, words: [u64; 4]) -> Result<Way> {
         invoke::enter::<P>(cx, to, words)
