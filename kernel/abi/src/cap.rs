@@ -448,7 +448,8 @@ numbered! {
         /// Drops all translations of this CPU.
         FlushTlb = 1,
         /// `(interrupt, send capability)`: interrupts become messages; 0 detaches. Numbers are those
-        /// of the platform, modulo 64. The capability's guard does not count.
+        /// of the platform, modulo 64, but for [`NODE_DIED`](crate::service::NODE_DIED) and
+        /// [`NODE_JOINED`](crate::service::NODE_JOINED). The capability's guard does not count.
         AttachIrq = 2,
         /// Value: fused time in nanoseconds.
         Now = 3,
@@ -610,7 +611,8 @@ numbered! {
         Ready = 1,
         /// It has come from another node, and is ready.
         Arrived = 2,
-        /// The node it was on, or was going to, died; its call returned an error. Ready.
+        /// The node it was on, or was going to, died. It is ready: its call returns an error, or it
+        /// goes on on another node. Or it is stopped, because its registers died with the node.
         NodeDied = 3,
         /// It had been switched to by a message, not by `Dispatch`, and waits with a deadline
         /// ([`ThreadOp::Deadline`]).
