@@ -1,7 +1,7 @@
 //! What an operation works with: the tables, in the name of this CPU.
 
 use dyad_abi::CpuId;
-use dyad_abi::cap::Rights;
+use dyad_abi::cap::{CapType, Rights};
 use dyad_quiesce::{CpuIntents, Quiescence, Touched};
 use dyad_retype::FrameTable;
 use dyad_shm::frame::WeakRef;
@@ -23,6 +23,8 @@ pub struct Cx {
 /// A capability that an operation has been given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operand {
+    /// Its type.
+    pub ty: CapType,
     /// What it permits.
     pub rights: Rights,
     /// The object it refers to, if it refers to one. Its version has been checked.

@@ -1,4 +1,4 @@
-//! What this CPU remembers of invocations, so that the next one of the same kind is short.
+//! What this CPU remembers of capabilities and components, so that their next use is short.
 //!
 //! An invocation follows a chain of words: root entry, slot, component, address space, root of the
 //! page table. A *view* keeps what the chain led to, and those words on the way that change when
@@ -16,7 +16,8 @@
 //! forget all views ([`Views::forget`]): so a word that is the same again always means the same.
 //! Tables and roots need no look of their own: they are pinned by the component and its space, and a
 //! root that has been taken out is left in the next round at the latest, like that of a CPU which
-//! was there already. Capabilities with a guard have no view.
+//! was there already. Capabilities with a guard have no view. Capabilities of other types have views
+//! as well, with the frame word of their object.
 //!
 //! Views are private to their CPU; nobody has to be told of them. Loads are of this CPU's view of the
 //! lines, as in all lookups: where caches are not coherent, what another node has changed shows
@@ -25,20 +26,28 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::cap::CapIndex;
-use dyad_captbl::Found;
+use dyad_abi::cap::{CapIndex, CapType, Rights};
+use dyad_captbl::{Contents, Found};
 use dyad_shm::frame::WeakRef;
 use dyad_shm::{FrameRef, PhysAddr};
 
 use crate::Platform;
 use crate::cpu::CpuLocal;
-use crate::cx::Cx;
+use crate::cx::{Cx, Operand};
 use crate::object::component::{Component, Entry};
 use crate::object::find;
 use crate::object::space::Space;
 
 /// Views of each kind that a CPU keeps. By hash: a view takes the place of another one.
 const VIEWS: usize = 16;
+/// Views of capabilities in general.
+const CAP_VIEWS: usize = 64;
+const NO_OPERAND: Operand = Operand {
+    ty: CapType::Memory,
+    rights: Rights::NONE,
+    object: None,
+    payload: [0; 3],
+};
 /// Bits below the frame's version, type and kind.
 const REFS: u32 = 24;
 
@@ -101,10 +110,23 @@ struct SinvView {
     badge: Cell<u64>,
 }
 
+/// Any capability in a capability table.
+struct CapView {
+    /// Root of the table; 0: no view.
+    captbl: Cell<PhysAddr>,
+    index: Cell<u32>,
+    entry: Cell<Seen>,
+    header: Cell<Seen>,
+    /// Frame word of its object.
+    object: Cell<Seen>,
+    operand: Cell<Operand>,
+}
+
 /// The views of one CPU.
 pub struct Views {
     components: [ComponentView; VIEWS],
     sinvs: [SinvView; VIEWS],
+    caps: [CapView; CAP_VIEWS],
 }
 
 impl Views {
@@ -133,6 +155,16 @@ impl Views {
                     badge: Cell::new(0),
                 }
             }; VIEWS],
+            caps: [const {
+                CapView {
+                    captbl: Cell::new(PhysAddr(0)),
+                    index: Cell::new(0),
+                    entry: Cell::new(Seen::NOTHING),
+                    header: Cell::new(Seen::NOTHING),
+                    object: Cell::new(Seen::NOTHING),
+                    operand: Cell::new(NO_OPERAND),
+                }
+            }; CAP_VIEWS],
         }
     }
 
@@ -143,6 +175,9 @@ impl Views {
         }
         for s in &self.sinvs {
             s.captbl.set(PhysAddr(0));
+        }
+        for c in &self.caps {
+            c.captbl.set(PhysAddr(0));
         }
     }
 
@@ -307,6 +342,54 @@ fn try_sinv(cx: &Cx, index: CapIndex, found: &Found, to: &Entry) -> Option<()> {
     view.component.set(to.component.bits());
     view.address.set(to.address);
     view.badge.set(to.badge);
+    view.captbl.set(captbl);
+    Some(())
+}
+
+/// A capability of the running component that this CPU remembers, if it still is what it was, and
+/// alive.
+#[inline(always)]
+pub fn capability(local: &CpuLocal, index: CapIndex) -> Option<Operand> {
+    let view = &local.views.caps[index.get() as usize % CAP_VIEWS];
+    if view.captbl.get() != local.captbl.get()
+        || view.index.get() != index.get()
+        || !view.entry.get().same()
+        || !view.header.get().same()
+        || !view.object.get().same_frame()
+    {
+        return None;
+    }
+    Some(view.operand.get())
+}
+
+/// Remembers a capability that has been looked up the long way and found alive.
+#[cold]
+pub fn learn_capability(cx: &Cx, index: CapIndex, found: &Found, c: &Contents) {
+    if c.guard.is_none() {
+        let _ = try_capability(cx, index, found, c);
+    }
+}
+
+fn try_capability(cx: &Cx, index: CapIndex, found: &Found, c: &Contents) -> Option<()> {
+    let captbl = cx.local.captbl.get();
+    let view = &cx.local.views.caps[index.get() as usize % CAP_VIEWS];
+    view.captbl.set(PhysAddr(0));
+    let at = captbl.add(index.get() as u64 / dyad_abi::cap::LEAF_SLOTS as u64 * 8);
+    let entry = Seen::of(cx.node.map.get(at)?);
+    let header = Seen::of(cx.node.map.get(found.slot)?);
+    let object = match c.object {
+        None => Seen::NOTHING,
+        Some(o) => frame_word(cx, o.frame)?,
+    };
+    // The way that has just been gone must be the way that is kept.
+    if cx.lookup(index).ok()? != *found || cx.check(c).is_err() {
+        return None;
+    }
+    view.index.set(index.get());
+    view.entry.set(entry);
+    view.header.set(header);
+    view.object.set(object);
+    view.operand.set(crate::ops::operand(c));
     view.captbl.set(captbl);
     Some(())
 }

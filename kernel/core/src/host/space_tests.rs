@@ -181,6 +181,7 @@ impl System {
     pub fn table(&self, at: TableAt) -> Operand {
         let kind = table_kind(at.isa, Level::new(at.level).unwrap());
         Operand {
+            ty: dyad_abi::cap::CapType::PageTable,
             rights: PageTableOp::Link.right(),
             object: Some(self.take(0, Use::Kernel(kind), 0)),
             payload: [at.bits(), 0, 0],
@@ -214,6 +215,7 @@ impl System {
 
 pub fn frame_cap(object: WeakRef, pages: u64) -> Operand {
     Operand {
+        ty: dyad_abi::cap::CapType::Frame,
         rights: Rights::ALL,
         object: Some(object),
         payload: [0, pages, 0],
@@ -222,6 +224,7 @@ pub fn frame_cap(object: WeakRef, pages: u64) -> Operand {
 
 pub fn memory_cap(first: FrameRef, frames: u64) -> Operand {
     Operand {
+        ty: dyad_abi::cap::CapType::Memory,
         rights: MemoryOp::RetypeUser.right(),
         object: None,
         payload: [first.bits() as u64, frames, 0],
@@ -508,6 +511,7 @@ fn tables_hang_at_one_place_and_leave_it_empty() {
         let refs = || -> Vec<_> { tables.iter().map(|&t| s.refs(t)).collect() };
         assert_eq!(refs(), [2, 2, 1], "by the link above and the entry in it");
         let l1_cap = Operand {
+            ty: dyad_abi::cap::CapType::PageTable,
             rights: PageTableOp::Link.right(),
             object: Some(tables[2]),
             payload: [l1(isa).bits(), 0, 0],

@@ -72,7 +72,7 @@ pub fn activate(cx: &Cx, place: SlotPlace, contents: &Contents) -> Result<()> {
 }
 
 /// What introspection tells: `rights:32 | type:8 | detail:24`.
-pub fn describe(c: &Contents) -> u64 {
+pub fn describe(c: &Operand) -> u64 {
     let detail = match c.ty {
         CapType::Captbl | CapType::PageTable | CapType::Hardware => c.payload[0],
         CapType::Memory | CapType::Frame => c.payload[1],
@@ -130,7 +130,7 @@ pub fn dispatch(cx: &Cx, table: &Operand, op: CaptblOp, a: [u64; 5]) -> Result<u
         CaptblOp::Read => {
             let at = place(cx, table, a[0])?;
             let found = cx.captbls().found(at.address())?;
-            Ok(describe(&cx.captbls().contents(&found)?))
+            Ok(describe(&super::operand(&cx.captbls().contents(&found)?)))
         }
     }
 }

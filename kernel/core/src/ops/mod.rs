@@ -41,6 +41,7 @@ use crate::dispatch::After;
 use crate::memory::Words;
 use crate::object::component::Entry;
 use crate::object::kernel_kind;
+use crate::view;
 
 impl Cx {
     /// Capability tables, changed in the name of this node.
@@ -146,9 +147,22 @@ impl Cx {
     ///
     /// [`Error::NoCap`], [`Error::WrongCap`], [`Error::Denied`], [`Error::Revoked`].
     pub fn operand(&self, index: CapIndex, ty: CapType, rights: Rights) -> Result<Operand> {
+        if let Some(known) = view::capability(self.local, index)
+            && known.ty == ty
+            && known.rights.contains(rights)
+        {
+            return Ok(known);
+        }
+        self.operand_slowly(index, ty, rights)
+    }
+
+    #[cold]
+    fn operand_slowly(&self, index: CapIndex, ty: CapType, rights: Rights) -> Result<Operand> {
         let found = self.lookup(index)?;
         found.require(ty, rights)?;
-        Ok(operand(&self.alive(&found)?))
+        let contents = self.alive(&found)?;
+        view::learn_capability(self, index, &found, &contents);
+        Ok(operand(&contents))
     }
 }
 
@@ -175,8 +189,10 @@ pub const fn object_of(ty: CapType, payload: &[u64; 3]) -> Option<KernelKind> {
     }
 }
 
-fn operand(c: &Contents) -> Operand {
+/// What operations are told of a capability.
+pub(crate) fn operand(c: &Contents) -> Operand {
     Operand {
+        ty: c.ty,
         rights: c.rights,
         object: c.object,
         payload: c.payload,
@@ -207,60 +223,67 @@ pub fn call<P: Platform>(cx: &Cx, word: u64, a: [u64; 5]) -> Result<After> {
     if number >= 32 {
         return Err(Error::BadSyscall);
     }
-    let found = cx.lookup(index)?;
-    if !found.rights.contains(Rights(1 << number)) {
-        return Err(Error::Denied);
-    }
-    let contents = cx.alive(&found)?;
+    let this = match view::capability(cx.local, index) {
+        Some(known) if known.rights.contains(Rights(1 << number)) => known,
+        _ => {
+            let found = cx.lookup(index)?;
+            if !found.rights.contains(Rights(1 << number)) {
+                return Err(Error::Denied);
+            }
+            let contents = cx.alive(&found)?;
+            view::learn_capability(cx, index, &found, &contents);
+            operand(&contents)
+        }
+    };
     if number == INTROSPECT as u64 {
-        return Ok(After::Value(captbl::describe(&contents)));
+        return Ok(After::Value(captbl::describe(&this)));
     }
-    on::<P>(cx, &contents, number, a)
+    on::<P>(cx, &this, number, a)
 }
 
 /// Carries an operation out on a capability that permits it and is alive.
-fn on<P: Platform>(cx: &Cx, c: &Contents, number: u64, a: [u64; 5]) -> Result<After> {
-    let this = operand(c);
+#[inline]
+fn on<P: Platform>(cx: &Cx, this: &Operand, number: u64, a: [u64; 5]) -> Result<After> {
     let bad = Error::BadSyscall;
-    match c.ty {
+    match this.ty {
         CapType::Thread => {
             let op = ThreadOp::from_number(number).ok_or(bad)?;
-            thread::dispatch::<P>(cx, &this, op, a)
+            thread::dispatch::<P>(cx, this, op, a)
         }
         CapType::Send => match SendOp::from_number(number).ok_or(bad)? {
             SendOp::Send => endpoint::send::<P>(cx, &this),
         },
         CapType::Receive => {
             let op = ReceiveOp::from_number(number).ok_or(bad)?;
-            endpoint::receive::<P>(cx, &this, op, a)
+            endpoint::receive::<P>(cx, this, op, a)
         }
         CapType::Space => {
             let op = SpaceOp::from_number(number).ok_or(bad)?;
-            space::dispatch::<P>(cx, &this, op, a).map(After::Value)
+            space::dispatch::<P>(cx, this, op, a).map(After::Value)
         }
         CapType::Captbl => {
             let op = CaptblOp::from_number(number).ok_or(bad)?;
-            captbl::dispatch(cx, &this, op, a).map(After::Value)
+            captbl::dispatch(cx, this, op, a).map(After::Value)
         }
         CapType::Memory => {
             let op = MemoryOp::from_number(number).ok_or(bad)?;
-            memory::dispatch::<P>(cx, &this, op, a).map(After::Value)
+            memory::dispatch::<P>(cx, this, op, a).map(After::Value)
         }
         CapType::Component => {
             let op = ComponentOp::from_number(number).ok_or(bad)?;
-            component::dispatch(cx, &this, op, a).map(After::Value)
+            component::dispatch(cx, this, op, a).map(After::Value)
         }
         CapType::Hardware => {
             let op = HardwareOp::from_number(number).ok_or(bad)?;
-            hardware::dispatch::<P>(cx, &this, op, a).map(After::Value)
+            hardware::dispatch::<P>(cx, this, op, a).map(After::Value)
         }
         CapType::Liveness => {
             let op = LivenessOp::from_number(number).ok_or(bad)?;
-            captbl::liveness(cx, &this, op, a).map(After::Value)
+            captbl::liveness(cx, this, op, a).map(After::Value)
         }
         CapType::Time => {
             let op = TimeOp::from_number(number).ok_or(bad)?;
-            thread::time(cx, &this, op, a).map(After::Value)
+            thread::time(cx, this, op, a).map(After::Value)
         }
         // Their rights are for other operations; invocations go another way.
         CapType::PageTable | CapType::Frame | CapType::Sinv => Err(Error::BadSyscall),

@@ -192,6 +192,7 @@ impl Trio {
         let at = TableAt { isa, level };
         let kind = table_kind(isa, Level::new(level).unwrap());
         Operand {
+            ty: dyad_abi::cap::CapType::PageTable,
             rights: PageTableOp::Link.right(),
             object: Some(self.object(kind)),
             payload: [at.bits(), 0, 0],
@@ -209,6 +210,7 @@ impl Trio {
         }
         for n in 0..3 {
             let memory = Operand {
+                ty: dyad_abi::cap::CapType::Memory,
                 rights: MemoryOp::RetypeUser.right(),
                 object: None,
                 payload: [frame(n, 8).bits() as u64, SUPPLY, 0],
@@ -239,6 +241,7 @@ impl Trio {
     /// A block of user memory with a capability for it.
     pub fn user(&self, order: u64) -> Operand {
         Operand {
+            ty: dyad_abi::cap::CapType::Frame,
             rights: Rights::ALL,
             object: Some(self.take(Use::User, order)),
             payload: [0, 1 << order, 0],
