@@ -528,4 +528,27 @@ mod tests {
         assert_eq!(record.spread(Metric::Lines), Some(spread));
         assert_eq!(record.n(), last);
     }
+
+    #[test]
+    fn instructions_of_a_window_are_kept_by_address() {
+        let id = WindowId(1);
+        let mut cpu = CpuWindow::default();
+        let mut samples = Samples::default();
+        for _ in 0..2 {
+            let op = MarkerOp::Begin;
+            cpu.marker(Marker { op, id }, Running::default());
+            for at in [16, 20, 16] {
+                cpu.executes(at);
+            }
+            let op = MarkerOp::End;
+            samples.note(cpu.marker(Marker { op, id }, Running::default()));
+            samples.visit(id, &cpu.sites());
+        }
+        let sites: Vec<(u64, u64)> = samples.records[&id]
+            .sites()
+            .iter()
+            .map(|(at, n)| (*at, *n))
+            .collect();
+        assert_eq!(sites, [(16, 4), (20, 2)]);
+    }
 }

@@ -154,6 +154,18 @@ impl Platform for Aarch64 {
         unsafe { asm!("yield", options(nomem, nostack, preserves_flags)) };
     }
 
+    fn mark<const WORD: u32>() {
+        // SAFETY: 1. The words are a no-operation (`dyad_abi::marker`).
+        unsafe {
+            core::arch::asm!(
+                ".4byte {prefix}",
+                ".4byte {word}",
+                prefix = const dyad_abi::marker::PREFIX,
+                word = const WORD,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
     fn ring(peer: u64, vector: u32) {
         doorbell::ring(peer, vector);
     }

@@ -47,6 +47,26 @@ pub mod what {
     pub const MOVE: u64 = 5;
 }
 
+/// Markers for the simulator: where the parts of an invocation that crosses begin and end. They are
+/// here because programs cannot see these places.
+mod mark {
+    use dyad_abi::marker::{BenchMemory, BenchOp, Marker, MarkerOp};
+
+    const fn word(op: MarkerOp, part: u16) -> u32 {
+        let id = BenchOp::IpcCrossIsaRoundTrip.part(BenchMemory::Fused, part);
+        Marker { op, id }.word()
+    }
+
+    /// The request has been sent.
+    pub const REQUESTED: u32 = word(MarkerOp::End, 0);
+    /// It has come.
+    pub const CAME: u32 = word(MarkerOp::Begin, 1);
+    /// The answer has been sent.
+    pub const ANSWERED: u32 = word(MarkerOp::End, 1);
+    /// It has come back.
+    pub const CAME_BACK: u32 = word(MarkerOp::Begin, 2);
+}
+
 /// Puts down what the thread is to do where it goes, and its four words.
 pub fn carry(t: &Thread, what: u64, words: [u64; 4], to: Entry) {
     for (w, v) in t.carried.iter().zip([
@@ -80,10 +100,16 @@ pub fn send<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> Result<()> 
         return Err(Error::NodeDead);
     }
     let mine = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    let what = t.carried[0].load(Ordering::Relaxed);
     let next = dispatch::take_dispatcher::<P>(cx, t);
     let sent = transfer::<P>(cx, t, mine, to);
     match sent {
         Ok(()) => {
+            match what {
+                what::INVOKE => P::mark::<{ mark::REQUESTED }>(),
+                what::RETURN => P::mark::<{ mark::ANSWERED }>(),
+                _ => {}
+            }
             cx.node.entry().migrations.fetch_add(1, Ordering::Relaxed);
             dispatch::go_on(cx, next, Stopped::Left, to.index() as u64);
             Ok(())
@@ -174,7 +200,13 @@ pub fn receive<P: Platform>(cx: &Cx, thread: u64, owner: u64) -> Result<()> {
     if handed.state != State::Transit || !handed.is(cx.node.id(), cx.node.incarnation()) {
         return Err(Error::NotFound);
     }
-    // Its words are read only after it has been won.
+    match t.carried[0].load(Ordering::Relaxed) {
+        what::INVOKE => P::mark::<{ mark::CAME }>(),
+        what::RETURN => P::mark::<{ mark::CAME_BACK }>(),
+        _ => {}
+    }
+    // Its words are read only after it has been won; what they say of the way, to mark it, does no
+    // harm if it is out of date.
     if !t.change(cx.words(), handed, handed.with(State::Running)) {
         return Err(Error::NotFound);
     }

@@ -215,6 +215,9 @@ pub trait Platform: Sized + 'static {
     fn poll_interrupts();
     /// A short pause in a polling loop.
     fn relax();
+    /// A marker for the simulator, given by its [word](dyad_abi::marker::Marker::word): an
+    /// instruction without effect.
+    fn mark<const WORD: u32>();
     /// Rings `vector` of the machine with doorbell identifier `peer`.
     fn ring(peer: u64, vector: u32);
     /// Doorbell identifier of this machine.

@@ -424,6 +424,7 @@ impl<const A64: bool> Platform for Mock<A64> {
     }
     fn poll_interrupts() {}
     fn relax() {}
+    fn mark<const WORD: u32>() {}
     fn ring(peer: u64, vector: u32) {
         did(Did::Rang { peer, vector });
     }

@@ -7,6 +7,7 @@
 //! The program and the plugin share the numbers of [`dyad_abi::marker::BenchOp`]; what is counted
 //! is described there and in `sim-plugin`.
 
+mod page;
 mod peers;
 mod report;
 mod results;

@@ -33,6 +33,9 @@ struct KernelArgs {
     /// Write the results to this file
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
+    /// Write the table to this file as a page of the book
+    #[arg(long, value_name = "FILE")]
+    page: Option<String>,
     /// Print too in which functions the instructions are
     #[arg(long)]
     sites: bool,
@@ -72,6 +75,10 @@ fn kernel(args: &KernelArgs) -> Result<u8, Error> {
     print!("{}", report.sites.tables());
     if let Some(file) = &args.json {
         write_json(file, &report.json())?;
+    }
+    if let Some(file) = &args.page {
+        std::fs::write(file, report.page())
+            .map_err(|e| Error::Usage(format!("cannot write {file}: {e}")))?;
     }
     match report.problem() {
         None => Ok(0),

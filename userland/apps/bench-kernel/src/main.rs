@@ -36,7 +36,8 @@ mod worker;
 use dyad::prelude::*;
 use dyad::report;
 use dyad_abi::NodeId;
-use dyad_abi::marker::{BENCH_OPS, BenchMemory};
+use dyad_abi::cap::{SinvOp, call_word};
+use dyad_abi::marker::{BENCH_OPS, BenchMemory, BenchOp};
 use dyad_abi::service::Grant;
 
 use rig::Bench;
@@ -51,6 +52,50 @@ fn repetitions(args: &Args) -> Result<u64> {
             ))),
         },
     }
+}
+
+/// Invocations of a component on a node of the other ISA, from each ISA. The thread that crosses is
+/// one that schedulers know: the program's own. Nothing may be printed from a node that is not the
+/// console's meanwhile: that crosses too.
+async fn cross(bench: &mut Bench, nodes: usize) -> Result<()> {
+    const PARTS: [u16; 3] = {
+        let op = BenchOp::IpcCrossIsaRoundTrip;
+        let memory = BenchMemory::Fused;
+        [
+            op.part(memory, 0).0,
+            op.part(memory, 1).0,
+            op.part(memory, 2).0,
+        ]
+    };
+    let mut done = [false; 2];
+    for node in NodeId::first(nodes) {
+        migrate_to(node).await?;
+        let isa = dyad::isa();
+        let there = bench
+            .elsewhere(isa)
+            .map_err(|e| Error::msg(format_args!("node {node}, crossing: {e}")))?;
+        let Some((home, server)) = there.filter(|_| !done[isa.index()]) else {
+            continue;
+        };
+        done[isa.index()] = true;
+        let word = call_word(server.index(), SinvOp::Invoke as u32);
+        for i in 0..bench.times() {
+            if i == worker::WARM_UP {
+                window::forget::<{ PARTS[0] }>();
+                window::forget::<{ PARTS[2] }>();
+                migrate_to(home).await?;
+                window::forget::<{ PARTS[1] }>();
+                migrate_to(node).await?;
+            }
+            let words = [i, i + 1, i + 2, i + 3];
+            let mut reply = [0; 4];
+            let status =
+                window::invoke_elsewhere::<{ PARTS[0] }, { PARTS[2] }>(word, words, &mut reply);
+            bench.wrong += u64::from(status != 0 || reply != words);
+        }
+    }
+    migrate_to(NodeId::first(1).next().ok_or(Error::msg("no node"))?).await?;
+    Ok(())
 }
 
 #[dyad::task]
@@ -82,6 +127,7 @@ async fn main(args: Args) -> Result<()> {
             }
         }
     }
+    cross(&mut bench, nodes).await?;
     let wrong = bench.wrong;
     let detail = format!("{wrong} operations had another outcome than expected");
     if report::check("bench.outcomes", wrong == 0, detail) {

@@ -3,12 +3,13 @@
 #![allow(unsafe_code)]
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::fmt;
 use core::ptr::with_exposed_provenance_mut;
 
 use dyad::sys::cap::{
     Access, Cap, CapIndex, Captbl, Component, Liveness, Narrow, ObjectKind, Place, Receive,
-    RegionKind, Rights, Stopped, Thread, ThreadSetup,
+    RegionKind, Rights, Sinv, Stopped, Thread, ThreadSetup,
 };
 use dyad::sys::{Error, Isa, NodeId};
 use dyad_abi::marker::BenchMemory;
@@ -57,6 +58,7 @@ pub struct Bench {
     rigs: u64,
     window: u64,
     stacks: [bool; 2],
+    servers: Vec<(NodeId, Isa, Server)>,
     /// Results that were not as expected.
     pub wrong: u64,
 }
@@ -71,6 +73,7 @@ impl Bench {
             rigs: 0,
             window: 0,
             stacks: [false; 2],
+            servers: Vec::new(),
             wrong: 0,
         }
     }
@@ -89,6 +92,30 @@ impl Bench {
         ran.map(|()| plan)
     }
 
+    /// A capability to invoke a server whose home is a node of another ISA than this one's, and
+    /// that node.
+    pub fn elsewhere(&mut self, isa: Isa) -> Result<Option<(NodeId, Cap<Sinv>)>, Trouble> {
+        let Some(&(node, _, server)) = self.servers.iter().find(|s| s.1 != isa) else {
+            return Ok(None);
+        };
+        server
+            .component
+            .set_home([node])
+            .during("home of the server")?;
+        match server.admit(thread_id(program::FIRST, 0)) {
+            // It has been here before.
+            Ok(()) | Err(Error::Exists) => {}
+            Err(e) => return Err(e).during("stacks of the server"),
+        }
+        let entry = server.entry(&mut self.stock, server::ECHO);
+        Ok(Some((node, entry.during("entry of the server")?)))
+    }
+
+    /// Repetitions, with those for warming up.
+    pub fn times(&self) -> u64 {
+        self.times
+    }
+
     fn build(
         &mut self,
         plan: &mut Plan,
@@ -105,6 +132,9 @@ impl Bench {
         server
             .admit(thread_id(program::FIRST, 1))
             .during("stacks of the server")?;
+        if plan.memory == BenchMemory::Fused {
+            self.servers.push((node, isa, server));
+        }
         // The frame of the component is the next one.
         let at = stock.pool(pool).take(0).during("component")?;
         let pool_memory = stock.pool(pool).memory;

@@ -57,6 +57,20 @@ pub fn invoke<const ID: u16>(word: u64, words: [u64; 4], reply: &mut [u64; 4]) -
     status
 }
 
+/// An invocation of a component on another node: begins window `BEGIN`, ends window `END`. Kernels
+/// do the rest.
+#[inline(never)]
+pub fn invoke_elsewhere<const BEGIN: u16, const END: u16>(
+    word: u64,
+    words: [u64; 4],
+    reply: &mut [u64; 4],
+) -> u64 {
+    marker::begin::<BEGIN>();
+    let status = raw::invoke(word, words, reply);
+    marker::end::<END>();
+    status
+}
+
 /// A load in window `ID`.
 #[inline(never)]
 pub fn touch<const ID: u16>(at: *const u64) -> u64 {
