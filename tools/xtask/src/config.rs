@@ -69,6 +69,8 @@ pub struct TestOptions {
     pub qemu: [Option<PathBuf>; 2],
     /// Images that stand in for the kernels, by ISA.
     pub kernel: [Option<PathBuf>; 2],
+    /// Run the program in the place of `init`, with all its capabilities and without services.
+    pub bare: bool,
 }
 
 /// A checked description of a run.

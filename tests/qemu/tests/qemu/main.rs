@@ -14,6 +14,7 @@ mod batch;
 mod console;
 mod names;
 mod runs;
+mod storm;
 mod windows;
 
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
     let mut trials = batch::trials(&names, &args);
     trials.extend(runs::trials());
     trials.extend(abuse::trials());
+    trials.extend(storm::trials());
     trials.extend(windows::trials());
     libtest_mimic::run(&args, trials).exit_code()
 }

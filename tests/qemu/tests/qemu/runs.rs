@@ -300,7 +300,7 @@ fn killed_machine() -> Result<(), Failed> {
         if report.ok() || !why.contains(&format!("node {victim}")) {
             return because(&text, format!("must say that node {victim} died: {why}"));
         }
-        if !text.contains("last system call") {
+        if !text.contains("was doing: ") {
             return because(&text, "must say what the other node was doing");
         }
     }

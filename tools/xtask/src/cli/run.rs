@@ -72,6 +72,9 @@ struct TestArgs {
     test_layout_xor: Vec<String>,
     #[arg(long, hide = true, value_name = "SIZE")]
     test_shm_limit: Option<String>,
+    /// Run the program in the place of init, with all capabilities and without services
+    #[arg(long)]
+    bare: bool,
 }
 
 #[derive(Debug, Args)]
@@ -133,6 +136,7 @@ impl TestArgs {
     fn apply(&self, config: &mut RunConfig) -> Result<(), Error> {
         let t = &mut config.test;
         t.no_maxcpus = self.test_no_maxcpus;
+        t.bare = self.bare;
         if let Some(limit) = &self.test_shm_limit {
             t.shm_limit = Some(size::parse(limit).map_err(Error::Usage)?);
         }

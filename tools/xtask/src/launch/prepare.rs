@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::machine::{Machine, memory_plan, quoted};
 use crate::pools::Pools;
 use crate::symbol::Symboliser;
-use crate::{apps, build, paths, setup, signals, size};
+use crate::{apps, archive, build, paths, setup, signals, size};
 
 /// Bound on every wait of a booting kernel.
 const BOOT_TIMEOUT_MS: u64 = 60_000;
@@ -59,6 +59,7 @@ pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Er
     // Stand-ins for kernels start nothing, so there is nothing to be started.
     let starts = |isa: &Isa| config.test.kernel[isa.index()].is_none();
     let archive = match &program {
+        Some(program) if config.test.bare => archive::pack(&[("init", program.bundle.as_slice())])?,
         Some(program) => {
             let services = match config.nodes.iter().any(starts) {
                 true => build::services(&mut progress)?,

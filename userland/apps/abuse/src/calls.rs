@@ -195,10 +195,10 @@ impl Abuser {
                 let call = syscall(slot::ENDPOINT, ReceiveOp::Receive as u32, args);
                 (call, fail(BadArgument))
             }
-            // There is no invocation to return from.
+            // There is no invocation to return from. Registers are lost as in an invocation.
             5 => {
                 let call = Call {
-                    way: Way::Syscall,
+                    way: Way::Request,
                     word: RETURN,
                     args: noise,
                 };
@@ -301,7 +301,8 @@ impl Abuser {
                 let services = [slot::CONSOLE, slot::PAGER, slot::PROCESS];
                 let service = services[self.below(3) as usize];
                 let random = self.next() | 1 << 40;
-                let what = self.pick(&[0, 99, 1 << 32, u64::MAX, random]);
+                // A low byte of 2 is a fault to the process service.
+                let what = self.pick(&[0, 99, 1 << 32, u64::MAX, random & !0xff]);
                 (
                     request(service, [what, noise[1], noise[2], 0]),
                     fail(BadArgument),

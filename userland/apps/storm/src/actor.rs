@@ -1,0 +1,71 @@
+//! Those who act: workers, one per CPU, and guests. Their state is in statics, because a guest goes
+//! on after a migration with another stack.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Most workers: one for each CPU of each node.
+pub const WORKERS: usize = 64;
+/// Guests.
+pub const GUESTS: usize = 8;
+
+/// One that acts.
+pub struct Actor {
+    random: AtomicU64,
+    /// Operations made.
+    pub ops: AtomicU64,
+    /// Worker: guests that are ready here.
+    pub ready: AtomicU64,
+}
+
+static ACTORS: [Actor; WORKERS + GUESTS] = [const {
+    Actor {
+        random: AtomicU64::new(0),
+        ops: AtomicU64::new(0),
+        ready: AtomicU64::new(0),
+    }
+}; WORKERS + GUESTS];
+
+/// An actor: workers first, by `node * 8 + cpu`, then guests.
+pub fn actor(n: usize) -> &'static Actor {
+    &ACTORS[n % ACTORS.len()]
+}
+
+/// Gives each actor its generator.
+pub fn sow(seed: u64) {
+    for (n, a) in ACTORS.iter().enumerate() {
+        let own = (n as u64 + 1).wrapping_mul(0xd134_2543_de82_ef95);
+        a.random.store(seed ^ own, Ordering::Relaxed);
+    }
+}
+
+/// Operations of all.
+pub fn operations() -> u64 {
+    ACTORS.iter().map(|a| a.ops.load(Ordering::Relaxed)).sum()
+}
+
+impl Actor {
+    /// SplitMix64.
+    pub fn next(&self) -> u64 {
+        let state = self.random.load(Ordering::Relaxed);
+        let state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.random.store(state, Ordering::Relaxed);
+        let z = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// A number below `n`.
+    pub fn below(&self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    /// One time in `n`.
+    pub fn rarely(&self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of these.
+    pub fn pick(&self, list: &[u64]) -> u64 {
+        list[self.below(list.len() as u64) as usize]
+    }
+}

@@ -1,0 +1,262 @@
+//! Threads of the program: where they start, what they do, and what is said in the end.
+
+use core::fmt;
+use core::sync::atomic::Ordering;
+
+use dyad_abi::Error;
+use dyad_abi::cap::{CapType, Stopped};
+use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
+use dyad_abi::service::Info;
+use dyad_abi::user::{PAGE_SIZE, ReportKind};
+use dyad_abi::{NodeId, Result};
+use dyad_services::rt;
+use dyad_services::text::Text;
+
+use crate::actor::{self, GUESTS, actor, operations};
+use crate::calls::{LINES, STATUSES, WRONG};
+use crate::setup::{GUEST, HOME};
+use crate::takedown::{Left, take_down};
+use crate::world::WORLD;
+use crate::{guests, setup, wild};
+
+/// Fused time of a storm without limits.
+const DEFAULT_SECONDS: u64 = 10;
+/// How long the others may take to stop.
+const STOP_NS: u64 = 10_000_000_000;
+
+dyad_services::entry!(start, crate::guests::invoked);
+
+fn start(arg: u64) -> ! {
+    let n = (arg % PAGE_SIZE) as usize;
+    if arg & GUEST != 0 {
+        guests::live(n % GUEST as usize % GUESTS)
+    }
+    if n != 0 {
+        worker(n);
+        drive_rounds(n)
+    }
+    if let Err(e) = begin() {
+        say(format_args!("cannot begin: {e}"));
+        check("storm.start", false, format_args!("{e}"));
+        shut_down(EXIT_BOOT)
+    }
+    worker(0);
+    shut_down(if end() { EXIT_OK } else { EXIT_FAILED })
+}
+
+fn say(what: fmt::Arguments<'_>) {
+    let text = Text::<320>::of(format_args!("{what}\n"));
+    // There is nobody to tell that there is nobody to tell.
+    let _ = rt::hardware(HOME).write(text.as_str());
+}
+
+fn check(name: &str, ok: bool, detail: fmt::Arguments<'_>) -> bool {
+    let detail = Text::<256>::of(detail);
+    let hardware = rt::hardware(HOME);
+    let _ = hardware.report(ReportKind::Check, ok.into(), name, detail.as_str());
+    ok
+}
+
+fn shut_down(code: u32) -> ! {
+    loop {
+        let _ = rt::hardware(HOME).shutdown(code);
+        dyad_sys::raw::relax();
+    }
+}
+
+/// The value of an option.
+fn option(info: &Info, name: &str) -> Result<Option<u64>> {
+    let len = (info.args_len as usize).min(info.args.len());
+    let text = core::str::from_utf8(&info.args[..len]).map_err(|_| Error::BadArgument)?;
+    let mut words = text.split_whitespace();
+    if words.by_ref().any(|w| w == name) {
+        let value = words.next().and_then(|v| v.parse().ok());
+        return value.map(Some).ok_or(Error::BadArgument);
+    }
+    Ok(None)
+}
+
+fn begin() -> Result<()> {
+    let info = rt::info()?;
+    let seed = option(info, "--seed")?.unwrap_or(1);
+    let ops = option(info, "--ops")?;
+    let seconds = match (option(info, "--seconds")?, ops) {
+        (Some(n), _) => Some(n),
+        (None, Some(_)) => None,
+        (None, None) => Some(DEFAULT_SECONDS),
+    };
+    actor::sow(seed);
+    WORLD.limit.store(ops.unwrap_or(0), Ordering::Relaxed);
+    let now = rt::hardware(HOME).now()?;
+    let deadline = seconds.map_or(0, |s| now + s * 1_000_000_000);
+    WORLD.deadline.store(deadline, Ordering::Relaxed);
+    say(format_args!(
+        "storm: seed {seed}, {} nodes with {} CPUs each, {} guests",
+        info.system.node_count, info.cpus, GUESTS
+    ));
+    setup::build(info)
+}
+
+/// The hardware of this CPU's node.
+fn own_hardware(n: usize) -> dyad_sys::cap::Cap<dyad_sys::cap::Hardware> {
+    rt::hardware(NodeId::new(n as u64 / 8).unwrap_or(HOME))
+}
+
+fn worker(n: usize) {
+    let a = actor(n);
+    let hardware = own_hardware(n);
+    while !WORLD.is_done() {
+        for _ in 0..64 {
+            wild::step(a);
+        }
+        guests::run(n);
+        if a.rarely(4) {
+            guests::renew(a, a.below(GUESTS as u64) as usize);
+        }
+        // Another CPU of the node may be at it.
+        let _ = hardware.flush_step(16);
+        if n == 0 {
+            look_at_limits();
+        }
+    }
+    WORLD.stopped.fetch_or(1 << n, Ordering::Release);
+}
+
+fn look_at_limits() {
+    let (limit, deadline) = (&WORLD.limit, &WORLD.deadline);
+    let (limit, deadline) = (
+        limit.load(Ordering::Relaxed),
+        deadline.load(Ordering::Relaxed),
+    );
+    let late = deadline != 0 && rt::hardware(HOME).now().is_ok_and(|now| now >= deadline);
+    if late || (limit != 0 && operations() >= limit) {
+        WORLD.done.store(1, Ordering::Release);
+    }
+}
+
+/// What a worker does after the storm, until the system ends.
+fn drive_rounds(n: usize) -> ! {
+    let hardware = own_hardware(n);
+    loop {
+        let _ = hardware.flush_step(64);
+        // Guests on their way to the end of what they do.
+        guests::run(n);
+        for _ in 0..100 {
+            dyad_sys::raw::relax();
+        }
+    }
+}
+
+/// Waits until all workers have stopped.
+fn all_stopped() -> bool {
+    let nodes = WORLD.nodes.load(Ordering::Relaxed);
+    let cpus = WORLD.cpus.load(Ordering::Relaxed);
+    let all = (0..nodes).fold(0u64, |bits, n| bits | ((1 << cpus) - 1) << (8 * n));
+    let hardware = rt::hardware(HOME);
+    let end = hardware.now().unwrap_or(0) + STOP_NS;
+    loop {
+        guests::run(0);
+        let _ = hardware.flush_step(64);
+        if WORLD.stopped.load(Ordering::Acquire) & all == all {
+            return true;
+        }
+        if hardware.now().is_ok_and(|now| now > end) {
+            return false;
+        }
+    }
+}
+
+/// Takes everything down and says what came out.
+fn end() -> bool {
+    let mut good = check(
+        "storm.all-nodes-alive",
+        all_stopped(),
+        format_args!("workers {:#x}", WORLD.stopped.load(Ordering::Relaxed)),
+    );
+    say_statuses();
+    let wrong = WRONG.load(Ordering::Relaxed);
+    say_wrong();
+    good &= check(
+        "storm.statuses",
+        wrong == 0,
+        format_args!("{wrong} of {} results are not plausible", operations()),
+    );
+    let left = take_down();
+    good &= check_left(&left);
+    good &= check_variety();
+    good
+}
+
+fn say_statuses() {
+    for (code, count) in STATUSES.iter().enumerate() {
+        let count = count.load(Ordering::Relaxed);
+        if count > 0 {
+            let what = Error::from_code(code as u64).map_or("success", Error::text);
+            say(format_args!("  {count:9} times {code:2} {what}"));
+        }
+    }
+    for &why in Stopped::ALL {
+        let count = guests::STOPS[why as usize].load(Ordering::Relaxed);
+        say(format_args!("  {count:9} times a guest {}", why.name()));
+    }
+}
+
+fn say_wrong() {
+    for line in &LINES {
+        let [ty, word, args @ .., status, value] =
+            core::array::from_fn::<u64, 9, _>(|i| line[i].load(Ordering::Relaxed));
+        if ty == 0 {
+            continue;
+        }
+        let name = CapType::from_number(ty).map_or("?", CapType::name);
+        say(format_args!(
+            "  wrong: {name} {word:#x} {args:x?}: status {status} value {value:#x}"
+        ));
+    }
+}
+
+fn check_left(left: &Left) -> bool {
+    if let Some((what, e)) = left.trouble {
+        say(format_args!("  taking down: {what}: {e}"));
+    }
+    for [pool, n, word, status] in left.stuck.iter().filter(|s| s[2] != 0) {
+        say(format_args!(
+            "  stuck: frame {n} of pool {pool}: {word:#018x}, status {status}"
+        ));
+    }
+    let returned = check(
+        "storm.returned",
+        left.untyped == left.frames && left.trouble.is_none(),
+        format_args!(
+            "{} of {} frames are untyped again",
+            left.untyped, left.frames
+        ),
+    );
+    let again = check(
+        "storm.usable-again",
+        left.reused == left.frames,
+        format_args!("{} of {} frames, zero-filled", left.reused, left.frames),
+    );
+    returned && again
+}
+
+/// A storm in which nothing happens shows nothing.
+fn check_variety() -> bool {
+    let count = |c: &core::sync::atomic::AtomicU64| c.load(Ordering::Relaxed);
+    let [good, all] = [count(&STATUSES[0]), operations()];
+    let (invoked, faults, made) = (
+        count(&guests::INVOKED),
+        count(&guests::FAULTS),
+        count(&guests::MADE),
+    );
+    let migrated = count(&guests::STOPS[Stopped::Left as usize]);
+    let enough = good > all / 20 && [invoked, faults, made, migrated].iter().all(|&n| n > 10);
+    check(
+        "storm.variety",
+        enough,
+        format_args!(
+            "{all} operations, {good} succeeded; {made} guests made, {migrated} times one left, \
+             {invoked} invocations, {faults} faults"
+        ),
+    )
+}

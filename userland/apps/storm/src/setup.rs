@@ -1,0 +1,365 @@
+//! The first thread: what the storm needs, made of what the kernel gives to the first program.
+
+#![allow(unsafe_code)]
+
+use core::ptr::with_exposed_provenance;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+use dyad_abi::bundle::Bundle;
+use dyad_abi::cap::{
+    CapIndex, CapType, FrameOp, HardwareOp, ObjectKind, ReceiveOp, RegionKind, Rights, SinvOp,
+    SpaceOp, TableAt, ThreadOp, TimeOp,
+};
+use dyad_abi::ident::MAX_NODES;
+use dyad_abi::service::{ARCHIVE_BASE, INFO_BASE, Info, archive, slot};
+use dyad_abi::user::{PAGE_SIZE, stack_slot};
+use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
+use dyad_services::frames::{Account, Arena, Pool, What};
+use dyad_services::rt;
+use dyad_sys::cap::{
+    Cap, Captbl, Component, Kind, Memory, Narrow, Place, Receive, Space, Thread, ThreadSetup, Time,
+};
+
+use crate::actor::{GUESTS, WORKERS};
+use crate::world::{
+    FRAMES, GUEST_MEMORY, HANDLER, HERE, LAST_ENTRIES, LEAVES, WORLD, guest, leaf, memory, slot_of,
+    there,
+};
+
+/// The program's own table.
+pub const TABLE: Cap<Captbl> = Cap::at(slot::TABLE);
+/// Its space.
+pub const SPACE: Cap<Space> = Cap::at(slot::SPACE);
+/// It.
+pub const COMPONENT: Cap<Component> = Cap::at(slot::COMPONENT);
+/// Endpoints: those of the workers as schedulers, and others.
+pub const ENDPOINTS: Cap<Receive> = Cap::at(slot::ENDPOINT);
+/// Where the storm begins, and where the console is.
+pub const HOME: NodeId = NodeId::new(0).unwrap();
+/// Frames for faults on other nodes than the first.
+const SUPPLY: u64 = 2048;
+/// Frames for tables, leaves, threads of workers.
+const OBJECTS: u64 = 512;
+/// In an argument: the thread is a guest.
+pub const GUEST: u64 = 1 << 7;
+/// The largest scheduler line that is no CPU's, for guests to wait at.
+pub const WAITING: core::ops::Range<u64> = 48..64;
+
+/// A pool's memory, for accounts.
+struct Whole {
+    cap: Cap<Memory>,
+    frames: u64,
+}
+
+impl Pool for Whole {
+    fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    fn inspect(&self, at: u64) -> Result<What> {
+        self.cap.inspect(at).map(What::of_word)
+    }
+
+    fn split(&self, at: u64) -> Result<()> {
+        self.cap.split(at)
+    }
+
+    fn retype_untyped(&self, at: u64) -> Result<()> {
+        self.cap.retype_untyped(at).map(drop)
+    }
+}
+
+/// What setting up needs on the way.
+struct Setup {
+    cxl: Whole,
+    account: Account,
+    objects: Arena,
+    next_slot: u32,
+}
+
+impl Setup {
+    fn slot(&mut self) -> Place {
+        self.next_slot += 1;
+        Place::of(TABLE, CapIndex(self.next_slot - 1))
+    }
+
+    fn object<T: Kind>(&mut self, kind: ObjectKind) -> Result<Cap<T>> {
+        let place = self.slot();
+        self.object_at(kind, place)
+    }
+
+    fn object_at<T: Kind>(&mut self, kind: ObjectKind, place: Place) -> Result<Cap<T>> {
+        let at = self.objects.take(&self.cxl, 0)?;
+        self.cxl.cap.retype_kernel(at, kind)?;
+        self.cxl.cap.activate(at, place, Rights::ALL)
+    }
+}
+
+fn narrow(to: CapIndex, pool: usize, arena: &Arena) -> Result<Cap<Memory>> {
+    let from: Cap<Memory> = Cap::at(slot::memory(pool));
+    let part = Narrow::range(arena.first(), arena.frames());
+    TABLE.copy_in(to, from, Rights::ALL, None, part)
+}
+
+fn whole(pool: usize) -> Option<Whole> {
+    let cap: Cap<Memory> = Cap::at(slot::memory(pool));
+    let frames = cap.introspect().ok()?.detail;
+    Some(Whole {
+        cap,
+        frames: frames.into(),
+    })
+}
+
+/// Makes everything, and starts the workers of all other CPUs.
+///
+/// # Errors
+///
+/// As the kernels say.
+pub fn build(info: &Info) -> Result<()> {
+    let cxl = whole(MAX_NODES).ok_or(Error::NoMemory)?;
+    let mut account = Account::new();
+    let objects = account.carve(&cxl, OBJECTS)?;
+    // The kernel has filled the first leaf up to here.
+    let mut s = Setup {
+        cxl,
+        account,
+        objects,
+        next_slot: 40,
+    };
+    // A leaf for slots from 64 on, which hangs at once; its capability is in the first leaf.
+    let second: Cap<Captbl> = s.object(ObjectKind::CaptblLeaf)?;
+    TABLE.cons(1, second)?;
+    for n in 0..LEAVES {
+        let wild: Cap<Captbl> = s.object_at(ObjectKind::CaptblLeaf, Place::of(TABLE, leaf(n)))?;
+        TABLE.cons(2 + n, wild)?;
+    }
+    // Slots for later; their leaves are named by nobody.
+    for (i, entry) in LAST_ENTRIES.enumerate() {
+        // One after the other goes through the same few slots of the storm's last leaf, which are
+        // taken again only after quiescence: so each has its own, behind the types.
+        let place = Place::of(TABLE, CapIndex(128 + LEAVES * 64 - 32 + i as u32));
+        let last: Cap<Captbl> = s.object_at(ObjectKind::CaptblLeaf, place)?;
+        TABLE.cons(entry, last)?;
+    }
+    let nodes = info.system.node_count as usize;
+    WORLD.nodes.store(nodes as u64, Relaxed);
+    WORLD.cpus.store(info.cpus, Relaxed);
+    s.memory(nodes)?;
+    s.stacks(nodes, info.cpus as usize)?;
+    s.entries(info, nodes)?;
+    seeds(nodes)?;
+    s.workers(nodes, info.cpus as usize)
+}
+
+impl Setup {
+    /// Storm memory of every pool, memory of guests, supplies.
+    fn memory(&mut self, nodes: usize) -> Result<()> {
+        let arena = self.account.carve(&self.cxl, FRAMES)?;
+        narrow(memory(MAX_NODES as u64), MAX_NODES, &arena)?;
+        let guests = self.account.carve(&self.cxl, GUESTS as u64)?;
+        narrow(GUEST_MEMORY, MAX_NODES, &guests)?;
+        WORLD.pools[0].store(MAX_NODES as u64, Relaxed);
+        for (i, node) in NodeId::first(nodes).enumerate() {
+            let pool = whole(i).ok_or(Error::NoMemory)?;
+            let mut account = Account::new();
+            let arena = account.carve(&pool, FRAMES)?;
+            narrow(memory(i as u64), i, &arena)?;
+            WORLD.pools[i + 1].store(i as u64, Relaxed);
+            if node != HOME {
+                let arena = account.carve(&pool, SUPPLY)?;
+                let place = self.slot();
+                SPACE.supply(node, narrow(place.index(), i, &arena)?)?;
+            }
+        }
+        WORLD.pool_count.store(nodes + 1, Release);
+        Ok(())
+    }
+
+    /// Stacks of workers and guests, as one region with everything between.
+    fn stacks(&mut self, nodes: usize, _cpus: usize) -> Result<()> {
+        for isa in Isa::ALL {
+            let (bottom, _) = stack_slot(isa, 1);
+            let (_, top) = stack_slot(isa, (WORKERS + GUESTS) as u32);
+            let kind = RegionKind::Anonymous;
+            match SPACE.add_region(bottom, top - bottom, kind, true) {
+                Ok(()) => {}
+                Err(e) if nodes > 1 => return Err(e),
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Entries for invocations: here, on each node, for faults.
+    fn entries(&mut self, info: &Info, nodes: usize) -> Result<()> {
+        let len = usize::try_from(info.archive_len).map_err(|_| Error::BadBundle)?;
+        let start = with_exposed_provenance(ARCHIVE_BASE as usize);
+        // SAFETY: 1. The kernel has mapped the archive there, read-only, all of it.
+        let file: &[u8] = unsafe { core::slice::from_raw_parts(start, len) };
+        let image = archive::find(file, "init").ok_or(Error::BadBundle)?;
+        let bundle = Bundle::parse(image).map_err(|_| Error::BadBundle)?;
+        let entry = bundle.invoked().ok_or(Error::BadBundle)?;
+        let all = Rights::ALL;
+        let own = |at| Place::of(TABLE, at);
+        // SAFETY: 1. The entry is that of the bundle, here and below.
+        unsafe { COMPONENT.make_sinv(own(HERE), entry, 0, all)? };
+        // SAFETY: 1. As above.
+        let handler = unsafe { COMPONENT.make_sinv(own(HANDLER), entry, 1, all)? };
+        COMPONENT.set_fault_handler(Some(handler))?;
+        for (n, node) in NodeId::first(nodes).enumerate() {
+            let far: Cap<Component> = self.object(ObjectKind::Component)?;
+            far.configure(TABLE, SPACE)?;
+            far.set_home([node])?;
+            far.set_fault_handler(Some(handler))?;
+            // SAFETY: 1. As above: it consists of the same table and space.
+            unsafe { far.make_sinv(own(there(n as u64)), entry, 2, all)? };
+        }
+        Ok(())
+    }
+
+    /// A worker for every CPU but this one.
+    fn workers(&mut self, nodes: usize, cpus: usize) -> Result<()> {
+        let bundle_entry = entry()?;
+        for node in NodeId::first(nodes) {
+            for cpu in CpuId::first(cpus) {
+                let n = (node.index() * 8 + cpu.index()) as u64;
+                if n == 0 {
+                    continue;
+                }
+                let thread: Cap<Thread> = self.object(ObjectKind::Thread)?;
+                let setup = ThreadSetup {
+                    component: COMPONENT,
+                    entry: bundle_entry,
+                    arg: INFO_BASE | n,
+                    id: n as u32,
+                    tag: 0,
+                    scheduler: None,
+                };
+                // SAFETY: 1. The entry is that of this program.
+                unsafe { thread.configure(&setup)? };
+                rt::hardware(node).start_cpu(cpu, thread)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where threads of this program start.
+///
+/// # Errors
+///
+/// If the archive is not what it was.
+pub fn entry() -> Result<u64> {
+    let len = usize::try_from(rt::info()?.archive_len).map_err(|_| Error::BadBundle)?;
+    let start = with_exposed_provenance(ARCHIVE_BASE as usize);
+    // SAFETY: 1. As in `entries`.
+    let file: &[u8] = unsafe { core::slice::from_raw_parts(start, len) };
+    let image = archive::find(file, "init").ok_or(Error::BadBundle)?;
+    Ok(Bundle::parse(image).map_err(|_| Error::BadBundle)?.entry())
+}
+
+/// What of the program's own the storm may use: rights by which it cannot harm the program.
+pub fn seed(ty: CapType, n: u64) -> Option<(CapIndex, Rights)> {
+    let keep = Rights::COPY.or(Rights::INTROSPECT);
+    Some(match ty {
+        CapType::Space => (
+            slot::SPACE,
+            // Without the right to copy, components cannot be made of it.
+            SpaceOp::Translate
+                .right()
+                .or(SpaceOp::Harvest.right())
+                .or(Rights::INTROSPECT),
+        ),
+        CapType::Receive => (
+            slot::ENDPOINT,
+            ReceiveOp::MakeSend
+                .right()
+                .or(ReceiveOp::Receive.right())
+                .or(keep),
+        ),
+        CapType::Time => (
+            slot::TIME,
+            TimeOp::Use
+                .right()
+                .or(TimeOp::Read.right())
+                .or(TimeOp::Transfer.right())
+                .or(keep),
+        ),
+        CapType::Hardware => {
+            let node = NodeId::new(n % WORLD.nodes.load(Relaxed))?;
+            let rights = [
+                HardwareOp::FlushStep,
+                HardwareOp::FlushTlb,
+                HardwareOp::AttachIrq,
+                HardwareOp::Now,
+                HardwareOp::Quiesced,
+                HardwareOp::Where,
+                HardwareOp::NodeState,
+            ];
+            let rights = rights.iter().fold(keep, |all, op| all.or(op.right()));
+            (slot::hardware(node), rights)
+        }
+        CapType::Memory => {
+            let count = WORLD.pool_count.load(Relaxed) as u64;
+            let pool = WORLD.pools[(n % count) as usize].load(Relaxed);
+            (memory(pool), Rights::ALL)
+        }
+        CapType::Sinv => {
+            let nodes = WORLD.nodes.load(Relaxed);
+            let at = match n % (nodes + 1) {
+                0 => HERE,
+                i => there(i - 1),
+            };
+            (at, SinvOp::Invoke.right().or(keep))
+        }
+        CapType::Thread => {
+            let rights = [
+                ThreadOp::Dispatch,
+                ThreadOp::ReadRegister,
+                ThreadOp::Stop,
+                ThreadOp::Resume,
+            ];
+            let rights = rights.iter().fold(keep, |all, op| all.or(op.right()));
+            (guest(n as usize % GUESTS), rights)
+        }
+        // Copies of the storm's own leaves would let one type get into the slots of another.
+        CapType::Captbl
+        | CapType::PageTable
+        | CapType::Component
+        | CapType::Send
+        | CapType::Frame
+        | CapType::Liveness => return None,
+    })
+}
+
+/// A copy of each to begin with.
+fn seeds(nodes: usize) -> Result<()> {
+    for &ty in CapType::ALL {
+        for n in 0..(nodes as u64 + 1) {
+            let Some((from, rights)) = seed(ty, n) else {
+                continue;
+            };
+            if ty == CapType::Thread {
+                continue;
+            }
+            TABLE.copy_in::<Time>(slot_of(ty, n), Cap::at(from), rights, None, Narrow::ALL)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where a table of a level begins that covers an address.
+pub const fn table_start(va: u64, level: u8) -> u64 {
+    va & !((PAGE_SIZE << (9 * level as u32)) - 1)
+}
+
+/// A table of an ISA.
+pub const fn at(isa: Isa, level: u8) -> TableAt {
+    TableAt { isa, level }
+}
+
+/// Everything that a frame may be mapped for.
+pub const FRAME: Rights = FrameOp::Map
+    .right()
+    .or(FrameOp::Write.right())
+    .or(Rights::COPY);

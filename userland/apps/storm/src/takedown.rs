@@ -1,0 +1,346 @@
+//! The end: everything is taken back, and looked at.
+
+#![allow(unsafe_code)]
+
+use core::ptr::with_exposed_provenance;
+
+use dyad_abi::cap::{CapIndex, CapType, RegionKind, Rights};
+use dyad_abi::user::{PAGE_SIZE, USER_END};
+use dyad_abi::{Error, Isa, Result};
+use dyad_services::frames::What;
+use dyad_services::rt;
+use dyad_sys::cap::{
+    Access, Cap, Captbl, Frame, Memory, Place, Receive, Space, Stamp, Thread, Until,
+};
+
+use crate::actor::GUESTS;
+use crate::setup::{ENDPOINTS, FRAME, HOME, SPACE, TABLE, at, table_start};
+use crate::world::{
+    FRAMES, GUEST_MEMORY, LAST_ENTRIES, WILD_ENTRIES, WINDOW, WINDOW_PAGES, WORLD, guest, memory,
+};
+
+/// How long somebody else may be in the way of something.
+const PATIENCE_NS: u64 = 1_000_000_000;
+/// Passes over all frames.
+const PASSES: u32 = 12;
+/// Where frames are looked at: what one page table covers, which the storm has not used.
+const LOOKED_AT: core::ops::Range<u64> = WINDOW + (1 << 30)..WINDOW + (1 << 30) + (1 << 21);
+/// Stuck frames that are named.
+pub const NAMED: usize = 6;
+
+/// What is left.
+pub struct Left {
+    /// Frames of storm memory.
+    pub frames: u64,
+    /// Untyped again.
+    pub untyped: u64,
+    /// Of those: have been used once more, and were zero where that was looked at.
+    pub reused: u64,
+    /// Frames that are not: pool, frame, word, status of the last attempt.
+    pub stuck: [[u64; 4]; NAMED],
+    /// What has gone wrong otherwise.
+    pub trouble: Option<(&'static str, Error)>,
+}
+
+/// Drives this node's round meanwhile.
+fn pause() {
+    let _ = rt::hardware(HOME).flush_step(64);
+    for _ in 0..50 {
+        dyad_sys::raw::relax();
+    }
+}
+
+fn patiently<T>(mut f: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut end = None;
+    loop {
+        match f() {
+            Err(Error::Again | Error::NotReady) => {
+                let now = rt::hardware(HOME).now()?;
+                if now > *end.get_or_insert(now + PATIENCE_NS) {
+                    return Err(Error::TimedOut);
+                }
+                pause();
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Slots that have not been used: each once.
+struct Slots(u32);
+
+impl Slots {
+    fn next(&mut self) -> Result<CapIndex> {
+        let at = self.0;
+        self.0 += 1;
+        if at >= LAST_ENTRIES.end * 64 {
+            return Err(Error::Full);
+        }
+        Ok(CapIndex(at))
+    }
+}
+
+/// Takes a table out with everything below it.
+fn clear(space: Cap<Space>, isa: Isa, level: u8, va: u64) -> Result<()> {
+    match patiently(|| space.unlink(at(isa, level), va)) {
+        Ok(_) | Err(Error::NotFound | Error::NoIsa) => return Ok(()),
+        Err(Error::Exists) => {}
+        Err(e) => return Err(e),
+    }
+    let size = PAGE_SIZE << (9 * (u64::from(level) - 1));
+    for i in 0..512 {
+        let va = va + i * size;
+        if va >= USER_END {
+            break;
+        }
+        match level {
+            1 => unmap(space, isa, va)?,
+            _ => clear(space, isa, level - 1, va)?,
+        }
+    }
+    match patiently(|| space.unlink(at(isa, level), va)) {
+        Ok(_) | Err(Error::NotFound) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+fn unmap(space: Cap<Space>, isa: Isa, va: u64) -> Result<()> {
+    // SAFETY: 1. Only the window and spaces of the storm are cleared: nothing of the program is
+    // there.
+    match patiently(|| unsafe { space.unmap(at(isa, 1), va) }) {
+        Ok(_) | Err(Error::BadAddress) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+fn clear_space(space: Cap<Space>) -> Result<()> {
+    for isa in Isa::ALL {
+        for i in 0..256 {
+            clear(space, isa, 3, i << 39)?;
+        }
+        match patiently(|| space.unlink(at(isa, 4), 0)) {
+            Ok(_) | Err(Error::NotFound | Error::NoIsa) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Takes all news from endpoints, so that no thread is on a list.
+fn drain(endpoints: Cap<Receive>, lines: u64) {
+    for line in 0..lines {
+        for _ in 0..10_000 {
+            match endpoints.receive(line, Until::Now) {
+                Ok(0) | Err(_) => break,
+                Ok(_) => {}
+            }
+        }
+    }
+}
+
+/// The ranges of storm memory, guests' included.
+fn ranges() -> impl Iterator<Item = (u64, Cap<Memory>, u64)> {
+    WORLD
+        .pools()
+        .map(|p| (p, Cap::at(memory(p)), FRAMES))
+        .chain([(99, Cap::at(GUEST_MEMORY), GUESTS as u64)])
+}
+
+/// Calls `f` with each block: range, number of its first frame, what it is.
+fn blocks(mut f: impl FnMut(u64, Cap<Memory>, u64, What) -> Result<()>) -> Result<()> {
+    for (pool, memory, frames) in ranges() {
+        let mut at = 0;
+        while at < frames {
+            let what = What::of_word(memory.inspect(at)?);
+            f(pool, memory, at, what)?;
+            at += what.frames();
+        }
+    }
+    Ok(())
+}
+
+/// Puts every object out of use.
+fn quieten(slots: &mut Slots) -> Result<()> {
+    for k in 0..GUESTS {
+        let thread: Cap<Thread> = Cap::at(guest(k));
+        match patiently(|| thread.stop()) {
+            // One that was never configured cannot be stopped, and need not.
+            Ok(()) | Err(Error::NoCap | Error::Revoked | Error::TimedOut) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    for pass in 0..2 {
+        drain(ENDPOINTS, 64);
+        blocks(|_, memory, n, what| {
+            if what != What::Kernel {
+                return Ok(());
+            }
+            let place = Place::of(TABLE, slots.next()?);
+            let cap: Cap<Thread> = memory.activate(n, place, Rights::ALL)?;
+            let known = cap.introspect()?;
+            match known.kind {
+                CapType::Thread if pass == 0 => {
+                    // If it is new there is nothing to stop; if it cannot be stopped, its frame will
+                    // be found.
+                    let _ = cap.stop();
+                }
+                CapType::Receive => drain(Cap::at(cap.index()), 64),
+                CapType::Space if pass == 0 => clear_space(Cap::at(cap.index()))?,
+                CapType::Captbl if pass == 0 && known.detail == 1 => {
+                    let root: Cap<Captbl> = Cap::at(cap.index());
+                    for entry in 0..512 {
+                        match patiently(|| root.decons(entry)) {
+                            Ok(()) | Err(Error::NotFound) => {}
+                            Err(e) => return Err(e),
+                        }
+                    }
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn own_parts() -> Result<()> {
+    for entry in WILD_ENTRIES {
+        match patiently(|| TABLE.decons(entry)) {
+            Ok(()) | Err(Error::NotFound) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    for page in 0..WINDOW_PAGES + 8 {
+        let va = WINDOW + page * PAGE_SIZE;
+        // SAFETY: 1. Nothing of the program is in the window.
+        match unsafe { SPACE.remove_region(va) } {
+            Ok(()) | Err(Error::NotFound) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    for isa in Isa::ALL {
+        clear(SPACE, isa, 3, table_start(WINDOW, 3))?;
+    }
+    Ok(())
+}
+
+/// Waits until what has been given up can be used again.
+fn quiesce(stamp: Stamp) -> Result<()> {
+    let hardware = rt::hardware(HOME);
+    let end = hardware.now()? + 20_000_000_000;
+    while !hardware.quiesced(stamp)? {
+        if hardware.now()? > end {
+            return Err(Error::TimedOut);
+        }
+        pause();
+    }
+    Ok(())
+}
+
+/// Uses a block once more; a single frame is looked at.
+fn reuse(memory: Cap<Memory>, n: u64, order: u32, slots: &mut Slots, va: u64) -> Result<bool> {
+    patiently(|| memory.retype_user(n, order))?;
+    let mut zero = true;
+    if order == 0
+        && va < LOOKED_AT.end
+        && let Ok(slot) = slots.next()
+    {
+        let frame: Cap<Frame> = memory.activate(n, Place::of(TABLE, slot), FRAME)?;
+        let here = rt::hardware(HOME).where_am_i()?.isa;
+        // SAFETY: 1. An address of the window that has not been used, page by page.
+        patiently(|| unsafe { SPACE.map(at(here, 1), va, frame, 0, Access::Read) })?;
+        let words = with_exposed_provenance::<u64>(va as usize);
+        // SAFETY: 1. Just mapped, readable, aligned.
+        zero = (0..512).all(|i| unsafe { words.add(i).read_volatile() } == 0);
+        unmap(SPACE, here, va)?;
+    }
+    patiently(|| memory.retype_untyped(n))?;
+    Ok(zero)
+}
+
+/// Tables for the addresses at which frames are looked at.
+fn window_tables() -> Result<u64> {
+    // Tables come from the supply of the fault that touches it first.
+    let va = LOOKED_AT.start;
+    SPACE.add_region(va, PAGE_SIZE, RegionKind::Anonymous, true)?;
+    let word = with_exposed_provenance::<u64>(va as usize);
+    // SAFETY: 1. An anonymous region of the program's own.
+    core::hint::black_box(unsafe { word.read_volatile() });
+    Ok(va + PAGE_SIZE)
+}
+
+/// All of it.
+pub fn take_down() -> Left {
+    let mut left = Left {
+        frames: 0,
+        untyped: 0,
+        reused: 0,
+        stuck: [[0; 4]; NAMED],
+        trouble: None,
+    };
+    let mut slots = Slots(LAST_ENTRIES.start * 64);
+    if let Err(e) = own_parts() {
+        left.trouble = Some(("own table and window", e));
+    }
+    if let Err(e) = quieten(&mut slots) {
+        left.trouble = Some(("threads, spaces and tables", e));
+    }
+    let mut last = Stamp(0);
+    for _ in 0..PASSES {
+        let mut moved = 0;
+        let swept = blocks(|_, memory, n, what| {
+            if matches!(what, What::User { .. } | What::Kernel)
+                && let Ok(stamp) = memory.retype_untyped(n)
+            {
+                last = last.max(stamp);
+                moved += 1;
+            }
+            Ok(())
+        });
+        if let Err(e) = swept {
+            left.trouble = Some(("sweeping", e));
+        }
+        if moved == 0 {
+            break;
+        }
+        drain(ENDPOINTS, 64);
+    }
+    if let Err(e) = quiesce(last) {
+        left.trouble = Some(("quiescence", e));
+    }
+    let mut named = 0;
+    let counted = blocks(|pool, memory, n, what| {
+        left.frames += what.frames();
+        if matches!(what, What::Untyped { .. }) {
+            left.untyped += what.frames();
+        } else if named < NAMED {
+            let status = memory.retype_untyped(n).err().map_or(0, Error::code);
+            left.stuck[named] = [pool, n, memory.inspect(n)?, status];
+            named += 1;
+        }
+        Ok(())
+    });
+    if let Err(e) = counted {
+        left.trouble = Some(("counting", e));
+    }
+    let used = window_tables().and_then(|mut va| {
+        blocks(|_, memory, n, what| {
+            if let What::Untyped { order } = what
+                && order <= 6
+                && reuse(memory, n, order, &mut slots, va)?
+            {
+                left.reused += what.frames();
+                va += PAGE_SIZE;
+            } else if let What::Untyped { order } = what
+                && order > 6
+            {
+                left.reused += what.frames();
+            }
+            Ok(())
+        })
+    });
+    if let Err(e) = used {
+        left.trouble = Some(("using it again", e));
+    }
+    left
+}
