@@ -31,6 +31,7 @@ mod ops_endpoint;
 mod ops_hardware;
 mod ops_memory;
 mod ops_thread;
+mod ops_views;
 mod pair_caps;
 mod pair_code;
 mod pair_memory;

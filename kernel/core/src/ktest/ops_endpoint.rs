@@ -4,7 +4,8 @@ use core::sync::atomic::Ordering;
 
 use dyad_abi::Error;
 use dyad_abi::cap::{
-    CapIndex, CapType, Event, ObjectKind, ReceiveOp, Rights, SendOp, Stopped, ThreadOp, Woken,
+    CapIndex, CapType, Event, LivenessOp, ObjectKind, ReceiveOp, Rights, SendOp, Stopped, ThreadOp,
+    Woken,
 };
 use dyad_abi::service::scheduler_line;
 use dyad_shm::frame::WeakRef;
@@ -142,10 +143,8 @@ fn operations_on_endpoints_need_their_rights(cx: &Cx<'_>) -> Outcome {
         needs_its_right(rig, of, SEND, &[])?;
         let receive = rig.cap(ObjectKind::Endpoints, object, Rights::ALL)?;
         let send = sender(rig, object, 0, 1)?;
-        for op in 3..30 {
-            gives!(rig.sys(receive, op, &[]), Err(Error::BadSyscall));
-            gives!(rig.sys(send, op, &[]), Err(Error::BadSyscall));
-        }
+        rig::has_no_other_operations(rig, receive, &[RECEIVE, MAKE, BIND])?;
+        rig::has_no_other_operations(rig, send, &[SEND])?;
         gives!(rig.sys(receive, RECEIVE, &[0, NOW]), Ok(0));
         Ok(None)
     })
@@ -405,7 +404,7 @@ fn guarded_ends_are_mute_after_revocation(cx: &Cx<'_>) -> Outcome {
         gives!(rig.sys(send, SEND, &[]), Ok(0));
         gives!(rig.sys(ends, RECEIVE, &[0, NOW]), Ok(1));
         let l = rig.cap(ObjectKind::Liveness, live, Rights::ALL)?;
-        rig.sys(l, 0, &[0])?;
+        rig.sys(l, LivenessOp::Revoke as u32, &[0])?;
         gives!(rig.sys(send, SEND, &[]), Err(Error::Revoked));
         gives!(rig.sys(ends, RECEIVE, &[0, NOW]), Ok(0));
         Ok(None)

@@ -3,7 +3,9 @@
 use core::sync::atomic::Ordering;
 
 use dyad_abi::Error;
-use dyad_abi::cap::{CapIndex, CapType, CaptblOp, Introspection, MemoryOp, ObjectKind, Rights};
+use dyad_abi::cap::{
+    CapIndex, CapType, CaptblOp, Introspection, LivenessOp, MemoryOp, ObjectKind, Rights,
+};
 use dyad_retype::{FrameType, FrameWord, Order, Use};
 use dyad_shm::frame::{Epoch, FrameRef};
 use dyad_shm::{PhysAddr, PoolId};
@@ -193,7 +195,8 @@ fn retype_untyped_kills_all_capabilities_at_once(cx: &Cx<'_>) -> Outcome {
         for c in caps {
             gives!(rig.sys(c, INTROSPECT, &[]), Err(Error::Revoked));
         }
-        gives!(rig.sys(caps[0], 0, &[0]), Err(Error::Revoked));
+        let revoke = LivenessOp::Revoke as u32;
+        gives!(rig.sys(caps[0], revoke, &[0]), Err(Error::Revoked));
         Ok(None)
     })
 }
@@ -486,9 +489,9 @@ fn memory_operations_need_their_rights(cx: &Cx<'_>) -> Outcome {
             needs_its_right(rig, (CapType::Memory, None, payload), op as u32, &[0, 0, 0])?;
         }
         let m = rig.memory(frame, 1, Rights::ALL)?;
-        for op in MemoryOp::ALL.len() as u32..30 {
-            gives!(rig.sys(m, op, &[0]), Err(Error::BadSyscall));
-        }
+        let its = [USER, KERNEL, UNTYPED, SPLIT, MERGE, ACTIVATE, INSPECT];
+        ensure!(its.len() == MemoryOp::ALL.len(), "one is missing");
+        rig::has_no_other_operations(rig, m, &its)?;
         gives!(rig.k.frames().read(frame)?.0, word);
         Ok(None)
     })

@@ -427,6 +427,20 @@ pub fn needs_its_right(
     Ok(None)
 }
 
+/// Checks that a capability with all rights has these operations and no others. Those that there
+/// are, are not carried out.
+pub fn has_no_other_operations(rig: &Rig<'_>, cap: CapIndex, its: &[u32]) -> Outcome {
+    for op in (0..30).filter(|op| !its.contains(op)) {
+        let is = rig.sys(cap, op, &[]);
+        ensure!(is == Err(Error::BadSyscall), "operation {op}: {is:?}");
+    }
+    for op in [31, 32, 40, 1 << 20] {
+        let is = rig.sys(cap, op, &[]);
+        ensure!(is == Err(Error::BadSyscall), "operation {op}: {is:?}");
+    }
+    Ok(None)
+}
+
 /// The frame `n` behind another.
 pub fn behind(frame: FrameRef, n: u64) -> Result<FrameRef> {
     FrameRef::from_bits(frame.bits() + n as u32).ok_or(Error::BadArgument)

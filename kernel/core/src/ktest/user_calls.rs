@@ -275,8 +275,8 @@ fn try_one(cx: &Cx<'_>, pages: &Pages, answer: Answer, word: u64) -> Outcome {
     if got(7) != 1 {
         return Err(what("the completed area has other arguments"));
     }
-    // The end of an invocation has four.
-    let count = if word == 0 { 4 } else { 5 };
+    // Invocations and their ends have four words.
+    let count = if word >> 32 == 0 { 4 } else { 5 };
     for i in 0..=count {
         let want = if i == 0 { word } else { marked(probe.call[i]) };
         ensure!(got(i) == want, "word {i} of the call is {:#x}", got(i));
