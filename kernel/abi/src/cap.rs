@@ -611,13 +611,13 @@ numbered! {
         Ready = 1,
         /// It has come from another node, and is ready.
         Arrived = 2,
-        /// The node it was on, or was going to, died. It is ready: its call returns an error, or it
-        /// goes on on another node. Or it is stopped, because its registers died with the node.
+        /// The node it was on, or was going to, died. It is ready: its call returns an error.
         NodeDied = 3,
         /// It had been switched to by a message, not by `Dispatch`, and waits with a deadline
         /// ([`ThreadOp::Deadline`]).
         Sleeps = 4,
-        /// It had been switched to by a message, and has ended or faulted.
+        /// It had been switched to by a message, and has ended or faulted; or its registers died with
+        /// the node it was on, and it is stopped.
         Ended = 5,
     }
 }

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use dyad_abi::{CpuId, NodeId};
 use dyad_captbl::{Owner, Refused as Slot, SlotPlace};
 use dyad_coherence::GlobalMem;
-use dyad_pgtbl::{Level, Place, Pte, decode};
+use dyad_pgtbl::{Level, Perms, Place, Pte, decode};
 use dyad_quiesce::Touched;
 use dyad_retype::{FrameType, Order, Refs, Refused, Use};
 use dyad_shm::frame::WeakRef;
@@ -135,28 +135,47 @@ fn frozen_table(cx: &Cx, what: WeakRef) -> Option<(dyad_abi::Isa, Level)> {
     }
 }
 
-/// An entry of a page table. One that led to a table leads there again: the table may have entries,
-/// which nobody could reach otherwise.
+/// An entry of a page table.
+///
+/// | the row | the entry | becomes |
+/// |---|---|---|
+/// | unlink | closed | what it was: the table may have entries, which nobody could reach otherwise |
+/// | unmap | closed | empty |
+/// | map | there | empty: what it was copied from may have been unmapped since, and the dead node has not looked again |
+///
+/// A page that a fault has put there stays: it may be a new one, to which others have written.
 fn page_entry(cx: &Cx, dead: Owner, record: &IntentRecord, d: &Driver, level: Level) {
     let raw = cx.words().load_fresh(record.place, Ordering::Acquire);
     let isa = d.isa();
-    if decode(isa, raw, level) != (Pte::Closing { node: dead.node }) {
-        return;
-    }
     let place = Place {
         entry: record.place,
         raw,
         level,
         above: None,
     };
+    // It may have died before it had logged what it changed.
+    cx.log(Touched::Table(place.table()));
     let child = level.below().map(|below| (isa, below));
-    if child.is_some() && frozen_table(cx, record.frame) == child {
-        // It fails only if the entry is not closed by the dead node any more.
-        let _ = d.reopen_table(&place, dead.node, record.frame.frame.address());
-        cx.log(Touched::Table(place.table()));
-        return;
+    let is_link = child.is_some() && frozen_table(cx, record.frame) == child;
+    match decode(isa, raw, level) {
+        Pte::Closing { node } if node == dead.node && is_link => {
+            // It fails only if the entry is not closed by the dead node any more; so do others.
+            let _ = d.reopen_table(&place, node, record.frame.frame.address());
+            return;
+        }
+        Pte::Closing { node } if node == dead.node => {}
+        Pte::Leaf(leaf)
+            if record.row == Row::Map
+                && leaf.pa == record.frame.frame.address()
+                && !leaf.perms.contains(Perms::OWNED) =>
+        {
+            // In the name of the dead node: whoever comes after this one finds it closed.
+            if d.close(&place, &leaf, dead.node).is_err() {
+                return;
+            }
+        }
+        _ => return,
     }
-    // It may have died before it had logged what it took out.
     let span = match level {
         Level::L2 => Order::new(9).unwrap_or(Order::FRAME).frames(),
         _ => 1,
@@ -165,7 +184,6 @@ fn page_entry(cx: &Cx, dead: Owner, record: &IntentRecord, d: &Driver, level: Le
         let at = record.frame.frame.address().add(n * PAGE_SIZE);
         cx.log(Touched::User(at));
     }
-    cx.log(Touched::Table(place.table()));
     let _ = d.empty(&place, dead.node, cx.epochs().now());
 }
 

@@ -258,7 +258,7 @@ fn stop<P: Platform>(cx: &Cx, t: &'static Thread, owner: Owner) -> Option<()> {
     }
     if t.scheduler.load(Ordering::Relaxed) != 0 {
         // A scheduler that is gone is told nothing.
-        let _ = dispatch::tell_scheduler::<P>(cx, t, Woken::NodeDied);
+        let _ = dispatch::tell_scheduler::<P>(cx, t, Woken::Ended);
     }
     Some(())
 }

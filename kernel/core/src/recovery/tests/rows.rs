@@ -293,6 +293,38 @@ fn what_was_begun_can_be_done_by_others_afterwards() {
     }
 }
 
+/// A page that was shown in the middle of a row might be one that has been unmapped where it came
+/// from; one that a fault has put there may hold what others have written.
+#[test]
+fn half_mapped_pages_are_taken_out_and_those_of_faults_stay() {
+    let s = Trio::new();
+    let t = Things::new(&s, Isa::X86_64);
+    let saved = s.save();
+    for (name, stays) in [("map", false), ("fault", true)] {
+        let act = ACTS.iter().find(|(n, _)| *n == name).unwrap().1;
+        let mut seen = [0; 2];
+        for changes in 0.. {
+            s.restore(&saved);
+            let died = dies_in(&s, &t, act, Isa::X86_64, changes);
+            let there = |s: &Trio| {
+                let c = s.cx(0);
+                let d = this(&c, t.space).driver(Isa::X86_64).unwrap();
+                let place = d.find(FREE, Level::L1).unwrap();
+                matches!(d.meaning(&place), Pte::Leaf(_))
+            };
+            let before = there(&s);
+            s.recover(0);
+            if !died {
+                assert!(there(&s));
+                break;
+            }
+            assert_eq!(there(&s), before && stays, "{name} after {changes}");
+            seen[before as usize] += 1;
+        }
+        assert!(seen[0] > 0 && seen[1] > 0, "{name}: {seen:?}");
+    }
+}
+
 /// The recoverer dies, too: the last node does everything again.
 #[test]
 fn a_recoverer_may_die_at_any_step() {

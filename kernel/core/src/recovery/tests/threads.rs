@@ -243,7 +243,7 @@ fn a_thread_that_ran_there_is_stopped_and_its_scheduler_told() {
     let o = c.owner(&s);
     assert_eq!((o.state, o.node), (State::Stopped, node(0)));
     let line = c.heard(&s, 0);
-    assert_eq!(line.take(s.machines[0].node()), event(Woken::NodeDied));
+    assert_eq!(line.take(s.machines[0].node()), event(Woken::Ended));
     sound(&s);
 }
 
