@@ -41,6 +41,7 @@ mod pair_threads;
 pub(crate) mod rig;
 pub(crate) mod spaces;
 pub mod user_calls;
+mod walk;
 
 pub(crate) use dyad_ktest::ktest;
 
