@@ -12,6 +12,7 @@ use dyad_quiesce::LogWriter;
 use dyad_ring::Consumer;
 use dyad_shm::PhysAddr;
 
+use crate::dispatch::Chain;
 use crate::object::endpoint::Line;
 use crate::object::thread::Thread;
 use crate::platform::Interrupt;
@@ -27,6 +28,8 @@ pub struct CpuLocal {
     pub(crate) inboxes: RefCell<[Option<Consumer>; MAX_NODES]>,
     /// This CPU's flush log.
     pub(crate) log: RefCell<Option<LogWriter>>,
+    /// The threads under the running one.
+    pub(crate) chain: Chain,
     /// The thread that runs here.
     pub(crate) thread: Cell<Option<&'static Thread>>,
     /// The thread whose floating-point registers and component this CPU holds.
@@ -73,6 +76,7 @@ impl CpuLocal {
             fast_token: Cell::new(0),
             inboxes: RefCell::new([const { None }; MAX_NODES]),
             log: RefCell::new(None),
+            chain: Chain::new(),
             thread: Cell::new(None),
             holding: Cell::new(None),
             component: Cell::new(0),

@@ -19,6 +19,7 @@
 //! | a thread is taken: CAS READY -> RUNNING | acquire |
 //! | a thread is woken: CAS BLOCKED -> READY; event; the scheduler's CPU is notified | each before the next |
 
+use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::{Stopped, Woken};
@@ -28,10 +29,10 @@ use crate::cx::Cx;
 use crate::object::component::Component;
 use crate::object::endpoint::{Endpoints, Line};
 use crate::object::space::Space;
-use crate::object::thread::{Owner, State, Thread, by};
+use crate::object::thread::{Owner, State, Thread};
 use crate::object::time::{Budgets, UNLIMITED};
-use crate::object::{self, find, follow, frame_of, link_to, linked};
-use crate::{Platform, clock, handover, inbox};
+use crate::object::{self, find, follow, frame_of, link_to};
+use crate::{Platform, clock, handover, inbox, view};
 
 /// Links of schedulers of schedulers that a wake-up follows.
 const MAX_SCHEDULERS: usize = 4;
@@ -39,7 +40,6 @@ const MAX_SCHEDULERS: usize = 4;
 const CHARGE_TRIES: usize = 64;
 /// Longest chain of dispatchers.
 pub const MAX_CHAIN: usize = 8;
-const LINK: u64 = (1 << 40) - 1;
 
 /// What has become of the running thread in an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,25 +82,69 @@ pub fn release<P: Platform>(cx: &Cx, t: &'static Thread) {
     cx.words().hand_over(t);
 }
 
-/// The thread that gave `t` the CPU, and how.
-fn dispatcher(cx: &Cx, t: &Thread) -> Option<(&'static Thread, u64)> {
-    let word = t.dispatcher.load(Ordering::Relaxed);
-    let frame = linked(word & LINK)?;
-    Some((cx.node.map.get(frame.address())?, word & !LINK))
+/// How a thread got the CPU from another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The other called `Dispatch` and is told when this one stops.
+    Dispatch,
+    /// The other sent to an endpoint where this one waited, and goes on when this one waits again.
+    Send,
 }
 
-fn set_dispatcher(cx: &Cx, t: &Thread, d: &'static Thread, how: u64) -> Result<()> {
-    let link = link_to(frame_of(cx.node, d).ok_or(Error::Corrupt)?);
-    t.dispatcher.store(link | how, Ordering::Relaxed);
-    Ok(())
+/// The threads under the running one on this CPU: each gave the CPU to the next, the last one to the
+/// running thread. They stay this CPU's meanwhile.
+pub struct Chain {
+    links: [Cell<Option<(&'static Thread, By)>>; MAX_CHAIN],
+    len: Cell<usize>,
+}
+
+impl Chain {
+    /// Nobody.
+    pub const fn new() -> Chain {
+        Chain {
+            links: [const { Cell::new(None) }; MAX_CHAIN],
+            len: Cell::new(0),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.len.get() >= MAX_CHAIN
+    }
+
+    fn last(&self) -> Option<(&'static Thread, By)> {
+        self.links
+            .get(self.len.get().wrapping_sub(1))
+            .and_then(Cell::get)
+    }
+
+    /// The caller has seen that there is room.
+    fn push(&self, t: &'static Thread, how: By) {
+        let n = self.len.get();
+        if let Some(link) = self.links.get(n) {
+            link.set(Some((t, how)));
+            self.len.set(n + 1);
+        }
+    }
+
+    fn pop(&self) -> Option<(&'static Thread, By)> {
+        let last = self.last();
+        if last.is_some() {
+            self.len.set(self.len.get() - 1);
+        }
+        last
+    }
+}
+
+impl Default for Chain {
+    fn default() -> Chain {
+        Chain::new()
+    }
 }
 
 /// Gives the CPU from the running thread, which stays this CPU's, to `next`, which has been taken.
-fn give(cx: &Cx, next: &'static Thread, how: u64) -> Result<()> {
-    let now = current(cx);
-    set_dispatcher(cx, next, now, how)?;
+fn give(cx: &Cx, next: &'static Thread, how: By) {
+    cx.local.chain.push(current(cx), how);
     cx.local.thread.set(Some(next));
-    Ok(())
 }
 
 /// Takes the time a thread has run off the budget it ran on.
@@ -125,28 +169,25 @@ fn charge<P: Platform>(cx: &Cx, t: &Thread) {
 }
 
 /// Takes note of who goes on when `t` stops. While `t` still belongs to this CPU.
-pub(crate) fn take_dispatcher<P: Platform>(cx: &Cx, t: &Thread) -> Option<(&'static Thread, u64)> {
+pub(crate) fn take_dispatcher<P: Platform>(cx: &Cx, t: &Thread) -> Option<(&'static Thread, By)> {
     if t.budget.load(Ordering::Relaxed) != 0 {
         charge::<P>(cx, t);
     }
-    let next = dispatcher(cx, t);
-    t.dispatcher.store(0, Ordering::Relaxed);
-    next
+    cx.local.chain.pop()
 }
 
 /// The running thread has stopped: whoever gave it the CPU goes on.
-pub(crate) fn go_on(cx: &Cx, next: Option<(&'static Thread, u64)>, why: Stopped, detail: u64) {
-    if let Some((d, by::DISPATCH)) = next {
+pub(crate) fn go_on(cx: &Cx, next: Option<(&'static Thread, By)>, why: Stopped, detail: u64) {
+    if let Some((d, By::Dispatch)) = next {
         d.set_result(0, why as u64 | detail << 8);
     }
     cx.local.thread.set(next.map(|(d, _)| d));
 }
 
 /// The running thread does not stop after all.
-pub(crate) fn give_back(cx: &Cx, t: &Thread, next: Option<(&'static Thread, u64)>) {
+pub(crate) fn give_back(cx: &Cx, next: Option<(&'static Thread, By)>) {
     if let Some((d, how)) = next {
-        // It was a frame of a pool a moment ago.
-        let _ = set_dispatcher(cx, t, d, how);
+        cx.local.chain.push(d, how);
     }
 }
 
@@ -167,7 +208,7 @@ pub fn dispatch<P: Platform>(
     if owner.state != State::Ready || !owner.is(cx.node.id(), cx.node.incarnation()) {
         return Err(Error::NotReady);
     }
-    if chain(cx) >= MAX_CHAIN {
+    if cx.local.chain.is_full() {
         return Err(Error::TooDeep);
     }
     let mut end = me.slice_end.load(Ordering::Relaxed);
@@ -199,22 +240,8 @@ pub fn dispatch<P: Platform>(
     t.budget.store(charged, Ordering::Relaxed);
     t.slice_end.store(end, Ordering::Relaxed);
     cx.local.set_slice_end(end);
-    give(cx, t, by::DISPATCH)?;
+    give(cx, t, By::Dispatch);
     Ok(After::Switched)
-}
-
-/// Threads between the root and the running thread.
-fn chain(cx: &Cx) -> usize {
-    let mut n = 0;
-    let mut t = cx.local.thread.get();
-    while let Some((d, _)) = t.and_then(|t| dispatcher(cx, t)) {
-        n += 1;
-        t = Some(d);
-        if n > MAX_CHAIN {
-            break;
-        }
-    }
-    n
 }
 
 /// Takes the CPU from the running thread and those under it as long as `must` says so: each is
@@ -224,7 +251,7 @@ fn preempt<P: Platform>(cx: &Cx, why: Stopped, must: impl Fn(&Thread) -> bool) {
         let Some(t) = cx.local.thread.get() else {
             return;
         };
-        let Some((_, how)) = dispatcher(cx, t) else {
+        let Some((_, how)) = cx.local.chain.last() else {
             return;
         };
         if !must(t) {
@@ -237,7 +264,7 @@ fn preempt<P: Platform>(cx: &Cx, why: Stopped, must: impl Fn(&Thread) -> bool) {
         release::<P>(cx, t);
         t.change(cx.words(), owner, owner.with(State::Ready));
         // Whoever was switched to by a message was dispatched by nobody who would know of it.
-        if how == by::SEND {
+        if how == By::Send {
             let _ = tell_scheduler::<P>(cx, t, Woken::Ready);
         }
     }
@@ -329,13 +356,12 @@ pub fn block<P: Platform>(
     t.waits_line.store(index, Ordering::Relaxed);
     t.deadline.store(deadline, Ordering::Relaxed);
     t.result.store(2, Ordering::Relaxed);
-    let dispatcher = t.dispatcher.load(Ordering::Relaxed);
     let next = take_dispatcher::<P>(cx, t);
     if next.is_none() {
         // A root thread: what comes here interrupts whoever runs.
         cx.local.root_line.set(Some(line));
     }
-    if let Some((d, by::SEND)) = next
+    if let Some((d, By::Send)) = next
         && deadline != 0
     {
         // Its scheduler has not dispatched it, so it does not learn otherwise that it is to be
@@ -359,7 +385,7 @@ pub fn block<P: Platform>(
     // Something came, or somebody else waits here: it goes on at once, unless it has been stopped
     // meanwhile.
     if t.change(cx.words(), owner.with(State::Blocked), owner) {
-        t.dispatcher.store(dispatcher, Ordering::Relaxed);
+        give_back(cx, next);
         if let Err(e) = waits {
             t.set_result(e.code(), 0);
         }
@@ -382,7 +408,7 @@ pub fn wake_receiver<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<After> 
     }
     // A root thread is a scheduler: it decides itself who goes first.
     let scheduled = |t: &Thread| t.scheduler.load(Ordering::Relaxed) != 0;
-    if !(mine && urgent && scheduled(me) && scheduled(t) && chain(cx) < MAX_CHAIN) {
+    if !(mine && urgent && scheduled(me) && scheduled(t) && !cx.local.chain.is_full()) {
         wake::<P>(cx, t, Woken::Ready)?;
         return Ok(After::Value(0));
     }
@@ -393,7 +419,7 @@ pub fn wake_receiver<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<After> 
     me.set_result(0, 0);
     t.slice_end
         .store(me.slice_end.load(Ordering::Relaxed), Ordering::Relaxed);
-    give(cx, t, by::SEND)?;
+    give(cx, t, By::Send);
     Ok(After::Switched)
 }
 
@@ -446,6 +472,16 @@ fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
 /// Makes this CPU hold a component: capability table and address space.
 #[inline]
 pub fn enter_component<P: Platform>(cx: &Cx, word: u64) -> Result<()> {
+    if view::enter_component::<P>(cx.local, word) {
+        return Ok(());
+    }
+    enter_slowly::<P>(cx, word)?;
+    view::learn_component::<P>(cx, word);
+    Ok(())
+}
+
+#[cold]
+fn enter_slowly<P: Platform>(cx: &Cx, word: u64) -> Result<()> {
     let (component, _) = follow::<Component>(cx.node, word, Component::KIND)?;
     let captbl = component.captbl_root()?;
     let space = component.space()?;
@@ -493,7 +529,7 @@ fn cannot_run<P: Platform>(cx: &Cx, t: &'static Thread) {
 pub fn end_thread<P: Platform>(cx: &Cx, t: &'static Thread, why: Stopped, detail: u64) {
     let owner = t.owner(cx.words());
     let next = take_dispatcher::<P>(cx, t);
-    if let Some((_, by::SEND)) = next {
+    if let Some((_, By::Send)) = next {
         let _ = tell_scheduler::<P>(cx, t, Woken::Ended);
     }
     go_on(cx, next, why, detail);
@@ -514,7 +550,7 @@ pub fn yield_now<P: Platform>(cx: &Cx, t: &'static Thread) -> After {
     t.set_result(0, 0);
     release::<P>(cx, t);
     t.change(cx.words(), owner, owner.with(State::Ready));
-    if next.1 == by::SEND {
+    if next.1 == By::Send {
         // Whoever dispatched the sender does not know that this one is ready.
         let _ = tell_scheduler::<P>(cx, t, Woken::Ready);
     }
@@ -589,7 +625,6 @@ pub fn take_root(cx: &Cx) -> bool {
         return false;
     }
     root.slice_end.store(u64::MAX, Ordering::Relaxed);
-    root.dispatcher.store(0, Ordering::Relaxed);
     cx.local.set_slice_end(u64::MAX);
     cx.local.thread.set(Some(root));
     true

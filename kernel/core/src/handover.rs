@@ -117,7 +117,7 @@ pub fn send<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> Result<()> 
         Err(e) => {
             // Its floating-point registers are still this CPU's.
             cx.local.holding.set(Some(t));
-            dispatch::give_back(cx, t, next);
+            dispatch::give_back(cx, next);
             Err(e)
         }
     }

@@ -17,7 +17,7 @@
 //! Tables and roots need no look of their own: they are pinned by the component and its space, and a
 //! root that has been taken out is left in the next round at the latest, like that of a CPU which
 //! was there already. Capabilities with a guard have no view. Capabilities of other types have views
-//! as well, with the frame word of their object.
+//! as well, with the frame word of their object; and empty slots.
 //!
 //! Views are private to their CPU; nobody has to be told of them. Loads are of this CPU's view of the
 //! lines, as in all lookups: where caches are not coherent, what another node has changed shows
@@ -35,8 +35,10 @@ use crate::Platform;
 use crate::cpu::CpuLocal;
 use crate::cx::{Cx, Operand};
 use crate::object::component::{Component, Entry};
+use crate::object::endpoint::Endpoints;
 use crate::object::find;
 use crate::object::space::Space;
+use crate::object::thread::Thread;
 
 /// Views of each kind that a CPU keeps. By hash: a view takes the place of another one.
 const VIEWS: usize = 16;
@@ -111,7 +113,7 @@ struct SinvView {
 }
 
 /// Any capability in a capability table.
-struct CapView {
+pub struct CapView {
     /// Root of the table; 0: no view.
     captbl: Cell<PhysAddr>,
     index: Cell<u32>,
@@ -119,7 +121,83 @@ struct CapView {
     header: Cell<Seen>,
     /// Frame word of its object.
     object: Cell<Seen>,
-    operand: Cell<Operand>,
+    ty: Cell<CapType>,
+    rights: Cell<Rights>,
+    weak: Cell<Option<WeakRef>>,
+    payload: [Cell<u64>; 3],
+    place: Cell<Place>,
+}
+
+impl CapView {
+    /// What it permits; nothing, if the slot is empty.
+    #[inline(always)]
+    pub fn rights(&self) -> Rights {
+        self.rights.get()
+    }
+
+    /// Its type.
+    #[inline(always)]
+    pub fn ty(&self) -> CapType {
+        self.ty.get()
+    }
+
+    /// Where its object is.
+    #[inline(always)]
+    pub fn place(&self) -> Place {
+        self.place.get()
+    }
+
+    /// All of it. To be taken before anything else is looked up, which may take the place of this
+    /// view. (Word by word: copies of structures are calls of a function.)
+    #[inline(always)]
+    pub fn operand(&self) -> Operand {
+        let [a, b, c] = &self.payload;
+        Operand {
+            ty: self.ty.get(),
+            rights: self.rights.get(),
+            object: self.weak.get(),
+            payload: [a.get(), b.get(), c.get()],
+        }
+    }
+
+    fn set(&self, o: &Operand, place: Place) {
+        self.ty.set(o.ty);
+        self.rights.set(o.rights);
+        self.weak.set(o.object);
+        for (cell, word) in self.payload.iter().zip(o.payload) {
+            cell.set(word);
+        }
+        self.place.set(place);
+    }
+}
+
+/// Objects of the types that are used most, as this CPU finds them.
+#[derive(Clone, Copy)]
+pub enum Place {
+    /// A thread.
+    Thread(&'static Thread),
+    /// Endpoints.
+    Endpoints(&'static Endpoints),
+    /// Something else, or nothing.
+    Other,
+    /// The slot is empty.
+    Empty,
+}
+
+impl Place {
+    /// Of a capability whose object is alive.
+    pub fn of(cx: &Cx, o: &Operand) -> Place {
+        let at = match o.object {
+            Some(object) => object.frame.address(),
+            None => return Place::Other,
+        };
+        let place = match o.ty {
+            CapType::Thread => cx.node.map.get(at).map(Place::Thread),
+            CapType::Send | CapType::Receive => cx.node.map.get(at).map(Place::Endpoints),
+            _ => None,
+        };
+        place.unwrap_or(Place::Other)
+    }
 }
 
 /// The views of one CPU.
@@ -162,7 +240,11 @@ impl Views {
                     entry: Cell::new(Seen::NOTHING),
                     header: Cell::new(Seen::NOTHING),
                     object: Cell::new(Seen::NOTHING),
-                    operand: Cell::new(NO_OPERAND),
+                    ty: Cell::new(CapType::Memory),
+                    rights: Cell::new(Rights::NONE),
+                    weak: Cell::new(None),
+                    payload: [const { Cell::new(0) }; 3],
+                    place: Cell::new(Place::Empty),
                 }
             }; CAP_VIEWS],
         }
@@ -282,6 +364,18 @@ pub fn leave<P: Platform>(local: &CpuLocal) -> Option<()> {
     Some(())
 }
 
+/// Enters a component that this CPU remembers; `false` if it does not, or the component is not what
+/// it was.
+#[inline(always)]
+pub fn enter_component<P: Platform>(local: &CpuLocal, object: u64) -> bool {
+    let to = local.views.component(object);
+    if object == 0 || !to.holds(object, u64::MAX) {
+        return false;
+    }
+    to.enter::<P>(local);
+    true
+}
+
 /// Remembers a component that has just been entered the long way.
 pub fn learn_component<P: Platform>(cx: &Cx, object: u64) {
     let _ = try_component::<P>(cx, object);
@@ -349,7 +443,7 @@ fn try_sinv(cx: &Cx, index: CapIndex, found: &Found, to: &Entry) -> Option<()> {
 /// A capability of the running component that this CPU remembers, if it still is what it was, and
 /// alive.
 #[inline(always)]
-pub fn capability(local: &CpuLocal, index: CapIndex) -> Option<Operand> {
+pub fn capability(local: &CpuLocal, index: CapIndex) -> Option<&CapView> {
     let view = &local.views.caps[index.get() as usize % CAP_VIEWS];
     if view.captbl.get() != local.captbl.get()
         || view.index.get() != index.get()
@@ -359,7 +453,7 @@ pub fn capability(local: &CpuLocal, index: CapIndex) -> Option<Operand> {
     {
         return None;
     }
-    Some(view.operand.get())
+    Some(view)
 }
 
 /// Remembers a capability that has been looked up the long way and found alive.
@@ -389,7 +483,34 @@ fn try_capability(cx: &Cx, index: CapIndex, found: &Found, c: &Contents) -> Opti
     view.entry.set(entry);
     view.header.set(header);
     view.object.set(object);
-    view.operand.set(crate::ops::operand(c));
+    let operand = crate::ops::operand(c);
+    view.set(&operand, Place::of(cx, &operand));
+    view.captbl.set(captbl);
+    Some(())
+}
+
+/// Remembers that a slot of the running component's table is empty.
+#[cold]
+pub fn learn_empty(cx: &Cx, index: CapIndex) {
+    let _ = try_empty(cx, index);
+}
+
+fn try_empty(cx: &Cx, index: CapIndex) -> Option<()> {
+    let captbl = cx.local.captbl.get();
+    let slot = cx.captbls().slot_at(captbl, index).ok()?;
+    let view = &cx.local.views.caps[index.get() as usize % CAP_VIEWS];
+    view.captbl.set(PhysAddr(0));
+    let at = captbl.add(index.get() as u64 / dyad_abi::cap::LEAF_SLOTS as u64 * 8);
+    let entry = Seen::of(cx.node.map.get(at)?);
+    let header = Seen::of(cx.node.map.get(slot)?);
+    if cx.captbls().slot_at(captbl, index).ok()? != slot || header.value != 0 {
+        return None;
+    }
+    view.index.set(index.get());
+    view.entry.set(entry);
+    view.header.set(header);
+    view.object.set(Seen::NOTHING);
+    view.set(&NO_OPERAND, Place::Empty);
     view.captbl.set(captbl);
     Some(())
 }

@@ -108,14 +108,6 @@ impl Owner {
     }
 }
 
-/// How a thread got the CPU from the thread that its `dispatcher` word names.
-pub mod by {
-    /// The other called `Dispatch` and is told when this one stops.
-    pub const DISPATCH: u64 = 1 << 40;
-    /// The other sent to an endpoint where this one waited, and goes on when this one waits again.
-    pub const SEND: u64 = 2 << 40;
-}
-
 shared_struct! {
     /// An invocation that is under way: where it returns to.
     #[derive(Debug)]
@@ -157,8 +149,6 @@ shared_struct! {
         pub scheduler: AtomicU64,
         /// The CPU of its node it belongs to.
         pub cpu: AtomicU64,
-        /// The thread that gave it the CPU: link word and one of [`by`].
-        pub dispatcher: AtomicU64,
         /// Next on an event list: link word.
         pub event_link: AtomicU64,
         /// Why it is on an event list (a [`Woken`](dyad_abi::cap::Woken)); 0: it is not.
@@ -207,7 +197,7 @@ shared_struct! {
         /// Number of the budget in its frame.
         pub budget_line: AtomicU64,
         /// Reserved; zero.
-        pub reserved: [AtomicU64; 34],
+        pub reserved: [AtomicU64; 35],
         /// Invocations under way.
         pub frames: [Frame; INVOKE_DEPTH],
         /// Registers at a fault that a handler deals with.
@@ -227,7 +217,7 @@ pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
     shared_layout!(h;
         Frame { component, pc, sp, info },
         Thread {
-            owner, id, tag, component, scheduler, cpu, dispatcher, event_link, event, result,
+            owner, id, tag, component, scheduler, cpu, event_link, event, result,
             result_status, result_value, waits_at, waits_line, deadline, priority, slice_end,
             budget, depth, entry, arg, started, came_from, migrations, fault, exit_code, fresh_fp,
             carried, budget_from, budget_line, reserved, frames, saved, parked, regs, fp,

@@ -20,11 +20,19 @@ pub const NOW: u64 = 1;
 /// # Errors
 ///
 /// [`Error::Revoked`] if the endpoint is gone.
-#[inline]
-pub fn send<P: Platform>(cx: &Cx, this: &Operand) -> Result<After> {
-    let endpoints: &'static Endpoints = find(cx.node, this.object()?, Endpoints::KIND)?;
-    let line = endpoints.line(this.payload[0])?;
-    match line.post(cx.node, this.payload[1]) {
+#[inline(never)]
+pub fn send<P: Platform>(
+    cx: &Cx,
+    endpoints: &'static Endpoints,
+    line: u64,
+    bits: u64,
+    number: u64,
+) -> Result<After> {
+    if number != SendOp::Send as u64 {
+        return Err(Error::BadSyscall);
+    }
+    let line = endpoints.line(line)?;
+    match line.post(cx.node, bits) {
         None => notify_bound::<P>(cx, line),
         Some(t) => dispatch::wake_receiver::<P>(cx, t),
     }
@@ -54,18 +62,30 @@ fn notify_bound<P: Platform>(cx: &Cx, line: &Line) -> Result<After> {
     Ok(After::Value(0))
 }
 
-fn line_at(cx: &Cx, this: &Operand, index: u64) -> Result<(&'static Line, u64)> {
+#[inline]
+fn line_at(
+    endpoints: &'static Endpoints,
+    this: &Operand,
+    index: u64,
+) -> Result<(&'static Line, u64)> {
     let at = Span::new(this.payload[0], this.payload[1], LINES as u64)
         .ok_or(Error::Corrupt)?
         .get(index)
         .ok_or(Error::BadArgument)?;
-    let endpoints: &'static Endpoints = find(cx.node, this.object()?, Endpoints::KIND)?;
     Ok((endpoints.line(at)?, at))
 }
 
 /// Carries an operation on the receiving end out.
-pub fn receive<P: Platform>(cx: &Cx, this: &Operand, op: ReceiveOp, a: [u64; 5]) -> Result<After> {
-    let (line, at) = line_at(cx, this, a[0])?;
+#[inline(never)]
+pub fn receive<P: Platform>(
+    cx: &Cx,
+    endpoints: &'static Endpoints,
+    this: &Operand,
+    number: u64,
+    a: [u64; 5],
+) -> Result<After> {
+    let op = ReceiveOp::from_number(number).ok_or(Error::BadSyscall)?;
+    let (line, at) = line_at(endpoints, this, a[0])?;
     match op {
         ReceiveOp::Receive => {
             let news = line.take(cx.node);

@@ -25,8 +25,8 @@ pub mod space;
 pub mod thread;
 
 use dyad_abi::cap::{
-    CapIndex, CapType, CaptblOp, ComponentOp, HardwareOp, INTROSPECT, LivenessOp, MemoryOp,
-    ReceiveOp, Rights, SendOp, SpaceOp, ThreadOp, TimeOp,
+    CapIndex, CapType, CaptblOp, ComponentOp, HardwareOp, INTROSPECT, LivenessOp, MemoryOp, Rights,
+    SpaceOp, TimeOp,
 };
 use dyad_abi::{Error, Result};
 use dyad_captbl::{Contents, Found, GuardRef, Owner, Parts, Table};
@@ -41,7 +41,7 @@ use crate::dispatch::After;
 use crate::memory::Words;
 use crate::object::component::Entry;
 use crate::object::kernel_kind;
-use crate::view;
+use crate::view::{self, CapView, Place};
 
 impl Cx {
     /// Capability tables, changed in the name of this node.
@@ -148,10 +148,10 @@ impl Cx {
     /// [`Error::NoCap`], [`Error::WrongCap`], [`Error::Denied`], [`Error::Revoked`].
     pub fn operand(&self, index: CapIndex, ty: CapType, rights: Rights) -> Result<Operand> {
         if let Some(known) = view::capability(self.local, index)
-            && known.ty == ty
-            && known.rights.contains(rights)
+            && known.ty() == ty
+            && known.rights().contains(rights)
         {
-            return Ok(known);
+            return Ok(known.operand());
         }
         self.operand_slowly(index, ty, rights)
     }
@@ -223,70 +223,111 @@ pub fn call<P: Platform>(cx: &Cx, word: u64, a: [u64; 5]) -> Result<After> {
     if number >= 32 {
         return Err(Error::BadSyscall);
     }
-    let this = match view::capability(cx.local, index) {
-        Some(known) if known.rights.contains(Rights(1 << number)) => known,
-        _ => {
-            let found = cx.lookup(index)?;
-            if !found.rights.contains(Rights(1 << number)) {
-                return Err(Error::Denied);
-            }
-            let contents = cx.alive(&found)?;
-            view::learn_capability(cx, index, &found, &contents);
-            operand(&contents)
+    if let Some(known) = view::capability(cx.local, index) {
+        if known.rights().contains(Rights(1 << number)) {
+            return short::<P>(cx, known, number, a);
         }
-    };
-    if number == INTROSPECT as u64 {
-        return Ok(After::Value(captbl::describe(&this)));
+        if let Place::Empty = known.place() {
+            return Err(Error::NoCap);
+        }
     }
-    on::<P>(cx, &this, number, a)
+    let (this, place) = look_up(cx, index, number)?;
+    with::<P>(cx, &this, place, number, a)
 }
 
-/// Carries an operation out on a capability that permits it and is alive.
-#[inline]
-fn on<P: Platform>(cx: &Cx, this: &Operand, number: u64, a: [u64; 5]) -> Result<After> {
+/// On a capability that this CPU remembers.
+#[inline(always)]
+fn short<P: Platform>(cx: &Cx, known: &CapView, number: u64, a: [u64; 5]) -> Result<After> {
+    if number != INTROSPECT as u64 {
+        match (known.ty(), known.place()) {
+            (CapType::Thread, Place::Thread(t)) => {
+                return thread::dispatch::<P>(cx, t, number, a);
+            }
+            (CapType::Send, Place::Endpoints(e)) => {
+                let [line, bits, _] = known.operand().payload;
+                return endpoint::send::<P>(cx, e, line, bits, number);
+            }
+            _ => {}
+        }
+    }
+    with::<P>(cx, &known.operand(), known.place(), number, a)
+}
+
+#[inline(never)]
+fn with<P: Platform>(
+    cx: &Cx,
+    this: &Operand,
+    place: Place,
+    number: u64,
+    a: [u64; 5],
+) -> Result<After> {
+    match (this.ty, place) {
+        (_, _) if number == INTROSPECT as u64 => Ok(After::Value(captbl::describe(this))),
+        (CapType::Thread, Place::Thread(t)) => thread::dispatch::<P>(cx, t, number, a),
+        (CapType::Send, Place::Endpoints(e)) => {
+            let [line, bits, _] = this.payload;
+            endpoint::send::<P>(cx, e, line, bits, number)
+        }
+        (CapType::Receive, Place::Endpoints(e)) => endpoint::receive::<P>(cx, e, this, number, a),
+        _ => on::<P>(cx, this, number, a).map(After::Value),
+    }
+}
+
+#[cold]
+fn look_up(cx: &Cx, index: CapIndex, number: u64) -> Result<(Operand, Place)> {
+    let found = match cx.lookup(index) {
+        Ok(found) => found,
+        Err(e) => {
+            view::learn_empty(cx, index);
+            return Err(e);
+        }
+    };
+    if !found.rights.contains(Rights(1 << number)) {
+        return Err(Error::Denied);
+    }
+    let contents = cx.alive(&found)?;
+    view::learn_capability(cx, index, &found, &contents);
+    let this = operand(&contents);
+    Ok((this, Place::of(cx, &this)))
+}
+
+/// Carries an operation out on a capability that permits it and is alive, of the types that need no
+/// thread switch.
+#[inline(never)]
+fn on<P: Platform>(cx: &Cx, this: &Operand, number: u64, a: [u64; 5]) -> Result<u64> {
     let bad = Error::BadSyscall;
     match this.ty {
-        CapType::Thread => {
-            let op = ThreadOp::from_number(number).ok_or(bad)?;
-            thread::dispatch::<P>(cx, this, op, a)
-        }
-        CapType::Send => match SendOp::from_number(number).ok_or(bad)? {
-            SendOp::Send => endpoint::send::<P>(cx, &this),
-        },
-        CapType::Receive => {
-            let op = ReceiveOp::from_number(number).ok_or(bad)?;
-            endpoint::receive::<P>(cx, this, op, a)
-        }
         CapType::Space => {
             let op = SpaceOp::from_number(number).ok_or(bad)?;
-            space::dispatch::<P>(cx, this, op, a).map(After::Value)
+            space::dispatch::<P>(cx, this, op, a)
         }
         CapType::Captbl => {
             let op = CaptblOp::from_number(number).ok_or(bad)?;
-            captbl::dispatch(cx, this, op, a).map(After::Value)
+            captbl::dispatch(cx, this, op, a)
         }
         CapType::Memory => {
             let op = MemoryOp::from_number(number).ok_or(bad)?;
-            memory::dispatch::<P>(cx, this, op, a).map(After::Value)
+            memory::dispatch::<P>(cx, this, op, a)
         }
         CapType::Component => {
             let op = ComponentOp::from_number(number).ok_or(bad)?;
-            component::dispatch(cx, this, op, a).map(After::Value)
+            component::dispatch(cx, this, op, a)
         }
         CapType::Hardware => {
             let op = HardwareOp::from_number(number).ok_or(bad)?;
-            hardware::dispatch::<P>(cx, this, op, a).map(After::Value)
+            hardware::dispatch::<P>(cx, this, op, a)
         }
         CapType::Liveness => {
             let op = LivenessOp::from_number(number).ok_or(bad)?;
-            captbl::liveness(cx, this, op, a).map(After::Value)
+            captbl::liveness(cx, this, op, a)
         }
         CapType::Time => {
             let op = TimeOp::from_number(number).ok_or(bad)?;
-            thread::time(cx, this, op, a).map(After::Value)
+            thread::time(cx, this, op, a)
         }
+        CapType::Thread | CapType::Send | CapType::Receive => Err(Error::Corrupt),
         // Their rights are for other operations; invocations go another way.
-        CapType::PageTable | CapType::Frame | CapType::Sinv => Err(Error::BadSyscall),
+        CapType::PageTable | CapType::Frame | CapType::Sinv => Err(bad),
     }
 }
 

@@ -20,10 +20,14 @@ use crate::{Platform, handover};
 const PRIORITY_SHIFT: u32 = 56;
 
 /// Carries an operation on a thread out.
-#[inline]
-pub fn dispatch<P: Platform>(cx: &Cx, this: &Operand, op: ThreadOp, a: [u64; 5]) -> Result<After> {
-    let t: &'static Thread = find(cx.node, this.object()?, Thread::KIND)?;
-    if op == ThreadOp::Dispatch {
+#[inline(never)]
+pub fn dispatch<P: Platform>(
+    cx: &Cx,
+    t: &'static Thread,
+    number: u64,
+    a: [u64; 5],
+) -> Result<After> {
+    if number == ThreadOp::Dispatch as u64 {
         let budget = match a[1] {
             0 => None,
             n => Some(budget_of(cx, n)?),
@@ -31,6 +35,12 @@ pub fn dispatch<P: Platform>(cx: &Cx, this: &Operand, op: ThreadOp, a: [u64; 5])
         let (slice, priority) = (a[0] & ((1 << PRIORITY_SHIFT) - 1), a[0] >> PRIORITY_SHIFT);
         return dispatch::dispatch::<P>(cx, t, slice, priority, budget);
     }
+    others::<P>(cx, t, number, a)
+}
+
+#[inline(never)]
+fn others<P: Platform>(cx: &Cx, t: &'static Thread, number: u64, a: [u64; 5]) -> Result<After> {
+    let op = ThreadOp::from_number(number).ok_or(Error::BadSyscall)?;
     match op {
         ThreadOp::Configure => configure(cx, t, a).map(After::Value),
         ThreadOp::ReadRegister | ThreadOp::WriteRegister => {
@@ -119,7 +129,6 @@ fn configure(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u64> {
         (&t.tag, a[3] >> 32),
         (&t.scheduler, scheduler),
         (&t.cpu, cx.cpu().index() as u64),
-        (&t.dispatcher, 0),
         (&t.result, 0),
         (&t.depth, 0),
         (&t.fault, 0),

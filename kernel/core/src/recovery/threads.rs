@@ -222,7 +222,6 @@ fn give(
     carry(t, how, words, entry);
     let me = cx.node.id();
     t.came_from.store(me.index() as u64 + 1, Ordering::Relaxed);
-    t.dispatcher.store(0, Ordering::Relaxed);
     t.budget.store(0, Ordering::Relaxed);
     let handed = Owner {
         state: State::Transit,
@@ -240,7 +239,6 @@ fn give(
 
 /// Stops a thread that has nothing left to go on with.
 fn stop<P: Platform>(cx: &Cx, t: &'static Thread, owner: Owner) -> Option<()> {
-    t.dispatcher.store(0, Ordering::Relaxed);
     t.budget.store(0, Ordering::Relaxed);
     let cpu = t.cpu.load(Ordering::Relaxed);
     // Its scheduler on this CPU is told.
