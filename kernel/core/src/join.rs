@@ -382,7 +382,8 @@ fn whom_to_ask(node: &Node) -> Option<NodeId> {
 /// [`JoinError::ClockTimeout`].
 pub fn sync_clock<P: Platform>(node: &Node) -> Result<u64, JoinError> {
     let Some(mut asked) = whom_to_ask(node) else {
-        return Err(JoinError::ClockTimeout);
+        // The others may have ended while this node was on its way back.
+        return Err(ended(node).unwrap_or(JoinError::ClockTimeout));
     };
     let e = node.entry();
     let base = e.clock_request.load(Ordering::Relaxed) >> 8;

@@ -181,3 +181,23 @@ fn a_node_that_comes_back_does_not_wait_for_the_dead() {
     s.recover(0);
     comes_back(&s);
 }
+
+/// The others have ended in good order while it was on its way back.
+#[test]
+fn a_node_that_comes_back_too_late_ends_as_they_did() {
+    let s = Trio::new();
+    s.dies(1);
+    s.recover(0);
+    for which in [0, 2] {
+        s.world
+            .set_state(s.machines[0].node(), which, NodeState::Left);
+    }
+    let m = s.world.machine(1);
+    let c = super::cx(m);
+    assert_eq!(join::claim::<MockA64>(c.node, 7), Ok(2));
+    let nobody = Err(join::JoinError::ClockTimeout);
+    assert_eq!(join::sync_clock::<MockA64>(c.node), nobody);
+    c.node.sb.shutdown.store(1 + 1, Ordering::Relaxed);
+    let ended = Err(join::JoinError::Ended { code: 1 });
+    assert_eq!(join::sync_clock::<MockA64>(c.node), ended);
+}
