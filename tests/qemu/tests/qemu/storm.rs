@@ -1,6 +1,8 @@
 //! The storm of system calls: quick forms here, long ones with `DYAD_LONG=1`. `DYAD_SEED` gives
-//! another seed; every run prints its own.
+//! another seed; every run prints its own. And what one thread can take from others by doing what it
+//! may: all scenes are played in one run.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
@@ -20,11 +22,58 @@ pub fn trials() -> Vec<Trial> {
     let test = |name: &str, nodes: &'static [Isa], cpus| {
         Trial::test(format!("storm::{name}"), move || storm(nodes, cpus)).with_kind("system")
     };
-    vec![
+    let mut trials = vec![
         test("on_the_pair", &[X86_64, Aarch64], 1),
         test("in_reversed_order_with_two_cpus", &[Aarch64, X86_64], 2),
         test("on_three_nodes", &[X86_64, Aarch64, X86_64], 1),
-    ]
+    ];
+    let played = Arc::new(OnceLock::new());
+    for attack in ATTACKS {
+        let played = played.clone();
+        let f = move || scene(played.get_or_init(play), attack);
+        let name = format!("hostile::{}_does_not_stop_others", attack);
+        trials.push(Trial::test(name, f).with_kind("system"));
+    }
+    trials
+}
+
+/// Attacks, as the program calls them.
+const ATTACKS: [&str; 14] = [
+    "spin",
+    "yield",
+    "doorbells",
+    "migrate",
+    "fault",
+    "recurse",
+    "pointers",
+    "forge",
+    "map",
+    "shootdown",
+    "retype",
+    "capabilities",
+    "rounds",
+    "memory",
+];
+
+/// Checks of all scenes, and what was printed.
+type Played = (RunReport, String);
+
+fn play() -> Played {
+    run(&[X86_64, Aarch64], 1, "--hostile", 180)
+}
+
+/// A victim on the attacker's CPU and one on another node must have got their share: the program
+/// says how much that is.
+fn scene((report, text): &Played, attack: &str) -> Result<(), Failed> {
+    for node in 0..2 {
+        let name = format!("hostile.{attack}.node{node}");
+        match report.checks.iter().find(|c| c.name == name) {
+            Some(c) if c.ok => {}
+            Some(c) => return Err(format!("{name}: {}\n\nconsole:\n{text}", c.detail).into()),
+            None => return Err(format!("no {name}\n\nconsole:\n{text}").into()),
+        }
+    }
+    Ok(())
 }
 
 /// Runs the program `storm` in the place of init.

@@ -5,7 +5,7 @@
 use core::ptr::with_exposed_provenance_mut;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::cap::{CapType, Event, ObjectKind, Rights, Stopped, ThreadOp};
+use dyad_abi::cap::{CapType, Event, ObjectKind, ReceiveOp, Rights, Stopped, ThreadOp};
 use dyad_abi::service::{INFO_BASE, scheduler_line, slot};
 use dyad_abi::{CpuId, Error, NodeId};
 use dyad_services::rt::{self, Call};
@@ -14,6 +14,7 @@ use dyad_sys::cap::{Cap, Memory, Place, Thread, ThreadSetup, Until};
 
 use crate::actor::{Actor, GUESTS, WORKERS, actor};
 use crate::calls;
+use crate::hostile;
 use crate::setup::{self, COMPONENT, ENDPOINTS, GUEST, TABLE, WAITING};
 use crate::wild;
 use crate::world::{GUEST_MEMORY, HERE, WINDOW, WINDOW_PAGES, WORLD, guest, slot_of, there};
@@ -112,7 +113,35 @@ pub fn renew(a: &Actor, k: usize) {
     }
 }
 
+/// Makes a guest that has never been, on the first CPU of a node.
+///
+/// # Errors
+///
+/// As the kernel says.
+pub fn make_on(k: usize, node: u64) -> dyad_abi::Result<()> {
+    let memory: Cap<Memory> = Cap::at(GUEST_MEMORY);
+    memory.retype_kernel(k as u64, ObjectKind::Thread)?;
+    let place = Place::of(TABLE, guest(k));
+    memory.activate::<Thread>(k as u64, place, Rights::ALL)?;
+    begin_on(k, (node, 0))
+}
+
+/// Lets a guest that has been ended begin anew, on the first node.
+pub fn again(k: usize) {
+    let thread: Cap<Thread> = Cap::at(guest(k));
+    // If it is on its way there is nothing to do.
+    if thread.stop().is_ok() {
+        let _ = begin_on(k, (0, 0));
+    }
+}
+
 fn begin(a: &Actor, k: usize) -> dyad_abi::Result<()> {
+    let node = a.below(WORLD.nodes.load(Ordering::Relaxed));
+    let cpu = a.below(WORLD.cpus.load(Ordering::Relaxed));
+    begin_on(k, (node, cpu))
+}
+
+fn begin_on(k: usize, (node, cpu): (u64, u64)) -> dyad_abi::Result<()> {
     let n = (WORKERS + k) as u64;
     let setup = ThreadSetup {
         component: COMPONENT,
@@ -126,8 +155,6 @@ fn begin(a: &Actor, k: usize) -> dyad_abi::Result<()> {
     // SAFETY: 1. The entry is that of this program, and the number of the thread its own, by the
     // lock of this guest: nobody else has its stacks.
     unsafe { thread.configure(&setup)? };
-    let node = a.below(WORLD.nodes.load(Ordering::Relaxed));
-    let cpu = a.below(WORLD.cpus.load(Ordering::Relaxed));
     match (NodeId::new(node), CpuId::new(cpu)) {
         (Some(node), Some(cpu)) => thread.resume_on(node, cpu),
         _ => Err(Error::Corrupt),
@@ -170,7 +197,8 @@ fn act(a: &Actor, k: usize) {
                 _ => rt::hardware(setup::HOME).now().unwrap_or(0) + a.below(3_000_000),
             };
             let args = [line, until, 0, 0, 0];
-            let _ = calls::make(a, CapType::Receive, slot::ENDPOINT, 0, args);
+            let op = ReceiveOp::Receive as u64;
+            let _ = calls::make(a, CapType::Receive, slot::ENDPOINT, op, args);
         }
         5 | 6 => {
             let cap = match a.below(4) {
@@ -213,6 +241,10 @@ pub fn invoked(call: Call) -> [u64; 4] {
     let [depth, a, b, c] = call.words;
     if call.badge == 1 {
         FAULTS.fetch_add(1, Ordering::Relaxed);
+        if hostile::is_on() {
+            // As long as the scene lasts, let it go on: endless faults.
+            return [u64::from(hostile::is_over()), 0, 0, 0];
+        }
         // Now and then another attempt, in case somebody maps it: bounded by whoever stops it.
         return [u64::from(a & 7 != 0 || c & 3 != 0), 0, 0, 0];
     }

@@ -20,6 +20,8 @@
 //! | `--ops` | operations of all together | none |
 //! | `--seconds` | fused time | 10, none with `--ops` |
 //!
+//! With `--hostile`, scenes of an attacker and a victim are played instead: see `hostile`.
+//!
 //! # What may fail how
 //!
 //! Everything random stays within *storm memory* and a window of addresses, so that the program
@@ -38,6 +40,8 @@ mod actor;
 mod calls;
 #[cfg(target_os = "none")]
 mod guests;
+#[cfg(target_os = "none")]
+mod hostile;
 #[cfg(target_os = "none")]
 mod service;
 #[cfg(target_os = "none")]

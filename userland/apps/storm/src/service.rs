@@ -17,7 +17,7 @@ use crate::calls::{LINES, STATUSES, WRONG};
 use crate::setup::{GUEST, HOME};
 use crate::takedown::{Left, take_down};
 use crate::world::WORLD;
-use crate::{guests, setup, wild};
+use crate::{guests, hostile, setup, wild};
 
 /// Fused time of a storm without limits.
 const DEFAULT_SECONDS: u64 = 10;
@@ -28,10 +28,16 @@ dyad_services::entry!(start, crate::guests::invoked);
 
 fn start(arg: u64) -> ! {
     let n = (arg % PAGE_SIZE) as usize;
+    if arg & GUEST != 0 && hostile::is_on() {
+        hostile::live(n % GUEST as usize % GUESTS)
+    }
     if arg & GUEST != 0 {
         guests::live(n % GUEST as usize % GUESTS)
     }
     if n != 0 {
+        if hostile::is_on() {
+            scenery(n)
+        }
         worker(n);
         drive_rounds(n)
     }
@@ -39,6 +45,9 @@ fn start(arg: u64) -> ! {
         say(format_args!("cannot begin: {e}"));
         check("storm.start", false, format_args!("{e}"));
         shut_down(EXIT_BOOT)
+    }
+    if hostile::is_on() {
+        shut_down(if scenes() { EXIT_OK } else { EXIT_FAILED })
     }
     worker(0);
     shut_down(if end() { EXIT_OK } else { EXIT_FAILED })
@@ -94,7 +103,49 @@ fn begin() -> Result<()> {
         "storm: seed {seed}, {} nodes with {} CPUs each, {} guests",
         info.system.node_count, info.cpus, GUESTS
     ));
+    let args = &info.args[..(info.args_len as usize).min(info.args.len())];
+    if args.split(|&b| b == b' ').any(|w| w == b"--hostile") {
+        hostile::turn_on();
+    }
     setup::build(info)
+}
+
+/// What other workers do in scenes.
+fn scenery(n: usize) -> ! {
+    let hardware = own_hardware(n);
+    loop {
+        hostile::turns(n);
+        let _ = hardware.flush_step(16);
+    }
+}
+
+/// Plays all scenes and says what came out.
+fn scenes() -> bool {
+    if let Err(e) = hostile::prepare() {
+        return check("hostile.start", false, format_args!("{e}"));
+    }
+    let mut good = true;
+    hostile::play(|o| {
+        let name = Text::<64>::of(format_args!("hostile.{}.node{}", o.attack.name(), o.node));
+        good &= check(
+            name.as_str(),
+            o.is_good(),
+            format_args!(
+                "{} % of its fair share: {} instead of {}; {} blows",
+                o.share(),
+                o.attacked,
+                o.fair,
+                o.blows
+            ),
+        );
+    });
+    say_wrong();
+    let wrong = WRONG.load(Ordering::Relaxed);
+    good & check(
+        "hostile.statuses",
+        wrong == 0,
+        format_args!("{wrong} wrong"),
+    )
 }
 
 /// The hardware of this CPU's node.

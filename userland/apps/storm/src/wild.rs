@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use dyad_abi::NodeId;
 use dyad_abi::cap::{
     CapIndex, CapType, CaptblOp, ComponentOp, Guard, HardwareOp, INTROSPECT, LivenessOp, MemoryOp,
-    ObjectKind, ReceiveOp, Rights, SpaceOp, TABLE_SLOTS, ThreadOp, TimeOp,
+    ObjectKind, ReceiveOp, Rights, SendOp, SpaceOp, TABLE_SLOTS, ThreadOp, TimeOp,
 };
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::slot;
@@ -28,8 +28,9 @@ const ABSURD: [u64; 6] = [
     u64::MAX,
 ];
 
-/// No endpoint has this number. Operation 0 may hit an endpoint where another type was expected, and
-/// must not wait there: the actor may be the thread that runs when nobody else does.
+/// No endpoint has this number, and as a deadline it is in the past. An operation with the number of
+/// `Receive` may hit an endpoint where another type was expected, and must not wait there: the actor
+/// may be the thread that runs when nobody else does.
 const NO_LINE: u64 = 64;
 
 /// Makes one operation.
@@ -44,7 +45,7 @@ pub fn step(a: &Actor) {
         22..24 => on_receive(a),
         24 | 25 => {
             let cap = slot_of(CapType::Send, a.next());
-            let _ = make(a, CapType::Send, cap, 0, [a.next(); 5]);
+            let _ = make(a, CapType::Send, cap, SendOp::Send as u64, [a.next(); 5]);
         }
         26 => on_time(a),
         27 => on_liveness(a),
@@ -208,8 +209,14 @@ fn on_table(a: &Actor) {
                 make(a, ty, cap, CaptblOp::CopyIn as u64, args)
             }
             5 => {
-                let args = [a.below(16), operand(a, ty), 0, 0, 0];
-                make(a, ty, cap, CaptblOp::Cons as u64, args)
+                let leaf = u64::from(slot_of(ty, a.next()).get());
+                make(
+                    a,
+                    ty,
+                    cap,
+                    CaptblOp::Cons as u64,
+                    [a.below(16), leaf, 0, 0, 0],
+                )
             }
             6 => make(
                 a,
@@ -455,7 +462,7 @@ fn on_thread(a: &Actor) {
         }
         5 => call(ThreadOp::ReadRegister, [a.below(3), a.below(40), 0, 0, 0]),
         6 => {
-            let register = a.pick(&[64, 1000, u64::MAX]);
+            let register = a.pick(&[64, 1000]);
             call(
                 ThreadOp::WriteRegister,
                 [a.below(3), register, a.next(), 0, 0],
@@ -508,7 +515,7 @@ fn on_receive(a: &Actor) {
 
 fn on_time(a: &Actor) {
     let (ty, cap) = (CapType::Time, slot_of(CapType::Time, a.next()));
-    let op = a.below(TimeOp::ALL.len() as u64 + 1);
+    let op = 1 + a.below(TimeOp::ALL.len() as u64 + 1);
     let ns = if a.rarely(4) {
         a.next()
     } else {
@@ -578,7 +585,7 @@ fn look(a: &Actor) {
 }
 
 /// Operations that nothing has.
-fn nonsense(a: &Actor) {
+pub fn nonsense(a: &Actor) {
     let ty = some_type(a);
     let op = a.pick(&[12, 13, 20, 29, 31, 32, 255, 1 << 20, u64::from(u32::MAX)]);
     let cap = match a.below(4) {
