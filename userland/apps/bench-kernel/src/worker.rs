@@ -47,6 +47,9 @@ pub const MANY: u64 = 10_000;
 /// Most repetitions of that.
 pub const MANY_TIMES: u64 = 40;
 
+/// Time in which every node makes several rounds.
+const ROUNDS_NS: u64 = 300_000_000;
+
 // The worker's table.
 const TABLE: Cap<Captbl> = Cap::at(slot::TABLE);
 const THREAD: Cap<Thread> = Cap::at(slot::THREAD);
@@ -442,10 +445,16 @@ fn memory(plan: &mut Plan) -> Result<()> {
         last = last.max(Stamp(r.value));
         (r.status == 0 && what(at) == untyped, r.status)
     });
+    quiesced(plan, last)?;
+    // A node that sleeps counts as quiet, and for a moment does not after it has woken up. After
+    // some rounds all have published an epoch that is late enough.
+    let hardware: Cap<dyad::sys::cap::Hardware> = Cap::at(slot::hardware(plan.node));
+    let end = hardware.now()? + ROUNDS_NS;
+    while hardware.now()? < end {
+        THREAD.yield_now()?;
+    }
     repeat!(plan, RetypeKernelZeroing, plan.times, i => {
         let at = plan.frames[i as usize];
-        // What has quiesced can count as not quiesced for a moment after a node has woken up.
-        quiesced(plan, last)?;
         let r = timed!(plan, RetypeKernelZeroing, retype, at, leaf);
         (r.status == 0 && what(at) == kernel, r.status)
     });
