@@ -41,7 +41,7 @@ mod pair_threads;
 pub(crate) mod rig;
 pub(crate) mod spaces;
 pub mod user_calls;
-mod walk;
+mod user_real;
 
 pub(crate) use dyad_ktest::ktest;
 

@@ -13,7 +13,7 @@ use crate::cx::Cx as Kernel;
 use crate::mapping::In;
 use crate::object::find;
 use crate::object::space::{Region, Space, Supply};
-use crate::ops::space::{reclaim, unlink, unmap};
+use crate::ops::space::{reclaim, unlink};
 
 /// The kind of the root of an ISA's page table.
 pub const fn root_kind(isa: Isa) -> ObjectKind {
@@ -132,8 +132,9 @@ fn empty(this: &In<'_>, isa: Isa, va: u64, level: Level) {
             continue;
         };
         match d.meaning(&place) {
-            Pte::Leaf(_) => {
-                let _ = unmap(this, isa, at);
+            Pte::Leaf(leaf) => {
+                // Not by the operation: tests also map where programs may not.
+                let _ = this.unmap(&d, &place, &leaf);
             }
             Pte::Table(_) if place.level == level => {
                 if let Some(below) = level.below() {
