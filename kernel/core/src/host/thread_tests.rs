@@ -1,6 +1,9 @@
 //! Threads through the whole kernel, from a system call or a trap to user mode: on one machine, and
 //! between an x86-64 and an AArch64 machine.
 
+// Outcomes of in-kernel tests carry their text.
+#![allow(clippy::result_large_err)]
+
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::{

@@ -42,6 +42,7 @@ pub(crate) mod rig;
 pub(crate) mod spaces;
 pub mod user_calls;
 mod user_real;
+mod walk;
 
 pub(crate) use dyad_ktest::ktest;
 
