@@ -388,7 +388,7 @@ fn two_nodes_may_die_at_once() {
 /// Others go on mapping and unmapping what is counted.
 #[test]
 fn counts_are_right_while_others_are_at_work() {
-    let times = if super::long() { 50 } else { 2 };
+    let times = if super::long() { 10 } else { 2 };
     for changes in (0..times).flat_map(|_| [2, 3, 4, 5, 6]) {
         for (name, isa) in [("map", Isa::X86_64), ("unmap", Isa::X86_64)] {
             let s = Trio::new();
