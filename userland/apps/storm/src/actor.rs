@@ -15,6 +15,8 @@ pub struct Actor {
     pub ops: AtomicU64,
     /// Worker: guests that are ready here.
     pub ready: AtomicU64,
+    /// The call it is at, or was: word, arguments.
+    pub call: [AtomicU64; 6],
 }
 
 static ACTORS: [Actor; WORKERS + GUESTS] = [const {
@@ -22,6 +24,7 @@ static ACTORS: [Actor; WORKERS + GUESTS] = [const {
         random: AtomicU64::new(0),
         ops: AtomicU64::new(0),
         ready: AtomicU64::new(0),
+        call: [const { AtomicU64::new(0) }; 6],
     }
 }; WORKERS + GUESTS];
 

@@ -70,6 +70,9 @@ pub fn make(
     args: [u64; 5],
 ) -> Result<u64, u64> {
     let word = call_word(cap, 0) | operation << 32;
+    for (to, w) in a.call.iter().zip([word].into_iter().chain(args)) {
+        to.store(w, Ordering::Relaxed);
+    }
     // SAFETY: 1. Slots are divided by type, and what generators choose stays within storm memory and
     // the window, in which this program has nothing. 2. No invocation goes this way.
     let r = unsafe { raw::call_raw(word, args) };

@@ -212,6 +212,14 @@ fn all_stopped() -> bool {
             return true;
         }
         if hardware.now().is_ok_and(|now| now > end) {
+            let left = all & !WORLD.stopped.load(Ordering::Acquire);
+            for n in (0..64).filter(|n| left & 1 << n != 0) {
+                let call: [u64; 6] =
+                    core::array::from_fn(|i| actor(n).call[i].load(Ordering::Relaxed));
+                say(format_args!(
+                    "  worker {n} has not stopped: last call {call:x?}"
+                ));
+            }
             return false;
         }
     }
