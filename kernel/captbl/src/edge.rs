@@ -37,6 +37,14 @@ pub trait Pins {
     /// If there was none.
     fn unpin(&self, frame: FrameRef) -> Result<(), Error>;
 
+    /// Whether the references of an edge may be given back: not while one of its frames is being
+    /// recovered. A full fence, and then the look. Those who have asked before go on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Again`] if one is being recovered.
+    fn may_unpin(&self, leaf: FrameRef, root: FrameRef) -> Result<(), Error>;
+
     /// A frame to which there is a reference, with the version it has.
     ///
     /// # Errors
@@ -139,8 +147,9 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
     /// # Errors
     ///
     /// [`Refused::BadIndex`]; [`Refused::NoLeaf`]; [`Refused::Busy`]: try again;
-    /// [`Refused::Lost`]; [`Refused::Corrupt`]; [`Refused::Pin`]: if the leaf has been taken out,
-    /// the count of references was wrong.
+    /// [`Refused::Lost`]; [`Refused::Corrupt`]; [`Refused::Pin`] with [`Error::Again`]: leaf or root
+    /// are being recovered; with others: if the leaf has been taken out, the count of references was
+    /// wrong.
     pub fn decons(
         &self,
         root: WeakRef,
@@ -156,6 +165,12 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
             table: Some(root),
             place,
         });
+        if R::DECONS_CHECKS_FROZEN
+            && let Err(why) = pins.may_unpin(leaf, root.frame)
+        {
+            services.clear();
+            return Err(Refused::Pin(why));
+        }
         if !R::UNPUBLISH_BEFORE_UNPIN {
             unpin_both(leaf, root.frame, pins)?;
         }

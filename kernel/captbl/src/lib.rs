@@ -48,7 +48,7 @@
 //! | deactivate | intent; CAS ACTIVE -> CLOSING; log; fence, load E; w1; write-back; CAS -> FREE; intent cleared | a stamp from before the CAS is older than the last use (C1b); in the log before it can be stamped |
 //! | copy | rights and payload narrowed; activate | - |
 //! | cons | intent; pin root; pin leaf; load entry; quiesced; CAS Empty(s) -> Present; log; intent cleared | an edge never exists without its pins (P1) |
-//! | decons | intent; CAS Present -> Closing; log; fence, load E; CAS -> Empty(s); unpin leaf; unpin root; intent cleared | as above |
+//! | decons | intent; neither leaf nor root is frozen; CAS Present -> Closing; log; fence, load E; CAS -> Empty(s); unpin leaf; unpin root; intent cleared | as above |
 //! | recover a slot | CAS RESERVED or CLOSING(dead) -> CLOSING(own); then as deactivate | one recoverer at a time stores to the line |
 //! | recover an entry | fence, load E; CAS Closing(dead) -> Empty(s); log | idempotent |
 //! | revoke | add 1 to the entry; log; fence, load E | - |
@@ -67,6 +67,11 @@
 //! Rows decide by what is in memory. Lookups do not: they read this node's view, so that they
 //! cost no more than on private memory. What they see is late by at most one round of their node,
 //! which drops the lines that [`Log`] has been told of.
+//!
+//! A leaf that has been taken out keeps its slots, ACTIVE ones as well: it may be hung in elsewhere
+//! at once, and copies of its lines are as good there. They must not survive the leaf. That is up to
+//! whoever gives the frame up: a leaf that is another one by its version is found through lines
+//! that were dropped in the round its frame has waited for.
 //!
 //! # Recovery
 //!
@@ -94,13 +99,14 @@ mod table;
 use dyad_shm::LayoutHash;
 
 pub use contents::{Contents, GuardRef};
+pub use dyad_shm::protocol::Log;
 pub use edge::{Deconsed, Pins};
 pub use entry::RootEntry;
 pub use error::Refused;
 pub use header::{Owner, SlotHeader};
 pub use range::{FrameRange, Span, narrow};
 pub use rules::Rules;
-pub use services::{Log, Parts, Services};
+pub use services::{Parts, Services};
 pub use slot::{Narrowed, SlotPlace};
 pub use table::{Found, Slot, Table};
 

@@ -41,6 +41,8 @@ pub trait Rules {
     const CONS_CHECKS_STAMP: bool = true;
     /// An entry is replaced only if it has the stamp that was checked.
     const CONS_COMPARES_ENTRY: bool = true;
+    /// No leaf is taken out while it or its root is being recovered.
+    const DECONS_CHECKS_FROZEN: bool = true;
     /// An edge gives its pins back after it has been unpublished.
     const UNPUBLISH_BEFORE_UNPIN: bool = true;
     /// Recovery takes only from the incarnation that has died.

@@ -1,25 +1,9 @@
 //! What the rows need from the kernel around them, besides memory.
 
-use dyad_shm::frame::Epoch;
+use dyad_shm::frame::{Epoch, FrameRef};
 use dyad_shm::intent::IntentRecord;
 use dyad_shm::pool::PhysAddr;
-use dyad_shm::protocol::{EpochSource, Intents};
-
-/// Where this CPU notes the lines it has changed, so that other nodes drop their copies in their
-/// next round.
-///
-/// Rows that unpublish something log its line after the change and *before* they take the stamp:
-/// a node whose round comes after the stamp must find the line in the log. Closures will do.
-pub trait Log {
-    /// The line of this word has been changed.
-    fn line(&self, at: PhysAddr);
-}
-
-impl<F: Fn(PhysAddr)> Log for F {
-    fn line(&self, at: PhysAddr) {
-        self(at);
-    }
-}
+use dyad_shm::protocol::{EpochSource, Intents, Log};
 
 /// All that rows need: implemented by whatever is time, intents and log of a CPU. [`Parts`] makes
 /// it of three.
@@ -59,7 +43,13 @@ impl<E, I: Intents, L> Intents for Parts<'_, E, I, L> {
 }
 
 impl<E, I, L: Log> Log for Parts<'_, E, I, L> {
+    #[inline]
     fn line(&self, at: PhysAddr) {
         self.log.line(at);
+    }
+
+    #[inline]
+    fn object(&self, frame: FrameRef) {
+        self.log.object(frame);
     }
 }

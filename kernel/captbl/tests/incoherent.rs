@@ -203,6 +203,8 @@ impl Log for Rounds<'_> {
     fn line(&self, at: PhysAddr) {
         self.book().lines.push(at);
     }
+
+    fn object(&self, _: dyad_shm::FrameRef) {}
 }
 
 fn text<T>(what: &str, result: Result<T, Refused>) -> Result<T, String> {
@@ -284,7 +286,7 @@ fn hand_over<R: Rules>(mem: &StaleMem, flushes: &Flushes) -> Outcome {
     let untold = dyad_captbl::Parts {
         epochs: &rounds,
         intents: &rounds,
-        log: &|_| {},
+        log: &Lines(|_| {}),
     };
     let dying = table::<R, _>(&two, 2);
     let filled = dying.slot_activate(place(LEAF, 3), &sample(10), &untold);

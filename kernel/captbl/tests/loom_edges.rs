@@ -68,6 +68,10 @@ impl Pins for Counted<'_> {
         Ok(())
     }
 
+    fn may_unpin(&self, _: FrameRef, _: FrameRef) -> Result<(), Error> {
+        Ok(())
+    }
+
     fn current(&self, frame: FrameRef) -> Result<WeakRef, Error> {
         Ok(weak(frame.index()))
     }

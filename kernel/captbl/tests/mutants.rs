@@ -294,6 +294,10 @@ mod scenarios {
             self.1.unpin(node)
         }
 
+        fn may_unpin(&self, leaf: FrameRef, root: FrameRef) -> Result<(), Error> {
+            self.1.may_unpin(leaf, root)
+        }
+
         fn current(&self, frame: FrameRef) -> Result<WeakRef, Error> {
             self.1.current(frame)
         }

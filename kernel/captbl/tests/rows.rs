@@ -198,6 +198,8 @@ impl Log for Witness<'_> {
         let word = self.0.load(at, Relaxed);
         self.1.borrow_mut().push(Event::Log(at, word));
     }
+
+    fn object(&self, _: dyad_shm::FrameRef) {}
 }
 
 impl EpochSource for Witness<'_> {
@@ -358,7 +360,7 @@ fn a_dead_recoverers_work_is_redone() {
     let (at, dead) = (place(LEAF, 5), owner(1, 1));
     mem.store(at.address(), SlotHeader::Reserved(dead).bits(), Relaxed);
     let recoverer = World::default();
-    let dies = |_: PhysAddr| panic!("dies here");
+    let dies = Lines(|_: PhysAddr| panic!("dies here"));
     let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let services = Parts {
             epochs: &recoverer,
@@ -390,10 +392,10 @@ fn who_is_taken_for_dead_notices() {
     let (t, survivor) = (tables(&mem), table::<Protocol, _>(&mem, 1));
     let (at, me) = (place(LEAF, 5), owner(0, 1));
     let other = World::default();
-    let recovers = |_: PhysAddr| {
+    let recovers = Lines(|_: PhysAddr| {
         survivor.recover_slot(at, me, &other).unwrap();
         survivor.recover_entry(weak(ROOT), 3, me, &other).unwrap();
-    };
+    });
     let services = Parts {
         epochs: &world,
         intents: &world,
@@ -405,4 +407,23 @@ fn who_is_taken_for_dead_notices() {
     let out = t.decons(weak(ROOT), 3, &nodes, &services);
     assert_eq!(out, Err(Refused::Lost));
     assert_eq!(nodes.refs(LEAF), 1, "to be counted by the survivor");
+}
+
+/// While references are counted none are given back.
+#[test]
+fn nothing_is_taken_out_while_leaf_or_root_are_recovered() {
+    let (mem, world, nodes) = (HostMem::new(), World::default(), Nodes::default());
+    with_leaf(&mem, &world, &nodes);
+    let t = tables(&mem);
+    for frozen in [LEAF, ROOT] {
+        nodes.frozen.set(Some(frame(frozen)));
+        let out = t.decons(weak(ROOT), 3, &nodes, &world);
+        assert_eq!(out, Err(Refused::Pin(Error::Again)));
+        let entry = t.entry(frame(ROOT).address(), 3);
+        assert_eq!(entry, Ok(RootEntry::Present(frame(LEAF))));
+        assert_eq!((nodes.refs(ROOT), nodes.refs(LEAF)), (1, 1));
+        assert_eq!(world.open.get(), None);
+    }
+    nodes.frozen.set(None);
+    assert!(t.decons(weak(ROOT), 3, &nodes, &world).is_ok());
 }

@@ -4,7 +4,9 @@ use dyad_abi::CpuId;
 use dyad_abi::cap::{CapType, Rights};
 use dyad_quiesce::{CpuIntents, Quiescence, Touched};
 use dyad_retype::FrameTable;
-use dyad_shm::frame::WeakRef;
+use dyad_shm::PhysAddr;
+use dyad_shm::frame::{FrameRef, WeakRef};
+use dyad_shm::protocol::Log;
 
 use crate::Platform;
 use crate::cpu::CpuLocal;
@@ -82,12 +84,30 @@ impl Cx {
 
     /// Notes that something has been changed of which others may hold copies. Before it is
     /// stamped.
+    #[inline]
     pub fn log(&self, what: Touched) {
         if self.words().is_coherent() {
             return;
         }
+        self.record(what);
+    }
+
+    #[cold]
+    fn record(&self, what: Touched) {
         if let Some(log) = self.local.log.borrow_mut().as_mut() {
             log.record(self.epochs(), what);
         }
+    }
+}
+
+impl Log for Cx {
+    #[inline]
+    fn line(&self, at: PhysAddr) {
+        self.log(Touched::Line(at));
+    }
+
+    #[inline]
+    fn object(&self, frame: FrameRef) {
+        self.log(Touched::Object(frame.address()));
     }
 }

@@ -3,10 +3,10 @@
 //! | row | steps, in order |
 //! |---|---|
 //! | map | intent; pin table; pin frame; fence, table still linked; quiesced(s); CAS Empty(s) -> leaf; log the table; intent cleared |
-//! | map from peer | map, with the frame's current version; fence; look at the source again; if it has changed, unmap |
-//! | unmap | intent; CAS leaf -> Closing; log frame and table; fence, s = E; Closing -> Empty(s); unpin both; intent cleared |
+//! | map from peer | map, with the frame's current version; fence; look at the source again; if it has changed, unmap; only then intent cleared |
+//! | unmap | intent; fence, neither frame nor table is being recovered; CAS leaf -> Closing; log frame and table; fence, s = E; Closing -> Empty(s); unpin both; intent cleared |
 //! | link | intent; pin parent; pin child, which has no other pin; child's stamp quiesced; then as map |
-//! | unlink | intent; CAS table -> Closing; fence; only the link pins it (else back); log; s = E; stamp the child; Closing -> Empty(s); unpin both; intent cleared |
+//! | unlink | intent; as unmap; CAS table -> Closing; fence; only the link pins it (else back); log; s = E; stamp the child; Closing -> Empty(s); unpin both; intent cleared |
 //!
 //! Every present entry pins the table it is in, so a table whose only pin is its link is empty:
 //! unlinking looks at one word, not at 512 entries. *Map* looks at the link after it has pinned the
@@ -171,6 +171,20 @@ impl In<'_> {
         head: WeakRef,
         leaf: Leaf,
     ) -> core::result::Result<(), NotMapped> {
+        self.begin_map(d, place, head, leaf)?;
+        self.cx.intents().clear();
+        Ok(())
+    }
+
+    /// [`map`](In::map), but the intent stays if it succeeds.
+    #[inline]
+    fn begin_map(
+        &self,
+        d: &Driver,
+        place: &Place,
+        head: WeakRef,
+        leaf: Leaf,
+    ) -> core::result::Result<(), NotMapped> {
         let bad = NotMapped::Refused(Error::BadArgument);
         let frames = self.cx.frames();
         let intents = self.cx.intents();
@@ -191,7 +205,6 @@ impl In<'_> {
         };
         let Err(why) = done else {
             self.cx.log(Touched::Table(place.table()));
-            intents.clear();
             return Ok(());
         };
         frames.unmap_unpin_at(head.frame, placing.table, &intents)?;
@@ -262,12 +275,14 @@ impl In<'_> {
         };
         let frame = FrameRef::of(leaf.pa).ok_or(NotMapped::Refused(Error::Corrupt))?;
         let (head, _) = self.cx.frames().head_now(frame)?;
-        self.map(d, to, head, leaf)?;
+        // Until the second look, whoever recovers this node must know of the entry.
+        self.begin_map(d, to, head, leaf)?;
         self.cx.words().fence();
         let now = source.again(from);
         let same = now.raw == from.raw
             || matches!(source.meaning(&now), Pte::Leaf(l) if l.same_mapping(found));
         if same {
+            self.cx.intents().clear();
             return Ok(());
         }
         // Its owner has unmapped it, and may have looked here before it was there.
@@ -275,7 +290,10 @@ impl In<'_> {
         if let Pte::Leaf(mine) = d.meaning(&here)
             && mine.same_mapping(&leaf)
         {
-            let _ = self.unmap(d, &here, &mine);
+            // Part of this row: not refused if a recovery has begun meanwhile.
+            let _ = self.take_out(d, &here, &mine, head, true);
+        } else {
+            self.cx.intents().clear();
         }
         Err(again)
     }
@@ -288,12 +306,31 @@ impl In<'_> {
     #[inline]
     pub fn unmap(&self, d: &Driver, place: &Place, leaf: &Leaf) -> Result<Epoch> {
         let frames = self.cx.frames();
-        let node = self.cx.node.id();
         let table = FrameRef::of(place.table()).ok_or(Error::Corrupt)?;
         let frame = FrameRef::of(leaf.pa).ok_or(Error::Corrupt)?;
         let (head, counted) = frames.head_now(frame)?;
         let (pinned, _) = frames.head_now(table)?;
         self.intent(Row::Unmap, WeakRef { frame, ..head }, pinned, place.entry);
+        if let Err(why) = frames.may_unpin(head.frame, table) {
+            self.cx.intents().clear();
+            return Err(why.into());
+        }
+        self.take_out(d, place, leaf, head, counted)
+    }
+
+    /// The rest of [`unmap`](In::unmap), after its intent.
+    #[inline]
+    fn take_out(
+        &self,
+        d: &Driver,
+        place: &Place,
+        leaf: &Leaf,
+        head: WeakRef,
+        counted: bool,
+    ) -> Result<Epoch> {
+        let frames = self.cx.frames();
+        let node = self.cx.node.id();
+        let table = FrameRef::of(place.table()).ok_or(Error::Corrupt)?;
         let gone = match d.close(place, leaf, node) {
             Ok(gone) => gone,
             Err(e) => {
@@ -338,7 +375,7 @@ impl In<'_> {
             && word.version == what.version
         {
             // Refused only if somebody else was faster, or uses it again.
-            let _ = frames.to_untyped(what, used, self.cx.epochs(), &self.cx.intents());
+            let _ = frames.to_untyped(what, used, self.cx.epochs(), &self.cx.intents(), self.cx);
         }
     }
 
@@ -415,7 +452,11 @@ impl In<'_> {
         let (parent, child) = self.ends(place.table(), table)?;
         self.only_linked(child.frame)?;
         self.intent(Row::Unmap, child, parent, place.entry);
-        let done = d.close_table(place, node).map_err(refusal).and_then(|()| {
+        let may = self.cx.frames().may_unpin(child.frame, parent.frame);
+        let closed = may
+            .map_err(Error::from)
+            .and_then(|()| d.close_table(place, node).map_err(refusal));
+        let done = closed.and_then(|()| {
             self.cx.words().fence();
             if let Err(why) = self.only_linked(child.frame) {
                 d.reopen_table(place, node, table)
@@ -506,7 +547,12 @@ impl In<'_> {
             .ok_or(Error::Corrupt)?;
         self.intent(Row::Decons, root, self.object, place);
         let mut done = Err(Error::Again);
-        if words.exchange(word, bits, CLOSING) {
+        let may = self
+            .cx
+            .frames()
+            .may_unpin(root.frame, self.object.frame)
+            .is_ok();
+        if may && words.exchange(word, bits, CLOSING) {
             words.fence();
             done = self.only_linked(root.frame).and_then(|()| {
                 let stamp = self.cx.epochs().now();

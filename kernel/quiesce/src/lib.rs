@@ -19,9 +19,9 @@
 //! | step | order | otherwise |
 //! |---|---|---|
 //! | begin: e = add(E, 1) + 1, then fence | before anything is dropped | stamps below e are missed |
-//! | Lines: write back and invalidate kernel lines and tables | before the request | TLBs refill from stale lines |
+//! | Lines: write back and invalidate lines and tables that have been changed | before the request | TLBs refill from stale lines; CPUs revalidate by them |
 //! | [`acknowledge`](Quiescence::acknowledge), each awake CPU: revalidate, flush TLB, fence, store | after its last use, before its next | a use from before the round goes on |
-//! | Frames: write back and invalidate unmapped user frames | after all acknowledgements (acquire) | a stale TLB entry brings their lines back |
+//! | Frames: write back and invalidate unmapped user frames, frames of kernel objects that have been given up | after all acknowledgements (acquire) | a stale TLB entry, or a CPU that has the object in hand, brings their lines back |
 //! | publish e | last | reuse under a CPU that still looks |
 //!
 //! Every step is bounded: [`Round::flush_step`] does at most as many as it is told. An

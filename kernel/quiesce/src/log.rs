@@ -31,6 +31,8 @@ pub enum Touched {
     Table(PhysAddr),
     /// A user frame has been unmapped.
     User(PhysAddr),
+    /// A kernel object that filled this frame has been given up.
+    Object(PhysAddr),
 }
 
 impl Touched {
@@ -41,6 +43,7 @@ impl Touched {
             Touched::Line(at) => at.0 & !Touched::KIND | 1,
             Touched::Table(at) => at.frame_start().0 | 2,
             Touched::User(at) => at.frame_start().0 | 3,
+            Touched::Object(at) => at.frame_start().0 | 4,
         }
     }
 
@@ -50,6 +53,7 @@ impl Touched {
             1 => Some(Touched::Line(at)),
             2 if at.offset() == 0 => Some(Touched::Table(at)),
             3 if at.offset() == 0 => Some(Touched::User(at)),
+            4 if at.offset() == 0 => Some(Touched::Object(at)),
             _ => None,
         }
     }
@@ -58,8 +62,15 @@ impl Touched {
     pub const fn range(self) -> (PhysAddr, u64) {
         match self {
             Touched::Line(at) => (at, LINE_BYTES),
-            Touched::Table(at) | Touched::User(at) => (at, PAGE_SIZE),
+            Touched::Table(at) | Touched::User(at) | Touched::Object(at) => (at, PAGE_SIZE),
         }
+    }
+
+    /// Whether a CPU that has not acknowledged a round yet may use it, so that it is dropped
+    /// afterwards: user code reads a frame through its TLB, the kernel an object that it has in
+    /// hand. Of lines and tables that have been changed, not given up, it brings back what is so.
+    pub(crate) const fn is_given_up(self) -> bool {
+        matches!(self, Touched::User(_) | Touched::Object(_))
     }
 }
 

@@ -9,7 +9,7 @@ use dyad_shm::PhysAddr;
 use dyad_shm::frame::Epoch;
 
 use crate::error::Error;
-use crate::log::{self, Read, Touched};
+use crate::log::{self, Read};
 use crate::words::Quiescence;
 
 pub(crate) const LOGS: usize = MAX_NODES * MAX_CPUS;
@@ -53,10 +53,10 @@ pub enum Progress {
 /// What is dropped of what logs name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pass {
-    /// Kernel lines and tables, before TLBs are flushed.
-    Kernel,
-    /// User frames, after it: until then user code could bring their lines back.
-    User,
+    /// Lines and tables that have been changed, before CPUs look at them and flush TLBs.
+    Changed,
+    /// Frames that have been given up, after it: until then a CPU could bring their lines back.
+    GivenUp,
 }
 
 /// How far dropping of lines has come.
@@ -100,9 +100,9 @@ pub(crate) enum State {
 pub struct Round {
     pub(crate) node: NodeId,
     pub(crate) state: State,
-    /// Of the pass over kernel lines.
+    /// Of the pass over what has been changed.
     cursors: [u64; LOGS],
-    /// Of the pass over user frames, which follows the other.
+    /// Of the pass over what has been given up, which follows the other.
     followers: [u64; LOGS],
     /// Logs were given up, and no round has ended since then: both passes drop everything.
     owed: bool,
@@ -145,7 +145,7 @@ impl Round {
                     drop: Dropping::Done,
                 } => self.state = State::Calling { epoch },
                 State::Lines { epoch, drop } => {
-                    let drop = self.drop_step(q, hardware, drop, Pass::Kernel);
+                    let drop = self.drop_step(q, hardware, drop, Pass::Changed);
                     self.state = State::Lines { epoch, drop };
                 }
                 State::Calling { epoch } => {
@@ -178,7 +178,7 @@ impl Round {
                     return Ok(Progress::Published(epoch));
                 }
                 State::Frames { epoch, drop } => {
-                    let drop = self.drop_step(q, hardware, drop, Pass::User);
+                    let drop = self.drop_step(q, hardware, drop, Pass::GivenUp);
                     self.state = State::Frames { epoch, drop };
                 }
             }
@@ -209,8 +209,8 @@ impl Round {
             Dropping::Log { index, end: None } => Dropping::Log {
                 index,
                 end: Some(match pass {
-                    Pass::Kernel => log::head(q, index),
-                    Pass::User => self.cursors[index],
+                    Pass::Changed => log::head(q, index),
+                    Pass::GivenUp => self.cursors[index],
                 }),
             },
             Dropping::Log {
@@ -218,8 +218,8 @@ impl Round {
                 end: Some(end),
             } => {
                 let cursor = match pass {
-                    Pass::Kernel => &mut self.cursors[index],
-                    Pass::User => &mut self.followers[index],
+                    Pass::Changed => &mut self.cursors[index],
+                    Pass::GivenUp => &mut self.followers[index],
                 };
                 match log::read(q, index, *cursor, end) {
                     Read::End => Dropping::Log {
@@ -228,7 +228,7 @@ impl Round {
                     },
                     Read::Entry(touched) => {
                         *cursor = cursor.wrapping_add(1);
-                        if matches!(touched, Touched::User(_)) == (pass == Pass::User) {
+                        if touched.is_given_up() == (pass == Pass::GivenUp) {
                             let (at, len) = touched.range();
                             hardware.writeback_invalidate(at, len);
                         }
@@ -248,7 +248,7 @@ impl Round {
     /// name from here on is read next time.
     fn give_up_logs<M: GlobalMem>(&mut self, q: &Quiescence<'_, M>, pass: Pass) {
         self.owed = true;
-        if pass == Pass::Kernel {
+        if pass == Pass::Changed {
             for (index, cursor) in self.cursors.iter_mut().enumerate() {
                 *cursor = log::head(q, index);
             }

@@ -456,3 +456,37 @@ fn mutant_that_drops_nothing() {
     world.caches[1].drops = false;
     assert_eq!(rounds(&world), Err("stale after a round".to_string()));
 }
+
+/// An object is given up and its frame filled anew as soon as it may be, while a CPU of another node
+/// uses it until it acknowledges.
+fn object_given_up(logged: impl Fn(PhysAddr) -> Touched) -> u64 {
+    let mem = StaleMem::with_habits(NODES, 0, Habits::LAZY);
+    let flushes = Flushes::all();
+    let w = World::new(&mem, &flushes, false);
+    let [_r0, mut r1] = w.pair().unwrap();
+    let (q0, q1) = (w.q(0), w.q(1));
+    let look = || mem.node(1).load(FRAME, Ordering::Relaxed);
+    assert_eq!(look(), 0);
+    LogWriter::attach(&q0, node(0), cpu(0)).record(&q0, logged(FRAME));
+    let stamp = q0.now();
+    loop {
+        match r1.flush_step(&q1, &w.caches[1], 1).unwrap() {
+            Progress::Working => {}
+            Progress::Waiting(cpu) => {
+                look();
+                assert!(q1.acknowledge(node(1), cpu, &w.caches[1]));
+            }
+            Progress::Published(_) => break,
+        }
+    }
+    assert!(q1.publication(node(1)).is_quiet_since(stamp));
+    mem.node(0).swap(FRAME, 7);
+    look()
+}
+
+#[test]
+fn objects_are_dropped_after_cpus_have_acknowledged() {
+    assert_eq!(object_given_up(Touched::Object), 7);
+    // As a table it would be dropped before, and brought back.
+    assert_eq!(object_given_up(Touched::Table), 0);
+}

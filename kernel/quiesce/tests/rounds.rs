@@ -34,6 +34,7 @@ fn a_round_drops_lines_before_it_asks_and_asks_before_it_publishes() {
     log.record(&q, Touched::Line(line));
     log.record(&q, Touched::Table(PhysAddr(AREA.0 + 0x20_0000)));
     log.record(&q, Touched::User(PhysAddr(AREA.0 + 0x30_0000)));
+    log.record(&q, Touched::Object(PhysAddr(AREA.0 + 0x40_0000)));
     let stamp = q.now();
     let waiting = loop {
         // One step at a time: each does one thing.
@@ -59,9 +60,11 @@ fn a_round_drops_lines_before_it_asks_and_asks_before_it_publishes() {
         }
     };
     assert!(matches!(done, Progress::Published(e) if e > stamp));
-    // Until the TLB was flushed user code could bring its lines back.
+    // Until the TLB was flushed user code could bring its lines back, and the kernel those of an
+    // object that it had in hand.
     let user = Did::Lines(PhysAddr(AREA.0 + 0x30_0000), 4096);
-    assert_eq!(hw.take(), [user]);
+    let object = Did::Lines(PhysAddr(AREA.0 + 0x40_0000), 4096);
+    assert_eq!(hw.take(), [user, object]);
     assert!(q.publication(node(0)).is_quiet_since(stamp));
     whole_round(&q, 0, &mut a, &hw);
     assert!(

@@ -280,6 +280,28 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         Ok(())
     }
 
+    /// Whether a row that gives references to the block around `frame` and to `table` back may
+    /// begin: not while one of them is being recovered and its references are counted. Asked after
+    /// the intent and before the entry is closed; rows that have asked before go on, and the
+    /// recoverer waits for them.
+    ///
+    /// The fence orders the intent before the look: a recoverer that freezes a block and then finds
+    /// no intent is seen here.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Frozen`]: try again; as [`head`](FrameTable::head).
+    pub fn may_unpin(&self, frame: FrameRef, table: FrameRef) -> Result<(), Refused> {
+        self.mem.fence();
+        for frame in [frame, table] {
+            let (_, _, word) = self.find_head(frame)?;
+            if R::UNPIN_CHECKS_FROZEN && matches!(word.ty, FrameType::Frozen(_)) {
+                return Err(Refused::Frozen);
+            }
+        }
+        Ok(())
+    }
+
     /// The frame with the version that the capability for it would have now: for the row that
     /// maps what another table maps.
     ///

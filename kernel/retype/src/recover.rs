@@ -6,16 +6,18 @@
 //!   map, unmap, cons, decons:  freeze frame and table; a round of all live nodes; entries; recount; unfreeze
 //! ```
 //!
-//! Every step can be repeated by the recoverer of a recoverer that has died, and any number of
-//! nodes may call [`recover_frame`](FrameTable::recover_frame) at once. From `freeze` to `unfreeze`
-//! there must be one recoverer at a time in the whole system, whichever nodes have died: the word
-//! does not say who has frozen a frame, so a slow recoverer could otherwise set a count that was
-//! true before a faster one let new references in.
+//! Every step can be repeated by the recoverer of a recoverer that has died. **There is one
+//! recoverer at a time in the whole system**, one CPU of one node, whichever nodes have died:
+//!
+//! | two at once | what happens |
+//! |---|---|
+//! | [`recover_frame`](FrameTable::recover_frame) | the faster one ends, the dead node comes back and claims the frame again; an intent that was written before its compare-and-swap names the version that the frame still has, so the slower one takes it from a node that lives |
+//! | freeze to unfreeze | the word does not say who has frozen a frame: the slower one sets a count that was true before the faster one let new references in |
 
 use dyad_abi::NodeId;
 use dyad_coherence::GlobalMem;
 use dyad_shm::frame::{FrameRef, WeakRef};
-use dyad_shm::protocol::EpochSource;
+use dyad_shm::protocol::{EpochSource, Log};
 
 use crate::TRIES;
 use crate::error::Refused;
@@ -26,10 +28,10 @@ use crate::word::{FrameType, FrameWord, Refs, Use};
 impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
     /// Gives up a block in the name of the node that died while it was changing it. `intent` is
     /// the frame as the node's intent record has it. `false`: the node was not changing it any
-    /// more, or somebody else has recovered it.
+    /// more, or a recoverer that has died has recovered it.
     ///
-    /// The version tells the dead node from its next incarnation, which may be changing the same
-    /// frame by the time a second recoverer comes here.
+    /// The frame is logged in each case: the node may have come past its change, and not to its
+    /// log.
     ///
     /// # Errors
     ///
@@ -39,9 +41,13 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         intent: WeakRef,
         dead: NodeId,
         epochs: &impl EpochSource,
+        log: &impl Log,
     ) -> Result<bool, Refused> {
         let head = intent.frame;
         let (raw, word) = self.word(head)?;
+        if R::RECOVERY_LOGS {
+            self.log_given_up(head, log)?;
+        }
         if word.ty != FrameType::Retyping(dead)
             || R::RECOVERY_CHECKS_VERSION && word.version != intent.version
         {
@@ -61,14 +67,15 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
     }
 
     /// Stops new references to the block around `frame`; those that are being given back still
-    /// are. Returns what the block is used for.
+    /// are, by rows that [have asked](FrameTable::may_unpin) before. Returns what the block is used
+    /// for. What follows sees the intents of those rows.
     ///
     /// # Errors
     ///
     /// Why not: the block is not in use, or has been contended ([`Refused::Contended`]).
     pub fn freeze(&self, frame: FrameRef) -> Result<Use, Refused> {
         let (head, _, _) = self.find_head(frame)?;
-        self.change(head, |word| match (word.ty, word.ty.in_use()) {
+        let used = self.change(head, |word| match (word.ty, word.ty.in_use()) {
             (FrameType::Frozen(was), _) => Ok((None, was)),
             (_, Some(used)) => Ok((
                 Some(FrameWord {
@@ -78,7 +85,9 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
                 used,
             )),
             (other, None) => Err(Refused::unusable(other)),
-        })
+        })?;
+        self.mem.fence();
+        Ok(used)
     }
 
     /// Sets the references of a frozen block to those that have been counted after every live node

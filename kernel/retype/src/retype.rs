@@ -4,7 +4,7 @@ use dyad_abi::user::PAGE_SIZE;
 use dyad_coherence::GlobalMem;
 use dyad_shm::frame::{Epoch, FrameRef, Version, WeakRef};
 use dyad_shm::intent::{IntentRecord, Row};
-use dyad_shm::protocol::{EpochSource, Intents};
+use dyad_shm::protocol::{EpochSource, Intents, Log};
 
 use crate::TRIES;
 use crate::error::Refused;
@@ -42,10 +42,12 @@ impl Claim {
         }
     }
 
-    /// The [next frame](Claim::next_frame) has its contents: writes it back.
+    /// The [next frame](Claim::next_frame) has its contents: writes them back, and drops this
+    /// node's copies. Nobody tells it to once the frame is in use: what it has not mapped or looked
+    /// at it is not asked to forget.
     pub fn frame_done<M: GlobalMem + ?Sized>(&mut self, mem: &M) {
         if let Some(frame) = self.next_frame() {
-            mem.writeback(frame.address(), PAGE_SIZE);
+            mem.invalidate(frame.address(), PAGE_SIZE);
             self.initialised += 1;
         }
     }
@@ -88,15 +90,24 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         used: Use,
         epochs: &impl EpochSource,
         intents: &impl Intents,
+        log: &impl Log,
     ) -> Result<Epoch, Refused> {
         intents.begin(&IntentRecord::frame(
             Row::ToUntyped,
             weak.frame,
             weak.version,
         ));
-        let done = self.give_up(weak, used, epochs);
+        let done = self.give_up(weak, used, epochs, log);
         intents.clear();
         done
+    }
+
+    /// Logs that a frame is not the kernel object any more that it was: its word, which others check
+    /// weak references by, and its lines.
+    pub(crate) fn log_given_up(&self, frame: FrameRef, log: &impl Log) -> Result<(), Refused> {
+        log.line(self.record(frame)?);
+        log.object(frame);
+        Ok(())
     }
 
     fn give_up(
@@ -104,8 +115,14 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         weak: WeakRef,
         used: Use,
         epochs: &impl EpochSource,
+        log: &impl Log,
     ) -> Result<Epoch, Refused> {
         let early = (!R::STAMP_AFTER_CAS).then(|| epochs.now());
+        // Frames of user memory are logged by the rows that unmap them.
+        let logs = R::GIVE_UP_LOGS && matches!(used, Use::Kernel(_));
+        if logs && !R::LOG_AFTER_CAS {
+            self.log_given_up(weak.frame, log)?;
+        }
         let owned = self.owned(weak.version);
         let (mut raw, mut word) = self.word(weak.frame)?;
         let mut taken = false;
@@ -129,7 +146,13 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
             FrameType::User(order) => order,
             _ => Order::FRAME,
         };
+        if logs && R::LOG_AFTER_CAS && R::LOG_BEFORE_STAMP {
+            self.log_given_up(weak.frame, log)?;
+        }
         let stamp = early.unwrap_or_else(|| epochs.now());
+        if logs && !R::LOG_BEFORE_STAMP {
+            self.log_given_up(weak.frame, log)?;
+        }
         if R::GIVE_UP_STAMPS
             && let Err(why) = self.stamp(weak.frame, stamp)
         {
@@ -237,7 +260,8 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
     }
 
     /// Gives a claimed block back, whatever its contents. It needs no stamp: nobody could refer to
-    /// it since it was claimed.
+    /// it since it was claimed. What this node has stored to the frame it was at goes to memory
+    /// before: later it would undo what the next user has stored.
     ///
     /// # Errors
     ///
@@ -247,6 +271,9 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         claim: Claim,
         intents: &impl Intents,
     ) -> Result<(), Refused> {
+        if let Some(frame) = claim.next_frame() {
+            self.mem.invalidate(frame.address(), PAGE_SIZE);
+        }
         let done = self.publish(
             claim.head,
             self.owned(claim.version),

@@ -11,10 +11,18 @@ pub trait Rules {
     const PIN_CHECKS_USE: bool = true;
     /// No reference is taken if there is no room for it.
     const PIN_CHECKS_ROOM: bool = true;
+    /// No row that gives a reference back begins while the frame is frozen.
+    const UNPIN_CHECKS_FROZEN: bool = true;
     /// Frames are given up only without references.
     const GIVE_UP_CHECKS_REFS: bool = true;
     /// A frame that is given up is stamped.
     const GIVE_UP_STAMPS: bool = true;
+    /// A kernel object that is given up is logged, and the word that says so.
+    const GIVE_UP_LOGS: bool = true;
+    /// It is logged after the compare-and-swap that ends the old use.
+    const LOG_AFTER_CAS: bool = true;
+    /// It is logged before the stamp is read.
+    const LOG_BEFORE_STAMP: bool = true;
     /// The stamp is read after the compare-and-swap that ends the old use (A1c, A1d).
     const STAMP_AFTER_CAS: bool = true;
     /// A frame that is given up gets a new version.
@@ -29,6 +37,8 @@ pub trait Rules {
     const RECOVERY_BUMPS_VERSION: bool = true;
     /// A frame that is recovered is stamped.
     const RECOVERY_STAMPS: bool = true;
+    /// What a dead node may have given up is logged by who recovers it.
+    const RECOVERY_LOGS: bool = true;
     /// Two blocks become one with the newer of their stamps.
     const MERGE_KEEPS_NEWER_STAMP: bool = true;
     /// The new half of a block is stamped as the block was.

@@ -69,7 +69,10 @@ fn hand_over(mem: &StaleMem, flushes: &Flushes) -> Outcome {
     same("check", b.check(weak, THREAD), Ok(()))?;
     same("contents", one.load_fresh(contents, Relaxed), 7)?;
     b.pin_kernel(weak, KernelKind::THREAD).map_err(text)?;
-    let up = || a.to_untyped(weak, THREAD, &clock, &Unrecorded).map(|_| ());
+    let up = || {
+        a.to_untyped(weak, THREAD, &clock, &Unrecorded, &Unrecorded)
+            .map(|_| ())
+    };
     same("give up", up(), Err(Refused::InUse))?;
     b.unpin(frame(1)).map_err(text)?;
     same("give up", up(), Ok(()))?;
@@ -140,7 +143,7 @@ fn every_flush_is_needed() {
     // A place that no scenario reaches would be missing here.
     assert_eq!(count("table.rs", Kind::LoadFresh), 1);
     assert_eq!(count("table.rs", Kind::Writeback), 1);
-    assert_eq!(count("retype.rs", Kind::Writeback), 1);
+    assert_eq!(count("retype.rs", Kind::Invalidate), 1);
 }
 
 /// Accesses to memory that a row takes.
@@ -184,7 +187,9 @@ fn rows_take_as_many_steps_for_a_large_block_as_for_a_frame() {
         let weak = weak.unwrap();
         let pin = steps(&mem, || t.pin_user(weak, order(size)));
         let unpin = steps(&mem, || t.unpin(frame(0)));
-        let up = steps(&mem, || t.to_untyped(weak, Use::User, &clock, &Unrecorded));
+        let up = steps(&mem, || {
+            t.to_untyped(weak, Use::User, &clock, &Unrecorded, &Unrecorded)
+        });
         [split, merge, begin, finish, pin, unpin, up]
     };
     assert_eq!(rows(0), rows(5));

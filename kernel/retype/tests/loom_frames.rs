@@ -14,8 +14,8 @@ use dyad_coherence::GlobalMem;
 use dyad_coherence::model::{Lacks, LoomMem, explore};
 use dyad_retype::rules::Protocol;
 use dyad_retype::{
-    Epoch, EpochSource, FrameTable, FrameType, FrameWord, KernelKind, Order, Refs, Refused, Rules,
-    StampWord, Use, Version, WeakRef,
+    Epoch, EpochSource, FrameTable, FrameType, FrameWord, IntentRecord, Intents, KernelKind, Order,
+    Refs, Refused, Row, Rules, StampWord, Use, Version, WeakRef,
 };
 use dyad_shm::pool::PhysAddr;
 use loom::sync::atomic::Ordering;
@@ -121,7 +121,7 @@ fn map_and_give_up<R: Rules>() {
     let (pin, up) = race(
         &mem,
         |m| table::<R>(m, 1).pin_user(weak(0, 1), Order::FRAME),
-        |m| table::<R>(m, 0).to_untyped(weak(0, 1), Use::User, &Quiet, &Unrecorded),
+        |m| table::<R>(m, 0).to_untyped(weak(0, 1), Use::User, &Quiet, &Unrecorded, &Unrecorded),
     );
     match (pin, up) {
         (Ok(_), Err(Refused::InUse)) => assert_eq!(left(&mem, 0).bits(), word(1, USER, 1)),
@@ -150,7 +150,7 @@ fn map_and_change_hands<R: Rules>() {
         &mem,
         |m| {
             let t = table::<R>(m, 1);
-            t.to_untyped(weak(0, 1), Use::User, &Quiet, &Unrecorded)?;
+            t.to_untyped(weak(0, 1), Use::User, &Quiet, &Unrecorded, &Unrecorded)?;
             use_as::<R>(m, 1, Use::User, &Quiet)
         },
         |m| table::<R>(m, 0).pin_user(weak(0, 1), Order::FRAME),
@@ -189,7 +189,7 @@ fn two_map_while_a_third_gives_up() {
             })
             .collect();
         let t = table::<Protocol>(&mem, 0);
-        let up = t.to_untyped(weak(0, 1), Use::User, &Quiet, &Unrecorded);
+        let up = t.to_untyped(weak(0, 1), Use::User, &Quiet, &Unrecorded, &Unrecorded);
         let pins = pins.into_iter().map(|p| p.join().unwrap());
         let pinned = pins.filter(|&ok| ok).count() as u32;
         match up {
@@ -266,7 +266,13 @@ fn one_of_two_gives_a_frame_up() {
         let mem = memory(&[word(1, USER, 0)]);
         let up = |n| {
             move |m: &LoomMem| {
-                table::<Protocol>(m, n).to_untyped(weak(0, 1), Use::User, &Quiet, &Unrecorded)
+                table::<Protocol>(m, n).to_untyped(
+                    weak(0, 1),
+                    Use::User,
+                    &Quiet,
+                    &Unrecorded,
+                    &Unrecorded,
+                )
             }
         };
         let (a, b) = race(&mem, up(1), up(0));
@@ -282,7 +288,7 @@ fn claim_and_go_round<R: Rules>() {
         &mem,
         |m| {
             let used = use_as::<R>(m, 1, Use::User, &Loud)?;
-            table::<R>(m, 1).to_untyped(used, Use::User, &Loud, &Unrecorded)
+            table::<R>(m, 1).to_untyped(used, Use::User, &Loud, &Unrecorded, &Unrecorded)
         },
         |m| {
             table::<R>(m, 0)
@@ -340,7 +346,7 @@ fn reuse_under_a_stale_translation<R: Rules>(or_equal: bool, reused: &plain::Ato
     let seen = stale.clone();
     let node0 = move |m: &LoomMem| -> bool {
         let (t, epochs) = (table::<R>(m, 0), Shared { mem: m, or_equal });
-        let up = t.to_untyped(weak(0, 1), Use::User, &epochs, &Unrecorded);
+        let up = t.to_untyped(weak(0, 1), Use::User, &epochs, &Unrecorded, &Unrecorded);
         let claim = up.and_then(|_| t.from_untyped_begin(frame(0), None, &epochs, &Unrecorded));
         if claim.is_ok() {
             let stale = seen.load(plain::Ordering::SeqCst);
@@ -441,12 +447,13 @@ fn two_recoverers_give_a_frame_up_once() {
         let (a, b) = race(
             &mem,
             |m| {
-                let recovered = table::<Protocol>(m, 1).recover_frame(weak(0, 1), node(2), &Quiet);
+                let recovered =
+                    table::<Protocol>(m, 1).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded);
                 // The first use of the frame does not suffer from the other recoverer.
                 let used = use_as::<Protocol>(m, 1, THREAD, &Quiet);
                 (recovered, used.is_ok())
             },
-            |m| table::<Protocol>(m, 0).recover_frame(weak(0, 1), node(2), &Quiet),
+            |m| table::<Protocol>(m, 0).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded),
         );
         assert!(a.1);
         assert_eq!((a.0 == Ok(true)) as u32 + (b == Ok(true)) as u32, 1);
@@ -461,9 +468,9 @@ fn late_recoverer<R: Rules>() {
     let mem = memory(&[word(1, FrameType::Retyping(node(2)), 0)]);
     let (_, used) = race(
         &mem,
-        |m| table::<R>(m, 1).recover_frame(weak(0, 1), node(2), &Quiet),
+        |m| table::<R>(m, 1).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded),
         |m| {
-            let first = table::<R>(m, 0).recover_frame(weak(0, 1), node(2), &Quiet);
+            let first = table::<R>(m, 0).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded);
             first.and_then(|_| use_as::<R>(m, 2, THREAD, &Quiet))
         },
     );
@@ -504,6 +511,77 @@ fn nothing_is_mapped_after_a_freeze_and_nothing_is_lost() {
         assert!(matches!(pin, Ok(_) | Err(Refused::Frozen)));
         assert_eq!(left(&mem, 0).bits(), word(1, USER, pin.is_ok() as u32));
     });
+}
+
+/// What the row unmap of node 1 is about: its intent, and an entry that has a reference.
+const INTENT: PhysAddr = PhysAddr(0x1080);
+const ENTRY: PhysAddr = PhysAddr(0x10c0);
+
+struct Recorded<'m>(&'m LoomMem);
+
+impl Intents for Recorded<'_> {
+    fn begin(&self, _: &IntentRecord) {
+        self.0.store_through(INTENT, 1, Ordering::Release);
+    }
+
+    fn clear(&self) {
+        self.0.store_through(INTENT, 0, Ordering::Release);
+    }
+}
+
+/// One unmaps; the other freezes the frame and, if it finds no row at work, counts.
+fn unmap_and_recount<R: Rules>(lacks: Lacks) {
+    let table_kind = FrameType::Kernel(KernelKind::ADDRESS_SPACE);
+    let tracked = [
+        (w0(0).0, word(1, USER, 1)),
+        (w0(1).0, word(1, table_kind, 1)),
+        (INTENT.0, 0),
+        (ENTRY.0, 1),
+    ];
+    let mem = Arc::new(LoomMem::new(lacks, &tracked, &[w1(0).0]));
+    let (counted, _) = race(
+        &mem,
+        |m| {
+            let t = table::<R>(m, 0);
+            assert_eq!(t.freeze(frame(0)), Ok(Use::User));
+            if m.load_fresh(INTENT, Ordering::Acquire) != 0 {
+                return None;
+            }
+            let entries = m.load_fresh(ENTRY, Ordering::Acquire);
+            Some((entries, left(m, 0).refs.get() as u64))
+        },
+        |m| {
+            let (t, intents) = (table::<R>(m, 1), Recorded(m));
+            intents.begin(&IntentRecord::frame(Row::Unmap, frame(0), Version(1)));
+            if t.may_unpin(frame(0), frame(1)).is_err() {
+                return intents.clear();
+            }
+            m.swap(ENTRY, 0);
+            t.unmap_unpin_at(frame(0), frame(1), &intents).unwrap();
+        },
+    );
+    if let Some((entries, refs)) = counted {
+        assert_eq!(entries, refs, "counted while a row is at work");
+    }
+}
+
+#[test]
+fn a_row_that_gives_references_back_is_seen_or_refused_by_a_recount() {
+    explore(None, || unmap_and_recount::<Protocol>(Lacks::Nothing));
+}
+
+#[test]
+#[should_panic(expected = "counted while a row is at work")]
+fn mutant_unmapped_whatever_is_frozen() {
+    explore(None, || {
+        unmap_and_recount::<UnpinIgnoresFrozen>(Lacks::Nothing);
+    });
+}
+
+#[test]
+#[should_panic(expected = "counted while a row is at work")]
+fn mutant_frozen_without_fences() {
+    explore(None, || unmap_and_recount::<Protocol>(Lacks::Fences));
 }
 
 #[test]

@@ -162,7 +162,8 @@ impl<R: Rules> Run<'_, R> {
                 frame: frame(at),
                 version: Version(self.model.versions[at as usize]),
             };
-            let recovered = |dead| survivor.recover_frame(intent, node(dead), &self.clock);
+            let recovered =
+                |dead| survivor.recover_frame(intent, node(dead), &self.clock, &Unrecorded);
             assert_eq!(recovered(1), Ok(false));
             assert_eq!(recovered(0), Ok(true));
             assert_eq!(recovered(0), Ok(false));
@@ -190,7 +191,7 @@ impl<R: Rules> Run<'_, R> {
         let at = weak.frame.index();
         let done = self
             .frames
-            .to_untyped(weak, used, &self.clock, &Unrecorded)
+            .to_untyped(weak, used, &self.clock, &Unrecorded, &Unrecorded)
             .map(|e| e.get());
         let m = &mut self.model;
         let now = self.clock.now.get();

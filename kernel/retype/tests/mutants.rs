@@ -105,7 +105,8 @@ mod scenarios {
         let (mem, clock) = (HostMem::new(), Clock::default());
         let t = table::<R, _>(&mem, 0);
         let old = pair::<R>(&mem, &clock, Use::User);
-        t.to_untyped(old, Use::User, &clock, &Unrecorded).unwrap();
+        t.to_untyped(old, Use::User, &clock, &Unrecorded, &Unrecorded)
+            .unwrap();
         clock.rounds();
         put_to_use(&t, &mem, frame(1), Use::User, &clock).unwrap();
         let mapped = t.pin_user(old, Order::FRAME);
@@ -137,7 +138,8 @@ mod scenarios {
         let (mem, clock) = (HostMem::new(), Clock::default());
         let t = table::<R, _>(&mem, 0);
         let old = pair::<R>(&mem, &clock, THREAD);
-        t.to_untyped(old, THREAD, &clock, &Unrecorded).unwrap();
+        t.to_untyped(old, THREAD, &clock, &Unrecorded, &Unrecorded)
+            .unwrap();
         clock.rounds();
         put_to_use(&t, &mem, frame(1), THREAD, &clock).unwrap();
         let check = t.check(old, THREAD);
@@ -150,7 +152,7 @@ mod scenarios {
         let dying = FrameWord::new(old.version, FrameType::Retyping(node(1)));
         mem.store(w0(1), dying.bits(), Relaxed);
         let t = table::<R, _>(mem, 0);
-        assert_eq!(t.recover_frame(old, node(1), clock), Ok(true));
+        assert_eq!(t.recover_frame(old, node(1), clock, &Unrecorded), Ok(true));
         old
     }
 
@@ -186,7 +188,8 @@ mod scenarios {
         let (mem, clock) = (HostMem::new(), Clock::default());
         let old = pair::<R>(&mem, &clock, Use::User);
         let t = table::<R, _>(&mem, 0);
-        t.to_untyped(old, Use::User, &clock, &Unrecorded).unwrap();
+        t.to_untyped(old, Use::User, &clock, &Unrecorded, &Unrecorded)
+            .unwrap();
         not_yet::<R>(&mem, &clock, 1);
     }
 
@@ -194,7 +197,8 @@ mod scenarios {
         let (mem, clock) = (HostMem::new(), Clock::default());
         let old = pair::<R>(&mem, &clock, Use::User);
         let t = table::<R, _>(&mem, 0);
-        t.to_untyped(old, Use::User, &clock, &Unrecorded).unwrap();
+        t.to_untyped(old, Use::User, &clock, &Unrecorded, &Unrecorded)
+            .unwrap();
         t.merge(frame(0), &Unrecorded).unwrap();
         not_yet::<R>(&mem, &clock, 0);
     }
@@ -204,7 +208,8 @@ mod scenarios {
         let t = table::<R, _>(&mem, 0);
         t.format(PoolId::Cxl, &(0..2), 0..2).unwrap();
         let whole = put_to_use(&t, &mem, frame(0), Use::User, &clock).unwrap();
-        t.to_untyped(whole, Use::User, &clock, &Unrecorded).unwrap();
+        t.to_untyped(whole, Use::User, &clock, &Unrecorded, &Unrecorded)
+            .unwrap();
         t.split(frame(0), &Unrecorded).unwrap();
         not_yet::<R>(&mem, &clock, 1);
     }

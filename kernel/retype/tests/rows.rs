@@ -64,7 +64,7 @@ fn a_frame_goes_round() {
     assert_eq!(t.check(weak, THREAD), Ok(()));
     assert_eq!(t.check(weak, Use::User), Err(Refused::WrongType));
     t.pin_kernel(weak, KernelKind::THREAD).unwrap();
-    let give_up = || t.to_untyped(weak, THREAD, &clock, &log);
+    let give_up = || t.to_untyped(weak, THREAD, &clock, &log, &Unrecorded);
     assert_eq!(give_up(), Err(Refused::InUse));
     t.unpin(frame(3)).unwrap();
     clock.now.set(9);
@@ -93,7 +93,8 @@ fn versions_run_out_and_stamps_never_go_back() {
     let t = frames(&mem);
     let last = set(&mem, 1, u32::MAX, FrameType::User(order(0)), 0);
     mem.store(w1(1), 77 << 8, Relaxed);
-    t.to_untyped(last, Use::User, &clock, &Unrecorded).unwrap();
+    t.to_untyped(last, Use::User, &clock, &Unrecorded, &Unrecorded)
+        .unwrap();
     assert_eq!(get(&mem, 1).ty, FrameType::Retired);
     assert_eq!(t.read(frame(1)).unwrap().1.epoch.get(), 77);
     assert_eq!(
@@ -118,7 +119,10 @@ fn frames_that_nobody_may_have_are_refused_by_every_row() {
         assert_eq!(t.pin_kernel(weak, KernelKind::THREAD), Err(why));
         assert_eq!(t.pin_user(weak, order(0)), Err(why));
         assert_eq!(t.unpin(f), Err(why));
-        assert_eq!(t.to_untyped(weak, Use::User, &clock, &log), Err(why));
+        assert_eq!(
+            t.to_untyped(weak, Use::User, &clock, &log, &Unrecorded),
+            Err(why)
+        );
         assert_eq!(
             t.from_untyped_begin(f, None, &clock, &log).unwrap_err(),
             why
@@ -128,7 +132,10 @@ fn frames_that_nobody_may_have_are_refused_by_every_row() {
         assert_eq!(t.freeze(f), Err(why));
         assert_eq!(t.unfreeze(f), Err(why));
         assert_eq!(t.recount(f, Refs::ZERO), Err(Refused::WrongType));
-        assert_eq!(t.recover_frame(weak, node(0), &clock), Ok(false));
+        assert_eq!(
+            t.recover_frame(weak, node(0), &clock, &Unrecorded),
+            Ok(false)
+        );
         set(&mem, 1, 0, FrameType::Untyped(order(0)), 0);
         assert_eq!(get(&mem, 2), FrameWord::new(Version(0), ty));
     }
@@ -291,7 +298,8 @@ fn a_block_is_one_operation_on_its_head() {
     for at in [63, 1, 0] {
         t.unpin(frame(at)).unwrap();
     }
-    t.to_untyped(whole, Use::User, &clock, &log).unwrap();
+    t.to_untyped(whole, Use::User, &clock, &log, &Unrecorded)
+        .unwrap();
     // Too large for a kernel object: the claim is given up.
     clock.rounds();
     assert_eq!(
@@ -305,7 +313,8 @@ fn a_block_is_one_operation_on_its_head() {
     assert_eq!(t.merge(frame(48), &log), Err(Refused::WrongOrder));
     let middle = put_to_use(&t, &mem, frame(48), Use::User, &clock).unwrap();
     assert_eq!(t.merge(frame(32), &log), Err(Refused::WrongType));
-    t.to_untyped(middle, Use::User, &clock, &log).unwrap();
+    t.to_untyped(middle, Use::User, &clock, &log, &Unrecorded)
+        .unwrap();
     assert_eq!(t.merge(frame(32), &log), Ok(order(5)));
     assert_eq!(t.merge(frame(0), &log), Ok(order(6)));
     assert_eq!(t.order_by_tails(frame(0)), order(6));
@@ -333,14 +342,21 @@ fn frozen_frames_take_no_references_but_give_them_back() {
     assert_eq!(t.freeze(frame(9)), Ok(Use::User));
     assert_eq!(t.freeze(frame(9)), Ok(Use::User));
     assert_eq!(t.pin_user(weak, order(0)), Err(Refused::Frozen));
-    let up = t.to_untyped(weak, Use::User, &clock, &Unrecorded);
+    let up = t.to_untyped(weak, Use::User, &clock, &Unrecorded, &Unrecorded);
     assert_eq!(up, Err(Refused::Frozen));
     assert_eq!(t.check(weak, Use::User), Ok(()));
+    set(&mem, 63, 1, FrameType::Kernel(KernelKind::THREAD), 1);
+    let no = Err(Refused::Frozen);
+    assert_eq!(t.may_unpin(frame(5), frame(63)), no, "the block");
+    assert_eq!(t.may_unpin(frame(63), frame(5)), no, "the table");
+    assert_eq!(t.may_unpin(frame(63), frame(63)), Ok(()));
+    // A row that has asked before.
     t.unpin(frame(5)).unwrap();
     assert_eq!(get(&mem, 0).refs.get(), 1);
     t.recount(frame(9), Refs::new(4).unwrap()).unwrap();
     t.unfreeze(frame(9)).unwrap();
     t.unfreeze(frame(9)).unwrap();
+    assert_eq!(t.may_unpin(frame(5), frame(63)), Ok(()));
     let word = get(&mem, 0);
     assert_eq!((word.ty, word.refs.get()), (FrameType::User(order(6)), 4));
     let kernel = set(&mem, 1, 1, FrameType::Kernel(KernelKind::THREAD), 2);
@@ -395,7 +411,7 @@ fn a_death_at_any_step_is_recovered_and_loses_no_frame() {
     type Op = fn(&FrameTable<'_, Dying<'_>, Protocol>, &Dying<'_>, &Clock, WeakRef);
     let ops: [Op; 4] = [
         |t, _, clock, used| {
-            let _ = t.to_untyped(used, Use::User, clock, &Unrecorded);
+            let _ = t.to_untyped(used, Use::User, clock, &Unrecorded, &Unrecorded);
         },
         |t, mem, clock, _| {
             let claim = t.from_untyped_begin(frame(32), None, clock, &Unrecorded);
@@ -436,7 +452,7 @@ fn a_death_at_any_step_is_recovered_and_loses_no_frame() {
                     version,
                 };
                 for _ in 0..2 {
-                    t.recover_frame(left, node(1), &clock).unwrap();
+                    t.recover_frame(left, node(1), &clock, &Unrecorded).unwrap();
                 }
             }
             // Every frame is in one block, and each block can be had again.
@@ -473,7 +489,10 @@ fn a_frame_that_has_been_taken_away_is_not_published() {
         let mut lost = claim().unwrap();
         initialise(&mem, &mut lost);
         let survivor = table::<Protocol, _>(&mem, 1);
-        assert_eq!(survivor.recover_frame(intent, node(0), &clock), Ok(true));
+        assert_eq!(
+            survivor.recover_frame(intent, node(0), &clock, &Unrecorded),
+            Ok(true)
+        );
         if again {
             // The same node has it again, for something else.
             clock.rounds();
@@ -634,8 +653,8 @@ proptest! {
         let _ = t.recount(f, Refs::MAX);
         let _ = t.unfreeze(f);
         let _ = t.unpin(f);
-        let _ = t.recover_frame(weak, node(0), &clock);
-        let _ = t.to_untyped(weak, Use::User, &clock, &log);
+        let _ = t.recover_frame(weak, node(0), &clock, &Unrecorded);
+        let _ = t.to_untyped(weak, Use::User, &clock, &log, &Unrecorded);
         if let Ok(claim) = t.from_untyped_begin(f, None, &clock, &log) {
             let _ = t.from_untyped_abandon(claim, &log);
         }

@@ -1,7 +1,8 @@
-//! What the rows of the reclamation protocol need from outside: time, and a place for intents.
+//! What the rows of the reclamation protocol need from outside: time, a place for intents, and a
+//! log of what others may hold copies of.
 //!
 //! The rows that change frames, capability tables and page tables take these traits, so that none
-//! of them depends on how epochs and intents are kept.
+//! of them depends on how epochs, intents and logs are kept.
 //!
 //! | call | order | otherwise |
 //! |---|---|---|
@@ -9,9 +10,11 @@
 //! | [`EpochSource::quiesced`] | after the load of the stamp; acquires what the nodes have published | reuse under a node that still looks |
 //! | [`Intents::begin`] | in memory before the first compare-and-swap of the row | a death that nobody can repair |
 //! | [`Intents::clear`] | released after the last change of the row | a row that looks done and is not |
+//! | [`Log`] | after the compare-and-swap that unpublishes, before [`EpochSource::now`] | earlier: a round drops the copies, a CPU that still looks brings them back, and nobody drops them again; later: a round that counts for the stamp has not read the log |
 
-use crate::frame::Epoch;
+use crate::frame::{Epoch, FrameRef};
 use crate::intent::IntentRecord;
+use crate::pool::PhysAddr;
 
 /// Time, as reclamation knows it.
 pub trait EpochSource {
@@ -33,4 +36,17 @@ pub trait Intents {
 
     /// Nothing is under way any more. All changes of the row come before.
     fn clear(&self);
+}
+
+/// Where one CPU notes what it has changed, so that other nodes drop their copies in their next
+/// round. Where caches are coherent, both do nothing.
+pub trait Log {
+    /// The line of this word has been changed. Copies of before are dropped before the CPUs of a
+    /// node acknowledge a round: what they look at afterwards is what is so.
+    fn line(&self, at: PhysAddr);
+
+    /// The kernel object in this frame has been given up. Copies of its lines are dropped after all
+    /// CPUs of a node have acknowledged a round: until then one of them may look at it, and bring
+    /// them back.
+    fn object(&self, frame: FrameRef);
 }

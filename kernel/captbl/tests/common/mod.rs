@@ -138,6 +138,21 @@ impl Log for World {
     fn line(&self, at: PhysAddr) {
         self.lines.borrow_mut().push(at);
     }
+
+    fn object(&self, _: FrameRef) {
+        unreachable!("rows of capability tables give no frame up");
+    }
+}
+
+/// A log that does something with lines.
+pub struct Lines<F>(pub F);
+
+impl<F: Fn(PhysAddr)> Log for Lines<F> {
+    fn line(&self, at: PhysAddr) {
+        self.0(at);
+    }
+
+    fn object(&self, _: FrameRef) {}
 }
 
 /// Nodes of tables and how many references they have. Frames that are not in here are no nodes.
@@ -146,6 +161,8 @@ pub struct Nodes {
     pub roots: Vec<u64>,
     pub leaves: Vec<u64>,
     pub refs: RefCell<BTreeMap<FrameRef, i64>>,
+    /// What is being recovered.
+    pub frozen: Cell<Option<FrameRef>>,
 }
 
 impl Default for Nodes {
@@ -154,6 +171,7 @@ impl Default for Nodes {
             roots: vec![ROOT],
             leaves: vec![LEAF, OTHER_LEAF],
             refs: RefCell::default(),
+            frozen: Cell::new(None),
         }
     }
 }
@@ -188,6 +206,13 @@ impl Pins for Nodes {
     fn unpin(&self, frame: FrameRef) -> Result<(), Error> {
         *self.refs.borrow_mut().entry(frame).or_default() -= 1;
         Ok(())
+    }
+
+    fn may_unpin(&self, leaf: FrameRef, root: FrameRef) -> Result<(), Error> {
+        match self.frozen.get() {
+            Some(frozen) if frozen == leaf || frozen == root => Err(Error::Again),
+            _ => Ok(()),
+        }
     }
 
     fn current(&self, frame: FrameRef) -> Result<WeakRef, Error> {

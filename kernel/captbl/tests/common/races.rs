@@ -41,6 +41,8 @@ macro_rules! unrecorded {
 
         impl Log for $name {
             fn line(&self, _: PhysAddr) {}
+
+            fn object(&self, _: dyad_shm::FrameRef) {}
         }
     };
 }

@@ -593,6 +593,7 @@ fn without_coherent_caches_entries_are_preset_and_changes_are_logged() {
                 Touched::Line(_) => 1,
                 Touched::Table(_) => 2,
                 Touched::User(_) => 3,
+                Touched::Object(_) => 4,
             };
             word.load(core::sync::atomic::Ordering::Relaxed) == at.0 | kind
         })

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::{CapType, Rights};
 use dyad_abi::{CpuId, Isa, NodeId};
-use dyad_captbl::{Contents, GuardRef, Narrowed, Owner, Parts, SlotPlace, Table};
+use dyad_captbl::{Contents, GuardRef, Log, Narrowed, Owner, Parts, SlotPlace, Table};
 use dyad_coherence::{Coherent, GlobalMem};
 use dyad_quiesce::Quiescence;
 use dyad_shm::frame::{FrameRef, WeakRef};
@@ -64,6 +64,14 @@ impl GlobalMem for Counting<'_> {
     }
 }
 
+/// A log that is not kept, as where caches are coherent.
+struct Unlogged;
+
+impl Log for Unlogged {
+    fn line(&self, _: PhysAddr) {}
+    fn object(&self, _: FrameRef) {}
+}
+
 /// Memory operations of revoking a capability with this many copies.
 fn cost(copies: u64) -> u64 {
     let w = World::new(&[Isa::X86_64], 512);
@@ -83,11 +91,10 @@ fn cost(copies: u64) -> u64 {
     let cxl = PoolId::Cxl.base();
     let epochs = Quiescence::new(&mem, cxl, cxl.add(QUIESCE_OFFSET)).unwrap();
     let intents = epochs.intents(me, CpuId::new(0).unwrap());
-    let line = |_: PhysAddr| {};
     let parts = Parts {
         epochs: &epochs,
         intents: &intents,
-        log: &line,
+        log: &Unlogged,
     };
     let frame = |n: u64| -> WeakRef {
         let at = PoolId::Local(me).base().add((100 + n) * 4096);

@@ -464,7 +464,7 @@ fn capabilities_of_earlier_uses_of_a_frame_map_nothing() {
     let c = cx(s.x());
     let weak = old.object.unwrap();
     c.frames()
-        .to_untyped(weak, Use::User, c.epochs(), &c.intents())
+        .to_untyped(weak, Use::User, c.epochs(), &c.intents(), &c)
         .unwrap();
     assert_eq!(
         map_as(s.a(), space, l1(isa), VA, (&old, 0), 0),
@@ -491,7 +491,7 @@ fn capabilities_of_earlier_uses_of_a_frame_map_nothing() {
     let object = table.object.unwrap();
     let kind = Use::Kernel(table_kind(isa, Level::L1));
     c.frames()
-        .to_untyped(object, kind, c.epochs(), &c.intents())
+        .to_untyped(object, kind, c.epochs(), &c.intents(), &c)
         .unwrap();
     let va = VA + Level::L2.size();
     assert_eq!(
@@ -569,7 +569,7 @@ fn a_space_outlives_its_roots() {
     let used = Use::Kernel(Space::KIND);
     let give_up = || {
         c.frames()
-            .to_untyped(space, used, c.epochs(), &c.intents())
+            .to_untyped(space, used, c.epochs(), &c.intents(), &c)
             .map_err(Error::from)
     };
     assert_eq!(s.refs(space), 2);

@@ -133,14 +133,17 @@ impl In<'_> {
         let frame = FrameRef::of(plain::page_in(isa, raw)?)?;
         let table = FrameRef::of(spot.table)?;
         let (t, f) = (self.record(map, table)?, self.record(map, frame)?);
+        // Neither is being recovered, or this row has begun before and is waited for.
         let version = user_in_use(f.w0.load(Ordering::Acquire))?;
+        let told = t.w0.load(Ordering::Acquire);
+        kernel_pinned(told, table_kind(isa, Level::L1))?;
         let intents = self.cx.intents();
         intents.begin(&IntentRecord {
             row: Row::Unmap,
             frame: WeakRef { frame, version },
             table: Some(WeakRef {
                 frame: table,
-                version: version_in(t.w0.load(Ordering::Acquire)),
+                version: version_in(told),
             }),
             place: spot.at,
         });

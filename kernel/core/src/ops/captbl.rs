@@ -28,6 +28,10 @@ impl Pins for Cx {
         Ok(self.frames().unpin(frame)?)
     }
 
+    fn may_unpin(&self, leaf: FrameRef, root: FrameRef) -> Result<()> {
+        Ok(self.frames().may_unpin(leaf, root)?)
+    }
+
     fn current(&self, frame: FrameRef) -> Result<WeakRef> {
         Ok(self.frames().current(frame)?)
     }

@@ -149,7 +149,7 @@ pub fn to_untyped(cx: &Cx, frame: FrameRef) -> Result<u64> {
         }
         _ => {}
     }
-    let stamp = frames.to_untyped(object, used, cx.epochs(), &cx.intents())?;
+    let stamp = frames.to_untyped(object, used, cx.epochs(), &cx.intents(), cx)?;
     Ok(stamp.get())
 }
 

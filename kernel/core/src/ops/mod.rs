@@ -30,10 +30,10 @@ use dyad_abi::cap::{
 };
 use dyad_abi::{Error, Result};
 use dyad_captbl::{Contents, Found, GuardRef, Owner, Parts, Table};
-use dyad_quiesce::{CpuIntents, Quiescence, Touched};
+use dyad_quiesce::{CpuIntents, Quiescence};
 use dyad_retype::{KernelKind, Use};
+use dyad_shm::FrameRef;
 use dyad_shm::frame::WeakRef;
-use dyad_shm::{FrameRef, PhysAddr};
 
 use crate::Platform;
 use crate::cx::{Cx, Operand};
@@ -59,15 +59,12 @@ impl Cx {
     /// Calls `f` with what the rows of capability tables need.
     pub fn with_services<R>(
         &self,
-        f: impl FnOnce(
-            &Parts<'_, Quiescence<'static, Words>, CpuIntents<'static, Words>, &dyn Fn(PhysAddr)>,
-        ) -> R,
+        f: impl FnOnce(&Parts<'_, Quiescence<'static, Words>, CpuIntents<'static, Words>, Cx>) -> R,
     ) -> R {
-        let line = |at: PhysAddr| self.log(Touched::Line(at));
         f(&Parts {
             epochs: self.epochs(),
             intents: &self.intents(),
-            log: &(&line as &dyn Fn(PhysAddr)),
+            log: self,
         })
     }
 

@@ -46,7 +46,7 @@ pub fn repair(cx: &Cx, dead: Owner, record: &IntentRecord) -> Result<Blocks, Con
         Row::ToUntyped | Row::FromUntyped | Row::Split | Row::Merge => {
             let done = cx
                 .frames()
-                .recover_frame(record.frame, dead.node, cx.epochs());
+                .recover_frame(record.frame, dead.node, cx.epochs(), cx);
             match done {
                 Err(Refused::Contended) => Err(Contended),
                 // Damage stays what it is.
@@ -233,6 +233,6 @@ pub fn give_back(cx: &Cx, what: WeakRef) {
     };
     if word.version == what.version && word.refs == Refs::ZERO {
         // Refused only if somebody else has found a use for it.
-        let _ = frames.to_untyped(what, used, cx.epochs(), &cx.intents());
+        let _ = frames.to_untyped(what, used, cx.epochs(), &cx.intents(), cx);
     }
 }

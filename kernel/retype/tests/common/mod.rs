@@ -101,13 +101,19 @@ impl Intents for Log {
     }
 }
 
-/// Intents that nobody looks at.
+/// Intents and logs that nobody looks at.
 pub struct Unrecorded;
 
 impl Intents for Unrecorded {
     fn begin(&self, _: &IntentRecord) {}
 
     fn clear(&self) {}
+}
+
+impl dyad_retype::Log for Unrecorded {
+    fn line(&self, _: PhysAddr) {}
+
+    fn object(&self, _: FrameRef) {}
 }
 
 /// Gives every frame of a claim its contents: nothing.

@@ -21,6 +21,11 @@ mutants! {
     PinIgnoresRoom lacks PIN_CHECKS_ROOM;
     GiveUpIgnoresRefs lacks GIVE_UP_CHECKS_REFS;
     GiveUpWithoutStamp lacks GIVE_UP_STAMPS;
+    GiveUpWithoutLog lacks GIVE_UP_LOGS;
+    GiveUpLogsEarly lacks LOG_AFTER_CAS;
+    GiveUpLogsLate lacks LOG_BEFORE_STAMP;
+    RecoveryWithoutLog lacks RECOVERY_LOGS;
+    UnpinIgnoresFrozen lacks UNPIN_CHECKS_FROZEN;
     GiveUpStampsEarly lacks STAMP_AFTER_CAS;
     GiveUpKeepsVersion lacks GIVE_UP_BUMPS_VERSION;
     ClaimComparesNewerWord lacks CLAIM_COMPARES_WHOLE_WORD;
