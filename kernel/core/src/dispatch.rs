@@ -126,7 +126,7 @@ impl Chain {
         }
     }
 
-    fn pop(&self) -> Option<(&'static Thread, By)> {
+    pub(crate) fn pop(&self) -> Option<(&'static Thread, By)> {
         let last = self.last();
         if last.is_some() {
             self.len.set(self.len.get() - 1);

@@ -323,6 +323,7 @@ impl<'a> Rig<'a> {
         local.thread.set(None);
         local.holding.set(None);
         local.root_line.set(None);
+        while local.chain.pop().is_some() {}
         local.short_entry.set(false);
         local.set_slice_end(u64::MAX);
         self.cx.machine.leave_space(&self.k);
