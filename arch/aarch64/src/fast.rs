@@ -16,8 +16,7 @@
 //! ```
 //!
 //! Who invokes, or ends an invocation, keeps nothing in registers: none are saved for that. The
-//! thread pointer is set again where an invocation ends, because the callee can change it; a callee
-//! does not rely on it.
+//! thread pointer is set again both ways, because user mode can change it.
 //!
 //! While Rust runs, `x27` is the area and `x28` the CPU's own area. `ELR_EL1`, `SPSR_EL1` and
 //! `SP_EL0` keep what the trap found until something enters or resumes: exceptions in the kernel
@@ -99,6 +98,8 @@ syscall_entry:
     msr     sp_el0, x6
     msr     elr_el1, x7
     msr     spsr_el1, xzr
+    ldr     x8, [sp, #{area_tp}]
+    msr     tpidr_el0, x8
     mov     x4, x1
     ldr     x5, [x28, #{token}]
     mov     x0, x19

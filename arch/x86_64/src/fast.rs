@@ -16,8 +16,7 @@
 //! ```
 //!
 //! Who invokes, or ends an invocation, keeps nothing in registers: none are saved for that. The base
-//! of fs is set again where an invocation ends, because the callee can load fs; a callee does not
-//! rely on it.
+//! of fs is set again both ways, because user mode can load fs.
 //!
 //! Invocations are entered by IRETQ because argument 3 is in `rcx`, which SYSRET overwrites. Its
 //! frame is the area itself, whose segments are those of user mode since it was last resumed.
@@ -104,6 +103,10 @@ syscall_entry:
 4:  mov     qword ptr [rbx + {rflags}], {flags}
     mov     r8, rdx
     mov     r9, gs:[{token}]
+    mov     eax, [rbx + {fs_base}]
+    mov     edx, [rbx + {fs_base} + 4]
+    mov     ecx, 0xc0000100             // base of fs
+    wrmsr
     mov     rdi, r12
     mov     rsi, r13
     mov     rdx, r14

@@ -300,8 +300,8 @@ fn try_one(cx: &Cx<'_>, pages: &Pages, answer: Answer, word: u64) -> Outcome {
     want[probe.sp] = TABLE;
     let args: [u64; 4] = core::array::from_fn(|i| marked(probe.call[1 + i]));
     if !entered {
-        // An invocation that could not be ended has nothing to be kept.
-        for &i in probe.preserved.iter().filter(|_| word != 0) {
+        // Who invokes, or ends an invocation, keeps nothing.
+        for &i in probe.preserved.iter().filter(|_| word >> 32 != 0) {
             want[i] = marked(i);
         }
         want[probe.results[0]] = STATUS;

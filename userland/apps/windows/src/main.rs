@@ -82,7 +82,7 @@ fn read(lines: &[Line; 16]) {
 
 #[inline(never)]
 fn call() -> Result<()> {
-    Ok(marker::window::<{ FIRST + 4 }, _>(sys::null)?)
+    Ok(marker::window::<{ FIRST + 4 }, _>(sys::where_am_i).map(drop)?)
 }
 
 #[inline(never)]
