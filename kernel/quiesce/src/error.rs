@@ -21,7 +21,7 @@ pub enum Error {
     Damaged,
     /// Another node was faster; look again.
     Contended,
-    /// A live node recovers it already.
+    /// A CPU of this live node recovers it already, or another node.
     Claimed(NodeId),
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for Error {
             Error::State(s) => write!(f, "the node is {}", s.name()),
             Error::Damaged => f.write_str("the node's state word is damaged"),
             Error::Contended => f.write_str("another node was faster"),
-            Error::Claimed(n) => write!(f, "node {n} recovers it already"),
+            Error::Claimed(n) => write!(f, "node {n} is recovering already"),
         }
     }
 }

@@ -5,10 +5,19 @@
 //! | join: VACANT → JOINING, incarnation + 1; flush; publish; LIVE; fence | the node | publication before LIVE, LIVE before the first shared access |
 //! | suspect, trust: LIVE ↔ SUSPECT | any node | - |
 //! | die: → DEAD | the launcher, when the machine is gone | kill before DEAD |
-//! | recover: claim; DEAD → RECOVERING; repair; publication cleared; VACANT; claim dropped | one live node | the claim is held throughout |
+//! | recover: claim; DEAD → RECOVERING; repair; publication cleared; VACANT; claim dropped | one CPU of the system | the claim is held throughout |
 //!
-//! A claim names its holder's incarnation. If that has died, another node takes the claim over
-//! with one CAS and does the work again from the start: every repair is idempotent.
+//! There is one claim in the whole system, whoever has died, in one word of the superblock:
+//!
+//! ```text
+//! recoverer   incarnation of the holder:32 | 0:8 | victim + 1:8 | cpu:8 | node + 1:8     (0: nobody)
+//! ```
+//!
+//! Frozen frames do not say who has frozen them, and versions do not tell a late recoverer that the
+//! dead node has come back. So neither another node nor another CPU of the holder's gets a second
+//! claim, for the same victim or another. If the holder's incarnation has died, another node takes
+//! the claim over with one CAS, for whichever victim, and does the work from the start: every repair
+//! is idempotent. What the first one had begun for another victim is begun anew later.
 
 use dyad_abi::ident::MAX_CPUS;
 use dyad_abi::{CpuId, NodeId};
@@ -21,9 +30,9 @@ use crate::error::Error;
 use crate::round::{NodeHardware, Round};
 use crate::words::{Publication, Quiescence};
 
-/// The right to recover a dead node, held by one live node at a time.
+/// The right to recover a dead node, held by one CPU of the system at a time.
 #[derive(Debug)]
-#[must_use = "a claim that is not completed keeps the node dead until its holder dies"]
+#[must_use = "a claim that is not completed keeps all nodes dead until its holder dies"]
 pub struct Claim {
     victim: NodeId,
     incarnation: u32,
@@ -42,15 +51,17 @@ impl Claim {
     }
 }
 
-/// Incarnations are kept to 24 bits in claims; they only have to differ from the one before.
-const INCARNATION: u32 = (1 << 24) - 1;
-
 /// How often each other CPU may change its bit while a node publishes that it joins.
 const PUBLISH_TRIES: usize = 64;
 
-const fn claim_word(victim: NodeWord, by: NodeId, holder: NodeWord) -> u64 {
-    (victim.incarnation as u64) << 32
-        | ((holder.incarnation & INCARNATION) as u64) << 8
+const VICTIM_SHIFT: u32 = 16;
+/// Holder and incarnation.
+const HOLDER: u64 = !(0xff << VICTIM_SHIFT);
+
+const fn claim_word(victim: NodeId, by: NodeId, cpu: CpuId, holder: NodeWord) -> u64 {
+    (holder.incarnation as u64) << 32
+        | (victim.index() as u64 + 1) << VICTIM_SHIFT
+        | (cpu.index() as u64) << 8
         | (by.index() as u64 + 1)
 }
 
@@ -145,22 +156,23 @@ impl<M: GlobalMem> Quiescence<'_, M> {
         Err(Error::Contended)
     }
 
-    /// Claims a dead node for recovery by node `by`. [`Error::Claimed`] if another live node has
-    /// it; if that one has died as well, its claim is taken over.
-    pub fn recover(&self, victim: NodeId, by: NodeId) -> Result<Claim, Error> {
+    /// Claims a dead node for recovery by a CPU of node `by`. [`Error::Claimed`] if another CPU of
+    /// the system recovers any node; if its node has died as well, its claim is taken over. A CPU
+    /// that asks again has given up what it had.
+    pub fn recover(&self, victim: NodeId, by: NodeId, cpu: CpuId) -> Result<Claim, Error> {
         let dead = self.node(victim)?;
         if !matches!(dead.state, NodeState::Dead | NodeState::Recovering) {
             return Err(Error::State(dead.state));
         }
-        let word = claim_word(dead, by, self.node(by)?);
-        let at = self.claim_word(victim);
+        let word = claim_word(victim, by, cpu, self.node(by)?);
+        let at = self.recoverer();
         let held = self.mem.load_fresh(at, Ordering::Acquire);
-        if held != word {
-            if let Some(holder) = self.live_holder(held) {
-                return Err(Error::Claimed(holder));
-            }
-            self.mem.cas(at, held, word).map_err(|_| Error::Contended)?;
+        if held & HOLDER != word & HOLDER
+            && let Some(holder) = self.live_holder(held)
+        {
+            return Err(Error::Claimed(holder));
         }
+        self.mem.cas(at, held, word).map_err(|_| Error::Contended)?;
         // The victim may have been recovered between the look at its state and the claim.
         let seen = self.node(victim)?;
         let taken = match seen.state {
@@ -186,26 +198,28 @@ impl<M: GlobalMem> Quiescence<'_, M> {
     fn live_holder(&self, claim: u64) -> Option<NodeId> {
         let holder = NodeId::new((claim & 0xff).checked_sub(1)?)?;
         let now = self.node(holder).ok()?;
-        let same = u64::from(now.incarnation & INCARNATION) == claim >> 8 & u64::from(INCARNATION);
+        let same = u64::from(now.incarnation) == claim >> 32;
         let lives = matches!(now.state, NodeState::Live | NodeState::Suspect);
         (same && lives).then_some(holder)
+    }
+
+    /// Whether a claim still is its holder's: it has not been taken over.
+    pub fn holds(&self, claim: &Claim) -> bool {
+        self.mem.load_fresh(self.recoverer(), Ordering::Acquire) == claim.word
     }
 
     /// Ends a recovery: the node's CPUs are nobody's, and its place may be taken again. All its
     /// intents must have been repaired and cleared.
     pub fn recovered(&self, claim: Claim) -> Result<(), Error> {
         let victim = claim.victim;
-        let held = self
-            .mem
-            .load_fresh(self.claim_word(victim), Ordering::Acquire);
-        if held != claim.word {
+        if !self.holds(&claim) {
             return Err(Error::Contended);
         }
         // Nobody is awake there. The epoch stays: it only ever grows.
         let gone = Publication::LEAVING | 0xff;
         self.mem.and(self.published(victim), !gone);
         let done = self.move_on(victim, &[NodeState::Recovering], NodeState::Vacant);
-        let dropped = self.mem.cas(self.claim_word(victim), claim.word, 0);
+        let dropped = self.mem.cas(self.recoverer(), claim.word, 0);
         done.and(dropped.map(|_| ()).map_err(|_| Error::Contended))
     }
 }

@@ -187,8 +187,10 @@ impl<'m, M: GlobalMem> Quiescence<'m, M> {
         self.publication_line(n, offset_of!(NodePublication, published))
     }
 
-    pub(crate) fn claim_word(&self, n: NodeId) -> PhysAddr {
-        self.publication_line(n, offset_of!(NodePublication, claim))
+    /// Who recovers dead nodes.
+    pub(crate) fn recoverer(&self) -> PhysAddr {
+        self.superblock
+            .add(offset_of!(Superblock, recoverer) as u64)
     }
 
     fn request_line(&self, n: NodeId, field: usize) -> PhysAddr {

@@ -281,12 +281,12 @@ fn lives(w: &World<'_>) -> Outcome {
     q0.die(node(2)).map_err(text)?;
     check(q1.quiesced(stamp).is_ok(), "blocked by a dead node")?;
     w.fetch();
-    let first = q0.recover(node(2), node(0)).map_err(text)?;
-    let refused = q1.recover(node(2), node(1)).map(|_| ());
+    let first = q0.recover(node(2), node(0), cpu(0)).map_err(text)?;
+    let refused = q1.recover(node(2), node(1), cpu(0)).map(|_| ());
     same("claim of two", refused, Err(Error::Claimed(node(0))))?;
     w.fetch();
     q1.die(node(0)).map_err(text)?;
-    let second = q1.recover(node(2), node(1)).map_err(text)?;
+    let second = q1.recover(node(2), node(1), cpu(0)).map_err(text)?;
     let void = q0.recovered(first);
     same("a dead node's claim", void, Err(Error::Contended))?;
     q1.recovered(second).map_err(text)?;

@@ -60,7 +60,7 @@ fn only_a_vacant_place_can_be_taken_and_the_newcomer_is_ahead_of_old_stamps() {
     assert_eq!(join(), Err(Error::State(NodeState::Live)));
     q.die(node(1)).unwrap();
     assert_eq!(join(), Err(Error::State(NodeState::Dead)));
-    let claim = q.recover(node(1), node(0)).unwrap();
+    let claim = q.recover(node(1), node(0), cpu(0)).unwrap();
     assert_eq!((claim.victim(), claim.incarnation()), (node(1), 1));
     assert_eq!(join(), Err(Error::State(NodeState::Recovering)));
     q.recovered(claim).unwrap();
@@ -82,20 +82,20 @@ fn of_two_recoverers_one_works_and_the_other_takes_over_when_it_dies() {
     pair(&q);
     let hw = Hardware::default();
     q.join(node(2), cpu(0), &hw).unwrap();
-    let refused = q.recover(node(2), node(0)).unwrap_err();
+    let refused = q.recover(node(2), node(0), cpu(0)).unwrap_err();
     assert_eq!(refused, Error::State(NodeState::Live));
     q.die(node(2)).unwrap();
-    let first = q.recover(node(2), node(0)).unwrap();
-    let refused = q.recover(node(2), node(1)).unwrap_err();
+    let first = q.recover(node(2), node(0), cpu(0)).unwrap();
+    let refused = q.recover(node(2), node(1), cpu(0)).unwrap_err();
     assert_eq!(refused, Error::Claimed(node(0)));
     q.die(node(0)).unwrap();
-    let second = q.recover(node(2), node(1)).unwrap();
+    let second = q.recover(node(2), node(1), cpu(0)).unwrap();
     // The first cannot come back: it is dead. Should its claim be used nevertheless, it is void.
     assert_eq!(q.recovered(first), Err(Error::Contended));
     assert_eq!(q.node(node(2)).unwrap().state, NodeState::Recovering);
     q.recovered(second).unwrap();
     assert_eq!(q.node(node(2)).unwrap().state, NodeState::Vacant);
-    let third = q.recover(node(0), node(1)).unwrap();
+    let third = q.recover(node(0), node(1), cpu(0)).unwrap();
     q.recovered(third).unwrap();
     assert_eq!(q.join(node(0), cpu(0), &hw).unwrap().1, 2);
 }
@@ -108,12 +108,12 @@ fn a_claim_of_an_earlier_incarnation_is_void() {
     let hw = Hardware::default();
     q.join(node(2), cpu(0), &hw).unwrap();
     q.die(node(2)).unwrap();
-    let old = q.recover(node(2), node(0)).unwrap();
+    let old = q.recover(node(2), node(0), cpu(0)).unwrap();
     q.die(node(0)).unwrap();
-    let claim = q.recover(node(0), node(1)).unwrap();
+    let claim = q.recover(node(0), node(1), cpu(0)).unwrap();
     q.recovered(claim).unwrap();
     q.join(node(0), cpu(0), &hw).unwrap();
-    let new = q.recover(node(2), node(0)).unwrap();
+    let new = q.recover(node(2), node(0), cpu(0)).unwrap();
     assert_eq!(q.recovered(old), Err(Error::Contended));
     q.recovered(new).unwrap();
 }
@@ -155,4 +155,37 @@ fn epochs_end_with_an_error() {
     assert_eq!(end, Err(Error::EpochsExhausted));
     assert!(q.quiesced(q.now()).is_err());
     assert!(!EpochSource::quiesced(&q, EpochSource::now(&q)));
+}
+
+/// Frozen frames do not say who has frozen them, so that one CPU of the system recovers at a time.
+#[test]
+fn one_cpu_of_the_system_recovers_whoever_has_died() {
+    let mem = HostMem::new();
+    let q = words(&mem);
+    pair(&q);
+    let hw = Hardware::default();
+    for n in [2, 3] {
+        q.join(node(n), cpu(0), &hw).unwrap();
+        q.die(node(n)).unwrap();
+    }
+    let first = q.recover(node(2), node(0), cpu(1)).unwrap();
+    for victim in [2, 3] {
+        for (by, c) in [(0, 0), (0, 2), (1, 0), (1, 1)] {
+            let refused = q.recover(node(victim), node(by), cpu(c)).unwrap_err();
+            assert_eq!(refused, Error::Claimed(node(0)), "{victim}, {by}, {c}");
+        }
+    }
+    assert_eq!(q.node(node(3)).unwrap().state, NodeState::Dead);
+    assert!(q.holds(&first));
+    // A holder that dies loses the claim, also to one who has another victim in mind.
+    q.die(node(0)).unwrap();
+    let second = q.recover(node(3), node(1), cpu(0)).unwrap();
+    assert!(!q.holds(&first) && q.holds(&second));
+    assert_eq!(q.recovered(first), Err(Error::Contended));
+    q.recovered(second).unwrap();
+    // What the first one had begun is begun anew.
+    for victim in [2, 0] {
+        let claim = q.recover(node(victim), node(1), cpu(3)).unwrap();
+        q.recovered(claim).unwrap();
+    }
 }

@@ -1,5 +1,5 @@
 //! Words of the reclamation protocol that every node reads: publications, requests and
-//! acknowledgements of rounds, claims of recovery, flush logs and intent records.
+//! acknowledgements of rounds, flush logs and intent records.
 //!
 //! They lie together in one [`QuiesceArea`]; the epoch word itself and the states of nodes are in
 //! the superblock. Zeroed memory is an area in which nobody has published anything.
@@ -8,7 +8,6 @@
 //! published   epoch:48 | 0:7 | leaving:1 | awake:8     (bit c of awake: CPU c takes part)
 //! request     epoch
 //! acknowledged (per CPU)  epoch
-//! claim       victim incarnation:32 | recoverer incarnation:24 | recoverer + 1:8
 //! log entry   address of a line or frame | kind in bits 0..6
 //! ```
 //!
@@ -17,7 +16,6 @@
 //! | `published` | CPUs of the node; a joiner or recoverer while it is not live | read-modify-write |
 //! | `request` | the CPU of the node that drives its round | store through |
 //! | `acknowledged` | the CPU | store through |
-//! | `claim` | any live node | CAS |
 //! | log `head`, entries | the CPU that owns the log | entry, then head, both released |
 //! | intent ([`crate::intent`]) | the CPU; recoverers clear it | stored whole, its row word last and released |
 //!
@@ -39,10 +37,8 @@ crate::shared_struct! {
     pub struct NodePublication {
         /// Newest epoch the node has been quiet since, and which of its CPUs are awake.
         pub published: AtomicU64,
-        /// Who recovers the node, if it is dead.
-        pub claim: AtomicU64,
         /// Reserved; zero.
-        pub reserved: [AtomicU64; 6],
+        pub reserved: [AtomicU64; 7],
     }
 }
 
@@ -127,7 +123,7 @@ crate::shared_struct! {
 #[must_use]
 pub const fn layout(h: LayoutHash) -> LayoutHash {
     let h = crate::shared_layout!(h;
-        NodePublication { published, claim, reserved },
+        NodePublication { published, reserved },
         NodeRequest { request, full_flushes, reserved },
         CpuAcknowledgement { acknowledged, reserved },
         IntentLine { row, frame, table, place, reserved },

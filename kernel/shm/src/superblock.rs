@@ -16,7 +16,7 @@
 //! | node `state` | the node itself; DEAD: the launcher, after reaping; VACANT: the recoverer | CAS, acquire/release |
 //! | cpu `pending` | any sender, one bit each; the receiver swaps 0 | RMW |
 //! | cpu `activity` | the CPU itself, on a line of its own | store, `fence(SeqCst)`, then its last look at its inboxes |
-//! | `recoverer` | the node that takes or leaves it; another one if that has died | CAS |
+//! | `recoverer` | the CPU that takes or leaves it; another node if that one has died | CAS |
 //! | `control` | the launcher | read on every doorbell and idle tick |
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -271,7 +271,8 @@ pub struct Superblock {
     pub program: AtomicU64,
     /// The node that is taking the program down after its end, plus one; 0 before.
     pub ending: AtomicU64,
-    /// Who recovers dead nodes: incarnation of that node in bits 32.., its number plus one; 0: nobody.
+    /// The one CPU that recovers dead nodes: incarnation of its node in bits 32.., victim plus one in
+    /// bits 16.., CPU in bits 8.., node plus one; 0: nobody.
     pub recoverer: AtomicU64,
     /// Kernel-half root entries by ISA, and whether they have been published (last word).
     pub roots: [RootEntries; ISA_COUNT],

@@ -5,7 +5,7 @@
 //! the next one starts over, and every repair can be repeated.
 //!
 //! ```text
-//! office, claim; DEAD -> RECOVERING
+//! claim; DEAD -> RECOVERING
 //!   rows        frames and slots in the middle of a change are given up
 //!   freeze      what entries were being put into or taken out of takes no new references
 //!   between     every live CPU is seen between two rows
@@ -17,7 +17,7 @@
 //!   threads     each goes on where it can, or returns with an error, or stops
 //!   settle      a round, so that nobody has an older owner of a thread in hand
 //!   endpoints   schedulers' lists of the dead node's CPUs; waiters that do not wait
-//!   finish      frames that its faults had taken; doorbell; RECOVERING -> VACANT; claim and office dropped
+//!   finish      frames that its faults had taken; doorbell; RECOVERING -> VACANT; claim dropped
 //! ```
 //!
 //! # Why the count is right
@@ -64,7 +64,7 @@ use dyad_retype::{FrameType, KernelKind, Refs, Use};
 use dyad_shm::FrameRef;
 use dyad_shm::frame::{Epoch, WeakRef};
 use dyad_shm::protocol::Intents;
-use dyad_shm::superblock::{NodeState, NodeWord, activity};
+use dyad_shm::superblock::{NodeState, activity};
 
 use crate::cx::Cx;
 use crate::object::endpoint::Endpoints;
@@ -144,47 +144,12 @@ pub fn step<P: Platform>(cx: &Cx, state: &mut Option<Recovery>) -> Pace {
         return Pace::Soon;
     }
     match r.piece::<P>(cx) {
-        Pace::Done(_) => {
-            let pace = match state.take() {
-                Some(r) => r.finish::<P>(cx),
-                None => Pace::Idle,
-            };
-            step_down(cx);
-            pace
-        }
+        Pace::Done(_) => match state.take() {
+            Some(r) => r.finish::<P>(cx),
+            None => Pace::Idle,
+        },
         pace => pace,
     }
-}
-
-fn office(word: NodeWord, node: NodeId) -> u64 {
-    (word.incarnation as u64) << 32 | (node.index() as u64 + 1)
-}
-
-fn my_office(cx: &Cx) -> u64 {
-    let word = NodeWord {
-        state: NodeState::Live,
-        incarnation: cx.node.incarnation(),
-    };
-    office(word, cx.node.id())
-}
-
-/// Takes the office of the one recoverer, if nobody who lives has it.
-fn take_office(cx: &Cx) -> bool {
-    let word = &cx.node.sb.recoverer;
-    let held = cx.words().read(word);
-    let mine = my_office(cx);
-    if held == mine {
-        return true;
-    }
-    let lives = NodeId::new((held & 0xff).wrapping_sub(1)).is_some_and(|n| {
-        let now = cx.node.sb.node_word(n);
-        matches!(now.state, NodeState::Live | NodeState::Suspect) && office(now, n) == held
-    });
-    !lives && cx.words().exchange(word, held, mine)
-}
-
-fn step_down(cx: &Cx) {
-    cx.words().exchange(&cx.node.sb.recoverer, my_office(cx), 0);
 }
 
 /// Claims a dead node, if that is this node's job: the live node with the lowest number does it.
@@ -194,13 +159,11 @@ fn begin<P: Platform>(cx: &Cx) -> Option<Recovery> {
         let state = node.sb.node_word(n).state;
         matches!(state, NodeState::Dead | NodeState::Recovering)
     })?;
-    if node.first_live() != Some(node.id()) || !take_office(cx) {
+    if node.first_live() != Some(node.id()) {
         return None;
     }
-    let Ok(claim) = cx.epochs().recover(victim, node.id()) else {
-        step_down(cx);
-        return None;
-    };
+    // Refused if another CPU, of whichever node, recovers anybody.
+    let claim = cx.epochs().recover(victim, node.id(), cx.cpu()).ok()?;
     warn!(
         P,
         "node {victim} is dead (incarnation {}), recovering",
@@ -225,7 +188,7 @@ impl Recovery {
         let word = cx.node.sb.node_word(self.dead.node);
         word.state == NodeState::Recovering
             && word.incarnation == self.dead.incarnation
-            && cx.words().read(&cx.node.sb.recoverer) == my_office(cx)
+            && cx.epochs().holds(&self.claim)
     }
 
     /// One piece; [`Pace::Done`]: all is repaired.
