@@ -264,19 +264,22 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         })
     }
 
-    /// Unmaps the page that covers `va`, whatever its size, on behalf of `node`. `epoch` gives the
-    /// stamp, the shared epoch as it is now; it is called after the entry has been cleared and a
-    /// full fence.
+    /// Unmaps the page that covers `va`, whatever its size, on behalf of `node`. `log` notes the
+    /// table that has been written to and the page, for rounds to drop copies of; `epoch` gives the
+    /// stamp, the shared epoch as it is now. They are called in this order, after the entry has been
+    /// cleared; a full fence is between them. A round that counts for the stamp finds the log.
     ///
     /// The translation may be in TLBs until the stamp is quiesced.
     pub fn unmap(
         &self,
         va: u64,
         node: NodeId,
+        log: impl FnOnce(PhysAddr, &Leaf),
         epoch: impl FnOnce() -> Epoch,
     ) -> Result<(Leaf, Level), MapError> {
         let (place, leaf) = self.leaf_at(va)?;
         let leaf = self.close(&place, &leaf, node)?;
+        log(place.table(), &leaf);
         self.mem.fence();
         // Only a node that thinks this one dead finishes its work.
         self.empty(&place, node, epoch())?;

@@ -28,7 +28,7 @@
 //! |---|---|---|
 //! | map | [`RemoteCpu::map_when`]: quiesced(s) → CAS Empty(s) → leaf | the caller pins frame and table before, unpins on failure |
 //! | map (missing tables) | [`RemoteCpu::entry_for`]: zeroed table written back, then CAS Empty(s) → table | the loser of a race frees its frame and uses the winner's |
-//! | unmap | [`RemoteCpu::unmap`]: CAS leaf → Closing(n) (again if only A/D changed), fence, s = epoch, CAS Closing(n) → Empty(s) | the stamp is read after the CAS |
+//! | unmap | [`RemoteCpu::unmap`]: CAS leaf → Closing(n) (again if only A/D changed), log, fence, s = epoch, CAS Closing(n) → Empty(s) | the stamp is read after the CAS and the log |
 //! | protect | [`RemoteCpu::protect`]: one CAS, again if only A/D changed | no in-line break-before-make: only permissions change |
 //! | link, unlink | [`RemoteCpu::fill`] and [`RemoteCpu::close_table`] with [`RemoteCpu::empty`] | as map and unmap |
 //! | another frame or size | unmap, quiesce, map | AArch64 demands break-before-make |

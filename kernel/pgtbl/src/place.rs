@@ -221,6 +221,9 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
     /// CAS leaf → Closing(node), again if only accessed and dirty have changed. Returns the leaf as
     /// it was last.
     ///
+    /// The caller logs table and page next, before it reads the epoch: earlier, a walk brings the
+    /// lines back that a round has dropped; later, a round that counts has not dropped them.
+    ///
     /// # Errors
     ///
     /// [`MapError::Contended`], [`MapError::NotMapped`], [`MapError::Closing`] if it is not the
@@ -270,8 +273,8 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
         self.swap_word(place, self.closing(node), Pte::Table(table))
     }
 
-    /// CAS Closing(node) → Empty(epoch). The epoch has been read after the entry was closed and a
-    /// full fence.
+    /// CAS Closing(node) → Empty(epoch). The epoch has been read after the entry was closed and
+    /// logged, and a full fence.
     ///
     /// # Errors
     ///

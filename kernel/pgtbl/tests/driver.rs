@@ -81,7 +81,7 @@ fn bad_requests_change_nothing() {
             } else {
                 MapError::BadAddress
             };
-            assert_eq!(t.unmap(va, node(0), || at(1)), Err(none));
+            assert_eq!(t.unmap(va, node(0), |_, _| (), || at(1)), Err(none));
             assert_eq!(t.protect(va, Perms::READ), Err(none));
             assert_eq!(t.harvest(va), Err(none));
             assert_eq!(t.translate(va), None);
@@ -148,13 +148,13 @@ fn running_out_of_frames_leaks_none_and_can_be_tried_again() {
 fn unknown_entries_and_tables_outside_of_memory_are_left_alone() {
     on_both(|t, frames, mem| {
         t.map(VA, page(0), Level::L1, frames).unwrap();
-        t.unmap(VA, node(1), || at(1)).unwrap();
+        t.unmap(VA, node(1), |_, _| (), || at(1)).unwrap();
         let walk = t.walk(VA);
         mem.store(walk.entry, 0xdead_beec, Ordering::Relaxed);
         let conflict = |level| MapError::Conflict(level);
         let e = conflict(Level::L1);
         assert_eq!(t.map(VA, page(1), Level::L1, frames), Err(e));
-        assert_eq!(t.unmap(VA, node(1), || at(1)), Err(e));
+        assert_eq!(t.unmap(VA, node(1), |_, _| (), || at(1)), Err(e));
         assert_eq!(t.walk(VA).pte, Pte::Other(0xdead_beec));
 
         // A table where no shared memory is, low or so high that it would wrap.
@@ -179,16 +179,24 @@ fn unknown_entries_and_tables_outside_of_memory_are_left_alone() {
 fn an_entry_that_a_node_is_closing_belongs_to_it() {
     on_both(|t, frames, mem| {
         t.map(VA, page(0), Level::L1, frames).unwrap();
-        let done = t.unmap(VA, node(1), || {
-            assert_eq!(
-                t.map(VA, page(1), Level::L1, frames),
-                Err(MapError::Closing)
-            );
-            assert_eq!(t.unmap(VA, node(2), || at(9)), Err(MapError::Closing));
-            assert_eq!(t.protect(VA, Perms::READ), Err(MapError::Closing));
-            assert_eq!(t.harvest(VA), Err(MapError::Closing));
-            Epoch::MAX
-        });
+        let done = t.unmap(
+            VA,
+            node(1),
+            |_, _| (),
+            || {
+                assert_eq!(
+                    t.map(VA, page(1), Level::L1, frames),
+                    Err(MapError::Closing)
+                );
+                assert_eq!(
+                    t.unmap(VA, node(2), |_, _| (), || at(9)),
+                    Err(MapError::Closing)
+                );
+                assert_eq!(t.protect(VA, Perms::READ), Err(MapError::Closing));
+                assert_eq!(t.harvest(VA), Err(MapError::Closing));
+                Epoch::MAX
+            },
+        );
         assert_eq!(done, Ok((page(0), Level::L1)));
         let epoch = Epoch::MAX;
         assert_eq!(t.walk(VA).pte, Pte::Empty { epoch });
@@ -198,10 +206,15 @@ fn an_entry_that_a_node_is_closing_belongs_to_it() {
         // Finished by a recoverer: not overwritten.
         t.map(VA, page(0), Level::L1, frames).unwrap();
         let recovered = encode(t.isa(), Pte::Empty { epoch: at(77) }, Level::L1).unwrap();
-        let done = t.unmap(VA, node(1), || {
-            mem.store(t.walk(VA).entry, recovered, Ordering::Relaxed);
-            at(78)
-        });
+        let done = t.unmap(
+            VA,
+            node(1),
+            |_, _| (),
+            || {
+                mem.store(t.walk(VA).entry, recovered, Ordering::Relaxed);
+                at(78)
+            },
+        );
         assert_eq!(done, Err(MapError::Contended));
         assert_eq!(t.walk(VA).pte, Pte::Empty { epoch: at(77) });
     });
@@ -306,7 +319,12 @@ fn of_two_nodes_that_unmap_a_page_one_wins() {
                     let (start, epoch) = (&start, &epoch);
                     s.spawn(move || {
                         start.wait();
-                        t.unmap(VA, node(n), || at(epoch.fetch_add(1, Ordering::SeqCst)))
+                        t.unmap(
+                            VA,
+                            node(n),
+                            |_, _| (),
+                            || at(epoch.fetch_add(1, Ordering::SeqCst)),
+                        )
                     })
                 });
                 work.map(|w| w.join().unwrap())
@@ -380,4 +398,27 @@ fn no_use_of_a_page_goes_unnoticed() {
         });
         assert_eq!(harvested, set.load(Ordering::Relaxed));
     }
+}
+
+/// Logged earlier, a walk brings the lines back that a round has dropped; later, a round that counts
+/// for the stamp has not dropped them.
+#[test]
+fn an_unmap_is_logged_between_the_entry_and_the_stamp() {
+    on_both(|t, frames, _| {
+        t.map(VA, page(0), Level::L1, frames).unwrap();
+        let table = t.walk(VA).entry.frame_start();
+        let logged = std::cell::Cell::new(None);
+        let log = |at: PhysAddr, leaf: &Leaf| {
+            assert_eq!(t.walk(VA).pte, Pte::Closing { node: node(1) });
+            logged.set(Some((at, *leaf)));
+        };
+        let done = t.unmap(VA, node(1), log, || {
+            assert_eq!(logged.get(), Some((table, page(0))), "not logged yet");
+            at(3)
+        });
+        assert!(done.is_ok());
+        // What is not unmapped is not logged.
+        let none = t.unmap(VA, node(1), |_, _| panic!("logged"), || at(4));
+        assert_eq!(none, Err(MapError::NotMapped));
+    });
 }

@@ -94,10 +94,12 @@ fn take_turns(mem: &StaleMem, isa: Isa, flushes: &Flushes) -> Outcome {
         same("protect", user.protect(VA, Perms::READ), Ok(leaf))?;
         let perms = mapper.translate(VA).map(|t| t.1.perms);
         same("protected", perms, Some(Perms::READ | Perms::USER))?;
-        let unmapped = user.unmap(VA, node(1), || at(7)).map(|(l, _)| l.pa);
+        let unmapped = user
+            .unmap(VA, node(1), |_, _| (), || at(7))
+            .map(|(l, _)| l.pa);
         same("unmap", unmapped, Ok(leaf.pa))?;
         same("gone", mapper.translate(VA), None)?;
-        let gone = mapper.unmap(VA, node(0), || at(8));
+        let gone = mapper.unmap(VA, node(0), |_, _| (), || at(8));
         same("unmap again", gone, Err(MapError::NotMapped))?;
         let early = mapper.map_when(VA, leaf, Level::L1, frames, |s| s < at(7));
         same("map early", early, Err(MapError::NotQuiesced(at(7))))?;
@@ -143,7 +145,7 @@ fn race(mem: &StaleMem, isa: Isa, flushes: &Flushes) -> Outcome {
         let unmapped = &unmapped;
         Box::new(move || {
             (0..PAGES).try_for_each(|n| {
-                match table.unmap(va(n), node(me), || at(mem.add(EPOCH, 1))) {
+                match table.unmap(va(n), node(me), |_, _| (), || at(mem.add(EPOCH, 1))) {
                     Ok((leaf, _)) => unmapped.lock().unwrap().push((n, leaf)),
                     Err(MapError::NotMapped | MapError::Closing) => {}
                     Err(e) => return Err(format!("unmap {n}: {e}")),
@@ -281,7 +283,7 @@ fn unmapped_by_another(leaf: Leaf, test: impl Fn(&Hardware<'_>, &StaleMem, PhysA
             tlb: Cell::new(None),
         };
         assert_eq!(cpu.access(true), Some(leaf.pa));
-        remote.unmap(VA, node(1), || at(7)).unwrap();
+        remote.unmap(VA, node(1), |_, _| (), || at(7)).unwrap();
         let entry = remote.walk(VA).entry;
         test(&cpu, &mem, entry, &frames.in_use());
     }
@@ -361,7 +363,7 @@ fn preset_drivers_leave_nothing_to_the_hardware() {
                 tlb: Cell::new(None),
             };
             assert_eq!(cpu.access(true), Some(FRAME));
-            let (leaf, _) = remote.unmap(VA, node(1), || at(7)).unwrap();
+            let (leaf, _) = remote.unmap(VA, node(1), |_, _| (), || at(7)).unwrap();
             cpu.flush_cache(&frames.in_use());
             let left = own.translate(VA).map(|t| t.0);
             assert_eq!(left, (!preset).then_some(FRAME), "{isa}");

@@ -95,7 +95,7 @@ fn interfere<R>(
 }
 
 fn unmap(t: &Table<'_, '_>, _: &Frames<'_>) -> Result<Leaf, MapError> {
-    t.unmap(VA, NodeId::new(NODE).unwrap(), || at(7))
+    t.unmap(VA, NodeId::new(NODE).unwrap(), |_, _| (), || at(7))
         .map(|(l, _)| l)
 }
 

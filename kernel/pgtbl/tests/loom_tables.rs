@@ -127,10 +127,15 @@ type Unmap = fn(&LoomMem) -> u64;
 fn unmap(mem: &LoomMem) -> u64 {
     let t = RemoteCpu::new(mem, Isa::X86_64, ROOT);
     let mut stamp = 0;
-    t.unmap(0, NodeId::new(1).unwrap(), || {
-        stamp = mem.load(EPOCH, Ordering::Relaxed);
-        Epoch::saturating(stamp)
-    })
+    t.unmap(
+        0,
+        NodeId::new(1).unwrap(),
+        |_, _| (),
+        || {
+            stamp = mem.load(EPOCH, Ordering::Relaxed);
+            Epoch::saturating(stamp)
+        },
+    )
     .unwrap();
     stamp
 }

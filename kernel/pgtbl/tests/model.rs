@@ -167,12 +167,17 @@ fn run<M: GlobalMem>(isa: Isa, ops: &[Op], nodes: &[M]) -> Result<(), TestCaseEr
                 prop_assert_eq!(ours, model.map(va, level, leaf, published));
             }
             Op::Unmap { va, epoch } => {
-                let ours = table.unmap(va, node, || {
-                    // The stamp is taken after the entry has been cleared.
-                    assert_eq!(table.walk(va).pte, Pte::Closing { node });
-                    assert_eq!(table.translate(va), None);
-                    epoch
-                });
+                let ours = table.unmap(
+                    va,
+                    node,
+                    |_, _| (),
+                    || {
+                        // The stamp is taken after the entry has been cleared.
+                        assert_eq!(table.walk(va).pte, Pte::Closing { node });
+                        assert_eq!(table.translate(va), None);
+                        epoch
+                    },
+                );
                 let theirs = model
                     .find(va)
                     .map_err(|_| MapError::NotMapped)

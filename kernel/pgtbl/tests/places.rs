@@ -169,7 +169,7 @@ fn notes_of_software_stay_with_the_page() {
             t.harvest(VA).unwrap();
             let (_, now, _) = t.translate(VA).unwrap();
             assert_eq!(now.perms & Perms::KEPT, perms & Perms::KEPT);
-            t.unmap(VA, node(0), || at(1)).unwrap();
+            t.unmap(VA, node(0), |_, _| (), || at(1)).unwrap();
         }
     });
 }
