@@ -148,7 +148,8 @@ pub enum Kind {
     TableToUser,
     /// Resolve a weak reference, then use it.
     Read,
-    /// Resolve a weak reference to the table, follow its entry, use what is there.
+    /// Resolve a weak reference to the table, follow its entry, use what is there: where the entry
+    /// is an edge.
     Walk,
     /// Resolve a weak reference and make it the CPU's current thread.
     Dispatch,

@@ -21,6 +21,16 @@ fn frames_of_two_nodes() {
 }
 
 #[test]
+fn frames_of_three_nodes() {
+    let s = Scenario {
+        nodes: 3,
+        actors: bound(0b101, 0b111),
+        ..mapped(REUSE, 3, bound(3, 4))
+    };
+    holds(&s);
+}
+
+#[test]
 fn m1_map_checks_the_version() {
     let s = Scenario::new(&[Map, ToUntyped, ToUser], 3, 3);
     needs(W::M1TypeOnly, &s, &["an old capability maps a new frame"]);
