@@ -108,6 +108,8 @@ pub enum Weakening {
     VisitForgotten,
     /// A CPU that wakes counts as having acknowledged the present epoch.
     WakeAcknowledges,
+    /// A CPU that wakes publishes the present epoch, as if it were the only one.
+    WakePublishes,
     /// LIVE before the publication.
     JoinBeforePublication,
     /// Shared access before LIVE.

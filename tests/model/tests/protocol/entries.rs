@@ -93,7 +93,7 @@ fn a2_map_from_peer_looks_again() {
 #[test]
 fn frames_that_both_nodes_map() {
     holds_with_reuse(&Scenario {
-        incoherent: true,
+        incoherent: crate::long(),
         roles: &[(0, MapPeer), (1, UnmapAll), (1, ToUntyped), (0, ToUser)],
         ..mapped(&[MapPeer, UnmapAll, ToUntyped, ToUser], 4, bound(3, 4))
     });
