@@ -108,6 +108,8 @@ pub enum Weakening {
     VisitForgotten,
     /// A CPU that wakes counts as having acknowledged the present epoch.
     WakeAcknowledges,
+    /// A CPU that wakes publishes the present epoch, as if it were the only one.
+    WakePublishes,
     /// LIVE before the publication.
     JoinBeforePublication,
     /// Shared access before LIVE.
@@ -148,7 +150,8 @@ pub enum Kind {
     TableToUser,
     /// Resolve a weak reference, then use it.
     Read,
-    /// Resolve a weak reference to the table, follow its entry, use what is there.
+    /// Resolve a weak reference to the table, follow its entry, use what is there: where the entry
+    /// is an edge.
     Walk,
     /// Resolve a weak reference and make it the CPU's current thread.
     Dispatch,

@@ -283,6 +283,9 @@ impl State {
             Phase::Asleep | Phase::Unannounced => {
                 mine.awake |= bit;
                 mine.cpus[k].phase = Phase::Up;
+                if c.lacks(W::WakePublishes) {
+                    mine.published = self.epoch;
+                }
                 if c.lacks(W::WakeAcknowledges) {
                     mine.cpus[k].acknowledged = self.epoch;
                 }

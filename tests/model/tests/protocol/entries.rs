@@ -21,6 +21,16 @@ fn frames_of_two_nodes() {
 }
 
 #[test]
+fn frames_of_three_nodes() {
+    let s = Scenario {
+        nodes: 3,
+        actors: bound(0b101, 0b111),
+        ..mapped(REUSE, 3, bound(3, 4))
+    };
+    holds(&s);
+}
+
+#[test]
 fn m1_map_checks_the_version() {
     let s = Scenario::new(&[Map, ToUntyped, ToUser], 3, 3);
     needs(W::M1TypeOnly, &s, &["an old capability maps a new frame"]);
@@ -83,7 +93,7 @@ fn a2_map_from_peer_looks_again() {
 #[test]
 fn frames_that_both_nodes_map() {
     holds_with_reuse(&Scenario {
-        incoherent: true,
+        incoherent: crate::long(),
         roles: &[(0, MapPeer), (1, UnmapAll), (1, ToUntyped), (0, ToUser)],
         ..mapped(&[MapPeer, UnmapAll, ToUntyped, ToUser], 4, bound(3, 4))
     });

@@ -91,3 +91,23 @@ fn who_wakes_has_acknowledged_nothing() {
     holds_with_reuse(&s);
     fails(W::WakeAcknowledges, &s, STALE);
 }
+
+/// Where one CPU is all there is, it may; but it does not have to.
+#[test]
+fn who_wakes_beside_others_publishes_nothing() {
+    let one = Scenario {
+        idle: 0b10,
+        ..mapped(REUSE, 3, 3)
+    };
+    holds_with_reuse(&Scenario {
+        weakening: Some(W::WakePublishes),
+        ..one.clone()
+    });
+    let two = Scenario {
+        cpus: 2,
+        actors: 0b01,
+        idle_cpus: 0b10,
+        ..one
+    };
+    needs(W::WakePublishes, &two, STALE);
+}

@@ -26,6 +26,17 @@ fn a_node_dies_is_recovered_and_rejoins() {
     });
 }
 
+/// What is mapped in its table stays mapped; its caches and TLBs are gone.
+#[test]
+fn the_owner_of_the_table_dies_and_rejoins() {
+    holds_with_reuse(&Scenario {
+        victims: &[1],
+        joins: 1,
+        incoherent: crate::long(),
+        ..mapped(FRAMES, 3, bound(3, 4))
+    });
+}
+
 #[test]
 fn objects_of_a_node_that_dies_and_rejoins() {
     holds_with_reuse(&Scenario {

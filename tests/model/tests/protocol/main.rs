@@ -122,3 +122,46 @@ const FRAMES: &[Kind] = &[
 const READ: &[Kind] = &[Kind::Read, Kind::ToUntyped, Kind::ToKernel];
 const OBJECTS: &[Kind] = &[Kind::Read, Kind::Dispatch, Kind::ToUntyped, Kind::ToKernel];
 const SLOTS: &[Kind] = &[Kind::Activate, Kind::Deactivate, Kind::Lookup];
+
+/// Every row there is, on incoherent nodes of which one sleeps and the other dies and comes back.
+#[test]
+fn everything_at_once() {
+    const ALL: &[Kind] = &[
+        Kind::Map,
+        Kind::MapPeer,
+        Kind::Unmap,
+        Kind::Protect,
+        Kind::ToUntyped,
+        Kind::ToKernel,
+        Kind::ToUser,
+        Kind::TableToUntyped,
+        Kind::TableToUser,
+        Kind::Read,
+        Kind::Dispatch,
+        Kind::Activate,
+        Kind::Deactivate,
+        Kind::Lookup,
+    ];
+    let base = Scenario {
+        incoherent: true,
+        slot: true,
+        ..mapped(ALL, 2, bound(2, 3))
+    };
+    holds(&base);
+    holds(&Scenario {
+        victims: &[0],
+        joins: 1,
+        ..base.clone()
+    });
+    holds(&Scenario {
+        idle: 0b11,
+        ..base.clone()
+    });
+    if long() {
+        holds_with_reuse(&Scenario {
+            ops: 3,
+            incoherent: false,
+            ..base
+        });
+    }
+}
