@@ -80,7 +80,12 @@ pub struct Abuser {
 }
 
 fn make(call: Call) -> SyscallReturn {
-    match call.way {
+    // Operation 0 is invoking, whatever the capability is: no registers are kept.
+    let way = match call.word >> 32 {
+        0 => Way::Request,
+        _ => call.way,
+    };
+    match way {
         // SAFETY: 1. The program has no capability by which the kernel would write to its memory or
         // take any away.
         Way::Syscall => unsafe { raw::call_raw(call.word, call.args) },
