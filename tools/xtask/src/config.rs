@@ -7,7 +7,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dyad_abi::boot::{LOCAL_STRIDE, MAX_CXL, MIN_POOL, OnDeath, POOL_GRANULE};
+use dyad_abi::boot::{
+    DEFAULT_ROUNDS, LOCAL_STRIDE, MAX_CXL, MAX_ROUNDS, MIN_POOL, OnDeath, POOL_GRANULE,
+};
 use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::service::Grant;
 use dyad_abi::{Isa, NodeId};
@@ -92,6 +94,10 @@ pub struct RunConfig {
     pub timeout: Option<Duration>,
     /// What happens when a node dies.
     pub on_death: OnDeath,
+    /// Whether the nodes keep their caches coherent; if not, the kernels write back and invalidate.
+    pub coherent: bool,
+    /// Rounds of quiescence that each node aims at per second.
+    pub rounds: u64,
     /// Start the machines stopped, with debugger stubs.
     pub gdb: bool,
     /// Plugin.
@@ -120,6 +126,8 @@ impl Default for RunConfig {
             grant: Grant::Nothing,
             timeout: Some(Duration::from_secs(DEFAULT_TIMEOUT)),
             on_death: OnDeath::End,
+            coherent: true,
+            rounds: DEFAULT_ROUNDS,
             gdb: false,
             sim: Sim::Off,
             windows: false,
@@ -171,6 +179,10 @@ pub struct Settings {
     pub timeout: Option<String>,
     /// `on-death`
     pub on_death: Option<String>,
+    /// `coherence`
+    pub coherence: Option<String>,
+    /// `rounds`
+    pub rounds: Option<String>,
     /// `sim`
     pub sim: Option<String>,
     /// `windows`
@@ -188,7 +200,7 @@ pub struct Settings {
 }
 
 /// Keys of a configuration file.
-pub const KEYS: [&str; 17] = [
+pub const KEYS: [&str; 19] = [
     "nodes",
     "cpus",
     "mem-local",
@@ -199,6 +211,8 @@ pub const KEYS: [&str; 17] = [
     "grant",
     "timeout",
     "on-death",
+    "coherence",
+    "rounds",
     "sim",
     "windows",
     "shm-dir",
@@ -270,6 +284,8 @@ impl Settings {
                 "grant" => word(&mut s.grant)?,
                 "timeout" => word(&mut s.timeout)?,
                 "on-death" => word(&mut s.on_death)?,
+                "coherence" => word(&mut s.coherence)?,
+                "rounds" => word(&mut s.rounds)?,
                 "sim" => word(&mut s.sim)?,
                 "windows" => flag(&mut s.windows)?,
                 "shm-dir" => word(&mut s.shm_dir)?,
@@ -297,6 +313,8 @@ impl Settings {
             grant: self.grant.or(lower.grant),
             timeout: self.timeout.or(lower.timeout),
             on_death: self.on_death.or(lower.on_death),
+            coherence: self.coherence.or(lower.coherence),
+            rounds: self.rounds.or(lower.rounds),
             sim: self.sim.or(lower.sim),
             windows: self.windows.or(lower.windows),
             shm_dir: self.shm_dir.or(lower.shm_dir),
@@ -343,6 +361,19 @@ impl Settings {
                 .into_iter()
                 .find(|d| d.name() == v)
                 .ok_or_else(|| suggest::not_one_of("value of on-death", v, &names))?;
+        }
+        if let Some(v) = &self.coherence {
+            c.coherent = match v.as_str() {
+                "coherent" => true,
+                "incoherent" => false,
+                _ => {
+                    let names = ["coherent", "incoherent"];
+                    return Err(suggest::not_one_of("value of coherence", v, &names));
+                }
+            };
+        }
+        if let Some(v) = &self.rounds {
+            c.rounds = whole("rounds", v, 1, MAX_ROUNDS)?;
         }
         if let Some(v) = &self.sim {
             let names = Sim::ALL.map(Sim::name);

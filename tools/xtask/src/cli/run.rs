@@ -44,6 +44,13 @@ pub(super) struct ShapeArgs {
     /// When a node dies: end the run, let the others survive, or restart the node [default: end]
     #[arg(long, value_name = "POLICY")]
     on_death: Option<String>,
+    /// Whether the nodes' caches are kept coherent: coherent, or incoherent, and the kernels write
+    /// back and invalidate what they share [default: coherent]
+    #[arg(long, value_name = "MODE")]
+    coherence: Option<String>,
+    /// Rounds of quiescence per second on each node [default: 30]
+    #[arg(long, value_name = "N")]
+    rounds: Option<String>,
     /// Observe the machines with the simulator plugin: off, count [default: off]
     #[arg(long, value_name = "LEVEL")]
     sim: Option<String>,
@@ -110,6 +117,8 @@ impl ShapeArgs {
             grant: self.grant.clone(),
             timeout: self.timeout.clone(),
             on_death: self.on_death.clone(),
+            coherence: self.coherence.clone(),
+            rounds: self.rounds.clone(),
             sim: self.sim.clone(),
             windows: self.windows.then_some(true),
             shm_dir: self.shm_dir.clone(),

@@ -197,6 +197,8 @@ impl RunReport {
                 },
                 "timeout": c.timeout.map(|t| t.as_secs()),
                 "on_death": c.on_death.name(),
+                "coherence": if c.coherent { "coherent" } else { "incoherent" },
+                "rounds": c.rounds,
                 "sim": c.sim.name(),
                 "windows": c.windows,
             },
