@@ -55,6 +55,12 @@ pub fn primary<P: Platform>(machine: BootMachine) -> ! {
         P::ISA,
         node.params.cpus
     );
+    if !node.words.is_coherent() {
+        info!(
+            P,
+            "caches are not coherent: shared words are written back and invalidated"
+        );
+    }
     phase::<P>("joining");
     match join_system::<P>(node) {
         Ok(()) => {}
