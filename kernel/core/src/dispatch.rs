@@ -22,12 +22,14 @@
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
-use dyad_abi::cap::{Stopped, Woken};
+use dyad_abi::cap::{Event, Stopped, Woken};
 use dyad_abi::{CpuId, Error, Result};
 
+use crate::cpu::CpuLocal;
 use crate::cx::Cx;
+use crate::node::Node;
 use crate::object::component::Component;
-use crate::object::endpoint::{Endpoints, Line};
+use crate::object::endpoint::{self, Endpoints, Line};
 use crate::object::space::Space;
 use crate::object::thread::{Owner, State, Thread};
 use crate::object::time::{Budgets, UNLIMITED};
@@ -337,6 +339,42 @@ pub fn tell_scheduler<P: Platform>(cx: &Cx, t: &'static Thread, why: Woken) -> R
     Err(Error::TooDeep)
 }
 
+/// Takes what has come to an endpoint: the event of a thread first, else all bits; 0 if there is
+/// nothing. Threads that have moved to another CPU since they were put on the list are passed on to
+/// the scheduler there, which has not been told because they were on this one.
+pub fn take_news<P: Platform>(cx: &Cx, line: &Line) -> u64 {
+    if line.has_threads(cx.node) {
+        for _ in 0..endpoint::LINES {
+            let Some((t, why)) = line.take_thread(cx.node) else {
+                break;
+            };
+            let Some(why) = Woken::from_number(why) else {
+                continue;
+            };
+            if scheduler_line(cx, t).is_none_or(|at| core::ptr::eq(at, line)) {
+                let tag = t.tag.load(Ordering::Relaxed) as u32;
+                return Event { tag, why }.bits();
+            }
+            let _ = tell_scheduler::<P>(cx, t, why);
+        }
+    }
+    line.take_bits(cx.node)
+}
+
+/// The endpoint at which the scheduler of a thread hears of it, unless it is on its way.
+fn scheduler_line(cx: &Cx, t: &Thread) -> Option<&'static Line> {
+    let owner = t.owner(cx.words())?;
+    if owner.state == State::Transit {
+        return None;
+    }
+    let cpu = CpuId::new(t.cpu.load(Ordering::Relaxed))?;
+    let word = t.scheduler.load(Ordering::Relaxed);
+    let (endpoints, _) = follow::<Endpoints>(cx.node, word, Endpoints::KIND).ok()?;
+    endpoints
+        .line(dyad_abi::service::scheduler_line(owner.node, cpu))
+        .ok()
+}
+
 /// The running thread waits at an endpoint with nothing to take.
 ///
 /// # Errors
@@ -459,7 +497,7 @@ fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
             let news =
                 follow::<Endpoints>(cx.node, t.waits_at.load(Ordering::Relaxed), Endpoints::KIND)
                     .and_then(|(e, _)| e.line(t.waits_line.load(Ordering::Relaxed)))
-                    .map(|line| line.take(cx.node));
+                    .map(|line| take_news::<P>(cx, line));
             match news {
                 Ok(bits) => P::set_result(t.regs(P::ISA), 0, bits),
                 Err(e) => P::set_result(t.regs(P::ISA), e.code(), 0),
@@ -653,4 +691,21 @@ pub fn set_root<P: Platform>(cx: &Cx, cpu: CpuId, t: &'static Thread) -> Result<
         inbox::notify::<P>(cx.node.id(), cpu);
     }
     Ok(())
+}
+
+/// What the root thread of a CPU is doing, for reports.
+pub fn describe_root(node: &Node, local: &CpuLocal) -> &'static str {
+    let word = node.roots[local.id().index()].load(Ordering::Acquire);
+    let state = follow::<Thread>(node, word, Thread::KIND)
+        .ok()
+        .and_then(|(t, _)| t.owner(node.words))
+        .map(|o| o.state);
+    let news = local.root_line.get().is_some_and(|l| l.has_news(node));
+    match (state, news) {
+        (None, _) => "no scheduler",
+        (Some(State::Blocked), false) => "its scheduler waits",
+        (Some(State::Blocked), true) => "its scheduler waits although there are news",
+        (Some(State::Ready), _) => "its scheduler is ready",
+        (Some(_), _) => "its scheduler neither waits nor is ready",
+    }
 }

@@ -80,7 +80,16 @@ fn status<P: Platform>(node: &Node, local: &CpuLocal) {
         None => {
             record::<P>(
                 "status",
-                &[cpu, ("doing", Value::Text(format_args!("idle; {counts}")))],
+                &[
+                    cpu,
+                    (
+                        "doing",
+                        Value::Text(format_args!(
+                            "idle, {}; {counts}",
+                            crate::dispatch::describe_root(node, local)
+                        )),
+                    ),
+                ],
             );
         }
     }

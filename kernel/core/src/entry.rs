@@ -199,15 +199,17 @@ pub fn user_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
     let mut why = None;
     if is_access(f.kind) {
         let (pc, _) = P::user_pc_fp(area);
-        let resolved = if cx.local.note_fault(f.address, pc) > MAX_SAME_FAULT {
-            Err(Error::Corrupt)
-        } else {
-            cx.space()
-                .and_then(|s| resolve::resolve::<P>(&cx, s, f.address, f.kind))
-        };
+        let resolved = cx
+            .space()
+            .and_then(|s| resolve::resolve::<P>(&cx, s, f.address, f.kind));
         match resolved {
-            // `Again`: the page changed under us; the thread faults anew if it still needs to.
-            Ok(_) | Err(Error::Again) => cycle::switched::<P>(&cx),
+            // The page changes under us, or what was there has not quiesced, which takes as long as
+            // a round; the thread faults anew if it still needs to, and others have their turn.
+            Err(Error::Again) => cycle::switched::<P>(&cx),
+            Ok(_) if cx.local.note_fault(f.address, pc) <= MAX_SAME_FAULT => {
+                cycle::switched::<P>(&cx)
+            }
+            Ok(_) => why = Some(Error::Corrupt),
             Err(e) => why = Some(e),
         }
     }

@@ -184,7 +184,11 @@ pub fn migrate<P: Platform>(cx: &Cx, to: NodeId) -> Result<After> {
         badge: 0,
     };
     carry(t, what::MIGRATE, [0; 4], nowhere);
-    send::<P>(cx, t, to)?;
+    if let Err(e) = send::<P>(cx, t, to) {
+        // It has not left this ISA.
+        t.started[P::ISA.index()].store(1, Ordering::Relaxed);
+        return Err(e);
+    }
     Ok(After::Switched)
 }
 

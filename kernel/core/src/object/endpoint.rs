@@ -2,7 +2,8 @@
 //!
 //! A frame holds [`LINES`] endpoints, a line each. One thread at a time waits at one. The
 //! endpoints of a scheduler also hold lists of threads that have become ready: line
-//! `node * 8 + cpu` is that of a CPU.
+//! `node * 8 + cpu` is that of a CPU. A thread is on one list at a time: if it has moved on before
+//! its scheduler has taken it off, it is passed on to where it is now.
 //!
 //! | step | order |
 //! |---|---|
@@ -12,7 +13,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::cap::{Event, Woken};
+use dyad_abi::cap::Woken;
 use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_coherence::GlobalMem;
 use dyad_retype::KernelKind;
@@ -100,23 +101,28 @@ impl Line {
         Some((NodeId::new(w & 0xff)?, CpuId::new(w >> 8 & 0xff)?))
     }
 
-    /// Takes what has come: a thread's event first, else all bits; 0 if there is nothing.
-    pub fn take(&self, node: &Node) -> u64 {
-        if let Some(event) = self.take_event(node) {
-            return event.bits();
-        }
+    /// Takes all bits that have been sent; 0 if there are none.
+    #[inline]
+    pub fn take_bits(&self, node: &Node) -> u64 {
         if node.words.read(&self.bits) == 0 {
             return 0;
         }
         node.words.replace(&self.bits, 0)
     }
 
-    fn take_event(&self, node: &Node) -> Option<Event> {
-        let (thread, why) = self.take_thread(node)?;
-        Some(Event {
-            tag: thread.tag.load(Ordering::Relaxed) as u32,
-            why: Woken::from_number(why)?,
-        })
+    /// Takes what has come, wherever its threads are now: for tests of endpoints alone.
+    #[cfg(any(test, feature = "ktest"))]
+    pub fn take(&self, node: &Node) -> u64 {
+        match self.take_thread(node) {
+            Some((t, why)) => t.tag.load(Ordering::Relaxed) | why << 32,
+            None => self.take_bits(node),
+        }
+    }
+
+    /// Whether there may be threads on its lists.
+    #[inline]
+    pub fn has_threads(&self, node: &Node) -> bool {
+        node.words.read(&self.events) != 0 || node.words.read(&self.taken) != 0
     }
 
     /// Takes the first thread off the lists: with why it was there, a [`Woken`] unless the word is

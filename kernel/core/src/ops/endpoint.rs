@@ -88,7 +88,7 @@ pub fn receive<P: Platform>(
     let (line, at) = line_at(endpoints, this, a[0])?;
     match op {
         ReceiveOp::Receive => {
-            let news = line.take(cx.node);
+            let news = dispatch::take_news::<P>(cx, line);
             if news != 0 {
                 return Ok(After::Value(news));
             }

@@ -181,11 +181,11 @@ fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     match owner.state {
         State::Blocked => {
-            // As if nothing had come until its deadline; what has come stays at the endpoint.
+            // As if its deadline had come: it takes what there is, if anything, when it runs. Its
+            // words are not this CPU's to write: it may be stopped and configured anew meanwhile.
             if !dispatch::stop_waiting(cx, t) {
                 return Err(Error::NotReady);
             }
-            t.set_result(0, 0);
             dispatch::wake::<P>(cx, t, Woken::Ready)?;
             return Ok(0);
         }
