@@ -40,7 +40,15 @@ impl In<'_> {
             let frame = supply.frame(n).ok_or(Error::Corrupt)?;
             match self.claim::<P>(frame, used) {
                 Ok(taken) => return Ok(taken),
-                Err(Refused::NotQuiesced) => why = Error::Again,
+                // It is free, or was a moment ago: not yet quiet, or in the hands of another CPU
+                // that splits the block it is in.
+                Err(
+                    Refused::NotQuiesced
+                    | Refused::Busy
+                    | Refused::Contended
+                    | Refused::Frozen
+                    | Refused::Stale,
+                ) => why = Error::Again,
                 Err(_) => {}
             }
         }
@@ -57,8 +65,11 @@ impl In<'_> {
         let frames = self.cx.frames();
         let intents = self.cx.intents();
         let (head, word) = frames.head(frame)?;
-        let FrameType::Untyped(mut order) = word.ty else {
-            return Err(Refused::WrongType);
+        let mut order = match word.ty {
+            FrameType::Untyped(order) => order,
+            FrameType::Retyping(_) => return Err(Refused::Busy),
+            FrameType::Frozen(_) => return Err(Refused::Frozen),
+            _ => return Err(Refused::WrongType),
         };
         let mut at = head;
         while let Some(half) = order.half() {
