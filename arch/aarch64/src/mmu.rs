@@ -443,7 +443,7 @@ pub fn map_code_window(pa: PhysAddr) -> Option<u64> {
     );
     let node = dyad_core::node::node().id();
     table
-        .unmap(CODE_WINDOW, node, || dyad_shm::Epoch::ZERO)
+        .unmap(CODE_WINDOW, node, |_, _| {}, || dyad_shm::Epoch::ZERO)
         .ok()?;
     // SAFETY: 1. drops cached translations only.
     unsafe {

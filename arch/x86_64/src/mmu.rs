@@ -317,7 +317,7 @@ pub fn map_code_window(pa: PhysAddr) -> Option<u64> {
     let table = RemoteCpu::new(&PrivateMem::<Ram>::NEW, Isa::X86_64, idle_root());
     let node = dyad_core::node::node().id();
     table
-        .unmap(CODE_WINDOW, node, || dyad_shm::Epoch::ZERO)
+        .unmap(CODE_WINDOW, node, |_, _| {}, || dyad_shm::Epoch::ZERO)
         .ok()?;
     let leaf = dyad_pgtbl::Leaf::kernel(pa, Perms::EXECUTE, Memory::Normal);
     table
