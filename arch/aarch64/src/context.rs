@@ -33,6 +33,8 @@ pub const AREA_FLAGS: usize = 33;
 pub const AREA_CAUSE: usize = 34;
 /// Word of the thread pointer.
 pub const AREA_TP: usize = 35;
+/// Words that have a meaning.
+pub const USED_WORDS: usize = AREA_TP + 1;
 /// `ESR_EL1` at a system call: `svc #0`.
 pub const SYSCALL: u64 = 0x5600_0000;
 const AREA_FP: usize = 29;

@@ -18,6 +18,7 @@ pub enum Aarch64 {}
 
 impl Platform for Aarch64 {
     const ISA: Isa = Isa::Aarch64;
+    const REG_WORDS_USED: usize = context::USED_WORDS;
 
     fn cpu() -> CpuId {
         cpu::local().id()

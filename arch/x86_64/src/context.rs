@@ -56,6 +56,8 @@ pub const RSP: usize = 20;
 const SS: usize = 21;
 /// Word of the base of fs.
 pub const FS_BASE: usize = 22;
+/// Words that have a meaning.
+pub const USED_WORDS: usize = FS_BASE + 1;
 /// Words that are pushed; the stack pointer for entries starts behind them.
 pub const PUSHED_WORDS: usize = 22;
 

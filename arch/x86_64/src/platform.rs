@@ -16,6 +16,7 @@ pub enum X86 {}
 
 impl Platform for X86 {
     const ISA: Isa = Isa::X86_64;
+    const REG_WORDS_USED: usize = context::USED_WORDS;
 
     fn cpu() -> CpuId {
         cpu::local().id()

@@ -27,9 +27,10 @@ use crate::cx::Cx;
 use crate::dispatch;
 use crate::handover;
 use crate::object::component::{Component, Entry};
-use crate::object::thread::{Thread, copy_registers, info};
+use crate::object::thread::{Thread, copy_used, info};
 use crate::object::{find, follow};
 use crate::platform::{FaultKind, UserFault};
+use crate::view;
 
 /// Where an invocation that has been prepared goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,35 +185,34 @@ fn leave_specially<P: Platform>(
         };
     }
     // The end of a fault handler. Registers and component belong together: also a thread that ends
-    // is out of the handler's component, should it ever be resumed.
-    dispatch::settle::<P>(cx, t);
+    // is out of the handler's component, should it ever be resumed. The whole area is replaced:
+    // what is missing of it need not be completed.
+    cx.local.short_entry.set(false);
     t.depth.store(at, Ordering::Relaxed);
     t.fault.store(0, Ordering::Relaxed);
-    copy_registers(&t.saved, t.regs(P::ISA));
+    copy_used::<P>(&t.saved, t.regs(P::ISA));
     t.component.store(component, Ordering::Relaxed);
-    if words[0] != 0 || dispatch::enter_component::<P>(cx, component).is_err() {
+    if words[0] != 0 || back_to::<P>(cx, component).is_err() {
         dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
     }
     Ok(Returned::Switched)
 }
 
+#[inline]
+fn back_to<P: Platform>(cx: &Cx, component: u64) -> Result<()> {
+    if view::enter_component::<P>(cx.local, component) {
+        return Ok(());
+    }
+    dispatch::enter_component::<P>(cx, component)?;
+    view::learn_component::<P>(cx, component);
+    Ok(())
+}
+
 /// Has the fault handler of the running thread's component deal with a fault. `false`: there is
 /// none, or it cannot.
 pub fn fault<P: Platform>(cx: &Cx, t: &'static Thread, f: UserFault) -> bool {
-    let handler = follow::<Component>(cx.node, cx.local.component.get(), Component::KIND)
-        .ok()
-        .and_then(|(c, _)| c.fault_entry());
-    let Some(to) = handler else {
-        return false;
-    };
     // One fault at a time: a handler that faults has no handler.
     if t.fault.load(Ordering::Relaxed) != 0 {
-        return false;
-    }
-    let Ok(component) = find::<Component>(cx.node, to.component, Component::KIND) else {
-        return false;
-    };
-    if !component.runs_on(cx.node.id()) {
         return false;
     }
     let area = t.regs(P::ISA);
@@ -221,11 +221,17 @@ pub fn fault<P: Platform>(cx: &Cx, t: &'static Thread, f: UserFault) -> bool {
     let Ok(depth) = push(t, from, pc, sp, info::FAULT) else {
         return false;
     };
-    if dispatch::enter_component::<P>(cx, to.component.bits()).is_err() {
-        t.depth.store(depth - 1, Ordering::Relaxed);
-        return dispatch::enter_component::<P>(cx, from).is_err();
-    }
-    copy_registers(area, &t.saved);
+    let to = match view::enter_handler::<P>(cx.local) {
+        Some(to) => to,
+        None => match enter_handler::<P>(cx, from) {
+            Ok(to) => to,
+            Err(can_go_on) => {
+                t.depth.store(depth - 1, Ordering::Relaxed);
+                return can_go_on;
+            }
+        },
+    };
+    copy_used::<P>(area, &t.saved);
     t.fault.store(1, Ordering::Relaxed);
     t.component.store(to.component.bits(), Ordering::Relaxed);
     let token = t.id.load(Ordering::Relaxed) << 8 | depth;
@@ -233,6 +239,25 @@ pub fn fault<P: Platform>(cx: &Cx, t: &'static Thread, f: UserFault) -> bool {
     P::set_arguments(area, [f.address, kind, pc, f.raw, to.badge, token]);
     P::set_user_pc_sp(area, to.address, 0);
     true
+}
+
+/// Enters the fault handler of a component the long way. The error is what [`fault`] says then.
+#[cold]
+fn enter_handler<P: Platform>(cx: &Cx, from: u64) -> core::result::Result<Entry, bool> {
+    let handler = follow::<Component>(cx.node, from, Component::KIND)
+        .ok()
+        .and_then(|(c, _)| c.fault_entry());
+    let to = handler.ok_or(false)?;
+    let component = find::<Component>(cx.node, to.component, Component::KIND).map_err(|_| false)?;
+    if !component.runs_on(cx.node.id()) {
+        return Err(false);
+    }
+    if dispatch::enter_component::<P>(cx, to.component.bits()).is_err() {
+        return Err(dispatch::enter_component::<P>(cx, from).is_err());
+    }
+    view::learn_component::<P>(cx, from);
+    view::learn_component::<P>(cx, to.component.bits());
+    Ok(to)
 }
 
 /// What a handler is told about the kind of a fault.

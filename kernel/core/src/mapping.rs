@@ -21,6 +21,9 @@
 //! coherent, which logs 512 frames.
 
 mod quick;
+pub(crate) mod view;
+
+pub use quick::resolve_quickly;
 
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa, Result};

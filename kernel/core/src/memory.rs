@@ -45,6 +45,15 @@ impl Words {
         self.caches.is_none()
     }
 
+    /// Words of which no copies have to be written back or dropped, if caches are coherent.
+    #[inline]
+    pub const fn if_coherent(&self) -> Option<CoherentWords> {
+        match self.caches {
+            None => Some(CoherentWords(())),
+            Some(_) => None,
+        }
+    }
+
     fn plain(&self) -> Coherent<'static> {
         Coherent(self.map)
     }
@@ -155,6 +164,50 @@ impl GlobalMem for Words {
         if let Some(c) = &self.caches {
             c.invalidate(at, len);
         }
+    }
+}
+
+/// What short ways of rows do with shared words where caches are coherent: each is one instruction.
+#[derive(Clone, Copy, Debug)]
+pub struct CoherentWords(());
+
+impl CoherentWords {
+    /// Replaces `old` by `new`; whether it was there. Acquires and releases.
+    #[inline(always)]
+    pub fn exchange(self, word: &AtomicU64, old: u64, new: u64) -> bool {
+        before_change();
+        word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
+    /// Adds, returns what was there. Acquires and releases.
+    #[inline(always)]
+    pub fn increase(self, word: &AtomicU64, n: u64) -> u64 {
+        before_change();
+        word.fetch_add(n, Ordering::AcqRel)
+    }
+
+    /// As [`GlobalMem::fence`].
+    #[inline(always)]
+    pub fn fence(self) {
+        core::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    /// As [`GlobalMem::store_line`].
+    #[inline(always)]
+    pub fn store_line(self, line: &[AtomicU64; 8], words: [u64; 4]) {
+        before_change();
+        line[1].store(words[1], Ordering::Relaxed);
+        line[2].store(words[2], Ordering::Relaxed);
+        line[3].store(words[3], Ordering::Relaxed);
+        line[0].store(words[0], Ordering::Release);
+    }
+
+    /// Releases.
+    #[inline(always)]
+    pub fn store(self, word: &AtomicU64, value: u64) {
+        before_change();
+        word.store(value, Ordering::Release);
     }
 }
 

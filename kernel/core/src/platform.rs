@@ -118,6 +118,8 @@ pub enum Interrupt {
 pub trait Platform: Sized + 'static {
     /// Its instruction set.
     const ISA: Isa;
+    /// Words of a register area that have a meaning: the first ones.
+    const REG_WORDS_USED: usize = REG_WORDS;
 
     // --- identity -------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ use dyad_shm::frame::WeakRef;
 
 use crate::Platform;
 use crate::cx::Cx;
-use crate::mapping::{Driver, In, NotMapped, page};
+use crate::mapping::{Driver, In, NotMapped, page, resolve_quickly};
 use crate::object::find;
 use crate::object::space::{Region, Space};
 use crate::platform::FaultKind;
@@ -56,10 +56,25 @@ pub fn allows(leaf: &Leaf, kind: FaultKind) -> bool {
 /// [`Error::NoMemory`]: nor if the supply has no frame. [`Error::Again`]: somebody else changes the
 /// page just now, or what was there is not quiesced; the thread tries again.
 /// [`Error::Revoked`] if there is no such space, [`Error::NoIsa`] if it has no table for this ISA.
+#[inline]
 pub fn resolve<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -> Result<Outcome> {
     if !(USER_MIN..USER_END).contains(&va) {
         return Err(Error::BadAddress);
     }
+    if let Some(done) = resolve_quickly(cx, P::ISA, space, va, kind) {
+        return done;
+    }
+    resolve_slowly::<P>(cx, space, va, kind)
+}
+
+#[cold]
+#[inline(never)]
+fn resolve_slowly<P: Platform>(
+    cx: &Cx,
+    space: WeakRef,
+    va: u64,
+    kind: FaultKind,
+) -> Result<Outcome> {
     let this = In {
         cx,
         space: find(cx.node, space, Space::KIND)?,

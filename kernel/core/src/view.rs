@@ -34,6 +34,7 @@ use dyad_shm::{FrameRef, PhysAddr};
 use crate::Platform;
 use crate::cpu::CpuLocal;
 use crate::cx::{Cx, Operand};
+use crate::mapping::view::PageViews;
 use crate::object::component::{Component, Entry};
 use crate::object::endpoint::Endpoints;
 use crate::object::find;
@@ -98,6 +99,8 @@ struct ComponentView {
     space: Cell<u64>,
     /// Root of the page table of this machine's ISA.
     table: Cell<PhysAddr>,
+    /// Where its faults go.
+    handler: Cell<Option<Entry>>,
 }
 
 /// An invocation endpoint in a capability table.
@@ -178,6 +181,8 @@ pub enum Place {
     Thread(&'static Thread),
     /// Endpoints.
     Endpoints(&'static Endpoints),
+    /// An address space.
+    Space(&'static Space),
     /// Something else, or nothing.
     Other,
     /// The slot is empty.
@@ -194,6 +199,7 @@ impl Place {
         let place = match o.ty {
             CapType::Thread => cx.node.map.get(at).map(Place::Thread),
             CapType::Send | CapType::Receive => cx.node.map.get(at).map(Place::Endpoints),
+            CapType::Space => cx.node.map.get(at).map(Place::Space),
             _ => None,
         };
         place.unwrap_or(Place::Other)
@@ -205,6 +211,8 @@ pub struct Views {
     components: [ComponentView; VIEWS],
     sinvs: [SinvView; VIEWS],
     caps: [CapView; CAP_VIEWS],
+    /// Page tables and what is in them.
+    pub(crate) pages: PageViews,
 }
 
 impl Views {
@@ -220,6 +228,7 @@ impl Views {
                     captbl: Cell::new(PhysAddr(0)),
                     space: Cell::new(0),
                     table: Cell::new(PhysAddr(0)),
+                    handler: Cell::new(None),
                 }
             }; VIEWS],
             sinvs: [const {
@@ -247,6 +256,7 @@ impl Views {
                     place: Cell::new(Place::Empty),
                 }
             }; CAP_VIEWS],
+            pages: PageViews::new(),
         }
     }
 
@@ -261,6 +271,7 @@ impl Views {
         for c in &self.caps {
             c.captbl.set(PhysAddr(0));
         }
+        self.pages.forget();
     }
 
     #[inline(always)]
@@ -376,6 +387,24 @@ pub fn enter_component<P: Platform>(local: &CpuLocal, object: u64) -> bool {
     true
 }
 
+/// Enters the fault handler of the running component; `None` if this CPU does not remember both.
+#[inline]
+pub fn enter_handler<P: Platform>(local: &CpuLocal) -> Option<Entry> {
+    let running = local.component.get();
+    let from = local.views.component(running);
+    if !from.holds(running, u64::MAX) {
+        return None;
+    }
+    let to = from.handler.get()?;
+    let object = to.component.bits();
+    let handler = local.views.component(object);
+    if !handler.holds(object, local.home.get()) {
+        return None;
+    }
+    handler.enter::<P>(local);
+    Some(to)
+}
+
 /// Remembers a component that has just been entered the long way.
 pub fn learn_component<P: Platform>(cx: &Cx, object: u64) {
     let _ = try_component::<P>(cx, object);
@@ -402,6 +431,7 @@ fn try_component<P: Platform>(cx: &Cx, object: u64) -> Option<()> {
     view.captbl.set(captbl);
     view.space.set(space.bits());
     view.table.set(place.root(cx.words(), P::ISA)?);
+    view.handler.set(component.fault_entry());
     view.object.set(object);
     Some(())
 }

@@ -126,11 +126,50 @@ const NOTES: u64 =
 
 const _: () = assert!(NOTES << 52 == SW_OWNED | SW_MAY_WRITE | SW_MAY_EXECUTE);
 
-/// Whether a word is that of a 4 KiB user page.
+/// What [`user_page`] has made a word of, if it has; and the bits that change with its use.
 #[inline]
-pub(crate) fn is_user_page(raw: u64) -> bool {
-    raw & (VALID | AP_EL0) == VALID | AP_EL0 && is_leaf(raw, Level::L1)
+pub(crate) const fn split(raw: u64) -> (Perms, u64) {
+    let bits = (raw >> (DBM.trailing_zeros() - 1) & Perms::WRITE.bits() as u64)
+        | (raw >> 52 & NOTES)
+        | (!raw >> (UXN.trailing_zeros() - 2) & Perms::EXECUTE.bits() as u64);
+    let always = Perms::READ.bits() | Perms::USER.bits();
+    let dirty = if raw & DBM != 0 {
+        AP_READ_ONLY
+    } else {
+        SW_DIRTY
+    };
+    (
+        Perms::from_bits_retain(bits as u8 | always),
+        ACCESS_FLAG | dirty,
+    )
 }
+
+/// A clean page that nobody would set a bit of any more.
+#[inline]
+pub(crate) const fn used(word: u64) -> u64 {
+    let read_only = if word & DBM != 0 { AP_READ_ONLY } else { 0 };
+    word & !read_only | ACCESS_FLAG
+}
+
+/// A clean page, accessed and dirty as the page `raw`.
+#[inline]
+pub(crate) const fn keep_used(word: u64, raw: u64) -> u64 {
+    let dirty = if raw & DBM != 0 {
+        raw & AP_READ_ONLY == 0
+    } else {
+        raw & SW_DIRTY != 0
+    };
+    let word = word | raw & ACCESS_FLAG;
+    match (dirty, word & DBM != 0) {
+        (false, _) => word,
+        (true, true) => word & !AP_READ_ONLY,
+        (true, false) => word | SW_DIRTY,
+    }
+}
+
+const _: () = {
+    assert!(Perms::WRITE.bits() == 1 << 1 && Perms::EXECUTE.bits() == 1 << 2);
+};
 
 /// Whether a valid word that leads to no table is what [`encode_leaf`] makes of something.
 #[inline]

@@ -43,6 +43,16 @@ pub(crate) fn empty(epoch: Epoch, inverted: bool) -> u64 {
     (flip(epoch.get(), inverted) << PAYLOAD_SHIFT) | (TAG_EMPTY << 1)
 }
 
+/// The stamp of an empty entry: what [`empty`] has made a word of.
+#[inline]
+pub(crate) fn empty_in(raw: u64, inverted: bool) -> Option<Epoch> {
+    if raw == 0 {
+        return Some(Epoch::ZERO);
+    }
+    let epoch = Epoch::new(flip(raw >> PAYLOAD_SHIFT, inverted))?;
+    (raw & 0xff == TAG_EMPTY << 1 && epoch != Epoch::ZERO).then_some(epoch)
+}
+
 /// The absent state that a word may mean; the caller checks that it encodes as this word.
 #[inline]
 pub(crate) fn parse(raw: u64, inverted: bool) -> Option<Pte> {

@@ -47,14 +47,56 @@ pub mod plain {
         (bits != 0 && pa.0 & !USER_ADDRESS == 0).then_some(bits | pa.0)
     }
 
-    /// The page of a word, unless the frame is [`Perms::OWNED`].
+    /// The page of a word, and its permissions.
     #[inline]
-    pub fn page_in(isa: Isa, raw: u64) -> Option<PhysAddr> {
-        let (leaf, owned) = match isa {
-            Isa::X86_64 => (crate::x86::is_user_page(raw), crate::x86::SW_OWNED),
-            Isa::Aarch64 => (crate::a64::is_user_page(raw), crate::a64::SW_OWNED),
-        };
-        (leaf && raw & owned == 0).then_some(PhysAddr(raw & USER_ADDRESS))
+    pub fn page_in(isa: Isa, raw: u64) -> Option<(PhysAddr, Perms)> {
+        let (perms, used) = split(isa, raw);
+        let word = USER_WORDS[isa.index()][(perms.bits() & 0x7f) as usize];
+        let rest = raw & !(USER_ADDRESS | used) | word & used;
+        (word != 0 && rest == word).then_some((PhysAddr(raw & USER_ADDRESS), perms))
+    }
+
+    /// The permissions that a word has if it is that of a user page, and the bits that tell whether
+    /// it has been used.
+    #[inline]
+    fn split(isa: Isa, raw: u64) -> (Perms, u64) {
+        match isa {
+            Isa::X86_64 => crate::x86::split(raw),
+            Isa::Aarch64 => crate::a64::split(raw),
+        }
+    }
+
+    /// The word of a page that has been used, written to if it may be: so hardware leaves it alone.
+    #[inline]
+    pub fn used_page(isa: Isa, pa: PhysAddr, perms: Perms) -> Option<u64> {
+        let word = page(isa, pa, perms)?;
+        Some(match isa {
+            Isa::X86_64 => crate::x86::used(word),
+            Isa::Aarch64 => crate::a64::used(word),
+        })
+    }
+
+    /// The word of a page, with `WRITE` or without, and without `EXECUTE`; that it has been used
+    /// stays. `None` if it may not be made writable.
+    #[inline]
+    pub fn protected(isa: Isa, raw: u64, write: bool) -> Option<u64> {
+        let (pa, had) = page_in(isa, raw)?;
+        if write && !had.contains(Perms::MAY_WRITE) {
+            return None;
+        }
+        let mut perms = had.difference(Perms::EXECUTE);
+        perms.set(Perms::WRITE, write);
+        let word = page(isa, pa, perms)?;
+        Some(match isa {
+            Isa::X86_64 => crate::x86::keep_used(word, raw),
+            Isa::Aarch64 => crate::a64::keep_used(word, raw),
+        })
+    }
+
+    /// The stamp in a word of an entry that is empty.
+    #[inline]
+    pub fn empty_in(isa: Isa, raw: u64) -> Option<Epoch> {
+        absent::empty_in(raw, isa == Isa::X86_64)
     }
 
     /// The table a word leads to, above [`Level::L1`].

@@ -113,10 +113,29 @@ const _: () = {
     assert!(NOTES << 5 == SW_OWNED | SW_MAY_WRITE | SW_MAY_EXECUTE);
 };
 
-/// Whether a word is that of a 4 KiB user page below 2^48.
+/// What [`user_page`] has made a word of, if it has; and the bits that hardware has set since.
 #[inline]
-pub(crate) fn is_user_page(raw: u64) -> bool {
-    raw & (PRESENT | USER) == PRESENT | USER && raw >> 48 & 0xf == 0 && is_leaf(raw, Level::L1)
+pub(crate) const fn split(raw: u64) -> (Perms, u64) {
+    let bits = (raw & WRITABLE) | (raw >> 5 & NOTES) | (!raw >> 61 & Perms::EXECUTE.bits() as u64);
+    let always = Perms::READ.bits() | Perms::USER.bits();
+    (
+        Perms::from_bits_retain(bits as u8 | always),
+        ACCESSED | DIRTY,
+    )
+}
+
+/// A clean page that nobody would set a bit of any more.
+#[inline]
+pub(crate) const fn used(word: u64) -> u64 {
+    // Writable is one bit, dirty another.
+    let dirty = (word & WRITABLE) << (DIRTY.trailing_zeros() - WRITABLE.trailing_zeros());
+    word | ACCESSED | dirty
+}
+
+/// A clean page, accessed and dirty as the page `raw`.
+#[inline]
+pub(crate) const fn keep_used(word: u64, raw: u64) -> u64 {
+    word | raw & (ACCESSED | DIRTY)
 }
 
 /// Whether a present word that leads to no table is what [`encode_leaf`] makes of something.

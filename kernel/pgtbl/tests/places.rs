@@ -10,7 +10,7 @@ use dyad_abi::user::USER_END;
 use dyad_abi::{Isa, NodeId};
 use dyad_coherence::{GlobalMem, HostMem};
 use dyad_pgtbl::{
-    FrameSource, Leaf, Level, MapError, Perms, Pte, RemoteCpu, decode, encode, plain,
+    FrameSource, Leaf, Level, MapError, Memory, Perms, Pte, RemoteCpu, decode, encode, plain,
 };
 use dyad_shm::PhysAddr;
 
@@ -187,6 +187,14 @@ fn plain_words_are_those_of_the_format() {
                 plain::empty(isa, epoch),
                 encode(isa, Pte::Empty { epoch }, Level::L1).unwrap()
             );
+            let word = plain::empty(isa, epoch);
+            assert_eq!(plain::empty_in(isa, word), Some(epoch));
+            for bit in 0..64 {
+                let other = word ^ 1 << bit;
+                if let Some(epoch) = plain::empty_in(isa, other) {
+                    assert_eq!(decode(isa, other, Level::L1), Pte::Empty { epoch });
+                }
+            }
         }
         for leaf in common::all_leaves(FRAME) {
             for notes in [Perms::empty(), Perms::MAY_WRITE, Perms::OWNED] {
@@ -197,10 +205,51 @@ fn plain_words_are_those_of_the_format() {
                 let Ok(word) = encode(isa, Pte::Leaf(leaf), Level::L1) else {
                     continue;
                 };
-                let user = leaf.perms.contains(Perms::USER) && notes != Perms::OWNED;
-                assert_eq!(plain::page_in(isa, word), user.then_some(FRAME), "{leaf:?}");
+                let plain_page = leaf.perms.contains(Perms::USER)
+                    && leaf.memory == Memory::Normal
+                    && !leaf.global;
+                assert_eq!(
+                    plain::page_in(isa, word),
+                    plain_page.then_some((FRAME, leaf.perms)),
+                    "{leaf:?}"
+                );
                 if Leaf::user(FRAME, leaf.perms) == leaf {
                     assert_eq!(plain::page(isa, FRAME, leaf.perms), Some(word));
+                    let used = Leaf {
+                        accessed: true,
+                        dirty: leaf.perms.contains(Perms::WRITE),
+                        ..leaf
+                    };
+                    assert_eq!(
+                        plain::used_page(isa, FRAME, leaf.perms),
+                        encode(isa, Pte::Leaf(used), Level::L1).ok()
+                    );
+                }
+                for write in [false, true] {
+                    let mut perms = leaf.perms.difference(Perms::EXECUTE);
+                    perms.set(Perms::WRITE, write);
+                    let may = plain_page && (!write || leaf.perms.contains(Perms::MAY_WRITE));
+                    let then = encode(isa, Pte::Leaf(Leaf { perms, ..leaf }), Level::L1);
+                    assert_eq!(
+                        plain::protected(isa, word, write),
+                        may.then(|| then.unwrap()),
+                        "{leaf:?}"
+                    );
+                }
+                // What a page is taken for it is: whichever bit is wrong.
+                for bit in 0..64 {
+                    let other = word ^ 1 << bit;
+                    if let Some((pa, perms)) = plain::page_in(isa, other) {
+                        let Pte::Leaf(l) = decode(isa, other, Level::L1) else {
+                            panic!("{leaf:?}, bit {bit}");
+                        };
+                        let bare = Leaf {
+                            accessed: false,
+                            dirty: false,
+                            ..l
+                        };
+                        assert_eq!(bare, Leaf::user(pa, perms), "bit {bit}");
+                    }
                 }
             }
         }

@@ -50,6 +50,11 @@ impl<'m, M: GlobalMem> Quiescence<'m, M> {
 }
 
 impl<M: GlobalMem> CpuIntents<'_, M> {
+    /// Where the record is: for rows that write it by themselves, in this order.
+    pub const fn line(&self) -> PhysAddr {
+        self.line
+    }
+
     /// What is recorded. Only meaningful once the CPU is gone.
     pub fn read(&self) -> Option<IntentRecord> {
         self.mem.invalidate(self.line, LINE_BYTES);

@@ -303,7 +303,7 @@ impl FrameWord {
 
 /// The order in the word of the head of a block of user memory.
 #[inline]
-pub(crate) const fn user_order(raw: u64) -> Option<Order> {
+pub const fn user_order(raw: u64) -> Option<Order> {
     if raw >> TYPE_SHIFT & 7 == USER {
         Order::new(raw >> KIND_SHIFT & KIND_MASK)
     } else {

@@ -18,6 +18,7 @@ mod resolve_tests;
 mod revoke_tests;
 mod space_tests;
 mod thread_tests;
+mod view_tests;
 
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -66,6 +66,7 @@ pub fn cx(m: Machine) -> Cx {
 /// A round of a node.
 pub fn round(m: Machine) {
     let q = &m.node().tables.quiescence;
+    m.local().views.forget();
     let mut round = Round::new(q, m.node().id());
     loop {
         match round.flush_step(q, &Nothing, 100).unwrap() {

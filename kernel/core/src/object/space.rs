@@ -77,8 +77,10 @@ shared_struct! {
         pub slots_used: AtomicU64,
         /// Shootdowns so far: see [`crate::shootdown`].
         pub tickets: AtomicU64,
+        /// Regions added and taken away so far: after each of them.
+        pub region_changes: AtomicU64,
         /// Reserved; zero.
-        pub reserved: [AtomicU64; 2],
+        pub reserved: [AtomicU64; 1],
         /// Per node: where its faults take frames from.
         pub supplies: [SupplySlot; MAX_NODES],
         /// Per CPU, by `node * 8 + cpu`: the last shootdown it has done.
@@ -98,8 +100,8 @@ const _: () = {
 pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
     shared_layout!(h;
         Space {
-            roots, faults_filled, faults_copied, slots_used, tickets, reserved, supplies, flushed,
-            regions, rest,
+            roots, faults_filled, faults_copied, slots_used, tickets, region_changes, reserved,
+            supplies, flushed, regions, rest,
         },
         SupplySlot { range, cursor, reserved },
         RegionSlot { start, end, kind, reserved },
@@ -227,6 +229,7 @@ impl Space {
             }
         }
         words.replace(&slot.start, r.start);
+        words.increase(&self.region_changes, 1);
         Ok(())
     }
 
@@ -245,6 +248,7 @@ impl Space {
             .find(|s| words.read(&s.start) == start && words.exchange(&s.start, start, BUSY))
             .ok_or(Error::NotFound)?;
         words.replace(&slot.start, 0);
+        words.increase(&self.region_changes, 1);
         Ok(())
     }
 

@@ -29,6 +29,7 @@ use dyad_abi::{Isa, NodeId};
 use dyad_retype::KernelKind;
 use dyad_shm::{LayoutHash, shared_layout, shared_struct};
 
+use crate::Platform;
 use crate::memory::Words;
 use crate::platform::{FP_WORDS, FpArea, REG_WORDS, RegArea};
 
@@ -272,6 +273,15 @@ impl Thread {
 /// Copies an area.
 pub fn copy_registers(from: &RegArea, to: &RegArea) {
     for (f, t) in from.0.iter().zip(&to.0) {
+        t.store(f.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// Copies what is used of an area of this machine.
+#[inline]
+pub fn copy_used<P: Platform>(from: &RegArea, to: &RegArea) {
+    let used = P::REG_WORDS_USED;
+    for (f, t) in from.0[..used].iter().zip(&to.0[..used]) {
         t.store(f.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }

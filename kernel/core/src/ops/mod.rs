@@ -26,7 +26,7 @@ pub mod thread;
 
 use dyad_abi::cap::{
     CapIndex, CapType, CaptblOp, ComponentOp, HardwareOp, INTROSPECT, LivenessOp, MemoryOp, Rights,
-    SpaceOp, TimeOp,
+    TimeOp,
 };
 use dyad_abi::{Error, Result};
 use dyad_captbl::{Contents, Found, GuardRef, Owner, Parts, Table};
@@ -143,6 +143,7 @@ impl Cx {
     /// # Errors
     ///
     /// [`Error::NoCap`], [`Error::WrongCap`], [`Error::Denied`], [`Error::Revoked`].
+    #[inline]
     pub fn operand(&self, index: CapIndex, ty: CapType, rights: Rights) -> Result<Operand> {
         if let Some(known) = view::capability(self.local, index)
             && known.ty() == ty
@@ -244,6 +245,10 @@ fn short<P: Platform>(cx: &Cx, known: &CapView, number: u64, a: [u64; 5]) -> Res
                 let [line, bits, _] = known.operand().payload;
                 return endpoint::send::<P>(cx, e, line, bits, number);
             }
+            (CapType::Space, Place::Space(s)) => {
+                let object = known.operand().object()?;
+                return space::dispatch::<P>(cx, s, object, number, a).map(After::Value);
+            }
             _ => {}
         }
     }
@@ -266,6 +271,9 @@ fn with<P: Platform>(
             endpoint::send::<P>(cx, e, line, bits, number)
         }
         (CapType::Receive, Place::Endpoints(e)) => endpoint::receive::<P>(cx, e, this, number, a),
+        (CapType::Space, Place::Space(s)) => {
+            space::dispatch::<P>(cx, s, this.object()?, number, a).map(After::Value)
+        }
         _ => on::<P>(cx, this, number, a).map(After::Value),
     }
 }
@@ -294,10 +302,6 @@ fn look_up(cx: &Cx, index: CapIndex, number: u64) -> Result<(Operand, Place)> {
 fn on<P: Platform>(cx: &Cx, this: &Operand, number: u64, a: [u64; 5]) -> Result<u64> {
     let bad = Error::BadSyscall;
     match this.ty {
-        CapType::Space => {
-            let op = SpaceOp::from_number(number).ok_or(bad)?;
-            space::dispatch::<P>(cx, this, op, a)
-        }
         CapType::Captbl => {
             let op = CaptblOp::from_number(number).ok_or(bad)?;
             captbl::dispatch(cx, this, op, a)
@@ -322,7 +326,7 @@ fn on<P: Platform>(cx: &Cx, this: &Operand, number: u64, a: [u64; 5]) -> Result<
             let op = TimeOp::from_number(number).ok_or(bad)?;
             thread::time(cx, this, op, a)
         }
-        CapType::Thread | CapType::Send | CapType::Receive => Err(Error::Corrupt),
+        CapType::Thread | CapType::Send | CapType::Receive | CapType::Space => Err(Error::Corrupt),
         // Their rights are for other operations; invocations go another way.
         CapType::PageTable | CapType::Frame | CapType::Sinv => Err(bad),
     }

@@ -1,0 +1,237 @@
+//! Short ways of mappings: that they are taken, and not when a word they rest on has changed.
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::cap::{RegionKind, TableAt};
+use dyad_abi::user::PAGE_SIZE;
+use dyad_abi::{Error, Isa};
+use dyad_pgtbl::{Level, Perms};
+use dyad_retype::Use;
+use dyad_shm::frame::WeakRef;
+
+use super::space_tests::{PAIR, System, VA, cx, this};
+use super::{Machine, word};
+use crate::cx::Operand;
+use crate::mapping::resolve_quickly;
+use crate::object::space::Region;
+use crate::ops::space::{link, unlink};
+use crate::platform::FaultKind;
+use crate::resolve::Outcome;
+
+const RW: Perms = Perms::READ
+    .union(Perms::USER)
+    .union(Perms::WRITE)
+    .union(Perms::MAY_WRITE);
+
+/// Maps frame `n` of a block by the short way alone.
+fn map(m: Machine, space: WeakRef, isa: Isa, page: u64, frame: &Operand, n: u64) -> Option<()> {
+    let c = cx(m);
+    let head = frame.object.unwrap();
+    let at = dyad_shm::FrameRef::of(head.frame.address().add(n * PAGE_SIZE)).unwrap();
+    this(&c, space).map_quickly(isa, VA + page * PAGE_SIZE, head, at, RW)
+}
+
+fn unmap(m: Machine, space: WeakRef, isa: Isa, page: u64) -> Option<()> {
+    let c = cx(m);
+    let done = this(&c, space).unmap_quickly(isa, VA + page * PAGE_SIZE);
+    done.map(|r| assert!(r.is_ok()))
+}
+
+fn protect(m: Machine, space: WeakRef, isa: Isa, page: u64, write: bool) -> Option<()> {
+    let c = cx(m);
+    this(&c, space)
+        .protect_quickly(isa, VA + page * PAGE_SIZE, write)
+        .map(|_| ())
+}
+
+fn fault(m: Machine, isa: Isa, space: WeakRef, page: u64) -> Option<dyad_abi::Result<Outcome>> {
+    let c = cx(m);
+    resolve_quickly(&c, isa, space, VA + page * PAGE_SIZE, FaultKind::Write)
+}
+
+fn region(m: Machine, space: WeakRef, pages: u64, kind: RegionKind) {
+    let c = cx(m);
+    let r = Region::new(VA, pages * PAGE_SIZE, kind as u64 | 1 << 8).unwrap();
+    this(&c, space).space.add_region(c.words(), r).unwrap();
+}
+
+#[test]
+fn pages_come_change_and_go_by_the_short_way() {
+    for isa in PAIR {
+        let s = System::new(120);
+        let space = s.space();
+        let tables = s.tables(space, isa, VA, Level::L1);
+        let frame = s.user(2);
+        let m = s.a();
+        for n in 0..4 {
+            map(m, space, isa, n, &frame, n).unwrap();
+        }
+        assert_eq!(s.refs(frame.object.unwrap()), 4);
+        assert_eq!(s.refs(tables[2]), 5);
+        assert_eq!(map(m, space, isa, 0, &frame, 0), None, "there is a page");
+        protect(m, space, isa, 0, false).unwrap();
+        protect(m, space, isa, 0, true).unwrap();
+        for n in 0..4 {
+            unmap(m, space, isa, n).unwrap();
+        }
+        assert_eq!(unmap(m, space, isa, 0), None);
+        assert_eq!(protect(m, space, isa, 0, true), None);
+        assert_eq!(s.refs(frame.object.unwrap()), 0);
+        assert_eq!(s.refs(tables[2]), 1);
+        let again = map(m, space, isa, 0, &frame, 0);
+        assert_eq!(again, None, "what was there is not quiesced");
+        s.rounds();
+        map(m, space, isa, 0, &frame, 0).unwrap();
+        assert_eq!(cx(m).intents().read(), None);
+    }
+}
+
+#[test]
+fn a_table_that_has_been_taken_out_gets_no_page() {
+    for isa in PAIR {
+        let s = System::new(120);
+        let space = s.space();
+        let old = s.tables(space, isa, VA, Level::L1)[2];
+        let frame = s.user(1);
+        let m = s.a();
+        map(m, space, isa, 0, &frame, 0).unwrap();
+        unmap(m, space, isa, 0).unwrap();
+        // The other node takes it out, and nobody has told this one.
+        let c = cx(s.x());
+        let at = TableAt { isa, level: 1 };
+        unlink(&this(&c, space), at, VA).unwrap();
+        assert_eq!(map(m, space, isa, 1, &frame, 0), None);
+        assert_eq!(s.refs(old), 0);
+        s.rounds();
+        let table = s.table(at);
+        let c = cx(s.x());
+        link(&this(&c, space), at, VA, &table).unwrap();
+        map(m, space, isa, 1, &frame, 0).unwrap();
+        assert_eq!(s.refs(old), 0);
+        assert_eq!(s.refs(table.object.unwrap()), 2);
+    }
+}
+
+#[test]
+fn neither_frozen_blocks_nor_frozen_tables_are_touched() {
+    for isa in PAIR {
+        for which in 0..2 {
+            let s = System::new(120);
+            let space = s.space();
+            let table = s.tables(space, isa, VA, Level::L1)[2];
+            let frame = s.user(1);
+            let m = s.a();
+            map(m, space, isa, 0, &frame, 0).unwrap();
+            let what = [frame.object.unwrap(), table][which];
+            let frames = &m.node().tables.frames;
+            frames.freeze(what.frame).unwrap();
+            let refs = s.word(what.frame).refs;
+            assert_eq!(map(m, space, isa, 1, &frame, 1), None);
+            assert_eq!(unmap(m, space, isa, 0), None);
+            assert_eq!(s.word(what.frame).refs, refs);
+            frames.unfreeze(what.frame).unwrap();
+            map(m, space, isa, 1, &frame, 1).unwrap();
+            unmap(m, space, isa, 0).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_block_is_that_of_the_capability_and_not_a_later_one() {
+    let isa = Isa::X86_64;
+    let s = System::new(120);
+    let space = s.space();
+    s.tables(space, isa, VA, Level::L1);
+    let old = s.user(1);
+    let m = s.a();
+    map(m, space, isa, 0, &old, 1).unwrap();
+    unmap(m, space, isa, 0).unwrap();
+    let head = old.object.unwrap();
+    crate::ops::memory::to_untyped(&cx(s.x()), head.frame).unwrap();
+    assert_eq!(map(m, space, isa, 1, &old, 1), None, "it is untyped");
+    s.rounds();
+    let c = cx(s.x());
+    let (frames, intents) = (c.frames(), c.intents());
+    let mut claim = frames
+        .from_untyped_begin(head.frame, None, c.epochs(), &intents)
+        .unwrap();
+    while claim.next_frame().is_some() {
+        claim.frame_done(c.words());
+    }
+    let now = frames
+        .from_untyped_finish(claim, Use::User, &intents)
+        .unwrap();
+    assert_eq!(map(m, space, isa, 1, &old, 1), None, "it is another's");
+    let new = super::space_tests::frame_cap(now, 2);
+    map(m, space, isa, 1, &new, 1).unwrap();
+}
+
+#[test]
+fn faults_are_resolved_from_the_other_table_by_the_short_way() {
+    for isa in PAIR {
+        let s = System::new(120);
+        let space = s.space();
+        let tables = s.tables(space, isa, VA, Level::L1);
+        let m = s.machines[isa.index()];
+        assert_eq!(fault(m, isa, space, 0), Some(Err(Error::BadAddress)));
+        region(s.x(), space, 4, RegionKind::Shared);
+        // The region is new, and the other ISA has no table.
+        assert_eq!(fault(m, isa, space, 0), Some(Err(Error::BadAddress)));
+        let others = s.tables(space, isa.other(), VA, Level::L1);
+        assert_eq!(fault(m, isa, space, 0), Some(Err(Error::BadAddress)));
+        let frame = s.user(1);
+        map(m, space, isa.other(), 0, &frame, 1).unwrap();
+        let refs = || (s.refs(frame.object.unwrap()), s.refs(tables[2]));
+        assert_eq!((refs(), s.refs(others[2])), ((1, 1), 2));
+        assert_eq!(fault(m, isa, space, 0), Some(Ok(Outcome::Copied)));
+        assert_eq!((refs(), s.refs(others[2])), ((2, 2), 2));
+        let c = cx(m);
+        let t = this(&c, space);
+        let seen = |isa| crate::ops::space::translate(&t, isa, VA);
+        assert_eq!(seen(isa), seen(isa.other()));
+        assert_eq!(t.space.faults_copied.load(Ordering::Relaxed), 1);
+        assert_eq!(c.intents().read(), None);
+        // What is there now is for the long way, and so is what one may not write.
+        assert_eq!(fault(m, isa, space, 0), None);
+        map(m, space, isa.other(), 1, &frame, 0).unwrap();
+        protect(m, space, isa.other(), 1, false).unwrap();
+        assert_eq!(fault(m, isa, space, 1), None);
+        // A region that has been taken away shows nothing any more.
+        protect(m, space, isa.other(), 1, true).unwrap();
+        let x = cx(s.x());
+        this(&x, space).space.remove_region(x.words(), VA).unwrap();
+        assert_eq!(fault(m, isa, space, 1), Some(Err(Error::BadAddress)));
+        assert_eq!(refs(), (3, 2));
+    }
+}
+
+#[test]
+fn entries_that_are_being_closed_are_for_the_long_way() {
+    for isa in PAIR {
+        let s = System::new(120);
+        let space = s.space();
+        s.tables(space, isa, VA, Level::L1);
+        s.tables(space, isa.other(), VA, Level::L1);
+        let m = s.machines[isa.index()];
+        region(m, space, 4, RegionKind::Shared);
+        let frame = s.user(0);
+        map(m, space, isa.other(), 0, &frame, 0).unwrap();
+        let c = cx(m);
+        let entry = |isa| {
+            let d = this(&c, space).driver(isa).unwrap();
+            word(m.node(), d.find(VA, Level::L1).unwrap().entry)
+        };
+        let closing = |isa| dyad_pgtbl::plain::closing(isa, m.node().id());
+        let source = entry(isa.other());
+        let page = source.swap(closing(isa.other()), Ordering::Relaxed);
+        assert_eq!(fault(m, isa, space, 0), None);
+        assert_eq!(unmap(m, space, isa.other(), 0), None);
+        source.store(page, Ordering::Relaxed);
+        entry(isa).store(closing(isa), Ordering::Relaxed);
+        assert_eq!(fault(m, isa, space, 0), None);
+        assert_eq!(map(m, space, isa, 0, &frame, 0), None);
+        entry(isa).store(0, Ordering::Relaxed);
+        assert_eq!(fault(m, isa, space, 0), Some(Ok(Outcome::Copied)));
+        assert_eq!(s.refs(frame.object.unwrap()), 2);
+    }
+}

@@ -1,0 +1,424 @@
+//! What this CPU remembers of page tables, blocks and regions, so that changing one more page near
+//! the last ones is short. Coherent caches only.
+//!
+//! | view | of | looked at before each use | what else it rests on |
+//! |---|---|---|---|
+//! | table | the tables of level 1 of a space | the entry above | see below |
+//! | block | blocks of user memory | version, type and order of the head | nothing |
+//! | region | what faults at an address do | the space's count of changes | nothing |
+//!
+//! The entry above a table says that it is linked: a table with a present entry cannot be taken out,
+//! so all tables above are linked, too, the root among them, and a root pins its space. An entry
+//! that has been closed is filled again only after a round, in which every CPU forgets its views
+//! ([`crate::view::Views::forget`]): an entry that is what it was has been so all the time. While the
+//! table is linked its frame is pinned, and keeps version and kind; whoever freezes it is seen when
+//! it is pinned once more. An entry that leads nowhere does so as long as it has not changed, for the
+//! same reason.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_abi::Isa;
+use dyad_abi::cap::RegionKind;
+use dyad_abi::user::PAGE_SIZE;
+use dyad_pgtbl::{Level, plain};
+use dyad_retype::word::{kernel_pinned, user_order};
+use dyad_shm::PhysAddr;
+use dyad_shm::frame::{Epoch, FrameEntry, FrameRef, WeakRef};
+
+use super::{In, table_kind};
+use crate::cx::Cx;
+use crate::object::find;
+use crate::object::space::Space;
+
+/// Tables; the two ISAs' of one address have different places.
+const TABLES: usize = 32;
+const BLOCKS: usize = 16;
+const REGIONS: usize = 16;
+/// Bits below version, type and kind of a frame word.
+const REFS: u32 = 24;
+const MAX_REFS: u64 = (1 << REFS) - 1;
+/// What one table of level 1 covers, and what blocks are told apart by.
+const COVER: u32 = 21;
+
+type Entries = [AtomicU64; 512];
+type Line = [AtomicU64; 8];
+
+static NOTHING: AtomicU64 = AtomicU64::new(0);
+
+struct TableView {
+    /// The space: a weak reference; 0: no view.
+    space: Cell<u64>,
+    key: Cell<u64>,
+    link: Cell<&'static AtomicU64>,
+    link_value: Cell<u64>,
+    frame: Cell<&'static AtomicU64>,
+    frame_value: Cell<u64>,
+    /// The table: a weak reference.
+    table: Cell<u64>,
+    at: Cell<PhysAddr>,
+    /// `None`: there is no table; the entry above is that where the walk ends.
+    entries: Cell<Option<&'static Entries>>,
+}
+
+struct BlockView {
+    first: Cell<u64>,
+    /// Bytes; 0: no view.
+    len: Cell<u64>,
+    word: Cell<&'static AtomicU64>,
+    value: Cell<u64>,
+    /// The head: a weak reference.
+    head: Cell<u64>,
+}
+
+struct RegionView {
+    /// The space: a weak reference; 0: no view.
+    space: Cell<u64>,
+    start: Cell<u64>,
+    end: Cell<u64>,
+    changes: Cell<u64>,
+    place: Cell<Option<&'static Space>>,
+    kind: Cell<Option<RegionKind>>,
+}
+
+/// The views of one CPU.
+pub(crate) struct PageViews {
+    tables: [TableView; TABLES],
+    blocks: [BlockView; BLOCKS],
+    regions: [RegionView; REGIONS],
+    /// Newest stamp that is known to be quiesced: so are all before it.
+    quiet: Cell<u64>,
+    /// This CPU's intents.
+    line: Cell<Option<&'static Line>>,
+}
+
+impl PageViews {
+    pub const fn new() -> PageViews {
+        PageViews {
+            tables: [const {
+                TableView {
+                    space: Cell::new(0),
+                    key: Cell::new(0),
+                    link: Cell::new(&NOTHING),
+                    link_value: Cell::new(0),
+                    frame: Cell::new(&NOTHING),
+                    frame_value: Cell::new(0),
+                    table: Cell::new(0),
+                    at: Cell::new(PhysAddr(0)),
+                    entries: Cell::new(None),
+                }
+            }; TABLES],
+            blocks: [const {
+                BlockView {
+                    first: Cell::new(0),
+                    len: Cell::new(0),
+                    word: Cell::new(&NOTHING),
+                    value: Cell::new(0),
+                    head: Cell::new(0),
+                }
+            }; BLOCKS],
+            regions: [const {
+                RegionView {
+                    space: Cell::new(0),
+                    start: Cell::new(0),
+                    end: Cell::new(0),
+                    changes: Cell::new(0),
+                    place: Cell::new(None),
+                    kind: Cell::new(None),
+                }
+            }; REGIONS],
+            quiet: Cell::new(0),
+            line: Cell::new(None),
+        }
+    }
+
+    /// Forgets tables, blocks and regions.
+    pub fn forget(&self) {
+        for t in &self.tables {
+            t.space.set(0);
+        }
+        for b in &self.blocks {
+            b.len.set(0);
+        }
+        for r in &self.regions {
+            r.space.set(0);
+        }
+    }
+}
+
+/// Where the entry of a 4 KiB page is: in the table of a view, which stays what it is until another
+/// page is looked for.
+#[derive(Clone, Copy)]
+pub(super) struct Spot {
+    view: &'static TableView,
+    /// Whose table it is.
+    pub isa: Isa,
+    pub entry: &'static AtomicU64,
+    index: usize,
+}
+
+impl Spot {
+    /// Whether the table is where it was.
+    #[inline(always)]
+    pub fn is_linked(&self) -> bool {
+        self.view.link.get().load(Ordering::Acquire) == self.view.link_value.get()
+    }
+
+    /// The table's frame word, as it is and with one more reference; `None` if it is not what it
+    /// was (frozen, for example), or full.
+    #[inline(always)]
+    pub fn pinned(&self) -> Option<(u64, u64)> {
+        let now = self.view.frame.get().load(Ordering::Acquire);
+        let same = (now ^ self.view.frame_value.get()) >> REFS == 0;
+        (same && now & MAX_REFS != MAX_REFS).then(|| (now, now.wrapping_add(1)))
+    }
+
+    /// The table's frame word.
+    #[inline(always)]
+    pub fn frame(&self) -> &'static AtomicU64 {
+        self.view.frame.get()
+    }
+
+    /// The table: a weak reference.
+    #[inline(always)]
+    pub fn table(&self) -> u64 {
+        self.view.table.get()
+    }
+
+    /// Address of the entry.
+    #[inline(always)]
+    pub fn at(&self) -> u64 {
+        self.view.at.get().0 | (self.index as u64) << 3
+    }
+}
+
+/// A block of user memory in use.
+#[derive(Clone, Copy)]
+pub(super) struct Block {
+    /// Frame word of its head.
+    pub word: &'static AtomicU64,
+    /// As it is.
+    pub now: u64,
+    /// The head: a weak reference.
+    pub head: u64,
+    /// The frame that was asked for, with the version of the block.
+    pub frame: u64,
+}
+
+impl Block {
+    /// The head's word with one more reference, if there is room.
+    #[inline(always)]
+    pub fn pinned(&self) -> Option<u64> {
+        (self.now & MAX_REFS != MAX_REFS).then(|| self.now.wrapping_add(1))
+    }
+}
+
+const fn key(isa: Isa, va: u64) -> u64 {
+    va >> COVER << 1 | isa as u64
+}
+
+impl In<'_> {
+    /// Where the entry of the page at `va`, an address of the user half, is; `None` if there is no
+    /// table for it.
+    #[inline(always)]
+    pub(super) fn spot(&self, isa: Isa, va: u64) -> Option<Spot> {
+        let key = key(isa, va);
+        let view = &self.cx.local.views.pages.tables[key as usize % TABLES];
+        if view.space.get() != self.object.bits()
+            || view.key.get() != key
+            || view.link.get().load(Ordering::Acquire) != view.link_value.get()
+        {
+            self.learn_table(isa, va, view)?;
+        }
+        let entries = view.entries.get()?;
+        let index = (va >> 12) as usize % 512;
+        Some(Spot {
+            view,
+            isa,
+            entry: &entries[index],
+            index,
+        })
+    }
+
+    /// Whether the page at `va`, for which there is no [`spot`](In::spot), is not mapped, and will
+    /// not be as long as nobody adds a table.
+    #[inline]
+    pub(super) fn no_table(&self, isa: Isa, va: u64) -> bool {
+        let key = key(isa, va);
+        let view = &self.cx.local.views.pages.tables[key as usize % TABLES];
+        view.space.get() == self.object.bits()
+            && view.key.get() == key
+            && view.entries.get().is_none()
+    }
+
+    /// Walks. Each word is looked at after the one that led there.
+    #[cold]
+    #[inline(never)]
+    fn learn_table(&self, isa: Isa, va: u64, view: &TableView) -> Option<()> {
+        view.space.set(0);
+        let map = self.cx.words().map();
+        let mut at = self.space.root(self.cx.words(), isa)?;
+        let mut last = None;
+        for level in [Level::L4, Level::L3, Level::L2] {
+            let words: &'static Entries = map.get(at)?;
+            let link = &words[level.index(va)];
+            let value = link.load(Ordering::Acquire);
+            let Some(next) = plain::table_in(isa, value) else {
+                plain::empty_in(isa, value)?;
+                view.key.set(key(isa, va));
+                view.link.set(link);
+                view.link_value.set(value);
+                view.entries.set(None);
+                view.space.set(self.object.bits());
+                return None;
+            };
+            last = Some((link, value));
+            at = next;
+        }
+        let (link, link_value) = last?;
+        let frame = FrameRef::of(at)?;
+        let record: &'static FrameEntry = map.get(self.cx.frames().record_at(frame)?)?;
+        let frame_value = record.w0.load(Ordering::Acquire);
+        kernel_pinned(frame_value, table_kind(isa, Level::L1))?;
+        let version = dyad_retype::word::version_in(frame_value);
+        view.key.set(key(isa, va));
+        view.link.set(link);
+        view.link_value.set(link_value);
+        view.frame.set(&record.w0);
+        view.frame_value.set(frame_value);
+        view.table.set(WeakRef { frame, version }.bits());
+        view.at.set(at);
+        view.entries.set(Some(map.get(at)?));
+        view.space.set(self.object.bits());
+        Some(())
+    }
+
+    /// The block that a page belongs to; `None` if it is none of user memory in use.
+    #[inline(always)]
+    pub(super) fn block(&self, pa: PhysAddr) -> Option<Block> {
+        let view = &self.cx.local.views.pages.blocks[(pa.0 >> COVER) as usize % BLOCKS];
+        let mut now = view.word.get().load(Ordering::Acquire);
+        let mut into = pa.0.wrapping_sub(view.first.get());
+        if into >= view.len.get() || (now ^ view.value.get()) >> REFS != 0 {
+            now = self.learn_block(pa, view)?;
+            into = pa.0.wrapping_sub(view.first.get());
+        }
+        let head = view.head.get();
+        Some(Block {
+            word: view.word.get(),
+            now,
+            head,
+            // A frame of the block is in the same pool: its number stays in its half.
+            frame: head.wrapping_add(into / PAGE_SIZE),
+        })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn learn_block(&self, pa: PhysAddr, view: &BlockView) -> Option<u64> {
+        view.len.set(0);
+        let (head, _) = self.cx.frames().head_now(FrameRef::of(pa)?).ok()?;
+        let at = self.cx.frames().record_at(head.frame)?;
+        let record: &'static FrameEntry = self.cx.words().map().get(at)?;
+        let value = record.w0.load(Ordering::Acquire);
+        let len = user_order(value)?.frames() * PAGE_SIZE;
+        let first = head.frame.address().0;
+        // What was found first must be what is kept.
+        if dyad_retype::word::version_in(value) != head.version || pa.0.wrapping_sub(first) >= len {
+            return None;
+        }
+        view.first.set(first);
+        view.word.set(&record.w0);
+        view.value.set(value);
+        view.head.set(head.bits());
+        view.len.set(len);
+        Some(value)
+    }
+
+    /// Whether what carries the stamp may be reused.
+    #[inline(always)]
+    pub(super) fn is_quiet(&self, stamp: Epoch) -> bool {
+        let quiet = &self.cx.local.views.pages.quiet;
+        stamp.get() <= quiet.get() || self.learn_quiet(stamp)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn learn_quiet(&self, stamp: Epoch) -> bool {
+        let is = self.quiesced(stamp);
+        if is {
+            // Once true it stays true, and older stamps are quiesced before newer ones.
+            self.cx.local.views.pages.quiet.set(stamp.get());
+        }
+        is
+    }
+
+    /// Where this CPU's intents are.
+    #[inline(always)]
+    pub(super) fn intent_line(&self) -> Option<&'static Line> {
+        match self.cx.local.views.pages.line.get() {
+            Some(line) => Some(line),
+            None => self.learn_line(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn learn_line(&self) -> Option<&'static Line> {
+        let line = self.cx.words().map().get(self.cx.intents().line())?;
+        self.cx.local.views.pages.line.set(Some(line));
+        Some(line)
+    }
+}
+
+/// The space, and the kind of the region at `va`, if there is one; `None` if there is no space.
+#[inline(always)]
+pub(super) fn region(
+    cx: &Cx,
+    space: WeakRef,
+    va: u64,
+) -> Option<(&'static Space, Option<RegionKind>)> {
+    let view = &cx.local.views.pages.regions[(va >> COVER) as usize % REGIONS];
+    if let Some(place) = view.place.get()
+        && view.space.get() == space.bits()
+        && va >= view.start.get()
+        && va < view.end.get()
+        && place.region_changes.load(Ordering::Acquire) == view.changes.get()
+    {
+        return Some((place, view.kind.get()));
+    }
+    learn_region(cx, space, va, view)
+}
+
+#[cold]
+#[inline(never)]
+fn learn_region(
+    cx: &Cx,
+    space: WeakRef,
+    va: u64,
+    view: &RegionView,
+) -> Option<(&'static Space, Option<RegionKind>)> {
+    view.space.set(0);
+    let place: &'static Space = find(cx.node, space, Space::KIND).ok()?;
+    // Before the regions: later changes show.
+    let changes = place.region_changes.load(Ordering::Acquire);
+    let (mut start, mut end, mut kind) = (0, u64::MAX, None);
+    for r in place.regions(cx.words()) {
+        if r.end <= va {
+            start = r.end.max(start);
+        } else if r.start > va {
+            end = r.start.min(end);
+        } else {
+            (start, end) = (r.start, r.end);
+            kind = Some(r.kind);
+            break;
+        }
+    }
+    view.start.set(start);
+    view.end.set(end);
+    view.changes.set(changes);
+    view.place.set(Some(place));
+    view.kind.set(kind);
+    view.space.set(space.bits());
+    Some((place, kind))
+}
