@@ -319,6 +319,8 @@ pub mod process {
     pub const FAULTED: u64 = 2;
     /// Exit code of a program that was ended because of a fault.
     pub const FAULT_CODE: u64 = 102;
+    /// Exit code of a program whose thread was lost with a node that died.
+    pub const LOST_CODE: u64 = 103;
 }
 
 /// Number for `AttachIrq` that no device has: a node has died, and what it held has been recovered.

@@ -17,15 +17,19 @@
 //! there what it has noticed; a death once all is recovered, so that what has been the dead node's
 //! can be used.
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use dyad_abi::NodeId;
+use dyad_abi::boot::BootMode;
 use dyad_abi::ident::MAX_NODES;
+use dyad_abi::record::EXIT_FAILED;
 use dyad_abi::service::{NODE_DIED, NODE_JOINED};
 use dyad_shm::superblock::NodeState;
 
 use crate::cx::Cx;
 use crate::cycle::TICK_NS;
 use crate::recovery::{self, Pace};
-use crate::{Platform, clock, inbox, warn};
+use crate::{Platform, clock, console, end, error, inbox, warn};
 
 /// How long a node may be without a heartbeat before others suspect it. It beats every 100 ms.
 pub const SUSPECT_NS: u64 = 2_000_000_000;
@@ -73,7 +77,8 @@ pub fn look<P: Platform>(cx: &Cx) {
             Pace::Idle => return,
             Pace::Soon => {}
             Pace::Later => break,
-            Pace::Done(_) => {
+            Pace::Done(dead) => {
+                nobody_left::<P>(cx, dead);
                 for n in cx.node.others() {
                     wake_up::<P>(n);
                 }
@@ -89,6 +94,22 @@ pub fn look<P: Platform>(cx: &Cx) {
     if last < now {
         cx.local.last_tick.set(last);
     }
+}
+
+/// Ends the run if the dead node was to start the programs and has not come to start any here:
+/// nobody else would, and nothing could ever run.
+fn nobody_left<P: Platform>(cx: &Cx, dead: NodeId) {
+    let node = cx.node;
+    // A node that has come back waits for its programs.
+    let waits = node.params.mode == BootMode::App && node.incarnation() == 1;
+    let started = |root: &AtomicU64| root.load(Ordering::Acquire) != 0;
+    if dead.index() != 0 || !waits || node.roots.iter().any(started) {
+        return;
+    }
+    let why = format_args!("node {dead} has died while it was starting the system");
+    error!(P, "{why}; ending the run");
+    console::check::<P>("init.start", false, why);
+    end::shut_down::<P>(node, EXIT_FAILED);
 }
 
 /// Has a node look at the others.

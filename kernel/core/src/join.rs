@@ -359,7 +359,7 @@ const ENOUGH_NS: u64 = 1_000_000_000;
 fn can_answer(node: &Node, n: NodeId) -> bool {
     let word = node.sb.node_word(n);
     match word.state {
-        NodeState::Live | NodeState::Joining => true,
+        NodeState::Live | NodeState::Suspect | NodeState::Joining => true,
         // It has formatted but not joined yet; one that has died is not coming back for this.
         NodeState::Vacant => word.incarnation == 0,
         _ => false,

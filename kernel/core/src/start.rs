@@ -325,7 +325,7 @@ pub fn describe(node: &Node) -> SysInfo {
         info.nodes[n.index()] = NodeInfo {
             isa: node.isa(n) as u32,
             cpus: node.params.cpus as u32,
-            live: (word.state == dyad_shm::superblock::NodeState::Live) as u32,
+            live: node.sb.is_live(n) as u32,
             incarnation: word.incarnation,
             pool_base: PoolId::Local(n).base().0,
             pool_size: node.map.size(PoolId::Local(n)),

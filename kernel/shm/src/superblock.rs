@@ -330,9 +330,11 @@ impl Superblock {
         })
     }
 
-    /// Whether a node takes part now.
+    /// Whether a node takes part now. One that is suspected does: it is slow, and only keeps memory
+    /// from being reused.
     pub fn is_live(&self, n: NodeId) -> bool {
-        self.node_word(n).state == NodeState::Live
+        let state = self.node_word(n).state;
+        matches!(state, NodeState::Live | NodeState::Suspect)
     }
 }
 

@@ -32,6 +32,7 @@ pub fn system() -> Result<System, sys::Error> {
             isa: Isa::from_index(node.isa.into()).ok_or(sys::Error::Corrupt)?,
             cpus: node.cpus,
             live: node.live == 1,
+            incarnation: node.incarnation,
             pool: Pool {
                 owner: Some(id),
                 start: node.pool_base,
@@ -60,6 +61,8 @@ pub struct Node {
     pub cpus: u32,
     /// Whether it is live.
     pub live: bool,
+    /// How often it has joined: 1, and one more each time it has come back after a death.
+    pub incarnation: u32,
     /// Its local memory.
     pub pool: Pool,
 }

@@ -210,7 +210,7 @@ fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
         return Err(Error::NoIsa);
     }
     let word = cx.node.sb.node_word(node);
-    if word.state != NodeState::Live {
+    if !matches!(word.state, NodeState::Live | NodeState::Suspect) {
         return Err(Error::NodeDead);
     }
     let ready = Owner {

@@ -12,6 +12,7 @@
 mod abuse;
 mod batch;
 mod console;
+mod deaths;
 mod names;
 mod runs;
 mod storm;
@@ -42,5 +43,6 @@ fn main() -> ExitCode {
     trials.extend(abuse::trials());
     trials.extend(storm::trials());
     trials.extend(windows::trials());
+    trials.extend(deaths::trials());
     libtest_mimic::run(&args, trials).exit_code()
 }

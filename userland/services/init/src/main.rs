@@ -8,8 +8,10 @@
 //!               ▼
 //!             ends ──▶ CPU 0 belongs to sched like all others
 //!
-//!  init, second thread (scheduled like any other): waits ──a thread has ended──▶ takes the program
-//!             down ──▶ counts frames ──▶ Shutdown
+//!  init, a thread on every node (scheduled like any other), one of which leads:
+//!             waits ──the program has ended──▶ takes it down ──▶ counts frames ──▶ Shutdown
+//!               ├──a node has died──▶ says so, or takes over
+//!               └──a node has come back──▶ starts schedulers and service threads there again
 //!  init, invoked (on the caller's thread): the process service
 //! ```
 //!
@@ -54,7 +56,13 @@
 //! # When it dies
 //!
 //! Before the schedulers are started: nothing runs, and the run ends with the message that it could
-//! not start. Later: programs go on, but nobody takes them down, and the run ends by its time limit.
+//! not start. Later its threads are on all nodes, and one of those that are left takes over.
+//!
+//! # When nodes die
+//!
+//! A program whose thread was lost with a node has ended, without success. Others go on, and may go
+//! to the node again once it has come back (`wardens`). While the system is being started a death
+//! ends the run, with a message.
 #![cfg_attr(target_os = "none", no_std)]
 #![cfg_attr(target_os = "none", no_main)]
 #![deny(unsafe_code)]
@@ -73,6 +81,8 @@ mod system;
 mod takedown;
 #[cfg(target_os = "none")]
 mod trouble;
+#[cfg(target_os = "none")]
+mod wardens;
 
 #[cfg(not(target_os = "none"))]
 fn main() {

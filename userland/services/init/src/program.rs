@@ -66,8 +66,6 @@ pub struct Program {
     pub supplies: [Option<Arena>; MAX_NODES],
     /// Root of its capability table.
     pub table: Cap<Captbl>,
-    /// Leaves in it.
-    pub leaves: u32,
     /// Its address space.
     pub space: Cap<Space>,
     /// It.
@@ -121,7 +119,6 @@ impl Program {
             user: store.carve(HOME.index(), needs.pages).during("frames")?,
             supplies: [None; MAX_NODES],
             table: parts.0,
-            leaves: 0,
             space: parts.1,
             component: parts.2,
             entry: bundle.entry(),
@@ -181,7 +178,6 @@ impl Program {
             user,
             supplies: [None; MAX_NODES],
             table,
-            leaves: needs.leaves,
             space,
             component,
             entry: bundle.entry(),
@@ -360,17 +356,28 @@ impl Program {
                 .add_region(bottom, top - bottom, RegionKind::Anonymous, true)?;
         }
         let thread: Cap<Thread> = store.object(&mut self.objects, ObjectKind::Thread)?;
+        self.restart(thread, n, (arg, tag), scheduler)?;
+        Ok(thread)
+    }
+
+    /// Has a thread that does not run begin at the entry, on the stack that it has.
+    pub fn restart(
+        &self,
+        thread: Cap<Thread>,
+        n: u64,
+        (arg, tag): (u64, u32),
+        scheduler: Option<Cap<Receive>>,
+    ) -> Result<()> {
         let setup = ThreadSetup {
             component: self.component,
             entry: self.entry,
             arg,
-            id,
+            id: thread_id(self.number, n),
             tag,
             scheduler,
         };
         // SAFETY: 1. The entry is that of the component's bundle.
-        unsafe { thread.configure(&setup)? };
-        Ok(thread)
+        unsafe { thread.configure(&setup) }
     }
 
     /// Makes room for invocations by a thread of another program.

@@ -6,17 +6,18 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
 use dyad_abi::service::{process, program, slot, thread_id};
 use dyad_abi::user::{PAGE_SIZE, ReportKind};
-use dyad_abi::{Error, Isa, Result};
+use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_services::rt::{self, Call};
 use dyad_services::text::Text;
 use dyad_sys::Lock;
-use dyad_sys::cap::{Cap, Thread, Until};
+use dyad_sys::cap::{Cap, Thread};
 
 use crate::build::Builder;
 use crate::program::HOME;
-use crate::system::{ENDED_LINE, ENDPOINT, PROGRAM_ENDED, SERVE, System};
+use crate::system::{SERVE, System};
+use crate::wardens;
 
-/// What the first thread has built and the second one takes down.
+/// What the first thread has built, and the warden that leads looks after and takes down.
 static SYSTEM: Lock<Option<System>> = Lock::new(None);
 
 /// How a program has ended.
@@ -40,26 +41,32 @@ static ENDS: [End; program::MAX as usize] = [const {
 dyad_services::entry!(start, invoked);
 
 fn start(arg: u64) -> ! {
-    if arg % PAGE_SIZE == SERVE {
-        serve()
-    } else {
-        begin()
+    match (arg % PAGE_SIZE).checked_sub(SERVE).and_then(NodeId::new) {
+        Some(node) => wardens::serve(node),
+        None => begin(),
     }
 }
 
-fn say(what: fmt::Arguments<'_>) {
+/// Where this runs.
+fn here() -> NodeId {
+    rt::hardware(HOME).where_am_i().map_or(HOME, |w| w.node)
+}
+
+/// Says something on the console of the node that this runs on.
+pub fn say(what: fmt::Arguments<'_>) {
     let text = Text::<320>::of(format_args!("init: {what}\n"));
     // There is nobody to tell that there is nobody to tell.
-    let _ = rt::hardware(HOME).write(text.as_str());
+    let _ = rt::hardware(here()).write(text.as_str());
 }
 
 fn check(name: &str, ok: bool, detail: fmt::Arguments<'_>) {
     let detail = Text::<256>::of(detail);
-    let hardware = rt::hardware(HOME);
+    let hardware = rt::hardware(here());
     let _ = hardware.report(ReportKind::Check, ok.into(), name, detail.as_str());
 }
 
-fn shut_down(code: u32) -> ! {
+/// Ends the run.
+pub fn shut_down(code: u32) -> ! {
     loop {
         let _ = rt::hardware(HOME).shutdown(code);
         dyad_sys::raw::relax();
@@ -73,7 +80,7 @@ fn begin() -> ! {
         let end = &ENDS[program::FIRST as usize];
         let thread = system.thread.index().get();
         end.thread.store(thread.into(), Ordering::Release);
-        // Schedulers run from here on, and the second thread as soon as this one has ended.
+        // Schedulers run from here on, and the warden of this node as soon as this one has ended.
         system.set_going()?;
         *SYSTEM.lock() = Some(system);
         Ok(())
@@ -88,23 +95,33 @@ fn begin() -> ! {
     shut_down(EXIT_BOOT)
 }
 
-/// The second thread: waits for the end.
-fn serve() -> ! {
-    loop {
-        match ENDPOINT.receive(ENDED_LINE, Until::Never) {
-            Ok(bits) if bits & PROGRAM_ENDED != 0 => break,
-            Ok(_) => say(format_args!("a thread of a service has ended")),
-            Err(e) => {
-                say(format_args!("cannot wait for the end: {e}"));
-                shut_down(EXIT_FAILED);
-            }
-        }
-    }
-    let mut system = SYSTEM.lock();
-    let Some(system) = system.as_mut() else {
-        say(format_args!("a program has ended that was never started"));
-        shut_down(EXIT_FAILED);
+/// Does something with what has been built. `None`: it is not there, or somebody has it.
+pub fn with_system<T>(f: impl FnOnce(&mut System) -> T) -> Option<T> {
+    SYSTEM.try_lock()?.as_mut().map(f)
+}
+
+/// Ends the run if the first thread was lost before it had built the system.
+pub fn start_failed() {
+    let Some(system) = SYSTEM.try_lock() else {
+        return;
     };
+    let first = rt::info().map_or(0, |i| i.system.nodes[HOME.index()].incarnation);
+    if system.is_none() && !wardens::lives(HOME, first) {
+        let why = format_args!("node {HOME} has died while it was starting the system");
+        say(why);
+        check("init.start", false, why);
+        shut_down(EXIT_FAILED);
+    }
+}
+
+/// Whether the program has said that it ends, or has been told to.
+pub fn is_over() -> bool {
+    let end = &ENDS[program::FIRST as usize];
+    end.code.load(Ordering::Acquire) != 0 || end.fault[0].load(Ordering::Acquire) != 0
+}
+
+/// The program has ended: takes it down, and ends the run.
+pub fn ended(system: &mut System) -> ! {
     let ended = report_end(system);
     let returned = match system.take_down() {
         Ok(count) => {
@@ -144,14 +161,19 @@ fn report_end(system: &System) -> bool {
             Isa::from_index(isa).unwrap_or(Isa::X86_64)
         ));
     }
-    let code = match end.code.load(Ordering::Acquire) {
-        0 => process::FAULT_CODE,
-        n => n - 1,
+    let code = match (end.code.load(Ordering::Acquire), kind) {
+        (0, 0) if system.deaths > 0 => process::LOST_CODE,
+        (0, _) => process::FAULT_CODE,
+        (n, _) => n - 1,
+    };
+    let why = match code {
+        process::LOST_CODE => ": its thread was lost with a node that has died",
+        _ => "",
     };
     check(
         "app.exit",
         code == 0,
-        format_args!("program {:?} ended with code {code}", system.name),
+        format_args!("program {:?} ended with code {code}{why}", system.name),
     );
     code == 0
 }

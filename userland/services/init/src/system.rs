@@ -1,28 +1,32 @@
 //! The system: which programs there are, who may do what, and how it is set going.
 
 use dyad_abi::cap::{CapIndex, HardwareOp, RegionKind, Rights, SinvOp, SpaceOp, ThreadOp};
+use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::service::{
     CONSOLE_BUFFER, CONSOLE_THREADS, GRANTED_FRAMES, Grant, INFO_BASE, console_client, pager,
     program, sched, scheduler_line, slot, thread_id,
 };
 use dyad_abi::user::{PAGE_SIZE, tcb_address};
-use dyad_abi::{CpuId, Error, NodeId};
+use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_services::rt;
-use dyad_sys::cap::{Access, Cap, Frame, Memory, Receive, Sinv, Thread, Time};
+use dyad_sys::cap::{Access, Cap, Frame, Memory, Receive, Send, Sinv, Thread, Time};
 
 use crate::build::Builder;
 use crate::memory::CXL;
 use crate::program::{HOME, Program};
+use crate::service::say;
 use crate::trouble::{Done, During};
+use crate::wardens::{self, NEWS, WARDEN_LINE};
 
 /// Numbers of threads in the table of the scheduler.
 mod thread {
-    /// Init's second thread.
-    pub const INIT: u32 = 0;
     /// The first of `quiesced`, one per node.
     pub const QUIESCED: u32 = 1;
     /// The program's.
     pub const PROGRAM: u32 = 16;
+    /// The first of init's wardens, one per node. The last numbers of the table are nobody's: their
+    /// bits at init's endpoint mean other things.
+    pub const WARDEN: u32 = 32;
 }
 
 /// Bit of the program's thread at init's endpoint.
@@ -33,14 +37,17 @@ pub const ENDPOINT: Cap<Receive> = Cap::at(slot::ENDPOINT);
 pub const ENDED_LINE: u64 = 0;
 /// At which init sleeps.
 pub const SLEEP_LINE: u64 = 1;
-/// In the argument of init's second thread, beside the address of the info page.
+/// In the argument of the warden of node 0, beside the address of the info page; that of others
+/// follow.
 pub const SERVE: u64 = 1;
 
 /// The table of the scheduler. Whoever is short and others wait for goes first.
-const INIT_ENTRY: u64 = sched::entry(62, 10_000);
+const WARDEN_ENTRY: u64 = sched::entry(62, 10_000);
 const QUIESCED_ENTRY: u64 = sched::entry(56, 2_000);
 const PROGRAM_ENTRY: u64 = sched::entry(8, 10_000);
 
+/// The first CPU of a node.
+const FIRST: CpuId = CpuId::new(0).unwrap();
 const INVOKE: Rights = SinvOp::Invoke.right();
 /// Place of the program in the archive, behind init and the services.
 const PROGRAM_ITEM: usize = 5;
@@ -51,6 +58,20 @@ pub struct System {
     pub builder: Builder,
     /// The scheduler.
     sched: Program,
+    /// Its threads.
+    roots: [[Option<Cap<Thread>>; MAX_CPUS]; MAX_NODES],
+    /// What drives rounds.
+    quiesced: Program,
+    /// Its threads.
+    rounds: [Option<Cap<Thread>>; MAX_NODES],
+    /// Init's own, by node.
+    wardens: [Option<Cap<Thread>>; MAX_NODES],
+    /// The scheduler's endpoints.
+    events: Cap<Receive>,
+    /// The life of each node that all this was started for, and whether that has ended.
+    lives: [(u32, bool); MAX_NODES],
+    /// Nodes that have died.
+    pub deaths: u32,
     /// The console service.
     pub console: Program,
     /// The pager.
@@ -119,7 +140,7 @@ impl Builder {
             table: [0; sched::THREADS as usize],
             endpoints: self.endpoints(&mut sched)?,
         };
-        let own = self.own_thread(&sched, &mut schedule)?;
+        let wardens = self.wardens(&sched, &mut schedule)?;
         let rounds = self.quiesced_threads(&mut quiesced, &sched, &mut schedule)?;
 
         let item = self.archive.at(PROGRAM_ITEM)?;
@@ -128,11 +149,13 @@ impl Builder {
             .map_err(|t| t.of(item.name))?;
         let to_console = self.own_entry(&console)?;
         let to_pager = self.own_entry(&pager)?;
-        let init_thread = thread_id(program::INIT, SERVE);
-        for service in [&mut console, &mut pager] {
-            service
-                .admit(&mut self.store, init_thread)
-                .during("stacks of invocations")?;
+        for n in 0..wardens.iter().flatten().count() as u64 {
+            let id = thread_id(program::INIT, SERVE + n);
+            for service in [&mut console, &mut pager] {
+                service
+                    .admit(&mut self.store, id)
+                    .during("stacks of invocations")?;
+            }
         }
         let table = schedule.table;
         let (store, window) = (&mut self.store, &mut self.window);
@@ -143,18 +166,25 @@ impl Builder {
                 }
             })
             .during("table of the scheduler")?;
-        for thread in [own, thread] {
-            thread.resume().during("making a thread ready")?;
+        thread.resume().during("making a thread ready")?;
+        for threads in [wardens, rounds] {
+            for (node, thread) in self.nodes().zip(threads.into_iter().flatten()) {
+                thread
+                    .resume_on(node, FIRST)
+                    .during("making a thread ready")?;
+            }
         }
-        for (node, thread) in self.nodes().zip(rounds.into_iter().flatten()) {
-            let first = const { CpuId::new(0).unwrap() };
-            thread
-                .resume_on(node, first)
-                .during("making a thread ready")?;
-        }
+        let at_start = &self.info.system.nodes;
         Ok(System {
+            lives: core::array::from_fn(|n| (at_start[n].incarnation, false)),
             builder: self,
             sched,
+            roots: [[None; MAX_CPUS]; MAX_NODES],
+            quiesced,
+            rounds,
+            wardens,
+            events: schedule.endpoints,
+            deaths: 0,
             console,
             pager,
             program,
@@ -165,22 +195,44 @@ impl Builder {
         })
     }
 
-    /// Init's second thread.
-    fn own_thread(&mut self, sched: &Program, schedule: &mut Schedule) -> Done<Cap<Thread>> {
-        let home = self.isas_at(HOME);
-        let tag = sched::tag(thread::INIT);
-        let own = &mut self.window.own;
-        let thread = own
-            .thread(
-                &mut self.store,
-                SERVE,
-                home,
-                (INFO_BASE | SERVE, tag),
-                Some(schedule.endpoints),
-            )
-            .during("thread of init")?;
-        schedule.enter(sched, thread::INIT, thread, INIT_ENTRY)?;
-        Ok(thread)
+    /// Init's own threads, and how they hear of nodes.
+    fn wardens(
+        &mut self,
+        sched: &Program,
+        schedule: &mut Schedule,
+    ) -> Done<[Option<Cap<Thread>>; MAX_NODES]> {
+        let mut threads = [None; MAX_NODES];
+        for node in self.nodes() {
+            let n = node.index() as u64;
+            let number = thread::WARDEN + node.index() as u32;
+            let isas = self.isas_at(node);
+            let thread = self
+                .window
+                .own
+                .thread(
+                    &mut self.store,
+                    SERVE + n,
+                    isas,
+                    (INFO_BASE | (SERVE + n), sched::tag(number)),
+                    Some(schedule.endpoints),
+                )
+                .during("thread of init")?;
+            schedule.enter(sched, number, thread, WARDEN_ENTRY)?;
+            let news = self.news(WARDEN_LINE + n)?;
+            wardens::enter(node, thread, news);
+            threads[node.index()] = Some(thread);
+        }
+        let news = self.news(ENDED_LINE)?;
+        wardens::appoint(HOME, news).during("news of nodes")?;
+        Ok(threads)
+    }
+
+    /// Sends news of nodes to a line of init's endpoints.
+    fn news(&mut self, line: u64) -> Done<Cap<Send>> {
+        let place = self.store.slot().during("slot")?;
+        ENDPOINT
+            .make_send(line, place, NEWS)
+            .during("news of nodes")
     }
 
     /// A thread for every node, and its right to drive the rounds there.
@@ -189,9 +241,9 @@ impl Builder {
         quiesced: &mut Program,
         sched: &Program,
         schedule: &mut Schedule,
-    ) -> Done<[Option<Cap<Thread>>; dyad_abi::ident::MAX_NODES]> {
+    ) -> Done<[Option<Cap<Thread>>; MAX_NODES]> {
         self.endpoints(quiesced)?;
-        let mut threads = [None; dyad_abi::ident::MAX_NODES];
+        let mut threads = [None; MAX_NODES];
         for node in self.nodes() {
             let n = node.index() as u64;
             let number = thread::QUIESCED + node.index() as u32;
@@ -372,27 +424,97 @@ impl System {
     /// Gives every CPU to its scheduler, the one this runs on last.
     pub fn set_going(&mut self) -> Done<()> {
         let builder = &mut self.builder;
-        let here = (HOME, const { CpuId::new(0).unwrap() });
+        let here = (HOME, FIRST);
         let cpus = builder.cpus();
         let all = builder
             .nodes()
             .flat_map(move |n| cpus.clone().map(move |c| (n, c)));
         for (node, cpu) in all.filter(|&at| at != here).chain([here]) {
             let isa = 1 << builder.info.system.nodes[node.index()].isa;
+            let line = scheduler_line(node, cpu);
             let thread = self
                 .sched
-                .thread(
-                    &mut builder.store,
-                    scheduler_line(node, cpu),
-                    isa,
-                    (INFO_BASE, 0),
-                    None,
-                )
+                .thread(&mut builder.store, line, isa, (INFO_BASE, 0), None)
                 .during("thread of sched")?;
+            self.roots[node.index()][cpu.index()] = Some(thread);
             rt::hardware(node)
                 .start_cpu(cpu, thread)
                 .during("starting a CPU")?;
         }
         Ok(())
     }
+
+    /// Looks which nodes have died, and starts what belongs to those that have come back. `false`:
+    /// something is to be done later, or may have been lost.
+    pub fn look_after_nodes(&mut self) -> bool {
+        let mut all_well = true;
+        for node in self.builder.nodes() {
+            let (life, ended) = self.lives[node.index()];
+            if wardens::lives(node, life) {
+                continue;
+            }
+            all_well = false;
+            if !ended {
+                self.lives[node.index()].1 = true;
+                self.deaths += 1;
+                say(format_args!("node {node} has died"));
+            }
+            let Ok(now) = rt::hardware(node).node_state(node) else {
+                continue;
+            };
+            if !now.is_live() || now.incarnation == life {
+                continue;
+            }
+            match self.revive(node) {
+                Ok(()) => {
+                    self.lives[node.index()] = (now.incarnation, false);
+                    say(format_args!("node {node} has come back"));
+                }
+                // It may have died again, or its inbox is full.
+                Err(e) => say(format_args!("node {node} has come back, but: {e}; again")),
+            }
+        }
+        all_well
+    }
+
+    /// Starts the threads of a node that has come back. Can be repeated: those that have been started
+    /// meanwhile are not ready to be configured.
+    fn revive(&mut self, node: NodeId) -> Result<()> {
+        let n = node.index() as u64;
+        let again = |result: Result<()>| match result {
+            // It lives: on its node, or on another one of the ISA, from where it goes home.
+            Err(Error::NotReady) => Ok(false),
+            other => other.map(|()| true),
+        };
+        for cpu in self.builder.cpus() {
+            let Some(thread) = self.roots[node.index()][cpu.index()] else {
+                continue;
+            };
+            let line = scheduler_line(node, cpu);
+            if again(self.sched.restart(thread, line, (INFO_BASE, 0), None))? {
+                rt::hardware(node).start_cpu(cpu, thread)?;
+            }
+        }
+        let events = Some(self.events);
+        let number = sched::tag(thread::QUIESCED + node.index() as u32);
+        if let Some(thread) = self.rounds[node.index()]
+            && again(
+                self.quiesced
+                    .restart(thread, n, (INFO_BASE | n, number), events),
+            )?
+        {
+            thread.resume_on(node, FIRST)?;
+        }
+        let number = sched::tag(thread::WARDEN + node.index() as u32);
+        let own = &self.builder.window.own;
+        let names = (INFO_BASE | (SERVE + n), number);
+        if let Some(thread) = self.wardens[node.index()]
+            && again(own.restart(thread, SERVE + n, names, events))?
+        {
+            thread.resume_on(node, FIRST)?;
+        }
+        Ok(())
+    }
 }
+
+const _: () = assert!((thread::WARDEN as usize) + MAX_NODES <= 63 && PROGRAM_ENDED & NEWS == 0);

@@ -180,12 +180,16 @@ impl System {
     pub fn take_down(&mut self) -> Done<Count> {
         let p = &self.program;
         let number = p.number;
-        self.to_console
-            .request([console::END, number, 0, 0])
-            .during("end at the console")?;
-        self.to_pager
-            .request([pager::END, number, 0, 0])
-            .during("end at the pager")?;
+        let console = self.to_console.request([console::END, number, 0, 0]);
+        let pager = self.to_pager.request([pager::END, number, 0, 0]);
+        for (ended, what) in [(console, "end at the console"), (pager, "end at the pager")] {
+            match ended {
+                // The console's node, or a thread in the middle of the service, was lost. What the
+                // program had is found nevertheless.
+                Err(Error::NodeDead | Error::Again) if self.deaths > 0 => {}
+                other => drop(other.during(what)?),
+            }
+        }
         let thread = thread_id(number, 0);
         let builder = &self.builder;
         for service in [&self.console, &self.pager, &builder.window.own] {

@@ -21,7 +21,10 @@
 //! | `quiesced` thread `n` at [`OWN_THREADS`]` + n`: migrate, yield | going to its node |
 //! | `slot::ENDPOINT`: receive | sleeping, at line `n` |
 //!
-//! It is not invoked. If a thread of it dies, rounds of its node end: memory that is given up from
+//! When a node dies, its thread is lost, and init starts it again when the node has come back; if it
+//! was asleep, it may find itself on another node of the ISA, and goes home by itself.
+//!
+//! It is not invoked. If a thread of it dies otherwise, rounds of its node end: memory that is given up from
 //! then on stays unused, nothing else happens, and whoever waits for it times out.
 //!
 //! [`OWN_THREADS`]: dyad_abi::service::slot::FIRST_FREE

@@ -14,6 +14,8 @@ const STEPS: u64 = 64;
 const PIECES: u32 = 100_000;
 const NS_PER_SECOND: u64 = 1_000_000_000;
 const DEFAULT_ROUNDS: u64 = 30;
+/// How often a thread whose node has died looks whether it has come back.
+const HOMELESS_NS: u64 = 20_000_000;
 /// More would be nothing but rounds.
 const MAX_ROUNDS: u64 = 10_000;
 
@@ -35,10 +37,6 @@ fn rounds(node: NodeId) -> Result<Never> {
     let hardware = rt::hardware(node);
     let me: Cap<Thread> = Cap::at(CapIndex(slot::FIRST_FREE.get() + node.index() as u32));
     let sleep: Cap<Receive> = Cap::at(slot::ENDPOINT);
-    // Init starts it there, if it can.
-    while hardware.where_am_i()?.node != node {
-        me.migrate(node)?;
-    }
     let per_second = match rt::info()?.rounds_per_second {
         0 => DEFAULT_ROUNDS,
         n => n.min(MAX_ROUNDS),
@@ -46,11 +44,15 @@ fn rounds(node: NodeId) -> Result<Never> {
     let period = NS_PER_SECOND / per_second;
     let mut next = hardware.now()?;
     loop {
+        // Init starts it there, if it can. If the node dies while it sleeps, it is on another one.
+        go_home(node, me, sleep)?;
         for _ in 0..PIECES {
             match hardware.flush_step(STEPS) {
                 Ok(Some(_)) => break,
                 // Others of this CPU first: some of them may have to acknowledge.
                 Ok(None) | Err(Error::Again) => me.yield_now()?,
+                // Not on its node any more.
+                Err(Error::NotReady) => break,
                 Err(e) => return Err(e),
             }
         }
@@ -61,4 +63,20 @@ fn rounds(node: NodeId) -> Result<Never> {
             Err(e) => return Err(e),
         }
     }
+}
+
+/// Goes to its node, as soon as that lives.
+fn go_home(node: NodeId, me: Cap<Thread>, sleep: Cap<Receive>) -> Result<()> {
+    let hardware = rt::hardware(node);
+    while hardware.where_am_i()?.node != node {
+        if me.migrate(node).is_ok() {
+            continue;
+        }
+        let again = hardware.now()? + HOMELESS_NS;
+        match sleep.receive(node.index() as u64, Until::Deadline(again)) {
+            Ok(_) | Err(Error::TimedOut | Error::NodeDead) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
 }

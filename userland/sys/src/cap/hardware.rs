@@ -18,10 +18,12 @@ pub struct NodeState {
 impl NodeState {
     /// Number of the state in which a node takes part.
     pub const LIVE: u32 = 2;
+    /// Number of the state of a node that takes part, but has been silent for a while.
+    pub const SUSPECT: u32 = 3;
 
     /// Whether the node takes part.
     pub const fn is_live(self) -> bool {
-        self.state == Self::LIVE
+        matches!(self.state, Self::LIVE | Self::SUSPECT)
     }
 }
 

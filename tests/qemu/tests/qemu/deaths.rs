@@ -1,0 +1,362 @@
+//! Machines that are killed at random moments: quick forms here, a hundred kills with `DYAD_LONG=1`.
+//! `DYAD_SEED` gives other moments; every failure names its seed.
+//!
+//! Whatever the moment, the others must go on, and the run must end in one of these ways: the program
+//! is done; it has ended because it was refused a node or the console; its thread was on the machine,
+//! and it has ended without success; or the system had not been built yet, and that is said. All
+//! frames must come back, but for those that the dead machine was just changing.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_abi::boot::OnDeath;
+use dyad_abi::record::Level;
+use libtest_mimic::{Failed, Trial};
+use xtask::config::{RunConfig, TestOptions, Work};
+use xtask::console::Line;
+use xtask::launch::{self, Event, RunReport};
+
+use crate::console::Kept;
+
+/// Kills of all scenes together in the long form.
+const LONG: usize = 100;
+/// Frames that a machine can have been changing when it died, per CPU: two of its row, and the leaf
+/// and table of a fault.
+const LEAKED: u64 = 8;
+/// How long a run may take to end once its program is lost.
+const PROMPT: Duration = Duration::from_secs(15);
+
+/// From when on the moment is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    /// The start of the machines.
+    Start,
+    /// The first words of the program.
+    Words,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Scene {
+    name: &'static str,
+    nodes: &'static [Isa],
+    cpus: usize,
+    app: &'static str,
+    args: &'static str,
+    victim: usize,
+    policy: OnDeath,
+    from: From,
+    /// The latest moment, in milliseconds.
+    until: u64,
+    /// Kills in the quick form.
+    quick: usize,
+}
+
+const PAIR: &[Isa] = &[X86_64, Aarch64];
+const THREE: &[Isa] = &[X86_64, Aarch64, X86_64];
+
+/// A program that goes to and fro between the nodes of a pair.
+const COMMUTE: Scene = Scene {
+    name: "commuting_to_a_node_that_comes_back",
+    nodes: PAIR,
+    cpus: 1,
+    app: "commute",
+    args: "--seconds 1 --lives 2",
+    victim: 1,
+    policy: OnDeath::Restart,
+    from: From::Words,
+    until: 800,
+    quick: 3,
+};
+
+const SCENES: [Scene; 9] = [
+    COMMUTE,
+    Scene {
+        name: "commuting_to_a_node_that_does_not_come_back",
+        args: "--seconds 1",
+        policy: OnDeath::Survive,
+        quick: 2,
+        ..COMMUTE
+    },
+    Scene {
+        name: "commuting_from_the_other_side",
+        nodes: THREE,
+        args: "--seconds 1 --home 1 --away 2 --lives 2",
+        victim: 2,
+        quick: 2,
+        ..COMMUTE
+    },
+    Scene {
+        name: "commuting_when_the_first_node_dies",
+        nodes: THREE,
+        args: "--seconds 1 --home 2 --away 1",
+        victim: 0,
+        quick: 2,
+        ..COMMUTE
+    },
+    Scene {
+        name: "hopping",
+        app: "hop",
+        args: "",
+        policy: OnDeath::Survive,
+        until: 100,
+        quick: 1,
+        ..COMMUTE
+    },
+    Scene {
+        name: "sorting_at_home",
+        app: "npb-is",
+        args: "--class W --hop off",
+        policy: OnDeath::Survive,
+        until: 1000,
+        quick: 1,
+        ..COMMUTE
+    },
+    Scene {
+        name: "sorting_on_both_sides",
+        app: "npb-is",
+        args: "--class W",
+        until: 1000,
+        quick: 1,
+        ..COMMUTE
+    },
+    Scene {
+        name: "starting_without_the_second_node",
+        args: "--seconds 1",
+        policy: OnDeath::Survive,
+        from: From::Start,
+        until: 500,
+        quick: 2,
+        ..COMMUTE
+    },
+    Scene {
+        name: "starting_without_the_first_node",
+        args: "--seconds 1",
+        victim: 0,
+        policy: OnDeath::Survive,
+        from: From::Start,
+        until: 500,
+        quick: 2,
+        ..COMMUTE
+    },
+];
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    SCENES
+        .iter()
+        .map(|scene| {
+            let f = move || play(scene);
+            Trial::test(format!("deaths::{}", scene.name), f).with_kind("system")
+        })
+        .collect()
+}
+
+/// How a run has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Ending {
+    /// The program was done.
+    Done,
+    /// It was done before the machine was killed.
+    TooEarly,
+    /// The program was lost with the machine.
+    Lost,
+    /// The program was refused a migration, and takes that for its end.
+    Refused,
+    /// The program could not say that it was done: the console's node was dead.
+    Mute,
+    /// The system had not been built yet.
+    NotStarted,
+}
+
+fn play(scene: &Scene) -> Result<(), Failed> {
+    let seed = std::env::var("DYAD_SEED")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or(1u64);
+    let kills = match std::env::var_os("DYAD_LONG") {
+        Some(_) => LONG.div_ceil(SCENES.len()),
+        None => scene.quick,
+    };
+    let mut endings: BTreeMap<Ending, usize> = BTreeMap::new();
+    let mut failures = String::new();
+    let mut failed = 0;
+    for i in 0..kills as u64 {
+        let moment = Duration::from_micros(mix(seed ^ mix(i)) % (scene.until * 1000));
+        match kill(scene, moment) {
+            Ok((ending, leaked)) => {
+                *endings.entry(ending).or_default() += 1;
+                eprintln!(
+                    "{} at {moment:?}: {ending:?}, {leaked} frames leaked",
+                    scene.name
+                );
+            }
+            Err(why) => {
+                failed += 1;
+                let first = why.lines().next().unwrap_or_default();
+                eprintln!("{} at {moment:?}: FAILED: {first}", scene.name);
+                let _ = writeln!(failures, "seed {seed}, kill {i}, at {moment:?}: {why}\n");
+            }
+        }
+    }
+    eprintln!(
+        "{}: {kills} kills, {failed} failed, {endings:?}",
+        scene.name
+    );
+    match failed {
+        0 => Ok(()),
+        _ => Err(failures.into()),
+    }
+}
+
+/// SplitMix64.
+fn mix(n: u64) -> u64 {
+    let z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+/// Kills the machine later, unless the run is over by then.
+fn kill_later(
+    pid: u32,
+    moment: Duration,
+    over: &Arc<AtomicBool>,
+    killed: &Arc<Mutex<Option<Instant>>>,
+) {
+    let (over, killed) = (over.clone(), killed.clone());
+    std::thread::spawn(move || {
+        std::thread::sleep(moment);
+        if !over.load(Ordering::Acquire) {
+            let status = Command::new("kill").args(["-9", &pid.to_string()]).status();
+            if status.is_ok_and(|s| s.success())
+                && let Ok(mut at) = killed.lock()
+            {
+                *at = Some(Instant::now());
+            }
+        }
+    });
+}
+
+fn kill(scene: &Scene, moment: Duration) -> Result<(Ending, u64), String> {
+    let config = RunConfig {
+        nodes: scene.nodes.to_vec(),
+        cpus: scene.cpus,
+        mem_local: 64 << 20,
+        mem_cxl: 64 << 20,
+        work: Work::App {
+            app: scene.app.into(),
+            args: scene.args.into(),
+        },
+        on_death: scene.policy,
+        timeout: Some(Duration::from_secs(90)),
+        test: TestOptions::default(),
+        ..RunConfig::default()
+    };
+    let over = Arc::new(AtomicBool::new(false));
+    let killed = Arc::new(Mutex::new(None));
+    let mut pid = None;
+    let mut due = false;
+    let mut kept = Kept::new(|e: &Event<'_>| {
+        let now = match e {
+            Event::Started { node, pid: p, .. } if *node == scene.victim && pid.is_none() => {
+                pid = Some(*p);
+                scene.from == From::Start
+            }
+            Event::Line { line, .. } => {
+                let words = matches!(line, Line::Log { level, .. } if *level == Level::User);
+                words && scene.from == From::Words
+            }
+            _ => false,
+        };
+        if now
+            && !due
+            && let Some(pid) = pid
+        {
+            due = true;
+            kill_later(pid, moment, &over, &killed);
+        }
+    });
+    let report = launch::run(&config, &mut kept);
+    over.store(true, Ordering::Release);
+    let text = kept.text(&report);
+    let at = killed.lock().map_err(|_| "a thread panicked")?.take();
+    judge(scene, &report, &text, at).map_err(|why| format!("{why}\n\nconsole:\n{text}"))
+}
+
+/// Whether that may be.
+fn judge(
+    scene: &Scene,
+    report: &RunReport,
+    text: &str,
+    killed: Option<Instant>,
+) -> Result<(Ending, u64), String> {
+    let detail = |name: &str, ok: bool| {
+        let found = report.checks.iter().find(|c| c.name == name && c.ok == ok);
+        found.map(|c| c.detail.as_str())
+    };
+    if text.contains("panic") {
+        return Err("a kernel panicked".into());
+    }
+    let leaked = detail("frames.returned", false).map_or(Some(0), missing);
+    let leaked = leaked.ok_or("the program was not taken down")?;
+    if leaked > LEAKED * scene.cpus as u64 {
+        return Err(format!("{leaked} frames leaked"));
+    }
+    let expected = ["app.exit", "frames.returned", "init.start"];
+    let wrong = |c: &&xtask::launch::Check| !c.ok && !expected.contains(&c.name.as_str());
+    let lost = detail("app.exit", false).is_some_and(|d| d.contains("lost with a node"));
+    let early = detail("init.start", false).is_some();
+    if let Some(e) = &report.error {
+        let why = e.to_string();
+        // Before the superblock is there, and in the self-test, machines need each other.
+        let said = ["died: it was killed", "could not boot or join"];
+        let fits = scene.from == From::Start && said.iter().any(|s| why.contains(s));
+        return match fits || early {
+            true => Ok((Ending::NotStarted, leaked)),
+            false => Err(why),
+        };
+    }
+    if early {
+        return Ok((Ending::NotStarted, leaked));
+    }
+    if let Some(c) = report.checks.iter().find(wrong) {
+        return Err(format!("{}: {}", c.name, c.detail));
+    }
+    if lost {
+        return match killed.map(|at| at.elapsed()) {
+            Some(took) if took > PROMPT => Err(format!("took {took:?} to end")),
+            Some(_) => Ok((Ending::Lost, leaked)),
+            None => Err("lost with a machine that was not killed".into()),
+        };
+    }
+    let code = detail("app.exit", false).is_some_and(|d| d.ends_with("with code 1"));
+    if code && text.contains("error: the node is dead") && scene.app != "commute" {
+        return Ok((Ending::Refused, leaked));
+    }
+    if code && scene.victim == 0 && !text.contains("check commute") {
+        return Ok((Ending::Mute, leaked));
+    }
+    if detail("app.exit", true).is_none() {
+        return Err(report.failure().unwrap_or("the program did not end".into()));
+    }
+    if killed.is_none() {
+        return Ok((Ending::TooEarly, leaked));
+    }
+    let waits = scene.args.contains("--lives 2");
+    if waits && !text.contains("joined as incarnation 2") {
+        return Err("it did not join again".into());
+    }
+    Ok((Ending::Done, leaked))
+}
+
+/// Of "N of M frames": how many are missing.
+fn missing(detail: &str) -> Option<u64> {
+    let mut numbers = detail.split_whitespace().filter_map(|w| w.parse().ok());
+    let (back, all): (u64, u64) = (numbers.next()?, numbers.next()?);
+    all.checked_sub(back)
+}

@@ -1,0 +1,192 @@
+//! Wardens: a thread of init on every node, which hears there of nodes that die and come back.
+//!
+//! One of them *leads*: it waits for the end of the program, and starts what belongs to a node again
+//! when that has come back. The others wait for its death.
+//!
+//! ```text
+//!   waits ──its leader's node has died──▶ leads: schedulers, `quiesced` and wardens of nodes that
+//!     ▲                                     │    come back; the end of the program
+//!     └── started again with its node ──────┴──its node dies──▶ lost, or ends
+//! ```
+//!
+//! Who leads says one word: the leader's node and its incarnation. It is taken over by whoever first
+//! sees that this incarnation has died, so that there never are two that live.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_abi::cap::CapIndex;
+use dyad_abi::ident::MAX_NODES;
+use dyad_abi::record::EXIT_FAILED;
+use dyad_abi::service::{NODE_DIED, NODE_JOINED};
+use dyad_abi::{Error, NodeId, Result};
+use dyad_services::rt;
+use dyad_sys::cap::{Cap, NodeState, Send, Thread, Until};
+
+use crate::service::{ended, is_over, say, shut_down, start_failed, with_system};
+use crate::system::{ENDED_LINE, ENDPOINT, PROGRAM_ENDED};
+
+/// Bit that says that a node has died or come back.
+pub const NEWS: u64 = 1 << 63;
+/// Where a warden waits that does not lead: this and its node's number.
+pub const WARDEN_LINE: u64 = 2;
+/// How often a leader looks again at what it could not do, or once nodes have died at what may have
+/// been lost with them.
+const LOOK_NS: u64 = 100_000_000;
+/// How often it may be in vain that it looks for the books of a leader before it.
+const PATIENCE: u32 = 50;
+
+/// How often it is looked whether the program has ended before that is believed.
+const OVER: u32 = 3;
+
+/// What a warden needs before, and whatever happens to, the books of init.
+struct Warden {
+    /// Its thread.
+    thread: AtomicU64,
+    /// Sends news to where it waits.
+    news: AtomicU64,
+}
+
+static WARDENS: [Warden; MAX_NODES] = [const {
+    Warden {
+        thread: AtomicU64::new(0),
+        news: AtomicU64::new(0),
+    }
+}; MAX_NODES];
+/// Sends news to where the leader waits.
+static LEADER_NEWS: AtomicU64 = AtomicU64::new(0);
+/// `incarnation << 32 | node + 1` of the leader.
+static LEADER: AtomicU64 = AtomicU64::new(0);
+
+/// Makes the warden of a node known.
+pub fn enter(node: NodeId, thread: Cap<Thread>, news: Cap<Send>) {
+    let w = &WARDENS[node.index()];
+    w.thread
+        .store(thread.index().get().into(), Ordering::Relaxed);
+    w.news.store(news.index().get().into(), Ordering::Relaxed);
+}
+
+/// The first leader.
+///
+/// # Errors
+///
+/// As the kernel says.
+pub fn appoint(node: NodeId, news: Cap<Send>) -> Result<()> {
+    LEADER_NEWS.store(news.index().get().into(), Ordering::Relaxed);
+    let state = rt::hardware(node).node_state(node)?;
+    LEADER.store(name(node, state.incarnation), Ordering::Release);
+    Ok(())
+}
+
+fn name(node: NodeId, incarnation: u32) -> u64 {
+    u64::from(incarnation) << 32 | (node.index() as u64 + 1)
+}
+
+fn known<T>(word: &AtomicU64) -> Option<Cap<T>> {
+    CapIndex::new(word.load(Ordering::Relaxed)).map(Cap::at)
+}
+
+/// Whether that life of a node goes on.
+pub fn lives(node: NodeId, incarnation: u32) -> bool {
+    let now = rt::hardware(node).node_state(node);
+    now.is_ok_and(|now: NodeState| now.is_live() && now.incarnation == incarnation)
+}
+
+/// Whether this is the leader, or is now, because the one before has died.
+fn leads(node: NodeId) -> bool {
+    let Ok(now) = rt::hardware(node).node_state(node) else {
+        return false;
+    };
+    let mine = name(node, now.incarnation);
+    let holder = LEADER.load(Ordering::Acquire);
+    if holder == mine {
+        return true;
+    }
+    let alive = NodeId::new((holder & 0xff).wrapping_sub(1))
+        .is_some_and(|n| lives(n, (holder >> 32) as u32));
+    !alive
+        && LEADER
+            .compare_exchange(holder, mine, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+}
+
+fn is_on(node: NodeId) -> bool {
+    rt::hardware(node)
+        .where_am_i()
+        .is_ok_and(|w| w.node == node)
+}
+
+/// Has the kernel of this node tell what it notices.
+fn attach(node: NodeId, news: &AtomicU64) -> Result<()> {
+    for number in [NODE_DIED, NODE_JOINED] {
+        rt::hardware(node).attach_irq(number, known(news))?;
+    }
+    Ok(())
+}
+
+/// The life of the warden of a node.
+pub fn serve(node: NodeId) -> ! {
+    let me = &WARDENS[node.index()];
+    let mut in_vain = 0;
+    // How often the program has been seen to have ended.
+    let mut over = 0;
+    loop {
+        if !is_on(node) {
+            // The node has died while this slept; a new warden will be started there.
+            let e = known::<Thread>(&me.thread).map(|t| t.exit(0));
+            say(format_args!("a warden without a node does not end: {e:?}"));
+            shut_down(EXIT_FAILED);
+        }
+        let leads = leads(node);
+        let (line, news) = match leads {
+            true => (ENDED_LINE, &LEADER_NEWS),
+            false => (WARDEN_LINE + node.index() as u64, &me.news),
+        };
+        // What happens from here on is told; what has happened before is looked at.
+        let attached = attach(node, news);
+        let mut quiet = attached.is_ok();
+        if leads {
+            let looked = with_system(|system| {
+                // First, because a program may have ended by a death.
+                let all_well = system.look_after_nodes();
+                match over {
+                    0..OVER => all_well,
+                    _ => ended(system),
+                }
+            });
+            match looked {
+                Some(all_well) => {
+                    in_vain = 0;
+                    quiet &= all_well;
+                }
+                None => {
+                    start_failed();
+                    in_vain += 1;
+                    quiet = false;
+                }
+            }
+            if in_vain > PATIENCE {
+                say(format_args!("the books of init were lost with a node"));
+                shut_down(EXIT_FAILED);
+            }
+        }
+        let until = match (quiet, rt::hardware(node).now()) {
+            (false, Ok(now)) => Until::Deadline(now + LOOK_NS),
+            _ => Until::Never,
+        };
+        match ENDPOINT.receive(line, until) {
+            Ok(bits) if leads && bits & PROGRAM_ENDED != 0 => over = OVER,
+            // That it has ended may have been told to a leader that died.
+            Err(Error::TimedOut) if leads && is_over() => over += 1,
+            Ok(_) | Err(Error::TimedOut | Error::NodeDead) => {}
+            // The leader before has not been taken off its place yet.
+            Err(_) if leads => {
+                in_vain += 1;
+                dyad_sys::raw::relax();
+            }
+            Err(e) => {
+                say(format_args!("cannot wait for the end: {e}"));
+                shut_down(EXIT_FAILED);
+            }
+        }
+    }
+}
