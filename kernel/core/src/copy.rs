@@ -5,7 +5,7 @@
 //! each page of it is checked for existence, user access and, when writing, write permission.
 //! Supervisor access to user pages therefore stays forbidden all the time (SMAP, PAN).
 //!
-//! Bounds: the caller bounds the length ([`MAX_COPY`] at most); each page takes at most [`LOOKS`]
+//! Bounds: the caller bounds the length ([`MAX_COPY`] at most); each page takes at most `LOOKS`
 //! walks and faults.
 
 use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};

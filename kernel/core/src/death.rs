@@ -13,7 +13,7 @@
 //! a suspect node counts as before.
 //!
 //! Each node tells whoever has attached to the reserved interrupts
-//! [`NODE_DIED`](dyad_abi::service::NODE_DIED) and [`NODE_JOINED`](dyad_abi::service::NODE_JOINED)
+//! [`NODE_DIED`] and [`NODE_JOINED`]
 //! there what it has noticed; a death once all is recovered, so that what has been the dead node's
 //! can be used.
 
