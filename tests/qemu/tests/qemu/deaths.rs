@@ -73,7 +73,17 @@ const COMMUTE: Scene = Scene {
     quick: 3,
 };
 
-const SCENES: [Scene; 9] = [
+/// Random system calls of all nodes.
+const STORM: Scene = Scene {
+    name: "storm_with_a_node_that_comes_back",
+    app: "storm",
+    args: "--seconds 3 --deaths",
+    until: 2500,
+    quick: 2,
+    ..COMMUTE
+};
+
+const SCENES: [Scene; 11] = [
     COMMUTE,
     Scene {
         name: "commuting_to_a_node_that_does_not_come_back",
@@ -123,6 +133,15 @@ const SCENES: [Scene; 9] = [
         until: 1000,
         quick: 1,
         ..COMMUTE
+    },
+    STORM,
+    Scene {
+        name: "storm_on_three_nodes",
+        nodes: THREE,
+        victim: 2,
+        policy: OnDeath::Survive,
+        quick: 1,
+        ..STORM
     },
     Scene {
         name: "starting_without_the_second_node",
@@ -185,15 +204,21 @@ fn play(scene: &Scene) -> Result<(), Failed> {
     let mut endings: BTreeMap<Ending, usize> = BTreeMap::new();
     let mut failures = String::new();
     let mut failed = 0;
+    // Each scene has moments of its own.
+    let own = scene.name.bytes().fold(seed, |n, b| mix(n ^ u64::from(b)));
     for i in 0..kills as u64 {
-        let moment = Duration::from_micros(mix(seed ^ mix(i)) % (scene.until * 1000));
+        let moment = Duration::from_micros(mix(own ^ mix(i)) % (scene.until * 1000));
         match kill(scene, moment) {
-            Ok((ending, leaked)) => {
+            Ok((ending, leaked, text)) => {
                 *endings.entry(ending).or_default() += 1;
                 eprintln!(
                     "{} at {moment:?}: {ending:?}, {leaked} frames leaked",
                     scene.name
                 );
+                if leaked > 0 {
+                    let told = |l: &&str| l.contains("stuck: ") || l.contains("given up");
+                    text.lines().filter(told).for_each(|l| eprintln!("  {l}"));
+                }
             }
             Err(why) => {
                 failed += 1;
@@ -242,7 +267,7 @@ fn kill_later(
     });
 }
 
-fn kill(scene: &Scene, moment: Duration) -> Result<(Ending, u64), String> {
+fn kill(scene: &Scene, moment: Duration) -> Result<(Ending, u64, String), String> {
     let config = RunConfig {
         nodes: scene.nodes.to_vec(),
         cpus: scene.cpus,
@@ -254,7 +279,10 @@ fn kill(scene: &Scene, moment: Duration) -> Result<(Ending, u64), String> {
         },
         on_death: scene.policy,
         timeout: Some(Duration::from_secs(90)),
-        test: TestOptions::default(),
+        test: TestOptions {
+            bare: scene.app == "storm",
+            ..TestOptions::default()
+        },
         ..RunConfig::default()
     };
     let over = Arc::new(AtomicBool::new(false));
@@ -285,7 +313,10 @@ fn kill(scene: &Scene, moment: Duration) -> Result<(Ending, u64), String> {
     over.store(true, Ordering::Release);
     let text = kept.text(&report);
     let at = killed.lock().map_err(|_| "a thread panicked")?.take();
-    judge(scene, &report, &text, at).map_err(|why| format!("{why}\n\nconsole:\n{text}"))
+    match judge(scene, &report, &text, at) {
+        Ok((ending, leaked)) => Ok((ending, leaked, text)),
+        Err(why) => Err(format!("{why}\n\nconsole:\n{text}")),
+    }
 }
 
 /// Whether that may be.
@@ -302,12 +333,18 @@ fn judge(
     if text.contains("panic") {
         return Err("a kernel panicked".into());
     }
-    let leaked = detail("frames.returned", false).map_or(Some(0), missing);
+    let storm = scene.app == "storm";
+    let count = if storm {
+        "storm.returned"
+    } else {
+        "frames.returned"
+    };
+    let leaked = detail(count, false).map_or(Some(0), missing);
     let leaked = leaked.ok_or("the program was not taken down")?;
     if leaked > LEAKED * scene.cpus as u64 {
         return Err(format!("{leaked} frames leaked"));
     }
-    let expected = ["app.exit", "frames.returned", "init.start"];
+    let expected = ["app.exit", count, "init.start"];
     let wrong = |c: &&xtask::launch::Check| !c.ok && !expected.contains(&c.name.as_str());
     let lost = detail("app.exit", false).is_some_and(|d| d.contains("lost with a node"));
     let early = detail("init.start", false).is_some();
@@ -332,6 +369,13 @@ fn judge(
             Some(took) if took > PROMPT => Err(format!("took {took:?} to end")),
             Some(_) => Ok((Ending::Lost, leaked)),
             None => Err("lost with a machine that was not killed".into()),
+        };
+    }
+    if storm {
+        return match (detail("storm.variety", true), killed) {
+            (None, _) => Err("the storm did not end".into()),
+            (_, None) => Ok((Ending::TooEarly, leaked)),
+            (_, Some(_)) => Ok((Ending::Done, leaked)),
         };
     }
     let code = detail("app.exit", false).is_some_and(|d| d.ends_with("with code 1"));

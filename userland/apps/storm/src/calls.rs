@@ -9,6 +9,7 @@ use dyad_abi::cap::{CapIndex, CapType, SinvOp, call_word};
 use dyad_sys::raw;
 
 use crate::actor::Actor;
+use crate::deaths;
 use crate::world::FIRST;
 
 /// Results by status; what is beyond the last error counts as the last.
@@ -104,6 +105,10 @@ fn judge(
     let expected = match word & 0xffff_ffff < FIRST.into() {
         true => may(ty),
         false => CapType::ALL.iter().fold(0, |all, &ty| all | may(ty)),
+    };
+    let expected = match deaths::are_expected() {
+        true => expected | bits(&[NodeDead]),
+        false => expected,
     };
     let known = status < 64 && expected & 1 << status != 0;
     if !known || (status != 0 && value != 0) {

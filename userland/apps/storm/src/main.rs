@@ -20,6 +20,9 @@
 //! | `--ops` | operations of all together | none |
 //! | `--seconds` | fused time | 10, none with `--ops` |
 //!
+//! With `--deaths`, nodes other than the first may die and come back meanwhile: what they were just
+//! changing may stay out of use.
+//!
 //! With `--hostile`, scenes of an attacker and a victim are played instead: see `hostile`.
 //!
 //! # What may fail how
@@ -38,6 +41,8 @@
 mod actor;
 #[cfg(target_os = "none")]
 mod calls;
+#[cfg(target_os = "none")]
+mod deaths;
 #[cfg(target_os = "none")]
 mod guests;
 #[cfg(target_os = "none")]

@@ -17,7 +17,7 @@ use crate::calls::{LINES, STATUSES, WRONG};
 use crate::setup::{GUEST, HOME};
 use crate::takedown::{Left, take_down};
 use crate::world::WORLD;
-use crate::{guests, hostile, setup, wild};
+use crate::{deaths, guests, hostile, setup, wild};
 
 /// Fused time of a storm without limits.
 const DEFAULT_SECONDS: u64 = 10;
@@ -104,8 +104,12 @@ fn begin() -> Result<()> {
         info.system.node_count, info.cpus, GUESTS
     ));
     let args = &info.args[..(info.args_len as usize).min(info.args.len())];
-    if args.split(|&b| b == b' ').any(|w| w == b"--hostile") {
+    let given = |name: &[u8]| args.split(|&b| b == b' ').any(|w| w == name);
+    if given(b"--hostile") {
         hostile::turn_on();
+    }
+    if given(b"--deaths") {
+        deaths::expect();
     }
     setup::build(info)
 }
@@ -168,6 +172,7 @@ fn worker(n: usize) {
         let _ = hardware.flush_step(16);
         if n == 0 {
             look_at_limits();
+            deaths::look();
         }
     }
     WORLD.stopped.fetch_or(1 << n, Ordering::Release);
@@ -200,14 +205,13 @@ fn drive_rounds(n: usize) -> ! {
 
 /// Waits until all workers have stopped.
 fn all_stopped() -> bool {
-    let nodes = WORLD.nodes.load(Ordering::Relaxed);
-    let cpus = WORLD.cpus.load(Ordering::Relaxed);
-    let all = (0..nodes).fold(0u64, |bits, n| bits | ((1 << cpus) - 1) << (8 * n));
     let hardware = rt::hardware(HOME);
     let end = hardware.now().unwrap_or(0) + STOP_NS;
     loop {
         guests::run(0);
         let _ = hardware.flush_step(64);
+        deaths::look();
+        let all = deaths::alive();
         if WORLD.stopped.load(Ordering::Acquire) & all == all {
             return true;
         }
@@ -293,9 +297,15 @@ fn check_left(left: &Left) -> bool {
     );
     let again = check(
         "storm.usable-again",
-        left.reused == left.frames,
+        left.reused == left.untyped && (returned || deaths::are_expected()),
         format_args!("{} of {} frames, zero-filled", left.reused, left.frames),
     );
+    if deaths::are_expected() {
+        let again = deaths::AGAIN.load(Ordering::Relaxed);
+        say(format_args!(
+            "  workers of a node have begun again {again} times"
+        ));
+    }
     returned && again
 }
 

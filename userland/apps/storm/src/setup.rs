@@ -11,16 +11,17 @@ use dyad_abi::cap::{
     SpaceOp, TableAt, ThreadOp, TimeOp,
 };
 use dyad_abi::ident::MAX_NODES;
-use dyad_abi::service::{ARCHIVE_BASE, INFO_BASE, Info, archive, slot};
+use dyad_abi::service::{ARCHIVE_BASE, Info, archive, slot};
 use dyad_abi::user::{PAGE_SIZE, stack_slot};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_services::frames::{Account, Arena, Pool, What};
 use dyad_services::rt;
 use dyad_sys::cap::{
-    Cap, Captbl, Component, Kind, Memory, Narrow, Place, Receive, Space, Thread, ThreadSetup, Time,
+    Cap, Captbl, Component, Kind, Memory, Narrow, Place, Receive, Space, Thread, Time,
 };
 
 use crate::actor::{GUESTS, WORKERS};
+use crate::deaths;
 use crate::world::{
     FRAMES, GUEST_MEMORY, HANDLER, HERE, LAST_ENTRIES, LEAVES, WORLD, guest, leaf, memory, slot_of,
     there,
@@ -219,7 +220,6 @@ impl Setup {
 
     /// A worker for every CPU but this one.
     fn workers(&mut self, nodes: usize, cpus: usize) -> Result<()> {
-        let bundle_entry = entry()?;
         for node in NodeId::first(nodes) {
             for cpu in CpuId::first(cpus) {
                 let n = (node.index() * 8 + cpu.index()) as u64;
@@ -227,17 +227,7 @@ impl Setup {
                     continue;
                 }
                 let thread: Cap<Thread> = self.object(ObjectKind::Thread)?;
-                let setup = ThreadSetup {
-                    component: COMPONENT,
-                    entry: bundle_entry,
-                    arg: INFO_BASE | n,
-                    id: n as u32,
-                    tag: 0,
-                    scheduler: None,
-                };
-                // SAFETY: 1. The entry is that of this program.
-                unsafe { thread.configure(&setup)? };
-                rt::hardware(node).start_cpu(cpu, thread)?;
+                deaths::begin(node, cpu, thread)?;
             }
         }
         Ok(())

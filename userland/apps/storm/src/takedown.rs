@@ -14,6 +14,7 @@ use dyad_sys::cap::{
 };
 
 use crate::actor::GUESTS;
+use crate::deaths;
 use crate::setup::{ENDPOINTS, FRAME, HOME, SPACE, TABLE, at, table_start};
 use crate::world::{
     FRAMES, GUEST_MEMORY, LAST_ENTRIES, WILD_ENTRIES, WINDOW, WINDOW_PAGES, WORLD, guest, memory,
@@ -45,6 +46,7 @@ pub struct Left {
 /// Drives this node's round meanwhile.
 fn pause() {
     let _ = rt::hardware(HOME).flush_step(64);
+    deaths::look();
     for _ in 0..50 {
         dyad_sys::raw::relax();
     }
