@@ -9,7 +9,7 @@
 //!   resume(area): registers from it, IRETQ ─▶ user
 //! ```
 //!
-//! System calls are the concern of [`fast`](crate::fast).
+//! System calls are the concern of [`fast`].
 //!
 //! Interrupts in the kernel happen only while it waits; they are noted and it goes on.
 //! Exceptions in the kernel are always fatal: they are reported once, and an exception while
