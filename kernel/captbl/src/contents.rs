@@ -73,6 +73,7 @@ impl Contents {
     /// Words of a slot after the header and the stamp.
     pub(crate) const WORDS: usize = 6;
 
+    #[inline]
     pub(crate) const fn words(&self) -> [u64; Contents::WORDS] {
         let object = match self.object {
             Some(weak) => weak.bits(),

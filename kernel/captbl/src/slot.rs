@@ -15,7 +15,7 @@ use crate::error::Refused;
 use crate::header::SlotHeader;
 use crate::rules::Rules;
 use crate::services::Services;
-use crate::table::{CONTENTS, STAMP, Table};
+use crate::table::{STAMP, Table};
 
 /// A slot that is to be changed: which leaf, as its capability has it, and which of its slots. The
 /// leaf has been checked, as every weak reference is before use.
@@ -53,11 +53,13 @@ impl SlotPlace {
     }
 
     /// Where it is.
+    #[inline]
     pub const fn address(self) -> PhysAddr {
         let leaf = self.leaf.frame.address();
         leaf.add(self.index as u64 * SLOT_BYTES)
     }
 
+    #[inline]
     pub(crate) const fn intent(self, row: Row) -> IntentRecord {
         IntentRecord {
             row,
@@ -84,21 +86,24 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
     ///
     /// [`Refused::Occupied`]; [`Refused::Busy`], [`Refused::NotQuiesced`]: try again;
     /// [`Refused::Lost`]; [`Refused::Corrupt`].
+    #[inline]
     pub fn slot_activate(
         &self,
         place: SlotPlace,
         contents: &Contents,
         services: &impl Services,
     ) -> Result<(), Refused> {
+        let slot = place.address();
         services.begin(&place.intent(Row::SlotActivate));
-        let done = self.fill(place.address(), contents, services);
+        let done = self.fill(slot, contents, services);
         if done.is_ok() && R::PUBLISH_LOGS {
-            services.line(place.address());
+            services.line(slot);
         }
         services.clear();
         done
     }
 
+    #[inline]
     fn fill(
         &self,
         slot: PhysAddr,
@@ -128,10 +133,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
         if !R::FILL_BEFORE_ACTIVE {
             self.change(slot, reserved, active).map_err(lost)?;
         }
-        for (at, word) in (0..).zip(contents.words()) {
-            let at = slot.add(CONTENTS + 8 * at);
-            self.mem.store(at, word, Ordering::Relaxed);
-        }
+        self.mem.fill_line(slot, &contents.words());
         self.mem.writeback(slot, SLOT_BYTES);
         if R::FILL_BEFORE_ACTIVE {
             self.change(slot, reserved, active).map_err(lost)?;
@@ -153,13 +155,15 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
     ///
     /// [`Refused::NoCap`]; [`Refused::Changed`]; [`Refused::Busy`]: try again; [`Refused::Lost`];
     /// [`Refused::Corrupt`].
+    #[inline]
     pub fn slot_deactivate(
         &self,
         place: SlotPlace,
         expected: Option<SlotHeader>,
         services: &impl Services,
     ) -> Result<Epoch, Refused> {
-        let header = self.header(place.address())?;
+        let slot = place.address();
+        let header = self.header(slot)?;
         match header {
             SlotHeader::Active { .. } if expected.is_none_or(|e| e == header) => {}
             SlotHeader::Active { .. } => return Err(Refused::Changed),
@@ -167,12 +171,13 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
             SlotHeader::Reserved(_) | SlotHeader::Closing(_) => return Err(Refused::Busy),
         }
         services.begin(&place.intent(Row::SlotDeactivate));
-        let done = self.close(place.address(), header, services);
+        let done = self.close(slot, header, services);
         services.clear();
         done
     }
 
     /// Empties a slot whose header is `from`, which nobody else's row changes.
+    #[inline]
     pub(crate) fn close(
         &self,
         slot: PhysAddr,
@@ -214,6 +219,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
     /// # Errors
     ///
     /// [`Refused::Denied`] without the right to copy; [`Refused::Guarded`]; as `narrow`.
+    #[inline]
     pub fn copied(
         &self,
         source: &Contents,

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::{CapIndex, CapType, LEAF_SLOTS, ROOT_ENTRIES, Rights, TABLE_SLOTS};
 use dyad_coherence::GlobalMem;
-use dyad_shm::frame::Epoch;
+use dyad_shm::frame::{Epoch, FrameRef};
 use dyad_shm::pool::PhysAddr;
 
 use crate::SLOT_BYTES;
@@ -102,15 +102,24 @@ impl<'m, M: GlobalMem + ?Sized, R: Rules> Table<'m, M, R> {
     /// [`Refused::NoCap`] if there is none. Index 0 has none.
     #[inline]
     pub fn slot_at(&self, root: PhysAddr, index: CapIndex) -> Result<PhysAddr, Refused> {
+        let leaf = self.leaf_at(root, index)?;
+        let n = index.get();
+        Ok(leaf.address().add((n % LEAF_SLOTS) as u64 * SLOT_BYTES))
+    }
+
+    /// The leaf that such a slot is in.
+    ///
+    /// # Errors
+    ///
+    /// As [`slot_at`](Table::slot_at).
+    #[inline]
+    pub fn leaf_at(&self, root: PhysAddr, index: CapIndex) -> Result<FrameRef, Refused> {
         let n = index.get();
         if n.wrapping_sub(1) >= TABLE_SLOTS - 1 {
             return Err(Refused::NoCap);
         }
         let entry = root.add((n / LEAF_SLOTS) as u64 * 8);
-        match present(self.mem.load(entry, Ordering::Acquire)) {
-            Some(leaf) => Ok(leaf.address().add((n % LEAF_SLOTS) as u64 * SLOT_BYTES)),
-            None => Err(Refused::NoCap),
-        }
+        present(self.mem.load(entry, Ordering::Acquire)).ok_or(Refused::NoCap)
     }
 
     /// What a slot's header says. Reads one word, as [`slot_at`](Table::slot_at).
@@ -194,6 +203,7 @@ impl<'m, M: GlobalMem + ?Sized, R: Rules> Table<'m, M, R> {
     }
 
     /// Replaces the header of a slot, if it is still the old one. Says which it is if not.
+    #[inline]
     pub(crate) fn change(
         &self,
         slot: PhysAddr,
@@ -202,13 +212,19 @@ impl<'m, M: GlobalMem + ?Sized, R: Rules> Table<'m, M, R> {
     ) -> Result<(), Refused> {
         match self.mem.cas(slot, old.bits(), new.bits()) {
             Ok(_) => Ok(()),
-            Err(now) => Err(match SlotHeader::from_bits(now) {
-                None => Refused::Corrupt,
-                Some(SlotHeader::Free) => Refused::NoCap,
-                Some(SlotHeader::Active { .. }) => Refused::Occupied,
-                Some(SlotHeader::Reserved(_) | SlotHeader::Closing(_)) => Refused::Busy,
-            }),
+            Err(now) => Err(instead(now)),
         }
+    }
+}
+
+/// What a header that is not the expected one stands for.
+#[cold]
+fn instead(now: u64) -> Refused {
+    match SlotHeader::from_bits(now) {
+        None => Refused::Corrupt,
+        Some(SlotHeader::Free) => Refused::NoCap,
+        Some(SlotHeader::Active { .. }) => Refused::Occupied,
+        Some(SlotHeader::Reserved(_) | SlotHeader::Closing(_)) => Refused::Busy,
     }
 }
 

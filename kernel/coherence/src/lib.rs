@@ -146,6 +146,16 @@ pub trait GlobalMem {
         self.store(line, words[0], Ordering::Release);
     }
 
+    /// Writes the last six words of a line that nobody else looks at or stores to now. The caller
+    /// writes the line back.
+    #[inline]
+    #[track_caller]
+    fn fill_line(&self, line: PhysAddr, words: &[u64; 6]) {
+        for (i, &word) in words.iter().enumerate() {
+            self.store(line.add(16 + 8 * i as u64), word, Ordering::Relaxed);
+        }
+    }
+
     /// Writes a word that other nodes read. No other node may store to its line.
     #[inline]
     fn store_through(&self, at: PhysAddr, value: u64, order: Ordering) {

@@ -8,7 +8,7 @@ use core::cell::{Cell, RefCell};
 
 use dyad_abi::CpuId;
 use dyad_abi::ident::MAX_NODES;
-use dyad_quiesce::LogWriter;
+use dyad_quiesce::{Known, LogWriter};
 use dyad_ring::Consumer;
 use dyad_shm::PhysAddr;
 
@@ -28,6 +28,8 @@ pub struct CpuLocal {
     pub(crate) inboxes: RefCell<[Option<Consumer>; MAX_NODES]>,
     /// This CPU's flush log.
     pub(crate) log: RefCell<Option<LogWriter>>,
+    /// Stamps that it knows to be quiesced.
+    pub(crate) quiet: Known,
     /// The threads under the running one.
     pub(crate) chain: Chain,
     /// The thread that runs here.
@@ -76,6 +78,7 @@ impl CpuLocal {
             fast_token: Cell::new(0),
             inboxes: RefCell::new([const { None }; MAX_NODES]),
             log: RefCell::new(None),
+            quiet: Known::new(),
             chain: Chain::new(),
             thread: Cell::new(None),
             holding: Cell::new(None),

@@ -5,8 +5,9 @@ use dyad_abi::cap::{CapType, Rights};
 use dyad_quiesce::{CpuIntents, Quiescence, Touched};
 use dyad_retype::FrameTable;
 use dyad_shm::PhysAddr;
-use dyad_shm::frame::{FrameRef, WeakRef};
-use dyad_shm::protocol::Log;
+use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
+use dyad_shm::intent::IntentRecord;
+use dyad_shm::protocol::{EpochSource, Intents, Log};
 
 use crate::Platform;
 use crate::cpu::CpuLocal;
@@ -46,6 +47,7 @@ impl Cx {
     }
 
     /// This CPU's number.
+    #[inline]
     pub fn cpu(&self) -> CpuId {
         self.local.id()
     }
@@ -63,21 +65,25 @@ impl Cx {
     }
 
     /// Frames.
+    #[inline]
     pub fn frames(&self) -> &'static FrameTable<'static, Words> {
         &self.node.tables.frames
     }
 
     /// Epochs.
+    #[inline]
     pub fn epochs(&self) -> &'static Quiescence<'static, Words> {
         &self.node.tables.quiescence
     }
 
     /// Where this CPU records what it is in the middle of.
+    #[inline]
     pub fn intents(&self) -> CpuIntents<'static, Words> {
         self.node.tables.intents(self.node.id(), self.cpu())
     }
 
     /// Words of shared memory.
+    #[inline]
     pub fn words(&self) -> &'static Words {
         self.node.words
     }
@@ -97,6 +103,30 @@ impl Cx {
         if let Some(log) = self.local.log.borrow_mut().as_mut() {
             log.record(self.epochs(), what);
         }
+    }
+}
+
+impl EpochSource for Cx {
+    #[inline]
+    fn now(&self) -> Epoch {
+        self.epochs().now()
+    }
+
+    #[inline]
+    fn quiesced(&self, stamp: Epoch) -> bool {
+        self.epochs().quiesced_or_known(&self.local.quiet, stamp)
+    }
+}
+
+impl Intents for Cx {
+    #[inline]
+    fn begin(&self, record: &IntentRecord) {
+        self.intents().begin(record);
+    }
+
+    #[inline]
+    fn clear(&self) {
+        self.intents().clear();
     }
 }
 

@@ -153,6 +153,15 @@ impl GlobalMem for Words {
     }
 
     #[inline]
+    fn fill_line(&self, line: PhysAddr, words: &[u64; 6]) {
+        before_change();
+        let to: &[AtomicU64; 8] = self.map.get(line).expect("a line lies in a pool");
+        for (to, word) in to[2..].iter().zip(words) {
+            to.store(*word, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
     fn writeback(&self, at: PhysAddr, len: u64) {
         if let Some(c) = &self.caches {
             c.writeback(at, len);

@@ -80,8 +80,7 @@ impl In<'_> {
             order = half;
         }
         let (word, stamp) = frames.read(frame)?;
-        let mut claim =
-            frames.from_untyped_begin(frame, Some(word.version), self.cx.epochs(), &intents)?;
+        let mut claim = frames.from_untyped_begin(frame, Some(word.version), self.cx, &intents)?;
         if stamp.epoch != Epoch::ZERO && !P::zero_frame(self.cx.node.map, frame.address()) {
             frames.from_untyped_abandon(claim, &intents)?;
             return Err(Refused::NoFrame);

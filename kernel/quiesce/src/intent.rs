@@ -41,6 +41,7 @@ impl<M> fmt::Debug for CpuIntents<'_, M> {
 
 impl<'m, M: GlobalMem> Quiescence<'m, M> {
     /// The intents of a CPU.
+    #[inline]
     pub fn intents(&self, node: NodeId, cpu: CpuId) -> CpuIntents<'m, M> {
         CpuIntents {
             mem: self.mem,
@@ -76,6 +77,7 @@ impl<M: GlobalMem> Intents for CpuIntents<'_, M> {
         self.mem.writeback(self.line, LINE_BYTES);
     }
 
+    #[inline]
     fn clear(&self) {
         self.mem.store_through(self.line, 0, Ordering::Release);
     }

@@ -88,6 +88,7 @@
 mod error;
 mod idle;
 mod intent;
+mod known;
 mod life;
 mod log;
 mod round;
@@ -100,6 +101,7 @@ pub use dyad_shm::protocol::{EpochSource, Intents};
 pub use error::{Error, NotQuiesced};
 pub use idle::Idle;
 pub use intent::CpuIntents;
+pub use known::Known;
 pub use life::Claim;
 pub use log::{LogWriter, Touched};
 pub use round::{NodeHardware, Progress, Round};

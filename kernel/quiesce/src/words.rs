@@ -164,7 +164,7 @@ impl<'m, M: GlobalMem> Quiescence<'m, M> {
             .ok_or(Error::Damaged)
     }
 
-    fn epoch(&self) -> PhysAddr {
+    pub(crate) fn epoch(&self) -> PhysAddr {
         self.superblock.add(offset_of!(Superblock, epoch) as u64)
     }
 

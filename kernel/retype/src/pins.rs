@@ -308,12 +308,11 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
     /// # Errors
     ///
     /// As [`head`](FrameTable::head).
+    #[inline]
     pub fn current(&self, frame: FrameRef) -> Result<WeakRef, Refused> {
-        let (_, word) = self.head(frame)?;
-        Ok(WeakRef {
-            frame,
-            version: word.version,
-        })
+        let (head, _) = self.head_now(frame)?;
+        let version = head.version;
+        Ok(WeakRef { frame, version })
     }
 
     /// First half of the row map: records the intent and takes both references. The caller then

@@ -1,5 +1,7 @@
 //! The rows `X -> untyped` and `untyped -> Y`.
 
+use core::sync::atomic::Ordering;
+
 use dyad_abi::user::PAGE_SIZE;
 use dyad_coherence::GlobalMem;
 use dyad_shm::frame::{Epoch, FrameRef, Version, WeakRef};
@@ -23,6 +25,15 @@ pub struct Claim {
 }
 
 impl Claim {
+    pub(crate) const fn of_frame(head: FrameRef, version: Version) -> Claim {
+        Claim {
+            head,
+            version,
+            order: Order::FRAME,
+            initialised: 0,
+        }
+    }
+
     /// First frame of the block.
     pub const fn head(&self) -> FrameRef {
         self.head
@@ -34,17 +45,19 @@ impl Claim {
     }
 
     /// The next frame to initialise; `None`: the claim can be finished.
+    #[inline]
     pub fn next_frame(&self) -> Option<FrameRef> {
-        if self.initialised < self.order.frames() {
-            offset(self.head, self.initialised)
-        } else {
-            None
+        match self.initialised {
+            n if n >= self.order.frames() => None,
+            0 => Some(self.head),
+            n => offset(self.head, n),
         }
     }
 
     /// The [next frame](Claim::next_frame) has its contents: writes them back, and drops this
     /// node's copies. Nobody tells it to once the frame is in use: what it has not mapped or looked
     /// at it is not asked to forget.
+    #[inline]
     pub fn frame_done<M: GlobalMem + ?Sized>(&mut self, mem: &M) {
         if let Some(frame) = self.next_frame() {
             mem.invalidate(frame.address(), PAGE_SIZE);
@@ -54,7 +67,8 @@ impl Claim {
 }
 
 impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
-    fn owned(&self, version: Version) -> FrameWord {
+    #[inline]
+    pub(crate) fn owned(&self, version: Version) -> FrameWord {
         FrameWord::new(version, FrameType::Retyping(self.node))
     }
 
@@ -124,12 +138,14 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
             self.log_given_up(weak.frame, log)?;
         }
         let owned = self.owned(weak.version);
-        let (mut raw, mut word) = self.word(weak.frame)?;
+        let at = self.record(weak.frame)?;
+        let mut raw = self.mem.load_fresh(at, Ordering::Acquire);
+        let mut word = FrameWord::from_bits(raw).ok_or(Refused::Corrupt)?;
         let mut taken = false;
         for _ in 0..TRIES {
             unused::<R>(word, weak.version, used)?;
-            match self.cas(weak.frame, raw, owned)? {
-                Ok(()) => {
+            match self.mem.cas(at, raw, owned.bits()) {
+                Ok(_) => {
                     taken = true;
                     break;
                 }
@@ -226,6 +242,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
     ///
     /// [`Refused::Unfinished`] and, for kernel objects, [`Refused::WrongOrder`]: the claim has
     /// been abandoned. [`Refused::Lost`].
+    #[inline]
     pub fn from_untyped_finish(
         &self,
         claim: Claim,

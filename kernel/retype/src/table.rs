@@ -16,7 +16,7 @@ use crate::rules::{Protocol, Rules};
 use crate::word::{FrameType, FrameWord, Order, StampWord};
 
 const ENTRY_BYTES: u64 = size_of::<FrameEntry>() as u64;
-const W1_OFFSET: u64 = core::mem::offset_of!(FrameEntry, w1) as u64;
+pub(crate) const W1_OFFSET: u64 = core::mem::offset_of!(FrameEntry, w1) as u64;
 const INDEX_LIMIT: u64 = 1 << 28;
 
 /// Where the records of each pool are.
@@ -80,6 +80,16 @@ impl<'m, M: GlobalMem + ?Sized, R: Rules> FrameTable<'m, M, R> {
             node,
             rules: PhantomData,
         }
+    }
+
+    /// The first word of a frame's own record.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](FrameTable::read).
+    #[inline]
+    pub fn look(&self, frame: FrameRef) -> Result<FrameWord, Refused> {
+        Ok(self.word(frame)?.1)
     }
 
     /// The words of a frame's own record.
@@ -191,6 +201,7 @@ impl<'m, M: GlobalMem + ?Sized, R: Rules> FrameTable<'m, M, R> {
     }
 
     /// Replaces a word; `Err` has the word that is there instead.
+    #[inline]
     pub(crate) fn cas(
         &self,
         frame: FrameRef,
@@ -202,6 +213,7 @@ impl<'m, M: GlobalMem + ?Sized, R: Rules> FrameTable<'m, M, R> {
     }
 
     /// Replaces the word of a frame that this node holds in RETYPING.
+    #[inline]
     pub(crate) fn publish(
         &self,
         frame: FrameRef,

@@ -26,6 +26,8 @@ use crate::pool::{PhysAddr, PoolId};
 #[repr(transparent)]
 pub struct FrameRef(u32);
 
+const PAGE_BITS: u32 = PAGE_SIZE.trailing_zeros();
+
 impl FrameRef {
     const INDEX_BITS: u32 = 28;
 
@@ -44,13 +46,13 @@ impl FrameRef {
     }
 
     /// Start of the frame.
+    #[inline]
     pub const fn address(self) -> PhysAddr {
-        self.pool()
-            .base()
-            .add((self.0 & ((1 << FrameRef::INDEX_BITS) - 1)) as u64 * PAGE_SIZE)
+        self.pool().base().add(self.index() << PAGE_BITS)
     }
 
     /// The pool the frame is in.
+    #[inline]
     pub const fn pool(self) -> PoolId {
         match NodeId::new((self.0 >> FrameRef::INDEX_BITS) as u64) {
             Some(n) => PoolId::Local(n),

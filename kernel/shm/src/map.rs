@@ -79,7 +79,7 @@ const _: () = assert!(LOCAL_STRIDE.is_power_of_two() && CXL_BASE.is_multiple_of(
 /// The pools of a system and where they are mapped.
 #[derive(Clone, Debug)]
 pub struct FusedMap {
-    /// Sizes in bytes, by place; 0: there is no pool.
+    /// Sizes in bytes, whole pages, by place; 0: there is no pool.
     sizes: [u64; PLACES],
     /// Virtual minus physical address, wrapping, by place.
     offsets: [u64; PLACES],
@@ -91,7 +91,15 @@ const fn place_of(pa: PhysAddr) -> (usize, u64) {
     let place = pa.0 / LOCAL_STRIDE;
     let last = PLACES as u64 - 1;
     let place = if place > last { last } else { place };
-    (place as usize, pa.0 - place * LOCAL_STRIDE)
+    (
+        place as usize,
+        pa.0.wrapping_sub(place.wrapping_mul(LOCAL_STRIDE)),
+    )
+}
+
+/// Whether structures of this size, aligned to it, do not cross borders of pages.
+const fn divides_pages(size: u64) -> bool {
+    size.is_power_of_two() && size <= PAGE_SIZE
 }
 
 const fn place_of_pool(pool: PoolId) -> usize {
@@ -101,8 +109,8 @@ const fn place_of_pool(pool: PoolId) -> usize {
 impl FusedMap {
     /// A map of pools.
     ///
-    /// `pools` gives, by pool index, the size in bytes and the virtual address; size 0 means that
-    /// there is no such pool.
+    /// `pools` gives, by pool index, the size in bytes (of which whole pages are used) and the virtual
+    /// address; size 0 means that there is no such pool.
     ///
     /// # Safety
     ///
@@ -122,7 +130,7 @@ impl FusedMap {
                 None => PoolId::Cxl,
             };
             let at = place_of_pool(id);
-            sizes[at] = pools[i].0;
+            sizes[at] = pools[i].0 & !(PAGE_SIZE - 1);
             offsets[at] = pools[i].1.wrapping_sub(id.base().0);
             i += 1;
         }
@@ -174,10 +182,18 @@ impl FusedMap {
     /// The structure at `pa`; `None` if it is not wholly inside a pool or not aligned.
     #[inline]
     pub fn get<T: Shared>(&self, pa: PhysAddr) -> Option<&'static T> {
-        if !pa.0.is_multiple_of(align_of::<T>() as u64) {
-            return None;
-        }
-        let va = self.address(pa, size_of::<T>() as u64)?;
+        let va = match size_of::<T>() as u64 {
+            // Pools are whole pages: what is aligned to its size lies in one if it begins there.
+            size if divides_pages(size) && pa.0.is_multiple_of(size) => {
+                let (place, into) = place_of(pa);
+                if into >= self.sizes[place] {
+                    return None;
+                }
+                pa.0.wrapping_add(self.offsets[place])
+            }
+            size if pa.0.is_multiple_of(align_of::<T>() as u64) => self.address(pa, size)?,
+            _ => return None,
+        };
         // SAFETY: 1. the range lies in a pool, which is mapped (contract of `new`); 2. pools are
         // page-aligned both ways, so the alignment of `pa` carries over; 3. `T` is `Shared`: any
         // bit pattern is valid and all accesses are atomic.
@@ -304,6 +320,12 @@ mod tests {
         assert!(m.get::<AtomicU64>(base.add(4 * 4096 - 8)).is_some());
         assert!(m.get::<AtomicU64>(base.add(4 * 4096)).is_none());
         assert!(m.get::<[AtomicU64; 2]>(base.add(4 * 4096 - 8)).is_none());
+        assert!(m.get::<[AtomicU64; 2]>(base.add(4 * 4096 - 16)).is_some());
+        assert!(m.get::<[AtomicU64; 2]>(base.add(4 * 4096 - 24)).is_some());
+        assert!(m.get::<[AtomicU64; 3]>(base.add(4 * 4096 - 16)).is_none());
+        assert!(m.get::<[AtomicU64; 512]>(base.add(3 * 4096)).is_some());
+        assert!(m.get::<[AtomicU64; 512]>(base.add(3 * 4096 + 8)).is_none());
+        assert!(m.get::<[AtomicU64; 1024]>(base.add(3 * 4096)).is_none());
         assert!(m.get::<AtomicU64>(PhysAddr(0)).is_none());
         assert!(m.get::<AtomicU64>(PhysAddr(!7)).is_none());
         assert!(m.address(base, u64::MAX).is_none());

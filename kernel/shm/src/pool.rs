@@ -16,10 +16,12 @@ pub const MAX_POOLS: usize = MAX_NODES + 1;
 pub struct PhysAddr(pub u64);
 
 impl PhysAddr {
-    /// The address `n` bytes further on.
+    /// The address `n` bytes further on. It wraps around: no address near the end is in a pool, so
+    /// that the map refuses what comes of it.
+    #[inline]
     #[must_use]
     pub const fn add(self, n: u64) -> PhysAddr {
-        PhysAddr(self.0 + n)
+        PhysAddr(self.0.wrapping_add(n))
     }
 
     /// Start of the frame the address is in.

@@ -8,6 +8,7 @@ use dyad_shm::frame::{FrameRef, WeakRef};
 
 use crate::cx::{Cx, Operand};
 use crate::object::kernel_kind;
+use crate::view::{self, CapView};
 
 /// Endpoints, or time budgets, in a frame.
 const LINES: u64 = 64;
@@ -42,6 +43,7 @@ impl Pins for Cx {
 /// # Errors
 ///
 /// [`Error::BadArgument`]; [`Error::NoCap`] if no leaf is there.
+#[inline]
 pub fn place(cx: &Cx, node: &Operand, index: u64) -> Result<SlotPlace> {
     let object = node.object()?;
     if node.payload[0] == 0 {
@@ -49,9 +51,8 @@ pub fn place(cx: &Cx, node: &Operand, index: u64) -> Result<SlotPlace> {
         return SlotPlace::new(object, index).ok_or(Error::BadArgument);
     }
     let index = CapIndex::new(index).ok_or(Error::BadArgument)?;
-    let slot = cx.captbls().slot_at(object.frame.address(), index)?;
-    let frame = FrameRef::of(slot).ok_or(Error::Corrupt)?;
-    let leaf = cx.frames().current(frame)?;
+    let leaf = cx.captbls().leaf_at(object.frame.address(), index)?;
+    let leaf = cx.frames().current(leaf)?;
     SlotPlace::new(leaf, index.get() % LEAF_SLOTS).ok_or(Error::Corrupt)
 }
 
@@ -139,9 +140,54 @@ pub fn dispatch(cx: &Cx, table: &Operand, op: CaptblOp, a: [u64; 5]) -> Result<u
     }
 }
 
-fn copy_in(cx: &Cx, table: &Operand, [index, source, how, p0, p1]: [u64; 5]) -> Result<u64> {
-    let source = cx.lookup(CapIndex::new(source).ok_or(Error::NoCap)?)?;
-    let source = cx.alive(&source)?;
+fn copy_in(cx: &Cx, table: &Operand, a: [u64; 5]) -> Result<u64> {
+    let [index, source, how, p0, p1] = a;
+    let source = CapIndex::new(source).ok_or(Error::NoCap)?;
+    match view::capability(cx.local, source) {
+        // What this CPU remembers is alive, and has no guard.
+        Some(known) if known.rights().contains(Rights::COPY) && how >> 32 == 0 => {
+            copy_known(cx, table, index, known, Rights(how as u32), p0, p1)
+        }
+        _ => copy_slowly(cx, table, a),
+    }
+}
+
+/// A copy that gets no guard.
+#[inline]
+fn copy_known(
+    cx: &Cx,
+    table: &Operand,
+    index: u64,
+    source: &CapView,
+    rights: Rights,
+    p0: u64,
+    p1: u64,
+) -> Result<u64> {
+    let known = source.operand();
+    let place = place(cx, table, index)?;
+    let payload = match p0 | p1 {
+        // All that the source refers to.
+        0 => known.payload,
+        _ => narrowed(known.ty, known.payload, p0, p1)?,
+    };
+    let contents = Contents {
+        ty: known.ty,
+        rights: known.rights.and(rights),
+        object: known.object,
+        guard: None,
+        payload,
+    };
+    cx.captbls().slot_activate(place, &contents, cx)?;
+    Ok(0)
+}
+
+#[cold]
+fn copy_slowly(cx: &Cx, table: &Operand, a: [u64; 5]) -> Result<u64> {
+    let [index, source, how, p0, p1] = a;
+    let from = CapIndex::new(source).ok_or(Error::NoCap)?;
+    let found = cx.lookup(from)?;
+    let source = cx.alive(&found)?;
+    view::learn_capability(cx, from, &found, &source);
     let guard = match (how >> 32) as u32 {
         0 => None,
         bits => {

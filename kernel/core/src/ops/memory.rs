@@ -7,7 +7,7 @@
 use dyad_abi::cap::{CapType, MemoryOp, ObjectKind, Rights, TableAt};
 use dyad_abi::{Error, Isa, Result};
 use dyad_captbl::Contents;
-use dyad_retype::{Claim, FrameType, KernelKind, Order, Use};
+use dyad_retype::{Claim, FrameType, FrameWord, KernelKind, Order, Use};
 use dyad_shm::FrameRef;
 use dyad_shm::frame::{Epoch, WeakRef};
 
@@ -39,11 +39,11 @@ pub fn dispatch<P: Platform>(cx: &Cx, memory: &Operand, op: MemoryOp, a: [u64; 5
             retype_kernel::<P>(cx, frame, kind).map(|_| 0)
         }
         MemoryOp::RetypeUntyped => {
-            let (word, _) = cx.frames().read(frame)?;
+            let word = cx.frames().look(frame)?;
             if let FrameType::User(order) = word.ty {
                 frame_at(memory, a[0] + (order.frames() - 1))?;
             }
-            to_untyped(cx, frame)
+            give_up(cx, frame, word)
         }
         MemoryOp::Split => {
             cx.frames().split(frame, &cx.intents())?;
@@ -89,8 +89,7 @@ pub fn claim<P: Platform>(cx: &Cx, frame: FrameRef, order: Order) -> Result<Clai
             if dirty && order.get() > MAX_ZEROED {
                 return Err(Error::TooLarge);
             }
-            let mut claim =
-                frames.from_untyped_begin(frame, Some(word.version), cx.epochs(), &cx.intents())?;
+            let mut claim = frames.from_untyped_begin(frame, Some(word.version), cx, cx)?;
             while let Some(f) = claim.next_frame() {
                 if dirty && !P::zero_frame(cx.node.map, f.address()) {
                     frames.from_untyped_abandon(claim, &cx.intents())?;
@@ -114,11 +113,26 @@ pub fn claim<P: Platform>(cx: &Cx, frame: FrameRef, order: Order) -> Result<Clai
 ///
 /// As [`claim`].
 pub fn retype_kernel<P: Platform>(cx: &Cx, frame: FrameRef, kind: ObjectKind) -> Result<WeakRef> {
+    let used = Use::Kernel(crate::object::kernel_kind(kind));
+    let frames = cx.frames();
+    match frames.claim_frame(frame, cx, cx)? {
+        Some((mut claim, stamp)) => {
+            if stamp != Epoch::ZERO && !P::zero_frame(cx.node.map, frame.address()) {
+                frames.from_untyped_abandon(claim, cx)?;
+                return Err(Error::Corrupt);
+            }
+            claim.frame_done(cx.words());
+            Ok(frames.from_untyped_finish(claim, used, cx)?)
+        }
+        None => split_off::<P>(cx, frame, used),
+    }
+}
+
+/// The same for a frame that is to be split off, and for what can be said of one that cannot.
+#[cold]
+fn split_off<P: Platform>(cx: &Cx, frame: FrameRef, used: Use) -> Result<WeakRef> {
     let claim = claim::<P>(cx, frame, Order::FRAME)?;
-    let kind = crate::object::kernel_kind(kind);
-    Ok(cx
-        .frames()
-        .from_untyped_finish(claim, Use::Kernel(kind), &cx.intents())?)
+    Ok(cx.frames().from_untyped_finish(claim, used, cx)?)
 }
 
 /// Gives a frame's object, or the user block that it heads, up. Returns the stamp.
@@ -128,8 +142,10 @@ pub fn retype_kernel<P: Platform>(cx: &Cx, frame: FrameRef, kind: ObjectKind) ->
 /// [`Error::Exists`] if something still refers to it; [`Error::NotReady`] if it is a thread that
 /// has not been stopped; [`Error::Denied`] for frames of the system.
 pub fn to_untyped(cx: &Cx, frame: FrameRef) -> Result<u64> {
-    let frames = cx.frames();
-    let (word, _) = frames.read(frame)?;
+    give_up(cx, frame, cx.frames().look(frame)?)
+}
+
+fn give_up(cx: &Cx, frame: FrameRef, word: FrameWord) -> Result<u64> {
     let object = WeakRef {
         frame,
         version: word.version,
@@ -149,7 +165,7 @@ pub fn to_untyped(cx: &Cx, frame: FrameRef) -> Result<u64> {
         }
         _ => {}
     }
-    let stamp = frames.to_untyped(object, used, cx.epochs(), &cx.intents(), cx)?;
+    let stamp = cx.frames().to_untyped(object, used, cx, cx, cx)?;
     Ok(stamp.get())
 }
 
@@ -170,7 +186,7 @@ fn end_thread(cx: &Cx, t: &'static Thread) -> Result<()> {
 
 /// The capability for what a frame is.
 fn contents_of(cx: &Cx, frame: FrameRef, rights: Rights) -> Result<Contents> {
-    let (word, _) = cx.frames().read(frame)?;
+    let word = cx.frames().look(frame)?;
     let (ty, payload) = match word.ty {
         FrameType::User(order) => (CapType::Frame, [0, order.frames(), 0]),
         FrameType::Kernel(kind) => typed(object_kind(kind).ok_or(Error::Corrupt)?),

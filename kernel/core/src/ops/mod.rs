@@ -29,8 +29,7 @@ use dyad_abi::cap::{
     TimeOp,
 };
 use dyad_abi::{Error, Result};
-use dyad_captbl::{Contents, Found, GuardRef, Owner, Parts, Table};
-use dyad_quiesce::{CpuIntents, Quiescence};
+use dyad_captbl::{Contents, Found, GuardRef, Owner, Table};
 use dyad_retype::{KernelKind, Use};
 use dyad_shm::FrameRef;
 use dyad_shm::frame::WeakRef;
@@ -57,15 +56,9 @@ impl Cx {
     }
 
     /// Calls `f` with what the rows of capability tables need.
-    pub fn with_services<R>(
-        &self,
-        f: impl FnOnce(&Parts<'_, Quiescence<'static, Words>, CpuIntents<'static, Words>, Cx>) -> R,
-    ) -> R {
-        f(&Parts {
-            epochs: self.epochs(),
-            intents: &self.intents(),
-            log: self,
-        })
+    #[inline]
+    pub fn with_services<R>(&self, f: impl FnOnce(&Cx) -> R) -> R {
+        f(self)
     }
 
     /// The capability of the running component at `index`, alive or not.
