@@ -1,7 +1,5 @@
 //! The rows `slot activate` and `slot deactivate`, and copies.
 
-use core::sync::atomic::Ordering;
-
 use dyad_abi::cap::{CapType, LEAF_SLOTS, Rights};
 use dyad_coherence::GlobalMem;
 use dyad_shm::frame::{Epoch, WeakRef};
@@ -13,9 +11,10 @@ use crate::SLOT_BYTES;
 use crate::contents::{Contents, GuardRef};
 use crate::error::Refused;
 use crate::header::SlotHeader;
+use crate::line::{Line, LineAt, change};
 use crate::rules::Rules;
 use crate::services::Services;
-use crate::table::{STAMP, Table};
+use crate::table::Table;
 
 /// A slot that is to be changed: which leaf, as its capability has it, and which of its slots. The
 /// leaf has been checked, as every weak reference is before use.
@@ -93,37 +92,58 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
         contents: &Contents,
         services: &impl Services,
     ) -> Result<(), Refused> {
-        let slot = place.address();
+        self.slot_activate_in(&self.line(place.address()), place, contents, services)
+    }
+
+    /// [`slot_activate`](Table::slot_activate) by a caller that has the line of the slot.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[inline]
+    pub fn slot_activate_in(
+        &self,
+        line: &impl Line,
+        place: SlotPlace,
+        contents: &Contents,
+        services: &impl Services,
+    ) -> Result<(), Refused> {
         services.begin(&place.intent(Row::SlotActivate));
-        let done = self.fill(slot, contents, services);
+        let done = self.fill(line, contents, services);
         if done.is_ok() && R::PUBLISH_LOGS {
-            services.line(slot);
+            services.line(place.address());
         }
         services.clear();
         done
     }
 
     #[inline]
+    fn line(&self, at: PhysAddr) -> LineAt<'_, M> {
+        LineAt { mem: self.mem, at }
+    }
+
+    #[inline]
     fn fill(
         &self,
-        slot: PhysAddr,
+        line: &impl Line,
         contents: &Contents,
         epochs: &impl EpochSource,
     ) -> Result<(), Refused> {
-        let quiet = || epochs.quiesced(self.stamp(slot));
+        // Of a slot that has just been taken.
+        let quiet = || epochs.quiesced(Epoch::saturating(line.stamp()));
         let early = (!R::RESERVE_BEFORE_CHECK).then(quiet);
         let reserved = SlotHeader::Reserved(self.owner);
         if R::ACTIVATE_CHECKS_FREE {
-            self.change(slot, SlotHeader::Free, reserved)?;
-        } else if self.header(slot)? == SlotHeader::Free {
-            self.mem.swap(slot, reserved.bits());
+            change(line, SlotHeader::Free, reserved)?;
+        } else if line.header() == SlotHeader::Free.bits() {
+            // Whatever is there by now.
+            let _ = (0..4).any(|_| line.replace(line.header(), reserved.bits()).is_ok());
         } else {
             return Err(Refused::Occupied);
         }
         let lost = |_| Refused::Lost;
         if R::ACTIVATE_CHECKS_STAMP && !early.unwrap_or_else(quiet) {
-            self.change(slot, reserved, SlotHeader::Free)
-                .map_err(lost)?;
+            change(line, reserved, SlotHeader::Free).map_err(lost)?;
             return Err(Refused::NotQuiesced);
         }
         let active = SlotHeader::Active {
@@ -131,20 +151,13 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
             rights: contents.rights,
         };
         if !R::FILL_BEFORE_ACTIVE {
-            self.change(slot, reserved, active).map_err(lost)?;
+            change(line, reserved, active).map_err(lost)?;
         }
-        self.mem.fill_line(slot, &contents.words());
-        self.mem.writeback(slot, SLOT_BYTES);
+        line.fill(&contents.words());
         if R::FILL_BEFORE_ACTIVE {
-            self.change(slot, reserved, active).map_err(lost)?;
+            change(line, reserved, active).map_err(lost)?;
         }
         Ok(())
-    }
-
-    /// The stamp of a slot that this node has just taken: the compare-and-swap has left no stale
-    /// copy of it.
-    fn stamp(&self, slot: PhysAddr) -> Epoch {
-        Epoch::saturating(self.mem.load(slot.add(STAMP), Ordering::Relaxed))
     }
 
     /// The row `slot deactivate`: takes the capability out of a slot, with `expected` only if the
@@ -162,8 +175,23 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
         expected: Option<SlotHeader>,
         services: &impl Services,
     ) -> Result<Epoch, Refused> {
-        let slot = place.address();
-        let header = self.header(slot)?;
+        self.slot_deactivate_in(&self.line(place.address()), place, expected, services)
+    }
+
+    /// [`slot_deactivate`](Table::slot_deactivate) by a caller that has the line of the slot.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[inline]
+    pub fn slot_deactivate_in(
+        &self,
+        line: &impl Line,
+        place: SlotPlace,
+        expected: Option<SlotHeader>,
+        services: &impl Services,
+    ) -> Result<Epoch, Refused> {
+        let header = SlotHeader::from_bits(line.header()).ok_or(Refused::Corrupt)?;
         match header {
             SlotHeader::Active { .. } if expected.is_none_or(|e| e == header) => {}
             SlotHeader::Active { .. } => return Err(Refused::Changed),
@@ -171,7 +199,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
             SlotHeader::Reserved(_) | SlotHeader::Closing(_) => return Err(Refused::Busy),
         }
         services.begin(&place.intent(Row::SlotDeactivate));
-        let done = self.close(slot, header, services);
+        let done = self.close_in(line, place.address(), header, services);
         services.clear();
         done
     }
@@ -184,13 +212,24 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
         from: SlotHeader,
         services: &impl Services,
     ) -> Result<Epoch, Refused> {
+        self.close_in(&self.line(slot), slot, from, services)
+    }
+
+    #[inline]
+    fn close_in(
+        &self,
+        line: &impl Line,
+        slot: PhysAddr,
+        from: SlotHeader,
+        services: &impl Services,
+    ) -> Result<Epoch, Refused> {
         let early = (!R::STAMP_AFTER_CAS).then(|| services.now());
         let closing = if R::CLOSING_UNTIL_STAMPED {
             SlotHeader::Closing(self.owner)
         } else {
             SlotHeader::Free
         };
-        self.change(slot, from, closing).map_err(|why| match why {
+        change(line, from, closing).map_err(|why| match why {
             // Only one row leaves ACTIVE; the slot is not filled again while this CPU looks.
             Refused::Occupied => Refused::Changed,
             why => why,
@@ -203,11 +242,9 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
             services.line(slot);
         }
         if R::GIVE_UP_STAMPS {
-            let at = slot.add(STAMP);
-            self.mem.store_through(at, stamp.get(), Ordering::Relaxed);
+            line.set_stamp(stamp.get());
         }
-        self.change(slot, closing, SlotHeader::Free)
-            .map_err(|_| Refused::Lost)?;
+        change(line, closing, SlotHeader::Free).map_err(|_| Refused::Lost)?;
         Ok(stamp)
     }
 

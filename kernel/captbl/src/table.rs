@@ -219,7 +219,7 @@ impl<'m, M: GlobalMem + ?Sized, R: Rules> Table<'m, M, R> {
 
 /// What a header that is not the expected one stands for.
 #[cold]
-fn instead(now: u64) -> Refused {
+pub(crate) fn instead(now: u64) -> Refused {
     match SlotHeader::from_bits(now) {
         None => Refused::Corrupt,
         Some(SlotHeader::Free) => Refused::NoCap,

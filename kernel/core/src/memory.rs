@@ -5,8 +5,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use dyad_captbl::Line;
 use dyad_coherence::incoherent::Unsupported;
-use dyad_coherence::{Coherent, GlobalMem, Incoherent};
+use dyad_coherence::{Coherent, GlobalMem, Incoherent, LINE_BYTES};
 use dyad_shm::{FusedMap, PhysAddr};
 
 /// Words of shared memory.
@@ -299,6 +300,58 @@ impl Words {
             && let Some(at) = self.map.physical(core::ptr::from_ref(object) as u64)
         {
             c.invalidate(at, size_of::<T>() as u64);
+        }
+    }
+}
+
+/// The line of a slot, found once.
+pub struct SlotLine {
+    words: &'static Words,
+    line: &'static [AtomicU64; 8],
+}
+
+impl SlotLine {
+    /// The line at an address; `None` if it is in no pool.
+    #[inline]
+    pub fn at(words: &'static Words, at: PhysAddr) -> Option<SlotLine> {
+        let line = words.map.get(at)?;
+        Some(SlotLine { words, line })
+    }
+}
+
+impl Line for SlotLine {
+    #[inline]
+    fn header(&self) -> u64 {
+        self.words.read(&self.line[0])
+    }
+
+    #[inline]
+    fn replace(&self, old: u64, new: u64) -> Result<u64, u64> {
+        before_change();
+        match &self.words.caches {
+            None => self.line[0].compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire),
+            Some(c) => c.cas(self.words.at(&self.line[0]), old, new),
+        }
+    }
+
+    #[inline]
+    fn stamp(&self) -> u64 {
+        self.line[1].load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn set_stamp(&self, stamp: u64) {
+        self.words.write(&self.line[1], stamp);
+    }
+
+    #[inline]
+    fn fill(&self, words: &[u64; 6]) {
+        before_change();
+        for (to, word) in self.line[2..].iter().zip(words) {
+            to.store(*word, Ordering::Relaxed);
+        }
+        if let Some(c) = &self.words.caches {
+            c.writeback(self.words.at(&self.line[0]), LINE_BYTES);
         }
     }
 }

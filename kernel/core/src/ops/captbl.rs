@@ -7,6 +7,7 @@ use dyad_retype::KernelKind;
 use dyad_shm::frame::{FrameRef, WeakRef};
 
 use crate::cx::{Cx, Operand};
+use crate::memory::SlotLine;
 use crate::object::kernel_kind;
 use crate::view::{self, CapView};
 
@@ -72,8 +73,10 @@ pub fn destination(cx: &Cx, word: u64) -> Result<SlotPlace> {
 /// # Errors
 ///
 /// [`Error::Exists`] if there is one; [`Error::Again`] if the slot's last one has not quiesced.
+#[inline]
 pub fn activate(cx: &Cx, place: SlotPlace, contents: &Contents) -> Result<()> {
-    Ok(cx.with_services(|s| cx.captbls().slot_activate(place, contents, s))?)
+    let line = SlotLine::at(cx.words(), place.address()).ok_or(Error::Corrupt)?;
+    Ok(cx.captbls().slot_activate_in(&line, place, contents, cx)?)
 }
 
 /// What introspection tells: `rights:32 | type:8 | detail:24`.
@@ -108,7 +111,8 @@ pub fn dispatch(cx: &Cx, table: &Operand, op: CaptblOp, a: [u64; 5]) -> Result<u
         CaptblOp::Activate => Err(Error::BadSyscall),
         CaptblOp::Deactivate => {
             let place = place(cx, table, a[0])?;
-            let stamp = cx.with_services(|s| cx.captbls().slot_deactivate(place, None, s))?;
+            let line = SlotLine::at(cx.words(), place.address()).ok_or(Error::Corrupt)?;
+            let stamp = cx.captbls().slot_deactivate_in(&line, place, None, cx)?;
             Ok(stamp.get())
         }
         CaptblOp::CopyIn => copy_in(cx, table, a),
@@ -177,7 +181,7 @@ fn copy_known(
         guard: None,
         payload,
     };
-    cx.captbls().slot_activate(place, &contents, cx)?;
+    activate(cx, place, &contents)?;
     Ok(0)
 }
 

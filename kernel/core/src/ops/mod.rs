@@ -242,6 +242,9 @@ fn short<P: Platform>(cx: &Cx, known: &CapView, number: u64, a: [u64; 5]) -> Res
                 let object = known.operand().object()?;
                 return space::dispatch::<P>(cx, s, object, number, a).map(After::Value);
             }
+            (CapType::Captbl | CapType::Memory | CapType::Liveness, _) => {
+                return on::<P>(cx, &known.operand(), number, a).map(After::Value);
+            }
             _ => {}
         }
     }
