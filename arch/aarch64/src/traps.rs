@@ -9,7 +9,7 @@
 //!   resume(area): SP_EL1 = area, registers from it, ERET ─▶ user
 //! ```
 //!
-//! System calls are the concern of [`fast`].
+//! System calls are the concern of [`fast`](crate::fast).
 //!
 //! Exceptions in the kernel are always fatal. They are taken on a stack of their own (the kernel
 //! stack may be what has run over), save everything, and are reported once; an exception while
