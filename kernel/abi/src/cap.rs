@@ -350,7 +350,7 @@ numbered! {
     /// Operations on [`CapType::Component`].
     ComponentOp {
         /// `(sinv capability)`: where faults of its threads go (0: nowhere; the thread stops). What the
-        /// capability refers to is noted, not the capability: its guard does not count.
+        /// capability refers to is noted, not the capability: it has no guard.
         SetFaultHandler = 1,
         /// `(node bits)`: where its code may run (0: everywhere). Invocations from elsewhere cross.
         SetHome = 2,
@@ -449,7 +449,7 @@ numbered! {
         FlushTlb = 1,
         /// `(interrupt, send capability)`: interrupts become messages; 0 detaches. Numbers are those
         /// of the platform, modulo 64, but for [`NODE_DIED`](crate::service::NODE_DIED) and
-        /// [`NODE_JOINED`](crate::service::NODE_JOINED). The capability's guard does not count.
+        /// [`NODE_JOINED`](crate::service::NODE_JOINED). The capability has no guard.
         AttachIrq = 2,
         /// Value: fused time in nanoseconds.
         Now = 3,
@@ -480,7 +480,7 @@ numbered! {
     /// Operations on [`CapType::Liveness`].
     LivenessOp {
         /// Only a right: copies may be guarded by its entries. A capability has one guard at most,
-        /// and hands it to its copies; what operations make of it is not guarded.
+        /// and hands it to its copies and to what operations make of it.
         Guard = 1,
         /// `(index)`: every capability guarded by the entry is dead from now on. One step, however
         /// many there are. Value: the stamp after whose quiescence nothing uses them any more.

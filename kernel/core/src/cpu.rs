@@ -11,6 +11,7 @@ use dyad_abi::ident::MAX_NODES;
 use dyad_quiesce::{Known, LogWriter};
 use dyad_ring::Consumer;
 use dyad_shm::PhysAddr;
+use dyad_shm::frame::WeakRef;
 
 use crate::dispatch::Chain;
 use crate::object::endpoint::Line;
@@ -43,7 +44,7 @@ pub struct CpuLocal {
     /// The address space it is in: a weak reference; 0: none.
     pub(crate) space: Cell<u64>,
     /// Where the root thread of this CPU waits.
-    pub(crate) root_line: Cell<Option<&'static Line>>,
+    pub(crate) root_line: Cell<Option<(WeakRef, &'static Line)>>,
     /// What it remembers of invocations.
     pub(crate) views: Views,
     /// The bit of this node in homes of components.

@@ -2,6 +2,7 @@
 
 use dyad_abi::CpuId;
 use dyad_abi::cap::{CapType, Rights};
+use dyad_captbl::GuardRef;
 use dyad_quiesce::{CpuIntents, Quiescence, Touched};
 use dyad_retype::FrameTable;
 use dyad_shm::PhysAddr;
@@ -32,6 +33,9 @@ pub struct Operand {
     pub rights: Rights,
     /// The object it refers to, if it refers to one. Its version has been checked.
     pub object: Option<WeakRef>,
+    /// What it depends on, if on anything: has been alive. Whatever an operation makes of the
+    /// capability depends on the same.
+    pub guard: Option<GuardRef>,
     /// What else the type keeps; see [`crate::ops`].
     pub payload: [u64; 3],
 }

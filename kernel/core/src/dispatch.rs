@@ -24,6 +24,7 @@ use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::{Event, Stopped, Woken};
 use dyad_abi::{CpuId, Error, Result};
+use dyad_shm::frame::WeakRef;
 
 use crate::cpu::CpuLocal;
 use crate::cx::Cx;
@@ -72,6 +73,18 @@ pub fn settle<P: Platform>(cx: &Cx, t: &'static Thread) {
     if cx.local.short_entry.replace(false) {
         P::complete_area(t.regs(P::ISA), 0, [0; 5]);
     }
+}
+
+/// The value of an operation that may have made this CPU leave what the thread runs in, because
+/// that is gone: then the thread is looked up anew before it goes on.
+pub fn still_here<P: Platform>(cx: &Cx, value: u64) -> After {
+    if cx.local.space.get() != 0 {
+        return After::Value(value);
+    }
+    let t = current(cx);
+    settle::<P>(cx, t);
+    t.set_result(0, value);
+    After::Switched
 }
 
 /// Takes a thread off this CPU for good: whoever owns it next finds everything in its frame.
@@ -289,7 +302,10 @@ pub fn serve_root<P: Platform>(cx: &Cx) {
         .local
         .root_line
         .get()
-        .is_some_and(|line| line.has_news(cx.node));
+        // Endpoints that are gone have no news; their frame may be anything.
+        .is_some_and(|(object, line)| {
+            line.has_news(cx.node) && cx.frames().is_object(object, Endpoints::KIND)
+        });
     if news {
         preempt::<P>(cx, Stopped::Interrupted, |_| true);
     }
@@ -397,7 +413,8 @@ pub fn block<P: Platform>(
     let next = take_dispatcher::<P>(cx, t);
     if next.is_none() {
         // A root thread: what comes here interrupts whoever runs.
-        cx.local.root_line.set(Some(line));
+        let object = WeakRef::from_bits(endpoints).ok_or(Error::Corrupt)?;
+        cx.local.root_line.set(Some((object, line)));
     }
     if let Some((d, By::Send)) = next
         && deadline != 0
@@ -416,7 +433,11 @@ pub fn block<P: Platform>(
     }
     let waits = line.wait(cx.node, t);
     if let Ok(true) = waits {
-        // From here on it may run elsewhere: nothing of it is touched.
+        // From here on it may run elsewhere. Whoever stopped it before it was the waiter did not find
+        // it there: either they see the waiter, or this sees that it is stopped.
+        if t.owner(cx.words()) != Some(owner.with(State::Blocked)) {
+            withdraw::<P>(cx, t, line);
+        }
         go_on(cx, next, Stopped::Blocked, deadline);
         return Ok(After::Switched);
     }
@@ -494,10 +515,7 @@ fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
         }
         _ => {
             t.result.store(0, Ordering::Relaxed);
-            let news =
-                follow::<Endpoints>(cx.node, t.waits_at.load(Ordering::Relaxed), Endpoints::KIND)
-                    .and_then(|(e, _)| e.line(t.waits_line.load(Ordering::Relaxed)))
-                    .map(|line| take_news::<P>(cx, line));
+            let news = line_of(cx, t).map(|line| take_news::<P>(cx, line));
             match news {
                 Ok(bits) => P::set_result(t.regs(P::ISA), 0, bits),
                 Err(e) => P::set_result(t.regs(P::ISA), e.code(), 0),
@@ -596,13 +614,37 @@ pub fn yield_now<P: Platform>(cx: &Cx, t: &'static Thread) -> After {
     After::Switched
 }
 
+/// Takes a thread that is not to wait there any more off an endpoint, if it is there. Its frame may
+/// be given up after that: nothing leads to it.
+pub(crate) fn withdraw<P: Platform>(cx: &Cx, t: &'static Thread, line: &Line) {
+    if !frame_of(cx.node, t).is_some_and(|f| cx.words().exchange(&line.waiter, link_to(f), 0)) {
+        return;
+    }
+    // Should it have begun to wait there again meanwhile, it looks again.
+    if line_of(cx, t).is_ok_and(|now| core::ptr::eq(now, line)) {
+        let _ = wake::<P>(cx, t, Woken::Ready);
+    }
+}
+
+/// Takes a thread that has been stopped off the endpoint it waited at, if it is still there.
+pub fn wait_no_more<P: Platform>(cx: &Cx, t: &'static Thread) {
+    if let Ok(line) = line_of(cx, t) {
+        withdraw::<P>(cx, t, line);
+    }
+}
+
+/// The endpoint a thread waits at, or has waited at last.
+fn line_of(cx: &Cx, t: &Thread) -> Result<&'static Line> {
+    let word = t.waits_at.load(Ordering::Relaxed);
+    let (endpoints, _) = follow::<Endpoints>(cx.node, word, Endpoints::KIND)?;
+    endpoints.line(t.waits_line.load(Ordering::Relaxed))
+}
+
 /// Takes a blocked thread off the endpoint it waits at. `false`: somebody has just found it there,
 /// and wakes it.
 pub fn stop_waiting(cx: &Cx, t: &'static Thread) -> bool {
-    let waits = follow::<Endpoints>(cx.node, t.waits_at.load(Ordering::Relaxed), Endpoints::KIND)
-        .and_then(|(e, _)| e.line(t.waits_line.load(Ordering::Relaxed)));
     // An endpoint that is gone finds nobody.
-    let Ok(line) = waits else {
+    let Ok(line) = line_of(cx, t) else {
         return true;
     };
     frame_of(cx.node, t).is_some_and(|f| cx.words().exchange(&line.waiter, link_to(f), 0))
@@ -700,7 +742,10 @@ pub fn describe_root(node: &Node, local: &CpuLocal) -> &'static str {
         .ok()
         .and_then(|(t, _)| t.owner(node.words))
         .map(|o| o.state);
-    let news = local.root_line.get().is_some_and(|l| l.has_news(node));
+    let news = local
+        .root_line
+        .get()
+        .is_some_and(|(_, line)| line.has_news(node));
     match (state, news) {
         (None, _) => "no scheduler",
         (Some(State::Blocked), false) => "its scheduler waits",

@@ -49,6 +49,7 @@ const NO_OPERAND: Operand = Operand {
     ty: CapType::Memory,
     rights: Rights::NONE,
     object: None,
+    guard: None,
     payload: [0; 3],
 };
 /// Bits below the frame's version, type and kind.
@@ -159,6 +160,7 @@ impl CapView {
             ty: self.ty.get(),
             rights: self.rights.get(),
             object: self.weak.get(),
+            guard: None,
             payload: [a.get(), b.get(), c.get()],
         }
     }

@@ -14,6 +14,7 @@
 
 mod join_tests;
 pub mod ktests;
+mod race_tests;
 mod resolve_tests;
 mod revoke_tests;
 mod space_tests;

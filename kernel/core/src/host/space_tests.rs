@@ -182,6 +182,7 @@ impl System {
     pub fn table(&self, at: TableAt) -> Operand {
         let kind = table_kind(at.isa, Level::new(at.level).unwrap());
         Operand {
+            guard: None,
             ty: dyad_abi::cap::CapType::PageTable,
             rights: PageTableOp::Link.right(),
             object: Some(self.take(0, Use::Kernel(kind), 0)),
@@ -216,6 +217,7 @@ impl System {
 
 pub fn frame_cap(object: WeakRef, pages: u64) -> Operand {
     Operand {
+        guard: None,
         ty: dyad_abi::cap::CapType::Frame,
         rights: Rights::ALL,
         object: Some(object),
@@ -225,6 +227,7 @@ pub fn frame_cap(object: WeakRef, pages: u64) -> Operand {
 
 pub fn memory_cap(first: FrameRef, frames: u64) -> Operand {
     Operand {
+        guard: None,
         ty: dyad_abi::cap::CapType::Memory,
         rights: MemoryOp::RetypeUser.right(),
         object: None,
@@ -512,6 +515,7 @@ fn tables_hang_at_one_place_and_leave_it_empty() {
         let refs = || -> Vec<_> { tables.iter().map(|&t| s.refs(t)).collect() };
         assert_eq!(refs(), [2, 2, 1], "by the link above and the entry in it");
         let l1_cap = Operand {
+            guard: None,
             ty: dyad_abi::cap::CapType::PageTable,
             rights: PageTableOp::Link.right(),
             object: Some(tables[2]),

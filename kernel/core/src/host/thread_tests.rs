@@ -529,3 +529,82 @@ fn endpoints_lose_no_message_in_any_order_of_steps() {
         Ok(None)
     });
 }
+
+/// A page that waits for a round makes its thread fault for as long as that takes.
+#[test]
+fn threads_that_wait_for_quiescence_do_not_end() {
+    solo::<MockX86>(|rig, m| {
+        let (cap, t) = thread(rig, None, 3);
+        assert_eq!(dispatch::<MockX86>(rig, m, cap, 0), Left::User(ENTRY));
+        let anonymous = dyad_abi::cap::RegionKind::Anonymous as u64 | 1 << 8;
+        spaces::region(&rig.k, rig.space, 0x5000_0000, 0x10_0000, anonymous)?;
+        // All there is has been given up just now.
+        let frame = rig.user()?.frame;
+        crate::ops::memory::to_untyped(&rig.k, frame)?;
+        let space = spaces::within(&rig.k, rig.space)?.space;
+        let supply = crate::object::space::Supply {
+            first: frame,
+            frames: 1,
+        };
+        space.set_supply(rig.k.words(), rig.cx.node.id(), Some(supply));
+        let fault = UserFault {
+            kind: FaultKind::Write,
+            address: 0x5000_0000,
+            raw: 5,
+        };
+        for _ in 0..1_100 {
+            let area = t.regs(Isa::X86_64);
+            let left = m.kernel(|| entry::user_fault::<MockX86>(area, fault));
+            assert_eq!(left, Left::User(ENTRY));
+        }
+        assert!(
+            rig.k
+                .local
+                .thread
+                .get()
+                .is_some_and(|now| core::ptr::eq(now, t))
+        );
+        Ok(None)
+    });
+}
+
+/// A round finds that the component of the thread which drives it is gone: the thread ends where it
+/// is, and does not go on without an address space.
+#[test]
+fn threads_whose_component_goes_in_their_own_round_end_in_it() {
+    solo::<MockX86>(|rig, m| {
+        let (component, _, leaf) = rig.other_component()?;
+        let object = rig.thread_of(component, State::Ready)?;
+        let cap = rig.cap(ObjectKind::Thread, object, Rights::ALL)?;
+        let t = rig.as_thread(object)?;
+        let hardware = dyad_captbl::Contents {
+            ty: CapType::Hardware,
+            rights: Rights::ALL,
+            object: None,
+            guard: None,
+            payload: [rig.cx.node.id().index() as u64, 0, 0],
+        };
+        let at = dyad_captbl::SlotPlace::new(leaf, 5).ok_or(Error::Corrupt)?;
+        crate::ops::captbl::activate(&rig.k, at, &hardware)?;
+        assert_eq!(dispatch::<MockX86>(rig, m, cap, 0), Left::User(ENTRY));
+        crate::ops::memory::to_untyped(&rig.k, component.frame)?;
+        m.printed();
+        let step = op(CapIndex(5), dyad_abi::cap::HardwareOp::FlushStep as u64);
+        let mut left = Left::User(0);
+        for _ in 0..10 {
+            left = m.call::<MockX86>(t, step, &[1024]);
+            if rig.runs(rig.thread) {
+                break;
+            }
+            assert_ne!(rig.k.local.space.get(), 0, "it goes on in no space");
+        }
+        assert!(
+            matches!(left, Left::User(pc) if pc != ENTRY),
+            "it goes on: {left:?}"
+        );
+        assert_eq!(stopped::<MockX86>(me(rig)).1, Some(Stopped::Faulted));
+        assert!(m.printed().contains("cannot run here"), "nothing is said");
+        assert_eq!(rig.state(object), Some(State::Stopped));
+        Ok(None)
+    });
+}

@@ -28,6 +28,7 @@ mod machine;
 mod ops_captbl;
 mod ops_component;
 mod ops_endpoint;
+mod ops_guards;
 mod ops_hardware;
 mod ops_memory;
 mod ops_thread;

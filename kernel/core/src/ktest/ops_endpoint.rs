@@ -364,13 +364,35 @@ fn threads_on_a_schedulers_list_are_not_given_up(cx: &Cx<'_>) -> Outcome {
     })
 }
 
+/// Otherwise threads on them could not be given up any more.
+#[ktest(ops)]
+fn endpoints_with_threads_on_their_lists_are_not_given_up(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let (ends, object) = endpoints(rig)?;
+        for tag in 0..2 {
+            waiting(rig, object, (tag, 0), (ends, 20 + tag))?;
+            let to = sender(rig, object, 20 + tag, 4)?;
+            gives!(rig.call(to, SEND, &[]), Ok(After::Value(0)));
+        }
+        let up = || crate::ops::memory::to_untyped(&rig.k, object.frame);
+        gives!(up(), Err(Error::NotReady));
+        let told = |rig: &Rig<'_>| rig.sys(ends, RECEIVE, &[mine(rig), NOW]);
+        ensure!(told(rig)? != 0, "nothing is told");
+        // The other one has been taken off the list of events, and not been told.
+        gives!(up(), Err(Error::NotReady));
+        ensure!(told(rig)? != 0, "one has been lost");
+        ensure!(up().is_ok(), "still refused");
+        Ok(None)
+    })
+}
+
 #[ktest(ops)]
 fn news_for_the_root_thread_interrupt_whom_it_has_dispatched(cx: &Cx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (_, object) = endpoints(rig)?;
         let e: &'static Endpoints = find(cx.node, object, Endpoints::KIND)?;
         let line = e.line(mine(rig))?;
-        rig.k.local.root_line.set(Some(line));
+        rig.k.local.root_line.set(Some((object, line)));
         let (cap, t) = thread(rig, object, 1)?;
         gives!(rig.call(cap, DISPATCH, &[0, 0]), Ok(After::Switched));
         cx.machine.serve_root(&rig.k);

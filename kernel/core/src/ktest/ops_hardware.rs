@@ -176,6 +176,7 @@ fn text_from_bad_addresses_is_not_written(cx: &Cx<'_>) -> Outcome {
 #[ktest(ops)]
 fn flush_steps_end_in_a_published_epoch(cx: &Cx<'_>) -> Outcome {
     rig::with(cx, |rig| {
+        rig.rooted()?;
         let h = hardware(rig, cx.node.id())?;
         let published = || rig.k.epochs().publication(cx.node.id()).epoch().get();
         for _ in 0..3 {

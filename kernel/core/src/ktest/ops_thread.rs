@@ -477,3 +477,24 @@ fn dispatch_refuses_budgets_that_are_none_or_used_up(cx: &Cx<'_>) -> Outcome {
         Ok(None)
     })
 }
+
+/// What could not be handed on goes back, without making a budget of one that has no end, or one
+/// that has no end of a budget.
+#[ktest(ops)]
+fn time_that_comes_back_makes_no_budget_larger_than_it_may_be(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let frame = rig.object(ObjectKind::Time)?;
+        let budgets: &Budgets = find(cx.node, frame, Budgets::KIND)?;
+        let left = &budgets.left[0];
+        for (has, ns, then) in [
+            (UNLIMITED, 5, UNLIMITED),
+            (UNLIMITED - 3, 5, UNLIMITED - 1),
+            (7, 5, 12),
+        ] {
+            left.store(has, Ordering::Relaxed);
+            crate::ops::thread::give_back(&rig.k, left, ns);
+            gives!(left.load(Ordering::Relaxed), then);
+        }
+        Ok(None)
+    })
+}

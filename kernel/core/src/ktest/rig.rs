@@ -26,6 +26,7 @@ use super::{Cx, Outcome, Stop, ensure};
 use crate::dispatch::After;
 use crate::entry::ENTER;
 use crate::object::component::Component;
+use crate::object::endpoint::Endpoints;
 use crate::object::thread::{Owner, State, Thread};
 use crate::object::{find, kernel_kind};
 use crate::ops;
@@ -378,6 +379,13 @@ impl<'a> Rig<'a> {
                 if let Ok(t) = self.as_thread(object) {
                     t.event.store(0, Ordering::Relaxed);
                     k.words().replace(&t.owner, 0);
+                }
+            }
+            FrameType::Kernel(KernelKind::ENDPOINTS) => {
+                if let Ok(e) = find::<Endpoints>(self.cx.node, object, Endpoints::KIND) {
+                    for line in &e.lines {
+                        while line.take_thread(self.cx.node).is_some() {}
+                    }
                 }
             }
             FrameType::Kernel(KernelKind::ADDRESS_SPACE) => super::spaces::dissolve(k, object),

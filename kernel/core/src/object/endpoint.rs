@@ -9,6 +9,8 @@
 //! |---|---|
 //! | send: or bits; look at waiter; CAS waiter -> 0; wake it | the or is a full fence here: either the receiver sees the bits or the sender sees the receiver |
 //! | wait: give the CPU's thread up; CAS waiter 0 -> me; fence; look at bits; if there are some, CAS waiter me -> 0 | as above |
+//! | take event: taken := busy (CAS); head := events or what was taken; taken := rest; thread.event := 0 | one taker at a time, so that no rest is lost |
+//! | give up: events 0 -> closed (CAS), all lines; fence; look at taken | a taker is busy before it takes: it is seen, or what it puts back |
 //! | push event: thread.event := why (was 0); CAS head; look at waiter | as send |
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +21,7 @@ use dyad_coherence::GlobalMem;
 use dyad_retype::KernelKind;
 use dyad_shm::{LayoutHash, shared_layout, shared_struct};
 
-use super::thread::Thread;
+use super::thread::{NO_MORE_EVENTS, Thread};
 use super::{frame_of, link_to, linked};
 use crate::node::Node;
 
@@ -27,6 +29,18 @@ use crate::node::Node;
 pub const LINES: usize = 64;
 /// Most attempts at changing the head of an event list; each failure is another CPU's success.
 const TRIES: usize = 4096;
+/// Words of lists from here on are no links.
+const SPECIAL: u64 = u64::MAX - 63;
+
+/// As the word of `taken`: a CPU of this node is just taking a thread off.
+const fn busy(node: NodeId) -> u64 {
+    SPECIAL + node.index() as u64
+}
+
+/// As the word of `events`: this node is giving the endpoints up, and nobody gets on the list.
+const fn closed(node: NodeId) -> u64 {
+    SPECIAL + 32 + node.index() as u64
+}
 
 shared_struct! {
     /// One endpoint.
@@ -82,6 +96,51 @@ impl Endpoints {
             .and_then(|i| self.lines.get(i))
             .ok_or(Error::BadArgument)
     }
+
+    /// Closes all lists, because the frame is to be given up: threads on them could not be given up
+    /// any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotReady`] if a list is not empty; nothing has changed.
+    pub fn close(&self, node: &Node) -> Result<()> {
+        let words = node.words;
+        let empty = |l: &Line| words.read(&l.events) == 0 && words.read(&l.taken) == 0;
+        let me = node.id();
+        // Looked at first: what comes to a closed list is lost.
+        let closed = self.lines.iter().all(empty)
+            && self
+                .lines
+                .iter()
+                .all(|l| words.exchange(&l.events, 0, closed(me)));
+        words.fence();
+        // Whoever was taking a thread off when its list was closed is busy still, or has put the rest
+        // back.
+        if closed && self.lines.iter().all(|l| words.read(&l.taken) == 0) {
+            return Ok(());
+        }
+        self.reopen(node, me);
+        Err(Error::NotReady)
+    }
+
+    /// Opens the lists that a node has closed.
+    pub fn reopen(&self, node: &Node, closer: NodeId) {
+        for line in &self.lines {
+            if node.words.read(&line.events) == closed(closer) {
+                node.words.exchange(&line.events, closed(closer), 0);
+            }
+        }
+    }
+
+    /// Ends what a node that has died was doing to the lists. What it was taking off is lost.
+    pub(crate) fn repair(&self, node: &Node, dead: NodeId) {
+        self.reopen(node, dead);
+        for line in &self.lines {
+            if node.words.read(&line.taken) == busy(dead) {
+                node.words.exchange(&line.taken, busy(dead), 0);
+            }
+        }
+    }
 }
 
 impl Line {
@@ -130,44 +189,73 @@ impl Line {
     pub(crate) fn take_thread(&self, node: &Node) -> Option<(&'static Thread, u64)> {
         let words = node.words;
         let mut list = words.read(&self.taken);
-        if list != 0 {
-            list = words.replace(&self.taken, 0);
+        if list == 0 && linked(words.read(&self.events)).is_none() {
+            return None;
         }
-        if list == 0 && words.read(&self.events) != 0 {
-            list = words.replace(&self.events, 0);
+        // One at a time: two would put different rests back. Whoever finds somebody else at it finds
+        // nothing; what is left is there the next time.
+        if list >= SPECIAL || !words.exchange(&self.taken, list, busy(node.id())) {
+            return None;
         }
-        let frame = linked(list)?;
+        if list == 0 {
+            list = self.take_events(node);
+        }
         // Whoever is on a list was a thread when it was put there, and its frame is not given up
         // before it is taken off.
-        let thread: &'static Thread = node.map.get(frame.address())?;
-        let rest = words.replace(&thread.event_link, 0);
-        if rest != 0 {
-            words.replace(&self.taken, rest);
-        }
+        let thread = linked(list).and_then(|f| node.map.get::<Thread>(f.address()));
+        let rest = thread.map_or(0, |t| words.replace(&t.event_link, 0));
+        words.replace(&self.taken, rest);
+        let thread = thread?;
         Some((thread, words.replace(&thread.event, 0)))
+    }
+
+    /// Takes all that is on the list of events.
+    fn take_events(&self, node: &Node) -> u64 {
+        for _ in 0..TRIES {
+            let head = node.words.read(&self.events);
+            if linked(head).is_none() {
+                break;
+            }
+            if node.words.exchange(&self.events, head, 0) {
+                return head;
+            }
+        }
+        0
     }
 
     /// Tells the scheduler whose endpoint this is about a thread.
     ///
     /// # Errors
     ///
-    /// [`Error::Again`] if others were faster each time.
+    /// [`Error::Again`] if others were faster each time; [`Error::Revoked`] if the endpoints are just
+    /// being given up.
     pub fn push_event(&self, node: &Node, thread: &'static Thread, why: Woken) -> Result<()> {
-        // On the list already: the scheduler will find the newer reason.
         let words = node.words;
-        if words.replace(&thread.event, why as u64) != 0 {
-            return Ok(());
+        match words.replace(&thread.event, why as u64) {
+            0 => {}
+            // Its frame is being given up.
+            NO_MORE_EVENTS => {
+                words.replace(&thread.event, NO_MORE_EVENTS);
+                return Ok(());
+            }
+            // On the list already: the scheduler will find the newer reason.
+            _ => return Ok(()),
         }
         let me = link_to(frame_of(node, thread).ok_or(Error::Corrupt)?);
+        let mut why = Error::Again;
         for _ in 0..TRIES {
             let head = words.read(&self.events);
+            if head >= SPECIAL {
+                why = Error::Revoked;
+                break;
+            }
             words.replace(&thread.event_link, head);
             if words.exchange(&self.events, head, me) {
                 return Ok(());
             }
         }
         words.replace(&thread.event, 0);
-        Err(Error::Again)
+        Err(why)
     }
 
     /// Sets bits; returns the thread that waited, which the caller now has to wake.

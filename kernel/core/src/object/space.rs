@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! root:    0 ──link──▶ weak reference ──unlink──▶ CLOSING ──▶ 0
-//! region:  FREE(0) ──CAS──▶ BUSY(1) ──fill, release──▶ start address ──CAS──▶ BUSY ──▶ FREE
+//! region:  FREE(0) ──CAS──▶ BUSY(1) ──fill──▶ start address + PENDING(1) ──fence, others looked
+//!          at, release──▶ start address ──CAS──▶ BUSY ──▶ FREE
 //! supply:  first frame:32 | frames:32 in one word, so that no reader mixes two supplies
 //! ```
 //!
@@ -19,6 +20,7 @@ use dyad_abi::cap::RegionKind;
 use dyad_abi::ident::{ISA_COUNT, MAX_CPUS, MAX_NODES};
 use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
 use dyad_abi::{Error, Isa, NodeId, Result};
+use dyad_coherence::GlobalMem;
 use dyad_retype::KernelKind;
 use dyad_shm::frame::{FrameRef, WeakRef};
 use dyad_shm::{LayoutHash, PhysAddr, shared_layout, shared_struct};
@@ -30,6 +32,9 @@ pub const MAX_REGIONS: usize = 100;
 /// Root word while a root is taken out; its frame is in no pool.
 pub(crate) const CLOSING: u64 = super::NO_REFERENCE;
 const BUSY: u64 = 1;
+/// In the start address: the region is to be, if no other one is where it is. No start address is
+/// odd, so readers take it for none.
+const PENDING: u64 = 1;
 const CPUS: usize = MAX_NODES * MAX_CPUS;
 
 shared_struct! {
@@ -208,7 +213,8 @@ impl Space {
     ///
     /// # Errors
     ///
-    /// [`Error::Exists`] if it overlaps another region, [`Error::Full`] if all slots are in use.
+    /// [`Error::Exists`] if it overlaps another region, [`Error::Again`] if it overlaps one that
+    /// somebody else is just adding, [`Error::Full`] if all slots are in use.
     pub fn add_region(&self, words: &Words, r: Region) -> Result<()> {
         let overlaps = |o: Region| o.start < r.end && r.start < o.end;
         if self.regions(words).any(overlaps) {
@@ -228,9 +234,28 @@ impl Space {
                 break;
             }
         }
-        words.replace(&slot.start, r.start);
+        words.replace(&slot.start, r.start | PENDING);
+        // Of two that are added at the same time at least one sees the other.
+        words.fence();
+        let clash = self
+            .regions
+            .iter()
+            .enumerate()
+            .filter(|&(n, _)| n != at)
+            .find_map(|(_, s)| match words.read(&s.start) {
+                start if start < USER_MIN => None,
+                // It may have looked around before this one was announced, or not yet.
+                start if start & PENDING != 0 => {
+                    let there = start & !PENDING < r.end && r.start < words.read(&s.end);
+                    there.then_some(Error::Again)
+                }
+                _ => Self::read_slot(words, s)
+                    .filter(|&o| overlaps(o))
+                    .map(|_| Error::Exists),
+            });
+        words.replace(&slot.start, if clash.is_some() { 0 } else { r.start });
         words.increase(&self.region_changes, 1);
-        Ok(())
+        clash.map_or(Ok(()), Err)
     }
 
     /// Takes the region that starts at `start` away; pages in it stay.

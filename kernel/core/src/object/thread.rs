@@ -12,6 +12,7 @@
 //!    ├────── wake ───────── BLOCKED                                 │
 //!    └──────────────────────────────────────────────────────────────┘
 //!   READY, BLOCKED ── stop ──▶ STOPPED ── resume ──▶ READY
+//!   NONE, STOPPED ── give up ──▶ GONE
 //! ```
 //!
 //! | step | order |
@@ -49,6 +50,8 @@ pub enum State {
     Blocked = 4,
     /// Taken out of scheduling.
     Stopped = 5,
+    /// Its frame is being given up: it is nothing else any more.
+    Gone = 6,
 }
 
 /// The owner word: `seq:24 | incarnation:24 | node:8 | state:8`.
@@ -84,6 +87,7 @@ impl Owner {
             3 => State::Transit,
             4 => State::Blocked,
             5 => State::Stopped,
+            6 => State::Gone,
             _ => return None,
         };
         match NodeId::new(w >> 8 & 0xff) {
@@ -269,6 +273,9 @@ impl Thread {
         self.result.store(1, Ordering::Release);
     }
 }
+
+/// As the reason for which a thread is on an event list: it will be on none any more.
+pub const NO_MORE_EVENTS: u64 = u64::MAX;
 
 /// Copies an area.
 pub fn copy_registers(from: &RegArea, to: &RegArea) {

@@ -31,7 +31,9 @@ pub fn dispatch(cx: &Cx, this: &Operand, op: ComponentOp, a: [u64; 5]) -> Result
                 return Ok(0);
             }
             let sinv = CapIndex::new(a[0]).ok_or(Error::NoCap)?;
-            let sinv = cx.operand(sinv, CapType::Sinv, SinvOp::Invoke.right())?;
+            let sinv = cx
+                .operand(sinv, CapType::Sinv, SinvOp::Invoke.right())?
+                .unguarded()?;
             let to = sinv_entry(&sinv)?;
             // A fault that comes in between finds no handler, not half of one.
             cx.words().replace(&component.handler, 0);
@@ -58,7 +60,7 @@ pub fn dispatch(cx: &Cx, this: &Operand, op: ComponentOp, a: [u64; 5]) -> Result
                 ty: CapType::Sinv,
                 rights: Rights(a[3] as u32),
                 object: Some(object),
-                guard: None,
+                guard: this.guard,
                 payload: [a[1], a[2], 0],
             };
             activate(cx, place, &contents)?;

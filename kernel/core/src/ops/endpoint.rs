@@ -106,7 +106,7 @@ pub fn receive<P: Platform>(
                 ty: CapType::Send,
                 rights: SendOp::Send.right().or(Rights::COPY).or(Rights::INTROSPECT),
                 object: this.object,
-                guard: None,
+                guard: this.guard,
                 payload: [at, a[2], 0],
             };
             activate(cx, place, &contents)?;

@@ -102,7 +102,9 @@ fn attach(cx: &Cx, a: [u64; 5]) -> Result<u64> {
         return Ok(0);
     }
     let send = CapIndex::new(a[1]).ok_or(Error::NoCap)?;
-    let send = cx.operand(send, CapType::Send, SendOp::Send.right())?;
+    let send = cx
+        .operand(send, CapType::Send, SendOp::Send.right())?
+        .unguarded()?;
     *slot.lock() = Some((send.object()?, send.payload[0], send.payload[1]));
     Ok(0)
 }

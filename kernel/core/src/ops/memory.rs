@@ -15,7 +15,9 @@ use super::captbl::{activate, destination};
 use super::{component, frame_at};
 use crate::Platform;
 use crate::cx::{Cx, Operand};
-use crate::object::thread::{State, Thread};
+use crate::dispatch;
+use crate::object::endpoint::Endpoints;
+use crate::object::thread::{NO_MORE_EVENTS, State, Thread};
 use crate::object::{find, object_kind};
 
 /// Largest block that is zeroed in one operation: 64 frames, 256 KiB.
@@ -40,9 +42,8 @@ pub fn dispatch<P: Platform>(cx: &Cx, memory: &Operand, op: MemoryOp, a: [u64; 5
         }
         MemoryOp::RetypeUntyped => {
             let word = cx.frames().look(frame)?;
-            if let FrameType::User(order) = word.ty {
-                frame_at(memory, a[0] + (order.frames() - 1))?;
-            }
+            block_within(memory, a[0], word)?;
+            // What has been looked at: it may be a larger block by now.
             give_up(cx, frame, word)
         }
         MemoryOp::Split => {
@@ -59,7 +60,12 @@ pub fn dispatch<P: Platform>(cx: &Cx, memory: &Operand, op: MemoryOp, a: [u64; 5
         }
         MemoryOp::Activate => {
             let place = destination(cx, a[1])?;
-            let contents = contents_of(cx, frame, Rights(a[2] as u32))?;
+            let word = cx.frames().look(frame)?;
+            block_within(memory, a[0], word)?;
+            let contents = Contents {
+                guard: memory.guard,
+                ..contents_of(frame, word, Rights(a[2] as u32))?
+            };
             activate(cx, place, &contents)?;
             Ok(0)
         }
@@ -68,6 +74,14 @@ pub fn dispatch<P: Platform>(cx: &Cx, memory: &Operand, op: MemoryOp, a: [u64; 5
             Ok(word.bits())
         }
     }
+}
+
+/// A user block must lie within the capability, as a whole.
+fn block_within(memory: &Operand, at: u64, word: FrameWord) -> Result<()> {
+    if let FrameType::User(order) = word.ty {
+        frame_at(memory, at + (order.frames() - 1))?;
+    }
+    Ok(())
 }
 
 /// Claims the untyped block of `order` that starts at `frame`, splitting a larger one if need be,
@@ -140,11 +154,13 @@ fn split_off<P: Platform>(cx: &Cx, frame: FrameRef, used: Use) -> Result<WeakRef
 /// # Errors
 ///
 /// [`Error::Exists`] if something still refers to it; [`Error::NotReady`] if it is a thread that
-/// has not been stopped; [`Error::Denied`] for frames of the system.
+/// has not been stopped or is on a list, or endpoints whose lists are not empty;
+/// [`Error::Denied`] for frames of the system.
 pub fn to_untyped(cx: &Cx, frame: FrameRef) -> Result<u64> {
     give_up(cx, frame, cx.frames().look(frame)?)
 }
 
+/// The same, if the frame's word is still this one but for references.
 fn give_up(cx: &Cx, frame: FrameRef, word: FrameWord) -> Result<u64> {
     let object = WeakRef {
         frame,
@@ -163,30 +179,45 @@ fn give_up(cx: &Cx, frame: FrameRef, word: FrameWord) -> Result<u64> {
         Use::Kernel(KernelKind::THREAD) => {
             end_thread(cx, find::<Thread>(cx.node, object, Thread::KIND)?)?;
         }
+        Use::Kernel(KernelKind::ENDPOINTS) => {
+            let endpoints = find::<Endpoints>(cx.node, object, Endpoints::KIND)?;
+            endpoints.close(cx.node)?;
+            let stamp = cx.frames().to_untyped(object, used, cx, cx, cx);
+            if stamp.is_err() {
+                endpoints.reopen(cx.node, cx.node.id());
+            }
+            return Ok(stamp?.get());
+        }
         _ => {}
     }
     let stamp = cx.frames().to_untyped(object, used, cx, cx, cx)?;
     Ok(stamp.get())
 }
 
-/// A thread whose frame is given up must be on no list and on no CPU, and stay so.
+/// A thread whose frame is given up must be on no list and on no CPU, and stay so: from here on
+/// nobody configures or resumes it. If its frame cannot be given up after all, it can be tried again.
 fn end_thread(cx: &Cx, t: &'static Thread) -> Result<()> {
-    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
-    match owner.state {
-        State::None => {}
-        State::Stopped if cx.words().read(&t.event) == 0 => {
-            if !t.change(cx.words(), owner, owner.with(State::None)) {
-                return Err(Error::NotReady);
-            }
-        }
-        _ => return Err(Error::NotReady),
+    let words = cx.words();
+    let owner = t.owner(words).ok_or(Error::Corrupt)?;
+    if !matches!(owner.state, State::None | State::Stopped | State::Gone) {
+        return Err(Error::NotReady);
     }
+    let gone = owner.with(State::Gone);
+    if !t.change(words, owner, gone) {
+        return Err(Error::NotReady);
+    }
+    // Whoever woke it before it was stopped may not have told its scheduler yet, and does not then.
+    if !words.exchange(&t.event, 0, NO_MORE_EVENTS) && words.read(&t.event) != NO_MORE_EVENTS {
+        t.change(words, gone, owner);
+        return Err(Error::NotReady);
+    }
+    // Whoever has stopped it may not have come to that yet.
+    dispatch::stop_waiting(cx, t);
     Ok(())
 }
 
 /// The capability for what a frame is.
-fn contents_of(cx: &Cx, frame: FrameRef, rights: Rights) -> Result<Contents> {
-    let word = cx.frames().look(frame)?;
+fn contents_of(frame: FrameRef, word: FrameWord, rights: Rights) -> Result<Contents> {
     let (ty, payload) = match word.ty {
         FrameType::User(order) => (CapType::Frame, [0, order.frames(), 0]),
         FrameType::Kernel(kind) => typed(object_kind(kind).ok_or(Error::Corrupt)?),

@@ -36,7 +36,7 @@ use dyad_shm::frame::WeakRef;
 
 use crate::Platform;
 use crate::cx::{Cx, Operand};
-use crate::dispatch::After;
+use crate::dispatch::{self, After};
 use crate::memory::Words;
 use crate::object::component::Entry;
 use crate::object::kernel_kind;
@@ -186,6 +186,7 @@ pub(crate) fn operand(c: &Contents) -> Operand {
         ty: c.ty,
         rights: c.rights,
         object: c.object,
+        guard: c.guard,
         payload: c.payload,
     }
 }
@@ -199,6 +200,19 @@ impl Operand {
     #[inline]
     pub fn object(&self) -> Result<WeakRef> {
         self.object.ok_or(Error::Corrupt)
+    }
+
+    /// For operations that note what a capability refers to for later: nobody would look at its
+    /// guard then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Denied`] if it has one.
+    pub fn unguarded(self) -> Result<Operand> {
+        match self.guard {
+            None => Ok(self),
+            Some(_) => Err(Error::Denied),
+        }
     }
 }
 
@@ -269,6 +283,10 @@ fn with<P: Platform>(
         (CapType::Receive, Place::Endpoints(e)) => endpoint::receive::<P>(cx, e, this, number, a),
         (CapType::Space, Place::Space(s)) => {
             space::dispatch::<P>(cx, s, this.object()?, number, a).map(After::Value)
+        }
+        // Rounds look at what this CPU is in.
+        (CapType::Hardware, _) => {
+            on::<P>(cx, this, number, a).map(|value| dispatch::still_here::<P>(cx, value))
         }
         _ => on::<P>(cx, this, number, a).map(After::Value),
     }

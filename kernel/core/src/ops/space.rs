@@ -143,7 +143,10 @@ fn others<P: Platform>(this: &In<'_>, op: SpaceOp, a: [u64; 5]) -> Result<u64> {
         SpaceOp::Supply => {
             let memory = match a[1] {
                 0 => None,
-                n => Some(cx.operand(cap(n)?, CapType::Memory, supply_rights())?),
+                n => {
+                    let memory = cx.operand(cap(n)?, CapType::Memory, supply_rights())?;
+                    Some(memory.unguarded()?)
+                }
             };
             supply(this, a[0], memory.as_ref())
         }

@@ -1,12 +1,13 @@
 //! Operations on threads and time budgets.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::{
     CapIndex, CapType, ComponentOp, ReceiveOp, Rights, Stopped, ThreadOp, TimeOp, Woken,
 };
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_captbl::Span;
+use dyad_coherence::GlobalMem;
 use dyad_shm::superblock::NodeState;
 
 use crate::cx::{Cx, Operand};
@@ -18,6 +19,8 @@ use crate::object::time::{Budgets, UNLIMITED};
 use crate::{Platform, handover};
 
 const PRIORITY_SHIFT: u32 = 56;
+/// Attempts at changing a budget that others change at the same time.
+const TRANSFER_TRIES: usize = 64;
 
 /// Carries an operation on a thread out.
 #[inline(never)]
@@ -42,12 +45,12 @@ pub fn dispatch<P: Platform>(
 fn others<P: Platform>(cx: &Cx, t: &'static Thread, number: u64, a: [u64; 5]) -> Result<After> {
     let op = ThreadOp::from_number(number).ok_or(Error::BadSyscall)?;
     match op {
-        ThreadOp::Configure => configure(cx, t, a).map(After::Value),
+        ThreadOp::Configure => configure::<P>(cx, t, a).map(After::Value),
         ThreadOp::ReadRegister | ThreadOp::WriteRegister => {
             registers::<P>(cx, t, op, a).map(After::Value)
         }
         ThreadOp::Deadline => deadline(cx, t).map(After::Value),
-        ThreadOp::Stop => stop(cx, t).map(After::Value),
+        ThreadOp::Stop => stop::<P>(cx, t).map(After::Value),
         ThreadOp::Resume => resume::<P>(cx, t, a[0]).map(After::Value),
         ThreadOp::Dispatch | ThreadOp::Migrate | ThreadOp::Yield | ThreadOp::Exit => {
             // These are for the caller itself.
@@ -82,7 +85,7 @@ fn budget_of(cx: &Cx, n: u64) -> Result<(&'static Budgets, usize, u64)> {
 }
 
 /// Makes a thread begin at its entry point, in whatever state it was, unless it is being used.
-fn configure(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u64> {
+fn configure<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     if !matches!(owner.state, State::None | State::Stopped) {
         return Err(Error::NotReady);
@@ -121,6 +124,7 @@ fn configure(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u64> {
     if !t.change(cx.words(), owner, taken) {
         return Err(Error::NotReady);
     }
+    dispatch::wait_no_more::<P>(cx, t);
     for (word, value) in [
         (&t.component, component.object()?.bits()),
         (&t.entry, a[1]),
@@ -158,7 +162,7 @@ fn deadline(cx: &Cx, t: &'static Thread) -> Result<u64> {
 }
 
 /// Takes a ready or blocked thread out of scheduling.
-fn stop(cx: &Cx, t: &'static Thread) -> Result<u64> {
+fn stop<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     match owner.state {
         State::Stopped => return Ok(0),
@@ -169,8 +173,10 @@ fn stop(cx: &Cx, t: &'static Thread) -> Result<u64> {
         return Err(Error::Again);
     }
     if owner.state == State::Blocked {
-        // Nobody finds it at its endpoint any more. If somebody just has, it finds it stopped.
-        dispatch::stop_waiting(cx, t);
+        // Nobody finds it at its endpoint any more. If somebody just has, it finds it stopped. If it
+        // is not there yet, whoever is putting it there sees that.
+        cx.words().fence();
+        dispatch::wait_no_more::<P>(cx, t);
     }
     Ok(0)
 }
@@ -219,6 +225,8 @@ fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
         incarnation: word.incarnation,
         seq: owner.seq.wrapping_add(1),
     };
+    // Whoever has just stopped it may not have come to that yet, and it may be to wait again.
+    dispatch::wait_no_more::<P>(cx, t);
     t.cpu.store(cpu, Ordering::Relaxed);
     cx.words().hand_over(t);
     if !t.change(cx.words(), owner, ready) {
@@ -273,16 +281,10 @@ pub fn time(cx: &Cx, this: &Operand, op: TimeOp, a: [u64; 5]) -> Result<u64> {
 }
 
 /// Moves time. Bounded: gives up if others change the budget each time.
-fn transfer(
-    cx: &Cx,
-    from: &core::sync::atomic::AtomicU64,
-    to: &core::sync::atomic::AtomicU64,
-    ns: u64,
-) -> Result<u64> {
-    const TRIES: usize = 64;
+fn transfer(cx: &Cx, from: &AtomicU64, to: &AtomicU64, ns: u64) -> Result<u64> {
     let words = cx.words();
     let mut taken = false;
-    for _ in 0..TRIES {
+    for _ in 0..TRANSFER_TRIES {
         let has = words.read(from);
         if has == UNLIMITED {
             taken = true;
@@ -297,13 +299,25 @@ fn transfer(
     if !taken {
         return Err(Error::Again);
     }
-    for _ in 0..TRIES {
+    for _ in 0..TRANSFER_TRIES {
         let has = words.read(to);
         if has == UNLIMITED || words.exchange(to, has, has.saturating_add(ns).min(UNLIMITED - 1)) {
             return Ok(0);
         }
     }
-    // Nobody has it now: the giver gets it back.
-    words.increase(from, ns);
+    give_back(cx, from, ns);
     Err(Error::Again)
+}
+
+/// Time that nobody has now: the giver gets it back, if it was taken off at all. Time is lost rather
+/// than made if others change that budget each time, too.
+pub(crate) fn give_back(cx: &Cx, from: &AtomicU64, ns: u64) {
+    let words = cx.words();
+    for _ in 0..TRANSFER_TRIES {
+        let has = words.read(from);
+        if has == UNLIMITED || words.exchange(from, has, has.saturating_add(ns).min(UNLIMITED - 1))
+        {
+            return;
+        }
+    }
 }

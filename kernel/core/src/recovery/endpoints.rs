@@ -53,6 +53,7 @@ impl Walk {
                 continue;
             };
             self.at = Some(frame);
+            endpoints.repair(cx.node, dead);
             if !lists::<P>(cx, endpoints, dead, &mut events) {
                 return false;
             }
@@ -97,16 +98,15 @@ fn waiter<P: Platform>(cx: &Cx, line: &'static Line) {
     };
     let is_thread = reference::<Thread>(cx.node, t)
         .is_some_and(|r| find::<Thread>(cx.node, r, Thread::KIND).is_ok());
-    let blocked = |t: &Thread| {
-        t.owner(cx.words())
-            .is_some_and(|o| o.state == State::Blocked)
-    };
-    if is_thread && blocked(t) || !cx.words().exchange(&line.waiter, word, 0) {
+    if !is_thread {
+        cx.words().exchange(&line.waiter, word, 0);
         return;
     }
-    // Should it have begun to wait again meanwhile, it looks again.
-    if is_thread && blocked(t) {
-        let _ = dispatch::wake::<P>(cx, t, Woken::Ready);
+    let blocked = t
+        .owner(cx.words())
+        .is_some_and(|o| o.state == State::Blocked);
+    if !blocked {
+        dispatch::withdraw::<P>(cx, t, line);
     }
 }
 

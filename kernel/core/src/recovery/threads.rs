@@ -91,7 +91,7 @@ pub fn repair<P: Platform>(cx: &Cx, dead: Dead, frame: FrameRef) -> Option<Hande
         if !owner.is(dead.node, dead.incarnation) {
             return announced(cx, dead, t, owner);
         }
-        if matches!(owner.state, State::None | State::Stopped) {
+        if matches!(owner.state, State::None | State::Stopped | State::Gone) {
             return None;
         }
         cx.words().hand_over(t);

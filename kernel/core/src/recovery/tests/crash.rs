@@ -1,6 +1,6 @@
 //! Machines that die between two changes of shared memory.
 
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use std::boxed::Box;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -10,8 +10,21 @@ std::thread_local! {
 
 struct Died;
 
+/// What somebody else does, and after how many changes.
+type Other = (u32, Box<dyn FnOnce()>);
+
+std::thread_local! {
+    static OTHER: RefCell<Option<Other>> = const { RefCell::new(None) };
+}
+
 /// Called before every change of a shared word.
 pub fn point() {
+    let other = OTHER.take();
+    match other {
+        None => {}
+        Some((0, act)) => act(),
+        Some((n, act)) => OTHER.set(Some((n - 1, act))),
+    }
     match LEFT.get() {
         None => {}
         Some(0) => {
@@ -33,6 +46,14 @@ pub fn after<T>(changes: u32, f: impl FnOnce() -> T) -> Option<T> {
         Err(e) if e.is::<Died>() => None,
         Err(e) => resume_unwind(e),
     }
+}
+
+/// Runs `f`; before its change number `changes` (from 0 on) somebody else does `act` as a whole.
+/// Whether it came to that.
+pub fn between(changes: u32, act: impl FnOnce() + 'static, f: impl FnOnce()) -> bool {
+    OTHER.set(Some((changes, Box::new(act))));
+    f();
+    OTHER.take().is_none()
 }
 
 /// Runs what others do meanwhile: nobody dies in it.

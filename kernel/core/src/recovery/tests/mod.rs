@@ -192,6 +192,7 @@ impl Trio {
         let at = TableAt { isa, level };
         let kind = table_kind(isa, Level::new(level).unwrap());
         Operand {
+            guard: None,
             ty: dyad_abi::cap::CapType::PageTable,
             rights: PageTableOp::Link.right(),
             object: Some(self.object(kind)),
@@ -210,6 +211,7 @@ impl Trio {
         }
         for n in 0..3 {
             let memory = Operand {
+                guard: None,
                 ty: dyad_abi::cap::CapType::Memory,
                 rights: MemoryOp::RetypeUser.right(),
                 object: None,
@@ -241,6 +243,7 @@ impl Trio {
     /// A block of user memory with a capability for it.
     pub fn user(&self, order: u64) -> Operand {
         Operand {
+            guard: None,
             ty: dyad_abi::cap::CapType::Frame,
             rights: Rights::ALL,
             object: Some(self.take(Use::User, order)),

@@ -1,0 +1,333 @@
+//! Two CPUs at the same object: one does something as a whole between any two changes that the other
+//! one makes.
+
+// Outcomes of in-kernel tests carry their text.
+#![allow(clippy::result_large_err)]
+
+use core::cell::Cell;
+use core::sync::atomic::Ordering;
+use std::rc::Rc;
+
+use dyad_abi::cap::{
+    CapIndex, CapType, ObjectKind, ReceiveOp, RegionKind, Rights, SendOp, ThreadOp, call_word,
+};
+use dyad_abi::service::scheduler_line;
+use dyad_abi::{Isa, Result};
+use dyad_shm::frame::WeakRef;
+
+use super::ktests::{joined, passes};
+use super::{MockX86, World};
+use crate::cx::Cx;
+use crate::dispatch::After;
+use crate::ktest::rig::{self, Rig};
+use crate::ktest::run_here;
+use crate::object::endpoint::{Endpoints, Line};
+use crate::object::find;
+use crate::object::space::{Region, Space};
+use crate::object::thread::{State, Thread};
+use crate::ops;
+use crate::ops::memory::to_untyped;
+use crate::recovery::tests::crash;
+
+/// More changes than any of these operations makes.
+const ENOUGH: u32 = 400;
+/// The endpoint where threads wait.
+const AT: u64 = 20;
+
+/// Runs a test in which somebody interferes before change 0, 1, 2 ... until the test says that it
+/// was over before.
+fn everywhere(test: impl Fn(&Rig<'_>, u32) -> bool) {
+    for changes in 0..ENOUGH {
+        let more = Cell::new(true);
+        let w = World::new(&[Isa::X86_64], 2048);
+        let m = joined::<MockX86>(&w, 0);
+        passes::<MockX86>(run_here::<MockX86>(m.node(), |cx| {
+            rig::with(cx, |rig| {
+                more.set(test(rig, changes));
+                Ok(None)
+            })
+        }));
+        if !more.get() {
+            assert!(changes > 1, "it makes hardly any changes");
+            return;
+        }
+    }
+    panic!("it does not end");
+}
+
+fn call(k: &Cx, cap: CapIndex, op: u32, a: &[u64]) -> Result<After> {
+    let a = core::array::from_fn(|i| a.get(i).copied().unwrap_or(0));
+    ops::call::<MockX86>(k, call_word(cap, op), a)
+}
+
+/// A scheduler's endpoints, and those where threads wait.
+struct Ends {
+    scheduler: WeakRef,
+    object: WeakRef,
+    receive: CapIndex,
+    send: CapIndex,
+}
+
+impl Ends {
+    fn new(rig: &Rig<'_>) -> Ends {
+        let scheduler = rig.object(ObjectKind::Endpoints).unwrap();
+        let (receive, object) = rig.new_cap(ObjectKind::Endpoints).unwrap();
+        let payload = [AT, 4, 0];
+        let send = rig.put(CapType::Send, Rights::ALL, Some(object), payload);
+        Ends {
+            scheduler,
+            object,
+            receive,
+            send: send.unwrap(),
+        }
+    }
+
+    fn line(&self, rig: &Rig<'_>) -> &'static Line {
+        let e: &'static Endpoints = find(rig.cx.node, self.object, Endpoints::KIND).unwrap();
+        e.line(AT).unwrap()
+    }
+
+    /// Where the scheduler hears of threads.
+    fn events(&self, rig: &Rig<'_>) -> &'static Line {
+        let e: &'static Endpoints = find(rig.cx.node, self.scheduler, Endpoints::KIND).unwrap();
+        let mine = scheduler_line(rig.cx.node.id(), rig.k.cpu());
+        e.line(mine).unwrap()
+    }
+
+    fn thread(&self, rig: &Rig<'_>, state: State) -> (CapIndex, WeakRef, &'static Thread) {
+        let object = rig.thread_of(rig.component, state).unwrap();
+        let t = rig.as_thread(object).unwrap();
+        t.scheduler.store(self.scheduler.bits(), Ordering::Relaxed);
+        let cap = rig.cap(ObjectKind::Thread, object, Rights::ALL).unwrap();
+        (cap, object, t)
+    }
+
+    fn wait(&self, k: &Cx) {
+        let waits = call(k, self.receive, ReceiveOp::Receive as u32, &[AT, 1 << 62]);
+        assert_eq!(waits, Ok(After::Switched));
+    }
+
+    /// A thread that waits.
+    fn waiting(&self, rig: &Rig<'_>) -> (CapIndex, WeakRef, &'static Thread) {
+        let (cap, object, t) = self.thread(rig, State::Ready);
+        call(&rig.k, cap, ThreadOp::Dispatch as u32, &[0, 0]).unwrap();
+        self.wait(&rig.k);
+        (cap, object, t)
+    }
+}
+
+fn owner(rig: &Rig<'_>, t: &Thread) -> State {
+    t.owner(rig.k.words()).unwrap().state
+}
+
+#[test]
+fn threads_stopped_while_they_begin_to_wait_are_at_no_endpoint() {
+    everywhere(|rig, changes| {
+        let ends = Ends::new(rig);
+        let (cap, object, t) = ends.thread(rig, State::Ready);
+        call(&rig.k, cap, ThreadOp::Dispatch as u32, &[0, 0]).unwrap();
+        let k = rig.k;
+        let stop = move || {
+            let stop = [0; 5];
+            let _ = ops::thread::dispatch::<MockX86>(&k, t, ThreadOp::Stop as u64, stop);
+        };
+        let came = crash::between(changes, stop, || ends.wait(&rig.k));
+        if owner(rig, t) == State::Stopped {
+            assert_eq!(ends.line(rig).waiter.load(Ordering::Relaxed), 0);
+            assert!(to_untyped(&rig.k, object.frame).is_ok());
+            // Nobody is found there, whatever the frame is now.
+            assert!(rig.k.local.thread.get().is_some());
+        } else {
+            assert_eq!(owner(rig, t), State::Blocked);
+        }
+        came
+    });
+}
+
+#[test]
+fn threads_stopped_and_resumed_while_they_begin_to_wait_can_wait_again() {
+    everywhere(|rig, changes| {
+        let ends = Ends::new(rig);
+        let (cap, _, t) = ends.thread(rig, State::Ready);
+        call(&rig.k, cap, ThreadOp::Dispatch as u32, &[0, 0]).unwrap();
+        let k = rig.k;
+        let both = move || {
+            for op in [ThreadOp::Stop, ThreadOp::Resume] {
+                let _ = ops::thread::dispatch::<MockX86>(&k, t, op as u64, [0; 5]);
+            }
+        };
+        let came = crash::between(changes, both, || ends.wait(&rig.k));
+        if owner(rig, t) == State::Ready {
+            assert_eq!(ends.line(rig).waiter.load(Ordering::Relaxed), 0);
+        } else {
+            assert_eq!(owner(rig, t), State::Blocked);
+            assert_ne!(ends.line(rig).waiter.load(Ordering::Relaxed), 0);
+        }
+        came
+    });
+}
+
+#[test]
+fn threads_given_up_while_they_are_woken_are_on_no_list() {
+    everywhere(|rig, changes| {
+        let ends = Ends::new(rig);
+        let (_, object, t) = ends.waiting(rig);
+        let k = rig.k;
+        let gone = Rc::new(Cell::new(false));
+        let result = gone.clone();
+        let act = move || {
+            let _ = ops::thread::dispatch::<MockX86>(&k, t, ThreadOp::Stop as u64, [0; 5]);
+            result.set(to_untyped(&k, object.frame).is_ok());
+        };
+        let came = crash::between(changes, act, || {
+            let _ = call(&rig.k, ends.send, SendOp::Send as u32, &[]);
+        });
+        if gone.get() {
+            let line = ends.events(rig);
+            assert!(line.take_thread(rig.cx.node).is_none(), "it is on a list");
+            assert_eq!(ends.line(rig).waiter.load(Ordering::Relaxed), 0);
+        }
+        came
+    });
+}
+
+#[test]
+fn threads_that_are_given_up_do_not_run_again() {
+    everywhere(|rig, changes| {
+        let ends = Ends::new(rig);
+        let (cap, object, t) = ends.thread(rig, State::None);
+        let c = rig.cap(ObjectKind::Component, rig.component, Rights::ALL);
+        let c = c.unwrap().get() as u64;
+        let k = rig.k;
+        let act = move || {
+            let _ = call(&k, cap, ThreadOp::Configure as u32, &[c, 0x4100_0000]);
+            let _ = call(&k, cap, ThreadOp::Resume as u32, &[]);
+        };
+        let done = Cell::new(false);
+        let came = crash::between(changes, act, || {
+            done.set(to_untyped(&rig.k, object.frame).is_ok());
+        });
+        assert!(
+            !done.get() || owner(rig, t) != State::Ready,
+            "given up and ready"
+        );
+        came
+    });
+}
+
+/// Endpoints and three threads that have become ready.
+fn three(rig: &Rig<'_>) -> (Ends, [&'static Thread; 3]) {
+    let ends = Ends::new(rig);
+    let threads = core::array::from_fn(|tag| {
+        let (_, _, t) = ends.waiting(rig);
+        t.tag.store(tag as u64, Ordering::Relaxed);
+        call(&rig.k, ends.send, SendOp::Send as u32, &[]).unwrap();
+        ends.line(rig).take(rig.cx.node);
+        t
+    });
+    (ends, threads)
+}
+
+#[test]
+fn events_are_told_once_to_two_who_take_them_at_the_same_time() {
+    everywhere(|rig, changes| {
+        let (ends, threads) = three(rig);
+        let line = ends.events(rig);
+        let told = Rc::new(Cell::new(0u64));
+        let node = rig.cx.node;
+        let take = move |told: &Cell<u64>| {
+            if let Some((t, _)) = line.take_thread(node) {
+                let bit = 1 << t.tag.load(Ordering::Relaxed);
+                assert_eq!(told.get() & bit, 0, "told twice");
+                told.set(told.get() | bit);
+            }
+        };
+        let other = told.clone();
+        let act = move || (0..2).for_each(|_| take(&other));
+        let came = crash::between(changes, act, || (0..2).for_each(|_| take(&told)));
+        (0..3).for_each(|_| take(&told));
+        assert_eq!(told.get(), 0b111);
+        for t in threads {
+            assert_eq!(t.event.load(Ordering::Relaxed), 0);
+        }
+        came
+    });
+}
+
+#[test]
+fn endpoints_given_up_while_events_are_taken_keep_no_thread() {
+    everywhere(|rig, changes| {
+        let (ends, threads) = three(rig);
+        let line = ends.events(rig);
+        let k = rig.k;
+        let gone = Rc::new(Cell::new(false));
+        let (result, frame) = (gone.clone(), ends.scheduler.frame);
+        let act = move || result.set(to_untyped(&k, frame).is_ok());
+        let came = crash::between(changes, act, || {
+            while line.take_thread(rig.cx.node).is_some() {}
+        });
+        for t in threads {
+            assert_eq!(t.event.load(Ordering::Relaxed), 0);
+        }
+        let _ = gone;
+        came
+    });
+}
+
+#[test]
+fn endpoints_given_up_while_a_thread_is_woken_keep_no_thread() {
+    everywhere(|rig, changes| {
+        let ends = Ends::new(rig);
+        let (_, _, t) = ends.waiting(rig);
+        let k = rig.k;
+        let gone = Rc::new(Cell::new(false));
+        let (result, frame) = (gone.clone(), ends.scheduler.frame);
+        let act = move || result.set(to_untyped(&k, frame).is_ok());
+        let came = crash::between(changes, act, || {
+            let _ = call(&rig.k, ends.send, SendOp::Send as u32, &[]);
+        });
+        if gone.get() {
+            assert_eq!(t.event.load(Ordering::Relaxed), 0);
+        }
+        came
+    });
+    // The other way round: it is woken while they are given up.
+    everywhere(|rig, changes| {
+        let ends = Ends::new(rig);
+        let (_, _, t) = ends.waiting(rig);
+        let (k, send) = (rig.k, ends.send);
+        let act = move || {
+            let _ = call(&k, send, SendOp::Send as u32, &[]);
+        };
+        let gone = Cell::new(false);
+        let came = crash::between(changes, act, || {
+            gone.set(to_untyped(&rig.k, ends.scheduler.frame).is_ok());
+        });
+        if gone.get() {
+            assert_eq!(t.event.load(Ordering::Relaxed), 0);
+        }
+        came
+    });
+}
+
+#[test]
+fn regions_that_are_added_at_the_same_time_do_not_overlap() {
+    everywhere(|rig, changes| {
+        let kind = RegionKind::Anonymous as u64;
+        let a = Region::new(0x5000_0000, 0x4000, kind).unwrap();
+        let b = Region::new(0x5000_2000, 0x4000, kind).unwrap();
+        let space: &'static Space = find(rig.cx.node, rig.space, Space::KIND).unwrap();
+        let words = rig.k.words();
+        let other = Rc::new(Cell::new(false));
+        let result = other.clone();
+        let act = move || result.set(space.add_region(words, b).is_ok());
+        let mine = Cell::new(false);
+        let came = crash::between(changes, act, || {
+            mine.set(space.add_region(words, a).is_ok());
+        });
+        assert!(!(mine.get() && other.get()), "both");
+        let now: std::vec::Vec<Region> = space.regions(words).collect();
+        assert_eq!(now.len(), mine.get() as usize + other.get() as usize);
+        came
+    });
+}
