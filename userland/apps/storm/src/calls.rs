@@ -5,7 +5,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::Error::{self, *};
-use dyad_abi::cap::{CapIndex, CapType, SinvOp, call_word};
+use dyad_abi::cap::{CapIndex, CapType, ReceiveOp, SinvOp, call_word};
 use dyad_sys::raw;
 
 use crate::actor::Actor;
@@ -62,6 +62,21 @@ const fn may(ty: CapType) -> u64 {
     }
 }
 
+/// Operations on other types that have the number of `Receive` may hit endpoints, as slots change
+/// under the generator, and must not wait there for a deadline that is none or hours away: the actor
+/// would not be seen again. No endpoint has the number that such a call names instead; what is in the
+/// past as a deadline may stay.
+fn without_waiting(ty: CapType, operation: u64, args: [u64; 5]) -> [u64; 5] {
+    const ENDPOINTS: u64 = 64;
+    const PAST: u64 = 1 << 20;
+    let [first, second, rest @ ..] = args;
+    let receives = operation & 0xffff_ffff == ReceiveOp::Receive as u64 && ty != CapType::Receive;
+    match receives && first < ENDPOINTS && !(1..PAST).contains(&second) {
+        true => [first | ENDPOINTS, second, rest[0], rest[1], rest[2]],
+        false => args,
+    }
+}
+
 /// Makes a call on a capability of a type, and judges the result.
 pub fn make(
     a: &Actor,
@@ -70,6 +85,7 @@ pub fn make(
     operation: u64,
     args: [u64; 5],
 ) -> Result<u64, u64> {
+    let args = without_waiting(ty, operation, args);
     let word = call_word(cap, 0) | operation << 32;
     for (to, w) in a.call.iter().zip([word].into_iter().chain(args)) {
         to.store(w, Ordering::Relaxed);
