@@ -95,7 +95,11 @@ impl Pools {
 }
 
 /// Bytes that can still be written in a file system.
-pub(crate) fn available(dir: &Path) -> Result<u64, Error> {
+///
+/// # Errors
+///
+/// If there is no such directory.
+pub fn available(dir: &Path) -> Result<u64, Error> {
     let v = rustix::fs::statvfs(dir).map_err(|e| {
         Error::Setup(format!(
             "cannot use {} for shared memory: {e}. Name the directory of a memory file system \

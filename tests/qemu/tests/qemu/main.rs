@@ -14,6 +14,7 @@ mod batch;
 mod console;
 mod deaths;
 mod names;
+mod quiescence;
 mod runs;
 mod storm;
 mod windows;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
     trials.extend(abuse::trials());
     trials.extend(storm::trials());
     trials.extend(windows::trials());
+    trials.extend(quiescence::trials());
     trials.extend(deaths::trials());
     libtest_mimic::run(&args, trials).exit_code()
 }

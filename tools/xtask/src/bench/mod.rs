@@ -9,11 +9,13 @@
 
 mod page;
 mod peers;
+mod quiescence;
 mod report;
 mod results;
 mod sites;
 
 pub use peers::{Goal, Peers, peers};
+pub use quiescence::{DEFAULT_POOLS, Latencies, Latency, QUIESCENCE_APP, quiescence};
 pub use report::{BenchReport, BenchRun, SCHEMA};
 pub use results::{Counts, Key, MIN_SAMPLES, PLUGIN_SCHEMA, Results, Row, Spread};
 pub use sites::Sites;

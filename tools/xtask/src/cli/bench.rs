@@ -8,7 +8,7 @@ use crate::bench;
 use crate::config::Settings;
 use crate::display::{Display, Verbosity};
 use crate::error::Error;
-use crate::setup;
+use crate::{setup, size};
 
 #[derive(Debug, Args)]
 pub(super) struct BenchArgs {
@@ -20,6 +20,8 @@ pub(super) struct BenchArgs {
 enum Suite {
     /// Count what each operation of the kernel costs, on both ISAs
     Kernel(KernelArgs),
+    /// Count the steps until what was given up can be used again, by the size of the pools
+    Quiescence(QuiescenceArgs),
 }
 
 #[derive(Debug, Args)]
@@ -44,9 +46,76 @@ struct KernelArgs {
     verbose: bool,
 }
 
+#[derive(Debug, Args)]
+struct QuiescenceArgs {
+    /// ISA of each node, 2 to 8 of them [default: x86_64,aarch64]
+    #[arg(long, value_name = "LIST")]
+    nodes: Option<String>,
+    /// Sizes of each pool, one run after the other [default: 64MiB,256MiB,1GiB,4GiB]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    pools: Vec<String>,
+    /// Write the results to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<String>,
+    /// Write the table to this file as a page of the book
+    #[arg(long, value_name = "FILE")]
+    page: Option<String>,
+    /// Print what the machines print
+    #[arg(short, long)]
+    verbose: bool,
+}
+
 pub(super) fn bench(args: &BenchArgs) -> Result<u8, Error> {
     match &args.suite {
         Suite::Kernel(args) => kernel(args),
+        Suite::Quiescence(args) => quiescence(args),
+    }
+}
+
+/// Nodes as they are named on the command line.
+fn nodes(list: &str) -> Result<Vec<Isa>, Error> {
+    let settings = Settings {
+        nodes: Some(list.into()),
+        ..Settings::default()
+    };
+    Ok(settings.resolve()?.nodes)
+}
+
+fn display(verbose: bool) -> Display {
+    Display::new(match verbose {
+        true => Verbosity::Verbose,
+        false => Verbosity::Quiet,
+    })
+}
+
+fn write_page(file: &str, page: &str) -> Result<(), Error> {
+    std::fs::write(file, page).map_err(|e| Error::Usage(format!("cannot write {file}: {e}")))
+}
+
+fn quiescence(args: &QuiescenceArgs) -> Result<u8, Error> {
+    let isas = match &args.nodes {
+        None => vec![Isa::X86_64, Isa::Aarch64],
+        Some(list) => nodes(list)?,
+    };
+    let pools = match args.pools.is_empty() {
+        true => bench::DEFAULT_POOLS.to_vec(),
+        false => {
+            let sizes = args.pools.iter().map(|text| size::parse(text));
+            sizes.collect::<Result<_, _>>().map_err(Error::Usage)?
+        }
+    };
+    setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
+    let figures = bench::quiescence(&isas, &pools, &mut display(args.verbose))?;
+    print!("{}{}", figures.table(), figures.logs());
+    if let Some(file) = &args.json {
+        write_json(file, &figures.json())?;
+    }
+    if let Some(file) = &args.page {
+        write_page(file, &figures.page())?;
+    }
+    match figures.problem() {
+        None => Ok(0),
+        Some(why) => Err(Error::Run(why)),
     }
 }
 
@@ -56,20 +125,10 @@ fn kernel(args: &KernelArgs) -> Result<u8, Error> {
             vec![Isa::X86_64, Isa::Aarch64],
             vec![Isa::Aarch64, Isa::X86_64],
         ],
-        Some(_) => {
-            let settings = Settings {
-                nodes: args.nodes.clone(),
-                ..Settings::default()
-            };
-            vec![settings.resolve()?.nodes]
-        }
+        Some(list) => vec![nodes(list)?],
     };
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
-    let verbosity = match args.verbose {
-        true => Verbosity::Verbose,
-        false => Verbosity::Quiet,
-    };
-    let mut display = Display::new(verbosity);
+    let mut display = display(args.verbose);
     let report = bench::kernel(&systems, args.repetitions, args.sites, &mut display)?;
     print!("{}", report.table());
     print!("{}", report.sites.tables());
@@ -77,8 +136,7 @@ fn kernel(args: &KernelArgs) -> Result<u8, Error> {
         write_json(file, &report.json())?;
     }
     if let Some(file) = &args.page {
-        std::fs::write(file, report.page())
-            .map_err(|e| Error::Usage(format!("cannot write {file}: {e}")))?;
+        write_page(file, &report.page())?;
     }
     match report.problem() {
         None => Ok(0),
