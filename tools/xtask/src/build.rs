@@ -140,22 +140,16 @@ pub fn services(progress: Progress<'_>) -> Result<Vec<Program>, Error> {
         .collect()
 }
 
-/// The archive of a run: init, the services, the program.
+/// The archive of a run: init, the services, the program, and what runs beside it.
 ///
 /// # Errors
 ///
-/// If the program has the name of a service.
-pub fn archive(services: &[Program], program: &Program) -> Result<Vec<u8>, Error> {
+/// If a program has the name of a service, or of the other one.
+pub fn archive(services: &[Program], programs: &[&Program]) -> Result<Vec<u8>, Error> {
     let name = |p: &Program| apps::name(&p.bundle);
-    let names = services
-        .iter()
-        .chain([program])
-        .map(name)
-        .collect::<Result<Vec<_>, _>>()?;
-    let bundles = services
-        .iter()
-        .chain([program])
-        .map(|p| p.bundle.as_slice());
+    let all = || services.iter().chain(programs.iter().copied());
+    let names = all().map(name).collect::<Result<Vec<_>, _>>()?;
+    let bundles = all().map(|p| p.bundle.as_slice());
     let items: Vec<_> = names.iter().map(String::as_str).zip(bundles).collect();
     archive::pack(&items)
 }

@@ -73,6 +73,8 @@ pub struct TestOptions {
     pub kernel: [Option<PathBuf>; 2],
     /// Run the program in the place of `init`, with all its capabilities and without services.
     pub bare: bool,
+    /// A program that runs beside the program, with the same arguments; nothing is expected of it.
+    pub beside: Option<String>,
 }
 
 /// A checked description of a run.

@@ -16,7 +16,7 @@ impl Buffer {
         let mut text = core::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default();
         // A console that takes nothing more is no reason to fail.
         while !text.is_empty()
-            && let Ok(taken) = sys::write(text)
+            && let Ok(taken) = patiently(text)
             && let Some(rest) = text.get(taken..)
             && taken != 0
         {
@@ -24,6 +24,28 @@ impl Buffer {
         }
         self.len = 0;
     }
+}
+
+/// How long text waits when the program has written more than it may, and how often that is tried:
+/// ten seconds. What a service says on its caller's time does not wait.
+const PAUSE_NS: u64 = 10_000_000;
+const TRIES: u32 = 1000;
+
+/// Writes to a console that may say `Again`.
+fn patiently(text: &str) -> sys::Result<usize> {
+    for _ in 0..TRIES {
+        match sys::write(text) {
+            Err(sys::Error::Again) if !sys::in_invocation() => {
+                let again = sys::now()? + PAUSE_NS;
+                while sys::now()? < again {
+                    // Not asleep: that would take what has come in at the program's endpoint.
+                    sys::yield_now();
+                }
+            }
+            done => return done,
+        }
+    }
+    Err(sys::Error::Again)
 }
 
 impl Write for Buffer {

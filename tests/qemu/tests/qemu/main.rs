@@ -15,6 +15,7 @@ mod console;
 mod deaths;
 mod names;
 mod quiescence;
+mod rivals;
 mod runs;
 mod storm;
 mod windows;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
     trials.extend(storm::trials());
     trials.extend(windows::trials());
     trials.extend(quiescence::trials());
+    trials.extend(rivals::trials());
     trials.extend(deaths::trials());
     libtest_mimic::run(&args, trials).exit_code()
 }

@@ -82,6 +82,9 @@ struct TestArgs {
     /// Run the program in the place of init, with all capabilities and without services
     #[arg(long)]
     bare: bool,
+    /// Run this program beside the program, with the same arguments; how it ends does not matter
+    #[arg(long, value_name = "NAME", conflicts_with = "bare")]
+    beside: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -146,6 +149,7 @@ impl TestArgs {
         let t = &mut config.test;
         t.no_maxcpus = self.test_no_maxcpus;
         t.bare = self.bare;
+        t.beside = self.beside.clone();
         if let Some(limit) = &self.test_shm_limit {
             t.shm_limit = Some(size::parse(limit).map_err(Error::Usage)?);
         }

@@ -65,7 +65,12 @@ pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Er
                 true => build::services(&mut progress)?,
                 false => Vec::new(),
             };
-            build::archive(&services, program)?
+            let beside = match &config.test.beside {
+                Some(app) => Some(build::app(&apps::find(app)?, &mut progress)?),
+                None => None,
+            };
+            let programs: Vec<&_> = [program].into_iter().chain(&beside).collect();
+            build::archive(&services, &programs)?
         }
         None => Vec::new(),
     };

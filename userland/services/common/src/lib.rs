@@ -5,6 +5,7 @@
 //! | [`frames`] | init | which frames belong to whom: carving, taking, sweeping, counting |
 //! | [`image`] | init | the regions and pages that a bundle becomes |
 //! | [`ranges`] | pager | addresses of a client: which are free, which are mapped |
+//! | [`budget`] | console | what a client may cost in the long run |
 //! | [`lines`] | console | bytes of many clients to whole lines |
 //! | [`text`] | all | messages without a heap |
 //! | [`shared`] | all | memory that somebody else writes at the same time |
@@ -12,6 +13,7 @@
 #![no_std]
 #![deny(unsafe_code)]
 
+pub mod budget;
 pub mod frames;
 pub mod image;
 pub mod lines;

@@ -14,13 +14,18 @@
 //! |---|---|
 //! | `BadArgument` | no such operation, or not all of the text is inside the client's buffer |
 //! | `TooLarge` | more than a page, or a name or detail beyond its limit |
-//! | `Again` | another thread of the client is using the same page |
+//! | `Again` | the client has written more than it may, or another thread of it is in the middle of a write: later |
 //! | `Denied` | only init may do that |
 //!
 //! Text comes in pieces; the beginning of a line waits, per client and page, for its end, and only
 //! whole lines are written, so lines of different clients and threads do not mix. A client can
 //! change its buffer at any time: it is copied once and then looked at. What is not UTF-8 comes out
 //! as question marks. A client that never ends a line takes no more than one line of memory.
+//!
+//! A client that writes without end gets `Again` once it has written more than its
+//! [`Budget`](dyad_services::budget::Budget): 256 KiB at once, 64 KiB per second in the long run,
+//! with 32 bytes for each line. The work of writing is done on the client's thread, in the client's time.
+//! There is one lock per page and one per client, none that clients share.
 //!
 //! | capability | for |
 //! |---|---|

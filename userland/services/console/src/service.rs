@@ -5,6 +5,7 @@
 use dyad_abi::service::{CONSOLE_THREADS, ReportText, console, console_client, program};
 use dyad_abi::user::{MAX_REPORT_DETAIL, MAX_REPORT_NAME, PAGE_SIZE, ReportKind};
 use dyad_abi::{Error, NodeId, Result};
+use dyad_services::budget::{Budget, Limits};
 use dyad_services::lines::{LineBuffer, MAX_LINE, printable};
 use dyad_services::rt::{self, Call};
 use dyad_services::shared::Window;
@@ -19,6 +20,17 @@ const PIECE: usize = 256;
 /// Beginnings of lines, by client and page.
 static LINES: [[Lock<LineBuffer>; PAGES]; CLIENTS] =
     [const { [const { Lock::new(LineBuffer::new()) }; PAGES] }; CLIENTS];
+
+/// What a client may write: 256 KiB at once, 64 KiB per second in the long run. A client that writes
+/// without end costs the device, and whoever keeps its text, no more.
+const LIMITS: Limits = Limits {
+    most: 256 << 10,
+    each_ns: 1_000_000_000 / (64 << 10),
+};
+/// What a line costs beside its bytes: the device puts time and place before each.
+const LINE_COST: u32 = 32;
+
+static BUDGETS: [Lock<Budget>; CLIENTS] = [const { Lock::new(Budget::new(LIMITS)) }; CLIENTS];
 
 dyad_services::entry!(start, invoked);
 
@@ -46,16 +58,28 @@ fn device() -> Result<Cap<Hardware>> {
     Ok(rt::hardware(node))
 }
 
-/// The buffer of a client, and the beginnings of its lines.
-fn client(badge: u64) -> Result<(Window, &'static [Lock<LineBuffer>; PAGES])> {
-    let lines = usize::try_from(badge)
-        .ok()
-        .and_then(|c| LINES.get(c))
-        .ok_or(Error::Denied)?;
+/// What a client has here.
+struct Client {
+    /// Its buffer.
+    window: Window,
+    /// Beginnings of its lines.
+    lines: &'static [Lock<LineBuffer>; PAGES],
+    /// What it may write.
+    budget: &'static Lock<Budget>,
+}
+
+fn client(badge: u64) -> Result<Client> {
+    let at = usize::try_from(badge).map_err(|_| Error::Denied)?;
+    let lines = LINES.get(at).ok_or(Error::Denied)?;
+    let budget = BUDGETS.get(at).ok_or(Error::Denied)?;
     // SAFETY: 1. Init maps the buffer of a client before the client can invoke. 2. It is in no
     // other use here than through this window.
     let window = unsafe { Window::new(console_client(badge), CONSOLE_THREADS * PAGE_SIZE) };
-    Ok((window, lines))
+    Ok(Client {
+        window,
+        lines,
+        budget,
+    })
 }
 
 /// Writes a line; what is not UTF-8 becomes question marks.
@@ -71,7 +95,11 @@ fn write(badge: u64, offset: u64, len: u64) -> Result<u64> {
     if len > PAGE_SIZE {
         return Err(Error::TooLarge);
     }
-    let (window, lines) = client(badge)?;
+    let Client {
+        window,
+        lines,
+        budget,
+    } = client(badge)?;
     let page = usize::try_from(offset / PAGE_SIZE).map_err(|_| Error::BadArgument)?;
     let mut line = lines
         .get(page)
@@ -83,20 +111,30 @@ fn write(badge: u64, offset: u64, len: u64) -> Result<u64> {
         .checked_add(len)
         .filter(|&end| end <= CONSOLE_THREADS * PAGE_SIZE)
         .ok_or(Error::BadArgument)?;
+    // Of all threads of the client together.
+    let mut budget = budget.try_lock().ok_or(Error::Again)?;
+    if !budget.has_some(device.now()?) {
+        return Err(Error::Again);
+    }
+    let mut cost = len as u32;
     let mut at = offset;
     let mut piece = [0; PIECE];
     while at < end {
         let n = (end - at).min(PIECE as u64);
         let piece = &mut piece[..n as usize];
         window.read(at, piece).ok_or(Error::BadArgument)?;
-        line.push(piece, |l| put(device, l));
+        line.push(piece, |l| {
+            cost += LINE_COST;
+            put(device, l);
+        });
         at += n;
     }
+    budget.spend(cost);
     Ok(len)
 }
 
 fn report(badge: u64, offset: u64) -> Result<u64> {
-    let (window, _) = client(badge)?;
+    let Client { window, .. } = client(badge)?;
     let word = |at: usize| -> Result<u64> {
         let mut bytes = [0; 8];
         let at = offset.checked_add(at as u64).ok_or(Error::BadArgument)?;
@@ -127,7 +165,7 @@ fn report(badge: u64, offset: u64) -> Result<u64> {
 }
 
 fn end(which: u64) -> Result<u64> {
-    let (_, lines) = client(which)?;
+    let Client { lines, .. } = client(which)?;
     let device = device()?;
     for line in lines {
         // A thread that was ended in the middle of a write keeps its page.

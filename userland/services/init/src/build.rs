@@ -68,6 +68,11 @@ impl Archive {
         }
     }
 
+    /// Whether there is a bundle at this place.
+    pub fn has(self, n: usize) -> bool {
+        archive::entries(self.0).is_some_and(|mut all| all.nth(n).is_some())
+    }
+
     /// The bundle at this place.
     pub fn at(self, n: usize) -> Done<Item> {
         match archive::entries(self.0).and_then(|mut all| all.nth(n)) {
@@ -136,16 +141,17 @@ impl Builder {
             .map_err(|t| t.of(name))
     }
 
-    /// The program: it has arguments, and all memory that is left.
-    pub fn program(&mut self, number: u64, item: &Item) -> Done<Program> {
+    /// A program that is no service: it has arguments, and frames of every node's pool, all that are
+    /// left unless it is said how many. Only the first one gets what the run's program is granted.
+    pub fn program(&mut self, number: u64, item: &Item, supply: Option<u64>) -> Done<Program> {
         let info = self.info;
         let len = (info.args_len as usize).min(info.args.len());
         let args = core::str::from_utf8(&info.args[..len]).unwrap_or("");
         let hardware = match Grant::from_number(info.grant) {
-            Some(Grant::All) => Rights::ALL,
+            Some(Grant::All) if number == program::FIRST => Rights::ALL,
             _ => Rights::NONE,
         };
-        self.any(number, item, args, None, |_| hardware)
+        self.any(number, item, args, supply, |_| hardware)
             .map_err(|t| t.of(item.name))
     }
 
@@ -190,7 +196,7 @@ impl Builder {
             .object(&mut p.objects, ObjectKind::Endpoints)
             .during("endpoints")?;
         let rights = match Grant::from_number(self.info.grant) {
-            Some(Grant::All) if p.number >= program::FIRST => Rights::ALL,
+            Some(Grant::All) if p.number == program::FIRST => Rights::ALL,
             _ => ReceiveOp::Receive.right(),
         };
         p.give(slot::ENDPOINT, endpoints, rights)?;

@@ -10,6 +10,7 @@
 //!
 //!  init, a thread on every node (scheduled like any other), one of which leads:
 //!             waits ──the program has ended──▶ takes it down ──▶ counts frames ──▶ Shutdown
+//!               ├──a program beside it has ended──▶ takes that down
 //!               ├──a node has died──▶ says so, or takes over
 //!               └──a node has come back──▶ starts schedulers and service threads there again
 //!  init, invoked (on the caller's thread): the process service
@@ -47,8 +48,8 @@
 //! | console | `hardware(console node)`: write, report |
 //! | pager | spaces of programs: regions, reclaim, shootdown; the process service |
 //! | quiesced | `hardware(n)`: flush step; its threads: migrate, yield |
-//! | the program | its space: translate; its thread: migrate, yield, exit; console, pager, process |
-//! | the same, with [`Grant::All`](dyad_abi::service::Grant::All) | what init has, of the program itself and of a part of the memory |
+//! | the program, and one beside it if the archive has one | its space: translate; its thread: migrate, yield, exit; console, pager, process |
+//! | the program, with [`Grant::All`](dyad_abi::service::Grant::All) | what init has, of the program itself and of a part of the memory |
 //!
 //! What a program is granted is in init's info page, where the launcher has put it; of a grant that
 //! it does not know init says so, and starts nothing.

@@ -14,7 +14,7 @@ use dyad_sys::cap::{Cap, Thread};
 
 use crate::build::Builder;
 use crate::program::HOME;
-use crate::system::{SERVE, System};
+use crate::system::{Guest, SERVE, System};
 use crate::wardens;
 
 /// What the first thread has built, and the warden that leads looks after and takes down.
@@ -77,9 +77,14 @@ pub fn shut_down(code: u32) -> ! {
 fn begin() -> ! {
     let built = Builder::new().and_then(Builder::system);
     let going = built.and_then(|mut system| {
-        let end = &ENDS[program::FIRST as usize];
-        let thread = system.thread.index().get();
-        end.thread.store(thread.into(), Ordering::Release);
+        for guest in [Some(&system.guest), system.beside.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            let end = &ENDS[guest.program.number as usize];
+            let thread = guest.thread.index().get();
+            end.thread.store(thread.into(), Ordering::Release);
+        }
         // Schedulers run from here on, and the warden of this node as soon as this one has ended.
         system.set_going()?;
         *SYSTEM.lock() = Some(system);
@@ -120,14 +125,13 @@ pub fn is_over() -> bool {
     end.code.load(Ordering::Acquire) != 0 || end.fault[0].load(Ordering::Acquire) != 0
 }
 
-/// The program has ended: takes it down, and ends the run.
-pub fn ended(system: &mut System) -> ! {
-    let ended = report_end(system);
-    let returned = match system.take_down() {
+/// Takes a program down, and says whether all of its memory has come back.
+fn take_down(system: &System, guest: &Guest, name: &str) -> bool {
+    match system.take_down(&guest.program) {
         Ok(count) => {
             let ok = count.returned == count.given;
             check(
-                "frames.returned",
+                name,
                 ok,
                 format_args!("{} of {} frames", count.returned, count.given),
             );
@@ -135,13 +139,32 @@ pub fn ended(system: &mut System) -> ! {
         }
         Err(trouble) => {
             check(
-                "frames.returned",
+                name,
                 false,
                 format_args!("the program could not be taken down: {trouble}"),
             );
             false
         }
+    }
+}
+
+/// The program beside the program has ended: takes it down. How it has ended is its own affair.
+pub fn beside_ended(system: &mut System) {
+    let Some(guest) = system.beside.take() else {
+        return;
     };
+    let code = exit_code(system, &guest);
+    say(format_args!(
+        "program {:?} ended with code {code}",
+        guest.name
+    ));
+    take_down(system, &guest, "beside.returned");
+}
+
+/// The program has ended: takes it down, and ends the run. A program beside it ends with the run.
+pub fn ended(system: &System) -> ! {
+    let ended = report_end(system);
+    let returned = take_down(system, &system.guest, "frames.returned");
     shut_down(if ended && returned {
         EXIT_OK
     } else {
@@ -149,23 +172,28 @@ pub fn ended(system: &mut System) -> ! {
     })
 }
 
-/// Says how the program has ended, and whether that is a success.
-fn report_end(system: &System) -> bool {
-    let end = &ENDS[program::FIRST as usize];
+/// How a program has ended; says where, if that was a fault.
+fn exit_code(system: &System, guest: &Guest) -> u64 {
+    let end = &ENDS[guest.program.number as usize];
     let [kind, address, pc, isa] = core::array::from_fn(|i| end.fault[i].load(Ordering::Acquire));
     if kind != 0 {
         say(format_args!(
             "program {:?}, thread 0: {} {address:#x} at pc {pc:#x} on {}",
-            system.name,
+            guest.name,
             fault_name(kind),
             Isa::from_index(isa).unwrap_or(Isa::X86_64)
         ));
     }
-    let code = match (end.code.load(Ordering::Acquire), kind) {
+    match (end.code.load(Ordering::Acquire), kind) {
         (0, 0) if system.deaths > 0 => process::LOST_CODE,
         (0, _) => process::FAULT_CODE,
         (n, _) => n - 1,
-    };
+    }
+}
+
+/// Says how the program has ended, and whether that is a success.
+fn report_end(system: &System) -> bool {
+    let code = exit_code(system, &system.guest);
     let why = match code {
         process::LOST_CODE => ": its thread was lost with a node that has died",
         _ => "",
@@ -173,7 +201,10 @@ fn report_end(system: &System) -> bool {
     check(
         "app.exit",
         code == 0,
-        format_args!("program {:?} ended with code {code}{why}", system.name),
+        format_args!(
+            "program {:?} ended with code {code}{why}",
+            system.guest.name
+        ),
     );
     code == 0
 }

@@ -22,7 +22,7 @@ use crate::wardens::{self, NEWS, WARDEN_LINE};
 mod thread {
     /// The first of `quiesced`, one per node.
     pub const QUIESCED: u32 = 1;
-    /// The program's.
+    /// The program's, and that of the one beside it.
     pub const PROGRAM: u32 = 16;
     /// The first of init's wardens, one per node. The last numbers of the table are nobody's: their
     /// bits at init's endpoint mean other things.
@@ -31,6 +31,8 @@ mod thread {
 
 /// Bit of the program's thread at init's endpoint.
 pub const PROGRAM_ENDED: u64 = 1 << thread::PROGRAM;
+/// The same of the program beside it.
+pub const BESIDE_ENDED: u64 = PROGRAM_ENDED << 1;
 /// Init's endpoints.
 pub const ENDPOINT: Cap<Receive> = Cap::at(slot::ENDPOINT);
 /// At which threads that have ended are reported.
@@ -49,8 +51,22 @@ const PROGRAM_ENTRY: u64 = sched::entry(8, 10_000);
 /// The first CPU of a node.
 const FIRST: CpuId = CpuId::new(0).unwrap();
 const INVOKE: Rights = SinvOp::Invoke.right();
-/// Place of the program in the archive, behind init and the services.
+/// Place of the program in the archive, behind init and the services; the one beside it follows.
 const PROGRAM_ITEM: usize = 5;
+/// Number of the program beside it.
+pub const BESIDE: u64 = program::FIRST + 1;
+/// Frames of a node's pool that a program beside the program has. The program has all that is left.
+const BESIDE_SUPPLY: u64 = 4096;
+
+/// A program that is no service.
+pub struct Guest {
+    /// It.
+    pub program: Program,
+    /// Its name.
+    pub name: &'static str,
+    /// Its thread.
+    pub thread: Cap<Thread>,
+}
 
 /// The system that has been built.
 pub struct System {
@@ -77,15 +93,20 @@ pub struct System {
     /// The pager.
     pub pager: Program,
     /// The program.
-    pub program: Program,
-    /// Its name.
-    pub name: &'static str,
-    /// Its thread.
-    pub thread: Cap<Thread>,
+    pub guest: Guest,
+    /// Another one beside it, until it has ended.
+    pub beside: Option<Guest>,
     /// Invokes the console as init.
     pub to_console: Cap<Sinv>,
     /// Invokes the pager as init.
     pub to_pager: Cap<Sinv>,
+}
+
+/// What every program is connected to.
+struct Services<'a> {
+    console: &'a mut Program,
+    pager: &'a mut Program,
+    sched: &'a Program,
 }
 
 /// Where scheduled threads are entered.
@@ -143,10 +164,17 @@ impl Builder {
         let wardens = self.wardens(&sched, &mut schedule)?;
         let rounds = self.quiesced_threads(&mut quiesced, &sched, &mut schedule)?;
 
-        let item = self.archive.at(PROGRAM_ITEM)?;
-        let (program, thread) = self
-            .main_program(&item, &mut console, &mut pager, &sched, &mut schedule)
-            .map_err(|t| t.of(item.name))?;
+        let mut services = Services {
+            console: &mut console,
+            pager: &mut pager,
+            sched: &sched,
+        };
+        // First whose memory is fixed.
+        let beside = match self.archive.has(PROGRAM_ITEM + 1) {
+            true => Some(self.guest(BESIDE, &mut services, &mut schedule)?),
+            false => None,
+        };
+        let guest = self.guest(program::FIRST, &mut services, &mut schedule)?;
         let to_console = self.own_entry(&console)?;
         let to_pager = self.own_entry(&pager)?;
         for n in 0..wardens.iter().flatten().count() as u64 {
@@ -166,7 +194,10 @@ impl Builder {
                 }
             })
             .during("table of the scheduler")?;
-        thread.resume().during("making a thread ready")?;
+        for guest in [Some(&guest), beside.as_ref()].into_iter().flatten() {
+            let resumed = guest.thread.resume();
+            resumed.during("making a thread ready")?;
+        }
         for threads in [wardens, rounds] {
             for (node, thread) in self.nodes().zip(threads.into_iter().flatten()) {
                 thread
@@ -187,9 +218,8 @@ impl Builder {
             deaths: 0,
             console,
             pager,
-            program,
-            name: item.name,
-            thread,
+            guest,
+            beside,
             to_console,
             to_pager,
         })
@@ -266,19 +296,41 @@ impl Builder {
         Ok(threads)
     }
 
-    /// The program, connected to the services.
-    fn main_program(
+    /// A program that is no service, connected to them.
+    fn guest(
         &mut self,
+        number: u64,
+        services: &mut Services<'_>,
+        schedule: &mut Schedule,
+    ) -> Done<Guest> {
+        let item = self
+            .archive
+            .at(PROGRAM_ITEM + (number - program::FIRST) as usize)?;
+        let (program, thread) = self
+            .connected(number, &item, services, schedule)
+            .map_err(|t| t.of(item.name))?;
+        Ok(Guest {
+            program,
+            name: item.name,
+            thread,
+        })
+    }
+
+    fn connected(
+        &mut self,
+        number: u64,
         item: &crate::build::Item,
-        console: &mut Program,
-        pager: &mut Program,
-        sched: &Program,
+        services: &mut Services<'_>,
         schedule: &mut Schedule,
     ) -> Done<(Program, Cap<Thread>)> {
+        let Services {
+            console,
+            pager,
+            sched,
+        } = services;
         // What services need for it is theirs: it is not given back when the program ends.
-        let number = program::FIRST;
         let id = thread_id(number, 0);
-        for service in [&mut *console, &mut *pager, &mut self.window.own] {
+        for service in [&mut **console, &mut **pager, &mut self.window.own] {
             service
                 .admit(&mut self.store, id)
                 .during("stacks of invocations")?;
@@ -289,8 +341,11 @@ impl Builder {
                 .during("buffer of the console")?;
         }
         // Before the program's supplies, which are all that is left.
-        let granted = self.granted()?;
-        let mut p = self.program(number, item)?;
+        let (granted, supply) = match number {
+            program::FIRST => (self.granted()?, None),
+            _ => (None, Some(BESIDE_SUPPLY)),
+        };
+        let mut p = self.program(number, item, supply)?;
         self.endpoints(&mut p)?;
         p.connect(slot::CONSOLE, console, INVOKE)?;
         p.connect(slot::PAGER, pager, INVOKE)?;
@@ -313,7 +368,8 @@ impl Builder {
             page[8..16].copy_from_slice(&u64::from(id).to_le_bytes());
         })
         .during("thread control block")?;
-        let tag = sched::tag(thread::PROGRAM);
+        let scheduled = thread::PROGRAM + (number - program::FIRST) as u32;
+        let tag = sched::tag(scheduled);
         let isas = self.isas;
         let thread = p
             .thread(store, 0, isas, (INFO_BASE, tag), Some(schedule.endpoints))
@@ -326,7 +382,7 @@ impl Builder {
             None => drop(p.give(slot::THREAD, thread, rights)?),
             Some(memory) => grant_all(&p, thread, memory)?,
         }
-        schedule.enter(sched, thread::PROGRAM, thread, PROGRAM_ENTRY)?;
+        schedule.enter(sched, scheduled, thread, PROGRAM_ENTRY)?;
         Ok((p, thread))
     }
 
@@ -517,4 +573,6 @@ impl System {
     }
 }
 
-const _: () = assert!((thread::WARDEN as usize) + MAX_NODES <= 63 && PROGRAM_ENDED & NEWS == 0);
+const _: () = assert!(
+    (thread::WARDEN as usize) + MAX_NODES <= 63 && (PROGRAM_ENDED | BESIDE_ENDED) & NEWS == 0
+);

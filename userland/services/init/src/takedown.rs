@@ -176,9 +176,8 @@ fn wait(stamp: Stamp) -> Result<()> {
 }
 
 impl System {
-    /// Takes the program down, whose thread has ended.
-    pub fn take_down(&mut self) -> Done<Count> {
-        let p = &self.program;
+    /// Takes a program down whose thread has ended.
+    pub fn take_down(&self, p: &Program) -> Done<Count> {
         let number = p.number;
         let console = self.to_console.request([console::END, number, 0, 0]);
         let pager = self.to_pager.request([pager::END, number, 0, 0]);
@@ -195,7 +194,7 @@ impl System {
         for service in [&self.console, &self.pager, &builder.window.own] {
             dismiss(service, thread).during("stacks of invocations")?;
         }
-        self.leave_console().during("buffer in the console")?;
+        self.leave_console(p).during("buffer in the console")?;
         let mut last = Stamp(0);
         for isa in isas_of(builder.isas) {
             for i in 0..256 {
@@ -217,9 +216,9 @@ impl System {
         count(&builder.store, p).during("counting frames")
     }
 
-    /// Takes the program's pages out of the console.
-    fn leave_console(&self) -> Result<()> {
-        let there = console_client(self.program.number);
+    /// Takes a program's pages out of the console.
+    fn leave_console(&self, p: &Program) -> Result<()> {
+        let there = console_client(p.number);
         let space = self.console.space;
         for page in 0..CONSOLE_THREADS {
             for isa in isas_of(self.builder.isas) {

@@ -1,0 +1,146 @@
+//! Two programs beside each other: what one takes from the other by what it does with the services
+//! that they share. The program `rival` attacks, the program `victim` works; what each does and
+//! checks is in their headers.
+
+use std::time::Duration;
+
+use dyad_abi::Isa::{self, Aarch64, X86_64};
+use libtest_mimic::{Failed, Trial};
+use xtask::config::{RunConfig, TestOptions, Work};
+use xtask::launch::{self, RunReport};
+
+use crate::console::Kept;
+
+/// What the console lets a client write: at once, and per second, in bytes with 32 for each line.
+const AT_ONCE: u64 = 256 << 10;
+const PER_SECOND: u64 = 64 << 10;
+
+type Scene = fn(Vec<Isa>) -> Result<(), Failed>;
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let scenes = [
+        ("console_flood", console as Scene),
+        ("exhaustion_of_the_pager", memory),
+    ];
+    let orders = [
+        ("", [X86_64, Aarch64]),
+        ("_in_reversed_order", [Aarch64, X86_64]),
+    ];
+    let all = scenes.into_iter().flat_map(|(name, scene)| {
+        orders.into_iter().map(move |(order, nodes)| {
+            let name = format!("hostile::{name}_does_not_stop_others{order}");
+            Trial::test(name, move || scene(nodes.to_vec())).with_kind("system")
+        })
+    });
+    all.collect()
+}
+
+struct Played {
+    report: RunReport,
+    text: String,
+}
+
+fn play(nodes: Vec<Isa>, scene: &str) -> Result<Played, Failed> {
+    let config = RunConfig {
+        nodes,
+        work: Work::App {
+            app: "victim".into(),
+            args: format!("--scene {scene}"),
+        },
+        timeout: Some(Duration::from_secs(120)),
+        test: TestOptions {
+            beside: Some("rival".into()),
+            ..TestOptions::default()
+        },
+        ..RunConfig::default()
+    };
+    let mut kept = Kept::new(|_| {});
+    let report = launch::run(&config, &mut kept);
+    let text = kept.text(&report);
+    let played = Played { report, text };
+    // All checks of the victim, and the frames of both.
+    match played.report.failure() {
+        Some(why) => played.because(why),
+        None => Ok(played),
+    }
+}
+
+impl Played {
+    fn because<T>(&self, why: impl std::fmt::Display) -> Result<T, Failed> {
+        // Not the flood.
+        let said = |l: &&str| ["victim", "rival", "init"].iter().any(|w| l.contains(w));
+        let text: Vec<&str> = self.text.lines().filter(said).collect();
+        Err(format!("{why}\n\nconsole:\n{}", text.join("\n")).into())
+    }
+
+    fn counter(&self, name: &str) -> Result<u64, Failed> {
+        match self.report.counters.get(name) {
+            Some(&n) => Ok(n),
+            None => self.because(format_args!("no counter {name}")),
+        }
+    }
+
+    fn passed(&self, name: &str) -> Result<(), Failed> {
+        match self.report.checks.iter().any(|c| c.name == name && c.ok) {
+            true => Ok(()),
+            false => self.because(format_args!("no check {name} has passed")),
+        }
+    }
+
+    /// Whether a line of the console comes after another one, each found by a part of it.
+    fn comes_after(&self, late: &str, early: &str) -> Result<(), Failed> {
+        let last = self.text.rfind(late);
+        match (self.text.find(early), last) {
+            (Some(early), Some(late)) if early < late => Ok(()),
+            _ => self.because(format_args!("no {late:?} after {early:?}")),
+        }
+    }
+}
+
+/// The lines and the work of the victim get through, and all of its lines do, whole and in order;
+/// the flood is as large as the console lets it be and no larger.
+fn console(nodes: Vec<Isa>) -> Result<(), Failed> {
+    let p = play(nodes, "console")?;
+    for node in 0..2 {
+        p.passed(&format!("victim.console.node{node}"))?;
+    }
+    p.passed("beside.returned")?;
+    let all = p.counter("victim.lines")?;
+    let numbers = p.text.lines().filter_map(|l| {
+        let (_, line) = l.split_once("victim: line ")?;
+        line.split_once(" from node ")?.0.parse().ok()
+    });
+    let numbers: Vec<u64> = numbers.collect();
+    if numbers.is_empty() || !numbers.iter().copied().eq(1..=all) {
+        let n = numbers.len();
+        return p.because(format_args!("{n} lines of {all}, or not in order"));
+    }
+    let (bytes, refused) = (p.counter("rival.bytes")?, p.counter("rival.refused")?);
+    // Host time is no shorter than fused time.
+    let seconds = p.report.host_ms.run / 1000 + 2;
+    let most = AT_ONCE + PER_SECOND * seconds;
+    if refused == 0 || bytes > most || bytes < AT_ONCE / 64 {
+        return p.because(format_args!(
+            "the flood had {bytes} bytes, which may be {most}, and was refused {refused} times"
+        ));
+    }
+    p.comes_after("victim: after all that", "\"rival\" ended with code 0")
+}
+
+/// The victim gets memory all the time, while the rival has all it can have, takes all there is, and
+/// is ended for it; then what it had has come back.
+fn memory(nodes: Vec<Isa>) -> Result<(), Failed> {
+    let p = play(nodes, "memory")?;
+    for name in [
+        "victim.memory",
+        "victim.refused",
+        "rival.ranges-end",
+        "beside.returned",
+    ] {
+        p.passed(name)?;
+    }
+    p.comes_after("rival: takes all memory", "rival: has 62 ranges")?;
+    p.comes_after("\"rival\" ended with code 102", "rival: takes all memory")?;
+    p.comes_after("times so far", "\"rival\" ended with code 102")
+}

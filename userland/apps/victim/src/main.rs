@@ -1,0 +1,149 @@
+//! Does honest work, and says what it got done while the program `rival` ran beside it, with the
+//! same arguments: `cargo xtask run --app victim --beside rival -- --scene console`.
+//!
+//! | `--scene` | work | checks |
+//! |---|---|---|
+//! | `console` | computes and writes lines, on node 0 and on the last node | `victim.console.nodeN`: lines and work while the rival attacks are a share of those while it is fair, and no line takes too long |
+//! | `memory` | asks for memory, uses it, gives it back | `victim.memory`: everything is granted, zero-filled, in time; `victim.refused`: what is too much is refused with the right error |
+//!
+//! The rival attacks in every second phase of [`PHASE`], by fused time.
+#![no_std]
+#![no_main]
+// Memory of the pager is raw; in one function.
+#![deny(unsafe_code)]
+
+extern crate alloc;
+
+use core::hint::black_box;
+use core::time::Duration;
+
+use dyad::prelude::*;
+use dyad::{report, sys};
+
+/// Length of a phase; even ones are fair.
+const PHASE: Duration = Duration::from_millis(100);
+/// How long it works on a node.
+const WORK: Duration = Duration::from_secs(3);
+/// How long it waits afterwards.
+const AFTER: Duration = Duration::from_millis(2500);
+/// Share of what it gets done in fair phases that it must get done in others, in percent. 100 is
+/// right; the rest is what the host makes of it.
+const SHARE: u64 = 25;
+/// No request to a service may take longer: many slices, because the host may be busy.
+const LATENCY: Duration = Duration::from_secs(3);
+/// How long memory is asked for: longer than the rival lives.
+const MEMORY: Duration = Duration::from_secs(6);
+/// Pages of a request.
+const PAGES: usize = 16;
+const PAGE: usize = 4096;
+
+/// Whether the rival attacks now.
+fn is_attacked() -> bool {
+    Instant::now().as_nanos() / PHASE.as_nanos() as u64 % 2 == 1
+}
+
+/// Something that takes time.
+fn compute() {
+    for n in 0..2000u64 {
+        black_box(n);
+    }
+}
+
+/// Lines and work, in fair phases and in others.
+async fn console() -> Result<()> {
+    let last = dyad::system()?.nodes().count() - 1;
+    let mut line = 0u64;
+    for node in NodeId::first(last + 1).filter(|n| [0, last].contains(&n.index())) {
+        migrate_to(node).await?;
+        let (mut lines, mut work, mut longest) = ([0u64; 2], [0u64; 2], Duration::ZERO);
+        let end = Instant::now() + WORK;
+        while Instant::now() < end {
+            let phase = usize::from(is_attacked());
+            for _ in 0..200 {
+                compute();
+                work[phase] += 1;
+            }
+            let before = Instant::now();
+            line += 1;
+            println!("victim: line {line} from node {node}");
+            longest = longest.max(before.elapsed());
+            lines[usize::from(is_attacked())] += 1;
+        }
+        let share = |of: [u64; 2]| of[1] * 100 / of[0].max(1);
+        let enough = share(lines) >= SHARE && share(work) >= SHARE && lines[1] > 0;
+        report::check(
+            &format!("victim.console.node{node}"),
+            enough && longest < LATENCY,
+            format_args!(
+                "lines {lines:?} ({} %), work {work:?} ({} %), longest {longest:?}",
+                share(lines),
+                share(work)
+            ),
+        );
+    }
+    report::counter("victim.lines", line);
+    // Until the rival has said what it did.
+    sleep(AFTER).await;
+    println!("victim: after all that");
+    Ok(())
+}
+
+/// Maps pages, looks at them, writes to them and gives them back; `false` if one was not empty.
+#[allow(unsafe_code)]
+fn use_memory() -> sys::Result<bool> {
+    let len = (PAGES * PAGE) as u64;
+    let start = sys::map_anon(len)?;
+    let mut clean = true;
+    for page in 0..PAGES {
+        // SAFETY: 1. The page is inside of what was just mapped, which nobody else knows of.
+        let at = unsafe { start.add(page * PAGE) };
+        // SAFETY: 1. As above. 2. It is aligned.
+        clean &= unsafe { at.cast::<u64>().read_volatile() } == 0;
+        // SAFETY: 1. As above.
+        unsafe { at.cast::<u64>().write_volatile(!0) };
+    }
+    // SAFETY: 1. Nothing refers to it any more.
+    unsafe { sys::unmap(start, len)? };
+    Ok(clean)
+}
+
+async fn memory() -> Result<()> {
+    let (mut granted, mut longest) = (0u64, Duration::ZERO);
+    let mut trouble = None;
+    let mut said = 0;
+    let start = Instant::now();
+    while start.elapsed() < MEMORY {
+        let before = Instant::now();
+        match use_memory() {
+            Ok(true) => granted += 1,
+            Ok(false) => trouble = Some("memory was not empty".to_string()),
+            Err(e) => trouble = Some(e.to_string()),
+        }
+        longest = longest.max(before.elapsed());
+        if start.elapsed().as_millis() / 500 > said {
+            said += 1;
+            println!("victim: {granted} times so far");
+        }
+    }
+    report::check(
+        "victim.memory",
+        granted > 0 && trouble.is_none() && longest < LATENCY,
+        format_args!("{granted} times granted, longest {longest:?}, trouble: {trouble:?}"),
+    );
+    let refused = sys::map_anon(1 << 50).err();
+    report::check(
+        "victim.refused",
+        refused == Some(sys::Error::TooLarge),
+        format_args!("{refused:?}"),
+    );
+    Ok(())
+}
+
+#[dyad::task]
+async fn main(args: Args) -> Result<()> {
+    args.expect_options(&["--scene"])?;
+    match args.one_of("--scene", &["console", "memory"], "console")? {
+        "memory" => memory().await,
+        _ => console().await,
+    }
+}
