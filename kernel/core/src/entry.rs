@@ -13,7 +13,7 @@ use crate::dispatch::{self, After};
 use crate::invoke::{self, Returned, Way};
 use crate::object::thread::Thread;
 use crate::platform::{FaultKind, RegArea, UserFault};
-use crate::{Platform, copy, cycle, error, inbox, ops, panic, resolve, view};
+use crate::{Platform, copy, cycle, error, inbox, ops, panic, resolve, short, view};
 
 /// How often one instruction may fault at one address in a row. A page that others unmap and map
 /// at the same time costs a few; a page that the tables allow and the machine does not would fault
@@ -40,11 +40,23 @@ impl FastReturn {
     fn of(cx: &Cx, result: Result<u64, Error>) -> FastReturn {
         cx.local.short_entry.set(false);
         match result {
-            Ok(value) => FastReturn { status: 0, value },
-            Err(e) => FastReturn {
-                status: e.code(),
-                value: 0,
-            },
+            Ok(value) => FastReturn::value(value),
+            Err(e) => FastReturn::refused(e),
+        }
+    }
+
+    /// The operation is done.
+    #[inline(always)]
+    pub(crate) fn value(value: u64) -> FastReturn {
+        FastReturn { status: 0, value }
+    }
+
+    /// The operation has been refused.
+    #[inline(always)]
+    pub(crate) fn refused(e: Error) -> FastReturn {
+        FastReturn {
+            status: e.code(),
+            value: 0,
         }
     }
 
@@ -59,7 +71,7 @@ impl FastReturn {
 }
 
 /// A system call whose word has bits above the capability index: an operation other than 0.
-#[inline]
+#[inline(always)]
 pub fn fast_syscall<P: Platform>(
     word: u64,
     a0: u64,
@@ -68,14 +80,45 @@ pub fn fast_syscall<P: Platform>(
     a3: u64,
     a4: u64,
 ) -> FastReturn {
-    let cx = Cx::here::<P>();
-    cx.local.short_entry.set(true);
-    carry_out::<P>(&cx, word, [a0, a1, a2, a3, a4])
+    short::syscall::<P>(word, a0, a1, a2, a3, a4)
 }
 
-#[inline]
-fn carry_out<P: Platform>(cx: &Cx, word: u64, a: [u64; 5]) -> FastReturn {
-    match ops::call::<P>(cx, word, a) {
+/// The same for whatever [`short`] has no short way for.
+#[inline(never)]
+pub(crate) fn long_syscall<P: Platform>(
+    word: u64,
+    a0: u64,
+    a1: u64,
+    a2: u64,
+    a3: u64,
+    a4: u64,
+) -> FastReturn {
+    let cx = &Cx::here::<P>();
+    cx.local.short_entry.set(true);
+    let done = ops::call::<P>(cx, word, [a0, a1, a2, a3, a4]);
+    finish::<P>(cx, done)
+}
+
+/// The same of a capability that this CPU remembers and that has just been looked at.
+#[inline(never)]
+pub(crate) fn remembered<P: Platform>(
+    word: u64,
+    a0: u64,
+    a1: u64,
+    a2: u64,
+    a3: u64,
+    a4: u64,
+) -> FastReturn {
+    let cx = &Cx::here::<P>();
+    cx.local.short_entry.set(true);
+    let known = view::last_called(cx.local, word);
+    let done = ops::on_known::<P>(cx, known, word >> 32 & 31, [a0, a1, a2, a3, a4]);
+    finish::<P>(cx, done)
+}
+
+#[inline(always)]
+fn finish<P: Platform>(cx: &Cx, done: dyad_abi::Result<After>) -> FastReturn {
+    match done {
         Ok(After::Value(v)) => FastReturn::of(cx, Ok(v)),
         Err(e) => FastReturn::of(cx, Err(e)),
         Ok(After::Switched) => cycle::switched::<P>(cx),

@@ -57,6 +57,7 @@ pub mod recovery;
 pub mod resolve;
 pub mod selftest;
 pub mod shootdown;
+pub mod short;
 pub mod start;
 pub mod supply;
 pub mod tables;

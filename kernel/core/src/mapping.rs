@@ -24,6 +24,7 @@ mod quick;
 pub(crate) mod view;
 
 pub use quick::resolve_quickly;
+pub use view::Near;
 
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa, Result};

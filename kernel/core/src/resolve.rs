@@ -61,7 +61,7 @@ pub fn resolve<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -
     if !(USER_MIN..USER_END).contains(&va) {
         return Err(Error::BadAddress);
     }
-    if let Some(done) = resolve_quickly(cx, P::ISA, space, va, kind) {
+    if let Some(done) = resolve_quickly(cx.local, P::ISA, space.bits(), va, kind) {
         return done;
     }
     resolve_slowly::<P>(cx, space, va, kind)

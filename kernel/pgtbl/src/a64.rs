@@ -144,6 +144,19 @@ pub(crate) const fn split(raw: u64) -> (Perms, u64) {
     )
 }
 
+/// Whether a word is what [`user_page`] makes of permissions without `OWNED`, used or not.
+#[inline(always)]
+pub(crate) const fn is_given_page(raw: u64) -> bool {
+    const SET: u64 = VALID | TABLE_OR_PAGE | INNER_SHAREABLE | NOT_GLOBAL | AP_EL0 | PXN;
+    const FREE: u64 = crate::place::USER_ADDRESS | ACCESS_FLAG | SW_MAY_WRITE | SW_MAY_EXECUTE;
+    // Pages that may be written say by AP whether they have been, others by the bit of software.
+    if raw & DBM != 0 {
+        raw & !(FREE | AP_READ_ONLY) == SET | DBM | UXN
+    } else {
+        raw & !(FREE | SW_DIRTY | UXN) == SET | AP_READ_ONLY
+    }
+}
+
 /// A clean page that nobody would set a bit of any more.
 #[inline]
 pub(crate) const fn used(word: u64) -> u64 {

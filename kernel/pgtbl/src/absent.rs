@@ -53,6 +53,18 @@ pub(crate) fn empty_in(raw: u64, inverted: bool) -> Option<Epoch> {
     (raw & 0xff == TAG_EMPTY << 1 && epoch != Epoch::ZERO).then_some(epoch)
 }
 
+/// Whether [`empty_in`] gives a stamp up to `limit`, compared as it is stored.
+#[inline(always)]
+pub(crate) fn is_empty_since(raw: u64, limit: Epoch, inverted: bool) -> bool {
+    let old = if inverted {
+        // Zero is stored as it is, and in no other way.
+        raw == 0 || (!raw >> PAYLOAD_SHIFT).wrapping_sub(1) < limit.get()
+    } else {
+        raw >> PAYLOAD_SHIFT <= limit.get()
+    };
+    old && raw & 0xff == TAG_EMPTY << 1
+}
+
 /// The absent state that a word may mean; the caller checks that it encodes as this word.
 #[inline]
 pub(crate) fn parse(raw: u64, inverted: bool) -> Option<Pte> {

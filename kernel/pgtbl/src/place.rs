@@ -13,7 +13,7 @@ use crate::pte::{decode, encode, table_in};
 use crate::{Leaf, Level, MapError, Memory, Perms, Pte, RemoteCpu, absent};
 
 /// Bits that every format has for the address of a page.
-const USER_ADDRESS: u64 = (1 << 48) - (1 << 12);
+pub(crate) const USER_ADDRESS: u64 = (1 << 48) - (1 << 12);
 
 /// Words of 4 KiB user pages at address 0, by ISA and permissions; 0: there is no such page.
 static USER_WORDS: [[u64; 128]; Isa::ALL.len()] = {
@@ -54,6 +54,17 @@ pub mod plain {
         let word = USER_WORDS[isa.index()][(perms.bits() & 0x7f) as usize];
         let rest = raw & !(USER_ADDRESS | used) | word & used;
         (word != 0 && rest == word).then_some((PhysAddr(raw & USER_ADDRESS), perms))
+    }
+
+    /// The page of a word, if no fault has taken it ([`Perms::OWNED`]): [`page_in`] of what is
+    /// mostly unmapped, in a few instructions.
+    #[inline(always)]
+    pub fn given_page_in(isa: Isa, raw: u64) -> Option<PhysAddr> {
+        let is = match isa {
+            Isa::X86_64 => crate::x86::is_given_page(raw),
+            Isa::Aarch64 => crate::a64::is_given_page(raw),
+        };
+        is.then_some(PhysAddr(raw & USER_ADDRESS))
     }
 
     /// The permissions that a word has if it is that of a user page, and the bits that tell whether
@@ -97,6 +108,12 @@ pub mod plain {
     #[inline]
     pub fn empty_in(isa: Isa, raw: u64) -> Option<Epoch> {
         absent::empty_in(raw, isa == Isa::X86_64)
+    }
+
+    /// Whether a word is that of an empty entry whose stamp is `limit` or older.
+    #[inline(always)]
+    pub fn is_empty_since(isa: Isa, raw: u64, limit: Epoch) -> bool {
+        absent::is_empty_since(raw, limit, isa == Isa::X86_64)
     }
 
     /// The table a word leads to, above [`Level::L1`].

@@ -124,6 +124,19 @@ pub(crate) const fn split(raw: u64) -> (Perms, u64) {
     )
 }
 
+/// Whether a word is what [`user_page`] makes of permissions without `OWNED`, used or not.
+#[inline(always)]
+pub(crate) const fn is_given_page(raw: u64) -> bool {
+    const FREE: u64 = crate::place::USER_ADDRESS
+        | ACCESSED
+        | DIRTY
+        | WRITABLE
+        | NO_EXECUTE
+        | SW_MAY_WRITE
+        | SW_MAY_EXECUTE;
+    raw & !FREE == PRESENT | USER && raw & (WRITABLE | NO_EXECUTE) != WRITABLE
+}
+
 /// A clean page that nobody would set a bit of any more.
 #[inline]
 pub(crate) const fn used(word: u64) -> u64 {

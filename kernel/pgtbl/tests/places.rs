@@ -189,10 +189,17 @@ fn plain_words_are_those_of_the_format() {
             );
             let word = plain::empty(isa, epoch);
             assert_eq!(plain::empty_in(isa, word), Some(epoch));
-            for bit in 0..64 {
-                let other = word ^ 1 << bit;
-                if let Some(epoch) = plain::empty_in(isa, other) {
+            for other in (0..64)
+                .map(|bit| word ^ 1 << bit)
+                .chain([word, !0xff, 0xff])
+            {
+                let stamp = plain::empty_in(isa, other);
+                if let Some(epoch) = stamp {
                     assert_eq!(decode(isa, other, Level::L1), Pte::Empty { epoch });
+                }
+                for limit in [at(0), at(6), at(7), at(8), dyad_pgtbl::Epoch::MAX] {
+                    let old = stamp.is_some_and(|stamp| stamp <= limit);
+                    assert_eq!(plain::is_empty_since(isa, other, limit), old, "{other:#x}");
                 }
             }
         }
@@ -239,7 +246,10 @@ fn plain_words_are_those_of_the_format() {
                 // What a page is taken for it is: whichever bit is wrong.
                 for bit in 0..64 {
                     let other = word ^ 1 << bit;
-                    if let Some((pa, perms)) = plain::page_in(isa, other) {
+                    let page = plain::page_in(isa, other);
+                    let given = page.filter(|(_, perms)| !perms.contains(Perms::OWNED));
+                    assert_eq!(plain::given_page_in(isa, other), given.map(|(pa, _)| pa));
+                    if let Some((pa, perms)) = page {
                         let Pte::Leaf(l) = decode(isa, other, Level::L1) else {
                             panic!("{leaf:?}, bit {bit}");
                         };

@@ -17,6 +17,7 @@ use crate::object::space::Region;
 use crate::ops::space::{link, unlink};
 use crate::platform::FaultKind;
 use crate::resolve::Outcome;
+use crate::view::CapView;
 
 const RW: Perms = Perms::READ
     .union(Perms::USER)
@@ -26,27 +27,30 @@ const RW: Perms = Perms::READ
 /// Maps frame `n` of a block by the short way alone.
 fn map(m: Machine, space: WeakRef, isa: Isa, page: u64, frame: &Operand, n: u64) -> Option<()> {
     let c = cx(m);
-    let head = frame.object.unwrap();
-    let at = dyad_shm::FrameRef::of(head.frame.address().add(n * PAGE_SIZE)).unwrap();
-    this(&c, space).map_quickly(isa, VA + page * PAGE_SIZE, head, at, RW)
+    let known = CapView::of_block(&c, frame)?;
+    let (block, pa) = known.page(frame.object.unwrap().frame.address(), n);
+    let near = this(&c, space).near();
+    near.map(isa, VA + page * PAGE_SIZE, &block, pa, RW)
 }
 
 fn unmap(m: Machine, space: WeakRef, isa: Isa, page: u64) -> Option<()> {
     let c = cx(m);
-    let done = this(&c, space).unmap_quickly(isa, VA + page * PAGE_SIZE);
+    let done = this(&c, space).near().unmap(isa, VA + page * PAGE_SIZE);
     done.map(|r| assert!(r.is_ok()))
 }
 
 fn protect(m: Machine, space: WeakRef, isa: Isa, page: u64, write: bool) -> Option<()> {
     let c = cx(m);
     this(&c, space)
-        .protect_quickly(isa, VA + page * PAGE_SIZE, write)
+        .near()
+        .protect(isa, VA + page * PAGE_SIZE, write)
         .map(|_| ())
 }
 
 fn fault(m: Machine, isa: Isa, space: WeakRef, page: u64) -> Option<dyad_abi::Result<Outcome>> {
     let c = cx(m);
-    resolve_quickly(&c, isa, space, VA + page * PAGE_SIZE, FaultKind::Write)
+    let va = VA + page * PAGE_SIZE;
+    resolve_quickly(c.local, isa, space.bits(), va, FaultKind::Write)
 }
 
 fn region(m: Machine, space: WeakRef, pages: u64, kind: RegionKind) {

@@ -14,13 +14,14 @@ use dyad_abi::{Error, Isa, Result};
 use dyad_pgtbl::{Perms, plain};
 use dyad_retype::Use;
 use dyad_shm::PhysAddr;
-use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
+use dyad_shm::frame::{Epoch, WeakRef};
 use dyad_shm::intent::Row;
 
 use super::In;
-use super::view::{Block, Spot, region};
-use crate::cx::Cx;
+use super::view::{Block, Near, Spot, region};
+use crate::cpu::CpuLocal;
 use crate::memory::CoherentWords;
+use crate::object::space::Space;
 use crate::platform::FaultKind;
 use crate::resolve::Outcome;
 
@@ -33,174 +34,127 @@ fn unpin(words: CoherentWords, record: &AtomicU64) {
     }
 }
 
-/// A page that comes to an entry.
-#[derive(Clone, Copy)]
-struct Coming<'a> {
-    spot: &'a Spot,
-    block: &'a Block,
-    /// What the entry is, and becomes.
-    from: u64,
-    to: u64,
+/// Row map, without the end of its intent if it succeeds. `from` is an empty entry that may be
+/// filled, `to` what comes there. `None`: nothing has been done.
+#[inline(always)]
+fn put(spot: &Spot, block: &Block, from: u64, to: u64) -> Option<()> {
+    let words = spot.words;
+    let table = spot.pinnable()?;
+    let frame = block.pinnable()?;
+    let intent = spot.intent();
+    words.store_line(
+        intent,
+        [Row::Map as u64 + 1, block.frame, spot.table(), spot.at()],
+    );
+    if words.exchange(spot.frame(), table, table.wrapping_add(1)) {
+        if words.exchange(block.word, frame, frame.wrapping_add(1)) {
+            words.fence();
+            if spot.is_linked() && words.exchange(spot.entry, from, to) {
+                return Some(());
+            }
+            unpin(words, block.word);
+        }
+        unpin(words, spot.frame());
+    }
+    words.store(&intent[0], 0);
+    None
 }
 
-impl In<'_> {
-    /// Row map, without the end of its intent if it succeeds. `from` is an empty entry that is
-    /// quiesced. `None`: nothing has been done.
-    #[inline(always)]
-    fn put(&self, words: CoherentWords, line: &[AtomicU64; 8], c: Coming<'_>) -> Option<()> {
-        let (told, tnew) = c.spot.pinned()?;
-        let fnew = c.block.pinned()?;
-        let intent = [
-            Row::Map as u64 + 1,
-            c.block.frame,
-            c.spot.table(),
-            c.spot.at(),
-        ];
-        words.store_line(line, intent);
-        if words.exchange(c.spot.frame(), told, tnew) {
-            if words.exchange(c.block.word, c.block.now, fnew) {
-                words.fence();
-                if c.spot.is_linked() && words.exchange(c.spot.entry, c.from, c.to) {
-                    return Some(());
-                }
-                unpin(words, c.block.word);
-            }
-            unpin(words, c.spot.frame());
-        }
-        words.store(&line[0], 0);
-        None
+/// Row unmap, once it is known what is to be unmapped.
+#[inline(always)]
+fn take(spot: &Spot, block: &Block, raw: u64) -> Option<Result<Epoch>> {
+    let words = spot.words;
+    let intent = spot.intent();
+    words.store_line(
+        intent,
+        [Row::Unmap as u64 + 1, block.frame, spot.table(), spot.at()],
+    );
+    if !words.exchange(spot.entry, raw, spot.closing()) {
+        words.store(&intent[0], 0);
+        return None;
     }
+    let stamp = spot.stamp();
+    if !words.exchange(spot.entry, spot.closing(), plain::empty(spot.isa, stamp)) {
+        // Only a node that thinks this one dead has changed it; it counts references anew.
+        return Some(Err(Error::NodeDead));
+    }
+    unpin(words, block.word);
+    unpin(words, spot.frame());
+    words.store(&intent[0], 0);
+    Some(Ok(stamp))
+}
 
+#[cfg(test)]
+impl In<'_> {
+    /// The same for the short ways.
+    pub fn near(&self) -> Near {
+        Near {
+            local: self.cx.local,
+            object: self.object.bits(),
+        }
+    }
+}
+
+impl Near {
     /// Row map. `None`: nothing has been done. The address is one of the user half, and a page's.
     #[inline(always)]
-    pub fn map_quickly(
-        &self,
-        isa: Isa,
-        va: u64,
-        head: WeakRef,
-        frame: FrameRef,
-        perms: Perms,
-    ) -> Option<()> {
-        let words = self.cx.words().if_coherent()?;
-        let pa = frame.address();
+    pub fn map(self, isa: Isa, va: u64, block: &Block, pa: PhysAddr, perms: Perms) -> Option<()> {
         let to = plain::page(isa, pa, perms)?;
         let spot = self.spot(isa, va)?;
-        let block = self.block(pa)?;
-        if block.head != head.bits() {
-            return None;
-        }
         let from = spot.entry.load(Ordering::Acquire);
-        if !self.is_quiet(plain::empty_in(isa, from)?) {
+        if !self.may_fill(isa, from) {
             return None;
         }
-        let line = self.intent_line()?;
-        let coming = Coming {
-            spot: &spot,
-            block: &block,
-            from,
-            to,
-        };
-        self.put(words, line, coming)?;
-        words.store(&line[0], 0);
+        put(&spot, block, from, to)?;
+        spot.words.store(&spot.intent()[0], 0);
         Some(())
     }
 
     /// Row unmap, of a page that the space does not own. `None`: nothing has been done.
-    #[inline]
-    pub fn unmap_quickly(&self, isa: Isa, va: u64) -> Option<Result<Epoch>> {
-        let words = self.cx.words().if_coherent()?;
+    #[inline(always)]
+    pub fn unmap(self, isa: Isa, va: u64) -> Option<Result<Epoch>> {
         let spot = self.spot(isa, va)?;
         let raw = spot.entry.load(Ordering::Acquire);
-        let (pa, perms) = plain::page_in(isa, raw)?;
-        if perms.contains(Perms::OWNED) {
-            return None;
-        }
-        let block = self.block(pa)?;
+        let block = self.block(plain::given_page_in(isa, raw)?)?;
         // Neither is being recovered, or this row has begun before and is waited for.
-        spot.pinned()?;
-        let line = self.intent_line()?;
-        self.take_quickly(words, line, (&spot, &block), raw)
-    }
-
-    #[inline(always)]
-    fn take_quickly(
-        &self,
-        words: CoherentWords,
-        line: &[AtomicU64; 8],
-        (spot, block): (&Spot, &Block),
-        raw: u64,
-    ) -> Option<Result<Epoch>> {
-        let isa = spot.isa;
-        words.store_line(
-            line,
-            [Row::Unmap as u64 + 1, block.frame, spot.table(), spot.at()],
-        );
-        let closing = plain::closing(isa, self.cx.node.id());
-        if !words.exchange(spot.entry, raw, closing) {
-            words.store(&line[0], 0);
-            return None;
-        }
-        let stamp = self.stamp(words);
-        if !words.exchange(spot.entry, closing, plain::empty(isa, stamp)) {
-            // Only a node that thinks this one dead has changed it; it counts references anew.
-            return Some(Err(Error::NodeDead));
-        }
-        unpin(words, block.word);
-        unpin(words, spot.frame());
-        words.store(&line[0], 0);
-        Some(Ok(stamp))
-    }
-
-    /// [`EpochSource::now`](dyad_shm::protocol::EpochSource::now).
-    #[inline(always)]
-    fn stamp(&self, words: CoherentWords) -> Epoch {
-        words.fence();
-        Epoch::saturating(self.cx.node.sb.epoch.load(Ordering::Acquire))
+        spot.pinnable()?;
+        take(&spot, &block, raw)
     }
 
     /// Makes a page writable or read-only, and not executable; the time after it. `None`: nothing
     /// has been done.
-    #[inline]
-    pub fn protect_quickly(&self, isa: Isa, va: u64, write: bool) -> Option<Epoch> {
-        let words = self.cx.words().if_coherent()?;
+    #[inline(always)]
+    pub fn protect(self, isa: Isa, va: u64, write: bool) -> Option<Epoch> {
         let spot = self.spot(isa, va)?;
         let raw = spot.entry.load(Ordering::Acquire);
         let word = plain::protected(isa, raw, write)?;
-        words
+        spot.words
             .exchange(spot.entry, raw, word)
-            .then(|| self.stamp(words))
+            .then(|| spot.stamp())
     }
 
     /// Row map from peer.
     #[inline(always)]
-    fn copy_quickly(
-        &self,
-        words: CoherentWords,
-        (source, shown): (&Spot, (u64, PhysAddr, Perms)),
+    fn copy(
+        self,
+        (source, raw, perms): (&Spot, u64, Perms),
         (spot, from): (&Spot, u64),
+        (block, to): (&Block, u64),
+        space: &'static Space,
     ) -> Option<Result<Outcome>> {
-        let (raw, pa, perms) = shown;
-        let to = plain::used_page(spot.isa, pa, perms)?;
-        let block = self.block(pa)?;
-        let line = self.intent_line()?;
-        let coming = Coming {
-            spot,
-            block: &block,
-            from,
-            to,
-        };
-        if self.put(words, line, coming).is_none() {
+        let words = spot.words;
+        if put(spot, block, from, to).is_none() {
             // The last reference of a page that its owner has unmapped meanwhile may have been this.
-            self.owner_may_be_gone(&block, perms);
+            self.owner_may_be_gone(space, block, perms);
             return None;
         }
         words.fence();
         let now = source.entry.load(Ordering::Acquire);
-        if now != raw && plain::page_in(source.isa, now) != Some((pa, perms)) {
-            return Some(self.copied_too_late(words, line, (spot, &block), (to, perms)));
+        if now != raw && plain::page_in(source.isa, now) != plain::page_in(source.isa, raw) {
+            return Some(self.copied_too_late(space, (spot, block), (to, perms)));
         }
-        words.store(&line[0], 0);
-        words.increase(&self.space.faults_copied, 1);
+        words.store(&spot.intent()[0], 0);
+        words.increase(&space.faults_copied, 1);
         Some(Ok(Outcome::Copied))
     }
 
@@ -209,14 +163,13 @@ impl In<'_> {
     #[cold]
     #[inline(never)]
     fn copied_too_late(
-        &self,
-        words: CoherentWords,
-        line: &[AtomicU64; 8],
+        self,
+        space: &'static Space,
         (spot, block): (&Spot, &Block),
         (word, perms): (u64, Perms),
     ) -> Result<Outcome> {
-        match self.take_quickly(words, line, (spot, block), word) {
-            Some(Ok(_)) => self.owner_may_be_gone(block, perms),
+        match take(spot, block, word) {
+            Some(Ok(_)) => self.owner_may_be_gone(space, block, perms),
             Some(Err(e)) => return Err(e),
             // Somebody else has changed it since.
             None => {}
@@ -226,45 +179,55 @@ impl In<'_> {
 
     #[cold]
     #[inline(never)]
-    fn owner_may_be_gone(&self, block: &Block, perms: Perms) {
+    fn owner_may_be_gone(self, space: &'static Space, block: &Block, perms: Perms) {
         if perms.contains(Perms::OWNED)
-            && let Some(head) = WeakRef::from_bits(block.head)
+            && let Some(page) = WeakRef::from_bits(block.frame)
+            && let Ok((head, _)) = self.cx().frames().head_now(page.frame)
+            && head.version == page.version
+            && let Some(object) = WeakRef::from_bits(self.object)
         {
-            self.give_back(head, Use::User);
+            let cx = self.cx();
+            let this = In {
+                cx: &cx,
+                space,
+                object,
+            };
+            this.give_back(head, Use::User);
         }
     }
 }
 
 /// Resolves a fault at an address of the user half by what this CPU remembers: from the other ISA's
 /// table, or by knowing that the kernel has nothing to show. `None`: nothing has been done.
-#[inline]
+#[inline(always)]
 pub fn resolve_quickly(
-    cx: &Cx,
+    local: &'static CpuLocal,
     isa: Isa,
-    object: WeakRef,
+    object: u64,
     va: u64,
     kind: FaultKind,
 ) -> Option<Result<Outcome>> {
-    let words = cx.words().if_coherent()?;
-    let (space, region) = region(cx, object, va)?;
-    let this = In { cx, space, object };
+    let (_, space, region) = region(local, object, va)?;
+    let this = Near { local, object };
     let own = this.spot(isa, va)?;
     let here = own.entry.load(Ordering::Acquire);
-    let stamp = plain::empty_in(isa, here)?;
     let anonymous = match region {
         Some(RegionKind::Anonymous) => true,
         Some(RegionKind::Shared) => false,
-        _ => return Some(Err(Error::BadAddress)),
+        _ => return plain::empty_in(isa, here).map(|_| Err(Error::BadAddress)),
     };
-    let nowhere = (!anonymous).then_some(Err(Error::BadAddress));
-    let Some(other) = this.spot(isa.other(), va) else {
-        return nowhere.filter(|_| this.no_table(isa.other(), va));
+    let other = this.spot(isa.other(), va);
+    let raw = other.map_or(0, |o| o.entry.load(Ordering::Acquire));
+    let (Some(other), Some((pa, perms))) = (&other, plain::page_in(isa.other(), raw)) else {
+        // Nobody has it, and of shared regions nobody but the handler makes one.
+        let nowhere = match other {
+            Some(_) => plain::empty_in(isa.other(), raw).is_some(),
+            None => this.no_table(isa.other(), va),
+        };
+        let empty = plain::empty_in(isa, here).is_some();
+        return (!anonymous && nowhere && empty).then_some(Err(Error::BadAddress));
     };
-    let raw = other.entry.load(Ordering::Acquire);
-    let Some((pa, perms)) = plain::page_in(isa.other(), raw) else {
-        return nowhere.filter(|_| plain::empty_in(isa.other(), raw).is_some());
-    };
-    if !this.is_quiet(stamp) {
+    if !this.may_fill(isa, here) {
         return None;
     }
     let wanted = match kind {
@@ -275,5 +238,7 @@ pub fn resolve_quickly(
     if perms.contains(Perms::EXECUTE) || !perms.contains(wanted) {
         return None;
     }
-    this.copy_quickly(words, (&other, (raw, pa, perms)), (&own, here))
+    let to = plain::used_page(isa, pa, perms)?;
+    let block = this.block(pa)?;
+    this.copy((other, raw, perms), (&own, here), (&block, to), space)
 }

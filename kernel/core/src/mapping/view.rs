@@ -26,8 +26,11 @@ use dyad_retype::word::{kernel_pinned, user_order};
 use dyad_shm::PhysAddr;
 use dyad_shm::frame::{Epoch, FrameEntry, FrameRef, WeakRef};
 
-use super::{In, table_kind};
+use super::table_kind;
+use crate::cpu::CpuLocal;
 use crate::cx::Cx;
+use crate::memory::CoherentWords;
+use crate::node::node;
 use crate::object::find;
 use crate::object::space::Space;
 
@@ -45,7 +48,10 @@ type Entries = [AtomicU64; 512];
 type Line = [AtomicU64; 8];
 
 static NOTHING: AtomicU64 = AtomicU64::new(0);
+static NO_LINE: Line = [const { AtomicU64::new(0) }; 8];
 
+/// Also what a row needs besides, so that looking for it is looking once.
+#[repr(align(128))]
 struct TableView {
     /// The space: a weak reference; 0: no view.
     space: Cell<u64>,
@@ -53,12 +59,19 @@ struct TableView {
     link: Cell<&'static AtomicU64>,
     link_value: Cell<u64>,
     frame: Cell<&'static AtomicU64>,
+    /// Without references.
     frame_value: Cell<u64>,
     /// The table: a weak reference.
     table: Cell<u64>,
     at: Cell<PhysAddr>,
     /// `None`: there is no table; the entry above is that where the walk ends.
-    entries: Cell<Option<&'static Entries>>,
+    entries: Cell<Option<(CoherentWords, &'static Entries)>>,
+    /// This CPU's intents.
+    intent: Cell<&'static Line>,
+    /// The shared epoch.
+    epoch: Cell<&'static AtomicU64>,
+    /// What this node puts into an entry that it closes.
+    closing: Cell<u64>,
 }
 
 struct BlockView {
@@ -66,6 +79,7 @@ struct BlockView {
     /// Bytes; 0: no view.
     len: Cell<u64>,
     word: Cell<&'static AtomicU64>,
+    /// Without references.
     value: Cell<u64>,
     /// The head: a weak reference.
     head: Cell<u64>,
@@ -75,9 +89,9 @@ struct RegionView {
     /// The space: a weak reference; 0: no view.
     space: Cell<u64>,
     start: Cell<u64>,
-    end: Cell<u64>,
+    len: Cell<u64>,
     changes: Cell<u64>,
-    place: Cell<Option<&'static Space>>,
+    place: Cell<Option<(CoherentWords, &'static Space)>>,
     kind: Cell<Option<RegionKind>>,
 }
 
@@ -87,9 +101,7 @@ pub(crate) struct PageViews {
     blocks: [BlockView; BLOCKS],
     regions: [RegionView; REGIONS],
     /// Newest stamp that is known to be quiesced: so are all before it.
-    quiet: Cell<u64>,
-    /// This CPU's intents.
-    line: Cell<Option<&'static Line>>,
+    quiet: Cell<Epoch>,
 }
 
 impl PageViews {
@@ -106,6 +118,9 @@ impl PageViews {
                     table: Cell::new(0),
                     at: Cell::new(PhysAddr(0)),
                     entries: Cell::new(None),
+                    intent: Cell::new(&NO_LINE),
+                    epoch: Cell::new(&NOTHING),
+                    closing: Cell::new(0),
                 }
             }; TABLES],
             blocks: [const {
@@ -121,14 +136,13 @@ impl PageViews {
                 RegionView {
                     space: Cell::new(0),
                     start: Cell::new(0),
-                    end: Cell::new(0),
+                    len: Cell::new(0),
                     changes: Cell::new(0),
                     place: Cell::new(None),
                     kind: Cell::new(None),
                 }
             }; REGIONS],
-            quiet: Cell::new(0),
-            line: Cell::new(None),
+            quiet: Cell::new(Epoch::ZERO),
         }
     }
 
@@ -151,6 +165,8 @@ impl PageViews {
 #[derive(Clone, Copy)]
 pub(super) struct Spot {
     view: &'static TableView,
+    /// Views of tables are learnt only where caches are coherent.
+    pub words: CoherentWords,
     /// Whose table it is.
     pub isa: Isa,
     pub entry: &'static AtomicU64,
@@ -164,13 +180,11 @@ impl Spot {
         self.view.link.get().load(Ordering::Acquire) == self.view.link_value.get()
     }
 
-    /// The table's frame word, as it is and with one more reference; `None` if it is not what it
-    /// was (frozen, for example), or full.
+    /// The table's frame word as it is; `None` if it is not what it was (frozen, for example), or
+    /// has no room for one more reference.
     #[inline(always)]
-    pub fn pinned(&self) -> Option<(u64, u64)> {
-        let now = self.view.frame.get().load(Ordering::Acquire);
-        let same = (now ^ self.view.frame_value.get()) >> REFS == 0;
-        (same && now & MAX_REFS != MAX_REFS).then(|| (now, now.wrapping_add(1)))
+    pub fn pinnable(&self) -> Option<u64> {
+        pinnable(self.view.frame.get(), self.view.frame_value.get())
     }
 
     /// The table's frame word.
@@ -190,50 +204,94 @@ impl Spot {
     pub fn at(&self) -> u64 {
         self.view.at.get().0 | (self.index as u64) << 3
     }
+
+    /// Where this CPU's intents are.
+    #[inline(always)]
+    pub fn intent(&self) -> &'static Line {
+        self.view.intent.get()
+    }
+
+    /// The word of an entry of this table that this node is closing.
+    #[inline(always)]
+    pub fn closing(&self) -> u64 {
+        self.view.closing.get()
+    }
+
+    /// [`EpochSource::now`](dyad_shm::protocol::EpochSource::now).
+    #[inline(always)]
+    pub fn stamp(&self) -> Epoch {
+        self.words.fence();
+        Epoch::saturating(self.view.epoch.get().load(Ordering::Acquire))
+    }
+}
+
+/// A frame word as it is, if it is `value` but for the references, which leave room for one more.
+#[inline(always)]
+fn pinnable(word: &AtomicU64, value: u64) -> Option<u64> {
+    let now = word.load(Ordering::Acquire);
+    // Less than the most references above a word that has none: one comparison for both.
+    (now.wrapping_sub(value) < MAX_REFS).then_some(now)
 }
 
 /// A block of user memory in use.
 #[derive(Clone, Copy)]
-pub(super) struct Block {
+pub struct Block {
     /// Frame word of its head.
     pub word: &'static AtomicU64,
-    /// As it is.
-    pub now: u64,
-    /// The head: a weak reference.
-    pub head: u64,
+    /// As it is, without references.
+    pub value: u64,
     /// The frame that was asked for, with the version of the block.
     pub frame: u64,
 }
 
 impl Block {
-    /// The head's word with one more reference, if there is room.
+    /// The head's word as it is; `None` if it is another block's by now, or has no room for one more
+    /// reference.
     #[inline(always)]
-    pub fn pinned(&self) -> Option<u64> {
-        (self.now & MAX_REFS != MAX_REFS).then(|| self.now.wrapping_add(1))
+    pub fn pinnable(&self) -> Option<u64> {
+        pinnable(self.word, self.value)
     }
+}
+
+/// An address space, as the short ways work on it.
+#[derive(Clone, Copy)]
+pub struct Near {
+    /// The CPU that does.
+    pub local: &'static CpuLocal,
+    /// The frame of the space, which lives: a weak reference.
+    pub object: u64,
 }
 
 const fn key(isa: Isa, va: u64) -> u64 {
     va >> COVER << 1 | isa as u64
 }
 
-impl In<'_> {
+impl Near {
+    /// For the long ways. (Looking the node up is what the short ones save.)
+    pub fn cx(self) -> Cx {
+        Cx {
+            node: node(),
+            local: self.local,
+        }
+    }
+
     /// Where the entry of the page at `va`, an address of the user half, is; `None` if there is no
     /// table for it.
     #[inline(always)]
-    pub(super) fn spot(&self, isa: Isa, va: u64) -> Option<Spot> {
+    pub(super) fn spot(self, isa: Isa, va: u64) -> Option<Spot> {
         let key = key(isa, va);
-        let view = &self.cx.local.views.pages.tables[key as usize % TABLES];
-        if view.space.get() != self.object.bits()
+        let view = &self.local.views.pages.tables[key as usize % TABLES];
+        if view.space.get() != self.object
             || view.key.get() != key
             || view.link.get().load(Ordering::Acquire) != view.link_value.get()
         {
             self.learn_table(isa, va, view)?;
         }
-        let entries = view.entries.get()?;
+        let (words, entries) = view.entries.get()?;
         let index = (va >> 12) as usize % 512;
         Some(Spot {
             view,
+            words,
             isa,
             entry: &entries[index],
             index,
@@ -243,25 +301,27 @@ impl In<'_> {
     /// Whether the page at `va`, for which there is no [`spot`](In::spot), is not mapped, and will
     /// not be as long as nobody adds a table.
     #[inline]
-    pub(super) fn no_table(&self, isa: Isa, va: u64) -> bool {
+    pub(super) fn no_table(self, isa: Isa, va: u64) -> bool {
         let key = key(isa, va);
-        let view = &self.cx.local.views.pages.tables[key as usize % TABLES];
-        view.space.get() == self.object.bits()
-            && view.key.get() == key
-            && view.entries.get().is_none()
+        let view = &self.local.views.pages.tables[key as usize % TABLES];
+        view.space.get() == self.object && view.key.get() == key && view.entries.get().is_none()
     }
 
     /// Walks. Each word is looked at after the one that led there.
     #[cold]
     #[inline(never)]
-    fn learn_table(&self, isa: Isa, va: u64, view: &TableView) -> Option<()> {
+    fn learn_table(self, isa: Isa, va: u64, view: &TableView) -> Option<()> {
         view.space.set(0);
-        let map = self.cx.words().map();
-        let mut at = self.space.root(self.cx.words(), isa)?;
+        let cx = self.cx();
+        let words = cx.words().if_coherent()?;
+        let map = cx.words().map();
+        let space: &'static Space =
+            find(cx.node, WeakRef::from_bits(self.object)?, Space::KIND).ok()?;
+        let mut at = space.root(cx.words(), isa)?;
         let mut last = None;
         for level in [Level::L4, Level::L3, Level::L2] {
-            let words: &'static Entries = map.get(at)?;
-            let link = &words[level.index(va)];
+            let entries: &'static Entries = map.get(at)?;
+            let link = &entries[level.index(va)];
             let value = link.load(Ordering::Acquire);
             let Some(next) = plain::table_in(isa, value) else {
                 plain::empty_in(isa, value)?;
@@ -269,7 +329,7 @@ impl In<'_> {
                 view.link.set(link);
                 view.link_value.set(value);
                 view.entries.set(None);
-                view.space.set(self.object.bits());
+                view.space.set(self.object);
                 return None;
             };
             last = Some((link, value));
@@ -277,7 +337,7 @@ impl In<'_> {
         }
         let (link, link_value) = last?;
         let frame = FrameRef::of(at)?;
-        let record: &'static FrameEntry = map.get(self.cx.frames().record_at(frame)?)?;
+        let record: &'static FrameEntry = map.get(cx.frames().record_at(frame)?)?;
         let frame_value = record.w0.load(Ordering::Acquire);
         kernel_pinned(frame_value, table_kind(isa, Level::L1))?;
         let version = dyad_retype::word::version_in(frame_value);
@@ -285,41 +345,43 @@ impl In<'_> {
         view.link.set(link);
         view.link_value.set(link_value);
         view.frame.set(&record.w0);
-        view.frame_value.set(frame_value);
+        view.frame_value.set(frame_value & !MAX_REFS);
         view.table.set(WeakRef { frame, version }.bits());
         view.at.set(at);
-        view.entries.set(Some(map.get(at)?));
-        view.space.set(self.object.bits());
+        view.entries.set(Some((words, map.get(at)?)));
+        view.intent.set(map.get(cx.intents().line())?);
+        view.epoch.set(&cx.node.sb.epoch);
+        view.closing.set(plain::closing(isa, cx.node.id()));
+        view.space.set(self.object);
         Some(())
     }
 
     /// The block that a page belongs to; `None` if it is none of user memory in use.
     #[inline(always)]
-    pub(super) fn block(&self, pa: PhysAddr) -> Option<Block> {
-        let view = &self.cx.local.views.pages.blocks[(pa.0 >> COVER) as usize % BLOCKS];
-        let mut now = view.word.get().load(Ordering::Acquire);
+    pub(super) fn block(self, pa: PhysAddr) -> Option<Block> {
+        let view = &self.local.views.pages.blocks[(pa.0 >> COVER) as usize % BLOCKS];
+        let now = view.word.get().load(Ordering::Acquire);
         let mut into = pa.0.wrapping_sub(view.first.get());
-        if into >= view.len.get() || (now ^ view.value.get()) >> REFS != 0 {
-            now = self.learn_block(pa, view)?;
+        if into >= view.len.get() || now.wrapping_sub(view.value.get()) > MAX_REFS {
+            self.learn_block(pa, view)?;
             into = pa.0.wrapping_sub(view.first.get());
         }
-        let head = view.head.get();
         Some(Block {
             word: view.word.get(),
-            now,
-            head,
+            value: view.value.get(),
             // A frame of the block is in the same pool: its number stays in its half.
-            frame: head.wrapping_add(into / PAGE_SIZE),
+            frame: view.head.get().wrapping_add(into / PAGE_SIZE),
         })
     }
 
     #[cold]
     #[inline(never)]
-    fn learn_block(&self, pa: PhysAddr, view: &BlockView) -> Option<u64> {
+    fn learn_block(self, pa: PhysAddr, view: &BlockView) -> Option<()> {
         view.len.set(0);
-        let (head, _) = self.cx.frames().head_now(FrameRef::of(pa)?).ok()?;
-        let at = self.cx.frames().record_at(head.frame)?;
-        let record: &'static FrameEntry = self.cx.words().map().get(at)?;
+        let cx = self.cx();
+        let (head, _) = cx.frames().head_now(FrameRef::of(pa)?).ok()?;
+        let at = cx.frames().record_at(head.frame)?;
+        let record: &'static FrameEntry = cx.words().map().get(at)?;
         let value = record.w0.load(Ordering::Acquire);
         let len = user_order(value)?.frames() * PAGE_SIZE;
         let first = head.frame.address().0;
@@ -329,77 +391,67 @@ impl In<'_> {
         }
         view.first.set(first);
         view.word.set(&record.w0);
-        view.value.set(value);
+        view.value.set(value & !MAX_REFS);
         view.head.set(head.bits());
         view.len.set(len);
-        Some(value)
+        Some(())
     }
 
-    /// Whether what carries the stamp may be reused.
+    /// Whether a word is that of an empty entry that may be filled again.
     #[inline(always)]
-    pub(super) fn is_quiet(&self, stamp: Epoch) -> bool {
-        let quiet = &self.cx.local.views.pages.quiet;
-        stamp.get() <= quiet.get() || self.learn_quiet(stamp)
+    pub(super) fn may_fill(self, isa: Isa, raw: u64) -> bool {
+        plain::is_empty_since(isa, raw, self.local.views.pages.quiet.get())
+            || self.learn_quiet(isa, raw)
     }
 
     #[cold]
     #[inline(never)]
-    fn learn_quiet(&self, stamp: Epoch) -> bool {
-        let is = self.quiesced(stamp);
+    fn learn_quiet(self, isa: Isa, raw: u64) -> bool {
+        let Some(stamp) = plain::empty_in(isa, raw) else {
+            return false;
+        };
+        let is = self.cx().node.tables.quiesced(stamp);
         if is {
             // Once true it stays true, and older stamps are quiesced before newer ones.
-            self.cx.local.views.pages.quiet.set(stamp.get());
+            self.local.views.pages.quiet.set(stamp);
         }
         is
-    }
-
-    /// Where this CPU's intents are.
-    #[inline(always)]
-    pub(super) fn intent_line(&self) -> Option<&'static Line> {
-        match self.cx.local.views.pages.line.get() {
-            Some(line) => Some(line),
-            None => self.learn_line(),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn learn_line(&self) -> Option<&'static Line> {
-        let line = self.cx.words().map().get(self.cx.intents().line())?;
-        self.cx.local.views.pages.line.set(Some(line));
-        Some(line)
     }
 }
 
 /// The space, and the kind of the region at `va`, if there is one; `None` if there is no space.
 #[inline(always)]
 pub(super) fn region(
-    cx: &Cx,
-    space: WeakRef,
+    local: &'static CpuLocal,
+    space: u64,
     va: u64,
-) -> Option<(&'static Space, Option<RegionKind>)> {
-    let view = &cx.local.views.pages.regions[(va >> COVER) as usize % REGIONS];
-    if let Some(place) = view.place.get()
-        && view.space.get() == space.bits()
-        && va >= view.start.get()
-        && va < view.end.get()
+) -> Option<(CoherentWords, &'static Space, Option<RegionKind>)> {
+    let view = &local.views.pages.regions[(va >> COVER) as usize % REGIONS];
+    if let Some((words, place)) = view.place.get()
+        && view.space.get() == space
+        && va.wrapping_sub(view.start.get()) < view.len.get()
         && place.region_changes.load(Ordering::Acquire) == view.changes.get()
     {
-        return Some((place, view.kind.get()));
+        return Some((words, place, view.kind.get()));
     }
-    learn_region(cx, space, va, view)
+    learn_region(local, space, va, view)
 }
 
 #[cold]
 #[inline(never)]
 fn learn_region(
-    cx: &Cx,
-    space: WeakRef,
+    local: &'static CpuLocal,
+    space: u64,
     va: u64,
     view: &RegionView,
-) -> Option<(&'static Space, Option<RegionKind>)> {
+) -> Option<(CoherentWords, &'static Space, Option<RegionKind>)> {
     view.space.set(0);
-    let place: &'static Space = find(cx.node, space, Space::KIND).ok()?;
+    let cx = Cx {
+        node: node(),
+        local,
+    };
+    let words = cx.words().if_coherent()?;
+    let place: &'static Space = find(cx.node, WeakRef::from_bits(space)?, Space::KIND).ok()?;
     // Before the regions: later changes show.
     let changes = place.region_changes.load(Ordering::Acquire);
     let (mut start, mut end, mut kind) = (0, u64::MAX, None);
@@ -415,10 +467,10 @@ fn learn_region(
         }
     }
     view.start.set(start);
-    view.end.set(end);
+    view.len.set(end - start);
     view.changes.set(changes);
-    view.place.set(Some(place));
+    view.place.set(Some((words, place)));
     view.kind.set(kind);
-    view.space.set(space.bits());
-    Some((place, kind))
+    view.space.set(space);
+    Some((words, place, kind))
 }

@@ -230,7 +230,7 @@ pub fn call<P: Platform>(cx: &Cx, word: u64, a: [u64; 5]) -> Result<After> {
     }
     if let Some(known) = view::capability(cx.local, index) {
         if known.rights().contains(Rights(1 << number)) {
-            return short::<P>(cx, known, number, a);
+            return on_known::<P>(cx, known, number, a);
         }
         if let Place::Empty = known.place() {
             return Err(Error::NoCap);
@@ -240,9 +240,13 @@ pub fn call<P: Platform>(cx: &Cx, word: u64, a: [u64; 5]) -> Result<After> {
     with::<P>(cx, &this, place, number, a)
 }
 
-/// On a capability that this CPU remembers.
+/// On a capability that this CPU remembers, which permits it.
+///
+/// # Errors
+///
+/// As [`call`].
 #[inline(always)]
-fn short<P: Platform>(cx: &Cx, known: &CapView, number: u64, a: [u64; 5]) -> Result<After> {
+pub fn on_known<P: Platform>(cx: &Cx, known: &CapView, number: u64, a: [u64; 5]) -> Result<After> {
     if number != INTROSPECT as u64 {
         match (known.ty(), known.place()) {
             (CapType::Thread, Place::Thread(t)) => {

@@ -38,7 +38,6 @@ use crate::mapping::{Driver, In, page, refusal, span, table_kind};
 use crate::object::find;
 use crate::object::space::{Region, Space, Supply};
 use crate::shootdown;
-use crate::view;
 
 /// Pages that one `Reclaim` unmaps at most.
 pub const RECLAIM_PAGES: u64 = 32;
@@ -56,7 +55,7 @@ const LOOKS_PER_PAGE: u64 = 8;
 /// `Harvest`, `Translate`: [`Error::BadAddress`] if nothing is mapped there. `Link`:
 /// [`Error::Exists`] if the table hangs somewhere, or something is there. `Unlink`:
 /// [`Error::Exists`] if the table has present entries.
-#[inline(always)]
+#[inline(never)]
 pub fn dispatch<P: Platform>(
     cx: &Cx,
     space: &'static Space,
@@ -64,70 +63,18 @@ pub fn dispatch<P: Platform>(
     number: u64,
     a: [u64; 5],
 ) -> Result<u64> {
-    match SpaceOp::from_number(number) {
-        Some(SpaceOp::Map) => call_map::<P>(cx, space, object, &a),
-        Some(SpaceOp::Unmap) => call_unmap(cx, space, object, &a),
-        Some(SpaceOp::Protect) => call_protect::<P>(cx, space, object, &a),
-        Some(op) => others::<P>(&In { cx, space, object }, op, a),
-        None => Err(Error::BadSyscall),
-    }
-}
-
-#[inline(never)]
-fn call_map<P: Platform>(
-    cx: &Cx,
-    space: &'static Space,
-    object: WeakRef,
-    a: &[u64; 5],
-) -> Result<u64> {
-    let this = In { cx, space, object };
-    let perms = permissions(a[4])?;
-    let (index, needs) = (cap(a[2])?, rights(perms));
-    if let Some(known) = view::capability(cx.local, index)
-        && known.ty() == CapType::Frame
-        && known.rights().contains(needs)
-        && map_shortly(&this, a, &known.operand(), perms).is_some()
-    {
-        return Ok(0);
-    }
-    call_map_slowly::<P>(cx, space, object, a)
-}
-
-#[cold]
-#[inline(never)]
-fn call_map_slowly<P: Platform>(
-    cx: &Cx,
-    space: &'static Space,
-    object: WeakRef,
-    a: &[u64; 5],
-) -> Result<u64> {
-    let this = In { cx, space, object };
-    let perms = permissions(a[4])?;
-    let frame = cx.operand(cap(a[2])?, CapType::Frame, rights(perms))?;
-    map::<P>(&this, at(a[0])?, a[1], &frame, a[3], perms)
-}
-
-#[inline(never)]
-fn call_unmap(cx: &Cx, space: &'static Space, object: WeakRef, a: &[u64; 5]) -> Result<u64> {
-    unmap(&In { cx, space, object }, at(a[0])?.isa, a[1])
-}
-
-#[inline(never)]
-fn call_protect<P: Platform>(
-    cx: &Cx,
-    space: &'static Space,
-    object: WeakRef,
-    a: &[u64; 5],
-) -> Result<u64> {
-    let perms = permissions(a[2])?;
-    protect::<P>(&In { cx, space, object }, at(a[0])?.isa, a[1], perms)
-}
-
-#[inline(never)]
-fn others<P: Platform>(this: &In<'_>, op: SpaceOp, a: [u64; 5]) -> Result<u64> {
-    let cx = this.cx;
-    match op {
-        SpaceOp::Map | SpaceOp::Unmap | SpaceOp::Protect => Err(Error::Corrupt),
+    let this = &In { cx, space, object };
+    match SpaceOp::from_number(number).ok_or(Error::BadSyscall)? {
+        SpaceOp::Map => {
+            let perms = permissions(a[4])?;
+            let frame = cx.operand(cap(a[2])?, CapType::Frame, rights(perms))?;
+            map::<P>(this, at(a[0])?, a[1], &frame, a[3], perms)
+        }
+        SpaceOp::Unmap => unmap(this, at(a[0])?.isa, a[1]),
+        SpaceOp::Protect => {
+            let perms = permissions(a[2])?;
+            protect::<P>(this, at(a[0])?.isa, a[1], perms)
+        }
         SpaceOp::Harvest => harvest(this, at(a[0])?.isa, a[1]),
         SpaceOp::Translate => translate(this, at(a[0])?.isa, a[1]),
         SpaceOp::Link => {
@@ -231,29 +178,8 @@ fn leaf_at(d: &Driver, va: u64) -> Result<(Place, Leaf)> {
     }
 }
 
-/// `Map` of a 4 KiB page by what this CPU remembers. `None`: nothing has been done.
-#[inline(always)]
-fn map_shortly(this: &In<'_>, a: &[u64; 5], frame: &Operand, perms: Perms) -> Option<()> {
-    let (at, va, first) = (a[0], a[1], a[3]);
-    let fits = at >> 8 == Level::L1 as u64
-        && !perms.contains(Perms::EXECUTE)
-        && (USER_MIN..USER_END).contains(&va)
-        && va & (PAGE_SIZE - 1) == 0
-        && first < frame.payload[1];
-    if !fits {
-        return None;
-    }
-    let isa = Isa::from_index(at & 0xff)?;
-    let head = frame.object?;
-    let into = frame.payload[0].wrapping_add(first);
-    // It is looked at whether this is a frame of the capability's block.
-    let target = FrameRef::from_bits(head.frame.bits().wrapping_add(into as u32))?;
-    let perms = page_perms(perms | noted(frame.rights));
-    this.map_quickly(isa, va, head, target, perms)
-}
-
 /// What a page may become, by the rights of its capability.
-const fn noted(rights: Rights) -> Perms {
+pub(crate) const fn noted(rights: Rights) -> Perms {
     let mut noted = Perms::empty();
     if rights.contains(FrameOp::Write.right()) {
         noted = noted.union(Perms::MAY_WRITE);
@@ -308,11 +234,6 @@ pub(crate) fn map<P: Platform>(
     Ok(0)
 }
 
-/// Permissions of user pages.
-const fn page_perms(perms: Perms) -> Perms {
-    perms.union(Perms::READ).union(Perms::USER)
-}
-
 /// Large pages would be 512 frames to rewrite: they are not executable.
 fn executable<P: Platform>(this: &In<'_>, level: Level, frame: FrameRef, isa: Isa) -> Result<()> {
     if level != Level::L1 {
@@ -322,37 +243,14 @@ fn executable<P: Platform>(this: &In<'_>, level: Level, frame: FrameRef, isa: Is
 }
 
 /// `Unmap`.
-#[inline]
 pub(crate) fn unmap(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
-    if let Some(done) = this.unmap_quickly(isa, address(va, 1)?) {
-        return Ok(done?.get());
-    }
-    unmap_slowly(this, isa, va)
-}
-
-#[cold]
-#[inline(never)]
-fn unmap_slowly(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
     let d = this.driver(isa)?;
     let (place, leaf) = leaf_at(&d, va)?;
     Ok(this.unmap(&d, &place, &leaf)?.get())
 }
 
 /// `Protect`.
-#[inline]
 pub(crate) fn protect<P: Platform>(this: &In<'_>, isa: Isa, va: u64, perms: Perms) -> Result<u64> {
-    let va = address(va, 1)?;
-    if !perms.contains(Perms::EXECUTE)
-        && let Some(now) = this.protect_quickly(isa, va, perms.contains(Perms::WRITE))
-    {
-        return Ok(now.get());
-    }
-    protect_slowly::<P>(this, isa, va, perms)
-}
-
-#[cold]
-#[inline(never)]
-fn protect_slowly<P: Platform>(this: &In<'_>, isa: Isa, va: u64, perms: Perms) -> Result<u64> {
     let d = this.driver(isa)?;
     let (place, leaf) = leaf_at(&d, va)?;
     let may = |p, note| !perms.contains(p) || leaf.perms.contains(note);

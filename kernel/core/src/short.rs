@@ -1,0 +1,174 @@
+//! Operations that are done at once, on what this CPU remembers: a few words are compared, a few are
+//! changed, and the thread goes on with its result in registers.
+//!
+//! Only where caches are coherent, and only what is mostly asked for. Whatever is not as expected,
+//! and every error but the first, is for the long way ([`crate::ops`]), which does the same and knows
+//! the reason. Nothing has been done then.
+//!
+//! | operation | what is looked at | as |
+//! |---|---|---|
+//! | any | root entry, slot header, frame word of the object: what they were | [`crate::view`] |
+//! | `Liveness.Revoke` | nothing else | [`liveness`](crate::ops::captbl::liveness) |
+//! | `Space.Map`, `Unmap`, `Protect` of 4 KiB | see [`crate::mapping`] | the rows there |
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_abi::Isa;
+use dyad_abi::cap::{FrameOp, LivenessOp, MAP_WRITE, Rights, SpaceOp, TableAt};
+use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
+use dyad_pgtbl::Perms;
+use dyad_shm::frame::Epoch;
+
+use crate::Platform;
+use crate::entry::{FastReturn, long_syscall, remembered};
+use crate::mapping::Near;
+use crate::memory::CoherentWords;
+use crate::view::{self, CapView, Place};
+
+/// A system call; `word` has an operation in it that is not 0.
+#[inline(always)]
+pub fn syscall<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {
+    let Some(known) = view::called(P::local(), word) else {
+        return long_syscall::<P>(word, a0, a1, a2, a3, a4);
+    };
+    let number = (word >> 32) as u32 & 31;
+    if !known.rights().contains(Rights(1 << number)) {
+        return FastReturn::refused(known.refusal());
+    }
+    const REVOKE: u32 = LivenessOp::Revoke as u32;
+    const MAP: u32 = SpaceOp::Map as u32;
+    const UNMAP: u32 = SpaceOp::Unmap as u32;
+    const PROTECT: u32 = SpaceOp::Protect as u32;
+    match (known.place(), number) {
+        (Place::Liveness(words, counts, epoch), REVOKE) => {
+            revoke::<P>(known, a0, words, counts, epoch)
+        }
+        (Place::Space(_), MAP) => map::<P>(known, a0, a1, a2, a3, a4),
+        (Place::Space(_), UNMAP) => unmap::<P>(known, a0, a1),
+        (Place::Space(_), PROTECT) => protect::<P>(known, a0, a1, a2),
+        _ => remembered::<P>(word, a0, a1, a2, a3, a4),
+    }
+}
+
+#[inline(never)]
+fn revoke<P: Platform>(
+    known: &'static CapView,
+    index: u64,
+    words: CoherentWords,
+    counts: &'static [AtomicU64; 512],
+    epoch: &'static AtomicU64,
+) -> FastReturn {
+    // What a capability counts from is in the frame: looked at when it was learnt.
+    let (first, count) = (known.payload(0), known.payload(1));
+    let entry = counts.get(first.wrapping_add(index) as usize);
+    let Some(entry) = entry.filter(|_| index < count) else {
+        return long_syscall::<P>(known.call(LivenessOp::Revoke as u32), index, 0, 0, 0, 0);
+    };
+    words.increase(entry, 1);
+    words.fence();
+    FastReturn::value(Epoch::saturating(epoch.load(Ordering::Acquire)).get())
+}
+
+/// `where` of the last level.
+#[inline(always)]
+fn last_level(at: u64) -> Option<Isa> {
+    match at {
+        X86_L1 => Some(Isa::X86_64),
+        A64_L1 => Some(Isa::Aarch64),
+        _ => None,
+    }
+}
+
+const X86_L1: u64 = TableAt {
+    isa: Isa::X86_64,
+    level: 1,
+}
+.bits();
+const A64_L1: u64 = TableAt {
+    isa: Isa::Aarch64,
+    level: 1,
+}
+.bits();
+
+#[inline(always)]
+fn is_user(va: u64) -> bool {
+    (USER_MIN..USER_END).contains(&va)
+}
+
+#[inline(never)]
+fn map<P: Platform>(
+    known: &'static CapView,
+    at: u64,
+    va: u64,
+    frame: u64,
+    first: u64,
+    how: u64,
+) -> FastReturn {
+    let space = Near {
+        local: P::local(),
+        object: known.object(),
+    };
+    // One copy of the code for each format: the ISA is a constant in both.
+    let done = match last_level(at) {
+        Some(Isa::X86_64) => map_in(space, Isa::X86_64, va, frame, first, how),
+        Some(Isa::Aarch64) => map_in(space, Isa::Aarch64, va, frame, first, how),
+        None => None,
+    };
+    match done {
+        Some(()) => FastReturn::value(0),
+        None => long_syscall::<P>(known.call(SpaceOp::Map as u32), at, va, frame, first, how),
+    }
+}
+
+#[inline(always)]
+fn map_in(space: Near, isa: Isa, va: u64, frame: u64, first: u64, how: u64) -> Option<()> {
+    const WRITE: u32 = FrameOp::Write as u32;
+    let (frame, base, mut perms) = view::frame(space.local, frame)?;
+    let needs = FrameOp::Map.right().or(Rights((how as u32) << WRITE));
+    let fits = how <= MAP_WRITE
+        && frame.rights().contains(needs)
+        && first < frame.payload(1)
+        && is_user(va)
+        && va & (PAGE_SIZE - 1) == 0;
+    if !fits {
+        return None;
+    }
+    perms.set(Perms::WRITE, how == MAP_WRITE);
+    let (block, page) = frame.page(base, first);
+    space.map(isa, va, &block, page, perms)
+}
+
+#[inline(never)]
+fn unmap<P: Platform>(known: &'static CapView, at: u64, va: u64) -> FastReturn {
+    let space = Near {
+        local: P::local(),
+        object: known.object(),
+    };
+    let done = match last_level(at).filter(|_| is_user(va)) {
+        Some(Isa::X86_64) => space.unmap(Isa::X86_64, va),
+        Some(Isa::Aarch64) => space.unmap(Isa::Aarch64, va),
+        None => None,
+    };
+    match done {
+        Some(Ok(stamp)) => FastReturn::value(stamp.get()),
+        Some(Err(e)) => FastReturn::refused(e),
+        None => long_syscall::<P>(known.call(SpaceOp::Unmap as u32), at, va, 0, 0, 0),
+    }
+}
+
+#[inline(never)]
+fn protect<P: Platform>(known: &'static CapView, at: u64, va: u64, how: u64) -> FastReturn {
+    let space = Near {
+        local: P::local(),
+        object: known.object(),
+    };
+    let done = match last_level(at).filter(|_| is_user(va) && how <= MAP_WRITE) {
+        Some(Isa::X86_64) => space.protect(Isa::X86_64, va, how == MAP_WRITE),
+        Some(Isa::Aarch64) => space.protect(Isa::Aarch64, va, how == MAP_WRITE),
+        None => None,
+    };
+    match done {
+        Some(stamp) => FastReturn::value(stamp.get()),
+        None => long_syscall::<P>(known.call(SpaceOp::Protect as u32), at, va, how, 0, 0),
+    }
+}
