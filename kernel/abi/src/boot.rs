@@ -106,6 +106,8 @@ pub struct BootParams<'a> {
     pub coherent: bool,
     /// Rounds of quiescence that each node aims at per second.
     pub rounds_per_second: u64,
+    /// Whether the first node compares all tables with each other at the end of the run.
+    pub audit: bool,
     /// What the program is given beyond what every program gets.
     pub grant: Grant,
     /// Name of the program, for records.
@@ -152,7 +154,7 @@ impl fmt::Display for ParamError<'_> {
     }
 }
 
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "abi",
     "node",
     "nodes",
@@ -166,6 +168,7 @@ const KEYS: [&str; 18] = [
     "boot_timeout_ms",
     "coherence",
     "rounds",
+    "audit",
     "grant",
     "app",
     "args",
@@ -261,6 +264,7 @@ impl<'a> BootParams<'a> {
                 v => return Err(ParamError::BadValue("coherence", v)),
             },
             rounds_per_second: num("rounds", 1, MAX_ROUNDS)?,
+            audit: num("audit", 0, 1)? == 1,
             grant: {
                 let v = get("grant")?;
                 Grant::ALL
@@ -306,8 +310,9 @@ impl fmt::Display for BootParams<'_> {
         };
         writeln!(
             f,
-            "coherence={coherence}\nrounds={}",
-            self.rounds_per_second
+            "coherence={coherence}\nrounds={}\naudit={}",
+            self.rounds_per_second,
+            u64::from(self.audit)
         )?;
         writeln!(f, "grant={}", self.grant.name())?;
         writeln!(f, "app={}\nargs={}", self.app, self.args)?;
@@ -339,6 +344,7 @@ mod tests {
             boot_timeout_ms: 30_000,
             coherent: true,
             rounds_per_second: DEFAULT_ROUNDS,
+            audit: true,
             grant: Grant::All,
             app: "hop",
             args: "--class S",

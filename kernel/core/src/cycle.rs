@@ -40,6 +40,8 @@ fn attend<P: Platform>(cx: &Cx) -> u64 {
             end::finish::<P>(node);
         }
         death::look::<P>(cx);
+    } else if node.params.audit && node.sb.shutdown.load(Ordering::Acquire) != 0 {
+        end::park::<P>(node, local);
     }
     if now.0 >= local.last_tick.get() + TICK_NS || local.last_tick.get() > now.0 {
         local.last_tick.set(now.0);

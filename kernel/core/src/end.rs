@@ -6,6 +6,9 @@
 //! ```
 //! A stop request of the launcher (another node died, time is up, Ctrl-C) is answered with a
 //! `status` record of every CPU.
+//!
+//! With the boot parameter `audit`, all CPUs but the first of each node stop before it leaves, and the
+//! last node to leave compares all tables with each other: then nobody is in the middle of anything.
 
 use core::fmt;
 use core::sync::atomic::Ordering;
@@ -17,8 +20,15 @@ use dyad_shm::superblock::{NodeState, NodeWord, control};
 use crate::clock;
 use crate::console::{self, Value, counter, record};
 use crate::cpu::CpuLocal;
+use crate::cx::Cx;
 use crate::node::Node;
+use crate::recovery::walker;
 use crate::{Platform, inbox};
+
+/// How long the last node waits for the others, and a node for its CPUs, before an audit.
+const AUDIT_WAIT_NS: u64 = 5_000_000_000;
+/// Faults that an audit names.
+const NAMED_FAULTS: u64 = 16;
 
 /// Whether the launcher wants all nodes to report and stop.
 pub fn stop_requested(node: &Node) -> bool {
@@ -123,15 +133,85 @@ pub fn shut_down<P: Platform>(node: &'static Node, code: u32) {
             .shutdown
             .compare_exchange(0, code as u64 + 1, Ordering::AcqRel, Ordering::Relaxed);
     for n in node.all() {
-        for cpu in CpuId::first(1) {
+        let cpus = if node.params.audit {
+            node.params.cpus
+        } else {
+            1
+        };
+        for cpu in CpuId::first(cpus) {
             inbox::notify::<P>(n, cpu);
         }
     }
 }
 
+/// Keeps a CPU, not the first of its node, out of everything until the machine ends.
+pub(crate) fn park<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
+    node.reported.fetch_add(1, Ordering::AcqRel);
+    while !stop_requested(node) {
+        P::relax();
+    }
+    stop::<P>(node, local)
+}
+
+/// Compares all tables with each other once all other nodes have left, and all other CPUs of this one
+/// are parked. Only the first node that is left does; the check is `tables.agree`.
+fn audit<P: Platform>(node: &'static Node) {
+    const CHECK: &str = "tables.agree";
+    let others = node.params.cpus as u64 - 1;
+    let parked = || node.reported.load(Ordering::Acquire) >= others;
+    if !clock::wait_until::<P>(AUDIT_WAIT_NS, parked) {
+        console::check::<P>(CHECK, false, format_args!("a CPU of this node goes on"));
+        return;
+    }
+    let there = |n| {
+        matches!(
+            node.sb.node_word(n).state,
+            NodeState::Joining | NodeState::Live | NodeState::Suspect
+        )
+    };
+    if node.all().any(|n| n < node.id() && there(n)) {
+        return;
+    }
+    let alone = || node.all().all(|n| n == node.id() || !there(n));
+    if !clock::wait_until::<P>(AUDIT_WAIT_NS, alone) {
+        console::check::<P>(CHECK, false, format_args!("another node goes on"));
+        return;
+    }
+    let mut named = 0;
+    let sum = walker::walk(&Cx::here::<P>(), &mut |fault| {
+        named += 1;
+        if named <= NAMED_FAULTS {
+            crate::error!(P, "audit: {fault}");
+        }
+    });
+    if let Some(first) = sum.first_unreferenced {
+        let word = Cx::here::<P>()
+            .frames()
+            .read(first.frame)
+            .map(|(w, _)| w.ty);
+        crate::info!(
+            P,
+            "audit: nothing refers to {}: {word:?}",
+            first.frame.address()
+        );
+    }
+    console::check::<P>(
+        CHECK,
+        sum.faults == 0,
+        format_args!(
+            "{} faults; {} blocks in use, {} of memory and tables without references, {} references, \
+             {} capabilities, {} threads",
+            sum.faults, sum.blocks, sum.unreferenced, sum.references, sum.capabilities, sum.threads
+        ),
+    );
+}
+
 /// Ends this node in good order: the shutdown word is set.
 pub fn finish<P: Platform>(node: &'static Node) -> ! {
     console::flush_user::<P>();
+    if node.params.audit {
+        audit::<P>(node);
+    }
     let sum = |f: fn(&dyad_shm::superblock::CpuEntry) -> u64| -> u64 {
         CpuId::first(node.params.cpus)
             .map(|c| f(node.sb.cpu(node.id(), c)))

@@ -2,7 +2,9 @@
 //! for the node.
 //!
 //! A cursor goes round over the supply's frames; each fault tries those it points at until one can
-//! be had. Larger untyped blocks are split down to the frame on the way.
+//! be had. Larger untyped blocks are split down to the frame on the way. If all it may try are in use
+//! the fault comes again and goes on behind them: there is no memory only when the cursor has gone all
+//! the way round in vain.
 //!
 //! Bounds: at most [`TRIES`] frames are tried for each frame or table taken, with at most 20 splits
 //! each; a fault takes at most seven (three tables for each ISA, one page). One frame is zeroed by
@@ -27,19 +29,25 @@ impl In<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::NoMemory`] if none of the frames tried can be had; [`Error::Again`] if some will be
-    /// after a round.
+    /// [`Error::NoMemory`] if all frames of the supply are in use; [`Error::Again`] if not all have
+    /// been looked at, or some can be had after a round.
     pub fn take<P: Platform>(&self, used: Use) -> Result<WeakRef> {
         let words = self.cx.words();
         let node = self.cx.node.id();
         let supply = self.space.supply(words, node).ok_or(Error::NoMemory)?;
-        let cursor = &self.space.supplies[node.index()].cursor;
+        let slot = &self.space.supplies[node.index()];
+        let mut in_vain = 0;
         let mut why = Error::NoMemory;
         for _ in 0..TRIES.min(supply.frames as u32) {
-            let n = words.increase(cursor, 1) % supply.frames;
+            let n = words.increase(&slot.cursor, 1) % supply.frames;
             let frame = supply.frame(n).ok_or(Error::Corrupt)?;
             match self.claim::<P>(frame, used) {
-                Ok(taken) => return Ok(taken),
+                Ok(taken) => {
+                    if words.read(&slot.in_vain) != 0 {
+                        words.replace(&slot.in_vain, 0);
+                    }
+                    return Ok(taken);
+                }
                 // It is free, or was a moment ago: not yet quiet, or in the hands of another CPU
                 // that splits the block it is in.
                 Err(
@@ -49,9 +57,16 @@ impl In<'_> {
                     | Refused::Frozen
                     | Refused::Stale,
                 ) => why = Error::Again,
-                Err(_) => {}
+                Err(_) => in_vain += 1,
             }
         }
+        if why == Error::NoMemory
+            && words.increase(&slot.in_vain, in_vain) + in_vain < supply.frames
+        {
+            return Err(Error::Again);
+        }
+        // The next one that finds none goes all the way round again.
+        words.replace(&slot.in_vain, 0);
         Err(why)
     }
 

@@ -100,6 +100,8 @@ pub struct RunConfig {
     pub coherent: bool,
     /// Rounds of quiescence that each node aims at per second.
     pub rounds: u64,
+    /// Whether all tables are compared with each other at the end.
+    pub audit: bool,
     /// Start the machines stopped, with debugger stubs.
     pub gdb: bool,
     /// Plugin.
@@ -130,6 +132,7 @@ impl Default for RunConfig {
             on_death: OnDeath::End,
             coherent: true,
             rounds: DEFAULT_ROUNDS,
+            audit: false,
             gdb: false,
             sim: Sim::Off,
             windows: false,
@@ -185,6 +188,8 @@ pub struct Settings {
     pub coherence: Option<String>,
     /// `rounds`
     pub rounds: Option<String>,
+    /// `audit`
+    pub audit: Option<bool>,
     /// `sim`
     pub sim: Option<String>,
     /// `windows`
@@ -202,7 +207,7 @@ pub struct Settings {
 }
 
 /// Keys of a configuration file.
-pub const KEYS: [&str; 19] = [
+pub const KEYS: [&str; 20] = [
     "nodes",
     "cpus",
     "mem-local",
@@ -215,6 +220,7 @@ pub const KEYS: [&str; 19] = [
     "on-death",
     "coherence",
     "rounds",
+    "audit",
     "sim",
     "windows",
     "shm-dir",
@@ -288,6 +294,7 @@ impl Settings {
                 "on-death" => word(&mut s.on_death)?,
                 "coherence" => word(&mut s.coherence)?,
                 "rounds" => word(&mut s.rounds)?,
+                "audit" => flag(&mut s.audit)?,
                 "sim" => word(&mut s.sim)?,
                 "windows" => flag(&mut s.windows)?,
                 "shm-dir" => word(&mut s.shm_dir)?,
@@ -317,6 +324,7 @@ impl Settings {
             on_death: self.on_death.or(lower.on_death),
             coherence: self.coherence.or(lower.coherence),
             rounds: self.rounds.or(lower.rounds),
+            audit: self.audit.or(lower.audit),
             sim: self.sim.or(lower.sim),
             windows: self.windows.or(lower.windows),
             shm_dir: self.shm_dir.or(lower.shm_dir),
@@ -377,6 +385,7 @@ impl Settings {
         if let Some(v) = &self.rounds {
             c.rounds = whole("rounds", v, 1, MAX_ROUNDS)?;
         }
+        c.audit = self.audit.unwrap_or(c.audit);
         if let Some(v) = &self.sim {
             let names = Sim::ALL.map(Sim::name);
             c.sim = Sim::ALL

@@ -202,6 +202,7 @@ impl World {
             on_death: self.on_death.get(),
             boot_timeout_ms: 1,
             coherent: true,
+            audit: false,
             rounds_per_second: 30,
             grant: dyad_abi::service::Grant::Nothing,
             app: "test",

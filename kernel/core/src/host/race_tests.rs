@@ -21,6 +21,7 @@ use crate::cx::Cx;
 use crate::dispatch::After;
 use crate::ktest::rig::{self, Rig};
 use crate::ktest::run_here;
+use crate::object::component::Component;
 use crate::object::endpoint::{Endpoints, Line};
 use crate::object::find;
 use crate::object::space::{Region, Space};
@@ -28,6 +29,7 @@ use crate::object::thread::{State, Thread};
 use crate::ops;
 use crate::ops::memory::to_untyped;
 use crate::recovery::tests::crash;
+use crate::recovery::walker::{Fault, walk};
 
 /// More changes than any of these operations makes.
 const ENOUGH: u32 = 400;
@@ -328,6 +330,30 @@ fn regions_that_are_added_at_the_same_time_do_not_overlap() {
         assert!(!(mine.get() && other.get()), "both");
         let now: std::vec::Vec<Region> = space.regions(words).collect();
         assert_eq!(now.len(), mine.get() as usize + other.get() as usize);
+        came
+    });
+}
+
+/// What the walker finds.
+fn faults(k: &Cx) -> std::vec::Vec<Fault> {
+    let mut faults = std::vec::Vec::new();
+    walk(k, &mut |f| faults.push(f));
+    faults
+}
+
+#[test]
+fn a_component_configured_while_it_is_given_up_keeps_or_loses_its_parts() {
+    everywhere(|rig, changes| {
+        let (object, root, _) = rig.other_component().unwrap();
+        let component: &'static Component = find(rig.cx.node, object, Component::KIND).unwrap();
+        let (k, space) = (rig.k, rig.space);
+        let act = move || {
+            let _ = ops::component::set_parts(&k, component, root, space);
+        };
+        let came = crash::between(changes, act, || {
+            let _ = to_untyped(&rig.k, object.frame);
+        });
+        assert_eq!(faults(&rig.k), [], "before change {changes}");
         came
     });
 }

@@ -259,6 +259,44 @@ fn faults_take_no_more_than_there_is() {
     );
 }
 
+/// More frames in use in a row than a fault tries are no reason to say that there is no memory; that
+/// all of them are is.
+#[test]
+fn a_fault_finds_the_only_free_frame_of_its_supply() {
+    const FRAMES: u64 = 5 * crate::supply::TRIES as u64 + 3;
+    let (s, space) = with_region(FRAMES, RegionKind::Anonymous, true);
+    let attempts = |va| {
+        let mut n = 0;
+        loop {
+            n += 1;
+            match fault(s.x(), space, va, Write) {
+                Err(Error::Again) => assert!(n < 10, "no end"),
+                done => return (done, n),
+            }
+        }
+    };
+    let mut page = 0;
+    while attempts(VA + page * PAGE_SIZE).0 == Ok(Outcome::Filled) {
+        page += 1;
+    }
+    let beyond = VA + page * PAGE_SIZE;
+    assert_eq!(attempts(beyond).0, Err(Error::NoMemory));
+    let c = cx(s.x());
+    let t = this(&c, space);
+    for isa in Isa::ALL {
+        unmap(&t, isa, VA + 20 * PAGE_SIZE).unwrap();
+    }
+    s.rounds();
+    let free = (0..FRAMES).find(|&i| s.word(s.frame(0, FIRST + i)).ty.in_use().is_none());
+    // The cursor has just passed it.
+    let cursor = &t.space.supplies[0].cursor;
+    c.words().replace(cursor, free.unwrap() + 1);
+    let (done, n) = attempts(beyond);
+    assert_eq!(done, Ok(Outcome::Filled));
+    assert!(n > 1, "the frame was not behind the cursor");
+    assert_eq!(attempts(beyond + PAGE_SIZE).0, Err(Error::NoMemory));
+}
+
 /// Reclaims the whole region, which is of a size that nobody could look at page by page. Returns how
 /// many calls it took.
 fn reclaim_all(t: &In<'_>) -> u64 {

@@ -2,7 +2,7 @@
 //!
 //! A component has a capability table, an address space, a place where faults of its threads go,
 //! and the nodes it may run on. It pins table and space: they cannot be given up before the
-//! component is given up or gets others.
+//! component is given up or gets others. Each of them pins the component, too: it is given up without.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

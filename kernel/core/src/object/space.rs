@@ -62,8 +62,10 @@ shared_struct! {
         pub range: AtomicU64,
         /// Frames tried so far.
         pub cursor: AtomicU64,
+        /// Frames tried since the last one that was, or will be, free.
+        pub in_vain: AtomicU64,
         /// Reserved; zero.
-        pub reserved: [AtomicU64; 2],
+        pub reserved: AtomicU64,
     }
 }
 
@@ -108,7 +110,7 @@ pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
             roots, faults_filled, faults_copied, slots_used, tickets, region_changes, reserved,
             supplies, flushed, regions, rest,
         },
-        SupplySlot { range, cursor, reserved },
+        SupplySlot { range, cursor, in_vain, reserved },
         RegionSlot { start, end, kind, reserved },
     )
 }

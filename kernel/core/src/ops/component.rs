@@ -117,7 +117,9 @@ pub fn take_parts(cx: &Cx, object: WeakRef) -> Result<()> {
 }
 
 /// Rows cons and decons for a part: intent; pin the new one; CAS old -> new; unpin the old one; intent
-/// cleared. The intent names both, so that a recoverer counts the references of both.
+/// cleared. The first part also pins the component, the last one unpins it: a component that is given
+/// a part while it is being given up stays, or nobody would ever unpin the part. The intent names all
+/// whose references change, so that a recoverer counts them.
 fn change_part(
     cx: &Cx,
     object: WeakRef,
@@ -139,22 +141,41 @@ fn change_part(
         table: Some(table),
         place: place.ok_or(Error::Corrupt)?,
     });
-    let pinned = match new {
-        Some((part, kind)) => cx.frames().pin_kernel(part, kind).map_err(Error::from),
-        None => Ok(()),
-    };
-    let done = pinned.and_then(|()| {
+    let done = pin_part(cx, object, new, old.is_none()).and_then(|()| {
         let changed = words.exchange(word, bits, new.map_or(0, |(part, _)| part.bits()));
-        let other = if changed {
-            old
-        } else {
-            new.map(|(part, _)| part)
+        // What is not referred to from here any more, or has not come to be.
+        let (part, without) = match changed {
+            true => (old, new.is_none()),
+            false => (new.map(|(part, _)| part), old.is_none()),
         };
-        if let Some(part) = other {
+        if let Some(part) = part {
             cx.frames().unpin(part.frame)?;
+            if without {
+                cx.frames().unpin(object.frame)?;
+            }
         }
         if changed { Ok(()) } else { Err(Error::Again) }
     });
     cx.intents().clear();
     done
+}
+
+/// The pins of a new part, and of its component if it had none in its place.
+fn pin_part(
+    cx: &Cx,
+    object: WeakRef,
+    new: Option<(WeakRef, KernelKind)>,
+    first: bool,
+) -> Result<()> {
+    let Some((part, kind)) = new else {
+        return Ok(());
+    };
+    if first {
+        cx.frames().pin_kernel(object, Component::KIND)?;
+    }
+    let pinned = cx.frames().pin_kernel(part, kind);
+    if pinned.is_err() && first {
+        cx.frames().unpin(object.frame)?;
+    }
+    Ok(pinned?)
 }

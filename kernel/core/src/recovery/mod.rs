@@ -50,7 +50,6 @@ pub mod references;
 mod rows;
 pub mod scan;
 pub mod threads;
-#[cfg(any(test, feature = "ktest"))]
 pub mod walker;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! | page table of either ISA, user half | page, table | the block mapped (unless RESERVED), or the table linked; and the table it is in |
 //! | root of a capability table | leaf | the leaf, and the root |
 //! | address space | root of an ISA | the root, and the space |
-//! | component | capability table, space | those |
+//! | component | capability table, space | those, and the component |
 //!
 //! [`Tally`] counts references to a few blocks; a full walk over all objects that hold references
 //! gives their numbers.
@@ -132,7 +132,10 @@ pub fn references(cx: &Cx, object: FrameRef, kind: KernelKind, each: &mut impl F
         for (part, kind) in parts {
             match cx.words().read(part) {
                 0 => {}
-                word => weak(word, kind, each),
+                word => {
+                    weak(word, kind, each);
+                    each(Reference::Own);
+                }
             }
         }
     }

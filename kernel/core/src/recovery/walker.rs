@@ -3,8 +3,9 @@
 //!
 //! For systems in which nothing goes on: no CPU is in a row, and no thread changes hands. Nothing is
 //! changed, and no memory is needed: references are counted for [`BATCH`] blocks at a time, with a
-//! walk over all objects for each batch. This is for tests, in the kernel as on the host; how long it
-//! takes grows with the square of what there is.
+//! walk over all objects for each batch. How long it takes grows with the square of what there is: it
+//! is for tests, and for the audit at the end of a run ([`crate::end`]), not for anything that others
+//! wait for.
 //!
 //! | what is found | says |
 //! |---|---|
@@ -25,7 +26,7 @@ use dyad_shm::frame::WeakRef;
 use dyad_shm::superblock::NodeState;
 use dyad_shm::{FrameRef, PhysAddr};
 
-use super::references::{CAPTBL_LEAF, Reference, Tally, Wanted, references, refers};
+use super::references::{CAPTBL_LEAF, Reference, Tally, Wanted, references, refers, table_of};
 use super::scan::{Cursor, Next};
 use crate::cx::Cx;
 use crate::object::endpoint::{Endpoints, Line};
@@ -123,6 +124,11 @@ pub struct Summary {
     pub blocks: u64,
     /// References to them.
     pub references: u64,
+    /// Page tables, and blocks of user memory, that nothing refers to: whoever has a capability may
+    /// still use them.
+    pub unreferenced: u64,
+    /// The first of them.
+    pub first_unreferenced: Option<WeakRef>,
     /// Capabilities.
     pub capabilities: u64,
     /// Threads that have not ended.
@@ -135,6 +141,15 @@ struct Walk<'a> {
     cx: &'a Cx,
     report: &'a mut dyn FnMut(Fault),
     sum: Summary,
+}
+
+/// What faults take from supplies, and what is of no use unless something refers to it.
+fn may_be_forgotten(ty: FrameType) -> bool {
+    match ty {
+        FrameType::User(_) => true,
+        FrameType::Kernel(kind) => table_of(kind).is_some(),
+        _ => false,
+    }
 }
 
 /// Compares everything with everything; calls `report` for what does not agree.
@@ -301,7 +316,7 @@ impl Walk<'_> {
                 at: frame.address(),
             });
         };
-        if owner.state == State::None {
+        if matches!(owner.state, State::None | State::Gone) {
             return;
         }
         self.sum.threads += 1;
@@ -309,7 +324,11 @@ impl Walk<'_> {
             return;
         }
         let word = self.cx.node.sb.node_word(owner.node);
-        let there = matches!(word.state, NodeState::Live | NodeState::Suspect);
+        // A node that has left in good order has taken its threads with it.
+        let there = matches!(
+            word.state,
+            NodeState::Live | NodeState::Suspect | NodeState::Left
+        );
         if !there || !owner.is(owner.node, word.incarnation) {
             self.fault(Fault::Orphan {
                 thread: frame,
@@ -381,10 +400,19 @@ impl Walk<'_> {
             }
         }
         for c in tally.blocks() {
-            let recorded = match self.cx.frames().read(c.head) {
-                Ok((word, _)) => word.refs,
-                Err(_) => Refs::ZERO,
-            };
+            let word = self.cx.frames().read(c.head).ok().map(|(word, _)| word);
+            let recorded = word.map_or(Refs::ZERO, |word| word.refs);
+            if let Some(word) = word
+                && c.found == 0
+                && may_be_forgotten(word.ty)
+            {
+                self.sum.unreferenced += 1;
+                let first = WeakRef {
+                    frame: c.head,
+                    version: word.version,
+                };
+                self.sum.first_unreferenced.get_or_insert(first);
+            }
             self.sum.references += c.found as u64;
             if recorded.get() != c.found {
                 self.fault(Fault::References {

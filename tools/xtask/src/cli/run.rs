@@ -51,6 +51,9 @@ pub(super) struct ShapeArgs {
     /// Rounds of quiescence per second on each node [default: 30]
     #[arg(long, value_name = "N")]
     rounds: Option<String>,
+    /// At the end, compare the frame table with all page tables and capability tables of both ISAs
+    #[arg(long)]
+    audit: bool,
     /// Observe the machines with the simulator plugin: off, count [default: off]
     #[arg(long, value_name = "LEVEL")]
     sim: Option<String>,
@@ -122,6 +125,7 @@ impl ShapeArgs {
             on_death: self.on_death.clone(),
             coherence: self.coherence.clone(),
             rounds: self.rounds.clone(),
+            audit: self.audit.then_some(true),
             sim: self.sim.clone(),
             windows: self.windows.then_some(true),
             shm_dir: self.shm_dir.clone(),

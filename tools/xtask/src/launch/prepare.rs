@@ -228,6 +228,7 @@ fn boot_text(
         on_death: config.on_death,
         boot_timeout_ms: BOOT_TIMEOUT_MS,
         coherent: config.coherent,
+        audit: config.audit,
         rounds_per_second: config.rounds,
         grant: config.grant,
         app: config.work_name(),

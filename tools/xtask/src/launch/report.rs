@@ -199,6 +199,7 @@ impl RunReport {
                 "on_death": c.on_death.name(),
                 "coherence": if c.coherent { "coherent" } else { "incoherent" },
                 "rounds": c.rounds,
+                "audit": c.audit,
                 "sim": c.sim.name(),
                 "windows": c.windows,
             },
