@@ -212,6 +212,7 @@ impl In<'_> {
             return Ok(());
         };
         frames.unmap_unpin_at(head.frame, placing.table, &intents)?;
+        self.table_may_be_gone(d.isa(), place.level, placing.table);
         if leaf.perms.contains(Perms::OWNED) {
             self.give_back(head, Use::User);
         }
@@ -249,6 +250,7 @@ impl In<'_> {
                 let filled = d.fill(place, Pte::Leaf(leaf), |s| self.quiesced(s));
                 filled.map_err(|e| {
                     let _ = self.cx.frames().unpin(table.frame);
+                    self.table_may_be_gone(d.isa(), place.level, table.frame);
                     refusal(e)
                 })
             });
@@ -383,6 +385,19 @@ impl In<'_> {
         }
     }
 
+    /// After a row that has pinned a table and comes to nothing: if the table has been taken out
+    /// meanwhile, whoever took it out has found it pinned, and has not given it back. Not for roots,
+    /// which nobody but users takes and gives back.
+    #[cold]
+    fn table_may_be_gone(&self, isa: Isa, level: Level, table: FrameRef) {
+        if level != Level::L4
+            && self.space.is_supplied(self.cx.words(), table)
+            && let Ok(weak) = self.cx.frames().current(table)
+        {
+            self.give_back(weak, Use::Kernel(table_kind(isa, level)));
+        }
+    }
+
     /// Row link: hangs a table in at an empty place of the level above.
     ///
     /// # Errors
@@ -407,6 +422,9 @@ impl In<'_> {
         });
         self.cx.log(Touched::Table(place.table()));
         self.cx.intents().clear();
+        if done.is_err() {
+            self.table_may_be_gone(d.isa(), place.level, parent.frame);
+        }
         done
     }
 

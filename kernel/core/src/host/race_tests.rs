@@ -12,7 +12,11 @@ use dyad_abi::cap::{
     CapIndex, CapType, ObjectKind, ReceiveOp, RegionKind, Rights, SendOp, ThreadOp, call_word,
 };
 use dyad_abi::service::scheduler_line;
+use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Isa, Result};
+use dyad_pgtbl::{Level, Pte};
+use dyad_retype::Use;
+use dyad_shm::FrameRef;
 use dyad_shm::frame::WeakRef;
 
 use super::ktests::{joined, passes};
@@ -20,7 +24,8 @@ use super::{MockX86, World};
 use crate::cx::Cx;
 use crate::dispatch::After;
 use crate::ktest::rig::{self, Rig};
-use crate::ktest::run_here;
+use crate::ktest::{run_here, spaces};
+use crate::mapping::table_kind;
 use crate::object::component::Component;
 use crate::object::endpoint::{Endpoints, Line};
 use crate::object::find;
@@ -28,8 +33,10 @@ use crate::object::space::{Region, Space};
 use crate::object::thread::{State, Thread};
 use crate::ops;
 use crate::ops::memory::to_untyped;
+use crate::platform::FaultKind;
 use crate::recovery::tests::crash;
 use crate::recovery::walker::{Fault, walk};
+use crate::resolve::resolve;
 
 /// More changes than any of these operations makes.
 const ENOUGH: u32 = 400;
@@ -356,4 +363,54 @@ fn a_component_configured_while_it_is_given_up_keeps_or_loses_its_parts() {
         assert_eq!(faults(&rig.k), [], "before change {changes}");
         came
     });
+}
+
+/// A table that is taken out while a fault pins it goes back to the supply, whoever lets go of it
+/// last. `Unlink` looks at the pins twice, so it is done in two parts: both between changes of the
+/// fault.
+#[test]
+fn a_fault_while_its_table_is_taken_out_forgets_nothing() {
+    const VA: u64 = 0x5000_0000;
+    const PARTS: u32 = 8;
+    let last = Cell::new(0);
+    everywhere(|rig, changes| {
+        let space = spaces::create(rig).unwrap();
+        let kind = RegionKind::Anonymous as u64 | 1 << 8;
+        spaces::region(&rig.k, space, VA, 1 << 21, kind).unwrap();
+        let fault = |page: u64| {
+            let va = VA + page * PAGE_SIZE;
+            resolve::<MockX86>(&rig.k, space, va, FaultKind::Write)
+        };
+        fault(0).unwrap();
+        let k = rig.k;
+        let act = move || {
+            let this = spaces::within(&k, space).unwrap();
+            let d = this.driver(Isa::X86_64).unwrap();
+            let (page, leaf) = spaces::look(&k, space, Isa::X86_64, VA).unwrap();
+            this.unmap(&d, &page, &leaf).unwrap();
+            let place = d.find(VA, Level::L2).unwrap();
+            let Pte::Table(table) = d.meaning(&place) else {
+                unreachable!()
+            };
+            let weak = k.frames().current(FrameRef::of(table).unwrap()).unwrap();
+            if this.unlink(&d, &place, table).is_err() {
+                return;
+            }
+            let kind = table_kind(Isa::X86_64, Level::L1);
+            crash::later(changes % PARTS, move || {
+                let this = spaces::within(&k, space).unwrap();
+                this.give_back(weak, Use::Kernel(kind));
+            });
+        };
+        let came = crash::between(changes / PARTS, act, || {
+            let _ = fault(1);
+        });
+        crash::now();
+        assert_eq!(faults(&rig.k), [], "before change {changes}");
+        let sum = walk(&rig.k, &mut |_| {});
+        assert_eq!(sum.first_unreferenced, None, "before change {changes}");
+        last.set(changes);
+        came || changes % PARTS != PARTS - 1
+    });
+    assert!(last.get() > 4 * PARTS, "the fault makes hardly any changes");
 }

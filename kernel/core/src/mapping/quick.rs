@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::RegionKind;
 use dyad_abi::{Error, Isa, Result};
-use dyad_pgtbl::{Perms, plain};
+use dyad_pgtbl::{Level, Perms, plain};
 use dyad_retype::Use;
 use dyad_shm::PhysAddr;
 use dyad_shm::frame::{Epoch, WeakRef};
@@ -21,6 +21,7 @@ use super::In;
 use super::view::{Block, Near, Spot, region};
 use crate::cpu::CpuLocal;
 use crate::memory::CoherentWords;
+use crate::object::find;
 use crate::object::space::Space;
 use crate::platform::FaultKind;
 use crate::resolve::Outcome;
@@ -105,7 +106,10 @@ impl Near {
         if !self.may_fill(isa, from) {
             return None;
         }
-        put(&spot, block, from, to)?;
+        if put(&spot, block, from, to).is_none() {
+            self.table_may_be_gone(&spot);
+            return None;
+        }
         spot.words.store(&spot.intent()[0], 0);
         Some(())
     }
@@ -146,6 +150,7 @@ impl Near {
         if put(spot, block, from, to).is_none() {
             // The last reference of a page that its owner has unmapped meanwhile may have been this.
             self.owner_may_be_gone(space, block, perms);
+            self.table_may_be_gone(spot);
             return None;
         }
         words.fence();
@@ -175,6 +180,24 @@ impl Near {
             None => {}
         }
         Err(Error::Again)
+    }
+
+    /// As [`In::table_may_be_gone`].
+    #[cold]
+    #[inline(never)]
+    fn table_may_be_gone(self, spot: &Spot) {
+        let cx = self.cx();
+        if let Some(object) = WeakRef::from_bits(self.object)
+            && let Ok(space) = find(cx.node, object, Space::KIND)
+            && let Some(table) = WeakRef::from_bits(spot.table())
+        {
+            let this = In {
+                cx: &cx,
+                space,
+                object,
+            };
+            this.table_may_be_gone(spot.isa, Level::L1, table.frame);
+        }
     }
 
     #[cold]

@@ -3,6 +3,7 @@
 use core::cell::{Cell, RefCell};
 use std::boxed::Box;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
 
 std::thread_local! {
     static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
@@ -51,9 +52,33 @@ pub fn after<T>(changes: u32, f: impl FnOnce() -> T) -> Option<T> {
 /// Runs `f`; before its change number `changes` (from 0 on) somebody else does `act` as a whole.
 /// Whether it came to that.
 pub fn between(changes: u32, act: impl FnOnce() + 'static, f: impl FnOnce()) -> bool {
-    OTHER.set(Some((changes, Box::new(act))));
+    let came = Rc::new(Cell::new(false));
+    let comes = came.clone();
+    OTHER.set(Some((
+        changes,
+        Box::new(move || {
+            comes.set(true);
+            act();
+        }),
+    )));
     f();
-    OTHER.take().is_none()
+    if !came.get() {
+        OTHER.take();
+    }
+    came.get()
+}
+
+/// From within what somebody else does: they do the rest of it before change number `changes` from
+/// then on.
+pub fn later(changes: u32, act: impl FnOnce() + 'static) {
+    OTHER.set(Some((changes, Box::new(act))));
+}
+
+/// Does what somebody else has not come to do yet.
+pub fn now() {
+    if let Some((_, act)) = OTHER.take() {
+        act();
+    }
 }
 
 /// Runs what others do meanwhile: nobody dies in it.
