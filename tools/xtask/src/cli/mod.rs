@@ -3,6 +3,7 @@
 mod bench;
 mod build;
 mod doctor;
+mod long;
 mod new;
 mod passthrough;
 mod run;
@@ -40,8 +41,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Give names to the addresses in a raw console log
     Symbolize(symbolize::SymbolizeArgs),
-    /// Run all tests (`cargo test` with these arguments)
-    Test(passthrough::PassArgs),
+    /// Run all tests (`cargo test` with these arguments), or their long forms
+    Test(long::TestArgs),
     /// Run what continuous integration runs
     Ci(passthrough::PassArgs),
 }
@@ -79,7 +80,7 @@ pub fn main() -> ExitCode {
         Command::New(args) => new::new(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Symbolize(args) => symbolize::symbolize(&args),
-        Command::Test(args) => passthrough::test(&args),
+        Command::Test(args) => long::test(&args),
         Command::Ci(args) => passthrough::ci(&args),
     };
     match result {

@@ -1,12 +1,11 @@
-//! `cargo xtask test` and `cargo xtask ci`: the same as the commands they start, after set-up.
+//! `cargo xtask ci`, and commands whose status is that of another one.
 
 use std::process::Command;
 
 use clap::Args;
 
 use crate::error::Error;
-use crate::setup::{self, Requirements};
-use crate::{build, paths};
+use crate::paths;
 
 #[derive(Debug, Args)]
 pub(super) struct PassArgs {
@@ -17,13 +16,6 @@ pub(super) struct PassArgs {
         value_name = "ARGS"
     )]
     args: Vec<String>,
-}
-
-pub(super) fn test(args: &PassArgs) -> Result<u8, Error> {
-    setup::ensure(&Requirements::ALL, &mut super::say)?;
-    let mut cargo = build::cargo();
-    cargo.arg("test").args(&args.args);
-    wait_for(cargo)
 }
 
 pub(super) fn ci(args: &PassArgs) -> Result<u8, Error> {
@@ -37,7 +29,7 @@ pub(super) fn ci(args: &PassArgs) -> Result<u8, Error> {
 }
 
 /// Signals of the terminal reach the child too; its status is what counts.
-fn wait_for(mut command: Command) -> Result<u8, Error> {
+pub(super) fn wait_for(mut command: Command) -> Result<u8, Error> {
     let program = command.get_program().to_string_lossy().into_owned();
     let status = command
         .status()
