@@ -10,7 +10,7 @@ use dyad_shm::protocol::EpochSource;
 
 use crate::entry::RootEntry;
 use crate::error::Refused;
-use crate::rules::Rules;
+use crate::rules::{Rule, Rules};
 use crate::services::Services;
 use crate::table::{Table, entry_address};
 
@@ -104,18 +104,18 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
                 Err(Refused::Pin(why))
             })
         };
-        if R::PINS_BEFORE_ENTRY {
+        if R::follow(Rule::PinsBeforeEntry) {
             pin()?;
         }
         let linked = self.link(place, leaf.frame, services);
         if linked.is_ok() {
-            if R::PUBLISH_LOGS {
+            if R::follow(Rule::PublishLogs) {
                 services.line(place);
             }
-            if !R::PINS_BEFORE_ENTRY {
+            if !R::follow(Rule::PinsBeforeEntry) {
                 pin()?;
             }
-        } else if R::FAILURE_UNPINS {
+        } else if R::follow(Rule::FailureUnpins) {
             unpin_both(leaf.frame, root.frame, pins)?;
         }
         linked
@@ -129,10 +129,10 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
     ) -> Result<(), Refused> {
         let mut old = self.entry_at(place)?;
         let stamp = empty(old)?;
-        if R::CONS_CHECKS_STAMP && !epochs.quiesced(stamp) {
+        if R::follow(Rule::ConsChecksStamp) && !epochs.quiesced(stamp) {
             return Err(Refused::NotQuiesced);
         }
-        if !R::CONS_COMPARES_ENTRY {
+        if !R::follow(Rule::ConsComparesEntry) {
             old = self.entry_at(place)?;
         }
         match self.replace(place, old, RootEntry::Present(leaf)) {
@@ -165,17 +165,17 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
             table: Some(root),
             place,
         });
-        if R::DECONS_CHECKS_FROZEN
+        if R::follow(Rule::DeconsChecksFrozen)
             && let Err(why) = pins.may_unpin(leaf, root.frame)
         {
             services.clear();
             return Err(Refused::Pin(why));
         }
-        if !R::UNPUBLISH_BEFORE_UNPIN {
+        if !R::follow(Rule::UnpublishBeforeUnpin) {
             unpin_both(leaf, root.frame, pins)?;
         }
         let done = self.unlink(place, leaf, services);
-        let unpinned = if done.is_ok() && R::UNPUBLISH_BEFORE_UNPIN {
+        let unpinned = if done.is_ok() && R::follow(Rule::UnpublishBeforeUnpin) {
             unpin_both(leaf, root.frame, pins)
         } else {
             Ok(())
@@ -192,20 +192,20 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
         leaf: FrameRef,
         services: &impl Services,
     ) -> Result<Epoch, Refused> {
-        let early = (!R::STAMP_AFTER_CAS).then(|| services.now());
+        let early = (!R::follow(Rule::StampAfterCas)).then(|| services.now());
         let closing = RootEntry::Closing(self.owner);
         if let Err(now) = self.replace(place, RootEntry::Present(leaf), closing) {
             // It was there: it has been taken out, and perhaps another one put in.
             return now.and_then(present).and(Err(Refused::Busy));
         }
-        if R::LOG_BEFORE_STAMP {
+        if R::follow(Rule::LogBeforeStamp) {
             services.line(place);
         }
         let stamp = early.unwrap_or_else(|| services.now());
-        if !R::LOG_BEFORE_STAMP {
+        if !R::follow(Rule::LogBeforeStamp) {
             services.line(place);
         }
-        let empty = RootEntry::Empty(if R::GIVE_UP_STAMPS {
+        let empty = RootEntry::Empty(if R::follow(Rule::GiveUpStamps) {
             stamp
         } else {
             Epoch::ZERO

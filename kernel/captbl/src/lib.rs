@@ -107,7 +107,7 @@ pub use error::Refused;
 pub use header::{Owner, SlotHeader};
 pub use line::Line;
 pub use range::{FrameRange, Span, narrow};
-pub use rules::Rules;
+pub use rules::{Rule, Rules};
 pub use services::{Parts, Services};
 pub use slot::{Narrowed, SlotPlace};
 pub use table::{Found, Slot, Table};

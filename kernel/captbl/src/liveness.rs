@@ -13,7 +13,7 @@ use dyad_shm::pool::PhysAddr;
 use crate::LIVENESS_ENTRIES;
 use crate::contents::GuardRef;
 use crate::error::Refused;
-use crate::rules::Rules;
+use crate::rules::{Rule, Rules};
 use crate::services::Services;
 use crate::table::Table;
 
@@ -31,11 +31,13 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
         guard: GuardRef,
         is_liveness: impl FnOnce(WeakRef) -> bool,
     ) -> Result<(), Refused> {
-        if R::GUARD_CHECKS_FRAME && !is_liveness(guard.frame()) {
+        if R::follow(Rule::GuardChecksFrame) && !is_liveness(guard.frame()) {
             return Err(Refused::Revoked);
         }
         let at = count_address(guard.frame().frame, guard.entry());
-        if R::GUARD_CHECKS_COUNT && self.mem.load(at, Ordering::Acquire) != guard.expected() {
+        if R::follow(Rule::GuardChecksCount)
+            && self.mem.load(at, Ordering::Acquire) != guard.expected()
+        {
             return Err(Refused::Revoked);
         }
         Ok(())
@@ -66,7 +68,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
     ) -> Result<Epoch, Refused> {
         let at = checked(liveness, entry)?;
         self.mem.add(at, 1);
-        if R::REVOKE_LOGS {
+        if R::follow(Rule::RevokeLogs) {
             services.line(at);
         }
         Ok(services.now())

@@ -18,7 +18,7 @@ use dyad_shm::intent::Row;
 use crate::entry::RootEntry;
 use crate::error::Refused;
 use crate::header::{Owner, SlotHeader};
-use crate::rules::Rules;
+use crate::rules::{Rule, Rules};
 use crate::services::Services;
 use crate::slot::SlotPlace;
 use crate::table::{STAMP, Table, entry_address};
@@ -43,17 +43,19 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
         let header = self.header(slot)?;
         let left = match header {
             SlotHeader::Reserved(owner) => is::<R>(owner, dead),
-            SlotHeader::Closing(owner) => R::RECOVERY_KNOWS_CLOSING && is::<R>(owner, dead),
+            SlotHeader::Closing(owner) => {
+                R::follow(Rule::RecoveryKnowsClosing) && is::<R>(owner, dead)
+            }
             SlotHeader::Free | SlotHeader::Active { .. } => false,
         };
         if !left {
             // It may have died between its change and its log.
-            if R::RECOVERY_LOGS {
+            if R::follow(Rule::RecoveryLogs) {
                 services.line(slot);
             }
             return Ok(false);
         }
-        if !R::RECOVERY_TAKES_OVER {
+        if !R::follow(Rule::RecoveryTakesOver) {
             let stamp = services.now();
             let at = slot.add(STAMP);
             self.mem.store_through(at, stamp.get(), Ordering::Relaxed);
@@ -86,7 +88,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
     ) -> Result<bool, Refused> {
         let place = entry_address(root.frame.address(), index)?;
         let entry = self.entry_at(place)?;
-        if R::RECOVERY_LOGS {
+        if R::follow(Rule::RecoveryLogs) {
             services.line(place);
         }
         match entry {
@@ -100,7 +102,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
 }
 
 fn is<R: Rules>(owner: Owner, dead: Owner) -> bool {
-    if R::RECOVERY_CHECKS_INCARNATION {
+    if R::follow(Rule::RecoveryChecksIncarnation) {
         owner == dead
     } else {
         owner.node == dead.node

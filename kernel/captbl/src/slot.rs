@@ -12,7 +12,7 @@ use crate::contents::{Contents, GuardRef};
 use crate::error::Refused;
 use crate::header::SlotHeader;
 use crate::line::{Line, LineAt, change};
-use crate::rules::Rules;
+use crate::rules::{Rule, Rules};
 use crate::services::Services;
 use crate::table::Table;
 
@@ -110,7 +110,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
     ) -> Result<(), Refused> {
         services.begin(&place.intent(Row::SlotActivate));
         let done = self.fill(line, contents, services);
-        if done.is_ok() && R::PUBLISH_LOGS {
+        if done.is_ok() && R::follow(Rule::PublishLogs) {
             services.line(place.address());
         }
         services.clear();
@@ -131,9 +131,9 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
     ) -> Result<(), Refused> {
         // Of a slot that has just been taken.
         let quiet = || epochs.quiesced(Epoch::saturating(line.stamp()));
-        let early = (!R::RESERVE_BEFORE_CHECK).then(quiet);
+        let early = (!R::follow(Rule::ReserveBeforeCheck)).then(quiet);
         let reserved = SlotHeader::Reserved(self.owner);
-        if R::ACTIVATE_CHECKS_FREE {
+        if R::follow(Rule::ActivateChecksFree) {
             change(line, SlotHeader::Free, reserved)?;
         } else if line.header() == SlotHeader::Free.bits() {
             // Whatever is there by now.
@@ -142,7 +142,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
             return Err(Refused::Occupied);
         }
         let lost = |_| Refused::Lost;
-        if R::ACTIVATE_CHECKS_STAMP && !early.unwrap_or_else(quiet) {
+        if R::follow(Rule::ActivateChecksStamp) && !early.unwrap_or_else(quiet) {
             change(line, reserved, SlotHeader::Free).map_err(lost)?;
             return Err(Refused::NotQuiesced);
         }
@@ -150,11 +150,11 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
             ty: contents.ty,
             rights: contents.rights,
         };
-        if !R::FILL_BEFORE_ACTIVE {
+        if !R::follow(Rule::FillBeforeActive) {
             change(line, reserved, active).map_err(lost)?;
         }
         line.fill(&contents.words());
-        if R::FILL_BEFORE_ACTIVE {
+        if R::follow(Rule::FillBeforeActive) {
             change(line, reserved, active).map_err(lost)?;
         }
         Ok(())
@@ -223,8 +223,8 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
         from: SlotHeader,
         services: &impl Services,
     ) -> Result<Epoch, Refused> {
-        let early = (!R::STAMP_AFTER_CAS).then(|| services.now());
-        let closing = if R::CLOSING_UNTIL_STAMPED {
+        let early = (!R::follow(Rule::StampAfterCas)).then(|| services.now());
+        let closing = if R::follow(Rule::ClosingUntilStamped) {
             SlotHeader::Closing(self.owner)
         } else {
             SlotHeader::Free
@@ -234,14 +234,14 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
             Refused::Occupied => Refused::Changed,
             why => why,
         })?;
-        if R::LOG_BEFORE_STAMP {
+        if R::follow(Rule::LogBeforeStamp) {
             services.line(slot);
         }
         let stamp = early.unwrap_or_else(|| services.now());
-        if !R::LOG_BEFORE_STAMP {
+        if !R::follow(Rule::LogBeforeStamp) {
             services.line(slot);
         }
-        if R::GIVE_UP_STAMPS {
+        if R::follow(Rule::GiveUpStamps) {
             line.set_stamp(stamp.get());
         }
         change(line, closing, SlotHeader::Free).map_err(|_| Refused::Lost)?;
@@ -263,24 +263,26 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
         how: Narrowed,
         narrow: impl FnOnce(CapType, [u64; 3]) -> Result<[u64; 3], Refused>,
     ) -> Result<Contents, Refused> {
-        if R::COPY_CHECKS_RIGHT && !source.rights.contains(Rights::COPY) {
+        if R::follow(Rule::CopyChecksRight) && !source.rights.contains(Rights::COPY) {
             return Err(Refused::Denied);
         }
         let guard = match (source.guard, how.guard) {
-            (Some(_), Some(_)) if R::COPY_REFUSES_SECOND_GUARD => return Err(Refused::Guarded),
+            (Some(_), Some(_)) if R::follow(Rule::CopyRefusesSecondGuard) => {
+                return Err(Refused::Guarded);
+            }
             (_, Some(new)) => Some(new),
-            (old, None) if R::COPY_KEEPS_GUARD => old,
+            (old, None) if R::follow(Rule::CopyKeepsGuard) => old,
             (_, None) => None,
         };
         let payload = narrow(source.ty, source.payload)?;
         Ok(Contents {
-            rights: if R::COPY_NARROWS_RIGHTS {
+            rights: if R::follow(Rule::CopyNarrowsRights) {
                 source.rights.and(how.rights)
             } else {
                 how.rights
             },
             guard,
-            payload: if R::COPY_NARROWS_PAYLOAD {
+            payload: if R::follow(Rule::CopyNarrowsPayload) {
                 payload
             } else {
                 source.payload

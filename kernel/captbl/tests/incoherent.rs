@@ -12,7 +12,6 @@ use std::sync::atomic::Ordering::{self, Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
 use common::*;
-use dyad_captbl::rules::Protocol;
 use dyad_captbl::{Log, Refused, RootEntry, Rules, SlotHeader, Table};
 use dyad_coherence::GlobalMem;
 use dyad_coherence::stale::mutant::{Flushes, Kind, Mutant, try_each};
@@ -433,7 +432,7 @@ fn scenarios<R: Rules>() -> [Scenario; 5] {
 
 #[test]
 fn rows_see_memory_and_lookups_are_late_by_one_round() {
-    for scenario in scenarios::<Protocol>() {
+    for scenario in scenarios::<Selected>() {
         for seed in 0..SEEDS {
             let outcome = scenario(&memory(seed), &Flushes::all());
             assert_eq!(outcome, Ok(()), "seed {seed}");
@@ -445,7 +444,7 @@ fn rows_see_memory_and_lookups_are_late_by_one_round() {
 fn every_flush_is_needed() {
     let mut caught = std::collections::BTreeSet::new();
     let mut all = caught.clone();
-    for scenario in scenarios::<Protocol>() {
+    for scenario in scenarios::<Selected>() {
         let tried = try_each(SEEDS, |seed, flushes| scenario(&memory(seed), flushes));
         let tried = tried.unwrap();
         caught.extend(tried.caught.iter().map(|c| c.site));
@@ -526,7 +525,7 @@ mutant!(
 #[test]
 fn mutant_private_read_modify_writes() {
     let flushes = Flushes::with_private_rmws();
-    let wrong = (0..SEEDS).any(|seed| churn::<Protocol>(&memory(seed), &flushes).is_err());
+    let wrong = (0..SEEDS).any(|seed| churn::<Selected>(&memory(seed), &flushes).is_err());
     assert!(wrong);
 }
 
@@ -535,7 +534,7 @@ fn mutant_private_read_modify_writes() {
 fn rows_take_a_fixed_number_of_steps() {
     let mem = StaleMem::new(1, 0);
     let (zero, world, nodes) = (mem.node(0), World::default(), Nodes::default());
-    let t = table::<Protocol, _>(&zero, 0);
+    let t = table::<Selected, _>(&zero, 0);
     let steps = |row: &dyn Fn()| {
         let count = || {
             let c = mem.counts(0);

@@ -15,7 +15,6 @@ use std::sync::atomic as plain;
 
 use common::{LEAF, OTHER_LEAF, ROOT, cap, entry_place, frame, owner, place, sample, table, weak};
 use dyad_abi::Error;
-use dyad_captbl::rules::Protocol;
 use dyad_captbl::{Pins, Refused, RootEntry, Rules, SlotHeader, Table};
 use dyad_coherence::GlobalMem;
 use dyad_coherence::model::{Lacks, LoomMem, explore};
@@ -110,13 +109,13 @@ fn decons<R: Rules>(m: &LoomMem, node: u64) -> Result<Epoch, Refused> {
 
 /// The leaf that a lookup comes to.
 fn walk(m: &LoomMem) -> Option<u64> {
-    let t: Table<'_, _, Protocol> = table(m, 1);
+    let t: Table<'_, _, Selected> = table(m, 1);
     let slot = t.slot_at(frame(ROOT).address(), cap(ENTRY, 1)).ok()?;
     FrameRef::of(slot).map(|leaf| leaf.index())
 }
 
 fn left(m: &LoomMem) -> RootEntry {
-    let t: Table<'_, _, Protocol> = table(m, 0);
+    let t: Table<'_, _, Selected> = table(m, 0);
     t.entry(frame(ROOT).address(), ENTRY).unwrap()
 }
 
@@ -148,7 +147,7 @@ fn cons_and_give_up<R: Rules>() {
 
 #[test]
 fn a_leaf_is_hung_in_or_given_up() {
-    explore(None, cons_and_give_up::<Protocol>);
+    explore(None, cons_and_give_up::<Selected>);
 }
 
 #[test]
@@ -172,7 +171,7 @@ fn decons_and_give_up<R: Rules>() {
 
 #[test]
 fn a_leaf_is_given_up_after_it_has_been_taken_out() {
-    explore(None, decons_and_give_up::<Protocol>);
+    explore(None, decons_and_give_up::<Selected>);
 }
 
 #[test]
@@ -187,8 +186,8 @@ fn one_of_two_leaves_is_hung_in() {
         let mem = memory(Lacks::Nothing, false, &[]);
         let (a, b) = race(
             &mem,
-            |m| cons::<Protocol>(m, 1, LEAF),
-            |m| cons::<Protocol>(m, 0, OTHER_LEAF),
+            |m| cons::<Selected>(m, 1, LEAF),
+            |m| cons::<Selected>(m, 0, OTHER_LEAF),
         );
         assert!(a.is_ok() != b.is_ok());
         assert_eq!(a.and(b), Err(Refused::Occupied));
@@ -202,8 +201,8 @@ fn one_of_two_takes_a_leaf_out() {
         let mem = memory(Lacks::Nothing, true, &[]);
         let (a, b) = race(
             &mem,
-            |m| decons::<Protocol>(m, 1),
-            |m| decons::<Protocol>(m, 0),
+            |m| decons::<Selected>(m, 1),
+            |m| decons::<Selected>(m, 0),
         );
         assert!(a.is_ok() != b.is_ok());
         let why = a.and(b).unwrap_err();
@@ -219,9 +218,9 @@ fn cons_decons_and_lookup() {
     explore(Some(2), || {
         let mem = memory(Lacks::Nothing, false, &[]);
         let (other, reader) = (mem.clone(), mem.clone());
-        let out = loom::thread::spawn(move || decons::<Protocol>(&other, 1));
+        let out = loom::thread::spawn(move || decons::<Selected>(&other, 1));
         let seen = loom::thread::spawn(move || walk(&reader));
-        assert_eq!(cons::<Protocol>(&mem, 0, LEAF), Ok(()));
+        assert_eq!(cons::<Selected>(&mem, 0, LEAF), Ok(()));
         assert!(matches!(seen.join().unwrap(), None | Some(LEAF)));
         let expected = match out.join().unwrap() {
             Ok(stamp) => RootEntry::Empty(stamp),
@@ -256,7 +255,7 @@ fn two_leaves_within_one_stay<R: Rules>() {
 
 #[test]
 fn an_entry_leads_to_one_leaf_within_one_stay_in_the_kernel() {
-    explore(Some(3), two_leaves_within_one_stay::<Protocol>);
+    explore(Some(3), two_leaves_within_one_stay::<Selected>);
 }
 
 #[test]
@@ -298,7 +297,7 @@ fn explore_other<R: Rules>(lacks: Lacks) {
 
 #[test]
 fn another_leaf_is_hung_in_after_a_round_and_not_before() {
-    explore_other::<Protocol>(Lacks::Nothing);
+    explore_other::<Selected>(Lacks::Nothing);
 }
 
 #[test]
@@ -324,12 +323,12 @@ fn new_leaf(lacks: Lacks) {
     let (seen, hung) = race(
         &mem,
         |m| {
-            let t: Table<'_, _, Protocol> = table(m, 1);
+            let t: Table<'_, _, Selected> = table(m, 1);
             t.lookup(frame(ROOT).address(), cap(ENTRY, 1))
         },
         move |m| {
             m.store(header, 0, Ordering::Relaxed);
-            cons::<Protocol>(m, 0, LEAF)
+            cons::<Selected>(m, 0, LEAF)
         },
     );
     assert_eq!(hung, Ok(()));
@@ -360,7 +359,7 @@ fn one_of_two_recovers_an_entry() {
         let closing = RootEntry::Closing(owner(2, 1)).bits();
         mem.store(entry_place(ENTRY), closing, Ordering::SeqCst);
         let recover = |m: &LoomMem, n| {
-            let t: Table<'_, _, Protocol> = table(m, n);
+            let t: Table<'_, _, Selected> = table(m, n);
             t.recover_entry(weak(ROOT), ENTRY, owner(2, 1), &Loud)
                 .unwrap()
         };

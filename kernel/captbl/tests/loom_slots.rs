@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic as plain;
 
 use common::{owner, place, sample, table};
-use dyad_captbl::rules::Protocol;
 use dyad_captbl::{Found, Refused, Rules, SlotHeader, SlotPlace};
 use dyad_coherence::model::{Lacks, LoomMem, explore};
 use dyad_coherence::{GlobalMem, HostMem};
@@ -33,7 +32,7 @@ fn at() -> SlotPlace {
 fn words(n: Option<u32>) -> [u64; 8] {
     let (mem, world) = (HostMem::new(), common::World::default());
     if let Some(n) = n {
-        let t = table::<Protocol, _>(&mem, 0);
+        let t = table::<Selected, _>(&mem, 0);
         t.slot_activate(at(), &sample(n), &world).unwrap();
     }
     core::array::from_fn(|i| mem.load(at().address().add(8 * i as u64), Ordering::Relaxed))
@@ -62,7 +61,7 @@ fn look<R: Rules>(m: &LoomMem) -> Option<u32> {
 }
 
 fn left(m: &LoomMem) -> (SlotHeader, Epoch) {
-    let slot = table::<Protocol, _>(m, 0).read(at().address()).unwrap();
+    let slot = table::<Selected, _>(m, 0).read(at().address()).unwrap();
     (slot.header, slot.stamp)
 }
 
@@ -91,7 +90,7 @@ fn fill_and_look<R: Rules>(lacks: Lacks) {
 
 #[test]
 fn whoever_finds_a_capability_sees_all_of_it() {
-    explore(None, || fill_and_look::<Protocol>(Lacks::Nothing));
+    explore(None, || fill_and_look::<Selected>(Lacks::Nothing));
 }
 
 #[test]
@@ -103,13 +102,13 @@ fn mutant_i4_active_before_it_is_filled() {
 #[test]
 #[should_panic(expected = "not what was found")]
 fn mutant_i4_published_without_a_release() {
-    explore(None, || fill_and_look::<Protocol>(Lacks::RmwOrder));
+    explore(None, || fill_and_look::<Selected>(Lacks::RmwOrder));
 }
 
 #[test]
 #[should_panic(expected = "not what was found")]
 fn mutant_i4_looked_up_without_an_acquire() {
-    explore(None, || fill_and_look::<Protocol>(Lacks::Acquire));
+    explore(None, || fill_and_look::<Selected>(Lacks::Acquire));
 }
 
 /// Two fill the same slot.
@@ -124,7 +123,7 @@ fn two_fill<R: Rules>() {
 
 #[test]
 fn one_of_two_fills_a_slot() {
-    explore(None, two_fill::<Protocol>);
+    explore(None, two_fill::<Selected>);
 }
 
 #[test]
@@ -139,8 +138,8 @@ fn one_of_two_empties_a_slot() {
         let mem = memory(Lacks::Nothing, words(Some(7)));
         let (a, b) = race(
             &mem,
-            |m| empty::<Protocol>(m, 1),
-            |m| empty::<Protocol>(m, 0),
+            |m| empty::<Selected>(m, 1),
+            |m| empty::<Selected>(m, 0),
         );
         assert!(a.is_ok() != b.is_ok());
         let why = a.and(b).unwrap_err();
@@ -155,8 +154,8 @@ fn a_slot_is_filled_before_it_is_emptied() {
         let mem = memory(Lacks::Nothing, words(None));
         let (emptied, filled) = race(
             &mem,
-            |m| empty::<Protocol>(m, 1),
-            |m| fill::<Protocol>(m, 0, 7),
+            |m| empty::<Selected>(m, 1),
+            |m| fill::<Selected>(m, 0, 7),
         );
         assert_eq!(filled, Ok(()));
         match emptied {
@@ -184,7 +183,7 @@ fn empty_and_fill_under_a_reader<R: Rules>() -> (Result<Epoch, Refused>, Result<
 #[test]
 fn a_slot_is_not_filled_again_under_a_reader() {
     explore(Some(3), || {
-        let (emptied, filled) = empty_and_fill_under_a_reader::<Protocol>();
+        let (emptied, filled) = empty_and_fill_under_a_reader::<Selected>();
         assert_eq!(emptied, Ok(Loud.now()));
         assert!(filled.is_err());
     });
@@ -234,7 +233,7 @@ fn explore_refill<R: Rules>(lacks: Lacks) {
 
 #[test]
 fn a_slot_is_filled_again_after_a_round_and_not_before() {
-    explore_refill::<Protocol>(Lacks::Nothing);
+    explore_refill::<Selected>(Lacks::Nothing);
 }
 
 #[test]
@@ -246,7 +245,7 @@ fn mutant_c1b_stamp_read_before_the_cas() {
 #[test]
 #[should_panic(expected = "not what was found")]
 fn mutant_rounds_and_stamps_without_fences() {
-    explore_refill::<Protocol>(Lacks::Fences);
+    explore_refill::<Selected>(Lacks::Fences);
 }
 
 /// Two survivors recover a slot; one of them may be late.
@@ -261,7 +260,7 @@ fn one_of_two_recovers_a_slot() {
             old[0] = slot.bits();
             let mem = memory(Lacks::Nothing, old);
             let recover = |m: &LoomMem, n| {
-                let t = table::<Protocol, _>(m, n);
+                let t = table::<Selected, _>(m, n);
                 t.recover_slot(at(), owner(2, 1), &Loud).unwrap()
             };
             let (a, b) = race(&mem, move |m| recover(m, 1), |m| recover(m, 0));
@@ -294,7 +293,7 @@ fn recovery_does_not_touch_what_the_next_incarnation_does() {
             log: &Loud,
         };
         let recover = move |m: &LoomMem, n| {
-            let t = table::<Protocol, _>(m, n);
+            let t = table::<Selected, _>(m, n);
             t.recover_slot(at(), owner(1, 1), &services()).unwrap()
         };
         let (late, filled) = race(
@@ -302,7 +301,7 @@ fn recovery_does_not_touch_what_the_next_incarnation_does() {
             move |m| recover(m, 2),
             |m| {
                 let first = recover(m, 0);
-                let next = dyad_captbl::Table::<_, Protocol>::new(m, owner(1, 2));
+                let next = dyad_captbl::Table::<_, Selected>::new(m, owner(1, 2));
                 (first, next.slot_activate(at(), &sample(7), &services()))
             },
         );
@@ -310,7 +309,7 @@ fn recovery_does_not_touch_what_the_next_incarnation_does() {
             (first, Ok(())) => {
                 assert!(first != late);
                 assert_eq!(left(&mem).0, active(7));
-                assert_eq!(look::<Protocol>(&mem), Some(7));
+                assert_eq!(look::<Selected>(&mem), Some(7));
             }
             // The late one was faster, and still at it.
             (false, Err(Refused::Busy)) => assert!(late),
@@ -328,16 +327,16 @@ fn a_late_owner_loses_the_slot() {
         let (recovered, filled) = race(
             &mem,
             |m| {
-                let t = table::<Protocol, _>(m, 0);
+                let t = table::<Selected, _>(m, 0);
                 t.recover_slot(at(), owner(1, 1), &Loud).unwrap()
             },
-            |m| fill::<Protocol>(m, 1, 7),
+            |m| fill::<Selected>(m, 1, 7),
         );
         match (recovered, filled) {
             (true, Err(Refused::Lost)) => {
                 assert_eq!(left(&mem).0, SlotHeader::Free)
             }
-            (false, Ok(())) => assert_eq!(look::<Protocol>(&mem), Some(7)),
+            (false, Ok(())) => assert_eq!(look::<Selected>(&mem), Some(7)),
             other => panic!("both or nobody: {other:?}"),
         }
     });

@@ -12,7 +12,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use common::*;
 use dyad_abi::Error;
 use dyad_abi::cap::{CapType, Rights};
-use dyad_captbl::rules::Protocol;
 use dyad_captbl::{
     Contents, FrameRange, GuardRef, Narrowed, Pins, Refused, RootEntry, Rules, SlotHeader, Table,
     narrow,
@@ -26,7 +25,7 @@ macro_rules! scenario {
     ($name:ident, $mutant:ident, $rules:ty, $why:literal) => {
         #[test]
         fn $name() {
-            scenarios::$name::<Protocol>();
+            scenarios::$name::<Selected>();
         }
 
         #[test]

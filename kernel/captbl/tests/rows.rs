@@ -1,11 +1,13 @@
 //! Each row, one step at a time: what it answers, what it leaves in memory, what it records.
 
 mod common;
+#[path = "common/mutants.rs"]
+#[allow(dead_code)]
+mod mutants;
 
 use common::*;
 use dyad_abi::Error;
 use dyad_abi::cap::{CapIndex, CapType, Rights};
-use dyad_captbl::rules::Protocol;
 use dyad_captbl::{
     Contents, Deconsed, Log, Narrowed, Parts, Refused, RootEntry, SlotHeader, SlotPlace, Table,
     narrow,
@@ -15,6 +17,7 @@ use dyad_shm::frame::{Epoch, Version, WeakRef};
 use dyad_shm::intent::{IntentRecord, Row};
 use dyad_shm::pool::PhysAddr;
 use dyad_shm::protocol::{EpochSource, Intents};
+use mutants::Selected;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -22,7 +25,7 @@ fn epoch(n: u64) -> Epoch {
     Epoch::new(n).unwrap()
 }
 
-fn tables(mem: &HostMem) -> Table<'_, HostMem, Protocol> {
+fn tables(mem: &HostMem) -> Table<'_, HostMem, Selected> {
     table(mem, 0)
 }
 
@@ -370,7 +373,7 @@ fn a_dead_recoverers_work_is_redone() {
         tables(&mem).recover_slot(at, dead, &services)
     }));
     assert!(died.is_err());
-    let t = table::<Protocol, _>(&mem, 2);
+    let t = table::<Selected, _>(&mem, 2);
     let world = World::default();
     assert_eq!(
         t.recover_slot(at, dead, &world),
@@ -389,7 +392,7 @@ fn a_dead_recoverers_work_is_redone() {
 fn who_is_taken_for_dead_notices() {
     let (mem, world, nodes) = (HostMem::new(), World::default(), Nodes::default());
     with_leaf(&mem, &world, &nodes);
-    let (t, survivor) = (tables(&mem), table::<Protocol, _>(&mem, 1));
+    let (t, survivor) = (tables(&mem), table::<Selected, _>(&mem, 1));
     let (at, me) = (place(LEAF, 5), owner(0, 1));
     let other = World::default();
     let recovers = Lines(|_: PhysAddr| {

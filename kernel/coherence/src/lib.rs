@@ -58,6 +58,8 @@ mod host;
 pub mod incoherent;
 #[cfg(feature = "model")]
 pub mod model;
+#[cfg(any(test, feature = "host", feature = "model"))]
+pub mod mutants;
 #[cfg(any(test, feature = "host"))]
 pub mod stale;
 

@@ -24,6 +24,9 @@
 #[cfg(test)]
 extern crate std;
 
+#[macro_use]
+mod mutants;
+
 pub mod boot;
 pub mod clock;
 pub mod console;

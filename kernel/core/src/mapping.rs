@@ -202,7 +202,7 @@ impl In<'_> {
             entry: place.entry,
         };
         frames.map_pins_at(&placing, &intents)?;
-        let done = if self.is_linked(d, place) {
+        let done = if self.is_linked(d, place) || lacks!("mapping::begin_map::linked") {
             d.fill(place, Pte::Leaf(leaf), |s| self.quiesced(s))
         } else {
             Err(MapError::Contended)
@@ -230,7 +230,9 @@ impl In<'_> {
     /// [`Error::Denied`] if the frame is not of that kind, else as [`map`](In::map).
     pub fn map_reserved(&self, d: &Driver, place: &Place, leaf: Leaf) -> Result<()> {
         let frame = FrameRef::of(leaf.pa).ok_or(Error::BadArgument)?;
-        if self.cx.frames().read(frame)?.0.ty != FrameType::Reserved {
+        if self.cx.frames().read(frame)?.0.ty != FrameType::Reserved
+            && !lacks!("mapping::map_reserved::type")
+        {
             return Err(Error::Denied);
         }
         let table = FrameRef::of(place.table()).ok_or(Error::Corrupt)?;
@@ -285,7 +287,8 @@ impl In<'_> {
         self.begin_map(d, to, head, leaf)?;
         self.cx.words().fence();
         let now = source.again(from);
-        let same = now.raw == from.raw
+        let same = lacks!("mapping::copy::second-look")
+            || now.raw == from.raw
             || matches!(source.meaning(&now), Pte::Leaf(l) if l.same_mapping(found));
         if same {
             self.cx.intents().clear();
@@ -317,7 +320,9 @@ impl In<'_> {
         let (head, counted) = frames.head_now(frame)?;
         let (pinned, _) = frames.head_now(table)?;
         self.intent(Row::Unmap, WeakRef { frame, ..head }, pinned, place.entry);
-        if let Err(why) = frames.may_unpin(head.frame, table) {
+        if let Err(why) = frames.may_unpin(head.frame, table)
+            && !lacks!("mapping::unmap::frozen")
+        {
             self.cx.intents().clear();
             return Err(why.into());
         }
@@ -344,9 +349,15 @@ impl In<'_> {
                 return Err(refusal(e));
             }
         };
-        self.log_user(gone.pa, place.level);
-        self.cx.log(Touched::Table(place.table()));
-        let stamp = self.cx.epochs().now();
+        if !lacks!("mapping::take_out::log") {
+            self.log_user(gone.pa, place.level);
+            self.cx.log(Touched::Table(place.table()));
+        }
+        let stamp = if lacks!("mapping::take_out::stamp") {
+            Epoch::ZERO
+        } else {
+            self.cx.epochs().now()
+        };
         // Only a node that thinks this one dead has changed it meanwhile; it counts pins anew.
         d.empty(place, node, stamp).map_err(|_| Error::NodeDead)?;
         if counted {
@@ -446,7 +457,7 @@ impl In<'_> {
                     Ok((_, stamp)) => self.quiesced(stamp.epoch),
                     Err(_) => false,
                 };
-                if quiet {
+                if quiet || lacks!("mapping::pin_both::stamp") {
                     return Ok(());
                 }
                 frames.unpin(child.frame)?;
@@ -480,7 +491,9 @@ impl In<'_> {
             .and_then(|()| d.close_table(place, node).map_err(refusal));
         let done = closed.and_then(|()| {
             self.cx.words().fence();
-            if let Err(why) = self.only_linked(child.frame) {
+            if let Err(why) = self.only_linked(child.frame)
+                && !lacks!("mapping::unlink::second-look")
+            {
                 d.reopen_table(place, node, table)
                     .map_err(|_| Error::NodeDead)?;
                 return Err(why);

@@ -48,8 +48,12 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
     }
 
     fn flush_tlb(&self) {
-        self.cx.local.views.forget();
-        P::flush_tlb();
+        if !lacks!("quiet::flush_tlb::views") {
+            self.cx.local.views.forget();
+        }
+        if !lacks!("quiet::flush_tlb::tlb") {
+            P::flush_tlb();
+        }
     }
 
     fn revalidate(&self) {
@@ -71,7 +75,9 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
             Ok((captbl, space, root)) if reference::<Thread>(cx.node, t).is_some() => {
                 P::switch_root(root);
                 cx.local.space.set(space.bits());
-                cx.local.captbl.set(captbl);
+                if !lacks!("quiet::revalidate::captbl") {
+                    cx.local.captbl.set(captbl);
+                }
             }
             _ => self.detach(),
         }

@@ -42,7 +42,9 @@ pub enum Outcome {
 pub fn allows(leaf: &Leaf, kind: FaultKind) -> bool {
     leaf.perms.contains(Perms::USER)
         && match kind {
-            FaultKind::Write => leaf.perms.contains(Perms::WRITE),
+            FaultKind::Write => {
+                leaf.perms.contains(Perms::WRITE) || lacks!("resolve::allows::write")
+            }
             FaultKind::Execute => leaf.perms.contains(Perms::EXECUTE),
             _ => true,
         }
@@ -104,7 +106,11 @@ fn resolve_slowly<P: Platform>(
         let there = other.find(va, Level::L1).map_err(crate::mapping::refusal)?;
         match other.meaning(&there) {
             // What one ISA executes is not for the other, and what one may not write, no other may.
-            Pte::Leaf(leaf) if !leaf.perms.contains(Perms::EXECUTE) && allows(&leaf, kind) => {
+            Pte::Leaf(leaf)
+                if (!leaf.perms.contains(Perms::EXECUTE)
+                    || lacks!("resolve::resolve_slowly::execute"))
+                    && allows(&leaf, kind) =>
+            {
                 let from = (&other, &there, &leaf);
                 return show::<P>(&this, from, (&own, Some(&here)), va);
             }
@@ -143,7 +149,7 @@ fn show<P: Platform>(
 fn fill<P: Platform>(this: &In<'_>, region: &Region, va: u64, kind: FaultKind) -> Result<Outcome> {
     let accessible = match kind {
         FaultKind::Execute => false,
-        FaultKind::Write => region.write,
+        FaultKind::Write => region.write || lacks!("resolve::fill::write"),
         _ => true,
     };
     if region.kind != RegionKind::Anonymous || !accessible {

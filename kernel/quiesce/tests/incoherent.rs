@@ -419,6 +419,16 @@ fn nothing_is_stale_after_a_round_and_no_word_of_the_protocol_ever() {
     }
 }
 
+#[test]
+fn nothing_goes_wrong_whatever_caches_hold() {
+    for (name, scenario, _) in JUDGES {
+        for seed in 0..SEEDS {
+            let (outcome, _) = run(scenario, seed, &Flushes::all(), true);
+            assert_eq!(outcome, Ok(()), "{name}, seed {seed}");
+        }
+    }
+}
+
 fn places<'s>(sites: impl IntoIterator<Item = &'s Site>) -> Vec<(&'static str, Kind)> {
     let place = |s: &Site| (s.file.rsplit('/').next().unwrap_or(s.file), s.kind);
     sites.into_iter().map(place).collect()

@@ -6,7 +6,7 @@ use dyad_shm::intent::{IntentRecord, Row};
 use dyad_shm::protocol::Intents;
 
 use crate::error::Refused;
-use crate::rules::Rules;
+use crate::rules::{Rule, Rules};
 use crate::table::{FrameTable, aligned, offset};
 use crate::word::{FrameType, FrameWord, Order};
 
@@ -43,7 +43,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         if word.ty != FrameType::Tail(half) {
             return Err(Refused::Corrupt);
         }
-        if R::SPLIT_COPIES_STAMP {
+        if R::follow(Rule::SplitCopiesStamp) {
             self.stamp(other, self.stamp_of(head)?.epoch)?;
         }
         // Nobody else changes a tail of a block in RETYPING.
@@ -85,7 +85,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         let (raw, word) = self.word(other)?;
         let tail = joinable(word, order)?;
         // After the word, as in a claim: a newer stamp comes with another word.
-        if R::MERGE_KEEPS_NEWER_STAMP {
+        if R::follow(Rule::MergeKeepsNewerStamp) {
             self.stamp(head, self.stamp_of(other)?.epoch)?;
         }
         self.cas(other, raw, tail)?.map_err(|_| Refused::Contended)

@@ -10,7 +10,7 @@ use dyad_shm::protocol::{EpochSource, Intents};
 
 use crate::error::Refused;
 use crate::retype::Claim;
-use crate::rules::Rules;
+use crate::rules::{Rule, Rules};
 use crate::table::{FrameTable, W1_OFFSET};
 use crate::word::{StampWord, untyped_frame, version_in};
 
@@ -37,7 +37,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         // After the word: a stamp that comes later comes with another word, and the CAS fails.
         let stamp = self.mem.load_fresh(at.add(W1_OFFSET), Ordering::Acquire);
         let stamp = StampWord::from_bits(stamp).epoch;
-        if R::CLAIM_CHECKS_STAMP && !epochs.quiesced(stamp) {
+        if R::follow(Rule::ClaimChecksStamp) && !epochs.quiesced(stamp) {
             return Err(Refused::NotQuiesced);
         }
         let version = version_in(raw);

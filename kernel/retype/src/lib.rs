@@ -84,7 +84,7 @@ pub use dyad_shm::protocol::{EpochSource, Intents, Log};
 pub use error::Refused;
 pub use pins::{Mapping, Placing};
 pub use retype::Claim;
-pub use rules::Rules;
+pub use rules::{Rule, Rules};
 pub use table::{FrameTable, PoolTables};
 pub use word::{FrameType, FrameWord, KernelKind, Order, Refs, StampWord, Use};
 

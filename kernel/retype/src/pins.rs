@@ -10,7 +10,7 @@ use dyad_shm::protocol::Intents;
 
 use crate::TRIES;
 use crate::error::Refused;
-use crate::rules::Rules;
+use crate::rules::{Rule, Rules};
 use crate::table::{FrameTable, aligned};
 use crate::word::{
     FrameType, FrameWord, KernelKind, Order, Refs, Use, is_used, user_order, version_in,
@@ -295,7 +295,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         self.mem.fence();
         for frame in [frame, table] {
             let (_, _, word) = self.find_head(frame)?;
-            if R::UNPIN_CHECKS_FROZEN && matches!(word.ty, FrameType::Frozen(_)) {
+            if R::follow(Rule::UnpinChecksFrozen) && matches!(word.ty, FrameType::Frozen(_)) {
                 return Err(Refused::Frozen);
             }
         }
@@ -392,17 +392,17 @@ fn pinned<R: Rules>(word: FrameWord, weak: WeakRef, wanted: Use) -> Result<u64, 
     if matches!(word.ty, FrameType::Reserved | FrameType::Retired) {
         return Err(Refused::unusable(word.ty));
     }
-    if R::PIN_CHECKS_VERSION && word.version != weak.version {
+    if R::follow(Rule::PinChecksVersion) && word.version != weak.version {
         return Err(Refused::Stale);
     }
     match word.ty {
         FrameType::User(_) | FrameType::Kernel(_) => {}
         other => return Err(Refused::unusable(other)),
     }
-    if R::PIN_CHECKS_USE && word.ty.in_use() != Some(wanted) {
+    if R::follow(Rule::PinChecksUse) && word.ty.in_use() != Some(wanted) {
         return Err(Refused::WrongType);
     }
-    if R::PIN_CHECKS_ROOM && word.refs == Refs::MAX {
+    if R::follow(Rule::PinChecksRoom) && word.refs == Refs::MAX {
         return Err(Refused::TooManyRefs);
     }
     // References are the lowest bits.

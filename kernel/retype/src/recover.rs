@@ -21,7 +21,7 @@ use dyad_shm::protocol::{EpochSource, Log};
 
 use crate::TRIES;
 use crate::error::Refused;
-use crate::rules::Rules;
+use crate::rules::{Rule, Rules};
 use crate::table::FrameTable;
 use crate::word::{FrameType, FrameWord, Refs, Use};
 
@@ -45,20 +45,20 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
     ) -> Result<bool, Refused> {
         let head = intent.frame;
         let (raw, word) = self.word(head)?;
-        if R::RECOVERY_LOGS {
+        if R::follow(Rule::RecoveryLogs) {
             self.log_given_up(head, log)?;
         }
         if word.ty != FrameType::Retyping(dead)
-            || R::RECOVERY_CHECKS_VERSION && word.version != intent.version
+            || R::follow(Rule::RecoveryChecksVersion) && word.version != intent.version
         {
             return Ok(false);
         }
         // Nobody else splits or merges this block; if somebody recovers it first, the CAS fails.
         let order = self.order_by_tails(head);
-        if R::RECOVERY_STAMPS {
+        if R::follow(Rule::RecoveryStamps) {
             self.stamp(head, epochs.now())?;
         }
-        let after = if R::RECOVERY_BUMPS_VERSION {
+        let after = if R::follow(Rule::RecoveryBumpsVersion) {
             FrameWord::given_up(word.version, order)
         } else {
             FrameWord::new(word.version, FrameType::Untyped(order))

@@ -10,7 +10,7 @@ use dyad_shm::protocol::{EpochSource, Intents, Log};
 
 use crate::TRIES;
 use crate::error::Refused;
-use crate::rules::Rules;
+use crate::rules::{Rule, Rules};
 use crate::table::{FrameTable, offset};
 use crate::word::{FrameType, FrameWord, Order, Refs, Use};
 
@@ -131,10 +131,10 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         epochs: &impl EpochSource,
         log: &impl Log,
     ) -> Result<Epoch, Refused> {
-        let early = (!R::STAMP_AFTER_CAS).then(|| epochs.now());
+        let early = (!R::follow(Rule::StampAfterCas)).then(|| epochs.now());
         // Frames of user memory are logged by the rows that unmap them.
-        let logs = R::GIVE_UP_LOGS && matches!(used, Use::Kernel(_));
-        if logs && !R::LOG_AFTER_CAS {
+        let logs = R::follow(Rule::GiveUpLogs) && matches!(used, Use::Kernel(_));
+        if logs && !R::follow(Rule::LogAfterCas) {
             self.log_given_up(weak.frame, log)?;
         }
         let owned = self.owned(weak.version);
@@ -162,20 +162,20 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
             FrameType::User(order) => order,
             _ => Order::FRAME,
         };
-        if logs && R::LOG_AFTER_CAS && R::LOG_BEFORE_STAMP {
+        if logs && R::follow(Rule::LogAfterCas) && R::follow(Rule::LogBeforeStamp) {
             self.log_given_up(weak.frame, log)?;
         }
         let stamp = early.unwrap_or_else(|| epochs.now());
-        if logs && !R::LOG_BEFORE_STAMP {
+        if logs && !R::follow(Rule::LogBeforeStamp) {
             self.log_given_up(weak.frame, log)?;
         }
-        if R::GIVE_UP_STAMPS
+        if R::follow(Rule::GiveUpStamps)
             && let Err(why) = self.stamp(weak.frame, stamp)
         {
             self.publish(weak.frame, owned, word)?;
             return Err(why);
         }
-        let after = if R::GIVE_UP_BUMPS_VERSION {
+        let after = if R::follow(Rule::GiveUpBumpsVersion) {
             FrameWord::given_up(weak.version, order)
         } else {
             FrameWord::new(weak.version, FrameType::Untyped(order))
@@ -210,11 +210,11 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         }
         // After the word: a stamp that comes later comes with another word, and the CAS fails.
         let stamp = self.stamp_of(head)?.epoch;
-        if R::CLAIM_CHECKS_STAMP && !epochs.quiesced(stamp) {
+        if R::follow(Rule::ClaimChecksStamp) && !epochs.quiesced(stamp) {
             return Err(Refused::NotQuiesced);
         }
         let mut claimed = word;
-        if !R::CLAIM_COMPARES_WHOLE_WORD {
+        if !R::follow(Rule::ClaimComparesWholeWord) {
             (raw, claimed) = self.word(head)?;
         }
         intents.begin(&IntentRecord::frame(
@@ -309,7 +309,7 @@ fn unused<R: Rules>(word: FrameWord, version: Version, used: Use) -> Result<(), 
         FrameType::User(_) | FrameType::Kernel(_) if word.ty.in_use() == Some(used) => {}
         other => return Err(Refused::unusable(other)),
     }
-    if R::GIVE_UP_CHECKS_REFS && word.refs != Refs::ZERO {
+    if R::follow(Rule::GiveUpChecksRefs) && word.refs != Refs::ZERO {
         return Err(Refused::InUse);
     }
     Ok(())

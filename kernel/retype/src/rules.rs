@@ -1,48 +1,73 @@
 //! The rules that keep frames safe, each of which a test can take away.
 //!
 //! A [`FrameTable`](crate::FrameTable) follows all of them unless it is made with another type
-//! parameter. They are constants: what is not taken away costs nothing.
+//! parameter. Whether a
+//! rule is followed is known when the code is compiled: what is not taken away costs nothing.
 
-/// Which rules are followed. The names in parentheses are those of the protocol's traces.
-pub trait Rules {
+macro_rules! rules {
+    ($($(#[$doc:meta])* $rule:ident,)*) => {
+        /// A rule. The names in parentheses are those of the protocol's traces.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Rule {
+            $($(#[$doc])* $rule,)*
+        }
+
+        impl Rule {
+            /// All of them.
+            pub const ALL: &[Rule] = &[$(Rule::$rule,)*];
+        }
+    };
+}
+
+rules! {
     /// A reference is taken only if the version is the one the capability was made for (M1).
-    const PIN_CHECKS_VERSION: bool = true;
+    PinChecksVersion,
     /// A reference is taken only if the frame is used for what is wanted.
-    const PIN_CHECKS_USE: bool = true;
+    PinChecksUse,
     /// No reference is taken if there is no room for it.
-    const PIN_CHECKS_ROOM: bool = true;
+    PinChecksRoom,
     /// No row that gives a reference back begins while the frame is frozen.
-    const UNPIN_CHECKS_FROZEN: bool = true;
+    UnpinChecksFrozen,
     /// Frames are given up only without references.
-    const GIVE_UP_CHECKS_REFS: bool = true;
+    GiveUpChecksRefs,
     /// A frame that is given up is stamped.
-    const GIVE_UP_STAMPS: bool = true;
+    GiveUpStamps,
     /// A kernel object that is given up is logged, and the word that says so.
-    const GIVE_UP_LOGS: bool = true;
+    GiveUpLogs,
     /// It is logged after the compare-and-swap that ends the old use.
-    const LOG_AFTER_CAS: bool = true;
+    LogAfterCas,
     /// It is logged before the stamp is read.
-    const LOG_BEFORE_STAMP: bool = true;
+    LogBeforeStamp,
     /// The stamp is read after the compare-and-swap that ends the old use (A1c, A1d).
-    const STAMP_AFTER_CAS: bool = true;
+    StampAfterCas,
     /// A frame that is given up gets a new version.
-    const GIVE_UP_BUMPS_VERSION: bool = true;
+    GiveUpBumpsVersion,
     /// A claim replaces the word that was read before the stamp was, not a newer one.
-    const CLAIM_COMPARES_WHOLE_WORD: bool = true;
+    ClaimComparesWholeWord,
     /// A claim waits until every node has been quiet since the stamp.
-    const CLAIM_CHECKS_STAMP: bool = true;
+    ClaimChecksStamp,
     /// A frame is recovered only if it has the version that the dead node left it with.
-    const RECOVERY_CHECKS_VERSION: bool = true;
+    RecoveryChecksVersion,
     /// A frame that is recovered gets a new version (D1).
-    const RECOVERY_BUMPS_VERSION: bool = true;
+    RecoveryBumpsVersion,
     /// A frame that is recovered is stamped.
-    const RECOVERY_STAMPS: bool = true;
+    RecoveryStamps,
     /// What a dead node may have given up is logged by who recovers it.
-    const RECOVERY_LOGS: bool = true;
+    RecoveryLogs,
     /// Two blocks become one with the newer of their stamps.
-    const MERGE_KEEPS_NEWER_STAMP: bool = true;
+    MergeKeepsNewerStamp,
     /// The new half of a block is stamped as the block was.
-    const SPLIT_COPIES_STAMP: bool = true;
+    SplitCopiesStamp,
+}
+
+/// Which rules are followed.
+pub trait Rules {
+    /// Whether this one is. Always the same for the same type.
+    #[inline(always)]
+    #[must_use]
+    fn follow(_rule: Rule) -> bool {
+        true
+    }
 }
 
 /// All of them.

@@ -14,7 +14,6 @@ use common::{Unrecorded, frame, node, pools, w0};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_coherence::GlobalMem;
 use dyad_coherence::stale::{Fault, Habits, StaleMem};
-use dyad_retype::rules::Protocol;
 use dyad_retype::{
     Epoch, EpochSource, FrameRef, FrameTable, FrameType, FrameWord, KernelKind, Log, Refused,
     Rules, Use, WeakRef,
@@ -65,7 +64,7 @@ impl<'m> Rounds<'m> {
     /// What node 1 does with a reference that it checks first: what it reads of the object.
     fn look(&self) -> Option<u64> {
         let far = self.mem.node(1);
-        let t: FrameTable<'_, _, Protocol> = FrameTable::new(&far, pools(), node(1));
+        let t: FrameTable<'_, _, Selected> = FrameTable::new(&far, pools(), node(1));
         let object = self.object.get().filter(|&o| t.is_object(o, KIND))?;
         Some(far.load(object.frame.address(), Relaxed))
     }
@@ -198,9 +197,9 @@ fn reused<R: Rules, M: GlobalMem>(rounds: &Rounds<'_>, (t, mem): (&FrameTable<'_
 #[test]
 fn objects_that_are_given_up_are_forgotten() {
     for eager in [Eager::Never, Eager::AtTheLog, Eager::AtTheStamp] {
-        object_given_up::<Protocol>(eager);
+        object_given_up::<Selected>(eager);
     }
-    object_recovered::<Protocol>();
+    object_recovered::<Selected>();
 }
 
 #[test]
@@ -233,7 +232,7 @@ fn a_frame_is_logged_by_whoever_recovers_it_in_each_case() {
     let mem = memory();
     let rounds = Rounds::new(&mem, Eager::Never);
     let zero = mem.node(0);
-    let t = formatted::<Protocol, _>(&zero, 0);
+    let t = formatted::<Selected, _>(&zero, 0);
     let old = fill((&t, &zero), 7, THREAD, &rounds).unwrap();
     t.to_untyped(old, THREAD, &rounds, &Unrecorded, &Unrecorded)
         .unwrap();
@@ -251,8 +250,8 @@ fn who_initialises_a_frame_keeps_no_copy() {
     let rounds = Rounds::new(&mem, Eager::Never);
     let (zero, one) = (mem.node(0), mem.node(1));
     let (a, b) = (
-        formatted::<Protocol, _>(&zero, 0),
-        formatted::<Protocol, _>(&one, 1),
+        formatted::<Selected, _>(&zero, 0),
+        formatted::<Selected, _>(&one, 1),
     );
     let user = fill((&a, &zero), 7, Use::User, &rounds).unwrap();
     a.to_untyped(user, Use::User, &rounds, &Unrecorded, &rounds)
@@ -270,8 +269,8 @@ fn who_abandons_a_claim_keeps_no_stores() {
     let rounds = Rounds::new(&mem, Eager::Never);
     let (zero, one) = (mem.node(0), mem.node(1));
     let (a, b) = (
-        formatted::<Protocol, _>(&zero, 0),
-        formatted::<Protocol, _>(&one, 1),
+        formatted::<Selected, _>(&zero, 0),
+        formatted::<Selected, _>(&one, 1),
     );
     let at = frame(FRAME).address();
     let claim = a.from_untyped_begin(frame(FRAME), None, &rounds, &Unrecorded);

@@ -2,6 +2,9 @@
 //! whatever the caches hold, and each flush is needed, shown by leaving out one after the other.
 
 mod common;
+#[path = "common/mutants.rs"]
+#[allow(dead_code)]
+mod mutants;
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,9 +12,9 @@ use common::{Clock, Unrecorded, frame, node, pools, w0};
 use dyad_coherence::GlobalMem;
 use dyad_coherence::stale::mutant::{Flushes, Kind, try_each};
 use dyad_coherence::stale::{StaleMem, Task, pause};
-use dyad_retype::rules::Protocol;
 use dyad_retype::{FrameTable, FrameType, KernelKind, Order, Refused, Use};
 use dyad_shm::pool::PoolId;
+use mutants::Selected;
 
 const THREAD: Use = Use::Kernel(KernelKind::THREAD);
 const SEEDS: u64 = 40;
@@ -38,7 +41,7 @@ fn same<T: PartialEq + core::fmt::Debug>(what: &str, found: T, expected: T) -> O
     }
 }
 
-fn table<M: GlobalMem>(mem: &M, n: u64) -> FrameTable<'_, M, Protocol> {
+fn table<M: GlobalMem>(mem: &M, n: u64) -> FrameTable<'_, M, Selected> {
     FrameTable::new(mem, pools(), node(n))
 }
 

@@ -12,7 +12,6 @@ use std::sync::atomic as plain;
 use common::{Unrecorded, frame, initialise, node, pools, w0, w1};
 use dyad_coherence::GlobalMem;
 use dyad_coherence::model::{Lacks, LoomMem, explore};
-use dyad_retype::rules::Protocol;
 use dyad_retype::{
     Epoch, EpochSource, FrameTable, FrameType, FrameWord, IntentRecord, Intents, KernelKind, Order,
     Refs, Refused, Row, Rules, StampWord, Use, Version, WeakRef,
@@ -100,7 +99,7 @@ where
 }
 
 fn left(mem: &LoomMem, at: u64) -> FrameWord {
-    table::<Protocol>(mem, 0).read(frame(at)).unwrap().0
+    table::<Selected>(mem, 0).read(frame(at)).unwrap().0
 }
 
 fn use_as<R: Rules>(
@@ -134,7 +133,7 @@ fn map_and_give_up<R: Rules>() {
 
 #[test]
 fn a_frame_is_mapped_or_given_up() {
-    explore(None, map_and_give_up::<Protocol>);
+    explore(None, map_and_give_up::<Selected>);
 }
 
 #[test]
@@ -165,7 +164,7 @@ fn map_and_change_hands<R: Rules>() {
 
 #[test]
 fn an_old_capability_never_maps_what_belongs_to_somebody_else() {
-    explore(None, map_and_change_hands::<Protocol>);
+    explore(None, map_and_change_hands::<Selected>);
 }
 
 #[test]
@@ -183,12 +182,12 @@ fn two_map_while_a_third_gives_up() {
             .map(|n| {
                 let mem = mem.clone();
                 thread::spawn(move || {
-                    let t = table::<Protocol>(&mem, n);
+                    let t = table::<Selected>(&mem, n);
                     t.pin_user(weak(0, 1), Order::FRAME).is_ok()
                 })
             })
             .collect();
-        let t = table::<Protocol>(&mem, 0);
+        let t = table::<Selected>(&mem, 0);
         let up = t.to_untyped(weak(0, 1), Use::User, &Quiet, &Unrecorded, &Unrecorded);
         let pins = pins.into_iter().map(|p| p.join().unwrap());
         let pinned = pins.filter(|&ok| ok).count() as u32;
@@ -209,12 +208,12 @@ fn references_are_counted_exactly() {
         let (a, b) = race(
             &mem,
             |m| {
-                let t = table::<Protocol>(m, 1);
+                let t = table::<Selected>(m, 1);
                 t.pin_user(weak(0, 1), Order::FRAME)?;
                 t.unpin(frame(0))
             },
             |m| {
-                let t = table::<Protocol>(m, 0);
+                let t = table::<Selected>(m, 0);
                 t.pin_user(weak(0, 1), Order::FRAME)?;
                 t.unpin(frame(0))
             },
@@ -236,7 +235,7 @@ fn the_last_reference<R: Rules>() {
 
 #[test]
 fn one_of_two_gets_the_last_reference() {
-    explore(None, the_last_reference::<Protocol>);
+    explore(None, the_last_reference::<Selected>);
 }
 
 #[test]
@@ -251,8 +250,8 @@ fn one_of_two_gets_an_untyped_frame() {
         let mem = memory(&[word(1, UNTYPED, 0)]);
         let (a, b) = race(
             &mem,
-            |m| use_as::<Protocol>(m, 1, THREAD, &Quiet),
-            |m| use_as::<Protocol>(m, 0, Use::User, &Quiet),
+            |m| use_as::<Selected>(m, 1, THREAD, &Quiet),
+            |m| use_as::<Selected>(m, 0, Use::User, &Quiet),
         );
         assert!(a.is_ok() != b.is_ok());
         let used = if a.is_ok() { THREAD } else { Use::User };
@@ -266,7 +265,7 @@ fn one_of_two_gives_a_frame_up() {
         let mem = memory(&[word(1, USER, 0)]);
         let up = |n| {
             move |m: &LoomMem| {
-                table::<Protocol>(m, n).to_untyped(
+                table::<Selected>(m, n).to_untyped(
                     weak(0, 1),
                     Use::User,
                     &Quiet,
@@ -301,7 +300,7 @@ fn claim_and_go_round<R: Rules>() {
 
 #[test]
 fn a_claim_does_not_outlive_the_word_it_was_made_for() {
-    explore(None, claim_and_go_round::<Protocol>);
+    explore(None, claim_and_go_round::<Selected>);
 }
 
 #[test]
@@ -379,13 +378,13 @@ fn explore_reuse<R: Rules>(or_equal: bool) {
 
 #[test]
 fn a_frame_is_not_reused_under_a_stale_translation() {
-    explore_reuse::<Protocol>(false);
+    explore_reuse::<Selected>(false);
 }
 
 #[test]
 #[should_panic(expected = "reused under a live TLB entry")]
 fn mutant_a1b_published_may_equal_the_stamp() {
-    explore_reuse::<Protocol>(true);
+    explore_reuse::<Selected>(true);
 }
 
 #[test]
@@ -408,11 +407,11 @@ fn publish_and_look(lacks: Lacks) {
     let (seen, used) = race(
         &mem,
         move |m| {
-            let checked = table::<Protocol>(m, 0).check(weak(1, 1), THREAD);
+            let checked = table::<Selected>(m, 0).check(weak(1, 1), THREAD);
             checked.map(|()| m.load(contents, Ordering::Relaxed))
         },
         |m| {
-            let t = table::<Protocol>(m, 1);
+            let t = table::<Selected>(m, 1);
             let mut claim = t.from_untyped_begin(frame(1), None, &Quiet, &Unrecorded)?;
             m.store(contents, 7, Ordering::Relaxed);
             claim.frame_done(m);
@@ -448,12 +447,12 @@ fn two_recoverers_give_a_frame_up_once() {
             &mem,
             |m| {
                 let recovered =
-                    table::<Protocol>(m, 1).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded);
+                    table::<Selected>(m, 1).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded);
                 // The first use of the frame does not suffer from the other recoverer.
-                let used = use_as::<Protocol>(m, 1, THREAD, &Quiet);
+                let used = use_as::<Selected>(m, 1, THREAD, &Quiet);
                 (recovered, used.is_ok())
             },
-            |m| table::<Protocol>(m, 0).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded),
+            |m| table::<Selected>(m, 0).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded),
         );
         assert!(a.1);
         assert_eq!((a.0 == Ok(true)) as u32 + (b == Ok(true)) as u32, 1);
@@ -479,7 +478,7 @@ fn late_recoverer<R: Rules>() {
 
 #[test]
 fn a_late_recoverer_takes_nothing_from_the_next_incarnation() {
-    explore(None, late_recoverer::<Protocol>);
+    explore(None, late_recoverer::<Selected>);
 }
 
 #[test]
@@ -495,12 +494,12 @@ fn nothing_is_mapped_after_a_freeze_and_nothing_is_lost() {
         let (pin, counts) = race(
             &mem,
             |m| {
-                let t = table::<Protocol>(m, 1);
+                let t = table::<Selected>(m, 1);
                 t.unpin(frame(0)).unwrap();
                 t.pin_user(weak(0, 1), Order::FRAME)
             },
             |m| {
-                let t = table::<Protocol>(m, 0);
+                let t = table::<Selected>(m, 0);
                 assert_eq!(t.freeze(frame(0)), Ok(Use::User));
                 let frozen = left(m, 0).refs;
                 t.unfreeze(frame(0)).unwrap();
@@ -567,7 +566,7 @@ fn unmap_and_recount<R: Rules>(lacks: Lacks) {
 
 #[test]
 fn a_row_that_gives_references_back_is_seen_or_refused_by_a_recount() {
-    explore(None, || unmap_and_recount::<Protocol>(Lacks::Nothing));
+    explore(None, || unmap_and_recount::<Selected>(Lacks::Nothing));
 }
 
 #[test]
@@ -581,7 +580,7 @@ fn mutant_unmapped_whatever_is_frozen() {
 #[test]
 #[should_panic(expected = "counted while a row is at work")]
 fn mutant_frozen_without_fences() {
-    explore(None, || unmap_and_recount::<Protocol>(Lacks::Fences));
+    explore(None, || unmap_and_recount::<Selected>(Lacks::Fences));
 }
 
 #[test]
@@ -590,9 +589,9 @@ fn a_half_is_merged_or_used() {
         let mem = memory(&[word(1, UNTYPED, 0), word(1, UNTYPED, 0)]);
         let (merged, used) = race(
             &mem,
-            |m| table::<Protocol>(m, 1).merge(frame(0), &Unrecorded),
+            |m| table::<Selected>(m, 1).merge(frame(0), &Unrecorded),
             |m| {
-                table::<Protocol>(m, 0)
+                table::<Selected>(m, 0)
                     .from_untyped_begin(frame(1), None, &Quiet, &Unrecorded)
                     .map(|_| ())
             },
@@ -613,9 +612,9 @@ fn a_block_is_split_or_used_and_walks_to_its_head_are_safe() {
         ]);
         let (split, used) = race(
             &mem,
-            |m| table::<Protocol>(m, 1).split(frame(0), &Unrecorded),
+            |m| table::<Selected>(m, 1).split(frame(0), &Unrecorded),
             |m| {
-                let t = table::<Protocol>(m, 0);
+                let t = table::<Selected>(m, 0);
                 let (head, _) = match t.head(frame(1)) {
                     Ok(found) => found,
                     Err(why) => return Err(why),

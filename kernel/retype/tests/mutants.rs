@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Clock, Unrecorded, frame, node, put_to_use, table, w0};
 use dyad_coherence::{GlobalMem, HostMem};
-use dyad_retype::rules::Protocol;
 use dyad_retype::{
     FrameType, FrameWord, KernelKind, Order, Refs, Refused, Rules, Use, Version, WeakRef,
 };
@@ -24,7 +23,7 @@ macro_rules! scenario {
     ($name:ident, $mutant:ident, $rules:ty, $why:literal) => {
         #[test]
         fn $name() {
-            scenarios::$name::<Protocol>();
+            scenarios::$name::<Selected>();
         }
 
         #[test]

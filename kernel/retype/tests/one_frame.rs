@@ -1,16 +1,19 @@
 //! The short way to claim one frame does what the long way does, or leaves it to it.
 
 mod common;
+#[path = "common/mutants.rs"]
+#[allow(dead_code)]
+mod mutants;
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Clock, Log, frame, initialise, node, table, w0, w1};
 use dyad_coherence::{GlobalMem, HostMem};
-use dyad_retype::rules::Protocol;
 use dyad_retype::{
     Epoch, EpochSource, FrameTable, FrameType, FrameWord, IntentRecord, KernelKind, Order, Refs,
     Refused, Row, Use, Version,
 };
+use mutants::Selected;
 
 const THREAD: Use = Use::Kernel(KernelKind::THREAD);
 
@@ -21,7 +24,7 @@ fn set(mem: &HostMem, ty: FrameType, refs: u32) -> u64 {
     word
 }
 
-fn frames(mem: &HostMem) -> FrameTable<'_, HostMem, Protocol> {
+fn frames(mem: &HostMem) -> FrameTable<'_, HostMem, Selected> {
     table(mem, 0)
 }
 

@@ -2,6 +2,9 @@
 //! refuses.
 
 mod common;
+#[path = "common/mutants.rs"]
+#[allow(dead_code)]
+mod mutants;
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,17 +14,17 @@ use common::{
 use dyad_abi::Isa;
 use dyad_abi::boot::CXL_BASE;
 use dyad_coherence::{GlobalMem, HostMem};
-use dyad_retype::rules::Protocol;
 use dyad_retype::{
     Epoch, FrameRef, FrameTable, FrameType, FrameWord, IntentRecord, Intents, KernelKind, Mapping,
     Order, Placing, Refs, Refused, Row, Use, Version, WeakRef,
 };
 use dyad_shm::pool::{PhysAddr, PoolId};
+use mutants::Selected;
 use proptest::prelude::*;
 
 const THREAD: Use = Use::Kernel(KernelKind::THREAD);
 
-fn frames(mem: &HostMem) -> FrameTable<'_, HostMem, Protocol> {
+fn frames(mem: &HostMem) -> FrameTable<'_, HostMem, Selected> {
     table(mem, 0)
 }
 
@@ -408,7 +411,7 @@ impl GlobalMem for Dying<'_> {
 
 #[test]
 fn a_death_at_any_step_is_recovered_and_loses_no_frame() {
-    type Op = fn(&FrameTable<'_, Dying<'_>, Protocol>, &Dying<'_>, &Clock, WeakRef);
+    type Op = fn(&FrameTable<'_, Dying<'_>, Selected>, &Dying<'_>, &Clock, WeakRef);
     let ops: [Op; 4] = [
         |t, _, clock, used| {
             let _ = t.to_untyped(used, Use::User, clock, &Unrecorded, &Unrecorded);
@@ -488,7 +491,7 @@ fn a_frame_that_has_been_taken_away_is_not_published() {
         let claim = || t.from_untyped_begin(frame(1), None, &clock, &Unrecorded);
         let mut lost = claim().unwrap();
         initialise(&mem, &mut lost);
-        let survivor = table::<Protocol, _>(&mem, 1);
+        let survivor = table::<Selected, _>(&mem, 1);
         assert_eq!(
             survivor.recover_frame(intent, node(0), &clock, &Unrecorded),
             Ok(true)
@@ -625,6 +628,8 @@ fn a_table_is_pinned_by_one_link_only() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+
     /// Damaged memory is refused or worked with, and nothing hangs or panics.
     #[test]
     fn any_words_are_survived(
@@ -633,7 +638,7 @@ proptest! {
         version in any::<u32>(),
     ) {
         let (mem, clock, log) = (HostMem::new(), Clock::default(), Unrecorded);
-        let t: FrameTable<'_, _, Protocol> =
+        let t: FrameTable<'_, _, Selected> =
             FrameTable::new(&mem, pools().with(PoolId::Cxl, PhysAddr(CXL_BASE), 8), node(0));
         for (i, (a, b, sound)) in words.iter().enumerate() {
             // Most words are nearly sound, so that more than the first check is reached.

@@ -1,6 +1,27 @@
 //! The protocol, less one rule each.
 
-use dyad_captbl::Rules;
+use std::sync::LazyLock;
+
+use dyad_captbl::{Rule, Rules};
+use dyad_coherence::mutants::selected;
+
+/// The whole protocol, unless `DYAD_MUTANT=rule/captbl::RULE` selects a rule that it lacks.
+#[derive(Debug)]
+pub struct Selected;
+
+impl Rules for Selected {
+    fn follow(rule: Rule) -> bool {
+        static LACKS: LazyLock<Option<Rule>> = LazyLock::new(|| {
+            let name = selected("rule")?.strip_prefix("captbl::")?;
+            let mut all = Rule::ALL.iter().copied();
+            Some(
+                all.find(|r| format!("{r:?}") == name)
+                    .expect("a rule of this crate"),
+            )
+        });
+        *LACKS != Some(rule)
+    }
+}
 
 macro_rules! mutants {
     ($($name:ident lacks $rule:ident;)*) => {
@@ -9,37 +30,39 @@ macro_rules! mutants {
             pub struct $name;
 
             impl Rules for $name {
-                const $rule: bool = false;
+                fn follow(rule: Rule) -> bool {
+                    rule != Rule::$rule
+                }
             }
         )*
     };
 }
 
 mutants! {
-    ChecksBeforeReserve lacks RESERVE_BEFORE_CHECK;
-    ActivateIgnoresStamp lacks ACTIVATE_CHECKS_STAMP;
-    ActiveBeforeFilled lacks FILL_BEFORE_ACTIVE;
-    PublishWithoutLog lacks PUBLISH_LOGS;
-    ActivateIgnoresState lacks ACTIVATE_CHECKS_FREE;
-    FreeBeforeStamped lacks CLOSING_UNTIL_STAMPED;
-    GiveUpWithoutStamp lacks GIVE_UP_STAMPS;
-    StampsEarly lacks STAMP_AFTER_CAS;
-    LogsLate lacks LOG_BEFORE_STAMP;
-    CopyIgnoresRight lacks COPY_CHECKS_RIGHT;
-    CopyWidensRights lacks COPY_NARROWS_RIGHTS;
-    CopyKeepsPayload lacks COPY_NARROWS_PAYLOAD;
-    CopyDropsGuard lacks COPY_KEEPS_GUARD;
-    CopyReplacesGuard lacks COPY_REFUSES_SECOND_GUARD;
-    EntryBeforePins lacks PINS_BEFORE_ENTRY;
-    FailureKeepsPins lacks FAILURE_UNPINS;
-    ConsIgnoresStamp lacks CONS_CHECKS_STAMP;
-    ConsReplacesNewerEntry lacks CONS_COMPARES_ENTRY;
-    UnpinsEarly lacks UNPUBLISH_BEFORE_UNPIN;
-    RecoveryIgnoresIncarnation lacks RECOVERY_CHECKS_INCARNATION;
-    RecoveryStoresUnowned lacks RECOVERY_TAKES_OVER;
-    RecoveryForgetsClosing lacks RECOVERY_KNOWS_CLOSING;
-    RecoveryWithoutLog lacks RECOVERY_LOGS;
-    GuardIgnoresFrame lacks GUARD_CHECKS_FRAME;
-    GuardIgnoresCount lacks GUARD_CHECKS_COUNT;
-    RevokeWithoutLog lacks REVOKE_LOGS;
+    ChecksBeforeReserve lacks ReserveBeforeCheck;
+    ActivateIgnoresStamp lacks ActivateChecksStamp;
+    ActiveBeforeFilled lacks FillBeforeActive;
+    PublishWithoutLog lacks PublishLogs;
+    ActivateIgnoresState lacks ActivateChecksFree;
+    FreeBeforeStamped lacks ClosingUntilStamped;
+    GiveUpWithoutStamp lacks GiveUpStamps;
+    StampsEarly lacks StampAfterCas;
+    LogsLate lacks LogBeforeStamp;
+    CopyIgnoresRight lacks CopyChecksRight;
+    CopyWidensRights lacks CopyNarrowsRights;
+    CopyKeepsPayload lacks CopyNarrowsPayload;
+    CopyDropsGuard lacks CopyKeepsGuard;
+    CopyReplacesGuard lacks CopyRefusesSecondGuard;
+    EntryBeforePins lacks PinsBeforeEntry;
+    FailureKeepsPins lacks FailureUnpins;
+    ConsIgnoresStamp lacks ConsChecksStamp;
+    ConsReplacesNewerEntry lacks ConsComparesEntry;
+    UnpinsEarly lacks UnpublishBeforeUnpin;
+    RecoveryIgnoresIncarnation lacks RecoveryChecksIncarnation;
+    RecoveryStoresUnowned lacks RecoveryTakesOver;
+    RecoveryForgetsClosing lacks RecoveryKnowsClosing;
+    RecoveryWithoutLog lacks RecoveryLogs;
+    GuardIgnoresFrame lacks GuardChecksFrame;
+    GuardIgnoresCount lacks GuardChecksCount;
+    RevokeWithoutLog lacks RevokeLogs;
 }

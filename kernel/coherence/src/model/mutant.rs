@@ -9,12 +9,10 @@
 //!
 //! Read-modify-writes always acquire and release: there a place has no choice that could be wrong.
 
-use core::fmt;
-use core::panic::Location;
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::vec::Vec;
+
+use crate::mutants;
 
 /// What is ordered at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,68 +25,16 @@ pub enum Kind {
     Release,
 }
 
-/// A place in the source that orders.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Site {
-    /// The file.
-    pub file: &'static str,
-    /// The line in it.
-    pub line: u32,
-    column: u32,
-    /// How it orders.
-    pub kind: Kind,
+impl mutants::Kind for Kind {
+    const CLASS: &str = "order";
 }
 
-impl fmt::Display for Site {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} at {}:{}", self.kind, self.file, self.line)
-    }
-}
+/// A place in the source that orders.
+pub type Site = mutants::Site<Kind>;
 
 /// Which orders of a program are left out, and which it has asked for. Those in test code (`tests/`)
 /// are neither counted nor left out. Clones share what has been seen.
-#[derive(Clone, Debug, Default)]
-pub struct Orders {
-    without: BTreeSet<Site>,
-    seen: Arc<Mutex<BTreeSet<Site>>>,
-}
-
-impl Orders {
-    /// The program as it is.
-    pub fn all() -> Orders {
-        Orders::default()
-    }
-
-    /// The program without the orders at some places.
-    pub fn without(sites: impl IntoIterator<Item = Site>) -> Orders {
-        Orders {
-            without: sites.into_iter().collect(),
-            ..Orders::default()
-        }
-    }
-
-    /// The places that have ordered.
-    pub fn seen(&self) -> BTreeSet<Site> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.clone()
-    }
-
-    /// Notes a place; whether it is left out.
-    pub(super) fn skips(&self, caller: &'static Location<'static>, kind: Kind) -> bool {
-        if caller.file().contains("tests/") {
-            return false;
-        }
-        let site = Site {
-            file: caller.file(),
-            line: caller.line(),
-            column: caller.column(),
-            kind,
-        };
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.insert(site);
-        self.without.contains(&site)
-    }
-}
+pub type Orders = mutants::Sites<Kind>;
 
 /// What has become of the mutants of a program.
 #[derive(Clone, Debug, Default)]

@@ -8,17 +8,16 @@
 //! | `store_through` | `store` |
 //! | (all) [`Flushes::with_private_rmws`]: a read-modify-write | `load`, then `store` |
 
-use core::fmt;
 use core::panic::Location;
 use core::sync::atomic::Ordering;
 use std::collections::BTreeSet;
 use std::string::String;
-use std::sync::{Mutex, PoisonError};
 use std::vec::Vec;
 
 use dyad_shm::PhysAddr;
 
 use crate::GlobalMem;
+use crate::mutants::{self, Sites};
 
 /// What is called at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,44 +32,36 @@ pub enum Kind {
     StoreThrough,
 }
 
-/// A place in the source that flushes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Site {
-    /// The file.
-    pub file: &'static str,
-    /// The line in it.
-    pub line: u32,
-    column: u32,
-    /// What it calls.
-    pub kind: Kind,
+impl mutants::Kind for Kind {
+    const CLASS: &str = "flush";
 }
 
-impl fmt::Display for Site {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} at {}:{}", self.kind, self.file, self.line)
-    }
-}
+/// A place in the source that flushes.
+pub type Site = mutants::Site<Kind>;
 
 /// Which flushes of a program are left out, and which it has done. Those in test code
 /// (`tests/`) are neither counted nor left out.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Flushes {
-    without: BTreeSet<Site>,
+    sites: Sites<Kind>,
     private_rmws: bool,
-    seen: Mutex<BTreeSet<Site>>,
 }
 
 impl Flushes {
-    /// The program as it is.
+    /// The program as it is, or the mutant of it that `DYAD_MUTANT` selects: one of its places, or
+    /// `flush/private-rmws`.
     pub fn all() -> Flushes {
-        Flushes::default()
+        Flushes {
+            sites: Sites::all(),
+            private_rmws: mutants::selected(<Kind as mutants::Kind>::CLASS) == Some("private-rmws"),
+        }
     }
 
     /// The program without the flushes at some places.
     pub fn without(sites: impl IntoIterator<Item = Site>) -> Flushes {
         Flushes {
-            without: sites.into_iter().collect(),
-            ..Flushes::default()
+            sites: Sites::without(sites),
+            private_rmws: false,
         }
     }
 
@@ -79,35 +70,18 @@ impl Flushes {
     pub fn with_private_rmws() -> Flushes {
         Flushes {
             private_rmws: true,
-            ..Flushes::default()
+            ..Flushes::without([])
         }
     }
 
     /// The places that have flushed.
     pub fn seen(&self) -> BTreeSet<Site> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.clone()
+        self.sites.seen()
     }
 
     /// A node's memory, with what is left out left out.
     pub fn on<M: GlobalMem>(&self, mem: M) -> Mutant<'_, M> {
         Mutant { mem, flushes: self }
-    }
-
-    /// Notes a place; whether it is left out.
-    fn skips(&self, caller: &'static Location<'static>, kind: Kind) -> bool {
-        if caller.file().contains("tests/") {
-            return false;
-        }
-        let site = Site {
-            file: caller.file(),
-            line: caller.line(),
-            column: caller.column(),
-            kind,
-        };
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.insert(site);
-        self.without.contains(&site)
     }
 }
 
@@ -186,21 +160,33 @@ impl<M: GlobalMem> GlobalMem for Mutant<'_, M> {
 
     #[track_caller]
     fn writeback(&self, at: PhysAddr, len: u64) {
-        if !self.flushes.skips(Location::caller(), Kind::Writeback) {
+        if !self
+            .flushes
+            .sites
+            .skips(Location::caller(), Kind::Writeback)
+        {
             self.mem.writeback(at, len);
         }
     }
 
     #[track_caller]
     fn invalidate(&self, at: PhysAddr, len: u64) {
-        if !self.flushes.skips(Location::caller(), Kind::Invalidate) {
+        if !self
+            .flushes
+            .sites
+            .skips(Location::caller(), Kind::Invalidate)
+        {
             self.mem.invalidate(at, len);
         }
     }
 
     #[track_caller]
     fn load_fresh(&self, at: PhysAddr, order: Ordering) -> u64 {
-        if self.flushes.skips(Location::caller(), Kind::LoadFresh) {
+        if self
+            .flushes
+            .sites
+            .skips(Location::caller(), Kind::LoadFresh)
+        {
             self.mem.load(at, order)
         } else {
             self.mem.load_fresh(at, order)
@@ -209,7 +195,11 @@ impl<M: GlobalMem> GlobalMem for Mutant<'_, M> {
 
     #[track_caller]
     fn store_through(&self, at: PhysAddr, value: u64, order: Ordering) {
-        if self.flushes.skips(Location::caller(), Kind::StoreThrough) {
+        if self
+            .flushes
+            .sites
+            .skips(Location::caller(), Kind::StoreThrough)
+        {
             self.mem.store(at, value, order);
         } else {
             self.mem.store_through(at, value, order);

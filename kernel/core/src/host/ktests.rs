@@ -2,7 +2,7 @@
 
 use dyad_abi::Isa;
 
-use super::{Machine, MockA64, MockX86, World};
+use super::{Did, Machine, MockA64, MockX86, World};
 use crate::cx::Cx;
 use crate::ktest::{self, Outcome, Stop};
 use crate::{Platform, quiet};
@@ -42,5 +42,21 @@ pub fn passes<P: Platform>(outcome: Outcome) {
         Ok(_) => {}
         Err(Stop::Skipped(why)) => panic!("{}: skipped: {why}", P::ISA),
         Err(Stop::Failed(why)) => panic!("{}: {why}", P::ISA),
+    }
+}
+
+/// Whoever published that it was quiet has no translations from before.
+#[test]
+fn rounds_drop_translations() {
+    let w = World::new(&[Isa::X86_64], FRAMES);
+    let m = joined::<MockX86>(&w, 0);
+    let cx = Cx {
+        node: m.node(),
+        local: m.local(),
+    };
+    for _ in 0..3 {
+        m.did();
+        while quiet::flush_step::<MockX86>(&cx, 1) == Ok(0) {}
+        assert!(m.did().contains(&Did::FlushedTlb));
     }
 }

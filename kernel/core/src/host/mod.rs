@@ -12,6 +12,7 @@
 
 #![allow(dead_code, reason = "calls of whole threads have no tests yet")]
 
+mod between_tests;
 mod join_tests;
 pub mod ktests;
 mod race_tests;

@@ -30,6 +30,7 @@ mod ops_component;
 mod ops_endpoint;
 mod ops_guards;
 mod ops_hardware;
+mod ops_known;
 mod ops_memory;
 mod ops_thread;
 mod ops_views;

@@ -249,6 +249,9 @@ impl Block {
     /// reference.
     #[inline(always)]
     pub fn pinnable(&self) -> Option<u64> {
+        if lacks!("mapping::view::pinnable::version") {
+            return Some(self.word.load(Ordering::Acquire));
+        }
         pinnable(self.word, self.value)
     }
 }

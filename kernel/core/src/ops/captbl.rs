@@ -149,7 +149,10 @@ fn copy_in(cx: &Cx, table: &Operand, a: [u64; 5]) -> Result<u64> {
     let source = CapIndex::new(source).ok_or(Error::NoCap)?;
     match view::capability(cx.local, source) {
         // What this CPU remembers is alive, and has no guard.
-        Some(known) if known.rights().contains(Rights::COPY) && how >> 32 == 0 => {
+        Some(known)
+            if (known.rights().contains(Rights::COPY) || lacks!("ops::captbl::copy_in::right"))
+                && how >> 32 == 0 =>
+        {
             copy_known(cx, table, index, known, Rights(how as u32), p0, p1)
         }
         _ => copy_slowly(cx, table, a),
@@ -176,7 +179,11 @@ fn copy_known(
     };
     let contents = Contents {
         ty: known.ty,
-        rights: known.rights.and(rights),
+        rights: if lacks!("ops::captbl::copy_known::narrow") {
+            rights
+        } else {
+            known.rights.and(rights)
+        },
         object: known.object,
         guard: None,
         payload,

@@ -30,7 +30,9 @@ pub fn dispatch<P: Platform>(cx: &Cx, memory: &Operand, op: MemoryOp, a: [u64; 5
         MemoryOp::RetypeUser => {
             let order = Order::new(a[1]).ok_or(Error::BadArgument)?;
             // The whole block must be the caller's.
-            frame_at(memory, a[0] + (order.frames() - 1))?;
+            if !lacks!("ops::memory::dispatch::range") {
+                frame_at(memory, a[0] + (order.frames() - 1))?;
+            }
             let claim = claim::<P>(cx, frame, order)?;
             cx.frames()
                 .from_untyped_finish(claim, Use::User, &cx.intents())?;
@@ -63,7 +65,9 @@ pub fn dispatch<P: Platform>(cx: &Cx, memory: &Operand, op: MemoryOp, a: [u64; 5
             let word = cx.frames().look(frame)?;
             block_within(memory, a[0], word)?;
             let contents = Contents {
-                guard: memory.guard,
+                guard: memory
+                    .guard
+                    .filter(|_| !lacks!("ops::memory::dispatch::guard")),
                 ..contents_of(frame, word, Rights(a[2] as u32))?
             };
             activate(cx, place, &contents)?;
@@ -78,7 +82,9 @@ pub fn dispatch<P: Platform>(cx: &Cx, memory: &Operand, op: MemoryOp, a: [u64; 5
 
 /// A user block must lie within the capability, as a whole.
 fn block_within(memory: &Operand, at: u64, word: FrameWord) -> Result<()> {
-    if let FrameType::User(order) = word.ty {
+    if let FrameType::User(order) = word.ty
+        && !lacks!("ops::memory::block_within::range")
+    {
         frame_at(memory, at + (order.frames() - 1))?;
     }
     Ok(())
@@ -99,7 +105,8 @@ pub fn claim<P: Platform>(cx: &Cx, frame: FrameRef, order: Order) -> Result<Clai
         };
         if head == frame && has == order {
             // Splitting changes versions, and copies stamps: a frame that has been used has one.
-            let dirty = frames.read(head)?.1.epoch != Epoch::ZERO;
+            let dirty =
+                frames.read(head)?.1.epoch != Epoch::ZERO && !lacks!("ops::memory::claim::zero");
             if dirty && order.get() > MAX_ZEROED {
                 return Err(Error::TooLarge);
             }
@@ -131,7 +138,10 @@ pub fn retype_kernel<P: Platform>(cx: &Cx, frame: FrameRef, kind: ObjectKind) ->
     let frames = cx.frames();
     match frames.claim_frame(frame, cx, cx)? {
         Some((mut claim, stamp)) => {
-            if stamp != Epoch::ZERO && !P::zero_frame(cx.node.map, frame.address()) {
+            if stamp != Epoch::ZERO
+                && !lacks!("ops::memory::retype_kernel::zero")
+                && !P::zero_frame(cx.node.map, frame.address())
+            {
                 frames.from_untyped_abandon(claim, cx)?;
                 return Err(Error::Corrupt);
             }

@@ -122,9 +122,9 @@ fn permissions(bits: u64) -> Result<Perms> {
 }
 
 /// What a Frame capability must permit for a page to be mapped so.
-const fn rights(perms: Perms) -> Rights {
+fn rights(perms: Perms) -> Rights {
     let mut rights = FrameOp::Map.right();
-    if perms.contains(Perms::WRITE) {
+    if perms.contains(Perms::WRITE) && !lacks!("ops::space::rights::write") {
         rights = rights.or(FrameOp::Write.right());
     }
     if perms.contains(Perms::EXECUTE) {

@@ -88,7 +88,7 @@ pub fn repair<P: Platform>(cx: &Cx, dead: Dead, frame: FrameRef) -> Option<Hande
     // Whoever finds it at an endpoint just now may change it once; nobody else does.
     for _ in 0..4 {
         let owner = t.owner(cx.words())?;
-        if !owner.is(dead.node, dead.incarnation) {
+        if !owner.is(dead.node, dead.incarnation) && !lacks!("recovery::threads::repair::owner") {
             return announced(cx, dead, t, owner);
         }
         if matches!(owner.state, State::None | State::Stopped | State::Gone) {
@@ -184,7 +184,8 @@ fn place_for(cx: &Cx, t: &Thread, isa: Option<Isa>) -> Option<NodeId> {
     let fits = |n: &NodeId| {
         lives(cx, *n)
             && isa.is_none_or(|isa| cx.node.isa(*n) == isa)
-            && component.is_none_or(|(c, _)| c.runs_on(*n))
+            && (component.is_none_or(|(c, _)| c.runs_on(*n))
+                || lacks!("recovery::threads::place_for::home"))
     };
     let me = cx.node.id();
     core::iter::once(me).chain(cx.node.all()).find(fits)

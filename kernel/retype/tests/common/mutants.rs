@@ -1,6 +1,27 @@
 //! The protocol, less one rule each.
 
-use dyad_retype::Rules;
+use std::sync::LazyLock;
+
+use dyad_coherence::mutants::selected;
+use dyad_retype::{Rule, Rules};
+
+/// The whole protocol, unless `DYAD_MUTANT=rule/retype::RULE` selects a rule that it lacks.
+#[derive(Debug)]
+pub struct Selected;
+
+impl Rules for Selected {
+    fn follow(rule: Rule) -> bool {
+        static LACKS: LazyLock<Option<Rule>> = LazyLock::new(|| {
+            let name = selected("rule")?.strip_prefix("retype::")?;
+            let mut all = Rule::ALL.iter().copied();
+            Some(
+                all.find(|r| format!("{r:?}") == name)
+                    .expect("a rule of this crate"),
+            )
+        });
+        *LACKS != Some(rule)
+    }
+}
 
 macro_rules! mutants {
     ($($name:ident lacks $rule:ident;)*) => {
@@ -9,30 +30,32 @@ macro_rules! mutants {
             pub struct $name;
 
             impl Rules for $name {
-                const $rule: bool = false;
+                fn follow(rule: Rule) -> bool {
+                    rule != Rule::$rule
+                }
             }
         )*
     };
 }
 
 mutants! {
-    PinIgnoresVersion lacks PIN_CHECKS_VERSION;
-    PinIgnoresUse lacks PIN_CHECKS_USE;
-    PinIgnoresRoom lacks PIN_CHECKS_ROOM;
-    GiveUpIgnoresRefs lacks GIVE_UP_CHECKS_REFS;
-    GiveUpWithoutStamp lacks GIVE_UP_STAMPS;
-    GiveUpWithoutLog lacks GIVE_UP_LOGS;
-    GiveUpLogsEarly lacks LOG_AFTER_CAS;
-    GiveUpLogsLate lacks LOG_BEFORE_STAMP;
-    RecoveryWithoutLog lacks RECOVERY_LOGS;
-    UnpinIgnoresFrozen lacks UNPIN_CHECKS_FROZEN;
-    GiveUpStampsEarly lacks STAMP_AFTER_CAS;
-    GiveUpKeepsVersion lacks GIVE_UP_BUMPS_VERSION;
-    ClaimComparesNewerWord lacks CLAIM_COMPARES_WHOLE_WORD;
-    ClaimIgnoresStamp lacks CLAIM_CHECKS_STAMP;
-    RecoveryIgnoresVersion lacks RECOVERY_CHECKS_VERSION;
-    RecoveryKeepsVersion lacks RECOVERY_BUMPS_VERSION;
-    RecoveryWithoutStamp lacks RECOVERY_STAMPS;
-    MergeForgetsStamp lacks MERGE_KEEPS_NEWER_STAMP;
-    SplitForgetsStamp lacks SPLIT_COPIES_STAMP;
+    PinIgnoresVersion lacks PinChecksVersion;
+    PinIgnoresUse lacks PinChecksUse;
+    PinIgnoresRoom lacks PinChecksRoom;
+    GiveUpIgnoresRefs lacks GiveUpChecksRefs;
+    GiveUpWithoutStamp lacks GiveUpStamps;
+    GiveUpWithoutLog lacks GiveUpLogs;
+    GiveUpLogsEarly lacks LogAfterCas;
+    GiveUpLogsLate lacks LogBeforeStamp;
+    RecoveryWithoutLog lacks RecoveryLogs;
+    UnpinIgnoresFrozen lacks UnpinChecksFrozen;
+    GiveUpStampsEarly lacks StampAfterCas;
+    GiveUpKeepsVersion lacks GiveUpBumpsVersion;
+    ClaimComparesNewerWord lacks ClaimComparesWholeWord;
+    ClaimIgnoresStamp lacks ClaimChecksStamp;
+    RecoveryIgnoresVersion lacks RecoveryChecksVersion;
+    RecoveryKeepsVersion lacks RecoveryBumpsVersion;
+    RecoveryWithoutStamp lacks RecoveryStamps;
+    MergeForgetsStamp lacks MergeKeepsNewerStamp;
+    SplitForgetsStamp lacks SplitCopiesStamp;
 }

@@ -5,6 +5,7 @@
 //! `DYAD_LONG=1`, second deaths are tried at every step.
 
 pub mod crash;
+mod intents;
 mod nodes;
 mod rows;
 mod threads;

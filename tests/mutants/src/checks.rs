@@ -1,0 +1,426 @@
+//! Checks in the kernel's core.
+
+use crate::Class::*;
+use crate::{Mutant, m};
+
+pub(crate) const CHECKS: &[Mutant] = &[
+    m(
+        "check/core::copy::locate::permission",
+        Permission,
+        "pages are copied from and to as their permissions say",
+        &["core/unit/host::resolve_tests::copies_fault_pages_in_and_check_every_page"],
+    ),
+    m(
+        "check/core::mapping::begin_map::linked",
+        References,
+        "a page comes into tables that are still linked, once they are pinned",
+        &["core/unit/host::between_tests::a_page_comes_or_its_table_goes"],
+    ),
+    m(
+        "check/core::mapping::copy::second-look",
+        References,
+        "a page that has been shown goes if its source has gone meanwhile, by the long way",
+        &["core/unit/host::between_tests::a_page_that_is_unmapped_while_it_is_shown_does_not_stay"],
+    ),
+    m(
+        "check/core::mapping::map_reserved::type",
+        State,
+        "only pages of reserved frames are mapped without a reference",
+        &["core/unit/host::between_tests::pages_of_the_system_are_those_of_reserved_frames"],
+    ),
+    m(
+        "check/core::mapping::pin_both::stamp",
+        Stamp,
+        "a table is linked again once all nodes have been quiet",
+        &["core/unit/host::space_tests::tables_hang_at_one_place_and_leave_it_empty"],
+    ),
+    m(
+        "check/core::mapping::quick::copy::second-look",
+        References,
+        "a page that has been shown goes if its source has gone meanwhile, by the short way",
+        &["core/unit/host::between_tests::a_page_that_is_unmapped_while_it_is_shown_does_not_stay"],
+    ),
+    m(
+        "check/core::mapping::quick::map::stamp",
+        Stamp,
+        "an entry is used again once all nodes have been quiet",
+        &["core/unit/host::view_tests::pages_come_change_and_go_by_the_short_way"],
+    ),
+    m(
+        "check/core::mapping::view::pinnable::version",
+        Version,
+        "a block that is mapped is the one of the capability",
+        &["core/unit/host::view_tests::a_block_is_that_of_the_capability_and_not_a_later_one"],
+    ),
+    m(
+        "check/core::mapping::quick::resolve_quickly::stamp",
+        Stamp,
+        "faults show pages in entries that are quiet",
+        &["core/unit/host::between_tests::a_fault_shows_nothing_where_a_page_has_just_been"],
+    ),
+    m(
+        "check/core::mapping::quick::resolve_quickly::write",
+        Permission,
+        "what one ISA may not write, another may not",
+        &["core/unit/host::view_tests::faults_are_resolved_from_the_other_table_by_the_short_way"],
+    ),
+    m(
+        "check/core::mapping::take_out::log",
+        Log,
+        "pages that are unmapped are logged",
+        &[
+            "core/unit/host::resolve_tests::without_coherent_caches_entries_are_preset_and_changes_are_logged",
+        ],
+    ),
+    m(
+        "check/core::mapping::take_out::stamp",
+        Stamp,
+        "entries that become empty are stamped",
+        &[
+            "core/unit/host::between_tests::the_long_way_unmaps_with_a_stamp_and_nothing_that_is_frozen",
+        ],
+    ),
+    m(
+        "check/core::mapping::unlink::second-look",
+        References,
+        "a table that has got an entry meanwhile stays",
+        &["core/unit/host::between_tests::a_page_comes_or_its_table_goes"],
+    ),
+    m(
+        "check/core::mapping::unmap::frozen",
+        References,
+        "no reference is given back while its block is counted",
+        &[
+            "core/unit/host::between_tests::the_long_way_unmaps_with_a_stamp_and_nothing_that_is_frozen",
+        ],
+    ),
+    m(
+        "check/core::ops::call::right",
+        Permission,
+        "a capability that is remembered permits what its rights say",
+        &["core/unit/ktest::ops_known::known_capabilities_permit_no_other_operation_on_hosts"],
+    ),
+    m(
+        "check/core::ops::captbl::copy_in::right",
+        Permission,
+        "what is remembered is copied with the right to copy",
+        &["core/unit/ktest::ops_known::known_sources_need_the_right_to_copy_on_hosts"],
+    ),
+    m(
+        "check/core::ops::captbl::copy_known::narrow",
+        Permission,
+        "a copy of what is remembered permits no more",
+        &["core/unit/ktest::ops_captbl::rights_that_a_copy_has_lost_do_not_come_back_on_hosts"],
+    ),
+    m(
+        "check/core::ops::check::guard",
+        Permission,
+        "a guarded capability is good while its guard is alive",
+        &[
+            "core/unit/ktest::ops_captbl::revocation_kills_all_copies_and_nothing_else_on_hosts",
+            "core/unit/ktest::ops_guards::what_guarded_memory_activates_is_revoked_with_it_on_hosts",
+        ],
+    ),
+    m(
+        "check/core::ops::check::version",
+        Version,
+        "a capability is good while its object has the same version",
+        &[
+            "core/unit/ktest::ops_memory::retype_untyped_kills_all_capabilities_at_once_on_hosts",
+            "core/unit/ktest::ops_captbl::copies_need_the_right_to_copy_and_a_living_source_on_hosts",
+        ],
+    ),
+    m(
+        "check/core::ops::component::change_part::unpin",
+        References,
+        "what a component consisted of is given back",
+        &["core/unit/ktest::ops_component::components_consist_of_a_root_and_a_space_on_hosts"],
+    ),
+    m(
+        "check/core::ops::component::set_parts::generation",
+        Version,
+        "a component that has been changed has another generation",
+        &[
+            "core/unit/ktest::ops_views::known_components_are_entered_with_their_present_table_on_hosts",
+        ],
+    ),
+    m(
+        "check/core::ops::hardware::dispatch::node",
+        Permission,
+        "hardware is used on its own node",
+        &[
+            "core/unit/ktest::ops_hardware::hardware_of_other_nodes_is_not_touched_from_here_on_hosts",
+        ],
+    ),
+    m(
+        "check/core::ops::look_up::right",
+        Permission,
+        "operations need their rights",
+        &[
+            "core/unit/ktest::ops_memory::memory_operations_need_their_rights_on_hosts",
+            "core/unit/ktest::ops_thread::operations_on_threads_need_their_rights_on_hosts",
+            "core/unit/ktest::ops_hardware::operations_on_hardware_need_their_rights_on_hosts",
+        ],
+    ),
+    m(
+        "check/core::ops::memory::block_within::range",
+        Permission,
+        "a block lies within the capability as a whole",
+        &[
+            "core/unit/ktest::ops_memory::retype_untyped_refuses_blocks_that_are_partly_others_on_hosts",
+        ],
+    ),
+    m(
+        "check/core::ops::memory::claim::zero",
+        Contents,
+        "blocks that have been used are zeroed, and no more of them at once than is bounded",
+        &[
+            "core/unit/ktest::ops_memory::used_blocks_larger_than_the_bound_are_not_zeroed_in_one_step_on_hosts",
+        ],
+    ),
+    m(
+        "check/core::ops::memory::dispatch::guard",
+        Permission,
+        "what guarded memory activates is guarded",
+        &["core/unit/ktest::ops_guards::what_guarded_memory_activates_is_revoked_with_it_on_hosts"],
+    ),
+    m(
+        "check/core::ops::memory::dispatch::range",
+        Permission,
+        "a block that is made lies within the capability",
+        &["core/unit/ktest::ops_memory::retype_user_refuses_blocks_beyond_the_capability_on_hosts"],
+    ),
+    m(
+        "check/core::ops::memory::retype_kernel::zero",
+        Contents,
+        "objects of used frames begin with zeros",
+        &["core/unit/ktest::ops_known::objects_show_nothing_of_who_had_their_frame_on_hosts"],
+    ),
+    m(
+        "check/core::ops::operand::right",
+        Permission,
+        "operands that are remembered need their rights",
+        &["core/unit/ktest::ops_known::known_operands_need_their_rights_on_hosts"],
+    ),
+    m(
+        "check/core::ops::operand::type",
+        Permission,
+        "operands are of the type that is asked for",
+        &["core/unit/ktest::ops_thread::configure_refuses_bad_operands_on_hosts"],
+    ),
+    m(
+        "check/core::ops::operand_slowly::right",
+        Permission,
+        "operands need their type and rights",
+        &[
+            "core/unit/ktest::ops_thread::configure_refuses_bad_operands_on_hosts",
+            "core/unit/ktest::ops_hardware::interrupts_go_to_sending_ends_on_hosts",
+        ],
+    ),
+    m(
+        "check/core::ops::space::rights::write",
+        Permission,
+        "a page is mapped writable by whoever may write it",
+        &["core/unit/ktest::ops_known::pages_are_writable_by_who_may_write_on_hosts"],
+    ),
+    m(
+        "check/core::ops::thread::others::self",
+        Permission,
+        "a thread yields, migrates and exits by itself",
+        &["core/unit/ktest::ops_thread::yield_exit_and_migrate_are_for_the_caller_itself_on_hosts"],
+    ),
+    m(
+        "check/core::ops::thread::registers::state",
+        State,
+        "registers of stopped threads are read and written",
+        &[
+            "core/unit/ktest::ops_thread::registers_of_stopped_threads_are_read_and_written_on_hosts",
+        ],
+    ),
+    m(
+        "check/core::ops::unguarded::guard",
+        Permission,
+        "nobody keeps what a guarded capability refers to",
+        &["core/unit/ktest::ops_guards::guarded_capabilities_are_not_kept_for_later_on_hosts"],
+    ),
+    m(
+        "check/core::quiet::flush_tlb::tlb",
+        Flush,
+        "a round drops translations",
+        &["core/unit/host::ktests::rounds_drop_translations"],
+    ),
+    m(
+        "check/core::quiet::flush_tlb::views",
+        Stamp,
+        "a round forgets what a CPU remembers",
+        &["core/unit/ktest::ops_views::known_ways_are_forgotten_in_rounds_on_hosts"],
+    ),
+    m(
+        "check/core::quiet::revalidate::captbl",
+        Stamp,
+        "a round gives a component its present table",
+        &["core/unit/ktest::ops_known::rounds_give_a_component_its_present_table_on_hosts"],
+    ),
+    m(
+        "check/core::recovery::begin::first",
+        State,
+        "the first live node recovers",
+        &["core/unit/recovery::tests::nodes::the_first_live_node_recovers_and_one_at_a_time"],
+    ),
+    m(
+        "check/core::recovery::between::wait",
+        References,
+        "recovery waits for rows that may not have seen the freeze",
+        &["core/unit/recovery::tests::rows::recovery_waits_for_rows_of_live_nodes"],
+    ),
+    m(
+        "check/core::recovery::freeze::count",
+        References,
+        "references are frozen and counted anew",
+        &[
+            "core/unit/recovery::tests::rows::half_mapped_pages_are_taken_out_and_those_of_faults_stay",
+            "core/unit/recovery::tests::rows::every_row_is_repaired_wherever_its_cpu_dies",
+        ],
+    ),
+    m(
+        "check/core::recovery::rows::page_entry::owned",
+        State,
+        "pages that a fault has put there stay",
+        &[
+            "core/unit/recovery::tests::rows::half_mapped_pages_are_taken_out_and_those_of_faults_stay",
+        ],
+    ),
+    m(
+        "check/core::recovery::rows::page_entry::stamp",
+        Stamp,
+        "entries that recovery empties are stamped",
+        &["core/unit/recovery::tests::intents::entries_that_recovery_empties_are_stamped"],
+    ),
+    m(
+        "check/core::recovery::rows::place::version",
+        Version,
+        "entries are repaired in the table that the intent names",
+        &["core/unit/recovery::tests::intents::entries_of_a_table_that_has_been_made_since_stay"],
+    ),
+    m(
+        "check/core::recovery::rows::repair::version",
+        Version,
+        "slots are repaired in what still is a leaf",
+        &["core/unit/recovery::tests::intents::what_looks_like_a_slot_in_user_memory_stays"],
+    ),
+    m(
+        "check/core::recovery::threads::place_for::home",
+        Permission,
+        "a thread goes on where its component may run",
+        &[
+            "core/unit/recovery::tests::threads::a_ready_thread_without_a_node_for_it_is_stopped_or_returns",
+        ],
+    ),
+    m(
+        "check/core::recovery::threads::repair::owner",
+        State,
+        "threads of the dead incarnation are repaired, and no others",
+        &["core/unit/recovery::tests::threads::a_thread_that_was_leaving_the_dead_node_arrives"],
+    ),
+    m(
+        "check/core::resolve::allows::write",
+        Permission,
+        "read-only pages are not written",
+        &[
+            "core/unit/host::resolve_tests::only_accesses_that_a_region_allows_are_resolved",
+            "core/unit/host::resolve_tests::copies_fault_pages_in_and_check_every_page",
+        ],
+    ),
+    m(
+        "check/core::resolve::fill::write",
+        Permission,
+        "faults fill as the region allows",
+        &["core/unit/host::resolve_tests::only_accesses_that_a_region_allows_are_resolved"],
+    ),
+    m(
+        "check/core::resolve::resolve_slowly::execute",
+        Permission,
+        "what one ISA executes is not shown to another",
+        &[
+            "core/unit/host::resolve_tests::what_one_isa_may_not_write_or_has_to_itself_the_other_does_not_get",
+        ],
+    ),
+    m(
+        "check/core::shootdown::flush_here::tlb",
+        Flush,
+        "a shootdown drops translations",
+        &[
+            "core/unit/host::space_tests::a_shootdown_is_over_when_every_cpu_that_is_awake_has_dropped_its_tlb",
+        ],
+    ),
+    m(
+        "check/core::shootdown::make_executable::wait",
+        Flush,
+        "new code is executed once nobody has translations of the old",
+        &[
+            "core/unit/host::space_tests::code_is_executable_once_all_that_ran_older_code_there_have_rewritten_it",
+        ],
+    ),
+    m(
+        "check/core::view::slot::entry",
+        Version,
+        "a capability is remembered while its leaf is where it was",
+        &["core/unit/ktest::ops_captbl::leaves_hang_into_roots_and_come_out_on_hosts"],
+    ),
+    m(
+        "check/core::view::slot::header",
+        Version,
+        "a capability is remembered while its slot says the same",
+        &["core/unit/ktest::ops_known::known_capabilities_that_are_deactivated_are_gone_on_hosts"],
+    ),
+    m(
+        "check/core::view::called::version",
+        Version,
+        "a capability is remembered while its object has the same version",
+        &[
+            "core/unit/ktest::ops_memory::retype_untyped_kills_all_capabilities_at_once_on_hosts",
+            "core/unit/ktest::ops_captbl::frame_capabilities_die_with_their_block_on_hosts",
+        ],
+    ),
+    m(
+        "check/core::view::holds::generation",
+        Version,
+        "a component is remembered while its generation is the same",
+        &[
+            "core/unit/ktest::ops_views::known_callers_are_returned_to_with_their_present_table_on_hosts",
+        ],
+    ),
+    m(
+        "check/core::view::invoke::entry",
+        Version,
+        "an endpoint is remembered while its leaf is where it was",
+        &["core/unit/ktest::ops_views::known_endpoints_go_with_their_leaf_on_hosts"],
+    ),
+    m(
+        "check/core::view::invoke::header",
+        Version,
+        "an endpoint is remembered while its slot says the same",
+        &["core/unit/ktest::ops_views::known_endpoints_that_are_deactivated_are_gone_on_hosts"],
+    ),
+    m(
+        "check/core::view::learn_capability::guard",
+        Permission,
+        "guarded capabilities are not remembered",
+        &[
+            "core/unit/ktest::ops_guards::sending_ends_of_a_guarded_endpoint_are_revoked_with_it_on_hosts",
+            "core/unit/ktest::ops_endpoint::guarded_ends_are_mute_after_revocation_on_hosts",
+        ],
+    ),
+    m(
+        "check/core::short::syscall::right",
+        Permission,
+        "short ways permit what the rights of a capability say",
+        &["core/unit/ktest::ops_known::known_capabilities_permit_no_other_operation_on_hosts"],
+    ),
+    m(
+        "check/core::short::map_in::right",
+        Permission,
+        "the short way maps a page as its capability permits",
+        &["core/unit/ktest::ops_known::pages_are_writable_by_who_may_write_on_hosts"],
+    ),
+];

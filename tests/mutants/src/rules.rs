@@ -1,0 +1,415 @@
+//! Rules of frame and capability tables.
+
+use crate::Class::*;
+use crate::{Mutant, m};
+
+pub(crate) const RULES: &[Mutant] = &[
+    m(
+        "rule/retype::PinChecksVersion",
+        Version,
+        "A reference is taken only if the version is the one the capability was made for (M1)",
+        &[
+            "retype/mutants/an_old_capability_maps_nothing",
+            "retype/loom_frames/a_frame_is_mapped_or_given_up",
+            "retype/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/retype::PinChecksUse",
+        State,
+        "A reference is taken only if the frame is used for what is wanted",
+        &[
+            "retype/mutants/kernel_objects_are_not_mapped",
+            "retype/rows/a_mapping_takes_both_references_or_none",
+            "retype/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/retype::PinChecksRoom",
+        References,
+        "No reference is taken if there is no room for it",
+        &[
+            "retype/mutants/references_do_not_run_over",
+            "retype/loom_frames/one_of_two_gets_the_last_reference",
+        ],
+    ),
+    m(
+        "rule/retype::UnpinChecksFrozen",
+        References,
+        "No row that gives a reference back begins while the frame is frozen",
+        &[
+            "retype/loom_frames/a_row_that_gives_references_back_is_seen_or_refused_by_a_recount",
+            "retype/rows/frozen_frames_take_no_references_but_give_them_back",
+        ],
+    ),
+    m(
+        "rule/retype::GiveUpChecksRefs",
+        References,
+        "Frames are given up only without references",
+        &[
+            "retype/loom_frames/a_frame_is_mapped_or_given_up",
+            "retype/rows/a_frame_goes_round",
+            "retype/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/retype::GiveUpStamps",
+        Stamp,
+        "A frame that is given up is stamped",
+        &[
+            "retype/mutants/given_up_frames_wait_for_a_round",
+            "retype/mutants/halves_of_blocks_wait_as_the_block",
+            "retype/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/retype::GiveUpLogs",
+        Log,
+        "A kernel object that is given up is logged, and the word that says so",
+        &["retype/given_up/objects_that_are_given_up_are_forgotten"],
+    ),
+    m(
+        "rule/retype::LogAfterCas",
+        Log,
+        "It is logged after the compare-and-swap that ends the old use",
+        &["retype/given_up/objects_that_are_given_up_are_forgotten"],
+    ),
+    m(
+        "rule/retype::LogBeforeStamp",
+        Log,
+        "It is logged before the stamp is read",
+        &["retype/given_up/objects_that_are_given_up_are_forgotten"],
+    ),
+    m(
+        "rule/retype::StampAfterCas",
+        Stamp,
+        "The stamp is read after the compare-and-swap that ends the old use (A1c, A1d)",
+        &[
+            "retype/loom_frames/a_frame_is_not_reused_under_a_stale_translation",
+            "retype/given_up/objects_that_are_given_up_are_forgotten",
+        ],
+    ),
+    m(
+        "rule/retype::GiveUpBumpsVersion",
+        Version,
+        "A frame that is given up gets a new version",
+        &[
+            "retype/mutants/an_old_capability_maps_nothing",
+            "retype/mutants/old_references_die",
+            "retype/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/retype::ClaimComparesWholeWord",
+        Version,
+        "A claim replaces the word that was read before the stamp was, not a newer one",
+        &["retype/loom_frames/a_claim_does_not_outlive_the_word_it_was_made_for"],
+    ),
+    m(
+        "rule/retype::ClaimChecksStamp",
+        Stamp,
+        "A claim waits until every node has been quiet since the stamp",
+        &[
+            "retype/mutants/given_up_frames_wait_for_a_round",
+            "retype/mutants/halves_of_blocks_wait_as_the_block",
+            "retype/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/retype::RecoveryChecksVersion",
+        Version,
+        "A frame is recovered only if it has the version that the dead node left it with",
+        &["retype/loom_frames/a_late_recoverer_takes_nothing_from_the_next_incarnation"],
+    ),
+    m(
+        "rule/retype::RecoveryBumpsVersion",
+        Version,
+        "A frame that is recovered gets a new version (D1)",
+        &[
+            "retype/mutants/references_die_with_the_node_that_retypes",
+            "retype/loom_frames/a_late_recoverer_takes_nothing_from_the_next_incarnation",
+            "retype/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/retype::RecoveryStamps",
+        Stamp,
+        "A frame that is recovered is stamped",
+        &[
+            "retype/mutants/recovered_frames_wait_for_a_round",
+            "retype/given_up/objects_that_are_given_up_are_forgotten",
+            "retype/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/retype::RecoveryLogs",
+        Log,
+        "What a dead node may have given up is logged by who recovers it",
+        &["retype/given_up/a_frame_is_logged_by_whoever_recovers_it_in_each_case"],
+    ),
+    m(
+        "rule/retype::MergeKeepsNewerStamp",
+        Stamp,
+        "Two blocks become one with the newer of their stamps",
+        &[
+            "retype/mutants/merged_blocks_wait_for_both",
+            "retype/rows/a_block_is_one_operation_on_its_head",
+            "retype/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/retype::SplitCopiesStamp",
+        Stamp,
+        "The new half of a block is stamped as the block was",
+        &[
+            "retype/mutants/halves_of_blocks_wait_as_the_block",
+            "retype/rows/a_block_is_one_operation_on_its_head",
+            "retype/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/captbl::ReserveBeforeCheck",
+        Stamp,
+        "A slot is reserved before its stamp is looked at (S3)",
+        &["captbl/loom_slots/a_slot_is_not_filled_again_under_a_reader"],
+    ),
+    m(
+        "rule/captbl::ActivateChecksStamp",
+        Stamp,
+        "A slot is filled only if every node has been quiet since its stamp",
+        &[
+            "captbl/mutants/emptied_slots_have_a_stamp",
+            "captbl/mutants/emptied_slots_wait_for_a_round",
+            "captbl/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/captbl::FillBeforeActive",
+        Release,
+        "A slot has its contents before it is ACTIVE",
+        &[
+            "captbl/loom_slots/a_slot_is_filled_again_after_a_round_and_not_before",
+            "captbl/incoherent/rows_see_memory_and_lookups_are_late_by_one_round",
+        ],
+    ),
+    m(
+        "rule/captbl::PublishLogs",
+        Log,
+        "A slot that has been filled and an entry that has got a leaf are logged",
+        &[
+            "captbl/rows/rows_record_change_log_and_stamp_in_this_order",
+            "captbl/incoherent/rows_see_memory_and_lookups_are_late_by_one_round",
+        ],
+    ),
+    m(
+        "rule/captbl::ActivateChecksFree",
+        State,
+        "A slot is taken by compare-and-swap, so that one of two gets it",
+        &[
+            "captbl/loom_slots/one_of_two_fills_a_slot",
+            "captbl/rows/who_comes_while_another_node_changes_a_slot_or_an_entry_is_told_to_come_again",
+            "captbl/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/captbl::ClosingUntilStamped",
+        Stamp,
+        "A slot is CLOSING until it has its stamp (C1)",
+        &[
+            "captbl/loom_slots/a_slot_is_not_filled_again_under_a_reader",
+            "captbl/rows/a_dead_recoverers_work_is_redone",
+        ],
+    ),
+    m(
+        "rule/captbl::GiveUpStamps",
+        Stamp,
+        "A slot or entry that is given up is stamped",
+        &[
+            "captbl/mutants/emptied_entries_have_a_stamp",
+            "captbl/mutants/emptied_entries_wait_for_a_round",
+            "captbl/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/captbl::StampAfterCas",
+        Stamp,
+        "The stamp is read after the compare-and-swap that unpublishes (C1b)",
+        &[
+            "captbl/loom_slots/a_slot_is_filled_again_after_a_round_and_not_before",
+            "captbl/loom_edges/another_leaf_is_hung_in_after_a_round_and_not_before",
+        ],
+    ),
+    m(
+        "rule/captbl::LogBeforeStamp",
+        Log,
+        "What has been unpublished is in the log before the stamp is taken",
+        &[
+            "captbl/rows/rows_record_change_log_and_stamp_in_this_order",
+            "captbl/incoherent/rows_see_memory_and_lookups_are_late_by_one_round",
+        ],
+    ),
+    m(
+        "rule/captbl::CopyChecksRight",
+        Permission,
+        "Only what has the right may be copied",
+        &[
+            "captbl/mutants/only_what_may_be_copied_is",
+            "captbl/words/copies_permit_what_both_permit",
+            "captbl/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/captbl::CopyNarrowsRights",
+        Permission,
+        "A copy permits no more than its source",
+        &[
+            "captbl/mutants/copies_permit_no_more",
+            "captbl/rows/copies_say_what_they_are_asked_for_and_no_more",
+            "captbl/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/captbl::CopyNarrowsPayload",
+        Permission,
+        "A copy refers to no more than its source",
+        &[
+            "captbl/mutants/copies_refer_to_no_more",
+            "captbl/rows/copies_say_what_they_are_asked_for_and_no_more",
+            "captbl/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/captbl::CopyKeepsGuard",
+        Permission,
+        "A copy of a guarded capability is guarded",
+        &[
+            "captbl/mutants/copies_die_with_their_source",
+            "captbl/rows/copies_say_what_they_are_asked_for_and_no_more",
+            "captbl/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/captbl::CopyRefusesSecondGuard",
+        Permission,
+        "A guarded capability gets no other guard",
+        &[
+            "captbl/mutants/guards_are_not_replaced",
+            "captbl/rows/copies_say_what_they_are_asked_for_and_no_more",
+            "captbl/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/captbl::PinsBeforeEntry",
+        References,
+        "An edge is pinned before it exists (P1)",
+        &[
+            "captbl/mutants/failed_edges_leave_no_reference",
+            "captbl/loom_edges/a_leaf_is_hung_in_or_given_up",
+            "captbl/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/captbl::FailureUnpins",
+        References,
+        "An edge that could not be made gives its pins back",
+        &[
+            "captbl/mutants/failed_edges_leave_no_reference",
+            "captbl/loom_edges/an_entry_leads_to_one_leaf_within_one_stay_in_the_kernel",
+            "captbl/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/captbl::ConsChecksStamp",
+        Stamp,
+        "An entry is used again only if every node has been quiet since its stamp",
+        &[
+            "captbl/mutants/emptied_entries_have_a_stamp",
+            "captbl/mutants/emptied_entries_wait_for_a_round",
+            "captbl/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/captbl::ConsComparesEntry",
+        State,
+        "An entry is replaced only if it has the stamp that was checked",
+        &["captbl/loom_edges/an_entry_leads_to_one_leaf_within_one_stay_in_the_kernel"],
+    ),
+    m(
+        "rule/captbl::DeconsChecksFrozen",
+        References,
+        "No leaf is taken out while it or its root is being recovered",
+        &["captbl/rows/nothing_is_taken_out_while_leaf_or_root_are_recovered"],
+    ),
+    m(
+        "rule/captbl::UnpublishBeforeUnpin",
+        References,
+        "An edge gives its pins back after it has been unpublished",
+        &[
+            "captbl/mutants/references_outlive_the_edge",
+            "captbl/loom_edges/a_leaf_is_given_up_after_it_has_been_taken_out",
+        ],
+    ),
+    m(
+        "rule/captbl::RecoveryChecksIncarnation",
+        State,
+        "Recovery takes only from the incarnation that has died",
+        &[
+            "captbl/mutants/the_next_incarnation_keeps_what_it_has",
+            "captbl/loom_slots/recovery_does_not_touch_what_the_next_incarnation_does",
+            "captbl/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/captbl::RecoveryTakesOver",
+        State,
+        "A recoverer makes itself the owner of a slot before it stores to it",
+        &[
+            "captbl/loom_slots/a_late_owner_loses_the_slot",
+            "captbl/rows/a_dead_recoverers_work_is_redone",
+        ],
+    ),
+    m(
+        "rule/captbl::RecoveryKnowsClosing",
+        State,
+        "Recovery knows CLOSING besides RESERVED (D3)",
+        &[
+            "captbl/mutants/closing_slots_are_recovered",
+            "captbl/mutants/recovered_slots_wait_for_a_round",
+            "captbl/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/captbl::RecoveryLogs",
+        Log,
+        "What a dead node may have changed is logged by who recovers it",
+        &["captbl/incoherent/rows_see_memory_and_lookups_are_late_by_one_round"],
+    ),
+    m(
+        "rule/captbl::GuardChecksFrame",
+        Version,
+        "A guard is alive only as long as its frame has the version it was made with",
+        &[
+            "captbl/mutants/guards_die_with_their_frame",
+            "captbl/rows/a_revoked_entry_kills_what_it_guards_and_nothing_else",
+        ],
+    ),
+    m(
+        "rule/captbl::GuardChecksCount",
+        Version,
+        "A guard is alive only as long as its entry has the count it was made with",
+        &[
+            "captbl/mutants/copies_die_with_their_source",
+            "captbl/mutants/what_is_revoked_is_dead",
+            "captbl/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
+        "rule/captbl::RevokeLogs",
+        Log,
+        "A revocation is logged",
+        &[
+            "captbl/rows/a_revoked_entry_kills_what_it_guards_and_nothing_else",
+            "captbl/incoherent/rows_see_memory_and_lookups_are_late_by_one_round",
+        ],
+    ),
+];
