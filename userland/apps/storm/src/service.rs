@@ -1,7 +1,7 @@
 //! Threads of the program: where they start, what they do, and what is said in the end.
 
 use core::fmt;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use dyad_abi::Error;
 use dyad_abi::cap::{CapType, Stopped};
@@ -21,6 +21,8 @@ use crate::{deaths, guests, hostile, setup, wild};
 
 /// Fused time of a storm without limits.
 const DEFAULT_SECONDS: u64 = 10;
+/// Whether the first thread has begun.
+static BEGUN: AtomicBool = AtomicBool::new(false);
 /// How long the others may take to stop.
 const STOP_NS: u64 = 10_000_000_000;
 
@@ -40,6 +42,19 @@ fn start(arg: u64) -> ! {
         }
         worker(n);
         drive_rounds(n)
+    }
+    if BEGUN.swap(true, Ordering::Relaxed) {
+        // Only the first thread begins here, and once.
+        check(
+            "storm.begins-once",
+            false,
+            format_args!(
+                "begins again, with {arg:#x}; {} operations, {} guests",
+                operations(),
+                guests::MADE.load(Ordering::Relaxed)
+            ),
+        );
+        shut_down(EXIT_FAILED)
     }
     if let Err(e) = begin() {
         say(format_args!("cannot begin: {e}"));
