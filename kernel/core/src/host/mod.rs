@@ -15,6 +15,7 @@
 mod between_tests;
 mod join_tests;
 pub mod ktests;
+mod race_pairs;
 mod race_tests;
 mod resolve_tests;
 mod revoke_tests;

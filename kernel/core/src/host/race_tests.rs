@@ -46,6 +46,12 @@ const AT: u64 = 20;
 /// Runs a test in which somebody interferes before change 0, 1, 2 ... until the test says that it
 /// was over before.
 fn everywhere(test: impl Fn(&Rig<'_>, u32) -> bool) {
+    let changes = at_each_change(test);
+    assert!(changes > 1, "it makes hardly any changes");
+}
+
+/// The same; returns how many changes there were.
+pub(super) fn at_each_change(test: impl Fn(&Rig<'_>, u32) -> bool) -> u32 {
     for changes in 0..ENOUGH {
         let more = Cell::new(true);
         let w = World::new(&[Isa::X86_64], 2048);
@@ -57,8 +63,7 @@ fn everywhere(test: impl Fn(&Rig<'_>, u32) -> bool) {
             })
         }));
         if !more.get() {
-            assert!(changes > 1, "it makes hardly any changes");
-            return;
+            return changes;
         }
     }
     panic!("it does not end");
@@ -70,15 +75,15 @@ fn call(k: &Cx, cap: CapIndex, op: u32, a: &[u64]) -> Result<After> {
 }
 
 /// A scheduler's endpoints, and those where threads wait.
-struct Ends {
-    scheduler: WeakRef,
-    object: WeakRef,
+pub(super) struct Ends {
+    pub scheduler: WeakRef,
+    pub object: WeakRef,
     receive: CapIndex,
-    send: CapIndex,
+    pub send: CapIndex,
 }
 
 impl Ends {
-    fn new(rig: &Rig<'_>) -> Ends {
+    pub fn new(rig: &Rig<'_>) -> Ends {
         let scheduler = rig.object(ObjectKind::Endpoints).unwrap();
         let (receive, object) = rig.new_cap(ObjectKind::Endpoints).unwrap();
         let payload = [AT, 4, 0];
@@ -103,7 +108,7 @@ impl Ends {
         e.line(mine).unwrap()
     }
 
-    fn thread(&self, rig: &Rig<'_>, state: State) -> (CapIndex, WeakRef, &'static Thread) {
+    pub fn thread(&self, rig: &Rig<'_>, state: State) -> (CapIndex, WeakRef, &'static Thread) {
         let object = rig.thread_of(rig.component, state).unwrap();
         let t = rig.as_thread(object).unwrap();
         t.scheduler.store(self.scheduler.bits(), Ordering::Relaxed);
@@ -117,7 +122,7 @@ impl Ends {
     }
 
     /// A thread that waits.
-    fn waiting(&self, rig: &Rig<'_>) -> (CapIndex, WeakRef, &'static Thread) {
+    pub fn waiting(&self, rig: &Rig<'_>) -> (CapIndex, WeakRef, &'static Thread) {
         let (cap, object, t) = self.thread(rig, State::Ready);
         call(&rig.k, cap, ThreadOp::Dispatch as u32, &[0, 0]).unwrap();
         self.wait(&rig.k);
@@ -342,7 +347,7 @@ fn regions_that_are_added_at_the_same_time_do_not_overlap() {
 }
 
 /// What the walker finds.
-fn faults(k: &Cx) -> std::vec::Vec<Fault> {
+pub(super) fn faults(k: &Cx) -> std::vec::Vec<Fault> {
     let mut faults = std::vec::Vec::new();
     walk(k, &mut |f| faults.push(f));
     faults

@@ -114,10 +114,6 @@ fn begin() -> Result<()> {
     let now = rt::hardware(HOME).now()?;
     let deadline = seconds.map_or(0, |s| now + s * 1_000_000_000);
     WORLD.deadline.store(deadline, Ordering::Relaxed);
-    say(format_args!(
-        "storm: seed {seed}, {} nodes with {} CPUs each, {} guests",
-        info.system.node_count, info.cpus, GUESTS
-    ));
     let args = &info.args[..(info.args_len as usize).min(info.args.len())];
     let given = |name: &[u8]| args.split(|&b| b == b' ').any(|w| w == name);
     if given(b"--hostile") {
@@ -126,7 +122,14 @@ fn begin() -> Result<()> {
     if given(b"--deaths") {
         deaths::expect();
     }
-    setup::build(info)
+    setup::build(info)?;
+    // Tests of deaths kill a machine some time after these words: only now does anything else happen
+    // than in every program that starts.
+    say(format_args!(
+        "storm: seed {seed}, {} nodes with {} CPUs each, {} guests",
+        info.system.node_count, info.cpus, GUESTS
+    ));
+    Ok(())
 }
 
 /// What other workers do in scenes.
@@ -334,7 +337,9 @@ fn check_variety() -> bool {
         count(&guests::MADE),
     );
     let migrated = count(&guests::STOPS[Stopped::Left as usize]);
-    let enough = good > all / 20 && [invoked, faults, made, migrated].iter().all(|&n| n > 10);
+    // A machine that has died early has not done much.
+    let least = if deaths::are_expected() { 0 } else { 10 };
+    let enough = good > all / 20 && [invoked, faults, made, migrated].iter().all(|&n| n > least);
     check(
         "storm.variety",
         enough,
