@@ -17,6 +17,7 @@ pub mod display;
 pub mod error;
 pub mod launch;
 pub mod machine;
+pub mod miri;
 pub mod paths;
 pub mod pools;
 pub mod setup;

@@ -277,7 +277,8 @@ fn so_is_the_place_where_invocations_enter() {
 fn every_flipped_bit_is_refused() {
     let (file, _) = build(&sample(), TEXT_BASE);
     let mut bad = file.clone();
-    for at in (0..512).chain(512..file.len()).step_by(3) {
+    let step = if cfg!(miri) { 97 } else { 3 };
+    for at in (0..file.len()).step_by(step) {
         for bit in [0, 3, 7] {
             bad[at] ^= 1 << bit;
             assert!(Bundle::parse(&bad).is_err(), "byte {at} bit {bit}");
@@ -288,6 +289,8 @@ fn every_flipped_bit_is_refused() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+
     #[test]
     fn no_input_panics(bytes in proptest::collection::vec(any::<u8>(), 0..700)) {
         if let Err(e) = Bundle::parse(&bytes) {

@@ -181,6 +181,7 @@ pub fn a64_attributes(leaf: &Leaf) -> Attr {
 pub fn cases(n: u32) -> ProptestConfig {
     ProptestConfig {
         failure_persistence: None,
-        ..ProptestConfig::with_cases(n)
+        // Miri is some hundred times slower.
+        ..ProptestConfig::with_cases(if cfg!(miri) { 2 } else { n })
     }
 }

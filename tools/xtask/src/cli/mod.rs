@@ -4,6 +4,7 @@ mod bench;
 mod build;
 mod doctor;
 mod long;
+mod miri;
 mod new;
 mod passthrough;
 mod run;
@@ -43,6 +44,8 @@ enum Command {
     Symbolize(symbolize::SymbolizeArgs),
     /// Run all tests (`cargo test` with these arguments), or their long forms
     Test(long::TestArgs),
+    /// Run the tests of the pure kernel crates under Miri
+    Miri(miri::MiriArgs),
     /// Run what continuous integration runs
     Ci(passthrough::PassArgs),
 }
@@ -81,6 +84,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Symbolize(args) => symbolize::symbolize(&args),
         Command::Test(args) => long::test(&args),
+        Command::Miri(args) => miri::miri(&args),
         Command::Ci(args) => passthrough::ci(&args),
     };
     match result {
