@@ -32,7 +32,7 @@ use crate::node::Node;
 use crate::object::component::Component;
 use crate::object::endpoint::{self, Endpoints, Line};
 use crate::object::space::Space;
-use crate::object::thread::{Owner, State, Thread};
+use crate::object::thread::{Owner, State, Thread, begun};
 use crate::object::time::{Budgets, UNLIMITED};
 use crate::object::{self, find, follow, frame_of, link_to};
 use crate::{Platform, clock, handover, inbox, view};
@@ -494,7 +494,7 @@ fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
             P::save_fp(other.fp(P::ISA));
         }
         cx.local.holding.set(None);
-        if t.started[P::ISA.index()].load(Ordering::Relaxed) == 0 {
+        if t.begun(P::ISA) == begun::NOT {
             handover::start::<P>(t);
         }
         if t.fresh_fp.load(Ordering::Relaxed) != 0 {

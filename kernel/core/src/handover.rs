@@ -28,7 +28,7 @@ use crate::cx::Cx;
 use crate::dispatch::{self, After};
 use crate::inbox::{self, kind};
 use crate::object::component::Entry;
-use crate::object::thread::{Owner, State, Thread, copy_registers};
+use crate::object::thread::{Owner, State, Thread, begun, copy_registers};
 use crate::object::{find, reference};
 use crate::recovery;
 
@@ -177,7 +177,7 @@ pub fn migrate<P: Platform>(cx: &Cx, to: NodeId) -> Result<After> {
     // What it was doing on this ISA waits for its return. Services that it calls on other nodes of
     // this ISA meanwhile use the registers proper.
     copy_registers(t.regs(P::ISA), &t.parked[P::ISA.index()]);
-    t.started[P::ISA.index()].store(2, Ordering::Relaxed);
+    t.set_begun(P::ISA, begun::PARKED);
     let nowhere = Entry {
         component: WeakRef::from_bits(0).ok_or(Error::Corrupt)?,
         address: 0,
@@ -186,7 +186,7 @@ pub fn migrate<P: Platform>(cx: &Cx, to: NodeId) -> Result<After> {
     carry(t, what::MIGRATE, [0; 4], nowhere);
     if let Err(e) = send::<P>(cx, t, to) {
         // It has not left this ISA.
-        t.started[P::ISA.index()].store(1, Ordering::Relaxed);
+        t.set_begun(P::ISA, begun::HERE);
         return Err(e);
     }
     Ok(After::Switched)
@@ -241,9 +241,8 @@ fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
             t.component.store(component, Ordering::Relaxed);
             t.fresh_fp.store(1, Ordering::Relaxed);
             // Here it begins with the service, not at its entry point, to which `Migrate` leads it.
-            let started = &t.started[P::ISA.index()];
-            if started.load(Ordering::Relaxed) == 0 {
-                started.store(1, Ordering::Relaxed);
+            if t.begun(P::ISA) == begun::NOT {
+                t.set_begun(P::ISA, begun::HERE);
             }
             P::set_arguments(area, [a, b, c, d, badge, t.token()]);
             P::set_user_pc_sp(area, address, 0);
@@ -256,9 +255,9 @@ fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
         what::FAIL => recovery::threads::arrive::<P>(t, carried),
         what::MOVE => {}
         _ => {
-            if t.started[P::ISA.index()].load(Ordering::Relaxed) == 2 {
+            if t.begun(P::ISA) == begun::PARKED {
                 copy_registers(&t.parked[P::ISA.index()], area);
-                t.started[P::ISA.index()].store(1, Ordering::Relaxed);
+                t.set_begun(P::ISA, begun::HERE);
                 P::set_result(area, 0, cx.node.id().index() as u64);
             } else {
                 start::<P>(t);
@@ -280,5 +279,5 @@ pub fn start<P: Platform>(t: &Thread) {
     );
     P::init_fp(t.fp(P::ISA));
     t.fresh_fp.store(0, Ordering::Relaxed);
-    t.started[P::ISA.index()].store(1, Ordering::Relaxed);
+    t.set_begun(P::ISA, begun::HERE);
 }

@@ -183,7 +183,7 @@ shared_struct! {
         pub entry: AtomicU64,
         /// See `entry`.
         pub arg: AtomicU64,
-        /// Per ISA: 1 once the thread has been started there.
+        /// Per ISA: what there is of the thread there, see [`begun`].
         pub started: [AtomicU64; dyad_abi::ident::ISA_COUNT],
         /// The node it left in its last hand-over, plus one.
         pub came_from: AtomicU64,
@@ -266,12 +266,36 @@ impl Thread {
         self.id.load(Ordering::Relaxed) << 8 | self.depth.load(Ordering::Relaxed)
     }
 
+    /// What there is of it on an ISA: a word of [`begun`].
+    #[inline]
+    pub fn begun(&self, isa: Isa) -> u64 {
+        self.started[isa.index()].load(Ordering::Relaxed)
+    }
+
+    /// Changes that.
+    #[inline]
+    pub fn set_begun(&self, isa: Isa, what: u64) {
+        self.started[isa.index()].store(what, Ordering::Relaxed);
+    }
+
     /// Has its call return this when it next runs.
     pub fn set_result(&self, status: u64, value: u64) {
         self.result_status.store(status, Ordering::Relaxed);
         self.result_value.store(value, Ordering::Relaxed);
         self.result.store(1, Ordering::Release);
     }
+}
+
+/// What a thread has on an ISA: words of [`Thread::started`].
+pub mod begun {
+    /// Nothing: there it begins at its entry point.
+    pub const NOT: u64 = 0;
+    /// Its registers.
+    pub const HERE: u64 = 1;
+    /// Its registers at the `Migrate` with which it left, in `parked`.
+    pub const PARKED: u64 = 2;
+    /// They have been lost with a machine: it has to be configured anew.
+    pub const LOST: u64 = 3;
 }
 
 /// As the reason for which a thread is on an event list: it will be on none any more.

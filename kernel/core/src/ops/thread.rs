@@ -14,7 +14,7 @@ use crate::cx::{Cx, Operand};
 use crate::dispatch::{self, After};
 use crate::object::endpoint::{Endpoints, LINES};
 use crate::object::find;
-use crate::object::thread::{Owner, State, Thread};
+use crate::object::thread::{Owner, State, Thread, begun};
 use crate::object::time::{Budgets, UNLIMITED};
 use crate::{Platform, handover};
 
@@ -143,7 +143,7 @@ fn configure<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u6
         word.store(value, Ordering::Relaxed);
     }
     for isa in Isa::ALL {
-        t.started[isa.index()].store(0, Ordering::Relaxed);
+        t.set_begun(isa, begun::NOT);
     }
     cx.words().hand_over(t);
     if !t.change(cx.words(), taken, taken.with(State::Stopped)) {
@@ -210,9 +210,14 @@ fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
             (node, cpu.index() as u64)
         }
     };
-    // What it was doing on one ISA cannot go on on the other.
     let (isa, was) = (cx.node.isa(node), cx.node.isa(owner.node));
-    if isa != was && t.started[was.index()].load(Ordering::Relaxed) == 1 {
+    if t.begun(isa) == begun::LOST {
+        return Err(Error::NodeDead);
+    }
+    // What it was doing on one ISA cannot go on on the other. It may have been on the other one than
+    // its owner, if that has taken it over from a node that died.
+    let elsewhere = Isa::ALL.iter().any(|&i| t.begun(i) == begun::HERE);
+    if (isa != was && t.begun(was) == begun::HERE) || (t.begun(isa) != begun::HERE && elsewhere) {
         return Err(Error::NoIsa);
     }
     let word = cx.node.sb.node_word(node);
@@ -246,8 +251,10 @@ fn registers<P: Platform>(cx: &Cx, t: &'static Thread, op: ThreadOp, a: [u64; 5]
     if isa != P::ISA {
         return Err(Error::NoIsa);
     }
-    if t.started[isa.index()].load(Ordering::Relaxed) == 0 {
-        handover::start::<P>(t);
+    match t.begun(isa) {
+        begun::NOT => handover::start::<P>(t),
+        begun::LOST => return Err(Error::NodeDead),
+        _ => {}
     }
     let area = t.regs(isa);
     match op {

@@ -5,7 +5,8 @@
 //! | on its way to the dead node, or running there, for or within an invocation that had crossed | where it crossed: callers keep nothing in registers | returns to the last caller whose node lives, with [`Error::NodeDead`]; invocations further in are over |
 //! | on its way there to migrate | parked in its frame | returns from `Migrate` with the error, on a node of the ISA it came from |
 //! | ready or waiting there | in its frame | goes on, on another node of that ISA; its wait ends |
-//! | anything else | lost with the machine | is stopped, and its scheduler told |
+//! | ready or waiting there, and there is no other node of that ISA | in its frame | is stopped, and its scheduler told; it can be resumed where that ISA is again |
+//! | anything else | lost with the machine | is stopped, and its scheduler told; it cannot be resumed before it is configured anew |
 //! | on its way from there to a live node | in its frame | is announced once more: the message may not have been sent |
 //!
 //! A thread that its component forbids other nodes, and a thread nobody schedules (the root thread of
@@ -32,7 +33,7 @@ use crate::cx::Cx;
 use crate::handover::{carry, what};
 use crate::inbox::{self, kind};
 use crate::object::component::{Component, Entry};
-use crate::object::thread::{Owner, State, Thread, copy_registers, info};
+use crate::object::thread::{Owner, State, Thread, begun, copy_registers, info};
 use crate::object::{follow, reference};
 use crate::{Platform, dispatch};
 
@@ -72,8 +73,10 @@ enum Fate {
     StaysBehind { to: NodeId },
     /// It goes on.
     Moves { to: NodeId },
-    /// It is stopped.
+    /// It is stopped; its registers are in its frame.
     Stops,
+    /// It is stopped; its registers are lost.
+    Ends,
 }
 
 fn lives(cx: &Cx, n: NodeId) -> bool {
@@ -96,7 +99,8 @@ pub fn repair<P: Platform>(cx: &Cx, dead: Dead, frame: FrameRef) -> Option<Hande
         }
         cx.words().hand_over(t);
         let done = match fate(cx, dead, t, owner) {
-            Fate::Stops => stop::<P>(cx, t, owner).map(|()| None),
+            Fate::Stops => stop::<P>(cx, dead, t, owner, false).map(|()| None),
+            Fate::Ends => stop::<P>(cx, dead, t, owner, true).map(|()| None),
             Fate::Returns { at, to } => give(cx, t, owner, to, (what::FAIL, Some(at))).map(Some),
             Fate::StaysBehind { to } => give(cx, t, owner, to, (what::FAIL, None)).map(Some),
             Fate::Moves { to } => give(cx, t, owner, to, (what::MOVE, None)).map(Some),
@@ -139,14 +143,15 @@ fn carried(t: &Thread) -> (u64, Option<NodeId>) {
 
 fn fate(cx: &Cx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
     let scheduled = t.scheduler.load(Ordering::Relaxed) != 0;
-    if !scheduled {
-        return Fate::Stops;
-    }
     let isa = cx.node.isa(dead.node);
     let moved = owner.state == State::Transit && t.carried[0].load(Ordering::Relaxed) == what::MOVE;
-    if moved || matches!(owner.state, State::Ready | State::Blocked) {
-        let started = t.started[isa.index()].load(Ordering::Relaxed) != 0
-            || t.depth.load(Ordering::Relaxed) != 0;
+    let whole = moved || matches!(owner.state, State::Ready | State::Blocked);
+    let stopped = if whole { Fate::Stops } else { Fate::Ends };
+    if !scheduled {
+        return stopped;
+    }
+    if whole {
+        let started = t.begun(isa) != begun::NOT || t.depth.load(Ordering::Relaxed) != 0;
         if let Some(to) = place_for(cx, t, started.then_some(isa)) {
             return Fate::Moves { to };
         }
@@ -165,7 +170,7 @@ fn fate(cx: &Cx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
         && let (what::MIGRATE, Some(from)) = carried(t)
     {
         let isa = cx.node.isa(from);
-        let parked = t.started[isa.index()].load(Ordering::Relaxed) == 2;
+        let parked = t.begun(isa) == begun::PARKED;
         let there = Some(from).filter(|&n| lives(cx, n));
         if let Some(to) = there.or_else(|| place_for(cx, t, Some(isa)))
             && parked
@@ -173,7 +178,7 @@ fn fate(cx: &Cx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
             return Fate::StaysBehind { to };
         }
     }
-    Fate::Stops
+    stopped
 }
 
 /// A live node where a thread may go on: of this ISA, if it has registers there. This node, if it
@@ -238,9 +243,24 @@ fn give(
     })
 }
 
-/// Stops a thread that has nothing left to go on with.
-fn stop<P: Platform>(cx: &Cx, t: &'static Thread, owner: Owner) -> Option<()> {
+/// Stops a thread that cannot go on now, or, if its registers are lost, ever.
+fn stop<P: Platform>(
+    cx: &Cx,
+    dead: Dead,
+    t: &'static Thread,
+    owner: Owner,
+    lost: bool,
+) -> Option<()> {
     t.budget.store(0, Ordering::Relaxed);
+    // Its owner is a node of any ISA from here on, which says nothing of where its registers are.
+    for isa in Isa::ALL {
+        if lost {
+            t.set_begun(isa, begun::LOST);
+        } else if isa != cx.node.isa(dead.node) && t.begun(isa) == begun::HERE {
+            // What a service has left there.
+            t.set_begun(isa, begun::NOT);
+        }
+    }
     let cpu = t.cpu.load(Ordering::Relaxed);
     // Its scheduler on this CPU is told.
     t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
@@ -269,7 +289,7 @@ pub fn arrive<P: Platform>(t: &Thread, carried: [u64; 8]) {
     let area = t.regs(P::ISA);
     if depth == NO_ENTRY {
         copy_registers(&t.parked[P::ISA.index()], area);
-        t.started[P::ISA.index()].store(1, Ordering::Relaxed);
+        t.set_begun(P::ISA, begun::HERE);
         P::set_result(area, status, 0);
         return;
     }

@@ -4,19 +4,21 @@ use core::sync::atomic::Ordering;
 use std::string::String;
 use std::vec::Vec;
 
-use dyad_abi::cap::{Event, Woken};
+use dyad_abi::cap::{Event, ThreadOp, Woken};
 use dyad_abi::service::scheduler_line;
 use dyad_abi::{Error, Isa};
 use dyad_shm::frame::WeakRef;
 
 use super::crash;
 use super::{Trio, cpu, node};
+use crate::dispatch::After;
 use crate::handover::{carry, what};
 use crate::host::{MockX86, result};
 use crate::object::component::{Component, Entry};
 use crate::object::endpoint::{Endpoints, Line};
 use crate::object::find;
 use crate::object::thread::{Owner, State, Thread, info};
+use crate::ops;
 use crate::recovery::Pace;
 
 const PC: usize = 8;
@@ -230,7 +232,15 @@ fn a_thread_that_migrates_to_the_dead_node_stays_behind() {
     }
 }
 
-/// Its registers died with the machine, and nobody called it from elsewhere.
+/// `Resume` on a node's first CPU.
+fn resume(s: &Trio, c: &Cast, which: u64) -> Result<After, Error> {
+    let place = 1 << 63 | which;
+    let a = [place, 0, 0, 0, 0];
+    ops::thread::dispatch::<MockX86>(&s.cx(0), c.thread(s), ThreadOp::Resume as u64, a)
+}
+
+/// Its registers died with the machine, and nobody called it from elsewhere. It does not begin anew on
+/// the other ISA as if nothing had been.
 #[test]
 fn a_thread_that_ran_there_is_stopped_and_its_scheduler_told() {
     let s = Trio::new();
@@ -244,6 +254,9 @@ fn a_thread_that_ran_there_is_stopped_and_its_scheduler_told() {
     assert_eq!((o.state, o.node), (State::Stopped, node(0)));
     let line = c.heard(&s, 0);
     assert_eq!(line.take(s.machines[0].node()), event(Woken::Ended));
+    for which in [0, 2] {
+        assert_eq!(resume(&s, &c, which), Err(Error::NodeDead));
+    }
     sound(&s);
 }
 
@@ -283,6 +296,9 @@ fn a_ready_thread_without_a_node_for_it_is_stopped_or_returns() {
             let c = Cast::new(&s);
             let isa = super::TRIO[victim];
             c.started(&s, isa, 1);
+            if victim == 1 {
+                c.started(&s, Isa::X86_64, 1);
+            }
             c.push(&s, c.component, 0x5000, crossed.then_some(0));
             let component: &'static Component =
                 find(s.machines[0].node(), c.service, Component::KIND).unwrap();
@@ -298,6 +314,10 @@ fn a_ready_thread_without_a_node_for_it_is_stopped_or_returns() {
                 State::Stopped
             };
             assert_eq!((o.state, o.node), (state, node(0)));
+            if victim == 1 && !crossed {
+                // What it was doing was for the other ISA, and a service may have left something here.
+                assert_eq!(resume(&s, &c, 0), Err(Error::NoIsa));
+            }
             sound(&s);
         }
     }
