@@ -1,11 +1,11 @@
-//! From the machine's reset state to `dyad_core::boot`.
+//! From the machine's reset state to `dyad_boot`.
 //!
 //! ```text
 //! QEMU: EL1, MMU off ─▶ _start ─▶ boot tables on ─▶ boot_primary (boot stack)
 //!                                                       │ serial, parameters, kernel tables,
 //!                                                       │ per-CPU areas
 //!                                                       ▼
-//!                                                  on_kernel_stack ─▶ dyad_core::boot::primary
+//!                                                  on_kernel_stack ─▶ dyad_boot::primary
 //!
 //! PSCI: EL1, MMU off ─▶ _secondary_start ─▶ kernel tables on ─▶ boot_secondary
 //! ```
@@ -23,7 +23,7 @@ use aarch64_cpu::registers::{ID_AA64ISAR0_EL1, ID_AA64MMFR1_EL1, Readable};
 use dyad_abi::CpuId;
 use dyad_abi::boot::{BootParams, FW_CFG_NAME, MAX_TEXT};
 use dyad_abi::record::{self, EXIT_BOOT};
-use dyad_core::boot::{BootMachine, refuse};
+use dyad_boot::{BootMachine, refuse};
 
 use crate::platform::Aarch64;
 use crate::{cpu, doorbell, exit, fwcfg, irq, mmu, serial, smp};
@@ -302,7 +302,7 @@ extern "C" fn on_kernel_stack() -> ! {
     // SAFETY: 1. the boot CPU is alone; 2. the contents are taken out, not borrowed.
     let machine = unsafe { (*HAND_OVER.0.get()).take() };
     match machine {
-        Some(m) => dyad_core::boot::primary::<Aarch64>(m),
+        Some(m) => dyad_boot::primary::<Aarch64>(m),
         None => refuse::<Aarch64>(format_args!("the boot phase left nothing behind")),
     }
 }
@@ -310,5 +310,5 @@ extern "C" fn on_kernel_stack() -> ! {
 /// First compiled code of the other CPUs, on their kernel stacks.
 extern "C" fn boot_secondary() -> ! {
     irq::init_cpu();
-    dyad_core::boot::secondary::<Aarch64>()
+    dyad_boot::secondary::<Aarch64>()
 }

@@ -7,8 +7,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use aarch64_cpu::asm::barrier::{self, SY};
 use dyad_abi::boot::doorbell_vectors;
-use dyad_core::device::Mmio;
-use dyad_core::device::ivshmem::{self, BarWindow, Doorbell, Ecam, IvshmemError, MsiMessage};
+use dyad_boot::device::Mmio;
+use dyad_boot::device::ivshmem::{self, BarWindow, Doorbell, Ecam, IvshmemError, MsiMessage};
 
 use crate::irq;
 use crate::mmu::{BARS, PCI_CONFIG};

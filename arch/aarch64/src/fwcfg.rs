@@ -1,6 +1,6 @@
 //! Firmware configuration: where its registers are on this machine.
 
-use dyad_core::device::fw_cfg::{self, FwCfgError, FwCfgPort};
+use dyad_boot::device::fw_cfg::{self, FwCfgError, FwCfgPort};
 
 use crate::mmu::FW_CFG;
 

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use aarch64_cpu::asm::barrier::{self, SY};
 use dyad_abi::CpuId;
-use dyad_core::device::ivshmem::MsiMessage;
+use dyad_boot::device::ivshmem::MsiMessage;
 use dyad_core::platform::Interrupt;
 
 use crate::mmu::{GIC_CPU, GIC_DISTRIBUTOR, GIC_MESSAGES};

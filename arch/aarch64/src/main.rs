@@ -5,7 +5,7 @@
 //!
 //! | module | concern |
 //! |---|---|
-//! | [`boot`] | from the machine's reset state to `dyad_core::boot` |
+//! | [`boot`] | from the machine's reset state to `dyad_boot` |
 //! | [`cpu`] | per-CPU areas and stacks |
 //! | [`traps`] | exception vectors, decoding |
 //! | [`context`] | registers of user threads |

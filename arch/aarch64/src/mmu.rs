@@ -21,7 +21,7 @@ use aarch64_cpu::registers::{TTBR0_EL1, Writeable};
 use dyad_abi::boot::BootParams;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{CpuId, Isa};
-use dyad_core::kernel_map::{BootFrames, Builder, PrivateRam, pools};
+use dyad_boot::kernel_map::{BootFrames, Builder, PrivateRam, pools};
 #[cfg(feature = "ktest")]
 use dyad_pgtbl::RemoteCpu;
 use dyad_pgtbl::{FrameSource, Level, MapError, Memory, Perms};
@@ -437,7 +437,7 @@ fn kernel_root() -> PhysAddr {
 #[cfg(feature = "ktest")]
 pub fn map_code_window(pa: PhysAddr) -> Option<u64> {
     let table = RemoteCpu::new(
-        &dyad_core::kernel_map::PrivateMem::<Ram>::NEW,
+        &dyad_boot::kernel_map::PrivateMem::<Ram>::NEW,
         Isa::Aarch64,
         kernel_root(),
     );
@@ -468,7 +468,7 @@ pub fn map_code_window(pa: PhysAddr) -> Option<u64> {
 #[cfg(feature = "ktest")]
 pub fn kernel_leaves(f: &mut dyn FnMut(u64, Level, dyad_pgtbl::Leaf)) {
     RemoteCpu::new(
-        &dyad_core::kernel_map::PrivateMem::<Ram>::NEW,
+        &dyad_boot::kernel_map::PrivateMem::<Ram>::NEW,
         Isa::Aarch64,
         kernel_root(),
     )

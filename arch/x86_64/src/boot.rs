@@ -1,11 +1,11 @@
-//! From the machine's reset state to `dyad_core::boot`.
+//! From the machine's reset state to `dyad_boot`.
 //!
 //! ```text
 //! QEMU (PVH): 32-bit, paging off ─▶ _start ─▶ boot tables, long mode ─▶ boot_primary (boot stack)
 //!                                                       │ serial, parameters, kernel tables,
 //!                                                       │ per-CPU areas
 //!                                                       ▼
-//!                                                  on_kernel_stack ─▶ dyad_core::boot::primary
+//!                                                  on_kernel_stack ─▶ dyad_boot::primary
 //!
 //! start-up message: 16-bit ─▶ trampoline ─▶ boot tables, long mode ─▶ boot_secondary
 //!                        (boot stack, free again) ─▶ on_kernel_stack_secondary
@@ -21,7 +21,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use dyad_abi::CpuId;
 use dyad_abi::boot::{BootParams, FW_CFG_NAME, MAX_TEXT};
-use dyad_core::boot::{BootMachine, refuse};
+use dyad_boot::{BootMachine, refuse};
 
 use crate::platform::X86;
 use crate::{clock, cpu, doorbell, fwcfg, irq, mmu, serial, smp, traps};
@@ -283,7 +283,7 @@ extern "C" fn on_kernel_stack() -> ! {
     // SAFETY: 1. the boot CPU is alone; 2. the contents are taken out, not borrowed.
     let machine = unsafe { (*HAND_OVER.0.get()).take() };
     match machine {
-        Some(m) => dyad_core::boot::primary::<X86>(m),
+        Some(m) => dyad_boot::primary::<X86>(m),
         None => refuse::<X86>(format_args!("the boot phase left nothing behind")),
     }
 }
@@ -303,5 +303,5 @@ fn boot_secondary(number: u64) -> ! {
 
 extern "C" fn on_kernel_stack_secondary() -> ! {
     irq::init_cpu();
-    dyad_core::boot::secondary::<X86>()
+    dyad_boot::secondary::<X86>()
 }

@@ -5,8 +5,8 @@
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use dyad_abi::boot::doorbell_vectors;
-use dyad_core::device::Mmio;
-use dyad_core::device::ivshmem::{self, BarWindow, Doorbell, Ecam, IvshmemError, MsiMessage};
+use dyad_boot::device::Mmio;
+use dyad_boot::device::ivshmem::{self, BarWindow, Doorbell, Ecam, IvshmemError, MsiMessage};
 
 use crate::irq::DOORBELL_VECTOR;
 use crate::mmu::{BARS, PCI_CONFIG};

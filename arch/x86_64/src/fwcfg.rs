@@ -1,6 +1,6 @@
 //! QEMU's firmware configuration: selector at port 0x510, data at 0x511.
 
-use dyad_core::device::fw_cfg::{self, FwCfgError, FwCfgPort};
+use dyad_boot::device::fw_cfg::{self, FwCfgError, FwCfgPort};
 
 use crate::port;
 

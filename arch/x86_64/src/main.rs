@@ -3,7 +3,7 @@
 //!
 //! | module | concern |
 //! |---|---|
-//! | [`boot`] | from the reset state to `dyad_core::boot` |
+//! | [`boot`] | from the reset state to `dyad_boot` |
 //! | [`cpu`] | per-CPU areas, stacks, segments, backtraces |
 //! | [`traps`], [`context`] | entries from user mode and back, register areas |
 //! | [`fast`] | system calls |

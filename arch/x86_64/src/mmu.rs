@@ -20,8 +20,8 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 use dyad_abi::boot::BootParams;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{CpuId, Isa};
+use dyad_boot::kernel_map::{BootFrames, Builder, PrivateMem, PrivateRam, pools};
 use dyad_coherence::GlobalMem;
-use dyad_core::kernel_map::{BootFrames, Builder, PrivateMem, PrivateRam, pools};
 #[cfg(feature = "ktest")]
 use dyad_pgtbl::RemoteCpu;
 use dyad_pgtbl::{FrameSource, Level, MapError, Memory, Perms};

@@ -8,6 +8,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Platform;
+use crate::node::Node;
 
 /// A point in fused time, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +38,24 @@ pub fn to_local(t: FusedTime) -> u64 {
 /// Declares that local time `local` is fused time `fused`.
 pub fn set(local: u64, fused: FusedTime) {
     OFFSET.store(fused.0.wrapping_sub(local), Ordering::Relaxed);
+}
+
+/// Answers clock exchanges addressed to this node.
+///
+/// A node that joins publishes a request (whom it asks in the low byte, a number above) and waits
+/// until `clock_answer` is that request; the time is stored before it, with release. A request is
+/// answered once: answered again, the time would change after the asker has stopped its watch.
+pub fn answer<P: Platform>(node: &Node) {
+    for n in node.others() {
+        let e = node.sb.node(n);
+        let request = e.clock_request.load(Ordering::Acquire);
+        if request & 0xff == node.id().index() as u64 + 1
+            && e.clock_answer.load(Ordering::Relaxed) != request
+        {
+            e.clock_time.store(now::<P>().0, Ordering::Relaxed);
+            e.clock_answer.store(request, Ordering::Release);
+        }
+    }
 }
 
 /// A bounded wait: calls `done` until it returns true or `limit_ns` have passed.

@@ -18,7 +18,7 @@ use dyad_shm::superblock::activity;
 
 use crate::clock::{self, FusedTime};
 use crate::cx::Cx;
-use crate::{Platform, death, dispatch, end, inbox, join, quiet};
+use crate::{Platform, death, dispatch, end, inbox, quiet};
 
 /// Housekeeping interval.
 pub const TICK_NS: u64 = 100_000_000;
@@ -35,7 +35,7 @@ fn attend<P: Platform>(cx: &Cx) -> u64 {
     inbox::drain::<P>();
     let now = clock::now::<P>();
     if local.id().index() == 0 {
-        join::serve_clock::<P>(node);
+        clock::answer::<P>(node);
         if node.sb.shutdown.load(Ordering::Acquire) != 0 {
             end::finish::<P>(node);
         }

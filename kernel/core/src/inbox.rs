@@ -74,7 +74,7 @@ fn wake_line(n: NodeId, c: CpuId) -> WakeLine {
 }
 
 /// Attaches this node's sending ends; once, while joining.
-pub(crate) fn attach_outboxes(node: &Node) {
+pub fn attach_outboxes(node: &Node) {
     let mem = node.words;
     for n in node.all() {
         for c in CpuId::first(node.params.cpus) {
@@ -85,7 +85,7 @@ pub(crate) fn attach_outboxes(node: &Node) {
 }
 
 /// Attaches this CPU's receiving ends. What an older incarnation was sent is dropped.
-pub(crate) fn attach_inboxes(node: &Node, local: &CpuLocal) {
+pub fn attach_inboxes(node: &Node, local: &CpuLocal) {
     let mem = node.words;
     let mut inboxes = local.inboxes.borrow_mut();
     for n in node.all() {
@@ -94,7 +94,7 @@ pub(crate) fn attach_inboxes(node: &Node, local: &CpuLocal) {
 }
 
 /// Tells senders that this CPU looks at its inboxes by itself.
-pub(crate) fn attentive<P: Platform>() {
+pub fn attentive<P: Platform>() {
     let node = node();
     wake::attentive(node.words, &wake_line(node.id(), P::cpu()));
 }

@@ -3,9 +3,8 @@
 //! | module | concern |
 //! |---|---|
 //! | [`platform`] | what a machine must offer |
-//! | [`boot`], [`join`], [`selftest`], [`start`] | from power-on to a live node, and to the first program |
 //! | [`node`], [`cpu`], [`memory`], [`tables`] | this machine's private state; the system's shared tables |
-//! | [`clock`] | fused time over the machine's own clock |
+//! | [`clock`], [`meet`] | fused time over the machine's own clock; bounded waits for other nodes |
 //! | [`entry`], [`cycle`] | traps; what a CPU does between two of them |
 //! | [`ops`], [`cx`] | capabilities and the operations on them |
 //! | [`object`] | kernel objects |
@@ -14,20 +13,21 @@
 //! | [`quiet`], [`death`], [`recovery`] | quiescence; nodes that die |
 //! | [`inbox`] | messages between CPUs of different nodes, doorbells |
 //! | [`console`], [`end`], [`mod@panic`] | output, reports, orderly shutdown |
-//! | [`device`], [`kernel_map`] | what both machines share |
+//!
+//! What a node does once, before it enters [`cycle::run`], is in the crate `dyad-boot`, which calls
+//! this one; nothing here calls it.
 //!
 //! There is no kernel heap: everything lives in the image, in per-CPU areas or in frames that users
 //! have retyped. No lock is held across nodes; locks here are local to a node.
 #![no_std]
 #![deny(unsafe_code)]
 
-#[cfg(test)]
+#[cfg(any(test, feature = "host"))]
 extern crate std;
 
 #[macro_use]
 mod mutants;
 
-pub mod boot;
 pub mod clock;
 pub mod console;
 pub mod copy;
@@ -35,20 +35,18 @@ pub mod cpu;
 pub mod cx;
 pub mod cycle;
 pub mod death;
-pub mod device;
 pub mod dispatch;
 pub mod end;
 pub mod entry;
 pub mod handover;
-#[cfg(test)]
-mod host;
+#[cfg(any(test, feature = "host"))]
+pub mod host;
 pub mod inbox;
 pub mod invoke;
-pub mod join;
-pub mod kernel_map;
 #[cfg(any(test, feature = "ktest"))]
 pub mod ktest;
 pub mod mapping;
+pub mod meet;
 pub mod memory;
 pub mod node;
 pub mod object;
@@ -58,10 +56,8 @@ pub mod platform;
 pub mod quiet;
 pub mod recovery;
 pub mod resolve;
-pub mod selftest;
 pub mod shootdown;
 pub mod short;
-pub mod start;
 pub mod supply;
 pub mod tables;
 pub mod view;

@@ -63,8 +63,8 @@ impl Words {
 /// Every change of a shared word comes by here: tests end machines between two of them.
 #[inline]
 fn before_change() {
-    #[cfg(test)]
-    crate::recovery::tests::crash::point();
+    #[cfg(any(test, feature = "host"))]
+    crate::host::crash::point();
 }
 
 impl GlobalMem for Words {

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::boot::BootParams;
 use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
-use dyad_abi::{Isa, NodeId};
+use dyad_abi::{CpuId, Isa, NodeId};
 use dyad_quiesce::Round;
 use dyad_ring::Producer;
 use dyad_shm::frame::WeakRef;
@@ -62,7 +62,7 @@ static NODE: Once<Node> = Once::new();
 /// Before `init`.
 pub fn node() -> &'static Node {
     // Host tests play all nodes in one process.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "host"))]
     if let Some(node) = crate::host::current_node() {
         return node;
     }
@@ -71,7 +71,7 @@ pub fn node() -> &'static Node {
 
 /// This machine's state, if boot has got so far.
 pub fn try_node() -> Option<&'static Node> {
-    #[cfg(test)]
+    #[cfg(any(test, feature = "host"))]
     if let Some(node) = crate::host::current_node() {
         return Some(node);
     }
@@ -83,7 +83,7 @@ pub fn try_node() -> Option<&'static Node> {
 /// # Errors
 ///
 /// [`Error::Corrupt`](dyad_abi::Error::Corrupt) if the pools are too small for their tables.
-pub(crate) fn init(params: BootParams<'static>, map: FusedMap) -> dyad_abi::Result<&'static Node> {
+pub fn init(params: BootParams<'static>, map: FusedMap) -> dyad_abi::Result<&'static Node> {
     static MAP: Once<FusedMap> = Once::new();
     static WORDS: Once<Words> = Once::new();
     let map = MAP.call_once(|| map);
@@ -135,8 +135,15 @@ impl Node {
         self.incarnation.load(Ordering::Relaxed) as u32
     }
 
-    pub(crate) fn set_incarnation(&self, n: u32) {
+    /// Boot has taken this node's place in the node table, as this incarnation.
+    pub fn set_incarnation(&self, n: u32) {
         self.incarnation.store(n as u64, Ordering::Relaxed);
+    }
+
+    /// Makes a thread the root thread of a CPU: the one that runs whenever no other does. What the
+    /// thread is was stored before; the CPU looks at its next turn.
+    pub fn set_root(&self, cpu: CpuId, thread: WeakRef) {
+        self.roots[cpu.index()].store(thread.bits(), Ordering::Release);
     }
 
     /// Every node of the system.

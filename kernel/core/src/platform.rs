@@ -256,7 +256,7 @@ pub trait Platform: Sized + 'static {
 
     /// Writes bytes to the serial line. Callers keep lines whole.
     fn serial_write(bytes: &[u8]);
-    /// Starts another CPU of this machine, which will call [`crate::boot::secondary`].
+    /// Starts another CPU of this machine, which will enter the kernel as `dyad_boot::secondary`.
     fn start_cpu(cpu: CpuId) -> Result<(), &'static str>;
     /// Return addresses of the kernel stack, innermost first.
     fn backtrace(each: &mut dyn FnMut(u64));

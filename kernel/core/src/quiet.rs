@@ -12,7 +12,6 @@ use dyad_quiesce::{Idle, LogWriter, NodeHardware, Progress};
 use dyad_shm::PhysAddr;
 
 use crate::cx::Cx;
-use crate::join::JoinError;
 use crate::object::component::Component;
 use crate::object::space::Space;
 use crate::object::thread::Thread;
@@ -110,12 +109,12 @@ pub fn attach(cx: &Cx) {
 ///
 /// # Errors
 ///
-/// [`JoinError::EpochsExhausted`].
-pub fn join<P: Platform>(cx: &Cx) -> core::result::Result<(), JoinError> {
+/// [`Error::Full`] if the epochs are used up.
+pub fn join<P: Platform>(cx: &Cx) -> Result<()> {
     let round = cx
         .epochs()
         .publish_joining(cx.node.id(), cx.cpu(), &Hardware::<P>::new(cx))
-        .map_err(|_| JoinError::EpochsExhausted)?;
+        .map_err(|_| Error::Full)?;
     *cx.node.round.lock() = Some(round);
     Ok(())
 }

@@ -10,13 +10,12 @@ use dyad_abi::{Error, Isa, Result};
 use dyad_pgtbl::{Leaf, Level, Perms, Place, Pte};
 use dyad_shm::frame::WeakRef;
 
-use super::Machine;
-use super::space_tests::{PAIR, System, VA, cx, frame_cap, this};
+use super::system::{PAIR, System, VA, cx, frame_cap, this};
+use super::{Machine, crash};
 use crate::mapping::{Driver, In, NotMapped, page, resolve_quickly};
 use crate::object::space::Region;
 use crate::ops::space::{translate, unlink, unmap};
 use crate::platform::FaultKind;
-use crate::recovery::tests::crash;
 use crate::view::CapView;
 
 /// More changes than any of these operations makes.

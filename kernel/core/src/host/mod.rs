@@ -12,15 +12,26 @@
 
 #![allow(dead_code, reason = "calls of whole threads have no tests yet")]
 
+#[cfg(test)]
 mod between_tests;
-mod join_tests;
+pub mod crash;
+pub mod deaths;
+#[cfg(test)]
 pub mod ktests;
+#[cfg(test)]
 mod race_pairs;
+#[cfg(test)]
 mod race_tests;
+#[cfg(test)]
 mod resolve_tests;
+#[cfg(test)]
 mod revoke_tests;
+#[cfg(test)]
 mod space_tests;
+pub mod system;
+#[cfg(test)]
 mod thread_tests;
+#[cfg(test)]
 mod view_tests;
 
 use core::cell::{Cell, RefCell};
@@ -47,7 +58,9 @@ use crate::platform::{FpArea, RegArea};
 
 /// A machine of either ISA.
 pub enum Mock<const A64: bool> {}
+/// Of the one ISA.
 pub type MockX86 = Mock<false>;
+/// Of the other.
 pub type MockA64 = Mock<true>;
 
 const CXL_SIZE: u64 = 10 << 20;
@@ -72,11 +85,21 @@ pub enum Left {
 /// What a machine did that a test may want to know, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Did {
+    /// Made this the user half of its address space.
     SwitchedRoot(PhysAddr),
+    /// Dropped all user translations.
     FlushedTlb,
+    /// Saved floating-point registers.
     SavedFp,
+    /// Loaded them.
     RestoredFp,
-    Rang { peer: u64, vector: u32 },
+    /// Rang a doorbell.
+    Rang {
+        /// Of which machine.
+        peer: u64,
+        /// Which.
+        vector: u32,
+    },
 }
 
 struct Private {
@@ -105,7 +128,9 @@ pub struct World {
     pools: [(u64, u64); MAX_POOLS],
     isas: Vec<Isa>,
     local_size: u64,
+    /// Length of the archive of programs, for machines made from now on.
     pub bundle_len: Cell<u64>,
+    /// What they do about deaths.
     pub on_death: Cell<OnDeath>,
 }
 
@@ -156,6 +181,7 @@ impl World {
         }
     }
 
+    /// Sets the state of a node in its first incarnation.
     pub fn set_state(&self, node: &Node, which: usize, state: NodeState) {
         let id = NodeId::new(which as u64).unwrap();
         let word = NodeWord {
@@ -187,6 +213,7 @@ impl World {
         self.machine_as(which, 1)
     }
 
+    /// The first CPU of a node that has several.
     pub fn machine_as(&self, which: usize, cpus: usize) -> Machine {
         let id = NodeId::new(which as u64).unwrap();
         let mut isas = [Isa::X86_64; MAX_NODES];
@@ -242,10 +269,12 @@ impl Machine {
         CURRENT.set(Some(self.0));
     }
 
+    /// Its node.
     pub fn node(self) -> &'static Node {
         self.0.node
     }
 
+    /// The state of its CPU.
     pub fn local(self) -> &'static CpuLocal {
         self.0.local
     }

@@ -16,8 +16,8 @@ use dyad_pgtbl::{Level, Perms};
 use dyad_retype::Refs;
 use dyad_shm::frame::WeakRef;
 
-use super::MockX86;
 use super::race_tests::{Ends, at_each_change, faults};
+use super::{MockX86, crash};
 use crate::cx::Cx;
 use crate::ktest::rig::{Rig, quarter};
 use crate::ktest::spaces;
@@ -29,7 +29,6 @@ use crate::object::thread::{State, Thread};
 use crate::ops;
 use crate::ops::memory::{retype_kernel, to_untyped};
 use crate::platform::FaultKind;
-use crate::recovery::tests::crash;
 use crate::resolve::resolve;
 
 /// Where faults are.

@@ -20,7 +20,7 @@ use dyad_shm::FrameRef;
 use dyad_shm::frame::WeakRef;
 
 use super::ktests::{joined, passes};
-use super::{MockX86, World};
+use super::{MockX86, World, crash};
 use crate::cx::Cx;
 use crate::dispatch::After;
 use crate::ktest::rig::{self, Rig};
@@ -34,7 +34,6 @@ use crate::object::thread::{State, Thread};
 use crate::ops;
 use crate::ops::memory::to_untyped;
 use crate::platform::FaultKind;
-use crate::recovery::tests::crash;
 use crate::recovery::walker::{Fault, walk};
 use crate::resolve::resolve;
 

@@ -14,7 +14,7 @@ use dyad_quiesce::{LogWriter, Touched};
 use dyad_retype::{FrameType, Order, Use};
 use dyad_shm::frame::WeakRef;
 
-use super::space_tests::{PAIR, System, VA, cx, frame_cap, memory_cap, this};
+use super::system::{PAIR, System, VA, cx, frame, frame_cap, memory_cap, this};
 use super::{Did, Machine, MockA64, MockX86, World};
 use crate::copy::{MAX_COPY, copy_in, copy_out};
 use crate::cx::Cx;
@@ -38,7 +38,7 @@ fn with_region(frames: u64, kind: RegionKind, write: bool) -> (System, WeakRef) 
     let c = cx(s.x());
     let t = this(&c, space);
     for node in 0..2 {
-        let first = s.frame(node as usize, FIRST);
+        let first = frame(node as usize, FIRST);
         supply(&t, node, Some(&memory_cap(first, frames))).unwrap();
     }
     let kind = kind as u64 | (write as u64) << 8;
@@ -63,7 +63,7 @@ fn seen(s: &System, space: WeakRef, isa: Isa, va: u64) -> Option<u64> {
 
 fn used_frames(s: &System, node: usize, frames: u64) -> Vec<(FrameType, u32)> {
     (FIRST..FIRST + frames)
-        .map(|i| s.word(s.frame(node, i)))
+        .map(|i| s.word(frame(node, i)))
         .filter(|w| w.ty.in_use().is_some())
         .map(|w| (w.ty, w.refs.get()))
         .collect()
@@ -193,7 +193,7 @@ fn what_a_space_has_of_a_large_page_is_shown_in_small_ones() {
         let space = s.space();
         let c = cx(s.x());
         let t = this(&c, space);
-        supply(&t, 1, Some(&memory_cap(s.frame(1, FIRST), 32))).unwrap();
+        supply(&t, 1, Some(&memory_cap(frame(1, FIRST), 32))).unwrap();
         let region = Region::new(VA, 1 << 30, RegionKind::Shared as u64 | 1 << 8).unwrap();
         t.space.add_region(c.words(), region).unwrap();
         (s, space)
@@ -287,7 +287,7 @@ fn a_fault_finds_the_only_free_frame_of_its_supply() {
         unmap(&t, isa, VA + 20 * PAGE_SIZE).unwrap();
     }
     s.rounds();
-    let free = (0..FRAMES).find(|&i| s.word(s.frame(0, FIRST + i)).ty.in_use().is_none());
+    let free = (0..FRAMES).find(|&i| s.word(frame(0, FIRST + i)).ty.in_use().is_none());
     // The cursor has just passed it.
     let cursor = &t.space.supplies[0].cursor;
     c.words().replace(cursor, free.unwrap() + 1);

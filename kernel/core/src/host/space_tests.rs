@@ -1,247 +1,25 @@
 //! Address spaces: mappings in the tables of both ISAs, links, pins, permissions, shootdowns.
 //! Faults and copies are in [`super::resolve_tests`].
 
-use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use std::vec::Vec;
 
-use dyad_abi::cap::{
-    FrameOp, MAP_EXECUTE, MAP_WRITE, MemoryOp, PageTableOp, RegionKind, Rights, TableAt,
-};
+use dyad_abi::cap::{FrameOp, MAP_EXECUTE, MAP_WRITE, PageTableOp, RegionKind, TableAt};
 use dyad_abi::user::{PAGE_SIZE, TRANSLATE_PA, TRANSLATE_WRITE, USER_END, USER_MIN};
-use dyad_abi::{CpuId, Error, Isa, NodeId};
+use dyad_abi::{Error, Isa};
 use dyad_pgtbl::{Level, Perms};
-use dyad_quiesce::{NodeHardware, Progress, Round};
-use dyad_retype::{FrameType, FrameWord, Order, Use};
-use dyad_shm::frame::{FrameRef, WeakRef};
-use dyad_shm::{PhysAddr, PoolId};
+use dyad_retype::Use;
+use dyad_shm::frame::WeakRef;
 
-use super::{Did, Machine, MockA64, MockX86, World};
-use crate::cx::{Cx, Operand};
-use crate::mapping::{In, table_kind};
-use crate::object::find;
+use super::system::{PAIR, System, VA, cpu, cx, frame_cap, memory_cap, round, this};
+use super::{Did, Machine, MockA64, MockX86};
+use crate::cx::Operand;
+use crate::mapping::table_kind;
 use crate::object::space::{MAX_REGIONS, Region, Space};
 use crate::ops::space::{harvest, link, map, protect, supply, translate, unlink, unmap};
 use crate::{inbox, shootdown, tables};
 
-pub const PAIR: [Isa; 2] = [Isa::X86_64, Isa::Aarch64];
-pub const VA: u64 = 0x4000_0000;
-const LEVELS: [Level; 3] = [Level::L3, Level::L2, Level::L1];
-pub const RW: u64 = MAP_WRITE;
-
-/// A system whose frames are retyped by the tests: each node takes part, and has gone through a
-/// round.
-pub struct System {
-    pub world: World,
-    pub machines: Vec<Machine>,
-    /// Next frame of each local pool that a test takes.
-    next: [Cell<u64>; 2],
-}
-
-struct Nothing;
-
-impl NodeHardware for Nothing {
-    fn writeback_invalidate(&self, _: PhysAddr, _: u64) {}
-    fn flush_everything(&self, _: u64) -> bool {
-        true
-    }
-    fn flush_tlb(&self) {}
-    fn revalidate(&self) {}
-    fn detach(&self) {}
-    fn call(&self, _: CpuId) {}
-}
-
-pub fn cpu(n: u64) -> CpuId {
-    CpuId::new(n).unwrap()
-}
-
-pub fn cx(m: Machine) -> Cx {
-    m.enter();
-    Cx {
-        node: m.node(),
-        local: m.local(),
-    }
-}
-
-/// A round of a node.
-pub fn round(m: Machine) {
-    let q = &m.node().tables.quiescence;
-    m.local().views.forget();
-    let mut round = Round::new(q, m.node().id());
-    loop {
-        match round.flush_step(q, &Nothing, 100).unwrap() {
-            Progress::Published(_) => return,
-            Progress::Waiting(c) => {
-                assert!(q.acknowledge(m.node().id(), c, &Nothing));
-            }
-            Progress::Working => {}
-        }
-    }
-}
-
-impl System {
-    pub fn new(frames: u64) -> System {
-        let world = World::new(&PAIR, frames);
-        let machines: Vec<_> = (0..2).map(|i| world.machine(i)).collect();
-        for &m in &machines {
-            let node = m.node();
-            let pool = PoolId::Local(node.id());
-            let first = tables::Layout::of(&node.params, pool).usable.start;
-            let first = FrameRef::of(pool.base().add(first * PAGE_SIZE)).unwrap();
-            if node.tables.frames.read(first).unwrap().0.ty == FrameType::Reserved {
-                node.tables.format(&node.params, pool).unwrap();
-            }
-            node.tables.quiescence.wake(node.id(), cpu(0));
-        }
-        let system = System {
-            world,
-            machines,
-            // From the end of the pool, so that supplies can be at its start.
-            next: [Cell::new(frames), Cell::new(frames)],
-        };
-        system.rounds();
-        system
-    }
-
-    pub fn x(&self) -> Machine {
-        self.machines[0]
-    }
-
-    pub fn a(&self) -> Machine {
-        self.machines[1]
-    }
-
-    /// Everybody has been quiet since all stamps so far.
-    pub fn rounds(&self) {
-        for _ in 0..2 {
-            for &m in &self.machines {
-                round(m);
-            }
-        }
-    }
-
-    pub fn frame(&self, node: usize, index: u64) -> FrameRef {
-        let pool = PoolId::Local(NodeId::new(node as u64).unwrap());
-        FrameRef::of(pool.base().add(index * PAGE_SIZE)).unwrap()
-    }
-
-    /// A block of the first node's pool, or the second's, put to use.
-    pub fn take(&self, node: usize, used: Use, order: u64) -> WeakRef {
-        let size = 1 << order;
-        let index = (self.next[node].get() - size) & !(size - 1);
-        self.next[node].set(index);
-        let frame = self.frame(node, index);
-        let m = self.machines[node];
-        let c = cx(m);
-        let order = Order::new(order).unwrap();
-        loop {
-            let (head, word) = c.frames().head(frame).unwrap();
-            let FrameType::Untyped(has) = word.ty else {
-                panic!("{word}");
-            };
-            if head == frame && has == order {
-                break;
-            }
-            c.frames().split(head, &c.intents()).unwrap();
-        }
-        let mut claim = c
-            .frames()
-            .from_untyped_begin(frame, None, c.epochs(), &c.intents())
-            .unwrap();
-        while claim.next_frame().is_some() {
-            claim.frame_done(c.words());
-        }
-        c.frames()
-            .from_untyped_finish(claim, used, &c.intents())
-            .unwrap()
-    }
-
-    pub fn word(&self, frame: FrameRef) -> FrameWord {
-        self.x().node().tables.frames.read(frame).unwrap().0
-    }
-
-    pub fn refs(&self, what: WeakRef) -> u32 {
-        let word = self.word(what.frame);
-        assert_eq!(word.version, what.version);
-        word.refs.get()
-    }
-
-    /// A space with a root for each ISA.
-    pub fn space(&self) -> WeakRef {
-        let object = self.take(0, Use::Kernel(Space::KIND), 0);
-        let c = cx(self.x());
-        for isa in PAIR {
-            let at = TableAt { isa, level: 4 };
-            let root = self.table(at);
-            link(&this(&c, object), at, 0, &root).unwrap();
-        }
-        object
-    }
-
-    /// A page table with a capability for it.
-    pub fn table(&self, at: TableAt) -> Operand {
-        let kind = table_kind(at.isa, Level::new(at.level).unwrap());
-        Operand {
-            guard: None,
-            ty: dyad_abi::cap::CapType::PageTable,
-            rights: PageTableOp::Link.right(),
-            object: Some(self.take(0, Use::Kernel(kind), 0)),
-            payload: [at.bits(), 0, 0],
-        }
-    }
-
-    /// Links the tables for `va` in.
-    pub fn tables(&self, space: WeakRef, isa: Isa, va: u64, lowest: Level) -> Vec<WeakRef> {
-        let c = cx(self.x());
-        LEVELS
-            .into_iter()
-            .filter(|&l| l >= lowest)
-            .map(|l| {
-                let at = TableAt {
-                    isa,
-                    level: l as u8,
-                };
-                let table = self.table(at);
-                let above = Level::new(l as u8 + 1).unwrap().size();
-                link(&this(&c, space), at, va & !(above - 1), &table).unwrap();
-                table.object.unwrap()
-            })
-            .collect()
-    }
-
-    /// A block of user memory with a capability for all of it.
-    pub fn user(&self, order: u64) -> Operand {
-        frame_cap(self.take(0, Use::User, order), 1 << order)
-    }
-}
-
-pub fn frame_cap(object: WeakRef, pages: u64) -> Operand {
-    Operand {
-        guard: None,
-        ty: dyad_abi::cap::CapType::Frame,
-        rights: Rights::ALL,
-        object: Some(object),
-        payload: [0, pages, 0],
-    }
-}
-
-pub fn memory_cap(first: FrameRef, frames: u64) -> Operand {
-    Operand {
-        guard: None,
-        ty: dyad_abi::cap::CapType::Memory,
-        rights: MemoryOp::RetypeUser.right(),
-        object: None,
-        payload: [first.bits() as u64, frames, 0],
-    }
-}
-
-pub fn this(cx: &Cx, object: WeakRef) -> In<'_> {
-    In {
-        cx,
-        space: find(cx.node, object, Space::KIND).unwrap(),
-        object,
-    }
-}
+const RW: u64 = MAP_WRITE;
 
 fn l1(isa: Isa) -> TableAt {
     TableAt { isa, level: 1 }
@@ -627,7 +405,7 @@ fn bad_requests_are_refused() {
     }
     let c = cx(s.x());
     let t = this(&c, space);
-    let first = s.frame(0, 2);
+    let first = super::system::frame(0, 2);
     for (node, cap) in [
         (2, Some(memory_cap(first, 4))),
         (99, None),

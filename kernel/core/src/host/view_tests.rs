@@ -9,7 +9,7 @@ use dyad_pgtbl::{Level, Perms};
 use dyad_retype::Use;
 use dyad_shm::frame::WeakRef;
 
-use super::space_tests::{PAIR, System, VA, cx, this};
+use super::system::{PAIR, System, VA, cx, this};
 use super::{Machine, word};
 use crate::cx::Operand;
 use crate::mapping::resolve_quickly;
@@ -166,7 +166,7 @@ fn a_block_is_that_of_the_capability_and_not_a_later_one() {
         .from_untyped_finish(claim, Use::User, &intents)
         .unwrap();
     assert_eq!(map(m, space, isa, 1, &old, 1), None, "it is another's");
-    let new = super::space_tests::frame_cap(now, 2);
+    let new = super::system::frame_cap(now, 2);
     map(m, space, isa, 1, &new, 1).unwrap();
 }
 

@@ -19,9 +19,7 @@ use crate::invoke::{Returned, Way};
 use crate::object::component::Entry;
 use crate::object::thread::Thread;
 use crate::platform::{RegArea, UserFault};
-use crate::{
-    Platform, clock, copy, dispatch, entry, inbox, invoke, ops, quiet, selftest, shootdown,
-};
+use crate::{Platform, clock, copy, dispatch, entry, inbox, invoke, meet, ops, quiet, shootdown};
 
 /// What tests use of the machine and of the parts of the kernel that are generic over it.
 pub trait Machine {
@@ -175,7 +173,7 @@ impl<P: Platform> Machine for Of<P> {
         copy::copy_out::<P>(&Cx::here::<P>(), space, va, bytes)
     }
     fn barrier(&self) -> bool {
-        selftest::barrier::<P>(crate::node::node(), BARRIER_NS)
+        meet::barrier::<P>(crate::node::node(), BARRIER_NS)
     }
     fn user_probe(&self) -> UserProbe {
         P::user_probe()

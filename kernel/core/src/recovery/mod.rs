@@ -53,7 +53,7 @@ pub mod threads;
 pub mod walker;
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::{CpuId, NodeId};

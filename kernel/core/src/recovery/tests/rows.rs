@@ -15,10 +15,9 @@ use dyad_shm::intent::{IntentRecord, Row};
 use dyad_shm::protocol::Intents;
 use dyad_shm::superblock::NodeState;
 
-use super::crash;
-use super::{Trio, VA, this};
+use super::{System, VA, this};
 use crate::cx::{Cx, Operand};
-use crate::host::{MockA64, MockX86};
+use crate::host::{MockA64, MockX86, crash};
 use crate::mapping::{page, refusal};
 use crate::object::component::Component;
 use crate::object::find;
@@ -57,10 +56,10 @@ fn at(isa: Isa, level: u8) -> TableAt {
 
 impl Things {
     /// Everything is made by node 0. `isa` is that of the tables the rows are about.
-    fn new(s: &Trio, isa: Isa) -> Things {
-        let space = s.space();
-        let tables = s.tables(space, isa, 1);
-        let empty = s.table(isa, 2);
+    fn new(s: &System, isa: Isa) -> Things {
+        let space = s.supplied_space();
+        let tables = s.tables(space, isa, VA, Level::L1);
+        let empty = s.table(at(isa, 2));
         let (page, second) = (s.user(0), s.user(0));
         let c = s.cx(0);
         let t = this(&c, space);
@@ -82,11 +81,11 @@ impl Things {
         let things = Things {
             space,
             tables,
-            spare: s.table(isa, 1),
+            spare: s.table(at(isa, 1)),
             page,
             second,
-            other: s.take(Use::User, 0),
-            untyped: s.untyped(3),
+            other: s.take(0, Use::User, 0),
+            untyped: s.untyped(0, 3),
             root,
             leaf,
             hung,
@@ -221,7 +220,7 @@ const ACTS: &[(&str, Act)] = &[
 ];
 
 /// Does an act on node 1 until it dies after `changes`. Whether it died.
-fn dies_in(s: &Trio, t: &Things, act: Act, isa: Isa, changes: u32) -> bool {
+fn dies_in(s: &System, t: &Things, act: Act, isa: Isa, changes: u32) -> bool {
     let c = s.cx(1);
     let done = crash::after(changes, || act(&c, t, isa));
     if let Some(Err(e)) = done {
@@ -231,7 +230,7 @@ fn dies_in(s: &Trio, t: &Things, act: Act, isa: Isa, changes: u32) -> bool {
     done.is_none()
 }
 
-fn check(s: &Trio, what: &str) {
+fn check(s: &System, what: &str) {
     assert_eq!(s.faults(), Vec::<String>::new(), "{what}");
     assert_eq!(s.leaked(), 0, "{what}: frames that nothing refers to");
     assert_eq!(s.state(1).state, NodeState::Vacant);
@@ -240,7 +239,7 @@ fn check(s: &Trio, what: &str) {
 #[test]
 fn every_row_is_repaired_wherever_its_cpu_dies() {
     for isa in Isa::ALL {
-        let s = Trio::new();
+        let s = System::trio();
         let t = Things::new(&s, isa);
         let saved = s.save();
         for (name, act) in ACTS {
@@ -264,7 +263,7 @@ fn every_row_is_repaired_wherever_its_cpu_dies() {
 /// What a dead node was in the middle of can be done by another one afterwards.
 #[test]
 fn what_was_begun_can_be_done_by_others_afterwards() {
-    let s = Trio::new();
+    let s = System::trio();
     let t = Things::new(&s, Isa::X86_64);
     let saved = s.save();
     for (name, act) in ACTS {
@@ -301,7 +300,7 @@ fn what_was_begun_can_be_done_by_others_afterwards() {
 /// from; one that a fault has put there may hold what others have written.
 #[test]
 fn half_mapped_pages_are_taken_out_and_those_of_faults_stay() {
-    let s = Trio::new();
+    let s = System::trio();
     let t = Things::new(&s, Isa::X86_64);
     let saved = s.save();
     for (name, stays) in [("map", false), ("fault", true)] {
@@ -310,7 +309,7 @@ fn half_mapped_pages_are_taken_out_and_those_of_faults_stay() {
         for changes in 0.. {
             s.restore(&saved);
             let died = dies_in(&s, &t, act, Isa::X86_64, changes);
-            let there = |s: &Trio| {
+            let there = |s: &System| {
                 let c = s.cx(0);
                 let d = this(&c, t.space).driver(Isa::X86_64).unwrap();
                 let place = d.find(FREE, Level::L1).unwrap();
@@ -332,7 +331,7 @@ fn half_mapped_pages_are_taken_out_and_those_of_faults_stay() {
 /// The recoverer dies, too: the last node does everything again.
 #[test]
 fn a_recoverer_may_die_at_any_step() {
-    let s = Trio::new();
+    let s = System::trio();
     let t = Things::new(&s, Isa::Aarch64);
     let saved = s.save();
     for (name, act) in ACTS {
@@ -358,7 +357,7 @@ fn a_recoverer_may_die_at_any_step() {
 #[test]
 fn two_nodes_may_die_at_once() {
     let named = |wanted: &str| ACTS.iter().find(|(name, _)| *name == wanted).unwrap().1;
-    let s = Trio::new();
+    let s = System::trio();
     let t = Things::new(&s, Isa::X86_64);
     let saved = s.save();
     for (a, b) in [
@@ -395,14 +394,14 @@ fn counts_are_right_while_others_are_at_work() {
     let times = if super::long() { 10 } else { 2 };
     for changes in (0..times).flat_map(|_| [2, 3, 4, 5, 6]) {
         for (name, isa) in [("map", Isa::X86_64), ("unmap", Isa::X86_64)] {
-            let s = Trio::new();
+            let s = System::trio();
             let t = Things::new(&s, isa);
             let act = ACTS.iter().find(|(n, _)| *n == name).unwrap().1;
             dies_in(&s, &t, act, isa, changes);
             let (space, page) = (t.space, t.page);
             let stop = std::sync::atomic::AtomicBool::new(false);
             let done = std::sync::atomic::AtomicU64::new(0);
-            let Trio {
+            let System {
                 world, machines, ..
             } = s;
             let relaxed = core::sync::atomic::Ordering::Relaxed;
@@ -451,7 +450,7 @@ fn counts_are_right_while_others_are_at_work() {
 /// are about to give references back.
 #[test]
 fn recovery_waits_for_rows_of_live_nodes() {
-    let s = Trio::new();
+    let s = System::trio();
     let t = Things::new(&s, Isa::X86_64);
     dies_in(&s, &t, ACTS[8].1, Isa::X86_64, 4);
     let c = s.cx(2);
@@ -486,7 +485,7 @@ fn recovery_waits_for_rows_of_live_nodes() {
 /// The bound of a piece: none looks at more than its share, whatever there is.
 #[test]
 fn recovery_goes_in_pieces() {
-    let s = Trio::new();
+    let s = System::trio();
     let t = Things::new(&s, Isa::X86_64);
     dies_in(&s, &t, ACTS[8].1, Isa::X86_64, 4);
     let mut pieces = 0;

@@ -16,12 +16,13 @@ use dyad_abi::{ABI_VERSION, CpuId};
 use dyad_shm::FusedMap;
 use dyad_shm::superblock::activity;
 
-use crate::console::{check, phase};
-use crate::cx::Cx;
-use crate::node::{self, Node, node};
-use crate::{
-    Platform, clock, console, cycle, end, error, inbox, info, join, quiet, selftest, start,
-};
+use dyad_core::console::{check, phase};
+use dyad_core::cx::Cx;
+use dyad_core::node::{self, Node, node};
+use dyad_core::{Platform, clock, console, cycle, end, error, inbox, info, quiet};
+
+use crate::join::JoinError;
+use crate::{join, selftest, start};
 
 /// What the machine has found out by itself before the kernel proper starts.
 pub struct BootMachine {
@@ -65,7 +66,7 @@ pub fn primary<P: Platform>(machine: BootMachine) -> ! {
     match join_system::<P>(node) {
         Ok(()) => {}
         // It was started again too late to be of use.
-        Err(e @ join::JoinError::Ended { code }) => end::exit::<P>(code, format_args!("{e}")),
+        Err(e @ JoinError::Ended { code }) => end::exit::<P>(code, format_args!("{e}")),
         Err(e) => refuse::<P>(format_args!("{e}")),
     }
     phase::<P>("self-test");
@@ -78,7 +79,7 @@ pub fn primary<P: Platform>(machine: BootMachine) -> ! {
     cycle::run::<P>()
 }
 
-fn join_system<P: Platform>(node: &'static Node) -> Result<(), join::JoinError> {
+fn join_system<P: Platform>(node: &'static Node) -> Result<(), JoinError> {
     let first = join::superblock::<P>(node)?;
     join::roots::<P>(node)?;
     let incarnation = join::claim::<P>(node, P::doorbell_id())?;
@@ -92,7 +93,8 @@ fn join_system<P: Platform>(node: &'static Node) -> Result<(), join::JoinError> 
         join::sync_clock::<P>(node)?
     };
     quiet::attach(&Cx::here::<P>());
-    quiet::join::<P>(&Cx::here::<P>())?;
+    // The one thing that can fail there.
+    quiet::join::<P>(&Cx::here::<P>()).map_err(|_| JoinError::EpochsExhausted)?;
     join::live(node);
     info!(
         P,
@@ -180,7 +182,7 @@ fn start_program<P: Platform>(node: &'static Node) {
 
 #[cfg(feature = "ktest")]
 fn run_tests<P: Platform>(node: &'static Node) {
-    crate::ktest::run_all::<P>(node);
+    dyad_core::ktest::run_all::<P>(node);
 }
 
 #[cfg(not(feature = "ktest"))]

@@ -16,10 +16,11 @@ use dyad_abi::{ABI_VERSION, CpuId, NodeId};
 use dyad_shm::PoolId;
 use dyad_shm::superblock::{MAGIC, NodeState, NodeWord, activity, format};
 
-use crate::clock::{self, FusedTime};
-use crate::node::Node;
-use crate::tables::Layout;
-use crate::{Platform, info};
+use dyad_core::clock::{self, FusedTime};
+use dyad_core::cx::Cx;
+use dyad_core::node::Node;
+use dyad_core::tables::Layout;
+use dyad_core::{Platform, death, inbox, info, meet};
 
 /// Why a node could not join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +106,7 @@ fn shape(node: &Node) -> u64 {
 
 /// This node's layout hash (with the test option's change applied).
 pub fn layout_hash(node: &Node) -> u64 {
-    crate::LAYOUT_HASH ^ node.params.test_layout_xor
+    dyad_core::LAYOUT_HASH ^ node.params.test_layout_xor
 }
 
 /// Formats the superblock if nobody has, or checks what is there.
@@ -313,38 +314,15 @@ pub fn wait_for_all<P: Platform>(node: &Node) -> Result<(), JoinError> {
             })
             .fold(0u8, |set, n| set | 1 << n.index())
     };
-    crate::death::joined::<P>(&crate::cx::Cx::here::<P>());
+    death::joined::<P>(&Cx::here::<P>());
     let all = clock::wait_until::<P>(node.boot_limit(), || {
-        while_waiting::<P>(node);
+        meet::while_waiting::<P>(node);
         missing() == 0
     });
     if all {
         Ok(())
     } else {
         Err(JoinError::NodesMissing { missing: missing() })
-    }
-}
-
-/// What a CPU does for others while it waits for them during boot: answers clock exchanges, and
-/// reports and stops if the launcher wants that.
-pub fn while_waiting<P: Platform>(node: &Node) {
-    if crate::end::stop_requested(node) {
-        crate::end::stop::<P>(crate::node::node(), P::local());
-    }
-    serve_clock::<P>(node);
-}
-
-/// Answers clock exchanges addressed to this node.
-pub fn serve_clock<P: Platform>(node: &Node) {
-    for n in node.others() {
-        let e = node.sb.node(n);
-        let request = e.clock_request.load(Ordering::Acquire);
-        if request & 0xff == node.id().index() as u64 + 1
-            && e.clock_answer.load(Ordering::Relaxed) != request
-        {
-            e.clock_time.store(clock::now::<P>().0, Ordering::Relaxed);
-            e.clock_answer.store(request, Ordering::Release);
-        }
     }
 }
 
@@ -397,7 +375,7 @@ pub fn sync_clock<P: Platform>(node: &Node) -> Result<u64, JoinError> {
         let request = (base + i) << 8 | (asked.index() as u64 + 1);
         let start = P::clock_ns();
         e.clock_request.store(request, Ordering::Release);
-        crate::inbox::notify::<P>(asked, dyad_abi::CpuId::first(1).next().unwrap_or(P::cpu()));
+        inbox::notify::<P>(asked, CpuId::first(1).next().unwrap_or(P::cpu()));
         let answered = || e.clock_answer.load(Ordering::Acquire) == request;
         clock::wait_until::<P>(node.boot_limit(), || {
             answered() || !can_answer(node, asked) || ended(node).is_some()

@@ -20,17 +20,17 @@ use dyad_retype::{Order, Use};
 use dyad_shm::frame::{FrameRef, WeakRef};
 use dyad_shm::{PhysAddr, PoolId};
 
-use crate::cx::Cx;
-use crate::mapping::{In, page};
-use crate::node::Node;
-use crate::object::component::Component;
-use crate::object::find;
-use crate::object::space::{Region, Space, Supply};
-use crate::object::thread::{Owner, State, Thread};
-use crate::object::time::{Budgets, UNLIMITED};
-use crate::ops::memory::{claim, retype_kernel, typed};
-use crate::tables::{self, Layout};
-use crate::{Platform, info, ops};
+use dyad_core::cx::Cx;
+use dyad_core::mapping::{In, page};
+use dyad_core::node::Node;
+use dyad_core::object::component::Component;
+use dyad_core::object::find;
+use dyad_core::object::space::{Region, Space, Supply};
+use dyad_core::object::thread::{Owner, State, Thread};
+use dyad_core::object::time::{Budgets, UNLIMITED};
+use dyad_core::ops::memory::{claim, retype_kernel, typed};
+use dyad_core::tables::{self, Layout};
+use dyad_core::{Platform, info, ops};
 
 /// Frames that faults of init may take on the node it starts on, and on the others, where only its
 /// services run.
@@ -130,7 +130,7 @@ pub fn init<P: Platform>(cx: &Cx) -> core::result::Result<(), StartError> {
     let objects = make_objects::<P>(cx, &mut frames, &space, bundle.entry())
         .map_err(during("objects of init"))?;
     endow(cx, &frames, &objects).map_err(during("capabilities of init"))?;
-    node.roots[cx.cpu().index()].store(objects.thread.bits(), Ordering::Release);
+    node.set_root(cx.cpu(), objects.thread);
     node.sb
         .program
         .store(objects.component.frame.bits() as u64 + 1, Ordering::Release);

@@ -5,12 +5,12 @@ use core::sync::atomic::Ordering;
 use dyad_abi::{CpuId, Isa};
 use dyad_shm::superblock::{NodeState, NodeWord, activity};
 
-use super::{MockA64, MockX86, World};
-use crate::join::{self, JoinError};
+use dyad_boot::join::{self, JoinError};
+use dyad_core::host::{Machine, MockA64, MockX86, World};
 
 const THREE: [Isa; 3] = [Isa::X86_64, Isa::Aarch64, Isa::X86_64];
 
-fn died(w: &World, m: super::Machine, which: usize) {
+fn died(w: &World, m: Machine, which: usize) {
     w.set_state(m.node(), which, NodeState::Vacant);
 }
 

@@ -10,10 +10,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_shm::superblock::NodeState;
-
-use crate::node::Node;
-use crate::{Platform, clock};
+use dyad_core::Platform;
+use dyad_core::meet::barrier;
+use dyad_core::node::Node;
 
 /// Operations of each kind per chunk.
 const CHUNK: u64 = 500;
@@ -47,22 +46,6 @@ impl Report {
             && self.swapped == self.expected
             && self.overlaps > 0
     }
-}
-
-/// Waits until every node that takes part has reached this barrier as often as this node.
-/// `false` if that did not happen in time.
-pub fn barrier<P: Platform>(node: &Node, limit_ns: u64) -> bool {
-    let mine = node.entry().barrier.fetch_add(1, Ordering::AcqRel) + 1;
-    clock::wait_until::<P>(limit_ns, || {
-        crate::join::while_waiting::<P>(node);
-        node.others().all(|n| {
-            node.sb.node(n).barrier.load(Ordering::Acquire) >= mine
-                || matches!(
-                    node.sb.node_word(n).state,
-                    NodeState::Dead | NodeState::Left | NodeState::Vacant
-                )
-        })
-    })
 }
 
 /// Runs the test together with all other nodes.

@@ -1,0 +1,40 @@
+//! Nodes that wait for each other outside of the run loop: while joining, in the self-test, before
+//! and after in-kernel tests.
+//!
+//! Every such wait is bounded, and whoever waits goes on answering: a node that waits for another's
+//! clock must not find that one waiting for it in silence.
+
+use core::sync::atomic::Ordering;
+
+use dyad_shm::superblock::NodeState;
+
+use crate::node::{Node, node};
+use crate::{Platform, clock, end};
+
+/// What a CPU does for others while it waits for them: answers clock exchanges, and reports and
+/// stops if the launcher wants that.
+pub fn while_waiting<P: Platform>(of: &Node) {
+    if end::stop_requested(of) {
+        end::stop::<P>(node(), P::local());
+    }
+    clock::answer::<P>(of);
+}
+
+/// Waits until every node that takes part has reached this barrier as often as this node.
+/// `false` if that did not happen in time.
+///
+/// The counters only grow, so a node that runs ahead is not missed. The others' stores before the
+/// barrier are seen behind it: each adds with release and reads with acquire.
+pub fn barrier<P: Platform>(node: &Node, limit_ns: u64) -> bool {
+    let mine = node.entry().barrier.fetch_add(1, Ordering::AcqRel) + 1;
+    clock::wait_until::<P>(limit_ns, || {
+        while_waiting::<P>(node);
+        node.others().all(|n| {
+            node.sb.node(n).barrier.load(Ordering::Acquire) >= mine
+                || matches!(
+                    node.sb.node_word(n).state,
+                    NodeState::Dead | NodeState::Left | NodeState::Vacant
+                )
+        })
+    })
+}
