@@ -49,6 +49,8 @@ enum What {
     Tests(&'static [&'static str]),
     /// `cargo xtask soak` with these arguments, and how often.
     Soak(&'static [&'static str]),
+    /// `cargo xtask miri`.
+    Miri,
 }
 
 /// A part of the long form.
@@ -102,6 +104,10 @@ const PARTS: &[Part] = &[
             "deaths::",
         ],
     ),
+    Part {
+        name: "miri",
+        what: What::Miri,
+    },
     soak("soak", &[]),
     soak("soak-two-cpus", &["--cpus", "2"]),
     soak("soak-three-nodes", &["--nodes", "x86_64,aarch64,x86_64"]),
@@ -123,16 +129,24 @@ impl Part {
                 cargo.arg("test").args(args).env("DYAD_LONG", "1");
                 cargo
             }
+            What::Miri => {
+                let mut miri = myself()?;
+                miri.arg("miri");
+                miri
+            }
             What::Soak(args) => {
-                let me = std::env::current_exe()
-                    .map_err(|e| Error::io("cannot find this program", e))?;
-                let mut soak = Command::new(me);
+                let mut soak = myself()?;
                 soak.args(["soak", "--audit", "--runs", &runs.to_string()])
                     .args(args);
                 soak
             }
         })
     }
+}
+
+fn myself() -> Result<Command, Error> {
+    let me = std::env::current_exe().map_err(|e| Error::io("cannot find this program", e))?;
+    Ok(Command::new(me))
 }
 
 pub(super) fn test(args: &TestArgs) -> Result<u8, Error> {
