@@ -212,7 +212,7 @@ pub fn set_user_pc_sp(area: &RegArea, pc: u64, sp: u64) {
     set(area, AREA_SP, user_address(sp));
 }
 
-const fn user_address(va: u64) -> u64 {
+pub const fn user_address(va: u64) -> u64 {
     if va < USER_END { va } else { 0 }
 }
 

@@ -223,8 +223,8 @@ extern "C" fn fast_invoke(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> Fast
     entry::fast_invoke::<Aarch64>(word, a0, a1, a2, a3)
 }
 
-extern "C" fn short_return() -> FastReturn {
-    entry::short_return::<Aarch64>()
+extern "C" fn short_return(_word: u64, a0: u64) -> FastReturn {
+    entry::short_return::<Aarch64>(a0)
 }
 
 extern "C" fn fast_return(a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {

@@ -6,7 +6,8 @@
 //! ```text
 //!   user ── exception ─▶ vector: x0..x30, SP_EL0, ELR, SPSR ─▶ [SP_EL1] = area
 //!                        SP_EL1 = top of the kernel stack ─▶ user_trap(area)
-//!   resume(area): SP_EL1 = area, registers from it, ERET ─▶ user
+//!   resume(area): SP_EL1 = area, registers from it, ERET ─▶ user; go_on: the same, but system
+//!                 registers still are what they were
 //! ```
 //!
 //! System calls are the concern of [`fast`](crate::fast).
@@ -53,6 +54,25 @@ global_asm!(
     stp     x0, x1, [sp]
     mov     x0, #\kind
     b       user_entry
+    .endm
+
+    // x0 to x29 from the area.
+    .macro load_registers
+    ldp     x28, x29, [sp, #224]
+    ldp     x26, x27, [sp, #208]
+    ldp     x24, x25, [sp, #192]
+    ldp     x22, x23, [sp, #176]
+    ldp     x20, x21, [sp, #160]
+    ldp     x18, x19, [sp, #144]
+    ldp     x16, x17, [sp, #128]
+    ldp     x14, x15, [sp, #112]
+    ldp     x12, x13, [sp, #96]
+    ldp     x10, x11, [sp, #80]
+    ldp     x8, x9, [sp, #64]
+    ldp     x6, x7, [sp, #48]
+    ldp     x4, x5, [sp, #32]
+    ldp     x2, x3, [sp, #16]
+    ldp     x0, x1, [sp]
     .endm
 
     // System calls go their own way: `svc #0` is all of ESR_EL1.
@@ -148,21 +168,43 @@ resume_registers:
     msr     tpidr_el0, x1
     ldp     x30, x1, [sp, #240]
     msr     sp_el0, x1
-    ldp     x28, x29, [sp, #224]
-    ldp     x26, x27, [sp, #208]
-    ldp     x24, x25, [sp, #192]
-    ldp     x22, x23, [sp, #176]
-    ldp     x20, x21, [sp, #160]
-    ldp     x18, x19, [sp, #144]
-    ldp     x16, x17, [sp, #128]
-    ldp     x14, x15, [sp, #112]
-    ldp     x12, x13, [sp, #96]
-    ldp     x10, x11, [sp, #80]
-    ldp     x8, x9, [sp, #64]
-    ldp     x6, x7, [sp, #48]
-    ldp     x4, x5, [sp, #32]
-    ldp     x2, x3, [sp, #16]
-    ldp     x0, x1, [sp]
+    load_registers
+    eret
+
+    // fn(area) -> !
+    .globl  go_on_registers
+go_on_registers:
+    mov     sp, x0
+    ldr     x30, [sp, #240]
+    load_registers
+    eret
+
+    // fn(area, arguments, pc) -> !
+    .globl  enter_registers
+enter_registers:
+    ldr     x3, [x0, #{area_tp}]
+    mrs     x28, tpidr_el1
+    msr     elr_el1, x2
+    msr     sp_el0, xzr
+    msr     spsr_el1, xzr
+    msr     tpidr_el0, x3
+    mov     sp, x0
+    ldp     x4, x5, [x1, #32]
+    ldp     x2, x3, [x1, #16]
+    ldp     x0, x1, [x1]
+    ldp     x6, x7, [x28, #{zeros}]
+    ldp     x8, x9, [x28, #{zeros}]
+    ldp     x10, x11, [x28, #{zeros}]
+    ldp     x12, x13, [x28, #{zeros}]
+    ldp     x14, x15, [x28, #{zeros}]
+    ldp     x16, x17, [x28, #{zeros}]
+    ldp     x18, x19, [x28, #{zeros}]
+    ldp     x20, x21, [x28, #{zeros}]
+    ldp     x22, x23, [x28, #{zeros}]
+    ldp     x24, x25, [x28, #{zeros}]
+    ldp     x26, x27, [x28, #{zeros}]
+    ldp     x29, x30, [x28, #{zeros}]
+    mov     x28, xzr
     eret
 
     // x0: this CPU's area, x1: kind; x0 and x1 of the exception are in TPIDRRO_EL0 and scratch.
@@ -244,6 +286,7 @@ fault_dead_end:
     area_pc = const AREA_PC * 8,
     area_tp = const AREA_TP * 8,
     area_cause = const AREA_CAUSE * 8,
+    zeros = const cpu::OFFSET_ZEROS,
     frame_size = const size_of::<FaultFrame>(),
     exit_panic = const aarch64_exit_value(EXIT_PANIC),
     user_trap = sym user_trap,
@@ -259,6 +302,11 @@ const _: () = {
 unsafe extern "C" {
     /// Continues a thread in user mode with the registers in its area.
     pub fn resume_registers(area: &'static RegArea) -> !;
+    /// The same if they are what an exception of the running thread has saved, and what it found in
+    /// ELR_EL1, SPSR_EL1, SP_EL0 and the thread pointer is still there.
+    pub fn go_on_registers(area: &'static RegArea) -> !;
+    /// Enters user mode at `pc` with these in the registers of arguments and 0 in the others.
+    pub fn enter_registers(area: &'static RegArea, args: &[u64; 6], pc: u64) -> !;
 }
 
 /// Exception classes (ESR_EL1 bits 26 to 31).
@@ -301,6 +349,23 @@ const fn is_page_fault(esr: u64) -> bool {
 
 const fn class_of(esr: u64) -> u64 {
     esr >> 26 & 0x3f
+}
+
+/// Decodes an access to memory by user mode that mapping a page would cure, as most are.
+fn page_fault(esr: u64) -> Option<UserFault> {
+    if class_of(esr) != class::DATA_USER || !is_page_fault(esr) {
+        return None;
+    }
+    let kind = if esr & (ISS_WRITE | ISS_CACHE) == ISS_WRITE {
+        FaultKind::Write
+    } else {
+        FaultKind::Read
+    };
+    Some(UserFault {
+        kind,
+        address: FAR_EL1.get(),
+        raw: esr,
+    })
 }
 
 /// Decodes a synchronous exception from user mode that is no system call.
@@ -346,8 +411,11 @@ fn decode(esr: u64, far: u64) -> UserFault {
 extern "C" fn user_trap(area: &'static RegArea, kind: u64) -> ! {
     match kind {
         KIND_SYNC => {
-            let fault = decode(ESR_EL1.get(), FAR_EL1.get());
-            entry::user_fault::<Aarch64>(area, fault)
+            let esr = ESR_EL1.get();
+            if let Some(fault) = page_fault(esr) {
+                entry::page_fault::<Aarch64>(area, fault);
+            }
+            entry::user_fault::<Aarch64>(area, decode(esr, FAR_EL1.get()))
         }
         KIND_IRQ => {
             irq::take_pending();

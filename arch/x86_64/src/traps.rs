@@ -6,7 +6,8 @@
 //! ```text
 //!   user ── interrupt ─▶ CPU: ss rsp rflags cs rip ─▶ area; stub: error, vector, registers
 //!                        rsp = top of the kernel stack ─▶ user_trap(area)
-//!   resume(area): registers from it, IRETQ ─▶ user
+//!   resume(area): registers from it, IRETQ ─▶ user; go_on: the same, base of fs and stack
+//!                 pointer for interrupts still are what they were
 //! ```
 //!
 //! System calls are the concern of [`fast`].
@@ -26,7 +27,7 @@ use x86_64::instructions::tables::lidt;
 use x86_64::registers::model_specific::{Efer, EferFlags, Msr};
 use x86_64::structures::DescriptorTablePointer;
 
-use crate::context::{self, FS_BASE, PUSHED_WORDS};
+use crate::context::{self, FLAGS_FIXED, FS_BASE, PUSHED_WORDS, RFLAGS, RIP};
 use crate::cpu::{self, FAULT_IST, KERNEL_CODE, KERNEL_DATA};
 use crate::platform::X86;
 use crate::{exit, fast, irq};
@@ -139,9 +140,40 @@ resume_registers:
     shr     rdx, 32
     mov     ecx, 0xc0000100             // base of fs
     wrmsr
+    // fn(area) -> !
+    .globl  go_on_registers
+go_on_registers:
     mov     rsp, rdi
     load_registers
     add     rsp, 16
+    swapgs
+    iretq
+
+    // fn(area, arguments) -> !
+    .balign 16
+    .globl  enter_registers
+enter_registers:
+    mov     qword ptr [rdi + {rflags}], {flags}
+    mov     eax, [rdi + {fs_base}]
+    mov     edx, [rdi + {fs_base} + 4]
+    mov     ecx, 0xc0000100             // base of fs
+    wrmsr
+    lea     rsp, [rdi + {rip}]
+    mov     r9, [rsi + 40]
+    mov     r8, [rsi + 32]
+    mov     rcx, [rsi + 24]
+    mov     rdx, [rsi + 16]
+    mov     rdi, [rsi]
+    mov     rsi, [rsi + 8]
+    xor     eax, eax
+    xor     ebx, ebx
+    xor     ebp, ebp
+    xor     r10d, r10d
+    xor     r11d, r11d
+    xor     r12d, r12d
+    xor     r13d, r13d
+    xor     r14d, r14d
+    xor     r15d, r15d
     swapgs
     iretq
     "#,
@@ -152,6 +184,9 @@ resume_registers:
     rsp0 = const cpu::OFFSET_RSP0,
     pushed = const PUSHED_WORDS * 8,
     fs_base = const FS_BASE * 8,
+    rip = const RIP * 8,
+    rflags = const RFLAGS * 8,
+    flags = const FLAGS_FIXED,
     user_trap = sym user_trap,
     kernel_trap = sym kernel_trap,
 );
@@ -160,6 +195,11 @@ unsafe extern "C" {
     static vector_stubs: u8;
     /// Continues a thread in user mode with the registers in its area.
     pub fn resume_registers(area: &'static RegArea) -> !;
+    /// The same if they are what an interrupt of the running thread has saved.
+    pub fn go_on_registers(area: &'static RegArea) -> !;
+    /// Enters user mode where the area says, with these in the registers of arguments and 0 in the
+    /// others.
+    pub fn enter_registers(area: &'static RegArea, args: &[u64; 6]) -> !;
 }
 
 /// The interrupt descriptor table, the same for all CPUs.
@@ -216,14 +256,27 @@ fn fault_address() -> u64 {
     at
 }
 
-/// Decodes an exception from user mode.
+/// Decodes a page fault from user mode that mapping a page would cure.
+fn page_fault(error: u64) -> UserFault {
+    let kind = if error & 1 << 1 != 0 {
+        FaultKind::Write
+    } else if error & 1 << 4 != 0 {
+        FaultKind::Execute
+    } else {
+        FaultKind::Read
+    };
+    UserFault {
+        kind,
+        address: fault_address(),
+        raw: PAGE_FAULT << 32 | error,
+    }
+}
+
+/// Decodes another exception from user mode.
 fn decode(vector: u64, error: u64) -> UserFault {
     let kind = match vector {
-        // A reserved bit, a protection key: nothing that mapping a page would cure.
-        PAGE_FAULT if error & !PAGE_FAULT_KNOWN != 0 => FaultKind::Other,
-        PAGE_FAULT if error & 1 << 4 != 0 => FaultKind::Execute,
-        PAGE_FAULT if error & 1 << 1 != 0 => FaultKind::Write,
-        PAGE_FAULT => FaultKind::Read,
+        // A reserved bit, a protection key.
+        PAGE_FAULT => FaultKind::Other,
         0 | 4 | 16 | 19 => FaultKind::Arithmetic,
         1 | 3 => FaultKind::Breakpoint,
         6 | 13 => FaultKind::Illegal,
@@ -246,6 +299,9 @@ fn decode(vector: u64, error: u64) -> UserFault {
 extern "C" fn user_trap(area: &'static RegArea) -> ! {
     let (vector, error) = context::cause(area);
     match vector {
+        PAGE_FAULT if error & !PAGE_FAULT_KNOWN == 0 => {
+            entry::page_fault::<X86>(area, page_fault(error))
+        }
         NMI | DOUBLE_FAULT | MACHINE_CHECK => {
             // Whatever it is, it is not the thread's fault.
             entry::kernel_fault::<X86>(name(vector), &[("vector", vector), ("error", error)])

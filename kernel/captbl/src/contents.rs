@@ -6,8 +6,7 @@ use dyad_shm::frame::{FrameRef, WeakRef};
 
 use crate::LIVENESS_ENTRIES;
 
-/// No object, no guard: no frame has this number.
-const NONE: u64 = u64::MAX;
+const NONE: u64 = Contents::NONE;
 const _: () = assert!(FrameRef::from_bits(NONE as u32).is_none());
 
 const ENTRY_SHIFT: u32 = 48;
@@ -70,6 +69,8 @@ pub struct Contents {
 }
 
 impl Contents {
+    /// As a word: no object, no guard. No frame has this number.
+    pub const NONE: u64 = u64::MAX;
     /// Words of a slot after the header and the stamp.
     pub(crate) const WORDS: usize = 6;
 

@@ -99,6 +99,38 @@ impl SlotHeader {
     }
 }
 
+/// Headers as bare words, for rows that meet what they mostly meet.
+pub mod plain {
+    use dyad_abi::cap::Rights;
+
+    use super::{Owner, SlotHeader};
+
+    /// Of an empty slot.
+    pub const FREE: u64 = super::FREE;
+
+    /// Of a slot that is being filled.
+    pub const fn reserved(owner: Owner) -> u64 {
+        SlotHeader::Reserved(owner).bits()
+    }
+
+    /// Of a slot that is being emptied.
+    pub const fn closing(owner: Owner) -> u64 {
+        SlotHeader::Closing(owner).bits()
+    }
+
+    /// Whether a slot with this header holds a capability.
+    #[inline]
+    pub const fn is_active(header: u64) -> bool {
+        super::active(header).is_some()
+    }
+
+    /// Of a capability that permits no more than `rights` and than one with the header `of`.
+    #[inline]
+    pub const fn narrowed(of: u64, rights: Rights) -> u64 {
+        of & (rights.0 as u64 | !(u32::MAX as u64))
+    }
+}
+
 /// Adds one word of each state to the layout hash, with every field other than zero.
 pub(crate) const fn samples(h: LayoutHash) -> LayoutHash {
     let rights = Rights(1);

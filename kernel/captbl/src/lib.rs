@@ -104,7 +104,7 @@ pub use dyad_shm::protocol::Log;
 pub use edge::{Deconsed, Pins};
 pub use entry::RootEntry;
 pub use error::Refused;
-pub use header::{Owner, SlotHeader};
+pub use header::{Owner, SlotHeader, plain};
 pub use line::Line;
 pub use range::{FrameRange, Span, narrow};
 pub use rules::{Rule, Rules};

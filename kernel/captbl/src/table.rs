@@ -94,6 +94,11 @@ impl<'m, M: GlobalMem + ?Sized, R: Rules> Table<'m, M, R> {
         }
     }
 
+    /// In whose name they are changed.
+    pub const fn owner(&self) -> Owner {
+        self.owner
+    }
+
     /// The slot of a capability index in the table with this root, whatever it holds. Reads one
     /// word, from this node's view: another node's change shows after at most one round.
     ///

@@ -10,7 +10,7 @@ use dyad_abi::cap::{CapIndex, CapType, SinvOp, Stopped};
 use crate::console::{Value, record};
 use crate::cx::Cx;
 use crate::dispatch::{self, After};
-use crate::invoke::{self, Returned, Way};
+use crate::invoke::{self, Handler, Returned, Way};
 use crate::object::thread::Thread;
 use crate::platform::{FaultKind, RegArea, UserFault};
 use crate::{Platform, copy, cycle, error, inbox, ops, panic, resolve, short, view};
@@ -188,10 +188,11 @@ fn invocation<P: Platform>(cx: &Cx, word: u64, words: [u64; 4]) -> Result<Way, E
 }
 
 /// The end of an invocation, if this CPU remembers where it leads. [`ENTER`]: the area says where;
-/// status 0 and the call's words are the results there. Else [`LONG`].
+/// status 0 and the call's words, of which `a0` is the first, are the results there. Else [`LONG`].
+/// Does not return if it was a fault handler that leads back to what had faulted.
 #[inline(always)]
-pub fn short_return<P: Platform>() -> FastReturn {
-    let status = match view::leave::<P>(P::local()) {
+pub fn short_return<P: Platform>(a0: u64) -> FastReturn {
+    let status = match view::leave::<P>(P::local(), a0) {
         Some(()) => ENTER,
         None => LONG,
     };
@@ -219,7 +220,7 @@ pub fn system_call<P: Platform>(word: u64, a: [u64; 5]) -> FastReturn {
         return fast_syscall::<P>(word, a0, a1, a2, a3, a4);
     }
     let short = match word {
-        0 => short_return::<P>(),
+        0 => short_return::<P>(a0),
         _ => short_invoke::<P>(word),
     };
     match (short.status, word) {
@@ -237,27 +238,39 @@ pub fn interrupted<P: Platform>(_area: &'static RegArea) -> ! {
 
 /// A fault in user mode.
 pub fn user_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
+    if is_access(f.kind) {
+        page_fault::<P>(area, f);
+    }
+    handle::<P>(area, f, None)
+}
+
+/// A fault in user mode at an address, by the page table: to read, write or execute.
+pub fn page_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
+    let local = P::local();
+    let why = match resolve::resolve_here::<P>(local, f.address, f.kind) {
+        Ok(_) => {
+            let (pc, _) = P::user_pc_fp(area);
+            if local.note_fault(f.address, pc) <= MAX_SAME_FAULT {
+                P::go_on(area);
+            }
+            Error::Corrupt
+        }
+        // The page changes under us, or what was there has not quiesced, which takes as long as
+        // a round; the thread faults anew if it still needs to, and others have their turn.
+        Err(Error::Again) => cycle::switched::<P>(&Cx::here::<P>()),
+        Err(e) => e,
+    };
+    handle::<P>(area, f, Some(why))
+}
+
+/// Has the component's handler deal with a fault; or the thread ends.
+fn handle<P: Platform>(area: &'static RegArea, f: UserFault, why: Option<Error>) -> ! {
     let cx = Cx::here::<P>();
     let t = dispatch::current(&cx);
-    let mut why = None;
-    if is_access(f.kind) {
-        let (pc, _) = P::user_pc_fp(area);
-        let resolved = cx
-            .space()
-            .and_then(|s| resolve::resolve::<P>(&cx, s, f.address, f.kind));
-        match resolved {
-            // The page changes under us, or what was there has not quiesced, which takes as long as
-            // a round; the thread faults anew if it still needs to, and others have their turn.
-            Err(Error::Again) => cycle::switched::<P>(&cx),
-            Ok(_) if cx.local.note_fault(f.address, pc) <= MAX_SAME_FAULT => {
-                cycle::switched::<P>(&cx)
-            }
-            Ok(_) => why = Some(Error::Corrupt),
-            Err(e) => why = Some(e),
-        }
-    }
-    if invoke::fault::<P>(&cx, t, f) {
-        cycle::switched::<P>(&cx);
+    match invoke::fault::<P>(&cx, t, f) {
+        Handler::Entered { pc, args } => P::enter_user(area, pc, args),
+        Handler::Gone => cycle::switched::<P>(&cx),
+        Handler::None => {}
     }
     inbox::attentive::<P>();
     report_fault::<P>(&cx, t, area, f, why);

@@ -208,26 +208,43 @@ fn back_to<P: Platform>(cx: &Cx, component: u64) -> Result<()> {
     Ok(())
 }
 
-/// Has the fault handler of the running thread's component deal with a fault. `false`: there is
-/// none, or it cannot.
-pub fn fault<P: Platform>(cx: &Cx, t: &'static Thread, f: UserFault) -> bool {
+/// Who deals with a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handler {
+    /// Nobody: there is none, or it cannot.
+    None,
+    /// The component of the thread is gone, as it finds out when it is resumed.
+    Gone,
+    /// The handler's component is entered, and the thread's registers are saved: user mode goes on
+    /// there ([`Platform::enter_user`]).
+    Entered {
+        /// Program counter.
+        pc: u64,
+        /// Registers of arguments.
+        args: [u64; 6],
+    },
+}
+
+/// Has the fault handler of the running thread's component deal with a fault.
+#[inline(always)]
+pub fn fault<P: Platform>(cx: &Cx, t: &'static Thread, f: UserFault) -> Handler {
     // One fault at a time: a handler that faults has no handler.
     if t.fault.load(Ordering::Relaxed) != 0 {
-        return false;
+        return Handler::None;
     }
     let area = t.regs(P::ISA);
     let (pc, sp) = P::user_pc_sp(area);
     let from = cx.local.component.get();
     let Ok(depth) = push(t, from, pc, sp, info::FAULT) else {
-        return false;
+        return Handler::None;
     };
     let to = match view::enter_handler::<P>(cx.local) {
         Some(to) => to,
         None => match enter_handler::<P>(cx, from) {
             Ok(to) => to,
-            Err(can_go_on) => {
+            Err(none) => {
                 t.depth.store(depth - 1, Ordering::Relaxed);
-                return can_go_on;
+                return none;
             }
         },
     };
@@ -236,24 +253,30 @@ pub fn fault<P: Platform>(cx: &Cx, t: &'static Thread, f: UserFault) -> bool {
     t.component.store(to.component.bits(), Ordering::Relaxed);
     let token = t.id.load(Ordering::Relaxed) << 8 | depth;
     let kind = kind_number(f.kind);
-    P::set_arguments(area, [f.address, kind, pc, f.raw, to.badge, token]);
-    P::set_user_pc_sp(area, to.address, 0);
-    true
+    Handler::Entered {
+        pc: to.address,
+        args: [f.address, kind, pc, f.raw, to.badge, token],
+    }
 }
 
-/// Enters the fault handler of a component the long way. The error is what [`fault`] says then.
+/// Enters the fault handler of a component the long way. The error is what [`fault`] says
+/// then.
 #[cold]
-fn enter_handler<P: Platform>(cx: &Cx, from: u64) -> core::result::Result<Entry, bool> {
+fn enter_handler<P: Platform>(cx: &Cx, from: u64) -> core::result::Result<Entry, Handler> {
     let handler = follow::<Component>(cx.node, from, Component::KIND)
         .ok()
         .and_then(|(c, _)| c.fault_entry());
-    let to = handler.ok_or(false)?;
-    let component = find::<Component>(cx.node, to.component, Component::KIND).map_err(|_| false)?;
+    let to = handler.ok_or(Handler::None)?;
+    let component =
+        find::<Component>(cx.node, to.component, Component::KIND).map_err(|_| Handler::None)?;
     if !component.runs_on(cx.node.id()) {
-        return Err(false);
+        return Err(Handler::None);
     }
     if dispatch::enter_component::<P>(cx, to.component.bits()).is_err() {
-        return Err(dispatch::enter_component::<P>(cx, from).is_err());
+        return Err(match dispatch::enter_component::<P>(cx, from) {
+            Ok(()) => Handler::None,
+            Err(_) => Handler::Gone,
+        });
     }
     view::learn_component::<P>(cx, from);
     view::learn_component::<P>(cx, to.component.bits());

@@ -213,6 +213,15 @@ impl CoherentWords {
         line[0].store(words[0], Ordering::Release);
     }
 
+    /// As [`GlobalMem::fill_line`].
+    #[inline(always)]
+    pub fn fill(self, line: &[AtomicU64; 8], words: [u64; 6]) {
+        before_change();
+        for (to, word) in line[2..].iter().zip(words) {
+            to.store(word, Ordering::Relaxed);
+        }
+    }
+
     /// Releases.
     #[inline(always)]
     pub fn store(self, word: &AtomicU64, value: u64) {

@@ -28,7 +28,9 @@
 //! | system call, returned | as at the call | as at the call | set | 0 | 0 | as at the call | 0 |
 //! | [`ENTER`](crate::entry::ENTER) from `fast_invoke`, [`Platform::set_arguments`] | area's, area's, none set | area's | - | - | set | 0 | 0 |
 //! | `ENTER` from `fast_return`, [`Platform::set_results`] | area's, area's, none set | area's | set | set | - | 0 | 0 |
+//! | [`Platform::enter_user`] | given, 0, none set | area's | - | - | set | 0 | 0 |
 //! | [`Platform::set_result`] | area's | area's | set | 0 | 0 | area's | 0 |
+//! | [`Platform::go_on`] | as at the trap | as at the trap | as at the trap | as at the trap | as at the trap | as at the trap | as at the trap |
 //!
 //! Registers that are in two columns hold what was set. A refused end of an invocation (word
 //! [`RETURN`](dyad_abi::cap::RETURN)) preserves the program counter and the stack pointer only. On
@@ -39,7 +41,7 @@
 //! [`Platform::restore_fp`] are.
 //!
 //! There is one kernel stack per CPU. Every entry from user mode starts at its top and ends in
-//! [`Platform::resume_user`], which does not return; no kernel state lives on the stack between
+//! [`Platform::resume_user`] or one of its shorter forms, which do not return; no kernel state lives on the stack between
 //! two entries. The kernel runs with interrupts masked; only [`Platform::wait`] takes them.
 //! The kernel does not touch floating-point registers.
 
@@ -178,6 +180,14 @@ pub trait Platform: Sized + 'static {
     /// Continues a thread in user mode; its area must be full. Entries from user mode save into
     /// this area until another is resumed.
     fn resume_user(area: &'static RegArea) -> !;
+    /// Continues the running thread where a trap other than a system call has interrupted it. Its
+    /// area is what that trap has saved, and nobody else has run since.
+    fn go_on(area: &'static RegArea) -> !;
+    /// [`set_arguments`](Platform::set_arguments) and
+    /// [`set_user_pc_sp`](Platform::set_user_pc_sp) with a stack pointer of 0, then
+    /// [`resume_user`](Platform::resume_user), for the running thread after a trap other than a
+    /// system call. (What ends up in registers need not pass through the area.)
+    fn enter_user(area: &'static RegArea, pc: u64, args: [u64; 6]) -> !;
 
     // --- memory ---------------------------------------------------------------------------
 

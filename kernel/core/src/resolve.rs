@@ -21,8 +21,10 @@ use dyad_retype::Use;
 use dyad_shm::frame::WeakRef;
 
 use crate::Platform;
+use crate::cpu::CpuLocal;
 use crate::cx::Cx;
 use crate::mapping::{Driver, In, NotMapped, page, resolve_quickly};
+use crate::node::node;
 use crate::object::find;
 use crate::object::space::{Region, Space};
 use crate::platform::FaultKind;
@@ -50,7 +52,7 @@ pub fn allows(leaf: &Leaf, kind: FaultKind) -> bool {
         }
 }
 
-/// Makes `va` accessible as `kind` wants, if the regions of the space say how.
+/// Makes `va` accessible in the space that the CPU is in, as `kind` wants, if its regions say how.
 ///
 /// # Errors
 ///
@@ -58,7 +60,30 @@ pub fn allows(leaf: &Leaf, kind: FaultKind) -> bool {
 /// [`Error::NoMemory`]: nor if the supply has no frame. [`Error::Again`]: somebody else changes the
 /// page just now, or what was there is not quiesced; the thread tries again.
 /// [`Error::Revoked`] if there is no such space, [`Error::NoIsa`] if it has no table for this ISA.
-#[inline]
+#[inline(always)]
+pub fn resolve_here<P: Platform>(
+    local: &'static CpuLocal,
+    va: u64,
+    kind: FaultKind,
+) -> Result<Outcome> {
+    if !(USER_MIN..USER_END).contains(&va) {
+        return Err(Error::BadAddress);
+    }
+    if let Some(done) = resolve_quickly(local, P::ISA, local.space.get(), va, kind) {
+        return done;
+    }
+    let cx = Cx {
+        node: node(),
+        local,
+    };
+    resolve_slowly::<P>(&cx, cx.space()?, va, kind)
+}
+
+/// The same in any space.
+///
+/// # Errors
+///
+/// As [`resolve_here`].
 pub fn resolve<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -> Result<Outcome> {
     if !(USER_MIN..USER_END).contains(&va) {
         return Err(Error::BadAddress);

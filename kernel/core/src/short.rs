@@ -9,21 +9,23 @@
 //! |---|---|---|
 //! | any | root entry, slot header, frame word of the object: what they were | [`crate::view`] |
 //! | `Liveness.Revoke` | nothing else | [`liveness`](crate::ops::captbl::liveness) |
+//! | `Captbl.CopyIn` of the whole, without a guard; `Deactivate` | the entry of the leaf | the rows slot activate and slot deactivate |
 //! | `Space.Map`, `Unmap`, `Protect` of 4 KiB | see [`crate::mapping`] | the rows there |
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::Isa;
-use dyad_abi::cap::{FrameOp, LivenessOp, MAP_WRITE, Rights, SpaceOp, TableAt};
+use dyad_abi::cap::{CaptblOp, FrameOp, LivenessOp, MAP_WRITE, Rights, SpaceOp, TableAt};
 use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
 use dyad_pgtbl::Perms;
 use dyad_shm::frame::Epoch;
 
 use crate::Platform;
+use crate::cpu::CpuLocal;
 use crate::entry::{FastReturn, long_syscall, remembered};
 use crate::mapping::Near;
 use crate::memory::CoherentWords;
-use crate::view::{self, CapView, Place};
+use crate::view::{self, CapView, Place, leaf};
 
 /// A system call; `word` has an operation in it that is not 0.
 #[inline(always)]
@@ -39,6 +41,8 @@ pub fn syscall<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u
     const MAP: u32 = SpaceOp::Map as u32;
     const UNMAP: u32 = SpaceOp::Unmap as u32;
     const PROTECT: u32 = SpaceOp::Protect as u32;
+    const COPY_IN: u32 = CaptblOp::CopyIn as u32;
+    const DEACTIVATE: u32 = CaptblOp::Deactivate as u32;
     match (known.place(), number) {
         (Place::Liveness(words, counts, epoch), REVOKE) => {
             revoke::<P>(known, a0, words, counts, epoch)
@@ -46,6 +50,8 @@ pub fn syscall<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u
         (Place::Space(_), MAP) => map::<P>(known, a0, a1, a2, a3, a4),
         (Place::Space(_), UNMAP) => unmap::<P>(known, a0, a1),
         (Place::Space(_), PROTECT) => protect::<P>(known, a0, a1, a2),
+        (Place::Captbl, COPY_IN) => copy_in::<P>(known, a0, a1, a2, a3, a4),
+        (Place::Captbl, DEACTIVATE) => deactivate::<P>(known, a0),
         _ => remembered::<P>(word, a0, a1, a2, a3, a4),
     }
 }
@@ -67,6 +73,57 @@ fn revoke<P: Platform>(
     words.increase(entry, 1);
     words.fence();
     FastReturn::value(Epoch::saturating(epoch.load(Ordering::Acquire)).get())
+}
+
+#[inline(never)]
+fn copy_in<P: Platform>(
+    known: &'static CapView,
+    index: u64,
+    source: u64,
+    how: u64,
+    p0: u64,
+    p1: u64,
+) -> FastReturn {
+    match copy(P::local(), known, index, source, how, p0 | p1) {
+        Some(()) => FastReturn::value(0),
+        None => {
+            let word = known.call(CaptblOp::CopyIn as u32);
+            long_syscall::<P>(word, index, source, how, p0, p1)
+        }
+    }
+}
+
+/// A copy that gets no guard and refers to all that its source refers to.
+#[inline(always)]
+fn copy(
+    local: &'static CpuLocal,
+    table: &CapView,
+    index: u64,
+    source: u64,
+    how: u64,
+    part: u64,
+) -> Option<()> {
+    if how >> 32 != 0 || part != 0 || source >> 32 != 0 {
+        return None;
+    }
+    // What this CPU remembers is alive, and has no guard.
+    let source = view::called(local, source)?;
+    if !source.rights().contains(Rights::COPY) {
+        return None;
+    }
+    let (header, contents) = source.copied(Rights(how as u32));
+    let slot = leaf::slot(local, table.object(), table.payload(0) != 0, index)?;
+    slot.activate(header, contents, |stamp| local.quiet.covers(stamp))
+}
+
+#[inline(never)]
+fn deactivate<P: Platform>(known: &'static CapView, index: u64) -> FastReturn {
+    let done = leaf::slot(P::local(), known.object(), known.payload(0) != 0, index)
+        .and_then(|slot| slot.deactivate());
+    match done {
+        Some(stamp) => FastReturn::value(stamp.get()),
+        None => long_syscall::<P>(known.call(CaptblOp::Deactivate as u32), index, 0, 0, 0, 0),
+    }
 }
 
 /// `where` of the last level.

@@ -23,6 +23,8 @@
 //! lines, as in all lookups: where caches are not coherent, what another node has changed shows
 //! after this node's next round at the latest.
 
+pub mod leaf;
+
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,17 +36,17 @@ use dyad_retype::word::user_order;
 use dyad_shm::frame::WeakRef;
 use dyad_shm::{FrameRef, PhysAddr};
 
+use self::leaf::LeafViews;
 use crate::Platform;
 use crate::cpu::CpuLocal;
 use crate::cx::{Cx, Operand};
 use crate::mapping::view::{Block, PageViews};
 use crate::memory::CoherentWords;
-use crate::object::NO_REFERENCE;
 use crate::object::component::{Component, Entry};
 use crate::object::endpoint::Endpoints;
 use crate::object::find;
 use crate::object::space::Space;
-use crate::object::thread::Thread;
+use crate::object::thread::{Thread, copy_used, info};
 
 /// Views of each kind that a CPU keeps. By hash: a view takes the place of another one.
 const VIEWS: usize = 16;
@@ -134,7 +136,7 @@ pub struct CapView {
     object: Cell<Seen>,
     ty: Cell<CapType>,
     rights: Cell<Rights>,
-    /// The object: a weak reference, or [`NO_REFERENCE`].
+    /// The object, as in a slot: a weak reference, or [`Contents::NONE`].
     weak: Cell<u64>,
     payload: [Cell<u64>; 3],
     place: Cell<Place>,
@@ -152,7 +154,7 @@ impl CapView {
         object: Cell::new(Seen::NOTHING),
         ty: Cell::new(CapType::Memory),
         rights: Cell::new(Rights::NONE),
-        weak: Cell::new(NO_REFERENCE),
+        weak: Cell::new(Contents::NONE),
         payload: [const { Cell::new(0) }; 3],
         place: Cell::new(Place::Empty),
     };
@@ -182,6 +184,22 @@ impl CapView {
     #[inline(always)]
     pub fn payload(&self, n: usize) -> u64 {
         self.payload[n].get()
+    }
+
+    /// Header and words of the slot of a copy that permits no more than `rights` and has no guard.
+    #[inline(always)]
+    pub fn copied(&self, rights: Rights) -> (u64, [u64; 6]) {
+        let header = dyad_captbl::plain::narrowed(self.header.get().value, rights);
+        let [a, b, c] = &self.payload;
+        let contents = [
+            self.weak.get(),
+            Contents::NONE,
+            0,
+            a.get(),
+            b.get(),
+            c.get(),
+        ];
+        (header, contents)
     }
 
     /// The block of a Frame capability, and its page `n` as a frame to be mapped. (That this is one
@@ -254,7 +272,8 @@ impl CapView {
     fn set(&self, o: &Operand, place: Place) {
         self.ty.set(o.ty);
         self.rights.set(o.rights);
-        self.weak.set(o.object.map_or(NO_REFERENCE, WeakRef::bits));
+        self.weak
+            .set(o.object.map_or(Contents::NONE, WeakRef::bits));
         for (cell, word) in self.payload.iter().zip(o.payload) {
             cell.set(word);
         }
@@ -276,6 +295,8 @@ pub enum Place {
     /// The first page of a Frame capability, all of whose pages are in the block, and what a page
     /// mapped by it permits at least and notes. (Where caches are coherent.)
     Frame(PhysAddr, Perms),
+    /// A capability table, where caches are coherent.
+    Captbl,
     /// Something else, or nothing.
     Other,
     /// The slot is empty.
@@ -294,6 +315,7 @@ impl Place {
             CapType::Send | CapType::Receive => cx.node.map.get(at).map(Place::Endpoints),
             CapType::Space => cx.node.map.get(at).map(Place::Space),
             CapType::Liveness => Place::liveness(cx, o),
+            CapType::Captbl => cx.words().if_coherent().map(|_| Place::Captbl),
             _ => None,
         };
         place.unwrap_or(Place::Other)
@@ -327,6 +349,8 @@ pub struct Views {
     components: [ComponentView; VIEWS],
     sinvs: [SinvView; VIEWS],
     caps: [CapView; CAP_VIEWS],
+    /// Leaves of capability tables.
+    pub(crate) leaves: LeafViews,
     /// Page tables and what is in them.
     pub(crate) pages: PageViews,
 }
@@ -359,6 +383,7 @@ impl Views {
                 }
             }; VIEWS],
             caps: [const { CapView::NOTHING }; CAP_VIEWS],
+            leaves: LeafViews::new(),
             pages: PageViews::new(),
         }
     }
@@ -374,6 +399,7 @@ impl Views {
         for c in &self.caps {
             c.captbl.set(PhysAddr(0));
         }
+        self.leaves.forget();
         self.pages.forget();
     }
 
@@ -452,15 +478,17 @@ pub fn invoke<P: Platform>(local: &CpuLocal, index: u64) -> Option<(u64, u64)> {
     Some((sinv.badge.get(), token))
 }
 
-/// The short way of a return; `None` if it is to go the long way.
+/// The short way of a return with `word` as its first; `None` if it is to go the long way.
 #[inline(always)]
-pub fn leave<P: Platform>(local: &CpuLocal) -> Option<()> {
+pub fn leave<P: Platform>(local: &'static CpuLocal, word: u64) -> Option<()> {
     let t = local.thread.get()?;
     let at = t.depth.load(Ordering::Relaxed).wrapping_sub(1);
     let frame = t.frames.get(at as usize)?;
     let object = frame.component.load(Ordering::Relaxed);
-    if frame.info.load(Ordering::Relaxed) != 0 {
-        return None;
+    match frame.info.load(Ordering::Relaxed) {
+        0 => {}
+        info::FAULT if word == 0 => return retry::<P>(local, t, at, object),
+        _ => return None,
     }
     let to = local.views.component(object);
     // It came from there, so it may run there.
@@ -476,6 +504,25 @@ pub fn leave<P: Platform>(local: &CpuLocal) -> Option<()> {
         frame.sp.load(Ordering::Relaxed),
     );
     Some(())
+}
+
+/// The short way back to an instruction that has faulted; comes back if it is to go the long way.
+#[inline(never)]
+fn retry<P: Platform>(
+    local: &'static CpuLocal,
+    t: &'static Thread,
+    at: u64,
+    object: u64,
+) -> Option<()> {
+    if !enter_component::<P>(local, object) {
+        return None;
+    }
+    t.depth.store(at, Ordering::Relaxed);
+    t.component.store(object, Ordering::Relaxed);
+    t.fault.store(0, Ordering::Relaxed);
+    let area = t.regs(P::ISA);
+    copy_used::<P>(&t.saved, area);
+    P::resume_user(area)
 }
 
 /// Enters a component that this CPU remembers; `false` if it does not, or the component is not what

@@ -50,6 +50,10 @@ pub mod plain {
     /// The page of a word, and its permissions.
     #[inline]
     pub fn page_in(isa: Isa, raw: u64) -> Option<(PhysAddr, Perms)> {
+        // Present on both ISAs; looked at first because many entries are not.
+        if raw & 1 == 0 {
+            return None;
+        }
         let (perms, used) = split(isa, raw);
         let word = USER_WORDS[isa.index()][(perms.bits() & 0x7f) as usize];
         let rest = raw & !(USER_ADDRESS | used) | word & used;

@@ -73,6 +73,8 @@ pub struct IntentRecord {
 impl IntentRecord {
     /// Words of a record.
     pub const WORDS: usize = 4;
+    /// The word of a table that there is not.
+    pub const NO_TABLE: u64 = u32::MAX as u64;
 
     /// A record about one frame.
     pub const fn frame(row: Row, frame: FrameRef, version: Version) -> IntentRecord {
@@ -91,7 +93,7 @@ impl IntentRecord {
             self.frame.bits(),
             match self.table {
                 Some(t) => t.bits(),
-                None => u32::MAX as u64,
+                None => IntentRecord::NO_TABLE,
             },
             self.place.0,
         ]

@@ -429,6 +429,14 @@ impl<const A64: bool> Platform for Mock<A64> {
         assert_eq!(area.0[PARTIAL].load(Ordering::Relaxed), 0, "a partial area");
         resume_unwind(Box::new(Left::User(area.0[PC].load(Ordering::Relaxed))))
     }
+    fn go_on(area: &'static RegArea) -> ! {
+        Self::resume_user(area)
+    }
+    fn enter_user(area: &'static RegArea, pc: u64, args: [u64; 6]) -> ! {
+        Self::set_arguments(area, args);
+        Self::set_user_pc_sp(area, pc, 0);
+        Self::resume_user(area)
+    }
     fn switch_root(root: PhysAddr) {
         did(Did::SwitchedRoot(root));
     }

@@ -2,9 +2,10 @@
 
 use core::sync::atomic::Ordering;
 
-use dyad_abi::cap::{RegionKind, TableAt};
+use dyad_abi::cap::{CapType, RegionKind, Rights, TableAt};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa};
+use dyad_captbl::{Contents, SlotHeader, SlotPlace};
 use dyad_pgtbl::{Level, Perms};
 use dyad_retype::Use;
 use dyad_shm::frame::WeakRef;
@@ -17,7 +18,7 @@ use crate::object::space::Region;
 use crate::ops::space::{link, unlink};
 use crate::platform::FaultKind;
 use crate::resolve::Outcome;
-use crate::view::CapView;
+use crate::view::{CapView, leaf};
 
 const RW: Perms = Perms::READ
     .union(Perms::USER)
@@ -207,6 +208,92 @@ fn faults_are_resolved_from_the_other_table_by_the_short_way() {
         assert_eq!(fault(m, isa, space, 1), Some(Err(Error::BadAddress)));
         assert_eq!(refs(), (3, 2));
     }
+}
+
+/// A capability table of this system: root, and a leaf that hangs in it at [`HUNG`].
+fn table(s: &System) -> (WeakRef, WeakRef) {
+    use crate::recovery::references::{CAPTBL_LEAF, CAPTBL_ROOT};
+    let (root, leaf) = (
+        s.take(0, Use::Kernel(CAPTBL_ROOT), 0),
+        s.take(0, Use::Kernel(CAPTBL_LEAF), 0),
+    );
+    let c = cx(s.a());
+    c.captbls()
+        .cons(root, HUNG as u32 / 64, leaf, &c, &c)
+        .unwrap();
+    (root, leaf)
+}
+
+const HUNG: u64 = 3 * 64;
+
+/// Fills a slot by the short way alone.
+fn activate(m: Machine, table: WeakRef, n: u64, what: &Contents) -> Option<()> {
+    let c = cx(m);
+    let header = SlotHeader::Active {
+        ty: what.ty,
+        rights: what.rights,
+    };
+    let object = what.object.map_or(Contents::NONE, WeakRef::bits);
+    let [p, q, r] = what.payload;
+    let slot = leaf::slot(c.local, table.bits(), true, n)?;
+    let words = [object, Contents::NONE, 0, p, q, r];
+    slot.activate(header.bits(), words, |s| c.node.tables.quiesced(s))
+}
+
+fn deactivate(m: Machine, table: WeakRef, n: u64) -> Option<()> {
+    let slot = leaf::slot(cx(m).local, table.bits(), true, n)?;
+    slot.deactivate().map(|_| ())
+}
+
+#[test]
+fn slots_are_filled_and_emptied_by_the_short_way_as_by_the_long_one() {
+    let s = System::new(120);
+    let (root, hung) = table(&s);
+    let m = s.a();
+    let what = Contents {
+        ty: CapType::Frame,
+        rights: Rights(0x8000_0005),
+        object: s.user(1).object,
+        guard: None,
+        payload: [1, 2, 0],
+    };
+    activate(m, root, HUNG + 7, &what).unwrap();
+    let c = cx(s.x());
+    let place = SlotPlace::new(hung, 7).unwrap();
+    let found = c.captbls().found(place.address()).unwrap();
+    assert_eq!(c.captbls().contents(&found), Ok(what));
+    assert_eq!(cx(m).intents().read(), None);
+    assert_eq!(activate(m, root, HUNG + 7, &what), None, "it is taken");
+    deactivate(m, root, HUNG + 7).unwrap();
+    assert_eq!(cx(m).intents().read(), None);
+    assert_eq!(activate(m, root, HUNG + 7, &what), None, "not quiesced");
+    assert_eq!(deactivate(m, root, HUNG + 7).map(|()| 0), None, "empty");
+    s.rounds();
+    activate(m, root, HUNG + 7, &what).unwrap();
+    // Index 0 names no slot, and there is nothing behind the last one.
+    for n in [0, HUNG + 64, 512 * 64, u64::MAX] {
+        assert_eq!(activate(m, root, n, &what), None, "{n}");
+    }
+}
+
+#[test]
+fn a_leaf_that_has_been_taken_out_gets_no_capability() {
+    let s = System::new(120);
+    let (root, _) = table(&s);
+    let m = s.a();
+    let what = Contents {
+        ty: CapType::Frame,
+        rights: Rights::ALL,
+        object: s.user(1).object,
+        guard: None,
+        payload: [0, 2, 0],
+    };
+    activate(m, root, HUNG, &what).unwrap();
+    // The other node takes it out, and nobody has told this one.
+    let c = cx(s.x());
+    c.captbls().decons(root, HUNG as u32 / 64, &c, &c).unwrap();
+    assert_eq!(activate(m, root, HUNG + 1, &what), None);
+    assert_eq!(deactivate(m, root, HUNG), None);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::cpu::CpuLocal;
 use crate::cx::Cx;
 use crate::dispatch::After;
 use crate::entry::FastReturn;
-use crate::invoke::{Returned, Way};
+use crate::invoke::{Handler, Returned, Way};
 use crate::object::component::Entry;
 use crate::object::thread::Thread;
 use crate::platform::{RegArea, UserFault};
@@ -240,7 +240,15 @@ impl<P: Platform> Machine for Of<P> {
         invoke::leave::<P>(cx, words)
     }
     fn fault(&self, cx: &Cx, t: &'static Thread, f: UserFault) -> bool {
-        invoke::fault::<P>(cx, t, f)
+        match invoke::fault::<P>(cx, t, f) {
+            Handler::Entered { pc, args } => {
+                P::set_arguments(t.regs(P::ISA), args);
+                P::set_user_pc_sp(t.regs(P::ISA), pc, 0);
+                true
+            }
+            Handler::Gone => true,
+            Handler::None => false,
+        }
     }
     fn flush_step(&self, cx: &Cx, steps: u64) -> Result<u64> {
         quiet::flush_step::<P>(cx, steps)

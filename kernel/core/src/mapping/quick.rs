@@ -233,6 +233,9 @@ pub fn resolve_quickly(
     va: u64,
     kind: FaultKind,
 ) -> Option<Result<Outcome>> {
+    if object == 0 {
+        return None;
+    }
     let (_, space, region) = region(local, object, va)?;
     let this = Near { local, object };
     let own = this.spot(isa, va)?;

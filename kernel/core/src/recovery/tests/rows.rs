@@ -7,7 +7,7 @@ use std::vec::Vec;
 use dyad_abi::cap::{CapType, Rights, TableAt};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa};
-use dyad_captbl::{Contents, SlotPlace};
+use dyad_captbl::{Contents, SlotHeader, SlotPlace};
 use dyad_pgtbl::{Level, Perms, Pte};
 use dyad_retype::{FrameType, Use};
 use dyad_shm::frame::{FrameRef, WeakRef};
@@ -27,7 +27,7 @@ use crate::platform::FaultKind;
 use crate::recovery::references::{CAPTBL_LEAF, CAPTBL_ROOT};
 use crate::recovery::{Pace, walker};
 use crate::resolve::resolve;
-use crate::view::CapView;
+use crate::view::{CapView, leaf};
 
 /// What the rows of a test are about.
 struct Things {
@@ -49,6 +49,8 @@ const FREE: u64 = VA + PAGE_SIZE;
 /// Covered by a level-2 table without entries.
 const EMPTY: u64 = VA + (1 << 30);
 const LARGE: u64 = VA + (2 << 20);
+/// First slot of the leaf that hangs in the root.
+const HUNG: u64 = 3 * 64;
 
 fn at(isa: Isa, level: u8) -> TableAt {
     TableAt { isa, level }
@@ -186,6 +188,20 @@ const ACTS: &[(&str, Act)] = &[
     ("unmap quickly", |c, t, isa| {
         let done = this(c, t.space).near().unmap(isa, MAPPED);
         Ok(done.ok_or(Error::NotReady)??.get())
+    }),
+    ("activate quickly", |c, t, _| {
+        let slot = leaf::slot(c.local, t.root.bits(), true, HUNG + 5).ok_or(Error::NotFound)?;
+        let header = SlotHeader::Active {
+            ty: CapType::Component,
+            rights: Rights::ALL,
+        };
+        let words = [t.component.bits(), Contents::NONE, 0, 0, 0, 0];
+        let done = slot.activate(header.bits(), words, |s| c.node.tables.quiesced(s));
+        done.map(|()| 0).ok_or(Error::NotReady)
+    }),
+    ("deactivate quickly", |c, t, _| {
+        let slot = leaf::slot(c.local, t.root.bits(), true, HUNG + 1).ok_or(Error::NotFound)?;
+        Ok(slot.deactivate().ok_or(Error::NotReady)?.get())
     }),
     ("fault", |c, t, _| {
         resolve::<MockA64>(c, t.space, FREE, FaultKind::Write).map(|_| 0)

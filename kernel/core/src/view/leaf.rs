@@ -1,0 +1,227 @@
+//! Leaves of capability tables that this CPU remembers: where a slot is, without following the table,
+//! and what the rows of slots need besides. Coherent caches only.
+//!
+//! | looked at before each use | what else it rests on |
+//! |---|---|
+//! | the entry of the root that leads to the leaf | it pins the leaf, which keeps its version |
+//!
+//! An entry that has been closed is filled again only after a round, in which all views are
+//! forgotten: one that is what it was has been so all the time. A leaf that is named by its own
+//! capability is looked at by whoever found that.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_abi::cap::{CapIndex, LEAF_SLOTS};
+use dyad_captbl::plain;
+use dyad_shm::PhysAddr;
+use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
+use dyad_shm::intent::{IntentRecord, Row};
+
+use super::Seen;
+use crate::cpu::CpuLocal;
+use crate::cx::Cx;
+use crate::memory::CoherentWords;
+use crate::node::node;
+
+const VIEWS: usize = 16;
+
+type Line = [AtomicU64; 8];
+type Slots = [[AtomicU64; 8]; LEAF_SLOTS as usize];
+
+static NOTHING: AtomicU64 = AtomicU64::new(0);
+static NO_LINE: Line = [const { AtomicU64::new(0) }; 8];
+
+#[repr(align(128))]
+struct LeafView {
+    /// Root or leaf that the slot was named by: a weak reference; 0: no view.
+    table: Cell<u64>,
+    /// Which leaf of it.
+    number: Cell<u64>,
+    entry: Cell<Seen>,
+    slots: Cell<Option<(CoherentWords, &'static Slots)>>,
+    /// The leaf: a weak reference.
+    leaf: Cell<u64>,
+    at: Cell<PhysAddr>,
+    /// This CPU's intents.
+    intent: Cell<&'static Line>,
+    /// The shared epoch.
+    epoch: Cell<&'static AtomicU64>,
+    /// Headers of slots that this node is filling, and emptying.
+    reserved: Cell<u64>,
+    closing: Cell<u64>,
+}
+
+/// The views of one CPU.
+pub struct LeafViews([LeafView; VIEWS]);
+
+impl LeafViews {
+    pub(super) const fn new() -> LeafViews {
+        LeafViews(
+            [const {
+                LeafView {
+                    table: Cell::new(0),
+                    number: Cell::new(0),
+                    entry: Cell::new(Seen::NOTHING),
+                    slots: Cell::new(None),
+                    leaf: Cell::new(0),
+                    at: Cell::new(PhysAddr(0)),
+                    intent: Cell::new(&NO_LINE),
+                    epoch: Cell::new(&NOTHING),
+                    reserved: Cell::new(0),
+                    closing: Cell::new(0),
+                }
+            }; VIEWS],
+        )
+    }
+
+    pub(super) fn forget(&self) {
+        for v in &self.0 {
+            v.table.set(0);
+        }
+    }
+}
+
+/// A slot of a leaf that is there.
+#[derive(Clone, Copy)]
+pub struct Slot {
+    view: &'static LeafView,
+    words: CoherentWords,
+    line: &'static Line,
+    index: u64,
+}
+
+impl Slot {
+    #[inline(always)]
+    fn begin(&self, row: Row) {
+        let view = self.view;
+        let at = view.at.get().0 | self.index << 6;
+        let record = [row as u64 + 1, view.leaf.get(), IntentRecord::NO_TABLE, at];
+        self.words.store_line(view.intent.get(), record);
+    }
+
+    #[inline(always)]
+    fn clear(&self) {
+        self.words.store(&self.view.intent.get()[0], 0);
+    }
+
+    /// Row slot activate: a capability with this header and these words. `quiet` tells whether a stamp
+    /// is quiesced. `None`: nothing has been done.
+    #[inline(always)]
+    pub fn activate(
+        &self,
+        header: u64,
+        contents: [u64; 6],
+        quiet: impl FnOnce(Epoch) -> bool,
+    ) -> Option<()> {
+        let (words, line) = (self.words, self.line);
+        let reserved = self.view.reserved.get();
+        self.begin(Row::SlotActivate);
+        if words.exchange(&line[0], plain::FREE, reserved) {
+            // Of a slot that has just been taken.
+            let stamp = Epoch::saturating(line[1].load(Ordering::Relaxed));
+            if quiet(stamp) {
+                words.fill(line, contents);
+                // Only a node that thinks this one dead has changed it; then it is free by now, and
+                // the long way says the rest.
+                if words.exchange(&line[0], reserved, header) {
+                    self.clear();
+                    return Some(());
+                }
+            } else {
+                words.exchange(&line[0], reserved, plain::FREE);
+            }
+        }
+        self.clear();
+        None
+    }
+
+    /// Row slot deactivate. `None`: nothing has been done.
+    #[inline(always)]
+    pub fn deactivate(&self) -> Option<Epoch> {
+        let (words, line) = (self.words, self.line);
+        let header = line[0].load(Ordering::Acquire);
+        if !plain::is_active(header) {
+            return None;
+        }
+        let closing = self.view.closing.get();
+        self.begin(Row::SlotDeactivate);
+        if !words.exchange(&line[0], header, closing) {
+            self.clear();
+            return None;
+        }
+        words.fence();
+        let stamp = Epoch::saturating(self.view.epoch.get().load(Ordering::Acquire));
+        words.store(&line[1], stamp.get());
+        // Else a node that thinks this one dead is emptying it, or has: the stamp is that node's.
+        let done = words.exchange(&line[0], closing, plain::FREE);
+        self.clear();
+        done.then_some(stamp)
+    }
+}
+
+/// Slot `n` that a table names: a leaf, or a root of leaves.
+#[inline(always)]
+pub fn slot(local: &'static CpuLocal, table: u64, is_root: bool, n: u64) -> Option<Slot> {
+    let number = n / LEAF_SLOTS as u64;
+    let view = &local.views.leaves.0[number as usize % VIEWS];
+    if view.table.get() != table || view.number.get() != number || !view.entry.get().same() {
+        learn(local, table, is_root, number, view)?;
+    }
+    // No slot has index 0.
+    let (words, slots) = view.slots.get().filter(|_| n != 0 || !is_root)?;
+    let index = n % LEAF_SLOTS as u64;
+    Some(Slot {
+        view,
+        words,
+        line: &slots[index as usize],
+        index,
+    })
+}
+
+#[cold]
+#[inline(never)]
+fn learn(
+    local: &'static CpuLocal,
+    table: u64,
+    is_root: bool,
+    number: u64,
+    view: &LeafView,
+) -> Option<()> {
+    view.table.set(0);
+    let cx = &Cx {
+        node: node(),
+        local,
+    };
+    let words = cx.words().if_coherent()?;
+    let map = cx.node.map;
+    let object = WeakRef::from_bits(table)?;
+    let (leaf, entry) = if is_root {
+        let at = object.frame.address().add(number.checked_mul(8)?);
+        let first = u32::try_from(number * LEAF_SLOTS as u64).ok()?;
+        // Index 0 names no slot, but its neighbours are in the same leaf.
+        let index = CapIndex::new(first.max(1) as u64)?;
+        let entry = Seen::of(map.get(at)?);
+        let leaf: FrameRef = cx.captbls().leaf_at(object.frame.address(), index).ok()?;
+        let leaf = cx.frames().current(leaf).ok()?;
+        // The way that has been gone must be the way that is kept.
+        (leaf, Some(entry).filter(Seen::same)?)
+    } else if number == 0 {
+        (object, Seen::NOTHING)
+    } else {
+        return None;
+    };
+    let owner = cx.captbls().owner();
+    view.number.set(number);
+    view.entry.set(entry);
+    view.slots
+        .set(Some((words, map.get(leaf.frame.address())?)));
+    view.leaf.set(leaf.bits());
+    view.at.set(leaf.frame.address());
+    view.intent.set(map.get(cx.intents().line())?);
+    view.epoch.set(&cx.node.sb.epoch);
+    view.reserved.set(plain::reserved(owner));
+    view.closing.set(plain::closing(owner));
+    view.table.set(table);
+    Some(())
+}
