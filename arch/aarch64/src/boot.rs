@@ -30,6 +30,8 @@ use crate::{cpu, doorbell, exit, fwcfg, irq, mmu, serial, smp};
 
 /// Size of the stack that [`boot_primary`] runs on.
 const BOOT_STACK: usize = 64 * 1024;
+// The boot CPU builds every CPU's area on it, in one piece and its copy.
+const _: () = assert!(2 * cpu::AREA_BYTES < BOOT_STACK - 8 * 1024);
 /// Size of the stack for exceptions while [`boot_primary`] runs.
 const BOOT_FAULT_STACK: usize = 32 * 1024;
 

@@ -212,6 +212,13 @@ pub fn set_user_pc_sp(area: &RegArea, pc: u64, sp: u64) {
     set(area, AREA_SP, user_address(sp));
 }
 
+/// See [`dyad_core::Platform::set_return`]. Both may be anything in user mode.
+#[inline(always)]
+pub fn set_return(area: &RegArea, pc: u64, sp: u64) {
+    set(area, AREA_PC, pc);
+    set(area, AREA_SP, sp);
+}
+
 pub const fn user_address(va: u64) -> u64 {
     if va < USER_END { va } else { 0 }
 }

@@ -118,19 +118,23 @@ pub fn mapped_ranges(cpu: CpuId) -> [Range<u64>; 3] {
     .map(|r| slot + r.start..slot + r.end)
 }
 
+/// Bytes of a CPU's area.
+pub const AREA_BYTES: usize = size_of::<PerCpu>();
+
 const _: () = assert!(
     AREA + size_of::<PerCpu>() as u64 + 4096 <= 1 << SLOT_SHIFT,
     "a per-CPU area must leave room for a guard page in its slot"
 );
 
 /// Fills the area of a CPU in. Its slot must have been mapped; called once per CPU, by the boot
-/// CPU, before that CPU uses it.
+/// CPU, before that CPU uses it. Not part of its caller: the area is built on the stack, and is no
+/// small part of what there is of that.
+#[inline(never)]
 pub fn init_area(cpu: CpuId) {
     let [stack, fault_stack, area] = mapped_ranges(cpu);
-    let block = PerCpu::new(cpu, stack.end, fault_stack.end);
     // SAFETY: 1. `mmu::build` has mapped the range, which is page-aligned and large enough;
     // 2. nothing refers to it yet.
-    unsafe { (area.start as *mut PerCpu).write(block) };
+    unsafe { (area.start as *mut PerCpu).write(PerCpu::new(cpu, stack.end, fault_stack.end)) };
 }
 
 /// Makes the area of `cpu` this CPU's; returns the top of its kernel stack.

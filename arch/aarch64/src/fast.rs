@@ -8,7 +8,7 @@
 //!  word (x0)
 //!  operation not 0 ─▶ fast_syscall ─────────────▶ status ─▶ rest 0, ERET where it came from
 //!  operation 0 ─▶ short_invoke ─ LONG ─▶ fast_invoke
-//!                       └────────────────────┬─ ENTER ─▶ arguments, badge, token; rest 0, ERET
+//!                       └─ token ────────────┬─ ENTER ─▶ arguments, badge, token; rest 0, ERET
 //!                                            └─ status ─▶ as above, preserved registers 0, too
 //!  word 0 ─▶ short_return, fast_return ─┬─ ENTER ─▶ status 0, results; rest 0, ERET to area
 //!                                       └─ status ─▶ as above, preserved registers 0, too
@@ -91,8 +91,9 @@ syscall_entry:
     mov     x22, x4
     mov     x23, x0
     bl      {short_invoke}
-    cmn     x0, #1
-    b.ne    7f
+    cmn     x0, #2
+    b.eq    7f
+    mov     x5, x0
 4:  mov     sp, x27
     ldp     x6, x7, [sp, #{area_sp}]
     msr     sp_el0, x6
@@ -101,7 +102,6 @@ syscall_entry:
     ldr     x8, [sp, #{area_tp}]
     msr     tpidr_el0, x8
     mov     x4, x1
-    ldr     x5, [x28, #{token}]
     mov     x0, x19
     mov     x1, x20
     mov     x2, x21
@@ -127,6 +127,7 @@ syscall_entry:
     mov     x3, x21
     mov     x4, x22
     bl      {fast_invoke}
+    ldr     x5, [x28, #{token}]
     cmn     x0, #1
     b.eq    4b
     b       6f
@@ -200,6 +201,7 @@ syscall_entry:
 const _: () = {
     assert!(AREA_SP == 31 && AREA_PC == 32 && AREA_CAUSE == AREA_FLAGS + 1);
     assert!(cpu::OFFSET_ZEROS <= 504);
+    assert!(entry::LONG == -2i64 as u64 && entry::ENTER == -1i64 as u64);
 };
 
 extern "C" fn fast_syscall(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {

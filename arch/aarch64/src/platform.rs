@@ -68,6 +68,14 @@ impl Platform for Aarch64 {
         context::set_user_pc_sp(area, pc, sp);
     }
 
+    fn set_entry(area: &RegArea, pc: u64) {
+        context::set_return(area, pc, 0);
+    }
+
+    fn set_return(area: &RegArea, pc: u64, sp: u64) {
+        context::set_return(area, pc, sp);
+    }
+
     fn set_arguments(area: &RegArea, args: [u64; 6]) {
         context::set_arguments(area, args);
     }

@@ -28,6 +28,8 @@ use crate::{clock, cpu, doorbell, fwcfg, irq, mmu, serial, smp, traps};
 
 /// Size of the stack that boot code runs on.
 const BOOT_STACK: usize = 64 * 1024;
+// The boot CPU builds every CPU's area on it, in one piece and its copy.
+const _: () = assert!(2 * cpu::AREA_BYTES < BOOT_STACK - 8 * 1024);
 
 /// Boot-table entries: present, writable, accessed, dirty, 1 GiB; for devices uncached and not
 /// executable.

@@ -196,6 +196,20 @@ pub fn set_user_pc_sp(area: &RegArea, pc: u64, sp: u64) {
     set(area, RSP, user_address(sp));
 }
 
+/// See [`dyad_core::Platform::set_entry`].
+#[inline(always)]
+pub fn set_entry(area: &RegArea, pc: u64) {
+    set(area, RIP, pc);
+    set(area, RSP, 0);
+}
+
+/// See [`dyad_core::Platform::set_return`]. The stack pointer may be anything in user mode.
+#[inline(always)]
+pub fn set_return(area: &RegArea, pc: u64, sp: u64) {
+    set(area, RIP, user_address(pc));
+    set(area, RSP, sp);
+}
+
 /// An address that is not canonical would fault in the kernel, at the return instruction.
 const fn user_address(va: u64) -> u64 {
     if va < USER_END { va } else { 0 }

@@ -119,6 +119,9 @@ pub fn mapped_ranges(cpu: CpuId) -> [Range<u64>; 3] {
     .map(|r| slot + r.start..slot + r.end)
 }
 
+/// Bytes of a CPU's area.
+pub const AREA_BYTES: usize = size_of::<PerCpu>();
+
 const _: () = assert!(
     AREA + size_of::<PerCpu>() as u64 + 4096 <= 1 << SLOT_SHIFT,
     "a per-CPU area must leave room for a guard page in its slot"
@@ -133,18 +136,18 @@ pub fn use_early() {
 
 /// Fills the area of a CPU in. Its slot must have been mapped; called once per CPU, by the boot
 /// CPU, before that CPU uses it.
+#[inline(never)]
 pub fn init_area(cpu: CpuId) {
-    let [stack, fault_stack, area] = mapped_ranges(cpu);
-    let block = PerCpu::new(cpu);
-    block.this.set(area.start);
-    block.kernel_stack.set(stack.end);
-    let at = area.start as *mut PerCpu;
+    let [stack, fault_stack, range] = mapped_ranges(cpu);
+    let at = range.start as *mut PerCpu;
     // SAFETY: 1. `mmu::build` has mapped the range, which is page-aligned and large enough;
     // 2. nothing refers to it yet.
     let area: &'static PerCpu = unsafe {
-        at.write(block);
+        at.write(PerCpu::new(cpu));
         &*at
     };
+    area.this.set(range.start);
+    area.kernel_stack.set(stack.end);
     // SAFETY: 1. nobody else refers to the block's segments before the CPU loads them.
     let (tss, gdt) = unsafe { (&mut *area.tss.get(), &mut *area.gdt.get()) };
     tss.privilege_stack_table[0] = VirtAddr::new(stack.end);

@@ -8,7 +8,7 @@
 //!  word (rdi)
 //!  operation not 0 ─▶ fast_syscall ─────────────▶ status ─▶ rest 0, SYSRET where it came from
 //!  operation 0 ─▶ short_invoke ─ LONG ─▶ fast_invoke
-//!                       └────────────────────┬─ ENTER ─▶ arguments, badge, token; rest 0, IRETQ
+//!                       └─ token ────────────┬─ ENTER ─▶ arguments, badge, token; rest 0, IRETQ
 //!                                            └─ status ─▶ as above, preserved registers 0, too
 //!  word 0 ─▶ short_return, fast_return ─┬─ ENTER ─▶ status 0, results; rest 0, SYSRET to area
 //!                                       └─ status ─▶ as above, preserved registers 0, too
@@ -53,14 +53,14 @@ syscall_entry:
     mov     rax, gs:[{area}]
     mov     [rax + {rsp}], rsp
     mov     rsp, gs:[{kernel_stack}]
-    bt      rcx, 47
-    jc      8f
-1:  mov     [rax + {rip}], rcx
+    mov     [rax + {rip}], rcx
     mov     [rax + {rflags}], r11
-    mov     r11, rdi
-    shr     r11, 32
-    jz      2f
-    mov     qword ptr [rax + {vector}], {partial}
+    mov     ecx, edi
+    cmp     rcx, rdi
+    je      2f
+    bt      qword ptr [rax + {rip}], 47
+    jc      8f
+1:  mov     qword ptr [rax + {vector}], {partial}
     mov     [rax + {rbx}], rbx
     mov     [rax + {rbp}], rbp
     mov     [rax + {r12}], r12
@@ -87,8 +87,7 @@ syscall_entry:
     sysretq
 
     // Invocations and their ends: who makes them keeps nothing in registers.
-2:  mov     qword ptr [rax + {vector}], {partial_end}
-    mov     rbx, rax
+2:  mov     rbx, rax
     mov     r12, rsi
     mov     r13, rdx
     mov     r14, r10
@@ -98,11 +97,11 @@ syscall_entry:
     jz      3f
     mov     [rax + {rdi}], rdi
     call    {short_invoke}
-    cmp     rax, -1
-    jne     7f
+    cmp     rax, {long}
+    je      7f
+    mov     r9, rax
 4:  mov     qword ptr [rbx + {rflags}], {flags}
     mov     r8, rdx
-    mov     r9, gs:[{token}]
     mov     eax, [rbx + {fs_base}]
     mov     edx, [rbx + {fs_base} + 4]
     mov     ecx, 0xc0000100             // base of fs
@@ -124,12 +123,14 @@ syscall_entry:
     iretq
 
     // The long way.
-7:  mov     rdi, [rbx + {rdi}]
+7:  mov     qword ptr [rbx + {vector}], {partial_end}
+    mov     rdi, [rbx + {rdi}]
     mov     rsi, r12
     mov     rdx, r13
     mov     rcx, r14
     mov     r8, r15
     call    {fast_invoke}
+    mov     r9, gs:[{token}]
     cmp     rax, -1
     je      4b
     jmp     6f
@@ -160,7 +161,8 @@ syscall_entry:
     sysretq
 
     // The long way.
-9:  mov     rdi, r12
+9:  mov     qword ptr [rbx + {vector}], {partial_end}
+    mov     rdi, r12
     mov     rsi, r13
     mov     rdx, r14
     mov     rcx, r15
@@ -175,9 +177,12 @@ syscall_entry:
     xor     r13d, r13d
     xor     r14d, r14d
     xor     r15d, r15d
+    bt      qword ptr [rbx + {rip}], 47
+    jnc     5b
+    mov     qword ptr [rbx + {rip}], 0
     jmp     5b
 
-8:  xor     ecx, ecx
+8:  mov     qword ptr [rax + {rip}], 0
     jmp     1b
     "#,
     area = const cpu::OFFSET_AREA,
@@ -198,6 +203,7 @@ syscall_entry:
     partial_end = const PARTIAL_END,
     fs_base = const FS_BASE * 8,
     flags = const FLAGS_FIXED,
+    long = const entry::LONG as i64,
     fast_syscall = sym fast_syscall,
     short_invoke = sym short_invoke,
     fast_invoke = sym fast_invoke,

@@ -262,9 +262,13 @@ pub fn write_trampoline(cpu: CpuId) {
 
 /// See [`dyad_core::Platform::switch_root`].
 pub fn switch_root(root: PhysAddr) {
-    let frame = PhysFrame::containing_address(x86_64::PhysAddr::new_truncate(root.0));
-    // SAFETY: 1. the root's kernel half is the kernel's, as every root's is.
-    unsafe { Cr3::write(frame, Cr3Flags::empty()) };
+    // SAFETY: 1. a root is a frame of a pool: an aligned address with less than 52 bits; 2. its kernel
+    // half is the kernel's, as every root's is.
+    unsafe {
+        let start = x86_64::PhysAddr::new_unsafe(root.0);
+        let frame = PhysFrame::from_start_address_unchecked(start);
+        Cr3::write(frame, Cr3Flags::empty());
+    }
 }
 
 /// See [`dyad_core::Platform::idle_root`]: the kernel's own root has no user half.

@@ -130,20 +130,15 @@ fn finish<P: Platform>(cx: &Cx, done: dyad_abi::Result<After>) -> FastReturn {
 pub const LONG: u64 = u64::MAX - 1;
 
 /// An invocation, if this CPU remembers where it leads (see [`crate::view`]). `word` is the index of
-/// a capability, not 0. [`ENTER`]: the area says where; the argument registers there are those of the
-/// call, the badge, which is the value, and the token, which is in
-/// [`CpuLocal::fast_token`](crate::cpu::CpuLocal). Else [`LONG`].
+/// a capability, not 0. The area says where; the argument registers there are those of the call, the
+/// badge, which is the value, and the token, which is the status. Else the status is [`LONG`].
 #[inline(always)]
 pub fn short_invoke<P: Platform>(word: u64) -> FastReturn {
-    let local = P::local();
-    match view::invoke::<P>(local, word) {
-        Some((badge, token)) => {
-            local.fast_token.set(token);
-            FastReturn {
-                status: ENTER,
-                value: badge,
-            }
-        }
+    match view::invoke::<P>(P::local(), word) {
+        Some((badge, token)) => FastReturn {
+            status: token,
+            value: badge,
+        },
         None => FastReturn {
             status: LONG,
             value: 0,
@@ -151,7 +146,8 @@ pub fn short_invoke<P: Platform>(word: u64) -> FastReturn {
     }
 }
 
-/// An invocation, the long way. [`ENTER`] as from [`short_invoke`].
+/// An invocation, the long way. [`ENTER`]: as a token from [`short_invoke`], and that is in
+/// [`CpuLocal::fast_token`](crate::cpu::CpuLocal).
 pub fn fast_invoke<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
     let cx = Cx::here::<P>();
     cx.local.short_entry.set(true);
@@ -178,7 +174,7 @@ fn invocation<P: Platform>(cx: &Cx, word: u64, words: [u64; 4]) -> Result<Way, E
     }
     let (to, guarded) = cx.sinv(&found)?;
     if !guarded {
-        view::learn_sinv(cx, index, &found, &to);
+        view::learn_sinv::<P>(cx, index, &found, &to);
     }
     let way = invoke::enter::<P>(cx, to, words)?;
     if let Way::Here { .. } = way {
@@ -219,14 +215,21 @@ pub fn system_call<P: Platform>(word: u64, a: [u64; 5]) -> FastReturn {
     if word >> 32 != 0 {
         return fast_syscall::<P>(word, a0, a1, a2, a3, a4);
     }
-    let short = match word {
-        0 => short_return::<P>(a0),
-        _ => short_invoke::<P>(word),
-    };
-    match (short.status, word) {
-        (LONG, 0) => fast_return::<P>(a0, a1, a2, a3),
-        (LONG, _) => fast_invoke::<P>(word, a0, a1, a2, a3),
-        _ => short,
+    if word == 0 {
+        let short = short_return::<P>(a0);
+        return match short.status {
+            LONG => fast_return::<P>(a0, a1, a2, a3),
+            _ => short,
+        };
+    }
+    let short = short_invoke::<P>(word);
+    if short.status == LONG {
+        return fast_invoke::<P>(word, a0, a1, a2, a3);
+    }
+    P::local().fast_token.set(short.status);
+    FastReturn {
+        status: ENTER,
+        ..short
     }
 }
 

@@ -157,6 +157,11 @@ pub trait Platform: Sized + 'static {
     fn user_pc_sp(area: &RegArea) -> (u64, u64);
     /// Sets them; the area may be partial. An address that is no user address becomes 0.
     fn set_user_pc_sp(area: &RegArea, pc: u64, sp: u64);
+    /// Sets them for the short ways of an invocation: `pc` is a user address, the stack pointer is 0.
+    fn set_entry(area: &RegArea, pc: u64);
+    /// Sets them to what [`user_pc_sp`](Platform::user_pc_sp) has told, on whichever ISA, for a return
+    /// by a short way.
+    fn set_return(area: &RegArea, pc: u64, sp: u64);
     /// Sets what an invocation starts with: argument registers 0 to 5; 0 in all other general
     /// registers, no flags. Program counter and stack pointer stay. The area is full afterwards.
     fn set_arguments(area: &RegArea, args: [u64; 6]);

@@ -30,6 +30,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::Error;
 use dyad_abi::cap::{CapIndex, CapType, Rights};
+use dyad_abi::user::USER_END;
 use dyad_captbl::{Contents, Found};
 use dyad_pgtbl::Perms;
 use dyad_retype::word::user_order;
@@ -97,29 +98,38 @@ impl Seen {
     }
 }
 
-/// A component.
-struct ComponentView {
+/// What entering a component is.
+struct Target {
     /// Weak reference; 0: no view.
     object: Cell<u64>,
     frame: Cell<Seen>,
     generation: Cell<Seen>,
-    home: Cell<u64>,
     captbl: Cell<PhysAddr>,
     space: Cell<u64>,
     /// Root of the page table of this machine's ISA.
     table: Cell<PhysAddr>,
+}
+
+/// A component.
+#[repr(align(128))]
+struct ComponentView {
+    target: Target,
+    /// Nodes on which it may be entered anew.
+    home: Cell<u64>,
     /// Where its faults go.
     handler: Cell<Option<Entry>>,
 }
 
-/// An invocation endpoint in a capability table.
+/// An invocation endpoint in a capability table, to a component that may be entered on this node.
+#[repr(align(256))]
 struct SinvView {
     /// Root of the table; 0: no view.
     captbl: Cell<PhysAddr>,
     index: Cell<u64>,
     entry: Cell<Seen>,
     header: Cell<Seen>,
-    component: Cell<u64>,
+    target: Target,
+    /// Of the user half.
     address: Cell<u64>,
     badge: Cell<u64>,
 }
@@ -189,7 +199,10 @@ impl CapView {
     /// Header and words of the slot of a copy that permits no more than `rights` and has no guard.
     #[inline(always)]
     pub fn copied(&self, rights: Rights) -> (u64, [u64; 6]) {
-        let header = dyad_captbl::plain::narrowed(self.header.get().value, rights);
+        let header = match self.header.get().value {
+            of if lacks!("view::copied::narrow") => of | rights.0 as u64,
+            of => dyad_captbl::plain::narrowed(of, rights),
+        };
         let [a, b, c] = &self.payload;
         let contents = [
             self.weak.get(),
@@ -361,13 +374,8 @@ impl Views {
         Views {
             components: [const {
                 ComponentView {
-                    object: Cell::new(0),
-                    frame: Cell::new(Seen::NOTHING),
-                    generation: Cell::new(Seen::NOTHING),
+                    target: Target::NOTHING,
                     home: Cell::new(0),
-                    captbl: Cell::new(PhysAddr(0)),
-                    space: Cell::new(0),
-                    table: Cell::new(PhysAddr(0)),
                     handler: Cell::new(None),
                 }
             }; VIEWS],
@@ -377,7 +385,7 @@ impl Views {
                     index: Cell::new(0),
                     entry: Cell::new(Seen::NOTHING),
                     header: Cell::new(Seen::NOTHING),
-                    component: Cell::new(0),
+                    target: Target::NOTHING,
                     address: Cell::new(0),
                     badge: Cell::new(0),
                 }
@@ -391,7 +399,7 @@ impl Views {
     /// Forgets all of them: in each round, and before sleep.
     pub fn forget(&self) {
         for c in &self.components {
-            c.object.set(0);
+            c.target.object.set(0);
         }
         for s in &self.sinvs {
             s.captbl.set(PhysAddr(0));
@@ -421,13 +429,38 @@ impl Default for Views {
 }
 
 impl ComponentView {
-    /// Whether the view is of this component, still holds, and its code may run here.
+    /// Whether the view is of this component and still holds.
     #[inline(always)]
-    fn holds(&self, object: u64, home: u64) -> bool {
-        self.object.get() == object
-            && self.frame.get().same_frame()
+    fn holds(&self, object: u64) -> bool {
+        self.target.object.get() == object && self.target.holds()
+    }
+}
+
+impl Target {
+    #[allow(clippy::declare_interior_mutable_const, reason = "made anew each time")]
+    const NOTHING: Target = Target {
+        object: Cell::new(0),
+        frame: Cell::new(Seen::NOTHING),
+        generation: Cell::new(Seen::NOTHING),
+        captbl: Cell::new(PhysAddr(0)),
+        space: Cell::new(0),
+        table: Cell::new(PhysAddr(0)),
+    };
+
+    #[inline(always)]
+    fn holds(&self) -> bool {
+        self.frame.get().same_frame()
             && (self.generation.get().same() || lacks!("view::holds::generation"))
-            && self.home.get() & home != 0
+    }
+
+    /// The rest of the component whose frame and generation have been read.
+    fn set(&self, frame: Seen, generation: Seen, parts: Parts) {
+        self.frame.set(frame);
+        self.generation.set(generation);
+        self.captbl.set(parts.captbl);
+        self.space.set(parts.space);
+        self.table.set(parts.table);
+        self.object.set(parts.object);
     }
 
     /// Makes the CPU hold the component.
@@ -455,9 +488,8 @@ pub fn invoke<P: Platform>(local: &CpuLocal, index: u64) -> Option<(u64, u64)> {
     {
         return None;
     }
-    let object = sinv.component.get();
-    let to = local.views.component(object);
-    if !to.holds(object, local.home.get()) {
+    let to = &sinv.target;
+    if !to.holds() {
         return None;
     }
     let t = local.thread.get()?;
@@ -465,16 +497,18 @@ pub fn invoke<P: Platform>(local: &CpuLocal, index: u64) -> Option<(u64, u64)> {
     let frame = t.frames.get(depth as usize)?;
     let area = t.regs(P::ISA);
     let (pc, sp) = P::user_pc_sp(area);
-    let from = local.component.get();
-    to.enter::<P>(local);
-    frame.component.store(from, Ordering::Relaxed);
     frame.pc.store(pc, Ordering::Relaxed);
     frame.sp.store(sp, Ordering::Relaxed);
+    frame
+        .component
+        .store(local.component.get(), Ordering::Relaxed);
     frame.info.store(0, Ordering::Relaxed);
-    t.depth.store(depth.wrapping_add(1), Ordering::Relaxed);
-    t.component.store(object, Ordering::Relaxed);
-    P::set_user_pc_sp(area, sinv.address.get(), 0);
-    let token = t.id.load(Ordering::Relaxed) << 8 | depth.wrapping_add(1);
+    P::set_entry(area, sinv.address.get());
+    let depth = depth.wrapping_add(1);
+    t.depth.store(depth, Ordering::Relaxed);
+    t.component.store(to.object.get(), Ordering::Relaxed);
+    let token = t.id.load(Ordering::Relaxed) << 8 | depth;
+    to.enter::<P>(local);
     Some((sinv.badge.get(), token))
 }
 
@@ -492,17 +526,17 @@ pub fn leave<P: Platform>(local: &'static CpuLocal, word: u64) -> Option<()> {
     }
     let to = local.views.component(object);
     // It came from there, so it may run there.
-    if !to.holds(object, u64::MAX) {
+    if !to.holds(object) {
         return None;
     }
-    to.enter::<P>(local);
     t.depth.store(at, Ordering::Relaxed);
     t.component.store(object, Ordering::Relaxed);
-    P::set_user_pc_sp(
+    P::set_return(
         t.regs(P::ISA),
         frame.pc.load(Ordering::Relaxed),
         frame.sp.load(Ordering::Relaxed),
     );
+    to.target.enter::<P>(local);
     Some(())
 }
 
@@ -530,10 +564,10 @@ fn retry<P: Platform>(
 #[inline(always)]
 pub fn enter_component<P: Platform>(local: &CpuLocal, object: u64) -> bool {
     let to = local.views.component(object);
-    if object == 0 || !to.holds(object, u64::MAX) {
+    if object == 0 || !to.holds(object) {
         return false;
     }
-    to.enter::<P>(local);
+    to.target.enter::<P>(local);
     true
 }
 
@@ -542,16 +576,16 @@ pub fn enter_component<P: Platform>(local: &CpuLocal, object: u64) -> bool {
 pub fn enter_handler<P: Platform>(local: &CpuLocal) -> Option<Entry> {
     let running = local.component.get();
     let from = local.views.component(running);
-    if !from.holds(running, u64::MAX) {
+    if !from.holds(running) {
         return None;
     }
     let to = from.handler.get()?;
     let object = to.component.bits();
     let handler = local.views.component(object);
-    if !handler.holds(object, local.home.get()) {
+    if !handler.holds(object) || handler.home.get() & local.home.get() == 0 {
         return None;
     }
-    handler.enter::<P>(local);
+    handler.target.enter::<P>(local);
     Some(to)
 }
 
@@ -563,27 +597,43 @@ pub fn learn_component<P: Platform>(cx: &Cx, object: u64) {
 fn try_component<P: Platform>(cx: &Cx, object: u64) -> Option<()> {
     let weak = WeakRef::from_bits(object)?;
     let view = cx.local.views.component(object);
-    view.object.set(0);
-    // What is kept is read before what is looked at: later changes show.
-    let frame = frame_word(cx, weak.frame)?;
-    let component: &'static Component = find(cx.node, weak, Component::KIND).ok()?;
-    let generation = Seen::of(&component.generation);
-    let captbl = component.captbl_root().ok()?;
-    let space = component.space().ok()?;
-    let place: &'static Space = cx.node.map.get(space.frame.address())?;
+    view.target.object.set(0);
+    let component = learn_target::<P>(cx, weak, &view.target)?;
     let home = match component.home.load(Ordering::Acquire) {
         0 => u64::MAX,
         nodes => nodes,
     };
-    view.frame.set(frame);
-    view.generation.set(generation);
     view.home.set(home);
-    view.captbl.set(captbl);
-    view.space.set(space.bits());
-    view.table.set(place.root(cx.words(), P::ISA)?);
     view.handler.set(component.fault_entry());
-    view.object.set(object);
     Some(())
+}
+
+struct Parts {
+    object: u64,
+    captbl: PhysAddr,
+    space: u64,
+    table: PhysAddr,
+}
+
+fn learn_target<P: Platform>(
+    cx: &Cx,
+    object: WeakRef,
+    target: &Target,
+) -> Option<&'static Component> {
+    // What is kept is read before what is looked at: later changes show.
+    let frame = frame_word(cx, object.frame)?;
+    let component: &'static Component = find(cx.node, object, Component::KIND).ok()?;
+    let generation = Seen::of(&component.generation);
+    let space = component.space().ok()?;
+    let place: &'static Space = cx.node.map.get(space.frame.address())?;
+    let parts = Parts {
+        object: object.bits(),
+        captbl: component.captbl_root().ok()?,
+        space: space.bits(),
+        table: place.root(cx.words(), P::ISA)?,
+    };
+    target.set(frame, generation, parts);
+    Some(component)
 }
 
 fn frame_word(cx: &Cx, frame: FrameRef) -> Option<Seen> {
@@ -595,11 +645,11 @@ fn frame_word(cx: &Cx, frame: FrameRef) -> Option<Seen> {
 
 /// Remembers an invocation endpoint without a guard, of the running component, that has been looked
 /// up the long way, before it is entered.
-pub fn learn_sinv(cx: &Cx, index: CapIndex, found: &Found, to: &Entry) {
-    let _ = try_sinv(cx, index, found, to);
+pub fn learn_sinv<P: Platform>(cx: &Cx, index: CapIndex, found: &Found, to: &Entry) {
+    let _ = try_sinv::<P>(cx, index, found, to);
 }
 
-fn try_sinv(cx: &Cx, index: CapIndex, found: &Found, to: &Entry) -> Option<()> {
+fn try_sinv<P: Platform>(cx: &Cx, index: CapIndex, found: &Found, to: &Entry) -> Option<()> {
     let captbl = cx.local.captbl.get();
     let index = index.get() as u64;
     let view = cx.local.views.sinv(index);
@@ -615,7 +665,11 @@ fn try_sinv(cx: &Cx, index: CapIndex, found: &Found, to: &Entry) -> Option<()> {
     view.index.set(index);
     view.entry.set(entry);
     view.header.set(header);
-    view.component.set(to.component.bits());
+    let component = learn_target::<P>(cx, to.component, &view.target)?;
+    // Where it may be entered is in its generation.
+    if to.address >= USER_END || !component.runs_on(cx.node.id()) {
+        return None;
+    }
     view.address.set(to.address);
     view.badge.set(to.badge);
     view.captbl.set(captbl);

@@ -101,13 +101,13 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/ktest::ops_known::known_capabilities_permit_no_other_operation_on_hosts"],
     ),
     m(
-        "check/core::ops::captbl::copy_in::right",
+        "check/core::short::copy::right",
         Permission,
         "what is remembered is copied with the right to copy",
         &["core/unit/ktest::ops_known::known_sources_need_the_right_to_copy_on_hosts"],
     ),
     m(
-        "check/core::ops::captbl::copy_known::narrow",
+        "check/core::view::copied::narrow",
         Permission,
         "a copy of what is remembered permits no more",
         &["core/unit/ktest::ops_captbl::rights_that_a_copy_has_lost_do_not_come_back_on_hosts"],
@@ -401,6 +401,20 @@ pub(crate) const CHECKS: &[Mutant] = &[
         Version,
         "an endpoint is remembered while its slot says the same",
         &["core/unit/ktest::ops_views::known_endpoints_that_are_deactivated_are_gone_on_hosts"],
+    ),
+    m(
+        "check/core::view::leaf::slot::entry",
+        Version,
+        "a leaf is remembered while its table leads to it",
+        &["core/unit/host::view_tests::a_leaf_that_has_been_taken_out_gets_no_capability"],
+    ),
+    m(
+        "check/core::view::leaf::activate::stamp",
+        Stamp,
+        "a slot is filled again once all nodes have been quiet, by the short way too",
+        &[
+            "core/unit/host::view_tests::slots_are_filled_and_emptied_by_the_short_way_as_by_the_long_one",
+        ],
     ),
     m(
         "check/core::view::learn_capability::guard",

@@ -396,6 +396,12 @@ impl<const A64: bool> Platform for Mock<A64> {
         put(area, PC, [user(pc)]);
         put(area, SP, [user(sp)]);
     }
+    fn set_entry(area: &RegArea, pc: u64) {
+        Self::set_user_pc_sp(area, pc, 0);
+    }
+    fn set_return(area: &RegArea, pc: u64, sp: u64) {
+        Self::set_user_pc_sp(area, pc, sp);
+    }
     fn set_arguments(area: &RegArea, args: [u64; 6]) {
         put(area, ARGUMENTS, args);
         put(area, PARTIAL, [0]);

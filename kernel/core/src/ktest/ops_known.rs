@@ -80,7 +80,7 @@ fn known_operands_need_their_rights(cx: &Cx<'_>) -> Outcome {
 #[ktest(ops)]
 fn known_sources_need_the_right_to_copy(cx: &Cx<'_>) -> Outcome {
     rig::with(cx, |rig| {
-        let table = rig.table()?;
+        let table = known(rig, rig.table()?)?;
         let time = rig.object(ObjectKind::Time)?;
         let at = rig.free_slot();
         let copy = |source: CapIndex| {

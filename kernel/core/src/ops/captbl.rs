@@ -9,7 +9,7 @@ use dyad_shm::frame::{FrameRef, WeakRef};
 use crate::cx::{Cx, Operand};
 use crate::memory::SlotLine;
 use crate::object::kernel_kind;
-use crate::view::{self, CapView};
+use crate::view;
 
 /// Endpoints, or time budgets, in a frame.
 const LINES: u64 = 64;
@@ -144,56 +144,8 @@ pub fn dispatch(cx: &Cx, table: &Operand, op: CaptblOp, a: [u64; 5]) -> Result<u
     }
 }
 
+/// Any copy: what is mostly copied has gone a shorter way ([`crate::short`]).
 fn copy_in(cx: &Cx, table: &Operand, a: [u64; 5]) -> Result<u64> {
-    let [index, source, how, p0, p1] = a;
-    let source = CapIndex::new(source).ok_or(Error::NoCap)?;
-    match view::capability(cx.local, source) {
-        // What this CPU remembers is alive, and has no guard.
-        Some(known)
-            if (known.rights().contains(Rights::COPY) || lacks!("ops::captbl::copy_in::right"))
-                && how >> 32 == 0 =>
-        {
-            copy_known(cx, table, index, known, Rights(how as u32), p0, p1)
-        }
-        _ => copy_slowly(cx, table, a),
-    }
-}
-
-/// A copy that gets no guard.
-#[inline]
-fn copy_known(
-    cx: &Cx,
-    table: &Operand,
-    index: u64,
-    source: &CapView,
-    rights: Rights,
-    p0: u64,
-    p1: u64,
-) -> Result<u64> {
-    let known = source.operand();
-    let place = place(cx, table, index)?;
-    let payload = match p0 | p1 {
-        // All that the source refers to.
-        0 => known.payload,
-        _ => narrowed(known.ty, known.payload, p0, p1)?,
-    };
-    let contents = Contents {
-        ty: known.ty,
-        rights: if lacks!("ops::captbl::copy_known::narrow") {
-            rights
-        } else {
-            known.rights.and(rights)
-        },
-        object: known.object,
-        guard: None,
-        payload,
-    };
-    activate(cx, place, &contents)?;
-    Ok(0)
-}
-
-#[cold]
-fn copy_slowly(cx: &Cx, table: &Operand, a: [u64; 5]) -> Result<u64> {
     let [index, source, how, p0, p1] = a;
     let from = CapIndex::new(source).ok_or(Error::NoCap)?;
     let found = cx.lookup(from)?;

@@ -120,7 +120,7 @@ impl Slot {
         if words.exchange(&line[0], plain::FREE, reserved) {
             // Of a slot that has just been taken.
             let stamp = Epoch::saturating(line[1].load(Ordering::Relaxed));
-            if quiet(stamp) {
+            if quiet(stamp) || lacks!("view::leaf::activate::stamp") {
                 words.fill(line, contents);
                 // Only a node that thinks this one dead has changed it; then it is free by now, and
                 // the long way says the rest.
@@ -165,7 +165,8 @@ impl Slot {
 pub fn slot(local: &'static CpuLocal, table: u64, is_root: bool, n: u64) -> Option<Slot> {
     let number = n / LEAF_SLOTS as u64;
     let view = &local.views.leaves.0[number as usize % VIEWS];
-    if view.table.get() != table || view.number.get() != number || !view.entry.get().same() {
+    let same = view.entry.get().same() || lacks!("view::leaf::slot::entry");
+    if view.table.get() != table || view.number.get() != number || !same {
         learn(local, table, is_root, number, view)?;
     }
     // No slot has index 0.
