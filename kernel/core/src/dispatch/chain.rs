@@ -1,0 +1,136 @@
+//! Who gave the CPU to whom: the chain of dispatchers under the running thread.
+//!
+//! The chain belongs to one CPU and is changed by it only, so nothing here is ordered against other
+//! CPUs but the budget, which others may charge at the same time: by compare-and-swap.
+//!
+//! Whoever stops the running thread calls [`take_dispatcher`] while the thread is still this CPU's, and
+//! [`go_on`] (or [`give_back`] if it does not stop after all) with what that has returned. The first
+//! must come before the owner word says anything else: another CPU may run the thread from then on,
+//! and write the budget it is charged to.
+
+use core::cell::Cell;
+use core::sync::atomic::Ordering;
+
+use dyad_abi::cap::Stopped;
+
+use super::current;
+use crate::cx::Cx;
+use crate::object::follow;
+use crate::object::thread::Thread;
+use crate::object::time::{Budgets, UNLIMITED};
+use crate::{Platform, clock};
+
+/// Longest chain of dispatchers.
+pub const MAX_CHAIN: usize = 8;
+
+/// Attempts at changing a budget that others change at the same time.
+const CHARGE_TRIES: usize = 64;
+
+/// How a thread got the CPU from another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The other called `Dispatch` and is told when this one stops.
+    Dispatch,
+    /// The other sent to an endpoint where this one waited, and goes on when this one waits again.
+    Send,
+}
+
+/// The threads under the running one on this CPU: each gave the CPU to the next, the last one to the
+/// running thread. They stay this CPU's meanwhile.
+pub struct Chain {
+    links: [Cell<Option<(&'static Thread, By)>>; MAX_CHAIN],
+    len: Cell<usize>,
+}
+
+impl Chain {
+    /// Nobody.
+    pub const fn new() -> Chain {
+        Chain {
+            links: [const { Cell::new(None) }; MAX_CHAIN],
+            len: Cell::new(0),
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.len.get() >= MAX_CHAIN
+    }
+
+    pub(super) fn last(&self) -> Option<(&'static Thread, By)> {
+        self.links
+            .get(self.len.get().wrapping_sub(1))
+            .and_then(Cell::get)
+    }
+
+    /// The caller has seen that there is room.
+    fn push(&self, t: &'static Thread, how: By) {
+        let n = self.len.get();
+        if let Some(link) = self.links.get(n) {
+            link.set(Some((t, how)));
+            self.len.set(n + 1);
+        }
+    }
+
+    pub(crate) fn pop(&self) -> Option<(&'static Thread, By)> {
+        let last = self.last();
+        if last.is_some() {
+            self.len.set(self.len.get() - 1);
+        }
+        last
+    }
+}
+
+impl Default for Chain {
+    fn default() -> Chain {
+        Chain::new()
+    }
+}
+
+/// Gives the CPU from the running thread, which stays this CPU's, to `next`, which has been taken.
+pub(super) fn give(cx: &Cx, next: &'static Thread, how: By) {
+    cx.local.chain.push(current(cx), how);
+    cx.local.thread.set(Some(next));
+}
+
+/// Takes the time a thread has run off the budget it ran on.
+#[cold]
+fn charge<P: Platform>(cx: &Cx, t: &Thread) {
+    let word = t.budget.swap(0, Ordering::Relaxed);
+    let used = clock::now::<P>()
+        .0
+        .saturating_sub(t.budget_from.load(Ordering::Relaxed));
+    let at = t.budget_line.load(Ordering::Relaxed) as usize;
+    // A budget that has been given up meanwhile takes no charge.
+    if let Ok((budgets, _)) = follow::<Budgets>(cx.node, word, Budgets::KIND)
+        && let Some(left) = budgets.left.get(at)
+    {
+        for _ in 0..CHARGE_TRIES {
+            let has = cx.words().read(left);
+            if has == UNLIMITED || cx.words().exchange(left, has, has.saturating_sub(used)) {
+                break;
+            }
+        }
+    }
+}
+
+/// Takes note of who goes on when `t` stops. While `t` still belongs to this CPU.
+pub(crate) fn take_dispatcher<P: Platform>(cx: &Cx, t: &Thread) -> Option<(&'static Thread, By)> {
+    if t.budget.load(Ordering::Relaxed) != 0 {
+        charge::<P>(cx, t);
+    }
+    cx.local.chain.pop()
+}
+
+/// The running thread has stopped: whoever gave it the CPU goes on.
+pub(crate) fn go_on(cx: &Cx, next: Option<(&'static Thread, By)>, why: Stopped, detail: u64) {
+    if let Some((d, By::Dispatch)) = next {
+        d.set_result(0, why as u64 | detail << 8);
+    }
+    cx.local.thread.set(next.map(|(d, _)| d));
+}
+
+/// The running thread does not stop after all.
+pub(crate) fn give_back(cx: &Cx, next: Option<(&'static Thread, By)>) {
+    if let Some((d, how)) = next {
+        cx.local.chain.push(d, how);
+    }
+}

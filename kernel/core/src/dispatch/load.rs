@@ -1,0 +1,118 @@
+//! What a CPU holds of the thread it runs: floating-point registers, component, address space.
+//!
+//! They are left in place when a thread stops and replaced only if another one runs next, so that a
+//! thread that comes back finds them there. `holding` says whose registers are in the CPU; whoever
+//! gives a thread to others ([`release`](super::release)) saves them first.
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::cap::Stopped;
+use dyad_abi::{Error, Result};
+
+use super::end_thread;
+use super::wait::{line_of, take_news};
+use crate::cx::Cx;
+use crate::object::component::Component;
+use crate::object::space::Space;
+use crate::object::thread::{Thread, begun};
+use crate::object::{find, follow};
+use crate::{Platform, handover, view};
+
+/// Makes this CPU hold a thread's component, address space and floating-point registers.
+///
+/// # Errors
+///
+/// [`Error::Revoked`] if its component is gone; [`Error::NoIsa`] if its space has no table here.
+#[inline]
+fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
+    if !cx.local.holds(t) {
+        if let Some(other) = cx.local.holding.get() {
+            P::save_fp(other.fp(P::ISA));
+        }
+        cx.local.holding.set(None);
+        if t.begun(P::ISA) == begun::NOT {
+            handover::start::<P>(t);
+        }
+        if t.fresh_fp.load(Ordering::Relaxed) != 0 {
+            t.fresh_fp.store(0, Ordering::Relaxed);
+            P::init_fp(t.fp(P::ISA));
+        }
+        P::restore_fp(t.fp(P::ISA));
+        enter_component::<P>(cx, t.component.load(Ordering::Relaxed))?;
+        cx.local.holding.set(Some(t));
+    }
+    match t.result.load(Ordering::Acquire) {
+        0 => {}
+        1 => {
+            t.result.store(0, Ordering::Relaxed);
+            let status = t.result_status.load(Ordering::Relaxed);
+            let value = t.result_value.load(Ordering::Relaxed);
+            P::set_result(t.regs(P::ISA), status, value);
+        }
+        _ => {
+            t.result.store(0, Ordering::Relaxed);
+            let news = line_of(cx, t).map(|line| take_news::<P>(cx, line));
+            match news {
+                Ok(bits) => P::set_result(t.regs(P::ISA), 0, bits),
+                Err(e) => P::set_result(t.regs(P::ISA), e.code(), 0),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes this CPU hold a component: capability table and address space.
+#[inline]
+pub fn enter_component<P: Platform>(cx: &Cx, word: u64) -> Result<()> {
+    if view::enter_component::<P>(cx.local, word) {
+        return Ok(());
+    }
+    enter_slowly::<P>(cx, word)?;
+    view::learn_component::<P>(cx, word);
+    Ok(())
+}
+
+#[cold]
+fn enter_slowly<P: Platform>(cx: &Cx, word: u64) -> Result<()> {
+    let (component, _) = follow::<Component>(cx.node, word, Component::KIND)?;
+    let captbl = component.captbl_root()?;
+    let space = component.space()?;
+    // All or nothing: nobody must go on in one component with the capabilities of another.
+    if cx.local.space.get() != space.bits() {
+        let frame: &'static Space = find(cx.node, space, Space::KIND)?;
+        P::switch_root(frame.root(cx.words(), P::ISA).ok_or(Error::NoIsa)?);
+        cx.local.space.set(space.bits());
+    }
+    cx.local.captbl.set(captbl);
+    cx.local.component.set(word);
+    Ok(())
+}
+
+/// Leaves whatever address space this CPU is in.
+pub fn leave_space<P: Platform>(cx: &Cx) {
+    if cx.local.space.replace(0) != 0 {
+        P::switch_root(P::idle_root());
+    }
+    cx.local.component.set(0);
+}
+
+/// Continues the running thread, by the shortest way; comes back only if it cannot run.
+#[inline]
+pub fn resume<P: Platform>(cx: &Cx) {
+    while let Some(t) = cx.local.thread.get() {
+        if load::<P>(cx, t).is_ok() {
+            P::resume_user(t.regs(P::ISA));
+        }
+        cannot_run::<P>(cx, t);
+    }
+}
+
+/// The running thread has nothing to run in.
+fn cannot_run<P: Platform>(cx: &Cx, t: &'static Thread) {
+    crate::error!(
+        P,
+        "thread {} cannot run here: its component or address space is gone",
+        t.id.load(Ordering::Relaxed)
+    );
+    end_thread::<P>(cx, t, Stopped::Faulted, 0);
+}

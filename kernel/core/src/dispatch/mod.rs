@@ -1,0 +1,228 @@
+//! Which thread a CPU runs: dispatch, blocking, waking, preemption.
+//!
+//! There is no run queue in the kernel and no policy. A CPU has a *root thread*, its scheduler. A
+//! thread gets the CPU from another one, its dispatcher, and when it stops the dispatcher goes on
+//! and is told why:
+//!
+//! ```text
+//!   root ──Dispatch──▶ A ──Dispatch──▶ B          who runs is at the right end
+//!        ◀── Stopped ──  ◀── Stopped ──           preempted, blocked, left, ended, faulted, yielded
+//!              A ──Send, B waits with higher priority──▶ B ──waits again──▶ A
+//! ```
+//!
+//! Threads that become ready while nobody runs them are told to their scheduler by its endpoint
+//! ([`crate::object::endpoint`]), from whichever node.
+//!
+//! | module | concern |
+//! |---|---|
+//! | `chain` | who gave the CPU to whom |
+//! | `load` | what a CPU holds of the thread it runs |
+//! | `root` | schedulers |
+//! | `wait` | waiting at endpoints, waking |
+//!
+//! | step | order |
+//! |---|---|
+//! | a thread is given up: registers complete, floating point saved; then its owner word | release |
+//! | a thread is taken: CAS READY -> RUNNING | acquire |
+//! | a thread is woken: CAS BLOCKED -> READY; event; the scheduler's CPU is notified | each before the next |
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::cap::{Stopped, Woken};
+use dyad_abi::{Error, Result};
+
+use crate::cx::Cx;
+use crate::object::thread::{State, Thread};
+use crate::object::time::{Budgets, UNLIMITED};
+use crate::{Platform, clock};
+
+mod chain;
+mod load;
+mod root;
+mod wait;
+
+use chain::give;
+pub use chain::{By, Chain, MAX_CHAIN};
+pub(crate) use chain::{give_back, go_on, take_dispatcher};
+pub use load::{enter_component, leave_space, resume};
+pub use root::{
+    describe_root, root_deadline, root_ready, root_timeout, serve_root, set_root, take_root,
+};
+pub(crate) use wait::withdraw;
+pub use wait::{block, stop_waiting, take_news, tell_scheduler, wait_no_more, wake, wake_receiver};
+
+/// What has become of the running thread in an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// It goes on with this value.
+    Value(u64),
+    /// Its result is set, or will be; somebody else may be running now.
+    Switched,
+}
+
+/// The thread that runs here.
+///
+/// # Panics
+///
+/// If none does: only operations of a running thread ask.
+#[inline]
+pub fn current(cx: &Cx) -> &'static Thread {
+    cx.local
+        .thread
+        .get()
+        .expect("an operation without a running thread")
+}
+
+/// Completes the registers of the running thread, which entered by the short way, because it will
+/// not leave by it.
+#[inline]
+pub fn settle<P: Platform>(cx: &Cx, t: &'static Thread) {
+    if cx.local.short_entry.replace(false) {
+        P::complete_area(t.regs(P::ISA), 0, [0; 5]);
+    }
+}
+
+/// The value of an operation that may have made this CPU leave what the thread runs in, because
+/// that is gone: then the thread is looked up anew before it goes on.
+pub fn still_here<P: Platform>(cx: &Cx, value: u64) -> After {
+    if cx.local.space.get() != 0 {
+        return After::Value(value);
+    }
+    let t = current(cx);
+    settle::<P>(cx, t);
+    t.set_result(0, value);
+    After::Switched
+}
+
+/// Takes a thread off this CPU for good: whoever owns it next finds everything in its frame.
+pub fn release<P: Platform>(cx: &Cx, t: &'static Thread) {
+    settle::<P>(cx, t);
+    if cx.local.holds(t) {
+        P::save_fp(t.fp(P::ISA));
+        cx.local.holding.set(None);
+    }
+    cx.words().hand_over(t);
+}
+
+/// `Dispatch`: runs a thread of this node on this CPU.
+///
+/// # Errors
+///
+/// [`Error::NotReady`] if it is not ready, not here, or the chain of dispatchers is too long.
+pub fn dispatch<P: Platform>(
+    cx: &Cx,
+    t: &'static Thread,
+    slice_ns: u64,
+    priority: u64,
+    budget: Option<(&'static Budgets, usize, u64)>,
+) -> Result<After> {
+    let me = current(cx);
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    if owner.state != State::Ready || !owner.is(cx.node.id(), cx.node.incarnation()) {
+        return Err(Error::NotReady);
+    }
+    if cx.local.chain.is_full() {
+        return Err(Error::TooDeep);
+    }
+    let mut end = me.slice_end.load(Ordering::Relaxed);
+    let mut charged = 0;
+    if slice_ns != 0 || budget.is_some() {
+        let now = clock::now::<P>();
+        if slice_ns != 0 {
+            end = end.min(now.after(slice_ns).0);
+        }
+        if let Some((budgets, at, frame)) = budget {
+            let left = cx.words().read(&budgets.left[at]);
+            if left == 0 {
+                return Err(Error::NoTime);
+            }
+            if left != UNLIMITED {
+                end = end.min(now.after(left).0);
+                t.budget_line.store(at as u64, Ordering::Relaxed);
+                t.budget_from.store(now.0, Ordering::Relaxed);
+                charged = frame;
+            }
+        }
+    }
+    if !t.change(cx.words(), owner, owner.with(State::Running)) {
+        return Err(Error::NotReady);
+    }
+    settle::<P>(cx, me);
+    t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
+    t.priority.store(priority, Ordering::Relaxed);
+    t.budget.store(charged, Ordering::Relaxed);
+    t.slice_end.store(end, Ordering::Relaxed);
+    cx.local.set_slice_end(end);
+    give(cx, t, By::Dispatch);
+    Ok(After::Switched)
+}
+
+/// Takes the CPU from the running thread and those under it as long as `must` says so: each is
+/// ready again, and its scheduler knows it.
+fn preempt<P: Platform>(cx: &Cx, why: Stopped, must: impl Fn(&Thread) -> bool) {
+    for _ in 0..=MAX_CHAIN {
+        let Some(t) = cx.local.thread.get() else {
+            return;
+        };
+        let Some((_, how)) = cx.local.chain.last() else {
+            return;
+        };
+        if !must(t) {
+            return;
+        }
+        let Some(owner) = t.owner(cx.words()) else {
+            return;
+        };
+        go_on(cx, take_dispatcher::<P>(cx, t), why, 0);
+        release::<P>(cx, t);
+        t.change(cx.words(), owner, owner.with(State::Ready));
+        // Whoever was switched to by a message was dispatched by nobody who would know of it.
+        if how == By::Send {
+            let _ = tell_scheduler::<P>(cx, t, Woken::Ready);
+        }
+    }
+}
+
+/// Ends the slices that are used up.
+pub fn slice_over<P: Platform>(cx: &Cx) {
+    let now = clock::now::<P>().0;
+    preempt::<P>(cx, Stopped::Preempted, |t| {
+        t.slice_end.load(Ordering::Relaxed) <= now
+    });
+    if let Some(t) = cx.local.thread.get() {
+        cx.local.set_slice_end(t.slice_end.load(Ordering::Relaxed));
+    }
+}
+
+/// `Yield`: the running thread gives the CPU back and stays ready.
+pub fn yield_now<P: Platform>(cx: &Cx, t: &'static Thread) -> After {
+    let Some(owner) = t.owner(cx.words()) else {
+        return After::Value(0);
+    };
+    let Some(next) = take_dispatcher::<P>(cx, t) else {
+        return After::Value(0);
+    };
+    t.set_result(0, 0);
+    release::<P>(cx, t);
+    t.change(cx.words(), owner, owner.with(State::Ready));
+    if next.1 == By::Send {
+        // Whoever dispatched the sender does not know that this one is ready.
+        let _ = tell_scheduler::<P>(cx, t, Woken::Ready);
+    }
+    go_on(cx, Some(next), Stopped::Yielded, 0);
+    After::Switched
+}
+
+/// Ends the running thread; whoever dispatched it learns why.
+pub fn end_thread<P: Platform>(cx: &Cx, t: &'static Thread, why: Stopped, detail: u64) {
+    let owner = t.owner(cx.words());
+    let next = take_dispatcher::<P>(cx, t);
+    if let Some((_, By::Send)) = next {
+        let _ = tell_scheduler::<P>(cx, t, Woken::Ended);
+    }
+    go_on(cx, next, why, detail);
+    release::<P>(cx, t);
+    if let Some(o) = owner {
+        t.change(cx.words(), o, o.with(State::Stopped));
+    }
+}

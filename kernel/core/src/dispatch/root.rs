@@ -1,0 +1,139 @@
+//! Root threads: the scheduler of each CPU, which runs whenever nobody else does.
+//!
+//! Nobody dispatches a root thread, and it has no scheduler to be told of it: its CPU looks at it in
+//! each turn, takes it if it is ready, and ends its waits when they are over.
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::cap::{Stopped, Woken};
+use dyad_abi::{CpuId, Error, Result};
+
+use super::preempt;
+use super::wait::{stop_waiting, wake};
+use crate::cpu::CpuLocal;
+use crate::cx::Cx;
+use crate::node::Node;
+use crate::object::endpoint::Endpoints;
+use crate::object::thread::{Owner, State, Thread};
+use crate::object::{self, follow};
+use crate::{Platform, clock, inbox};
+
+fn root(cx: &Cx) -> Option<&'static Thread> {
+    let word = cx.node.roots[cx.cpu().index()].load(Ordering::Acquire);
+    if word == 0 {
+        return None;
+    }
+    follow::<Thread>(cx.node, word, Thread::KIND)
+        .ok()
+        .map(|(t, _)| t)
+}
+
+/// Whether the root thread of this CPU could run.
+pub fn root_ready(cx: &Cx) -> bool {
+    root(cx)
+        .and_then(|t| t.owner(cx.words()))
+        .is_some_and(|o| o.state == State::Ready)
+}
+
+/// Fused time until which the root thread waits; never, if it is not waiting.
+pub fn root_deadline(cx: &Cx) -> u64 {
+    root(cx)
+        .filter(|t| {
+            t.owner(cx.words())
+                .is_some_and(|o| o.state == State::Blocked)
+        })
+        .map(|t| t.deadline.load(Ordering::Relaxed))
+        .filter(|&d| d != 0)
+        .unwrap_or(u64::MAX)
+}
+
+/// Ends the waiting of the root thread if it has waited long enough: nobody else would.
+pub fn root_timeout<P: Platform>(cx: &Cx) {
+    if root_deadline(cx) <= clock::now::<P>().0
+        && let Some(t) = root(cx)
+        && stop_waiting(cx, t)
+    {
+        // Nobody else can have woken it, having found it nowhere.
+        let _ = wake::<P>(cx, t, Woken::Ready);
+    }
+}
+
+/// Takes the root thread of this CPU if it is ready. It runs with all the time there is.
+pub fn take_root(cx: &Cx) -> bool {
+    let Some(root) = root(cx) else {
+        return false;
+    };
+    let Some(owner) = root.owner(cx.words()) else {
+        return false;
+    };
+    if owner.state != State::Ready
+        || !owner.is(cx.node.id(), cx.node.incarnation())
+        || !root.change(cx.words(), owner, owner.with(State::Running))
+    {
+        return false;
+    }
+    root.slice_end.store(u64::MAX, Ordering::Relaxed);
+    cx.local.set_slice_end(u64::MAX);
+    cx.local.thread.set(Some(root));
+    true
+}
+
+/// Gives the CPU back to its root thread if something has come in for that.
+pub fn serve_root<P: Platform>(cx: &Cx) {
+    let news = cx
+        .local
+        .root_line
+        .get()
+        // Endpoints that are gone have no news; their frame may be anything.
+        .is_some_and(|(object, line)| {
+            line.has_news(cx.node) && cx.frames().is_object(object, Endpoints::KIND)
+        });
+    if news {
+        preempt::<P>(cx, Stopped::Interrupted, |_| true);
+    }
+}
+
+/// Makes a thread the root thread of a CPU of this node: the one it runs when nobody else does.
+pub fn set_root<P: Platform>(cx: &Cx, cpu: CpuId, t: &'static Thread) -> Result<()> {
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    if owner.state != State::Ready && owner.state != State::Stopped {
+        return Err(Error::NotReady);
+    }
+    let reference = object::reference(cx.node, t).ok_or(Error::Corrupt)?;
+    t.cpu.store(cpu.index() as u64, Ordering::Relaxed);
+    t.scheduler.store(0, Ordering::Relaxed);
+    let ours = Owner {
+        state: State::Ready,
+        node: cx.node.id(),
+        incarnation: cx.node.incarnation(),
+        seq: owner.seq.wrapping_add(1),
+    };
+    if !t.change(cx.words(), owner, ours) {
+        return Err(Error::NotReady);
+    }
+    cx.node.roots[cpu.index()].store(reference.bits(), Ordering::Release);
+    if cpu != cx.cpu() {
+        inbox::notify::<P>(cx.node.id(), cpu);
+    }
+    Ok(())
+}
+
+/// What the root thread of a CPU is doing, for reports.
+pub fn describe_root(node: &Node, local: &CpuLocal) -> &'static str {
+    let word = node.roots[local.id().index()].load(Ordering::Acquire);
+    let state = follow::<Thread>(node, word, Thread::KIND)
+        .ok()
+        .and_then(|(t, _)| t.owner(node.words))
+        .map(|o| o.state);
+    let news = local
+        .root_line
+        .get()
+        .is_some_and(|(_, line)| line.has_news(node));
+    match (state, news) {
+        (None, _) => "no scheduler",
+        (Some(State::Blocked), false) => "its scheduler waits",
+        (Some(State::Blocked), true) => "its scheduler waits although there are news",
+        (Some(State::Ready), _) => "its scheduler is ready",
+        (Some(_), _) => "its scheduler neither waits nor is ready",
+    }
+}

@@ -1,0 +1,240 @@
+//! Threads that wait at endpoints: how they stop, who finds them, who is told that they are ready.
+//!
+//! ```text
+//!   RUNNING ──block──▶ BLOCKED ──line.wait──▶ the waiter of its endpoint
+//!      ▲                  │  ▲                      │ taken off: by a message, by its deadline,
+//!      │ something        │  └── stopped meanwhile  │ by whoever stops it
+//!      └─ had come ───────┘                         ▼
+//!                           READY ◀──wake── (one of them only: the waiter word is exchanged)
+//! ```
+//!
+//! | race | closed by |
+//! |---|---|
+//! | a message comes while the receiver goes to sleep | [`Line::wait`] looks once more after it has become the waiter |
+//! | a thread is stopped between BLOCKED and being the waiter | it looks at its owner word after that, whoever stops it looks for the waiter after that: one of them sees the other |
+//! | two want to wake the same thread | who exchanges the waiter word does |
+//! | a thread moves to another CPU while its event is on a list | [`take_news`] passes it on |
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::cap::{Event, Stopped, Woken};
+use dyad_abi::{CpuId, Error, Result};
+use dyad_shm::frame::WeakRef;
+
+use super::chain::{By, give, give_back, go_on, take_dispatcher};
+use super::{After, current, release, settle};
+use crate::cx::Cx;
+use crate::object::endpoint::{self, Endpoints, Line};
+use crate::object::thread::{State, Thread};
+use crate::object::{follow, frame_of, link_to};
+use crate::{Platform, inbox};
+
+/// Links of schedulers of schedulers that a wake-up follows.
+const MAX_SCHEDULERS: usize = 4;
+
+/// Makes a thread that has been taken off an endpoint, or timed out there, ready.
+pub fn wake<P: Platform>(cx: &Cx, t: &'static Thread, why: Woken) -> Result<()> {
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    if owner.state != State::Blocked || !t.change(cx.words(), owner, owner.with(State::Ready)) {
+        return Err(Error::NotReady);
+    }
+    tell_scheduler::<P>(cx, t, why)
+}
+
+/// Tells the scheduler of a ready thread, wherever it is.
+pub fn tell_scheduler<P: Platform>(cx: &Cx, t: &'static Thread, why: Woken) -> Result<()> {
+    let mut t = t;
+    let mut why = why;
+    for _ in 0..MAX_SCHEDULERS {
+        let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+        let cpu = CpuId::new(t.cpu.load(Ordering::Relaxed)).ok_or(Error::Corrupt)?;
+        let here = owner.node == cx.node.id() && cpu == cx.cpu();
+        let word = t.scheduler.load(Ordering::Relaxed);
+        if word == 0 {
+            // A root thread: its CPU looks at it by itself.
+            if !here {
+                inbox::notify::<P>(owner.node, cpu);
+            }
+            return Ok(());
+        }
+        let (endpoints, _) = follow::<Endpoints>(cx.node, word, Endpoints::KIND)?;
+        let line = endpoints.line(dyad_abi::service::scheduler_line(owner.node, cpu))?;
+        line.push_event(cx.node, t, why)?;
+        let Some(scheduler) = line.take_waiter(cx.node) else {
+            // It runs something else: interrupt that.
+            if !here {
+                inbox::notify::<P>(owner.node, cpu);
+            }
+            return Ok(());
+        };
+        let s = scheduler.owner(cx.words()).ok_or(Error::Corrupt)?;
+        if s.state != State::Blocked || !scheduler.change(cx.words(), s, s.with(State::Ready)) {
+            return Ok(());
+        }
+        (t, why) = (scheduler, Woken::Ready);
+    }
+    Err(Error::TooDeep)
+}
+
+/// Takes what has come to an endpoint: the event of a thread first, else all bits; 0 if there is
+/// nothing. Threads that have moved to another CPU since they were put on the list are passed on to
+/// the scheduler there, which has not been told because they were on this one.
+pub fn take_news<P: Platform>(cx: &Cx, line: &Line) -> u64 {
+    if line.has_threads(cx.node) {
+        for _ in 0..endpoint::LINES {
+            let Some((t, why)) = line.take_thread(cx.node) else {
+                break;
+            };
+            let Some(why) = Woken::from_number(why) else {
+                continue;
+            };
+            if scheduler_line(cx, t).is_none_or(|at| core::ptr::eq(at, line)) {
+                let tag = t.tag.load(Ordering::Relaxed) as u32;
+                return Event { tag, why }.bits();
+            }
+            let _ = tell_scheduler::<P>(cx, t, why);
+        }
+    }
+    line.take_bits(cx.node)
+}
+
+/// The endpoint at which the scheduler of a thread hears of it, unless it is on its way.
+fn scheduler_line(cx: &Cx, t: &Thread) -> Option<&'static Line> {
+    let owner = t.owner(cx.words())?;
+    if owner.state == State::Transit {
+        return None;
+    }
+    let cpu = CpuId::new(t.cpu.load(Ordering::Relaxed))?;
+    let word = t.scheduler.load(Ordering::Relaxed);
+    let (endpoints, _) = follow::<Endpoints>(cx.node, word, Endpoints::KIND).ok()?;
+    endpoints
+        .line(dyad_abi::service::scheduler_line(owner.node, cpu))
+        .ok()
+}
+
+/// The running thread waits at an endpoint with nothing to take.
+///
+/// # Errors
+///
+/// [`Error::Exists`] if another thread waits there.
+pub fn block<P: Platform>(
+    cx: &Cx,
+    endpoints: u64,
+    index: u64,
+    line: &'static Line,
+    deadline: u64,
+) -> Result<After> {
+    let t = current(cx);
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    // What the endpoint has is looked at when the thread next runs.
+    t.waits_at.store(endpoints, Ordering::Relaxed);
+    t.waits_line.store(index, Ordering::Relaxed);
+    t.deadline.store(deadline, Ordering::Relaxed);
+    t.result.store(2, Ordering::Relaxed);
+    let next = take_dispatcher::<P>(cx, t);
+    if next.is_none() {
+        // A root thread: what comes here interrupts whoever runs.
+        let object = WeakRef::from_bits(endpoints).ok_or(Error::Corrupt)?;
+        cx.local.root_line.set(Some((object, line)));
+    }
+    if let Some((d, By::Send)) = next
+        && deadline != 0
+    {
+        // Its scheduler has not dispatched it, so it does not learn otherwise that it is to be
+        // woken; and it gets the CPU back in time for that. Before anybody can wake it: newer news
+        // take the place of these.
+        tell_scheduler::<P>(cx, t, Woken::Sleeps)?;
+        let end = d.slice_end.load(Ordering::Relaxed).min(deadline);
+        d.slice_end.store(end, Ordering::Relaxed);
+        cx.local.set_slice_end(end);
+    }
+    release::<P>(cx, t);
+    if !t.change(cx.words(), owner, owner.with(State::Blocked)) {
+        return Err(Error::Corrupt);
+    }
+    let waits = line.wait(cx.node, t);
+    if let Ok(true) = waits {
+        // From here on it may run elsewhere. Whoever stopped it before it was the waiter did not find
+        // it there: either they see the waiter, or this sees that it is stopped.
+        if t.owner(cx.words()) != Some(owner.with(State::Blocked)) {
+            withdraw::<P>(cx, t, line);
+        }
+        go_on(cx, next, Stopped::Blocked, deadline);
+        return Ok(After::Switched);
+    }
+    // Something came, or somebody else waits here: it goes on at once, unless it has been stopped
+    // meanwhile.
+    if t.change(cx.words(), owner.with(State::Blocked), owner) {
+        give_back(cx, next);
+        if let Err(e) = waits {
+            t.set_result(e.code(), 0);
+        }
+    } else {
+        go_on(cx, next, Stopped::Blocked, deadline);
+    }
+    Ok(After::Switched)
+}
+
+/// Wakes the thread taken off an endpoint after a message: switches to it if it belongs to this
+/// CPU and is more urgent than the running one.
+pub fn wake_receiver<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<After> {
+    let me = current(cx);
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    let mine = owner.is(cx.node.id(), cx.node.incarnation())
+        && t.cpu.load(Ordering::Relaxed) == cx.cpu().index() as u64;
+    let urgent = t.priority.load(Ordering::Relaxed) > me.priority.load(Ordering::Relaxed);
+    if owner.state != State::Blocked {
+        return Ok(After::Value(0));
+    }
+    // A root thread is a scheduler: it decides itself who goes first.
+    let scheduled = |t: &Thread| t.scheduler.load(Ordering::Relaxed) != 0;
+    if !(mine && urgent && scheduled(me) && scheduled(t) && !cx.local.chain.is_full()) {
+        wake::<P>(cx, t, Woken::Ready)?;
+        return Ok(After::Value(0));
+    }
+    if !t.change(cx.words(), owner, owner.with(State::Running)) {
+        return Ok(After::Value(0));
+    }
+    settle::<P>(cx, me);
+    me.set_result(0, 0);
+    t.slice_end
+        .store(me.slice_end.load(Ordering::Relaxed), Ordering::Relaxed);
+    give(cx, t, By::Send);
+    Ok(After::Switched)
+}
+
+/// Takes a thread that is not to wait there any more off an endpoint, if it is there. Its frame may
+/// be given up after that: nothing leads to it.
+pub(crate) fn withdraw<P: Platform>(cx: &Cx, t: &'static Thread, line: &Line) {
+    if !frame_of(cx.node, t).is_some_and(|f| cx.words().exchange(&line.waiter, link_to(f), 0)) {
+        return;
+    }
+    // Should it have begun to wait there again meanwhile, it looks again.
+    if line_of(cx, t).is_ok_and(|now| core::ptr::eq(now, line)) {
+        let _ = wake::<P>(cx, t, Woken::Ready);
+    }
+}
+
+/// Takes a thread that has been stopped off the endpoint it waited at, if it is still there.
+pub fn wait_no_more<P: Platform>(cx: &Cx, t: &'static Thread) {
+    if let Ok(line) = line_of(cx, t) {
+        withdraw::<P>(cx, t, line);
+    }
+}
+
+/// The endpoint a thread waits at, or has waited at last.
+pub(super) fn line_of(cx: &Cx, t: &Thread) -> Result<&'static Line> {
+    let word = t.waits_at.load(Ordering::Relaxed);
+    let (endpoints, _) = follow::<Endpoints>(cx.node, word, Endpoints::KIND)?;
+    endpoints.line(t.waits_line.load(Ordering::Relaxed))
+}
+
+/// Takes a blocked thread off the endpoint it waits at. `false`: somebody has just found it there,
+/// and wakes it.
+pub fn stop_waiting(cx: &Cx, t: &'static Thread) -> bool {
+    // An endpoint that is gone finds nobody.
+    let Ok(line) = line_of(cx, t) else {
+        return true;
+    };
+    frame_of(cx.node, t).is_some_and(|f| cx.words().exchange(&line.waiter, link_to(f), 0))
+}
