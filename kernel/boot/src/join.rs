@@ -17,6 +17,7 @@ use dyad_shm::PoolId;
 use dyad_shm::superblock::{MAGIC, NodeState, NodeWord, activity, format};
 
 use dyad_core::clock::{self, FusedTime};
+use dyad_core::cpu::FIRST_CPU;
 use dyad_core::cx::Cx;
 use dyad_core::node::Node;
 use dyad_core::tables::Layout;
@@ -375,7 +376,7 @@ pub fn sync_clock<P: Platform>(node: &Node) -> Result<u64, JoinError> {
         let request = (base + i) << 8 | (asked.index() as u64 + 1);
         let start = P::clock_ns();
         e.clock_request.store(request, Ordering::Release);
-        inbox::notify::<P>(asked, CpuId::first(1).next().unwrap_or(P::cpu()));
+        inbox::notify::<P>(asked, FIRST_CPU);
         let answered = || e.clock_answer.load(Ordering::Acquire) == request;
         clock::wait_until::<P>(node.boot_limit(), || {
             answered() || !can_answer(node, asked) || ended(node).is_some()

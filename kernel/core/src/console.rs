@@ -206,7 +206,7 @@ pub fn phase<P: Platform>(name: &str) {
 }
 
 /// Records a check of this run.
-pub fn check<P: Platform>(name: &str, ok: bool, detail: fmt::Arguments<'_>) {
+pub fn check<P: Platform>(name: impl fmt::Display, ok: bool, detail: fmt::Arguments<'_>) {
     record::<P>(
         "check",
         &[
@@ -218,7 +218,7 @@ pub fn check<P: Platform>(name: &str, ok: bool, detail: fmt::Arguments<'_>) {
 }
 
 /// Records a counter; the run's counter is the sum over all records of that name.
-pub fn counter<P: Platform>(name: &str, value: u64) {
+pub fn counter<P: Platform>(name: impl fmt::Display, value: u64) {
     record::<P>(
         "counter",
         &[
@@ -330,23 +330,9 @@ pub fn report<P: Platform>(cx: &Cx, ptr: u64) -> dyad_abi::Result<u64> {
         return Err(Error::BadArgument);
     }
     let detail: UserText<MAX_REPORT_DETAIL> = UserText::read::<P>(cx, detail, detail_len)?;
-    let text = Value::Text;
     match kind {
-        ReportKind::Check => record::<P>(
-            "check",
-            &[
-                ("name", text(format_args!("{name}"))),
-                ("ok", Value::Bool(value == 1)),
-                ("detail", text(format_args!("{detail}"))),
-            ],
-        ),
-        ReportKind::Counter => record::<P>(
-            "counter",
-            &[
-                ("name", text(format_args!("{name}"))),
-                ("value", Value::Number(value)),
-            ],
-        ),
+        ReportKind::Check => check::<P>(name, value == 1, format_args!("{detail}")),
+        ReportKind::Counter => counter::<P>(name, value),
     }
     Ok(0)
 }

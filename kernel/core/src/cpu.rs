@@ -19,6 +19,12 @@ use crate::object::thread::Thread;
 use crate::platform::Interrupt;
 use crate::view::Views;
 
+/// The CPU of every node that looks after others: it answers clock exchanges, beats, sees deaths.
+pub const FIRST_CPU: CpuId = match CpuId::new(0) {
+    Some(cpu) => cpu,
+    None => unreachable!(),
+};
+
 /// State of one CPU.
 pub struct CpuLocal {
     cpu: CpuId,

@@ -26,6 +26,7 @@ use dyad_abi::record::EXIT_FAILED;
 use dyad_abi::service::{NODE_DIED, NODE_JOINED};
 use dyad_shm::superblock::NodeState;
 
+use crate::cpu::FIRST_CPU;
 use crate::cx::Cx;
 use crate::cycle::TICK_NS;
 use crate::recovery::{self, Pace};
@@ -80,7 +81,7 @@ pub fn look<P: Platform>(cx: &Cx) {
             Pace::Done(dead) => {
                 nobody_left::<P>(cx, dead);
                 for n in cx.node.others() {
-                    wake_up::<P>(n);
+                    inbox::notify::<P>(n, FIRST_CPU);
                 }
                 drop(state);
                 watch::<P>(cx);
@@ -112,17 +113,10 @@ fn nobody_left<P: Platform>(cx: &Cx, dead: NodeId) {
     end::shut_down::<P>(node, EXIT_FAILED);
 }
 
-/// Has a node look at the others.
-fn wake_up<P: Platform>(n: NodeId) {
-    if let Some(first) = dyad_abi::CpuId::new(0) {
-        inbox::notify::<P>(n, first);
-    }
-}
-
 /// Tells the others that this node has joined.
 pub fn joined<P: Platform>(cx: &Cx) {
     for n in cx.node.others() {
-        wake_up::<P>(n);
+        inbox::notify::<P>(n, FIRST_CPU);
     }
 }
 

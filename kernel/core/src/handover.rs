@@ -131,12 +131,7 @@ pub(crate) fn transfer<P: Platform>(
     to: NodeId,
 ) -> Result<()> {
     let target = cx.node.sb.node_word(to);
-    let handed = Owner {
-        state: State::Transit,
-        node: to,
-        incarnation: target.incarnation,
-        seq: mine.seq.wrapping_add(1),
-    };
+    let handed = mine.passed(to, target.incarnation, State::Transit);
     t.came_from
         .store(cx.node.id().index() as u64 + 1, Ordering::Relaxed);
     t.migrations.fetch_add(1, Ordering::Relaxed);

@@ -16,14 +16,14 @@ use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_ring::wake::{self, WakeLine};
 use dyad_ring::{Consumer, Message, Producer, PushError, RING_BYTES};
-use dyad_shm::superblock::{CpuEntry, INBOX_OFFSET, INBOX_SPACE, NodeState, activity};
+use dyad_shm::superblock::{CpuEntry, INBOX_OFFSET, INBOX_SPACE, activity};
 use dyad_shm::{FrameRef, LayoutHash, PhysAddr, PoolId};
 
-use crate::cpu::CpuLocal;
+use crate::cpu::{CpuLocal, FIRST_CPU};
 use crate::cx::Cx;
 use crate::node::{Node, node, sender_bit};
 use crate::object::thread::Thread;
-use crate::{Platform, clock, dispatch, handover, object, shootdown, tables, warn};
+use crate::{Platform, dispatch, handover, object, shootdown, warn};
 
 /// Most messages taken from one inbox before others get their turn: bounds the time a CPU
 /// spends here.
@@ -136,10 +136,7 @@ pub fn send<P: Platform>(to: NodeId, cpu: CpuId, m: &Message) -> Result<()> {
     if to.index() >= node.params.node_count || cpu.index() >= node.params.cpus {
         return Err(Error::NoSuchNode);
     }
-    if !matches!(
-        node.sb.node_word(to).state,
-        NodeState::Live | NodeState::Suspect
-    ) {
+    if !node.sb.is_live(to) {
         return Err(Error::NodeDead);
     }
     let mem = node.words;
@@ -168,13 +165,8 @@ pub(crate) fn pick_cpu(node: &Node, to: NodeId, hint: u64) -> CpuId {
     CpuId::first(cpus)
         .find(free)
         .or_else(|| CpuId::first(cpus).nth(hint as usize % cpus))
-        .unwrap_or(P0)
+        .unwrap_or(FIRST_CPU)
 }
-
-const P0: CpuId = match CpuId::new(0) {
-    Some(c) => c,
-    None => unreachable!(),
-};
 
 /// Takes what has come in. Bounded: at most [`BATCH`] messages per sender; if more are left the
 /// bit is set again.
@@ -259,44 +251,4 @@ pub(crate) fn publish_code_here<P: Platform>(node: &Node, frame: u64) -> Result<
         .ok_or(Error::BadArgument)?
         .address();
     shootdown::publish_here::<P>(node, pa)
-}
-
-/// Makes the present contents of a frame executable on the nodes in `on`: every one of them that
-/// may hold translations of older contents rewrites the frame first.
-///
-/// # Errors
-///
-/// [`Error::TimedOut`] if a node has not answered within a second; [`Error::NodeDead`] is not an
-/// error here: a dead node holds no translations.
-pub fn publish_code<P: Platform>(pa: PhysAddr, on: u8) -> Result<()> {
-    let node = node();
-    let record = tables::record(node.map, &node.tables, pa).ok_or(Error::BadArgument)?;
-    let frame = FrameRef::of(pa).ok_or(Error::BadArgument)?.bits() as u64;
-    let stale = record.executed_on() & on;
-    for n in node.all().filter(|n| stale >> n.index() & 1 == 1) {
-        if n == node.id() {
-            publish_code_here::<P>(node, frame)?;
-            continue;
-        }
-        match send::<P>(
-            n,
-            P0,
-            &Message([kind::PUBLISH_CODE, frame, 0, 0, 0, 0, 0, 0]),
-        ) {
-            Ok(()) => {}
-            Err(Error::NodeDead) => {
-                record.clear_executed(n);
-                continue;
-            }
-            Err(e) => return Err(e),
-        }
-        let bit = 1u8 << n.index();
-        if !clock::wait_until::<P>(1_000_000_000, || {
-            record.executed_on() & bit == 0 || !node.sb.is_live(n)
-        }) {
-            return Err(Error::TimedOut);
-        }
-    }
-    record.mark_executed(on);
-    Ok(())
 }

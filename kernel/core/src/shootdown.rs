@@ -33,21 +33,16 @@ use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_coherence::GlobalMem;
 use dyad_ring::Message;
 use dyad_shm::frame::{FrameRef, WeakRef};
-use dyad_shm::superblock::NodeState;
 use dyad_shm::{FrameEntry, PhysAddr};
 
 use crate::Platform;
+use crate::cpu::FIRST_CPU;
 use crate::cx::Cx;
 use crate::inbox;
 use crate::mapping::In;
 use crate::node::Node;
 use crate::object::find;
 use crate::object::space::Space;
-
-const FIRST_CPU: CpuId = match CpuId::new(0) {
-    Some(c) => c,
-    None => unreachable!(),
-};
 
 fn word_of(node: NodeId, cpu: CpuId) -> usize {
     node.index() * MAX_CPUS + cpu.index()
@@ -57,10 +52,7 @@ fn word_of(node: NodeId, cpu: CpuId) -> usize {
 fn holders(cx: &Cx) -> impl Iterator<Item = (NodeId, CpuId)> + '_ {
     let node = cx.node;
     node.all()
-        .filter(|&n| {
-            let state = node.sb.node_word(n).state;
-            matches!(state, NodeState::Live | NodeState::Suspect)
-        })
+        .filter(|&n| node.sb.is_live(n))
         .flat_map(move |n| {
             let awake = cx.epochs().publication(n).awake();
             CpuId::first(node.params.cpus)

@@ -84,6 +84,12 @@ impl NodeState {
         })
     }
 
+    /// Whether it takes part now. One that is suspected does: it is slow, and only keeps memory from
+    /// being reused.
+    pub const fn is_live(self) -> bool {
+        matches!(self, NodeState::Live | NodeState::Suspect)
+    }
+
     /// Name for people.
     pub const fn name(self) -> &'static str {
         match self {
@@ -330,11 +336,9 @@ impl Superblock {
         })
     }
 
-    /// Whether a node takes part now. One that is suspected does: it is slow, and only keeps memory
-    /// from being reused.
+    /// Whether a node takes part now; see [`NodeState::is_live`].
     pub fn is_live(&self, n: NodeId) -> bool {
-        let state = self.node_word(n).state;
-        matches!(state, NodeState::Live | NodeState::Suspect)
+        self.node_word(n).state.is_live()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::cpu::CpuLocal;
 use crate::cx::Cx;
 use crate::node::Node;
 use crate::object::endpoint::Endpoints;
-use crate::object::thread::{Owner, State, Thread};
+use crate::object::thread::{State, Thread};
 use crate::object::{self, follow};
 use crate::{Platform, clock, inbox};
 
@@ -102,16 +102,11 @@ pub fn set_root<P: Platform>(cx: &Cx, cpu: CpuId, t: &'static Thread) -> Result<
     let reference = object::reference(cx.node, t).ok_or(Error::Corrupt)?;
     t.cpu.store(cpu.index() as u64, Ordering::Relaxed);
     t.scheduler.store(0, Ordering::Relaxed);
-    let ours = Owner {
-        state: State::Ready,
-        node: cx.node.id(),
-        incarnation: cx.node.incarnation(),
-        seq: owner.seq.wrapping_add(1),
-    };
+    let ours = owner.passed(cx.node.id(), cx.node.incarnation(), State::Ready);
     if !t.change(cx.words(), owner, ours) {
         return Err(Error::NotReady);
     }
-    cx.node.roots[cpu.index()].store(reference.bits(), Ordering::Release);
+    cx.node.set_root(cpu, reference);
     if cpu != cx.cpu() {
         inbox::notify::<P>(cx.node.id(), cpu);
     }

@@ -107,6 +107,18 @@ impl Owner {
         Owner { state, ..self }
     }
 
+    /// The next owner. The number tells two stays at the same node apart: a message about an older
+    /// one takes nothing.
+    #[must_use]
+    pub const fn passed(self, to: NodeId, incarnation: u32, state: State) -> Owner {
+        Owner {
+            state,
+            node: to,
+            incarnation,
+            seq: self.seq.wrapping_add(1),
+        }
+    }
+
     /// Whether this node, in this incarnation, owns it.
     pub fn is(&self, node: NodeId, incarnation: u32) -> bool {
         self.node == node && self.incarnation == incarnation & FIELD

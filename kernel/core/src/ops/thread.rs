@@ -8,13 +8,12 @@ use dyad_abi::cap::{
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_captbl::Span;
 use dyad_coherence::GlobalMem;
-use dyad_shm::superblock::NodeState;
 
 use crate::cx::{Cx, Operand};
 use crate::dispatch::{self, After};
 use crate::object::endpoint::{Endpoints, LINES};
 use crate::object::find;
-use crate::object::thread::{Owner, State, Thread, begun};
+use crate::object::thread::{State, Thread, begun};
 use crate::object::time::{Budgets, UNLIMITED};
 use crate::{Platform, handover};
 
@@ -114,13 +113,7 @@ fn configure<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u6
         }
     };
     // Taken: nobody else configures or resumes it until the last step.
-    let seq = owner.seq.wrapping_add(1);
-    let taken = Owner {
-        state: State::None,
-        node: cx.node.id(),
-        incarnation: cx.node.incarnation(),
-        seq,
-    };
+    let taken = owner.passed(cx.node.id(), cx.node.incarnation(), State::None);
     if !t.change(cx.words(), owner, taken) {
         return Err(Error::NotReady);
     }
@@ -221,15 +214,10 @@ fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
         return Err(Error::NoIsa);
     }
     let word = cx.node.sb.node_word(node);
-    if !matches!(word.state, NodeState::Live | NodeState::Suspect) {
+    if !word.state.is_live() {
         return Err(Error::NodeDead);
     }
-    let ready = Owner {
-        state: State::Ready,
-        node,
-        incarnation: word.incarnation,
-        seq: owner.seq.wrapping_add(1),
-    };
+    let ready = owner.passed(node, word.incarnation, State::Ready);
     // Whoever has just stopped it may not have come to that yet, and it may be to wait again.
     dispatch::wait_no_more::<P>(cx, t);
     t.cpu.store(cpu, Ordering::Relaxed);

@@ -270,8 +270,7 @@ impl Recovery {
     fn between(&mut self, cx: &Cx, mut seen: Seen, same: fn(Seen) -> Phase, next: Phase) -> Pace {
         let mut all = true;
         for n in cx.node.all() {
-            let state = cx.node.sb.node_word(n).state;
-            if !matches!(state, NodeState::Live | NodeState::Suspect) {
+            if !cx.node.sb.is_live(n) {
                 continue;
             }
             for c in self.cpus(cx) {
@@ -323,11 +322,7 @@ impl Recovery {
                 Walked::Working => break,
                 Walked::End => return self.go(Phase::BetweenAgain([0; MAX_NODES])),
             };
-            let lives = |n: NodeId| {
-                let state = cx.node.sb.node_word(n).state;
-                matches!(state, NodeState::Live | NodeState::Suspect)
-            };
-            let wait = |who: Option<NodeId>| who.is_none_or(lives);
+            let wait = |who: Option<NodeId>| who.is_none_or(|n| cx.node.sb.is_live(n));
             if !self.tally.count_in(cx, frame, kind, wait) {
                 self.phase = Phase::Count(here);
                 return Pace::Later;

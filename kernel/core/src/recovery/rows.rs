@@ -11,7 +11,7 @@ use dyad_retype::{FrameType, Order, Refs, Refused, Use};
 use dyad_shm::frame::{Epoch, WeakRef};
 use dyad_shm::intent::{IntentRecord, Row};
 use dyad_shm::quiesce::QuiesceArea;
-use dyad_shm::superblock::{NodeState, QUIESCE_OFFSET};
+use dyad_shm::superblock::QUIESCE_OFFSET;
 use dyad_shm::{FrameRef, PhysAddr, PoolId};
 
 use super::references::{CAPTBL_LEAF, CAPTBL_ROOT, table_of};
@@ -218,8 +218,7 @@ fn root_word(cx: &Cx, record: &IntentRecord) {
 /// Whether a live CPU is in a row about an entry.
 fn is_at_work(cx: &Cx, place: PhysAddr) -> bool {
     cx.node.all().any(|n| {
-        let state = cx.node.sb.node_word(n).state;
-        matches!(state, NodeState::Live | NodeState::Suspect)
+        cx.node.sb.is_live(n)
             && CpuId::first(cx.node.params.cpus).any(|c| {
                 let record = cx.epochs().intents(n, c).read();
                 record.is_some_and(|r| r.place == place)

@@ -27,7 +27,6 @@ use dyad_captbl::Owner as Dead;
 use dyad_ring::Message;
 use dyad_shm::FrameRef;
 use dyad_shm::frame::WeakRef;
-use dyad_shm::superblock::NodeState;
 
 use crate::cx::Cx;
 use crate::handover::{carry, what};
@@ -80,8 +79,7 @@ enum Fate {
 }
 
 fn lives(cx: &Cx, n: NodeId) -> bool {
-    let state = cx.node.sb.node_word(n).state;
-    n.index() < cx.node.params.node_count && matches!(state, NodeState::Live | NodeState::Suspect)
+    n.index() < cx.node.params.node_count && cx.node.sb.is_live(n)
 }
 
 /// Repairs one thread, if it is the dead node's. The recoverer is alone with it: nobody else changes
@@ -229,12 +227,8 @@ fn give(
     let me = cx.node.id();
     t.came_from.store(me.index() as u64 + 1, Ordering::Relaxed);
     t.budget.store(0, Ordering::Relaxed);
-    let handed = Owner {
-        state: State::Transit,
-        node: to,
-        incarnation: cx.node.sb.node_word(to).incarnation,
-        seq: owner.seq.wrapping_add(1),
-    };
+    let incarnation = cx.node.sb.node_word(to).incarnation;
+    let handed = owner.passed(to, incarnation, State::Transit);
     let thread = reference(cx.node, t)?;
     cx.words().hand_over(t);
     t.change(cx.words(), owner, handed).then_some(Handed {
@@ -265,12 +259,7 @@ fn stop<P: Platform>(
     // Its scheduler on this CPU is told.
     t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
     cx.words().hand_over(t);
-    let stopped = Owner {
-        state: State::Stopped,
-        node: cx.node.id(),
-        incarnation: cx.node.incarnation(),
-        seq: owner.seq.wrapping_add(1),
-    };
+    let stopped = owner.passed(cx.node.id(), cx.node.incarnation(), State::Stopped);
     if !t.change(cx.words(), owner, stopped) {
         t.cpu.store(cpu, Ordering::Relaxed);
         return None;
