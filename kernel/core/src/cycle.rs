@@ -18,7 +18,7 @@ use dyad_shm::superblock::activity;
 
 use crate::clock::{self, FusedTime};
 use crate::cx::Cx;
-use crate::{Platform, death, dispatch, end, inbox, quiet};
+use crate::{Platform, death, dispatch, end, inbox, ops, quiet};
 
 /// Housekeeping interval.
 pub const TICK_NS: u64 = 100_000_000;
@@ -49,24 +49,22 @@ fn attend<P: Platform>(cx: &Cx) -> u64 {
             node.entry().heartbeat.fetch_add(1, Ordering::Relaxed);
         }
     }
-    deliver_interrupts::<P>(cx);
+    while let Some(n) = cx.local.take_other() {
+        deliver::<P>(cx, n as usize);
+    }
     if now.0 >= local.slice_end() {
         dispatch::slice_over::<P>(cx);
     }
     local.last_tick.get() + TICK_NS
 }
 
-/// Interrupts that somebody wants to hear of become messages.
-fn deliver_interrupts<P: Platform>(cx: &Cx) {
-    while let Some(n) = cx.local.take_other() {
-        let target = cx
-            .node
-            .interrupts
-            .get(n as usize)
-            .and_then(|slot| *slot.lock());
-        if let Some((object, line, bits)) = target {
-            let _ = crate::ops::endpoint::post::<P>(cx, object, line, bits);
-        }
+/// Sends the message of interrupt `number` of this node, if somebody wants to hear of it.
+pub fn deliver<P: Platform>(cx: &Cx, number: usize) {
+    // Not held while the message is sent: who wakes up may change it.
+    let target = cx.node.interrupts.get(number).and_then(|slot| *slot.lock());
+    if let Some((object, line, bits)) = target {
+        // Refused if the endpoint is gone: nobody wants to know any more.
+        let _ = ops::endpoint::post::<P>(cx, object, line, bits);
     }
 }
 

@@ -28,7 +28,7 @@ use dyad_shm::superblock::NodeState;
 
 use crate::cpu::FIRST_CPU;
 use crate::cx::Cx;
-use crate::cycle::TICK_NS;
+use crate::cycle::{self, TICK_NS};
 use crate::recovery::{self, Pace};
 use crate::{Platform, clock, console, end, error, inbox, warn};
 
@@ -120,6 +120,8 @@ pub fn joined<P: Platform>(cx: &Cx) {
     }
 }
 
+/// Compares the node table with what this node knew: who is silent, who has come, who is gone. Skipped
+/// if another CPU is at it; it looks at the same words.
 fn watch<P: Platform>(cx: &Cx) {
     let Some(mut watch) = cx.node.watch.try_lock() else {
         return;
@@ -156,7 +158,7 @@ fn watch<P: Platform>(cx: &Cx) {
         .into_iter()
         .filter(|e| e.1)
     {
-        post::<P>(cx, number);
+        cycle::deliver::<P>(cx, number as usize);
     }
 }
 
@@ -173,18 +175,5 @@ fn suspect<P: Platform>(cx: &Cx, n: NodeId, state: NodeState, seen: &mut Seen, n
         let _ = cx.epochs().suspect(n);
     } else if state == NodeState::Suspect && silent < TICK_NS {
         let _ = cx.epochs().trust(n);
-    }
-}
-
-/// Sends the message of an interrupt, if somebody wants to hear of it.
-fn post<P: Platform>(cx: &Cx, number: u64) {
-    let target = cx
-        .node
-        .interrupts
-        .get(number as usize)
-        .and_then(|slot| *slot.lock());
-    if let Some((object, line, bits)) = target {
-        // Refused if the endpoint is gone: nobody wants to know any more.
-        let _ = crate::ops::endpoint::post::<P>(cx, object, line, bits);
     }
 }
