@@ -7,6 +7,13 @@
 //! A stop request of the launcher (another node died, time is up, Ctrl-C) is answered with a
 //! `status` record of every CPU.
 //!
+//! | step | order |
+//! |---|---|
+//! | the shutdown word, by compare-and-swap from 0; then every node is notified | the first code wins; whoever is woken sees it |
+//! | last output, counters and checks; LEFT; the `exit` record; the machine ends | LEFT with release: whoever reads it knows that this node writes nothing shared any more |
+//!
+//! A node that has left stays LEFT, and nothing of it is recovered: it was in no row when it left.
+//!
 //! With the boot parameter `audit`, all CPUs but the first of each node stop before it leaves, and the
 //! last node to leave compares all tables with each other: then nobody is in the middle of anything.
 
@@ -41,11 +48,14 @@ pub fn stop<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
         status::<P>(node, local);
         node.reported.fetch_add(1, Ordering::AcqRel);
     }
+    // Nobody goes on: the launcher wants the states as they were, and programs that go on would end
+    // the run in another way.
     if local.id().index() != 0 {
         loop {
             P::relax();
         }
     }
+    // Bounded, as one CPU may hang: that is what stop requests are often made for.
     clock::wait_until::<P>(300_000_000, || {
         node.reported.load(Ordering::Acquire) >= node.params.cpus as u64
     });
@@ -53,6 +63,7 @@ pub fn stop<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
     exit::<P>(EXIT_STOPPED, format_args!("stopped by the launcher"))
 }
 
+/// The `status` record of this CPU: which thread it runs and where, or what its scheduler waits for.
 fn status<P: Platform>(node: &Node, local: &CpuLocal) {
     let (doorbells, timers, _) = local.interrupt_counts();
     let counts = format_args!(
@@ -107,6 +118,7 @@ fn status<P: Platform>(node: &Node, local: &CpuLocal) {
 
 /// Ends the machine.
 pub fn exit<P: Platform>(code: u32, reason: fmt::Arguments<'_>) -> ! {
+    // Before it has joined, it has nothing to leave; and there may be no superblock to write to.
     if let Some(node) = crate::node::try_node()
         && node.incarnation() != 0
     {
@@ -132,6 +144,7 @@ pub fn shut_down<P: Platform>(node: &'static Node, code: u32) {
         node.sb
             .shutdown
             .compare_exchange(0, code as u64 + 1, Ordering::AcqRel, Ordering::Relaxed);
+    // The first CPU of a node ends it. The others are told only if they have to stop before that.
     for n in node.all() {
         let cpus = if node.params.audit {
             node.params.cpus

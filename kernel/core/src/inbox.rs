@@ -6,6 +6,15 @@
 //! then looks into the inboxes of the nodes whose bits were set. The protocol and its orderings
 //! are in [`dyad_ring::wake`].
 //!
+//! | step | order |
+//! |---|---|
+//! | send: message into the ring; bit in `pending`; fence; `activity` | a receiver that announced sleep before the bit is rung, one that announces it later sees the bit |
+//! | receive: `pending` taken (to 0); rings of the bits that were set | acquire: messages pushed before the bit are seen |
+//! | not all taken: the bit is set again | it is looked at before the CPU sleeps or runs user code |
+//!
+//! A receiver that is slow makes its senders fail with [`Error::Full`], never wait: no operation waits
+//! for another CPU, which might be waiting itself.
+//!
 //! Contents are not trusted: a message that names something that is not there, or not in the
 //! state the message says, is dropped and reported.
 
@@ -57,11 +66,13 @@ pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
         .word(MAX_CPUS as u64)
 }
 
+/// Where the ring of a sender node into the inbox of a CPU lies.
 fn ring_at(receiver: NodeId, cpu: CpuId, sender: NodeId) -> PhysAddr {
     let i = (receiver.index() * MAX_CPUS + cpu.index()) * MAX_NODES + sender.index();
     PoolId::Cxl.base().add(INBOX_OFFSET + i as u64 * RING_BYTES)
 }
 
+/// The words by which a CPU is woken: on the two lines of its entry in the superblock.
 fn wake_line(n: NodeId, c: CpuId) -> WakeLine {
     let at = PoolId::Cxl.base().add(
         (core::mem::offset_of!(dyad_shm::Superblock, cpus)
@@ -190,6 +201,7 @@ pub(crate) fn drain<P: Platform>() {
                 let _ = wake::notify(mem, &line, bit);
                 break;
             }
+            // Borrowed for this message only: what handles it may send, and look in here.
             let next = {
                 let mut inboxes = local.inboxes.borrow_mut();
                 let Some(inbox) = inboxes[from.index()].as_mut() else {
@@ -200,6 +212,8 @@ pub(crate) fn drain<P: Platform>() {
             match next {
                 Ok(Some(m)) => handle::<P>(node, from, &m),
                 Ok(None) => break,
+                // The sender has written nonsense, or something else has: begin anew where it says it
+                // is. What was between is lost, but this CPU is not.
                 Err(_) => {
                     warn!(
                         P,
@@ -214,6 +228,7 @@ pub(crate) fn drain<P: Platform>() {
     }
 }
 
+/// Does what a message says. Nobody waits for an answer: what goes wrong is reported here.
 fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
     let result = match m.0[0] {
         kind::THREAD => handover::receive::<P>(&Cx::here::<P>(), m.0[1], m.0[2]),
@@ -235,6 +250,7 @@ fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
     }
 }
 
+/// A [`ROOT`](kind::ROOT) message has come.
 fn become_root<P: Platform>(cx: &Cx, thread: u64, cpu: u64) -> Result<()> {
     let (t, _) = object::follow::<Thread>(cx.node, thread, Thread::KIND)?;
     let cpu = CpuId::new(cpu)

@@ -2,6 +2,17 @@
 //!
 //! The choice is made at boot, once; what is the same in both cases (loads and stores) does not
 //! look at it.
+//!
+//! | | coherent | incoherent |
+//! |---|---|---|
+//! | read, write a shared word | one load (acquire), one store (release) | the line is dropped before, written back behind |
+//! | change one (exchange, add, bits) | one read-modify-write, acquire and release | the same at memory, which the back end sees to: two nodes' caches must not both win |
+//! | load, store of [`GlobalMem`] | as it says | the same: rows say themselves what they write back and drop |
+//! | hand an object over | nothing | all its lines are written back and dropped |
+//!
+//! There are two ways to the same words: [`GlobalMem`], by physical address, for the protocol crates,
+//! which name words so; and the methods of [`Words`], by reference, for objects of this crate, whose
+//! addresses have been checked when they were found.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -143,6 +154,8 @@ impl GlobalMem for Words {
         Some(self.read(&words[index % 512]))
     }
 
+    // The first word says that the line is in use: it comes last, and whoever has read it, with
+    // acquire, sees the others.
     #[inline]
     fn store_line(&self, line: PhysAddr, words: [u64; 4]) {
         before_change();
@@ -235,6 +248,8 @@ impl CoherentWords {
 /// Where caches are not coherent each of these acts at memory; where they are, it is one atomic
 /// instruction.
 impl Words {
+    /// Where a word is. Asked only where caches are not coherent: looking it up costs more than the
+    /// whole operation otherwise.
     fn at(&self, word: &AtomicU64) -> PhysAddr {
         self.map
             .physical(core::ptr::from_ref(word) as u64)
@@ -313,7 +328,8 @@ impl Words {
     }
 }
 
-/// The line of a slot, found once.
+/// The line of a slot, found once: an operation on a slot goes back to it several times, and the
+/// address is checked when it is found.
 pub struct SlotLine {
     words: &'static Words,
     line: &'static [AtomicU64; 8],

@@ -1,5 +1,9 @@
 //! Kernel panics and faults: say everything once, then end the machine. The launcher ends the
 //! others and symbolises the backtraces.
+//!
+//! Nothing here may rely on what has just failed: no shared word is read or written, no lock waited
+//! for without a bound (the console's is not), and the node is not even marked as having left. If the
+//! others go on, they recover it like a machine that was killed.
 
 use core::fmt;
 use core::panic::PanicInfo;
@@ -13,8 +17,11 @@ use crate::{Platform, error};
 /// Set by the first CPU that panics; a panic while panicking only exits.
 static PANICKING: AtomicBool = AtomicBool::new(false);
 
+/// Return addresses in a record, innermost first: lines of the console are bounded.
 const DEPTH: usize = 24;
 
+/// Message, registers, backtrace, end. Only once per machine: a second CPU would mix its words with
+/// these, and a panic in here would not end.
 fn last_words<P: Platform>(
     message: fmt::Arguments<'_>,
     location: fmt::Arguments<'_>,

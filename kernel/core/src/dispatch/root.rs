@@ -18,6 +18,7 @@ use crate::object::thread::{State, Thread};
 use crate::object::{self, follow};
 use crate::{Platform, clock, inbox};
 
+/// This CPU's root thread, unless it has been given up.
 fn root(cx: &Cx) -> Option<&'static Thread> {
     let word = cx.node.roots[cx.cpu().index()].load(Ordering::Acquire);
     if word == 0 {
@@ -99,6 +100,8 @@ pub fn set_root<P: Platform>(cx: &Cx, cpu: CpuId, t: &'static Thread) -> Result<
     if owner.state != State::Ready && owner.state != State::Stopped {
         return Err(Error::NotReady);
     }
+    // It belongs to this node from the exchange below on, ready: should its CPU look before the word in
+    // the table says so, it finds nobody; it is notified behind that.
     let reference = object::reference(cx.node, t).ok_or(Error::Corrupt)?;
     t.cpu.store(cpu.index() as u64, Ordering::Relaxed);
     t.scheduler.store(0, Ordering::Relaxed);

@@ -1,4 +1,15 @@
 //! Operations on asynchronous endpoints.
+//!
+//! An endpoints object has [`LINES`] lines; a line has a word of bits, a list of threads that have
+//! become ready, and at most one waiter ([`crate::object::endpoint`]). Sending sets bits and never
+//! waits, so a sender can neither be blocked by a receiver nor fill anything up.
+//!
+//! | who | does | then |
+//! |---|---|---|
+//! | sender | sets its bits; fence | takes the waiter off by an exchange, wakes it |
+//! | receiver | becomes the waiter; fence | looks at the bits once more |
+//!
+//! Either the sender finds the waiter or the receiver finds the bits.
 
 use dyad_abi::cap::{CapType, ReceiveOp, Rights, SendOp, Woken};
 use dyad_abi::{CpuId, Error, NodeId, Result};
@@ -48,6 +59,8 @@ pub fn post<P: Platform>(cx: &Cx, object: WeakRef, line: u64, bits: u64) -> Resu
     let line = endpoints.line(line)?;
     match line.post(cx.node, bits) {
         None => notify_bound::<P>(cx, line).map(|_| ()),
+        // Not switched to at once: interrupts are delivered in the run loop, where there may be no
+        // running thread to switch from.
         Some(t) => dispatch::wake::<P>(cx, t, Woken::Ready),
     }
 }
@@ -62,6 +75,7 @@ fn notify_bound<P: Platform>(cx: &Cx, line: &Line) -> Result<After> {
     Ok(After::Value(0))
 }
 
+/// The line that an operation is about: number `index` of those that the capability is for.
 #[inline]
 fn line_at(
     endpoints: &'static Endpoints,
@@ -99,6 +113,7 @@ pub fn receive<P: Platform>(
         }
         ReceiveOp::MakeSend => {
             let place = destination(cx, a[1])?;
+            // A message without bits would wake nobody.
             if a[2] == 0 {
                 return Err(Error::BadArgument);
             }

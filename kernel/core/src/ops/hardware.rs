@@ -1,5 +1,19 @@
-//! Operations on a node's hardware. All but reading the clock and node states act on the node the
-//! caller runs on, and need the capability for just that one.
+//! Operations on a node's hardware.
+//!
+//! A Hardware capability is for one node; init starts with those of all.
+//!
+//! | operation | acts on | if the caller is elsewhere |
+//! |---|---|---|
+//! | `Now`, `Where`, `NodeState`, `Quiesced`, `Shutdown` | the system | the same |
+//! | `StartCpu` | a CPU of the capability's node | a message carries it there |
+//! | `FlushStep`, `FlushTlb`, `AttachIrq`, `Write`, `Report` | the node the caller runs on | [`Error::NotReady`] |
+//!
+//! The last ones use what is private to a node (its round, its TLBs, its table of interrupts, its
+//! serial line), which no other node can reach; a caller that may run on several nodes has to hold
+//! the capability for each.
+//!
+//! Bounds: a step of a round at most [`quiet::MAX_STEPS`], a text at most [`MAX_WRITE`] bytes,
+//! anything else a fixed number of words.
 
 use dyad_abi::cap::{CapIndex, CapType, HardwareOp, SendOp};
 use dyad_abi::user::{MAX_WRITE, Where};
@@ -60,6 +74,9 @@ pub fn dispatch<P: Platform>(cx: &Cx, this: &Operand, op: HardwareOp, a: [u64; 5
     }
 }
 
+/// Makes a thread the root thread of a CPU. On another node that node's first CPU does it, as root
+/// threads are private to a node. The caller is not told what has come of it: a message that makes no
+/// sense there any more is dropped and reported on that node's console.
 fn start_cpu<P: Platform>(cx: &Cx, node: NodeId, a: [u64; 5]) -> Result<u64> {
     let cpu = CpuId::new(a[0])
         .filter(|c| c.index() < cx.node.params.cpus)
@@ -91,7 +108,11 @@ fn start_cpu<P: Platform>(cx: &Cx, node: NodeId, a: [u64; 5]) -> Result<u64> {
     Ok(0)
 }
 
-/// Interrupts of this node become messages.
+/// Interrupts of this node become messages at the endpoint of a Send capability, with its bits.
+///
+/// What is kept is a weak reference: when the endpoint is gone, interrupts find nothing. But nobody
+/// looks at the capability again, so it must not be guarded: a guard could be revoked, and this would
+/// not notice.
 fn attach(cx: &Cx, a: [u64; 5]) -> Result<u64> {
     let slot = usize::try_from(a[0])
         .ok()
@@ -112,6 +133,7 @@ fn attach(cx: &Cx, a: [u64; 5]) -> Result<u64> {
 /// Writes text of the caller to this node's console.
 fn write<P: Platform>(cx: &Cx, at: u64, len: u64) -> Result<u64> {
     let n = (len as usize).min(MAX_WRITE);
+    // In parts: kernel stacks are small. Parts that were written before one faults stay written.
     let mut text = [0; 256];
     let mut done = 0;
     while done < n {

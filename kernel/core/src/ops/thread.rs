@@ -1,4 +1,22 @@
 //! Operations on threads and time budgets.
+//!
+//! | operation | from | to |
+//! |---|---|---|
+//! | `Configure` | NONE, STOPPED | STOPPED |
+//! | `Resume` | STOPPED; BLOCKED | READY, on the node that is asked for |
+//! | `Dispatch` | READY | RUNNING ([`dispatch::dispatch`]) |
+//! | `Stop` | READY, BLOCKED | STOPPED |
+//! | `Yield`, `Exit`, `Migrate` | RUNNING, itself | READY, STOPPED, TRANSIT |
+//!
+//! A thread is whoever's the owner word says, and every step here is one compare-and-swap of it: of
+//! two operations on a thread at the same time, one finds that it has lost. A running thread is its
+//! CPU's, and one in transit is the receiver's: no operation of others takes it away from there.
+//!
+//! | step | order |
+//! |---|---|
+//! | configure: the owner word (number + 1), the thread's words, the owner word | each before the next: between them the thread is in nobody's reach |
+//! | stop: READY or BLOCKED -> STOPPED; fence; off the endpoint | against a thread that goes to sleep: BLOCKED, waiter, owner word read again |
+//! | resume: off an old endpoint, CPU, hand-over; then STOPPED -> READY | release: the dispatcher sees all of it |
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,6 +35,7 @@ use crate::object::thread::{State, Thread, begun};
 use crate::object::time::{Budgets, UNLIMITED};
 use crate::{Platform, handover};
 
+/// The first argument of `Dispatch`: slice in nanoseconds below this bit, priority from there on.
 const PRIORITY_SHIFT: u32 = 56;
 /// Attempts at changing a budget that others change at the same time.
 const TRANSFER_TRIES: usize = 64;
@@ -40,6 +59,7 @@ pub fn dispatch<P: Platform>(
     others::<P>(cx, t, number, a)
 }
 
+/// All but `Dispatch`: kept out of the way of the one operation that schedulers make all the time.
 #[inline(never)]
 fn others<P: Platform>(cx: &Cx, t: &'static Thread, number: u64, a: [u64; 5]) -> Result<After> {
     let op = ThreadOp::from_number(number).ok_or(Error::BadSyscall)?;
@@ -72,6 +92,8 @@ fn others<P: Platform>(cx: &Cx, t: &'static Thread, number: u64, a: [u64; 5]) ->
     }
 }
 
+/// The budget that a Time capability stands for: the object, which of its words, and its reference,
+/// which the thread keeps, as the budget may be given up while it runs.
 fn budget_of(cx: &Cx, n: u64) -> Result<(&'static Budgets, usize, u64)> {
     let cap = CapIndex::new(n).ok_or(Error::NoCap)?;
     let time = cx.operand(cap, CapType::Time, TimeOp::Use.right())?;
@@ -232,6 +254,8 @@ fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
 /// Registers of a stopped thread, on the ISA of this node.
 fn registers<P: Platform>(cx: &Cx, t: &'static Thread, op: ThreadOp, a: [u64; 5]) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    // Looked at once. Should somebody resume the thread meanwhile, a register is what either has stored
+    // last: bad for that thread, harmless for the kernel, as words are checked before they are stored.
     if owner.state != State::Stopped && !lacks!("ops::thread::registers::state") {
         return Err(Error::NotReady);
     }
@@ -275,7 +299,9 @@ pub fn time(cx: &Cx, this: &Operand, op: TimeOp, a: [u64; 5]) -> Result<u64> {
     }
 }
 
-/// Moves time. Bounded: gives up if others change the budget each time.
+/// Moves time: off the one budget first, so that there is never more of it than has been given out.
+/// Bounded: gives up if others change the budget each time. Budgets without limit stay so, whatever
+/// is taken or added; a sum that would look like one ends just below.
 fn transfer(cx: &Cx, from: &AtomicU64, to: &AtomicU64, ns: u64) -> Result<u64> {
     let words = cx.words();
     let mut taken = false;

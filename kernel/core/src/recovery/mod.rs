@@ -97,9 +97,13 @@ pub enum Pace {
     Done(NodeId),
 }
 
+/// Where a recovery has come: the steps above, each with what it needs to go on after a piece. Steps
+/// over CPUs carry the number of the next one, walks over objects where they are.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     Rows(usize),
+    /// From here to [`Phase::Set`] only if a row of the dead node may have left references that no
+    /// entry holds, or entries without a reference.
     Freeze,
     Between(Seen),
     Places(usize),
@@ -108,7 +112,11 @@ enum Phase {
     Set,
     Clear,
     Threads(Cursor),
-    Settle { stamp: Epoch, until: u64 },
+    /// Until everybody has been quiet since `stamp`, or fused time `until`.
+    Settle {
+        stamp: Epoch,
+        until: u64,
+    },
     Endpoints(endpoints::Walk),
     Finish,
 }
@@ -138,6 +146,8 @@ pub fn step<P: Platform>(cx: &Cx, state: &mut Option<Recovery>) -> Pace {
             None => Pace::Idle,
         };
     };
+    // Others have taken this node for dead and go on without it. What it has repaired stays so: every
+    // repair can be repeated, and its successor begins from the start.
     if !r.is_mine(cx) {
         *state = None;
         return Pace::Soon;
@@ -219,11 +229,13 @@ impl Recovery {
         }
     }
 
+    /// Goes on with a phase, in the next piece.
     fn go(&mut self, phase: Phase) -> Pace {
         self.phase = phase;
         Pace::Soon
     }
 
+    /// The CPUs of a node; all nodes have as many.
     fn cpus(&self, cx: &Cx) -> impl Iterator<Item = CpuId> + use<> {
         CpuId::first(cx.node.params.cpus)
     }
@@ -249,6 +261,7 @@ impl Recovery {
         self.go(Phase::Rows(cpu + 1))
     }
 
+    /// Rows that take references are refused from here on; those that give them back go on.
     fn freeze(&mut self, cx: &Cx) -> Pace {
         if self.tally.blocks().is_empty() || lacks!("recovery::freeze::count") {
             return self.go(Phase::Clear);
@@ -292,6 +305,8 @@ impl Recovery {
         }
     }
 
+    /// The entries that the dead node's rows were about. After the first *between*: no live CPU is in a
+    /// row about the same entry that began before the freeze.
     fn places(&mut self, cx: &Cx, cpu: usize) -> Pace {
         let Some(c) = self.cpus(cx).nth(cpu) else {
             return self.begin_count(cx);
@@ -302,6 +317,8 @@ impl Recovery {
         self.go(Phase::Places(cpu + 1))
     }
 
+    /// Notes what the records say now: [`set`](Self::set) takes the count only for a record that says
+    /// the same then.
     fn begin_count(&mut self, cx: &Cx) -> Pace {
         for c in self.tally.blocks_mut() {
             c.found = 0;
@@ -313,6 +330,8 @@ impl Recovery {
         self.go(Phase::Count(Cursor::START))
     }
 
+    /// Counts in the next few objects. An object in which an entry is being changed is counted
+    /// later, as a whole.
     fn count(&mut self, cx: &Cx, mut cursor: Cursor) -> Pace {
         let mut records = RECORDS;
         for _ in 0..OBJECTS {
@@ -331,6 +350,9 @@ impl Recovery {
         self.go(Phase::Count(cursor))
     }
 
+    /// Makes the counts the references, each by one compare-and-swap against what the record said before
+    /// counting. One that has changed has been given back meanwhile, and all are counted anew: the
+    /// entries that they were counted in may be others by now.
     fn set(&mut self, cx: &Cx) -> Pace {
         let mut again = false;
         for c in self.tally.blocks() {
@@ -348,6 +370,8 @@ impl Recovery {
         }
     }
 
+    /// Unfreezes before it clears the intents: if this node dies in between, the next recoverer finds
+    /// the same blocks again.
     fn clear(&mut self, cx: &Cx) -> Pace {
         for c in self.tally.blocks() {
             if let Err(dyad_retype::Refused::Contended) = cx.frames().unfreeze(c.head) {
@@ -360,6 +384,9 @@ impl Recovery {
         self.go(Phase::Threads(Cursor::START))
     }
 
+    /// The dead node's threads, and spaces in whose supply its last rows' frames may lie, in one walk.
+    /// A thread whose message does not fit its receiver's inbox now is kept until it does: it has an
+    /// owner who does not know of it yet.
     fn threads<P: Platform>(&mut self, cx: &Cx, mut cursor: Cursor) -> Pace {
         if let Some(handed) = &self.pending {
             if !handed.send::<P>(cx) {
@@ -391,6 +418,8 @@ impl Recovery {
         self.go(Phase::Threads(cursor))
     }
 
+    /// Notes which of the last rows' frames lie in a supply of this space: those were taken by faults,
+    /// and nobody else would give them back.
     fn look_for_supply(&mut self, cx: &Cx, frame: FrameRef) {
         let Some(space) = cx.node.map.get::<Space>(frame.address()) else {
             return;
