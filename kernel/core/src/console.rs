@@ -6,7 +6,7 @@
 //! [`dyad_abi::record`].
 
 use core::fmt::{self, Write};
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use dyad_abi::Error;
 use dyad_abi::record::{LOG, Level, RECORD};
@@ -21,6 +21,7 @@ use crate::cx::Cx;
 /// Longest line; longer ones are cut and marked.
 const LINE: usize = 1000;
 
+/// A line that is being built, with room for the mark of a cut and the newline.
 struct Line {
     bytes: [u8; LINE + 8],
     len: usize,
@@ -65,10 +66,13 @@ impl Write for Line {
     }
 }
 
+/// The lock. Not a mutex: those cannot be passed by.
 static BUSY: AtomicBool = AtomicBool::new(false);
-/// Times the lock was not obtained within its bound.
-static FORCED: AtomicU64 = AtomicU64::new(0);
+/// Longest wait for the lock: far longer than a line takes.
+const PATIENCE_NS: u64 = 200_000_000;
 
+/// Writes a line, whole if the lock comes in time. If it does not, its owner has most likely died:
+/// the line is written all the same, and the lock left alone.
 fn put<P: Platform>(bytes: &[u8]) {
     let start = P::clock_ns();
     let mut held = true;
@@ -76,8 +80,7 @@ fn put<P: Platform>(bytes: &[u8]) {
         .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
         .is_err()
     {
-        if P::clock_ns().wrapping_sub(start) > 200_000_000 {
-            FORCED.fetch_add(1, Ordering::Relaxed);
+        if P::clock_ns().wrapping_sub(start) > PATIENCE_NS {
             held = false;
             break;
         }
@@ -146,6 +149,8 @@ pub enum Value<'a> {
     Addresses(&'a [u64]),
 }
 
+/// A JSON string inside of a line. Other control bytes than a newline become spaces: one could end
+/// the record or begin another one.
 struct Escaped<'a>(&'a mut Line);
 
 impl Write for Escaped<'_> {
@@ -258,6 +263,7 @@ pub fn flush_user<P: Platform>() {
     }
 }
 
+/// Frames what the program has written so far and begins its next line.
 fn emit_user<P: Platform>(text: &mut Line) {
     let mut line = Line::new();
     line.push(LOG);

@@ -29,6 +29,7 @@ fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
         if let Some(other) = cx.local.holding.get() {
             P::save_fp(other.fp(P::ISA));
         }
+        // Nobody's until all is in place: what follows may fail, and then the thread is ended.
         cx.local.holding.set(None);
         if t.begun(P::ISA) == begun::NOT {
             handover::start::<P>(t);
@@ -41,6 +42,8 @@ fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
         enter_component::<P>(cx, t.component.load(Ordering::Relaxed))?;
         cx.local.holding.set(Some(t));
     }
+    // How the call that it has stopped in ends is stored by whoever makes it ready, or looked up only
+    // now: what the endpoint has may have grown since.
     match t.result.load(Ordering::Acquire) {
         0 => {}
         1 => {
@@ -72,6 +75,7 @@ pub fn enter_component<P: Platform>(cx: &Cx, word: u64) -> Result<()> {
     Ok(())
 }
 
+/// The same of a component that this CPU does not remember, or that has changed since.
 #[cold]
 fn enter_slowly<P: Platform>(cx: &Cx, word: u64) -> Result<()> {
     let (component, _) = follow::<Component>(cx.node, word, Component::KIND)?;

@@ -1,4 +1,18 @@
 //! Operations on capability tables and liveness entries.
+//!
+//! What becomes of slots and edges, in which order, is in [`dyad_captbl`]; here is what callers must
+//! have for it beside the right of the operation.
+//!
+//! | operation | needs | row |
+//! |---|---|---|
+//! | copy | the source, in the caller's own table | slot activate |
+//! | deactivate | nothing else | slot deactivate: no other slot is looked at, copies stay |
+//! | cons, decons | a root; the leaf that is to hang there, with `COPY` | cons, decons |
+//! | read | nothing else | none |
+//! | revoke | a liveness entry | one word changes, and all that it guards is dead, however much there is |
+//!
+//! A table is named by capability, so a component can work on others' tables if it has been given
+//! them, and never on its own by right of being it.
 
 use dyad_abi::cap::{CapIndex, CapType, CaptblOp, Guard, LEAF_SLOTS, LivenessOp, Rights};
 use dyad_abi::{Error, Result};
@@ -89,6 +103,8 @@ pub fn describe(c: &Operand) -> u64 {
     (c.rights.0 as u64) << 32 | (c.ty as u64) << 24 | detail & 0xff_ffff
 }
 
+/// What a copy stands for: a part of what the source does. Of lines and budgets, a part of the list
+/// within their frame.
 fn narrowed(
     ty: CapType,
     payload: [u64; 3],
@@ -138,6 +154,7 @@ pub fn dispatch(cx: &Cx, table: &Operand, op: CaptblOp, a: [u64; 5]) -> Result<u
         }
         CaptblOp::Read => {
             let at = place(cx, table, a[0])?;
+            // Dead capabilities show, too: this is how one sees that a slot is taken.
             let found = cx.captbls().found(at.address())?;
             Ok(describe(&super::operand(&cx.captbls().contents(&found)?)))
         }

@@ -1,4 +1,17 @@
 //! Operations on components.
+//!
+//! A component is a capability table and an address space, which it pins; the nodes its code may run
+//! on; and a fault handler. CPUs remember what they have looked up of it ([`crate::view`]), and look
+//! it up anew once its generation is another one.
+//!
+//! | what changes | how | order |
+//! |---|---|---|
+//! | table, space | rows cons and decons: intent, pins, exchange, unpins | the generation grows behind it: who has read the new one finds the new parts |
+//! | home | one word | the same |
+//! | fault handler | withdrawn, rewritten, put there | each before the next: a fault finds a whole handler or none |
+//!
+//! Threads that run in a component go on with its old parts until they next enter it or their CPU
+//! acknowledges a round; the old parts are not reused before that.
 
 use core::sync::atomic::AtomicU64;
 
@@ -35,7 +48,8 @@ pub fn dispatch(cx: &Cx, this: &Operand, op: ComponentOp, a: [u64; 5]) -> Result
                 .operand(sinv, CapType::Sinv, SinvOp::Invoke.right())?
                 .unguarded()?;
             let to = sinv_entry(&sinv)?;
-            // A fault that comes in between finds no handler, not half of one.
+            // A fault that comes in between finds no handler, not half of one. It is a weak reference, and
+            // a badge: nobody looks at the capability again, so it must not be guarded.
             cx.words().replace(&component.handler, 0);
             cx.words().replace(&component.handler_entry, to.address);
             cx.words().replace(&component.handler_badge, to.badge);
@@ -97,8 +111,11 @@ pub fn set_parts(
     let object = reference(cx.node, component).ok_or(Error::Corrupt)?;
     cx.frames().check(table, Use::Kernel(ROOT))?;
     cx.frames().check(space, Use::Kernel(Space::KIND))?;
+    // Two rows, one after the other. A CPU that enters in between finds the new table with the old
+    // space; the generation, which grows behind both, makes it look again.
     let done = change_part(cx, object, &component.captbl, Some((table, ROOT)))
         .and_then(|()| change_part(cx, object, &component.space, Some((space, Space::KIND))));
+    // Also if only the first part has been changed.
     if !lacks!("ops::component::set_parts::generation") {
         cx.words().increase(&component.generation, 1);
     }

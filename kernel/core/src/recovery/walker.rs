@@ -199,6 +199,7 @@ impl Walk<'_> {
         }
     }
 
+    /// Rows and recoveries that somebody is in the middle of: there are none when nothing goes on.
     fn intents(&mut self) {
         for n in self.cx.node.all() {
             let left = self.cx.node.sb.node_word(n).state == NodeState::Recovering;
@@ -249,6 +250,7 @@ impl Walk<'_> {
         }
     }
 
+    /// Looks at an object by itself: what it consists of, and what it refers to.
     fn object(&mut self, object: FrameRef, kind: KernelKind) {
         let map = self.cx.node.map;
         if refers(kind) {
@@ -269,6 +271,8 @@ impl Walk<'_> {
         }
     }
 
+    /// Whether a reference is to something it can be to. Pages may also be in RESERVED frames: init has
+    /// the archive mapped.
     fn reference(&mut self, from: FrameRef, r: Reference) {
         match r {
             Reference::Own => {}
@@ -294,6 +298,8 @@ impl Walk<'_> {
         }
     }
 
+    /// Slots are in use or not, and nothing between. What capabilities are for does not matter: they
+    /// are weak, and may be dead.
     fn leaf(&mut self, leaf: FrameRef) {
         for i in 0..LEAF_SLOTS as u64 {
             let at = leaf.address().add(i * SLOT_BYTES);
@@ -309,6 +315,7 @@ impl Walk<'_> {
         }
     }
 
+    /// Whether a thread has an owner who is there, and is found where it waits.
     fn thread(&mut self, frame: FrameRef, t: &'static Thread) {
         let words = self.cx.words();
         let Some(owner) = t.owner(words) else {
@@ -351,6 +358,8 @@ impl Walk<'_> {
         }
     }
 
+    /// The frame that a link names, and the thread there, if there is one. Links are written by the
+    /// kernel only, but by nodes that may have died: nothing is taken for granted.
     fn named(&self, word: u64) -> Option<(FrameRef, Option<&'static Thread>)> {
         let frame = linked(word)?;
         let is = self.cx.frames().read(frame).is_ok_and(|(word, _)| {
@@ -361,6 +370,7 @@ impl Walk<'_> {
         Some((frame, thread))
     }
 
+    /// The waiter and the lists of an endpoint. A list that is a circle ends, too.
     fn line(&mut self, line: &Line) {
         let words = self.cx.words();
         if let Some((thread, t)) = self.named(words.read(&line.waiter)) {
@@ -425,6 +435,7 @@ impl Walk<'_> {
         *tally = Tally::new();
     }
 
+    /// The next block in use, in a walk that counts. What is damaged has been reported before.
     fn next_quietly(&self, cursor: &mut Cursor) -> Option<(FrameRef, FrameWord)> {
         let mut steps = u32::MAX;
         loop {
