@@ -226,14 +226,36 @@ fn no_message_is_lost_between_waiting_and_waking(cx: &Cx<'_>) -> Outcome {
     })
 }
 
-/// Makes the running thread of a rig one that a scheduler looks after on every node.
-fn travelling(cx: &Cx<'_>, rig: &Rig<'_>, scheduler: WeakRef) -> Result<&'static Thread, Stop> {
-    let t = rig.as_thread(rig.thread)?;
-    t.scheduler.store(scheduler.bits(), Ordering::Relaxed);
-    t.tag
-        .store(7 + cx.node.id().index() as u64, Ordering::Relaxed);
-    t.id.store(cx.node.id().index() as u64 + 20, Ordering::Relaxed);
-    Ok(t)
+/// Where threads that travel are in user mode: program counter, stack pointer.
+const AT: (u64, u64) = (0x4100_0040, 0x4300_0f00);
+
+/// Runs a test in which the running thread of every node's rig is one that a scheduler looks after on
+/// all nodes, who find it in slot 0. The test gets its scheduler and the thread.
+fn travels(
+    cx: &Cx<'_>,
+    test: impl FnOnce(&Rig<'_>, WeakRef, &'static Thread) -> Outcome,
+) -> Outcome {
+    rig::with(cx, |rig| {
+        let scheduler = scheduler(cx, rig)?;
+        let t = rig.as_thread(rig.thread)?;
+        t.scheduler.store(scheduler.bits(), Ordering::Relaxed);
+        t.tag
+            .store(7 + cx.node.id().index() as u64, Ordering::Relaxed);
+        t.id.store(cx.node.id().index() as u64 + 20, Ordering::Relaxed);
+        cx.machine
+            .init_regs(t.regs(cx.machine.isa()), AT.0, AT.1, 0);
+        show(cx, 0, rig.thread);
+        test(rig, scheduler, t)
+    })
+}
+
+/// A component whose code may run on one node only; all nodes find it in slot 2.
+fn living_at(cx: &Cx<'_>, rig: &Rig<'_>, home: NodeId) -> Result<WeakRef, Stop> {
+    let (component, _, _) = rig.other_component()?;
+    let c: &Component = find(cx.node, component, Component::KIND)?;
+    c.home.store(1 << home.index(), Ordering::Relaxed);
+    show(cx, 2, component);
+    Ok(component)
 }
 
 /// Takes a thread that has arrived, as its scheduler's dispatch would.
@@ -255,17 +277,12 @@ fn take(rig: &Rig<'_>, t: WeakRef) -> Result<&'static Thread, Stop> {
 /// there for it.
 #[ktest(pair)]
 fn threads_migrate_round_all_nodes_and_go_on_where_they_were(cx: &Cx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let scheduler = scheduler(cx, rig)?;
-        let t = travelling(cx, rig, scheduler)?;
+    travels(cx, |rig, scheduler, t| {
         let isa = cx.machine.isa();
         let probe = cx.machine.user_probe();
-        cx.machine
-            .init_regs(t.regs(isa), 0x4100_0040, 0x4300_0f00, 0);
         t.started[isa.index()].store(1, Ordering::Relaxed);
         let kept = *probe.preserved.first().unwrap_or(&0) as u64;
         cx.machine.write_register(t.regs(isa), kept, 0xabcd_0123);
-        show(cx, 0, rig.thread);
         let mut at = rig.thread;
         for hop in 0..cx.node.params.node_count {
             cx.meet()?;
@@ -291,7 +308,7 @@ fn threads_migrate_round_all_nodes_and_go_on_where_they_were(cx: &Cx<'_>) -> Out
         // Back in its own call, which has the node as its value.
         let area = t.regs(isa);
         gives!(cx.machine.read_register(area, kept), Some(0xabcd_0123));
-        gives!(cx.machine.user_pc_sp(area), (0x4100_0040, 0x4300_0f00));
+        gives!(cx.machine.user_pc_sp(area), AT);
         let [status, value, ..] = probe.results;
         gives!(cx.machine.read_register(area, status as u64), Some(0));
         if cx.node.isas().count() > 1 && cx.node.nodes_with(isa).count_ones() == 1 {
@@ -307,10 +324,7 @@ fn threads_migrate_round_all_nodes_and_go_on_where_they_were(cx: &Cx<'_>) -> Out
 /// A message about a hand-over that has been taken already takes nothing.
 #[ktest(pair)]
 fn hand_overs_are_taken_once(cx: &Cx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let scheduler = scheduler(cx, rig)?;
-        let t = travelling(cx, rig, scheduler)?;
-        show(cx, 0, rig.thread);
+    travels(cx, |rig, scheduler, t| {
         let me = rig.cap(ObjectKind::Thread, rig.thread, Rights::ALL)?;
         let owner = t.owner(rig.k.words()).ok_or(Error::Corrupt)?;
         let next = cx.next();
@@ -361,20 +375,12 @@ fn hand_overs_are_taken_once(cx: &Cx<'_>) -> Outcome {
 /// comes back with its results.
 #[ktest(pair)]
 fn invocations_cross_to_the_callees_home_and_back(cx: &Cx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let scheduler = scheduler(cx, rig)?;
-        let t = travelling(cx, rig, scheduler)?;
+    travels(cx, |rig, scheduler, _| {
         let isa = cx.machine.isa();
         let probe = cx.machine.user_probe();
-        cx.machine
-            .init_regs(t.regs(isa), 0x4100_0040, 0x4300_0f00, 0);
-        show(cx, 0, rig.thread);
         show(cx, 1, rig.component);
-        let (callee, _, _) = rig.other_component()?;
-        let c: &Component = find(cx.node, callee, Component::KIND)?;
         let next = cx.next();
-        c.home.store(1 << next.index(), Ordering::Relaxed);
-        show(cx, 2, callee);
+        let callee = living_at(cx, rig, next)?;
         cx.meet()?;
         let to = Entry {
             component: callee,
@@ -407,7 +413,7 @@ fn invocations_cross_to_the_callees_home_and_back(cx: &Cx<'_>) -> Outcome {
         gives!(back.component.load(Ordering::Relaxed), rig.component.bits());
         gives!(back.depth.load(Ordering::Relaxed), 0);
         let area = back.regs(isa);
-        gives!(cx.machine.user_pc_sp(area), (0x4100_0040, 0x4300_0f00));
+        gives!(cx.machine.user_pc_sp(area), AT);
         for (&r, want) in probe.results.iter().zip([0, 9, 8, 7, 6]) {
             let is = cx.machine.read_register(area, r as u64);
             ensure!(is == Some(want), "result {r} is {is:x?}, not {want:#x}");
@@ -422,21 +428,13 @@ fn invocations_cross_to_the_callees_home_and_back(cx: &Cx<'_>) -> Outcome {
 /// that ISA meanwhile.
 #[ktest(pair)]
 fn crossing_invocations_leave_parked_registers_alone(cx: &Cx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let scheduler = scheduler(cx, rig)?;
-        let t = travelling(cx, rig, scheduler)?;
+    travels(cx, |rig, scheduler, t| {
         let isa = cx.machine.isa();
         let kept = *cx.machine.user_probe().preserved.first().unwrap_or(&0) as u64;
-        cx.machine
-            .init_regs(t.regs(isa), 0x4100_0040, 0x4300_0f00, 0);
         cx.machine.write_register(t.regs(isa), kept, 0x1234_abcd);
         t.started[isa.index()].store(1, Ordering::Relaxed);
-        show(cx, 0, rig.thread);
         // A service that lives where the thread comes from.
-        let (service, _, _) = rig.other_component()?;
-        let c: &Component = find(cx.node, service, Component::KIND)?;
-        c.home.store(1 << cx.node.id().index(), Ordering::Relaxed);
-        show(cx, 2, service);
+        living_at(cx, rig, cx.node.id())?;
         cx.meet()?;
         let me = rig.cap(ObjectKind::Thread, rig.thread, Rights::ALL)?;
         let there = cx.next().index() as u64;
@@ -475,10 +473,7 @@ fn crossing_invocations_leave_parked_registers_alone(cx: &Cx<'_>) -> Outcome {
                 cx.machine.read_register(t.regs(isa), kept),
                 Some(0x1234_abcd)
             );
-            gives!(
-                cx.machine.user_pc_sp(t.regs(isa)),
-                (0x4100_0040, 0x4300_0f00)
-            );
+            gives!(cx.machine.user_pc_sp(t.regs(isa)), AT);
         }
         rig.run(rig.thread)?;
         cx.meet()?;
