@@ -32,7 +32,8 @@ pub struct BootMachine {
     pub map: FusedMap,
 }
 
-/// Ends this machine because it cannot boot.
+/// Ends this machine because it cannot boot. The launcher is told why by a check that has failed; the
+/// other nodes find out by their own bounds, or because the launcher stops them.
 pub fn refuse<P: Platform>(why: fmt::Arguments<'_>) -> ! {
     error!(P, "{why}");
     check::<P>("boot", false, why);
@@ -79,6 +80,12 @@ pub fn primary<P: Platform>(machine: BootMachine) -> ! {
     cycle::run::<P>()
 }
 
+/// Takes this node's place in the system. The order is that of the states in [`crate::join`]; what has
+/// to come before what:
+///
+/// - sending ends before CPUs, which share them; receiving ends are each CPU's own;
+/// - log and publication (row join of the protocol) before LIVE: from then on others wait for this
+///   node's rounds.
 fn join_system<P: Platform>(node: &'static Node) -> Result<(), JoinError> {
     let first = join::superblock::<P>(node)?;
     join::roots::<P>(node)?;
@@ -105,6 +112,8 @@ fn join_system<P: Platform>(node: &'static Node) -> Result<(), JoinError> {
     join::wait_for_all::<P>(node)
 }
 
+/// Starts the other CPUs, one after the other: on x86-64 they come up through the same trampoline. Each
+/// says that it is up by its activity.
 fn start_cpus<P: Platform>(node: &'static Node) {
     for cpu in CpuId::first(node.params.cpus).skip(1) {
         if let Err(why) = P::start_cpu(cpu) {
@@ -133,6 +142,7 @@ pub fn secondary<P: Platform>() -> ! {
     cycle::run::<P>()
 }
 
+/// Runs the self-test, unless this node comes back: the others are past it and would not take part.
 fn self_test<P: Platform>(node: &'static Node) {
     if node.sb.self_test.load(Ordering::Acquire) == 1 {
         info!(P, "self-test: passed before this node joined again");

@@ -4,6 +4,20 @@
 //! the first bundle of the archive. All memory that this does not take, and the hardware of every
 //! node, are put into its capability table at the slots of [`dyad_abi::service::slot`]; everything
 //! else is init's business.
+//!
+//! This is the only place where capabilities come from nothing, and objects are made without one. It
+//! is done by the same rows as operations use, on node 0, while every other node is already LIVE and
+//! may take part in rounds: the kernel has no second, simpler way to change its tables.
+//!
+//! | step | before |
+//! |---|---|
+//! | space with roots and supplies | anything is mapped |
+//! | segments, stacks, info page, archive | the thread can run |
+//! | table, component, thread, endpoints, budget | capabilities for them |
+//! | capabilities, last for what has not been taken | the thread can run: it finds all there is |
+//! | root thread of this CPU; the program word | - : from here on it runs |
+//!
+//! A failure ends the boot; nothing is given back.
 
 use core::fmt;
 use core::sync::atomic::Ordering;
@@ -72,7 +86,8 @@ fn during(what: &'static str) -> impl Fn(Error) -> StartError {
     move |error| StartError::Kernel { what, error }
 }
 
-/// Frames of the CXL pool, from its start.
+/// Frames of the CXL pool, from its start, each taken once. What is left goes to init as one
+/// capability.
 struct Frames {
     next: u64,
     end: u64,
@@ -88,10 +103,12 @@ impl Frames {
         FrameRef::of(PoolId::Cxl.base().add(at * PAGE_SIZE)).ok_or(Error::Corrupt)
     }
 
+    /// A kernel object.
     fn object<P: Platform>(&mut self, cx: &Cx, kind: ObjectKind) -> Result<WeakRef> {
         retype_kernel::<P>(cx, self.take(1)?, kind)
     }
 
+    /// A frame of user memory, zero.
     fn user<P: Platform>(&mut self, cx: &Cx) -> Result<WeakRef> {
         let claim = claim::<P>(cx, self.take(1)?, Order::FRAME)?;
         Ok(cx
@@ -144,6 +161,7 @@ pub fn init<P: Platform>(cx: &Cx) -> core::result::Result<(), StartError> {
     Ok(())
 }
 
+/// A space with a root for each ISA of the system, and frames that faults on each node may take.
 fn make_space<'c, P: Platform>(cx: &'c Cx, frames: &mut Frames) -> Result<In<'c>> {
     let object = frames.object::<P>(cx, ObjectKind::Space)?;
     let space: &'static Space = find(cx.node, object, Space::KIND)?;
@@ -385,6 +403,7 @@ struct Objects {
     time: WeakRef,
 }
 
+/// The other objects of init. Its thread is ready when this returns, but nobody has it yet.
 fn make_objects<P: Platform>(
     cx: &Cx,
     frames: &mut Frames,
