@@ -119,19 +119,24 @@ pub fn set_root<P: Platform>(cx: &Cx, cpu: CpuId, t: &'static Thread) -> Result<
 /// What the root thread of a CPU is doing, for reports.
 pub fn describe_root(node: &Node, local: &CpuLocal) -> &'static str {
     let word = node.roots[local.id().index()].load(Ordering::Acquire);
-    let state = follow::<Thread>(node, word, Thread::KIND)
-        .ok()
-        .and_then(|(t, _)| t.owner(node.words))
-        .map(|o| o.state);
+    if word == 0 {
+        return "no scheduler";
+    }
+    let Ok((thread, _)) = follow::<Thread>(node, word, Thread::KIND) else {
+        return "its scheduler has been given up";
+    };
+    let state = thread.owner(node.words).map(|o| o.state);
     let news = local
         .root_line
         .get()
         .is_some_and(|(_, line)| line.has_news(node));
     match (state, news) {
-        (None, _) => "no scheduler",
+        (None, _) => "its scheduler's owner word is damaged",
         (Some(State::Blocked), false) => "its scheduler waits",
         (Some(State::Blocked), true) => "its scheduler waits although there are news",
         (Some(State::Ready), _) => "its scheduler is ready",
+        (Some(State::Running), _) => "its scheduler counts as running",
+        (Some(State::Stopped | State::None), _) => "its scheduler is stopped",
         (Some(_), _) => "its scheduler neither waits nor is ready",
     }
 }

@@ -39,6 +39,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::boxed::Box;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::string::String;
+use std::sync::{Mutex, PoisonError};
 use std::vec::Vec;
 
 use dyad_abi::boot::{BootMode, BootParams, OnDeath};
@@ -126,6 +127,8 @@ fn current() -> &'static Private {
 /// The memory of a system.
 pub struct World {
     pools: [(u64, u64); MAX_POOLS],
+    /// Whether the memory is this one's to give back.
+    owned: bool,
     isas: Vec<Isa>,
     local_size: u64,
     /// Length of the archive of programs, for machines made from now on.
@@ -137,13 +140,38 @@ pub struct World {
 /// The bundle lies at the end of the CXL pool.
 pub const BUNDLE_ROOM: u64 = 256 << 10;
 
+/// Memory of worlds that are no more, by size. It is used again, never freed: what a test has left
+/// may still refer to it, and finds zeros, or another world.
+static FREE: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
+
 fn zeroed(len: u64) -> u64 {
+    let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(i) = free.iter().position(|&(l, _)| l == len) {
+        let (_, at) = free.swap_remove(i);
+        // SAFETY: 1. of that size, and nobody's: the world that had it is gone.
+        #[allow(unsafe_code)]
+        unsafe {
+            core::ptr::with_exposed_provenance_mut::<u8>(at as usize).write_bytes(0, len as usize);
+        }
+        return at;
+    }
+    drop(free);
     let layout = std::alloc::Layout::from_size_align(len as usize, PAGE_SIZE as usize).unwrap();
-    // SAFETY: 1. the layout is not empty; 2. never freed: tests are short.
+    // SAFETY: 1. the layout is not empty; 2. never freed.
     #[allow(unsafe_code)]
     let at = unsafe { std::alloc::alloc_zeroed(layout) };
     assert!(!at.is_null());
-    at as u64
+    at.expose_provenance() as u64
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if !self.owned {
+            return;
+        }
+        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        free.extend(self.pools.iter().filter(|p| p.0 != 0));
+    }
 }
 
 impl World {
@@ -174,10 +202,23 @@ impl World {
         pools[PoolId::Cxl.index()] = (CXL_SIZE, zeroed(CXL_SIZE));
         World {
             pools,
+            owned: true,
             isas: isas.to_vec(),
             local_size,
             bundle_len: Cell::new(0),
             on_death: Cell::new(OnDeath::End),
+        }
+    }
+
+    /// The same system once more, for another thread, which must not outlive it.
+    pub fn twin(&self) -> World {
+        World {
+            pools: self.pools,
+            owned: false,
+            isas: self.isas.clone(),
+            local_size: self.local_size,
+            bundle_len: Cell::new(self.bundle_len.get()),
+            on_death: Cell::new(self.on_death.get()),
         }
     }
 

@@ -15,7 +15,7 @@ use dyad_retype::{FrameType, Order, Use};
 use dyad_shm::frame::WeakRef;
 
 use super::system::{PAIR, System, VA, cx, frame, frame_cap, memory_cap, this};
-use super::{Did, Machine, MockA64, MockX86, World};
+use super::{Did, Machine, MockA64, MockX86};
 use crate::copy::{MAX_COPY, copy_in, copy_out};
 use crate::cx::Cx;
 use crate::mapping::In;
@@ -446,19 +446,12 @@ fn copies_fault_pages_in_and_check_every_page() {
     );
 }
 
-/// The machines of a system, once more, for another thread.
-fn twin(s: &System) -> World {
-    let mut w = World::empty(&PAIR, 400);
-    w.pools = s.world.pools;
-    w
-}
-
 #[test]
 fn two_nodes_that_fault_at_once_agree_about_every_page() {
     const PAGES: u64 = 40;
     for _ in 0..20 {
         let (s, space) = with_region(128, RegionKind::Anonymous, true);
-        let worlds = [twin(&s), twin(&s)];
+        let worlds = [s.world.twin(), s.world.twin()];
         thread::scope(|scope| {
             for (which, w) in worlds.into_iter().enumerate() {
                 scope.spawn(move || {
@@ -501,7 +494,7 @@ fn unmapping_while_the_other_isa_looks_loses_no_pin() {
         isa: Isa::X86_64,
         level: 1,
     };
-    let worlds = [twin(&s), twin(&s)];
+    let worlds = [s.world.twin(), s.world.twin()];
     let [owner, other] = worlds;
     let pages = 200;
     thread::scope(|scope| {
@@ -555,7 +548,7 @@ fn a_page_does_not_come_into_a_table_that_is_taken_out() {
     }
     let frame = s.take(0, Use::User, 0);
     let start = std::sync::Barrier::new(2);
-    let worlds = [twin(&s), twin(&s)];
+    let worlds = [s.world.twin(), s.world.twin()];
     let [maps, unlinks] = worlds;
     let (mapped, unlinked) = thread::scope(|scope| {
         let start = &start;
