@@ -23,44 +23,34 @@
 //! lines, as in all lookups: where caches are not coherent, what another node has changed shows
 //! after this node's next round at the latest.
 
+mod cap;
 pub mod leaf;
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::Error;
-use dyad_abi::cap::{CapIndex, CapType, Rights};
+use dyad_abi::cap::CapIndex;
 use dyad_abi::user::USER_END;
-use dyad_captbl::{Contents, Found};
-use dyad_pgtbl::Perms;
-use dyad_retype::word::user_order;
+use dyad_captbl::Found;
 use dyad_shm::frame::WeakRef;
 use dyad_shm::{FrameRef, PhysAddr};
 
+use self::cap::CAP_VIEWS;
+pub use self::cap::{
+    CapView, Place, called, capability, frame, last_called, learn_capability, learn_empty,
+};
 use self::leaf::LeafViews;
 use crate::Platform;
 use crate::cpu::CpuLocal;
-use crate::cx::{Cx, Operand};
-use crate::mapping::view::{Block, PageViews};
-use crate::memory::CoherentWords;
+use crate::cx::Cx;
+use crate::mapping::view::PageViews;
 use crate::object::component::{Component, Entry};
-use crate::object::endpoint::Endpoints;
 use crate::object::find;
 use crate::object::space::Space;
 use crate::object::thread::{Thread, copy_used, info};
 
 /// Views of each kind that a CPU keeps. By hash: a view takes the place of another one.
 const VIEWS: usize = 16;
-/// Views of capabilities in general.
-const CAP_VIEWS: usize = 64;
-/// What an empty slot permits and refers to.
-const NO_OPERAND: Operand = Operand {
-    ty: CapType::Memory,
-    rights: Rights::NONE,
-    object: None,
-    guard: None,
-    payload: [0; 3],
-};
 /// Bits below the frame's version, type and kind.
 const REFS: u32 = 24;
 
@@ -134,229 +124,6 @@ struct SinvView {
     badge: Cell<u64>,
 }
 
-/// Any capability in a capability table.
-#[repr(align(128))]
-pub struct CapView {
-    /// Root of the table; 0: no view.
-    captbl: Cell<PhysAddr>,
-    index: Cell<u64>,
-    entry: Cell<Seen>,
-    header: Cell<Seen>,
-    /// Frame word of its object.
-    object: Cell<Seen>,
-    ty: Cell<CapType>,
-    rights: Cell<Rights>,
-    /// The object, as in a slot: a weak reference, or [`Contents::NONE`].
-    weak: Cell<u64>,
-    payload: [Cell<u64>; 3],
-    place: Cell<Place>,
-}
-
-const _: () = assert!(size_of::<CapView>() == 128);
-
-impl CapView {
-    #[allow(clippy::declare_interior_mutable_const, reason = "made anew each time")]
-    const NOTHING: CapView = CapView {
-        captbl: Cell::new(PhysAddr(0)),
-        index: Cell::new(0),
-        entry: Cell::new(Seen::NOTHING),
-        header: Cell::new(Seen::NOTHING),
-        object: Cell::new(Seen::NOTHING),
-        ty: Cell::new(CapType::Memory),
-        rights: Cell::new(Rights::NONE),
-        weak: Cell::new(Contents::NONE),
-        payload: [const { Cell::new(0) }; 3],
-        place: Cell::new(Place::Empty),
-    };
-
-    /// What it permits; nothing, if the slot is empty.
-    #[inline(always)]
-    pub fn rights(&self) -> Rights {
-        self.rights.get()
-    }
-
-    /// Why an operation that it does not permit is refused.
-    #[inline(always)]
-    pub fn refusal(&self) -> Error {
-        match self.place.get() {
-            Place::Empty => Error::NoCap,
-            _ => Error::Denied,
-        }
-    }
-
-    /// Its object: a weak reference.
-    #[inline(always)]
-    pub fn object(&self) -> u64 {
-        self.weak.get()
-    }
-
-    /// What else its type keeps; see [`crate::ops`].
-    #[inline(always)]
-    pub fn payload(&self, n: usize) -> u64 {
-        self.payload[n].get()
-    }
-
-    /// Header and words of the slot of a copy that permits no more than `rights` and has no guard.
-    #[inline(always)]
-    pub fn copied(&self, rights: Rights) -> (u64, [u64; 6]) {
-        let header = match self.header.get().value {
-            of if lacks!("view::copied::narrow") => of | rights.0 as u64,
-            of => dyad_captbl::plain::narrowed(of, rights),
-        };
-        let [a, b, c] = &self.payload;
-        let contents = [
-            self.weak.get(),
-            Contents::NONE,
-            0,
-            a.get(),
-            b.get(),
-            c.get(),
-        ];
-        (header, contents)
-    }
-
-    /// The block of a Frame capability, and its page `n` as a frame to be mapped. (That this is one
-    /// of its pages is for the caller to look at.)
-    #[inline(always)]
-    pub fn page(&self, first: PhysAddr, n: u64) -> (Block, PhysAddr) {
-        let Seen { word, value } = self.object.get();
-        let into = self.payload(0).wrapping_add(n);
-        let block = Block {
-            word,
-            value,
-            frame: self.object().wrapping_add(into),
-        };
-        (
-            block,
-            PhysAddr(
-                first
-                    .0
-                    .wrapping_add(n << dyad_abi::user::PAGE_SIZE.trailing_zeros()),
-            ),
-        )
-    }
-
-    /// Its type.
-    #[inline(always)]
-    pub fn ty(&self) -> CapType {
-        self.ty.get()
-    }
-
-    /// The call of one of its operations.
-    #[inline(always)]
-    pub fn call(&self, number: u32) -> u64 {
-        self.index.get() | (number as u64) << 32
-    }
-
-    /// Where its object is.
-    #[inline(always)]
-    pub fn place(&self) -> Place {
-        self.place.get()
-    }
-
-    /// All of it. To be taken before anything else is looked up, which may take the place of this
-    /// view. (Word by word: copies of structures are calls of a function.)
-    #[inline(always)]
-    pub fn operand(&self) -> Operand {
-        let [a, b, c] = &self.payload;
-        Operand {
-            ty: self.ty.get(),
-            rights: self.rights.get(),
-            object: WeakRef::from_bits(self.weak.get()),
-            guard: None,
-            payload: [a.get(), b.get(), c.get()],
-        }
-    }
-
-    /// Of a Frame capability for a whole block, learnt when it was alive.
-    #[cfg(test)]
-    pub fn of_block(cx: &Cx, o: &Operand) -> Option<CapView> {
-        use dyad_retype::{FrameType, FrameWord, Order};
-        let view = CapView::NOTHING;
-        let head = o.object?;
-        let ty = FrameType::User(Order::new(o.payload[1].trailing_zeros() as u64)?);
-        let value = FrameWord::new(head.version, ty).bits();
-        let Seen { word, .. } = frame_word(cx, head.frame)?;
-        view.object.set(Seen { word, value });
-        view.set(o, Place::Other);
-        Some(view)
-    }
-
-    fn set(&self, o: &Operand, place: Place) {
-        self.ty.set(o.ty);
-        self.rights.set(o.rights);
-        self.weak
-            .set(o.object.map_or(Contents::NONE, WeakRef::bits));
-        for (cell, word) in self.payload.iter().zip(o.payload) {
-            cell.set(word);
-        }
-        self.place.set(place);
-    }
-}
-
-/// Objects of the types that are used most, as this CPU finds them.
-#[derive(Clone, Copy)]
-pub enum Place {
-    /// A thread.
-    Thread(&'static Thread),
-    /// Endpoints.
-    Endpoints(&'static Endpoints),
-    /// An address space.
-    Space(&'static Space),
-    /// A liveness frame, and the shared epoch. (Where caches are coherent.)
-    Liveness(CoherentWords, &'static [AtomicU64; 512], &'static AtomicU64),
-    /// The first page of a Frame capability, all of whose pages are in the block, and what a page
-    /// mapped by it permits at least and notes. (Where caches are coherent.)
-    Frame(PhysAddr, Perms),
-    /// A capability table, where caches are coherent.
-    Captbl,
-    /// Something else, or nothing.
-    Other,
-    /// The slot is empty.
-    Empty,
-}
-
-impl Place {
-    /// Of a capability whose object is alive.
-    pub fn of(cx: &Cx, o: &Operand) -> Place {
-        let at = match o.object {
-            Some(object) => object.frame.address(),
-            None => return Place::Other,
-        };
-        let place = match o.ty {
-            CapType::Thread => cx.node.map.get(at).map(Place::Thread),
-            CapType::Send | CapType::Receive => cx.node.map.get(at).map(Place::Endpoints),
-            CapType::Space => cx.node.map.get(at).map(Place::Space),
-            CapType::Liveness => Place::liveness(cx, o),
-            CapType::Captbl => cx.words().if_coherent().map(|_| Place::Captbl),
-            _ => None,
-        };
-        place.unwrap_or(Place::Other)
-    }
-
-    fn liveness(cx: &Cx, o: &Operand) -> Option<Place> {
-        let words = cx.words().if_coherent()?;
-        // All that it counts from is in the frame.
-        dyad_captbl::Span::entries(o.payload)?;
-        let counts = cx.node.map.get(o.object?.frame.address())?;
-        Some(Place::Liveness(words, counts, &cx.node.sb.epoch))
-    }
-
-    /// Of a Frame capability, by the word of the block's head.
-    fn frame(cx: &Cx, o: &Operand, head: u64) -> Option<Place> {
-        cx.words().if_coherent()?;
-        let [into, pages, _] = o.payload;
-        let last = into.checked_add(pages)?;
-        let first = u32::try_from(into).ok()?;
-        let first = o.object?.frame.bits().checked_add(first)?;
-        let first = FrameRef::from_bits(first)?.address();
-        let perms = crate::ops::space::noted(o.rights)
-            .union(Perms::READ)
-            .union(Perms::USER);
-        (last <= user_order(head)?.frames()).then_some(Place::Frame(first, perms))
-    }
-}
-
 /// The views of one CPU.
 pub struct Views {
     components: [ComponentView; VIEWS],
@@ -404,9 +171,7 @@ impl Views {
         for s in &self.sinvs {
             s.captbl.set(PhysAddr(0));
         }
-        for c in &self.caps {
-            c.captbl.set(PhysAddr(0));
-        }
+        self.caps.iter().for_each(CapView::forget);
         self.leaves.forget();
         self.pages.forget();
     }
@@ -672,117 +437,6 @@ fn try_sinv<P: Platform>(cx: &Cx, index: CapIndex, found: &Found, to: &Entry) ->
     }
     view.address.set(to.address);
     view.badge.set(to.badge);
-    view.captbl.set(captbl);
-    Some(())
-}
-
-/// A capability of the running component that this CPU remembers, if it still is what it was, and
-/// alive.
-#[inline(always)]
-pub fn capability(local: &CpuLocal, index: CapIndex) -> Option<&CapView> {
-    called(local, index.get() as u64)
-}
-
-/// The same for what a call names: index, number of the operation in bits 32 to 36, and nothing above
-/// it.
-#[inline(always)]
-pub fn called(local: &CpuLocal, word: u64) -> Option<&CapView> {
-    let view = slot(local, word & !(31 << 32))?;
-    let alive = view.object.get().same_frame() || lacks!("view::called::version");
-    alive.then_some(view)
-}
-
-/// What [`called`] has found for a call, as long as nothing else has been looked up.
-#[inline(always)]
-pub fn last_called(local: &CpuLocal, word: u64) -> &CapView {
-    &local.views.caps[word as usize % CAP_VIEWS]
-}
-
-/// A capability that this CPU remembers, if it still is what it was. Whether its object is alive has
-/// not been looked at.
-#[inline(always)]
-fn slot(local: &CpuLocal, index: u64) -> Option<&CapView> {
-    let view = &local.views.caps[index as usize % CAP_VIEWS];
-    if view.captbl.get() != local.captbl.get()
-        || view.index.get() != index
-        || !(view.entry.get().same() || lacks!("view::slot::entry"))
-        || !(view.header.get().same() || lacks!("view::slot::header"))
-    {
-        return None;
-    }
-    Some(view)
-}
-
-/// A Frame capability that this CPU remembers, with what [`Place::Frame`] says. Whether its block is
-/// what it was is looked at when it is pinned.
-#[inline(always)]
-pub fn frame(local: &CpuLocal, index: u64) -> Option<(&CapView, PhysAddr, Perms)> {
-    let view = slot(local, index)?;
-    match view.place() {
-        Place::Frame(first, perms) => Some((view, first, perms)),
-        _ => None,
-    }
-}
-
-/// Remembers a capability that has been looked up the long way and found alive.
-#[cold]
-pub fn learn_capability(cx: &Cx, index: CapIndex, found: &Found, c: &Contents) {
-    if c.guard.is_none() || lacks!("view::learn_capability::guard") {
-        let _ = try_capability(cx, index, found, c);
-    }
-}
-
-fn try_capability(cx: &Cx, index: CapIndex, found: &Found, c: &Contents) -> Option<()> {
-    let captbl = cx.local.captbl.get();
-    let view = &cx.local.views.caps[index.get() as usize % CAP_VIEWS];
-    view.captbl.set(PhysAddr(0));
-    let at = captbl.add(index.get() as u64 / dyad_abi::cap::LEAF_SLOTS as u64 * 8);
-    let entry = Seen::of(cx.node.map.get(at)?);
-    let header = Seen::of(cx.node.map.get(found.slot)?);
-    let object = match c.object {
-        None => Seen::NOTHING,
-        Some(o) => frame_word(cx, o.frame)?,
-    };
-    // The way that has just been gone must be the way that is kept.
-    if cx.lookup(index).ok()? != *found || cx.check(c).is_err() {
-        return None;
-    }
-    view.index.set(index.get() as u64);
-    view.entry.set(entry);
-    view.header.set(header);
-    view.object.set(object);
-    let operand = crate::ops::operand(c);
-    let place = match operand.ty {
-        CapType::Frame => Place::frame(cx, &operand, object.value).unwrap_or(Place::Other),
-        _ => Place::of(cx, &operand),
-    };
-    view.set(&operand, place);
-    view.captbl.set(captbl);
-    Some(())
-}
-
-/// Remembers that a slot of the running component's table is empty.
-#[cold]
-pub fn learn_empty(cx: &Cx, index: CapIndex) {
-    let _ = try_empty(cx, index);
-}
-
-fn try_empty(cx: &Cx, index: CapIndex) -> Option<()> {
-    let captbl = cx.local.captbl.get();
-    let slot = cx.captbls().slot_at(captbl, index).ok()?;
-    let view = &cx.local.views.caps[index.get() as usize % CAP_VIEWS];
-    view.captbl.set(PhysAddr(0));
-    let at = captbl.add(index.get() as u64 / dyad_abi::cap::LEAF_SLOTS as u64 * 8);
-    let entry = Seen::of(cx.node.map.get(at)?);
-    let header = Seen::of(cx.node.map.get(slot)?);
-    if cx.captbls().slot_at(captbl, index).ok()? != slot || header.value != 0 {
-        return None;
-    }
-    view.index.set(index.get() as u64);
-    view.entry.set(entry);
-    view.header.set(header);
-    view.object.set(Seen::NOTHING);
-    view.set(&NO_OPERAND, Place::Empty);
     view.captbl.set(captbl);
     Some(())
 }
