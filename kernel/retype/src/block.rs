@@ -59,10 +59,30 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
     /// [`Refused::WrongOrder`] if the blocks differ in size, or together are too large or not
     /// aligned; else why not. Nothing has changed but `head`'s version, but for [`Refused::Lost`].
     pub fn merge(&self, head: FrameRef, intents: &impl Intents) -> Result<Order, Refused> {
+        match self.word(head)?.1.ty {
+            FrameType::Untyped(order) => self.merge_of(head, order, intents),
+            other => Err(Refused::unusable(other)),
+        }
+    }
+
+    /// The same, if the block still has this size: for callers to whom no larger one belongs.
+    ///
+    /// # Errors
+    ///
+    /// As [`merge`](Self::merge); [`Refused::Contended`] if it has another size.
+    pub fn merge_of(
+        &self,
+        head: FrameRef,
+        size: Order,
+        intents: &impl Intents,
+    ) -> Result<Order, Refused> {
         let (raw, word) = self.word(head)?;
         let FrameType::Untyped(order) = word.ty else {
             return Err(Refused::unusable(word.ty));
         };
+        if order != size {
+            return Err(Refused::Contended);
+        }
         let double = order
             .double()
             .filter(|&d| aligned(head, d))

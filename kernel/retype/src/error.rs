@@ -44,7 +44,7 @@ pub enum Refused {
 
 impl Refused {
     /// Why a frame that is not in use cannot be used.
-    pub(crate) const fn unusable(ty: FrameType) -> Refused {
+    pub const fn unusable(ty: FrameType) -> Refused {
         match ty {
             FrameType::Reserved => Refused::Reserved,
             FrameType::Retired => Refused::Retired,

@@ -9,13 +9,14 @@ use core::sync::atomic::Ordering;
 use std::rc::Rc;
 
 use dyad_abi::cap::{
-    CapIndex, CapType, ObjectKind, ReceiveOp, RegionKind, Rights, SendOp, ThreadOp, call_word,
+    CapIndex, CapType, MemoryOp, ObjectKind, ReceiveOp, RegionKind, Rights, SendOp, ThreadOp,
+    call_word,
 };
 use dyad_abi::service::scheduler_line;
 use dyad_abi::user::PAGE_SIZE;
-use dyad_abi::{Isa, Result};
+use dyad_abi::{Error, Isa, Result};
 use dyad_pgtbl::{Level, Pte};
-use dyad_retype::Use;
+use dyad_retype::{FrameType, Order, Refused, Use};
 use dyad_shm::FrameRef;
 use dyad_shm::frame::WeakRef;
 
@@ -417,4 +418,28 @@ fn a_fault_while_its_table_is_taken_out_forgets_nothing() {
         came || changes % PARTS != PARTS - 1
     });
     assert!(last.get() > 4 * PARTS, "the fault makes hardly any changes");
+}
+
+/// `Merge` looks at the size of a block before it knows that twice that is the caller's: if others
+/// have made it larger by then, nothing happens.
+#[test]
+fn blocks_that_others_have_made_larger_are_not_merged() {
+    at_each_change(|rig, _| {
+        let k = rig.k;
+        let first = rig.take(Order::new(2).unwrap(), None).unwrap().frame;
+        for _ in 0..2 {
+            k.frames().split(first, &k.intents()).unwrap();
+        }
+        let two = rig.memory(first, 2, Rights::ALL).unwrap();
+        let merge = || call(&k, two, MemoryOp::Merge as u32, &[0]);
+        assert_eq!(merge(), Ok(After::Value(0)));
+        // What it would have gone on with.
+        let late = k.frames().merge_of(first, Order::FRAME, &k.intents());
+        assert_eq!(late, Err(Refused::Contended));
+        assert_eq!(merge(), Err(Error::BadArgument));
+        let behind = rig::behind(first, 2).unwrap();
+        let (word, _) = k.frames().read(behind).unwrap();
+        assert!(matches!(word.ty, FrameType::Untyped(_)), "{:?}", word.ty);
+        false
+    });
 }

@@ -7,7 +7,7 @@
 use dyad_abi::cap::{CapType, MemoryOp, ObjectKind, Rights, TableAt};
 use dyad_abi::{Error, Isa, Result};
 use dyad_captbl::Contents;
-use dyad_retype::{Claim, FrameType, FrameWord, KernelKind, Order, Use};
+use dyad_retype::{Claim, FrameType, FrameWord, KernelKind, Order, Refused, Use};
 use dyad_shm::FrameRef;
 use dyad_shm::frame::{Epoch, WeakRef};
 
@@ -54,10 +54,11 @@ pub fn dispatch<P: Platform>(cx: &Cx, memory: &Operand, op: MemoryOp, a: [u64; 5
         }
         MemoryOp::Merge => {
             let (word, _) = cx.frames().read(frame)?;
-            if let FrameType::Untyped(order) = word.ty {
-                frame_at(memory, a[0] + (2 * order.frames() - 1))?;
-            }
-            cx.frames().merge(frame, &cx.intents())?;
+            let FrameType::Untyped(order) = word.ty else {
+                return Err(Refused::unusable(word.ty).into());
+            };
+            frame_at(memory, a[0] + (2 * order.frames() - 1))?;
+            cx.frames().merge_of(frame, order, &cx.intents())?;
             Ok(0)
         }
         MemoryOp::Activate => {
