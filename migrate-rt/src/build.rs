@@ -6,7 +6,7 @@
 //! out_dir/NAME/NAME.ISA.elf    symbols and line tables for symbolising
 //! out_dir/NAME/NAME.stamp      what the three were made from, written last
 //! out_dir/NAME/.lock           held during a build
-//! out_dir/NAME/work/           a build in progress, or one that has failed
+//! out_dir/NAME/unfinished/     a build in progress, or one that has failed
 //! ```
 //!
 //! Cargo decides whether the front end has to run. The back ends run unless the stamp says that
@@ -184,7 +184,7 @@ pub fn build_app(request: &AppRequest<'_>) -> Result<BuiltApp, BuildError> {
         Some(stamp) => stamp.figures,
         None => back_ends(
             &tools,
-            &dir.join("work"),
+            &dir.join("unfinished"),
             &outputs,
             &ir,
             key,

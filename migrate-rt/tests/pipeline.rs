@@ -177,10 +177,10 @@ fn nothing_is_done_again_unless_something_is_missing() {
     assert_eq!(bytes(&build(&[])), good);
 
     // What an interrupted build leaves behind.
-    std::fs::create_dir_all(out.join("sample/work/x86_64/app.o")).unwrap();
+    std::fs::create_dir_all(out.join("sample/unfinished/x86_64/app.o")).unwrap();
     std::fs::remove_file(out.join("sample/sample.stamp")).unwrap();
     assert_eq!(bytes(&build(&[])), good);
-    assert!(!out.join("sample/work").exists());
+    assert!(!out.join("sample/unfinished").exists());
 }
 
 /// The sample under another name, outside of every workspace.

@@ -11,11 +11,10 @@ use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::{ARCHIVE_BASE, INFO_BASE, Info, archive, slot};
 use dyad_abi::user::stack_slot;
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
-use dyad_services::frames::{Account, Arena, Pool, What};
+use dyad_services::frames::{Account, Arena};
+use dyad_services::pool::PoolMemory;
 use dyad_services::rt;
-use dyad_sys::cap::{
-    Cap, Captbl, Component, Kind, Memory, Narrow, Place, Space, Thread, ThreadSetup,
-};
+use dyad_sys::cap::{Cap, Captbl, Component, Kind, Narrow, Place, Space, Thread, ThreadSetup};
 
 /// The program's own table.
 pub const TABLE: Cap<Captbl> = Cap::at(slot::TABLE);
@@ -39,38 +38,8 @@ pub const fn touched(n: u32) -> CapIndex {
     CapIndex(FIRST + n)
 }
 
-/// A pool's memory, for accounts.
-struct Whole {
-    cap: Cap<Memory>,
-    frames: u64,
-}
-
-impl Pool for Whole {
-    fn frames(&self) -> u64 {
-        self.frames
-    }
-
-    fn inspect(&self, at: u64) -> Result<What> {
-        self.cap.inspect(at).map(What::of_word)
-    }
-
-    fn split(&self, at: u64) -> Result<()> {
-        self.cap.split(at)
-    }
-
-    fn retype_untyped(&self, at: u64) -> Result<()> {
-        self.cap.retype_untyped(at).map(drop)
-    }
-}
-
-fn whole(pool: usize) -> Result<Whole> {
-    let cap: Cap<Memory> = Cap::at(slot::memory(pool));
-    let frames = cap.introspect()?.detail.into();
-    Ok(Whole { cap, frames })
-}
-
 struct Setup {
-    cxl: Whole,
+    cxl: PoolMemory,
     objects: Arena,
     next_slot: u32,
 }
@@ -101,7 +70,7 @@ impl Setup {
 ///
 /// As the kernels say.
 pub fn build(info: &Info) -> Result<()> {
-    let cxl = whole(MAX_NODES)?;
+    let cxl = PoolMemory::of(MAX_NODES)?;
     let objects = Account::new().carve(&cxl, OBJECTS)?;
     let mut s = Setup {
         cxl,
@@ -142,7 +111,7 @@ pub fn build(info: &Info) -> Result<()> {
 impl Setup {
     /// Frames for what the program touches on a node.
     fn supply(&mut self, node: NodeId) -> Result<()> {
-        let pool = whole(node.index())?;
+        let pool = PoolMemory::of(node.index())?;
         let arena = Account::new().carve(&pool, SUPPLY)?;
         let part = Narrow::range(arena.first(), arena.frames());
         let to = self.slot().index();

@@ -14,7 +14,8 @@ use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::{ARCHIVE_BASE, Info, archive, slot};
 use dyad_abi::user::{PAGE_SIZE, stack_slot};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
-use dyad_services::frames::{Account, Arena, Pool, What};
+use dyad_services::frames::{Account, Arena};
+use dyad_services::pool::PoolMemory;
 use dyad_services::rt;
 use dyad_sys::cap::{
     Cap, Captbl, Component, Kind, Memory, Narrow, Place, Receive, Space, Thread, Time,
@@ -46,33 +47,9 @@ pub const GUEST: u64 = 1 << 7;
 /// The largest scheduler line that is no CPU's, for guests to wait at.
 pub const WAITING: core::ops::Range<u64> = 48..64;
 
-/// A pool's memory, for accounts.
-struct Whole {
-    cap: Cap<Memory>,
-    frames: u64,
-}
-
-impl Pool for Whole {
-    fn frames(&self) -> u64 {
-        self.frames
-    }
-
-    fn inspect(&self, at: u64) -> Result<What> {
-        self.cap.inspect(at).map(What::of_word)
-    }
-
-    fn split(&self, at: u64) -> Result<()> {
-        self.cap.split(at)
-    }
-
-    fn retype_untyped(&self, at: u64) -> Result<()> {
-        self.cap.retype_untyped(at).map(drop)
-    }
-}
-
 /// What setting up needs on the way.
 struct Setup {
-    cxl: Whole,
+    cxl: PoolMemory,
     account: Account,
     objects: Arena,
     next_slot: u32,
@@ -102,22 +79,13 @@ fn narrow(to: CapIndex, pool: usize, arena: &Arena) -> Result<Cap<Memory>> {
     TABLE.copy_in(to, from, Rights::ALL, None, part)
 }
 
-fn whole(pool: usize) -> Option<Whole> {
-    let cap: Cap<Memory> = Cap::at(slot::memory(pool));
-    let frames = cap.introspect().ok()?.detail;
-    Some(Whole {
-        cap,
-        frames: frames.into(),
-    })
-}
-
 /// Makes everything, and starts the workers of all other CPUs.
 ///
 /// # Errors
 ///
 /// As the kernels say.
 pub fn build(info: &Info) -> Result<()> {
-    let cxl = whole(MAX_NODES).ok_or(Error::NoMemory)?;
+    let cxl = PoolMemory::of(MAX_NODES)?;
     let mut account = Account::new();
     let objects = account.carve(&cxl, OBJECTS)?;
     // The kernel has filled the first leaf up to here.
@@ -161,7 +129,7 @@ impl Setup {
         narrow(GUEST_MEMORY, MAX_NODES, &guests)?;
         WORLD.pools[0].store(MAX_NODES as u64, Relaxed);
         for (i, node) in NodeId::first(nodes).enumerate() {
-            let pool = whole(i).ok_or(Error::NoMemory)?;
+            let pool = PoolMemory::of(i)?;
             let mut account = Account::new();
             let arena = account.carve(&pool, FRAMES)?;
             narrow(memory(i as u64), i, &arena)?;

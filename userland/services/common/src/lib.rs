@@ -17,6 +17,7 @@ pub mod budget;
 pub mod frames;
 pub mod image;
 pub mod lines;
+pub mod pool;
 pub mod ranges;
 pub mod rt;
 pub mod shared;

@@ -4,7 +4,8 @@ use dyad_abi::cap::{CapIndex, LEAF_SLOTS, ObjectKind, Rights};
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::slot;
 use dyad_abi::{Error, NodeId, Result};
-use dyad_services::frames::{Account, Arena, Pool, What};
+use dyad_services::frames::{Account, Arena};
+use dyad_services::pool::PoolMemory;
 use dyad_sys::cap::{Cap, Captbl, Frame, Kind, Memory, Narrow, Place};
 
 /// Init's own capability table.
@@ -13,31 +14,6 @@ pub const TABLE: Cap<Captbl> = Cap::at(slot::TABLE);
 const OWN_FRAMES: u64 = 256;
 /// Largest block of user memory that is taken at once: what the kernel zeroes in one operation.
 const MAX_BLOCK: u32 = 6;
-
-/// One pool: its memory capability.
-#[derive(Clone, Copy, Debug)]
-pub struct PoolMemory {
-    cap: Cap<Memory>,
-    frames: u64,
-}
-
-impl Pool for PoolMemory {
-    fn frames(&self) -> u64 {
-        self.frames
-    }
-
-    fn inspect(&self, at: u64) -> Result<What> {
-        self.cap.inspect(at).map(What::of_word)
-    }
-
-    fn split(&self, at: u64) -> Result<()> {
-        self.cap.split(at)
-    }
-
-    fn retype_untyped(&self, at: u64) -> Result<()> {
-        self.cap.retype_untyped(at).map(drop)
-    }
-}
 
 /// Index of the CXL pool.
 pub const CXL: usize = MAX_NODES;
@@ -57,12 +33,8 @@ impl Store {
     ///
     /// As the kernel says.
     pub fn new() -> Result<Store> {
-        let pools = core::array::from_fn(|pool| {
-            let cap: Cap<Memory> = Cap::at(slot::memory(pool));
-            // There is none for nodes that the system does not have.
-            let frames = cap.introspect().map_or(0, |i| i.detail.into());
-            PoolMemory { cap, frames }
-        });
+        // There is none for nodes that the system does not have.
+        let pools = core::array::from_fn(PoolMemory::or_none);
         let mut accounts = [Account::new(); MAX_NODES + 1];
         let own = accounts[CXL].carve(&pools[CXL], OWN_FRAMES)?;
         Ok(Store {
