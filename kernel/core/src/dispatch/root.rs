@@ -14,7 +14,7 @@ use crate::cpu::CpuLocal;
 use crate::cx::Cx;
 use crate::node::Node;
 use crate::object::endpoint::Endpoints;
-use crate::object::thread::{State, Thread};
+use crate::object::thread::{Owner, State, Thread};
 use crate::object::{self, follow};
 use crate::{Platform, clock, inbox};
 
@@ -29,11 +29,17 @@ fn root(cx: &Cx) -> Option<&'static Thread> {
         .map(|(t, _)| t)
 }
 
-/// Whether the root thread of this CPU could run.
+/// Whether a thread is there for this CPU to take: one that is ready elsewhere is not. Asked before
+/// sleeping as well as before taking it, so that no CPU stays awake for a thread it cannot have.
+fn is_takable(cx: &Cx, owner: &Owner) -> bool {
+    owner.state == State::Ready && owner.is(cx.node.id(), cx.node.incarnation())
+}
+
+/// Whether the root thread of this CPU could run here.
 pub fn root_ready(cx: &Cx) -> bool {
     root(cx)
         .and_then(|t| t.owner(cx.words()))
-        .is_some_and(|o| o.state == State::Ready)
+        .is_some_and(|o| is_takable(cx, &o))
 }
 
 /// Fused time until which the root thread waits; never, if it is not waiting.
@@ -67,10 +73,7 @@ pub fn take_root(cx: &Cx) -> bool {
     let Some(owner) = root.owner(cx.words()) else {
         return false;
     };
-    if owner.state != State::Ready
-        || !owner.is(cx.node.id(), cx.node.incarnation())
-        || !root.change(cx.words(), owner, owner.with(State::Running))
-    {
+    if !is_takable(cx, &owner) || !root.change(cx.words(), owner, owner.with(State::Running)) {
         return false;
     }
     root.slice_end.store(u64::MAX, Ordering::Relaxed);
@@ -95,6 +98,10 @@ pub fn serve_root<P: Platform>(cx: &Cx) {
 }
 
 /// Makes a thread the root thread of a CPU of this node: the one it runs when nobody else does.
+///
+/// The one before stays what it is, without being anybody's root: if it runs, it goes on until it
+/// gives the CPU up, and from then on whoever has a capability for it may dispatch it, stop it or give
+/// it a scheduler. That is how a program hands its own CPU to a scheduler.
 pub fn set_root<P: Platform>(cx: &Cx, cpu: CpuId, t: &'static Thread) -> Result<()> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     if owner.state != State::Ready && owner.state != State::Stopped {
@@ -125,7 +132,11 @@ pub fn describe_root(node: &Node, local: &CpuLocal) -> &'static str {
     let Ok((thread, _)) = follow::<Thread>(node, word, Thread::KIND) else {
         return "its scheduler has been given up";
     };
-    let state = thread.owner(node.words).map(|o| o.state);
+    let owner = thread.owner(node.words);
+    if owner.is_some_and(|o| !o.is(node.id(), node.incarnation())) {
+        return "its scheduler is on another node";
+    }
+    let state = owner.map(|o| o.state);
     let news = local
         .root_line
         .get()

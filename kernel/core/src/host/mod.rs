@@ -27,6 +27,8 @@ mod resolve_tests;
 #[cfg(test)]
 mod revoke_tests;
 #[cfg(test)]
+mod root_tests;
+#[cfg(test)]
 mod space_tests;
 pub mod system;
 #[cfg(test)]

@@ -26,7 +26,7 @@ use crate::object::find;
 use crate::object::thread::{State, Thread};
 use crate::platform::{FaultKind, UserFault};
 
-const ENTRY: u64 = 0x4100_0000;
+pub(super) const ENTRY: u64 = 0x4100_0000;
 const SERVICE: u64 = 0x4200_2000;
 const DISPATCH: u64 = ThreadOp::Dispatch as u64;
 const NOW: u64 = crate::ops::endpoint::NOW;
@@ -44,7 +44,7 @@ fn ready<P: Platform>(rig: &Rig<'_>) -> dyad_abi::Result<()> {
 }
 
 /// A rig on the machine of an ISA.
-fn solo<P: Platform>(test: impl FnOnce(&Rig<'_>, Machine) -> Outcome) {
+pub(super) fn solo<P: Platform>(test: impl FnOnce(&Rig<'_>, Machine) -> Outcome) {
     let w = World::new(&[P::ISA], 2048);
     let m = joined::<P>(&w, 0);
     passes::<P>(run_here::<P>(m.node(), |cx| {
@@ -86,7 +86,11 @@ fn words(t: &Thread, isa: Isa, from: usize, n: usize) -> std::vec::Vec<u64> {
 }
 
 /// A thread of the rig's component that has not run, with a capability for it.
-fn thread(rig: &Rig<'_>, scheduler: Option<WeakRef>, tag: u64) -> (CapIndex, &'static Thread) {
+pub(super) fn thread(
+    rig: &Rig<'_>,
+    scheduler: Option<WeakRef>,
+    tag: u64,
+) -> (CapIndex, &'static Thread) {
     let object = rig.thread_of(rig.component, State::Ready).unwrap();
     let t = rig.as_thread(object).unwrap();
     t.id.store(tag, Ordering::Relaxed);
@@ -100,7 +104,7 @@ fn me(rig: &Rig<'_>) -> &'static Thread {
     rig.as_thread(rig.thread).unwrap()
 }
 
-fn op(cap: CapIndex, op: u64) -> u64 {
+pub(super) fn op(cap: CapIndex, op: u64) -> u64 {
     call_word(cap, op as u32)
 }
 
@@ -110,7 +114,7 @@ fn dispatch<P: Platform>(rig: &Rig<'_>, m: Machine, cap: CapIndex, how: u64) -> 
 }
 
 /// Whatever has come in is dealt with; the running thread goes on.
-fn interrupt<P: Platform>(m: Machine) -> Left {
+pub(super) fn interrupt<P: Platform>(m: Machine) -> Left {
     m.enter();
     let area = P::local().thread.get().map(|t| t.regs(P::ISA));
     let area = area.unwrap_or(&m.node().map.get::<Thread>(first_frame(m)).unwrap().saved);
@@ -302,38 +306,6 @@ fn slices_end_at_the_next_interrupt() {
         dispatch::<MockX86>(rig, m, cap, 1);
         assert!(matches!(interrupt::<MockX86>(m), Left::User(pc) if pc != ENTRY + 4));
         assert_eq!(stopped::<MockX86>(me(rig)).1, Some(Stopped::Preempted));
-        Ok(None)
-    });
-}
-
-#[test]
-fn cpus_without_a_thread_sleep_and_take_their_root_thread() {
-    solo::<MockX86>(|rig, m| {
-        let (_, t) = thread(rig, None, 3);
-        rig.k.local.thread.set(None);
-        assert_eq!(interrupt::<MockX86>(m), Left::Asleep);
-        crate::dispatch::set_root::<MockX86>(&rig.k, rig.k.cpu(), t)?;
-        assert_eq!(interrupt::<MockX86>(m), Left::User(ENTRY));
-        assert!(core::ptr::eq(rig.k.local.thread.get().unwrap(), t));
-        Ok(None)
-    });
-}
-
-#[test]
-fn root_threads_wait_until_their_deadline() {
-    solo::<MockX86>(|rig, m| {
-        let (ends, _) = rig.new_cap(ObjectKind::Endpoints)?;
-        let (_, t) = thread(rig, None, 3);
-        rig.k.local.thread.set(None);
-        crate::dispatch::set_root::<MockX86>(&rig.k, rig.k.cpu(), t)?;
-        interrupt::<MockX86>(m);
-        let until = crate::clock::now::<MockX86>().0 + 10_000_000;
-        let receive = op(ends, ReceiveOp::Receive as u64);
-        assert_eq!(m.call::<MockX86>(t, receive, &[0, until]), Left::Asleep);
-        // The clock of these machines goes on with every look at it.
-        while crate::clock::now::<MockX86>().0 < until {}
-        assert!(matches!(interrupt::<MockX86>(m), Left::User(_)));
-        assert_eq!(result::<MockX86>(t), (0, 0), "nothing has come");
         Ok(None)
     });
 }

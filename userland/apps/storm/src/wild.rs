@@ -564,8 +564,13 @@ fn on_hardware(a: &Actor) {
         6 => call(own, HardwareOp::Write, [bad, 1 + a.below(5000), 0, 0, 0]),
         7 => call(own, HardwareOp::Report, [bad, 0, 0, 0, 0]),
         8 => {
-            let thread = operand(a, CapType::Hardware);
-            let args = [a.below(100), thread, 0, 0, 0];
+            // A CPU with any thread, if there is no such CPU; and one that there is with no thread.
+            // Both right, and a worker has given its CPU to a thread of the storm for good.
+            let cpus = WORLD.cpus.load(Ordering::Relaxed);
+            let args = match a.below(2) {
+                0 => [cpus + a.below(100), operand(a, CapType::Thread), 0, 0, 0],
+                _ => [a.below(cpus), slot_of(ty, a.next()).get().into(), 0, 0, 0],
+            };
             call(own, HardwareOp::StartCpu, args);
         }
         _ => call(own, HardwareOp::Shutdown, [a.next() | 1 << 40, 0, 0, 0, 0]),
