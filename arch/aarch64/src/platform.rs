@@ -5,6 +5,8 @@ use core::arch::asm;
 use dyad_abi::{CpuId, Isa};
 use dyad_core::Platform;
 use dyad_core::cpu::CpuLocal;
+use dyad_core::cx::Cx;
+use dyad_core::death::Life;
 use dyad_core::platform::{FpArea, RegArea};
 use dyad_shm::superblock::ROOT_ENTRIES;
 use dyad_shm::{FusedMap, PhysAddr};
@@ -228,6 +230,10 @@ impl Platform for Aarch64 {
         mmu::kernel_leaves(f);
     }
 
+    fn look_after_others(cx: &Cx) {
+        static LIFE: Life = Life::new();
+        LIFE.look::<Self>(cx);
+    }
     fn serial_write(bytes: &[u8]) {
         serial::write(bytes);
     }

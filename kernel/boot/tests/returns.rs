@@ -5,7 +5,8 @@ use core::sync::atomic::Ordering;
 use dyad_abi::service::{NODE_DIED, NODE_JOINED};
 use dyad_boot::join::{self, JoinError};
 use dyad_core::host::MockA64;
-use dyad_core::host::system::{System, cpu, cx, frame, node};
+use dyad_core::host::deaths::Trio;
+use dyad_core::host::system::{cpu, cx, frame, node};
 use dyad_core::object::endpoint::Endpoints;
 use dyad_core::object::find;
 use dyad_core::{inbox, quiet};
@@ -14,7 +15,7 @@ use dyad_shm::superblock::{NodeState, activity};
 
 #[test]
 fn deaths_and_returns_are_told_on_every_node() {
-    let s = System::trio();
+    let s = Trio::new();
     let object = s.object(Endpoints::KIND);
     let e: &'static Endpoints = find(s.x().node(), object, Endpoints::KIND).unwrap();
     for which in [0, 2] {
@@ -41,7 +42,7 @@ fn deaths_and_returns_are_told_on_every_node() {
 }
 
 /// As `boot` does it, on a new machine.
-fn comes_back(s: &System) {
+fn comes_back(s: &Trio) {
     let m = s.world.machine(1);
     let c = cx(m);
     assert_eq!(join::claim::<MockA64>(c.node, 7), Ok(2));
@@ -56,7 +57,7 @@ fn comes_back(s: &System) {
 /// What its pool held is there still; its CPUs are idle; nothing of the older incarnation counts.
 #[test]
 fn a_node_comes_back_to_what_its_pool_holds() {
-    let s = System::trio();
+    let s = Trio::new();
     let held = s.object(Endpoints::KIND);
     let before = s.word(held.frame);
     let sb = s.x().node().sb;
@@ -89,7 +90,7 @@ fn a_node_comes_back_to_what_its_pool_holds() {
 /// A third node is dead and will not come back: the second does not wait for it.
 #[test]
 fn a_node_that_comes_back_does_not_wait_for_the_dead() {
-    let s = System::trio();
+    let s = Trio::new();
     s.dies(1);
     s.dies(2);
     s.recover(0);
@@ -99,7 +100,7 @@ fn a_node_that_comes_back_does_not_wait_for_the_dead() {
 /// The others have ended in good order while it was on its way back.
 #[test]
 fn a_node_that_comes_back_too_late_ends_as_they_did() {
-    let s = System::trio();
+    let s = Trio::new();
     s.dies(1);
     s.recover(0);
     for which in [0, 2] {

@@ -18,7 +18,7 @@ use dyad_shm::superblock::activity;
 
 use crate::clock::{self, FusedTime};
 use crate::cx::Cx;
-use crate::{Platform, death, dispatch, end, inbox, ops, quiet};
+use crate::{Platform, dispatch, end, inbox, ops, quiet};
 
 /// Housekeeping interval.
 pub const TICK_NS: u64 = 100_000_000;
@@ -39,7 +39,7 @@ fn attend<P: Platform>(cx: &Cx) -> u64 {
         if node.sb.shutdown.load(Ordering::Acquire) != 0 {
             end::finish::<P>(node);
         }
-        death::look::<P>(cx);
+        P::look_after_others(cx);
     } else if node.params.audit && node.sb.shutdown.load(Ordering::Acquire) != 0 {
         end::park::<P>(node, local);
     }

@@ -25,11 +25,12 @@ use dyad_abi::ident::MAX_NODES;
 use dyad_abi::record::EXIT_FAILED;
 use dyad_abi::service::{NODE_DIED, NODE_JOINED};
 use dyad_shm::superblock::NodeState;
+use spin::Mutex;
 
 use crate::cpu::FIRST_CPU;
 use crate::cx::Cx;
 use crate::cycle::{self, TICK_NS};
-use crate::recovery::{self, Pace};
+use crate::recovery::{self, Pace, Recovery};
 use crate::{Platform, clock, console, end, error, inbox, warn};
 
 /// How long a node may be without a heartbeat before others suspect it. It beats every 100 ms.
@@ -39,9 +40,16 @@ const PIECES: usize = 4;
 /// Until the next turn, so that threads of this CPU run meanwhile.
 const PAUSE_NS: u64 = 500_000;
 
-/// What a node knows of the life of others. Private to it.
+/// What a node knows of the life of others, and the recovery that it is at. Private to it; its CPUs
+/// share it, and a CPU that does not get a lock does something else.
 #[derive(Debug)]
-pub struct Watch {
+pub struct Life {
+    watch: Mutex<Watch>,
+    recovery: Mutex<Option<Recovery>>,
+}
+
+#[derive(Debug)]
+struct Watch {
     nodes: [Seen; MAX_NODES],
 }
 
@@ -55,7 +63,7 @@ struct Seen {
 }
 
 impl Watch {
-    pub(crate) const fn new() -> Watch {
+    const fn new() -> Watch {
         Watch {
             nodes: [Seen {
                 heartbeat: 0,
@@ -66,34 +74,111 @@ impl Watch {
     }
 }
 
-/// Looks at the life of other nodes; recovers dead ones if that is this node's job. A bounded piece
-/// of it: called in each turn of the run loop of the node's first CPU.
-pub fn look<P: Platform>(cx: &Cx) {
-    watch::<P>(cx);
-    let Some(mut state) = cx.node.recovery.try_lock() else {
-        return;
-    };
-    for _ in 0..PIECES {
-        match recovery::step::<P>(cx, &mut state) {
-            Pace::Idle => return,
-            Pace::Soon => {}
-            Pace::Later => break,
-            Pace::Done(dead) => {
-                nobody_left::<P>(cx, dead);
-                for n in cx.node.others() {
-                    inbox::notify::<P>(n, FIRST_CPU);
-                }
-                drop(state);
-                watch::<P>(cx);
-                return;
-            }
+impl Default for Life {
+    fn default() -> Life {
+        Life::new()
+    }
+}
+
+impl Life {
+    /// Of a node that has not looked yet.
+    pub const fn new() -> Life {
+        Life {
+            watch: Mutex::new(Watch::new()),
+            recovery: Mutex::new(None),
         }
     }
-    // The next tick comes soon.
-    let now = clock::now::<P>().0;
-    let last = now.wrapping_add(PAUSE_NS).wrapping_sub(TICK_NS);
-    if last < now {
-        cx.local.last_tick.set(last);
+
+    /// Looks at the life of other nodes; recovers dead ones if that is this node's job. A bounded
+    /// piece of it: [`Platform::look_after_others`].
+    pub fn look<P: Platform>(&self, cx: &Cx) {
+        self.watch::<P>(cx);
+        let Some(mut state) = self.recovery.try_lock() else {
+            return;
+        };
+        for _ in 0..PIECES {
+            match recovery::step::<P>(cx, &mut state) {
+                Pace::Idle => return,
+                Pace::Soon => {}
+                Pace::Later => break,
+                Pace::Done(dead) => {
+                    nobody_left::<P>(cx, dead);
+                    for n in cx.node.others() {
+                        inbox::notify::<P>(n, FIRST_CPU);
+                    }
+                    drop(state);
+                    self.watch::<P>(cx);
+                    return;
+                }
+            }
+        }
+        // The next tick comes soon.
+        let now = clock::now::<P>().0;
+        let last = now.wrapping_add(PAUSE_NS).wrapping_sub(TICK_NS);
+        if last < now {
+            cx.local.last_tick.set(last);
+        }
+    }
+
+    /// One piece of whatever recovery there is to do, and nothing else.
+    #[cfg(any(test, feature = "host"))]
+    pub fn step<P: Platform>(&self, cx: &Cx) -> Pace {
+        recovery::step::<P>(cx, &mut self.recovery.lock())
+    }
+
+    /// As new: the node is as it was before.
+    #[cfg(any(test, feature = "host"))]
+    pub fn forget(&self) {
+        *self.watch.lock() = Watch::new();
+        *self.recovery.lock() = None;
+    }
+
+    /// Whether this node is recovering another one.
+    #[cfg(any(test, feature = "host"))]
+    pub fn recovers(&self) -> bool {
+        self.recovery.lock().is_some()
+    }
+
+    /// Compares the node table with what this node knew: who is silent, who has come, who is gone. Skipped
+    /// if another CPU is at it; it looks at the same words.
+    fn watch<P: Platform>(&self, cx: &Cx) {
+        let Some(mut watch) = self.watch.try_lock() else {
+            return;
+        };
+        let node = cx.node;
+        let now = P::clock_ns();
+        // Whoever suspects this one is wrong.
+        if node.sb.node_word(node.id()).state == NodeState::Suspect {
+            let _ = cx.epochs().trust(node.id());
+        }
+        let (mut died, mut came) = (false, false);
+        for n in node.others() {
+            let seen = &mut watch.nodes[n.index()];
+            let word = node.sb.node_word(n);
+            match word.state {
+                NodeState::Live | NodeState::Suspect => {
+                    if seen.joined != word.incarnation {
+                        died |= seen.joined != 0;
+                        came = true;
+                        seen.joined = word.incarnation;
+                        seen.moved = now;
+                    }
+                    suspect::<P>(cx, n, word.state, seen, now);
+                }
+                NodeState::Vacant | NodeState::Joining if seen.joined != 0 => {
+                    died = true;
+                    seen.joined = 0;
+                }
+                _ => {}
+            }
+        }
+        drop(watch);
+        for (number, _) in [(NODE_DIED, died), (NODE_JOINED, came)]
+            .into_iter()
+            .filter(|e| e.1)
+        {
+            cycle::deliver::<P>(cx, number as usize);
+        }
     }
 }
 
@@ -117,48 +202,6 @@ fn nobody_left<P: Platform>(cx: &Cx, dead: NodeId) {
 pub fn joined<P: Platform>(cx: &Cx) {
     for n in cx.node.others() {
         inbox::notify::<P>(n, FIRST_CPU);
-    }
-}
-
-/// Compares the node table with what this node knew: who is silent, who has come, who is gone. Skipped
-/// if another CPU is at it; it looks at the same words.
-fn watch<P: Platform>(cx: &Cx) {
-    let Some(mut watch) = cx.node.watch.try_lock() else {
-        return;
-    };
-    let node = cx.node;
-    let now = P::clock_ns();
-    // Whoever suspects this one is wrong.
-    if node.sb.node_word(node.id()).state == NodeState::Suspect {
-        let _ = cx.epochs().trust(node.id());
-    }
-    let (mut died, mut came) = (false, false);
-    for n in node.others() {
-        let seen = &mut watch.nodes[n.index()];
-        let word = node.sb.node_word(n);
-        match word.state {
-            NodeState::Live | NodeState::Suspect => {
-                if seen.joined != word.incarnation {
-                    died |= seen.joined != 0;
-                    came = true;
-                    seen.joined = word.incarnation;
-                    seen.moved = now;
-                }
-                suspect::<P>(cx, n, word.state, seen, now);
-            }
-            NodeState::Vacant | NodeState::Joining if seen.joined != 0 => {
-                died = true;
-                seen.joined = 0;
-            }
-            _ => {}
-        }
-    }
-    drop(watch);
-    for (number, _) in [(NODE_DIED, died), (NODE_JOINED, came)]
-        .into_iter()
-        .filter(|e| e.1)
-    {
-        cycle::deliver::<P>(cx, number as usize);
     }
 }
 

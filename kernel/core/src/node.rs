@@ -13,9 +13,7 @@ use dyad_shm::{FusedMap, Superblock};
 use spin::{Mutex, Once};
 
 use crate::Platform;
-use crate::death::Watch;
 use crate::memory::Words;
-use crate::recovery::Recovery;
 use crate::tables::Tables;
 
 /// The state.
@@ -40,10 +38,6 @@ pub struct Node {
     pub(crate) interrupts: [Mutex<Option<(WeakRef, u64, u64)>>; 64],
     /// Root thread of each CPU: weak references; 0: none.
     pub(crate) roots: [AtomicU64; MAX_CPUS],
-    /// What this node knows of the life of others. The lock is local to this node, as is the next.
-    pub(crate) watch: Mutex<Watch>,
-    /// The recovery that this node is at.
-    pub(crate) recovery: Mutex<Option<Recovery>>,
     incarnation: AtomicU64,
     /// CPUs that have reported after a stop request.
     pub(crate) reported: AtomicU64,
@@ -111,8 +105,6 @@ impl Node {
             outboxes: [const { [const { Mutex::new(None) }; MAX_CPUS] }; MAX_NODES],
             interrupts: [const { Mutex::new(None) }; 64],
             roots: [const { AtomicU64::new(0) }; MAX_CPUS],
-            watch: Mutex::new(Watch::new()),
-            recovery: Mutex::new(None),
             incarnation: AtomicU64::new(0),
             reported: AtomicU64::new(0),
             test_received: [const { AtomicU64::new(0) }; MAX_NODES],

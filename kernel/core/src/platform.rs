@@ -52,6 +52,7 @@ use dyad_shm::superblock::ROOT_ENTRIES;
 use dyad_shm::{FusedMap, PhysAddr, shared_struct};
 
 use crate::cpu::CpuLocal;
+use crate::cx::Cx;
 
 /// Words of a register area: general registers, stack pointer, program counter, flags, thread
 /// pointer, in an order that only the owning ISA's `arch` crate knows.
@@ -269,6 +270,9 @@ pub trait Platform: Sized + 'static {
 
     // --- life -----------------------------------------------------------------------------
 
+    /// Looks at the life of other nodes, and recovers those that have died: a bounded piece of it.
+    /// Called in each turn of the run loop of the node's first CPU.
+    fn look_after_others(cx: &Cx);
     /// Writes bytes to the serial line. Callers keep lines whole.
     fn serial_write(bytes: &[u8]);
     /// Starts another CPU of this machine, which will enter the kernel as `dyad_boot::secondary`.

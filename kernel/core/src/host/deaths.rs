@@ -3,6 +3,7 @@
 //! Machines die between any two changes of shared memory ([`crash`]). What survivors find then is
 //! recovered, by one of them or by one after the other, and the walker compares everything.
 
+use core::ops::Deref;
 use std::string::{String, ToString};
 use std::vec;
 use std::vec::Vec;
@@ -19,12 +20,12 @@ use dyad_shm::{PhysAddr, PoolId};
 use super::system::{System, VA, cx, frame, memory_cap, node, this};
 use super::{MockA64, MockX86, crash};
 use crate::cx::Cx;
-use crate::death::Watch;
+use crate::death::Life;
+use crate::inbox;
 use crate::object::space::Region;
 use crate::ops::space::supply;
+use crate::recovery::Pace;
 use crate::recovery::walker::walk;
-use crate::recovery::{Pace, step};
-use crate::{death, inbox};
 
 /// Three nodes: 0 and 2 are of one ISA, node 1 of the other.
 pub const TRIO: [Isa; 3] = [Isa::X86_64, Isa::Aarch64, Isa::X86_64];
@@ -49,10 +50,35 @@ pub struct Saved {
     pages: Vec<(PhysAddr, Vec<u8>)>,
 }
 
-impl System {
-    /// Nodes as in [`TRIO`].
-    pub fn trio() -> System {
-        System::of(&TRIO, FRAMES)
+/// Nodes as in [`TRIO`], with what each knows of the others.
+pub struct Trio {
+    /// The nodes.
+    pub system: System,
+    lives: Vec<Life>,
+}
+
+impl Deref for Trio {
+    type Target = System;
+
+    fn deref(&self) -> &System {
+        &self.system
+    }
+}
+
+impl Default for Trio {
+    fn default() -> Trio {
+        Trio::new()
+    }
+}
+
+impl Trio {
+    /// Nodes that have joined.
+    pub fn new() -> Trio {
+        let system = System::of(&TRIO, FRAMES);
+        Trio {
+            lives: system.machines.iter().map(|_| Life::new()).collect(),
+            system,
+        }
     }
 
     /// A node's first CPU.
@@ -91,11 +117,19 @@ impl System {
         q.die(node(which)).unwrap();
     }
 
+    /// Whether a node is recovering another one.
+    pub fn recovers(&self, which: usize) -> bool {
+        self.lives[which].recovers()
+    }
+
     /// One step of whatever recovery `which` has to do.
     pub fn step(&self, which: usize) -> Pace {
         let c = self.cx(which);
-        let mut state = c.node.recovery.lock();
-        let pace = on!(self.isa(which), step(&c, &mut state));
+        let life = &self.lives[which];
+        let pace = match self.isa(which) {
+            Isa::X86_64 => life.step::<MockX86>(&c),
+            Isa::Aarch64 => life.step::<MockA64>(&c),
+        };
         if pace == Pace::Later {
             // What it waits for.
             crash::never(|| self.rounds());
@@ -132,7 +166,11 @@ impl System {
     /// A node looks at the life of the others, as it does in each turn.
     pub fn look(&self, which: usize) {
         let c = self.cx(which);
-        on!(self.isa(which), death::look(&c));
+        let life = &self.lives[which];
+        match self.isa(which) {
+            Isa::X86_64 => life.look::<MockX86>(&c),
+            Isa::Aarch64 => life.look::<MockA64>(&c),
+        }
     }
 
     /// Interrupt `number` of a node sends `bits` to the first line of an endpoints object.
@@ -178,10 +216,9 @@ impl System {
         for (at, bytes) in &saved.pages {
             assert!(map.write_bytes(*at, bytes));
         }
+        self.lives.iter().for_each(Life::forget);
         for &m in &self.machines {
             m.enter();
-            *m.node().recovery.lock() = None;
-            *m.node().watch.lock() = Watch::new();
             m.local().thread.set(None);
             m.local().holding.set(None);
             inbox::attach_outboxes(m.node());

@@ -12,12 +12,12 @@ use dyad_shm::frame::{Epoch, WeakRef};
 use dyad_shm::intent::{IntentRecord, Row};
 use dyad_shm::protocol::Intents;
 
-use super::{System, VA, node, this};
+use super::{Trio, VA, node, this};
 use crate::host::MockX86;
 use crate::ops::space::map;
 
 /// Node 1 dies with this intent, and node 0 recovers it.
-fn dies_with(s: &System, intent: &IntentRecord) {
+fn dies_with(s: &Trio, intent: &IntentRecord) {
     s.cx(1).intents().begin(intent);
     s.dies(1);
     s.recover(0);
@@ -25,7 +25,7 @@ fn dies_with(s: &System, intent: &IntentRecord) {
 
 #[test]
 fn what_looks_like_a_slot_in_user_memory_stays() {
-    let s = System::trio();
+    let s = Trio::new();
     let leaf = s.take(0, Use::User, 0);
     let place = SlotPlace::new(leaf, 5).unwrap();
     let left = SlotHeader::Reserved(Owner {
@@ -49,7 +49,7 @@ fn what_looks_like_a_slot_in_user_memory_stays() {
 
 /// What the entry of a page says after node 1 has died mapping it, with this version of its table.
 fn after_a_death(table_version: impl Fn(Version) -> Version) -> Pte {
-    let s = System::trio();
+    let s = Trio::new();
     let (space, isa) = (s.supplied_space(), Isa::X86_64);
     let table = s.tables(space, isa, VA, Level::L1)[2];
     let page = s.user(0);

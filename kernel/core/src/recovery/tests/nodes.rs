@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use dyad_shm::superblock::NodeState;
 
-use super::{System, node};
+use super::{Trio, node};
 use crate::Platform;
 use crate::death::SUSPECT_NS;
 use crate::host::MockX86;
@@ -12,7 +12,7 @@ use crate::recovery::Pace;
 
 #[test]
 fn the_first_live_node_recovers_and_one_at_a_time() {
-    let s = System::trio();
+    let s = Trio::new();
     s.dies(1);
     assert_eq!(s.step(2), Pace::Idle, "node 0 does it");
     assert_eq!(s.step(0), Pace::Soon);
@@ -34,18 +34,18 @@ fn the_first_live_node_recovers_and_one_at_a_time() {
 /// A recoverer that others have taken for dead finds that it has lost its office.
 #[test]
 fn a_recoverer_without_office_stops() {
-    let s = System::trio();
+    let s = Trio::new();
     s.dies(1);
     assert_eq!(s.step(0), Pace::Soon);
     s.dies(0);
     s.recover(2);
     assert_eq!(s.step(0), Pace::Soon, "gives up");
-    assert!(s.x().node().recovery.lock().is_none());
+    assert!(!s.recovers(0));
 }
 
 #[test]
 fn silent_nodes_are_suspected_and_trusted_again() {
-    let s = System::trio();
+    let s = Trio::new();
     s.look(0);
     assert_eq!(s.state(1).state, NodeState::Live);
     let start = MockX86::clock_ns();
@@ -73,7 +73,7 @@ fn silent_nodes_are_suspected_and_trusted_again() {
 /// A suspect node holds reuse up and nothing else.
 #[test]
 fn suspicion_blocks_reuse() {
-    let s = System::trio();
+    let s = Trio::new();
     let c = s.cx(0);
     let stamp = c.epochs().now();
     c.epochs().suspect(node(1)).unwrap();

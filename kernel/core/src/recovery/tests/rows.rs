@@ -15,8 +15,9 @@ use dyad_shm::intent::{IntentRecord, Row};
 use dyad_shm::protocol::Intents;
 use dyad_shm::superblock::NodeState;
 
-use super::{System, VA, this};
+use super::{Trio, VA, this};
 use crate::cx::{Cx, Operand};
+use crate::host::system::System;
 use crate::host::{MockA64, MockX86, crash};
 use crate::mapping::{page, refusal};
 use crate::object::component::Component;
@@ -58,7 +59,7 @@ fn at(isa: Isa, level: u8) -> TableAt {
 
 impl Things {
     /// Everything is made by node 0. `isa` is that of the tables the rows are about.
-    fn new(s: &System, isa: Isa) -> Things {
+    fn new(s: &Trio, isa: Isa) -> Things {
         let space = s.supplied_space();
         let tables = s.tables(space, isa, VA, Level::L1);
         let empty = s.table(at(isa, 2));
@@ -236,7 +237,7 @@ const ACTS: &[(&str, Act)] = &[
 ];
 
 /// Does an act on node 1 until it dies after `changes`. Whether it died.
-fn dies_in(s: &System, t: &Things, act: Act, isa: Isa, changes: u32) -> bool {
+fn dies_in(s: &Trio, t: &Things, act: Act, isa: Isa, changes: u32) -> bool {
     let c = s.cx(1);
     let done = crash::after(changes, || act(&c, t, isa));
     if let Some(Err(e)) = done {
@@ -246,7 +247,7 @@ fn dies_in(s: &System, t: &Things, act: Act, isa: Isa, changes: u32) -> bool {
     done.is_none()
 }
 
-fn check(s: &System, what: &str) {
+fn check(s: &Trio, what: &str) {
     assert_eq!(s.faults(), Vec::<String>::new(), "{what}");
     assert_eq!(s.leaked(), 0, "{what}: frames that nothing refers to");
     assert_eq!(s.state(1).state, NodeState::Vacant);
@@ -255,7 +256,7 @@ fn check(s: &System, what: &str) {
 #[test]
 fn every_row_is_repaired_wherever_its_cpu_dies() {
     for isa in Isa::ALL {
-        let s = System::trio();
+        let s = Trio::new();
         let t = Things::new(&s, isa);
         let saved = s.save();
         for (name, act) in ACTS {
@@ -279,7 +280,7 @@ fn every_row_is_repaired_wherever_its_cpu_dies() {
 /// What a dead node was in the middle of can be done by another one afterwards.
 #[test]
 fn what_was_begun_can_be_done_by_others_afterwards() {
-    let s = System::trio();
+    let s = Trio::new();
     let t = Things::new(&s, Isa::X86_64);
     let saved = s.save();
     for (name, act) in ACTS {
@@ -316,7 +317,7 @@ fn what_was_begun_can_be_done_by_others_afterwards() {
 /// from; one that a fault has put there may hold what others have written.
 #[test]
 fn half_mapped_pages_are_taken_out_and_those_of_faults_stay() {
-    let s = System::trio();
+    let s = Trio::new();
     let t = Things::new(&s, Isa::X86_64);
     let saved = s.save();
     for (name, stays) in [("map", false), ("fault", true)] {
@@ -325,7 +326,7 @@ fn half_mapped_pages_are_taken_out_and_those_of_faults_stay() {
         for changes in 0.. {
             s.restore(&saved);
             let died = dies_in(&s, &t, act, Isa::X86_64, changes);
-            let there = |s: &System| {
+            let there = |s: &Trio| {
                 let c = s.cx(0);
                 let d = this(&c, t.space).driver(Isa::X86_64).unwrap();
                 let place = d.find(FREE, Level::L1).unwrap();
@@ -347,7 +348,7 @@ fn half_mapped_pages_are_taken_out_and_those_of_faults_stay() {
 /// The recoverer dies, too: the last node does everything again.
 #[test]
 fn a_recoverer_may_die_at_any_step() {
-    let s = System::trio();
+    let s = Trio::new();
     let t = Things::new(&s, Isa::Aarch64);
     let saved = s.save();
     for (name, act) in ACTS {
@@ -373,7 +374,7 @@ fn a_recoverer_may_die_at_any_step() {
 #[test]
 fn two_nodes_may_die_at_once() {
     let named = |wanted: &str| ACTS.iter().find(|(name, _)| *name == wanted).unwrap().1;
-    let s = System::trio();
+    let s = Trio::new();
     let t = Things::new(&s, Isa::X86_64);
     let saved = s.save();
     for (a, b) in [
@@ -410,7 +411,7 @@ fn counts_are_right_while_others_are_at_work() {
     let times = if super::long() { 10 } else { 2 };
     for changes in (0..times).flat_map(|_| [2, 3, 4, 5, 6]) {
         for (name, isa) in [("map", Isa::X86_64), ("unmap", Isa::X86_64)] {
-            let s = System::trio();
+            let s = Trio::new();
             let t = Things::new(&s, isa);
             let act = ACTS.iter().find(|(n, _)| *n == name).unwrap().1;
             dies_in(&s, &t, act, isa, changes);
@@ -419,7 +420,7 @@ fn counts_are_right_while_others_are_at_work() {
             let done = std::sync::atomic::AtomicU64::new(0);
             let System {
                 world, machines, ..
-            } = s;
+            } = s.system;
             let relaxed = core::sync::atomic::Ordering::Relaxed;
             // Machines are one thread's; memory is everybody's.
             let world = std::thread::scope(|scope| {
@@ -444,9 +445,9 @@ fn counts_are_right_while_others_are_at_work() {
                     world
                 });
                 let c = super::cx(machines[0]);
-                let mut state = c.node.recovery.lock();
+                let life = crate::death::Life::new();
                 let mut left = 10_000_000u64;
-                while crate::recovery::step::<MockX86>(&c, &mut state) != Pace::Idle {
+                while life.step::<MockX86>(&c) != Pace::Idle {
                     left -= 1;
                     assert_ne!(left, 0, "recovery does not end");
                 }
@@ -466,7 +467,7 @@ fn counts_are_right_while_others_are_at_work() {
 /// are about to give references back.
 #[test]
 fn recovery_waits_for_rows_of_live_nodes() {
-    let s = System::trio();
+    let s = Trio::new();
     let t = Things::new(&s, Isa::X86_64);
     dies_in(&s, &t, ACTS[8].1, Isa::X86_64, 4);
     let c = s.cx(2);
@@ -501,7 +502,7 @@ fn recovery_waits_for_rows_of_live_nodes() {
 /// The bound of a piece: none looks at more than its share, whatever there is.
 #[test]
 fn recovery_goes_in_pieces() {
-    let s = System::trio();
+    let s = Trio::new();
     let t = Things::new(&s, Isa::X86_64);
     dies_in(&s, &t, ACTS[8].1, Isa::X86_64, 4);
     let mut pieces = 0;

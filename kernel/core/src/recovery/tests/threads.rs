@@ -9,7 +9,7 @@ use dyad_abi::service::scheduler_line;
 use dyad_abi::{Error, Isa};
 use dyad_shm::frame::WeakRef;
 
-use super::{System, cpu, node};
+use super::{Trio, cpu, node};
 use crate::dispatch::After;
 use crate::handover::{carry, what};
 use crate::host::{MockX86, crash, result};
@@ -32,7 +32,7 @@ struct Cast {
 }
 
 impl Cast {
-    fn new(s: &System) -> Cast {
+    fn new(s: &Trio) -> Cast {
         let cast = Cast {
             thread: s.object(Thread::KIND),
             component: s.object(Component::KIND),
@@ -49,21 +49,21 @@ impl Cast {
         cast
     }
 
-    fn thread(&self, s: &System) -> &'static Thread {
+    fn thread(&self, s: &Trio) -> &'static Thread {
         find(s.machines[0].node(), self.thread, Thread::KIND).unwrap()
     }
 
-    fn endpoints(&self, s: &System, which: WeakRef) -> &'static Endpoints {
+    fn endpoints(&self, s: &Trio, which: WeakRef) -> &'static Endpoints {
         find(s.machines[0].node(), which, Endpoints::KIND).unwrap()
     }
 
     /// Where the scheduler of a node's first CPU hears of threads.
-    fn heard(&self, s: &System, which: usize) -> &'static Line {
+    fn heard(&self, s: &Trio, which: usize) -> &'static Line {
         let at = scheduler_line(node(which), cpu(0));
         self.endpoints(s, self.scheduler).line(at).unwrap()
     }
 
-    fn own(&self, s: &System, state: State, which: usize) -> Owner {
+    fn own(&self, s: &Trio, state: State, which: usize) -> Owner {
         let owner = Owner {
             state,
             node: node(which),
@@ -74,17 +74,17 @@ impl Cast {
         owner
     }
 
-    fn owner(&self, s: &System) -> Owner {
+    fn owner(&self, s: &Trio) -> Owner {
         let words = s.machines[0].node().words;
         self.thread(s).owner(words).unwrap()
     }
 
-    fn started(&self, s: &System, isa: Isa, how: u64) {
+    fn started(&self, s: &Trio, isa: Isa, how: u64) {
         self.thread(s).started[isa.index()].store(how, RELAXED);
     }
 
     /// Puts an invocation on the thread's stack, from a node if it has crossed.
-    fn push(&self, s: &System, component: WeakRef, pc: u64, from: Option<usize>) {
+    fn push(&self, s: &Trio, component: WeakRef, pc: u64, from: Option<usize>) {
         let t = self.thread(s);
         let depth = t.depth.fetch_add(1, RELAXED);
         let f = &t.frames[depth as usize];
@@ -100,7 +100,7 @@ fn pc(t: &Thread, isa: Isa) -> u64 {
     t.regs(isa).0[PC].load(RELAXED)
 }
 
-fn sound(s: &System) {
+fn sound(s: &Trio) {
     assert_eq!(s.faults(), Vec::<String>::new());
 }
 
@@ -111,7 +111,7 @@ fn event(why: Woken) -> u64 {
 /// It had crossed to the dead node and ran there, two invocations deep.
 #[test]
 fn a_thread_that_had_crossed_returns_with_an_error_where_it_came_from() {
-    let s = System::trio();
+    let s = Trio::new();
     let c = Cast::new(&s);
     c.started(&s, Isa::X86_64, 1);
     c.push(&s, c.component, 0x5000, Some(2));
@@ -136,7 +136,7 @@ fn a_thread_that_had_crossed_returns_with_an_error_where_it_came_from() {
 #[test]
 fn it_returns_to_the_last_caller_whose_node_lives() {
     for both in [false, true] {
-        let s = System::trio();
+        let s = Trio::new();
         let c = Cast::new(&s);
         c.push(&s, c.component, 0x5000, Some(2));
         c.push(&s, c.service, 0x6000, None);
@@ -164,7 +164,7 @@ fn it_returns_to_the_last_caller_whose_node_lives() {
 /// The faults that those further in were dealing with are over.
 #[test]
 fn faults_further_in_are_over() {
-    let s = System::trio();
+    let s = Trio::new();
     let c = Cast::new(&s);
     c.push(&s, c.component, 0x5000, Some(2));
     c.push(&s, c.service, 0x6000, None);
@@ -180,7 +180,7 @@ fn faults_further_in_are_over() {
 /// On its way to the dead node: the message is lost.
 #[test]
 fn a_thread_on_its_way_to_the_dead_node_comes_back() {
-    let s = System::trio();
+    let s = Trio::new();
     let c = Cast::new(&s);
     let t = c.thread(&s);
     t.came_from.store(2 + 1, RELAXED);
@@ -205,7 +205,7 @@ fn a_thread_on_its_way_to_the_dead_node_comes_back() {
 #[test]
 fn a_thread_that_migrates_to_the_dead_node_stays_behind() {
     for came_from in [2, 0] {
-        let s = System::trio();
+        let s = Trio::new();
         let c = Cast::new(&s);
         let t = c.thread(&s);
         t.came_from.store(came_from as u64 + 1, RELAXED);
@@ -232,7 +232,7 @@ fn a_thread_that_migrates_to_the_dead_node_stays_behind() {
 }
 
 /// `Resume` on a node's first CPU.
-fn resume(s: &System, c: &Cast, which: u64) -> Result<After, Error> {
+fn resume(s: &Trio, c: &Cast, which: u64) -> Result<After, Error> {
     let place = 1 << 63 | which;
     let a = [place, 0, 0, 0, 0];
     ops::thread::dispatch::<MockX86>(&s.cx(0), c.thread(s), ThreadOp::Resume as u64, a)
@@ -242,7 +242,7 @@ fn resume(s: &System, c: &Cast, which: u64) -> Result<After, Error> {
 /// the other ISA as if nothing had been.
 #[test]
 fn a_thread_that_ran_there_is_stopped_and_its_scheduler_told() {
-    let s = System::trio();
+    let s = Trio::new();
     let c = Cast::new(&s);
     c.started(&s, Isa::Aarch64, 1);
     c.push(&s, c.component, 0x5000, None);
@@ -262,7 +262,7 @@ fn a_thread_that_ran_there_is_stopped_and_its_scheduler_told() {
 /// Node 2 dies, whose ISA node 0 has.
 #[test]
 fn a_ready_thread_goes_on_on_another_node_of_its_isa() {
-    let s = System::trio();
+    let s = Trio::new();
     let c = Cast::new(&s);
     c.started(&s, Isa::X86_64, 1);
     let t = c.thread(&s);
@@ -291,7 +291,7 @@ fn a_ready_thread_without_a_node_for_it_is_stopped_or_returns() {
     for crossed in [false, true] {
         // Of another ISA, and not permitted elsewhere.
         for (victim, home) in [(1, 0), (2, 1 << 2)] {
-            let s = System::trio();
+            let s = Trio::new();
             let c = Cast::new(&s);
             let isa = super::TRIO[victim];
             c.started(&s, isa, 1);
@@ -322,7 +322,7 @@ fn a_ready_thread_without_a_node_for_it_is_stopped_or_returns() {
     }
 }
 
-fn wait(s: &System, c: &Cast, which: usize) -> &'static Line {
+fn wait(s: &Trio, c: &Cast, which: usize) -> &'static Line {
     let t = c.thread(s);
     let line = c.endpoints(s, c.waits).line(9).unwrap();
     t.waits_at.store(c.waits.bits(), RELAXED);
@@ -338,7 +338,7 @@ fn wait(s: &System, c: &Cast, which: usize) -> &'static Line {
 #[test]
 fn a_waiting_thread_is_woken_elsewhere_and_is_no_waiter_any_more() {
     for victim in [1, 2] {
-        let s = System::trio();
+        let s = Trio::new();
         let c = Cast::new(&s);
         c.started(&s, super::TRIO[victim], 1);
         let line = wait(&s, &c, victim);
@@ -363,7 +363,7 @@ fn a_waiting_thread_is_woken_elsewhere_and_is_no_waiter_any_more() {
 /// The dead node had taken a thread out of scheduling, but not off its endpoint.
 #[test]
 fn waiters_that_do_not_wait_are_taken_off() {
-    let s = System::trio();
+    let s = Trio::new();
     let c = Cast::new(&s);
     let line = wait(&s, &c, 0);
     c.own(&s, State::Stopped, 0);
@@ -377,7 +377,7 @@ fn waiters_that_do_not_wait_are_taken_off() {
 /// The dead node had handed the thread over and had not sent the message.
 #[test]
 fn a_thread_that_was_leaving_the_dead_node_arrives() {
-    let s = System::trio();
+    let s = Trio::new();
     let c = Cast::new(&s);
     let t = c.thread(&s);
     t.came_from.store(1 + 1, RELAXED);
@@ -401,7 +401,7 @@ fn a_thread_that_was_leaving_the_dead_node_arrives() {
 #[test]
 fn root_threads_are_stopped() {
     for state in [State::Ready, State::Running, State::Blocked] {
-        let s = System::trio();
+        let s = Trio::new();
         let c = Cast::new(&s);
         c.thread(&s).scheduler.store(0, RELAXED);
         c.started(&s, Isa::X86_64, 1);
@@ -420,7 +420,7 @@ fn root_threads_are_stopped() {
 /// Threads of others, and of another incarnation, are left alone.
 #[test]
 fn threads_of_others_are_left_alone() {
-    let s = System::trio();
+    let s = Trio::new();
     let c = Cast::new(&s);
     for (state, which) in [(State::Running, 0), (State::Ready, 2), (State::Stopped, 1)] {
         let s0 = c.own(&s, state, which);
@@ -435,7 +435,7 @@ fn threads_of_others_are_left_alone() {
 /// Wherever the recoverer dies, the thread comes back exactly once.
 #[test]
 fn threads_come_back_once_wherever_the_recoverer_dies() {
-    let s = System::trio();
+    let s = Trio::new();
     let c = Cast::new(&s);
     c.started(&s, Isa::X86_64, 1);
     c.push(&s, c.component, 0x5000, Some(2));
