@@ -198,10 +198,6 @@ impl Platform for Aarch64 {
     }
 
     #[cfg(feature = "ktest")]
-    fn ktests() -> &'static [dyad_core::ktest::Entry] {
-        ktest::entries()
-    }
-    #[cfg(feature = "ktest")]
     fn call_code(pa: PhysAddr) -> Option<u64> {
         ktest::call_code(pa)
     }

@@ -267,8 +267,14 @@ fn boot_primary() -> ! {
         cpu::init_area(c);
     }
     smp::set_count(cpus);
+    let machine = BootMachine {
+        params,
+        map,
+        #[cfg(feature = "ktest")]
+        ktests: crate::ktest::entries(),
+    };
     // SAFETY: 1. the boot CPU is alone; 2. no reference to the cell's contents exists.
-    unsafe { *HAND_OVER.0.get() = Some(BootMachine { params, map }) };
+    unsafe { *HAND_OVER.0.get() = Some(machine) };
     let top = cpu::use_area(cpu::BOOT);
     // SAFETY: 1. the kernel stack of this CPU is mapped and nothing is on it; 2. nothing on the
     // boot stack is used any more.

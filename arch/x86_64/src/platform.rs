@@ -169,10 +169,6 @@ impl Platform for X86 {
     }
 
     #[cfg(feature = "ktest")]
-    fn ktests() -> &'static [dyad_core::ktest::Entry] {
-        ktest::entries()
-    }
-    #[cfg(feature = "ktest")]
     fn call_code(pa: PhysAddr) -> Option<u64> {
         ktest::call_code(pa)
     }

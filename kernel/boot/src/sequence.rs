@@ -30,6 +30,9 @@ pub struct BootMachine {
     pub params: BootParams<'static>,
     /// The pools, mapped.
     pub map: FusedMap,
+    /// The in-kernel tests in the image.
+    #[cfg(feature = "ktest")]
+    pub ktests: &'static [dyad_core::ktest::Entry],
 }
 
 /// Ends this machine because it cannot boot. The launcher is told why by a check that has failed; the
@@ -75,7 +78,12 @@ pub fn primary<P: Platform>(machine: BootMachine) -> ! {
     phase::<P>("running");
     match node.params.mode {
         BootMode::App => start_program::<P>(node),
-        BootMode::Ktest => run_tests::<P>(node),
+        #[cfg(feature = "ktest")]
+        BootMode::Ktest => dyad_core::ktest::run_all::<P>(node, machine.ktests),
+        #[cfg(not(feature = "ktest"))]
+        BootMode::Ktest => refuse::<P>(format_args!(
+            "this kernel was built without in-kernel tests"
+        )),
     }
     cycle::run::<P>()
 }
@@ -188,16 +196,4 @@ fn start_program<P: Platform>(node: &'static Node) {
         Ok(()) => {}
         Err(e) => refuse::<P>(format_args!("program {:?}: {e}", node.params.app)),
     }
-}
-
-#[cfg(feature = "ktest")]
-fn run_tests<P: Platform>(node: &'static Node) {
-    dyad_core::ktest::run_all::<P>(node);
-}
-
-#[cfg(not(feature = "ktest"))]
-fn run_tests<P: Platform>(_: &'static Node) {
-    refuse::<P>(format_args!(
-        "this kernel was built without in-kernel tests"
-    ));
 }

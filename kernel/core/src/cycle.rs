@@ -18,7 +18,7 @@ use dyad_shm::superblock::activity;
 
 use crate::clock::{self, FusedTime};
 use crate::cx::Cx;
-use crate::{Platform, dispatch, end, inbox, ops, quiet};
+use crate::{Platform, dispatch, end, inbox, messages, ops, quiet};
 
 /// Housekeeping interval.
 pub const TICK_NS: u64 = 100_000_000;
@@ -32,7 +32,7 @@ fn attend<P: Platform>(cx: &Cx) -> u64 {
         end::stop::<P>(node, local);
     }
     quiet::acknowledge::<P>(cx);
-    inbox::drain::<P>();
+    messages::drain::<P>();
     let now = clock::now::<P>();
     if local.id().index() == 0 {
         clock::answer::<P>(node);

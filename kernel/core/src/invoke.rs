@@ -27,8 +27,9 @@ use crate::cx::Cx;
 use crate::dispatch;
 use crate::handover;
 use crate::object::component::{Component, Entry};
-use crate::object::thread::{Thread, copy_used, info};
+use crate::object::thread::{Thread, info};
 use crate::object::{find, follow};
+use crate::platform::copy_used;
 use crate::platform::{FaultKind, UserFault};
 use crate::view;
 

@@ -2,20 +2,19 @@
 //!
 //! | module | concern |
 //! |---|---|
-//! | [`platform`] | what a machine must offer |
-//! | [`node`], [`cpu`], [`memory`], [`tables`] | this machine's private state; the system's shared tables |
-//! | [`clock`], [`meet`] | fused time over the machine's own clock; bounded waits for other nodes |
-//! | [`entry`], [`cycle`] | traps; what a CPU does between two of them |
-//! | [`ops`], [`cx`] | capabilities and the operations on them |
-//! | [`object`] | kernel objects |
-//! | [`invoke`], [`view`], [`dispatch`], [`handover`] | components, scheduling, threads that change nodes |
+//! | [`entry`], [`short`], [`cycle`] | traps; what is done at once; what a CPU does between two traps |
+//! | [`ops`] | operations on capabilities |
+//! | [`invoke`], [`dispatch`], [`handover`] | components, scheduling, threads that change nodes |
 //! | [`mapping`], [`resolve`], [`supply`], [`shootdown`], [`copy`] | address spaces |
 //! | [`quiet`], [`death`], [`recovery`] | quiescence; nodes that die |
-//! | [`inbox`] | messages between CPUs of different nodes, doorbells |
-//! | [`console`], [`end`], [`mod@panic`] | output, reports, orderly shutdown |
+//! | [`messages`], [`meet`] | what other CPUs ask for; bounded waits for other nodes |
+//! | [`report`], [`end`] | what programs report; orderly shutdown |
 //!
-//! What a node does once, before it enters [`cycle::run`], is in the crate `dyad-boot`, which calls
-//! this one; nothing here calls it.
+//! What all this is done to is in crates below, which are re-exported here: [`object`] (words, tables,
+//! kernel objects; [`memory`], [`tables`], [`node`]) and [`dyad_machine`] ([`platform`], [`cpu`],
+//! [`cx`], [`lookup`], [`view`], [`inbox`], [`clock`], [`console`], [`mod@panic`]). What a node does
+//! once, before it enters [`cycle::run`], is in the crate `dyad-boot`, which calls this one; nothing
+//! here calls it.
 //!
 //! There is no kernel heap: everything lives in the image, in per-CPU areas or in frames that users
 //! have retyped. No lock is held across nodes; locks here are local to a node.
@@ -25,14 +24,10 @@
 #[cfg(any(test, feature = "host"))]
 extern crate std;
 
-#[macro_use]
-mod mutants;
+#[macro_use(lacks)]
+pub extern crate dyad_object as object;
 
-pub mod clock;
-pub mod console;
 pub mod copy;
-pub mod cpu;
-pub mod cx;
 pub mod cycle;
 pub mod death;
 pub mod dispatch;
@@ -41,28 +36,26 @@ pub mod entry;
 pub mod handover;
 #[cfg(any(test, feature = "host"))]
 pub mod host;
-pub mod inbox;
 pub mod invoke;
 #[cfg(any(test, feature = "ktest"))]
 pub mod ktest;
 pub mod mapping;
 pub mod meet;
-pub mod memory;
-pub mod node;
-pub mod object;
+pub mod messages;
 pub mod ops;
-pub mod panic;
-pub mod platform;
 pub mod quiet;
 pub mod recovery;
+pub mod report;
 pub mod resolve;
 pub mod shootdown;
 pub mod short;
 pub mod supply;
-pub mod tables;
-pub mod view;
 
-pub use platform::Platform;
+pub use dyad_machine::{
+    Platform, clock, console, cpu, cx, debug, error, inbox, info, lookup, panic, platform, view,
+    warn,
+};
+pub use dyad_object::{memory, node, tables};
 
 use dyad_shm::LayoutHash;
 

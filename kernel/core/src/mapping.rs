@@ -21,10 +21,8 @@
 //! coherent, which logs 512 frames.
 
 mod quick;
-pub(crate) mod view;
 
-pub use quick::resolve_quickly;
-pub use view::Near;
+pub use quick::{QuickRows, resolve_quickly};
 
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa, Result};
@@ -41,6 +39,8 @@ use dyad_shm::superblock::ROOT_SLOTS;
 use crate::cx::Cx;
 use crate::memory::Words;
 use crate::object::space::{CLOSING, Space};
+pub use crate::object::table_kind;
+pub use crate::view::page::Near;
 
 /// The accessor functions for one page table.
 pub type Driver = RemoteCpu<'static, Words>;
@@ -89,13 +89,6 @@ pub fn refusal(e: MapError) -> Error {
         MapError::NoMemory => Error::NoMemory,
         MapError::Misaligned | MapError::Encode(_) => Error::BadArgument,
     }
-}
-
-/// What a page table of a level is called by the frame table.
-#[inline]
-pub fn table_kind(isa: Isa, level: Level) -> KernelKind {
-    // Levels are 1 to 4 here and 0 to 3 there.
-    KernelKind::page_table(isa, level as u8 - 1).unwrap_or(KernelKind::ADDRESS_SPACE)
 }
 
 /// How many frames an entry of a level maps; `None` for levels that user pages do not have.

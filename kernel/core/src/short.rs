@@ -23,7 +23,7 @@ use dyad_shm::frame::Epoch;
 use crate::Platform;
 use crate::cpu::CpuLocal;
 use crate::entry::{FastReturn, long_syscall, remembered};
-use crate::mapping::Near;
+use crate::mapping::{Near, QuickRows};
 use crate::memory::CoherentWords;
 use crate::view::{self, CapView, Place, leaf};
 

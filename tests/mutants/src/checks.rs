@@ -1,4 +1,4 @@
-//! Checks in the kernel's core.
+//! Checks in the crates of the kernel, by crate, module and function.
 
 use crate::Class::*;
 use crate::{Mutant, m};
@@ -47,7 +47,7 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/host::view_tests::pages_come_change_and_go_by_the_short_way"],
     ),
     m(
-        "check/core::mapping::view::pinnable::version",
+        "check/machine::view::page::pinnable::version",
         Version,
         "a block that is mapped is the one of the capability",
         &["core/unit/host::view_tests::a_block_is_that_of_the_capability_and_not_a_later_one"],
@@ -107,13 +107,13 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/ktest::ops_known::known_sources_need_the_right_to_copy_on_hosts"],
     ),
     m(
-        "check/core::view::copied::narrow",
+        "check/machine::view::copied::narrow",
         Permission,
         "a copy of what is remembered permits no more",
         &["core/unit/ktest::ops_captbl::rights_that_a_copy_has_lost_do_not_come_back_on_hosts"],
     ),
     m(
-        "check/core::ops::check::guard",
+        "check/machine::lookup::check::guard",
         Permission,
         "a guarded capability is good while its guard is alive",
         &[
@@ -122,7 +122,7 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
-        "check/core::ops::check::version",
+        "check/machine::lookup::check::version",
         Version,
         "a capability is good while its object has the same version",
         &[
@@ -197,19 +197,19 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/ktest::ops_known::objects_show_nothing_of_who_had_their_frame_on_hosts"],
     ),
     m(
-        "check/core::ops::operand::right",
+        "check/machine::lookup::operand::right",
         Permission,
         "operands that are remembered need their rights",
         &["core/unit/ktest::ops_known::known_operands_need_their_rights_on_hosts"],
     ),
     m(
-        "check/core::ops::operand::type",
+        "check/machine::lookup::operand::type",
         Permission,
         "operands are of the type that is asked for",
         &["core/unit/ktest::ops_thread::configure_refuses_bad_operands_on_hosts"],
     ),
     m(
-        "check/core::ops::operand_slowly::right",
+        "check/machine::lookup::operand_slowly::right",
         Permission,
         "operands need their type and rights",
         &[
@@ -238,7 +238,7 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
-        "check/core::ops::unguarded::guard",
+        "check/machine::lookup::unguarded::guard",
         Permission,
         "nobody keeps what a guarded capability refers to",
         &["core/unit/ktest::ops_guards::guarded_capabilities_are_not_kept_for_later_on_hosts"],
@@ -362,19 +362,19 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
-        "check/core::view::slot::entry",
+        "check/machine::view::slot::entry",
         Version,
         "a capability is remembered while its leaf is where it was",
         &["core/unit/ktest::ops_captbl::leaves_hang_into_roots_and_come_out_on_hosts"],
     ),
     m(
-        "check/core::view::slot::header",
+        "check/machine::view::slot::header",
         Version,
         "a capability is remembered while its slot says the same",
         &["core/unit/ktest::ops_known::known_capabilities_that_are_deactivated_are_gone_on_hosts"],
     ),
     m(
-        "check/core::view::called::version",
+        "check/machine::view::called::version",
         Version,
         "a capability is remembered while its object has the same version",
         &[
@@ -383,7 +383,7 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
-        "check/core::view::holds::generation",
+        "check/machine::view::holds::generation",
         Version,
         "a component is remembered while its generation is the same",
         &[
@@ -391,25 +391,25 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
-        "check/core::view::invoke::entry",
+        "check/machine::view::invoke::entry",
         Version,
         "an endpoint is remembered while its leaf is where it was",
         &["core/unit/ktest::ops_views::known_endpoints_go_with_their_leaf_on_hosts"],
     ),
     m(
-        "check/core::view::invoke::header",
+        "check/machine::view::invoke::header",
         Version,
         "an endpoint is remembered while its slot says the same",
         &["core/unit/ktest::ops_views::known_endpoints_that_are_deactivated_are_gone_on_hosts"],
     ),
     m(
-        "check/core::view::leaf::slot::entry",
+        "check/machine::view::leaf::slot::entry",
         Version,
         "a leaf is remembered while its table leads to it",
         &["core/unit/host::view_tests::a_leaf_that_has_been_taken_out_gets_no_capability"],
     ),
     m(
-        "check/core::view::leaf::activate::stamp",
+        "check/machine::view::leaf::activate::stamp",
         Stamp,
         "a slot is filled again once all nodes have been quiet, by the short way too",
         &[
@@ -417,7 +417,7 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
-        "check/core::view::learn_capability::guard",
+        "check/machine::view::learn_capability::guard",
         Permission,
         "guarded capabilities are not remembered",
         &[

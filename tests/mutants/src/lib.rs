@@ -8,7 +8,7 @@
 //! | `rule/CRATE::RULE` | the type parameter `Rules` of frame and capability tables | it is chosen by `tests/common/mutants.rs`; kernels have the default, whose rules are constants |
 //! | `flush/PLACE` | memory with caches (`stale::mutant`) | it is a back end of its own |
 //! | `order/PLACE` | memory of models with loom (`model::mutant`) | it is a back end of its own |
-//! | `check/core::PLACE` | `lacks!` in the kernel's core | it is `false` unless the crate is compiled as its own test |
+//! | `check/CRATE::PLACE` | `lacks!` in the kernel's crates | it is `false` without the feature `host`, which kernels have not |
 //!
 //! Places are named by module, function and call ([`dyad_coherence::mutants`]) or by what is checked.
 //! `tests/mutants.rs` runs the named tests of each mutant, which must fail with it and pass without.

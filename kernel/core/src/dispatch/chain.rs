@@ -8,82 +8,19 @@
 //! must come before the owner word says anything else: another CPU may run the thread from then on,
 //! and write the budget it is charged to.
 
-use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::Stopped;
 
-use super::current;
+use super::{By, current};
 use crate::cx::Cx;
 use crate::object::follow;
 use crate::object::thread::Thread;
 use crate::object::time::{Budgets, UNLIMITED};
 use crate::{Platform, clock};
 
-/// Longest chain of dispatchers.
-pub const MAX_CHAIN: usize = 8;
-
 /// Attempts at changing a budget that others change at the same time.
 const CHARGE_TRIES: usize = 64;
-
-/// How a thread got the CPU from another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
-    /// The other called `Dispatch` and is told when this one stops.
-    Dispatch,
-    /// The other sent to an endpoint where this one waited, and goes on when this one waits again.
-    Send,
-}
-
-/// The threads under the running one on this CPU: each gave the CPU to the next, the last one to the
-/// running thread. They stay this CPU's meanwhile.
-pub struct Chain {
-    links: [Cell<Option<(&'static Thread, By)>>; MAX_CHAIN],
-    len: Cell<usize>,
-}
-
-impl Chain {
-    /// Nobody.
-    pub const fn new() -> Chain {
-        Chain {
-            links: [const { Cell::new(None) }; MAX_CHAIN],
-            len: Cell::new(0),
-        }
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.len.get() >= MAX_CHAIN
-    }
-
-    pub(super) fn last(&self) -> Option<(&'static Thread, By)> {
-        self.links
-            .get(self.len.get().wrapping_sub(1))
-            .and_then(Cell::get)
-    }
-
-    /// The caller has seen that there is room.
-    fn push(&self, t: &'static Thread, how: By) {
-        let n = self.len.get();
-        if let Some(link) = self.links.get(n) {
-            link.set(Some((t, how)));
-            self.len.set(n + 1);
-        }
-    }
-
-    pub(crate) fn pop(&self) -> Option<(&'static Thread, By)> {
-        let last = self.last();
-        if last.is_some() {
-            self.len.set(self.len.get() - 1);
-        }
-        last
-    }
-}
-
-impl Default for Chain {
-    fn default() -> Chain {
-        Chain::new()
-    }
-}
 
 /// Gives the CPU from the running thread, which stays this CPU's, to `next`, which has been taken.
 pub(super) fn give(cx: &Cx, next: &'static Thread, how: By) {

@@ -42,8 +42,8 @@ mod root;
 mod wait;
 
 use chain::give;
-pub use chain::{By, Chain, MAX_CHAIN};
 pub(crate) use chain::{give_back, go_on, take_dispatcher};
+pub use dyad_machine::chain::{By, Chain, MAX_CHAIN};
 pub use load::{enter_component, leave_space, resume};
 pub use root::{
     describe_root, root_deadline, root_ready, root_timeout, serve_root, set_root, take_root,

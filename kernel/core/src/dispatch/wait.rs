@@ -21,7 +21,8 @@ use dyad_abi::cap::{Event, Stopped, Woken};
 use dyad_abi::{CpuId, Error, Result};
 use dyad_shm::frame::WeakRef;
 
-use super::chain::{By, give, give_back, go_on, take_dispatcher};
+use super::By;
+use super::chain::{give, give_back, go_on, take_dispatcher};
 use super::{After, current, release, settle};
 use crate::cx::Cx;
 use crate::object::endpoint::{self, Endpoints, Line};

@@ -12,7 +12,7 @@ use dyad_shm::frame::WeakRef;
 
 use super::system::{PAIR, System, VA, cx, frame_cap, this};
 use super::{Machine, crash};
-use crate::mapping::{Driver, In, NotMapped, page, resolve_quickly};
+use crate::mapping::{Driver, In, NotMapped, QuickRows, page, resolve_quickly};
 use crate::object::space::Region;
 use crate::ops::space::{translate, unlink, unmap};
 use crate::platform::FaultKind;

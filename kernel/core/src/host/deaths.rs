@@ -21,11 +21,11 @@ use super::system::{System, VA, cx, frame, memory_cap, node, this};
 use super::{MockA64, MockX86, crash};
 use crate::cx::Cx;
 use crate::death::Life;
-use crate::inbox;
 use crate::object::space::Region;
 use crate::ops::space::supply;
 use crate::recovery::Pace;
 use crate::recovery::walker::walk;
+use crate::{inbox, messages};
 
 /// Three nodes: 0 and 2 are of one ISA, node 1 of the other.
 pub const TRIO: [Isa; 3] = [Isa::X86_64, Isa::Aarch64, Isa::X86_64];
@@ -158,7 +158,7 @@ impl Trio {
         for (which, m) in self.machines.iter().enumerate() {
             if self.state(which).state == NodeState::Live {
                 m.enter();
-                on!(self.isa(which), inbox::drain());
+                on!(self.isa(which), messages::drain());
             }
         }
     }

@@ -14,7 +14,6 @@
 
 #[cfg(test)]
 mod between_tests;
-pub mod crash;
 pub mod deaths;
 #[cfg(test)]
 pub mod ktests;
@@ -35,6 +34,8 @@ pub mod system;
 mod thread_tests;
 #[cfg(test)]
 mod view_tests;
+
+pub use dyad_object::host::crash;
 
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -116,11 +117,6 @@ struct Private {
 std::thread_local! {
     static CURRENT: Cell<Option<&'static Private>> = const { Cell::new(None) };
     static CLOCK: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The node the calling thread plays, if it plays one.
-pub fn current_node() -> Option<&'static Node> {
-    CURRENT.get().map(|m| m.node)
 }
 
 fn current() -> &'static Private {
@@ -311,6 +307,7 @@ impl Machine {
     /// From here on the calling thread is this CPU.
     pub fn enter(self) {
         CURRENT.set(Some(self.0));
+        dyad_object::host::play(self.0.node);
     }
 
     /// Its node.
@@ -523,22 +520,15 @@ impl<const A64: bool> Platform for Mock<A64> {
     fn doorbell_id() -> u64 {
         0
     }
-    #[cfg(any(test, feature = "ktest"))]
-    fn ktests() -> &'static [crate::ktest::Entry] {
-        &[]
-    }
-    #[cfg(any(test, feature = "ktest"))]
     fn call_code(_: PhysAddr) -> Option<u64> {
         None
     }
-    #[cfg(any(test, feature = "ktest"))]
     fn code_returning(_: u8) -> [u64; 2] {
         [0; 2]
     }
-    #[cfg(any(test, feature = "ktest"))]
-    fn user_probe() -> crate::ktest::UserProbe {
+    fn user_probe() -> crate::platform::UserProbe {
         // Where arguments and results are in an area; there is no code.
-        crate::ktest::UserProbe {
+        crate::platform::UserProbe {
             code: &[],
             entered: 0,
             flags: [0; 2],
@@ -553,17 +543,13 @@ impl<const A64: bool> Platform for Mock<A64> {
             spent: &[],
         }
     }
-    #[cfg(any(test, feature = "ktest"))]
     fn run_user(_: &'static RegArea) {}
-    #[cfg(any(test, feature = "ktest"))]
     fn leave_user() -> ! {
         panic!("there is no user mode on the host")
     }
-    #[cfg(any(test, feature = "ktest"))]
     fn kernel_flags_are_right() -> bool {
         true
     }
-    #[cfg(any(test, feature = "ktest"))]
     fn kernel_leaves(_: &mut dyn FnMut(u64, dyad_pgtbl::Level, dyad_pgtbl::Leaf)) {}
     /// Tests say themselves when a node looks.
     fn look_after_others(_: &Cx) {}

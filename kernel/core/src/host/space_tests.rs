@@ -17,7 +17,7 @@ use crate::cx::Operand;
 use crate::mapping::table_kind;
 use crate::object::space::{MAX_REGIONS, Region, Space};
 use crate::ops::space::{harvest, link, map, protect, supply, translate, unlink, unmap};
-use crate::{inbox, shootdown, tables};
+use crate::{messages, shootdown, tables};
 
 const RW: u64 = MAP_WRITE;
 
@@ -472,7 +472,7 @@ fn a_shootdown_is_over_when_every_cpu_that_is_awake_has_dropped_its_tlb() {
     assert_eq!(shootdown::is_done(&t, ticket + 1), Err(Error::BadArgument));
     a.enter();
     a.did();
-    inbox::drain::<MockA64>();
+    messages::drain::<MockA64>();
     assert_eq!(a.did(), [Did::FlushedTlb]);
     assert_eq!(shootdown::is_done(&t, ticket), Ok(true));
     x.enter();
@@ -507,7 +507,7 @@ fn code_is_executable_once_all_that_ran_older_code_there_have_rewritten_it() {
     assert_eq!(try_(), Err(Error::Again));
     assert_eq!(record.executed_on(), 0b11);
     s.a().enter();
-    inbox::drain::<MockA64>();
+    messages::drain::<MockA64>();
     assert_eq!(record.executed_on(), 0b01);
     assert_eq!(word.load(Ordering::Relaxed), 77);
     try_().unwrap();

@@ -13,7 +13,7 @@ use dyad_shm::frame::WeakRef;
 use super::system::{PAIR, System, VA, cx, this};
 use super::{Machine, word};
 use crate::cx::Operand;
-use crate::mapping::resolve_quickly;
+use crate::mapping::{QuickRows, resolve_quickly};
 use crate::object::space::Region;
 use crate::ops::space::{link, unlink};
 use crate::platform::FaultKind;

@@ -19,7 +19,9 @@ use crate::invoke::{Handler, Returned, Way};
 use crate::object::component::Entry;
 use crate::object::thread::Thread;
 use crate::platform::{RegArea, UserFault};
-use crate::{Platform, clock, copy, dispatch, entry, inbox, invoke, meet, ops, quiet, shootdown};
+use crate::{
+    Platform, clock, copy, dispatch, entry, inbox, invoke, meet, messages, ops, quiet, shootdown,
+};
 
 /// What tests use of the machine and of the parts of the kernel that are generic over it.
 pub trait Machine {
@@ -146,7 +148,7 @@ impl<P: Platform> Machine for Of<P> {
         inbox::send::<P>(to, cpu, m)
     }
     fn drain(&self) {
-        inbox::drain::<P>();
+        messages::drain::<P>();
     }
     fn prepare_sleep(&self) -> bool {
         inbox::prepare::<P>(activity::ASLEEP)

@@ -19,9 +19,9 @@ use crate::console::{Value, record};
 use crate::node::Node;
 use crate::{Platform, end, quiet};
 
+pub use crate::platform::UserProbe;
 pub use machine::Machine;
 use machine::Of;
-pub use user_calls::UserProbe;
 
 mod local;
 mod machine;
@@ -279,14 +279,13 @@ impl Cx<'_> {
 /// Scratch line on which failures are counted; tests use the lines below it.
 const FAILURES: usize = 63;
 
-/// Runs the tests named in the boot parameters, then shuts the system down.
-pub fn run_all<P: Platform>(node: &'static Node) {
+/// Runs those of the image's tests that the boot parameters name, then shuts the system down.
+pub fn run_all<P: Platform>(node: &'static Node, entries: &[Entry]) {
     let machine = Of::<P>(PhantomData);
     let cx = Cx {
         node,
         machine: &machine,
     };
-    let entries = P::ktests();
     let failures = &node.sb.scratch[FAILURES].words[0];
     let mut alone = false;
     for name in node.params.ktests.split(',').filter(|n| !n.is_empty()) {

@@ -16,46 +16,6 @@ use crate::entry::{ENTER, FastReturn};
 use crate::platform::{REG_WORDS, RegArea};
 use crate::tables::Layout;
 
-/// User code that shows its registers, and what the ISA's convention says of them. Registers are
-/// numbered as for [`Platform::read_register`].
-pub struct UserProbe {
-    /// Position-independent code; it starts with the stack pointer at a table of words:
-    ///
-    /// | words | content |
-    /// |---|---|
-    /// | 0 to 31 | registers to be loaded before the call |
-    /// | 32 | flags to be set |
-    /// | 64 to 95 | registers after it |
-    /// | 96 | flags after it |
-    /// | 97 | the word that the thread pointer, which is spoilt before the call, points at |
-    ///
-    /// The last word is stored only if the code has been entered at `entered`. Afterwards it makes
-    /// the call [`DONE`].
-    pub code: &'static [u8],
-    /// Offset in the code where an invocation may start, or come back to.
-    pub entered: u64,
-    /// Flags to try, and those of them that are left after the slow way.
-    pub flags: [u64; 2],
-    /// Flags that user mode must not choose.
-    pub forbidden_flags: u64,
-    /// What shows of the flags when none is set.
-    pub no_flags: u64,
-    /// Registers of the call word and arguments 0 to 4.
-    pub call: [usize; 6],
-    /// Argument registers 0 to 5 of the C convention.
-    pub arguments: [usize; 6],
-    /// Registers of the status and the four results.
-    pub results: [usize; 5],
-    /// Registers that a system call preserves, without the stack pointer.
-    pub preserved: &'static [usize],
-    /// The stack pointer.
-    pub sp: usize,
-    /// General registers, the stack pointer among them.
-    pub registers: usize,
-    /// Registers that the trap instruction spends, and whose contents are unspecified.
-    pub spent: &'static [usize],
-}
-
 /// The call that ends the probe.
 pub const DONE: u64 = 0xd << 32 | 0x7fff;
 

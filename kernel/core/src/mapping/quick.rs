@@ -1,6 +1,6 @@
 //! The rows map, unmap and map from peer, and protection, for what is mostly met: coherent caches, a
 //! 4 KiB page, a table there, and nobody else at work on the same words. The steps and their order
-//! are the same; what is different is that structures are remembered ([`view`](super::view)) and
+//! are the same; what is different is that structures are remembered ([`page`](crate::view::page)) and
 //! that words are compared as they are. Whenever something is not as expected nothing has been done,
 //! and the caller takes the long way, which also knows the reason.
 //!
@@ -18,13 +18,13 @@ use dyad_shm::frame::{Epoch, WeakRef};
 use dyad_shm::intent::Row;
 
 use super::In;
-use super::view::{Block, Near, Spot, region};
 use crate::cpu::CpuLocal;
 use crate::memory::CoherentWords;
 use crate::object::find;
 use crate::object::space::Space;
 use crate::platform::FaultKind;
 use crate::resolve::Outcome;
+use crate::view::page::{Block, Near, Spot, region};
 
 /// Gives a reference back that this CPU has.
 #[inline(always)]
@@ -85,7 +85,7 @@ fn take(spot: &Spot, block: &Block, raw: u64) -> Option<Result<Epoch>> {
     Some(Ok(stamp))
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "host"))]
 impl In<'_> {
     /// The same for the short ways.
     pub fn near(&self) -> Near {
@@ -96,10 +96,20 @@ impl In<'_> {
     }
 }
 
-impl Near {
+/// The rows, in a space as short ways see it.
+pub trait QuickRows {
     /// Row map. `None`: nothing has been done. The address is one of the user half, and a page's.
+    fn map(self, isa: Isa, va: u64, block: &Block, pa: PhysAddr, perms: Perms) -> Option<()>;
+    /// Row unmap, of a page that the space does not own. `None`: nothing has been done.
+    fn unmap(self, isa: Isa, va: u64) -> Option<Result<Epoch>>;
+    /// Makes a page writable or read-only, and not executable; the time after it. `None`: nothing
+    /// has been done.
+    fn protect(self, isa: Isa, va: u64, write: bool) -> Option<Epoch>;
+}
+
+impl QuickRows for Near {
     #[inline(always)]
-    pub fn map(self, isa: Isa, va: u64, block: &Block, pa: PhysAddr, perms: Perms) -> Option<()> {
+    fn map(self, isa: Isa, va: u64, block: &Block, pa: PhysAddr, perms: Perms) -> Option<()> {
         let to = plain::page(isa, pa, perms)?;
         let spot = self.spot(isa, va)?;
         let from = spot.entry.load(Ordering::Acquire);
@@ -107,16 +117,15 @@ impl Near {
             return None;
         }
         if put(&spot, block, from, to).is_none() {
-            self.table_may_be_gone(&spot);
+            table_may_be_gone(self, &spot);
             return None;
         }
         spot.words.store(&spot.intent()[0], 0);
         Some(())
     }
 
-    /// Row unmap, of a page that the space does not own. `None`: nothing has been done.
     #[inline(always)]
-    pub fn unmap(self, isa: Isa, va: u64) -> Option<Result<Epoch>> {
+    fn unmap(self, isa: Isa, va: u64) -> Option<Result<Epoch>> {
         let spot = self.spot(isa, va)?;
         let raw = spot.entry.load(Ordering::Acquire);
         let block = self.block(plain::given_page_in(isa, raw)?)?;
@@ -125,10 +134,8 @@ impl Near {
         take(&spot, &block, raw)
     }
 
-    /// Makes a page writable or read-only, and not executable; the time after it. `None`: nothing
-    /// has been done.
     #[inline(always)]
-    pub fn protect(self, isa: Isa, va: u64, write: bool) -> Option<Epoch> {
+    fn protect(self, isa: Isa, va: u64, write: bool) -> Option<Epoch> {
         let spot = self.spot(isa, va)?;
         let raw = spot.entry.load(Ordering::Acquire);
         let word = plain::protected(isa, raw, write)?;
@@ -136,90 +143,90 @@ impl Near {
             .exchange(spot.entry, raw, word)
             .then(|| spot.stamp())
     }
+}
 
-    /// Row map from peer.
-    #[inline(always)]
-    fn copy(
-        self,
-        (source, raw, perms): (&Spot, u64, Perms),
-        (spot, from): (&Spot, u64),
-        (block, to): (&Block, u64),
-        space: &'static Space,
-    ) -> Option<Result<Outcome>> {
-        let words = spot.words;
-        if put(spot, block, from, to).is_none() {
-            // The last reference of a page that its owner has unmapped meanwhile may have been this.
-            self.owner_may_be_gone(space, block, perms);
-            self.table_may_be_gone(spot);
-            return None;
-        }
-        words.fence();
-        let now = source.entry.load(Ordering::Acquire);
-        if now != raw
-            && !lacks!("mapping::quick::copy::second-look")
-            && plain::page_in(source.isa, now) != plain::page_in(source.isa, raw)
-        {
-            return Some(self.copied_too_late(space, (spot, block), (to, perms)));
-        }
-        words.store(&spot.intent()[0], 0);
-        words.increase(&space.faults_copied, 1);
-        Some(Ok(Outcome::Copied))
+/// Row map from peer.
+#[inline(always)]
+fn copy(
+    near: Near,
+    (source, raw, perms): (&Spot, u64, Perms),
+    (spot, from): (&Spot, u64),
+    (block, to): (&Block, u64),
+    space: &'static Space,
+) -> Option<Result<Outcome>> {
+    let words = spot.words;
+    if put(spot, block, from, to).is_none() {
+        // The last reference of a page that its owner has unmapped meanwhile may have been this.
+        owner_may_be_gone(near, space, block, perms);
+        table_may_be_gone(near, spot);
+        return None;
     }
-
-    /// Its owner has unmapped the page that has been copied, and may have looked here before it was
-    /// there.
-    #[cold]
-    #[inline(never)]
-    fn copied_too_late(
-        self,
-        space: &'static Space,
-        (spot, block): (&Spot, &Block),
-        (word, perms): (u64, Perms),
-    ) -> Result<Outcome> {
-        match take(spot, block, word) {
-            Some(Ok(_)) => self.owner_may_be_gone(space, block, perms),
-            Some(Err(e)) => return Err(e),
-            // Somebody else has changed it since.
-            None => {}
-        }
-        Err(Error::Again)
+    words.fence();
+    let now = source.entry.load(Ordering::Acquire);
+    if now != raw
+        && !lacks!("mapping::quick::copy::second-look")
+        && plain::page_in(source.isa, now) != plain::page_in(source.isa, raw)
+    {
+        return Some(copied_too_late(near, space, (spot, block), (to, perms)));
     }
+    words.store(&spot.intent()[0], 0);
+    words.increase(&space.faults_copied, 1);
+    Some(Ok(Outcome::Copied))
+}
 
-    /// As [`In::table_may_be_gone`].
-    #[cold]
-    #[inline(never)]
-    fn table_may_be_gone(self, spot: &Spot) {
-        let cx = self.cx();
-        if let Some(object) = WeakRef::from_bits(self.object)
-            && let Ok(space) = find(cx.node, object, Space::KIND)
-            && let Some(table) = WeakRef::from_bits(spot.table())
-        {
-            let this = In {
-                cx: &cx,
-                space,
-                object,
-            };
-            this.table_may_be_gone(spot.isa, Level::L1, table.frame);
-        }
+/// Its owner has unmapped the page that has been copied, and may have looked here before it was
+/// there.
+#[cold]
+#[inline(never)]
+fn copied_too_late(
+    near: Near,
+    space: &'static Space,
+    (spot, block): (&Spot, &Block),
+    (word, perms): (u64, Perms),
+) -> Result<Outcome> {
+    match take(spot, block, word) {
+        Some(Ok(_)) => owner_may_be_gone(near, space, block, perms),
+        Some(Err(e)) => return Err(e),
+        // Somebody else has changed it since.
+        None => {}
     }
+    Err(Error::Again)
+}
 
-    #[cold]
-    #[inline(never)]
-    fn owner_may_be_gone(self, space: &'static Space, block: &Block, perms: Perms) {
-        if perms.contains(Perms::OWNED)
-            && let Some(page) = WeakRef::from_bits(block.frame)
-            && let Ok((head, _)) = self.cx().frames().head_now(page.frame)
-            && head.version == page.version
-            && let Some(object) = WeakRef::from_bits(self.object)
-        {
-            let cx = self.cx();
-            let this = In {
-                cx: &cx,
-                space,
-                object,
-            };
-            this.give_back(head, Use::User);
-        }
+/// As `In::table_may_be_gone`.
+#[cold]
+#[inline(never)]
+fn table_may_be_gone(near: Near, spot: &Spot) {
+    let cx = near.cx();
+    if let Some(object) = WeakRef::from_bits(near.object)
+        && let Ok(space) = find(cx.node, object, Space::KIND)
+        && let Some(table) = WeakRef::from_bits(spot.table())
+    {
+        let this = In {
+            cx: &cx,
+            space,
+            object,
+        };
+        this.table_may_be_gone(spot.isa, Level::L1, table.frame);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn owner_may_be_gone(near: Near, space: &'static Space, block: &Block, perms: Perms) {
+    if perms.contains(Perms::OWNED)
+        && let Some(page) = WeakRef::from_bits(block.frame)
+        && let Ok((head, _)) = near.cx().frames().head_now(page.frame)
+        && head.version == page.version
+        && let Some(object) = WeakRef::from_bits(near.object)
+    {
+        let cx = near.cx();
+        let this = In {
+            cx: &cx,
+            space,
+            object,
+        };
+        this.give_back(head, Use::User);
     }
 }
 
@@ -270,5 +277,5 @@ pub fn resolve_quickly(
     }
     let to = plain::used_page(isa, pa, perms)?;
     let block = this.block(pa)?;
-    this.copy((other, raw, perms), (&own, here), (&block, to), space)
+    copy(this, (other, raw, perms), (&own, here), (&block, to), space)
 }

@@ -16,42 +16,15 @@
 
 use dyad_abi::cap::{CapIndex, CapType, CaptblOp, Guard, LEAF_SLOTS, LivenessOp, Rights};
 use dyad_abi::{Error, Result};
-use dyad_captbl::{Contents, Narrowed, Pins, Refused, SlotPlace, Span, narrow};
-use dyad_retype::KernelKind;
-use dyad_shm::frame::{FrameRef, WeakRef};
+use dyad_captbl::{Contents, Narrowed, Refused, SlotPlace, Span, narrow};
 
 use crate::cx::{Cx, Operand};
+use crate::lookup::operand;
 use crate::memory::SlotLine;
-use crate::object::kernel_kind;
 use crate::view;
 
 /// Endpoints, or time budgets, in a frame.
 const LINES: u64 = 64;
-
-const LEAF: KernelKind = kernel_kind(dyad_abi::cap::ObjectKind::CaptblLeaf);
-const ROOT: KernelKind = kernel_kind(dyad_abi::cap::ObjectKind::CaptblRoot);
-
-impl Pins for Cx {
-    fn pin_leaf(&self, leaf: WeakRef) -> Result<()> {
-        Ok(self.frames().pin_kernel(leaf, LEAF)?)
-    }
-
-    fn pin_root(&self, root: WeakRef) -> Result<()> {
-        Ok(self.frames().pin_kernel(root, ROOT)?)
-    }
-
-    fn unpin(&self, frame: FrameRef) -> Result<()> {
-        Ok(self.frames().unpin(frame)?)
-    }
-
-    fn may_unpin(&self, leaf: FrameRef, root: FrameRef) -> Result<()> {
-        Ok(self.frames().may_unpin(leaf, root)?)
-    }
-
-    fn current(&self, frame: FrameRef) -> Result<WeakRef> {
-        Ok(self.frames().current(frame)?)
-    }
-}
 
 /// The slot `index` counts to from a node of a capability table on.
 ///
@@ -156,7 +129,7 @@ pub fn dispatch(cx: &Cx, table: &Operand, op: CaptblOp, a: [u64; 5]) -> Result<u
             let at = place(cx, table, a[0])?;
             // Dead capabilities show, too: this is how one sees that a slot is taken.
             let found = cx.captbls().found(at.address())?;
-            Ok(describe(&super::operand(&cx.captbls().contents(&found)?)))
+            Ok(describe(&operand(&cx.captbls().contents(&found)?)))
         }
     }
 }

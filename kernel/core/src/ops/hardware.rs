@@ -23,7 +23,7 @@ use dyad_shm::frame::Epoch;
 use crate::cx::{Cx, Operand};
 use crate::object::find;
 use crate::object::thread::Thread;
-use crate::{Platform, clock, console, copy, dispatch, end, inbox, quiet};
+use crate::{Platform, clock, console, copy, dispatch, end, inbox, quiet, report};
 
 /// Carries an operation on hardware out.
 pub fn dispatch<P: Platform>(cx: &Cx, this: &Operand, op: HardwareOp, a: [u64; 5]) -> Result<u64> {
@@ -69,7 +69,7 @@ pub fn dispatch<P: Platform>(cx: &Cx, this: &Operand, op: HardwareOp, a: [u64; 5
         }
         HardwareOp::AttachIrq => attach(cx, a),
         HardwareOp::Write => write::<P>(cx, a[0], a[1]),
-        HardwareOp::Report => console::report::<P>(cx, a[0]),
+        HardwareOp::Report => report::report::<P>(cx, a[0]),
         _ => Err(Error::BadSyscall),
     }
 }

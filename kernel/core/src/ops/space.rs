@@ -34,6 +34,7 @@ use dyad_shm::frame::{FrameRef, WeakRef};
 
 use crate::Platform;
 use crate::cx::{Cx, Operand};
+use crate::lookup::noted;
 use crate::mapping::{Driver, In, page, refusal, span, table_kind};
 use crate::object::find;
 use crate::object::space::{Region, Space, Supply};
@@ -176,18 +177,6 @@ fn leaf_at(d: &Driver, va: u64) -> Result<(Place, Leaf)> {
         Pte::Other(_) => Err(Error::Corrupt),
         Pte::Empty { .. } | Pte::Table(_) => Err(Error::BadAddress),
     }
-}
-
-/// What a page may become, by the rights of its capability.
-pub(crate) const fn noted(rights: Rights) -> Perms {
-    let mut noted = Perms::empty();
-    if rights.contains(FrameOp::Write.right()) {
-        noted = noted.union(Perms::MAY_WRITE);
-    }
-    if rights.contains(FrameOp::Execute.right()) {
-        noted = noted.union(Perms::MAY_EXECUTE);
-    }
-    noted
 }
 
 /// `Map`. The capability permits `perms`.

@@ -78,24 +78,23 @@ fn every_rule_has_a_mutant() -> Result<(), Failed> {
 fn every_check_has_a_mutant() -> Result<(), Failed> {
     let mut found = BTreeSet::new();
     let mut twice = Vec::new();
-    each_source(&root().join("kernel/core/src"), &mut |text| {
-        for (at, call) in text.match_indices("lacks!(\"") {
-            if text[..at]
-                .lines()
-                .next_back()
-                .is_some_and(|l| l.trim_start().starts_with("//"))
-            {
-                continue;
+    for dir in std::fs::read_dir(root().join("kernel"))? {
+        let dir = dir?;
+        let krate = dir.file_name().to_string_lossy().into_owned();
+        each_source(&dir.path().join("src"), &mut |text| {
+            for (at, call) in text.match_indices("lacks!(\"") {
+                let line = text[..at].lines().next_back();
+                if line.is_some_and(|l| l.trim_start().starts_with("//")) {
+                    continue;
+                }
+                let name = text[at + call.len()..].split('"').next();
+                let name = format!("check/{krate}::{}", name.unwrap_or_default());
+                if !found.insert(name.clone()) {
+                    twice.push(name);
+                }
             }
-            let name = text[at + call.len()..]
-                .split('"')
-                .next()
-                .unwrap_or_default();
-            if !found.insert(format!("check/core::{name}")) {
-                twice.push(name.to_string());
-            }
-        }
-    })?;
+        })?;
+    }
     if !twice.is_empty() {
         return Err(format!("two checks of the same name: {twice:?}").into());
     }
@@ -178,6 +177,13 @@ fn kernels_are_built_without() -> Result<(), Failed> {
             let coherence = coherence.ok_or("no kernel without dyad-coherence")?;
             if !coherence.contains("[]") {
                 return Err(format!("{name}: {coherence}").into());
+            }
+            let on_host = |l: &&str| {
+                let features = l.rsplit_once('[').map_or("", |(_, features)| features);
+                l.starts_with("dyad-") && features.contains("host")
+            };
+            if let Some(l) = text.lines().find(on_host) {
+                return Err(format!("{name}: {l}").into());
             }
             if let Some(l) = text.lines().find(|l| l.starts_with("loom ")) {
                 return Err(format!("{name}: {l}").into());

@@ -19,7 +19,7 @@ use super::{Trio, VA, this};
 use crate::cx::{Cx, Operand};
 use crate::host::system::System;
 use crate::host::{MockA64, MockX86, crash};
-use crate::mapping::{page, refusal};
+use crate::mapping::{QuickRows, page, refusal};
 use crate::object::component::Component;
 use crate::object::find;
 use crate::ops::space::{link, map, reclaim, unlink, unmap};

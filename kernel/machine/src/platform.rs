@@ -17,7 +17,7 @@
 //!
 //! After a system call the area is *partial*: program counter, stack pointer, flags and the
 //! registers that the C convention preserves are in it. The functions `fast_syscall`, `fast_invoke`
-//! and `fast_return` of [`entry`](crate::entry) either return, and the arch code goes back to user
+//! and `fast_return` of `dyad_core::entry` either return, and the arch code goes back to user
 //! mode at once, or call [`Platform::complete_area`], which makes the area *full*, and end in
 //! `resume_user` like any other trap. Only full areas can be resumed, dumped or handed on.
 //!
@@ -26,7 +26,7 @@
 //! | left by | program counter, stack pointer, flags | thread pointer | status, value registers | results 1 to 3 | arguments 0 to 5 | preserved by C | other general registers |
 //! |---|---|---|---|---|---|---|---|
 //! | system call, returned | as at the call | as at the call | set | 0 | 0 | as at the call | 0 |
-//! | [`ENTER`](crate::entry::ENTER) from `fast_invoke`, [`Platform::set_arguments`] | area's, area's, none set | area's | - | - | set | 0 | 0 |
+//! | `ENTER` from `fast_invoke`, [`Platform::set_arguments`] | area's, area's, none set | area's | - | - | set | 0 | 0 |
 //! | `ENTER` from `fast_return`, [`Platform::set_results`] | area's, area's, none set | area's | set | set | - | 0 | 0 |
 //! | [`Platform::enter_user`] | given, 0, none set | area's | - | - | set | 0 | 0 |
 //! | [`Platform::set_result`] | area's | area's | set | 0 | 0 | area's | 0 |
@@ -45,34 +45,15 @@
 //! two entries. The kernel runs with interrupts masked; only [`Platform::wait`] takes them.
 //! The kernel does not touch floating-point registers.
 
-use core::sync::atomic::AtomicU64;
-
 use dyad_abi::{CpuId, Isa};
 use dyad_shm::superblock::ROOT_ENTRIES;
-use dyad_shm::{FusedMap, PhysAddr, shared_struct};
+use dyad_shm::{FusedMap, PhysAddr};
 
 use crate::cpu::CpuLocal;
 use crate::cx::Cx;
+use core::sync::atomic::Ordering;
 
-/// Words of a register area: general registers, stack pointer, program counter, flags, thread
-/// pointer, in an order that only the owning ISA's `arch` crate knows.
-pub const REG_WORDS: usize = 48;
-/// Words of a floating-point area (16-byte aligned, at least 528 bytes).
-pub const FP_WORDS: usize = 68;
-
-shared_struct! {
-    /// A thread's general registers on one ISA; lies in the thread's frame in fused memory.
-    #[derive(Debug)]
-    #[repr(align(16))]
-    pub struct RegArea(pub [AtomicU64; REG_WORDS]);
-}
-
-shared_struct! {
-    /// A thread's floating-point state on one ISA; lies in the thread's frame in fused memory.
-    #[derive(Debug)]
-    #[repr(align(16))]
-    pub struct FpArea(pub [AtomicU64; FP_WORDS]);
-}
+pub use dyad_object::thread::{FP_WORDS, FpArea, REG_WORDS, RegArea};
 
 /// Why a user thread was stopped by a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +96,56 @@ pub enum Interrupt {
     Timer,
     /// Anything else; counted.
     Other(u32),
+}
+
+/// User code that shows its registers, and what the ISA's convention says of them. Registers are
+/// numbered as for [`Platform::read_register`].
+#[cfg(feature = "ktest")]
+pub struct UserProbe {
+    /// Position-independent code; it starts with the stack pointer at a table of words:
+    ///
+    /// | words | content |
+    /// |---|---|
+    /// | 0 to 31 | registers to be loaded before the call |
+    /// | 32 | flags to be set |
+    /// | 64 to 95 | registers after it |
+    /// | 96 | flags after it |
+    /// | 97 | the word that the thread pointer, which is spoilt before the call, points at |
+    ///
+    /// The last word is stored only if the code has been entered at `entered`. Afterwards it makes
+    /// the call `dyad_core::ktest::user_calls::DONE`.
+    pub code: &'static [u8],
+    /// Offset in the code where an invocation may start, or come back to.
+    pub entered: u64,
+    /// Flags to try, and those of them that are left after the slow way.
+    pub flags: [u64; 2],
+    /// Flags that user mode must not choose.
+    pub forbidden_flags: u64,
+    /// What shows of the flags when none is set.
+    pub no_flags: u64,
+    /// Registers of the call word and arguments 0 to 4.
+    pub call: [usize; 6],
+    /// Argument registers 0 to 5 of the C convention.
+    pub arguments: [usize; 6],
+    /// Registers of the status and the four results.
+    pub results: [usize; 5],
+    /// Registers that a system call preserves, without the stack pointer.
+    pub preserved: &'static [usize],
+    /// The stack pointer.
+    pub sp: usize,
+    /// General registers, the stack pointer among them.
+    pub registers: usize,
+    /// Registers that the trap instruction spends, and whose contents are unspecified.
+    pub spent: &'static [usize],
+}
+
+/// Copies what is used of an area of this machine.
+#[inline]
+pub fn copy_used<P: Platform>(from: &RegArea, to: &RegArea) {
+    let used = P::REG_WORDS_USED;
+    for (f, t) in from.0[..used].iter().zip(&to.0[..used]) {
+        t.store(f.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
 }
 
 /// A machine.
@@ -243,29 +274,26 @@ pub trait Platform: Sized + 'static {
 
     // --- tests ------------------------------------------------------------------------------
 
-    /// The in-kernel tests in the image.
-    #[cfg(any(test, feature = "ktest"))]
-    fn ktests() -> &'static [crate::ktest::Entry];
     /// Maps the frame at `pa` executable in the kernel's test window and calls it.
-    #[cfg(any(test, feature = "ktest"))]
+    #[cfg(feature = "ktest")]
     fn call_code(pa: PhysAddr) -> Option<u64>;
     /// Instructions of the ISA that return `n`, as little-endian words.
-    #[cfg(any(test, feature = "ktest"))]
+    #[cfg(feature = "ktest")]
     fn code_returning(n: u8) -> [u64; 2];
     /// User code for tests of system calls.
-    #[cfg(any(test, feature = "ktest"))]
-    fn user_probe() -> crate::ktest::UserProbe;
+    #[cfg(feature = "ktest")]
+    fn user_probe() -> UserProbe;
     /// Resumes an area; comes back when a system call calls `leave_user`.
-    #[cfg(any(test, feature = "ktest"))]
+    #[cfg(feature = "ktest")]
     fn run_user(area: &'static RegArea);
     /// Goes back to whoever called `run_user`.
-    #[cfg(any(test, feature = "ktest"))]
+    #[cfg(feature = "ktest")]
     fn leave_user() -> !;
     /// Whether the flags that protect the kernel are set as they must be, and none of the user's.
-    #[cfg(any(test, feature = "ktest"))]
+    #[cfg(feature = "ktest")]
     fn kernel_flags_are_right() -> bool;
     /// Calls `f` for every leaf of the kernel half of the address space.
-    #[cfg(any(test, feature = "ktest"))]
+    #[cfg(feature = "ktest")]
     fn kernel_leaves(f: &mut dyn FnMut(u64, dyad_pgtbl::Level, dyad_pgtbl::Leaf));
 
     // --- life -----------------------------------------------------------------------------

@@ -25,6 +25,7 @@
 
 mod cap;
 pub mod leaf;
+pub mod page;
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -40,14 +41,15 @@ pub use self::cap::{
     CapView, Place, called, capability, frame, last_called, learn_capability, learn_empty,
 };
 use self::leaf::LeafViews;
+use self::page::PageViews;
 use crate::Platform;
 use crate::cpu::CpuLocal;
 use crate::cx::Cx;
-use crate::mapping::view::PageViews;
 use crate::object::component::{Component, Entry};
 use crate::object::find;
 use crate::object::space::Space;
-use crate::object::thread::{Thread, copy_used, info};
+use crate::object::thread::{Thread, info};
+use crate::platform::copy_used;
 
 /// Views of each kind that a CPU keeps. By hash: a view takes the place of another one.
 const VIEWS: usize = 16;
@@ -130,9 +132,9 @@ pub struct Views {
     sinvs: [SinvView; VIEWS],
     caps: [CapView; CAP_VIEWS],
     /// Leaves of capability tables.
-    pub(crate) leaves: LeafViews,
+    pub leaves: LeafViews,
     /// Page tables and what is in them.
-    pub(crate) pages: PageViews,
+    pub pages: PageViews,
 }
 
 impl Views {

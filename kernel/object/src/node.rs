@@ -12,7 +12,6 @@ use dyad_shm::superblock::{NodeEntry, NodeState};
 use dyad_shm::{FusedMap, Superblock};
 use spin::{Mutex, Once};
 
-use crate::Platform;
 use crate::memory::Words;
 use crate::tables::Tables;
 
@@ -28,23 +27,23 @@ pub struct Node {
     pub tables: Tables,
     /// This node's rounds. The lock is local to this node; a CPU that does not get it does
     /// something else.
-    pub(crate) round: Mutex<Option<Round>>,
+    pub round: Mutex<Option<Round>>,
     /// The superblock.
     pub sb: &'static Superblock,
     /// Sending ends of the inboxes of every CPU of every node. The lock is local to this node:
     /// its CPUs share one sending end per receiver.
-    pub(crate) outboxes: [[Mutex<Option<Producer>>; MAX_CPUS]; MAX_NODES],
+    pub outboxes: [[Mutex<Option<Producer>>; MAX_CPUS]; MAX_NODES],
     /// Who hears of interrupts, by number: endpoints, which of them, bits.
-    pub(crate) interrupts: [Mutex<Option<(WeakRef, u64, u64)>>; 64],
+    pub interrupts: [Mutex<Option<(WeakRef, u64, u64)>>; 64],
     /// Root thread of each CPU: weak references; 0: none.
-    pub(crate) roots: [AtomicU64; MAX_CPUS],
+    pub roots: [AtomicU64; MAX_CPUS],
     incarnation: AtomicU64,
     /// CPUs that have reported after a stop request.
-    pub(crate) reported: AtomicU64,
+    pub reported: AtomicU64,
     /// Test hook: counts and sums of test messages received, by sender node.
-    pub(crate) test_received: [AtomicU64; MAX_NODES],
+    pub test_received: [AtomicU64; MAX_NODES],
     /// Test hook: order errors among test messages.
-    pub(crate) test_disorder: AtomicU64,
+    pub test_disorder: AtomicU64,
 }
 
 static NODE: Once<Node> = Once::new();
@@ -90,10 +89,12 @@ pub fn init(params: BootParams<'static>, map: FusedMap) -> dyad_abi::Result<&'st
 }
 
 impl Node {
-    pub(crate) fn new(
-        params: BootParams<'static>,
-        words: &'static Words,
-    ) -> dyad_abi::Result<Node> {
+    /// Of a node with these parameters.
+    ///
+    /// # Errors
+    ///
+    /// As [`init`].
+    pub fn new(params: BootParams<'static>, words: &'static Words) -> dyad_abi::Result<Node> {
         let map = words.map();
         Ok(Node {
             sb: map.superblock(),
@@ -177,9 +178,4 @@ impl Node {
     pub fn boot_limit(&self) -> u64 {
         self.params.boot_timeout_ms * 1_000_000
     }
-}
-
-/// Bit of a CPU in the `pending` words of others.
-pub fn sender_bit<P: Platform>() -> u32 {
-    (node().id().index() * MAX_CPUS + P::cpu().index()) as u32
 }

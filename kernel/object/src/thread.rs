@@ -30,9 +30,7 @@ use dyad_abi::{Isa, NodeId};
 use dyad_retype::KernelKind;
 use dyad_shm::{LayoutHash, shared_layout, shared_struct};
 
-use crate::Platform;
 use crate::memory::Words;
-use crate::platform::{FP_WORDS, FpArea, REG_WORDS, RegArea};
 
 /// Who owns a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +139,26 @@ shared_struct! {
     }
 }
 
+/// Words of a register area: general registers, stack pointer, program counter, flags, thread
+/// pointer, in an order that only the owning ISA's `arch` crate knows.
+pub const REG_WORDS: usize = 48;
+/// Words of a floating-point area (16-byte aligned, at least 528 bytes).
+pub const FP_WORDS: usize = 68;
+
+shared_struct! {
+    /// A thread's general registers on one ISA; lies in the thread's frame in fused memory.
+    #[derive(Debug)]
+    #[repr(align(16))]
+    pub struct RegArea(pub [AtomicU64; REG_WORDS]);
+}
+
+shared_struct! {
+    /// A thread's floating-point state on one ISA; lies in the thread's frame in fused memory.
+    #[derive(Debug)]
+    #[repr(align(16))]
+    pub struct FpArea(pub [AtomicU64; FP_WORDS]);
+}
+
 /// What is special about an invocation's return.
 pub mod info {
     /// The registers of a fault are in the save area: word 0 decides whether to go on.
@@ -207,7 +225,7 @@ shared_struct! {
         pub exit_code: AtomicU64,
         /// Floating-point registers are to be set up anew on arrival.
         pub fresh_fp: AtomicU64,
-        /// What it does where it has been handed to; see [`crate::handover`].
+        /// What it does where it has been handed to; see `dyad_core::handover`.
         pub carried: [AtomicU64; 8],
         /// Fused time at which it was last dispatched on a budget.
         pub budget_from: AtomicU64,
@@ -316,15 +334,6 @@ pub const NO_MORE_EVENTS: u64 = u64::MAX;
 /// Copies an area.
 pub fn copy_registers(from: &RegArea, to: &RegArea) {
     for (f, t) in from.0.iter().zip(&to.0) {
-        t.store(f.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-}
-
-/// Copies what is used of an area of this machine.
-#[inline]
-pub fn copy_used<P: Platform>(from: &RegArea, to: &RegArea) {
-    let used = P::REG_WORDS_USED;
-    for (f, t) in from.0[..used].iter().zip(&to.0[..used]) {
         t.store(f.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }

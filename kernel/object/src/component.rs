@@ -12,7 +12,7 @@ use dyad_retype::KernelKind;
 use dyad_shm::frame::WeakRef;
 use dyad_shm::{LayoutHash, PhysAddr, shared_layout, shared_struct};
 
-use super::NO_REFERENCE;
+use crate::NO_REFERENCE;
 
 const REST: usize = PAGE_SIZE as usize / 8 - 8;
 

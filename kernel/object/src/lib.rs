@@ -1,4 +1,19 @@
-//! Kernel objects: each is one frame of fused memory, retyped from what users have supplied.
+//! What kernels share: the words of fused memory, the system's tables in it, kernel objects; and what
+//! a node knows to find them.
+//!
+//! | module | concern |
+//! |---|---|
+//! | [`memory`] | shared words, with coherent caches or without |
+//! | [`tables`] | where the system's tables are |
+//! | [`node`] | a machine's private state |
+//! | [`thread`], [`component`], [`endpoint`], [`space`], [`time`] | kernel objects |
+//!
+//! Nothing here depends on a machine, and nothing decides anything: it is layouts, and changes of them
+//! that are one protocol each.
+//!
+//! # Objects
+//!
+//! Each is one frame of fused memory, retyped from what users have supplied.
 //!
 //! Objects refer to each other by weak references (frame and version), which one load checks;
 //! nothing here is an address, so every node can follow them. What must not vanish under a
@@ -8,14 +23,27 @@
 //! A reference that has been checked can be used until this CPU leaves the kernel, whatever
 //! happens to the object: its frame is not reused before every CPU has been out.
 
+#![no_std]
+#![deny(unsafe_code)]
+
+#[cfg(any(test, feature = "host"))]
+extern crate std;
+
 pub mod component;
 pub mod endpoint;
+#[cfg(any(test, feature = "host"))]
+pub mod host;
+pub mod memory;
+pub mod mutants;
+pub mod node;
 pub mod space;
+pub mod tables;
 pub mod thread;
 pub mod time;
 
 use dyad_abi::cap::ObjectKind;
 use dyad_abi::{Error, Isa, Result};
+use dyad_pgtbl::Level;
 use dyad_retype::KernelKind;
 use dyad_shm::LayoutHash;
 use dyad_shm::frame::{FrameRef, Version, WeakRef};
@@ -26,7 +54,8 @@ use crate::node::Node;
 /// A weak reference that refers to nothing: its frame is in no pool.
 pub const NO_REFERENCE: u64 = u32::MAX as u64;
 
-pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
+/// Adds the layouts of all objects to a hash: see [`dyad_shm::layout`].
+pub const fn layout(h: LayoutHash) -> LayoutHash {
     space::layout(time::layout(endpoint::layout(component::layout(
         thread::layout(h),
     ))))
@@ -64,6 +93,13 @@ pub const fn kernel_kind(kind: ObjectKind) -> KernelKind {
         ObjectKind::Time => KernelKind::TIME,
         ObjectKind::Liveness => KernelKind::LIVENESS,
     }
+}
+
+/// What a page table of a level is called by the frame table.
+#[inline]
+pub fn table_kind(isa: Isa, level: Level) -> KernelKind {
+    // Levels are 1 to 4 here and 0 to 3 there.
+    KernelKind::page_table(isa, level as u8 - 1).unwrap_or(KernelKind::ADDRESS_SPACE)
 }
 
 /// The object kind of a frame of this kind.

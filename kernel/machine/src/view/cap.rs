@@ -11,10 +11,10 @@ use dyad_retype::word::user_order;
 use dyad_shm::frame::WeakRef;
 use dyad_shm::{FrameRef, PhysAddr};
 
+use super::page::Block;
 use super::{Seen, frame_word};
 use crate::cpu::CpuLocal;
 use crate::cx::{Cx, Operand};
-use crate::mapping::view::Block;
 use crate::memory::CoherentWords;
 use crate::object::endpoint::Endpoints;
 use crate::object::space::Space;
@@ -87,7 +87,7 @@ impl CapView {
         self.weak.get()
     }
 
-    /// What else its type keeps; see [`crate::ops`].
+    /// What else its type keeps; see `dyad_core::ops`.
     #[inline(always)]
     pub fn payload(&self, n: usize) -> u64 {
         self.payload[n].get()
@@ -166,7 +166,7 @@ impl CapView {
     }
 
     /// Of a Frame capability for a whole block, learnt when it was alive.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "host"))]
     pub fn of_block(cx: &Cx, o: &Operand) -> Option<CapView> {
         use dyad_retype::{FrameType, FrameWord, Order};
         let view = CapView::NOTHING;
@@ -252,7 +252,7 @@ impl Place {
         let first = u32::try_from(into).ok()?;
         let first = o.object?.frame.bits().checked_add(first)?;
         let first = FrameRef::from_bits(first)?.address();
-        let perms = crate::ops::space::noted(o.rights)
+        let perms = crate::lookup::noted(o.rights)
             .union(Perms::READ)
             .union(Perms::USER);
         (last <= user_order(head)?.frames()).then_some(Place::Frame(first, perms))
@@ -334,7 +334,7 @@ fn try_capability(cx: &Cx, index: CapIndex, found: &Found, c: &Contents) -> Opti
     view.entry.set(entry);
     view.header.set(header);
     view.object.set(object);
-    let operand = crate::ops::operand(c);
+    let operand = crate::lookup::operand(c);
     let place = match operand.ty {
         CapType::Frame => Place::frame(cx, &operand, object.value).unwrap_or(Place::Other),
         _ => Place::of(cx, &operand),

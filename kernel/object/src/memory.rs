@@ -11,7 +11,7 @@
 //! | hand an object over | nothing | all its lines are written back and dropped |
 //!
 //! There are two ways to the same words: [`GlobalMem`], by physical address, for the protocol crates,
-//! which name words so; and the methods of [`Words`], by reference, for objects of this crate, whose
+//! which name words so; and the methods of [`Words`], by reference, for kernel objects, whose
 //! addresses have been checked when they were found.
 
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -21,9 +21,9 @@ use dyad_coherence::GlobalMem;
 use dyad_retype::KernelKind;
 use dyad_shm::{LayoutHash, shared_layout, shared_struct};
 
-use super::thread::{NO_MORE_EVENTS, Thread};
-use super::{frame_of, link_to, linked};
 use crate::node::Node;
+use crate::thread::{NO_MORE_EVENTS, Thread};
+use crate::{frame_of, link_to, linked};
 
 /// Endpoints in a frame.
 pub const LINES: usize = 64;
@@ -133,7 +133,7 @@ impl Endpoints {
     }
 
     /// Ends what a node that has died was doing to the lists. What it was taking off is lost.
-    pub(crate) fn repair(&self, node: &Node, dead: NodeId) {
+    pub fn repair(&self, node: &Node, dead: NodeId) {
         self.reopen(node, dead);
         for line in &self.lines {
             if node.words.read(&line.taken) == busy(dead) {
@@ -170,7 +170,7 @@ impl Line {
     }
 
     /// Takes what has come, wherever its threads are now: for tests of endpoints alone.
-    #[cfg(any(test, feature = "ktest"))]
+    #[cfg(feature = "ktest")]
     pub fn take(&self, node: &Node) -> u64 {
         match self.take_thread(node) {
             Some((t, why)) => t.tag.load(Ordering::Relaxed) | why << 32,
@@ -186,7 +186,7 @@ impl Line {
 
     /// Takes the first thread off the lists: with why it was there, a [`Woken`] unless the word is
     /// damaged.
-    pub(crate) fn take_thread(&self, node: &Node) -> Option<(&'static Thread, u64)> {
+    pub fn take_thread(&self, node: &Node) -> Option<(&'static Thread, u64)> {
         let words = node.words;
         let mut list = words.read(&self.taken);
         if list == 0 && linked(words.read(&self.events)).is_none() {

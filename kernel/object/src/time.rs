@@ -6,7 +6,7 @@ use dyad_abi::user::PAGE_SIZE;
 use dyad_retype::KernelKind;
 use dyad_shm::{LayoutHash, shared_layout, shared_struct};
 
-use super::endpoint::LINES;
+use crate::endpoint::LINES;
 
 /// A budget that does not run out.
 pub const UNLIMITED: u64 = u64::MAX;

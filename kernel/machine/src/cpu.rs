@@ -13,7 +13,7 @@ use dyad_ring::Consumer;
 use dyad_shm::PhysAddr;
 use dyad_shm::frame::WeakRef;
 
-use crate::dispatch::Chain;
+use crate::chain::Chain;
 use crate::object::endpoint::Line;
 use crate::object::thread::Thread;
 use crate::platform::Interrupt;
@@ -28,50 +28,53 @@ pub const FIRST_CPU: CpuId = match CpuId::new(0) {
 /// State of one CPU.
 pub struct CpuLocal {
     cpu: CpuId,
-    /// The token that an invocation entered by [`ENTER`](crate::entry::ENTER) gets; read by arch
+    /// The token that an invocation entered by `ENTER` of `dyad_core::entry` gets; read by arch
     /// code.
     pub fast_token: Cell<u64>,
     /// Receiving ends of this CPU's inboxes, by sender node.
-    pub(crate) inboxes: RefCell<[Option<Consumer>; MAX_NODES]>,
+    pub inboxes: RefCell<[Option<Consumer>; MAX_NODES]>,
     /// This CPU's flush log.
-    pub(crate) log: RefCell<Option<LogWriter>>,
+    pub log: RefCell<Option<LogWriter>>,
     /// Stamps that it knows to be quiesced.
-    pub(crate) quiet: Known,
+    pub quiet: Known,
     /// The threads under the running one.
-    pub(crate) chain: Chain,
+    pub chain: Chain,
     /// The thread that runs here.
-    pub(crate) thread: Cell<Option<&'static Thread>>,
+    pub thread: Cell<Option<&'static Thread>>,
     /// The thread whose floating-point registers and component this CPU holds.
-    pub(crate) holding: Cell<Option<&'static Thread>>,
+    pub holding: Cell<Option<&'static Thread>>,
     /// The component it holds: a weak reference.
-    pub(crate) component: Cell<u64>,
+    pub component: Cell<u64>,
     /// Root of that component's capability table.
-    pub(crate) captbl: Cell<PhysAddr>,
+    pub captbl: Cell<PhysAddr>,
     /// The address space it is in: a weak reference; 0: none.
-    pub(crate) space: Cell<u64>,
+    pub space: Cell<u64>,
     /// Where the root thread of this CPU waits.
-    pub(crate) root_line: Cell<Option<(WeakRef, &'static Line)>>,
+    pub root_line: Cell<Option<(WeakRef, &'static Line)>>,
     /// What it remembers of invocations.
-    pub(crate) views: Views,
+    pub views: Views,
     /// The bit of this node in homes of components.
-    pub(crate) home: Cell<u64>,
+    pub home: Cell<u64>,
     /// The running thread has entered by the short way, and its register area is not complete.
-    pub(crate) short_entry: Cell<bool>,
+    pub short_entry: Cell<bool>,
     /// Fused time at which the present slice ends.
     slice_end: Cell<u64>,
     /// Fused time to which the timer is set.
-    pub(crate) timer_at: Cell<u64>,
+    pub timer_at: Cell<u64>,
     /// Interrupts other than doorbell and timer that have come since the last look, one bit each.
     other_bits: Cell<u64>,
     doorbells: Cell<u64>,
     timers: Cell<u64>,
     others: Cell<u64>,
-    pub(crate) last_tick: Cell<u64>,
-    pub(crate) stop_reported: Cell<bool>,
-    /// Turns of the run loop and page faults so far. Of a system that hangs they tell whether the
+    /// Fused time of the last housekeeping.
+    pub last_tick: Cell<u64>,
+    /// It has said what it does since the launcher asked.
+    pub stop_reported: Cell<bool>,
+    /// Turns of the run loop so far. Of a system that hangs, this and the next tell whether the
     /// program goes round, or the kernel, or both wait.
-    pub(crate) turns: Cell<u64>,
-    pub(crate) faults: Cell<u64>,
+    pub turns: Cell<u64>,
+    /// Page faults so far.
+    pub faults: Cell<u64>,
     /// The last page fault that was resolved (address, program counter) and how often it has come
     /// again since the thread last got anywhere.
     last_fault: Cell<(u64, u64, u32)>,
@@ -129,7 +132,7 @@ impl CpuLocal {
 
     /// Notes a page fault at `address` of the instruction at `pc`; returns how often just that
     /// one has come in a row.
-    pub(crate) fn note_fault(&self, address: u64, pc: u64) -> u32 {
+    pub fn note_fault(&self, address: u64, pc: u64) -> u32 {
         self.faults.set(self.faults.get() + 1);
         let (a, p, n) = self.last_fault.get();
         let n = if (a, p) == (address, pc) {
@@ -142,7 +145,7 @@ impl CpuLocal {
     }
 
     /// The number of an interrupt that has come since the last look, if one has.
-    pub(crate) fn take_other(&self) -> Option<u32> {
+    pub fn take_other(&self) -> Option<u32> {
         let bits = self.other_bits.get();
         if bits == 0 {
             return None;
@@ -153,17 +156,17 @@ impl CpuLocal {
 
     /// Whether this CPU holds a thread's registers and component.
     #[inline]
-    pub(crate) fn holds(&self, t: &'static Thread) -> bool {
+    pub fn holds(&self, t: &'static Thread) -> bool {
         self.holding.get().is_some_and(|h| core::ptr::eq(h, t))
     }
 
     /// Fused time at which the present slice ends.
-    pub(crate) fn slice_end(&self) -> u64 {
+    pub fn slice_end(&self) -> u64 {
         self.slice_end.get()
     }
 
     /// The running thread's slice ends then.
-    pub(crate) fn set_slice_end(&self, at: u64) {
+    pub fn set_slice_end(&self, at: u64) {
         self.slice_end.set(at);
     }
 

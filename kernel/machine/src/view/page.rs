@@ -26,13 +26,12 @@ use dyad_retype::word::{kernel_pinned, user_order};
 use dyad_shm::PhysAddr;
 use dyad_shm::frame::{Epoch, FrameEntry, FrameRef, WeakRef};
 
-use super::table_kind;
 use crate::cpu::CpuLocal;
 use crate::cx::Cx;
 use crate::memory::CoherentWords;
 use crate::node::node;
-use crate::object::find;
 use crate::object::space::Space;
+use crate::object::{find, table_kind};
 
 /// Tables; the two ISAs' of one address have different places.
 const TABLES: usize = 32;
@@ -96,7 +95,7 @@ struct RegionView {
 }
 
 /// The views of one CPU.
-pub(crate) struct PageViews {
+pub struct PageViews {
     tables: [TableView; TABLES],
     blocks: [BlockView; BLOCKS],
     regions: [RegionView; REGIONS],
@@ -105,7 +104,7 @@ pub(crate) struct PageViews {
 }
 
 impl PageViews {
-    pub const fn new() -> PageViews {
+    pub(super) const fn new() -> PageViews {
         PageViews {
             tables: [const {
                 TableView {
@@ -147,7 +146,7 @@ impl PageViews {
     }
 
     /// Forgets tables, blocks and regions.
-    pub fn forget(&self) {
+    pub(super) fn forget(&self) {
         for t in &self.tables {
             t.space.set(0);
         }
@@ -163,12 +162,13 @@ impl PageViews {
 /// Where the entry of a 4 KiB page is: in the table of a view, which stays what it is until another
 /// page is looked for.
 #[derive(Clone, Copy)]
-pub(super) struct Spot {
+pub struct Spot {
     view: &'static TableView,
     /// Views of tables are learnt only where caches are coherent.
     pub words: CoherentWords,
     /// Whose table it is.
     pub isa: Isa,
+    /// The entry.
     pub entry: &'static AtomicU64,
     index: usize,
 }
@@ -249,7 +249,7 @@ impl Block {
     /// reference.
     #[inline(always)]
     pub fn pinnable(&self) -> Option<u64> {
-        if lacks!("mapping::view::pinnable::version") {
+        if lacks!("view::page::pinnable::version") {
             return Some(self.word.load(Ordering::Acquire));
         }
         pinnable(self.word, self.value)
@@ -281,7 +281,7 @@ impl Near {
     /// Where the entry of the page at `va`, an address of the user half, is; `None` if there is no
     /// table for it.
     #[inline(always)]
-    pub(super) fn spot(self, isa: Isa, va: u64) -> Option<Spot> {
+    pub fn spot(self, isa: Isa, va: u64) -> Option<Spot> {
         let key = key(isa, va);
         let view = &self.local.views.pages.tables[key as usize % TABLES];
         if view.space.get() != self.object
@@ -301,10 +301,10 @@ impl Near {
         })
     }
 
-    /// Whether the page at `va`, for which there is no [`spot`](In::spot), is not mapped, and will
+    /// Whether the page at `va`, for which there is no [`spot`](Near::spot), is not mapped, and will
     /// not be as long as nobody adds a table.
     #[inline]
-    pub(super) fn no_table(self, isa: Isa, va: u64) -> bool {
+    pub fn no_table(self, isa: Isa, va: u64) -> bool {
         let key = key(isa, va);
         let view = &self.local.views.pages.tables[key as usize % TABLES];
         view.space.get() == self.object && view.key.get() == key && view.entries.get().is_none()
@@ -361,7 +361,7 @@ impl Near {
 
     /// The block that a page belongs to; `None` if it is none of user memory in use.
     #[inline(always)]
-    pub(super) fn block(self, pa: PhysAddr) -> Option<Block> {
+    pub fn block(self, pa: PhysAddr) -> Option<Block> {
         let view = &self.local.views.pages.blocks[(pa.0 >> COVER) as usize % BLOCKS];
         let now = view.word.get().load(Ordering::Acquire);
         let mut into = pa.0.wrapping_sub(view.first.get());
@@ -402,7 +402,7 @@ impl Near {
 
     /// Whether a word is that of an empty entry that may be filled again.
     #[inline(always)]
-    pub(super) fn may_fill(self, isa: Isa, raw: u64) -> bool {
+    pub fn may_fill(self, isa: Isa, raw: u64) -> bool {
         plain::is_empty_since(isa, raw, self.local.views.pages.quiet.get())
             || self.learn_quiet(isa, raw)
     }
@@ -424,7 +424,7 @@ impl Near {
 
 /// The space, and the kind of the region at `va`, if there is one; `None` if there is no space.
 #[inline(always)]
-pub(super) fn region(
+pub fn region(
     local: &'static CpuLocal,
     space: u64,
     va: u64,

@@ -1,10 +1,11 @@
 //! What an operation works with: the tables, in the name of this CPU.
 
 use dyad_abi::CpuId;
-use dyad_abi::cap::{CapType, Rights};
-use dyad_captbl::GuardRef;
+use dyad_abi::Result;
+use dyad_abi::cap::{CapType, ObjectKind, Rights};
+use dyad_captbl::{GuardRef, Pins};
 use dyad_quiesce::{CpuIntents, Quiescence, Touched};
-use dyad_retype::FrameTable;
+use dyad_retype::{FrameTable, KernelKind};
 use dyad_shm::PhysAddr;
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
 use dyad_shm::intent::IntentRecord;
@@ -14,6 +15,7 @@ use crate::Platform;
 use crate::cpu::CpuLocal;
 use crate::memory::Words;
 use crate::node::{Node, node};
+use crate::object::kernel_kind;
 
 /// This CPU's view of the tables. Made anew at every entry to the kernel.
 #[derive(Clone, Copy)]
@@ -36,7 +38,7 @@ pub struct Operand {
     /// What it depends on, if on anything: has been alive. Whatever an operation makes of the
     /// capability depends on the same.
     pub guard: Option<GuardRef>,
-    /// What else the type keeps; see [`crate::ops`].
+    /// What else the type keeps; see `dyad_core::ops`.
     pub payload: [u64; 3],
 }
 
@@ -61,7 +63,7 @@ impl Cx {
     /// # Errors
     ///
     /// [`Error::NotReady`](dyad_abi::Error::NotReady) if it is in none.
-    pub fn space(&self) -> dyad_abi::Result<WeakRef> {
+    pub fn space(&self) -> Result<WeakRef> {
         match self.local.space.get() {
             0 => Err(dyad_abi::Error::NotReady),
             word => WeakRef::from_bits(word).ok_or(dyad_abi::Error::Corrupt),
@@ -143,5 +145,30 @@ impl Log for Cx {
     #[inline]
     fn object(&self, frame: FrameRef) {
         self.log(Touched::Object(frame.address()));
+    }
+}
+
+const LEAF: KernelKind = kernel_kind(ObjectKind::CaptblLeaf);
+const ROOT: KernelKind = kernel_kind(ObjectKind::CaptblRoot);
+
+impl Pins for Cx {
+    fn pin_leaf(&self, leaf: WeakRef) -> Result<()> {
+        Ok(self.frames().pin_kernel(leaf, LEAF)?)
+    }
+
+    fn pin_root(&self, root: WeakRef) -> Result<()> {
+        Ok(self.frames().pin_kernel(root, ROOT)?)
+    }
+
+    fn unpin(&self, frame: FrameRef) -> Result<()> {
+        Ok(self.frames().unpin(frame)?)
+    }
+
+    fn may_unpin(&self, leaf: FrameRef, root: FrameRef) -> Result<()> {
+        Ok(self.frames().may_unpin(leaf, root)?)
+    }
+
+    fn current(&self, frame: FrameRef) -> Result<WeakRef> {
+        Ok(self.frames().current(frame)?)
     }
 }

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A root pins its frame and the space: a space cannot be given up before its roots have been
-//! unlinked. The rows that change mappings are in [`crate::mapping`].
+//! unlinked. The rows that change mappings are in `dyad_space`.
 //!
 //! Which node writes what, for machines with incoherent caches: every word is read and modified at
 //! memory ([`Words`]), but for `flushed`, where each node has a line of its own.
@@ -30,7 +30,7 @@ use crate::memory::Words;
 /// Regions an address space can have.
 pub const MAX_REGIONS: usize = 100;
 /// Root word while a root is taken out; its frame is in no pool.
-pub(crate) const CLOSING: u64 = super::NO_REFERENCE;
+pub const CLOSING: u64 = crate::NO_REFERENCE;
 const BUSY: u64 = 1;
 /// In the start address: the region is to be, if no other one is where it is. No start address is
 /// odd, so readers take it for none.
@@ -82,7 +82,7 @@ shared_struct! {
         pub faults_copied: AtomicU64,
         /// Region slots that have ever been in use: those behind need not be looked at.
         pub slots_used: AtomicU64,
-        /// Shootdowns so far: see [`crate::shootdown`].
+        /// Shootdowns so far: see `dyad_space::shootdown`.
         pub tickets: AtomicU64,
         /// Regions added and taken away so far: after each of them.
         pub region_changes: AtomicU64,

@@ -12,11 +12,11 @@
 //! | receive: `pending` taken (to 0); rings of the bits that were set | acquire: messages pushed before the bit are seen |
 //! | not all taken: the bit is set again | it is looked at before the CPU sleeps or runs user code |
 //!
+//! Here is the sending half, and where rings and words are; what a message has its receiver do is in
+//! `dyad_core::messages`.
+//!
 //! A receiver that is slow makes its senders fail with [`Error::Full`], never wait: no operation waits
 //! for another CPU, which might be waiting itself.
-//!
-//! Contents are not trusted: a message that names something that is not there, or not in the
-//! state the message says, is dropped and reported.
 
 use core::sync::atomic::Ordering;
 
@@ -26,28 +26,22 @@ use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_ring::wake::{self, WakeLine};
 use dyad_ring::{Consumer, Message, Producer, PushError, RING_BYTES};
 use dyad_shm::superblock::{CpuEntry, INBOX_OFFSET, INBOX_SPACE, activity};
-use dyad_shm::{FrameRef, LayoutHash, PhysAddr, PoolId};
+use dyad_shm::{LayoutHash, PhysAddr, PoolId};
 
+use crate::Platform;
 use crate::cpu::{CpuLocal, FIRST_CPU};
-use crate::cx::Cx;
-use crate::node::{Node, node, sender_bit};
-use crate::object::thread::Thread;
-use crate::{Platform, dispatch, handover, object, shootdown, warn};
-
-/// Most messages taken from one inbox before others get their turn: bounds the time a CPU
-/// spends here.
-const BATCH: usize = 64;
+use crate::node::{Node, node};
 
 /// Kinds of messages: word 0 of a message.
 pub mod kind {
     /// `[kind, frame]`: rewrite the frame so that no stale translation of it is left here, and
     /// clear this node's executed-on bit.
     pub const PUBLISH_CODE: u64 = 2;
-    /// `[kind, thread, owner word]`: takes a thread over; see [`crate::handover`].
+    /// `[kind, thread, owner word]`: takes a thread over; see `dyad_core::handover`.
     pub const THREAD: u64 = 4;
     /// `[kind, thread, cpu]`: makes a thread the root thread of a CPU.
     pub const ROOT: u64 = 5;
-    /// `[kind, space]`: drops all user translations and says so there; see [`crate::shootdown`].
+    /// `[kind, space]`: drops all user translations and says so there; see `dyad_space::shootdown`.
     pub const SHOOTDOWN: u64 = 6;
     /// `[kind, sender, number]`: counted; for tests.
     pub const TEST: u64 = 3;
@@ -55,7 +49,8 @@ pub mod kind {
 
 const _: () = assert!(RING_BYTES * (MAX_NODES * MAX_CPUS * MAX_NODES) as u64 <= INBOX_SPACE);
 
-pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
+/// Adds what messages mean, and where inboxes are, to a hash: see [`dyad_shm::layout`].
+pub const fn layout(h: LayoutHash) -> LayoutHash {
     h.text("inbox")
         .word(kind::THREAD)
         .word(kind::ROOT)
@@ -67,13 +62,13 @@ pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
 }
 
 /// Where the ring of a sender node into the inbox of a CPU lies.
-fn ring_at(receiver: NodeId, cpu: CpuId, sender: NodeId) -> PhysAddr {
+pub fn ring_at(receiver: NodeId, cpu: CpuId, sender: NodeId) -> PhysAddr {
     let i = (receiver.index() * MAX_CPUS + cpu.index()) * MAX_NODES + sender.index();
     PoolId::Cxl.base().add(INBOX_OFFSET + i as u64 * RING_BYTES)
 }
 
 /// The words by which a CPU is woken: on the two lines of its entry in the superblock.
-fn wake_line(n: NodeId, c: CpuId) -> WakeLine {
+pub fn wake_line(n: NodeId, c: CpuId) -> WakeLine {
     let at = PoolId::Cxl.base().add(
         (core::mem::offset_of!(dyad_shm::Superblock, cpus)
             + (n.index() * MAX_CPUS + c.index()) * size_of::<CpuEntry>()) as u64,
@@ -112,9 +107,14 @@ pub fn attentive<P: Platform>() {
 
 /// Announces that this CPU is about to run user code or to sleep. `false`: something has come in;
 /// do not.
-pub(crate) fn prepare<P: Platform>(what: u64) -> bool {
+pub fn prepare<P: Platform>(what: u64) -> bool {
     let node = node();
     wake::prepare(node.words, &wake_line(node.id(), P::cpu()), what)
+}
+
+/// Bit of a CPU in the `pending` words of others.
+fn sender_bit<P: Platform>() -> u32 {
+    (node().id().index() * MAX_CPUS + P::cpu().index()) as u32
 }
 
 /// Sets this CPU's bit at a CPU of another node (or this one) and rings its doorbell if needed.
@@ -165,7 +165,7 @@ pub fn send<P: Platform>(to: NodeId, cpu: CpuId, m: &Message) -> Result<()> {
 
 /// A CPU of `to` that is best placed to take work: one that is not running user code, else one
 /// chosen by `hint`.
-pub(crate) fn pick_cpu(node: &Node, to: NodeId, hint: u64) -> CpuId {
+pub fn pick_cpu(node: &Node, to: NodeId, hint: u64) -> CpuId {
     let free = |c: &CpuId| {
         matches!(
             node.sb.cpu(to, *c).activity.load(Ordering::Relaxed),
@@ -177,94 +177,4 @@ pub(crate) fn pick_cpu(node: &Node, to: NodeId, hint: u64) -> CpuId {
         .find(free)
         .or_else(|| CpuId::first(cpus).nth(hint as usize % cpus))
         .unwrap_or(FIRST_CPU)
-}
-
-/// Takes what has come in. Bounded: at most [`BATCH`] messages per sender; if more are left the
-/// bit is set again.
-pub(crate) fn drain<P: Platform>() {
-    let node = node();
-    let local = P::local();
-    let mem = node.words;
-    let line = wake_line(node.id(), local.id());
-    let pending = wake::take_pending(mem, &line);
-    if pending == 0 {
-        return;
-    }
-    for from in node.all() {
-        if pending >> (from.index() * MAX_CPUS) & ((1 << MAX_CPUS) - 1) == 0 {
-            continue;
-        }
-        for i in 0..=BATCH {
-            if i == BATCH {
-                // Not done yet: come back before sleeping or running user code.
-                let bit = (from.index() * MAX_CPUS) as u32;
-                let _ = wake::notify(mem, &line, bit);
-                break;
-            }
-            // Borrowed for this message only: what handles it may send, and look in here.
-            let next = {
-                let mut inboxes = local.inboxes.borrow_mut();
-                let Some(inbox) = inboxes[from.index()].as_mut() else {
-                    break;
-                };
-                inbox.pop(mem)
-            };
-            match next {
-                Ok(Some(m)) => handle::<P>(node, from, &m),
-                Ok(None) => break,
-                // The sender has written nonsense, or something else has: begin anew where it says it
-                // is. What was between is lost, but this CPU is not.
-                Err(_) => {
-                    warn!(
-                        P,
-                        "inbox from node {from}: impossible index, messages dropped"
-                    );
-                    local.inboxes.borrow_mut()[from.index()] =
-                        Some(Consumer::attach(mem, ring_at(node.id(), local.id(), from)));
-                    break;
-                }
-            }
-        }
-    }
-}
-
-/// Does what a message says. Nobody waits for an answer: what goes wrong is reported here.
-fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
-    let result = match m.0[0] {
-        kind::THREAD => handover::receive::<P>(&Cx::here::<P>(), m.0[1], m.0[2]),
-        kind::ROOT => become_root::<P>(&Cx::here::<P>(), m.0[1], m.0[2]),
-        kind::SHOOTDOWN => shootdown::receive::<P>(node, P::cpu(), m.0[1]),
-        kind::PUBLISH_CODE => publish_code_here::<P>(node, m.0[1]),
-        kind::TEST => {
-            // One message in flight per number: the count is also the next number expected.
-            let seen = node.test_received[from.index()].fetch_add(1, Ordering::AcqRel);
-            if m.0[2] != seen {
-                node.test_disorder.fetch_add(1, Ordering::Relaxed);
-            }
-            Ok(())
-        }
-        _ => Err(Error::BadArgument),
-    };
-    if let Err(e) = result {
-        warn!(P, "message from node {from} dropped: {:x?}: {e}", &m.0[..3]);
-    }
-}
-
-/// A [`ROOT`](kind::ROOT) message has come.
-fn become_root<P: Platform>(cx: &Cx, thread: u64, cpu: u64) -> Result<()> {
-    let (t, _) = object::follow::<Thread>(cx.node, thread, Thread::KIND)?;
-    let cpu = CpuId::new(cpu)
-        .filter(|c| c.index() < cx.node.params.cpus)
-        .ok_or(Error::BadArgument)?;
-    dispatch::set_root::<P>(cx, cpu, t)
-}
-
-/// Rewrites a frame in place so that this machine drops its translations of it.
-pub(crate) fn publish_code_here<P: Platform>(node: &Node, frame: u64) -> Result<()> {
-    let pa = u32::try_from(frame)
-        .ok()
-        .and_then(FrameRef::from_bits)
-        .ok_or(Error::BadArgument)?
-        .address();
-    shootdown::publish_here::<P>(node, pa)
 }

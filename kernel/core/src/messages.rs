@@ -1,0 +1,111 @@
+//! What messages from CPUs of other nodes have this one do.
+//!
+//! The rings and the sending half are in [`inbox`](crate::inbox). Contents are not trusted: a message that names
+//! something that is not there, or not in the state the message says, is dropped and reported.
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::ident::MAX_CPUS;
+use dyad_abi::{CpuId, Error, NodeId, Result};
+use dyad_ring::{Consumer, Message, wake};
+use dyad_shm::FrameRef;
+
+use crate::cx::Cx;
+use crate::inbox::{kind, ring_at, wake_line};
+use crate::node::{Node, node};
+use crate::object::thread::Thread;
+use crate::{Platform, dispatch, handover, object, shootdown, warn};
+
+/// Most messages taken from one inbox before others get their turn: bounds the time a CPU
+/// spends here.
+const BATCH: usize = 64;
+
+/// Takes what has come in. Bounded: at most 64 messages per sender; if more are left the
+/// bit is set again.
+pub fn drain<P: Platform>() {
+    let node = node();
+    let local = P::local();
+    let mem = node.words;
+    let line = wake_line(node.id(), local.id());
+    let pending = wake::take_pending(mem, &line);
+    if pending == 0 {
+        return;
+    }
+    for from in node.all() {
+        if pending >> (from.index() * MAX_CPUS) & ((1 << MAX_CPUS) - 1) == 0 {
+            continue;
+        }
+        for i in 0..=BATCH {
+            if i == BATCH {
+                // Not done yet: come back before sleeping or running user code.
+                let bit = (from.index() * MAX_CPUS) as u32;
+                let _ = wake::notify(mem, &line, bit);
+                break;
+            }
+            // Borrowed for this message only: what handles it may send, and look in here.
+            let next = {
+                let mut inboxes = local.inboxes.borrow_mut();
+                let Some(inbox) = inboxes[from.index()].as_mut() else {
+                    break;
+                };
+                inbox.pop(mem)
+            };
+            match next {
+                Ok(Some(m)) => handle::<P>(node, from, &m),
+                Ok(None) => break,
+                // The sender has written nonsense, or something else has: begin anew where it says it
+                // is. What was between is lost, but this CPU is not.
+                Err(_) => {
+                    warn!(
+                        P,
+                        "inbox from node {from}: impossible index, messages dropped"
+                    );
+                    local.inboxes.borrow_mut()[from.index()] =
+                        Some(Consumer::attach(mem, ring_at(node.id(), local.id(), from)));
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Does what a message says. Nobody waits for an answer: what goes wrong is reported here.
+fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
+    let result = match m.0[0] {
+        kind::THREAD => handover::receive::<P>(&Cx::here::<P>(), m.0[1], m.0[2]),
+        kind::ROOT => become_root::<P>(&Cx::here::<P>(), m.0[1], m.0[2]),
+        kind::SHOOTDOWN => shootdown::receive::<P>(node, P::cpu(), m.0[1]),
+        kind::PUBLISH_CODE => publish_code_here::<P>(node, m.0[1]),
+        kind::TEST => {
+            // One message in flight per number: the count is also the next number expected.
+            let seen = node.test_received[from.index()].fetch_add(1, Ordering::AcqRel);
+            if m.0[2] != seen {
+                node.test_disorder.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        }
+        _ => Err(Error::BadArgument),
+    };
+    if let Err(e) = result {
+        warn!(P, "message from node {from} dropped: {:x?}: {e}", &m.0[..3]);
+    }
+}
+
+/// A [`ROOT`](kind::ROOT) message has come.
+fn become_root<P: Platform>(cx: &Cx, thread: u64, cpu: u64) -> Result<()> {
+    let (t, _) = object::follow::<Thread>(cx.node, thread, Thread::KIND)?;
+    let cpu = CpuId::new(cpu)
+        .filter(|c| c.index() < cx.node.params.cpus)
+        .ok_or(Error::BadArgument)?;
+    dispatch::set_root::<P>(cx, cpu, t)
+}
+
+/// Rewrites a frame in place so that this machine drops its translations of it.
+pub(crate) fn publish_code_here<P: Platform>(node: &Node, frame: u64) -> Result<()> {
+    let pa = u32::try_from(frame)
+        .ok()
+        .and_then(FrameRef::from_bits)
+        .ok_or(Error::BadArgument)?
+        .address();
+    shootdown::publish_here::<P>(node, pa)
+}

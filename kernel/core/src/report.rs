@@ -1,0 +1,71 @@
+//! What programs report of a run: checks and counters.
+
+use core::fmt;
+
+use dyad_abi::Error;
+use dyad_abi::user::{MAX_REPORT_DETAIL, MAX_REPORT_NAME, ReportArgs, ReportKind};
+
+use crate::Platform;
+use crate::console::{check, counter};
+use crate::copy::copy_in;
+use crate::cx::Cx;
+
+/// A bounded text from user memory; what is not valid UTF-8 shows as question marks.
+struct UserText<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
+}
+
+impl<const N: usize> UserText<N> {
+    fn read<P: Platform>(cx: &Cx, ptr: u64, len: u64) -> dyad_abi::Result<Self> {
+        if len > N as u64 {
+            return Err(Error::TooLarge);
+        }
+        let mut t = UserText {
+            bytes: [0; N],
+            len: len as usize,
+        };
+        copy_in::<P>(cx, cx.space()?, ptr, &mut t.bytes[..len as usize])?;
+        Ok(t)
+    }
+}
+
+impl<const N: usize> fmt::Display for UserText<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.bytes[..self.len].utf8_chunks() {
+            f.write_str(chunk.valid())?;
+            if !chunk.invalid().is_empty() {
+                // One byte each, so that a line with the longest text is never cut.
+                f.write_str("?")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `Report`: a check or counter of the run, as the caller's [`ReportArgs`] say.
+///
+/// # Errors
+///
+/// [`Error::BadAddress`], [`Error::BadArgument`], [`Error::TooLarge`].
+pub fn report<P: Platform>(cx: &Cx, ptr: u64) -> dyad_abi::Result<u64> {
+    let mut bytes = [0u8; size_of::<ReportArgs>()];
+    copy_in::<P>(cx, cx.space()?, ptr, &mut bytes)?;
+    let word = |i: usize| {
+        let mut w = [0; 8];
+        w.copy_from_slice(&bytes[i * 8..i * 8 + 8]);
+        u64::from_le_bytes(w)
+    };
+    let [kind, value, name, name_len, detail, detail_len] = core::array::from_fn(word);
+    let kind = ReportKind::from_number(kind).ok_or(Error::BadArgument)?;
+    let name: UserText<MAX_REPORT_NAME> = UserText::read::<P>(cx, name, name_len)?;
+    if name.len == 0 {
+        return Err(Error::BadArgument);
+    }
+    let detail: UserText<MAX_REPORT_DETAIL> = UserText::read::<P>(cx, detail, detail_len)?;
+    match kind {
+        ReportKind::Check => check::<P>(name, value == 1, format_args!("{detail}")),
+        ReportKind::Counter => counter::<P>(name, value),
+    }
+    Ok(0)
+}

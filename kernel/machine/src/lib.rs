@@ -1,0 +1,36 @@
+//! A machine and its CPUs: what the kernel needs from one, what a CPU keeps for itself, and the
+//! ways out: messages to other CPUs, output, time.
+//!
+//! | module | concern |
+//! |---|---|
+//! | [`platform`] | what a machine must offer |
+//! | [`cpu`], [`chain`] | the state of one CPU |
+//! | [`cx`], [`lookup`] | the tables, in the name of a CPU; capabilities of what runs there |
+//! | [`view`] | what a CPU remembers, so that the next use is short |
+//! | [`inbox`] | messages to CPUs of other nodes, doorbells |
+//! | [`clock`] | fused time over the machine's own clock |
+//! | [`console`], [`mod@panic`] | output |
+//!
+//! It stands on the [objects](dyad_object) that all machines share. What the kernel does with all this
+//! is in the crates above.
+#![no_std]
+#![deny(unsafe_code)]
+
+#[macro_use(lacks)]
+extern crate dyad_object;
+
+pub mod chain;
+pub mod clock;
+pub mod console;
+pub mod cpu;
+pub mod cx;
+pub mod inbox;
+pub mod lookup;
+pub mod panic;
+pub mod platform;
+pub mod view;
+
+pub use platform::Platform;
+
+use dyad_object as object;
+use dyad_object::{memory, node};

@@ -1,0 +1,210 @@
+//! Capabilities of the running component, from their index to what they are for.
+//!
+//! A capability is looked up (two loads), its rights are compared, its guard and the version of its
+//! object are checked (one load each). Only then may an operation begin.
+
+use dyad_abi::cap::{CapIndex, CapType, FrameOp, Rights};
+use dyad_abi::{Error, Result};
+use dyad_captbl::{Contents, Found, GuardRef, Owner, Table};
+use dyad_pgtbl::Perms;
+use dyad_retype::{KernelKind, Use};
+use dyad_shm::frame::WeakRef;
+
+use crate::cx::{Cx, Operand};
+use crate::memory::Words;
+use crate::object::component::Entry;
+use crate::object::kernel_kind;
+use crate::view;
+
+impl Cx {
+    /// Capability tables, changed in the name of this node.
+    #[inline]
+    pub fn captbls(&self) -> Table<'static, Words> {
+        Table::new(
+            self.node.words,
+            Owner {
+                node: self.node.id(),
+                incarnation: self.node.incarnation(),
+            },
+        )
+    }
+
+    /// Calls `f` with what the rows of capability tables need.
+    #[inline]
+    pub fn with_services<R>(&self, f: impl FnOnce(&Cx) -> R) -> R {
+        f(self)
+    }
+
+    /// The capability of the running component at `index`, alive or not.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoCap`].
+    #[inline]
+    pub fn lookup(&self, index: CapIndex) -> Result<Found> {
+        Ok(self.captbls().lookup(self.local.captbl.get(), index)?)
+    }
+
+    /// The rest of a capability, if its guard is alive and its object is what it was.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Revoked`].
+    #[inline]
+    pub fn alive(&self, found: &Found) -> Result<Contents> {
+        let contents = self.captbls().contents(found)?;
+        self.check(&contents)?;
+        Ok(contents)
+    }
+
+    /// Whether a capability's guard is alive and its object is what it was.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Revoked`].
+    #[inline]
+    pub fn check(&self, c: &Contents) -> Result<()> {
+        if let Some(guard) = c.guard.filter(|_| !lacks!("lookup::check::guard")) {
+            self.guard(guard)?;
+        }
+        let Some(object) = c.object else {
+            return Ok(());
+        };
+        let alive = match object_of(c.ty, &c.payload) {
+            Some(kind) => self.frames().is_object(object, kind),
+            None => self.frames().check(object, Use::User).is_ok(),
+        };
+        if alive || lacks!("lookup::check::version") {
+            Ok(())
+        } else {
+            Err(Error::Revoked)
+        }
+    }
+
+    /// Where an invocation endpoint that has been found leads, and whether it has a guard. Its
+    /// component is checked when it is entered.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Revoked`] if its guard is not alive.
+    #[inline]
+    pub fn sinv(&self, found: &Found) -> Result<(Entry, bool)> {
+        let c = self.captbls().contents(found)?;
+        if let Some(guard) = c.guard {
+            self.guard(guard)?;
+        }
+        let to = Entry {
+            component: c.object.ok_or(Error::Corrupt)?,
+            address: c.payload[0],
+            badge: c.payload[1],
+        };
+        Ok((to, c.guard.is_some()))
+    }
+
+    #[inline]
+    fn guard(&self, guard: GuardRef) -> Result<()> {
+        Ok(self
+            .captbls()
+            .guard_alive(guard, |w| self.frames().is_object(w, KernelKind::LIVENESS))?)
+    }
+
+    /// The capability of the running component at `index`, if it is of that type, permits `rights`
+    /// and is alive.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoCap`], [`Error::WrongCap`], [`Error::Denied`], [`Error::Revoked`].
+    #[inline]
+    pub fn operand(&self, index: CapIndex, ty: CapType, rights: Rights) -> Result<Operand> {
+        if let Some(known) = view::capability(self.local, index)
+            && (known.ty() == ty || lacks!("lookup::operand::type"))
+            && (known.rights().contains(rights) || lacks!("lookup::operand::right"))
+        {
+            return Ok(known.operand());
+        }
+        self.operand_slowly(index, ty, rights)
+    }
+
+    #[cold]
+    fn operand_slowly(&self, index: CapIndex, ty: CapType, rights: Rights) -> Result<Operand> {
+        let found = self.lookup(index)?;
+        if !lacks!("lookup::operand_slowly::right") {
+            found.require(ty, rights)?;
+        }
+        let contents = self.alive(&found)?;
+        view::learn_capability(self, index, &found, &contents);
+        Ok(operand(&contents))
+    }
+}
+
+/// What kind of object capabilities of a type refer to; `None`: a block of user memory, or nothing.
+#[inline]
+pub const fn object_of(ty: CapType, payload: &[u64; 3]) -> Option<KernelKind> {
+    use dyad_abi::cap::{ObjectKind, TableAt};
+    match ty {
+        CapType::Captbl => Some(kernel_kind(match payload[0] {
+            0 => ObjectKind::CaptblLeaf,
+            _ => ObjectKind::CaptblRoot,
+        })),
+        CapType::PageTable => match TableAt::from_bits(payload[0]) {
+            Some(at) => KernelKind::page_table(at.isa, at.level - 1),
+            None => None,
+        },
+        CapType::Space => Some(KernelKind::ADDRESS_SPACE),
+        CapType::Component | CapType::Sinv => Some(KernelKind::COMPONENT),
+        CapType::Thread => Some(KernelKind::THREAD),
+        CapType::Send | CapType::Receive => Some(KernelKind::ENDPOINTS),
+        CapType::Time => Some(KernelKind::TIME),
+        CapType::Liveness => Some(KernelKind::LIVENESS),
+        CapType::Memory | CapType::Frame | CapType::Hardware => None,
+    }
+}
+
+/// What operations are told of a capability.
+pub fn operand(c: &Contents) -> Operand {
+    Operand {
+        ty: c.ty,
+        rights: c.rights,
+        object: c.object,
+        guard: c.guard,
+        payload: c.payload,
+    }
+}
+
+impl Operand {
+    /// The object, for types that have one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if the slot names none.
+    #[inline]
+    pub fn object(&self) -> Result<WeakRef> {
+        self.object.ok_or(Error::Corrupt)
+    }
+
+    /// For operations that note what a capability refers to for later: nobody would look at its
+    /// guard then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Denied`] if it has one.
+    pub fn unguarded(self) -> Result<Operand> {
+        match self.guard {
+            None => Ok(self),
+            Some(_) if lacks!("lookup::unguarded::guard") => Ok(self),
+            Some(_) => Err(Error::Denied),
+        }
+    }
+}
+
+/// What a page may become, by the rights of its capability.
+pub const fn noted(rights: Rights) -> Perms {
+    let mut noted = Perms::empty();
+    if rights.contains(FrameOp::Write.right()) {
+        noted = noted.union(Perms::MAY_WRITE);
+    }
+    if rights.contains(FrameOp::Execute.right()) {
+        noted = noted.union(Perms::MAY_EXECUTE);
+    }
+    noted
+}
