@@ -4,8 +4,8 @@ use dyad_abi::{CpuId, Isa};
 use dyad_core::Platform;
 use dyad_core::cpu::CpuLocal;
 use dyad_core::cx::Cx;
-use dyad_core::death::Life;
 use dyad_core::platform::{FpArea, RegArea};
+use dyad_recovery::Life;
 use dyad_shm::superblock::ROOT_ENTRIES;
 use dyad_shm::{FusedMap, PhysAddr};
 

@@ -18,10 +18,9 @@ use dyad_shm::superblock::{MAGIC, NodeState, NodeWord, activity, format};
 
 use dyad_core::clock::{self, FusedTime};
 use dyad_core::cpu::FIRST_CPU;
-use dyad_core::cx::Cx;
 use dyad_core::node::Node;
 use dyad_core::tables::Layout;
-use dyad_core::{Platform, death, inbox, info, meet};
+use dyad_core::{Platform, inbox, info, meet};
 
 /// Why a node could not join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -315,7 +314,9 @@ pub fn wait_for_all<P: Platform>(node: &Node) -> Result<(), JoinError> {
             })
             .fold(0u8, |set, n| set | 1 << n.index())
     };
-    death::joined::<P>(&Cx::here::<P>());
+    for n in node.others() {
+        inbox::notify::<P>(n, FIRST_CPU);
+    }
     let all = clock::wait_until::<P>(node.boot_limit(), || {
         meet::while_waiting::<P>(node);
         missing() == 0

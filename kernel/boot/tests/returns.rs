@@ -5,11 +5,11 @@ use core::sync::atomic::Ordering;
 use dyad_abi::service::{NODE_DIED, NODE_JOINED};
 use dyad_boot::join::{self, JoinError};
 use dyad_core::host::MockA64;
-use dyad_core::host::deaths::Trio;
 use dyad_core::host::system::{cpu, cx, frame, node};
 use dyad_core::object::endpoint::Endpoints;
 use dyad_core::object::find;
 use dyad_core::{inbox, quiet};
+use dyad_recovery::host::Trio;
 use dyad_shm::PoolId;
 use dyad_shm::superblock::{NodeState, activity};
 

@@ -29,7 +29,6 @@ use crate::console::{self, Value, counter, record};
 use crate::cpu::CpuLocal;
 use crate::cx::Cx;
 use crate::node::Node;
-use crate::recovery::walker;
 use crate::{Platform, inbox};
 
 /// How long the last node waits for the others, and a node for its CPUs, before an audit.
@@ -191,7 +190,7 @@ fn audit<P: Platform>(node: &'static Node) {
         return;
     }
     let mut named = 0;
-    let sum = walker::walk(&Cx::here::<P>(), &mut |fault| {
+    let sum = dyad_audit::walk(&Cx::here::<P>(), &mut |fault| {
         named += 1;
         if named <= NAMED_FAULTS {
             crate::error!(P, "audit: {fault}");

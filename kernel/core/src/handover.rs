@@ -28,9 +28,8 @@ use crate::cx::Cx;
 use crate::dispatch::{self, After};
 use crate::inbox::{self, kind};
 use crate::object::component::Entry;
-use crate::object::thread::{Owner, State, Thread, begun, copy_registers};
+use crate::object::thread::{Owner, State, Thread, begun, copy_registers, info};
 use crate::object::{find, reference};
-use crate::recovery;
 
 /// Why a thread is handed over.
 pub mod what {
@@ -41,7 +40,7 @@ pub mod what {
     /// It returns from such an invocation.
     pub const RETURN: u64 = 3;
     /// The node it was on or on its way to has died: its call returns an error. See
-    /// [`crate::recovery::threads`], also for what it carries.
+    /// `dyad_recovery::threads`, also for what it carries.
     pub const FAIL: u64 = 4;
     /// The node it was ready on has died: it goes on as it is.
     pub const MOVE: u64 = 5;
@@ -247,7 +246,7 @@ fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
             P::set_results(area, 0, [a, b, c, d]);
             P::set_user_pc_sp(area, address, badge);
         }
-        what::FAIL => recovery::threads::arrive::<P>(t, carried),
+        what::FAIL => arrive_failed::<P>(t, carried),
         what::MOVE => {}
         _ => {
             if t.begun(P::ISA) == begun::PARKED {
@@ -275,4 +274,33 @@ pub fn start<P: Platform>(t: &Thread) {
     P::init_fp(t.fp(P::ISA));
     t.fresh_fp.store(0, Ordering::Relaxed);
     t.set_begun(P::ISA, begun::HERE);
+}
+
+/// In `carried`: no invocation is returned from.
+pub const NO_ENTRY: u64 = u64::MAX;
+
+/// Sets the registers of a thread that has come here because a node has died ([`what::FAIL`]): it
+/// returns from an invocation, or from `Migrate`, with an error. `carried` is what it carries.
+fn arrive_failed<P: Platform>(t: &Thread, carried: [u64; 8]) {
+    let [_, status, depth, _, _, component, pc, sp] = carried;
+    let area = t.regs(P::ISA);
+    if depth == NO_ENTRY {
+        copy_registers(&t.parked[P::ISA.index()], area);
+        t.set_begun(P::ISA, begun::HERE);
+        P::set_result(area, status, 0);
+        return;
+    }
+    // A fault that somebody further in was dealing with is over, too.
+    let all = t.depth.swap(depth, Ordering::Relaxed);
+    let over = t.frames.iter().take(all as usize).skip(depth as usize);
+    if over
+        .into_iter()
+        .any(|f| f.info.load(Ordering::Relaxed) & info::FAULT != 0)
+    {
+        t.fault.store(0, Ordering::Relaxed);
+    }
+    t.component.store(component, Ordering::Relaxed);
+    t.fresh_fp.store(1, Ordering::Relaxed);
+    P::set_results(area, status, [0; 4]);
+    P::set_user_pc_sp(area, pc, sp);
 }

@@ -6,7 +6,7 @@
 //! | [`ops`] | operations on capabilities |
 //! | [`invoke`], [`dispatch`], [`handover`] | components, scheduling, threads that change nodes |
 //! | [`mapping`], [`resolve`], [`supply`], [`shootdown`], [`copy`] | address spaces |
-//! | [`quiet`], [`death`], [`recovery`] | quiescence; nodes that die |
+//! | [`quiet`] | quiescence |
 //! | [`messages`], [`meet`] | what other CPUs ask for; bounded waits for other nodes |
 //! | [`report`], [`end`] | what programs report; orderly shutdown |
 //!
@@ -29,7 +29,6 @@ pub extern crate dyad_object as object;
 
 pub mod copy;
 pub mod cycle;
-pub mod death;
 pub mod dispatch;
 pub mod end;
 pub mod entry;
@@ -44,7 +43,6 @@ pub mod meet;
 pub mod messages;
 pub mod ops;
 pub mod quiet;
-pub mod recovery;
 pub mod report;
 pub mod resolve;
 pub mod shootdown;

@@ -14,7 +14,7 @@
 //! It stands on the [objects](dyad_object) that all machines share. What the kernel does with all this
 //! is in the crates above.
 #![no_std]
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 #[macro_use(lacks)]
 extern crate dyad_object;

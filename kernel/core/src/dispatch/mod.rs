@@ -48,8 +48,9 @@ pub use load::{enter_component, leave_space, resume};
 pub use root::{
     describe_root, root_deadline, root_ready, root_timeout, serve_root, set_root, take_root,
 };
-pub(crate) use wait::withdraw;
-pub use wait::{block, stop_waiting, take_news, tell_scheduler, wait_no_more, wake, wake_receiver};
+pub use wait::{
+    block, stop_waiting, take_news, tell_scheduler, wait_no_more, wake, wake_receiver, withdraw,
+};
 
 /// What has become of the running thread in an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -206,7 +206,7 @@ pub fn wake_receiver<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<After> 
 
 /// Takes a thread that is not to wait there any more off an endpoint, if it is there. Its frame may
 /// be given up after that: nothing leads to it.
-pub(crate) fn withdraw<P: Platform>(cx: &Cx, t: &'static Thread, line: &Line) {
+pub fn withdraw<P: Platform>(cx: &Cx, t: &'static Thread, line: &Line) {
     if !frame_of(cx.node, t).is_some_and(|f| cx.words().exchange(&line.waiter, link_to(f), 0)) {
         return;
     }

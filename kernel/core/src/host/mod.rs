@@ -14,7 +14,6 @@
 
 #[cfg(test)]
 mod between_tests;
-pub mod deaths;
 #[cfg(test)]
 pub mod ktests;
 #[cfg(test)]

@@ -35,8 +35,8 @@ use crate::object::thread::{State, Thread};
 use crate::ops;
 use crate::ops::memory::to_untyped;
 use crate::platform::FaultKind;
-use crate::recovery::walker::{Fault, walk};
 use crate::resolve::resolve;
+use dyad_audit::{Fault, walk};
 
 /// More changes than any of these operations makes.
 const ENOUGH: u32 = 400;

@@ -33,7 +33,7 @@ pub struct System {
     /// The machines, by node.
     pub machines: Vec<Machine>,
     /// Frames of each local pool.
-    pub(super) frames: u64,
+    pub frames: u64,
     /// First frame of each local pool that has been taken. From the end, so that supplies can be
     /// at its start.
     next: Vec<Cell<u64>>,

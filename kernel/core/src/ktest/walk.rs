@@ -1,7 +1,7 @@
 //! The walker that compares all tables, in the kernel.
 
 use super::{Cx, Outcome, ensure, ktest, remark, rig};
-use crate::recovery::walker::{Fault, walk};
+use dyad_audit::{Fault, walk};
 
 /// What the walker finds: how many faults, and the first.
 fn faults(k: &crate::cx::Cx) -> (u64, u64, Option<Fault>) {

@@ -36,7 +36,6 @@ use crate::Platform;
 use crate::cx::{Cx, Operand};
 use crate::lookup::noted;
 use crate::mapping::{Driver, In, page, refusal, span, table_kind};
-use crate::object::find;
 use crate::object::space::{Region, Space, Supply};
 use crate::shootdown;
 
@@ -180,7 +179,7 @@ fn leaf_at(d: &Driver, va: u64) -> Result<(Place, Leaf)> {
 }
 
 /// `Map`. The capability permits `perms`.
-pub(crate) fn map<P: Platform>(
+pub fn map<P: Platform>(
     this: &In<'_>,
     at: TableAt,
     va: u64,
@@ -232,14 +231,14 @@ fn executable<P: Platform>(this: &In<'_>, level: Level, frame: FrameRef, isa: Is
 }
 
 /// `Unmap`.
-pub(crate) fn unmap(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
+pub fn unmap(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
     let d = this.driver(isa)?;
     let (place, leaf) = leaf_at(&d, va)?;
     Ok(this.unmap(&d, &place, &leaf)?.get())
 }
 
 /// `Protect`.
-pub(crate) fn protect<P: Platform>(this: &In<'_>, isa: Isa, va: u64, perms: Perms) -> Result<u64> {
+pub fn protect<P: Platform>(this: &In<'_>, isa: Isa, va: u64, perms: Perms) -> Result<u64> {
     let d = this.driver(isa)?;
     let (place, leaf) = leaf_at(&d, va)?;
     let may = |p, note| !perms.contains(p) || leaf.perms.contains(note);
@@ -256,7 +255,7 @@ pub(crate) fn protect<P: Platform>(this: &In<'_>, isa: Isa, va: u64, perms: Perm
 }
 
 /// `Harvest`.
-pub(crate) fn harvest(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
+pub fn harvest(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
     let d = this.driver(isa)?;
     let (place, leaf) = leaf_at(&d, va)?;
     let (accessed, dirty) = d.harvest_at(&place, &leaf).map_err(refusal)?;
@@ -265,7 +264,7 @@ pub(crate) fn harvest(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
 }
 
 /// `Translate`.
-pub(crate) fn translate(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
+pub fn translate(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
     let d = this.driver(isa)?;
     let (place, leaf) = leaf_at(&d, va)?;
     let pa = leaf.pa.add(va & (place.level.size() - 1));
@@ -287,7 +286,7 @@ fn table_address(va: u64, above: Level) -> Result<u64> {
 }
 
 /// `Link`.
-pub(crate) fn link(this: &In<'_>, at: TableAt, va: u64, table: &Operand) -> Result<u64> {
+pub fn link(this: &In<'_>, at: TableAt, va: u64, table: &Operand) -> Result<u64> {
     if table.payload[0] != at.bits() {
         return Err(Error::BadArgument);
     }
@@ -302,7 +301,7 @@ pub(crate) fn link(this: &In<'_>, at: TableAt, va: u64, table: &Operand) -> Resu
 }
 
 /// `Unlink`.
-pub(crate) fn unlink(this: &In<'_>, at: TableAt, va: u64) -> Result<u64> {
+pub fn unlink(this: &In<'_>, at: TableAt, va: u64) -> Result<u64> {
     let Some(above) = Level::new(at.level + 1) else {
         return Ok(this.unlink_root(at.isa)?.get());
     };
@@ -340,7 +339,7 @@ fn back_to_supply(
 }
 
 /// `Supply`. Without memory: none.
-pub(crate) fn supply(this: &In<'_>, node: u64, memory: Option<&Operand>) -> Result<u64> {
+pub fn supply(this: &In<'_>, node: u64, memory: Option<&Operand>) -> Result<u64> {
     let words = this.cx.words();
     let node = NodeId::new(node)
         .filter(|n| n.index() < this.cx.node.params.node_count)
@@ -368,7 +367,7 @@ pub(crate) fn supply(this: &In<'_>, node: u64, memory: Option<&Operand>) -> Resu
 
 /// `Reclaim`: unmaps pages that faults have put there, on all ISAs; other pages stay. Tables that are
 /// left empty go back to the supply. Value: pages looked at; the caller goes on behind them.
-pub(crate) fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
+pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
     let start = address(start, PAGE_SIZE)?;
     let end = pages
         .checked_mul(PAGE_SIZE)
@@ -419,13 +418,4 @@ fn prune(this: &In<'_>, d: &Driver, va: u64) {
         }
         let _ = back_to_supply(this, d, above, table);
     }
-}
-
-/// What a space pins besides: nothing. Its roots pin it, so it is given up only without them.
-///
-/// # Errors
-///
-/// [`Error::Revoked`] if there is no such space.
-pub fn parts(cx: &Cx, object: WeakRef) -> Result<[u64; 2]> {
-    find::<Space>(cx.node, object, Space::KIND).map(|_| [0; 2])
 }

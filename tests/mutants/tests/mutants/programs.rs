@@ -11,12 +11,13 @@ use dyad_mutants::Test;
 use serde_json::Value;
 
 /// Crates whose tests catch mutants.
-pub const CRATES: [&str; 7] = [
+pub const CRATES: [&str; 8] = [
     "captbl",
     "coherence",
     "core",
     "pgtbl",
     "quiesce",
+    "recovery",
     "retype",
     "ring",
 ];

@@ -4,8 +4,13 @@
 //! For systems in which nothing goes on: no CPU is in a row, and no thread changes hands. Nothing is
 //! changed, and no memory is needed: references are counted for [`BATCH`] blocks at a time, with a
 //! walk over all objects for each batch. How long it takes grows with the square of what there is: it
-//! is for tests, and for the audit at the end of a run ([`crate::end`]), not for anything that others
+//! is for tests, and for the audit at the end of a run (`dyad_core::end`), not for anything that others
 //! wait for.
+//!
+//! | module | concern |
+//! |---|---|
+//! | [`mod@references`] | what the frame table counts, as the objects have it; also for recovery |
+//! | [`scan`] | walks over all frames, a bounded number of records at a time; also for recovery |
 //!
 //! | what is found | says |
 //! |---|---|
@@ -15,6 +20,12 @@
 //! | [`Fault::Damaged`] | a word that nobody writes |
 //! | [`Fault::Orphan`] | a thread belongs to a node that is not there |
 //! | [`Fault::Waiting`] | endpoint and thread disagree about who waits |
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod references;
+pub mod scan;
 
 use core::fmt;
 
@@ -26,12 +37,13 @@ use dyad_shm::frame::WeakRef;
 use dyad_shm::superblock::NodeState;
 use dyad_shm::{FrameRef, PhysAddr};
 
-use super::references::{CAPTBL_LEAF, Reference, Tally, Wanted, references, refers, table_of};
-use super::scan::{Cursor, Next};
-use crate::cx::Cx;
-use crate::object::endpoint::{Endpoints, Line};
-use crate::object::thread::{State, Thread};
-use crate::object::{find, link_to, linked};
+use dyad_machine::cx::Cx;
+use dyad_object::endpoint::{Endpoints, Line};
+use dyad_object::thread::{State, Thread};
+use dyad_object::{find, link_to, linked};
+
+use references::{CAPTBL_LEAF, Reference, Tally, Wanted, references, refers, table_of};
+use scan::{Cursor, Next};
 
 /// Blocks whose references are counted at a time.
 pub const BATCH: usize = 128;

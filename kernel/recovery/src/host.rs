@@ -17,15 +17,14 @@ use dyad_shm::frame::WeakRef;
 use dyad_shm::superblock::{INBOX_OFFSET, NodeState, NodeWord, QUIESCE_OFFSET};
 use dyad_shm::{PhysAddr, PoolId};
 
-use super::system::{System, VA, cx, frame, memory_cap, node, this};
-use super::{MockA64, MockX86, crash};
-use crate::cx::Cx;
-use crate::death::Life;
-use crate::object::space::Region;
-use crate::ops::space::supply;
-use crate::recovery::Pace;
-use crate::recovery::walker::walk;
-use crate::{inbox, messages};
+use crate::{Life, Pace};
+use dyad_audit::walk;
+use dyad_core::cx::Cx;
+use dyad_core::host::system::{System, VA, cx, frame, memory_cap, node, this};
+use dyad_core::host::{MockA64, MockX86, crash};
+use dyad_core::ops::space::supply;
+use dyad_core::{inbox, messages};
+use dyad_object::space::Region;
 
 /// Three nodes: 0 and 2 are of one ISA, node 1 of the other.
 pub const TRIO: [Isa; 3] = [Isa::X86_64, Isa::Aarch64, Isa::X86_64];

@@ -5,10 +5,10 @@ use core::sync::atomic::Ordering;
 use dyad_shm::superblock::NodeState;
 
 use super::{Trio, node};
-use crate::Platform;
-use crate::death::SUSPECT_NS;
-use crate::host::MockX86;
-use crate::recovery::Pace;
+use crate::Pace;
+use crate::life::SUSPECT_NS;
+use dyad_core::Platform;
+use dyad_core::host::MockX86;
 
 #[test]
 fn the_first_live_node_recovers_and_one_at_a_time() {

@@ -10,15 +10,15 @@ use dyad_abi::{Error, Isa};
 use dyad_shm::frame::WeakRef;
 
 use super::{Trio, cpu, node};
-use crate::dispatch::After;
-use crate::handover::{carry, what};
-use crate::host::{MockX86, crash, result};
-use crate::object::component::{Component, Entry};
-use crate::object::endpoint::{Endpoints, Line};
-use crate::object::find;
-use crate::object::thread::{Owner, State, Thread, info};
-use crate::ops;
-use crate::recovery::Pace;
+use crate::Pace;
+use dyad_core::dispatch::After;
+use dyad_core::handover::{carry, what};
+use dyad_core::host::{MockX86, crash, result};
+use dyad_core::object::component::{Component, Entry};
+use dyad_core::object::endpoint::{Endpoints, Line};
+use dyad_core::object::find;
+use dyad_core::object::thread::{Owner, State, Thread, info};
+use dyad_core::ops;
 
 const PC: usize = 8;
 const RELAXED: Ordering = Ordering::Relaxed;

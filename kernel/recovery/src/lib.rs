@@ -1,5 +1,16 @@
 //! Recovery: what survivors do with what a dead node held.
 //!
+//! | module | concern |
+//! |---|---|
+//! | [`life`] | who is silent, who has come, who is gone; where the run loop enters |
+//! | here | the order of steps, and the count of references |
+//! | `rows` | the rows that the dead CPUs were in, by their intents |
+//! | [`threads`] | what becomes of the dead node's threads |
+//! | [`endpoints`] | lists and waiters that it has left behind |
+//!
+//! `arch/*` calls it for [`Platform::look_after_others`]; the [core](dyad_core) knows nothing of it.
+//! What it counts with is in [`dyad_audit`].
+//!
 //! One node does it, in bounded pieces between two turns of its run loop; its other CPUs and all
 //! other nodes go on meanwhile. Nothing of it is kept but in private memory: if the recoverer dies,
 //! the next one starts over, and every repair can be repeated.
@@ -44,16 +55,26 @@
 //! A piece looks at no more than [`RECORDS`] records of frames and [`OBJECTS`] objects of 1024
 //! entries. It is repeated at most as often as there are frames, for three walks; more only while
 //! others give references back to the same 16 frames.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(any(test, feature = "host"))]
+extern crate std;
+
+#[macro_use(lacks)]
+extern crate dyad_object;
 
 pub mod endpoints;
-pub mod references;
+#[cfg(any(test, feature = "host"))]
+pub mod host;
+pub mod life;
 mod rows;
-pub mod scan;
 pub mod threads;
-pub mod walker;
 
 #[cfg(test)]
 mod tests;
+
+pub use life::Life;
 
 use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::{CpuId, NodeId};
@@ -65,14 +86,14 @@ use dyad_shm::frame::{Epoch, WeakRef};
 use dyad_shm::protocol::Intents;
 use dyad_shm::superblock::{NodeState, activity};
 
-use crate::cx::Cx;
-use crate::object::endpoint::Endpoints;
-use crate::object::space::Space;
-use crate::object::thread::Thread;
-use crate::{Platform, clock, console, info, warn};
+use dyad_core::cx::Cx;
+use dyad_core::{Platform, clock, console, info, warn};
+use dyad_object::endpoint::Endpoints;
+use dyad_object::space::Space;
+use dyad_object::thread::Thread;
 
-use references::{Tally, refers};
-use scan::{Cursor, Next};
+use dyad_audit::references::{Tally, refers};
+use dyad_audit::scan::{Cursor, Next};
 
 /// Records of frames that one piece looks at.
 pub const RECORDS: u32 = 1024;
@@ -168,7 +189,7 @@ fn begin<P: Platform>(cx: &Cx) -> Option<Recovery> {
         let state = node.sb.node_word(n).state;
         matches!(state, NodeState::Dead | NodeState::Recovering)
     })?;
-    if node.first_live() != Some(node.id()) && !lacks!("recovery::begin::first") {
+    if node.first_live() != Some(node.id()) && !lacks!("begin::first") {
         return None;
     }
     // Refused if another CPU, of whichever node, recovers anybody.
@@ -263,7 +284,7 @@ impl Recovery {
 
     /// Rows that take references are refused from here on; those that give them back go on.
     fn freeze(&mut self, cx: &Cx) -> Pace {
-        if self.tally.blocks().is_empty() || lacks!("recovery::freeze::count") {
+        if self.tally.blocks().is_empty() || lacks!("freeze::count") {
             return self.go(Phase::Clear);
         }
         let frozen = self.tally.blocks().iter().try_for_each(|c| {
@@ -292,7 +313,7 @@ impl Recovery {
                     // This CPU itself is between two rows here.
                     let clear = cx.epochs().intents(n, c).read().is_none();
                     seen[n.index()] |= if clear { bit } else { 0 };
-                    all &= clear || lacks!("recovery::between::wait");
+                    all &= clear || lacks!("between::wait");
                 }
             }
         }

@@ -16,19 +16,19 @@ use dyad_shm::protocol::Intents;
 use dyad_shm::superblock::NodeState;
 
 use super::{Trio, VA, this};
-use crate::cx::{Cx, Operand};
-use crate::host::system::System;
-use crate::host::{MockA64, MockX86, crash};
-use crate::mapping::{QuickRows, page, refusal};
-use crate::object::component::Component;
-use crate::object::find;
-use crate::ops::space::{link, map, reclaim, unlink, unmap};
-use crate::ops::{component, memory};
-use crate::platform::FaultKind;
-use crate::recovery::references::{CAPTBL_LEAF, CAPTBL_ROOT};
-use crate::recovery::{Pace, walker};
-use crate::resolve::resolve;
-use crate::view::{CapView, leaf};
+use crate::Pace;
+use dyad_audit::references::{CAPTBL_LEAF, CAPTBL_ROOT};
+use dyad_core::cx::{Cx, Operand};
+use dyad_core::host::system::System;
+use dyad_core::host::{MockA64, MockX86, crash};
+use dyad_core::mapping::{QuickRows, page, refusal};
+use dyad_core::object::component::Component;
+use dyad_core::object::find;
+use dyad_core::ops::space::{link, map, reclaim, unlink, unmap};
+use dyad_core::ops::{component, memory};
+use dyad_core::platform::FaultKind;
+use dyad_core::resolve::resolve;
+use dyad_core::view::{CapView, leaf};
 
 /// What the rows of a test are about.
 struct Things {
@@ -445,7 +445,7 @@ fn counts_are_right_while_others_are_at_work() {
                     world
                 });
                 let c = super::cx(machines[0]);
-                let life = crate::death::Life::new();
+                let life = crate::life::Life::new();
                 let mut left = 10_000_000u64;
                 while life.step::<MockX86>(&c) != Pace::Idle {
                     left -= 1;
@@ -456,7 +456,7 @@ fn counts_are_right_while_others_are_at_work() {
             });
             let c = super::cx(machines[0]);
             let mut faults = Vec::new();
-            walker::walk(&c, &mut |f| faults.push(f));
+            dyad_audit::walk(&c, &mut |f| faults.push(f));
             assert_eq!(faults, Vec::new(), "{name} {changes}");
             drop(world);
         }

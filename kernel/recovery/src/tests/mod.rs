@@ -6,8 +6,8 @@ mod nodes;
 mod rows;
 mod threads;
 
-use crate::host::deaths::{TRIO, Trio};
-use crate::host::system::{VA, cpu, cx, node, this};
+use crate::host::{TRIO, Trio};
+use dyad_core::host::system::{VA, cpu, cx, node, this};
 
 /// Whether tests go through everything, not through samples.
 fn long() -> bool {

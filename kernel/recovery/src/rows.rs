@@ -14,11 +14,11 @@ use dyad_shm::quiesce::QuiesceArea;
 use dyad_shm::superblock::QUIESCE_OFFSET;
 use dyad_shm::{FrameRef, PhysAddr, PoolId};
 
-use super::references::{CAPTBL_LEAF, CAPTBL_ROOT, table_of};
-use crate::cx::Cx;
-use crate::mapping::Driver;
-use crate::object::space::{CLOSING, Space};
 use dyad_abi::user::PAGE_SIZE;
+use dyad_audit::references::{CAPTBL_LEAF, CAPTBL_ROOT, table_of};
+use dyad_core::cx::Cx;
+use dyad_core::mapping::Driver;
+use dyad_object::space::{CLOSING, Space};
 
 /// Heads and sizes of the blocks whose references are to be counted.
 pub type Blocks = [Option<(FrameRef, u64)>; 2];
@@ -58,8 +58,7 @@ pub fn repair(cx: &Cx, dead: Owner, record: &IntentRecord) -> Result<Blocks, Con
                 return Ok([None; 2]);
             };
             // The leaf may be something else by now.
-            if !cx.frames().is_object(place.leaf(), CAPTBL_LEAF)
-                && !lacks!("recovery::rows::repair::version")
+            if !cx.frames().is_object(place.leaf(), CAPTBL_LEAF) && !lacks!("rows::repair::version")
             {
                 return Ok([None; 2]);
             }
@@ -111,7 +110,7 @@ pub fn place(cx: &Cx, dead: Owner, record: &IntentRecord) {
     };
     let inside =
         record.place.frame_start() == table.frame.address() && record.place.0.is_multiple_of(8);
-    if word.version != table.version && !lacks!("recovery::rows::place::version") || !inside {
+    if word.version != table.version && !lacks!("rows::place::version") || !inside {
         return;
     }
     if let Some((isa, level)) = table_of(kind) {
@@ -169,8 +168,7 @@ fn page_entry(cx: &Cx, dead: Owner, record: &IntentRecord, d: &Driver, level: Le
         Pte::Leaf(leaf)
             if record.row == Row::Map
                 && leaf.pa == record.frame.frame.address()
-                && (!leaf.perms.contains(Perms::OWNED)
-                    || lacks!("recovery::rows::page_entry::owned")) =>
+                && (!leaf.perms.contains(Perms::OWNED) || lacks!("rows::page_entry::owned")) =>
         {
             // In the name of the dead node: whoever comes after this one finds it closed.
             if d.close(&place, &leaf, dead.node).is_err() {
@@ -187,7 +185,7 @@ fn page_entry(cx: &Cx, dead: Owner, record: &IntentRecord, d: &Driver, level: Le
         let at = record.frame.frame.address().add(n * PAGE_SIZE);
         cx.log(Touched::User(at));
     }
-    let stamp = if lacks!("recovery::rows::page_entry::stamp") {
+    let stamp = if lacks!("rows::page_entry::stamp") {
         Epoch::ZERO
     } else {
         cx.epochs().now()

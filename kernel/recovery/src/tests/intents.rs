@@ -13,8 +13,8 @@ use dyad_shm::intent::{IntentRecord, Row};
 use dyad_shm::protocol::Intents;
 
 use super::{Trio, VA, node, this};
-use crate::host::MockX86;
-use crate::ops::space::map;
+use dyad_core::host::MockX86;
+use dyad_core::ops::space::map;
 
 /// Node 1 dies with this intent, and node 0 recovers it.
 fn dies_with(s: &Trio, intent: &IntentRecord) {

@@ -28,13 +28,13 @@ use dyad_ring::Message;
 use dyad_shm::FrameRef;
 use dyad_shm::frame::WeakRef;
 
-use crate::cx::Cx;
-use crate::handover::{carry, what};
-use crate::inbox::{self, kind};
-use crate::object::component::{Component, Entry};
-use crate::object::thread::{Owner, State, Thread, begun, copy_registers, info};
-use crate::object::{follow, reference};
-use crate::{Platform, dispatch};
+use dyad_core::cx::Cx;
+use dyad_core::handover::{NO_ENTRY, carry, what};
+use dyad_core::inbox::{self, kind};
+use dyad_core::{Platform, dispatch};
+use dyad_object::component::{Component, Entry};
+use dyad_object::thread::{Owner, State, Thread, begun, info};
+use dyad_object::{follow, reference};
 
 /// A thread that has been given to a node, which is to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub fn repair<P: Platform>(cx: &Cx, dead: Dead, frame: FrameRef) -> Option<Hande
     // Whoever finds it at an endpoint just now may change it once; nobody else does.
     for _ in 0..4 {
         let owner = t.owner(cx.words())?;
-        if !owner.is(dead.node, dead.incarnation) && !lacks!("recovery::threads::repair::owner") {
+        if !owner.is(dead.node, dead.incarnation) && !lacks!("threads::repair::owner") {
             return announced(cx, dead, t, owner);
         }
         if matches!(owner.state, State::None | State::Stopped | State::Gone) {
@@ -187,15 +187,11 @@ fn place_for(cx: &Cx, t: &Thread, isa: Option<Isa>) -> Option<NodeId> {
     let fits = |n: &NodeId| {
         lives(cx, *n)
             && isa.is_none_or(|isa| cx.node.isa(*n) == isa)
-            && (component.is_none_or(|(c, _)| c.runs_on(*n))
-                || lacks!("recovery::threads::place_for::home"))
+            && (component.is_none_or(|(c, _)| c.runs_on(*n)) || lacks!("threads::place_for::home"))
     };
     let me = cx.node.id();
     core::iter::once(me).chain(cx.node.all()).find(fits)
 }
-
-/// In `carried`: no invocation is returned from.
-const NO_ENTRY: u64 = u64::MAX;
 
 /// Gives a thread to a node: how, and from which entry of its stack it returns.
 fn give(
@@ -269,30 +265,4 @@ fn stop<P: Platform>(
         let _ = dispatch::tell_scheduler::<P>(cx, t, Woken::Ended);
     }
     Some(())
-}
-
-/// Sets the registers of a thread that has come here because a node has died ([`what::FAIL`]): it
-/// returns from an invocation, or from `Migrate`, with an error. `carried` is what it carries.
-pub fn arrive<P: Platform>(t: &Thread, carried: [u64; 8]) {
-    let [_, status, depth, _, _, component, pc, sp] = carried;
-    let area = t.regs(P::ISA);
-    if depth == NO_ENTRY {
-        copy_registers(&t.parked[P::ISA.index()], area);
-        t.set_begun(P::ISA, begun::HERE);
-        P::set_result(area, status, 0);
-        return;
-    }
-    // A fault that somebody further in was dealing with is over, too.
-    let all = t.depth.swap(depth, Ordering::Relaxed);
-    let over = t.frames.iter().take(all as usize).skip(depth as usize);
-    if over
-        .into_iter()
-        .any(|f| f.info.load(Ordering::Relaxed) & info::FAULT != 0)
-    {
-        t.fault.store(0, Ordering::Relaxed);
-    }
-    t.component.store(component, Ordering::Relaxed);
-    t.fresh_fp.store(1, Ordering::Relaxed);
-    P::set_results(area, status, [0; 4]);
-    P::set_user_pc_sp(area, pc, sp);
 }

@@ -2,7 +2,7 @@
 //!
 //! Nobody decides by itself that another node is dead: the launcher kills and reaps the machine,
 //! then writes DEAD and rings the others. The live node with the lowest number recovers
-//! ([`crate::recovery`]):
+//! (the [crate]):
 //!
 //! ```text
 //! DEAD ──claim──▶ RECOVERING ──(rows, counts, threads)──▶ VACANT        a new machine may join now
@@ -27,11 +27,11 @@ use dyad_abi::service::{NODE_DIED, NODE_JOINED};
 use dyad_shm::superblock::NodeState;
 use spin::Mutex;
 
-use crate::cpu::FIRST_CPU;
-use crate::cx::Cx;
-use crate::cycle::{self, TICK_NS};
-use crate::recovery::{self, Pace, Recovery};
-use crate::{Platform, clock, console, end, error, inbox, warn};
+use crate::{Pace, Recovery};
+use dyad_core::cpu::FIRST_CPU;
+use dyad_core::cx::Cx;
+use dyad_core::cycle::{self, TICK_NS};
+use dyad_core::{Platform, clock, console, end, error, inbox, warn};
 
 /// How long a node may be without a heartbeat before others suspect it. It beats every 100 ms.
 pub const SUSPECT_NS: u64 = 2_000_000_000;
@@ -97,7 +97,7 @@ impl Life {
             return;
         };
         for _ in 0..PIECES {
-            match recovery::step::<P>(cx, &mut state) {
+            match crate::step::<P>(cx, &mut state) {
                 Pace::Idle => return,
                 Pace::Soon => {}
                 Pace::Later => break,
@@ -123,7 +123,7 @@ impl Life {
     /// One piece of whatever recovery there is to do, and nothing else.
     #[cfg(any(test, feature = "host"))]
     pub fn step<P: Platform>(&self, cx: &Cx) -> Pace {
-        recovery::step::<P>(cx, &mut self.recovery.lock())
+        crate::step::<P>(cx, &mut self.recovery.lock())
     }
 
     /// As new: the node is as it was before.
@@ -196,13 +196,6 @@ fn nobody_left<P: Platform>(cx: &Cx, dead: NodeId) {
     error!(P, "{why}; ending the run");
     console::check::<P>("init.start", false, why);
     end::shut_down::<P>(node, EXIT_FAILED);
-}
-
-/// Tells the others that this node has joined.
-pub fn joined<P: Platform>(cx: &Cx) {
-    for n in cx.node.others() {
-        inbox::notify::<P>(n, FIRST_CPU);
-    }
 }
 
 /// Suspects a node, or trusts it again.

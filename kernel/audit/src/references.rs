@@ -20,10 +20,10 @@ use dyad_retype::{KernelKind, Refs};
 use dyad_shm::frame::WeakRef;
 use dyad_shm::{FrameRef, PhysAddr};
 
-use crate::cx::Cx;
-use crate::mapping::table_kind;
-use crate::object::component::Component;
-use crate::object::space::{CLOSING, Space};
+use dyad_machine::cx::Cx;
+use dyad_object::component::Component;
+use dyad_object::space::{CLOSING, Space};
+use dyad_object::table_kind;
 
 /// Entries of a page table.
 const ENTRIES: usize = (PAGE_SIZE / 8) as usize;

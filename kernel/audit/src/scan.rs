@@ -9,9 +9,9 @@ use dyad_retype::{FrameType, FrameWord};
 use dyad_shm::pool::MAX_POOLS;
 use dyad_shm::{FrameRef, PhysAddr, PoolId};
 
-use crate::node::Node;
-use crate::tables::Layout;
 use dyad_abi::user::PAGE_SIZE;
+use dyad_object::node::Node;
+use dyad_object::tables::Layout;
 
 /// Where a walk has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

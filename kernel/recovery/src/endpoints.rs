@@ -9,13 +9,13 @@ use dyad_abi::cap::Woken;
 use dyad_abi::ident::MAX_CPUS;
 use dyad_shm::FrameRef;
 
-use super::scan::Cursor;
 use super::{OBJECTS, RECORDS, Walked, is_endpoints, next_object};
-use crate::cx::Cx;
-use crate::object::endpoint::{Endpoints, LINES, Line};
-use crate::object::thread::{State, Thread};
-use crate::object::{find, linked, reference};
-use crate::{Platform, dispatch};
+use dyad_audit::scan::Cursor;
+use dyad_core::cx::Cx;
+use dyad_core::{Platform, dispatch};
+use dyad_object::endpoint::{Endpoints, LINES, Line};
+use dyad_object::thread::{State, Thread};
+use dyad_object::{find, linked, reference};
 
 /// Threads that one piece takes off lists.
 const EVENTS: u32 = 64;
