@@ -5,14 +5,14 @@
 //! | [`entry`], [`short`], [`cycle`] | traps; what is done at once; what a CPU does between two traps |
 //! | [`ops`] | operations on capabilities |
 //! | [`invoke`], [`dispatch`], [`handover`] | components, scheduling, threads that change nodes |
-//! | [`mapping`], [`resolve`], [`supply`], [`shootdown`], [`copy`] | address spaces |
 //! | [`quiet`] | quiescence |
 //! | [`messages`], [`meet`] | what other CPUs ask for; bounded waits for other nodes |
 //! | [`report`], [`end`] | what programs report; orderly shutdown |
 //!
 //! What all this is done to is in crates below, which are re-exported here: [`object`] (words, tables,
-//! kernel objects; [`memory`], [`tables`], [`node`]) and [`dyad_machine`] ([`platform`], [`cpu`],
-//! [`cx`], [`lookup`], [`view`], [`inbox`], [`clock`], [`console`], [`mod@panic`]). What a node does
+//! kernel objects; [`memory`], [`tables`], [`node`]), [`dyad_machine`] ([`platform`], [`cpu`], [`cx`],
+//! [`lookup`], [`view`], [`inbox`], [`clock`], [`console`], [`mod@panic`]) and [`dyad_space`]
+//! ([`mapping`], [`resolve`], [`supply`], [`copy`], [`shootdown`]). What a node does
 //! once, before it enters [`cycle::run`], is in the crate `dyad-boot`, which calls this one; nothing
 //! here calls it.
 //!
@@ -27,7 +27,6 @@ extern crate std;
 #[macro_use(lacks)]
 pub extern crate dyad_object as object;
 
-pub mod copy;
 pub mod cycle;
 pub mod dispatch;
 pub mod end;
@@ -38,22 +37,19 @@ pub mod host;
 pub mod invoke;
 #[cfg(any(test, feature = "ktest"))]
 pub mod ktest;
-pub mod mapping;
 pub mod meet;
 pub mod messages;
 pub mod ops;
 pub mod quiet;
 pub mod report;
-pub mod resolve;
-pub mod shootdown;
 pub mod short;
-pub mod supply;
 
 pub use dyad_machine::{
     Platform, clock, console, cpu, cx, debug, error, inbox, info, lookup, panic, platform, view,
     warn,
 };
 pub use dyad_object::{memory, node, tables};
+pub use dyad_space::{copy, mapping, resolve, shootdown, supply};
 
 use dyad_shm::LayoutHash;
 

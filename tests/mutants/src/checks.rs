@@ -5,43 +5,43 @@ use crate::{Mutant, m};
 
 pub(crate) const CHECKS: &[Mutant] = &[
     m(
-        "check/core::copy::locate::permission",
+        "check/space::copy::locate::permission",
         Permission,
         "pages are copied from and to as their permissions say",
         &["core/unit/host::resolve_tests::copies_fault_pages_in_and_check_every_page"],
     ),
     m(
-        "check/core::mapping::begin_map::linked",
+        "check/space::mapping::begin_map::linked",
         References,
         "a page comes into tables that are still linked, once they are pinned",
         &["core/unit/host::between_tests::a_page_comes_or_its_table_goes"],
     ),
     m(
-        "check/core::mapping::copy::second-look",
+        "check/space::mapping::copy::second-look",
         References,
         "a page that has been shown goes if its source has gone meanwhile, by the long way",
         &["core/unit/host::between_tests::a_page_that_is_unmapped_while_it_is_shown_does_not_stay"],
     ),
     m(
-        "check/core::mapping::map_reserved::type",
+        "check/space::mapping::map_reserved::type",
         State,
         "only pages of reserved frames are mapped without a reference",
         &["core/unit/host::between_tests::pages_of_the_system_are_those_of_reserved_frames"],
     ),
     m(
-        "check/core::mapping::pin_both::stamp",
+        "check/space::mapping::pin_both::stamp",
         Stamp,
         "a table is linked again once all nodes have been quiet",
         &["core/unit/host::space_tests::tables_hang_at_one_place_and_leave_it_empty"],
     ),
     m(
-        "check/core::mapping::quick::copy::second-look",
+        "check/space::mapping::quick::copy::second-look",
         References,
         "a page that has been shown goes if its source has gone meanwhile, by the short way",
         &["core/unit/host::between_tests::a_page_that_is_unmapped_while_it_is_shown_does_not_stay"],
     ),
     m(
-        "check/core::mapping::quick::map::stamp",
+        "check/space::mapping::quick::map::stamp",
         Stamp,
         "an entry is used again once all nodes have been quiet",
         &["core/unit/host::view_tests::pages_come_change_and_go_by_the_short_way"],
@@ -53,19 +53,19 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/host::view_tests::a_block_is_that_of_the_capability_and_not_a_later_one"],
     ),
     m(
-        "check/core::mapping::quick::resolve_quickly::stamp",
+        "check/space::mapping::quick::resolve_quickly::stamp",
         Stamp,
         "faults show pages in entries that are quiet",
         &["core/unit/host::between_tests::a_fault_shows_nothing_where_a_page_has_just_been"],
     ),
     m(
-        "check/core::mapping::quick::resolve_quickly::write",
+        "check/space::mapping::quick::resolve_quickly::write",
         Permission,
         "what one ISA may not write, another may not",
         &["core/unit/host::view_tests::faults_are_resolved_from_the_other_table_by_the_short_way"],
     ),
     m(
-        "check/core::mapping::take_out::log",
+        "check/space::mapping::take_out::log",
         Log,
         "pages that are unmapped are logged",
         &[
@@ -73,7 +73,7 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
-        "check/core::mapping::take_out::stamp",
+        "check/space::mapping::take_out::stamp",
         Stamp,
         "entries that become empty are stamped",
         &[
@@ -81,13 +81,13 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
-        "check/core::mapping::unlink::second-look",
+        "check/space::mapping::unlink::second-look",
         References,
         "a table that has got an entry meanwhile stays",
         &["core/unit/host::between_tests::a_page_comes_or_its_table_goes"],
     ),
     m(
-        "check/core::mapping::unmap::frozen",
+        "check/space::mapping::unmap::frozen",
         References,
         "no reference is given back while its block is counted",
         &[
@@ -321,7 +321,7 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["recovery/unit/tests::threads::a_thread_that_was_leaving_the_dead_node_arrives"],
     ),
     m(
-        "check/core::resolve::allows::write",
+        "check/space::resolve::allows::write",
         Permission,
         "read-only pages are not written",
         &[
@@ -330,13 +330,13 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
-        "check/core::resolve::fill::write",
+        "check/space::resolve::fill::write",
         Permission,
         "faults fill as the region allows",
         &["core/unit/host::resolve_tests::only_accesses_that_a_region_allows_are_resolved"],
     ),
     m(
-        "check/core::resolve::resolve_slowly::execute",
+        "check/space::resolve::resolve_slowly::execute",
         Permission,
         "what one ISA executes is not shown to another",
         &[
@@ -344,7 +344,7 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
-        "check/core::shootdown::flush_here::tlb",
+        "check/space::shootdown::flush_here::tlb",
         Flush,
         "a shootdown drops translations",
         &[
@@ -352,7 +352,7 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
-        "check/core::shootdown::make_executable::wait",
+        "check/space::shootdown::make_executable::wait",
         Flush,
         "new code is executed once nobody has translations of the old",
         &[

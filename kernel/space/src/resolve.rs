@@ -41,7 +41,7 @@ pub enum Outcome {
 }
 
 /// Whether a leaf allows an access.
-pub fn allows(leaf: &Leaf, kind: FaultKind) -> bool {
+pub(crate) fn allows(leaf: &Leaf, kind: FaultKind) -> bool {
     leaf.perms.contains(Perms::USER)
         && match kind {
             FaultKind::Write => {

@@ -85,7 +85,7 @@ fn take(spot: &Spot, block: &Block, raw: u64) -> Option<Result<Epoch>> {
     Some(Ok(stamp))
 }
 
-#[cfg(any(test, feature = "host"))]
+#[cfg(feature = "host")]
 impl In<'_> {
     /// The same for the short ways.
     pub fn near(&self) -> Near {

@@ -1,0 +1,28 @@
+//! Address spaces: one page table per ISA, changed by every node through the drivers of
+//! [`dyad_pgtbl`], and what page faults find there.
+//!
+//! | module | concern |
+//! |---|---|
+//! | [`mapping`] | the rows that change mappings |
+//! | [`resolve`], [`supply`] | page faults, and the frames they take |
+//! | [`copy`] | user memory, as the kernel reads and writes it |
+//! | [`shootdown`] | translations that other CPUs hold, and translations of code |
+//!
+//! The objects are in [`dyad_object::space`], what a CPU remembers of them in
+//! [`dyad_machine::view::page`]. Who may ask for what is decided above, in the operations of
+//! `dyad_core`: here capabilities are not looked at.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[macro_use(lacks)]
+extern crate dyad_object;
+
+pub mod copy;
+pub mod mapping;
+pub mod resolve;
+pub mod shootdown;
+pub mod supply;
+
+use dyad_machine::{Platform, cpu, cx, inbox, platform, view};
+use dyad_object as object;
+use dyad_object::{memory, node};
