@@ -11,6 +11,7 @@ use crate::console::{Value, record};
 use crate::cx::Cx;
 use crate::dispatch::{self, After};
 use crate::invoke::{self, Handler, Returned, Way};
+use crate::object::endpoint::Line;
 use crate::object::thread::Thread;
 use crate::platform::{FaultKind, RegArea, UserFault};
 use crate::{Platform, copy, cycle, error, inbox, ops, panic, resolve, short, view};
@@ -113,6 +114,15 @@ pub(crate) fn remembered<P: Platform>(
     cx.local.short_entry.set(true);
     let known = view::last_called(cx.local, word);
     let done = ops::on_known::<P>(cx, known, word >> 32 & 31, [a0, a1, a2, a3, a4]);
+    finish::<P>(cx, done)
+}
+
+/// The rest of a `Send` whose bits are set: somebody may wait there, or want to know.
+#[inline(never)]
+pub(crate) fn sent<P: Platform>(line: &'static Line) -> FastReturn {
+    let cx = &Cx::here::<P>();
+    cx.local.short_entry.set(true);
+    let done = ops::endpoint::sent::<P>(cx, line);
     finish::<P>(cx, done)
 }
 

@@ -11,21 +11,26 @@
 //! | `Liveness.Revoke` | nothing else | [`liveness`](crate::ops::captbl::liveness) |
 //! | `Captbl.CopyIn` of the whole, without a guard; `Deactivate` | the entry of the leaf | the rows slot activate and slot deactivate |
 //! | `Space.Map`, `Unmap`, `Protect` of 4 KiB | see [`crate::mapping`] | the rows there |
+//! | `Send` to an endpoint where nobody waits | its waiter, where it is bound | `post` of the endpoint |
+//! | `Memory.RetypeKernel`, `RetypeUser` and `RetypeUntyped` of a frame | its record | [`view::frames`] |
 
-use core::sync::atomic::{AtomicU64, Ordering};
+mod memory;
+
+use core::sync::atomic::Ordering;
 
 use dyad_abi::Isa;
-use dyad_abi::cap::{CaptblOp, FrameOp, LivenessOp, MAP_WRITE, Rights, SpaceOp, TableAt};
+use dyad_abi::cap::{
+    CaptblOp, FrameOp, LivenessOp, MAP_WRITE, MemoryOp, Rights, SendOp, SpaceOp, TableAt,
+};
 use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
 use dyad_pgtbl::Perms;
 use dyad_shm::frame::Epoch;
 
 use crate::Platform;
 use crate::cpu::CpuLocal;
-use crate::entry::{FastReturn, long_syscall, remembered};
+use crate::entry::{FastReturn, long_syscall, remembered, sent};
 use crate::mapping::{Near, QuickRows};
-use crate::memory::CoherentWords;
-use crate::view::{self, CapView, Place, leaf};
+use crate::view::{self, CapView, Family, Place, leaf};
 
 /// A system call; `word` has an operation in it that is not 0.
 #[inline(always)]
@@ -37,42 +42,75 @@ pub fn syscall<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u
     if !known.rights().contains(Rights(1 << number)) && !lacks!("short::syscall::right") {
         return FastReturn::refused(known.refusal());
     }
-    const REVOKE: u32 = LivenessOp::Revoke as u32;
-    const MAP: u32 = SpaceOp::Map as u32;
-    const UNMAP: u32 = SpaceOp::Unmap as u32;
-    const PROTECT: u32 = SpaceOp::Protect as u32;
-    const COPY_IN: u32 = CaptblOp::CopyIn as u32;
-    const DEACTIVATE: u32 = CaptblOp::Deactivate as u32;
-    match (known.place(), number) {
-        (Place::Liveness(words, counts, epoch), REVOKE) => {
-            revoke::<P>(known, a0, words, counts, epoch)
-        }
-        (Place::Space(_), MAP) => map::<P>(known, a0, a1, a2, a3, a4),
-        (Place::Space(_), UNMAP) => unmap::<P>(known, a0, a1),
-        (Place::Space(_), PROTECT) => protect::<P>(known, a0, a1, a2),
-        (Place::Captbl, COPY_IN) => copy_in::<P>(known, a0, a1, a2, a3, a4),
-        (Place::Captbl, DEACTIVATE) => deactivate::<P>(known, a0),
+    permitted::<P>(word, a0, a1, a2, a3, a4)
+}
+
+/// An operation that the capability permits. (On its own, with the same arguments in the same
+/// registers: what is refused does not pay for what this needs.)
+#[inline(never)]
+fn permitted<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {
+    const REVOKE: u64 = key(Family::Liveness, LivenessOp::Revoke as u32);
+    const MAP: u64 = key(Family::Space, SpaceOp::Map as u32);
+    const UNMAP: u64 = key(Family::Space, SpaceOp::Unmap as u32);
+    const PROTECT: u64 = key(Family::Space, SpaceOp::Protect as u32);
+    const COPY_IN: u64 = key(Family::Captbl, CaptblOp::CopyIn as u32);
+    const DEACTIVATE: u64 = key(Family::Captbl, CaptblOp::Deactivate as u32);
+    const USER: u64 = key(Family::Memory, MemoryOp::RetypeUser as u32);
+    const KERNEL: u64 = key(Family::Memory, MemoryOp::RetypeKernel as u32);
+    const UNTYPED: u64 = key(Family::Memory, MemoryOp::RetypeUntyped as u32);
+    const SEND: u64 = key(Family::Send, SendOp::Send as u32);
+    let known = view::last_called(P::local(), word);
+    match key(known.family(), (word >> 32) as u32) {
+        REVOKE => revoke::<P>(known, a0),
+        MAP => map::<P>(known, a0, a1, a2, a3, a4),
+        UNMAP => unmap::<P>(known, a0, a1),
+        PROTECT => protect::<P>(known, a0, a1, a2),
+        COPY_IN => copy_in::<P>(known, a0, a1, a2, a3, a4),
+        DEACTIVATE => deactivate::<P>(known, a0),
+        KERNEL => memory::retype_kernel::<P>(known, a0, a1),
+        USER => memory::retype_user::<P>(known, a0, a1),
+        SEND => send::<P>(known),
+        UNTYPED => memory::give_up::<P>(known, a0),
         _ => remembered::<P>(word, a0, a1, a2, a3, a4),
     }
 }
 
+/// Family and operation in one number, so that the way to the one that is meant is one jump.
+#[inline(always)]
+const fn key(family: Family, number: u32) -> u64 {
+    (number as u64) << 3 | family as u64
+}
+
 #[inline(never)]
-fn revoke<P: Platform>(
-    known: &'static CapView,
-    index: u64,
-    words: CoherentWords,
-    counts: &'static [AtomicU64; 512],
-    epoch: &'static AtomicU64,
-) -> FastReturn {
+fn revoke<P: Platform>(known: &'static CapView, index: u64) -> FastReturn {
     // What a capability counts from is in the frame: looked at when it was learnt.
     let (first, count) = (known.payload(0), known.payload(1));
-    let entry = counts.get(first.wrapping_add(index) as usize);
-    let Some(entry) = entry.filter(|_| index < count) else {
-        return long_syscall::<P>(known.call(LivenessOp::Revoke as u32), index, 0, 0, 0, 0);
+    if let Place::Liveness(words, counts, epoch) = known.place()
+        && let Some(entry) = counts.get(first.wrapping_add(index) as usize)
+        && index < count
+    {
+        words.increase(entry, 1);
+        words.fence();
+        return FastReturn::value(Epoch::saturating(epoch.load(Ordering::Acquire)).get());
+    }
+    long_syscall::<P>(known.call(LivenessOp::Revoke as u32), index, 0, 0, 0, 0)
+}
+
+/// The bits are set before anybody looks for a waiter, as in the long way; what is left if there is one
+/// is as long as that.
+#[inline(never)]
+fn send<P: Platform>(known: &'static CapView) -> FastReturn {
+    let Place::Line(Some(words), line) = known.place() else {
+        return long_syscall::<P>(known.call(SendOp::Send as u32), 0, 0, 0, 0, 0);
     };
-    words.increase(entry, 1);
+    words.set_bits(&line.bits, known.payload(1));
     words.fence();
-    FastReturn::value(Epoch::saturating(epoch.load(Ordering::Acquire)).get())
+    let waiter = line.waiter.load(Ordering::Acquire);
+    let bound = line.bound.load(Ordering::Acquire);
+    if waiter | bound == 0 || lacks!("short::send::waiter") {
+        return FastReturn::value(0);
+    }
+    sent::<P>(line)
 }
 
 #[inline(never)]

@@ -24,6 +24,7 @@
 //! after this node's next round at the latest.
 
 mod cap;
+pub mod frames;
 pub mod leaf;
 pub mod page;
 
@@ -38,8 +39,9 @@ use dyad_shm::{FrameRef, PhysAddr};
 
 use self::cap::CAP_VIEWS;
 pub use self::cap::{
-    CapView, Place, called, capability, frame, last_called, learn_capability, learn_empty,
+    CapView, Family, Place, called, capability, frame, last_called, learn_capability, learn_empty,
 };
+use self::frames::OwnWords;
 use self::leaf::LeafViews;
 use self::page::PageViews;
 use crate::Platform;
@@ -57,6 +59,7 @@ const VIEWS: usize = 16;
 const REFS: u32 = 24;
 
 static NOTHING: AtomicU64 = AtomicU64::new(0);
+static NO_LINE: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
 
 /// A word, as it was.
 #[derive(Clone, Copy)]
@@ -131,6 +134,8 @@ pub struct Views {
     components: [ComponentView; VIEWS],
     sinvs: [SinvView; VIEWS],
     caps: [CapView; CAP_VIEWS],
+    /// What rows of frames need. Never changes once it is known.
+    own: OwnWords,
     /// Leaves of capability tables.
     pub leaves: LeafViews,
     /// Page tables and what is in them.
@@ -160,6 +165,7 @@ impl Views {
                 }
             }; VIEWS],
             caps: [const { CapView::NOTHING }; CAP_VIEWS],
+            own: OwnWords::new(),
             leaves: LeafViews::new(),
             pages: PageViews::new(),
         }

@@ -210,6 +210,13 @@ impl CoherentWords {
         word.fetch_add(n, Ordering::AcqRel)
     }
 
+    /// Sets bits. Acquires and releases.
+    #[inline(always)]
+    pub fn set_bits(self, word: &AtomicU64, bits: u64) {
+        before_change();
+        word.fetch_or(bits, Ordering::AcqRel);
+    }
+
     /// As [`GlobalMem::fence`].
     #[inline(always)]
     pub fn fence(self) {

@@ -68,6 +68,7 @@ mod block;
 mod error;
 mod frame;
 mod pins;
+pub mod plain;
 mod recover;
 mod retype;
 pub mod rules;

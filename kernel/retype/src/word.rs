@@ -10,7 +10,7 @@ use dyad_shm::LayoutHash;
 use dyad_shm::frame::{Epoch, FrameRef, Version, WeakRef};
 
 const TYPE_SHIFT: u32 = 29;
-const KIND_SHIFT: u32 = 24;
+pub(crate) const KIND_SHIFT: u32 = 24;
 const KIND_BITS: u32 = 5;
 const KIND_MASK: u64 = (1 << KIND_BITS) - 1;
 const VERSION_SHIFT: u32 = 32;

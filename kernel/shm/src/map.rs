@@ -200,6 +200,18 @@ impl FusedMap {
         Some(unsafe { &*(va as usize as *const T) })
     }
 
+    /// `count` structures from `pa` on; `None` if they are not wholly inside a pool or not aligned.
+    pub fn all<T: Shared>(&self, pa: PhysAddr, count: u64) -> Option<&'static [T]> {
+        let len = count.checked_mul(size_of::<T>() as u64)?;
+        let va = self.address(pa, len)?;
+        if !pa.0.is_multiple_of(align_of::<T>() as u64) {
+            return None;
+        }
+        // SAFETY: 1. to 3. as in `get`, of each; 4. the range lies in one pool, so that its length is
+        // no more than an address can say.
+        Some(unsafe { core::slice::from_raw_parts(va as usize as *const T, count as usize) })
+    }
+
     /// The word at `pa`.
     ///
     /// # Panics

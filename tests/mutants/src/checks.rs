@@ -415,6 +415,22 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
+        "check/machine::view::frames::put_to_use::stamp",
+        Stamp,
+        "a frame is used again once all nodes have been quiet, by the short way too",
+        &[
+            "core/unit/host::frame_tests::frames_that_were_used_are_put_to_use_zeroed_and_once_everybody_has_been_quiet",
+        ],
+    ),
+    m(
+        "check/machine::view::frames::put_to_use::zero",
+        Contents,
+        "what a frame held is not seen by its next user, by the short way too",
+        &[
+            "core/unit/host::frame_tests::frames_that_were_used_are_put_to_use_zeroed_and_once_everybody_has_been_quiet",
+        ],
+    ),
+    m(
         "check/machine::view::learn_capability::guard",
         Permission,
         "guarded capabilities are not remembered",
@@ -428,6 +444,12 @@ pub(crate) const CHECKS: &[Mutant] = &[
         Permission,
         "short ways permit what the rights of a capability say",
         &["core/unit/ktest::ops_known::known_capabilities_permit_no_other_operation_on_hosts"],
+    ),
+    m(
+        "check/core::short::send::waiter",
+        State,
+        "who waits at an endpoint is woken by the short way too",
+        &["core/unit/ktest::ops_endpoint::known_sending_ends_wake_who_waits_on_hosts"],
     ),
     m(
         "check/core::short::map_in::right",

@@ -15,6 +15,8 @@
 #[cfg(test)]
 mod between_tests;
 #[cfg(test)]
+mod frame_tests;
+#[cfg(test)]
 pub mod ktests;
 #[cfg(test)]
 mod race_pairs;

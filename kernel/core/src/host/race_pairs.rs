@@ -12,10 +12,11 @@ use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Isa, Result};
 use dyad_captbl::{Contents, SlotPlace};
 use dyad_pgtbl::{Level, Perms};
-use dyad_retype::Refs;
+use dyad_retype::{KernelKind, Refs, Use, plain};
 use dyad_shm::frame::WeakRef;
 
 use super::race_tests::{Ends, at_each_change, faults};
+use super::system::memory_cap;
 use super::{MockX86, crash};
 use crate::cx::Cx;
 use crate::ktest::rig::{Rig, quarter};
@@ -29,6 +30,7 @@ use crate::ops;
 use crate::ops::memory::{retype_kernel, to_untyped};
 use crate::platform::FaultKind;
 use crate::resolve::resolve;
+use crate::view::frames::Range;
 
 /// Where faults are.
 const VA: u64 = 0x5000_0000;
@@ -199,6 +201,18 @@ const ACTS: &[(&str, Act)] = &[
         s.give_up(s.user);
         let _ = retype_kernel::<MockX86>(&s.k, s.user.frame, ObjectKind::Time);
     }),
+    (
+        "give the other frame up by the short way, and use it",
+        |s| {
+            let cap = memory_cap(s.user.frame, 1);
+            let range = Range::of(&s.k, &cap);
+            if let Some(f) = range.and_then(|r| r.frame(s.k.local, cap.payload[0], 0)) {
+                let _ = f.give_up(0);
+                let time = plain::used(Use::Kernel(KernelKind::TIME));
+                let _ = f.put_to_use(time, |e| s.k.node.tables.quiesced(e), || true);
+            }
+        },
+    ),
     ("add a region", |s| {
         let region = Region::new(VA + (1 << 21), 1 << 21, 0);
         let space = find::<Space>(s.k.node, s.space, Space::KIND);

@@ -233,6 +233,29 @@ fn messages_wake_who_waits_and_tell_the_scheduler(cx: &Cx<'_>) -> Outcome {
     })
 }
 
+/// The same by a capability that this CPU remembers, which goes a shorter way if nobody waits.
+#[ktest(ops)]
+fn known_sending_ends_wake_who_waits(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let (ends, object) = endpoints(rig)?;
+        let to = sender(rig, object, 20, 4)?;
+        for _ in 0..3 {
+            gives!(rig.sys(to, SEND, &[]), Ok(0));
+            gives!(rig.sys(ends, RECEIVE, &[20, NOW]), Ok(4));
+            gives!(rig.sys(ends, RECEIVE, &[20, NOW]), Ok(0));
+        }
+        ensure!(
+            crate::view::capability(rig.k.local, to).is_some(),
+            "it is not remembered"
+        );
+        let (_, t) = waiting(rig, object, (0x77, 0), (ends, 20))?;
+        gives!(rig.sys(to, SEND, &[]), Ok(0));
+        gives!(rig.state(t), Some(State::Ready));
+        gives!(rig.sys(ends, RECEIVE, &[20, NOW]), Ok(4));
+        Ok(None)
+    })
+}
+
 #[ktest(ops)]
 fn messages_to_a_more_urgent_thread_switch_to_it(cx: &Cx<'_>) -> Outcome {
     rig::with(cx, |rig| {

@@ -14,6 +14,7 @@
 use dyad_abi::cap::{CapType, ReceiveOp, Rights, SendOp, Woken};
 use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_captbl::{Contents, Span};
+use dyad_coherence::GlobalMem;
 use dyad_shm::frame::WeakRef;
 
 use super::captbl::{activate, destination};
@@ -30,20 +31,24 @@ pub const NOW: u64 = 1;
 ///
 /// # Errors
 ///
-/// [`Error::Revoked`] if the endpoint is gone.
+/// [`Error::BadSyscall`]: there is no other operation.
 #[inline(never)]
-pub fn send<P: Platform>(
-    cx: &Cx,
-    endpoints: &'static Endpoints,
-    line: u64,
-    bits: u64,
-    number: u64,
-) -> Result<After> {
+pub fn send<P: Platform>(cx: &Cx, line: &'static Line, bits: u64, number: u64) -> Result<After> {
     if number != SendOp::Send as u64 {
         return Err(Error::BadSyscall);
     }
-    let line = endpoints.line(line)?;
-    match line.post(cx.node, bits) {
+    cx.words().set_bits(&line.bits, bits);
+    cx.words().fence();
+    sent::<P>(cx, line)
+}
+
+/// The rest of it, once the bits are set and nothing later has been looked at: wakes who waits there.
+///
+/// # Errors
+///
+/// As [`dispatch::wake_receiver`].
+pub fn sent<P: Platform>(cx: &Cx, line: &'static Line) -> Result<After> {
+    match line.take_waiter(cx.node) {
         None => notify_bound::<P>(cx, line),
         Some(t) => dispatch::wake_receiver::<P>(cx, t),
     }

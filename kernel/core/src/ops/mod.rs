@@ -74,9 +74,8 @@ pub fn on_known<P: Platform>(cx: &Cx, known: &CapView, number: u64, a: [u64; 5])
             (CapType::Thread, Place::Thread(t)) => {
                 return thread::dispatch::<P>(cx, t, number, a);
             }
-            (CapType::Send, Place::Endpoints(e)) => {
-                let [line, bits, _] = known.operand().payload;
-                return endpoint::send::<P>(cx, e, line, bits, number);
+            (CapType::Send, Place::Line(_, line)) => {
+                return endpoint::send::<P>(cx, line, known.payload(1), number);
             }
             (CapType::Space, Place::Space(s)) => {
                 let object = known.operand().object()?;
@@ -102,9 +101,8 @@ fn with<P: Platform>(
     match (this.ty, place) {
         (_, _) if number == INTROSPECT as u64 => Ok(After::Value(captbl::describe(this))),
         (CapType::Thread, Place::Thread(t)) => thread::dispatch::<P>(cx, t, number, a),
-        (CapType::Send, Place::Endpoints(e)) => {
-            let [line, bits, _] = this.payload;
-            endpoint::send::<P>(cx, e, line, bits, number)
+        (CapType::Send, Place::Line(_, line)) => {
+            endpoint::send::<P>(cx, line, this.payload[1], number)
         }
         (CapType::Receive, Place::Endpoints(e)) => endpoint::receive::<P>(cx, e, this, number, a),
         (CapType::Space, Place::Space(s)) => {

@@ -11,12 +11,13 @@ use dyad_retype::word::user_order;
 use dyad_shm::frame::WeakRef;
 use dyad_shm::{FrameRef, PhysAddr};
 
+use super::frames::Range;
 use super::page::Block;
 use super::{Seen, frame_word};
 use crate::cpu::CpuLocal;
 use crate::cx::{Cx, Operand};
 use crate::memory::CoherentWords;
-use crate::object::endpoint::Endpoints;
+use crate::object::endpoint::{Endpoints, Line};
 use crate::object::space::Space;
 use crate::object::thread::Thread;
 
@@ -42,6 +43,7 @@ pub struct CapView {
     /// Frame word of its object.
     object: Cell<Seen>,
     ty: Cell<CapType>,
+    family: Cell<Family>,
     rights: Cell<Rights>,
     /// The object, as in a slot: a weak reference, or [`Contents::NONE`].
     weak: Cell<u64>,
@@ -60,6 +62,7 @@ impl CapView {
         header: Cell::new(Seen::NOTHING),
         object: Cell::new(Seen::NOTHING),
         ty: Cell::new(CapType::Memory),
+        family: Cell::new(Family::Long),
         rights: Cell::new(Rights::NONE),
         weak: Cell::new(Contents::NONE),
         payload: [const { Cell::new(0) }; 3],
@@ -133,6 +136,12 @@ impl CapView {
         )
     }
 
+    /// Which short ways it has.
+    #[inline(always)]
+    pub fn family(&self) -> Family {
+        self.family.get()
+    }
+
     /// Its type.
     #[inline(always)]
     pub fn ty(&self) -> CapType {
@@ -192,7 +201,39 @@ impl CapView {
         for (cell, word) in self.payload.iter().zip(o.payload) {
             cell.set(word);
         }
+        self.family.set(Family::of(o.ty, &place));
         self.place.set(place);
+    }
+}
+
+/// Capabilities whose operations have a short way ([`crate::short`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Family {
+    /// [`Place::Liveness`].
+    Liveness = 0,
+    /// [`Place::Space`].
+    Space = 1,
+    /// [`Place::Captbl`].
+    Captbl = 2,
+    /// [`Place::Memory`].
+    Memory = 3,
+    /// [`Place::Line`], where caches are coherent.
+    Send = 4,
+    /// None of them.
+    Long = 7,
+}
+
+impl Family {
+    fn of(ty: CapType, place: &Place) -> Family {
+        match (ty, place) {
+            (CapType::Liveness, Place::Liveness(..)) => Family::Liveness,
+            (CapType::Space, Place::Space(_)) => Family::Space,
+            (CapType::Captbl, Place::Captbl) => Family::Captbl,
+            (CapType::Memory, Place::Memory(_)) => Family::Memory,
+            (CapType::Send, Place::Line(Some(_), _)) => Family::Send,
+            _ => Family::Long,
+        }
     }
 }
 
@@ -203,6 +244,8 @@ pub enum Place {
     Thread(&'static Thread),
     /// Endpoints.
     Endpoints(&'static Endpoints),
+    /// The endpoint that a Send capability is for.
+    Line(Option<CoherentWords>, &'static Line),
     /// An address space.
     Space(&'static Space),
     /// A liveness frame, and the shared epoch. (Where caches are coherent.)
@@ -210,6 +253,8 @@ pub enum Place {
     /// The first page of a Frame capability, all of whose pages are in the block, and what a page
     /// mapped by it permits at least and notes. (Where caches are coherent.)
     Frame(PhysAddr, Perms),
+    /// The frames of a Memory capability. (Where caches are coherent.)
+    Memory(Range),
     /// A capability table, where caches are coherent.
     Captbl,
     /// Something else, or nothing.
@@ -223,17 +268,27 @@ impl Place {
     pub fn of(cx: &Cx, o: &Operand) -> Place {
         let at = match o.object {
             Some(object) => object.frame.address(),
+            None if o.ty == CapType::Memory => {
+                return Range::of(cx, o).map_or(Place::Other, Place::Memory);
+            }
             None => return Place::Other,
         };
         let place = match o.ty {
             CapType::Thread => cx.node.map.get(at).map(Place::Thread),
-            CapType::Send | CapType::Receive => cx.node.map.get(at).map(Place::Endpoints),
+            CapType::Receive => cx.node.map.get(at).map(Place::Endpoints),
+            CapType::Send => Place::line(cx, at, o.payload[0]),
             CapType::Space => cx.node.map.get(at).map(Place::Space),
             CapType::Liveness => Place::liveness(cx, o),
             CapType::Captbl => cx.words().if_coherent().map(|_| Place::Captbl),
             _ => None,
         };
         place.unwrap_or(Place::Other)
+    }
+
+    fn line(cx: &Cx, endpoints: PhysAddr, number: u64) -> Option<Place> {
+        let endpoints: &'static Endpoints = cx.node.map.get(endpoints)?;
+        let line = endpoints.line(number).ok()?;
+        Some(Place::Line(cx.words().if_coherent(), line))
     }
 
     fn liveness(cx: &Cx, o: &Operand) -> Option<Place> {

@@ -18,7 +18,7 @@ use dyad_shm::PhysAddr;
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
 use dyad_shm::intent::{IntentRecord, Row};
 
-use super::Seen;
+use super::{NO_LINE, NOTHING, Seen};
 use crate::cpu::CpuLocal;
 use crate::cx::Cx;
 use crate::memory::CoherentWords;
@@ -28,9 +28,6 @@ const VIEWS: usize = 16;
 
 type Line = [AtomicU64; 8];
 type Slots = [[AtomicU64; 8]; LEAF_SLOTS as usize];
-
-static NOTHING: AtomicU64 = AtomicU64::new(0);
-static NO_LINE: Line = [const { AtomicU64::new(0) }; 8];
 
 #[repr(align(128))]
 struct LeafView {

@@ -9,7 +9,7 @@ use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa};
 use dyad_captbl::{Contents, SlotHeader, SlotPlace};
 use dyad_pgtbl::{Level, Perms, Pte};
-use dyad_retype::{FrameType, Use};
+use dyad_retype::{FrameType, KernelKind, Use, plain};
 use dyad_shm::frame::{FrameRef, WeakRef};
 use dyad_shm::intent::{IntentRecord, Row};
 use dyad_shm::protocol::Intents;
@@ -19,7 +19,7 @@ use super::{Trio, VA, this};
 use crate::Pace;
 use dyad_audit::references::{CAPTBL_LEAF, CAPTBL_ROOT};
 use dyad_core::cx::{Cx, Operand};
-use dyad_core::host::system::System;
+use dyad_core::host::system::{System, memory_cap};
 use dyad_core::host::{MockA64, MockX86, crash};
 use dyad_core::mapping::{QuickRows, page, refusal};
 use dyad_core::object::component::Component;
@@ -28,6 +28,7 @@ use dyad_core::ops::space::{link, map, reclaim, unlink, unmap};
 use dyad_core::ops::{component, memory};
 use dyad_core::platform::FaultKind;
 use dyad_core::resolve::resolve;
+use dyad_core::view::frames::{OneFrame, Range};
 use dyad_core::view::{CapView, leaf};
 
 /// What the rows of a test are about.
@@ -39,6 +40,7 @@ struct Things {
     second: Operand,
     other: WeakRef,
     untyped: FrameRef,
+    single: FrameRef,
     root: WeakRef,
     leaf: WeakRef,
     hung: WeakRef,
@@ -89,6 +91,7 @@ impl Things {
             second,
             other: s.take(0, Use::User, 0),
             untyped: s.untyped(0, 3),
+            single: s.untyped(0, 0),
             root,
             leaf,
             hung,
@@ -108,6 +111,15 @@ fn capability(object: WeakRef) -> Contents {
         guard: None,
         payload: [0; 3],
     }
+}
+
+/// A frame, for the short ways.
+fn one(c: &Cx, frame: FrameRef) -> Result<OneFrame, Error> {
+    let cap = memory_cap(frame, 1);
+    let range = Range::of(c, &cap).ok_or(Error::NotReady)?;
+    range
+        .frame(c.local, cap.payload[0], 0)
+        .ok_or(Error::BadArgument)
 }
 
 type Act = fn(&Cx, &Things, Isa) -> Result<u64, Error>;
@@ -203,6 +215,17 @@ const ACTS: &[(&str, Act)] = &[
     ("deactivate quickly", |c, t, _| {
         let slot = leaf::slot(c.local, t.root.bits(), true, HUNG + 1).ok_or(Error::NotFound)?;
         Ok(slot.deactivate().ok_or(Error::NotReady)?.get())
+    }),
+    ("user to untyped quickly", |c, t, _| {
+        Ok(one(c, t.other.frame)?
+            .give_up(0)
+            .ok_or(Error::NotReady)?
+            .get())
+    }),
+    ("untyped to kernel quickly", |c, t, _| {
+        let used = plain::used(Use::Kernel(KernelKind::TIME));
+        let done = one(c, t.single)?.put_to_use(used, |s| c.node.tables.quiesced(s), || true);
+        done.map(|()| 0).ok_or(Error::NotReady)
     }),
     ("fault", |c, t, _| {
         resolve::<MockA64>(c, t.space, FREE, FaultKind::Write).map(|_| 0)

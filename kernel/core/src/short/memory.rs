@@ -1,0 +1,98 @@
+//! What single frames are used for.
+
+use dyad_abi::cap::{MemoryOp, ObjectKind};
+use dyad_retype::{KernelKind, Use, plain};
+
+use super::FastReturn;
+use crate::Platform;
+use crate::entry::long_syscall;
+use crate::node::node;
+use crate::object::kernel_kind;
+use crate::view::frames::OneFrame;
+use crate::view::{CapView, Place};
+
+/// The low half of the words of objects, by the number of their kind.
+const OBJECTS: [u64; 32] = {
+    let mut words = [0; 32];
+    let mut i = 0;
+    while i < ObjectKind::ALL.len() {
+        let kind = ObjectKind::ALL[i];
+        words[kind as usize] = plain::used(Use::Kernel(kernel_kind(kind)));
+        i += 1;
+    }
+    words
+};
+
+/// The kinds of objects that are given up without looking into them, by bit.
+const PLAIN: u32 = {
+    let mut kinds = 0;
+    let mut i = 0;
+    while i < ObjectKind::ALL.len() {
+        kinds |= match kernel_kind(ObjectKind::ALL[i]) {
+            // These refer to others, or are on lists: see `ops::memory`.
+            KernelKind::COMPONENT | KernelKind::THREAD | KernelKind::ENDPOINTS => 0,
+            kind => 1 << kind.get(),
+        };
+        i += 1;
+    }
+    kinds
+};
+
+/// `RetypeKernel`.
+#[inline(never)]
+pub fn retype_kernel<P: Platform>(known: &'static CapView, at: u64, kind: u64) -> FastReturn {
+    let done = OBJECTS
+        .get(kind as usize)
+        .filter(|&&used| used != 0)
+        .and_then(|&used| put_to_use::<P>(known, at, used));
+    match done {
+        Some(()) => FastReturn::value(0),
+        None => {
+            let word = known.call(MemoryOp::RetypeKernel as u32);
+            long_syscall::<P>(word, at, kind, 0, 0, 0)
+        }
+    }
+}
+
+/// `RetypeUser`, of one frame.
+#[inline(never)]
+pub fn retype_user<P: Platform>(known: &'static CapView, at: u64, order: u64) -> FastReturn {
+    const USED: u64 = plain::used(Use::User);
+    if order == 0 && put_to_use::<P>(known, at, USED).is_some() {
+        return FastReturn::value(0);
+    }
+    let word = known.call(MemoryOp::RetypeUser as u32);
+    long_syscall::<P>(word, at, order, 0, 0, 0)
+}
+
+#[inline(always)]
+fn put_to_use<P: Platform>(known: &CapView, at: u64, used: u64) -> Option<()> {
+    let local = P::local();
+    let frame = frame::<P>(known, at)?;
+    frame.put_to_use(
+        used,
+        |stamp| local.quiet.covers(stamp),
+        || match frame.address() {
+            Some(pa) => P::zero_frame(node().map, pa),
+            None => false,
+        },
+    )
+}
+
+/// Frame `at` of what the capability is for.
+#[inline(always)]
+fn frame<P: Platform>(known: &CapView, at: u64) -> Option<OneFrame> {
+    match known.place() {
+        Place::Memory(range) => range.frame(P::local(), known.payload(0), at),
+        _ => None,
+    }
+}
+
+/// `RetypeUntyped`.
+#[inline(never)]
+pub fn give_up<P: Platform>(known: &'static CapView, at: u64) -> FastReturn {
+    match frame::<P>(known, at).and_then(|f| f.give_up(PLAIN)) {
+        Some(stamp) => FastReturn::value(stamp.get()),
+        None => long_syscall::<P>(known.call(MemoryOp::RetypeUntyped as u32), at, 0, 0, 0, 0),
+    }
+}
