@@ -8,6 +8,26 @@
 //!     └──── announce ASLEEP, wait ◀─────┘ (back to attend)
 //! ```
 //!
+//! What is attended to in each turn, in this order:
+//!
+//! | what | why there |
+//! |---|---|
+//! | a stop request | the states that are reported are those of the moment |
+//! | a round of this node | whoever drives it waits for this CPU; nothing shared is in hand here |
+//! | messages | threads that have come are there when the scheduler looks |
+//! | on the first CPU: clock exchanges, the end of the run, the life of other nodes | one CPU of a node is enough, and others wait for it |
+//! | the heartbeat | after all that: it says that the node still attends, not that its timer runs |
+//! | interrupts | they become messages at endpoints |
+//! | the end of a slice | it changes who runs, so it comes last |
+//!
+//! Each of these is bounded, and none waits: what is not done comes again in the next turn.
+//!
+//! | step | order |
+//! |---|---|
+//! | announce USER or ASLEEP; fence; look whether something has come | against a sender, who posts, fences, looks at what was announced: one of them sees the other ([`dyad_ring::wake`]) |
+//! | leave the user half; fall asleep for rounds; announce ASLEEP; wait | a sleeping CPU holds no translation and is in no round, so nobody waits for it |
+//! | wake up for rounds before anything shared is looked at | what it reads is not reused before it is out again |
+//!
 //! A CPU is *attentive* whenever it is here: senders then need no doorbell. Short ways through the
 //! kernel (see [`crate::entry`]) do not come here: for senders they are part of running user code,
 //! and a doorbell that is rung meanwhile is taken when they end.
@@ -20,7 +40,7 @@ use crate::clock::{self, FusedTime};
 use crate::cx::Cx;
 use crate::{Platform, dispatch, end, inbox, messages, ops, quiet};
 
-/// Housekeeping interval.
+/// Housekeeping interval: heartbeats, and looks at those of others. An idle CPU sleeps no longer.
 pub const TICK_NS: u64 = 100_000_000;
 /// How long an idle CPU polls before it sleeps. A doorbell costs far more than this.
 const SPIN_NS: u64 = 20_000;
@@ -34,6 +54,7 @@ fn attend<P: Platform>(cx: &Cx) -> u64 {
     quiet::acknowledge::<P>(cx);
     messages::drain::<P>();
     let now = clock::now::<P>();
+    // The first CPU of a node looks after others; on it the node also ends.
     if local.id().index() == 0 {
         clock::answer::<P>(node);
         if node.sb.shutdown.load(Ordering::Acquire) != 0 {
@@ -43,6 +64,7 @@ fn attend<P: Platform>(cx: &Cx) -> u64 {
     } else if node.params.audit && node.sb.shutdown.load(Ordering::Acquire) != 0 {
         end::park::<P>(node, local);
     }
+    // Also if time has gone back: joining sets the clock.
     if now.0 >= local.last_tick.get() + TICK_NS || local.last_tick.get() > now.0 {
         local.last_tick.set(now.0);
         if local.id().index() == 0 {
@@ -69,6 +91,10 @@ pub fn deliver<P: Platform>(cx: &Cx, number: usize) {
 }
 
 /// The loop. Entered after every trap from user mode that does not end by a short way.
+///
+/// A thread is resumed only if nothing has come since it was announced: a message that had come before
+/// would have rung no doorbell, and would wait for as long as the thread runs. If resuming comes back,
+/// what the thread runs in is gone: it has ended, and so may those under it, and the loop goes on.
 pub fn run<P: Platform>() -> ! {
     let cx = Cx::here::<P>();
     loop {
@@ -98,7 +124,9 @@ fn set_timer<P: Platform>(cx: &Cx, next: u64) {
 }
 
 /// After an operation that has changed who runs here: goes on with that thread by the shortest
-/// way.
+/// way. Others are not attended to: for them it is as if one thread had gone on. The timer is set anew
+/// only if it would come too late for the new thread's slice; if it comes too early, nothing is over,
+/// and the loop sets it again.
 pub fn switched<P: Platform>(cx: &Cx) -> ! {
     if cx.local.thread.get().is_some() {
         if cx.local.slice_end() < cx.local.timer_at.get() {
@@ -110,6 +138,11 @@ pub fn switched<P: Platform>(cx: &Cx) -> ! {
     run::<P>()
 }
 
+/// No thread runs here, and the root thread waits: polls a little, then sleeps until something comes or
+/// housekeeping is due.
+///
+/// The user half goes before the CPU falls asleep as far as rounds are concerned: a CPU that sleeps is
+/// not asked to flush its TLB.
 fn idle<P: Platform>(cx: &Cx, next: u64) {
     let node = cx.node;
     let me = node.sb.cpu(node.id(), cx.cpu());
@@ -120,6 +153,7 @@ fn idle<P: Platform>(cx: &Cx, next: u64) {
         return;
     }
     dispatch::leave_space::<P>(cx);
+    // Refused if there is work: then nothing has been announced.
     if !quiet::sleep::<P>(cx, work) {
         return;
     }

@@ -4,6 +4,9 @@
 //! program exits on some CPU ─▶ space destroyed ─▶ shutdown word := code + 1 ─▶ all nodes notified
 //!   ─▶ each node's first CPU: counters, checks, LEFT, exit
 //! ```
+//! The state of a run is one word, `shutdown`: 0 while it goes on, the code plus one from the moment that
+//! somebody has ended it. A stop request is another one, `control`, which only the launcher writes.
+//!
 //! A stop request of the launcher (another node died, time is up, Ctrl-C) is answered with a
 //! `status` record of every CPU.
 //!
@@ -11,6 +14,9 @@
 //! |---|---|
 //! | the shutdown word, by compare-and-swap from 0; then every node is notified | the first code wins; whoever is woken sees it |
 //! | last output, counters and checks; LEFT; the `exit` record; the machine ends | LEFT with release: whoever reads it knows that this node writes nothing shared any more |
+//!
+//! Nothing here waits without a bound, and what has a bound goes on when it is reached: a run that cannot
+//! end in good order is ended by the launcher, and its records say how far it has come.
 //!
 //! A node that has left stays LEFT, and nothing of it is recovered: it was in no row when it left.
 //!
@@ -36,12 +42,14 @@ const AUDIT_WAIT_NS: u64 = 5_000_000_000;
 /// Faults that an audit names.
 const NAMED_FAULTS: u64 = 16;
 
-/// Whether the launcher wants all nodes to report and stop.
+/// Whether the launcher wants all nodes to report and stop. Looked at in each turn of the run loop, and
+/// wherever a node waits for others.
 pub fn stop_requested(node: &Node) -> bool {
     node.sb.control.load(Ordering::Acquire) == control::REPORT_AND_STOP
 }
 
-/// Reports what this CPU is doing; the first CPU then ends the machine.
+/// Reports what this CPU is doing; the first CPU then ends the machine. The others
+/// stay here, so that nothing changes any more that a report has told of.
 pub fn stop<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
     if !local.stop_reported.replace(true) {
         status::<P>(node, local);
@@ -62,7 +70,9 @@ pub fn stop<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
     exit::<P>(EXIT_STOPPED, format_args!("stopped by the launcher"))
 }
 
-/// The `status` record of this CPU: which thread it runs and where, or what its scheduler waits for.
+/// The `status` record of this CPU: which thread it runs and where, or what its scheduler waits for. Of a
+/// system that hangs this is all that one gets to see, so it has the counts that tell whether the program
+/// goes round, or the kernel, or both wait.
 fn status<P: Platform>(node: &Node, local: &CpuLocal) {
     let (doorbells, timers, _) = local.interrupt_counts();
     let counts = format_args!(
@@ -115,7 +125,8 @@ fn status<P: Platform>(node: &Node, local: &CpuLocal) {
     }
 }
 
-/// Ends the machine.
+/// Ends the machine. The node word first, then the record, which is the last thing that the launcher reads
+/// of this machine: who has seen it may look at the shared memory.
 pub fn exit<P: Platform>(code: u32, reason: fmt::Arguments<'_>) -> ! {
     // Before it has joined, it has nothing to leave; and there may be no superblock to write to.
     if let Some(node) = crate::node::try_node()
@@ -137,7 +148,7 @@ pub fn exit<P: Platform>(code: u32, reason: fmt::Arguments<'_>) -> ! {
     P::exit(code)
 }
 
-/// Tells all nodes to end in good order, once.
+/// Tells all nodes to end in good order, once: who comes second, with whatever code, changes nothing.
 pub fn shut_down<P: Platform>(node: &'static Node, code: u32) {
     let _ =
         node.sb
@@ -156,7 +167,8 @@ pub fn shut_down<P: Platform>(node: &'static Node, code: u32) {
     }
 }
 
-/// Keeps a CPU, not the first of its node, out of everything until the machine ends.
+/// Keeps a CPU, not the first of its node, out of everything until the machine ends. It is between two
+/// rows here, and what it has done is done: that is what the audit needs of it.
 pub(crate) fn park<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
     node.reported.fetch_add(1, Ordering::AcqRel);
     while !stop_requested(node) {
@@ -181,6 +193,8 @@ fn audit<P: Platform>(node: &'static Node) {
             NodeState::Joining | NodeState::Live | NodeState::Suspect
         )
     };
+    // Every node that leaves asks itself; the one that nobody lower is beside does it. That one waits for
+    // those above it, so no two do.
     if node.all().any(|n| n < node.id() && there(n)) {
         return;
     }
@@ -196,6 +210,7 @@ fn audit<P: Platform>(node: &'static Node) {
             crate::error!(P, "audit: {fault}");
         }
     });
+    // No fault: whoever has a capability may still use it. But at the end of a run there should be little.
     if let Some(first) = sum.first_unreferenced {
         let word = Cx::here::<P>()
             .frames()
@@ -218,7 +233,8 @@ fn audit<P: Platform>(node: &'static Node) {
     );
 }
 
-/// Ends this node in good order: the shutdown word is set.
+/// Ends this node in good order: the shutdown word is set. On its first CPU, from the run loop: no row of
+/// this CPU is open, and no thread of it runs.
 pub fn finish<P: Platform>(node: &'static Node) -> ! {
     console::flush_user::<P>();
     if node.params.audit {

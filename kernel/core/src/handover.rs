@@ -13,7 +13,16 @@
 //! | step | order |
 //! |---|---|
 //! | give up: everything in the frame, then the owner word | release |
+//! | the message, behind the owner word | whoever takes it finds the thread in transit, or another one's by now |
 //! | take: CAS of the owner word | acquire |
+//!
+//! What a message says is only where to look: the owner word decides. So a message may be lost (the
+//! recoverer of its sender sends another one), come twice, or come late: of all of them one wins the
+//! exchange, and the others are dropped. That the sequence number is in it keeps a late one from
+//! taking the thread in a later stay.
+//!
+//! What goes along is in the frame, not in the message: a thread that is sent back carries more than a
+//! message holds, and recovery finds it where it always is.
 
 use core::sync::atomic::Ordering;
 
@@ -66,7 +75,8 @@ mod mark {
     pub const CAME_BACK: u32 = word(MarkerOp::Begin, 2);
 }
 
-/// Puts down what the thread is to do where it goes, and its four words.
+/// Puts down what the thread is to do where it goes, and its four words. Its owner does this, before it
+/// gives the thread up: the owner word announces it.
 pub fn carry(t: &Thread, what: u64, words: [u64; 4], to: Entry) {
     for (w, v) in t.carried.iter().zip([
         what,
@@ -99,6 +109,7 @@ pub fn send<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> Result<()> 
         return Err(Error::NodeDead);
     }
     let mine = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    // Read while the thread is this CPU's.
     let what = t.carried[0].load(Ordering::Relaxed);
     let next = dispatch::take_dispatcher::<P>(cx, t);
     let sent = transfer::<P>(cx, t, mine, to);
@@ -123,12 +134,19 @@ pub fn send<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> Result<()> 
 }
 
 /// Hands a thread that this CPU owns over.
+///
+/// # Errors
+///
+/// As [`inbox::send`]: the thread is this CPU's again, and what has been saved of it is in its frame.
+/// [`Error::Corrupt`] if it was not this CPU's.
 pub(crate) fn transfer<P: Platform>(
     cx: &Cx,
     t: &'static Thread,
     mine: Owner,
     to: NodeId,
 ) -> Result<()> {
+    // The incarnation that is there now. If that dies, and the node comes back, the owner word names
+    // nobody who lives, and recovery of the dead one finds it.
     let target = cx.node.sb.node_word(to);
     let handed = mine.passed(to, target.incarnation, State::Transit);
     t.came_from
@@ -161,6 +179,7 @@ pub(crate) fn transfer<P: Platform>(
 /// As [`send`]; [`Error::TooDeep`] within an invocation.
 pub fn migrate<P: Platform>(cx: &Cx, to: NodeId) -> Result<After> {
     let t = dispatch::current(cx);
+    // Asking for where one is, is allowed at any depth: nothing moves.
     if to == cx.node.id() {
         return Ok(After::Value(to.index() as u64));
     }
@@ -186,7 +205,8 @@ pub fn migrate<P: Platform>(cx: &Cx, to: NodeId) -> Result<After> {
     Ok(After::Switched)
 }
 
-/// A message says that a thread has been handed to this node.
+/// A message says that a thread has been handed to this node. It is READY afterwards, a thread of this
+/// CPU, whose scheduler is told; nothing runs it here.
 ///
 /// # Errors
 ///
@@ -208,6 +228,8 @@ pub fn receive<P: Platform>(cx: &Cx, thread: u64, owner: u64) -> Result<()> {
     if !t.change(cx.words(), handed, handed.with(State::Running)) {
         return Err(Error::NotFound);
     }
+    // RUNNING meanwhile, so that no other CPU dispatches it half set up. If this node dies here, the
+    // words that it carries still say what it was to do.
     arrive::<P>(cx, t);
     if !t.change(
         cx.words(),
@@ -223,7 +245,8 @@ pub fn receive<P: Platform>(cx: &Cx, thread: u64, owner: u64) -> Result<()> {
     dispatch::tell_scheduler::<P>(cx, t, why)
 }
 
-/// Sets the registers of a thread that has come here.
+/// Sets the registers of a thread that has come here. The giver cannot: only this ISA's `arch` crate knows
+/// the layout of its areas.
 fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
     cx.words().hand_over(t);
     t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
@@ -241,12 +264,15 @@ fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
             P::set_arguments(area, [a, b, c, d, badge, t.token()]);
             P::set_user_pc_sp(area, address, 0);
         }
+        // The registers that its caller has had are those in the area: it has crossed from here. A
+        // return brings four results and nothing else.
         what::RETURN => {
             t.component.store(component, Ordering::Relaxed);
             P::set_results(area, 0, [a, b, c, d]);
             P::set_user_pc_sp(area, address, badge);
         }
         what::FAIL => arrive_failed::<P>(t, carried),
+        // Its registers are as they were: it was ready on a node of this ISA.
         what::MOVE => {}
         _ => {
             if t.begun(P::ISA) == begun::PARKED {
@@ -260,7 +286,8 @@ fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
     }
 }
 
-/// Sets a thread up to begin at its entry point on this ISA.
+/// Sets a thread up to begin at its entry point on this ISA. On each ISA it has a stack of its own, found
+/// by its number, and the thread control block of both.
 pub fn start<P: Platform>(t: &Thread) {
     let id = t.id.load(Ordering::Relaxed) as u32;
     let (_, top) = stack_slot(P::ISA, id);

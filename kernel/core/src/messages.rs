@@ -1,6 +1,16 @@
 //! What messages from CPUs of other nodes have this one do.
 //!
-//! The rings and the sending half are in [`inbox`](crate::inbox). Contents are not trusted: a message that names
+//! The rings and the sending half are in [`inbox`](crate::inbox).
+//!
+//! | step | order |
+//! |---|---|
+//! | the pending bits are taken, all at once; then the rings of their senders are looked into | acquire: a message whose bit was taken is seen. One that is pushed later sets its bit anew |
+//! | 64 messages of a sender, then the next one's turn; what is left has its bit set again | a sender who never stops does not keep this CPU from others, and is not forgotten |
+//!
+//! Whoever drives rounds, or waits for other nodes, also comes here: a CPU that waits for messages to be
+//! taken must take its own.
+//!
+//! Contents are not trusted: a message that names
 //! something that is not there, or not in the state the message says, is dropped and reported.
 
 use core::sync::atomic::Ordering;
@@ -21,7 +31,7 @@ use crate::{Platform, dispatch, handover, object, shootdown, warn};
 const BATCH: usize = 64;
 
 /// Takes what has come in. Bounded: at most 64 messages per sender; if more are left the
-/// bit is set again.
+/// bit is set again, and the CPU neither sleeps nor runs user code before it has come back.
 pub fn drain<P: Platform>() {
     let node = node();
     let local = P::local();
@@ -31,6 +41,7 @@ pub fn drain<P: Platform>() {
     if pending == 0 {
         return;
     }
+    // A bit says which CPU of a node has sent, the ring only which node: a node's CPUs share it.
     for from in node.all() {
         if pending >> (from.index() * MAX_CPUS) & ((1 << MAX_CPUS) - 1) == 0 {
             continue;
@@ -69,7 +80,9 @@ pub fn drain<P: Platform>() {
     }
 }
 
-/// Does what a message says. Nobody waits for an answer: what goes wrong is reported here.
+/// Does what a message says. Nobody waits for an answer: what goes wrong is reported here, and nothing has
+/// been done then. The sender may have died since, and may have been another one than the ring says if it
+/// is a liar: no message gives it anything that it could not do by itself.
 fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
     let result = match m.0[0] {
         kind::THREAD => handover::receive::<P>(&Cx::here::<P>(), m.0[1], m.0[2]),
@@ -77,7 +90,7 @@ fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
         kind::SHOOTDOWN => shootdown::receive::<P>(node, P::cpu(), m.0[1]),
         kind::PUBLISH_CODE => publish_code_here::<P>(node, m.0[1]),
         kind::TEST => {
-            // One message in flight per number: the count is also the next number expected.
+            // Numbered by its sender, from 0 on: the count is also the next number expected.
             let seen = node.test_received[from.index()].fetch_add(1, Ordering::AcqRel);
             if m.0[2] != seen {
                 node.test_disorder.fetch_add(1, Ordering::Relaxed);
@@ -91,7 +104,13 @@ fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
     }
 }
 
-/// A [`ROOT`](kind::ROOT) message has come.
+/// A [`ROOT`](kind::ROOT) message has come. Root threads are private to a node, so that no other node's
+/// word has to be looked at in each turn of the run loop; this is how others change them.
+///
+/// # Errors
+///
+/// [`Error::Revoked`] if the thread is gone by now, [`Error::BadArgument`], else as
+/// [`dispatch::set_root`].
 fn become_root<P: Platform>(cx: &Cx, thread: u64, cpu: u64) -> Result<()> {
     let (t, _) = object::follow::<Thread>(cx.node, thread, Thread::KIND)?;
     let cpu = CpuId::new(cpu)
@@ -100,7 +119,12 @@ fn become_root<P: Platform>(cx: &Cx, thread: u64, cpu: u64) -> Result<()> {
     dispatch::set_root::<P>(cx, cpu, t)
 }
 
-/// Rewrites a frame in place so that this machine drops its translations of it.
+/// Rewrites a frame in place so that this machine drops its translations of it. Any frame that is in a
+/// pool may be named: its words stay what they are.
+///
+/// # Errors
+///
+/// [`Error::BadArgument`] if it is in no pool.
 pub(crate) fn publish_code_here<P: Platform>(node: &Node, frame: u64) -> Result<()> {
     let pa = u32::try_from(frame)
         .ok()

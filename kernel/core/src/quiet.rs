@@ -4,6 +4,24 @@
 //! what they need. A CPU acknowledges where it enters the kernel, with nothing shared in hand but
 //! the running thread, whose component and address space are looked up anew.
 
+//!
+//! ```text
+//!            wake: this CPU counts again, before it looks at anything shared
+//!         ┌────────────────────────────────────────────────────────────────┐
+//!         ▼                                                                │
+//!   AWAKE, holds what it has looked up ──acknowledge──▶ AWAKE, holds nothing older than the round
+//!         └──sleep: views, TLB and address space dropped ──▶ ASLEEP ───────┘
+//! ```
+//!
+//! | what | when it is dropped | who may rely on that |
+//! |---|---|---|
+//! | lines of shared words | at the beginning of a node's round, those that the logs name | whoever has written them before |
+//! | views, TLB | when a CPU acknowledges, and before it sleeps | whoever reuses a frame, a slot, an entry |
+//! | component, address space | the same: looked up anew, or left | whoever reuses a table or a root |
+//!
+//! The order within a round (cache, TLB, leaving the kernel, publication) is that of
+//! [`dyad_quiesce`], which calls [`Hardware`].
+
 use core::marker::PhantomData;
 
 use dyad_abi::{CpuId, Error, Result};
@@ -21,7 +39,7 @@ use crate::{Platform, dispatch, inbox};
 /// Most steps of one `FlushStep`.
 pub const MAX_STEPS: u64 = 1024;
 
-/// This CPU, as rounds see it.
+/// This CPU, as rounds see it. What it drops is gone when the call returns.
 pub struct Hardware<'c, P> {
     cx: &'c Cx,
     platform: PhantomData<P>,
@@ -38,6 +56,7 @@ impl<'c, P: Platform> Hardware<'c, P> {
 }
 
 impl<P: Platform> NodeHardware for Hardware<'_, P> {
+    // One call for both: lines are written back when they are dropped.
     fn writeback_invalidate(&self, at: PhysAddr, len: u64) {
         self.cx.words().invalidate(at, len);
     }
@@ -46,6 +65,7 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
         self.cx.words().is_coherent() || P::flush_caches(piece)
     }
 
+    // Views are to capabilities what the TLB is to pages: what they lead to may be reused after this.
     fn flush_tlb(&self) {
         if !lacks!("quiet::flush_tlb::views") {
             self.cx.local.views.forget();
@@ -82,6 +102,7 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
         }
     }
 
+    // Nothing of a thread stays here: this CPU may sleep for long, and another one run the thread.
     fn detach(&self) {
         let cx = self.cx;
         if let Some(t) = cx.local.holding.replace(None) {
@@ -90,6 +111,7 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
         dispatch::leave_space::<P>(cx);
     }
 
+    // By the bit and the doorbell of an empty message: it comes into the run loop, and acknowledges there.
     fn call(&self, cpu: CpuId) {
         if cpu != self.cx.cpu() {
             inbox::notify::<P>(self.cx.node.id(), cpu);
@@ -97,7 +119,8 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
     }
 }
 
-/// Gives this CPU its flush log.
+/// Gives this CPU its flush log, and tells it which node it is of. Once, before it takes part in rounds:
+/// what it changed before that has nobody seen.
 pub fn attach(cx: &Cx) {
     let log = LogWriter::attach(cx.epochs(), cx.node.id(), cx.cpu());
     *cx.local.log.borrow_mut() = Some(log);
@@ -119,18 +142,21 @@ pub fn join<P: Platform>(cx: &Cx) -> Result<()> {
     Ok(())
 }
 
-/// Acknowledges a round of this node, if there is one.
+/// Acknowledges a round of this node, if there is one: drops what may have been looked up before it, and
+/// goes on with what the running thread has now. Called where nothing shared is in hand.
 pub fn acknowledge<P: Platform>(cx: &Cx) {
     cx.epochs()
         .acknowledge(cx.node.id(), cx.cpu(), &Hardware::<P>::new(cx));
 }
 
-/// `FlushStep`: drives this node's round. Returns the epoch it has published, or 0.
+/// `FlushStep`: drives this node's round. Returns the epoch it has published, or 0 if there is more to
+/// do: steps are bounded, and CPUs that have not acknowledged are called, not waited for.
 ///
 /// # Errors
 ///
 /// [`Error::Again`] if another CPU is at it.
 pub fn flush_step<P: Platform>(cx: &Cx, steps: u64) -> Result<u64> {
+    // The caller's CPU is one of those that a round waits for.
     acknowledge::<P>(cx);
     let Some(mut round) = cx.node.round.try_lock() else {
         return Err(Error::Again);
@@ -164,13 +190,17 @@ pub fn sleep<P: Platform>(cx: &Cx, work: impl Fn() -> bool) -> bool {
             Idle::Working | Idle::Contended => {}
         }
     }
+    // There is work, for which this CPU will use shared words: what it has dropped of the caches as the
+    // last one awake is to be dropped once more when it next falls asleep.
     if let Some(Some(round)) = cx.node.round.try_lock().as_mut().map(|r| r.as_mut()) {
         round.stay();
     }
     false
 }
 
-/// Takes this CPU back into the protocol, before it looks at anything shared.
+/// Takes this CPU back into the protocol, before it looks at anything shared: the bit is set, then
+/// there is a full fence. Whoever has not waited for this CPU has not seen the bit, and what they had
+/// changed by then is what it finds.
 pub fn wake(cx: &Cx) {
     cx.epochs().wake(cx.node.id(), cx.cpu());
 }

@@ -1,4 +1,8 @@
-//! What programs report of a run: checks and counters.
+//! What programs report of a run: checks and counters, which become records of the console.
+//!
+//! Texts come from user memory and go into lines that the launcher parses: lengths are bounded, and the
+//! console escapes what could end a record or begin another one. A text is copied before it is looked at,
+//! once: what another thread writes there meanwhile is reported or not, but never half checked.
 
 use core::fmt;
 
@@ -18,6 +22,7 @@ struct UserText<const N: usize> {
 
 impl<const N: usize> UserText<N> {
     fn read<P: Platform>(cx: &Cx, ptr: u64, len: u64) -> dyad_abi::Result<Self> {
+        // Before anything is copied: `N` is what fits into a line.
         if len > N as u64 {
             return Err(Error::TooLarge);
         }
@@ -47,7 +52,8 @@ impl<const N: usize> fmt::Display for UserText<N> {
 ///
 /// # Errors
 ///
-/// [`Error::BadAddress`], [`Error::BadArgument`], [`Error::TooLarge`].
+/// [`Error::BadAddress`], [`Error::BadArgument`] (no such kind, no name), [`Error::TooLarge`]; else as
+/// [`copy_in`]. Nothing has been reported then.
 pub fn report<P: Platform>(cx: &Cx, ptr: u64) -> dyad_abi::Result<u64> {
     let mut bytes = [0u8; size_of::<ReportArgs>()];
     copy_in::<P>(cx, cx.space()?, ptr, &mut bytes)?;
@@ -56,9 +62,11 @@ pub fn report<P: Platform>(cx: &Cx, ptr: u64) -> dyad_abi::Result<u64> {
         w.copy_from_slice(&bytes[i * 8..i * 8 + 8]);
         u64::from_le_bytes(w)
     };
+    // In the order of the structure, whose words are little-endian on both ISAs.
     let [kind, value, name, name_len, detail, detail_len] = core::array::from_fn(word);
     let kind = ReportKind::from_number(kind).ok_or(Error::BadArgument)?;
     let name: UserText<MAX_REPORT_NAME> = UserText::read::<P>(cx, name, name_len)?;
+    // Counters are added up by name, and checks found by it.
     if name.len == 0 {
         return Err(Error::BadArgument);
     }

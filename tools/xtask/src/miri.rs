@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `loom_*` | loom's threads switch stacks themselves, which Miri refuses; loom checks data races too |
 //! | `incoherent` | thousands of runs of a simulation without any unsafe code: hours |
-//! | `dyad-core`, `arch` | memory is made of integers, at addresses that a boot loader says |
+//! | `dyad-object` and all above it | memory is made of integers, at addresses that a boot loader says |
 //!
 //! Random tests run few cases there, and some loops are shorter (`cfg!(miri)`).
 

@@ -11,6 +11,15 @@
 //! | read | nothing else | none |
 //! | revoke | a liveness entry | one word changes, and all that it guards is dead, however much there is |
 //!
+//! Nothing is looked at in a table that is named but whether the place is there: who may fill a table's
+//! slots may overwrite nobody's, as a slot that is in use is refused.
+//!
+//! | what may be out of date | and what then |
+//! |---|---|
+//! | the leaf that an index leads to: it may be taken out just after | the slot is filled where the leaf is then; its frame is nothing else before this CPU leaves the kernel |
+//! | the source of a copy: it may be deactivated just after | the copy stands: copies do not depend on their source |
+//! | the source's guard | it is copied, and dead if it is revoked |
+//!
 //! A table is named by capability, so a component can work on others' tables if it has been given
 //! them, and never on its own by right of being it.
 
@@ -34,6 +43,7 @@ const LINES: u64 = 64;
 #[inline]
 pub fn place(cx: &Cx, node: &Operand, index: u64) -> Result<SlotPlace> {
     let object = node.object()?;
+    // A leaf by itself: its slots are counted from 0, and none is left out.
     if node.payload[0] == 0 {
         let index = u32::try_from(index).map_err(|_| Error::BadArgument)?;
         return SlotPlace::new(object, index).ok_or(Error::BadArgument);
@@ -66,7 +76,8 @@ pub fn activate(cx: &Cx, place: SlotPlace, contents: &Contents) -> Result<()> {
     Ok(cx.captbls().slot_activate_in(&line, place, contents, cx)?)
 }
 
-/// What introspection tells: `rights:32 | type:8 | detail:24`.
+/// What introspection tells: `rights:32 | type:8 | detail:24`. The detail is how much of something a
+/// capability is for, or which kind; never where it is: nothing can be learnt about other objects.
 pub fn describe(c: &Operand) -> u64 {
     let detail = match c.ty {
         CapType::Captbl | CapType::PageTable | CapType::Hardware => c.payload[0],
@@ -95,17 +106,27 @@ fn narrowed(
 }
 
 /// Carries an operation on a capability table out.
+///
+/// # Errors
+///
+/// [`Error::BadArgument`] if the table has no such place, or is of the wrong level; [`Error::NoCap`] if no
+/// leaf is there. `Deactivate`: [`Error::NoCap`] of an empty slot. `CopyIn`, `Cons`: [`Error::Exists`] if
+/// something is there, [`Error::Again`] if what was there has not quiesced or somebody else is
+/// changing it. `CopyIn`: [`Error::Denied`] without `COPY`, [`Error::Exists`] also if the source has a guard
+/// and is to get another. `Decons`: [`Error::NotFound`].
 pub fn dispatch(cx: &Cx, table: &Operand, op: CaptblOp, a: [u64; 5]) -> Result<u64> {
     match op {
         CaptblOp::Activate => Err(Error::BadSyscall),
         CaptblOp::Deactivate => {
             let place = place(cx, table, a[0])?;
             let line = SlotLine::at(cx.words(), place.address()).ok_or(Error::Corrupt)?;
+            // Whatever is there: who may empty a table need not know what he takes away.
             let stamp = cx.captbls().slot_deactivate_in(&line, place, None, cx)?;
             Ok(stamp.get())
         }
         CaptblOp::CopyIn => copy_in(cx, table, a),
         CaptblOp::Cons => {
+            // Hanging a leaf in gives all that is in it to whoever looks things up in the root.
             let leaf = CapIndex::new(a[1]).ok_or(Error::NoCap)?;
             let leaf = cx.operand(leaf, CapType::Captbl, Rights::COPY)?;
             if table.payload[0] == 0 || leaf.payload[0] != 0 {
@@ -135,11 +156,16 @@ pub fn dispatch(cx: &Cx, table: &Operand, op: CaptblOp, a: [u64; 5]) -> Result<u
 }
 
 /// Any copy: what is mostly copied has gone a shorter way ([`crate::short`]).
+///
+/// Its rights are those asked for that the source has. A guarded source gets no other guard, or both
+/// would have to be looked at at each use; its copies have the one it has. The row compares all this
+/// with the source as it has been read here, once.
 fn copy_in(cx: &Cx, table: &Operand, a: [u64; 5]) -> Result<u64> {
     let [index, source, how, p0, p1] = a;
     let from = CapIndex::new(source).ok_or(Error::NoCap)?;
     let found = cx.lookup(from)?;
     let source = cx.alive(&found)?;
+    // What is copied once is mostly copied again.
     view::learn_capability(cx, from, &found, &source);
     let guard = match (how >> 32) as u32 {
         0 => None,
@@ -148,6 +174,7 @@ fn copy_in(cx: &Cx, table: &Operand, a: [u64; 5]) -> Result<u64> {
             let liveness =
                 cx.operand(guard.liveness, CapType::Liveness, LivenessOp::Guard.right())?;
             let entry = entry_of(&liveness, guard.entry as u64)?;
+            // As it counts now: revoking it counts it on, and the copy is dead.
             Some(cx.captbls().expected(liveness.object()?, entry)?)
         }
     };
@@ -176,7 +203,8 @@ fn entry_of(liveness: &Operand, index: u64) -> Result<u64> {
         .ok_or(Error::BadArgument)
 }
 
-/// Carries an operation on liveness entries out.
+/// Carries an operation on liveness entries out. Value: the stamp after which nobody uses what has been
+/// revoked; where caches are coherent nobody does from here on.
 pub fn liveness(cx: &Cx, this: &Operand, op: LivenessOp, a: [u64; 5]) -> Result<u64> {
     match op {
         LivenessOp::Revoke => {

@@ -10,6 +10,13 @@
 //! | home | one word | the same |
 //! | fault handler | withdrawn, rewritten, put there | each before the next: a fault finds a whole handler or none |
 //!
+//! The state of a part:
+//!
+//! ```text
+//! none ──cons──▶ part ──cons, another one──▶ part ──decons──▶ none
+//!   pins: the part and the component │ the new part, not the old one │ neither
+//! ```
+//!
 //! Threads that run in a component go on with its old parts until they next enter it or their CPU
 //! acknowledges a round; the old parts are not reused before that.
 
@@ -33,6 +40,13 @@ use crate::object::{find, kernel_kind, reference};
 const ROOT: KernelKind = kernel_kind(dyad_abi::cap::ObjectKind::CaptblRoot);
 
 /// Carries an operation on a component out.
+///
+/// # Errors
+///
+/// [`Error::Revoked`] if it is gone; of capabilities in arguments, as [`Cx::operand`].
+/// `SetFaultHandler`: [`Error::Denied`] if the endpoint is guarded. `SetHome`:
+/// [`Error::NoSuchNode`]. `MakeSinv`: [`Error::BadAddress`], [`Error::Exists`], [`Error::Again`] of the
+/// slot. `Configure`: as [`set_parts`].
 pub fn dispatch(cx: &Cx, this: &Operand, op: ComponentOp, a: [u64; 5]) -> Result<u64> {
     let object = this.object()?;
     let component: &'static Component = find(cx.node, object, Component::KIND)?;
@@ -61,12 +75,15 @@ pub fn dispatch(cx: &Cx, this: &Operand, op: ComponentOp, a: [u64; 5]) -> Result
             if a[0] & !all != 0 {
                 return Err(Error::NoSuchNode);
             }
+            // The generation behind it: a CPU that remembers the component and has read the old word looks
+            // at the generation before each use. Threads that are inside already stay until they leave.
             cx.words().replace(&component.home, a[0]);
             cx.words().increase(&component.generation, 1);
             Ok(0)
         }
         ComponentOp::MakeSinv => {
             let place = destination(cx, a[0])?;
+            // Here and not when it is invoked: short ways take the address as it is.
             if a[1] == 0 || a[1] >= dyad_abi::user::USER_END {
                 return Err(Error::BadAddress);
             }
@@ -74,6 +91,7 @@ pub fn dispatch(cx: &Cx, this: &Operand, op: ComponentOp, a: [u64; 5]) -> Result
                 ty: CapType::Sinv,
                 rights: Rights(a[3] as u32),
                 object: Some(object),
+                // Who loses the component by its guard loses what he has made of it, too.
                 guard: this.guard,
                 payload: [a[1], a[2], 0],
             };
@@ -83,12 +101,14 @@ pub fn dispatch(cx: &Cx, this: &Operand, op: ComponentOp, a: [u64; 5]) -> Result
     }
 }
 
-/// Gives a component a capability table and an address space, which it pins.
+/// Gives a component a capability table and an address space, which it pins. `COPY` of both is what it
+/// takes: the component can then do with them whatever the caller could have given it.
 fn configure(cx: &Cx, component: &'static Component, a: [u64; 5]) -> Result<u64> {
     let table = CapIndex::new(a[0]).ok_or(Error::NoCap)?;
     let table = cx.operand(table, CapType::Captbl, Rights::COPY)?;
     let space = CapIndex::new(a[1]).ok_or(Error::NoCap)?;
     let space = cx.operand(space, CapType::Space, Rights::COPY)?;
+    // A root, not a leaf: lookups begin with an entry of a root.
     if table.payload[0] != 1 {
         return Err(Error::BadArgument);
     }
@@ -122,7 +142,8 @@ pub fn set_parts(
     done
 }
 
-/// Unpins what a component that is to be given up consists of.
+/// Unpins what a component that is to be given up consists of. Before its frame changes its type: a
+/// frame with references is not given up, and each part has one.
 ///
 /// # Errors
 ///
@@ -145,6 +166,7 @@ fn change_part(
     word: &'static AtomicU64,
     new: Option<(WeakRef, KernelKind)>,
 ) -> Result<()> {
+    // What the exchange below is compared with: of two changes of a part, one is refused.
     let bits = cx.words().read(word);
     let old = WeakRef::from_bits(bits).filter(|_| bits != 0);
     let (row, frame, table) = match (new, old) {
@@ -179,7 +201,8 @@ fn change_part(
     done
 }
 
-/// The pins of a new part, and of its component if it had none in its place.
+/// The pins of a new part, and of its component if it had none in its place. The component first: if the
+/// part cannot be pinned, one pin has to be undone that nobody can have seen as an entry.
 fn pin_part(
     cx: &Cx,
     object: WeakRef,

@@ -10,6 +10,9 @@
 //! | receiver | becomes the waiter; fence | looks at the bits once more |
 //!
 //! Either the sender finds the waiter or the receiver finds the bits.
+//!
+//! Bits are or-ed: sending twice before anybody receives is sending once. What has to be counted is
+//! counted in memory that both share, and the bit says that there is something to look for.
 
 use dyad_abi::cap::{CapType, ReceiveOp, Rights, SendOp, Woken};
 use dyad_abi::{CpuId, Error, NodeId, Result};
@@ -49,12 +52,15 @@ pub fn send<P: Platform>(cx: &Cx, line: &'static Line, bits: u64, number: u64) -
 /// As [`dispatch::wake_receiver`].
 pub fn sent<P: Platform>(cx: &Cx, line: &'static Line) -> Result<After> {
     match line.take_waiter(cx.node) {
+        // The bits stay until somebody receives there.
         None => notify_bound::<P>(cx, line),
+        // Nobody else wakes it: it has been taken off. It may run at once, in the sender's place.
         Some(t) => dispatch::wake_receiver::<P>(cx, t),
     }
 }
 
-/// A message of the kernel itself: an interrupt.
+/// A message of the kernel itself: an interrupt. No capability is looked at: one was when the interrupt
+/// was attached.
 ///
 /// # Errors
 ///
@@ -70,7 +76,9 @@ pub fn post<P: Platform>(cx: &Cx, object: WeakRef, line: u64, bits: u64) -> Resu
     }
 }
 
-/// Nobody waits: if the endpoint is that of another CPU's scheduler, it wants to know nevertheless.
+/// Nobody waits: if the endpoint is that of another CPU's scheduler, it wants to know nevertheless. Its
+/// CPU may be asleep: the root thread that receives there is not a thread that waits, and the CPU looks
+/// at its endpoint in the run loop.
 fn notify_bound<P: Platform>(cx: &Cx, line: &Line) -> Result<After> {
     if let Some((node, cpu)) = line.home()
         && (node != cx.node.id() || cpu != cx.cpu())
@@ -80,7 +88,8 @@ fn notify_bound<P: Platform>(cx: &Cx, line: &Line) -> Result<After> {
     Ok(After::Value(0))
 }
 
-/// The line that an operation is about: number `index` of those that the capability is for.
+/// The line that an operation is about: number `index` of those that the capability is for, so that
+/// whoever has been given some lines cannot name the others of the frame.
 #[inline]
 fn line_at(
     endpoints: &'static Endpoints,
@@ -95,6 +104,15 @@ fn line_at(
 }
 
 /// Carries an operation on the receiving end out.
+///
+/// `Receive` takes all that has come at once: bits, or the news of one thread. With [`NOW`] it never
+/// waits; with another number that is not 0, it waits until that point in fused time at most, and its
+/// value is 0 if nothing has come.
+///
+/// # Errors
+///
+/// [`Error::BadArgument`] if there is no such line; `Receive`: [`Error::Exists`] if another thread
+/// waits there; `MakeSend`: as [`destination`] and [`activate`]; `Bind`: [`Error::NoSuchNode`].
 #[inline(never)]
 pub fn receive<P: Platform>(
     cx: &Cx,
@@ -139,6 +157,8 @@ pub fn receive<P: Platform>(
             let cpu = CpuId::new(a[1] >> 8 & 0xff)
                 .filter(|c| c.index() < cx.node.params.cpus)
                 .ok_or(Error::BadArgument)?;
+            // One word: a sender finds the old CPU or the new one. Who is notified in vain looks and finds
+            // nothing; what was sent before stays at the line.
             let word = node.index() as u64 | (cpu.index() as u64) << 8 | 1 << 63;
             cx.words().replace(&line.bound, word);
             Ok(After::Value(0))

@@ -26,9 +26,15 @@ use crate::object::thread::Thread;
 use crate::{Platform, clock, console, copy, dispatch, end, inbox, quiet, report};
 
 /// Carries an operation on hardware out.
+///
+/// # Errors
+///
+/// [`Error::NotReady`] as in the table above, or if rounds have not begun; [`Error::NoSuchNode`],
+/// [`Error::BadArgument`]; [`Error::Again`] if another CPU drives the round, or a message does not fit
+/// now; of user memory, as [`copy::copy_in`]; of capabilities in arguments, as [`Cx::operand`].
 pub fn dispatch<P: Platform>(cx: &Cx, this: &Operand, op: HardwareOp, a: [u64; 5]) -> Result<u64> {
     let node = NodeId::new(this.payload[0]).ok_or(Error::Corrupt)?;
-    // These are true everywhere.
+    // These are true everywhere: they read or write words that all nodes share.
     match op {
         HardwareOp::Now => return Ok(clock::now::<P>().0),
         HardwareOp::Where => {
@@ -63,6 +69,7 @@ pub fn dispatch<P: Platform>(cx: &Cx, this: &Operand, op: HardwareOp, a: [u64; 5
     }
     match op {
         HardwareOp::FlushStep => quiet::flush_step::<P>(cx, a[0]),
+        // All of it, and this CPU's only: quiescence and shootdowns are what reach others.
         HardwareOp::FlushTlb => {
             P::flush_tlb();
             Ok(0)
@@ -88,6 +95,7 @@ fn start_cpu<P: Platform>(cx: &Cx, node: NodeId, a: [u64; 5]) -> Result<u64> {
         dyad_abi::cap::ThreadOp::Resume.right(),
     )?;
     let object = thread.object()?;
+    // Looked at again by whoever takes the message: it may be given up on the way.
     let t: &'static Thread = find(cx.node, object, Thread::KIND)?;
     if node == cx.node.id() {
         dispatch::set_root::<P>(cx, cpu, t)?;
@@ -130,7 +138,12 @@ fn attach(cx: &Cx, a: [u64; 5]) -> Result<u64> {
     Ok(0)
 }
 
-/// Writes text of the caller to this node's console.
+/// Writes text of the caller to this node's console. Value: bytes written, which may be fewer than
+/// asked for; the caller goes on behind them.
+///
+/// # Errors
+///
+/// As [`copy::copy_in`].
 fn write<P: Platform>(cx: &Cx, at: u64, len: u64) -> Result<u64> {
     let n = (len as usize).min(MAX_WRITE);
     // In parts: kernel stacks are small. Parts that were written before one faults stay written.

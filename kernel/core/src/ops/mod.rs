@@ -38,7 +38,11 @@ use crate::lookup::operand;
 use crate::object::component::Entry;
 use crate::view::{self, CapView, Place};
 
-/// Carries a call out.
+/// Carries a call out: `word` is the index of a capability, and the number of an operation in bits 32 up.
+///
+/// In the order in which it is told: an index that is none, a number that is none, an empty slot, a right
+/// that is missing, a guard or object that is gone, then the operation's own errors. So nobody learns
+/// whether something is alive who may not use it.
 ///
 /// # Errors
 ///
@@ -50,6 +54,8 @@ pub fn call<P: Platform>(cx: &Cx, word: u64, a: [u64; 5]) -> Result<After> {
     if number >= 32 {
         return Err(Error::BadSyscall);
     }
+    // What this CPU remembers is alive. If it does not permit the operation, the slot is looked at once
+    // more: it decides which error it is.
     if let Some(known) = view::capability(cx.local, index) {
         if known.rights().contains(Rights(1 << number)) || lacks!("ops::call::right") {
             return on_known::<P>(cx, known, number, a);
@@ -62,7 +68,8 @@ pub fn call<P: Platform>(cx: &Cx, word: u64, a: [u64; 5]) -> Result<After> {
     with::<P>(cx, &this, place, number, a)
 }
 
-/// On a capability that this CPU remembers, which permits it.
+/// On a capability that this CPU remembers, which permits it. The types that are used most come first, and
+/// with the words they need only; introspection is the same for all and has no way of its own.
 ///
 /// # Errors
 ///
@@ -90,6 +97,8 @@ pub fn on_known<P: Platform>(cx: &Cx, known: &CapView, number: u64, a: [u64; 5])
     with::<P>(cx, &known.operand(), known.place(), number, a)
 }
 
+/// With a capability that permits the operation and is alive, and the object where its type has a place.
+/// Operations that may switch threads tell so ([`After::Switched`]); the others have a value.
 #[inline(never)]
 fn with<P: Platform>(
     cx: &Cx,
@@ -116,6 +125,8 @@ fn with<P: Platform>(
     }
 }
 
+/// Looks a capability up the long way, and remembers it, or that there is none. The right is compared
+/// before the guard and the object are looked at.
 #[cold]
 fn look_up(cx: &Cx, index: CapIndex, number: u64) -> Result<(Operand, Place)> {
     let found = match cx.lookup(index) {
@@ -164,13 +175,14 @@ fn on<P: Platform>(cx: &Cx, this: &Operand, number: u64, a: [u64; 5]) -> Result<
             let op = TimeOp::from_number(number).ok_or(bad)?;
             thread::time(cx, this, op, a)
         }
+        // They have a place whenever they are alive: their frames lie in pools.
         CapType::Thread | CapType::Send | CapType::Receive | CapType::Space => Err(Error::Corrupt),
         // Their rights are for other operations; invocations go another way.
         CapType::PageTable | CapType::Frame | CapType::Sinv => Err(bad),
     }
 }
 
-/// Where an invocation endpoint leads.
+/// Where an invocation endpoint leads. Whether the component still is one is looked at when it is entered.
 ///
 /// # Errors
 ///
@@ -184,7 +196,8 @@ pub fn sinv_entry(sinv: &Operand) -> Result<Entry> {
     })
 }
 
-/// The frame at an offset of a Memory capability.
+/// The frame at an offset of a Memory capability: operations name frames by offset, so no frame can be
+/// named that is not the capability's.
 ///
 /// # Errors
 ///

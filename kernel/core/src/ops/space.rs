@@ -12,6 +12,20 @@
 //! | `Shootdown` | one message per CPU |
 //! | `Reclaim` | [`RECLAIM_PAGES`] pages unmapped on each ISA, or eight times as many entries looked at; the value tells how far it has come |
 //!
+//! # Who looks at what
+//!
+//! The driver of an ISA finds places and knows what entries mean; the rows of [`crate::mapping`] pin
+//! what must stay and look again after that. So nothing is decided here that has to hold until the
+//! end of an operation, but for the rights of capabilities: those are compared once, and that a
+//! capability goes meanwhile is as if it had gone just after.
+//!
+//! # Errors
+//!
+//! What an entry says decides the error, the same for all operations: an empty one where something is
+//! needed is [`Error::BadAddress`] or, where a table is missing, [`Error::NotFound`]; something else
+//! than what is needed is [`Error::Exists`]; an entry that another CPU is just changing is
+//! [`Error::Again`], which is never for long; a word that nobody writes is [`Error::Corrupt`].
+//!
 //! # Values
 //!
 //! `Unmap`, `Protect`, `Unlink`: the stamp: no CPU holds older translations once it is quiesced.
@@ -103,14 +117,19 @@ pub fn dispatch<P: Platform>(
     }
 }
 
+/// The capability that an argument names. 0 is the index of none, so that a forgotten argument is
+/// refused and does not stand for some capability.
 fn cap(n: u64) -> Result<CapIndex> {
     CapIndex::new(n).ok_or(Error::NoCap)
 }
 
+/// ISA and level, as an argument has them.
 fn at(bits: u64) -> Result<TableAt> {
     TableAt::from_bits(bits).ok_or(Error::BadArgument)
 }
 
+/// Permissions, as an argument has them. Reading is in all of them. Bits without a meaning are refused:
+/// they may get one.
 fn permissions(bits: u64) -> Result<Perms> {
     if bits & !(MAP_WRITE | MAP_EXECUTE) != 0 {
         return Err(Error::BadArgument);
@@ -121,7 +140,8 @@ fn permissions(bits: u64) -> Result<Perms> {
     Ok(perms)
 }
 
-/// What a Frame capability must permit for a page to be mapped so.
+/// What a Frame capability must permit for a page to be mapped so. The page table is no authority
+/// of its own: who may map into a space still cannot write to a frame that he may only read.
 fn rights(perms: Perms) -> Rights {
     let mut rights = FrameOp::Map.right();
     if perms.contains(Perms::WRITE) && !lacks!("ops::space::rights::write") {
@@ -133,7 +153,9 @@ fn rights(perms: Perms) -> Rights {
     rights
 }
 
-/// What a Memory capability must permit for faults to take frames from it.
+/// What a Memory capability must permit for faults to take frames from it: everything that they do
+/// there in the name of whoever has given it. They make pages and tables, split what is too large,
+/// and give both back.
 const fn supply_rights() -> Rights {
     MemoryOp::RetypeUser
         .right()
@@ -143,6 +165,11 @@ const fn supply_rights() -> Rights {
 }
 
 /// An address that programs may use, aligned to what is to be done there.
+///
+/// # Errors
+///
+/// [`Error::BadAddress`] outside of the user half, and below its first address, where pointers that
+/// nobody has set lead; [`Error::BadArgument`] if it is not aligned.
 fn address(va: u64, size: u64) -> Result<u64> {
     if !(USER_MIN..USER_END).contains(&va) {
         return Err(Error::BadAddress);
@@ -153,7 +180,11 @@ fn address(va: u64, size: u64) -> Result<u64> {
     Ok(va)
 }
 
-/// The entry of a table of level `level` at `va`.
+/// The entry of a table of level `level` at `va`: the tables above it must be there.
+///
+/// # Errors
+///
+/// See the module: what the walk has come to instead.
 fn place_at(d: &Driver, va: u64, level: Level) -> Result<Place> {
     let place = d.find(va, level).map_err(refusal)?;
     if place.level == level {
@@ -167,7 +198,8 @@ fn place_at(d: &Driver, va: u64, level: Level) -> Result<Place> {
     })
 }
 
-/// The leaf that covers `va`.
+/// The leaf that covers `va`, of whichever size. It is as the walk has found it: whoever changes it
+/// compares with that, so an operation on a page that is another one by then is refused.
 fn leaf_at(d: &Driver, va: u64) -> Result<(Place, Leaf)> {
     let place = d.find(address(va, 1)?, Level::L1).map_err(refusal)?;
     match d.meaning(&place) {
@@ -178,7 +210,13 @@ fn leaf_at(d: &Driver, va: u64) -> Result<(Place, Leaf)> {
     }
 }
 
-/// `Map`. The capability permits `perms`.
+/// `Map`: shows page `first` of a Frame capability, and what follows it up to the size of the level,
+/// at `va`. The capability permits `perms`.
+///
+/// # Errors
+///
+/// As [`dispatch`] says. Whatever the error, nothing is mapped that was not before; a frame may have
+/// been rewritten for its code to be fresh, which shows nowhere.
 pub fn map<P: Platform>(
     this: &In<'_>,
     at: TableAt,
@@ -191,12 +229,16 @@ pub fn map<P: Platform>(
     let pages = span(level).ok_or(Error::BadArgument)?.frames();
     let va = address(va, level.size())?;
     let head = frame.object.ok_or(Error::Corrupt)?;
+    // The page that is named must be one of the capability's, which may be for a part of its block; so
+    // must all that a large page would show.
     if first
         .checked_add(pages)
         .is_none_or(|end| end > frame.payload[1])
     {
         return Err(Error::BadArgument);
     }
+    // What a slot says is not damaged, but the sum is checked all the same: a frame number that had
+    // run over would be that of another pool.
     let into = frame.payload[0].wrapping_add(first);
     let target = u32::try_from(into)
         .ok()
@@ -205,6 +247,7 @@ pub fn map<P: Platform>(
         .ok_or(Error::BadArgument)?;
     let d = this.driver(at.isa)?;
     let place = place_at(&d, va, level)?;
+    // Before the page is there: nobody must execute what an older translation of the frame says.
     if perms.contains(Perms::EXECUTE) {
         executable::<P>(this, level, target, at.isa)?;
     }
@@ -230,14 +273,28 @@ fn executable<P: Platform>(this: &In<'_>, level: Level, frame: FrameRef, isa: Is
     shootdown::make_executable::<P>(this.cx, frame.address(), isa)
 }
 
-/// `Unmap`.
+/// `Unmap`. The page is gone for CPUs that look at the table; those that have looked before may use
+/// it until the stamp, which is the value, is quiesced.
+///
+/// # Errors
+///
+/// [`Error::Again`] if it has become another page meanwhile, or its frame is being recovered.
 pub fn unmap(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
     let d = this.driver(isa)?;
     let (place, leaf) = leaf_at(&d, va)?;
     Ok(this.unmap(&d, &place, &leaf)?.get())
 }
 
-/// `Protect`.
+/// `Protect`: changes what a page permits, within what was noted when it was mapped. Who may map it
+/// with more has to map it anew, with a capability that says so: the one it was mapped by may be gone.
+///
+/// Permissions that are taken away are gone once the stamp, which is the value, is quiesced; for that
+/// it is taken after the entry has changed.
+///
+/// # Errors
+///
+/// [`Error::Denied`] beyond what was noted; [`Error::Again`] if the page is another one by now, or
+/// its code has to be rewritten elsewhere.
 pub fn protect<P: Platform>(this: &In<'_>, isa: Isa, va: u64, perms: Perms) -> Result<u64> {
     let d = this.driver(isa)?;
     let (place, leaf) = leaf_at(&d, va)?;
@@ -249,12 +306,16 @@ pub fn protect<P: Platform>(this: &In<'_>, isa: Isa, va: u64, perms: Perms) -> R
         let frame = FrameRef::of(leaf.pa).ok_or(Error::Corrupt)?;
         executable::<P>(this, place.level, frame, isa)?;
     }
+    // Compared with what the notes have been read from: a page that has been replaced meanwhile, by one
+    // that may less, is left alone.
     d.protect_at(&place, &leaf, perms).map_err(refusal)?;
     this.cx.log(Touched::Table(place.table()));
     Ok(this.cx.epochs().now().get())
 }
 
-/// `Harvest`.
+/// `Harvest`: takes the accessed bit (bit 0 of the value) and the dirty bit (bit 1) of a page off. A
+/// CPU that still has the translation need not set them again before its TLB is flushed, so what is
+/// not found may have been set: for policies that is good enough, and a flush is theirs to ask for.
 pub fn harvest(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
     let d = this.driver(isa)?;
     let (place, leaf) = leaf_at(&d, va)?;
@@ -263,7 +324,8 @@ pub fn harvest(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
     Ok(accessed as u64 | (dirty as u64) << 1)
 }
 
-/// `Translate`.
+/// `Translate`: frame, and whether the page may be written and executed. What one moment's entry said:
+/// it may be another one when the caller reads the value.
 pub fn translate(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
     let d = this.driver(isa)?;
     let (place, leaf) = leaf_at(&d, va)?;
@@ -274,7 +336,8 @@ pub fn translate(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
         | flag(Perms::EXECUTE, TRANSLATE_EXEC))
 }
 
-/// Start address of what a table of a level covers.
+/// Start address of what an entry of level `above` covers. Unlike a page, a table may lie around the
+/// first address that programs may use: a root's first entry covers it.
 fn table_address(va: u64, above: Level) -> Result<u64> {
     if va >= USER_END {
         return Err(Error::BadAddress);
@@ -285,12 +348,19 @@ fn table_address(va: u64, above: Level) -> Result<u64> {
     Ok(va)
 }
 
-/// `Link`.
+/// `Link`: hangs a table in, or, at level 4, makes it the root of its ISA. The capability says for
+/// which ISA and level the table was made; it fits nowhere else.
+///
+/// # Errors
+///
+/// [`Error::BadArgument`] if it is for another place, [`Error::NotFound`] if a table above it is
+/// missing, else as [`In::link`] and [`In::link_root`].
 pub fn link(this: &In<'_>, at: TableAt, va: u64, table: &Operand) -> Result<u64> {
     if table.payload[0] != at.bits() {
         return Err(Error::BadArgument);
     }
     let child = table.object.ok_or(Error::Corrupt)?;
+    // Nothing is above a root: it hangs in the space itself.
     let Some(above) = Level::new(at.level + 1) else {
         return this.link_root(at.isa, child).map(|()| 0);
     };
@@ -300,7 +370,13 @@ pub fn link(this: &In<'_>, at: TableAt, va: u64, table: &Operand) -> Result<u64>
     Ok(0)
 }
 
-/// `Unlink`.
+/// `Unlink`: takes a table out that has no entries. Its frame may be used for something else once the
+/// stamp, which is the value, is quiesced: until then CPUs may walk through it.
+///
+/// # Errors
+///
+/// [`Error::NotFound`] if there is none, [`Error::Exists`] if it has entries or a large page is
+/// there, else as [`In::unlink`].
 pub fn unlink(this: &In<'_>, at: TableAt, va: u64) -> Result<u64> {
     let Some(above) = Level::new(at.level + 1) else {
         return Ok(this.unlink_root(at.isa)?.get());
@@ -321,7 +397,8 @@ pub fn unlink(this: &In<'_>, at: TableAt, va: u64) -> Result<u64> {
     }
 }
 
-/// A table that lies in a supply was taken by a fault, and goes back there.
+/// A table that lies in a supply was taken by a fault, and goes back there: nobody has a capability for
+/// it. One that users have linked lies in no supply, and stays theirs.
 fn back_to_supply(
     this: &In<'_>,
     d: &Driver,
@@ -338,7 +415,15 @@ fn back_to_supply(
     Ok(())
 }
 
-/// `Supply`. Without memory: none.
+/// `Supply`: says where faults on a node take frames from; without memory, from nowhere.
+///
+/// The space keeps the range, not the capability, so one with a guard is refused before: nobody would
+/// look at the guard at a fault. What faults have taken from an older supply stays where it is, and
+/// goes back to untyped when it is unmapped, as that is looked up by frame.
+///
+/// # Errors
+///
+/// [`Error::NoSuchNode`]; [`Error::BadArgument`] if the range is empty or not in one pool.
 pub fn supply(this: &In<'_>, node: u64, memory: Option<&Operand>) -> Result<u64> {
     let words = this.cx.words();
     let node = NodeId::new(node)
@@ -367,6 +452,14 @@ pub fn supply(this: &In<'_>, node: u64, memory: Option<&Operand>) -> Result<u64>
 
 /// `Reclaim`: unmaps pages that faults have put there, on all ISAs; other pages stay. Tables that are
 /// left empty go back to the supply. Value: pages looked at; the caller goes on behind them.
+///
+/// Bounded by what it costs: [`RECLAIM_PAGES`] pages unmapped, or eight times as many looks at entries that are not such pages. An empty entry of a higher level is one look, however
+/// much it covers, so that a space with large holes is gone through quickly.
+///
+/// # Errors
+///
+/// [`Error::BadAddress`], [`Error::BadArgument`]; [`Error::Again`] if somebody else changes a page:
+/// what has been unmapped stays so, and asking again from the same address does no harm.
 pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
     let start = address(start, PAGE_SIZE)?;
     let end = pages
@@ -381,10 +474,12 @@ pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
         // Nothing before this is mapped anywhere.
         let mut next = end;
         for isa in this.cx.node.isas() {
+            // A space need not have a table for every ISA.
             let Ok(d) = this.driver(isa) else { continue };
             let place = d.find(va, Level::L1).map_err(refusal)?;
             let behind = (va & !(place.level.size() - 1)) + place.level.size();
             match d.meaning(&place) {
+                // What users have mapped is theirs to unmap: they have the capability.
                 Pte::Leaf(leaf) if leaf.perms.contains(Perms::OWNED) => {
                     this.unmap(&d, &place, &leaf)?;
                     cost = LOOKS_PER_PAGE;
@@ -404,7 +499,9 @@ pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
     Ok((va.min(end) - start) / PAGE_SIZE)
 }
 
-/// Takes tables around `va` out that are empty and came from a supply, from below.
+/// Takes tables around `va` out that are empty and came from a supply, from below: each that goes may
+/// be what its parent was waiting for. Ends at the first that stays, because it has other entries or
+/// is a user's; that is no error, as somebody may just be filling it again.
 fn prune(this: &In<'_>, d: &Driver, va: u64) {
     for above in [Level::L2, Level::L3, Level::L4] {
         let Ok(place) = d.find(va, above) else { return };

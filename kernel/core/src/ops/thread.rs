@@ -12,6 +12,10 @@
 //! two operations on a thread at the same time, one finds that it has lost. A running thread is its
 //! CPU's, and one in transit is the receiver's: no operation of others takes it away from there.
 //!
+//! The states are those of [`crate::object::thread`]. Every change of hands counts `seq` in the owner
+//! word on, so an exchange that succeeds has been made with the thread that was looked at, not with the
+//! same thread one stay later.
+//!
 //! | step | order |
 //! |---|---|
 //! | configure: the owner word (number + 1), the thread's words, the owner word | each before the next: between them the thread is in nobody's reach |
@@ -40,7 +44,15 @@ const PRIORITY_SHIFT: u32 = 56;
 /// Attempts at changing a budget that others change at the same time.
 const TRANSFER_TRIES: usize = 64;
 
-/// Carries an operation on a thread out.
+/// Carries an operation on a thread out. `Dispatch` has its slice in the low bits of the first argument,
+/// its priority above them (bits 56 to 63), a budget in the second.
+///
+/// # Errors
+///
+/// [`Error::NotReady`] if the thread is in no state for it; [`Error::Again`] if somebody else has been
+/// faster; [`Error::Denied`] if a thread is to do something that only itself may; [`Error::NodeDead`],
+/// [`Error::NoIsa`] if it cannot be where it is to go on; of capabilities in arguments, as
+/// [`Cx::operand`]. The thread is as it was then.
 #[inline(never)]
 pub fn dispatch<P: Platform>(
     cx: &Cx,
@@ -72,7 +84,8 @@ fn others<P: Platform>(cx: &Cx, t: &'static Thread, number: u64, a: [u64; 5]) ->
         ThreadOp::Stop => stop::<P>(cx, t).map(After::Value),
         ThreadOp::Resume => resume::<P>(cx, t, a[0]).map(After::Value),
         ThreadOp::Dispatch | ThreadOp::Migrate | ThreadOp::Yield | ThreadOp::Exit => {
-            // These are for the caller itself.
+            // These are for the caller itself: they end in another thread's running here, which only the
+            // one that gives the CPU up can be made to do.
             if !core::ptr::eq(t, dispatch::current(cx)) && !lacks!("ops::thread::others::self") {
                 return Err(Error::Denied);
             }
@@ -83,6 +96,7 @@ fn others<P: Platform>(cx: &Cx, t: &'static Thread, number: u64, a: [u64; 5]) ->
                 }
                 ThreadOp::Yield => Ok(dispatch::yield_now::<P>(cx, t)),
                 _ => {
+                    // Before it ends: who is told that it has, reads the code.
                     t.exit_code.store(a[0], Ordering::Relaxed);
                     dispatch::end_thread::<P>(cx, t, Stopped::Exited, a[0] & 0xffff_ffff);
                     Ok(After::Switched)
@@ -105,7 +119,12 @@ fn budget_of(cx: &Cx, n: u64) -> Result<(&'static Budgets, usize, u64)> {
     Ok((budgets, at as usize, object.bits()))
 }
 
-/// Makes a thread begin at its entry point, in whatever state it was, unless it is being used.
+/// Makes a thread begin at its entry point, in whatever state it was, unless it is being used. It is
+/// STOPPED afterwards: `Resume` says where it begins.
+///
+/// All arguments are looked at before the thread is touched: a refused `Configure` leaves it as it
+/// was. `Configure` of the component is needed, and not `Invoke`, since a new thread enters it at an
+/// address of the caller's choice.
 fn configure<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     if !matches!(owner.state, State::None | State::Stopped) {
@@ -120,12 +139,15 @@ fn configure<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u6
     if a[1] == 0 || a[1] >= dyad_abi::user::USER_END {
         return Err(Error::BadAddress);
     }
+    // Stacks are found by this number, on every ISA: see `stack_slot`.
     let id = a[3] & 0xffff_ffff;
     if id >= dyad_abi::service::MAX_THREAD_IDS {
         return Err(Error::BadArgument);
     }
     let scheduler = match a[4] {
         0 => 0,
+        // Who may bind the endpoints may be told of threads there. A weak reference is kept; when the
+        // endpoints are gone, nobody is told.
         n => {
             let cap = CapIndex::new(n).ok_or(Error::NoCap)?;
             let cap = cx.operand(cap, CapType::Receive, ReceiveOp::Bind.right())?;
@@ -139,6 +161,7 @@ fn configure<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u6
     if !t.change(cx.words(), owner, taken) {
         return Err(Error::NotReady);
     }
+    // It may still be at an endpoint, if whoever has stopped it has not come to that yet.
     dispatch::wait_no_more::<P>(cx, t);
     for (word, value) in [
         (&t.component, component.object()?.bits()),
@@ -157,9 +180,11 @@ fn configure<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u6
     ] {
         word.store(value, Ordering::Relaxed);
     }
+    // Whatever it was doing, on whichever ISA, and what has been lost with a machine: it begins anew.
     for isa in Isa::ALL {
         t.set_begun(isa, begun::NOT);
     }
+    // The node that dispatches it may be another one.
     cx.words().hand_over(t);
     if !t.change(cx.words(), taken, taken.with(State::Stopped)) {
         return Err(Error::NotReady);
@@ -167,7 +192,8 @@ fn configure<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u6
     Ok(0)
 }
 
-/// Until when a thread waits; 0 if it does not, or for ever.
+/// Until when a thread waits; 0 if it does not, or for ever. For schedulers, which set their own
+/// deadline by it; the thread may wake up at any moment, and they find it ready then.
 fn deadline(cx: &Cx, t: &'static Thread) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     match owner.state {
@@ -176,7 +202,10 @@ fn deadline(cx: &Cx, t: &'static Thread) -> Result<u64> {
     }
 }
 
-/// Takes a ready or blocked thread out of scheduling.
+/// Takes a ready or blocked thread out of scheduling. One that is stopped stays so: two that stop the
+/// same thread both have what they wanted.
+///
+/// A running one is its CPU's until it gives the CPU up, and is refused.
 fn stop<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     match owner.state {
@@ -197,7 +226,9 @@ fn stop<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<u64> {
 }
 
 /// Makes a stopped thread ready, or ends the waiting of a blocked one. With `place` =
-/// `1 << 63 | cpu << 8 | node` on that CPU, if the thread can go on there.
+/// `1 << 63 | cpu << 8 | node` on that CPU, if the thread can go on there; else where it was.
+///
+/// Its scheduler there is told, and dispatches it when it sees fit.
 fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     match owner.state {
@@ -235,6 +266,8 @@ fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
     if (isa != was && t.begun(was) == begun::HERE) || (t.begun(isa) != begun::HERE && elsewhere) {
         return Err(Error::NoIsa);
     }
+    // The incarnation goes into the owner word: if the node dies from here on, its recovery finds the
+    // thread among its own.
     let word = cx.node.sb.node_word(node);
     if !word.state.is_live() {
         return Err(Error::NodeDead);
@@ -251,7 +284,9 @@ fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
     Ok(0)
 }
 
-/// Registers of a stopped thread, on the ISA of this node.
+/// Registers of a stopped thread, on the ISA of this node: only its `arch` crate knows what a register
+/// area means. A thread that has not begun here is set up first, as if it were to begin: a debugger
+/// sees where.
 fn registers<P: Platform>(cx: &Cx, t: &'static Thread, op: ThreadOp, a: [u64; 5]) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     // Looked at once. Should somebody resume the thread meanwhile, a register is what either has stored
@@ -277,6 +312,11 @@ fn registers<P: Platform>(cx: &Cx, t: &'static Thread, op: ThreadOp, a: [u64; 5]
 }
 
 /// Carries an operation on a time budget out. A capability for several stands for the first.
+///
+/// # Errors
+///
+/// [`Error::Revoked`]; [`Error::NoTime`] if there is less than is to be moved; [`Error::Again`] if
+/// others change the same budgets each time; of the other capability, as [`Cx::operand`].
 pub fn time(cx: &Cx, this: &Operand, op: TimeOp, a: [u64; 5]) -> Result<u64> {
     let budgets: &'static Budgets = find(cx.node, this.object()?, Budgets::KIND)?;
     let at = Span::new(this.payload[0], this.payload[1], LINES as u64)
@@ -287,6 +327,7 @@ pub fn time(cx: &Cx, this: &Operand, op: TimeOp, a: [u64; 5]) -> Result<u64> {
         TimeOp::Use => Err(Error::BadSyscall),
         TimeOp::Read => Ok(cx.words().read(from)),
         TimeOp::Transfer => {
+            // Time may be given to any budget that one can name: there is no right to refuse it.
             let to = CapIndex::new(a[0]).ok_or(Error::NoCap)?;
             let to = cx.operand(to, CapType::Time, Rights::NONE)?;
             let target: &'static Budgets = find(cx.node, to.object()?, Budgets::KIND)?;
