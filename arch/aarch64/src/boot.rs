@@ -84,9 +84,9 @@ _secondary_start:
     adrp    x0, exception_vectors
     add     x0, x0, :lo12:exception_vectors
     msr     vbar_el1, x0
-    // Floating point is not trapped: user registers are saved by `context`, and the kernel has
-    // no instruction that uses them.
-    mov     x0, #(3 << 20)
+    // Floating point is off in user mode until a thread uses it. The kernel saves and loads the
+    // registers, in `context`, and has no other instruction that uses them.
+    mov     x0, #(1 << 20)
     msr     cpacr_el1, x0
     // No counters, timers, performance monitors or debug channel in user mode.
     msr     cntkctl_el1, xzr

@@ -17,7 +17,7 @@
 //!
 //! A floating-point area holds `q0` to `q31`, then `FPCR` and `FPSR`.
 
-use core::arch::global_asm;
+use core::arch::{asm, global_asm};
 use core::sync::atomic::Ordering;
 
 use dyad_abi::user::USER_END;
@@ -104,6 +104,16 @@ load_float_registers:
     ldp     q30, q31, [x0, #480]
     ret
 
+    // fn(): round to nearest, no traps, no flushing, no exceptions so far.
+    .globl  reset_float_registers
+reset_float_registers:
+    msr     fpcr, xzr
+    msr     fpsr, xzr
+    .irp    n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+    movi    v\n\().2d, #0
+    .endr
+    ret
+
     .arch_extension nosimd
     .arch_extension nofp
     "#,
@@ -113,6 +123,7 @@ load_float_registers:
 unsafe extern "C" {
     fn save_float_registers(area: &FpArea);
     fn load_float_registers(area: &FpArea);
+    fn reset_float_registers();
 }
 
 fn get(area: &RegArea, word: usize) -> u64 {
@@ -132,13 +143,6 @@ pub fn init_regs(area: &RegArea, entry: u64, stack_top: u64, arg: u64, tp: u64) 
     set(area, AREA_SP, stack_top);
     set(area, AREA_PC, entry);
     set(area, AREA_TP, tp);
-}
-
-/// See [`dyad_core::Platform::init_fp`]. All zeros: round to nearest, no traps, no flushing.
-pub fn init_fp(area: &FpArea) {
-    for word in &area.0 {
-        word.store(0, Ordering::Relaxed);
-    }
 }
 
 /// See [`dyad_core::Platform::syscall_args`].
@@ -269,6 +273,19 @@ pub fn dump_regs(area: &RegArea, line: &mut dyn FnMut(&str, u64)) {
     }
 }
 
+/// See [`dyad_core::Platform::fp_on`].
+pub fn fp_on() {
+    // SAFETY: 1. traps nothing of floating point at any level; 2. as for `fp_off`.
+    unsafe { asm!("msr cpacr_el1, {}", in(reg) 3u64 << 20, options(nomem, nostack)) };
+}
+
+/// See [`dyad_core::Platform::fp_off`].
+pub fn fp_off() {
+    // SAFETY: 1. traps floating point in user mode only; 2. the return to user mode is what makes it
+    // take effect, and the kernel does not depend on it.
+    unsafe { asm!("msr cpacr_el1, {}", in(reg) 1u64 << 20, options(nomem, nostack)) };
+}
+
 /// See [`dyad_core::Platform::save_fp`].
 pub fn save_fp(area: &FpArea) {
     // SAFETY: 1. the area is large enough (asserted above) and aligned; 2. it consists of atomic
@@ -281,4 +298,10 @@ pub fn save_fp(area: &FpArea) {
 pub fn restore_fp(area: &FpArea) {
     // SAFETY: 1. as for `save_fp`; 2. compiled kernel code uses none of the registers loaded.
     unsafe { load_float_registers(area) }
+}
+
+/// See [`dyad_core::Platform::reset_fp`].
+pub fn reset_fp() {
+    // SAFETY: 1. compiled kernel code uses none of the registers changed; 2. no memory is touched.
+    unsafe { reset_float_registers() }
 }

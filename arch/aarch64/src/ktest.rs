@@ -3,7 +3,7 @@
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_core::ktest::user_calls::DONE;
+use dyad_core::ktest::user_calls::{DONE, FP_TABLE, FpWords};
 use dyad_core::ktest::{Entry, UserProbe};
 use dyad_core::platform::RegArea;
 use dyad_shm::PhysAddr;
@@ -59,6 +59,27 @@ global_asm!(
 7:  .quad   {done}
     .endm
 
+    .arch_extension fp
+    .arch_extension simd
+    .macro show_fp at
+    str     q0, [sp, #\at]
+    str     q31, [sp, #\at + 16]
+    mrs     x9, fpcr
+    str     x9, [sp, #\at + 32]
+    .endm
+    .macro spoil_fp
+    movi    v0.16b, #255
+    movi    v31.16b, #255
+    ldr     x9, [sp, #{control} * 8]
+    msr     fpcr, x9
+    .endm
+    .macro make_call
+    ldp     x0, x1, [sp]
+    ldp     x2, x3, [sp, #16]
+    ldp     x4, x5, [sp, #32]
+    svc     #0
+    .endm
+
     .balign 16
     .globl  user_probe_start
 user_probe_start:
@@ -91,8 +112,31 @@ user_probe_entered:
     ldr     x0, [x0]
     str     x0, [sp, #776]
     done
+    .globl  user_probe_fp
+user_probe_fp:
+    show_fp {before} * 8
+    spoil_fp
+    ldr     x9, [sp, #{address} * 8]
+    ldr     x9, [x9]
+    make_call
+    show_fp {after} * 8
+    done
+    .globl  user_probe_fp_entered
+user_probe_fp_entered:
+    movz    x9, #{fp_table} >> 16, lsl #16
+    movk    x9, #{fp_table} & 0xffff
+    mov     sp, x9
+    show_fp {before} * 8
+    spoil_fp
+    make_call
+    mov     x0, xzr
+    mov     x1, xzr
+    svc     #0
+    brk     #1
     .globl  user_probe_end
 user_probe_end:
+    .arch_extension nosimd
+    .arch_extension nofp
 
     .section .text.run_user, "ax"
     // fn(area, &mut stack_pointer)
@@ -118,11 +162,18 @@ leave_user_registers:
     ret
     "#,
     done = const DONE,
+    fp_table = const FP_TABLE,
+    control = const FpWords::CONTROL,
+    address = const FpWords::ADDRESS,
+    before = const FpWords::BEFORE,
+    after = const FpWords::AFTER,
 );
 
 unsafe extern "C" {
     static user_probe_start: u8;
     static user_probe_entered: u8;
+    static user_probe_fp: u8;
+    static user_probe_fp_entered: u8;
     static user_probe_end: u8;
     fn run_user_registers(area: &'static RegArea, stack_pointer: *mut u64);
     fn leave_user_registers(stack_pointer: u64) -> !;
@@ -136,6 +187,10 @@ pub fn user_probe() -> UserProbe {
         // SAFETY: 1. the symbols are around the code, which is constant.
         code: unsafe { core::slice::from_raw_parts(start, at(&raw const user_probe_end)) },
         entered: at(&raw const user_probe_entered) as u64,
+        fp: at(&raw const user_probe_fp) as u64,
+        fp_entered: at(&raw const user_probe_fp_entered) as u64,
+        // FPCR: no traps; to nearest, towards zero, down.
+        fp_control: [0, 3 << 22, 2 << 22],
         flags: [0xb000_0000, 0xb000_0000],
         forbidden_flags: !0xf000_0000,
         no_flags: 0,

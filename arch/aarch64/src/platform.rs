@@ -46,10 +46,6 @@ impl Platform for Aarch64 {
         context::init_regs(area, entry, stack_top, arg, tp);
     }
 
-    fn init_fp(area: &FpArea) {
-        context::init_fp(area);
-    }
-
     fn syscall_args(area: &RegArea) -> [u64; 6] {
         context::syscall_args(area)
     }
@@ -96,6 +92,18 @@ impl Platform for Aarch64 {
 
     fn dump_regs(area: &RegArea, line: &mut dyn FnMut(&str, u64)) {
         context::dump_regs(area, line);
+    }
+
+    fn fp_on() {
+        context::fp_on();
+    }
+
+    fn fp_off() {
+        context::fp_off();
+    }
+
+    fn reset_fp() {
+        context::reset_fp();
     }
 
     fn save_fp(area: &FpArea) {

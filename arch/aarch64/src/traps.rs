@@ -407,6 +407,15 @@ fn decode(esr: u64, far: u64) -> UserFault {
     }
 }
 
+/// A synchronous exception in user mode that is neither a system call nor, as most are, a page fault.
+#[cold]
+fn other_fault(area: &'static RegArea, esr: u64) -> ! {
+    if class_of(esr) == class::FLOAT_ACCESS {
+        entry::fp_wanted::<Aarch64>(area);
+    }
+    entry::user_fault::<Aarch64>(area, decode(esr, FAR_EL1.get()))
+}
+
 /// Every exception in user mode but system calls ends here, on an empty kernel stack.
 extern "C" fn user_trap(area: &'static RegArea, kind: u64) -> ! {
     match kind {
@@ -415,7 +424,7 @@ extern "C" fn user_trap(area: &'static RegArea, kind: u64) -> ! {
             if let Some(fault) = page_fault(esr) {
                 entry::page_fault::<Aarch64>(area, fault);
             }
-            entry::user_fault::<Aarch64>(area, decode(esr, FAR_EL1.get()))
+            other_fault(area, esr)
         }
         KIND_IRQ => {
             irq::take_pending();

@@ -61,7 +61,8 @@ protected:
     rdmsr
     or      eax, 0x900                  // long mode, no-execute
     wrmsr
-    mov     eax, 0x80010033             // PG, WP, NE, ET, MP, PE
+    // Floating point is off (TS) until a thread uses it; the kernel never does.
+    mov     eax, 0x8001003b             // PG, WP, NE, ET, TS, MP, PE
     mov     cr0, eax
     lgdt    [boot_gdt_pointer - {image_offset}]
     // A far jump to 64-bit code, at its physical address.

@@ -107,16 +107,6 @@ pub fn sanitise(area: &RegArea) {
     }
 }
 
-/// See [`dyad_core::Platform::init_fp`].
-pub fn init_fp(area: &FpArea) {
-    for w in &area.0 {
-        w.store(0, Ordering::Relaxed);
-    }
-    // FXSAVE image: FCW at byte 0, MXCSR at byte 24: all exceptions masked, round to nearest.
-    area.0[0].store(0x037f, Ordering::Relaxed);
-    area.0[3].store(0x1f80, Ordering::Relaxed);
-}
-
 /// See [`dyad_core::Platform::syscall_args`].
 pub fn syscall_args(area: &RegArea) -> [u64; 6] {
     [RDI, RSI, RDX, R10, R8, R9].map(|i| get(area, i))
@@ -261,6 +251,26 @@ pub fn dump_regs(area: &RegArea, line: &mut dyn FnMut(&str, u64)) {
     }
 }
 
+/// See [`dyad_core::Platform::fp_on`].
+pub fn fp_on() {
+    // SAFETY: 1. clears CR0.TS alone; 2. kernel code has no instruction that this lets through.
+    unsafe { asm!("clts", options(nomem, nostack, preserves_flags)) };
+}
+
+/// See [`dyad_core::Platform::fp_off`].
+pub fn fp_off() {
+    // SAFETY: 1. sets CR0.TS alone; 2. whoever saves or loads the registers turns them on before.
+    unsafe {
+        asm!(
+            "mov {cr0}, cr0",
+            "or {cr0}, 8",
+            "mov cr0, {cr0}",
+            cr0 = out(reg) _,
+            options(nomem, nostack),
+        );
+    }
+}
+
 /// See [`dyad_core::Platform::save_fp`].
 pub fn save_fp(area: &FpArea) {
     let at = area.0.as_ptr();
@@ -277,4 +287,24 @@ pub fn restore_fp(area: &FpArea) {
     let at = area.0.as_ptr();
     // SAFETY: 1. see `save_fp`; 2. the kernel has no floating-point state of its own.
     unsafe { asm!("fxrstor64 [{}]", in(reg) at, options(nostack, preserves_flags)) };
+}
+
+/// An FXSAVE image.
+#[repr(C, align(16))]
+struct Image([u64; 64]);
+
+/// FCW at byte 0, MXCSR at byte 24: all exceptions masked, round to nearest.
+static INITIAL: Image = {
+    let mut words = [0; 64];
+    words[0] = 0x037f;
+    words[3] = 0x1f80;
+    Image(words)
+};
+
+/// See [`dyad_core::Platform::reset_fp`].
+pub fn reset_fp() {
+    let at = INITIAL.0.as_ptr();
+    // SAFETY: 1. the image is aligned, constant, and has no reserved bit of MXCSR set; 2. the kernel
+    // has no floating-point state of its own.
+    unsafe { asm!("fxrstor64 [{}]", in(reg) at, options(nostack, preserves_flags, readonly)) };
 }

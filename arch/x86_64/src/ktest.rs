@@ -3,7 +3,7 @@
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_core::ktest::user_calls::DONE;
+use dyad_core::ktest::user_calls::{DONE, FP_TABLE, FpWords};
 use dyad_core::ktest::{Entry, UserProbe};
 use dyad_core::platform::RegArea;
 use dyad_shm::PhysAddr;
@@ -69,6 +69,27 @@ global_asm!(
     ud2
     .endm
 
+    .macro show_fp at
+    movups  [rsp + \at], xmm0
+    movups  [rsp + \at + 16], xmm15
+    mov     qword ptr [rsp + \at + 32], 0
+    stmxcsr [rsp + \at + 32]
+    .endm
+    .macro spoil_fp
+    pcmpeqd xmm0, xmm0
+    movaps  xmm15, xmm0
+    ldmxcsr [rsp + {control} * 8]
+    .endm
+    .macro make_call
+    mov     rdx, [rsp + 8]
+    mov     rsi, [rsp + 32]
+    mov     rdi, [rsp + 40]
+    mov     r8, [rsp + 64]
+    mov     r9, [rsp + 72]
+    mov     r10, [rsp + 80]
+    syscall
+    .endm
+
     .balign 16
     .globl  user_probe_start
 user_probe_start:
@@ -100,6 +121,25 @@ user_probe_entered:
     mov     rax, fs:[0]
     mov     [rsp + 776], rax
     done
+    .globl  user_probe_fp
+user_probe_fp:
+    show_fp {before} * 8
+    spoil_fp
+    mov     rax, [rsp + {address} * 8]
+    mov     rax, [rax]
+    make_call
+    show_fp {after} * 8
+    done
+    .globl  user_probe_fp_entered
+user_probe_fp_entered:
+    mov     rsp, {fp_table}
+    show_fp {before} * 8
+    spoil_fp
+    make_call
+    xor     edi, edi
+    xor     esi, esi
+    syscall
+    ud2
     .globl  user_probe_end
 user_probe_end:
 
@@ -126,11 +166,18 @@ leave_user_registers:
     ret
     "#,
     done = const DONE,
+    fp_table = const FP_TABLE,
+    control = const FpWords::CONTROL,
+    address = const FpWords::ADDRESS,
+    before = const FpWords::BEFORE,
+    after = const FpWords::AFTER,
 );
 
 unsafe extern "C" {
     static user_probe_start: u8;
     static user_probe_entered: u8;
+    static user_probe_fp: u8;
+    static user_probe_fp_entered: u8;
     static user_probe_end: u8;
     fn run_user_registers(area: &'static RegArea, stack_pointer: *mut u64);
     fn leave_user_registers(stack_pointer: u64) -> !;
@@ -147,6 +194,10 @@ pub fn user_probe() -> UserProbe {
         // SAFETY: 1. the symbols are around the code, which is constant.
         code: unsafe { core::slice::from_raw_parts(start, at(&raw const user_probe_end)) },
         entered: at(&raw const user_probe_entered) as u64,
+        fp: at(&raw const user_probe_fp) as u64,
+        fp_entered: at(&raw const user_probe_fp_entered) as u64,
+        // MXCSR: all exceptions masked; to nearest, towards zero, down.
+        fp_control: [0x1f80, 0x7f80, 0x3f80],
         flags: [FLAGS, FLAGS & !0x4_0000],
         forbidden_flags: !0xed7,
         no_flags: 0x202,

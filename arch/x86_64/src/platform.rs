@@ -39,9 +39,6 @@ impl Platform for X86 {
     fn init_regs(area: &RegArea, entry: u64, stack_top: u64, arg: u64, tp: u64) {
         context::init_regs(area, entry, stack_top, arg, tp);
     }
-    fn init_fp(area: &FpArea) {
-        context::init_fp(area);
-    }
     fn syscall_args(area: &RegArea) -> [u64; 6] {
         context::syscall_args(area)
     }
@@ -77,6 +74,15 @@ impl Platform for X86 {
     }
     fn dump_regs(area: &RegArea, line: &mut dyn FnMut(&str, u64)) {
         context::dump_regs(area, line);
+    }
+    fn fp_on() {
+        context::fp_on();
+    }
+    fn fp_off() {
+        context::fp_off();
+    }
+    fn reset_fp() {
+        context::reset_fp();
     }
     fn save_fp(area: &FpArea) {
         context::save_fp(area);

@@ -37,6 +37,8 @@ const PAGE_FAULT: u64 = 14;
 const PAGE_FAULT_KNOWN: u64 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 4;
 const DOUBLE_FAULT: u64 = 8;
 const NMI: u64 = 2;
+/// An instruction needs floating-point registers, which are off.
+const NO_FP: u64 = 7;
 const MACHINE_CHECK: u64 = 18;
 
 global_asm!(
@@ -295,6 +297,15 @@ fn decode(vector: u64, error: u64) -> UserFault {
     }
 }
 
+/// An exception in user mode that is not, as most are, a page fault.
+#[cold]
+fn other_fault(area: &'static RegArea, vector: u64, error: u64) -> ! {
+    if vector == NO_FP {
+        entry::fp_wanted::<X86>(area);
+    }
+    entry::user_fault::<X86>(area, decode(vector, error))
+}
+
 /// Every interrupt and exception in user mode ends here, on an empty kernel stack.
 extern "C" fn user_trap(area: &'static RegArea) -> ! {
     let (vector, error) = context::cause(area);
@@ -306,7 +317,7 @@ extern "C" fn user_trap(area: &'static RegArea) -> ! {
             // Whatever it is, it is not the thread's fault.
             entry::kernel_fault::<X86>(name(vector), &[("vector", vector), ("error", error)])
         }
-        0..32 => entry::user_fault::<X86>(area, decode(vector, error)),
+        0..32 => other_fault(area, vector, error),
         v => {
             irq::acknowledge(v as u8);
             irq::take_pending();

@@ -268,6 +268,13 @@ bench_ops! {
     FlushStep = 27, "flush_step", true;
     /// A flush of the translation buffer.
     TlbFlush = 28, "tlb_flush", true;
+    /// [`BenchOp::IpcRoundTrip`] by a caller that has used floating-point or vector registers since it
+    /// last was invoked or invoked somebody.
+    IpcRoundTripFp = 29, "ipc_round_trip_fp", true;
+    /// [`BenchOp::PageFaultUser`] of a thread that has used floating-point or vector registers.
+    PageFaultUserFp = 30, "page_fault_user_fp", true;
+    /// The first use of floating-point or vector registers after an invocation.
+    FpFirstUse = 31, "fp_first_use", true;
 }
 
 /// How many parts an operation can have.
@@ -399,6 +406,6 @@ mod tests {
             assert_eq!(BenchWindow::from_id(WindowId(id)), None);
         }
         let required = BENCH_OPS.iter().filter(|op| op.is_required());
-        assert_eq!(required.count(), 26);
+        assert_eq!(required.count(), 29);
     }
 }

@@ -12,9 +12,9 @@ use crate::cx::Cx;
 use crate::dispatch::{self, After};
 use crate::invoke::{self, Handler, Returned, Way};
 use crate::object::endpoint::Line;
-use crate::object::thread::Thread;
+use crate::object::thread::{Thread, info};
 use crate::platform::{FaultKind, RegArea, UserFault};
-use crate::{Platform, copy, cycle, error, inbox, ops, panic, resolve, short, view};
+use crate::{Platform, copy, cycle, error, fp, inbox, ops, panic, resolve, short, view};
 
 /// How often one instruction may fault at one address in a row. A page that others unmap and map
 /// at the same time costs a few; a page that the tables allow and the machine does not would fault
@@ -160,6 +160,13 @@ pub fn short_invoke<P: Platform>(word: u64) -> FastReturn {
 /// [`CpuLocal::fast_token`](crate::cpu::CpuLocal).
 pub fn fast_invoke<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
     let cx = Cx::here::<P>();
+    if cx.local.short_way.get().is_none() && !lacks!("entry::fast_invoke::forget") {
+        fp::forget::<P>(cx.local);
+        let short = shortly::<P>(word);
+        if short.status != LONG {
+            return short;
+        }
+    }
     cx.local.short_entry.set(true);
     match invocation::<P>(&cx, word, [a0, a1, a2, a3]) {
         Ok(Way::Here { badge, token }) => {
@@ -168,6 +175,19 @@ pub fn fast_invoke<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -
         }
         Ok(Way::Elsewhere) => cycle::switched::<P>(&cx),
         Err(e) => FastReturn::of(&cx, Err(e)),
+    }
+}
+
+/// The short way for those who have come the long way: [`ENTER`] as from [`fast_invoke`].
+fn shortly<P: Platform>(word: u64) -> FastReturn {
+    let short = short_invoke::<P>(word);
+    if short.status == LONG {
+        return short;
+    }
+    P::local().fast_token.set(short.status);
+    FastReturn {
+        status: ENTER,
+        ..short
     }
 }
 
@@ -208,6 +228,13 @@ pub fn short_return<P: Platform>(a0: u64) -> FastReturn {
 /// The end of an invocation, the long way. [`ENTER`] as from [`short_return`].
 pub fn fast_return<P: Platform>(a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
     let cx = Cx::here::<P>();
+    if cx.local.short_way.get().is_none() && !lacks!("entry::fast_return::forget") {
+        fp::forget::<P>(cx.local);
+        let short = short_return::<P>(a0);
+        if short.status != LONG {
+            return short;
+        }
+    }
     cx.local.short_entry.set(true);
     match invoke::leave::<P>(&cx, [a0, a1, a2, a3]) {
         Ok(Returned::Here) => {
@@ -232,14 +259,10 @@ pub fn system_call<P: Platform>(word: u64, a: [u64; 5]) -> FastReturn {
             _ => short,
         };
     }
-    let short = short_invoke::<P>(word);
-    if short.status == LONG {
-        return fast_invoke::<P>(word, a0, a1, a2, a3);
-    }
-    P::local().fast_token.set(short.status);
-    FastReturn {
-        status: ENTER,
-        ..short
+    let short = shortly::<P>(word);
+    match short.status {
+        LONG => fast_invoke::<P>(word, a0, a1, a2, a3),
+        _ => short,
     }
 }
 
@@ -247,6 +270,14 @@ pub fn system_call<P: Platform>(word: u64, a: [u64; 5]) -> FastReturn {
 pub fn interrupted<P: Platform>(_area: &'static RegArea) -> ! {
     inbox::attentive::<P>();
     cycle::run::<P>()
+}
+
+/// User mode has used floating-point registers, which are off: goes on with them, if they only have
+/// to be loaded.
+pub fn fp_wanted<P: Platform>(area: &'static RegArea) {
+    if fp::wanted::<P>(P::local()) {
+        P::go_on(area);
+    }
 }
 
 /// A fault in user mode.
@@ -279,15 +310,43 @@ pub fn page_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
 /// Has the component's handler deal with a fault; or the thread ends.
 fn handle<P: Platform>(area: &'static RegArea, f: UserFault, why: Option<Error>) -> ! {
     let cx = Cx::here::<P>();
-    let t = dispatch::current(&cx);
-    match invoke::fault::<P>(&cx, t, f) {
+    match cx.local.short_way.get() {
+        Some(t) => deal::<P>(&cx, t, area, f, why, info::FAULT),
+        None => keep_and_handle::<P>(&cx, area, f, why),
+    }
+}
+
+/// The same of a thread that has something in floating-point registers: the handler has its own.
+#[cold]
+fn keep_and_handle<P: Platform>(
+    cx: &Cx,
+    area: &'static RegArea,
+    f: UserFault,
+    why: Option<Error>,
+) -> ! {
+    let t = dispatch::current(cx);
+    let what = fp::keep::<P>(cx.local, t);
+    deal::<P>(cx, t, area, f, why, what)
+}
+
+/// `what` is as for [`invoke::fault`].
+#[inline(always)]
+fn deal<P: Platform>(
+    cx: &Cx,
+    t: &'static Thread,
+    area: &'static RegArea,
+    f: UserFault,
+    why: Option<Error>,
+    what: u64,
+) -> ! {
+    match invoke::fault::<P>(cx, t, f, what) {
         Handler::Entered { pc, args } => P::enter_user(area, pc, args),
-        Handler::Gone => cycle::switched::<P>(&cx),
+        Handler::Gone => cycle::switched::<P>(cx),
         Handler::None => {}
     }
     inbox::attentive::<P>();
-    report_fault::<P>(&cx, t, area, f, why);
-    dispatch::end_thread::<P>(&cx, t, Stopped::Faulted, 0);
+    report_fault::<P>(cx, t, area, f, why);
+    dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
     cycle::run::<P>()
 }
 

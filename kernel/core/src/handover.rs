@@ -32,13 +32,13 @@ use dyad_abi::{Error, NodeId, Result};
 use dyad_ring::Message;
 use dyad_shm::frame::WeakRef;
 
-use crate::Platform;
 use crate::cx::Cx;
 use crate::dispatch::{self, After};
 use crate::inbox::{self, kind};
 use crate::object::component::Entry;
 use crate::object::thread::{Owner, State, Thread, begun, copy_registers, info};
 use crate::object::{find, reference};
+use crate::{Platform, fp};
 
 /// Why a thread is handed over.
 pub mod what {
@@ -125,7 +125,7 @@ pub fn send<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> Result<()> 
             Ok(())
         }
         Err(e) => {
-            // Its floating-point registers are still this CPU's.
+            // Its component is still this CPU's.
             cx.local.holding.set(Some(t));
             dispatch::give_back(cx, next);
             Err(e)
@@ -256,7 +256,10 @@ fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
     match what {
         what::INVOKE => {
             t.component.store(component, Ordering::Relaxed);
-            t.fresh_fp.store(1, Ordering::Relaxed);
+            // Where it has come from it has forgotten them; here it may have some from before.
+            if !lacks!("handover::arrive::fp") {
+                fp::renew::<P>(t);
+            }
             // Here it begins with the service, not at its entry point, to which `Migrate` leads it.
             if t.begun(P::ISA) == begun::NOT {
                 t.set_begun(P::ISA, begun::HERE);
@@ -298,8 +301,7 @@ pub fn start<P: Platform>(t: &Thread) {
         t.arg.load(Ordering::Relaxed),
         tcb_address(id),
     );
-    P::init_fp(t.fp(P::ISA));
-    t.fresh_fp.store(0, Ordering::Relaxed);
+    fp::renew::<P>(t);
     t.set_begun(P::ISA, begun::HERE);
 }
 
@@ -327,7 +329,9 @@ fn arrive_failed<P: Platform>(t: &Thread, carried: [u64; 8]) {
         t.fault.store(0, Ordering::Relaxed);
     }
     t.component.store(component, Ordering::Relaxed);
-    t.fresh_fp.store(1, Ordering::Relaxed);
+    if !lacks!("handover::arrive_failed::fp") {
+        fp::renew::<P>(t);
+    }
     P::set_results(area, status, [0; 4]);
     P::set_user_pc_sp(area, pc, sp);
 }

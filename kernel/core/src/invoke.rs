@@ -25,6 +25,7 @@ use dyad_shm::frame::WeakRef;
 use crate::Platform;
 use crate::cx::Cx;
 use crate::dispatch;
+use crate::fp;
 use crate::handover;
 use crate::object::component::{Component, Entry};
 use crate::object::thread::{Thread, info};
@@ -190,6 +191,7 @@ fn leave_specially<P: Platform>(
     // what is missing of it need not be completed.
     cx.local.short_entry.set(false);
     t.depth.store(at, Ordering::Relaxed);
+    fp::bring_back::<P>(cx.local, t, what);
     t.fault.store(0, Ordering::Relaxed);
     copy_used::<P>(&t.saved, t.regs(P::ISA));
     t.component.store(component, Ordering::Relaxed);
@@ -226,9 +228,10 @@ pub enum Handler {
     },
 }
 
-/// Has the fault handler of the running thread's component deal with a fault.
+/// Has the fault handler of the running thread's component deal with a fault. `what` is what is
+/// special about the return: [`info::FAULT`], or what [`fp::keep`] has said.
 #[inline(always)]
-pub fn fault<P: Platform>(cx: &Cx, t: &'static Thread, f: UserFault) -> Handler {
+pub fn fault<P: Platform>(cx: &Cx, t: &'static Thread, f: UserFault, what: u64) -> Handler {
     // One fault at a time: a handler that faults has no handler.
     if t.fault.load(Ordering::Relaxed) != 0 {
         return Handler::None;
@@ -236,7 +239,8 @@ pub fn fault<P: Platform>(cx: &Cx, t: &'static Thread, f: UserFault) -> Handler 
     let area = t.regs(P::ISA);
     let (pc, sp) = P::user_pc_sp(area);
     let from = cx.local.component.get();
-    let Ok(depth) = push(t, from, pc, sp, info::FAULT) else {
+    let Ok(depth) = push(t, from, pc, sp, what) else {
+        fp::bring_back::<P>(cx.local, t, what);
         return Handler::None;
     };
     let to = match view::enter_handler::<P>(cx.local) {
@@ -245,6 +249,7 @@ pub fn fault<P: Platform>(cx: &Cx, t: &'static Thread, f: UserFault) -> Handler 
             Ok(to) => to,
             Err(none) => {
                 t.depth.store(depth - 1, Ordering::Relaxed);
+                fp::bring_back::<P>(cx.local, t, what);
                 return none;
             }
         },

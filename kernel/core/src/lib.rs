@@ -31,6 +31,7 @@ pub mod cycle;
 pub mod dispatch;
 pub mod end;
 pub mod entry;
+pub mod fp;
 pub mod handover;
 #[cfg(any(test, feature = "host"))]
 pub mod host;

@@ -34,7 +34,7 @@ use crate::object::component::Component;
 use crate::object::space::Space;
 use crate::object::thread::Thread;
 use crate::object::{find, follow, reference};
-use crate::{Platform, dispatch, inbox};
+use crate::{Platform, dispatch, fp, inbox};
 
 /// Most steps of one `FlushStep`.
 pub const MAX_STEPS: u64 = 1024;
@@ -105,9 +105,8 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
     // Nothing of a thread stays here: this CPU may sleep for long, and another one run the thread.
     fn detach(&self) {
         let cx = self.cx;
-        if let Some(t) = cx.local.holding.replace(None) {
-            P::save_fp(t.fp(P::ISA));
-        }
+        fp::put_away::<P>(cx.local);
+        cx.local.holding.set(None);
         dispatch::leave_space::<P>(cx);
     }
 

@@ -41,8 +41,13 @@ pub struct CpuLocal {
     pub chain: Chain,
     /// The thread that runs here.
     pub thread: Cell<Option<&'static Thread>>,
-    /// The thread whose floating-point registers and component this CPU holds.
+    /// The thread whose component this CPU holds.
     pub holding: Cell<Option<&'static Thread>>,
+    /// The same thread if it may invoke, return and fault by the short way, because it has nothing in
+    /// floating-point registers; see `dyad_core::fp`.
+    pub short_way: Cell<Option<&'static Thread>>,
+    /// The thread whose floating-point registers are in this CPU's; they are on then.
+    pub fp_of: Cell<Option<&'static Thread>>,
     /// The component it holds: a weak reference.
     pub component: Cell<u64>,
     /// Root of that component's capability table.
@@ -92,6 +97,8 @@ impl CpuLocal {
             chain: Chain::new(),
             thread: Cell::new(None),
             holding: Cell::new(None),
+            short_way: Cell::new(None),
+            fp_of: Cell::new(None),
             component: Cell::new(0),
             captbl: Cell::new(PhysAddr(0)),
             space: Cell::new(0),
@@ -154,7 +161,7 @@ impl CpuLocal {
         Some(bits.trailing_zeros())
     }
 
-    /// Whether this CPU holds a thread's registers and component.
+    /// Whether this CPU holds a thread's component.
     #[inline]
     pub fn holds(&self, t: &'static Thread) -> bool {
         self.holding.get().is_some_and(|h| core::ptr::eq(h, t))

@@ -37,8 +37,8 @@
 //! x86-64, `rcx` and `r11` belong to the `syscall` instruction: after a fast return they hold
 //! program counter and flags.
 //!
-//! Floating-point registers are not touched by any of them; [`Platform::save_fp`] and
-//! [`Platform::restore_fp`] are.
+//! Floating-point registers are not touched by any of them, but may be off afterwards: see
+//! `dyad_core::fp`.
 //!
 //! There is one kernel stack per CPU. Every entry from user mode starts at its top and ends in
 //! [`Platform::resume_user`] or one of its shorter forms, which do not return; no kernel state lives on the stack between
@@ -117,6 +117,14 @@ pub struct UserProbe {
     pub code: &'static [u8],
     /// Offset in the code where an invocation may start, or come back to.
     pub entered: u64,
+    /// Offset of code that uses floating-point registers. It starts like the other; see
+    /// `dyad_core::ktest::user_calls::FpWords`.
+    pub fp: u64,
+    /// Offset of code with which a component is entered that uses them too, on a table at
+    /// `dyad_core::ktest::user_calls::FP_TABLE`. It makes the call in the table, then returns 0.
+    pub fp_entered: u64,
+    /// Floating-point control words: the initial one, and two with other rounding modes.
+    pub fp_control: [u64; 3],
     /// Flags to try, and those of them that are left after the slow way.
     pub flags: [u64; 2],
     /// Flags that user mode must not choose.
@@ -140,7 +148,7 @@ pub struct UserProbe {
 }
 
 /// Copies what is used of an area of this machine.
-#[inline]
+#[inline(always)]
 pub fn copy_used<P: Platform>(from: &RegArea, to: &RegArea) {
     let used = P::REG_WORDS_USED;
     for (f, t) in from.0[..used].iter().zip(&to.0[..used]) {
@@ -175,9 +183,6 @@ pub trait Platform: Sized + 'static {
     /// Sets an area up so that resuming it calls `entry(arg)` by the C convention of the ISA, on
     /// an empty stack that ends at `stack_top`, with thread pointer `tp`, interrupts enabled.
     fn init_regs(area: &RegArea, entry: u64, stack_top: u64, arg: u64, tp: u64);
-    /// Sets a floating-point area to the initial state (round to nearest, no traps, no flushing
-    /// of subnormal numbers).
-    fn init_fp(area: &FpArea);
     /// Operation and arguments 0 to 4 of the system call an area has stopped at.
     fn syscall_args(area: &RegArea) -> [u64; 6];
     /// Sets status and value of the system call an area has stopped at; other registers that the
@@ -214,6 +219,14 @@ pub trait Platform: Sized + 'static {
     fn save_fp(area: &FpArea);
     /// Loads the floating-point registers of this CPU.
     fn restore_fp(area: &FpArea);
+    /// Puts the initial state into the floating-point registers of this CPU: zeros, round to
+    /// nearest, no traps, no flushing of subnormal numbers.
+    fn reset_fp();
+    /// User mode may use floating-point registers of this CPU, from here on.
+    fn fp_on();
+    /// User mode may not: the first instruction that does traps, and arch code calls
+    /// `dyad_core::entry::fp_wanted`. CPUs start like that.
+    fn fp_off();
     /// Continues a thread in user mode; its area must be full. Entries from user mode save into
     /// this area until another is resumed.
     fn resume_user(area: &'static RegArea) -> !;

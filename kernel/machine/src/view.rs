@@ -19,6 +19,9 @@
 //! was there already. Capabilities with a guard have no view. Capabilities of other types have views
 //! as well, with the frame word of their object; and empty slots.
 //!
+//! The short way is for threads with nothing in floating-point registers, which must be forgotten or
+//! kept: `dyad_core::fp`.
+//!
 //! Views are private to their CPU; nobody has to be told of them. Loads are of this CPU's view of the
 //! lines, as in all lookups: where caches are not coherent, what another node has changed shows
 //! after this node's next round at the latest.
@@ -265,7 +268,7 @@ pub fn invoke<P: Platform>(local: &CpuLocal, index: u64) -> Option<(u64, u64)> {
     if !to.holds() {
         return None;
     }
-    let t = local.thread.get()?;
+    let t = local.short_way.get()?;
     let depth = t.depth.load(Ordering::Relaxed);
     let frame = t.frames.get(depth as usize)?;
     let area = t.regs(P::ISA);
@@ -288,7 +291,7 @@ pub fn invoke<P: Platform>(local: &CpuLocal, index: u64) -> Option<(u64, u64)> {
 /// The short way of a return with `word` as its first; `None` if it is to go the long way.
 #[inline(always)]
 pub fn leave<P: Platform>(local: &'static CpuLocal, word: u64) -> Option<()> {
-    let t = local.thread.get()?;
+    let t = local.short_way.get()?;
     let at = t.depth.load(Ordering::Relaxed).wrapping_sub(1);
     let frame = t.frames.get(at as usize)?;
     let object = frame.component.load(Ordering::Relaxed);

@@ -141,7 +141,7 @@ shared_struct! {
 
 /// Words of a register area: general registers, stack pointer, program counter, flags, thread
 /// pointer, in an order that only the owning ISA's `arch` crate knows.
-pub const REG_WORDS: usize = 48;
+pub const REG_WORDS: usize = 36;
 /// Words of a floating-point area (16-byte aligned, at least 528 bytes).
 pub const FP_WORDS: usize = 68;
 
@@ -165,6 +165,8 @@ pub mod info {
     pub const FAULT: u64 = 1;
     /// The thread has come from another node for it: the node is in bits 8..16.
     pub const CROSSED: u64 = 2;
+    /// With `FAULT`: floating-point registers are in their save area.
+    pub const FP: u64 = 4;
 }
 
 shared_struct! {
@@ -219,12 +221,13 @@ shared_struct! {
         pub came_from: AtomicU64,
         /// Migrations so far.
         pub migrations: AtomicU64,
-        /// Whether `saved` holds the registers of a fault.
+        /// Whether a handler deals with a fault, whose registers are in `saved`.
         pub fault: AtomicU64,
         /// Exit code, once it has ended.
         pub exit_code: AtomicU64,
-        /// Floating-point registers are to be set up anew on arrival.
-        pub fresh_fp: AtomicU64,
+        /// A bit for each ISA on which it has something in floating-point registers. On the others
+        /// they are as at the start, whatever is in `fp`. See `dyad_core::fp`.
+        pub used_fp: AtomicU64,
         /// What it does where it has been handed to; see `dyad_core::handover`.
         pub carried: [AtomicU64; 8],
         /// Fused time at which it was last dispatched on a budget.
@@ -232,7 +235,7 @@ shared_struct! {
         /// Number of the budget in its frame.
         pub budget_line: AtomicU64,
         /// Reserved; zero.
-        pub reserved: [AtomicU64; 35],
+        pub reserved: [AtomicU64; 27],
         /// Invocations under way.
         pub frames: [Frame; INVOKE_DEPTH],
         /// Registers at a fault that a handler deals with.
@@ -243,6 +246,8 @@ shared_struct! {
         pub regs: [RegArea; dyad_abi::ident::ISA_COUNT],
         /// Floating-point state, by ISA.
         pub fp: [FpArea; dyad_abi::ident::ISA_COUNT],
+        /// The same at a fault that a handler deals with, if its frame says so.
+        pub saved_fp: FpArea,
     }
 }
 
@@ -254,8 +259,9 @@ pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
         Thread {
             owner, id, tag, component, scheduler, cpu, event_link, event, result,
             result_status, result_value, waits_at, waits_line, deadline, priority, slice_end,
-            budget, depth, entry, arg, started, came_from, migrations, fault, exit_code, fresh_fp,
+            budget, depth, entry, arg, started, came_from, migrations, fault, exit_code, used_fp,
             carried, budget_from, budget_line, reserved, frames, saved, parked, regs, fp,
+            saved_fp,
         },
     )
     .word(REG_WORDS as u64)

@@ -11,6 +11,69 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/host::resolve_tests::copies_fault_pages_in_and_check_every_page"],
     ),
     m(
+        "check/core::entry::fast_invoke::forget",
+        Contents,
+        "who is invoked finds nothing of the caller in floating-point registers",
+        &["core/unit/host::fp_tests::invocations_carry_nothing_either_way"],
+    ),
+    m(
+        "check/core::entry::fast_return::forget",
+        Contents,
+        "who is returned to finds nothing of the callee in floating-point registers",
+        &["core/unit/host::fp_tests::invocations_carry_nothing_either_way"],
+    ),
+    m(
+        "check/core::fp::bring_back::copy",
+        Contents,
+        "what a fault has interrupted goes on with its floating-point registers",
+        &[
+            "core/unit/host::fp_tests::what_a_fault_interrupts_goes_on_with_its_own",
+            "core/unit/host::fp_tests::threads_that_end_by_a_fault_keep_theirs",
+        ],
+    ),
+    m(
+        "check/core::fp::keep::one",
+        Contents,
+        "a handler that faults does not take the place of what it handles",
+        &["core/unit/host::fp_tests::threads_that_end_by_a_fault_keep_theirs"],
+    ),
+    m(
+        "check/core::fp::load::short_way",
+        Contents,
+        "a thread with floating-point registers in its frame does not go the short way",
+        &["core/unit/host::fp_tests::invocations_carry_nothing_either_way"],
+    ),
+    m(
+        "check/core::fp::put_away::save",
+        Contents,
+        "a thread finds no floating-point registers of the one before, and its own later",
+        &[
+            "core/unit/host::fp_tests::threads_that_take_turns_keep_their_own",
+            "core/unit/host::fp_tests::each_isa_has_its_own",
+        ],
+    ),
+    m(
+        "check/core::fp::set_used::short_way",
+        Contents,
+        "a thread with floating-point registers in the CPU does not go the short way",
+        &[
+            "core/unit/host::fp_tests::invocations_carry_nothing_either_way",
+            "core/unit/host::fp_tests::what_a_fault_interrupts_goes_on_with_its_own",
+        ],
+    ),
+    m(
+        "check/core::handover::arrive::fp",
+        Contents,
+        "an invocation that crosses finds nothing in floating-point registers of where it goes",
+        &["core/unit/host::fp_tests::each_isa_has_its_own"],
+    ),
+    m(
+        "check/core::handover::arrive_failed::fp",
+        Contents,
+        "a thread that comes back from a dead node has nothing in floating-point registers",
+        &["recovery/unit/tests::threads::faults_further_in_are_over"],
+    ),
+    m(
         "check/space::mapping::begin_map::linked",
         References,
         "a page comes into tables that are still linked, once they are pinned",

@@ -46,7 +46,8 @@ pub enum Class {
     State,
     /// An entry in a log, or when it is made.
     Log,
-    /// The zeros that a frame is handed out with.
+    /// The zeros that a frame is handed out with, and that are in registers of who has not filled
+    /// them.
     Contents,
 }
 

@@ -37,7 +37,7 @@
 //! | executor, `async`, [`program_local!`](dyad_sys::program_local) | belong to the program's own thread: a panic here |
 //! | heap, `println!` | work |
 //! | thread pointer | that of the caller: nothing can be relied on |
-//! | floating point | works; registers hold nothing at the start |
+//! | floating point | works; registers are zero at the start |
 //! | blocking | blocks the caller's thread, nobody else |
 //! | a panic | ends the invocation with `Corrupt`; locks that it held stay closed |
 

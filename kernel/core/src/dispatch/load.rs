@@ -1,8 +1,9 @@
-//! What a CPU holds of the thread it runs: floating-point registers, component, address space.
+//! What a CPU holds of the thread it runs: component, address space, floating-point registers.
 //!
 //! They are left in place when a thread stops and replaced only if another one runs next, so that a
-//! thread that comes back finds them there. `holding` says whose registers are in the CPU; whoever
-//! gives a thread to others ([`release`](super::release)) saves them first.
+//! thread that comes back finds them there. `holding` says whose they are; whoever gives a thread to
+//! others ([`release`](super::release)) saves the registers first. Those come when they are used
+//! ([`fp`]).
 
 use core::sync::atomic::Ordering;
 
@@ -16,9 +17,10 @@ use crate::object::component::Component;
 use crate::object::space::Space;
 use crate::object::thread::{Thread, begun};
 use crate::object::{find, follow};
-use crate::{Platform, handover, view};
+use crate::{Platform, fp, handover, view};
 
-/// Makes this CPU hold a thread's component, address space and floating-point registers.
+/// Makes this CPU hold a thread's component and address space; its floating-point registers come when
+/// they are used.
 ///
 /// # Errors
 ///
@@ -26,19 +28,13 @@ use crate::{Platform, handover, view};
 #[inline]
 fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
     if !cx.local.holds(t) {
-        if let Some(other) = cx.local.holding.get() {
-            P::save_fp(other.fp(P::ISA));
-        }
+        fp::put_away::<P>(cx.local);
         // Nobody's until all is in place: what follows may fail, and then the thread is ended.
         cx.local.holding.set(None);
         if t.begun(P::ISA) == begun::NOT {
             handover::start::<P>(t);
         }
-        if t.fresh_fp.load(Ordering::Relaxed) != 0 {
-            t.fresh_fp.store(0, Ordering::Relaxed);
-            P::init_fp(t.fp(P::ISA));
-        }
-        P::restore_fp(t.fp(P::ISA));
+        fp::load::<P>(cx.local, t);
         enter_component::<P>(cx, t.component.load(Ordering::Relaxed))?;
         cx.local.holding.set(Some(t));
     }
@@ -94,6 +90,7 @@ fn enter_slowly<P: Platform>(cx: &Cx, word: u64) -> Result<()> {
 
 /// Leaves whatever address space this CPU is in.
 pub fn leave_space<P: Platform>(cx: &Cx) {
+    fp::put_away::<P>(cx.local);
     if cx.local.space.replace(0) != 0 {
         P::switch_root(P::idle_root());
     }

@@ -34,7 +34,7 @@ use dyad_abi::{Error, Result};
 use crate::cx::Cx;
 use crate::object::thread::{State, Thread};
 use crate::object::time::{Budgets, UNLIMITED};
-use crate::{Platform, clock};
+use crate::{Platform, clock, fp};
 
 mod chain;
 mod load;
@@ -99,7 +99,7 @@ pub fn still_here<P: Platform>(cx: &Cx, value: u64) -> After {
 pub fn release<P: Platform>(cx: &Cx, t: &'static Thread) {
     settle::<P>(cx, t);
     if cx.local.holds(t) {
-        P::save_fp(t.fp(P::ISA));
+        fp::put_away::<P>(cx.local);
         cx.local.holding.set(None);
     }
     cx.words().hand_over(t);

@@ -15,6 +15,8 @@
 #[cfg(test)]
 mod between_tests;
 #[cfg(test)]
+mod fp_tests;
+#[cfg(test)]
 mod frame_tests;
 #[cfg(test)]
 pub mod ktests;
@@ -112,6 +114,8 @@ struct Private {
     node: &'static Node,
     local: &'static CpuLocal,
     did: RefCell<Vec<Did>>,
+    /// Floating-point registers: a word, and whether user mode may use it.
+    fp: Cell<(u64, bool)>,
     console: RefCell<Vec<u8>>,
 }
 
@@ -291,6 +295,7 @@ impl World {
             node,
             local,
             did: RefCell::default(),
+            fp: Cell::default(),
             console: RefCell::default(),
         })));
         m.enter();
@@ -324,6 +329,17 @@ impl Machine {
     /// What it did since the last call.
     pub fn did(self) -> Vec<Did> {
         self.0.did.take()
+    }
+
+    /// What user mode finds in floating-point registers; `None`: it traps.
+    pub fn fp(self) -> Option<u64> {
+        let (value, on) = self.0.fp.get();
+        on.then_some(value)
+    }
+
+    /// User mode changes them; they are on.
+    pub fn set_fp(self, value: u64) {
+        assert!(self.0.fp.replace((value, true)).1, "they are off");
     }
 
     /// What it printed since the last call.
@@ -388,6 +404,11 @@ fn did(d: Did) {
     current().did.borrow_mut().push(d);
 }
 
+fn load_fp(value: u64) {
+    let (_, on) = current().fp.replace((value, true));
+    assert!(on, "this would trap in the kernel");
+}
+
 impl<const A64: bool> Platform for Mock<A64> {
     const ISA: Isa = if A64 { Isa::Aarch64 } else { Isa::X86_64 };
 
@@ -417,7 +438,6 @@ impl<const A64: bool> Platform for Mock<A64> {
             area.0[i].store(v, Ordering::Relaxed);
         }
     }
-    fn init_fp(_: &FpArea) {}
     fn syscall_args(area: &RegArea) -> [u64; 6] {
         core::array::from_fn(|i| area.0[i].load(Ordering::Relaxed))
     }
@@ -467,11 +487,27 @@ impl<const A64: bool> Platform for Mock<A64> {
     fn dump_regs(area: &RegArea, line: &mut dyn FnMut(&str, u64)) {
         line("pc", area.0[PC].load(Ordering::Relaxed));
     }
-    fn save_fp(_: &FpArea) {
-        did(Did::SavedFp);
-    }
-    fn restore_fp(_: &FpArea) {
+    fn reset_fp() {
         did(Did::RestoredFp);
+        load_fp(0);
+    }
+    fn fp_on() {
+        let m = current();
+        m.fp.set((m.fp.get().0, true));
+    }
+    fn fp_off() {
+        let m = current();
+        m.fp.set((m.fp.get().0, false));
+    }
+    fn save_fp(area: &FpArea) {
+        did(Did::SavedFp);
+        let (value, on) = current().fp.get();
+        assert!(on, "this would trap in the kernel");
+        area.0[0].store(value, Ordering::Relaxed);
+    }
+    fn restore_fp(area: &FpArea) {
+        did(Did::RestoredFp);
+        load_fp(area.0[0].load(Ordering::Relaxed));
     }
     fn resume_user(area: &'static RegArea) -> ! {
         assert_eq!(area.0[PARTIAL].load(Ordering::Relaxed), 0, "a partial area");
@@ -532,6 +568,9 @@ impl<const A64: bool> Platform for Mock<A64> {
         crate::platform::UserProbe {
             code: &[],
             entered: 0,
+            fp: 0,
+            fp_entered: 0,
+            fp_control: [0; 3],
             flags: [0; 2],
             forbidden_flags: 0,
             no_flags: 0,

@@ -14,6 +14,7 @@ use dyad_abi::service::scheduler_line;
 use dyad_abi::{Error, Isa};
 use dyad_shm::frame::WeakRef;
 
+use super::fp_tests::swap;
 use super::ktests::{joined, passes};
 use super::{ARGUMENTS, Did, Left, Machine, MockA64, MockX86, PC, RESULTS, SP, World, result};
 use crate::Platform;
@@ -27,7 +28,7 @@ use crate::object::thread::{State, Thread};
 use crate::platform::{FaultKind, UserFault};
 
 pub(super) const ENTRY: u64 = 0x4100_0000;
-const SERVICE: u64 = 0x4200_2000;
+pub(super) const SERVICE: u64 = 0x4200_2000;
 const DISPATCH: u64 = ThreadOp::Dispatch as u64;
 const NOW: u64 = crate::ops::endpoint::NOW;
 
@@ -35,7 +36,7 @@ const NOW: u64 = crate::ops::endpoint::NOW;
 const ROOT: u64 = 0x1000_0000;
 
 /// Gives the rig's space tables, and has its thread run already.
-fn ready<P: Platform>(rig: &Rig<'_>) -> dyad_abi::Result<()> {
+pub(super) fn ready<P: Platform>(rig: &Rig<'_>) -> dyad_abi::Result<()> {
     spaces::furnish(rig, rig.space)?;
     let t = me(rig);
     P::set_user_pc_sp(t.regs(P::ISA), ROOT, 0);
@@ -56,7 +57,7 @@ pub(super) fn solo<P: Platform>(test: impl FnOnce(&Rig<'_>, Machine) -> Outcome)
 }
 
 /// A rig on each of two machines of different ISAs; the second is entered.
-fn pair(test: impl FnOnce((&Rig<'_>, Machine), (&Rig<'_>, Machine)) -> Outcome) {
+pub(super) fn pair(test: impl FnOnce((&Rig<'_>, Machine), (&Rig<'_>, Machine)) -> Outcome) {
     let w = World::new(&[Isa::X86_64, Isa::Aarch64], 2048);
     let (x, a) = (joined::<MockX86>(&w, 0), joined::<MockA64>(&w, 1));
     x.enter();
@@ -100,7 +101,7 @@ pub(super) fn thread(
     (rig.cap(ObjectKind::Thread, object, Rights::ALL).unwrap(), t)
 }
 
-fn me(rig: &Rig<'_>) -> &'static Thread {
+pub(super) fn me(rig: &Rig<'_>) -> &'static Thread {
     rig.as_thread(rig.thread).unwrap()
 }
 
@@ -109,7 +110,7 @@ pub(super) fn op(cap: CapIndex, op: u64) -> u64 {
 }
 
 /// The rig's thread, the scheduler, runs another one.
-fn dispatch<P: Platform>(rig: &Rig<'_>, m: Machine, cap: CapIndex, how: u64) -> Left {
+pub(super) fn dispatch<P: Platform>(rig: &Rig<'_>, m: Machine, cap: CapIndex, how: u64) -> Left {
     m.call::<P>(me(rig), op(cap, DISPATCH), &[how, 0])
 }
 
@@ -128,7 +129,7 @@ fn first_frame(m: Machine) -> dyad_shm::PhysAddr {
         .add(100 * 4096)
 }
 
-fn stopped<P: Platform>(t: &Thread) -> (u64, Option<Stopped>, u64) {
+pub(super) fn stopped<P: Platform>(t: &Thread) -> (u64, Option<Stopped>, u64) {
     let (status, value) = result::<P>(t);
     (status, Stopped::from_number(value & 0xff), value >> 8)
 }
@@ -138,15 +139,24 @@ fn dispatched_threads_run<P: Platform>() {
         let (cap, t) = thread(rig, None, 3);
         m.did();
         assert_eq!(dispatch::<P>(rig, m, cap, 0), Left::User(ENTRY));
-        assert!(m.did().contains(&Did::RestoredFp));
+        // Floating-point registers are loaded when they are used, and saved if they have been.
+        let moved = || {
+            let did = m.did();
+            [Did::RestoredFp, Did::SavedFp].map(|d| did.contains(&d))
+        };
+        assert_eq!(moved(), [false, false]);
+        assert_eq!(swap::<P>(m, t, 7), 0);
+        assert_eq!(moved(), [true, false]);
         // It gives the CPU back: the scheduler's call returns.
         let back = m.call::<P>(t, op(cap, ThreadOp::Yield as u64), &[]);
         assert_eq!(back, Left::User(word(me(rig), P::ISA, PC)));
         assert_eq!(stopped::<P>(me(rig)), (0, Some(Stopped::Yielded), 0));
-        assert!(m.did().starts_with(&[Did::SavedFp]), "registers are saved");
+        assert_eq!(moved(), [false, true]);
         // It goes on behind its call.
         assert_eq!(dispatch::<P>(rig, m, cap, 0), Left::User(ENTRY + 4));
         assert_eq!(result::<P>(t), (0, 0));
+        m.call::<P>(t, op(cap, ThreadOp::Yield as u64), &[]);
+        assert_eq!(moved(), [false, false]);
         Ok(None)
     });
 }
@@ -343,7 +353,7 @@ fn calls_that_name_nothing_come_back_with_an_error() {
 }
 
 /// A thread of node 0 that both nodes' schedulers know, running on node 0.
-fn traveller(rx: &Rig<'_>, x: Machine) -> (CapIndex, &'static Thread, WeakRef) {
+pub(super) fn traveller(rx: &Rig<'_>, x: Machine) -> (CapIndex, &'static Thread, WeakRef) {
     x.enter();
     let scheduler = rx.object(ObjectKind::Endpoints).unwrap();
     let (cap, t) = thread(rx, Some(scheduler), 3);
@@ -352,7 +362,7 @@ fn traveller(rx: &Rig<'_>, x: Machine) -> (CapIndex, &'static Thread, WeakRef) {
 }
 
 /// What a node's scheduler hears, and its capability for the thread.
-fn hears<P: Platform>(rig: &Rig<'_>, m: Machine, scheduler: WeakRef) -> Option<Event> {
+pub(super) fn hears<P: Platform>(rig: &Rig<'_>, m: Machine, scheduler: WeakRef) -> Option<Event> {
     assert!(matches!(interrupt::<P>(m), Left::User(_)));
     let ends = rig
         .cap(ObjectKind::Endpoints, scheduler, Rights::ALL)

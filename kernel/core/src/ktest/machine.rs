@@ -17,10 +17,11 @@ use crate::dispatch::After;
 use crate::entry::FastReturn;
 use crate::invoke::{Handler, Returned, Way};
 use crate::object::component::Entry;
-use crate::object::thread::Thread;
+use crate::object::thread::{Thread, info};
 use crate::platform::{RegArea, UserFault};
 use crate::{
-    Platform, clock, copy, dispatch, entry, inbox, invoke, meet, messages, ops, quiet, shootdown,
+    Platform, clock, copy, dispatch, entry, fp, inbox, invoke, meet, messages, ops, quiet,
+    shootdown,
 };
 
 /// What tests use of the machine and of the parts of the kernel that are generic over it.
@@ -242,7 +243,11 @@ impl<P: Platform> Machine for Of<P> {
         invoke::leave::<P>(cx, words)
     }
     fn fault(&self, cx: &Cx, t: &'static Thread, f: UserFault) -> bool {
-        match invoke::fault::<P>(cx, t, f) {
+        let what = match cx.local.short_way.get() {
+            Some(_) => info::FAULT,
+            None => fp::keep::<P>(cx.local, t),
+        };
+        match invoke::fault::<P>(cx, t, f, what) {
             Handler::Entered { pc, args } => {
                 P::set_arguments(t.regs(P::ISA), args);
                 P::set_user_pc_sp(t.regs(P::ISA), pc, 0);

@@ -43,6 +43,7 @@ mod pair_threads;
 pub(crate) mod rig;
 pub(crate) mod spaces;
 pub mod user_calls;
+mod user_fp;
 mod user_real;
 mod walk;
 

@@ -145,7 +145,9 @@ impl<'a> Rig<'a> {
     /// Makes this CPU believe that it runs a thread in the rig's component.
     pub fn run(&self, thread: WeakRef) -> Result<()> {
         let local = self.k.local;
-        local.thread.set(Some(self.as_thread(thread)?));
+        let thread = self.as_thread(thread)?;
+        local.thread.set(Some(thread));
+        local.short_way.set(Some(thread));
         local.component.set(self.component.bits());
         local.captbl.set(self.root.frame.address());
         local.space.set(self.space.bits());
@@ -322,12 +324,13 @@ impl<'a> Rig<'a> {
     pub fn stand_down(&self) {
         let local = self.k.local;
         local.thread.set(None);
+        self.cx.machine.leave_space(&self.k);
         local.holding.set(None);
+        local.short_way.set(None);
         local.root_line.set(None);
         while local.chain.pop().is_some() {}
         local.short_entry.set(false);
         local.set_slice_end(u64::MAX);
-        self.cx.machine.leave_space(&self.k);
         local.captbl.set(dyad_shm::PhysAddr(0));
         for root in &self.cx.node.roots {
             root.store(0, Ordering::Relaxed);

@@ -16,6 +16,25 @@ use crate::entry::{ENTER, FastReturn};
 use crate::platform::{REG_WORDS, RegArea};
 use crate::tables::Layout;
 
+/// Words of the tables of code that uses floating-point registers: it shows them, fills them with
+/// ones, loads from an address, makes the call, shows them again, and makes the call [`DONE`].
+#[derive(Debug)]
+pub struct FpWords;
+
+impl FpWords {
+    /// The address to load from, if it is not code that has been entered.
+    pub const ADDRESS: u64 = 33;
+    /// The control word to be set.
+    pub const CONTROL: u64 = 34;
+    /// First and last vector register, two words each, and the control word, as they were.
+    pub const BEFORE: u64 = 64;
+    /// The same after the call.
+    pub const AFTER: u64 = 72;
+}
+
+/// Where the table of entered code is.
+pub const FP_TABLE: u64 = 0x4200_0c00;
+
 /// The call that ends the probe.
 pub const DONE: u64 = 0xd << 32 | 0x7fff;
 

@@ -22,20 +22,20 @@ use crate::mapping::page;
 use crate::object::component::Entry;
 use crate::object::thread::Thread;
 
-const CODE: u64 = 0x4100_0000;
-const DATA: u64 = 0x4200_0000;
-const TABLE: u64 = DATA + 0x400;
+pub(super) const CODE: u64 = 0x4100_0000;
+pub(super) const DATA: u64 = 0x4200_0000;
+pub(super) const TABLE: u64 = DATA + 0x400;
 const FRESH: u64 = 0x5000_0000;
 const OUT: u64 = 64;
 
 /// The probe, mapped into the rig's space.
-struct Probe {
+pub(super) struct Probe {
     /// Frame of its tables.
-    data: PhysAddr,
-    thread: &'static Thread,
+    pub(super) data: PhysAddr,
+    pub(super) thread: &'static Thread,
 }
 
-fn install(rig: &Rig<'_>) -> Result<Probe, Stop> {
+pub(super) fn install(rig: &Rig<'_>) -> Result<Probe, Stop> {
     let (cx, isa) = (rig.cx, rig.cx.machine.isa());
     let probe = cx.machine.user_probe();
     spaces::furnish(rig, rig.space)?;
@@ -50,7 +50,6 @@ fn install(rig: &Rig<'_>) -> Result<Probe, Stop> {
     cx.machine.publish_here(code)?;
     let thread = rig.as_thread(rig.thread)?;
     thread.started[isa.index()].store(1, Ordering::Relaxed);
-    thread.fresh_fp.store(1, Ordering::Relaxed);
     thread.id.store(6, Ordering::Relaxed);
     // The rig only said that the CPU is in its space.
     cx.machine.leave_space(&rig.k);

@@ -174,7 +174,7 @@ fn configure<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u6
         (&t.result, 0),
         (&t.depth, 0),
         (&t.fault, 0),
-        (&t.fresh_fp, 0),
+        (&t.used_fp, 0),
         (&t.priority, 0),
         (&t.budget, 0),
     ] {

@@ -161,7 +161,8 @@ fn it_returns_to_the_last_caller_whose_node_lives() {
     }
 }
 
-/// The faults that those further in were dealing with are over.
+/// The faults that those further in were dealing with are over, and nothing of them is in
+/// floating-point registers.
 #[test]
 fn faults_further_in_are_over() {
     let s = Trio::new();
@@ -171,10 +172,12 @@ fn faults_further_in_are_over() {
     let t = c.thread(&s);
     t.frames[1].info.store(info::FAULT, RELAXED);
     t.fault.store(1, RELAXED);
+    t.used_fp.store(!0, RELAXED);
     c.own(&s, State::Running, 1);
     s.dies(1);
     s.recover(0);
     assert_eq!(t.fault.load(RELAXED), 0);
+    assert_eq!(t.used_fp.load(RELAXED), !(1 << Isa::X86_64.index()));
 }
 
 /// On its way to the dead node: the message is lost.

@@ -105,6 +105,9 @@ pub const fn peers(op: BenchOp) -> Peers {
         BenchOp::PageFaultUser => Peers::sel4(2033, 1608).at_most(900),
         BenchOp::PageFaultForeignTable => Peers::NONE.at_most(400),
         BenchOp::Now
+        | BenchOp::IpcRoundTripFp
+        | BenchOp::PageFaultUserFp
+        | BenchOp::FpFirstUse
         | BenchOp::IpcCrossIsaRoundTrip
         | BenchOp::CapActivate
         | BenchOp::RetypeUntyped

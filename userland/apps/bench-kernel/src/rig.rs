@@ -180,7 +180,7 @@ impl Bench {
         let len = (plan.times + 1) * PAGE_SIZE;
         plan.pages_at = pages_at;
         plan.scratch_va = SCRATCH;
-        plan.fault_va = [0, 1].map(|n| FAULTS + (rig << 39) + n * APART);
+        plan.fault_va = [0, 1, 2].map(|n| FAULTS + (rig << 39) + n * APART);
         for start in (0..len).step_by(TABLE_SPAN as usize) {
             for isa in Isa::ALL {
                 stock

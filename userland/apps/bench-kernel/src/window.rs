@@ -5,6 +5,8 @@
 
 #![allow(unsafe_code)]
 
+use core::hint::black_box;
+
 use dyad::sys::marker;
 use dyad::sys::raw::{self, SyscallReturn};
 
@@ -48,6 +50,17 @@ pub fn there_and_back<const ID: u16>(send: u64, receive: u64, line: u64, until: 
     r.value
 }
 
+/// An invocation in window `ID`, four words each way, by a caller whose floating-point registers are
+/// off: there has been another one just before, and nothing that uses them since.
+#[inline(never)]
+pub fn invoke_again<const ID: u16>(word: u64, words: [u64; 4], reply: &mut [u64; 4]) -> u64 {
+    let first = raw::invoke(word, words, reply);
+    marker::begin::<ID>();
+    let status = raw::invoke(word, words, reply);
+    marker::end::<ID>();
+    first | status
+}
+
 /// An invocation in window `ID`, four words each way.
 #[inline(never)]
 pub fn invoke<const ID: u16>(word: u64, words: [u64; 4], reply: &mut [u64; 4]) -> u64 {
@@ -79,6 +92,28 @@ pub fn touch<const ID: u16>(at: *const u64) -> u64 {
     let v = unsafe { at.read_volatile() };
     marker::end::<ID>();
     v
+}
+
+/// The same by a thread whose floating-point registers are off, because of an invocation just before.
+/// In one function: on AArch64, the end of a function that has invoked uses such registers.
+#[inline(never)]
+pub fn touch_after<const ID: u16>(word: u64, at: *const u64) -> u64 {
+    let first = raw::invoke1(word, [0; 4]);
+    marker::begin::<ID>();
+    // SAFETY: 1. As above.
+    let v = unsafe { at.read_volatile() };
+    marker::end::<ID>();
+    v | first.status
+}
+
+/// A conversion in window `ID`, also after an invocation.
+#[inline(never)]
+pub fn convert_after<const ID: u16>(word: u64, value: u64) -> f64 {
+    let first = raw::invoke1(word, [0; 4]);
+    marker::begin::<ID>();
+    let v = black_box(black_box(value) as f64);
+    marker::end::<ID>();
+    if first.status == 0 { v } else { f64::NAN }
 }
 
 /// The samples so far were for warming up.

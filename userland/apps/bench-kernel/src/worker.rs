@@ -124,8 +124,9 @@ pub struct Plan {
     pub pages_at: u64,
     /// Addresses in [`SCRATCH`].
     pub scratch_va: u64,
-    /// Addresses of its own: for faults that the server handles, and for those the kernel does.
-    pub fault_va: [u64; 2],
+    /// Addresses of its own: for faults that the server handles, for those the kernel does, and again
+    /// for the server.
+    pub fault_va: [u64; 3],
     /// By operation: how often the result was another one than expected, and the last such one.
     pub wrong: [(u64, u64); BENCH_OPS.len()],
     next_slot: u32,
@@ -145,7 +146,7 @@ impl Plan {
             leaves: Vec::new(),
             pages_at: 0,
             scratch_va: 0,
-            fault_va: [0; 2],
+            fault_va: [0; 3],
             wrong: [(0, 0); BENCH_OPS.len()],
             next_slot: FRESH,
         }
@@ -246,8 +247,21 @@ fn simple(plan: &mut Plan) {
         let mut reply = [0; 4];
         let words = core::hint::black_box([i, i + 1, i + 2, i + 3]);
         let to = word(SERVER, SinvOp::Invoke as u32);
-        let status = in_window!(IpcRoundTrip, plan.memory, invoke(to, words, &mut reply));
+        let status = in_window!(IpcRoundTrip, plan.memory, invoke_again(to, words, &mut reply));
         (status == 0 && reply == words, status)
+    });
+    repeat!(plan, IpcRoundTripFp, plan.times, i => {
+        let mut reply = [0; 4];
+        let words = core::hint::black_box([i, i + 1, i + 2, i + 3]);
+        use_fp(i);
+        let to = word(SERVER, SinvOp::Invoke as u32);
+        let status = in_window!(IpcRoundTripFp, plan.memory, invoke(to, words, &mut reply));
+        (status == 0 && reply == words, status)
+    });
+    repeat!(plan, FpFirstUse, plan.times, i => {
+        let to = word(SERVER, SinvOp::Invoke as u32);
+        let found = in_window!(FpFirstUse, plan.memory, convert_after(to, i));
+        (found == i as f64, found.to_bits())
     });
 }
 
@@ -512,6 +526,14 @@ fn spaces(plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
+/// Leaves something in floating-point registers.
+#[inline(always)]
+fn use_fp(i: u64) {
+    // Multiplied at run time, in a register of that kind.
+    let half = core::hint::black_box(i as f64) * 0.5;
+    core::hint::black_box(half);
+}
+
 /// What the first word of page `n` of [`PAGES`] is.
 pub const fn stamp_of(n: u64) -> u64 {
     0x5eed_0000_0000_0000 | n
@@ -522,7 +544,15 @@ fn faults(plan: &mut Plan) {
     repeat!(plan, PageFaultUser, plan.times, i => {
         let va = plan.fault_va[0] + i * PAGE_SIZE;
         let at = with_exposed_provenance(va as usize);
-        let found = in_window!(PageFaultUser, plan.memory, touch(at));
+        let to = word(SERVER, SinvOp::Invoke as u32);
+        let found = in_window!(PageFaultUser, plan.memory, touch_after(to, at));
+        (found == stamp_of(page(va)), found)
+    });
+    repeat!(plan, PageFaultUserFp, plan.times, i => {
+        let va = plan.fault_va[2] + i * PAGE_SIZE;
+        let at = with_exposed_provenance(va as usize);
+        use_fp(i);
+        let found = in_window!(PageFaultUserFp, plan.memory, touch(at));
         (found == stamp_of(page(va)), found)
     });
     let own: Cap<Space> = Cap::at(slot::SPACE);

@@ -248,8 +248,8 @@ impl Cap<Thread> {
     }
 }
 
-/// Floating-point and vector registers are no part of an invocation: they hold nothing that matters
-/// when a service is entered, and what a service leaves in them has no meaning to its caller.
+/// Floating-point and vector registers are no part of an invocation: they are zero, and the control
+/// words the initial ones, when a service is entered and when its caller goes on.
 impl Cap<Sinv> {
     /// Calls the service with four words; gives the first word of its reply. Needs the right
     /// `Invoke`.
