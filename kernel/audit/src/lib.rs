@@ -4,11 +4,12 @@
 //! For systems in which nothing goes on: no CPU is in a row, and no thread changes hands. Nothing is
 //! changed, and no memory is needed: references are counted for [`BATCH`] blocks at a time, with a
 //! walk over all objects for each batch. How long it takes grows with the square of what there is: it
-//! is for tests, and for the audit at the end of a run (`dyad_core::end`), not for anything that others
+//! is for tests, and for the audit at the end of a run, not for anything that others
 //! wait for.
 //!
 //! | module | concern |
 //! |---|---|
+//! | [`at_end`] | the audit of a run that ends |
 //! | [`mod@references`] | what the frame table counts, as the objects have it; also for recovery |
 //! | [`scan`] | walks over all frames, a bounded number of records at a time; also for recovery |
 //!
@@ -24,8 +25,11 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod at_end;
 pub mod references;
 pub mod scan;
+
+pub use at_end::at_end;
 
 use core::fmt;
 

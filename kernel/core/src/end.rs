@@ -33,14 +33,8 @@ use dyad_shm::superblock::{NodeState, NodeWord, control};
 use crate::clock;
 use crate::console::{self, Value, counter, record};
 use crate::cpu::CpuLocal;
-use crate::cx::Cx;
 use crate::node::Node;
 use crate::{Platform, inbox};
-
-/// How long the last node waits for the others, and a node for its CPUs, before an audit.
-const AUDIT_WAIT_NS: u64 = 5_000_000_000;
-/// Faults that an audit names.
-const NAMED_FAULTS: u64 = 16;
 
 /// Whether the launcher wants all nodes to report and stop. Looked at in each turn of the run loop, and
 /// wherever a node waits for others.
@@ -177,68 +171,12 @@ pub(crate) fn park<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
     stop::<P>(node, local)
 }
 
-/// Compares all tables with each other once all other nodes have left, and all other CPUs of this one
-/// are parked. Only the first node that is left does; the check is `tables.agree`.
-fn audit<P: Platform>(node: &'static Node) {
-    const CHECK: &str = "tables.agree";
-    let others = node.params.cpus as u64 - 1;
-    let parked = || node.reported.load(Ordering::Acquire) >= others;
-    if !clock::wait_until::<P>(AUDIT_WAIT_NS, parked) {
-        console::check::<P>(CHECK, false, format_args!("a CPU of this node goes on"));
-        return;
-    }
-    let there = |n| {
-        matches!(
-            node.sb.node_word(n).state,
-            NodeState::Joining | NodeState::Live | NodeState::Suspect
-        )
-    };
-    // Every node that leaves asks itself; the one that nobody lower is beside does it. That one waits for
-    // those above it, so no two do.
-    if node.all().any(|n| n < node.id() && there(n)) {
-        return;
-    }
-    let alone = || node.all().all(|n| n == node.id() || !there(n));
-    if !clock::wait_until::<P>(AUDIT_WAIT_NS, alone) {
-        console::check::<P>(CHECK, false, format_args!("another node goes on"));
-        return;
-    }
-    let mut named = 0;
-    let sum = dyad_audit::walk(&Cx::here::<P>(), &mut |fault| {
-        named += 1;
-        if named <= NAMED_FAULTS {
-            crate::error!(P, "audit: {fault}");
-        }
-    });
-    // No fault: whoever has a capability may still use it. But at the end of a run there should be little.
-    if let Some(first) = sum.first_unreferenced {
-        let word = Cx::here::<P>()
-            .frames()
-            .read(first.frame)
-            .map(|(w, _)| w.ty);
-        crate::info!(
-            P,
-            "audit: nothing refers to {}: {word:?}",
-            first.frame.address()
-        );
-    }
-    console::check::<P>(
-        CHECK,
-        sum.faults == 0,
-        format_args!(
-            "{} faults; {} blocks in use, {} of memory and tables without references, {} references, \
-             {} capabilities, {} threads",
-            sum.faults, sum.blocks, sum.unreferenced, sum.references, sum.capabilities, sum.threads
-        ),
-    );
-}
-
 /// Ends this node in good order: the shutdown word is set. On its first CPU, from the run loop: no row of
 /// this CPU is open, and no thread of it runs.
 pub fn finish<P: Platform>(node: &'static Node) -> ! {
     console::flush_user::<P>();
     if node.params.audit {
-        audit::<P>(node);
+        dyad_audit::at_end::<P>(node);
     }
     let sum = |f: fn(&dyad_shm::superblock::CpuEntry) -> u64| -> u64 {
         CpuId::first(node.params.cpus)
