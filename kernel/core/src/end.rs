@@ -4,8 +4,9 @@
 //! program exits on some CPU ─▶ space destroyed ─▶ shutdown word := code + 1 ─▶ all nodes notified
 //!   ─▶ each node's first CPU: counters, checks, LEFT, exit
 //! ```
-//! The state of a run is one word, `shutdown`: 0 while it goes on, the code plus one from the moment that
-//! somebody has ended it. A stop request is another one, `control`, which only the launcher writes.
+//! The state of a run is one word, `shutdown`: 0 while it goes on, the code plus one from the
+//! moment that somebody has ended it. A stop request is another one, `control`, which only the
+//! launcher writes.
 //!
 //! A stop request of the launcher (another node died, time is up, Ctrl-C) is answered with a
 //! `status` record of every CPU.
@@ -15,8 +16,8 @@
 //! | the shutdown word, by compare-and-swap from 0; then every node is notified | the first code wins; whoever is woken sees it |
 //! | last output, counters and checks; LEFT; the `exit` record; the machine ends | LEFT with release: whoever reads it knows that this node writes nothing shared any more |
 //!
-//! Nothing here waits without a bound, and what has a bound goes on when it is reached: a run that cannot
-//! end in good order is ended by the launcher, and its records say how far it has come.
+//! Nothing here waits without a bound, and what has a bound goes on when it is reached: a run that
+//! cannot end in good order is ended by the launcher, and its records say how far it has come.
 //!
 //! A node that has left stays LEFT, and nothing of it is recovered: it was in no row when it left.
 //!
@@ -56,7 +57,8 @@ pub fn stop<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
             P::relax();
         }
     }
-    // Bounded, as one CPU may hang: that is what stop requests are often made for.
+    // Until all have reported, so that no report is cut off. Bounded, as one CPU may hang: that is what
+    // stop requests are often made for.
     clock::wait_until::<P>(300_000_000, || {
         node.reported.load(Ordering::Acquire) >= node.params.cpus as u64
     });
@@ -64,9 +66,9 @@ pub fn stop<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
     exit::<P>(EXIT_STOPPED, format_args!("stopped by the launcher"))
 }
 
-/// The `status` record of this CPU: which thread it runs and where, or what its scheduler waits for. Of a
-/// system that hangs this is all that one gets to see, so it has the counts that tell whether the program
-/// goes round, or the kernel, or both wait.
+/// The `status` record of this CPU: which thread it runs and where, or what its scheduler waits
+/// for. Of a system that hangs this is all that one gets to see, so it has the counts that tell
+/// whether the program goes round, or the kernel, or both wait.
 fn status<P: Platform>(node: &Node, local: &CpuLocal) {
     let (doorbells, timers, _) = local.interrupt_counts();
     let counts = format_args!(
@@ -119,8 +121,8 @@ fn status<P: Platform>(node: &Node, local: &CpuLocal) {
     }
 }
 
-/// Ends the machine. The node word first, then the record, which is the last thing that the launcher reads
-/// of this machine: who has seen it may look at the shared memory.
+/// Ends the machine. The node word first, then the record, which is the last thing that the
+/// launcher reads of this machine: who has seen it may look at the shared memory.
 pub fn exit<P: Platform>(code: u32, reason: fmt::Arguments<'_>) -> ! {
     // Before it has joined, it has nothing to leave; and there may be no superblock to write to.
     if let Some(node) = crate::node::try_node()
@@ -171,8 +173,8 @@ pub(crate) fn park<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
     stop::<P>(node, local)
 }
 
-/// Ends this node in good order: the shutdown word is set. On its first CPU, from the run loop: no row of
-/// this CPU is open, and no thread of it runs.
+/// Ends this node in good order: the shutdown word is set. On its first CPU, from the run loop: no
+/// row of this CPU is open, and no thread of it runs.
 pub fn finish<P: Platform>(node: &'static Node) -> ! {
     console::flush_user::<P>();
     if node.params.audit {

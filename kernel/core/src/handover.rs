@@ -21,6 +21,20 @@
 //! exchange, and the others are dropped. That the sequence number is in it keeps a late one from
 //! taking the thread in a later stay.
 //!
+//! What a thread carries, in eight words of its frame:
+//!
+//! | what | words 1 to 4 | component, address, badge | the receiver |
+//! |---|---|---|---|
+//! | [`MIGRATE`](what::MIGRATE) | nothing | nothing | takes the registers it left here up again, or starts it |
+//! | [`INVOKE`](what::INVOKE) | arguments | the callee, its entry point, the badge | enters it |
+//! | [`RETURN`](what::RETURN) | results | the caller; where it goes on, its stack pointer | goes back to it |
+//! | [`FAIL`](what::FAIL) | status; entry of the stack to return to, or [`NO_ENTRY`]; what it had been doing, and from where | as for a return | returns the status |
+//! | [`MOVE`](what::MOVE) | as above | nothing | leaves its registers as they are |
+//!
+//! Nothing of this is relied on before the thread has been won: the words are its owner's. And it
+//! is trusted no more than other shared words: a component is checked when it is entered, an
+//! address when it is put into a register.
+//!
 //! What goes along is in the frame, not in the message: a thread that is sent back carries more than a
 //! message holds, and recovery finds it where it always is.
 
@@ -187,8 +201,9 @@ pub fn migrate<P: Platform>(cx: &Cx, to: NodeId) -> Result<After> {
         return Err(Error::TooDeep);
     }
     dispatch::settle::<P>(cx, t);
-    // What it was doing on this ISA waits for its return. Services that it calls on other nodes of
-    // this ISA meanwhile use the registers proper.
+    // From here on the registers are whole: whoever takes the thread over for a node that dies
+    // reads them. What it was doing on this ISA waits for its return. Services that it calls on
+    // other nodes of this ISA meanwhile use the registers proper.
     copy_registers(t.regs(P::ISA), &t.parked[P::ISA.index()]);
     t.set_begun(P::ISA, begun::PARKED);
     let nowhere = Entry {
@@ -198,7 +213,7 @@ pub fn migrate<P: Platform>(cx: &Cx, to: NodeId) -> Result<After> {
     };
     carry(t, what::MIGRATE, [0; 4], nowhere);
     if let Err(e) = send::<P>(cx, t, to) {
-        // It has not left this ISA.
+        // It has not left this ISA: its call returns the error, from the registers proper.
         t.set_begun(P::ISA, begun::HERE);
         return Err(e);
     }
@@ -245,8 +260,8 @@ pub fn receive<P: Platform>(cx: &Cx, thread: u64, owner: u64) -> Result<()> {
     dispatch::tell_scheduler::<P>(cx, t, why)
 }
 
-/// Sets the registers of a thread that has come here. The giver cannot: only this ISA's `arch` crate knows
-/// the layout of its areas.
+/// Sets the registers of a thread that has come here. The giver cannot: only this ISA's `arch`
+/// crate knows the layout of its areas.
 fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
     cx.words().hand_over(t);
     t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
@@ -289,8 +304,8 @@ fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
     }
 }
 
-/// Sets a thread up to begin at its entry point on this ISA. On each ISA it has a stack of its own, found
-/// by its number, and the thread control block of both.
+/// Sets a thread up to begin at its entry point on this ISA. On each ISA it has a stack of its own,
+/// found by its number, and the thread control block of both.
 pub fn start<P: Platform>(t: &Thread) {
     let id = t.id.load(Ordering::Relaxed) as u32;
     let (_, top) = stack_slot(P::ISA, id);

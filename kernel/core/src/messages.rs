@@ -7,8 +7,8 @@
 //! | the pending bits are taken, all at once; then the rings of their senders are looked into | acquire: a message whose bit was taken is seen. One that is pushed later sets its bit anew |
 //! | 64 messages of a sender, then the next one's turn; what is left has its bit set again | a sender who never stops does not keep this CPU from others, and is not forgotten |
 //!
-//! Whoever drives rounds, or waits for other nodes, also comes here: a CPU that waits for messages to be
-//! taken must take its own.
+//! Whoever drives rounds, or waits for other nodes, also comes here: a CPU that waits for messages
+//! to be taken must take its own.
 //!
 //! Contents are not trusted: a message that names
 //! something that is not there, or not in the state the message says, is dropped and reported.
@@ -80,9 +80,9 @@ pub fn drain<P: Platform>() {
     }
 }
 
-/// Does what a message says. Nobody waits for an answer: what goes wrong is reported here, and nothing has
-/// been done then. The sender may have died since, and may have been another one than the ring says if it
-/// is a liar: no message gives it anything that it could not do by itself.
+/// Does what a message says. Nobody waits for an answer: what goes wrong is reported here, and
+/// nothing has been done then. The sender may have died since, and may have been another one than
+/// the ring says if it is a liar: no message gives it anything that it could not do by itself.
 fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
     let result = match m.0[0] {
         kind::THREAD => handover::receive::<P>(&Cx::here::<P>(), m.0[1], m.0[2]),

@@ -110,7 +110,8 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
         dispatch::leave_space::<P>(cx);
     }
 
-    // By the bit and the doorbell of an empty message: it comes into the run loop, and acknowledges there.
+    // By the bit and the doorbell of an empty message: it comes into the run loop, and acknowledges
+    // there.
     fn call(&self, cpu: CpuId) {
         if cpu != self.cx.cpu() {
             inbox::notify::<P>(self.cx.node.id(), cpu);
@@ -118,8 +119,8 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
     }
 }
 
-/// Gives this CPU its flush log, and tells it which node it is of. Once, before it takes part in rounds:
-/// what it changed before that has nobody seen.
+/// Gives this CPU its flush log, and tells it which node it is of. Once, before it takes part in
+/// rounds: what it changed before that has nobody seen.
 pub fn attach(cx: &Cx) {
     let log = LogWriter::attach(cx.epochs(), cx.node.id(), cx.cpu());
     *cx.local.log.borrow_mut() = Some(log);
@@ -141,8 +142,8 @@ pub fn join<P: Platform>(cx: &Cx) -> Result<()> {
     Ok(())
 }
 
-/// Acknowledges a round of this node, if there is one: drops what may have been looked up before it, and
-/// goes on with what the running thread has now. Called where nothing shared is in hand.
+/// Acknowledges a round of this node, if there is one: drops what may have been looked up before
+/// it, and goes on with what the running thread has now. Called where nothing shared is in hand.
 pub fn acknowledge<P: Platform>(cx: &Cx) {
     cx.epochs()
         .acknowledge(cx.node.id(), cx.cpu(), &Hardware::<P>::new(cx));

@@ -1,8 +1,9 @@
 //! What programs report of a run: checks and counters, which become records of the console.
 //!
-//! Texts come from user memory and go into lines that the launcher parses: lengths are bounded, and the
-//! console escapes what could end a record or begin another one. A text is copied before it is looked at,
-//! once: what another thread writes there meanwhile is reported or not, but never half checked.
+//! Texts come from user memory and go into lines that the launcher parses: lengths are bounded, and
+//! the console escapes what could end a record or begin another one. A text is copied before it is
+//! looked at, once: what another thread writes there meanwhile is reported or not, but never half
+//! checked.
 
 use core::fmt;
 
@@ -14,7 +15,8 @@ use crate::console::{check, counter};
 use crate::copy::copy_in;
 use crate::cx::Cx;
 
-/// A bounded text from user memory; what is not valid UTF-8 shows as question marks.
+/// A bounded text from user memory, on the kernel's stack; what is not valid UTF-8 shows as question
+/// marks.
 struct UserText<const N: usize> {
     bytes: [u8; N],
     len: usize,

@@ -109,11 +109,12 @@ fn narrowed(
 ///
 /// # Errors
 ///
-/// [`Error::BadArgument`] if the table has no such place, or is of the wrong level; [`Error::NoCap`] if no
-/// leaf is there. `Deactivate`: [`Error::NoCap`] of an empty slot. `CopyIn`, `Cons`: [`Error::Exists`] if
-/// something is there, [`Error::Again`] if what was there has not quiesced or somebody else is
-/// changing it. `CopyIn`: [`Error::Denied`] without `COPY`, [`Error::Exists`] also if the source has a guard
-/// and is to get another. `Decons`: [`Error::NotFound`].
+/// [`Error::BadArgument`] if the table has no such place, or is of the wrong level;
+/// [`Error::NoCap`] if no leaf is there. `Deactivate`: [`Error::NoCap`] of an empty slot. `CopyIn`,
+/// `Cons`: [`Error::Exists`] if something is there, [`Error::Again`] if what was there has not
+/// quiesced or somebody else is changing it. `CopyIn`: [`Error::Denied`] without `COPY`,
+/// [`Error::Exists`] also if the source has a guard and is to get another. `Decons`:
+/// [`Error::NotFound`].
 pub fn dispatch(cx: &Cx, table: &Operand, op: CaptblOp, a: [u64; 5]) -> Result<u64> {
     match op {
         CaptblOp::Activate => Err(Error::BadSyscall),

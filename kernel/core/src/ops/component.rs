@@ -62,8 +62,9 @@ pub fn dispatch(cx: &Cx, this: &Operand, op: ComponentOp, a: [u64; 5]) -> Result
                 .operand(sinv, CapType::Sinv, SinvOp::Invoke.right())?
                 .unguarded()?;
             let to = sinv_entry(&sinv)?;
-            // A fault that comes in between finds no handler, not half of one. It is a weak reference, and
-            // a badge: nobody looks at the capability again, so it must not be guarded.
+            // A fault that comes in between finds no handler, not half of one. It is a weak
+            // reference, and a badge: nobody looks at the capability again, so it must not be
+            // guarded.
             cx.words().replace(&component.handler, 0);
             cx.words().replace(&component.handler_entry, to.address);
             cx.words().replace(&component.handler_badge, to.badge);
@@ -75,8 +76,9 @@ pub fn dispatch(cx: &Cx, this: &Operand, op: ComponentOp, a: [u64; 5]) -> Result
             if a[0] & !all != 0 {
                 return Err(Error::NoSuchNode);
             }
-            // The generation behind it: a CPU that remembers the component and has read the old word looks
-            // at the generation before each use. Threads that are inside already stay until they leave.
+            // The generation behind it: a CPU that remembers the component and has read the old
+            // word looks at the generation before each use. Threads that are inside already stay
+            // until they leave.
             cx.words().replace(&component.home, a[0]);
             cx.words().increase(&component.generation, 1);
             Ok(0)
@@ -135,7 +137,8 @@ pub fn set_parts(
     // space; the generation, which grows behind both, makes it look again.
     let done = change_part(cx, object, &component.captbl, Some((table, ROOT)))
         .and_then(|()| change_part(cx, object, &component.space, Some((space, Space::KIND))));
-    // Also if only the first part has been changed.
+    // Also if only the first part has been changed: the caller sees an error, and may configure it
+    // again.
     if !lacks!("ops::component::set_parts::generation") {
         cx.words().increase(&component.generation, 1);
     }
@@ -174,6 +177,8 @@ fn change_part(
         (None, Some(old)) => (Row::Decons, old, object),
         (None, None) => return Ok(()),
     };
+    // Before the first reference is taken, as of all rows: whoever recovers this node counts the
+    // references of what is named here.
     let words = cx.words();
     let place = words.map().physical(core::ptr::from_ref(word) as u64);
     cx.intents().begin(&IntentRecord {
@@ -201,8 +206,8 @@ fn change_part(
     done
 }
 
-/// The pins of a new part, and of its component if it had none in its place. The component first: if the
-/// part cannot be pinned, one pin has to be undone that nobody can have seen as an entry.
+/// The pins of a new part, and of its component if it had none in its place. The component first:
+/// if the part cannot be pinned, one pin has to be undone that nobody can have seen as an entry.
 fn pin_part(
     cx: &Cx,
     object: WeakRef,

@@ -157,8 +157,8 @@ pub fn receive<P: Platform>(
             let cpu = CpuId::new(a[1] >> 8 & 0xff)
                 .filter(|c| c.index() < cx.node.params.cpus)
                 .ok_or(Error::BadArgument)?;
-            // One word: a sender finds the old CPU or the new one. Who is notified in vain looks and finds
-            // nothing; what was sent before stays at the line.
+            // One word: a sender finds the old CPU or the new one. Who is notified in vain looks
+            // and finds nothing; what was sent before stays at the line.
             let word = node.index() as u64 | (cpu.index() as u64) << 8 | 1 << 63;
             cx.words().replace(&line.bound, word);
             Ok(After::Value(0))

@@ -12,6 +12,10 @@
 //! serial line), which no other node can reach; a caller that may run on several nodes has to hold
 //! the capability for each.
 //!
+//! Nothing here is undone when a capability is given up: an interrupt stays attached, a root thread
+//! stays one, until somebody with such a capability says otherwise. What they lead to is looked at
+//! each time.
+//!
 //! Bounds: a step of a round at most [`quiet::MAX_STEPS`], a text at most [`MAX_WRITE`] bytes,
 //! anything else a fixed number of words.
 
@@ -52,11 +56,14 @@ pub fn dispatch<P: Platform>(cx: &Cx, this: &Operand, op: HardwareOp, a: [u64; 5
             let word = cx.node.sb.node_word(of);
             return Ok((word.incarnation as u64) << 32 | word.state as u64);
         }
+        // Asked as often as the caller likes: whoever waits for a round does so at user level.
         HardwareOp::Quiesced => {
             let stamp = Epoch::new(a[0]).ok_or(Error::BadArgument)?;
             return Ok(cx.node.tables.quiesced(stamp) as u64);
         }
         HardwareOp::StartCpu => return start_cpu::<P>(cx, node, a),
+        // For the whole system, and for good: the first code counts. The caller runs on until its
+        // node ends.
         HardwareOp::Shutdown => {
             let code = u32::try_from(a[0]).map_err(|_| Error::BadArgument)?;
             end::shut_down::<P>(cx.node, code);
@@ -111,6 +118,7 @@ fn start_cpu<P: Platform>(cx: &Cx, node: NodeId, a: [u64; 5]) -> Result<u64> {
         0,
         0,
     ]);
+    // Any CPU of the node can do it; the first one is there as long as the node is.
     let first = CpuId::first(1).next().ok_or(Error::Corrupt)?;
     inbox::send::<P>(node, first, &m)?;
     Ok(0)
@@ -126,6 +134,7 @@ fn attach(cx: &Cx, a: [u64; 5]) -> Result<u64> {
         .ok()
         .and_then(|n| cx.node.interrupts.get(n))
         .ok_or(Error::BadArgument)?;
+    // The lock is held for a word, never while a message is sent: who wakes up may come here.
     if a[1] == 0 {
         slot.lock().take();
         return Ok(0);

@@ -3,7 +3,10 @@
 //! Every call names a capability of the running component and an operation, whose number is the
 //! bit of its right. The capability is looked up (two loads), its rights are compared, its guard
 //! and the version of its object are checked (one load each), and only then does the operation
-//! begin. What the object's capability keeps besides the object:
+//! begin. An operation that is refused has changed nothing, but where its page says so; one that is not
+//! over when its CPU's node dies is undone or finished by whoever recovers that.
+//!
+//! What the object's capability keeps besides the object:
 //!
 //! | type | payload |
 //! |---|---|
@@ -38,11 +41,12 @@ use crate::lookup::operand;
 use crate::object::component::Entry;
 use crate::view::{self, CapView, Place};
 
-/// Carries a call out: `word` is the index of a capability, and the number of an operation in bits 32 up.
+/// Carries a call out: `word` is the index of a capability, and the number of an operation in bits
+/// 32 up.
 ///
-/// In the order in which it is told: an index that is none, a number that is none, an empty slot, a right
-/// that is missing, a guard or object that is gone, then the operation's own errors. So nobody learns
-/// whether something is alive who may not use it.
+/// In the order in which it is told: an index that is none, a number that is none, an empty slot, a
+/// right that is missing, a guard or object that is gone, then the operation's own errors. So
+/// nobody learns whether something is alive who may not use it.
 ///
 /// # Errors
 ///
@@ -68,8 +72,9 @@ pub fn call<P: Platform>(cx: &Cx, word: u64, a: [u64; 5]) -> Result<After> {
     with::<P>(cx, &this, place, number, a)
 }
 
-/// On a capability that this CPU remembers, which permits it. The types that are used most come first, and
-/// with the words they need only; introspection is the same for all and has no way of its own.
+/// On a capability that this CPU remembers, which permits it. The types that are used most come
+/// first, and with the words they need only; introspection is the same for all and has no way of
+/// its own.
 ///
 /// # Errors
 ///
@@ -97,8 +102,9 @@ pub fn on_known<P: Platform>(cx: &Cx, known: &CapView, number: u64, a: [u64; 5])
     with::<P>(cx, &known.operand(), known.place(), number, a)
 }
 
-/// With a capability that permits the operation and is alive, and the object where its type has a place.
-/// Operations that may switch threads tell so ([`After::Switched`]); the others have a value.
+/// With a capability that permits the operation and is alive, and the object where its type has a
+/// place. Operations that may switch threads tell so ([`After::Switched`]); the others have a
+/// value.
 #[inline(never)]
 fn with<P: Platform>(
     cx: &Cx,
@@ -182,7 +188,8 @@ fn on<P: Platform>(cx: &Cx, this: &Operand, number: u64, a: [u64; 5]) -> Result<
     }
 }
 
-/// Where an invocation endpoint leads. Whether the component still is one is looked at when it is entered.
+/// Where an invocation endpoint leads. Whether the component still is one is looked at when it is
+/// entered.
 ///
 /// # Errors
 ///

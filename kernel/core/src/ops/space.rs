@@ -453,8 +453,9 @@ pub fn supply(this: &In<'_>, node: u64, memory: Option<&Operand>) -> Result<u64>
 /// `Reclaim`: unmaps pages that faults have put there, on all ISAs; other pages stay. Tables that are
 /// left empty go back to the supply. Value: pages looked at; the caller goes on behind them.
 ///
-/// Bounded by what it costs: [`RECLAIM_PAGES`] pages unmapped, or eight times as many looks at entries that are not such pages. An empty entry of a higher level is one look, however
-/// much it covers, so that a space with large holes is gone through quickly.
+/// Bounded by what it costs: [`RECLAIM_PAGES`] pages unmapped, or eight times as many looks at
+/// entries that are not such pages. An empty entry of a higher level is one look, however much it
+/// covers, so that a space with large holes is gone through quickly.
 ///
 /// # Errors
 ///

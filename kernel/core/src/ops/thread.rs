@@ -16,6 +16,11 @@
 //! word on, so an exchange that succeeds has been made with the thread that was looked at, not with the
 //! same thread one stay later.
 //!
+//! Time budgets are words of a frame, in nanoseconds. A thread that is dispatched on one runs no
+//! longer than it has left, and what it has run is taken off when it stops ([`crate::dispatch`]).
+//! Time is moved between budgets, never made: what has been taken off one and does not fit another
+//! goes back, or is lost.
+//!
 //! | step | order |
 //! |---|---|
 //! | configure: the owner word (number + 1), the thread's words, the owner word | each before the next: between them the thread is in nobody's reach |
@@ -41,11 +46,12 @@ use crate::{Platform, handover};
 
 /// The first argument of `Dispatch`: slice in nanoseconds below this bit, priority from there on.
 const PRIORITY_SHIFT: u32 = 56;
-/// Attempts at changing a budget that others change at the same time.
+/// Attempts at changing a budget that others change at the same time. Each failure is somebody
+/// else's success, so it takes as many CPUs to use them up; the caller may ask again.
 const TRANSFER_TRIES: usize = 64;
 
-/// Carries an operation on a thread out. `Dispatch` has its slice in the low bits of the first argument,
-/// its priority above them (bits 56 to 63), a budget in the second.
+/// Carries an operation on a thread out. `Dispatch` has its slice in the low bits of the first
+/// argument, its priority above them (bits 56 to 63), a budget in the second.
 ///
 /// # Errors
 ///
@@ -72,6 +78,7 @@ pub fn dispatch<P: Platform>(
 }
 
 /// All but `Dispatch`: kept out of the way of the one operation that schedulers make all the time.
+/// Those that have a value leave the caller running; the others switch.
 #[inline(never)]
 fn others<P: Platform>(cx: &Cx, t: &'static Thread, number: u64, a: [u64; 5]) -> Result<After> {
     let op = ThreadOp::from_number(number).ok_or(Error::BadSyscall)?;
@@ -84,8 +91,8 @@ fn others<P: Platform>(cx: &Cx, t: &'static Thread, number: u64, a: [u64; 5]) ->
         ThreadOp::Stop => stop::<P>(cx, t).map(After::Value),
         ThreadOp::Resume => resume::<P>(cx, t, a[0]).map(After::Value),
         ThreadOp::Dispatch | ThreadOp::Migrate | ThreadOp::Yield | ThreadOp::Exit => {
-            // These are for the caller itself: they end in another thread's running here, which only the
-            // one that gives the CPU up can be made to do.
+            // These are for the caller itself: they end in another thread's running here, which
+            // only the one that gives the CPU up can be made to do.
             if !core::ptr::eq(t, dispatch::current(cx)) && !lacks!("ops::thread::others::self") {
                 return Err(Error::Denied);
             }
@@ -156,7 +163,9 @@ fn configure<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u6
             object.bits()
         }
     };
-    // Taken: nobody else configures or resumes it until the last step.
+    // Taken: nobody else configures or resumes it until the last step. If this node dies before
+    // that, the thread is NONE, owned by a dead node, which keeps nobody from configuring it:
+    // nothing is left behind.
     let taken = owner.passed(cx.node.id(), cx.node.incarnation(), State::None);
     if !t.change(cx.words(), owner, taken) {
         return Err(Error::NotReady);
@@ -256,6 +265,9 @@ fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
             (node, cpu.index() as u64)
         }
     };
+    // Three things decide where a thread can go on: what of it is on that ISA, what of it is
+    // elsewhere, and whether the node lives. All are its own words, which are nobody's to change
+    // while it is stopped.
     let (isa, was) = (cx.node.isa(node), cx.node.isa(owner.node));
     if t.begun(isa) == begun::LOST {
         return Err(Error::NodeDead);
@@ -280,6 +292,7 @@ fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
     if !t.change(cx.words(), owner, ready) {
         return Err(Error::Again);
     }
+    // It is ready whatever comes of this: an error says that nobody has been told.
     dispatch::tell_scheduler::<P>(cx, t, Woken::Ready)?;
     Ok(0)
 }
@@ -348,6 +361,7 @@ fn transfer(cx: &Cx, from: &AtomicU64, to: &AtomicU64, ns: u64) -> Result<u64> {
     let mut taken = false;
     for _ in 0..TRANSFER_TRIES {
         let has = words.read(from);
+        // There is no less of it afterwards, and nothing to give back.
         if has == UNLIMITED {
             taken = true;
             break;
