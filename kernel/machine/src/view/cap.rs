@@ -206,7 +206,7 @@ impl CapView {
     }
 }
 
-/// Capabilities whose operations have a short way ([`crate::short`]).
+/// Capabilities whose operations have a short way (`dyad_core::short`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Family {
