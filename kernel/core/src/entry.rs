@@ -117,6 +117,28 @@ pub(crate) fn remembered<P: Platform>(
     finish::<P>(cx, done)
 }
 
+/// `Receive` at an endpoint of an object.
+#[inline(always)]
+pub(crate) fn received<P: Platform>(
+    object: u64,
+    at: (&'static Line, u64),
+    deadline: u64,
+) -> FastReturn {
+    let cx = &Cx::here::<P>();
+    cx.local.short_entry.set(true);
+    let done = ops::endpoint::receive_at::<P>(cx, object, at, deadline);
+    finish::<P>(cx, done)
+}
+
+/// `Dispatch` of a thread, without a budget.
+#[inline(always)]
+pub(crate) fn dispatched<P: Platform>(t: &'static Thread, how: u64) -> FastReturn {
+    let cx = &Cx::here::<P>();
+    cx.local.short_entry.set(true);
+    let done = ops::thread::run::<P>(cx, t, how);
+    finish::<P>(cx, done)
+}
+
 /// The rest of a `Send` whose bits are set: somebody may wait there, or want to know.
 #[inline(never)]
 pub(crate) fn sent<P: Platform>(line: &'static Line) -> FastReturn {

@@ -12,6 +12,8 @@
 //! | `Captbl.CopyIn` of the whole, without a guard; `Deactivate` | the entry of the leaf | the rows slot activate and slot deactivate |
 //! | `Space.Map`, `Unmap`, `Protect` of 4 KiB | see [`crate::mapping`] | the rows there |
 //! | `Send` to an endpoint where nobody waits | its waiter, where it is bound | `post` of the endpoint |
+//! | `Receive` | the endpoint's words | [`receive_at`](crate::ops::endpoint::receive_at) |
+//! | `Thread.Dispatch` without a budget | its owner word | [`dispatch::dispatch`](crate::dispatch::dispatch) |
 //! | `Memory.RetypeKernel`, `RetypeUser` and `RetypeUntyped` of a frame | its record | [`view::frames`] |
 
 mod memory;
@@ -20,7 +22,8 @@ use core::sync::atomic::Ordering;
 
 use dyad_abi::Isa;
 use dyad_abi::cap::{
-    CaptblOp, FrameOp, LivenessOp, MAP_WRITE, MemoryOp, Rights, SendOp, SpaceOp, TableAt,
+    CaptblOp, FrameOp, LivenessOp, MAP_WRITE, MemoryOp, ReceiveOp, Rights, SendOp, SpaceOp,
+    TableAt, ThreadOp,
 };
 use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
 use dyad_pgtbl::Perms;
@@ -28,7 +31,7 @@ use dyad_shm::frame::Epoch;
 
 use crate::Platform;
 use crate::cpu::CpuLocal;
-use crate::entry::{FastReturn, long_syscall, remembered, sent};
+use crate::entry::{FastReturn, dispatched, long_syscall, received, remembered, sent};
 use crate::mapping::{Near, QuickRows};
 use crate::view::{self, CapView, Family, Place, leaf};
 
@@ -58,6 +61,8 @@ fn permitted<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64
     const USER: u64 = key(Family::Memory, MemoryOp::RetypeUser as u32);
     const KERNEL: u64 = key(Family::Memory, MemoryOp::RetypeKernel as u32);
     const UNTYPED: u64 = key(Family::Memory, MemoryOp::RetypeUntyped as u32);
+    const DISPATCH: u64 = key(Family::Thread, ThreadOp::Dispatch as u32);
+    const RECEIVE: u64 = key(Family::Receive, ReceiveOp::Receive as u32);
     const SEND: u64 = key(Family::Send, SendOp::Send as u32);
     let known = view::last_called(P::local(), word);
     match key(known.family(), (word >> 32) as u32) {
@@ -70,6 +75,8 @@ fn permitted<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64
         KERNEL => memory::retype_kernel::<P>(known, a0, a1),
         USER => memory::retype_user::<P>(known, a0, a1),
         SEND => send::<P>(known),
+        RECEIVE => receive::<P>(known, a0, a1),
+        DISPATCH => dispatch::<P>(known, a0, a1),
         UNTYPED => memory::give_up::<P>(known, a0),
         _ => remembered::<P>(word, a0, a1, a2, a3, a4),
     }
@@ -94,6 +101,37 @@ fn revoke<P: Platform>(known: &'static CapView, index: u64) -> FastReturn {
         return FastReturn::value(Epoch::saturating(epoch.load(Ordering::Acquire)).get());
     }
     long_syscall::<P>(known.call(LivenessOp::Revoke as u32), index, 0, 0, 0, 0)
+}
+
+/// Without a budget. What is looked at is the same as in the long way; only the way there is shorter.
+#[inline(never)]
+fn dispatch<P: Platform>(known: &'static CapView, how: u64, time: u64) -> FastReturn {
+    match known.place() {
+        Place::Thread(t) if time == 0 => dispatched::<P>(t, how),
+        _ => long_syscall::<P>(known.call(ThreadOp::Dispatch as u32), how, time, 0, 0, 0),
+    }
+}
+
+/// What is there is taken, and what is not is waited for, as in the long way.
+#[inline(never)]
+fn receive<P: Platform>(known: &'static CapView, index: u64, deadline: u64) -> FastReturn {
+    // Which endpoints a capability is for was looked at when it was learnt.
+    let (first, count) = (known.payload(0), known.payload(1));
+    let at = first.wrapping_add(index);
+    if let Place::Endpoints(e) = known.place()
+        && index < count
+        && let Some(line) = e.lines.get(at as usize)
+    {
+        return received::<P>(known.object(), (line, at), deadline);
+    }
+    long_syscall::<P>(
+        known.call(ReceiveOp::Receive as u32),
+        index,
+        deadline,
+        0,
+        0,
+        0,
+    )
 }
 
 /// The bits are set before anybody looks for a waiter, as in the long way; what is left if there is one

@@ -117,6 +117,20 @@ impl Owner {
         }
     }
 
+    /// Whether the word is that of a thread in this state at this node, in this incarnation, however
+    /// often it has changed hands.
+    #[inline]
+    pub const fn says(word: u64, state: State, node: NodeId, incarnation: u32) -> bool {
+        const HANDS: u32 = 24;
+        let wanted = Owner {
+            state,
+            node,
+            incarnation,
+            seq: 0,
+        };
+        (word ^ wanted.bits()) << HANDS == 0
+    }
+
     /// Whether this node, in this incarnation, owns it.
     pub fn is(&self, node: NodeId, incarnation: u32) -> bool {
         self.node == node && self.incarnation == incarnation & FIELD

@@ -32,7 +32,7 @@ use dyad_abi::cap::{Stopped, Woken};
 use dyad_abi::{Error, Result};
 
 use crate::cx::Cx;
-use crate::object::thread::{State, Thread};
+use crate::object::thread::{Owner, State, Thread};
 use crate::object::time::{Budgets, UNLIMITED};
 use crate::{Platform, clock, fp};
 
@@ -105,11 +105,15 @@ pub fn release<P: Platform>(cx: &Cx, t: &'static Thread) {
     cx.words().hand_over(t);
 }
 
+/// What changes in an owner word when a ready thread is taken.
+const TAKEN: u64 = State::Ready as u64 ^ State::Running as u64;
+
 /// `Dispatch`: runs a thread of this node on this CPU.
 ///
 /// # Errors
 ///
 /// [`Error::NotReady`] if it is not ready, not here, or the chain of dispatchers is too long.
+#[inline(always)]
 pub fn dispatch<P: Platform>(
     cx: &Cx,
     t: &'static Thread,
@@ -118,9 +122,9 @@ pub fn dispatch<P: Platform>(
     budget: Option<(&'static Budgets, usize, u64)>,
 ) -> Result<After> {
     let me = current(cx);
-    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
-    if owner.state != State::Ready || !owner.is(cx.node.id(), cx.node.incarnation()) {
-        return Err(Error::NotReady);
+    let ready = cx.words().read(&t.owner);
+    if !Owner::says(ready, State::Ready, cx.node.id(), cx.node.incarnation()) {
+        return Err(Owner::from_bits(ready).map_or(Error::Corrupt, |_| Error::NotReady));
     }
     if cx.local.chain.is_full() {
         return Err(Error::TooDeep);
@@ -145,7 +149,7 @@ pub fn dispatch<P: Platform>(
             }
         }
     }
-    if !t.change(cx.words(), owner, owner.with(State::Running)) {
+    if !cx.words().exchange(&t.owner, ready, ready ^ TAKEN) {
         return Err(Error::NotReady);
     }
     settle::<P>(cx, me);

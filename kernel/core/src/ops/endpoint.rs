@@ -103,6 +103,26 @@ fn line_at(
     Ok((endpoints.line(at)?, at))
 }
 
+/// `Receive` at an endpoint: line `at` of an object. Takes what there is, or waits for something until
+/// `deadline`; [`NOW`]: does not wait.
+///
+/// # Errors
+///
+/// As [`dispatch::block`].
+#[inline]
+pub fn receive_at<P: Platform>(
+    cx: &Cx,
+    object: u64,
+    (line, at): (&'static Line, u64),
+    deadline: u64,
+) -> Result<After> {
+    let news = dispatch::take_news::<P>(cx, line);
+    if news != 0 || deadline == NOW {
+        return Ok(After::Value(news));
+    }
+    dispatch::block::<P>(cx, object, at, line, deadline)
+}
+
 /// Carries an operation on the receiving end out.
 ///
 /// `Receive` takes all that has come at once: bits, or the news of one thread. With [`NOW`] it never
@@ -124,16 +144,7 @@ pub fn receive<P: Platform>(
     let op = ReceiveOp::from_number(number).ok_or(Error::BadSyscall)?;
     let (line, at) = line_at(endpoints, this, a[0])?;
     match op {
-        ReceiveOp::Receive => {
-            let news = dispatch::take_news::<P>(cx, line);
-            if news != 0 {
-                return Ok(After::Value(news));
-            }
-            if a[1] == NOW {
-                return Ok(After::Value(0));
-            }
-            dispatch::block::<P>(cx, this.object()?.bits(), at, line, a[1])
-        }
+        ReceiveOp::Receive => receive_at::<P>(cx, this.object()?.bits(), (line, at), a[1]),
         ReceiveOp::MakeSend => {
             let place = destination(cx, a[1])?;
             // A message without bits would wake nobody.

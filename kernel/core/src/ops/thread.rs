@@ -68,13 +68,29 @@ pub fn dispatch<P: Platform>(
 ) -> Result<After> {
     if number == ThreadOp::Dispatch as u64 {
         let budget = match a[1] {
-            0 => None,
+            0 => return run::<P>(cx, t, a[0]),
             n => Some(budget_of(cx, n)?),
         };
-        let (slice, priority) = (a[0] & ((1 << PRIORITY_SHIFT) - 1), a[0] >> PRIORITY_SHIFT);
+        let (slice, priority) = slice_and_priority(a[0]);
         return dispatch::dispatch::<P>(cx, t, slice, priority, budget);
     }
     others::<P>(cx, t, number, a)
+}
+
+/// The first argument of `Dispatch`.
+const fn slice_and_priority(how: u64) -> (u64, u64) {
+    (how & ((1 << PRIORITY_SHIFT) - 1), how >> PRIORITY_SHIFT)
+}
+
+/// `Dispatch` without a budget.
+///
+/// # Errors
+///
+/// As [`dispatch::dispatch`].
+#[inline]
+pub fn run<P: Platform>(cx: &Cx, t: &'static Thread, how: u64) -> Result<After> {
+    let (slice, priority) = slice_and_priority(how);
+    dispatch::dispatch::<P>(cx, t, slice, priority, None)
 }
 
 /// All but `Dispatch`: kept out of the way of the one operation that schedulers make all the time.

@@ -5,7 +5,7 @@ use core::sync::atomic::AtomicU64;
 
 use dyad_abi::Error;
 use dyad_abi::cap::{CapIndex, CapType, Rights};
-use dyad_captbl::{Contents, Found};
+use dyad_captbl::{Contents, Found, Span};
 use dyad_pgtbl::Perms;
 use dyad_retype::word::user_order;
 use dyad_shm::frame::WeakRef;
@@ -17,7 +17,7 @@ use super::{Seen, frame_word};
 use crate::cpu::CpuLocal;
 use crate::cx::{Cx, Operand};
 use crate::memory::CoherentWords;
-use crate::object::endpoint::{Endpoints, Line};
+use crate::object::endpoint::{Endpoints, LINES, Line};
 use crate::object::space::Space;
 use crate::object::thread::Thread;
 
@@ -201,7 +201,7 @@ impl CapView {
         for (cell, word) in self.payload.iter().zip(o.payload) {
             cell.set(word);
         }
-        self.family.set(Family::of(o.ty, &place));
+        self.family.set(Family::of(o, &place));
         self.place.set(place);
     }
 }
@@ -220,18 +220,28 @@ pub enum Family {
     Memory = 3,
     /// [`Place::Line`], where caches are coherent.
     Send = 4,
+    /// [`Place::Thread`].
+    Thread = 5,
+    /// [`Place::Endpoints`].
+    Receive = 6,
     /// None of them.
     Long = 7,
 }
 
 impl Family {
-    fn of(ty: CapType, place: &Place) -> Family {
-        match (ty, place) {
+    fn of(o: &Operand, place: &Place) -> Family {
+        match (o.ty, place) {
             (CapType::Liveness, Place::Liveness(..)) => Family::Liveness,
             (CapType::Space, Place::Space(_)) => Family::Space,
             (CapType::Captbl, Place::Captbl) => Family::Captbl,
             (CapType::Memory, Place::Memory(_)) => Family::Memory,
             (CapType::Send, Place::Line(Some(_), _)) => Family::Send,
+            (CapType::Thread, Place::Thread(_)) => Family::Thread,
+            (CapType::Receive, Place::Endpoints(_)) => {
+                // Endpoints that it is not for are not asked for then.
+                Span::new(o.payload[0], o.payload[1], LINES as u64)
+                    .map_or(Family::Long, |_| Family::Receive)
+            }
             _ => Family::Long,
         }
     }
