@@ -509,6 +509,12 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/ktest::ops_known::known_capabilities_permit_no_other_operation_on_hosts"],
     ),
     m(
+        "check/core::short::receive::range",
+        Permission,
+        "a receiving end is for its own endpoints, by the short way too",
+        &["core/unit/ktest::ops_endpoint::known_receiving_ends_are_for_their_endpoints_on_hosts"],
+    ),
+    m(
         "check/core::short::send::waiter",
         State,
         "who waits at an endpoint is woken by the short way too",

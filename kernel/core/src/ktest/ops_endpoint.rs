@@ -256,6 +256,28 @@ fn known_sending_ends_wake_who_waits(cx: &Cx<'_>) -> Outcome {
     })
 }
 
+/// A receiving end that this CPU remembers is for its endpoints, and not for their neighbours.
+#[ktest(ops)]
+fn known_receiving_ends_are_for_their_endpoints(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let (_, object) = endpoints(rig)?;
+        let part = rig.put(CapType::Receive, Rights::ALL, Some(object), [20, 2, 0])?;
+        let to = sender(rig, object, 22, 4)?;
+        for _ in 0..3 {
+            gives!(rig.sys(part, RECEIVE, &[1, NOW]), Ok(0));
+            gives!(rig.sys(to, SEND, &[]), Ok(0));
+        }
+        ensure!(
+            crate::view::capability(rig.k.local, part).is_some(),
+            "it is not remembered"
+        );
+        for bad in [2, 44, u64::MAX, 2u64.wrapping_sub(20)] {
+            gives!(rig.sys(part, RECEIVE, &[bad, NOW]), Err(Error::BadArgument));
+        }
+        Ok(None)
+    })
+}
+
 #[ktest(ops)]
 fn messages_to_a_more_urgent_thread_switch_to_it(cx: &Cx<'_>) -> Outcome {
     rig::with(cx, |rig| {
