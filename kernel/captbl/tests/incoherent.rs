@@ -22,7 +22,7 @@ use dyad_shm::pool::PhysAddr;
 use dyad_shm::protocol::{EpochSource, Intents};
 use mutants::*;
 
-const SEEDS: u64 = 40;
+const SEEDS: u64 = if cfg!(miri) { 2 } else { 40 };
 /// Seeds for what takes a certain order of steps.
 const RARE: u64 = 2000;
 const STEPS: u64 = 40_000;
@@ -441,6 +441,7 @@ fn rows_see_memory_and_lookups_are_late_by_one_round() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "needs many seeds")]
 fn every_flush_is_needed() {
     let mut caught = std::collections::BTreeSet::new();
     let mut all = caught.clone();
@@ -478,6 +479,7 @@ fn complains(scenario: Scenario, why: &str) {
 macro_rules! mutant {
     ($name:ident, $rules:ty, $scenario:ident, $why:literal) => {
         #[test]
+        #[cfg_attr(miri, ignore = "needs many seeds")]
         fn $name() {
             complains($scenario::<$rules>, $why);
         }
@@ -523,6 +525,7 @@ mutant!(
 
 /// I1 to I4: read-modify-writes in private caches.
 #[test]
+#[cfg_attr(miri, ignore = "needs many seeds")]
 fn mutant_private_read_modify_writes() {
     let flushes = Flushes::with_private_rmws();
     let wrong = (0..SEEDS).any(|seed| churn::<Selected>(&memory(seed), &flushes).is_err());

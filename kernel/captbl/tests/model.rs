@@ -465,11 +465,12 @@ fn run<R: Rules>(ops: Vec<Op>) {
 }
 
 fn sequence() -> impl Strategy<Value = Vec<Op>> {
-    prop::collection::vec(op(), 1..100)
+    const MOST: usize = if cfg!(miri) { 30 } else { 100 };
+    prop::collection::vec(op(), 1..MOST)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 300 }))]
+    #![proptest_config(common::cases(300, 2))]
 
     #[test]
     fn any_sequence_does_what_the_model_does(ops in sequence()) {

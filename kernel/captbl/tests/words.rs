@@ -71,7 +71,7 @@ fn words() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 20 } else { 4000 }))]
+    #![proptest_config(common::cases(4000, 20))]
 
     #[test]
     fn no_two_words_are_the_same_header_or_entry(w in words()) {

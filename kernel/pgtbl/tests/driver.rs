@@ -243,9 +243,10 @@ fn written_pages_stay_dirty_when_they_become_read_only() {
 /// them, the other is told to whom, and no table frame is lost or used twice.
 #[test]
 fn of_two_nodes_that_map_a_page_one_wins() {
-    const PAGES: u64 = 24;
+    const PAGES: u64 = if cfg!(miri) { 6 } else { 24 };
+    const TIMES: u64 = if cfg!(miri) { 1 } else { 40 };
     for isa in Isa::ALL {
-        for _ in 0..40 {
+        for _ in 0..TIMES {
             let mem = HostMem::new();
             let frames = Frames::new(&mem);
             let t = RemoteCpu::new(&mem, isa, frames.alloc_table().unwrap());
@@ -292,12 +293,13 @@ fn of_two_nodes_that_map_a_page_one_wins() {
 /// taken after it was gone, and what hardware has written is in what it gets.
 #[test]
 fn of_two_nodes_that_unmap_a_page_one_wins() {
+    const TIMES: u64 = if cfg!(miri) { 6 } else { 300 };
     for isa in Isa::ALL {
         let mem = HostMem::new();
         let frames = Frames::new(&mem);
         let t = RemoteCpu::new(&mem, isa, frames.alloc_table().unwrap());
         let epoch = AtomicU64::new(1);
-        for round in 0..300 {
+        for round in 0..TIMES {
             t.map(VA, page(round), Level::L1, &frames).unwrap();
             let entry = t.walk(VA).entry;
             let start = Barrier::new(3);
@@ -346,7 +348,7 @@ fn of_two_nodes_that_unmap_a_page_one_wins() {
 /// a node that changes permissions.
 #[test]
 fn no_use_of_a_page_goes_unnoticed() {
-    const WRITES: u64 = 2_000;
+    const WRITES: u64 = if cfg!(miri) { 40 } else { 2_000 };
     for isa in Isa::ALL {
         let mem = HostMem::new();
         let frames = Frames::new(&mem);

@@ -232,6 +232,7 @@ fn a64_oracle(va: usize, size: usize, leaf: &Leaf, constraints: Constraints) -> 
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "the oracle builds whole tables, by foreign code")]
 fn a64_words_are_those_of_the_aarch64_paging_crate() {
     let table = |n: u64| {
         let pa = PhysAddr(common::TABLES + n * 4096);
@@ -290,6 +291,7 @@ fn no_word_breaks_the_rules_of_access() {
 /// `protect` and `harvest` change a live AArch64 entry in place: the oracle agrees that no
 /// break-before-make is needed between leaves that differ in permissions and used bits only.
 #[test]
+#[cfg_attr(miri, ignore = "enumerates all pairs of words")]
 fn changes_in_place_need_no_break_before_make() {
     let attr = |l| {
         let raw = encode(Isa::Aarch64, Pte::Leaf(l), Level::L1).ok()?;

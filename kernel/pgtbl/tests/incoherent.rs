@@ -19,7 +19,9 @@ use dyad_shm::PhysAddr;
 const VA: u64 = 0x10_0000_3000;
 const FRAME: PhysAddr = PhysAddr(0x40_0000_7000);
 const EPOCH: PhysAddr = PhysAddr(0x40_0000_0040);
-const SEEDS: u64 = 24;
+const SEEDS: u64 = if cfg!(miri) { 1 } else { 24 };
+/// Of the lines of old frames one of this many is looked at.
+const LINES: usize = if cfg!(miri) { 8 } else { 1 };
 /// More operations than any run takes in which nobody waits for ever.
 const STEPS: u64 = 100_000;
 
@@ -45,7 +47,7 @@ fn used_before<M: GlobalMem>(frames: &Frames<'_, M>, one: &M, two: &M) {
     let old: Vec<_> = (0..8).filter_map(|_| frames.alloc_table()).collect();
     for frame in old {
         frames.free_table(frame);
-        for at in (0..4096).step_by(64) {
+        for at in (0..4096).step_by(64 * LINES) {
             for mem in [one, two] {
                 mem.load_fresh(frame.add(at), Ordering::Relaxed);
             }
@@ -174,11 +176,13 @@ fn clean(scenario: Scenario) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "slow; `model.rs` does as much on such memory")]
 fn nodes_see_what_each_other_has_done_to_tables() {
     clean(take_turns);
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "slow; `driver.rs` has threads that do so")]
 fn of_nodes_that_map_and_unmap_the_same_pages_one_wins() {
     clean(race);
 }
@@ -197,6 +201,7 @@ fn mutants(scenario: Scenario) -> Verdict {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "needs many seeds")]
 fn every_flush_is_needed() {
     let verdict = mutants(take_turns);
     assert_eq!(verdict.survived, []);
@@ -211,6 +216,7 @@ fn every_flush_is_needed() {
 
 /// Scenarios I1 to I4 of the protocol: with read-modify-writes in private caches both unmaps win.
 #[test]
+#[cfg_attr(miri, ignore = "needs many seeds")]
 fn mutant_private_read_modify_writes() {
     let flushes = Flushes::with_private_rmws();
     let wrong =

@@ -253,22 +253,27 @@ fn run<M: GlobalMem>(isa: Isa, ops: &[Op], nodes: &[M]) -> Result<(), TestCaseEr
     Ok(())
 }
 
+/// Operations of a sequence, at most.
+const MOST: usize = if cfg!(miri) { 15 } else { 60 };
+/// The same if caches are simulated.
+const MOST_CACHED: usize = if cfg!(miri) { 4 } else { 40 };
+
 proptest! {
     #![proptest_config(common::cases(192))]
 
     #[test]
-    fn x86_tables_do_what_the_model_does(ops in prop::collection::vec(op(), 1..60)) {
+    fn x86_tables_do_what_the_model_does(ops in prop::collection::vec(op(), 1..MOST)) {
         run(Isa::X86_64, &ops, &[HostMem::new()])?;
     }
 
     #[test]
-    fn a64_tables_do_what_the_model_does(ops in prop::collection::vec(op(), 1..60)) {
+    fn a64_tables_do_what_the_model_does(ops in prop::collection::vec(op(), 1..MOST)) {
         run(Isa::Aarch64, &ops, &[HostMem::new()])?;
     }
 
     #[test]
     fn tables_are_the_same_to_all_nodes_whatever_their_caches_do(
-        ops in prop::collection::vec(op(), 1..40),
+        ops in prop::collection::vec(op(), 1..MOST_CACHED),
         seed in any::<u64>(),
     ) {
         for isa in Isa::ALL {

@@ -24,6 +24,8 @@ use mutants::*;
 const KIND: KernelKind = KernelKind::THREAD;
 const THREAD: Use = Use::Kernel(KIND);
 const FRAME: u64 = 1;
+/// How much of the frame is filled.
+const FILLED: u64 = if cfg!(miri) { 64 } else { PAGE_SIZE };
 
 /// When the nodes go through rounds by themselves.
 #[derive(Clone, Copy, PartialEq)]
@@ -147,7 +149,7 @@ fn fill<R: Rules, M: GlobalMem>(
     epochs: &impl EpochSource,
 ) -> Result<WeakRef, Refused> {
     let mut claim = t.from_untyped_begin(frame(FRAME), None, epochs, &Unrecorded)?;
-    for i in 0..PAGE_SIZE / 8 {
+    for i in 0..FILLED / 8 {
         mem.store(frame(FRAME).address().add(8 * i), word, Relaxed);
     }
     claim.frame_done(mem);

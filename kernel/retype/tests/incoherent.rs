@@ -17,7 +17,7 @@ use dyad_shm::pool::PoolId;
 use mutants::Selected;
 
 const THREAD: Use = Use::Kernel(KernelKind::THREAD);
-const SEEDS: u64 = 40;
+const SEEDS: u64 = if cfg!(miri) { 2 } else { 40 };
 const STEPS: u64 = 40_000;
 
 type Outcome = Result<(), String>;
@@ -125,6 +125,7 @@ fn every_row_sees_what_is_so_in_memory() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "needs many seeds")]
 fn every_flush_is_needed() {
     let mut caught = std::collections::BTreeSet::new();
     let mut all = caught.clone();
@@ -201,6 +202,7 @@ fn rows_take_as_many_steps_for_a_large_block_as_for_a_frame() {
 
 /// I1 to I4: read-modify-writes in private caches lose references.
 #[test]
+#[cfg_attr(miri, ignore = "needs many seeds")]
 fn mutant_private_read_modify_writes() {
     let flushes = Flushes::with_private_rmws();
     let wrong = (0..SEEDS).any(|seed| counted(&memory(seed), &flushes).is_err());

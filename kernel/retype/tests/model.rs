@@ -416,7 +416,7 @@ fn sequence() -> impl Strategy<Value = (Vec<u64>, Vec<Op>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 200 }))]
+    #![proptest_config(common::cases(200, 2))]
 
     #[test]
     fn any_sequence_does_what_the_model_does((pieces, ops) in sequence()) {

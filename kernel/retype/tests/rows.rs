@@ -628,7 +628,7 @@ fn a_table_is_pinned_by_one_link_only() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+    #![proptest_config(common::cases(256, 4))]
 
     /// Damaged memory is refused or worked with, and nothing hangs or panics.
     #[test]

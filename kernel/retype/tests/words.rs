@@ -34,8 +34,9 @@ fn types() -> Vec<FrameType> {
 
 #[test]
 fn every_word_round_trips_and_no_two_are_alike() {
+    const STEP: usize = if cfg!(miri) { 5 } else { 1 };
     let mut seen = BTreeSet::new();
-    for ty in types() {
+    for ty in types().into_iter().step_by(STEP) {
         for version in VERSIONS.map(Version) {
             for refs in REFS.map(|n| Refs::new(n).unwrap()) {
                 if refs != Refs::ZERO && ty.in_use().is_none() {

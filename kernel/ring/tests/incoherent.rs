@@ -22,7 +22,7 @@ const LINE: WakeLine = WakeLine {
 };
 /// Small, so that slots are reused and the producer has to wait.
 const SLOTS: u64 = 4;
-const SEEDS: u64 = 60;
+const SEEDS: u64 = if cfg!(miri) { 2 } else { 60 };
 /// More operations than any run takes whose messages arrive.
 const STEPS: u64 = 40_000;
 const SENDER: usize = 0;
@@ -237,6 +237,7 @@ fn ends_of_a_ring_move_between_nodes() {
 
 /// Each flush of the two crates must be caught by one of the scenarios.
 #[test]
+#[cfg_attr(miri, ignore = "needs many seeds")]
 fn every_flush_is_needed() {
     let verdicts = [
         mutants(2, transfer),
@@ -269,6 +270,7 @@ fn every_flush_is_needed() {
 /// Why the two words are on lines of their own: here they share one, and a bit is lost. This
 /// happened with the first layout of `CpuEntry`.
 #[test]
+#[cfg_attr(miri, ignore = "needs many seeds")]
 fn mutant_activity_beside_pending() {
     let shared = WakeLine {
         activity: LINE.pending.add(8),
@@ -306,6 +308,7 @@ fn mutant_activity_beside_pending() {
 /// Read-modify-writes in private caches: a bit is lost between two senders, or a sender and the
 /// receiver.
 #[test]
+#[cfg_attr(miri, ignore = "needs many seeds")]
 fn mutant_private_read_modify_writes() {
     let flushes = Flushes::with_private_rmws();
     let wrong = (0..SEEDS).any(|seed| ring_and_wake(&memory(2, seed), &flushes).is_err());

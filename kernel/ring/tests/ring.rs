@@ -113,9 +113,11 @@ fn attaching_drops_and_resuming_keeps_what_is_there() {
 /// messages, garbage but bounded) or reported; nothing changes when it is reported.
 #[test]
 fn lying_indices_are_reported_and_never_followed() {
+    const STEP: usize = if cfg!(miri) { 23 } else { 1 };
     let lies: Vec<u64> = (0..64)
         .flat_map(|b| [1u64 << b, (1 << b) - 1, u64::MAX << b])
         .chain(990..1100)
+        .step_by(STEP)
         .collect();
     for &at in &[0u64, 1000, u64::MAX - 3] {
         for &lie in &lies {

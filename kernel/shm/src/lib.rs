@@ -14,6 +14,9 @@
 //! Unsafe code is confined to [`map`].
 #![no_std]
 
+#[cfg(any(test, feature = "host"))]
+extern crate std;
+
 pub mod frame;
 pub mod intent;
 pub mod layout;

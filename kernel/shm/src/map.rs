@@ -305,9 +305,24 @@ impl FusedMap {
     }
 }
 
+#[cfg(any(test, feature = "host"))]
+impl FusedMap {
+    /// A CXL pool of that many zeroed pages of the host, and no other pool. The memory is never
+    /// given back: what maps hand out may be used for ever.
+    pub fn leaked(pages: usize) -> FusedMap {
+        // One more, in order to begin with a page.
+        let pool = std::vec![[0u64; (PAGE_SIZE / 8) as usize]; pages + 1].leak();
+        let va = (pool.as_mut_ptr().expose_provenance() as u64).next_multiple_of(PAGE_SIZE);
+        let mut pools = [(0, 0); MAX_POOLS];
+        pools[MAX_POOLS - 1] = (pages as u64 * PAGE_SIZE, va);
+        // SAFETY: 1. leaked memory; 2. of this map only; 3. rounded to pages; 4. the bytes of a map
+        // are handed out by its user.
+        unsafe { FusedMap::new(pools) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    extern crate std;
     use super::*;
     use dyad_abi::NodeId;
     use std::{boxed::Box, vec, vec::Vec};

@@ -8,17 +8,26 @@
 //! | left out | why |
 //! |---|---|
 //! | `loom_*` | loom's threads switch stacks themselves, which Miri refuses; loom checks data races too |
-//! | `incoherent` | thousands of runs of a simulation without any unsafe code: hours |
+//! | tests that say so (`ignore`) | searches with many seeds, enumerations, foreign code, texts |
 //! | `dyad-object` and all above it | memory is made of integers, at addresses that a boot loader says |
 //!
-//! Random tests run few cases there, and some loops are shorter (`cfg!(miri)`).
+//! Random tests run few cases there, and some loops are shorter (`cfg!(miri)`). Threads on the back
+//! end that coherent machines have are in `weak.rs`; these tests run once for each of [`SEEDS`]
+//! seeds, by which Miri chooses who goes on and which of the values that weak memory permits is read.
+//!
+//! Pointers that are made of integers are an error where a crate has no need of them
+//! ([`Provenance`]).
 
+use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process_group};
+
 use crate::error::Error;
-use crate::paths;
+use crate::{paths, signals};
 
 /// What the toolchain needs besides the compiler.
 pub const COMPONENTS: [&str; 2] = ["miri", "rust-src"];
@@ -33,25 +42,88 @@ pub const CRATES: [&str; 8] = [
     "pgtbl",
     "ring",
 ];
-/// Tests allocate memory for ever, as kernels have it; addresses of shared memory are integers; and
-/// Miri's own clock and files are not what is tested.
-const FLAGS: &str = "-Zmiri-ignore-leaks -Zmiri-permissive-provenance -Zmiri-disable-isolation";
+/// How long the tests of a crate may take, building included, before they are ended and count as
+/// failed: several times what the slowest one needs on a machine with other work.
+pub const LIMIT: Duration = Duration::from_secs(900);
+/// Seeds for the tests of weak memory.
+pub const SEEDS: u32 = 16;
+/// Miri's own clock and files are not what is tested; and to print where a test panicked that is to
+/// panic takes as long as a hundred tests.
+const FLAGS: &str = "-Zmiri-disable-isolation -Zmiri-env-set=RUST_BACKTRACE=0";
+
+/// Where pointers may come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Provenance {
+    /// From other pointers; and nothing leaks.
+    Strict,
+    /// From integers too, as those to shared memory do, which is never given back.
+    Exposed,
+}
+
+impl Provenance {
+    /// What a crate's tests need: only the crates that make references to memory out of addresses,
+    /// and those tests of others that use such a back end.
+    fn of(name: &str, weak: bool) -> Provenance {
+        match name {
+            "shm" | "coherence" => Provenance::Exposed,
+            _ if weak => Provenance::Exposed,
+            _ => Provenance::Strict,
+        }
+    }
+
+    fn flags(self) -> &'static str {
+        match self {
+            Provenance::Strict => "-Zmiri-strict-provenance",
+            Provenance::Exposed => "-Zmiri-permissive-provenance -Zmiri-ignore-leaks",
+        }
+    }
+}
 
 /// What has been run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Tests that have passed.
+    /// Tests that have passed; with many seeds each counts once.
     pub passed: u64,
     /// Tests that have failed.
     pub failed: u64,
-    /// Tests that Miri cannot run.
+    /// Tests that are left out, as each says why.
     pub ignored: u64,
     /// All of it, building included.
     pub took: Duration,
 }
 
-/// Runs the tests of some crates ([`CRATES`] for all) under Miri, which prints to this process's
-/// output; `say` is told what is done. Goes on with the next crate after a failure.
+impl Report {
+    fn add(&mut self, part: Report) {
+        self.passed += part.passed;
+        self.failed += part.failed;
+        self.ignored += part.ignored;
+    }
+
+    /// A crate none of whose tests has run has shown nothing.
+    fn or_nothing_was_run(mut self) -> Report {
+        if self.passed == 0 {
+            self.failed = self.failed.max(1);
+        }
+        self
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} passed, {} failed, {} ignored, {} s",
+            self.passed,
+            self.failed,
+            self.ignored,
+            self.took.as_secs()
+        )
+    }
+}
+
+/// Runs the tests of some crates ([`CRATES`] for all) under Miri, which prints what it finds to this
+/// process's output; `say` is told what is done, a line for each crate. Goes on with the next crate
+/// after a failure. A crate of which no test has run has failed.
 ///
 /// # Errors
 ///
@@ -70,18 +142,13 @@ pub fn run(crates: &[&str], say: &mut dyn FnMut(&str)) -> Result<Report, Error> 
     let mut report = Report::default();
     let start = Instant::now();
     for (i, name) in crates.iter().enumerate() {
-        let began = Instant::now();
-        say(&format!("[{}/{}] dyad-{name}", i + 1, crates.len()));
         let of_crate = tests_of(&toolchain, name)?;
-        report.passed += of_crate.passed;
-        report.failed += of_crate.failed;
-        report.ignored += of_crate.ignored;
+        report.add(of_crate);
         say(&format!(
-            "      {} passed, {} failed, {} ignored, {} s",
-            of_crate.passed,
-            of_crate.failed,
-            of_crate.ignored,
-            began.elapsed().as_secs()
+            "[{}/{}] dyad-{name}: {of_crate} (limit {} s)",
+            i + 1,
+            crates.len(),
+            LIMIT.as_secs()
         ));
     }
     report.took = start.elapsed();
@@ -183,37 +250,141 @@ fn files(dir: &Path) -> Result<Vec<String>, Error> {
 }
 
 fn is_left_out(file: &str) -> bool {
-    file.starts_with("loom_") || file == "incoherent"
+    file.starts_with("loom_")
 }
+
+/// The file of tests that run once for each seed.
+const WEAK: &str = "weak";
 
 /// Runs the tests of a crate.
 fn tests_of(toolchain: &str, name: &str) -> Result<Report, Error> {
-    let root = paths::workspace_root();
+    let start = Instant::now();
+    let all = files(
+        &paths::workspace_root()
+            .join("kernel")
+            .join(name)
+            .join("tests"),
+    )?;
+    let (weak, once): (Vec<_>, Vec<_>) = all.into_iter().partition(|f| f == WEAK);
+    let mut report = Report::default();
+    report.add(run_tests(
+        cargo_miri(toolchain, name, &once, None),
+        start + LIMIT,
+    )?);
+    for seed in (0..SEEDS).filter(|_| !weak.is_empty()) {
+        let command = cargo_miri(toolchain, name, &weak, Some(seed));
+        let mut part = run_tests(command, start + LIMIT)?;
+        if part.failed > 0 {
+            println!("-Zmiri-seed={seed}");
+        } else if seed > 0 {
+            part = Report::default();
+        }
+        report.add(part);
+        if part.failed > 0 {
+            break;
+        }
+    }
+    report.took = start.elapsed();
+    Ok(report.or_nothing_was_run())
+}
+
+/// The command that runs the library's tests and some files, or some files with a seed.
+fn cargo_miri(toolchain: &str, name: &str, files: &[String], seed: Option<u32>) -> Command {
+    let mut flags = format!("{FLAGS} {}", Provenance::of(name, seed.is_some()).flags());
     let mut cargo = Command::new("rustup");
     cargo
-        .current_dir(&root)
+        .current_dir(paths::workspace_root())
         .args(["run", toolchain, "cargo", "miri", "test", "--no-fail-fast"])
-        .args(["--package", &format!("dyad-{name}"), "--lib"])
-        .env("MIRIFLAGS", FLAGS)
+        .args(["--package", &format!("dyad-{name}")]);
+    match seed {
+        // Not `-Zmiri-many-seeds`, whose runs print at the same time.
+        Some(seed) => {
+            flags += &format!(" -Zmiri-seed={seed}");
+            cargo.arg("--quiet");
+        }
+        None => {
+            cargo.arg("--lib");
+        }
+    }
+    for file in files {
+        cargo.args(["--test", file]);
+    }
+    cargo
+        .env("MIRIFLAGS", flags)
         // Those of the toolchain that builds this program.
         .env_remove("CARGO")
         .env_remove("RUSTC")
         .env_remove("RUSTUP_TOOLCHAIN");
-    for file in files(&root.join("kernel").join(name).join("tests"))? {
-        cargo.args(["--test", &file]);
-    }
-    let output = cargo
-        .stderr(std::process::Stdio::inherit())
-        .output()
+    cargo
+}
+
+/// Runs tests to their end, or until a point in time.
+fn run_tests(mut command: Command, until: Instant) -> Result<Report, Error> {
+    // A group of its own, so that all of it can be ended.
+    let mut child = command
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
         .map_err(|e| Error::Run(format!("cargo miri does not start: {e}")))?;
-    let text = String::from_utf8_lossy(&output.stdout);
+    let mut stdout = child.stdout.take();
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(out) = &mut stdout {
+            // What was read before an error is as good as all.
+            let _ = out.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    let ended = wait_until(&mut child, until);
+    if !matches!(ended, Ok(Some(_))) {
+        end_group(&mut child);
+    }
+    let text = reader.join().unwrap_or_default();
     let mut report = results(&text);
-    if !output.status.success() {
-        print!("{text}");
-        // Also if Miri has ended the whole program, without a result.
-        report.failed = report.failed.max(1);
+    if signals::count() > 0 {
+        return Err(Error::Interrupted);
+    }
+    match ended? {
+        Some(true) => {}
+        Some(false) => {
+            print!("{text}");
+            // Also if Miri has ended the whole program, without a result.
+            report.failed = report.failed.max(1);
+        }
+        None => {
+            print!("{text}\nended: the tests have not come to their end in time\n");
+            report.failed = report.failed.max(1);
+        }
     }
     Ok(report)
+}
+
+/// Whether the child has ended well; nothing if it has not ended by then, or the user does not want
+/// to wait any longer.
+fn wait_until(child: &mut Child, until: Instant) -> Result<Option<bool>, Error> {
+    loop {
+        let status = child
+            .try_wait()
+            .map_err(|e| Error::io("cannot wait for cargo miri", e))?;
+        if let Some(status) = status {
+            return Ok(Some(status.success()));
+        }
+        if Instant::now() >= until || signals::count() > 0 {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Ends a child and all that it has started.
+fn end_group(child: &mut Child) {
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let Some(group) = group {
+        // Fails only if nobody is left.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let _ = child.wait();
 }
 
 /// Adds up lines such as `test result: ok. 5 passed; 0 failed; 1 ignored; ...`.
@@ -265,6 +436,43 @@ mod tests {
         let report = results(text);
         assert_eq!((report.passed, report.failed, report.ignored), (5, 4, 1));
         assert_eq!(results("error: undefined behaviour"), Report::default());
+    }
+
+    fn counts(r: Report) -> (u64, u64, u64) {
+        (r.passed, r.failed, r.ignored)
+    }
+
+    fn shell(script: &str, limit: Duration) -> Report {
+        let mut sh = Command::new("sh");
+        sh.args(["-c", script]);
+        run_tests(sh, Instant::now() + limit).unwrap()
+    }
+
+    #[test]
+    fn what_ends_badly_or_not_at_all_has_failed() {
+        let passed = "echo 'test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured'";
+        let long = Duration::from_secs(60);
+        assert_eq!(counts(shell(passed, long)), (3, 0, 1));
+        // Miri ends a program at the first finding.
+        let found = format!("{passed}; echo 'error: Undefined Behavior'; exit 1");
+        assert_eq!(counts(shell(&found, long)), (3, 1, 1));
+        let start = Instant::now();
+        let hangs = format!("{passed}; sleep 50 & wait");
+        let ended = shell(&hangs, Duration::from_millis(300));
+        assert_eq!(counts(ended), (3, 1, 1));
+        let all = start.elapsed();
+        assert!(all < Duration::from_secs(40), "a child goes on: {all:?}");
+        assert_eq!(counts(Report::default().or_nothing_was_run()), (0, 1, 0));
+    }
+
+    #[test]
+    fn only_who_makes_pointers_of_addresses_may() {
+        for name in CRATES {
+            let makes = matches!(name, "shm" | "coherence");
+            let strict = Provenance::of(name, false) == Provenance::Strict;
+            assert_eq!(strict, !makes, "{name}");
+            assert_eq!(Provenance::of(name, true), Provenance::Exposed);
+        }
     }
 
     #[test]

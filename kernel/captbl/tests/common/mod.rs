@@ -15,6 +15,7 @@ use dyad_shm::frame::{Epoch, FrameRef, Version, WeakRef};
 use dyad_shm::intent::IntentRecord;
 use dyad_shm::pool::PhysAddr;
 use dyad_shm::protocol::{EpochSource, Intents};
+use proptest::test_runner::Config as ProptestConfig;
 
 pub fn frame(index: u64) -> FrameRef {
     FrameRef::of(PhysAddr(CXL_BASE + index * PAGE_SIZE)).unwrap()
@@ -220,5 +221,13 @@ impl Pins for Nodes {
             frame,
             version: Version(1),
         })
+    }
+}
+
+/// Runs that many cases, or a few under Miri, and leaves no file behind when one fails.
+pub fn cases(n: u32, with_miri: u32) -> ProptestConfig {
+    ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(if cfg!(miri) { with_miri } else { n })
     }
 }

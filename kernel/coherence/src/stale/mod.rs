@@ -41,7 +41,7 @@ use std::vec::Vec;
 
 use dyad_shm::PhysAddr;
 
-use crate::host::largest_pools;
+use crate::host::{largest_pools, lies_in};
 use crate::{GlobalMem, LINE_BYTES};
 
 pub use turns::{Task, pause};
@@ -190,7 +190,7 @@ pub struct Counts {
     pub evictions: u64,
 }
 
-/// A line in memory. Versions tell changes apart that bring an old value back.
+/// What a line holds. Versions tell changes apart that bring an old value back.
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
     words: [u64; WORDS],
@@ -205,14 +205,27 @@ struct CachedLine {
     dirty: u8,
 }
 
+/// A line that has been used.
+#[derive(Debug)]
+struct Known {
+    at: u64,
+    memory: Line,
+    /// By node.
+    copies: Vec<Option<CachedLine>>,
+}
+
 /// Everything behind the lock.
 #[derive(Debug)]
 struct State {
-    memory: BTreeMap<u64, Line>,
-    caches: Vec<BTreeMap<u64, CachedLine>>,
-    counts: Vec<Counts>,
     /// Lines ever used, in order: what may be fetched unasked.
-    known: Vec<u64>,
+    known: Vec<Known>,
+    /// Which of them they are, by address.
+    index: BTreeMap<u64, usize>,
+    /// The one that was asked for last; most often it is the next one too.
+    last: usize,
+    /// How many lines each node's cache holds.
+    cached: Vec<usize>,
+    counts: Vec<Counts>,
     random: Random,
     habits: Habits,
     faults: Vec<Fault>,
@@ -224,34 +237,47 @@ fn split(at: PhysAddr) -> (u64, usize) {
 }
 
 impl State {
-    fn line(&mut self, line: u64) -> &mut Line {
-        let known = &mut self.known;
-        self.memory.entry(line).or_insert_with(|| {
-            known.push(line);
-            Line::default()
-        })
+    /// Which of the known lines one is, if it is.
+    fn find(&mut self, line: u64) -> Option<usize> {
+        if self.known.get(self.last).is_none_or(|k| k.at != line) {
+            self.last = *self.index.get(&line)?;
+        }
+        Some(self.last)
     }
 
-    /// The node's copy of a line, filled if there is none.
-    fn cached(&mut self, node: usize, line: u64) -> &mut CachedLine {
-        if !self.caches[node].contains_key(&line) {
-            let filled = *self.line(line);
+    /// A line, which is known from now on.
+    fn line(&mut self, line: u64) -> &mut Known {
+        let found = self.find(line).unwrap_or_else(|| {
+            self.last = self.known.len();
+            self.index.insert(line, self.last);
+            self.known.push(Known {
+                at: line,
+                memory: Line::default(),
+                copies: std::vec![None; self.counts.len()],
+            });
+            self.last
+        });
+        &mut self.known[found]
+    }
+
+    /// A line of which the node has a copy, filled if there was none.
+    fn cached(&mut self, node: usize, line: u64) -> (&Line, &mut CachedLine) {
+        if self.line(line).copies[node].is_none() {
             self.counts[node].fills += 1;
-            self.caches[node].insert(
-                line,
-                CachedLine {
-                    line: filled,
-                    dirty: 0,
-                },
-            );
+            self.cached[node] += 1;
         }
-        self.caches[node].get_mut(&line).expect("just filled")
+        let known = self.line(line);
+        let copy = known.copies[node].get_or_insert(CachedLine {
+            line: known.memory,
+            dirty: 0,
+        });
+        (&known.memory, copy)
     }
 
     fn load(&mut self, node: usize, at: PhysAddr) -> u64 {
         let (line, word) = split(at);
-        let copy = *self.cached(node, line);
-        let (got, memory) = (copy.line.words[word], self.line(line).words[word]);
+        let (memory, copy) = self.cached(node, line);
+        let (got, memory) = (copy.line.words[word], memory.words[word]);
         if copy.dirty >> word & 1 == 0 && got != memory {
             self.faults.push(Fault::StaleRead {
                 node,
@@ -266,23 +292,24 @@ impl State {
 
     fn store(&mut self, node: usize, at: PhysAddr, value: u64) {
         let (line, word) = split(at);
-        let version = self.line(line).versions[word];
-        let copy = self.cached(node, line);
+        let (memory, copy) = self.cached(node, line);
         copy.line.words[word] = value;
         // The store comes after everything that is in memory by now.
         if copy.dirty >> word & 1 == 0 {
-            copy.line.versions[word] = version;
+            copy.line.versions[word] = memory.versions[word];
         }
         copy.dirty |= 1 << word;
         self.counts[node].stores += 1;
     }
 
     fn write_back(&mut self, node: usize, line: u64) {
-        let Some(copy) = self.caches[node].get(&line).filter(|c| c.dirty != 0) else {
+        let Some(found) = self.find(line) else {
             return;
         };
-        let mut copy = *copy;
-        let mut memory = *self.line(line);
+        let Known { memory, copies, .. } = &mut self.known[found];
+        let Some(copy) = copies[node].as_mut().filter(|c| c.dirty != 0) else {
+            return;
+        };
         for word in 0..WORDS {
             let at = PhysAddr(line + 8 * word as u64);
             let (new, lost) = (copy.line.words[word], memory.words[word]);
@@ -304,15 +331,23 @@ impl State {
                 memory.versions[word] += 1;
             }
         }
-        copy.line = memory;
+        copy.line = *memory;
         copy.dirty = 0;
-        self.memory.insert(line, memory);
-        self.caches[node].insert(line, copy);
     }
 
     fn drop_line(&mut self, node: usize, line: u64) {
         self.write_back(node, line);
-        self.caches[node].remove(&line);
+        if let Some(found) = self.find(line)
+            && self.known[found].copies[node].take().is_some()
+        {
+            self.cached[node] -= 1;
+        }
+    }
+
+    /// The lines that a node's cache holds, by address.
+    fn cached_lines(&self, node: usize) -> impl Iterator<Item = u64> {
+        let holds = move |&&k: &&usize| self.known[k].copies[node].is_some();
+        self.index.values().filter(holds).map(|&k| self.known[k].at)
     }
 
     /// What the node's cache does unasked after an access to `line`.
@@ -320,13 +355,13 @@ impl State {
         if self.random.happens(self.habits.fetch) && !self.known.is_empty() {
             let next = line + LINE_BYTES;
             let any = self.random.below(self.known.len());
-            let any = self.known[any];
-            let beside = self.random.happens(128) && self.memory.contains_key(&next);
+            let any = self.known[any].at;
+            let beside = self.random.happens(128) && self.index.contains_key(&next);
             self.cached(node, if beside { next } else { any });
         }
-        if self.random.happens(self.habits.evict) && !self.caches[node].is_empty() {
-            let victim = self.random.below(self.caches[node].len());
-            let victim = *self.caches[node].keys().nth(victim).expect("in range");
+        if self.random.happens(self.habits.evict) && self.cached[node] != 0 {
+            let victim = self.random.below(self.cached[node]);
+            let victim = self.cached_lines(node).nth(victim).expect("in range");
             self.drop_line(node, victim);
             self.counts[node].evictions += 1;
         }
@@ -353,10 +388,11 @@ impl StaleMem {
         StaleMem {
             ranges: largest_pools(),
             state: Mutex::new(State {
-                memory: BTreeMap::new(),
-                caches: std::vec![BTreeMap::new(); nodes],
-                counts: std::vec![Counts::default(); nodes],
                 known: Vec::new(),
+                index: BTreeMap::new(),
+                last: 0,
+                cached: std::vec![0; nodes],
+                counts: std::vec![Counts::default(); nodes],
                 random: Random::new(seed),
                 habits,
                 faults: Vec::new(),
@@ -371,14 +407,14 @@ impl StaleMem {
     ///
     /// If there is no such node.
     pub fn node(&self, node: usize) -> StaleNode<'_> {
-        assert!(node < self.state().caches.len(), "no node {node}");
+        assert!(node < self.state().counts.len(), "no node {node}");
         StaleNode { mem: self, node }
     }
 
     /// What memory holds at a word, whatever caches hold.
     pub fn in_memory(&self, at: PhysAddr) -> u64 {
         let (line, word) = split(at);
-        self.state().line(line).words[word]
+        self.state().line(line).memory.words[word]
     }
 
     /// What has gone wrong so far.
@@ -402,7 +438,7 @@ impl StaleMem {
     /// Evicts everything from a node's cache.
     pub fn evict_all(&self, node: usize) {
         let mut state = self.state();
-        let lines: Vec<_> = state.caches[node].keys().copied().collect();
+        let lines: Vec<_> = state.cached_lines(node).collect();
         for line in lines {
             state.drop_line(node, line);
         }
@@ -446,7 +482,7 @@ impl StaleNode<'_> {
             let (line, word) = split(at);
             state.drop_line(self.node, line);
             state.counts[self.node].rmws += 1;
-            let memory = state.line(line);
+            let memory = &mut state.line(line).memory;
             let old = memory.words[word];
             let new = f(old);
             if let Some(new) = new {
@@ -474,8 +510,7 @@ impl StaleNode<'_> {
 
 impl GlobalMem for StaleNode<'_> {
     fn contains(&self, at: PhysAddr, len: u64) -> bool {
-        let inside = |r: &Range<u64>| r.contains(&at.0) && len <= r.end - at.0;
-        self.mem.ranges.iter().any(inside)
+        lies_in(&self.mem.ranges, at, len)
     }
 
     fn load(&self, at: PhysAddr, _order: Ordering) -> u64 {

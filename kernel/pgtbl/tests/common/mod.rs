@@ -16,6 +16,12 @@ use x86_64::structures::paging::PageTableFlags as Flags;
 /// Where table frames come from, in order.
 pub const TABLES: u64 = 0x4_0000_0000;
 
+/// One of this many words is overwritten when a frame is freed.
+const SPOILT: usize = if cfg!(miri) { 64 } else { 1 };
+
+/// One of this many leaves is tried.
+const LEAVES: usize = if cfg!(miri) { 29 } else { 1 };
+
 /// An epoch.
 pub fn at(n: u64) -> Epoch {
     Epoch::new(n).unwrap()
@@ -73,8 +79,9 @@ impl<'m, M: GlobalMem> Frames<'m, M> {
         state.used.iter().map(|&f| PhysAddr(f)).collect()
     }
 
-    fn fill(&self, pa: PhysAddr, word: u64) {
-        for i in 0..512 {
+    /// Stores to one of `step` words.
+    fn fill(&self, pa: PhysAddr, word: u64, step: usize) {
+        for i in (0..512).step_by(step) {
             self.mem.store(pa.add(8 * i), word, Ordering::Relaxed);
         }
     }
@@ -86,7 +93,8 @@ impl<M: GlobalMem> FrameSource for Frames<'_, M> {
         if state.used.len() >= self.limit {
             return None;
         }
-        let pa = match state.freed.as_mut().and_then(Vec::pop) {
+        let used_before = state.freed.as_mut().and_then(Vec::pop);
+        let pa = match used_before {
             Some(pa) => PhysAddr(pa),
             None => {
                 state.next += 4096;
@@ -96,7 +104,10 @@ impl<M: GlobalMem> FrameSource for Frames<'_, M> {
         state.used.insert(pa.0);
         drop(state);
         self.mem.invalidate(pa, 4096);
-        self.fill(pa, 0);
+        // The memory of tests is zeroed.
+        if used_before.is_some() || !cfg!(miri) {
+            self.fill(pa, 0, 1);
+        }
         Some(pa)
     }
 
@@ -105,7 +116,7 @@ impl<M: GlobalMem> FrameSource for Frames<'_, M> {
         assert!(used, "freed twice or never allocated");
         // Whoever still reads it should notice.
         self.mem.invalidate(pa, 4096);
-        self.fill(pa, u64::MAX);
+        self.fill(pa, u64::MAX, SPOILT);
         self.mem.writeback(pa, 4096);
         if let Some(freed) = &mut self.state.lock().unwrap().freed {
             freed.push(pa.0);
@@ -113,9 +124,9 @@ impl<M: GlobalMem> FrameSource for Frames<'_, M> {
     }
 }
 
-/// All combinations of what a leaf can say, sensible or not.
+/// All combinations of what a leaf can say, sensible or not (some of them under Miri).
 pub fn all_leaves(pa: PhysAddr) -> impl Iterator<Item = Leaf> {
-    (0..16u8).flat_map(move |perms| {
+    let all = (0..16u8).flat_map(move |perms| {
         (0..16u8).map(move |bits| Leaf {
             pa,
             perms: Perms::from_bits_truncate(perms),
@@ -128,7 +139,8 @@ pub fn all_leaves(pa: PhysAddr) -> impl Iterator<Item = Leaf> {
             accessed: bits & 4 != 0,
             dirty: bits & 8 != 0,
         })
-    })
+    });
+    all.step_by(LEAVES)
 }
 
 /// What the owner's CPU does to an entry when it uses a page, in terms of the manuals' bits:

@@ -12,6 +12,7 @@ use dyad_retype::{
     Rules, Use, WeakRef,
 };
 use dyad_shm::pool::{PhysAddr, PoolId};
+use proptest::test_runner::Config as ProptestConfig;
 
 /// Frames of the pool.
 pub const FRAMES: u64 = 64;
@@ -134,4 +135,12 @@ pub fn put_to_use<R: Rules, M: GlobalMem>(
     let mut claim = frames.from_untyped_begin(head, None, epochs, &Unrecorded)?;
     initialise(mem, &mut claim);
     frames.from_untyped_finish(claim, used, &Unrecorded)
+}
+
+/// Runs that many cases, or a few under Miri, and leaves no file behind when one fails.
+pub fn cases(n: u32, with_miri: u32) -> ProptestConfig {
+    ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(if cfg!(miri) { with_miri } else { n })
+    }
 }

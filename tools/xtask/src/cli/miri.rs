@@ -19,12 +19,6 @@ pub(super) fn miri(args: &MiriArgs) -> Result<u8, Error> {
         false => &named[..],
     };
     let report = miri::run(crates, &mut super::say)?;
-    println!(
-        "miri: {} passed, {} failed, {} ignored, {} s",
-        report.passed,
-        report.failed,
-        report.ignored,
-        report.took.as_secs()
-    );
+    println!("miri: {report}");
     Ok(u8::from(report.failed != 0))
 }
