@@ -11,6 +11,13 @@
 //! A stop request of the launcher (another node died, time is up, Ctrl-C) is answered with a
 //! `status` record of every CPU.
 //!
+//! | ended by | exit code of the machine |
+//! |---|---|
+//! | `Shutdown` of a program, the last in-kernel test | the code that was given |
+//! | the launcher's stop request | [`EXIT_STOPPED`] |
+//! | a node that cannot join (`dyad-boot`) | `EXIT_BOOT` |
+//! | a kernel panic ([`mod@crate::panic`]), without any of what is here | `EXIT_PANIC` |
+//!
 //! | step | order |
 //! |---|---|
 //! | the shutdown word, by compare-and-swap from 0; then every node is notified | the first code wins; whoever is woken sees it |
@@ -18,6 +25,11 @@
 //!
 //! Nothing here waits without a bound, and what has a bound goes on when it is reached: a run that
 //! cannot end in good order is ended by the launcher, and its records say how far it has come.
+//!
+//! | who waits | for what | at most |
+//! |---|---|---|
+//! | the first CPU, when it was told to stop | reports of the node's other CPUs | 0.3 s |
+//! | the first CPU, before an audit | its node's other CPUs; then the other nodes | 5 s each ([`dyad_audit::at_end`]) |
 //!
 //! A node that has left stays LEFT, and nothing of it is recovered: it was in no row when it left.
 //!
@@ -150,7 +162,9 @@ pub fn shut_down<P: Platform>(node: &'static Node, code: u32) {
         node.sb
             .shutdown
             .compare_exchange(0, code as u64 + 1, Ordering::AcqRel, Ordering::Relaxed);
-    // The first CPU of a node ends it. The others are told only if they have to stop before that.
+    // Each is rung out of sleep, or out of user code. A node that is not told, because it joins
+    // just now, finds the word by itself. The first CPU of a node ends it. The others are told only
+    // if they have to stop before that.
     for n in node.all() {
         let cpus = if node.params.audit {
             node.params.cpus

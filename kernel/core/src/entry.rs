@@ -1,6 +1,30 @@
 //! Where the arch crates hand traps over. Every function here starts on an empty kernel stack.
 //! System calls come to `fast_*` with a partial area and return if the thread goes on; all others
 //! find every general register saved. See [`platform`](crate::platform).
+//!
+//! | trap | comes to | ends |
+//! |---|---|---|
+//! | system call with an operation | [`fast_syscall`] | by returning a status and a value, or in the run loop if another thread runs |
+//! | invocation | [`short_invoke`], then [`fast_invoke`] | by returning [`ENTER`]; in the run loop if it crosses |
+//! | end of an invocation | [`short_return`], then [`fast_return`] | the same |
+//! | interrupt | [`interrupted`] | in the run loop |
+//! | fault in user mode | [`page_fault`] if it has an address, else [`user_fault`] | where it came from, in the handler, or in the run loop |
+//! | exception in kernel mode | [`kernel_fault`] | with the machine |
+//!
+//! System calls and faults of addresses have a short way, on what this CPU remembers
+//! ([`crate::view`]), and a long one, which looks everything up and remembers it. Both do the same:
+//! a short way that finds anything it does not expect has changed nothing that the long way would
+//! not change first, and leaves the rest, errors included, to it.
+//!
+//! Everything that arrives here is the program's: words, addresses, the program counter itself. None
+//! of it is relied on further than it has been compared.
+//!
+//! # The partial area
+//!
+//! `short_entry` is set from where a long way begins until the call is answered in registers.
+//! Whoever has the thread leave in any other way meanwhile completes its area first
+//! ([`settle`](crate::dispatch::settle)): to whom the area belongs afterwards cannot tell that it
+//! was not complete. What ends in registers in any case does not set it.
 
 use core::sync::atomic::Ordering;
 
@@ -16,12 +40,13 @@ use crate::object::thread::{Thread, info};
 use crate::platform::{FaultKind, RegArea, UserFault};
 use crate::{Platform, copy, cycle, error, fp, inbox, ops, panic, resolve, short, view};
 
-/// How often one instruction may fault at one address in a row. A page that others unmap and map
-/// at the same time costs a few; a page that the tables allow and the machine does not would fault
-/// for ever.
+/// How often one instruction may fault at one address in a row, without the thread's getting
+/// anywhere. A page that others unmap and map at the same time costs a few; a page that the tables
+/// allow and the machine does not would fault for ever.
 const MAX_SAME_FAULT: u32 = 1_000;
 
-/// What a `fast_*` function returns: two registers on both ISAs.
+/// What a `fast_*` function returns: two registers on both ISAs. They are the two that the program
+/// gets back, so nothing else has to be put anywhere when a call is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct FastReturn {
@@ -37,6 +62,7 @@ pub struct FastReturn {
 pub const ENTER: u64 = u64::MAX;
 
 impl FastReturn {
+    /// The call is answered in registers after all: nobody has to complete the area any more.
     #[inline]
     fn of(cx: &Cx, result: Result<u64, Error>) -> FastReturn {
         cx.local.short_entry.set(false);
@@ -61,6 +87,8 @@ impl FastReturn {
         }
     }
 
+    /// User mode goes on in the component that has been entered. What is not in the area is set by
+    /// arch code, which knows what has become of each register.
     #[inline]
     fn enter(cx: &Cx, badge: u64) -> FastReturn {
         cx.local.short_entry.set(false);
@@ -71,7 +99,8 @@ impl FastReturn {
     }
 }
 
-/// A system call whose word has bits above the capability index: an operation other than 0.
+/// A system call whose word has bits above the capability index: an operation other than 0. The
+/// capability is that of the component which the CPU holds, whatever the thread's own words say.
 #[inline(always)]
 pub fn fast_syscall<P: Platform>(
     word: u64,
@@ -84,7 +113,8 @@ pub fn fast_syscall<P: Platform>(
     short::syscall::<P>(word, a0, a1, a2, a3, a4)
 }
 
-/// The same for whatever [`short`] has no short way for.
+/// The same for whatever [`short`] has no short way for, or could not do: from the beginning, with
+/// the same arguments.
 #[inline(never)]
 pub(crate) fn long_syscall<P: Platform>(
     word: u64,
@@ -100,7 +130,8 @@ pub(crate) fn long_syscall<P: Platform>(
     finish::<P>(cx, done)
 }
 
-/// The same of a capability that this CPU remembers and that has just been looked at.
+/// The same of a capability that this CPU remembers and that has just been looked at. Nothing has
+/// been looked up since, so the view is of that capability still.
 #[inline(never)]
 pub(crate) fn remembered<P: Platform>(
     word: u64,
@@ -148,6 +179,8 @@ pub(crate) fn sent<P: Platform>(line: &'static Line) -> FastReturn {
     finish::<P>(cx, done)
 }
 
+/// What becomes of the caller. `Switched`: its area is complete and its result, if it has one
+/// already, is set when it next runs; it is not this function's any more.
 #[inline(always)]
 fn finish<P: Platform>(cx: &Cx, done: dyad_abi::Result<After>) -> FastReturn {
     match done {
@@ -213,6 +246,12 @@ fn shortly<P: Platform>(word: u64) -> FastReturn {
     }
 }
 
+/// Looks an invocation endpoint up and enters what it leads to.
+///
+/// # Errors
+///
+/// [`Error::NoCap`], [`Error::Denied`], [`Error::BadSyscall`] of another type; [`Error::Revoked`]; as
+/// [`invoke::enter`]. The caller goes on.
 #[inline]
 fn invocation<P: Platform>(cx: &Cx, word: u64, words: [u64; 4]) -> Result<Way, Error> {
     let index = CapIndex::new(word).ok_or(Error::NoCap)?;
@@ -225,6 +264,8 @@ fn invocation<P: Platform>(cx: &Cx, word: u64, words: [u64; 4]) -> Result<Way, E
         return Err(Error::BadSyscall);
     }
     let (to, guarded) = cx.sinv(&found)?;
+    // Before it is entered: what is remembered is of the component that the CPU is still in. A
+    // guard would have to be looked at each time, which is what the long way does.
     if !guarded {
         view::learn_sinv::<P>(cx, index, &found, &to);
     }
@@ -259,6 +300,7 @@ pub fn fast_return<P: Platform>(a0: u64, a1: u64, a2: u64, a3: u64) -> FastRetur
     }
     cx.local.short_entry.set(true);
     match invoke::leave::<P>(&cx, [a0, a1, a2, a3]) {
+        // Most components are come back to more often than they are entered.
         Ok(Returned::Here) => {
             view::learn_component::<P>(&cx, cx.local.component.get());
             FastReturn::enter(&cx, 0)
@@ -268,7 +310,9 @@ pub fn fast_return<P: Platform>(a0: u64, a1: u64, a2: u64, a3: u64) -> FastRetur
     }
 }
 
-/// A system call as arch code divides them up; for machines made of nothing and for tests.
+/// A system call as arch code divides them up: by the bits above the index, which are the
+/// operation, and by the word 0, which names no capability and is the end of an invocation; for
+/// machines made of nothing and for tests.
 pub fn system_call<P: Platform>(word: u64, a: [u64; 5]) -> FastReturn {
     let [a0, a1, a2, a3, a4] = a;
     if word >> 32 != 0 {
@@ -288,7 +332,8 @@ pub fn system_call<P: Platform>(word: u64, a: [u64; 5]) -> FastReturn {
     }
 }
 
-/// One or more interrupts, already acknowledged and noted.
+/// One or more interrupts, already acknowledged and noted. What is to be done about them is seen in
+/// the run loop, and the thread goes on from there, if it does: its area is full.
 pub fn interrupted<P: Platform>(_area: &'static RegArea) -> ! {
     inbox::attentive::<P>();
     cycle::run::<P>()
@@ -310,10 +355,14 @@ pub fn user_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
     handle::<P>(area, f, None)
 }
 
-/// A fault in user mode at an address, by the page table: to read, write or execute.
+/// A fault in user mode at an address, by the page table: to read, write or execute. What the
+/// kernel can put there by itself it does, without the run loop: a program that touches new memory
+/// does this all the time.
 pub fn page_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
     let local = P::local();
     let why = match resolve::resolve_here::<P>(local, f.address, f.kind) {
+        // The tables say by now what the thread wants. If the machine does not agree, it would come
+        // back here for ever.
         Ok(_) => {
             let (pc, _) = P::user_pc_fp(area);
             if local.note_fault(f.address, pc) <= MAX_SAME_FAULT {
@@ -321,15 +370,17 @@ pub fn page_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
             }
             Error::Corrupt
         }
-        // The page changes under us, or what was there has not quiesced, which takes as long as
-        // a round; the thread faults anew if it still needs to, and others have their turn.
+        // Not the thread's fault, and nothing for its handler. The page changes under us, or what
+        // was there has not quiesced, which takes as long as a round; the thread faults anew if it
+        // still needs to, and others have their turn.
         Err(Error::Again) => cycle::switched::<P>(&Cx::here::<P>()),
         Err(e) => e,
     };
     handle::<P>(area, f, Some(why))
 }
 
-/// Has the component's handler deal with a fault; or the thread ends.
+/// Has the component's handler deal with a fault; or the thread ends, and its registers, its stack
+/// and the reason go to the console: nobody else could tell.
 fn handle<P: Platform>(area: &'static RegArea, f: UserFault, why: Option<Error>) -> ! {
     let cx = Cx::here::<P>();
     match cx.local.short_way.get() {
@@ -372,6 +423,7 @@ fn deal<P: Platform>(
     cycle::run::<P>()
 }
 
+/// Whether a fault is one of an address, at which a page may be missing.
 const fn is_access(kind: FaultKind) -> bool {
     matches!(
         kind,
@@ -379,7 +431,8 @@ const fn is_access(kind: FaultKind) -> bool {
     )
 }
 
-/// Says what a user thread did wrong, with all its registers.
+/// Says what a user thread did wrong, with all its registers. `why` is what has kept the kernel
+/// from resolving a page fault.
 pub fn report_fault<P: Platform>(
     cx: &Cx,
     thread: &Thread,
@@ -425,6 +478,9 @@ pub fn report_fault<P: Platform>(
 
 /// Return addresses of a user stack by its frame records `{previous, return address}`, which both
 /// ISAs have in the same form. Bounded; stops at the first record that is not readable.
+///
+/// Everything here is what a program that has gone wrong has left: records are copied like any user
+/// memory, and each must lie above the one before, so that a circle ends.
 fn user_backtrace<P: Platform>(cx: &Cx, pc: u64, fp: u64) -> ([u64; 16], usize) {
     let mut pcs = [0; 16];
     pcs[0] = pc;
@@ -458,7 +514,9 @@ fn user_backtrace<P: Platform>(cx: &Cx, pc: u64, fp: u64) -> ([u64; 16], usize) 
     (pcs, n)
 }
 
-/// An exception in kernel mode: a bug. Dumps registers, reports, ends the machine.
+/// An exception in kernel mode: a bug. Dumps registers, reports, ends the machine. Nothing is
+/// repaired here: the other nodes recover what this one was in the middle of, as if it had been
+/// killed.
 pub fn kernel_fault<P: Platform>(what: &str, regs: &[(&str, u64)]) -> ! {
     panic::fault::<P>(what, regs)
 }

@@ -30,10 +30,12 @@ use crate::cpu::CpuLocal;
 use crate::object::thread::{Thread, info};
 use crate::platform::FpArea;
 
+/// The bit of this machine's ISA in `used_fp`.
 const fn bit<P: Platform>() -> u64 {
     1 << P::ISA.index()
 }
 
+/// Whether a thread has anything but the initial state on this ISA: in its area, or in the registers.
 fn uses<P: Platform>(t: &Thread) -> bool {
     t.used_fp.load(Ordering::Relaxed) & bit::<P>() != 0
 }
@@ -140,6 +142,8 @@ pub fn bring_back<P: Platform>(local: &CpuLocal, t: &Thread, what: u64) {
     }
 }
 
+/// The area is the thread's alone: nobody holds the registers after what the handler had is forgotten,
+/// so the copy cannot be overwritten by older ones.
 #[cold]
 fn take_back<P: Platform>(local: &CpuLocal, t: &Thread) {
     forget::<P>(local);
@@ -147,6 +151,7 @@ fn take_back<P: Platform>(local: &CpuLocal, t: &Thread) {
     set_used::<P>(local, t);
 }
 
+/// Area to area, in the thread's own frame: the registers are not touched.
 fn copy(from: &FpArea, to: &FpArea) {
     for (f, t) in from.0.iter().zip(&to.0) {
         t.store(f.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -38,6 +38,10 @@
 //! What goes along is in the frame, not in the message: a thread that is sent back carries more than a
 //! message holds, and recovery finds it where it always is.
 
+//!
+//! Bounds: one area copied, one message; nobody waits. A thread whose message does not fit goes on
+//! where it is, with an error.
+
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::{Stopped, Woken};

@@ -10,6 +10,18 @@
 //!          ◀──RETURN: pop──────────────────────
 //! ```
 //!
+//! | step | order |
+//! |---|---|
+//! | enter: where to return to; depth; component entered; the thread's component | an entry beyond the depth means nothing, so half of one is never returned to |
+//! | leave: depth; component entered; the thread's component, program counter, stack pointer | if the component is gone the invocation is over all the same: the next return leads further out |
+//! | fault: as enter; then all registers to the save area | before anything else uses the area |
+//!
+//! Only the CPU that runs the thread touches any of this. The words are in the thread's frame all
+//! the time, so that a thread that is handed over, or whose node dies, has its stack with it.
+//!
+//! Bounds: an invocation is one lookup and one component entered; the stack has
+//! [`INVOKE_DEPTH`](dyad_abi::service::INVOKE_DEPTH) entries, and a deeper call is refused.
+//!
 //! If the callee may not run on this node the same call *crosses*: the thread is handed to a node
 //! of the callee's home with its words, runs there, and the return brings it back
 //! ([`crate::handover`]). A fault is an invocation of the component's fault handler by the kernel;
@@ -34,7 +46,8 @@ use crate::platform::copy_used;
 use crate::platform::{FaultKind, UserFault};
 use crate::view;
 
-/// Where an invocation that has been prepared goes on.
+/// Where an invocation that has been prepared goes on. In both cases everything that the callee is
+/// told is where it will find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// In this node, in the component that the CPU holds now. The area's program counter and stack
@@ -49,7 +62,13 @@ pub enum Way {
     Elsewhere,
 }
 
-/// Puts where the running thread is onto its invocation stack.
+/// Puts where the running thread is onto its invocation stack. Returns the depth, which is the
+/// token together with the thread's number: no two invocations that are under way have the same, so
+/// it finds the callee a stack.
+///
+/// # Errors
+///
+/// [`Error::TooDeep`].
 #[inline]
 fn push(t: &Thread, component: u64, pc: u64, sp: u64, what: u64) -> Result<u64> {
     let depth = t.depth.load(Ordering::Relaxed);
@@ -71,6 +90,7 @@ fn push(t: &Thread, component: u64, pc: u64, sp: u64, what: u64) -> Result<u64> 
 #[inline]
 pub fn enter<P: Platform>(cx: &Cx, to: Entry, words: [u64; 4]) -> Result<Way> {
     let t = dispatch::current(cx);
+    // A weak reference from the capability: checked here, each time.
     let component: &'static Component = find(cx.node, to.component, Component::KIND)?;
     if !component.runs_on(cx.node.id()) {
         return cross::<P>(cx, t, component, to, words);
@@ -79,6 +99,8 @@ pub fn enter<P: Platform>(cx: &Cx, to: Entry, words: [u64; 4]) -> Result<Way> {
     let (pc, sp) = P::user_pc_sp(area);
     let from = cx.local.component.get();
     let depth = push(t, from, pc, sp, 0)?;
+    // The table and the space change together or not at all; the stack was written before, and is taken
+    // back if they do not.
     if let Err(e) = dispatch::enter_component::<P>(cx, to.component.bits()) {
         // A component that is only half there; the caller is whole, and goes on.
         t.depth.store(depth - 1, Ordering::Relaxed);
@@ -93,6 +115,12 @@ pub fn enter<P: Platform>(cx: &Cx, to: Entry, words: [u64; 4]) -> Result<Way> {
     })
 }
 
+/// The same on another node: the first live one of the callee's home. The entry says which node to
+/// come back to; recovery finds it there, too, should the other one die.
+///
+/// # Errors
+///
+/// [`Error::NodeDead`] if no node of its home lives; as [`handover::send`].
 #[cold]
 fn cross<P: Platform>(
     cx: &Cx,
@@ -148,6 +176,7 @@ pub fn leave<P: Platform>(cx: &Cx, words: [u64; 4]) -> Result<Returned> {
         return leave_specially::<P>(cx, t, at, what, words);
     }
     let component = frame.component.load(Ordering::Relaxed);
+    // First: see the order above.
     t.depth.store(at, Ordering::Relaxed);
     dispatch::enter_component::<P>(cx, component)?;
     t.component.store(component, Ordering::Relaxed);
@@ -159,6 +188,7 @@ pub fn leave<P: Platform>(cx: &Cx, words: [u64; 4]) -> Result<Returned> {
     Ok(Returned::Here)
 }
 
+/// The end of an invocation that has crossed, or of a fault handler.
 #[cold]
 fn leave_specially<P: Platform>(
     cx: &Cx,
@@ -180,6 +210,7 @@ fn leave_specially<P: Platform>(
         handover::carry(t, handover::what::RETURN, words, to);
         return match handover::send::<P>(cx, t, node) {
             Ok(()) => Ok(Returned::Switched),
+            // It is in the callee still, which may try again: the message may fit later.
             Err(e) => {
                 t.depth.store(at + 1, Ordering::Relaxed);
                 Err(e)
@@ -201,6 +232,8 @@ fn leave_specially<P: Platform>(
     Ok(Returned::Switched)
 }
 
+/// Enters the component that had faulted, and remembers it: handlers are mostly for faults that
+/// come often.
 #[inline]
 fn back_to<P: Platform>(cx: &Cx, component: u64) -> Result<()> {
     if view::enter_component::<P>(cx.local, component) {
@@ -228,7 +261,8 @@ pub enum Handler {
     },
 }
 
-/// Has the fault handler of the running thread's component deal with a fault. `what` is what is
+/// Has the fault handler of the running thread's component deal with a fault. It is told address, kind,
+/// program counter, what the ISA says, its badge and the token. `what` is what is
 /// special about the return: [`info::FAULT`], or what [`fp::keep`] has said.
 #[inline(always)]
 pub fn fault<P: Platform>(cx: &Cx, t: &'static Thread, f: UserFault, what: u64) -> Handler {
@@ -239,6 +273,7 @@ pub fn fault<P: Platform>(cx: &Cx, t: &'static Thread, f: UserFault, what: u64) 
     let area = t.regs(P::ISA);
     let (pc, sp) = P::user_pc_sp(area);
     let from = cx.local.component.get();
+    // No room for one more: a fault at the deepest invocation has no handler.
     let Ok(depth) = push(t, from, pc, sp, what) else {
         fp::bring_back::<P>(cx.local, t, what);
         return Handler::None;
@@ -254,6 +289,7 @@ pub fn fault<P: Platform>(cx: &Cx, t: &'static Thread, f: UserFault, what: u64) 
             }
         },
     };
+    // All registers, not only those that an invocation keeps: the instruction is to find them again.
     copy_used::<P>(area, &t.saved);
     t.fault.store(1, Ordering::Relaxed);
     t.component.store(to.component.bits(), Ordering::Relaxed);
@@ -275,6 +311,7 @@ fn enter_handler<P: Platform>(cx: &Cx, from: u64) -> core::result::Result<Entry,
     let to = handler.ok_or(Handler::None)?;
     let component =
         find::<Component>(cx.node, to.component, Component::KIND).map_err(|_| Handler::None)?;
+    // A handler is asked here or not at all: the page that is missing is missing on this node.
     if !component.runs_on(cx.node.id()) {
         return Err(Handler::None);
     }
@@ -289,7 +326,7 @@ fn enter_handler<P: Platform>(cx: &Cx, from: u64) -> core::result::Result<Entry,
     Ok(to)
 }
 
-/// What a handler is told about the kind of a fault.
+/// What a handler is told about the kind of a fault: part of the interface to programs.
 pub const fn kind_number(kind: FaultKind) -> u64 {
     match kind {
         FaultKind::Read => 1,

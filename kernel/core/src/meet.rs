@@ -2,7 +2,8 @@
 //! and after in-kernel tests.
 //!
 //! Every such wait is bounded, and whoever waits goes on answering: a node that waits for another's
-//! clock must not find that one waiting for it in silence.
+//! clock must not find that one waiting for it in silence. A node that has died, or has left, is
+//! not waited for; one that is only slow is, until the time is up.
 
 use core::sync::atomic::Ordering;
 

@@ -7,6 +7,10 @@
 //! | the pending bits are taken, all at once; then the rings of their senders are looked into | acquire: a message whose bit was taken is seen. One that is pushed later sets its bit anew |
 //! | 64 messages of a sender, then the next one's turn; what is left has its bit set again | a sender who never stops does not keep this CPU from others, and is not forgotten |
 //!
+//! Nearly all messages are hints: they name an object and where to look, and what is found there
+//! decides. So one that comes twice, or late, does no harm; a thread whose message is lost with its
+//! sender is announced once more by recovery.
+//!
 //! Whoever drives rounds, or waits for other nodes, also comes here: a CPU that waits for messages
 //! to be taken must take its own.
 //!

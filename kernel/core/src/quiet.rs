@@ -21,6 +21,10 @@
 //!
 //! The order within a round (cache, TLB, leaving the kernel, publication) is that of
 //! [`dyad_quiesce`], which calls [`Hardware`].
+//!
+//! Bounds: acknowledging is a flush and three lookups; a round goes on by the steps that its driver
+//! asks for, at most [`MAX_STEPS`] at once; falling asleep looks for work again after every few
+//! steps.
 
 use core::marker::PhantomData;
 

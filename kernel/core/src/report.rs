@@ -23,6 +23,11 @@ struct UserText<const N: usize> {
 }
 
 impl<const N: usize> UserText<N> {
+    /// Copies it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if it is longer than `N`, else as [`copy_in`].
     fn read<P: Platform>(cx: &Cx, ptr: u64, len: u64) -> dyad_abi::Result<Self> {
         // Before anything is copied: `N` is what fits into a line.
         if len > N as u64 {

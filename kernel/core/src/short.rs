@@ -5,6 +5,17 @@
 //! and every error but the first, is for the long way ([`crate::ops`]), which does the same and knows
 //! the reason. Nothing has been done then.
 //!
+//! Nothing is looked up here: everything an operation needs
+//! is in the view of its capability and in those that it names. A view that holds has been right
+//! all the time since it was learnt, so a short way needs no check of its own but for what the
+//! caller has said: which part, which address, which rights.
+//!
+//! What one CPU remembers is not told to others, and needs no lock: views are forgotten in each round
+//! and before the CPU sleeps, and nothing that they rest on becomes something else before that.
+//!
+//! Functions are cut so that each is reached by one jump and pays only for what it uses itself: what is
+//! refused, or goes the long way, has its arguments still where they came in.
+//!
 //! | operation | what is looked at | as |
 //! |---|---|---|
 //! | any | root entry, slot header, frame word of the object: what they were | [`crate::view`] |
@@ -82,15 +93,19 @@ fn permitted<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64
     }
 }
 
-/// Family and operation in one number, so that the way to the one that is meant is one jump.
+/// Family (3 bits) and operation above it in one number, so that the way to the one that is meant
+/// is one jump.
 #[inline(always)]
 const fn key(family: Family, number: u32) -> u64 {
     (number as u64) << 3 | family as u64
 }
 
+/// `Liveness.Revoke`: counts an entry on. The stamp is read after a full fence: whoever still uses
+/// what the entry guards has looked at it before, and has left the kernel when that stamp is quiesced.
 #[inline(never)]
 fn revoke<P: Platform>(known: &'static CapView, index: u64) -> FastReturn {
-    // What a capability counts from is in the frame: looked at when it was learnt.
+    // What a capability counts from is in the frame: looked at when it was learnt. The index is the
+    // caller's, and compared with how many there are.
     let (first, count) = (known.payload(0), known.payload(1));
     if let Place::Liveness(words, counts, epoch) = known.place()
         && let Some(entry) = counts.get(first.wrapping_add(index) as usize)
@@ -103,7 +118,8 @@ fn revoke<P: Platform>(known: &'static CapView, index: u64) -> FastReturn {
     long_syscall::<P>(known.call(LivenessOp::Revoke as u32), index, 0, 0, 0, 0)
 }
 
-/// Without a budget. What is looked at is the same as in the long way; only the way there is shorter.
+/// `Thread.Dispatch`. Without a budget. What is looked at is the same as in the long way; only the
+/// way there is shorter.
 #[inline(never)]
 fn dispatch<P: Platform>(known: &'static CapView, how: u64, time: u64) -> FastReturn {
     match known.place() {
@@ -112,7 +128,7 @@ fn dispatch<P: Platform>(known: &'static CapView, how: u64, time: u64) -> FastRe
     }
 }
 
-/// What is there is taken, and what is not is waited for, as in the long way.
+/// `Receive`. What is there is taken, and what is not is waited for, as in the long way.
 #[inline(never)]
 fn receive<P: Platform>(known: &'static CapView, index: u64, deadline: u64) -> FastReturn {
     // Which endpoints a capability is for was looked at when it was learnt.
@@ -134,8 +150,8 @@ fn receive<P: Platform>(known: &'static CapView, index: u64, deadline: u64) -> F
     )
 }
 
-/// The bits are set before anybody looks for a waiter, as in the long way; what is left if there is one
-/// is as long as that.
+/// `Send`. The bits are set before anybody looks for a waiter, as in the long way; what is left if
+/// there is one is as long as that.
 #[inline(never)]
 fn send<P: Platform>(known: &'static CapView) -> FastReturn {
     let Place::Line(Some(words), line) = known.place() else {
@@ -151,6 +167,7 @@ fn send<P: Platform>(known: &'static CapView) -> FastReturn {
     sent::<P>(line)
 }
 
+/// `Captbl.CopyIn`.
 #[inline(never)]
 fn copy_in<P: Platform>(
     known: &'static CapView,
@@ -179,6 +196,7 @@ fn copy(
     how: u64,
     part: u64,
 ) -> Option<()> {
+    // A guard, a part, or what is no index.
     if how >> 32 != 0 || part != 0 || source >> 32 != 0 {
         return None;
     }
@@ -188,10 +206,14 @@ fn copy(
         return None;
     }
     let (header, contents) = source.copied(Rights(how as u32));
+    // The source is copied as it was when it was looked at: that it goes meanwhile is as if it had gone
+    // just after.
     let slot = leaf::slot(local, table.object(), table.payload(0) != 0, index)?;
     slot.activate(header, contents, |stamp| local.quiet.covers(stamp))
 }
 
+/// `Captbl.Deactivate`. Of a slot that is empty, or that somebody else is changing, the long way
+/// knows what to say.
 #[inline(never)]
 fn deactivate<P: Platform>(known: &'static CapView, index: u64) -> FastReturn {
     let done = leaf::slot(P::local(), known.object(), known.payload(0) != 0, index)
@@ -202,7 +224,7 @@ fn deactivate<P: Platform>(known: &'static CapView, index: u64) -> FastReturn {
     }
 }
 
-/// `where` of the last level.
+/// `where` of the last level. Tables of other levels, and large pages, are for the long way.
 #[inline(always)]
 fn last_level(at: u64) -> Option<Isa> {
     match at {
@@ -223,11 +245,13 @@ const A64_L1: u64 = TableAt {
 }
 .bits();
 
+/// Whether programs may use an address. Drivers of formats take addresses as they are.
 #[inline(always)]
 fn is_user(va: u64) -> bool {
     (USER_MIN..USER_END).contains(&va)
 }
 
+/// `Space.Map`.
 #[inline(never)]
 fn map<P: Platform>(
     known: &'static CapView,
@@ -253,6 +277,9 @@ fn map<P: Platform>(
     }
 }
 
+/// The same in the table of an ISA. The rights that are needed are those of [`crate::ops::space`];
+/// code goes the long way, as other nodes may have to rewrite it. Whether the block is what it was
+/// is looked at by the row, in the word that it exchanges.
 #[inline(always)]
 fn map_in(space: Near, isa: Isa, va: u64, frame: u64, first: u64, how: u64) -> Option<()> {
     const WRITE: u32 = FrameOp::Write as u32;
@@ -266,11 +293,14 @@ fn map_in(space: Near, isa: Isa, va: u64, frame: u64, first: u64, how: u64) -> O
     if !fits {
         return None;
     }
+    // What the page may become is in `perms` already, as the capability says.
     perms.set(Perms::WRITE, how == MAP_WRITE);
     let (block, page) = frame.page(base, first);
     space.map(isa, va, &block, page, perms)
 }
 
+/// `Space.Unmap`, of a page that users have mapped. An error is one of the row once it has begun:
+/// the long way would not find the page any more.
 #[inline(never)]
 fn unmap<P: Platform>(known: &'static CapView, at: u64, va: u64) -> FastReturn {
     let space = Near {
@@ -289,6 +319,8 @@ fn unmap<P: Platform>(known: &'static CapView, at: u64, va: u64) -> FastReturn {
     }
 }
 
+/// `Space.Protect`, to writable or read-only. Whether the page may become that is noted in its
+/// entry, which the driver looks at.
 #[inline(never)]
 fn protect<P: Platform>(known: &'static CapView, at: u64, va: u64, how: u64) -> FastReturn {
     let space = Near {

@@ -19,7 +19,8 @@ use crate::object::thread::Thread;
 use crate::object::time::{Budgets, UNLIMITED};
 use crate::{Platform, clock};
 
-/// Attempts at changing a budget that others change at the same time.
+/// Attempts at changing a budget that others change at the same time. After that the charge is
+/// dropped: it is better that a thread has run for nothing than that a CPU spins.
 const CHARGE_TRIES: usize = 64;
 
 /// Gives the CPU from the running thread, which stays this CPU's, to `next`, which has been taken.
@@ -28,7 +29,8 @@ pub(super) fn give(cx: &Cx, next: &'static Thread, how: By) {
     cx.local.thread.set(Some(next));
 }
 
-/// Takes the time a thread has run off the budget it ran on.
+/// Takes the time a thread has run off the budget it ran on. What it has run longer than that has
+/// is lost: the timer ends slices, and is as late as it is.
 #[cold]
 fn charge<P: Platform>(cx: &Cx, t: &Thread) {
     let word = t.budget.swap(0, Ordering::Relaxed);
@@ -49,7 +51,8 @@ fn charge<P: Platform>(cx: &Cx, t: &Thread) {
     }
 }
 
-/// Takes note of who goes on when `t` stops. While `t` still belongs to this CPU.
+/// Takes note of who goes on when `t` stops. While `t` still belongs to this CPU. `None` for a root
+/// thread: the CPU chooses in its loop.
 pub(crate) fn take_dispatcher<P: Platform>(cx: &Cx, t: &Thread) -> Option<(&'static Thread, By)> {
     if t.budget.load(Ordering::Relaxed) != 0 {
         charge::<P>(cx, t);
@@ -57,7 +60,8 @@ pub(crate) fn take_dispatcher<P: Platform>(cx: &Cx, t: &Thread) -> Option<(&'sta
     cx.local.chain.pop()
 }
 
-/// The running thread has stopped: whoever gave it the CPU goes on.
+/// The running thread has stopped: whoever gave it the CPU goes on. One that dispatched it is told
+/// why, as the value of its `Dispatch`; one that had only sent to it has its result already.
 pub(crate) fn go_on(cx: &Cx, next: Option<(&'static Thread, By)>, why: Stopped, detail: u64) {
     if let Some((d, By::Dispatch)) = next {
         d.set_result(0, why as u64 | detail << 8);

@@ -5,6 +5,15 @@
 //! others ([`release`](super::release)) saves the registers first. Those come when they are used
 //! ([`fp`]).
 
+//!
+//! | this CPU says | means | until |
+//! |---|---|---|
+//! | `thread` | who runs here, or is about to | it waits, ends, or gives the CPU to another one |
+//! | `holding` | whose component is loaded, and who may have left something in the registers | another one is loaded, it is given to others, the CPU sleeps |
+//! | `space`, `component`, `captbl` | what user mode would see now | another component is entered, a round finds this one gone, the CPU sleeps |
+//!
+//! They are of one thread when user mode is resumed, and only then: in between, each may be behind.
+
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::Stopped;
@@ -31,6 +40,8 @@ fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
         fp::put_away::<P>(cx.local);
         // Nobody's until all is in place: what follows may fail, and then the thread is ended.
         cx.local.holding.set(None);
+        // The first time on this ISA, wherever it was dispatched: only this machine's code can set
+        // it up.
         if t.begun(P::ISA) == begun::NOT {
             handover::start::<P>(t);
         }
@@ -48,6 +59,8 @@ fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
             let value = t.result_value.load(Ordering::Relaxed);
             P::set_result(t.regs(P::ISA), status, value);
         }
+        // It waited at an endpoint. What has come there may be for whoever takes it first, so it can be
+        // nothing: the call then returns 0, and the thread waits again if it likes.
         _ => {
             t.result.store(0, Ordering::Relaxed);
             let news = line_of(cx, t).map(|line| take_news::<P>(cx, line));
@@ -61,6 +74,11 @@ fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
 }
 
 /// Makes this CPU hold a component: capability table and address space.
+///
+/// # Errors
+///
+/// [`Error::Revoked`], [`Error::NotFound`] if there is none, [`Error::NotReady`] if it has not been
+/// configured, [`Error::NoIsa`] if its space has no table here. What the CPU held it holds still.
 #[inline]
 pub fn enter_component<P: Platform>(cx: &Cx, word: u64) -> Result<()> {
     if view::enter_component::<P>(cx.local, word) {
@@ -71,7 +89,9 @@ pub fn enter_component<P: Platform>(cx: &Cx, word: u64) -> Result<()> {
     Ok(())
 }
 
-/// The same of a component that this CPU does not remember, or that has changed since.
+/// The same of a component that this CPU does not remember, or that has changed since. Its parts
+/// are weak references that it pins: they are what they were as long as the component has them, and
+/// are looked at once more in each round ([`crate::quiet`]).
 #[cold]
 fn enter_slowly<P: Platform>(cx: &Cx, word: u64) -> Result<()> {
     let (component, _) = follow::<Component>(cx.node, word, Component::KIND)?;
@@ -88,7 +108,8 @@ fn enter_slowly<P: Platform>(cx: &Cx, word: u64) -> Result<()> {
     Ok(())
 }
 
-/// Leaves whatever address space this CPU is in.
+/// Leaves whatever address space this CPU is in. What user memory it could reach it cannot reach
+/// any more; the next thread's component is looked up anew.
 pub fn leave_space<P: Platform>(cx: &Cx) {
     fp::put_away::<P>(cx.local);
     if cx.local.space.replace(0) != 0 {
@@ -108,7 +129,8 @@ pub fn resume<P: Platform>(cx: &Cx) {
     }
 }
 
-/// The running thread has nothing to run in.
+/// The running thread has nothing to run in. It ends, and whoever dispatched it goes on and is told.
+/// Bounded: each time the chain is shorter.
 fn cannot_run<P: Platform>(cx: &Cx, t: &'static Thread) {
     crate::error!(
         P,

@@ -10,8 +10,25 @@
 //!              A ──Send, B waits with higher priority──▶ B ──waits again──▶ A
 //! ```
 //!
+//! A thread is in one place at a time, and its owner word says in which:
+//!
+//! | owner word | the thread is | who may take it from there |
+//! |---|---|---|
+//! | NONE, STOPPED | nowhere; its last news may still be on a list | `Configure`, `Resume`, whoever gives its frame up |
+//! | READY | its scheduler's: on a list of events, or told of | `Dispatch` by a CPU of its node; `Stop` |
+//! | RUNNING | `thread` of a CPU, or under it in the chain | that CPU |
+//! | BLOCKED | the waiter of an endpoint, or about to be | a sender or its deadline, by the waiter word; `Stop`, by the owner word |
+//! | TRANSIT | in a message | the receiver |
+//!
+//! If the node in the word dies, recovery takes the thread from wherever it is.
+//!
 //! Threads that become ready while nobody runs them are told to their scheduler by its endpoint
 //! ([`crate::object::endpoint`]), from whichever node.
+//!
+//! Bounds: everything here is a fixed number of words and exchanges, but for preemption, which
+//! takes at most [`MAX_CHAIN`] threads off the CPU, and news that are passed on, of which there are
+//! at most as many as an object has endpoints at once. Nothing waits for another CPU: who loses an
+//! exchange is told so.
 //!
 //! | module | concern |
 //! |---|---|
@@ -52,7 +69,8 @@ pub use wait::{
     block, stop_waiting, take_news, tell_scheduler, wait_no_more, wake, wake_receiver, withdraw,
 };
 
-/// What has become of the running thread in an operation.
+/// What has become of the running thread in an operation. Whoever says `Switched` has seen to the
+/// register areas of both threads; nothing goes back by registers then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// It goes on with this value.
@@ -75,7 +93,8 @@ pub fn current(cx: &Cx) -> &'static Thread {
 }
 
 /// Completes the registers of the running thread, which entered by the short way, because it will
-/// not leave by it.
+/// not leave by it. What a system call does not preserve is zero in the area: nothing of the
+/// kernel's, or of another thread's, shows there. Before anybody else can own the thread.
 #[inline]
 pub fn settle<P: Platform>(cx: &Cx, t: &'static Thread) {
     if cx.local.short_entry.replace(false) {
@@ -95,7 +114,8 @@ pub fn still_here<P: Platform>(cx: &Cx, value: u64) -> After {
     After::Switched
 }
 
-/// Takes a thread off this CPU for good: whoever owns it next finds everything in its frame.
+/// Takes a thread off this CPU for good: whoever owns it next finds everything in its frame. Before the
+/// owner word says that it is somebody else's, or that it is ready.
 pub fn release<P: Platform>(cx: &Cx, t: &'static Thread) {
     settle::<P>(cx, t);
     if cx.local.holds(t) {
@@ -112,7 +132,8 @@ const TAKEN: u64 = State::Ready as u64 ^ State::Running as u64;
 ///
 /// # Errors
 ///
-/// [`Error::NotReady`] if it is not ready, not here, or the chain of dispatchers is too long.
+/// [`Error::NotReady`] if it is not ready, or not here; [`Error::TooDeep`] if the chain of
+/// dispatchers is too long; [`Error::NoTime`] if the budget is used up. The caller goes on.
 #[inline(always)]
 pub fn dispatch<P: Platform>(
     cx: &Cx,
@@ -129,6 +150,7 @@ pub fn dispatch<P: Platform>(
     if cx.local.chain.is_full() {
         return Err(Error::TooDeep);
     }
+    // Never longer than the dispatcher itself may run: what it has been given it can only pass on.
     let mut end = me.slice_end.load(Ordering::Relaxed);
     let mut charged = 0;
     if slice_ns != 0 || budget.is_some() {
@@ -141,6 +163,7 @@ pub fn dispatch<P: Platform>(
             if left == 0 {
                 return Err(Error::NoTime);
             }
+            // Charged when the thread stops, for what it has used; its slice ends with the budget.
             if left != UNLIMITED {
                 end = end.min(now.after(left).0);
                 t.budget_line.store(at as u64, Ordering::Relaxed);
@@ -152,6 +175,7 @@ pub fn dispatch<P: Platform>(
     if !cx.words().exchange(&t.owner, ready, ready ^ TAKEN) {
         return Err(Error::NotReady);
     }
+    // Nothing can be refused from here on, and the thread is this CPU's to write to.
     settle::<P>(cx, me);
     t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
     t.priority.store(priority, Ordering::Relaxed);
@@ -169,6 +193,7 @@ fn preempt<P: Platform>(cx: &Cx, why: Stopped, must: impl Fn(&Thread) -> bool) {
         let Some(t) = cx.local.thread.get() else {
             return;
         };
+        // A root thread has nobody to give the CPU to.
         let Some((_, how)) = cx.local.chain.last() else {
             return;
         };
@@ -178,6 +203,8 @@ fn preempt<P: Platform>(cx: &Cx, why: Stopped, must: impl Fn(&Thread) -> bool) {
         let Some(owner) = t.owner(cx.words()) else {
             return;
         };
+        // In this order: the budget is charged while the thread is this CPU's, and it is ready, for
+        // whichever CPU of this node, once all of it is in its frame.
         go_on(cx, take_dispatcher::<P>(cx, t), why, 0);
         release::<P>(cx, t);
         t.change(cx.words(), owner, owner.with(State::Ready));
@@ -188,7 +215,8 @@ fn preempt<P: Platform>(cx: &Cx, why: Stopped, must: impl Fn(&Thread) -> bool) {
     }
 }
 
-/// Ends the slices that are used up.
+/// Ends the slices that are used up. As slices never end later than those of the threads under
+/// them, all that are over are at the end of the chain.
 pub fn slice_over<P: Platform>(cx: &Cx) {
     let now = clock::now::<P>().0;
     preempt::<P>(cx, Stopped::Preempted, |t| {
@@ -199,7 +227,8 @@ pub fn slice_over<P: Platform>(cx: &Cx) {
     }
 }
 
-/// `Yield`: the running thread gives the CPU back and stays ready.
+/// `Yield`: the running thread gives the CPU back and stays ready. A root thread, which has nobody
+/// to give it to, goes on at once.
 pub fn yield_now<P: Platform>(cx: &Cx, t: &'static Thread) -> After {
     let Some(owner) = t.owner(cx.words()) else {
         return After::Value(0);
@@ -218,7 +247,8 @@ pub fn yield_now<P: Platform>(cx: &Cx, t: &'static Thread) -> After {
     After::Switched
 }
 
-/// Ends the running thread; whoever dispatched it learns why.
+/// Ends the running thread; whoever dispatched it learns why. STOPPED, not gone: its frame, with
+/// all that is in it, is whoever's who has a capability, until it is configured anew or given up.
 pub fn end_thread<P: Platform>(cx: &Cx, t: &'static Thread, why: Stopped, detail: u64) {
     let owner = t.owner(cx.words());
     let next = take_dispatcher::<P>(cx, t);

@@ -2,6 +2,16 @@
 //!
 //! Nobody dispatches a root thread, and it has no scheduler to be told of it: its CPU looks at it in
 //! each turn, takes it if it is ready, and ends its waits when they are over.
+//!
+//! | the root thread | its CPU |
+//! |---|---|
+//! | is ready here | takes it: nobody else runs then |
+//! | has dispatched others, and something comes to where it last waited | takes the CPU back for it, at the next turn ([`serve_root`]) |
+//! | waits | sleeps; whoever sends wakes it, and the CPU itself when its time has come |
+//! | is stopped, elsewhere, or given up | sleeps, until somebody makes another one its root |
+//!
+//! Which thread it is, is a word of the node, written with release once the thread is ready: a CPU that
+//! has read it finds a thread that it can take, or one that somebody has taken since.
 
 use core::sync::atomic::Ordering;
 
@@ -35,14 +45,16 @@ fn is_takable(cx: &Cx, owner: &Owner) -> bool {
     owner.state == State::Ready && owner.is(cx.node.id(), cx.node.incarnation())
 }
 
-/// Whether the root thread of this CPU could run here.
+/// Whether the root thread of this CPU could run here. The last question before sleep: whoever makes it
+/// ready afterwards rings.
 pub fn root_ready(cx: &Cx) -> bool {
     root(cx)
         .and_then(|t| t.owner(cx.words()))
         .is_some_and(|o| is_takable(cx, &o))
 }
 
-/// Fused time until which the root thread waits; never, if it is not waiting.
+/// Fused time until which the root thread waits; never, if it is not waiting. The CPU sleeps no
+/// longer than that: no other timer would end the wait of a thread that nobody schedules.
 pub fn root_deadline(cx: &Cx) -> u64 {
     root(cx)
         .filter(|t| {
@@ -60,12 +72,14 @@ pub fn root_timeout<P: Platform>(cx: &Cx) {
         && let Some(t) = root(cx)
         && stop_waiting(cx, t)
     {
-        // Nobody else can have woken it, having found it nowhere.
+        // Nobody else can have woken it, having found it nowhere: this has taken it off.
         let _ = wake::<P>(cx, t, Woken::Ready);
     }
 }
 
-/// Takes the root thread of this CPU if it is ready. It runs with all the time there is.
+/// Takes the root thread of this CPU if it is ready. It runs with all the time there is. `false`
+/// also if another CPU of this node was faster: a capability for the thread is enough to dispatch
+/// it.
 pub fn take_root(cx: &Cx) -> bool {
     let Some(root) = root(cx) else {
         return false;
@@ -76,13 +90,15 @@ pub fn take_root(cx: &Cx) -> bool {
     if !is_takable(cx, &owner) || !root.change(cx.words(), owner, owner.with(State::Running)) {
         return false;
     }
+    // Nobody has dispatched it, so there is no slice to end, and nobody to give the CPU to.
     root.slice_end.store(u64::MAX, Ordering::Relaxed);
     cx.local.set_slice_end(u64::MAX);
     cx.local.thread.set(Some(root));
     true
 }
 
-/// Gives the CPU back to its root thread if something has come in for that.
+/// Gives the CPU back to its root thread if something has come in for that. All threads above it are
+/// ready again, and it decides anew who goes first.
 pub fn serve_root<P: Platform>(cx: &Cx) {
     let news = cx
         .local
@@ -102,8 +118,14 @@ pub fn serve_root<P: Platform>(cx: &Cx) {
 /// The one before stays what it is, without being anybody's root: if it runs, it goes on until it
 /// gives the CPU up, and from then on whoever has a capability for it may dispatch it, stop it or give
 /// it a scheduler. That is how a program hands its own CPU to a scheduler.
+///
+/// # Errors
+///
+/// [`Error::NotReady`] if the thread runs, waits or is on its way, or somebody else has taken it;
+/// [`Error::Corrupt`].
 pub fn set_root<P: Platform>(cx: &Cx, cpu: CpuId, t: &'static Thread) -> Result<()> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    // One that waits or runs is somebody's already: to be a root thread is to be nobody's.
     if owner.state != State::Ready && owner.state != State::Stopped {
         return Err(Error::NotReady);
     }
@@ -123,7 +145,9 @@ pub fn set_root<P: Platform>(cx: &Cx, cpu: CpuId, t: &'static Thread) -> Result<
     Ok(())
 }
 
-/// What the root thread of a CPU is doing, for reports.
+/// What the root thread of a CPU is doing, for reports. Of a CPU that does nothing this says
+/// whether there is nothing to do, or a wake-up has been lost, or somebody has taken its scheduler
+/// away.
 pub fn describe_root(node: &Node, local: &CpuLocal) -> &'static str {
     let word = node.roots[local.id().index()].load(Ordering::Acquire);
     if word == 0 {

@@ -30,10 +30,17 @@ use crate::object::thread::{State, Thread};
 use crate::object::{follow, frame_of, link_to};
 use crate::{Platform, inbox};
 
-/// Links of schedulers of schedulers that a wake-up follows.
+/// Links of schedulers of schedulers that a wake-up follows. A circle of them, which only programs
+/// can make, ends there.
 const MAX_SCHEDULERS: usize = 4;
 
-/// Makes a thread that has been taken off an endpoint, or timed out there, ready.
+/// Makes a thread that has been taken off an endpoint, or timed out there, ready. Only who has
+/// taken it off calls this: of several messages that come at once one has found it.
+///
+/// # Errors
+///
+/// [`Error::NotReady`] if it does not wait any more: it has been stopped meanwhile, which is its
+/// stopper's to deal with. Else as [`tell_scheduler`].
 pub fn wake<P: Platform>(cx: &Cx, t: &'static Thread, why: Woken) -> Result<()> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     if owner.state != State::Blocked || !t.change(cx.words(), owner, owner.with(State::Ready)) {
@@ -42,7 +49,14 @@ pub fn wake<P: Platform>(cx: &Cx, t: &'static Thread, why: Woken) -> Result<()> 
     tell_scheduler::<P>(cx, t, why)
 }
 
-/// Tells the scheduler of a ready thread, wherever it is.
+/// Tells the scheduler of a ready thread, wherever it is. If that waits there, it becomes ready,
+/// and its own scheduler is told, and so on, up to a root thread, whose CPU looks at it by itself.
+///
+/// # Errors
+///
+/// [`Error::Revoked`], [`Error::NotFound`] if there is no such scheduler any more; as
+/// [`Line::push_event`]; [`Error::TooDeep`] if there are too many schedulers of schedulers. The
+/// thread is ready all the same: whoever has a capability for it may dispatch it.
 pub fn tell_scheduler<P: Platform>(cx: &Cx, t: &'static Thread, why: Woken) -> Result<()> {
     let mut t = t;
     let mut why = why;
@@ -68,6 +82,7 @@ pub fn tell_scheduler<P: Platform>(cx: &Cx, t: &'static Thread, why: Woken) -> R
             }
             return Ok(());
         };
+        // Stopped meanwhile: then it does not want to know.
         let s = scheduler.owner(cx.words()).ok_or(Error::Corrupt)?;
         if s.state != State::Blocked || !scheduler.change(cx.words(), s, s.with(State::Ready)) {
             return Ok(());
@@ -81,6 +96,7 @@ pub fn tell_scheduler<P: Platform>(cx: &Cx, t: &'static Thread, why: Woken) -> R
 /// nothing. Threads that have moved to another CPU since they were put on the list are passed on to
 /// the scheduler there, which has not been told because they were on this one.
 pub fn take_news<P: Platform>(cx: &Cx, line: &Line) -> u64 {
+    // Bounded: others may put threads on the list as fast as they are taken off.
     if line.has_threads(cx.node) {
         for _ in 0..endpoint::LINES {
             let Some((t, why)) = line.take_thread(cx.node) else {
@@ -99,7 +115,8 @@ pub fn take_news<P: Platform>(cx: &Cx, line: &Line) -> u64 {
     line.take_bits(cx.node)
 }
 
-/// The endpoint at which the scheduler of a thread hears of it, unless it is on its way.
+/// The endpoint at which the scheduler of a thread hears of it, unless it is on its way: one per
+/// CPU of the system, by number, so that each CPU's scheduler is told of its own threads only.
 fn scheduler_line(cx: &Cx, t: &Thread) -> Option<&'static Line> {
     let owner = t.owner(cx.words())?;
     if owner.state == State::Transit {
@@ -113,7 +130,9 @@ fn scheduler_line(cx: &Cx, t: &Thread) -> Option<&'static Line> {
         .ok()
 }
 
-/// The running thread waits at an endpoint with nothing to take.
+/// The running thread waits at an endpoint with nothing to take, until fused time `deadline`; 0 is
+/// for ever. Whoever dispatched it is told until when, as the kernel has no timer for it:
+/// schedulers wake their threads in time, and CPUs their root threads.
 ///
 /// # Errors
 ///
@@ -149,6 +168,7 @@ pub fn block<P: Platform>(
         d.slice_end.store(end, Ordering::Relaxed);
         cx.local.set_slice_end(end);
     }
+    // BLOCKED before it is the waiter: who finds it there may take it at once.
     release::<P>(cx, t);
     if !t.change(cx.words(), owner, owner.with(State::Blocked)) {
         return Err(Error::Corrupt);
@@ -183,6 +203,8 @@ pub fn wake_receiver<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<After> 
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     let mine = owner.is(cx.node.id(), cx.node.incarnation())
         && t.cpu.load(Ordering::Relaxed) == cx.cpu().index() as u64;
+    // Priorities are those of the last dispatch: who goes first has been decided, and nobody need
+    // be asked.
     let urgent = t.priority.load(Ordering::Relaxed) > me.priority.load(Ordering::Relaxed);
     if owner.state != State::Blocked {
         return Ok(After::Value(0));
@@ -196,6 +218,7 @@ pub fn wake_receiver<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<After> 
     if !t.change(cx.words(), owner, owner.with(State::Running)) {
         return Ok(After::Value(0));
     }
+    // It runs within the sender's slice, and the sender goes on when it waits again.
     settle::<P>(cx, me);
     me.set_result(0, 0);
     t.slice_end
@@ -216,7 +239,8 @@ pub fn withdraw<P: Platform>(cx: &Cx, t: &'static Thread, line: &Line) {
     }
 }
 
-/// Takes a thread that has been stopped off the endpoint it waited at, if it is still there.
+/// Takes a thread that has been stopped off the endpoint it waited at, if it is still there. Words
+/// that say where are its own, and stay: they may be of long ago, and then it is found nowhere.
 pub fn wait_no_more<P: Platform>(cx: &Cx, t: &'static Thread) {
     if let Ok(line) = line_of(cx, t) {
         withdraw::<P>(cx, t, line);
@@ -224,6 +248,11 @@ pub fn wait_no_more<P: Platform>(cx: &Cx, t: &'static Thread) {
 }
 
 /// The endpoint a thread waits at, or has waited at last.
+///
+/// # Errors
+///
+/// [`Error::NotFound`], [`Error::Revoked`] if it has never waited, or the endpoints are gone: then
+/// nobody finds it by them.
 pub(super) fn line_of(cx: &Cx, t: &Thread) -> Result<&'static Line> {
     let word = t.waits_at.load(Ordering::Relaxed);
     let (endpoints, _) = follow::<Endpoints>(cx.node, word, Endpoints::KIND)?;

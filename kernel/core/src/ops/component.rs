@@ -10,6 +10,12 @@
 //! | home | one word | the same |
 //! | fault handler | withdrawn, rewritten, put there | each before the next: a fault finds a whole handler or none |
 //!
+//! | operation | needs besides its right |
+//! |---|---|
+//! | `Configure` | the table and the space, with the right to copy them |
+//! | `SetFaultHandler` | an invocation endpoint, with the right to invoke it and without a guard |
+//! | `MakeSinv` | the table that the endpoint goes to, with the right to put capabilities there |
+//!
 //! The state of a part:
 //!
 //! ```text

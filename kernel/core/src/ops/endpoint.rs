@@ -11,6 +11,12 @@
 //!
 //! Either the sender finds the waiter or the receiver finds the bits.
 //!
+//! | operation | needs besides its right |
+//! |---|---|
+//! | `Send` | nothing: which line, and which bits, is the capability's |
+//! | `MakeSend` | the table that the sending end goes to, with the right to put capabilities there |
+//! | `Bind` | nothing: a CPU that is notified in vain looks, and goes on |
+//!
 //! Bits are or-ed: sending twice before anybody receives is sending once. What has to be counted is
 //! counted in memory that both share, and the bit says that there is something to look for.
 

@@ -12,6 +12,11 @@
 //! serial line), which no other node can reach; a caller that may run on several nodes has to hold
 //! the capability for each.
 //!
+//! | operation | needs besides its right |
+//! |---|---|
+//! | `StartCpu` | the thread, with the right to resume it |
+//! | `AttachIrq` | a sending end, with the right to send and without a guard |
+//!
 //! Nothing here is undone when a capability is given up: an interrupt stays attached, a root thread
 //! stays one, until somebody with such a capability says otherwise. What they lead to is looked at
 //! each time.

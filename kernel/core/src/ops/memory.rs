@@ -1,5 +1,28 @@
 //! Operations on memory: what frames are used for.
 //!
+//! ```text
+//!                 Split                RetypeUser, RetypeKernel
+//!   UNTYPED(n) ◀────────▶ UNTYPED(n-1) ───────────────────────▶ RETYPING ──zeroed──▶ USER(n), KERNEL(kind)
+//!                 Merge       ▲                                                         │
+//!                             └──────────── RetypeUntyped: no references, stamped ──────┘
+//! ```
+//!
+//! The transitions are rows of [`dyad_retype`], each begun by one compare-and-swap of the head's
+//! word, which has type, version and references in it, at its beginning: of two operations on a
+//! block one is refused. What is checked here is that the block is the capability's, as a whole,
+//! and what an object needs besides to be given up.
+//!
+//! | what makes a frame safe to use for something else | who sees to it |
+//! |---|---|
+//! | nothing refers to it | its references, in the word that is exchanged |
+//! | nobody has it in hand | its stamp: every node has been quiet since, or it is not claimed |
+//! | nothing of its former contents is left | zeros, written while it is RETYPING, where nobody looks |
+//! | capabilities for what it was | its version, which has grown with it |
+//!
+//! A capability for a new object is made by whoever has its memory (`Activate`), with all that has
+//! to be told of it: the guard of the memory, so that what is made of it goes with it; the version,
+//! so that it is dead when the frame is something else.
+//!
 //! Bounds: an operation changes one block. Blocks that have been used are zeroed when they are
 //! used again, at most [`MAX_ZEROED`] at once; frames that nobody has used since the pools were
 //! made are zero already. Splitting down to a frame takes at most 20 steps.
@@ -23,13 +46,21 @@ use crate::object::{find, object_kind};
 /// Largest block that is zeroed in one operation: 64 frames, 256 KiB.
 pub const MAX_ZEROED: u32 = 6;
 
-/// Carries an operation on memory out.
+/// Carries an operation on memory out: on the frame, or on the block that begins, at offset `a[0]`
+/// of the capability.
+///
+/// # Errors
+///
+/// [`Error::BadArgument`] beyond the capability, or if the frame is no block of that size; as
+/// [`claim`], [`to_untyped`]; of the slot for a new capability, as [`destination`] and
+/// [`activate`].
 pub fn dispatch<P: Platform>(cx: &Cx, memory: &Operand, op: MemoryOp, a: [u64; 5]) -> Result<u64> {
     let frame = frame_at(memory, a[0])?;
     match op {
         MemoryOp::RetypeUser => {
             let order = Order::new(a[1]).ok_or(Error::BadArgument)?;
-            // The whole block must be the caller's.
+            // The whole block must be the caller's. (The sum cannot run over: an offset that the
+            // capability has is a number of 32 bits.)
             if !lacks!("ops::memory::dispatch::range") {
                 frame_at(memory, a[0] + (order.frames() - 1))?;
             }
@@ -57,6 +88,7 @@ pub fn dispatch<P: Platform>(cx: &Cx, memory: &Operand, op: MemoryOp, a: [u64; 5
             let FrameType::Untyped(order) = word.ty else {
                 return Err(Refused::unusable(word.ty).into());
             };
+            // The other half must be the caller's, too.
             frame_at(memory, a[0] + (2 * order.frames() - 1))?;
             cx.frames().merge_of(frame, order, &cx.intents())?;
             Ok(0)
@@ -65,6 +97,8 @@ pub fn dispatch<P: Platform>(cx: &Cx, memory: &Operand, op: MemoryOp, a: [u64; 5
             let place = destination(cx, a[1])?;
             let word = cx.frames().look(frame)?;
             block_within(memory, a[0], word)?;
+            // For what the frame is now: if it is given up meanwhile, its version is another one,
+            // and the capability was never alive.
             let contents = Contents {
                 guard: memory
                     .guard
@@ -74,6 +108,7 @@ pub fn dispatch<P: Platform>(cx: &Cx, memory: &Operand, op: MemoryOp, a: [u64; 5
             activate(cx, place, &contents)?;
             Ok(0)
         }
+        // The word as it is, references included: whoever has the memory may know what becomes of it.
         MemoryOp::Inspect => {
             let (word, _) = cx.frames().read(frame)?;
             Ok(word.bits())
@@ -81,7 +116,8 @@ pub fn dispatch<P: Platform>(cx: &Cx, memory: &Operand, op: MemoryOp, a: [u64; 5
     }
 }
 
-/// A user block must lie within the capability, as a whole.
+/// A user block must lie within the capability, as a whole: whoever has one frame of it must not get at
+/// the others by the capability of the block. Objects are one frame.
 fn block_within(memory: &Operand, at: u64, word: FrameWord) -> Result<()> {
     if let FrameType::User(order) = word.ty
         && !lacks!("ops::memory::block_within::range")
@@ -93,6 +129,12 @@ fn block_within(memory: &Operand, at: u64, word: FrameWord) -> Result<()> {
 
 /// Claims the untyped block of `order` that starts at `frame`, splitting a larger one if need be,
 /// and fills it with zeros.
+///
+/// # Errors
+///
+/// [`Error::Exists`] if it is in use, [`Error::Denied`] if it is the system's,
+/// [`Error::BadArgument`] if no block of that size begins there, [`Error::TooLarge`] if more is to
+/// be zeroed than one operation may; [`Error::Again`] if it is being changed, or not quiesced.
 pub fn claim<P: Platform>(cx: &Cx, frame: FrameRef, order: Order) -> Result<Claim> {
     let frames = cx.frames();
     for _ in 0..=Order::MAX.get() {
@@ -121,15 +163,18 @@ pub fn claim<P: Platform>(cx: &Cx, frame: FrameRef, order: Order) -> Result<Clai
             }
             return Ok(claim);
         }
+        // Smaller, or as large and around it: what has not been merged is not one block.
         if has <= order {
             return Err(Error::BadArgument);
         }
+        // One step at a time, each a row: what is left of the larger block is what `Split` leaves.
         frames.split(head, &cx.intents())?;
     }
     Err(Error::Corrupt)
 }
 
-/// Makes a kernel object of an untyped frame.
+/// Makes a kernel object of an untyped frame. All zeros is a valid object of every kind, in its
+/// first state: nothing has to be set up that a crash could leave half done.
 ///
 /// # Errors
 ///
@@ -137,6 +182,7 @@ pub fn claim<P: Platform>(cx: &Cx, frame: FrameRef, order: Order) -> Result<Clai
 pub fn retype_kernel<P: Platform>(cx: &Cx, frame: FrameRef, kind: ObjectKind) -> Result<WeakRef> {
     let used = Use::Kernel(crate::object::kernel_kind(kind));
     let frames = cx.frames();
+    // A frame that is by itself already, as it mostly is: one look and one exchange.
     match frames.claim_frame(frame, cx, cx)? {
         Some((mut claim, stamp)) => {
             if stamp != Epoch::ZERO
@@ -160,7 +206,9 @@ fn split_off<P: Platform>(cx: &Cx, frame: FrameRef, used: Use) -> Result<WeakRef
     Ok(cx.frames().from_untyped_finish(claim, used, cx)?)
 }
 
-/// Gives a frame's object, or the user block that it heads, up. Returns the stamp.
+/// Gives a frame's object, or the user block that it heads, up. Returns the stamp: the frame can be
+/// used again once every node has been quiet since. Capabilities for it are dead at once; what is
+/// in hand on other CPUs they may use until then.
 ///
 /// # Errors
 ///
@@ -172,6 +220,10 @@ pub fn to_untyped(cx: &Cx, frame: FrameRef) -> Result<u64> {
 }
 
 /// The same, if the frame's word is still this one but for references.
+///
+/// What an object needs besides comes before its frame changes its type, and is such that a refusal
+/// after it does no harm: a component without parts can be configured again, lists are opened
+/// again, and a thread that is GONE can still be given up.
 fn give_up(cx: &Cx, frame: FrameRef, word: FrameWord) -> Result<u64> {
     let object = WeakRef {
         frame,
@@ -191,6 +243,8 @@ fn give_up(cx: &Cx, frame: FrameRef, word: FrameWord) -> Result<u64> {
             end_thread(cx, find::<Thread>(cx.node, object, Thread::KIND)?)?;
         }
         Use::Kernel(KernelKind::ENDPOINTS) => {
+            // Before the frame goes: who tells a scheduler of a thread must not put it on a list that
+            // nobody will ever take it off. Opened again if the frame stays.
             let endpoints = find::<Endpoints>(cx.node, object, Endpoints::KIND)?;
             endpoints.close(cx.node)?;
             let stamp = cx.frames().to_untyped(object, used, cx, cx, cx);
@@ -213,11 +267,13 @@ fn end_thread(cx: &Cx, t: &'static Thread) -> Result<()> {
     if !matches!(owner.state, State::None | State::Stopped | State::Gone) {
         return Err(Error::NotReady);
     }
+    // GONE is never left but by who has set it: `Configure` and `Resume` want other states.
     let gone = owner.with(State::Gone);
     if !t.change(words, owner, gone) {
         return Err(Error::NotReady);
     }
     // Whoever woke it before it was stopped may not have told its scheduler yet, and does not then.
+    // One that is on a list is refused: the list would lead through a frame that is something else.
     if !words.exchange(&t.event, 0, NO_MORE_EVENTS) && words.read(&t.event) != NO_MORE_EVENTS {
         t.change(words, gone, owner);
         return Err(Error::NotReady);
@@ -227,7 +283,8 @@ fn end_thread(cx: &Cx, t: &'static Thread) -> Result<()> {
     Ok(())
 }
 
-/// The capability for what a frame is.
+/// The capability for what a frame is, with these rights: whoever has the memory decides what
+/// others may.
 fn contents_of(frame: FrameRef, word: FrameWord, rights: Rights) -> Result<Contents> {
     let (ty, payload) = match word.ty {
         FrameType::User(order) => (CapType::Frame, [0, order.frames(), 0]),
@@ -248,7 +305,8 @@ fn contents_of(frame: FrameRef, word: FrameWord, rights: Rights) -> Result<Conte
     })
 }
 
-/// Type and payload of the capability for an object of a kind.
+/// Type and payload of the capability for an object of a kind: for all of it, be it lines, budgets
+/// or entries. Parts are made by copying it ([`crate::ops::captbl`]).
 pub const fn typed(kind: ObjectKind) -> (CapType, [u64; 3]) {
     const fn table(isa: Isa, level: u8) -> (CapType, [u64; 3]) {
         (CapType::PageTable, [TableAt { isa, level }.bits(), 0, 0])

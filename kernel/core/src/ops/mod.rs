@@ -6,6 +6,17 @@
 //! begin. An operation that is refused has changed nothing, but where its page says so; one that is not
 //! over when its CPU's node dies is undone or finished by whoever recovers that.
 //!
+//! | type | operations in | may end with another thread running |
+//! |---|---|---|
+//! | Captbl, Liveness | [`captbl`] | no |
+//! | Memory | [`memory`] | no |
+//! | Space | [`space`], as authority also Frame and PageTable | no |
+//! | Component | [`component`] | no |
+//! | Thread | [`thread`]; Time as its budget | `Dispatch`, `Yield`, `Exit`, `Migrate` |
+//! | Send, Receive | [`endpoint`] | `Send` to a thread that is more urgent, `Receive` that waits |
+//! | Hardware | [`hardware`] | if a round finds that what the caller runs in is gone |
+//! | Sinv | [`crate::invoke`] | if it crosses |
+//!
 //! What the object's capability keeps besides the object:
 //!
 //! | type | payload |

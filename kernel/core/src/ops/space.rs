@@ -12,6 +12,15 @@
 //! | `Shootdown` | one message per CPU |
 //! | `Reclaim` | [`RECLAIM_PAGES`] pages unmapped on each ISA, or eight times as many entries looked at; the value tells how far it has come |
 //!
+//! # What it takes besides the right of the operation
+//!
+//! | operation | needs |
+//! |---|---|
+//! | `Map` | the pages, with the right to map them, and to write or execute them if they are mapped so |
+//! | `Link` | the table, with the right to link it |
+//! | `Supply` | the memory, with all rights to retype and split, and without a guard |
+//! | all others | nothing: what is there was put there with what it took |
+//!
 //! # Who looks at what
 //!
 //! The driver of an ISA finds places and knows what entries mean; the rows of [`crate::mapping`] pin

@@ -16,6 +16,14 @@
 //! word on, so an exchange that succeeds has been made with the thread that was looked at, not with the
 //! same thread one stay later.
 //!
+//! What it takes besides the right of the operation:
+//!
+//! | operation | needs |
+//! |---|---|
+//! | `Configure` | the component, with the right to configure it; the scheduler's endpoints, with the right to bind them |
+//! | `Dispatch` on a budget | the budget, with the right to use it |
+//! | `Migrate`, `Yield`, `Exit` | to be the thread |
+//!
 //! Time budgets are words of a frame, in nanoseconds. A thread that is dispatched on one runs no
 //! longer than it has left, and what it has run is taken off when it stops ([`crate::dispatch`]).
 //! Time is moved between budgets, never made: what has been taken off one and does not fit another
@@ -77,7 +85,7 @@ pub fn dispatch<P: Platform>(
     others::<P>(cx, t, number, a)
 }
 
-/// The first argument of `Dispatch`.
+/// The first argument of `Dispatch`. A slice of 0 is no limit but the dispatcher's own.
 const fn slice_and_priority(how: u64) -> (u64, u64) {
     (how & ((1 << PRIORITY_SHIFT) - 1), how >> PRIORITY_SHIFT)
 }
@@ -129,8 +137,8 @@ fn others<P: Platform>(cx: &Cx, t: &'static Thread, number: u64, a: [u64; 5]) ->
     }
 }
 
-/// The budget that a Time capability stands for: the object, which of its words, and its reference,
-/// which the thread keeps, as the budget may be given up while it runs.
+/// The budget that a Time capability which permits its use stands for: the object, which of its
+/// words, and its reference, which the thread keeps, as the budget may be given up while it runs.
 fn budget_of(cx: &Cx, n: u64) -> Result<(&'static Budgets, usize, u64)> {
     let cap = CapIndex::new(n).ok_or(Error::NoCap)?;
     let time = cx.operand(cap, CapType::Time, TimeOp::Use.right())?;
@@ -370,8 +378,9 @@ pub fn time(cx: &Cx, this: &Operand, op: TimeOp, a: [u64; 5]) -> Result<u64> {
 }
 
 /// Moves time: off the one budget first, so that there is never more of it than has been given out.
-/// Bounded: gives up if others change the budget each time. Budgets without limit stay so, whatever
-/// is taken or added; a sum that would look like one ends just below.
+/// The two changes are no row: if the node dies in between, the time is lost, which harms nobody
+/// but its owner. Bounded: gives up if others change the budget each time. Budgets without limit
+/// stay so, whatever is taken or added; a sum that would look like one ends just below.
 fn transfer(cx: &Cx, from: &AtomicU64, to: &AtomicU64, ns: u64) -> Result<u64> {
     let words = cx.words();
     let mut taken = false;

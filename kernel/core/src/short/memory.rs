@@ -1,4 +1,10 @@
-//! What single frames are used for.
+//! What single frames are used for: the rows to and from untyped, of frames that are blocks by
+//! themselves.
+//!
+//! Blocks that have to be split, objects that refer to others or are on lists, and whatever is not
+//! quiesced as far as this CPU knows, go the long way. The record's word is compared as it is, and
+//! exchanged once for each step; zeros are written in between, while nobody looks
+//! ([`crate::view::frames`]).
 
 use dyad_abi::cap::{MemoryOp, ObjectKind};
 use dyad_retype::{KernelKind, Use, plain};
@@ -38,7 +44,7 @@ const PLAIN: u32 = {
     kinds
 };
 
-/// `RetypeKernel`.
+/// `RetypeKernel`. Numbers that are no kind have no word.
 #[inline(never)]
 pub fn retype_kernel<P: Platform>(known: &'static CapView, at: u64, kind: u64) -> FastReturn {
     let done = OBJECTS
@@ -54,7 +60,7 @@ pub fn retype_kernel<P: Platform>(known: &'static CapView, at: u64, kind: u64) -
     }
 }
 
-/// `RetypeUser`, of one frame.
+/// `RetypeUser`, of one frame. Larger blocks have more than one record to look at.
 #[inline(never)]
 pub fn retype_user<P: Platform>(known: &'static CapView, at: u64, order: u64) -> FastReturn {
     const USED: u64 = plain::used(Use::User);
@@ -65,6 +71,8 @@ pub fn retype_user<P: Platform>(known: &'static CapView, at: u64, order: u64) ->
     long_syscall::<P>(word, at, order, 0, 0, 0)
 }
 
+/// The row from untyped. Zeros, if the frame has been used before; a frame that cannot be zeroed is
+/// left untyped.
 #[inline(always)]
 fn put_to_use<P: Platform>(known: &CapView, at: u64, used: u64) -> Option<()> {
     let local = P::local();
@@ -79,7 +87,7 @@ fn put_to_use<P: Platform>(known: &CapView, at: u64, used: u64) -> Option<()> {
     )
 }
 
-/// Frame `at` of what the capability is for.
+/// Frame `at` of what the capability is for; none beyond its end.
 #[inline(always)]
 fn frame<P: Platform>(known: &CapView, at: u64) -> Option<OneFrame> {
     match known.place() {
@@ -88,7 +96,7 @@ fn frame<P: Platform>(known: &CapView, at: u64) -> Option<OneFrame> {
     }
 }
 
-/// `RetypeUntyped`.
+/// `RetypeUntyped`, of user memory and of objects that refer to nothing.
 #[inline(never)]
 pub fn give_up<P: Platform>(known: &'static CapView, at: u64) -> FastReturn {
     match frame::<P>(known, at).and_then(|f| f.give_up(PLAIN)) {
