@@ -25,6 +25,8 @@ mod race_pairs;
 #[cfg(test)]
 mod race_tests;
 #[cfg(test)]
+mod reclaim_tests;
+#[cfg(test)]
 mod resolve_tests;
 #[cfg(test)]
 mod revoke_tests;

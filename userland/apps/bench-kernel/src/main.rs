@@ -28,6 +28,7 @@
 extern crate alloc;
 
 mod memory;
+mod partners;
 mod rig;
 mod server;
 mod window;

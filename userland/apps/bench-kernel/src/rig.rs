@@ -17,6 +17,7 @@ use dyad_abi::service::{program, slot, thread_id};
 use dyad_abi::user::{PAGE_SIZE, STACK_SIZE, stack_slot};
 
 use crate::memory::{SPACE, Stock, pool_of};
+use crate::partners;
 use crate::server::{self, Server};
 use crate::worker::{self, Plan, WARM_UP};
 
@@ -225,7 +226,7 @@ impl Bench {
         }
         for (n, to) in worker::TO.iter().enumerate() {
             endpoints
-                .make_send(worker::line_number(n), Place::of(table, to.index()), 1)
+                .make_send(partners::line_number(n), Place::of(table, to.index()), 1)
                 .during("sending end")?;
         }
         for _ in 0..plan.times {
@@ -237,7 +238,7 @@ impl Bench {
 
         // Threads.
         let entry = worker::worker as extern "C" fn(u64) -> ! as *const () as u64;
-        let starts = [entry].into_iter().chain(worker::entries(plan.memory));
+        let starts = [entry].into_iter().chain(partners::entries(plan.memory));
         let arg = (&raw mut *plan).expose_provenance() as u64;
         let mut first = None;
         let slots = [slot::THREAD]

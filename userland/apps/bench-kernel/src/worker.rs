@@ -18,7 +18,6 @@
 #![allow(unsafe_code)]
 
 use core::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
-use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad::sys::cap::{
     Cap, CapIndex, Captbl, Frame, Liveness, Memory, Narrow, ObjectKind, Place, Receive, Rights,
@@ -36,6 +35,7 @@ use dyad_abi::service::slot;
 use dyad_abi::user::PAGE_SIZE;
 
 use crate::in_window;
+use crate::partners::{done, line, line_number, partner, settle};
 use crate::server::{PAGES_ORDER, pages_of};
 
 /// Repetitions before those that count: code is translated and memory touched for the first time.
@@ -53,7 +53,8 @@ const ROUNDS_NS: u64 = 300_000_000;
 // The worker's table.
 const TABLE: Cap<Captbl> = Cap::at(slot::TABLE);
 const THREAD: Cap<Thread> = Cap::at(slot::THREAD);
-const ENDPOINT: Cap<Receive> = Cap::at(slot::ENDPOINT);
+/// Endpoints of the worker's scheduler, and others.
+pub const ENDPOINT: Cap<Receive> = Cap::at(slot::ENDPOINT);
 /// Memory that objects are made of.
 pub const MEMORY: Cap<Memory> = Cap::at(CapIndex(16));
 /// An address space in which nothing runs.
@@ -81,29 +82,6 @@ pub const PARTNERS: [Cap<Thread>; 3] = [
 const EMPTY: CapIndex = CapIndex(62);
 /// The first slot for what is measured.
 pub const FRESH: u32 = 64;
-
-/// Numbers of [`TO`] and of the lines behind it.
-mod line {
-    pub const NOBODY: usize = 0;
-    pub const SWITCH: usize = 1;
-    pub const PONG: usize = 2;
-    pub const BACK: usize = 3;
-}
-
-/// The endpoint behind a sender of [`TO`]: not one of the scheduler's.
-pub const fn line_number(n: usize) -> u64 {
-    60 + n as u64
-}
-
-/// Numbers of [`PARTNERS`].
-mod partner {
-    pub const YIELDS: usize = 0;
-    pub const SWITCH: usize = 1;
-    pub const PONG: usize = 2;
-}
-
-/// How often each partner has done its part.
-static DONE: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 /// What the worker is to do, and what has come of it.
 #[derive(Debug)]
@@ -170,7 +148,8 @@ impl Plan {
     }
 }
 
-fn word<T>(cap: Cap<T>, op: u32) -> u64 {
+/// The word of a call.
+pub fn word<T>(cap: Cap<T>, op: u32) -> u64 {
     call_word(cap.index(), op)
 }
 
@@ -265,22 +244,6 @@ fn simple(plan: &mut Plan) {
     });
 }
 
-/// Brings a partner to where it waits.
-fn settle(n: usize) -> Result<()> {
-    loop {
-        match PARTNERS[n].dispatch(0, PRIORITY + 1, None) {
-            Ok(stop) => match stop.why {
-                Stopped::Blocked | Stopped::Yielded => return Ok(()),
-                Stopped::Preempted | Stopped::Interrupted => {}
-                _ => return Err(Error::Corrupt),
-            },
-            // It waits.
-            Err(Error::NotReady) => return Ok(()),
-            Err(e) => return Err(e),
-        }
-    }
-}
-
 fn partners(plan: &mut Plan) {
     for n in 0..PARTNERS.len() {
         // The first time it starts.
@@ -289,7 +252,6 @@ fn partners(plan: &mut Plan) {
             return;
         }
     }
-    let done = |n: usize| DONE[n].load(Ordering::Relaxed);
     let how = u64::from(PRIORITY + 1) << 56;
     repeat!(plan, Dispatch, plan.times, _i => {
         let before = done(partner::YIELDS);
@@ -581,65 +543,4 @@ fn hardware(plan: &mut Plan) {
         let r = timed!(plan, TlbFlush, word(hardware, HardwareOp::FlushTlb as u32));
         (r.status == 0, r.status)
     });
-}
-
-const DISPATCH: [u16; 2] = windows(BenchOp::Dispatch);
-const SWITCH: [u16; 2] = windows(BenchOp::AsyncSendSwitch);
-
-const fn windows(op: BenchOp) -> [u16; 2] {
-    [
-        op.window(BenchMemory::Local).0,
-        op.window(BenchMemory::Fused).0,
-    ]
-}
-
-fn count(n: usize) {
-    DONE[n].fetch_add(1, Ordering::Relaxed);
-}
-
-/// Ends the window `ID` each time it gets the CPU, and gives it back.
-extern "C" fn yields<const ID: u16>(_: u64) -> ! {
-    let give = word(PARTNERS[partner::YIELDS], ThreadOp::Yield as u32);
-    loop {
-        // SAFETY: 1. The call takes nothing.
-        let _ = unsafe { raw::call_raw(give, [0; 5]) };
-        marker::end::<ID>();
-        count(partner::YIELDS);
-    }
-}
-
-/// Ends the window `ID` each time something comes.
-extern "C" fn receives<const ID: u16>(_: u64) -> ! {
-    let receive = word(ENDPOINT, ReceiveOp::Receive as u32);
-    loop {
-        let line = line_number(line::SWITCH);
-        // SAFETY: 1. The call takes nothing.
-        let _ = unsafe { raw::call_raw(receive, [line, 0, 0, 0, 0]) };
-        marker::end::<ID>();
-        count(partner::SWITCH);
-    }
-}
-
-/// Answers each message.
-extern "C" fn answers(_: u64) -> ! {
-    let receive = word(ENDPOINT, ReceiveOp::Receive as u32);
-    let send = word(TO[line::BACK], SendOp::Send as u32);
-    loop {
-        let line = line_number(line::PONG);
-        // SAFETY: 1. The calls take nothing.
-        unsafe {
-            let _ = raw::call_raw(receive, [line, 0, 0, 0, 0]);
-            let _ = raw::call_raw(send, [0; 5]);
-        }
-        count(partner::PONG);
-    }
-}
-
-/// Where the partners start.
-pub fn entries(memory: BenchMemory) -> [u64; 3] {
-    let (yields, receives): (extern "C" fn(u64) -> !, extern "C" fn(u64) -> !) = match memory {
-        BenchMemory::Local => (yields::<{ DISPATCH[0] }>, receives::<{ SWITCH[0] }>),
-        BenchMemory::Fused => (yields::<{ DISPATCH[1] }>, receives::<{ SWITCH[1] }>),
-    };
-    [yields, receives, answers].map(|f| f as *const () as u64)
 }

@@ -1,0 +1,128 @@
+//! Memory that faults have taken: it comes zeroed, and goes back with the last entry that shows it.
+
+use std::vec;
+
+use dyad_abi::cap::RegionKind;
+use dyad_abi::user::{PAGE_SIZE, TRANSLATE_PA, TRANSLATE_WRITE, USER_END};
+use dyad_abi::{Error, Isa};
+use dyad_pgtbl::Perms;
+use dyad_retype::{FrameType, Order, Use};
+
+use super::resolve_tests::{fault, seen, used_frames, with_region};
+use super::system::{PAIR, VA, cx, frame_cap, this};
+use super::{MockA64, MockX86};
+use crate::copy::{copy_in, copy_out};
+use crate::mapping::In;
+use crate::ops::space::{RECLAIM_PAGES, map, protect, reclaim, translate, unmap};
+use crate::platform::FaultKind::{Read, Write};
+use crate::resolve::Outcome;
+
+/// Reclaims the whole region, which is of a size that nobody could look at page by page. Returns how
+/// many calls it took.
+fn reclaim_all(t: &In<'_>) -> u64 {
+    let pages = 1 << 18;
+    let (mut done, mut calls) = (0, 0);
+    while done < pages {
+        done += reclaim(t, VA + done * PAGE_SIZE, pages - done).unwrap();
+        calls += 1;
+        assert!(calls < 10, "the work follows what was touched");
+    }
+    assert_eq!(done, pages);
+    calls
+}
+
+#[test]
+fn what_faults_took_goes_back_and_what_was_mapped_stays() {
+    let (s, space) = with_region(64, RegionKind::Anonymous, true);
+    let pages = RECLAIM_PAGES + 5;
+    for page in 0..pages {
+        let m = s.machines[page as usize % 2];
+        fault(m, space, VA + page * PAGE_SIZE, Write).unwrap();
+    }
+    let before = used_frames(&s, 0, 64).len() + used_frames(&s, 1, 64).len();
+    assert_eq!(before as u64, pages + 6);
+    // One more, by capability.
+    let frame = s.take(0, Use::User, 0);
+    let c = cx(s.a());
+    let t = this(&c, space);
+    let at = dyad_abi::cap::TableAt {
+        isa: Isa::Aarch64,
+        level: 1,
+    };
+    let last = VA + pages * PAGE_SIZE;
+    map::<MockA64>(&t, at, last, &frame_cap(frame, 1), 0, Perms::READ).unwrap();
+    assert!(reclaim_all(&t) > 1);
+    assert_eq!(
+        translate(&t, Isa::Aarch64, last).unwrap() & TRANSLATE_PA,
+        frame.frame.address().0
+    );
+    assert_eq!(s.refs(frame), 1);
+    unmap(&t, Isa::Aarch64, last).unwrap();
+    reclaim_all(&t);
+    assert!(
+        used_frames(&s, 0, 64).is_empty(),
+        "{:?}",
+        used_frames(&s, 0, 64)
+    );
+    assert!(used_frames(&s, 1, 64).is_empty());
+    // Not before everybody has forgotten.
+    assert_eq!(fault(s.x(), space, VA, Write), Err(Error::Again));
+    s.rounds();
+    let pa = {
+        fault(s.x(), space, VA, Write).unwrap();
+        seen(&s, space, Isa::X86_64, VA).unwrap()
+    };
+    assert_ne!(pa, 0);
+    for va in [VA + 1, 0, USER_END] {
+        assert!(reclaim(&t, va, 1).is_err());
+    }
+    assert_eq!(reclaim(&t, VA, u64::MAX), Err(Error::BadArgument));
+}
+
+#[test]
+fn frames_that_have_been_used_come_back_zeroed() {
+    let (s, space) = with_region(8, RegionKind::Anonymous, true);
+    let c = cx(s.x());
+    fault(s.x(), space, VA, Write).unwrap();
+    let pa = seen(&s, space, Isa::X86_64, VA).unwrap();
+    copy_out::<MockX86>(&c, space, VA, &[0xff; 4096]).unwrap();
+    let t = this(&c, space);
+    reclaim_all(&t);
+    s.rounds();
+    let mut found = false;
+    // Whichever frame each page gets: all are zero, and that one is among them or a table.
+    for page in 0..4 {
+        let va = VA + page * PAGE_SIZE;
+        if fault(s.x(), space, va, Read).is_ok() {
+            let mut bytes = vec![1; 4096];
+            copy_in::<MockX86>(&c, space, va, &mut bytes).unwrap();
+            assert!(bytes.iter().all(|&b| b == 0));
+            found |= seen(&s, space, Isa::X86_64, va) == Some(pa);
+        }
+    }
+    let used = s.word(dyad_shm::FrameRef::of(dyad_shm::PhysAddr(pa)).unwrap());
+    assert!(found || matches!(used.ty, FrameType::Kernel(_)), "{used}");
+}
+
+#[test]
+fn an_owned_page_can_be_protected_and_goes_with_its_last_entry() {
+    let (s, space) = with_region(64, RegionKind::Anonymous, true);
+    fault(s.x(), space, VA, Write).unwrap();
+    let c = cx(s.x());
+    let t = this(&c, space);
+    let pa = seen(&s, space, Isa::X86_64, VA).unwrap();
+    let frame = dyad_shm::FrameRef::of(dyad_shm::PhysAddr(pa)).unwrap();
+    for isa in PAIR {
+        protect::<MockX86>(&t, isa, VA, Perms::READ).unwrap();
+    }
+    assert_eq!(fault(s.x(), space, VA, Write), Err(Error::BadAddress));
+    assert_eq!(fault(s.x(), space, VA, Read), Ok(Outcome::Present));
+    protect::<MockX86>(&t, Isa::X86_64, VA, Perms::READ | Perms::WRITE).unwrap();
+    assert_ne!(translate(&t, Isa::X86_64, VA).unwrap() & TRANSLATE_WRITE, 0);
+    unmap(&t, Isa::X86_64, VA).unwrap();
+    assert!(matches!(s.word(frame).ty, FrameType::User(_)));
+    // What the other ISA still has is not replaced by something else.
+    assert_eq!(fault(s.x(), space, VA, Write), Err(Error::BadAddress));
+    unmap(&t, Isa::Aarch64, VA).unwrap();
+    assert_eq!(s.word(frame).ty, FrameType::Untyped(Order::FRAME));
+}
