@@ -21,10 +21,8 @@ use core::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 
 use dyad::sys::cap::{
     Cap, CapIndex, Captbl, Frame, Liveness, Memory, Narrow, ObjectKind, Place, Receive, Rights,
-    Send, Sinv, Space, Stamp, Stopped, Thread,
+    Send, Sinv, Space, Stamp, Thread,
 };
-use dyad::sys::marker;
-use dyad::sys::raw;
 use dyad::sys::{Error, Isa, NodeId, Result};
 use dyad_abi::cap::{
     CapType, CaptblOp, HardwareOp, LivenessOp, MAP_WRITE, MemoryOp, ReceiveOp, SendOp, SinvOp,
