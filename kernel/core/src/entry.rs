@@ -33,11 +33,12 @@ use dyad_abi::cap::{CapIndex, CapType, SinvOp, Stopped};
 
 use crate::console::{Value, record};
 use crate::cx::Cx;
-use crate::dispatch::{self, After};
+use crate::dispatch::{self, After, Endpoint};
 use crate::invoke::{self, Handler, Returned, Way};
 use crate::object::endpoint::Line;
 use crate::object::thread::{Thread, info};
 use crate::platform::{FaultKind, RegArea, UserFault};
+use crate::view::CapView;
 use crate::{Platform, copy, cycle, error, fp, inbox, ops, panic, resolve, short, view};
 
 /// How often one instruction may fault at one address in a row, without the thread's getting
@@ -172,10 +173,15 @@ pub(crate) fn dispatched<P: Platform>(t: &'static Thread, how: u64) -> FastRetur
 
 /// The rest of a `Send` whose bits are set: somebody may wait there, or want to know.
 #[inline(never)]
-pub(crate) fn sent<P: Platform>(line: &'static Line) -> FastReturn {
+pub(crate) fn sent<P: Platform>(known: &CapView, line: &'static Line) -> FastReturn {
+    let to = Endpoint {
+        object: known.object(),
+        number: known.payload(0),
+        line,
+    };
     let cx = &Cx::here::<P>();
     cx.local.short_entry.set(true);
-    let done = ops::endpoint::sent::<P>(cx, line);
+    let done = ops::endpoint::sent::<P>(cx, to);
     finish::<P>(cx, done)
 }
 

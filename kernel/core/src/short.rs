@@ -164,7 +164,7 @@ fn send<P: Platform>(known: &'static CapView) -> FastReturn {
     if waiter | bound == 0 || lacks!("short::send::waiter") {
         return FastReturn::value(0);
     }
-    sent::<P>(line)
+    sent::<P>(known, line)
 }
 
 /// `Captbl.CopyIn`.

@@ -509,6 +509,12 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/ktest::ops_known::known_capabilities_permit_no_other_operation_on_hosts"],
     ),
     m(
+        "check/core::dispatch::wait::wake_receiver::place",
+        State,
+        "who is woken where it does not wait any more takes nothing from there",
+        &["core/unit/ktest::ops_endpoint::messages_stay_for_those_who_wait_there_on_hosts"],
+    ),
+    m(
         "check/core::short::receive::range",
         Permission,
         "a receiving end is for its own endpoints, by the short way too",

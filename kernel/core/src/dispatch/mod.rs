@@ -66,7 +66,8 @@ pub use root::{
     describe_root, root_deadline, root_ready, root_timeout, serve_root, set_root, take_root,
 };
 pub use wait::{
-    block, stop_waiting, take_news, tell_scheduler, wait_no_more, wake, wake_receiver, withdraw,
+    Endpoint, block, stop_waiting, take_news, tell_scheduler, wait_no_more, wake, wake_receiver,
+    withdraw,
 };
 
 /// What has become of the running thread in an operation. Whoever says `Switched` has seen to the

@@ -26,7 +26,7 @@ use super::chain::{give, give_back, go_on, take_dispatcher};
 use super::{After, current, release, settle};
 use crate::cx::Cx;
 use crate::object::endpoint::{self, Endpoints, Line};
-use crate::object::thread::{State, Thread};
+use crate::object::thread::{Owner, State, Thread};
 use crate::object::{follow, frame_of, link_to};
 use crate::{Platform, inbox};
 
@@ -198,25 +198,30 @@ pub fn block<P: Platform>(
 
 /// Wakes the thread taken off an endpoint after a message: switches to it if it belongs to this
 /// CPU and is more urgent than the running one.
-pub fn wake_receiver<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<After> {
+pub fn wake_receiver<P: Platform>(cx: &Cx, t: &'static Thread, at: Endpoint) -> Result<After> {
     let me = current(cx);
-    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
-    let mine = owner.is(cx.node.id(), cx.node.incarnation())
+    let waits = cx.words().read(&t.owner);
+    let here = Owner::says(waits, State::Blocked, cx.node.id(), cx.node.incarnation())
         && t.cpu.load(Ordering::Relaxed) == cx.cpu().index() as u64;
     // Priorities are those of the last dispatch: who goes first has been decided, and nobody need
     // be asked.
     let urgent = t.priority.load(Ordering::Relaxed) > me.priority.load(Ordering::Relaxed);
-    if owner.state != State::Blocked {
-        return Ok(After::Value(0));
-    }
     // A root thread is a scheduler: it decides itself who goes first.
     let scheduled = |t: &Thread| t.scheduler.load(Ordering::Relaxed) != 0;
-    if !(mine && urgent && scheduled(me) && scheduled(t) && !cx.local.chain.is_full()) {
-        wake::<P>(cx, t, Woken::Ready)?;
+    if !(here && urgent && scheduled(me) && scheduled(t) && !cx.local.chain.is_full()) {
+        let owner = Owner::from_bits(waits).ok_or(Error::Corrupt)?;
+        if owner.state == State::Blocked {
+            wake::<P>(cx, t, Woken::Ready)?;
+        }
         return Ok(After::Value(0));
     }
-    if !t.change(cx.words(), owner, owner.with(State::Running)) {
+    if !cx.words().exchange(&t.owner, waits, waits ^ WOKEN) {
         return Ok(After::Value(0));
+    }
+    // What has come is taken now if it waits at this endpoint, where nothing need be looked up. It may
+    // have been stopped, and wait somewhere else by now: then it looks there when it runs.
+    if at.is_where(t) || lacks!("dispatch::wait::wake_receiver::place") {
+        t.set_result(0, take_news::<P>(cx, at.line));
     }
     // It runs within the sender's slice, and the sender goes on when it waits again.
     settle::<P>(cx, me);
@@ -225,6 +230,28 @@ pub fn wake_receiver<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<After> 
         .store(me.slice_end.load(Ordering::Relaxed), Ordering::Relaxed);
     give(cx, t, By::Send);
     Ok(After::Switched)
+}
+
+/// What changes in an owner word when a thread that waits is taken to run at once.
+const WOKEN: u64 = State::Blocked as u64 ^ State::Running as u64;
+
+/// An endpoint, and what threads that wait there call it.
+#[derive(Clone, Copy, Debug)]
+pub struct Endpoint {
+    /// The object: a weak reference, of one that is alive.
+    pub object: u64,
+    /// Number of the line in it.
+    pub number: u64,
+    /// The line.
+    pub line: &'static Line,
+}
+
+impl Endpoint {
+    /// Whether a thread that is this CPU's has waited here last.
+    fn is_where(&self, t: &Thread) -> bool {
+        t.waits_at.load(Ordering::Relaxed) == self.object
+            && t.waits_line.load(Ordering::Relaxed) == self.number
+    }
 }
 
 /// Takes a thread that is not to wait there any more off an endpoint, if it is there. Its frame may

@@ -290,12 +290,37 @@ fn messages_to_a_more_urgent_thread_switch_to_it(cx: &Cx<'_>) -> Outcome {
         gives!(rig.call(to, SEND, &[]), Ok(After::Switched));
         ensure!(rig.runs(urgent), "it does not run");
         gives!(rig.state(other), Some(State::Running));
+        // It has what has come, and that is not there any more.
+        let t = rig.as_thread(urgent)?;
+        gives!(t.result.load(Ordering::Relaxed), 1);
+        gives!(t.result_value.load(Ordering::Relaxed), 4);
+        gives!(rig.sys(ends, RECEIVE, &[20, NOW]), Ok(0));
         // It waits again: the sender goes on, with its result.
-        gives!(rig.sys(ends, RECEIVE, &[20, NOW]), Ok(4));
         gives!(rig.call(ends, RECEIVE, &[20, 0]), Ok(After::Switched));
         ensure!(rig.runs(other), "the sender does not go on");
         let t = rig.as_thread(other)?;
         gives!(t.result_status.load(Ordering::Relaxed), 0);
+        Ok(None)
+    })
+}
+
+/// A thread that somebody has stopped, and that waits elsewhere by now, may still be found where it
+/// was: it is woken, but what has come there is not its own.
+#[ktest(ops)]
+fn messages_stay_for_those_who_wait_there(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let (ends, object) = endpoints(rig)?;
+        let (_, urgent) = waiting(rig, object, (1, 9), (ends, 20))?;
+        let (cap, _) = thread(rig, object, 2)?;
+        gives!(rig.call(cap, DISPATCH, &[3 << 56, 0]), Ok(After::Switched));
+        let t = rig.as_thread(urgent)?;
+        t.waits_line.store(21, Ordering::Relaxed);
+        let to = sender(rig, object, 20, 4)?;
+        gives!(rig.call(to, SEND, &[]), Ok(After::Switched));
+        ensure!(rig.runs(urgent), "it does not run");
+        gives!(t.result.load(Ordering::Relaxed), 2);
+        gives!(rig.sys(ends, RECEIVE, &[20, NOW]), Ok(4));
+        gives!(rig.call(ends, RECEIVE, &[21, 0]), Ok(After::Switched));
         Ok(None)
     })
 }

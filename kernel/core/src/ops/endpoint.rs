@@ -29,7 +29,7 @@ use dyad_shm::frame::WeakRef;
 use super::captbl::{activate, destination};
 use crate::Platform;
 use crate::cx::{Cx, Operand};
-use crate::dispatch::{self, After};
+use crate::dispatch::{self, After, Endpoint};
 use crate::object::endpoint::{Endpoints, LINES, Line};
 use crate::object::find;
 
@@ -42,13 +42,13 @@ pub const NOW: u64 = 1;
 ///
 /// [`Error::BadSyscall`]: there is no other operation.
 #[inline(never)]
-pub fn send<P: Platform>(cx: &Cx, line: &'static Line, bits: u64, number: u64) -> Result<After> {
+pub fn send<P: Platform>(cx: &Cx, to: Endpoint, bits: u64, number: u64) -> Result<After> {
     if number != SendOp::Send as u64 {
         return Err(Error::BadSyscall);
     }
-    cx.words().set_bits(&line.bits, bits);
+    cx.words().set_bits(&to.line.bits, bits);
     cx.words().fence();
-    sent::<P>(cx, line)
+    sent::<P>(cx, to)
 }
 
 /// The rest of it, once the bits are set and nothing later has been looked at: wakes who waits there.
@@ -56,12 +56,12 @@ pub fn send<P: Platform>(cx: &Cx, line: &'static Line, bits: u64, number: u64) -
 /// # Errors
 ///
 /// As [`dispatch::wake_receiver`].
-pub fn sent<P: Platform>(cx: &Cx, line: &'static Line) -> Result<After> {
-    match line.take_waiter(cx.node) {
+pub fn sent<P: Platform>(cx: &Cx, to: Endpoint) -> Result<After> {
+    match to.line.take_waiter(cx.node) {
         // The bits stay until somebody receives there.
-        None => notify_bound::<P>(cx, line),
+        None => notify_bound::<P>(cx, to.line),
         // Nobody else wakes it: it has been taken off. It may run at once, in the sender's place.
-        Some(t) => dispatch::wake_receiver::<P>(cx, t),
+        Some(t) => dispatch::wake_receiver::<P>(cx, t, to),
     }
 }
 

@@ -47,7 +47,7 @@ use dyad_shm::FrameRef;
 
 use crate::Platform;
 use crate::cx::{Cx, Operand};
-use crate::dispatch::{self, After};
+use crate::dispatch::{self, After, Endpoint};
 use crate::lookup::operand;
 use crate::object::component::Entry;
 use crate::view::{self, CapView, Place};
@@ -98,7 +98,12 @@ pub fn on_known<P: Platform>(cx: &Cx, known: &CapView, number: u64, a: [u64; 5])
                 return thread::dispatch::<P>(cx, t, number, a);
             }
             (CapType::Send, Place::Line(_, line)) => {
-                return endpoint::send::<P>(cx, line, known.payload(1), number);
+                let to = Endpoint {
+                    object: known.object(),
+                    number: known.payload(0),
+                    line,
+                };
+                return endpoint::send::<P>(cx, to, known.payload(1), number);
             }
             (CapType::Space, Place::Space(s)) => {
                 let object = known.operand().object()?;
@@ -128,7 +133,13 @@ fn with<P: Platform>(
         (_, _) if number == INTROSPECT as u64 => Ok(After::Value(captbl::describe(this))),
         (CapType::Thread, Place::Thread(t)) => thread::dispatch::<P>(cx, t, number, a),
         (CapType::Send, Place::Line(_, line)) => {
-            endpoint::send::<P>(cx, line, this.payload[1], number)
+            let [at, bits, _] = this.payload;
+            let to = Endpoint {
+                object: this.object()?.bits(),
+                number: at,
+                line,
+            };
+            endpoint::send::<P>(cx, to, bits, number)
         }
         (CapType::Receive, Place::Endpoints(e)) => endpoint::receive::<P>(cx, e, this, number, a),
         (CapType::Space, Place::Space(s)) => {
