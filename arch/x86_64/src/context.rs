@@ -285,8 +285,9 @@ pub fn restore_fp(area: &FpArea) {
     let mxcsr = area.0[3].load(Ordering::Relaxed);
     area.0[3].store(mxcsr & 0xffff_ffff_0000_ffbf, Ordering::Relaxed);
     let at = area.0.as_ptr();
+    // Where the last x87 instruction was need not come with the image: that goes first.
     // SAFETY: 1. see `save_fp`; 2. the kernel has no floating-point state of its own.
-    unsafe { asm!("fxrstor64 [{}]", in(reg) at, options(nostack, preserves_flags)) };
+    unsafe { asm!("fninit", "fxrstor64 [{}]", in(reg) at, options(nostack, preserves_flags)) };
 }
 
 /// An FXSAVE image.
@@ -306,5 +307,7 @@ pub fn reset_fp() {
     let at = INITIAL.0.as_ptr();
     // SAFETY: 1. the image is aligned, constant, and has no reserved bit of MXCSR set; 2. the kernel
     // has no floating-point state of its own.
-    unsafe { asm!("fxrstor64 [{}]", in(reg) at, options(nostack, preserves_flags, readonly)) };
+    unsafe {
+        asm!("fninit", "fxrstor64 [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
+    }
 }

@@ -46,6 +46,11 @@ pub fn renew<P: Platform>(t: &Thread) {
     t.used_fp.store(all & !bit::<P>(), Ordering::Relaxed);
 }
 
+/// The same on every ISA.
+pub fn renew_all(t: &Thread) {
+    t.used_fp.store(0, Ordering::Relaxed);
+}
+
 /// The running thread has something in the registers, or in its area.
 fn set_used<P: Platform>(local: &CpuLocal, t: &Thread) {
     let all = t.used_fp.load(Ordering::Relaxed);

@@ -348,8 +348,10 @@ fn arrive_failed<P: Platform>(t: &Thread, carried: [u64; 8]) {
         t.fault.store(0, Ordering::Relaxed);
     }
     t.component.store(component, Ordering::Relaxed);
+    // Whatever is over was with services, on either ISA: what they had in the registers of the node
+    // that has died is still noted as the thread's.
     if !lacks!("handover::arrive_failed::fp") {
-        fp::renew::<P>(t);
+        fp::renew_all(t);
     }
     P::set_results(area, status, [0; 4]);
     P::set_user_pc_sp(area, pc, sp);

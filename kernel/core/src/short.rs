@@ -1,14 +1,14 @@
 //! Operations that are done at once, on what this CPU remembers: a few words are compared, a few are
 //! changed, and the thread goes on with its result in registers.
 //!
-//! Only where caches are coherent, and only what is mostly asked for. Whatever is not as expected,
-//! and every error but the first, is for the long way ([`crate::ops`]), which does the same and knows
-//! the reason. Nothing has been done then.
+//! Only what is mostly asked for, and, but for `Receive` and `Dispatch`, only where caches are
+//! coherent. Whatever is not as expected, and every error but the first, is for the long way
+//! ([`crate::ops`]), which does the same and knows the reason. Nothing has been done then.
 //!
-//! Nothing is looked up here: everything an operation needs
-//! is in the view of its capability and in those that it names. A view that holds has been right
-//! all the time since it was learnt, so a short way needs no check of its own but for what the
-//! caller has said: which part, which address, which rights.
+//! Nothing is looked up here: everything an operation needs is in the view of its capability and in
+//! those that it names. A view that holds has been right all the time since it was learnt, so a
+//! short way needs no check of its own but for what the caller has said: which part, which address,
+//! which rights.
 //!
 //! What one CPU remembers is not told to others, and needs no lock: views are forgotten in each round
 //! and before the CPU sleeps, and nothing that they rest on becomes something else before that.

@@ -29,14 +29,16 @@ pub(super) fn give(cx: &Cx, next: &'static Thread, how: By) {
     cx.local.thread.set(Some(next));
 }
 
-/// Takes the time a thread has run off the budget it ran on. What it has run longer than that has
-/// is lost: the timer ends slices, and is as late as it is.
+/// Takes the time a thread has run off the budget it runs on, and counts from now on: if it does not
+/// stop after all, it goes on paying. What it has run longer than there was time is lost: the timer
+/// ends slices, and is as late as it is. The word is of no meaning to a thread that has stopped:
+/// whoever has it run next says what it runs on.
 #[cold]
 fn charge<P: Platform>(cx: &Cx, t: &Thread) {
-    let word = t.budget.swap(0, Ordering::Relaxed);
-    let used = clock::now::<P>()
-        .0
-        .saturating_sub(t.budget_from.load(Ordering::Relaxed));
+    let word = t.budget.load(Ordering::Relaxed);
+    let now = clock::now::<P>().0;
+    let used = now.saturating_sub(t.budget_from.load(Ordering::Relaxed));
+    t.budget_from.store(now, Ordering::Relaxed);
     let at = t.budget_line.load(Ordering::Relaxed) as usize;
     // A budget that has been given up meanwhile takes no charge.
     if let Ok((budgets, _)) = follow::<Budgets>(cx.node, word, Budgets::KIND)

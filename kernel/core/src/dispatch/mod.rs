@@ -153,7 +153,7 @@ pub fn dispatch<P: Platform>(
     }
     // Never longer than the dispatcher itself may run: what it has been given it can only pass on.
     let mut end = me.slice_end.load(Ordering::Relaxed);
-    let mut charged = 0;
+    let mut charged = None;
     if slice_ns != 0 || budget.is_some() {
         let now = clock::now::<P>();
         if slice_ns != 0 {
@@ -167,9 +167,7 @@ pub fn dispatch<P: Platform>(
             // Charged when the thread stops, for what it has used; its slice ends with the budget.
             if left != UNLIMITED {
                 end = end.min(now.after(left).0);
-                t.budget_line.store(at as u64, Ordering::Relaxed);
-                t.budget_from.store(now.0, Ordering::Relaxed);
-                charged = frame;
+                charged = Some((frame, at, now));
             }
         }
     }
@@ -180,7 +178,15 @@ pub fn dispatch<P: Platform>(
     settle::<P>(cx, me);
     t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
     t.priority.store(priority, Ordering::Relaxed);
-    t.budget.store(charged, Ordering::Relaxed);
+    // Only now: who has lost the exchange must not say what the winner's thread runs on.
+    match charged {
+        None => t.budget.store(0, Ordering::Relaxed),
+        Some((frame, at, now)) => {
+            t.budget_line.store(at as u64, Ordering::Relaxed);
+            t.budget_from.store(now.0, Ordering::Relaxed);
+            t.budget.store(frame, Ordering::Relaxed);
+        }
+    }
     t.slice_end.store(end, Ordering::Relaxed);
     cx.local.set_slice_end(end);
     give(cx, t, By::Dispatch);

@@ -92,6 +92,8 @@ pub fn take_root(cx: &Cx) -> bool {
     }
     // Nobody has dispatched it, so there is no slice to end, and nobody to give the CPU to.
     root.slice_end.store(u64::MAX, Ordering::Relaxed);
+    // It may have been dispatched, before it became the root thread.
+    root.budget.store(0, Ordering::Relaxed);
     cx.local.set_slice_end(u64::MAX);
     cx.local.thread.set(Some(root));
     true

@@ -163,7 +163,8 @@ pub fn block<P: Platform>(
         // Its scheduler has not dispatched it, so it does not learn otherwise that it is to be
         // woken; and it gets the CPU back in time for that. Before anybody can wake it: newer news
         // take the place of these.
-        tell_scheduler::<P>(cx, t, Woken::Sleeps)?;
+        // Should it have no scheduler any more, nobody wakes it, and the sender goes on all the same.
+        let _ = tell_scheduler::<P>(cx, t, Woken::Sleeps);
         let end = d.slice_end.load(Ordering::Relaxed).min(deadline);
         d.slice_end.store(end, Ordering::Relaxed);
         cx.local.set_slice_end(end);
@@ -218,6 +219,8 @@ pub fn wake_receiver<P: Platform>(cx: &Cx, t: &'static Thread, at: Endpoint) -> 
     if !cx.words().exchange(&t.owner, waits, waits ^ WOKEN) {
         return Ok(After::Value(0));
     }
+    // It was dispatched before, perhaps on a budget; now it is the sender that pays.
+    t.budget.store(0, Ordering::Relaxed);
     // What has come is taken now if it waits at this endpoint, where nothing need be looked up. It may
     // have been stopped, and wait somewhere else by now: then it looks there when it runs.
     if at.is_where(t) || lacks!("dispatch::wait::wake_receiver::place") {

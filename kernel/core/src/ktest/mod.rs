@@ -12,8 +12,8 @@ use core::fmt::{self, Write};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::NodeId;
 use dyad_abi::record::{EXIT_FAILED, EXIT_OK};
+use dyad_abi::{Error, NodeId};
 
 use crate::console::{Value, record};
 use crate::node::Node;
@@ -199,12 +199,21 @@ impl Cx<'_> {
         }
     }
 
+    /// Drives this node's round: the epoch published, or 0. Nor is it over if another CPU of the node
+    /// is at it, which is about to fall asleep and may have been stopped there by the host.
+    pub fn flush_step(&self, k: &crate::cx::Cx, steps: u64) -> dyad_abi::Result<u64> {
+        match self.machine.flush_step(k, steps) {
+            Err(Error::Again) => Ok(0),
+            other => other,
+        }
+    }
+
     /// Drives this node's round to its end. Value: the epoch published.
     pub fn round(&self) -> core::result::Result<u64, Stop> {
         let k = self.kernel();
         let start = self.machine.clock_ns();
         loop {
-            let epoch = self.machine.flush_step(&k, quiet::MAX_STEPS)?;
+            let epoch = self.flush_step(&k, quiet::MAX_STEPS)?;
             if epoch != 0 {
                 return Ok(epoch);
             }

@@ -16,6 +16,7 @@ use crate::dispatch::After;
 use crate::object::endpoint::Endpoints;
 use crate::object::find;
 use crate::object::thread::State;
+use crate::object::time::Budgets;
 
 const SEND: u32 = SendOp::Send as u32;
 const RECEIVE: u32 = ReceiveOp::Receive as u32;
@@ -341,6 +342,61 @@ fn only_one_thread_waits_at_an_endpoint(cx: &Cx<'_>) -> Outcome {
         let status = t.result_status.load(Ordering::Relaxed);
         gives!(Error::from_code(status), Some(Error::Exists));
         gives!(rig.state(first), Some(State::Blocked));
+        Ok(None)
+    })
+}
+
+/// A thread that wants to wait and cannot has not stopped: its budget goes on being charged.
+#[ktest(ops)]
+fn who_does_not_wait_after_all_goes_on_paying(cx: &Cx<'_>) -> Outcome {
+    const ALL: u64 = 3_600_000_000_000;
+    rig::with(cx, |rig| {
+        let (ends, object) = endpoints(rig)?;
+        waiting(rig, object, (1, 1), (ends, 20))?;
+        let (time, budgets) = rig.new_cap(ObjectKind::Time)?;
+        let budgets: &Budgets = find(cx.node, budgets, Budgets::KIND)?;
+        budgets.left[0].store(ALL, Ordering::Relaxed);
+        let (cap, t) = thread(rig, object, 2)?;
+        let run = rig.call(cap, DISPATCH, &[0, time.get().into()]);
+        gives!(run, Ok(After::Switched));
+        gives!(rig.call(ends, RECEIVE, &[20, LATE]), Ok(After::Switched));
+        ensure!(rig.runs(t), "it waits");
+        let left = || budgets.left[0].load(Ordering::Relaxed);
+        let before = left();
+        let until = cx.machine.fused_ns() + 2_000;
+        while cx.machine.fused_ns() < until {}
+        gives!(
+            rig.call(cap, ThreadOp::Yield as u32, &[]),
+            Ok(After::Switched)
+        );
+        ensure!(
+            left() <= before - 2_000,
+            "{} of {before} ns are left",
+            left()
+        );
+        Ok(None)
+    })
+}
+
+/// A receiver whose scheduler is gone waits all the same, and whoever sent to it goes on.
+#[ktest(ops)]
+fn senders_go_on_when_a_receiver_without_a_scheduler_waits(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let (ends, object) = endpoints(rig)?;
+        let (_, urgent) = waiting(rig, object, (1, 9), (ends, 20))?;
+        let (cap, other) = thread(rig, object, 2)?;
+        gives!(rig.call(cap, DISPATCH, &[3 << 56, 0]), Ok(After::Switched));
+        let to = sender(rig, object, 20, 4)?;
+        gives!(rig.call(to, SEND, &[]), Ok(After::Switched));
+        ensure!(rig.runs(urgent), "it does not run");
+        let (_, gone) = endpoints(rig)?;
+        rig.as_thread(urgent)?
+            .scheduler
+            .store(gone.bits(), Ordering::Relaxed);
+        crate::ops::memory::to_untyped(&rig.k, gone.frame)?;
+        gives!(rig.call(ends, RECEIVE, &[20, LATE]), Ok(After::Switched));
+        ensure!(rig.runs(other), "the sender does not go on");
+        gives!(rig.state(urgent), Some(State::Blocked));
         Ok(None)
     })
 }

@@ -162,7 +162,7 @@ fn rounds_take_a_bounded_number_of_steps(cx: &Cx<'_>) -> Outcome {
     cx.meet()?;
     let k = cx.kernel();
     let mut steps = 0u64;
-    while cx.machine.flush_step(&k, 1)? == 0 {
+    while cx.flush_step(&k, 1)? == 0 {
         steps += 1;
         ensure!(steps < 10_000, "a round of more than {steps} steps");
         cx.machine.drain();

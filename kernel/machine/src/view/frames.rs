@@ -65,6 +65,10 @@ impl Range {
         own.epoch.set(&cx.node.sb.epoch);
         own.retyping.set(plain::retyping(cx.node.id()));
         let records = cx.frames().record_at(range.first())?;
+        // The last one has a record, too: the range is within its pool, and so is everything between.
+        let last = u32::try_from(range.count() - 1).ok()?;
+        let last = range.first().bits().checked_add(last)?;
+        cx.frames().record_at(FrameRef::from_bits(last)?)?;
         Some(Range {
             words,
             records: map.all(records, range.count())?,

@@ -177,7 +177,8 @@ fn faults_further_in_are_over() {
     s.dies(1);
     s.recover(0);
     assert_eq!(t.fault.load(RELAXED), 0);
-    assert_eq!(t.used_fp.load(RELAXED), !(1 << Isa::X86_64.index()));
+    // Of both ISAs: that of the node that has died may be with what a service had.
+    assert_eq!(t.used_fp.load(RELAXED), 0);
 }
 
 /// On its way to the dead node: the message is lost.
