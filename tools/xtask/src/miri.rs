@@ -16,7 +16,7 @@
 //! seeds, by which Miri chooses who goes on and which of the values that weak memory permits is read.
 //!
 //! Pointers that are made of integers are an error where a crate has no need of them
-//! ([`Provenance`]).
+//! (`Provenance`).
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
