@@ -125,10 +125,7 @@ pub(crate) fn long_syscall<P: Platform>(
     a3: u64,
     a4: u64,
 ) -> FastReturn {
-    let cx = &Cx::here::<P>();
-    cx.local.short_entry.set(true);
-    let done = ops::call::<P>(cx, word, [a0, a1, a2, a3, a4]);
-    finish::<P>(cx, done)
+    carried_out::<P>(|cx| ops::call::<P>(cx, word, [a0, a1, a2, a3, a4]))
 }
 
 /// The same of a capability that this CPU remembers and that has just been looked at. Nothing has
@@ -142,11 +139,10 @@ pub(crate) fn remembered<P: Platform>(
     a3: u64,
     a4: u64,
 ) -> FastReturn {
-    let cx = &Cx::here::<P>();
-    cx.local.short_entry.set(true);
-    let known = view::last_called(cx.local, word);
-    let done = ops::on_known::<P>(cx, known, word >> 32 & 31, [a0, a1, a2, a3, a4]);
-    finish::<P>(cx, done)
+    carried_out::<P>(|cx| {
+        let known = view::last_called(cx.local, word);
+        ops::on_known::<P>(cx, known, word >> 32 & 31, [a0, a1, a2, a3, a4])
+    })
 }
 
 /// `Receive` at an endpoint of an object.
@@ -156,19 +152,13 @@ pub(crate) fn received<P: Platform>(
     at: (&'static Line, u64),
     deadline: u64,
 ) -> FastReturn {
-    let cx = &Cx::here::<P>();
-    cx.local.short_entry.set(true);
-    let done = ops::endpoint::receive_at::<P>(cx, object, at, deadline);
-    finish::<P>(cx, done)
+    carried_out::<P>(|cx| ops::endpoint::receive_at::<P>(cx, object, at, deadline))
 }
 
 /// `Dispatch` of a thread, without a budget.
 #[inline(always)]
 pub(crate) fn dispatched<P: Platform>(t: &'static Thread, how: u64) -> FastReturn {
-    let cx = &Cx::here::<P>();
-    cx.local.short_entry.set(true);
-    let done = ops::thread::run::<P>(cx, t, how);
-    finish::<P>(cx, done)
+    carried_out::<P>(|cx| ops::thread::run::<P>(cx, t, how))
 }
 
 /// The rest of a `Send` whose bits are set: somebody may wait there, or want to know.
@@ -179,17 +169,17 @@ pub(crate) fn sent<P: Platform>(known: &CapView, line: &'static Line) -> FastRet
         number: known.payload(0),
         line,
     };
-    let cx = &Cx::here::<P>();
-    cx.local.short_entry.set(true);
-    let done = ops::endpoint::sent::<P>(cx, to);
-    finish::<P>(cx, done)
+    carried_out::<P>(|cx| ops::endpoint::sent::<P>(cx, to))
 }
 
-/// What becomes of the caller. `Switched`: its area is complete and its result, if it has one
-/// already, is set when it next runs; it is not this function's any more.
+/// Carries an operation of the running thread out, which has entered with a partial area, and says
+/// what becomes of it. `Switched`: its area is complete and its result, if it has one already, is set
+/// when it next runs; it is not this function's any more.
 #[inline(always)]
-fn finish<P: Platform>(cx: &Cx, done: dyad_abi::Result<After>) -> FastReturn {
-    match done {
+fn carried_out<P: Platform>(operation: impl FnOnce(&Cx) -> dyad_abi::Result<After>) -> FastReturn {
+    let cx = &Cx::here::<P>();
+    cx.local.short_entry.set(true);
+    match operation(cx) {
         Ok(After::Value(v)) => FastReturn::of(cx, Ok(v)),
         Err(e) => FastReturn::of(cx, Err(e)),
         Ok(After::Switched) => cycle::switched::<P>(cx),

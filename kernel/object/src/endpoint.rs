@@ -260,9 +260,14 @@ impl Line {
 
     /// Sets bits; returns the thread that waited, which the caller now has to wake.
     pub fn post(&self, node: &Node, bits: u64) -> Option<&'static Thread> {
+        self.set(node, bits);
+        self.take_waiter(node)
+    }
+
+    /// Sets bits, before anything that comes later: somebody who waits is to be looked for now.
+    pub fn set(&self, node: &Node, bits: u64) {
         node.words.set_bits(&self.bits, bits);
         node.words.fence();
-        self.take_waiter(node)
     }
 
     /// Takes the thread that waits, which the caller now has to wake.

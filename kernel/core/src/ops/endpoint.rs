@@ -23,7 +23,6 @@
 use dyad_abi::cap::{CapType, ReceiveOp, Rights, SendOp, Woken};
 use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_captbl::{Contents, Span};
-use dyad_coherence::GlobalMem;
 use dyad_shm::frame::WeakRef;
 
 use super::captbl::{activate, destination};
@@ -46,8 +45,7 @@ pub fn send<P: Platform>(cx: &Cx, to: Endpoint, bits: u64, number: u64) -> Resul
     if number != SendOp::Send as u64 {
         return Err(Error::BadSyscall);
     }
-    cx.words().set_bits(&to.line.bits, bits);
-    cx.words().fence();
+    to.line.set(cx.node, bits);
     sent::<P>(cx, to)
 }
 
