@@ -1,0 +1,185 @@
+//! What is simulated: a complete, resolved configuration. The launcher makes it from a profile and
+//! the command line, hands it to every plugin as JSON, and records it with the run.
+//!
+//! Latencies are in cycles of the node that waits; [`NodeConfig::cycle_ps`] turns them into time.
+
+use dyad_abi::Isa;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a cache line, everywhere.
+pub const LINE_BYTES: u64 = 64;
+
+/// How much is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// Instructions. Time is instructions.
+    Count,
+    /// Caches and coherence too, but time is still instructions only.
+    Cache,
+    /// Latencies of the caches, the link and memory take time.
+    Timing,
+}
+
+/// Which memory is near to which node (paper, section 7.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemoryModel {
+    /// A node's own pool is local to it; the CXL pool is local to node 0.
+    Separated,
+    /// A node's own pool is local to it; the CXL pool is remote to all.
+    Shared,
+    /// All memory is local to all nodes, which share the last level of cache.
+    FullyShared,
+}
+
+/// Whether hardware keeps the caches of nodes coherent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Coherence {
+    /// MESI with snoops over the link.
+    Coherent,
+    /// Nobody does; what kernels forget to flush is reported.
+    Incoherent,
+}
+
+/// In which order nodes run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// In parallel, within the lag.
+    Parallel,
+    /// In turns, whose lengths follow from the seed.
+    Strict {
+        /// The seed.
+        seed: u64,
+    },
+}
+
+/// Shape of a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheShape {
+    /// Bytes.
+    pub size: u64,
+    /// Lines per set.
+    pub ways: u32,
+}
+
+impl CacheShape {
+    /// Number of sets.
+    pub const fn sets(self) -> u64 {
+        self.size / (self.ways as u64 * LINE_BYTES)
+    }
+}
+
+/// Cycles until data is there, by where it is found. Not cumulative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latencies {
+    /// First level, data. (Instructions found there cost nothing.)
+    pub l1: u64,
+    /// Second level.
+    pub l2: u64,
+    /// Last level.
+    pub l3: u64,
+    /// Memory near the node.
+    pub local: u64,
+    /// Memory behind the link.
+    pub remote: u64,
+}
+
+/// Cycles that messages of the coherence protocol add.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnoopCosts {
+    /// SnpData: a read meets another node's exclusive copy.
+    pub data: u64,
+    /// SnpInv: a write takes other nodes' copies away; once, however many.
+    pub inv: u64,
+    /// BISnp: the last level evicts a line that levels above it hold.
+    pub back: u64,
+    /// Data forwarded by its owner in the place of memory; the reader's memory latency for that
+    /// line if nothing is said.
+    pub forward: Option<u64>,
+    /// A modified line is written back, by eviction or by a flush.
+    pub writeback: u64,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeConfig {
+    /// Its ISA, as [`Isa::name`] says.
+    pub isa: String,
+    /// Its CPUs.
+    pub cpus: usize,
+    /// Picoseconds per cycle.
+    pub cycle_ps: u64,
+    /// Cycles per instruction, in thousandths.
+    pub cpi_milli: u64,
+    /// First level, instructions; each CPU's own.
+    pub l1i: CacheShape,
+    /// First level, data; each CPU's own.
+    pub l1d: CacheShape,
+    /// Second level; each CPU's own.
+    pub l2: CacheShape,
+    /// Last level; the node's.
+    pub l3: CacheShape,
+    /// Latencies.
+    pub latency: Latencies,
+    /// Snoops.
+    pub snoop: SnoopCosts,
+}
+
+impl NodeConfig {
+    /// Its ISA.
+    pub fn isa(&self) -> Option<Isa> {
+        Isa::parse(&self.isa)
+    }
+
+    /// Picoseconds of an instruction.
+    pub const fn instruction_ps(&self) -> u64 {
+        self.cycle_ps * self.cpi_milli / 1000
+    }
+}
+
+/// A pool of fused memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pool {
+    /// Physical start.
+    pub base: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// The clock that couples the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockConfig {
+    /// How often a node looks at the others, in simulated nanoseconds.
+    pub quantum_ns: u64,
+    /// How far a node may be ahead of the slowest busy one, in simulated nanoseconds.
+    pub lag_ns: u64,
+    /// From ringing a doorbell to the interrupt, in simulated nanoseconds. At least quantum + lag
+    /// and the longest translated block.
+    pub ipi_ns: u64,
+    /// In which order nodes run.
+    pub order: Order,
+}
+
+/// Everything.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SimConfig {
+    /// How much is simulated.
+    pub level: Level,
+    /// Which memory is near.
+    pub model: MemoryModel,
+    /// Coherence of the caches.
+    pub coherence: Coherence,
+    /// Where latencies come from: a profile's name, or a file's.
+    pub profile: String,
+    /// The nodes.
+    pub nodes: Vec<NodeConfig>,
+    /// The pools: local ones by node, then the CXL pool.
+    pub pools: Vec<Pool>,
+    /// The clock.
+    pub clock: ClockConfig,
+    /// Nanoseconds of a message round trip over a network, for the mode that models one.
+    pub message_ns: u64,
+}
