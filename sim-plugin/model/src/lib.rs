@@ -4,6 +4,8 @@
 //! | module | concern |
 //! |---|---|
 //! | [`config`] | what is simulated: levels, geometry, latencies, memory model |
+//! | [`report`] | what each machine reports |
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod report;

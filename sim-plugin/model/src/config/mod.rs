@@ -3,11 +3,18 @@
 //!
 //! Latencies are in cycles of the node that waits; [`NodeConfig::cycle_ps`] turns them into time.
 
+mod check;
+
 use dyad_abi::Isa;
 use serde::{Deserialize, Serialize};
 
+pub use check::{ConfigError, MAX_WAYS};
+
 /// Bytes of a cache line, everywhere.
 pub const LINE_BYTES: u64 = 64;
+/// How much later than one quantum a node may look at the others, in simulated nanoseconds: it
+/// only does between translated blocks.
+pub const SLACK_NS: u64 = 1000;
 
 /// How much is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -19,6 +26,20 @@ pub enum Level {
     Cache,
     /// Latencies of the caches, the link and memory take time.
     Timing,
+}
+
+impl Level {
+    /// All of them.
+    pub const ALL: [Level; 3] = [Level::Count, Level::Cache, Level::Timing];
+
+    /// Its name, in the JSON form and elsewhere.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Level::Count => "count",
+            Level::Cache => "cache",
+            Level::Timing => "timing",
+        }
+    }
 }
 
 /// Which memory is near to which node (paper, section 7.1).
@@ -33,6 +54,24 @@ pub enum MemoryModel {
     FullyShared,
 }
 
+impl MemoryModel {
+    /// All of them.
+    pub const ALL: [MemoryModel; 3] = [
+        MemoryModel::Separated,
+        MemoryModel::Shared,
+        MemoryModel::FullyShared,
+    ];
+
+    /// Its name, in the JSON form and elsewhere.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MemoryModel::Separated => "separated",
+            MemoryModel::Shared => "shared",
+            MemoryModel::FullyShared => "fully-shared",
+        }
+    }
+}
+
 /// Whether hardware keeps the caches of nodes coherent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -41,6 +80,19 @@ pub enum Coherence {
     Coherent,
     /// Nobody does; what kernels forget to flush is reported.
     Incoherent,
+}
+
+impl Coherence {
+    /// All of them.
+    pub const ALL: [Coherence; 2] = [Coherence::Coherent, Coherence::Incoherent];
+
+    /// Its name, in the JSON form and elsewhere.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Coherence::Coherent => "coherent",
+            Coherence::Incoherent => "incoherent",
+        }
+    }
 }
 
 /// In which order nodes run.
@@ -66,9 +118,12 @@ pub struct CacheShape {
 }
 
 impl CacheShape {
-    /// Number of sets.
+    /// Number of sets. Exact only for a shape that has passed [`SimConfig::check`].
     pub const fn sets(self) -> u64 {
-        self.size / (self.ways as u64 * LINE_BYTES)
+        match self.ways {
+            0 => 0,
+            ways => self.size / (ways as u64 * LINE_BYTES),
+        }
     }
 }
 
@@ -157,7 +212,7 @@ pub struct ClockConfig {
     /// How far a node may be ahead of the slowest busy one, in simulated nanoseconds.
     pub lag_ns: u64,
     /// From ringing a doorbell to the interrupt, in simulated nanoseconds. At least quantum + lag
-    /// and the longest translated block.
+    /// + [`SLACK_NS`], so that no receiver is past it when it is told.
     pub ipi_ns: u64,
     /// In which order nodes run.
     pub order: Order,

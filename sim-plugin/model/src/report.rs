@@ -1,0 +1,406 @@
+//! What the plugin of one machine reports: `node{n}.sim.json`, schema [`SCHEMA`]. The launcher
+//! puts the reports of all machines together.
+//!
+//! All times are simulated picoseconds. There are no floating-point numbers in it, so equal runs
+//! have equal reports, byte by byte.
+
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Level;
+
+/// Name and version of the JSON form.
+pub const SCHEMA: &str = "dyad.sim/2";
+
+/// A structure of `u64` fields that can be added up and listed by name.
+macro_rules! sums {
+    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: u64,)*
+        }
+
+        impl $name {
+            /// Names of the fields, in the order of the report.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($field),)*];
+
+            /// The fields, in the order of [`Self::NAMES`].
+            pub fn values(&self) -> Vec<u64> {
+                vec![$(self.$field,)*]
+            }
+        }
+
+        impl AddAssign for $name {
+            fn add_assign(&mut self, other: $name) {
+                $(self.$field = self.$field.wrapping_add(other.$field);)*
+            }
+        }
+    };
+}
+
+sums! {
+    /// What is counted. At level `count` only [`Counters::instructions`] and the doorbells are;
+    /// the rest is 0.
+    Counters {
+        /// Instructions executed.
+        instructions,
+        /// Accesses of data to memory. A read-modify-write is one, and so is an access that spans
+        /// two lines.
+        accesses,
+        /// Those of them that read only.
+        loads,
+        /// Those that write only.
+        stores,
+        /// Those that read and write at once.
+        atomics,
+        /// Lines of instructions found in the first level.
+        l1i_hits,
+        /// Lines of instructions not found there.
+        l1i_misses,
+        /// Lines of data found in the first level.
+        l1d_hits,
+        /// Lines of data not found there.
+        l1d_misses,
+        /// Lines found in the second level, of those not found in the first.
+        l2_hits,
+        /// Lines not found there.
+        l2_misses,
+        /// Lines found in the last level, of those not found in the second.
+        l3_hits,
+        /// Lines not found there.
+        l3_misses,
+        /// Lines that came from memory near the node.
+        local,
+        /// Lines that came from memory behind the link.
+        remote,
+        /// Lines that came from the cache of their owner, another node.
+        forwards,
+        /// SnpData: reads that met another node's exclusive or modified copy.
+        snp_data,
+        /// SnpInv: copies of other nodes that a write took away.
+        snp_inv,
+        /// BISnp: evictions from the last level that took copies from levels above it.
+        bi_snp,
+        /// Modified lines of fused memory written back to it, for whatever reason.
+        writebacks,
+        /// Writes to a line that no other node had, without a message: exclusive or sole sharer.
+        silent_upgrades,
+        /// Instructions that write back or invalidate a line.
+        flushes,
+        /// Doorbells rung for other nodes.
+        ipis_sent,
+        /// Doorbells taken.
+        ipis_received,
+    }
+}
+
+sums! {
+    /// Where simulated time went, in picoseconds. The parts add up to the time of the CPU.
+    Breakdown {
+        /// Executing instructions: their number by the time of one.
+        inst,
+        /// Data from the first level.
+        l1,
+        /// From the second.
+        l2,
+        /// From the last.
+        l3,
+        /// From memory near the node.
+        mem_local,
+        /// From memory behind the link, or forwarded in its place.
+        mem_remote,
+        /// Messages of the coherence protocol.
+        snoop,
+        /// Doorbells.
+        ipi,
+        /// Messages over a modelled network.
+        msg_wait,
+        /// Halted, and adjustments of the clock that are not work.
+        idle,
+    }
+}
+
+impl Breakdown {
+    /// The sum of the parts.
+    pub fn total(&self) -> u64 {
+        self.values().into_iter().fold(0, u64::wrapping_add)
+    }
+}
+
+/// A CPU of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CpuReport {
+    /// Its number.
+    pub cpu: u32,
+    /// Instructions executed in the lower half of the address space: programs, and firmware.
+    pub lower_half: u64,
+    /// Instructions executed in the upper half: the kernel.
+    pub upper_half: u64,
+    /// How much time has passed on it, by its own clock: what the breakdown has to add up to.
+    pub time_ps: u64,
+    /// What was counted.
+    pub counters: Counters,
+    /// Where its time went.
+    pub breakdown_ps: Breakdown,
+}
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClockReport {
+    /// Simulated time at the end: that of the CPU that is furthest.
+    pub total_ps: u64,
+    /// Time that passed while all CPUs were halted.
+    pub idle_ps: u64,
+    /// The most that it was ever ahead of another busy node.
+    pub max_skew_ps: u64,
+    /// How often it looked at the other nodes.
+    pub quanta: u64,
+    /// How often it had to wait for one of them.
+    pub waits: u64,
+    /// Timer interrupts.
+    pub timers: u64,
+    /// The latest that one of them came after its deadline.
+    pub max_late_ps: u64,
+    /// Interrupts whose delivery could not be confirmed in time: they were not exact.
+    pub handshake_timeouts: u64,
+    /// Digest of all timed events and when they came, in hexadecimal: equal histories have equal
+    /// ones.
+    #[serde(with = "hex")]
+    pub trace_hash: u64,
+}
+
+/// What happened in a region of interest, on this machine, in all its passes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoiReport {
+    /// Passes.
+    pub n: u64,
+    /// Simulated time inside: what the breakdown has to add up to.
+    pub time_ps: u64,
+    /// What was counted.
+    pub counters: Counters,
+    /// Where the time went.
+    pub breakdown_ps: Breakdown,
+}
+
+/// Least, median and largest of the samples of a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Least.
+    pub min: u64,
+    /// Median.
+    pub median: u64,
+    /// Largest.
+    pub max: u64,
+}
+
+/// A window of measurement. The metrics are left out if there is no sample.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WindowReport {
+    /// Its number.
+    pub id: u16,
+    /// Samples.
+    pub n: u64,
+    /// Windows that give no sample, because an interrupt was taken in them.
+    pub interrupted: u64,
+    /// Instructions started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<Spread>,
+    /// Distinct lines of data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<Spread>,
+    /// Those of them in the pools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fused_lines: Option<Spread>,
+    /// Accesses to memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accesses: Option<Spread>,
+    /// Accesses to devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<Spread>,
+    /// Atomic read-modify-writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub atomics: Option<Spread>,
+    /// Write-backs and invalidations of lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flushes: Option<Spread>,
+    /// Memory barriers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fences: Option<Spread>,
+    /// Address of an instruction, and how often it was started in all samples.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<(u64, u64)>,
+}
+
+/// What one machine reports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineReport {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// ISA as QEMU calls it.
+    pub target: String,
+    /// Number of the node, if it was given.
+    pub node: Option<u8>,
+    /// Version of QEMU's plugin interface.
+    pub plugin_api: i32,
+    /// What was simulated.
+    pub level: Level,
+    /// What instructions were counted by: `block`, `instruction`.
+    pub unit: String,
+    /// Instructions executed by all CPUs.
+    pub instructions: u64,
+    /// The CPUs.
+    pub cpus: Vec<CpuReport>,
+    /// The clock, if it was on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockReport>,
+    /// Regions of interest, by number.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub roi: BTreeMap<u16, RoiReport>,
+    /// Windows of measurement, if they were observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Vec<WindowReport>>,
+    /// Beginnings of windows that gave no sample because of another beginning or a marker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abandoned: Option<u64>,
+    /// Ends whose window was not open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unmatched: Option<u64>,
+}
+
+impl MachineReport {
+    /// All CPUs together: what was counted, where time went, and how much there was.
+    pub fn sum(&self) -> (Counters, Breakdown, u64) {
+        let mut sum = (Counters::default(), Breakdown::default(), 0u64);
+        for cpu in &self.cpus {
+            sum.0 += cpu.counters;
+            sum.1 += cpu.breakdown_ps;
+            sum.2 = sum.2.wrapping_add(cpu.time_ps);
+        }
+        sum
+    }
+}
+
+/// A 64-bit word as a string of hexadecimal digits: readers that know only floating-point numbers
+/// would damage it.
+mod hex {
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::Serializer;
+
+    pub(super) fn serialize<S: Serializer>(word: &u64, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{word:016x}"))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+        let digits = String::deserialize(from)?;
+        u64::from_str_radix(&digits, 16)
+            .map_err(|_| D::Error::custom(format!("{digits:?} is not a hexadecimal word")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A report in which every number differs.
+    fn full() -> MachineReport {
+        let mut next = 0u64;
+        let mut number = || {
+            next += 1;
+            next
+        };
+        let mut cpu = CpuReport {
+            cpu: 1,
+            lower_half: number(),
+            upper_half: number(),
+            time_ps: number(),
+            ..CpuReport::default()
+        };
+        cpu.counters.bi_snp = number();
+        cpu.breakdown_ps.msg_wait = number();
+        MachineReport {
+            schema: SCHEMA.into(),
+            target: "x86_64".into(),
+            node: Some(3),
+            plugin_api: 4,
+            level: Level::Timing,
+            unit: "block".into(),
+            instructions: number(),
+            cpus: vec![CpuReport::default(), cpu],
+            clock: Some(ClockReport {
+                total_ps: number(),
+                trace_hash: u64::MAX - 1,
+                ..ClockReport::default()
+            }),
+            roi: BTreeMap::from([(7, RoiReport::default())]),
+            windows: Some(vec![WindowReport {
+                id: 5,
+                lines: Some(Spread {
+                    min: 1,
+                    median: 2,
+                    max: 3,
+                }),
+                sites: vec![(4096, 2)],
+                ..WindowReport::default()
+            }]),
+            abandoned: Some(number()),
+            unmatched: Some(number()),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let report = full();
+        let text = serde_json::to_string(&report).unwrap();
+        assert!(
+            text.contains("\"trace_hash\":\"fffffffffffffffe\""),
+            "{text}"
+        );
+        assert!(text.contains("\"level\":\"timing\""), "{text}");
+        assert_eq!(
+            serde_json::from_str::<MachineReport>(&text).unwrap(),
+            report
+        );
+        let damaged = text.replace("\"fffffffffffffffe\"", "\"fog\"");
+        let e = serde_json::from_str::<MachineReport>(&damaged).unwrap_err();
+        assert!(e.to_string().contains("\"fog\""), "{e}");
+    }
+
+    #[test]
+    fn what_was_not_observed_is_left_out() {
+        let mut report = full();
+        report.clock = None;
+        report.roi.clear();
+        report.windows = None;
+        (report.abandoned, report.unmatched) = (None, None);
+        let text = serde_json::to_string(&report).unwrap();
+        for name in ["clock", "roi", "windows", "abandoned", "unmatched", "null"] {
+            assert!(!text.contains(name), "{name}: {text}");
+        }
+        assert_eq!(
+            serde_json::from_str::<MachineReport>(&text).unwrap(),
+            report
+        );
+    }
+
+    #[test]
+    fn names_and_values_are_in_the_same_order() {
+        let b = Breakdown {
+            inst: 1,
+            idle: 9,
+            ..Breakdown::default()
+        };
+        assert_eq!(Breakdown::NAMES.first(), Some(&"inst"));
+        assert_eq!(Breakdown::NAMES.last(), Some(&"idle"));
+        assert_eq!((b.values()[0], b.values()[9], b.total()), (1, 9, 10));
+        let (counters, breakdown, time) = full().sum();
+        assert_eq!((counters.bi_snp, breakdown.total(), time), (4, 5, 3));
+    }
+}
