@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use dyad_abi::marker::Marker;
 
-use crate::ffi::{Access, Block, Counter, Emulator, Level};
+use crate::ffi::{Access, Block, Counter, Emulator, Level, Score};
 use crate::observe::Observer;
 use crate::options::{self, Options, Unit};
 use crate::report::{CpuCount, Report};
@@ -40,8 +40,8 @@ pub fn install(emulator: Emulator, args: &[&str]) -> Result<Box<dyn Level>, Stri
     Ok(Box::new(Count {
         options,
         emulator,
-        lower: Counter::new(),
-        upper: Counter::new(),
+        lower: Score::lower(),
+        upper: Score::upper(),
         windows,
         out: Mutex::new(Some(file)),
     }))

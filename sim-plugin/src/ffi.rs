@@ -5,6 +5,8 @@
 //! object. Everything outside this file is safe code and works through [`Counter`], [`Block`],
 //! [`Instruction`], [`Access`] and [`Level`].
 
+mod score;
+
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
@@ -13,6 +15,8 @@ use dyad_abi::marker::Marker;
 
 use crate::version;
 use crate::windows::Place;
+
+pub use score::Score;
 
 /// The version this plugin asks for; QEMU loads it if it still offers that.
 #[unsafe(no_mangle)]
@@ -118,6 +122,7 @@ unsafe extern "C" {
     fn qemu_plugin_hwaddr_phys_addr(physical: *const RawPhysical) -> u64;
     fn qemu_plugin_num_vcpus() -> c_int;
     fn qemu_plugin_scoreboard_new(element_size: usize) -> *mut RawScoreboard;
+    fn qemu_plugin_scoreboard_find(score: *mut RawScoreboard, vcpu: c_uint) -> *mut c_void;
     fn qemu_plugin_u64_get(entry: RawU64, vcpu: c_uint) -> u64;
 }
 
