@@ -4,6 +4,7 @@
 //! | module | benchmark |
 //! |---|---|
 //! | [`is`] | IS, integer sort |
+//! | [`cg`] | CG, conjugate gradients |
 //! | [`rng`] | the generator they share |
 //! | [`checksum`] | FNV-1a-64, for comparing results between runs |
 #![no_std]
@@ -11,6 +12,7 @@
 
 extern crate alloc;
 
+pub mod cg;
 pub mod checksum;
 pub mod is;
 pub mod rng;
