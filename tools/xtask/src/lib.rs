@@ -22,6 +22,7 @@ pub mod paths;
 pub mod pools;
 pub mod setup;
 pub mod signals;
+pub mod sim;
 pub mod size;
 pub mod state;
 pub mod suggest;

@@ -59,6 +59,136 @@ fn wrong_command_lines_say_what_is_possible() {
 }
 
 #[test]
+fn wrong_simulations_say_what_is_possible() {
+    let d = Scratch::new("simulations");
+    let bad = |args: &[&str], words: &[&str]| {
+        let run: Vec<&str> = ["run"].iter().chain(args).copied().collect();
+        refused(&d, &run, words);
+    };
+    bad(&["--sim", "timings"], &["did you mean \"timing\"?"]);
+    for (args, level) in [
+        (["--model", "shared"], "add --sim cache or timing"),
+        (["--set", "l3.size=32MiB"], "add --sim cache or timing"),
+        (
+            ["--profile", "artifact"],
+            "add --sim count, cache or timing",
+        ),
+        (["--order", "strict"], "add --sim count, cache or timing"),
+        (["--seed", "3"], "add --sim count, cache or timing"),
+    ] {
+        bad(&args, &["with sim off", level]);
+    }
+    let count = |args: &[&str], words: &[&str]| {
+        let all: Vec<&str> = ["--sim", "count"].iter().chain(args).copied().collect();
+        bad(&all, words);
+    };
+    count(&["--model", "shared"], &["add --sim cache or timing"]);
+    count(
+        &["--set", "l3.size=32MiB"],
+        &["no effect at level count", "--sim cache or --sim timing"],
+    );
+    let timing = |args: &[&str], words: &[&str]| {
+        let all: Vec<&str> = ["--sim", "timing"].iter().chain(args).copied().collect();
+        bad(&all, words);
+    };
+    timing(
+        &["--model", "fully_shared"],
+        &["did you mean \"fully-shared\"?"],
+    );
+    timing(
+        &["--profile", "paper-bigg"],
+        &["did you mean \"paper-big\"?", "./paper-bigg.toml"],
+    );
+    timing(&["--profile", "./none.toml"], &["cannot read", "none.toml"]);
+    timing(
+        &["--set", "l3.sise=1MiB"],
+        &["did you mean \"l3.size\"?", "cargo xtask sim keys"],
+    );
+    timing(&["--set", "l3.size"], &["KEY=VALUE", "l3.size=32MiB"]);
+    timing(
+        &["--set", "l3.size=48MiB"],
+        &["power of two", "33554432 and 67108864"],
+    );
+    timing(&["--set", "l2.ways=65"], &["from 1 to 64"]);
+    timing(&["--set", "line.size=128"], &["64 only"]);
+    timing(
+        &["--set", "l2.size=8MiB"],
+        &["at least as large", "l3.size"],
+    );
+    timing(
+        &["--set", "clock.lag=2us"],
+        &["ipi.latency", "at least", "3500 ns"],
+    );
+    timing(&["--set", "node3.ghz=1"], &["no node 3", "nodes 0 to 1"]);
+    timing(
+        &["--model", "fully-shared", "--set", "arm.l3.size=8MiB"],
+        &["share one", "for all nodes"],
+    );
+    timing(&["--set", "ghz=1", "--set", "ghz=2"], &["given twice"]);
+    timing(&["--order", "random"], &["parallel, strict"]);
+    timing(&["--seed", "1"], &["add --order strict"]);
+    timing(
+        &["--order", "strict", "--seed", "x"],
+        &["seed is \"x\"", "whole number"],
+    );
+}
+
+#[test]
+fn simulations_in_files_are_as_on_the_command_line() {
+    let d = Scratch::new("simfiles");
+    let file = |name: &str, text: &str, words: &[&str]| {
+        std::fs::write(d.0.join(name), text).unwrap();
+        refused(&d, &["run", "--config", name], words);
+    };
+    file(
+        "off.toml",
+        "model = \"shared\"\n",
+        &["model is about", "add --sim"],
+    );
+    file(
+        "key.toml",
+        "sim = \"timing\"\n[set]\narm.latency.remot = 700\n",
+        &["key.toml", "did you mean \"arm.latency.remote\"?"],
+    );
+    file(
+        "type.toml",
+        "sim = \"timing\"\nset = 3\n",
+        &["set must be a table"],
+    );
+    std::fs::write(d.0.join("mine.toml"), "l2.ways = 128\n").unwrap();
+    file(
+        "profile.toml",
+        "sim = \"timing\"\nprofile = \"mine.toml\"\n",
+        &["profile mine.toml: l2.ways cannot be \"128\"", "1 to 64"],
+    );
+}
+
+#[test]
+fn keys_and_profiles_are_listed() {
+    let d = Scratch::new("keys");
+    let out = |args: &[&str]| {
+        let out = tool(&d).args(args).output().unwrap();
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out));
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let keys = out(&["sim", "keys"]);
+    assert_eq!(keys, out(&["run", "--set", "help"]));
+    for key in xtask::sim::keys::KEYS {
+        assert!(keys.contains(key.name) && keys.contains(&key.range()));
+    }
+    let artifact = out(&["sim", "keys", "--profile", "artifact"]);
+    let line = artifact.lines().find(|l| l.starts_with("latency.l3"));
+    assert!(line.unwrap().contains("      70       50"), "{artifact}");
+    assert!(out(&["sim", "profiles"]).contains("# --- paper-small ---"));
+    refused(
+        &d,
+        &["sim", "profiles", "artefact"],
+        &["did you mean \"artifact\"?"],
+    );
+    refused(&d, &["sim", "kyes"], &["did you mean \"keys\"?"]);
+}
+
+#[test]
 fn wrong_files_say_what_is_wrong() {
     let d = Scratch::new("files");
     let write = |name: &str, text: &str| std::fs::write(d.0.join(name), text).unwrap();

@@ -8,6 +8,7 @@ mod miri;
 mod new;
 mod passthrough;
 mod run;
+mod sim;
 mod soak;
 mod symbolize;
 
@@ -32,6 +33,8 @@ enum Command {
     Run(Box<run::RunArgs>),
     /// Run the same system many times and keep the logs of the runs that fail
     Soak(Box<soak::SoakArgs>),
+    /// Say what can be simulated: keys, profiles
+    Sim(sim::SimArgs),
     /// Measure and print the results beside those of other systems
     Bench(bench::BenchArgs),
     /// Build kernels and programs without running them
@@ -78,6 +81,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Soak(args) => soak::soak(&args),
+        Command::Sim(args) => sim::sim(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Build(args) => build::build(&args),
         Command::New(args) => new::new(&args),

@@ -54,10 +54,29 @@ pub(super) struct ShapeArgs {
     /// At the end, compare the frame table with all page tables and capability tables of both ISAs
     #[arg(long)]
     audit: bool,
-    /// Observe the machines with the simulator plugin: off, count [default: off]
+    /// Simulate: off, count (instructions), cache (caches and coherence too), timing (and what
+    /// they take time) [default: off]
     #[arg(long, value_name = "LEVEL")]
     sim: Option<String>,
-    /// Count between the markers that programs and kernels execute; needs --sim count
+    /// Which memory is near: separated, shared, fully-shared [default: shared]
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// Where latencies and sizes come from: paper-big, paper-small, artifact, or a TOML file
+    /// [default: paper-big]
+    #[arg(long, value_name = "NAME|FILE")]
+    profile: Option<String>,
+    /// Change a number of the profile, such as l3.size=32MiB or arm.latency.remote=700; `--set
+    /// help` lists all
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// In which order nodes run: parallel, or strict, in turns that follow from the seed, so that
+    /// the run can be repeated exactly [default: parallel]
+    #[arg(long, value_name = "ORDER")]
+    order: Option<String>,
+    /// Seed of the strict order [default: 0]
+    #[arg(long, value_name = "N")]
+    seed: Option<String>,
+    /// Count between the markers that programs and kernels execute; needs --sim
     #[arg(long)]
     windows: bool,
     /// Directory of a memory file system for the pools [default: /dev/shm]
@@ -110,9 +129,9 @@ pub(super) struct RunArgs {
 
 impl ShapeArgs {
     /// What the command line says.
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> Result<Settings, Error> {
         let args = (!self.args.is_empty()).then(|| self.args.join(" "));
-        Settings {
+        let mut settings = Settings {
             nodes: self.nodes.clone(),
             cpus: self.cpus.clone(),
             mem_local: self.mem_local.clone(),
@@ -127,15 +146,26 @@ impl ShapeArgs {
             rounds: self.rounds.clone(),
             audit: self.audit.then_some(true),
             sim: self.sim.clone(),
+            model: self.model.clone(),
+            profile: self.profile.clone(),
+            order: self.order.clone(),
+            seed: self.seed.clone(),
             windows: self.windows.then_some(true),
             shm_dir: self.shm_dir.clone(),
             ..Settings::default()
-        }
+        };
+        settings.add_set(&self.set)?;
+        Ok(settings)
+    }
+
+    /// Whether it was asked what can be set.
+    pub(super) fn wants_keys(&self) -> bool {
+        self.set.iter().any(|word| word == "help")
     }
 
     /// The settings of the command line and the configuration file, and the run they describe.
     pub(super) fn resolve(&self, more: Settings) -> Result<(Settings, RunConfig), Error> {
-        let mut settings = self.settings().or(more);
+        let mut settings = self.settings()?.or(more);
         if let Some(file) = &self.config {
             settings = settings.or(Settings::from_file(file)?);
         }
@@ -178,6 +208,9 @@ impl TestArgs {
 }
 
 pub(super) fn run(args: &RunArgs) -> Result<u8, Error> {
+    if args.shape.wants_keys() {
+        return super::sim::print_keys(args.shape.profile.as_deref());
+    }
     let flag = |on: bool| on.then_some(true);
     let line = Settings {
         json: args.json.clone(),

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use dyad_abi::boot::{BootMode, BootParams, MAX_TEXT, POOL_GRANULE, doorbell_vectors};
 use dyad_abi::ident::{ISA_COUNT, MAX_NODES};
 use dyad_abi::{Isa, NodeId};
+use dyad_sim_model::config::{Level, SimConfig};
 
 use super::node::Node;
 use super::{Event, Sink};
 use crate::apps::{Program, Source};
 use crate::broker::Broker;
-use crate::config::{RunConfig, Sim, Work};
+use crate::config::{RunConfig, Work};
 use crate::error::Error;
 use crate::machine::{Machine, memory_plan, quoted};
 use crate::pools::Pools;
@@ -74,9 +75,9 @@ pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Er
         }
         None => Vec::new(),
     };
-    let plugin = match config.sim {
-        Sim::Off => None,
-        Sim::Count => Some(build::plugin(&mut progress)?),
+    let plugin = match config.sim.level() {
+        None => None,
+        Some(_) => Some(build::plugin(&mut progress)?),
     };
     if signals::count() > 0 {
         return Err(Error::Interrupted);
@@ -116,6 +117,10 @@ impl System {
         pools.write_cxl(archive_offset, archive)?;
         let broker = Broker::start(doorbell_vectors(config.cpus))
             .map_err(|e| Error::io("cannot start the doorbell broker", e))?;
+        let simulation = config.simulation()?;
+        if let Some(simulation) = &simulation {
+            write(&config_file(dir), &format!("{}\n", pretty(simulation)?))?;
+        }
         let mut nodes = Vec::new();
         for (id, &isa) in NodeId::first(config.nodes.len()).zip(&config.nodes) {
             let boot_file = dir.join(format!("node{id}.boot"));
@@ -144,15 +149,11 @@ impl System {
                 boot_file,
                 doorbell: broker.socket().to_string(),
                 gdb: config.gdb.then(free_port).transpose()?,
-                plugin: built.plugin.as_ref().map(|plugin| {
-                    format!(
-                        "{},level=count,windows={},sites={},node={id},out={}",
-                        quoted(plugin),
-                        if config.windows { "on" } else { "off" },
-                        if config.sites { "on" } else { "off" },
-                        quoted(&sim_file(dir, id.index()))
-                    )
-                }),
+                plugin: built
+                    .plugin
+                    .as_deref()
+                    .zip(simulation.as_ref())
+                    .map(|(plugin, sim)| plugin_options(config, sim, plugin, id, dir)),
                 no_maxcpus: config.test.no_maxcpus,
             };
             let command = machine.command().map_err(|e| Error::Setup(e.to_string()))?;
@@ -176,6 +177,39 @@ impl System {
             nodes,
         })
     }
+}
+
+/// The plugin and its options.
+fn plugin_options(
+    config: &RunConfig,
+    simulation: &SimConfig,
+    plugin: &Path,
+    id: NodeId,
+    dir: &Path,
+) -> String {
+    let switch = |on| if on { "on" } else { "off" };
+    let mut options = format!(
+        "{},level={},windows={},sites={},node={id},out={}",
+        quoted(plugin),
+        simulation.level.name(),
+        switch(config.windows),
+        switch(config.sites),
+        quoted(&sim_file(dir, id.index()))
+    );
+    if simulation.level > Level::Count {
+        options.push_str(&format!(",config={}", quoted(&config_file(dir))));
+    }
+    options
+}
+
+/// Where the configuration of the simulation is, for plugins and for readers of the logs.
+pub(super) fn config_file(dir: &Path) -> PathBuf {
+    dir.join("sim.json")
+}
+
+fn pretty(simulation: &SimConfig) -> Result<String, Error> {
+    serde_json::to_string_pretty(simulation)
+        .map_err(|e| Error::io("cannot write the configuration of the simulation", e))
 }
 
 /// Where the plugin of a node's machine leaves its report.

@@ -1,0 +1,68 @@
+//! `cargo xtask sim`: what can be simulated.
+
+use clap::{Args, Subcommand};
+use dyad_sim_model::config::Level;
+
+use crate::config::RunConfig;
+use crate::error::Error;
+use crate::sim::{self, Profile, Setup, profile};
+
+#[derive(Debug, Args)]
+pub(super) struct SimArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// List all keys that --set and profiles know, with unit, range, and value
+    Keys {
+        /// Values of this profile [default: paper-big]
+        #[arg(long, value_name = "NAME|FILE")]
+        profile: Option<String>,
+    },
+    /// Print the profiles that are part of the tool, with the sources of their numbers
+    Profiles {
+        /// This one only
+        name: Option<String>,
+    },
+}
+
+pub(super) fn sim(args: &SimArgs) -> Result<u8, Error> {
+    match &args.what {
+        What::Keys { profile } => print_keys(profile.as_deref()),
+        What::Profiles { name } => print_profiles(name.as_deref()),
+    }
+}
+
+/// Prints all keys with the values of a profile.
+pub(super) fn print_keys(name: Option<&str>) -> Result<u8, Error> {
+    let profile = Profile::load(name.unwrap_or(profile::DEFAULT)).map_err(Error::Usage)?;
+    let setup = Setup {
+        profile,
+        ..Setup::default()
+    };
+    let config = setup
+        .resolve(Level::Timing, &RunConfig::default())
+        .map_err(Error::Usage)?;
+    print!("{}", sim::list_keys(&config));
+    Ok(0)
+}
+
+fn print_profiles(name: Option<&str>) -> Result<u8, Error> {
+    match name {
+        None => {
+            for (name, text) in profile::SHIPPED {
+                println!("# --- {name} ---\n{text}");
+            }
+        }
+        Some(name) => {
+            let names = profile::SHIPPED.map(|(n, _)| n);
+            let found = profile::SHIPPED.iter().find(|(n, _)| *n == name);
+            let (_, text) = found
+                .ok_or_else(|| Error::Usage(crate::suggest::not_one_of("profile", name, &names)))?;
+            print!("{text}");
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,191 @@
+//! What a run is: the settings of the command line and of a configuration file, checked.
+//!
+//! Both sources fill a [`Settings`] with the words the user wrote; [`Settings::or`] lets one
+//! source take precedence over another, and [`Settings::resolve`] checks the words and turns them
+//! into a [`RunConfig`]. So an error about a value is the same wherever the value came from.
+
+mod settings;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use dyad_abi::boot::{DEFAULT_ROUNDS, OnDeath};
+use dyad_abi::service::Grant;
+use dyad_abi::{Isa, NodeId};
+use dyad_sim_model::config::{Level, SimConfig};
+
+use crate::error::Error;
+use crate::sim::Setup;
+
+pub use settings::{KEYS, Settings};
+
+/// The program that `run` runs unless told otherwise.
+pub const DEFAULT_APP: &str = "hop";
+/// Bound on a run, in seconds, unless told otherwise.
+pub const DEFAULT_TIMEOUT: u64 = 300;
+
+/// How much the plugin simulates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sim {
+    /// Nothing; there is no plugin.
+    Off,
+    /// Executed instructions.
+    Count,
+    /// Caches and coherence as well; time is still instructions.
+    Cache,
+    /// Latencies take time.
+    Timing,
+}
+
+impl Sim {
+    /// All choices.
+    pub const ALL: [Sim; 4] = [Sim::Off, Sim::Count, Sim::Cache, Sim::Timing];
+
+    /// Name on command lines.
+    pub const fn name(self) -> &'static str {
+        match self.level() {
+            None => "off",
+            Some(level) => level.name(),
+        }
+    }
+
+    /// The plugin's level, if there is a plugin.
+    pub const fn level(self) -> Option<Level> {
+        match self {
+            Sim::Off => None,
+            Sim::Count => Some(Level::Count),
+            Sim::Cache => Some(Level::Cache),
+            Sim::Timing => Some(Level::Timing),
+        }
+    }
+}
+
+/// What the machines do once they are up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Run a program: the name of one in `userland/apps`, its directory, or a `.bundle` file.
+    App {
+        /// As the user named it.
+        app: String,
+        /// Its arguments, one line.
+        args: String,
+    },
+    /// Run in-kernel tests, in this order.
+    Ktest(Vec<String>),
+}
+
+/// Things only tests ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TestOptions {
+    /// Start the machines with `-smp 1` alone, which breaks atomics between machines.
+    pub no_maxcpus: bool,
+    /// XORed into the layout hash of a node.
+    pub layout_xor: Vec<(NodeId, u64)>,
+    /// Pretend that this much shared memory is available.
+    pub shm_limit: Option<u64>,
+    /// Programs that stand in for the emulators, by ISA.
+    pub qemu: [Option<PathBuf>; 2],
+    /// Images that stand in for the kernels, by ISA.
+    pub kernel: [Option<PathBuf>; 2],
+    /// Run the program in the place of `init`, with all its capabilities and without services.
+    pub bare: bool,
+    /// A program that runs beside the program, with the same arguments; nothing is expected of it.
+    pub beside: Option<String>,
+}
+
+/// A checked description of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunConfig {
+    /// ISA of each node.
+    pub nodes: Vec<Isa>,
+    /// CPUs per node.
+    pub cpus: usize,
+    /// Bytes of each local pool.
+    pub mem_local: u64,
+    /// Bytes of the CXL pool.
+    pub mem_cxl: u64,
+    /// What to run.
+    pub work: Work,
+    /// What the program is given beyond what every program gets.
+    pub grant: Grant,
+    /// Bound on the run; none under a debugger.
+    pub timeout: Option<Duration>,
+    /// What happens when a node dies.
+    pub on_death: OnDeath,
+    /// Whether the nodes keep their caches coherent; if not, the kernels write back and invalidate.
+    pub coherent: bool,
+    /// Rounds of quiescence that each node aims at per second.
+    pub rounds: u64,
+    /// Whether all tables are compared with each other at the end.
+    pub audit: bool,
+    /// Start the machines stopped, with debugger stubs.
+    pub gdb: bool,
+    /// How much is simulated.
+    pub sim: Sim,
+    /// What is simulated.
+    pub setup: Setup,
+    /// Whether the plugin observes windows of measurement.
+    pub windows: bool,
+    /// Whether it is kept which instructions are executed in windows.
+    pub sites: bool,
+    /// Directory (of a memory file system) that holds the pools.
+    pub shm_dir: PathBuf,
+    /// Test options.
+    pub test: TestOptions,
+}
+
+impl Default for RunConfig {
+    fn default() -> RunConfig {
+        RunConfig {
+            nodes: vec![Isa::X86_64, Isa::Aarch64],
+            cpus: 1,
+            mem_local: 256 << 20,
+            mem_cxl: 512 << 20,
+            work: Work::App {
+                app: DEFAULT_APP.into(),
+                args: String::new(),
+            },
+            grant: Grant::Nothing,
+            timeout: Some(Duration::from_secs(DEFAULT_TIMEOUT)),
+            on_death: OnDeath::End,
+            coherent: true,
+            rounds: DEFAULT_ROUNDS,
+            audit: false,
+            gdb: false,
+            sim: Sim::Off,
+            setup: Setup::default(),
+            windows: false,
+            sites: false,
+            shm_dir: PathBuf::from("/dev/shm"),
+            test: TestOptions::default(),
+        }
+    }
+}
+
+impl RunConfig {
+    /// What the run is called in reports.
+    pub fn work_name(&self) -> &str {
+        match &self.work {
+            Work::App { app, .. } => Path::new(app)
+                .file_stem()
+                .and_then(|s| s.to_str())
+                .unwrap_or(app),
+            Work::Ktest(_) => "ktest",
+        }
+    }
+
+    /// The complete configuration of the simulation, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, and what is possible.
+    pub fn simulation(&self) -> Result<Option<SimConfig>, Error> {
+        let resolve = |level| self.setup.resolve(level, self).map_err(Error::Usage);
+        self.sim.level().map(resolve).transpose()
+    }
+
+    /// Bytes of all pools together.
+    pub fn pool_bytes(&self) -> u64 {
+        self.mem_local * self.nodes.len() as u64 + self.mem_cxl
+    }
+}
