@@ -51,12 +51,14 @@ sums! {
         /// Accesses of data to memory. A read-modify-write is one, and so is an access that spans
         /// two lines.
         accesses,
-        /// Those of them that read only.
+        /// Lines of instructions fetched.
+        fetches,
+        /// Lines loaded from.
         loads,
-        /// Those that write only.
+        /// Lines stored to.
         stores,
-        /// Those that read and write at once.
-        atomics,
+        /// Lines read, modified and written in one.
+        rmws,
         /// Lines of instructions found in the first level.
         l1i_hits,
         /// Lines of instructions not found there.
@@ -71,24 +73,30 @@ sums! {
         l2_misses,
         /// Lines found in the last level, of those not found in the second.
         l3_hits,
-        /// Lines not found there.
+        /// Lines not found there: each comes from near memory, far memory or another node's cache.
         l3_misses,
-        /// Lines that came from memory near the node.
+        /// Lines from memory near the node.
         local,
-        /// Lines that came from memory behind the link.
+        /// Lines from memory behind the link.
         remote,
-        /// Lines that came from the cache of their owner, another node.
-        forwards,
+        /// Lines from the cache of another node that had modified them.
+        forwarded,
         /// SnpData: reads that met another node's exclusive or modified copy.
         snp_data,
-        /// SnpInv: copies of other nodes that a write took away.
+        /// SnpInv: copies of other nodes taken away.
         snp_inv,
+        /// Writes that took at least one copy away.
+        invalidations,
         /// BISnp: evictions from the last level that took copies from levels above it.
         bi_snp,
         /// Modified lines of fused memory written back to it, for whatever reason.
         writebacks,
-        /// Writes to a line that no other node had, without a message: exclusive or sole sharer.
-        silent_upgrades,
+        /// Writes that made an own copy modified without asking anybody.
+        upgrades_silent,
+        /// Writes that made an own copy modified and had to take others' away.
+        upgrades_snooped,
+        /// Writes that killed copies of other CPUs of the same node.
+        sibling_writes,
         /// Instructions that write back or invalidate a line.
         flushes,
         /// Doorbells rung for other nodes.
