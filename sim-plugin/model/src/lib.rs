@@ -4,8 +4,23 @@
 //! | module | concern |
 //! |---|---|
 //! | [`config`] | what is simulated: levels, geometry, latencies, memory model |
+//! | [`memory`] | physical lines: which are fused, and how far from a node |
+//! | [`cache`] | one CPU's own set-associative cache |
+//! | [`last`] | the last level: one CPU's, or several CPUs' |
+//! | [`directory`] | who has a fused line: words, transitions |
+//! | [`coherent`] | a CPU's levels in front of the directory |
+//! | [`account`] | counters, and where time went |
 //! | [`report`] | what each machine reports |
 #![forbid(unsafe_code)]
 
+pub mod account;
+pub mod cache;
+pub mod coherent;
 pub mod config;
+pub mod directory;
+pub mod last;
+pub mod memory;
 pub mod report;
+
+#[cfg(test)]
+mod fixture;

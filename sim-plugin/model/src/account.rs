@@ -1,0 +1,272 @@
+//! Counters, and where time went.
+
+use std::ops::{Add, AddAssign, Sub, SubAssign};
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Level, NodeConfig};
+use crate::report::{self, Breakdown};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What a CPU has done since its start. Regions of interest are differences. What hits is
+        /// what was accessed and did not miss.
+        ///
+        /// A message is counted by the CPU whose access sends it.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counters {
+            /// Names of the counters, in their order.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
+
+            /// The counters, in the order of [`Self::NAMES`].
+            pub fn values(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name)),*].into_iter()
+            }
+        }
+
+        impl AddAssign for Counters {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$name += other.$name;)*
+            }
+        }
+
+        impl SubAssign for Counters {
+            fn sub_assign(&mut self, other: Self) {
+                $(self.$name -= other.$name;)*
+            }
+        }
+    };
+}
+
+counters! {
+    /// Instructions. Whoever drives the model counts them.
+    instructions,
+    /// Lines of instructions fetched.
+    fetches,
+    /// Lines loaded from.
+    loads,
+    /// Lines stored to.
+    stores,
+    /// Lines read, modified and written in one.
+    rmws,
+    /// Those of the loads that are the second line of one access.
+    split_loads,
+    /// The same of stores.
+    split_stores,
+    /// The same of read-modify-writes.
+    split_rmws,
+    /// Misses of the first level, instructions.
+    l1i_misses,
+    /// Misses of the first level, data.
+    l1d_misses,
+    /// Misses of the second level.
+    l2_misses,
+    /// Misses of the last level: each is served by near memory, far memory or another cache.
+    l3_misses,
+    /// Lines from near memory.
+    local,
+    /// Lines from far memory.
+    remote,
+    /// Lines from the cache of another node that had modified them.
+    forwarded,
+    /// SnpData: reads that met another node's exclusive or modified copy.
+    snp_data,
+    /// SnpInv: copies of other nodes taken away.
+    snp_inv,
+    /// Writes that took at least one copy away.
+    invalidations,
+    /// BISnp: evictions from the last level that had to ask the levels above it.
+    bi_snp,
+    /// Copies that evictions from the last level removed from this CPU's own levels.
+    back_invalidated,
+    /// Modified fused lines written to memory.
+    writebacks,
+    /// Writes that made an own copy modified without asking anybody.
+    upgrades_silent,
+    /// Writes that made an own copy modified and had to take others' away.
+    upgrades_snooped,
+    /// Writes that killed copies of other CPUs of the same node.
+    sibling_writes,
+    /// Flushes and cleans of a line.
+    flushes,
+    /// Cycles waited for the second level.
+    l2_cycles,
+    /// Cycles waited for the last level.
+    l3_cycles,
+    /// Cycles waited for near memory.
+    local_cycles,
+    /// Cycles waited for far memory.
+    remote_cycles,
+    /// Cycles waited for data from other nodes' caches.
+    forward_cycles,
+    /// Cycles waited for snoops and write-backs.
+    snoop_cycles,
+}
+
+impl Add for Counters {
+    type Output = Self;
+    fn add(mut self, other: Self) -> Self {
+        self += other;
+        self
+    }
+}
+
+impl Sub for Counters {
+    type Output = Self;
+    fn sub(mut self, other: Self) -> Self {
+        self -= other;
+        self
+    }
+}
+
+impl Counters {
+    /// Lines of data accessed.
+    pub const fn data(&self) -> u64 {
+        self.loads + self.stores + self.rmws
+    }
+
+    /// Hits of the first level, instructions.
+    pub const fn l1i_hits(&self) -> u64 {
+        self.fetches - self.l1i_misses
+    }
+
+    /// Hits of the first level, data.
+    pub const fn l1d_hits(&self) -> u64 {
+        self.data() - self.l1d_misses
+    }
+
+    /// Hits of the second level.
+    pub const fn l2_hits(&self) -> u64 {
+        self.l1i_misses + self.l1d_misses - self.l2_misses
+    }
+
+    /// Hits of the last level.
+    pub const fn l3_hits(&self) -> u64 {
+        self.l2_misses - self.l3_misses
+    }
+
+    /// As reports have them. Doorbells are counted elsewhere.
+    pub const fn report(&self) -> report::Counters {
+        let (loads, stores, atomics) = (
+            self.loads - self.split_loads,
+            self.stores - self.split_stores,
+            self.rmws - self.split_rmws,
+        );
+        report::Counters {
+            instructions: self.instructions,
+            accesses: loads + stores + atomics,
+            loads,
+            stores,
+            atomics,
+            l1i_hits: self.l1i_hits(),
+            l1i_misses: self.l1i_misses,
+            l1d_hits: self.l1d_hits(),
+            l1d_misses: self.l1d_misses,
+            l2_hits: self.l2_hits(),
+            l2_misses: self.l2_misses,
+            l3_hits: self.l3_hits(),
+            l3_misses: self.l3_misses,
+            local: self.local,
+            remote: self.remote,
+            forwards: self.forwarded,
+            snp_data: self.snp_data,
+            snp_inv: self.snp_inv,
+            bi_snp: self.bi_snp,
+            writebacks: self.writebacks,
+            silent_upgrades: self.upgrades_silent,
+            flushes: self.flushes,
+            ipis_sent: 0,
+            ipis_received: 0,
+        }
+    }
+
+    /// Cycles that accesses to data waited for the first level, at `l1` each.
+    pub const fn l1_cycles(&self, l1: u64) -> u64 {
+        self.l1d_hits() * l1
+    }
+
+    /// Cycles waited for memory of all levels: the sum of all latencies that accesses returned.
+    pub const fn memory_cycles(&self, l1: u64) -> u64 {
+        self.l1_cycles(l1)
+            + self.l2_cycles
+            + self.l3_cycles
+            + self.local_cycles
+            + self.remote_cycles
+            + self.forward_cycles
+            + self.snoop_cycles
+    }
+}
+
+/// Time of a CPU that passed outside its caches. Picoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// Sending and taking interrupts between nodes.
+    pub ipi: u64,
+    /// Waiting for messages over a network.
+    pub msg_wait: u64,
+    /// Halted: jumps to the next event, and adjustments.
+    pub idle: u64,
+}
+
+/// A breakdown that is not the clock's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// The clock's time, in picoseconds.
+    pub clock: u64,
+    /// The breakdown's, in picoseconds.
+    pub explained: u64,
+}
+
+impl std::fmt::Display for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "the breakdown explains {} ps, the clock says {} ps: they differ by more than 0.1 %",
+            self.explained, self.clock
+        )
+    }
+}
+
+impl std::error::Error for Open {}
+
+/// Where the time of a CPU of `node` went, in picoseconds. Only at level timing do caches take any.
+pub const fn breakdown(
+    level: Level,
+    node: &NodeConfig,
+    counts: &Counters,
+    waits: Waits,
+) -> Breakdown {
+    let ps = match level {
+        Level::Timing => node.cycle_ps,
+        Level::Count | Level::Cache => 0,
+    };
+    Breakdown {
+        inst: counts.instructions * node.instruction_ps(),
+        l1: counts.l1_cycles(node.latency.l1) * ps,
+        l2: counts.l2_cycles * ps,
+        l3: counts.l3_cycles * ps,
+        mem_local: counts.local_cycles * ps,
+        mem_remote: (counts.remote_cycles + counts.forward_cycles) * ps,
+        snoop: counts.snoop_cycles * ps,
+        ipi: waits.ipi,
+        msg_wait: waits.msg_wait,
+        idle: waits.idle,
+    }
+}
+
+/// Checks that a breakdown adds up to the clock's time, to 0.1 %.
+///
+/// # Errors
+///
+/// Both, if they differ by more.
+pub fn closes(breakdown: &Breakdown, clock: u64) -> Result<(), Open> {
+    let explained = breakdown.total();
+    if u128::from(explained.abs_diff(clock)) * 1000 > u128::from(clock) {
+        return Err(Open { clock, explained });
+    }
+    Ok(())
+}

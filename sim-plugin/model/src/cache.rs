@@ -1,0 +1,273 @@
+//! A cache that one CPU has to itself: set-associative, least recently used goes first.
+//!
+//! A set is a row of keys, the most recently used first, so that the usual hit is one comparison,
+//! and a row of eight ways is one line of the host. A key is the line's number, above it the
+//! version of a fused line (see [`crate::directory`]). Whoever takes a line away from a node bumps
+//! its version; the node's copies then no longer match. Such a dead copy keeps its place: it is
+//! refilled there when its line returns, otherwise it ages like any other.
+//!
+//! Ways without a copy are at the end of their row.
+
+use crate::config::CacheShape;
+use crate::memory::LINE_MASK;
+
+/// No copy. No key is like it.
+pub const EMPTY: u64 = u64::MAX;
+
+/// The part of a key that says which line it is of: all of it if the line is private.
+pub const fn identity(fused: bool) -> u64 {
+    if fused { LINE_MASK } else { u64::MAX }
+}
+
+const ROW: usize = 8;
+
+/// One line of the host, so that a set of up to eight ways is never spread over two.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Row([u64; ROW]);
+
+/// A cache.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    rows: Box<[Row]>,
+    set_mask: u64,
+    /// Log2 of the rows from a set to the next.
+    stride: u32,
+    /// Rows of a set that are in use.
+    depth: usize,
+    ways: usize,
+}
+
+impl Cache {
+    /// An empty cache.
+    ///
+    /// # Panics
+    ///
+    /// If the number of sets is not a power of two, or the number of ways is not 1 to 64.
+    pub fn new(shape: CacheShape) -> Self {
+        let sets = shape.sets();
+        assert!(sets.is_power_of_two(), "{sets} sets");
+        assert!((1..=64).contains(&shape.ways), "{} ways", shape.ways);
+        let ways = shape.ways as usize;
+        let depth = ways.div_ceil(ROW);
+        let stride = depth.next_power_of_two().trailing_zeros();
+        Self {
+            rows: vec![Row([EMPTY; ROW]); (sets as usize) << stride].into_boxed_slice(),
+            set_mask: sets - 1,
+            stride,
+            depth,
+            ways,
+        }
+    }
+
+    #[inline(always)]
+    fn start(&self, line: u64) -> usize {
+        ((line & self.set_mask) as usize) << self.stride
+    }
+
+    /// The most recently used key of a line's set.
+    #[inline(always)]
+    pub fn first(&self, line: u64) -> u64 {
+        // The index is always good; asking is as cheap as the check it replaces, and cannot panic.
+        match self.rows.get(self.start(line)) {
+            Some(row) => row.0[0],
+            None => EMPTY,
+        }
+    }
+
+    #[inline]
+    fn set(&self, line: u64) -> &[Row] {
+        let start = self.start(line);
+        &self.rows[start..start + self.depth]
+    }
+
+    #[inline]
+    fn set_mut(&mut self, line: u64) -> &mut [Row] {
+        let start = self.start(line);
+        &mut self.rows[start..start + self.depth]
+    }
+
+    /// Whether there is a copy with this key.
+    #[inline]
+    pub fn holds(&self, key: u64) -> bool {
+        // Without an early end a row is compared with vector instructions.
+        self.set(key & LINE_MASK).iter().any(|row| {
+            row.0
+                .iter()
+                .fold(false, |found, &slot| found | (slot == key))
+        })
+    }
+
+    /// Uses the copy with this key. Returns whether there is one.
+    #[inline]
+    pub fn touch(&mut self, key: u64) -> bool {
+        let found = self.holds(key);
+        if found {
+            self.push(key, u64::MAX);
+        }
+        found
+    }
+
+    /// Puts a key first. The key that is equal to it under `identity`, if there is one, gives its
+    /// place up; otherwise the last one does, and is returned unless it is [`EMPTY`].
+    #[inline]
+    pub fn push(&mut self, key: u64, identity: u64) -> Option<u64> {
+        let mut left = self.ways;
+        let mut carry = key;
+        for row in self.set_mut(key & LINE_MASK) {
+            let used = left.min(ROW);
+            for slot in &mut row.0[..used] {
+                carry = std::mem::replace(slot, carry);
+                if (carry ^ key) & identity == 0 {
+                    return None;
+                }
+            }
+            left -= used;
+        }
+        (carry != EMPTY).then_some(carry)
+    }
+
+    fn position(&self, key: u64, identity: u64) -> Option<usize> {
+        let rows = self.set(key & LINE_MASK).iter();
+        rows.flat_map(|row| row.0)
+            .take(self.ways)
+            .position(|slot| slot != EMPTY && (slot ^ key) & identity == 0)
+    }
+
+    /// Gives the copy with key `old` the key `new` of the same line, in its place. Returns whether
+    /// there is one.
+    pub fn rekey(&mut self, old: u64, new: u64) -> bool {
+        let found = self.position(old, u64::MAX);
+        if let Some(way) = found {
+            self.set_mut(new & LINE_MASK)[way / ROW].0[way % ROW] = new;
+        }
+        found.is_some()
+    }
+
+    /// Removes the copy that is equal to `key` under `identity`. Returns whether there was one.
+    pub fn remove(&mut self, key: u64, identity: u64) -> bool {
+        let Some(way) = self.position(key, identity) else {
+            return false;
+        };
+        let last = self.ways - 1;
+        let rows = self.set_mut(key & LINE_MASK);
+        for i in way..last {
+            rows[i / ROW].0[i % ROW] = rows[(i + 1) / ROW].0[(i + 1) % ROW];
+        }
+        rows[last / ROW].0[last % ROW] = EMPTY;
+        true
+    }
+
+    /// The keys of a line's set, most recently used first.
+    pub fn keys(&self, line: u64) -> impl Iterator<Item = u64> {
+        let rows = self.set(line).iter().flat_map(|row| row.0);
+        rows.take(self.ways).filter(|&slot| slot != EMPTY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::LINE_BYTES;
+    use crate::memory::LINE_BITS;
+    use proptest::prelude::*;
+
+    fn shape(sets: u64, ways: u32) -> CacheShape {
+        CacheShape {
+            size: sets * u64::from(ways) * LINE_BYTES,
+            ways,
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Touch(u64),
+        Push(u64),
+        Rekey(u64),
+        Remove(u64),
+        RemoveLine(u64),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        // Few lines with few versions, so that they meet; the last line there is among them.
+        let line = prop_oneof![9 => 0u64..300, 1 => Just(LINE_MASK)];
+        let key = (line, 0u64..3).prop_map(|(line, version)| line | version << LINE_BITS);
+        (key, 0..9u8).prop_map(|(key, kind)| match kind {
+            0..3 => Op::Touch(key),
+            3..6 => Op::Push(key),
+            6 => Op::Rekey(key),
+            7 => Op::Remove(key),
+            _ => Op::RemoveLine(key),
+        })
+    }
+
+    proptest! {
+        /// Against vectors.
+        #[test]
+        fn agrees_with_vectors(
+            sets in 0u32..5,
+            ways in 1u32..=64,
+            ops in proptest::collection::vec(op(), 0..600),
+        ) {
+            let sets = 1u64 << sets;
+            let mut cache = Cache::new(shape(sets, ways));
+            let mut model = vec![Vec::<u64>::new(); sets as usize];
+            for op in ops {
+                let (Op::Touch(key) | Op::Push(key) | Op::Rekey(key) | Op::Remove(key)
+                    | Op::RemoveLine(key)) = op;
+                let line = key & LINE_MASK;
+                let set = &mut model[(line % sets) as usize];
+                let same = set.iter().position(|&k| k == key);
+                let of_line = set.iter().position(|&k| k & LINE_MASK == line);
+                match op {
+                    Op::Touch(_) => {
+                        prop_assert_eq!(cache.touch(key), same.is_some());
+                        if let Some(i) = same {
+                            let key = set.remove(i);
+                            set.insert(0, key);
+                        }
+                    }
+                    Op::Push(_) => {
+                        let victim = match of_line {
+                            Some(i) => { set.remove(i); None }
+                            None if set.len() == ways as usize => set.pop(),
+                            None => None,
+                        };
+                        set.insert(0, key);
+                        prop_assert_eq!(cache.push(key, LINE_MASK), victim);
+                    }
+                    Op::Rekey(_) => {
+                        let new = key + (1 << LINE_BITS);
+                        prop_assert_eq!(cache.rekey(key, new), same.is_some());
+                        if let Some(i) = same {
+                            set[i] = new;
+                        }
+                    }
+                    Op::Remove(_) => {
+                        prop_assert_eq!(cache.remove(key, u64::MAX), same.is_some());
+                        same.map(|i| set.remove(i));
+                    }
+                    Op::RemoveLine(_) => {
+                        prop_assert_eq!(cache.remove(key, LINE_MASK), of_line.is_some());
+                        of_line.map(|i| set.remove(i));
+                    }
+                }
+                prop_assert_eq!(cache.first(line), set.first().copied().unwrap_or(EMPTY));
+                prop_assert_eq!(cache.keys(line).collect::<Vec<_>>(), set.clone());
+                prop_assert_eq!(cache.holds(key), set.contains(&key));
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "3 sets")]
+    fn sets_are_a_power_of_two() {
+        Cache::new(shape(3, 4));
+    }
+
+    #[test]
+    #[should_panic(expected = "65 ways")]
+    fn there_are_at_most_64_ways() {
+        Cache::new(shape(4, 65));
+    }
+}

@@ -1,0 +1,109 @@
+//! All CPUs of all nodes in one process: for traces and tests.
+
+use std::sync::atomic::AtomicU64;
+
+use super::{Core, FlushKind, Kind};
+use crate::account::Counters;
+use crate::cache::Cache;
+use crate::config::{MemoryModel, SimConfig};
+use crate::last::{LastLevel, SharedCache};
+use crate::memory::Memory;
+
+/// What the CPUs of a [`System`] share.
+#[derive(Debug)]
+pub struct Storage {
+    directory: Box<[AtomicU64]>,
+    /// Last levels that several CPUs share: one for each node, or one.
+    last: Vec<Box<[AtomicU64]>>,
+}
+
+fn zeros(words: usize) -> Box<[AtomicU64]> {
+    (0..words).map(|_| AtomicU64::new(0)).collect()
+}
+
+impl Storage {
+    /// For a system. With `share`, CPUs that have their last level to themselves keep it in shared
+    /// memory too.
+    pub fn new(config: &SimConfig, share: bool) -> Self {
+        let one = config.model == MemoryModel::FullyShared;
+        let nodes = if one { 1 } else { config.nodes.len() };
+        let last = config.nodes[..nodes].iter().map(|node| {
+            if one || share || node.cpus > 1 {
+                zeros(SharedCache::words(node.l3))
+            } else {
+                zeros(0)
+            }
+        });
+        Self {
+            directory: zeros(Memory::new(config, 0).fused_lines()),
+            last: last.collect(),
+        }
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &[AtomicU64] {
+        &self.directory
+    }
+
+    /// A CPU of a node.
+    pub fn core(&self, config: &SimConfig, node: usize, cpu: usize) -> Core<'_> {
+        // All nodes of the fully shared model have the last level of the first.
+        let home = if self.last.len() == 1 { 0 } else { node };
+        let shape = config.nodes[home].l3;
+        let words = &self.last[home];
+        let last = if words.is_empty() {
+            LastLevel::Own(Cache::new(shape))
+        } else {
+            LastLevel::Shared(SharedCache::new(shape, words, (node << 8 | cpu) as u16))
+        };
+        Core::new(config, node, cpu, &self.directory, last)
+    }
+}
+
+/// All CPUs of all nodes.
+#[derive(Debug)]
+pub struct System<'a> {
+    cores: Vec<Vec<Core<'a>>>,
+}
+
+impl<'a> System<'a> {
+    /// A system with empty caches.
+    pub fn new(config: &SimConfig, storage: &'a Storage) -> Self {
+        let cores = config.nodes.iter().enumerate().map(|(node, shape)| {
+            (0..shape.cpus)
+                .map(|cpu| storage.core(config, node, cpu))
+                .collect()
+        });
+        Self {
+            cores: cores.collect(),
+        }
+    }
+
+    /// A CPU.
+    pub fn core(&mut self, node: usize, cpu: usize) -> &mut Core<'a> {
+        &mut self.cores[node][cpu]
+    }
+
+    fn at(&mut self, node: usize, cpu: usize, line: u64) -> (&mut Core<'a>, usize) {
+        let core = self.core(node, cpu);
+        let index = core.memory().index_base(line).wrapping_add(line);
+        (core, index as usize)
+    }
+
+    /// An access to a line, wherever it is. Returns the latency in cycles.
+    pub fn access(&mut self, node: usize, cpu: usize, kind: Kind, line: u64) -> u64 {
+        let (core, index) = self.at(node, cpu, line);
+        core.access(kind, line, index)
+    }
+
+    /// Cache maintenance of a line. Returns the latency in cycles.
+    pub fn flush(&mut self, node: usize, cpu: usize, kind: FlushKind, line: u64) -> u64 {
+        let (core, index) = self.at(node, cpu, line);
+        core.flush(kind, line, index)
+    }
+
+    /// Counters of a CPU.
+    pub fn counts(&self, node: usize, cpu: usize) -> Counters {
+        self.cores[node][cpu].counts
+    }
+}

@@ -1,0 +1,244 @@
+//! The last level of cache: one CPU's own, or in memory that several CPUs share, which can be
+//! threads of one process or processes that map the same file.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::cache::{Cache, EMPTY};
+use crate::config::CacheShape;
+use crate::memory::LINE_MASK;
+
+/// How often a CPU finds the same lock taken, yielding each time, before it takes it away. Whoever
+/// holds one does so for less than a microsecond of its own time; even on a crowded host it gets
+/// a turn before this many of the others'.
+const PATIENCE: u32 = 1 << 16;
+/// How many of these are spins that do not yield.
+const SPINS: u32 = 64;
+/// Keys are stored inverted, so that fresh memory is an empty cache.
+const VACANT: u64 = !EMPTY;
+
+/// A cache in words that several CPUs share. Semantics are those of [`Cache`].
+///
+/// Every set has a lock. A process that is killed while it holds one leaves a row of keys that are
+/// all good, of which one may be missing or be there twice; the next one takes the lock away after
+/// a bound and repairs that.
+#[derive(Debug)]
+pub struct SharedCache<'a> {
+    words: &'a [AtomicU64],
+    set_mask: u64,
+    /// Words from a set to the next: the lock, the ways, padding to lines of the host.
+    stride: usize,
+    ways: usize,
+    /// What the lock says while this CPU holds it: who, and above that how often it did.
+    ticket: u64,
+    patience: u32,
+    /// Locks taken away from others.
+    stolen: u64,
+}
+
+/// Bits of a ticket that say who.
+const WHO_BITS: u32 = 16;
+
+impl<'a> SharedCache<'a> {
+    const fn stride(ways: u32) -> usize {
+        (ways as usize + 1).next_multiple_of(8)
+    }
+
+    /// Number of words that a cache of this shape needs. They are zero at first.
+    pub const fn words(shape: CacheShape) -> usize {
+        shape.sets() as usize * Self::stride(shape.ways)
+    }
+
+    /// The cache in `words`, for a CPU. `who` is different for all CPUs that share it.
+    ///
+    /// # Panics
+    ///
+    /// If there are too few words, the number of sets is not a power of two, or the number of ways
+    /// is not 1 to 64.
+    pub fn new(shape: CacheShape, words: &'a [AtomicU64], who: u16) -> Self {
+        let sets = shape.sets();
+        assert!(sets.is_power_of_two(), "{sets} sets");
+        assert!((1..=64).contains(&shape.ways), "{} ways", shape.ways);
+        assert!(words.len() >= Self::words(shape), "{} words", words.len());
+        Self {
+            words,
+            set_mask: sets - 1,
+            stride: Self::stride(shape.ways),
+            ways: shape.ways as usize,
+            ticket: u64::from(who) + 1,
+            patience: PATIENCE,
+            stolen: 0,
+        }
+    }
+
+    /// Locks that were taken away from others, which were killed or did not run for long.
+    pub const fn stolen(&self) -> u64 {
+        self.stolen
+    }
+
+    /// Does something with the row of a line's set, which nobody else changes meanwhile.
+    fn with<T>(&mut self, line: u64, action: impl FnOnce(&[AtomicU64]) -> T) -> T {
+        let start = (line & self.set_mask) as usize * self.stride;
+        let lock = &self.words[start];
+        let row = &self.words[start + 1..=start + self.ways];
+        self.ticket = self.ticket.wrapping_add(1 << WHO_BITS);
+        if acquire(lock, self.ticket, self.patience) {
+            self.stolen += 1;
+            repair(row);
+        }
+        let result = action(row);
+        // Somebody may have run out of patience, and then it is theirs.
+        let _ = lock.compare_exchange(self.ticket, 0, Ordering::Release, Ordering::Relaxed);
+        result
+    }
+}
+
+/// Takes a lock. Returns whether it had to be taken away from somebody.
+fn acquire(lock: &AtomicU64, ticket: u64, patience: u32) -> bool {
+    let mut tries = 0;
+    let mut holder = 0;
+    loop {
+        match lock.compare_exchange_weak(0, ticket, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => return false,
+            Err(now) if now != holder => (holder, tries) = (now, 0),
+            Err(0) => {}
+            Err(_) if tries >= patience => {
+                let taken =
+                    lock.compare_exchange(holder, ticket, Ordering::Acquire, Ordering::Relaxed);
+                if taken.is_ok() {
+                    return true;
+                }
+            }
+            Err(_) => {
+                tries += 1;
+                if tries < SPINS {
+                    std::hint::spin_loop();
+                } else {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+}
+
+fn get(slot: &AtomicU64) -> u64 {
+    !slot.load(Ordering::Relaxed)
+}
+
+fn set(slot: &AtomicU64, key: u64) {
+    slot.store(!key, Ordering::Relaxed);
+}
+
+/// Makes a row of a holder that vanished good again: every key once, vacant ways at the end.
+fn repair(row: &[AtomicU64]) {
+    let mut kept = Vec::with_capacity(row.len());
+    for key in row.iter().map(get) {
+        if key != EMPTY && !kept.contains(&key) {
+            kept.push(key);
+        }
+    }
+    kept.resize(row.len(), EMPTY);
+    row.iter().zip(kept).for_each(|(slot, key)| set(slot, key));
+}
+
+fn position(row: &[AtomicU64], key: u64, identity: u64) -> Option<usize> {
+    row.iter().position(|slot| {
+        let slot = get(slot);
+        slot != EMPTY && (slot ^ key) & identity == 0
+    })
+}
+
+fn push(row: &[AtomicU64], key: u64, identity: u64) -> Option<u64> {
+    let mut carry = key;
+    for slot in row {
+        let old = get(slot);
+        set(slot, carry);
+        carry = old;
+        if (carry ^ key) & identity == 0 {
+            return None;
+        }
+    }
+    (carry != EMPTY).then_some(carry)
+}
+
+/// A last level. See [`Cache`] for what the functions do.
+#[derive(Debug)]
+pub enum LastLevel<'a> {
+    /// Of one CPU.
+    Own(Cache),
+    /// Of several.
+    Shared(SharedCache<'a>),
+}
+
+impl LastLevel<'_> {
+    /// Whether there is a copy with this key.
+    pub fn holds(&mut self, key: u64) -> bool {
+        match self {
+            Self::Own(cache) => cache.holds(key),
+            Self::Shared(cache) => cache.with(key & LINE_MASK, |row| {
+                position(row, key, u64::MAX).is_some()
+            }),
+        }
+    }
+
+    /// Uses the copy with this key. Returns whether there is one.
+    pub fn touch(&mut self, key: u64) -> bool {
+        match self {
+            Self::Own(cache) => cache.touch(key),
+            Self::Shared(cache) => cache.with(key & LINE_MASK, |row| {
+                let found = position(row, key, u64::MAX).is_some();
+                if found {
+                    push(row, key, u64::MAX);
+                }
+                found
+            }),
+        }
+    }
+
+    /// Puts a key first; see [`Cache::push`].
+    pub fn push(&mut self, key: u64, identity: u64) -> Option<u64> {
+        match self {
+            Self::Own(cache) => cache.push(key, identity),
+            Self::Shared(cache) => cache.with(key & LINE_MASK, |row| push(row, key, identity)),
+        }
+    }
+
+    /// Gives a copy another key in its place; see [`Cache::rekey`].
+    pub fn rekey(&mut self, old: u64, new: u64) -> bool {
+        match self {
+            Self::Own(cache) => cache.rekey(old, new),
+            Self::Shared(cache) => cache.with(old & LINE_MASK, |row| {
+                let way = position(row, old, u64::MAX);
+                if let Some(way) = way {
+                    set(&row[way], new);
+                }
+                way.is_some()
+            }),
+        }
+    }
+
+    /// Removes a copy; see [`Cache::remove`].
+    pub fn remove(&mut self, key: u64, identity: u64) -> bool {
+        match self {
+            Self::Own(cache) => cache.remove(key, identity),
+            Self::Shared(cache) => cache.with(key & LINE_MASK, |row| {
+                let Some(way) = position(row, key, identity) else {
+                    return false;
+                };
+                // From the hole to the end, so that whoever is killed here leaves a key twice.
+                for pair in row[way..].windows(2) {
+                    set(&pair[0], get(&pair[1]));
+                }
+                row[row.len() - 1].store(VACANT, Ordering::Relaxed);
+                true
+            }),
+        }
+    }
+
+    /// Locks that were taken away from others.
+    pub const fn stolen(&self) -> u64 {
+        match self {
+            Self::Own(_) => 0,
+            Self::Shared(cache) => cache.stolen(),
+        }
+    }
+}
