@@ -53,12 +53,8 @@ counters! {
     stores,
     /// Lines read, modified and written in one.
     rmws,
-    /// Those of the loads that are the second line of one access.
-    split_loads,
-    /// The same of stores.
-    split_stores,
-    /// The same of read-modify-writes.
-    split_rmws,
+    /// Those of the three that are the second line of an access that spans two.
+    split,
     /// Misses of the first level, instructions.
     l1i_misses,
     /// Misses of the first level, data.
@@ -151,17 +147,13 @@ impl Counters {
 
     /// As reports have them. Doorbells are counted elsewhere.
     pub const fn report(&self) -> report::Counters {
-        let (loads, stores, atomics) = (
-            self.loads - self.split_loads,
-            self.stores - self.split_stores,
-            self.rmws - self.split_rmws,
-        );
         report::Counters {
             instructions: self.instructions,
-            accesses: loads + stores + atomics,
-            loads,
-            stores,
-            atomics,
+            accesses: self.data() - self.split,
+            fetches: self.fetches,
+            loads: self.loads,
+            stores: self.stores,
+            rmws: self.rmws,
             l1i_hits: self.l1i_hits(),
             l1i_misses: self.l1i_misses,
             l1d_hits: self.l1d_hits(),
@@ -172,12 +164,15 @@ impl Counters {
             l3_misses: self.l3_misses,
             local: self.local,
             remote: self.remote,
-            forwards: self.forwarded,
+            forwarded: self.forwarded,
             snp_data: self.snp_data,
             snp_inv: self.snp_inv,
+            invalidations: self.invalidations,
             bi_snp: self.bi_snp,
             writebacks: self.writebacks,
-            silent_upgrades: self.upgrades_silent,
+            upgrades_silent: self.upgrades_silent,
+            upgrades_snooped: self.upgrades_snooped,
+            sibling_writes: self.sibling_writes,
             flushes: self.flushes,
             ipis_sent: 0,
             ipis_received: 0,

@@ -187,12 +187,7 @@ impl<'a> Core<'a> {
     /// The second line of an access that spans two: counted as a line, not as an access. Returns
     /// the latency in cycles.
     pub fn second_line(&mut self, kind: Kind, line: u64, index: usize) -> u64 {
-        match kind {
-            Kind::Fetch => {}
-            Kind::Load => self.counts.split_loads += 1,
-            Kind::Store => self.counts.split_stores += 1,
-            Kind::Rmw => self.counts.split_rmws += 1,
-        }
+        self.counts.split += u64::from(kind != Kind::Fetch);
         self.access(kind, line, index)
     }
 
