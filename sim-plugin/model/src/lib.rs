@@ -10,6 +10,7 @@
 //! | [`directory`] | who has a fused line: words, transitions |
 //! | [`coherent`] | a CPU's levels in front of the directory |
 //! | [`account`] | counters, and where time went |
+//! | [`incoherent`] | what kernels forget to write back and to drop, if caches are not coherent |
 //! | [`report`] | what each machine reports |
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ pub mod cache;
 pub mod coherent;
 pub mod config;
 pub mod directory;
+pub mod incoherent;
 pub mod last;
 pub mod memory;
 pub mod report;
