@@ -20,6 +20,7 @@ pub mod machine;
 pub mod miri;
 pub mod paths;
 pub mod pools;
+pub mod qemu_plugins;
 pub mod setup;
 pub mod signals;
 pub mod sim;

@@ -85,6 +85,10 @@ pub struct Machine {
     pub gdb: Option<u16>,
     /// Plugin to load, with its options.
     pub plugin: Option<String>,
+    /// Test option: plugins that are not ours, with their options, and where their output goes.
+    pub plugins: Vec<String>,
+    /// File for what those print.
+    pub plugins_log: PathBuf,
     /// Test option: leave out `maxcpus`.
     pub no_maxcpus: bool,
 }
@@ -273,6 +277,13 @@ impl Machine {
         if let Some(plugin) = &self.plugin {
             add("-plugin", plugin.clone());
         }
+        for plugin in &self.plugins {
+            add("-plugin", plugin.clone());
+        }
+        if !self.plugins.is_empty() {
+            add("-d", "plugin".into());
+            add("-D", self.plugins_log.display().to_string());
+        }
         add("-kernel", self.kernel.display().to_string());
         f.push(("-nodefaults", None));
         f.push(("-no-reboot", None));
@@ -324,6 +335,8 @@ mod tests {
             doorbell: "d".into(),
             gdb: None,
             plugin: None,
+            plugins: Vec::new(),
+            plugins_log: "l".into(),
             no_maxcpus: false,
         }
     }
@@ -371,6 +384,17 @@ mod tests {
         let mut m = machine(Isa::X86_64);
         m.no_maxcpus = true;
         assert!(m.command().unwrap().to_string().contains("-smp 1 "));
+    }
+
+    #[test]
+    fn plugins_of_others_come_after_ours() {
+        let mut m = machine(Isa::Aarch64);
+        m.plugin = Some("ours".into());
+        assert!(!m.command().unwrap().to_string().contains("-d plugin"));
+        m.plugins = vec!["a,x=1".into(), "b".into()];
+        let text = m.command().unwrap().to_string();
+        let all = "-plugin ours -plugin a,x=1 -plugin b -d plugin -D l ";
+        assert!(text.contains(all), "{text}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod peers;
 mod quiescence;
 mod report;
 mod results;
+pub mod sim;
 mod sites;
 
 pub use peers::{Goal, Peers, peers};

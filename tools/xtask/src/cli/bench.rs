@@ -4,11 +4,12 @@ use clap::{Args, Subcommand};
 use dyad_abi::Isa;
 
 use super::run::write_json;
-use crate::bench;
+use crate::bench::{self, sim::Level};
 use crate::config::Settings;
 use crate::display::{Display, Verbosity};
 use crate::error::Error;
-use crate::{setup, size};
+use crate::launch::{Quiet, Sink};
+use crate::{qemu_plugins, setup, size, suggest};
 
 #[derive(Debug, Args)]
 pub(super) struct BenchArgs {
@@ -22,6 +23,8 @@ enum Suite {
     Kernel(KernelArgs),
     /// Count the steps until what was given up can be used again, by the size of the pools
     Quiescence(QuiescenceArgs),
+    /// Measure how much each level of simulation slows machines down, beside QEMU's own cache model
+    Sim(SimArgs),
 }
 
 #[derive(Debug, Args)]
@@ -65,10 +68,30 @@ struct QuiescenceArgs {
     verbose: bool,
 }
 
+#[derive(Debug, Args)]
+struct SimArgs {
+    /// Measure for a shorter time, to see that everything works
+    #[arg(long)]
+    quick: bool,
+    /// Rounds of all levels, one after the other [default: 5, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeat: Option<u32>,
+    /// Levels beside the plain machine [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    levels: Vec<String>,
+    /// Write the results to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<String>,
+    /// Print what the machines print
+    #[arg(short, long)]
+    verbose: bool,
+}
+
 pub(super) fn bench(args: &BenchArgs) -> Result<u8, Error> {
     match &args.suite {
         Suite::Kernel(args) => kernel(args),
         Suite::Quiescence(args) => quiescence(args),
+        Suite::Sim(args) => sim(args),
     }
 }
 
@@ -137,6 +160,45 @@ fn kernel(args: &KernelArgs) -> Result<u8, Error> {
     }
     if let Some(file) = &args.page {
         write_page(file, &report.page())?;
+    }
+    match report.problem() {
+        None => Ok(0),
+        Some(why) => Err(Error::Run(why)),
+    }
+}
+
+/// The plain machine, and what the list names.
+fn levels(list: &[String]) -> Result<Vec<Level>, Error> {
+    if list.is_empty() {
+        return Ok(Level::ALL.to_vec());
+    }
+    let names = Level::ALL.map(Level::name);
+    for word in list {
+        if !names.contains(&word.as_str()) {
+            return Err(Error::Usage(suggest::not_one_of("level", word, &names)));
+        }
+    }
+    let wanted = |l: &Level| *l == Level::Plain || list.iter().any(|word| word == l.name());
+    Ok(Level::ALL.into_iter().filter(wanted).collect())
+}
+
+fn sim(args: &SimArgs) -> Result<u8, Error> {
+    let options = bench::sim::Options {
+        repeat: args.repeat.unwrap_or(if args.quick { 1 } else { 5 }),
+        quick: args.quick,
+    };
+    let levels = levels(&args.levels)?;
+    setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
+    let plugins = qemu_plugins::ensure(&mut super::say)?;
+    let mut display: Box<dyn Sink> = match args.verbose {
+        true => Box::new(display(true)),
+        false => Box::new(Quiet),
+    };
+    let say = &mut super::say;
+    let report = bench::sim::sim(options, &levels, &plugins, say, &mut *display)?;
+    print!("{}", report.table());
+    if let Some(file) = &args.json {
+        write_json(file, &report.json())?;
     }
     match report.problem() {
         None => Ok(0),

@@ -91,6 +91,9 @@ pub struct TestOptions {
     pub bare: bool,
     /// A program that runs beside the program, with the same arguments; nothing is expected of it.
     pub beside: Option<String>,
+    /// Plugins that are not ours, loaded beside it or in its place: each with its options, as QEMU
+    /// takes them. What they print goes to a file, see [`crate::launch::NodeReport::plugins`].
+    pub plugins: Vec<String>,
 }
 
 /// A checked description of a run.

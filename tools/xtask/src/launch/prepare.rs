@@ -154,6 +154,8 @@ impl System {
                     .as_deref()
                     .zip(simulation.as_ref())
                     .map(|(plugin, sim)| plugin_options(config, sim, plugin, id, dir)),
+                plugins: config.test.plugins.clone(),
+                plugins_log: plugins_file(dir, id.index()),
                 no_maxcpus: config.test.no_maxcpus,
             };
             let command = machine.command().map_err(|e| Error::Setup(e.to_string()))?;
@@ -215,6 +217,11 @@ fn pretty(simulation: &SimConfig) -> Result<String, Error> {
 /// Where the plugin of a node's machine leaves its report.
 pub(super) fn sim_file(dir: &Path, node: usize) -> PathBuf {
     dir.join(format!("node{node}.sim.json"))
+}
+
+/// Where plugins that are not ours leave what they print.
+pub(super) fn plugins_file(dir: &Path, node: usize) -> PathBuf {
+    dir.join(format!("node{node}.plugins"))
 }
 
 fn gdb_hint(id: NodeId, isa: Isa, port: u16, kernel: &Path, elf: Option<&Path>) -> String {

@@ -34,6 +34,9 @@ pub struct NodeReport {
     /// What the simulator's plugin reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sim: Option<serde_json::Value>,
+    /// What plugins that are not ours have printed.
+    #[serde(skip)]
+    pub plugins: Option<String>,
     /// Raw console.
     pub log: PathBuf,
     /// The same bytes, for callers.
@@ -233,6 +236,7 @@ mod tests {
                 excused: false,
                 restarts: 0,
                 sim: None,
+                plugins: None,
                 log: PathBuf::new(),
                 console: Vec::new(),
             });

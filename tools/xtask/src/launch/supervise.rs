@@ -21,7 +21,7 @@ use dyad_abi::record::{EXIT_BOOT, EXIT_OK, Level};
 use dyad_shm::superblock::NodeState;
 
 use super::node::{Message, Node, Outcome, Stream};
-use super::prepare::{System, sim_file};
+use super::prepare::{System, plugins_file, sim_file};
 use super::report::{Check, KtestResult, NodeReport};
 use super::{Event, RunReport, Sink};
 use crate::config::RunConfig;
@@ -532,6 +532,8 @@ impl<'a> Supervisor<'a> {
                 excused: node.excused && exit != Some(EXIT_OK),
                 restarts: node.life.saturating_sub(1),
                 sim: sim_report(&self.report.dir, node.id.index()),
+                plugins: std::fs::read_to_string(plugins_file(&self.report.dir, node.id.index()))
+                    .ok(),
                 log: node.log.clone(),
                 console: std::mem::take(&mut node.console),
             });

@@ -52,6 +52,26 @@ impl Source {
             && self.words("Components").any(|c| c == "main")
     }
 
+    /// The same entry for binary and for source packages, as text of a `.sources` file; `None` if
+    /// it is switched off.
+    fn with_source_packages(&self) -> Option<String> {
+        let off = self
+            .get("Enabled")
+            .is_some_and(|v| v.trim().eq_ignore_ascii_case("no"));
+        if off {
+            return None;
+        }
+        let mut text = String::new();
+        for (name, value) in &self.fields {
+            let value = match name.to_ascii_lowercase().as_str() {
+                "types" => "deb deb-src",
+                _ => value,
+            };
+            text.push_str(&format!("{name}: {value}\n"));
+        }
+        Some(text)
+    }
+
     /// The same entry for another suite, as text of a `.sources` file.
     fn for_suite(&self, suite: &str) -> String {
         let mut text = String::new();
@@ -251,6 +271,15 @@ pub fn backports_entry(dist: &Distribution, sources: &[Source]) -> Option<(Strin
     Some((source.for_suite(&suite), suite))
 }
 
+/// All entries that are in use, for binary and for source packages, as text of a `.sources` file.
+pub fn with_source_packages(sources: &[Source]) -> String {
+    let entries = sources
+        .iter()
+        .filter(|s| s.words("Types").any(|t| t == "deb"));
+    let entries: Vec<String> = entries.filter_map(Source::with_source_packages).collect();
+    entries.join("\n")
+}
+
 /// Whether some source offers this suite already.
 pub fn is_configured(suite: &str, sources: &[Source]) -> bool {
     sources.iter().any(|s| s.offers(suite))
@@ -319,6 +348,24 @@ Enabled: no
             "Types: deb\nURIs: http://mirror.example/debian\nSuites: bookworm-backports\n\
              Components: main\nArchitectures: amd64 arm64\nSigned-By: /usr/share/k.gpg\n"
         );
+    }
+
+    #[test]
+    fn source_packages_come_from_the_same_places() {
+        let mut sources = Source::parse_deb822(DEB822);
+        sources.extend(Source::parse_one_line(
+            "deb [arch=amd64] http://other.example/x suite main\n\
+             deb-src http://other.example/x suite main\n",
+        ));
+        assert_eq!(
+            with_source_packages(&sources),
+            "Types: deb deb-src\nURIs: http://mirror.example/debian\nSuites: bookworm \
+             bookworm-updates\nComponents: main contrib\nSigned-By: \n -----BEGIN PGP PUBLIC KEY \
+             BLOCK-----\n .\n abc\nCheck-Valid-Until: no\n\n\
+             Types: deb deb-src\nURIs: http://other.example/x\nSuites: suite\nComponents: main\n\
+             Architectures: amd64\n"
+        );
+        assert_eq!(with_source_packages(&[]), "");
     }
 
     #[test]

@@ -16,47 +16,63 @@ fn every_load_checks_its_result() {
     for (args, first) in [
         (
             "--load none",
-            "none of 0 on node 0 (x86_64): 1 passes of 0 steps",
+            "none on node 0 (x86_64): size 0, 1 passes of 0 steps",
         ),
         (
             "--load matmul --size 20 --repeat 3",
-            "matmul of 20 on node 0 (x86_64): 3 passes of 8000 steps",
+            "matmul on node 0 (x86_64): size 20, 3 passes of 8000 steps",
         ),
         (
             "--load sort --size 1K --home aarch64",
-            "sort of 1024 on node 1 (aarch64): 1 passes of 1024 steps",
+            "sort on node 1 (aarch64): size 1024, 1 passes of 1024 steps",
         ),
         (
             "--load chase --size 64K --warm 0",
-            "chase of 65536 on node 0 (x86_64): 1 passes of 262144 steps",
+            "chase on node 0 (x86_64): size 65536, 1 passes of 262144 steps",
         ),
         (
             "--load conflict --size 8 --stride 64K",
-            "conflict of 8 on node 0 (x86_64): 1 passes of 262144 steps",
+            "conflict on node 0 (x86_64): size 8, 1 passes of 262144 steps",
         ),
         (
             "--load random --size 1M",
-            "random of 1048576 on node 0 (x86_64): 1 passes of 262144 steps",
+            "random on node 0 (x86_64): size 1048576, 1 passes of 262144 steps",
         ),
         (
             "--load stream --size 1M --repeat 2",
-            "stream of 1048576 on node 0 (x86_64): 2 passes of 131072 steps",
+            "stream on node 0 (x86_64): size 1048576, 2 passes of 131072 steps",
         ),
         (
             "--load is",
-            "is of 65536 on node 0 (x86_64): 1 passes of 10 steps",
+            "is on node 0 (x86_64): size 65536, 1 passes of 10 steps",
         ),
         (
             "--load cg --warm 0",
-            "cg of 1400 on node 0 (x86_64): 1 passes of 15 steps",
+            "cg on node 0 (x86_64): size 1400, 1 passes of 15 steps",
         ),
     ] {
         let (code, text) = run(args);
         assert_eq!(code, Some(0), "{args}: {text}");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], first, "{text}");
-        assert_eq!(lines[1..3], ["region begins", "region has ended"], "{text}");
+        let (place, _) = first.split_once(": ").unwrap();
+        assert_eq!(lines[1], format!("region begins: {place}"));
+        assert_eq!(lines[2], format!("region has ended: {place}"));
     }
+}
+
+#[test]
+fn many_loads_run_one_after_the_other_on_both_isas() {
+    let (code, text) = run("--load none,conflict:2,is --repeat 3 --home aarch64,x86_64");
+    assert_eq!(code, Some(0), "{text}");
+    let begun: Vec<&str> = text
+        .lines()
+        .filter_map(|l| l.strip_prefix("region begins: "))
+        .collect();
+    let one = |isa: &str| ["none", "conflict", "is"].map(|name| format!("{name} on {isa}"));
+    let all = [one("node 1 (aarch64)"), one("node 0 (x86_64)")].concat();
+    assert_eq!(begun, all);
+    assert!(text.contains("size 9, 2 passes") && text.contains("size 65536, 3 passes"));
 }
 
 #[test]
@@ -64,7 +80,13 @@ fn wrong_arguments_are_explained() {
     for (args, message) in [
         (
             "--load matmull",
-            "--load cannot be \"matmull\"; possible: none, matmul",
+            "--load cannot have \"matmull\"; possible: none, matmul",
+        ),
+        ("--load is:x", "--load cannot have \"is:x\"; write is:10"),
+        ("--load is,cg --size 4", "--size is for one load"),
+        (
+            "--home x86",
+            "--home cannot have \"x86\"; possible: x86_64, aarch64",
         ),
         ("--size 4G", "--size cannot be \"4G\"; write 4096 or 4K"),
         (
