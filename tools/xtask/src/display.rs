@@ -11,6 +11,7 @@ use dyad_abi::record::{EXIT_FAILED, Level};
 
 use crate::console::{Line, Record};
 use crate::launch::{Event, RunReport, Sink};
+use crate::sim::Outcome;
 use crate::{paths, size};
 
 /// How much is printed.
@@ -240,6 +241,12 @@ impl<O: Write> Display<O> {
             true => String::new(),
             false => format!("; logs in {}", paths::shown(&report.dir)),
         };
+        let table = report.simulation.as_ref().map(Outcome::table);
+        if let Some(table) = table.filter(|t| !t.is_empty())
+            && self.verbosity > Verbosity::Quiet
+        {
+            self.print(table.trim_end());
+        }
         if let Some(failure) = report.failure() {
             let text = self.paint(RED, "failed");
             let line = format!("{text}: {failure}{logs}");

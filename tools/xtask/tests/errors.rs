@@ -75,8 +75,9 @@ fn wrong_simulations_say_what_is_possible() {
         ),
         (["--order", "strict"], "add --sim count, cache or timing"),
         (["--seed", "3"], "add --sim count, cache or timing"),
+        (["--csv", "x.csv"], "add --sim count, cache or timing"),
     ] {
-        bad(&args, &["with sim off", level]);
+        bad(&args, &["simulated", level]);
     }
     let count = |args: &[&str], words: &[&str]| {
         let all: Vec<&str> = ["--sim", "count"].iter().chain(args).copied().collect();

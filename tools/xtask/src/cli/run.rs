@@ -8,6 +8,7 @@ use dyad_abi::{Isa, NodeId};
 use crate::config::{RunConfig, Settings, Work};
 use crate::display::{Display, Verbosity};
 use crate::error::Error;
+use crate::sim::csv;
 use crate::{launch, setup, size};
 
 /// Options that describe a run.
@@ -116,6 +117,9 @@ pub(super) struct RunArgs {
     /// Write what came out to this file
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
+    /// Write what was simulated to this file, a row per node and region of interest
+    #[arg(long, value_name = "FILE")]
+    csv: Option<String>,
     /// Start the machines stopped and print how to attach debuggers; no time limit
     #[arg(long)]
     gdb: bool,
@@ -203,6 +207,7 @@ impl TestArgs {
             t.qemu[isa.index()] = path("QEMU").map(PathBuf::from);
             t.kernel[isa.index()] = path("KERNEL").map(PathBuf::from);
         }
+        t.plugin = std::env::var_os("DYAD_TEST_PLUGIN").map(PathBuf::from);
         Ok(())
     }
 }
@@ -214,6 +219,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Error> {
     let flag = |on: bool| on.then_some(true);
     let line = Settings {
         json: args.json.clone(),
+        csv: args.csv.clone(),
         gdb: flag(args.gdb),
         quiet: flag(args.quiet).or(flag(args.verbose).map(|_| false)),
         verbose: flag(args.verbose).or(flag(args.quiet).map(|_| false)),
@@ -239,6 +245,9 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Error> {
     if let Some(file) = json {
         write_json(file, &report.json())?;
     }
+    if let Some(file) = &settings.csv {
+        write_csv(file, &report)?;
+    }
     Ok(report.exit_status())
 }
 
@@ -250,8 +259,18 @@ fn unusable(json: Option<&str>, e: Error) -> Result<u8, Error> {
     Err(e)
 }
 
+fn write_csv(file: &str, report: &launch::RunReport) -> Result<(), Error> {
+    let rows = std::iter::once(csv::header()).chain(csv::rows(report));
+    let text: String = rows.map(|row| csv::line(&row)).collect();
+    write_file(file, &text)
+}
+
 pub(super) fn write_json(file: &str, value: &serde_json::Value) -> Result<(), Error> {
-    let text = format!("{value:#}\n");
+    write_file(file, &format!("{value:#}\n"))
+}
+
+/// Writes a file, in a directory that is made if need be.
+fn write_file(file: &str, text: &str) -> Result<(), Error> {
     if let Some(dir) = Path::new(file).parent() {
         std::fs::create_dir_all(dir)
             .map_err(|e| Error::io(format_args!("cannot create {}", dir.display()), e))?;

@@ -87,6 +87,8 @@ pub struct TestOptions {
     pub qemu: [Option<PathBuf>; 2],
     /// Images that stand in for the kernels, by ISA.
     pub kernel: [Option<PathBuf>; 2],
+    /// A file that stands in for the plugin.
+    pub plugin: Option<PathBuf>,
     /// Run the program in the place of `init`, with all its capabilities and without services.
     pub bare: bool,
     /// A program that runs beside the program, with the same arguments; nothing is expected of it.

@@ -79,7 +79,8 @@ settings! {
         order "order"
         seed "seed"
         shm_dir "shm-dir"
-        json "json";
+        json "json"
+        csv "csv";
     flags:
         audit "audit"
         windows "windows"
@@ -231,6 +232,9 @@ impl Settings {
         c.windows = self.windows.unwrap_or(false);
         if c.windows && c.sim == Sim::Off {
             return Err("windows are observed by the simulator plugin: add --sim count".into());
+        }
+        if self.csv.is_some() && c.sim == Sim::Off {
+            return Err("csv is about what is simulated: add --sim count, cache or timing".into());
         }
         if let Some(v) = &self.timeout {
             c.timeout = Some(Duration::from_secs(whole("timeout", v, 1, 7 * 24 * 3600)?));

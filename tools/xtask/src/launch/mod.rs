@@ -20,10 +20,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use dyad_abi::Isa;
+use dyad_abi::record::EXIT_OK;
 
 use crate::config::RunConfig;
 use crate::console::Line;
 use crate::error::Error;
+use crate::sim::outcome::machine_report;
 
 pub use crate::config::{TestOptions, Work};
 pub use prepare::new_run_dir;
@@ -129,6 +131,43 @@ fn run_steps(
 ) -> Result<(), Error> {
     let built = prepare::build(config, sink);
     report.host_ms.build = start.elapsed().as_millis() as u64;
-    let system = prepare::System::new(config, built?, &report.dir, sink)?;
+    let system = prepare::System::new(config, built?, report, sink)?;
     supervise::Supervisor::new(config, system, report, sink).run()
+}
+
+/// Puts the reports of the plugins together and adds what they say about the simulation itself to
+/// the checks.
+fn judge(report: &mut RunReport) {
+    let Some(outcome) = &mut report.simulation else {
+        return;
+    };
+    let mut machines = Vec::new();
+    for node in &report.nodes {
+        let machine = node.sim.as_ref().map_or(Ok(None), machine_report);
+        let lost = match &machine {
+            Err(why) => Some(why.clone()),
+            // One that was killed could not write anything.
+            Ok(None) if node.sim.is_none() && node.exit == Some(EXIT_OK) => {
+                Some("the plugin has left no report".into())
+            }
+            Ok(_) => None,
+        };
+        if let Some(detail) = lost {
+            report.checks.push(Check {
+                name: "sim.report".into(),
+                ok: false,
+                detail,
+                node: node.id,
+            });
+        }
+        machines.push(machine.unwrap_or_default());
+    }
+    for verdict in outcome.take(&machines) {
+        report.checks.push(Check {
+            name: verdict.name.into(),
+            ok: verdict.ok,
+            detail: verdict.detail,
+            node: verdict.node,
+        });
+    }
 }

@@ -9,13 +9,15 @@ use dyad_abi::{Isa, NodeId};
 use dyad_sim_model::config::{Level, SimConfig};
 
 use super::node::Node;
-use super::{Event, Sink};
+use super::{Event, RunReport, Sink};
 use crate::apps::{Program, Source};
 use crate::broker::Broker;
 use crate::config::{RunConfig, Work};
 use crate::error::Error;
 use crate::machine::{Machine, memory_plan, quoted};
 use crate::pools::Pools;
+use crate::sim::Outcome;
+use crate::sim::versions::{self, Image, Versions};
 use crate::symbol::Symboliser;
 use crate::{apps, archive, build, paths, setup, signals, size};
 
@@ -75,9 +77,10 @@ pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Er
         }
         None => Vec::new(),
     };
-    let plugin = match config.sim.level() {
-        None => None,
-        Some(_) => Some(build::plugin(&mut progress)?),
+    let plugin = match (config.sim.level(), &config.test.plugin) {
+        (None, _) => None,
+        (Some(_), Some(stand_in)) => Some(stand_in.clone()),
+        (Some(_), None) => Some(build::plugin(&mut progress)?),
     };
     if signals::count() > 0 {
         return Err(Error::Interrupted);
@@ -98,11 +101,16 @@ pub(super) struct System {
 }
 
 impl System {
-    /// Makes pools, broker, boot files and command lines.
+    /// Makes pools, broker, boot files and command lines, in the run's directory, and says in the
+    /// report what is simulated by what.
     pub(super) fn new(
         config: &RunConfig,
         built: Built,
-        dir: &Path,
+        RunReport {
+            dir,
+            simulation: outcome,
+            ..
+        }: &mut RunReport,
         sink: &mut dyn Sink,
     ) -> Result<System, Error> {
         let archive = built.archive.as_slice();
@@ -120,6 +128,9 @@ impl System {
         let simulation = config.simulation()?;
         if let Some(simulation) = &simulation {
             write(&config_file(dir), &format!("{}\n", pretty(simulation)?))?;
+            let versions = versions(config, &built);
+            let changes = config.setup.changes();
+            outcome.replace(Outcome::new(simulation.clone(), changes, versions));
         }
         let mut nodes = Vec::new();
         for (id, &isa) in NodeId::first(config.nodes.len()).zip(&config.nodes) {
@@ -202,6 +213,29 @@ fn plugin_options(
         options.push_str(&format!(",config={}", quoted(&config_file(dir))));
     }
     options
+}
+
+/// The programs of the run.
+fn versions(config: &RunConfig, built: &Built) -> Versions {
+    let used = Isa::ALL.into_iter().filter(|i| config.nodes.contains(i));
+    let qemu = |isa: Isa| match &config.test.qemu[isa.index()] {
+        // A stand-in is no emulator.
+        Some(_) => None,
+        None => versions::of_program(Path::new(setup::qemu_program(isa))),
+    };
+    let kernel = |isa: Isa| Image::of_file(built.kernels[isa.index()].as_deref()?);
+    let named = |isa: Isa| isa.name().to_string();
+    Versions {
+        xtask: env!("CARGO_PKG_VERSION").into(),
+        commit: versions::commit(&paths::workspace_root()),
+        qemu: used
+            .clone()
+            .filter_map(|i| Some((named(i), qemu(i)?)))
+            .collect(),
+        kernel: used.filter_map(|i| Some((named(i), kernel(i)?))).collect(),
+        plugin: built.plugin.as_deref().and_then(Image::of_file),
+        programs: (!built.archive.is_empty()).then(|| Image::of_bytes("archive", &built.archive)),
+    }
 }
 
 /// Where the configuration of the simulation is, for plugins and for readers of the logs.

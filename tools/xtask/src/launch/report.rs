@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::config::RunConfig;
 use crate::error::Error;
+use crate::sim::Outcome;
 
 /// Name and version of the JSON form.
 pub const SCHEMA: &str = "dyad.run/1";
@@ -96,6 +97,8 @@ pub struct RunReport {
     pub ktests: Vec<KtestResult>,
     /// Why the run failed, if one event made it fail.
     pub error: Option<Error>,
+    /// What was simulated, and what came out of that.
+    pub simulation: Option<Outcome>,
     /// Host time.
     pub host_ms: HostMs,
     /// Directory with the logs.
@@ -103,7 +106,7 @@ pub struct RunReport {
 }
 
 impl RunReport {
-    pub(super) fn new(config: &RunConfig, dir: PathBuf) -> RunReport {
+    pub(crate) fn new(config: &RunConfig, dir: PathBuf) -> RunReport {
         RunReport {
             config: config.clone(),
             nodes: Vec::new(),
@@ -111,6 +114,7 @@ impl RunReport {
             counters: BTreeMap::new(),
             ktests: Vec::new(),
             error: None,
+            simulation: None,
             host_ms: HostMs::default(),
             dir,
         }
@@ -206,6 +210,7 @@ impl RunReport {
                 "sim": c.sim.name(),
                 "windows": c.windows,
             },
+            "sim": self.simulation,
             "host_ms": self.host_ms,
             "logs": self.dir,
         })

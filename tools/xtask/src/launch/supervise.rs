@@ -538,6 +538,7 @@ impl<'a> Supervisor<'a> {
                 console: std::mem::take(&mut node.console),
             });
         }
+        super::judge(self.report);
     }
 }
 

@@ -309,6 +309,14 @@ impl Key {
         }
     }
 
+    /// A value for programs: bytes, cycles, nanoseconds, decimals.
+    pub fn plain(&self, value: Option<u64>) -> String {
+        match (self.unit, value) {
+            (Unit::Ghz | Unit::Thousandths, _) | (_, None) => self.show(value),
+            (_, Some(value)) => value.to_string(),
+        }
+    }
+
     /// The value for a node, as people write it.
     pub fn of(&self, config: &SimConfig, node: usize) -> String {
         self.show(match self.place {

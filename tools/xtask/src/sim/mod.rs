@@ -8,9 +8,16 @@
 //! |---|---|
 //! | [`keys`] | the settings with a number: names, units, ranges |
 //! | [`profile`] | named sets of values for all of them |
+//! | [`outcome`] | the reports of all machines together, and whether they are consistent |
+//! | [`table`], [`csv`] | the outcome for people and for programs |
+//! | [`versions`] | what a run was made with |
 
+pub mod csv;
 pub mod keys;
+pub mod outcome;
 pub mod profile;
+pub mod table;
+pub mod versions;
 
 use std::collections::BTreeSet;
 
@@ -23,7 +30,9 @@ use dyad_sim_model::config::{
 
 use crate::config::RunConfig;
 use keys::{Key, Place, Scope};
+pub use outcome::Outcome;
 pub use profile::{Layer, Profile};
+pub use versions::Versions;
 
 /// What is to be simulated, apart from the level and from what the system is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +59,12 @@ impl Default for Setup {
 }
 
 impl Setup {
+    /// What differs from the profile, in the order of precedence.
+    pub fn changes(&self) -> Vec<(String, String)> {
+        let layers = self.set.iter();
+        layers.flat_map(|layer| layer.entries.clone()).collect()
+    }
+
     /// The complete configuration of a run's simulation, at this level.
     ///
     /// # Errors

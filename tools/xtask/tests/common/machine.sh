@@ -1,11 +1,15 @@
 #!/bin/bash
 # Stands in for an emulator: understands as much of its command line as it needs, and plays the
-# part that STUB_<node> names. A part may be a list, one per life: "die,ok".
-boot= cxl=
+# part that STUB_<node> names. A part may be a list, one per life: "die,ok". If it is given a plugin,
+# STUB_SIM_<node> names the report that the plugin leaves; "%seed" in it stands for the seed.
+boot= cxl= out= config=
 for a in "$@"; do
     case $a in
     name=opt/dyad/boot,file=*) boot=${a#*file=} ;;
     *mem-path=*) cxl=${a##*mem-path=} ;;
+    *,out=*)
+        out=${a##*,out=} out=${out%%,*}
+        config=$(dirname "$out")/sim.json ;;
     esac
 done
 node=$(sed -n 's/^node=//p' "$boot")
@@ -20,7 +24,15 @@ record() { printf '\x1e%s\n' "$1"; }
 word() { od -An -t u8 -j "$1" -N 8 "$cxl" | tr -d ' '; }
 put() { printf "$2" | dd of="$cxl" bs=1 seek="$1" conv=notrunc status=none; }
 state_of() { echo $((STUB_NODES + $1 * STUB_NODE_SIZE)); }
+simulated() {
+    local var=STUB_SIM_$node seed
+    if [ "$out" ] && [ "${!var}" ]; then
+        seed=$(sed -n 's/.*"seed": \([0-9]*\).*/\1/p' "$config")
+        sed "s/%seed/${seed:-0}/g" "${!var}" >"$out"
+    fi
+}
 leave() {
+    simulated
     record "{\"type\":\"exit\",\"code\":$1,\"reason\":\"$2\"}"
     case $isa in
     x86_64) exit $((($1 + 16) * 2 + 1)) ;;
@@ -45,6 +57,11 @@ ok)
     check true
     record '{"type":"counter","name":"migrations","value":10}'
     leave 0 "done" ;;
+race) # fails with seeds that end in 7
+    case $(sed -n 's/.*"seed": \([0-9]*\).*/\1/p' "$config") in
+    *7) check false; leave 1 "lost the race" ;;
+    esac
+    check true; leave 0 "done" ;;
 bad) check false; leave 1 "a check failed" ;;
 obey) obey ;;
 deaf) while :; do sleep 0.05; done ;;

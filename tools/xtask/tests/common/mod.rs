@@ -8,6 +8,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use dyad_shm::superblock::{NodeEntry, Superblock};
+use dyad_sim_model::config::Level;
+use dyad_sim_model::report::{
+    Breakdown, ClockReport, Counters, CpuReport, MachineReport, RoiReport, SCHEMA,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A directory that goes away with its owner.
@@ -58,6 +62,85 @@ pub fn stub_run(dir: &Scratch, parts: &[&str], args: &[&str]) -> Command {
     c.args(["--mem-local", "32MiB", "--mem-cxl", "32MiB"]);
     c.args(args);
     c
+}
+
+/// What the plugin of a machine with one CPU may report: `time` picoseconds, half of them for
+/// instructions, and an event history that is the seed's.
+pub fn plugin_report(node: u8, time: u64) -> MachineReport {
+    let counters = Counters {
+        instructions: 1000 + u64::from(node),
+        accesses: 400,
+        l1d_hits: 390,
+        l1d_misses: 10,
+        l2_misses: 10,
+        l3_misses: 10,
+        remote: 10,
+        ..Counters::default()
+    };
+    let breakdown_ps = Breakdown {
+        inst: time / 2,
+        mem_remote: time - time / 2,
+        ..Breakdown::default()
+    };
+    MachineReport {
+        schema: SCHEMA.into(),
+        target: "stub".into(),
+        node: Some(node),
+        plugin_api: 4,
+        level: Level::Timing,
+        unit: "block".into(),
+        instructions: counters.instructions,
+        cpus: vec![CpuReport {
+            time_ps: time,
+            counters,
+            breakdown_ps,
+            ..CpuReport::default()
+        }],
+        clock: Some(ClockReport {
+            total_ps: time,
+            ..ClockReport::default()
+        }),
+        roi: [(
+            0x8000,
+            RoiReport {
+                n: 3,
+                time_ps: time / 2,
+                counters,
+                breakdown_ps: Breakdown {
+                    inst: time / 2,
+                    ..Breakdown::default()
+                },
+            },
+        )]
+        .into(),
+        windows: None,
+        abandoned: None,
+        unmatched: None,
+    }
+}
+
+/// As [`stub_run`], with plugins that leave these reports.
+pub fn stub_sim(
+    dir: &Scratch,
+    parts: &[&str],
+    reports: &[MachineReport],
+    args: &[&str],
+) -> Command {
+    let mut c = stub_run(dir, parts, args);
+    add_reports(&mut c, dir, reports);
+    c
+}
+
+/// Lets the plugins of stubs leave these reports. Event histories depend on the seed.
+pub fn add_reports(c: &mut Command, dir: &Scratch, reports: &[MachineReport]) {
+    c.env("DYAD_TEST_PLUGIN", "/dev/null");
+    for (node, report) in reports.iter().enumerate() {
+        let file = dir.0.join(format!("stub{node}.json"));
+        let text = serde_json::to_string(report).unwrap();
+        let text = text.replace("\"0000000000000000\"", "\"%seed\"");
+        std::fs::write(&file, text).unwrap();
+        c.env(format!("STUB_SIM_{node}"), file);
+    }
 }
 
 /// The JSON report of the last run in this directory.
