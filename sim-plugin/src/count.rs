@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Level `count`: executed instructions per CPU and half of the address space, and windows if
-//! asked for.
+//! What every level does: executed instructions per CPU and half of the address space, windows if
+//! asked for, the report. Levels beyond `count` add [`crate::cached`].
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::sync::Mutex;
 
+use dyad_abi::Isa;
 use dyad_abi::marker::Marker;
+use dyad_sim_model::config::Level as SimLevel;
+use dyad_sim_model::report::{CpuReport, MachineReport, SCHEMA};
 
+use crate::cached::Setup;
 use crate::ffi::{Access, Block, Counter, Emulator, Level, Score};
 use crate::observe::Observer;
-use crate::options::{self, Options, Unit};
-use crate::report::{CpuCount, Report};
+use crate::options::{Options, Unit};
+use crate::report;
 
 struct Count {
     options: Options,
@@ -19,6 +24,7 @@ struct Count {
     lower: Counter,
     upper: Counter,
     windows: Option<Observer>,
+    cached: Option<&'static Setup>,
     /// Opened at the start, so that a path that cannot be written stops the run before it begins.
     out: Mutex<Option<File>>,
 }
@@ -30,7 +36,12 @@ struct Count {
 /// A sentence for the user.
 pub fn install(emulator: Emulator, args: &[&str]) -> Result<Box<dyn Level>, String> {
     let options = Options::parse(args.iter().copied())?;
-    let options::Level::Count = options.level;
+    let isa = Isa::parse(&emulator.target);
+    let cached = match (options.level, isa) {
+        (SimLevel::Count, _) => None,
+        (_, None) => return Err(format!("there is no model for {:?}", emulator.target)),
+        (_, Some(isa)) => Some(crate::cached::install(Setup::new(isa, &options)?)?),
+    };
     let windows = match options.windows {
         true => Some(Observer::new(&emulator, options.sites)?),
         false => None,
@@ -43,6 +54,7 @@ pub fn install(emulator: Emulator, args: &[&str]) -> Result<Box<dyn Level>, Stri
         lower: Score::lower(),
         upper: Score::upper(),
         windows,
+        cached,
         out: Mutex::new(Some(file)),
     }))
 }
@@ -60,6 +72,9 @@ impl Level for Count {
         }
         if let Some(windows) = &self.windows {
             windows.translated(block);
+        }
+        if let Some(cached) = self.cached {
+            cached.translated(block);
         }
     }
 
@@ -82,23 +97,58 @@ impl Level for Count {
     }
 
     fn ended(&self) {
-        let cpus = self.lower.values().into_iter().zip(self.upper.values());
-        let report = Report {
-            target: self.emulator.target.clone(),
-            node: self.options.node,
-            unit: self.options.unit,
-            plugin_api: self.emulator.api,
-            cpus: cpus
-                .map(|(lower, upper)| CpuCount { lower, upper })
-                .collect(),
-            windows: self.windows.as_ref().map(Observer::samples),
-        };
+        let report = self.report();
         // Written once, even if QEMU should call twice.
         let file = self.out.lock().ok().and_then(|mut out| out.take());
-        if let Some(mut file) = file
-            && let Err(e) = file.write_all(report.to_json().as_bytes())
-        {
-            eprintln!("dyad-sim: cannot write {}: {e}", self.options.out.display());
+        if let Some(mut file) = file {
+            let written = serde_json::to_string(&report)
+                .map_err(std::io::Error::from)
+                .and_then(|text| writeln!(file, "{text}"));
+            if let Err(e) = written {
+                eprintln!("dyad-sim: cannot write {}: {e}", self.options.out.display());
+            }
+        }
+    }
+}
+
+impl Count {
+    fn report(&self) -> MachineReport {
+        let halves = self.lower.values().into_iter().zip(self.upper.values());
+        let cpus: Vec<CpuReport> = halves
+            .enumerate()
+            .map(|(cpu, (lower, upper))| self.cpu(cpu as u32, lower, upper))
+            .collect();
+        let samples = self.windows.as_ref().map(Observer::samples);
+        MachineReport {
+            schema: SCHEMA.into(),
+            target: self.emulator.target.clone(),
+            node: self.options.node,
+            plugin_api: self.emulator.api,
+            level: self.options.level,
+            unit: self.options.unit.name().into(),
+            instructions: cpus
+                .iter()
+                .fold(0, |sum, c| sum.wrapping_add(c.counters.instructions)),
+            cpus,
+            clock: None,
+            roi: self.cached.map_or_else(BTreeMap::new, Setup::regions),
+            windows: samples.as_ref().map(report::windows),
+            abandoned: samples.as_ref().map(|s| s.abandoned),
+            unmatched: samples.as_ref().map(|s| s.unmatched),
+        }
+    }
+
+    fn cpu(&self, cpu: u32, lower: u64, upper: u64) -> CpuReport {
+        let counted = self.cached.and_then(|c| c.cpu(cpu)).unwrap_or_default();
+        let mut counters = counted.counters;
+        counters.instructions = lower.wrapping_add(upper);
+        CpuReport {
+            cpu,
+            lower_half: lower,
+            upper_half: upper,
+            time_ps: counted.breakdown_ps.total(),
+            counters,
+            ..counted
         }
     }
 }

@@ -5,6 +5,9 @@
 //! object. Everything outside this file is safe code and works through [`Counter`], [`Block`],
 //! [`Instruction`], [`Access`] and [`Level`].
 
+mod hot;
+mod map;
+mod registers;
 mod score;
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -16,7 +19,10 @@ use dyad_abi::marker::Marker;
 use crate::version;
 use crate::windows::Place;
 
-pub use score::Score;
+pub use hot::with as with_cpu;
+pub use map::map_words;
+pub use registers::Registers;
+pub use score::{Score, Words};
 
 /// The version this plugin asks for; QEMU loads it if it still offers that.
 #[unsafe(no_mangle)]
@@ -310,27 +316,32 @@ impl Access {
     }
 
     fn place_of(&self, address: u64) -> Place {
-        // SAFETY: 1. This is inside of the callback, for whose CPU and access it is valid. The
-        // result lives until the callback returns.
-        let physical = unsafe { qemu_plugin_get_hwaddr(self.info, address) };
-        if physical.is_null() {
-            // QEMU has dropped the translation. Any address that is not another line's will do,
-            // outside of the pools, so that no line is taken for fused that may not be.
-            return Place::Memory(address % LOCAL_STRIDE);
-        }
-        // SAFETY: 1. As above.
-        let (device, at) = unsafe {
-            (
-                qemu_plugin_hwaddr_is_io(physical),
-                qemu_plugin_hwaddr_phys_addr(physical),
-            )
-        };
-        if device {
-            Place::Device(at)
-        } else {
-            Place::Memory(at)
-        }
+        // If QEMU has dropped the translation, any address that is not another line's will do,
+        // outside of the pools, so that no line is taken for fused that may not be.
+        accessed_place(self.info, address).unwrap_or(Place::Memory(address % LOCAL_STRIDE))
     }
+}
+
+/// Where an address on a page of the access is that is being reported; `None` if QEMU has dropped
+/// the translation. Only in the callback of that access.
+fn accessed_place(info: MemInfo, address: u64) -> Option<Place> {
+    // SAFETY: 1. This is inside of the callback, for whose CPU and access it is valid. The
+    // result lives until the callback returns.
+    let physical = unsafe { qemu_plugin_get_hwaddr(info, address) };
+    if physical.is_null() {
+        return None;
+    }
+    // SAFETY: 1. As above.
+    let (device, at) = unsafe {
+        (
+            qemu_plugin_hwaddr_is_io(physical),
+            qemu_plugin_hwaddr_phys_addr(physical),
+        )
+    };
+    Some(match device {
+        true => Place::Device(at),
+        false => Place::Memory(at),
+    })
 }
 
 /// The emulator that loads the plugin.
@@ -412,6 +423,9 @@ pub unsafe extern "C" fn qemu_plugin_install(
     if let Err(message) = installed {
         eprintln!("dyad-sim: {message}");
         return 1;
+    }
+    if crate::cached::this().is_some() {
+        hot::register(id);
     }
     // SAFETY: 1. The callbacks have the parameters of the versions that `prepare` lets pass.
     // 2. They live as long as the plugin, which is never unloaded.

@@ -2,17 +2,24 @@
 //! QEMU plugin of the simulator. One shared object for both emulators.
 //!
 //! Loaded with
-//! `-plugin libdyad_sim.so,out=FILE[,level=count][,unit=block|instruction][,windows=on|off][,sites=on|off][,node=N]`.
-//! The only level so far is `count`: it counts executed instructions per CPU, with inline
-//! operations and no call per instruction, and writes them to `out` as JSON when QEMU ends. With
-//! `windows=on` it also counts instructions, lines, atomics and more between the markers that the
-//! guest executes.
+//! `-plugin libdyad_sim.so,out=FILE[,level=count|cache|timing][,unit=block|instruction][,windows=on|off][,sites=on|off][,node=N]`
+//! and, beyond level `count`, `config=FILE,caches=FILE,pools=FILE:...`.
+//! Level `count` counts executed instructions per CPU, with inline operations and no call per
+//! instruction, and writes them to `out` as JSON when QEMU ends. With `windows=on` it also counts
+//! instructions, lines, atomics and more between the markers that the guest executes. Levels `cache`
+//! and `timing` take every access through the model.
 //!
 //! | module | what for |
 //! |---|---|
 //! | `options` | what stands after the comma |
-//! | `report` | the JSON |
-//! | `count` | the level |
+//! | `report` | from counters to the JSON |
+//! | `count` | what all levels do |
+//! | `cached` | caches: set-up, translation of code |
+//! | `cache` | caches: what happens at every access |
+//! | `tlb` | where virtual pages are |
+//! | `code` | where code is in physical memory |
+//! | `maintenance` | instructions that act on caches and translations |
+//! | `regions` | regions of interest |
 //! | `classify` | atomics, flushes, fences by their machine code |
 //! | `windows` | windows of measurement: state machine, samples |
 //! | `observe` | windows in a running machine |
@@ -22,15 +29,23 @@
 //! Works with plugin API versions 4 to 6 (QEMU 10.0 and the releases after it) and refuses others:
 //! version 7 gives callbacks other parameters.
 
+#[cfg(not(test))]
+mod cache;
+#[cfg(not(test))]
+mod cached;
 mod classify;
+mod code;
 // Tests link without QEMU, which is what provides the functions that `ffi` declares.
 #[cfg(not(test))]
 mod count;
 #[cfg(not(test))]
 mod ffi;
+mod maintenance;
 #[cfg(not(test))]
 mod observe;
 mod options;
+mod regions;
 mod report;
+mod tlb;
 mod version;
 mod windows;

@@ -3,12 +3,7 @@
 
 use std::path::PathBuf;
 
-/// How much is simulated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// Executed instructions are counted.
-    Count,
-}
+use dyad_sim_model::config::Level;
 
 /// What one inline operation counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +41,12 @@ pub struct Options {
     pub sites: bool,
     /// The node this machine is, for the report.
     pub node: Option<u8>,
+    /// File with the configuration, a [`SimConfig`](dyad_sim_model::config::SimConfig) as JSON.
+    pub config: Option<String>,
+    /// File that the plugins of all machines share: see [`Areas`](dyad_sim_model::shared::Areas).
+    pub caches: Option<String>,
+    /// Files of the pools, with colons between them.
+    pub pools: Option<String>,
 }
 
 impl Options {
@@ -57,6 +58,7 @@ impl Options {
     pub fn parse<'a>(args: impl IntoIterator<Item = &'a str>) -> Result<Options, String> {
         let (mut out, mut level, mut unit) = (None, None, None);
         let (mut windows, mut sites, mut node) = (None, None, None);
+        let (mut config, mut caches, mut pools) = (None, None, None);
         for arg in args {
             let (key, value) = arg
                 .split_once('=')
@@ -69,9 +71,13 @@ impl Options {
                 "windows" => windows.replace(parse_switch(key, value)?).is_none(),
                 "sites" => sites.replace(parse_switch(key, value)?).is_none(),
                 "node" => node.replace(parse_node(value)?).is_none(),
+                "config" => config.replace(value.to_string()).is_none(),
+                "caches" => caches.replace(value.to_string()).is_none(),
+                "pools" => pools.replace(value.to_string()).is_none(),
                 _ => {
                     return Err(format!(
-                        "unknown option {key:?}; possible: out, level, unit, windows, sites, node"
+                        "unknown option {key:?}; possible: out, level, unit, windows, sites, node, \
+                         config, caches, pools"
                     ));
                 }
             };
@@ -86,15 +92,18 @@ impl Options {
             windows: windows.unwrap_or(false) || sites.unwrap_or(false),
             sites: sites.unwrap_or(false),
             node,
+            config,
+            caches,
+            pools,
         })
     }
 }
 
 fn parse_level(value: &str) -> Result<Level, String> {
-    match value {
-        "count" => Ok(Level::Count),
-        _ => Err(format!("level cannot be {value:?}; possible: count")),
-    }
+    Level::ALL
+        .into_iter()
+        .find(|level| level.name() == value)
+        .ok_or_else(|| format!("level cannot be {value:?}; possible: count, cache, timing"))
 }
 
 fn parse_unit(value: &str) -> Result<Unit, String> {
@@ -148,11 +157,12 @@ mod tests {
             ),
             (
                 &["ou=x"],
-                "unknown option \"ou\"; possible: out, level, unit, windows, sites, node",
+                "unknown option \"ou\"; possible: out, level, unit, windows, sites, node, config, \
+                 caches, pools",
             ),
             (
-                &["out=x", "level=timing"],
-                "level cannot be \"timing\"; possible: count",
+                &["out=x", "level=all"],
+                "level cannot be \"all\"; possible: count, cache, timing",
             ),
             (
                 &["unit=tb"],

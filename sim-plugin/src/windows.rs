@@ -49,20 +49,6 @@ impl Metric {
         Metric::Flushes,
         Metric::Fences,
     ];
-
-    /// Name in the report.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Metric::Instructions => "instructions",
-            Metric::Lines => "lines",
-            Metric::FusedLines => "fused_lines",
-            Metric::Accesses => "accesses",
-            Metric::Devices => "devices",
-            Metric::Atomics => "atomics",
-            Metric::Flushes => "flushes",
-            Metric::Fences => "fences",
-        }
-    }
 }
 
 /// A value per metric.

@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use dyad_abi::marker::{Marker, MarkerOp, PREFIX, WindowId};
+use dyad_sim_model::report::{MachineReport, SCHEMA, Spread, WindowReport};
 
 const LOOPS: u64 = 1000;
 
@@ -131,6 +132,11 @@ fn run_aarch64(scratch: &Scratch, code: &[u8], options: &str) -> Option<Output> 
     run("qemu-system-aarch64", &machine, options)
 }
 
+fn report(json: &Path) -> MachineReport {
+    let text = std::fs::read_to_string(json).expect("there is a report");
+    serde_json::from_str(&text).expect("the report has its form")
+}
+
 fn path(p: &Path) -> &str {
     p.to_str().expect("temporary paths are text")
 }
@@ -145,15 +151,15 @@ fn counts_exactly_on_x86_64() {
             return;
         };
         assert_eq!(output.status.code(), Some(0x21), "{output:?}");
-        let text = std::fs::read_to_string(&json).expect("there is a report");
-        let expected = format!(
-            "{{\"schema\":\"dyad.count/2\",\"target\":\"x86_64\",\"node\":0,\"unit\":\"{unit}\","
+        let report = report(&json);
+        assert_eq!((report.schema.as_str(), report.node), (SCHEMA, Some(0)));
+        assert_eq!(
+            (report.target.as_str(), report.unit.as_str()),
+            ("x86_64", unit)
         );
-        assert!(text.starts_with(&expected), "{text}");
-        let count = |n| format!("\"instructions\":{n},\"cpus\":[{{\"cpu\":0,");
         let halted = [X86_INSTRUCTIONS, X86_INSTRUCTIONS + 1];
-        let good = halted.iter().any(|n| text.contains(&count(n)));
-        assert!(good, "not {X86_INSTRUCTIONS} or one more: {text}");
+        assert!(halted.contains(&report.instructions), "{report:?}");
+        assert_eq!(report.cpus[0].counters.instructions, report.instructions);
     }
 }
 
@@ -166,9 +172,7 @@ fn counts_exactly_on_aarch64() {
         return;
     };
     assert_eq!(output.status.code(), Some(0x20), "{output:?}");
-    let text = std::fs::read_to_string(&json).expect("there is a report");
-    let count = format!("\"instructions\":{AARCH64_INSTRUCTIONS},\"cpus\":[{{\"cpu\":0,");
-    assert!(text.contains(&count), "not {AARCH64_INSTRUCTIONS}: {text}");
+    assert_eq!(report(&json).instructions, AARCH64_INSTRUCTIONS);
 }
 
 /// A marker as programs have it.
@@ -192,39 +196,33 @@ const NOPS: u16 = 2;
 const KINDS: u16 = 3;
 const CROSSING: u16 = 4;
 
-fn assert_windows(report: &str) {
-    let start = report.find("\"windows\":").expect("there are windows");
-    let none = "\"devices\":{\"min\":0,\"median\":0,\"max\":0}";
-    let window = |id: u16, n: u64, counts: [(&str, u64); 7]| {
-        let mut out = format!("{{\"id\":{id},\"n\":{n},\"interrupted\":0");
-        for (i, (name, v)) in counts.into_iter().enumerate() {
-            let member = format!(",\"{name}\":{{\"min\":{v},\"median\":{v},\"max\":{v}}}");
-            out.push_str(&member);
-            if i == 3 {
-                out.push_str(&format!(",{none}"));
-            }
-        }
-        out + "}"
+fn assert_windows(report: &MachineReport) {
+    let value = |v| {
+        let (min, median, max) = (v, v, v);
+        Some(Spread { min, median, max })
     };
-    let counts = |instructions, lines, accesses, other| {
-        [
-            ("instructions", instructions),
-            ("lines", lines),
-            ("fused_lines", 0),
-            ("accesses", accesses),
-            ("atomics", other),
-            ("flushes", other),
-            ("fences", other),
-        ]
+    let window = |id, n, instructions, lines, accesses, other| WindowReport {
+        id,
+        n,
+        interrupted: 0,
+        instructions: value(instructions),
+        lines: value(lines),
+        fused_lines: value(0),
+        accesses: value(accesses),
+        devices: value(0),
+        atomics: value(other),
+        flushes: value(other),
+        fences: value(other),
+        sites: Vec::new(),
     };
-    let expected = format!(
-        "\"windows\":[{},{},{},{}],\"abandoned\":1,\"unmatched\":1}}",
-        window(EMPTY, 2, counts(0, 0, 0, 0)),
-        window(NOPS, 1, counts(7, 0, 0, 0)),
-        window(KINDS, 1, counts(4, 2, 2, 1)),
-        window(CROSSING, 1, counts(1, 2, 1, 0)),
-    );
-    assert_eq!(report[start..].trim_end(), expected);
+    let expected = vec![
+        window(EMPTY, 2, 0, 0, 0, 0),
+        window(NOPS, 1, 7, 0, 0, 0),
+        window(KINDS, 1, 4, 2, 2, 1),
+        window(CROSSING, 1, 1, 2, 1, 0),
+    ];
+    assert_eq!(report.windows, Some(expected));
+    assert_eq!((report.abandoned, report.unmatched), (Some(1), Some(1)));
 }
 
 /// Puts a window of each sort one after the other.
@@ -281,7 +279,7 @@ fn windows_count_exactly_on_x86_64() {
         return;
     };
     assert_eq!(output.status.code(), Some(0x21), "{output:?}");
-    assert_windows(&std::fs::read_to_string(&json).expect("there is a report"));
+    assert_windows(&report(&json));
 }
 
 #[test]
@@ -307,7 +305,7 @@ fn windows_count_exactly_on_aarch64() {
         return;
     };
     assert_eq!(output.status.code(), Some(0x20), "{output:?}");
-    assert_windows(&std::fs::read_to_string(&json).expect("there is a report"));
+    assert_windows(&report(&json));
 }
 
 #[test]

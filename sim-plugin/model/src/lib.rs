@@ -23,6 +23,7 @@ pub mod incoherent;
 pub mod last;
 pub mod memory;
 pub mod report;
+pub mod shared;
 
 #[cfg(test)]
 mod fixture;

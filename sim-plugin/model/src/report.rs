@@ -155,6 +155,13 @@ pub struct CpuReport {
     pub counters: Counters,
     /// Where its time went.
     pub breakdown_ps: Breakdown,
+    /// Accesses to devices. They are not in the counters, and take no time.
+    #[serde(default)]
+    pub devices: u64,
+    /// Accesses, and flushes of lines, of which the line could not be found out. They are not in the
+    /// counters either.
+    #[serde(default)]
+    pub unknown: u64,
 }
 
 /// The machine's clock.

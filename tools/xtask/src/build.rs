@@ -65,12 +65,13 @@ pub fn plugin(progress: Progress<'_>) -> Result<PathBuf, Error> {
         "build",
         "--package",
         "dyad-sim",
-        "--release",
+        "--profile",
+        "plugin",
         "--target-dir",
     ]);
     c.arg(&dir);
     run_cargo(c, "the simulator plugin", progress)?;
-    Ok(dir.join("release").join("libdyad_sim.so"))
+    Ok(dir.join("plugin").join("libdyad_sim.so"))
 }
 
 /// Cargo in the workspace, without the settings of the environment that would change what it

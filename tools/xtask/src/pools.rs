@@ -71,10 +71,14 @@ impl Pools {
     pub fn paths(&self) -> Vec<PathBuf> {
         let mut paths = vec![PathBuf::new(); MAX_POOLS];
         for (pool, file) in &self.files {
-            let (pid, fd) = (std::process::id(), file.as_raw_fd());
-            paths[pool.index()] = format!("/proc/{pid}/fd/{fd}").into();
+            paths[pool.index()] = path_of(file);
         }
         paths
+    }
+
+    /// The paths of the pools that there are: local ones by node, then the CXL pool.
+    pub fn present(&self) -> Vec<PathBuf> {
+        self.files.iter().map(|(_, file)| path_of(file)).collect()
     }
 
     /// The CXL pool's file.
@@ -92,6 +96,44 @@ impl Pools {
             .write_all_at(bytes, offset)
             .map_err(|e| Error::io("cannot write into the CXL pool", e))
     }
+}
+
+/// Memory of zeros that plugins share with each other and not with their machines.
+#[derive(Debug)]
+pub struct SharedWords {
+    file: File,
+}
+
+impl SharedWords {
+    /// As many words in `dir`; what is never written takes no room.
+    ///
+    /// # Errors
+    ///
+    /// If the directory cannot be used.
+    pub fn create(dir: &Path, words: usize) -> Result<SharedWords, Error> {
+        let file = nameless(dir).and_then(|file| {
+            file.set_len(words as u64 * 8)?;
+            Ok(file)
+        });
+        let file = file.map_err(|e| {
+            let dir = dir.display();
+            Error::Setup(format!(
+                "cannot create the simulator's memory in {dir}: {e}"
+            ))
+        })?;
+        Ok(SharedWords { file })
+    }
+
+    /// The path under which another process of this user can open it.
+    pub fn path(&self) -> PathBuf {
+        path_of(&self.file)
+    }
+}
+
+/// The path under which another process of this user can open a file of this one.
+fn path_of(file: &File) -> PathBuf {
+    let (pid, fd) = (std::process::id(), file.as_raw_fd());
+    format!("/proc/{pid}/fd/{fd}").into()
 }
 
 /// Bytes that can still be written in a file system.

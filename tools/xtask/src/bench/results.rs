@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::peers::{Goal, peers};
 
 /// Form of the plugin's report that is understood.
-pub const PLUGIN_SCHEMA: &str = "dyad.count/2";
+pub const PLUGIN_SCHEMA: &str = dyad_sim_model::report::SCHEMA;
 /// Fewest samples with which a row counts.
 pub const MIN_SAMPLES: u64 = 32;
 

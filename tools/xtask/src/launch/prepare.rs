@@ -7,6 +7,7 @@ use dyad_abi::boot::{BootMode, BootParams, MAX_TEXT, POOL_GRANULE, doorbell_vect
 use dyad_abi::ident::{ISA_COUNT, MAX_NODES};
 use dyad_abi::{Isa, NodeId};
 use dyad_sim_model::config::{Level, SimConfig};
+use dyad_sim_model::shared::Areas;
 
 use super::node::Node;
 use super::{Event, RunReport, Sink};
@@ -15,7 +16,7 @@ use crate::broker::Broker;
 use crate::config::{RunConfig, Work};
 use crate::error::Error;
 use crate::machine::{Machine, memory_plan, quoted};
-use crate::pools::Pools;
+use crate::pools::{Pools, SharedWords};
 use crate::sim::Outcome;
 use crate::sim::versions::{self, Image, Versions};
 use crate::symbol::Symboliser;
@@ -98,6 +99,8 @@ pub(super) struct System {
     pub(super) pools: Pools,
     pub(super) broker: Broker,
     pub(super) nodes: Vec<Node>,
+    /// What the plugins share; it lives as long as the machines.
+    _caches: Option<SharedWords>,
 }
 
 impl System {
@@ -132,6 +135,13 @@ impl System {
             let changes = config.setup.changes();
             outcome.replace(Outcome::new(simulation.clone(), changes, versions));
         }
+        let caches = match &simulation {
+            Some(sim) if sim.level > Level::Count => {
+                let words = Areas::new(sim).words();
+                Some(SharedWords::create(&config.shm_dir, words)?)
+            }
+            _ => None,
+        };
         let mut nodes = Vec::new();
         for (id, &isa) in NodeId::first(config.nodes.len()).zip(&config.nodes) {
             let boot_file = dir.join(format!("node{id}.boot"));
@@ -150,25 +160,30 @@ impl System {
                 .and_then(|p| p.elfs[isa.index()].clone());
             let images = [kernel.clone()].into_iter().chain(elf.clone());
             let symbols = Symboliser::new(images.map(|path| keep(&path, dir)));
-            let machine = Machine {
-                isa,
-                qemu,
-                cpus: config.cpus,
-                memory: memory_plan(isa, config.nodes.len(), config.mem_local, config.mem_cxl),
-                pool_paths: pools.paths(),
-                kernel: kernel.clone(),
-                boot_file,
-                doorbell: broker.socket().to_string(),
-                gdb: config.gdb.then(free_port).transpose()?,
-                plugin: built
-                    .plugin
-                    .as_deref()
-                    .zip(simulation.as_ref())
-                    .map(|(plugin, sim)| plugin_options(config, sim, plugin, id, dir)),
-                plugins: config.test.plugins.clone(),
-                plugins_log: plugins_file(dir, id.index()),
-                no_maxcpus: config.test.no_maxcpus,
-            };
+            let machine =
+                Machine {
+                    isa,
+                    qemu,
+                    cpus: config.cpus,
+                    memory: memory_plan(isa, config.nodes.len(), config.mem_local, config.mem_cxl),
+                    pool_paths: pools.paths(),
+                    kernel: kernel.clone(),
+                    boot_file,
+                    doorbell: broker.socket().to_string(),
+                    gdb: config.gdb.then(free_port).transpose()?,
+                    plugin: built.plugin.as_deref().zip(simulation.as_ref()).map(
+                        |(plugin, sim)| {
+                            let mut options = plugin_options(config, sim, plugin, id, dir);
+                            if let Some(caches) = &caches {
+                                options.push_str(&cache_options(caches, &pools));
+                            }
+                            options
+                        },
+                    ),
+                    plugins: config.test.plugins.clone(),
+                    plugins_log: plugins_file(dir, id.index()),
+                    no_maxcpus: config.test.no_maxcpus,
+                };
             let command = machine.command().map_err(|e| Error::Setup(e.to_string()))?;
             write(&dir.join(format!("node{id}.cmd")), &format!("{command}\n"))?;
             sink.event(Event::Detail(&format!("node {id}: {command}")));
@@ -188,8 +203,19 @@ impl System {
             pools,
             broker,
             nodes,
+            _caches: caches,
         })
     }
+}
+
+/// What the plugin needs beyond level `count`.
+fn cache_options(caches: &SharedWords, pools: &Pools) -> String {
+    let pools: Vec<String> = pools.present().iter().map(|p| quoted(p)).collect();
+    format!(
+        ",caches={},pools={}",
+        quoted(&caches.path()),
+        pools.join(":")
+    )
 }
 
 /// The plugin and its options.

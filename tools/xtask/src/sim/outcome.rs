@@ -307,6 +307,7 @@ pub(super) mod tests {
                 idle: time - time / 2 - time / 4,
                 ..Breakdown::default()
             },
+            ..CpuReport::default()
         }
     }
 

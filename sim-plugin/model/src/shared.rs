@@ -1,0 +1,79 @@
+//! What the plugins of all machines share of the model: one file of zeros, and what is where in it.
+//!
+//! | from | content |
+//! |---|---|
+//! | 0 | the directory: a word per fused line |
+//! | after it | the last levels that more than one CPU uses: one per node, or one for all |
+
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+
+use crate::cache::Cache;
+use crate::coherent::Core;
+use crate::config::{MemoryModel, SimConfig};
+use crate::last::{LastLevel, SharedCache};
+use crate::memory::Memory;
+
+/// Words of a page of the host, so that no two areas are on one.
+const PAGE_WORDS: usize = 512;
+
+/// Where everything is, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Areas {
+    directory: Range<usize>,
+    /// By node; one for all nodes that share it. Empty if its only CPU keeps it for itself.
+    last: Vec<Range<usize>>,
+}
+
+impl Areas {
+    /// The areas of a system.
+    pub fn new(config: &SimConfig) -> Areas {
+        let one = config.model == MemoryModel::FullyShared;
+        let mut end = Memory::new(config, 0).fused_lines();
+        let directory = 0..end;
+        let levels = if one { 1 } else { config.nodes.len() };
+        let last = config.nodes[..levels]
+            .iter()
+            .map(|node| {
+                let words = match one || node.cpus > 1 {
+                    true => SharedCache::words(node.l3),
+                    false => 0,
+                };
+                let start = end.next_multiple_of(PAGE_WORDS);
+                end = start + words;
+                start..end
+            })
+            .collect();
+        Areas { directory, last }
+    }
+
+    /// Words of all of them together.
+    pub fn words(&self) -> usize {
+        self.last
+            .last()
+            .map_or(self.directory.end, |last| last.end.max(self.directory.end))
+    }
+
+    /// A CPU of a node. `words` is what all share; at first it is zero.
+    ///
+    /// # Panics
+    ///
+    /// If there are too few words, or no such node.
+    pub fn core<'a>(
+        &self,
+        config: &SimConfig,
+        node: usize,
+        cpu: usize,
+        words: &'a [AtomicU64],
+    ) -> Core<'a> {
+        let home = if self.last.len() == 1 { 0 } else { node };
+        let shape = config.nodes[home].l3;
+        let area = &words[self.last[home].clone()];
+        let last = if area.is_empty() {
+            LastLevel::Own(Cache::new(shape))
+        } else {
+            LastLevel::Shared(SharedCache::new(shape, area, (node << 8 | cpu) as u16))
+        };
+        Core::new(config, node, cpu, &words[self.directory.clone()], last)
+    }
+}

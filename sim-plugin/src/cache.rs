@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Levels `cache` and `timing`: every access goes through the model. At level `timing` its latency
+//! becomes time.
+//!
+//! ```text
+//! access ──▶ micro-TLB ──hit──▶ model: first level ──hit──▶ done
+//!                │ miss             │ miss
+//!                ▼                  ▼
+//!           QEMU: where is it?   model: further levels, directory
+//! ```
+//!
+//! | what | charged |
+//! |---|---|
+//! | load, store | once per line; one that spans two lines is one access and two lines |
+//! | atomic read-modify-write | once, as a request for ownership, whether it succeeds or not |
+//! | instructions | the lines of a block when it is entered; a line that the last instruction was in is not fetched again |
+//! | access to a device | not at all; counted |
+//! | flush, write-back of a line; DC ZVA | by the address, computed from the registers |
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dyad_abi::marker::{Marker, WindowId};
+use dyad_shm::FUSED_BASE;
+use dyad_sim_model::account::Counters;
+use dyad_sim_model::coherent::{self as model, Core, FlushKind};
+
+use crate::cached::Setup;
+use crate::ffi::{Registers, Words};
+use crate::maintenance::{LineOp, Operand};
+use crate::regions::{Region, Regions};
+use crate::tlb::{Frame, Tlb};
+use crate::windows::Place;
+
+/// Kinds of accesses, as constants that callbacks are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind;
+
+impl Kind {
+    /// A load.
+    pub const LOAD: u8 = 0;
+    /// A store.
+    pub const STORE: u8 = 1;
+    /// An atomic read-modify-write.
+    pub const MODIFY: u8 = 2;
+}
+
+const LINE: u64 = 64;
+/// An access that begins before this offset in its line ends in it: none is longer than 16 bytes.
+const MAY_CROSS: u64 = LINE - 16;
+
+/// What QEMU can tell about an access.
+pub trait Probe {
+    /// Its virtual address.
+    fn address(&self) -> u64;
+    /// Its length.
+    fn bytes(&self) -> u64;
+    /// Where an address on one of its pages is; `None` if QEMU has dropped the translation.
+    fn place(&self, address: u64) -> Option<Place>;
+}
+
+/// A line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Line {
+    /// Physical address / 64.
+    pub number: u64,
+    /// Its number among the lines of the pools; larger than any, if it is in none.
+    pub index: u64,
+}
+
+/// The lines that a block's instructions are in.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Fetch {
+    lines: Box<[Line]>,
+}
+
+impl Fetch {
+    /// Lines in the order of execution; there is at least one.
+    pub fn new(lines: Vec<Line>) -> Fetch {
+        assert!(!lines.is_empty(), "a block has instructions");
+        let lines = lines.into();
+        Fetch { lines }
+    }
+
+    /// How its line is called in the CPU's word for the last line fetched, if it is a single one.
+    pub fn single(&self) -> Option<u64> {
+        match *self.lines {
+            [line] => Some(mark(line)),
+            _ => None,
+        }
+    }
+}
+
+/// Never 0, which is what the word starts with.
+fn mark(line: Line) -> u64 {
+    line.number + 1
+}
+
+/// An instruction that acts on a line.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct LineAction {
+    /// What it does.
+    pub op: LineOp,
+    /// On which address.
+    pub operand: Operand,
+    /// Its own address.
+    pub at: u64,
+}
+
+/// An access, for those who watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// What it does.
+    pub kind: model::Kind,
+    /// The address of the instruction.
+    pub at: u64,
+    /// Where its first byte is: virtual address.
+    pub address: u64,
+    /// And physical address.
+    pub physical: u64,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// Somebody who sees everything that a CPU does to memory, before the model does. Slower: only if asked
+/// for.
+pub trait Watcher: Send {
+    /// An access.
+    fn access(&mut self, access: &Watched);
+    /// Lines of instructions are fetched.
+    fn fetch(&mut self, lines: &[Line]);
+    /// An instruction acts on the line of a physical address.
+    fn line(&mut self, action: &LineAction, physical: u64);
+}
+
+/// The model's state of a CPU, and what it takes to find out where accesses go.
+pub struct Cpu {
+    words: Words,
+    tlb: Tlb,
+    core: Core<'static>,
+    watchers: Vec<Box<dyn Watcher>>,
+    /// Picoseconds by which a cycle of latency moves the CPU's time; 0 if it does not.
+    cycle_ps: u64,
+    devices: u64,
+    unknown: u64,
+    registers: Registers,
+    regions: Regions<Counters>,
+    setup: &'static Setup,
+    /// Another CPU has changed this one's translations.
+    translations_changed: AtomicBool,
+}
+
+impl Cpu {
+    /// The state of a CPU that is being initialised.
+    pub fn new(number: u32, setup: &'static Setup) -> Cpu {
+        Cpu {
+            words: Words::of(number),
+            tlb: Tlb::new(),
+            core: setup.core(number as usize),
+            watchers: setup.watchers(number as usize),
+            cycle_ps: setup.cycle_ps(),
+            devices: 0,
+            unknown: 0,
+            registers: Registers::find(setup.isa()),
+            regions: Regions::default(),
+            setup,
+            translations_changed: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes note of an access that has been made.
+    #[inline(always)]
+    pub fn access<const KIND: u8>(&mut self, probe: &impl Probe) {
+        let address = probe.address();
+        if address % LINE > MAY_CROSS && address % LINE + probe.bytes() > LINE {
+            return self.crossing(KIND, probe);
+        }
+        match self.tlb.find(address) {
+            Some(frame) => {
+                let cycles = self.touch::<KIND>(frame, address);
+                self.words.add_time(cycles * self.cycle_ps);
+            }
+            None => self.unseen(KIND, probe, address),
+        }
+    }
+
+    #[inline(always)]
+    fn touch<const KIND: u8>(&mut self, frame: Frame, address: u64) -> u64 {
+        let (line, index) = (frame.line(address), frame.index(address) as usize);
+        match KIND {
+            Kind::LOAD => self.core.load(line, index),
+            Kind::STORE => self.core.store(line, index),
+            _ => self.core.rmw(line, index),
+        }
+    }
+
+    /// An access to a page that has not been accessed since translations changed.
+    #[inline(never)]
+    fn unseen(&mut self, kind: u8, probe: &impl Probe, address: u64) {
+        match probe.place(address) {
+            Some(Place::Memory(physical)) => {
+                let frame = self.setup.frame(physical);
+                self.tlb.insert(address, frame);
+                self.touch_any(kind, frame, address);
+            }
+            Some(Place::Device(_)) => self.devices += 1,
+            None => self.unknown += 1,
+        }
+    }
+
+    /// An access that spans two lines, perhaps of two pages.
+    #[cold]
+    #[inline(never)]
+    fn crossing(&mut self, kind: u8, probe: &impl Probe) {
+        let first = probe.address();
+        for address in [first, (first + probe.bytes() - 1) & !(LINE - 1)] {
+            let lines = self.core.counts.data();
+            match self.tlb.find(address) {
+                Some(frame) => self.touch_any(kind, frame, address),
+                None => self.unseen(kind, probe, address),
+            }
+            // The second line is no access of its own; parts in devices are not counted here.
+            if address != first {
+                self.core.counts.split += self.core.counts.data() - lines;
+            }
+        }
+    }
+
+    #[inline]
+    fn touch_any(&mut self, kind: u8, frame: Frame, address: u64) {
+        let cycles = match kind {
+            Kind::LOAD => self.touch::<{ Kind::LOAD }>(frame, address),
+            Kind::STORE => self.touch::<{ Kind::STORE }>(frame, address),
+            _ => self.touch::<{ Kind::MODIFY }>(frame, address),
+        };
+        self.words.add_time(cycles * self.cycle_ps);
+    }
+
+    /// As [`access`](Cpu::access), by an instruction at `at`, for those who watch.
+    pub fn watched(&mut self, kind: u8, probe: &impl Probe, at: u64) {
+        let address = probe.address();
+        if let Some(frame) = self.frame_of(probe) {
+            let watched = Watched {
+                kind: match kind {
+                    Kind::LOAD => model::Kind::Load,
+                    Kind::STORE => model::Kind::Store,
+                    _ => model::Kind::Rmw,
+                },
+                at,
+                address,
+                physical: frame.line(address) * LINE + address % LINE,
+                bytes: probe.bytes(),
+            };
+            for watcher in &mut self.watchers {
+                watcher.access(&watched);
+            }
+        }
+        match kind {
+            Kind::LOAD => self.access::<{ Kind::LOAD }>(probe),
+            Kind::STORE => self.access::<{ Kind::STORE }>(probe),
+            _ => self.access::<{ Kind::MODIFY }>(probe),
+        }
+    }
+
+    /// The frame of an access, unless it is to a device.
+    fn frame_of(&mut self, probe: &impl Probe) -> Option<Frame> {
+        let address = probe.address();
+        if let Some(frame) = self.tlb.find(address) {
+            return Some(frame);
+        }
+        match probe.place(address) {
+            Some(Place::Memory(physical)) => Some(self.setup.frame(physical)),
+            _ => None,
+        }
+    }
+
+    /// A block is entered whose instructions are not all in the line of the last one.
+    pub fn fetch(&mut self, fetch: &Fetch) {
+        if self.translations_changed.load(Ordering::Relaxed) {
+            self.translations_changed.store(false, Ordering::Relaxed);
+            self.tlb.flush();
+        }
+        let mut cycles = 0;
+        let mut last = 0;
+        for watcher in &mut self.watchers {
+            watcher.fetch(&fetch.lines);
+        }
+        for line in &fetch.lines {
+            cycles += self.core.fetch(line.number, line.index as usize);
+            last = mark(*line);
+        }
+        self.words.set_fetched(last);
+        self.words.add_time(cycles * self.cycle_ps);
+    }
+
+    /// An instruction is about to act on a line.
+    pub fn act(&mut self, action: &LineAction) {
+        let registers = &mut self.registers;
+        let address = action.operand.address(action.at, |n| registers.read(n));
+        let Some((address, frame)) = address.and_then(|a| Some((a, self.frame(a)?))) else {
+            self.unknown += 1;
+            return;
+        };
+        let (line, index) = (frame.line(address), frame.index(address) as usize);
+        for watcher in &mut self.watchers {
+            watcher.line(action, line * LINE + address % LINE);
+        }
+        let cycles = match action.op {
+            LineOp::WriteBack => self.core.flush(FlushKind::Clean, line, index),
+            LineOp::Flush | LineOp::Drop => self.core.flush(FlushKind::Flush, line, index),
+            LineOp::Zero => self.core.store(line, index),
+        };
+        self.words.add_time(cycles * self.cycle_ps);
+    }
+
+    /// A marker is executed, with `left` instructions of its block after it, itself included.
+    pub fn marker(&mut self, marker: Marker, left: u64) {
+        let now = self.counts(left);
+        self.regions.marker(marker, now);
+    }
+
+    /// What has been counted, when `left` instructions of the block that is being executed are still
+    /// to come.
+    pub fn counts(&self, left: u64) -> Counters {
+        let (lower, upper) = self.words.instructions();
+        Counters {
+            instructions: (lower + upper).wrapping_sub(left),
+            ..self.core.counts
+        }
+    }
+
+    /// Regions that were passed through.
+    pub fn regions(&self) -> impl Iterator<Item = (WindowId, Region<Counters>)> {
+        self.regions
+            .closed()
+            .iter()
+            .map(|(id, region)| (*id, *region))
+    }
+
+    /// Accesses to devices, and accesses and flushes whose line could not be found out.
+    pub fn beside_memory(&self) -> (u64, u64) {
+        (self.devices, self.unknown)
+    }
+
+    /// Where the page of an address is that is not being accessed: the kernel's map of the pools
+    /// tells by itself, other pages if they have been accessed.
+    fn frame(&self, address: u64) -> Option<Frame> {
+        match address.checked_sub(FUSED_BASE) {
+            Some(physical) if self.setup.is_fused(physical) => Some(self.setup.frame(physical)),
+            _ => self.tlb.find(address),
+        }
+    }
+
+    /// Translations of this CPU are about to change.
+    pub fn forget_translations(&mut self) {
+        self.tlb.flush();
+    }
+
+    /// Another CPU has changed translations of all: they are forgotten when the next line of
+    /// instructions is fetched. QEMU too lets CPUs go on for a while.
+    pub fn translations_changed(&self) {
+        self.translations_changed.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Levels `cache` and `timing`: what is set up once, what is done when code is translated, and the
+//! report. What happens while code runs is in [`crate::cache`].
+//!
+//! | instruction | reported |
+//! |---|---|
+//! | any | its loads and its stores, apart |
+//! | atomic | its loads only: QEMU shows both halves |
+//! | acts on a line ([`crate::maintenance`]) | before it starts, with the registers |
+//! | changes translations | before it starts |
+//! | marker | before it starts, with the number of instructions left in its block |
+//!
+//! What callbacks are given is interned and never freed: QEMU may drop a block and translate it again,
+//! and keeps no account of what blocks refer to.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use dyad_abi::Isa;
+use dyad_abi::marker::{Decoded, Marker, decode};
+use dyad_sim_model::account;
+use dyad_sim_model::coherent::Core;
+use dyad_sim_model::config::{Level, SimConfig};
+use dyad_sim_model::memory::{Memory, line_of};
+use dyad_sim_model::report::{Breakdown, Counters, CpuReport, RoiReport};
+use dyad_sim_model::shared::Areas;
+
+use crate::cache::{Fetch, Line, LineAction, Watcher};
+use crate::classify::{self, kind};
+use crate::code::{CodeMap, PoolFile};
+use crate::ffi::{self, Block, Instruction};
+use crate::maintenance::{Maintenance, Scope, maintenance};
+use crate::options::Options;
+use crate::regions::Region;
+use crate::tlb::Frame;
+
+const PAGE_SHIFT: u32 = 12;
+const LINES_PER_PAGE: u32 = 64;
+/// Lines of code in no memory (a ROM) are numbered by their virtual address, beyond all memory that
+/// a machine of its own has and below the pools.
+const ROM_LINES: u64 = 1 << 27;
+
+/// What does not change while the machine runs.
+pub struct Setup {
+    config: SimConfig,
+    node: usize,
+    isa: Isa,
+    memory: Memory,
+    areas: Areas,
+    words: &'static [AtomicU64],
+    code: Mutex<CodeMap>,
+    fetches: Intern<Fetch>,
+    actions: Intern<LineAction>,
+    markers: Intern<MarkerSite>,
+}
+
+static SETUP: OnceLock<Setup> = OnceLock::new();
+
+/// Makes a setup that of this machine.
+///
+/// # Errors
+///
+/// If it has one.
+pub fn install(setup: Setup) -> Result<&'static Setup, String> {
+    if SETUP.set(setup).is_err() {
+        return Err("the plugin is loaded twice; give -plugin once".into());
+    }
+    this().ok_or_else(|| "there is no setup".into())
+}
+
+/// This machine's setup, if caches are simulated.
+pub fn this() -> Option<&'static Setup> {
+    SETUP.get()
+}
+
+/// A marker in a block.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct MarkerSite {
+    /// The marker's word.
+    pub word: u32,
+    /// Instructions of its block from itself to the end.
+    pub left: u64,
+}
+
+impl MarkerSite {
+    /// The marker.
+    pub fn marker(&self) -> Option<Marker> {
+        Marker::from_word(self.word)
+    }
+}
+
+/// Values that live for ever, each once.
+struct Intern<T: 'static>(Mutex<HashMap<u64, Vec<&'static T>>>);
+
+impl<T: Hash + PartialEq> Intern<T> {
+    fn new() -> Intern<T> {
+        Intern(Mutex::default())
+    }
+
+    fn get(&self, value: T) -> &'static T {
+        use std::hash::{DefaultHasher, Hasher};
+        let mut hasher = DefaultHasher::new();
+        value.hash(&mut hasher);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let alike = all.entry(hasher.finish()).or_default();
+        if let Some(found) = alike.iter().find(|v| ***v == value) {
+            return found;
+        }
+        let new: &'static T = Box::leak(Box::new(value));
+        alike.push(new);
+        new
+    }
+}
+
+impl Setup {
+    /// Reads what the options name.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for the user.
+    pub fn new(isa: Isa, options: &Options) -> Result<Setup, String> {
+        let level = options.level.name();
+        let needed = |what: Option<&str>, name: &str| {
+            what.map(str::to_string)
+                .ok_or_else(|| format!("level={level} needs {name}=...; the launcher gives it"))
+        };
+        let path = needed(options.config.as_deref(), "config")?;
+        let node = usize::from(
+            options
+                .node
+                .ok_or_else(|| format!("level={level} needs node=N"))?,
+        );
+        let text =
+            std::fs::read_to_string(&path).map_err(|e| format!("cannot read {path}: {e}"))?;
+        let config: SimConfig =
+            serde_json::from_str(&text).map_err(|e| format!("{path} is no configuration: {e}"))?;
+        config.check().map_err(|e| format!("{path}: {e}"))?;
+        let Some(own) = config.nodes.get(node) else {
+            return Err(format!("{path} has no node {node}"));
+        };
+        if own.isa() != Some(isa) {
+            return Err(format!("{path} says that node {node} is {}", own.isa));
+        }
+        let caches = needed(options.caches.as_deref(), "caches")?;
+        let areas = Areas::new(&config);
+        let words = ffi::map_words(Path::new(&caches), areas.words())?;
+        let names = needed(options.pools.as_deref(), "pools")?;
+        let names: Vec<&str> = names.split(':').collect();
+        if names.len() != config.pools.len() {
+            return Err(format!(
+                "pools has {} files, {path} has {} pools",
+                names.len(),
+                config.pools.len()
+            ));
+        }
+        let pools = names
+            .iter()
+            .zip(&config.pools)
+            .map(|(file, pool)| PoolFile::open(file, pool.base))
+            .collect::<Result<Vec<_>, String>>()?;
+        Ok(Setup {
+            memory: Memory::new(&config, node),
+            config,
+            node,
+            isa,
+            areas,
+            words,
+            code: Mutex::new(CodeMap::new(isa, pools)),
+            fetches: Intern::new(),
+            actions: Intern::new(),
+            markers: Intern::new(),
+        })
+    }
+
+    /// What a CPU has counted, and where its time went; `None` if there is no such CPU.
+    pub fn cpu(&self, cpu: u32) -> Option<CpuReport> {
+        ffi::with_cpu(cpu, |c| {
+            let (counters, breakdown_ps) = self.explain(&c.counts(0));
+            let (devices, unknown) = c.beside_memory();
+            CpuReport {
+                counters,
+                breakdown_ps,
+                devices,
+                unknown,
+                ..CpuReport::default()
+            }
+        })
+    }
+
+    /// The regions of all CPUs.
+    pub fn regions(&self) -> BTreeMap<u16, RoiReport> {
+        let mut all: BTreeMap<u16, Region<account::Counters>> = BTreeMap::new();
+        for cpu in 0..self.config.nodes[self.node].cpus as u32 {
+            let regions = ffi::with_cpu(cpu, |c| c.regions().collect::<Vec<_>>());
+            for (id, region) in regions.into_iter().flatten() {
+                let sum = all.entry(id.0).or_default();
+                sum.n += region.n;
+                sum.sum += region.sum;
+            }
+        }
+        let explained = all.into_iter().map(|(id, region)| {
+            let (counters, breakdown_ps) = self.explain(&region.sum);
+            let roi = RoiReport {
+                n: region.n,
+                time_ps: breakdown_ps.total(),
+                counters,
+                breakdown_ps,
+            };
+            (id, roi)
+        });
+        explained.collect()
+    }
+
+    fn explain(&self, counts: &account::Counters) -> (Counters, Breakdown) {
+        let node = &self.config.nodes[self.node];
+        let waits = account::Waits::default();
+        let went = account::breakdown(self.config.level, node, counts, waits);
+        (counts.report(), went)
+    }
+
+    /// This machine's ISA.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// A CPU's caches.
+    pub fn core(&'static self, cpu: usize) -> Core<'static> {
+        self.areas.core(&self.config, self.node, cpu, self.words)
+    }
+
+    /// Who watches a CPU.
+    pub fn watchers(&self, _cpu: usize) -> Vec<Box<dyn Watcher>> {
+        Vec::new()
+    }
+
+    /// Whether anybody watches.
+    fn watched(&self) -> bool {
+        false
+    }
+
+    /// Picoseconds by which a cycle of latency moves time.
+    pub fn cycle_ps(&self) -> u64 {
+        match self.config.level {
+            Level::Timing => self.config.nodes[self.node].cycle_ps,
+            Level::Count | Level::Cache => 0,
+        }
+    }
+
+    /// Whether a physical address is in a pool.
+    pub fn is_fused(&self, physical: u64) -> bool {
+        self.memory.locate(line_of(physical)).is_some()
+    }
+
+    /// The frame of a physical address.
+    pub fn frame(&self, physical: u64) -> Frame {
+        let page = (physical >> PAGE_SHIFT) as u32;
+        let first = u64::from(page) * u64::from(LINES_PER_PAGE);
+        // Pools are whole pages, and so are their places in the directory.
+        let place = self.memory.locate(first);
+        Frame::new(page, place.map(|p| p.index as u32 / LINES_PER_PAGE))
+    }
+
+    /// A block is being translated.
+    pub fn translated(&self, block: &Block) {
+        let total = block.instructions();
+        let mut lines: Vec<Line> = Vec::new();
+        for i in 0..total {
+            let instruction = block.instruction(i);
+            let (code, len) = instruction.code();
+            let code = &code[..len];
+            self.add_lines(&mut lines, &instruction, len as u64);
+            self.report(&instruction, code, (total - i) as u64);
+        }
+        if !lines.is_empty() {
+            block.fetch_on_entry(self.fetches.get(Fetch::new(lines)));
+        }
+    }
+
+    /// Has QEMU report what an instruction does.
+    fn report(&self, instruction: &Instruction<'_>, code: &[u8], left: u64) {
+        match decode(self.isa, code) {
+            Decoded::Marker(marker) => {
+                let word = marker.word();
+                instruction.report_marker(self.markers.get(MarkerSite { word, left }));
+                return;
+            }
+            Decoded::Prefix => return,
+            Decoded::Other => {}
+        }
+        match maintenance(self.isa, code) {
+            Some(Maintenance::Line(op, operand)) => {
+                let at = instruction.address();
+                instruction.report_action(self.actions.get(LineAction { op, operand, at }));
+                return;
+            }
+            Some(Maintenance::Translations(scope)) => {
+                instruction.report_translation_change(scope == Scope::Machine);
+            }
+            None => {}
+        }
+        match (kind(self.isa, code), self.watched()) {
+            (classify::Kind::Atomic, false) => instruction.report_modifications(),
+            (classify::Kind::Atomic, true) => instruction.watch_modifications(),
+            (_, false) => instruction.report_accesses(),
+            (_, true) => instruction.watch_accesses(),
+        }
+    }
+
+    /// Adds the lines of an instruction, unless the last one is where it is.
+    fn add_lines(&self, lines: &mut Vec<Line>, instruction: &Instruction<'_>, len: u64) {
+        let first = instruction.address();
+        let last = first + len.max(1) - 1;
+        let physical = |address: u64| {
+            let host = instruction.host_address()?;
+            let mut code = self.code.lock().unwrap_or_else(PoisonError::into_inner);
+            // An instruction that spans two pages is where its first byte is; the next one tells
+            // where the second page is.
+            code.physical(host).map(|p| p + (address - first))
+        };
+        for address in [first, last] {
+            let line = match physical(address) {
+                Some(physical) => {
+                    let number = line_of(physical);
+                    let index = self.memory.index_base(number).wrapping_add(number);
+                    Line { number, index }
+                }
+                None => Line {
+                    number: ROM_LINES | line_of(address) & (ROM_LINES - 1),
+                    index: u64::MAX,
+                },
+            };
+            if lines.last() != Some(&line) {
+                lines.push(line);
+            }
+        }
+    }
+}
