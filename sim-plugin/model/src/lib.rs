@@ -11,6 +11,8 @@
 //! | [`coherent`] | a CPU's levels in front of the directory |
 //! | [`account`] | counters, and where time went |
 //! | [`incoherent`] | what kernels forget to write back and to drop, if caches are not coherent |
+//! | [`trace`] | recorded accesses, and replaying them |
+//! | `naive` | the model again, as simply as possible, to compare with (feature `naive`) |
 //! | [`report`] | what each machine reports |
 #![forbid(unsafe_code)]
 
@@ -22,8 +24,13 @@ pub mod directory;
 pub mod incoherent;
 pub mod last;
 pub mod memory;
+#[cfg(any(test, feature = "naive"))]
+pub mod naive;
 pub mod report;
 pub mod shared;
+pub mod trace;
 
 #[cfg(test)]
 mod fixture;
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! A CPU's caches in front of the directory: what an access costs, and which messages it sends.
 //!
-//! Rules:
+//! Rules, which the module `naive` checks access by access:
 //!
 //! - An access costs the latency of the level that has the line; instructions found in the first
 //!   level cost nothing. All levels on the way get a copy, the last level first.
@@ -285,7 +285,6 @@ impl<'a> Core<'a> {
             return 0; // Every word has a next step.
         };
         let mut cycles = self.book_snoops(kind, before, step, found);
-        let source = if step.forward { Found::Nowhere } else { found };
         if step.forward {
             cycles += self.book_forward(kind, found, line);
         } else {
@@ -313,14 +312,14 @@ impl<'a> Core<'a> {
             }
             in_last = self.l3.rekey(old, new);
         }
-        match source {
+        match found {
             Found::L1 | Found::L2 if in_last => {}
             Found::L3 => {
                 self.l3.touch(new);
             }
             _ => cycles += self.fill_last(new, identity(true)),
         }
-        match source {
+        match found {
             Found::L1 => {}
             Found::L2 => {
                 self.l2.touch(new);

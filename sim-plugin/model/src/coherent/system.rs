@@ -79,6 +79,11 @@ impl<'a> System<'a> {
         }
     }
 
+    /// Whether there is such a CPU.
+    pub fn has(&self, node: usize, cpu: usize) -> bool {
+        self.cores.get(node).is_some_and(|cpus| cpu < cpus.len())
+    }
+
     /// A CPU.
     pub fn core(&mut self, node: usize, cpu: usize) -> &mut Core<'a> {
         &mut self.cores[node][cpu]
@@ -94,6 +99,12 @@ impl<'a> System<'a> {
     pub fn access(&mut self, node: usize, cpu: usize, kind: Kind, line: u64) -> u64 {
         let (core, index) = self.at(node, cpu, line);
         core.access(kind, line, index)
+    }
+
+    /// The second line of an access that spans two. Returns the latency in cycles.
+    pub fn second_line(&mut self, node: usize, cpu: usize, kind: Kind, line: u64) -> u64 {
+        let (core, index) = self.at(node, cpu, line);
+        core.second_line(kind, line, index)
     }
 
     /// Cache maintenance of a line. Returns the latency in cycles.

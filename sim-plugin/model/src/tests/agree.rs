@@ -1,0 +1,220 @@
+//! The fast model and the naive one agree about every access: its latency and every counter.
+
+use proptest::prelude::*;
+
+use crate::account::Counters;
+use crate::coherent::{FlushKind, Kind, Storage};
+use crate::config::*;
+use crate::fixture;
+use crate::naive::Both;
+use crate::trace::{Event, Record};
+
+fn shape(sets: std::ops::Range<u32>, ways: u32) -> impl Strategy<Value = CacheShape> {
+    (sets, 1..=ways).prop_map(|(sets, ways)| CacheShape {
+        size: (1 << sets) * u64::from(ways) * LINE_BYTES,
+        ways,
+    })
+}
+
+fn node(l3: CacheShape) -> impl Strategy<Value = NodeConfig> {
+    (
+        (shape(0..3, 4), shape(0..3, 4), shape(0..4, 6)),
+        (1u64..9, 10u64..20, 20u64..60, 100u64..200, 200u64..400),
+        (1u64..99, 1u64..99, 1u64..99, 1u64..99),
+        proptest::option::of(1u64..500),
+    )
+        .prop_map(
+            move |((l1i, l1d, l2), latency, snoop, forward)| NodeConfig {
+                l1i,
+                l1d,
+                l2,
+                l3,
+                latency: Latencies {
+                    l1: latency.0,
+                    l2: latency.1,
+                    l3: latency.2,
+                    local: latency.3,
+                    remote: latency.4,
+                },
+                snoop: SnoopCosts {
+                    data: snoop.0,
+                    inv: snoop.1,
+                    back: snoop.2,
+                    writeback: snoop.3,
+                    forward,
+                },
+                ..fixture::node(1)
+            },
+        )
+}
+
+fn config(most_cpus: usize) -> impl Strategy<Value = SimConfig> {
+    let model = prop_oneof![
+        Just(MemoryModel::Separated),
+        Just(MemoryModel::Shared),
+        Just(MemoryModel::FullyShared),
+    ];
+    let coherence = prop_oneof![
+        9 => Just(Coherence::Coherent),
+        1 => Just(Coherence::Incoherent),
+    ];
+    // Last levels below, at, and well above what is above them.
+    let l3 = prop_oneof![shape(0..3, 3), shape(1..5, 20)];
+    (1..=4usize, model, coherence, l3)
+        .prop_flat_map(move |(nodes, model, coherence, l3)| {
+            let node = (1..=most_cpus, node(l3));
+            let nodes = proptest::collection::vec(node, nodes);
+            (nodes, Just((model, coherence)))
+        })
+        .prop_map(|(nodes, (model, coherence))| SimConfig {
+            model,
+            coherence,
+            nodes: nodes
+                .iter()
+                .map(|(cpus, node)| NodeConfig {
+                    cpus: *cpus,
+                    ..node.clone()
+                })
+                .collect(),
+            ..fixture::config(nodes.len(), 1)
+        })
+}
+
+#[derive(Clone, Debug)]
+struct Op {
+    who: (usize, usize),
+    what: u8,
+    pool: usize,
+    line: u64,
+    size: u64,
+}
+
+fn op(lines: u64) -> impl Strategy<Value = Op> {
+    (
+        (0..4usize, 0..2usize),
+        0..32u8,
+        0..8usize,
+        0..lines,
+        1..80u64,
+    )
+        .prop_map(|(who, what, pool, line, size)| Op {
+            who,
+            what,
+            pool,
+            line,
+            size,
+        })
+}
+
+fn record(config: &SimConfig, op: &Op) -> Record {
+    let node = op.who.0 % config.nodes.len();
+    let cpu = op.who.1 % config.nodes[node].cpus;
+    // Beyond the pools is private memory.
+    let base = config.pools.get(op.pool).map_or(0, |pool| pool.base);
+    let address = base + op.line * LINE_BYTES;
+    let access = |kind| Event::Access {
+        kind,
+        address,
+        // Most accesses are to one line.
+        size: if op.size > 64 { op.size } else { 1 },
+    };
+    let event = match op.what {
+        0..4 => access(Kind::Fetch),
+        4..16 => access(Kind::Load),
+        16..24 => access(Kind::Store),
+        24..28 => access(Kind::Rmw),
+        28..30 => Event::Flush {
+            kind: FlushKind::Flush,
+            address,
+        },
+        _ => Event::Flush {
+            kind: FlushKind::Clean,
+            address,
+        },
+    };
+    Record { node, cpu, event }
+}
+
+/// Few lines, which stay in the caches, or many, which do not.
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    prop_oneof![1..4u64, 1..100u64]
+        .prop_flat_map(|lines| proptest::collection::vec(op(lines), 0..800))
+}
+
+/// What must hold of the counters of any run.
+fn sane(counts: &Counters, config: &NodeConfig, cycles: u64) {
+    assert_eq!(
+        counts.local + counts.remote + counts.forwarded,
+        counts.l3_misses,
+        "every miss is served once"
+    );
+    assert_eq!(
+        counts.memory_cycles(config.latency.l1),
+        cycles,
+        "every cycle is explained"
+    );
+    assert_eq!(counts.l2_cycles, counts.l2_hits() * config.latency.l2);
+    assert_eq!(counts.local_cycles, counts.local * config.latency.local);
+    assert_eq!(counts.remote_cycles, counts.remote * config.latency.remote);
+    assert!(counts.snp_inv >= counts.invalidations);
+    assert!(counts.forwarded <= counts.snp_data + counts.invalidations);
+    assert!(counts.l2_misses <= counts.l1i_misses + counts.l1d_misses);
+}
+
+/// Runs operations on both models. Returns the sum of the counters of all CPUs.
+fn run(config: &SimConfig, share: bool, ops: &[Op]) -> Counters {
+    let storage = Storage::new(config, share);
+    let mut both = Both::new(config, &storage);
+    for op in ops {
+        if let Err(difference) = both.step(&record(config, op)).unwrap() {
+            panic!("{difference}\n{config:#?}");
+        }
+    }
+    let mut sum = Counters::default();
+    for (n, node) in config.nodes.iter().enumerate() {
+        for cpu in 0..node.cpus {
+            let counts = both.fast.counts(n, cpu);
+            sane(&counts, node, both.cycles(n, cpu));
+            assert_eq!(both.fast.core(n, cpu).stolen_locks(), 0);
+            sum += counts;
+        }
+    }
+    sum
+}
+
+proptest! {
+    #[test]
+    fn one_cpu_per_node(
+        config in config(1),
+        share in any::<bool>(),
+        ops in ops(),
+    ) {
+        run(&config, share, &ops);
+    }
+
+    #[test]
+    fn several_cpus_per_node(
+        config in config(2),
+        ops in ops(),
+    ) {
+        run(&config, false, &ops);
+    }
+}
+
+/// The comparisons above mean something: in runs of their kind every counter counts, often.
+#[test]
+fn everything_happens() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+
+    let mut runner = TestRunner::deterministic();
+    let mut sum = Counters::default();
+    for _ in 0..160 {
+        let config = config(2).new_tree(&mut runner).unwrap().current();
+        let ops = ops().new_tree(&mut runner).unwrap().current();
+        sum += run(&config, false, &ops);
+    }
+    for (name, value) in sum.values().filter(|&(name, _)| name != "instructions") {
+        assert!(value > 100, "{name}: {value}");
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests of the whole model.
+
+mod agree;
+mod traces;
