@@ -3,6 +3,8 @@
 mod bench;
 mod build;
 mod doctor;
+mod explore;
+mod held;
 mod long;
 mod miri;
 mod new;
@@ -10,6 +12,7 @@ mod passthrough;
 mod run;
 mod sim;
 mod soak;
+mod sweep;
 mod symbolize;
 
 use std::process::ExitCode;
@@ -33,6 +36,10 @@ enum Command {
     Run(Box<run::RunArgs>),
     /// Run the same system many times and keep the logs of the runs that fail
     Soak(Box<soak::SoakArgs>),
+    /// Run every combination of some settings and collect what is simulated in one table
+    Sweep(Box<sweep::SweepArgs>),
+    /// Run in strict order with many seeds until one fails, and say how to repeat that
+    Explore(Box<explore::ExploreArgs>),
     /// Say what can be simulated: keys, profiles
     Sim(sim::SimArgs),
     /// Measure and print the results beside those of other systems
@@ -81,6 +88,8 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Soak(args) => soak::soak(&args),
+        Command::Sweep(args) => sweep::sweep(&args),
+        Command::Explore(args) => explore::explore(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Build(args) => build::build(&args),

@@ -167,17 +167,29 @@ impl ShapeArgs {
         self.set.iter().any(|word| word == "help")
     }
 
-    /// The settings of the command line and the configuration file, and the run they describe.
-    pub(super) fn resolve(&self, more: Settings) -> Result<(Settings, RunConfig), Error> {
-        let mut settings = self.settings()?.or(more);
-        if let Some(file) = &self.config {
-            settings = settings.or(Settings::from_file(file)?);
+    /// The settings of the command line, then `more`, then those of the configuration file.
+    pub(super) fn gather(&self, more: Settings) -> Result<Settings, Error> {
+        let settings = self.settings()?.or(more);
+        match &self.config {
+            Some(file) => Ok(settings.or(Settings::from_file(file)?)),
+            None => Ok(settings),
         }
+    }
+
+    /// The run that settings describe.
+    pub(super) fn finish(&self, settings: &Settings) -> Result<RunConfig, Error> {
         let mut config = settings.resolve()?;
         self.test.apply(&mut config)?;
         if !self.ktest.is_empty() {
             config.work = Work::Ktest(self.ktest.clone());
         }
+        Ok(config)
+    }
+
+    /// Both.
+    pub(super) fn resolve(&self, more: Settings) -> Result<(Settings, RunConfig), Error> {
+        let settings = self.gather(more)?;
+        let config = self.finish(&settings)?;
         Ok((settings, config))
     }
 }

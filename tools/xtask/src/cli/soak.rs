@@ -1,16 +1,14 @@
 //! `cargo xtask soak`: the same run, many times.
 
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::Path;
 
 use clap::Args;
 
+use super::held::{Done, Failure};
 use super::run::{ShapeArgs, write_json};
 use crate::config::Settings;
-use crate::display::{Display, Verbosity};
 use crate::error::Error;
-use crate::launch::{self, Event, Sink};
-use crate::{paths, setup, signals};
+use crate::{launch, paths, setup};
 
 #[derive(Debug, Args)]
 pub(super) struct SoakArgs {
@@ -28,29 +26,8 @@ pub(super) struct SoakArgs {
 #[derive(serde::Serialize)]
 struct Failed {
     run: u32,
-    failure: String,
-    logs: PathBuf,
-}
-
-/// Keeps what happens, to be written down if the run fails.
-struct Held {
-    /// Shows what is built, which is of interest once.
-    progress: Option<Display>,
-    log: Vec<u8>,
-}
-
-impl Sink for Held {
-    fn event(&mut self, event: Event<'_>) {
-        if let Event::Progress(_) = event {
-            if let Some(progress) = &mut self.progress {
-                progress.event(event);
-            }
-            return;
-        }
-        let mut copy = Display::to_buffer(Verbosity::Verbose);
-        copy.event(event);
-        self.log.extend(copy.into_inner());
-    }
+    #[serde(flatten)]
+    failure: Failure,
 }
 
 pub(super) fn soak(args: &SoakArgs) -> Result<u8, Error> {
@@ -59,58 +36,36 @@ pub(super) fn soak(args: &SoakArgs) -> Result<u8, Error> {
     let base = launch::new_run_dir("soak-")?;
     let mut failed: Vec<Failed> = Vec::new();
     let mut times: Vec<f64> = Vec::new();
+    let mut interrupted = None;
     for run in 1..=args.runs {
         let dir = base.join(format!("run{run:04}"));
-        let start = Instant::now();
-        let mut sink = Held {
-            progress: (run == 1).then(|| Display::new(Verbosity::Normal)),
-            log: Vec::new(),
+        let done = match Done::run(&config, dir, run == 1) {
+            Ok(done) => done,
+            Err(Error::Interrupted) => {
+                interrupted = Some(Error::Interrupted);
+                break;
+            }
+            Err(e) => return Err(e),
         };
-        let report = launch::run_in(&config, Some(dir.clone()), &mut sink);
-        if let Some(progress) = &mut sink.progress {
-            progress.event(Event::Status(""));
-        }
-        let seconds = start.elapsed().as_secs_f64();
-        match report.failure() {
+        let seconds = done.seconds;
+        match done.settle()? {
             None => {
                 times.push(seconds);
                 println!("run {run:4} of {}: ok, {seconds:.1} s", args.runs);
-                // Only the logs of failures are of use.
-                let _ = std::fs::remove_dir_all(&dir);
             }
             Some(failure) => {
-                if matches!(report.error, Some(Error::Interrupted)) {
-                    break;
-                }
-                if matches!(
-                    report.error,
-                    Some(Error::Usage(_) | Error::Setup(_) | Error::Build(_))
-                ) {
-                    // The next run would say the same.
-                    return Err(report.error.unwrap_or(Error::Run(failure)));
-                }
-                keep(&dir, &sink.log, &report.json())?;
                 println!(
-                    "run {run:4} of {}: FAILED, {seconds:.1} s: {failure}; logs in {}",
+                    "run {run:4} of {}: FAILED, {seconds:.1} s: {}; logs in {}",
                     args.runs,
-                    paths::shown(&dir)
+                    failure.failure,
+                    paths::shown(&failure.logs)
                 );
-                let logs = dir;
-                failed.push(Failed { run, failure, logs });
+                failed.push(Failed { run, failure });
             }
         }
-        if signals::count() > 0 {
-            break;
-        }
     }
-    summary(args, &base, &failed, &times)
-}
-
-fn keep(dir: &Path, merged: &[u8], json: &serde_json::Value) -> Result<(), Error> {
-    let merged_log = dir.join("merged.log");
-    std::fs::write(&merged_log, merged)
-        .map_err(|e| Error::io(format_args!("cannot write {}", merged_log.display()), e))?;
-    write_json(&dir.join("report.json").display().to_string(), json)
+    let status = summary(args, &base, &failed, &times)?;
+    interrupted.map_or(Ok(status), Err)
 }
 
 fn summary(args: &SoakArgs, base: &Path, failed: &[Failed], times: &[f64]) -> Result<u8, Error> {
@@ -129,8 +84,8 @@ fn summary(args: &SoakArgs, base: &Path, failed: &[Failed], times: &[f64]) -> Re
         println!(
             "run {} failed: {}; logs in {}",
             f.run,
-            f.failure,
-            paths::shown(&f.logs)
+            f.failure.failure,
+            paths::shown(&f.failure.logs)
         );
     }
     if failed.is_empty() {
@@ -154,9 +109,6 @@ fn summary(args: &SoakArgs, base: &Path, failed: &[Failed], times: &[f64]) -> Re
             "failed": failed, "seconds": times,
         });
         write_json(file, &json)?;
-    }
-    if signals::count() > 0 {
-        return Err(Error::Interrupted);
     }
     Ok(u8::from(!ok))
 }

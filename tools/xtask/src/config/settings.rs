@@ -144,6 +144,16 @@ impl Settings {
         Ok(s)
     }
 
+    /// Sets what has this key to a word; `false`, if nothing has.
+    pub fn set_word(&mut self, key: &str, word: &str) -> bool {
+        let slot = self.word(key);
+        let known = slot.is_some();
+        if let Some(slot) = slot {
+            *slot = Some(word.into());
+        }
+        known
+    }
+
     /// Adds numbers of the simulation from words like `l3.size=32MiB`.
     ///
     /// # Errors
