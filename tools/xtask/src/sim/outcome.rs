@@ -2,7 +2,7 @@
 //! consistent.
 
 use dyad_abi::marker::{BenchWindow, WindowId};
-use dyad_sim_model::config::{Level, Order, SLACK_NS, SimConfig};
+use dyad_sim_model::config::{Order, SLACK_NS, SimConfig};
 use dyad_sim_model::report::{
     Breakdown, ClockReport, Counters, CpuReport, MachineReport, SCHEMA as MACHINE_SCHEMA,
 };
@@ -184,19 +184,15 @@ impl Outcome {
             open(what, r.breakdown_ps.total(), r.time_ps)
         });
         let furthest = machine.cpus.iter().map(|c| c.time_ps).max();
-        let clock = match (machine.clock, machine.level) {
-            (Some(clock), _) => furthest.and_then(|t| {
-                let differ = u128::from(t.abs_diff(clock.total_ps)) * CLOSES_TO;
-                (differ > u128::from(t)).then(|| {
-                    format!(
-                        "the furthest CPU is at {t} ps, the clock at {} ps",
-                        clock.total_ps
-                    )
-                })
-            }),
-            (None, Level::Timing) => Some("there is no clock".into()),
-            (None, _) => None,
-        };
+        let clock = machine.clock.zip(furthest).and_then(|(clock, t)| {
+            let differ = u128::from(t.abs_diff(clock.total_ps)) * CLOSES_TO;
+            (differ > u128::from(t)).then(|| {
+                format!(
+                    "the furthest CPU is at {t} ps, the clock at {} ps",
+                    clock.total_ps
+                )
+            })
+        });
         let why: Vec<String> = machine
             .cpus
             .iter()
@@ -287,6 +283,7 @@ pub(super) mod tests {
     use super::super::Setup;
     use super::*;
     use crate::config::RunConfig;
+    use dyad_sim_model::config::Level;
     use dyad_sim_model::report::RoiReport;
 
     pub(in super::super) fn cpu(time: u64) -> CpuReport {
@@ -402,9 +399,7 @@ pub(super) mod tests {
         assert!(text.starts_with("sim.closure region 0x8000"), "{text}");
         let text = judge(|m| m.clock.as_mut().unwrap().total_ps *= 2);
         assert!(text.starts_with("sim.closure the furthest CPU"), "{text}");
-        let text = judge(|m| m.clock = None);
-        assert_eq!(text, "sim.closure there is no clock");
-        assert_eq!(judge(|m| (m.clock, m.level) = (None, Level::Cache)), "");
+        assert_eq!(judge(|m| m.clock = None), "");
         let text = judge(|m| m.clock.as_mut().unwrap().max_skew_ps += 1);
         assert_eq!(
             text,
