@@ -28,3 +28,4 @@ pub mod size;
 pub mod state;
 pub mod suggest;
 pub mod symbol;
+pub mod validate;

@@ -1,5 +1,5 @@
-//! QEMU's own plugins, as peers: its cache model `contrib/plugins/cache.c` and its counter
-//! `tests/tcg/plugins/insn.c`, built from the source package of the very QEMU that is installed.
+//! QEMU's own plugins, as peers: its cache model `contrib/plugins/cache.c` and its counters
+//! `tests/tcg/plugins/insn.c` and `bb.c`, built from the source package of the very QEMU that is installed.
 //!
 //! No package has them in a form that could be loaded. The source comes by the distribution's own
 //! tools: `apt-get` with a configuration of its own below the target directory, whose entries are
@@ -23,9 +23,10 @@ use crate::{paths, setup};
 /// Environment variable with the directory of QEMU's source, of the version that is installed.
 pub const SOURCE_VAR: &str = "DYAD_QEMU_SOURCE";
 
-/// What is taken from the source: two plugins, and the header they include.
+/// What is taken from the source: plugins, and the header they include.
 const CACHE: &str = "contrib/plugins/cache.c";
 const INSN: &str = "tests/tcg/plugins/insn.c";
+const BB: &str = "tests/tcg/plugins/bb.c";
 const HEADER_DIR: &str = "include/qemu";
 const HEADER: &str = "include/qemu/qemu-plugin.h";
 /// The library that the plugins use, which QEMU has loaded; its headers are in this package.
@@ -37,8 +38,10 @@ const GLIB_PACKAGE: &str = "libglib2.0-dev";
 pub struct QemuPlugins {
     /// The cache model.
     pub cache: PathBuf,
-    /// The counter of instructions.
+    /// The counter of instructions, by instruction.
     pub insn: PathBuf,
+    /// The counter of instructions, by translated block.
+    pub bb: PathBuf,
     /// What they were built from, for people.
     pub origin: String,
 }
@@ -73,13 +76,19 @@ fn from_packages(base: &Path, say: &mut dyn FnMut(&str)) -> Result<QemuPlugins, 
     let dir = base.join(version.replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
     let origin = format!("{package} {version}");
     let built = plugins(&dir, origin.clone());
-    if built.cache.is_file() && built.insn.is_file() {
+    if [&built.cache, &built.insn, &built.bb]
+        .into_iter()
+        .all(|p| p.is_file())
+    {
         return Ok(built);
     }
     let apt = Apt::new(&dir.join("apt"))?;
     let source = dir.join("source");
     make_dir(&source)?;
-    if !source.join(HEADER).is_file() {
+    if [CACHE, INSN, BB, HEADER]
+        .iter()
+        .any(|f| !source.join(f).is_file())
+    {
         say(&format!("getting the source of {origin} with apt-get"));
         apt.update()?;
         apt.source(&package, &version, &source)?;
@@ -98,6 +107,7 @@ fn plugins(dir: &Path, origin: String) -> QemuPlugins {
     QemuPlugins {
         cache: dir.join("libcache.so"),
         insn: dir.join("libinsn.so"),
+        bb: dir.join("libbb.so"),
         origin,
     }
 }
@@ -201,7 +211,7 @@ impl Apt {
         let mut c = Command::new("tar");
         c.args(["--extract", "--strip-components=1", "--wildcards", "--file"]);
         c.arg(&archive).current_dir(to);
-        c.args([CACHE, INSN, HEADER].map(|file| format!("*/{file}")));
+        c.args([CACHE, INSN, BB, HEADER].map(|file| format!("*/{file}")));
         output(c)?;
         std::fs::remove_file(&archive)
             .map_err(|e| Error::io(format_args!("cannot remove {}", archive.display()), e))
@@ -243,7 +253,11 @@ fn build(
     say: &mut dyn FnMut(&str),
 ) -> Result<QemuPlugins, Error> {
     let plugins = plugins(dir, origin);
-    for (file, to) in [(CACHE, &plugins.cache), (INSN, &plugins.insn)] {
+    for (file, to) in [
+        (CACHE, &plugins.cache),
+        (INSN, &plugins.insn),
+        (BB, &plugins.bb),
+    ] {
         say(&format!("compiling QEMU's {file}"));
         let mut c = Command::new("cc");
         c.args(["-shared", "-fPIC", "-O2", "-o"]).arg(to);
@@ -340,14 +354,20 @@ impl CacheCounts {
     }
 }
 
-/// Reads what the counter of instructions prints at the end: those of all CPUs.
+/// Reads what a counter of instructions prints at the end: those of all CPUs.
 ///
 /// # Errors
 ///
 /// A sentence, if it is not that.
 pub fn instructions(text: &str) -> Result<u64, String> {
-    let total = text.lines().find_map(|l| l.strip_prefix("total insns: "));
-    let total = total.and_then(|n| n.trim().parse().ok());
+    let number = |line: &str| {
+        let by_block = || line.strip_prefix("Total: ")?.split_once("insns: ");
+        match line.strip_prefix("total insns: ") {
+            Some(n) => n.trim().parse().ok(),
+            None => by_block()?.1.trim().parse().ok(),
+        }
+    };
+    let total = text.lines().find_map(number);
     total.ok_or_else(|| "QEMU's counter of instructions has printed no total".into())
 }
 
@@ -385,6 +405,8 @@ mod tests {
     fn totals_of_the_counter_are_read() {
         let text = "cpu 0 insns: 5\ncpu 1 insns: 6\ntotal insns: 11\n";
         assert_eq!(instructions(text), Ok(11));
+        let blocks = "CPU0: bb's: 2, insns: 9\nTotal: bb's: 2, insns: 9\n";
+        assert_eq!(instructions(blocks), Ok(9));
         assert!(instructions("total insns: many\n").is_err());
     }
 }

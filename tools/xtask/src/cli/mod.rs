@@ -14,6 +14,7 @@ mod sim;
 mod soak;
 mod sweep;
 mod symbolize;
+mod validate;
 
 use std::process::ExitCode;
 
@@ -44,6 +45,8 @@ enum Command {
     Sim(sim::SimArgs),
     /// Measure and print the results beside those of other systems
     Bench(bench::BenchArgs),
+    /// Compare what the simulator counts with what must come out and with what others count
+    ValidateSim(validate::ValidateArgs),
     /// Build kernels and programs without running them
     Build(build::BuildArgs),
     /// Make a new program that builds, runs and hops
@@ -92,6 +95,7 @@ pub fn main() -> ExitCode {
         Command::Explore(args) => explore::explore(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Bench(args) => bench::bench(&args),
+        Command::ValidateSim(args) => validate::validate(&args),
         Command::Build(args) => build::build(&args),
         Command::New(args) => new::new(&args),
         Command::Doctor(args) => doctor::doctor(&args),

@@ -94,8 +94,18 @@ pub struct TestOptions {
     /// A program that runs beside the program, with the same arguments; nothing is expected of it.
     pub beside: Option<String>,
     /// Plugins that are not ours, loaded beside it or in its place: each with its options, as QEMU
-    /// takes them. What they print goes to a file, see [`crate::launch::NodeReport::plugins`].
+    /// takes them; `{node}` is the number of the node. What they print goes to a file, see
+    /// [`crate::launch::NodeReport::plugins`].
     pub plugins: Vec<String>,
+}
+
+impl TestOptions {
+    /// The plugins of a node that are not ours.
+    pub fn plugins_of(&self, node: NodeId) -> Vec<String> {
+        let number = node.to_string();
+        let plugins = self.plugins.iter();
+        plugins.map(|p| p.replace("{node}", &number)).collect()
+    }
 }
 
 /// A checked description of a run.

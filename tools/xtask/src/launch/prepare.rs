@@ -180,7 +180,7 @@ impl System {
                             options
                         },
                     ),
-                    plugins: config.test.plugins.clone(),
+                    plugins: config.test.plugins_of(id),
                     plugins_log: plugins_file(dir, id.index()),
                     no_maxcpus: config.test.no_maxcpus,
                 };

@@ -264,6 +264,7 @@ mod tests {
         let plugins = QemuPlugins {
             cache: "/a,b.so".into(),
             insn: "/i.so".into(),
+            bb: "/b.so".into(),
             origin: String::new(),
         };
         let mut config = RunConfig::default();

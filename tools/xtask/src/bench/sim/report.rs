@@ -258,6 +258,7 @@ mod tests {
         let plugins = QemuPlugins {
             cache: "c".into(),
             insn: "i".into(),
+            bb: "b".into(),
             origin: "qemu 10".into(),
         };
         let options = Options {

@@ -1,0 +1,60 @@
+//! `cargo xtask validate-sim`.
+
+use clap::Args;
+
+use super::run::write_json;
+use crate::display::{Display, Verbosity};
+use crate::error::Error;
+use crate::launch::{Quiet, Sink};
+use crate::validate::{self, Context, GROUPS, Group};
+use crate::{qemu_plugins, setup, suggest};
+
+#[derive(Debug, Args)]
+pub(super) struct ValidateArgs {
+    /// Shorter loads
+    #[arg(long)]
+    quick: bool,
+    /// Make these groups of comparisons only [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    groups: Vec<String>,
+    /// Write the results to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<String>,
+    /// Print what the machines print
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+fn groups(list: &[String]) -> Result<Vec<Group>, Error> {
+    let names: Vec<&str> = GROUPS.iter().map(|g| g.name).collect();
+    if let Some(word) = list.iter().find(|word| !names.contains(&word.as_str())) {
+        return Err(Error::Usage(suggest::not_one_of("group", word, &names)));
+    }
+    let wanted = |g: &&Group| list.is_empty() || list.iter().any(|word| word == g.name);
+    Ok(GROUPS.iter().filter(wanted).copied().collect())
+}
+
+pub(super) fn validate(args: &ValidateArgs) -> Result<u8, Error> {
+    let groups = groups(&args.groups)?;
+    setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
+    let plugins = qemu_plugins::ensure(&mut super::say)?;
+    let mut sink: Box<dyn Sink> = match args.verbose {
+        true => Box::new(Display::new(Verbosity::Verbose)),
+        false => Box::new(Quiet),
+    };
+    let mut cx = Context {
+        quick: args.quick,
+        plugins: &plugins,
+        say: &mut super::say,
+        sink: &mut *sink,
+    };
+    let findings = validate::validate(&groups, &mut cx)?;
+    print!("{}", findings.table());
+    if let Some(file) = &args.json {
+        write_json(file, &findings.json())?;
+    }
+    match findings.problem() {
+        None => Ok(0),
+        Some(why) => Err(Error::Run(why)),
+    }
+}

@@ -1,0 +1,71 @@
+//! Instructions, against QEMU's own inline counters, loaded into the same machine. Both count from
+//! the first instruction of the firmware to the last before the machine ends.
+//!
+//! There are two ways to count, and both have a peer: by translated block, which is what our
+//! plugin does unless told otherwise, and by instruction. They differ by what is left of blocks in
+//! which a fault or an interrupt occurs.
+
+use std::path::PathBuf;
+
+use super::{Context, Findings};
+use crate::build;
+use crate::config::Sim;
+use crate::error::Error;
+use crate::machine::quoted;
+use crate::{paths, qemu_plugins};
+
+pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(), Error> {
+    let loads = match cx.quick {
+        true => "sort:4,is:4",
+        false => "matmul:40,sort:40,is:40,cg:1",
+    };
+    let args = format!("--load {loads} --home x86_64,aarch64");
+
+    let theirs = format!("{},inline=true", quoted(&cx.plugins.bb));
+    let report = cx.run(Sim::Count, "simbench", &args, |c| {
+        c.test.plugins = vec![theirs];
+    })?;
+    for node in &report.nodes {
+        let sim = node.sim.as_ref().ok_or_else(no_report)?;
+        let ours = sim["instructions"].as_u64().ok_or_else(no_report)?;
+        findings.exact(
+            format!("by block, {}", node.isa),
+            ours,
+            of_qemu(node.plugins.as_deref())?,
+        );
+    }
+
+    // Counting by instruction is not an option of runs, so our plugin goes in as another one.
+    let plugin = build::plugin(&mut |_| {})?;
+    let out = |node: &str| -> PathBuf {
+        paths::target_dir().join(format!("validate-instructions-{node}.json"))
+    };
+    let ours = format!(
+        "{},level=count,unit=instruction,node={{node}},out={}",
+        quoted(&plugin),
+        quoted(&out("{node}"))
+    );
+    let theirs = format!("{},inline=true", quoted(&cx.plugins.insn));
+    let report = cx.run(Sim::Off, "simbench", &args, |c| {
+        c.test.plugins = vec![ours, theirs];
+    })?;
+    for node in &report.nodes {
+        let text = std::fs::read(out(&node.id.to_string())).map_err(|_| no_report())?;
+        let sim: serde_json::Value = serde_json::from_slice(&text).map_err(|_| no_report())?;
+        let ours = sim["instructions"].as_u64().ok_or_else(no_report)?;
+        findings.exact(
+            format!("by instruction, {}", node.isa),
+            ours,
+            of_qemu(node.plugins.as_deref())?,
+        );
+    }
+    Ok(())
+}
+
+fn of_qemu(text: Option<&str>) -> Result<u64, Error> {
+    qemu_plugins::instructions(text.unwrap_or_default()).map_err(Error::Run)
+}
+
+fn no_report() -> Error {
+    Error::Run("our plugin has left no report".into())
+}

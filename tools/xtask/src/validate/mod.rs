@@ -1,0 +1,98 @@
+//! Validation of the simulator: what it counts, compared with what must come out and with what
+//! others count.
+//!
+//! | group | compared with | must agree |
+//! |---|---|---|
+//! | [`instructions`] | QEMU's own inline counter, in the same run | exactly |
+//!
+//! Every comparison is a [`Finding`] with a name, what was measured and what was expected.
+
+mod finding;
+mod instructions;
+
+pub use finding::{Finding, Findings, Tolerance};
+
+use std::time::Duration;
+
+use crate::config::{RunConfig, Sim, Work};
+use crate::error::Error;
+use crate::launch::{self, RunReport, Sink};
+use crate::qemu_plugins::QemuPlugins;
+
+/// Everything a group needs.
+pub struct Context<'a> {
+    /// Shorter loads.
+    pub quick: bool,
+    /// QEMU's own plugins.
+    pub plugins: &'a QemuPlugins,
+    /// What people who wait should see.
+    pub say: &'a mut dyn FnMut(&str),
+    /// Gets what happens in runs.
+    pub sink: &'a mut dyn Sink,
+}
+
+/// A group of comparisons.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    /// Its name.
+    pub name: &'static str,
+    /// Makes them.
+    run: fn(&mut Context<'_>, &mut Findings) -> Result<(), Error>,
+}
+
+/// All groups, in the order in which they are made.
+pub const GROUPS: &[Group] = &[Group {
+    name: "instructions",
+    run: instructions::compare,
+}];
+
+/// Makes the comparisons of these groups. A group that cannot be made is a finding too.
+///
+/// # Errors
+///
+/// If the user interrupts it.
+pub fn validate(groups: &[Group], cx: &mut Context<'_>) -> Result<Findings, Error> {
+    let mut findings = Findings::default();
+    for group in groups {
+        (cx.say)(&format!("validating: {}", group.name));
+        findings.begin(group.name);
+        match (group.run)(cx, &mut findings) {
+            Ok(()) => {}
+            Err(Error::Interrupted) => return Err(Error::Interrupted),
+            Err(e) => findings.failed(&e.to_string()),
+        }
+        findings.end();
+    }
+    Ok(findings)
+}
+
+impl Context<'_> {
+    /// Runs a program at a level; `change` changes the run.
+    fn run(
+        &mut self,
+        sim: Sim,
+        app: &str,
+        args: &str,
+        change: impl FnOnce(&mut RunConfig),
+    ) -> Result<RunReport, Error> {
+        let mut config = RunConfig {
+            work: Work::App {
+                app: app.into(),
+                args: args.into(),
+            },
+            sim,
+            timeout: Some(Duration::from_secs(1800)),
+            ..RunConfig::default()
+        };
+        change(&mut config);
+        let report = launch::run(&config, self.sink);
+        match report.failure() {
+            None => Ok(report),
+            Some(_) if report.error == Some(Error::Interrupted) => Err(Error::Interrupted),
+            Some(why) => Err(Error::Run(format!(
+                "{app} {args}: {why}; logs in {}",
+                report.dir.display()
+            ))),
+        }
+    }
+}
