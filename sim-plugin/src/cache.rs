@@ -45,8 +45,11 @@ impl Kind {
 }
 
 const LINE: u64 = 64;
-/// An access that begins before this offset in its line ends in it: none is longer than 16 bytes.
-const MAY_CROSS: u64 = LINE - 16;
+/// An access that begins at this offset in its line or before it ends in it: QEMU reports none that is
+/// longer than 16 bytes.
+pub const EDGE_WIDE: u64 = LINE - 16;
+/// The same for accesses of at most 8 bytes.
+pub const EDGE_NARROW: u64 = LINE - 8;
 
 /// What QEMU can tell about an access.
 pub trait Probe {
@@ -81,18 +84,22 @@ impl Fetch {
         Fetch { lines }
     }
 
-    /// How its line is called in the CPU's word for the last line fetched, if it is a single one.
-    pub fn single(&self) -> Option<u64> {
+    /// Its name, for the CPU's word that says what was fetched last; never 0, which is what the word
+    /// starts with. Blocks in the same single line have the same name, so that going from one to the
+    /// other fetches nothing. Executing a block of several lines again at once fetches nothing either:
+    /// they have just been used, in this order.
+    pub fn name(&self) -> u64 {
         match *self.lines {
-            [line] => Some(mark(line)),
-            _ => None,
+            [line] => line.number << 1 | 1,
+            // Where it lives: nothing else does.
+            _ => std::ptr::from_ref(self).addr() as u64 & !1,
         }
     }
-}
 
-/// Never 0, which is what the word starts with.
-fn mark(line: Line) -> u64 {
-    line.number + 1
+    /// Number of lines.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
 }
 
 /// An instruction that acts on a line.
@@ -140,6 +147,8 @@ pub struct Cpu {
     watchers: Vec<Box<dyn Watcher>>,
     /// Picoseconds by which a cycle of latency moves the CPU's time; 0 if it does not.
     cycle_ps: u64,
+    /// The same of a hit in the first level.
+    hit_ps: u64,
     devices: u64,
     unknown: u64,
     registers: Registers,
@@ -158,6 +167,7 @@ impl Cpu {
             core: setup.core(number as usize),
             watchers: setup.watchers(number as usize),
             cycle_ps: setup.cycle_ps(),
+            hit_ps: setup.cycle_ps() * setup.l1_cycles(),
             devices: 0,
             unknown: 0,
             registers: Registers::find(setup.isa()),
@@ -167,11 +177,33 @@ impl Cpu {
         }
     }
 
-    /// Takes note of an access that has been made.
+    /// Takes note of a load or a store of at most 64 - `EDGE` bytes, if that is as simple as it can
+    /// be: in one line, on a page that is known, a hit in the first way of the first level. Otherwise
+    /// nothing happens.
     #[inline(always)]
+    pub fn quick<const KIND: u8, const EDGE: u64>(&mut self, address: u64) -> bool {
+        if address % LINE > EDGE {
+            return false;
+        }
+        let Some(frame) = self.tlb.find(address) else {
+            return false;
+        };
+        let (line, index) = (frame.line(address), frame.index(address) as usize);
+        let hit = match KIND {
+            Kind::LOAD => self.core.quick_load(line, index),
+            _ => self.core.quick_store(line, index),
+        };
+        if hit {
+            self.words.add_time(self.hit_ps);
+        }
+        hit
+    }
+
+    /// Takes note of any access that has been made.
+    #[inline(never)]
     pub fn access<const KIND: u8>(&mut self, probe: &impl Probe) {
         let address = probe.address();
-        if address % LINE > MAY_CROSS && address % LINE + probe.bytes() > LINE {
+        if address % LINE > EDGE_WIDE && address % LINE + probe.bytes() > LINE {
             return self.crossing(KIND, probe);
         }
         match self.tlb.find(address) {
@@ -280,15 +312,13 @@ impl Cpu {
             self.tlb.flush();
         }
         let mut cycles = 0;
-        let mut last = 0;
         for watcher in &mut self.watchers {
             watcher.fetch(&fetch.lines);
         }
         for line in &fetch.lines {
             cycles += self.core.fetch(line.number, line.index as usize);
-            last = mark(*line);
         }
-        self.words.set_fetched(last);
+        self.words.set_fetched(fetch.name());
         self.words.add_time(cycles * self.cycle_ps);
     }
 

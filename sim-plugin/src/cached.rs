@@ -249,6 +249,11 @@ impl Setup {
         }
     }
 
+    /// Latency of a hit in the first level.
+    pub fn l1_cycles(&self) -> u64 {
+        self.config.nodes[self.node].latency.l1
+    }
+
     /// Whether a physical address is in a pool.
     pub fn is_fused(&self, physical: u64) -> bool {
         self.memory.locate(line_of(physical)).is_some()
@@ -275,7 +280,10 @@ impl Setup {
             self.report(&instruction, code, (total - i) as u64);
         }
         if !lines.is_empty() {
-            block.fetch_on_entry(self.fetches.get(Fetch::new(lines)));
+            let fetch = self.fetches.get(Fetch::new(lines));
+            // A block that does not fit the first level misses again when it is executed again.
+            let l1i = self.config.nodes[self.node].l1i;
+            block.fetch_on_entry(fetch, fetch.len() as u64 <= l1i.sets());
         }
     }
 
@@ -304,7 +312,7 @@ impl Setup {
         match (kind(self.isa, code), self.watched()) {
             (classify::Kind::Atomic, false) => instruction.report_modifications(),
             (classify::Kind::Atomic, true) => instruction.watch_modifications(),
-            (_, false) => instruction.report_accesses(),
+            (_, false) => instruction.report_accesses(classify::is_narrow(self.isa, code)),
             (_, true) => instruction.watch_accesses(),
         }
     }

@@ -33,6 +33,48 @@ pub fn kind(isa: Isa, code: &[u8]) -> Kind {
     }
 }
 
+/// Whether no access of the instruction `code` is longer than 8 bytes. `false` if that is not obvious.
+pub fn is_narrow(isa: Isa, code: &[u8]) -> bool {
+    match isa {
+        Isa::X86_64 => x86_is_narrow(code),
+        Isa::Aarch64 => {
+            let Ok(bytes) = code.try_into() else {
+                return false;
+            };
+            let word = u32::from_le_bytes(bytes);
+            // Loads and stores of one general register, with any form of address (bits 29 to 27 are 7, bit
+            // 26, for vectors, is clear); loads relative to the program counter.
+            word & 0x3c00_0000 == 0x3800_0000 || word & 0x3f00_0000 == 0x1800_0000
+        }
+    }
+}
+
+fn x86_is_narrow(code: &[u8]) -> bool {
+    let mut rest = code;
+    while let [
+        0x66 | 0xf2 | 0xf3 | 0x2e | 0x36 | 0x3e | 0x26 | 0x64 | 0x65 | 0x67,
+        tail @ ..,
+    ] = rest
+    {
+        rest = tail;
+    }
+    if let [0x40..=0x4f, tail @ ..] = rest {
+        rest = tail;
+    }
+    match *rest {
+        // CMOV, SETcc, MOVZX, MOVSX, BT, IMUL; the rest of the two-byte opcodes has vectors in it.
+        [0x0f, second, ..] => {
+            matches!(second, 0x40..=0x4f | 0x90..=0x9f | 0xa3 | 0xaf | 0xb6 | 0xb7 | 0xba | 0xbe | 0xbf)
+        }
+        // VEX, EVEX, and XOP or POP by the same byte.
+        [0xc4 | 0xc5 | 0x62 | 0x8f, ..] => false,
+        // The x87's load and store up to 10 bytes, and more.
+        [0xd8..=0xdf, ..] => false,
+        [_, ..] => true,
+        [] => false,
+    }
+}
+
 fn x86(code: &[u8]) -> Kind {
     let (mut operand_size, mut repeat) = (false, false);
     let mut rest = code;
@@ -93,6 +135,40 @@ fn aarch64(word: u32) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn narrow_is_what_cannot_access_more_than_eight_bytes() {
+        let x86: [(bool, &[u8]); 10] = [
+            (true, &[0x48, 0x8b, 0x07]),        // mov rax, [rdi]
+            (true, &[0x89, 0x47, 0x08]),        // mov [rdi+8], eax
+            (true, &[0x0f, 0xb6, 0x07]),        // movzx eax, byte [rdi]
+            (true, &[0x48, 0x0f, 0xaf, 0x07]),  // imul rax, [rdi]
+            (true, &[0x50]),                    // push rax
+            (false, &[0x0f, 0x10, 0x07]),       // movups xmm0, [rdi]
+            (false, &[0xf3, 0x0f, 0x6f, 0x07]), // movdqu xmm0, [rdi]
+            (false, &[0xc5, 0xfc, 0x10, 0x07]), // vmovups ymm0, [rdi]
+            (false, &[0xdb, 0x2f]),             // fld tbyte [rdi]
+            (false, &[]),
+        ];
+        for (expected, code) in x86 {
+            assert_eq!(is_narrow(Isa::X86_64, code), expected, "{code:02x?}");
+        }
+        let aarch64: [(bool, u32); 9] = [
+            (true, 0xf940_0000),  // ldr x0, [x0]
+            (true, 0xb900_0401),  // str w1, [x0, #4]
+            (true, 0xf860_6801),  // ldr x1, [x0, x0]
+            (true, 0x3841_0401),  // ldrb w1, [x0], #16
+            (true, 0x5800_0040),  // ldr x0, 8 bytes on
+            (false, 0xa900_0400), // stp x0, x1, [x0]
+            (false, 0x3dc0_0000), // ldr q0, [x0]
+            (false, 0x3ca0_6801), // str q1, [x0, x0]
+            (false, 0x9c00_0040), // ldr q0, 8 bytes on
+        ];
+        for (expected, word) in aarch64 {
+            let found = is_narrow(Isa::Aarch64, &word.to_le_bytes());
+            assert_eq!(found, expected, "{word:08x}");
+        }
+    }
 
     #[test]
     fn x86_instructions() {

@@ -15,7 +15,7 @@ use super::{
     Score, accessed_place, qemu_plugin_insn_vaddr, qemu_plugin_mem_size_shift,
     qemu_plugin_register_vcpu_insn_exec_cb, qemu_plugin_register_vcpu_mem_cb,
 };
-use crate::cache::{Cpu, Fetch, Kind, LineAction, Probe};
+use crate::cache::{Cpu, EDGE_NARROW, EDGE_WIDE, Fetch, Kind, LineAction, Probe};
 use crate::cached::MarkerSite;
 use crate::windows::Place;
 
@@ -83,14 +83,32 @@ impl Probe for Report {
     }
 }
 
-extern "C" fn loaded(cpu: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
+// Short ways end in a call of the long way, or in nothing, so that they need no frame of their own.
+
+extern "C" fn loaded<const EDGE: u64>(cpu: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
     // SAFETY: 1. A callback of this CPU.
-    unsafe { this(cpu) }.access::<{ Kind::LOAD }>(&Report { info, address });
+    let this = unsafe { this(cpu) };
+    if !this.quick::<{ Kind::LOAD }, EDGE>(address) {
+        any_load(this, info, address);
+    }
 }
 
-extern "C" fn stored(cpu: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
+extern "C" fn stored<const EDGE: u64>(cpu: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
     // SAFETY: 1. As above.
-    unsafe { this(cpu) }.access::<{ Kind::STORE }>(&Report { info, address });
+    let this = unsafe { this(cpu) };
+    if !this.quick::<{ Kind::STORE }, EDGE>(address) {
+        any_store(this, info, address);
+    }
+}
+
+#[inline(never)]
+fn any_load(cpu: &mut Cpu, info: MemInfo, address: u64) {
+    cpu.access::<{ Kind::LOAD }>(&Report { info, address });
+}
+
+#[inline(never)]
+fn any_store(cpu: &mut Cpu, info: MemInfo, address: u64) {
+    cpu.access::<{ Kind::STORE }>(&Report { info, address });
 }
 
 extern "C" fn modified(cpu: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
@@ -169,24 +187,25 @@ pub fn with<R>(cpu: u32, f: impl FnOnce(&mut Cpu) -> R) -> Option<R> {
 }
 
 impl Block {
-    /// Reports the lines the block's instructions are in whenever it is entered; if it is a single
-    /// one, only when it is another than the last.
-    pub fn fetch_on_entry(&self, fetch: &'static Fetch) {
+    /// Reports the lines the block's instructions are in whenever it is entered. With `sparing`, only if
+    /// what was fetched last has another name.
+    pub fn fetch_on_entry(&self, fetch: &'static Fetch, sparing: bool) {
         let data = std::ptr::from_ref(fetch).cast_mut().cast::<c_void>();
         // SAFETY: 1. The block is valid as long as `self` is lent out. 2. The callback has the parameters
         // of the supported versions and gets what it expects.
         unsafe {
-            match fetch.single() {
-                Some(mark) => qemu_plugin_register_vcpu_tb_exec_cond_cb(
+            if sparing {
+                qemu_plugin_register_vcpu_tb_exec_cond_cb(
                     self.raw,
                     fetched,
                     NO_REGISTERS,
                     IF_NOT_EQUAL,
                     Score::fetched().0,
-                    mark,
+                    fetch.name(),
                     data,
-                ),
-                None => qemu_plugin_register_vcpu_tb_exec_cb(self.raw, fetched, NO_REGISTERS, data),
+                );
+            } else {
+                qemu_plugin_register_vcpu_tb_exec_cb(self.raw, fetched, NO_REGISTERS, data);
             }
         }
     }
@@ -206,10 +225,15 @@ impl Instruction<'_> {
         (!at.is_null()).then_some(at.addr() as u64)
     }
 
-    /// Reports its loads and stores.
-    pub fn report_accesses(&self) {
-        self.report(loaded, READS, 0);
-        self.report(stored, WRITES, 0);
+    /// Reports its loads and stores. `narrow`: none is longer than 8 bytes.
+    pub fn report_accesses(&self, narrow: bool) {
+        if narrow {
+            self.report(loaded::<EDGE_NARROW>, READS, 0);
+            self.report(stored::<EDGE_NARROW>, WRITES, 0);
+        } else {
+            self.report(loaded::<EDGE_WIDE>, READS, 0);
+            self.report(stored::<EDGE_WIDE>, WRITES, 0);
+        }
     }
 
     /// Reports its loads as read-modify-writes. (QEMU shows a load and a store of each.)

@@ -133,6 +133,23 @@ impl<'a> Core<'a> {
         self.l3.stolen()
     }
 
+    /// Loads from a line, if that is the line of its set that was used last and the copy is good; then
+    /// the latency is that of the first level. Otherwise nothing happens.
+    #[inline(always)]
+    pub fn quick_load(&mut self, line: u64, index: usize) -> bool {
+        let good = first(&self.l1d, self.directory, self.mine, line, index);
+        self.counts.loads += u64::from(good);
+        good
+    }
+
+    /// Stores to a line, as [`quick_load`](Core::quick_load) loads, if this CPU has modified it before.
+    #[inline(always)]
+    pub fn quick_store(&mut self, line: u64, index: usize) -> bool {
+        let good = self.owns_first(line, index);
+        self.counts.stores += u64::from(good);
+        good
+    }
+
     /// Fetches a line of instructions. Returns the latency in cycles.
     #[inline(always)]
     pub fn fetch(&mut self, line: u64, index: usize) -> u64 {
@@ -140,27 +157,27 @@ impl<'a> Core<'a> {
         if first(&self.l1i, self.directory, self.mine, line, index) {
             return 0;
         }
-        self.slow(Kind::Fetch, line, index)
+        self.near(Kind::Fetch, line, index)
     }
 
     /// Loads from a line. Returns the latency in cycles.
     #[inline(always)]
     pub fn load(&mut self, line: u64, index: usize) -> u64 {
-        self.counts.loads += 1;
-        if first(&self.l1d, self.directory, self.mine, line, index) {
+        if self.quick_load(line, index) {
             return self.latency.l1;
         }
-        self.slow(Kind::Load, line, index)
+        self.counts.loads += 1;
+        self.near(Kind::Load, line, index)
     }
 
     /// Stores to a line. Returns the latency in cycles.
     #[inline(always)]
     pub fn store(&mut self, line: u64, index: usize) -> u64 {
-        self.counts.stores += 1;
-        if self.owns_first(line, index) {
+        if self.quick_store(line, index) {
             return self.latency.l1;
         }
-        self.slow(Kind::Store, line, index)
+        self.counts.stores += 1;
+        self.near(Kind::Store, line, index)
     }
 
     /// Reads, modifies and writes a line. Returns the latency in cycles.
@@ -170,7 +187,7 @@ impl<'a> Core<'a> {
         if self.owns_first(line, index) {
             return self.latency.l1;
         }
-        self.slow(Kind::Rmw, line, index)
+        self.near(Kind::Rmw, line, index)
     }
 
     /// Any of these. Returns the latency in cycles.
@@ -200,6 +217,29 @@ impl<'a> Core<'a> {
                 let word = read(word);
                 first == word.key(line) && self.mine.modified(word)
             }
+        }
+    }
+
+    /// What the first way has not answered: perhaps another way of the first level does.
+    #[inline(never)]
+    fn near(&mut self, kind: Kind, line: u64, index: usize) -> u64 {
+        let (key, good) = match self.directory.get(index) {
+            None => (line, true),
+            Some(word) => {
+                let word = read(word);
+                let good = match kind.writes() {
+                    true => self.mine.modified(word),
+                    false => self.mine.shared(word),
+                };
+                (word.key(line), good)
+            }
+        };
+        match kind {
+            Kind::Fetch if good && self.l1i.promote(key) => 0,
+            Kind::Load | Kind::Store | Kind::Rmw if good && self.l1d.promote(key) => {
+                self.latency.l1
+            }
+            _ => self.slow(kind, line, index),
         }
     }
 
