@@ -388,6 +388,78 @@ mod tests {
         assert!(Setup::default().resolve(Level::Count, &pair).is_ok());
     }
 
+    /// The lines of the book's chapter that are rows of tables.
+    fn rows_of_the_book() -> Vec<&'static str> {
+        let book = include_str!("../../../../book/src/reference/simulator.md");
+        book.lines().filter(|line| line.starts_with('|')).collect()
+    }
+
+    #[test]
+    fn the_book_has_every_key_with_its_range_and_default() {
+        let rows = rows_of_the_book();
+        let config = timing(&Setup::default()).unwrap();
+        for key in keys::KEYS {
+            let name = format!("`{}`", key.name);
+            let row = rows.iter().find(|row| row.contains(&name));
+            let row = row.unwrap_or_else(|| panic!("{name} is not in the book"));
+            for i in 0..2 {
+                assert!(row.contains(&key.of(&config, i)), "{row}");
+            }
+            let (least, most) = (key.show(Some(key.least)), key.show(Some(key.most)));
+            let (least, most) = match key.unit {
+                keys::Unit::Ghz => (most, least),
+                _ => (least, most),
+            };
+            let range = [
+                format!("{least} to {most}"),
+                "as above".into(),
+                "the same".into(),
+                "64 only".into(),
+            ];
+            assert!(range.iter().any(|r| row.contains(r.as_str())), "{row}");
+        }
+    }
+
+    #[test]
+    fn the_book_has_every_counter_column_and_constant() {
+        use dyad_sim_model::report::{Breakdown, Counters};
+        let rows = rows_of_the_book();
+        let known = |name: &str| {
+            let name = format!("`{name}`");
+            assert!(rows.iter().any(|row| row.contains(&name)), "{name}");
+        };
+        Counters::NAMES.iter().for_each(|name| known(name));
+        Breakdown::NAMES.iter().for_each(|name| known(name));
+        let computed = |name: &String| {
+            keys::KEYS.iter().any(|k| k.name == name)
+                || Counters::NAMES.contains(&name.as_str())
+                || name
+                    .strip_suffix("_ps")
+                    .is_some_and(|n| Breakdown::NAMES.contains(&n))
+        };
+        let columns = csv::header().into_iter().filter(|name| !computed(name));
+        columns.for_each(|name| known(&name));
+        for (profile, _) in profile::SHIPPED {
+            let setup = Setup {
+                profile: Profile::load(profile).unwrap(),
+                ..Setup::default()
+            };
+            for n in timing(&setup).unwrap().nodes {
+                let l = n.latency;
+                let (head, l3) = (format!("| `{profile}`, {} |", n.isa), l.l3.to_string());
+                let row = rows.iter().find(|row| row.starts_with(&head)).unwrap();
+                let cells: Vec<&str> = row.split('|').skip(2).map(str::trim).collect();
+                let [l1, l2, local, remote] =
+                    [l.l1, l.l2, l.local, l.remote].map(|n| n.to_string());
+                assert_eq!(
+                    [cells[0], cells[1], cells[3], cells[4]],
+                    [l1, l2, local, remote]
+                );
+                assert!(cells[2].starts_with(&l3), "{row}");
+            }
+        }
+    }
+
     #[test]
     fn every_key_is_listed_with_its_default() {
         let text = list_keys(&timing(&Setup::default()).unwrap());

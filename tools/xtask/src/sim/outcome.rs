@@ -49,6 +49,10 @@ pub struct NodeOutcome {
     pub total: Part,
     /// Version of QEMU's plugin interface.
     pub plugin_api: i32,
+    /// Accesses to devices, which are in no other counter.
+    pub devices: u64,
+    /// Accesses and flushes of which the line could not be found out; in no other counter either.
+    pub unknown: u64,
     /// Its clock.
     pub clock: Option<ClockReport>,
 }
@@ -116,6 +120,8 @@ impl Outcome {
             self.nodes.push(NodeOutcome {
                 total,
                 plugin_api: machine.plugin_api,
+                devices: machine.cpus.iter().map(|c| c.devices).sum(),
+                unknown: machine.cpus.iter().map(|c| c.unknown).sum(),
                 clock: machine.clock,
             });
             for (&id, region) in &machine.roi {

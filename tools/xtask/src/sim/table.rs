@@ -50,6 +50,17 @@ impl Outcome {
         })];
         self.add_clock(&mut rows);
         self.add_counts(&mut rows);
+        for (label, count) in [
+            (
+                "accesses to devices",
+                (|n| n.devices) as fn(&NodeOutcome) -> u64,
+            ),
+            ("accesses not placed", |n| n.unknown),
+        ] {
+            if self.nodes.iter().any(|n| count(n) > 0) {
+                rows.push(Row::new(label, &self.nodes, |n| grouped(count(n))));
+            }
+        }
         rows.push(Row::new("cycles", &self.nodes, |n| {
             format!("{}         ", grouped(n.total.cycles))
         }));
