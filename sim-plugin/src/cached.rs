@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use dyad_abi::Isa;
-use dyad_abi::marker::{Decoded, Marker, decode};
+use dyad_abi::marker::{Decoded, Marker, MarkerOp, decode};
 use dyad_sim_model::account;
 use dyad_sim_model::coherent::Core;
 use dyad_sim_model::config::{Level, SimConfig};
@@ -290,6 +290,8 @@ impl Setup {
     /// Has QEMU report what an instruction does.
     fn report(&self, instruction: &Instruction<'_>, code: &[u8], left: u64) {
         match decode(self.isa, code) {
+            // The clock's business.
+            Decoded::Marker(marker) if marker.op == MarkerOp::Clock => return,
             Decoded::Marker(marker) => {
                 let word = marker.word();
                 instruction.report_marker(self.markers.get(MarkerSite { word, left }));

@@ -13,6 +13,7 @@ use dyad_sim_model::config::Level as SimLevel;
 use dyad_sim_model::report::{CpuReport, MachineReport, SCHEMA};
 
 use crate::cached::Setup;
+use crate::clock::{self, Clock, ClockOptions};
 use crate::ffi::{Access, Block, Counter, Emulator, Level, Score};
 use crate::observe::Observer;
 use crate::options::{Options, Unit};
@@ -35,7 +36,11 @@ struct Count {
 ///
 /// A sentence for the user.
 pub fn install(emulator: Emulator, args: &[&str]) -> Result<Box<dyn Level>, String> {
-    let options = Options::parse(args.iter().copied())?;
+    let (clock, args) = ClockOptions::split(args)?;
+    let options = Options::parse(args)?;
+    if let Some(clock) = clock {
+        clock::install(&clock, &options, &emulator)?;
+    }
     let isa = Isa::parse(&emulator.target);
     let cached = match (options.level, isa) {
         (SimLevel::Count, _) => None,
@@ -61,6 +66,9 @@ pub fn install(emulator: Emulator, args: &[&str]) -> Result<Box<dyn Level>, Stri
 
 impl Level for Count {
     fn translated(&self, block: &Block) {
+        if let Some(clock) = clock::get() {
+            clock.translated(block);
+        }
         let counter = if block.address() >> 63 == 0 {
             self.lower
         } else {
@@ -97,6 +105,9 @@ impl Level for Count {
     }
 
     fn ended(&self) {
+        if let Some(clock) = clock::get() {
+            clock.ended();
+        }
         let report = self.report();
         // Written once, even if QEMU should call twice.
         let file = self.out.lock().ok().and_then(|mut out| out.take());
@@ -130,7 +141,7 @@ impl Count {
                 .iter()
                 .fold(0, |sum, c| sum.wrapping_add(c.counters.instructions)),
             cpus,
-            clock: None,
+            clock: clock::get().map(Clock::report),
             roi: self.cached.map_or_else(BTreeMap::new, Setup::regions),
             windows: samples.as_ref().map(report::windows),
             abandoned: samples.as_ref().map(|s| s.abandoned),
@@ -140,15 +151,17 @@ impl Count {
 
     fn cpu(&self, cpu: u32, lower: u64, upper: u64) -> CpuReport {
         let counted = self.cached.and_then(|c| c.cpu(cpu)).unwrap_or_default();
-        let mut counters = counted.counters;
-        counters.instructions = lower.wrapping_add(upper);
-        CpuReport {
+        let mut report = CpuReport {
             cpu,
             lower_half: lower,
             upper_half: upper,
             time_ps: counted.breakdown_ps.total(),
-            counters,
             ..counted
+        };
+        report.counters.instructions = lower.wrapping_add(upper);
+        if let Some(clock) = clock::get() {
+            clock.report_cpu(&mut report);
         }
+        report
     }
 }

@@ -5,6 +5,7 @@
 //! object. Everything outside this file is safe code and works through [`Counter`], [`Block`],
 //! [`Instruction`], [`Access`] and [`Level`].
 
+mod clock;
 mod hot;
 mod map;
 mod registers;
@@ -352,6 +353,8 @@ pub struct Emulator {
     pub api: i32,
     /// CPUs it can have.
     pub cpus: usize,
+    /// CPUs it starts with.
+    pub running: usize,
 }
 
 /// What a simulation level does. Methods are called by any CPU's thread.
@@ -427,6 +430,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     if crate::cached::this().is_some() {
         hot::register(id);
     }
+    clock::register(id);
     // SAFETY: 1. The callbacks have the parameters of the versions that `prepare` lets pass.
     // 2. They live as long as the plugin, which is never unloaded.
     unsafe {
@@ -466,6 +470,7 @@ unsafe fn prepare(
         target: target.to_string_lossy().into_owned(),
         api,
         cpus: usize::try_from(info.max_vcpus).unwrap_or(0),
+        running: usize::try_from(info.smp_vcpus).unwrap_or(0),
     };
     crate::count::install(emulator, &args)
 }

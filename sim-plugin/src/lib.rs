@@ -3,7 +3,8 @@
 //!
 //! Loaded with
 //! `-plugin libdyad_sim.so,out=FILE[,level=count|cache|timing][,unit=block|instruction][,windows=on|off][,sites=on|off][,node=N]`
-//! and, beyond level `count`, `config=FILE,caches=FILE,pools=FILE:...`.
+//! and, beyond level `count`, `config=FILE,caches=FILE,pools=FILE:...`; for the clock
+//! `config=FILE,clock=FILE,pages=FILE,doorbells=NAME[,patience_ms=N]`.
 //! Level `count` counts executed instructions per CPU, with inline operations and no call per
 //! instruction, and writes them to `out` as JSON when QEMU ends. With `windows=on` it also counts
 //! instructions, lines, atomics and more between the markers that the guest executes. Levels `cache`
@@ -23,6 +24,7 @@
 //! | `classify` | atomics, flushes, fences by their machine code |
 //! | `windows` | windows of measurement: state machine, samples |
 //! | `observe` | windows in a running machine |
+//! | `clock` | the fused clock |
 //! | `version` | which QEMUs |
 //! | `ffi` | QEMU's plugin interface; the only unsafe code |
 //!
@@ -34,6 +36,9 @@ mod cache;
 #[cfg(not(test))]
 mod cached;
 mod classify;
+// Without QEMU not all of it is used.
+#[cfg_attr(test, allow(dead_code, unused_imports))]
+mod clock;
 mod code;
 // Tests link without QEMU, which is what provides the functions that `ffi` declares.
 #[cfg(not(test))]

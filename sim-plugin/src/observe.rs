@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use dyad_abi::Isa;
-use dyad_abi::marker::{Decoded, Marker, decode};
+use dyad_abi::marker::{Decoded, Marker, MarkerOp, decode};
 
 use crate::classify::{Kind, kind};
 use crate::ffi::{Access, Block, Counter, Emulator};
@@ -63,6 +63,8 @@ impl Observer {
             let instruction = block.instruction(i);
             let (code, len) = instruction.code();
             match decode(self.isa, &code[..len]) {
+                // Not a part of any window, and the clock's business.
+                Decoded::Marker(marker) if marker.op == MarkerOp::Clock => continue,
                 Decoded::Marker(marker) => {
                     instruction.call_as_marker(marker);
                     continue;

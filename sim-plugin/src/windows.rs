@@ -171,6 +171,8 @@ pub enum Outcome {
     Unmatched,
     /// Samples are to be forgotten.
     Forget(WindowId),
+    /// The marker has nothing to do with windows.
+    Nothing,
 }
 
 impl CpuWindow {
@@ -201,6 +203,7 @@ impl CpuWindow {
                 None => Outcome::Unmatched,
             },
             MarkerOp::Forget => Outcome::Forget(marker.id),
+            MarkerOp::Clock => Outcome::Nothing,
         }
     }
 
@@ -361,6 +364,7 @@ impl Samples {
             }
             Outcome::Abandoned => self.abandoned += 1,
             Outcome::Unmatched => self.unmatched += 1,
+            Outcome::Nothing => {}
             Outcome::Forget(id) => {
                 self.records.remove(&id);
             }

@@ -24,6 +24,7 @@ use dyad_abi::CpuId;
 use dyad_abi::boot::{BootParams, FW_CFG_NAME, MAX_TEXT};
 use dyad_abi::record::{self, EXIT_BOOT};
 use dyad_boot::{BootMachine, refuse};
+use dyad_core::fused;
 
 use crate::platform::Aarch64;
 use crate::{cpu, doorbell, exit, fwcfg, irq, mmu, serial, smp};
@@ -301,18 +302,20 @@ extern "C" fn boot_primary() -> ! {
 
 /// Continues on the boot CPU's kernel stack, with everything of the boot phase behind it.
 extern "C" fn on_kernel_stack() -> ! {
+    // SAFETY: 1. the boot CPU is alone; 2. the contents are taken out, not borrowed.
+    let Some(machine) = (unsafe { (*HAND_OVER.0.get()).take() }) else {
+        refuse::<Aarch64>(format_args!("the boot phase left nothing behind"));
+    };
+    if let Err(e) = fused::attach::<Aarch64>(&machine.map, &machine.params) {
+        refuse::<Aarch64>(format_args!("no clock: {e}"));
+    }
     irq::init_distributor();
     irq::init_cpu();
     let cpus = smp::count();
     if let Err(e) = doorbell::init(cpus) {
         refuse::<Aarch64>(format_args!("no doorbell: {e}"));
     }
-    // SAFETY: 1. the boot CPU is alone; 2. the contents are taken out, not borrowed.
-    let machine = unsafe { (*HAND_OVER.0.get()).take() };
-    match machine {
-        Some(m) => dyad_boot::primary::<Aarch64>(m),
-        None => refuse::<Aarch64>(format_args!("the boot phase left nothing behind")),
-    }
+    dyad_boot::primary::<Aarch64>(machine)
 }
 
 /// First compiled code of the other CPUs, on their kernel stacks.

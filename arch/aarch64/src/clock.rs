@@ -1,13 +1,17 @@
 //! Clock and timer: the virtual counter and its compare register.
 //!
-//! QEMU's virtual counter runs from machine start and is the same for all CPUs of a machine.
+//! QEMU's virtual counter runs from machine start and is the same for all CPUs of a machine. With
+//! the simulator's clock on ([`fused`]) neither is used.
 
 use aarch64_cpu::asm::barrier::{self, SY};
 use aarch64_cpu::registers::{
     CNTFRQ_EL0, CNTV_CTL_EL0, CNTV_CVAL_EL0, CNTVCT_EL0, Readable, Writeable,
 };
 
+use dyad_core::{Platform, fused};
+
 use crate::cpu;
+use crate::platform::Aarch64;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -64,16 +68,29 @@ pub fn now_ns() -> u64 {
 /// The kernel sets the deadline again whenever it resumes a thread, mostly to what it is already;
 /// the emulated timer is slow to set.
 pub fn set_timer(deadline_ns: Option<u64>) {
-    let ticks = deadline_ns.map(|ns| ns_to_ticks(ns, CNTFRQ_EL0.get()));
-    if cpu::timer().replace(ticks) == ticks && ticks.is_some() {
+    if cpu::timer().replace(deadline_ns) == deadline_ns && deadline_ns.is_some() {
         return;
     }
-    match ticks {
-        Some(ticks) => {
-            CNTV_CVAL_EL0.set(ticks);
+    if fused::is_on() {
+        return fused::set_timer::<Aarch64>(deadline_ns);
+    }
+    match deadline_ns {
+        Some(ns) => {
+            CNTV_CVAL_EL0.set(ns_to_ticks(ns, CNTFRQ_EL0.get()));
             CNTV_CTL_EL0.write(CNTV_CTL_EL0::ENABLE::SET + CNTV_CTL_EL0::IMASK::CLEAR);
         }
         None => CNTV_CTL_EL0.write(CNTV_CTL_EL0::ENABLE::CLEAR),
     }
     barrier::isb(SY);
+}
+
+/// The timer has fired: whether its deadline has come. With the simulator's clock the deadline may
+/// have been put off between the interrupt and its being taken; it then fires again.
+pub fn expired() -> bool {
+    let early = fused::is_on() && cpu::timer().get().is_none_or(|at| Aarch64::clock_ns() < at);
+    if !early {
+        // One-shot; off before the end of the interrupt, or it would be pending again.
+        set_timer(None);
+    }
+    !early
 }

@@ -51,7 +51,7 @@ pub struct PerCpu {
     area: Cell<&'static RegArea>,
     /// Zeros, for registers that are to hold nothing.
     zeros: [u64; 2],
-    /// What this CPU's timer is set to, in ticks.
+    /// What this CPU's timer is set to, in nanoseconds by `clock`.
     timer: Cell<Option<u64>>,
     local: CpuLocal,
 }

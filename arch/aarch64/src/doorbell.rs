@@ -1,14 +1,16 @@
 //! Interrupts between machines: the ivshmem doorbell behind the PCI host bridge.
 //!
-//! Vector `c` interrupts CPU `c`. All other vectors are masked; the last is the simulator's.
+//! Which vector is for what is in [`dyad_abi::boot`]. Timers are routed if the simulator's clock is
+//! on; without it they are masked like the last vector, which always is.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use aarch64_cpu::asm::barrier::{self, SY};
-use dyad_abi::boot::doorbell_vectors;
+use dyad_abi::boot::{doorbell_vectors, fence_vector};
 use dyad_boot::device::Mmio;
 use dyad_boot::device::ivshmem::{self, BarWindow, Doorbell, Ecam, IvshmemError, MsiMessage};
+use dyad_core::fused;
 
 use crate::irq;
 use crate::mmu::{BARS, PCI_CONFIG};
@@ -56,9 +58,13 @@ impl fmt::Display for DoorbellError {
 
 /// Sets the doorbell up for this many CPUs.
 pub fn init(cpus: usize) -> Result<(), DoorbellError> {
-    let first = irq::route_doorbells(cpus).ok_or(DoorbellError::TooFewMessages)?;
+    let first = irq::route_messages(cpus).ok_or(DoorbellError::TooFewMessages)?;
+    let open = match fused::is_on() {
+        true => fence_vector(cpus),
+        false => cpus,
+    };
     let message = |v: usize| {
-        (v < cpus).then_some(MsiMessage {
+        (v < open).then_some(MsiMessage {
             data: first.data + v as u32,
             ..first
         })

@@ -7,7 +7,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use aarch64_cpu::asm::barrier::{self, SY};
 use dyad_abi::CpuId;
+use dyad_abi::boot::{doorbell_vector, timer_vector};
 use dyad_boot::device::ivshmem::MsiMessage;
+use dyad_core::fused;
 use dyad_core::platform::Interrupt;
 
 use crate::mmu::{GIC_CPU, GIC_DISTRIBUTOR, GIC_MESSAGES};
@@ -33,9 +35,9 @@ const NONE_PENDING: u32 = 1020;
 /// The priority of everything.
 const PRIORITY: u8 = 0x80;
 
-/// First doorbell interrupt and one past the last.
-static DOORBELL_FIRST: AtomicU32 = AtomicU32::new(0);
-static DOORBELL_END: AtomicU32 = AtomicU32::new(0);
+/// First message interrupt, and for how many CPUs there are some: doorbells, then timers.
+static MESSAGE_FIRST: AtomicU32 = AtomicU32::new(0);
+static MESSAGE_CPUS: AtomicU32 = AtomicU32::new(0);
 
 /// Switches the distributor on, with every shared interrupt off.
 pub fn init_distributor() {
@@ -50,7 +52,9 @@ pub fn init_distributor() {
 pub fn init_cpu() {
     clock::set_timer(None);
     GIC_DISTRIBUTOR.write32(GICD_ICENABLER, !0);
-    enable(TIMER);
+    if !fused::is_on() {
+        enable(TIMER);
+    }
     GIC_CPU.write32(GICC_PMR, 0xff);
     GIC_CPU.write32(GICC_CTLR, 1);
 }
@@ -60,25 +64,28 @@ fn enable(id: u32) {
     GIC_DISTRIBUTOR.write32(GICD_ISENABLER + u64::from(id / 32 * 4), 1 << (id % 32));
 }
 
-/// Routes one message interrupt to each of `cpus` CPUs and returns the message for the first; the
-/// message for CPU `c` has `c` added to its data. `None` if the controller has too few.
-pub fn route_doorbells(cpus: usize) -> Option<MsiMessage> {
+/// Routes two message interrupts to each of `cpus` CPUs, for its doorbell and for the simulator's
+/// timer, and returns the message for the first; the message for vector `v` of the doorbell device
+/// has `v` added to its data. `None` if the controller has too few.
+pub fn route_messages(cpus: usize) -> Option<MsiMessage> {
     let kind = GIC_MESSAGES.read32(V2M_TYPER);
     let (first, count) = (kind >> 16 & 0x3ff, kind & 0x3ff);
-    if (count as usize) < cpus {
+    if (count as usize) < 2 * cpus {
         return None;
     }
     for c in CpuId::first(cpus) {
-        let id = first + c.index() as u32;
-        GIC_DISTRIBUTOR.write8(GICD_ITARGETSR + u64::from(id), 1 << c.index());
-        // Messages are pulses: a level-triggered interrupt would forget them.
-        let at = GICD_ICFGR + u64::from(id / 16 * 4);
-        let old = GIC_DISTRIBUTOR.read32(at);
-        GIC_DISTRIBUTOR.write32(at, old | 0b10 << (id % 16 * 2));
-        enable(id);
+        for vector in [doorbell_vector(c), timer_vector(cpus, c)] {
+            let id = first + vector as u32;
+            GIC_DISTRIBUTOR.write8(GICD_ITARGETSR + u64::from(id), 1 << c.index());
+            // Messages are pulses: a level-triggered interrupt would forget them.
+            let at = GICD_ICFGR + u64::from(id / 16 * 4);
+            let old = GIC_DISTRIBUTOR.read32(at);
+            GIC_DISTRIBUTOR.write32(at, old | 0b10 << (id % 16 * 2));
+            enable(id);
+        }
     }
-    DOORBELL_FIRST.store(first, Ordering::Relaxed);
-    DOORBELL_END.store(first + cpus as u32, Ordering::Relaxed);
+    MESSAGE_FIRST.store(first, Ordering::Relaxed);
+    MESSAGE_CPUS.store(cpus as u32, Ordering::Relaxed);
     Some(MsiMessage {
         address: GIC_MESSAGES.physical() + V2M_SETSPI,
         data: first,
@@ -87,24 +94,26 @@ pub fn route_doorbells(cpus: usize) -> Option<MsiMessage> {
 
 /// Acknowledges every pending interrupt of this CPU and notes what it was.
 pub fn take_pending() {
-    let doorbells = DOORBELL_FIRST.load(Ordering::Relaxed)..DOORBELL_END.load(Ordering::Relaxed);
+    let cpus = MESSAGE_CPUS.load(Ordering::Relaxed);
+    let doorbells = MESSAGE_FIRST.load(Ordering::Relaxed);
+    let timers = doorbells + cpus;
     loop {
         let acknowledged = GIC_CPU.read32(GICC_IAR);
         let id = acknowledged & 0x3ff;
         if id >= NONE_PENDING {
             break;
         }
-        let what = if id == TIMER {
-            // One-shot; off before the end of the interrupt, or it would be pending again.
-            clock::set_timer(None);
-            Interrupt::Timer
-        } else if doorbells.contains(&id) {
-            Interrupt::Doorbell
+        let what = if id == TIMER || (timers..timers + cpus).contains(&id) {
+            clock::expired().then_some(Interrupt::Timer)
+        } else if (doorbells..timers).contains(&id) {
+            Some(Interrupt::Doorbell)
         } else {
-            Interrupt::Other(id)
+            Some(Interrupt::Other(id))
         };
         GIC_CPU.write32(GICC_EOIR, acknowledged);
-        cpu::local().note_interrupt(what);
+        if let Some(what) = what {
+            cpu::local().note_interrupt(what);
+        }
     }
     // What the interrupts announce is read after they have been acknowledged.
     barrier::dsb(SY);

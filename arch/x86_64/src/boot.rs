@@ -20,8 +20,9 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use dyad_abi::CpuId;
-use dyad_abi::boot::{BootParams, FW_CFG_NAME, MAX_TEXT};
+use dyad_abi::boot::{BootParams, ClockKind, FW_CFG_NAME, MAX_TEXT};
 use dyad_boot::{BootMachine, refuse};
+use dyad_core::fused;
 
 use crate::platform::X86;
 use crate::{clock, cpu, doorbell, fwcfg, irq, mmu, serial, smp, traps};
@@ -253,12 +254,14 @@ fn boot_primary() -> ! {
     traps::init_machine();
     traps::init_cpu();
     serial::init();
-    clock::init();
     check_features();
     let params = match BootParams::parse(boot_text()) {
         Ok(p) => p,
         Err(e) => refuse::<X86>(format_args!("bad boot parameters: {e}")),
     };
+    if params.clock == ClockKind::Hardware {
+        clock::init();
+    }
     let cpus = params.cpus;
     let map = match mmu::build(&params) {
         Ok(map) => map,
@@ -284,17 +287,19 @@ fn boot_primary() -> ! {
 
 /// Continues on the boot CPU's kernel stack, with everything of the boot phase behind it.
 extern "C" fn on_kernel_stack() -> ! {
+    // SAFETY: 1. the boot CPU is alone; 2. the contents are taken out, not borrowed.
+    let Some(machine) = (unsafe { (*HAND_OVER.0.get()).take() }) else {
+        refuse::<X86>(format_args!("the boot phase left nothing behind"));
+    };
+    if let Err(e) = fused::attach::<X86>(&machine.map, &machine.params) {
+        refuse::<X86>(format_args!("no clock: {e}"));
+    }
     irq::init_machine();
     irq::init_cpu();
     if let Err(e) = doorbell::init(smp::count()) {
         refuse::<X86>(format_args!("no doorbell: {e}"));
     }
-    // SAFETY: 1. the boot CPU is alone; 2. the contents are taken out, not borrowed.
-    let machine = unsafe { (*HAND_OVER.0.get()).take() };
-    match machine {
-        Some(m) => dyad_boot::primary::<X86>(m),
-        None => refuse::<X86>(format_args!("the boot phase left nothing behind")),
-    }
+    dyad_boot::primary::<X86>(machine)
 }
 
 /// The other CPUs, on the boot stack that the first one has left long ago.

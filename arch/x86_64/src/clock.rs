@@ -12,12 +12,18 @@
 //!           elapsed = (tsc - base_tsc) * rate / 2^32       |slew| <= 0.1 ms
 //! ```
 //! Base, rate and slew are one set per machine, under a sequence lock.
+//!
+//! With the simulator's clock on ([`fused`]) nothing here is used but the deadline that a CPU
+//! remembers: how long a measurement against the host's time takes would be the host's choice.
 
 use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
+use dyad_core::{Platform, fused};
+
 use crate::irq::TIMER_VECTOR;
 use crate::mmu::LOCAL_APIC;
+use crate::platform::X86;
 use crate::{cpu, port};
 
 const ACPI_HZ: u64 = 3_579_545;
@@ -104,6 +110,9 @@ pub fn init() {
 
 /// Prepares this CPU's timer.
 pub fn init_cpu() {
+    if fused::is_on() {
+        return;
+    }
     LOCAL_APIC.write32(TIMER_DIVIDE, DIVIDE_BY_ONE);
     LOCAL_APIC.write32(TIMER_ENTRY, TIMER_VECTOR as u32);
 }
@@ -189,6 +198,9 @@ pub fn set_timer(deadline: Option<u64>) {
 }
 
 fn program(deadline: Option<u64>) {
+    if fused::is_on() {
+        return fused::set_timer::<X86>(deadline);
+    }
     let count = match deadline {
         // 32 bits: the timer stops short of a deadline further off, as of any that the counter's
         // rate makes it reach early; `expired` then sets it again.
@@ -202,7 +214,7 @@ fn program(deadline: Option<u64>) {
 pub fn expired() -> bool {
     let deadline = &cpu::this().deadline;
     match deadline.get() {
-        Some(at) if now_ns() < at => {
+        Some(at) if X86::clock_ns() < at => {
             program(Some(at));
             false
         }

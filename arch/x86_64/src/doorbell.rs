@@ -1,14 +1,17 @@
 //! The doorbell: an ivshmem function whose interrupts go to the local APICs.
 //!
-//! Vector `v` of the device interrupts CPU `v`; the last one is masked and kept for the simulator.
+//! Which vector is for what is in [`dyad_abi::boot`]. Timers are routed if the simulator's clock is
+//! on; without it they are masked like the last vector, which always is.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-use dyad_abi::boot::doorbell_vectors;
+use dyad_abi::CpuId;
+use dyad_abi::boot::{doorbell_vector, doorbell_vectors, timer_vector};
 use dyad_boot::device::Mmio;
 use dyad_boot::device::ivshmem::{self, BarWindow, Doorbell, Ecam, IvshmemError, MsiMessage};
+use dyad_core::fused;
 
-use crate::irq::DOORBELL_VECTOR;
+use crate::irq::{DOORBELL_VECTOR, TIMER_VECTOR};
 use crate::mmu::{BARS, PCI_CONFIG};
 use crate::port;
 
@@ -57,10 +60,17 @@ pub fn init(cpus: usize) -> Result<(), IvshmemError> {
         base: PCI_CONFIG.physical(),
     };
     let message = |v: usize| {
-        (v < cpus).then_some(MsiMessage {
-            // Physical destination: APIC identifiers are CPU numbers.
-            address: 0xfee0_0000 | (v as u64) << 12,
-            data: DOORBELL_VECTOR as u32,
+        CpuId::first(cpus).find_map(|cpu| {
+            let data = match v {
+                _ if v == doorbell_vector(cpu) => DOORBELL_VECTOR,
+                _ if v == timer_vector(cpus, cpu) && fused::is_on() => TIMER_VECTOR,
+                _ => return None,
+            };
+            Some(MsiMessage {
+                // Physical destination: APIC identifiers are CPU numbers.
+                address: 0xfee0_0000 | (cpu.index() as u64) << 12,
+                data: data as u32,
+            })
         })
     };
     let d = ivshmem::set_up(&Registers, ecam, window, doorbell_vectors(cpus), message)?;

@@ -1,10 +1,11 @@
 //! The `Platform` of x86-64 machines: each method is one of another module.
 
-use dyad_abi::{CpuId, Isa};
-use dyad_core::Platform;
+use dyad_abi::boot::doorbell_vector;
+use dyad_abi::{CpuId, Isa, NodeId};
 use dyad_core::cpu::CpuLocal;
 use dyad_core::cx::Cx;
 use dyad_core::platform::{FpArea, RegArea};
+use dyad_core::{Platform, fused};
 use dyad_recovery::Life;
 use dyad_shm::superblock::ROOT_ENTRIES;
 use dyad_shm::{FusedMap, PhysAddr};
@@ -141,7 +142,10 @@ impl Platform for X86 {
     }
 
     fn clock_ns() -> u64 {
-        clock::now_ns()
+        match fused::is_on() {
+            true => fused::now_ns::<Self>(),
+            false => clock::now_ns(),
+        }
     }
     fn set_timer(deadline: Option<u64>) {
         clock::set_timer(deadline);
@@ -167,11 +171,17 @@ impl Platform for X86 {
             );
         }
     }
-    fn ring(peer: u64, vector: u32) {
-        doorbell::ring(peer, vector);
+    fn ring(to: NodeId, cpu: CpuId, peer: u64) {
+        match fused::is_on() {
+            true => fused::ring::<Self>(to, cpu),
+            false => doorbell::ring(peer, doorbell_vector(cpu) as u32),
+        }
     }
     fn doorbell_id() -> u64 {
-        doorbell::id()
+        match fused::is_on() {
+            true => fused::doorbell_id(),
+            false => doorbell::id(),
+        }
     }
 
     #[cfg(feature = "ktest")]
@@ -208,7 +218,10 @@ impl Platform for X86 {
         LIFE.look::<Self>(cx);
     }
     fn serial_write(bytes: &[u8]) {
-        serial::write(bytes);
+        match fused::is_on() {
+            true => fused::write::<Self>(bytes),
+            false => serial::write(bytes),
+        }
     }
     fn start_cpu(cpu: CpuId) -> Result<(), &'static str> {
         smp::start(cpu)
@@ -217,6 +230,7 @@ impl Platform for X86 {
         cpu::backtrace(each);
     }
     fn exit(code: u32) -> ! {
+        fused::exit::<Self>();
         exit::exit(code)
     }
 }

@@ -3,10 +3,11 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use dyad_abi::CpuId;
+use dyad_core::Platform;
 
-use crate::clock;
 use crate::irq;
 use crate::mmu;
+use crate::platform::X86;
 
 const INIT: u32 = 0x4500;
 const START_UP: u32 = 0x4600;
@@ -25,8 +26,8 @@ pub fn count() -> usize {
 }
 
 fn pause(ns: u64) {
-    let start = clock::now_ns();
-    while clock::now_ns().wrapping_sub(start) < ns {
+    let start = X86::clock_ns();
+    while X86::clock_ns().wrapping_sub(start) < ns {
         core::hint::spin_loop();
     }
 }

@@ -9,7 +9,7 @@ use core::fmt;
 
 use crate::ident::{MAX_CPUS, MAX_NODES};
 use crate::service::Grant;
-use crate::{Isa, NodeId};
+use crate::{CpuId, Isa, NodeId};
 
 /// Name of the firmware configuration item.
 pub const FW_CFG_NAME: &str = "opt/dyad/boot";
@@ -32,10 +32,26 @@ pub const DEFAULT_ROUNDS: u64 = 30;
 /// Most rounds per second.
 pub const MAX_ROUNDS: u64 = 10_000;
 
-/// Doorbell vectors per machine: one per CPU (at least four), then one that is kept free for the
-/// simulator.
+/// Vectors of a machine's doorbell device: doorbells by CPU, timers by CPU, the
+/// [fence](fence_vector).
 pub const fn doorbell_vectors(cpus: usize) -> usize {
-    (if cpus > 4 { cpus } else { 4 }) + 1
+    2 * cpus + 1
+}
+
+/// The vector that interrupts a CPU because another has rung.
+pub const fn doorbell_vector(cpu: CpuId) -> usize {
+    cpu.index()
+}
+
+/// The vector by which the simulator interrupts a CPU at its deadline.
+pub const fn timer_vector(cpus: usize, cpu: CpuId) -> usize {
+    cpus + cpu.index()
+}
+
+/// The last vector. It interrupts nobody: machines keep it masked, and the simulator rings it to
+/// learn that everything rung before has reached the interrupt controller.
+pub const fn fence_vector(cpus: usize) -> usize {
+    2 * cpus
 }
 
 /// Physical start of the local pool of a node.
@@ -77,6 +93,28 @@ impl OnDeath {
     }
 }
 
+/// What time is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockKind {
+    /// The machine's own counters and timers, which follow the host's time.
+    Hardware,
+    /// The simulator's: what has been executed takes time, and nothing else.
+    Fused,
+}
+
+impl ClockKind {
+    /// Both.
+    pub const ALL: [ClockKind; 2] = [ClockKind::Hardware, ClockKind::Fused];
+
+    /// Name in boot parameters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ClockKind::Hardware => "hardware",
+            ClockKind::Fused => "fused",
+        }
+    }
+}
+
 /// The boot parameters of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootParams<'a> {
@@ -104,6 +142,8 @@ pub struct BootParams<'a> {
     pub boot_timeout_ms: u64,
     /// Whether the caches of the nodes count as coherent.
     pub coherent: bool,
+    /// What time is.
+    pub clock: ClockKind,
     /// Rounds of quiescence that each node aims at per second.
     pub rounds_per_second: u64,
     /// Whether the first node compares all tables with each other at the end of the run.
@@ -154,7 +194,7 @@ impl fmt::Display for ParamError<'_> {
     }
 }
 
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "abi",
     "node",
     "nodes",
@@ -167,6 +207,7 @@ const KEYS: [&str; 19] = [
     "on_death",
     "boot_timeout_ms",
     "coherence",
+    "clock",
     "rounds",
     "audit",
     "grant",
@@ -263,6 +304,13 @@ impl<'a> BootParams<'a> {
                 "incoherent" => false,
                 v => return Err(ParamError::BadValue("coherence", v)),
             },
+            clock: {
+                let v = get("clock")?;
+                ClockKind::ALL
+                    .into_iter()
+                    .find(|c| c.name() == v)
+                    .ok_or(ParamError::BadValue("clock", v))?
+            },
             rounds_per_second: num("rounds", 1, MAX_ROUNDS)?,
             audit: num("audit", 0, 1)? == 1,
             grant: {
@@ -310,7 +358,8 @@ impl fmt::Display for BootParams<'_> {
         };
         writeln!(
             f,
-            "coherence={coherence}\nrounds={}\naudit={}",
+            "coherence={coherence}\nclock={}\nrounds={}\naudit={}",
+            self.clock.name(),
             self.rounds_per_second,
             u64::from(self.audit)
         )?;
@@ -343,6 +392,7 @@ mod tests {
             on_death: OnDeath::Survive,
             boot_timeout_ms: 30_000,
             coherent: true,
+            clock: ClockKind::Fused,
             rounds_per_second: DEFAULT_ROUNDS,
             audit: true,
             grant: Grant::All,
@@ -388,9 +438,17 @@ mod tests {
     }
 
     #[test]
-    fn the_last_doorbell_vector_is_nobodys() {
+    fn every_vector_is_for_one_purpose() {
         for cpus in 1..=MAX_CPUS {
-            assert!(doorbell_vectors(cpus) >= 5 && doorbell_vectors(cpus) > cpus);
+            let mut used = [false; 2 * MAX_CPUS + 1];
+            let mut take = |v: usize| assert!(!core::mem::replace(&mut used[v], true));
+            for cpu in CpuId::first(cpus) {
+                take(doorbell_vector(cpu));
+                take(timer_vector(cpus, cpu));
+            }
+            take(fence_vector(cpus));
+            assert_eq!(used.iter().filter(|u| **u).count(), doorbell_vectors(cpus));
+            assert_eq!(fence_vector(cpus) + 1, doorbell_vectors(cpus));
         }
     }
 }

@@ -10,6 +10,7 @@
 pub mod boot;
 pub mod bundle;
 pub mod cap;
+pub mod clock;
 pub mod error;
 pub mod ident;
 pub mod marker;

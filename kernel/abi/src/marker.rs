@@ -79,6 +79,9 @@ pub enum MarkerOp {
     /// The samples that this machine has of the window so far are of no use: they were for
     /// warming up. Opens and closes nothing.
     Forget = 5,
+    /// A call of the simulator's clock; the number says which: [`ClockCall`](crate::clock::ClockCall).
+    /// Has nothing to do with windows.
+    Clock = 6,
 }
 
 impl MarkerOp {
@@ -88,6 +91,7 @@ impl MarkerOp {
             2 => Some(MarkerOp::End),
             3 => Some(MarkerOp::Abandon),
             5 => Some(MarkerOp::Forget),
+            6 => Some(MarkerOp::Clock),
             _ => None,
         }
     }
@@ -349,8 +353,8 @@ mod tests {
 
     #[test]
     fn every_isa_reads_back_what_was_written() {
-        use MarkerOp::{Abandon, Begin, End, Forget};
-        for op in [Begin, End, Abandon, Forget] {
+        use MarkerOp::{Abandon, Begin, Clock, End, Forget};
+        for op in [Begin, End, Abandon, Forget, Clock] {
             for id in [0, 1, 0x8000, u16::MAX] {
                 let id = WindowId(id);
                 let marker = Marker { op, id };

@@ -75,8 +75,8 @@ pub mod report;
 pub mod short;
 
 pub use dyad_machine::{
-    Platform, clock, console, cpu, cx, debug, error, inbox, info, lookup, panic, platform, view,
-    warn,
+    Platform, clock, console, cpu, cx, debug, error, fused, inbox, info, lookup, panic, platform,
+    view, warn,
 };
 pub use dyad_object::{memory, node, tables};
 pub use dyad_space::{copy, mapping, resolve, shootdown, supply};
@@ -90,6 +90,7 @@ pub const LAYOUT_HASH: u64 = {
     let h = dyad_captbl::layout(h);
     let h = object::layout(h);
     let h = inbox::layout(h);
+    let h = dyad_shm::clock::layout(h);
     let h = dyad_pgtbl::layout(h);
     dyad_ring::layout(h).value()
 };

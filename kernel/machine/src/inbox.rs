@@ -20,7 +20,6 @@
 
 use core::sync::atomic::Ordering;
 
-use dyad_abi::boot::doorbell_vectors;
 use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_ring::wake::{self, WakeLine};
@@ -130,9 +129,9 @@ fn ring_doorbell<P: Platform>(to: NodeId, cpu: CpuId) {
     let node = node();
     let peer = node.sb.node(to).doorbell.load(Ordering::Acquire);
     // Zero: it has not told its identifier yet. It looks at its inboxes once it is up.
-    if peer != 0 && cpu.index() < doorbell_vectors(node.params.cpus) - 1 {
+    if peer != 0 && cpu.index() < node.params.cpus {
         node.sb.cpu(to, cpu).rung.fetch_add(1, Ordering::Relaxed);
-        P::ring(peer - 1, cpu.index() as u32);
+        P::ring(to, cpu, peer - 1);
     }
 }
 

@@ -9,6 +9,7 @@
 //! | [`view`] | what a CPU remembers, so that the next use is short |
 //! | [`inbox`] | messages to CPUs of other nodes, doorbells |
 //! | [`clock`] | fused time over the machine's own clock |
+//! | [`fused`] | the simulator's clock as the machine's own |
 //! | [`console`], [`mod@panic`] | output |
 //!
 //! It stands on the [objects](dyad_object) that all machines share. What the kernel does with all this
@@ -24,6 +25,7 @@ pub mod clock;
 pub mod console;
 pub mod cpu;
 pub mod cx;
+pub mod fused;
 pub mod inbox;
 pub mod lookup;
 pub mod panic;

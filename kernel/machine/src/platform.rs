@@ -45,7 +45,7 @@
 //! two entries. The kernel runs with interrupts masked; only [`Platform::wait`] takes them.
 //! The kernel does not touch floating-point registers.
 
-use dyad_abi::{CpuId, Isa};
+use dyad_abi::{CpuId, Isa, NodeId};
 use dyad_shm::superblock::ROOT_ENTRIES;
 use dyad_shm::{FusedMap, PhysAddr};
 
@@ -280,8 +280,8 @@ pub trait Platform: Sized + 'static {
     /// A marker for the simulator, given by its [word](dyad_abi::marker::Marker::word): an
     /// instruction without effect.
     fn mark<const WORD: u32>();
-    /// Rings `vector` of the machine with doorbell identifier `peer`.
-    fn ring(peer: u64, vector: u32);
+    /// Rings the doorbell of a CPU, whose machine has doorbell identifier `peer`.
+    fn ring(to: NodeId, cpu: CpuId, peer: u64);
     /// Doorbell identifier of this machine.
     fn doorbell_id() -> u64;
 

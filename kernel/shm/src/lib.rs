@@ -2,7 +2,7 @@
 //!
 //! Every node maps every pool at the same virtual address, [`FUSED_BASE`]` + physical address`, so
 //! an address in shared memory means the same on all of them. This crate knows the pools
-//! ([`pool`]), the structures in them ([`superblock`], [`frame`], [`quiesce`], [`intent`]), computes
+//! ([`pool`]), the structures in them ([`superblock`], [`frame`], [`quiesce`], [`intent`], [`clock`]), computes
 //! the hash that tells whether two kernels agree about those structures ([`layout`]), and turns
 //! physical addresses into checked references ([`FusedMap`]). The traits by which the crates of the
 //! reclamation protocol know each other are in [`protocol`].
@@ -17,6 +17,7 @@
 #[cfg(any(test, feature = "host"))]
 extern crate std;
 
+pub mod clock;
 pub mod frame;
 pub mod intent;
 pub mod layout;

@@ -33,6 +33,8 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"DYADSB01");
 
 /// Offset of the [`QuiesceArea`](crate::quiesce::QuiesceArea) in the CXL pool.
 pub const QUIESCE_OFFSET: u64 = 0x4_0000;
+/// Offset of the pages of the [fused clock](crate::clock) in the CXL pool.
+pub const CLOCK_OFFSET: u64 = 0xc_0000;
 /// Offset of the inboxes in the CXL pool.
 pub const INBOX_OFFSET: u64 = 0x10_0000;
 /// Space reserved for the inboxes.
@@ -365,7 +367,7 @@ pub const LAYOUT: LayoutHash = crate::shared_layout!(LayoutHash::EMPTY;
 
 const _: () = {
     assert!(size_of::<Superblock>() as u64 <= QUIESCE_OFFSET);
-    assert!(QUIESCE_OFFSET + size_of::<crate::quiesce::QuiesceArea>() as u64 <= INBOX_OFFSET);
+    assert!(QUIESCE_OFFSET + size_of::<crate::quiesce::QuiesceArea>() as u64 <= CLOCK_OFFSET);
     assert!(size_of::<CpuEntry>() == 128);
     assert!(core::mem::offset_of!(CpuEntry, activity) == 64);
     assert!(size_of::<NodeEntry>() == 128);

@@ -13,11 +13,13 @@
 //! | [`incoherent`] | what kernels forget to write back and to drop, if caches are not coherent |
 //! | [`trace`] | recorded accesses, and replaying them |
 //! | `naive` | the model again, as simply as possible, to compare with (feature `naive`) |
+//! | [`clock`] | the fused clock: time, events and order of all CPUs |
 //! | [`report`] | what each machine reports |
 #![forbid(unsafe_code)]
 
 pub mod account;
 pub mod cache;
+pub mod clock;
 pub mod coherent;
 pub mod config;
 pub mod directory;

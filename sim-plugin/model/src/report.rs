@@ -182,6 +182,25 @@ pub struct ClockReport {
     pub timers: u64,
     /// The latest that one of them came after its deadline.
     pub max_late_ps: u64,
+    /// Doorbell interrupts.
+    #[serde(default)]
+    pub doorbells: u64,
+    /// Wake-ups from outside of simulated time: by the launcher, by a device, by a debugger.
+    #[serde(default)]
+    pub outside: u64,
+    /// Waits for other CPUs that were given up, because those had been stopped or were gone.
+    #[serde(default)]
+    pub given_up: u64,
+    /// Doorbells that came later because too many were on their way.
+    #[serde(default)]
+    pub merged: u64,
+    /// Jumps to the time of the others, after it had been stopped itself.
+    #[serde(default)]
+    pub followed_ps: u64,
+    /// Strict order: how often a turn was taken from a CPU that did not go on. If it is not 0, the
+    /// run cannot be repeated.
+    #[serde(default)]
+    pub turns_taken: u64,
     /// Interrupts whose delivery could not be confirmed in time: they were not exact.
     pub handshake_timeouts: u64,
     /// Digest of all timed events and when they came, in hexadecimal: equal histories have equal

@@ -119,6 +119,12 @@ impl Words {
         unsafe { (*self.0).time = ps }
     }
 
+    /// The sum over the blocks that were entered.
+    pub fn trace(&self) -> u64 {
+        // SAFETY: 1. and 2. as above.
+        unsafe { (*self.0).trace }
+    }
+
     /// Sets the line that instructions have been fetched from last.
     #[inline(always)]
     pub fn set_fetched(&mut self, line: u64) {

@@ -9,8 +9,16 @@
 //! Machines may connect at any time, so one that has died can be started again. The launcher can
 //! ring every CPU of every machine too, through the same descriptors.
 //!
-//! The socket is an abstract one: it has no file and is gone with this process. Only processes of
-//! the same user are served.
+//! The sockets are abstract ones: they have no files and are gone with this process. Only processes
+//! of the same user are served.
+//!
+//! # Watchers
+//!
+//! The simulator's plugin in a machine rings all machines too, and has to know which is which. It
+//! connects to a second socket, says which node its machine is (8 bytes, little-endian), and is
+//! sent 8 bytes per vector of every machine whose plugin has said that, with a descriptor: node in
+//! bits 8 to 15, vector in bits 0 to 7. If a machine leaves, vector [`LEFT`] follows without one.
+//! A plugin and its machine's device are the same process; that is how a machine's node is known.
 
 use std::io::{IoSlice, Read};
 use std::mem::MaybeUninit;
@@ -26,6 +34,8 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 
 const VERSION: i64 = 0;
 const MEMORY: i64 = -1;
+/// In the place of a vector: the machine has left.
+const LEFT: i64 = 255;
 /// The device wants its (unused) shared memory to be a power of two.
 const DUMMY_MEMORY: u64 = 1 << 20;
 /// A peer that does not take its messages for this long is given up.
@@ -34,8 +44,16 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 struct Peer {
     id: i64,
+    pid: i32,
     stream: UnixStream,
     vectors: Vec<OwnedFd>,
+}
+
+#[derive(Debug)]
+struct Watcher {
+    pid: i32,
+    node: i64,
+    stream: UnixStream,
 }
 
 #[derive(Debug)]
@@ -49,6 +67,7 @@ struct Shared {
 #[derive(Debug)]
 pub struct Broker {
     name: String,
+    watch: String,
     shared: Arc<Shared>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -63,6 +82,9 @@ impl Broker {
         let name = format!("dyad-{}-{:x}", std::process::id(), crate::pools::nonce());
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
         listener.set_nonblocking(true)?;
+        let watch = format!("{name}-clock");
+        let watching = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&watch)?)?;
+        watching.set_nonblocking(true)?;
         let memory = rustix::fs::memfd_create("dyad-doorbell", rustix::fs::MemfdFlags::CLOEXEC)?;
         rustix::fs::ftruncate(&memory, DUMMY_MEMORY)?;
         let shared = Arc::new(Shared {
@@ -72,6 +94,8 @@ impl Broker {
         });
         let server = Server {
             listener,
+            watching,
+            watchers: Vec::new(),
             memory,
             vectors,
             shared: Arc::clone(&shared),
@@ -82,6 +106,7 @@ impl Broker {
             .spawn(move || server.serve())?;
         Ok(Broker {
             name,
+            watch,
             shared,
             thread: Some(thread),
         })
@@ -90,6 +115,11 @@ impl Broker {
     /// Abstract name of the socket.
     pub fn socket(&self) -> &str {
         &self.name
+    }
+
+    /// Abstract name of the socket for the simulator's plugins.
+    pub fn watch_socket(&self) -> &str {
+        &self.watch
     }
 
     /// Rings the first `cpus` vectors of every machine that is connected.
@@ -126,6 +156,8 @@ impl Shared {
 
 struct Server {
     listener: UnixListener,
+    watching: UnixListener,
+    watchers: Vec<Watcher>,
     memory: OwnedFd,
     vectors: usize,
     shared: Arc<Shared>,
@@ -144,7 +176,12 @@ impl Server {
                     .filter_map(|p| p.stream.try_clone().ok())
                     .collect()
             };
-            let mut fds: Vec<PollFd<'_>> = [self.shared.wake.as_fd(), self.listener.as_fd()]
+            let own = [
+                self.shared.wake.as_fd(),
+                self.listener.as_fd(),
+                self.watching.as_fd(),
+            ];
+            let mut fds: Vec<PollFd<'_>> = own
                 .into_iter()
                 .chain(streams.iter().map(AsFd::as_fd))
                 .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
@@ -154,7 +191,12 @@ impl Server {
             }
             let ready: Vec<bool> = fds.iter().map(|f| !f.revents().is_empty()).collect();
             drop(fds);
-            self.drop_gone(&ready[2..]);
+            self.drop_gone(&ready[own.len()..]);
+            if ready[2] {
+                while let Ok((stream, _)) = self.watching.accept() {
+                    self.watch(stream);
+                }
+            }
             if ready[1] {
                 while let Ok((stream, _)) = self.listener.accept() {
                     self.admit(stream);
@@ -164,8 +206,9 @@ impl Server {
     }
 
     /// Forgets peers whose connection is closed and tells the others. Peers send nothing.
-    fn drop_gone(&self, ready: &[bool]) {
-        let mut peers = self.shared.lock();
+    fn drop_gone(&mut self, ready: &[bool]) {
+        let shared = Arc::clone(&self.shared);
+        let mut peers = shared.lock();
         let mut gone = Vec::new();
         for i in (0..ready.len().min(peers.len())).rev() {
             let mut bytes = [0; 64];
@@ -177,22 +220,67 @@ impl Server {
             for p in peers.iter() {
                 let _ = send(&p.stream, g.id, None);
             }
+            if let Some(node) = self.node_of(g.pid) {
+                self.tell_watchers(node << 8 | LEFT, None);
+                self.watchers.retain(|w| w.pid != g.pid);
+            }
+        }
+    }
+
+    fn node_of(&self, pid: i32) -> Option<i64> {
+        self.watchers.iter().find(|w| w.pid == pid).map(|w| w.node)
+    }
+
+    fn tell_vectors(&self, node: i64, vectors: &[OwnedFd]) {
+        for w in &self.watchers {
+            let _ = tell_vectors(&w.stream, node, vectors);
+        }
+    }
+
+    fn tell_watchers(&self, word: i64, fd: Option<BorrowedFd<'_>>) {
+        for w in &self.watchers {
+            let _ = send(&w.stream, word, fd);
+        }
+    }
+
+    /// A plugin has connected: it says who it is, and hears of the machines that there are.
+    fn watch(&mut self, mut stream: UnixStream) {
+        let Some(pid) = pid_of(&stream) else {
+            return;
+        };
+        let mut node = [0; 8];
+        if stream.set_read_timeout(Some(SEND_TIMEOUT)).is_err()
+            || stream.read_exact(&mut node).is_err()
+        {
+            return;
+        }
+        let node = i64::from_le_bytes(node) & 0xff;
+        let shared = Arc::clone(&self.shared);
+        let peers = shared.lock();
+        for p in peers.iter() {
+            if let Some(of) = self.node_of(p.pid) {
+                let _ = tell_vectors(&stream, of, &p.vectors);
+            }
+        }
+        self.watchers.push(Watcher { pid, node, stream });
+        // Its machine may have connected before.
+        for p in peers.iter().filter(|p| p.pid == pid) {
+            self.tell_vectors(node, &p.vectors);
         }
     }
 
     fn admit(&mut self, stream: UnixStream) {
-        let own = rustix::process::geteuid();
-        let same_user = rustix::net::sockopt::socket_peercred(&stream).is_ok_and(|c| c.uid == own);
-        if !same_user || stream.set_write_timeout(Some(SEND_TIMEOUT)).is_err() {
+        let Some(pid) = pid_of(&stream) else {
             return;
-        }
+        };
         let vectors: Option<Vec<OwnedFd>> = (0..self.vectors).map(|_| new_eventfd().ok()).collect();
         let Some(vectors) = vectors else {
             return;
         };
         let id = self.next;
         self.next += 1;
-        let mut peers = self.shared.lock();
+        let shared = Arc::clone(&self.shared);
+        let mut peers = shared.lock();
         let introduced = (|| {
             send(&stream, VERSION, None)?;
             send(&stream, id, None)?;
@@ -216,12 +304,31 @@ impl Server {
                 let _ = send(&p.stream, id, Some(v.as_fd()));
             }
         }
+        if let Some(node) = self.node_of(pid) {
+            self.tell_vectors(node, &vectors);
+        }
         peers.push(Peer {
             id,
+            pid,
             stream,
             vectors,
         });
     }
+}
+
+/// The process at the other end, if it is of the same user. Messages to it are bounded from now on.
+fn pid_of(stream: &UnixStream) -> Option<i32> {
+    let own = rustix::process::geteuid();
+    let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
+    let bounded = stream.set_write_timeout(Some(SEND_TIMEOUT)).is_ok();
+    (peer.uid == own && bounded).then(|| peer.pid.as_raw_nonzero().get())
+}
+
+fn tell_vectors(stream: &UnixStream, node: i64, vectors: &[OwnedFd]) -> rustix::io::Result<()> {
+    for (v, fd) in vectors.iter().enumerate() {
+        send(stream, node << 8 | v as i64, Some(fd.as_fd()))?;
+    }
+    Ok(())
 }
 
 /// Descriptors do not block: a machine's main loop must never wait in a read or a write of one.

@@ -128,6 +128,15 @@ impl SharedWords {
     pub fn path(&self) -> PathBuf {
         path_of(&self.file)
     }
+
+    /// Stores a word.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub fn write(&self, at: usize, word: u64) -> std::io::Result<()> {
+        self.file.write_all_at(&word.to_ne_bytes(), at as u64 * 8)
+    }
 }
 
 /// The path under which another process of this user can open a file of this one.

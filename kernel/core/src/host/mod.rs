@@ -107,8 +107,8 @@ pub enum Did {
     Rang {
         /// Of which machine.
         peer: u64,
-        /// Which.
-        vector: u32,
+        /// Of which of its CPUs.
+        cpu: CpuId,
     },
 }
 
@@ -278,6 +278,7 @@ impl World {
             on_death: self.on_death.get(),
             boot_timeout_ms: 1,
             coherent: true,
+            clock: dyad_abi::boot::ClockKind::Hardware,
             audit: false,
             rounds_per_second: 30,
             grant: dyad_abi::service::Grant::Nothing,
@@ -553,8 +554,8 @@ impl<const A64: bool> Platform for Mock<A64> {
     fn poll_interrupts() {}
     fn relax() {}
     fn mark<const WORD: u32>() {}
-    fn ring(peer: u64, vector: u32) {
-        did(Did::Rang { peer, vector });
+    fn ring(_: NodeId, cpu: CpuId, peer: u64) {
+        did(Did::Rang { peer, cpu });
     }
     fn doorbell_id() -> u64 {
         0

@@ -130,6 +130,8 @@ pub(super) struct Node {
     /// How often it has been started.
     pub(super) life: u32,
     child: Option<Child>,
+    /// Process of the last machine that has ended.
+    pub(super) last_pid: Option<u32>,
     open_streams: u32,
     ended: Option<(ExitStatus, Instant)>,
     killed: bool,
@@ -169,6 +171,7 @@ impl Node {
             symbols,
             life: 0,
             child: None,
+            last_pid: None,
             open_streams: 0,
             ended: None,
             killed: false,
@@ -298,7 +301,7 @@ impl Node {
         if self.open_streams > 0 && at.elapsed() < DRAIN {
             return false;
         }
-        self.child = None;
+        self.last_pid = self.child.take().map(|c| c.id());
         let outcome = Outcome::of(self.isa, status);
         self.outcome = Some(match outcome {
             Outcome::Died(_) if self.killed => Outcome::Killed,

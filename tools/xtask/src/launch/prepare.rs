@@ -3,10 +3,12 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use dyad_abi::boot::{BootMode, BootParams, MAX_TEXT, POOL_GRANULE, doorbell_vectors};
+use dyad_abi::boot::{BootMode, BootParams, ClockKind, MAX_TEXT, POOL_GRANULE, doorbell_vectors};
 use dyad_abi::ident::{ISA_COUNT, MAX_NODES};
 use dyad_abi::{Isa, NodeId};
-use dyad_sim_model::config::{Level, SimConfig};
+use dyad_shm::PoolId;
+use dyad_sim_model::clock::words::{self, CLOCK_WORDS};
+use dyad_sim_model::config::{Level, Order, SimConfig};
 use dyad_sim_model::shared::Areas;
 
 use super::node::Node;
@@ -94,9 +96,50 @@ pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Er
     })
 }
 
+/// What the clocks of all machines share.
+#[derive(Debug)]
+pub(super) struct Clock {
+    words: SharedWords,
+    /// For how long a machine that has been stopped is waited for, in milliseconds; 0: for ever.
+    patience_ms: u64,
+}
+
+impl Clock {
+    fn create(config: &RunConfig) -> Result<Clock, Error> {
+        let strict = matches!(
+            config.simulation()?.map(|s| s.clock.order),
+            Some(Order::Strict { .. })
+        );
+        Ok(Clock {
+            words: SharedWords::create(&config.shm_dir, CLOCK_WORDS)?,
+            // Under a debugger, in an order that is to be repeated, the whole system stops with a
+            // machine.
+            patience_ms: if strict && config.gdb { 0 } else { 1000 },
+        })
+    }
+
+    /// The machine of a node, which was this process, has ended.
+    pub(super) fn mark_ended(&self, node: NodeId, pid: u32) {
+        // Without it the others find out by themselves, later.
+        let _ = self.words.write(words::dead(node.index()), u64::from(pid));
+    }
+
+    /// What the plugins need for it.
+    fn options(&self, pools: &Pools, broker: &Broker) -> String {
+        format!(
+            ",clock={},pages={},doorbells={},patience_ms={}",
+            quoted(&self.words.path()),
+            quoted(&pools.paths()[PoolId::Cxl.index()]),
+            broker.watch_socket(),
+            self.patience_ms
+        )
+    }
+}
+
 /// A system whose machines have not been started.
 pub(super) struct System {
     pub(super) pools: Pools,
+    pub(super) clock: Option<Clock>,
     pub(super) broker: Broker,
     pub(super) nodes: Vec<Node>,
     /// What the plugins share; it lives as long as the machines.
@@ -142,6 +185,10 @@ impl System {
             }
             _ => None,
         };
+        let clock = match &simulation {
+            Some(_) => Some(Clock::create(config)?),
+            None => None,
+        };
         let mut nodes = Vec::new();
         for (id, &isa) in NodeId::first(config.nodes.len()).zip(&config.nodes) {
             let boot_file = dir.join(format!("node{id}.boot"));
@@ -177,6 +224,9 @@ impl System {
                             if let Some(caches) = &caches {
                                 options.push_str(&cache_options(caches, &pools));
                             }
+                            if let Some(clock) = &clock {
+                                options.push_str(&clock.options(&pools, &broker));
+                            }
                             options
                         },
                     ),
@@ -201,6 +251,7 @@ impl System {
         }
         Ok(System {
             pools,
+            clock,
             broker,
             nodes,
             _caches: caches,
@@ -227,18 +278,15 @@ fn plugin_options(
     dir: &Path,
 ) -> String {
     let switch = |on| if on { "on" } else { "off" };
-    let mut options = format!(
-        "{},level={},windows={},sites={},node={id},out={}",
+    format!(
+        "{},level={},windows={},sites={},node={id},config={},out={}",
         quoted(plugin),
         simulation.level.name(),
         switch(config.windows),
         switch(config.sites),
+        quoted(&config_file(dir)),
         quoted(&sim_file(dir, id.index()))
-    );
-    if simulation.level > Level::Count {
-        options.push_str(&format!(",config={}", quoted(&config_file(dir))));
-    }
-    options
+    )
 }
 
 /// The programs of the run.
@@ -329,6 +377,10 @@ fn boot_text(
         on_death: config.on_death,
         boot_timeout_ms: BOOT_TIMEOUT_MS,
         coherent: config.coherent,
+        clock: match config.sim.level() {
+            None => ClockKind::Hardware,
+            Some(_) => ClockKind::Fused,
+        },
         audit: config.audit,
         rounds_per_second: config.rounds,
         grant: config.grant,

@@ -297,6 +297,10 @@ impl<'a> Supervisor<'a> {
         let Some(outcome) = node.outcome.clone() else {
             return;
         };
+        if let (Some(clock), Some(pid)) = (&self.system.clock, node.last_pid) {
+            // Before the others are told: who is asleep looks again when it is rung.
+            clock.mark_ended(node.id, pid);
+        }
         let text = format!("{} {}", node.name(), outcome.text());
         self.sink.event(Event::Detail(&text));
         if !outcome.is_death() {

@@ -1,0 +1,153 @@
+//! The fused clock: how a guest asks the simulator for the time, for interrupts, for output.
+//!
+//! With the simulator on, time is not the host's. The plugin of every machine counts what its CPUs
+//! execute and knows at every instruction how far simulated time is. Guests speak to it with
+//! [markers](crate::marker) of the operation [`MarkerOp::Clock`], whose number is a [`ClockCall`],
+//! and with words in the CXL pool: every node has a [`NodeClock`](self#pages) there, of which the
+//! guest writes one part and the plugin the other.
+//!
+//! # Pages
+//!
+//! Offsets in words of 8 bytes from the start of a node's pages, [`NODE_WORDS`] each.
+//!
+//! | from | content | written by |
+//! |---|---|---|
+//! | [`guest_word`] | per CPU: deadline, target of a ring, length of console text | the node's kernel |
+//! | [`plugin_word`] | per CPU: time | the node's plugin |
+//! | [`text_word`] | per CPU: console text, [`TEXT_BYTES`] | the node's kernel |
+//!
+//! The plugin's words are on a page of their own, which can be mapped for programs to read. What the
+//! guest writes is input, and the plugin checks it; what the plugin keeps for itself is not in guest
+//! memory at all.
+//!
+//! # Order
+//!
+//! A CPU uses its own words only, and the plugin acts for it in the middle of its instructions, at
+//! the marker: what was stored before the marker is seen by the plugin, what the plugin stores is
+//! seen by loads after it.
+
+use crate::CpuId;
+use crate::ident::MAX_CPUS;
+use crate::marker::{Marker, MarkerOp, WindowId};
+
+/// What a guest wants of the plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum ClockCall {
+    /// The time now, exact to the instruction, into [`plugin::NOW`].
+    Read = 0,
+    /// [`guest::DEADLINE`] has changed: interrupt this CPU then, once, by its timer vector.
+    Sync = 1,
+    /// Ring the doorbell of the CPU in [`guest::TARGET`]: a constant time from now.
+    Ring = 2,
+    /// Write [`guest::TEXT_LEN`] bytes of console text.
+    Console = 3,
+    /// This machine is about to end: its clock stands still from here on.
+    Exit = 4,
+}
+
+impl ClockCall {
+    /// All calls.
+    pub const ALL: [ClockCall; 5] = [
+        ClockCall::Read,
+        ClockCall::Sync,
+        ClockCall::Ring,
+        ClockCall::Console,
+        ClockCall::Exit,
+    ];
+
+    /// The marker that makes the call.
+    pub const fn marker(self) -> Marker {
+        Marker {
+            op: MarkerOp::Clock,
+            id: WindowId(self as u16),
+        }
+    }
+
+    /// The call that a marker makes.
+    pub fn of(marker: Marker) -> Option<ClockCall> {
+        (marker.op == MarkerOp::Clock)
+            .then(|| Self::ALL.into_iter().find(|c| *c as u16 == marker.id.0))
+            .flatten()
+    }
+}
+
+/// Words per CPU in the guest's and in the plugin's part: a line.
+pub const LINE_WORDS: usize = 8;
+/// Words of a node's pages: guest's page, plugin's page, two pages of text.
+pub const NODE_WORDS: usize = 4 * 512;
+/// Console text that fits one call.
+pub const TEXT_BYTES: usize = 1024;
+
+/// Words of a CPU that its guest writes.
+pub mod guest {
+    /// When to interrupt, in nanoseconds of simulated time; 0: not at all.
+    pub const DEADLINE: usize = 0;
+    /// Whom to ring: node in bits 8 to 15, CPU in bits 0 to 7.
+    pub const TARGET: usize = 1;
+    /// How many bytes of text there are.
+    pub const TEXT_LEN: usize = 2;
+}
+
+/// Words of a CPU that the plugin writes.
+pub mod plugin {
+    /// Simulated time of the last [`Read`](super::ClockCall::Read), in nanoseconds.
+    pub const NOW: usize = 0;
+}
+
+/// Where a word of [`guest`] is.
+pub const fn guest_word(cpu: CpuId, word: usize) -> usize {
+    cpu.index() * LINE_WORDS + word
+}
+
+/// Where a word of [`plugin`] is.
+pub const fn plugin_word(cpu: CpuId, word: usize) -> usize {
+    512 + cpu.index() * LINE_WORDS + word
+}
+
+/// Where a CPU's text begins.
+pub const fn text_word(cpu: CpuId) -> usize {
+    2 * 512 + cpu.index() * (TEXT_BYTES / 8)
+}
+
+/// A target of [`ClockCall::Ring`].
+pub const fn target(node: crate::NodeId, cpu: CpuId) -> u64 {
+    (node.index() as u64) << 8 | cpu.index() as u64
+}
+
+const _: () = assert!(MAX_CPUS * TEXT_BYTES <= 2 * 4096 && MAX_CPUS * LINE_WORDS <= 512);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_markers_of_their_own() {
+        for call in ClockCall::ALL {
+            let word = call.marker().word();
+            assert_eq!(Marker::from_word(word).and_then(ClockCall::of), Some(call));
+        }
+        let other = Marker {
+            op: MarkerOp::Begin,
+            id: WindowId(0),
+        };
+        assert_eq!(ClockCall::of(other), None);
+        let unknown = Marker {
+            op: MarkerOp::Clock,
+            id: WindowId(99),
+        };
+        assert_eq!(ClockCall::of(unknown), None);
+    }
+
+    #[test]
+    fn no_two_words_are_the_same() {
+        let mut seen = [false; NODE_WORDS];
+        for cpu in CpuId::first(MAX_CPUS) {
+            let lines = (0..LINE_WORDS).flat_map(|w| [guest_word(cpu, w), plugin_word(cpu, w)]);
+            let text = (0..TEXT_BYTES / 8).map(|w| text_word(cpu) + w);
+            for word in lines.chain(text) {
+                assert!(!core::mem::replace(&mut seen[word], true));
+            }
+        }
+    }
+}

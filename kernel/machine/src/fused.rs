@@ -1,0 +1,116 @@
+//! The simulator's clock as this machine's: time, timer, doorbells and output by calls of the
+//! plugin. See [`dyad_abi::clock`] for what is said how.
+//!
+//! On from the moment when the pools are mapped, if the boot parameters say so, and then for good.
+//! Machines use it in the place of their counters and timers, of the doorbell's register and of the
+//! serial line: nothing that the host times steers the kernel any more, and all nodes read one time
+//! line, so there is nothing to calibrate and nothing to exchange when a node joins.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_abi::boot::{BootParams, ClockKind};
+use dyad_abi::clock::{ClockCall, TEXT_BYTES, guest, guest_word, plugin, plugin_word, text_word};
+use dyad_abi::{CpuId, NodeId};
+use dyad_shm::FusedMap;
+use dyad_shm::clock::NodeClock;
+use spin::Once;
+
+use crate::Platform;
+
+static PAGES: Once<(&'static NodeClock, NodeId)> = Once::new();
+
+const READ: u32 = ClockCall::Read.marker().word();
+const SYNC: u32 = ClockCall::Sync.marker().word();
+const RING: u32 = ClockCall::Ring.marker().word();
+const CONSOLE: u32 = ClockCall::Console.marker().word();
+const EXIT: u32 = ClockCall::Exit.marker().word();
+
+/// Turns the clock on if it is this run's; before other CPUs are started.
+///
+/// # Errors
+///
+/// If no plugin answers: without one, time would stand still.
+pub fn attach<P: Platform>(map: &FusedMap, params: &BootParams<'_>) -> Result<(), &'static str> {
+    if params.clock != ClockKind::Fused {
+        return Ok(());
+    }
+    let pages = dyad_shm::clock::pages(map, params.node).ok_or("there is no CXL pool")?;
+    PAGES.call_once(|| (pages, params.node));
+    let (first, second) = (now_ns::<P>(), now_ns::<P>());
+    // An instruction takes less than a nanosecond, but there are some between the two, and those
+    // of the firmware and the boot code before the first.
+    if first == 0 || second < first {
+        return Err("the simulator's plugin does not answer");
+    }
+    Ok(())
+}
+
+/// Whether this is the machine's clock.
+#[inline]
+pub fn is_on() -> bool {
+    PAGES.get().is_some()
+}
+
+/// This CPU's words, with the clock on.
+fn words<P: Platform>() -> Option<(&'static NodeClock, CpuId)> {
+    PAGES.get().map(|(pages, _)| (*pages, P::cpu()))
+}
+
+fn word<P: Platform>(at: impl FnOnce(CpuId) -> usize) -> Option<&'static AtomicU64> {
+    let (pages, cpu) = words::<P>()?;
+    Some(&pages[at(cpu)])
+}
+
+/// See [`Platform::clock_ns`]. 0 with the clock off.
+pub fn now_ns<P: Platform>() -> u64 {
+    P::mark::<READ>();
+    word::<P>(|c| plugin_word(c, plugin::NOW)).map_or(0, |w| w.load(Ordering::Relaxed))
+}
+
+/// See [`Platform::set_timer`]. The interrupt comes at the deadline, once, by the CPU's
+/// [timer vector](dyad_abi::boot::timer_vector).
+pub fn set_timer<P: Platform>(deadline: Option<u64>) {
+    if let Some(w) = word::<P>(|c| guest_word(c, guest::DEADLINE)) {
+        // 0 is for no deadline. The time before the first nanosecond is over for everybody.
+        w.store(deadline.map_or(0, |ns| ns.max(1)), Ordering::Relaxed);
+        P::mark::<SYNC>();
+    }
+}
+
+/// See [`Platform::ring`].
+pub fn ring<P: Platform>(to: NodeId, cpu: CpuId) {
+    if let Some(w) = word::<P>(|c| guest_word(c, guest::TARGET)) {
+        w.store(dyad_abi::clock::target(to, cpu), Ordering::Relaxed);
+        P::mark::<RING>();
+    }
+}
+
+/// See [`Platform::doorbell_id`]: this node's number. Doorbells are rung by the plugin, and the
+/// identifiers that devices have depend on which machine happened to start first.
+pub fn doorbell_id() -> u64 {
+    PAGES.get().map_or(0, |(_, node)| node.index() as u64)
+}
+
+/// See [`Platform::serial_write`].
+pub fn write<P: Platform>(bytes: &[u8]) {
+    let Some((pages, cpu)) = words::<P>() else {
+        return;
+    };
+    let text = &pages[text_word(cpu)..][..TEXT_BYTES / 8];
+    for piece in bytes.chunks(TEXT_BYTES) {
+        for (word, bytes) in text.iter().zip(piece.chunks(8)) {
+            let mut value = [0; 8];
+            value[..bytes.len()].copy_from_slice(bytes);
+            word.store(u64::from_le_bytes(value), Ordering::Relaxed);
+        }
+        pages[guest_word(cpu, guest::TEXT_LEN)].store(piece.len() as u64, Ordering::Relaxed);
+        P::mark::<CONSOLE>();
+    }
+}
+
+/// This machine ends now: whatever it still executes takes no time, and nobody waits for it.
+pub fn exit<P: Platform>() {
+    if is_on() {
+        P::mark::<EXIT>();
+    }
+}

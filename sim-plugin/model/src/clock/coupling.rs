@@ -1,0 +1,652 @@
+//! One CPU among the others: its quantum, its sleep, whom it wakes and whom it waits for.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::events::{self, Event};
+use super::state::{State, StateWord};
+use super::words::{ARRIVED, OPEN, OPENED, OPENING, Words, cpu, dead, who};
+use super::{Host, Interrupt, Order, Shape, Thread, Times, Who, mix};
+
+/// For how long the start waits for machines whose processes have not got as far as to say who
+/// they are, in nanoseconds of the host.
+const START_NS: u64 = 60_000_000_000;
+/// CPUs of a machine can wait for each other inside of the emulator, which does not know what they
+/// wait for here. So with several CPUs a wait is given up after this long.
+const SIBLINGS_NS: u64 = 2_000_000;
+/// How often somebody who waits looks at the host's clock.
+const LOOK: u32 = 256;
+
+macro_rules! stats {
+    ($($(#[$m:meta])* $name:ident),* $(,)?) => {
+        /// What has happened to a CPU so far.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Stats {
+            $($(#[$m])* pub $name: u64,)*
+        }
+
+        /// The same, while it happens. Changed by the CPU's own thread, read by others at the end.
+        #[derive(Debug, Default)]
+        pub(super) struct Tally {
+            $($name: AtomicU64,)*
+        }
+
+        impl Tally {
+            fn change(&self, change: impl FnOnce(&mut Stats)) {
+                let mut stats = self.stats();
+                change(&mut stats);
+                $(self.$name.store(stats.$name, Ordering::Relaxed);)*
+            }
+
+            fn stats(&self) -> Stats {
+                Stats { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+        }
+    };
+}
+
+stats! {
+    /// Looks around.
+    quanta,
+    /// Looks that had to wait for somebody.
+    waits,
+    /// Farthest that the CPU was ahead of one that ran, when it went on, in picoseconds.
+    skew,
+    /// Timer interrupts.
+    timers,
+    /// Doorbell interrupts.
+    doorbells,
+    /// Doorbells rung for others.
+    rung,
+    /// In strict order, digest of everything that happened on all machines until this CPU ran last;
+    /// otherwise, of the interrupts of this CPU and when they came. Equal histories have equal ones.
+    digest,
+    /// Longest from when an interrupt of a running CPU was due to the end of the block after which
+    /// it is taken, in picoseconds.
+    late,
+    /// Sleeps that ended because of something outside of simulated time.
+    outside,
+    /// Waits that were given up.
+    given_up,
+    /// Doorbells that came later because too many were on their way.
+    merged,
+    /// Jumps of the time forward to that of the others, in picoseconds.
+    followed,
+}
+
+/// How a CPU goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Its time, in picoseconds: not before what it was.
+    pub now: u64,
+    /// When it has to look around again.
+    pub until: u64,
+}
+
+/// How a CPU wakes up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resumed {
+    /// Its time, in picoseconds: not before what it was. It has to look around at once.
+    pub now: u64,
+    /// The event that has woken it, whose interrupt is pending.
+    pub event: Option<Interrupt>,
+}
+
+/// A CPU, coupled to all others. Used by the CPU's own thread.
+pub struct Coupling<W, H> {
+    pub(super) words: W,
+    pub(super) host: H,
+    pub(super) shape: Shape,
+    pub(super) times: Times,
+    pub(super) order: Order,
+    /// After this many nanoseconds without progress a CPU whose threads do not run is not waited
+    /// for any more; `None`: it always is.
+    pub(super) patience: Option<u64>,
+    pub(super) me: Who,
+    pub(super) tally: Tally,
+}
+
+/// What is seen of a CPU that is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Progress {
+    word: StateWord,
+    time: u64,
+    beat: u64,
+}
+
+/// For how long a CPU has made no progress.
+#[derive(Clone, Copy, Default)]
+struct Still {
+    /// Since when, and what it was then.
+    since: Option<(u64, Progress)>,
+}
+
+impl Still {
+    /// Looks at a CPU: its state, and for how long it has not moved on.
+    fn look<W: Words, H: Host>(
+        &mut self,
+        at: &Coupling<W, H>,
+        who_is: Who,
+        now: u64,
+    ) -> (StateWord, u64) {
+        let seen = Progress {
+            word: at.word(who_is),
+            time: at.time(who_is),
+            beat: at.words.get(who(who_is, cpu::BEAT)),
+        };
+        let since = match self.since {
+            Some((since, before)) if before == seen => since,
+            _ => now,
+        };
+        self.since = Some((since, seen));
+        (seen.word, now - since)
+    }
+}
+
+/// A wait for another CPU.
+pub(super) struct Wait {
+    turn: u32,
+    begin: Option<u64>,
+    still: Still,
+}
+
+impl Wait {
+    pub(super) const fn new() -> Wait {
+        Wait {
+            turn: 0,
+            begin: None,
+            still: Still { since: None },
+        }
+    }
+}
+
+/// Looks after CPUs that nobody waits for because all others sleep; see [`Coupling::oversee`].
+pub struct Overseer {
+    still: [Still; super::MAX_WHO],
+}
+
+impl Default for Overseer {
+    fn default() -> Overseer {
+        Overseer {
+            still: [Still::default(); super::MAX_WHO],
+        }
+    }
+}
+
+/// Why a wait is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    /// It is not.
+    No,
+    /// The other one has been declared stalled or gone.
+    Declared,
+    /// It may go on, but this CPU does not wait any longer.
+    GivenUp,
+}
+
+impl<W: Words, H: Host> Coupling<W, H> {
+    /// A CPU.
+    pub fn new(
+        words: W,
+        host: H,
+        (shape, times, order): (Shape, Times, Order),
+        patience: Option<u64>,
+        me: Who,
+    ) -> Coupling<W, H> {
+        Coupling {
+            words,
+            host,
+            shape,
+            times,
+            order,
+            patience,
+            me,
+            tally: Tally::default(),
+        }
+    }
+
+    /// What has happened so far.
+    pub fn stats(&self) -> Stats {
+        self.tally.stats()
+    }
+
+    /// The process around it.
+    pub fn host(&self) -> &H {
+        &self.host
+    }
+
+    pub(super) fn note(&self, change: impl FnOnce(&mut Stats)) {
+        self.tally.change(change);
+    }
+
+    pub(super) fn word(&self, of: Who) -> StateWord {
+        StateWord(self.words.get(who(of, cpu::STATE)))
+    }
+
+    /// What a CPU with this word does. One whose machine the launcher has found ended is gone.
+    pub(super) fn state(&self, of: Who, word: StateWord) -> State {
+        match word.state() {
+            State::Absent => State::Absent,
+            _ if self.is_dead(of) => State::Gone,
+            state => state,
+        }
+    }
+
+    fn is_dead(&self, of: Who) -> bool {
+        let dead = self.words.get(dead(of.node()));
+        dead != 0 && self.words.get(who(of, cpu::PID)) == dead
+    }
+
+    pub(super) fn time(&self, of: Who) -> u64 {
+        self.words.get(who(of, cpu::TIME))
+    }
+
+    fn set_time(&self, time: u64) {
+        self.words.set(who(self.me, cpu::TIME), time);
+    }
+
+    /// Changes a state if it still is what was looked at.
+    pub(super) fn change(&self, of: Who, from: StateWord, to: State) -> bool {
+        let at = who(of, cpu::STATE);
+        self.words.exchange(at, from.0, from.next(to).0).is_ok()
+    }
+
+    /// Changes this CPU's state, whatever it is.
+    fn become_state(&self, to: State) {
+        while !self.change(self.me, self.word(self.me), to) {}
+    }
+
+    pub(super) fn next(&self, of: Who) -> Option<Event> {
+        events::next(&self.words, self.shape, of)
+    }
+
+    // --- begin and end -----------------------------------------------------------------------
+
+    /// Says which process and thread this CPU is. Before the CPU executes anything; it is
+    /// [`Absent`](State::Absent) until it begins.
+    pub fn enrol(&self, pid: u64, tid: u64) {
+        self.words.set(who(self.me, cpu::PID), pid);
+        self.words.set(who(self.me, cpu::TID), tid);
+        events::forget(&self.words, self.shape, self.me);
+        self.become_state(State::Absent);
+    }
+
+    /// The CPU begins to execute. At the start of the system it waits here until the first CPU of
+    /// every machine has come so far. One that begins later begins at the time of the others.
+    pub fn begin(&self, time: u64, path: u64) -> Slice {
+        let first = self.me.cpu() == 0 && self.words.get(OPEN) != OPENED;
+        let now = match first {
+            true => time,
+            false => self.others_time(time),
+        };
+        self.set_time(now);
+        self.become_state(State::Running);
+        self.words.fence();
+        if first {
+            self.wait_for_start();
+        }
+        self.quantum(now, path, &mut |_| {})
+    }
+
+    fn wait_for_start(&self) {
+        let mine = 1 << self.me.node();
+        let mut arrived = self.words.get(ARRIVED);
+        while let Err(now) = self.words.exchange(ARRIVED, arrived, arrived | mine) {
+            arrived = now;
+        }
+        let begin = self.host.host_ns();
+        let mut wait = Wait::new();
+        while self.words.get(OPEN) != OPENED {
+            let missing = (0..self.shape.nodes)
+                .filter(|n| self.words.get(ARRIVED) >> n & 1 == 0 && self.words.get(dead(*n)) == 0)
+                .find_map(|n| self.shape.all().find(|w| w.node() == n && w.cpu() == 0));
+            let over = match missing {
+                None => true,
+                Some(who_is) if self.words.get(who(who_is, cpu::PID)) != 0 => {
+                    self.wait_for(who_is, &mut wait) == Over::Declared
+                }
+                Some(_) => {
+                    self.host.pause(LOOK * 64);
+                    false
+                }
+            };
+            let late = self.host.host_ns() - begin > START_NS;
+            // One of them decides who is first, before the others go on.
+            if (over || late) && self.words.exchange(OPEN, 0, OPENING).is_ok() {
+                self.first_turn();
+                self.words.set(OPEN, OPENED);
+            } else if late {
+                self.words.set(OPEN, OPENED);
+            }
+        }
+    }
+
+    /// The CPU ends, at this time. Nobody waits for it any more.
+    pub fn end(&self, time: u64, path: u64) {
+        if matches!(self.word(self.me).state(), State::Gone | State::Absent) {
+            return;
+        }
+        self.words.set(who(self.me, cpu::DEADLINE), 0);
+        self.set_time(time);
+        self.become_state(State::Gone);
+        self.words.fence();
+        self.leave(time, path);
+    }
+
+    /// A time for a CPU that has been away: that of the slowest one that runs; if none does, that
+    /// of who has come farthest. Not before `own`.
+    fn others_time(&self, own: u64) -> u64 {
+        let others = || {
+            let began = |w: &Who| self.state(*w, self.word(*w)) != State::Absent;
+            self.shape.others(self.me).filter(began)
+        };
+        let running = others()
+            .filter(|w| self.state(*w, self.word(*w)) == State::Running)
+            .map(|w| self.time(w))
+            .min();
+        let any = || others().map(|w| self.time(w)).max();
+        running.or_else(any).unwrap_or(0).max(own)
+    }
+
+    // --- running -----------------------------------------------------------------------------
+
+    /// A CPU that runs looks around: at `time`, which is that at the end of the block that it is
+    /// about to execute. Waits until others have come far enough, or have had their turns, and has
+    /// `deliver` make interrupts pending that are due; they are taken after the block.
+    ///
+    /// `path` stands for what has been executed, in strict order.
+    pub fn quantum(&self, time: u64, path: u64, deliver: &mut dyn FnMut(Interrupt)) -> Slice {
+        self.note(|s| s.quanta += 1);
+        let mut now = time;
+        self.set_time(now);
+        loop {
+            self.note_return(&mut now);
+            match self.order {
+                Order::Parallel => self.couple(now),
+                Order::Strict { .. } => self.take_turn(now, path),
+            }
+            // Somebody may have given up this CPU while it waited itself.
+            if self.word(self.me).state() == State::Running {
+                break;
+            }
+        }
+        while let Some(event) = self.next(self.me).filter(|e| e.at <= now) {
+            events::take(&self.words, self.me, event);
+            self.note(|s| {
+                s.late = s.late.max(now - event.at);
+                s.count(event.what, now);
+            });
+            deliver(event.what);
+        }
+        let limit = match self.order {
+            Order::Parallel => now + self.times.quantum,
+            Order::Strict { .. } => self.turn_end().max(now + 1),
+        };
+        let event = self.next(self.me).map_or(u64::MAX, |e| e.at);
+        Slice {
+            now,
+            until: limit.min(event),
+        }
+    }
+
+    /// If this CPU was given up: it is back, at the time of the others.
+    fn note_return(&self, now: &mut u64) {
+        let word = self.word(self.me);
+        if word.state() != State::Running {
+            let back = self.others_time(*now);
+            self.note(|s| s.followed += back - *now);
+            *now = back;
+            self.set_time(back);
+            self.become_state(State::Running);
+        }
+    }
+
+    /// Waits until nobody that runs is more than the lag behind, and wakes those whose event is
+    /// due by now.
+    fn couple(&self, now: u64) {
+        let mut waited = false;
+        for other in self.shape.others(self.me) {
+            let mut wait = Wait::new();
+            while let Some(front) = self.front(other, now) {
+                let ahead = now.saturating_sub(front);
+                if ahead <= self.times.lag {
+                    self.note(|s| s.skew = s.skew.max(ahead));
+                    break;
+                }
+                waited = true;
+                if self.wait_for(other, &mut wait) == Over::GivenUp {
+                    break;
+                }
+            }
+        }
+        if waited {
+            self.note(|s| s.waits += 1);
+        }
+    }
+
+    /// Up to where a CPU has come, or `None` if it need not be waited for. It is woken if its
+    /// event is due by now.
+    fn front(&self, other: Who, now: u64) -> Option<u64> {
+        loop {
+            let word = self.word(other);
+            let time = self.time(other);
+            let front = match self.state(other, word) {
+                State::Absent | State::Stalled | State::Gone => return None,
+                State::Running => Some(time),
+                State::Waking => Some(self.next(other).map_or(time, |e| e.at.max(time))),
+                State::Idle => {
+                    let due = self.next(other).filter(|e| e.at <= now)?;
+                    self.wake(other, word, due);
+                    None
+                }
+            };
+            // What was read belongs together only if the CPU has not moved on meanwhile.
+            if front.is_some() && self.word(other) == word {
+                return front;
+            }
+        }
+    }
+
+    /// Claims a CPU that sleeps, as it was when it was looked at, and rings for its event.
+    pub(super) fn wake(&self, other: Who, word: StateWord, event: Event) -> bool {
+        let claimed = self.change(other, word, State::Waking);
+        if claimed {
+            self.host.ring(other, event.what);
+        }
+        claimed
+    }
+
+    /// One turn of a wait for another CPU to go on.
+    pub(super) fn wait_for(&self, other: Who, wait: &mut Wait) -> Over {
+        wait.turn = wait.turn.saturating_add(1);
+        self.host.pause(wait.turn);
+        if !wait.turn.is_multiple_of(LOOK) {
+            return Over::No;
+        }
+        let beat = who(self.me, cpu::BEAT);
+        self.words.set(beat, self.words.get(beat).wrapping_add(1));
+        let now = self.host.host_ns();
+        let begin = *wait.begin.get_or_insert(now);
+        let (word, still) = wait.still.look(self, other, now);
+        if self.shape.cpus > 1 && now - begin > SIBLINGS_NS {
+            self.note(|s| s.given_up += 1);
+            return Over::GivenUp;
+        }
+        match self.declare(other, word, still) {
+            true => Over::Declared,
+            false => Over::No,
+        }
+    }
+
+    /// Takes a CPU without progress for so long for stalled or gone, if it is.
+    fn declare(&self, other: Who, word: StateWord, still: u64) -> bool {
+        let declared = self
+            .judge(other, word, still)
+            .is_some_and(|state| self.change(other, word, state));
+        if declared {
+            self.note(|s| s.given_up += 1);
+        }
+        declared
+    }
+
+    /// What a CPU without progress for so long is to be taken for, if not for what it is.
+    fn judge(&self, other: Who, word: StateWord, still: u64) -> Option<State> {
+        let pid = self.words.get(who(other, cpu::PID));
+        let tid = self.words.get(who(other, cpu::TID));
+        if self.is_dead(other) {
+            return Some(State::Gone);
+        }
+        // Looking at a process takes its time.
+        if still < 20_000_000 {
+            return None;
+        }
+        let thread = self.host.thread(pid, tid);
+        let stopped = || {
+            // Interrupts of a CPU that is being woken pass through the process's first thread.
+            let waking = word.state() == State::Waking;
+            thread == Thread::Sleeping
+                && !(waking && self.host.thread(pid, pid) == Thread::Runnable)
+        };
+        match thread {
+            Thread::Gone => Some(State::Gone),
+            _ if self.patience.is_some_and(|p| still >= p) && stopped() => Some(State::Stalled),
+            _ => None,
+        }
+    }
+
+    /// Called once in a while by a thread that is no CPU's: if a CPU has been rung, or runs, and has
+    /// been stopped meanwhile, the others may all be asleep, and nobody would notice. Then it
+    /// does what the last that falls asleep does.
+    pub fn oversee(&self, memory: &mut Overseer) {
+        let now = self.host.host_ns();
+        let mut declared = false;
+        for w in self.shape.all() {
+            let (word, still) = memory.still[w.index()].look(self, w, now);
+            if matches!(word.state(), State::Running | State::Waking) {
+                declared |= self.declare(w, word, still);
+            }
+        }
+        if declared {
+            match self.order {
+                Order::Parallel => self.wake_first(),
+                Order::Strict { .. } => self.take_lost_turn(),
+            }
+        }
+    }
+
+    // --- sleeping ----------------------------------------------------------------------------
+
+    /// The CPU falls asleep, at this time. Does not wait.
+    pub fn sleep(&self, time: u64, path: u64) {
+        let word = self.word(self.me);
+        if matches!(word.state(), State::Gone | State::Absent) {
+            return;
+        }
+        self.set_time(time);
+        self.become_state(State::Idle);
+        self.words.fence();
+        self.leave(time, path);
+    }
+
+    /// This CPU does not run any more: somebody else has to, if there is anything to do.
+    fn leave(&self, time: u64, path: u64) {
+        match self.order {
+            Order::Parallel => self.wake_first(),
+            Order::Strict { .. } => self.pass_turn(time, path),
+        }
+    }
+
+    /// If all sleep: time jumps to the first event there is.
+    ///
+    /// Who falls asleep says so before it looks at the others. So of those that fall asleep at the
+    /// same time at least one finds all asleep. If a CPU moves while they are being looked at, it
+    /// runs, and will look itself when it falls asleep again.
+    fn wake_first(&self) {
+        let mut words = [StateWord(0); super::MAX_WHO];
+        let mut first: Option<(Event, Who)> = None;
+        for w in self.shape.all() {
+            let word = self.word(w);
+            words[w.index()] = word;
+            match self.state(w, word) {
+                State::Running | State::Waking => return,
+                State::Absent | State::Stalled | State::Gone => continue,
+                State::Idle => {}
+            }
+            if let Some(event) = self.next(w)
+                && first.is_none_or(|(f, _)| event.at < f.at)
+            {
+                first = Some((event, w));
+            }
+        }
+        self.words.fence();
+        if self.shape.all().any(|w| self.word(w) != words[w.index()]) {
+            return;
+        }
+        if let Some((event, sleeper)) = first {
+            self.wake(sleeper, words[sleeper.index()], event);
+        }
+    }
+
+    /// The CPU wakes up: it was asleep, at this time, since then. Does not wait.
+    pub fn resume(&self, time: u64) -> Option<Resumed> {
+        loop {
+            let word = self.word(self.me);
+            let (now, event) = match word.state() {
+                State::Absent | State::Gone | State::Running => return None,
+                State::Waking => match self.next(self.me) {
+                    Some(event) => (time.max(event.at), Some(event)),
+                    None => (time, None),
+                },
+                State::Idle | State::Stalled => (self.others_time(time), None),
+            };
+            self.set_time(now);
+            if !self.change(self.me, word, State::Running) {
+                continue;
+            }
+            if let Some(event) = event {
+                events::take(&self.words, self.me, event);
+                self.note(|s| s.count(event.what, now));
+            } else {
+                self.note(|s| s.outside += 1);
+            }
+            return Some(Resumed {
+                now,
+                event: event.map(|e| e.what),
+            });
+        }
+    }
+
+    // --- calls of the guest ------------------------------------------------------------------
+
+    /// Sets this CPU's deadline, in picoseconds; `None`: there is none. It has to look around by
+    /// then.
+    pub fn set_deadline(&self, deadline: Option<u64>) {
+        let word = deadline.map_or(0, |at| at.max(1));
+        self.words.set(who(self.me, cpu::DEADLINE), word);
+    }
+
+    /// Rings the doorbell of a CPU, at this time. A CPU that there is not is nobody.
+    pub fn ring(&self, time: u64, to: Who) {
+        if self.shape.all().any(|w| w == to) {
+            let alone = events::send(&self.words, self.me, to, time + self.times.ipi);
+            self.note(|s| {
+                s.rung += 1;
+                s.merged += u64::from(!alone);
+            });
+        }
+    }
+
+    /// This CPU's next event, if there is one.
+    pub fn next_event(&self) -> Option<u64> {
+        self.next(self.me).map(|e| e.at)
+    }
+}
+
+impl Stats {
+    fn count(&mut self, what: Interrupt, now: u64) {
+        match what {
+            Interrupt::Timer => self.timers += 1,
+            Interrupt::Doorbell => self.doorbells += 1,
+        }
+        self.digest = mix(self.digest ^ now) ^ what as u64;
+    }
+}

@@ -1,0 +1,43 @@
+//! What a CPU does, as one word: `number:56 | state:8`.
+
+/// What a CPU does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// It has not begun.
+    Absent = 0,
+    /// It executes, or waits in the middle of it.
+    Running = 1,
+    /// It sleeps until its next event.
+    Idle = 2,
+    /// Its event is due and it has been rung.
+    Waking = 3,
+    /// It has been stopped by somebody, and nobody waits for it.
+    Stalled = 4,
+    /// It has ended.
+    Gone = 5,
+}
+
+/// A state and how many there were before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateWord(pub u64);
+
+impl StateWord {
+    /// The state. What is none (nobody writes that) is as good as gone.
+    pub const fn state(self) -> State {
+        match self.0 as u8 {
+            0 => State::Absent,
+            1 => State::Running,
+            2 => State::Idle,
+            3 => State::Waking,
+            4 => State::Stalled,
+            _ => State::Gone,
+        }
+    }
+
+    /// The word after it.
+    #[must_use]
+    pub const fn next(self, state: State) -> StateWord {
+        StateWord(((self.0 >> 8) + 1) << 8 | state as u64)
+    }
+}

@@ -1,0 +1,117 @@
+//! The words that the plugins of all machines share.
+//!
+//! A file of zeros at the start of a run. The launcher writes [`dead`] words and nothing else.
+//!
+//! | from | content | written by |
+//! |---|---|---|
+//! | 0 | [`ARRIVED`], [`OPEN`] | CPUs at their start |
+//! | [`TURN`] .. [`HASH`] | strict order | who has the turn |
+//! | [`dead`] | process of the last machine of a node that has ended | launcher |
+//! | [`who`] | per CPU: [`cpu`] | see there |
+//! | [`queue`] | per receiver and sender: doorbells on their way | [`super::events`] |
+
+use core::sync::atomic::{AtomicU64, Ordering, fence};
+
+use dyad_abi::ident::MAX_NODES;
+
+use super::{MAX_WHO, Who};
+
+/// Set of nodes whose first CPU has begun.
+pub const ARRIVED: usize = 0;
+/// 0; then [`OPENING`], while it is decided who is first; then [`OPENED`]: the start is over, and who
+/// begins now comes late.
+pub const OPEN: usize = 1;
+/// See [`OPEN`].
+pub const OPENING: u64 = 1;
+/// See [`OPEN`].
+pub const OPENED: u64 = 2;
+/// Strict order: who has the turn; see [`super::turns`].
+pub const TURN: usize = 8;
+/// Strict order: when its slice ends, in picoseconds.
+pub const TURN_END: usize = 9;
+/// Strict order: state of the random numbers.
+pub const RANDOM: usize = 10;
+/// Strict order: hash over everything that has happened.
+pub const HASH: usize = 11;
+/// Strict order: how many slices there were.
+pub const TURNS: usize = 12;
+/// Strict order: how often a turn was taken from a CPU that did not go on. The run cannot be
+/// repeated if it is not 0.
+pub const TAKEN: usize = 13;
+
+const DEAD: usize = 16;
+const WHO: usize = 64;
+const WHO_WORDS: usize = 16;
+const QUEUE: usize = WHO + MAX_WHO * WHO_WORDS;
+/// Words of a queue.
+pub const QUEUE_WORDS: usize = 16;
+/// All words of the clock; the rest of the file is for others.
+pub const CLOCK_WORDS: usize = QUEUE + MAX_WHO * MAX_WHO * QUEUE_WORDS;
+
+const _: () = assert!(DEAD + MAX_NODES <= WHO);
+
+/// Words of a CPU.
+pub mod cpu {
+    /// A [state](super::super::state).
+    pub const STATE: usize = 0;
+    /// Its time when it last looked, in picoseconds; written by the CPU itself.
+    pub const TIME: usize = 1;
+    /// Changes while it waits; written by the CPU itself.
+    pub const BEAT: usize = 2;
+    /// Its process and thread; written by the CPU itself when it begins.
+    pub const PID: usize = 3;
+    /// See [`PID`].
+    pub const TID: usize = 4;
+    /// Its deadline, in picoseconds; 0: none; written by the CPU itself.
+    pub const DEADLINE: usize = 8;
+}
+
+/// Where the process number of a node's last ended machine is.
+pub const fn dead(node: usize) -> usize {
+    DEAD + node
+}
+
+/// Where a word of [`cpu`] is.
+pub const fn who(who: Who, word: usize) -> usize {
+    WHO + who.index() * WHO_WORDS + word
+}
+
+/// Where the queue of what `from` has sent to `to` begins.
+pub const fn queue(to: Who, from: Who) -> usize {
+    QUEUE + (to.index() * MAX_WHO + from.index()) * QUEUE_WORDS
+}
+
+/// The words, as the model uses them.
+pub trait Words {
+    /// Loads a word; what its writer did before is seen after.
+    fn get(&self, at: usize) -> u64;
+    /// Stores a word, after everything before.
+    fn set(&self, at: usize, value: u64);
+    /// Changes a word if it is what is expected; in a total order with all that was before and
+    /// comes after.
+    ///
+    /// # Errors
+    ///
+    /// What it is, if it is something else.
+    fn exchange(&self, at: usize, expected: u64, value: u64) -> Result<u64, u64>;
+    /// Stores before this are seen by everybody before loads after this are made.
+    fn fence(&self);
+}
+
+impl Words for &[AtomicU64] {
+    fn get(&self, at: usize) -> u64 {
+        self[at].load(Ordering::Acquire)
+    }
+
+    fn set(&self, at: usize, value: u64) {
+        self[at].store(value, Ordering::Release);
+    }
+
+    fn exchange(&self, at: usize, expected: u64, value: u64) -> Result<u64, u64> {
+        self[at].compare_exchange(expected, value, Ordering::SeqCst, Ordering::SeqCst)
+    }
+
+    fn fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! A CPU's time.
+//!
+//! ```text
+//! time at the end of the block that is being executed = base + q
+//! ```
+//! `q` is the word that blocks add their instructions' time to when they are entered, and the model
+//! adds latencies to. A block that finds it at [`LIMIT`] or more calls the clock: so `q` is set that far
+//! below the limit that the call comes when it is wanted, and `base` makes up for it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// From here on blocks call the clock.
+pub const LIMIT: u64 = 1 << 50;
+/// Longest time between two calls.
+const LONGEST: u64 = LIMIT / 2;
+
+/// Where a CPU is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Phase {
+    /// It has executed nothing.
+    New = 0,
+    /// It executes, or sleeps.
+    Alive = 1,
+    /// What it still executes counts no more.
+    Ended = 2,
+}
+
+/// What turns the word `q` into time. Changed by the CPU's own thread; others may look. All times in
+/// picoseconds.
+#[derive(Debug, Default)]
+pub struct Hand {
+    base: AtomicU64,
+    /// Time slept, or jumped over.
+    idle: AtomicU64,
+    /// What the time was when the CPU's life was over.
+    end: AtomicU64,
+    phase: AtomicU64,
+}
+
+fn get(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed)
+}
+
+fn set(word: &AtomicU64, value: u64) {
+    word.store(value, Ordering::Relaxed);
+}
+
+impl Hand {
+    /// Time at the end of the block that the CPU executes.
+    #[inline]
+    pub fn time(&self, q: u64) -> u64 {
+        get(&self.base).wrapping_add(q)
+    }
+
+    /// It is `now`, and the clock is to be called when it is `until`, or soon after: the new `q`.
+    #[must_use]
+    pub fn plan(&self, now: u64, until: u64) -> u64 {
+        let q = LIMIT - until.saturating_sub(now).min(LONGEST);
+        set(&self.base, now.wrapping_sub(q));
+        q
+    }
+
+    /// The clock is to be called by then, if not before: the new `q`.
+    #[must_use]
+    pub fn look_by(&self, q: u64, until: u64) -> u64 {
+        let now = self.time(q);
+        let planned = now.saturating_add(LIMIT.saturating_sub(q));
+        self.plan(now, planned.min(until))
+    }
+
+    /// So much of the time until `now` was slept, or jumped over.
+    pub fn slept(&self, since: u64, now: u64) {
+        set(&self.idle, get(&self.idle) + now.saturating_sub(since));
+    }
+
+    /// The CPU's life is over; its time was `time`.
+    pub fn end(&self, time: u64) {
+        set(&self.end, time);
+        self.enter(Phase::Ended);
+    }
+
+    /// Its time, or what it was when its life was over.
+    pub fn final_time(&self, q: u64) -> u64 {
+        match self.phase() {
+            Phase::Ended => get(&self.end),
+            Phase::New | Phase::Alive => self.time(q),
+        }
+    }
+
+    /// See [`Phase`].
+    pub fn phase(&self) -> Phase {
+        match get(&self.phase) {
+            0 => Phase::New,
+            1 => Phase::Alive,
+            _ => Phase::Ended,
+        }
+    }
+
+    /// Enters a phase.
+    pub fn enter(&self, phase: Phase) {
+        set(&self.phase, phase as u64);
+    }
+
+    /// Time slept or jumped over.
+    pub fn idle(&self) -> u64 {
+        get(&self.idle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_do_not_change_the_time() {
+        let hand = Hand::default();
+        assert_eq!(hand.time(0), 0);
+        for (now, until) in [(0, 0), (0, 500), (1 << 49, u64::MAX), (1 << 62, 3)] {
+            let q = hand.plan(now, until);
+            assert_eq!(hand.time(q), now);
+            assert_eq!(LIMIT - q, until.saturating_sub(now).min(LONGEST));
+        }
+    }
+
+    #[test]
+    fn calls_come_earlier_and_never_later() {
+        let hand = Hand::default();
+        let q = hand.plan(1000, 5000) + 100;
+        let q = hand.look_by(q, 3000);
+        assert_eq!((hand.time(q), LIMIT - q), (1100, 1900));
+        let q = hand.look_by(q, 4000);
+        assert_eq!((hand.time(q), LIMIT - q), (1100, 1900));
+        let q = hand.look_by(q, 7);
+        assert_eq!((hand.time(q), LIMIT - q), (1100, 0));
+        // Overdue already.
+        let q = hand.look_by(q + 50, 9000);
+        assert_eq!((hand.time(q), LIMIT - q), (1150, 0));
+    }
+
+    #[test]
+    fn time_stands_still_after_the_end() {
+        let hand = Hand::default();
+        hand.enter(Phase::Alive);
+        let q = hand.plan(10, 20);
+        assert_eq!((hand.phase(), hand.final_time(q + 5)), (Phase::Alive, 15));
+        hand.slept(10, 25);
+        hand.slept(30, 25);
+        hand.end(12);
+        assert_eq!((hand.final_time(q + 50), hand.idle()), (12, 15));
+    }
+}

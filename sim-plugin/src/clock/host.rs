@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The process around the model: rings, pauses, the host's time, threads of other processes.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dyad_abi::CpuId;
+use dyad_abi::boot::{doorbell_vector, timer_vector};
+use dyad_sim_model::clock::{Host, Interrupt, Thread, Who};
+
+use super::doorbells::Doorbells;
+
+/// How often somebody who waits turns at once, before it lets others run.
+const SPIN: u32 = 64;
+/// How often it lets others run, before it sleeps.
+const YIELD: u32 = 4096;
+const SLEEP: Duration = Duration::from_micros(200);
+
+/// Passes a little time, in a loop.
+pub fn pause(turn: u32) {
+    match turn {
+        0..SPIN => std::hint::spin_loop(),
+        SPIN..YIELD => std::thread::yield_now(),
+        _ => std::thread::sleep(SLEEP),
+    }
+}
+
+/// This process.
+#[derive(Clone)]
+pub struct Process {
+    doorbells: Arc<Doorbells>,
+    cpus: usize,
+    start: Instant,
+}
+
+impl Process {
+    /// This process, in a system of machines with that many CPUs.
+    pub fn new(doorbells: Arc<Doorbells>, cpus: usize) -> Process {
+        Process {
+            doorbells,
+            cpus,
+            start: Instant::now(),
+        }
+    }
+
+    /// The vector that interrupts a CPU so.
+    pub fn vector(&self, cpu: usize, what: Interrupt) -> usize {
+        match (what, CpuId::new(cpu as u64)) {
+            (Interrupt::Doorbell, Some(cpu)) => doorbell_vector(cpu),
+            (Interrupt::Timer, Some(cpu)) => timer_vector(self.cpus, cpu),
+            (_, None) => usize::MAX,
+        }
+    }
+}
+
+impl Host for Process {
+    fn ring(&self, who: Who, what: Interrupt) {
+        self.doorbells
+            .ring(who.node(), self.vector(who.cpu(), what));
+    }
+
+    fn pause(&self, turn: u32) {
+        pause(turn);
+    }
+
+    fn host_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    fn thread(&self, pid: u64, tid: u64) -> Thread {
+        match std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")) {
+            Ok(text) => parse_state(&text),
+            // Who has not said who it is has not begun.
+            Err(_) => Thread::Gone,
+        }
+    }
+}
+
+/// The state in a thread's `stat` file: after the name, which is in parentheses and may contain
+/// anything.
+fn parse_state(stat: &str) -> Thread {
+    let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    match after.trim_start().chars().next() {
+        Some('R' | 'D') => Thread::Runnable,
+        Some('Z' | 'X' | 'x') | None => Thread::Gone,
+        Some(_) => Thread::Sleeping,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_of_threads_are_understood() {
+        for (text, state) in [
+            ("12 (qemu-system-x86) R 1 2 3", Thread::Runnable),
+            ("12 (CPU 0/TCG) S 1 2 3", Thread::Sleeping),
+            ("12 (odd ) R name) T 1", Thread::Sleeping),
+            ("12 (x) t 1", Thread::Sleeping),
+            ("12 (x) Z 1", Thread::Gone),
+            ("", Thread::Gone),
+        ] {
+            assert_eq!(parse_state(text), state, "{text}");
+        }
+    }
+
+    #[test]
+    fn this_thread_runs_and_none_that_there_is_not() {
+        let process = Process::new(Arc::new(Doorbells::new(3)), 1);
+        let pid = u64::from(std::process::id());
+        assert_eq!(process.thread(pid, pid + (1 << 40)), Thread::Gone);
+        let me = std::fs::read_link("/proc/thread-self").unwrap();
+        let tid = me.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        assert_eq!(process.thread(pid, tid), Thread::Runnable);
+    }
+}

@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The clock of a running machine: what QEMU's callbacks and the guest's calls do.
+
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use dyad_abi::boot::{doorbell_vectors, fence_vector};
+use dyad_abi::clock::{
+    ClockCall, NODE_WORDS, TEXT_BYTES, guest, guest_word, plugin, plugin_word, text_word,
+};
+use dyad_abi::marker::{Decoded, decode};
+use dyad_abi::{CpuId, Isa, NodeId};
+use dyad_sim_model::clock::coupling::Overseer;
+use dyad_sim_model::clock::{Coupling, Interrupt, Order, PS, Shape, Slice, Times, Who, mix, words};
+use dyad_sim_model::config::{self, NodeConfig, SimConfig};
+use dyad_sim_model::report::{ClockReport, CpuReport};
+
+use super::doorbells::Doorbells;
+use super::hand::{Hand, LIMIT, Phase};
+use super::host::{self, Process};
+use super::options::ClockOptions;
+use crate::ffi::{Block, Emulator, Score, Words, map_words};
+use crate::options::Options;
+
+/// How often the overseer looks.
+const OVERSEE: Duration = Duration::from_millis(200);
+/// For how long the start waits for the descriptors of all machines.
+const START: Duration = Duration::from_secs(60);
+
+type SharedWords = &'static [AtomicU64];
+
+static CLOCK: OnceLock<Clock> = OnceLock::new();
+
+/// The clock, if this machine has one.
+#[inline]
+pub fn get() -> Option<&'static Clock> {
+    CLOCK.get()
+}
+
+struct Cpu {
+    id: CpuId,
+    hand: Hand,
+    coupling: Coupling<SharedWords, Process>,
+    /// Interrupts that QEMU's main loop did not take in time.
+    timeouts: AtomicU64,
+}
+
+/// The clock of a machine.
+pub struct Clock {
+    isa: Isa,
+    node: NodeId,
+    nodes: usize,
+    config: NodeConfig,
+    strict: bool,
+    doorbells: Arc<Doorbells>,
+    process: Process,
+    /// This node's pages.
+    pages: SharedWords,
+    cpus: Vec<Cpu>,
+}
+
+/// Sets the clock up.
+///
+/// # Errors
+///
+/// A sentence for the user.
+pub fn install(clock: &ClockOptions, options: &Options, emulator: &Emulator) -> Result<(), String> {
+    let isa = Isa::parse(&emulator.target)
+        .ok_or_else(|| format!("there is no clock for {:?}", emulator.target))?;
+    let node = options.node.and_then(|n| NodeId::new(u64::from(n)));
+    let node = node.ok_or("clock needs node; write node=N")?;
+    let path = options.config.as_deref();
+    let config = read_config(path.ok_or("clock needs config; write config=FILE")?)?;
+    let own = config.nodes.get(node.index()).cloned();
+    let own = own.ok_or_else(|| format!("the configuration has no node {node}"))?;
+    let shape = Shape {
+        nodes: config.nodes.len(),
+        cpus: config.nodes.iter().map(|n| n.cpus).max().unwrap_or(1),
+    };
+    if own.cpus != emulator.running || shape.cpus != own.cpus {
+        let has = emulator.running;
+        return Err(format!(
+            "this machine has {has} CPUs, the configuration says {}",
+            own.cpus
+        ));
+    }
+    let order = match config.clock.order {
+        config::Order::Parallel => Order::Parallel,
+        config::Order::Strict { seed } => Order::Strict { seed },
+    };
+    let strict = order != Order::Parallel;
+    if strict && shape.cpus > 1 {
+        return Err("strict order is for machines with one CPU; use --cpus 1".into());
+    }
+    let times = Times {
+        quantum: config.clock.quantum_ns.max(1) * PS,
+        lag: config.clock.lag_ns * PS,
+        ipi: config.clock.ipi_ns * PS,
+    };
+    let words = map_words(&clock.words, words::CLOCK_WORDS)?;
+    let pages = map_pages(&clock.pages, node)?;
+    let doorbells = Arc::new(Doorbells::new(doorbell_vectors(shape.cpus)));
+    let process = Process::new(Arc::clone(&doorbells), shape.cpus);
+    let patience = clock.patience.map(|p| p.as_nanos() as u64);
+    let coupling = |cpu: CpuId| {
+        let what = (shape, times, order);
+        Coupling::new(words, process.clone(), what, patience, Who::new(node, cpu))
+    };
+    let stream = Doorbells::connect(&clock.doorbells, node.index() as u64)
+        .map_err(|e| format!("cannot connect to the broker of doorbells: {e}"))?;
+    let watcher = coupling(FIRST);
+    let watched = Arc::clone(&doorbells);
+    std::thread::Builder::new()
+        .name("dyad-clock".into())
+        .spawn(move || watch(&stream, &watched, &watcher))
+        .map_err(|e| format!("cannot start a thread: {e}"))?;
+    let cpus = CpuId::first(shape.cpus).map(|id| Cpu {
+        id,
+        hand: Hand::default(),
+        coupling: coupling(id),
+        timeouts: AtomicU64::new(0),
+    });
+    let clock = Clock {
+        isa,
+        node,
+        nodes: shape.nodes,
+        config: own,
+        strict,
+        cpus: cpus.collect(),
+        doorbells,
+        process,
+        pages,
+    };
+    let twice = "the plugin is loaded twice; give -plugin once";
+    CLOCK.set(clock).map_err(|_| twice.to_string())
+}
+
+const FIRST: CpuId = match CpuId::new(0) {
+    Some(cpu) => cpu,
+    None => unreachable!(),
+};
+
+fn read_config(path: &str) -> Result<SimConfig, String> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {path}: {e}"))?;
+    let config: SimConfig =
+        serde_json::from_str(&text).map_err(|e| format!("{path} is no configuration: {e}"))?;
+    config.check().map_err(|e| format!("{path}: {e}"))?;
+    Ok(config)
+}
+
+fn map_pages(path: &Path, node: NodeId) -> Result<SharedWords, String> {
+    let first = (dyad_shm::clock::offset(node) / 8) as usize;
+    Ok(&map_words(path, first + NODE_WORDS)?[first..])
+}
+
+/// Listens to the broker, and oversees CPUs that nobody waits for.
+fn watch(stream: &UnixStream, doorbells: &Doorbells, coupling: &Coupling<SharedWords, Process>) {
+    let mut memory = Overseer::default();
+    let mut connected = true;
+    let mut looked = Instant::now();
+    loop {
+        if connected {
+            connected = doorbells.receive(stream, OVERSEE).is_some();
+        } else {
+            std::thread::sleep(OVERSEE);
+        }
+        if looked.elapsed() >= OVERSEE {
+            looked = Instant::now();
+            coupling.oversee(&mut memory);
+        }
+    }
+}
+
+impl Clock {
+    fn cpu(&self, cpu: u32) -> Option<&Cpu> {
+        self.cpus.get(cpu as usize)
+    }
+
+    // --- QEMU's callbacks --------------------------------------------------------------------
+
+    /// A block is being translated. Before anything else is added to it: what is added after finds
+    /// the time with the block's instructions in it.
+    pub fn translated(&self, block: &Block) {
+        let n = block.instructions();
+        block.add_on_entry(Score::time(), n as u64 * self.config.instruction_ps());
+        if self.strict {
+            let number = mix(block.address() ^ (n as u64) << 48);
+            block.add_on_entry(Score::trace(), number);
+        }
+        block.call_clock_from(Score::time(), LIMIT);
+        for i in 0..n {
+            let instruction = block.instruction(i);
+            let (code, len) = instruction.code();
+            if let Decoded::Marker(marker) = decode(self.isa, &code[..len])
+                && let Some(call) = ClockCall::of(marker)
+            {
+                instruction.call_clock(call, n - i - 1);
+            }
+        }
+    }
+
+    /// A CPU has been made, and this is its thread. It has executed nothing.
+    pub fn cpu_made(&self, index: u32) {
+        let Some(cpu) = self.cpu(index) else {
+            return;
+        };
+        let tid = rustix::thread::gettid().as_raw_nonzero().get() as u64;
+        cpu.coupling.enrol(u64::from(std::process::id()), tid);
+        Words::of(index).set_time(cpu.hand.plan(0, 0));
+    }
+
+    /// A CPU's time has come to look around; it is at the beginning of a block.
+    pub fn quantum(&self, index: u32) {
+        let Some(cpu) = self.cpu(index) else {
+            return;
+        };
+        let mut words = Words::of(index);
+        let (time, path) = (cpu.hand.time(words.time()), words.trace());
+        let slice = match cpu.hand.phase() {
+            Phase::Ended => Slice {
+                now: time,
+                until: u64::MAX,
+            },
+            Phase::New => {
+                self.wait_for_doorbells();
+                cpu.hand.enter(Phase::Alive);
+                cpu.coupling.begin(time, path)
+            }
+            Phase::Alive => {
+                let mut deliver = |what| self.interrupt(cpu, what);
+                cpu.coupling.quantum(time, path, &mut deliver)
+            }
+        };
+        cpu.hand.slept(time, slice.now);
+        words.set_time(cpu.hand.plan(slice.now, slice.until));
+    }
+
+    /// Nobody can be woken whose doorbell is not known.
+    fn wait_for_doorbells(&self) {
+        let all = (1u64 << self.nodes) - 1;
+        let begin = Instant::now();
+        for turn in 0.. {
+            if self.doorbells.known() & all == all || begin.elapsed() > START {
+                break;
+            }
+            host::pause(turn);
+        }
+    }
+
+    /// Makes an interrupt pending at a CPU of this machine that runs: this thread's.
+    fn interrupt(&self, cpu: &Cpu, what: Interrupt) {
+        let node = self.node.index();
+        let vector = self.process.vector(cpu.id.index(), what);
+        let fence = fence_vector(self.cpus.len());
+        let taken =
+            self.doorbells.ring_and_wait(node, vector) && self.doorbells.ring_and_wait(node, fence);
+        if !taken {
+            cpu.timeouts.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A CPU falls asleep. QEMU's lock is held: nothing here may wait.
+    pub fn idle(&self, index: u32) {
+        if let Some(cpu) = self.cpu(index)
+            && cpu.hand.phase() == Phase::Alive
+        {
+            let words = Words::of(index);
+            cpu.coupling
+                .sleep(cpu.hand.time(words.time()), words.trace());
+        }
+    }
+
+    /// A CPU wakes up. QEMU's lock is held.
+    pub fn resumed(&self, index: u32) {
+        let Some(cpu) = self.cpu(index) else {
+            return;
+        };
+        let mut words = Words::of(index);
+        let time = cpu.hand.time(words.time());
+        if cpu.hand.phase() == Phase::Alive
+            && let Some(resumed) = cpu.coupling.resume(time)
+        {
+            cpu.hand.slept(time, resumed.now);
+            // It looks around before it does anything else.
+            words.set_time(cpu.hand.plan(resumed.now, 0));
+        }
+    }
+
+    /// The guest calls; `left` instructions of the block follow the call.
+    pub fn call(&self, index: u32, call: ClockCall, left: u64) {
+        let Some(cpu) = self.cpu(index) else {
+            return;
+        };
+        if cpu.hand.phase() != Phase::Alive {
+            return;
+        }
+        let mut words = Words::of(index);
+        let q = words.time();
+        let ahead = left * self.config.instruction_ps();
+        let now = cpu.hand.time(q).saturating_sub(ahead);
+        let word = |word: usize| self.pages[guest_word(cpu.id, word)].load(Ordering::Acquire);
+        match call {
+            ClockCall::Read => {
+                let at = plugin_word(cpu.id, plugin::NOW);
+                self.pages[at].store(now / PS, Ordering::Release);
+            }
+            ClockCall::Sync => {
+                let ns = word(guest::DEADLINE);
+                let deadline = (ns != 0).then(|| ns.saturating_mul(PS));
+                cpu.coupling.set_deadline(deadline);
+                words.set_time(cpu.hand.look_by(q, deadline.unwrap_or(u64::MAX)));
+            }
+            ClockCall::Ring => {
+                let target = word(guest::TARGET);
+                let to = NodeId::new(target >> 8).zip(CpuId::new(target & 0xff));
+                if let Some((node, to)) = to {
+                    cpu.coupling.ring(now, Who::new(node, to));
+                    // The CPU itself, perhaps: nobody else would tell it.
+                    let next = cpu.coupling.next_event().unwrap_or(u64::MAX);
+                    words.set_time(cpu.hand.look_by(q, next));
+                }
+            }
+            ClockCall::Console => self.write(cpu.id, word(guest::TEXT_LEN)),
+            ClockCall::Exit => {
+                for (index, cpu) in self.cpus.iter().enumerate() {
+                    self.end(index as u32, cpu, now);
+                }
+            }
+        }
+    }
+
+    /// Writes console text to where the machine's serial line goes.
+    fn write(&self, cpu: CpuId, len: u64) {
+        let len = len.min(TEXT_BYTES as u64) as usize;
+        let words = &self.pages[text_word(cpu)..][..TEXT_BYTES / 8];
+        let mut text = [0; TEXT_BYTES];
+        for (bytes, word) in text.chunks_mut(8).zip(words) {
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        let mut rest = &text[..len];
+        let begin = Instant::now();
+        while !rest.is_empty() && begin.elapsed() < Duration::from_secs(10) {
+            match rustix::io::write(rustix::stdio::stdout(), rest) {
+                Ok(n) => rest = &rest[n..],
+                // QEMU has its standard output not block.
+                Err(rustix::io::Errno::AGAIN) => host::pause(u32::MAX),
+                Err(rustix::io::Errno::INTR) => {}
+                // Nobody listens any more.
+                Err(_) => break,
+            }
+        }
+    }
+
+    /// A CPU's life is over.
+    fn end(&self, index: u32, cpu: &Cpu, time: u64) {
+        if cpu.hand.phase() != Phase::Ended {
+            cpu.hand.end(time);
+            cpu.coupling.end(time, Score::trace().value(index));
+        }
+    }
+
+    /// QEMU ends.
+    pub fn ended(&self) {
+        for (index, cpu) in self.cpus.iter().enumerate() {
+            let time = cpu.hand.time(Score::time().value(index as u32));
+            self.end(index as u32, cpu, time);
+        }
+    }
+
+    // --- report ------------------------------------------------------------------------------
+
+    /// What the clock reports of this machine; once it has ended.
+    pub fn report(&self) -> ClockReport {
+        let mut report = ClockReport::default();
+        for cpu in &self.cpus {
+            let s = cpu.coupling.stats();
+            let timeouts = cpu.timeouts.load(Ordering::Relaxed);
+            report.total_ps = report.total_ps.max(cpu.hand.final_time(0));
+            report.idle_ps += cpu.hand.idle();
+            report.max_skew_ps = report.max_skew_ps.max(s.skew);
+            report.max_late_ps = report.max_late_ps.max(s.late);
+            for (sum, part) in [
+                (&mut report.quanta, s.quanta),
+                (&mut report.waits, s.waits),
+                (&mut report.timers, s.timers),
+                (&mut report.doorbells, s.doorbells),
+                (&mut report.outside, s.outside),
+                (&mut report.given_up, s.given_up),
+                (&mut report.merged, s.merged),
+                (&mut report.followed_ps, s.followed),
+                (&mut report.handshake_timeouts, timeouts),
+            ] {
+                *sum += part;
+            }
+            report.turns_taken = cpu.coupling.turns_taken();
+            report.trace_hash = mix(report.trace_hash) ^ s.digest;
+        }
+        report
+    }
+
+    /// Puts a CPU's time into its report, in which its instructions and latencies are.
+    pub fn report_cpu(&self, report: &mut CpuReport) {
+        let Some(cpu) = self.cpu(report.cpu) else {
+            return;
+        };
+        let s = cpu.coupling.stats();
+        report.time_ps = cpu.hand.final_time(0);
+        report.counters.ipis_sent = s.rung;
+        report.counters.ipis_received = s.doorbells;
+        report.breakdown_ps.inst = report.counters.instructions * self.config.instruction_ps();
+        report.breakdown_ps.idle = cpu.hand.idle();
+    }
+}
