@@ -17,6 +17,7 @@ mod names;
 mod quiescence;
 mod rivals;
 mod runs;
+mod simulation;
 mod storm;
 mod windows;
 
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
     trials.extend(abuse::trials());
     trials.extend(storm::trials());
     trials.extend(windows::trials());
+    trials.extend(simulation::trials());
     trials.extend(quiescence::trials());
     trials.extend(rivals::trials());
     trials.extend(deaths::trials());

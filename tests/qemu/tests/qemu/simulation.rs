@@ -1,0 +1,148 @@
+//! Simulated runs as users make them: memory models, settings, results that are consistent.
+
+use std::time::Duration;
+
+use dyad_sim_model::config::MemoryModel;
+use libtest_mimic::{Failed, Trial};
+use xtask::config::{RunConfig, Sim, Work};
+use xtask::launch;
+use xtask::sim::outcome::Part;
+use xtask::sim::{Layer, Outcome, Setup};
+
+use crate::console::Kept;
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let test = |name: &str, f: fn() -> Result<(), Failed>| {
+        Trial::test(format!("simulation::{name}"), f).with_kind("system")
+    };
+    vec![
+        test("every_model_and_mode_explains_itself", models),
+        test("settings_take_effect_without_a_build", settings),
+    ]
+}
+
+/// A run of the tour, simulated.
+fn run(sim: Sim, coherent: bool, setup: Setup) -> Result<Outcome, String> {
+    let config = RunConfig {
+        work: Work::App {
+            app: "hop".into(),
+            args: String::new(),
+        },
+        sim,
+        coherent,
+        setup,
+        timeout: Some(Duration::from_secs(200)),
+        ..RunConfig::default()
+    };
+    let mut kept = Kept::new(|_| {});
+    let report = launch::run(&config, &mut kept);
+    let text = kept.text(&report);
+    if let Some(why) = report.failure() {
+        return Err(format!("{why}\n\nconsole:\n{text}"));
+    }
+    let outcome = report.simulation.ok_or("nothing was simulated")?;
+    match outcome.nodes.len() {
+        2 => Ok(outcome),
+        n => Err(format!("{n} nodes have left a report")),
+    }
+}
+
+fn ensure(holds: bool, what: &str, part: &Part) -> Result<(), String> {
+    match holds {
+        true => Ok(()),
+        false => Err(format!("{what}: {part:#?}")),
+    }
+}
+
+fn models() -> Result<(), Failed> {
+    for model in MemoryModel::ALL {
+        for coherent in [true, false] {
+            let setup = Setup {
+                model,
+                ..Setup::default()
+            };
+            let outcome = run(Sim::Timing, coherent, setup)?;
+            for node in &outcome.nodes {
+                let (part, c) = (&node.total, &node.total.counters);
+                let name = |what: &str| {
+                    let mode = if coherent { "coherent" } else { "incoherent" };
+                    format!("{}, {mode}, node {}: {what}", model.name(), part.node)
+                };
+                let sources = c.local + c.remote + c.forwarded;
+                ensure(
+                    c.l3_misses > 0 && sources == c.l3_misses,
+                    &name("every miss has a source"),
+                    part,
+                )?;
+                let far = model != MemoryModel::FullyShared;
+                ensure(
+                    (c.remote > 0) == far,
+                    &name("what is far is met, and nothing else"),
+                    part,
+                )?;
+                let messages = c.snp_data + c.snp_inv;
+                ensure(
+                    (messages > 0) == coherent,
+                    &name("only coherent caches send messages"),
+                    part,
+                )?;
+                ensure(
+                    (c.flushes > 0) != coherent,
+                    &name("only incoherent caches are flushed"),
+                    part,
+                )?;
+                ensure(
+                    part.breakdown_ps.inst > 0 && part.breakdown_ps.l1 > 0,
+                    &name("time went somewhere"),
+                    part,
+                )?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn settings() -> Result<(), Failed> {
+    let set = |words: &[(&str, &str)]| Setup {
+        set: vec![Layer {
+            source: "test".into(),
+            strict: true,
+            entries: words
+                .iter()
+                .map(|(k, v)| (k.to_string(), v.to_string()))
+                .collect(),
+        }],
+        ..Setup::default()
+    };
+    let usual = run(Sim::Cache, true, Setup::default())?;
+    let small = run(
+        Sim::Cache,
+        true,
+        set(&[("arm.l1d.size", "1KiB"), ("arm.l1d.ways", "1")]),
+    )?;
+    // Nothing was built: the same files.
+    if usual.versions.kernel != small.versions.kernel
+        || usual.versions.plugin != small.versions.plugin
+        || usual.versions.programs != small.versions.programs
+    {
+        return Err("something was built".into());
+    }
+    let ratio = |outcome: &Outcome, node: usize| {
+        let c = &outcome.nodes[node].total.counters;
+        c.l1d_misses * 1000 / (c.l1d_hits + c.l1d_misses)
+    };
+    // Misses per thousand; the smallest change that would count as an effect is five times.
+    if ratio(&small, 1) < 5 * ratio(&usual, 1).max(1) {
+        return Err(format!(
+            "a first level of 16 lines misses {} of 1000 times, one of 512 lines {}",
+            ratio(&small, 1),
+            ratio(&usual, 1)
+        )
+        .into());
+    }
+    if ratio(&small, 0) > 3 * ratio(&usual, 0).max(1) {
+        return Err("the other node's caches have changed too".into());
+    }
+    Ok(())
+}
