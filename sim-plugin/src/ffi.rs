@@ -85,6 +85,7 @@ pub const MAX_CODE: usize = 16;
 const LINE: u64 = 64;
 
 unsafe extern "C" {
+    fn qemu_plugin_register_vcpu_init_cb(id: Id, cb: extern "C" fn(Id, c_uint));
     fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, cb: extern "C" fn(Id, *mut RawBlock));
     fn qemu_plugin_register_atexit_cb(
         id: Id,
@@ -379,6 +380,11 @@ extern "C" fn translated(_: Id, raw: *mut RawBlock) {
     }
 }
 
+extern "C" fn initialised(_: Id, cpu: c_uint) {
+    hot::initialised(cpu);
+    clock::initialised(cpu);
+}
+
 extern "C" fn marked(cpu: c_uint, word: *mut c_void) {
     if let Some(level) = LEVEL.get()
         && let Some(marker) = Marker::from_word(word.addr() as u32)
@@ -427,13 +433,12 @@ pub unsafe extern "C" fn qemu_plugin_install(
         eprintln!("dyad-sim: {message}");
         return 1;
     }
-    if crate::cached::this().is_some() {
-        hot::register(id);
-    }
     clock::register(id);
     // SAFETY: 1. The callbacks have the parameters of the versions that `prepare` lets pass.
     // 2. They live as long as the plugin, which is never unloaded.
     unsafe {
+        // One callback of each kind: QEMU replaces the first by a second.
+        qemu_plugin_register_vcpu_init_cb(id, initialised);
         qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
         qemu_plugin_register_atexit_cb(id, ended, std::ptr::null_mut());
     }

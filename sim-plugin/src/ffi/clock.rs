@@ -12,7 +12,6 @@ const IF_AT_LEAST: c_int = 7;
 type CpuCallback = extern "C" fn(Id, c_uint);
 
 unsafe extern "C" {
-    fn qemu_plugin_register_vcpu_init_cb(id: Id, cb: CpuCallback);
     fn qemu_plugin_register_vcpu_idle_cb(id: Id, cb: CpuCallback);
     fn qemu_plugin_register_vcpu_resume_cb(id: Id, cb: CpuCallback);
     fn qemu_plugin_register_vcpu_tb_exec_cond_cb(
@@ -73,7 +72,8 @@ extern "C" fn called(cpu: c_uint, word: *mut c_void) {
     }
 }
 
-extern "C" fn made(_: Id, cpu: c_uint) {
+/// QEMU initialises a CPU; it has executed nothing.
+pub(super) fn initialised(cpu: c_uint) {
     if let Some(clock) = clock::get() {
         clock.cpu_made(cpu);
     }
@@ -99,7 +99,6 @@ pub(super) fn register(id: Id) {
     // SAFETY: 1. The callbacks have the parameters of the supported versions. 2. They live as long
     // as the plugin, which is never unloaded.
     unsafe {
-        qemu_plugin_register_vcpu_init_cb(id, made);
         qemu_plugin_register_vcpu_idle_cb(id, idle);
         qemu_plugin_register_vcpu_resume_cb(id, resumed);
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use dyad_abi::ident::MAX_CPUS;
 
 use super::{
-    Block, ExecCallback, Id, Instruction, MemInfo, NO_REGISTERS, READS, RawBlock, RawInsn, RawU64,
+    Block, ExecCallback, Instruction, MemInfo, NO_REGISTERS, READS, RawBlock, RawInsn, RawU64,
     Score, accessed_place, qemu_plugin_insn_vaddr, qemu_plugin_mem_size_shift,
     qemu_plugin_register_vcpu_insn_exec_cb, qemu_plugin_register_vcpu_mem_cb,
 };
@@ -24,7 +24,6 @@ const READ_REGISTERS: c_int = 1;
 const IF_NOT_EQUAL: c_int = 3;
 
 unsafe extern "C" {
-    fn qemu_plugin_register_vcpu_init_cb(id: Id, cb: extern "C" fn(Id, c_uint));
     fn qemu_plugin_register_vcpu_tb_exec_cb(
         tb: *mut RawBlock,
         cb: ExecCallback,
@@ -161,18 +160,13 @@ extern "C" fn marked(cpu: c_uint, site: *mut c_void) {
     }
 }
 
-extern "C" fn initialised(_: Id, cpu: c_uint) {
+/// QEMU initialises a CPU; it has executed nothing.
+pub(super) fn initialised(cpu: c_uint) {
     let Some(setup) = crate::cached::this() else {
         return;
     };
     let state = Box::into_raw(Box::new(Cpu::new(cpu, setup)));
     CPUS[cpu as usize & (MAX_CPUS - 1)].store(state, Ordering::Release);
-}
-
-/// Has QEMU call when it initialises a CPU; while the plugin is installed.
-pub fn register(id: u64) {
-    // SAFETY: 1. The callback has the parameters of the supported versions.
-    unsafe { qemu_plugin_register_vcpu_init_cb(id, initialised) };
 }
 
 /// Calls `f` with the state of a CPU. Only in a callback of that CPU that has not got it yet, or when no
