@@ -118,15 +118,21 @@ impl Cache {
         let Some(Row(row)) = self.rows.get_mut(start) else {
             return false;
         };
-        for way in 0..ROW {
-            if row[way] == key {
-                for later in (0..way).rev() {
-                    row[later + 1] = row[later];
-                }
-                row[0] = key;
+        let mut carry = row[0];
+        if carry == key {
+            return true;
+        }
+        // Keys move down while the search goes on, which costs less than searching first.
+        row[0] = key;
+        for slot in &mut row[1..] {
+            let next = std::mem::replace(slot, carry);
+            if next == key {
                 return true;
             }
+            carry = next;
         }
+        row.copy_within(1.., 0);
+        row[ROW - 1] = carry;
         false
     }
 
