@@ -20,6 +20,9 @@ pub(super) struct ValidateArgs {
     /// Write the results to this file
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
+    /// Print all comparisons, not just those that fail
+    #[arg(long)]
+    all: bool,
     /// Print what the machines print
     #[arg(short, long)]
     verbose: bool,
@@ -49,7 +52,7 @@ pub(super) fn validate(args: &ValidateArgs) -> Result<u8, Error> {
         sink: &mut *sink,
     };
     let findings = validate::validate(&groups, &mut cx)?;
-    print!("{}", findings.table());
+    print!("{}", findings.table(args.all));
     if let Some(file) = &args.json {
         write_json(file, &findings.json())?;
     }

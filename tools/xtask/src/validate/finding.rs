@@ -153,17 +153,21 @@ impl Findings {
         })
     }
 
-    /// A table for people.
-    pub fn table(&self) -> String {
+    /// A table for people: of all comparisons, or of those that fail and one line per group.
+    pub fn table(&self, all: bool) -> String {
         let mut out = String::new();
-        let width = self.iter().map(|f| f.name.len()).max().unwrap_or(0).max(5);
+        let shown: Vec<&Finding> = self.iter().filter(|f| all || !f.ok()).collect();
+        let width = shown.iter().map(|f| f.name.len()).max().unwrap_or(0).max(5);
         // Writing to a string cannot fail.
+        if shown.is_empty() {
+            return self.summary();
+        }
         let _ = writeln!(
             out,
             "{:<13} {:<width$} {:>18} {:>18} {:>10} {:>8}",
             "group", "check", "measured", "expected", "off", "allowed"
         );
-        for f in self.iter() {
+        for f in shown {
             let mark = if f.ok() { "" } else { "  FAILED" };
             if let Some(why) = &f.failure {
                 let _ = writeln!(out, "{:<13} {:<width$} {mark}: {why}", f.group, f.name);
@@ -181,6 +185,24 @@ impl Findings {
                 number(f.measured),
                 number(f.expected),
                 format!("{:.4} %", f.off() * 100.0),
+            );
+        }
+        out + &self.summary()
+    }
+
+    /// A line per group.
+    fn summary(&self) -> String {
+        let mut out = String::new();
+        for group in self.list.chunk_by(|a, b| a.group == b.group) {
+            let good = group.iter().filter(|f| f.ok()).count();
+            let off = group.iter().map(|f| f.off().abs()).fold(0.0, f64::max);
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                out,
+                "{:<13} {good} of {} comparisons agree; the largest difference is {:.4} %",
+                group[0].group,
+                group.len(),
+                off * 100.0
             );
         }
         out
@@ -221,7 +243,9 @@ mod tests {
         bad.near("not a number", f64::NAN, 100.0, 0.005);
         let why = bad.problem().unwrap();
         assert_eq!(why, "3 of 5 comparisons fail, first a: equal");
-        assert_eq!(bad.table().matches("FAILED").count(), 3);
+        assert_eq!(bad.table(false).matches("FAILED").count(), 3);
+        assert!(bad.table(true).contains("near"));
+        assert!(bad.table(false).contains("2 of 5 comparisons agree"));
         let json = bad.json();
         assert_eq!(json["checks"][0]["ok"], true);
         assert_eq!(json["checks"][3]["ok"], false);
@@ -237,7 +261,7 @@ mod tests {
             f.problem().unwrap(),
             "1 of 3 comparisons fail, first b: made"
         );
-        assert!(f.table().contains("nothing was compared"));
+        assert!(f.table(false).contains("nothing was compared"));
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! |---|---|---|
 //! | `--pattern` | a list of these | all |
 //! | `--lines` | how many lines | 64 |
-//! | `--rounds` | how often, after a round that is not in windows | 8 |
+//! | `--rounds` | how often, after a round for warming up | 8 |
 //! | `--first` | `x86_64`, `aarch64`: the first node | `x86_64` |
 //! | `--evict` | MiB of other memory that make a cache forget all lines | 32 |
 //!
@@ -76,31 +76,31 @@ const fn steps(pattern: usize) -> [Access; 2] {
 
 /// One node's turn. Nothing but the accesses touches memory: what the loop needs is in registers.
 #[inline(never)]
-fn turn<const ID: u16, const MARKED: bool>(access: Access, lines: &[Line], value: u64) {
+fn turn<const ID: u16>(access: Access, lines: &[Line], value: u64) {
     // Stores are of atomics so that each is one access that is neither left out nor merged.
     match access {
         Access::Nothing => {}
-        Access::Load => marked::<ID, MARKED>(|| {
+        Access::Load => marker::window::<ID, _>(|| {
             for line in lines {
                 line.0[0].load(Ordering::Relaxed);
             }
         }),
-        Access::Store(0) => marked::<ID, MARKED>(|| {
+        Access::Store(0) => marker::window::<ID, _>(|| {
             for line in lines {
                 line.0[0].store(value, Ordering::Relaxed);
             }
         }),
-        Access::Store(_) => marked::<ID, MARKED>(|| {
+        Access::Store(_) => marker::window::<ID, _>(|| {
             for line in lines {
                 line.0[7].store(value, Ordering::Relaxed);
             }
         }),
-        Access::Add => marked::<ID, MARKED>(|| {
+        Access::Add => marker::window::<ID, _>(|| {
             for line in lines {
                 line.0[0].fetch_add(1, Ordering::Relaxed);
             }
         }),
-        Access::LoadAndStore => marked::<ID, MARKED>(|| {
+        Access::LoadAndStore => marker::window::<ID, _>(|| {
             for line in lines {
                 line.0[0].load(Ordering::Relaxed);
                 line.0[0].store(value, Ordering::Relaxed);
@@ -109,27 +109,19 @@ fn turn<const ID: u16, const MARKED: bool>(access: Access, lines: &[Line], value
     }
 }
 
-#[inline(always)]
-fn marked<const ID: u16, const MARKED: bool>(f: impl FnOnce()) {
-    if MARKED {
-        marker::begin::<ID>();
-    }
-    f();
-    if MARKED {
-        marker::end::<ID>();
-    }
-}
-
-/// [`turn`] in the window of a step, whose number is part of instructions.
+/// [`turn`] in the window of a step, whose number is part of instructions. What was counted in it
+/// when warming up, in which the node gets the code too, is forgotten.
 fn step(pattern: usize, step: usize, lines: &[Line], value: u64, warm: bool) {
     let access = steps(pattern)[step];
     macro_rules! choose {
         ($($n:literal)*) => {
             match 2 * pattern + step {
-                $($n => match warm {
-                    true => turn::<{ WINDOWS + $n }, false>(access, lines, value),
-                    false => turn::<{ WINDOWS + $n }, true>(access, lines, value),
-                },)*
+                $($n => {
+                    turn::<{ WINDOWS + $n }>(access, lines, value);
+                    if warm {
+                        marker::forget::<{ WINDOWS + $n }>();
+                    }
+                })*
                 _ => {}
             }
         };
