@@ -17,6 +17,7 @@
 //! | access to a device | not at all; counted |
 //! | flush, write-back of a line; DC ZVA | by the address, computed from the registers |
 
+use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dyad_abi::marker::{Marker, WindowId};
@@ -25,6 +26,7 @@ use dyad_sim_model::account::Counters;
 use dyad_sim_model::coherent::{self as model, Core, FlushKind};
 
 use crate::cached::Setup;
+use crate::clock;
 use crate::ffi::{Registers, Words};
 use crate::maintenance::{LineOp, Operand};
 use crate::regions::{Region, Regions};
@@ -45,6 +47,7 @@ impl Kind {
 }
 
 const LINE: u64 = 64;
+const PAGE: u64 = 4096;
 /// An access that begins at this offset in its line or before it ends in it: QEMU reports none that is
 /// longer than 16 bytes.
 pub const EDGE_WIDE: u64 = LINE - 16;
@@ -137,14 +140,53 @@ pub trait Watcher: Send {
     fn fetch(&mut self, lines: &[Line]);
     /// An instruction acts on the line of a physical address.
     fn line(&mut self, action: &LineAction, physical: u64);
+    /// In strict order: from here on it is the turn with this number.
+    fn turn(&mut self, _number: u64) {}
+    /// The machine ends.
+    fn finish(&mut self) {}
+}
+
+/// What has passed on a CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// What was counted.
+    pub counts: Counters,
+    /// Simulated time; 0 without a clock.
+    pub time_ps: u64,
+    /// The part of it in which the CPU was halted.
+    pub idle_ps: u64,
+}
+
+impl Add for Passed {
+    type Output = Passed;
+    fn add(self, other: Passed) -> Passed {
+        Passed {
+            counts: self.counts + other.counts,
+            time_ps: self.time_ps + other.time_ps,
+            idle_ps: self.idle_ps + other.idle_ps,
+        }
+    }
+}
+
+impl Sub for Passed {
+    type Output = Passed;
+    fn sub(self, other: Passed) -> Passed {
+        Passed {
+            counts: self.counts - other.counts,
+            time_ps: self.time_ps - other.time_ps,
+            idle_ps: self.idle_ps - other.idle_ps,
+        }
+    }
 }
 
 /// The model's state of a CPU, and what it takes to find out where accesses go.
 pub struct Cpu {
+    number: u32,
     words: Words,
     tlb: Tlb,
     core: Core<'static>,
     watchers: Vec<Box<dyn Watcher>>,
+    turn: u64,
     /// Picoseconds by which a cycle of latency moves the CPU's time; 0 if it does not.
     cycle_ps: u64,
     /// The same of a hit in the first level.
@@ -152,7 +194,7 @@ pub struct Cpu {
     devices: u64,
     unknown: u64,
     registers: Registers,
-    regions: Regions<Counters>,
+    regions: Regions<Passed>,
     setup: &'static Setup,
     /// Another CPU has changed this one's translations.
     translations_changed: AtomicBool,
@@ -162,10 +204,12 @@ impl Cpu {
     /// The state of a CPU that is being initialised.
     pub fn new(number: u32, setup: &'static Setup) -> Cpu {
         Cpu {
+            number,
             words: Words::of(number),
             tlb: Tlb::new(),
             core: setup.core(number as usize),
             watchers: setup.watchers(number as usize),
+            turn: 0,
             cycle_ps: setup.cycle_ps(),
             hit_ps: setup.cycle_ps() * setup.l1_cycles(),
             devices: 0,
@@ -282,8 +326,21 @@ impl Cpu {
                 physical: frame.line(address) * LINE + address % LINE,
                 bytes: probe.bytes(),
             };
+            let second = (address + watched.bytes - 1) & !(PAGE - 1);
+            let rest = match second > address {
+                true => self.frame_at(probe, second).map(|frame| Watched {
+                    address: second,
+                    physical: frame.line(second) * LINE,
+                    bytes: address + watched.bytes - second,
+                    ..watched
+                }),
+                false => None,
+            };
             for watcher in &mut self.watchers {
                 watcher.access(&watched);
+                if let Some(rest) = &rest {
+                    watcher.access(rest);
+                }
             }
         }
         match kind {
@@ -295,7 +352,11 @@ impl Cpu {
 
     /// The frame of an access, unless it is to a device.
     fn frame_of(&mut self, probe: &impl Probe) -> Option<Frame> {
-        let address = probe.address();
+        self.frame_at(probe, probe.address())
+    }
+
+    /// The frame of an address on one of its pages, likewise.
+    fn frame_at(&mut self, probe: &impl Probe, address: u64) -> Option<Frame> {
         if let Some(frame) = self.tlb.find(address) {
             return Some(frame);
         }
@@ -342,9 +403,32 @@ impl Cpu {
         self.words.add_time(cycles * self.cycle_ps);
     }
 
+    /// In strict order: from here on it is the turn with this number.
+    pub fn turn(&mut self, number: u64) {
+        if self.turn != number {
+            self.turn = number;
+            for watcher in &mut self.watchers {
+                watcher.turn(number);
+            }
+        }
+    }
+
+    /// The machine ends.
+    pub fn finish(&mut self) {
+        for watcher in &mut self.watchers {
+            watcher.finish();
+        }
+    }
+
     /// A marker is executed, with `left` instructions of its block after it, itself included.
     pub fn marker(&mut self, marker: Marker, left: u64) {
-        let now = self.counts(left);
+        let (time_ps, idle_ps) =
+            clock::get().map_or((0, 0), |clock| clock.reading(self.number, left));
+        let now = Passed {
+            counts: self.counts(left),
+            time_ps,
+            idle_ps,
+        };
         self.regions.marker(marker, now);
     }
 
@@ -359,7 +443,7 @@ impl Cpu {
     }
 
     /// Regions that were passed through.
-    pub fn regions(&self) -> impl Iterator<Item = (WindowId, Region<Counters>)> {
+    pub fn regions(&self) -> impl Iterator<Item = (WindowId, Region<Passed>)> {
         self.regions
             .closed()
             .iter()

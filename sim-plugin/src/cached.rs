@@ -28,14 +28,16 @@ use dyad_sim_model::memory::{Memory, line_of};
 use dyad_sim_model::report::{Breakdown, Counters, CpuReport, RoiReport};
 use dyad_sim_model::shared::Areas;
 
-use crate::cache::{Fetch, Line, LineAction, Watcher};
+use crate::cache::{Fetch, Line, LineAction, Passed, Watcher};
 use crate::classify::{self, kind};
+use crate::clock;
 use crate::code::{CodeMap, PoolFile};
 use crate::ffi::{self, Block, Instruction};
 use crate::maintenance::{Maintenance, Scope, maintenance};
 use crate::options::Options;
 use crate::regions::Region;
 use crate::tlb::Frame;
+use crate::tracer::Tracer;
 
 const PAGE_SHIFT: u32 = 12;
 const LINES_PER_PAGE: u32 = 64;
@@ -55,6 +57,9 @@ pub struct Setup {
     fetches: Intern<Fetch>,
     actions: Intern<LineAction>,
     markers: Intern<MarkerSite>,
+    traced: bool,
+    /// Until the CPU takes it.
+    tracer: Mutex<Option<Tracer>>,
 }
 
 static SETUP: OnceLock<Setup> = OnceLock::new();
@@ -161,6 +166,13 @@ impl Setup {
             .zip(&config.pools)
             .map(|(file, pool)| PoolFile::open(file, pool.base))
             .collect::<Result<Vec<_>, String>>()?;
+        if options.trace.is_some() && own.cpus != 1 {
+            return Err("trace works on machines with one CPU".into());
+        }
+        let tracer = match &options.trace {
+            Some(path) => Some(Tracer::new(path, &text, node, 0)?),
+            None => None,
+        };
         Ok(Setup {
             memory: Memory::new(&config, node),
             config,
@@ -172,13 +184,22 @@ impl Setup {
             fetches: Intern::new(),
             actions: Intern::new(),
             markers: Intern::new(),
+            traced: tracer.is_some(),
+            tracer: Mutex::new(tracer),
         })
+    }
+
+    /// The machine ends.
+    pub fn finish(&self) {
+        for cpu in 0..self.config.nodes[self.node].cpus as u32 {
+            ffi::with_cpu(cpu, |c| c.finish());
+        }
     }
 
     /// What a CPU has counted, and where its time went; `None` if there is no such CPU.
     pub fn cpu(&self, cpu: u32) -> Option<CpuReport> {
         ffi::with_cpu(cpu, |c| {
-            let (counters, breakdown_ps) = self.explain(&c.counts(0));
+            let (counters, breakdown_ps) = self.explain(&c.counts(0), account::Waits::default());
             let (devices, unknown) = c.beside_memory();
             CpuReport {
                 counters,
@@ -192,20 +213,27 @@ impl Setup {
 
     /// The regions of all CPUs.
     pub fn regions(&self) -> BTreeMap<u16, RoiReport> {
-        let mut all: BTreeMap<u16, Region<account::Counters>> = BTreeMap::new();
+        let mut all: BTreeMap<u16, Region<Passed>> = BTreeMap::new();
         for cpu in 0..self.config.nodes[self.node].cpus as u32 {
             let regions = ffi::with_cpu(cpu, |c| c.regions().collect::<Vec<_>>());
             for (id, region) in regions.into_iter().flatten() {
                 let sum = all.entry(id.0).or_default();
                 sum.n += region.n;
-                sum.sum += region.sum;
+                sum.sum = sum.sum + region.sum;
             }
         }
         let explained = all.into_iter().map(|(id, region)| {
-            let (counters, breakdown_ps) = self.explain(&region.sum);
+            let waits = account::Waits {
+                idle: region.sum.idle_ps,
+                ..account::Waits::default()
+            };
+            let (counters, breakdown_ps) = self.explain(&region.sum.counts, waits);
             let roi = RoiReport {
                 n: region.n,
-                time_ps: breakdown_ps.total(),
+                time_ps: match clock::get() {
+                    Some(_) => region.sum.time_ps,
+                    None => breakdown_ps.total(),
+                },
                 counters,
                 breakdown_ps,
             };
@@ -214,9 +242,8 @@ impl Setup {
         explained.collect()
     }
 
-    fn explain(&self, counts: &account::Counters) -> (Counters, Breakdown) {
+    fn explain(&self, counts: &account::Counters, waits: account::Waits) -> (Counters, Breakdown) {
         let node = &self.config.nodes[self.node];
-        let waits = account::Waits::default();
         let went = account::breakdown(self.config.level, node, counts, waits);
         (counts.report(), went)
     }
@@ -232,13 +259,18 @@ impl Setup {
     }
 
     /// Who watches a CPU.
-    pub fn watchers(&self, _cpu: usize) -> Vec<Box<dyn Watcher>> {
-        Vec::new()
+    pub fn watchers(&self, cpu: usize) -> Vec<Box<dyn Watcher>> {
+        let mut watchers: Vec<Box<dyn Watcher>> = Vec::new();
+        if cpu == 0 {
+            let mut tracer = self.tracer.lock().unwrap_or_else(PoisonError::into_inner);
+            watchers.extend(tracer.take().map(|t| Box::new(t) as Box<dyn Watcher>));
+        }
+        watchers
     }
 
     /// Whether anybody watches.
     fn watched(&self) -> bool {
-        false
+        self.traced
     }
 
     /// Picoseconds by which a cycle of latency moves time.

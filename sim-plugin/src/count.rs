@@ -108,6 +108,9 @@ impl Level for Count {
         if let Some(clock) = clock::get() {
             clock.ended();
         }
+        if let Some(cached) = self.cached {
+            cached.finish();
+        }
         let report = self.report();
         // Written once, even if QEMU should call twice.
         let file = self.out.lock().ok().and_then(|mut out| out.take());

@@ -21,6 +21,7 @@
 //! | `code` | where code is in physical memory |
 //! | `maintenance` | instructions that act on caches and translations |
 //! | `regions` | regions of interest |
+//! | `tracer` | traces of everything that is done to memory |
 //! | `classify` | atomics, flushes, fences by their machine code |
 //! | `windows` | windows of measurement: state machine, samples |
 //! | `observe` | windows in a running machine |
@@ -52,5 +53,7 @@ mod options;
 mod regions;
 mod report;
 mod tlb;
+#[cfg(not(test))]
+mod tracer;
 mod version;
 mod windows;

@@ -45,6 +45,8 @@ pub struct Options {
     pub config: Option<String>,
     /// File that the plugins of all machines share: see [`Areas`](dyad_sim_model::shared::Areas).
     pub caches: Option<String>,
+    /// Where everything that is done to memory is written to.
+    pub trace: Option<String>,
     /// Files of the pools, with colons between them.
     pub pools: Option<String>,
 }
@@ -58,7 +60,7 @@ impl Options {
     pub fn parse<'a>(args: impl IntoIterator<Item = &'a str>) -> Result<Options, String> {
         let (mut out, mut level, mut unit) = (None, None, None);
         let (mut windows, mut sites, mut node) = (None, None, None);
-        let (mut config, mut caches, mut pools) = (None, None, None);
+        let (mut config, mut caches, mut pools, mut trace) = (None, None, None, None);
         for arg in args {
             let (key, value) = arg
                 .split_once('=')
@@ -74,10 +76,11 @@ impl Options {
                 "config" => config.replace(value.to_string()).is_none(),
                 "caches" => caches.replace(value.to_string()).is_none(),
                 "pools" => pools.replace(value.to_string()).is_none(),
+                "trace" => trace.replace(value.to_string()).is_none(),
                 _ => {
                     return Err(format!(
                         "unknown option {key:?}; possible: out, level, unit, windows, sites, node, \
-                         config, caches, pools"
+                         config, caches, pools, trace"
                     ));
                 }
             };
@@ -95,6 +98,7 @@ impl Options {
             config,
             caches,
             pools,
+            trace,
         })
     }
 }
@@ -158,7 +162,7 @@ mod tests {
             (
                 &["ou=x"],
                 "unknown option \"ou\"; possible: out, level, unit, windows, sites, node, config, \
-                 caches, pools",
+                 caches, pools, trace",
             ),
             (
                 &["out=x", "level=all"],

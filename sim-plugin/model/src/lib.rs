@@ -26,6 +26,7 @@ pub mod directory;
 pub mod incoherent;
 pub mod last;
 pub mod memory;
+pub mod merge;
 #[cfg(any(test, feature = "naive"))]
 pub mod naive;
 pub mod report;

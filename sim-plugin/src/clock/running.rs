@@ -22,7 +22,7 @@ use super::doorbells::Doorbells;
 use super::hand::{Hand, LIMIT, Phase};
 use super::host::{self, Process};
 use super::options::ClockOptions;
-use crate::ffi::{Block, Emulator, Score, Words, map_words};
+use crate::ffi::{Block, Emulator, Score, Words, map_words, with_cpu};
 use crate::options::Options;
 
 /// How often the overseer looks.
@@ -236,6 +236,9 @@ impl Clock {
         };
         cpu.hand.slept(time, slice.now);
         words.set_time(cpu.hand.plan(slice.now, slice.until));
+        if self.strict {
+            with_cpu(index, |c| c.turn(cpu.coupling.turn_number()));
+        }
     }
 
     /// Nobody can be woken whose doorbell is not known.
@@ -330,6 +333,16 @@ impl Clock {
                 }
             }
         }
+    }
+
+    /// A CPU's time, when `left` instructions of its block are still to come, and how much of it has
+    /// been idle. On the CPU's thread.
+    pub fn reading(&self, index: u32, left: u64) -> (u64, u64) {
+        self.cpu(index).map_or((0, 0), |cpu| {
+            let ahead = left * self.config.instruction_ps();
+            let time = cpu.hand.time(Words::of(index).time());
+            (time.saturating_sub(ahead), cpu.hand.idle())
+        })
     }
 
     /// Writes console text to where the machine's serial line goes.

@@ -42,6 +42,11 @@ fn wrong_command_lines_say_what_is_possible() {
         &["run", "--windows"],
         &["simulator plugin", "add --sim count"],
     );
+    refused(
+        &d,
+        &["run", "--sim", "count", "--memory-trace"],
+        &["add --sim cache or timing"],
+    );
     refused(&d, &["bench", "kernle"], &["did you mean \"kernel\"?"]);
     refused(&d, &["bench", "kernel", "--jsn", "x"], &["--json"]);
     refused(

@@ -60,6 +60,11 @@ impl<W: Words, H: Host> Coupling<W, H> {
         self.words.get(TAKEN)
     }
 
+    /// In strict order, the number of the present turn, which counts from 1; in parallel order 0.
+    pub fn turn_number(&self) -> u64 {
+        self.words.get(TURN) >> 8
+    }
+
     fn draw(&self) -> u64 {
         let (state, number) = random(self.words.get(RANDOM));
         self.words.set(RANDOM, state);

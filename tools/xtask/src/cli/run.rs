@@ -80,6 +80,10 @@ pub(super) struct ShapeArgs {
     /// Count between the markers that programs and kernels execute; needs --sim
     #[arg(long)]
     windows: bool,
+    /// Write everything that is done to memory to node{n}.trace in the logs; needs --sim cache or
+    /// timing. With --order strict the traces of all nodes can be put together
+    #[arg(long)]
+    memory_trace: bool,
     /// Directory of a memory file system for the pools [default: /dev/shm]
     #[arg(long, value_name = "DIR")]
     shm_dir: Option<String>,
@@ -155,6 +159,7 @@ impl ShapeArgs {
             order: self.order.clone(),
             seed: self.seed.clone(),
             windows: self.windows.then_some(true),
+            memory_trace: self.memory_trace.then_some(true),
             shm_dir: self.shm_dir.clone(),
             ..Settings::default()
         };

@@ -141,6 +141,8 @@ pub struct RunConfig {
     pub setup: Setup,
     /// Whether the plugin observes windows of measurement.
     pub windows: bool,
+    /// Whether everything that is done to memory is written to `node{n}.trace`.
+    pub memory_trace: bool,
     /// Whether it is kept which instructions are executed in windows.
     pub sites: bool,
     /// Directory (of a memory file system) that holds the pools.
@@ -170,6 +172,7 @@ impl Default for RunConfig {
             sim: Sim::Off,
             setup: Setup::default(),
             windows: false,
+            memory_trace: false,
             sites: false,
             shm_dir: PathBuf::from("/dev/shm"),
             test: TestOptions::default(),

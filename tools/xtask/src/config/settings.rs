@@ -84,6 +84,7 @@ settings! {
     flags:
         audit "audit"
         windows "windows"
+        memory_trace "memory-trace"
         gdb "gdb"
         quiet "quiet"
         verbose "verbose";
@@ -242,6 +243,17 @@ impl Settings {
         c.windows = self.windows.unwrap_or(false);
         if c.windows && c.sim == Sim::Off {
             return Err("windows are observed by the simulator plugin: add --sim count".into());
+        }
+        c.memory_trace = self.memory_trace.unwrap_or(false);
+        if c.memory_trace && !matches!(c.sim, Sim::Cache | Sim::Timing) {
+            return Err(
+                "accesses to memory are traced by the levels that see them: add --sim \
+                        cache or timing"
+                    .into(),
+            );
+        }
+        if c.memory_trace && c.cpus > 1 {
+            return Err("memory-trace is for nodes with one CPU: leave --cpus out".into());
         }
         if self.csv.is_some() && c.sim == Sim::Off {
             return Err("csv is about what is simulated: add --sim count, cache or timing".into());

@@ -28,7 +28,7 @@ use crate::error::Error;
 use crate::sim::outcome::machine_report;
 
 pub use crate::config::{TestOptions, Work};
-pub use prepare::new_run_dir;
+pub use prepare::{new_run_dir, trace_file};
 pub use report::{Check, HostMs, KtestResult, NodeReport, RunReport, SCHEMA, unusable};
 
 /// Something that happens during a run.

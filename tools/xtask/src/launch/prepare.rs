@@ -223,6 +223,10 @@ impl System {
                             let mut options = plugin_options(config, sim, plugin, id, dir);
                             if let Some(caches) = &caches {
                                 options.push_str(&cache_options(caches, &pools));
+                                if config.memory_trace {
+                                    let file = trace_file(dir, id.index());
+                                    options.push_str(&format!(",trace={}", quoted(&file)));
+                                }
                             }
                             if let Some(clock) = &clock {
                                 options.push_str(&clock.options(&pools, &broker));
@@ -320,6 +324,11 @@ pub(super) fn config_file(dir: &Path) -> PathBuf {
 fn pretty(simulation: &SimConfig) -> Result<String, Error> {
     serde_json::to_string_pretty(simulation)
         .map_err(|e| Error::io("cannot write the configuration of the simulation", e))
+}
+
+/// Where the plugin of a node's machine writes what is done to memory.
+pub fn trace_file(dir: &Path, node: usize) -> PathBuf {
+    dir.join(format!("node{node}.trace"))
 }
 
 /// Where the plugin of a node's machine leaves its report.
