@@ -21,6 +21,9 @@ const CATEGORIES: [&str; 10] = [
     "IDLE",
 ];
 
+/// Those of them that are of caches.
+const OF_CACHES: std::ops::RangeInclusive<usize> = 1..=6;
+
 impl Outcome {
     /// All of it: a column per node, then a line per region and node.
     pub fn table(&self) -> String {
@@ -65,6 +68,9 @@ impl Outcome {
             format!("{}         ", grouped(n.total.cycles))
         }));
         for (i, category) in CATEGORIES.iter().enumerate() {
+            if self.config.level == Level::Count && OF_CACHES.contains(&i) {
+                continue;
+            }
             rows.push(Row::new(category, &self.nodes, |n| share(&n.total, i)));
         }
         rows.push(Row::new("closes to", &self.nodes, |n| closure(&n.total)));
@@ -317,6 +323,7 @@ mod tests {
         o.take(&[Some(m)]);
         let text = o.table();
         assert!(!text.contains("L1D hits") && text.contains("instructions"));
+        assert!(!text.contains("SNOOP") && !text.contains("  L1 ") && text.contains("IPI"));
         assert!(text.contains("interrupts not exact"));
     }
 
