@@ -40,6 +40,8 @@ struct Tried {
     ok: bool,
     /// Digest of the history.
     trace_hash: Option<String>,
+    /// What happened that a repetition would not show; normally nothing.
+    disturbances: Vec<String>,
     seconds: f64,
 }
 
@@ -80,16 +82,21 @@ pub(super) fn explore(args: &ExploreArgs) -> Result<u8, Error> {
         };
         let simulation = done.report.simulation.as_ref();
         let trace_hash = simulation.and_then(|s| s.trace_hash.clone());
+        let disturbances = simulation.map_or(Vec::new(), |s| s.disturbances.clone());
         let failure = done.settle()?;
         let trace = trace_hash
             .as_ref()
             .map_or_else(|| "no trace".into(), |hash| format!("trace {hash}"));
         let verdict = failure.as_ref().map_or("ok", |_| "FAILED");
         println!("seed {seed}: {verdict}, {trace}, {:.1} s", done.seconds);
+        for what in &disturbances {
+            println!("  not exact: {what}");
+        }
         tried.push(Tried {
             seed,
             ok: failure.is_none(),
             trace_hash,
+            disturbances,
             seconds: done.seconds,
         });
         if let Some(failure) = failure {

@@ -394,6 +394,23 @@ mod tests {
         book.lines().filter(|line| line.starts_with('|')).collect()
     }
 
+    /// Names of the members of objects in a JSON form, and of those in them.
+    fn members(value: &serde_json::Value, found: &mut dyn FnMut(&str)) {
+        match value {
+            serde_json::Value::Object(object) => {
+                for (name, value) in object {
+                    // Regions and ISAs are told by their names.
+                    if name.parse::<u16>().is_err() && Isa::parse(name).is_none() {
+                        found(name);
+                    }
+                    members(value, found);
+                }
+            }
+            serde_json::Value::Array(list) => list.iter().for_each(|v| members(v, found)),
+            _ => {}
+        }
+    }
+
     #[test]
     fn the_book_has_every_key_with_its_range_and_default() {
         let rows = rows_of_the_book();
@@ -425,11 +442,24 @@ mod tests {
         use dyad_sim_model::report::{Breakdown, Counters};
         let rows = rows_of_the_book();
         let known = |name: &str| {
-            let name = format!("`{name}`");
-            assert!(rows.iter().any(|row| row.contains(&name)), "{name}");
+            // As a list, and in the place of a key's last part, too.
+            let ends = [
+                format!("`{name}`"),
+                format!("`{name}[]`"),
+                format!(".{name}`"),
+            ];
+            let found = |row: &&str| ends.iter().any(|end| row.contains(end.as_str()));
+            assert!(rows.iter().any(found), "{name}");
         };
         Counters::NAMES.iter().for_each(|name| known(name));
         Breakdown::NAMES.iter().for_each(|name| known(name));
+        let reports = [
+            serde_json::to_value(outcome::tests::machine(0, 1)).unwrap(),
+            serde_json::to_value(outcome::tests::outcome()).unwrap(),
+        ];
+        for report in &reports {
+            members(report, &mut |name| known(name));
+        }
         let computed = |name: &String| {
             keys::KEYS.iter().any(|k| k.name == name)
                 || Counters::NAMES.contains(&name.as_str())

@@ -75,6 +75,9 @@ pub struct Outcome {
     pub regions: Vec<Part>,
     /// Digest of the timed events of all nodes, if all have clocks.
     pub trace_hash: Option<String>,
+    /// What happened that did not follow from simulated time alone. In strict order, a run without
+    /// such things happens again in the same way.
+    pub disturbances: Vec<String>,
 }
 
 /// Whether something about the simulation itself is as it must be.
@@ -105,6 +108,7 @@ impl Outcome {
             nodes: Vec::new(),
             regions: Vec::new(),
             trace_hash: None,
+            disturbances: Vec::new(),
         }
     }
 
@@ -117,6 +121,8 @@ impl Outcome {
             let total = self.part(node, None, 1, counters, breakdown, time);
             verdicts.push(self.closure(node, machine));
             verdicts.extend(machine.clock.map(|clock| self.skew(node, clock)));
+            self.disturbances
+                .extend(machine.clock.iter().flat_map(|c| disturbances(node, c)));
             self.nodes.push(NodeOutcome {
                 total,
                 plugin_api: machine.plugin_api,
@@ -190,15 +196,19 @@ impl Outcome {
             open(what, r.breakdown_ps.total(), r.time_ps)
         });
         let furthest = machine.cpus.iter().map(|c| c.time_ps).max();
-        let clock = machine.clock.zip(furthest).and_then(|(clock, t)| {
-            let differ = u128::from(t.abs_diff(clock.total_ps)) * CLOSES_TO;
-            (differ > u128::from(t)).then(|| {
-                format!(
-                    "the furthest CPU is at {t} ps, the clock at {} ps",
-                    clock.total_ps
-                )
-            })
-        });
+        let clock = match (machine.clock, furthest) {
+            (None, _) => Some("there is no clock".into()),
+            (Some(clock), Some(t)) => {
+                let differ = u128::from(t.abs_diff(clock.total_ps)) * CLOSES_TO;
+                (differ > u128::from(t)).then(|| {
+                    format!(
+                        "the furthest CPU is at {t} ps, the clock at {} ps",
+                        clock.total_ps
+                    )
+                })
+            }
+            (Some(_), None) => Some("there is no CPU".into()),
+        };
         let why: Vec<String> = machine
             .cpus
             .iter()
@@ -231,6 +241,29 @@ impl Outcome {
             },
         }
     }
+}
+
+/// What has disturbed a node's clock.
+fn disturbances(node: usize, clock: &ClockReport) -> Vec<String> {
+    let counts = [
+        (
+            clock.handshake_timeouts,
+            "interrupts were not confirmed in time",
+        ),
+        (
+            clock.turns_taken,
+            "turns were taken from a CPU that did not go on",
+        ),
+        (clock.given_up, "waits for other nodes were given up"),
+        (
+            clock.outside,
+            "wake-ups came from outside of simulated time",
+        ),
+        (clock.followed_ps, "ps were jumped over after a stop"),
+    ];
+    let said = counts.iter().filter(|(n, _)| *n > 0);
+    said.map(|(n, what)| format!("node {node}: {n} {what}"))
+        .collect()
 }
 
 /// Reads the report of a machine. Nothing, if it is of another kind.
@@ -292,7 +325,7 @@ pub(super) mod tests {
     use dyad_sim_model::config::Level;
     use dyad_sim_model::report::RoiReport;
 
-    pub(in super::super) fn cpu(time: u64) -> CpuReport {
+    pub(in crate::sim) fn cpu(time: u64) -> CpuReport {
         CpuReport {
             cpu: 0,
             lower_half: 3,
@@ -314,7 +347,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(in super::super) fn machine(node: u8, time: u64) -> MachineReport {
+    pub(in crate::sim) fn machine(node: u8, time: u64) -> MachineReport {
         let c = cpu(time);
         MachineReport {
             schema: MACHINE_SCHEMA.into(),
@@ -351,7 +384,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(in super::super) fn outcome() -> Outcome {
+    pub(in crate::sim) fn outcome() -> Outcome {
         let config = Setup::default()
             .resolve(Level::Timing, &RunConfig::default())
             .unwrap();
@@ -371,6 +404,7 @@ pub(super) mod tests {
         assert_eq!(total.breakdown_cycles.mem_remote, 2_500);
         let order: Vec<_> = o.regions.iter().map(|r| (r.region, r.node)).collect();
         assert_eq!(order, [(Some(0x8000), 0), (Some(0x8000), 1)]);
+        assert_eq!(o.disturbances, Vec::<String>::new());
         let json = serde_json::to_string(&o).unwrap();
         assert_eq!(serde_json::from_str::<Outcome>(&json).unwrap(), o);
         let before = o.trace_hash.clone().unwrap();
@@ -380,6 +414,22 @@ pub(super) mod tests {
         let mut other = outcome();
         other.take(&[Some(machine(0, 1)), None]);
         assert_eq!((other.trace_hash, other.nodes.len()), (None, 1));
+    }
+
+    #[test]
+    fn what_did_not_follow_from_simulated_time_is_listed() {
+        let mut m = machine(1, 1000);
+        let clock = m.clock.as_mut().unwrap();
+        (clock.turns_taken, clock.outside) = (2, 1);
+        let mut o = outcome();
+        o.take(&[Some(machine(0, 1000)), Some(m)]);
+        assert_eq!(
+            o.disturbances,
+            [
+                "node 1: 2 turns were taken from a CPU that did not go on",
+                "node 1: 1 wake-ups came from outside of simulated time",
+            ]
+        );
     }
 
     #[test]
@@ -405,7 +455,8 @@ pub(super) mod tests {
         assert!(text.starts_with("sim.closure region 0x8000"), "{text}");
         let text = judge(|m| m.clock.as_mut().unwrap().total_ps *= 2);
         assert!(text.starts_with("sim.closure the furthest CPU"), "{text}");
-        assert_eq!(judge(|m| m.clock = None), "");
+        assert_eq!(judge(|m| m.clock = None), "sim.closure there is no clock");
+        assert_eq!(judge(|m| m.cpus.clear()), "sim.closure there is no CPU");
         let text = judge(|m| m.clock.as_mut().unwrap().max_skew_ps += 1);
         assert_eq!(
             text,
