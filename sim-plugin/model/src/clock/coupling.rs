@@ -382,9 +382,19 @@ impl<W: Words, H: Host> Coupling<W, H> {
             Order::Strict { .. } => self.turn_end().max(now + 1),
         };
         let event = self.next(self.me).map_or(u64::MAX, |e| e.at);
+        self.note_skew(now);
         Slice {
             now,
             until: limit.min(event),
+        }
+    }
+
+    /// How far this CPU is ahead of others that run, now that it goes on.
+    fn note_skew(&self, now: u64) {
+        let running = |w: &Who| self.word(*w).state() == State::Running;
+        let behind = self.shape.others(self.me).filter(running);
+        if let Some(slowest) = behind.map(|w| self.time(w)).min() {
+            self.note(|s| s.skew = s.skew.max(now.saturating_sub(slowest)));
         }
     }
 
@@ -409,7 +419,6 @@ impl<W: Words, H: Host> Coupling<W, H> {
             while let Some(front) = self.front(other, now) {
                 let ahead = now.saturating_sub(front);
                 if ahead <= self.times.lag {
-                    self.note(|s| s.skew = s.skew.max(ahead));
                     break;
                 }
                 waited = true;

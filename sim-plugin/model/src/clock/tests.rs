@@ -1,1 +1,553 @@
+//! CPUs of several machines in one process. What a CPU executes is a number of picoseconds.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use dyad_abi::{CpuId, NodeId};
+
+use super::coupling::Overseer;
+use super::words::{CLOCK_WORDS, cpu, dead, who};
+use super::*;
+
+/// One of the machines' CPUs; every machine has one.
+fn node(n: usize) -> Who {
+    let cpu = CpuId::new(0).unwrap();
+    Who::new(NodeId::new(n as u64).unwrap(), cpu)
+}
+
+/// What the host knows, shared by all CPUs of a test.
+struct World {
+    words: Vec<AtomicU64>,
+    /// By node: interrupts that are pending, and somebody who waits for one.
+    bells: [(Mutex<Vec<Interrupt>>, Condvar); 4],
+    /// By node: what its thread does, and whether that is all it will ever do.
+    threads: [Mutex<Thread>; 4],
+    /// The host's time; moves when somebody looks at it.
+    now: AtomicU64,
+}
+
+impl World {
+    fn new() -> Arc<World> {
+        Arc::new(World {
+            words: (0..CLOCK_WORDS).map(|_| AtomicU64::new(0)).collect(),
+            bells: Default::default(),
+            threads: [const { Mutex::new(Thread::Runnable) }; 4],
+            now: AtomicU64::new(1),
+        })
+    }
+
+    fn pending(&self, n: usize) -> Vec<Interrupt> {
+        std::mem::take(&mut *self.bells[n].0.lock().unwrap())
+    }
+
+    /// Waits until node `n` has been rung.
+    fn wait(&self, n: usize) -> Vec<Interrupt> {
+        let (pending, rung) = &self.bells[n];
+        let mut pending = pending.lock().unwrap();
+        while pending.is_empty() {
+            pending = rung.wait(pending).unwrap();
+        }
+        std::mem::take(&mut *pending)
+    }
+
+    fn is(&self, n: usize, state: State) -> bool {
+        let word = self.words[who(node(n), cpu::STATE)].load(Ordering::Acquire);
+        state::StateWord(word).state() == state
+    }
+}
+
+#[derive(Clone)]
+struct Shared(Arc<World>);
+
+impl Words for Shared {
+    fn get(&self, at: usize) -> u64 {
+        Words::get(&&self.0.words[..], at)
+    }
+    fn set(&self, at: usize, value: u64) {
+        Words::set(&&self.0.words[..], at, value);
+    }
+    fn exchange(&self, at: usize, expected: u64, value: u64) -> Result<u64, u64> {
+        Words::exchange(&&self.0.words[..], at, expected, value)
+    }
+    fn fence(&self) {
+        Words::fence(&&self.0.words[..]);
+    }
+}
+
+impl Host for Shared {
+    fn ring(&self, who: Who, what: Interrupt) {
+        let (pending, rung) = &self.0.bells[who.node()];
+        pending.lock().unwrap().push(what);
+        rung.notify_all();
+    }
+    fn pause(&self, turn: u32) {
+        if turn > 20 {
+            std::thread::yield_now();
+        }
+    }
+    /// A millisecond for every look, so that waits without end show at once.
+    fn host_ns(&self) -> u64 {
+        self.0.now.fetch_add(1_000_000, Ordering::Relaxed)
+    }
+    fn thread(&self, _: u64, tid: u64) -> Thread {
+        // Processes are numbered from 10 on, threads from 100 on.
+        *self.0.threads[tid as usize % 10].lock().unwrap()
+    }
+}
+
+type Cpu = Coupling<Shared, Shared>;
+
+fn made(world: &Arc<World>, nodes: usize, order: Order, patience: Option<u64>, n: usize) -> Cpu {
+    let shared = Shared(Arc::clone(world));
+    let shape = Shape { nodes, cpus: 1 };
+    let what = (shape, Times::default(), order);
+    let cpu = Coupling::new(shared.clone(), shared, what, patience, node(n));
+    cpu.enrol(10 + n as u64, 100 + n as u64);
+    cpu
+}
+
+const SECOND: Option<u64> = Some(1_000_000_000);
+
+/// CPUs that have all begun, in one thread.
+fn begun<const N: usize>(world: &Arc<World>) -> [Cpu; N] {
+    let cpus = std::array::from_fn(|n| made(world, N, Order::Parallel, SECOND, n));
+    std::thread::scope(|scope| {
+        for cpu in &cpus {
+            scope.spawn(|| assert_eq!(cpu.begin(0, 0).now, 0));
+        }
+    });
+    cpus
+}
+
+/// A quantum in which nothing may come.
+fn quiet(cpu: &Cpu, time: u64) -> Slice {
+    cpu.quantum(time, 0, &mut |what| panic!("{what:?} at {time}"))
+}
+
+fn loud(cpu: &Cpu, time: u64) -> Vec<Interrupt> {
+    let mut all = Vec::new();
+    cpu.quantum(time, 0, &mut |what| all.push(what));
+    all
+}
+
+#[test]
+fn a_doorbell_comes_exactly_after_its_way() {
+    let world = World::new();
+    let [a, b] = begun(&world);
+    a.ring(700, node(1));
+    a.sleep(900, 0);
+    let due = 700 + Times::default().ipi;
+    let slice = quiet(&b, due - 1);
+    assert_eq!(slice.until, due);
+    assert_eq!(loud(&b, due + 3), [Interrupt::Doorbell]);
+    assert_eq!((b.stats().late, b.stats().doorbells), (3, 1));
+    assert_eq!((a.stats().rung, a.stats().merged), (1, 0));
+    assert_eq!(b.next_event(), None);
+}
+
+#[test]
+fn deadlines_fire_once_and_can_be_moved() {
+    let world = World::new();
+    let [a, _b] = begun(&world);
+    a.set_deadline(Some(500));
+    assert_eq!(quiet(&a, 100).until, 500);
+    a.set_deadline(Some(900));
+    assert_eq!(quiet(&a, 600).until, 900);
+    assert_eq!(loud(&a, 900), [Interrupt::Timer]);
+    assert_eq!(loud(&a, 905), []);
+    a.set_deadline(Some(1000));
+    a.set_deadline(None);
+    assert_eq!(loud(&a, 1001), []);
+    assert_eq!((a.stats().timers, a.stats().late), (1, 0));
+}
+
+#[test]
+fn too_many_doorbells_merge_into_the_last() {
+    let world = World::new();
+    let [a, b] = begun(&world);
+    let ipi = Times::default().ipi;
+    for t in 0..20 {
+        a.ring(t, node(1));
+    }
+    assert_eq!(a.stats().merged, 6);
+    a.sleep(30, 0);
+    let mut at = Vec::new();
+    while let Some(due) = b.next_event() {
+        at.push(due - ipi);
+        assert_eq!(loud(&b, due).len(), 1);
+    }
+    // The rest came with the last.
+    assert_eq!(at, (0..13).chain([19]).collect::<Vec<_>>());
+    a.ring(50, node(1));
+    assert_eq!(b.next_event(), Some(50 + ipi));
+}
+
+#[test]
+fn when_all_sleep_time_jumps_to_the_first_event() {
+    let world = World::new();
+    let [a, b] = begun(&world);
+    a.set_deadline(Some(3_000_000));
+    b.set_deadline(Some(2_000_000));
+    a.sleep(400, 0);
+    assert!(world.is(0, State::Idle), "somebody still runs");
+    b.sleep(100, 0);
+    assert_eq!(
+        (world.pending(0), world.pending(1)),
+        (vec![], vec![Interrupt::Timer])
+    );
+    let resumed = b.resume(100).unwrap();
+    assert_eq!(
+        (resumed.now, resumed.event),
+        (2_000_000, Some(Interrupt::Timer))
+    );
+    b.sleep(2_000_010, 0);
+    assert_eq!(world.pending(0), [Interrupt::Timer]);
+    assert_eq!(a.resume(400).unwrap().now, 3_000_000);
+    // Nothing is left to happen: nobody is woken.
+    a.sleep(3_000_001, 0);
+    assert_eq!((world.pending(0), world.pending(1)), (vec![], vec![]));
+    assert!(world.is(0, State::Idle) && world.is(1, State::Idle));
+}
+
+#[test]
+fn who_runs_wakes_those_whose_event_has_come() {
+    let world = World::new();
+    let [a, b] = begun(&world);
+    b.set_deadline(Some(5_000_000));
+    b.sleep(10, 0);
+    quiet(&a, 4_999_999);
+    assert_eq!(world.pending(1), []);
+    quiet(&a, 5_000_200);
+    assert_eq!(world.pending(1), [Interrupt::Timer]);
+    // Once; and it is at its event, wherever others are by now.
+    quiet(&a, 5_900_000);
+    assert_eq!(world.pending(1), []);
+    assert_eq!(b.resume(10).unwrap().now, 5_000_000);
+    assert_eq!((a.stats().waits, a.stats().given_up), (0, 0));
+}
+
+#[test]
+fn who_is_ahead_waits_until_the_other_has_come() {
+    let world = World::new();
+    let [a, b] = begun(&world);
+    let lag = Times::default().lag;
+    let goes_on = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            quiet(&a, lag + 500);
+            goes_on.store(1, Ordering::SeqCst);
+        });
+        for time in (0..500).step_by(20) {
+            assert_eq!(goes_on.load(Ordering::SeqCst), 0, "{time}");
+            quiet(&b, time);
+            std::thread::yield_now();
+        }
+        quiet(&b, 500);
+    });
+    assert_eq!((a.stats().skew, a.stats().waits), (lag, 1));
+    assert_eq!(b.stats().waits, 0);
+}
+
+#[test]
+fn who_has_ended_is_not_waited_for_and_leaves_nobody_asleep() {
+    let world = World::new();
+    let [a, b] = begun(&world);
+    a.set_deadline(Some(77_000));
+    a.sleep(5, 0);
+    b.end(20, 0);
+    assert_eq!(world.pending(0), [Interrupt::Timer]);
+    assert_eq!(a.resume(5).unwrap().now, 77_000);
+    quiet(&a, 1 << 40);
+    assert_eq!(b.resume(20), None);
+}
+
+#[test]
+fn a_killed_machine_is_not_waited_for() {
+    // By the launcher's word, or by a look at its process.
+    for told in [true, false] {
+        let world = World::new();
+        let [a, b] = begun(&world);
+        if told {
+            world.words[dead(1)].store(11, Ordering::SeqCst);
+        } else {
+            *world.threads[1].lock().unwrap() = Thread::Gone;
+        }
+        quiet(&a, 1 << 40);
+        assert_eq!(world.is(1, State::Gone), !told);
+        // A new life of it begins where the others are.
+        b.enrol(12, 101);
+        *world.threads[1].lock().unwrap() = Thread::Runnable;
+        assert_eq!(b.begin(0, 0).now, 1 << 40);
+        a.set_deadline(Some((1 << 40) + 10));
+        a.sleep(1 << 40, 0);
+        assert_eq!(world.pending(0), []);
+    }
+}
+
+#[test]
+fn a_killed_machine_that_slept_wakes_nobody_and_is_not_woken() {
+    let world = World::new();
+    let [a, b] = begun(&world);
+    b.set_deadline(Some(1000));
+    b.sleep(1, 0);
+    world.words[dead(1)].store(11, Ordering::SeqCst);
+    a.set_deadline(Some(9000));
+    a.sleep(2, 0);
+    assert_eq!(
+        (world.pending(0), world.pending(1)),
+        (vec![Interrupt::Timer], vec![])
+    );
+}
+
+#[test]
+fn a_stopped_machine_is_given_up_and_follows_when_it_is_back() {
+    let world = World::new();
+    let [a, b] = begun(&world);
+    quiet(&b, 50);
+    *world.threads[1].lock().unwrap() = Thread::Sleeping;
+    let before = world.now.load(Ordering::Relaxed);
+    quiet(&a, 9_000_000);
+    let waited = world.now.load(Ordering::Relaxed) - before;
+    assert!(waited >= 1_000_000_000, "given up after {waited} ns");
+    assert!(world.is(1, State::Stalled));
+    assert_eq!(a.stats().given_up, 1);
+    // Nobody waits for it any more.
+    quiet(&a, 20_000_000);
+    b.set_deadline(Some(60));
+    assert_eq!(loud(&b, 70), [Interrupt::Timer]);
+    assert_eq!(b.stats().followed, 20_000_000 - 70);
+    assert!(world.is(1, State::Running));
+}
+
+#[test]
+fn a_machine_that_is_slow_is_not_given_up() {
+    let world = World::new();
+    let [a, b] = begun(&world);
+    std::thread::scope(|scope| {
+        scope.spawn(|| quiet(&a, 9_000_000));
+        // Its thread could run all the time; 10 s of the host pass.
+        while world.now.load(Ordering::Relaxed) < 10_000_000_000 {
+            std::thread::yield_now();
+        }
+        assert!(world.is(1, State::Running));
+        quiet(&b, 9_000_000);
+    });
+    assert_eq!(a.stats().given_up, 0);
+}
+
+#[test]
+fn if_the_others_sleep_somebody_notices_that_a_machine_was_stopped() {
+    let world = World::new();
+    let [a, b] = begun(&world);
+    b.set_deadline(Some(1000));
+    b.sleep(1, 0);
+    a.set_deadline(Some(5000));
+    a.sleep(2, 0);
+    // It is rung, but does not wake up.
+    assert_eq!(
+        (world.pending(0), world.pending(1)),
+        (vec![], vec![Interrupt::Timer])
+    );
+    *world.threads[1].lock().unwrap() = Thread::Sleeping;
+    let overseer = made(&World::new(), 2, Order::Parallel, SECOND, 0);
+    let overseer = Coupling {
+        words: Shared(Arc::clone(&world)),
+        host: Shared(Arc::clone(&world)),
+        ..overseer
+    };
+    let mut memory = Overseer::default();
+    for _ in 0..3 {
+        overseer.oversee(&mut memory);
+        assert!(world.is(1, State::Waking));
+    }
+    // QEMU's main loop has not got round to it yet.
+    world.now.fetch_add(2_000_000_000, Ordering::Relaxed);
+    overseer.oversee(&mut memory);
+    assert!(world.is(1, State::Stalled));
+    assert_eq!(world.pending(0), [Interrupt::Timer]);
+    assert_eq!(a.resume(2).unwrap().now, 5000);
+    // It comes back, and its deadline with it.
+    assert_eq!(b.resume(1).unwrap().event, None);
+    assert_eq!(loud(&b, 5001), [Interrupt::Timer]);
+}
+
+#[test]
+fn who_is_woken_from_outside_is_not_before_the_others() {
+    let world = World::new();
+    let [a, b] = begun(&world);
+    b.sleep(3, 0);
+    quiet(&a, 700);
+    assert_eq!(b.resume(3).unwrap().now, 700);
+    a.sleep(900, 0);
+    b.sleep(800, 0);
+    assert_eq!(b.resume(800).unwrap().now, 900);
+    assert_eq!(b.stats().outside, 2);
+}
+
+// --- threads as machines -------------------------------------------------------------------
+
+/// What a machine does, and everything that happens to it: when, and what. It decides by what it
+/// can know as a guest: a doorbell that is on its way is not part of that.
+fn program(world: &World, cpu: &Cpu, n: usize, nodes: usize) -> Vec<(u64, Interrupt)> {
+    let mut history: Vec<(u64, Interrupt)> = Vec::new();
+    let mut state = n as u64 * 77 + 5;
+    let mut draw = |below: u64| {
+        let (next, number) = random(state);
+        state = next;
+        number % below
+    };
+    let mut timers_set = 0;
+    let mut time = draw(300_000);
+    let mut path = 0u64;
+    let mut until = cpu.begin(time, path).until;
+    for _ in 0..300 {
+        // Executes in blocks, and looks around when it is told to.
+        let work = time + draw(2_000_000);
+        while time < work {
+            time += 1 + draw(9_000);
+            path = path.wrapping_add(mix(time));
+            if time >= until {
+                let slice = cpu.quantum(time, path, &mut |what| history.push((time, what)));
+                assert_eq!(slice.now, time, "nobody has stopped it");
+                until = slice.until;
+            }
+        }
+        if draw(3) == 0 {
+            cpu.ring(
+                time,
+                node((n + 1 + draw(nodes as u64 - 1) as usize) % nodes),
+            );
+        }
+        let fired = |h: &[(u64, Interrupt)]| h.iter().filter(|e| e.1 == Interrupt::Timer).count();
+        if draw(2) == 0 {
+            let deadline = time + 1 + draw(5_000_000);
+            cpu.set_deadline(Some(deadline));
+            until = until.min(deadline);
+            timers_set = fired(&history) + 1;
+        }
+        // A machine without a deadline could sleep for ever.
+        if draw(2) == 0 && timers_set > fired(&history) {
+            cpu.sleep(time, path);
+            let rung = world.wait(n);
+            let resumed = cpu.resume(time).unwrap();
+            assert_eq!(rung, [resumed.event.expect("it was woken by its event")]);
+            time = resumed.now;
+            history.push((time, rung[0]));
+            let slice = cpu.quantum(time, path, &mut |what| history.push((time, what)));
+            until = slice.until;
+        }
+    }
+    cpu.end(time, path);
+    history
+}
+
+/// The histories of all machines, and the last digest.
+fn run(nodes: usize, order: Order) -> (Vec<Vec<(u64, Interrupt)>>, Vec<Stats>) {
+    let world = World::new();
+    let cpus: Vec<Cpu> = (0..nodes)
+        .map(|n| made(&world, nodes, order, None, n))
+        .collect();
+    let histories = std::thread::scope(|scope| {
+        let world = &world;
+        let threads: Vec<_> = cpus
+            .iter()
+            .enumerate()
+            .map(|(n, cpu)| scope.spawn(move || program(world, cpu, n, nodes)))
+            .collect();
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    (histories, cpus.iter().map(Coupling::stats).collect())
+}
+
+#[test]
+fn machines_in_parallel_have_the_same_history_in_every_run() {
+    for nodes in [2, 3] {
+        let (first, stats) = run(nodes, Order::Parallel);
+        let happened: usize = first.iter().map(Vec::len).sum();
+        assert!(happened > 300, "{happened} interrupts");
+        let times = Times::default();
+        for s in &stats {
+            assert!(s.skew <= times.lag, "{s:?}");
+            assert!(s.late <= 9_000, "late by more than a block: {s:?}");
+            assert_eq!((s.outside, s.given_up, s.merged, s.followed), (0, 0, 0, 0));
+        }
+        for _ in 0..4 {
+            let (again, _) = run(nodes, Order::Parallel);
+            assert!(again == first, "{nodes} machines");
+        }
+    }
+}
+
+#[test]
+fn strict_order_repeats_everything_and_seeds_differ() {
+    let digest = |seed| {
+        let (histories, stats) = run(2, Order::Strict { seed });
+        // Of who was last.
+        let digests: Vec<u64> = stats.iter().map(|s| s.digest).collect();
+        for s in stats {
+            assert!(
+                s.skew <= Times::default().lag + Times::default().quantum,
+                "{s:?}"
+            );
+            assert_eq!((s.outside, s.given_up), (0, 0));
+        }
+        (digests, histories)
+    };
+    let mut seen = Vec::new();
+    for seed in 0..4 {
+        let first = digest(seed);
+        assert_eq!(first, digest(seed), "seed {seed}");
+        // What happens does not depend on the seed: nothing that a machine does depends on memory.
+        if let Some((_, histories)) = seen.first() {
+            assert_eq!(histories, &first.1);
+        }
+        assert!(seen.iter().all(|(digests, _)| digests != &first.0));
+        seen.push(first);
+    }
+}
+
+#[test]
+fn in_strict_order_a_turn_is_not_lost_with_its_machine() {
+    let order = Order::Strict { seed: 1 };
+    let world = World::new();
+    let [a, b] = std::array::from_fn(|n| made(&world, 2, order, SECOND, n));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut slice = a.begin(0, 0);
+            while slice.now < 5_000_000 {
+                slice = quiet(&a, slice.until);
+            }
+        });
+        scope.spawn(|| {
+            let mut slice = b.begin(0, 0);
+            while slice.now < 1_000_000 {
+                slice = quiet(&b, slice.until);
+            }
+            // It has the turn, and is killed.
+            *world.threads[1].lock().unwrap() = Thread::Gone;
+        });
+    });
+    assert!(world.is(1, State::Gone));
+    assert!(a.turns_taken() >= 1);
+}
+
+#[test]
+fn numbers_of_cpus_and_words_do_not_overlap() {
+    let shape = Shape { nodes: 8, cpus: 8 };
+    let mut used = vec![false; CLOCK_WORDS];
+    let mut take = |at: usize| assert!(!std::mem::replace(&mut used[at], true), "{at}");
+    for at in [words::ARRIVED, words::OPEN, words::TURN, words::TURN_END] {
+        take(at);
+    }
+    for at in [words::RANDOM, words::HASH, words::TURNS, words::TAKEN] {
+        take(at);
+    }
+    (0..8).for_each(|n| take(dead(n)));
+    for w in shape.all() {
+        (0..16).for_each(|i| take(who(w, i)));
+        for from in shape.all() {
+            (0..words::QUEUE_WORDS).for_each(|i| take(words::queue(w, from) + i));
+        }
+    }
+    assert_eq!(shape.all().count(), MAX_WHO);
+}
