@@ -193,6 +193,9 @@ pub struct Cpu {
     hit_ps: u64,
     devices: u64,
     unknown: u64,
+    /// Translations that were compared with QEMU's, and those that were wrong.
+    checked: u64,
+    wrong: u64,
     registers: Registers,
     regions: Regions<Passed>,
     setup: &'static Setup,
@@ -214,6 +217,8 @@ impl Cpu {
             hit_ps: setup.cycle_ps() * setup.l1_cycles(),
             devices: 0,
             unknown: 0,
+            checked: 0,
+            wrong: 0,
             registers: Registers::find(setup.isa()),
             regions: Regions::default(),
             setup,
@@ -314,6 +319,9 @@ impl Cpu {
     /// As [`access`](Cpu::access), by an instruction at `at`, for those who watch.
     pub fn watched(&mut self, kind: u8, probe: &impl Probe, at: u64) {
         let address = probe.address();
+        if self.setup.checks() {
+            self.check_translation(probe);
+        }
         if let Some(frame) = self.frame_of(probe) {
             let watched = Watched {
                 kind: match kind {
@@ -348,6 +356,20 @@ impl Cpu {
             Kind::STORE => self.access::<{ Kind::STORE }>(probe),
             _ => self.access::<{ Kind::MODIFY }>(probe),
         }
+    }
+
+    /// Compares what the micro-TLB says of an access with what QEMU says.
+    fn check_translation(&mut self, probe: &impl Probe) {
+        let address = probe.address();
+        let (Some(known), Some(place)) = (self.tlb.find(address), probe.place(address)) else {
+            return;
+        };
+        self.checked += 1;
+        let same = match place {
+            Place::Memory(physical) => known == self.setup.frame(physical),
+            Place::Device(_) => false,
+        };
+        self.wrong += u64::from(!same);
     }
 
     /// The frame of an access, unless it is to a device.
@@ -453,6 +475,11 @@ impl Cpu {
     /// Accesses to devices, and accesses and flushes whose line could not be found out.
     pub fn beside_memory(&self) -> (u64, u64) {
         (self.devices, self.unknown)
+    }
+
+    /// Translations that were compared with QEMU's, and those that were wrong.
+    pub fn translations(&self) -> (u64, u64) {
+        (self.checked, self.wrong)
     }
 
     /// Where the page of an address is that is not being accessed: the kernel's map of the pools

@@ -58,6 +58,7 @@ pub struct Setup {
     actions: Intern<LineAction>,
     markers: Intern<MarkerSite>,
     traced: bool,
+    checks: bool,
     /// Until the CPU takes it.
     tracer: Mutex<Option<Tracer>>,
 }
@@ -185,6 +186,7 @@ impl Setup {
             actions: Intern::new(),
             markers: Intern::new(),
             traced: tracer.is_some(),
+            checks: options.check,
             tracer: Mutex::new(tracer),
         })
     }
@@ -201,11 +203,14 @@ impl Setup {
         ffi::with_cpu(cpu, |c| {
             let (counters, breakdown_ps) = self.explain(&c.counts(0), account::Waits::default());
             let (devices, unknown) = c.beside_memory();
+            let (checked, wrong) = c.translations();
             CpuReport {
                 counters,
                 breakdown_ps,
                 devices,
                 unknown,
+                translations_checked: checked,
+                translations_wrong: wrong,
                 ..CpuReport::default()
             }
         })
@@ -270,7 +275,12 @@ impl Setup {
 
     /// Whether anybody watches.
     fn watched(&self) -> bool {
-        self.traced
+        self.traced || self.checks
+    }
+
+    /// Whether translations are compared with QEMU's.
+    pub fn checks(&self) -> bool {
+        self.checks
     }
 
     /// Picoseconds by which a cycle of latency moves time.

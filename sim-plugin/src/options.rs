@@ -47,6 +47,8 @@ pub struct Options {
     pub caches: Option<String>,
     /// Where everything that is done to memory is written to.
     pub trace: Option<String>,
+    /// Whether every translation that the plugin remembers is compared with QEMU's own. Slow.
+    pub check: bool,
     /// Files of the pools, with colons between them.
     pub pools: Option<String>,
 }
@@ -61,6 +63,7 @@ impl Options {
         let (mut out, mut level, mut unit) = (None, None, None);
         let (mut windows, mut sites, mut node) = (None, None, None);
         let (mut config, mut caches, mut pools, mut trace) = (None, None, None, None);
+        let mut check = None;
         for arg in args {
             let (key, value) = arg
                 .split_once('=')
@@ -76,11 +79,12 @@ impl Options {
                 "config" => config.replace(value.to_string()).is_none(),
                 "caches" => caches.replace(value.to_string()).is_none(),
                 "pools" => pools.replace(value.to_string()).is_none(),
+                "check" => check.replace(parse_switch(key, value)?).is_none(),
                 "trace" => trace.replace(value.to_string()).is_none(),
                 _ => {
                     return Err(format!(
                         "unknown option {key:?}; possible: out, level, unit, windows, sites, node, \
-                         config, caches, pools, trace"
+                         config, caches, pools, trace, check"
                     ));
                 }
             };
@@ -99,6 +103,7 @@ impl Options {
             caches,
             pools,
             trace,
+            check: check.unwrap_or(false),
         })
     }
 }
@@ -162,7 +167,7 @@ mod tests {
             (
                 &["ou=x"],
                 "unknown option \"ou\"; possible: out, level, unit, windows, sites, node, config, \
-                 caches, pools, trace",
+                 caches, pools, trace, check",
             ),
             (
                 &["out=x", "level=all"],

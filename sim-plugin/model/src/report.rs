@@ -162,6 +162,12 @@ pub struct CpuReport {
     /// counters either.
     #[serde(default)]
     pub unknown: u64,
+    /// Remembered translations that were compared with QEMU's, if that was asked for.
+    #[serde(default)]
+    pub translations_checked: u64,
+    /// Those of them that were wrong.
+    #[serde(default)]
+    pub translations_wrong: u64,
 }
 
 /// The machine's clock.

@@ -19,6 +19,7 @@ mod rivals;
 mod runs;
 mod simulation;
 mod storm;
+mod translations;
 mod windows;
 
 use std::process::ExitCode;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
     trials.extend(storm::trials());
     trials.extend(windows::trials());
     trials.extend(simulation::trials());
+    trials.extend(translations::trials(&names));
     trials.extend(quiescence::trials());
     trials.extend(rivals::trials());
     trials.extend(deaths::trials());

@@ -91,6 +91,8 @@ pub struct TestOptions {
     pub plugin: Option<PathBuf>,
     /// Run the program in the place of `init`, with all its capabilities and without services.
     pub bare: bool,
+    /// The plugin compares every translation that it remembers with the emulator's.
+    pub check_translations: bool,
     /// A program that runs beside the program, with the same arguments; nothing is expected of it.
     pub beside: Option<String>,
     /// Plugins that are not ours, loaded beside it or in its place: each with its options, as QEMU

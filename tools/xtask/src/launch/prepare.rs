@@ -223,6 +223,9 @@ impl System {
                             let mut options = plugin_options(config, sim, plugin, id, dir);
                             if let Some(caches) = &caches {
                                 options.push_str(&cache_options(caches, &pools));
+                                if config.test.check_translations {
+                                    options.push_str(",check=on");
+                                }
                                 if config.memory_trace {
                                     let file = trace_file(dir, id.index());
                                     options.push_str(&format!(",trace={}", quoted(&file)));

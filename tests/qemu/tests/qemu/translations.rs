@@ -1,0 +1,83 @@
+//! What the simulator remembers of translations, compared with the emulator's own at every access:
+//! programs that migrate between address spaces, and in-kernel tests that map, unmap, protect and switch
+//! roots, in user mode and in the kernel, on both ISAs.
+
+use std::time::Duration;
+
+use libtest_mimic::{Failed, Trial};
+use xtask::config::{RunConfig, Sim, TestOptions, Work};
+use xtask::launch;
+use xtask::sim::outcome::machine_report;
+
+use crate::console::Kept;
+
+/// Accesses to remembered pages that a run must at least have made on each node.
+const ENOUGH: u64 = 100_000;
+
+/// All of them; `names` are those of the in-kernel tests.
+pub fn trials(names: &[String]) -> Vec<Trial> {
+    let about_memory = |name: &&String| {
+        [
+            "space",
+            "map",
+            "memory",
+            "tlb",
+            "fault",
+            "frame",
+            "window",
+            "shootdown",
+        ]
+        .iter()
+        .any(|part| name.contains(part))
+    };
+    let kernel: Vec<String> = names.iter().filter(about_memory).cloned().collect();
+    let program = Work::App {
+        app: "hop".into(),
+        args: String::new(),
+    };
+    let test = |name: &str, work: Work| {
+        Trial::test(format!("translations::{name}"), move || compare(work)).with_kind("system")
+    };
+    vec![
+        test("of_programs_are_the_emulators", program),
+        test("of_kernel_tests_are_the_emulators", Work::Ktest(kernel)),
+    ]
+}
+
+fn compare(work: Work) -> Result<(), Failed> {
+    let config = RunConfig {
+        work,
+        sim: Sim::Cache,
+        test: TestOptions {
+            check_translations: true,
+            ..TestOptions::default()
+        },
+        timeout: Some(Duration::from_secs(300)),
+        mem_local: 64 << 20,
+        mem_cxl: 128 << 20,
+        ..RunConfig::default()
+    };
+    let mut kept = Kept::new(|_| {});
+    let report = launch::run(&config, &mut kept);
+    let text = kept.text(&report);
+    if let Some(why) = report.failure() {
+        return Err(format!("{why}\n\nconsole:\n{text}").into());
+    }
+    for node in &report.nodes {
+        let machine = match node.sim.as_ref().map(machine_report) {
+            Some(Ok(Some(machine))) => machine,
+            other => return Err(format!("node {} has left no report: {other:?}", node.id).into()),
+        };
+        for cpu in &machine.cpus {
+            let (checked, wrong) = (cpu.translations_checked, cpu.translations_wrong);
+            if checked < ENOUGH || wrong != 0 {
+                return Err(format!(
+                    "{}: {wrong} of {checked} translations are wrong",
+                    machine.target
+                )
+                .into());
+            }
+        }
+    }
+    Ok(())
+}
