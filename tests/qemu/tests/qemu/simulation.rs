@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use dyad_sim_model::config::MemoryModel;
+use dyad_sim_model::config::{MemoryModel, Order};
+use dyad_sim_model::report::ClockReport;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Sim, Work};
 use xtask::launch;
@@ -10,6 +11,9 @@ use xtask::sim::outcome::Part;
 use xtask::sim::{Layer, Outcome, Setup};
 
 use crate::console::Kept;
+
+/// How often a run may be disturbed by other work on this computer.
+const ATTEMPTS: usize = 3;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
@@ -19,6 +23,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         test("every_model_and_mode_explains_itself", models),
         test("settings_take_effect_without_a_build", settings),
+        test("a_seed_is_a_history_and_nearer_memory_is_faster", histories),
     ]
 }
 
@@ -143,6 +148,65 @@ fn settings() -> Result<(), Failed> {
     }
     if ratio(&small, 0) > 3 * ratio(&usual, 0).max(1) {
         return Err("the other node's caches have changed too".into());
+    }
+    Ok(())
+}
+
+/// A run in strict order that nothing has disturbed.
+fn strict(model: MemoryModel, seed: u64) -> Result<Outcome, String> {
+    let mut disturbances = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let setup = Setup {
+            model,
+            order: Order::Strict { seed },
+            ..Setup::default()
+        };
+        let outcome = run(Sim::Timing, true, setup)?;
+        if outcome.disturbances.is_empty() {
+            return Ok(outcome);
+        }
+        disturbances.extend(outcome.disturbances);
+    }
+    Err(format!("no run was undisturbed: {disturbances:?}"))
+}
+
+fn histories() -> Result<(), Failed> {
+    let clocks = |outcome: &Outcome| -> Result<Vec<ClockReport>, String> {
+        let clocks: Option<Vec<_>> = outcome.nodes.iter().map(|n| n.clock).collect();
+        let mut clocks = clocks.ok_or("a node without a clock")?;
+        // How often the host made it wait for its turn.
+        clocks.iter_mut().for_each(|c| c.waits = 0);
+        Ok(clocks)
+    };
+    // What is simulated once the clock has ended is not part of the history.
+    let lines = |outcome: &Outcome| -> Vec<[u64; 5]> {
+        let of = |n: &xtask::sim::outcome::NodeOutcome| {
+            let c = &n.total.counters;
+            [c.l3_misses, c.remote, c.forwarded, c.snp_data, c.snp_inv]
+        };
+        outcome.nodes.iter().map(of).collect()
+    };
+    let first = strict(MemoryModel::Shared, 1)?;
+    let again = strict(MemoryModel::Shared, 1)?;
+    if first.trace_hash != again.trace_hash
+        || clocks(&first)? != clocks(&again)?
+        || lines(&first) != lines(&again)
+    {
+        return Err(format!("the same seed, another history:\n{first:#?}\n{again:#?}").into());
+    }
+    let other = strict(MemoryModel::Shared, 2)?;
+    if other.trace_hash == first.trace_hash {
+        return Err("another seed, the same history".into());
+    }
+    let near = strict(MemoryModel::FullyShared, 1)?;
+    let end = |outcome: &Outcome| clocks(outcome).map(|c| c.iter().map(|c| c.total_ps).max());
+    if end(&near)? >= end(&first)? {
+        return Err(format!(
+            "near memory is no faster: {:?} ps, far memory {:?} ps",
+            end(&near)?,
+            end(&first)?
+        )
+        .into());
     }
     Ok(())
 }
