@@ -22,9 +22,35 @@ pub const fn identity(fused: bool) -> u64 {
 const ROW: usize = 8;
 
 /// One line of the host, so that a set of up to eight ways is never spread over two.
+///
+/// Where in a row a key is looks random to the host, and a wrong guess costs more than looking at
+/// all of it: nothing here branches on it.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Row([u64; ROW]);
+
+impl Row {
+    /// The ways whose keys are equal to `key` under `identity`, as bits.
+    #[inline(always)]
+    fn matches(&self, key: u64, identity: u64) -> u32 {
+        let mut ways = 0;
+        for (way, slot) in self.0.iter().enumerate() {
+            ways |= u32::from((slot ^ key) & identity == 0) << way;
+        }
+        ways
+    }
+
+    /// Puts a key first and moves those before way `way` by one. Returns what was in it.
+    #[inline(always)]
+    fn insert(&mut self, key: u64, way: usize) -> u64 {
+        let old = self.0;
+        self.0[0] = key;
+        for i in 1..ROW {
+            self.0[i] = if i <= way { old[i - 1] } else { old[i] };
+        }
+        old[way % ROW]
+    }
+}
 
 /// A cache.
 #[derive(Clone, Debug)]
@@ -90,22 +116,26 @@ impl Cache {
     /// Whether there is a copy with this key.
     #[inline]
     pub fn holds(&self, key: u64) -> bool {
-        // Without an early end a row is compared with vector instructions.
-        self.set(key & LINE_MASK).iter().any(|row| {
-            row.0
-                .iter()
-                .fold(false, |found, &slot| found | (slot == key))
-        })
+        let mut rows = self.set(key & LINE_MASK).iter();
+        rows.any(|row| row.matches(key, u64::MAX) != 0)
     }
 
     /// Uses the copy with this key. Returns whether there is one.
     #[inline]
     pub fn touch(&mut self, key: u64) -> bool {
-        let found = self.holds(key);
-        if found {
-            self.push(key, u64::MAX);
+        let rows = self.set_mut(key & LINE_MASK);
+        for last in 0..rows.len() {
+            let ways = rows[last].matches(key, u64::MAX);
+            if ways != 0 {
+                let mut carry = key;
+                for row in &mut rows[..last] {
+                    carry = row.insert(carry, ROW - 1);
+                }
+                rows[last].insert(carry, ways.trailing_zeros() as usize);
+                return true;
+            }
         }
-        found
+        false
     }
 
     /// As [`touch`](Cache::touch), fast where a set has no more than a row.
@@ -144,22 +174,28 @@ impl Cache {
         let mut carry = key;
         for row in self.set_mut(key & LINE_MASK) {
             let used = left.min(ROW);
-            for slot in &mut row.0[..used] {
-                carry = std::mem::replace(slot, carry);
-                if (carry ^ key) & identity == 0 {
-                    return None;
-                }
+            // Beyond the last way of a set its last row is empty.
+            let ways = row.matches(key, identity) & ((1 << used) - 1);
+            if ways != 0 {
+                row.insert(carry, ways.trailing_zeros() as usize);
+                return None;
             }
+            carry = row.insert(carry, used - 1);
             left -= used;
         }
         (carry != EMPTY).then_some(carry)
     }
 
     fn position(&self, key: u64, identity: u64) -> Option<usize> {
-        let rows = self.set(key & LINE_MASK).iter();
-        rows.flat_map(|row| row.0)
-            .take(self.ways)
-            .position(|slot| slot != EMPTY && (slot ^ key) & identity == 0)
+        for (i, row) in self.set(key & LINE_MASK).iter().enumerate() {
+            let used = (self.ways - i * ROW).min(ROW);
+            let ways = row.matches(key, identity) & ((1 << used) - 1);
+            if ways != 0 {
+                let way = ways.trailing_zeros() as usize;
+                return (row.0[way] != EMPTY).then_some(i * ROW + way);
+            }
+        }
+        None
     }
 
     /// Gives the copy with key `old` the key `new` of the same line, in its place. Returns whether

@@ -47,6 +47,11 @@ impl Areas {
         Areas { directory, last }
     }
 
+    /// Where the directory is.
+    pub fn directory(&self) -> Range<usize> {
+        self.directory.clone()
+    }
+
     /// Words of all of them together.
     pub fn words(&self) -> usize {
         self.last

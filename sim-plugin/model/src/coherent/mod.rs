@@ -243,13 +243,47 @@ impl<'a> Core<'a> {
         }
     }
 
+    /// An access that finds no copy in the first level that can be used as it is.
     #[cold]
     #[inline(never)]
     fn slow(&mut self, kind: Kind, line: u64, index: usize) -> u64 {
-        match self.directory.get(index) {
-            None => self.private(kind, line),
-            Some(word) => self.fused(kind, line, word),
+        let Some(word) = self.directory.get(index) else {
+            return self.private(kind, line);
+        };
+        // A second CPU of a node has to tell the directory.
+        if self.me.alone {
+            let seen = read(word);
+            let good = match kind.writes() {
+                true => self.mine.modified(seen),
+                false => self.mine.shared(seen),
+            };
+            let key = seen.key(line);
+            if good && let Some(cycles) = self.below(kind, line, key, key, identity(true)) {
+                return cycles;
+            }
         }
+        self.fused(kind, line, word)
+    }
+
+    /// An access that the second or the last level serves, or else `None`.
+    fn below(
+        &mut self,
+        kind: Kind,
+        line: u64,
+        key: u64,
+        last_key: u64,
+        identity: u64,
+    ) -> Option<u64> {
+        let found = if self.l2.touch(key) {
+            Found::L2
+        } else if self.l3.touch(last_key) {
+            self.l2.push(key, identity);
+            Found::L3
+        } else {
+            return None;
+        };
+        self.l1(kind).push(key, identity);
+        Some(self.book(kind, found, line))
     }
 
     fn l1(&mut self, kind: Kind) -> &mut Cache {
@@ -270,26 +304,15 @@ impl<'a> Core<'a> {
         }
     }
 
+    /// An access to a line that is not in the directory, nor in the first level.
     fn private(&mut self, kind: Kind, line: u64) -> u64 {
-        let l1 = self.l1(kind);
-        if l1.touch(line) {
-            return self.book(kind, Found::L1, line);
+        let last_key = self.last_key(line);
+        if let Some(cycles) = self.below(kind, line, line, last_key, identity(false)) {
+            return cycles;
         }
-        let key = self.last_key(line);
-        let found = if self.l2.touch(line) {
-            Found::L2
-        } else if self.l3.touch(key) {
-            Found::L3
-        } else {
-            Found::Nowhere
-        };
-        let mut cycles = self.book(kind, found, line);
-        if found == Found::Nowhere {
-            cycles += self.fill_last(key, identity(false));
-        }
-        if found != Found::L2 {
-            self.l2.push(line, identity(false));
-        }
+        let cycles =
+            self.book(kind, Found::Nowhere, line) + self.fill_last(last_key, identity(false));
+        self.l2.push(line, identity(false));
         self.l1(kind).push(line, identity(false));
         cycles
     }

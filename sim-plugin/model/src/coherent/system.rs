@@ -4,59 +4,32 @@ use std::sync::atomic::AtomicU64;
 
 use super::{Core, FlushKind, Kind};
 use crate::account::Counters;
-use crate::cache::Cache;
-use crate::config::{MemoryModel, SimConfig};
-use crate::last::{LastLevel, SharedCache};
-use crate::memory::Memory;
+use crate::config::SimConfig;
+use crate::shared::Areas;
 
 /// What the CPUs of a [`System`] share.
 #[derive(Debug)]
 pub struct Storage {
-    directory: Box<[AtomicU64]>,
-    /// Last levels that several CPUs share: one for each node, or one.
-    last: Vec<Box<[AtomicU64]>>,
-}
-
-fn zeros(words: usize) -> Box<[AtomicU64]> {
-    (0..words).map(|_| AtomicU64::new(0)).collect()
+    areas: Areas,
+    words: Box<[AtomicU64]>,
 }
 
 impl Storage {
-    /// For a system. With `share`, CPUs that have their last level to themselves keep it in shared
-    /// memory too.
-    pub fn new(config: &SimConfig, share: bool) -> Self {
-        let one = config.model == MemoryModel::FullyShared;
-        let nodes = if one { 1 } else { config.nodes.len() };
-        let last = config.nodes[..nodes].iter().map(|node| {
-            if one || share || node.cpus > 1 {
-                zeros(SharedCache::words(node.l3))
-            } else {
-                zeros(0)
-            }
-        });
-        Self {
-            directory: zeros(Memory::new(config, 0).fused_lines()),
-            last: last.collect(),
-        }
+    /// For a system.
+    pub fn new(config: &SimConfig) -> Self {
+        let areas = Areas::new(config);
+        let words = (0..areas.words()).map(|_| AtomicU64::new(0)).collect();
+        Self { areas, words }
     }
 
     /// The directory.
     pub fn directory(&self) -> &[AtomicU64] {
-        &self.directory
+        &self.words[self.areas.directory()]
     }
 
     /// A CPU of a node.
     pub fn core(&self, config: &SimConfig, node: usize, cpu: usize) -> Core<'_> {
-        // All nodes of the fully shared model have the last level of the first.
-        let home = if self.last.len() == 1 { 0 } else { node };
-        let shape = config.nodes[home].l3;
-        let words = &self.last[home];
-        let last = if words.is_empty() {
-            LastLevel::Own(Cache::new(shape))
-        } else {
-            LastLevel::Shared(SharedCache::new(shape, words, (node << 8 | cpu) as u16))
-        };
-        Core::new(config, node, cpu, &self.directory, last)
+        self.areas.core(config, node, cpu, &self.words)
     }
 }
 

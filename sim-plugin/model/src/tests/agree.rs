@@ -162,8 +162,8 @@ fn sane(counts: &Counters, config: &NodeConfig, cycles: u64) {
 }
 
 /// Runs operations on both models. Returns the sum of the counters of all CPUs.
-fn run(config: &SimConfig, share: bool, ops: &[Op]) -> Counters {
-    let storage = Storage::new(config, share);
+fn run(config: &SimConfig, ops: &[Op]) -> Counters {
+    let storage = Storage::new(config);
     let mut both = Both::new(config, &storage);
     for op in ops {
         if let Err(difference) = both.step(&record(config, op)).unwrap() {
@@ -186,10 +186,9 @@ proptest! {
     #[test]
     fn one_cpu_per_node(
         config in config(1),
-        share in any::<bool>(),
         ops in ops(),
     ) {
-        run(&config, share, &ops);
+        run(&config, &ops);
     }
 
     #[test]
@@ -197,7 +196,7 @@ proptest! {
         config in config(2),
         ops in ops(),
     ) {
-        run(&config, false, &ops);
+        run(&config, &ops);
     }
 }
 
@@ -212,7 +211,7 @@ fn everything_happens() {
     for _ in 0..160 {
         let config = config(2).new_tree(&mut runner).unwrap().current();
         let ops = ops().new_tree(&mut runner).unwrap().current();
-        sum += run(&config, false, &ops);
+        sum += run(&config, &ops);
     }
     for (name, value) in sum.values().filter(|&(name, _)| name != "instructions") {
         assert!(value > 100, "{name}: {value}");

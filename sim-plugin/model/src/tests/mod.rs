@@ -1,4 +1,5 @@
 //! Tests of the whole model.
 
 mod agree;
+mod bench;
 mod traces;

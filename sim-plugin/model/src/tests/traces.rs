@@ -162,7 +162,7 @@ fn a_replay_is_the_run() {
     let config = fixture::config(2, 1);
     let base = config.pools[0].base;
     // Directly: one access of two lines, a fetch of three.
-    let storage = Storage::new(&config, false);
+    let storage = Storage::new(&config);
     let mut system = System::new(&config, &storage);
     let line = base / 64;
     let direct = system.access(0, 0, Kind::Store, line)
@@ -194,7 +194,7 @@ fn a_replay_is_the_run() {
             },
         ),
     ];
-    let again = Storage::new(&config, false);
+    let again = Storage::new(&config);
     let mut both = Both::new(&config, &again);
     let bytes = write("", &records);
     let mut cycles = 0;
@@ -223,7 +223,7 @@ fn a_replay_is_the_run() {
 #[test]
 fn a_difference_names_the_counters() {
     let config = fixture::config(1, 1);
-    let storage = Storage::new(&config, false);
+    let storage = Storage::new(&config);
     let mut both = Both::new(&config, &storage);
     both.fast.core(0, 0).counts.forwarded += 1;
     let record = Record {
