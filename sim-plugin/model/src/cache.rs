@@ -24,7 +24,8 @@ const ROW: usize = 8;
 /// One line of the host, so that a set of up to eight ways is never spread over two.
 ///
 /// Where in a row a key is looks random to the host, and a wrong guess costs more than looking at
-/// all of it: nothing here branches on it.
+/// all of it: nothing here branches on it. (In the first level it is often the same place as just
+/// before; see [`Cache::promote`].)
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Row([u64; ROW]);
@@ -138,7 +139,8 @@ impl Cache {
         false
     }
 
-    /// As [`touch`](Cache::touch), fast where a set has no more than a row.
+    /// As [`touch`](Cache::touch), faster where a set has no more than a row and the host can guess
+    /// where in it the key is.
     #[inline]
     pub fn promote(&mut self, key: u64) -> bool {
         if self.depth > 1 {
@@ -246,6 +248,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Op {
         Touch(u64),
+        Promote(u64),
         Push(u64),
         Rekey(u64),
         Remove(u64),
@@ -257,7 +260,8 @@ mod tests {
         let line = prop_oneof![9 => 0u64..300, 1 => Just(LINE_MASK)];
         let key = (line, 0u64..3).prop_map(|(line, version)| line | version << LINE_BITS);
         (key, 0..9u8).prop_map(|(key, kind)| match kind {
-            0..3 => Op::Touch(key),
+            0..2 => Op::Touch(key),
+            2 => Op::Promote(key),
             3..6 => Op::Push(key),
             6 => Op::Rekey(key),
             7 => Op::Remove(key),
@@ -277,15 +281,19 @@ mod tests {
             let mut cache = Cache::new(shape(sets, ways));
             let mut model = vec![Vec::<u64>::new(); sets as usize];
             for op in ops {
-                let (Op::Touch(key) | Op::Push(key) | Op::Rekey(key) | Op::Remove(key)
+                let (Op::Touch(key) | Op::Promote(key) | Op::Push(key) | Op::Rekey(key) | Op::Remove(key)
                     | Op::RemoveLine(key)) = op;
                 let line = key & LINE_MASK;
                 let set = &mut model[(line % sets) as usize];
                 let same = set.iter().position(|&k| k == key);
                 let of_line = set.iter().position(|&k| k & LINE_MASK == line);
                 match op {
-                    Op::Touch(_) => {
-                        prop_assert_eq!(cache.touch(key), same.is_some());
+                    Op::Touch(_) | Op::Promote(_) => {
+                        let found = match op {
+                            Op::Promote(_) => cache.promote(key),
+                            _ => cache.touch(key),
+                        };
+                        prop_assert_eq!(found, same.is_some());
                         if let Some(i) = same {
                             let key = set.remove(i);
                             set.insert(0, key);

@@ -138,7 +138,9 @@ impl<'a> Core<'a> {
     #[inline(always)]
     pub fn quick_load(&mut self, line: u64, index: usize) -> bool {
         let good = first(&self.l1d, self.directory, self.mine, line, index);
-        self.counts.loads += u64::from(good);
+        if good {
+            self.counts.loads += 1;
+        }
         good
     }
 
@@ -146,7 +148,9 @@ impl<'a> Core<'a> {
     #[inline(always)]
     pub fn quick_store(&mut self, line: u64, index: usize) -> bool {
         let good = self.owns_first(line, index);
-        self.counts.stores += u64::from(good);
+        if good {
+            self.counts.stores += 1;
+        }
         good
     }
 
@@ -163,20 +167,20 @@ impl<'a> Core<'a> {
     /// Loads from a line. Returns the latency in cycles.
     #[inline(always)]
     pub fn load(&mut self, line: u64, index: usize) -> u64 {
-        if self.quick_load(line, index) {
+        self.counts.loads += 1;
+        if first(&self.l1d, self.directory, self.mine, line, index) {
             return self.latency.l1;
         }
-        self.counts.loads += 1;
         self.near(Kind::Load, line, index)
     }
 
     /// Stores to a line. Returns the latency in cycles.
     #[inline(always)]
     pub fn store(&mut self, line: u64, index: usize) -> u64 {
-        if self.quick_store(line, index) {
+        self.counts.stores += 1;
+        if self.owns_first(line, index) {
             return self.latency.l1;
         }
-        self.counts.stores += 1;
         self.near(Kind::Store, line, index)
     }
 

@@ -71,7 +71,12 @@ impl<'a> System<'a> {
     /// An access to a line, wherever it is. Returns the latency in cycles.
     pub fn access(&mut self, node: usize, cpu: usize, kind: Kind, line: u64) -> u64 {
         let (core, index) = self.at(node, cpu, line);
-        core.access(kind, line, index)
+        // As plugins do.
+        match kind {
+            Kind::Load if core.quick_load(line, index) => core.latency.l1,
+            Kind::Store if core.quick_store(line, index) => core.latency.l1,
+            _ => core.access(kind, line, index),
+        }
     }
 
     /// The second line of an access that spans two. Returns the latency in cycles.

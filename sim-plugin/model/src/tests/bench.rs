@@ -86,6 +86,19 @@ fn nanoseconds() {
             }
             println!("  {what:<18}{:>9.2}{:>10.2}", row[0], row[1]);
         }
+        for ways in [2, 3, 8] {
+            let mut core = storage.core(&config, 0, 0);
+            let offset = core.memory().index_base(fused);
+            let ns = time(100, |n| {
+                (0..n)
+                    .map(|i| {
+                        let line = fused + i % ways * 64;
+                        core.load(line, line.wrapping_add(offset) as usize)
+                    })
+                    .sum()
+            });
+            println!("  load, {ways} of a set   {ns:>9.2}");
+        }
         let (mut a, mut b) = (storage.core(&config, 0, 0), storage.core(&config, 1, 0));
         let index = a.memory().index_base(fused).wrapping_add(fused) as usize;
         let ns = time(100, |n| {
