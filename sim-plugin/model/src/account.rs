@@ -265,3 +265,85 @@ pub fn closes(breakdown: &Breakdown, clock: u64) -> Result<(), Open> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coherent::{FlushKind, Kind, Storage, System};
+    use crate::fixture;
+    use crate::memory::line_of;
+
+    /// A run, the counters of its node 0 and the cycles that node waited.
+    fn run() -> (NodeConfig, Counters, u64) {
+        let config = fixture::config(2, 1);
+        let storage = Storage::new(&config);
+        let mut system = System::new(&config, &storage);
+        let line = line_of(config.pools[2].base);
+        let mut cycles = 0;
+        for i in 0..2000 {
+            let kind = [Kind::Load, Kind::Store, Kind::Fetch, Kind::Rmw][i as usize % 4];
+            cycles += system.access(0, 0, kind, line + i * i % 500);
+            system.access(1, 0, kind, line + i % 7);
+            cycles += system.flush(0, 0, FlushKind::Flush, line + i % 11);
+        }
+        let mut counts = system.counts(0, 0);
+        counts.instructions = 12_345;
+        (config.nodes[0].clone(), counts, cycles)
+    }
+
+    #[test]
+    fn a_breakdown_adds_up_to_the_time() {
+        let (node, counts, cycles) = run();
+        let waits = Waits {
+            ipi: 1_000,
+            msg_wait: 20_000,
+            idle: 300_000,
+        };
+        let outside = 12_345 * node.instruction_ps() + 321_000;
+        let timing = breakdown(Level::Timing, &node, &counts, waits);
+        assert_eq!(timing.total(), outside + cycles * node.cycle_ps);
+        assert!(timing.values().iter().enumerate().all(|(i, &part)| {
+            // No near memory is in the pattern; all else takes time.
+            (part == 0) == (Breakdown::NAMES[i] == "mem_local")
+        }));
+        // What is not fed back takes none.
+        for level in [Level::Count, Level::Cache] {
+            assert_eq!(breakdown(level, &node, &counts, waits).total(), outside);
+        }
+    }
+
+    #[test]
+    fn what_differs_by_more_than_a_thousandth_is_open() {
+        let b = Breakdown {
+            l1: 999_000,
+            idle: 1_000,
+            ..Breakdown::default()
+        };
+        for clock in [999_001, 1_000_000, 1_001_001] {
+            assert_eq!(closes(&b, clock), Ok(()));
+        }
+        for clock in [0, 999_000, 1_001_002, u64::MAX] {
+            let open = closes(&b, clock).unwrap_err();
+            assert_eq!((open.clock, open.explained), (clock, 1_000_000));
+            assert!(open.to_string().contains("1000000 ps"));
+        }
+        assert_eq!(closes(&Breakdown::default(), 0), Ok(()));
+    }
+
+    #[test]
+    fn regions_are_differences() {
+        let (_, counts, _) = run();
+        assert_eq!(counts + counts - counts, counts);
+        assert_eq!(counts - counts, Counters::default());
+        let (names, values): (Vec<_>, Vec<_>) = counts.values().unzip();
+        assert_eq!(names, Counters::NAMES);
+        assert_eq!(values[0], 12_345);
+        let report = counts.report();
+        assert_eq!(report.l1d_hits + report.l1d_misses, counts.data());
+        assert_eq!(report.accesses, counts.data() - counts.split);
+        assert_eq!(
+            report.l3_misses,
+            report.local + report.remote + report.forwarded
+        );
+    }
+}

@@ -242,3 +242,117 @@ impl LastLevel<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::LINE_BYTES;
+    use proptest::prelude::*;
+
+    fn shape(sets: u64, ways: u32) -> CacheShape {
+        CacheShape {
+            size: sets * u64::from(ways) * LINE_BYTES,
+            ways,
+        }
+    }
+
+    fn zeros(shape: CacheShape) -> Vec<AtomicU64> {
+        let words = 0..SharedCache::words(shape);
+        words.map(|_| AtomicU64::new(0)).collect()
+    }
+
+    proptest! {
+        /// In shared memory it is the same cache.
+        #[test]
+        fn shared_is_like_own(
+            sets in 0u32..4,
+            ways in 1u32..=64,
+            ops in proptest::collection::vec((0..5u8, 0..200u64, 0..3u64), 0..400),
+        ) {
+            let shape = shape(1 << sets, ways);
+            let words = zeros(shape);
+            let mut shared = LastLevel::Shared(SharedCache::new(shape, &words, 7));
+            let mut own = LastLevel::Own(Cache::new(shape));
+            for (what, line, version) in ops {
+                let key = line | version << crate::memory::LINE_BITS;
+                let new = line | 5 << crate::memory::LINE_BITS;
+                let [a, b] = [&mut shared, &mut own].map(|cache| match what {
+                    0 => (cache.holds(key), None),
+                    1 => (cache.touch(key), None),
+                    2 => (false, cache.push(key, LINE_MASK)),
+                    3 => (cache.rekey(key, new), None),
+                    _ => (cache.remove(key, LINE_MASK), None),
+                });
+                prop_assert_eq!(a, b);
+            }
+            prop_assert_eq!(shared.stolen(), 0);
+            // All locks are free.
+            let mut locks = words.iter().step_by(SharedCache::stride(ways));
+            prop_assert!(locks.all(|lock| lock.load(Ordering::Relaxed) == 0));
+        }
+    }
+
+    /// A process was killed while it held a lock and had moved half of a row.
+    #[test]
+    fn a_lock_whose_holder_is_gone_is_taken_away_and_its_row_repaired() {
+        let shape = shape(1, 4);
+        let words = zeros(shape);
+        let mut victim = LastLevel::Shared(SharedCache::new(shape, &words, 1));
+        for key in [4, 3, 2, 1] {
+            victim.push(key, LINE_MASK);
+        }
+        // The row is 1 2 3 4; removing 2 has come to 1 3 3 4.
+        let row = &words[1..5];
+        set(&row[1], 3);
+        words[0].store(0xDEAD, Ordering::Relaxed);
+
+        let mut cache = SharedCache::new(shape, &words, 2);
+        cache.patience = 100;
+        let mut cache = LastLevel::Shared(cache);
+        assert!(cache.touch(4));
+        assert_eq!(cache.stolen(), 1);
+        let keys = row.iter().map(get).collect::<Vec<_>>();
+        assert_eq!(keys, [4, 1, 3, EMPTY]);
+        assert_eq!(words[0].load(Ordering::Relaxed), 0, "and it is free again");
+        assert_eq!(cache.push(5, LINE_MASK), None);
+        assert_eq!(cache.push(6, LINE_MASK), Some(3));
+        assert_eq!(cache.stolen(), 1);
+    }
+
+    /// Somebody who took long does not free the lock of the one who took it away.
+    #[test]
+    fn a_lock_is_freed_by_its_holder_only() {
+        let shape = shape(1, 4);
+        let words = zeros(shape);
+        let mut slow = SharedCache::new(shape, &words, 1);
+        slow.with(0, |_| {
+            assert!(acquire(&words[0], 0xBEEF, 10));
+        });
+        assert_eq!(words[0].load(Ordering::Relaxed), 0xBEEF);
+    }
+
+    /// Whoever waits for CPUs that take turns does not lose patience with them.
+    #[test]
+    fn a_lock_that_changes_hands_is_not_taken_away() {
+        let shape = shape(1, 4);
+        let words = zeros(shape);
+        let stolen = std::thread::scope(|scope| {
+            let cpus = (0..4).map(|who| {
+                let mut cache = LastLevel::Shared(SharedCache::new(shape, &words, who));
+                scope.spawn(move || {
+                    for i in 0..20_000 {
+                        cache.push(i % 7, LINE_MASK);
+                    }
+                    cache.stolen()
+                })
+            });
+            let cpus = cpus.collect::<Vec<_>>();
+            cpus.into_iter().map(|cpu| cpu.join().unwrap()).sum::<u64>()
+        });
+        assert_eq!(stolen, 0);
+        let mut keys = words[1..5].iter().map(get).collect::<Vec<_>>();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), 4, "every key once");
+    }
+}
