@@ -157,6 +157,36 @@ pub fn ensure(needs: &Requirements, say: &mut dyn FnMut(&str)) -> Result<(), Err
     Ok(())
 }
 
+/// Makes sure that a program is there, of a package of the distribution; see [`ensure`].
+///
+/// # Errors
+///
+/// If it is missing and could not be installed; the message says what to do.
+pub fn ensure_tool(program: &str, package: &str, say: &mut dyn FnMut(&str)) -> Result<(), Error> {
+    let there = || {
+        let mut c = Command::new(program);
+        c.arg("--version").stdin(Stdio::null());
+        c.output().is_ok_and(|out| out.status.success())
+    };
+    if there() {
+        return Ok(());
+    }
+    let why = format!("{program} is missing");
+    let facts = facts(&[package]).ok_or_else(|| {
+        Error::Setup(format!(
+            "{why}, and this computer has no apt: install it with its own package manager"
+        ))
+    })?;
+    let steps = plan::install_package(&facts, package);
+    plan::carry_out(&steps, Authority::here(), &why, say)?;
+    match there() {
+        true => Ok(()),
+        false => Err(Error::Setup(format!(
+            "package {package} was installed, but {program} cannot be run"
+        ))),
+    }
+}
+
 fn ensure_toolchain(say: &mut dyn FnMut(&str)) -> Result<(), Error> {
     let wanted = Wanted::of_workspace().map_err(Error::Setup)?;
     let steps = toolchain_steps(&wanted)?;

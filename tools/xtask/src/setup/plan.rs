@@ -109,6 +109,17 @@ pub fn install_qemu(facts: &Facts, packages: &[&str]) -> Result<Vec<Step>, Strin
     ))
 }
 
+/// Steps that install a package of the distribution.
+pub fn install_package(facts: &Facts, package: &str) -> Vec<Step> {
+    let known = facts.policies.iter().any(|p| p.candidate.is_some());
+    // Package lists that were never fetched say nothing.
+    let update = (!known).then(|| run(&["apt-get", "update"]));
+    update
+        .into_iter()
+        .chain([install(&[package], None)])
+        .collect()
+}
+
 /// Waits for another installation rather than failing, asks nothing, and brings no extras.
 fn install(packages: &[&str], suite: Option<&str>) -> Step {
     let mut words = vec![
@@ -330,6 +341,18 @@ mod tests {
         assert_eq!((c.len(), c[0].as_str()), (2, "apt-get update"));
         let c = commands(&facts("debian", "bookworm", &[], LINE));
         assert_eq!(c.len(), 3);
+    }
+
+    #[test]
+    fn other_packages_are_installed_from_the_distribution() {
+        let shell = |offers: &[(u32, &str)]| -> Vec<String> {
+            let steps = install_package(&facts("debian", "trixie", offers, LINE), "valgrind");
+            steps.iter().map(|s| s.shell(false)).collect()
+        };
+        let c = shell(&[(3, "trixie")]);
+        assert!(c.len() == 1 && c[0].ends_with("--no-install-recommends valgrind"));
+        let c = shell(&[]);
+        assert_eq!((c.len(), c[0].as_str()), (2, "apt-get update"));
     }
 
     #[test]

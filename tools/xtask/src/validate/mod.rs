@@ -8,9 +8,11 @@
 //! | [`calibration`] | the constants of the profile | exactly |
 //! | [`coherence`] | messages that follow from the pattern of sharing | exactly |
 //! | [`contrib`] | QEMU's own cache model, in the same run | 0.1 % of misses |
+//! | [`cachegrind`] | valgrind's cachegrind, on the same program as a host binary | 2 % |
 //!
 //! Every comparison is a [`Finding`] with a name, what was measured and what was expected.
 
+mod cachegrind;
 mod calibration;
 mod closed_form;
 mod coherence;
@@ -71,6 +73,10 @@ pub const GROUPS: &[Group] = &[
     Group {
         name: "contrib",
         run: contrib::compare,
+    },
+    Group {
+        name: "cachegrind",
+        run: cachegrind::compare,
     },
 ];
 
