@@ -135,6 +135,22 @@ fn lost_and_damaged_reports_fail_the_run() {
 }
 
 #[test]
+fn what_strict_order_promises_is_said() {
+    let d = Scratch::new("promise");
+    let note = |args: &[&str]| {
+        let args = [&TIMING[..], args].concat();
+        let out = stub_sim(&d, &["ok", "ok"], &good(), &args)
+            .output()
+            .unwrap();
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out));
+        text(&out).contains("strict order is promised for one CPU per node")
+    };
+    assert!(note(&["--cpus", "2", "--order", "strict"]));
+    assert!(!note(&["--order", "strict"]));
+    assert!(!note(&["--cpus", "2"]));
+}
+
+#[test]
 fn without_a_simulation_nothing_is_said_about_one() {
     let d = Scratch::new("nosim");
     let out = stub_sim(&d, &["ok", "ok"], &good(), &[]).output().unwrap();

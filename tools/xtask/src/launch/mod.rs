@@ -21,8 +21,9 @@ use std::time::{Duration, Instant};
 
 use dyad_abi::Isa;
 use dyad_abi::record::EXIT_OK;
+use dyad_sim_model::config::Order;
 
-use crate::config::RunConfig;
+use crate::config::{RunConfig, Sim};
 use crate::console::Line;
 use crate::error::Error;
 use crate::sim::outcome::machine_report;
@@ -129,6 +130,12 @@ fn run_steps(
     report: &mut RunReport,
     sink: &mut dyn Sink,
 ) -> Result<(), Error> {
+    if config.sim != Sim::Off && config.cpus > 1 && config.setup.order != Order::Parallel {
+        sink.event(Event::Note(
+            "strict order is promised for one CPU per node; with more, a seed may not give the same \
+             run twice",
+        ));
+    }
     let built = prepare::build(config, sink);
     report.host_ms.build = start.elapsed().as_millis() as u64;
     let system = prepare::System::new(config, built?, report, sink)?;
