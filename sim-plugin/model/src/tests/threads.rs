@@ -49,6 +49,10 @@ fn transitions_of_all_nodes_are_one_history() {
                 for _ in 0..STEPS {
                     let what = random.below(8);
                     let taken = update(word, |seen| {
+                        // Between looking and changing: so that others come between.
+                        if random.below(16) == 0 {
+                            thread::yield_now();
+                        }
                         let step = match what {
                             0..4 => seen.load(me, seen.shared_by(node)),
                             4..6 => seen.store(me),
@@ -129,7 +133,11 @@ fn run(config: &SimConfig, steps: u64) -> (Vec<Counters>, Vec<Word>) {
                     let mut core = storage.core(config, node, cpu);
                     let mut random = Random((node * 8 + cpu) as u64 + 1);
                     let mut cycles = 0;
-                    for _ in 0..steps {
+                    for i in 0..steps {
+                        // On a busy host too they run by turns, not one after the other.
+                        if i % 64 == 0 {
+                            thread::yield_now();
+                        }
                         let pool = config.pools[random.below(3) as usize];
                         let line = pool.base / LINE_BYTES + random.below(64);
                         let index = core.memory().index_base(line).wrapping_add(line) as usize;
