@@ -6,9 +6,11 @@
 //! a line has its blocks invalidated at once, wherever they are.
 
 mod compare;
+mod files;
 mod level;
 
 pub use compare::{Both, Difference};
+pub use files::{Replayed, replay_files};
 
 use std::collections::HashMap;
 

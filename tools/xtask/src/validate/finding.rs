@@ -14,6 +14,8 @@ pub enum Tolerance {
     Exact,
     /// By this part of what is expected.
     Relative(f64),
+    /// Upwards only.
+    AtLeast,
 }
 
 /// A comparison.
@@ -41,13 +43,14 @@ impl Finding {
             Tolerance::Relative(part) => {
                 (self.measured - self.expected).abs() <= self.expected.abs() * part
             }
+            Tolerance::AtLeast => self.measured >= self.expected,
         };
         near && self.failure.is_none()
     }
 
     /// By how much they differ, as a part of what is expected.
     fn off(&self) -> f64 {
-        match self.measured == self.expected {
+        match self.measured == self.expected || self.tolerance == Tolerance::AtLeast {
             true => 0.0,
             false => (self.measured - self.expected) / self.expected.abs(),
         }
@@ -97,6 +100,11 @@ impl Findings {
         self.add(name, measured, expected, Tolerance::Relative(part));
     }
 
+    /// Notes a number that must not be smaller than another.
+    pub fn at_least(&mut self, name: impl Into<String>, measured: u64, expected: u64) {
+        self.add(name, measured as f64, expected as f64, Tolerance::AtLeast);
+    }
+
     fn add(&mut self, name: impl Into<String>, measured: f64, expected: f64, t: Tolerance) {
         self.list.push(Finding {
             group: self.group,
@@ -138,8 +146,9 @@ impl Findings {
                 "measured": f.measured,
                 "expected": f.expected,
                 "tolerance": match f.tolerance {
-                    Tolerance::Exact => 0.0,
-                    Tolerance::Relative(part) => part,
+                    Tolerance::Exact => Some(0.0),
+                    Tolerance::Relative(part) => Some(part),
+                    Tolerance::AtLeast => None,
                 },
                 "ok": f.ok(),
                 "failure": f.failure,
@@ -175,6 +184,7 @@ impl Findings {
             }
             let allowed = match f.tolerance {
                 Tolerance::Exact => "0".into(),
+                Tolerance::AtLeast => "more".into(),
                 Tolerance::Relative(part) => format!("{} %", part * 100.0),
             };
             let _ = writeln!(
@@ -226,6 +236,7 @@ mod tests {
         f.begin("a");
         f.exact("equal", 7, 7);
         f.near("near", 100.4, 100.0, 0.005);
+        f.at_least("enough", 11, 10);
         f.end();
         f
     }
@@ -240,15 +251,16 @@ mod tests {
         let mut bad = findings();
         bad.exact("equal", 7, 8);
         bad.near("far", 101.0, 100.0, 0.005);
+        bad.at_least("few", 9, 10);
         bad.near("not a number", f64::NAN, 100.0, 0.005);
         let why = bad.problem().unwrap();
-        assert_eq!(why, "3 of 5 comparisons fail, first a: equal");
-        assert_eq!(bad.table(false).matches("FAILED").count(), 3);
+        assert_eq!(why, "4 of 7 comparisons fail, first a: equal");
+        assert_eq!(bad.table(false).matches("FAILED").count(), 4);
         assert!(bad.table(true).contains("near"));
-        assert!(bad.table(false).contains("2 of 5 comparisons agree"));
+        assert!(bad.table(false).contains("3 of 7 comparisons agree"));
         let json = bad.json();
         assert_eq!(json["checks"][0]["ok"], true);
-        assert_eq!(json["checks"][3]["ok"], false);
+        assert_eq!(json["checks"][4]["ok"], false);
     }
 
     #[test]
@@ -259,7 +271,7 @@ mod tests {
         f.end();
         assert_eq!(
             f.problem().unwrap(),
-            "1 of 3 comparisons fail, first b: made"
+            "1 of 4 comparisons fail, first b: made"
         );
         assert!(f.table(false).contains("nothing was compared"));
     }

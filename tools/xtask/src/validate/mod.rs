@@ -3,6 +3,7 @@
 //!
 //! | group | compared with | must agree |
 //! |---|---|---|
+//! | [`naive`] | the model again, as simply as possible, on traces of real runs | exactly |
 //! | [`instructions`] | QEMU's own inline counters, in the same run | exactly |
 //! | [`closed_form`] | hits and misses that follow from sizes alone | 0.5 % |
 //! | [`calibration`] | the constants of the profile | exactly |
@@ -19,6 +20,7 @@ mod coherence;
 mod contrib;
 mod finding;
 mod instructions;
+mod naive;
 mod region;
 
 pub use finding::{Finding, Findings, Tolerance};
@@ -54,6 +56,10 @@ pub struct Group {
 
 /// All groups, in the order in which they are made.
 pub const GROUPS: &[Group] = &[
+    Group {
+        name: "naive",
+        run: naive::compare,
+    },
     Group {
         name: "instructions",
         run: instructions::compare,
