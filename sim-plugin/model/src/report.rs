@@ -176,7 +176,7 @@ pub struct CpuReport {
 pub struct ClockReport {
     /// Simulated time at the end: that of the CPU that is furthest.
     pub total_ps: u64,
-    /// Time that passed while all CPUs were halted.
+    /// Time that passed while CPUs were halted, summed over them.
     pub idle_ps: u64,
     /// The most that it was ever ahead of another busy node.
     pub max_skew_ps: u64,

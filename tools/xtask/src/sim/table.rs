@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use dyad_sim_model::config::{Level, Order};
-use dyad_sim_model::report::Breakdown;
+use dyad_sim_model::report::{Breakdown, ClockReport};
 
 use super::outcome::{NodeOutcome, Outcome, Part};
 
@@ -24,12 +24,43 @@ const CATEGORIES: [&str; 10] = [
 /// Those of them that are of caches.
 const OF_CACHES: std::ops::RangeInclusive<usize> = 1..=6;
 
+/// Regions that get a table each; of more, a line per node has to do.
+const TABLES: usize = 4;
+
 impl Outcome {
-    /// All of it: a column per node, then a line per region and node.
+    /// All of it: a column per node, for the whole run and for every region of interest; lines, if
+    /// there are many of those.
     pub fn table(&self) -> String {
         if self.nodes.is_empty() {
             return String::new();
         }
+        let mut out = self.title();
+        let totals: Vec<&Part> = self.nodes.iter().map(|n| &n.total).collect();
+        let mut rows = vec![Row::of(&totals, "", column)];
+        self.add_clock(&mut rows);
+        self.add_counts(&mut rows, &totals);
+        for (label, count) in [
+            (
+                "accesses to devices",
+                (|n| n.devices) as fn(&NodeOutcome) -> u64,
+            ),
+            ("accesses not placed", |n| n.unknown),
+        ] {
+            if self.nodes.iter().any(|n| count(n) > 0) {
+                let cells = self.nodes.iter().map(|n| grouped(count(n)));
+                rows.push(Row::new(label, cells));
+            }
+        }
+        self.add_times(&mut rows, &totals);
+        print(&rows, &mut out);
+        self.add_regions(&mut out);
+        for what in &self.disturbances {
+            let _ = writeln!(out, "  not exact: {what}");
+        }
+        out
+    }
+
+    fn title(&self) -> String {
         let c = &self.config;
         let mut out = format!(
             "simulated: level {}, {} memory, {} caches, profile {}",
@@ -48,46 +79,6 @@ impl Outcome {
             let _ = write!(out, ", trace {hash}");
         }
         out.push('\n');
-        let mut rows = vec![Row::new("", &self.nodes, |n| {
-            format!("node {} {}", n.total.node, n.total.isa)
-        })];
-        self.add_clock(&mut rows);
-        self.add_counts(&mut rows);
-        for (label, count) in [
-            (
-                "accesses to devices",
-                (|n| n.devices) as fn(&NodeOutcome) -> u64,
-            ),
-            ("accesses not placed", |n| n.unknown),
-        ] {
-            if self.nodes.iter().any(|n| count(n) > 0) {
-                rows.push(Row::new(label, &self.nodes, |n| grouped(count(n))));
-            }
-        }
-        rows.push(Row::new("cycles", &self.nodes, |n| {
-            format!("{}         ", grouped(n.total.cycles))
-        }));
-        for (i, category) in CATEGORIES.iter().enumerate() {
-            if self.config.level == Level::Count && OF_CACHES.contains(&i) {
-                continue;
-            }
-            rows.push(Row::new(category, &self.nodes, |n| share(&n.total, i)));
-        }
-        rows.push(Row::new("closes to", &self.nodes, |n| closure(&n.total)));
-        let width = |f: fn(&Row) -> usize| rows.iter().map(f).max().unwrap_or_default();
-        let label = width(|r| r.label.chars().count());
-        let cell = width(|r| r.cells.iter().map(|c| c.chars().count()).max().unwrap_or(0));
-        for row in &rows {
-            let _ = write!(out, "  {:<label$}", row.label);
-            for text in &row.cells {
-                let _ = write!(out, "  {text:>cell$}");
-            }
-            out.push('\n');
-        }
-        self.add_regions(&mut out);
-        for what in &self.disturbances {
-            let _ = writeln!(out, "  not exact: {what}");
-        }
         out
     }
 
@@ -95,22 +86,20 @@ impl Outcome {
         if self.nodes.iter().all(|n| n.clock.is_none()) {
             return;
         }
-        let mut row = |label, cell: fn(&dyad_sim_model::report::ClockReport) -> String| {
-            rows.push(Row::new(label, &self.nodes, |n| {
-                n.clock.as_ref().map_or("-".into(), cell)
-            }));
+        let mut row = |label, cell: fn(&ClockReport) -> String| {
+            let cells = self.nodes.iter();
+            let cells = cells.map(|n| n.clock.as_ref().map_or("-".into(), cell));
+            rows.push(Row::new(label, cells));
         };
         row("simulated time", |c| time(c.total_ps));
-        row("all CPUs halted", |c| time(c.idle_ps));
+        row("halted", |c| time(c.idle_ps));
         row("ahead of others, most", |c| time(c.max_skew_ps));
         row("timer interrupts", |c| grouped(c.timers));
         row("latest of them", |c| time(c.max_late_ps));
     }
 
-    fn add_counts(&self, rows: &mut Vec<Row>) {
-        let mut row = |label, cell: fn(&Part) -> String| {
-            rows.push(Row::new(label, &self.nodes, |n| cell(&n.total)));
-        };
+    fn add_counts(&self, rows: &mut Vec<Row>, parts: &[&Part]) {
+        let mut row = |label, cell: fn(&Part) -> String| rows.push(Row::of(parts, label, cell));
         row("instructions", |p| grouped(p.counters.instructions));
         row("doorbells rung", |p| grouped(p.counters.ipis_sent));
         row("doorbells taken", |p| grouped(p.counters.ipis_received));
@@ -144,49 +133,89 @@ impl Outcome {
         row("flushes", |p| grouped(p.counters.flushes));
     }
 
+    /// Cycles, and where they went.
+    fn add_times(&self, rows: &mut Vec<Row>, parts: &[&Part]) {
+        // Above the cycles of the parts, which have percents behind them.
+        let cycles = |p: &Part| format!("{}         ", grouped(p.cycles));
+        rows.push(Row::of(parts, "cycles", cycles));
+        for (i, category) in CATEGORIES.iter().enumerate() {
+            if self.config.level != Level::Count || !OF_CACHES.contains(&i) {
+                rows.push(Row::of(parts, category, |p| share(p, i)));
+            }
+        }
+        rows.push(Row::of(parts, "closes to", closure));
+    }
+
     fn add_regions(&self, out: &mut String) {
-        if self.regions.is_empty() {
+        let regions = || self.regions.chunk_by(|a, b| a.region == b.region);
+        if regions().count() > TABLES {
+            self.list_regions(out);
             return;
         }
-        let width = self
-            .regions
-            .iter()
-            .map(|r| r.name.len())
-            .max()
-            .unwrap_or(0)
-            .max(6);
-        let _ = writeln!(
-            out,
-            "  {:<width$} {:>4} {:>8} {:>14} {:>14} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7}  most of it",
-            "region",
-            "node",
-            "passes",
-            "cycles",
-            "instructions",
-            "L1D miss",
-            "L2 miss",
-            "L3 miss",
-            "remote",
-            "snoops",
-            "closes"
+        for region in regions() {
+            let parts: Vec<&Part> = region.iter().collect();
+            let title = format!("region {}", parts[0].name);
+            let mut rows = vec![Row::of(&parts, &title, column)];
+            rows.push(Row::of(&parts, "passes", |p| grouped(p.passes)));
+            rows.push(Row::of(&parts, "simulated time", |p| time(p.time_ps)));
+            self.add_counts(&mut rows, &parts);
+            self.add_times(&mut rows, &parts);
+            print(&rows, out);
+        }
+    }
+
+    fn list_regions(&self, out: &mut String) {
+        let names = self.regions.iter().map(|r| r.name.len());
+        let width = names.max().unwrap_or(0).max("region".len());
+        let mut line = |cells: [&str; 10], most: &str| {
+            let [name, node, passes, numbers @ ..] = cells;
+            let _ = write!(out, "  {name:<width$} {node:>4} {passes:>8}");
+            for number in numbers {
+                let _ = write!(out, " {number:>13}");
+            }
+            let _ = writeln!(out, "  {most}");
+        };
+        line(
+            [
+                "region",
+                "node",
+                "passes",
+                "cycles",
+                "instructions",
+                "L1D misses",
+                "L2 misses",
+                "L3 misses",
+                "snoops",
+                "closes to",
+            ],
+            "most of it",
         );
         for part in &self.regions {
             let c = &part.counters;
-            let _ = writeln!(
-                out,
-                "  {:<width$} {:>4} {:>8} {:>14} {:>14} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7}  {}",
-                part.name,
-                part.node,
-                part.passes,
+            let snoops = c.snp_data + c.snp_inv + c.bi_snp;
+            let numbers = [
                 part.cycles,
                 c.instructions,
                 c.l1d_misses,
                 c.l2_misses,
                 c.l3_misses,
-                c.remote,
-                c.snp_data + c.snp_inv + c.bi_snp,
-                closure(part).trim(),
-                most(part)
+                snoops,
+            ];
+            let [cycles, instructions, l1d, l2, l3, snoops] = numbers.map(grouped);
+            line(
+                [
+                    &part.name,
+                    &part.node.to_string(),
+                    &part.passes.to_string(),
+                    &cycles,
+                    &instructions,
+                    &l1d,
+                    &l2,
+                    &l3,
+                    &snoops,
+                    &closure(part),
+                ],
+                &most(part),
             );
         }
     }
@@ -198,12 +227,36 @@ struct Row {
 }
 
 impl Row {
-    fn new(label: &str, nodes: &[NodeOutcome], cell: impl Fn(&NodeOutcome) -> String) -> Row {
+    fn new(label: &str, cells: impl Iterator<Item = String>) -> Row {
         Row {
             label: label.into(),
-            cells: nodes.iter().map(cell).collect(),
+            cells: cells.collect(),
         }
     }
+
+    fn of(parts: &[&Part], label: &str, cell: impl Fn(&Part) -> String) -> Row {
+        Row::new(label, parts.iter().map(|p| cell(p)))
+    }
+}
+
+/// Writes rows with their columns below each other.
+fn print(rows: &[Row], out: &mut String) {
+    let length = |text: &String| text.chars().count();
+    let label = rows.iter().map(|r| length(&r.label)).max().unwrap_or(0);
+    let cells = rows.iter().flat_map(|r| &r.cells);
+    let cell = cells.map(length).max().unwrap_or(0);
+    for row in rows {
+        let mut line = format!("  {:<label$}", row.label);
+        for text in &row.cells {
+            let _ = write!(line, "  {text:>cell$}");
+        }
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+}
+
+/// The head of a node's column.
+fn column(part: &Part) -> String {
+    format!("node {} {}", part.node, part.isa)
 }
 
 /// A part of the breakdown: cycles, and percent of the time.
@@ -301,13 +354,33 @@ mod tests {
             "MEM_REMOTE 2,500 25.0 % 2,500,000 25.0 %"
         );
         assert_eq!(line("closes to"), "closes to 0.000 % 0.000 %");
-        let region = line("0x8000");
-        assert!(
-            region.starts_with("0x8000 0 2 5000 7 10 0 0 0 0 0.000 %"),
-            "{region}"
-        );
-        assert!(region.ends_with("INST 100 %"), "{region}");
+        let (_, region) = text.split_once("  region 0x8000").unwrap();
+        let line = |start: &str| {
+            let line = region.lines().find(|l| l.trim_start().starts_with(start));
+            line.unwrap()
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(line("passes"), "passes 2 2");
+        assert_eq!(line("simulated time"), "simulated time 2.380 us 2.500 ms");
+        assert_eq!(line("INST"), "INST 5,000 100.0 % 5,000,000 100.0 %");
         assert!(!text.contains("not exact"));
+    }
+
+    #[test]
+    fn many_regions_are_listed() {
+        let mut o = outcome();
+        let mut m = machine(0, 4_760_000);
+        let one = m.roi[&0x8000];
+        m.roi.extend((0x8001..=0x8004).map(|id| (id, one)));
+        o.take(&[Some(m)]);
+        let text = o.table();
+        let line = text.lines().find(|l| l.starts_with("  0x8004 ")).unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let expected = "0x8004 0 2 5,000 7 10 0 0 0 0.000 % INST 100 %";
+        assert_eq!(words.join(" "), expected);
+        assert!(!text.contains("region 0x8000"));
     }
 
     #[test]
