@@ -39,6 +39,7 @@ mod pair_code;
 mod pair_memory;
 mod pair_messages;
 mod pair_quiet;
+mod pair_race;
 mod pair_threads;
 pub(crate) mod rig;
 pub(crate) mod spaces;

@@ -13,6 +13,7 @@ mod abuse;
 mod batch;
 mod console;
 mod deaths;
+mod explore;
 mod names;
 mod quiescence;
 mod rivals;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
     trials.extend(windows::trials());
     trials.extend(simulation::trials());
     trials.extend(translations::trials(&names));
+    trials.extend(explore::trials());
     trials.extend(quiescence::trials());
     trials.extend(rivals::trials());
     trials.extend(deaths::trials());

@@ -9,6 +9,9 @@ use goblin::elf::Elf;
 const NAME: usize = 64;
 const ENTRY: usize = NAME + 8 + 8;
 
+/// Names of tests with a bug in them begin so.
+const SEEDED: &str = "seeded_";
+
 /// The tests that both kernels have, in alphabetical order.
 pub fn from_images() -> Result<Vec<String>, String> {
     let [x86, arm] = Isa::ALL.map(|isa| {
@@ -22,6 +25,8 @@ pub fn from_images() -> Result<Vec<String>, String> {
             "the kernels have different tests:\n{x86:?}\n{arm:?}"
         ));
     }
+    // Those fail by design, now and then: see `kernel/core/src/ktest/pair_race.rs`.
+    let x86: Vec<String> = x86.into_iter().filter(|n| !n.starts_with(SEEDED)).collect();
     if x86.is_empty() {
         return Err("the kernels have no tests".into());
     }
