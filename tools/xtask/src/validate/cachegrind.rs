@@ -93,8 +93,8 @@ pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(
         c.setup.set.push(super::settings(OURS));
         c.rounds = 1;
     })?;
-    for &(load, short, long, what) in CASES {
-        let counters = region::load(&report, HOST, load)?.counters;
+    for (place, &(load, short, long, what)) in CASES.iter().enumerate() {
+        let counters = region::of(&report, HOST, place)?.counters;
         let few = cachegrind(&program, load, short)?;
         let many = cachegrind(&program, load, long)?;
         for &what in what {

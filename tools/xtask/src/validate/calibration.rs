@@ -66,51 +66,39 @@ fn chase(
     profile: &str,
     model: MemoryModel,
 ) -> Result<(), Error> {
-    for (size, level) in SIZES {
-        // Only the way to memory depends on where memory is.
-        if model == MemoryModel::FullyShared && level != "memory" {
-            continue;
-        }
-        let args = format!("--load chase --size {size} --home x86_64,aarch64");
-        let mut sim = Err(Error::Run("the run was not configured".into()));
-        let report = cx.run(Sim::Timing, "simbench", &args, |c| {
-            sim = setup(c, profile, model)
-        })?;
-        let sim = sim?;
-        for isa in Isa::ALL {
-            let node = node(&sim, isa)?;
-            let roi = region::load(&report, isa, "chase")?;
+    // Only the way to memory depends on where memory is.
+    let sizes = match model {
+        MemoryModel::FullyShared => &SIZES[SIZES.len() - 1..],
+        _ => &SIZES[..],
+    };
+    let list: Vec<String> = sizes.iter().map(|(s, _)| format!("chase:1:{s}")).collect();
+    let args = format!("--load {} --home x86_64,aarch64", list.join(","));
+    let mut sim = Err(Error::Run("the run was not configured".into()));
+    let report = cx.run(Sim::Timing, "simbench", &args, |c| {
+        sim = setup(c, profile, model);
+    })?;
+    let sim = sim?;
+    for isa in Isa::ALL {
+        let node = node(&sim, isa)?;
+        for (place, &(size, level)) in sizes.iter().enumerate() {
+            let roi = region::of(&report, isa, place)?;
             let (c, b, n) = (roi.counters, roi.breakdown_ps, node.latency);
             let mut price = |what: &str, ps: u64, events: u64, constant: u64| {
                 let cycles = ps as f64 / (events * node.cycle_ps) as f64;
                 let name = format!("{profile}: {what}, {isa}");
                 findings.near(name, cycles, constant as f64, 0.0);
+                constant
             };
             let latency = match level {
-                "L1" => {
-                    price("latency.l1", b.l1, c.l1d_hits, n.l1);
-                    n.l1
-                }
-                "L2" => {
-                    price("latency.l2", b.l2, c.l2_hits, n.l2);
-                    n.l2
-                }
-                "L3" => {
-                    price("latency.l3", b.l3, c.l3_hits, n.l3);
-                    n.l3
-                }
+                "L1" => price("latency.l1", b.l1, c.l1d_hits, n.l1),
+                "L2" => price("latency.l2", b.l2, c.l2_hits, n.l2),
+                "L3" => price("latency.l3", b.l3, c.l3_hits, n.l3),
                 // Where the kernel has put the memory is its business; what is near and what is
                 // far has its price.
-                _ if c.local > c.remote => {
-                    price("latency.local", b.mem_local, c.local, n.local);
-                    n.local
-                }
-                _ => {
-                    price("latency.remote", b.mem_remote, c.remote, n.remote);
-                    n.remote
-                }
+                _ if c.local > c.remote => price("latency.local", b.mem_local, c.local, n.local),
+                _ => price("latency.remote", b.mem_remote, c.remote, n.remote),
             };
-            let steps = region::steps(&report, isa, "chase")?;
+            let steps = region::steps(&report, isa, place, "chase")?;
             let step = |ps: u64| ps as f64 / (steps * node.cycle_ps) as f64;
             findings.near(
                 format!("{profile}: a step in {size}, {isa}"),
@@ -192,7 +180,7 @@ fn writebacks(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(), Error
     let sim = sim?.ok_or_else(|| Error::Run("nothing is simulated".into()))?;
     for isa in Isa::ALL {
         let node = node(&sim, isa)?;
-        let roi = region::load(&report, isa, "stream")?;
+        let roi = region::of(&report, isa, 0)?;
         let (c, price) = (roi.counters, node.snoop.writeback);
         let paid = roi.breakdown_ps.snoop / node.cycle_ps;
         // Those that reads of other nodes' lines cause are counted and cost nothing.

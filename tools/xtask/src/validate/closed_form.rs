@@ -123,24 +123,23 @@ const CASES: &[Case] = &[
 ];
 
 pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(), Error> {
-    for case in CASES {
+    let item = |case: &Case| {
         let passes = case.passes[usize::from(cx.quick)];
-        let (load, size) = (case.load, case.size);
-        // Random accesses need more than one pass until the caches are as full as they get.
-        let warm = if load == "random" { 4 } else { 1 };
-        let args =
-            format!("--load {load}:{passes} --size {size} --warm {warm} --home x86_64,aarch64");
-        let settings = super::settings(GEOMETRY);
-        let report = cx.run(Sim::Cache, "simbench", &args, |c| {
-            c.setup.set.push(settings);
-            // The fewer interrupts, the nearer.
-            c.rounds = 1;
-        })?;
-        for isa in Isa::ALL {
-            let roi = region::load(&report, isa, load)?;
-            let steps = region::steps(&report, isa, load)? as f64;
+        format!("{}:{passes}:{}", case.load, case.size)
+    };
+    let list: Vec<String> = CASES.iter().map(item).collect();
+    let args = format!("--load {} --home x86_64,aarch64", list.join(","));
+    let report = cx.run(Sim::Cache, "simbench", &args, |c| {
+        c.setup.set.push(super::settings(GEOMETRY));
+        // The fewer interrupts, the nearer.
+        c.rounds = 1;
+    })?;
+    for isa in Isa::ALL {
+        for (place, case) in CASES.iter().enumerate() {
+            let roi = region::of(&report, isa, place)?;
+            let steps = region::steps(&report, isa, place, case.load)? as f64;
             for (what, count, part) in case.expected {
-                let name = format!("{load} {size}, {what}, {isa}");
+                let name = format!("{} {}, {what}, {isa}", case.load, case.size);
                 findings.near(name, count(&roi) as f64, steps * part, PART);
             }
         }

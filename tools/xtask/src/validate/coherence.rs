@@ -79,12 +79,17 @@ fn expected(pattern: &str) -> [Option<Each>; 2] {
     }
 }
 
+/// How often a pattern is tried until no interrupt comes in any of its windows.
+const TRIES: u32 = 5;
+
+/// What was counted in the steps of a pattern.
+type Steps = [Option<Counters>; 2];
+
 pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(), Error> {
     let (lines, rounds) = if cx.quick { (64, 8) } else { (256, 32) };
     for first in Isa::ALL {
-        for pattern in PATTERNS {
-            let steps = measure(cx, first, pattern, lines, rounds)?;
-            for (step, (each, c)) in expected(pattern).into_iter().zip(steps).enumerate() {
+        for (pattern, counted) in PATTERNS.into_iter().zip(measure(cx, first, lines, rounds)?) {
+            for (step, (each, c)) in expected(pattern).into_iter().zip(counted).enumerate() {
                 let Some((each, c)) = each.zip(c) else {
                     continue;
                 };
@@ -105,34 +110,39 @@ pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(
     Ok(())
 }
 
-/// How often a pattern is tried until no interrupt comes in any of its windows.
-const TRIES: u32 = 5;
-
-/// Runs a pattern; what was counted in its steps. Programs cannot keep interrupts away, but they
-/// show: with one there are more accesses than the program makes, and another run is made. The
-/// last one counts in any case.
+/// Runs all patterns; what was counted, by pattern. Programs cannot keep interrupts away, but they
+/// show: with one there are more accesses than the program makes, and the pattern is run again. The
+/// last run counts in any case.
 fn measure(
     cx: &mut Context<'_>,
     first: Isa,
-    pattern: &str,
     lines: u64,
     rounds: u64,
-) -> Result<[Option<Counters>; 2], Error> {
-    let args = format!("--pattern {pattern} --lines {lines} --rounds {rounds} --first {first}");
-    let mut counted = [None; 2];
+) -> Result<[Steps; PATTERNS.len()], Error> {
+    let mut counted = [[None; 2]; PATTERNS.len()];
+    let mut again: Vec<usize> = (0..PATTERNS.len()).collect();
     for _ in 0..TRIES {
+        let names: Vec<&str> = again.iter().map(|&i| PATTERNS[i]).collect();
+        let list = names.join(",");
+        let args = format!("--pattern {list} --lines {lines} --rounds {rounds} --first {first}");
         let report = cx.run(Sim::Cache, "simpattern", &args, |_| {})?;
-        let mut disturbed = false;
-        for (step, each) in expected(pattern).into_iter().enumerate() {
-            let Some(each) = each else {
-                continue;
-            };
-            let isa = if step == 0 { first } else { first.other() };
-            let c = region::window(&report, isa, window(pattern, step))?.counters;
-            disturbed |= c.accesses > each.accesses * lines * rounds;
-            counted[step] = Some(c);
+        let mut disturbed = Vec::new();
+        for i in again {
+            for (step, each) in expected(PATTERNS[i]).into_iter().enumerate() {
+                let Some(each) = each else {
+                    continue;
+                };
+                let isa = if step == 0 { first } else { first.other() };
+                let c = region::window(&report, isa, window(PATTERNS[i], step))?.counters;
+                if c.accesses > each.accesses * lines * rounds {
+                    disturbed.push(i);
+                }
+                counted[i][step] = Some(c);
+            }
         }
-        if !disturbed {
+        disturbed.dedup();
+        again = disturbed;
+        if again.is_empty() {
             break;
         }
     }

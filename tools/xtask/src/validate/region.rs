@@ -3,7 +3,7 @@
 use dyad_abi::Isa;
 use dyad_sim_model::report::{MachineReport, RoiReport};
 
-use crate::bench::sim::region as window_of;
+use crate::bench::sim::region;
 use crate::error::Error;
 use crate::launch::RunReport;
 
@@ -31,14 +31,14 @@ pub(super) fn window(report: &RunReport, isa: Isa, id: u16) -> Result<RoiReport,
     })
 }
 
-/// What was counted in the region of a load there.
-pub(super) fn load(report: &RunReport, isa: Isa, load: &str) -> Result<RoiReport, Error> {
-    window(report, isa, window_of(load))
+/// What was counted in the region of an element of the program's list of loads.
+pub(super) fn of(report: &RunReport, isa: Isa, place: usize) -> Result<RoiReport, Error> {
+    window(report, isa, region(place))
 }
 
-/// Steps that the program made in the region of a load.
-pub(super) fn steps(report: &RunReport, isa: Isa, load: &str) -> Result<u64, Error> {
-    let name = format!("simbench.{load}.{isa}.steps");
+/// Steps that the program made in it.
+pub(super) fn steps(report: &RunReport, isa: Isa, place: usize, load: &str) -> Result<u64, Error> {
+    let name = format!("simbench.{place}.{load}.{isa}.steps");
     let steps = report.counters.get(&name).copied();
     steps.ok_or_else(|| Error::Run(format!("the program does not report {name}")))
 }

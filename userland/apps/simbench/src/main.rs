@@ -2,15 +2,15 @@
 //!
 //! | option | values | default |
 //! |---|---|---|
-//! | `--load` | a list of `none`, `matmul`, `sort`, `chase`, `conflict`, `random`, `stream`, `is`, `cg`; `:N` may follow: passes in the region | `matmul` |
-//! | `--size` | order (`matmul`), words (`sort`), bytes (`chase`, `random`, `stream`), lines (`conflict`); `K` and `M` may follow | by load |
+//! | `--load` | a list of `none`, `matmul`, `sort`, `chase`, `conflict`, `random`, `stream`, `is`, `cg`; `:N` may follow: passes in the region, and then `:SIZE` | `matmul` |
+//! | `--size` | size of loads without `:SIZE`: order (`matmul`), words (`sort`), bytes (`chase`, `random`, `stream`), lines (`conflict`); `K` and `M` may follow | by load |
 //! | `--stride` | bytes between the lines of `conflict` | `4K` |
 //! | `--class` | `S`, `W`: of `is` and `cg` | `S` |
 //! | `--warm` | passes before the region | 1 |
 //! | `--repeat` | passes in the region, of loads without `:N` | 1 |
 //! | `--home` | a list of `x86_64`, `aarch64`: where all that is done | where it starts |
 //!
-//! The region of the load with number `i` in [`LOADS`] is window [`REGIONS`]` + i` of the simulator.
+//! The region of the `i`-th element of the list is window [`REGIONS`]` + i` of the simulator.
 //! For simulators that know no windows, lines that begin with [`BEGIN`] and [`END`] are printed
 //! before and after, with a pause in which nothing is done between each and the region.
 #![no_std]
@@ -42,6 +42,8 @@ const PAUSE: Duration = Duration::from_millis(60);
 const LOADS: [&str; 9] = [
     "none", "matmul", "sort", "chase", "conflict", "random", "stream", "is", "cg",
 ];
+/// Longest list.
+const MAX_ITEMS: usize = 12;
 const OPTIONS: [&str; 7] = [
     "--load", "--size", "--stride", "--class", "--warm", "--repeat", "--home",
 ];
@@ -61,55 +63,63 @@ impl Load for Nothing {
     }
 }
 
-/// The number in an option, with `K` or `M` for binary thousands and millions.
-fn number(args: &Args, name: &str, default: usize) -> Result<usize> {
-    let Some(text) = args.value(name) else {
-        return Ok(default);
-    };
+/// A number with `K` or `M` for binary thousands and millions.
+fn parse(text: &str) -> Option<usize> {
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'K') => (&text[..text.len() - 1], 10),
         Some(b'M') => (&text[..text.len() - 1], 20),
         _ => (text, 0),
     };
-    let n: Option<usize> = digits.parse().ok();
-    n.and_then(|n| n.checked_mul(1 << shift))
-        .filter(|n| *n <= 1 << 32)
+    let n: usize = digits.parse().ok()?;
+    n.checked_mul(1 << shift).filter(|n| *n <= 1 << 32)
+}
+
+/// The number in an option.
+fn number(args: &Args, name: &str, default: usize) -> Result<usize> {
+    let Some(text) = args.value(name) else {
+        return Ok(default);
+    };
+    parse(text)
         .ok_or_else(|| Error::usage(format_args!("{name} cannot be {text:?}; write 4096 or 4K")))
 }
 
 /// A size in a range.
-fn size(args: &Args, default: usize, range: core::ops::RangeInclusive<usize>) -> Result<usize> {
-    let n = number(args, "--size", default)?;
+fn size(
+    given: Option<usize>,
+    default: usize,
+    range: core::ops::RangeInclusive<usize>,
+) -> Result<usize> {
+    let n = given.unwrap_or(default);
     match range.contains(&n) {
         true => Ok(n),
         false => Err(Error::usage(format_args!(
-            "--size cannot be {n} for this load; possible: {} to {}",
+            "the size cannot be {n} for this load; possible: {} to {}",
             range.start(),
             range.end()
         ))),
     }
 }
 
-/// The load of this name, and its size.
-fn load(name: &str, args: &Args) -> Result<(usize, Box<dyn Load>)> {
+/// The load of this name and size, and its size.
+fn load(name: &str, given: Option<usize>, args: &Args) -> Result<(usize, Box<dyn Load>)> {
     const MAX: usize = 1 << 28;
     let class = args.one_of("--class", &["S", "W"], "S")?;
     Ok(match name {
         "none" => (0, Box::new(Nothing)),
         "matmul" => {
-            let n = size(args, matmul::DEFAULT, 1..=2048)?;
+            let n = size(given, matmul::DEFAULT, 1..=2048)?;
             (n, Box::new(Matmul::new(n)))
         }
         "sort" => {
-            let n = size(args, sort::DEFAULT, 2..=MAX / 4)?;
+            let n = size(given, sort::DEFAULT, 2..=MAX / 4)?;
             (n, Box::new(Sort::new(n)))
         }
         "chase" => {
-            let n = size(args, ring::DEFAULT, 128..=MAX)?;
+            let n = size(given, ring::DEFAULT, 128..=MAX)?;
             (n, Box::new(Ring::random(n)))
         }
         "conflict" => {
-            let n = size(args, 9, 2..=4096)?;
+            let n = size(given, 9, 2..=4096)?;
             let stride = number(args, "--stride", 4096)?;
             if !stride.is_multiple_of(workloads::LINE) || !(1..=MAX / n).contains(&stride) {
                 let line = workloads::LINE;
@@ -122,14 +132,14 @@ fn load(name: &str, args: &Args) -> Result<(usize, Box<dyn Load>)> {
             (n, Box::new(Ring::strided(n, stride)))
         }
         "random" => {
-            let n = size(args, random::DEFAULT, 64..=MAX)?;
+            let n = size(given, random::DEFAULT, 64..=MAX)?;
             if !n.is_power_of_two() {
-                return Err(Error::usage("--size must be a power of two for random"));
+                return Err(Error::usage("the size must be a power of two for random"));
             }
             (n, Box::new(Random::new(n)))
         }
         "stream" => {
-            let n = size(args, stream::DEFAULT, 64..=MAX)?;
+            let n = size(given, stream::DEFAULT, 64..=MAX)?;
             (n, Box::new(Stream::new(n)))
         }
         "is" => {
@@ -143,34 +153,56 @@ fn load(name: &str, args: &Args) -> Result<(usize, Box<dyn Load>)> {
     })
 }
 
-/// What is to be done: loads by number, and passes in the region.
-fn plan(args: &Args) -> Result<Vec<(usize, usize)>> {
+/// Something to be done.
+struct Item {
+    name: &'static str,
+    passes: usize,
+    size: Option<usize>,
+}
+
+/// What is to be done.
+fn plan(args: &Args) -> Result<Vec<Item>> {
     let repeat = number(args, "--repeat", 1)?;
+    let size = match args.value("--size") {
+        Some(_) => Some(number(args, "--size", 0)?),
+        None => None,
+    };
     let list = args.value("--load").unwrap_or("matmul");
-    let plan: Result<Vec<_>> = list.split(',').map(|word| item(word, repeat)).collect();
+    let plan: Result<Vec<_>> = list
+        .split(',')
+        .map(|word| item(word, repeat, size))
+        .collect();
     let plan = plan?;
-    if plan.len() > 1 && args.value("--size").is_some() {
-        return Err(Error::usage("--size is for one load; name one with --load"));
+    match plan.len() <= MAX_ITEMS {
+        true => Ok(plan),
+        false => Err(Error::usage(format_args!(
+            "--load has more than {MAX_ITEMS} loads"
+        ))),
     }
-    Ok(plan)
 }
 
 /// An element of the list of loads.
-fn item(word: &str, repeat: usize) -> Result<(usize, usize)> {
-    let (name, passes) = match word.split_once(':') {
-        Some((name, passes)) => (name, passes.parse().ok()),
-        None => (word, Some(repeat)),
+fn item(word: &str, repeat: usize, size: Option<usize>) -> Result<Item> {
+    let mut parts = word.split(':');
+    let name = parts.next().unwrap_or_default();
+    let mut part = |default| match parts.next() {
+        Some(text) => parse(text).map(Some),
+        None => Some(default),
     };
-    let passes = passes.ok_or_else(|| {
-        Error::usage(format_args!("--load cannot have {word:?}; write {name}:10"))
-    })?;
-    let index = LOADS.iter().position(|l| *l == name).ok_or_else(|| {
+    let (passes, size) = (part(Some(repeat)), part(size));
+    let (Some(Some(passes)), Some(size), None) = (passes, size, parts.next()) else {
+        return Err(Error::usage(format_args!(
+            "--load cannot have {word:?}; write {name}:10 or {name}:10:64K"
+        )));
+    };
+    let known = LOADS.into_iter().find(|l| *l == name);
+    let name = known.ok_or_else(|| {
         Error::usage(format_args!(
             "--load cannot have {name:?}; possible: {}",
             LOADS.join(", ")
         ))
     })?;
-    Ok((index, passes))
+    Ok(Item { name, passes, size })
 }
 
 /// Where to do it.
@@ -198,27 +230,25 @@ fn window<const ID: u16>(load: &mut dyn Load, passes: usize) {
     });
 }
 
-/// All passes of the load with this number, in its region.
-fn region(index: usize, load: &mut dyn Load, passes: usize) {
-    // Numbers of windows are part of instructions.
-    match index {
-        0 => window::<REGIONS>(load, passes),
-        1 => window::<{ REGIONS + 1 }>(load, passes),
-        2 => window::<{ REGIONS + 2 }>(load, passes),
-        3 => window::<{ REGIONS + 3 }>(load, passes),
-        4 => window::<{ REGIONS + 4 }>(load, passes),
-        5 => window::<{ REGIONS + 5 }>(load, passes),
-        6 => window::<{ REGIONS + 6 }>(load, passes),
-        7 => window::<{ REGIONS + 7 }>(load, passes),
-        _ => window::<{ REGIONS + 8 }>(load, passes),
+/// All passes of a load, in the region of its place in the list.
+fn region(place: usize, load: &mut dyn Load, passes: usize) {
+    macro_rules! choose {
+        ($($n:literal)*) => {
+            // Numbers of windows are part of instructions.
+            match place {
+                $($n => window::<{ REGIONS + $n }>(load, passes),)*
+                _ => {}
+            }
+        };
     }
+    choose!(0 1 2 3 4 5 6 7 8 9 10 11);
 }
 
 /// Does one load here; whether its result is right.
-async fn measure(index: usize, passes: usize, args: &Args) -> Result<bool> {
-    let name = LOADS[index];
+async fn measure(index: usize, item: &Item, args: &Args) -> Result<bool> {
+    let Item { name, passes, .. } = *item;
     let warm = number(args, "--warm", 1)?;
-    let (size, mut load) = load(name, args)?;
+    let (size, mut load) = load(name, item.size, args)?;
     let place = format!("{name} on node {} ({})", node(), isa());
     println!(
         "{place}: size {size}, {passes} passes of {} steps",
@@ -235,8 +265,9 @@ async fn measure(index: usize, passes: usize, args: &Args) -> Result<bool> {
     println!("{END} {place}");
     sleep(PAUSE).await;
 
-    let count =
-        |what: &str, n: u64| report::counter(&format!("simbench.{name}.{}.{what}", isa()), n);
+    let count = |what: &str, n: u64| {
+        report::counter(&format!("simbench.{index}.{name}.{}.{what}", isa()), n)
+    };
     count("steps", load.steps() * passes as u64);
     count("ns", took.as_nanos() as u64);
     let ok = name == "none" || warm + passes == 0 || load.check();
@@ -252,8 +283,8 @@ async fn main(args: Args) -> Result<()> {
         migrate(home)
             .await
             .map_err(|e| Error::msg(format_args!("cannot make {home} the home: {e}")))?;
-        for &(index, passes) in &plan {
-            right &= measure(index, passes, &args).await?;
+        for (index, item) in plan.iter().enumerate() {
+            right &= measure(index, item, &args).await?;
         }
     }
     match right {

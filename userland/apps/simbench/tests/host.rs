@@ -63,7 +63,7 @@ fn every_load_checks_its_result() {
 
 #[test]
 fn many_loads_run_one_after_the_other_on_both_isas() {
-    let (code, text) = run("--load none,conflict:2,is --repeat 3 --home aarch64,x86_64");
+    let (code, text) = run("--load none,conflict:2:5,is --repeat 3 --home aarch64,x86_64");
     assert_eq!(code, Some(0), "{text}");
     let begun: Vec<&str> = text
         .lines()
@@ -72,7 +72,7 @@ fn many_loads_run_one_after_the_other_on_both_isas() {
     let one = |isa: &str| ["none", "conflict", "is"].map(|name| format!("{name} on {isa}"));
     let all = [one("node 1 (aarch64)"), one("node 0 (x86_64)")].concat();
     assert_eq!(begun, all);
-    assert!(text.contains("size 9, 2 passes") && text.contains("size 65536, 3 passes"));
+    assert!(text.contains("size 5, 2 passes") && text.contains("size 65536, 3 passes"));
 }
 
 #[test]
@@ -82,8 +82,18 @@ fn wrong_arguments_are_explained() {
             "--load matmull",
             "--load cannot have \"matmull\"; possible: none, matmul",
         ),
-        ("--load is:x", "--load cannot have \"is:x\"; write is:10"),
-        ("--load is,cg --size 4", "--size is for one load"),
+        (
+            "--load is:x",
+            "--load cannot have \"is:x\"; write is:10 or is:10:64K",
+        ),
+        (
+            "--load none,none,none,none,none,none,none,none,none,none,none,none,none",
+            "--load has more than 12 loads",
+        ),
+        (
+            "--load is:1:2:3",
+            "--load cannot have \"is:1:2:3\"; write is:10 or is:10:64K",
+        ),
         (
             "--home x86",
             "--home cannot have \"x86\"; possible: x86_64, aarch64",
@@ -91,11 +101,11 @@ fn wrong_arguments_are_explained() {
         ("--size 4G", "--size cannot be \"4G\"; write 4096 or 4K"),
         (
             "--size 0",
-            "--size cannot be 0 for this load; possible: 1 to 2048",
+            "the size cannot be 0 for this load; possible: 1 to 2048",
         ),
         (
             "--load random --size 3M",
-            "--size must be a power of two for random",
+            "the size must be a power of two for random",
         ),
         (
             "--load conflict --stride 100",

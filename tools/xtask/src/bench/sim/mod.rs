@@ -31,19 +31,10 @@ use crate::qemu_plugins::QemuPlugins;
 
 /// The program that is measured.
 pub const PROGRAM: &str = "simbench";
-/// Its loads, in the order of their numbers. The program has the same list.
-pub const LOADS: [&str; 9] = [
-    "none", "matmul", "sort", "chase", "conflict", "random", "stream", "is", "cg",
-];
 
-/// The window around the measured passes of a load.
-///
-/// # Panics
-///
-/// If there is no load of this name.
-pub fn region(load: &str) -> u16 {
-    let number = LOADS.iter().position(|l| *l == load);
-    WindowId::FREE + number.expect("the name of a load") as u16
+/// The window around the measured passes of an element of the program's list of loads.
+pub const fn region(place: usize) -> u16 {
+    WindowId::FREE + place as u16
 }
 
 /// What a machine runs with.
@@ -171,7 +162,7 @@ pub fn sim(
             let plan = options.plan(level);
             let (report, regions) = run(level, &plan, plugins, sink)?;
             for isa in Isa::ALL {
-                for &(load, passes) in &plan {
+                for (place, &(load, passes)) in plan.iter().enumerate() {
                     let seconds = watch::seconds(&regions, isa, load).ok_or_else(|| {
                         Error::Run(format!(
                             "the run with {title} does not say when {load} was measured on {isa}; \
@@ -182,7 +173,7 @@ pub fn sim(
                     let list = times.entry((isa, load, level)).or_default();
                     list.push(seconds / f64::from(passes));
                     if level == Level::Count
-                        && let Some(n) = instructions_of(&report, isa, load)
+                        && let Some(n) = instructions_of(&report, isa, place)
                     {
                         instructions.insert((isa, load), n as f64 / f64::from(passes));
                     }
@@ -233,10 +224,10 @@ fn run(
     }
 }
 
-/// Instructions in the region of a load, if our plugin has counted them.
-fn instructions_of(report: &RunReport, isa: Isa, load: &str) -> Option<u64> {
+/// Instructions in the region at a place of the list, if our plugin has counted them.
+fn instructions_of(report: &RunReport, isa: Isa, place: usize) -> Option<u64> {
     let node = report.nodes.iter().find(|n| n.isa == isa.name())?;
-    let roi = &node.sim.as_ref()?["roi"][region(load).to_string()];
+    let roi = &node.sim.as_ref()?["roi"][region(place).to_string()];
     roi["counters"]["instructions"].as_u64()
 }
 
@@ -255,8 +246,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(region("none"), WindowId::FREE);
-        assert_eq!(region("cg"), WindowId::FREE + 8);
     }
 
     #[test]
