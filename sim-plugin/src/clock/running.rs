@@ -328,11 +328,25 @@ impl Clock {
             }
             ClockCall::Console => self.write(cpu.id, word(guest::TEXT_LEN)),
             ClockCall::Exit => {
-                for (index, cpu) in self.cpus.iter().enumerate() {
-                    self.end(index as u32, cpu, now);
+                for (other, cpu) in self.cpus.iter().enumerate() {
+                    let end = match other as u32 {
+                        own if own == index => now,
+                        other => self.until_end(other, cpu, now),
+                    };
+                    self.end(other as u32, cpu, end);
                 }
             }
         }
+    }
+
+    /// When another CPU of this machine ends, which does at `now`. One that is halted has been so
+    /// until then; one that executes may have come further.
+    fn until_end(&self, index: u32, cpu: &Cpu, now: u64) -> u64 {
+        let time = cpu.hand.time(Score::time().value(index));
+        if cpu.hand.phase() != Phase::Ended {
+            cpu.hand.slept(time, now);
+        }
+        now.max(time)
     }
 
     /// A CPU's time, when `left` instructions of its block are still to come, and how much of it has

@@ -22,23 +22,31 @@ pub fn trials() -> Vec<Trial> {
     };
     vec![
         test("every_model_and_mode_explains_itself", models),
+        test("nodes_of_two_cpus_explain_themselves", two_cpus),
         test("settings_take_effect_without_a_build", settings),
         test("a_seed_is_a_history_and_nearer_memory_is_faster", histories),
     ]
 }
 
-/// A run of the tour, simulated.
-fn run(sim: Sim, coherent: bool, setup: Setup) -> Result<Outcome, String> {
-    let config = RunConfig {
+/// The tour, simulated.
+fn tour(sim: Sim) -> RunConfig {
+    RunConfig {
         work: Work::App {
             app: "hop".into(),
             args: String::new(),
         },
         sim,
-        coherent,
-        setup,
         timeout: Some(Duration::from_secs(200)),
         ..RunConfig::default()
+    }
+}
+
+/// A run of it.
+fn run(sim: Sim, coherent: bool, setup: Setup) -> Result<Outcome, String> {
+    let config = RunConfig {
+        coherent,
+        setup,
+        ..tour(sim)
     };
     let mut kept = Kept::new(|_| {});
     let report = launch::run(&config, &mut kept);
@@ -103,6 +111,30 @@ fn models() -> Result<(), Failed> {
                     part,
                 )?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// The second CPU of a node is halted when the first one ends the machine.
+fn two_cpus() -> Result<(), Failed> {
+    for sim in [Sim::Count, Sim::Timing] {
+        let report = launch::run(
+            &RunConfig {
+                cpus: 2,
+                ..tour(sim)
+            },
+            &mut Kept::new(|_| {}),
+        );
+        // A computer that has fewer processors than the system keeps some waiting for longer than
+        // the others wait for them.
+        let bad = |c: &&launch::Check| !c.ok && c.name != "sim.skew";
+        if let Some(check) = report.checks.iter().find(bad) {
+            return Err(format!("{check:?}").into());
+        }
+        let closed = report.checks.iter().filter(|c| c.name == "sim.closure");
+        if closed.count() != 2 {
+            return Err(format!("not every node has a breakdown: {:?}", report.failure()).into());
         }
     }
     Ok(())
