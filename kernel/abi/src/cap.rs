@@ -473,6 +473,9 @@ numbered! {
         /// `(steps)`: drives this node's quiescence round by at most that many steps. Value: epoch
         /// published by it, 0 if it goes on.
         FlushStep = 11,
+        /// `(counter)`: value: what the simulator has counted of this CPU
+        /// ([`SimCounter`](crate::clock::SimCounter)).
+        Count = 12,
     }
 }
 

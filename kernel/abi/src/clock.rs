@@ -44,16 +44,20 @@ pub enum ClockCall {
     Console = 3,
     /// This machine is about to end: its clock stands still from here on.
     Exit = 4,
+    /// The counter whose number is in [`guest::COUNTER`], of this CPU, into [`plugin::COUNTER`]. See
+    /// [`SimCounter`].
+    Count = 5,
 }
 
 impl ClockCall {
     /// All calls.
-    pub const ALL: [ClockCall; 5] = [
+    pub const ALL: [ClockCall; 6] = [
         ClockCall::Read,
         ClockCall::Sync,
         ClockCall::Ring,
         ClockCall::Console,
         ClockCall::Exit,
+        ClockCall::Count,
     ];
 
     /// The marker that makes the call.
@@ -87,12 +91,80 @@ pub mod guest {
     pub const TARGET: usize = 1;
     /// How many bytes of text there are.
     pub const TEXT_LEN: usize = 2;
+    /// Which counter is wanted: a [`SimCounter`](super::SimCounter).
+    pub const COUNTER: usize = 3;
 }
 
 /// Words of a CPU that the plugin writes.
 pub mod plugin {
     /// Simulated time of the last [`Read`](super::ClockCall::Read), in nanoseconds.
     pub const NOW: usize = 0;
+    /// Value of the counter last asked for, or [`NO_COUNTER`](super::NO_COUNTER).
+    pub const COUNTER: usize = 1;
+}
+
+/// What the plugin says of a counter that it has not got.
+pub const NO_COUNTER: u64 = u64::MAX;
+
+macro_rules! sim_counters {
+    ($($(#[$m:meta])* $name:ident = $n:literal, $text:literal;)*) => {
+        /// What the simulator counts for each CPU and guests can read: since the start of the machine, up
+        /// to the instruction at which it is read. A region of interest is the difference of two readings.
+        /// The names are those of reports.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u16)]
+        pub enum SimCounter {
+            $($(#[$m])* $name = $n,)*
+        }
+
+        impl SimCounter {
+            /// All, by number.
+            pub const ALL: &[SimCounter] = &[$(SimCounter::$name),*];
+
+            /// Name in reports.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(SimCounter::$name => $text,)*
+                }
+            }
+
+            /// The counter with this number.
+            pub fn from_number(n: u64) -> Option<SimCounter> {
+                Self::ALL.iter().copied().find(|c| *c as u64 == n)
+            }
+        }
+    };
+}
+
+sim_counters! {
+    /// Instructions executed.
+    Instructions = 0, "instructions";
+    /// Accesses of data to memory. Needs caches to be simulated, as all that follows.
+    Accesses = 1, "accesses";
+    /// Lines of data not found in the first level.
+    L1dMisses = 2, "l1d_misses";
+    /// Lines of instructions not found in the first level.
+    L1iMisses = 3, "l1i_misses";
+    /// Lines not found in the second level.
+    L2Misses = 4, "l2_misses";
+    /// Lines not found in the last level.
+    L3Misses = 5, "l3_misses";
+    /// Lines from memory near the node.
+    Local = 6, "local";
+    /// Lines from memory behind the link.
+    Remote = 7, "remote";
+    /// Lines from the cache of another node that had modified them.
+    Forwarded = 8, "forwarded";
+    /// SnpData: reads that met another node's exclusive or modified copy.
+    SnpData = 9, "snp_data";
+    /// SnpInv: copies of other nodes taken away.
+    SnpInv = 10, "snp_inv";
+    /// BISnp: evictions from the last level that took copies from levels above it.
+    BiSnp = 11, "bi_snp";
+    /// Modified lines of fused memory written back.
+    Writebacks = 12, "writebacks";
+    /// Instructions that write back or invalidate a line.
+    Flushes = 13, "flushes";
 }
 
 /// Where a word of [`guest`] is.

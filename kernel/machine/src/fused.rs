@@ -9,7 +9,10 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::boot::{BootParams, ClockKind};
-use dyad_abi::clock::{ClockCall, TEXT_BYTES, guest, guest_word, plugin, plugin_word, text_word};
+use dyad_abi::clock::{
+    ClockCall, NO_COUNTER, SimCounter, TEXT_BYTES, guest, guest_word, plugin, plugin_word,
+    text_word,
+};
 use dyad_abi::{CpuId, NodeId};
 use dyad_shm::FusedMap;
 use dyad_shm::clock::NodeClock;
@@ -24,6 +27,7 @@ const SYNC: u32 = ClockCall::Sync.marker().word();
 const RING: u32 = ClockCall::Ring.marker().word();
 const CONSOLE: u32 = ClockCall::Console.marker().word();
 const EXIT: u32 = ClockCall::Exit.marker().word();
+const COUNT: u32 = ClockCall::Count.marker().word();
 
 /// Turns the clock on if it is this run's; before other CPUs are started.
 ///
@@ -65,6 +69,15 @@ fn word<P: Platform>(at: impl FnOnce(CpuId) -> usize) -> Option<&'static AtomicU
 pub fn now_ns<P: Platform>() -> u64 {
     P::mark::<READ>();
     word::<P>(|c| plugin_word(c, plugin::NOW)).map_or(0, |w| w.load(Ordering::Relaxed))
+}
+
+/// What the simulator has counted of this CPU. `None` with the clock off, or if it does not count that.
+pub fn count<P: Platform>(counter: SimCounter) -> Option<u64> {
+    let wanted = word::<P>(|c| guest_word(c, guest::COUNTER))?;
+    wanted.store(counter as u64, Ordering::Relaxed);
+    P::mark::<COUNT>();
+    let value = word::<P>(|c| plugin_word(c, plugin::COUNTER))?.load(Ordering::Relaxed);
+    (value != NO_COUNTER).then_some(value)
 }
 
 /// See [`Platform::set_timer`]. The interrupt comes at the deadline, once, by the CPU's

@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 
 use dyad_abi::boot::{doorbell_vectors, fence_vector};
 use dyad_abi::clock::{
-    ClockCall, NODE_WORDS, TEXT_BYTES, guest, guest_word, plugin, plugin_word, text_word,
+    ClockCall, NO_COUNTER, NODE_WORDS, SimCounter, TEXT_BYTES, guest, guest_word, plugin,
+    plugin_word, text_word,
 };
 use dyad_abi::marker::{Decoded, decode};
 use dyad_abi::{CpuId, Isa, NodeId};
 use dyad_sim_model::clock::coupling::Overseer;
 use dyad_sim_model::clock::{Coupling, Interrupt, Order, PS, Shape, Slice, Times, Who, mix, words};
 use dyad_sim_model::config::{self, NodeConfig, SimConfig};
-use dyad_sim_model::report::{ClockReport, CpuReport};
+use dyad_sim_model::report::{ClockReport, Counters, CpuReport};
 
 use super::doorbells::Doorbells;
 use super::hand::{Hand, LIMIT, Phase};
@@ -327,6 +328,12 @@ impl Clock {
                 }
             }
             ClockCall::Console => self.write(cpu.id, word(guest::TEXT_LEN)),
+            ClockCall::Count => {
+                let at = plugin_word(cpu.id, plugin::COUNTER);
+                let wanted = SimCounter::from_number(word(guest::COUNTER));
+                let value = wanted.and_then(|c| count(index, c, left));
+                self.pages[at].store(value.unwrap_or(NO_COUNTER), Ordering::Release);
+            }
             ClockCall::Exit => {
                 for (other, cpu) in self.cpus.iter().enumerate() {
                     let end = match other as u32 {
@@ -440,4 +447,15 @@ impl Clock {
         report.breakdown_ps.inst = report.counters.instructions * self.config.instruction_ps();
         report.breakdown_ps.idle = cpu.hand.idle();
     }
+}
+
+/// A CPU's counter, up to an instruction with `left` instructions of its block after it.
+fn count(index: u32, counter: SimCounter, left: u64) -> Option<u64> {
+    if counter == SimCounter::Instructions {
+        let (lower, upper) = Words::of(index).instructions();
+        return Some((lower + upper).wrapping_sub(left));
+    }
+    let counters = with_cpu(index, |cpu| cpu.counts(left).report())?;
+    let at = Counters::NAMES.iter().position(|n| *n == counter.name())?;
+    counters.values().get(at).copied()
 }

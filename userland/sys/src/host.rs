@@ -379,6 +379,8 @@ fn perform(word: u64, [a0, a1, ..]: [u64; 5]) -> Result<u64> {
         },
         CapType::Hardware => match HardwareOp::from_number(operation).ok_or(Error::Denied)? {
             HardwareOp::Now => Ok(program.now(&program.state())),
+            // Nobody simulates the host.
+            HardwareOp::Count => Err(Error::NotReady),
             HardwareOp::Where => {
                 let here = program.state().here;
                 Ok(Where {

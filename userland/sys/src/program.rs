@@ -2,6 +2,7 @@
 
 use core::ptr::{NonNull, with_exposed_provenance, with_exposed_provenance_mut};
 
+use dyad_abi::clock::SimCounter;
 use dyad_abi::service::{
     INFO_MAGIC, INVOKE_STACKS, Info, MAX_ARGS, MAX_THREAD_IDS, invoke_stack, pager, process, reply,
     slot,
@@ -59,6 +60,16 @@ pub fn in_invocation() -> bool {
 /// None that a correct system returns.
 pub fn now() -> Result<u64> {
     hardware().now()
+}
+
+/// What the simulator has counted of the CPU that this thread runs on; the difference of two readings is
+/// what happened between them, if the thread has not moved.
+///
+/// # Errors
+///
+/// `NotReady` if the simulator is off, or its level does not count that.
+pub fn sim_count(counter: SimCounter) -> Result<u64> {
+    hardware().count(counter)
 }
 
 /// Lets other threads of this CPU run. In an invocation of a service it does nothing.

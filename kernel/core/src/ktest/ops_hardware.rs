@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::{CapIndex, CapType, HardwareOp, ObjectKind, ReceiveOp, Rights, SendOp};
+use dyad_abi::clock::SimCounter;
 use dyad_abi::user::{USER_END, Where};
 use dyad_abi::{Error, NodeId};
 use dyad_shm::superblock::NodeState;
@@ -23,6 +24,7 @@ const START: u32 = HardwareOp::StartCpu as u32;
 const QUIESCED: u32 = HardwareOp::Quiesced as u32;
 const WHERE: u32 = HardwareOp::Where as u32;
 const STATE: u32 = HardwareOp::NodeState as u32;
+const COUNT: u32 = HardwareOp::Count as u32;
 
 fn hardware(rig: &Rig<'_>, node: NodeId) -> Result<CapIndex, Stop> {
     let payload = [node.index() as u64, 0, 0];
@@ -70,6 +72,39 @@ fn states_of_nodes_are_told_of_those_there_are(cx: &Cx<'_>) -> Outcome {
     })
 }
 
+/// With the simulator off there is nothing to be read; with it, what is read grows as instructions are
+/// executed.
+#[ktest(ops)]
+fn counters_of_the_simulator_grow_or_are_not_there(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let h = hardware(rig, cx.node.id())?;
+        for bad in [SimCounter::ALL.len() as u64, 1 << 16, u64::MAX] {
+            gives!(rig.sys(h, COUNT, &[bad]), Err(Error::BadArgument));
+        }
+        let read = || rig.sys(h, COUNT, &[SimCounter::Instructions as u64]);
+        match read() {
+            Err(Error::NotReady) => {
+                ensure!(
+                    !crate::fused::is_on(),
+                    "there is a plugin, and it counts nothing"
+                );
+            }
+            Ok(_) => {
+                // What the kernel remembers makes later reads shorter than the first.
+                let (_, first) = (read()?, read()?);
+                let (second, third) = (read()?, read()?);
+                ensure!(
+                    first < second && second - first < 100_000,
+                    "{first} instructions, then {second}"
+                );
+                gives!(third - second, second - first);
+            }
+            other => gives!(other, Ok(0)),
+        }
+        Ok(None)
+    })
+}
+
 #[ktest(ops)]
 fn hardware_of_other_nodes_is_not_touched_from_here(cx: &Cx<'_>) -> Outcome {
     rig::with(cx, |rig| {
@@ -91,7 +126,7 @@ fn operations_on_hardware_need_their_rights(cx: &Cx<'_>) -> Outcome {
         let h = hardware(rig, cx.node.id())?;
         let end = HardwareOp::Shutdown as u32;
         let its = [
-            FLUSH, TLB, ATTACH, NOW, WRITE, REPORT, START, QUIESCED, WHERE, STATE, end,
+            FLUSH, TLB, ATTACH, NOW, WRITE, REPORT, START, QUIESCED, WHERE, STATE, COUNT, end,
         ];
         ensure!(its.len() == HardwareOp::ALL.len(), "one is missing");
         rig::has_no_other_operations(rig, h, &its)?;

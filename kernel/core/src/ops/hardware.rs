@@ -25,11 +25,13 @@
 //! anything else a fixed number of words.
 
 use dyad_abi::cap::{CapIndex, CapType, HardwareOp, SendOp};
+use dyad_abi::clock::SimCounter;
 use dyad_abi::user::{MAX_WRITE, Where};
 use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_shm::frame::Epoch;
 
 use crate::cx::{Cx, Operand};
+use crate::fused;
 use crate::object::find;
 use crate::object::thread::Thread;
 use crate::{Platform, clock, console, copy, dispatch, end, inbox, quiet, report};
@@ -53,6 +55,11 @@ pub fn dispatch<P: Platform>(cx: &Cx, this: &Operand, op: HardwareOp, a: [u64; 5
                 isa: P::ISA,
             }
             .pack());
+        }
+        // Of whichever CPU this is: the simulator observes, it does not belong to a node.
+        HardwareOp::Count => {
+            let counter = SimCounter::from_number(a[0]).ok_or(Error::BadArgument)?;
+            return fused::count::<P>(counter).ok_or(Error::NotReady);
         }
         HardwareOp::NodeState => {
             let of = NodeId::new(a[0])

@@ -48,6 +48,13 @@ fn known(nodes: &[Isa]) -> Result<(), Failed> {
     if let Some(why) = report.failure() {
         return Err(format!("{why}\n\nconsole:\n{text}").into());
     }
+    if !report
+        .checks
+        .iter()
+        .any(|c| c.name == "windows.counters" && c.ok)
+    {
+        return Err(format!("the program has not read its counters\n\n{text}").into());
+    }
     for (node, &isa) in report.nodes.iter().zip(nodes) {
         let sim = node.sim.as_ref().ok_or("a node without a report")?;
         check(sim, isa).map_err(|why| format!("{isa}: {why}\n\n{sim:#}"))?;

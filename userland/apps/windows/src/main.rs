@@ -23,6 +23,7 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 use dyad::prelude::*;
 use dyad::report;
 use dyad::sys::{self, marker};
+use dyad_abi::clock::SimCounter;
 use dyad_abi::marker::WindowId;
 
 /// How often each window is opened per ISA.
@@ -106,6 +107,16 @@ fn sleep_a_little() -> Result<()> {
     })?)
 }
 
+/// Whether the simulator's count of instructions, read by the program itself, grows by the same number
+/// each time that it is read.
+fn counters_grow() -> Result<bool> {
+    let read = || sys::sim_count(SimCounter::Instructions);
+    // The first calls of an operation are longer.
+    let _ = (read()?, read()?);
+    let (a, b, c) = (read()?, read()?, read()?);
+    Ok(a < b && b - a == c - b)
+}
+
 fn once(lines: &[Line; 16]) -> Result<()> {
     empty();
     nops();
@@ -122,14 +133,17 @@ fn once(lines: &[Line; 16]) -> Result<()> {
 async fn main(args: Args) -> Result<()> {
     args.expect_options(&[])?;
     let lines: Box<[Line; 16]> = black_box(Box::default());
+    let mut counted = true;
     for _ in Isa::ALL {
         for _ in 0..REPETITIONS {
             once(&lines)?;
         }
+        counted &= counters_grow()?;
         sleep_a_little()?;
         migrate(isa().other()).await?;
     }
     let total = lines[0].0.load(Ordering::Relaxed);
     report::check("windows.made", total == 2 * REPETITIONS, total);
+    report::check("windows.counters", counted, "read by the program");
     Ok(())
 }

@@ -175,7 +175,8 @@ impl Builder {
         let common = HardwareOp::Now
             .right()
             .or(HardwareOp::Where.right())
-            .or(HardwareOp::NodeState.right());
+            .or(HardwareOp::NodeState.right())
+            .or(HardwareOp::Count.right());
         for node in nodes {
             let rights = common.or(rights(node));
             p.give(slot::hardware(node), rt::hardware(node), rights)?;

@@ -42,7 +42,7 @@
 //!
 //! | to | what |
 //! |---|---|
-//! | every program | `hardware(n)`: now, where, node state; its endpoint: receive |
+//! | every program | `hardware(n)`: now, where, node state, count; its endpoint: receive |
 //! | every service | `hardware(n)`: write, for what it has to say when it cannot go on |
 //! | sched | its threads: dispatch, resume, deadline, stop; `Send`s to init |
 //! | console | `hardware(console node)`: write, report |

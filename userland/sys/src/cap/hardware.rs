@@ -1,6 +1,7 @@
 //! The hardware of a node.
 
 use dyad_abi::cap::HardwareOp;
+use dyad_abi::clock::SimCounter;
 use dyad_abi::user::{ReportArgs, ReportKind, Where};
 use dyad_abi::{CpuId, Error, NodeId, Result};
 
@@ -68,6 +69,17 @@ impl Cap<Hardware> {
     /// Those of [every operation](super#errors-of-every-operation).
     pub fn now(self) -> Result<u64> {
         self.call(HardwareOp::Now as u32, [0; 5])
+    }
+
+    /// What the simulator has counted of the CPU that the caller runs on, since the start of the machine.
+    /// Needs the right `Count`.
+    ///
+    /// # Errors
+    ///
+    /// `NotReady` if the simulator is off or its level does not count that, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn count(self, counter: SimCounter) -> Result<u64> {
+        self.call(HardwareOp::Count as u32, [counter as u64, 0, 0, 0, 0])
     }
 
     /// Writes text to the console device of this node; lines are kept whole. Gives the bytes taken, at
