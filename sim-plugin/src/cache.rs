@@ -155,6 +155,8 @@ pub struct Passed {
     pub time_ps: u64,
     /// The part of it in which the CPU was halted.
     pub idle_ps: u64,
+    /// The part of it in which it was halted and a doorbell was on its way.
+    pub ipi_ps: u64,
 }
 
 impl Add for Passed {
@@ -164,6 +166,7 @@ impl Add for Passed {
             counts: self.counts + other.counts,
             time_ps: self.time_ps + other.time_ps,
             idle_ps: self.idle_ps + other.idle_ps,
+            ipi_ps: self.ipi_ps + other.ipi_ps,
         }
     }
 }
@@ -175,6 +178,7 @@ impl Sub for Passed {
             counts: self.counts - other.counts,
             time_ps: self.time_ps - other.time_ps,
             idle_ps: self.idle_ps - other.idle_ps,
+            ipi_ps: self.ipi_ps - other.ipi_ps,
         }
     }
 }
@@ -191,6 +195,8 @@ pub struct Cpu {
     cycle_ps: u64,
     /// The same of a hit in the first level.
     hit_ps: u64,
+    /// What was counted when the machine said that it ends.
+    last: Option<Counters>,
     devices: u64,
     unknown: u64,
     /// Translations that were compared with QEMU's, and those that were wrong.
@@ -215,6 +221,7 @@ impl Cpu {
             turn: 0,
             cycle_ps: setup.cycle_ps(),
             hit_ps: setup.cycle_ps() * setup.l1_cycles(),
+            last: None,
             devices: 0,
             unknown: 0,
             checked: 0,
@@ -444,12 +451,13 @@ impl Cpu {
 
     /// A marker is executed, with `left` instructions of its block after it, itself included.
     pub fn marker(&mut self, marker: Marker, left: u64) {
-        let (time_ps, idle_ps) =
-            clock::get().map_or((0, 0), |clock| clock.reading(self.number, left));
+        let reading = clock::get().map(|clock| clock.reading(self.number, left));
+        let (time_ps, idle_ps, ipi_ps) = reading.unwrap_or_default();
         let now = Passed {
             counts: self.counts(left),
             time_ps,
             idle_ps,
+            ipi_ps,
         };
         self.regions.marker(marker, now);
     }
@@ -457,11 +465,19 @@ impl Cpu {
     /// What has been counted, when `left` instructions of the block that is being executed are still
     /// to come.
     pub fn counts(&self, left: u64) -> Counters {
+        if let Some(last) = self.last {
+            return last;
+        }
         let (lower, upper) = self.words.instructions();
         Counters {
             instructions: (lower + upper).wrapping_sub(left),
             ..self.core.counts
         }
+    }
+
+    /// What happens from here on is not counted; `left` as above.
+    pub fn freeze(&mut self, left: u64) {
+        self.last = Some(self.counts(left));
     }
 
     /// Regions that were passed through.

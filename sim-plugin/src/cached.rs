@@ -230,6 +230,7 @@ impl Setup {
         let explained = all.into_iter().map(|(id, region)| {
             let waits = account::Waits {
                 idle: region.sum.idle_ps,
+                ipi: region.sum.ipi_ps,
                 ..account::Waits::default()
             };
             let (counters, breakdown_ps) = self.explain(&region.sum.counts, waits);

@@ -34,6 +34,8 @@ pub struct Hand {
     base: AtomicU64,
     /// Time slept, or jumped over.
     idle: AtomicU64,
+    /// Time slept while the doorbell that ended the sleep was on its way.
+    ipi: AtomicU64,
     /// What the time was when the CPU's life was over.
     end: AtomicU64,
     phase: AtomicU64,
@@ -75,6 +77,14 @@ impl Hand {
         set(&self.idle, get(&self.idle) + now.saturating_sub(since));
     }
 
+    /// So much of the time until `now` was slept, and a doorbell that was on its way for `flight` has ended
+    /// it.
+    pub fn slept_until_rung(&self, since: u64, now: u64, flight: u64) {
+        let waited = now.saturating_sub(since).min(flight);
+        set(&self.ipi, get(&self.ipi) + waited);
+        self.slept(since, now - waited);
+    }
+
     /// The CPU's life is over; its time was `time`.
     pub fn end(&self, time: u64) {
         set(&self.end, time);
@@ -103,7 +113,12 @@ impl Hand {
         set(&self.phase, phase as u64);
     }
 
-    /// Time slept or jumped over.
+    /// Time slept while the doorbell that ended the sleep was on its way.
+    pub fn ipi(&self) -> u64 {
+        get(&self.ipi)
+    }
+
+    /// Time slept or jumped over, without [`ipi`](Hand::ipi).
     pub fn idle(&self) -> u64 {
         get(&self.idle)
     }
@@ -149,5 +164,10 @@ mod tests {
         hand.slept(30, 25);
         hand.end(12);
         assert_eq!((hand.final_time(q + 50), hand.idle()), (12, 15));
+        // A sleep shorter than the flight of the doorbell is all waiting for it.
+        hand.slept_until_rung(100, 130, 20);
+        assert_eq!((hand.idle(), hand.ipi()), (25, 20));
+        hand.slept_until_rung(200, 205, 20);
+        assert_eq!((hand.idle(), hand.ipi()), (25, 25));
     }
 }

@@ -47,6 +47,8 @@ struct Cpu {
     coupling: Coupling<SharedWords, Process>,
     /// Interrupts that QEMU's main loop did not take in time.
     timeouts: AtomicU64,
+    /// Instructions in the lower and in the upper half when its life was over.
+    halves: OnceLock<(u64, u64)>,
 }
 
 /// The clock of a machine.
@@ -56,6 +58,8 @@ pub struct Clock {
     nodes: usize,
     config: NodeConfig,
     strict: bool,
+    /// How long doorbells are on their way.
+    flight: u64,
     doorbells: Arc<Doorbells>,
     process: Process,
     /// This node's pages.
@@ -123,6 +127,7 @@ pub fn install(clock: &ClockOptions, options: &Options, emulator: &Emulator) -> 
         hand: Hand::default(),
         coupling: coupling(id),
         timeouts: AtomicU64::new(0),
+        halves: OnceLock::new(),
     });
     let clock = Clock {
         isa,
@@ -130,6 +135,7 @@ pub fn install(clock: &ClockOptions, options: &Options, emulator: &Emulator) -> 
         nodes: shape.nodes,
         config: own,
         strict,
+        flight: times.ipi,
         cpus: cpus.collect(),
         doorbells,
         process,
@@ -287,7 +293,12 @@ impl Clock {
         if cpu.hand.phase() == Phase::Alive
             && let Some(resumed) = cpu.coupling.resume(time)
         {
-            cpu.hand.slept(time, resumed.now);
+            match resumed.event {
+                Some(Interrupt::Doorbell) => {
+                    cpu.hand.slept_until_rung(time, resumed.now, self.flight);
+                }
+                Some(Interrupt::Timer) | None => cpu.hand.slept(time, resumed.now),
+            }
             // It looks around before it does anything else.
             words.set_time(cpu.hand.plan(resumed.now, 0));
         }
@@ -340,7 +351,8 @@ impl Clock {
                         own if own == index => now,
                         other => self.until_end(other, cpu, now),
                     };
-                    self.end(other as u32, cpu, end);
+                    let left = if other as u32 == index { left } else { 0 };
+                    self.end(other as u32, cpu, end, left);
                 }
             }
         }
@@ -357,12 +369,12 @@ impl Clock {
     }
 
     /// A CPU's time, when `left` instructions of its block are still to come, and how much of it has
-    /// been idle. On the CPU's thread.
-    pub fn reading(&self, index: u32, left: u64) -> (u64, u64) {
-        self.cpu(index).map_or((0, 0), |cpu| {
+    /// been idle, and how much waiting for a doorbell. On the CPU's thread.
+    pub fn reading(&self, index: u32, left: u64) -> (u64, u64, u64) {
+        self.cpu(index).map_or((0, 0, 0), |cpu| {
             let ahead = left * self.config.instruction_ps();
             let time = cpu.hand.time(Words::of(index).time());
-            (time.saturating_sub(ahead), cpu.hand.idle())
+            (time.saturating_sub(ahead), cpu.hand.idle(), cpu.hand.ipi())
         })
     }
 
@@ -388,9 +400,14 @@ impl Clock {
         }
     }
 
-    /// A CPU's life is over.
-    fn end(&self, index: u32, cpu: &Cpu, time: u64) {
+    /// A CPU's life is over, with `left` instructions of its block still to come. What it executes until
+    /// QEMU has ended depends on the host, and is not counted.
+    fn end(&self, index: u32, cpu: &Cpu, time: u64, left: u64) {
         if cpu.hand.phase() != Phase::Ended {
+            let lower = Score::lower().value(index);
+            let upper = Score::upper().value(index).saturating_sub(left);
+            let _ = cpu.halves.set((lower, upper));
+            with_cpu(index, |c| c.freeze(left));
             cpu.hand.end(time);
             cpu.coupling.end(time, Score::trace().value(index));
         }
@@ -400,7 +417,7 @@ impl Clock {
     pub fn ended(&self) {
         for (index, cpu) in self.cpus.iter().enumerate() {
             let time = cpu.hand.time(Score::time().value(index as u32));
-            self.end(index as u32, cpu, time);
+            self.end(index as u32, cpu, time, 0);
         }
     }
 
@@ -413,7 +430,7 @@ impl Clock {
             let s = cpu.coupling.stats();
             let timeouts = cpu.timeouts.load(Ordering::Relaxed);
             report.total_ps = report.total_ps.max(cpu.hand.final_time(0));
-            report.idle_ps += cpu.hand.idle();
+            report.idle_ps += cpu.hand.idle() + cpu.hand.ipi();
             report.max_skew_ps = report.max_skew_ps.max(s.skew);
             report.max_late_ps = report.max_late_ps.max(s.late);
             for (sum, part) in [
@@ -442,10 +459,15 @@ impl Clock {
         };
         let s = cpu.coupling.stats();
         report.time_ps = cpu.hand.final_time(0);
+        if let Some((lower, upper)) = cpu.halves.get() {
+            (report.lower_half, report.upper_half) = (*lower, *upper);
+            report.counters.instructions = lower + upper;
+        }
         report.counters.ipis_sent = s.rung;
         report.counters.ipis_received = s.doorbells;
         report.breakdown_ps.inst = report.counters.instructions * self.config.instruction_ps();
         report.breakdown_ps.idle = cpu.hand.idle();
+        report.breakdown_ps.ipi = cpu.hand.ipi();
     }
 }
 
