@@ -60,6 +60,8 @@ pub trait Probe {
     fn address(&self) -> u64;
     /// Its length.
     fn bytes(&self) -> u64;
+    /// What was loaded or stored, little-endian.
+    fn value(&self) -> u128;
     /// Where an address on one of its pages is; `None` if QEMU has dropped the translation.
     fn place(&self, address: u64) -> Option<Place>;
 }
@@ -129,6 +131,8 @@ pub struct Watched {
     pub physical: u64,
     /// Its length.
     pub bytes: u64,
+    /// What was loaded or stored, little-endian; what was there before a read-modify-write.
+    pub value: u128,
 }
 
 /// Somebody who sees everything that a CPU does to memory, before the model does. Slower: only if asked
@@ -138,8 +142,10 @@ pub trait Watcher: Send {
     fn access(&mut self, access: &Watched);
     /// Lines of instructions are fetched.
     fn fetch(&mut self, lines: &[Line]);
-    /// An instruction acts on the line of a physical address.
-    fn line(&mut self, action: &LineAction, physical: u64);
+    /// An instruction acts on the line of a virtual and physical address.
+    fn line(&mut self, action: &LineAction, address: u64, physical: u64);
+    /// An instruction at an address writes back and drops all that caches hold.
+    fn everything(&mut self, _at: u64) {}
     /// In strict order: from here on it is the turn with this number.
     fn turn(&mut self, _number: u64) {}
     /// The machine ends.
@@ -340,6 +346,7 @@ impl Cpu {
                 address,
                 physical: frame.line(address) * LINE + address % LINE,
                 bytes: probe.bytes(),
+                value: probe.value(),
             };
             let second = (address + watched.bytes - 1) & !(PAGE - 1);
             let rest = match second > address {
@@ -412,6 +419,14 @@ impl Cpu {
         self.words.add_time(cycles * self.cycle_ps);
     }
 
+    /// An instruction at an address is about to write back and drop all that caches hold. Only who
+    /// watches is told: the model's caches stay as they are.
+    pub fn everything(&mut self, at: u64) {
+        for watcher in &mut self.watchers {
+            watcher.everything(at);
+        }
+    }
+
     /// An instruction is about to act on a line.
     pub fn act(&mut self, action: &LineAction) {
         let registers = &mut self.registers;
@@ -422,7 +437,7 @@ impl Cpu {
         };
         let (line, index) = (frame.line(address), frame.index(address) as usize);
         for watcher in &mut self.watchers {
-            watcher.line(action, line * LINE + address % LINE);
+            watcher.line(action, address, line * LINE + address % LINE);
         }
         let cycles = match action.op {
             LineOp::WriteBack => self.core.flush(FlushKind::Clean, line, index),

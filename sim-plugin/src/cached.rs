@@ -23,9 +23,9 @@ use dyad_abi::Isa;
 use dyad_abi::marker::{Decoded, Marker, MarkerOp, decode};
 use dyad_sim_model::account;
 use dyad_sim_model::coherent::Core;
-use dyad_sim_model::config::{Level, SimConfig};
+use dyad_sim_model::config::{Coherence, Level, SimConfig};
 use dyad_sim_model::memory::{Memory, line_of};
-use dyad_sim_model::report::{Breakdown, Counters, CpuReport, RoiReport};
+use dyad_sim_model::report::{Breakdown, Counters, CpuReport, RoiReport, SanitizerReport};
 use dyad_sim_model::shared::Areas;
 
 use crate::cache::{Fetch, Line, LineAction, Passed, Watcher};
@@ -36,6 +36,7 @@ use crate::ffi::{self, Block, Instruction};
 use crate::maintenance::{Maintenance, Scope, maintenance};
 use crate::options::Options;
 use crate::regions::Region;
+use crate::sanitizer::Sanitizer;
 use crate::tlb::Frame;
 use crate::tracer::Tracer;
 
@@ -52,6 +53,7 @@ pub struct Setup {
     isa: Isa,
     memory: Memory,
     areas: Areas,
+    sanitizer: Option<Sanitizer>,
     words: &'static [AtomicU64],
     code: Mutex<CodeMap>,
     fetches: Intern<Fetch>,
@@ -162,6 +164,13 @@ impl Setup {
                 config.pools.len()
             ));
         }
+        let sanitizer = match config.coherence {
+            Coherence::Coherent => None,
+            Coherence::Incoherent => {
+                let state = needed(options.sanitizer.as_deref(), "sanitizer")?;
+                Some(Sanitizer::new(&config, node, &state, &names)?)
+            }
+        };
         let pools = names
             .iter()
             .zip(&config.pools)
@@ -180,6 +189,7 @@ impl Setup {
             node,
             isa,
             areas,
+            sanitizer,
             words,
             code: Mutex::new(CodeMap::new(isa, pools)),
             fetches: Intern::new(),
@@ -265,18 +275,25 @@ impl Setup {
     }
 
     /// Who watches a CPU.
-    pub fn watchers(&self, cpu: usize) -> Vec<Box<dyn Watcher>> {
+    pub fn watchers(&'static self, cpu: usize) -> Vec<Box<dyn Watcher>> {
         let mut watchers: Vec<Box<dyn Watcher>> = Vec::new();
         if cpu == 0 {
             let mut tracer = self.tracer.lock().unwrap_or_else(PoisonError::into_inner);
             watchers.extend(tracer.take().map(|t| Box::new(t) as Box<dyn Watcher>));
         }
+        watchers.extend(self.sanitizer.iter().map(|s| s.watcher(cpu)));
         watchers
     }
 
-    /// Whether anybody watches.
-    fn watched(&self) -> bool {
-        self.traced || self.checks
+    /// Whether anybody watches what code at an address does.
+    fn watched(&self, address: u64) -> bool {
+        let sanitized = self.sanitizer.is_some() && Sanitizer::watches(address);
+        self.traced || self.checks || sanitized
+    }
+
+    /// What the sanitizer has found, if there is one.
+    pub fn sanitizer(&self) -> Option<SanitizerReport> {
+        self.sanitizer.as_ref().map(Sanitizer::report)
     }
 
     /// Whether translations are compared with QEMU's.
@@ -349,12 +366,18 @@ impl Setup {
                 instruction.report_action(self.actions.get(LineAction { op, operand, at }));
                 return;
             }
+            Some(Maintenance::Everything) => {
+                if self.watched(instruction.address()) {
+                    instruction.report_everything();
+                }
+                return;
+            }
             Some(Maintenance::Translations(scope)) => {
                 instruction.report_translation_change(scope == Scope::Machine);
             }
             None => {}
         }
-        match (kind(self.isa, code), self.watched()) {
+        match (kind(self.isa, code), self.watched(instruction.address())) {
             (classify::Kind::Atomic, false) => instruction.report_modifications(),
             (classify::Kind::Atomic, true) => instruction.watch_modifications(),
             (_, false) => instruction.report_accesses(classify::is_narrow(self.isa, code)),

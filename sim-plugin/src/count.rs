@@ -149,6 +149,7 @@ impl Count {
             windows: samples.as_ref().map(report::windows),
             abandoned: samples.as_ref().map(|s| s.abandoned),
             unmatched: samples.as_ref().map(|s| s.unmatched),
+            sanitizer: self.cached.and_then(Setup::sanitizer),
         }
     }
 

@@ -70,6 +70,26 @@ struct RawPhysical {
     _opaque: [u8; 0],
 }
 
+/// `qemu_plugin_mem_value`: the type is the logarithm of the number of bytes.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct MemValue {
+    bytes_log: c_int,
+    data: [u64; 2],
+}
+
+impl MemValue {
+    /// The bytes, little-endian.
+    fn value(self) -> u128 {
+        let all = u128::from(self.data[1]) << 64 | u128::from(self.data[0]);
+        // What is beyond the value is not initialised to anything.
+        match self.bytes_log {
+            log @ 0..4 => all & ((1 << (8 << log)) - 1),
+            _ => all,
+        }
+    }
+}
+
 /// `qemu_plugin_meminfo_t`.
 type MemInfo = u32;
 type ExecCallback = extern "C" fn(c_uint, *mut c_void);
@@ -125,6 +145,7 @@ unsafe extern "C" {
     );
     fn qemu_plugin_mem_size_shift(info: MemInfo) -> c_uint;
     fn qemu_plugin_mem_is_store(info: MemInfo) -> bool;
+    fn qemu_plugin_mem_get_value(info: MemInfo) -> MemValue;
     fn qemu_plugin_get_hwaddr(info: MemInfo, address: u64) -> *const RawPhysical;
     fn qemu_plugin_hwaddr_is_io(physical: *const RawPhysical) -> bool;
     fn qemu_plugin_hwaddr_phys_addr(physical: *const RawPhysical) -> u64;

@@ -20,6 +20,7 @@
 //! | `tlb` | where virtual pages are |
 //! | `code` | where code is in physical memory |
 //! | `maintenance` | instructions that act on caches and translations |
+//! | `sanitizer` | without coherent caches: what kernels forget to flush |
 //! | `regions` | regions of interest |
 //! | `tracer` | traces of everything that is done to memory |
 //! | `classify` | atomics, flushes, fences by their machine code |
@@ -52,6 +53,8 @@ mod observe;
 mod options;
 mod regions;
 mod report;
+#[cfg(not(test))]
+mod sanitizer;
 mod tlb;
 #[cfg(not(test))]
 mod tracer;

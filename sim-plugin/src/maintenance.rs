@@ -9,6 +9,7 @@
 //! | write back and drop | CLFLUSH, CLFLUSHOPT | DC CIVAC |
 //! | drop | - | DC IVAC |
 //! | zero | - | DC ZVA |
+//! | write back and drop everything | WBINVD | DC CISW, a set and way at a time |
 //! | change translations of this CPU | MOV to CR0, CR3, CR4; INVLPG, INVPCID; WRMSR | MSR to TTBR0, TTBR1, TCR, SCTLR; TLBI |
 //! | of all CPUs | - | TLBI of the inner or outer shareable domain |
 //!
@@ -75,6 +76,9 @@ pub enum Maintenance {
     Line(LineOp, Operand),
     /// It acts on translations.
     Translations(Scope),
+    /// It writes back and drops all that caches hold, or is one of the instructions that do so
+    /// together.
+    Everything,
 }
 
 /// What the instruction `code` does to caches or translations; `None` for almost all.
@@ -110,6 +114,7 @@ fn x86(code: &[u8]) -> Option<Maintenance> {
         [0x0f, 0x01, modrm, ..] if modrm < 0xc0 && modrm >> 3 & 7 == 7 => changes,
         [0x0f, 0x38, 0x82, ..] if operand_size => changes,
         [0x0f, 0x30, ..] => changes,
+        [0x0f, 0x09, ..] if !repeat => Some(Maintenance::Everything),
         [0x0f, 0xae, modrm, ref tail @ ..] if modrm < 0xc0 && !repeat => {
             let op = match (modrm >> 3 & 7, operand_size) {
                 (7, _) => LineOp::Flush,
@@ -174,6 +179,9 @@ fn aarch64(word: u32) -> Option<Maintenance> {
     };
     if is(0xffff_ffe0, 0xd508_7620) {
         return line(LineOp::Drop);
+    }
+    if is(0xffff_ffe0, 0xd508_7e40) {
+        return Some(Maintenance::Everything);
     }
     if is(0xffff_f0e0, 0xd50b_7020) {
         return match word >> 8 & 15 {
@@ -242,6 +250,21 @@ mod tests {
         ];
         for (code, op, address) in golden {
             assert_eq!(x86_line(code), (op, address), "{code:02x?}");
+        }
+    }
+
+    #[test]
+    fn everything_at_once() {
+        let golden: [(Isa, &[u8], bool); 5] = [
+            (Isa::X86_64, &[0x0f, 0x09], true),                   // wbinvd
+            (Isa::X86_64, &[0xf3, 0x0f, 0x09], false),            // wbnoinvd
+            (Isa::X86_64, &[0x0f, 0x08], false),                  // invd
+            (Isa::Aarch64, &0xd508_7e40u32.to_le_bytes(), true),  // dc cisw, x0
+            (Isa::Aarch64, &0xd508_7a40u32.to_le_bytes(), false), // dc csw, x0
+        ];
+        for (isa, code, all) in golden {
+            let expected = all.then_some(Maintenance::Everything);
+            assert_eq!(maintenance(isa, code), expected, "{code:02x?}");
         }
     }
 

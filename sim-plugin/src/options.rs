@@ -51,6 +51,8 @@ pub struct Options {
     pub check: bool,
     /// Files of the pools, with colons between them.
     pub pools: Option<String>,
+    /// File that the sanitizers of all machines share.
+    pub sanitizer: Option<String>,
 }
 
 impl Options {
@@ -62,8 +64,8 @@ impl Options {
     pub fn parse<'a>(args: impl IntoIterator<Item = &'a str>) -> Result<Options, String> {
         let (mut out, mut level, mut unit) = (None, None, None);
         let (mut windows, mut sites, mut node) = (None, None, None);
-        let (mut config, mut caches, mut pools, mut trace) = (None, None, None, None);
-        let mut check = None;
+        let (mut config, mut caches, mut pools) = (None, None, None);
+        let (mut trace, mut check, mut sanitizer) = (None, None, None);
         for arg in args {
             let (key, value) = arg
                 .split_once('=')
@@ -80,11 +82,12 @@ impl Options {
                 "caches" => caches.replace(value.to_string()).is_none(),
                 "pools" => pools.replace(value.to_string()).is_none(),
                 "check" => check.replace(parse_switch(key, value)?).is_none(),
+                "sanitizer" => sanitizer.replace(value.to_string()).is_none(),
                 "trace" => trace.replace(value.to_string()).is_none(),
                 _ => {
                     return Err(format!(
                         "unknown option {key:?}; possible: out, level, unit, windows, sites, node, \
-                         config, caches, pools, trace, check"
+                         config, caches, pools, trace, check, sanitizer"
                     ));
                 }
             };
@@ -104,6 +107,7 @@ impl Options {
             pools,
             trace,
             check: check.unwrap_or(false),
+            sanitizer,
         })
     }
 }
@@ -167,7 +171,7 @@ mod tests {
             (
                 &["ou=x"],
                 "unknown option \"ou\"; possible: out, level, unit, windows, sites, node, config, \
-                 caches, pools, trace, check",
+                 caches, pools, trace, check, sanitizer",
             ),
             (
                 &["out=x", "level=all"],

@@ -81,7 +81,7 @@ impl Watcher for Tracer {
         }
     }
 
-    fn line(&mut self, action: &LineAction, physical: u64) {
+    fn line(&mut self, action: &LineAction, _: u64, physical: u64) {
         let kind = match action.op {
             LineOp::WriteBack => FlushKind::Clean,
             LineOp::Flush | LineOp::Drop => FlushKind::Flush,

@@ -158,6 +158,8 @@ pub struct BootParams<'a> {
     pub ktests: &'a str,
     /// Test option: XORed into this node's layout hash, to show that a mismatch is refused.
     pub test_layout_xor: u64,
+    /// For kernels with tests: the call, as `file:line`, that does without its flush. Empty: none.
+    pub test_seeded: &'a str,
 }
 
 /// Why a parameter text was refused.
@@ -194,7 +196,7 @@ impl fmt::Display for ParamError<'_> {
     }
 }
 
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "abi",
     "node",
     "nodes",
@@ -215,6 +217,7 @@ const KEYS: [&str; 20] = [
     "args",
     "ktests",
     "test_layout_xor",
+    "test_seeded",
 ];
 
 impl<'a> BootParams<'a> {
@@ -324,6 +327,7 @@ impl<'a> BootParams<'a> {
             args: get("args")?,
             ktests: get("ktests")?,
             test_layout_xor: num("test_layout_xor", 0, u64::MAX)?,
+            test_seeded: get("test_seeded")?,
         })
     }
 
@@ -366,7 +370,8 @@ impl fmt::Display for BootParams<'_> {
         writeln!(f, "grant={}", self.grant.name())?;
         writeln!(f, "app={}\nargs={}", self.app, self.args)?;
         writeln!(f, "ktests={}", self.ktests)?;
-        writeln!(f, "test_layout_xor={}", self.test_layout_xor)
+        writeln!(f, "test_layout_xor={}", self.test_layout_xor)?;
+        writeln!(f, "test_seeded={}", self.test_seeded)
     }
 }
 
@@ -400,6 +405,7 @@ mod tests {
             args: "--class S",
             ktests: "",
             test_layout_xor: 0,
+            test_seeded: "",
         }
     }
 

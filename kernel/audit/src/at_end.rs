@@ -31,7 +31,7 @@ pub fn at_end<P: Platform>(node: &'static Node) {
     }
     let there = |n| {
         matches!(
-            node.sb.node_word(n).state,
+            node.word_of(n).state,
             NodeState::Joining | NodeState::Live | NodeState::Suspect
         )
     };

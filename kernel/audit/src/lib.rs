@@ -218,7 +218,7 @@ impl Walk<'_> {
     /// Rows and recoveries that somebody is in the middle of: there are none when nothing goes on.
     fn intents(&mut self) {
         for n in self.cx.node.all() {
-            let left = self.cx.node.sb.node_word(n).state == NodeState::Recovering;
+            let left = self.cx.node.word_of(n).state == NodeState::Recovering;
             for c in CpuId::first(self.cx.node.params.cpus) {
                 if let Some(record) = self.cx.epochs().intents(n, c).read() {
                     self.fault(Fault::LeftBehind {
@@ -346,7 +346,7 @@ impl Walk<'_> {
         if owner.state == State::Stopped {
             return;
         }
-        let word = self.cx.node.sb.node_word(owner.node);
+        let word = self.cx.node.word_of(owner.node);
         // A node that has left in good order has taken its threads with it.
         let there = matches!(
             word.state,

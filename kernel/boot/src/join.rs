@@ -9,13 +9,12 @@
 //! version, layout hash and shape with their own; any difference and they refuse to join, saying
 //! both values. A node that comes back after its death joins with the next incarnation.
 
-use core::sync::atomic::Ordering;
-
 use dyad_abi::ident::MAX_CPUS;
 use dyad_abi::{ABI_VERSION, CpuId, NodeId};
 use dyad_shm::PoolId;
 use dyad_shm::superblock::{MAGIC, NodeState, NodeWord, activity, format};
 
+use dyad_coherence::GlobalMem;
 use dyad_core::clock::{self, FusedTime};
 use dyad_core::cpu::FIRST_CPU;
 use dyad_core::node::Node;
@@ -117,23 +116,19 @@ pub fn layout_hash(node: &Node) -> u64 {
 pub fn superblock<P: Platform>(node: &Node) -> Result<bool, JoinError> {
     let sb = node.sb;
     let claim = format::FORMATTING | (node.id().index() as u64) << 8;
-    let first = sb
-        .format
-        .compare_exchange(format::EMPTY, claim, Ordering::AcqRel, Ordering::Acquire)
-        .is_ok();
-    if first {
-        sb.magic.store(MAGIC, Ordering::Relaxed);
-        sb.abi_version.store(ABI_VERSION as u64, Ordering::Relaxed);
-        sb.layout_hash.store(layout_hash(node), Ordering::Relaxed);
-        sb.shape.store(shape(node), Ordering::Relaxed);
-        sb.epoch.store(1, Ordering::Relaxed);
-        sb.coherence
-            .store(!node.params.coherent as u64, Ordering::Relaxed);
+    let words = node.words;
+    if words.exchange(&sb.format, format::EMPTY, claim) {
+        // Nobody else changes anything on these lines before all of it is there.
+        words.write(&sb.magic, MAGIC);
+        words.write(&sb.abi_version, ABI_VERSION as u64);
+        words.write(&sb.layout_hash, layout_hash(node));
+        words.write(&sb.shape, shape(node));
+        words.write(&sb.epoch, 1);
+        words.write(&sb.coherence, !node.params.coherent as u64);
         format_pool(node, PoolId::Cxl)?;
         clock::set(P::clock_ns(), FusedTime(0));
-        sb.clock_owner
-            .store(node.id().index() as u64 + 1, Ordering::Relaxed);
-        sb.format.store(format::READY, Ordering::Release);
+        words.write(&sb.clock_owner, node.id().index() as u64 + 1);
+        words.write(&sb.format, format::READY);
         info!(
             P,
             "formatted the superblock: {} nodes, layout hash {:#018x}",
@@ -143,9 +138,9 @@ pub fn superblock<P: Platform>(node: &Node) -> Result<bool, JoinError> {
         return Ok(true);
     }
     let limit = node.boot_limit();
-    if !clock::wait_until::<P>(limit, || sb.format.load(Ordering::Acquire) == format::READY) {
+    if !clock::wait_until::<P>(limit, || words.read(&sb.format) == format::READY) {
         return Err(JoinError::FormatTimeout {
-            word: sb.format.load(Ordering::Relaxed),
+            word: words.read(&sb.format),
         });
     }
     for (what, theirs, ours) in [
@@ -159,7 +154,7 @@ pub fn superblock<P: Platform>(node: &Node) -> Result<bool, JoinError> {
             !node.params.coherent as u64,
         ),
     ] {
-        let theirs = theirs.load(Ordering::Relaxed);
+        let theirs = words.read(theirs);
         if theirs != ours {
             return Err(JoinError::Mismatch { what, theirs, ours });
         }
@@ -169,20 +164,21 @@ pub fn superblock<P: Platform>(node: &Node) -> Result<bool, JoinError> {
 
 /// Writes the frame records of a pool, unless an earlier incarnation has: its frames may be in use.
 fn format_pool(node: &Node, pool: PoolId) -> Result<(), JoinError> {
+    let words = node.words;
     let e = &node.sb.pools[pool.index()];
-    if e.formatted.load(Ordering::Acquire) != 0 {
+    if words.read(&e.formatted) != 0 {
         return Ok(());
     }
     let layout = Layout::of(&node.params, pool);
     node.tables
         .format(&node.params, pool)
         .map_err(|_| JoinError::PoolTooSmall)?;
-    e.base.store(pool.base().0, Ordering::Relaxed);
-    e.size.store(node.map.size(pool), Ordering::Relaxed);
-    e.frame_table.store(layout.records.0, Ordering::Relaxed);
-    e.first_frame.store(layout.usable.start, Ordering::Relaxed);
-    e.end_frame.store(layout.usable.end, Ordering::Relaxed);
-    e.formatted.store(1, Ordering::Release);
+    words.write(&e.base, pool.base().0);
+    words.write(&e.size, node.map.size(pool));
+    words.write(&e.frame_table, layout.records.0);
+    words.write(&e.first_frame, layout.usable.start);
+    words.write(&e.end_frame, layout.usable.end);
+    words.write(&e.formatted, 1);
     Ok(())
 }
 
@@ -195,21 +191,19 @@ fn format_pool(node: &Node, pool: PoolId) -> Result<(), JoinError> {
 /// [`JoinError::Mismatch`].
 pub fn roots<P: Platform>(node: &Node) -> Result<(), JoinError> {
     let r = &node.sb.roots[P::ISA.index()];
+    let words = node.words;
     let ours = P::root_entries();
     let image = P::image_id().max(2);
     // 1 in the image word: being written. Writers of one ISA write the same values.
-    if r.image
-        .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire)
-        .is_ok()
-    {
+    if words.exchange(&r.image, 0, 1) {
         for (e, v) in r.entries.iter().zip(ours) {
-            e.store(v, Ordering::Relaxed);
+            words.write(e, v);
         }
-        r.image.store(image, Ordering::Release);
+        words.write(&r.image, image);
         return Ok(());
     }
-    clock::wait_until::<P>(node.boot_limit(), || r.image.load(Ordering::Acquire) != 1);
-    let theirs = r.image.load(Ordering::Acquire);
+    clock::wait_until::<P>(node.boot_limit(), || words.read(&r.image) != 1);
+    let theirs = words.read(&r.image);
     if theirs != image {
         return Err(JoinError::Mismatch {
             what: "kernel image",
@@ -218,7 +212,7 @@ pub fn roots<P: Platform>(node: &Node) -> Result<(), JoinError> {
         });
     }
     for (e, v) in r.entries.iter().zip(ours) {
-        let theirs = e.load(Ordering::Relaxed);
+        let theirs = words.read(e);
         if theirs != v {
             return Err(JoinError::Mismatch {
                 what: "kernel root entry",
@@ -232,7 +226,7 @@ pub fn roots<P: Platform>(node: &Node) -> Result<(), JoinError> {
 
 /// [`JoinError::Ended`] once the shutdown word is set.
 fn ended(node: &Node) -> Option<JoinError> {
-    let code = node.sb.shutdown.load(Ordering::Acquire).checked_sub(1)?;
+    let code = node.words.read(&node.sb.shutdown).checked_sub(1)?;
     Some(JoinError::Ended { code: code as u32 })
 }
 
@@ -242,10 +236,10 @@ fn ended(node: &Node) -> Option<JoinError> {
 ///
 /// [`JoinError::Taken`] if it does not become VACANT in time.
 pub fn claim<P: Platform>(node: &Node, doorbell: u64) -> Result<u32, JoinError> {
-    let e = node.entry();
+    let (e, words) = (node.entry(), node.words);
     let mut claimed = None;
     clock::wait_until::<P>(node.boot_limit(), || {
-        let now = node.sb.node_word(node.id());
+        let now = node.word_of(node.id());
         if now.state != NodeState::Vacant {
             // Whoever would have to free the place may have left.
             return ended(node).is_some();
@@ -254,32 +248,27 @@ pub fn claim<P: Platform>(node: &Node, doorbell: u64) -> Result<u32, JoinError> 
             state: NodeState::Joining,
             incarnation: now.incarnation + 1,
         };
-        if e.state
-            .compare_exchange(now.bits(), next.bits(), Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
-        {
+        if words.exchange(&e.state, now.bits(), next.bits()) {
             claimed = Some(next.incarnation);
         }
         claimed.is_some()
     });
     let incarnation = claimed.ok_or_else(|| {
         ended(node).unwrap_or(JoinError::Taken {
-            state: node.sb.node_word(node.id()).state,
+            state: node.word_of(node.id()).state,
         })
     })?;
     // What an older incarnation's CPUs were doing is not what this one's are: nobody may take them
     // for started, nor send them anything before they are.
     for cpu in CpuId::first(MAX_CPUS) {
         let c = node.sb.cpu(node.id(), cpu);
-        c.activity.store(activity::OFFLINE, Ordering::Relaxed);
-        c.pending.store(0, Ordering::Relaxed);
+        words.write(&c.activity, activity::OFFLINE);
+        words.replace(&c.pending, 0);
     }
-    e.kind.store(
-        P::ISA as u64 | (node.params.cpus as u64) << 8,
-        Ordering::Relaxed,
-    );
-    e.image.store(P::image_id(), Ordering::Relaxed);
-    e.doorbell.store(doorbell + 1, Ordering::Release);
+    // Others change the state on this line: no word of it is written by a write-back.
+    words.replace(&e.kind, P::ISA as u64 | (node.params.cpus as u64) << 8);
+    words.replace(&e.image, P::image_id());
+    words.replace(&e.doorbell, doorbell + 1);
     format_pool(node, PoolId::Local(node.id()))?;
     node.set_incarnation(incarnation);
     Ok(incarnation)
@@ -291,8 +280,8 @@ pub fn live(node: &Node) {
         state: NodeState::Live,
         incarnation: node.incarnation(),
     };
-    node.entry().state.store(word.bits(), Ordering::Release);
-    core::sync::atomic::fence(Ordering::SeqCst);
+    node.words.replace(&node.entry().state, word.bits());
+    node.words.fence();
 }
 
 /// Waits until every node has come up (or has already gone again), answering clock exchanges
@@ -306,7 +295,7 @@ pub fn wait_for_all<P: Platform>(node: &Node) -> Result<(), JoinError> {
     let missing = || {
         node.all()
             .filter(|&n| {
-                let word = node.sb.node_word(n);
+                let word = node.word_of(n);
                 match word.state {
                     NodeState::Vacant => word.incarnation == 0,
                     state => state == NodeState::Joining,
@@ -337,7 +326,7 @@ const ENOUGH_NS: u64 = 1_000_000_000;
 
 /// Whether a node answers clock exchanges, or will.
 fn can_answer(node: &Node, n: NodeId) -> bool {
-    let word = node.sb.node_word(n);
+    let word = node.word_of(n);
     match word.state {
         NodeState::Live | NodeState::Suspect | NodeState::Joining => true,
         // It has formatted but not joined yet; one that has died is not coming back for this.
@@ -348,9 +337,9 @@ fn can_answer(node: &Node, n: NodeId) -> bool {
 
 /// The node to ask for the time: the one whose clock it is, else any live one.
 fn whom_to_ask(node: &Node) -> Option<NodeId> {
-    NodeId::new(node.sb.clock_owner.load(Ordering::Acquire).wrapping_sub(1))
+    NodeId::new(node.words.read(&node.sb.clock_owner).wrapping_sub(1))
         .filter(|&n| n != node.id() && can_answer(node, n))
-        .or_else(|| node.others().find(|&n| node.sb.is_live(n)))
+        .or_else(|| node.others().find(|&n| node.is_live(n)))
 }
 
 /// Sets this node's fused clock: asks a node that has it, several times, and keeps the exchange
@@ -369,8 +358,8 @@ pub fn sync_clock<P: Platform>(node: &Node) -> Result<u64, JoinError> {
         // The others may have ended while this node was on its way back.
         return Err(ended(node).unwrap_or(JoinError::ClockTimeout));
     };
-    let e = node.entry();
-    let base = e.clock_request.load(Ordering::Relaxed) >> 8;
+    let (e, words) = (node.entry(), node.words);
+    let base = words.read(&e.clock_request) >> 8;
     let mut best = u64::MAX;
     let begin = P::clock_ns();
     for i in 1.. {
@@ -380,9 +369,9 @@ pub fn sync_clock<P: Platform>(node: &Node) -> Result<u64, JoinError> {
         }
         let request = (base + i) << 8 | (asked.index() as u64 + 1);
         let start = P::clock_ns();
-        e.clock_request.store(request, Ordering::Release);
+        words.replace(&e.clock_request, request);
         inbox::notify::<P>(asked, FIRST_CPU);
-        let answered = || e.clock_answer.load(Ordering::Acquire) == request;
+        let answered = || words.read(&e.clock_answer) == request;
         clock::wait_until::<P>(node.boot_limit(), || {
             answered() || !can_answer(node, asked) || ended(node).is_some()
         });
@@ -398,15 +387,14 @@ pub fn sync_clock<P: Platform>(node: &Node) -> Result<u64, JoinError> {
             continue;
         }
         let end = P::clock_ns();
-        let theirs = e.clock_time.load(Ordering::Relaxed);
+        let theirs = words.read(&e.clock_time);
         let trip = end.wrapping_sub(start);
         if trip < best {
             best = trip;
             clock::set(end, FusedTime(theirs + trip / 2));
         }
     }
-    let asked_error = node.sb.node(asked).clock_error.load(Ordering::Relaxed);
-    e.clock_error
-        .store(best / 2 + asked_error, Ordering::Relaxed);
+    let asked_error = words.read(&node.sb.node(asked).clock_error);
+    words.replace(&e.clock_error, best / 2 + asked_error);
     Ok(best)
 }

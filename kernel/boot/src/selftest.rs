@@ -8,7 +8,7 @@
 //! The hammering goes on until each node has seen the others make progress between its own
 //! chunks often enough: machines that happen to run one after the other would prove nothing.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 use dyad_core::Platform;
 use dyad_core::meet::barrier;
@@ -53,28 +53,27 @@ pub fn run<P: Platform>(node: &Node) -> Report {
     let line = |i: usize| -> &'static AtomicU64 { &node.sb.scratch[i].words[0] };
     let (add, cas) = (line(0), line(1));
     let done = |n: dyad_abi::NodeId| line(8 + n.index());
-    let limit = node.boot_limit();
+    let (limit, words) = (node.boot_limit(), node.words);
 
     let mut complete = barrier::<P>(node, limit);
     let start = P::clock_ns();
     let (mut chunks, mut overlaps, mut seen) = (0, 0, 0);
     loop {
         for _ in 0..CHUNK {
-            add.fetch_add(1, Ordering::AcqRel);
-            let mut old = cas.load(Ordering::Relaxed);
+            words.increase(add, 1);
             // Bounded: with broken atomics nothing can be relied on.
             for _ in 0..1_000_000 {
-                match cas.compare_exchange(old, old + 1, Ordering::AcqRel, Ordering::Relaxed) {
-                    Ok(_) => break,
-                    Err(now) => old = now,
+                let old = words.read(cas);
+                if words.exchange(cas, old, old + 1) {
+                    break;
                 }
             }
         }
         chunks += 1;
-        done(node.id()).store(chunks * CHUNK, Ordering::Release);
+        words.write(done(node.id()), chunks * CHUNK);
         let others: u64 = node
             .others()
-            .map(|n| done(n).load(Ordering::Acquire))
+            .map(|n| words.read(done(n)))
             .fold(0, u64::wrapping_add);
         if others != seen {
             overlaps += 1;
@@ -87,9 +86,9 @@ pub fn run<P: Platform>(node: &Node) -> Report {
     }
     complete &= barrier::<P>(node, limit);
     let report = Report {
-        expected: node.all().map(|n| done(n).load(Ordering::Acquire)).sum(),
-        added: add.load(Ordering::Acquire),
-        swapped: cas.load(Ordering::Acquire),
+        expected: node.all().map(|n| words.read(done(n))).sum(),
+        added: words.read(add),
+        swapped: words.read(cas),
         overlaps,
         complete,
     };

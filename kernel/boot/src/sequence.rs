@@ -8,8 +8,6 @@
 //! [`EXIT_BOOT`].
 
 use core::fmt;
-use core::sync::atomic::Ordering;
-
 use dyad_abi::boot::{BootMode, BootParams};
 use dyad_abi::record::EXIT_BOOT;
 use dyad_abi::{ABI_VERSION, CpuId};
@@ -128,7 +126,8 @@ fn start_cpus<P: Platform>(node: &'static Node) {
             refuse::<P>(format_args!("CPU {cpu} cannot be started: {why}"));
         }
         let up = clock::wait_until::<P>(node.boot_limit(), || {
-            node.sb.cpu(node.id(), cpu).activity.load(Ordering::Acquire) != activity::OFFLINE
+            let word = &node.sb.cpu(node.id(), cpu).activity;
+            node.words.read(word) != activity::OFFLINE
         });
         if !up {
             refuse::<P>(format_args!("CPU {cpu} did not come up"));
@@ -152,7 +151,7 @@ pub fn secondary<P: Platform>() -> ! {
 
 /// Runs the self-test, unless this node comes back: the others are past it and would not take part.
 fn self_test<P: Platform>(node: &'static Node) {
-    if node.sb.self_test.load(Ordering::Acquire) == 1 {
+    if node.words.read(&node.sb.self_test) == 1 {
         info!(P, "self-test: passed before this node joined again");
         check::<P>(
             "boot.self-test",
@@ -181,12 +180,12 @@ fn self_test<P: Platform>(node: &'static Node) {
         end::exit::<P>(EXIT_BOOT, format_args!("boot self-test failed"));
     }
     check::<P>("boot.self-test", true, detail);
-    node.sb.self_test.store(1, Ordering::Release);
+    node.words.replace(&node.sb.self_test, 1);
 }
 
 fn start_program<P: Platform>(node: &'static Node) {
     // Node 0 starts the program, once per system, however often it joins.
-    if node.id().index() != 0 || node.sb.program.load(Ordering::Acquire) != 0 {
+    if node.id().index() != 0 || node.words.read(&node.sb.program) != 0 {
         return;
     }
     if node.params.bundle_len == 0 {

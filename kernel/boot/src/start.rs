@@ -148,9 +148,8 @@ pub fn init<P: Platform>(cx: &Cx) -> core::result::Result<(), StartError> {
         .map_err(during("objects of init"))?;
     endow(cx, &frames, &objects).map_err(during("capabilities of init"))?;
     node.set_root(cx.cpu(), objects.thread);
-    node.sb
-        .program
-        .store(objects.component.frame.bits() as u64 + 1, Ordering::Release);
+    let component = objects.component.frame.bits() as u64 + 1;
+    node.words.replace(&node.sb.program, component);
     info!(
         P,
         "started {:?}: {} frames of the CXL pool taken, entry {:#x}",
@@ -222,7 +221,8 @@ fn map_page<P: Platform>(
         if perms.contains(Perms::EXECUTE) {
             // Nobody has executed a frame that has never been used.
             let record = tables::record(cx.node.map, &cx.node.tables, pa).ok_or(Error::Corrupt)?;
-            record.mark_executed(cx.node.nodes_with(isa));
+            let nodes = cx.node.nodes_with(isa);
+            cx.words().set_bits(&record.w1, nodes as u64);
         }
         let driver = space.driver(isa)?;
         let place = space.place::<P>(&driver, va, Level::L1)?;
@@ -339,11 +339,11 @@ pub fn describe(node: &Node) -> SysInfo {
         ..SysInfo::default()
     };
     for n in node.all() {
-        let word = node.sb.node_word(n);
+        let word = node.word_of(n);
         info.nodes[n.index()] = NodeInfo {
             isa: node.isa(n) as u32,
             cpus: node.params.cpus as u32,
-            live: node.sb.is_live(n) as u32,
+            live: node.is_live(n) as u32,
             incarnation: word.incarnation,
             pool_base: PoolId::Local(n).base().0,
             pool_size: node.map.size(PoolId::Local(n)),

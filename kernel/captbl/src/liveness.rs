@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering;
 
 use dyad_coherence::GlobalMem;
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
+use dyad_shm::permitted::Permitted;
 use dyad_shm::pool::PhysAddr;
 
 use crate::LIVENESS_ENTRIES;
@@ -36,7 +37,8 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
         }
         let at = count_address(guard.frame().frame, guard.entry());
         if R::follow(Rule::GuardChecksCount)
-            && self.mem.load(at, Ordering::Acquire) != guard.expected()
+            && (self.mem).load_permitted::<{ Permitted::Guard as u32 }>(at, Ordering::Acquire)
+                != guard.expected()
         {
             return Err(Refused::Revoked);
         }

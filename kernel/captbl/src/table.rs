@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering;
 use dyad_abi::cap::{CapIndex, CapType, LEAF_SLOTS, ROOT_ENTRIES, Rights, TABLE_SLOTS};
 use dyad_coherence::GlobalMem;
 use dyad_shm::frame::{Epoch, FrameRef};
+use dyad_shm::permitted::Permitted;
 use dyad_shm::pool::PhysAddr;
 
 use crate::SLOT_BYTES;
@@ -18,6 +19,9 @@ use crate::rules::{Protocol, Rules};
 pub(crate) const STAMP: u64 = 8;
 pub(crate) const CONTENTS: u64 = 16;
 const _: () = assert!(CONTENTS + 8 * Contents::WORDS as u64 == SLOT_BYTES);
+
+/// What lookups read.
+const LOOKUP: u32 = Permitted::Lookup as u32;
 
 /// All capability tables, as one node works on them.
 #[derive(Debug)]
@@ -124,7 +128,7 @@ impl<'m, M: GlobalMem + ?Sized, R: Rules> Table<'m, M, R> {
             return Err(Refused::NoCap);
         }
         let entry = root.add((n / LEAF_SLOTS) as u64 * 8);
-        present(self.mem.load(entry, Ordering::Acquire)).ok_or(Refused::NoCap)
+        present((self.mem).load_permitted::<LOOKUP>(entry, Ordering::Acquire)).ok_or(Refused::NoCap)
     }
 
     /// What a slot's header says. Reads one word, as [`slot_at`](Table::slot_at).
@@ -134,7 +138,7 @@ impl<'m, M: GlobalMem + ?Sized, R: Rules> Table<'m, M, R> {
     /// [`Refused::NoCap`] if it holds no capability.
     #[inline]
     pub fn found(&self, slot: PhysAddr) -> Result<Found, Refused> {
-        match active(self.mem.load(slot, Ordering::Acquire)) {
+        match active((self.mem).load_permitted::<LOOKUP>(slot, Ordering::Acquire)) {
             Some((ty, rights)) => Ok(Found { slot, ty, rights }),
             None => Err(Refused::NoCap),
         }
@@ -161,7 +165,7 @@ impl<'m, M: GlobalMem + ?Sized, R: Rules> Table<'m, M, R> {
         let mut words = [0; Contents::WORDS];
         for (at, word) in (0..).zip(words.iter_mut()) {
             let at = found.slot.add(CONTENTS + 8 * at);
-            *word = self.mem.load(at, Ordering::Relaxed);
+            *word = (self.mem).load_permitted::<LOOKUP>(at, Ordering::Relaxed);
         }
         Contents::from_words((found.ty, found.rights), words).ok_or(Refused::Corrupt)
     }

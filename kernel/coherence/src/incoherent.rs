@@ -7,7 +7,8 @@
 //! | `load_fresh` | invalidate, load | invalidate, load |
 //! | `store_through` | store, write-back | store, write-back |
 //! | fence | MFENCE | DSB SY |
-//! | read-modify-writes | invalidate, LOCK instruction, invalidate | invalidate, LSE instruction, invalidate |
+//! | `or`, `and` | look at the word, then compare-and-swap, until it has not changed | as other read-modify-writes |
+//! | other read-modify-writes | invalidate, LOCK instruction, invalidate | invalidate, LSE instruction, invalidate |
 //!
 //! | order | from |
 //! |---|---|
@@ -21,7 +22,8 @@
 //! others change must not be dirty here (the crate's header says who may store to a line).
 //!
 //! What the machine must provide: a read-modify-write on a line that no cache holds is one
-//! transaction at memory. No instruction says so on either ISA; it is a property of the fabric, or
+//! transaction at memory. (x86-64 has none that sets bits and returns what was there: compilers make
+//! a load and a loop of it, and the load would fetch the line.) No instruction says so on either ISA; it is a property of the fabric, or
 //! of the emulator, as is the reach of the barriers. Two CPUs of one node are coherent.
 #![allow(unsafe_code)]
 
@@ -92,6 +94,19 @@ impl<'m> Incoherent<'m> {
         self.invalidate(at, 8);
         result
     }
+
+    /// Replaces what is at memory by what `f` makes of it, and returns what was there. It goes round
+    /// only if another CPU has changed the word meanwhile.
+    #[cfg(target_arch = "x86_64")]
+    fn change(&self, at: PhysAddr, f: impl Fn(u64) -> u64) -> u64 {
+        let mut old = self.load_fresh(at, Ordering::Relaxed);
+        loop {
+            match self.cas(at, old, f(old)) {
+                Ok(old) => return old,
+                Err(now) => old = now,
+            }
+        }
+    }
 }
 
 impl GlobalMem for Incoherent<'_> {
@@ -119,12 +134,24 @@ impl GlobalMem for Incoherent<'_> {
         self.at_memory(at, |m| m.add(at, n))
     }
 
+    #[cfg(target_arch = "aarch64")]
     fn or(&self, at: PhysAddr, bits: u64) -> u64 {
         self.at_memory(at, |m| m.or(at, bits))
     }
 
+    #[cfg(target_arch = "aarch64")]
     fn and(&self, at: PhysAddr, bits: u64) -> u64 {
         self.at_memory(at, |m| m.and(at, bits))
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn or(&self, at: PhysAddr, bits: u64) -> u64 {
+        self.change(at, |word| word | bits)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn and(&self, at: PhysAddr, bits: u64) -> u64 {
+        self.change(at, |word| word & bits)
     }
 
     fn fence(&self) {

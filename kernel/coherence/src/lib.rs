@@ -44,7 +44,12 @@
 //! runs on: an AArch64 guest emulated on an x86 host may reorder them. Only the fence, or a
 //! read-modify-write in place of the store followed by a fence, does.
 //!
-//! Unsafe code is confined to [`incoherent`], which issues the instructions.
+//! # Reads that may be stale
+//!
+//! Where old bytes do no harm a word is read with [`load_permitted`](GlobalMem::load_permitted), and the reason is listed in
+//! [`dyad_shm::permitted`]: the simulator reports every other read of a stale copy.
+//!
+//! Unsafe code is confined to [`incoherent`] and `permitted`, which issue instructions.
 #![no_std]
 #![deny(unsafe_code)]
 
@@ -60,6 +65,7 @@ pub mod incoherent;
 pub mod model;
 #[cfg(any(test, feature = "host", feature = "model"))]
 pub mod mutants;
+mod permitted;
 #[cfg(any(test, feature = "host"))]
 pub mod stale;
 
@@ -72,6 +78,7 @@ pub use coherent::Coherent;
 pub use host::HostMem;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub use incoherent::Incoherent;
+pub use permitted::load_permitted;
 
 /// Bytes of a frame, on both ISAs.
 const FRAME_BYTES: u64 = dyad_abi::user::PAGE_SIZE;
@@ -122,6 +129,14 @@ pub trait GlobalMem {
     #[inline]
     fn load_fresh(&self, at: PhysAddr, order: Ordering) -> u64 {
         self.invalidate(at, 8);
+        self.load(at, order)
+    }
+
+    /// Reads a word from this node's view, as [`load`](GlobalMem::load). Old bytes do no harm, for
+    /// the reason with this number: see [`dyad_shm::permitted`].
+    #[inline(always)]
+    #[track_caller]
+    fn load_permitted<const WHY: u32>(&self, at: PhysAddr, order: Ordering) -> u64 {
         self.load(at, order)
     }
 

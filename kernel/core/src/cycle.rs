@@ -32,8 +32,6 @@
 //! kernel (see [`crate::entry`]) do not come here: for senders they are part of running user code,
 //! and a doorbell that is rung meanwhile is taken when they end.
 
-use core::sync::atomic::Ordering;
-
 use dyad_shm::superblock::activity;
 
 use crate::clock::{self, FusedTime};
@@ -57,18 +55,18 @@ fn attend<P: Platform>(cx: &Cx) -> u64 {
     // The first CPU of a node looks after others; on it the node also ends.
     if local.id().index() == 0 {
         clock::answer::<P>(node);
-        if node.sb.shutdown.load(Ordering::Acquire) != 0 {
+        if node.words.read(&node.sb.shutdown) != 0 {
             end::finish::<P>(node);
         }
         P::look_after_others(cx);
-    } else if node.params.audit && node.sb.shutdown.load(Ordering::Acquire) != 0 {
+    } else if node.params.audit && node.words.read(&node.sb.shutdown) != 0 {
         end::park::<P>(node, local);
     }
     // Also if time has gone back: joining sets the clock.
     if now.0 >= local.last_tick.get() + TICK_NS || local.last_tick.get() > now.0 {
         local.last_tick.set(now.0);
         if local.id().index() == 0 {
-            node.entry().heartbeat.fetch_add(1, Ordering::Relaxed);
+            node.words.increase(&node.entry().heartbeat, 1);
         }
     }
     while let Some(n) = cx.local.take_other() {
@@ -146,7 +144,7 @@ pub fn switched<P: Platform>(cx: &Cx) -> ! {
 fn idle<P: Platform>(cx: &Cx, next: u64) {
     let node = cx.node;
     let me = node.sb.cpu(node.id(), cx.cpu());
-    let work = || me.pending.load(Ordering::Relaxed) != 0 || dispatch::root_ready(cx);
+    let work = || node.words.read(&me.pending) != 0 || dispatch::root_ready(cx);
     dispatch::root_timeout::<P>(cx);
     let came = clock::wait_until::<P>(SPIN_NS, work);
     if came {

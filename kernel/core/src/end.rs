@@ -52,7 +52,7 @@ use crate::{Platform, inbox};
 /// Whether the launcher wants all nodes to report and stop. Looked at in each turn of the run loop, and
 /// wherever a node waits for others.
 pub fn stop_requested(node: &Node) -> bool {
-    node.sb.control.load(Ordering::Acquire) == control::REPORT_AND_STOP
+    node.words.read(&node.sb.control) == control::REPORT_AND_STOP
 }
 
 /// Reports what this CPU is doing; the first CPU then ends the machine. The others
@@ -144,7 +144,7 @@ pub fn exit<P: Platform>(code: u32, reason: fmt::Arguments<'_>) -> ! {
             state: NodeState::Left,
             incarnation: node.incarnation(),
         };
-        node.entry().state.store(word.bits(), Ordering::Release);
+        node.words.replace(&node.entry().state, word.bits());
     }
     record::<P>(
         "exit",
@@ -158,10 +158,7 @@ pub fn exit<P: Platform>(code: u32, reason: fmt::Arguments<'_>) -> ! {
 
 /// Tells all nodes to end in good order, once: who comes second, with whatever code, changes nothing.
 pub fn shut_down<P: Platform>(node: &'static Node, code: u32) {
-    let _ =
-        node.sb
-            .shutdown
-            .compare_exchange(0, code as u64 + 1, Ordering::AcqRel, Ordering::Relaxed);
+    let _ = node.words.exchange(&node.sb.shutdown, 0, code as u64 + 1);
     // Each is rung out of sleep, or out of user code. A node that is not told, because it joins
     // just now, finds the word by itself. The first CPU of a node ends it. The others are told only
     // if they have to stop before that.
@@ -194,16 +191,12 @@ pub fn finish<P: Platform>(node: &'static Node) -> ! {
     if node.params.audit {
         dyad_audit::at_end::<P>(node);
     }
-    let sum = |f: fn(&dyad_shm::superblock::CpuEntry) -> u64| -> u64 {
-        CpuId::first(node.params.cpus)
-            .map(|c| f(node.sb.cpu(node.id(), c)))
-            .sum()
-    };
-    counter::<P>(
-        "migrations",
-        node.entry().migrations.load(Ordering::Relaxed),
-    );
-    counter::<P>("doorbells_rung", sum(|c| c.rung.load(Ordering::Relaxed)));
-    let code = node.sb.shutdown.load(Ordering::Acquire).saturating_sub(1) as u32;
+    let words = node.words;
+    let rung = CpuId::first(node.params.cpus)
+        .map(|c| words.read(&node.sb.cpu(node.id(), c).rung))
+        .sum();
+    counter::<P>("migrations", words.read(&node.entry().migrations));
+    counter::<P>("doorbells_rung", rung);
+    let code = words.read(&node.sb.shutdown).saturating_sub(1) as u32;
     exit::<P>(code, format_args!("orderly shutdown"))
 }

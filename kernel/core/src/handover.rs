@@ -49,6 +49,7 @@ use dyad_abi::user::{stack_slot, tcb_address};
 use dyad_abi::{Error, NodeId, Result};
 use dyad_ring::Message;
 use dyad_shm::frame::WeakRef;
+use dyad_shm::permitted::Permitted;
 
 use crate::cx::Cx;
 use crate::dispatch::{self, After};
@@ -123,7 +124,7 @@ pub fn send<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> Result<()> 
     if t.scheduler.load(Ordering::Relaxed) == 0 {
         return Err(Error::NotReady);
     }
-    if !cx.node.sb.is_live(to) {
+    if !cx.node.is_live(to) {
         return Err(Error::NodeDead);
     }
     let mine = t.owner(cx.words()).ok_or(Error::Corrupt)?;
@@ -138,7 +139,7 @@ pub fn send<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> Result<()> 
                 what::RETURN => P::mark::<{ mark::ANSWERED }>(),
                 _ => {}
             }
-            cx.node.entry().migrations.fetch_add(1, Ordering::Relaxed);
+            cx.words().increase(&cx.node.entry().migrations, 1);
             dispatch::go_on(cx, next, Stopped::Left, to.index() as u64);
             Ok(())
         }
@@ -165,29 +166,38 @@ pub(crate) fn transfer<P: Platform>(
 ) -> Result<()> {
     // The incarnation that is there now. If that dies, and the node comes back, the owner word names
     // nobody who lives, and recovery of the dead one finds it.
-    let target = cx.node.sb.node_word(to);
+    let target = cx.node.word_of(to);
     let handed = mine.passed(to, target.incarnation, State::Transit);
     t.came_from
         .store(cx.node.id().index() as u64 + 1, Ordering::Relaxed);
-    t.migrations.fetch_add(1, Ordering::Relaxed);
+    count_migration(t, 1);
     let me = reference(cx.node, t).ok_or(Error::Corrupt)?;
+    let id = t.id.load(Ordering::Relaxed);
     // Where caches are not coherent, registers and address space are in memory from here on, and
     // this CPU keeps nothing of the thread.
     dispatch::release::<P>(cx, t);
     if !t.change(cx.words(), mine, handed) {
         return Err(Error::Corrupt);
     }
-    let cpu = inbox::pick_cpu(cx.node, to, t.id.load(Ordering::Relaxed));
+    let cpu = inbox::pick_cpu(cx.node, to, id);
     let m = Message([kind::THREAD, me.bits(), handed.bits(), 0, 0, 0, 0, 0]);
     inbox::send::<P>(to, cpu, &m).or_else(|e| {
         // If the receiver has died, its recoverer may have found the thread and taken it; then it
         // is not ours any more, and comes back by a message.
         if t.change(cx.words(), handed, mine) {
-            t.migrations.fetch_sub(1, Ordering::Relaxed);
+            count_migration(t, u64::MAX);
             return Err(e);
         }
         Ok(())
     })
+}
+
+/// Adds to the migrations of a thread that this CPU owns. Nobody else changes them meanwhile, and the
+/// line is in this node's cache, where a read-modify-write would not act at memory.
+fn count_migration(t: &Thread, n: u64) {
+    let so_far = t.migrations.load(Ordering::Relaxed);
+    t.migrations
+        .store(so_far.wrapping_add(n), Ordering::Relaxed);
 }
 
 /// `Migrate`: the running thread goes on on another node.
@@ -237,7 +247,11 @@ pub fn receive<P: Platform>(cx: &Cx, thread: u64, owner: u64) -> Result<()> {
     if handed.state != State::Transit || !handed.is(cx.node.id(), cx.node.incarnation()) {
         return Err(Error::NotFound);
     }
-    match t.carried[0].load(Ordering::Relaxed) {
+    let announced = &t.carried[0];
+    match cx
+        .words()
+        .hint::<{ Permitted::Announced as u32 }>(announced)
+    {
         what::INVOKE => P::mark::<{ mark::CAME }>(),
         what::RETURN => P::mark::<{ mark::CAME_BACK }>(),
         _ => {}

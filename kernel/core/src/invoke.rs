@@ -132,7 +132,7 @@ fn cross<P: Platform>(
     let node = cx
         .node
         .all()
-        .find(|&n| component.runs_on(n) && cx.node.sb.is_live(n))
+        .find(|&n| component.runs_on(n) && cx.node.is_live(n))
         .ok_or(Error::NodeDead)?;
     let (pc, sp) = P::user_pc_sp(t.regs(P::ISA));
     let from = cx.local.component.get();

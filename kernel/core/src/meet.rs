@@ -5,8 +5,6 @@
 //! clock must not find that one waiting for it in silence. A node that has died, or has left, is
 //! not waited for; one that is only slow is, until the time is up.
 
-use core::sync::atomic::Ordering;
-
 use dyad_shm::superblock::NodeState;
 
 use crate::node::{Node, node};
@@ -27,13 +25,13 @@ pub fn while_waiting<P: Platform>(of: &Node) {
 /// The counters only grow, so a node that runs ahead is not missed. The others' stores before the
 /// barrier are seen behind it: each adds with release and reads with acquire.
 pub fn barrier<P: Platform>(node: &Node, limit_ns: u64) -> bool {
-    let mine = node.entry().barrier.fetch_add(1, Ordering::AcqRel) + 1;
+    let mine = node.words.increase(&node.entry().barrier, 1) + 1;
     clock::wait_until::<P>(limit_ns, || {
         while_waiting::<P>(node);
         node.others().all(|n| {
-            node.sb.node(n).barrier.load(Ordering::Acquire) >= mine
+            node.words.read(&node.sb.node(n).barrier) >= mine
                 || matches!(
-                    node.sb.node_word(n).state,
+                    node.word_of(n).state,
                     NodeState::Dead | NodeState::Left | NodeState::Vacant
                 )
         })

@@ -53,13 +53,13 @@ pub fn set(local: u64, fused: FusedTime) {
 /// answered once: answered again, the time would change after the asker has stopped its watch.
 pub fn answer<P: Platform>(node: &Node) {
     for n in node.others() {
-        let e = node.sb.node(n);
-        let request = e.clock_request.load(Ordering::Acquire);
-        if request & 0xff == node.id().index() as u64 + 1
-            && e.clock_answer.load(Ordering::Relaxed) != request
+        let (e, words) = (node.sb.node(n), node.words);
+        let request = words.read(&e.clock_request);
+        if request & 0xff == node.id().index() as u64 + 1 && words.read(&e.clock_answer) != request
         {
-            e.clock_time.store(now::<P>().0, Ordering::Relaxed);
-            e.clock_answer.store(request, Ordering::Release);
+            // The asker changes other words of this line.
+            words.replace(&e.clock_time, now::<P>().0);
+            words.replace(&e.clock_answer, request);
         }
     }
 }

@@ -18,12 +18,11 @@
 //! A receiver that is slow makes its senders fail with [`Error::Full`], never wait: no operation waits
 //! for another CPU, which might be waiting itself.
 
-use core::sync::atomic::Ordering;
-
 use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_ring::wake::{self, WakeLine};
 use dyad_ring::{Consumer, Message, Producer, PushError, RING_BYTES};
+use dyad_shm::permitted::Permitted;
 use dyad_shm::superblock::{CpuEntry, INBOX_OFFSET, INBOX_SPACE, activity};
 use dyad_shm::{LayoutHash, PhysAddr, PoolId};
 
@@ -127,10 +126,10 @@ pub fn notify<P: Platform>(to: NodeId, cpu: CpuId) {
 
 fn ring_doorbell<P: Platform>(to: NodeId, cpu: CpuId) {
     let node = node();
-    let peer = node.sb.node(to).doorbell.load(Ordering::Acquire);
+    let peer = node.words.read(&node.sb.node(to).doorbell);
     // Zero: it has not told its identifier yet. It looks at its inboxes once it is up.
     if peer != 0 && cpu.index() < node.params.cpus {
-        node.sb.cpu(to, cpu).rung.fetch_add(1, Ordering::Relaxed);
+        node.words.increase(&node.sb.cpu(to, cpu).rung, 1);
         P::ring(to, cpu, peer - 1);
     }
 }
@@ -146,7 +145,7 @@ pub fn send<P: Platform>(to: NodeId, cpu: CpuId, m: &Message) -> Result<()> {
     if to.index() >= node.params.node_count || cpu.index() >= node.params.cpus {
         return Err(Error::NoSuchNode);
     }
-    if !node.sb.is_live(to) {
+    if !node.is_live(to) {
         return Err(Error::NodeDead);
     }
     let mem = node.words;
@@ -167,7 +166,7 @@ pub fn send<P: Platform>(to: NodeId, cpu: CpuId, m: &Message) -> Result<()> {
 pub fn pick_cpu(node: &Node, to: NodeId, hint: u64) -> CpuId {
     let free = |c: &CpuId| {
         matches!(
-            node.sb.cpu(to, *c).activity.load(Ordering::Relaxed),
+            (node.words).hint::<{ Permitted::Placement as u32 }>(&node.sb.cpu(to, *c).activity),
             activity::ATTENTIVE | activity::ASLEEP
         )
     };

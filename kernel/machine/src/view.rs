@@ -37,7 +37,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad_abi::cap::CapIndex;
 use dyad_abi::user::USER_END;
 use dyad_captbl::Found;
+use dyad_coherence::load_permitted;
 use dyad_shm::frame::WeakRef;
+use dyad_shm::permitted::Permitted;
 use dyad_shm::{FrameRef, PhysAddr};
 
 use self::cap::CAP_VIEWS;
@@ -64,6 +66,18 @@ const REFS: u32 = 24;
 static NOTHING: AtomicU64 = AtomicU64::new(0);
 static NO_LINE: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
 
+/// A word as this node sees it, like all that lookups read.
+#[inline(always)]
+fn look(word: &AtomicU64) -> u64 {
+    load_permitted::<{ Permitted::Lookup as u32 }>(word, Ordering::Acquire)
+}
+
+/// The word of an object's frame, likewise.
+#[inline(always)]
+fn look_at_frame(word: &AtomicU64) -> u64 {
+    load_permitted::<{ Permitted::Object as u32 }>(word, Ordering::Acquire)
+}
+
 /// A word, as it was.
 #[derive(Clone, Copy)]
 struct Seen {
@@ -80,19 +94,19 @@ impl Seen {
     fn of(word: &'static AtomicU64) -> Seen {
         Seen {
             word,
-            value: word.load(Ordering::Acquire),
+            value: look(word),
         }
     }
 
     #[inline(always)]
     fn same(&self) -> bool {
-        self.word.load(Ordering::Acquire) == self.value
+        look(self.word) == self.value
     }
 
     /// The same, of a frame word without references: they may come and go.
     #[inline(always)]
     fn same_frame(&self) -> bool {
-        (self.word.load(Ordering::Acquire) ^ self.value) >> REFS == 0
+        (look_at_frame(self.word) ^ self.value) >> REFS == 0
     }
 }
 
@@ -414,8 +428,8 @@ fn learn_target<P: Platform>(
 
 fn frame_word(cx: &Cx, frame: FrameRef) -> Option<Seen> {
     let at = cx.frames().record_at(frame)?;
-    let Seen { word, value } = Seen::of(cx.node.map.get(at)?);
-    let value = value >> REFS << REFS;
+    let word = cx.node.map.get(at)?;
+    let value = look_at_frame(word) >> REFS << REFS;
     Some(Seen { word, value })
 }
 

@@ -36,6 +36,8 @@ pub mod host;
 pub mod memory;
 pub mod mutants;
 pub mod node;
+#[cfg(feature = "ktest")]
+pub mod seeded;
 pub mod space;
 pub mod tables;
 pub mod thread;

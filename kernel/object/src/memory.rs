@@ -66,6 +66,19 @@ impl Words {
         }
     }
 
+    /// The caches that nobody keeps coherent, unless the caller is to do without
+    /// ([`seeded`](crate::seeded)).
+    #[inline(always)]
+    #[cfg_attr(feature = "ktest", track_caller)]
+    fn caches(&self) -> Option<&Incoherent<'static>> {
+        let caches = self.caches.as_ref();
+        #[cfg(feature = "ktest")]
+        if caches.is_some() && crate::seeded::left_out() {
+            return None;
+        }
+        caches
+    }
+
     fn plain(&self) -> Coherent<'static> {
         Coherent(self.map)
     }
@@ -89,6 +102,11 @@ impl GlobalMem for Words {
         self.plain().load(at, order)
     }
 
+    #[inline(always)]
+    fn load_permitted<const WHY: u32>(&self, at: PhysAddr, order: Ordering) -> u64 {
+        dyad_coherence::load_permitted::<WHY>(self.map.word(at), order)
+    }
+
     #[inline]
     fn store(&self, at: PhysAddr, value: u64, order: Ordering) {
         before_change();
@@ -96,59 +114,79 @@ impl GlobalMem for Words {
     }
 
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     fn cas(&self, at: PhysAddr, old: u64, new: u64) -> Result<u64, u64> {
         before_change();
-        match &self.caches {
+        match self.caches() {
             None => self.plain().cas(at, old, new),
             Some(c) => c.cas(at, old, new),
         }
     }
 
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     fn swap(&self, at: PhysAddr, value: u64) -> u64 {
         before_change();
-        match &self.caches {
+        match self.caches() {
             None => self.plain().swap(at, value),
             Some(c) => c.swap(at, value),
         }
     }
 
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     fn add(&self, at: PhysAddr, n: u64) -> u64 {
         before_change();
-        match &self.caches {
+        match self.caches() {
             None => self.plain().add(at, n),
             Some(c) => c.add(at, n),
         }
     }
 
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     fn or(&self, at: PhysAddr, bits: u64) -> u64 {
         before_change();
-        match &self.caches {
+        match self.caches() {
             None => self.plain().or(at, bits),
             Some(c) => c.or(at, bits),
         }
     }
 
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     fn and(&self, at: PhysAddr, bits: u64) -> u64 {
         before_change();
-        match &self.caches {
+        match self.caches() {
             None => self.plain().and(at, bits),
             Some(c) => c.and(at, bits),
         }
     }
 
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
+    fn load_fresh(&self, at: PhysAddr, order: Ordering) -> u64 {
+        self.invalidate(at, 8);
+        self.load(at, order)
+    }
+
+    #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
+    fn store_through(&self, at: PhysAddr, value: u64, order: Ordering) {
+        self.store(at, value, order);
+        self.writeback(at, 8);
+    }
+
+    #[inline]
     fn fence(&self) {
-        match &self.caches {
+        match self.caches() {
             None => self.plain().fence(),
             Some(c) => c.fence(),
         }
     }
 
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     fn load_of_frame(&self, frame: PhysAddr, index: usize) -> Option<u64> {
         let words: &[AtomicU64; 512] = self.map.get(frame)?;
         Some(self.read(&words[index % 512]))
@@ -176,15 +214,17 @@ impl GlobalMem for Words {
     }
 
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     fn writeback(&self, at: PhysAddr, len: u64) {
-        if let Some(c) = &self.caches {
+        if let Some(c) = self.caches() {
             c.writeback(at, len);
         }
     }
 
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     fn invalidate(&self, at: PhysAddr, len: u64) {
-        if let Some(c) = &self.caches {
+        if let Some(c) = self.caches() {
             c.invalidate(at, len);
         }
     }
@@ -265,28 +305,60 @@ impl Words {
 
     /// Reads a word that others write; acquires.
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     pub fn read(&self, word: &AtomicU64) -> u64 {
-        if let Some(c) = &self.caches {
+        if let Some(c) = self.caches() {
             c.invalidate(self.at(word), 8);
         }
         word.load(Ordering::Acquire)
     }
 
+    /// As [`read`](Words::read), of the first word of an object that others change: the next `bytes`
+    /// bytes are then as memory has them too.
+    #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
+    pub fn read_first(&self, word: &AtomicU64, bytes: u64) -> u64 {
+        if let Some(c) = self.caches() {
+            c.invalidate(self.at(word), bytes);
+        }
+        word.load(Ordering::Acquire)
+    }
+
+    /// As [`exchange`](Words::exchange), of the first word of an object that changes hands with it. What
+    /// this node has stored to the next `bytes` bytes is in memory before, and no copy of them stays.
+    #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
+    pub fn exchange_first(&self, word: &AtomicU64, old: u64, new: u64, bytes: u64) -> bool {
+        if let Some(c) = self.caches() {
+            c.invalidate(self.at(word), bytes);
+        }
+        self.exchange(word, old, new)
+    }
+
+    /// Reads a word from whatever copy this node has: one of the reads that may be stale. `WHY` is the
+    /// number of a [`Permitted`](dyad_shm::permitted::Permitted).
+    #[inline(always)]
+    pub fn hint<const WHY: u32>(&self, word: &AtomicU64) -> u64 {
+        dyad_coherence::load_permitted::<WHY>(word, Ordering::Relaxed)
+    }
+
     /// Writes a word that others read, on a line that nobody else stores to now; releases.
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     pub fn write(&self, word: &AtomicU64, value: u64) {
         before_change();
         word.store(value, Ordering::Release);
-        if let Some(c) = &self.caches {
+        if let Some(c) = self.caches() {
             c.writeback(self.at(word), 8);
         }
     }
 
     /// Writes `value`, returns what was there.
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     pub fn replace(&self, word: &AtomicU64, value: u64) -> u64 {
         before_change();
-        match &self.caches {
+        match self.caches() {
             None => word.swap(value, Ordering::AcqRel),
             Some(c) => c.swap(self.at(word), value),
         }
@@ -294,9 +366,10 @@ impl Words {
 
     /// Sets bits, returns what was there.
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     pub fn set_bits(&self, word: &AtomicU64, bits: u64) -> u64 {
         before_change();
-        match &self.caches {
+        match self.caches() {
             None => word.fetch_or(bits, Ordering::AcqRel),
             Some(c) => c.or(self.at(word), bits),
         }
@@ -304,9 +377,10 @@ impl Words {
 
     /// Adds, returns what was there.
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     pub fn increase(&self, word: &AtomicU64, n: u64) -> u64 {
         before_change();
-        match &self.caches {
+        match self.caches() {
             None => word.fetch_add(n, Ordering::AcqRel),
             Some(c) => c.add(self.at(word), n),
         }
@@ -314,9 +388,10 @@ impl Words {
 
     /// Replaces `old` by `new`; whether it was there.
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     pub fn exchange(&self, word: &AtomicU64, old: u64, new: u64) -> bool {
         before_change();
-        match &self.caches {
+        match self.caches() {
             None => word
                 .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
                 .is_ok(),
@@ -326,8 +401,9 @@ impl Words {
 
     /// A frame is about to change hands: what this node has stored there goes to memory, and it
     /// keeps no copy.
+    #[cfg_attr(feature = "ktest", track_caller)]
     pub fn hand_over<T>(&self, object: &'static T) {
-        if let Some(c) = &self.caches
+        if let Some(c) = self.caches()
             && let Some(at) = self.map.physical(core::ptr::from_ref(object) as u64)
         {
             c.invalidate(at, size_of::<T>() as u64);
@@ -353,14 +429,16 @@ impl SlotLine {
 
 impl Line for SlotLine {
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     fn header(&self) -> u64 {
         self.words.read(&self.line[0])
     }
 
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     fn replace(&self, old: u64, new: u64) -> Result<u64, u64> {
         before_change();
-        match &self.words.caches {
+        match self.words.caches() {
             None => self.line[0].compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire),
             Some(c) => c.cas(self.words.at(&self.line[0]), old, new),
         }
@@ -372,17 +450,19 @@ impl Line for SlotLine {
     }
 
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     fn set_stamp(&self, stamp: u64) {
         self.words.write(&self.line[1], stamp);
     }
 
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     fn fill(&self, words: &[u64; 6]) {
         before_change();
         for (to, word) in self.line[2..].iter().zip(words) {
             to.store(*word, Ordering::Relaxed);
         }
-        if let Some(c) = &self.words.caches {
+        if let Some(c) = self.words.caches() {
             c.writeback(self.words.at(&self.line[0]), LINE_BYTES);
         }
     }

@@ -8,7 +8,7 @@ use dyad_abi::{CpuId, Isa, NodeId};
 use dyad_quiesce::Round;
 use dyad_ring::Producer;
 use dyad_shm::frame::WeakRef;
-use dyad_shm::superblock::{NodeEntry, NodeState};
+use dyad_shm::superblock::{NodeEntry, NodeState, NodeWord};
 use dyad_shm::{FusedMap, Superblock};
 use spin::{Mutex, Once};
 
@@ -79,6 +79,8 @@ pub fn try_node() -> Option<&'static Node> {
 pub fn init(params: BootParams<'static>, map: FusedMap) -> dyad_abi::Result<&'static Node> {
     static MAP: Once<FusedMap> = Once::new();
     static WORDS: Once<Words> = Once::new();
+    #[cfg(feature = "ktest")]
+    crate::seeded::select(params.test_seeded);
     let map = MAP.call_once(|| map);
     let words = WORDS.try_call_once(|| match params.coherent {
         true => Ok(Words::coherent(map)),
@@ -171,7 +173,22 @@ impl Node {
     /// The live node with the lowest number.
     pub fn first_live(&self) -> Option<NodeId> {
         self.all()
-            .find(|&n| matches!(self.sb.node_word(n).state, NodeState::Live))
+            .find(|&n| matches!(self.word_of(n).state, NodeState::Live))
+    }
+
+    /// The state word of a node, as memory has it: every node may change it, and the launcher.
+    /// Acquires. Damaged words read as DEAD.
+    pub fn word_of(&self, n: NodeId) -> NodeWord {
+        let word = self.words.read(&self.sb.node(n).state);
+        NodeWord::from_bits(word).unwrap_or(NodeWord {
+            state: NodeState::Dead,
+            incarnation: 0,
+        })
+    }
+
+    /// Whether a node takes part now; see [`NodeState::is_live`].
+    pub fn is_live(&self, n: NodeId) -> bool {
+        self.word_of(n).state.is_live()
     }
 
     /// Bound on waits during boot, in nanoseconds.

@@ -267,6 +267,9 @@ shared_struct! {
 
 const _: () = assert!(size_of::<Thread>() as u64 == PAGE_SIZE);
 
+/// Bytes of a thread's words, but for its stack of invocations and its registers.
+const HEAD_BYTES: u64 = core::mem::offset_of!(Thread, reserved) as u64;
+
 pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
     shared_layout!(h;
         Frame { component, pc, sp, info },
@@ -286,16 +289,38 @@ impl Thread {
     /// The kind of its frame.
     pub const KIND: KernelKind = KernelKind::THREAD;
 
-    /// The owner word, decoded.
+    /// The owner word, decoded. Where caches are not coherent, the words of a thread that other
+    /// nodes look at are as memory has them from here on.
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     pub fn owner(&self, words: &Words) -> Option<Owner> {
-        Owner::from_bits(words.read(&self.owner))
+        Owner::from_bits(self.owner_word(words))
     }
 
-    /// Changes the owner word, which must be `from`.
+    /// The owner word as [`owner`](Thread::owner) reads it.
     #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
+    pub fn owner_word(&self, words: &Words) -> u64 {
+        words.read_first(&self.owner, HEAD_BYTES)
+    }
+
+    /// As [`change`](Thread::change), of a thread that stays at its node and is not handed over.
+    #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
+    pub fn change_at_home(&self, words: &Words, from: u64, to: u64) -> bool {
+        words.exchange_first(&self.owner, from, to, HEAD_BYTES)
+    }
+
+    /// Changes the owner word, which must be `from`. Where caches are not coherent, what this node
+    /// has stored to the thread is in memory before, and no copy stays of what others have stored: of
+    /// all of it if it changes hands, else of the words that other nodes look at.
+    #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
     pub fn change(&self, words: &Words, from: Owner, to: Owner) -> bool {
-        words.exchange(&self.owner, from.bits(), to.bits())
+        let at_home = |o: Owner| matches!(o.state, State::Ready | State::Running | State::Blocked);
+        let stays = from.node == to.node && at_home(from) && at_home(to);
+        let bytes = if stays { HEAD_BYTES } else { PAGE_SIZE };
+        words.exchange_first(&self.owner, from.bits(), to.bits(), bytes)
     }
 
     /// Its general registers on an ISA.

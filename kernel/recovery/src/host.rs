@@ -107,7 +107,7 @@ impl Trio {
 
     /// A node's word in the node table.
     pub fn state(&self, which: usize) -> NodeWord {
-        self.x().node().sb.node_word(node(which))
+        self.x().node().word_of(node(which))
     }
 
     /// As the launcher does once it has reaped the machine.

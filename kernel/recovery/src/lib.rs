@@ -186,7 +186,7 @@ pub fn step<P: Platform>(cx: &Cx, state: &mut Option<Recovery>) -> Pace {
 fn begin<P: Platform>(cx: &Cx) -> Option<Recovery> {
     let node = cx.node;
     let victim = node.others().find(|&n| {
-        let state = node.sb.node_word(n).state;
+        let state = node.word_of(n).state;
         matches!(state, NodeState::Dead | NodeState::Recovering)
     })?;
     if node.first_live() != Some(node.id()) && !lacks!("begin::first") {
@@ -215,7 +215,7 @@ fn begin<P: Platform>(cx: &Cx) -> Option<Recovery> {
 impl Recovery {
     /// Whether the others still agree that this node recovers that one.
     fn is_mine(&self, cx: &Cx) -> bool {
-        let word = cx.node.sb.node_word(self.dead.node);
+        let word = cx.node.word_of(self.dead.node);
         word.state == NodeState::Recovering
             && word.incarnation == self.dead.incarnation
             && cx.epochs().holds(&self.claim)
@@ -304,7 +304,7 @@ impl Recovery {
     fn between(&mut self, cx: &Cx, mut seen: Seen, same: fn(Seen) -> Phase, next: Phase) -> Pace {
         let mut all = true;
         for n in cx.node.all() {
-            if !cx.node.sb.is_live(n) {
+            if !cx.node.is_live(n) {
                 continue;
             }
             for c in self.cpus(cx) {
@@ -362,7 +362,7 @@ impl Recovery {
                 Walked::Working => break,
                 Walked::End => return self.go(Phase::BetweenAgain([0; MAX_NODES])),
             };
-            let wait = |who: Option<NodeId>| who.is_none_or(|n| cx.node.sb.is_live(n));
+            let wait = |who: Option<NodeId>| who.is_none_or(|n| cx.node.is_live(n));
             if !self.tally.count_in(cx, frame, kind, wait) {
                 self.phase = Phase::Count(here);
                 return Pace::Later;

@@ -148,13 +148,13 @@ impl Life {
         let node = cx.node;
         let now = P::clock_ns();
         // Whoever suspects this one is wrong.
-        if node.sb.node_word(node.id()).state == NodeState::Suspect {
+        if node.word_of(node.id()).state == NodeState::Suspect {
             let _ = cx.epochs().trust(node.id());
         }
         let (mut died, mut came) = (false, false);
         for n in node.others() {
             let seen = &mut watch.nodes[n.index()];
-            let word = node.sb.node_word(n);
+            let word = node.word_of(n);
             match word.state {
                 NodeState::Live | NodeState::Suspect => {
                     if seen.joined != word.incarnation {

@@ -216,7 +216,7 @@ fn root_word(cx: &Cx, record: &IntentRecord) {
 /// Whether a live CPU is in a row about an entry.
 fn is_at_work(cx: &Cx, place: PhysAddr) -> bool {
     cx.node.all().any(|n| {
-        cx.node.sb.is_live(n)
+        cx.node.is_live(n)
             && CpuId::first(cx.node.params.cpus).any(|c| {
                 let record = cx.epochs().intents(n, c).read();
                 record.is_some_and(|r| r.place == place)

@@ -79,7 +79,7 @@ enum Fate {
 }
 
 fn lives(cx: &Cx, n: NodeId) -> bool {
-    n.index() < cx.node.params.node_count && cx.node.sb.is_live(n)
+    n.index() < cx.node.params.node_count && cx.node.is_live(n)
 }
 
 /// Repairs one thread, if it is the dead node's. The recoverer is alone with it: nobody else changes
@@ -120,7 +120,7 @@ fn announced(cx: &Cx, dead: Dead, t: &'static Thread, owner: Owner) -> Option<Ha
     if owner.state != State::Transit || from != dead.node.index() as u64 + 1 {
         return None;
     }
-    let to = cx.node.sb.node_word(owner.node);
+    let to = cx.node.word_of(owner.node);
     // The receiver takes the first message only.
     (lives(cx, owner.node) && owner.is(owner.node, to.incarnation)).then_some(Handed {
         thread: reference(cx.node, t)?,
@@ -223,7 +223,7 @@ fn give(
     let me = cx.node.id();
     t.came_from.store(me.index() as u64 + 1, Ordering::Relaxed);
     t.budget.store(0, Ordering::Relaxed);
-    let incarnation = cx.node.sb.node_word(to).incarnation;
+    let incarnation = cx.node.word_of(to).incarnation;
     let handed = owner.passed(to, incarnation, State::Transit);
     let thread = reference(cx.node, t)?;
     cx.words().hand_over(t);

@@ -153,9 +153,10 @@ impl<'m, M: GlobalMem + ?Sized, R: Rules> FrameTable<'m, M, R> {
             self.mem.store(at, word.bits(), Ordering::Relaxed);
             self.mem.store(at.add(W1_OFFSET), 0, Ordering::Relaxed);
         }
+        // To memory, and no copy stays: nobody tells this node when others use the frames.
         let start = records.add(piece.start * ENTRY_BYTES);
         self.mem
-            .writeback(start, (piece.end - piece.start) * ENTRY_BYTES);
+            .invalidate(start, (piece.end - piece.start) * ENTRY_BYTES);
         Ok(())
     }
 

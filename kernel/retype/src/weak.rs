@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering;
 
 use dyad_coherence::GlobalMem;
 use dyad_shm::frame::WeakRef;
+use dyad_shm::permitted::Permitted;
 
 use crate::error::Refused;
 use crate::rules::Rules;
@@ -21,7 +22,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         let Some(at) = self.record_at(object.frame) else {
             return false;
         };
-        let raw = self.mem.load(at, Ordering::Acquire);
+        let raw = (self.mem).load_permitted::<{ Permitted::Object as u32 }>(at, Ordering::Acquire);
         let wanted = FrameWord::new(object.version, FrameType::Kernel(kind)).bits();
         // References are the lowest bits. What is frozen still is what it was.
         (raw ^ wanted) >> Refs::BITS == 0 || self.check(object, Use::Kernel(kind)).is_ok()

@@ -146,7 +146,7 @@ fn every_flush_is_needed() {
     };
     // A place that no scenario reaches would be missing here.
     assert_eq!(count("table.rs", Kind::LoadFresh), 1);
-    assert_eq!(count("table.rs", Kind::Writeback), 1);
+    assert_eq!(count("table.rs", Kind::Invalidate), 1);
     assert_eq!(count("retype.rs", Kind::Invalidate), 1);
 }
 

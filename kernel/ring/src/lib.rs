@@ -57,9 +57,12 @@ pub const RING_BYTES: u64 = ring_bytes(SLOTS);
 /// Words of a message.
 pub const MESSAGE_WORDS: usize = 8;
 
-pub(crate) const TAIL_OFFSET: u64 = 0;
-pub(crate) const HEAD_OFFSET: u64 = LINE_BYTES;
-pub(crate) const SLOTS_OFFSET: u64 = 2 * LINE_BYTES;
+/// Where the number of messages ever sent is: a line that the sender stores to.
+pub const TAIL_OFFSET: u64 = 0;
+/// Where the number of messages ever taken is: a line that the receiver stores to.
+pub const HEAD_OFFSET: u64 = LINE_BYTES;
+/// Where the messages are.
+pub const SLOTS_OFFSET: u64 = 2 * LINE_BYTES;
 
 /// Bytes of a ring of `slots` messages.
 pub const fn ring_bytes(slots: u64) -> u64 {

@@ -5,7 +5,8 @@
 //! ([`pool`]), the structures in them ([`superblock`], [`frame`], [`quiesce`], [`intent`], [`clock`]), computes
 //! the hash that tells whether two kernels agree about those structures ([`layout`]), and turns
 //! physical addresses into checked references ([`FusedMap`]). The traits by which the crates of the
-//! reclamation protocol know each other are in [`protocol`].
+//! reclamation protocol know each other are in [`protocol`], and the reads that may be stale in
+//! [`permitted`].
 //!
 //! Shared structures are made of naturally aligned atomic words only, are valid for every bit
 //! pattern (zero included, which is what a new pool holds), and contain no pointer into one
@@ -22,6 +23,7 @@ pub mod frame;
 pub mod intent;
 pub mod layout;
 pub mod map;
+pub mod permitted;
 pub mod pool;
 pub mod protocol;
 pub mod quiesce;

@@ -19,7 +19,7 @@
 //! | `recoverer` | the CPU that takes or leaves it; another node if that one has died | CAS |
 //! | `control` | the launcher | read on every doorbell and idle tick |
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 use dyad_abi::ident::{ISA_COUNT, MAX_CPUS, MAX_NODES};
 use dyad_abi::{CpuId, NodeId};
@@ -328,19 +328,6 @@ impl Superblock {
     /// The CPU's entry.
     pub fn cpu(&self, n: NodeId, c: CpuId) -> &CpuEntry {
         &self.cpus[n.index()][c.index()]
-    }
-
-    /// The state word of a node, read with acquire order. Damaged words read as DEAD.
-    pub fn node_word(&self, n: NodeId) -> NodeWord {
-        NodeWord::from_bits(self.node(n).state.load(Ordering::Acquire)).unwrap_or(NodeWord {
-            state: NodeState::Dead,
-            incarnation: 0,
-        })
-    }
-
-    /// Whether a node takes part now; see [`NodeState::is_live`].
-    pub fn is_live(&self, n: NodeId) -> bool {
-        self.node_word(n).state.is_live()
     }
 }
 

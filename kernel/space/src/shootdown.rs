@@ -51,14 +51,12 @@ fn word_of(node: NodeId, cpu: CpuId) -> usize {
 /// CPUs that may hold translations.
 fn holders(cx: &Cx) -> impl Iterator<Item = (NodeId, CpuId)> + '_ {
     let node = cx.node;
-    node.all()
-        .filter(|&n| node.sb.is_live(n))
-        .flat_map(move |n| {
-            let awake = cx.epochs().publication(n).awake();
-            CpuId::first(node.params.cpus)
-                .filter(move |c| awake >> c.index() & 1 != 0)
-                .map(move |c| (n, c))
-        })
+    node.all().filter(|&n| node.is_live(n)).flat_map(move |n| {
+        let awake = cx.epochs().publication(n).awake();
+        CpuId::first(node.params.cpus)
+            .filter(move |c| awake >> c.index() & 1 != 0)
+            .map(move |c| (n, c))
+    })
 }
 
 /// Drops this CPU's translations in the name of a ticket.

@@ -10,6 +10,7 @@ use std::ops::AddAssign;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Level;
+use crate::incoherent::findings::Row;
 
 /// Name and version of the JSON form.
 pub const SCHEMA: &str = "dyad.sim/2";
@@ -313,6 +314,19 @@ pub struct MachineReport {
     /// Ends whose window was not open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unmatched: Option<u64>,
+    /// What the kernel forgot to flush, if caches are not coherent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sanitizer: Option<SanitizerReport>,
+}
+
+/// What the stale-read sanitizer has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SanitizerReport {
+    /// The findings, those included that the protocol permits: the launcher knows which.
+    pub findings: Vec<Row>,
+    /// How many more there were for which there was no room.
+    pub dropped: u64,
 }
 
 impl MachineReport {
@@ -392,6 +406,10 @@ mod tests {
             }]),
             abandoned: Some(number()),
             unmatched: Some(number()),
+            sanitizer: Some(SanitizerReport {
+                findings: Vec::new(),
+                dropped: number(),
+            }),
         }
     }
 
@@ -420,8 +438,17 @@ mod tests {
         report.roi.clear();
         report.windows = None;
         (report.abandoned, report.unmatched) = (None, None);
+        report.sanitizer = None;
         let text = serde_json::to_string(&report).unwrap();
-        for name in ["clock", "roi", "windows", "abandoned", "unmatched", "null"] {
+        for name in [
+            "clock",
+            "roi",
+            "windows",
+            "abandoned",
+            "unmatched",
+            "sanitizer",
+            "null",
+        ] {
             assert!(!text.contains(name), "{name}: {text}");
         }
         assert_eq!(

@@ -12,8 +12,9 @@ use dyad_abi::ident::MAX_CPUS;
 
 use super::{
     Block, ExecCallback, Instruction, MemInfo, NO_REGISTERS, READS, RawBlock, RawInsn, RawU64,
-    Score, accessed_place, qemu_plugin_insn_vaddr, qemu_plugin_mem_size_shift,
-    qemu_plugin_register_vcpu_insn_exec_cb, qemu_plugin_register_vcpu_mem_cb,
+    Score, accessed_place, qemu_plugin_insn_vaddr, qemu_plugin_mem_get_value,
+    qemu_plugin_mem_size_shift, qemu_plugin_register_vcpu_insn_exec_cb,
+    qemu_plugin_register_vcpu_mem_cb,
 };
 use crate::cache::{Cpu, EDGE_NARROW, EDGE_WIDE, Fetch, Kind, LineAction, Probe};
 use crate::cached::MarkerSite;
@@ -74,6 +75,11 @@ impl Probe for Report {
     fn bytes(&self) -> u64 {
         // SAFETY: 1. No requirements.
         1 << (unsafe { qemu_plugin_mem_size_shift(self.info) } & 7)
+    }
+
+    fn value(&self) -> u128 {
+        // SAFETY: 1. This is inside of the callback of the access.
+        unsafe { qemu_plugin_mem_get_value(self.info) }.value()
     }
 
     #[inline(always)]
@@ -138,6 +144,11 @@ extern "C" fn fetched(cpu: c_uint, fetch: *mut c_void) {
 extern "C" fn acts_on_line(cpu: c_uint, action: *mut c_void) {
     // SAFETY: 1. As above. 2. What was registered with it is a `LineAction` that lives for ever.
     unsafe { this(cpu).act(&*action.cast::<LineAction>()) }
+}
+
+extern "C" fn flushes_everything(cpu: c_uint, at: *mut c_void) {
+    // SAFETY: 1. As above.
+    unsafe { this(cpu) }.everything(at.addr() as u64);
 }
 
 extern "C" fn changes_translations(cpu: c_uint, machine: *mut c_void) {
@@ -260,6 +271,15 @@ impl Instruction<'_> {
         // SAFETY: 1. As above; the callback gets what it expects.
         unsafe {
             qemu_plugin_register_vcpu_insn_exec_cb(self.raw, acts_on_line, READ_REGISTERS, data);
+        }
+    }
+
+    /// Reports that it is one of those that flush everything, before it does.
+    pub fn report_everything(&self) {
+        let at = std::ptr::without_provenance_mut(self.address() as usize);
+        // SAFETY: 1. As above; the callback takes the pointer for the number that it is.
+        unsafe {
+            qemu_plugin_register_vcpu_insn_exec_cb(self.raw, flushes_everything, NO_REGISTERS, at);
         }
     }
 

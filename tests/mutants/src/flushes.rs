@@ -68,9 +68,9 @@ pub(crate) const FLUSHES: &[Mutant] = &[
         &["retype/incoherent/every_row_sees_what_is_so_in_memory"],
     ),
     m(
-        "flush/retype::table::format::writeback",
+        "flush/retype::table::format::invalidate",
         Flush,
-        "what has been stored is written back",
+        "what has been stored is written back, and no old copy stays",
         &["retype/incoherent/every_row_sees_what_is_so_in_memory"],
     ),
     m(

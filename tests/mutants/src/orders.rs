@@ -5,7 +5,7 @@ use crate::{Mutant, m};
 
 pub(crate) const ORDERS: &[Mutant] = &[
     m(
-        "order/captbl::table::found::load",
+        "order/captbl::table::found::load_permitted",
         Release,
         "the load acquires",
         &[
@@ -14,7 +14,7 @@ pub(crate) const ORDERS: &[Mutant] = &[
         ],
     ),
     m(
-        "order/captbl::table::leaf_at::load",
+        "order/captbl::table::leaf_at::load_permitted",
         Release,
         "the load acquires",
         &["captbl/loom_edges/a_new_leaf_is_seen_with_its_slots"],

@@ -144,7 +144,7 @@ pub fn dispatch<P: Platform>(
     budget: Option<(&'static Budgets, usize, u64)>,
 ) -> Result<After> {
     let me = current(cx);
-    let ready = cx.words().read(&t.owner);
+    let ready = t.owner_word(cx.words());
     if !Owner::says(ready, State::Ready, cx.node.id(), cx.node.incarnation()) {
         return Err(Owner::from_bits(ready).map_or(Error::Corrupt, |_| Error::NotReady));
     }
@@ -171,7 +171,7 @@ pub fn dispatch<P: Platform>(
             }
         }
     }
-    if !cx.words().exchange(&t.owner, ready, ready ^ TAKEN) {
+    if !t.change_at_home(cx.words(), ready, ready ^ TAKEN) {
         return Err(Error::NotReady);
     }
     // Nothing can be refused from here on, and the thread is this CPU's to write to.

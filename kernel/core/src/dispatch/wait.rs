@@ -201,7 +201,7 @@ pub fn block<P: Platform>(
 /// CPU and is more urgent than the running one.
 pub fn wake_receiver<P: Platform>(cx: &Cx, t: &'static Thread, at: Endpoint) -> Result<After> {
     let me = current(cx);
-    let waits = cx.words().read(&t.owner);
+    let waits = t.owner_word(cx.words());
     let here = Owner::says(waits, State::Blocked, cx.node.id(), cx.node.incarnation())
         && t.cpu.load(Ordering::Relaxed) == cx.cpu().index() as u64;
     // Priorities are those of the last dispatch: who goes first has been decided, and nobody need
@@ -216,7 +216,7 @@ pub fn wake_receiver<P: Platform>(cx: &Cx, t: &'static Thread, at: Endpoint) -> 
         }
         return Ok(After::Value(0));
     }
-    if !cx.words().exchange(&t.owner, waits, waits ^ WOKEN) {
+    if !t.change_at_home(cx.words(), waits, waits ^ WOKEN) {
         return Ok(After::Value(0));
     }
     // It was dispatched before, perhaps on a budget; now it is the sender that pays.

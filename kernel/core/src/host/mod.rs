@@ -286,6 +286,7 @@ impl World {
             args: "--some words",
             ktests: "",
             test_layout_xor: 0,
+            test_seeded: "",
         };
         let node: &'static Node = {
             let map = Box::leak(Box::new(self.map()));

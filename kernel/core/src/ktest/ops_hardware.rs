@@ -62,7 +62,7 @@ fn states_of_nodes_are_told_of_those_there_are(cx: &Cx<'_>) -> Outcome {
         for node in cx.node.all() {
             let is = rig.sys(h, STATE, &[node.index() as u64])?;
             gives!(is & 0xff, NodeState::Live as u64);
-            gives!(is >> 32, cx.node.sb.node_word(node).incarnation as u64);
+            gives!(is >> 32, cx.node.word_of(node).incarnation as u64);
         }
         let count = cx.node.params.node_count as u64;
         for bad in [count, 8, u64::MAX] {

@@ -152,7 +152,8 @@ fn known_ways_are_forgotten_in_rounds(cx: &Cx<'_>) -> Outcome {
         // As after a round in which all of it has been given to somebody else.
         let c: &Component = find(cx.node, callee, Component::KIND)?;
         let generation = c.generation.load(Ordering::Relaxed);
-        let captbl = c.captbl.swap(0, Ordering::Relaxed);
+        let captbl = c.captbl.load(Ordering::Relaxed);
+        c.captbl.store(0, Ordering::Relaxed);
         gives!(c.generation.load(Ordering::Relaxed), generation);
         let outcome = refused(rig, sinv, Error::NotReady);
         c.captbl.store(captbl, Ordering::Relaxed);

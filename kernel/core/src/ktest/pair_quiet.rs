@@ -112,7 +112,7 @@ fn suspicion_blocks_reuse_and_nothing_else(cx: &Cx<'_>) -> Outcome {
             ensure!(again.is_err(), "suspected twice");
         }
         cx.meet()?;
-        gives!(cx.node.sb.node_word(last).state, NodeState::Suspect);
+        gives!(cx.node.word_of(last).state, NodeState::Suspect);
         let stamp = given_up(rig)?;
         cx.meet()?;
         if cx.node.id() != last {
@@ -150,7 +150,7 @@ fn suspicion_blocks_reuse_and_nothing_else(cx: &Cx<'_>) -> Outcome {
             ensure!(trusted.is_ok(), "{trusted:?}");
         }
         cx.meet()?;
-        gives!(cx.node.sb.node_word(last).state, NodeState::Live);
+        gives!(cx.node.word_of(last).state, NodeState::Live);
         cx.meet()?;
         Ok(None)
     })

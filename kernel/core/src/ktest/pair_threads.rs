@@ -77,6 +77,7 @@ fn messages_wake_threads_of_other_nodes(cx: &Cx<'_>) -> Outcome {
         thread
             .tag
             .store(100 + cx.node.id().index() as u64, Ordering::Relaxed);
+        cx.node.words.hand_over(thread);
         wait_at(rig, t, object, 5, &ends(cx, object)?.lines[5])?;
         cx.meet()?;
         let theirs = shown(cx, 0, cx.next())?;
@@ -104,6 +105,7 @@ fn messages_from_other_nodes_ring_the_schedulers_doorbell(cx: &Cx<'_>) -> Outcom
         let t = rig.thread_of(rig.component, State::Blocked)?;
         let thread = rig.as_thread(t)?;
         thread.scheduler.store(scheduler.bits(), Ordering::Relaxed);
+        cx.node.words.hand_over(thread);
         let line = &ends(cx, object)?.lines[5];
         let mine = ends(cx, scheduler)?.line(scheduler_line(cx.node.id(), rig.k.cpu()))?;
         cx.meet()?;
@@ -253,7 +255,7 @@ fn travels(
 fn living_at(cx: &Cx<'_>, rig: &Rig<'_>, home: NodeId) -> Result<WeakRef, Stop> {
     let (component, _, _) = rig.other_component()?;
     let c: &Component = find(cx.node, component, Component::KIND)?;
-    c.home.store(1 << home.index(), Ordering::Relaxed);
+    cx.node.words.write(&c.home, 1 << home.index());
     show(cx, 2, component);
     Ok(component)
 }
@@ -330,7 +332,7 @@ fn hand_overs_are_taken_once(cx: &Cx<'_>) -> Outcome {
         let next = cx.next();
         let mut handed = owner.with(State::Transit);
         handed.node = next;
-        handed.incarnation = cx.node.sb.node_word(next).incarnation;
+        handed.incarnation = cx.node.word_of(next).incarnation;
         handed.seq = owner.seq + 1;
         cx.meet()?;
         gives!(

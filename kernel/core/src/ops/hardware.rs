@@ -65,7 +65,7 @@ pub fn dispatch<P: Platform>(cx: &Cx, this: &Operand, op: HardwareOp, a: [u64; 5
             let of = NodeId::new(a[0])
                 .filter(|n| n.index() < cx.node.params.node_count)
                 .ok_or(Error::NoSuchNode)?;
-            let word = cx.node.sb.node_word(of);
+            let word = cx.node.word_of(of);
             return Ok((word.incarnation as u64) << 32 | word.state as u64);
         }
         // Asked as often as the caller likes: whoever waits for a round does so at user level.

@@ -304,7 +304,7 @@ fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
     }
     // The incarnation goes into the owner word: if the node dies from here on, its recovery finds the
     // thread among its own.
-    let word = cx.node.sb.node_word(node);
+    let word = cx.node.word_of(node);
     if !word.state.is_live() {
         return Err(Error::NodeDead);
     }
@@ -335,17 +335,22 @@ fn registers<P: Platform>(cx: &Cx, t: &'static Thread, op: ThreadOp, a: [u64; 5]
     if isa != P::ISA {
         return Err(Error::NoIsa);
     }
+    // Where caches are not coherent: what it has been doing on other nodes is in memory.
+    cx.words().hand_over(t);
     match t.begun(isa) {
         begun::NOT => handover::start::<P>(t),
         begun::LOST => return Err(Error::NodeDead),
         _ => {}
     }
     let area = t.regs(isa);
-    match op {
+    let done = match op {
         ThreadOp::ReadRegister => P::read_register(area, a[1]).ok_or(Error::BadArgument),
         _ if P::write_register(area, a[1], a[2]) => Ok(0),
         _ => Err(Error::BadArgument),
-    }
+    };
+    // It may be another node that the thread goes on at, or looks at it next.
+    cx.words().hand_over(t);
+    done
 }
 
 /// Carries an operation on a time budget out. A capability for several stands for the first.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::GRACE;
 use super::findings::{Finding, Kind};
 use super::line::{Held, Line, Who};
-use super::shape::{MAX_CPUS, MAX_NODES, Shape, WORDS};
+use super::shape::{FLUSHES, MAX_CPUS, MAX_NODES, ROUNDS, Shape, WORDS};
 use crate::config::LINE_BYTES;
 
 /// Most bytes of an access.
@@ -117,7 +117,38 @@ impl<'s> Incoherent<'s> {
         Incoherent { shape, words }
     }
 
-    fn line(&self, at: u64) -> Option<Line<'s>> {
+    /// The line of an address, locked. Copies that their nodes have flushed with everything else are
+    /// written back and gone, which comes to the same as if they had been at once: nobody has looked
+    /// at the line since.
+    fn line(&self, at: u64, sink: &mut impl Sink) -> Option<Line<'s>> {
+        let line = self.lock(at)?;
+        for node in 0..self.shape.nodes() {
+            let flushes = self.flushes(node).load(Ordering::Relaxed);
+            if line.held(node).valid && line.flushes(node) != flushes {
+                let who = line.stored(node).or(line.fetched(node));
+                let who = who.unwrap_or(Who {
+                    node: node as u8,
+                    cpu: 0,
+                    pc: 0,
+                });
+                flush(&line, who, self.rounds(), sink);
+            }
+        }
+        Some(line)
+    }
+
+    fn flushes(&self, node: usize) -> &'s AtomicU64 {
+        &self.words[FLUSHES + node % MAX_NODES]
+    }
+
+    /// A CPU writes back and drops all that its caches, and with them its node's, hold.
+    pub fn flush_everything(&self, who: Who) {
+        self.count(who);
+        self.flushes(who.node as usize)
+            .fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn lock(&self, at: u64) -> Option<Line<'s>> {
         let first = self.shape.line(at)?;
         let words = &self.words[first..first + self.shape.words_of_line()];
         Line::lock(at & !(LINE_BYTES - 1), words, self.shape.nodes())
@@ -138,11 +169,35 @@ impl<'s> Incoherent<'s> {
         self.accesses(node, cpu).load(Ordering::Relaxed)
     }
 
+    /// Rounds that nodes have completed, all together.
+    fn rounds(&self) -> u64 {
+        self.words[ROUNDS].load(Ordering::Relaxed)
+    }
+
+    fn rounds_of(&self, node: u8) -> (&'s AtomicU64, &'s AtomicU64) {
+        let at = ROUNDS + 1 + 2 * (node as usize % MAX_NODES);
+        (&self.words[at], &self.words[at + 1])
+    }
+
+    /// A node has completed a round: what logs named before it began is in no copy of the node.
+    pub fn round_done(&self, node: u8) {
+        let now = self.words[ROUNDS].fetch_add(1, Ordering::Relaxed) + 1;
+        let (last, before) = self.rounds_of(node);
+        before.store(last.load(Ordering::Relaxed), Ordering::Relaxed);
+        last.store(now, Ordering::Relaxed);
+    }
+
+    /// Whether a node has completed two rounds since there had been so many: the second has begun
+    /// since.
+    fn two_rounds_since(&self, node: u8, rounds: u64) -> bool {
+        self.rounds_of(node).1.load(Ordering::Relaxed) > rounds
+    }
+
     /// A CPU has loaded `bytes` bytes and got `value`, little-endian.
     pub fn load(&self, who: Who, at: u64, bytes: u32, value: u128, sink: &mut impl Sink) {
         self.count(who);
         for part in parts(at, bytes, value) {
-            if let Some(line) = self.line(part.at) {
+            if let Some(line) = self.line(part.at, sink) {
                 self.load_part(&line, who, part, sink);
             }
         }
@@ -152,7 +207,7 @@ impl<'s> Incoherent<'s> {
         let (node, word, bit) = (who.node as usize, part.word(), part.bit());
         let fresh = !line.held(node).valid;
         if fresh {
-            fetch(line, who);
+            self.fetch(line, who);
         }
         let mut held = line.held(node);
         let known = held.unknown & bit == 0;
@@ -171,8 +226,10 @@ impl<'s> Incoherent<'s> {
             at: part.at,
             writer: line.writer(word),
             fetched: line.fetched(node),
+            stored: None,
             old: if known { line.word(node, word) } else { 0 },
             new: part.value,
+            late: false,
         };
         if fresh {
             if let Some(writer) = writer {
@@ -182,7 +239,7 @@ impl<'s> Incoherent<'s> {
                     ..finding
                 };
                 self.owe(line, writer, finding, sink);
-                fetch(line, who);
+                self.fetch(line, who);
                 return;
             }
         } else if known {
@@ -195,7 +252,9 @@ impl<'s> Incoherent<'s> {
                 None => elsewhere,
             };
             if writer.is_some() || in_memory {
-                sink.finding(finding);
+                // What is not in memory yet has only just been stored.
+                let late = in_memory && self.two_rounds_since(who.node, line.changed(word));
+                sink.finding(Finding { late, ..finding });
             }
             return;
         }
@@ -207,6 +266,11 @@ impl<'s> Incoherent<'s> {
         }
     }
 
+    fn fetch(&self, line: &Line<'_>, who: Who) {
+        let flushes = self.flushes(who.node as usize);
+        fetch(line, who, flushes.load(Ordering::Relaxed));
+    }
+
     /// Somebody reads what a node has stored and not written back: as if that node's cache had
     /// evicted the line just before.
     fn owe(&self, line: &Line<'_>, writer: usize, finding: Finding, sink: &mut impl Sink) {
@@ -215,7 +279,7 @@ impl<'s> Incoherent<'s> {
         // write-back to report.
         let seen = held.dirty & !held.older;
         for word in bits(seen) {
-            publish(line, writer, word, held);
+            publish(line, writer, word, held, self.rounds());
         }
         let who = finding.writer.filter(|w| w.node as usize == writer);
         let who = who.unwrap_or(Who {
@@ -240,10 +304,15 @@ impl<'s> Incoherent<'s> {
     /// What has become of a read of what had not been written back.
     pub fn settle(&self, pending: &Pending) -> Settled {
         let at = pending.finding.at;
-        let Some(line) = self.line(at) else {
+        let Some(line) = self.lock(at) else {
             return Settled::Published;
         };
-        let held = line.held(pending.writer.node as usize);
+        let node = pending.writer.node as usize;
+        let held = line.held(node);
+        // Flushed with everything else: nobody has come to the line since.
+        if line.flushes(node) != self.flushes(node).load(Ordering::Relaxed) {
+            return Settled::Published;
+        }
         let bit = 1u8 << (at % LINE_BYTES / 8);
         if held.owed & bit == 0 || held.writebacks != pending.writebacks {
             return Settled::Published;
@@ -256,15 +325,15 @@ impl<'s> Incoherent<'s> {
     }
 
     /// A CPU has stored `bytes` bytes, little-endian.
-    pub fn store(&self, who: Who, at: u64, bytes: u32, value: u128) {
+    pub fn store(&self, who: Who, at: u64, bytes: u32, value: u128, sink: &mut impl Sink) {
         self.count(who);
         for part in parts(at, bytes, value) {
-            let Some(line) = self.line(part.at) else {
+            let Some(line) = self.line(part.at, sink) else {
                 continue;
             };
             let (node, word, bit) = (who.node as usize, part.word(), part.bit());
             if !line.held(node).valid {
-                fetch(&line, who);
+                self.fetch(&line, who);
             }
             let mut held = line.held(node);
             line.set_word(node, word, part.onto(line.word(node, word)));
@@ -276,6 +345,7 @@ impl<'s> Incoherent<'s> {
             held.dirty |= bit;
             line.set_held(node, held);
             line.set_writer(word, who);
+            line.set_stored(node, who);
         }
     }
 
@@ -297,7 +367,7 @@ impl<'s> Incoherent<'s> {
             return;
         };
         let new = new.and_then(|new| parts(at, bytes, new as u128).next());
-        let Some(line) = self.line(part.at) else {
+        let Some(line) = self.line(part.at, sink) else {
             return;
         };
         let (word, bit) = (part.word(), part.bit());
@@ -310,11 +380,13 @@ impl<'s> Incoherent<'s> {
                     at: part.at,
                     writer: None,
                     fetched,
+                    stored: None,
                     old: line.word(node, word),
                     new: part.value,
+                    late: false,
                 });
             }
-            flush(&line, who, sink);
+            flush(&line, who, self.rounds(), sink);
         }
         for m in line.others(node) {
             let mut theirs = line.held(m);
@@ -328,8 +400,10 @@ impl<'s> Incoherent<'s> {
                         at: part.at,
                         writer: line.writer(word),
                         fetched: None,
+                        stored: None,
                         old: line.memory(word).unwrap_or(0),
                         new: part.value,
+                        late: false,
                     };
                     self.owe(&line, m, finding, sink);
                 } else {
@@ -345,6 +419,7 @@ impl<'s> Incoherent<'s> {
         }
         if new.is_none_or(|new| new.value != part.value) {
             line.set_writer(word, who);
+            line.set_changed(word, self.rounds());
         }
         let whole = |new: Part| new.is_whole().then_some(new.value);
         let merged = |new: Part| Some(new.onto(line.memory(word)?));
@@ -354,8 +429,8 @@ impl<'s> Incoherent<'s> {
     /// A CPU writes the line of an address back; its copy stays.
     pub fn write_back(&self, who: Who, at: u64, sink: &mut impl Sink) {
         self.count(who);
-        if let Some(line) = self.line(at) {
-            write_back(&line, who, sink);
+        if let Some(line) = self.line(at, sink) {
+            write_back(&line, who, self.rounds(), sink);
         }
     }
 
@@ -364,8 +439,8 @@ impl<'s> Incoherent<'s> {
     /// are trapped or virtualised they do write back.
     pub fn flush(&self, who: Who, at: u64, sink: &mut impl Sink) {
         self.count(who);
-        if let Some(line) = self.line(at) {
-            flush(&line, who, sink);
+        if let Some(line) = self.line(at, sink) {
+            flush(&line, who, self.rounds(), sink);
         }
     }
 }
@@ -376,7 +451,7 @@ fn bits(set: u8) -> impl Iterator<Item = usize> {
 }
 
 /// The node gets a copy of what memory holds.
-fn fetch(line: &Line<'_>, who: Who) {
+fn fetch(line: &Line<'_>, who: Who, flushes: u64) {
     let node = who.node as usize;
     let mut held = Held {
         valid: true,
@@ -391,10 +466,12 @@ fn fetch(line: &Line<'_>, who: Who) {
     }
     line.set_held(node, held);
     line.set_fetched(node, who);
+    line.set_flushes(node, flushes);
 }
 
 /// A word that a node has stored comes into memory.
-fn publish(line: &Line<'_>, node: usize, word: usize, held: Held) {
+fn publish(line: &Line<'_>, node: usize, word: usize, held: Held, rounds: u64) {
+    line.set_changed(word, rounds);
     let known = held.unknown >> word & 1 == 0;
     line.set_memory(word, known.then(|| line.word(node, word)));
     let last = line.writer(word);
@@ -408,7 +485,7 @@ fn publish(line: &Line<'_>, node: usize, word: usize, held: Held) {
     }
 }
 
-fn write_back(line: &Line<'_>, who: Who, sink: &mut impl Sink) {
+fn write_back(line: &Line<'_>, who: Who, rounds: u64, sink: &mut impl Sink) {
     let node = who.node as usize;
     let mut held = line.held(node);
     if !held.valid || held.dirty | held.owed == 0 {
@@ -418,7 +495,7 @@ fn write_back(line: &Line<'_>, who: Who, sink: &mut impl Sink) {
         for word in 0..WORDS {
             let bit = 1u8 << word;
             if held.dirty & !held.older & bit != 0 {
-                publish(line, node, word, held);
+                publish(line, node, word, held, rounds);
                 continue;
             }
             // The line is written as a whole: this word too, although memory has something newer.
@@ -433,8 +510,10 @@ fn write_back(line: &Line<'_>, who: Who, sink: &mut impl Sink) {
                     at: line.at + 8 * word as u64,
                     writer: line.writer(word),
                     fetched: line.fetched(node),
+                    stored: line.stored(node),
                     old: line.word(node, word),
                     new: memory,
+                    late: false,
                 });
             }
             line.set_word(node, word, memory);
@@ -446,8 +525,8 @@ fn write_back(line: &Line<'_>, who: Who, sink: &mut impl Sink) {
     line.set_held(node, held);
 }
 
-fn flush(line: &Line<'_>, who: Who, sink: &mut impl Sink) {
-    write_back(line, who, sink);
+fn flush(line: &Line<'_>, who: Who, rounds: u64, sink: &mut impl Sink) {
+    write_back(line, who, rounds, sink);
     let node = who.node as usize;
     let writebacks = line.held(node).writebacks;
     line.set_held(

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::line::Who;
+use crate::config::LINE_BYTES;
 
 /// Most findings that a machine keeps apart; further ones are only counted.
 pub const MAX_FINDINGS: usize = 1024;
@@ -51,10 +52,15 @@ pub struct Finding {
     pub writer: Option<Who>,
     /// Who fetched the copy, if it is about one.
     pub fetched: Option<Who>,
+    /// For [`Kind::LostUpdate`]: who stored to the line, so that it had to be written back.
+    pub stored: Option<Who>,
     /// What is in the copy; for [`Kind::Unpublished`], what is in memory. 0 if unknown.
     pub old: u64,
     /// What the program got instead, or what is lost.
     pub new: u64,
+    /// For [`Kind::StaleRead`]: the node has completed two rounds since the word was changed. What
+    /// may be read from a copy until the next round may not then: the second began after the change.
+    pub late: bool,
 }
 
 /// A finding in the report, with all its repetitions.
@@ -78,12 +84,24 @@ pub struct Row {
     /// Where the node fetched its copy, the first time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetched_pc: Option<u64>,
+    /// Where the node stored to the line that it wrote back, the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_pc: Option<u64>,
     /// Physical addresses: the first few.
     pub at: Vec<u64>,
+    /// The record of the frame, the first time: what kind it was of.
+    pub frame: u64,
     /// Old and new value, the first time.
     pub values: (u64, u64),
+    /// Bits that differed when it was [late](Finding::late).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub late_bits: u64,
     /// How often.
     pub count: u64,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 type Key = (Kind, Who, Option<Who>, u64);
@@ -96,11 +114,16 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Takes note of a finding. Those of the same two instructions at the same place of a frame are
-    /// one.
-    pub fn note(&mut self, f: &Finding) {
+    /// Takes note of a finding. Those of the same two instructions at the same place of a line are
+    /// one. `frame` is the record of the frame it is in.
+    pub fn note(&mut self, f: &Finding, frame: u64) {
         let any_cpu = |w: Who| Who { cpu: 0, ..w };
-        let key = (f.kind, any_cpu(f.who), f.writer.map(any_cpu), f.at % 4096);
+        let key = (
+            f.kind,
+            any_cpu(f.who),
+            f.writer.map(any_cpu),
+            f.at % LINE_BYTES,
+        );
         if self.rows.len() >= MAX_FINDINGS && !self.rows.contains_key(&key) {
             self.dropped += 1;
             return;
@@ -113,11 +136,17 @@ impl Findings {
             writer_node: f.writer.map(|w| w.node),
             writer_pc: f.writer.map(|w| w.pc),
             fetched_pc: f.fetched.map(|w| w.pc),
+            stored_pc: f.stored.map(|w| w.pc),
             at: Vec::new(),
+            frame,
             values: (f.old, f.new),
+            late_bits: 0,
             count: 0,
         });
         row.count += 1;
+        if f.late {
+            row.late_bits |= f.old ^ f.new;
+        }
         if row.at.len() < MAX_PLACES && !row.at.contains(&f.at) {
             row.at.push(f.at);
         }
@@ -146,23 +175,26 @@ mod tests {
             at,
             writer: Some(who(1, 7)),
             fetched: None,
+            stored: None,
             old: 1,
             new: 2,
+            late: at >= 0x4000,
         }
     }
 
     #[test]
-    fn the_same_place_of_two_frames_is_one_finding() {
+    fn the_same_place_of_two_lines_is_one_finding() {
         let mut all = Findings::default();
-        for at in [0x1008, 0x2008, 0x1008, 0x3008, 0x4008, 0x5008] {
-            all.note(&finding(3, at));
+        for at in [0x1008, 0x2048, 0x1008, 0x3008, 0x4008, 0x5008] {
+            all.note(&finding(3, at), 0);
         }
-        all.note(&finding(3, 0x1010));
-        all.note(&finding(2, 0x1008));
+        all.note(&finding(3, 0x1010), 0);
+        all.note(&finding(2, 0x1008), 0);
         let rows = all.rows();
         let short: Vec<_> = rows.iter().map(|r| (r.pc, r.at[0], r.count)).collect();
         assert_eq!(short, [(2, 0x1008, 1), (3, 0x1008, 6), (3, 0x1010, 1)]);
-        assert_eq!(rows[1].at, [0x1008, 0x2008, 0x3008, 0x4008]);
+        assert_eq!(rows[1].at, [0x1008, 0x2048, 0x3008, 0x4008]);
+        assert_eq!((rows[0].late_bits, rows[1].late_bits), (0, 3));
         let text = serde_json::to_string(&rows).unwrap();
         assert!(text.contains("\"stale-read\""), "{text}");
         assert_eq!(serde_json::from_str::<Vec<Row>>(&text).unwrap(), rows);
@@ -172,9 +204,9 @@ mod tests {
     fn there_is_a_bound() {
         let mut all = Findings::default();
         for pc in 0..MAX_FINDINGS as u64 + 5 {
-            all.note(&finding(pc, 0));
+            all.note(&finding(pc, 0), 0);
         }
-        all.note(&finding(0, 0));
+        all.note(&finding(0, 0), 0);
         assert_eq!((all.rows().len(), all.dropped()), (MAX_FINDINGS, 5));
         assert_eq!(all.rows()[0].count, 2);
     }

@@ -25,7 +25,8 @@ impl<P: Peek + ?Sized> Peek for &P {
 }
 
 impl<P: Peek> Frames<P> {
-    /// What the record of the frame at an address says, or that of the head of its block.
+    /// What the record of the frame at an address says, or that of the head of its block; `None` if
+    /// it says nothing that anybody writes.
     pub fn word(&self, at: u64) -> Option<FrameWord> {
         let pool = PoolId::of(PhysAddr(at))?;
         let records = match pool {

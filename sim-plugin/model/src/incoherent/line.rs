@@ -7,6 +7,9 @@
 //! its meta  write-backs:24 | unknown:8 | older:8 | owed:8 | dirty:8 | ... | valid:1
 //! fetched   as writer: who has fetched the copy
 //! since     accesses of the writing CPU when it began to owe
+//! stored    as writer: who has stored to the copy last
+//! flushes   flushes of everything by the node when the copy was fetched
+//! changed   rounds of all nodes when memory's word was changed last
 //! ```
 //!
 //! A line is changed under its lock. A machine may be killed while it holds one: who has waited too
@@ -202,6 +205,33 @@ impl<'s> Line<'s> {
 
     pub fn set_since(&self, node: usize, accesses: u64) {
         self.set(Line::copy(node) + WORDS + 2, accesses);
+    }
+
+    /// Who of a node has stored to its copy last.
+    pub fn stored(&self, node: usize) -> Option<Who> {
+        Who::from_bits(self.get(Line::copy(node) + WORDS + 3))
+    }
+
+    pub fn set_stored(&self, node: usize, who: Who) {
+        self.set(Line::copy(node) + WORDS + 3, who.bits());
+    }
+
+    /// Flushes of everything by a node when its copy was fetched.
+    pub fn flushes(&self, node: usize) -> u64 {
+        self.get(Line::copy(node) + WORDS + 4)
+    }
+
+    pub fn set_flushes(&self, node: usize, flushes: u64) {
+        self.set(Line::copy(node) + WORDS + 4, flushes);
+    }
+
+    /// Rounds of all nodes when a word was changed in memory for the last time.
+    pub fn changed(&self, word: usize) -> u64 {
+        self.get(1 + 2 * WORDS + word)
+    }
+
+    pub fn set_changed(&self, word: usize, rounds: u64) {
+        self.set(1 + 2 * WORDS + word, rounds);
     }
 
     /// All nodes but one.

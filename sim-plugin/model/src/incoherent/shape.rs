@@ -2,7 +2,10 @@
 //!
 //! ```text
 //! word 0..64       accesses made, by node and CPU
-//! then, per line   meta | memory: 8 | writers: 8 | per node (copy: 8 | meta | fetched | since)
+//! word 64          rounds of quiescence that nodes have completed, all together
+//! word 65..81      by node: what that was at the end of its last round, and of the one before
+//! word 81..89      by node: how often it has flushed everything
+//! then, per line   meta | memory: 8 | writers: 8 | changed: 8 | per node (copy: 8 | meta | fetched | since | stored | flushes)
 //! ```
 
 use crate::config::{LINE_BYTES, Pool};
@@ -15,11 +18,15 @@ pub const MAX_NODES: usize = dyad_abi::ident::MAX_NODES;
 pub const MAX_CPUS: usize = dyad_abi::ident::MAX_CPUS;
 
 /// Words before those of the first line.
-pub(super) const HEADER: usize = MAX_NODES * MAX_CPUS;
+pub(super) const HEADER: usize = FLUSHES + MAX_NODES;
+/// The word that counts rounds.
+pub(super) const ROUNDS: usize = MAX_NODES * MAX_CPUS;
+/// The word of the first node's flushes of everything.
+pub(super) const FLUSHES: usize = ROUNDS + 1 + 2 * MAX_NODES;
 /// Words of a line besides those of the nodes.
-pub(super) const OF_LINE: usize = 1 + 2 * WORDS;
+pub(super) const OF_LINE: usize = 1 + 3 * WORDS;
 /// Words of a node's copy.
-pub(super) const OF_COPY: usize = WORDS + 3;
+pub(super) const OF_COPY: usize = WORDS + 5;
 
 /// The lines of the fused pools of a system.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -57,7 +57,7 @@ impl Rig {
     }
 
     fn store(&mut self, node: u8, word: u64, value: u64) -> &mut Rig {
-        self.with(|m, _| m.store(who(node, 2), BASE + 8 * word, 8, value as u128))
+        self.with(|m, s| m.store(who(node, 2), BASE + 8 * word, 8, value as u128, s))
     }
 
     fn rmw(&mut self, node: u8, word: u64, old: u64, new: u64) -> &mut Rig {
@@ -105,6 +105,29 @@ fn a_copy_that_is_not_dropped_is_stale() {
     r.store(0, 3, 0).write_back(0).store(0, 3, 7).write_back(0);
     r.load(1, 3, 7);
     assert_eq!(r.kinds(), [], "the bytes are the same");
+}
+
+#[test]
+fn a_copy_is_late_two_rounds_after_the_change() {
+    let mut r = Rig::new(2);
+    let round = |r: &mut Rig, node| {
+        r.with(|m, _| m.round_done(node));
+    };
+    for _ in 0..3 {
+        round(&mut r, 1);
+    }
+    r.load(1, 0, 0).store(0, 0, 1).write_back(0);
+    for rounds in 0..4 {
+        r.load(1, 0, 1);
+        assert_eq!(r.seen.findings[0].late, rounds >= 2, "{rounds}");
+        assert_eq!(r.kinds(), [Kind::StaleRead]);
+        // Rounds of others do not count.
+        round(&mut r, 0);
+        round(&mut r, 1);
+        round(&mut r, 0);
+    }
+    r.rmw(0, 0, 1, 2).load(1, 0, 2);
+    assert!(!r.seen.findings[0].late, "it has just changed again");
 }
 
 #[test]
@@ -210,14 +233,14 @@ fn accesses_are_taken_apart_by_word_and_byte() {
     let mut r = Rig::new(2);
     // Sixteen bytes, over the end of the line: its last word and the next one's first.
     let value = 0x1111_2222_3333_4444_5555_6666_7777_8888u128;
-    r.with(|m, _| m.store(who(0, 2), BASE + 56, 16, value));
+    r.with(|m, s| m.store(who(0, 2), BASE + 56, 16, value, s));
     r.with(|m, s| {
         m.write_back(who(0, 4), BASE, s);
         m.write_back(who(0, 4), BASE + 64, s);
         m.load(who(1, 1), BASE + 60, 8, 0x3333_4444_5555_6666, s);
         m.load(who(1, 1), BASE + 71, 1, 0x11, s);
     });
-    r.with(|m, _| m.store(who(0, 2), BASE + 71, 1, 0x99));
+    r.with(|m, s| m.store(who(0, 2), BASE + 71, 1, 0x99, s));
     r.write_back(0).with(|m, s| {
         m.write_back(who(0, 4), BASE + 64, s);
         m.load(who(1, 1), BASE + 64, 4, 0x3333_4444, s);
@@ -371,6 +394,7 @@ enum Op {
     Rmw(usize, u64),
     WriteBack,
     Flush,
+    Everything,
 }
 
 fn ops(nodes: usize) -> impl Strategy<Value = Vec<(usize, Op)>> {
@@ -381,6 +405,7 @@ fn ops(nodes: usize) -> impl Strategy<Value = Vec<(usize, Op)>> {
         1 => (word, 0..3u64).prop_map(|(w, v)| Op::Rmw(w, v)),
         2 => Just(Op::WriteBack),
         2 => Just(Op::Flush),
+        1 => Just(Op::Everything),
     ];
     prop::collection::vec((0..nodes, op), 1..60)
 }
@@ -415,6 +440,12 @@ fn same(nodes: usize, ops: &[(usize, Op)]) -> Result<(), TestCaseError> {
             Op::Flush => {
                 naive.flush(node);
                 rig.flush(n);
+            }
+            // What it leads to is reported when somebody comes to the line.
+            Op::Everything => {
+                naive.flush(node);
+                rig.with(|m, _| m.flush_everything(who(n, 6)));
+                rig.with(|m, s| m.write_back(who(n, 6), BASE, s));
             }
         }
         let (mut expected, mut found) = (std::mem::take(&mut naive.wrong), rig.kinds());

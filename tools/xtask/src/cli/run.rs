@@ -104,6 +104,9 @@ struct TestArgs {
     test_no_maxcpus: bool,
     #[arg(long, hide = true, value_name = "NODE=HEX")]
     test_layout_xor: Vec<String>,
+    /// For tests: the call (FILE:LINE) that does without its flush
+    #[arg(long, value_name = "FILE:LINE", hide = true)]
+    test_seeded: Option<String>,
     #[arg(long, hide = true, value_name = "SIZE")]
     test_shm_limit: Option<String>,
     /// Run the program in the place of init, with all capabilities and without services
@@ -208,6 +211,7 @@ impl TestArgs {
         if let Some(limit) = &self.test_shm_limit {
             t.shm_limit = Some(size::parse(limit).map_err(Error::Usage)?);
         }
+        t.seeded = self.test_seeded.clone().unwrap_or_default();
         for word in &self.test_layout_xor {
             let pair = word.split_once('=').and_then(|(node, hex)| {
                 let node = NodeId::new(node.parse().ok()?)?;

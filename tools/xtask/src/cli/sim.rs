@@ -1,11 +1,15 @@
 //! `cargo xtask sim`: what can be simulated.
 
 use clap::{Args, Subcommand};
+use dyad_abi::Isa;
 use dyad_sim_model::config::Level;
 
+use crate::build;
 use crate::config::RunConfig;
+use crate::display::{Display, Verbosity};
 use crate::error::Error;
-use crate::sim::{self, Profile, Setup, profile};
+use crate::launch::{Event, Sink};
+use crate::sim::{self, Profile, Setup, profile, sanitizer};
 
 #[derive(Debug, Args)]
 pub(super) struct SimArgs {
@@ -21,6 +25,8 @@ enum What {
         #[arg(long, value_name = "NAME|FILE")]
         profile: Option<String>,
     },
+    /// List the reads of shared words that may be stale, and why, from the kernels' images
+    StaleReads,
     /// Print the profiles that are part of the tool, with the sources of their numbers
     Profiles {
         /// This one only
@@ -31,8 +37,24 @@ enum What {
 pub(super) fn sim(args: &SimArgs) -> Result<u8, Error> {
     match &args.what {
         What::Keys { profile } => print_keys(profile.as_deref()),
+        What::StaleReads => print_stale_reads(),
         What::Profiles { name } => print_profiles(name.as_deref()),
     }
+}
+
+fn print_stale_reads() -> Result<u8, Error> {
+    let mut display = Display::new(Verbosity::Normal);
+    let mut kernels = Vec::new();
+    for isa in Isa::ALL {
+        let mut progress = |text: &str| display.event(Event::Progress(text));
+        kernels.push((isa.name(), build::kernel(isa, false, &mut progress)?));
+    }
+    let kernels: Vec<_> = kernels
+        .iter()
+        .map(|(isa, path)| (*isa, path.as_path()))
+        .collect();
+    print!("{}", sanitizer::list(&kernels).map_err(Error::Setup)?);
+    Ok(0)
 }
 
 /// Prints all keys with the values of a profile.

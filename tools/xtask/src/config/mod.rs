@@ -81,6 +81,9 @@ pub struct TestOptions {
     pub no_maxcpus: bool,
     /// XORed into the layout hash of a node.
     pub layout_xor: Vec<(NodeId, u64)>,
+    /// The call, as `file:line`, that does without its flush, in kernels that are built with their
+    /// tests for it.
+    pub seeded: String,
     /// Pretend that this much shared memory is available.
     pub shm_limit: Option<u64>,
     /// Programs that stand in for the emulators, by ISA.

@@ -169,7 +169,14 @@ fn judge(report: &mut RunReport) {
         }
         machines.push(machine.unwrap_or_default());
     }
-    for verdict in outcome.take(&machines) {
+    let kernels: Vec<PathBuf> = (report.nodes.iter())
+        .map(|node| report.dir.join(format!("kernel-{}", node.isa)))
+        .collect();
+    let verdicts = outcome.take(&machines);
+    for verdict in verdicts
+        .into_iter()
+        .chain(outcome.sanitize(&machines, &kernels))
+    {
         report.checks.push(Check {
             name: verdict.name.into(),
             ok: verdict.ok,

@@ -8,7 +8,8 @@ use dyad_abi::ident::{ISA_COUNT, MAX_NODES};
 use dyad_abi::{Isa, NodeId};
 use dyad_shm::PoolId;
 use dyad_sim_model::clock::words::{self, CLOCK_WORDS};
-use dyad_sim_model::config::{Level, Order, SimConfig};
+use dyad_sim_model::config::{Coherence, Level, Order, SimConfig};
+use dyad_sim_model::incoherent::Shape;
 use dyad_sim_model::shared::Areas;
 
 use super::node::Node;
@@ -42,7 +43,7 @@ pub(super) struct Built {
 pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Error> {
     let mut progress = |text: &str| sink.event(Event::Progress(text));
     // A name that is wrong should be said before anything is built.
-    let ktest = matches!(config.work, Work::Ktest(_));
+    let ktest = matches!(config.work, Work::Ktest(_)) || !config.test.seeded.is_empty();
     let (source, mut program) = match &config.work {
         Work::App { app, .. } => match apps::find(app)? {
             // So should a bundle that is damaged.
@@ -144,6 +145,8 @@ pub(super) struct System {
     pub(super) nodes: Vec<Node>,
     /// What the plugins share; it lives as long as the machines.
     _caches: Option<SharedWords>,
+    /// What their sanitizers share.
+    _sanitizer: Option<SharedWords>,
 }
 
 impl System {
@@ -188,6 +191,14 @@ impl System {
         let clock = match &simulation {
             Some(_) => Some(Clock::create(config)?),
             None => None,
+        };
+        let sanitizer = match &simulation {
+            Some(sim) if sanitizes(sim) => {
+                let shape = Shape::new(sim.nodes.len(), &sim.pools).map_err(Error::Setup)?;
+                let words = shape.words() as usize;
+                Some(SharedWords::create(&config.shm_dir, words)?)
+            }
+            _ => None,
         };
         let mut nodes = Vec::new();
         for (id, &isa) in NodeId::first(config.nodes.len()).zip(&config.nodes) {
@@ -234,6 +245,9 @@ impl System {
                             if let Some(clock) = &clock {
                                 options.push_str(&clock.options(&pools, &broker));
                             }
+                            if let Some(state) = &sanitizer {
+                                options.push_str(&format!(",sanitizer={}", quoted(&state.path())));
+                            }
                             options
                         },
                     ),
@@ -262,8 +276,14 @@ impl System {
             broker,
             nodes,
             _caches: caches,
+            _sanitizer: sanitizer,
         })
     }
+}
+
+/// Whether the plugin looks for what kernels forget to flush.
+pub(super) fn sanitizes(sim: &SimConfig) -> bool {
+    sim.coherence == Coherence::Incoherent && sim.level > Level::Count
 }
 
 /// What the plugin needs beyond level `count`.
@@ -400,6 +420,7 @@ fn boot_text(
         args,
         ktests,
         test_layout_xor: xor.map_or(0, |(_, x)| *x),
+        test_seeded: &config.test.seeded,
     }
     .to_string();
     if text.len() > MAX_TEXT {

@@ -16,6 +16,7 @@ pub mod csv;
 pub mod keys;
 pub mod outcome;
 pub mod profile;
+pub mod sanitizer;
 pub mod table;
 pub mod versions;
 

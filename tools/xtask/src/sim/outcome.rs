@@ -1,6 +1,8 @@
 //! What came out of a simulated run: the reports of all machines together, and whether they are
 //! consistent.
 
+use std::path::PathBuf;
+
 use dyad_abi::marker::{BenchWindow, WindowId};
 use dyad_sim_model::config::{Order, SLACK_NS, SimConfig};
 use dyad_sim_model::report::{
@@ -8,6 +10,7 @@ use dyad_sim_model::report::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::sanitizer;
 use super::versions::Versions;
 
 /// A breakdown may differ from the clock by one part in this many.
@@ -78,6 +81,9 @@ pub struct Outcome {
     /// What happened that did not follow from simulated time alone. In strict order, a run without
     /// such things happens again in the same way.
     pub disturbances: Vec<String>,
+    /// What kernels forgot to flush, if caches are not coherent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sanitizer: Option<sanitizer::Report>,
 }
 
 /// Whether something about the simulation itself is as it must be.
@@ -109,6 +115,36 @@ impl Outcome {
             regions: Vec::new(),
             trace_hash: None,
             disturbances: Vec::new(),
+            sanitizer: None,
+        }
+    }
+
+    /// Explains what the machines' sanitizers have found. `kernels` are the images of the nodes.
+    pub fn sanitize(
+        &mut self,
+        machines: &[Option<MachineReport>],
+        kernels: &[PathBuf],
+    ) -> Option<Verdict> {
+        let reports: Vec<_> = machines
+            .iter()
+            .map(|m| m.as_ref().and_then(|m| m.sanitizer.as_ref()))
+            .collect();
+        if reports.iter().all(Option::is_none) {
+            return None;
+        }
+        let verdict = |ok, detail| Verdict {
+            name: "sim.sanitizer",
+            node: 0,
+            ok,
+            detail,
+        };
+        match sanitizer::explain(&self.config, &reports, kernels) {
+            Ok(report) => {
+                let verdict = verdict(report.ok(), report.summary());
+                self.sanitizer = Some(report);
+                Some(verdict)
+            }
+            Err(why) => Some(verdict(false, why)),
         }
     }
 
@@ -381,6 +417,7 @@ pub(super) mod tests {
             windows: None,
             abandoned: None,
             unmatched: None,
+            sanitizer: None,
         }
     }
 

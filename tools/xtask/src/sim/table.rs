@@ -57,6 +57,10 @@ impl Outcome {
         for what in &self.disturbances {
             let _ = writeln!(out, "  not exact: {what}");
         }
+        if let Some(report) = &self.sanitizer {
+            out.push_str("\nwithout coherent caches:\n");
+            out.push_str(&report.table());
+        }
         out
     }
 

@@ -116,6 +116,7 @@ pub fn plugin_report(node: u8, time: u64) -> MachineReport {
         windows: None,
         abandoned: None,
         unmatched: None,
+        sanitizer: None,
     }
 }
 

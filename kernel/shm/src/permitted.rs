@@ -1,0 +1,113 @@
+//! Reads that may be stale: looks at shared words, from whatever copy a node has, of which the
+//! protocol says that old bytes do no harm.
+//!
+//! Everything else that a node reads and others write is read at memory, or after an invalidation
+//! that comes after the write-back. The simulator reports reads of older copies
+//! (`cargo xtask run --coherence incoherent --sim cache`); those in this list, which the kernel makes
+//! with `dyad_coherence::load_permitted`, it counts apart.
+//!
+//! A read that belongs here has one of three reasons: what is read is only a hint, and any value leads
+//! to something correct; or what is decided by it is decided again, at memory, by a read-modify-write
+//! that fails if the read was stale; or the protocol has what was changed stay as it was until every
+//! node has completed a round, in which it drops its copy ([`Permitted::until_round`]).
+
+/// Why a read may be stale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Permitted {
+    /// Which CPU of a node gets work.
+    Placement = 0,
+    /// What a thread that has been handed over is about to do, before it has been taken.
+    Announced = 1,
+    /// Whether an object still is what a capability says.
+    Object = 2,
+    /// What is in a capability table.
+    Lookup = 3,
+    /// Whether a guard is alive.
+    Guard = 4,
+}
+
+impl Permitted {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Permitted; 5] = [
+        Permitted::Placement,
+        Permitted::Announced,
+        Permitted::Object,
+        Permitted::Lookup,
+        Permitted::Guard,
+    ];
+
+    /// What is read, and why old bytes do no harm.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Permitted::Placement => {
+                "what another CPU is doing, to choose one that is free: any CPU will do, and the \
+                 doorbell looks at memory"
+            }
+            Permitted::Object => {
+                "the record of an object that is used: what has been given up elsewhere passes until \
+                 this node's next round and is not reused before; what seems to be gone is looked at \
+                 again, at memory"
+            }
+            Permitted::Lookup => {
+                "entries and slots of capability tables: what has been taken out elsewhere is found \
+                 until this node's next round, and neither slot nor object is reused before"
+            }
+            Permitted::Guard => {
+                "the count of a capability's guard: a revocation elsewhere shows in this node's next \
+                 round"
+            }
+            Permitted::Announced => {
+                "what a thread is handed over for, to mark the time: its owner word decides, at \
+                 memory, whether it is taken"
+            }
+        }
+    }
+
+    /// Whether it is permitted until the node's next round only.
+    pub const fn until_round(self) -> bool {
+        matches!(
+            self,
+            Permitted::Object | Permitted::Lookup | Permitted::Guard
+        )
+    }
+
+    /// The bits of the word that count: whether references come and go does not matter to those who
+    /// look for the object.
+    pub const fn significant(self) -> u64 {
+        match self {
+            Permitted::Object => !0 << REFERENCES,
+            _ => !0,
+        }
+    }
+
+    /// The reason with this number.
+    pub fn from_number(n: u32) -> Option<Permitted> {
+        Permitted::ALL.get(n as usize).copied()
+    }
+}
+
+/// Lowest bits of the first word of a frame record: the number of references.
+const REFERENCES: u32 = 24;
+
+/// Section of a kernel's image that lists its permitted reads; it is not loaded. An entry is the
+/// address of the load instruction in eight bytes and the number of the reason in eight, both
+/// little-endian.
+pub const SECTION: &str = ".dyad.permitted";
+/// Bytes of an entry.
+pub const ENTRY_BYTES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_the_list() {
+        for (n, why) in Permitted::ALL.into_iter().enumerate() {
+            assert_eq!(why as usize, n);
+            assert_eq!(Permitted::from_number(n as u32), Some(why));
+            assert!(!why.reason().is_empty());
+        }
+        assert_eq!(Permitted::from_number(Permitted::ALL.len() as u32), None);
+    }
+}
