@@ -18,6 +18,7 @@ mod names;
 mod quiescence;
 mod rivals;
 mod runs;
+mod sanitizer;
 mod simulation;
 mod storm;
 mod translations;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
     trials.extend(simulation::trials());
     trials.extend(translations::trials(&names));
     trials.extend(explore::trials());
+    trials.extend(sanitizer::trials());
     trials.extend(quiescence::trials());
     trials.extend(rivals::trials());
     trials.extend(deaths::trials());
