@@ -22,6 +22,7 @@ mod sanitizer;
 mod simulation;
 mod storm;
 mod translations;
+mod validation;
 mod windows;
 
 use std::process::ExitCode;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
     trials.extend(abuse::trials());
     trials.extend(storm::trials());
     trials.extend(windows::trials());
+    trials.extend(validation::trials());
     trials.extend(simulation::trials());
     trials.extend(translations::trials(&names));
     trials.extend(explore::trials());

@@ -7,7 +7,7 @@ use crate::display::{Display, Verbosity};
 use crate::error::Error;
 use crate::launch::{Quiet, Sink};
 use crate::validate::{self, Context, GROUPS, Group};
-use crate::{qemu_plugins, setup, suggest};
+use crate::{setup, suggest};
 
 #[derive(Debug, Args)]
 pub(super) struct ValidateArgs {
@@ -40,14 +40,17 @@ fn groups(list: &[String]) -> Result<Vec<Group>, Error> {
 pub(super) fn validate(args: &ValidateArgs) -> Result<u8, Error> {
     let groups = groups(&args.groups)?;
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
-    let plugins = qemu_plugins::ensure(&mut super::say)?;
+    let mut plugins = None;
+    for group in &groups {
+        plugins = plugins.or(group.needs.ensure(&mut super::say)?);
+    }
     let mut sink: Box<dyn Sink> = match args.verbose {
         true => Box::new(Display::new(Verbosity::Verbose)),
         false => Box::new(Quiet),
     };
     let mut cx = Context {
         quick: args.quick,
-        plugins: &plugins,
+        plugins: plugins.as_ref(),
         say: &mut super::say,
         sink: &mut *sink,
     };

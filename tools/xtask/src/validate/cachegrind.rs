@@ -18,7 +18,7 @@ use dyad_sim_model::report::Counters;
 use super::{Context, Findings, region};
 use crate::config::Sim;
 use crate::error::Error;
-use crate::{build, paths, setup};
+use crate::{build, paths};
 
 const PART: f64 = 0.02;
 const OURS: &str = "l1.size=32K l1.ways=8 l2.size=1M l2.ways=16 l3.size=256M l3.ways=16";
@@ -82,7 +82,6 @@ const HOST: Isa = if cfg!(target_arch = "aarch64") {
 };
 
 pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(), Error> {
-    setup::ensure_tool("valgrind", "valgrind", cx.say)?;
     let program = build_for_host()?;
     let loads: Vec<String> = CASES
         .iter()

@@ -16,6 +16,8 @@ use crate::sim::Profile;
 
 /// How far the time of a step may be from what it is made of.
 const PART: f64 = 0.005;
+/// How far the time of a doorbell may be off, handlers included.
+const IPI_PART: f64 = 0.02;
 /// Profiles with constants of their own.
 const PROFILES: [&str; 3] = ["paper-big", "paper-small", "artifact"];
 /// Prices of messages that cannot be mistaken for each other. Two have none: data from another
@@ -36,19 +38,26 @@ const SIZES: [(&str, &str); 4] = [
 pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(), Error> {
     let profiles = if cx.quick { &PROFILES[..1] } else { &PROFILES };
     for &profile in profiles {
-        for model in [MemoryModel::Shared, MemoryModel::FullyShared] {
-            chase(cx, findings, profile, model)?;
-        }
+        // The program's memory is near the node that uses it first, and is used again on the other.
+        chase(cx, findings, profile, Isa::X86_64, &SIZES)?;
+        chase(
+            cx,
+            findings,
+            profile,
+            Isa::Aarch64,
+            &SIZES[SIZES.len() - 1..],
+        )?;
         snoops(cx, findings, profile)?;
     }
     writebacks(cx, findings)?;
+    doorbells(cx, findings)?;
     Ok(())
 }
 
-/// The change of a run to a profile and a memory model; gives what is then simulated.
-fn setup(config: &mut RunConfig, profile: &str, model: MemoryModel) -> Result<SimConfig, Error> {
+/// The change of a run to a profile; gives what is then simulated.
+fn setup(config: &mut RunConfig, profile: &str) -> Result<SimConfig, Error> {
     config.setup.profile = Profile::load(profile).map_err(Error::Usage)?;
-    config.setup.model = model;
+    config.setup.model = MemoryModel::Shared;
     config.setup.set.push(super::settings(PRICES));
     config.rounds = 1;
     let resolved = config.simulation()?;
@@ -64,18 +73,14 @@ fn chase(
     cx: &mut Context<'_>,
     findings: &mut Findings,
     profile: &str,
-    model: MemoryModel,
+    first: Isa,
+    sizes: &[(&str, &str)],
 ) -> Result<(), Error> {
-    // Only the way to memory depends on where memory is.
-    let sizes = match model {
-        MemoryModel::FullyShared => &SIZES[SIZES.len() - 1..],
-        _ => &SIZES[..],
-    };
     let list: Vec<String> = sizes.iter().map(|(s, _)| format!("chase:1:{s}")).collect();
-    let args = format!("--load {} --home x86_64,aarch64", list.join(","));
+    let args = format!("--load {} --home {first},{}", list.join(","), first.other());
     let mut sim = Err(Error::Run("the run was not configured".into()));
     let report = cx.run(Sim::Timing, "simbench", &args, |c| {
-        sim = setup(c, profile, model);
+        sim = setup(c, profile);
     })?;
     let sim = sim?;
     for isa in Isa::ALL {
@@ -101,7 +106,7 @@ fn chase(
             let steps = region::steps(&report, isa, place, "chase")?;
             let step = |ps: u64| ps as f64 / (steps * node.cycle_ps) as f64;
             findings.near(
-                format!("{profile}: a step in {size}, {isa}"),
+                format!("{profile}: a step in {size}, {first} first, {isa}"),
                 step(roi.time_ps),
                 latency as f64 + step(b.inst),
                 PART,
@@ -124,7 +129,7 @@ fn messages(sim: &SimConfig, machine: &MachineReport, isa: Isa) -> Result<(u64, 
 fn snoops(cx: &mut Context<'_>, findings: &mut Findings, profile: &str) -> Result<(), Error> {
     let mut sim = Err(Error::Run("the run was not configured".into()));
     let report = cx.run(Sim::Timing, "simpattern", "", |c| {
-        sim = setup(c, profile, MemoryModel::Shared);
+        sim = setup(c, profile);
     })?;
     let sim = sim?;
     for isa in Isa::ALL {
@@ -188,6 +193,38 @@ fn writebacks(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(), Error
         let number = (paid / price).clamp(least, c.writebacks);
         findings.exact(format!("snoop.writeback, {isa}"), paid, number * price);
     }
+    Ok(())
+}
+
+/// The time of a doorbell between nodes: moving a program to another node rings one, so a move
+/// takes longer by what a doorbell takes longer.
+fn doorbells(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(), Error> {
+    const MORE_NS: u64 = 10_000;
+    let rounds = if cx.quick { 50 } else { 500 };
+    let args = format!("--pattern readers --rounds {rounds}");
+    let mut times = [0.0; 2];
+    for (time, setting) in times
+        .iter_mut()
+        .zip(["ipi.latency=2us", "ipi.latency=12us"])
+    {
+        let report = cx.run(Sim::Timing, "simpattern", &args, |c| {
+            c.setup.set.push(super::settings(setting));
+            c.rounds = 1;
+        })?;
+        let counter = |what: &str| {
+            let name = format!("simpattern.readers.{what}");
+            let n = report.counters.get(&name).copied();
+            n.ok_or_else(|| Error::Run(format!("the program does not report {name}")))
+        };
+        *time = counter("ns")? as f64 / counter("moves")? as f64;
+    }
+    let more = times[1] - times[0];
+    findings.near(
+        "ipi.latency, by moves between nodes, ns",
+        more,
+        MORE_NS as f64,
+        IPI_PART,
+    );
     Ok(())
 }
 

@@ -21,7 +21,7 @@ pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(
     };
     let args = format!("--load {loads} --home x86_64,aarch64");
 
-    let theirs = format!("{},inline=true", quoted(&cx.plugins.bb));
+    let theirs = format!("{},inline=true", quoted(&cx.plugins()?.bb));
     let report = cx.run(Sim::Count, "simbench", &args, |c| {
         c.test.plugins = vec![theirs];
     })?;
@@ -45,7 +45,7 @@ pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(
         quoted(&plugin),
         quoted(&out("{node}"))
     );
-    let theirs = format!("{},inline=true", quoted(&cx.plugins.insn));
+    let theirs = format!("{},inline=true", quoted(&cx.plugins()?.insn));
     let report = cx.run(Sim::Off, "simbench", &args, |c| {
         c.test.plugins = vec![ours, theirs];
     })?;

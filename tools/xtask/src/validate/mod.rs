@@ -30,15 +30,16 @@ use std::time::Duration;
 use crate::config::{RunConfig, Sim, Work};
 use crate::error::Error;
 use crate::launch::{self, RunReport, Sink};
-use crate::qemu_plugins::QemuPlugins;
+use crate::qemu_plugins::{self, QemuPlugins};
+use crate::setup;
 use crate::sim::Layer;
 
-/// Everything a group needs.
+/// Everything a group works with.
 pub struct Context<'a> {
     /// Shorter loads.
     pub quick: bool,
-    /// QEMU's own plugins.
-    pub plugins: &'a QemuPlugins,
+    /// QEMU's own plugins, if a group [needs](Group::needs) them.
+    pub plugins: Option<&'a QemuPlugins>,
     /// What people who wait should see.
     pub say: &'a mut dyn FnMut(&str),
     /// Gets what happens in runs.
@@ -50,41 +51,55 @@ pub struct Context<'a> {
 pub struct Group {
     /// Its name.
     pub name: &'static str,
+    /// What it compares with that is no part of this project.
+    pub needs: Needs,
     /// Makes them.
-    run: fn(&mut Context<'_>, &mut Findings) -> Result<(), Error>,
+    run: Compare,
+}
+
+/// Programs of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// None.
+    Nothing,
+    /// QEMU's own plugins, from the source of the QEMU that is installed.
+    QemuPlugins,
+    /// Valgrind.
+    Valgrind,
+}
+
+impl Needs {
+    /// Gets it, if it is not there. Gives QEMU's own plugins if it is those.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setup`] if it cannot be had on this computer.
+    pub fn ensure(self, say: &mut dyn FnMut(&str)) -> Result<Option<QemuPlugins>, Error> {
+        match self {
+            Needs::Nothing => Ok(None),
+            Needs::QemuPlugins => qemu_plugins::ensure(say).map(Some),
+            Needs::Valgrind => setup::ensure_tool("valgrind", "valgrind", say).map(|()| None),
+        }
+    }
 }
 
 /// All groups, in the order in which they are made.
 pub const GROUPS: &[Group] = &[
-    Group {
-        name: "naive",
-        run: naive::compare,
-    },
-    Group {
-        name: "instructions",
-        run: instructions::compare,
-    },
-    Group {
-        name: "closed-form",
-        run: closed_form::compare,
-    },
-    Group {
-        name: "calibration",
-        run: calibration::compare,
-    },
-    Group {
-        name: "coherence",
-        run: coherence::compare,
-    },
-    Group {
-        name: "contrib",
-        run: contrib::compare,
-    },
-    Group {
-        name: "cachegrind",
-        run: cachegrind::compare,
-    },
+    group("naive", Needs::Nothing, naive::compare),
+    group("instructions", Needs::QemuPlugins, instructions::compare),
+    group("closed-form", Needs::Nothing, closed_form::compare),
+    group("calibration", Needs::Nothing, calibration::compare),
+    group("coherence", Needs::Nothing, coherence::compare),
+    group("contrib", Needs::QemuPlugins, contrib::compare),
+    group("cachegrind", Needs::Valgrind, cachegrind::compare),
 ];
+
+/// What makes the comparisons of a group.
+type Compare = fn(&mut Context<'_>, &mut Findings) -> Result<(), Error>;
+
+const fn group(name: &'static str, needs: Needs, run: Compare) -> Group {
+    Group { name, needs, run }
+}
 
 /// Makes the comparisons of these groups. A group that cannot be made is a finding too.
 ///
@@ -107,6 +122,11 @@ pub fn validate(groups: &[Group], cx: &mut Context<'_>) -> Result<Findings, Erro
 }
 
 impl Context<'_> {
+    fn plugins(&self) -> Result<&QemuPlugins, Error> {
+        let missing = || Error::Setup("QEMU's own plugins are needed".into());
+        self.plugins.ok_or_else(missing)
+    }
+
     /// Runs a program at a level; `change` changes the run.
     fn run(
         &mut self,

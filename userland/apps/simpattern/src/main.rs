@@ -190,7 +190,11 @@ async fn main(args: Args) -> Result<()> {
             0
         });
         let mut last = 0;
+        let mut start = Instant::now();
         for round in 0..=rounds {
+            if round == 1 {
+                start = Instant::now();
+            }
             for (side, isa) in nodes.into_iter().enumerate() {
                 migrate(isa)
                     .await
@@ -201,6 +205,10 @@ async fn main(args: Args) -> Result<()> {
                 step(pattern, side, lines, last, round == 0);
             }
         }
+        let took = start.elapsed();
+        let counter = |what: &str, n| report::counter(&format!("simpattern.{name}.{what}"), n);
+        counter("ns", took.as_nanos() as u64);
+        counter("moves", 2 * rounds as u64);
         let word = own[0][count - 1].0[0].load(Ordering::Relaxed);
         let expected = match steps(pattern) {
             [Access::Store(0), Access::Store(0)] if name != "apart" => last,

@@ -1,0 +1,38 @@
+//! The quick form of `cargo xtask validate-sim`, a test for each group of comparisons.
+
+use libtest_mimic::{Completion, Failed, Trial};
+use xtask::error::Error;
+use xtask::launch::Quiet;
+use xtask::validate::{self, Context, GROUPS, Group};
+
+/// One for each group.
+pub fn trials() -> Vec<Trial> {
+    let trial = |group: &Group| {
+        let group = *group;
+        let name = format!("validation::{}", group.name.replace('-', "_"));
+        Trial::ignorable_test(name, move || compare(group)).with_kind("system")
+    };
+    GROUPS.iter().map(trial).collect()
+}
+
+/// A computer that is offline can lack what a group compares with; then the test is reported as
+/// ignored, with the reason. `cargo xtask validate-sim` fails in that case.
+fn compare(group: Group) -> Result<Completion, Failed> {
+    let mut say = |text: &str| eprintln!("{text}");
+    let plugins = match group.needs.ensure(&mut say) {
+        Ok(plugins) => plugins,
+        Err(Error::Setup(why)) => return Ok(Completion::ignored_with(why)),
+        Err(e) => return Err(e.to_string().into()),
+    };
+    let mut cx = Context {
+        quick: true,
+        plugins: plugins.as_ref(),
+        say: &mut |_| {},
+        sink: &mut Quiet,
+    };
+    let findings = validate::validate(&[group], &mut cx).map_err(|e| e.to_string())?;
+    match findings.problem() {
+        None => Ok(Completion::Completed),
+        Some(why) => Err(format!("{why}\n\n{}", findings.table(false)).into()),
+    }
+}
