@@ -345,6 +345,8 @@ pub fn fp_wanted<P: Platform>(area: &'static RegArea) {
 
 /// A fault in user mode.
 pub fn user_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
+    #[cfg(feature = "ktest")]
+    crate::ktest::user_calls::intercept_fault::<P>(area);
     if is_access(f.kind) {
         page_fault::<P>(area, f);
     }

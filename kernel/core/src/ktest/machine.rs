@@ -36,6 +36,8 @@ pub trait Machine {
     fn set_timer(&self, deadline: Option<u64>);
     /// See [`Platform::wait`].
     fn wait(&self);
+    /// See [`Platform::poll_interrupts`].
+    fn poll(&self);
     /// See [`Platform::relax`].
     fn relax(&self);
     /// Interrupts so far: doorbells, timer, others.
@@ -138,6 +140,9 @@ impl<P: Platform> Machine for Of<P> {
     }
     fn wait(&self) {
         P::wait();
+    }
+    fn poll(&self) {
+        P::poll_interrupts();
     }
     fn relax(&self) {
         P::relax();

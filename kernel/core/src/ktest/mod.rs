@@ -23,6 +23,7 @@ pub use crate::platform::UserProbe;
 pub use machine::Machine;
 use machine::Of;
 
+mod clock;
 mod local;
 mod machine;
 mod ops_captbl;

@@ -81,6 +81,24 @@ pub(super) fn for_real(run: impl FnOnce()) {
 
 /// In `ANSWER`: calls go into the kernel proper.
 const REAL: u64 = 99;
+/// In `ANSWER`: a fault is the end.
+const FAULT: u64 = 98;
+
+/// Runs user code until it faults: where.
+pub(super) fn at_fault(run: impl FnOnce()) -> u64 {
+    ANSWER.store(FAULT, Ordering::Relaxed);
+    run();
+    ANSWER.store(0, Ordering::Relaxed);
+    GOT[0].load(Ordering::Relaxed)
+}
+
+/// A fault in user mode: comes back only if no test waits for one.
+pub fn intercept_fault<P: Platform>(area: &RegArea) {
+    if ANSWER.load(Ordering::Relaxed) == FAULT {
+        GOT[0].store(P::user_pc_fp(area).0, Ordering::Relaxed);
+        P::leave_user();
+    }
+}
 
 /// Whether user mode is that of a test: interrupts are then noted and nothing else.
 pub fn runs() -> bool {

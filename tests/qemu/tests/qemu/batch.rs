@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dyad_abi::Isa::{Aarch64, X86_64};
+use dyad_sim_model::config::Order;
 use libtest_mimic::{Arguments, Failed, Trial};
-use xtask::config::{RunConfig, Work};
+use xtask::config::{RunConfig, Sim, Work};
 use xtask::launch;
+use xtask::sim::Setup;
 
 use crate::console::Kept;
 
@@ -32,10 +34,27 @@ fn systems() -> Vec<System> {
             ..base.clone()
         },
     };
+    let simulated = |name, cpus, order| {
+        let pair: System = with(name, vec![X86_64, Aarch64], cpus);
+        System {
+            config: RunConfig {
+                sim: Sim::Count,
+                setup: Setup {
+                    order,
+                    ..Setup::default()
+                },
+                ..pair.config
+            },
+            ..pair
+        }
+    };
     vec![
         with("pair", vec![X86_64, Aarch64], 1),
         with("pair_reversed_2_cpus", vec![Aarch64, X86_64], 2),
         with("three_nodes", vec![X86_64, Aarch64, X86_64], 1),
+        simulated("simulated_time", 1, Order::Parallel),
+        simulated("simulated_time_2_cpus", 2, Order::Parallel),
+        simulated("strict_order", 1, Order::Strict { seed: 1 }),
     ]
 }
 

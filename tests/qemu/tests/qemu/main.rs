@@ -11,6 +11,7 @@
 
 mod abuse;
 mod batch;
+mod clock;
 mod console;
 mod deaths;
 mod explore;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
     trials.extend(translations::trials(&names));
     trials.extend(explore::trials());
     trials.extend(sanitizer::trials());
+    trials.extend(clock::trials());
     trials.extend(quiescence::trials());
     trials.extend(rivals::trials());
     trials.extend(deaths::trials());
