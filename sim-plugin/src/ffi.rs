@@ -21,7 +21,7 @@ use crate::version;
 use crate::windows::Place;
 
 pub use hot::with as with_cpu;
-pub use map::map_words;
+pub use map::{halves, map_words};
 pub use registers::Registers;
 pub use score::{Score, Words};
 

@@ -63,8 +63,17 @@ impl Host for Shared {
     fn ring(&self, who: Who, _: Interrupt) {
         self.0.rung[who.node()].fetch_add(1, Ordering::AcqRel);
     }
-    fn pause(&self, _: u32) {
+    fn pause(&self) {
         loom::thread::yield_now();
+    }
+    fn gate(&self, _: Who) -> u32 {
+        0
+    }
+    fn block(&self, _: Who, _: u32) {
+        loom::thread::yield_now();
+    }
+    fn open(&self, _: Who) {
+        panic!("nobody waits");
     }
     fn host_ns(&self) -> u64 {
         0

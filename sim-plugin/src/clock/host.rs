@@ -2,11 +2,14 @@
 //! The process around the model: rings, pauses, the host's time, threads of other processes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use dyad_abi::CpuId;
 use dyad_abi::boot::{doorbell_vector, timer_vector};
 use dyad_sim_model::clock::{Host, Interrupt, Thread, Who};
+use rustix::event::Timespec;
+use rustix::thread::futex;
 
 use super::doorbells::Doorbells;
 
@@ -15,6 +18,11 @@ const SPIN: u32 = 64;
 /// How often it lets others run, before it sleeps.
 const YIELD: u32 = 4096;
 const SLEEP: Duration = Duration::from_micros(200);
+/// Longest sleep in front of a gate.
+const BLOCK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 1_000_000,
+};
 
 /// Passes a little time, in a loop.
 pub fn pause(turn: u32) {
@@ -30,15 +38,18 @@ pub fn pause(turn: u32) {
 pub struct Process {
     doorbells: Arc<Doorbells>,
     cpus: usize,
+    /// By CPU of the system: what those who wait sleep in front of; shared with other processes.
+    gates: &'static [AtomicU32],
     start: Instant,
 }
 
 impl Process {
     /// This process, in a system of machines with that many CPUs.
-    pub fn new(doorbells: Arc<Doorbells>, cpus: usize) -> Process {
+    pub fn new(doorbells: Arc<Doorbells>, cpus: usize, gates: &'static [AtomicU32]) -> Process {
         Process {
             doorbells,
             cpus,
+            gates,
             start: Instant::now(),
         }
     }
@@ -59,8 +70,27 @@ impl Host for Process {
             .ring(who.node(), self.vector(who.cpu(), what));
     }
 
-    fn pause(&self, turn: u32) {
-        pause(turn);
+    fn pause(&self) {
+        std::hint::spin_loop();
+    }
+
+    fn gate(&self, who: Who) -> u32 {
+        self.gates[who.index()].load(Ordering::SeqCst)
+    }
+
+    fn block(&self, who: Who, gate: u32) {
+        // Whatever ends it: who waits looks again.
+        let _ = futex::wait(
+            &self.gates[who.index()],
+            futex::Flags::empty(),
+            gate,
+            Some(&BLOCK),
+        );
+    }
+
+    fn open(&self, who: Who) {
+        self.gates[who.index()].fetch_add(1, Ordering::SeqCst);
+        let _ = futex::wake(&self.gates[who.index()], futex::Flags::empty(), 1);
     }
 
     fn host_ns(&self) -> u64 {
@@ -107,7 +137,7 @@ mod tests {
 
     #[test]
     fn this_thread_runs_and_none_that_there_is_not() {
-        let process = Process::new(Arc::new(Doorbells::new(3)), 1);
+        let process = Process::new(Arc::new(Doorbells::new(3)), 1, &[]);
         let pid = u64::from(std::process::id());
         assert_eq!(process.thread(pid, pid + (1 << 40)), Thread::Gone);
         let me = std::fs::read_link("/proc/thread-self").unwrap();

@@ -23,7 +23,7 @@ use super::doorbells::Doorbells;
 use super::hand::{Hand, LIMIT, Phase};
 use super::host::{self, Process};
 use super::options::ClockOptions;
-use crate::ffi::{Block, Emulator, Score, Words, map_words, with_cpu};
+use crate::ffi::{Block, Emulator, Score, Words, halves, map_words, with_cpu};
 use crate::options::Options;
 
 /// How often the overseer looks.
@@ -108,7 +108,8 @@ pub fn install(clock: &ClockOptions, options: &Options, emulator: &Emulator) -> 
     let words = map_words(&clock.words, words::CLOCK_WORDS)?;
     let pages = map_pages(&clock.pages, node)?;
     let doorbells = Arc::new(Doorbells::new(doorbell_vectors(shape.cpus)));
-    let process = Process::new(Arc::clone(&doorbells), shape.cpus);
+    let gates = halves(&words[words::GATES..words::CLOCK_WORDS]);
+    let process = Process::new(Arc::clone(&doorbells), shape.cpus, gates);
     let patience = clock.patience.map(|p| p.as_nanos() as u64);
     let coupling = |cpu: CpuId| {
         let what = (shape, times, order);

@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 unsafe extern "C" {
     fn mmap(
@@ -58,4 +58,11 @@ pub fn map_words(path: &Path, count: usize) -> Result<&'static [AtomicU64], Stri
     // file shorter: its only other users are plugins and the launcher. 3. Other processes change the words
     // atomically, as this one does.
     Ok(unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>(), count) })
+}
+
+/// Words as pairs of shorter ones. They must be used in no other way, by nobody.
+pub fn halves(words: &'static [AtomicU64]) -> &'static [AtomicU32] {
+    // SAFETY: 1. As many bytes, aligned better than needed, for ever. 2. Every content is valid.
+    // 3. All accesses are atomic and of one size (the caller's promise).
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len() * 2) }
 }

@@ -13,8 +13,8 @@ const START_NS: u64 = 60_000_000_000;
 /// CPUs of a machine can wait for each other inside of the emulator, which does not know what they
 /// wait for here. So with several CPUs a wait is given up after this long.
 const SIBLINGS_NS: u64 = 2_000_000;
-/// How often somebody who waits looks at the host's clock.
-const LOOK: u32 = 256;
+/// How often somebody who waits just looks again, before it sleeps in front of its gate.
+const SPIN: u32 = 300;
 
 macro_rules! stats {
     ($($(#[$m:meta])* $name:ident),* $(,)?) => {
@@ -231,7 +231,13 @@ impl<W: Words, H: Host> Coupling<W, H> {
         }
     }
 
-    fn is_dead(&self, of: Who) -> bool {
+    /// Whether there is no process any more that could do anything in a CPU's name.
+    pub(super) fn is_process_gone(&self, of: Who) -> bool {
+        let word = |w| self.words.get(who(of, w));
+        self.is_dead(of) || self.host.thread(word(cpu::PID), word(cpu::PID)) == Thread::Gone
+    }
+
+    pub(super) fn is_dead(&self, of: Who) -> bool {
         let dead = self.words.get(dead(of.node()));
         dead != 0 && self.words.get(who(of, cpu::PID)) == dead
     }
@@ -242,6 +248,26 @@ impl<W: Words, H: Host> Coupling<W, H> {
 
     fn set_time(&self, time: u64) {
         self.words.set(who(self.me, cpu::TIME), time);
+    }
+
+    /// Opens the gates of those who wait for this CPU to come to a time.
+    fn tell(&self, time: u64) {
+        self.words.fence();
+        for other in self.shape.others(self.me) {
+            if self.words.get(who(other, cpu::WANT)) == self.me.index() as u64 + 1
+                && self.words.get(who(other, cpu::WANT_TIME)) <= time
+            {
+                self.host.open(other);
+            }
+        }
+    }
+
+    /// Opens the gate of a CPU that may wait in front of it.
+    pub(super) fn tell_one(&self, other: Who) {
+        self.words.fence();
+        if self.words.get(who(other, cpu::WANT)) != 0 {
+            self.host.open(other);
+        }
     }
 
     /// Changes a state if it still is what was looked at.
@@ -302,10 +328,11 @@ impl<W: Words, H: Host> Coupling<W, H> {
             let over = match missing {
                 None => true,
                 Some(who_is) if self.words.get(who(who_is, cpu::PID)) != 0 => {
-                    self.wait_for(who_is, &mut wait) == Over::Declared
+                    let open = || self.words.get(OPEN) == OPENED;
+                    self.wait_for(who_is, &mut wait, u64::MAX, &open) == Over::Declared
                 }
                 Some(_) => {
-                    self.host.pause(LOOK * 64);
+                    self.host.block(self.me, self.host.gate(self.me));
                     false
                 }
             };
@@ -358,6 +385,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         self.note(|s| s.quanta += 1);
         let mut now = time;
         self.set_time(now);
+        self.tell(now);
         loop {
             self.note_return(&mut now);
             match self.order {
@@ -422,7 +450,9 @@ impl<W: Words, H: Host> Coupling<W, H> {
                     break;
                 }
                 waited = true;
-                if self.wait_for(other, &mut wait) == Over::GivenUp {
+                let need = now - self.times.lag;
+                let enough = || self.time(other) >= need;
+                if self.wait_for(other, &mut wait, need, &enough) == Over::GivenUp {
                     break;
                 }
             }
@@ -464,13 +494,31 @@ impl<W: Words, H: Host> Coupling<W, H> {
         claimed
     }
 
-    /// One turn of a wait for another CPU to go on.
-    pub(super) fn wait_for(&self, other: Who, wait: &mut Wait) -> Over {
+    /// One turn of a wait for another CPU to go on: until it has come to `need`, or does something
+    /// else than it did, or `enough`.
+    pub(super) fn wait_for(
+        &self,
+        other: Who,
+        wait: &mut Wait,
+        need: u64,
+        enough: &dyn Fn() -> bool,
+    ) -> Over {
         wait.turn = wait.turn.saturating_add(1);
-        self.host.pause(wait.turn);
-        if !wait.turn.is_multiple_of(LOOK) {
+        if wait.turn < SPIN {
+            self.host.pause();
             return Over::No;
         }
+        let gate = self.host.gate(self.me);
+        let word = self.word(other);
+        self.words.set(who(self.me, cpu::WANT_TIME), need);
+        self.words
+            .set(who(self.me, cpu::WANT), other.index() as u64 + 1);
+        // Either the other one sees what is wanted, or this one sees that it is there.
+        self.words.fence();
+        if self.word(other) == word && !enough() {
+            self.host.block(self.me, gate);
+        }
+        self.words.set(who(self.me, cpu::WANT), 0);
         let beat = who(self.me, cpu::BEAT);
         self.words.set(beat, self.words.get(beat).wrapping_add(1));
         let now = self.host.host_ns();
@@ -558,6 +606,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
 
     /// This CPU does not run any more: somebody else has to, if there is anything to do.
     fn leave(&self, time: u64, path: u64) {
+        self.tell(u64::MAX);
         match self.order {
             Order::Parallel => self.wake_first(),
             Order::Strict { .. } => self.pass_turn(time, path),
@@ -611,6 +660,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
             if !self.change(self.me, word, State::Running) {
                 continue;
             }
+            self.tell(u64::MAX);
             if let Some(event) = event {
                 events::take(&self.words, self.me, event);
                 self.note(|s| s.count(event.what, now));

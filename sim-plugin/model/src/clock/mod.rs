@@ -175,8 +175,15 @@ pub enum Thread {
 pub trait Host {
     /// Makes an interrupt pending at a CPU that sleeps. It may belong to another process.
     fn ring(&self, who: Who, what: Interrupt);
-    /// Passes a little time, in a loop; `turn` counts its turns.
-    fn pause(&self, turn: u32);
+    /// Passes a moment, in a loop that will not last.
+    fn pause(&self);
+    /// How often a CPU's gate has been opened.
+    fn gate(&self, who: Who) -> u32;
+    /// Sleeps until a CPU's gate has been opened more often than that, but not for long: a
+    /// millisecond, say.
+    fn block(&self, who: Who, gate: u32);
+    /// Opens a CPU's gate.
+    fn open(&self, who: Who);
     /// The host's time, in nanoseconds.
     fn host_ns(&self) -> u64;
     /// What a thread of a process does.

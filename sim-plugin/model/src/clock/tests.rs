@@ -1,6 +1,6 @@
 //! CPUs of several machines in one process. What a CPU executes is a number of picoseconds.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use dyad_abi::{CpuId, NodeId};
@@ -22,6 +22,7 @@ struct World {
     bells: [(Mutex<Vec<Interrupt>>, Condvar); 4],
     /// By node: what its thread does, and whether that is all it will ever do.
     threads: [Mutex<Thread>; 4],
+    gates: [AtomicU32; 4],
     /// The host's time; moves when somebody looks at it.
     now: AtomicU64,
 }
@@ -32,6 +33,7 @@ impl World {
             words: (0..CLOCK_WORDS).map(|_| AtomicU64::new(0)).collect(),
             bells: Default::default(),
             threads: [const { Mutex::new(Thread::Runnable) }; 4],
+            gates: Default::default(),
             now: AtomicU64::new(1),
         })
     }
@@ -80,10 +82,23 @@ impl Host for Shared {
         pending.lock().unwrap().push(what);
         rung.notify_all();
     }
-    fn pause(&self, turn: u32) {
-        if turn > 20 {
+    fn pause(&self) {
+        std::hint::spin_loop();
+    }
+    fn gate(&self, who: Who) -> u32 {
+        self.0.gates[who.node()].load(Ordering::SeqCst)
+    }
+    fn block(&self, who: Who, gate: u32) {
+        // Gates are opened in time, or the tests take for ever.
+        for _ in 0..50 {
+            if self.gate(who) != gate {
+                break;
+            }
             std::thread::yield_now();
         }
+    }
+    fn open(&self, who: Who) {
+        self.0.gates[who.node()].fetch_add(1, Ordering::SeqCst);
     }
     /// A millisecond for every look, so that waits without end show at once.
     fn host_ns(&self) -> u64 {
@@ -237,6 +252,10 @@ fn who_is_ahead_waits_until_the_other_has_come() {
             quiet(&a, lag + 500);
             goes_on.store(1, Ordering::SeqCst);
         });
+        // It waits in front of its gate.
+        while world.words[who(node(0), cpu::WANT)].load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
         for time in (0..500).step_by(20) {
             assert_eq!(goes_on.load(Ordering::SeqCst), 0, "{time}");
             quiet(&b, time);
@@ -549,5 +568,6 @@ fn numbers_of_cpus_and_words_do_not_overlap() {
             (0..words::QUEUE_WORDS).for_each(|i| take(words::queue(w, from) + i));
         }
     }
+    (words::GATES..CLOCK_WORDS).for_each(&mut take);
     assert_eq!(shape.all().count(), MAX_WHO);
 }

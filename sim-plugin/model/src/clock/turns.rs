@@ -8,8 +8,8 @@
 //!
 //! *Who is next* is drawn among those who could run: a CPU that waits could, at its time; one that
 //! sleeps could, at its next event. Those further ahead of the first of them than the lag have to
-//! stay. *How long* it runs is drawn too: mostly far less than a quantum, so that CPUs meet at many
-//! places.
+//! stay. *How long* it runs is drawn too: up to a quantum, and often far less, so that CPUs meet at
+//! many places.
 //!
 //! Two things that come from outside can end this, and are counted: a CPU whose process is gone or
 //! stopped loses its turn, and one that is woken from outside while nobody has the turn takes it.
@@ -36,6 +36,10 @@ impl Turn {
 }
 
 const _: () = assert!(MAX_WHO < 255);
+
+/// By how much slices are shorter than a quantum, as powers of two; drawn with equal chances. Half of them
+/// are not, or a run would consist of little else than turns.
+const SHORTER: [u32; 8] = [0, 0, 0, 0, 1, 2, 4, 6];
 
 /// Who could run.
 struct Candidate {
@@ -119,7 +123,9 @@ impl<W: Words, H: Host> Coupling<W, H> {
                 }
                 Some(holder) => {
                     waited = true;
-                    if self.is_lost(holder) || self.wait_for(holder, &mut wait) != Over::No {
+                    let moved = || self.turn() != turn;
+                    let mut over = || self.wait_for(holder, &mut wait, u64::MAX, &moved);
+                    if over() != Over::No || self.is_lost(holder) {
                         self.seize(turn, now);
                     }
                 }
@@ -134,10 +140,14 @@ impl<W: Words, H: Host> Coupling<W, H> {
         }
     }
 
-    /// Whether a CPU will not go on, and so not give the turn away.
+    /// Whether a CPU will not go on, and so not give the turn away. One that has just ended will:
+    /// it is gone first, so that whom it gives the turn does not take it for one that runs.
     fn is_lost(&self, holder: Who) -> bool {
-        let state = self.state(holder, self.word(holder));
-        matches!(state, State::Gone | State::Stalled | State::Absent)
+        match self.word(holder).state() {
+            State::Stalled | State::Absent => true,
+            State::Gone => self.is_process_gone(holder),
+            _ => self.is_dead(holder),
+        }
     }
 
     fn seize(&self, turn: Turn, now: u64) -> bool {
@@ -202,10 +212,11 @@ impl<W: Words, H: Host> Coupling<W, H> {
             let Some(chosen) = chosen else {
                 continue;
             };
-            let longest = self.times.quantum >> (number >> 32 & 7);
+            let longest = self.times.quantum >> SHORTER[(number >> 32 & 7) as usize];
             let length = 1 + (number >> 40) % longest.max(1);
             self.words.set(TURN_END, chosen.at + length);
             self.words.set(TURN, turn.next(Some(chosen.who)).0);
+            self.tell_one(chosen.who);
             if let Some(event) = chosen.event {
                 // If it has been woken from outside at this moment, it has the turn all the same.
                 self.wake(chosen.who, chosen.word, event);

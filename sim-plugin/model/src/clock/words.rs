@@ -9,6 +9,7 @@
 //! | [`dead`] | process of the last machine of a node that has ended | launcher |
 //! | [`who`] | per CPU: [`cpu`] | see there |
 //! | [`queue`] | per receiver and sender: doorbells on their way | [`super::events`] |
+//! | [`GATES`] | per CPU: what it sleeps in front of while it waits | [`super::Host`] |
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -45,8 +46,10 @@ const WHO_WORDS: usize = 16;
 const QUEUE: usize = WHO + MAX_WHO * WHO_WORDS;
 /// Words of a queue.
 pub const QUEUE_WORDS: usize = 16;
-/// All words of the clock; the rest of the file is for others.
-pub const CLOCK_WORDS: usize = QUEUE + MAX_WHO * MAX_WHO * QUEUE_WORDS;
+/// Gates: 32 bits for every CPU, which the model leaves to the process around it.
+pub const GATES: usize = QUEUE + MAX_WHO * MAX_WHO * QUEUE_WORDS;
+/// All words of the clock.
+pub const CLOCK_WORDS: usize = GATES + MAX_WHO / 2;
 
 const _: () = assert!(DEAD + MAX_NODES <= WHO);
 
@@ -62,6 +65,11 @@ pub mod cpu {
     pub const PID: usize = 3;
     /// See [`PID`].
     pub const TID: usize = 4;
+    /// Number of the CPU that it waits for in front of its gate, plus one; 0: none; written by the
+    /// CPU itself.
+    pub const WANT: usize = 5;
+    /// Goes with it: to what time that one has to come.
+    pub const WANT_TIME: usize = 6;
     /// Its deadline, in picoseconds; 0: none; written by the CPU itself.
     pub const DEADLINE: usize = 8;
 }
