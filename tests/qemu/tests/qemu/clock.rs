@@ -101,8 +101,10 @@ impl Drop for Burners {
     }
 }
 
-/// What in-kernel tests remark, by node and test; and how long the host took for each.
-fn remarks(names: &[&str]) -> Result<BTreeMap<(usize, String), (String, Duration)>, String> {
+/// What in-kernel tests remark, by node and test, and how long the host took for each.
+type Remarks = BTreeMap<(usize, String), (String, Duration)>;
+
+fn remarks(names: &[&str]) -> Result<Remarks, String> {
     let config = RunConfig {
         work: Work::Ktest(names.iter().map(ToString::to_string).collect()),
         ..base()
