@@ -220,7 +220,8 @@ fn user_mode_cannot_see_the_host_s_time(cx: &Cx<'_>) -> Outcome {
             ensure!(cx.node.map.write_bytes(code, bytes), "no room");
             cx.machine.publish_here(code)?;
             let area = thread.regs(isa);
-            cx.machine.init_regs(area, CODE, 0, 0);
+            // Nothing is put on the stack.
+            cx.machine.init_regs(area, CODE, CODE + 0x800, 0);
             Ok(at_fault(|| cx.machine.run_area(area)))
         };
         let mut buffer = [0; 16];
