@@ -313,12 +313,14 @@ impl Thread {
 
     /// Changes the owner word, which must be `from`. Where caches are not coherent, what this node
     /// has stored to the thread is in memory before, and no copy stays of what others have stored: of
-    /// all of it if it changes hands, else of the words that other nodes look at.
+    /// all of it if it changes hands or stops running, after which any node may take it; else of the
+    /// words that other nodes look at.
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn change(&self, words: &Words, from: Owner, to: Owner) -> bool {
         let at_home = |o: Owner| matches!(o.state, State::Ready | State::Running | State::Blocked);
-        let stays = from.node == to.node && at_home(from) && at_home(to);
+        let stops = from.state == State::Running && to.state != State::Running;
+        let stays = from.node == to.node && at_home(from) && at_home(to) && !stops;
         let bytes = if stays { HEAD_BYTES } else { PAGE_SIZE };
         words.exchange_first(&self.owner, from.bits(), to.bits(), bytes)
     }
