@@ -172,9 +172,8 @@ pub fn sim(
                     })?;
                     let list = times.entry((isa, load, level)).or_default();
                     list.push(seconds / f64::from(passes));
-                    if level == Level::Count
-                        && let Some(n) = instructions_of(&report, isa, place)
-                    {
+                    // Those levels that report regions.
+                    if let Some(n) = instructions_of(&report, isa, place) {
                         instructions.insert((isa, load), n as f64 / f64::from(passes));
                     }
                 }
