@@ -118,6 +118,22 @@ pub struct LineAction {
     pub at: u64,
 }
 
+/// How far the short way of an access has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quick {
+    /// To its end.
+    Done,
+    /// It is known which line it is, in one piece.
+    Elsewhere {
+        /// The line.
+        line: u64,
+        /// Its number among the lines of the pools.
+        index: usize,
+    },
+    /// Nowhere.
+    Unknown,
+}
+
 /// An access, for those who watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watched {
@@ -241,24 +257,39 @@ impl Cpu {
 
     /// Takes note of a load or a store of at most 64 - `EDGE` bytes, if that is as simple as it can
     /// be: in one line, on a page that is known, a hit in the first way of the first level. Otherwise
-    /// nothing happens.
+    /// nothing happens, and what is known of it is returned.
     #[inline(always)]
-    pub fn quick<const KIND: u8, const EDGE: u64>(&mut self, address: u64) -> bool {
+    pub fn quick<const KIND: u8, const EDGE: u64>(&mut self, address: u64) -> Quick {
         if address % LINE > EDGE {
-            return false;
+            return Quick::Unknown;
         }
         let Some(frame) = self.tlb.find(address) else {
-            return false;
+            return Quick::Unknown;
         };
         let (line, index) = (frame.line(address), frame.index(address) as usize);
         let hit = match KIND {
             Kind::LOAD => self.core.quick_load(line, index),
             _ => self.core.quick_store(line, index),
         };
-        if hit {
-            self.words.add_time(self.hit_ps);
+        if !hit {
+            return Quick::Elsewhere { line, index };
         }
-        hit
+        self.words.add_time(self.hit_ps);
+        Quick::Done
+    }
+
+    /// A load of a line that is not the one that was used last in its set.
+    #[inline(always)]
+    pub fn other_load(&mut self, line: u64, index: usize) {
+        let cycles = self.core.other_load(line, index);
+        self.words.add_time(cycles * self.cycle_ps);
+    }
+
+    /// A store to a line, likewise.
+    #[inline(always)]
+    pub fn other_store(&mut self, line: u64, index: usize) {
+        let cycles = self.core.other_store(line, index);
+        self.words.add_time(cycles * self.cycle_ps);
     }
 
     /// Takes note of any access that has been made.

@@ -16,7 +16,7 @@ use super::{
     qemu_plugin_mem_size_shift, qemu_plugin_register_vcpu_insn_exec_cb,
     qemu_plugin_register_vcpu_mem_cb,
 };
-use crate::cache::{Cpu, EDGE_NARROW, EDGE_WIDE, Fetch, Kind, LineAction, Probe};
+use crate::cache::{Cpu, EDGE_NARROW, EDGE_WIDE, Fetch, Kind, LineAction, Probe, Quick};
 use crate::cached::MarkerSite;
 use crate::windows::Place;
 
@@ -93,17 +93,31 @@ impl Probe for Report {
 extern "C" fn loaded<const EDGE: u64>(cpu: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
     // SAFETY: 1. A callback of this CPU.
     let this = unsafe { this(cpu) };
-    if !this.quick::<{ Kind::LOAD }, EDGE>(address) {
-        any_load(this, info, address);
+    match this.quick::<{ Kind::LOAD }, EDGE>(address) {
+        Quick::Done => {}
+        Quick::Elsewhere { line, index } => other_load(this, line, index),
+        Quick::Unknown => any_load(this, info, address),
     }
 }
 
 extern "C" fn stored<const EDGE: u64>(cpu: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
     // SAFETY: 1. As above.
     let this = unsafe { this(cpu) };
-    if !this.quick::<{ Kind::STORE }, EDGE>(address) {
-        any_store(this, info, address);
+    match this.quick::<{ Kind::STORE }, EDGE>(address) {
+        Quick::Done => {}
+        Quick::Elsewhere { line, index } => other_store(this, line, index),
+        Quick::Unknown => any_store(this, info, address),
     }
+}
+
+#[inline(never)]
+fn other_load(cpu: &mut Cpu, line: u64, index: usize) {
+    cpu.other_load(line, index);
+}
+
+#[inline(never)]
+fn other_store(cpu: &mut Cpu, line: u64, index: usize) {
+    cpu.other_store(line, index);
 }
 
 #[inline(never)]

@@ -167,20 +167,32 @@ impl<'a> Core<'a> {
     /// Loads from a line. Returns the latency in cycles.
     #[inline(always)]
     pub fn load(&mut self, line: u64, index: usize) -> u64 {
-        self.counts.loads += 1;
-        if first(&self.l1d, self.directory, self.mine, line, index) {
+        if self.quick_load(line, index) {
             return self.latency.l1;
         }
+        self.other_load(line, index)
+    }
+
+    /// A load that [`quick_load`](Core::quick_load) has not done. Returns the latency in cycles.
+    #[inline(never)]
+    pub fn other_load(&mut self, line: u64, index: usize) -> u64 {
+        self.counts.loads += 1;
         self.near(Kind::Load, line, index)
     }
 
     /// Stores to a line. Returns the latency in cycles.
     #[inline(always)]
     pub fn store(&mut self, line: u64, index: usize) -> u64 {
-        self.counts.stores += 1;
-        if self.owns_first(line, index) {
+        if self.quick_store(line, index) {
             return self.latency.l1;
         }
+        self.other_store(line, index)
+    }
+
+    /// A store that [`quick_store`](Core::quick_store) has not done. Returns the latency in cycles.
+    #[inline(never)]
+    pub fn other_store(&mut self, line: u64, index: usize) -> u64 {
+        self.counts.stores += 1;
         self.near(Kind::Store, line, index)
     }
 
@@ -225,7 +237,7 @@ impl<'a> Core<'a> {
     }
 
     /// What the first way has not answered: perhaps another way of the first level does.
-    #[inline(never)]
+    #[inline(always)]
     fn near(&mut self, kind: Kind, line: u64, index: usize) -> u64 {
         let (key, good) = match self.directory.get(index) {
             None => (line, true),
