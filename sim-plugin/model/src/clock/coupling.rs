@@ -49,7 +49,8 @@ stats! {
     quanta,
     /// Looks that had to wait for somebody.
     waits,
-    /// Farthest that the CPU was ahead of one that ran, when it went on, in picoseconds.
+    /// Farthest that the CPU was ahead of one that ran, when it went on, in picoseconds; without
+    /// waits that were given up.
     skew,
     /// Timer interrupts.
     timers,
@@ -386,6 +387,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         let mut now = time;
         self.set_time(now);
         self.tell(now);
+        let given_up = self.stats().given_up;
         loop {
             self.note_return(&mut now);
             match self.order {
@@ -410,7 +412,10 @@ impl<W: Words, H: Host> Coupling<W, H> {
             Order::Strict { .. } => self.turn_end().max(now + 1),
         };
         let event = self.next(self.me).map_or(u64::MAX, |e| e.at);
-        self.note_skew(now);
+        // Who has given a wait up is ahead of whom it has not waited for; that is counted by itself.
+        if self.stats().given_up == given_up {
+            self.note_skew(now);
+        }
         Slice {
             now,
             until: limit.min(event),
