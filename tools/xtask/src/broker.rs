@@ -17,7 +17,7 @@
 //! The simulator's plugin in a machine rings all machines too, and has to know which is which. It
 //! connects to a second socket, says which node its machine is (8 bytes, little-endian), and is
 //! sent 8 bytes per vector of every machine whose plugin has said that, with a descriptor: node in
-//! bits 8 to 15, vector in bits 0 to 7. If a machine leaves, vector [`LEFT`] follows without one.
+//! bits 8 to 15, vector in bits 0 to 7. If a machine leaves, vector `LEFT` follows without one.
 //! A plugin and its machine's device are the same process; that is how a machine's node is known.
 
 use std::io::{IoSlice, Read};

@@ -3,13 +3,13 @@
 //!
 //! | group | compared with | must agree |
 //! |---|---|---|
-//! | [`naive`] | the model again, as simply as possible, on traces of real runs | exactly |
-//! | [`instructions`] | QEMU's own inline counters, in the same run | exactly |
-//! | [`closed_form`] | hits and misses that follow from sizes alone | 0.5 % |
-//! | [`calibration`] | the constants of the profile | exactly |
-//! | [`coherence`] | messages that follow from the pattern of sharing | exactly |
-//! | [`contrib`] | QEMU's own cache model, in the same run | 0.1 % of misses |
-//! | [`cachegrind`] | valgrind's cachegrind, on the same program as a host binary | 2 % |
+//! | `naive` | the model again, as simply as possible, on traces of real runs | exactly |
+//! | `instructions` | QEMU's own inline counters, in the same run | exactly |
+//! | `closed_form` | hits and misses that follow from sizes alone | 0.5 % |
+//! | `calibration` | the constants of the profile | exactly |
+//! | `coherence` | messages that follow from the pattern of sharing | exactly |
+//! | `contrib` | QEMU's own cache model, in the same run | 0.1 % of misses |
+//! | `cachegrind` | valgrind's cachegrind, on the same program as a host binary | 2 % |
 //!
 //! Every comparison is a [`Finding`] with a name, what was measured and what was expected.
 

@@ -8,7 +8,7 @@
 //!
 //! Each run boots a pair and repeats all loads of the program [`PROGRAM`] on one node and then on
 //! the other, which is idle meanwhile. Time is CPU time of the thread that is the node's virtual
-//! CPU ([`watch`]), so it does not matter what else the computer does, apart from caches and clock
+//! CPU (`watch`), so it does not matter what else the computer does, apart from caches and clock
 //! rates; those drift, and that is why levels alternate and ratios are made within a round.
 
 mod report;
