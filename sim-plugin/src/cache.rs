@@ -524,6 +524,8 @@ impl Cpu {
     /// What happens from here on is not counted; `left` as above.
     pub fn freeze(&mut self, left: u64) {
         self.last = Some(self.counts(left));
+        // Traces end where counters do.
+        self.finish();
     }
 
     /// Regions that were passed through.

@@ -169,6 +169,10 @@ pub struct CpuReport {
     /// Those of them that were wrong.
     #[serde(default)]
     pub translations_wrong: u64,
+    /// Instructions executed after the kernel had said that the machine ends, until QEMU had ended it:
+    /// how many depends on the host, and they are in no other number.
+    #[serde(default)]
+    pub after_end: u64,
 }
 
 /// The machine's clock.

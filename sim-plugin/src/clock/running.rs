@@ -461,6 +461,8 @@ impl Clock {
         let s = cpu.coupling.stats();
         report.time_ps = cpu.hand.final_time(0);
         if let Some((lower, upper)) = cpu.halves.get() {
+            let all = report.lower_half + report.upper_half;
+            report.after_end = all.saturating_sub(lower + upper);
             (report.lower_half, report.upper_half) = (*lower, *upper);
             report.counters.instructions = lower + upper;
         }

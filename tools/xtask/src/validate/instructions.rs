@@ -12,6 +12,7 @@ use crate::build;
 use crate::config::Sim;
 use crate::error::Error;
 use crate::machine::quoted;
+use crate::sim::outcome::machine_report;
 use crate::{paths, qemu_plugins};
 
 pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(), Error> {
@@ -27,7 +28,7 @@ pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(
     })?;
     for node in &report.nodes {
         let sim = node.sim.as_ref().ok_or_else(no_report)?;
-        let ours = sim["instructions"].as_u64().ok_or_else(no_report)?;
+        let ours = of_ours(sim)?;
         findings.exact(
             format!("by block, {}", node.isa),
             ours,
@@ -52,7 +53,7 @@ pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(
     for node in &report.nodes {
         let text = std::fs::read(out(&node.id.to_string())).map_err(|_| no_report())?;
         let sim: serde_json::Value = serde_json::from_slice(&text).map_err(|_| no_report())?;
-        let ours = sim["instructions"].as_u64().ok_or_else(no_report)?;
+        let ours = of_ours(&sim)?;
         findings.exact(
             format!("by instruction, {}", node.isa),
             ours,
@@ -60,6 +61,14 @@ pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(
         );
     }
     Ok(())
+}
+
+/// Everything that was executed: QEMU's counters do not know when the kernel says that it ends.
+fn of_ours(sim: &serde_json::Value) -> Result<u64, Error> {
+    let report = machine_report(sim).map_err(Error::Run)?;
+    let report = report.ok_or_else(no_report)?;
+    let after: u64 = report.cpus.iter().map(|cpu| cpu.after_end).sum();
+    Ok(report.instructions + after)
 }
 
 fn of_qemu(text: Option<&str>) -> Result<u64, Error> {
