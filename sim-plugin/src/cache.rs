@@ -11,7 +11,7 @@
 //!
 //! | what | charged |
 //! |---|---|
-//! | load, store | once per line; one that spans two lines is one access and two lines |
+//! | load, store | once per line; one that spans two lines is one access and two lines, one that spans two pages two of both |
 //! | atomic read-modify-write | once, as a request for ownership, whether it succeeds or not |
 //! | instructions | the lines of a block when it is entered; a line that the last instruction was in is not fetched again |
 //! | access to a device | not at all; counted |
@@ -343,8 +343,9 @@ impl Cpu {
                 Some(frame) => self.touch_any(kind, frame, address),
                 None => self.unseen(kind, probe, address),
             }
-            // The second line is no access of its own; parts in devices are not counted here.
-            if address != first {
+            // The second line is no access of its own, unless it is on another page, which may be anywhere:
+            // so traces have it. Parts in devices are not counted here.
+            if address != first && address / PAGE == first / PAGE {
                 self.core.counts.split += self.core.counts.data() - lines;
             }
         }

@@ -50,7 +50,7 @@ sums! {
         /// Instructions executed.
         instructions,
         /// Accesses of data to memory. A read-modify-write is one, and so is an access that spans
-        /// two lines.
+        /// two lines; one that spans two pages is two.
         accesses,
         /// Lines of instructions fetched.
         fetches,
