@@ -21,9 +21,11 @@ use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dyad_abi::marker::{Marker, WindowId};
+use dyad_abi::user::PAGE_SIZE;
 use dyad_shm::FUSED_BASE;
 use dyad_sim_model::account::Counters;
 use dyad_sim_model::coherent::{self as model, Core, FlushKind};
+use dyad_sim_model::config::LINE_BYTES;
 
 use crate::cached::Setup;
 use crate::clock;
@@ -46,8 +48,8 @@ impl Kind {
     pub const MODIFY: u8 = 2;
 }
 
-const LINE: u64 = 64;
-const PAGE: u64 = 4096;
+const LINE: u64 = LINE_BYTES;
+const PAGE: u64 = PAGE_SIZE;
 /// An access that begins at this offset in its line or before it ends in it: QEMU reports none that is
 /// longer than 16 bytes.
 pub const EDGE_WIDE: u64 = LINE - 16;

@@ -34,7 +34,7 @@ use crate::clock;
 use crate::code::{CodeMap, PoolFile};
 use crate::ffi::{self, Block, Instruction};
 use crate::maintenance::{Maintenance, Scope, maintenance};
-use crate::options::Options;
+use crate::options::{self, Options};
 use crate::regions::Region;
 use crate::sanitizer::Sanitizer;
 use crate::tlb::Frame;
@@ -141,11 +141,7 @@ impl Setup {
                 .node
                 .ok_or_else(|| format!("level={level} needs node=N"))?,
         );
-        let text =
-            std::fs::read_to_string(&path).map_err(|e| format!("cannot read {path}: {e}"))?;
-        let config: SimConfig =
-            serde_json::from_str(&text).map_err(|e| format!("{path} is no configuration: {e}"))?;
-        config.check().map_err(|e| format!("{path}: {e}"))?;
+        let config = options::configuration(&path)?;
         let Some(own) = config.nodes.get(node) else {
             return Err(format!("{path} has no node {node}"));
         };
@@ -180,7 +176,10 @@ impl Setup {
             return Err("trace works on machines with one CPU".into());
         }
         let tracer = match &options.trace {
-            Some(path) => Some(Tracer::new(path, &text, node, 0)?),
+            Some(path) => {
+                let text = serde_json::to_string(&config).map_err(|e| e.to_string())?;
+                Some(Tracer::new(path, &text, node, 0)?)
+            }
             None => None,
         };
         Ok(Setup {

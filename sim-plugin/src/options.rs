@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use dyad_sim_model::config::Level;
+use dyad_sim_model::config::{Level, SimConfig};
 
 /// What one inline operation counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +112,19 @@ impl Options {
     }
 }
 
+/// Reads the configuration that the launcher has written.
+///
+/// # Errors
+///
+/// A sentence that says what is wrong with the file.
+pub fn configuration(path: &str) -> Result<SimConfig, String> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {path}: {e}"))?;
+    let config: SimConfig =
+        serde_json::from_str(&text).map_err(|e| format!("{path} is no configuration: {e}"))?;
+    config.check().map_err(|e| format!("{path}: {e}"))?;
+    Ok(config)
+}
+
 fn parse_level(value: &str) -> Result<Level, String> {
     Level::ALL
         .into_iter()
@@ -189,5 +202,16 @@ mod tests {
         ] {
             assert_eq!(Options::parse(args.iter().copied()), Err(message.into()));
         }
+    }
+
+    #[test]
+    fn a_configuration_that_cannot_be_used_is_refused_by_name() {
+        let path = std::env::temp_dir().join(format!("dyad-options-{}.json", std::process::id()));
+        let name = path.to_str().expect("UTF-8");
+        assert!(configuration(name).unwrap_err().starts_with("cannot read "));
+        std::fs::write(&path, "{}").expect("written");
+        let refused = configuration(name).unwrap_err();
+        std::fs::remove_file(&path).expect("removed");
+        assert!(refused.contains("is no configuration"), "{refused}");
     }
 }

@@ -8,14 +8,16 @@
 use std::fs::File;
 use std::io::BufWriter;
 
+use dyad_abi::user::PAGE_SIZE;
 use dyad_sim_model::coherent::{FlushKind, Kind};
+use dyad_sim_model::config::LINE_BYTES;
 use dyad_sim_model::trace::{Event, Record, Writer};
 
 use crate::cache::{Line, LineAction, Watched, Watcher};
 use crate::maintenance::LineOp;
 
-const LINE: u64 = 64;
-const PAGE: u64 = 4096;
+const LINE: u64 = LINE_BYTES;
+const PAGE: u64 = PAGE_SIZE;
 /// Traces are written in pieces of this many bytes.
 const BUFFER: usize = 1 << 20;
 

@@ -14,9 +14,9 @@ use dyad_abi::clock::{
 };
 use dyad_abi::marker::{Decoded, decode};
 use dyad_abi::{CpuId, Isa, NodeId};
-use dyad_sim_model::clock::coupling::Overseer;
+use dyad_sim_model::clock::supervise::Overseer;
 use dyad_sim_model::clock::{Coupling, Interrupt, Order, PS, Shape, Slice, Times, Who, mix, words};
-use dyad_sim_model::config::{self, NodeConfig, SimConfig};
+use dyad_sim_model::config::{self, NodeConfig};
 use dyad_sim_model::report::{ClockReport, Counters, CpuReport};
 
 use super::doorbells::Doorbells;
@@ -24,7 +24,7 @@ use super::hand::{Hand, LIMIT, Phase};
 use super::host::{self, Process};
 use super::options::ClockOptions;
 use crate::ffi::{Block, Emulator, Score, Words, halves, map_words, with_cpu};
-use crate::options::Options;
+use crate::options::{self, Options};
 
 /// How often the overseer looks.
 const OVERSEE: Duration = Duration::from_millis(200);
@@ -78,7 +78,7 @@ pub fn install(clock: &ClockOptions, options: &Options, emulator: &Emulator) -> 
     let node = options.node.and_then(|n| NodeId::new(u64::from(n)));
     let node = node.ok_or("clock needs node; write node=N")?;
     let path = options.config.as_deref();
-    let config = read_config(path.ok_or("clock needs config; write config=FILE")?)?;
+    let config = options::configuration(path.ok_or("clock needs config; write config=FILE")?)?;
     let own = config.nodes.get(node.index()).cloned();
     let own = own.ok_or_else(|| format!("the configuration has no node {node}"))?;
     let shape = Shape {
@@ -150,14 +150,6 @@ const FIRST: CpuId = match CpuId::new(0) {
     Some(cpu) => cpu,
     None => unreachable!(),
 };
-
-fn read_config(path: &str) -> Result<SimConfig, String> {
-    let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {path}: {e}"))?;
-    let config: SimConfig =
-        serde_json::from_str(&text).map_err(|e| format!("{path} is no configuration: {e}"))?;
-    config.check().map_err(|e| format!("{path}: {e}"))?;
-    Ok(config)
-}
 
 fn map_pages(path: &Path, node: NodeId) -> Result<SharedWords, String> {
     let first = (dyad_shm::clock::offset(node) / 8) as usize;

@@ -13,7 +13,8 @@
 //! | [`words`] | the file: where what is; reading and changing words |
 //! | [`state`] | what a CPU does, as one word |
 //! | [`events`] | deadlines, doorbells on their way |
-//! | [`coupling`] | quantum, sleep, waking, all asleep; who is no longer waited for |
+//! | [`coupling`] | quantum, sleep, waking, all asleep |
+//! | [`supervise`] | waits that end; who is no longer waited for |
 //! | [`turns`] | strict order: one CPU at a time, by a seed |
 //!
 //! # A CPU
@@ -52,6 +53,7 @@
 pub mod coupling;
 pub mod events;
 pub mod state;
+pub mod supervise;
 pub mod turns;
 pub mod words;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use dyad_abi::{CpuId, NodeId};
 
-use super::coupling::Overseer;
+use super::supervise::Overseer;
 use super::words::{CLOCK_WORDS, cpu, dead, who};
 use super::*;
 

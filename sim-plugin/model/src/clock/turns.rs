@@ -14,9 +14,10 @@
 //! Two things that come from outside can end this, and are counted: a CPU whose process is gone or
 //! stopped loses its turn, and one that is woken from outside while nobody has the turn takes it.
 
-use super::coupling::{Coupling, Over, Wait};
+use super::coupling::Coupling;
 use super::events::Event;
 use super::state::{State, StateWord};
+use super::supervise::{Over, Wait};
 use super::words::{HASH, RANDOM, TAKEN, TURN, TURN_END, TURNS, Words};
 use super::{Host, MAX_WHO, Order, Who, mix, random};
 

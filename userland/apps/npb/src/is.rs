@@ -16,6 +16,8 @@ use core::fmt;
 use crate::checksum;
 use crate::rng::{MULTIPLIER, Randlc, SEED};
 
+pub use crate::class::Class;
+
 /// Number of iterations, in every class.
 pub const ITERATIONS: u32 = 10;
 /// Keys whose rank is checked in each iteration.
@@ -23,35 +25,7 @@ pub const TEST_KEYS: usize = 5;
 /// Verifications that must pass in a run with one partial verification per iteration.
 pub const VERIFICATIONS: u32 = ITERATIONS * TEST_KEYS as u32 + 1;
 
-/// Problem size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// 2^16 keys below 2^11.
-    S,
-    /// 2^20 keys below 2^16.
-    W,
-    /// 2^23 keys below 2^19.
-    A,
-}
-
 impl Class {
-    /// All classes.
-    pub const ALL: [Class; 3] = [Class::S, Class::W, Class::A];
-
-    /// Its letter.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Class::S => "S",
-            Class::W => "W",
-            Class::A => "A",
-        }
-    }
-
-    /// The class with this letter.
-    pub fn parse(name: &str) -> Option<Class> {
-        Class::ALL.into_iter().find(|c| c.name() == name)
-    }
-
     /// Number of keys.
     pub const fn keys(self) -> usize {
         match self {
@@ -110,12 +84,6 @@ impl Class {
             Class::A if i <= 2 => rank + (t - 1),
             Class::A => rank - (t - 1),
         }
-    }
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 

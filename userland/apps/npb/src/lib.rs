@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`is`] | IS, integer sort |
 //! | [`cg`] | CG, conjugate gradients |
+//! | [`mod@class`] | sizes of problems |
 //! | [`rng`] | the generator they share |
 //! | [`checksum`] | FNV-1a-64, for comparing results between runs |
 #![no_std]
@@ -14,5 +15,6 @@ extern crate alloc;
 
 pub mod cg;
 pub mod checksum;
+pub mod class;
 pub mod is;
 pub mod rng;

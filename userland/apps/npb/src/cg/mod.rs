@@ -14,6 +14,8 @@ use core::fmt;
 
 use matrix::Matrix;
 
+pub use crate::class::Class;
+
 /// Number of iterations, in every class.
 pub const ITERATIONS: u32 = 15;
 /// Steps of the method of conjugate gradients in each iteration.
@@ -21,35 +23,7 @@ const STEPS: u32 = 25;
 /// How far the estimate may be from the official one, relatively.
 const EPSILON: f64 = 1e-10;
 
-/// Problem size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// 1,400 rows.
-    S,
-    /// 7,000 rows.
-    W,
-    /// 14,000 rows.
-    A,
-}
-
 impl Class {
-    /// All classes.
-    pub const ALL: [Class; 3] = [Class::S, Class::W, Class::A];
-
-    /// Its letter.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Class::S => "S",
-            Class::W => "W",
-            Class::A => "A",
-        }
-    }
-
-    /// The class with this letter.
-    pub fn parse(name: &str) -> Option<Class> {
-        Class::ALL.into_iter().find(|c| c.name() == name)
-    }
-
     /// Rows and columns of the matrix.
     pub const fn rows(self) -> usize {
         match self {
@@ -93,12 +67,6 @@ impl Class {
             Class::W => 10.362_595_087_124,
             Class::A => 17.130_235_054_029,
         }
-    }
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 
