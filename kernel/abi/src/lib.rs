@@ -14,6 +14,7 @@ pub mod clock;
 pub mod error;
 pub mod ident;
 pub mod marker;
+pub mod patterns;
 pub mod record;
 pub mod service;
 pub mod syscall;

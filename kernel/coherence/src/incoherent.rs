@@ -34,6 +34,8 @@ use dyad_shm::{FusedMap, PhysAddr};
 
 use crate::{Coherent, GlobalMem, LINE_BYTES};
 
+pub use cpu::Instruction;
+
 /// Why this machine cannot run with incoherent caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsupported {
@@ -56,6 +58,12 @@ impl fmt::Display for Unsupported {
 
 impl core::error::Error for Unsupported {}
 
+impl fmt::Display for Instruction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// Pools on machines with incoherent caches.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoherent<'m> {
@@ -70,6 +78,26 @@ impl<'m> Incoherent<'m> {
             map,
             cache: cpu::Cache::detect()?,
         })
+    }
+
+    /// The instructions of this CPU that write lines back, or write them back and drop them.
+    pub fn instructions(&self) -> impl Iterator<Item = Instruction> + use<> {
+        let cache = self.cache;
+        Instruction::ALL.into_iter().filter(move |i| cache.has(*i))
+    }
+
+    /// Executes one of [those](Incoherent::instructions) on the lines of a range, without barriers.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not in one pool, as all operations do, or this CPU does not have the
+    /// instruction.
+    pub fn execute(&self, instruction: Instruction, at: PhysAddr, len: u64) {
+        assert!(self.cache.has(instruction), "no {instruction} here");
+        for line in self.lines(at, len) {
+            // SAFETY: 1. just looked up; 2. as in `writeback`.
+            unsafe { instruction.execute(line) };
+        }
     }
 
     /// The virtual addresses of the lines of a range.
@@ -180,202 +208,16 @@ impl GlobalMem for Incoherent<'_> {
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-mod cpu {
-    use core::arch::asm;
-    use core::arch::x86_64::{__cpuid, __cpuid_count};
+#[path = "incoherent/x86_64.rs"]
+mod cpu;
 
-    use super::Unsupported;
-    use crate::LINE_BYTES;
-
-    /// The flush instructions there are.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(super) struct Cache {
-        pub(super) clwb: bool,
-        pub(super) clflushopt: bool,
-    }
-
-    impl Cache {
-        /// Asks CPUID.
-        pub(super) fn detect() -> Result<Cache, Unsupported> {
-            let (highest, basic) = (__cpuid(0).eax, __cpuid(1));
-            if basic.edx >> 19 & 1 == 0 {
-                return Err(Unsupported::NoFlush);
-            }
-            let line = (basic.ebx >> 8 & 0xff) as u64 * 8;
-            if line != LINE_BYTES {
-                return Err(Unsupported::LineBytes(line));
-            }
-            let extended = if highest >= 7 {
-                __cpuid_count(7, 0).ebx
-            } else {
-                0
-            };
-            Ok(Cache {
-                clwb: extended >> 24 & 1 != 0,
-                clflushopt: extended >> 23 & 1 != 0,
-            })
-        }
-
-        /// Writes the line at `va` back; it may stay cached.
-        ///
-        /// # Safety
-        ///
-        /// 1. `va` is mapped.
-        #[inline]
-        pub(super) unsafe fn clean(self, va: u64) {
-            if self.clwb {
-                // SAFETY: 1. `detect` has found CLWB; 2. the address is mapped (contract); 3. it
-                // changes no value that any program of this node can read.
-                unsafe { asm!("clwb [{}]", in(reg) va, options(nostack, preserves_flags)) };
-            } else {
-                // SAFETY: 1. the contract is the same.
-                unsafe { self.flush(va) };
-            }
-        }
-
-        /// Writes the line at `va` back if it is dirty, and drops it.
-        ///
-        /// # Safety
-        ///
-        /// 1. `va` is mapped.
-        #[inline]
-        pub(super) unsafe fn flush(self, va: u64) {
-            if self.clflushopt {
-                // SAFETY: 1. `detect` has found CLFLUSHOPT; 2. the address is mapped (contract);
-                // 3. stores are written back, none is lost.
-                unsafe { asm!("clflushopt [{}]", in(reg) va, options(nostack, preserves_flags)) };
-            } else {
-                // SAFETY: 1. `detect` has found CLFLUSH; 2. and 3. as above.
-                unsafe { asm!("clflush [{}]", in(reg) va, options(nostack, preserves_flags)) };
-            }
-        }
-    }
-
-    /// Puts write-backs before all later stores.
-    #[inline]
-    pub(super) fn cleaned() {
-        // SAFETY: 1. a barrier has no operand and changes nothing.
-        unsafe { asm!("sfence", options(nostack, preserves_flags)) };
-    }
-
-    /// Puts loads, stores and flushes before all later ones.
-    #[inline]
-    pub(super) fn barrier() {
-        // SAFETY: 1. a barrier has no operand and changes nothing.
-        unsafe { asm!("mfence", options(nostack, preserves_flags)) };
-    }
-}
-
-/// Stands in for the instructions, which Miri does not know: what they ask of a caller is checked.
 #[cfg(miri)]
-mod cpu {
-    use core::sync::atomic::{AtomicU64, Ordering, fence};
-
-    use super::Unsupported;
-    use crate::LINE_BYTES;
-
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(super) struct Cache;
-
-    impl Cache {
-        pub(super) fn detect() -> Result<Cache, Unsupported> {
-            Ok(Cache)
-        }
-
-        /// # Safety
-        ///
-        /// 1. `va` is mapped.
-        pub(super) unsafe fn clean(self, va: u64) {
-            for word in (va..va + LINE_BYTES).step_by(8) {
-                // SAFETY: 1. the line of a mapped address is mapped, and consists of words.
-                let word = unsafe { &*(word as usize as *const AtomicU64) };
-                word.load(Ordering::Relaxed);
-            }
-        }
-
-        /// # Safety
-        ///
-        /// 1. `va` is mapped.
-        pub(super) unsafe fn flush(self, va: u64) {
-            // SAFETY: 1. the contract is the same.
-            unsafe { self.clean(va) };
-        }
-    }
-
-    pub(super) fn cleaned() {
-        fence(Ordering::Release);
-    }
-
-    pub(super) fn barrier() {
-        fence(Ordering::SeqCst);
-    }
-}
+#[path = "incoherent/miri.rs"]
+mod cpu;
 
 #[cfg(all(target_arch = "aarch64", not(miri)))]
-mod cpu {
-    use core::arch::asm;
-
-    use super::Unsupported;
-    use crate::LINE_BYTES;
-
-    /// Nothing to choose from: every AArch64 CPU has the instructions.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(super) struct Cache;
-
-    impl Cache {
-        /// Asks CTR_EL0.
-        pub(super) fn detect() -> Result<Cache, Unsupported> {
-            let ctr: u64;
-            // SAFETY: 1. CTR_EL0 is readable at EL1, and where the system allows it at EL0;
-            // 2. reading it changes nothing.
-            unsafe {
-                asm!("mrs {}, ctr_el0", out(reg) ctr, options(nomem, nostack, preserves_flags));
-            }
-            // DminLine: log2 of the words of four bytes in the smallest line of any data cache.
-            match 4u64 << (ctr >> 16 & 0xf) {
-                LINE_BYTES => Ok(Cache),
-                other => Err(Unsupported::LineBytes(other)),
-            }
-        }
-
-        /// Writes the line at `va` back, to the point of coherency; it may stay cached.
-        ///
-        /// # Safety
-        ///
-        /// 1. `va` is mapped.
-        #[inline]
-        pub(super) unsafe fn clean(self, va: u64) {
-            // SAFETY: 1. the address is mapped (contract); 2. it changes no value that any
-            // program of this node can read.
-            unsafe { asm!("dc cvac, {}", in(reg) va, options(nostack, preserves_flags)) };
-        }
-
-        /// Writes the line at `va` back if it is dirty, and drops it.
-        ///
-        /// # Safety
-        ///
-        /// 1. `va` is mapped.
-        #[inline]
-        pub(super) unsafe fn flush(self, va: u64) {
-            // SAFETY: 1. the address is mapped (contract); 2. stores are written back, none is
-            // lost.
-            unsafe { asm!("dc civac, {}", in(reg) va, options(nostack, preserves_flags)) };
-        }
-    }
-
-    /// Puts write-backs before all that comes later.
-    #[inline]
-    pub(super) fn cleaned() {
-        barrier();
-    }
-
-    /// Puts loads, stores and flushes before all that comes later, on every machine.
-    #[inline]
-    pub(super) fn barrier() {
-        // SAFETY: 1. a barrier has no operand and changes nothing.
-        unsafe { asm!("dsb sy", options(nostack, preserves_flags)) };
-    }
-}
+#[path = "incoherent/aarch64.rs"]
+mod cpu;
 
 #[cfg(test)]
 mod tests {
@@ -415,6 +257,9 @@ mod tests {
             m.writeback(BASE, PAGES * 4096);
             m.invalidate(BASE.add(100), 4096);
             m.store_through(BASE.add(64), 77, Ordering::Release);
+            for instruction in m.instructions() {
+                m.execute(instruction, BASE, PAGES * 4096);
+            }
             for i in (0..PAGES * 512).filter(|&i| i != 8) {
                 assert_eq!(m.load(BASE.add(8 * i), Ordering::Relaxed), i);
             }

@@ -10,7 +10,7 @@ use dyad_shm::PhysAddr;
 use dyad_shm::frame::{FrameRef, WeakRef};
 use dyad_shm::superblock::{ROOT_ENTRIES, activity};
 
-use super::{BARRIER_NS, UserProbe, user_calls};
+use super::{BARRIER_NS, UserProbe, marked, user_calls};
 use crate::cpu::CpuLocal;
 use crate::cx::Cx;
 use crate::dispatch::After;
@@ -42,6 +42,10 @@ pub trait Machine {
     fn relax(&self);
     /// Interrupts so far: doorbells, timer, others.
     fn interrupts(&self) -> (u64, u64, u64);
+    /// Does something in the [window](dyad_abi::patterns::window) of this number.
+    fn counted(&self, number: usize, act: &mut dyn FnMut());
+    /// Has the simulator forget what it has counted in that window.
+    fn forget(&self, number: usize);
     /// Sends a message.
     fn send(&self, to: NodeId, cpu: CpuId, m: &Message) -> Result<()>;
     /// Handles what has come in.
@@ -149,6 +153,12 @@ impl<P: Platform> Machine for Of<P> {
     }
     fn interrupts(&self) -> (u64, u64, u64) {
         P::local().interrupt_counts()
+    }
+    fn counted(&self, number: usize, act: &mut dyn FnMut()) {
+        marked::counted::<P>(number, act);
+    }
+    fn forget(&self, number: usize) {
+        marked::forget::<P>(number);
     }
     fn send(&self, to: NodeId, cpu: CpuId, m: &Message) -> Result<()> {
         inbox::send::<P>(to, cpu, m)

@@ -6,6 +6,7 @@
 //! instructions.
 
 use dyad_abi::Isa;
+use dyad_abi::marker::WindowId;
 use dyad_sim_model::config::{MemoryModel, NodeConfig, SimConfig};
 use dyad_sim_model::report::{MachineReport, RoiReport};
 
@@ -26,6 +27,12 @@ const PROFILES: [&str; 3] = ["paper-big", "paper-small", "artifact"];
 const PRICES: &str = "snoop.data=71 snoop.inv=73 snoop.back=79 snoop.forward=0 snoop.writeback=0";
 /// Write-backs alone have a price.
 const WRITEBACKS: &str = "snoop.data=0 snoop.inv=0 snoop.back=0 snoop.forward=0 snoop.writeback=83";
+
+/// The first window of `simpattern`, and the numbers of two of its patterns, which have two windows
+/// each. The program has the same numbers.
+const WINDOWS: u16 = WindowId::FREE + 0x20;
+const PING_PONG: u16 = 0;
+const PRODUCER: u16 = 4;
 
 /// Bytes that are found in the first, second and last level, and in memory.
 const SIZES: [(&str, &str); 4] = [
@@ -144,16 +151,16 @@ fn snoops(cx: &mut Context<'_>, findings: &mut Findings, profile: &str) -> Resul
         for (what, pattern, step, events, constant) in [
             (
                 "snoop.inv",
-                "ping-pong",
+                PING_PONG,
                 1,
                 invalidations as fn(&RoiReport) -> u64,
                 snoop.inv,
             ),
-            ("snoop.data", "producer", 1, snp_data, snoop.data),
+            ("snoop.data", PRODUCER, 1, snp_data, snoop.data),
         ] {
             // The first node is the one of x86-64.
             let step = if isa == Isa::X86_64 { 1 - step } else { step };
-            let id = super::coherence::window(pattern, step);
+            let id = WINDOWS + 2 * pattern + step;
             let Ok(roi) = region::window(&report, isa, id) else {
                 continue;
             };

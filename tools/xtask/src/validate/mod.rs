@@ -8,6 +8,7 @@
 //! | `closed_form` | hits and misses that follow from sizes alone | 0.5 % |
 //! | `calibration` | the constants of the profile | exactly |
 //! | `coherence` | messages that follow from the pattern of sharing | exactly |
+//! | `flushes` | messages and write-backs that follow from the pattern of flushes | exactly |
 //! | `contrib` | QEMU's own cache model, in the same run | 0.1 % of misses |
 //! | `cachegrind` | valgrind's cachegrind, on the same program as a host binary | 2 % |
 //!
@@ -89,7 +90,8 @@ pub const GROUPS: &[Group] = &[
     group("instructions", Needs::QemuPlugins, instructions::compare),
     group("closed-form", Needs::Nothing, closed_form::compare),
     group("calibration", Needs::Nothing, calibration::compare),
-    group("coherence", Needs::Nothing, coherence::compare),
+    group("coherence", Needs::Nothing, coherence::compare_sharing),
+    group("flushes", Needs::Nothing, coherence::compare_flushes),
     group("contrib", Needs::QemuPlugins, contrib::compare),
     group("cachegrind", Needs::Valgrind, cachegrind::compare),
 ];
@@ -135,11 +137,22 @@ impl Context<'_> {
         args: &str,
         change: impl FnOnce(&mut RunConfig),
     ) -> Result<RunReport, Error> {
+        let work = Work::App {
+            app: app.into(),
+            args: args.into(),
+        };
+        self.run_work(sim, work, change)
+    }
+
+    /// Does something at a level; `change` changes the run.
+    fn run_work(
+        &mut self,
+        sim: Sim,
+        work: Work,
+        change: impl FnOnce(&mut RunConfig),
+    ) -> Result<RunReport, Error> {
         let mut config = RunConfig {
-            work: Work::App {
-                app: app.into(),
-                args: args.into(),
-            },
+            work,
             sim,
             timeout: Some(Duration::from_secs(1800)),
             ..RunConfig::default()
@@ -149,10 +162,14 @@ impl Context<'_> {
         match report.failure() {
             None => Ok(report),
             Some(_) if report.error == Some(Error::Interrupted) => Err(Error::Interrupted),
-            Some(why) => Err(Error::Run(format!(
-                "{app} {args}: {why}; logs in {}",
-                report.dir.display()
-            ))),
+            Some(why) => {
+                let what = match &config.work {
+                    Work::App { app, args } => format!("{app} {args}"),
+                    Work::Ktest(names) => names.join(","),
+                };
+                let dir = report.dir.display();
+                Err(Error::Run(format!("{what}: {why}; logs in {dir}")))
+            }
         }
     }
 }

@@ -192,6 +192,12 @@ impl Is {
         &self.sorted
     }
 
+    /// Gives the keys that iterations have changed the values that they have in `pristine`.
+    pub fn restore(&mut self, pristine: &Is) {
+        let changed = 1..=2 * ITERATIONS as usize;
+        self.keys[changed.clone()].copy_from_slice(&pristine.keys[changed]);
+    }
+
     /// Begins iteration `t`, of 1 to [`ITERATIONS`]: two keys change, and the test keys are noted.
     pub fn stamp(&mut self, t: u32) {
         self.keys[t as usize] = t;
@@ -325,6 +331,18 @@ mod tests {
     #[cfg_attr(debug_assertions, ignore = "takes long without optimisation")]
     fn class_a_verifies() {
         assert_eq!(run(Class::A, |_, _| {}), VERIFICATIONS);
+    }
+
+    #[test]
+    fn restored_keys_are_those_that_were_generated() {
+        let pristine = Is::generate(Class::S);
+        let mut is = pristine.clone();
+        for t in 1..=ITERATIONS {
+            is.stamp(t);
+        }
+        assert_ne!(is.keys, pristine.keys);
+        is.restore(&pristine);
+        assert_eq!(is.keys, pristine.keys);
     }
 
     #[test]
