@@ -31,7 +31,7 @@ use crate::cached::Setup;
 use crate::clock;
 use crate::ffi::{Registers, Words};
 use crate::maintenance::{LineOp, Operand};
-use crate::regions::{Region, Regions};
+use crate::regions::{Region, Regions, Timed};
 use crate::tlb::{Frame, Tlb};
 use crate::windows::Place;
 
@@ -181,6 +181,12 @@ pub struct Passed {
     pub idle_ps: u64,
     /// The part of it in which it was halted and a doorbell was on its way.
     pub ipi_ps: u64,
+}
+
+impl Timed for Passed {
+    fn time_ps(&self) -> u64 {
+        self.time_ps
+    }
 }
 
 impl Add for Passed {
@@ -533,10 +539,8 @@ impl Cpu {
 
     /// Regions that were passed through.
     pub fn regions(&self) -> impl Iterator<Item = (WindowId, Region<Passed>)> {
-        self.regions
-            .closed()
-            .iter()
-            .map(|(id, region)| (*id, *region))
+        let closed = self.regions.closed().iter();
+        closed.map(|(id, region)| (*id, region.clone()))
     }
 
     /// Accesses to devices, and accesses and flushes whose line could not be found out.

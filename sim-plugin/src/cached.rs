@@ -25,7 +25,9 @@ use dyad_sim_model::account;
 use dyad_sim_model::coherent::Core;
 use dyad_sim_model::config::{Coherence, Level, SimConfig};
 use dyad_sim_model::memory::{Memory, line_of};
-use dyad_sim_model::report::{Breakdown, Counters, CpuReport, RoiReport, SanitizerReport};
+use dyad_sim_model::report::{
+    Breakdown, Counters, CpuReport, Durations, RoiReport, SanitizerReport,
+};
 use dyad_sim_model::shared::Areas;
 
 use crate::cache::{Fetch, Line, LineAction, Passed, Watcher};
@@ -234,6 +236,7 @@ impl Setup {
                 let sum = all.entry(id.0).or_default();
                 sum.n += region.n;
                 sum.sum = sum.sum + region.sum;
+                sum.times_ps.extend(region.times_ps);
             }
         }
         let explained = all.into_iter().map(|(id, region)| {
@@ -245,6 +248,7 @@ impl Setup {
             let (counters, breakdown_ps) = self.explain(&region.sum.counts, waits);
             let roi = RoiReport {
                 n: region.n,
+                pass_ps: Durations::of(region.times_ps),
                 time_ps: match clock::get() {
                     Some(_) => region.sum.time_ps,
                     None => breakdown_ps.total(),

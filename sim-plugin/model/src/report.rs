@@ -226,12 +226,46 @@ pub struct ClockReport {
 pub struct RoiReport {
     /// Passes.
     pub n: u64,
+    /// How long a pass took.
+    pub pass_ps: Durations,
     /// Simulated time inside: what the breakdown has to add up to.
     pub time_ps: u64,
     /// What was counted.
     pub counters: Counters,
     /// Where the time went.
     pub breakdown_ps: Breakdown,
+}
+
+/// How long something took each time, interrupts included. Zeros if it was not done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Durations {
+    /// Least.
+    pub min: u64,
+    /// Half of them took at most so long.
+    pub median: u64,
+    /// 99 of 100 took at most so long.
+    pub p99: u64,
+    /// Largest.
+    pub max: u64,
+}
+
+impl Durations {
+    /// Of these.
+    pub fn of(mut times: Vec<u64>) -> Durations {
+        times.sort_unstable();
+        // The least one that so many of 100 do not exceed.
+        let rank = |of_100: usize| {
+            let place = (times.len() * of_100).div_ceil(100).saturating_sub(1);
+            times.get(place).copied().unwrap_or(0)
+        };
+        Durations {
+            min: rank(0),
+            median: rank(50),
+            p99: rank(99),
+            max: rank(100),
+        }
+    }
 }
 
 /// Least, median and largest of the samples of a window.
@@ -415,6 +449,18 @@ mod tests {
                 dropped: number(),
             }),
         }
+    }
+
+    #[test]
+    fn durations_are_by_rank() {
+        let of = |times: Vec<u64>| {
+            let d = Durations::of(times);
+            (d.min, d.median, d.p99, d.max)
+        };
+        assert_eq!(of((1..=200).rev().collect()), (1, 100, 198, 200));
+        assert_eq!(of((1..=101).collect()), (1, 51, 100, 101));
+        assert_eq!(of(vec![7]), (7, 7, 7, 7));
+        assert_eq!(of(Vec::new()), (0, 0, 0, 0));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! The program and the plugin share the numbers of [`dyad_abi::marker::BenchOp`]; what is counted
 //! is described there and in `sim-plugin`.
 
+mod cycles;
 mod page;
 mod peers;
 mod quiescence;
@@ -15,6 +16,7 @@ mod results;
 pub mod sim;
 mod sites;
 
+pub use cycles::{Cycles, Taken};
 pub use peers::{Goal, Peers, peers};
 pub use quiescence::{DEFAULT_POOLS, Latencies, Latency, QUIESCENCE_APP, quiescence};
 pub use report::{BenchReport, BenchRun, SCHEMA};
@@ -46,24 +48,12 @@ pub fn kernel(
     let mut bench = BenchReport::default();
     for nodes in systems {
         let config = RunConfig {
-            nodes: nodes.clone(),
-            work: Work::App {
-                app: KERNEL_APP.into(),
-                args: format!("--repetitions {repetitions}"),
-            },
-            grant: Grant::All,
             sim: Sim::Count,
             windows: true,
             sites,
-            ..RunConfig::default()
+            ..of_kernel(nodes, repetitions)
         };
-        let report = launch::run(&config, sink);
-        if let Some(
-            e @ (Error::Usage(_) | Error::Setup(_) | Error::Build(_) | Error::Interrupted),
-        ) = report.error
-        {
-            return Err(e);
-        }
+        let report = made(&config, sink)?;
         bench.runs.push(BenchRun {
             nodes: nodes.clone(),
             logs: report.dir.clone(),
@@ -83,6 +73,56 @@ pub fn kernel(
     }
     bench.missing = bench.results.missing(&used);
     Ok(bench)
+}
+
+/// Simulates the time that operations take, on systems with these nodes, one after the other.
+///
+/// # Errors
+///
+/// If a run could not be made, was interrupted, or failed.
+pub fn kernel_cycles(
+    systems: &[Vec<Isa>],
+    repetitions: u64,
+    sink: &mut dyn Sink,
+) -> Result<Cycles, Error> {
+    let mut cycles = Cycles::default();
+    for nodes in systems {
+        let config = RunConfig {
+            sim: Sim::Timing,
+            ..of_kernel(nodes, repetitions)
+        };
+        let report = made(&config, sink)?;
+        match (report.failure(), &report.simulation) {
+            (Some(why), _) => return Err(Error::Run(why)),
+            (None, None) => return Err(Error::Run("nothing was simulated".into())),
+            (None, Some(outcome)) => cycles.add(outcome),
+        }
+    }
+    Ok(cycles)
+}
+
+/// A run of the program.
+fn of_kernel(nodes: &[Isa], repetitions: u64) -> RunConfig {
+    RunConfig {
+        nodes: nodes.to_vec(),
+        work: Work::App {
+            app: KERNEL_APP.into(),
+            args: format!("--repetitions {repetitions}"),
+        },
+        grant: Grant::All,
+        ..RunConfig::default()
+    }
+}
+
+/// Makes a run. An error if there was none worth the name.
+fn made(config: &RunConfig, sink: &mut dyn Sink) -> Result<RunReport, Error> {
+    let report = launch::run(config, sink);
+    match report.error {
+        Some(e @ (Error::Usage(_) | Error::Setup(_) | Error::Build(_) | Error::Interrupted)) => {
+            Err(e)
+        }
+        _ => Ok(report),
+    }
 }
 
 /// Takes what the plugins of a run have counted.

@@ -13,8 +13,8 @@
 //!
 //! A row has `op`, `isa`, `memory`; `instructions` (the median), `min`, `max` of instructions; `n`
 //! (samples) and `interrupted` (repetitions that gave none); the medians of `lines`,
-//! `fused_lines`, `accesses`, `devices`, `atomics`, `flushes`, `fences`; and `sel4`, `linux`,
-//! `goal` for comparison, null where there is none.
+//! `fused_lines`, `accesses`, `devices`, `atomics`, `flushes`, `fences`; `cycles` and `cycles_p99`
+//! if time was simulated; and `sel4`, `linux`, `goal` for comparison. Null is where there is none.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use dyad_abi::Isa;
 use serde_json::{Value, json};
 
+use super::cycles::Cycles;
 use super::peers::peers;
 use super::results::{Counts, Key, Results, Row};
 use super::sites::Sites;
@@ -52,6 +53,8 @@ pub struct BenchReport {
     pub sites: Sites,
     /// Rows that should be there.
     pub missing: Vec<Key>,
+    /// What operations take in simulated time, if that was asked for.
+    pub cycles: Cycles,
 }
 
 impl BenchReport {
@@ -78,6 +81,7 @@ impl BenchReport {
 
     fn row(&self, key: Key, row: &Row, counts: Counts) -> Value {
         let peers = peers(key.op);
+        let cycles = self.cycles.rows.get(&key);
         let mut value = key_json(key);
         let more = json!({
             "instructions": counts.instructions.median,
@@ -92,6 +96,8 @@ impl BenchReport {
             "atomics": counts.atomics.median,
             "flushes": counts.flushes.median,
             "fences": counts.fences.median,
+            "cycles": cycles.map(|c| c.median),
+            "cycles_p99": cycles.map(|c| c.p99),
             "sel4": peers.sel4_on(key.isa),
             "linux": peers.linux_on(key.isa),
             "goal": self.results.goal(key),
@@ -177,6 +183,9 @@ impl BenchReport {
                 or_dash(goal),
             );
         }
+        if !self.cycles.rows.is_empty() {
+            let _ = write!(out, "\n{}\n", self.cycles.table());
+        }
         for run in &self.runs {
             let nodes = names(&run.nodes).join(",");
             let _ = writeln!(out, "nodes {nodes}: logs in {}", paths::shown(&run.logs));
@@ -253,8 +262,8 @@ mod tests {
         let expected = json!({
             "op": "map", "isa": "x86_64", "memory": "local", "instructions": 100, "min": 99,
             "max": 100, "n": 64, "interrupted": 1, "lines": 0, "fused_lines": 0, "accesses": 0,
-            "devices": 0, "atomics": 0, "flushes": 0, "fences": 0, "sel4": 772, "linux": 5124,
-            "goal": 300,
+            "devices": 0, "atomics": 0, "flushes": 0, "fences": 0, "cycles": null, "cycles_p99": null,
+            "sel4": 772, "linux": 5124, "goal": 300,
         });
         assert_eq!(row.next(), Some(&expected));
         assert_eq!(row.next().unwrap()["memory"], "fused");

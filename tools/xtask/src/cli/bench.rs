@@ -44,6 +44,9 @@ struct KernelArgs {
     /// Print too in which functions the instructions are
     #[arg(long)]
     sites: bool,
+    /// Simulate caches and time too: how many cycles operations take
+    #[arg(long)]
+    cycles: bool,
     /// Print what the machines print
     #[arg(short, long)]
     verbose: bool,
@@ -152,7 +155,10 @@ fn kernel(args: &KernelArgs) -> Result<u8, Error> {
     };
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
     let mut display = display(args.verbose);
-    let report = bench::kernel(&systems, args.repetitions, args.sites, &mut display)?;
+    let mut report = bench::kernel(&systems, args.repetitions, args.sites, &mut display)?;
+    if args.cycles {
+        report.cycles = bench::kernel_cycles(&systems, args.repetitions, &mut display)?;
+    }
     print!("{}", report.table());
     print!("{}", report.sites.tables());
     if let Some(file) = &args.json {

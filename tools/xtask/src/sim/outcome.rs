@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use dyad_abi::marker::{BenchWindow, WindowId};
 use dyad_sim_model::config::{Order, SLACK_NS, SimConfig};
 use dyad_sim_model::report::{
-    Breakdown, ClockReport, Counters, CpuReport, MachineReport, SCHEMA as MACHINE_SCHEMA,
+    Breakdown, ClockReport, Counters, CpuReport, Durations, MachineReport, SCHEMA as MACHINE_SCHEMA,
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,8 @@ pub struct Part {
     pub name: String,
     /// Passes through the region; 1 for the whole run.
     pub passes: u64,
+    /// How long a pass took; nothing for the whole run.
+    pub pass_ps: Option<Durations>,
     /// Simulated time, summed over CPUs.
     pub time_ps: u64,
     /// The same in cycles of the node.
@@ -167,14 +169,18 @@ impl Outcome {
                 clock: machine.clock,
             });
             for (&id, region) in &machine.roi {
-                self.regions.push(self.part(
+                let part = self.part(
                     node,
                     Some(id),
                     region.n,
                     region.counters,
                     region.breakdown_ps,
                     region.time_ps,
-                ));
+                );
+                self.regions.push(Part {
+                    pass_ps: Some(region.pass_ps),
+                    ..part
+                });
             }
         }
         self.regions.sort_by_key(|part| (part.region, part.node));
@@ -210,6 +216,7 @@ impl Outcome {
             region,
             name: region.map_or_else(|| "run".into(), region_name),
             passes,
+            pass_ps: None,
             time_ps,
             cycles: time_ps / config.cycle_ps,
             counters,
@@ -408,6 +415,7 @@ pub(super) mod tests {
                 0x8000,
                 RoiReport {
                     n: 2,
+                    pass_ps: Durations::of(vec![time / 4, time / 4]),
                     time_ps: time / 2,
                     counters: c.counters,
                     breakdown_ps: Breakdown {

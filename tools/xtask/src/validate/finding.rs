@@ -1,6 +1,7 @@
 //! Comparisons and their forms for people and programs.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -64,6 +65,8 @@ pub struct Findings {
     group: &'static str,
     /// Number of findings when the group began.
     before: usize,
+    /// How long groups have taken.
+    took: Vec<(&'static str, Duration)>,
 }
 
 impl Findings {
@@ -71,8 +74,9 @@ impl Findings {
         (self.group, self.before) = (group, self.list.len());
     }
 
-    /// A group without a comparison has validated nothing.
-    pub(super) fn end(&mut self) {
+    /// The group has taken so long. Without a comparison it has validated nothing.
+    pub(super) fn end(&mut self, took: Duration) {
+        self.took.push((self.group, took));
         if self.list.len() == self.before {
             self.failed("nothing was compared");
         }
@@ -158,6 +162,9 @@ impl Findings {
             "schema": SCHEMA,
             "ok": self.problem().is_none(),
             "failure": self.problem(),
+            "groups": self.took.iter().map(|(group, took)| {
+                json!({ "group": group, "seconds": took.as_secs() })
+            }).collect::<Vec<_>>(),
             "checks": self.iter().map(one).collect::<Vec<_>>(),
         })
     }
@@ -206,10 +213,12 @@ impl Findings {
         for group in self.list.chunk_by(|a, b| a.group == b.group) {
             let good = group.iter().filter(|f| f.ok()).count();
             let off = group.iter().map(|f| f.off().abs()).fold(0.0, f64::max);
+            let took = self.took.iter().find(|(name, _)| *name == group[0].group);
+            let took = took.map_or_else(String::new, |(_, t)| format!("; {} s", t.as_secs()));
             // Writing to a string cannot fail.
             let _ = writeln!(
                 out,
-                "{:<13} {good} of {} comparisons agree; the largest difference is {:.4} %",
+                "{:<13} {good} of {} comparisons agree; the largest difference is {:.4} %{took}",
                 group[0].group,
                 group.len(),
                 off * 100.0
@@ -237,7 +246,7 @@ mod tests {
         f.exact("equal", 7, 7);
         f.near("near", 100.4, 100.0, 0.005);
         f.at_least("enough", 11, 10);
-        f.end();
+        f.end(Duration::from_secs(12));
         f
     }
 
@@ -259,6 +268,11 @@ mod tests {
         assert!(bad.table(true).contains("near"));
         assert!(bad.table(false).contains("3 of 7 comparisons agree"));
         let json = bad.json();
+        assert_eq!(json["groups"], json!([{ "group": "a", "seconds": 12 }]));
+        assert!(
+            good.table(false)
+                .ends_with("difference is 0.4000 %; 12 s\n")
+        );
         assert_eq!(json["checks"][0]["ok"], true);
         assert_eq!(json["checks"][4]["ok"], false);
     }
@@ -268,7 +282,7 @@ mod tests {
         assert!(Findings::default().problem().is_some());
         let mut f = findings();
         f.begin("b");
-        f.end();
+        f.end(Duration::from_secs(12));
         assert_eq!(
             f.problem().unwrap(),
             "1 of 4 comparisons fail, first b: made"

@@ -26,7 +26,7 @@ mod region;
 
 pub use finding::{Finding, Findings, Tolerance};
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::config::{RunConfig, Sim, Work};
 use crate::error::Error;
@@ -113,12 +113,13 @@ pub fn validate(groups: &[Group], cx: &mut Context<'_>) -> Result<Findings, Erro
     for group in groups {
         (cx.say)(&format!("validating: {}", group.name));
         findings.begin(group.name);
+        let start = Instant::now();
         match (group.run)(cx, &mut findings) {
             Ok(()) => {}
             Err(Error::Interrupted) => return Err(Error::Interrupted),
             Err(e) => findings.failed(&e.to_string()),
         }
-        findings.end();
+        findings.end(start.elapsed());
     }
     Ok(findings)
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use dyad_shm::superblock::{NodeEntry, Superblock};
 use dyad_sim_model::config::Level;
 use dyad_sim_model::report::{
-    Breakdown, ClockReport, Counters, CpuReport, MachineReport, RoiReport, SCHEMA,
+    Breakdown, ClockReport, Counters, CpuReport, Durations, MachineReport, RoiReport, SCHEMA,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -104,6 +104,7 @@ pub fn plugin_report(node: u8, time: u64) -> MachineReport {
             0x8000,
             RoiReport {
                 n: 3,
+                pass_ps: Durations::of(vec![time / 6; 3]),
                 time_ps: time / 2,
                 counters,
                 breakdown_ps: Breakdown {
