@@ -1,8 +1,10 @@
 //! Loads that may be stale, and are listed for it: see [`dyad_shm::permitted`].
 //!
-//! A load is one instruction, as it would be without the list; its address and the reason go to a
-//! section of the image that is not loaded. A function that is compiled into several places has an
-//! entry for each.
+//! Kernels that are built for the sanitizer (feature `listed`) have a list of them: address of the load
+//! and reason go to a section of the image that is not loaded. A function that is compiled into several
+//! places has an entry for each. For that the load must be an instruction of its own, with its address in
+//! a register, where compilers would often make it an operand of another one. In other kernels it is
+//! an ordinary load and costs nothing.
 #![allow(unsafe_code)]
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +16,7 @@ pub fn load_permitted<const WHY: u32>(word: &AtomicU64, order: Ordering) -> u64 
     cpu::load::<WHY>(word, order)
 }
 
-#[cfg(target_os = "none")]
+#[cfg(all(target_os = "none", feature = "listed"))]
 mod cpu {
     use core::arch::asm;
     use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
@@ -60,7 +62,7 @@ mod cpu {
     }
 }
 
-#[cfg(not(target_os = "none"))]
+#[cfg(not(all(target_os = "none", feature = "listed")))]
 mod cpu {
     use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -26,22 +26,44 @@ pub const fn kernel_package(isa: Isa) -> (&'static str, &'static str) {
     }
 }
 
-/// Builds the kernel of an ISA, with the in-kernel tests if `ktest`, and returns its image.
+/// What a kernel is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// Programs.
+    Plain,
+    /// Programs, with the list of its reads that may be stale, which costs instructions.
+    Listed,
+    /// In-kernel tests; with the list, too.
+    Ktest,
+}
+
+impl Kernel {
+    /// Folder under `target/`, profile, features, and what it is called.
+    const fn form(self) -> (&'static str, &'static str, &'static str, &'static str) {
+        match self {
+            Kernel::Plain => ("kernel", "kernel", "", ""),
+            Kernel::Listed => ("kernel-listed", "kernel", "listed", " for the sanitizer"),
+            Kernel::Ktest => ("kernel-ktest", "kernel-checked", "ktest", " with its tests"),
+        }
+    }
+}
+
+/// Builds the kernel of an ISA and returns its image.
 ///
 /// # Errors
 ///
 /// If cargo fails; the message has its output.
-pub fn kernel(isa: Isa, ktest: bool, progress: Progress<'_>) -> Result<PathBuf, Error> {
+pub fn kernel(isa: Isa, kind: Kernel, progress: Progress<'_>) -> Result<PathBuf, Error> {
     let (package, triple) = kernel_package(isa);
-    let dir = paths::target_dir().join(if ktest { "kernel-ktest" } else { "kernel" });
+    let (dir, profile, features, suffix) = kind.form();
+    let dir = paths::target_dir().join(dir);
     let mut c = cargo();
     c.args(["build", "--package", package, "--target", triple]);
-    let profile = if ktest { "kernel-checked" } else { "kernel" };
     c.args(["--profile", profile, "--target-dir"]).arg(&dir);
-    if ktest {
-        c.args(["--features", "ktest"]);
+    if !features.is_empty() {
+        c.args(["--features", features]);
     }
-    let what = format!("{package}{}", if ktest { " with its tests" } else { "" });
+    let what = format!("{package}{suffix}");
     run_cargo(c, &what, progress)?;
     let image = dir.join(triple).join(profile).join(package);
     if image.is_file() {

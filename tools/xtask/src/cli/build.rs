@@ -35,8 +35,12 @@ pub(super) fn build(args: &BuildArgs) -> Result<u8, Error> {
         .collect::<Result<Vec<_>, _>>()?;
     let mut built = Vec::new();
     if args.app.is_empty() {
+        let kind = match args.ktest {
+            true => build::Kernel::Ktest,
+            false => build::Kernel::Plain,
+        };
         for isa in Isa::ALL {
-            built.push(build::kernel(isa, args.ktest, &mut progress)?);
+            built.push(build::kernel(isa, kind, &mut progress)?);
         }
         if !args.ktest {
             let services = build::services(&mut progress)?;

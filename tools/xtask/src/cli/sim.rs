@@ -47,7 +47,10 @@ fn print_stale_reads() -> Result<u8, Error> {
     let mut kernels = Vec::new();
     for isa in Isa::ALL {
         let mut progress = |text: &str| display.event(Event::Progress(text));
-        kernels.push((isa.name(), build::kernel(isa, false, &mut progress)?));
+        kernels.push((
+            isa.name(),
+            build::kernel(isa, build::Kernel::Listed, &mut progress)?,
+        ));
     }
     let kernels: Vec<_> = kernels
         .iter()

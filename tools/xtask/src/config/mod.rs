@@ -197,6 +197,11 @@ impl RunConfig {
         }
     }
 
+    /// Whether the simulator looks for what kernels forget to flush.
+    pub const fn is_sanitized(&self) -> bool {
+        !self.coherent && matches!(self.sim, Sim::Cache | Sim::Timing)
+    }
+
     /// The complete configuration of the simulation, if there is one.
     ///
     /// # Errors

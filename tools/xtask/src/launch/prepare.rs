@@ -43,7 +43,13 @@ pub(super) struct Built {
 pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Error> {
     let mut progress = |text: &str| sink.event(Event::Progress(text));
     // A name that is wrong should be said before anything is built.
-    let ktest = matches!(config.work, Work::Ktest(_)) || !config.test.seeded.is_empty();
+    let kind = if matches!(config.work, Work::Ktest(_)) || !config.test.seeded.is_empty() {
+        build::Kernel::Ktest
+    } else if config.is_sanitized() {
+        build::Kernel::Listed
+    } else {
+        build::Kernel::Plain
+    };
     let (source, mut program) = match &config.work {
         Work::App { app, .. } => match apps::find(app)? {
             // So should a bundle that is damaged.
@@ -56,7 +62,7 @@ pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Er
     for isa in Isa::ALL.into_iter().filter(|i| config.nodes.contains(i)) {
         let image = match &config.test.kernel[isa.index()] {
             Some(stand_in) => stand_in.clone(),
-            None => build::kernel(isa, ktest, &mut progress)?,
+            None => build::kernel(isa, kind, &mut progress)?,
         };
         kernels[isa.index()] = Some(image);
     }
