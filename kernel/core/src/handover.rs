@@ -173,8 +173,8 @@ pub(crate) fn transfer<P: Platform>(
     count_migration(t, 1);
     let me = reference(cx.node, t).ok_or(Error::Corrupt)?;
     let id = t.id.load(Ordering::Relaxed);
-    // Where caches are not coherent, registers and address space are in memory from here on, and
-    // this CPU keeps nothing of the thread.
+    // This CPU keeps nothing of the thread. Where caches are not coherent, all of it is in memory before
+    // the owner word changes.
     dispatch::release::<P>(cx, t);
     if !t.change(cx.words(), mine, handed) {
         return Err(Error::Corrupt);
@@ -256,8 +256,8 @@ pub fn receive<P: Platform>(cx: &Cx, thread: u64, owner: u64) -> Result<()> {
         what::RETURN => P::mark::<{ mark::CAME_BACK }>(),
         _ => {}
     }
-    // Its words are read only after it has been won; what they say of the way, to mark it, does no
-    // harm if it is out of date.
+    // Its words are read only after it has been won, by which old copies of them are dropped; what they
+    // say of the way, to mark it, does no harm if it is out of date.
     if !t.change(cx.words(), handed, handed.with(State::Running)) {
         return Err(Error::NotFound);
     }
@@ -281,7 +281,6 @@ pub fn receive<P: Platform>(cx: &Cx, thread: u64, owner: u64) -> Result<()> {
 /// Sets the registers of a thread that has come here. The giver cannot: only this ISA's `arch`
 /// crate knows the layout of its areas.
 fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
-    cx.words().hand_over(t);
     t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
     let carried: [u64; 8] = core::array::from_fn(|i| t.carried[i].load(Ordering::Relaxed));
     let [what, a, b, c, d, component, address, badge] = carried;

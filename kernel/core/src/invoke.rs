@@ -39,7 +39,7 @@ use crate::cx::Cx;
 use crate::dispatch;
 use crate::fp;
 use crate::handover;
-use crate::object::component::{Component, Entry};
+use crate::object::component::{Component, Entry, Parts};
 use crate::object::thread::{Thread, info};
 use crate::object::{find, follow};
 use crate::platform::copy_used;
@@ -92,6 +92,7 @@ pub fn enter<P: Platform>(cx: &Cx, to: Entry, words: [u64; 4]) -> Result<Way> {
     let t = dispatch::current(cx);
     // A weak reference from the capability: checked here, each time.
     let component: &'static Component = find(cx.node, to.component, Component::KIND)?;
+    let component = component.parts(cx.words());
     if !component.runs_on(cx.node.id()) {
         return cross::<P>(cx, t, component, to, words);
     }
@@ -125,7 +126,7 @@ pub fn enter<P: Platform>(cx: &Cx, to: Entry, words: [u64; 4]) -> Result<Way> {
 fn cross<P: Platform>(
     cx: &Cx,
     t: &'static Thread,
-    component: &Component,
+    component: Parts<'_>,
     to: Entry,
     words: [u64; 4],
 ) -> Result<Way> {
@@ -307,12 +308,12 @@ pub fn fault<P: Platform>(cx: &Cx, t: &'static Thread, f: UserFault, what: u64) 
 fn enter_handler<P: Platform>(cx: &Cx, from: u64) -> core::result::Result<Entry, Handler> {
     let handler = follow::<Component>(cx.node, from, Component::KIND)
         .ok()
-        .and_then(|(c, _)| c.fault_entry());
+        .and_then(|(c, _)| c.parts(cx.words()).fault_entry());
     let to = handler.ok_or(Handler::None)?;
     let component =
         find::<Component>(cx.node, to.component, Component::KIND).map_err(|_| Handler::None)?;
     // A handler is asked here or not at all: the page that is missing is missing on this node.
-    if !component.runs_on(cx.node.id()) {
+    if !component.parts(cx.words()).runs_on(cx.node.id()) {
         return Err(Handler::None);
     }
     if dispatch::enter_component::<P>(cx, to.component.bits()).is_err() {

@@ -89,7 +89,8 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
         // in may be gone, or have another table or root by now; the old ones may be reused soon.
         let word = cx.local.component.get();
         let anew = follow::<Component>(cx.node, word, Component::KIND).and_then(|(c, _)| {
-            let (captbl, space) = (c.captbl_root()?, c.space()?);
+            let parts = c.parts(cx.words());
+            let (captbl, space) = (parts.captbl_root()?, parts.space()?);
             let frame = find::<Space>(cx.node, space, Space::KIND)?;
             let root = frame.root(cx.words(), P::ISA).ok_or(Error::NoIsa)?;
             Ok((captbl, space, root))

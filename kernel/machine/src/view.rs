@@ -9,7 +9,7 @@
 //! | root entry | cons, decons |
 //! | slot header | deactivation |
 //! | component's frame word | retype, freeze |
-//! | component's generation | `Configure`, `SetHome` |
+//! | component's generation | `Configure`, `SetHome`, `SetFaultHandler` |
 //!
 //! A view is used only if they still are what they were. Before anything that was taken out can be
 //! filled again, or used for something else, every CPU goes through a round or sleeps, and both
@@ -52,7 +52,7 @@ use self::page::PageViews;
 use crate::Platform;
 use crate::cpu::CpuLocal;
 use crate::cx::Cx;
-use crate::object::component::{Component, Entry};
+use crate::object::component::{Component, Entry, Parts};
 use crate::object::find;
 use crate::object::space::Space;
 use crate::object::thread::{Thread, info};
@@ -244,13 +244,13 @@ impl Target {
     }
 
     /// The rest of the component whose frame and generation have been read.
-    fn set(&self, frame: Seen, generation: Seen, parts: Parts) {
+    fn set(&self, frame: Seen, generation: Seen, kept: Kept) {
         self.frame.set(frame);
         self.generation.set(generation);
-        self.captbl.set(parts.captbl);
-        self.space.set(parts.space);
-        self.table.set(parts.table);
-        self.object.set(parts.object);
+        self.captbl.set(kept.captbl);
+        self.space.set(kept.space);
+        self.table.set(kept.table);
+        self.object.set(kept.object);
     }
 
     /// Makes the CPU hold the component.
@@ -389,40 +389,33 @@ fn try_component<P: Platform>(cx: &Cx, object: u64) -> Option<()> {
     let view = cx.local.views.component(object);
     view.target.object.set(0);
     let component = learn_target::<P>(cx, weak, &view.target)?;
-    let home = match component.home.load(Ordering::Acquire) {
-        0 => u64::MAX,
-        nodes => nodes,
-    };
-    view.home.set(home);
+    view.home.set(component.home());
     view.handler.set(component.fault_entry());
     Some(())
 }
 
-struct Parts {
+struct Kept {
     object: u64,
     captbl: PhysAddr,
     space: u64,
     table: PhysAddr,
 }
 
-fn learn_target<P: Platform>(
-    cx: &Cx,
-    object: WeakRef,
-    target: &Target,
-) -> Option<&'static Component> {
+fn learn_target<P: Platform>(cx: &Cx, object: WeakRef, target: &Target) -> Option<Parts<'static>> {
     // What is kept is read before what is looked at: later changes show.
     let frame = frame_word(cx, object.frame)?;
     let component: &'static Component = find(cx.node, object, Component::KIND).ok()?;
-    let generation = Seen::of(&component.generation);
+    let component = component.parts(cx.words());
+    let generation = Seen::of(component.generation());
     let space = component.space().ok()?;
     let place: &'static Space = cx.node.map.get(space.frame.address())?;
-    let parts = Parts {
+    let kept = Kept {
         object: object.bits(),
         captbl: component.captbl_root().ok()?,
         space: space.bits(),
         table: place.root(cx.words(), P::ISA)?,
     };
-    target.set(frame, generation, parts);
+    target.set(frame, generation, kept);
     Some(component)
 }
 

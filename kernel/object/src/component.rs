@@ -8,11 +8,13 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, NodeId, Result};
+use dyad_coherence::LINE_BYTES;
 use dyad_retype::KernelKind;
 use dyad_shm::frame::WeakRef;
 use dyad_shm::{LayoutHash, PhysAddr, shared_layout, shared_struct};
 
 use crate::NO_REFERENCE;
+use crate::memory::Words;
 
 const REST: usize = PAGE_SIZE as usize / 8 - 8;
 
@@ -44,6 +46,9 @@ shared_struct! {
 
 const _: () = assert!(size_of::<Component>() as u64 == PAGE_SIZE);
 
+/// What is looked at together lies in one line.
+const _: () = assert!(core::mem::offset_of!(Component, rest) as u64 == LINE_BYTES);
+
 pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
     shared_layout!(h; Component {
         captbl, space, handler, handler_entry, handler_badge, home, generation, reserved, rest,
@@ -65,6 +70,37 @@ impl Component {
     /// The kind of its frame.
     pub const KIND: KernelKind = KernelKind::COMPONENT;
 
+    /// What it consists of now. Where caches are not coherent, this node's copy is dropped first: any
+    /// node may have configured it anew, and neither finds out from a copy that is older, nor from the
+    /// logs, what has been put into it since.
+    #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
+    pub fn parts(&self, words: &Words) -> Parts<'_> {
+        words.refresh(&self.captbl, LINE_BYTES);
+        Parts(self)
+    }
+}
+
+/// What a component consists of, as it was when it was [looked at](Component::parts).
+#[derive(Clone, Copy, Debug)]
+pub struct Parts<'c>(&'c Component);
+
+impl<'c> Parts<'c> {
+    /// The word that counts changes.
+    #[inline]
+    pub fn generation(&self) -> &'c AtomicU64 {
+        &self.0.generation
+    }
+
+    /// Bit set of the nodes its code may run on.
+    #[inline]
+    pub fn home(&self) -> u64 {
+        match self.0.home.load(Ordering::Acquire) {
+            0 => u64::MAX,
+            nodes => nodes,
+        }
+    }
+
     /// Physical address of the root of its capability table.
     ///
     /// # Errors
@@ -72,7 +108,7 @@ impl Component {
     /// [`Error::NotReady`] if it has not been configured.
     #[inline]
     pub fn captbl_root(&self) -> Result<PhysAddr> {
-        let word = self.captbl.load(Ordering::Acquire);
+        let word = self.0.captbl.load(Ordering::Acquire);
         match WeakRef::from_bits(word) {
             Some(root) if word != 0 => Ok(root.frame.address()),
             _ => Err(Error::NotReady),
@@ -86,7 +122,7 @@ impl Component {
     /// [`Error::NotReady`] if it has not been configured.
     #[inline]
     pub fn space(&self) -> Result<WeakRef> {
-        let word = self.space.load(Ordering::Acquire);
+        let word = self.0.space.load(Ordering::Acquire);
         match WeakRef::from_bits(word) {
             Some(space) if word != 0 => Ok(space),
             _ => Err(Error::NotReady),
@@ -96,20 +132,19 @@ impl Component {
     /// Whether its code may run on a node.
     #[inline]
     pub fn runs_on(&self, node: NodeId) -> bool {
-        let home = self.home.load(Ordering::Relaxed);
-        home == 0 || home >> node.index() & 1 != 0
+        self.home() >> node.index() & 1 != 0
     }
 
     /// Where faults go.
     pub fn fault_entry(&self) -> Option<Entry> {
-        let word = self.handler.load(Ordering::Acquire);
+        let word = self.0.handler.load(Ordering::Acquire);
         if word == 0 || word == NO_REFERENCE {
             return None;
         }
         Some(Entry {
             component: WeakRef::from_bits(word)?,
-            address: self.handler_entry.load(Ordering::Relaxed),
-            badge: self.handler_badge.load(Ordering::Relaxed),
+            address: self.0.handler_entry.load(Ordering::Relaxed),
+            badge: self.0.handler_badge.load(Ordering::Relaxed),
         })
     }
 }

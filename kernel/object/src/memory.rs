@@ -318,10 +318,18 @@ impl Words {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn read_first(&self, word: &AtomicU64, bytes: u64) -> u64 {
-        if let Some(c) = self.caches() {
-            c.invalidate(self.at(word), bytes);
-        }
+        self.refresh(word, bytes);
         word.load(Ordering::Acquire)
+    }
+
+    /// Drops this node's copy of an object's first `bytes` bytes, which begin with a word: the loads that
+    /// follow see memory.
+    #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
+    pub fn refresh(&self, first: &AtomicU64, bytes: u64) {
+        if let Some(c) = self.caches() {
+            c.invalidate(self.at(first), bytes);
+        }
     }
 
     /// As [`exchange`](Words::exchange), of the first word of an object that changes hands with it. What
@@ -329,9 +337,7 @@ impl Words {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn exchange_first(&self, word: &AtomicU64, old: u64, new: u64, bytes: u64) -> bool {
-        if let Some(c) = self.caches() {
-            c.invalidate(self.at(word), bytes);
-        }
+        self.refresh(word, bytes);
         self.exchange(word, old, new)
     }
 

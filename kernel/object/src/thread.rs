@@ -11,7 +11,8 @@
 //!    │                        ▼                                     │
 //!    ├────── wake ───────── BLOCKED                                 │
 //!    └──────────────────────────────────────────────────────────────┘
-//!   READY, BLOCKED ── stop ──▶ STOPPED ── resume ──▶ READY
+//!   READY, BLOCKED ── stop ──▶ STOPPED ── resume ──▶ CHANGING ──▶ READY
+//!   NONE, STOPPED ── configure, registers ──▶ CHANGING ──▶ STOPPED
 //!   NONE, STOPPED ── give up ──▶ GONE
 //! ```
 //!
@@ -20,6 +21,12 @@
 //! | give up the CPU: registers and floating point saved, then the owner word | release |
 //! | take a thread: CAS of the owner word | acquire |
 //!
+//! Only who owns a thread stores to its words; what others change in it, the owner word and those of event
+//! lists, they change at memory. So a thread that is nobody's, stopped or not configured, is taken before
+//! it is changed: of two who configure or resume it at the same time, one is refused before it has stored
+//! anything. The words of event lists change whoever owns the thread, and have a line of their own: were
+//! there a word on it that the owner stores to, writing that back could undo their changes.
+//!
 //! `seq` counts changes of hands, so that a message about an older one cannot take the thread.
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +34,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad_abi::service::INVOKE_DEPTH;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Isa, NodeId};
+use dyad_coherence::LINE_BYTES;
 use dyad_retype::KernelKind;
 use dyad_shm::{LayoutHash, shared_layout, shared_struct};
 
@@ -50,6 +58,8 @@ pub enum State {
     Stopped = 5,
     /// Its frame is being given up: it is nothing else any more.
     Gone = 6,
+    /// A CPU of its node configures or resumes it, or looks at its registers.
+    Changing = 7,
 }
 
 /// The owner word: `seq:24 | incarnation:24 | node:8 | state:8`.
@@ -86,6 +96,7 @@ impl Owner {
             4 => State::Blocked,
             5 => State::Stopped,
             6 => State::Gone,
+            7 => State::Changing,
             _ => return None,
         };
         match NodeId::new(w >> 8 & 0xff) {
@@ -200,10 +211,10 @@ shared_struct! {
         pub scheduler: AtomicU64,
         /// The CPU of its node it belongs to.
         pub cpu: AtomicU64,
-        /// Next on an event list: link word.
-        pub event_link: AtomicU64,
-        /// Why it is on an event list (a [`Woken`](dyad_abi::cap::Woken)); 0: it is not.
-        pub event: AtomicU64,
+        /// Fused time at which it was last dispatched on a budget.
+        pub budget_from: AtomicU64,
+        /// Number of the budget in its frame.
+        pub budget_line: AtomicU64,
         /// 1: its call's result is to be set when it next runs: `result_status`, `result_value`.
         /// 2: the result is what is at the endpoint it waited at.
         pub result: AtomicU64,
@@ -244,12 +255,14 @@ shared_struct! {
         pub used_fp: AtomicU64,
         /// What it does where it has been handed to; see `dyad_core::handover`.
         pub carried: [AtomicU64; 8],
-        /// Fused time at which it was last dispatched on a budget.
-        pub budget_from: AtomicU64,
-        /// Number of the budget in its frame.
-        pub budget_line: AtomicU64,
         /// Reserved; zero.
-        pub reserved: [AtomicU64; 27],
+        pub reserved: [AtomicU64; 5],
+        /// Next on an event list: link word. Changed at memory only, as `event`.
+        pub event_link: AtomicU64,
+        /// Why it is on an event list (a [`Woken`](dyad_abi::cap::Woken)); 0: it is not.
+        pub event: AtomicU64,
+        /// Reserved; zero.
+        pub unused: [AtomicU64; 22],
         /// Invocations under way.
         pub frames: [Frame; INVOKE_DEPTH],
         /// Registers at a fault that a handler deals with.
@@ -267,18 +280,26 @@ shared_struct! {
 
 const _: () = assert!(size_of::<Thread>() as u64 == PAGE_SIZE);
 
-/// Bytes of a thread's words, but for its stack of invocations and its registers.
+/// Bytes of a thread's words, but for those of event lists, its stack of invocations and its registers.
 const HEAD_BYTES: u64 = core::mem::offset_of!(Thread, reserved) as u64;
+
+/// The words of event lists share their line with nothing that is stored to.
+const _: () = {
+    use core::mem::offset_of;
+    let line = LINE_BYTES as usize;
+    assert!(offset_of!(Thread, event_link) % line == 0);
+    assert!(offset_of!(Thread, event) / line == offset_of!(Thread, event_link) / line);
+    assert!(offset_of!(Thread, frames) - offset_of!(Thread, event_link) >= line);
+};
 
 pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
     shared_layout!(h;
         Frame { component, pc, sp, info },
         Thread {
-            owner, id, tag, component, scheduler, cpu, event_link, event, result,
+            owner, id, tag, component, scheduler, cpu, budget_from, budget_line, result,
             result_status, result_value, waits_at, waits_line, deadline, priority, slice_end,
             budget, depth, entry, arg, started, came_from, migrations, fault, exit_code, used_fp,
-            carried, budget_from, budget_line, reserved, frames, saved, parked, regs, fp,
-            saved_fp,
+            carried, reserved, event_link, event, unused, frames, saved, parked, regs, fp, saved_fp,
         },
     )
     .word(REG_WORDS as u64)

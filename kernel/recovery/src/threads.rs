@@ -6,6 +6,7 @@
 //! | on its way there to migrate | parked in its frame | returns from `Migrate` with the error, on a node of the ISA it came from |
 //! | ready or waiting there | in its frame | goes on, on another node of that ISA; its wait ends |
 //! | ready or waiting there, and there is no other node of that ISA | in its frame | is stopped, and its scheduler told; it can be resumed where that ISA is again |
+//! | being configured or resumed there, or its registers looked at | in its frame, or not | as the next: what had been changed nobody knows |
 //! | anything else | lost with the machine | is stopped, and its scheduler told; it cannot be resumed before it is configured anew |
 //! | on its way from there to a live node | in its frame | is announced once more: the message may not have been sent |
 //!
@@ -145,7 +146,7 @@ fn fate(cx: &Cx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
     let moved = owner.state == State::Transit && t.carried[0].load(Ordering::Relaxed) == what::MOVE;
     let whole = moved || matches!(owner.state, State::Ready | State::Blocked);
     let stopped = if whole { Fate::Stops } else { Fate::Ends };
-    if !scheduled {
+    if !scheduled || owner.state == State::Changing {
         return stopped;
     }
     if whole {
@@ -187,7 +188,8 @@ fn place_for(cx: &Cx, t: &Thread, isa: Option<Isa>) -> Option<NodeId> {
     let fits = |n: &NodeId| {
         lives(cx, *n)
             && isa.is_none_or(|isa| cx.node.isa(*n) == isa)
-            && (component.is_none_or(|(c, _)| c.runs_on(*n)) || lacks!("threads::place_for::home"))
+            && (component.is_none_or(|(c, _)| c.parts(cx.words()).runs_on(*n))
+                || lacks!("threads::place_for::home"))
     };
     let me = cx.node.id();
     core::iter::once(me).chain(cx.node.all()).find(fits)
@@ -226,7 +228,6 @@ fn give(
     let incarnation = cx.node.word_of(to).incarnation;
     let handed = owner.passed(to, incarnation, State::Transit);
     let thread = reference(cx.node, t)?;
-    cx.words().hand_over(t);
     t.change(cx.words(), owner, handed).then_some(Handed {
         thread,
         owner: Owner::from_bits(handed.bits())?,
@@ -254,7 +255,6 @@ fn stop<P: Platform>(
     let cpu = t.cpu.load(Ordering::Relaxed);
     // Its scheduler on this CPU is told.
     t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
-    cx.words().hand_over(t);
     let stopped = owner.passed(cx.node.id(), cx.node.incarnation(), State::Stopped);
     if !t.change(cx.words(), owner, stopped) {
         t.cpu.store(cpu, Ordering::Relaxed);

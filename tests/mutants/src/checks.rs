@@ -200,6 +200,12 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/ktest::ops_component::components_consist_of_a_root_and_a_space_on_hosts"],
     ),
     m(
+        "check/core::ops::component::dispatch::handler",
+        Version,
+        "a component whose fault handler has been changed has another generation",
+        &["core/unit/ktest::ops_component::faults_go_to_the_handler_that_there_is_now_on_hosts"],
+    ),
+    m(
         "check/core::ops::component::set_parts::generation",
         Version,
         "a component that has been changed has another generation",

@@ -95,8 +95,8 @@ pub fn enter_component<P: Platform>(cx: &Cx, word: u64) -> Result<()> {
 #[cold]
 fn enter_slowly<P: Platform>(cx: &Cx, word: u64) -> Result<()> {
     let (component, _) = follow::<Component>(cx.node, word, Component::KIND)?;
-    let captbl = component.captbl_root()?;
-    let space = component.space()?;
+    let parts = component.parts(cx.words());
+    let (captbl, space) = (parts.captbl_root()?, parts.space()?);
     // All or nothing: nobody must go on in one component with the capabilities of another.
     if cx.local.space.get() != space.bits() {
         let frame: &'static Space = find(cx.node, space, Space::KIND)?;

@@ -116,14 +116,14 @@ pub fn still_here<P: Platform>(cx: &Cx, value: u64) -> After {
 }
 
 /// Takes a thread off this CPU for good: whoever owns it next finds everything in its frame. Before the
-/// owner word says that it is somebody else's, or that it is ready.
+/// owner word says that it is somebody else's, or that it is ready: changing that puts the frame into
+/// memory where caches are not coherent ([`Thread::change`]).
 pub fn release<P: Platform>(cx: &Cx, t: &'static Thread) {
     settle::<P>(cx, t);
     if cx.local.holds(t) {
         fp::put_away::<P>(cx.local);
         cx.local.holding.set(None);
     }
-    cx.words().hand_over(t);
 }
 
 /// What changes in an owner word when a ready thread is taken.

@@ -229,6 +229,74 @@ fn threads_that_are_given_up_do_not_run_again() {
     });
 }
 
+/// Configures a thread to begin at `entry` with this argument.
+fn configure(k: &Cx, (cap, component): (CapIndex, u64), entry: u64, arg: u64) -> Result<After> {
+    let configure = ThreadOp::Configure as u32;
+    call(k, cap, configure, &[component, entry, arg])
+}
+
+/// A thread that has waited, and a capability for its component.
+fn stopped(rig: &Rig<'_>, ends: &Ends) -> ((CapIndex, u64), &'static Thread) {
+    let (cap, _, t) = ends.waiting(rig);
+    call(&rig.k, cap, ThreadOp::Stop as u32, &[]).unwrap();
+    let c = rig.cap(ObjectKind::Component, rig.component, Rights::ALL);
+    ((cap, c.unwrap().get() as u64), t)
+}
+
+#[test]
+fn threads_that_two_configure_are_what_one_of_them_has_said() {
+    everywhere(|rig, changes| {
+        let ends = Ends::new(rig);
+        let (to, t) = stopped(rig, &ends);
+        let k = rig.k;
+        let other = Rc::new(Cell::new(None));
+        let result = other.clone();
+        let act = move || result.set(Some(configure(&k, to, 0x4200_0000, 2)));
+        let mine = Cell::new(Err(Error::Corrupt));
+        let came = crash::between(changes, act, || {
+            mine.set(configure(&rig.k, to, 0x4100_0000, 1));
+        });
+        let other = other.take();
+        let is = |entry| t.entry.load(Ordering::Relaxed) == entry;
+        assert_eq!(t.arg.load(Ordering::Relaxed), 1 + is(0x4200_0000) as u64);
+        // Who is refused has changed nothing; who comes last has changed all.
+        match (mine.get(), other) {
+            (Ok(_), Some(Ok(_))) => assert!(is(0x4100_0000) || is(0x4200_0000)),
+            (Ok(_), _) => assert!(is(0x4100_0000), "{other:?}"),
+            (Err(_), Some(Ok(_))) => assert!(is(0x4200_0000)),
+            (Err(mine), other) => panic!("nobody may: {mine:?} {other:?}"),
+        }
+        assert_eq!(owner(rig, t), State::Stopped);
+        came
+    });
+}
+
+#[test]
+fn threads_that_two_resume_are_where_one_of_them_has_said() {
+    everywhere(|rig, changes| {
+        let ends = Ends::new(rig);
+        let (to, t) = stopped(rig, &ends);
+        // The other one resumes it where it was, on a CPU that is not this one.
+        t.cpu.store(5, Ordering::Relaxed);
+        let k = rig.k;
+        let resume = move |k: &Cx, place| call(k, to.0, ThreadOp::Resume as u32, &[place]);
+        let other = Rc::new(Cell::new(None));
+        let result = other.clone();
+        let act = move || result.set(Some(resume(&k, 0)));
+        let mine = Cell::new(Err(Error::Corrupt));
+        let here = 1 << 63 | rig.cx.node.id().index() as u64;
+        let came = crash::between(changes, act, || mine.set(resume(&rig.k, here)));
+        let cpu = t.cpu.load(Ordering::Relaxed);
+        match (mine.get(), other.take()) {
+            (Ok(_), None | Some(Err(_))) => assert_eq!(cpu, 0),
+            (Err(_), Some(Ok(_))) => assert_eq!(cpu, 5),
+            both => panic!("{both:?}"),
+        }
+        assert_eq!(owner(rig, t), State::Ready);
+        came
+    });
+}
+
 /// Endpoints and three threads that have become ready.
 fn three(rig: &Rig<'_>) -> (Ends, [&'static Thread; 3]) {
     let ends = Ends::new(rig);

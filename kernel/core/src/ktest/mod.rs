@@ -38,6 +38,7 @@ mod ops_thread;
 mod ops_views;
 mod pair_caps;
 mod pair_code;
+mod pair_components;
 mod pair_memory;
 mod pair_messages;
 mod pair_patterns;

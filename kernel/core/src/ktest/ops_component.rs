@@ -480,6 +480,32 @@ fn faults_without_a_handler_and_faults_of_handlers_are_not_handled(cx: &Cx<'_>) 
     })
 }
 
+/// A CPU that has handled a fault remembers where faults go; the next one goes where they go now.
+#[ktest(ops)]
+fn faults_go_to_the_handler_that_there_is_now(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let (first, _) = handled(rig)?;
+        let t = rig.as_thread(rig.thread)?;
+        let faults = || -> Result<u64, Stop> {
+            let handled = cx.machine.fault(&rig.k, t, fault_at(0x5000_0000));
+            let to = position(rig)?.2;
+            if handled {
+                cx.machine.leave(&rig.k, [0; 4])?;
+            }
+            Ok(if handled { to } else { 0 })
+        };
+        gives!(faults()?, first.bits());
+        let (second, _, _) = rig.other_component()?;
+        let sinv = rig.sinv(second, ENTRY, 0)?;
+        let c = rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?;
+        gives!(rig.sys(c, HANDLER, &[n(sinv)]), Ok(0));
+        gives!(faults()?, second.bits());
+        gives!(rig.sys(c, HANDLER, &[0]), Ok(0));
+        gives!(faults()?, 0);
+        Ok(None)
+    })
+}
+
 #[ktest(ops)]
 fn fault_handlers_are_endpoints_that_may_be_invoked(cx: &Cx<'_>) -> Outcome {
     rig::with(cx, |rig| {

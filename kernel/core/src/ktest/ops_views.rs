@@ -19,21 +19,21 @@ use crate::entry::ENTER;
 use crate::object::component::Component;
 use crate::object::find;
 
-const ENTRY: u64 = 0x4200_1000;
+pub(super) const ENTRY: u64 = 0x4200_1000;
 const OFTEN: usize = 4;
 
-fn invoke(rig: &Rig<'_>, cap: CapIndex) -> u64 {
+pub(super) fn invoke(rig: &Rig<'_>, cap: CapIndex) -> u64 {
     let word = call_word(cap, 0);
     rig.cx.machine.syscall(word, [1, 2, 3, 4, 0]).status
 }
 
-fn leave(rig: &Rig<'_>) -> u64 {
+pub(super) fn leave(rig: &Rig<'_>) -> u64 {
     let word = dyad_abi::cap::RETURN;
     rig.cx.machine.syscall(word, [0; 5]).status
 }
 
 /// A component and an endpoint that this CPU has invoked so often that it knows the way by heart.
-fn known(rig: &Rig<'_>) -> Result<(WeakRef, CapIndex), Stop> {
+pub(super) fn known(rig: &Rig<'_>) -> Result<(WeakRef, CapIndex), Stop> {
     rig.rooted()?;
     let (callee, _, _) = rig.other_component()?;
     let sinv = rig.sinv(callee, ENTRY, 5)?;
@@ -47,7 +47,7 @@ fn known(rig: &Rig<'_>) -> Result<(WeakRef, CapIndex), Stop> {
 }
 
 /// The next invocation is refused, and the caller goes on as it was.
-fn refused(rig: &Rig<'_>, sinv: CapIndex, why: Error) -> Outcome {
+pub(super) fn refused(rig: &Rig<'_>, sinv: CapIndex, why: Error) -> Outcome {
     gives!(Error::from_code(invoke(rig, sinv)), Some(why));
     gives!(rig.k.local.component.get(), rig.component.bits());
     gives!(rig.k.local.captbl.get(), rig.root.frame.address());

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | table, space | rows cons and decons: intent, pins, exchange, unpins | the generation grows behind it: who has read the new one finds the new parts |
 //! | home | one word | the same |
-//! | fault handler | withdrawn, rewritten, put there | each before the next: a fault finds a whole handler or none |
+//! | fault handler | withdrawn, rewritten, put there | each before the next: a fault finds a whole handler or none; the generation behind it |
 //!
 //! | operation | needs besides its right |
 //! |---|---|
@@ -59,22 +59,29 @@ pub fn dispatch(cx: &Cx, this: &Operand, op: ComponentOp, a: [u64; 5]) -> Result
     match op {
         ComponentOp::Configure => configure(cx, component, a),
         ComponentOp::SetFaultHandler => {
-            if a[0] == 0 {
-                cx.words().replace(&component.handler, 0);
-                return Ok(0);
-            }
-            let sinv = CapIndex::new(a[0]).ok_or(Error::NoCap)?;
-            let sinv = cx
-                .operand(sinv, CapType::Sinv, SinvOp::Invoke.right())?
-                .unguarded()?;
-            let to = sinv_entry(&sinv)?;
+            let to = match a[0] {
+                0 => None,
+                n => {
+                    let sinv = CapIndex::new(n).ok_or(Error::NoCap)?;
+                    let sinv = cx
+                        .operand(sinv, CapType::Sinv, SinvOp::Invoke.right())?
+                        .unguarded()?;
+                    Some(sinv_entry(&sinv)?)
+                }
+            };
             // A fault that comes in between finds no handler, not half of one. It is a weak
             // reference, and a badge: nobody looks at the capability again, so it must not be
             // guarded.
             cx.words().replace(&component.handler, 0);
-            cx.words().replace(&component.handler_entry, to.address);
-            cx.words().replace(&component.handler_badge, to.badge);
-            cx.words().replace(&component.handler, to.component.bits());
+            if let Some(to) = to {
+                cx.words().replace(&component.handler_entry, to.address);
+                cx.words().replace(&component.handler_badge, to.badge);
+                cx.words().replace(&component.handler, to.component.bits());
+            }
+            // Behind it, as for the home: CPUs remember where faults go.
+            if !lacks!("ops::component::dispatch::handler") {
+                cx.words().increase(&component.generation, 1);
+            }
             Ok(0)
         }
         ComponentOp::SetHome => {

@@ -31,9 +31,10 @@
 //!
 //! | step | order |
 //! |---|---|
-//! | configure: the owner word (number + 1), the thread's words, the owner word | each before the next: between them the thread is in nobody's reach |
+//! | configure: STOPPED -> CHANGING, the thread's words, CHANGING -> STOPPED | each before the next: between them the thread is in nobody's reach |
+//! | registers: STOPPED -> CHANGING, the register, CHANGING -> STOPPED | as configure |
 //! | stop: READY or BLOCKED -> STOPPED; fence; off the endpoint | against a thread that goes to sleep: BLOCKED, waiter, owner word read again |
-//! | resume: off an old endpoint, CPU, hand-over; then STOPPED -> READY | release: the dispatcher sees all of it |
+//! | resume: STOPPED -> CHANGING; off an old endpoint, CPU; CHANGING -> READY | release: the dispatcher sees all of it |
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -48,7 +49,7 @@ use crate::cx::{Cx, Operand};
 use crate::dispatch::{self, After};
 use crate::object::endpoint::{Endpoints, LINES};
 use crate::object::find;
-use crate::object::thread::{State, Thread, begun};
+use crate::object::thread::{Owner, State, Thread, begun};
 use crate::object::time::{Budgets, UNLIMITED};
 use crate::{Platform, handover};
 
@@ -150,6 +151,14 @@ fn budget_of(cx: &Cx, n: u64) -> Result<(&'static Budgets, usize, u64)> {
     Ok((budgets, at as usize, object.bits()))
 }
 
+/// Takes a thread that is nobody's: until its owner word is the next one, nobody else changes it, whoever
+/// wants to is refused. Should this node die before that, its recovery stops the thread for good: it can
+/// only be configured anew.
+fn take(cx: &Cx, t: &Thread, owner: Owner) -> Option<Owner> {
+    let taken = owner.passed(cx.node.id(), cx.node.incarnation(), State::Changing);
+    t.change(cx.words(), owner, taken).then_some(taken)
+}
+
 /// Makes a thread begin at its entry point, in whatever state it was, unless it is being used. It is
 /// STOPPED afterwards: `Resume` says where it begins.
 ///
@@ -187,13 +196,7 @@ fn configure<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u6
             object.bits()
         }
     };
-    // Taken: nobody else configures or resumes it until the last step. If this node dies before
-    // that, the thread is NONE, owned by a dead node, which keeps nobody from configuring it:
-    // nothing is left behind.
-    let taken = owner.passed(cx.node.id(), cx.node.incarnation(), State::None);
-    if !t.change(cx.words(), owner, taken) {
-        return Err(Error::NotReady);
-    }
+    let taken = take(cx, t, owner).ok_or(Error::NotReady)?;
     // It may still be at an endpoint, if whoever has stopped it has not come to that yet.
     dispatch::wait_no_more::<P>(cx, t);
     for (word, value) in [
@@ -217,8 +220,7 @@ fn configure<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u6
     for isa in Isa::ALL {
         t.set_begun(isa, begun::NOT);
     }
-    // The node that dispatches it may be another one.
-    cx.words().hand_over(t);
+    // The node that dispatches it may be another one: all of it is in memory before.
     if !t.change(cx.words(), taken, taken.with(State::Stopped)) {
         return Err(Error::NotReady);
     }
@@ -308,12 +310,13 @@ fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
     if !word.state.is_live() {
         return Err(Error::NodeDead);
     }
-    let ready = owner.passed(node, word.incarnation, State::Ready);
+    // What has been looked at is so until it is taken: whoever changes any of it takes it first.
+    let taken = take(cx, t, owner).ok_or(Error::Again)?;
+    let ready = taken.passed(node, word.incarnation, State::Ready);
     // Whoever has just stopped it may not have come to that yet, and it may be to wait again.
     dispatch::wait_no_more::<P>(cx, t);
     t.cpu.store(cpu, Ordering::Relaxed);
-    cx.words().hand_over(t);
-    if !t.change(cx.words(), owner, ready) {
+    if !t.change(cx.words(), taken, ready) {
         return Err(Error::Again);
     }
     // It is ready whatever comes of this: an error says that nobody has been told.
@@ -322,12 +325,9 @@ fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
 }
 
 /// Registers of a stopped thread, on the ISA of this node: only its `arch` crate knows what a register
-/// area means. A thread that has not begun here is set up first, as if it were to begin: a debugger
-/// sees where.
+/// area means.
 fn registers<P: Platform>(cx: &Cx, t: &'static Thread, op: ThreadOp, a: [u64; 5]) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
-    // Looked at once. Should somebody resume the thread meanwhile, a register is what either has stored
-    // last: bad for that thread, harmless for the kernel, as words are checked before they are stored.
     if owner.state != State::Stopped && !lacks!("ops::thread::registers::state") {
         return Err(Error::NotReady);
     }
@@ -335,22 +335,33 @@ fn registers<P: Platform>(cx: &Cx, t: &'static Thread, op: ThreadOp, a: [u64; 5]
     if isa != P::ISA {
         return Err(Error::NoIsa);
     }
-    // Where caches are not coherent: what it has been doing on other nodes is in memory.
-    cx.words().hand_over(t);
-    match t.begun(isa) {
+    let taken = take(cx, t, owner).ok_or(Error::NotReady)?;
+    let done = register::<P>(t, op, a);
+    // It goes on where it was, if it is resumed.
+    let back = Owner {
+        seq: taken.seq,
+        ..owner
+    };
+    if !t.change(cx.words(), taken, back) {
+        return Err(Error::Corrupt);
+    }
+    done
+}
+
+/// The same of a thread that has been taken. One that has not begun here is set up first, as if it were to
+/// begin: a debugger sees where.
+fn register<P: Platform>(t: &'static Thread, op: ThreadOp, a: [u64; 5]) -> Result<u64> {
+    match t.begun(P::ISA) {
         begun::NOT => handover::start::<P>(t),
         begun::LOST => return Err(Error::NodeDead),
         _ => {}
     }
-    let area = t.regs(isa);
-    let done = match op {
+    let area = t.regs(P::ISA);
+    match op {
         ThreadOp::ReadRegister => P::read_register(area, a[1]).ok_or(Error::BadArgument),
         _ if P::write_register(area, a[1], a[2]) => Ok(0),
         _ => Err(Error::BadArgument),
-    };
-    // It may be another node that the thread goes on at, or looks at it next.
-    cx.words().hand_over(t);
-    done
+    }
 }
 
 /// Carries an operation on a time budget out. A capability for several stands for the first.

@@ -17,7 +17,7 @@ use dyad_core::host::{MockX86, crash, result};
 use dyad_core::object::component::{Component, Entry};
 use dyad_core::object::endpoint::{Endpoints, Line};
 use dyad_core::object::find;
-use dyad_core::object::thread::{Owner, State, Thread, info};
+use dyad_core::object::thread::{Owner, State, Thread, begun, info};
 use dyad_core::ops;
 
 const PC: usize = 8;
@@ -434,6 +434,25 @@ fn threads_of_others_are_left_alone() {
         }
         assert_eq!(c.owner(&s), s0);
     }
+}
+
+/// A thread that the dead node was just configuring or resuming may be half changed: nobody runs it
+/// before it has been configured anew.
+#[test]
+fn threads_that_were_being_changed_are_stopped_for_good() {
+    let s = Trio::new();
+    let c = Cast::new(&s);
+    c.started(&s, Isa::X86_64, 1);
+    c.push(&s, c.component, 0x5000, Some(2));
+    c.own(&s, State::Changing, 1);
+    s.dies(1);
+    s.recover(0);
+    let (t, o) = (c.thread(&s), c.owner(&s));
+    assert_eq!((o.state, o.node), (State::Stopped, node(0)));
+    for isa in Isa::ALL {
+        assert_eq!(t.begun(isa), begun::LOST);
+    }
+    sound(&s);
 }
 
 /// Wherever the recoverer dies, the thread comes back exactly once.
