@@ -2,7 +2,8 @@
 //! their flushes that is left out here, by the right name.
 //!
 //! Not every flush shows in a run: where a line is dropped all the time for the sake of its other words,
-//! or its only reader sleeps, one more or less makes no difference.
+//! or its only reader sleeps, one more or less makes no difference. So each has the work in which it does:
+//! a program, the storm of system calls, or in-kernel tests.
 
 use std::time::Duration;
 
@@ -17,6 +18,17 @@ use xtask::sim::sanitizer::Report;
 
 use crate::console::Kept;
 
+/// What makes a missing flush show.
+#[derive(Clone, Copy)]
+enum Under {
+    /// The program `hop`.
+    Hop,
+    /// So many random system calls.
+    Storm(u32),
+    /// In-kernel tests.
+    Tests(&'static [&'static str]),
+}
+
 /// A flush that kernels are to do without, and what has to be found.
 struct Seed {
     /// Name of the test.
@@ -24,20 +36,25 @@ struct Seed {
     /// Where it is: a file, and what the line has in it that no earlier one has.
     file: &'static str,
     line: &'static str,
+    under: Under,
     kind: Kind,
     structure: &'static str,
     field: &'static str,
 }
 
+/// Random system calls that come to a stale copy of whatever kernels share.
+const STORM: u32 = 30_000;
+
 /// In how many strict orders it has to be found. Whether a stale copy is read depends on who runs when;
 /// in strict order that is the same each time.
 const ORDERS: u64 = 12;
 
-const SEEDS: [Seed; 7] = [
+const SEEDS: [Seed; 19] = [
     Seed {
         name: "messages_written_back",
         file: "kernel/ring/src/spsc.rs",
         line: "mem.writeback(slot, LINE_BYTES);",
+        under: Under::Hop,
         kind: Kind::Unpublished,
         structure: "inboxes",
         field: "of a message",
@@ -46,6 +63,7 @@ const SEEDS: [Seed; 7] = [
         name: "count_of_messages_written_back",
         file: "kernel/ring/src/spsc.rs",
         line: "mem.store_through(self.place.tail(), self.tail",
+        under: Under::Hop,
         kind: Kind::Unpublished,
         structure: "inboxes",
         field: "tail",
@@ -54,6 +72,7 @@ const SEEDS: [Seed; 7] = [
         name: "count_of_messages_read_at_memory",
         file: "kernel/ring/src/spsc.rs",
         line: "let tail = mem.load_fresh(self.place.tail()",
+        under: Under::Hop,
         kind: Kind::StaleRead,
         structure: "inboxes",
         field: "tail",
@@ -62,6 +81,7 @@ const SEEDS: [Seed; 7] = [
         name: "activity_read_at_memory",
         file: "kernel/ring/src/wake.rs",
         line: "let doing = mem.load_fresh(line.activity",
+        under: Under::Hop,
         kind: Kind::StaleRead,
         structure: "superblock",
         field: ".activity",
@@ -70,6 +90,7 @@ const SEEDS: [Seed; 7] = [
         name: "barrier_read_at_memory",
         file: "kernel/core/src/meet.rs",
         line: "node.words.read(&node.sb.node(n).barrier)",
+        under: Under::Hop,
         kind: Kind::StaleRead,
         structure: "superblock",
         field: ".barrier",
@@ -78,6 +99,7 @@ const SEEDS: [Seed; 7] = [
         name: "publications_read_at_memory",
         file: "kernel/quiesce/src/words.rs",
         line: "Publication(self.mem.load_fresh(self.published(node)",
+        under: Under::Hop,
         kind: Kind::StaleRead,
         structure: "quiesce",
         field: ".published",
@@ -86,9 +108,118 @@ const SEEDS: [Seed; 7] = [
         name: "frames_pinned_at_memory",
         file: "kernel/retype/src/pins.rs",
         line: "self.mem.cas(at, raw, raw + 1)",
+        under: Under::Hop,
         kind: Kind::CachedRmw,
         structure: "frame record",
         field: "w0",
+    },
+    Seed {
+        name: "messages_dropped_before_they_are_read",
+        file: "kernel/ring/src/spsc.rs",
+        line: "mem.invalidate(slot, LINE_BYTES);",
+        under: Under::Tests(&["full_rings_refuse_and_recover"]),
+        kind: Kind::StaleRead,
+        structure: "inboxes",
+        field: "of a message",
+    },
+    Seed {
+        name: "messages_taken_counted_at_memory",
+        file: "kernel/ring/src/spsc.rs",
+        line: "let head = mem.load_fresh(self.place.head()",
+        under: Under::Tests(&["full_rings_refuse_and_recover"]),
+        kind: Kind::StaleRead,
+        structure: "inboxes",
+        field: "head",
+    },
+    Seed {
+        name: "threads_handed_over_in_memory",
+        file: "kernel/core/src/handover.rs",
+        line: "if !t.change(cx.words(), mine, handed)",
+        under: Under::Hop,
+        kind: Kind::LostUpdate,
+        structure: "thread",
+        field: "came_from",
+    },
+    Seed {
+        name: "log_entries_written_back",
+        file: "kernel/quiesce/src/log.rs",
+        line: "q.mem.store_through(at, what.bits()",
+        under: Under::Storm(STORM),
+        kind: Kind::Unpublished,
+        structure: "quiesce",
+        field: ".entries",
+    },
+    Seed {
+        name: "log_entries_read_at_memory",
+        file: "kernel/quiesce/src/log.rs",
+        line: "let word = q.mem.load_fresh(entry(log, cursor)",
+        under: Under::Storm(STORM),
+        kind: Kind::StaleRead,
+        structure: "quiesce",
+        field: ".entries",
+    },
+    Seed {
+        name: "logs_counted_at_memory",
+        file: "kernel/quiesce/src/log.rs",
+        line: "q.mem.load_fresh(q.log(index)",
+        under: Under::Storm(STORM),
+        kind: Kind::StaleRead,
+        structure: "quiesce",
+        field: ".head",
+    },
+    Seed {
+        name: "what_logs_name_dropped",
+        file: "kernel/core/src/quiet.rs",
+        line: "self.cx.words().invalidate(at, len)",
+        under: Under::Storm(STORM),
+        kind: Kind::StaleRead,
+        structure: "capability table of level 0",
+        field: "slot.contents",
+    },
+    Seed {
+        name: "formatted_frames_written_back",
+        file: "kernel/retype/src/retype.rs",
+        line: "mem.invalidate(frame.address(), PAGE_SIZE)",
+        under: Under::Storm(STORM),
+        kind: Kind::LostUpdate,
+        structure: "unused frame",
+        field: "+0x",
+    },
+    Seed {
+        name: "running_components_looked_at_in_rounds",
+        file: "kernel/core/src/quiet.rs",
+        line: "c.parts(cx.words())",
+        under: Under::Tests(&["components_run_with_the_table_that_another_node_sets"]),
+        kind: Kind::StaleRead,
+        structure: "component",
+        field: "captbl",
+    },
+    Seed {
+        name: "components_dropped_before_they_are_entered",
+        file: "kernel/core/src/dispatch/load.rs",
+        line: "component.parts(cx.words())",
+        under: Under::Tests(&["components_are_left_for_the_table_that_another_node_sets"]),
+        kind: Kind::StaleRead,
+        structure: "component",
+        field: "captbl",
+    },
+    Seed {
+        name: "components_dropped_before_they_are_remembered",
+        file: "kernel/machine/src/view.rs",
+        line: "component.parts(cx.words())",
+        under: Under::Tests(&["components_that_another_node_moves_are_not_entered_here"]),
+        kind: Kind::StaleRead,
+        structure: "component",
+        field: "home",
+    },
+    Seed {
+        name: "components_dropped_before_their_home_is_read",
+        file: "kernel/core/src/invoke.rs",
+        line: "component.parts(cx.words())",
+        under: Under::Tests(&["guarded_ways_to_components_that_move_lead_nowhere"]),
+        kind: Kind::StaleRead,
+        structure: "component",
+        field: "home",
     },
 ];
 
@@ -101,20 +232,37 @@ pub fn trials() -> Vec<Trial> {
         let name = format!("finds_{}_not", seed.name);
         test(name, Box::new(move || Ok(finds(seed)?)))
     });
-    let clean = test(
+    let hop = test(
         "finds_nothing_where_nothing_is_missing".into(),
-        Box::new(|| Ok(finds_nothing()?)),
+        Box::new(|| Ok(finds_nothing(Under::Hop, Order::Parallel)?)),
     );
-    [clean].into_iter().chain(seeds).collect()
+    let storm = test(
+        "finds_nothing_in_a_storm".into(),
+        Box::new(|| {
+            for seed in 1..=2 {
+                finds_nothing(Under::Storm(2 * STORM), Order::Strict { seed })?;
+            }
+            Ok(finds_nothing(Under::Storm(2 * STORM), Order::Parallel)?)
+        }),
+    );
+    [hop, storm].into_iter().chain(seeds).collect()
 }
 
-fn run(seeded: String, order: Order) -> (RunReport, String) {
-    let config = RunConfig {
-        nodes: vec![X86_64, Aarch64],
-        work: Work::App {
+fn run(seeded: String, under: Under, order: Order) -> (RunReport, String) {
+    let work = match under {
+        Under::Hop => Work::App {
             app: "hop".into(),
             args: String::new(),
         },
+        Under::Storm(operations) => Work::App {
+            app: "storm".into(),
+            args: format!("--seed 1 --ops {operations}"),
+        },
+        Under::Tests(names) => Work::Ktest(names.iter().map(|&n| n.into()).collect()),
+    };
+    let config = RunConfig {
+        nodes: vec![X86_64, Aarch64],
+        work,
         sim: Sim::Cache,
         setup: Setup {
             order,
@@ -124,6 +272,7 @@ fn run(seeded: String, order: Order) -> (RunReport, String) {
         timeout: Some(Duration::from_secs(200)),
         test: TestOptions {
             seeded,
+            bare: matches!(under, Under::Storm(_)),
             ..TestOptions::default()
         },
         ..RunConfig::default()
@@ -140,8 +289,8 @@ fn sanitizer(report: &RunReport, text: &str) -> Result<Report, String> {
 }
 
 /// The kernels that seeds are left out of, without any.
-fn finds_nothing() -> Result<(), String> {
-    let (report, text) = run("none:0".into(), Order::Parallel);
+fn finds_nothing(under: Under, order: Order) -> Result<(), String> {
+    let (report, text) = run("none:0".into(), under, order);
     let found = sanitizer(&report, &text)?;
     match report.failure() {
         Some(why) => Err(format!("{why}\n\n{}\n\nconsole:\n{text}", found.table())),
@@ -153,7 +302,7 @@ fn finds(seed: &Seed) -> Result<(), String> {
     let place = place(seed)?;
     let mut others = String::new();
     for order in 0..ORDERS {
-        let (report, text) = run(place.clone(), Order::Strict { seed: order });
+        let (report, text) = run(place.clone(), seed.under, Order::Strict { seed: order });
         let found = sanitizer(&report, &text)?;
         let right = found.findings.iter().any(|f| {
             f.kind == seed.kind && f.structure == seed.structure && f.field.contains(seed.field)
