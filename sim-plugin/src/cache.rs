@@ -290,14 +290,14 @@ impl Cpu {
     #[inline(always)]
     pub fn other_load(&mut self, line: u64, index: usize) {
         let cycles = self.core.other_load(line, index);
-        self.words.add_time(cycles * self.cycle_ps);
+        self.pass(cycles);
     }
 
     /// A store to a line, likewise.
     #[inline(always)]
     pub fn other_store(&mut self, line: u64, index: usize) {
         let cycles = self.core.other_store(line, index);
-        self.words.add_time(cycles * self.cycle_ps);
+        self.pass(cycles);
     }
 
     /// Takes note of any access that has been made.
@@ -307,13 +307,30 @@ impl Cpu {
         if address % LINE > EDGE_WIDE && address % LINE + probe.bytes() > LINE {
             return self.crossing(KIND, probe);
         }
-        match self.tlb.find(address) {
+        match self.tlb.recall(address) {
             Some(frame) => {
                 let cycles = self.touch::<KIND>(frame, address);
-                self.words.add_time(cycles * self.cycle_ps);
+                self.pass(cycles);
             }
             None => self.unseen(KIND, probe, address),
         }
+    }
+
+    /// Lets a latency pass, and looks at the time.
+    #[inline(always)]
+    fn pass(&mut self, cycles: u64) {
+        self.words.add_time(cycles * self.cycle_ps);
+        if self.words.time() >= clock::LIMIT
+            && let Some(clock) = clock::get()
+        {
+            clock.overtake(self.number);
+        }
+    }
+
+    /// Whether every access is to be followed by a look at the time: then none is as simple as it
+    /// can be.
+    pub fn be_careful(&mut self, careful: bool) {
+        self.tlb.hide(careful);
     }
 
     #[inline(always)]
@@ -347,7 +364,7 @@ impl Cpu {
         let first = probe.address();
         for address in [first, (first + probe.bytes() - 1) & !(LINE - 1)] {
             let lines = self.core.counts.data();
-            match self.tlb.find(address) {
+            match self.tlb.recall(address) {
                 Some(frame) => self.touch_any(kind, frame, address),
                 None => self.unseen(kind, probe, address),
             }
@@ -366,7 +383,7 @@ impl Cpu {
             Kind::STORE => self.touch::<{ Kind::STORE }>(frame, address),
             _ => self.touch::<{ Kind::MODIFY }>(frame, address),
         };
-        self.words.add_time(cycles * self.cycle_ps);
+        self.pass(cycles);
     }
 
     /// As [`access`](Cpu::access), by an instruction at `at`, for those who watch.
@@ -415,7 +432,7 @@ impl Cpu {
     /// Compares what the micro-TLB says of an access with what QEMU says.
     fn check_translation(&mut self, probe: &impl Probe) {
         let address = probe.address();
-        let (Some(known), Some(place)) = (self.tlb.find(address), probe.place(address)) else {
+        let (Some(known), Some(place)) = (self.tlb.recall(address), probe.place(address)) else {
             return;
         };
         self.checked += 1;
@@ -433,7 +450,7 @@ impl Cpu {
 
     /// The frame of an address on one of its pages, likewise.
     fn frame_at(&mut self, probe: &impl Probe, address: u64) -> Option<Frame> {
-        if let Some(frame) = self.tlb.find(address) {
+        if let Some(frame) = self.tlb.recall(address) {
             return Some(frame);
         }
         match probe.place(address) {
@@ -456,7 +473,7 @@ impl Cpu {
             cycles += self.core.fetch(line.number, line.index as usize);
         }
         self.words.set_fetched(fetch.name());
-        self.words.add_time(cycles * self.cycle_ps);
+        self.pass(cycles);
     }
 
     /// An instruction at an address is about to write back and drop all that caches hold. Only who
@@ -484,7 +501,7 @@ impl Cpu {
             LineOp::Flush | LineOp::Drop => self.core.flush(FlushKind::Flush, line, index),
             LineOp::Zero => self.core.store(line, index),
         };
-        self.words.add_time(cycles * self.cycle_ps);
+        self.pass(cycles);
     }
 
     /// In strict order: from here on it is the turn with this number.
@@ -558,7 +575,7 @@ impl Cpu {
     fn frame(&self, address: u64) -> Option<Frame> {
         match address.checked_sub(FUSED_BASE) {
             Some(physical) if self.setup.is_fused(physical) => Some(self.setup.frame(physical)),
-            _ => self.tlb.find(address),
+            _ => self.tlb.recall(address),
         }
     }
 

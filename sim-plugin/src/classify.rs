@@ -33,6 +33,20 @@ pub fn kind(isa: Isa, code: &[u8]) -> Kind {
     }
 }
 
+/// Whether the instruction `code` may halt its CPU: HLT and MWAIT; WFI and WFE, and calls to firmware,
+/// by which CPUs are switched off.
+pub fn may_halt(isa: Isa, code: &[u8]) -> bool {
+    match (isa, code) {
+        (Isa::X86_64, [0xf4] | [0x0f, 0x01, 0xc9]) => true,
+        (Isa::X86_64, _) => false,
+        (Isa::Aarch64, _) => code.try_into().is_ok_and(|bytes| {
+            let word = u32::from_le_bytes(bytes);
+            let firmware = matches!(word & 0xffe0_001f, 0xd400_0002 | 0xd400_0003);
+            firmware || matches!(word, 0xd503_207f | 0xd503_205f)
+        }),
+    }
+}
+
 /// Whether no access of the instruction `code` is longer than 8 bytes. `false` if that is not obvious.
 pub fn is_narrow(isa: Isa, code: &[u8]) -> bool {
     match isa {
@@ -135,6 +149,32 @@ fn aarch64(word: u32) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_halts_a_cpu_is_known() {
+        let x86: [(bool, &[u8]); 4] = [
+            (true, &[0xf4]),              // hlt
+            (true, &[0x0f, 0x01, 0xc9]),  // mwait
+            (false, &[0xf3, 0x90]),       // pause
+            (false, &[0x0f, 0x01, 0xc8]), // monitor
+        ];
+        for (expected, code) in x86 {
+            assert_eq!(may_halt(Isa::X86_64, code), expected, "{code:02x?}");
+        }
+        let aarch64: [(bool, u32); 7] = [
+            (true, 0xd503_207f),  // wfi
+            (true, 0xd503_205f),  // wfe
+            (true, 0xd400_0002),  // hvc #0
+            (true, 0xd400_0023),  // smc #1
+            (false, 0xd400_0001), // svc #0
+            (false, 0xd503_203f), // yield
+            (false, 0xd503_209f), // sev
+        ];
+        for (expected, word) in aarch64 {
+            let halts = may_halt(Isa::Aarch64, &word.to_le_bytes());
+            assert_eq!(halts, expected, "{word:#x}");
+        }
+    }
 
     #[test]
     fn narrow_is_what_cannot_access_more_than_eight_bytes() {

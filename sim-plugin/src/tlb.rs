@@ -26,6 +26,8 @@ const LINES_SHIFT: u32 = 6;
 /// highest.
 const PAGE_BITS: u32 = 36;
 const GENERATION: u64 = 1 << PAGE_BITS;
+/// The last generation would have a tag that an empty entry has; the one before it is nobody's.
+const NOBODY: u64 = u64::MAX - 2 * GENERATION + 1;
 /// Physical pages are numbered in the low half of a frame word, fused pages in the high half.
 const FUSED_SHIFT: u32 = 32;
 
@@ -66,9 +68,16 @@ const EMPTY: Entry = Entry {
     frame: Frame(0),
 };
 
+#[inline(always)]
+const fn tag(address: u64, generation: u64) -> u64 {
+    (address >> PAGE_SHIFT & (GENERATION - 1)) | generation
+}
+
 /// The micro-TLB of a CPU.
 pub struct Tlb {
     generation: u64,
+    /// The same, or [`NOBODY`] while everything is hidden.
+    found: u64,
     entries: Box<[Entry; ENTRIES]>,
 }
 
@@ -77,37 +86,50 @@ impl Tlb {
     pub fn new() -> Tlb {
         Tlb {
             generation: 0,
+            found: 0,
             entries: Box::new([EMPTY; ENTRIES]),
         }
     }
 
     #[inline(always)]
-    fn tag(&self, address: u64) -> u64 {
-        (address >> PAGE_SHIFT & (GENERATION - 1)) | self.generation
+    fn look(&self, address: u64, generation: u64) -> Option<Frame> {
+        let entry = &self.entries[(address >> PAGE_SHIFT) as usize & (ENTRIES - 1)];
+        (entry.tag == tag(address, generation)).then_some(entry.frame)
+    }
+
+    /// Where the page of an address is, if that is known and not hidden.
+    #[inline(always)]
+    pub fn find(&self, address: u64) -> Option<Frame> {
+        self.look(address, self.found)
     }
 
     /// Where the page of an address is, if that is known.
     #[inline(always)]
-    pub fn find(&self, address: u64) -> Option<Frame> {
-        let entry = &self.entries[(address >> PAGE_SHIFT) as usize & (ENTRIES - 1)];
-        (entry.tag == self.tag(address)).then_some(entry.frame)
+    pub fn recall(&self, address: u64) -> Option<Frame> {
+        self.look(address, self.generation)
+    }
+
+    /// Whether [`find`](Tlb::find) is to find nothing, so that nothing is done in the short way.
+    pub fn hide(&mut self, hidden: bool) {
+        self.found = if hidden { NOBODY } else { self.generation };
     }
 
     /// Remembers where the page of an address is.
     pub fn insert(&mut self, address: u64, frame: Frame) {
-        let tag = self.tag(address);
+        let tag = tag(address, self.generation);
         self.entries[(address >> PAGE_SHIFT) as usize & (ENTRIES - 1)] = Entry { tag, frame };
     }
 
     /// Forgets everything.
     pub fn flush(&mut self) {
-        // The last generation would have a tag that an empty entry has.
-        if self.generation >= u64::MAX - 2 * GENERATION {
+        let hidden = self.found == NOBODY;
+        if self.generation >= NOBODY - GENERATION {
             self.generation = 0;
             *self.entries = [EMPTY; ENTRIES];
         } else {
             self.generation += GENERATION;
         }
+        self.hide(hidden);
     }
 }
 
@@ -145,9 +167,31 @@ mod tests {
     }
 
     #[test]
+    fn what_is_hidden_is_recalled_and_flushed_all_the_same() {
+        let mut tlb = Tlb::new();
+        let (a, b) = (Frame::new(1, None), Frame::new(2, None));
+        tlb.insert(0x1000, a);
+        tlb.hide(true);
+        tlb.insert(u64::MAX, b);
+        for (address, frame) in [(0x1000, Some(a)), (u64::MAX, Some(b)), (0x3000, None)] {
+            assert_eq!((tlb.find(address), tlb.recall(address)), (None, frame));
+        }
+        tlb.hide(false);
+        assert_eq!((tlb.find(0x1000), tlb.find(u64::MAX)), (Some(a), Some(b)));
+        tlb.hide(true);
+        tlb.flush();
+        assert_eq!((tlb.find(0x1000), tlb.recall(0x1000)), (None, None));
+        tlb.insert(0x1000, b);
+        assert_eq!(tlb.find(0x1000), None);
+        tlb.hide(false);
+        assert_eq!((tlb.find(0x1000), tlb.find(u64::MAX)), (Some(b), None));
+    }
+
+    #[test]
     fn an_entry_never_survives_a_flush_however_many_there_are() {
         let mut tlb = Tlb::new();
         tlb.generation = u64::MAX - 5 * GENERATION + 1;
+        tlb.hide(false);
         for address in [0, u64::MAX, KERNEL, 0x7fff_ffff_f000] {
             for _ in 0..8 {
                 tlb.insert(address, Frame::new(3, None));

@@ -191,8 +191,12 @@ pub struct ClockReport {
     pub waits: u64,
     /// Timer interrupts.
     pub timers: u64,
-    /// The latest that one of them came after its deadline.
+    /// Longest from when an interrupt was due to the end of the block after which it was taken.
     pub max_late_ps: u64,
+    /// Longest from a timer's deadline to the beginning of the block after which its interrupt was
+    /// taken. 0: all deadlines were in those blocks, so that none was late by more than its block.
+    #[serde(default)]
+    pub max_overdue_ps: u64,
     /// Doorbell interrupts.
     #[serde(default)]
     pub doorbells: u64,

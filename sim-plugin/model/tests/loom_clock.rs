@@ -133,7 +133,11 @@ fn together(acts: Vec<Act>) {
 }
 
 fn quiet(cpu: &Cpu, time: u64) {
-    cpu.quantum(time, 0, &mut |what| panic!("{what:?}"));
+    cpu.quantum(time, 0, 0, &mut |what| panic!("{what:?}"));
+}
+
+fn sleeps(cpu: &Cpu, time: u64) {
+    assert_eq!(cpu.sleep(time, 0), time);
 }
 
 #[test]
@@ -142,7 +146,7 @@ fn of_those_that_fall_asleep_together_one_wakes_the_first() {
         let world = World::new(&[700, 500]);
         let act = |n| {
             let cpu = coupled(&world, 2, n);
-            Box::new(move || cpu.sleep(10, 0)) as Act
+            Box::new(move || sleeps(&cpu, 10)) as Act
         };
         together(vec![act(0), act(1)]);
         let states = (world.state(0), world.state(1));
@@ -159,7 +163,7 @@ fn three_that_fall_asleep_together_wake_one() {
         let world = World::new(&[0, 900, 300]);
         let act = |n| {
             let cpu = coupled(&world, 3, n);
-            Box::new(move || cpu.sleep(n as u64, 0)) as Act
+            Box::new(move || sleeps(&cpu, n as u64)) as Act
         };
         together(vec![act(0), act(1), act(2)]);
         assert_eq!(world.state(2), State::Waking);
@@ -178,9 +182,9 @@ fn who_falls_asleep_while_another_looks_is_woken_once() {
         together(vec![
             Box::new(move || {
                 quiet(&a, 600);
-                a.sleep(610, 0);
+                sleeps(&a, 610);
             }),
-            Box::new(move || b.sleep(20, 0)),
+            Box::new(move || sleeps(&b, 20)),
         ]);
         let states = (world.state(0), world.state(1));
         assert_eq!(states, (State::Idle, State::Waking));
@@ -195,17 +199,17 @@ fn nobody_is_woken_for_an_event_that_was_taken() {
     explore(|| {
         let world = World::new(&[0, 500]);
         let (a, b) = (coupled(&world, 2, 0), coupled(&world, 2, 1));
-        b.sleep(1, 0);
+        sleeps(&b, 1);
         together(vec![
             Box::new(move || {
                 quiet(&a, 600);
-                a.sleep(600, 0);
+                sleeps(&a, 600);
             }),
             Box::new(move || {
                 // From outside, or because it was rung.
                 let resumed = b.resume(1).expect("it was asleep");
                 b.set_deadline(None);
-                b.sleep(resumed.now, 0);
+                sleeps(&b, resumed.now);
             }),
         ]);
         let states = (world.state(0), world.state(1));
@@ -221,7 +225,7 @@ fn who_ends_leaves_nobody_asleep() {
         let (a, b) = (coupled(&world, 2, 0), coupled(&world, 2, 1));
         together(vec![
             Box::new(move || a.end(5, 0)),
-            Box::new(move || b.sleep(7, 0)),
+            Box::new(move || sleeps(&b, 7)),
         ]);
         let states = (world.state(0), world.state(1));
         assert_eq!(states, (State::Gone, State::Waking));

@@ -39,6 +39,8 @@ pub struct Hand {
     /// What the time was when the CPU's life was over.
     end: AtomicU64,
     phase: AtomicU64,
+    /// The time at the end of the last block that ended with an instruction that halts.
+    halt: AtomicU64,
 }
 
 fn get(word: &AtomicU64) -> u64 {
@@ -70,6 +72,18 @@ impl Hand {
         let now = self.time(q);
         let planned = now.saturating_add(LIMIT.saturating_sub(q));
         self.plan(now, planned.min(until))
+    }
+
+    /// The block that is being executed ends with an instruction that halts the CPU, unless an
+    /// interrupt is pending.
+    pub fn halts(&self, q: u64) {
+        set(&self.halt, self.time(q));
+    }
+
+    /// Whether the CPU, which does not execute anything now, has halted. Otherwise somebody has stopped
+    /// it between two blocks: time that has passed since it might have halted has passed in others.
+    pub fn has_halted(&self, q: u64) -> bool {
+        get(&self.halt) == self.time(q)
     }
 
     /// So much of the time until `now` was slept, or jumped over.
@@ -152,6 +166,17 @@ mod tests {
         // Overdue already.
         let q = hand.look_by(q + 50, 9000);
         assert_eq!((hand.time(q), LIMIT - q), (1150, 0));
+    }
+
+    #[test]
+    fn who_has_halted_has_executed_nothing_since() {
+        let hand = Hand::default();
+        let q = hand.plan(1000, 5000) + 30;
+        assert!(!hand.has_halted(q));
+        hand.halts(q);
+        assert!(hand.has_halted(q));
+        assert!(hand.has_halted(hand.plan(1030, 7000)));
+        assert!(!hand.has_halted(q + 1));
     }
 
     #[test]

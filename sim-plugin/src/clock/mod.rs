@@ -33,6 +33,7 @@ mod options;
 #[cfg(not(test))]
 mod running;
 
+pub use hand::LIMIT;
 pub use options::ClockOptions;
 #[cfg(not(test))]
 pub use running::{Clock, get, install};

@@ -16,18 +16,21 @@ use dyad_abi::marker::{Decoded, decode};
 use dyad_abi::{CpuId, Isa, NodeId};
 use dyad_sim_model::clock::supervise::Overseer;
 use dyad_sim_model::clock::{Coupling, Interrupt, Order, PS, Shape, Slice, Times, Who, mix, words};
-use dyad_sim_model::config::{self, NodeConfig};
+use dyad_sim_model::config::{self, Level as SimLevel, NodeConfig};
 use dyad_sim_model::report::{ClockReport, Counters, CpuReport};
 
 use super::doorbells::Doorbells;
 use super::hand::{Hand, LIMIT, Phase};
 use super::host::{self, Process};
 use super::options::ClockOptions;
+use crate::classify::may_halt;
 use crate::ffi::{Block, Emulator, Score, Words, halves, map_words, with_cpu};
 use crate::options::{self, Options};
 
 /// How often the overseer looks.
 const OVERSEE: Duration = Duration::from_millis(200);
+/// More than the accesses of a block: QEMU's have at most 512 instructions.
+const BLOCK_HITS: u64 = 1024;
 /// For how long the start waits for the descriptors of all machines.
 const START: Duration = Duration::from_secs(60);
 
@@ -60,11 +63,16 @@ pub struct Clock {
     strict: bool,
     /// How long doorbells are on their way.
     flight: u64,
+    /// By how much more than its instructions a block is expected to take that finds all its data in
+    /// the first way of the first level. 0: accesses take no time.
+    margin: u64,
     doorbells: Arc<Doorbells>,
     process: Process,
     /// This node's pages.
     pages: SharedWords,
     cpus: Vec<Cpu>,
+    /// Looks after CPUs that nobody waits for; used by a thread of its own.
+    overseer: Arc<Coupling<SharedWords, Process>>,
 }
 
 /// Sets the clock up.
@@ -117,7 +125,8 @@ pub fn install(clock: &ClockOptions, options: &Options, emulator: &Emulator) -> 
     };
     let stream = Doorbells::connect(&clock.doorbells, node.index() as u64)
         .map_err(|e| format!("cannot connect to the broker of doorbells: {e}"))?;
-    let watcher = coupling(FIRST);
+    let overseer = Arc::new(coupling(FIRST));
+    let watcher = Arc::clone(&overseer);
     let watched = Arc::clone(&doorbells);
     std::thread::Builder::new()
         .name("dyad-clock".into())
@@ -134,10 +143,15 @@ pub fn install(clock: &ClockOptions, options: &Options, emulator: &Emulator) -> 
         isa,
         node,
         nodes: shape.nodes,
+        margin: match config.level {
+            SimLevel::Timing => BLOCK_HITS * own.cycle_ps * own.latency.l1,
+            SimLevel::Count | SimLevel::Cache => 0,
+        },
         config: own,
         strict,
         flight: times.ipi,
         cpus: cpus.collect(),
+        overseer,
         doorbells,
         process,
         pages,
@@ -190,7 +204,7 @@ impl Clock {
             let number = mix(block.address() ^ (n as u64) << 48);
             block.add_on_entry(Score::trace(), number);
         }
-        block.call_clock_from(Score::time(), LIMIT);
+        block.call_clock_from(Score::time(), LIMIT, n);
         for i in 0..n {
             let instruction = block.instruction(i);
             let (code, len) = instruction.code();
@@ -198,6 +212,9 @@ impl Clock {
                 && let Some(call) = ClockCall::of(marker)
             {
                 instruction.call_clock(call, n - i - 1);
+            }
+            if may_halt(self.isa, &code[..len]) {
+                instruction.tell_of_halt();
             }
         }
     }
@@ -212,8 +229,8 @@ impl Clock {
         Words::of(index).set_time(cpu.hand.plan(0, 0));
     }
 
-    /// A CPU's time has come to look around; it is at the beginning of a block.
-    pub fn quantum(&self, index: u32) {
+    /// A CPU's time has come to look around; it is at the beginning of a block of `n` instructions.
+    pub fn quantum(&self, index: u32, n: u64) {
         let Some(cpu) = self.cpu(index) else {
             return;
         };
@@ -223,6 +240,7 @@ impl Clock {
             Phase::Ended => Slice {
                 now: time,
                 until: u64::MAX,
+                event: u64::MAX,
             },
             Phase::New => {
                 self.wait_for_doorbells();
@@ -231,13 +249,55 @@ impl Clock {
             }
             Phase::Alive => {
                 let mut deliver = |what| self.interrupt(cpu, what);
-                cpu.coupling.quantum(time, path, &mut deliver)
+                let block = n * self.config.instruction_ps();
+                cpu.coupling.quantum(time, block, path, &mut deliver)
             }
         };
         cpu.hand.slept(time, slice.now);
-        words.set_time(cpu.hand.plan(slice.now, slice.until));
+        let careful = self.careful_from(slice.event);
+        words.set_time(cpu.hand.plan(slice.now, slice.until.min(careful)));
+        self.be_careful(index, careful <= slice.now);
         if self.strict {
             with_cpu(index, |c| c.turn(cpu.coupling.turn_number()));
+        }
+    }
+
+    /// From when on an event may be passed by latencies before the next look around.
+    fn careful_from(&self, event: u64) -> u64 {
+        event.saturating_sub(self.margin)
+    }
+
+    /// Whether every access has to be followed by a look at the time.
+    fn be_careful(&self, index: u32, careful: bool) {
+        if self.margin > 0 {
+            with_cpu(index, |c| c.be_careful(careful));
+        }
+    }
+
+    /// A CPU's time has come to look around, in the middle of a block, because of a latency. It can
+    /// only be made to take interrupts after the block: all else has time until the next one.
+    #[cold]
+    pub fn overtake(&self, index: u32) {
+        let Some(cpu) = self.cpu(index) else {
+            return;
+        };
+        if cpu.hand.phase() == Phase::Alive {
+            let now = cpu.hand.time(Words::of(index).time());
+            let mut deliver = |what| self.interrupt(cpu, what);
+            cpu.coupling.overtake(now, &mut deliver);
+        }
+    }
+
+    /// In the middle of a block a CPU's next event has become another one.
+    fn event_changed(&self, index: u32, cpu: &Cpu) {
+        self.overtake(index);
+        let mut words = Words::of(index);
+        let q = words.time();
+        let event = cpu.coupling.next_event().unwrap_or(u64::MAX);
+        let careful = self.careful_from(event);
+        words.set_time(cpu.hand.look_by(q, careful));
+        if careful <= cpu.hand.time(q) {
+            self.be_careful(index, true);
         }
     }
 
@@ -265,14 +325,28 @@ impl Clock {
         }
     }
 
-    /// A CPU falls asleep. QEMU's lock is held: nothing here may wait.
+    /// A CPU is about to halt, unless an interrupt is pending.
+    pub fn halts(&self, index: u32) {
+        if let Some(cpu) = self.cpu(index) {
+            cpu.hand.halts(Words::of(index).time());
+        }
+    }
+
+    /// A CPU falls asleep, or is stopped by somebody: then it has not come to rest, and others wait
+    /// for it as for one whose process has been stopped. QEMU's lock is held: nothing here may
+    /// wait.
     pub fn idle(&self, index: u32) {
         if let Some(cpu) = self.cpu(index)
             && cpu.hand.phase() == Phase::Alive
+            && cpu.hand.has_halted(Words::of(index).time())
         {
-            let words = Words::of(index);
-            cpu.coupling
-                .sleep(cpu.hand.time(words.time()), words.trace());
+            let mut words = Words::of(index);
+            let time = cpu.hand.time(words.time());
+            let now = cpu.coupling.sleep(time, words.trace());
+            if now > time {
+                cpu.hand.slept(time, now);
+                words.set_time(cpu.hand.plan(now, now));
+            }
         }
     }
 
@@ -305,8 +379,7 @@ impl Clock {
         if cpu.hand.phase() != Phase::Alive {
             return;
         }
-        let mut words = Words::of(index);
-        let q = words.time();
+        let q = Words::of(index).time();
         let ahead = left * self.config.instruction_ps();
         let now = cpu.hand.time(q).saturating_sub(ahead);
         let word = |word: usize| self.pages[guest_word(cpu.id, word)].load(Ordering::Acquire);
@@ -317,9 +390,10 @@ impl Clock {
             }
             ClockCall::Sync => {
                 let ns = word(guest::DEADLINE);
-                let deadline = (ns != 0).then(|| ns.saturating_mul(PS));
+                // One that has passed is due at once.
+                let deadline = (ns != 0).then(|| ns.saturating_mul(PS).max(now));
                 cpu.coupling.set_deadline(deadline);
-                words.set_time(cpu.hand.look_by(q, deadline.unwrap_or(u64::MAX)));
+                self.event_changed(index, cpu);
             }
             ClockCall::Ring => {
                 let target = word(guest::TARGET);
@@ -327,8 +401,7 @@ impl Clock {
                 if let Some((node, to)) = to {
                     cpu.coupling.ring(now, Who::new(node, to));
                     // The CPU itself, perhaps: nobody else would tell it.
-                    let next = cpu.coupling.next_event().unwrap_or(u64::MAX);
-                    words.set_time(cpu.hand.look_by(q, next));
+                    self.event_changed(index, cpu);
                 }
             }
             ClockCall::Console => self.write(cpu.id, word(guest::TEXT_LEN)),
@@ -418,7 +491,10 @@ impl Clock {
 
     /// What the clock reports of this machine; once it has ended.
     pub fn report(&self) -> ClockReport {
-        let mut report = ClockReport::default();
+        let mut report = ClockReport {
+            given_up: self.overseer.stats().given_up,
+            ..ClockReport::default()
+        };
         for cpu in &self.cpus {
             let s = cpu.coupling.stats();
             let timeouts = cpu.timeouts.load(Ordering::Relaxed);
@@ -426,6 +502,7 @@ impl Clock {
             report.idle_ps += cpu.hand.idle() + cpu.hand.ipi();
             report.max_skew_ps = report.max_skew_ps.max(s.skew);
             report.max_late_ps = report.max_late_ps.max(s.late);
+            report.max_overdue_ps = report.max_overdue_ps.max(s.overdue);
             for (sum, part) in [
                 (&mut report.quanta, s.quanta),
                 (&mut report.waits, s.waits),

@@ -26,11 +26,12 @@ unsafe extern "C" {
 }
 
 impl Block {
-    /// Calls [`clock::Clock::quantum`] when the block is entered and the executing CPU's word is at
-    /// least `limit`, with what has been added on entry so far.
-    pub fn call_clock_from(&self, word: Counter, limit: u64) {
+    /// Calls [`clock::Clock::quantum`] when the block, of `n` instructions, is entered and the executing
+    /// CPU's word is at least `limit`, with what has been added on entry so far.
+    pub fn call_clock_from(&self, word: Counter, limit: u64, n: usize) {
         // SAFETY: 1. The block is valid as long as `self` is lent out, the counter for ever. 2. The
-        // callback has the parameters of the supported versions.
+        // callback has the parameters of the supported versions and takes the pointer for the number
+        // that it is.
         unsafe {
             qemu_plugin_register_vcpu_tb_exec_cond_cb(
                 self.raw,
@@ -39,13 +40,23 @@ impl Block {
                 IF_AT_LEAST,
                 word.0,
                 limit,
-                std::ptr::null_mut(),
+                std::ptr::without_provenance_mut(n),
             );
         }
     }
 }
 
 impl Instruction<'_> {
+    /// Tells the clock whenever it starts: it may halt the CPU.
+    pub fn tell_of_halt(&self) {
+        let nothing = std::ptr::null_mut();
+        // SAFETY: 1. The instruction is valid as long as its block. 2. The callback has the
+        // parameters of the supported versions.
+        unsafe {
+            super::qemu_plugin_register_vcpu_insn_exec_cb(self.raw, halts, NO_REGISTERS, nothing);
+        }
+    }
+
     /// Calls [`clock::Clock::call`] whenever it starts; `left` instructions of its block follow it.
     pub fn call_clock(&self, call: ClockCall, left: usize) {
         let word = std::ptr::without_provenance_mut(left << 16 | call as usize);
@@ -57,9 +68,15 @@ impl Instruction<'_> {
     }
 }
 
-extern "C" fn quantum(cpu: c_uint, _: *mut c_void) {
+extern "C" fn halts(cpu: c_uint, _: *mut c_void) {
     if let Some(clock) = clock::get() {
-        clock.quantum(cpu);
+        clock.halts(cpu);
+    }
+}
+
+extern "C" fn quantum(cpu: c_uint, n: *mut c_void) {
+    if let Some(clock) = clock::get() {
+        clock.quantum(cpu, n.addr() as u64);
     }
 }
 

@@ -22,6 +22,7 @@ use crate::{fused, tables};
 /// Tests begin at multiples of this, in nanoseconds.
 const GRID: u64 = 100_000_000;
 const TICKS: u64 = 1000;
+const HOUR: u64 = 3_600_000_000_000;
 /// Doorbells of the test of those.
 const RINGS: u64 = 400;
 
@@ -60,10 +61,12 @@ impl History {
     }
 }
 
-fn ticks(cx: &Cx<'_>, period: u64, pass: &mut dyn FnMut()) -> Outcome {
+fn history_of_ticks(cx: &Cx<'_>, ticks: u64, period: u64, pass: &mut dyn FnMut()) -> Outcome {
+    needed()?;
+    cx.machine.say("ticks begin");
     let start = align(cx);
     let (mut history, mut worst, mut now) = (History(0), 0, start);
-    for n in 1..=TICKS {
+    for n in 1..=ticks {
         let deadline = start + n * period;
         until(cx, deadline, pass);
         now = cx.machine.clock_ns();
@@ -71,8 +74,9 @@ fn ticks(cx: &Cx<'_>, period: u64, pass: &mut dyn FnMut()) -> Outcome {
         worst = worst.max(now - deadline);
         history.add(now - start);
     }
+    cx.machine.say("ticks end");
     remark!(
-        "history {:016x}, at most {worst} ns late, {} ns",
+        "{ticks} ticks, history {:016x}, at most {worst} ns late, {} ns",
         history.0,
         now - start
     )
@@ -81,8 +85,19 @@ fn ticks(cx: &Cx<'_>, period: u64, pass: &mut dyn FnMut()) -> Outcome {
 /// Everybody sleeps: time jumps.
 #[ktest]
 fn simulated_ticks_asleep(cx: &Cx<'_>) -> Outcome {
+    history_of_ticks(cx, TICKS, 1_000_000, &mut || cx.machine.wait())
+}
+
+/// Likewise for longer, and before that for longer than anybody would wait: simulated time is not the
+/// host's.
+#[ktest]
+fn simulated_ticks_asleep_for_long(cx: &Cx<'_>) -> Outcome {
     needed()?;
-    ticks(cx, 1_000_000, &mut || cx.machine.wait())
+    let end = cx.machine.clock_ns() + HOUR;
+    until(cx, end, &mut || cx.machine.wait());
+    let late = cx.machine.clock_ns() - end;
+    ensure!(late < 1_000, "{late} ns late after an hour");
+    history_of_ticks(cx, 20 * TICKS, 1_000_000, &mut || cx.machine.wait())
 }
 
 /// Something to do that depends on nothing.
@@ -95,13 +110,36 @@ fn work(state: &mut u64) {
     }
 }
 
+fn ticks_at_work(cx: &Cx<'_>, ticks: u64, period: u64) -> Outcome {
+    let mut state = 1;
+    history_of_ticks(cx, ticks, period, &mut || {
+        work(&mut state);
+        cx.machine.poll();
+    })
+}
+
 /// The interrupts come while the CPU works.
 #[ktest]
 fn simulated_ticks_at_work(cx: &Cx<'_>) -> Outcome {
-    needed()?;
-    let mut state = 1;
-    ticks(cx, 100_000, &mut || {
-        work(&mut state);
+    ticks_at_work(cx, TICKS, 100_000)
+}
+
+/// Likewise, as often as a kernel's own ticks. There are fewer: there is much work in between.
+#[ktest]
+fn simulated_ticks_at_work_for_long(cx: &Cx<'_>) -> Outcome {
+    ticks_at_work(cx, TICKS / 10, 1_000_000)
+}
+
+/// Likewise, with little time in between, and while the CPU works on memory: where there are
+/// caches, most of the time passes in accesses, and so deadlines are passed in the middle of blocks.
+#[ktest]
+fn simulated_ticks_at_work_on_memory(cx: &Cx<'_>) -> Outcome {
+    let mut words = [1u64; 256];
+    history_of_ticks(cx, TICKS, 10_000, &mut || {
+        for i in 2..words.len() {
+            words[i] = words[i - 1].wrapping_add(words[i - 2] ^ words[words.len() - i]);
+            core::hint::black_box(&mut words);
+        }
         cx.machine.poll();
     })
 }

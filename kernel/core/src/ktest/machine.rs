@@ -68,6 +68,8 @@ pub trait Machine {
     fn copy_out(&self, space: WeakRef, va: u64, bytes: &[u8]) -> Result<()>;
     /// Meets all other nodes.
     fn barrier(&self) -> bool;
+    /// Logs a line, which tests on the host can wait for.
+    fn say(&self, what: &str);
     /// See [`Platform::user_probe`].
     fn user_probe(&self) -> UserProbe;
     /// Runs the probe once: program counter, stack pointer, thread pointer.
@@ -195,6 +197,9 @@ impl<P: Platform> Machine for Of<P> {
     }
     fn user_probe(&self) -> UserProbe {
         P::user_probe()
+    }
+    fn say(&self, what: &str) {
+        crate::info!(P, "{what}");
     }
     fn run_user(&self, pc: u64, sp: u64, tp: u64) {
         user_calls::run::<P>(pc, sp, tp);

@@ -55,9 +55,12 @@ stats! {
     /// In strict order, digest of everything that happened on all machines until this CPU ran last;
     /// otherwise, of the interrupts of this CPU and when they came. Equal histories have equal ones.
     digest,
-    /// Longest from when an interrupt of a running CPU was due to the end of the block after which
-    /// it is taken, in picoseconds.
+    /// Longest from when an interrupt was due to the end of the block after which it is taken, in
+    /// picoseconds.
     late,
+    /// Longest from when the timer was due to the beginning of the block after which it is taken, in
+    /// picoseconds. 0: the deadline was in that block, and no interrupt can come earlier.
+    overdue,
     /// Sleeps that ended because of something outside of simulated time.
     outside,
     /// Waits that were given up.
@@ -75,6 +78,8 @@ pub struct Slice {
     pub now: u64,
     /// When it has to look around again.
     pub until: u64,
+    /// When its next event is due that is known of.
+    pub event: u64,
 }
 
 /// How a CPU wakes up.
@@ -216,7 +221,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         if first {
             self.wait_for_start();
         }
-        self.quantum(now, path, &mut |_| {})
+        self.quantum(now, 0, path, &mut |_| {})
     }
 
     fn wait_for_start(&self) {
@@ -283,11 +288,18 @@ impl<W: Words, H: Host> Coupling<W, H> {
     // --- running -----------------------------------------------------------------------------
 
     /// A CPU that runs looks around: at `time`, which is that at the end of the block that it is
-    /// about to execute. Waits until others have come far enough, or have had their turns, and has
-    /// `deliver` make interrupts pending that are due; they are taken after the block.
+    /// about to execute and that takes `block`. Waits until others have come far enough, or have had
+    /// their turns, and has `deliver` make interrupts pending that are due; they are taken after the
+    /// block.
     ///
     /// `path` stands for what has been executed, in strict order.
-    pub fn quantum(&self, time: u64, path: u64, deliver: &mut dyn FnMut(Interrupt)) -> Slice {
+    pub fn quantum(
+        &self,
+        time: u64,
+        block: u64,
+        path: u64,
+        deliver: &mut dyn FnMut(Interrupt),
+    ) -> Slice {
         self.note(|s| s.quanta += 1);
         let mut now = time;
         self.set_time(now);
@@ -303,14 +315,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
                 break;
             }
         }
-        while let Some(event) = self.next(self.me).filter(|e| e.at <= now) {
-            events::take(&self.words, self.me, event);
-            self.note(|s| {
-                s.late = s.late.max(now - event.at);
-                s.count(event.what, now);
-            });
-            deliver(event.what);
-        }
+        self.deliver(now, now.saturating_sub(block), deliver);
         let limit = match self.order {
             Order::Parallel => now + self.times.quantum,
             Order::Strict { .. } => self.turn_end().max(now + 1),
@@ -320,6 +325,22 @@ impl<W: Words, H: Host> Coupling<W, H> {
         Slice {
             now,
             until: limit.min(event),
+            event,
+        }
+    }
+
+    /// In the middle of a block, which has come to `now` and may have passed an event's time just
+    /// then: has `deliver` make interrupts pending that are due; they are taken after the block.
+    pub fn overtake(&self, now: u64, deliver: &mut dyn FnMut(Interrupt)) {
+        self.deliver(now, 0, deliver);
+    }
+
+    /// Delivers what is due by `now`, in a block that has begun at `begun`.
+    fn deliver(&self, now: u64, begun: u64, deliver: &mut dyn FnMut(Interrupt)) {
+        while let Some(event) = self.next(self.me).filter(|e| e.at <= now) {
+            events::take(&self.words, self.me, event);
+            self.note(|s| s.count(event, now, begun));
+            deliver(event.what);
         }
     }
 
@@ -402,16 +423,25 @@ impl<W: Words, H: Host> Coupling<W, H> {
 
     // --- sleeping ----------------------------------------------------------------------------
 
-    /// The CPU falls asleep, at this time. Does not wait.
-    pub fn sleep(&self, time: u64, path: u64) {
-        let word = self.word(self.me);
-        if matches!(word.state(), State::Gone | State::Absent) {
-            return;
+    /// The CPU falls asleep, at this time, or at that of the others if it was given up. Does not
+    /// wait. Returns its time.
+    pub fn sleep(&self, time: u64, path: u64) -> u64 {
+        if matches!(self.word(self.me).state(), State::Gone | State::Absent) {
+            return time;
         }
-        self.set_time(time);
-        self.become_state(State::Idle);
+        let mut now = time;
+        loop {
+            self.note_return(&mut now);
+            self.set_time(now);
+            let word = self.word(self.me);
+            // Unless somebody has given it up just now.
+            if word.state() == State::Running && self.change(self.me, word, State::Idle) {
+                break;
+            }
+        }
         self.words.fence();
-        self.leave(time, path);
+        self.leave(now, path);
+        now
     }
 
     /// This CPU does not run any more: somebody else has to, if there is anything to do.
@@ -473,7 +503,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
             self.tell(u64::MAX);
             if let Some(event) = event {
                 events::take(&self.words, self.me, event);
-                self.note(|s| s.count(event.what, now));
+                self.note(|s| s.count(event, now, now));
             } else {
                 self.note(|s| s.outside += 1);
             }
@@ -511,11 +541,16 @@ impl<W: Words, H: Host> Coupling<W, H> {
 }
 
 impl Stats {
-    fn count(&mut self, what: Interrupt, now: u64) {
-        match what {
-            Interrupt::Timer => self.timers += 1,
+    /// An interrupt comes at the end of a block, at `now`; the block has begun at `begun`.
+    fn count(&mut self, event: Event, now: u64, begun: u64) {
+        self.late = self.late.max(now - event.at);
+        match event.what {
+            Interrupt::Timer => {
+                self.timers += 1;
+                self.overdue = self.overdue.max(begun.saturating_sub(event.at));
+            }
             Interrupt::Doorbell => self.doorbells += 1,
         }
-        self.digest = mix(self.digest ^ now) ^ what as u64;
+        self.digest = mix(self.digest ^ now) ^ event.what as u64;
     }
 }

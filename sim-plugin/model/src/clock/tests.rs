@@ -136,12 +136,12 @@ fn begun<const N: usize>(world: &Arc<World>) -> [Cpu; N] {
 
 /// A quantum in which nothing may come.
 fn quiet(cpu: &Cpu, time: u64) -> Slice {
-    cpu.quantum(time, 0, &mut |what| panic!("{what:?} at {time}"))
+    cpu.quantum(time, 0, 0, &mut |what| panic!("{what:?} at {time}"))
 }
 
 fn loud(cpu: &Cpu, time: u64) -> Vec<Interrupt> {
     let mut all = Vec::new();
-    cpu.quantum(time, 0, &mut |what| all.push(what));
+    cpu.quantum(time, 0, 0, &mut |what| all.push(what));
     all
 }
 
@@ -339,6 +339,50 @@ fn a_stopped_machine_is_given_up_and_follows_when_it_is_back() {
 }
 
 #[test]
+fn a_stopped_machine_follows_too_if_it_falls_asleep_when_it_is_back() {
+    let world = World::new();
+    let [a, b] = begun(&world);
+    quiet(&b, 50);
+    *world.threads[1].lock().unwrap() = Thread::Sleeping;
+    quiet(&a, 9_000_000);
+    assert!(world.is(1, State::Stalled));
+    b.set_deadline(Some(60));
+    // Its deadline has passed long ago; it is not taken back to it.
+    assert_eq!(a.sleep(9_000_000, 0), 9_000_000);
+    assert_eq!(b.sleep(55, 0), 9_000_000);
+    assert_eq!(world.pending(1), [Interrupt::Timer]);
+    assert_eq!(b.resume(9_000_000).unwrap().now, 9_000_000);
+    assert_eq!((b.stats().followed, b.stats().outside), (9_000_000 - 55, 0));
+}
+
+#[test]
+fn timers_are_late_by_less_than_their_block() {
+    let world = World::new();
+    let [a, b] = begun(&world);
+    b.sleep(1, 0);
+    let mut due = Vec::new();
+    let mut at = |cpu: &Cpu, deadline: u64, time: u64, block: u64| {
+        cpu.set_deadline(Some(deadline));
+        cpu.quantum(time, block, 0, &mut |what| due.push(what));
+        (cpu.stats().late, cpu.stats().overdue)
+    };
+    // At the beginning and at the end of a block, and before it.
+    assert_eq!(at(&a, 500, 510, 10), (10, 0));
+    assert_eq!(at(&a, 600, 600, 50), (10, 0));
+    assert_eq!(at(&a, 695, 720, 22), (25, 3));
+    // A latency passes it in the middle of a block.
+    a.set_deadline(Some(900));
+    a.overtake(899, &mut |what| panic!("{what:?}"));
+    a.overtake(930, &mut |what| due.push(what));
+    assert_eq!((a.stats().late, a.stats().overdue), (30, 3));
+    assert_eq!(due, [Interrupt::Timer; 4]);
+    // Doorbells can come after their time: who rings may be late.
+    a.ring(1000, node(0));
+    assert_eq!(a.quantum(9_000_000, 1, 0, &mut |_| ()).event, u64::MAX);
+    assert_eq!((a.stats().doorbells, a.stats().overdue), (1, 3));
+}
+
+#[test]
 fn a_machine_that_is_slow_is_not_given_up() {
     let world = World::new();
     let [a, b] = begun(&world);
@@ -426,7 +470,7 @@ fn program(world: &World, cpu: &Cpu, n: usize, nodes: usize) -> Vec<(u64, Interr
             time += 1 + draw(9_000);
             path = path.wrapping_add(mix(time));
             if time >= until {
-                let slice = cpu.quantum(time, path, &mut |what| history.push((time, what)));
+                let slice = cpu.quantum(time, 0, path, &mut |what| history.push((time, what)));
                 assert_eq!(slice.now, time, "nobody has stopped it");
                 until = slice.until;
             }
@@ -452,7 +496,7 @@ fn program(world: &World, cpu: &Cpu, n: usize, nodes: usize) -> Vec<(u64, Interr
             assert_eq!(rung, [resumed.event.expect("it was woken by its event")]);
             time = resumed.now;
             history.push((time, rung[0]));
-            let slice = cpu.quantum(time, path, &mut |what| history.push((time, what)));
+            let slice = cpu.quantum(time, 0, path, &mut |what| history.push((time, what)));
             until = slice.until;
         }
     }

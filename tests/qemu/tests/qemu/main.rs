@@ -22,6 +22,7 @@ mod runs;
 mod sanitizer;
 mod simulation;
 mod storm;
+mod supervision;
 mod translations;
 mod validation;
 mod windows;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
     trials.extend(explore::trials());
     trials.extend(sanitizer::trials());
     trials.extend(clock::trials());
+    trials.extend(supervision::trials());
     trials.extend(quiescence::trials());
     trials.extend(rivals::trials());
     trials.extend(deaths::trials());

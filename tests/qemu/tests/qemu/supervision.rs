@@ -1,0 +1,512 @@
+//! Machines of a simulated system that stop, are paused by a debugger, are killed, or come again:
+//! the other one goes on, at work and asleep.
+//!
+//! Both nodes run an in-kernel test of ticks, which says when the ticks begin and when they are
+//! over. What is disturbed is the machine of one node, once it has begun; what must happen is that the
+//! other's ticks are over while the first still stands still, or is dead.
+//!
+//! With `DYAD_LONG=1` everything is done twenty times, every other time on a busy host.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use dyad_abi::boot::OnDeath;
+use dyad_abi::record::Level;
+use dyad_sim_model::config::Order;
+use dyad_sim_model::report::ClockReport;
+use libtest_mimic::{Failed, Trial};
+use xtask::config::{RunConfig, Work};
+use xtask::console::Line;
+use xtask::launch::{self, Event, RunReport};
+use xtask::sim::Setup;
+
+use crate::clock::{Burners, base, repetitions};
+use crate::console::Kept;
+
+/// For how long a machine stands still, at least: longer than it is waited for.
+const STILL: Duration = Duration::from_secs(3);
+/// How long it is left alone before that.
+const MOMENT: Duration = Duration::from_millis(50);
+/// How long the other one may take.
+const LIMIT: Duration = Duration::from_secs(120);
+/// How often a machine may have come to the end before it was stopped.
+const ATTEMPTS: usize = 5;
+
+const MILLISECOND_PS: u64 = 1_000_000_000;
+const AT_WORK: &str = "simulated_ticks_at_work_for_long";
+const ASLEEP: &str = "simulated_ticks_asleep_for_long";
+/// What the tests say, with their names before it.
+const BEGIN: &str = "ticks begin";
+const END: &str = "ticks end";
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let test = |name: &str, f: fn() -> Result<(), Failed>| {
+        Trial::test(format!("supervision::{name}"), f).with_kind("system")
+    };
+    vec![
+        test("a_stopped_machine_holds_nobody_up", || {
+            scenes(&base(), By::Stop, Held::came_back)
+        }),
+        test("a_machine_paused_in_a_debugger_holds_nobody_up", || {
+            scenes(&base(), By::Debugger, Held::came_back)
+        }),
+        test("a_killed_machine_holds_nobody_up", killed),
+        test("a_machine_that_comes_again_has_the_others_time", restarted),
+        test(
+            "strict_order_waits_for_a_debugger_and_stays_the_same",
+            strict,
+        ),
+    ]
+}
+
+// --- what stops a machine ----------------------------------------------------------------------
+
+/// Something that can stop a machine.
+trait Hold: Send {
+    /// Stops it; it has been seen to stand still when this returns.
+    fn stop(&mut self) -> Result<(), String>;
+    /// Lets it go on.
+    fn go_on(&mut self) -> Result<(), String>;
+}
+
+fn signal(pid: u32, name: &str) -> Result<(), String> {
+    let status = Command::new("kill")
+        .args([&format!("-{name}"), &pid.to_string()])
+        .status();
+    match status {
+        Ok(s) if s.success() => Ok(()),
+        other => Err(format!("kill -{name} {pid}: {other:?}")),
+    }
+}
+
+/// A process, stopped by signals.
+struct Process(u32);
+
+impl Hold for Process {
+    fn stop(&mut self) -> Result<(), String> {
+        signal(self.0, "STOP")?;
+        let begin = Instant::now();
+        loop {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0));
+            let stat = stat.map_err(|e| format!("the process is gone: {e}"))?;
+            let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+            if state.starts_with('T') {
+                return Ok(());
+            }
+            if begin.elapsed() > LIMIT {
+                return Err(format!("not stopped: {stat}"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn go_on(&mut self) -> Result<(), String> {
+        signal(self.0, "CONT")
+    }
+}
+
+/// A machine in a debugger: as much of gdb's remote protocol as it takes to stop it and to let it go
+/// on.
+struct Debugger(TcpStream);
+
+impl Debugger {
+    /// Connects to a machine that may not have been started yet, and which does not run before it is
+    /// told to.
+    fn connect(port: u16) -> Result<Debugger, String> {
+        let begin = Instant::now();
+        let stream = loop {
+            match TcpStream::connect(("127.0.0.1", port)) {
+                Ok(stream) => break stream,
+                Err(_) if begin.elapsed() < LIMIT => std::thread::sleep(Duration::from_millis(10)),
+                Err(e) => return Err(format!("no debugger's port {port}: {e}")),
+            }
+        };
+        let limit = stream.set_read_timeout(Some(LIMIT));
+        limit.map_err(|e| e.to_string())?;
+        Ok(Debugger(stream))
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let sent = self.0.write_all(bytes);
+        sent.map_err(|e| format!("the debugger cannot send: {e}"))
+    }
+
+    fn byte(&mut self) -> Result<u8, String> {
+        let mut byte = [0];
+        let read = self.0.read_exact(&mut byte);
+        read.map_err(|e| format!("the debugger hears nothing: {e}"))?;
+        Ok(byte[0])
+    }
+
+    /// The next packet's text, confirmed.
+    fn packet(&mut self) -> Result<String, String> {
+        while self.byte()? != b'$' {}
+        let mut text = String::new();
+        loop {
+            match self.byte()? {
+                b'#' => break,
+                byte => text.push(char::from(byte)),
+            }
+        }
+        // Its checksum.
+        self.byte()?;
+        self.byte()?;
+        self.send(b"+")?;
+        Ok(text)
+    }
+}
+
+impl Hold for Debugger {
+    fn stop(&mut self) -> Result<(), String> {
+        self.send(b"\x03")?;
+        // "T05...", or "T02...": why it stands still.
+        let said = self.packet()?;
+        match said.starts_with('T') {
+            true => Ok(()),
+            false => Err(format!("the machine did not stop: {said:?}")),
+        }
+    }
+
+    fn go_on(&mut self) -> Result<(), String> {
+        self.send(b"$c#63")
+    }
+}
+
+/// A process that is killed.
+struct Killed(u32);
+
+impl Hold for Killed {
+    fn stop(&mut self) -> Result<(), String> {
+        signal(self.0, "KILL")?;
+        let begin = Instant::now();
+        // Until it has been reaped, or is about to be.
+        while let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", self.0)) {
+            let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+            if state.starts_with('Z') {
+                break;
+            }
+            if begin.elapsed() > LIMIT {
+                return Err(format!("not dead: {stat}"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn go_on(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// By what a machine is held up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Stop,
+    Debugger,
+    Kill,
+}
+
+/// Something that will be able to.
+type Holder = JoinHandle<Result<Box<dyn Hold>, String>>;
+
+impl By {
+    /// Node and holder, if the launcher tells of a machine that can be held up so.
+    fn find(self, event: &Event<'_>) -> Option<(usize, Holder)> {
+        match (self, event) {
+            (By::Stop, &Event::Started { node, pid, .. }) => Some((
+                node,
+                std::thread::spawn(move || Ok(Box::new(Process(pid)) as _)),
+            )),
+            (By::Kill, &Event::Started { node, pid, .. }) => Some((
+                node,
+                std::thread::spawn(move || Ok(Box::new(Killed(pid)) as _)),
+            )),
+            (By::Debugger, Event::Note(text)) => {
+                let (node, rest) = text.strip_prefix("node ")?.split_once(' ')?;
+                let (_, port) = rest.split_once("target remote 127.0.0.1:")?;
+                let port = port.trim_end_matches('\'').parse().ok()?;
+                // The machine waits for a debugger that starts it.
+                let start = move || {
+                    let mut debugger = Debugger::connect(port)?;
+                    debugger.go_on()?;
+                    Ok(Box::new(debugger) as _)
+                };
+                Some((node.parse().ok()?, std::thread::spawn(start)))
+            }
+            _ => None,
+        }
+    }
+}
+
+// --- one machine stands still --------------------------------------------------------------------
+
+/// A run in which a machine was held up.
+struct Held {
+    report: RunReport,
+    /// When a node has said something, by node and words.
+    said: BTreeMap<(usize, &'static str), Instant>,
+    /// From when to when the machine stood still.
+    still: Result<Option<(Instant, Instant)>, String>,
+    text: String,
+}
+
+/// Holds a machine up, until the other one's ticks are over, and for a while at least.
+fn hold(holder: Holder, over: &Receiver<()>, most: Duration) -> Result<(Instant, Instant), String> {
+    let mut machine = holder.join().map_err(|_| "a thread panicked")??;
+    // What has been said has to have been done.
+    std::thread::sleep(MOMENT);
+    machine.stop()?;
+    let stopped = Instant::now();
+    let _ = over.recv_timeout(most);
+    std::thread::sleep(STILL.saturating_sub(stopped.elapsed()));
+    let gone_on = Instant::now();
+    machine.go_on()?;
+    Ok((stopped, gone_on))
+}
+
+/// Runs a test of ticks on both nodes, and holds the machine of one up when it has begun.
+fn held(config: RunConfig, test: &str, victim: usize, by: Option<By>) -> Result<Held, String> {
+    let config = RunConfig {
+        work: Work::Ktest(vec![test.into()]),
+        gdb: by == Some(By::Debugger),
+        ..config
+    };
+    // In strict order the other one's ticks do not go on.
+    let most = match config.setup.order {
+        Order::Parallel => LIMIT,
+        Order::Strict { .. } => STILL,
+    };
+    let mut holders = BTreeMap::new();
+    let mut holding = None;
+    let mut said = BTreeMap::new();
+    let (over, is_over) = channel();
+    let mut is_over = Some(is_over);
+    let mut kept = Kept::new(|event: &Event<'_>| {
+        holders.extend(by.and_then(|by| by.find(event)));
+        let Event::Line {
+            node,
+            line: Line::Log { text, .. },
+            ..
+        } = event
+        else {
+            return;
+        };
+        let Some(what) = [BEGIN, END].into_iter().find(|w| text == w) else {
+            return;
+        };
+        said.insert((*node, what), Instant::now());
+        if (*node == victim) == (what == END) {
+            return;
+        }
+        if what == END {
+            let _ = over.send(());
+        } else if let (Some(holder), Some(is_over)) = (holders.remove(node), is_over.take()) {
+            holding = Some(std::thread::spawn(move || hold(holder, &is_over, most)));
+        }
+    });
+    let report = launch::run(&config, &mut kept);
+    let text = kept.text(&report);
+    let still = match holding {
+        Some(thread) => thread.join().map_err(|_| "a thread panicked")?.map(Some),
+        None if by.is_none() => Ok(None),
+        None => Err("the ticks never began".into()),
+    };
+    Ok(Held {
+        report,
+        said,
+        still,
+        text,
+    })
+}
+
+impl Held {
+    /// Whether the other node's ticks were over while the machine stood still. `None`: one of
+    /// them was too quick to be held up.
+    fn other_went_on(&self, victim: usize) -> Result<Option<()>, String> {
+        let (from, to) = self.still.clone()?.ok_or("nobody was held up")?;
+        let end = |node| self.said.get(&(node, END));
+        let other = end(1 - victim).ok_or("the other one's ticks never end")?;
+        if end(victim).is_some_and(|at| *at < from) || *other < from {
+            return Ok(None);
+        }
+        match *other < to {
+            true => Ok(Some(())),
+            false => Err("the other one's ticks end only when the machine goes on".into()),
+        }
+    }
+
+    fn clock(&self, node: usize) -> Result<ClockReport, String> {
+        let outcome = self.report.simulation.as_ref();
+        let outcome = outcome.ok_or("nothing was simulated")?;
+        let of = outcome.nodes.iter().find(|n| n.total.node == node);
+        Ok(of.and_then(|n| n.clock).ok_or("no clock")?)
+    }
+
+    /// After a machine that stood still has gone on: whether all has ended well, and the reports say
+    /// what has happened.
+    fn came_back(&self, victim: usize) -> Result<(), String> {
+        if let Some(why) = self.report.failure() {
+            return Err(why);
+        }
+        let (_, to) = self.still.clone()?.ok_or("nobody was held up")?;
+        if self.said.get(&(victim, END)).is_none_or(|at| *at < to) {
+            return Err("its ticks end while it stands still".into());
+        }
+        let (clock, other) = (self.clock(victim)?, self.clock(1 - victim)?);
+        // Either node's overseer can be the one who notices.
+        let noticed = clock.given_up + other.given_up > 0;
+        let returned = clock.outside + clock.followed_ps > 0;
+        match noticed && returned {
+            true => Ok(()),
+            false => Err(format!("nobody noticed: {clock:#?}, other: {other:#?}")),
+        }
+    }
+}
+
+/// Holds machines up until it has worked once, or as often as it is to be repeated.
+fn scenes(
+    config: &RunConfig,
+    by: By,
+    judge: fn(&Held, usize) -> Result<(), String>,
+) -> Result<(), Failed> {
+    let scenes = [(AT_WORK, 1), (ASLEEP, 0), (AT_WORK, 0), (ASLEEP, 1)];
+    for i in 0..repetitions(scenes.len()) {
+        let _burners = Burners::new(2 * (i / scenes.len() % 2));
+        let (test, victim) = scenes[i % scenes.len()];
+        let mut done = false;
+        for _ in 0..ATTEMPTS {
+            let held = held(config.clone(), test, victim, Some(by))?;
+            let went_on = held.other_went_on(victim).and_then(|on| match on {
+                Some(()) => judge(&held, victim).map(|()| true),
+                None => Ok(false),
+            });
+            done = went_on.map_err(|why| {
+                let text = &held.text;
+                format!("{test}, {by:?} of node {victim}: {why}\n\nconsole:\n{text}")
+            })?;
+            if done {
+                break;
+            }
+        }
+        if !done {
+            return Err(format!("{test}, {by:?} of node {victim}: always too late").into());
+        }
+    }
+    Ok(())
+}
+
+fn killed() -> Result<(), Failed> {
+    let config = RunConfig {
+        on_death: OnDeath::Survive,
+        ..base()
+    };
+    scenes(&config, By::Kill, |held, victim| {
+        let other = &held.report.nodes[1 - victim];
+        if other.exit.is_none() {
+            return Err(format!("the other one {}", other.ended));
+        }
+        let bad = |c: &&launch::Check| !c.ok && c.name.starts_with("sim.");
+        match held.report.checks.iter().find(bad) {
+            Some(check) => Err(format!("{check:?}")),
+            None => Ok(()),
+        }
+    })
+}
+
+/// A program goes to and fro to a machine that is killed and comes again. Its first life takes a time
+/// that the second must not begin before.
+fn restarted() -> Result<(), Failed> {
+    let config = RunConfig {
+        work: Work::App {
+            app: "commute".into(),
+            args: "--seconds 0 --lives 2".into(),
+        },
+        on_death: OnDeath::Restart,
+        ..base()
+    };
+    for i in 0..repetitions(1) {
+        let _burners = Burners::new(2 * (i % 2));
+        let mut victim = None;
+        let mut kills = Vec::new();
+        let mut kept = Kept::new(|event: &Event<'_>| match event {
+            Event::Started { node: 1, pid, .. } => victim = Some(*pid),
+            Event::Line {
+                line: Line::Log { level, .. },
+                ..
+            } if *level == Level::User && kills.is_empty() => {
+                kills.extend(victim.map(|pid| Killed(pid).stop()));
+            }
+            _ => {}
+        });
+        let report = launch::run(&config, &mut kept);
+        let text = kept.text(&report);
+        let judged = came_again(&report, &kills, &text);
+        judged.map_err(|why| format!("{why}\n\nconsole:\n{text}"))?;
+    }
+    Ok(())
+}
+
+fn came_again(report: &RunReport, kills: &[Result<(), String>], text: &str) -> Result<(), String> {
+    match kills {
+        [killed] => killed.clone()?,
+        _ => return Err("nobody was killed".into()),
+    }
+    if let Some(why) = report.failure() {
+        return Err(why);
+    }
+    let passed = |name: &str| report.checks.iter().any(|c| c.ok && c.name == name);
+    if !passed("commute.lives") || !text.contains("joined as incarnation 2") {
+        return Err("it did not come again".into());
+    }
+    // Both nodes' clocks end when the system does.
+    let outcome = report.simulation.as_ref().ok_or("nothing was simulated")?;
+    let ends: Vec<u64> = (outcome.nodes.iter().filter_map(|n| n.clock))
+        .map(|c| c.total_ps)
+        .collect();
+    match ends[..] {
+        [a, b] if a.abs_diff(b) < MILLISECOND_PS => Ok(()),
+        _ => Err(format!("the clocks end at {ends:?} ps")),
+    }
+}
+
+/// In strict order, with debuggers, a machine is waited for as long as it stands still. So what
+/// happens is the same as if it never had.
+fn strict() -> Result<(), Failed> {
+    let config = RunConfig {
+        setup: Setup {
+            order: Order::Strict { seed: 3 },
+            ..Setup::default()
+        },
+        ..base()
+    };
+    for i in 0..repetitions(1) {
+        let _burners = Burners::new(2 * (i % 2));
+        let mut hashes = Vec::new();
+        for by in [None, Some(By::Debugger)] {
+            let held = held(config.clone(), AT_WORK, 1, by)?;
+            let outcome = held.report.simulation.as_ref();
+            let hash = outcome.and_then(|o| o.trace_hash.clone());
+            let bad = held.report.failure().or_else(|| {
+                let (_, to) = held.still.clone().ok()??;
+                let waited = |node| held.said.get(&(node, END)).is_some_and(|at| *at > to);
+                (!waited(0) || !waited(1)).then(|| "somebody has gone on".into())
+            });
+            let disturbed = outcome.map(|o| o.disturbances.join("; "));
+            if bad.is_some() || hash.is_none() || disturbed != Some(String::new()) {
+                let text = &held.text;
+                return Err(format!("{by:?}: {bad:?}, {disturbed:?}\n\n{text}").into());
+            }
+            hashes.push(hash);
+        }
+        if hashes[0] != hashes[1] {
+            return Err(format!("another history: {hashes:?}").into());
+        }
+    }
+    Ok(())
+}
