@@ -18,8 +18,11 @@ use dyad_abi::ident::MAX_NODES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
-/// Longest wait for QEMU's main loop to take a ring.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// Longest wait for QEMU's main loop to take a ring, however busy the host is.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it may be found asleep meanwhile, after a sleep each: then it is not the host that keeps it
+/// from taking the ring; it waits for something else, perhaps for this CPU.
+const ASLEEP: u32 = 1000;
 const LEFT: u8 = 255;
 
 type Vectors = Vec<Option<Arc<OwnedFd>>>;
@@ -122,8 +125,8 @@ impl Doorbells {
     }
 
     /// Rings a vector of this process's own machine and waits until QEMU's main loop has taken it.
-    /// `false`: it did not in time.
-    pub fn ring_and_wait(&self, node: usize, vector: usize) -> bool {
+    /// `false`: it did not in time. `asleep` says whether the main loop's thread is.
+    pub fn ring_and_wait(&self, node: usize, vector: usize, asleep: impl Fn() -> bool) -> bool {
         let Some(fd) = self.vector(node, vector) else {
             return false;
         };
@@ -131,17 +134,65 @@ impl Doorbells {
             return false;
         }
         let begin = Instant::now();
+        let mut slept = 0;
         for turn in 0.. {
             let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
             let now = Timespec::default();
             if poll(&mut fds, Some(&now)) == Ok(0) {
                 return true;
             }
-            if begin.elapsed() > PATIENCE {
+            if super::host::pause(turn) && asleep() {
+                slept += 1;
+            }
+            if slept > ASLEEP || begin.elapsed() > PATIENCE {
                 break;
             }
-            super::host::pause(turn);
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use crate::clock::host::SLEEP;
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+
+    /// Node 0's only vector, and somebody who may take its rings.
+    fn one() -> (Doorbells, OwnedFd) {
+        let doorbells = Doorbells::new(1);
+        let fd = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        doorbells.take(0, 0, Some(fd.try_clone().unwrap()));
+        assert_eq!(doorbells.known(), 1);
+        (doorbells, fd)
+    }
+
+    #[test]
+    fn a_main_loop_that_gets_no_processor_is_waited_for() {
+        let (doorbells, fd) = one();
+        let rung = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(900));
+                assert!(!rung.load(Ordering::SeqCst));
+                rustix::io::read(&fd, &mut [0; 8]).unwrap();
+            });
+            assert!(doorbells.ring_and_wait(0, 0, || false));
+            rung.store(true, Ordering::SeqCst);
+        });
+    }
+
+    #[test]
+    fn a_main_loop_that_sleeps_is_not() {
+        let (doorbells, _fd) = one();
+        let begin = Instant::now();
+        assert!(!doorbells.ring_and_wait(0, 0, || true));
+        let took = begin.elapsed();
+        let longest = PATIENCE / 2;
+        assert!((SLEEP * ASLEEP..longest).contains(&took), "{took:?}");
+        assert!(!doorbells.ring_and_wait(1, 0, || true));
     }
 }

@@ -17,20 +17,22 @@ use super::doorbells::Doorbells;
 const SPIN: u32 = 64;
 /// How often it lets others run, before it sleeps.
 const YIELD: u32 = 4096;
-const SLEEP: Duration = Duration::from_micros(200);
+/// For how long it sleeps at a time.
+pub const SLEEP: Duration = Duration::from_micros(200);
 /// Longest sleep in front of a gate.
 const BLOCK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 1_000_000,
 };
 
-/// Passes a little time, in a loop.
-pub fn pause(turn: u32) {
+/// Passes a little time, in a loop. Returns whether it is so long already that this thread has slept.
+pub fn pause(turn: u32) -> bool {
     match turn {
         0..SPIN => std::hint::spin_loop(),
         SPIN..YIELD => std::thread::yield_now(),
         _ => std::thread::sleep(SLEEP),
     }
+    turn >= YIELD
 }
 
 /// This process.
@@ -52,6 +54,12 @@ impl Process {
             gates,
             start: Instant::now(),
         }
+    }
+
+    /// Whether this process's main loop, which is its first thread, sleeps.
+    pub fn main_loop_sleeps(&self) -> bool {
+        let pid = u64::from(std::process::id());
+        self.thread(pid, pid) == Thread::Sleeping
     }
 
     /// The vector that interrupts a CPU so.

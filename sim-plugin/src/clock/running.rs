@@ -318,8 +318,11 @@ impl Clock {
         let node = self.node.index();
         let vector = self.process.vector(cpu.id.index(), what);
         let fence = fence_vector(self.cpus.len());
-        let taken =
-            self.doorbells.ring_and_wait(node, vector) && self.doorbells.ring_and_wait(node, fence);
+        let take = |vector| {
+            let asleep = || self.process.main_loop_sleeps();
+            self.doorbells.ring_and_wait(node, vector, asleep)
+        };
+        let taken = take(vector) && take(fence);
         if !taken {
             cpu.timeouts.fetch_add(1, Ordering::Relaxed);
         }
@@ -458,7 +461,9 @@ impl Clock {
             match rustix::io::write(rustix::stdio::stdout(), rest) {
                 Ok(n) => rest = &rest[n..],
                 // QEMU has its standard output not block.
-                Err(rustix::io::Errno::AGAIN) => host::pause(u32::MAX),
+                Err(rustix::io::Errno::AGAIN) => {
+                    host::pause(u32::MAX);
+                }
                 Err(rustix::io::Errno::INTR) => {}
                 // Nobody listens any more.
                 Err(_) => break,

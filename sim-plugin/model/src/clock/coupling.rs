@@ -346,7 +346,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
 
     /// How far this CPU is ahead of others that run, now that it goes on.
     fn note_skew(&self, now: u64) {
-        let running = |w: &Who| self.word(*w).state() == State::Running;
+        let running = |w: &Who| self.state(*w, self.word(*w)) == State::Running;
         let behind = self.shape.others(self.me).filter(running);
         if let Some(slowest) = behind.map(|w| self.time(w)).min() {
             self.note(|s| s.skew = s.skew.max(now.saturating_sub(slowest)));
