@@ -438,7 +438,8 @@ fn restarted() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Kills the second node's machine when the program has begun. `None`: the program was there, and lost.
+/// Kills the second node's machine when the program has begun. `None`: the program was there, and lost;
+/// `deaths::*` are about such runs.
 fn comes_again(config: &RunConfig) -> Result<Option<()>, String> {
     let mut victim = None;
     let mut kills = Vec::new();
