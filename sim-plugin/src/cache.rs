@@ -26,6 +26,7 @@ use dyad_shm::FUSED_BASE;
 use dyad_sim_model::account::Counters;
 use dyad_sim_model::coherent::{self as model, Core, FlushKind};
 use dyad_sim_model::config::LINE_BYTES;
+use dyad_sim_model::first::Name;
 
 use crate::cached::Setup;
 use crate::clock;
@@ -55,6 +56,11 @@ const PAGE: u64 = PAGE_SIZE;
 pub const EDGE_WIDE: u64 = LINE - 16;
 /// The same for accesses of at most 8 bytes.
 pub const EDGE_NARROW: u64 = LINE - 8;
+
+/// What the model calls the line of an address.
+const fn name(address: u64) -> Name {
+    Name(address / LINE)
+}
 
 /// What QEMU can tell about an access.
 pub trait Probe {
@@ -125,13 +131,8 @@ pub struct LineAction {
 pub enum Quick {
     /// To its end.
     Done,
-    /// It is known which line it is, in one piece.
-    Elsewhere {
-        /// The line.
-        line: u64,
-        /// Its number among the lines of the pools.
-        index: usize,
-    },
+    /// It is in one line of this frame.
+    Elsewhere(Frame),
     /// Nowhere.
     Unknown,
 }
@@ -264,39 +265,44 @@ impl Cpu {
     }
 
     /// Takes note of a load or a store of at most 64 - `EDGE` bytes, if that is as simple as it can
-    /// be: in one line, on a page that is known, a hit in the first way of the first level. Otherwise
-    /// nothing happens, and what is known of it is returned.
+    /// be: in one line that the model remembers by this address. Otherwise nothing happens, and what
+    /// is known of it is returned.
     #[inline(always)]
-    pub fn quick<const KIND: u8, const EDGE: u64>(&mut self, address: u64) -> Quick {
+    pub fn quick<const KIND: u8, const EDGE: u64, const TIMED: bool>(
+        &mut self,
+        address: u64,
+    ) -> Quick {
         if address % LINE > EDGE {
             return Quick::Unknown;
         }
-        let Some(frame) = self.tlb.find(address) else {
-            return Quick::Unknown;
-        };
-        let (line, index) = (frame.line(address), frame.index(address) as usize);
-        let hit = match KIND {
-            Kind::LOAD => self.core.quick_load(line, index),
-            _ => self.core.quick_store(line, index),
-        };
-        if !hit {
-            return Quick::Elsewhere { line, index };
+        if self.remembers::<KIND, TIMED>(address) {
+            return Quick::Done;
         }
-        self.words.add_time(self.hit_ps);
-        Quick::Done
+        match self.tlb.find(address) {
+            Some(frame) => Quick::Elsewhere(frame),
+            None => Quick::Unknown,
+        }
     }
 
-    /// A load of a line that is not the one that was used last in its set.
+    /// Takes note of an access to one line, if the model remembers the line by this address.
+    /// `TIMED`: hits may take time.
     #[inline(always)]
-    pub fn other_load(&mut self, line: u64, index: usize) {
-        let cycles = self.core.other_load(line, index);
-        self.pass(cycles);
+    fn remembers<const KIND: u8, const TIMED: bool>(&mut self, address: u64) -> bool {
+        let hit = match KIND {
+            Kind::LOAD => self.core.quick_load(name(address)),
+            Kind::STORE => self.core.quick_store(name(address)),
+            _ => self.core.quick_rmw(name(address)),
+        };
+        if hit && TIMED {
+            self.words.add_time(self.hit_ps);
+        }
+        hit
     }
 
-    /// A store to a line, likewise.
+    /// An access to a line of a frame, of which the short way does not know that it hits.
     #[inline(always)]
-    pub fn other_store(&mut self, line: u64, index: usize) {
-        let cycles = self.core.other_store(line, index);
+    pub fn elsewhere<const KIND: u8>(&mut self, address: u64, frame: Frame) {
+        let cycles = self.touch::<KIND>(frame, address);
         self.pass(cycles);
     }
 
@@ -307,11 +313,11 @@ impl Cpu {
         if address % LINE > EDGE_WIDE && address % LINE + probe.bytes() > LINE {
             return self.crossing(KIND, probe);
         }
+        if self.remembers::<KIND, true>(address) {
+            return;
+        }
         match self.tlb.recall(address) {
-            Some(frame) => {
-                let cycles = self.touch::<KIND>(frame, address);
-                self.pass(cycles);
-            }
+            Some(frame) => self.elsewhere::<KIND>(address, frame),
             None => self.unseen(KIND, probe, address),
         }
     }
@@ -331,15 +337,17 @@ impl Cpu {
     /// can be.
     pub fn be_careful(&mut self, careful: bool) {
         self.tlb.hide(careful);
+        self.core.hide_names(careful);
     }
 
     #[inline(always)]
     fn touch<const KIND: u8>(&mut self, frame: Frame, address: u64) -> u64 {
         let (line, index) = (frame.line(address), frame.index(address) as usize);
+        let name = name(address);
         match KIND {
-            Kind::LOAD => self.core.load(line, index),
-            Kind::STORE => self.core.store(line, index),
-            _ => self.core.rmw(line, index),
+            Kind::LOAD => self.core.load(name, line, index),
+            Kind::STORE => self.core.store(name, line, index),
+            _ => self.core.rmw(name, line, index),
         }
     }
 
@@ -363,7 +371,7 @@ impl Cpu {
     fn crossing(&mut self, kind: u8, probe: &impl Probe) {
         let first = probe.address();
         for address in [first, (first + probe.bytes() - 1) & !(LINE - 1)] {
-            let lines = self.core.counts.data();
+            let lines = self.core.counts().data();
             match self.tlb.recall(address) {
                 Some(frame) => self.touch_any(kind, frame, address),
                 None => self.unseen(kind, probe, address),
@@ -371,7 +379,8 @@ impl Cpu {
             // The second line is no access of its own, unless it is on another page, which may be anywhere:
             // so traces have it. Parts in devices are not counted here.
             if address != first && address / PAGE == first / PAGE {
-                self.core.counts.split += self.core.counts.data() - lines;
+                let lines = self.core.counts().data() - lines;
+                self.core.split(lines);
             }
         }
     }
@@ -429,18 +438,24 @@ impl Cpu {
         }
     }
 
-    /// Compares what the micro-TLB says of an access with what QEMU says.
+    /// Compares what the micro-TLB and the model's memo say of an access with what QEMU says.
     fn check_translation(&mut self, probe: &impl Probe) {
         let address = probe.address();
-        let (Some(known), Some(place)) = (self.tlb.recall(address), probe.place(address)) else {
+        let Some(place) = probe.place(address) else {
             return;
         };
-        self.checked += 1;
-        let same = match place {
-            Place::Memory(physical) => known == self.setup.frame(physical),
-            Place::Device(_) => false,
+        let true_frame = match place {
+            Place::Memory(physical) => Some(self.setup.frame(physical)),
+            Place::Device(_) => None,
         };
-        self.wrong += u64::from(!same);
+        if let Some(known) = self.tlb.recall(address) {
+            self.checked += 1;
+            self.wrong += u64::from(true_frame != Some(known));
+        }
+        if let Some(line) = self.core.remembered(name(address)) {
+            self.checked += 1;
+            self.wrong += u64::from(true_frame.map(|frame| frame.line(address)) != Some(line));
+        }
     }
 
     /// The frame of an access, unless it is to a device.
@@ -463,7 +478,7 @@ impl Cpu {
     pub fn fetch(&mut self, fetch: &Fetch) {
         if self.translations_changed.load(Ordering::Relaxed) {
             self.translations_changed.store(false, Ordering::Relaxed);
-            self.tlb.flush();
+            self.forget_translations();
         }
         let mut cycles = 0;
         for watcher in &mut self.watchers {
@@ -499,7 +514,7 @@ impl Cpu {
         let cycles = match action.op {
             LineOp::WriteBack => self.core.flush(FlushKind::Clean, line, index),
             LineOp::Flush | LineOp::Drop => self.core.flush(FlushKind::Flush, line, index),
-            LineOp::Zero => self.core.store(line, index),
+            LineOp::Zero => self.core.store(name(address), line, index),
         };
         self.pass(cycles);
     }
@@ -543,7 +558,7 @@ impl Cpu {
         let (lower, upper) = self.words.instructions();
         Counters {
             instructions: (lower + upper).wrapping_sub(left),
-            ..self.core.counts
+            ..self.core.counts()
         }
     }
 
@@ -582,6 +597,7 @@ impl Cpu {
     /// Translations of this CPU are about to change.
     pub fn forget_translations(&mut self) {
         self.tlb.flush();
+        self.core.forget_names();
     }
 
     /// Another CPU has changed translations of all: they are forgotten when the next line of

@@ -312,6 +312,11 @@ impl Setup {
         }
     }
 
+    /// Whether the machine has one CPU.
+    fn is_alone(&self) -> bool {
+        self.config.nodes[self.node].cpus == 1
+    }
+
     /// Latency of a hit in the first level.
     pub fn l1_cycles(&self) -> u64 {
         self.config.nodes[self.node].latency.l1
@@ -383,7 +388,11 @@ impl Setup {
         match (kind(self.isa, code), self.watched(instruction.address())) {
             (classify::Kind::Atomic, false) => instruction.report_modifications(),
             (classify::Kind::Atomic, true) => instruction.watch_modifications(),
-            (_, false) => instruction.report_accesses(classify::is_narrow(self.isa, code)),
+            (_, false) => {
+                let narrow = classify::is_narrow(self.isa, code);
+                let timed = self.cycle_ps() != 0;
+                instruction.report_accesses(narrow, timed, self.is_alone());
+            }
             (_, true) => instruction.watch_accesses(),
         }
     }

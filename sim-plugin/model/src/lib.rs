@@ -6,8 +6,10 @@
 //! | [`config`] | what is simulated: levels, geometry, latencies, memory model |
 //! | [`memory`] | physical lines: which are fused, and how far from a node |
 //! | [`cache`] | one CPU's own set-associative cache |
+//! | [`first`] | the first level of data, and the memo in front of it |
 //! | [`last`] | the last level: one CPU's, or several CPUs' |
 //! | [`directory`] | who has a fused line: words, transitions |
+//! | [`disturb`] | who is told that a fused line changes hands |
 //! | [`coherent`] | a CPU's levels in front of the directory |
 //! | [`account`] | counters, and where time went |
 //! | [`incoherent`] | what kernels forget to write back and to drop, if caches are not coherent |
@@ -23,6 +25,8 @@ pub mod clock;
 pub mod coherent;
 pub mod config;
 pub mod directory;
+pub mod disturb;
+pub mod first;
 pub mod incoherent;
 pub mod last;
 pub mod memory;

@@ -3,14 +3,16 @@
 //! | from | content |
 //! |---|---|
 //! | 0 | the directory: a word per fused line |
-//! | after it | the last levels that more than one CPU uses: one per node, or one for all |
+//! | after it | the words of [`crate::disturb`] |
+//! | after them | the last levels that more than one CPU uses: one per node, or one for all |
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 
 use crate::cache::Cache;
-use crate::coherent::Core;
+use crate::coherent::{Core, Shared};
 use crate::config::{MemoryModel, SimConfig};
+use crate::disturb::Disturbed;
 use crate::last::{LastLevel, SharedCache};
 use crate::memory::Memory;
 
@@ -21,6 +23,7 @@ const PAGE_WORDS: usize = 512;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Areas {
     directory: Range<usize>,
+    disturbed: Range<usize>,
     /// By node; one for all nodes that share it. Empty if its only CPU keeps it for itself.
     last: Vec<Range<usize>>,
 }
@@ -31,6 +34,9 @@ impl Areas {
         let one = config.model == MemoryModel::FullyShared;
         let mut end = Memory::new(config, 0).fused_lines();
         let directory = 0..end;
+        let start = end.next_multiple_of(PAGE_WORDS);
+        end = start + Disturbed::words(config);
+        let disturbed = start..end;
         let levels = if one { 1 } else { config.nodes.len() };
         let last = config.nodes[..levels]
             .iter()
@@ -44,7 +50,11 @@ impl Areas {
                 start..end
             })
             .collect();
-        Areas { directory, last }
+        Areas {
+            directory,
+            disturbed,
+            last,
+        }
     }
 
     /// Where the directory is.
@@ -56,7 +66,7 @@ impl Areas {
     pub fn words(&self) -> usize {
         self.last
             .last()
-            .map_or(self.directory.end, |last| last.end.max(self.directory.end))
+            .map_or(self.disturbed.end, |last| last.end.max(self.disturbed.end))
     }
 
     /// A CPU of a node. `words` is what all share; at first it is zero.
@@ -79,6 +89,10 @@ impl Areas {
         } else {
             LastLevel::Shared(SharedCache::new(shape, area, (node << 8 | cpu) as u16))
         };
-        Core::new(config, node, cpu, &words[self.directory.clone()], last)
+        let shared = Shared {
+            directory: &words[self.directory.clone()],
+            disturbed: &words[self.disturbed.clone()],
+        };
+        Core::new(config, node, cpu, shared, last)
     }
 }

@@ -11,13 +11,14 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use dyad_abi::ident::MAX_CPUS;
 
 use super::{
-    Block, ExecCallback, Instruction, MemInfo, NO_REGISTERS, READS, RawBlock, RawInsn, RawU64,
-    Score, accessed_place, qemu_plugin_insn_vaddr, qemu_plugin_mem_get_value,
+    AccessCallback, Block, ExecCallback, Instruction, MemInfo, NO_REGISTERS, READS, RawBlock,
+    RawInsn, RawU64, Score, accessed_place, qemu_plugin_insn_vaddr, qemu_plugin_mem_get_value,
     qemu_plugin_mem_size_shift, qemu_plugin_register_vcpu_insn_exec_cb,
     qemu_plugin_register_vcpu_mem_cb,
 };
 use crate::cache::{Cpu, EDGE_NARROW, EDGE_WIDE, Fetch, Kind, LineAction, Probe, Quick};
 use crate::cached::MarkerSite;
+use crate::tlb::Frame;
 use crate::windows::Place;
 
 const WRITES: c_int = 2;
@@ -59,6 +60,22 @@ unsafe fn this(cpu: c_uint) -> &'static mut Cpu {
     unsafe { &mut *at }
 }
 
+/// The same, where `only` is the state of the machine's only CPU if it has but one.
+///
+/// # Safety
+///
+/// As of [`this`], and `only` is what it should be.
+#[inline(always)]
+unsafe fn this_or_only<const ALONE: bool>(cpu: c_uint, only: *mut c_void) -> &'static mut Cpu {
+    if ALONE {
+        // SAFETY: 1. and 2. as in `this`; what `only` is, is the caller's promise.
+        unsafe { &mut *only.cast::<Cpu>() }
+    } else {
+        // SAFETY: 1. The caller's promise.
+        unsafe { this(cpu) }
+    }
+}
+
 /// What QEMU can tell about the access that is being reported.
 struct Report {
     info: MemInfo,
@@ -90,34 +107,54 @@ impl Probe for Report {
 
 // Short ways end in a call of the long way, or in nothing, so that they need no frame of their own.
 
-extern "C" fn loaded<const EDGE: u64>(cpu: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
-    // SAFETY: 1. A callback of this CPU.
-    let this = unsafe { this(cpu) };
-    match this.quick::<{ Kind::LOAD }, EDGE>(address) {
+extern "C" fn loaded<const EDGE: u64, const TIMED: bool, const ALONE: bool>(
+    cpu: c_uint,
+    info: MemInfo,
+    address: u64,
+    only: *mut c_void,
+) {
+    // SAFETY: 1. A callback of this CPU. 2. See `Instruction::report_accesses`.
+    let this = unsafe { this_or_only::<ALONE>(cpu, only) };
+    match this.quick::<{ Kind::LOAD }, EDGE, TIMED>(address) {
         Quick::Done => {}
-        Quick::Elsewhere { line, index } => other_load(this, line, index),
+        Quick::Elsewhere(frame) => other_load(this, address, frame),
         Quick::Unknown => any_load(this, info, address),
     }
 }
 
-extern "C" fn stored<const EDGE: u64>(cpu: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
-    // SAFETY: 1. As above.
-    let this = unsafe { this(cpu) };
-    match this.quick::<{ Kind::STORE }, EDGE>(address) {
+extern "C" fn stored<const EDGE: u64, const TIMED: bool, const ALONE: bool>(
+    cpu: c_uint,
+    info: MemInfo,
+    address: u64,
+    only: *mut c_void,
+) {
+    // SAFETY: 1. and 2. as above.
+    let this = unsafe { this_or_only::<ALONE>(cpu, only) };
+    match this.quick::<{ Kind::STORE }, EDGE, TIMED>(address) {
         Quick::Done => {}
-        Quick::Elsewhere { line, index } => other_store(this, line, index),
+        Quick::Elsewhere(frame) => other_store(this, address, frame),
         Quick::Unknown => any_store(this, info, address),
     }
 }
 
-#[inline(never)]
-fn other_load(cpu: &mut Cpu, line: u64, index: usize) {
-    cpu.other_load(line, index);
+/// What loads and stores are reported to.
+type Accesses = [AccessCallback; 2];
+
+const fn accesses<const EDGE: u64, const TIMED: bool>(alone: bool) -> Accesses {
+    match alone {
+        true => [loaded::<EDGE, TIMED, true>, stored::<EDGE, TIMED, true>],
+        false => [loaded::<EDGE, TIMED, false>, stored::<EDGE, TIMED, false>],
+    }
 }
 
 #[inline(never)]
-fn other_store(cpu: &mut Cpu, line: u64, index: usize) {
-    cpu.other_store(line, index);
+fn other_load(cpu: &mut Cpu, address: u64, frame: Frame) {
+    cpu.elsewhere::<{ Kind::LOAD }>(address, frame);
+}
+
+#[inline(never)]
+fn other_store(cpu: &mut Cpu, address: u64, frame: Frame) {
+    cpu.elsewhere::<{ Kind::STORE }>(address, frame);
 }
 
 #[inline(never)]
@@ -244,15 +281,20 @@ impl Instruction<'_> {
         (!at.is_null()).then_some(at.addr() as u64)
     }
 
-    /// Reports its loads and stores. `narrow`: none is longer than 8 bytes.
-    pub fn report_accesses(&self, narrow: bool) {
-        if narrow {
-            self.report(loaded::<EDGE_NARROW>, READS, 0);
-            self.report(stored::<EDGE_NARROW>, WRITES, 0);
-        } else {
-            self.report(loaded::<EDGE_WIDE>, READS, 0);
-            self.report(stored::<EDGE_WIDE>, WRITES, 0);
-        }
+    /// Reports its loads and stores. `narrow`: none is longer than 8 bytes. `timed`: hits of the first
+    /// level take time. `alone`: the machine has one CPU, and never another.
+    pub fn report_accesses(&self, narrow: bool, timed: bool, alone: bool) {
+        let cpu = CPUS[0].load(Ordering::Acquire);
+        // Code is translated by CPUs, so there is one.
+        let alone = alone && !cpu.is_null();
+        let [load, store] = match (narrow, timed) {
+            (true, true) => accesses::<EDGE_NARROW, true>(alone),
+            (true, false) => accesses::<EDGE_NARROW, false>(alone),
+            (false, true) => accesses::<EDGE_WIDE, true>(alone),
+            (false, false) => accesses::<EDGE_WIDE, false>(alone),
+        };
+        self.report_with(load, READS, cpu.cast());
+        self.report_with(store, WRITES, cpu.cast());
     }
 
     /// Reports its loads as read-modify-writes. (QEMU shows a load and a store of each.)
@@ -272,11 +314,14 @@ impl Instruction<'_> {
         self.report(watched_modify, READS, self.address());
     }
 
-    fn report(&self, to: super::AccessCallback, which: c_int, at: u64) {
-        let at = std::ptr::without_provenance_mut(at as usize);
+    fn report(&self, to: AccessCallback, which: c_int, at: u64) {
+        self.report_with(to, which, std::ptr::without_provenance_mut(at as usize));
+    }
+
+    fn report_with(&self, to: AccessCallback, which: c_int, data: *mut c_void) {
         // SAFETY: 1. The instruction is valid as long as its block. 2. The callback has the parameters of
-        // the supported versions and takes the pointer for the number that it is.
-        unsafe { qemu_plugin_register_vcpu_mem_cb(self.raw, to, NO_REGISTERS, which, at) };
+        // the supported versions, and takes the pointer for what it is.
+        unsafe { qemu_plugin_register_vcpu_mem_cb(self.raw, to, NO_REGISTERS, which, data) };
     }
 
     /// Reports that it acts on a line, before it does.

@@ -13,6 +13,7 @@
 //! `index` is a line's place in the directory. Beyond its end lines are private: they never touch
 //! it. See [`Memory::index_base`].
 
+mod book;
 mod system;
 
 pub use system::{Storage, System};
@@ -23,8 +24,10 @@ use crate::account::Counters;
 use crate::cache::{Cache, identity};
 use crate::config::{Coherence, Latencies, MemoryModel, SimConfig, SnoopCosts};
 use crate::directory::{Agent, Drop, Mine, State, Step, Word, read, update};
+use crate::disturb::{Disturbance, Disturbed};
+use crate::first::{FirstLevel, Name, Promise};
 use crate::last::LastLevel;
-use crate::memory::{Class, LINE_BITS, LINE_MASK, Memory};
+use crate::memory::{LINE_BITS, LINE_MASK, Memory};
 
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,14 +68,53 @@ enum Found {
     Nowhere,
 }
 
+/// What CPUs share, other than last levels. At first it is zero.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared<'a> {
+    /// A word for each fused line.
+    pub directory: &'a [AtomicU64],
+    /// As many words as [`Disturbed::words`] says.
+    pub disturbed: &'a [AtomicU64],
+}
+
+/// What a CPU may do with a line.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    /// The key that good copies have.
+    key: u64,
+    fused: bool,
+    readable: bool,
+    /// Without telling anybody.
+    writable: bool,
+}
+
+impl Look {
+    #[inline(always)]
+    const fn good_for(self, kind: Kind) -> bool {
+        if kind.writes() {
+            self.writable
+        } else {
+            self.readable
+        }
+    }
+
+    #[inline(always)]
+    const fn promise(self) -> Promise {
+        match self.writable {
+            true => Promise::Write,
+            false => Promise::Read,
+        }
+    }
+}
+
 /// A CPU: its caches and counters.
 #[derive(Debug)]
 pub struct Core<'a> {
-    l1d: Cache,
+    l1d: FirstLevel,
+    disturbed: Disturbed<'a>,
     directory: &'a [AtomicU64],
     mine: Mine,
-    /// Counters. Some are counted by whoever drives the model.
-    pub counts: Counters,
+    pub(crate) counts: Counters,
     latency: Latencies,
     l1i: Cache,
     l2: Cache,
@@ -93,13 +135,13 @@ impl<'a> Core<'a> {
         config: &SimConfig,
         node: usize,
         cpu: usize,
-        directory: &'a [AtomicU64],
+        shared: Shared<'a>,
         l3: LastLevel<'a>,
     ) -> Self {
         let shape = &config.nodes[node];
         let memory = Memory::new(config, node);
         let directory = match config.coherence {
-            Coherence::Coherent => &directory[..memory.fused_lines()],
+            Coherence::Coherent => &shared.directory[..memory.fused_lines()],
             Coherence::Incoherent => &[],
         };
         let me = Agent {
@@ -110,10 +152,11 @@ impl<'a> Core<'a> {
         };
         Self {
             l1i: Cache::new(shape.l1i),
-            l1d: Cache::new(shape.l1d),
+            l1d: FirstLevel::new(shape.l1d),
             l2: Cache::new(shape.l2),
             l3,
             directory,
+            disturbed: Disturbed::new(config, me, shared.disturbed),
             memory,
             me,
             mine: Mine::new(me),
@@ -121,6 +164,14 @@ impl<'a> Core<'a> {
             snoop: shape.snoop,
             counts: Counters::default(),
         }
+    }
+
+    /// Counters, but for what whoever drives the model counts.
+    pub const fn counts(&self) -> Counters {
+        let mut counts = self.counts;
+        // Whatever else accesses data is counted.
+        counts.loads = self.l1d.uses() - counts.stores - counts.rmws;
+        counts
     }
 
     /// Memory as this CPU's node sees it.
@@ -133,23 +184,62 @@ impl<'a> Core<'a> {
         self.l3.stolen()
     }
 
-    /// Loads from a line, if that is the line of its set that was used last and the copy is good; then
-    /// the latency is that of the first level. Otherwise nothing happens.
+    /// Promises of the memo that do not hold, with what has been announced so far.
+    #[cfg(test)]
+    pub(crate) fn broken_promises(&mut self) -> usize {
+        self.heed();
+        let broken = self.l1d.promises().filter(|&(key, promise)| {
+            let line = key & LINE_MASK;
+            let index = self.memory.index_base(line).wrapping_add(line) as usize;
+            let look = self.look(line, index);
+            let allowed = match promise {
+                Promise::Read => look.readable,
+                Promise::Write => look.readable && look.writable,
+            };
+            look.key != key || !allowed
+        });
+        broken.count()
+    }
+
+    /// Whether the quick ways are to do nothing. Names stay what they are.
+    pub fn hide_names(&mut self, hidden: bool) {
+        self.l1d.hide_names(hidden);
+    }
+
+    /// The line that an access by this name would be taken for without looking further.
+    pub fn remembered(&self, name: Name) -> Option<u64> {
+        self.l1d.remembered(name).map(|key| key & LINE_MASK)
+    }
+
+    /// Names stand for other lines from here on.
+    pub fn forget_names(&mut self) {
+        self.l1d.forget_names();
+    }
+
+    /// Loads from a line, if the first level has a good copy that has been accessed by this name;
+    /// then the latency is that of the first level. Otherwise nothing happens.
     #[inline(always)]
-    pub fn quick_load(&mut self, line: u64, index: usize) -> bool {
-        let good = first(&self.l1d, self.directory, self.mine, line, index);
-        if good {
-            self.counts.loads += 1;
-        }
-        good
+    pub fn quick_load(&mut self, name: Name) -> bool {
+        // Loads are what is counted as nothing else.
+        self.l1d.recall::<false>(name, self.disturbed.news())
     }
 
     /// Stores to a line, as [`quick_load`](Core::quick_load) loads, if this CPU has modified it before.
     #[inline(always)]
-    pub fn quick_store(&mut self, line: u64, index: usize) -> bool {
-        let good = self.owns_first(line, index);
+    pub fn quick_store(&mut self, name: Name) -> bool {
+        let good = self.l1d.recall::<true>(name, self.disturbed.news());
         if good {
             self.counts.stores += 1;
+        }
+        good
+    }
+
+    /// Reads, modifies and writes a line, as [`quick_store`](Core::quick_store) stores.
+    #[inline(always)]
+    pub fn quick_rmw(&mut self, name: Name) -> bool {
+        let good = self.l1d.recall::<true>(name, self.disturbed.news());
+        if good {
+            self.counts.rmws += 1;
         }
         good
     }
@@ -158,104 +248,104 @@ impl<'a> Core<'a> {
     #[inline(always)]
     pub fn fetch(&mut self, line: u64, index: usize) -> u64 {
         self.counts.fetches += 1;
-        if first(&self.l1i, self.directory, self.mine, line, index) {
+        let look = self.look(line, index);
+        if look.readable && (self.l1i.first(line) == look.key || self.l1i.promote(look.key)) {
             return 0;
         }
-        self.near(Kind::Fetch, line, index)
+        self.slow(Kind::Fetch, line, index)
     }
 
     /// Loads from a line. Returns the latency in cycles.
     #[inline(always)]
-    pub fn load(&mut self, line: u64, index: usize) -> u64 {
-        if self.quick_load(line, index) {
-            return self.latency.l1;
-        }
-        self.other_load(line, index)
-    }
-
-    /// A load that [`quick_load`](Core::quick_load) has not done. Returns the latency in cycles.
-    #[inline(never)]
-    pub fn other_load(&mut self, line: u64, index: usize) -> u64 {
-        self.counts.loads += 1;
-        self.near(Kind::Load, line, index)
+    pub fn load(&mut self, name: Name, line: u64, index: usize) -> u64 {
+        self.near(Kind::Load, name, line, index)
     }
 
     /// Stores to a line. Returns the latency in cycles.
     #[inline(always)]
-    pub fn store(&mut self, line: u64, index: usize) -> u64 {
-        if self.quick_store(line, index) {
-            return self.latency.l1;
-        }
-        self.other_store(line, index)
-    }
-
-    /// A store that [`quick_store`](Core::quick_store) has not done. Returns the latency in cycles.
-    #[inline(never)]
-    pub fn other_store(&mut self, line: u64, index: usize) -> u64 {
+    pub fn store(&mut self, name: Name, line: u64, index: usize) -> u64 {
         self.counts.stores += 1;
-        self.near(Kind::Store, line, index)
+        self.near(Kind::Store, name, line, index)
     }
 
     /// Reads, modifies and writes a line. Returns the latency in cycles.
     #[inline(always)]
-    pub fn rmw(&mut self, line: u64, index: usize) -> u64 {
+    pub fn rmw(&mut self, name: Name, line: u64, index: usize) -> u64 {
         self.counts.rmws += 1;
-        if self.owns_first(line, index) {
-            return self.latency.l1;
-        }
-        self.near(Kind::Rmw, line, index)
+        self.near(Kind::Rmw, name, line, index)
     }
 
-    /// Any of these. Returns the latency in cycles.
+    /// Any of these. Instructions have no names. Returns the latency in cycles.
     #[inline(always)]
-    pub fn access(&mut self, kind: Kind, line: u64, index: usize) -> u64 {
+    pub fn access(&mut self, kind: Kind, name: Name, line: u64, index: usize) -> u64 {
         match kind {
             Kind::Fetch => self.fetch(line, index),
-            Kind::Load => self.load(line, index),
-            Kind::Store => self.store(line, index),
-            Kind::Rmw => self.rmw(line, index),
+            Kind::Load => self.load(name, line, index),
+            Kind::Store => self.store(name, line, index),
+            Kind::Rmw => self.rmw(name, line, index),
         }
     }
 
     /// The second line of an access that spans two: counted as a line, not as an access. Returns
     /// the latency in cycles.
-    pub fn second_line(&mut self, kind: Kind, line: u64, index: usize) -> u64 {
-        self.counts.split += u64::from(kind != Kind::Fetch);
-        self.access(kind, line, index)
+    pub fn second_line(&mut self, kind: Kind, name: Name, line: u64, index: usize) -> u64 {
+        self.split(u64::from(kind != Kind::Fetch));
+        self.access(kind, name, line, index)
     }
 
+    /// Lines that were accessed were the second ones of accesses that span two.
+    pub const fn split(&mut self, lines: u64) {
+        self.counts.split += lines;
+    }
+
+    /// The key of a line, and what may be done with a copy that has it.
     #[inline(always)]
-    fn owns_first(&self, line: u64, index: usize) -> bool {
-        let first = self.l1d.first(line);
+    fn look(&self, line: u64, index: usize) -> Look {
         match self.directory.get(index) {
-            None => first == line,
+            None => Look {
+                key: line,
+                fused: false,
+                readable: true,
+                writable: true,
+            },
             Some(word) => {
                 let word = read(word);
-                first == word.key(line) && self.mine.modified(word)
+                Look {
+                    key: word.key(line),
+                    fused: true,
+                    readable: self.mine.shared(word),
+                    writable: self.mine.modified(word),
+                }
             }
         }
     }
 
-    /// What the first way has not answered: perhaps another way of the first level does.
+    /// What the memo has not answered.
     #[inline(always)]
-    fn near(&mut self, kind: Kind, line: u64, index: usize) -> u64 {
-        let (key, good) = match self.directory.get(index) {
-            None => (line, true),
-            Some(word) => {
-                let word = read(word);
-                let good = match kind.writes() {
-                    true => self.mine.modified(word),
-                    false => self.mine.shared(word),
-                };
-                (word.key(line), good)
-            }
-        };
-        match kind {
-            Kind::Fetch if good && self.l1i.promote(key) => 0,
-            Kind::Load | Kind::Store | Kind::Rmw if good && self.l1d.promote(key) => {
-                self.latency.l1
-            }
-            _ => self.slow(kind, line, index),
+    fn near(&mut self, kind: Kind, name: Name, line: u64, index: usize) -> u64 {
+        if self.disturbed.news() != 0 {
+            self.heed();
+        }
+        let look = self.look(line, index);
+        let identity = identity(look.fused);
+        if self.l1d.touch(look.key, identity, look.good_for(kind)) {
+            self.l1d.remember(name, look.promise());
+            return self.latency.l1;
+        }
+        let cycles = self.slow(kind, line, index);
+        // What has happened to it since then, if anything, is heeded by the next access.
+        self.l1d.remember(name, self.look(line, index).promise());
+        cycles
+    }
+
+    /// Others have changed the directory.
+    #[cold]
+    #[inline(never)]
+    fn heed(&mut self) {
+        match self.disturbed.heed() {
+            Disturbance::None => {}
+            Disturbance::Line(line) => self.l1d.forget_line(line),
+            Disturbance::Lines => self.l1d.forget_names(),
         }
     }
 
@@ -268,13 +358,11 @@ impl<'a> Core<'a> {
         };
         // A second CPU of a node has to tell the directory.
         if self.me.alone {
-            let seen = read(word);
-            let good = match kind.writes() {
-                true => self.mine.modified(seen),
-                false => self.mine.shared(seen),
-            };
-            let key = seen.key(line);
-            if good && let Some(cycles) = self.below(kind, line, key, key, identity(true)) {
+            let look = self.look(line, index);
+            let key = look.key;
+            if look.good_for(kind)
+                && let Some(cycles) = self.below(kind, line, key, key, identity(true))
+            {
                 return cycles;
             }
         }
@@ -298,16 +386,35 @@ impl<'a> Core<'a> {
         } else {
             return None;
         };
-        self.l1(kind).push(key, identity);
+        self.fill_first(kind, key, identity);
         Some(self.book(kind, found, line))
     }
 
-    fn l1(&mut self, kind: Kind) -> &mut Cache {
+    fn fill_first(&mut self, kind: Kind, key: u64, identity: u64) {
         if kind == Kind::Fetch {
-            &mut self.l1i
+            self.l1i.push(key, identity);
         } else {
-            &mut self.l1d
+            self.l1d.fill(key);
         }
+    }
+
+    fn first_holds(&self, kind: Kind, key: u64) -> bool {
+        match kind {
+            Kind::Fetch => self.l1i.holds(key),
+            Kind::Load | Kind::Store | Kind::Rmw => self.l1d.holds(key),
+        }
+    }
+
+    /// Changes a line's word, and tells whom it concerns; see [`update`].
+    fn change<T>(
+        &mut self,
+        line: u64,
+        word: &AtomicU64,
+        mut step: impl FnMut(&mut Self, Word) -> Option<(Step, T)>,
+    ) -> Option<(Word, Step, T)> {
+        let taken = update(word, |word| step(self, word))?;
+        self.disturbed.announce(line, taken.0, taken.1.next);
+        Some(taken)
     }
 
     /// The key in the last level of a line that is not in the directory. One that all nodes share
@@ -329,14 +436,14 @@ impl<'a> Core<'a> {
         let cycles =
             self.book(kind, Found::Nowhere, line) + self.fill_last(last_key, identity(false));
         self.l2.push(line, identity(false));
-        self.l1(kind).push(line, identity(false));
+        self.fill_first(kind, line, identity(false));
         cycles
     }
 
     /// Where there is a copy with this key. `own` says whether those of the CPU's own levels are
     /// good, `last` whether that of the last level is.
     fn find(&mut self, kind: Kind, key: u64, own: bool, last: bool) -> Found {
-        if own && self.l1(kind).holds(key) {
+        if own && self.first_holds(kind, key) {
             Found::L1
         } else if own && self.l2.holds(key) {
             Found::L2
@@ -349,10 +456,10 @@ impl<'a> Core<'a> {
 
     fn fused(&mut self, kind: Kind, line: u64, word: &AtomicU64) -> u64 {
         let me = self.me;
-        let taken = update(word, |word| {
+        let taken = self.change(line, word, |this, word| {
             let own = word.shared_by(me.node);
             let last = own || (me.one_last_level && word.state() != State::Uncached);
-            let found = self.find(kind, word.key(line), own, last);
+            let found = this.find(kind, word.key(line), own, last);
             let step = if kind.writes() {
                 word.store(me)
             } else {
@@ -407,99 +514,7 @@ impl<'a> Core<'a> {
                 self.l2.push(new, identity(true));
             }
         }
-        self.l1(kind).push(new, identity(true));
-        cycles
-    }
-
-    /// Books the messages of an access, and what they cost.
-    fn book_snoops(&mut self, kind: Kind, before: Word, step: Step, found: Found) -> u64 {
-        let counts = &mut self.counts;
-        let mut cycles = 0;
-        if step.data != 0 {
-            counts.snp_data += u64::from(step.data);
-            cycles += self.snoop.data;
-        }
-        if step.inv != 0 {
-            counts.snp_inv += u64::from(step.inv);
-            counts.invalidations += 1;
-            cycles += self.snoop.inv;
-        }
-        counts.writebacks += u64::from(step.writeback);
-        counts.sibling_writes += u64::from(step.sibling);
-        let held = before.shared_by(self.me.node) && found != Found::Nowhere;
-        if kind.writes() && held && before.state() != State::Modified {
-            if step.inv == 0 {
-                counts.upgrades_silent += 1;
-            } else {
-                counts.upgrades_snooped += 1;
-            }
-        }
-        counts.snoop_cycles += cycles;
-        cycles
-    }
-
-    /// What the line's data costs a CPU that has no copy, and whether the last level has it.
-    fn supply(&self, found: Found, line: u64) -> (u64, Option<Class>) {
-        match found {
-            Found::L3 => (self.latency.l3, None),
-            _ => match self.memory.class(line) {
-                Class::Local => (self.latency.local, Some(Class::Local)),
-                Class::Remote => (self.latency.remote, Some(Class::Remote)),
-            },
-        }
-    }
-
-    fn miss_l1(&mut self, kind: Kind) {
-        if kind == Kind::Fetch {
-            self.counts.l1i_misses += 1;
-        } else {
-            self.counts.l1d_misses += 1;
-        }
-    }
-
-    /// Books where an access found its line, and returns what that costs.
-    fn book(&mut self, kind: Kind, found: Found, line: u64) -> u64 {
-        if found == Found::L1 {
-            return if kind == Kind::Fetch {
-                0
-            } else {
-                self.latency.l1
-            };
-        }
-        self.miss_l1(kind);
-        if found == Found::L2 {
-            self.counts.l2_cycles += self.latency.l2;
-            return self.latency.l2;
-        }
-        self.counts.l2_misses += 1;
-        let (cycles, class) = self.supply(found, line);
-        let counts = &mut self.counts;
-        match class {
-            None => counts.l3_cycles += cycles,
-            Some(Class::Local) => {
-                counts.local += 1;
-                counts.local_cycles += cycles;
-            }
-            Some(Class::Remote) => {
-                counts.remote += 1;
-                counts.remote_cycles += cycles;
-            }
-        }
-        counts.l3_misses += u64::from(class.is_some());
-        cycles
-    }
-
-    /// Books data that another node's cache forwards.
-    fn book_forward(&mut self, kind: Kind, found: Found, line: u64) -> u64 {
-        let cycles = match self.snoop.forward {
-            Some(cycles) => cycles,
-            None => self.supply(found, line).0,
-        };
-        self.miss_l1(kind);
-        self.counts.l2_misses += 1;
-        self.counts.l3_misses += 1;
-        self.counts.forwarded += 1;
-        self.counts.forward_cycles += cycles;
+        self.fill_first(kind, new, identity(true));
         cycles
     }
 
@@ -518,7 +533,7 @@ impl<'a> Core<'a> {
             return 0;
         };
         let me = self.me;
-        let taken = update(word, |word| {
+        let taken = self.change(victim & LINE_MASK, word, |_, word| {
             // A dead copy is nobody's.
             let good = word.key(victim & LINE_MASK) == victim;
             let step = good.then(|| word.drop_line(me, Drop::Evict)).flatten()?;
@@ -532,34 +547,23 @@ impl<'a> Core<'a> {
 
     /// Removes a line from this CPU's own levels. Returns how many copies there were.
     fn remove_own(&mut self, key: u64, identity: u64) -> u64 {
-        [&mut self.l1i, &mut self.l1d, &mut self.l2]
+        let first = self.l1d.remove(key, identity);
+        [&mut self.l1i, &mut self.l2]
             .into_iter()
             .map(|level| u64::from(level.remove(key, identity)))
-            .sum()
-    }
-
-    /// Books a line that left the last level. `own` says whether this CPU's levels had to be asked.
-    fn book_drop(&mut self, step: Step, own: bool) -> u64 {
-        let mut cycles = 0;
-        if own || step.back {
-            self.counts.bi_snp += 1;
-            cycles += self.snoop.back;
-        }
-        if step.writeback {
-            self.counts.writebacks += 1;
-            cycles += self.snoop.writeback;
-        }
-        self.counts.snoop_cycles += cycles;
-        cycles
+            .sum::<u64>()
+            + u64::from(first)
     }
 
     /// Cache maintenance of a line. Returns the latency in cycles.
     pub fn flush(&mut self, kind: FlushKind, line: u64, index: usize) -> u64 {
         self.counts.flushes += 1;
+        // What is clean must be upgraded again.
+        self.l1d.forget_line(line);
         let me = self.me;
         let word = self.directory.get(index);
         let taken = word.and_then(|word| {
-            update(word, |word| {
+            self.change(line, word, |_, word| {
                 let step = match kind {
                     FlushKind::Flush => word.drop_line(me, Drop::Flush),
                     FlushKind::Clean => word.clean(me),
@@ -576,19 +580,6 @@ impl<'a> Core<'a> {
         match taken {
             Some((_, step, ())) => self.book_drop(step, false),
             None => 0,
-        }
-    }
-}
-
-/// Whether a load or fetch finds its line in the first way.
-#[inline(always)]
-fn first(l1: &Cache, directory: &[AtomicU64], mine: Mine, line: u64, index: usize) -> bool {
-    let first = l1.first(line);
-    match directory.get(index) {
-        None => first == line,
-        Some(word) => {
-            let word = read(word);
-            first == word.key(line) && mine.shared(word)
         }
     }
 }

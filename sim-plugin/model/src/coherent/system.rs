@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use super::{Core, FlushKind, Kind};
 use crate::account::Counters;
 use crate::config::SimConfig;
+use crate::first::Name;
 use crate::shared::Areas;
 
 /// What the CPUs of a [`System`] share.
@@ -37,6 +38,30 @@ impl Storage {
 #[derive(Debug)]
 pub struct System<'a> {
     cores: Vec<Vec<Core<'a>>>,
+    names: Option<Names>,
+}
+
+/// Names that lines have: several each, and others from time to time.
+#[derive(Clone, Copy, Debug)]
+struct Names {
+    state: u64,
+    salt: u64,
+}
+
+impl Names {
+    /// A name of a line, and whether names have changed.
+    fn next(&mut self, line: u64) -> (Name, bool) {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        let changed = self.state.is_multiple_of(64);
+        if changed {
+            self.salt = self.state >> 20 & 0xFFFF;
+        }
+        // Bits above those of lines make names different; they are in other places of a memo too.
+        let alias = self.state >> 40 & 3;
+        (Name(line ^ self.salt ^ alias * (1 << 36 | 5)), changed)
+    }
 }
 
 impl<'a> System<'a> {
@@ -49,7 +74,29 @@ impl<'a> System<'a> {
         });
         Self {
             cores: cores.collect(),
+            names: None,
         }
+    }
+
+    /// From here on lines have several names each, which change as address spaces do. It makes no
+    /// difference to what is counted.
+    pub fn vary_names(&mut self, seed: u64) {
+        self.names = Some(Names {
+            state: seed | 1,
+            salt: 0,
+        });
+    }
+
+    fn name(&mut self, line: u64) -> Name {
+        let Some(names) = &mut self.names else {
+            return Name(line);
+        };
+        let (name, changed) = names.next(line);
+        if changed {
+            let cores = self.cores.iter_mut().flatten();
+            cores.for_each(Core::forget_names);
+        }
+        name
     }
 
     /// Whether there is such a CPU.
@@ -70,19 +117,22 @@ impl<'a> System<'a> {
 
     /// An access to a line, wherever it is. Returns the latency in cycles.
     pub fn access(&mut self, node: usize, cpu: usize, kind: Kind, line: u64) -> u64 {
+        let name = self.name(line);
         let (core, index) = self.at(node, cpu, line);
         // As plugins do.
         match kind {
-            Kind::Load if core.quick_load(line, index) => core.latency.l1,
-            Kind::Store if core.quick_store(line, index) => core.latency.l1,
-            _ => core.access(kind, line, index),
+            Kind::Load if core.quick_load(name) => core.latency.l1,
+            Kind::Store if core.quick_store(name) => core.latency.l1,
+            Kind::Rmw if core.quick_rmw(name) => core.latency.l1,
+            _ => core.access(kind, name, line, index),
         }
     }
 
     /// The second line of an access that spans two. Returns the latency in cycles.
     pub fn second_line(&mut self, node: usize, cpu: usize, kind: Kind, line: u64) -> u64 {
+        let name = self.name(line);
         let (core, index) = self.at(node, cpu, line);
-        core.second_line(kind, line, index)
+        core.second_line(kind, name, line, index)
     }
 
     /// Cache maintenance of a line. Returns the latency in cycles.
@@ -93,6 +143,6 @@ impl<'a> System<'a> {
 
     /// Counters of a CPU.
     pub fn counts(&self, node: usize, cpu: usize) -> Counters {
-        self.cores[node][cpu].counts
+        self.cores[node][cpu].counts()
     }
 }

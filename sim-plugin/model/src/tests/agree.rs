@@ -165,6 +165,12 @@ fn sane(counts: &Counters, config: &NodeConfig, cycles: u64) {
 fn run(config: &SimConfig, ops: &[Op]) -> Counters {
     let storage = Storage::new(config);
     let mut both = Both::new(config, &storage);
+    // Every other run.
+    if let Some(op) = ops.first()
+        && op.size % 2 == 0
+    {
+        both.fast.vary_names(op.size << 32 | op.line);
+    }
     for op in ops {
         if let Err(difference) = both.step(&record(config, op)).unwrap() {
             panic!("{difference}\n{config:#?}");

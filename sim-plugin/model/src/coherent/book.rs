@@ -1,0 +1,120 @@
+//! What an access costs, and what is counted for it.
+
+use super::{Core, Found, Kind};
+use crate::directory::{State, Step, Word};
+use crate::memory::Class;
+
+impl Core<'_> {
+    /// Books the messages of an access, and what they cost.
+    pub(super) fn book_snoops(
+        &mut self,
+        kind: Kind,
+        before: Word,
+        step: Step,
+        found: Found,
+    ) -> u64 {
+        let counts = &mut self.counts;
+        let mut cycles = 0;
+        if step.data != 0 {
+            counts.snp_data += u64::from(step.data);
+            cycles += self.snoop.data;
+        }
+        if step.inv != 0 {
+            counts.snp_inv += u64::from(step.inv);
+            counts.invalidations += 1;
+            cycles += self.snoop.inv;
+        }
+        counts.writebacks += u64::from(step.writeback);
+        counts.sibling_writes += u64::from(step.sibling);
+        let held = before.shared_by(self.me.node) && found != Found::Nowhere;
+        if kind.writes() && held && before.state() != State::Modified {
+            if step.inv == 0 {
+                counts.upgrades_silent += 1;
+            } else {
+                counts.upgrades_snooped += 1;
+            }
+        }
+        counts.snoop_cycles += cycles;
+        cycles
+    }
+
+    /// What the line's data costs a CPU that has no copy, and whether the last level has it.
+    fn supply(&self, found: Found, line: u64) -> (u64, Option<Class>) {
+        match found {
+            Found::L3 => (self.latency.l3, None),
+            _ => match self.memory.class(line) {
+                Class::Local => (self.latency.local, Some(Class::Local)),
+                Class::Remote => (self.latency.remote, Some(Class::Remote)),
+            },
+        }
+    }
+
+    fn miss_l1(&mut self, kind: Kind) {
+        if kind == Kind::Fetch {
+            self.counts.l1i_misses += 1;
+        } else {
+            self.counts.l1d_misses += 1;
+        }
+    }
+
+    /// Books where an access found its line, and returns what that costs.
+    pub(super) fn book(&mut self, kind: Kind, found: Found, line: u64) -> u64 {
+        if found == Found::L1 {
+            return if kind == Kind::Fetch {
+                0
+            } else {
+                self.latency.l1
+            };
+        }
+        self.miss_l1(kind);
+        if found == Found::L2 {
+            self.counts.l2_cycles += self.latency.l2;
+            return self.latency.l2;
+        }
+        self.counts.l2_misses += 1;
+        let (cycles, class) = self.supply(found, line);
+        let counts = &mut self.counts;
+        match class {
+            None => counts.l3_cycles += cycles,
+            Some(Class::Local) => {
+                counts.local += 1;
+                counts.local_cycles += cycles;
+            }
+            Some(Class::Remote) => {
+                counts.remote += 1;
+                counts.remote_cycles += cycles;
+            }
+        }
+        counts.l3_misses += u64::from(class.is_some());
+        cycles
+    }
+
+    /// Books data that another node's cache forwards.
+    pub(super) fn book_forward(&mut self, kind: Kind, found: Found, line: u64) -> u64 {
+        let cycles = match self.snoop.forward {
+            Some(cycles) => cycles,
+            None => self.supply(found, line).0,
+        };
+        self.miss_l1(kind);
+        self.counts.l2_misses += 1;
+        self.counts.l3_misses += 1;
+        self.counts.forwarded += 1;
+        self.counts.forward_cycles += cycles;
+        cycles
+    }
+
+    /// Books a line that left the last level. `own` says whether this CPU's levels had to be asked.
+    pub(super) fn book_drop(&mut self, step: Step, own: bool) -> u64 {
+        let mut cycles = 0;
+        if own || step.back {
+            self.counts.bi_snp += 1;
+            cycles += self.snoop.back;
+        }
+        if step.writeback {
+            self.counts.writebacks += 1;
+            cycles += self.snoop.writeback;
+        }
+        self.counts.snoop_cycles += cycles;
+        cycles
+    }
+}
