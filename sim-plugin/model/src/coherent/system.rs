@@ -60,7 +60,7 @@ impl Names {
         }
         // Bits above those of lines make names different; they are in other places of a memo too.
         let alias = self.state >> 40 & 3;
-        (Name(line ^ self.salt ^ alias * (1 << 36 | 5)), changed)
+        (Name(line ^ self.salt ^ (alias * ((1 << 36) | 5))), changed)
     }
 }
 
