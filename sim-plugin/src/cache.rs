@@ -3,10 +3,13 @@
 //! becomes time.
 //!
 //! ```text
-//! access ──▶ micro-TLB ──hit──▶ model: first level ──hit──▶ done
-//!                │ miss             │ miss
-//!                ▼                  ▼
-//!           QEMU: where is it?   model: further levels, directory
+//! access ──▶ model: memo of names ──hit──▶ done
+//!                │ miss
+//!                ▼
+//!            micro-TLB ──hit──▶ model: levels, directory ──▶ memo
+//!                │ miss             ▲
+//!                ▼                  │
+//!           QEMU: where is it? ─────┘
 //! ```
 //!
 //! | what | charged |

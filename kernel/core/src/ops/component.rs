@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | table, space | rows cons and decons: intent, pins, exchange, unpins | the generation grows behind it: who has read the new one finds the new parts |
 //! | home | one word | the same |
-//! | fault handler | withdrawn, rewritten, put there | each before the next: a fault finds a whole handler or none; the generation behind it |
+//! | fault handler | withdrawn, rewritten, put there | each before the next: a fault that comes after one of these finds a whole handler or none (two at once: see known bugs); the generation behind it |
 //!
 //! | operation | needs besides its right |
 //! |---|---|
