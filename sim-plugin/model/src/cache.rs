@@ -10,6 +10,7 @@
 
 use crate::config::CacheShape;
 use crate::memory::LINE_MASK;
+use crate::rows::{ROW, Row, Sets};
 
 /// No copy. No key is like it.
 pub const EMPTY: u64 = u64::MAX;
@@ -19,50 +20,11 @@ pub const fn identity(fused: bool) -> u64 {
     if fused { LINE_MASK } else { u64::MAX }
 }
 
-const ROW: usize = 8;
-
-/// One line of the host, so that a set of up to eight ways is never spread over two.
-///
-/// Where in a row a key is looks random to the host, and a wrong guess costs more than looking at
-/// all of it: nothing here branches on it. (In the first level it is often the same place as just
-/// before; see [`Cache::promote`].)
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Row([u64; ROW]);
-
-impl Row {
-    /// The ways whose keys are equal to `key` under `identity`, as bits.
-    #[inline(always)]
-    fn matches(&self, key: u64, identity: u64) -> u32 {
-        let mut ways = 0;
-        for (way, slot) in self.0.iter().enumerate() {
-            ways |= u32::from((slot ^ key) & identity == 0) << way;
-        }
-        ways
-    }
-
-    /// Puts a key first and moves those before way `way` by one. Returns what was in it.
-    #[inline(always)]
-    fn insert(&mut self, key: u64, way: usize) -> u64 {
-        let old = self.0;
-        self.0[0] = key;
-        for i in 1..ROW {
-            self.0[i] = if i <= way { old[i - 1] } else { old[i] };
-        }
-        old[way % ROW]
-    }
-}
-
 /// A cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
     rows: Box<[Row]>,
-    set_mask: u64,
-    /// Log2 of the rows from a set to the next.
-    stride: u32,
-    /// Rows of a set that are in use.
-    depth: usize,
-    ways: usize,
+    sets: Sets,
 }
 
 impl Cache {
@@ -72,31 +34,18 @@ impl Cache {
     ///
     /// If the number of sets is not a power of two, or the number of ways is not 1 to 64.
     pub fn new(shape: CacheShape) -> Self {
-        let sets = shape.sets();
-        assert!(sets.is_power_of_two(), "{sets} sets");
-        assert!((1..=64).contains(&shape.ways), "{} ways", shape.ways);
-        let ways = shape.ways as usize;
-        let depth = ways.div_ceil(ROW);
-        let stride = depth.next_power_of_two().trailing_zeros();
+        let sets = Sets::new(shape);
         Self {
-            rows: vec![Row([EMPTY; ROW]); (sets as usize) << stride].into_boxed_slice(),
-            set_mask: sets - 1,
-            stride,
-            depth,
-            ways,
+            rows: sets.empty(),
+            sets,
         }
-    }
-
-    #[inline(always)]
-    fn start(&self, line: u64) -> usize {
-        ((line & self.set_mask) as usize) << self.stride
     }
 
     /// The most recently used key of a line's set.
     #[inline(always)]
     pub fn first(&self, line: u64) -> u64 {
         // The index is always good; asking is as cheap as the check it replaces, and cannot panic.
-        match self.rows.get(self.start(line)) {
+        match self.rows.get(self.sets.start(line)) {
             Some(row) => row.0[0],
             None => EMPTY,
         }
@@ -104,14 +53,14 @@ impl Cache {
 
     #[inline]
     fn set(&self, line: u64) -> &[Row] {
-        let start = self.start(line);
-        &self.rows[start..start + self.depth]
+        let start = self.sets.start(line);
+        &self.rows[start..start + self.sets.depth]
     }
 
     #[inline]
     fn set_mut(&mut self, line: u64) -> &mut [Row] {
-        let start = self.start(line);
-        &mut self.rows[start..start + self.depth]
+        let start = self.sets.start(line);
+        &mut self.rows[start..start + self.sets.depth]
     }
 
     /// Whether there is a copy with this key.
@@ -143,10 +92,10 @@ impl Cache {
     /// where in it the key is.
     #[inline]
     pub fn promote(&mut self, key: u64) -> bool {
-        if self.depth > 1 {
+        if self.sets.depth > 1 {
             return self.touch(key);
         }
-        let start = self.start(key & LINE_MASK);
+        let start = self.sets.start(key & LINE_MASK);
         let Some(Row(row)) = self.rows.get_mut(start) else {
             return false;
         };
@@ -172,7 +121,7 @@ impl Cache {
     /// place up; otherwise the last one does, and is returned unless it is [`EMPTY`].
     #[inline]
     pub fn push(&mut self, key: u64, identity: u64) -> Option<u64> {
-        let mut left = self.ways;
+        let mut left = self.sets.ways;
         let mut carry = key;
         for row in self.set_mut(key & LINE_MASK) {
             let used = left.min(ROW);
@@ -190,7 +139,7 @@ impl Cache {
 
     fn position(&self, key: u64, identity: u64) -> Option<usize> {
         for (i, row) in self.set(key & LINE_MASK).iter().enumerate() {
-            let used = (self.ways - i * ROW).min(ROW);
+            let used = (self.sets.ways - i * ROW).min(ROW);
             let ways = row.matches(key, identity) & ((1 << used) - 1);
             if ways != 0 {
                 let way = ways.trailing_zeros() as usize;
@@ -215,7 +164,7 @@ impl Cache {
         let Some(way) = self.position(key, identity) else {
             return false;
         };
-        let last = self.ways - 1;
+        let last = self.sets.ways - 1;
         let rows = self.set_mut(key & LINE_MASK);
         for i in way..last {
             rows[i / ROW].0[i % ROW] = rows[(i + 1) / ROW].0[(i + 1) % ROW];
@@ -227,23 +176,16 @@ impl Cache {
     /// The keys of a line's set, most recently used first.
     pub fn keys(&self, line: u64) -> impl Iterator<Item = u64> {
         let rows = self.set(line).iter().flat_map(|row| row.0);
-        rows.take(self.ways).filter(|&slot| slot != EMPTY)
+        rows.take(self.sets.ways).filter(|&slot| slot != EMPTY)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::LINE_BYTES;
+    use crate::fixture::shape;
     use crate::memory::LINE_BITS;
     use proptest::prelude::*;
-
-    fn shape(sets: u64, ways: u32) -> CacheShape {
-        CacheShape {
-            size: sets * u64::from(ways) * LINE_BYTES,
-            ways,
-        }
-    }
 
     #[derive(Clone, Debug)]
     enum Op {

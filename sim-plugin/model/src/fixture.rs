@@ -2,21 +2,25 @@
 
 use crate::config::*;
 
+/// A cache of so many sets.
+pub fn shape(sets: u64, ways: u32) -> CacheShape {
+    CacheShape {
+        size: sets * u64::from(ways) * LINE_BYTES,
+        ways,
+    }
+}
+
 /// A node with caches that tests can fill.
 pub fn node(cpus: usize) -> NodeConfig {
-    let shape = |lines: u64, ways| CacheShape {
-        size: lines * LINE_BYTES,
-        ways,
-    };
     NodeConfig {
         isa: "x86_64".into(),
         cpus,
         cycle_ps: 476,
         cpi_milli: 1000,
-        l1i: shape(16, 4),
-        l1d: shape(16, 4),
-        l2: shape(64, 8),
-        l3: shape(256, 16),
+        l1i: shape(4, 4),
+        l1d: shape(4, 4),
+        l2: shape(8, 8),
+        l3: shape(16, 16),
         latency: Latencies {
             l1: 4,
             l2: 14,

@@ -246,15 +246,8 @@ impl LastLevel<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::LINE_BYTES;
+    use crate::fixture::shape;
     use proptest::prelude::*;
-
-    fn shape(sets: u64, ways: u32) -> CacheShape {
-        CacheShape {
-            size: sets * u64::from(ways) * LINE_BYTES,
-            ways,
-        }
-    }
 
     fn zeros(shape: CacheShape) -> Vec<AtomicU64> {
         let words = 0..SharedCache::words(shape);

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`config`] | what is simulated: levels, geometry, latencies, memory model |
 //! | [`memory`] | physical lines: which are fused, and how far from a node |
+//! | `rows` | sets of keys, as both kinds of cache keep them |
 //! | [`cache`] | one CPU's own set-associative cache |
 //! | [`first`] | the first level of data, and the memo in front of it |
 //! | [`last`] | the last level: one CPU's, or several CPUs' |
@@ -34,6 +35,7 @@ pub mod merge;
 #[cfg(any(test, feature = "naive"))]
 pub mod naive;
 pub mod report;
+mod rows;
 pub mod shared;
 pub mod trace;
 
