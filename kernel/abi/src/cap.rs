@@ -112,6 +112,11 @@ macro_rules! numbered {
     };
 }
 
+// Behind the macro, which it uses.
+mod words;
+
+pub use words::*;
+
 /// Operation bitmap of a capability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
@@ -488,154 +493,5 @@ numbered! {
         /// `(index)`: every capability guarded by the entry is dead from now on. One step, however
         /// many there are. Value: the stamp after whose quiescence nothing uses them any more.
         Revoke = 2,
-    }
-}
-
-/// The liveness entry that guards a copy: `entry:9 | capability:15` in bits 0..24.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Guard {
-    /// A liveness capability of the caller.
-    pub liveness: CapIndex,
-    /// An entry of it, below 512.
-    pub entry: u32,
-}
-
-impl Guard {
-    /// The number, to be shifted by 32 into the rights word; never 0.
-    pub const fn bits(self) -> u32 {
-        self.liveness.0 & 0x7fff | (self.entry & 0x1ff) << 15
-    }
-
-    /// Reads it; `None` for 0.
-    pub const fn from_bits(b: u32) -> Option<Guard> {
-        if b & 0x7fff == 0 || b >> 24 != 0 {
-            return None;
-        }
-        Some(Guard {
-            liveness: CapIndex(b & 0x7fff),
-            entry: b >> 15,
-        })
-    }
-}
-
-/// What `Introspect` tells: `rights:32 | type:8 | detail:24`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Introspection {
-    /// What the capability permits.
-    pub rights: Rights,
-    /// What it refers to.
-    pub kind: CapType,
-    /// Captbl: level. PageTable: low bits of [`TableAt`]. Hardware: node. Memory, Frame: frames.
-    /// Others: 0.
-    pub detail: u32,
-}
-
-impl Introspection {
-    /// The value.
-    pub const fn bits(self) -> u64 {
-        (self.rights.0 as u64) << 32 | (self.kind as u64) << 24 | self.detail as u64 & 0xff_ffff
-    }
-
-    /// Reads it.
-    pub const fn from_bits(v: u64) -> Option<Introspection> {
-        match CapType::from_number(v >> 24 & 0xff) {
-            Some(kind) => Some(Introspection {
-                rights: Rights((v >> 32) as u32),
-                kind,
-                detail: v as u32 & 0xff_ffff,
-            }),
-            None => None,
-        }
-    }
-}
-
-/// Which table of an address space: ISA and level (1: entries map 4 KiB).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TableAt {
-    /// The ISA.
-    pub isa: crate::Isa,
-    /// 1 to 4.
-    pub level: u8,
-}
-
-impl TableAt {
-    /// `isa | level << 8`.
-    pub const fn bits(self) -> u64 {
-        self.isa as u64 | (self.level as u64) << 8
-    }
-
-    /// Reads it.
-    pub const fn from_bits(b: u64) -> Option<TableAt> {
-        let level = b >> 8;
-        match crate::Isa::from_index(b & 0xff) {
-            Some(isa) if level >= 1 && level <= 4 => Some(TableAt {
-                isa,
-                level: level as u8,
-            }),
-            _ => None,
-        }
-    }
-}
-
-numbered! {
-    /// Why a dispatched thread has stopped.
-    Stopped {
-        /// Its slice or budget is used up.
-        Preempted = 1,
-        /// It waits at an endpoint.
-        Blocked = 2,
-        /// It has ended (or stopped itself).
-        Exited = 3,
-        /// It faulted and its component has no handler.
-        Faulted = 4,
-        /// It has gone to another node.
-        Left = 5,
-        /// It gave the CPU back.
-        Yielded = 6,
-        /// Something has come in for the dispatching thread; the thread is ready.
-        Interrupted = 7,
-    }
-}
-
-/// What a scheduler's endpoint gives for one thread: `tag:32 | why:8`; 0 is no event. `why` is
-/// [`Woken`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// The tag the thread was configured with.
-    pub tag: u32,
-    /// What has happened.
-    pub why: Woken,
-}
-
-numbered! {
-    /// Why a scheduler hears of a thread.
-    Woken {
-        /// It waited and is ready.
-        Ready = 1,
-        /// It has come from another node, and is ready.
-        Arrived = 2,
-        /// The node it was on, or was going to, died. It is ready: its call returns an error.
-        NodeDied = 3,
-        /// It had been switched to by a message, not by `Dispatch`, and waits with a deadline
-        /// ([`ThreadOp::Deadline`]).
-        Sleeps = 4,
-        /// It had been switched to by a message, and has ended or faulted; or its registers died with
-        /// the node it was on, and it is stopped.
-        Ended = 5,
-    }
-}
-
-impl Event {
-    /// The value.
-    pub const fn bits(self) -> u64 {
-        self.tag as u64 | (self.why as u64) << 32
-    }
-
-    /// Reads it.
-    pub const fn from_bits(v: u64) -> Option<Event> {
-        match Woken::from_number(v >> 32) {
-            Some(why) => Some(Event { tag: v as u32, why }),
-            None => None,
-        }
     }
 }
