@@ -20,6 +20,10 @@
 //! | access to a device | not at all; counted |
 //! | flush, write-back of a line; DC ZVA | by the address, computed from the registers |
 
+mod watch;
+
+pub use watch::{Watched, Watcher};
+
 use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,7 +31,7 @@ use dyad_abi::marker::{Marker, WindowId};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_shm::FUSED_BASE;
 use dyad_sim_model::account::Counters;
-use dyad_sim_model::coherent::{self as model, Core, FlushKind};
+use dyad_sim_model::coherent::{Core, FlushKind};
 use dyad_sim_model::config::LINE_BYTES;
 use dyad_sim_model::first::Name;
 
@@ -138,40 +142,6 @@ pub enum Quick {
     Elsewhere(Frame),
     /// Nowhere.
     Unknown,
-}
-
-/// An access, for those who watch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watched {
-    /// What it does.
-    pub kind: model::Kind,
-    /// The address of the instruction.
-    pub at: u64,
-    /// Where its first byte is: virtual address.
-    pub address: u64,
-    /// And physical address.
-    pub physical: u64,
-    /// Its length.
-    pub bytes: u64,
-    /// What was loaded or stored, little-endian; what was there before a read-modify-write.
-    pub value: u128,
-}
-
-/// Somebody who sees everything that a CPU does to memory, before the model does. Slower: only if asked
-/// for.
-pub trait Watcher: Send {
-    /// An access.
-    fn access(&mut self, access: &Watched);
-    /// Lines of instructions are fetched.
-    fn fetch(&mut self, lines: &[Line]);
-    /// An instruction acts on the line of a virtual and physical address.
-    fn line(&mut self, action: &LineAction, address: u64, physical: u64);
-    /// An instruction at an address writes back and drops all that caches hold.
-    fn everything(&mut self, _at: u64) {}
-    /// In strict order: from here on it is the turn with this number.
-    fn turn(&mut self, _number: u64) {}
-    /// The machine ends.
-    fn finish(&mut self) {}
 }
 
 /// What has passed on a CPU.
@@ -396,85 +366,6 @@ impl Cpu {
             _ => self.touch::<{ Kind::MODIFY }>(frame, address),
         };
         self.pass(cycles);
-    }
-
-    /// As [`access`](Cpu::access), by an instruction at `at`, for those who watch.
-    pub fn watched(&mut self, kind: u8, probe: &impl Probe, at: u64) {
-        let address = probe.address();
-        if self.setup.checks() {
-            self.check_translation(probe);
-        }
-        if let Some(frame) = self.frame_of(probe) {
-            let watched = Watched {
-                kind: match kind {
-                    Kind::LOAD => model::Kind::Load,
-                    Kind::STORE => model::Kind::Store,
-                    _ => model::Kind::Rmw,
-                },
-                at,
-                address,
-                physical: frame.line(address) * LINE + address % LINE,
-                bytes: probe.bytes(),
-                value: probe.value(),
-            };
-            let second = (address + watched.bytes - 1) & !(PAGE - 1);
-            let rest = match second > address {
-                true => self.frame_at(probe, second).map(|frame| Watched {
-                    address: second,
-                    physical: frame.line(second) * LINE,
-                    bytes: address + watched.bytes - second,
-                    ..watched
-                }),
-                false => None,
-            };
-            for watcher in &mut self.watchers {
-                watcher.access(&watched);
-                if let Some(rest) = &rest {
-                    watcher.access(rest);
-                }
-            }
-        }
-        match kind {
-            Kind::LOAD => self.access::<{ Kind::LOAD }>(probe),
-            Kind::STORE => self.access::<{ Kind::STORE }>(probe),
-            _ => self.access::<{ Kind::MODIFY }>(probe),
-        }
-    }
-
-    /// Compares what the micro-TLB and the model's memo say of an access with what QEMU says.
-    fn check_translation(&mut self, probe: &impl Probe) {
-        let address = probe.address();
-        let Some(place) = probe.place(address) else {
-            return;
-        };
-        let true_frame = match place {
-            Place::Memory(physical) => Some(self.setup.frame(physical)),
-            Place::Device(_) => None,
-        };
-        if let Some(known) = self.tlb.recall(address) {
-            self.checked += 1;
-            self.wrong += u64::from(true_frame != Some(known));
-        }
-        if let Some(line) = self.core.remembered(name(address)) {
-            self.checked += 1;
-            self.wrong += u64::from(true_frame.map(|frame| frame.line(address)) != Some(line));
-        }
-    }
-
-    /// The frame of an access, unless it is to a device.
-    fn frame_of(&mut self, probe: &impl Probe) -> Option<Frame> {
-        self.frame_at(probe, probe.address())
-    }
-
-    /// The frame of an address on one of its pages, likewise.
-    fn frame_at(&mut self, probe: &impl Probe, address: u64) -> Option<Frame> {
-        if let Some(frame) = self.tlb.recall(address) {
-            return Some(frame);
-        }
-        match probe.place(address) {
-            Some(Place::Memory(physical)) => Some(self.setup.frame(physical)),
-            _ => None,
-        }
     }
 
     /// A block is entered whose instructions are not all in the line of the last one.

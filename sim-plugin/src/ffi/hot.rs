@@ -107,7 +107,7 @@ impl Probe for Report {
 
 // Short ways end in a call of the long way, or in nothing, so that they need no frame of their own.
 
-extern "C" fn loaded<const EDGE: u64, const TIMED: bool, const ALONE: bool>(
+extern "C" fn accessed<const KIND: u8, const EDGE: u64, const TIMED: bool, const ALONE: bool>(
     cpu: c_uint,
     info: MemInfo,
     address: u64,
@@ -115,25 +115,10 @@ extern "C" fn loaded<const EDGE: u64, const TIMED: bool, const ALONE: bool>(
 ) {
     // SAFETY: 1. A callback of this CPU. 2. See `Instruction::report_accesses`.
     let this = unsafe { this_or_only::<ALONE>(cpu, only) };
-    match this.quick::<{ Kind::LOAD }, EDGE, TIMED>(address) {
+    match this.quick::<KIND, EDGE, TIMED>(address) {
         Quick::Done => {}
-        Quick::Elsewhere(frame) => other_load(this, address, frame),
-        Quick::Unknown => any_load(this, info, address),
-    }
-}
-
-extern "C" fn stored<const EDGE: u64, const TIMED: bool, const ALONE: bool>(
-    cpu: c_uint,
-    info: MemInfo,
-    address: u64,
-    only: *mut c_void,
-) {
-    // SAFETY: 1. and 2. as above.
-    let this = unsafe { this_or_only::<ALONE>(cpu, only) };
-    match this.quick::<{ Kind::STORE }, EDGE, TIMED>(address) {
-        Quick::Done => {}
-        Quick::Elsewhere(frame) => other_store(this, address, frame),
-        Quick::Unknown => any_store(this, info, address),
+        Quick::Elsewhere(frame) => elsewhere::<KIND>(this, address, frame),
+        Quick::Unknown => anywhere::<KIND>(this, info, address),
     }
 }
 
@@ -141,30 +126,28 @@ extern "C" fn stored<const EDGE: u64, const TIMED: bool, const ALONE: bool>(
 type Accesses = [AccessCallback; 2];
 
 const fn accesses<const EDGE: u64, const TIMED: bool>(alone: bool) -> Accesses {
+    const LOAD: u8 = Kind::LOAD;
+    const STORE: u8 = Kind::STORE;
     match alone {
-        true => [loaded::<EDGE, TIMED, true>, stored::<EDGE, TIMED, true>],
-        false => [loaded::<EDGE, TIMED, false>, stored::<EDGE, TIMED, false>],
+        true => [
+            accessed::<LOAD, EDGE, TIMED, true>,
+            accessed::<STORE, EDGE, TIMED, true>,
+        ],
+        false => [
+            accessed::<LOAD, EDGE, TIMED, false>,
+            accessed::<STORE, EDGE, TIMED, false>,
+        ],
     }
 }
 
 #[inline(never)]
-fn other_load(cpu: &mut Cpu, address: u64, frame: Frame) {
-    cpu.elsewhere::<{ Kind::LOAD }>(address, frame);
+fn elsewhere<const KIND: u8>(cpu: &mut Cpu, address: u64, frame: Frame) {
+    cpu.elsewhere::<KIND>(address, frame);
 }
 
 #[inline(never)]
-fn other_store(cpu: &mut Cpu, address: u64, frame: Frame) {
-    cpu.elsewhere::<{ Kind::STORE }>(address, frame);
-}
-
-#[inline(never)]
-fn any_load(cpu: &mut Cpu, info: MemInfo, address: u64) {
-    cpu.access::<{ Kind::LOAD }>(&Report { info, address });
-}
-
-#[inline(never)]
-fn any_store(cpu: &mut Cpu, info: MemInfo, address: u64) {
-    cpu.access::<{ Kind::STORE }>(&Report { info, address });
+fn anywhere<const KIND: u8>(cpu: &mut Cpu, info: MemInfo, address: u64) {
+    cpu.access::<KIND>(&Report { info, address });
 }
 
 extern "C" fn modified(cpu: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
