@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use dyad_abi::Isa;
-use dyad_abi::marker::{BENCH_PARTS, BenchMemory, BenchOp, BenchWindow, WindowId};
+use dyad_abi::marker::{BenchMemory, BenchOp, BenchWindow, WindowId};
 
-use super::results::{Key, MIN_SAMPLES};
+use super::results::{Key, MIN_SAMPLES, whole_operations};
 use crate::sim::Outcome;
 
 /// How many cycles of its node an operation takes.
@@ -76,18 +76,9 @@ impl Cycles {
 
     /// Makes rows of windows.
     fn join_parts(&mut self) {
-        self.rows.clear();
-        for (&(isa, first), &taken) in self.windows.iter().filter(|((_, w), _)| w.part == 0) {
-            let parts = (1..BENCH_PARTS).filter_map(|part| {
-                let side = if part % 2 == 0 { isa } else { isa.other() };
-                self.windows.get(&(side, BenchWindow { part, ..first }))
-            });
-            let whole = parts.fold(taken, |whole, &part| whole.plus(part));
-            let (op, memory) = (first.op, first.memory);
-            if whole.n >= MIN_SAMPLES {
-                self.rows.insert(Key { op, isa, memory }, whole);
-            }
-        }
+        self.rows = whole_operations(&self.windows, Taken::plus)
+            .filter(|(_, whole)| whole.n >= MIN_SAMPLES)
+            .collect();
     }
 
     /// Median and p99 of an operation, for tables; `-` where there are none.

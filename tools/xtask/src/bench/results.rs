@@ -44,6 +44,23 @@ impl Spread {
     }
 }
 
+/// Operations of which there is a first part, with all their parts joined. Parts with odd numbers are
+/// what the other ISA's node does for it.
+pub(super) fn whole_operations<'a, T: Copy>(
+    windows: &'a BTreeMap<(Isa, BenchWindow), T>,
+    join: impl Fn(T, T) -> T + 'a,
+) -> impl Iterator<Item = (Key, T)> + 'a {
+    let first_parts = windows.iter().filter(|((_, w), _)| w.part == 0);
+    first_parts.map(move |(&(isa, first), &row)| {
+        let parts = (1..BENCH_PARTS).filter_map(|part| {
+            let side = if part % 2 == 0 { isa } else { isa.other() };
+            windows.get(&(side, BenchWindow { part, ..first })).copied()
+        });
+        let (op, memory) = (first.op, first.memory);
+        (Key { op, isa, memory }, parts.fold(row, &join))
+    })
+}
+
 /// What was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Counts {
@@ -201,16 +218,7 @@ impl Results {
 
     /// Makes rows of windows.
     fn join_parts(&mut self) {
-        self.rows.clear();
-        for (&(isa, first), &row) in self.windows.iter().filter(|((_, w), _)| w.part == 0) {
-            let parts = (1..BENCH_PARTS).filter_map(|part| {
-                let side = if part % 2 == 0 { isa } else { isa.other() };
-                self.windows.get(&(side, BenchWindow { part, ..first }))
-            });
-            let whole = parts.fold(row, |whole, &part| whole.join(part));
-            let (op, memory) = (first.op, first.memory);
-            self.rows.insert(Key { op, isa, memory }, whole);
-        }
+        self.rows = whole_operations(&self.windows, |row, part| row.join(part)).collect();
     }
 
     /// What must be there on these ISAs and is not, or has too few samples.
