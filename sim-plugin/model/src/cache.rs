@@ -51,6 +51,17 @@ impl Cache {
         }
     }
 
+    /// The key that goes when a line is put into its full set; reading it brings all of a set of two rows
+    /// near.
+    #[inline(always)]
+    pub fn oldest(&self, line: u64) -> u64 {
+        let (start, last) = (self.sets.start(line), self.sets.ways - 1);
+        match self.rows.get(start + last / ROW) {
+            Some(row) => row.0[last % ROW],
+            None => EMPTY,
+        }
+    }
+
     #[inline]
     fn set(&self, line: u64) -> &[Row] {
         let start = self.sets.start(line);

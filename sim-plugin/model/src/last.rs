@@ -180,6 +180,18 @@ impl LastLevel<'_> {
         }
     }
 
+    /// The key that goes when a line is put into its full set, or went just now.
+    #[inline(always)]
+    pub fn oldest(&self, line: u64) -> u64 {
+        match self {
+            Self::Own(cache) => cache.oldest(line),
+            Self::Shared(cache) => {
+                let start = (line & cache.set_mask) as usize * cache.stride;
+                cache.words.get(start + cache.ways).map_or(EMPTY, get)
+            }
+        }
+    }
+
     /// Uses the copy with this key. Returns whether there is one.
     pub fn touch(&mut self, key: u64) -> bool {
         match self {

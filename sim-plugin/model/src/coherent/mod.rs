@@ -356,9 +356,11 @@ impl<'a> Core<'a> {
         let Some(word) = self.directory.get(index) else {
             return self.private(kind, line);
         };
-        // A second CPU of a node has to tell the directory.
-        if self.me.alone {
-            let look = self.look(line, index);
+        let look = self.look(line, index);
+        if !look.readable {
+            self.foresee(line);
+        } else if self.me.alone {
+            // A second CPU of a node has to tell the directory.
             let key = look.key;
             if look.good_for(kind)
                 && let Some(cycles) = self.below(kind, line, key, key, identity(true))
@@ -367,6 +369,16 @@ impl<'a> Core<'a> {
             }
         }
         self.fused(kind, line, word)
+    }
+
+    /// Reads what a miss is going to change, while the host waits for memory anyway. A locked operation
+    /// waits until everything before it is done, and whatever is after it waits for it.
+    #[inline(always)]
+    fn foresee(&self, line: u64) {
+        std::hint::black_box((self.l2.first(line), self.l2.oldest(line)));
+        let victim = self.l3.oldest(line) & LINE_MASK;
+        let index = self.memory.index_base(victim).wrapping_add(victim) as usize;
+        std::hint::black_box(self.directory.get(index).map(read));
     }
 
     /// An access that the second or the last level serves, or else `None`.
