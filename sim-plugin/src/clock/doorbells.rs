@@ -3,7 +3,8 @@
 //!
 //! A plugin says which node it is (8 bytes), and then is sent messages of 8 bytes, little-endian:
 //! node in bits 8 to 15, vector in bits 0 to 7, with a descriptor; or a node and vector 255, without
-//! one: that node's machine has left. A machine that comes again has new descriptors.
+//! one: that node's machine has left. A machine that comes again has new descriptors, and may be rung
+//! by who has not got them yet: such a ring is owed, and made up for when they are there.
 
 use std::io::{IoSliceMut, Write};
 use std::mem::MaybeUninit;
@@ -33,6 +34,9 @@ pub struct Doorbells {
     table: RwLock<[Vectors; MAX_NODES]>,
     /// Set of nodes of which all descriptors are known.
     known: AtomicU64,
+    /// By node, the vectors that were rung before their descriptors were known. Changed with the table
+    /// locked: a ring is made with a descriptor that is there, or else owed before it comes.
+    owed: [AtomicU64; MAX_NODES],
 }
 
 impl Doorbells {
@@ -42,6 +46,7 @@ impl Doorbells {
             vectors,
             table: RwLock::new([const { Vec::new() }; MAX_NODES]),
             known: AtomicU64::new(0),
+            owed: [const { AtomicU64::new(0) }; MAX_NODES],
         }
     }
 
@@ -94,6 +99,10 @@ impl Doorbells {
             Some(fd) => {
                 vectors.resize_with(self.vectors, || None);
                 if let Some(place) = vectors.get_mut(usize::from(vector)) {
+                    let bit = 1 << vector;
+                    if self.owed[node].fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
+                        ring(&fd);
+                    }
                     *place = Some(Arc::new(fd));
                 }
             }
@@ -116,11 +125,19 @@ impl Doorbells {
         table.get(node)?.get(vector)?.clone()
     }
 
-    /// Rings a vector of a machine. Does nothing if there is none.
+    /// Rings a vector of a machine, now or as soon as its descriptor is known. Does nothing if machines
+    /// have no such vector.
     pub fn ring(&self, node: usize, vector: usize) {
-        if let Some(fd) = self.vector(node, vector) {
-            // A full counter means that the machine has more than enough rings pending.
-            let _ = rustix::io::write(&fd, &1u64.to_ne_bytes());
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(vectors) = table.get(node) else {
+            return;
+        };
+        match vectors.get(vector).and_then(Option::as_ref) {
+            Some(fd) => ring(fd),
+            None if vector < self.vectors => {
+                self.owed[node].fetch_or(1 << vector, Ordering::AcqRel);
+            }
+            None => {}
         }
     }
 
@@ -150,6 +167,11 @@ impl Doorbells {
         }
         false
     }
+}
+
+fn ring(fd: &OwnedFd) {
+    // A full counter means that the machine has more than enough rings pending.
+    let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
 }
 
 #[cfg(test)]
@@ -183,6 +205,30 @@ mod tests {
             assert!(doorbells.ring_and_wait(0, 0, || false));
             rung.store(true, Ordering::SeqCst);
         });
+    }
+
+    /// It is rung after it has come again, by who has not heard of that.
+    #[test]
+    fn rings_that_come_before_the_descriptor_are_made_up_for() {
+        let (doorbells, _old) = one();
+        doorbells.take(0, LEFT, None);
+        assert_eq!(doorbells.known(), 0);
+        doorbells.ring(0, 0);
+        doorbells.ring(0, 0);
+        doorbells.ring(0, 1);
+        doorbells.ring(MAX_NODES, 0);
+        let new = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+        let count = || {
+            let mut count = [0; 8];
+            let read = rustix::io::read(&new, &mut count);
+            read.map(|_| u64::from_ne_bytes(count)).unwrap_or(0)
+        };
+        doorbells.take(0, 0, Some(new.try_clone().unwrap()));
+        assert_eq!(count(), 1, "once, however often it was");
+        doorbells.ring(0, 0);
+        assert_eq!(count(), 1, "and as usual from then on");
+        doorbells.take(0, 0, Some(new.try_clone().unwrap()));
+        assert_eq!(count(), 0, "nothing is owed any more");
     }
 
     #[test]

@@ -243,7 +243,7 @@ impl Clock {
                 event: u64::MAX,
             },
             Phase::New => {
-                self.wait_for_doorbells();
+                self.wait_for_doorbells(&cpu.coupling);
                 cpu.hand.enter(Phase::Alive);
                 cpu.coupling.begin(time, path)
             }
@@ -301,12 +301,14 @@ impl Clock {
         }
     }
 
-    /// Nobody can be woken whose doorbell is not known.
-    fn wait_for_doorbells(&self) {
+    /// Nobody can be woken whose doorbell is not known. Machines that have ended have none: whoever comes
+    /// again may find that the others are gone.
+    fn wait_for_doorbells(&self, coupling: &Coupling<SharedWords, Process>) {
         let all = (1u64 << self.nodes) - 1;
         let begin = Instant::now();
         for turn in 0.. {
-            if self.doorbells.known() & all == all || begin.elapsed() > START {
+            let known = self.doorbells.known() | coupling.ended();
+            if known & all == all || begin.elapsed() > START {
                 break;
             }
             host::pause(turn);

@@ -106,6 +106,15 @@ impl<W: Words, H: Host> Coupling<W, H> {
         dead != 0 && self.words.get(who(of, cpu::PID)) == dead
     }
 
+    /// The nodes whose machines have ended and not come again, as far as the launcher has found out: a
+    /// set, as bits.
+    pub fn ended(&self) -> u64 {
+        let first = self.shape.all().filter(|w| w.cpu() == 0);
+        first
+            .filter(|w| self.is_dead(*w))
+            .fold(0, |set, w| set | 1 << w.node())
+    }
+
     /// One turn of a wait for another CPU to go on: until it has come to `need`, or does something
     /// else than it did, or `enough`.
     pub(super) fn wait_for(

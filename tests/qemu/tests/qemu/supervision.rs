@@ -59,6 +59,10 @@ pub fn trials() -> Vec<Trial> {
         test("a_killed_machine_holds_nobody_up", killed),
         test("a_machine_that_comes_again_has_the_others_time", restarted),
         test(
+            "a_machine_that_comes_again_when_all_is_over_ends",
+            restarted_in_vain,
+        ),
+        test(
             "strict_order_waits_for_a_debugger_and_stays_the_same",
             strict,
         ),
@@ -438,9 +442,56 @@ fn restarted() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Kills the second node's machine when the program has begun. `None`: the program was there, and lost;
-/// `deaths::*` are about such runs.
+/// The program is lost with the machine, so the others end while it comes again: then it has nobody
+/// to come to, and ends too.
+fn restarted_in_vain() -> Result<(), Failed> {
+    let config = RunConfig {
+        work: Work::App {
+            app: "commute".into(),
+            args: "--seconds 1 --home 1 --away 0".into(),
+        },
+        on_death: OnDeath::Restart,
+        ..base()
+    };
+    for i in 0..repetitions(1) {
+        let _burners = Burners::new(2 * (i % 2));
+        // Its first words are said at home, and nearly all of its time is spent there.
+        let lost = (0..2 * ATTEMPTS).find_map(|_| match killing_second(&config) {
+            (report, _, text) if is_lost(&report) => Some((report, text)),
+            _ => None,
+        });
+        let (report, text) = lost.ok_or("the program was never on the machine that was killed")?;
+        if !text.contains("starting node 1 (aarch64) again") {
+            return Err(format!("it was not started again\n\nconsole:\n{text}").into());
+        }
+        // That the program has failed is a check's finding; an error is what the launcher had to end.
+        if let Some(why) = report.error {
+            return Err(format!("{why}\n\nconsole:\n{text}").into());
+        }
+    }
+    Ok(())
+}
+
+/// Whether the program was on the machine that was killed.
+fn is_lost(report: &RunReport) -> bool {
+    let lost = |c: &launch::Check| c.name == "app.exit" && c.detail.contains("lost with a node");
+    report.checks.iter().any(lost)
+}
+
+/// Kills the second node's machine when the program has begun. `None`: the program was there, and lost,
+/// which is another test.
 fn comes_again(config: &RunConfig) -> Result<Option<()>, String> {
+    let (report, kills, text) = killing_second(config);
+    if is_lost(&report) {
+        return Ok(None);
+    }
+    let judged = came_again(&report, &kills, &text).map(Some);
+    judged.map_err(|why| format!("{why}\n\nconsole:\n{text}"))
+}
+
+/// A run whose second node's machine is killed as soon as the program has said something: its report,
+/// how killing went, and what was printed.
+fn killing_second(config: &RunConfig) -> (RunReport, Vec<Result<(), String>>, String) {
     let mut victim = None;
     let mut kills = Vec::new();
     let mut kept = Kept::new(|event: &Event<'_>| match event {
@@ -455,12 +506,7 @@ fn comes_again(config: &RunConfig) -> Result<Option<()>, String> {
     });
     let report = launch::run(config, &mut kept);
     let text = kept.text(&report);
-    let lost = |c: &launch::Check| c.name == "app.exit" && c.detail.contains("lost with a node");
-    if report.checks.iter().any(lost) {
-        return Ok(None);
-    }
-    let judged = came_again(&report, &kills, &text).map(Some);
-    judged.map_err(|why| format!("{why}\n\nconsole:\n{text}"))
+    (report, kills, text)
 }
 
 fn came_again(report: &RunReport, kills: &[Result<(), String>], text: &str) -> Result<(), String> {

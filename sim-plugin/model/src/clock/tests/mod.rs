@@ -288,17 +288,20 @@ fn a_killed_machine_is_not_waited_for() {
     for told in [true, false] {
         let world = World::new();
         let [a, b] = begun(&world);
+        assert_eq!(a.ended(), 0);
         if told {
             world.words[dead(1)].store(11, Ordering::SeqCst);
         } else {
             *world.threads[1].lock().unwrap() = Thread::Gone;
         }
+        assert_eq!(a.ended(), if told { 0b10 } else { 0 });
         quiet(&a, 1 << 40);
         assert_eq!(world.is(1, State::Gone), !told);
         // Nor is it ahead of it.
         assert_eq!(a.stats().skew, 0);
         // A new life of it begins where the others are.
         b.enrol(12, 101);
+        assert_eq!(a.ended(), 0);
         *world.threads[1].lock().unwrap() = Thread::Runnable;
         assert_eq!(b.begin(0, 0).now, 1 << 40);
         a.set_deadline(Some((1 << 40) + 10));
