@@ -43,7 +43,7 @@ use dyad_shm::{FrameRef, PhysAddr};
 
 use dyad_machine::cx::Cx;
 use dyad_object::endpoint::{Endpoints, Line};
-use dyad_object::thread::{State, Thread};
+use dyad_object::thread::{DOUBTED, State, Thread};
 use dyad_object::{find, link_to, linked};
 
 use references::{CAPTBL_LEAF, Reference, Tally, Wanted, references, refers, table_of};
@@ -404,7 +404,8 @@ impl Walk<'_> {
                 let Some((thread, t)) = self.named(word) else {
                     break;
                 };
-                let noted = t.is_some_and(|t| Woken::from_number(words.read(&t.event)).is_some());
+                let why = |t: &Thread| Woken::from_number(words.read(&t.event) & !DOUBTED);
+                let noted = t.is_some_and(|t| why(t).is_some());
                 if !noted || n > MAX_LIST {
                     let what = "is on a list it is not for";
                     self.fault(Fault::Waiting { thread, what });

@@ -9,9 +9,25 @@
 //! |---|---|
 //! | send: or bits; look at waiter; CAS waiter -> 0; wake it | the or is a full fence here: either the receiver sees the bits or the sender sees the receiver |
 //! | wait: give the CPU's thread up; CAS waiter 0 -> me; fence; look at bits; if there are some, CAS waiter me -> 0 | as above |
-//! | take event: taken := busy (CAS); head := events or what was taken; taken := rest; thread.event := 0 | one taker at a time, so that no rest is lost |
+//! | take event: taken := busy (CAS); head := events or what was taken; thread.event := 0; taken := rest | one taker at a time, so that no rest is lost; a list that is not being taken from has all whose event says so |
 //! | give up: events 0 -> closed (CAS), all lines; fence; look at taken | a taker is busy before it takes: it is seen, or what it puts back |
 //! | push event: thread.event := why (was 0); CAS head; look at waiter | as send |
+//!
+//! # What a node that dies has in hand
+//!
+//! Between these steps a thread, or a whole list, is in the hand of one CPU: its event says that it is on
+//! a list, so nobody puts it on one, and it is on none. When that CPU is gone, a recoverer finds such
+//! threads by *doubt*, a bit in the event word:
+//!
+//! ```text
+//!  doubt all threads whose event is not 0
+//!    ──▶ a round: what live CPUs had in hand is on a list, or has been taken
+//!    ──▶ vouch: no more doubt about those on lists, line by line, as a taker who takes nothing
+//!    ──▶ what is still in doubt is lost: its event is 0 again, and its scheduler is told anew
+//! ```
+//!
+//! Who takes a thread sets its event to 0, and the doubt is gone; who finds it on a list already, by the
+//! event, leaves the doubt as it is. So the doubt stays on nobody who has passed from list to list.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,7 +38,7 @@ use dyad_retype::KernelKind;
 use dyad_shm::{LayoutHash, shared_layout, shared_struct};
 
 use crate::node::Node;
-use crate::thread::{NO_MORE_EVENTS, Thread};
+use crate::thread::{DOUBTED, NO_MORE_EVENTS, Thread};
 use crate::{frame_of, link_to, linked};
 
 /// Endpoints in a frame.
@@ -132,7 +148,8 @@ impl Endpoints {
         }
     }
 
-    /// Ends what a node that has died was doing to the lists. What it was taking off is lost.
+    /// Ends what a node that has died was doing to the lists. What it was taking off is on none; see
+    /// [`doubt`].
     pub fn repair(&self, node: &Node, dead: NodeId) {
         self.reopen(node, dead);
         for line in &self.lines {
@@ -141,6 +158,52 @@ impl Endpoints {
             }
         }
     }
+}
+
+/// What came of [`Line::vouch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vouched {
+    /// No thread on its lists is in doubt.
+    All,
+    /// Somebody is just taking a thread off.
+    Busy,
+    /// There is no end to its lists.
+    Endless,
+}
+
+/// Changes the event word of a thread that says it is on a list; returns what it was, 0 if it does not
+/// say so.
+fn change_event(node: &Node, t: &Thread, change: impl Fn(u64) -> u64) -> u64 {
+    for _ in 0..TRIES {
+        let now = node.words.read(&t.event);
+        if matches!(now, 0 | NO_MORE_EVENTS) {
+            return 0;
+        }
+        if change(now) == now || node.words.exchange(&t.event, now, change(now)) {
+            return now;
+        }
+    }
+    0
+}
+
+/// Begins to doubt that a thread whose event says so is on a list.
+pub fn doubt(node: &Node, t: &Thread) {
+    change_event(node, t, |why| why | DOUBTED);
+}
+
+/// Ends the doubt about a thread: it is left as it is.
+pub fn trust(node: &Node, t: &Thread) {
+    change_event(node, t, |why| why & !DOUBTED);
+}
+
+/// If a thread is still in doubt, it is on no list: from here on its event says so too. Returns what its
+/// scheduler was to be told.
+pub fn lost(node: &Node, t: &Thread) -> Option<Woken> {
+    let lost = |why: u64| why & DOUBTED != 0;
+    let was = change_event(node, t, |why| if lost(why) { 0 } else { why });
+    Some(was)
+        .filter(|&w| lost(w))
+        .and_then(|w| Woken::from_number(w & !DOUBTED))
 }
 
 impl Line {
@@ -203,10 +266,49 @@ impl Line {
         // Whoever is on a list was a thread when it was put there, and its frame is not given up
         // before it is taken off.
         let thread = linked(list).and_then(|f| node.map.get::<Thread>(f.address()));
-        let rest = thread.map_or(0, |t| words.replace(&t.event_link, 0));
+        let (rest, why) = thread.map_or((0, 0), |t| {
+            let rest = words.replace(&t.event_link, 0);
+            (rest, words.replace(&t.event, 0))
+        });
         words.replace(&self.taken, rest);
-        let thread = thread?;
-        Some((thread, words.replace(&thread.event, 0)))
+        Some((thread?, why & !DOUBTED))
+    }
+
+    /// Ends the doubt about all threads on its lists.
+    pub fn vouch(&self, node: &Node) -> Vouched {
+        let words = node.words;
+        let list = words.read(&self.taken);
+        if list == 0 && linked(words.read(&self.events)).is_none() {
+            return Vouched::All;
+        }
+        if list >= SPECIAL {
+            // What one that is dead has in hand stays in doubt.
+            let taker = NodeId::new(list - SPECIAL);
+            let lives = taker.is_some_and(|n| node.is_live(n));
+            return if lives { Vouched::Busy } else { Vouched::All };
+        }
+        if !words.exchange(&self.taken, list, busy(node.id())) {
+            return Vouched::Busy;
+        }
+        // Nobody takes any off meanwhile, and those that are put on come before these.
+        let mut left = TRIES;
+        for head in [list, words.read(&self.events)] {
+            let mut at = head;
+            while let Some(t) = linked(at).and_then(|f| node.map.get::<Thread>(f.address())) {
+                if left == 0 {
+                    break;
+                }
+                left -= 1;
+                change_event(node, t, |why| why & !DOUBTED);
+                at = words.read(&t.event_link);
+            }
+        }
+        words.replace(&self.taken, list);
+        if left == 0 {
+            Vouched::Endless
+        } else {
+            Vouched::All
+        }
     }
 
     /// Takes all that is on the list of events.
@@ -231,15 +333,23 @@ impl Line {
     /// being given up.
     pub fn push_event(&self, node: &Node, thread: &'static Thread, why: Woken) -> Result<()> {
         let words = node.words;
-        match words.replace(&thread.event, why as u64) {
-            0 => {}
-            // Its frame is being given up.
-            NO_MORE_EVENTS => {
-                words.replace(&thread.event, NO_MORE_EVENTS);
+        let mut tries = TRIES;
+        while !words.exchange(&thread.event, 0, why as u64) {
+            let now = words.read(&thread.event);
+            let on_a_list = match now {
+                0 => false,
+                // Its frame is being given up.
+                NO_MORE_EVENTS => true,
+                // On a list already: the scheduler will find the newer reason.
+                _ => words.exchange(&thread.event, now, why as u64 | now & DOUBTED),
+            };
+            if on_a_list {
                 return Ok(());
             }
-            // On the list already: the scheduler will find the newer reason.
-            _ => return Ok(()),
+            tries -= 1;
+            if tries == 0 {
+                return Err(Error::Again);
+            }
         }
         let me = link_to(frame_of(node, thread).ok_or(Error::Corrupt)?);
         let mut why = Error::Again;

@@ -259,7 +259,8 @@ shared_struct! {
         pub reserved: [AtomicU64; 5],
         /// Next on an event list: link word. Changed at memory only, as `event`.
         pub event_link: AtomicU64,
-        /// Why it is on an event list (a [`Woken`](dyad_abi::cap::Woken)); 0: it is not.
+        /// Why it is on an event list (a [`Woken`](dyad_abi::cap::Woken)); 0: it is not. With
+        /// [`DOUBTED`] while a recoverer looks whether it is on any.
         pub event: AtomicU64,
         /// Reserved; zero.
         pub unused: [AtomicU64; 22],
@@ -398,6 +399,10 @@ pub mod begun {
 
 /// As the reason for which a thread is on an event list: it will be on none any more.
 pub const NO_MORE_EVENTS: u64 = u64::MAX;
+
+/// With the reason for which a thread is on an event list: a recoverer doubts that it is on any. Only
+/// there while the word is not 0, so whoever takes the thread off a list ends the doubt by that.
+pub const DOUBTED: u64 = 1 << 32;
 
 /// Copies an area.
 pub fn copy_registers(from: &RegArea, to: &RegArea) {

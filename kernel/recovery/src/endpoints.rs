@@ -2,7 +2,8 @@
 //! are now, and threads that do not wait are no waiters.
 //!
 //! Each endpoint is looked at once, after all threads of the dead node have other owners and nobody
-//! has an older owner in hand.
+//! has an older owner in hand. There it also turns out which threads are on lists; what is on none
+//! although its event says so was in the dead node's hand: see [`dyad_object::endpoint`].
 
 use dyad_abi::NodeId;
 use dyad_abi::cap::Woken;
@@ -13,12 +14,15 @@ use super::{OBJECTS, RECORDS, Walked, is_endpoints, next_object};
 use dyad_audit::scan::Cursor;
 use dyad_core::cx::Cx;
 use dyad_core::{Platform, dispatch};
-use dyad_object::endpoint::{Endpoints, LINES, Line};
+use dyad_object::endpoint::{Endpoints, LINES, Line, Vouched};
 use dyad_object::thread::{State, Thread};
 use dyad_object::{find, linked, reference};
 
 /// Threads that one piece takes off lists.
 const EVENTS: u32 = 64;
+/// How often somebody is found at a list before it is left as it is: a machine that is stopped while
+/// it takes a thread off must not hold recovery up.
+const TRIES: u32 = 10_000;
 
 /// A walk over all endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +30,10 @@ pub struct Walk {
     cursor: Cursor,
     /// Endpoints in the middle of which it is.
     at: Option<FrameRef>,
+    /// How often somebody has been found at a list.
+    tries: u32,
+    /// Whether there are lists of which nobody knows who is on them.
+    pub unsure: bool,
 }
 
 impl Walk {
@@ -33,6 +41,8 @@ impl Walk {
     pub const START: Walk = Walk {
         cursor: Cursor::START,
         at: None,
+        tries: 0,
+        unsure: false,
     };
 
     /// A piece. `true`: that was the last one.
@@ -57,12 +67,30 @@ impl Walk {
             if !lists::<P>(cx, endpoints, dead, &mut events) {
                 return false;
             }
+            if !lacks!("endpoints::piece::vouch") && !self.vouch(cx, endpoints) {
+                return false;
+            }
             for line in &endpoints.lines {
                 waiter::<P>(cx, line);
             }
             self.at = None;
         }
         false
+    }
+
+    /// Ends the doubt about threads on lists. `false`: somebody is just at one of them.
+    fn vouch(&mut self, cx: &Cx, endpoints: &Endpoints) -> bool {
+        for line in &endpoints.lines {
+            match line.vouch(cx.node) {
+                Vouched::All => {}
+                Vouched::Busy if self.tries < TRIES => {
+                    self.tries += 1;
+                    return false;
+                }
+                Vouched::Busy | Vouched::Endless => self.unsure = true,
+            }
+        }
+        true
     }
 }
 

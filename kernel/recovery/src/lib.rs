@@ -28,6 +28,7 @@
 //!   threads     each goes on where it can, or returns with an error, or stops
 //!   settle      a round, so that nobody has an older owner of a thread in hand
 //!   endpoints   schedulers' lists of the dead node's CPUs; waiters that do not wait
+//!   lost        schedulers are told of threads that are on no list although they say so
 //!   finish      frames that its faults had taken; doorbell; RECOVERING -> VACANT; claim dropped
 //! ```
 //!
@@ -139,6 +140,11 @@ enum Phase {
         until: u64,
     },
     Endpoints(endpoints::Walk),
+    /// `sure`: there was a round, and it is known who is on lists.
+    Lost {
+        cursor: Cursor,
+        sure: bool,
+    },
     Finish,
 }
 
@@ -235,17 +241,22 @@ impl Recovery {
             Phase::Threads(cursor) => self.threads::<P>(cx, cursor),
             Phase::Settle { stamp, until } => {
                 let over = clock::now::<P>().0 >= until;
-                if !over && !cx.node.tables.quiesced(stamp) {
+                let settled = cx.node.tables.quiesced(stamp);
+                if !over && !settled {
                     return Pace::Later;
                 }
-                self.go(Phase::Endpoints(endpoints::Walk::START))
+                let mut walk = endpoints::Walk::START;
+                walk.unsure = !settled;
+                self.go(Phase::Endpoints(walk))
             }
             Phase::Endpoints(mut walk) => {
                 if walk.piece::<P>(cx, self.dead.node) {
-                    return self.go(Phase::Finish);
+                    let (cursor, sure) = (Cursor::START, !walk.unsure);
+                    return self.go(Phase::Lost { cursor, sure });
                 }
                 self.go(Phase::Endpoints(walk))
             }
+            Phase::Lost { cursor, sure } => self.lost::<P>(cx, cursor, sure),
             Phase::Finish => Pace::Done(self.dead.node),
         }
     }
@@ -429,7 +440,10 @@ impl Recovery {
             };
             if kind == Space::KIND {
                 self.look_for_supply(cx, frame);
-            } else if let Some(handed) = threads::repair::<P>(cx, self.dead, frame)
+                continue;
+            }
+            threads::doubt(cx, frame);
+            if let Some(handed) = threads::repair::<P>(cx, self.dead, frame)
                 && !handed.send::<P>(cx)
             {
                 self.pending = Some(handed);
@@ -437,6 +451,19 @@ impl Recovery {
             }
         }
         self.go(Phase::Threads(cursor))
+    }
+
+    /// Tells of threads that are on no list although they say so.
+    fn lost<P: Platform>(&mut self, cx: &Cx, mut cursor: Cursor, sure: bool) -> Pace {
+        let mut records = RECORDS;
+        for _ in 0..OBJECTS * 4 {
+            match next_object(cx, &mut cursor, &mut records, |k| k == Thread::KIND) {
+                Walked::Object(frame, _) => threads::tell_lost::<P>(cx, frame, sure),
+                Walked::Working => break,
+                Walked::End => return self.go(Phase::Finish),
+            }
+        }
+        self.go(Phase::Lost { cursor, sure })
     }
 
     /// Notes which of the last rows' frames lie in a supply of this space: those were taken by faults,

@@ -18,7 +18,9 @@
 //! by another recoverer too. Threads change nodes by the same messages as always: the receiver sets
 //! registers, because only it knows their layout.
 //!
-//! A wake-up that the dead node was just passing on to a scheduler can be lost, at most one per CPU.
+//! News of threads that the dead node had in hand, between a list and a scheduler or on the way to a list,
+//! are told anew: [`doubt`] before anything else, [`tell_lost`] at the end. One thread per CPU can still be
+//! missed: one that had moved to a live node, and that the dead one had taken off its list to pass it on.
 
 use core::sync::atomic::Ordering;
 
@@ -34,6 +36,7 @@ use dyad_core::handover::{NO_ENTRY, carry, what};
 use dyad_core::inbox::{self, kind};
 use dyad_core::{Platform, dispatch};
 use dyad_object::component::{Component, Entry};
+use dyad_object::endpoint;
 use dyad_object::thread::{Owner, State, Thread, begun, info};
 use dyad_object::{follow, reference};
 
@@ -113,6 +116,27 @@ pub fn repair<P: Platform>(cx: &Cx, dead: Dead, frame: FrameRef) -> Option<Hande
         }
     }
     None
+}
+
+/// Begins to doubt that a thread is on an event list, if it says so.
+pub fn doubt(cx: &Cx, frame: FrameRef) {
+    if let Some(t) = cx.node.map.get::<Thread>(frame.address()) {
+        endpoint::doubt(cx.node, t);
+    }
+}
+
+/// A thread that is still in doubt is on none: its scheduler is told anew. Unless it is not `sure` who is
+/// on lists: then all stays as it is.
+pub fn tell_lost<P: Platform>(cx: &Cx, frame: FrameRef, sure: bool) {
+    let Some(t) = cx.node.map.get::<Thread>(frame.address()) else {
+        return;
+    };
+    if !sure {
+        endpoint::trust(cx.node, t);
+    } else if let Some(why) = endpoint::lost(cx.node, t) {
+        // A scheduler that is gone is told nothing.
+        let _ = dispatch::tell_scheduler::<P>(cx, t, why);
+    }
 }
 
 /// A thread that the dead node has handed to a live one, or a dead recoverer has.

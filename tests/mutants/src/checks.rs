@@ -343,6 +343,14 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["recovery/unit/tests::rows::recovery_waits_for_rows_of_live_nodes"],
     ),
     m(
+        "check/recovery::endpoints::piece::vouch",
+        State,
+        "threads on lists are not taken for lost",
+        &[
+            "recovery/unit/tests::threads::a_thread_that_a_dead_node_was_putting_on_a_list_is_put_there",
+        ],
+    ),
+    m(
         "check/recovery::freeze::count",
         References,
         "references are frozen and counted anew",
