@@ -1,12 +1,15 @@
 //! Building what runs: kernels, and programs through `migrate-rt`.
 //!
 //! Whether anything has to be rebuilt is cargo's decision; a build with nothing to do takes a
-//! fraction of a second.
+//! fraction of a second. It is asked once for each thing that is built: a command that starts many systems
+//! builds before the first that needs it, and all run the same.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use dyad_abi::Isa;
 use migrate_rt::build::{AppRequest, BuiltApp, Progress as PipelineProgress};
@@ -48,6 +51,30 @@ impl Kernel {
     }
 }
 
+/// What this process has built, by its place.
+struct Done<T>(Mutex<BTreeMap<PathBuf, T>>);
+
+impl<T: Clone> Done<T> {
+    const fn new() -> Done<T> {
+        Done(Mutex::new(BTreeMap::new()))
+    }
+
+    /// What has been built at a place, or else is built now. Two who need the same at the same time may both
+    /// build it; that does no harm.
+    fn or(&self, place: &Path, build: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        let done = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(built) = done().get(place) {
+            return Ok(built.clone());
+        }
+        let built = build()?;
+        done().insert(place.into(), built.clone());
+        Ok(built)
+    }
+}
+
+static FILES: Done<PathBuf> = Done::new();
+static APPS: Done<(PathBuf, [PathBuf; 2])> = Done::new();
+
 /// Builds the kernel of an ISA and returns its image.
 ///
 /// # Errors
@@ -64,15 +91,17 @@ pub fn kernel(isa: Isa, kind: Kernel, progress: Progress<'_>) -> Result<PathBuf,
         c.args(["--features", features]);
     }
     let what = format!("{package}{suffix}");
-    run_cargo(c, &what, progress)?;
     let image = dir.join(triple).join(profile).join(package);
-    if image.is_file() {
-        return Ok(image);
-    }
-    let image = image.display();
-    Err(Error::Build(format!(
-        "cargo built {what} but there is no {image}"
-    )))
+    FILES.or(&image, || {
+        run_cargo(c, &what, progress)?;
+        if image.is_file() {
+            return Ok(image.clone());
+        }
+        let image = image.display();
+        Err(Error::Build(format!(
+            "cargo built {what} but there is no {image}"
+        )))
+    })
 }
 
 /// Builds the simulator's plugin.
@@ -98,8 +127,11 @@ pub fn plugin(progress: Progress<'_>) -> Result<PathBuf, Error> {
             &format!("build.rustflags=['-C','target-cpu={level}']"),
         ]);
     }
-    run_cargo(c, "the simulator plugin", progress)?;
-    Ok(dir.join("plugin").join("libdyad_sim.so"))
+    let library = dir.join("plugin").join("libdyad_sim.so");
+    FILES.or(&library, || {
+        run_cargo(c, "the simulator plugin", progress)?;
+        Ok(library.clone())
+    })
 }
 
 /// The level of the x86-64 architecture that this machine has, if it is more than the first: sets of
@@ -209,8 +241,11 @@ pub fn app(source: &Source, progress: Progress<'_>) -> Result<Program, Error> {
     let (path, elfs) = match source {
         Source::Bundle(path) => (path.clone(), apps::elfs_beside(path)),
         Source::Package(dir) => {
-            let built = package(dir, progress)?;
-            (built.bundle, built.elfs.map(Some))
+            let (bundle, elfs) = APPS.or(dir, || {
+                let built = package(dir, progress)?;
+                Ok((built.bundle, built.elfs))
+            })?;
+            (bundle, elfs.map(Some))
         }
     };
     let bundle = apps::read_bundle(&path)?;
