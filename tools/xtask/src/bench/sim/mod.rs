@@ -141,11 +141,12 @@ impl Options {
 /// A measurement: CPU time of a pass.
 type Times = BTreeMap<(Isa, &'static str, Level), Vec<f64>>;
 
-/// Measures everything. `say` gets what people who wait should see.
+/// Measures everything. `say` gets what people who wait should see. If the user interrupts it, the report
+/// is of the rounds that are complete.
 ///
 /// # Errors
 ///
-/// If a run fails or says nothing about a load, or the user interrupts it.
+/// If a run fails or says nothing about a load, or the user interrupts the first round.
 pub fn sim(
     options: Options,
     levels: &[Level],
@@ -155,8 +156,9 @@ pub fn sim(
 ) -> Result<SimReport, Error> {
     let mut times = Times::new();
     let mut instructions = BTreeMap::new();
+    let mut complete = 0;
     for round in 1..=options.repeat {
-        for &level in levels {
+        let mut measure = |level: Level| {
             let title = level.title();
             say(&format!("round {round} of {}: {title}", options.repeat));
             let plan = options.plan(level);
@@ -178,8 +180,27 @@ pub fn sim(
                     }
                 }
             }
+            Ok(())
+        };
+        match levels.iter().try_for_each(|&level| measure(level)) {
+            Ok(()) => complete = round,
+            Err(Error::Interrupted) if complete > 0 => {
+                say(&format!(
+                    "interrupted: these are the first {complete} rounds"
+                ));
+                break;
+            }
+            Err(e) => return Err(e),
         }
     }
+    // Ratios are made within a round.
+    times
+        .values_mut()
+        .for_each(|list| list.truncate(complete as usize));
+    let options = Options {
+        repeat: complete,
+        ..options
+    };
     Ok(SimReport::new(
         options,
         plugins,
