@@ -299,7 +299,7 @@ impl Line {
                     break;
                 }
                 left -= 1;
-                change_event(node, t, |why| why & !DOUBTED);
+                trust(node, t);
                 at = words.read(&t.event_link);
             }
         }

@@ -180,7 +180,7 @@ impl LastLevel<'_> {
         }
     }
 
-    /// The key that goes when a line is put into its full set, or went just now.
+    /// The key that goes next when a line is put into its full set. A guess, where other CPUs change the set.
     #[inline(always)]
     pub fn oldest(&self, line: u64) -> u64 {
         match self {

@@ -347,7 +347,7 @@ pub(crate) const CHECKS: &[Mutant] = &[
         State,
         "threads on lists are not taken for lost",
         &[
-            "recovery/unit/tests::threads::a_thread_that_a_dead_node_was_putting_on_a_list_is_put_there",
+            "recovery/unit/tests::events::a_thread_that_a_dead_node_was_putting_on_a_list_is_put_there",
         ],
     ),
     m(

@@ -21,18 +21,18 @@ use dyad_core::object::thread::{Owner, State, Thread, begun, info};
 use dyad_core::ops;
 
 const PC: usize = 8;
-const RELAXED: Ordering = Ordering::Relaxed;
+pub(super) const RELAXED: Ordering = Ordering::Relaxed;
 
-struct Cast {
+pub(super) struct Cast {
     thread: WeakRef,
     component: WeakRef,
     service: WeakRef,
-    scheduler: WeakRef,
+    pub(super) scheduler: WeakRef,
     waits: WeakRef,
 }
 
 impl Cast {
-    fn new(s: &Trio) -> Cast {
+    pub(super) fn new(s: &Trio) -> Cast {
         let cast = Cast {
             thread: s.object(Thread::KIND),
             component: s.object(Component::KIND),
@@ -49,7 +49,7 @@ impl Cast {
         cast
     }
 
-    fn thread(&self, s: &Trio) -> &'static Thread {
+    pub(super) fn thread(&self, s: &Trio) -> &'static Thread {
         find(s.machines[0].node(), self.thread, Thread::KIND).unwrap()
     }
 
@@ -58,12 +58,12 @@ impl Cast {
     }
 
     /// Where the scheduler of a node's first CPU hears of threads.
-    fn heard(&self, s: &Trio, which: usize) -> &'static Line {
+    pub(super) fn heard(&self, s: &Trio, which: usize) -> &'static Line {
         let at = scheduler_line(node(which), cpu(0));
         self.endpoints(s, self.scheduler).line(at).unwrap()
     }
 
-    fn own(&self, s: &Trio, state: State, which: usize) -> Owner {
+    pub(super) fn own(&self, s: &Trio, state: State, which: usize) -> Owner {
         let owner = Owner {
             state,
             node: node(which),
@@ -79,7 +79,7 @@ impl Cast {
         self.thread(s).owner(words).unwrap()
     }
 
-    fn started(&self, s: &Trio, isa: Isa, how: u64) {
+    pub(super) fn started(&self, s: &Trio, isa: Isa, how: u64) {
         self.thread(s).started[isa.index()].store(how, RELAXED);
     }
 
@@ -100,17 +100,12 @@ fn pc(t: &Thread, isa: Isa) -> u64 {
     t.regs(isa).0[PC].load(RELAXED)
 }
 
-fn sound(s: &Trio) {
+pub(super) fn sound(s: &Trio) {
     assert_eq!(s.faults(), Vec::<String>::new());
 }
 
 fn event(why: Woken) -> u64 {
     Event { tag: 70, why }.bits()
-}
-
-fn event_of(tag: u32) -> u64 {
-    let why = Woken::Ready;
-    Event { tag, why }.bits()
 }
 
 /// It had crossed to the dead node and ran there, two invocations deep.
@@ -293,123 +288,6 @@ fn a_ready_thread_goes_on_on_another_node_of_its_isa() {
     assert_ne!(c.heard(&s, 0).take(s.machines[0].node()), 0);
     assert_eq!(c.heard(&s, 2).take(s.machines[0].node()), 0);
     sound(&s);
-}
-
-/// Another thread of the same scheduler, ready at a node.
-fn another(s: &Trio, c: &Cast, which: usize, tag: u64) -> &'static Thread {
-    let object = s.object(Thread::KIND);
-    let t: &'static Thread = find(s.machines[0].node(), object, Thread::KIND).unwrap();
-    let owner = Owner {
-        state: State::Ready,
-        node: node(which),
-        incarnation: 1,
-        seq: 5,
-    };
-    t.owner.store(owner.bits(), RELAXED);
-    t.scheduler.store(c.scheduler.bits(), RELAXED);
-    t.tag.store(tag, RELAXED);
-    t
-}
-
-/// Tags of all threads of which the scheduler of a node's CPU is told.
-fn told(s: &Trio, c: &Cast, which: usize) -> Vec<u64> {
-    let (line, n) = (c.heard(s, which), s.machines[which].node());
-    let events = std::iter::from_fn(|| Some(line.take(n)).filter(|&e| e != 0));
-    let mut tags: Vec<u64> = events.map(|e| e & 0xffff_ffff).collect();
-    tags.sort_unstable();
-    tags
-}
-
-/// The dead node's scheduler was being told of threads, two of which live nodes had become the owners of
-/// before. Whatever was in its hand, each is told of once.
-#[test]
-fn news_that_a_dead_node_had_in_hand_are_told_anew() {
-    let (mut died, mut in_hand) = (0, 0);
-    for before in 0..3 {
-        for changes in 0.. {
-            let s = Trio::new();
-            let c = Cast::new(&s);
-            let (t, m) = (c.thread(&s), s.machines[1]);
-            c.started(&s, Isa::Aarch64, 1);
-            c.own(&s, State::Ready, 1);
-            let moved = [71, 72].map(|tag| another(&s, &c, 2, tag));
-            m.enter();
-            // The last is taken first: the one that is still the dead node's comes in different places.
-            let mut list = [moved[0], moved[1], t];
-            list.rotate_right(before);
-            for t in list {
-                c.heard(&s, 1)
-                    .push_event(m.node(), t, Woken::Ready)
-                    .unwrap();
-            }
-            // It has taken one off before, so that the rest is no longer on the list of events.
-            let first = c.heard(&s, 1).take_thread(m.node()).unwrap().0;
-            let whole = crash::after(changes, || {
-                let taken = c.heard(&s, 1).take_thread(m.node());
-                taken.unwrap().0.tag.load(RELAXED)
-            });
-            s.dies(1);
-            s.recover(0);
-            // It was stopped, as there is no node like the one that died.
-            assert_eq!(told(&s, &c, 0), [70], "{before}, {changes}");
-            let mut expected: Vec<u64> = moved.iter().map(|t| t.tag.load(RELAXED)).collect();
-            expected.retain(|&tag| tag != first.tag.load(RELAXED) && Some(tag) != whole);
-            let told = told(&s, &c, 2);
-            // The event of one is 0 just before the rest is on the list again.
-            let missed: Vec<_> = expected.iter().filter(|&tag| !told.contains(tag)).collect();
-            assert!(missed.len() <= 1, "{before}, {changes}: {told:?}");
-            in_hand += missed.len();
-            assert_eq!(told.len() + missed.len(), expected.len());
-            for t in list {
-                assert_eq!(t.event.load(RELAXED), 0);
-            }
-            sound(&s);
-            if whole.is_some() {
-                break;
-            }
-            died += 1;
-        }
-    }
-    assert!(died >= 12, "{died}");
-    // One change of one order in which a thread is missed that had moved.
-    assert!(in_hand <= 2, "{in_hand}");
-}
-
-/// It was putting a thread on a list of another node when it died.
-#[test]
-fn a_thread_that_a_dead_node_was_putting_on_a_list_is_put_there() {
-    for changes in 0.. {
-        let s = Trio::new();
-        let c = Cast::new(&s);
-        let (t, m) = (another(&s, &c, 2, 71), s.machines[1]);
-        m.enter();
-        let line = c.heard(&s, 2);
-        // These are on the lists already: one has been taken off the list of events, but not told of.
-        for tag in [73, 74, 75] {
-            let t = another(&s, &c, 2, tag);
-            line.push_event(m.node(), t, Woken::Ready).unwrap();
-        }
-        assert_eq!(line.take(m.node()), event_of(75));
-        line.push_event(m.node(), another(&s, &c, 2, 76), Woken::Ready)
-            .unwrap();
-        let whole = crash::after(changes, || {
-            line.push_event(m.node(), t, Woken::Ready).unwrap()
-        });
-        s.dies(1);
-        s.recover(0);
-        // Before the first change nobody knew of it.
-        let expected: &[u64] = match changes {
-            0 => &[73, 74, 76],
-            _ => &[71, 73, 74, 76],
-        };
-        assert_eq!(told(&s, &c, 2), expected, "{changes}");
-        assert_eq!(t.event.load(RELAXED), 0);
-        sound(&s);
-        if whole.is_some() {
-            assert!(changes >= 3, "{changes}");
-            break;
-        }
-    }
 }
 
 #[test]

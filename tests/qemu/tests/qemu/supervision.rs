@@ -423,17 +423,22 @@ fn killed() -> Result<(), Failed> {
     })
 }
 
-/// A program goes to and fro to a machine that is killed and comes again. Its first life takes a time
-/// that the second must not begin before.
-fn restarted() -> Result<(), Failed> {
-    let config = RunConfig {
+/// A program that goes to and fro between the machines; one that dies is started again.
+fn commuting(args: &str) -> RunConfig {
+    RunConfig {
         work: Work::App {
             app: "commute".into(),
-            args: "--seconds 0 --lives 2".into(),
+            args: args.into(),
         },
         on_death: OnDeath::Restart,
         ..base()
-    };
+    }
+}
+
+/// A program goes to and fro to a machine that is killed and comes again. Its first life takes a time
+/// that the second must not begin before.
+fn restarted() -> Result<(), Failed> {
+    let config = commuting("--seconds 0 --lives 2");
     for i in 0..repetitions(1) {
         let _burners = Burners::new(2 * (i % 2));
         let again = (0..2 * ATTEMPTS).find_map(|_| comes_again(&config).transpose());
@@ -445,14 +450,7 @@ fn restarted() -> Result<(), Failed> {
 /// The program is lost with the machine, so the others end while it comes again: then it has nobody
 /// to come to, and ends too.
 fn restarted_in_vain() -> Result<(), Failed> {
-    let config = RunConfig {
-        work: Work::App {
-            app: "commute".into(),
-            args: "--seconds 1 --home 1 --away 0".into(),
-        },
-        on_death: OnDeath::Restart,
-        ..base()
-    };
+    let config = commuting("--seconds 1 --home 1 --away 0");
     for i in 0..repetitions(1) {
         let _burners = Burners::new(2 * (i % 2));
         // Its first words are said at home, and nearly all of its time is spent there.
