@@ -35,6 +35,7 @@ pub mod layout;
 pub mod link;
 pub mod object;
 pub mod toolchain;
+pub mod verify;
 
 mod files;
 mod process;
