@@ -1,0 +1,202 @@
+//! Interpreters of user-level x86-64 and AArch64 code.
+//!
+//! A thread can be stopped at any instruction, but it changes ISA only at migration points. What
+//! lies between is interpreted: the node that takes the thread over executes the code of the
+//! thread's old ISA, instruction by instruction, until a migration point is reached.
+//!
+//! # Shape
+//!
+//! * [`a64::State`] is the registers of a thread, laid out for kernels to fill.
+//! * [`Memory`] is the thread's memory. Other threads of the program run natively meanwhile, so
+//!   atomic instructions are atomic there.
+//! * [`Cpu::step`] executes one instruction and says what it was. What cannot be executed is a
+//!   [`Refusal`], which leaves registers and memory exactly as they were before the instruction: the
+//!   thread can stay where it was and go on natively.
+//! * [`run_to`] does so until an address is reached.
+//!
+//! # Coverage
+//!
+//! AArch64: the base instructions of ARMv8.0 with LSE atomics, and all loads and stores. Arithmetic
+//! in vector registers, and x86-64, are not there yet.
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod a64;
+mod memory;
+
+pub use memory::{Access, Fault, FaultKind, Memory, Update, Width};
+
+/// Something that happened besides the execution of an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An instruction was executed. For x86-64 string instructions: a part of it, with registers and
+    /// program counter so that the rest follows.
+    Continue,
+    /// A call was executed; the program counter is at the target.
+    Call {
+        /// Where the called function starts.
+        target: u64,
+        /// Where it will return to.
+        back: u64,
+    },
+    /// A return was executed; the program counter is at its target.
+    Return,
+    /// A system call. The program counter is behind it, and registers are those that the kernel
+    /// would see; what it does is up to the caller.
+    SystemCall,
+    /// An instruction that is an exception. Nothing has changed, the program counter is at the
+    /// instruction.
+    Trap(Trap),
+}
+
+/// Why an instruction is an exception.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trap {
+    /// A breakpoint instruction.
+    Breakpoint,
+    /// The instruction that is undefined for ever: `ud2`, `udf`.
+    Undefined,
+    /// x86-64: a division by zero, or a quotient that is too large.
+    Divide,
+}
+
+/// Why an instruction was not executed. Registers and memory are as they were before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The instruction is not known.
+    Unknown {
+        /// Its address.
+        pc: u64,
+        /// Its bytes, or what begins with them.
+        bytes: [u8; 15],
+        /// How many of the bytes there are.
+        len: u8,
+    },
+    /// Memory could not be accessed.
+    Fault {
+        /// Address of the instruction.
+        pc: u64,
+        /// What could not be accessed.
+        fault: Fault,
+    },
+    /// The instruction is known, but not what it is asked to do.
+    Unsupported {
+        /// Its address.
+        pc: u64,
+        /// What is asked for.
+        feature: Feature,
+    },
+}
+
+/// What instructions may ask for, but do not get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// Floating point with traps, or with denormal numbers or NaNs replaced.
+    FloatControl,
+    /// A system register, or a value of one, that user programs have no business with.
+    SystemRegister,
+    /// An instruction whose result depends on the processor, such as `cpuid`.
+    Identification,
+    /// Cache maintenance.
+    Cache,
+}
+
+/// Why an instruction could not be executed, without where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stop {
+    Unknown,
+    Fault(Fault),
+    Unsupported(Feature),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Stop {
+        Stop::Fault(fault)
+    }
+}
+
+impl Stop {
+    /// The refusal of the instruction at `pc` that begins with `bytes`.
+    pub(crate) fn at(self, pc: u64, bytes: &[u8]) -> Refusal {
+        match self {
+            Stop::Unknown => {
+                let mut start = [0; 15];
+                let len = bytes.len().min(start.len());
+                start[..len].copy_from_slice(&bytes[..len]);
+                Refusal::Unknown {
+                    pc,
+                    bytes: start,
+                    len: len as u8,
+                }
+            }
+            Stop::Fault(fault) => Refusal::Fault { pc, fault },
+            Stop::Unsupported(feature) => Refusal::Unsupported { pc, feature },
+        }
+    }
+}
+
+/// The registers of a thread, as something that executes instructions.
+pub trait Cpu {
+    /// Address of the next instruction.
+    fn pc(&self) -> u64;
+
+    /// Executes one instruction.
+    ///
+    /// # Errors
+    ///
+    /// See [`Refusal`]; registers and memory are unchanged.
+    fn step<M: Memory>(&mut self, memory: &mut M) -> Result<Event, Refusal>;
+}
+
+/// Why [`run_to`] ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The next instruction is one to stop at.
+    Stop,
+    /// The limit has been reached.
+    Limit,
+    /// A system call is to be made, [`Event::SystemCall`].
+    SystemCall,
+    /// The next instruction is an exception, [`Event::Trap`].
+    Trap(Trap),
+    /// The next instruction was refused.
+    Refused(Refusal),
+}
+
+/// What [`run_to`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Instructions executed, a system call that ended it included.
+    pub steps: u64,
+    /// Why it ended.
+    pub end: End,
+}
+
+/// Executes instructions until the next one is at an address for which `stop` holds, at most
+/// `limit`. `stop` is asked before every instruction, the first one included.
+pub fn run_to<C: Cpu, M: Memory>(
+    cpu: &mut C,
+    memory: &mut M,
+    stop: impl Fn(u64) -> bool,
+    limit: u64,
+) -> Run {
+    let mut steps = 0;
+    let end = loop {
+        if stop(cpu.pc()) {
+            break End::Stop;
+        }
+        if steps == limit {
+            break End::Limit;
+        }
+        match cpu.step(memory) {
+            Ok(Event::Continue | Event::Call { .. } | Event::Return) => steps += 1,
+            Ok(Event::SystemCall) => {
+                steps += 1;
+                break End::SystemCall;
+            }
+            Ok(Event::Trap(trap)) => break End::Trap(trap),
+            Err(refusal) => break End::Refused(refusal),
+        }
+    };
+    Run { steps, end }
+}
