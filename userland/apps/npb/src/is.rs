@@ -9,6 +9,8 @@
 //!
 //! A step that is called out of order works on what is there; verification then fails.
 
+mod run;
+
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
@@ -17,6 +19,7 @@ use crate::checksum;
 use crate::rng::{MULTIPLIER, Randlc, SEED};
 
 pub use crate::class::Class;
+pub use run::Run;
 
 /// Number of iterations, in every class.
 pub const ITERATIONS: u32 = 10;
@@ -24,6 +27,9 @@ pub const ITERATIONS: u32 = 10;
 pub const TEST_KEYS: usize = 5;
 /// Verifications that must pass in a run with one partial verification per iteration.
 pub const VERIFICATIONS: u32 = ITERATIONS * TEST_KEYS as u32 + 1;
+
+/// How many keys are counted at a time.
+const KEYS_PER_POINT: usize = 1 << 14;
 
 impl Class {
     /// Number of keys.
@@ -207,9 +213,17 @@ impl Is {
 
     /// Counts how often each key occurs.
     pub fn count(&mut self) {
+        self.count_with(&mut || ());
+    }
+
+    /// The same, calling `point` after every so many keys.
+    pub fn count_with(&mut self, point: &mut impl FnMut()) {
         self.ranks.fill(0);
-        for &key in &self.keys {
-            self.ranks[key as usize] += 1;
+        for keys in self.keys.chunks(KEYS_PER_POINT) {
+            point();
+            for &key in keys {
+                self.ranks[key as usize] += 1;
+            }
         }
     }
 

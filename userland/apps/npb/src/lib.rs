@@ -5,16 +5,26 @@
 //! |---|---|
 //! | [`is`] | IS, integer sort |
 //! | [`cg`] | CG, conjugate gradients |
+//! | [`mg`] | MG, multigrid |
+//! | [`ft`] | FT, Fourier transform in three dimensions |
+//! | [`kernel`] | what they have in common: named phases |
 //! | [`mod@class`] | sizes of problems |
 //! | [`rng`] | the generator they share |
+//! | [`math`] | elementary functions, the same on every ISA |
 //! | [`checksum`] | FNV-1a-64, for comparing results between runs |
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 pub mod cg;
 pub mod checksum;
 pub mod class;
+pub mod ft;
 pub mod is;
+pub mod kernel;
+pub mod math;
+pub mod mg;
 pub mod rng;

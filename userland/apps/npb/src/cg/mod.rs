@@ -7,6 +7,7 @@
 //! ```
 
 mod matrix;
+mod run;
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,7 +15,10 @@ use core::fmt;
 
 use matrix::Matrix;
 
+use crate::math::sqrt;
+
 pub use crate::class::Class;
+pub use run::Run;
 
 /// Number of iterations, in every class.
 pub const ITERATIONS: u32 = 15;
@@ -106,6 +110,8 @@ pub struct Cg {
     p: Vec<f64>,
     q: Vec<f64>,
     r: Vec<f64>,
+    /// Norm of what the last solution has left over.
+    residual: f64,
     last: Option<Step>,
     done: u32,
 }
@@ -123,6 +129,7 @@ impl Cg {
             p: zeros(),
             q: zeros(),
             r: zeros(),
+            residual: f64::NAN,
             last: None,
             done: 0,
         }
@@ -140,23 +147,32 @@ impl Cg {
         self.done = 0;
     }
 
-    /// One iteration.
+    /// One iteration: [`Cg::solve`] and [`Cg::estimate`].
     pub fn iterate(&mut self) -> Step {
-        let residual = self.solve();
+        self.solve(&mut || ());
+        self.estimate()
+    }
+
+    /// The second part of an iteration: an estimate from the solution.
+    pub fn estimate(&mut self) -> Step {
         let along = dot(&self.x, &self.z);
         let scale = 1.0 / sqrt(dot(&self.z, &self.z));
         for (x, z) in self.x.iter_mut().zip(&self.z) {
             *x = scale * z;
         }
         let zeta = self.class.shift() + 1.0 / along;
-        let step = Step { residual, zeta };
+        let step = Step {
+            residual: self.residual,
+            zeta,
+        };
         self.last = Some(step);
         self.done += 1;
         step
     }
 
-    /// Solves `A z = x` approximately; the norm of `x - A z`.
-    fn solve(&mut self) -> f64 {
+    /// The first part of an iteration: solves `A z = x` approximately. Calls `point` before each
+    /// step of the method.
+    pub fn solve(&mut self, point: &mut impl FnMut()) {
         let Cg {
             a, x, z, p, q, r, ..
         } = self;
@@ -165,6 +181,7 @@ impl Cg {
         p.copy_from_slice(x);
         let mut rho = dot(r, r);
         for _ in 0..STEPS {
+            point();
             a.multiply(p, q);
             let alpha = rho / dot(p, q);
             for ((z, p), (r, q)) in z.iter_mut().zip(&*p).zip(r.iter_mut().zip(&*q)) {
@@ -180,7 +197,7 @@ impl Cg {
         }
         a.multiply(z, r);
         let left = x.iter().zip(&*r).map(|(x, r)| (x - r) * (x - r));
-        sqrt(left.fold(0.0, |sum, d| sum + d))
+        self.residual = sqrt(left.fold(0.0, |sum, d| sum + d));
     }
 
     /// Compares the estimate of the last iteration with the official one, which is that after
@@ -207,19 +224,6 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).fold(0.0, |sum, (a, b)| sum + a * b)
 }
 
-/// Square root of a positive number, by Newton's method: the core library has none.
-fn sqrt(x: f64) -> f64 {
-    if x <= 0.0 {
-        return 0.0;
-    }
-    // Half the exponent is within a factor of two.
-    let mut y = f64::from_bits((x.to_bits() >> 1) + (1023 << 51));
-    for _ in 0..6 {
-        y = 0.5 * (y + x / y);
-    }
-    y
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,11 +245,14 @@ mod tests {
     }
 
     #[test]
+    fn class_w_verifies() {
+        run(Class::W, ITERATIONS).verify().unwrap();
+    }
+
+    #[test]
     #[cfg_attr(debug_assertions, ignore = "takes long without optimisation")]
-    fn classes_w_and_a_verify() {
-        for class in [Class::W, Class::A] {
-            run(class, ITERATIONS).verify().unwrap();
-        }
+    fn class_a_verifies() {
+        run(Class::A, ITERATIONS).verify().unwrap();
     }
 
     #[test]
@@ -280,12 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn roots_are_those_of_the_host() {
-        for x in [1.0, 2.0, 1e-300, 0.25, 3.0e10, 1.7e308, 0.1] {
-            let root = f64::sqrt(x);
-            assert!((sqrt(x) - root).abs() <= root * 4e-16, "{x}");
-        }
-        assert_eq!(sqrt(0.0), 0.0);
+    fn weights_are_powers() {
         for class in Class::ALL {
             let ratio = 0.1f64.powf(1.0 / class.rows() as f64);
             assert!((class.ratio() - ratio).abs() < 1e-15);
