@@ -6,7 +6,7 @@
 //!
 //! # Shape
 //!
-//! * [`a64::State`] is the registers of a thread, laid out for kernels to fill.
+//! * [`a64::State`] and [`x86::State`] are the registers of a thread, laid out for kernels to fill.
 //! * [`Memory`] is the thread's memory. Other threads of the program run natively meanwhile, so
 //!   atomic instructions are atomic there.
 //! * [`Cpu::step`] executes one instruction and says what it was. What cannot be executed is a
@@ -16,13 +16,25 @@
 //!
 //! # Coverage
 //!
-//! AArch64: the base instructions of ARMv8.0 with LSE atomics, and all loads and stores. Arithmetic
-//! in vector registers, and x86-64, are not there yet.
+//! x86-64: the integer instructions of the baseline (`-mcpu=x86-64`). AArch64: the base instructions
+//! of ARMv8.0 with LSE atomics, and all loads and stores. Arithmetic in vector registers is not
+//! there yet.
+//!
+//! # Decoders
+//!
+//! Both are written here. What this crate has to be (no allocation, no unsafe code, small enough to
+//! be part of a user program, exact about what it does not know) is not what general decoders are
+//! made for: their tables cover all of an instruction set's history, and their operands have to be
+//! taken apart again before they can be executed. On AArch64 the fields of a word *are* its operands,
+//! and decoding and executing is one `match`. x86-64 needs a decoder of prefixes, opcode and
+//! addressing form, which is three hundred lines. That nothing is decoded wrongly is what
+//! the differential tests show.
 #![no_std]
 #![forbid(unsafe_code)]
 
 pub mod a64;
 mod memory;
+pub mod x86;
 
 pub use memory::{Access, Fault, FaultKind, Memory, Update, Width};
 

@@ -4,6 +4,7 @@
 pub mod a64;
 pub mod machine;
 pub mod memory;
+pub mod x86;
 
 use std::path::{Path, PathBuf};
 
