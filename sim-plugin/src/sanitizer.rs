@@ -105,6 +105,7 @@ impl Sanitizer {
             let words = ffi::map_words(Path::new(file), (pool.size / 8) as usize)?;
             Ok((*pool, words))
         });
+        Incoherent::new(&shape, words).switch_on(node as u8);
         Ok(Sanitizer {
             shape,
             words,

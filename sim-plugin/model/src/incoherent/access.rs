@@ -8,6 +8,8 @@ use super::line::{Held, Line, Who};
 use super::shape::{FLUSHES, MAX_CPUS, MAX_NODES, ROUNDS, Shape, WORDS};
 use crate::config::LINE_BYTES;
 
+/// In the word that counts a node's flushes of everything: one time that it was switched on.
+const LIFE: u64 = 1 << 48;
 /// Most bytes of an access.
 pub const MAX_BYTES: u32 = 16;
 
@@ -118,13 +120,19 @@ impl<'s> Incoherent<'s> {
     }
 
     /// The line of an address, locked. Copies that their nodes have flushed with everything else are
-    /// written back and gone, which comes to the same as if they had been at once: nobody has looked
-    /// at the line since.
+    /// written back and gone, and copies from before a node was switched on are gone, which comes to
+    /// the same as if they had been at once: nobody has looked at the line since.
     fn line(&self, at: u64, sink: &mut impl Sink) -> Option<Line<'s>> {
         let line = self.lock(at)?;
         for node in 0..self.shape.nodes() {
             let flushes = self.flushes(node).load(Ordering::Relaxed);
-            if line.held(node).valid && line.flushes(node) != flushes {
+            let then = line.flushes(node);
+            if !line.held(node).valid || then == flushes {
+                continue;
+            }
+            if then / LIFE != flushes / LIFE {
+                lose(&line, node, self.rounds());
+            } else {
                 let who = line.stored(node).or(line.fetched(node));
                 let who = who.unwrap_or(Who {
                     node: node as u8,
@@ -137,8 +145,17 @@ impl<'s> Incoherent<'s> {
         Some(line)
     }
 
+    /// How often a node has flushed everything, and in multiples of [`LIFE`] how often it has been
+    /// switched on.
     fn flushes(&self, node: usize) -> &'s AtomicU64 {
         &self.words[FLUSHES + node % MAX_NODES]
+    }
+
+    /// A node is switched on, for the first time or again: its caches are empty, whatever they held
+    /// when it died.
+    pub fn switch_on(&self, node: u8) {
+        self.flushes(node as usize)
+            .fetch_add(LIFE, Ordering::Relaxed);
     }
 
     /// A CPU writes back and drops all that its caches, and with them its node's, hold.
@@ -533,6 +550,22 @@ fn flush(line: &Line<'_>, who: Who, rounds: u64, sink: &mut impl Sink) {
         node,
         Held {
             writebacks,
+            ..Held::default()
+        },
+    );
+}
+
+/// The copy of a node that has died. What others have seen, or could have, of its stores the
+/// emulator's memory keeps: as if its cache had evicted them in time. What memory has newer it loses.
+fn lose(line: &Line<'_>, node: usize, rounds: u64) {
+    let held = line.held(node);
+    for word in bits(held.dirty & !held.older) {
+        publish(line, node, word, held, rounds);
+    }
+    line.set_held(
+        node,
+        Held {
+            writebacks: held.writebacks.wrapping_add(1) & 0xff_ffff,
             ..Held::default()
         },
     );

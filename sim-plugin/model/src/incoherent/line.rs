@@ -8,7 +8,7 @@
 //! fetched   as writer: who has fetched the copy
 //! since     accesses of the writing CPU when it began to owe
 //! stored    as writer: who has stored to the copy last
-//! flushes   flushes of everything by the node when the copy was fetched
+//! flushes   flushes of everything by the node, and its lives, when the copy was fetched
 //! changed   rounds of all nodes when memory's word was changed last
 //! ```
 //!

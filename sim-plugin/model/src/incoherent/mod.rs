@@ -32,6 +32,10 @@
 //! reader was quick. If it does not come within [`GRACE`] accesses of the writing CPU, the reader
 //! would have waited for ever, or gone on with old bytes.
 //!
+//! **A machine that dies** takes its caches with it: one that is switched on again has no copies. What
+//! it had stored last the emulator's memory holds, so its cache has evicted that in time; what it has
+//! never written back over something newer is lost, and no finding.
+//!
 //! **Hardware's own accesses** are not seen: walks of page tables, fetches of instructions.
 //!
 //! **Bytes decide, not versions**: a copy with the right bytes is right however old. A line that

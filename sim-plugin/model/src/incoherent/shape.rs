@@ -4,7 +4,7 @@
 //! word 0..64       accesses made, by node and CPU
 //! word 64          rounds of quiescence that nodes have completed, all together
 //! word 65..81      by node: what that was at the end of its last round, and of the one before
-//! word 81..89      by node: how often it has flushed everything
+//! word 81..89      by node: how often it has flushed everything: 48 | been switched on: 16
 //! then, per line   meta | memory: 8 | writers: 8 | changed: 8 | per node (copy: 8 | meta | fetched | since | stored | flushes)
 //! ```
 
@@ -21,7 +21,7 @@ pub const MAX_CPUS: usize = dyad_abi::ident::MAX_CPUS;
 pub(super) const HEADER: usize = FLUSHES + MAX_NODES;
 /// The word that counts rounds.
 pub(super) const ROUNDS: usize = MAX_NODES * MAX_CPUS;
-/// The word of the first node's flushes of everything.
+/// The word of the first node's flushes of everything, and lives.
 pub(super) const FLUSHES: usize = ROUNDS + 1 + 2 * MAX_NODES;
 /// Words of a line besides those of the nodes.
 pub(super) const OF_LINE: usize = 1 + 3 * WORDS;

@@ -108,6 +108,49 @@ fn a_copy_that_is_not_dropped_is_stale() {
 }
 
 #[test]
+fn a_node_that_is_switched_on_has_no_copies() {
+    let on = |r: &mut Rig, node| {
+        r.with(|m, _| m.switch_on(node));
+    };
+    let mut r = Rig::new(2);
+    on(&mut r, 0);
+    on(&mut r, 1);
+    // It dies with a line that it has stored to, and another node has changed.
+    r.store(1, 0, 1).store(1, 1, 2);
+    r.rmw(0, 0, 0, 5);
+    on(&mut r, 1);
+    r.load(1, 0, 5).store(1, 2, 3).write_back(1);
+    assert_eq!(r.kinds(), [], "neither stale nor lost");
+    r.load(0, 0, 5).load(0, 2, 3).load(0, 1, 2);
+    assert_eq!(r.kinds(), [], "what it had stored last is in memory");
+    // And without having been switched on, both would be.
+    r.flush(0).rmw(0, 0, 5, 6).load(1, 0, 6);
+    assert_eq!(r.kinds(), [Kind::StaleRead]);
+    r.flush(1).store(1, 0, 7).rmw(0, 0, 6, 8).store(1, 1, 1);
+    r.write_back(1);
+    assert_eq!(r.kinds(), [Kind::LostUpdate]);
+}
+
+#[test]
+fn who_has_died_owes_nothing() {
+    let mut r = Rig::new(2);
+    r.store(1, 0, 1).load(0, 0, 1);
+    let owed = r.seen.pending[0];
+    assert_eq!(r.kinds(), [Kind::Unpublished]);
+    r.with(|m, _| assert_eq!(m.settle(&owed), Settled::Open));
+    r.with(|m, _| m.switch_on(1));
+    for i in 0..2 * GRACE {
+        r.store(1, 7, i);
+    }
+    r.with(|m, _| assert_eq!(m.settle(&owed), Settled::Published));
+    // Nor does its copy hide what has been written since.
+    r.flush(0).store(0, 0, 2).write_back(0).load(1, 0, 2);
+    assert_eq!(r.kinds(), [Kind::StaleRead], "it has fetched the line anew");
+    r.with(|m, _| m.switch_on(1)).load(1, 0, 2);
+    assert_eq!(r.kinds(), []);
+}
+
+#[test]
 fn a_copy_is_late_two_rounds_after_the_change() {
     let mut r = Rig::new(2);
     let round = |r: &mut Rig, node| {
