@@ -20,7 +20,7 @@ use dyad_abi::record::Level;
 use dyad_sim_model::config::Order;
 use dyad_sim_model::report::ClockReport;
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Work};
+use xtask::config::{RunConfig, Sim, Work};
 use xtask::console::Line;
 use xtask::launch::{self, Event, RunReport};
 use xtask::sim::Setup;
@@ -61,6 +61,10 @@ pub fn trials() -> Vec<Trial> {
         test(
             "a_machine_that_comes_again_when_all_is_over_ends",
             restarted_in_vain,
+        ),
+        test(
+            "a_machine_that_comes_again_has_no_copies_of_its_own",
+            restarted_incoherent,
         ),
         test(
             "strict_order_waits_for_a_debugger_and_stays_the_same",
@@ -445,6 +449,40 @@ fn restarted() -> Result<(), Failed> {
         again.ok_or("the program was always on the machine that was killed")??;
     }
     Ok(())
+}
+
+/// Without coherent caches: recovery, and a machine that comes again, flush what they must, and what
+/// the machine that died had in its caches is nobody's.
+fn restarted_incoherent() -> Result<(), Failed> {
+    let config = RunConfig {
+        sim: Sim::Cache,
+        coherent: false,
+        ..commuting("--seconds 0 --lives 2")
+    };
+    for i in 0..repetitions(1) {
+        let _burners = Burners::new(2 * (i % 2));
+        let again = (0..2 * ATTEMPTS).find_map(|_| {
+            let (report, kills, text) = killing_second(&config);
+            let judged = sanitized(&report).and_then(|()| match is_lost(&report) {
+                true => Ok(None),
+                false => came_again(&report, &kills, &text).map(Some),
+            });
+            let judged = judged.map_err(|why| format!("{why}\n\nconsole:\n{text}"));
+            judged.transpose()
+        });
+        again.ok_or("the program was always on the machine that was killed")??;
+    }
+    Ok(())
+}
+
+/// Whether the sanitizer has looked at a run and found nothing.
+fn sanitized(report: &RunReport) -> Result<(), String> {
+    let mut checks = report.checks.iter();
+    match checks.find(|c| c.name == "sim.sanitizer") {
+        Some(check) if check.ok => Ok(()),
+        Some(check) => Err(format!("{check:?}")),
+        None => Err("no sanitizer has looked at it".into()),
+    }
 }
 
 /// The program is lost with the machine, so the others end while it comes again: then it has nobody
