@@ -3,13 +3,37 @@
 //! The spine pass sees to it that nothing is live in registers or on native stacks where a thread may
 //! change its ISA. Back ends know nothing of that promise and have been seen to break it (a constant
 //! kept in a stack slot across a call). The verifier therefore reads what was linked, instruction by
-//! instruction, and takes nobody's word.
+//! instruction, and takes nobody's word: every instruction of every spine function has to be known
+//! and has to be reached from the function's entry, and what each of them reads has to have been made
+//! since the last site. Whatever it does not understand is a finding, and a finding fails the build.
+//!
+//! [`program`] is the whole of it. The rules, and what they take for granted, are described at the
+//! analysis (`check`); decoding and the effects of instructions are `x86` and `a64`.
 
+mod a64;
+mod arch;
+mod check;
 mod finding;
+mod graph;
+mod image;
+mod insn;
+mod lanes;
+mod liveness;
 mod spine;
+mod state;
+mod x86;
 
 pub use finding::{Finding, Kind, Source, VerifyError};
 pub use spine::{SiteAt, SpineInfo, same_sites};
+
+use arch::Arch;
+use check::{Context, Log, Target};
+use dyad_abi::Isa;
+use graph::{Code, Returning};
+use image::{Function, Image};
+use insn::{Flow, Insn};
+use lanes::Lanes;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What has been verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,4 +55,316 @@ pub struct Coverage {
     pub register_reads: usize,
     /// Calls through pointers that have no site: the pass says that none of their targets migrates.
     pub plain_indirect_calls: usize,
+}
+
+/// Verifies that the threads of the program `file` for `isa` can migrate at the sites of `spine`, and
+/// nowhere else need to be able to.
+///
+/// # Errors
+///
+/// Everything that keeps them from it, in order of address.
+pub fn program(isa: Isa, file: &[u8], spine: &SpineInfo) -> Result<Coverage, VerifyError> {
+    let image = match Image::parse(isa, file) {
+        Ok(image) => image,
+        Err(why) => {
+            return Err(VerifyError(vec![bare(
+                isa,
+                Kind::BadImage,
+                "the program",
+                why,
+            )]));
+        }
+    };
+    let mut verifier = Verifier::new(isa, &image, spine);
+    verifier.run();
+    verifier.findings.sort_by_key(|f| (f.va, f.kind));
+    match verifier.findings.is_empty() {
+        true => Ok(verifier.coverage),
+        false => Err(VerifyError(verifier.findings)),
+    }
+}
+
+/// A finding that is about no instruction.
+fn bare(isa: Isa, kind: Kind, function: &str, detail: String) -> Finding {
+    Finding {
+        isa,
+        kind,
+        function: crate::demangle(function),
+        va: 0,
+        instruction: String::new(),
+        source: None,
+        detail,
+    }
+}
+
+/// A spine function in the making.
+struct Body<'a> {
+    function: &'a Function<'a>,
+    code: Code,
+    states: Vec<Option<state::State>>,
+}
+
+struct Verifier<'a> {
+    arch: Arch,
+    image: &'a Image<'a>,
+    spine: &'a SpineInfo,
+    /// First addresses of spine functions and leaves.
+    migrating: BTreeSet<u64>,
+    findings: Vec<Finding>,
+    coverage: Coverage,
+}
+
+impl<'a> Verifier<'a> {
+    fn new(isa: Isa, image: &'a Image<'a>, spine: &'a SpineInfo) -> Verifier<'a> {
+        let names = spine.functions.iter().chain(&spine.leaves);
+        Verifier {
+            arch: Arch::of(isa),
+            image,
+            spine,
+            migrating: names.filter_map(|n| Some(image.named(n)?.va)).collect(),
+            findings: Vec::new(),
+            coverage: Coverage::default(),
+        }
+    }
+
+    fn run(&mut self) {
+        let functions = self.functions();
+        self.check_sites(&functions);
+        let (isa, image) = (self.arch.isa, self.image);
+        let returning = Returning::of(isa, image, functions.iter().map(|f| f.va));
+        let nothing = |_: &SiteAt, _: &Insn| Lanes::NONE;
+        let bodies: Vec<Body<'_>> = functions
+            .into_iter()
+            .map(|function| {
+                let code = Code::decode(isa, function);
+                let context = self.context(&function.name, &nothing);
+                let states = check::states(&context, &code, |i| returning.successors(i));
+                Body {
+                    function,
+                    code,
+                    states,
+                }
+            })
+            .collect();
+        let reads = self.entry_reads(&bodies, &returning);
+        let needs = |site: &SiteAt, insn: &Insn| self.needs(&reads, site, insn);
+        let mut found = Vec::new();
+        let mut coverage = Coverage::default();
+        for body in &bodies {
+            let context = self.context(&body.function.name, &needs);
+            let (findings, covered) = self.report(&context, body, &returning);
+            found.extend(findings);
+            add(&mut coverage, &covered);
+        }
+        self.findings.extend(found);
+        self.coverage = coverage;
+    }
+
+    /// The spine functions that the program has.
+    fn functions(&mut self) -> Vec<&'a Function<'a>> {
+        let names: BTreeSet<&str> = self.spine.functions.iter().map(String::as_str).collect();
+        let sited = self.spine.sites.iter().map(|s| s.function.as_str());
+        let unknown: BTreeSet<&str> = sited.filter(|n| !names.contains(n)).collect();
+        let mut functions = BTreeMap::new();
+        for name in names.iter().chain(&unknown) {
+            match self.image.named(name) {
+                // Two names of one function are one function.
+                Some(function) if names.contains(name) => {
+                    functions.insert(function.va, function);
+                }
+                Some(_) => self.bare(
+                    Kind::NoFunction,
+                    name,
+                    "it has sites, but is no spine function",
+                ),
+                None => self.bare(Kind::NoFunction, name, "no function of that name has code"),
+            }
+        }
+        functions.into_values().collect()
+    }
+
+    fn bare(&mut self, kind: Kind, function: &str, detail: impl Into<String>) {
+        let finding = bare(self.arch.isa, kind, function, detail.into());
+        self.findings.push(finding);
+    }
+
+    /// Numbers and addresses are unique, and each address is in its function.
+    fn check_sites(&mut self, functions: &[&Function<'_>]) {
+        let (mut ids, mut addresses) = (BTreeMap::new(), BTreeMap::new());
+        let spine = self.spine;
+        for site in &spine.sites {
+            let SiteAt { id, ret, .. } = site;
+            if ids.insert(*id, *ret).is_some() {
+                let detail = format!("site {id} is there twice");
+                self.bare(Kind::DuplicateSite, &site.function, detail);
+            }
+            if let Some(other) = addresses.insert(*ret, *id) {
+                let detail = format!("sites {other} and {id} are at one address, {ret:#x}");
+                self.bare(Kind::DuplicateSite, &site.function, detail);
+            }
+            let function = self.image.named(&site.function);
+            let inside = function.is_some_and(|f| (f.va..=f.end()).contains(ret));
+            if !inside && functions.iter().any(|f| f.name == site.function) {
+                let detail = format!("site {id} at {ret:#x} is outside of the function");
+                self.bare(Kind::NoCallAtSite, &site.function, detail);
+            }
+        }
+    }
+
+    fn target(&self, va: u64) -> Target {
+        match self.image.starting_at(va) {
+            _ if self.migrating.contains(&va) => Target::Spine,
+            Some(_) => Target::Plain,
+            None => Target::Nothing,
+        }
+    }
+
+    /// What the function of that name is checked against.
+    fn context<'b>(
+        &'b self,
+        function: &str,
+        needs: &'b dyn Fn(&SiteAt, &Insn) -> Lanes,
+    ) -> Context<'b> {
+        let sites = self.spine.sites.iter().filter(|s| s.function == function);
+        Context {
+            arch: &self.arch,
+            sites: sites.map(|s| (s.ret, s)).collect(),
+            target: self,
+            needs,
+        }
+    }
+
+    /// What the callee of a site reads, of what the C convention preserves.
+    fn needs(&self, reads: &BTreeMap<u64, Lanes>, site: &SiteAt, insn: &Insn) -> Lanes {
+        let lanes = |va: &u64| reads.get(va).copied().unwrap_or(Lanes::NONE);
+        let all = match insn.flow {
+            Flow::Call(to) => lanes(&to),
+            _ if site.targets.is_empty() => reads.values().copied().fold(Lanes::NONE, Lanes::or),
+            _ => {
+                let targets = site.targets.iter().filter_map(|t| self.image.named(t));
+                targets.map(|f| lanes(&f.va)).fold(Lanes::NONE, Lanes::or)
+            }
+        };
+        all.and(self.arch.callee_saved)
+    }
+
+    /// What each spine function reads of its caller's registers, by address.
+    fn entry_reads(&self, bodies: &[Body<'_>], returning: &Returning) -> BTreeMap<u64, Lanes> {
+        let nothing = |_: &SiteAt, _: &Insn| Lanes::NONE;
+        let mut reads: BTreeMap<u64, Lanes> = BTreeMap::new();
+        loop {
+            let mut changed = false;
+            for body in bodies {
+                let context = self.context(&body.function.name, &nothing);
+                let called = |insn: &Insn| match context.sites.get(&insn.end()) {
+                    Some(site) => self.needs(&reads, site, insn),
+                    None => Lanes::NONE,
+                };
+                let found = liveness::entry_reads(
+                    &context,
+                    &body.code,
+                    &body.states,
+                    |i| returning.successors(i),
+                    called,
+                );
+                let known = reads.get(&body.function.va) == Some(&found);
+                reads.insert(body.function.va, found);
+                changed |= !known;
+            }
+            if !changed {
+                return reads;
+            }
+        }
+    }
+
+    /// Goes over a function whose states are known, and says what is wrong.
+    fn report(
+        &self,
+        context: &Context<'_>,
+        body: &Body<'_>,
+        returning: &Returning,
+    ) -> (Vec<Finding>, Coverage) {
+        let mut log = Log::default();
+        let mut findings = Vec::new();
+        let mut covered = Coverage {
+            functions: 1,
+            instructions: body.code.insns.len(),
+            ..Coverage::default()
+        };
+        for (insn, state) in body.code.insns.iter().zip(&body.states) {
+            match state {
+                Some(state) => {
+                    let mut state = state.clone();
+                    context.step(insn, &mut state, &mut log);
+                    let (target, next) = returning.successors(insn);
+                    if let Some(to) = target.filter(|to| body.code.at(*to).is_none()) {
+                        context.leave(to, &state, &mut log);
+                    }
+                    if next.is_some_and(|to| body.code.at(to).is_none()) {
+                        let detail = "control runs off the function's end".to_owned();
+                        log.findings.push((Kind::FlowLeaves, detail));
+                    }
+                    covered.sites += usize::from(context.is_site(insn));
+                }
+                None if insn.padding => covered.padding += 1,
+                None => log.findings.push((Kind::Unreached, String::new())),
+            }
+            for (kind, detail) in log.findings.drain(..) {
+                findings.push(self.finding(body.function, insn, kind, detail));
+            }
+        }
+        for (ret, site) in &context.sites {
+            let calls = |(insn, state): (&Insn, &Option<state::State>)| {
+                state.is_some() && insn.end() == *ret && context.is_site(insn)
+            };
+            if !body.code.insns.iter().zip(&body.states).any(calls) {
+                let detail = format!("site {} at {ret:#x} is behind no call", site.id);
+                findings.push(bare(
+                    self.arch.isa,
+                    Kind::NoCallAtSite,
+                    &site.function,
+                    detail,
+                ));
+            }
+        }
+        covered.slot_loads = log.slot_loads;
+        covered.red_zone = log.red_zone;
+        covered.register_reads = log.register_reads;
+        covered.plain_indirect_calls = log.plain_indirect_calls;
+        (findings, covered)
+    }
+
+    fn finding(&self, function: &Function<'_>, insn: &Insn, kind: Kind, detail: String) -> Finding {
+        let at = usize::try_from(insn.va - function.va).unwrap_or(usize::MAX);
+        let bytes = function.bytes.get(at..).unwrap_or_default();
+        Finding {
+            isa: self.arch.isa,
+            kind,
+            function: crate::demangle(&function.name),
+            va: insn.va,
+            instruction: match self.arch.isa {
+                Isa::X86_64 => x86::text(bytes, insn.va),
+                Isa::Aarch64 => a64::text(graph::word(bytes), insn.va),
+            },
+            source: self.image.source(insn.va),
+            detail,
+        }
+    }
+}
+
+impl check::Targets for Verifier<'_> {
+    fn target(&self, va: u64) -> Target {
+        self.target(va)
+    }
+}
+
+fn add(all: &mut Coverage, one: &Coverage) {
+    all.functions += one.functions;
+    all.instructions += one.instructions;
+    all.padding += one.padding;
+    all.sites += one.sites;
+    all.slot_loads += one.slot_loads;
+    all.red_zone += one.red_zone;
+    all.register_reads += one.register_reads;
+    all.plain_indirect_calls += one.plain_indirect_calls;
 }

@@ -1,0 +1,143 @@
+//! What a spine function reads of what its caller leaves in registers.
+//!
+//! A backward analysis, over registers and over the function's own slots, so that a register that is
+//! only pushed to make room does not count. It looks at registers that the C convention preserves:
+//! those are the arguments that a caller could believe to have survived an earlier call.
+
+use super::check::Context;
+use super::graph::Code;
+use super::insn::{Flow, Insn, Transfer};
+use super::lanes::{Bytes, Lanes};
+use super::state::State;
+
+/// Registers and bytes of the frame whose values are used later on.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Live {
+    lanes: Lanes,
+    bytes: Bytes,
+}
+
+impl Live {
+    fn or(&mut self, other: &Live) {
+        self.lanes = self.lanes.or(other.lanes);
+        self.bytes.or(&other.bytes);
+    }
+}
+
+/// The lanes that are read before they are written from the function's entry on. `called` says what
+/// the callee of a call reads.
+pub(super) fn entry_reads(
+    context: &Context<'_>,
+    code: &Code,
+    states: &[Option<State>],
+    successors: impl Fn(&Insn) -> (Option<u64>, Option<u64>),
+    called: impl Fn(&Insn) -> Lanes,
+) -> Lanes {
+    let mut before: Vec<Live> = vec![Live::default(); code.insns.len()];
+    loop {
+        let mut changed = false;
+        for (i, insn) in code.insns.iter().enumerate().rev() {
+            let Some(state) = &states[i] else { continue };
+            let mut live = Live::default();
+            let (target, next) = successors(insn);
+            for to in target.into_iter().chain(next) {
+                match code.at(to) {
+                    Some(to) => live.or(&before[to]),
+                    // Whatever it is that is jumped to.
+                    None => live.lanes = live.lanes.or(context.arch.arguments),
+                }
+            }
+            step(context, insn, state, &mut live, &called);
+            if live != before[i] {
+                before[i] = live;
+                changed = true;
+            }
+        }
+        if !changed {
+            return before.first().map_or(Lanes::NONE, |live| live.lanes);
+        }
+    }
+}
+
+/// From what is live behind `insn` to what is live before it.
+fn step(
+    context: &Context<'_>,
+    insn: &Insn,
+    state: &State,
+    live: &mut Live,
+    called: &impl Fn(&Insn) -> Lanes,
+) {
+    let arch = context.arch;
+    match insn.flow {
+        Flow::Return(_) => live.lanes = arch.returned,
+        Flow::Call(_) | Flow::IndirectCall => {
+            let site = context.sites.contains_key(&insn.end());
+            live.lanes = match site {
+                true => Lanes::NONE,
+                false => live.lanes.and(arch.callee_saved),
+            };
+            if site {
+                live.bytes.clear();
+            }
+            live.lanes = live.lanes.or(called(insn));
+        }
+        _ => {}
+    }
+    let mut used = insn.reads;
+    for offset in insn.offsets.iter().rev() {
+        let (to, from) = (Lanes::general(offset.to, 8), Lanes::general(offset.from, 8));
+        if !live.lanes.and(to).is_empty() {
+            live.lanes = live.lanes.minus(to).or(from);
+        }
+    }
+    let after = live.clone();
+    live.lanes = live.lanes.minus(insn.sets).minus(insn.spoils);
+    for derive in &insn.derives {
+        let to = Lanes::range(derive.to, derive.lanes);
+        live.lanes = live.lanes.minus(to);
+        if !after.lanes.and(to).is_empty() {
+            for from in derive.from.into_iter().flatten() {
+                used = used.or(Lanes::range(from, derive.lanes));
+            }
+        }
+    }
+    for access in &insn.accesses {
+        for reg in access.place.base.into_iter().chain(access.place.index) {
+            used = used.or(Lanes::general(reg, 8));
+        }
+        let slot = context.slot(access, state);
+        let bytes = slot.map(|at| at..at + i64::from(access.bytes));
+        match (access.transfer, bytes) {
+            (Transfer::Load(to), bytes) => {
+                let to = Lanes::range(to, access.bytes);
+                live.lanes = live.lanes.minus(to);
+                if !after.lanes.and(to).is_empty() {
+                    bytes
+                        .into_iter()
+                        .flatten()
+                        .for_each(|b| live.bytes.set(b, true));
+                }
+            }
+            (Transfer::Observe, bytes) => {
+                bytes
+                    .into_iter()
+                    .flatten()
+                    .for_each(|b| live.bytes.set(b, true));
+            }
+            (Transfer::Store(from), Some(mut bytes)) => {
+                if bytes.clone().any(|b| after.bytes.has(b)) {
+                    used = used.or(Lanes::range(from, access.bytes));
+                }
+                bytes.by_ref().for_each(|b| live.bytes.set(b, false));
+            }
+            (Transfer::Store(from), None) => used = used.or(Lanes::range(from, access.bytes)),
+            (Transfer::Define, bytes) => {
+                bytes
+                    .into_iter()
+                    .flatten()
+                    .for_each(|b| live.bytes.set(b, false));
+            }
+        }
+    }
+    live.lanes = live.lanes.or(used);
+}

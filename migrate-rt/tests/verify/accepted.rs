@@ -1,0 +1,169 @@
+//! What is told about sites, and code that is as it should be.
+
+use crate::fixture::Shape::{Bare, Framed};
+use crate::fixture::{Case, Program, case};
+use dyad_abi::Isa;
+use migrate_rt::verify::{Coverage, Kind, SpineInfo, program};
+
+/// A function with a loop, a site by name and one by pointer, spills between sites, a plain call with
+/// a value in a callee-saved register, and two ways out.
+const GOOD: [Case; 2] = [
+    case(
+        "good",
+        Framed,
+        "movq %r12, %rbx
+         1: movq %rbx, (%rsp)
+         callq plain
+         addq (%rsp), %rbx
+         movq %rbx, %rdi
+         testq %rdi, %rdi
+         je 2f
+         movq %fs:0, %rcx
+         movq 16(%rcx), %r12
+         site callq reader
+         movq %fs:0, %rcx
+         movq 16(%rcx), %rbx
+         movq %rbx, %r12
+         site callq *8(%rbx)
+         movsd %xmm0, 8(%rsp)
+         movsd 8(%rsp), %xmm1
+         addsd %xmm1, %xmm0
+         movq %fs:0, %rcx
+         movq 16(%rcx), %rbx
+         jmp 1b
+         2: cmpl $3, %eax
+         cmovel %eax, %edi
+         jne 3f
+         callq never
+         3: xorps %xmm0, %xmm0",
+        &[],
+    ),
+    case(
+        "good",
+        Framed,
+        "mov x19, x20
+         1: str x19, [sp]
+         bl plain
+         ldr x8, [sp]
+         add x19, x19, x8
+         cbz x19, 2f
+         mrs x9, tpidr_el0
+         ldr x20, [x9, #16]
+         site bl reader
+         mrs x9, tpidr_el0
+         ldr x19, [x9, #16]
+         ldr x8, [x19, #8]
+         mov x20, x19
+         site blr x8
+         str d0, [sp, #8]
+         ldr d1, [sp, #8]
+         fadd d0, d0, d1
+         mrs x9, tpidr_el0
+         ldr x19, [x9, #16]
+         b 1b
+         2: cmp x0, #3
+         csel x0, x0, xzr, eq
+         b.ne 3f
+         bl never
+         3: movi d0, #0",
+        &[],
+    ),
+];
+
+#[test]
+fn good_code_is_accepted_and_all_of_it_is_counted() {
+    for isa in Isa::ALL {
+        let case = &GOOD[isa.index()];
+        let program = Program::new(isa, "good", std::slice::from_ref(case));
+        let coverage = program.judge(case).unwrap_or_else(|found| {
+            let text: Vec<_> = found.iter().map(ToString::to_string).collect();
+            panic!("{}", text.join("\n"))
+        });
+        // The case and the reader; everything in them is reached.
+        assert_eq!((coverage.instructions, coverage.sites), (33, 2), "{isa}");
+        let Coverage {
+            functions,
+            padding,
+            slot_loads,
+            plain_indirect_calls,
+            ..
+        } = coverage;
+        assert_eq!(
+            (functions, padding, slot_loads, plain_indirect_calls),
+            (2, 0, 2, 0)
+        );
+    }
+}
+
+/// A site table that does not fit the code.
+#[test]
+fn sites_that_do_not_fit_are_found() {
+    for isa in Isa::ALL {
+        let case = &GOOD[isa.index()];
+        let fixture = Program::new(isa, "sites", std::slice::from_ref(case));
+        let good = fixture.spine(case);
+        let judge = |change: &dyn Fn(&mut SpineInfo)| {
+            let mut spine = good.clone();
+            change(&mut spine);
+            let found = program(isa, &fixture.file, &spine).unwrap_err().0;
+            let mut kinds: Vec<Kind> = found.iter().map(|f| f.kind).collect();
+            kinds.dedup();
+            kinds
+        };
+        assert_eq!(judge(&|s| s.sites[1].id = 0), [Kind::DuplicateSite]);
+        assert_eq!(
+            judge(&|s| s.sites.push(s.sites[0].clone())),
+            [Kind::DuplicateSite]
+        );
+        assert!(judge(&|s| s.sites[0].ret += 4).contains(&Kind::NoCallAtSite));
+        assert!(judge(&|s| s.sites[0].ret = 0x4200_0000).contains(&Kind::NoCallAtSite));
+        // A call of a spine function that the table does not have, and one that it cannot know of.
+        assert!(judge(&|s| drop(s.sites.remove(0))).contains(&Kind::CallWithoutSite));
+        assert_eq!(judge(&|s| s.sites[0].frame += 8), [Kind::FrameSize]);
+        assert_eq!(judge(&|s| s.sites[0].frame = u64::MAX), [Kind::FrameSize]);
+        assert!(judge(&|s| drop(s.functions.remove(0))).contains(&Kind::NoFunction));
+        assert_eq!(
+            judge(&|s| s.functions.push("missing".into())),
+            [Kind::NoFunction]
+        );
+    }
+}
+
+/// Which functions a call through a pointer can reach decides what it reads.
+#[test]
+fn targets_of_pointers_are_used() {
+    let body = [
+        "site callq leaf; site callq *%rax",
+        "site bl leaf; site blr x0",
+    ];
+    for isa in Isa::ALL {
+        let case = case("pointer", Framed, body[isa.index()], &[]);
+        let fixture = Program::new(isa, "pointer", std::slice::from_ref(&case));
+        let judge = |target: &str| {
+            let mut spine = fixture.spine(&case);
+            spine.sites[1].targets = vec![target.to_owned()];
+            program(isa, &fixture.file, &spine).is_ok()
+        };
+        assert!(judge("pointer") && !judge("reader"));
+    }
+}
+
+#[test]
+fn files_that_are_no_programs_are_refused() {
+    let case = case("empty", Bare(0), "nop", &[]);
+    let fixture = Program::new(Isa::X86_64, "files", std::slice::from_ref(&case));
+    let spine = fixture.spine(&case);
+    let bad = |isa, file: &[u8]| {
+        let found = program(isa, file, &spine).unwrap_err().0;
+        found.iter().map(|f| f.kind).collect::<Vec<_>>() == [Kind::BadImage]
+    };
+    assert!(bad(Isa::Aarch64, &fixture.file));
+    assert!(bad(Isa::X86_64, b"no program"));
+    // Whatever is cut off or broken: no panic, and nothing is accepted.
+    for i in (0..fixture.file.len()).step_by(7) {
+        assert!(
+            program(Isa::X86_64, &fixture.file[..i], &spine).is_err(),
+            "{i}"
+        );
+    }
+}

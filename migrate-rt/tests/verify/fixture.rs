@@ -1,0 +1,218 @@
+//! From assembly to a linked program, and what the verifier says about it.
+
+use crate::common::{TRIPLES, scratch, tools};
+use dyad_abi::Isa;
+use goblin::elf::Elf;
+use migrate_rt::verify::{Coverage, Finding, Kind, SiteAt, SpineInfo, program};
+use std::collections::BTreeMap;
+use std::process::Command;
+
+/// What surrounds a fixture's body.
+#[derive(Clone, Copy, Debug)]
+pub enum Shape {
+    /// The usual prologue and epilogue, with 32 bytes of slots below the frame record.
+    Framed,
+    /// Nothing. The number is the frame's size for the stack map.
+    Bare(u64),
+}
+
+use Shape::{Bare, Framed};
+
+/// A function. Lines of the body that start with `site` are calls with a site behind them.
+pub struct Case {
+    pub name: &'static str,
+    pub shape: Shape,
+    pub body: &'static str,
+    /// Kinds of findings; none if it has to be accepted.
+    pub kinds: &'static [Kind],
+}
+
+/// A case of a table.
+pub const fn case(
+    name: &'static str,
+    shape: Shape,
+    body: &'static str,
+    kinds: &'static [Kind],
+) -> Case {
+    Case {
+        name,
+        shape,
+        body,
+        kinds,
+    }
+}
+
+/// Functions that fixtures call: `leaf` migrates; `plain` and `never` do not, and `never` does not
+/// return; `reader` is a spine function that takes an argument in a register of `preserve_none`.
+const HELPERS: [&str; 2] = [
+    ".globl leaf\n.type leaf,@function\nleaf:\nretq\n.size leaf,.-leaf\n\
+     .globl plain\n.type plain,@function\nplain:\nmovq $1, %rax\nretq\n.size plain,.-plain\n\
+     .globl never\n.type never,@function\nnever:\njmp never\n.size never,.-never\n\
+     .globl reader\n.type reader,@function\nreader:\nmovl (%r12), %eax\nretq\n.size reader,.-reader\n",
+    ".globl leaf\n.type leaf,%function\nleaf:\nret\n.size leaf,.-leaf\n\
+     .globl plain\n.type plain,%function\nplain:\nmov x0, #1\nret\n.size plain,.-plain\n\
+     .globl never\n.type never,%function\nnever:\nb never\n.size never,.-never\n\
+     .globl reader\n.type reader,%function\nreader:\nldr w0, [x20]\nret\n.size reader,.-reader\n",
+];
+
+impl Case {
+    fn frame(&self, isa: Isa) -> u64 {
+        match (self.shape, isa) {
+            (Bare(frame), _) => frame,
+            (Framed, Isa::X86_64) => 40,
+            (Framed, Isa::Aarch64) => 48,
+        }
+    }
+
+    fn assembly(&self, isa: Isa) -> String {
+        let name = self.name;
+        let (prologue, epilogue) = match (self.shape, isa) {
+            (Bare(_), _) => ("", ""),
+            (Framed, Isa::X86_64) => (
+                "pushq %rbp\nmovq %rsp, %rbp\nsubq $32, %rsp\n",
+                "\naddq $32, %rsp\npopq %rbp\nretq\n",
+            ),
+            (Framed, Isa::Aarch64) => (
+                "sub sp, sp, #48\nstp x29, x30, [sp, #32]\nadd x29, sp, #32\n",
+                "\nldp x29, x30, [sp, #32]\nadd sp, sp, #48\nret\n",
+            ),
+        };
+        let mut body = String::new();
+        let mut sites = 0;
+        for line in self.body.split(['\n', ';']).map(str::trim) {
+            match line.strip_prefix("site ") {
+                Some(call) => {
+                    body.push_str(&format!("{call}\n.globl {name}.{sites}\n{name}.{sites}:\n"));
+                    sites += 1;
+                }
+                None => body.push_str(&format!("{line}\n")),
+            }
+        }
+        let mark = if isa == Isa::X86_64 { '@' } else { '%' };
+        format!(
+            ".p2align 4\n.globl {name}\n.type {name},{mark}function\n{name}:\n{prologue}{body}{epilogue}\n\
+             .size {name},.-{name}\n"
+        )
+    }
+}
+
+/// A linked program and its symbols.
+pub struct Program {
+    pub isa: Isa,
+    pub file: Vec<u8>,
+    pub symbols: BTreeMap<String, u64>,
+}
+
+impl Program {
+    /// Assembles and links `cases` and what they call.
+    pub fn new(isa: Isa, name: &str, cases: &[Case]) -> Program {
+        let functions = cases.iter().map(|c| c.assembly(isa));
+        let assembly: String = functions.chain([HELPERS[isa.index()].to_owned()]).collect();
+        Program::assemble(isa, name, &assembly)
+    }
+
+    /// Assembles and links `assembly`.
+    pub fn assemble(isa: Isa, name: &str, assembly: &str) -> Program {
+        let mut ir = format!("target triple = \"{}\"\n", TRIPLES[isa.index()]);
+        for line in [".text"].into_iter().chain(assembly.lines()) {
+            ir.push_str(&format!("module asm \"{line}\"\n"));
+        }
+        Program::compile(
+            isa,
+            name,
+            &ir,
+            &["-filetype=obj", "-mattr=+lse"][..1 + isa.index()],
+        )
+    }
+
+    /// Compiles and links a module.
+    pub fn compile(isa: Isa, name: &str, ir: &str, flags: &[&str]) -> Program {
+        let (tools, dir) = (tools(), scratch(&format!("verify-{name}-{isa}")));
+        std::fs::write(dir.join("in.ll"), ir).unwrap();
+        let mut llc = Command::new(&tools.llc);
+        llc.args(flags).args(["-o", "in.o", "in.ll"]);
+        assert!(llc.current_dir(&dir).status().unwrap().success());
+        let emulation = ["elf_x86_64", "aarch64elf"][isa.index()];
+        let mut lld = Command::new(&tools.lld);
+        lld.args([
+            "-flavor",
+            "gnu",
+            "-m",
+            emulation,
+            "-static",
+            "-e",
+            "0",
+            "-Ttext=0x41000000",
+        ]);
+        lld.args(["-o", "out.elf", "in.o"]);
+        assert!(lld.current_dir(&dir).status().unwrap().success());
+        let file = std::fs::read(dir.join("out.elf")).unwrap();
+        let elf = Elf::parse(&file).unwrap();
+        let symbols = elf
+            .syms
+            .iter()
+            .map(|s| {
+                (
+                    elf.strtab.get_at(s.st_name).unwrap_or("").to_owned(),
+                    s.st_value,
+                )
+            })
+            .collect();
+        Program { isa, symbols, file }
+    }
+
+    /// What the verifier is told about a case.
+    pub fn spine(&self, case: &Case) -> SpineInfo {
+        let sites = (0..).map_while(|i| self.symbols.get(&format!("{}.{i}", case.name)));
+        SpineInfo {
+            functions: vec![case.name.to_owned(), "reader".to_owned()],
+            leaves: vec!["leaf".to_owned()],
+            sites: (0..)
+                .zip(sites)
+                .map(|(id, ret)| SiteAt {
+                    id,
+                    function: case.name.to_owned(),
+                    ret: *ret,
+                    frame: case.frame(self.isa),
+                    targets: Vec::new(),
+                })
+                .collect(),
+        }
+    }
+
+    /// What the verifier says about a case.
+    pub fn judge(&self, case: &Case) -> Result<Coverage, Vec<Finding>> {
+        program(self.isa, &self.file, &self.spine(case)).map_err(|e| e.0)
+    }
+}
+
+/// Verifies each case of a table, and compares.
+pub fn check(isa: Isa, name: &str, cases: &[Case]) {
+    let program = Program::new(isa, name, cases);
+    let mut wrong = String::new();
+    for case in cases {
+        let found = program.judge(case).err().unwrap_or_default();
+        let mut kinds: Vec<Kind> = found.iter().map(|f| f.kind).collect();
+        kinds.sort();
+        kinds.dedup();
+        let mut expected = case.kinds.to_vec();
+        expected.sort();
+        if kinds != expected {
+            wrong.push_str(&format!(
+                "\n{}: expected {:?}, found",
+                case.name, case.kinds
+            ));
+            found
+                .iter()
+                .for_each(|f| wrong.push_str(&format!("\n  {f}")));
+        }
+        // Whatever is found says where and what to do.
+        for f in &found {
+            assert!(
+                !f.remedy().is_empty() && (f.va != 0) != f.instruction.is_empty(),
+                "{f:?}"
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}

@@ -1,0 +1,330 @@
+//! x86-64: values in registers and slots.
+
+use crate::fixture::Shape::{Bare, Framed};
+use crate::fixture::{Case, case, check};
+use dyad_abi::Isa;
+use migrate_rt::verify::Kind::*;
+
+/// Values that live across a site.
+const ACROSS: &[Case] = &[
+    case(
+        "callee_saved",
+        Framed,
+        "movq %rdi, %rbx; site callq leaf; addq %rbx, %rax",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "caller_saved",
+        Framed,
+        "movq %rdi, %rsi; site callq leaf; addq %rsi, %rax",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "returned_copy",
+        Framed,
+        "movq %rdi, %r12; site callq leaf; movq %r12, %rax",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "handed_on_copy",
+        Framed,
+        "movq %rdi, %rbx; site callq leaf; movq %rbx, %rdi; callq plain",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "as_address",
+        Framed,
+        "site callq leaf; movl (%rbx), %eax",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "as_index",
+        Framed,
+        "site callq leaf; movl (%rax,%rbx,4), %eax",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "stored",
+        Framed,
+        "site callq leaf; movq %rbx, (%rax)",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "argument_of_spine",
+        Framed,
+        "site callq leaf; site callq reader",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "argument_of_unknown",
+        Framed,
+        "site callq leaf; site callq *%rax",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "vector",
+        Framed,
+        "movaps %xmm0, %xmm9; site callq leaf; addsd %xmm9, %xmm1; ucomisd %xmm1, %xmm0",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "vector_upper",
+        Framed,
+        "site callq leaf; cvtsi2sd %eax, %xmm8; movups %xmm8, (%rax)",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "vector_integer",
+        Framed,
+        "site callq leaf; movq %xmm12, %rdx; testq %rdx, %rdx; je 1f; nop; 1:",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "flags",
+        Framed,
+        "cmpq %rdi, %rsi; site callq leaf; je 1f; xorl %eax, %eax; 1:",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "flags_carry",
+        Framed,
+        "cmpq %rdi, %rsi; site callq leaf; sbbq %rdx, %rdx; addq %rdx, %rax",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "flags_of_no_shift",
+        Framed,
+        "site callq leaf; movl $1, %edx; shlq %cl, %rdx; jb 1f; nop; 1:",
+        &[UndefinedRegister],
+    ),
+    case(
+        "cmov",
+        Framed,
+        "site callq leaf; testq %rax, %rax; cmovneq %r13, %rax",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "cmov_old",
+        Framed,
+        "site callq leaf; testq %rax, %rax; cmovneq %rax, %r13; movq %r13, (%rax)",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "byte_write",
+        Framed,
+        "site callq leaf; movb $1, %bl; movq %rbx, %rcx; addq %rcx, %rax",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "word_write",
+        Framed,
+        "site callq leaf; movw $1, %bx; addl %ebx, %eax",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "high_byte_write",
+        Framed,
+        "site callq leaf; movb $1, %bh; movzbl %bl, %ebx; addl %ebx, %eax",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "setcc_write",
+        Framed,
+        "site callq leaf; testq %rax, %rax; sete %bl; addl %ebx, %eax",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "xchg_memory",
+        Framed,
+        "site callq leaf; xchgq %rbx, (%rax)",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "xadd_memory",
+        Framed,
+        "site callq leaf; lock xaddq %rbx, (%rax)",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "cmpxchg_old",
+        Framed,
+        "site callq leaf; movq %rax, %rdx; lock cmpxchgq %rsi, (%rdx)",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "string_copy",
+        Framed,
+        "site callq leaf; movl $8, %ecx; movq %rax, %rdi; rep movsb",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "divide_upper",
+        Framed,
+        "site callq leaf; movq $3, %rdx; movq $3, %rsi; divq %rsi; mulq %rdi",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "sub_same_is_no_read",
+        Framed,
+        "site callq leaf; subl %ebx, %ebx; xorps %xmm9, %xmm9; pcmpeqd %xmm8, %xmm8; addl %ebx, %eax; movups %xmm9, (%rcx)",
+        &[],
+    ),
+    case(
+        "add_same_is_a_read",
+        Framed,
+        "site callq leaf; addl %ebx, %ebx; movl %ebx, (%rcx)",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "one_path_only",
+        Framed,
+        "testq %rdi, %rdi; je 1f; site callq leaf; 1: addq %rsi, (%rax)",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "around_a_loop",
+        Framed,
+        "movl $3, %ebx; 1: addl %ebx, %eax; site callq leaf; decl %eax; jne 1b",
+        &[RegisterAcrossSite],
+    ),
+];
+
+/// Slots of the native stack.
+const SLOTS: &[Case] = &[
+    case(
+        "spilled",
+        Framed,
+        "movq %rdi, -8(%rbp); site callq leaf; addq -8(%rbp), %rax",
+        &[SlotAcrossSite],
+    ),
+    case(
+        "reloaded",
+        Framed,
+        "movq %rdi, 8(%rsp); site callq leaf; movq 8(%rsp), %rdx",
+        &[SlotAcrossSite],
+    ),
+    case(
+        "spilled_vector",
+        Framed,
+        "movaps %xmm0, (%rsp); site callq leaf; movaps (%rsp), %xmm1",
+        &[SlotAcrossSite],
+    ),
+    case(
+        "narrow_store",
+        Framed,
+        "site callq leaf; movl %eax, (%rsp); movq (%rsp), %rdx",
+        &[SlotAcrossSite],
+    ),
+    case(
+        "narrow_store_first",
+        Framed,
+        "movl %edi, (%rsp); movq (%rsp), %rdx",
+        &[UndefinedSlot],
+    ),
+    case(
+        "byte_of_two",
+        Framed,
+        "site callq leaf; movb %al, (%rsp); movzwl (%rsp), %edx",
+        &[SlotAcrossSite],
+    ),
+    case(
+        "overlapping",
+        Framed,
+        "site callq leaf; movq %rax, 4(%rsp); movq (%rsp), %rdx",
+        &[SlotAcrossSite],
+    ),
+    case(
+        "vector_of_a_double",
+        Framed,
+        "site callq leaf; movsd %xmm0, (%rsp); movups (%rsp), %xmm1",
+        &[SlotAcrossSite],
+    ),
+    case(
+        "one_path",
+        Framed,
+        "site callq leaf; testq %rax, %rax; je 1f; movq %rax, (%rsp); 1: movq (%rsp), %rdx",
+        &[SlotAcrossSite],
+    ),
+    case(
+        "stale_value",
+        Framed,
+        "site callq leaf; movq %rbx, (%rsp); addq (%rsp), %rax",
+        &[SlotAcrossSite],
+    ),
+    case(
+        "stale_value_loaded",
+        Framed,
+        "site callq leaf; movq %rbx, (%rsp); movq (%rsp), %rdx; addq %rdx, %rax",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "read_and_written",
+        Framed,
+        "movq %rdi, (%rsp); site callq leaf; addq $1, (%rsp)",
+        &[SlotAcrossSite],
+    ),
+    case(
+        "in_a_loop",
+        Framed,
+        "movq %rdi, (%rsp); 1: movq (%rsp), %rdx; site callq leaf; testq %rax, %rax; jne 1b",
+        &[SlotAcrossSite],
+    ),
+    case(
+        "below_a_call",
+        Framed,
+        "movq %rdi, -8(%rsp); callq plain; movq -8(%rsp), %rdx",
+        &[UndefinedSlot],
+    ),
+    case(
+        "far_below",
+        Framed,
+        "movq %rdi, -200(%rsp)",
+        &[OutsideFrame],
+    ),
+    case(
+        "in_the_callers_frame",
+        Framed,
+        "movq %rdi, 16(%rbp)",
+        &[OutsideFrame],
+    ),
+    case(
+        "indexed",
+        Framed,
+        "movq %rdi, (%rsp); movq %rsi, 8(%rsp); andl $1, %edx; movq (%rsp,%rdx,8), %rax",
+        &[UnknownSlot],
+    ),
+    case(
+        "indexed_store",
+        Framed,
+        "andl $1, %edx; movq %rdi, (%rsp,%rdx,8)",
+        &[UnknownSlot],
+    ),
+    case(
+        "incoming",
+        Framed,
+        "movq 16(%rbp), %rax; site callq leaf; movq 24(%rbp), %rdx",
+        &[IncomingArgument],
+    ),
+    case(
+        "saved",
+        Bare(24),
+        "pushq %rbp; movq %rsp, %rbp; pushq %r12; subq $8, %rsp; site callq leaf; addq $8, %rsp; popq %r12; popq %rbp; retq",
+        &[SavedRegister],
+    ),
+    case(
+        "saved_rbx",
+        Bare(32),
+        "pushq %rbp; movq %rsp, %rbp; pushq %rbx; subq $16, %rsp; site callq leaf; movq -8(%rbp), %rbx; addq $24, %rsp; popq %rbp; retq",
+        &[SavedRegister],
+    ),
+];
+
+#[test]
+fn values_across_sites_are_found() {
+    check(Isa::X86_64, "across", ACROSS);
+}
+
+#[test]
+fn stale_slots_are_found() {
+    check(Isa::X86_64, "slots", SLOTS);
+}
