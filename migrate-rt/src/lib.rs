@@ -20,6 +20,7 @@
 //! | [`align`] | anything that exists, or has another size, on one ISA only; shared data that points to per-ISA data |
 //! | [`link`] | symbols nobody defines |
 //! | [`bundle`] | a shared byte or a symbol address that differs, writable per-ISA data, sections nobody asked for |
+//! | [`verify`] | machine code in which anything is live, in a register or on the native stack, where a thread may change its ISA |
 //!
 //! [`build::build_app`] is the driver. [`layout`] compares the type layouts of two front ends; it is
 //! a regression test of the assumption that even two front ends agree.

@@ -102,16 +102,24 @@ pub(super) fn decode(word: u32, va: u64) -> Insn {
         definition.feature_set,
         Feature::V8 | Feature::FP | Feature::SIMD | Feature::LSE
     );
-    if !known || translate(&mut insn, w, definition.class, definition.mnemonic).is_none() {
+    let known = known && translate(&mut insn, w, definition.class, definition.mnemonic).is_some();
+    // The decoder marks the reserved encodings of a class in the text only. It is wrong about scalar
+    // duplicates of elements of less than 64 bits.
+    let reserved = || op.display_at(va).to_string().contains("<undefined>");
+    if !known || (definition.class != Class::ASISDONE && reserved()) {
         insn.refuse(Refused::Unknown);
     }
     insn
 }
 
-/// The text of the instruction at `va`.
+/// The text of the instruction at `va`. The decoder's formatter is not asked about words that are
+/// refused: it does not stand all of those that the architecture reserves.
 pub(super) fn text(word: u32, va: u64) -> String {
     match decoder::decode(word) {
-        Some(op) => op.display_at(va).to_string().replace('\t', " "),
+        Some(op) if decode(word, va).refused != Some(Refused::Unknown) => {
+            op.display_at(va).to_string().replace('\t', " ")
+        }
+        Some(op) => format!("{} (word {word:#010x})", op.definition().mnemonic),
         None => format!("word {word:#010x}"),
     }
 }

@@ -26,6 +26,9 @@ impl Code {
             at += usize::from(insn.len);
             insns.push(insn);
         }
+        if isa == Isa::X86_64 {
+            x86::refine(function.bytes, function.va, &mut insns);
+        }
         let by_address = insns.iter().enumerate().map(|(i, n)| (n.va, i)).collect();
         Code { insns, by_address }
     }

@@ -88,6 +88,11 @@ impl<'a> Image<'a> {
         self.functions.get(&(*self.names.get(name)?)?)
     }
 
+    /// All functions, by address.
+    pub fn functions(&self) -> impl Iterator<Item = &Function<'a>> {
+        self.functions.values()
+    }
+
     /// The function that starts there.
     pub fn starting_at(&self, va: u64) -> Option<&Function<'a>> {
         self.functions.get(&va)

@@ -206,4 +206,36 @@ impl Insn {
     pub fn offset(&mut self, to: u8, from: u8, by: i64) {
         self.offsets.push(Offset { to, from, by });
     }
+
+    /// Every lane that it reads, addresses and copies included.
+    pub fn all_reads(&self) -> Lanes {
+        let mut lanes = self.reads;
+        for derive in &self.derives {
+            for from in derive.from.into_iter().flatten() {
+                lanes = lanes.or(Lanes::range(from, derive.lanes));
+            }
+        }
+        for access in &self.accesses {
+            let place = &access.place;
+            lanes = lanes.or(Lanes::generals(place.base.into_iter().chain(place.index)));
+            if let Transfer::Store(from) = access.transfer {
+                lanes = lanes.or(Lanes::range(from, access.bytes));
+            }
+        }
+        lanes.or(Lanes::generals(self.offsets.iter().map(|o| o.from)))
+    }
+
+    /// Every lane that it changes.
+    pub fn all_changes(&self) -> Lanes {
+        let mut lanes = self.sets.or(self.spoils);
+        for derive in &self.derives {
+            lanes = lanes.or(Lanes::range(derive.to, derive.lanes));
+        }
+        for access in &self.accesses {
+            if let Transfer::Load(to) = access.transfer {
+                lanes = lanes.or(Lanes::range(to, access.bytes));
+            }
+        }
+        lanes.or(Lanes::generals(self.offsets.iter().map(|o| o.to)))
+    }
 }

@@ -18,12 +18,14 @@ mod graph;
 mod image;
 mod insn;
 mod lanes;
+mod listing;
 mod liveness;
 mod spine;
 mod state;
 mod x86;
 
 pub use finding::{Finding, Kind, Source, VerifyError};
+pub use listing::{Listed, listing};
 pub use spine::{SiteAt, SpineInfo, same_sites};
 
 use arch::Arch;
@@ -342,10 +344,7 @@ impl<'a> Verifier<'a> {
             kind,
             function: crate::demangle(&function.name),
             va: insn.va,
-            instruction: match self.arch.isa {
-                Isa::X86_64 => x86::text(bytes, insn.va),
-                Isa::Aarch64 => a64::text(graph::word(bytes), insn.va),
-            },
+            instruction: listing::text(self.arch.isa, bytes, insn.va),
             source: self.image.source(insn.va),
             detail,
         }

@@ -4,7 +4,10 @@
 //! instructions listed here and no others; VEX and EVEX encodings are not even decoded.
 
 mod lists;
+mod scan;
 mod sse;
+
+pub(super) use scan::refine;
 
 use super::insn::{Flow, Insn, Place, Refused, Transfer};
 use super::lanes::{Lanes, flag, general};

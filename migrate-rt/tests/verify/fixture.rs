@@ -5,6 +5,7 @@ use dyad_abi::Isa;
 use goblin::elf::Elf;
 use migrate_rt::verify::{Coverage, Finding, Kind, SiteAt, SpineInfo, program};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// What surrounds a fixture's body.
@@ -99,6 +100,7 @@ impl Case {
 /// A linked program and its symbols.
 pub struct Program {
     pub isa: Isa,
+    pub path: PathBuf,
     pub file: Vec<u8>,
     pub symbols: BTreeMap<String, u64>,
 }
@@ -158,7 +160,12 @@ impl Program {
                 )
             })
             .collect();
-        Program { isa, symbols, file }
+        Program {
+            isa,
+            path: dir.join("out.elf"),
+            symbols,
+            file,
+        }
     }
 
     /// What the verifier is told about a case.

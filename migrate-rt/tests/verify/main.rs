@@ -10,6 +10,8 @@ mod common;
 mod a64_frames;
 mod a64_values;
 mod accepted;
+mod corpus;
 mod fixture;
+mod oracle;
 mod x86_frames;
 mod x86_values;

@@ -189,6 +189,82 @@ const ACROSS: &[Case] = &[
     ),
 ];
 
+/// Bit scans, which leave their destination alone if there is no bit.
+const SCANS: &[Case] = &[
+    case(
+        "scan",
+        Framed,
+        "site callq leaf; bsrq %rax, %rbx; movq %rbx, (%rax)",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "scan_of_set_bit",
+        Framed,
+        "site callq leaf; orq $1, %rax; bsrq %rax, %rbx; movq %rbx, (%rax)",
+        &[],
+    ),
+    case(
+        "scan_of_set_bit_32",
+        Framed,
+        "site callq leaf; orl $4, %eax; nop; bsfl %eax, %ebx; movl %ebx, (%rdx)",
+        &[],
+    ),
+    case(
+        "scan_after_or_with_nothing",
+        Framed,
+        "site callq leaf; orq $0, %rax; bsrq %rax, %rbx",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "scan_of_changed",
+        Framed,
+        "site callq leaf; orq $1, %rax; decq %rax; bsrq %rax, %rbx",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "scan_of_another",
+        Framed,
+        "site callq leaf; orq $1, %rdx; bsrq %rax, %rbx",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "scan_with_another_way_in",
+        Framed,
+        "site callq leaf; testq %rdx, %rdx; jne 1f; orq $1, %rax; 1: bsrq %rax, %rbx",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "scan_after_test",
+        Framed,
+        "site callq leaf; testq %rax, %rax; je 1f; bsrq %rax, %rbx; movq %rbx, (%rax); 1:",
+        &[],
+    ),
+    case(
+        "scan_after_wrong_test",
+        Framed,
+        "site callq leaf; testq %rax, %rax; jne 1f; bsrq %rax, %rbx; 1:",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "scan_after_narrow_test",
+        Framed,
+        "site callq leaf; testq %rax, %rax; je 1f; bsrl %eax, %ebx; 1:",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "scan_to_a_default",
+        Framed,
+        "site callq leaf; movl $63, %ebx; bsrq %rax, %rbx; movq %rbx, (%rax)",
+        &[],
+    ),
+    case(
+        "scan_of_across",
+        Framed,
+        "site callq leaf; orq $1, %rbx; bsrq %rbx, %rax",
+        &[RegisterAcrossSite],
+    ),
+];
+
 /// Slots of the native stack.
 const SLOTS: &[Case] = &[
     case(
@@ -322,6 +398,11 @@ const SLOTS: &[Case] = &[
 #[test]
 fn values_across_sites_are_found() {
     check(Isa::X86_64, "across", ACROSS);
+}
+
+#[test]
+fn bit_scans_read_their_destination_unless_there_is_a_bit() {
+    check(Isa::X86_64, "scans", SCANS);
 }
 
 #[test]

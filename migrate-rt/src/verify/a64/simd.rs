@@ -16,6 +16,8 @@ pub(super) fn translate(insn: &mut Insn, w: Word, class: Class, mnemonic: &str) 
     let (rd, rn, rm) = (w.rd(), w.rn(), w.rm());
     let whole: u16 = if w.bit(30) { 16 } else { 8 };
     match class {
+        // A conversion to the type that it is of already.
+        Class::FLOATDP1 if mnemonic == "fcvt" && w.bits(15, 2) == w.bits(22, 2) => return None,
         Class::FLOATDP1 => {
             insn.read(v(rn, w.float()?));
             insn.set(v(rd, 16));
@@ -93,6 +95,9 @@ fn vectors(insn: &mut Insn, w: Word, class: Class, mnemonic: &str, whole: u16) -
         | Class::ASISDPAIR => None,
         _ => return None,
     };
+    if reserved(w, class, mnemonic) {
+        return None;
+    }
     // Narrowing takes a whole register whatever the result's size; pairs are picked from one.
     let narrows = NARROWING.contains(&mnemonic);
     let scalar = matches!(
@@ -123,6 +128,43 @@ fn vectors(insn: &mut Insn, w: Word, class: Class, mnemonic: &str, whole: u16) -
     Some(())
 }
 
+/// Encodings of a class that the architecture reserves and the decoder lets pass.
+fn reserved(w: Word, class: Class, mnemonic: &str) -> bool {
+    let size = w.bits(22, 2);
+    match class {
+        // Fixed-point numbers are of 32 or 64 bits.
+        Class::ASIMDSHF | Class::ASISDSHF if mnemonic.contains("cvt") => w.bits(21, 2) == 0,
+        // A shift has a size.
+        Class::ASIMDSHF => w.bits(19, 4) == 0,
+        // Scalar shifts that neither narrow nor saturate are of 64 bits.
+        Class::ASISDSHF => {
+            const ALL: [&str; 11] = [
+                "shl", "sli", "sri", "sshr", "ushr", "ssra", "usra", "srshr", "urshr", "srsra",
+                "ursra",
+            ];
+            w.bits(19, 4) == 0 || (ALL.contains(&mnemonic) && !w.bit(22))
+        }
+        Class::ASIMDELEM | Class::ASISDELEM if mnemonic.starts_with('f') => {
+            size < 2 || (size == 3 && w.bit(21))
+        }
+        Class::ASIMDELEM | Class::ASISDELEM => !matches!(size, 1 | 2),
+        // Single precision only: the half-precision forms are another feature's.
+        Class::ASIMDALL if mnemonic.starts_with('f') => !w.bit(29) || !w.bit(30) || w.bit(22),
+        Class::ASIMDMISC if matches!(mnemonic, "urecpe" | "ursqrte") => w.bit(22),
+        Class::ASIMDSAME if mnemonic == "pmul" => size != 0,
+        Class::ASIMDMISC if matches!(mnemonic, "rev16" | "cnt") => size != 0,
+        // Scalars of whole numbers are of 64 bits, but for saturating arithmetic.
+        Class::ASISDMISC | Class::ASISDSAME | Class::ASISDPAIR => {
+            const ALL: [&str; 17] = [
+                "abs", "add", "addp", "cmeq", "cmge", "cmgt", "cmhi", "cmhs", "cmle", "cmlt",
+                "cmtst", "neg", "srshl", "sshl", "sub", "urshl", "ushl",
+            ];
+            ALL.contains(&mnemonic) && size != 3
+        }
+        _ => false,
+    }
+}
+
 /// Conversions between floating-point and general-purpose registers.
 fn conversion(insn: &mut Insn, w: Word, class: Class) -> Option<()> {
     let (rd, rn, width) = (w.rd(), w.rn(), w.width());
@@ -144,6 +186,10 @@ fn conversion(insn: &mut Insn, w: Word, class: Class) -> Option<()> {
         return Some(());
     }
     let float = w.float()?;
+    // Plain moves are between registers of one size.
+    if class == Class::FLOAT2INT && op >= 6 && float != width {
+        return None;
+    }
     if matches!(op, 2 | 3 | 7) {
         insn.read(x(rn, width));
         insn.set(v(rd, 16));
@@ -185,8 +231,12 @@ fn element(insn: &mut Insn, w: Word) -> Option<()> {
             insn.read(x(rn, bytes));
             insn.set(placed);
         }
-        // smov, umov
-        (false, 5 | 7) => {
+        // smov, umov: into the smallest register that the element fits
+        (false, 5) if log < 2 || (log == 2 && w.bit(30)) => {
+            insn.read(picked);
+            insn.set(x(rd, 8));
+        }
+        (false, 7) if w.bit(30) == (log == 3) => {
             insn.read(picked);
             insn.set(x(rd, 8));
         }
@@ -238,10 +288,11 @@ fn structure(insn: &mut Insn, w: Word, class: Class) -> Option<()> {
     let (size, q, s) = (w.bits(10, 2), w.bits(30, 1), w.bits(12, 1));
     let (log, index) = match op >> 1 {
         0 => (0, q << 3 | s << 2 | size),
-        1 => (1, q << 2 | s << 1 | size >> 1),
-        2 if size & 1 == 0 => (2, q << 1 | s),
-        2 => (3, q),
-        _ => (size, 0),
+        1 if size & 1 == 0 => (1, q << 2 | s << 1 | size >> 1),
+        2 if size == 0 => (2, q << 1 | s),
+        2 if size == 1 && s == 0 => (3, q),
+        3 if s == 0 => (size, 0),
+        _ => return None,
     };
     let element = 1u16 << log;
     let bytes = element * u16::from(count);
