@@ -16,9 +16,10 @@
 //!
 //! # Coverage
 //!
-//! x86-64: the integer instructions of the baseline (`-mcpu=x86-64`). AArch64: the base instructions
-//! of ARMv8.0 with LSE atomics, and all loads and stores. Arithmetic in vector registers is not
-//! there yet.
+//! x86-64: the integer instructions and SSE2 of the baseline (`-mcpu=x86-64`); no x87, no MMX.
+//! AArch64: ARMv8.0 with Advanced SIMD and LSE atomics; no half-precision arithmetic, no polynomial
+//! multiplication, no estimates of reciprocals. All of it at user level, little-endian, without
+//! debug or trace state. The tests go over all instructions of the repository's user programs.
 //!
 //! # Decoders
 //!
@@ -29,11 +30,19 @@
 //! and decoding and executing is one `match`. x86-64 needs a decoder of prefixes, opcode and
 //! addressing form, which is three hundred lines. That nothing is decoded wrongly is what
 //! the differential tests show.
+//!
+//! # Floating point
+//!
+//! Arithmetic is done on bits, with integers: results, rounding modes, NaNs and the cumulative
+//! exceptions are those of the emulated ISA whatever the host's are, and neither a library of
+//! functions nor the host's floating-point state takes part.
 #![no_std]
 #![forbid(unsafe_code)]
 
 pub mod a64;
+mod lanes;
 mod memory;
+mod soft;
 pub mod x86;
 
 pub use memory::{Access, Fault, FaultKind, Memory, Update, Width};

@@ -10,6 +10,7 @@ mod branch;
 mod immediate;
 mod memory;
 mod register;
+mod simd;
 
 use crate::{Access, Cpu, Event, Fault, FaultKind, Memory, Refusal, Stop};
 use bits::field;
@@ -158,6 +159,7 @@ fn execute<M: Memory>(state: &mut State, memory: &mut M, word: u32) -> Result<Ev
         0b1010 | 0b1011 => return branch::execute(state, word),
         0b0100 | 0b0110 | 0b1100 | 0b1110 => memory::execute(state, memory, word)?,
         0b0101 | 0b1101 => register::execute(state, word)?,
+        0b0111 | 0b1111 => simd::execute(state, word)?,
         // UDF
         0b0000 if word >> 16 == 0 => return Ok(Event::Trap(crate::Trap::Undefined)),
         _ => return Err(Stop::Unknown),

@@ -9,6 +9,7 @@ mod alu;
 mod context;
 mod decode;
 mod integer;
+mod sse;
 mod string;
 mod two;
 

@@ -4,6 +4,7 @@ use super::alu::{CF, Op, STATUS, ZF, double_shift, holds};
 use super::context::{Context, Flow, RAX, RCX, cut, extend};
 use super::decode::Repeat;
 use super::integer::{branch_if, multiply_to};
+use super::sse;
 use crate::{Event, Feature, Memory, Stop, Trap, Width};
 use core::sync::atomic::{Ordering, fence};
 
@@ -79,7 +80,7 @@ pub(super) fn execute<M: Memory>(c: &mut Context<'_, M>) -> Result<Flow, Stop> {
             let value = c.reg(n, size).swap_bytes() >> (64 - 8 * size);
             c.set_reg(n, size, value);
         }
-        _ => return Err(Stop::Unknown),
+        _ => sse::execute(c)?,
     }
     Ok(Flow::Next)
 }

@@ -37,8 +37,10 @@ pub enum Kind {
     Memory,
     /// Bits 9 to 5 are the number of a register with the address of a slot.
     Branch,
-    /// Vector registers hold floating-point numbers.
+    /// Vector registers hold floating-point numbers, the rounding mode is any.
     Float,
+    /// Vector registers hold small bytes, as indices of tables.
+    Indices,
 }
 
 /// One case, from a form and a number.
@@ -76,6 +78,7 @@ impl Case {
         for v in &mut state.v {
             let mut half = || match form.kind {
                 Kind::Float => random.float(),
+                Kind::Indices => random.next() & 0x4f4f_4f4f_4f4f_4f4f,
                 _ => random.integer(),
             };
             *v = u128::from(half()) << 64 | u128::from(half());

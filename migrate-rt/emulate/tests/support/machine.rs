@@ -89,7 +89,10 @@ pub fn execute(program: &Path, runner: Option<&str>, records: &[Vec<u8>]) -> Vec
         .status()
         .unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let results = std::fs::read(&output).unwrap();
-    let results: Vec<_> = results.chunks(RECORD_LEN).map(<[u8]>::to_vec).collect();
+    let results: Vec<_> = results
+        .chunks_exact(RECORD_LEN)
+        .map(<[u8]>::to_vec)
+        .collect();
     if results.len() < records.len() {
         eprintln!("record {} of {}: {status}", results.len(), records.len());
     }

@@ -104,3 +104,8 @@ impl Memory for Windows {
         Ok(old)
     }
 }
+
+/// Puts a number into memory.
+pub fn put(memory: &mut Windows, va: u64, value: u64) {
+    memory.store(va, value.to_le_bytes()).unwrap();
+}

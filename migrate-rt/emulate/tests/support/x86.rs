@@ -82,6 +82,8 @@ pub enum Operands {
 pub enum Immediate {
     None,
     B1,
+    /// 1 byte, less than 8.
+    Predicate,
     B4,
     /// 2 or 4 bytes.
     Operand,
@@ -219,7 +221,7 @@ impl Case {
         bytes.extend(&opcode);
         let immediate = match form.immediate {
             Immediate::None => 0,
-            Immediate::B1 | Immediate::Branch1 => 1,
+            Immediate::B1 | Immediate::Predicate | Immediate::Branch1 => 1,
             Immediate::Full if wide != 0 => 8,
             Immediate::Full | Immediate::Operand if operand16 && wide == 0 => 2,
             _ => 4,
@@ -273,6 +275,7 @@ impl Case {
                 let offset = slot(r).wrapping_sub(next);
                 bytes.extend(&offset.to_le_bytes()[..immediate]);
             }
+            Immediate::Predicate => bytes.push(r.below(8) as u8),
             _ => bytes.extend(&r.integer().to_le_bytes()[..immediate]),
         }
         let mut undefined = form.undefined;

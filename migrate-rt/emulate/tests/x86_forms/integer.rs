@@ -2,7 +2,7 @@
 
 use crate::support::x86::{AF, CF, Form, Immediate, Kind, OF, Operands, PF, SF, STATUS, Sizes, ZF};
 
-const fn form(
+pub const fn form(
     name: &'static str,
     opcodes: &'static [&'static [u8]],
     sizes: Sizes,
@@ -20,7 +20,7 @@ const fn form(
     }
 }
 
-const fn kind(kind: Kind, form: Form) -> Form {
+pub const fn kind(kind: Kind, form: Form) -> Form {
     Form { kind, ..form }
 }
 
