@@ -11,6 +11,7 @@
 
 mod abuse;
 mod batch;
+mod benchmarks;
 mod clock;
 mod console;
 mod deaths;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
     };
     let mut trials = batch::trials(&names, &args);
     trials.extend(runs::trials());
+    trials.extend(benchmarks::trials());
     trials.extend(abuse::trials());
     trials.extend(storm::trials());
     trials.extend(windows::trials());

@@ -12,13 +12,20 @@
 //! | [`random`] | an independent load | misses in the proportion in which memory exceeds a cache |
 //! | [`stream`] | a load and a store of the next word | misses once per line |
 //! | [`bench`](mod@bench) | an iteration of NPB IS or CG | real programs |
+//!
+//! Besides there are [`bfs`], searches of random graphs, and [`micro`], the small measurements of
+//! earlier systems with hooks in the place of what they measure.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 pub mod bench;
+pub mod bfs;
 pub mod matmul;
+pub mod micro;
 pub mod random;
 pub mod ring;
 pub mod rng;

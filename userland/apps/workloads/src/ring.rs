@@ -67,6 +67,15 @@ impl Ring {
         }
     }
 
+    /// Goes so many steps from a line; where that leads.
+    #[inline(always)]
+    pub fn follow(&self, mut at: u32, steps: u64) -> u32 {
+        for _ in 0..steps {
+            at = self.lines[at as usize].next;
+        }
+        at
+    }
+
     /// Number of lines on the way.
     pub fn length(&self) -> u64 {
         self.length
@@ -77,11 +86,7 @@ impl Load for Ring {
     /// Goes round until there have been enough steps, from and to line 0.
     #[inline(never)]
     fn pass(&mut self) {
-        let mut at = 0;
-        for _ in 0..self.steps {
-            at = self.lines[at as usize].next;
-        }
-        self.at = Some(at);
+        self.at = Some(self.follow(0, self.steps));
     }
 
     fn steps(&self) -> u64 {
