@@ -39,7 +39,8 @@ pub struct Hand {
     /// What the time was when the CPU's life was over.
     end: AtomicU64,
     phase: AtomicU64,
-    /// The time at the end of the last block that ended with an instruction that halts.
+    /// The time at the end of the last block that ended with an instruction that halts, or since then as
+    /// long as nothing has been executed.
     halt: AtomicU64,
 }
 
@@ -84,6 +85,14 @@ impl Hand {
     /// it between two blocks: time that has passed since it might have halted has passed in others.
     pub fn has_halted(&self, q: u64) -> bool {
         get(&self.halt) == self.time(q)
+    }
+
+    /// A CPU's thread goes on at `now`, because of nothing that wakes a CPU: somebody has stopped the machine,
+    /// or lets it go on. If it has halted, it has still halted.
+    pub fn nothing_came(&self, q: u64, now: u64) {
+        if self.has_halted(q) {
+            set(&self.halt, now);
+        }
     }
 
     /// So much of the time until `now` was slept, or jumped over.
@@ -177,6 +186,23 @@ mod tests {
         assert!(hand.has_halted(q));
         assert!(hand.has_halted(hand.plan(1030, 7000)));
         assert!(!hand.has_halted(q + 1));
+    }
+
+    #[test]
+    fn who_has_halted_stays_so_when_time_goes_by() {
+        let hand = Hand::default();
+        let q = hand.plan(1000, 5000) + 30;
+        hand.nothing_came(q, 2000);
+        assert!(!hand.has_halted(hand.plan(2000, 5000)), "it has not");
+        let q = hand.plan(1000, 5000) + 30;
+        hand.halts(q);
+        hand.nothing_came(q, 2000);
+        let q = hand.plan(2000, 2000);
+        assert!(hand.has_halted(q));
+        hand.nothing_came(q, 2000);
+        assert!(hand.has_halted(q), "stopped, and let go on");
+        assert!(!hand.has_halted(q + 1), "it has executed something");
+        assert!(!hand.has_halted(hand.plan(3000, 3000)), "an event has come");
     }
 
     #[test]

@@ -361,7 +361,8 @@ impl Clock {
             return;
         };
         let mut words = Words::of(index);
-        let time = cpu.hand.time(words.time());
+        let q = words.time();
+        let time = cpu.hand.time(q);
         if cpu.hand.phase() == Phase::Alive
             && let Some(resumed) = cpu.coupling.resume(time)
         {
@@ -369,7 +370,11 @@ impl Clock {
                 Some(Interrupt::Doorbell) => {
                     cpu.hand.slept_until_rung(time, resumed.now, self.flight);
                 }
-                Some(Interrupt::Timer) | None => cpu.hand.slept(time, resumed.now),
+                Some(Interrupt::Timer) => cpu.hand.slept(time, resumed.now),
+                None => {
+                    cpu.hand.slept(time, resumed.now);
+                    cpu.hand.nothing_came(q, resumed.now);
+                }
             }
             // It looks around before it does anything else.
             words.set_time(cpu.hand.plan(resumed.now, 0));

@@ -8,11 +8,7 @@
 //! With `DYAD_LONG=1` everything is done twenty times, every other time on a busy host.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::process::Command;
-use std::sync::mpsc::{Receiver, channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use dyad_abi::boot::OnDeath;
@@ -28,12 +24,20 @@ use xtask::sim::Setup;
 use crate::clock::{Burners, base, repetitions};
 use crate::console::Kept;
 
+mod hold;
+
+use hold::{By, Hold, Holder, Killed};
+
 /// For how long a machine stands still, at least: longer than it is waited for.
 const STILL: Duration = Duration::from_secs(3);
 /// How long it is left alone before that.
 const MOMENT: Duration = Duration::from_millis(50);
 /// How long the other one may take.
 const LIMIT: Duration = Duration::from_secs(120);
+/// For how long a machine stands still that is stopped again and again: longer than it is waited for; and
+/// how often.
+const SHORTLY: Duration = Duration::from_millis(1200);
+const PAUSES: usize = 8;
 /// How often a machine may have come to the end before it was stopped.
 const ATTEMPTS: usize = 5;
 
@@ -56,6 +60,7 @@ pub fn trials() -> Vec<Trial> {
         test("a_machine_paused_in_a_debugger_holds_nobody_up", || {
             scenes(&base(), By::Debugger, Held::came_back)
         }),
+        test("a_machine_paused_again_and_again_goes_on", teased),
         test("a_killed_machine_holds_nobody_up", killed),
         test("a_machine_that_comes_again_has_the_others_time", restarted),
         test(
@@ -73,185 +78,6 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-// --- what stops a machine ----------------------------------------------------------------------
-
-/// Something that can stop a machine.
-trait Hold: Send {
-    /// Stops it; it has been seen to stand still when this returns.
-    fn stop(&mut self) -> Result<(), String>;
-    /// Lets it go on.
-    fn go_on(&mut self) -> Result<(), String>;
-}
-
-fn signal(pid: u32, name: &str) -> Result<(), String> {
-    let status = Command::new("kill")
-        .args([&format!("-{name}"), &pid.to_string()])
-        .status();
-    match status {
-        Ok(s) if s.success() => Ok(()),
-        other => Err(format!("kill -{name} {pid}: {other:?}")),
-    }
-}
-
-/// A process, stopped by signals.
-struct Process(u32);
-
-impl Hold for Process {
-    fn stop(&mut self) -> Result<(), String> {
-        signal(self.0, "STOP")?;
-        let begin = Instant::now();
-        loop {
-            let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0));
-            let stat = stat.map_err(|e| format!("the process is gone: {e}"))?;
-            let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-            if state.starts_with('T') {
-                return Ok(());
-            }
-            if begin.elapsed() > LIMIT {
-                return Err(format!("not stopped: {stat}"));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn go_on(&mut self) -> Result<(), String> {
-        signal(self.0, "CONT")
-    }
-}
-
-/// A machine in a debugger: as much of gdb's remote protocol as it takes to stop it and to let it go
-/// on.
-struct Debugger(TcpStream);
-
-impl Debugger {
-    /// Connects to a machine that may not have been started yet, and which does not run before it is
-    /// told to.
-    fn connect(port: u16) -> Result<Debugger, String> {
-        let begin = Instant::now();
-        let stream = loop {
-            match TcpStream::connect(("127.0.0.1", port)) {
-                Ok(stream) => break stream,
-                Err(_) if begin.elapsed() < LIMIT => std::thread::sleep(Duration::from_millis(10)),
-                Err(e) => return Err(format!("no debugger's port {port}: {e}")),
-            }
-        };
-        let limit = stream.set_read_timeout(Some(LIMIT));
-        limit.map_err(|e| e.to_string())?;
-        Ok(Debugger(stream))
-    }
-
-    fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let sent = self.0.write_all(bytes);
-        sent.map_err(|e| format!("the debugger cannot send: {e}"))
-    }
-
-    fn byte(&mut self) -> Result<u8, String> {
-        let mut byte = [0];
-        let read = self.0.read_exact(&mut byte);
-        read.map_err(|e| format!("the debugger hears nothing: {e}"))?;
-        Ok(byte[0])
-    }
-
-    /// The next packet's text, confirmed.
-    fn packet(&mut self) -> Result<String, String> {
-        while self.byte()? != b'$' {}
-        let mut text = String::new();
-        loop {
-            match self.byte()? {
-                b'#' => break,
-                byte => text.push(char::from(byte)),
-            }
-        }
-        // Its checksum.
-        self.byte()?;
-        self.byte()?;
-        self.send(b"+")?;
-        Ok(text)
-    }
-}
-
-impl Hold for Debugger {
-    fn stop(&mut self) -> Result<(), String> {
-        self.send(b"\x03")?;
-        // "T05...", or "T02...": why it stands still.
-        let said = self.packet()?;
-        match said.starts_with('T') {
-            true => Ok(()),
-            false => Err(format!("the machine did not stop: {said:?}")),
-        }
-    }
-
-    fn go_on(&mut self) -> Result<(), String> {
-        self.send(b"$c#63")
-    }
-}
-
-/// A process that is killed.
-struct Killed(u32);
-
-impl Hold for Killed {
-    fn stop(&mut self) -> Result<(), String> {
-        signal(self.0, "KILL")?;
-        let begin = Instant::now();
-        // Until it has been reaped, or is about to be.
-        while let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", self.0)) {
-            let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-            if state.starts_with('Z') {
-                break;
-            }
-            if begin.elapsed() > LIMIT {
-                return Err(format!("not dead: {stat}"));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
-    }
-
-    fn go_on(&mut self) -> Result<(), String> {
-        Ok(())
-    }
-}
-
-/// By what a machine is held up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
-    Stop,
-    Debugger,
-    Kill,
-}
-
-/// Something that will be able to.
-type Holder = JoinHandle<Result<Box<dyn Hold>, String>>;
-
-impl By {
-    /// Node and holder, if the launcher tells of a machine that can be held up so.
-    fn find(self, event: &Event<'_>) -> Option<(usize, Holder)> {
-        match (self, event) {
-            (By::Stop, &Event::Started { node, pid, .. }) => Some((
-                node,
-                std::thread::spawn(move || Ok(Box::new(Process(pid)) as _)),
-            )),
-            (By::Kill, &Event::Started { node, pid, .. }) => Some((
-                node,
-                std::thread::spawn(move || Ok(Box::new(Killed(pid)) as _)),
-            )),
-            (By::Debugger, Event::Note(text)) => {
-                let (node, rest) = text.strip_prefix("node ")?.split_once(' ')?;
-                let (_, port) = rest.split_once("target remote 127.0.0.1:")?;
-                let port = port.trim_end_matches('\'').parse().ok()?;
-                // The machine waits for a debugger that starts it.
-                let start = move || {
-                    let mut debugger = Debugger::connect(port)?;
-                    debugger.go_on()?;
-                    Ok(Box::new(debugger) as _)
-                };
-                Some((node.parse().ok()?, std::thread::spawn(start)))
-            }
-            _ => None,
-        }
-    }
-}
-
 // --- one machine stands still --------------------------------------------------------------------
 
 /// A run in which a machine was held up.
@@ -264,9 +90,32 @@ struct Held {
     text: String,
 }
 
-/// Holds a machine up, until the other one's ticks are over, and for a while at least.
-fn hold(holder: Holder, over: &Receiver<()>, most: Duration) -> Result<(Instant, Instant), String> {
+/// Stops a machine and lets it go on, again and again, while the other one's ticks are not over.
+fn tease(mut machine: Box<dyn Hold>, over: &Receiver<()>) -> Result<(), String> {
+    for _ in 0..PAUSES {
+        machine.stop()?;
+        std::thread::sleep(SHORTLY);
+        machine.go_on()?;
+        if over.recv_timeout(MOMENT) != Err(RecvTimeoutError::Timeout) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Holds a machine up, until the other one's ticks are over, and for a while at least; or [teases](tease)
+/// it.
+fn hold(
+    holder: Holder,
+    over: &Receiver<()>,
+    most: Option<Duration>,
+) -> Result<(Instant, Instant), String> {
     let mut machine = holder.join().map_err(|_| "a thread panicked")??;
+    let Some(most) = most else {
+        let begin = Instant::now();
+        tease(machine, over)?;
+        return Ok((begin, Instant::now()));
+    };
     // What has been said has to have been done.
     std::thread::sleep(MOMENT);
     machine.stop()?;
@@ -278,8 +127,15 @@ fn hold(holder: Holder, over: &Receiver<()>, most: Duration) -> Result<(Instant,
     Ok((stopped, gone_on))
 }
 
-/// Runs a test of ticks on both nodes, and holds the machine of one up when it has begun.
-fn held(config: RunConfig, test: &str, victim: usize, by: Option<By>) -> Result<Held, String> {
+/// Runs a test of ticks on both nodes, and holds the machine of one up when it has begun; or stops it
+/// often for a moment.
+fn held(
+    config: RunConfig,
+    test: &str,
+    victim: usize,
+    by: Option<By>,
+    often: bool,
+) -> Result<Held, String> {
     let config = RunConfig {
         work: Work::Ktest(vec![test.into()]),
         gdb: by == Some(By::Debugger),
@@ -287,8 +143,9 @@ fn held(config: RunConfig, test: &str, victim: usize, by: Option<By>) -> Result<
     };
     // In strict order the other one's ticks do not go on.
     let most = match config.setup.order {
-        Order::Parallel => LIMIT,
-        Order::Strict { .. } => STILL,
+        _ if often => None,
+        Order::Parallel => Some(LIMIT),
+        Order::Strict { .. } => Some(STILL),
     };
     let mut holders = BTreeMap::new();
     let mut holding = None;
@@ -389,7 +246,7 @@ fn scenes(
         let (test, victim) = scenes[i % scenes.len()];
         let mut done = false;
         for _ in 0..ATTEMPTS {
-            let held = held(config.clone(), test, victim, Some(by))?;
+            let held = held(config.clone(), test, victim, Some(by), false)?;
             let went_on = held.other_went_on(victim).and_then(|on| match on {
                 Some(()) => judge(&held, victim).map(|()| true),
                 None => Ok(false),
@@ -404,6 +261,22 @@ fn scenes(
         }
         if !done {
             return Err(format!("{test}, {by:?} of node {victim}: always too late").into());
+        }
+    }
+    Ok(())
+}
+
+/// A machine that is stopped while it sleeps, and others do something, still sleeps when it goes on, and
+/// is woken for its next event.
+fn teased() -> Result<(), Failed> {
+    for i in 0..repetitions(2) {
+        let _burners = Burners::new(2 * (i / 2 % 2));
+        // The second one's sleep begins a little before the first one's, whose time it takes when it is
+        // stopped.
+        let held = held(base(), ASLEEP, 1 - i % 2, Some(By::Debugger), true)?;
+        held.still?;
+        if let Some(why) = held.report.failure() {
+            return Err(format!("{why}\n\nconsole:\n{}", held.text).into());
         }
     }
     Ok(())
@@ -582,7 +455,7 @@ fn strict() -> Result<(), Failed> {
         let _burners = Burners::new(2 * (i % 2));
         let mut hashes = Vec::new();
         for by in [None, Some(By::Debugger)] {
-            let held = held(config.clone(), AT_WORK, 1, by)?;
+            let held = held(config.clone(), AT_WORK, 1, by, false)?;
             let outcome = held.report.simulation.as_ref();
             let hash = outcome.and_then(|o| o.trace_hash.clone());
             let bad = held.report.failure().or_else(|| {
