@@ -22,8 +22,10 @@
 //!   thinks the callee's convention is; so what is in them was put there behind the last call, and
 //!   that is checked. Registers of the second kind are checked at calls, against
 //!   what the callee's own code reads.
-//! - Functions that are not on the spine keep to the C convention, and never migrate. The pass says
-//!   which these are; calls that reach spine functions by name are checked.
+//! - Functions that are not on the spine never migrate, and what they read of the registers that the C
+//!   convention preserves is theirs by that convention alone: a `preserve_none` function has to be on
+//!   the spine, or its callers may hand it anything. The pass says which functions are; calls that
+//!   reach spine functions by name are checked.
 
 mod access;
 

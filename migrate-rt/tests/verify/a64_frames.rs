@@ -87,6 +87,12 @@ const FRAMES: &[Case] = &[
         &[FrameRecord, BadReturn],
     ),
     case(
+        "record_not_written",
+        Bare(16),
+        "sub sp, sp, #16; str x30, [sp, #8]; mov x29, sp; site bl leaf; ldr x30, [sp, #8]; add sp, sp, #16; ret",
+        &[FrameRecord, BadReturn],
+    ),
+    case(
         "record_elsewhere",
         Bare(32),
         "stp x29, x30, [sp, #-32]!; mov x29, sp; site bl leaf; ldp x29, x30, [sp], #32; ret",

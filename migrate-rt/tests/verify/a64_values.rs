@@ -366,6 +366,18 @@ const SLOTS: &[Case] = &[
         &[RegisterAcrossSite],
     ),
     case(
+        "stale_value_on_one_path",
+        Framed,
+        "site bl leaf; str x19, [sp]; cbz x0, 1f; str x0, [sp]; 1: ldr x1, [sp]; add x0, x0, x1",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "stale_value_on_the_other_path",
+        Framed,
+        "site bl leaf; str x0, [sp]; cbz x0, 1f; str x19, [sp]; 1: ldr x1, [sp]; add x0, x0, x1",
+        &[RegisterAcrossSite],
+    ),
+    case(
         "atomic",
         Framed,
         "str x0, [sp]; site bl leaf; mov x1, #1; ldadd x1, x0, [sp]",

@@ -1,5 +1,6 @@
 //! What is told about sites, and code that is as it should be.
 
+use crate::common::TRIPLES;
 use crate::fixture::Shape::{Bare, Framed};
 use crate::fixture::{Case, Program, case};
 use dyad_abi::Isa;
@@ -165,5 +166,60 @@ fn files_that_are_no_programs_are_refused() {
             program(Isa::X86_64, &fixture.file[..i], &spine).is_err(),
             "{i}"
         );
+    }
+}
+
+/// A finding names the line of the program's source.
+#[test]
+fn findings_have_source_lines() {
+    const BODY: &str = r#"
+define void @leaf() { ret void }
+define void @_RNvCs1_3app4work() "frame-pointer"="all" !dbg !4 {
+  call void @leaf(), !dbg !6
+  ret void, !dbg !7
+}
+!llvm.dbg.cu = !{!0}
+!llvm.module.flags = !{!2, !3}
+!0 = distinct !DICompileUnit(language: DW_LANG_Rust, file: !1, emissionKind: LineTablesOnly)
+!1 = !DIFile(filename: "src/main.rs", directory: "/app")
+!2 = !{i32 2, !"Dwarf Version", i32 4}
+!3 = !{i32 2, !"Debug Info Version", i32 3}
+!4 = distinct !DISubprogram(name: "work", file: !1, line: 40, type: !5, unit: !0)
+!5 = !DISubroutineType(types: !8)
+!6 = !DILocation(line: 42, column: 5, scope: !4)
+!7 = !DILocation(line: 43, column: 1, scope: !4)
+!8 = !{}
+"#;
+    for isa in Isa::ALL {
+        let ir = format!("target triple = \"{}\"\n{BODY}", TRIPLES[isa.index()]);
+        let fixture = Program::compile(isa, "lines", &ir, &["-filetype=obj"]);
+        let spine = SpineInfo {
+            functions: vec!["_RNvCs1_3app4work".to_owned()],
+            leaves: vec!["leaf".to_owned()],
+            sites: Vec::new(),
+        };
+        let error = program(isa, &fixture.file, &spine).unwrap_err();
+        let [found] = &error.0[..] else {
+            panic!("{error}")
+        };
+        assert_eq!(
+            (found.kind, found.function.as_str()),
+            (Kind::CallWithoutSite, "app::work")
+        );
+        let source = found.source.clone().unwrap();
+        assert_eq!(
+            (source.file.as_str(), source.line),
+            ("/app/src/main.rs", 42)
+        );
+        let text = error.to_string();
+        for part in [
+            "CallWithoutSite",
+            "app::work",
+            "src/main.rs:42",
+            "do: ",
+            found.remedy(),
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 }

@@ -120,6 +120,12 @@ const FRAMES: &[Case] = &[
         &[FrameRecord],
     ),
     case(
+        "record_not_written",
+        Bare(8),
+        "subq $8, %rsp; movq %rsp, %rbp; site callq leaf; addq $8, %rsp; retq",
+        &[FrameRecord, BadReturn],
+    ),
+    case(
         "record_elsewhere",
         Bare(24),
         "subq $8, %rsp; pushq %rbp; movq %rsp, %rbp; subq $8, %rsp; site callq leaf; addq $8, %rsp; popq %rbp; addq $8, %rsp; retq",

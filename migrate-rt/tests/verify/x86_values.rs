@@ -334,6 +334,18 @@ const SLOTS: &[Case] = &[
         &[RegisterAcrossSite],
     ),
     case(
+        "stale_value_on_one_path",
+        Framed,
+        "site callq leaf; movq %rbx, (%rsp); testq %rax, %rax; je 1f; movq %rax, (%rsp); 1: movq (%rsp), %rdx; addq %rdx, %rax",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "stale_value_on_the_other_path",
+        Framed,
+        "site callq leaf; movq %rax, (%rsp); testq %rax, %rax; je 1f; movq %rbx, (%rsp); 1: movq (%rsp), %rdx; addq %rdx, %rax",
+        &[RegisterAcrossSite],
+    ),
+    case(
         "read_and_written",
         Framed,
         "movq %rdi, (%rsp); site callq leaf; addq $1, (%rsp)",
