@@ -208,7 +208,7 @@ fn three_sources(state: &mut State, word: u32) -> Result<(), Stop> {
         (0, 0) => n.wrapping_mul(m),
         (0, 1) if wide => signed_n.wrapping_mul(signed_m),
         (0, 5) if wide => unsigned_n.wrapping_mul(unsigned_m),
-        (0, high @ (2 | 6)) if wide && !bit(word, 15) => {
+        (0, high @ (2 | 6)) if wide && field(word, 10, 6) == 31 => {
             let product = if high == 2 {
                 (i128::from(n as i64) * i128::from(m as i64)) as u128
             } else {

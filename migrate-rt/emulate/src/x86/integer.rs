@@ -29,7 +29,8 @@ pub(super) fn execute<M: Memory>(c: &mut Context<'_, M>) -> Result<Flow, Stop> {
             c.set_reg(c.i.opcode_reg(), 8, value);
         }
         // MOVSXD
-        0x63 => {
+        // With operands of 16 bits it is none that anybody emits.
+        0x63 if !c.i.operand16 || c.i.size() == 8 => {
             let value = c.rm(4)?;
             c.set_reg(c.i.reg(), c.i.size(), extend(value, 4) as u64);
         }
@@ -60,7 +61,8 @@ pub(super) fn execute<M: Memory>(c: &mut Context<'_, M>) -> Result<Flow, Stop> {
         // XCHG, locked with memory whether it says so or not.
         0x86 | 0x87 => {
             let new = c.reg(c.i.reg(), size);
-            c.i.lock = c.i.rm().is_none();
+            // With a register there is nothing to be locked; `modify` refuses the prefix.
+            c.i.lock |= c.i.rm().is_none();
             let old = c.modify(size, &mut |_| new)?;
             c.set_reg(c.i.reg(), size, old);
         }
@@ -87,7 +89,8 @@ pub(super) fn execute<M: Memory>(c: &mut Context<'_, M>) -> Result<Flow, Stop> {
                 core::hint::spin_loop();
             }
         }
-        0x90..=0x97 => {
+        // F3 90 is PAUSE, and what it is with another register depends on whom one asks.
+        0x90..=0x97 if opcode != 0x90 || c.i.repeat != Repeat::F3 => {
             let (size, other) = (c.i.size(), c.i.opcode_reg());
             let (a, b) = (c.reg(RAX, size), c.reg(other, size));
             c.set_reg(RAX, size, b);

@@ -60,6 +60,11 @@ impl Case {
                 '0' => 0,
                 '1' => 1,
                 'x' => random.next() as u32 & 1,
+                // Should be one.
+                'i' => {
+                    random.next();
+                    1
+                }
                 _ => panic!("{}: {c}", form.name),
             };
             word = word << 1 | bit;

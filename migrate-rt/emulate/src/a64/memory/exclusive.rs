@@ -14,9 +14,9 @@ pub(super) fn execute<M: Memory>(state: &mut State, memory: &mut M, word: u32) -
     let (rt, rt2, rs) = (field(word, 0, 5), field(word, 10, 5), field(word, 16, 5));
     let va = state.x_sp(field(word, 5, 5));
     match (ordered, second) {
-        // LDAR, LDLAR, STLR, STLLR
+        // LDAR, STLR. Without the bit they are LDLAR and STLLR, of limited ordering regions.
         (true, false) => {
-            if rs != R31 || rt2 != R31 {
+            if rs != R31 || rt2 != R31 || !bit(word, 15) {
                 return Err(Stop::Unknown);
             }
             aligned(
