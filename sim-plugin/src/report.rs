@@ -23,6 +23,7 @@ fn window((id, record): (&WindowId, &Record)) -> WindowReport {
         id: id.0,
         n: record.n(),
         interrupted: record.interrupted(),
+        total: record.total(),
         instructions: spread(Metric::Instructions),
         lines: spread(Metric::Lines),
         fused_lines: spread(Metric::FusedLines),
@@ -31,6 +32,8 @@ fn window((id, record): (&WindowId, &Record)) -> WindowReport {
         atomics: spread(Metric::Atomics),
         flushes: spread(Metric::Flushes),
         fences: spread(Metric::Fences),
+        lead: spread(Metric::Lead),
+        waits: spread(Metric::Waits),
         sites: record.sites().iter().map(|(at, n)| (*at, *n)).collect(),
     }
 }
@@ -60,9 +63,11 @@ mod tests {
             panic!("two windows");
         };
         assert_eq!((full.id, full.n, full.interrupted), (5, 3, 0));
+        assert_eq!(full.total, 60);
         let spread = |min, median, max| Some(Spread { min, median, max });
         assert_eq!(full.instructions, spread(10, 20, 30));
         assert_eq!(full.fences, spread(17, 27, 37));
+        assert_eq!(full.waits, spread(19, 29, 39));
         assert_eq!((empty.id, empty.n, empty.interrupted), (6, 0, 1));
         assert_eq!(empty.instructions, None);
     }

@@ -35,11 +35,15 @@ pub enum Metric {
     Flushes,
     /// Memory barriers.
     Fences,
+    /// Those of the instructions that came before the CPU first waited; all if it did not.
+    Lead,
+    /// How often the CPU waited.
+    Waits,
 }
 
 impl Metric {
     /// All, in the order of the report.
-    pub const ALL: [Metric; 8] = [
+    pub const ALL: [Metric; 10] = [
         Metric::Instructions,
         Metric::Lines,
         Metric::FusedLines,
@@ -48,6 +52,8 @@ impl Metric {
         Metric::Atomics,
         Metric::Flushes,
         Metric::Fences,
+        Metric::Lead,
+        Metric::Waits,
     ];
 }
 
@@ -65,6 +71,29 @@ pub struct Running {
     pub flushes: u64,
     /// Fences among them.
     pub fences: u64,
+}
+
+impl Running {
+    /// How much has come since `then`.
+    fn since(self, then: Running) -> Running {
+        Running {
+            instructions: self.instructions.wrapping_sub(then.instructions),
+            atomics: self.atomics.wrapping_sub(then.atomics),
+            flushes: self.flushes.wrapping_sub(then.flushes),
+            fences: self.fences.wrapping_sub(then.fences),
+        }
+    }
+
+    /// As if what has come between the two had not.
+    fn without(self, from: Running, to: Running) -> Running {
+        let gap = to.since(from);
+        Running {
+            instructions: self.instructions.wrapping_add(gap.instructions),
+            atomics: self.atomics.wrapping_add(gap.atomics),
+            flushes: self.flushes.wrapping_add(gap.flushes),
+            fences: self.fences.wrapping_add(gap.fences),
+        }
+    }
 }
 
 /// Where an access goes.
@@ -141,6 +170,8 @@ impl LineSet {
 #[derive(Debug, Default)]
 pub struct CpuWindow {
     open: Option<(WindowId, Running)>,
+    /// What had been counted when the wait began that lasts.
+    waiting: Option<Running>,
     lines: LineSet,
     /// Lines, accesses and devices are counted here.
     sample: Sample,
@@ -181,29 +212,59 @@ impl CpuWindow {
         match marker.op {
             MarkerOp::Begin => {
                 let abandoned = self.open.replace((marker.id, now)).is_some();
+                self.waiting = None;
                 self.lines.clear();
                 self.sites.clear();
                 self.sample = Sample::default();
                 self.interrupted = false;
                 Outcome::Opened { abandoned }
             }
-            MarkerOp::End => match self.open {
-                Some((id, then)) if id == marker.id => {
-                    self.open = None;
-                    Outcome::Closed {
-                        id,
-                        sample: self.finish(then, now),
-                        interrupted: self.interrupted,
+            MarkerOp::End => {
+                self.works(now);
+                match self.open {
+                    Some((id, then)) if id == marker.id => {
+                        self.open = None;
+                        Outcome::Closed {
+                            id,
+                            sample: self.finish(then, now),
+                            interrupted: self.interrupted,
+                        }
                     }
+                    _ => Outcome::Unmatched,
                 }
-                _ => Outcome::Unmatched,
-            },
+            }
             MarkerOp::Abandon => match self.open.take() {
                 Some(_) => Outcome::Abandoned,
                 None => Outcome::Unmatched,
             },
             MarkerOp::Forget => Outcome::Forget(marker.id),
+            MarkerOp::Idle => {
+                match marker {
+                    Marker::WAITS => self.waits(now),
+                    _ => self.works(now),
+                }
+                Outcome::Nothing
+            }
             MarkerOp::Clock => Outcome::Nothing,
+        }
+    }
+
+    /// A wait begins, if a window is open and none lasts.
+    fn waits(&mut self, now: Running) {
+        let (Some((_, then)), None) = (self.open, self.waiting) else {
+            return;
+        };
+        self.waiting = Some(now);
+        if self.sample[Metric::Waits as usize] == 0 {
+            self.sample[Metric::Lead as usize] = now.since(then).instructions;
+        }
+        self.sample[Metric::Waits as usize] += 1;
+    }
+
+    /// A wait ends, if one lasts: it is as if the window had begun later by as much.
+    fn works(&mut self, now: Running) {
+        if let (Some((_, then)), Some(from)) = (&mut self.open, self.waiting.take()) {
+            *then = then.without(from, now);
         }
     }
 
@@ -217,9 +278,9 @@ impl CpuWindow {
         std::mem::take(&mut self.sites)
     }
 
-    /// Whether a window is open.
+    /// Whether what the CPU does counts: a window is open, and the CPU does not wait.
     pub fn is_open(&self) -> bool {
-        self.open.is_some()
+        self.open.is_some() && self.waiting.is_none()
     }
 
     /// An access in the open window.
@@ -248,13 +309,13 @@ impl CpuWindow {
 
     fn finish(&self, then: Running, now: Running) -> Sample {
         let mut sample = self.sample;
-        for (metric, now, then) in [
-            (Metric::Instructions, now.instructions, then.instructions),
-            (Metric::Atomics, now.atomics, then.atomics),
-            (Metric::Flushes, now.flushes, then.flushes),
-            (Metric::Fences, now.fences, then.fences),
-        ] {
-            sample[metric as usize] = now.wrapping_sub(then);
+        let all = now.since(then);
+        sample[Metric::Instructions as usize] = all.instructions;
+        sample[Metric::Atomics as usize] = all.atomics;
+        sample[Metric::Flushes as usize] = all.flushes;
+        sample[Metric::Fences as usize] = all.fences;
+        if sample[Metric::Waits as usize] == 0 {
+            sample[Metric::Lead as usize] = all.instructions;
         }
         sample
     }
@@ -276,6 +337,7 @@ pub struct Spread {
 pub struct Record {
     n: u64,
     interrupted: u64,
+    total: u64,
     kept: Vec<Sample>,
     sites: BTreeMap<u64, u64>,
     min: Sample,
@@ -310,6 +372,11 @@ impl Record {
     /// Number of windows that give no sample because an interrupt was taken in them.
     pub fn interrupted(&self) -> u64 {
         self.interrupted
+    }
+
+    /// Instructions of all windows, interrupted ones and what the interrupts took included.
+    pub fn total(&self) -> u64 {
+        self.total
     }
 
     /// The values of a metric; `None` if there is no sample.
@@ -356,6 +423,7 @@ impl Samples {
                 interrupted,
             } => {
                 let record = self.records.entry(id).or_default();
+                record.total += sample[Metric::Instructions as usize];
                 if interrupted {
                     record.interrupted += 1;
                 } else {
@@ -455,6 +523,39 @@ mod tests {
     }
 
     #[test]
+    fn what_is_executed_while_waiting_does_not_count() {
+        let mut cpu = Cpu::default();
+        let (waits, works) = (Marker::WAITS.id.0, Marker::WORKS.id.0);
+        // Waits that no window is open for, and ends of none, change nothing.
+        cpu.mark(MarkerOp::Idle, waits, at(1));
+        cpu.mark(MarkerOp::Idle, works, at(90));
+        cpu.mark(MarkerOp::Begin, 7, at(100));
+        cpu.mark(MarkerOp::Idle, works, at(103));
+        cpu.load(Place::Memory(64));
+        cpu.mark(MarkerOp::Idle, waits, at(110));
+        assert!(!cpu.window.is_open());
+        cpu.mark(MarkerOp::Idle, waits, at(150));
+        cpu.mark(MarkerOp::Idle, works, at(1010));
+        assert!(cpu.window.is_open());
+        cpu.mark(MarkerOp::Idle, waits, at(1015));
+        cpu.mark(MarkerOp::Idle, works, at(2015));
+        cpu.mark(MarkerOp::End, 7, at(2020));
+        assert_eq!(cpu.spread(7, Metric::Instructions), (20, 20, 20));
+        assert_eq!(cpu.spread(7, Metric::Lead), (10, 10, 10));
+        assert_eq!(cpu.spread(7, Metric::Waits), (2, 2, 2));
+        // A window that is not waited in is all lead. A wait ends with its window.
+        cpu.mark(MarkerOp::Begin, 8, at(3000));
+        cpu.mark(MarkerOp::End, 8, at(3005));
+        assert_eq!(cpu.spread(8, Metric::Lead), (5, 5, 5));
+        assert_eq!(cpu.spread(8, Metric::Waits), (0, 0, 0));
+        cpu.mark(MarkerOp::Begin, 9, at(4000));
+        cpu.mark(MarkerOp::Idle, waits, at(4001));
+        cpu.mark(MarkerOp::Begin, 9, at(5000));
+        cpu.mark(MarkerOp::End, 9, at(5002));
+        assert_eq!(cpu.spread(9, Metric::Instructions), (2, 2, 2));
+    }
+
+    #[test]
     fn interrupted_windows_give_no_sample() {
         for (isa, address, store) in [
             (Isa::X86_64, 0xfee0_00b0, true),
@@ -468,6 +569,7 @@ mod tests {
             }
             let record = &cpu.samples.records[&WindowId(3)];
             assert_eq!((record.n(), record.interrupted()), (2, 1));
+            assert_eq!(record.total(), 6);
             assert_eq!(cpu.spread(3, Metric::Devices), (1, 1, 1));
             assert_eq!(cpu.spread(3, Metric::Lines), (0, 0, 0));
         }

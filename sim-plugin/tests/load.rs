@@ -195,6 +195,7 @@ const EMPTY: u16 = 1;
 const NOPS: u16 = 2;
 const KINDS: u16 = 3;
 const CROSSING: u16 = 4;
+const WAITING: u16 = 5;
 
 fn assert_windows(report: &MachineReport) {
     let value = |v| {
@@ -205,6 +206,7 @@ fn assert_windows(report: &MachineReport) {
         id,
         n,
         interrupted: 0,
+        total: n * instructions,
         instructions: value(instructions),
         lines: value(lines),
         fused_lines: value(0),
@@ -213,6 +215,8 @@ fn assert_windows(report: &MachineReport) {
         atomics: value(other),
         flushes: value(other),
         fences: value(other),
+        lead: value(instructions),
+        waits: value(0),
         sites: Vec::new(),
     };
     let expected = vec![
@@ -220,6 +224,11 @@ fn assert_windows(report: &MachineReport) {
         window(NOPS, 1, 7, 0, 0, 0),
         window(KINDS, 1, 4, 2, 2, 1),
         window(CROSSING, 1, 1, 2, 1, 0),
+        WindowReport {
+            lead: value(7),
+            waits: value(1),
+            ..window(WAITING, 1, 14, 0, 0, 0)
+        },
     ];
     assert_eq!(report.windows, Some(expected));
     assert_eq!((report.abandoned, report.unmatched), (Some(1), Some(1)));
@@ -233,6 +242,18 @@ fn windows(nops: &[u8], kinds: &[u8], crossing: &[u8]) -> Vec<u8> {
         window(NOPS, nops),
         window(KINDS, kinds),
         window(CROSSING, crossing),
+        // What is done while waiting is no part of it, accesses neither.
+        window(
+            WAITING,
+            &[
+                nops,
+                &marker(MarkerOp::Idle, Marker::WAITS.id.0),
+                crossing,
+                &marker(MarkerOp::Idle, Marker::WORKS.id.0),
+                nops,
+            ]
+            .concat(),
+        ),
         // One abandoned, then an end without beginning.
         window(NOPS, &marker(MarkerOp::Abandon, 0)),
         // Forgotten.

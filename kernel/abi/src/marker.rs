@@ -40,6 +40,10 @@
 //!                     │
 //!                     └─ Abandon ─▶ closed, no sample
 //! ```
+//!
+//! What a CPU executes while it waits is in no window, though one is open: kernels say where a wait
+//! begins and ends ([`MarkerOp::Idle`]). So a window can be open on a CPU that gives something to
+//! another one and gets it back, and counts both, but not how long it waited in between.
 
 use core::fmt;
 
@@ -82,6 +86,9 @@ pub enum MarkerOp {
     /// A call of the simulator's clock; the number says which: [`ClockCall`](crate::clock::ClockCall).
     /// Has nothing to do with windows.
     Clock = 6,
+    /// This CPU does nothing but wait from here on, with the number [`Marker::WAITS`]; with
+    /// [`Marker::WORKS`] it does not any more. What comes between the two does not count.
+    Idle = 7,
 }
 
 impl MarkerOp {
@@ -92,6 +99,7 @@ impl MarkerOp {
             3 => Some(MarkerOp::Abandon),
             5 => Some(MarkerOp::Forget),
             6 => Some(MarkerOp::Clock),
+            7 => Some(MarkerOp::Idle),
             _ => None,
         }
     }
@@ -107,6 +115,17 @@ pub struct Marker {
 }
 
 impl Marker {
+    /// A wait begins after this instruction.
+    pub const WAITS: Marker = Marker {
+        op: MarkerOp::Idle,
+        id: WindowId(1),
+    };
+    /// It ends before this instruction, if there was one.
+    pub const WORKS: Marker = Marker {
+        op: MarkerOp::Idle,
+        id: WindowId(0),
+    };
+
     /// The marker word.
     pub const fn word(self) -> u32 {
         FIXED | (self.op as u32) << OP_SHIFT | (self.id.0 as u32) << ID_SHIFT
@@ -353,8 +372,8 @@ mod tests {
 
     #[test]
     fn every_isa_reads_back_what_was_written() {
-        use MarkerOp::{Abandon, Begin, Clock, End, Forget};
-        for op in [Begin, End, Abandon, Forget, Clock] {
+        use MarkerOp::{Abandon, Begin, Clock, End, Forget, Idle};
+        for op in [Begin, End, Abandon, Forget, Clock, Idle] {
             for id in [0, 1, 0x8000, u16::MAX] {
                 let id = WindowId(id);
                 let marker = Marker { op, id };

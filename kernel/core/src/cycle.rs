@@ -32,6 +32,7 @@
 //! kernel (see [`crate::entry`]) do not come here: for senders they are part of running user code,
 //! and a doorbell that is rung meanwhile is taken when they end.
 
+use dyad_abi::marker::Marker;
 use dyad_shm::superblock::activity;
 
 use crate::clock::{self, FusedTime};
@@ -146,7 +147,10 @@ fn idle<P: Platform>(cx: &Cx, next: u64) {
     let me = node.sb.cpu(node.id(), cx.cpu());
     let work = || node.words.read(&me.pending) != 0 || dispatch::root_ready(cx);
     dispatch::root_timeout::<P>(cx);
+    // How often it looks is no part of what is measured.
+    P::mark::<{ Marker::WAITS.word() }>();
     let came = clock::wait_until::<P>(SPIN_NS, work);
+    P::mark::<{ Marker::WORKS.word() }>();
     if came {
         return;
     }

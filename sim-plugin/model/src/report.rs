@@ -293,6 +293,9 @@ pub struct WindowReport {
     pub n: u64,
     /// Windows that give no sample, because an interrupt was taken in them.
     pub interrupted: u64,
+    /// Instructions started in all windows, interrupted ones included.
+    #[serde(default)]
+    pub total: u64,
     /// Instructions started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<Spread>,
@@ -317,6 +320,12 @@ pub struct WindowReport {
     /// Memory barriers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fences: Option<Spread>,
+    /// Instructions started before the CPU first waited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lead: Option<Spread>,
+    /// How often the CPU waited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Spread>,
     /// Address of an instruction, and how often it was started in all samples.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<(u64, u64)>,
