@@ -216,6 +216,11 @@ pub fn set_user_pc_sp(area: &RegArea, pc: u64, sp: u64) {
     set(area, AREA_SP, user_address(sp));
 }
 
+/// See [`dyad_core::Platform::set_frame_pointer`].
+pub fn set_frame_pointer(area: &RegArea, fp: u64) {
+    set(area, AREA_FP, fp);
+}
+
 /// See [`dyad_core::Platform::set_return`]. Both may be anything in user mode.
 #[inline(always)]
 pub fn set_return(area: &RegArea, pc: u64, sp: u64) {

@@ -199,6 +199,7 @@ pub fn user_probe() -> UserProbe {
         results: [0, 1, 2, 3, 4],
         preserved: &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30],
         sp: 31,
+        frame: 29,
         registers: 32,
         spent: &[],
     }

@@ -67,6 +67,10 @@ impl Platform for Aarch64 {
         context::set_user_pc_sp(area, pc, sp);
     }
 
+    fn set_frame_pointer(area: &RegArea, fp: u64) {
+        context::set_frame_pointer(area, fp);
+    }
+
     fn set_entry(area: &RegArea, pc: u64) {
         context::set_return(area, pc, 0);
     }

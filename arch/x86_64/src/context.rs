@@ -186,6 +186,11 @@ pub fn set_user_pc_sp(area: &RegArea, pc: u64, sp: u64) {
     set(area, RSP, user_address(sp));
 }
 
+/// See [`dyad_core::Platform::set_frame_pointer`].
+pub fn set_frame_pointer(area: &RegArea, fp: u64) {
+    set(area, RBP, fp);
+}
+
 /// See [`dyad_core::Platform::set_entry`].
 #[inline(always)]
 pub fn set_entry(area: &RegArea, pc: u64) {

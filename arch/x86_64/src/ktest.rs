@@ -206,6 +206,7 @@ pub fn user_probe() -> UserProbe {
         results: [0, 1, 4, 5, 8],
         preserved: &[3, 6, 12, 13, 14, 15],
         sp: 7,
+        frame: 6,
         registers: 16,
         spent: &[2, 11],
     }

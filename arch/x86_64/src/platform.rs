@@ -55,6 +55,9 @@ impl Platform for X86 {
     fn set_user_pc_sp(area: &RegArea, pc: u64, sp: u64) {
         context::set_user_pc_sp(area, pc, sp);
     }
+    fn set_frame_pointer(area: &RegArea, fp: u64) {
+        context::set_frame_pointer(area, fp);
+    }
     fn set_entry(area: &RegArea, pc: u64) {
         context::set_entry(area, pc);
     }

@@ -397,6 +397,11 @@ numbered! {
         /// begin at `entry`. The component's capability needs `Configure`; the endpoints are a receive
         /// capability with `Bind`, or 0 for a thread that nobody schedules.
         Configure = 10,
+        /// `(node, program counter, stack pointer, frame pointer, arg)`: the calling thread itself goes on
+        /// on a node, its own too, there and with these: `arg` in argument register 0, the thread pointer
+        /// as before, zeros elsewhere. Nothing of what it was doing on any ISA is kept. Not within an
+        /// invocation. Comes back only with an error.
+        Jump = 11,
     }
 }
 

@@ -26,6 +26,7 @@
 //! | what | words 1 to 4 | component, address, badge | the receiver |
 //! |---|---|---|---|
 //! | [`MIGRATE`](what::MIGRATE) | nothing | nothing | takes the registers it left here up again, or starts it |
+//! | [`JUMP`](what::JUMP) | argument; frame pointer | nothing; where it goes on, its stack pointer | sets these, forgets the rest |
 //! | [`INVOKE`](what::INVOKE) | arguments | the callee, its entry point, the badge | enters it |
 //! | [`RETURN`](what::RETURN) | results | the caller; where it goes on, its stack pointer | goes back to it |
 //! | [`FAIL`](what::FAIL) | status; entry of the stack to return to, or [`NO_ENTRY`]; what it had been doing, and from where | as for a return | returns the status |
@@ -57,7 +58,7 @@ use crate::inbox::{self, kind};
 use crate::object::component::Entry;
 use crate::object::thread::{Owner, State, Thread, begun, copy_registers, info};
 use crate::object::{find, reference};
-use crate::{Platform, fp};
+use crate::{Platform, fp, jump};
 
 /// Why a thread is handed over.
 pub mod what {
@@ -72,6 +73,8 @@ pub mod what {
     pub const FAIL: u64 = 4;
     /// The node it was ready on has died: it goes on as it is.
     pub const MOVE: u64 = 5;
+    /// It goes on where it has said; see [`jump`](crate::jump).
+    pub const JUMP: u64 = 6;
 }
 
 /// Markers for the simulator: where the parts of an invocation that crosses begin and end. They are
@@ -214,18 +217,33 @@ pub fn migrate<P: Platform>(cx: &Cx, to: NodeId) -> Result<After> {
     if t.depth.load(Ordering::Relaxed) != 0 {
         return Err(Error::TooDeep);
     }
+    let nowhere = Entry {
+        component: WeakRef::from_bits(0).ok_or(Error::Corrupt)?,
+        address: 0,
+        badge: 0,
+    };
+    leave::<P>(cx, t, to, (what::MIGRATE, [0; 4], nowhere))
+}
+
+/// Parks what the running thread, which is in no invocation, does on this ISA, and hands it over with
+/// what it carries.
+///
+/// # Errors
+///
+/// As [`send`].
+pub(crate) fn leave<P: Platform>(
+    cx: &Cx,
+    t: &'static Thread,
+    to: NodeId,
+    (what, words, at): (u64, [u64; 4], Entry),
+) -> Result<After> {
     dispatch::settle::<P>(cx, t);
     // From here on the registers are whole: whoever takes the thread over for a node that dies
     // reads them. What it was doing on this ISA waits for its return. Services that it calls on
     // other nodes of this ISA meanwhile use the registers proper.
     copy_registers(t.regs(P::ISA), &t.parked[P::ISA.index()]);
     t.set_begun(P::ISA, begun::PARKED);
-    let nowhere = Entry {
-        component: WeakRef::from_bits(0).ok_or(Error::Corrupt)?,
-        address: 0,
-        badge: 0,
-    };
-    carry(t, what::MIGRATE, [0; 4], nowhere);
+    carry(t, what, words, at);
     if let Err(e) = send::<P>(cx, t, to) {
         // It has not left this ISA: its call returns the error, from the registers proper.
         t.set_begun(P::ISA, begun::HERE);
@@ -309,6 +327,7 @@ fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
         what::FAIL => arrive_failed::<P>(t, carried),
         // Its registers are as they were: it was ready on a node of this ISA.
         what::MOVE => {}
+        what::JUMP => jump::arrive::<P>(t, (address, badge), (b, a)),
         _ => {
             if t.begun(P::ISA) == begun::PARKED {
                 copy_registers(&t.parked[P::ISA.index()], area);

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`entry`], [`short`], [`cycle`] | traps; what is done at once; what a CPU does between two traps |
 //! | [`ops`] | operations on capabilities |
-//! | [`invoke`], [`dispatch`], [`handover`] | components, scheduling, threads that change nodes |
+//! | [`invoke`], [`dispatch`], [`handover`], [`jump`] | components, scheduling, threads that change nodes |
 //! | [`fp`] | floating-point registers, loaded when they are used |
 //! | [`quiet`] | quiescence |
 //! | [`messages`], [`meet`] | what other CPUs ask for; bounded waits for other nodes |
@@ -65,6 +65,7 @@ pub mod handover;
 #[cfg(any(test, feature = "host"))]
 pub mod host;
 pub mod invoke;
+pub mod jump;
 #[cfg(any(test, feature = "ktest"))]
 pub mod ktest;
 pub mod meet;

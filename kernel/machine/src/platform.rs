@@ -141,6 +141,8 @@ pub struct UserProbe {
     pub preserved: &'static [usize],
     /// The stack pointer.
     pub sp: usize,
+    /// The frame pointer.
+    pub frame: usize,
     /// General registers, the stack pointer among them.
     pub registers: usize,
     /// Registers that the trap instruction spends, and whose contents are unspecified.
@@ -194,6 +196,8 @@ pub trait Platform: Sized + 'static {
     fn user_pc_sp(area: &RegArea) -> (u64, u64);
     /// Sets them; the area may be partial. An address that is no user address becomes 0.
     fn set_user_pc_sp(area: &RegArea, pc: u64, sp: u64);
+    /// Sets the frame pointer of a stopped thread.
+    fn set_frame_pointer(area: &RegArea, fp: u64);
     /// Sets them for the short ways of an invocation: `pc` is a user address, the stack pointer is 0.
     fn set_entry(area: &RegArea, pc: u64);
     /// Sets them to what [`user_pc_sp`](Platform::user_pc_sp) has told, on whichever ISA, for a return

@@ -6,9 +6,9 @@
 //! here with a [`Left`] that says how the kernel was left.
 //!
 //! Register areas of these machines: words 0 to 5 are the system call, 6 and 7 its result, 8 the
-//! program counter, 9 the frame pointer, 10 the stack pointer, 11 the argument of the start. Words
-//! 12 to 17 are the arguments of an invocation, 18 to 21 its results, 22 is 1 while the area is
-//! partial. Registers are numbered as words.
+//! program counter, 9 the frame pointer, 10 the stack pointer. Words 12 to 17 are the arguments of
+//! an invocation, the first also that of the start, 18 to 21 its results, 22 is 1 while the area is
+//! partial, 24 the thread pointer. Registers are numbered as words.
 
 #![allow(dead_code, reason = "calls of whole threads have no tests yet")]
 
@@ -75,10 +75,12 @@ pub type MockA64 = Mock<true>;
 
 const CXL_SIZE: u64 = 10 << 20;
 const PC: usize = 8;
+const FRAME_POINTER: usize = 9;
 const SP: usize = 10;
 const ARGUMENTS: usize = 12;
 const RESULTS: usize = 18;
 const PARTIAL: usize = 22;
+const THREAD_POINTER: usize = 24;
 const IDLE_ROOT: PhysAddr = PhysAddr(0x1000);
 
 /// How the kernel was left.
@@ -434,11 +436,16 @@ impl<const A64: bool> Platform for Mock<A64> {
         put(area, 1, args);
         put(area, PARTIAL, [0]);
     }
-    fn init_regs(area: &RegArea, entry: u64, stack_top: u64, arg: u64, _tp: u64) {
+    fn init_regs(area: &RegArea, entry: u64, stack_top: u64, arg: u64, tp: u64) {
         for w in &area.0 {
             w.store(0, Ordering::Relaxed);
         }
-        for (i, v) in [(PC, entry), (SP, stack_top), (11, arg)] {
+        for (i, v) in [
+            (PC, entry),
+            (SP, stack_top),
+            (ARGUMENTS, arg),
+            (THREAD_POINTER, tp),
+        ] {
             area.0[i].store(v, Ordering::Relaxed);
         }
     }
@@ -451,7 +458,7 @@ impl<const A64: bool> Platform for Mock<A64> {
     }
     fn user_pc_fp(area: &RegArea) -> (u64, u64) {
         let w = |i: usize| area.0[i].load(Ordering::Relaxed);
-        (w(PC), w(9))
+        (w(PC), w(FRAME_POINTER))
     }
     fn user_pc_sp(area: &RegArea) -> (u64, u64) {
         let w = |i: usize| area.0[i].load(Ordering::Relaxed);
@@ -461,6 +468,9 @@ impl<const A64: bool> Platform for Mock<A64> {
         let user = |va| if va < USER_END { va } else { 0 };
         put(area, PC, [user(pc)]);
         put(area, SP, [user(sp)]);
+    }
+    fn set_frame_pointer(area: &RegArea, fp: u64) {
+        put(area, FRAME_POINTER, [fp]);
     }
     fn set_entry(area: &RegArea, pc: u64) {
         Self::set_user_pc_sp(area, pc, 0);
@@ -583,6 +593,7 @@ impl<const A64: bool> Platform for Mock<A64> {
             results: [6, 18, 19, 20, 21],
             preserved: &[],
             sp: SP,
+            frame: FRAME_POINTER,
             registers: 22,
             spent: &[],
         }

@@ -26,6 +26,7 @@ const STOP: u32 = ThreadOp::Stop as u32;
 const RESUME: u32 = ThreadOp::Resume as u32;
 const YIELD: u32 = ThreadOp::Yield as u32;
 const EXIT: u32 = ThreadOp::Exit as u32;
+const JUMP: u32 = ThreadOp::Jump as u32;
 const DEADLINE: u32 = ThreadOp::Deadline as u32;
 const TRANSFER: u32 = TimeOp::Transfer as u32;
 const LEFT: u32 = TimeOp::Read as u32;
@@ -121,7 +122,7 @@ fn operations_on_threads_need_their_rights(cx: &Cx<'_>) -> Outcome {
         }
         let t = rig.cap(ObjectKind::Thread, rig.thread, Rights::ALL)?;
         let its = [
-            CONFIGURE, DISPATCH, READ, WRITE, MIGRATE, STOP, RESUME, YIELD, EXIT, DEADLINE,
+            CONFIGURE, DISPATCH, READ, WRITE, MIGRATE, STOP, RESUME, YIELD, EXIT, DEADLINE, JUMP,
         ];
         ensure!(its.len() == ThreadOp::ALL.len(), "one is missing");
         rig::has_no_other_operations(rig, t, &its)
@@ -210,10 +211,10 @@ fn threads_end_with_a_code_and_stay_ended(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn yield_exit_and_migrate_are_for_the_caller_itself(cx: &Cx<'_>) -> Outcome {
+fn yield_exit_migrate_and_jump_are_for_the_caller_itself(cx: &Cx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (a, object) = thread(rig, State::Ready)?;
-        for op in [YIELD, EXIT, MIGRATE] {
+        for op in [YIELD, EXIT, MIGRATE, JUMP] {
             gives!(rig.call(a, op, &[0]), Err(Error::Denied));
         }
         gives!(rig.state(object), Some(State::Ready));
@@ -382,6 +383,95 @@ fn migration_is_refused_where_it_cannot_be(cx: &Cx<'_>) -> Outcome {
         rig.as_thread(rig.thread)?.depth.store(1, Ordering::Relaxed);
         gives!(rig.call(me, MIGRATE, &[there]), Err(Error::TooDeep));
         gives!(rig.state(rig.thread), Some(State::Running));
+        Ok(None)
+    })
+}
+
+/// Registers of a thread that has jumped: three of its choice and its thread pointer, all else zero.
+pub(super) fn has_jumped(cx: &Cx<'_>, t: &Thread, at: (u64, u64), fp: u64, arg: u64) -> Outcome {
+    let area = t.regs(cx.machine.isa());
+    gives!(cx.machine.user_pc_sp(area), at);
+    let probe = cx.machine.user_probe();
+    let read = |n: usize| cx.machine.read_register(area, n as u64);
+    gives!(read(probe.arguments[0]), Some(arg));
+    gives!(read(probe.frame), Some(fp));
+    let others = probe.arguments[1..].iter().chain(probe.preserved);
+    for &n in others.filter(|&&n| n != probe.frame) {
+        ensure!(read(n) == Some(0), "register {n} is {:x?}", read(n));
+    }
+    let tcb = dyad_abi::user::tcb_address(t.id.load(Ordering::Relaxed) as u32);
+    gives!(read(probe.registers + 2), Some(tcb));
+    gives!(t.used_fp.load(Ordering::Relaxed), 0);
+    for isa in Isa::ALL {
+        let there = u64::from(isa == cx.machine.isa());
+        gives!(t.started[isa.index()].load(Ordering::Relaxed), there);
+    }
+    Ok(None)
+}
+
+#[ktest(ops)]
+fn threads_jump_within_their_node(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let me = rig.cap(ObjectKind::Thread, rig.thread, Rights::ALL)?;
+        let here = cx.node.id().index() as u64;
+        let t = rig.as_thread(rig.thread)?;
+        for isa in Isa::ALL {
+            let area = t.regs(isa);
+            area.0.iter().for_each(|w| w.store(0x77, Ordering::Relaxed));
+            t.set_begun(isa, 2);
+        }
+        t.used_fp.store(3, Ordering::Relaxed);
+        t.id.store(5, Ordering::Relaxed);
+        let to = [here, ENTRY + 0x40, 0x4300_0f00, 0xf00, 0xa55];
+        gives!(rig.call(me, JUMP, &to), Ok(After::Switched));
+        ensure!(rig.runs(rig.thread), "somebody else runs");
+        gives!(rig.state(rig.thread), Some(State::Running));
+        has_jumped(cx, t, (ENTRY + 0x40, 0x4300_0f00), 0xf00, 0xa55)
+    })
+}
+
+#[ktest(ops)]
+fn jumps_are_refused_where_they_cannot_be(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let me = rig.cap(ObjectKind::Thread, rig.thread, Rights::ALL)?;
+        let here = cx.node.id().index() as u64;
+        let there = cx.next().index() as u64;
+        let t = rig.as_thread(rig.thread)?;
+        let isa = cx.machine.isa();
+        t.set_begun(isa, 1);
+        let at = cx.machine.user_pc_sp(t.regs(isa));
+        let count = cx.node.params.node_count as u64;
+        for bad in [count, 8, u64::MAX] {
+            gives!(
+                rig.call(me, JUMP, &[bad, ENTRY, 16, 0, 0]),
+                Err(Error::NoSuchNode)
+            );
+        }
+        for node in [here, there] {
+            for (pc, sp) in [(0, 16), (USER_END, 16), (ENTRY, USER_END), (u64::MAX, 0)] {
+                gives!(
+                    rig.call(me, JUMP, &[node, pc, sp, 0, 0]),
+                    Err(Error::BadAddress)
+                );
+            }
+        }
+        if there != here {
+            // Nobody would schedule it there.
+            gives!(
+                rig.call(me, JUMP, &[there, ENTRY, 16, 0, 0]),
+                Err(Error::NotReady)
+            );
+        }
+        t.depth.store(1, Ordering::Relaxed);
+        for node in [here, there] {
+            gives!(
+                rig.call(me, JUMP, &[node, ENTRY, 16, 0, 0]),
+                Err(Error::TooDeep)
+            );
+        }
+        gives!(rig.state(rig.thread), Some(State::Running));
+        gives!(t.begun(isa), 1);
+        gives!(cx.machine.user_pc_sp(t.regs(isa)), at);
         Ok(None)
     })
 }

@@ -8,6 +8,7 @@ use dyad_abi::{CpuId, Error, NodeId};
 use dyad_ring::Message;
 use dyad_shm::frame::WeakRef;
 
+use super::ops_thread::has_jumped;
 use super::pair_caps::{show, shown};
 use super::rig::{self, Rig};
 use super::{Cx, Outcome, Stop, ensure, fail, gives, ktest, remark};
@@ -21,6 +22,7 @@ use crate::object::thread::{State, Thread};
 
 const LIMIT: u64 = 10_000_000_000;
 const MIGRATE: u32 = ThreadOp::Migrate as u32;
+const JUMP: u32 = ThreadOp::Jump as u32;
 
 fn first_cpu() -> CpuId {
     CpuId::first(1).next().unwrap_or_else(|| unreachable!())
@@ -420,6 +422,37 @@ fn invocations_cross_to_the_callees_home_and_back(cx: &Cx<'_>) -> Outcome {
             let is = cx.machine.read_register(area, r as u64);
             ensure!(is == Some(want), "result {r} is {is:x?}, not {want:#x}");
         }
+        rig.run(rig.thread)?;
+        cx.meet()?;
+        Ok(None)
+    })
+}
+
+/// Every node's thread jumps to the next one, and home again: it is where it has said, with what it has
+/// said, and what it had parked is forgotten.
+#[ktest(pair)]
+fn threads_jump_to_other_nodes_and_keep_nothing(cx: &Cx<'_>) -> Outcome {
+    travels(cx, |rig, scheduler, t| {
+        t.started[cx.machine.isa().index()].store(1, Ordering::Relaxed);
+        cx.meet()?;
+        let me = rig.cap(ObjectKind::Thread, rig.thread, Rights::ALL)?;
+        let there = cx.next().index() as u64;
+        let to = [there, AT.0 + 0x80, AT.1 - 0x80, 0xf0 + there, 0xa0 + there];
+        gives!(rig.call(me, JUMP, &to), Ok(After::Switched));
+        ensure!(rig.k.local.thread.get().is_none(), "it still runs here");
+        gives!(event(cx, rig, scheduler)?.why, Woken::Arrived);
+        let from = cx.previous();
+        let here = cx.node.id().index() as u64;
+        let object = shown(cx, 0, from)?;
+        let guest = take(rig, object)?;
+        let at = (AT.0 + 0x80, AT.1 - 0x80);
+        has_jumped(cx, guest, at, 0xf0 + here, 0xa0 + here)?;
+        cx.meet()?;
+        let me = rig.cap(ObjectKind::Thread, object, Rights::ALL)?;
+        let back = [from.index() as u64, AT.0, AT.1, 0x1f0, 0x1a0];
+        gives!(rig.call(me, JUMP, &back), Ok(After::Switched));
+        gives!(event(cx, rig, scheduler)?.why, Woken::Arrived);
+        has_jumped(cx, take(rig, rig.thread)?, AT, 0x1f0, 0x1a0)?;
         rig.run(rig.thread)?;
         cx.meet()?;
         Ok(None)

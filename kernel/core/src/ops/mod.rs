@@ -12,7 +12,7 @@
 //! | Memory | [`memory`] | no |
 //! | Space | [`space`], as authority also Frame and PageTable | no |
 //! | Component | [`component`] | no |
-//! | Thread | [`thread`]; Time as its budget | `Dispatch`, `Yield`, `Exit`, `Migrate` |
+//! | Thread | [`thread`]; Time as its budget | `Dispatch`, `Yield`, `Exit`, `Migrate`, `Jump` |
 //! | Send, Receive | [`endpoint`] | `Send` to a thread that is more urgent, `Receive` that waits |
 //! | Hardware | [`hardware`] | if a round finds that what the caller runs in is gone |
 //! | Sinv | [`crate::invoke`] | if it crosses |

@@ -6,7 +6,7 @@
 //! | `Resume` | STOPPED; BLOCKED | READY, on the node that is asked for |
 //! | `Dispatch` | READY | RUNNING ([`dispatch::dispatch`]) |
 //! | `Stop` | READY, BLOCKED | STOPPED |
-//! | `Yield`, `Exit`, `Migrate` | RUNNING, itself | READY, STOPPED, TRANSIT |
+//! | `Yield`, `Exit`, `Migrate`, `Jump` | RUNNING, itself | READY, STOPPED, TRANSIT; `Jump` also RUNNING |
 //!
 //! A thread is whoever's the owner word says, and every step here is one compare-and-swap of it: of
 //! two operations on a thread at the same time, one finds that it has lost. A running thread is its
@@ -22,7 +22,7 @@
 //! |---|---|
 //! | `Configure` | the component, with the right to configure it; the scheduler's endpoints, with the right to bind them |
 //! | `Dispatch` on a budget | the budget, with the right to use it |
-//! | `Migrate`, `Yield`, `Exit` | to be the thread |
+//! | `Migrate`, `Jump`, `Yield`, `Exit` | to be the thread |
 //!
 //! Time budgets are words of a frame, in nanoseconds. A thread that is dispatched on one runs no
 //! longer than it has left, and what it has run is taken off when it stops ([`crate::dispatch`]).
@@ -51,7 +51,7 @@ use crate::object::endpoint::{Endpoints, LINES};
 use crate::object::find;
 use crate::object::thread::{Owner, State, Thread, begun};
 use crate::object::time::{Budgets, UNLIMITED};
-use crate::{Platform, handover};
+use crate::{Platform, handover, jump};
 
 /// The first argument of `Dispatch`: slice in nanoseconds below this bit, priority from there on.
 const PRIORITY_SHIFT: u32 = 56;
@@ -115,7 +115,11 @@ fn others<P: Platform>(cx: &Cx, t: &'static Thread, number: u64, a: [u64; 5]) ->
         ThreadOp::Deadline => deadline(cx, t).map(After::Value),
         ThreadOp::Stop => stop::<P>(cx, t).map(After::Value),
         ThreadOp::Resume => resume::<P>(cx, t, a[0]).map(After::Value),
-        ThreadOp::Dispatch | ThreadOp::Migrate | ThreadOp::Yield | ThreadOp::Exit => {
+        ThreadOp::Dispatch
+        | ThreadOp::Migrate
+        | ThreadOp::Jump
+        | ThreadOp::Yield
+        | ThreadOp::Exit => {
             // These are for the caller itself: they end in another thread's running here, which
             // only the one that gives the CPU up can be made to do.
             if !core::ptr::eq(t, dispatch::current(cx)) && !lacks!("ops::thread::others::self") {
@@ -126,6 +130,7 @@ fn others<P: Platform>(cx: &Cx, t: &'static Thread, number: u64, a: [u64; 5]) ->
                     let to = NodeId::new(a[0]).ok_or(Error::NoSuchNode)?;
                     handover::migrate::<P>(cx, to)
                 }
+                ThreadOp::Jump => jump::jump::<P>(cx, a),
                 ThreadOp::Yield => Ok(dispatch::yield_now::<P>(cx, t)),
                 _ => {
                     // Before it ends: who is told that it has, reads the code.

@@ -207,8 +207,8 @@ fn a_thread_on_its_way_to_the_dead_node_comes_back() {
 }
 
 #[test]
-fn a_thread_that_migrates_to_the_dead_node_stays_behind() {
-    for came_from in [2, 0] {
+fn a_thread_that_migrates_or_jumps_to_the_dead_node_stays_behind() {
+    for (came_from, how) in [(2, what::MIGRATE), (0, what::MIGRATE), (2, what::JUMP)] {
         let s = Trio::new();
         let c = Cast::new(&s);
         let t = c.thread(&s);
@@ -220,7 +220,7 @@ fn a_thread_that_migrates_to_the_dead_node_stays_behind() {
             address: 0,
             badge: 0,
         };
-        carry(t, what::MIGRATE, [0; 4], to);
+        carry(t, how, [0; 4], to);
         // What an older crossing has left.
         t.frames[0].info.store(info::CROSSED, RELAXED);
         t.frames[0].pc.store(0x1110, RELAXED);

@@ -376,6 +376,7 @@ impl Builder {
             .during("thread")?;
         let rights = ThreadOp::Migrate
             .right()
+            .or(ThreadOp::Jump.right())
             .or(ThreadOp::Yield.right())
             .or(ThreadOp::Exit.right());
         match granted {

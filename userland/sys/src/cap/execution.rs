@@ -184,6 +184,22 @@ impl Cap<Thread> {
         NodeId::new(v).ok_or(Error::Corrupt)
     }
 
+    /// The calling thread, which this must be, goes on on `node`, at `pc`, with these stack and frame
+    /// pointers, `arg` in argument register 0 and zeros elsewhere; its thread pointer stays. Nothing of
+    /// what it was doing on either ISA is kept. Returns only if that is refused. Needs the right `Jump`.
+    ///
+    /// # Safety
+    ///
+    /// What is at `pc` on that node's ISA must be able to go on like that, and nothing may be left on
+    /// the native stacks that anybody needs, but for what goes on from there.
+    pub unsafe fn jump(self, node: NodeId, pc: u64, [sp, fp]: [u64; 2], arg: u64) -> Error {
+        let args = [node.index() as u64, pc, sp, fp, arg];
+        match self.call(ThreadOp::Jump as u32, args) {
+            Ok(_) => Error::Corrupt,
+            Err(e) => e,
+        }
+    }
+
     /// Takes the thread out of scheduling; its dispatch is refused. Needs the right `Stop`.
     ///
     /// # Errors
