@@ -1,0 +1,449 @@
+//! A station: sending, receiving, calls, groups.
+//!
+//! ```text
+//!  try_recv ── take pending bits ── replies to whoever called ── pick the next message ──▶
+//!     │ nothing                                                        ▲
+//!     └─ recv: poll for a while ── prepare ── sleep ── attentive ──────┘
+//!  try_send ── push ── set the receiver's bit ── ring, if it sleeps ──▶
+//!     │ full
+//!     └─ send: say what is wanted ── push again ── wait like recv ──▶ the receiver says: there is room
+//! ```
+//!
+//! Bits are taken before rings are looked at, and a sender stays *ready* until all its rings have
+//! been found empty after that. What waits asks the host at least every [`CHECK_NS`] whether peers
+//! are alive.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::group::{Member, MemberError, Writer};
+use crate::record::{Header, Kind, MAX_RECORD_BYTES, record_lines};
+use crate::ring::{Consumer, Producer, RingError};
+use crate::wake;
+use crate::words::Words;
+use crate::{Config, Error, Level, MAX_MESSAGE_BYTES, RINGS, STARVATION};
+
+mod receive;
+mod send;
+
+/// How long a wait may last until the host is asked whether peers are alive.
+pub const CHECK_NS: u64 = 20_000_000;
+/// A message that is to be seen later than this is none.
+pub const MAX_DELAY_NS: u64 = 10_000_000_000;
+/// Ring of replies.
+const REPLY: usize = 0;
+
+const NEVER_OPEN: u64 = 0;
+const OPEN: u64 = 1;
+const CLOSED: u64 = 2;
+
+/// What a station needs of where it runs.
+pub trait Host {
+    /// Fused time in nanoseconds.
+    fn now(&self) -> u64;
+    /// Wakes a station that sleeps. If it is about to sleep its sleep ends at once.
+    fn ring(&self, station: usize);
+    /// Sleeps until it is rung for, or the time has come, or for less.
+    fn sleep(&self, until: u64);
+    /// Between two looks.
+    fn relax(&self);
+    /// Whether the node of a station is alive.
+    fn alive(&self, station: usize) -> bool;
+}
+
+impl<H: Host + ?Sized> Host for &H {
+    fn now(&self) -> u64 {
+        (**self).now()
+    }
+    fn ring(&self, station: usize) {
+        (**self).ring(station);
+    }
+    fn sleep(&self, until: u64) {
+        (**self).sleep(until);
+    }
+    fn relax(&self) {
+        (**self).relax();
+    }
+    fn alive(&self, station: usize) -> bool {
+        (**self).alive(station)
+    }
+}
+
+/// How a station waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It looks all the time; nobody ever rings for it.
+    Polling,
+    /// It sleeps at once.
+    Doorbell,
+    /// It looks so many times, then it sleeps.
+    Adaptive(u32),
+}
+
+/// What a station has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Messages sent to one station: calls and replies are some.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Messages received, those of groups included, and replies that were waited for.
+    pub received: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Messages written to groups.
+    pub multicasts: u64,
+    /// Members that they were for, added up.
+    pub multicast_members: u64,
+    /// Doorbells rung.
+    pub doorbells: u64,
+    /// Looks while it waited.
+    pub polls: u64,
+    /// Times it went to sleep.
+    pub sleeps: u64,
+    /// Times it had to wait for room.
+    pub full_waits: u64,
+    /// Replies that nobody waited for any more.
+    pub late_replies: u64,
+    /// Members that it has put out of its groups.
+    pub put_out: u64,
+    /// Messages of which only a part came.
+    pub cut_short: u64,
+}
+
+/// What is known about a message beside its contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// Who sent it.
+    pub from: usize,
+    /// How urgent it was.
+    pub level: Level,
+    /// What for.
+    pub kind: Kind,
+    /// Number of the call.
+    pub id: u64,
+    /// The sender's word.
+    pub tag: u64,
+    /// The group that it came by.
+    pub group: Option<usize>,
+}
+
+/// A message that comes in parts.
+#[derive(Debug, Default)]
+struct Partial {
+    bytes: Vec<u8>,
+    begun: bool,
+}
+
+struct Inbound {
+    ring: Consumer,
+    partial: Partial,
+}
+
+struct Joined {
+    group: usize,
+    writer: usize,
+    member: Member,
+    partial: Partial,
+}
+
+struct Written {
+    group: usize,
+    writer: Writer,
+}
+
+struct Reply {
+    envelope: Envelope,
+    bytes: Vec<u8>,
+}
+
+/// Where the next message is.
+#[derive(Clone, Copy)]
+enum Source {
+    Ring(usize),
+    /// Index into `joined`.
+    Group(usize),
+}
+
+/// One end of a message layer; see the [module](self).
+pub struct Station<W, H> {
+    w: W,
+    host: H,
+    own: usize,
+    config: Config,
+    mode: Mode,
+    /// Of station `s` at a level: number `s * RINGS + level`.
+    to: Vec<Producer>,
+    from: Vec<Inbound>,
+    written: Vec<Written>,
+    joined: Vec<Joined>,
+    /// Senders whose bits have been taken and whose rings have not been found empty since.
+    ready: u64,
+    /// Senders with messages that are not to be seen yet, and when the first one is.
+    delayed: u64,
+    next_visible: u64,
+    /// The sender that is looked at first.
+    turn: usize,
+    /// Messages of more urgent levels since the last one of each.
+    passed: [u32; RINGS],
+    /// Senders that are not listened to.
+    broken: u64,
+    /// Senders whose death has been reported.
+    dead: u64,
+    calls: Vec<(u64, usize)>,
+    replies: Vec<Reply>,
+    next_id: u64,
+    counters: Counters,
+}
+
+impl<W: Words, H: Host> Station<W, H> {
+    /// Opens station `own`. It gets what has been sent to it if it has never been open; otherwise what
+    /// was sent to its last user is dropped.
+    ///
+    /// Nobody else may use the station, until it is [closed](Station::close) or its node has died.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadLayout`], [`Error::NotFound`].
+    pub fn open(w: W, host: H, own: usize, mode: Mode) -> Result<Station<W, H>, Error> {
+        let config = Config::of(&w)?;
+        if own >= config.stations {
+            return Err(Error::NotFound);
+        }
+        let fresh = w.load(config.state(own), Acquire) == NEVER_OPEN;
+        wake::attentive(&w, &config.wake_line(own));
+        let pairs = || (0..config.stations).flat_map(|s| (0..RINGS).map(move |l| (s, l)));
+        let to = pairs().map(|(s, l)| Producer::attach(&w, config.ring(own, s, l)));
+        let from = pairs().map(|(s, l)| {
+            let place = config.ring(s, own, l);
+            Inbound {
+                ring: if fresh {
+                    Consumer::resume(&w, place)
+                } else {
+                    Consumer::attach(&w, place)
+                },
+                partial: Partial::default(),
+            }
+        });
+        let (to, from) = (to.collect(), from.collect());
+        w.store(config.state(own), OPEN, Release);
+        Ok(Station {
+            host,
+            own,
+            config,
+            mode,
+            to,
+            from,
+            written: Vec::new(),
+            joined: Vec::new(),
+            // Whatever came before bits were looked at.
+            ready: (1 << config.stations) - 1,
+            delayed: 0,
+            next_visible: u64::MAX,
+            turn: 0,
+            passed: [0; RINGS],
+            broken: 0,
+            dead: 0,
+            calls: Vec::new(),
+            replies: Vec::new(),
+            next_id: 1,
+            counters: Counters::default(),
+            w,
+        })
+    }
+
+    /// Its number.
+    pub fn own(&self) -> usize {
+        self.own
+    }
+
+    /// How large the layer is.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Where it runs.
+    pub fn host(&self) -> &H {
+        &self.host
+    }
+
+    /// What it has done.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// How it waits from now on.
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+    }
+
+    /// Ends its use: it leaves its groups, and whoever sends to it is told ([`Error::Closed`]).
+    pub fn close(mut self) {
+        for j in core::mem::take(&mut self.joined) {
+            j.member.leave(&self.w);
+        }
+        self.w.store(self.config.state(self.own), CLOSED, Release);
+        // Those that wait for room or for a reply look again.
+        for s in 0..self.config.stations {
+            if s != self.own {
+                self.tell(s);
+            }
+        }
+    }
+
+    /// Goes on listening to a station after [`Error::Corrupt`]: what it has sent is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`].
+    pub fn repair(&mut self, station: usize) -> Result<(), Error> {
+        if station >= self.config.stations {
+            return Err(Error::NotFound);
+        }
+        for level in 0..RINGS {
+            let place = self.config.ring(station, self.own, level);
+            self.from[station * RINGS + level] = Inbound {
+                ring: Consumer::attach(&self.w, place),
+                partial: Partial::default(),
+            };
+        }
+        self.broken &= !(1 << station);
+        self.ready |= 1 << station;
+        Ok(())
+    }
+
+    /// Sets this station's bit at another, and rings if that one sleeps.
+    fn tell(&mut self, station: usize) {
+        if wake::notify(&self.w, &self.config.wake_line(station), self.own) {
+            self.counters.doorbells += 1;
+            self.host.ring(station);
+        }
+    }
+
+    /// Takes the bits of those that have told this station something, and tells those that wait for
+    /// room if there is some.
+    fn refresh(&mut self) {
+        let bits = wake::take_pending(&self.w, &self.config.wake_line(self.own));
+        if bits == 0 {
+            return;
+        }
+        // There are no others, whatever anybody has written there.
+        let bits = bits & ((1 << self.config.stations) - 1);
+        self.ready |= bits;
+        for s in stations(bits) {
+            for level in 0..RINGS {
+                self.from[s * RINGS + level].ring.note_want(&self.w);
+            }
+            for j in self.joined.iter_mut().filter(|j| j.writer == s) {
+                j.member.note_want(&self.w);
+            }
+            self.give_room(s);
+        }
+    }
+
+    /// Tells a sender that waits for room, if there is some.
+    fn give_room(&mut self, station: usize) {
+        let mut tell = false;
+        for level in 0..RINGS {
+            let ring = &mut self.from[station * RINGS + level].ring;
+            tell |= ring.has_room_for_waiter(&self.w);
+        }
+        for j in self.joined.iter_mut().filter(|j| j.writer == station) {
+            tell |= j.member.has_room_for_waiter(&self.w);
+        }
+        if tell {
+            self.tell(station);
+        }
+    }
+
+    /// Whether something has come in that [`try_recv`](Station::try_recv) has not looked at.
+    pub fn is_pending(&self) -> bool {
+        self.w
+            .load(self.config.wake_line(self.own).pending, Relaxed)
+            != 0
+    }
+
+    /// For those that sleep by themselves (executors): declares that this station sleeps. `false`:
+    /// something has come in; look first. Call [`attentive`](Station::attentive) afterwards.
+    #[must_use = "a station that sleeps although something is pending may never be woken"]
+    pub fn prepare(&mut self) -> bool {
+        let asleep = wake::prepare(&self.w, &self.config.wake_line(self.own));
+        self.counters.sleeps += u64::from(asleep);
+        asleep
+    }
+
+    /// It looks before it sleeps again: nobody need ring.
+    pub fn attentive(&self) {
+        wake::attentive(&self.w, &self.config.wake_line(self.own));
+    }
+
+    /// When the first message that is here already is to be seen, if there is one that
+    /// [`try_recv`](Station::try_recv) has passed over.
+    pub fn next_visible(&self) -> Option<u64> {
+        (self.next_visible != u64::MAX).then_some(self.next_visible)
+    }
+
+    /// Waits for something to come in, but not past a point of time, nor past [`CHECK_NS`].
+    fn wait(&mut self, until: u64) {
+        let looks = match self.mode {
+            Mode::Polling => 1000,
+            Mode::Doorbell => 0,
+            Mode::Adaptive(looks) => looks,
+        };
+        for _ in 0..looks {
+            self.counters.polls += 1;
+            if self.is_pending() {
+                return;
+            }
+            self.host.relax();
+        }
+        if self.mode != Mode::Polling && self.prepare() {
+            let until = until.min(self.host.now().saturating_add(CHECK_NS));
+            self.host.sleep(until);
+            self.attentive();
+        }
+    }
+
+    /// Whether a station can answer.
+    fn check(&mut self, station: usize) -> Result<(), Error> {
+        if self.w.load(self.config.state(station), Acquire) == CLOSED {
+            return Err(Error::Closed);
+        }
+        if station != self.own && !self.host.alive(station) {
+            self.dead |= 1 << station;
+            return Err(Error::NodeDead { station });
+        }
+        Ok(())
+    }
+
+    /// Reports each death once.
+    fn check_all(&mut self) -> Result<(), Error> {
+        for s in (0..self.config.stations).filter(|&s| s != self.own) {
+            let open = self.w.load(self.config.state(s), Acquire) == OPEN;
+            if open && self.dead >> s & 1 == 0 && !self.host.alive(s) {
+                self.dead |= 1 << s;
+                return Err(Error::NodeDead { station: s });
+            }
+        }
+        Ok(())
+    }
+
+    /// `Err` when the time has come.
+    fn in_time(&self, deadline: Option<u64>) -> Result<u64, Error> {
+        let now = self.host.now();
+        match deadline {
+            Some(deadline) if now >= deadline => Err(Error::TimedOut),
+            Some(deadline) => Ok(deadline),
+            None => Ok(u64::MAX),
+        }
+    }
+}
+
+/// The stations of a set of bits.
+fn stations(mut bits: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let s = bits.trailing_zeros() as usize;
+        bits &= bits.wrapping_sub(1);
+        (s < 64).then_some(s)
+    })
+}

@@ -1,0 +1,253 @@
+//! Stations of threads of this process: many messages, with waiting in each mode.
+
+mod common;
+
+use std::sync::Arc;
+use std::thread;
+
+use common::{Node, Random, Threads, contents};
+use dyad_msg::words::{Line, lines};
+use dyad_msg::{Config, Counters, Delay, Error, Kind, Level, Mode, Station};
+
+type S = Station<Arc<[Line]>, Node>;
+
+/// Messages of a stream; a million with `DYAD_LONG`.
+fn count() -> u64 {
+    match std::env::var_os("DYAD_LONG") {
+        Some(_) => 1_000_000,
+        None => 20_000,
+    }
+}
+
+fn layer(config: Config) -> (Threads, Arc<[Line]>) {
+    let w = lines(config.memory_lines());
+    config.format(&w).expect("a valid layout");
+    (Threads::new(config.stations), w)
+}
+
+/// Sends messages of random sizes and levels; the receiver checks order and contents of each level.
+fn stream(mode: Mode, config: Config, count: u64, largest: u64) -> [Counters; 2] {
+    let (threads, w) = layer(config);
+    let sender = {
+        let (threads, w) = (threads.clone(), w.clone());
+        thread::spawn(move || {
+            let mut s: S = Station::open(w, threads.node(0), 0, mode).unwrap();
+            let mut random = Random(1);
+            let mut numbers = [0; 3];
+            let mut bytes = vec![];
+            for _ in 0..count {
+                let level = random.below(3) as usize;
+                let len = random.below(largest + 1) as usize >> random.below(6);
+                let tag = numbers[level];
+                numbers[level] += 1;
+                contents(tag * 3 + level as u64, len, &mut bytes);
+                s.send(1, Level::ALL[level], tag, &bytes, None).unwrap();
+            }
+            s.counters()
+        })
+    };
+    let mut s: S = Station::open(w, threads.node(1), 1, mode).unwrap();
+    let mut next = [0; 3];
+    let (mut got, mut expected) = (vec![], vec![]);
+    for _ in 0..count {
+        let e = s.recv(&mut got, None).unwrap();
+        let level = e.level as usize - 1;
+        assert_eq!(e.tag, next[level], "order of {:?}", e.level);
+        next[level] += 1;
+        contents(e.tag * 3 + level as u64, got.len(), &mut expected);
+        assert!(got == expected, "contents of {e:?}");
+    }
+    assert_eq!(s.try_recv(&mut got), Ok(None));
+    let c = [sender.join().unwrap(), s.counters()];
+    assert_eq!(
+        (c[0].sent, c[0].sent_bytes),
+        (c[1].received, c[1].received_bytes)
+    );
+    c
+}
+
+#[test]
+fn a_stream_by_doorbell() {
+    let [sent, received] = stream(Mode::Doorbell, Config::new(2), count(), 4096);
+    eprintln!("{sent:?}\n{received:?}");
+    // Rings hold many: there are fewer doorbells than messages, and none for nothing.
+    assert!(sent.doorbells < count());
+    assert!(sent.doorbells <= received.sleeps);
+}
+
+#[test]
+fn a_stream_by_polling_rings_for_nobody() {
+    let [sent, received] = stream(Mode::Polling, Config::new(2), count(), 4096);
+    assert_eq!((sent.doorbells, received.doorbells), (0, 0));
+    assert_eq!((sent.sleeps, received.sleeps), (0, 0));
+}
+
+#[test]
+fn a_stream_by_both_with_parts() {
+    stream(Mode::Adaptive(100), Config::new(2), count() / 20, 65_536);
+}
+
+#[test]
+fn a_stream_with_delays() {
+    let config = Config {
+        delay: Delay::TCP,
+        ..Config::new(2)
+    };
+    stream(Mode::Adaptive(100), config, count() / 20, 4096);
+}
+
+/// Every station sends to every other one, in small rings that are often full.
+#[test]
+fn all_to_all() {
+    const STATIONS: usize = 4;
+    let config = Config {
+        lines: Config::MIN_LINES,
+        ..Config::new(STATIONS)
+    };
+    let (nodes, w) = layer(config);
+    let each = count() / 10;
+    let threads: Vec<_> = (0..STATIONS)
+        .map(|own| {
+            let (nodes, w) = (nodes.clone(), w.clone());
+            thread::spawn(move || {
+                let mut s: S = Station::open(w, nodes.node(own), own, Mode::Adaptive(50)).unwrap();
+                let mut random = Random(own as u64);
+                let (mut sent, mut next) = ([0; STATIONS], [0; STATIONS]);
+                let (mut got, mut bytes) = (vec![], vec![]);
+                let others = STATIONS as u64 - 1;
+                while sent.iter().sum::<u64>() + next.iter().sum::<u64>() < 2 * others * each {
+                    let to = random.below(STATIONS as u64) as usize;
+                    if to != own && sent[to] < each {
+                        let len = random.below(4097) as usize >> random.below(10);
+                        contents(sent[to] + to as u64, len, &mut bytes);
+                        // Nobody waits for room here: each takes what others have sent meanwhile.
+                        match s.try_send(to, Level::Normal, sent[to], &bytes) {
+                            Ok(()) => sent[to] += 1,
+                            Err(Error::Full) => {}
+                            Err(e) => panic!("{e}"),
+                        }
+                    }
+                    while let Some(e) = s.try_recv(&mut got).unwrap() {
+                        assert_eq!(e.tag, next[e.from]);
+                        next[e.from] += 1;
+                        contents(e.tag + own as u64, got.len(), &mut bytes);
+                        assert!(got == bytes);
+                    }
+                    if sent.iter().sum::<u64>() == others * each
+                        && next.iter().sum::<u64>() < others * each
+                    {
+                        let e = s.recv(&mut got, None).unwrap();
+                        assert_eq!(e.tag, next[e.from]);
+                        next[e.from] += 1;
+                    }
+                }
+                s.counters()
+            })
+        })
+        .collect();
+    for t in threads {
+        t.join().unwrap();
+    }
+}
+
+#[test]
+fn calls_from_two_sides_at_once() {
+    const STATIONS: usize = 3;
+    let (nodes, w) = layer(Config::new(STATIONS));
+    let calls = count() / 10;
+    let server = {
+        let (nodes, w) = (nodes.clone(), w.clone());
+        thread::spawn(move || {
+            let mut s: S = Station::open(w, nodes.node(0), 0, Mode::Doorbell).unwrap();
+            let mut got = vec![];
+            for _ in 0..2 * calls {
+                let e = s.recv(&mut got, None).unwrap();
+                assert_eq!(e.kind, Kind::Call);
+                got.reverse();
+                s.reply(&e, e.tag + 1, &got, None).unwrap();
+            }
+            s.counters()
+        })
+    };
+    let clients: Vec<_> = (1..STATIONS)
+        .map(|own| {
+            let (nodes, w) = (nodes.clone(), w.clone());
+            thread::spawn(move || {
+                let mut s: S = Station::open(w, nodes.node(own), own, Mode::Doorbell).unwrap();
+                let mut random = Random(own as u64);
+                let (mut bytes, mut reply) = (vec![], vec![]);
+                for n in 0..calls {
+                    contents(n, random.below(2000) as usize, &mut bytes);
+                    let e = s
+                        .call(0, Level::Normal, n, &bytes, &mut reply, None)
+                        .unwrap();
+                    bytes.reverse();
+                    assert_eq!(e.tag, n + 1);
+                    assert!(reply == bytes);
+                }
+            })
+        })
+        .collect();
+    for c in clients {
+        c.join().unwrap();
+    }
+    let c = server.join().unwrap();
+    assert_eq!((c.received, c.sent), (2 * calls, 2 * calls));
+}
+
+#[test]
+fn members_come_and_go_while_a_group_is_written() {
+    const MEMBERS: usize = 3;
+    let (nodes, w) = layer(Config {
+        group_lines: Config::MIN_LINES,
+        ..Config::new(MEMBERS + 1)
+    });
+    let messages = count() / 2;
+    let mut writer: S = Station::open(w.clone(), nodes.node(0), 0, Mode::Adaptive(50)).unwrap();
+    writer.open_group(0).unwrap();
+    // The first one stays; the others join and leave.
+    let members: Vec<_> = (1..=MEMBERS)
+        .map(|own| {
+            let (nodes, w) = (nodes.clone(), w.clone());
+            thread::spawn(move || {
+                let mut s: S = Station::open(w, nodes.node(own), own, Mode::Adaptive(50)).unwrap();
+                s.join(0).unwrap();
+                s.send(0, Level::Normal, 0, &[], None).unwrap();
+                let mut random = Random(own as u64);
+                let mut last = None;
+                let mut received = 0u64;
+                let (mut got, mut bytes) = (vec![], vec![]);
+                loop {
+                    let e = s.recv(&mut got, None).unwrap();
+                    let expected = last.map_or(e.tag, |last: u64| last + 1);
+                    assert_eq!(e.tag, expected, "member {own}");
+                    contents(e.tag, got.len(), &mut bytes);
+                    assert!(got == bytes, "contents");
+                    received += 1;
+                    last = Some(e.tag);
+                    if e.tag == messages - 1 {
+                        return received;
+                    }
+                    // Nobody leaves near the end: there must be one more to receive.
+                    if own > 1 && random.below(50) == 0 && e.tag < messages / 2 {
+                        s.leave(0).unwrap();
+                        s.join(0).unwrap();
+                        last = None;
+                    }
+                }
+            })
+        })
+        .collect();
+    let (mut bytes, mut random) = (vec![], Random(0));
+    for _ in 0..MEMBERS {
+        writer.recv(&mut bytes, None).unwrap();
+    }
+    for tag in 0..messages {
+        contents(tag, random.below(300) as usize, &mut bytes);
+        let members = writer.multicast(0, tag, &bytes, None).unwrap();
+        assert!((1..=MEMBERS as u32).contains(&members));
+    }
+    let received: Vec<_> = members.into_iter().map(|m| m.join().unwrap()).collect();
+    assert_eq!(received[0], messages, "who stays gets all");
+    assert_eq!(writer.counters().multicasts, messages);
+}
