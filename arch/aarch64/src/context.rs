@@ -20,6 +20,7 @@
 use core::arch::{asm, global_asm};
 use core::sync::atomic::Ordering;
 
+use dyad_abi::emulation::FLOAT_WORDS;
 use dyad_abi::user::USER_END;
 use dyad_core::platform::{FP_WORDS, FpArea, REG_WORDS, RegArea};
 
@@ -303,6 +304,33 @@ pub fn save_fp(area: &FpArea) {
 pub fn restore_fp(area: &FpArea) {
     // SAFETY: 1. as for `save_fp`; 2. compiled kernel code uses none of the registers loaded.
     unsafe { load_float_registers(area) }
+}
+
+/// Bits of FPCR that a thread may be given: rounding, flushing, NaNs, the alternative half precision; no
+/// traps.
+const FPCR_LOADED: u64 = 0x07c0_0000;
+/// The same of FPSR: the cumulative exceptions and saturation.
+const FPSR_LOADED: u64 = 0x0800_009f;
+
+/// See [`dyad_core::Platform::unload_fp`].
+pub fn unload_fp(area: &FpArea) -> [u64; FLOAT_WORDS] {
+    core::array::from_fn(|i| {
+        let word = match i {
+            0 | 1 => FP_CONTROL + i,
+            _ => i - 2,
+        };
+        area.0[word].load(Ordering::Relaxed)
+    })
+}
+
+/// See [`dyad_core::Platform::load_fp`].
+pub fn load_fp(area: &FpArea, words: &[u64; FLOAT_WORDS]) {
+    let [control, status, vector @ ..] = words;
+    for (to, &from) in area.0[..FP_CONTROL].iter().zip(vector) {
+        to.store(from, Ordering::Relaxed);
+    }
+    area.0[FP_CONTROL].store(control & FPCR_LOADED, Ordering::Relaxed);
+    area.0[FP_CONTROL + 1].store(status & FPSR_LOADED, Ordering::Relaxed);
 }
 
 /// See [`dyad_core::Platform::reset_fp`].

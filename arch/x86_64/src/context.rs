@@ -18,6 +18,7 @@
 use core::arch::asm;
 use core::sync::atomic::Ordering;
 
+use dyad_abi::emulation::FLOAT_WORDS;
 use dyad_abi::user::USER_END;
 use dyad_core::platform::{FpArea, RegArea};
 
@@ -293,6 +294,38 @@ pub fn restore_fp(area: &FpArea) {
     // Where the last x87 instruction was need not come with the image: that goes first.
     // SAFETY: 1. see `save_fp`; 2. the kernel has no floating-point state of its own.
     unsafe { asm!("fninit", "fxrstor64 [{}]", in(reg) at, options(nostack, preserves_flags)) };
+}
+
+/// First word of the vector registers in an FXSAVE image; two words each.
+const XMM: usize = 20;
+/// Words of them.
+const XMM_WORDS: usize = 2 * 16;
+/// Bits of MXCSR that a thread may be given: not denormals-are-zero, which not every CPU has.
+const MXCSR_LOADED: u64 = 0xffbf;
+/// Exceptions are masked.
+const MXCSR_MASKS: u64 = 0x1f80;
+
+/// See [`dyad_core::Platform::unload_fp`].
+pub fn unload_fp(area: &FpArea) -> [u64; FLOAT_WORDS] {
+    let mut words = [0; FLOAT_WORDS];
+    words[0] = area.0[3].load(Ordering::Relaxed) & 0xffff;
+    for (to, from) in words[2..].iter_mut().zip(&area.0[XMM..XMM + XMM_WORDS]) {
+        *to = from.load(Ordering::Relaxed);
+    }
+    words
+}
+
+/// See [`dyad_core::Platform::load_fp`]. The x87 part is the initial one.
+pub fn load_fp(area: &FpArea, words: &[u64; FLOAT_WORDS]) {
+    for word in &area.0 {
+        word.store(0, Ordering::Relaxed);
+    }
+    let mxcsr = words[0] & MXCSR_LOADED | MXCSR_MASKS;
+    area.0[0].store(INITIAL.0[0], Ordering::Relaxed);
+    area.0[3].store(mxcsr, Ordering::Relaxed);
+    for (to, &from) in area.0[XMM..XMM + XMM_WORDS].iter().zip(&words[2..]) {
+        to.store(from, Ordering::Relaxed);
+    }
 }
 
 /// An FXSAVE image.

@@ -1,6 +1,7 @@
 //! The `Platform` of x86-64 machines: each method is one of another module.
 
 use dyad_abi::boot::doorbell_vector;
+use dyad_abi::emulation::FLOAT_WORDS;
 use dyad_abi::{CpuId, Isa, NodeId};
 use dyad_core::cpu::CpuLocal;
 use dyad_core::cx::Cx;
@@ -84,6 +85,12 @@ impl Platform for X86 {
     }
     fn fp_off() {
         context::fp_off();
+    }
+    fn unload_fp(area: &FpArea) -> [u64; FLOAT_WORDS] {
+        context::unload_fp(area)
+    }
+    fn load_fp(area: &FpArea, words: &[u64; FLOAT_WORDS]) {
+        context::load_fp(area, words);
     }
     fn reset_fp() {
         context::reset_fp();

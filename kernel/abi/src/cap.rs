@@ -402,6 +402,14 @@ numbered! {
         /// as before, zeros elsewhere. Nothing of what it was doing on any ISA is kept. Not within an
         /// invocation. Comes back only with an error.
         Jump = 11,
+        /// `(isa, address)`: writes the registers of a stopped thread, as
+        /// [`Registers`](crate::emulation::Registers), to the caller's memory; on a node of that ISA. Not
+        /// within an invocation of the thread.
+        Unload = 12,
+        /// `(address, node)`: the calling thread itself goes on on `node`, with the
+        /// [`Registers`](crate::emulation::Registers) that are at an address in its memory. Nothing else of
+        /// what it was doing, on either ISA, is kept. Not within an invocation.
+        Load = 13,
     }
 }
 

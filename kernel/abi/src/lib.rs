@@ -11,6 +11,7 @@ pub mod boot;
 pub mod bundle;
 pub mod cap;
 pub mod clock;
+pub mod emulation;
 pub mod error;
 pub mod ident;
 pub mod marker;

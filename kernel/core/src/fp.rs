@@ -25,6 +25,8 @@
 
 use core::sync::atomic::Ordering;
 
+use dyad_abi::emulation::{FLOAT_WORDS, initial_float_control};
+
 use crate::Platform;
 use crate::cpu::CpuLocal;
 use crate::object::thread::{Thread, info};
@@ -153,6 +155,24 @@ pub fn bring_back<P: Platform>(local: &CpuLocal, t: &Thread, what: u64) {
 fn take_back<P: Platform>(local: &CpuLocal, t: &Thread) {
     forget::<P>(local);
     copy(&t.saved_fp, t.fp(P::ISA));
+    set_used::<P>(local, t);
+}
+
+/// What a thread that does not run has in the registers of this ISA, in words as
+/// [`Platform::unload_fp`] gives them.
+pub fn words<P: Platform>(t: &Thread) -> [u64; FLOAT_WORDS] {
+    if uses::<P>(t) {
+        return P::unload_fp(t.fp(P::ISA));
+    }
+    let mut words = [0; FLOAT_WORDS];
+    words[0] = initial_float_control(P::ISA);
+    words
+}
+
+/// Gives a thread these registers. It does not run; or it does, and has been settled and made to
+/// [`forget`] those that it had.
+pub fn give<P: Platform>(local: &CpuLocal, t: &Thread, words: &[u64; FLOAT_WORDS]) {
+    P::load_fp(t.fp(P::ISA), words);
     set_used::<P>(local, t);
 }
 

@@ -31,6 +31,7 @@
 //! | [`RETURN`](what::RETURN) | results | the caller; where it goes on, its stack pointer | goes back to it |
 //! | [`FAIL`](what::FAIL) | status; entry of the stack to return to, or [`NO_ENTRY`]; what it had been doing, and from where | as for a return | returns the status |
 //! | [`MOVE`](what::MOVE) | as above | nothing | leaves its registers as they are |
+//! | [`LOAD`](what::LOAD) | nothing; its registers are in `saved` and `saved_fp` | nothing | gives it these, and forgets what it did on any ISA |
 //!
 //! Nothing of this is relied on before the thread has been won: the words are its owner's. And it
 //! is trusted no more than other shared words: a component is checked when it is entered, an
@@ -46,6 +47,7 @@
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::{Stopped, Woken};
+use dyad_abi::emulation::{FLOAT_WORDS, WORDS};
 use dyad_abi::user::{stack_slot, tcb_address};
 use dyad_abi::{Error, NodeId, Result};
 use dyad_ring::Message;
@@ -56,9 +58,15 @@ use crate::cx::Cx;
 use crate::dispatch::{self, After};
 use crate::inbox::{self, kind};
 use crate::object::component::Entry;
-use crate::object::thread::{Owner, State, Thread, begun, copy_registers, info};
+use crate::object::thread::{
+    FP_WORDS, Owner, REG_WORDS, State, Thread, begun, copy_registers, info,
+};
 use crate::object::{find, reference};
+use crate::ops::registers::{self, GENERAL_WORDS};
 use crate::{Platform, fp, jump};
+
+// What `Load` brings along fits.
+const _: () = assert!(GENERAL_WORDS <= REG_WORDS && FLOAT_WORDS <= FP_WORDS);
 
 /// Why a thread is handed over.
 pub mod what {
@@ -75,6 +83,8 @@ pub mod what {
     pub const MOVE: u64 = 5;
     /// It goes on where it has said; see [`jump`](crate::jump).
     pub const JUMP: u64 = 6;
+    /// It goes on with the registers that it carries; see [`crate::ops::registers`].
+    pub const LOAD: u64 = 7;
 }
 
 /// Markers for the simulator: where the parts of an invocation that crosses begin and end. They are
@@ -252,6 +262,44 @@ pub(crate) fn leave<P: Platform>(
     Ok(After::Switched)
 }
 
+/// `Load` on another node: the running thread goes on there with registers that it brings along. What it
+/// was doing here is kept until it has arrived.
+///
+/// # Errors
+///
+/// As [`send`]: the thread is as it was.
+pub(crate) fn load<P: Platform>(
+    cx: &Cx,
+    t: &'static Thread,
+    to: NodeId,
+    words: &[u64; WORDS],
+) -> Result<After> {
+    let (general, float) = words.split_at(GENERAL_WORDS);
+    for (to, &word) in t.saved.0.iter().zip(general) {
+        to.store(word, Ordering::Relaxed);
+    }
+    for (to, &word) in t.saved_fp.0.iter().zip(float) {
+        to.store(word, Ordering::Relaxed);
+    }
+    let nowhere = Entry {
+        component: WeakRef::from_bits(0).ok_or(Error::Corrupt)?,
+        address: 0,
+        badge: 0,
+    };
+    leave::<P>(cx, t, to, (what::LOAD, [0; 4], nowhere))
+}
+
+/// The registers that a thread has brought along.
+fn brought(t: &Thread) -> [u64; WORDS] {
+    core::array::from_fn(|i| {
+        let word = match i.checked_sub(GENERAL_WORDS) {
+            None => &t.saved.0[i],
+            Some(i) => &t.saved_fp.0[i],
+        };
+        word.load(Ordering::Relaxed)
+    })
+}
+
 /// A message says that a thread has been handed to this node. It is READY afterwards, a thread of this
 /// CPU, whose scheduler is told; nothing runs it here.
 ///
@@ -328,6 +376,7 @@ fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
         // Its registers are as they were: it was ready on a node of this ISA.
         what::MOVE => {}
         what::JUMP => jump::arrive::<P>(t, (address, badge), (b, a)),
+        what::LOAD => registers::put::<P>(cx, t, &brought(t)),
         _ => {
             if t.begun(P::ISA) == begun::PARKED {
                 copy_registers(&t.parked[P::ISA.index()], area);

@@ -45,6 +45,7 @@
 //! two entries. The kernel runs with interrupts masked; only [`Platform::wait`] takes them.
 //! The kernel does not touch floating-point registers.
 
+use dyad_abi::emulation::FLOAT_WORDS;
 use dyad_abi::{CpuId, Isa, NodeId};
 use dyad_shm::superblock::ROOT_ENTRIES;
 use dyad_shm::{FusedMap, PhysAddr};
@@ -226,6 +227,12 @@ pub trait Platform: Sized + 'static {
     /// Puts the initial state into the floating-point registers of this CPU: zeros, round to
     /// nearest, no traps, no flushing of subnormal numbers.
     fn reset_fp();
+    /// What is in an area of floating-point registers: control, status, then the vector registers, in the
+    /// order of [`Registers`](dyad_abi::emulation::Registers); zeros beyond those that there are.
+    fn unload_fp(area: &FpArea) -> [u64; FLOAT_WORDS];
+    /// Fills an area from such words. What user mode must not have in the control words is left out: traps,
+    /// and bits that do not exist.
+    fn load_fp(area: &FpArea, words: &[u64; FLOAT_WORDS]);
     /// User mode may use floating-point registers of this CPU, from here on.
     fn fp_on();
     /// User mode may not: the first instruction that does traps, and arch code calls

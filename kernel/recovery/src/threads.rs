@@ -3,7 +3,7 @@
 //! | it was | where its registers are | it |
 //! |---|---|---|
 //! | on its way to the dead node, or running there, for or within an invocation that had crossed | where it crossed: callers keep nothing in registers | returns to the last caller whose node lives, with [`Error::NodeDead`]; invocations further in are over |
-//! | on its way there to migrate or jump | parked in its frame | returns from `Migrate` or `Jump` with the error, on a node of the ISA it came from |
+//! | on its way there to migrate, jump or load | parked in its frame | returns from `Migrate`, `Jump` or `Load` with the error, on a node of the ISA it came from |
 //! | ready or waiting there | in its frame | goes on, on another node of that ISA; its wait ends |
 //! | ready or waiting there, and there is no other node of that ISA | in its frame | is stopped, and its scheduler told; it can be resumed where that ISA is again |
 //! | being configured or resumed there, or its registers looked at | in its frame, or not | as the next: what had been changed nobody knows |
@@ -190,7 +190,7 @@ fn fate(cx: &Cx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
     }
     if owner.state == State::Transit
         && depth == 0
-        && let (what::MIGRATE | what::JUMP, Some(from)) = carried(t)
+        && let (what::MIGRATE | what::JUMP | what::LOAD, Some(from)) = carried(t)
     {
         let isa = cx.node.isa(from);
         let parked = t.begun(isa) == begun::PARKED;

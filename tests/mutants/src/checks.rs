@@ -299,7 +299,7 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/ktest::ops_thread::yield_exit_and_migrate_are_for_the_caller_itself_on_hosts"],
     ),
     m(
-        "check/core::ops::thread::registers::state",
+        "check/core::ops::registers::access::state",
         State,
         "registers of stopped threads are read and written",
         &[

@@ -51,6 +51,7 @@ use std::sync::{Mutex, PoisonError};
 use std::vec::Vec;
 
 use dyad_abi::boot::{BootMode, BootParams, OnDeath};
+use dyad_abi::emulation::FLOAT_WORDS;
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::user::{PAGE_SIZE, USER_END};
 use dyad_abi::{CpuId, Isa, NodeId};
@@ -500,6 +501,14 @@ impl<const A64: bool> Platform for Mock<A64> {
     }
     fn dump_regs(area: &RegArea, line: &mut dyn FnMut(&str, u64)) {
         line("pc", area.0[PC].load(Ordering::Relaxed));
+    }
+    fn unload_fp(area: &FpArea) -> [u64; FLOAT_WORDS] {
+        core::array::from_fn(|i| area.0[i].load(Ordering::Relaxed))
+    }
+    fn load_fp(area: &FpArea, words: &[u64; FLOAT_WORDS]) {
+        for (to, &from) in area.0.iter().zip(words) {
+            to.store(from, Ordering::Relaxed);
+        }
     }
     fn reset_fp() {
         did(Did::RestoredFp);

@@ -10,13 +10,16 @@ use dyad_abi::cap::{
     CapIndex, CapType, Event, ObjectKind, ReceiveOp, Rights, SendOp, Stopped, ThreadOp, Woken,
     call_word,
 };
+use dyad_abi::emulation::{GENERAL, WORDS};
 use dyad_abi::service::scheduler_line;
 use dyad_abi::{Error, Isa};
 use dyad_shm::frame::WeakRef;
 
 use super::fp_tests::swap;
 use super::ktests::{joined, passes};
-use super::{ARGUMENTS, Did, Left, Machine, MockA64, MockX86, PC, RESULTS, SP, World, result};
+use super::{
+    ARGUMENTS, Did, Left, Machine, MockA64, MockX86, PARTIAL, PC, RESULTS, SP, World, result,
+};
 use crate::Platform;
 use crate::entry;
 use crate::ktest::rig::{self, Rig};
@@ -24,7 +27,7 @@ use crate::ktest::{Outcome, run_here, spaces};
 use crate::object::component::Component;
 use crate::object::endpoint::Endpoints;
 use crate::object::find;
-use crate::object::thread::{State, Thread};
+use crate::object::thread::{State, Thread, begun};
 use crate::platform::{FaultKind, UserFault};
 
 pub(super) const ENTRY: u64 = 0x4100_0000;
@@ -406,6 +409,59 @@ fn threads_start_anew_on_the_other_isa_and_go_on_at_home() {
         assert_eq!(dispatch::<MockA64>(ra, a, there, 0), Left::User(ENTRY + 4));
         assert_eq!(result::<MockA64>(t), (0, 1));
         a.call::<MockA64>(t, op(cap, ThreadOp::Exit as u64), &[0]);
+        Ok(None)
+    });
+}
+
+/// The thread goes on on the other machine with registers of that ISA; nothing is left of what it did
+/// before, on either.
+#[test]
+fn threads_go_on_with_registers_that_they_bring_along() {
+    const MEMORY: u64 = 0x4300_0000;
+    pair(|(rx, x), (ra, a)| {
+        let (cap, t, scheduler) = traveller(rx, x);
+        assert_eq!(swap::<MockX86>(x, t, 7), 0);
+        let frame = rx.user()?.frame.address();
+        let leaf = crate::mapping::page(frame, dyad_pgtbl::Perms::READ);
+        spaces::map(rx, rx.space, Isa::X86_64, MEMORY, leaf)?;
+        let mut page = [0; WORDS];
+        for (i, w) in page.iter_mut().enumerate() {
+            *w = 0x100 + i as u64;
+        }
+        page[0] = Isa::Aarch64 as u64;
+        page[1] = ENTRY + 0x100;
+        page[4 + PARTIAL] = 0;
+        for (i, &w) in (0..).zip(&page) {
+            x.node()
+                .map
+                .word(frame.add(8 * i))
+                .store(w, Ordering::Relaxed);
+        }
+        let load = op(cap, ThreadOp::Load as u64);
+        // They are not of this node's ISA.
+        x.call::<MockX86>(t, load, &[MEMORY, 0]);
+        assert_eq!(result::<MockX86>(t).0, Error::NoIsa.code());
+        assert_eq!(swap::<MockX86>(x, t, 7), 7);
+        let left = x.call::<MockX86>(t, load, &[MEMORY, 1]);
+        assert!(matches!(left, Left::User(_)), "the scheduler goes on");
+        assert_eq!(stopped::<MockX86>(me(rx)), (0, Some(Stopped::Left), 1));
+        assert_eq!(t.begun(Isa::X86_64), begun::PARKED);
+        let event = hears::<MockA64>(ra, a, scheduler).unwrap();
+        assert_eq!((event.tag, event.why), (3, Woken::Arrived));
+        assert_eq!(t.begun(Isa::X86_64), begun::NOT);
+        let object = crate::object::reference(a.node(), t).unwrap();
+        let there = ra.cap(ObjectKind::Thread, object, Rights::ALL)?;
+        let left = dispatch::<MockA64>(ra, a, there, 0);
+        assert_eq!(left, Left::User(ENTRY + 0x100));
+        // General registers, as far as these machines have other uses for the words.
+        assert_eq!(words(t, Isa::Aarch64, 0, 8), page[4..12]);
+        assert_eq!(swap::<MockA64>(a, t, 9), page[4 + GENERAL]);
+        // It begins anew on the ISA that it has left.
+        a.call::<MockA64>(t, op(cap, ThreadOp::Migrate as u64), &[0]);
+        hears::<MockX86>(rx, x, scheduler).unwrap();
+        assert_eq!(dispatch::<MockX86>(rx, x, cap, 0), Left::User(ENTRY));
+        assert_eq!(swap::<MockX86>(x, t, 8), 0);
+        x.call::<MockX86>(t, op(cap, ThreadOp::Exit as u64), &[0]);
         Ok(None)
     });
 }

@@ -27,6 +27,8 @@ const RESUME: u32 = ThreadOp::Resume as u32;
 const YIELD: u32 = ThreadOp::Yield as u32;
 const EXIT: u32 = ThreadOp::Exit as u32;
 const JUMP: u32 = ThreadOp::Jump as u32;
+const UNLOAD: u32 = ThreadOp::Unload as u32;
+const LOAD: u32 = ThreadOp::Load as u32;
 const DEADLINE: u32 = ThreadOp::Deadline as u32;
 const TRANSFER: u32 = TimeOp::Transfer as u32;
 const LEFT: u32 = TimeOp::Read as u32;
@@ -123,6 +125,7 @@ fn operations_on_threads_need_their_rights(cx: &Cx<'_>) -> Outcome {
         let t = rig.cap(ObjectKind::Thread, rig.thread, Rights::ALL)?;
         let its = [
             CONFIGURE, DISPATCH, READ, WRITE, MIGRATE, STOP, RESUME, YIELD, EXIT, DEADLINE, JUMP,
+            UNLOAD, LOAD,
         ];
         ensure!(its.len() == ThreadOp::ALL.len(), "one is missing");
         rig::has_no_other_operations(rig, t, &its)

@@ -12,7 +12,7 @@
 //! | Memory | [`memory`] | no |
 //! | Space | [`space`], as authority also Frame and PageTable | no |
 //! | Component | [`component`] | no |
-//! | Thread | [`thread`]; Time as its budget | `Dispatch`, `Yield`, `Exit`, `Migrate`, `Jump` |
+//! | Thread | [`thread`], [`registers`]; Time as its budget | `Dispatch`, `Yield`, `Exit`, `Migrate`, `Jump`, `Load` |
 //! | Send, Receive | [`endpoint`] | `Send` to a thread that is more urgent, `Receive` that waits |
 //! | Hardware | [`hardware`] | if a round finds that what the caller runs in is gone |
 //! | Sinv | [`crate::invoke`] | if it crosses |
@@ -35,6 +35,7 @@ pub mod component;
 pub mod endpoint;
 pub mod hardware;
 pub mod memory;
+pub mod registers;
 pub mod space;
 pub mod thread;
 

@@ -7,6 +7,8 @@
 //! | `Dispatch` | READY | RUNNING ([`dispatch::dispatch`]) |
 //! | `Stop` | READY, BLOCKED | STOPPED |
 //! | `Yield`, `Exit`, `Migrate`, `Jump` | RUNNING, itself | READY, STOPPED, TRANSIT; `Jump` also RUNNING |
+//! | `Load` ([`registers`]) | RUNNING, itself | RUNNING, with other registers; TRANSIT |
+//! | `ReadRegister`, `WriteRegister`, `Unload` ([`registers`]) | STOPPED | STOPPED |
 //!
 //! A thread is whoever's the owner word says, and every step here is one compare-and-swap of it: of
 //! two operations on a thread at the same time, one finds that it has lost. A running thread is its
@@ -22,7 +24,7 @@
 //! |---|---|
 //! | `Configure` | the component, with the right to configure it; the scheduler's endpoints, with the right to bind them |
 //! | `Dispatch` on a budget | the budget, with the right to use it |
-//! | `Migrate`, `Jump`, `Yield`, `Exit` | to be the thread |
+//! | `Migrate`, `Jump`, `Load`, `Yield`, `Exit` | to be the thread |
 //!
 //! Time budgets are words of a frame, in nanoseconds. A thread that is dispatched on one runs no
 //! longer than it has left, and what it has run is taken off when it stops ([`crate::dispatch`]).
@@ -51,6 +53,7 @@ use crate::object::endpoint::{Endpoints, LINES};
 use crate::object::find;
 use crate::object::thread::{Owner, State, Thread, begun};
 use crate::object::time::{Budgets, UNLIMITED};
+use crate::ops::registers;
 use crate::{Platform, handover, jump};
 
 /// The first argument of `Dispatch`: slice in nanoseconds below this bit, priority from there on.
@@ -110,14 +113,16 @@ fn others<P: Platform>(cx: &Cx, t: &'static Thread, number: u64, a: [u64; 5]) ->
     match op {
         ThreadOp::Configure => configure::<P>(cx, t, a).map(After::Value),
         ThreadOp::ReadRegister | ThreadOp::WriteRegister => {
-            registers::<P>(cx, t, op, a).map(After::Value)
+            registers::access::<P>(cx, t, op, a).map(After::Value)
         }
+        ThreadOp::Unload => registers::unload::<P>(cx, t, a).map(After::Value),
         ThreadOp::Deadline => deadline(cx, t).map(After::Value),
         ThreadOp::Stop => stop::<P>(cx, t).map(After::Value),
         ThreadOp::Resume => resume::<P>(cx, t, a[0]).map(After::Value),
         ThreadOp::Dispatch
         | ThreadOp::Migrate
         | ThreadOp::Jump
+        | ThreadOp::Load
         | ThreadOp::Yield
         | ThreadOp::Exit => {
             // These are for the caller itself: they end in another thread's running here, which
@@ -131,6 +136,7 @@ fn others<P: Platform>(cx: &Cx, t: &'static Thread, number: u64, a: [u64; 5]) ->
                     handover::migrate::<P>(cx, to)
                 }
                 ThreadOp::Jump => jump::jump::<P>(cx, a),
+                ThreadOp::Load => registers::load::<P>(cx, t, a),
                 ThreadOp::Yield => Ok(dispatch::yield_now::<P>(cx, t)),
                 _ => {
                     // Before it ends: who is told that it has, reads the code.
@@ -159,7 +165,7 @@ fn budget_of(cx: &Cx, n: u64) -> Result<(&'static Budgets, usize, u64)> {
 /// Takes a thread that is nobody's: until its owner word is the next one, nobody else changes it, whoever
 /// wants to is refused. Should this node die before that, its recovery stops the thread for good: it can
 /// only be configured anew.
-fn take(cx: &Cx, t: &Thread, owner: Owner) -> Option<Owner> {
+pub(super) fn take(cx: &Cx, t: &Thread, owner: Owner) -> Option<Owner> {
     let taken = owner.passed(cx.node.id(), cx.node.incarnation(), State::Changing);
     t.change(cx.words(), owner, taken).then_some(taken)
 }
@@ -327,46 +333,6 @@ fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
     // It is ready whatever comes of this: an error says that nobody has been told.
     dispatch::tell_scheduler::<P>(cx, t, Woken::Ready)?;
     Ok(0)
-}
-
-/// Registers of a stopped thread, on the ISA of this node: only its `arch` crate knows what a register
-/// area means.
-fn registers<P: Platform>(cx: &Cx, t: &'static Thread, op: ThreadOp, a: [u64; 5]) -> Result<u64> {
-    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
-    if owner.state != State::Stopped && !lacks!("ops::thread::registers::state") {
-        return Err(Error::NotReady);
-    }
-    let isa = Isa::from_index(a[0]).ok_or(Error::BadArgument)?;
-    if isa != P::ISA {
-        return Err(Error::NoIsa);
-    }
-    let taken = take(cx, t, owner).ok_or(Error::NotReady)?;
-    let done = register::<P>(t, op, a);
-    // It goes on where it was, if it is resumed.
-    let back = Owner {
-        seq: taken.seq,
-        ..owner
-    };
-    if !t.change(cx.words(), taken, back) {
-        return Err(Error::Corrupt);
-    }
-    done
-}
-
-/// The same of a thread that has been taken. One that has not begun here is set up first, as if it were to
-/// begin: a debugger sees where.
-fn register<P: Platform>(t: &'static Thread, op: ThreadOp, a: [u64; 5]) -> Result<u64> {
-    match t.begun(P::ISA) {
-        begun::NOT => handover::start::<P>(t),
-        begun::LOST => return Err(Error::NodeDead),
-        _ => {}
-    }
-    let area = t.regs(P::ISA);
-    match op {
-        ThreadOp::ReadRegister => P::read_register(area, a[1]).ok_or(Error::BadArgument),
-        _ if P::write_register(area, a[1], a[2]) => Ok(0),
-        _ => Err(Error::BadArgument),
-    }
 }
 
 /// Carries an operation on a time budget out. A capability for several stands for the first.

@@ -208,7 +208,12 @@ fn a_thread_on_its_way_to_the_dead_node_comes_back() {
 
 #[test]
 fn a_thread_that_migrates_or_jumps_to_the_dead_node_stays_behind() {
-    for (came_from, how) in [(2, what::MIGRATE), (0, what::MIGRATE), (2, what::JUMP)] {
+    for (came_from, how) in [
+        (2, what::MIGRATE),
+        (0, what::MIGRATE),
+        (2, what::JUMP),
+        (2, what::LOAD),
+    ] {
         let s = Trio::new();
         let c = Cast::new(&s);
         let t = c.thread(&s);

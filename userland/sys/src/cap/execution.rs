@@ -3,6 +3,7 @@
 use dyad_abi::cap::{
     ComponentOp, Event, ReceiveOp, Rights, SendOp, SinvOp, Stopped, ThreadOp, TimeOp, call_word,
 };
+use dyad_abi::emulation::{Registers, WORDS};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result, service};
 
 use super::{Cap, Captbl, Component, Place, Receive, Send, Sinv, Space, Thread, Time, result};
@@ -195,6 +196,38 @@ impl Cap<Thread> {
     pub unsafe fn jump(self, node: NodeId, pc: u64, [sp, fp]: [u64; 2], arg: u64) -> Error {
         let args = [node.index() as u64, pc, sp, fp, arg];
         match self.call(ThreadOp::Jump as u32, args) {
+            Ok(_) => Error::Corrupt,
+            Err(e) => e,
+        }
+    }
+
+    /// Reads all registers of the stopped thread's side on `isa`. Needs the right `Unload`.
+    ///
+    /// # Errors
+    ///
+    /// `NotReady` if it is not stopped, or was stopped while it waited; `TooDeep` within an invocation;
+    /// `NoIsa` if this runs on a node of another ISA, or the thread is not on that one; `NodeDead`; and
+    /// those of [every operation](super#errors-of-every-operation).
+    pub fn unload(self, isa: Isa) -> Result<Registers> {
+        let mut words = [0; WORDS];
+        let to = words.as_mut_ptr().expose_provenance() as u64;
+        let word = call_word(self.index(), ThreadOp::Unload as u32);
+        // SAFETY: 1. The kernel writes as many words at the address.
+        result(unsafe { raw::call_raw(word, [isa as u64, to, 0, 0, 0]) })?;
+        Ok(Registers::from_words(&words))
+    }
+
+    /// The calling thread, which this must be, goes on on `node` with other registers, which are of that
+    /// node's ISA. Returns only if that is refused. Needs the right `Load`.
+    ///
+    /// # Safety
+    ///
+    /// The thread must be able to go on like that: nothing of what it does now is kept, on either ISA,
+    /// and nothing is dropped.
+    pub unsafe fn load(self, registers: &Registers, node: NodeId) -> Error {
+        let words = registers.to_words();
+        let args = [words.as_ptr() as u64, node.index() as u64, 0, 0, 0];
+        match self.call(ThreadOp::Load as u32, args) {
             Ok(_) => Error::Corrupt,
             Err(e) => e,
         }
