@@ -16,6 +16,7 @@ mod clock;
 mod console;
 mod deaths;
 mod explore;
+mod migration;
 mod names;
 mod quiescence;
 mod rivals;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
     trials.extend(supervision::trials());
     trials.extend(quiescence::trials());
     trials.extend(rivals::trials());
+    trials.extend(migration::trials());
     trials.extend(deaths::trials());
     libtest_mimic::run(&args, trials).exit_code()
 }

@@ -8,6 +8,7 @@
 //! is described there and in `sim-plugin`.
 
 mod cycles;
+pub mod migration;
 mod page;
 mod peers;
 mod quiescence;

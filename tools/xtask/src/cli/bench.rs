@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use dyad_abi::Isa;
 
 use super::run::write_json;
+use crate::bench::migration::{self, Group};
 use crate::bench::{self, sim::Level};
 use crate::config::Settings;
 use crate::display::{Display, Verbosity};
@@ -23,6 +24,8 @@ enum Suite {
     Kernel(KernelArgs),
     /// Count the steps until what was given up can be used again, by the size of the pools
     Quiescence(QuiescenceArgs),
+    /// Measure what it costs to change the ISA: instructions, simulated time, time of the host
+    Migration(MigrationArgs),
     /// Measure how much each level of simulation slows machines down, beside QEMU's own cache model
     Sim(SimArgs),
 }
@@ -72,6 +75,28 @@ struct QuiescenceArgs {
 }
 
 #[derive(Debug, Args)]
+struct MigrationArgs {
+    /// Less of everything, to see that it works
+    #[arg(long)]
+    quick: bool,
+    /// What to measure: micro, chase, bfs [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    only: Vec<String>,
+    /// From where: x86_64, aarch64 [default: both]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    home: Vec<String>,
+    /// Write the results to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<String>,
+    /// Write the table to this file as a page of the book
+    #[arg(long, value_name = "FILE")]
+    page: Option<String>,
+    /// Print what the machines print
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+#[derive(Debug, Args)]
 struct SimArgs {
     /// Measure for a shorter time, to see that everything works
     #[arg(long)]
@@ -94,6 +119,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<u8, Error> {
     match &args.suite {
         Suite::Kernel(args) => kernel(args),
         Suite::Quiescence(args) => quiescence(args),
+        Suite::Migration(args) => migration(args),
         Suite::Sim(args) => sim(args),
     }
 }
@@ -161,6 +187,45 @@ fn kernel(args: &KernelArgs) -> Result<u8, Error> {
     }
     print!("{}", report.table());
     print!("{}", report.sites.tables());
+    if let Some(file) = &args.json {
+        write_json(file, &report.json())?;
+    }
+    if let Some(file) = &args.page {
+        write_page(file, &report.page())?;
+    }
+    match report.problem() {
+        None => Ok(0),
+        Some(why) => Err(Error::Run(why)),
+    }
+}
+
+/// What a list names, in the order of all there are; all if it is empty.
+fn chosen<T: Copy>(
+    what: &str,
+    list: &[String],
+    all: &[T],
+    name: fn(T) -> &'static str,
+) -> Result<Vec<T>, Error> {
+    let names: Vec<&str> = all.iter().map(|&t| name(t)).collect();
+    for word in list {
+        if !names.contains(&word.as_str()) {
+            return Err(Error::Usage(suggest::not_one_of(what, word, &names)));
+        }
+    }
+    let wanted = |&t: &T| list.is_empty() || list.iter().any(|word| word == name(t));
+    Ok(all.iter().copied().filter(wanted).collect())
+}
+
+fn migration(args: &MigrationArgs) -> Result<u8, Error> {
+    let options = migration::Options {
+        quick: args.quick,
+        groups: chosen("measurement", &args.only, &Group::ALL, Group::name)?,
+        homes: chosen("ISA", &args.home, &Isa::ALL, Isa::name)?,
+    };
+    setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
+    let mut display = display(args.verbose);
+    let report = migration::migration(&options, &mut super::say, &mut display)?;
+    print!("{}", report.table());
     if let Some(file) = &args.json {
         write_json(file, &report.json())?;
     }

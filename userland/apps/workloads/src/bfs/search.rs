@@ -18,8 +18,11 @@ pub struct Search {
     levels: Vec<u32>,
     /// Vertices in the order in which they were reached.
     queue: Vec<u32>,
-    /// Where the last level begins in the queue.
+    /// Where the last level begins in the queue; in a search by [`Search::step`], the vertex whose
+    /// neighbours are looked at.
     frontier: usize,
+    /// How many of its neighbours [`Search::step`] has looked at.
+    looked: usize,
     level: u32,
 }
 
@@ -33,6 +36,7 @@ impl Search {
             levels: vec![NONE; n],
             queue: Vec::with_capacity(n),
             frontier: 0,
+            looked: 0,
             level: 0,
         };
         search.restart(root);
@@ -47,7 +51,7 @@ impl Search {
         self.queue.push(root);
         self.parents[root as usize] = root;
         self.levels[root as usize] = 0;
-        (self.root, self.frontier, self.level) = (root, 0, 0);
+        (self.root, self.frontier, self.looked, self.level) = (root, 0, 0, 0);
     }
 
     /// Whether there is nothing left to look at.
@@ -81,6 +85,28 @@ impl Search {
         }
         self.frontier = end;
         (self.queue.len() - end) as u32
+    }
+
+    /// Goes on to the next new vertex; `None` if there is none, and the search is over. For who
+    /// has to leave for each of them. A search is made by steps or by levels, not by both.
+    #[inline(never)]
+    pub fn step(&mut self, graph: &Graph) -> Option<u32> {
+        while let Some(&vertex) = self.queue.get(self.frontier) {
+            let level = self.levels[vertex as usize] + 1;
+            let neighbours = &graph.neighbours(vertex)[self.looked..];
+            for (n, &neighbour) in neighbours.iter().enumerate() {
+                let parent = &mut self.parents[neighbour as usize];
+                if *parent == NONE {
+                    *parent = vertex;
+                    self.levels[neighbour as usize] = level;
+                    self.queue.push(neighbour);
+                    self.looked += n + 1;
+                    return Some(neighbour);
+                }
+            }
+            (self.frontier, self.looked) = (self.frontier + 1, 0);
+        }
+        None
     }
 
     /// Goes on to the end.
@@ -125,5 +151,34 @@ impl Search {
     #[cfg(test)]
     pub(super) fn tree_mut(&mut self) -> (&mut [u32], &mut [u32]) {
         (&mut self.parents, &mut self.levels)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bfs::{Kronecker, validate};
+
+    /// Step by step the same tree is found as level by level.
+    #[test]
+    fn steps_find_what_levels_find() {
+        let source = Kronecker::new(10, 8, 1).unwrap();
+        let graph = Graph::new(&source, &mut || ());
+        let mut whole = Search::new(&graph, graph.root(0).unwrap());
+        let mut stepped = whole.clone();
+        for root in [graph.root(1).unwrap(), graph.root(2).unwrap()] {
+            whole.restart(root);
+            let mut found = Vec::new();
+            whole.finish(&graph, &mut |v| found.push(v), &mut || ());
+            stepped.restart(root);
+            assert!(!stepped.is_over());
+            let steps: Vec<u32> = core::iter::from_fn(|| stepped.step(&graph)).collect();
+            assert!(stepped.is_over());
+            assert_eq!(steps, found);
+            assert!(!steps.is_empty());
+            assert_eq!(stepped.parents(), whole.parents());
+            assert_eq!(stepped.levels(), whole.levels());
+            assert_eq!(validate(&graph, &stepped, &mut || ()), Ok(()));
+        }
     }
 }

@@ -1,0 +1,77 @@
+//! What `cargo xtask bench migration` measures is complete, adds up, and follows its models.
+
+use dyad_abi::Isa;
+use libtest_mimic::{Failed, Trial};
+use xtask::bench::migration::{self, Group, Key, MigrationReport, Options};
+
+use crate::console::Kept;
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let test = |name: &str, f: fn() -> Result<(), Failed>| {
+        Trial::test(format!("migration::{name}"), f).with_kind("system")
+    };
+    vec![
+        test("costs_something_on_both_sides", small),
+        test("pays_from_where_the_model_says", chase),
+    ]
+}
+
+fn measure(group: Group, homes: &[Isa]) -> Result<MigrationReport, Failed> {
+    let options = Options {
+        quick: true,
+        groups: vec![group],
+        homes: homes.to_vec(),
+    };
+    let mut kept = Kept::new(|_| {});
+    let report = migration::migration(&options, &mut |_| {}, &mut kept)?;
+    match report.problem() {
+        None => Ok(report),
+        Some(why) => Err(format!("{why}\n{}", report.table()).into()),
+    }
+}
+
+fn small() -> Result<(), Failed> {
+    let report = measure(Group::Micro, &Isa::ALL)?;
+    let wrong = |what: &str| Failed::from(format!("{what}\n{}", report.table()));
+    for isa in Isa::ALL {
+        for op in ["async_ping_pong", "remote_fault"] {
+            let op = op.to_string();
+            let row = report.rows.get(&Key { op, isa });
+            let row = row.ok_or_else(|| wrong("a row is missing"))?;
+            if row
+                .instructions
+                .is_none_or(|n| !(500..100_000).contains(&n))
+            {
+                return Err(wrong("instructions are not what they can be"));
+            }
+            // Faults have one side and do not wait.
+            let sum: u64 = row.phases.iter().map(|p| p.value).sum();
+            let hundredth = row.instructions.unwrap_or(0) / 100;
+            if !row.phases.is_empty()
+                && row.instructions.is_none_or(|n| n.abs_diff(sum) > hundredth)
+            {
+                return Err(wrong("phases do not add up"));
+            }
+        }
+    }
+    let unmet = report.goals.iter().find(|goal| !goal.met);
+    match (unmet, report.goals.is_empty()) {
+        (None, false) => Ok(()),
+        (Some(goal), _) => Err(wrong(&format!("{} is not {}", goal.what, goal.goal))),
+        (None, true) => Err(wrong("nothing was to be met")),
+    }
+}
+
+/// Times are simulated, so they do not depend on what else the computer does.
+fn chase() -> Result<(), Failed> {
+    let report = measure(Group::Chase, &[Isa::X86_64])?;
+    let wrong = |what: &str| Failed::from(format!("{what}\n{}", report.table()));
+    if report.goals.len() < 4 {
+        return Err(wrong("curves are missing"));
+    }
+    match report.goals.iter().find(|goal| !goal.met) {
+        None => Ok(()),
+        Some(goal) => Err(wrong(&format!("{} is not {}", goal.what, goal.goal))),
+    }
+}

@@ -1,0 +1,166 @@
+//! What it costs to change the ISA: the figures of earlier systems, and their goals.
+//!
+//! ```text
+//! program, its operations one after the other, from one home
+//!    │ count, windows ─▶ instructions of both CPUs ─┐
+//!    │ timing         ─▶ simulated nanoseconds     ─┼─▶ rows ─▶ curves, goals ─▶ report
+//!    └ no simulation  ─▶ nanoseconds of the host   ─┘
+//! ```
+//!
+//! Programs report counters `migration.ISA.OP.WHAT`; what they are is in `bench-migration`. Windows
+//! are told apart by the slot that a program says it has used.
+
+mod collect;
+mod curves;
+mod goals;
+mod report;
+mod rows;
+
+pub use collect::{Figures, Measure};
+pub use curves::{Chase, Line};
+pub use goals::{Goal, goals};
+pub use report::MigrationReport;
+pub use rows::{EXPECTED, Key, Phase, Row, rows};
+
+use std::path::PathBuf;
+
+use dyad_abi::Isa;
+
+use crate::config::{RunConfig, Sim, Work};
+use crate::error::Error;
+use crate::launch::Sink;
+use crate::sim::{Layer, Setup};
+
+/// The program with tasks.
+pub const MIGRATION_APP: &str = "bench-migration";
+
+/// What is measured in runs of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Small operations.
+    Micro,
+    /// Following a list.
+    Chase,
+    /// Searching a graph.
+    Bfs,
+}
+
+impl Group {
+    /// All of them.
+    pub const ALL: [Group; 3] = [Group::Micro, Group::Chase, Group::Bfs];
+
+    /// Its name on command lines.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Group::Micro => "micro",
+            Group::Chase => "chase",
+            Group::Bfs => "bfs",
+        }
+    }
+
+    /// The program and its arguments, without the home.
+    fn program(self, quick: bool) -> (&'static str, String) {
+        let more = match (self, quick) {
+            (Group::Micro, false) => "--times 256".into(),
+            (Group::Micro, true) => "--times 64".into(),
+            (Group::Chase, false) => String::new(),
+            (Group::Chase, true) => "--accesses 4,32,128,512,1024".into(),
+            (Group::Bfs, false) => format!("--scale {}", self.scale(quick)),
+            (Group::Bfs, true) => format!("--scale {} --factors 4,19", self.scale(quick)),
+        };
+        (MIGRATION_APP, format!("--measure {} {more}", self.name()))
+    }
+
+    /// Logarithm of the number of vertices of the graph.
+    const fn scale(self, quick: bool) -> u32 {
+        match quick {
+            true => 10,
+            false => 13,
+        }
+    }
+
+    /// What differs from the profile. The graph is small enough to be searched by a simulated
+    /// machine, and the last level of the caches is smaller by as much: with 4 MiB it has room for
+    /// half of the neighbours in a graph of scale 16 with 16 edges for each vertex, and so it has
+    /// here.
+    fn set(self, quick: bool) -> Vec<(String, String)> {
+        if self != Group::Bfs {
+            return Vec::new();
+        }
+        let l3 = 64 << self.scale(quick);
+        let sizes = [("l2", l3 / 2), ("l3", l3)];
+        let key = |(level, bytes): (&str, u64)| (format!("{level}.size"), bytes.to_string());
+        sizes.map(key).to_vec()
+    }
+}
+
+/// How to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Less of everything.
+    pub quick: bool,
+    /// What.
+    pub groups: Vec<Group>,
+    /// From where.
+    pub homes: Vec<Isa>,
+}
+
+/// Measures, from every home and at every level, one run after the other.
+///
+/// # Errors
+///
+/// If a run could not be made, or was interrupted. Runs that fail otherwise are in the report.
+pub fn migration(
+    options: &Options,
+    say: &mut dyn FnMut(&str),
+    sink: &mut dyn Sink,
+) -> Result<MigrationReport, Error> {
+    let mut figures = Figures::default();
+    let mut logs: Vec<PathBuf> = Vec::new();
+    let mut failures = Vec::new();
+    for &group in &options.groups {
+        for &home in &options.homes {
+            for measure in Measure::ALL {
+                say(&format!(
+                    "measuring {} from {home}: {}",
+                    group.name(),
+                    measure.name()
+                ));
+                let report = super::made(&config(group, home, measure, options.quick), sink)?;
+                logs.push(report.dir.clone());
+                if let Err(why) = figures.take(measure, &report) {
+                    failures.push(format!(
+                        "{} from {home}, {}: {why}",
+                        group.name(),
+                        measure.name()
+                    ));
+                }
+            }
+        }
+    }
+    Ok(MigrationReport::new(figures, failures, logs, options))
+}
+
+fn config(group: Group, home: Isa, measure: Measure, quick: bool) -> RunConfig {
+    let (app, args) = group.program(quick);
+    let sim = measure.sim();
+    let mut setup = Setup::default();
+    let entries = group.set(quick);
+    if sim == Sim::Timing && !entries.is_empty() {
+        setup.set.push(Layer {
+            source: "the benchmark".into(),
+            strict: true,
+            entries,
+        });
+    }
+    RunConfig {
+        work: Work::App {
+            app: app.into(),
+            args: format!("{args} --home {home}"),
+        },
+        sim,
+        windows: measure == Measure::Instructions,
+        setup,
+        ..RunConfig::default()
+    }
+}

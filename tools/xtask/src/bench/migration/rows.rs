@@ -1,0 +1,286 @@
+//! Rows: what an operation costs, begun on an ISA.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use dyad_abi::Isa;
+use dyad_sim_model::report::{Spread, WindowReport};
+
+use super::collect::{Figures, Measure, Reported, Sides};
+
+/// Operations that there should be figures of, by name, or by how their names begin; and why there
+/// are none, where there are none.
+pub const EXPECTED: [(&str, &str); 13] = [
+    ("crossing_call_round_trip", NO_PROGRAM),
+    ("crossing_call_round_trip_reverse", NO_PROGRAM),
+    ("async_ping_pong", ""),
+    ("thread_ping_pong_depth4", NO_PROGRAM),
+    ("thread_ping_pong_depth_", NO_PROGRAM),
+    ("transform_per_frame", NO_PROGRAM),
+    ("emulate_to_point", NO_PROGRAM),
+    ("remote_fault", ""),
+    ("futex_contended_wake", NO_PROGRAM),
+    ("block_online_", NO_PROGRAM),
+    ("block_offline_", NO_PROGRAM),
+    ("pointer_chase_", ""),
+    ("bfs_ef_", ""),
+];
+const NO_PROGRAM: &str = "no program measures it yet";
+
+/// What a row is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// The operation.
+    pub op: String,
+    /// Where it begins; of a fault, where it is taken.
+    pub isa: Isa,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} from {}", self.op, self.isa)
+    }
+}
+
+/// A part of an operation, in the order of time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Phase<T> {
+    /// Which.
+    pub name: &'static str,
+    /// How much.
+    pub value: T,
+}
+
+/// What an operation costs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    /// Instructions of both CPUs together, without waiting.
+    pub instructions: Option<u64>,
+    /// Passes of its window that are counted, on the side that has fewer.
+    pub n: u64,
+    /// Passes with an interrupt, on both sides.
+    pub interrupted: u64,
+    /// Simulated time.
+    pub sim_ns: Option<f64>,
+    /// Time of the host, without simulation.
+    pub host_ns: Option<f64>,
+    /// Parts of the instructions; they add up.
+    pub phases: Vec<Phase<u64>>,
+    /// Simulated time with looks at the clock in between, of repetitions of their own.
+    pub phased_ns: Option<f64>,
+    /// Parts of that; they add up to it.
+    pub sim_phases: Vec<Phase<f64>>,
+    /// More that was reported, for one time of the operation where it is time.
+    pub more: BTreeMap<String, f64>,
+}
+
+/// Passes of a window.
+fn passes(window: &WindowReport) -> u64 {
+    window.n + window.interrupted
+}
+
+/// Instructions of a pass: the median of those without interrupts if they are the most, otherwise
+/// the mean of all.
+fn typical(window: &WindowReport) -> Option<u64> {
+    match window.instructions {
+        Some(Spread { median, .. }) if window.n >= window.interrupted => Some(median),
+        _ => window.total.checked_div(passes(window)),
+    }
+}
+
+impl Sides {
+    fn both(&self) -> impl Iterator<Item = &WindowReport> {
+        self.home.iter().chain(&self.away)
+    }
+
+    /// Instructions of one pass on both sides.
+    fn each(&self) -> Option<u64> {
+        let sum: Option<u64> = self.both().map(typical).sum();
+        sum.filter(|_| self.both().count() > 0)
+    }
+
+    /// Before and after the first wait, on both sides, if both have waited.
+    fn phases(&self) -> Option<Vec<Phase<u64>>> {
+        let parts = |window: &WindowReport| {
+            let waited = window.waits?.median > 0;
+            let (all, lead) = (window.instructions?.median, window.lead?.median);
+            let most = window.n >= window.interrupted;
+            (waited && most && all >= lead).then_some((lead, all - lead))
+        };
+        let (leave, back) = parts(self.home.as_ref()?)?;
+        let (leave_away, arrive) = parts(self.away.as_ref()?)?;
+        let phase = |(name, value)| Phase { name, value };
+        let phases = [
+            ("leave", leave),
+            ("arrive there", arrive),
+            ("leave there", leave_away),
+            ("arrive back", back),
+        ];
+        Some(phases.map(phase).to_vec())
+    }
+}
+
+/// Figures that are in a row by themselves.
+const KNOWN: [&str; 7] = ["slot", "n", "ns", "phased", "out_ns", "there_ns", "back_ns"];
+
+fn row(key: &Key, reported: &Reported) -> Row {
+    let windows = &reported.windows;
+    // A search is all its passes.
+    let whole = key.op.starts_with("bfs_");
+    let totals = || windows.both().map(|w| w.total).sum();
+    let runs = reported.figure(Measure::Instructions, "n").unwrap_or(1);
+    let instructions = match whole {
+        true if windows.both().count() > 0 => u64::checked_div(totals(), runs),
+        true => None,
+        false => windows.each(),
+    };
+    let simulated = |what: &str, times| reported.each(Measure::Simulated, what, times);
+    let parts = [
+        ("out", "out_ns"),
+        ("there", "there_ns"),
+        ("back", "back_ns"),
+    ];
+    let sim_phases = parts.iter().filter_map(|&(name, what)| {
+        let value = simulated(what, "phased")?;
+        Some(Phase { name, value })
+    });
+    let figures = reported.figures.get(&Measure::Simulated);
+    let more = figures.into_iter().flatten();
+    let more = more.filter(|(what, _)| !KNOWN.contains(&what.as_str()));
+    let more = more.filter_map(|(what, &value)| {
+        let value = match what.ends_with("_ns") {
+            true => simulated(what, "n")?,
+            false => value as f64,
+        };
+        Some((what.clone(), value))
+    });
+    let mut row = Row {
+        instructions,
+        n: windows.both().map(|w| w.n).min().unwrap_or(0),
+        interrupted: windows.both().map(|w| w.interrupted).sum(),
+        sim_ns: simulated("ns", "n"),
+        host_ns: reported.each(Measure::Host, "ns", "n"),
+        phases: windows.phases().filter(|_| !whole).unwrap_or_default(),
+        phased_ns: simulated("phased_ns", "phased"),
+        sim_phases: sim_phases.collect(),
+        more: more.collect(),
+    };
+    for what in ["messages", "doorbells"] {
+        if let Some(each) = simulated(what, "n") {
+            row.more.insert(format!("{what}_each"), each);
+        }
+    }
+    if let (Some(stay), Some(ns)) = (row.more.get("stay_ns"), row.sim_ns.filter(|ns| *ns > 0.0)) {
+        row.more.insert("speedup".into(), stay / ns);
+    }
+    row
+}
+
+/// A row of every operation but those that only serve others.
+pub fn rows(figures: &Figures) -> BTreeMap<Key, Row> {
+    let ops = figures.ops.iter();
+    ops.filter(|(key, _)| key.op != super::curves::CHASE)
+        .map(|(key, reported)| (key.clone(), row(key, reported)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(n: u64, interrupted: u64, median: u64, lead: u64) -> WindowReport {
+        let spread = |median| {
+            Some(Spread {
+                min: median - 1,
+                median,
+                max: median + 100,
+            })
+        };
+        WindowReport {
+            id: 0x8000,
+            n,
+            interrupted,
+            total: (n + interrupted) * (median + 7),
+            instructions: spread(median).filter(|_| n > 0),
+            lead: spread(lead).filter(|_| n > 0),
+            waits: spread(1).filter(|_| n > 0),
+            ..WindowReport::default()
+        }
+    }
+
+    fn reported(home: WindowReport, away: WindowReport) -> Reported {
+        let figures = |list: &[(&str, u64)]| {
+            let pairs = list.iter().map(|(what, v)| (what.to_string(), *v));
+            pairs.collect::<BTreeMap<_, _>>()
+        };
+        let common = [
+            ("n", 4),
+            ("ns", 400),
+            ("phased", 2),
+            ("phased_ns", 212),
+            ("out_ns", 100),
+            ("there_ns", 20),
+            ("back_ns", 90),
+            ("stay_ns", 200),
+            ("vertices", 9),
+        ];
+        Reported {
+            windows: Sides {
+                home: Some(home),
+                away: Some(away),
+            },
+            figures: [
+                (Measure::Instructions, figures(&[("n", 4)])),
+                (Measure::Simulated, figures(&common)),
+                (Measure::Host, figures(&[("n", 4), ("ns", 10)])),
+            ]
+            .into(),
+        }
+    }
+
+    fn key(op: &str) -> Key {
+        Key {
+            op: op.into(),
+            isa: Isa::X86_64,
+        }
+    }
+
+    #[test]
+    fn a_row_is_both_sides_and_its_phases_add_up() {
+        let both = reported(window(60, 4, 1000, 400), window(63, 1, 900, 500));
+        let row = row(&key("async_ping_pong"), &both);
+        assert_eq!(row.instructions, Some(1900));
+        assert_eq!((row.n, row.interrupted), (60, 5));
+        assert_eq!((row.sim_ns, row.host_ns), (Some(100.0), Some(2.5)));
+        let phases: Vec<u64> = row.phases.iter().map(|p| p.value).collect();
+        assert_eq!(phases, [400, 400, 500, 600]);
+        let times: Vec<f64> = row.sim_phases.iter().map(|p| p.value).collect();
+        assert_eq!(times, [50.0, 10.0, 45.0]);
+        assert_eq!(row.phased_ns, Some(106.0));
+        assert_eq!(row.more["stay_ns"], 50.0);
+        assert_eq!(row.more["vertices"], 9.0);
+        assert_eq!(row.more["speedup"], 0.5);
+    }
+
+    #[test]
+    fn what_is_mostly_interrupted_is_a_mean() {
+        let both = reported(window(1, 63, 1000, 400), window(0, 64, 900, 500));
+        let row = row(&key("async_ping_pong"), &both);
+        assert_eq!(row.instructions, Some(1007 + 907));
+        assert!(row.phases.is_empty());
+    }
+
+    #[test]
+    fn a_search_is_all_its_passes() {
+        let both = reported(window(10, 0, 100, 40), window(12, 0, 200, 50));
+        let row = row(&key("bfs_ef_4"), &both);
+        assert_eq!(row.instructions, Some((10 * 107 + 12 * 207) / 4));
+        assert!(row.phases.is_empty());
+    }
+
+    #[test]
+    fn what_was_not_reported_is_not_made_up() {
+        let row = row(&key("remote_fault"), &Reported::default());
+        assert_eq!(row, Row::default());
+    }
+}

@@ -1,0 +1,50 @@
+//! The benchmark in the emulated system of the host: what it reports, and what it refuses.
+
+use std::process::Command;
+
+fn run(args: &str) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_bench-migration"))
+        .args(args.split_whitespace())
+        .output()
+        .expect("the program starts");
+    let text = String::from_utf8(output.stdout).expect("its output is text");
+    (output.status.code(), text)
+}
+
+#[test]
+fn searches_and_lists_lead_where_they_should() {
+    for home in ["x86_64", "aarch64"] {
+        let (code, text) = run(&format!(
+            "--measure chase,bfs --accesses 4,64 --factors 4 --scale 8 --home {home}"
+        ));
+        assert_eq!(code, Some(0), "{text}");
+    }
+}
+
+#[test]
+fn wrong_arguments_are_explained() {
+    for (args, message) in [
+        (
+            "--measure all",
+            "--measure cannot have \"all\"; possible: micro, chase, bfs",
+        ),
+        (
+            "--accesses 5",
+            "--accesses cannot have \"5\"; possible: 4, 8, 16",
+        ),
+        (
+            "--factors x",
+            "--factors cannot have \"x\"; possible: 4, 7, 14, 19",
+        ),
+        ("--bytes 8", "--bytes cannot be \"8\"; possible: 16 to 256"),
+        (
+            "--times 1",
+            "--times cannot be \"1\"; possible: 8 to 100000",
+        ),
+        ("--home mips", "--home"),
+    ] {
+        let (code, text) = run(args);
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains(message), "{text}");
+    }
+}
