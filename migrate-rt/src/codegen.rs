@@ -47,6 +47,8 @@ pub fn flags(isa: Isa) -> impl Iterator<Item = &'static str> {
             "-fp-contract=off",
             "-aarch64-enable-global-merge=false",
             "-aarch64-enable-promote-const=false",
+            // Functions made of what others have in common would exist on this ISA only.
+            "-enable-machine-outliner=never",
         ],
     };
     FLAGS

@@ -180,6 +180,35 @@ fn sections_that_one_isa_lacks_are_refused() {
 }
 
 /// Trap 3: the AArch64 back end merges statics unless it is told not to.
+/// Code that several functions for size have in common: the back end of AArch64 makes a function of
+/// it, unless it is told not to.
+#[test]
+fn functions_that_one_back_end_has_outlined_are_refused_and_none_are() {
+    let calls: String = (0..10)
+        .map(|n| format!("call void @sink(i64 {n}, ptr @count)\n"))
+        .collect();
+    let functions: String = ["one", "two", "three"]
+        .iter()
+        .map(|name| format!("define void @{name}() minsize optsize {{\n{calls}ret void\n}}\n"))
+        .collect();
+    let program = format!(
+        "@count = internal global i64 41, align 8\n\
+         define void @sink(i64 %n, ptr %p) noinline {{\n\
+         store volatile i64 %n, ptr %p\nret void\n}}\n{functions}"
+    );
+    plan_of(&objects(&program, "align-outlined", &[])).unwrap();
+    let outlined = objects(
+        &program,
+        "align-outlined-too",
+        &["-enable-machine-outliner=never"],
+    );
+    let found = misfits(&outlined);
+    assert!(
+        found.iter().any(|m| m.to_string().contains("OUTLINED")),
+        "{found:?}"
+    );
+}
+
 #[test]
 fn statics_that_one_back_end_has_merged_are_refused() {
     let found = misfits(&objects(PROGRAM, "align-global-merge", &["global-merge"]));
