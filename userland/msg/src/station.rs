@@ -321,8 +321,9 @@ impl<W: Words, H: Host> Station<W, H> {
     }
 
     /// Takes the bits of those that have told this station something, and tells those that wait for
-    /// room if there is some.
-    fn refresh(&mut self) {
+    /// room if there is some. Whoever waits by itself does this before it looks at anything else;
+    /// receiving includes it.
+    pub fn look(&mut self) {
         let bits = wake::take_pending(&self.w, &self.config.wake_line(self.own));
         if bits == 0 {
             return;
@@ -402,6 +403,42 @@ impl<W: Words, H: Host> Station<W, H> {
             self.host.sleep(until);
             self.attentive();
         }
+    }
+
+    /// Whether a station sleeps, and nobody has told it anything yet: the next one rings.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`].
+    pub fn is_asleep(&self, station: usize) -> Result<bool, Error> {
+        if station >= self.config.stations {
+            return Err(Error::NotFound);
+        }
+        let line = self.config.wake_line(station);
+        // In this order: it is attentive when it takes what is pending.
+        Ok(self.w.load(line.pending, Acquire) == 0
+            && self.w.load(line.activity, Relaxed) == wake::ASLEEP)
+    }
+
+    /// Whether a station can answer: for those that wait by themselves.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`], [`Error::NodeDead`], [`Error::NotFound`].
+    pub fn check_peer(&mut self, station: usize) -> Result<(), Error> {
+        if station >= self.config.stations {
+            return Err(Error::NotFound);
+        }
+        self.check(station)
+    }
+
+    /// Reports the death of each station that has been open, once: for those that wait by themselves.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NodeDead`].
+    pub fn check_peers(&mut self) -> Result<(), Error> {
+        self.check_all()
     }
 
     /// Whether a station can answer.

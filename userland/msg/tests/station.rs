@@ -148,11 +148,14 @@ fn one_doorbell_when_idle_and_none_while_one_is_pending() {
     let mut got = vec![];
     for round in 1..=5 {
         assert_eq!(s[1].try_recv(&mut got), Ok(None));
+        assert_eq!(s[0].is_asleep(1), Ok(false));
         assert!(s[1].prepare());
+        assert_eq!(s[0].is_asleep(1), Ok(true));
         for tag in 0..10 {
             s[0].try_send(1, Level::Normal, tag, &[]).unwrap();
         }
         assert_eq!(threads.rung(), round, "ten messages, one doorbell");
+        assert_eq!(s[0].is_asleep(1), Ok(false), "it has been told");
         s[1].attentive();
         for _ in 0..10 {
             // A receiver that drains is not rung for.

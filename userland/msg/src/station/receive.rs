@@ -59,7 +59,7 @@ impl<W: Words, H: Host> Station<W, H> {
     }
 
     /// Whether a ring has a record that is to be seen.
-    fn look(&mut self, from: usize, level: usize) -> Result<bool, Error> {
+    fn look_at(&mut self, from: usize, level: usize) -> Result<bool, Error> {
         let Ok(header) = self.from[from * RINGS + level].ring.peek(&self.w) else {
             return Err(self.corrupt(from));
         };
@@ -105,7 +105,7 @@ impl<W: Words, H: Host> Station<W, H> {
         }
         for s in stations(self.ready & !self.broken) {
             // An error is found again by whoever receives, or waits for this station.
-            while let Ok(true) = self.look(s, REPLY) {
+            while let Ok(true) = self.look_at(s, REPLY) {
                 let Ok(Some(header)) = self.take(s, REPLY) else {
                     continue;
                 };
@@ -140,7 +140,7 @@ impl<W: Words, H: Host> Station<W, H> {
         if !self.calls.iter().any(|c| c.0 == id) {
             return Err(Error::NotFound);
         }
-        self.refresh();
+        self.look();
         self.next_visible = u64::MAX;
         self.take_replies();
         let Some(n) = self.replies.iter().position(|r| r.envelope.id == id) else {
@@ -166,7 +166,7 @@ impl<W: Words, H: Host> Station<W, H> {
             if self.ready & !self.broken & 1 << s == 0 {
                 continue;
             }
-            if self.look(s, level)? {
+            if self.look_at(s, level)? {
                 return Ok(Some(Source::Ring(s)));
             }
             if level != Level::Normal as usize {
@@ -268,7 +268,7 @@ impl<W: Words, H: Host> Station<W, H> {
     ///
     /// [`Error::Corrupt`], [`Error::PutOut`]: once each; other messages can be received afterwards.
     pub fn try_recv(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Envelope>, Error> {
-        self.refresh();
+        self.look();
         self.delayed = 0;
         self.next_visible = u64::MAX;
         self.take_replies();

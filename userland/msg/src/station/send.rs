@@ -172,7 +172,7 @@ impl<W: Words, H: Host> Station<W, H> {
                 Err(e) => break Err(e),
             };
             // Replies to others of this thread must not stand in the way of the one it waits for.
-            self.refresh();
+            self.look();
             self.take_replies();
             match push(self) {
                 Err(Error::Full) => self.wait(until),
@@ -420,7 +420,7 @@ impl<W: Words, H: Host> Station<W, H> {
                 g.writer.want(&self.w, message_lines(bytes.len()));
             }
             stations(by).for_each(|s| self.tell(s));
-            self.refresh();
+            self.look();
             self.take_replies();
             if let Ok(members) = self.multicast_or_blocked(group, tag, bytes)? {
                 return Ok(members);
