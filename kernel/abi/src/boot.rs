@@ -9,6 +9,7 @@ use core::fmt;
 
 use crate::ident::{MAX_CPUS, MAX_NODES};
 use crate::service::Grant;
+use crate::service::memory::{MAX_BLOCK, MIN_BLOCK, is_block_size};
 use crate::{CpuId, Isa, NodeId};
 
 /// Name of the firmware configuration item.
@@ -27,6 +28,8 @@ pub const MIN_POOL: u64 = 32 << 20;
 /// Largest CXL pool (x86-64 machines must stay below 1012 GiB of physical addresses).
 pub const MAX_CXL: u64 = 512 << 30;
 
+/// Bytes of a block of memory, unless the launcher says otherwise.
+pub const DEFAULT_BLOCK: u64 = MIN_BLOCK;
 /// Rounds of quiescence per second, unless the launcher says otherwise.
 pub const DEFAULT_ROUNDS: u64 = 30;
 /// Most rounds per second.
@@ -150,6 +153,8 @@ pub struct BootParams<'a> {
     pub audit: bool,
     /// What the program is given beyond what every program gets.
     pub grant: Grant,
+    /// Bytes of a block of memory, as init's [block allocator](crate::service::memory) hands them out.
+    pub block_size: u64,
     /// Name of the program, for records.
     pub app: &'a str,
     /// Argument text of the program, one line.
@@ -196,7 +201,7 @@ impl fmt::Display for ParamError<'_> {
     }
 }
 
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "abi",
     "node",
     "nodes",
@@ -213,6 +218,7 @@ const KEYS: [&str; 21] = [
     "rounds",
     "audit",
     "grant",
+    "block",
     "app",
     "args",
     "ktests",
@@ -323,6 +329,12 @@ impl<'a> BootParams<'a> {
                     .find(|g| g.name() == v)
                     .ok_or(ParamError::BadValue("grant", v))?
             },
+            block_size: num("block", MIN_BLOCK, MAX_BLOCK).and_then(|n| {
+                match is_block_size(n) {
+                    true => Ok(n),
+                    false => Err(ParamError::BadValue("block", get("block")?)),
+                }
+            })?,
             app: get("app")?,
             args: get("args")?,
             ktests: get("ktests")?,
@@ -367,7 +379,7 @@ impl fmt::Display for BootParams<'_> {
             self.rounds_per_second,
             u64::from(self.audit)
         )?;
-        writeln!(f, "grant={}", self.grant.name())?;
+        writeln!(f, "grant={}\nblock={}", self.grant.name(), self.block_size)?;
         writeln!(f, "app={}\nargs={}", self.app, self.args)?;
         writeln!(f, "ktests={}", self.ktests)?;
         writeln!(f, "test_layout_xor={}", self.test_layout_xor)?;
@@ -401,6 +413,7 @@ mod tests {
             rounds_per_second: DEFAULT_ROUNDS,
             audit: true,
             grant: Grant::All,
+            block_size: DEFAULT_BLOCK,
             app: "hop",
             args: "--class S",
             ktests: "",

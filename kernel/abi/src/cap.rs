@@ -228,6 +228,9 @@ numbered! {
         /// `(at, order)`: the untyped block there becomes user memory, zero-filled. Larger untyped
         /// blocks are split on the way. A block of more than 64 frames must never have been used.
         RetypeUser = 7,
+        /// `(at, frames)`: what the frames there are used for. Value: a [`Counted`], which may be of fewer
+        /// frames than asked for: the caller goes on behind them.
+        Count = 8,
     }
 }
 
@@ -316,8 +319,10 @@ numbered! {
         AddRegion = 7,
         /// `(start)`: takes the region that starts there away. Pages in it stay mapped.
         RemoveRegion = 8,
-        /// `(node, memory capability)`: where faults on that node take frames and tables from; 0:
-        /// nowhere. The capability needs `RetypeUser`, `RetypeKernel`, `RetypeUntyped` and `Split`.
+        /// `(node, memory capability, run, at, frames)`: where faults on that node take frames and tables
+        /// from: a run, of up to five, of so many frames from `at` on of the memory; `(0, 0)` is all of it.
+        /// Without memory (0) the list of runs ends there. Tables come from run 0 if there is room. The
+        /// capability needs `RetypeUser`, `RetypeKernel`, `RetypeUntyped` and `Split`.
         Supply = 9,
         /// `(start, length)`: asks all CPUs that may hold translations to drop them (all of them:
         /// the range is not looked at). Value: a ticket. `(ticket, 0)`: value 1 if they have, else 0.

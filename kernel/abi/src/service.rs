@@ -92,8 +92,10 @@ pub struct Info {
     pub rounds_per_second: u64,
     /// What the program of the run is given beyond what every program gets: a [`Grant`].
     pub grant: u64,
+    /// Bytes of a block of the [block allocator](memory).
+    pub block_size: u64,
     /// Reserved; zero.
-    pub reserved: [u64; 9],
+    pub reserved: [u64; 8],
     /// The system as it was at the start.
     pub system: SysInfo,
     /// The argument text, UTF-8.
@@ -317,10 +319,77 @@ pub mod process {
     /// `FAULTED | program << 8 | kind << 16` as the first word, then `(address, pc)`: a program has
     /// made an error and its thread is about to be ended. From the pager only.
     pub const FAULTED: u64 = 2;
+    /// `MEMORY | program << 8`: faults of the program on this node find no memory any more. Value: 0; the
+    /// thread is to try again. From the pager only.
+    pub const MEMORY: u64 = 32;
+    /// `(a [`Question`](super::memory::Question), node)`: what the block allocator knows. Value: the answer.
+    pub const MEMORY_STATE: u64 = 33;
     /// Exit code of a program that was ended because of a fault.
     pub const FAULT_CODE: u64 = 102;
     /// Exit code of a program whose thread was lost with a node that died.
     pub const LOST_CODE: u64 = 103;
+}
+
+/// The block allocator of init's process service.
+pub mod memory {
+    /// Smallest block.
+    pub const MIN_BLOCK: u64 = 32 << 20;
+    /// Largest block.
+    pub const MAX_BLOCK: u64 = 4 << 30;
+    /// A node asks for another block when this share of the frames it owns is in use, in per cent.
+    pub const PRESSURE: u64 = 70;
+
+    /// Whether blocks may have this size.
+    pub const fn is_block_size(bytes: u64) -> bool {
+        bytes.is_power_of_two() && bytes >= MIN_BLOCK && bytes <= MAX_BLOCK
+    }
+
+    /// What can be asked about. Frames are 4 KiB.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(u64)]
+    pub enum Question {
+        /// Bytes of a block.
+        BlockSize = 0,
+        /// Blocks that there are.
+        Blocks = 1,
+        /// Blocks that nobody owns.
+        Free = 2,
+        /// Blocks that the node owns.
+        Owned = 3,
+        /// Frames that the node owns, in blocks and otherwise.
+        Frames = 4,
+        /// Frames that the node owned when the program began.
+        AtStart = 5,
+        /// Of the frames that the node owns, those that its faults may take.
+        Open = 6,
+        /// Frames of the CXL pool that nodes owned when the program began.
+        SharedAtStart = 7,
+        /// How often the node has asked for memory.
+        Requests = 8,
+        /// Blocks that the node was given.
+        Assigned = 9,
+    }
+
+    impl Question {
+        /// All of them, in the order of their numbers.
+        pub const ALL: [Question; 10] = [
+            Question::BlockSize,
+            Question::Blocks,
+            Question::Free,
+            Question::Owned,
+            Question::Frames,
+            Question::AtStart,
+            Question::Open,
+            Question::SharedAtStart,
+            Question::Requests,
+            Question::Assigned,
+        ];
+
+        /// The one with this number.
+        pub fn from_number(n: u64) -> Option<Question> {
+            Question::ALL.get(usize::try_from(n).ok()?).copied()
+        }
+    }
 }
 
 /// Number for `AttachIrq` that no device has: a node has died, and what it held has been recovered.

@@ -63,6 +63,9 @@ pub const MAX_REPORT_NAME: usize = 64;
 /// Longest detail text in a report.
 pub const MAX_REPORT_DETAIL: usize = 256;
 
+/// In the kind of a fault, as a fault handler is told it: the supply has no frame for the page. The
+/// handler may add to the supply and have the thread try again.
+pub const FAULT_NO_MEMORY: u64 = 1 << 8;
 /// In the value of `Translate`: the page is writable.
 pub const TRANSLATE_WRITE: u64 = 1 << 62;
 /// In the value of `Translate`: the page is executable.

@@ -370,10 +370,11 @@ fn info_page(node: &Node, archive_len: u64) -> [u8; size_of::<Info>()] {
         0,
         node.params.rounds_per_second,
         node.params.grant as u64,
+        node.params.block_size,
     ] {
         put(&w.to_le_bytes());
     }
-    put(&[0; 72]);
+    put(&[0; 64]);
     let s = describe(node);
     put(&s.abi_version.to_le_bytes());
     put(&s.node_count.to_le_bytes());

@@ -410,7 +410,7 @@ fn deal<P: Platform>(
     why: Option<Error>,
     what: u64,
 ) -> ! {
-    match invoke::fault::<P>(cx, t, f, what) {
+    match invoke::fault::<P>(cx, t, f, why, what) {
         Handler::Entered { pc, args } => P::enter_user(area, pc, args),
         Handler::Gone => cycle::switched::<P>(cx),
         Handler::None => {}

@@ -31,6 +31,7 @@
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::Stopped;
+use dyad_abi::user::FAULT_NO_MEMORY;
 use dyad_abi::{Error, Result};
 use dyad_shm::frame::WeakRef;
 
@@ -263,10 +264,17 @@ pub enum Handler {
 }
 
 /// Has the fault handler of the running thread's component deal with a fault. It is told address, kind,
-/// program counter, what the ISA says, its badge and the token. `what` is what is
+/// program counter, what the ISA says, its badge and the token; beside the kind, whether it was for want
+/// of memory that the kernel has not resolved it (`why`). `what` is what is
 /// special about the return: [`info::FAULT`], or what [`fp::keep`] has said.
 #[inline(always)]
-pub fn fault<P: Platform>(cx: &Cx, t: &'static Thread, f: UserFault, what: u64) -> Handler {
+pub fn fault<P: Platform>(
+    cx: &Cx,
+    t: &'static Thread,
+    f: UserFault,
+    why: Option<Error>,
+    what: u64,
+) -> Handler {
     // One fault at a time: a handler that faults has no handler.
     if t.fault.load(Ordering::Relaxed) != 0 {
         return Handler::None;
@@ -295,7 +303,12 @@ pub fn fault<P: Platform>(cx: &Cx, t: &'static Thread, f: UserFault, what: u64) 
     t.fault.store(1, Ordering::Relaxed);
     t.component.store(to.component.bits(), Ordering::Relaxed);
     let token = t.id.load(Ordering::Relaxed) << 8 | depth;
-    let kind = kind_number(f.kind);
+    let short = if why == Some(Error::NoMemory) {
+        FAULT_NO_MEMORY
+    } else {
+        0
+    };
+    let kind = kind_number(f.kind) | short;
     Handler::Entered {
         pc: to.address,
         args: [f.address, kind, pc, f.raw, to.badge, token],

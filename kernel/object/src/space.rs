@@ -5,7 +5,8 @@
 //! root:    0 ──link──▶ weak reference ──unlink──▶ CLOSING ──▶ 0
 //! region:  FREE(0) ──CAS──▶ BUSY(1) ──fill──▶ start address + PENDING(1) ──fence, others looked
 //!          at, release──▶ start address ──CAS──▶ BUSY ──▶ FREE
-//! supply:  first frame:32 | frames:32 in one word, so that no reader mixes two supplies
+//! supply:  first frame:32 | frames:32 in one word, so that no reader mixes two runs; up to five
+//!          runs per node, the first empty one ends the list
 //! ```
 //!
 //! A root pins its frame and the space: a space cannot be given up before its roots have been
@@ -28,7 +29,9 @@ use dyad_shm::{LayoutHash, PhysAddr, shared_layout, shared_struct};
 use crate::memory::Words;
 
 /// Regions an address space can have.
-pub const MAX_REGIONS: usize = 100;
+pub const MAX_REGIONS: usize = 94;
+/// Runs of frames that the supply of a node can have.
+pub const MAX_RUNS: usize = 5;
 /// Root word while a root is taken out; its frame is in no pool.
 pub const CLOSING: u64 = crate::NO_REFERENCE;
 const BUSY: u64 = 1;
@@ -56,16 +59,17 @@ shared_struct! {
 shared_struct! {
     /// Where faults on a node take frames from.
     #[derive(Debug)]
-    #[repr(align(32))]
+    #[repr(align(64))]
     pub struct SupplySlot {
-        /// `first frame:32 | frames:32`; no frames: no supply.
-        pub range: AtomicU64,
+        /// `first frame:32 | frames:32`; the first one without frames ends the list. What is in two
+        /// of them while the list changes is tried twice.
+        pub runs: [AtomicU64; MAX_RUNS],
         /// Frames tried so far.
         pub cursor: AtomicU64,
         /// Frames tried since the last one that was, or will be, free.
         pub in_vain: AtomicU64,
-        /// Reserved; zero.
-        pub reserved: AtomicU64,
+        /// Frames of the first run that have been tried for tables, if there are several runs.
+        pub tables: AtomicU64,
     }
 }
 
@@ -94,8 +98,6 @@ shared_struct! {
         pub flushed: [AtomicU64; CPUS],
         /// The regions.
         pub regions: [RegionSlot; MAX_REGIONS],
-        /// Unused; zero.
-        pub rest: [AtomicU64; 8],
     }
 }
 
@@ -108,9 +110,9 @@ pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
     shared_layout!(h;
         Space {
             roots, faults_filled, faults_copied, slots_used, tickets, region_changes, reserved,
-            supplies, flushed, regions, rest,
+            supplies, flushed, regions,
         },
-        SupplySlot { range, cursor, in_vain, reserved },
+        SupplySlot { runs, cursor, in_vain, tables },
         RegionSlot { start, end, kind, reserved },
     )
 }
@@ -155,7 +157,7 @@ impl Region {
     }
 }
 
-/// Frames that faults may take.
+/// A run of frames that faults may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Supply {
     /// The first of them.
@@ -193,6 +195,44 @@ impl Supply {
             .ok()
             .and_then(FrameRef::from_bits)
             .filter(|f| f.pool() == self.first.pool())
+    }
+}
+
+/// All that faults on a node may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Supplies {
+    runs: [Option<Supply>; MAX_RUNS],
+    used: usize,
+    total: u64,
+}
+
+impl Supplies {
+    /// How many frames there are.
+    pub const fn frames(&self) -> u64 {
+        self.total
+    }
+
+    /// Frame number `n`: those of the run that was added last come first, so that there is room for
+    /// tables in the first one.
+    pub fn frame(&self, n: u64) -> Option<FrameRef> {
+        let mut n = n;
+        for run in self.runs[..self.used].iter().rev().flatten() {
+            if n < run.frames {
+                return run.frame(n);
+            }
+            n -= run.frames;
+        }
+        None
+    }
+
+    /// The run for tables, if there are others for pages.
+    pub fn for_tables(&self) -> Option<Supply> {
+        if self.used > 1 { self.runs[0] } else { None }
+    }
+
+    /// Whether a frame belongs to one of them.
+    pub fn contains(&self, frame: FrameRef) -> bool {
+        self.runs.iter().flatten().any(|s| s.contains(frame))
     }
 }
 
@@ -309,15 +349,50 @@ impl Space {
             .find_map(|s| Self::read_slot(words, s).filter(|r| r.start <= va && va < r.end))
     }
 
-    /// Where faults on a node take frames from.
-    pub fn supply(&self, words: &Words, node: NodeId) -> Option<Supply> {
-        Supply::from_bits(words.read(&self.supplies[node.index()].range))
+    /// Where faults on a node take frames from; `None`: from nowhere.
+    pub fn supply(&self, words: &Words, node: NodeId) -> Option<Supplies> {
+        let mut all = Supplies {
+            runs: [None; MAX_RUNS],
+            used: 0,
+            total: 0,
+        };
+        for word in &self.supplies[node.index()].runs {
+            let Some(run) = Supply::from_bits(words.read(word)) else {
+                break;
+            };
+            all.runs[all.used] = Some(run);
+            all.used += 1;
+            all.total += run.frames;
+        }
+        Some(all).filter(|all| all.used != 0)
     }
 
-    /// Changes that.
-    pub fn set_supply(&self, words: &Words, node: NodeId, supply: Option<Supply>) {
+    /// Changes one run of that; without it, those behind it are not looked at. Faults begin anew to
+    /// look for free frames: in what has been added, if the last run has become longer.
+    pub fn set_run(&self, words: &Words, node: NodeId, run: usize, supply: Option<Supply>) {
         let slot = &self.supplies[node.index()];
-        words.replace(&slot.range, supply.map_or(0, Supply::bits));
+        let Some(word) = slot.runs.get(run) else {
+            return;
+        };
+        let bits = supply.map_or(0, Supply::bits);
+        let before = words.replace(word, bits);
+        if before == bits {
+            return;
+        }
+        let cursor = match (Supply::from_bits(before), supply) {
+            (Some(old), Some(new)) if old.first == new.first && old.frames < new.frames => {
+                old.frames
+            }
+            _ => 0,
+        };
+        words.replace(&slot.cursor, cursor);
+        words.replace(&slot.in_vain, 0);
+        words.replace(&slot.tables, 0);
+    }
+
+    /// Changes the first run.
+    pub fn set_supply(&self, words: &Words, node: NodeId, supply: Option<Supply>) {
+        self.set_run(words, node, 0, supply);
     }
 
     /// Whether a frame is from one of the supplies.

@@ -1,17 +1,22 @@
 //! Frames that page faults take: from the memory that the owner of the address space has supplied
 //! for the node.
 //!
-//! A cursor goes round over the supply's frames; each fault tries those it points at until one can
+//! A supply has up to five runs of frames. A cursor goes round over them, that which was added last
+//! first; each fault tries those it points at until one can
 //! be had. Larger untyped blocks are split down to the frame on the way. If all it may try are in use
 //! the fault comes again and goes on behind them: there is no memory only when the cursor has gone all
 //! the way round in vain.
 //!
-//! Bounds: at most [`TRIES`] frames are tried for each frame or table taken, with at most 20 splits
+//! Where there are several runs, page tables are taken from the first one, from its end on, as long as
+//! it has free frames there: the others can then be emptied of pages and taken away, which nobody can
+//! do with a table.
+//!
+//! Bounds: at most [`TRIES`] frames are tried for each frame taken, twice as many for each table, with at most 20 splits
 //! each; a fault takes at most seven (three tables for each ISA, one page). One frame is zeroed by
 //! each, if it has ever been used: one that no stamp has been put on since the pools were created
 //! is zero still.
 
-use dyad_abi::{Error, Result};
+use dyad_abi::{Error, NodeId, Result};
 use dyad_pgtbl::{Level, MapError, Place, Pte};
 use dyad_retype::{FrameType, Refused, Use};
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
@@ -32,14 +37,32 @@ impl In<'_> {
     /// [`Error::NoMemory`] if all frames of the supply are in use; [`Error::Again`] if not all have
     /// been looked at, or some can be had after a round.
     pub fn take<P: Platform>(&self, used: Use) -> Result<WeakRef> {
+        self.take_for::<P>(self.cx.node.id(), used)
+    }
+
+    /// A frame of the supply of any node.
+    ///
+    /// # Errors
+    ///
+    /// As [`take`](In::take).
+    pub fn take_for<P: Platform>(&self, node: NodeId, used: Use) -> Result<WeakRef> {
         let words = self.cx.words();
-        let node = self.cx.node.id();
         let supply = self.space.supply(words, node).ok_or(Error::NoMemory)?;
         let slot = &self.space.supplies[node.index()];
+        if let (Use::Kernel(_), Some(run)) = (used, supply.for_tables()) {
+            for _ in 0..TRIES.min(run.frames.min(u32::MAX.into()) as u32) {
+                let n = words.increase(&slot.tables, 1) % run.frames;
+                let frame = run.frame(run.frames - 1 - n).ok_or(Error::Corrupt)?;
+                if let Ok(taken) = self.claim::<P>(frame, used) {
+                    return Ok(taken);
+                }
+            }
+        }
+        let total = supply.frames();
         let mut in_vain = 0;
         let mut why = Error::NoMemory;
-        for _ in 0..TRIES.min(supply.frames as u32) {
-            let n = words.increase(&slot.cursor, 1) % supply.frames;
+        for _ in 0..TRIES.min(total.min(u32::MAX.into()) as u32) {
+            let n = words.increase(&slot.cursor, 1) % total;
             let frame = supply.frame(n).ok_or(Error::Corrupt)?;
             match self.claim::<P>(frame, used) {
                 Ok(taken) => {
@@ -60,9 +83,7 @@ impl In<'_> {
                 Err(_) => in_vain += 1,
             }
         }
-        if why == Error::NoMemory
-            && words.increase(&slot.in_vain, in_vain) + in_vain < supply.frames
-        {
+        if why == Error::NoMemory && words.increase(&slot.in_vain, in_vain) + in_vain < total {
             return Err(Error::Again);
         }
         // The next one that finds none goes all the way round again.

@@ -25,6 +25,7 @@
 //! | [`system`](mod@system) | nodes, pools, where addresses lie |
 //! | [`report`] | checks and counters of the run |
 //! | [`service`](mod@service) | being invoked by others |
+//! | [`blocks`] | which node owns how much memory |
 //! | [`console`] | `print!` and `println!` |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -34,6 +35,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod args;
+pub mod blocks;
 pub mod console;
 pub mod error;
 mod executor;

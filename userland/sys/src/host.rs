@@ -29,6 +29,7 @@ use std::vec::Vec;
 
 use dyad_abi::boot::{CXL_BASE, LOCAL_STRIDE, local_pool_base};
 use dyad_abi::cap::{CapIndex, CapType, HardwareOp, ReceiveOp, SinvOp, SpaceOp, TableAt, ThreadOp};
+use dyad_abi::service::memory::Question;
 use dyad_abi::service::{
     CONSOLE_THREADS, INFO_MAGIC, Info, MAX_ARGS, ReportText, console, pager, process, slot,
 };
@@ -440,7 +441,11 @@ fn serve(program: &Program, service: CapIndex, [what, a, b, _]: [u64; 4]) -> Res
         // What services do for each other.
         (slot::CONSOLE, console::END)
         | (slot::PAGER, pager::END)
-        | (slot::PROCESS, process::FAULTED) => Err(Error::Denied),
+        | (slot::PROCESS, process::FAULTED | process::MEMORY) => Err(Error::Denied),
+        // There are no blocks, and no node owns anything.
+        (slot::PROCESS, process::MEMORY_STATE) => Question::from_number(a)
+            .map(|_| 0)
+            .ok_or(Error::BadArgument),
         _ => Err(Error::BadArgument),
     }
 }
@@ -547,8 +552,9 @@ fn info_of(config: &Config) -> Info {
         cpus: 1,
         console_node: 0,
         rounds_per_second: 0,
+        block_size: 0,
         grant: 0,
-        reserved: [0; 9],
+        reserved: [0; 8],
         system,
         args,
     }

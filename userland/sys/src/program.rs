@@ -3,6 +3,7 @@
 use core::ptr::{NonNull, with_exposed_provenance, with_exposed_provenance_mut};
 
 use dyad_abi::clock::SimCounter;
+use dyad_abi::service::memory::Question;
 use dyad_abi::service::{
     INFO_MAGIC, INVOKE_STACKS, Info, MAX_ARGS, MAX_THREAD_IDS, invoke_stack, pager, process, reply,
     slot,
@@ -42,6 +43,21 @@ pub fn abandon(code: u32) -> ! {
         unsafe { raw::end_invocation(words) };
     }
     exit(code)
+}
+
+/// What the block allocator knows about a node's memory, or about all of it.
+///
+/// # Errors
+///
+/// `NoSuchNode`; `Again` if somebody else has the books just now.
+pub fn memory_state(question: Question, node: NodeId) -> Result<u64> {
+    let words = [
+        process::MEMORY_STATE,
+        question as u64,
+        node.index() as u64,
+        0,
+    ];
+    PROCESS.request(words)
 }
 
 /// Whether this code runs in an invocation, on behalf of a thread of another program.

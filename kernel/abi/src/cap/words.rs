@@ -60,6 +60,43 @@ impl Introspection {
     }
 }
 
+/// What `Count` tells: `looked:21 | untyped << 21 | user << 42`, in frames. What is neither is a kernel
+/// object, the system's, or being changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// How many frames have been looked at, at least one.
+    pub looked: u64,
+    /// Of them, how many are untyped.
+    pub untyped: u64,
+    /// Of them, how many are user memory, mapped or not.
+    pub user: u64,
+}
+
+impl Counted {
+    const BITS: u32 = 21;
+    /// Most frames that one value tells of.
+    pub const MAX: u64 = (1 << Counted::BITS) - 1;
+
+    /// The value.
+    pub const fn bits(self) -> u64 {
+        self.looked | self.untyped << Counted::BITS | self.user << (2 * Counted::BITS)
+    }
+
+    /// Reads it.
+    pub const fn from_bits(v: u64) -> Counted {
+        Counted {
+            looked: v & Counted::MAX,
+            untyped: v >> Counted::BITS & Counted::MAX,
+            user: v >> (2 * Counted::BITS) & Counted::MAX,
+        }
+    }
+
+    /// Frames that are neither untyped nor user memory.
+    pub const fn other(self) -> u64 {
+        self.looked.saturating_sub(self.untyped + self.user)
+    }
+}
+
 /// Which table of an address space: ISA and level (1: entries map 4 KiB).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableAt {

@@ -284,6 +284,7 @@ impl World {
             clock: dyad_abi::boot::ClockKind::Hardware,
             audit: false,
             rounds_per_second: 30,
+            block_size: dyad_abi::boot::DEFAULT_BLOCK,
             grant: dyad_abi::service::Grant::Nothing,
             app: "test",
             args: "--some words",

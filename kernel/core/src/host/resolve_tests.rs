@@ -21,7 +21,9 @@ use crate::cx::Cx;
 use crate::memory::Words;
 use crate::node::Node;
 use crate::object::space::Region;
-use crate::ops::space::{harvest, link, map, protect, supply, translate, unlink, unmap};
+use crate::ops::space::{
+    harvest, link, map, protect, supply, supply_run, translate, unlink, unmap,
+};
 use crate::platform::FaultKind::{self, Execute, Read, Write};
 use crate::resolve::{Outcome, resolve};
 
@@ -259,6 +261,65 @@ fn faults_take_no_more_than_there_is() {
         fault(s.a(), space, VA, Write).is_ok(),
         "that node has its own"
     );
+}
+
+/// Pages come from the run that was added last, tables from the first one as long as there is room; a run
+/// that is taken away is not used any more, nor are those behind it.
+#[test]
+fn supplies_of_several_runs_keep_the_first_for_tables() {
+    let (s, space) = with_region(16, RegionKind::Anonymous, true);
+    let c = cx(s.x());
+    let t = this(&c, space);
+    let memory = memory_cap(frame(0, FIRST), 200);
+    let run = |run, at, frames| supply_run(&t, 0, Some(&memory), run, (at, frames));
+    for (number, at, frames) in [(5, 16, 8), (1, 200, 1), (1, 193, 8), (1, 0, 201)] {
+        assert_eq!(run(number, at, frames), Err(Error::BadArgument));
+    }
+    run(1, 40, 8).unwrap();
+    run(2, 60, 8).unwrap();
+    let total = t.space.supply(c.words(), c.node.id()).unwrap().frames();
+    assert_eq!(total, 32);
+    let fill = |page| loop {
+        match fault(s.x(), space, VA + page * PAGE_SIZE, Write) {
+            Err(Error::Again) => {}
+            done => return done,
+        }
+    };
+    // What lies in a range of the memory: pages, tables.
+    let used = |at: u64, frames: u64| {
+        let all = (at..at + frames).map(|i| s.word(frame(0, FIRST + i)).ty);
+        let pages = all.clone().filter(|ty| matches!(ty, FrameType::User(_)));
+        let tables = all.clone().filter(|ty| matches!(ty, FrameType::Kernel(_)));
+        (pages.count(), tables.count())
+    };
+    for page in 0..8 {
+        assert_eq!(fill(page), Ok(Outcome::Filled));
+    }
+    assert_eq!(
+        (used(0, 16), used(40, 8), used(60, 8)),
+        ((0, 6), (0, 0), (8, 0))
+    );
+    assert_eq!(fill(8), Ok(Outcome::Filled));
+    assert_eq!((used(40, 8), used(60, 8)), ((1, 0), (8, 0)));
+    // Without the second one there is only the first.
+    supply_run(&t, 0, None, 1, (0, 0)).unwrap();
+    for page in 9..19 {
+        assert_eq!(fill(page), Ok(Outcome::Filled));
+    }
+    assert_eq!((used(0, 16), used(40, 8)), ((10, 6), (1, 0)));
+    assert_eq!(fill(19), Err(Error::NoMemory));
+    // One that becomes longer is gone on with behind what it was.
+    run(0, 0, 20).unwrap();
+    assert_eq!(c.words().read(&t.space.supplies[0].cursor), 16);
+    assert_eq!(
+        fault(s.x(), space, VA + 19 * PAGE_SIZE, Write),
+        Ok(Outcome::Filled)
+    );
+    // Tables take what is free elsewhere if the first run is full.
+    run(0, 0, 16).unwrap();
+    run(1, 40, 8).unwrap();
+    assert_eq!(fill(1 << 9), Ok(Outcome::Filled));
+    assert_eq!(used(40, 8), (2, 2));
 }
 
 /// More frames in use in a row than a fault tries are no reason to say that there is no memory; that

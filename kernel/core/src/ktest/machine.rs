@@ -267,7 +267,7 @@ impl<P: Platform> Machine for Of<P> {
             Some(_) => info::FAULT,
             None => fp::keep::<P>(cx.local, t),
         };
-        match invoke::fault::<P>(cx, t, f, what) {
+        match invoke::fault::<P>(cx, t, f, None, what) {
             Handler::Entered { pc, args } => {
                 P::set_arguments(t.regs(P::ISA), args);
                 P::set_user_pc_sp(t.regs(P::ISA), pc, 0);

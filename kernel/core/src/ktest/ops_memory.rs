@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use dyad_abi::Error;
 use dyad_abi::cap::{
-    CapIndex, CapType, CaptblOp, Introspection, LivenessOp, MemoryOp, ObjectKind, Rights,
+    CapIndex, CapType, CaptblOp, Counted, Introspection, LivenessOp, MemoryOp, ObjectKind, Rights,
 };
 use dyad_retype::{FrameType, FrameWord, Order, Use};
 use dyad_shm::frame::{Epoch, FrameRef};
@@ -23,6 +23,7 @@ const SPLIT: u32 = MemoryOp::Split as u32;
 const MERGE: u32 = MemoryOp::Merge as u32;
 const ACTIVATE: u32 = MemoryOp::Activate as u32;
 const INSPECT: u32 = MemoryOp::Inspect as u32;
+const COUNT: u32 = MemoryOp::Count as u32;
 const INTROSPECT: u32 = dyad_abi::cap::INTROSPECT;
 
 fn order(n: u64) -> Order {
@@ -460,6 +461,29 @@ fn inspect_tells_the_word_of_the_frame_table(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
+fn count_tells_what_frames_are_used_for(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let (m, _) = block(rig, 3)?;
+        let count = |at, frames| {
+            let value = rig.sys(m, COUNT, &[at, frames])?;
+            let c = Counted::from_bits(value);
+            Ok::<_, Error>((c.looked, c.untyped, c.user, c.other()))
+        };
+        gives!(count(0, 8), Ok((8, 8, 0, 0)));
+        // From the middle of a block, and not to its end.
+        gives!(count(3, 2), Ok((2, 2, 0, 0)));
+        gives!(count(0, 0), Err(Error::BadArgument));
+        gives!(count(8, 1), Err(Error::BadArgument));
+        gives!(count(u64::MAX, 2), Err(Error::BadArgument));
+        gives!(rig.sys(m, USER, &[0, 1]), Ok(0));
+        gives!(rig.sys(m, KERNEL, &[2, ObjectKind::Time as u64]), Ok(0));
+        gives!(count(0, 8), Ok((8, 5, 2, 1)));
+        gives!(count(1, 2), Ok((2, 0, 1, 1)));
+        Ok(None)
+    })
+}
+
+#[ktest(ops)]
 fn memory_operations_act_on_their_own_range_only(cx: &Cx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (a, fa) = rig.raw()?;
@@ -471,9 +495,12 @@ fn memory_operations_act_on_their_own_range_only(cx: &Cx<'_>) -> Outcome {
         // One behind the range, whatever it is.
         let next = behind(fa, 1)?;
         let word = rig.k.frames().read(next)?.0;
-        for op in [USER, KERNEL, UNTYPED, SPLIT, MERGE, ACTIVATE, INSPECT] {
+        for op in [
+            USER, KERNEL, UNTYPED, SPLIT, MERGE, ACTIVATE, INSPECT, COUNT,
+        ] {
             gives!(rig.sys(a, op, &[1, 0, 0]), Err(Error::BadArgument));
         }
+        gives!(rig.sys(a, COUNT, &[0, 2]), Err(Error::BadArgument));
         gives!(rig.k.frames().read(next)?.0, word);
         Ok(None)
     })
@@ -489,7 +516,9 @@ fn memory_operations_need_their_rights(cx: &Cx<'_>) -> Outcome {
             needs_its_right(rig, (CapType::Memory, None, payload), op as u32, &[0, 0, 0])?;
         }
         let m = rig.memory(frame, 1, Rights::ALL)?;
-        let its = [USER, KERNEL, UNTYPED, SPLIT, MERGE, ACTIVATE, INSPECT];
+        let its = [
+            USER, KERNEL, UNTYPED, SPLIT, MERGE, ACTIVATE, INSPECT, COUNT,
+        ];
         ensure!(its.len() == MemoryOp::ALL.len(), "one is missing");
         rig::has_no_other_operations(rig, m, &its)?;
         gives!(rig.k.frames().read(frame)?.0, word);

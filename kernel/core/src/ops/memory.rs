@@ -25,9 +25,10 @@
 //!
 //! Bounds: an operation changes one block. Blocks that have been used are zeroed when they are
 //! used again, at most [`MAX_ZEROED`] at once; frames that nobody has used since the pools were
-//! made are zero already. Splitting down to a frame takes at most 20 steps.
+//! made are zero already. Splitting down to a frame takes at most 20 steps. `Count` looks at
+//! [`MAX_COUNTED`] words.
 
-use dyad_abi::cap::{CapType, MemoryOp, ObjectKind, Rights, TableAt};
+use dyad_abi::cap::{CapType, Counted, MemoryOp, ObjectKind, Rights, TableAt};
 use dyad_abi::{Error, Isa, Result};
 use dyad_captbl::Contents;
 use dyad_retype::{Claim, FrameType, FrameWord, KernelKind, Order, Refused, Use};
@@ -45,6 +46,9 @@ use crate::object::{find, object_kind};
 
 /// Largest block that is zeroed in one operation: 64 frames, 256 KiB.
 pub const MAX_ZEROED: u32 = 6;
+
+/// Words of frames that one `Count` looks at.
+pub const MAX_COUNTED: u32 = 512;
 
 /// Carries an operation on memory out: on the frame, or on the block that begins, at offset `a[0]`
 /// of the capability.
@@ -108,12 +112,54 @@ pub fn dispatch<P: Platform>(cx: &Cx, memory: &Operand, op: MemoryOp, a: [u64; 5
             activate(cx, place, &contents)?;
             Ok(0)
         }
+        MemoryOp::Count => count(cx, memory, a[0], a[1]),
         // The word as it is, references included: whoever has the memory may know what becomes of it.
         MemoryOp::Inspect => {
             let (word, _) = cx.frames().read(frame)?;
             Ok(word.bits())
         }
     }
+}
+
+/// What frames are used for: `frames` from `at` on, or as many of them as [`MAX_COUNTED`] looks reach. What
+/// one moment's words said, each at another moment.
+fn count(cx: &Cx, memory: &Operand, at: u64, frames: u64) -> Result<u64> {
+    let last = frames
+        .checked_sub(1)
+        .and_then(|n| at.checked_add(n))
+        .ok_or(Error::BadArgument)?;
+    frame_at(memory, at)?;
+    frame_at(memory, last)?;
+    let mut counted = Counted::default();
+    for _ in 0..MAX_COUNTED {
+        if counted.looked >= frames || counted.looked >= Counted::MAX {
+            break;
+        }
+        let frame = frame_at(memory, at + counted.looked)?;
+        let (head, word) = match cx.frames().head(frame) {
+            Ok(found) => found,
+            // Its head is changing: this one frame is neither free nor in use.
+            Err(_) => {
+                counted.looked += 1;
+                continue;
+            }
+        };
+        let into = u64::from(frame.bits() - head.bits());
+        let block = match word.ty {
+            FrameType::Untyped(order) | FrameType::User(order) => order.frames(),
+            _ => 1,
+        };
+        // The block may have become smaller since.
+        let left = (block.saturating_sub(into).max(1)).min(frames - counted.looked);
+        let left = left.min(Counted::MAX - counted.looked);
+        counted.looked += left;
+        match word.ty {
+            FrameType::Untyped(_) => counted.untyped += left,
+            FrameType::User(_) => counted.user += left,
+            _ => {}
+        }
+    }
+    Ok(counted.bits())
 }
 
 /// A user block must lie within the capability, as a whole: whoever has one frame of it must not get at

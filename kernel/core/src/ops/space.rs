@@ -7,7 +7,7 @@
 //! | operation | bound |
 //! |---|---|
 //! | `Map`, `Unmap`, `Protect`, `Harvest`, `Translate`, `Link`, `Unlink` | one walk, one entry (see [`crate::mapping`]); `Map` and `Protect` with [`MAP_EXECUTE`] rewrite one frame |
-//! | `AddRegion`, `RemoveRegion` | the slots of regions, 100 |
+//! | `AddRegion`, `RemoveRegion` | the slots of regions, 94 |
 //! | `Supply` | constant |
 //! | `Shootdown` | one message per CPU |
 //! | `Reclaim` | [`RECLAIM_PAGES`] pages unmapped on each ISA, or eight times as many entries looked at; the value tells how far it has come |
@@ -50,6 +50,7 @@ use dyad_abi::user::{
     PAGE_SIZE, TRANSLATE_EXEC, TRANSLATE_PA, TRANSLATE_WRITE, USER_END, USER_MIN,
 };
 use dyad_abi::{Error, Isa, NodeId, Result};
+use dyad_captbl::FrameRange;
 use dyad_pgtbl::{Leaf, Level, Perms, Place, Pte};
 use dyad_quiesce::Touched;
 use dyad_retype::Use;
@@ -59,7 +60,7 @@ use crate::Platform;
 use crate::cx::{Cx, Operand};
 use crate::lookup::noted;
 use crate::mapping::{Driver, In, page, refusal, span, table_kind};
-use crate::object::space::{Region, Space, Supply};
+use crate::object::space::{MAX_RUNS, Region, Space, Supply};
 use crate::shootdown;
 
 /// Pages that one `Reclaim` unmaps at most.
@@ -118,7 +119,7 @@ pub fn dispatch<P: Platform>(
                     Some(memory.unguarded()?)
                 }
             };
-            supply(this, a[0], memory.as_ref())
+            supply_run(this, a[0], memory.as_ref(), a[2], (a[3], a[4]))
         }
         SpaceOp::Shootdown if a[1] == 0 => Ok(shootdown::is_done(this, a[0])? as u64),
         SpaceOp::Shootdown => shootdown::request::<P>(this),
@@ -424,38 +425,56 @@ fn back_to_supply(
     Ok(())
 }
 
-/// `Supply`: says where faults on a node take frames from; without memory, from nowhere.
-///
-/// The space keeps the range, not the capability, so one with a guard is refused before: nobody would
-/// look at the guard at a fault. What faults have taken from an older supply stays where it is, and
-/// goes back to untyped when it is unmapped, as that is looked up by frame.
+/// The first run of [`supply_run`]: all of the memory.
 ///
 /// # Errors
 ///
-/// [`Error::NoSuchNode`]; [`Error::BadArgument`] if the range is empty or not in one pool.
+/// As [`supply_run`].
 pub fn supply(this: &In<'_>, node: u64, memory: Option<&Operand>) -> Result<u64> {
+    supply_run(this, node, memory, 0, (0, 0))
+}
+
+/// `Supply`: says where faults on a node take frames from: a run of up to [`MAX_RUNS`], `count` frames
+/// from `at` on of the memory (`(0, 0)`: all of it); without memory, the list of runs ends before this
+/// one.
+///
+/// The space keeps the range, not the capability, so one with a guard is refused before: nobody would
+/// look at the guard at a fault. What faults have taken from an older supply stays where it is, and
+/// goes back to untyped when it is unmapped; a table only if it lies in a supply then.
+///
+/// # Errors
+///
+/// [`Error::NoSuchNode`]; [`Error::BadArgument`] if there is no such run, or if the range is empty, not
+/// the memory's or not in one pool.
+pub fn supply_run(
+    this: &In<'_>,
+    node: u64,
+    memory: Option<&Operand>,
+    run: u64,
+    (at, count): (u64, u64),
+) -> Result<u64> {
     let words = this.cx.words();
     let node = NodeId::new(node)
         .filter(|n| n.index() < this.cx.node.params.node_count)
         .ok_or(Error::NoSuchNode)?;
+    let run = usize::try_from(run)
+        .ok()
+        .filter(|&r| r < MAX_RUNS)
+        .ok_or(Error::BadArgument)?;
     let supply = match memory {
         None => None,
         Some(m) => {
-            let supply = u32::try_from(m.payload[0])
-                .ok()
-                .and_then(FrameRef::from_bits)
-                .filter(|_| m.payload[1] != 0 && m.payload[1] <= u32::MAX as u64)
-                .map(|first| Supply {
-                    first,
-                    frames: m.payload[1],
-                })
+            let range = FrameRange::from_payload(m.payload)
+                .and_then(|range| range.narrow(at, count))
+                .filter(|range| range.count() <= u32::MAX as u64)
                 .ok_or(Error::BadArgument)?;
-            // The last of them is in the same pool.
-            supply.frame(supply.frames - 1).ok_or(Error::BadArgument)?;
-            Some(supply)
+            Some(Supply {
+                first: range.first(),
+                frames: range.count(),
+            })
         }
     };
-    this.space.set_supply(words, node, supply);
+    this.space.set_run(words, node, run, supply);
     Ok(0)
 }
 

@@ -16,6 +16,7 @@ mod clock;
 mod console;
 mod deaths;
 mod explore;
+mod memory;
 mod migration;
 mod names;
 mod quiescence;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
     };
     let mut trials = batch::trials(&names, &args);
     trials.extend(runs::trials());
+    trials.extend(memory::trials());
     trials.extend(benchmarks::trials());
     trials.extend(abuse::trials());
     trials.extend(storm::trials());

@@ -26,6 +26,9 @@ pub(super) struct ShapeArgs {
     /// Memory of the CXL pool [default: 512MiB]
     #[arg(long, value_name = "SIZE")]
     mem_cxl: Option<String>,
+    /// Blocks in which nodes are given memory: a power of two from 32MiB to 4GiB [default: 32MiB]
+    #[arg(long, value_name = "SIZE")]
+    block_size: Option<String>,
     /// A program's name, its directory, or a .bundle file [default: hop]
     #[arg(long, value_name = "NAME")]
     app: Option<String>,
@@ -147,6 +150,7 @@ impl ShapeArgs {
             cpus: self.cpus.clone(),
             mem_local: self.mem_local.clone(),
             mem_cxl: self.mem_cxl.clone(),
+            block_size: self.block_size.clone(),
             app: self.app.clone(),
             args,
             class: self.class.clone(),

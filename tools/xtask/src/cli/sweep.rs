@@ -29,11 +29,12 @@ const HEAD: [&str; 6] = [
     "logs",
 ];
 /// Settings that can be varied, besides numbers.
-const WORDS: [&str; 16] = [
+const WORDS: [&str; 17] = [
     "nodes",
     "cpus",
     "mem-local",
     "mem-cxl",
+    "block-size",
     "app",
     "args",
     "class",

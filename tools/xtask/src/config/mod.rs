@@ -9,7 +9,7 @@ mod settings;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dyad_abi::boot::{DEFAULT_ROUNDS, OnDeath};
+use dyad_abi::boot::{DEFAULT_BLOCK, DEFAULT_ROUNDS, OnDeath};
 use dyad_abi::service::Grant;
 use dyad_abi::{Isa, NodeId};
 use dyad_sim_model::config::{Level, SimConfig};
@@ -124,6 +124,8 @@ pub struct RunConfig {
     pub mem_local: u64,
     /// Bytes of the CXL pool.
     pub mem_cxl: u64,
+    /// Bytes of the blocks in which memory is handed out to nodes.
+    pub block_size: u64,
     /// What to run.
     pub work: Work,
     /// What the program is given beyond what every program gets.
@@ -163,6 +165,7 @@ impl Default for RunConfig {
             cpus: 1,
             mem_local: 256 << 20,
             mem_cxl: 512 << 20,
+            block_size: DEFAULT_BLOCK,
             work: Work::App {
                 app: DEFAULT_APP.into(),
                 args: String::new(),

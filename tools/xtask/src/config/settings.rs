@@ -7,6 +7,7 @@ use dyad_abi::Isa;
 use dyad_abi::boot::{LOCAL_STRIDE, MAX_CXL, MAX_ROUNDS, MIN_POOL, OnDeath, POOL_GRANULE};
 use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::service::Grant;
+use dyad_abi::service::memory::{MAX_BLOCK, MIN_BLOCK, is_block_size};
 use dyad_sim_model::config::{MemoryModel, Order};
 
 use super::{DEFAULT_APP, RunConfig, Sim, Work};
@@ -65,6 +66,7 @@ settings! {
         cpus "cpus"
         mem_local "mem-local"
         mem_cxl "mem-cxl"
+        block_size "block-size"
         app "app"
         args "args"
         class "class"
@@ -203,6 +205,17 @@ impl Settings {
         }
         if let Some(v) = &self.mem_cxl {
             c.mem_cxl = pool("mem-cxl", v, MAX_CXL)?;
+        }
+        if let Some(v) = &self.block_size {
+            c.block_size = block("block-size", v)?;
+            if c.block_size > c.mem_local.max(c.mem_cxl) {
+                return Err(format!(
+                    "block-size is {}; no pool is that large: mem-local is {}, mem-cxl is {}",
+                    size::show(c.block_size),
+                    size::show(c.mem_local),
+                    size::show(c.mem_cxl)
+                ));
+            }
         }
         if let Some(v) = &self.grant {
             let names = Grant::ALL.map(Grant::name);
@@ -388,6 +401,19 @@ fn whole(key: &str, text: &str, lo: u64, hi: u64) -> Result<u64, String> {
         .ok_or_else(|| format!("{key} is {text:?}; possible is a whole number from {lo} to {hi}"))
 }
 
+fn block(key: &str, text: &str) -> Result<u64, String> {
+    let n = size::parse(text).map_err(|e| format!("{key}: {e}"))?;
+    if !is_block_size(n) {
+        return Err(format!(
+            "{key} is {}; possible are powers of two from {} to {}",
+            size::show(n),
+            size::show(MIN_BLOCK),
+            size::show(MAX_BLOCK)
+        ));
+    }
+    Ok(n)
+}
+
 fn pool(key: &str, text: &str, max: u64) -> Result<u64, String> {
     let n = size::parse(text).map_err(|e| format!("{key}: {e}"))?;
     if !(MIN_POOL..=max).contains(&n) || n % POOL_GRANULE != 0 {
@@ -408,6 +434,34 @@ mod tests {
 
     fn file(text: &str) -> Result<RunConfig, String> {
         Settings::from_toml(text)?.checked()
+    }
+
+    #[test]
+    fn blocks_are_powers_of_two_that_a_pool_has() {
+        assert_eq!(file("").unwrap().block_size, 32 << 20);
+        let c = file("block-size = \"256MiB\"\nmem-cxl = \"1GiB\"").unwrap();
+        assert_eq!(c.block_size, 256 << 20);
+        for (text, part) in [
+            (
+                "block-size = \"48MiB\"",
+                "powers of two from 32 MiB to 4 GiB",
+            ),
+            (
+                "block-size = \"16MiB\"",
+                "powers of two from 32 MiB to 4 GiB",
+            ),
+            (
+                "block-size = \"8GiB\"",
+                "powers of two from 32 MiB to 4 GiB",
+            ),
+            (
+                "block-size = \"1GiB\"",
+                "no pool is that large: mem-local is 256 MiB",
+            ),
+        ] {
+            let why = file(text).unwrap_err();
+            assert!(why.contains(part), "{text}: {why}");
+        }
     }
 
     #[test]

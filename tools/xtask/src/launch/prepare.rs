@@ -422,6 +422,7 @@ fn boot_text(
         audit: config.audit,
         rounds_per_second: config.rounds,
         grant: config.grant,
+        block_size: config.block_size,
         app: config.work_name(),
         args,
         ktests,

@@ -198,6 +198,7 @@ impl RunReport {
                 "cpus": c.cpus,
                 "mem_local": c.mem_local,
                 "mem_cxl": c.mem_cxl,
+                "block_size": c.block_size,
                 "args": match &c.work {
                     crate::config::Work::App { args, .. } => args.as_str(),
                     crate::config::Work::Ktest(_) => "",

@@ -182,12 +182,13 @@ impl Account {
         }
     }
 
-    /// Gives all of the longest run but `spare` frames away.
+    /// The longest run: its first frame and its length. What comes before it is lost to this account:
+    /// the next arena begins there.
     ///
     /// # Errors
     ///
-    /// `NoMemory` if it has no more than that.
-    pub fn carve_rest(&mut self, pool: &impl Pool, spare: u64) -> Result<Arena> {
+    /// As the kernel says.
+    pub fn longest(&mut self, pool: &impl Pool) -> Result<(u64, u64)> {
         let (mut best, mut next) = ((0, 0), self.next);
         loop {
             let (start, len, _) = Account::run(pool, next, u64::MAX)?;
@@ -199,13 +200,35 @@ impl Account {
             }
             next = start + len;
         }
-        let frames = best
-            .1
-            .checked_sub(spare)
-            .filter(|&n| n > 0)
-            .ok_or(Error::NoMemory)?;
-        self.next = best.0;
-        self.carve(pool, frames)
+        if best.1 != 0 {
+            self.next = best.0;
+        }
+        Ok(best)
+    }
+
+    /// The blocks of an order that lie in a run as a whole, aligned in the pool: where the first begins,
+    /// and how many there are. The run is one that nobody has been given any of.
+    ///
+    /// # Errors
+    ///
+    /// As the kernel says.
+    pub fn whole_blocks(
+        pool: &impl Pool,
+        (start, len): (u64, u64),
+        order: u32,
+    ) -> Result<(u64, u64)> {
+        let end = start + len;
+        let mut at = start;
+        while at < end {
+            let what = pool.inspect(at)?;
+            // A capability need not begin at the start of the pool, so alignment is read off blocks,
+            // which are as large as it permits.
+            if matches!(what, What::Untyped { order: found } if found >= order) {
+                return Ok((at, (end - at) >> order));
+            }
+            at += what.frames();
+        }
+        Ok((end, 0))
     }
 }
 
@@ -471,8 +494,12 @@ mod tests {
         assert_eq!(arena.map(|a| a.first()), Err(Error::NoMemory));
         let mut account = Account::new();
         assert_eq!(account.carve(&pool, 504).map(|a| a.first()), Ok(8));
-        let rest = account.carve_rest(&pool, 100).unwrap();
-        assert_eq!(rest.first(), 513);
+        // Behind the hole there are 503.
+        assert_eq!(account.longest(&pool), Ok((513, 503)));
+        assert_eq!(account.carve(&pool, 403).map(|a| a.first()), Ok(513));
+        assert_eq!(account.longest(&pool), Ok((916, 100)));
+        assert_eq!(Account::whole_blocks(&pool, (8, 504), 6), Ok((64, 7)));
+        assert_eq!(Account::whole_blocks(&pool, (8, 504), 9), Ok((512, 0)));
         assert!(account.carve(&pool, 2000).is_err());
         assert!(account.carve(&pool, 0).is_err());
     }

@@ -19,7 +19,7 @@ use crate::trouble::{Done, During};
 /// Frames of a service's supply on a node.
 const SERVICE_SUPPLY: u64 = 256;
 /// Frames of a node's pool that nobody gets.
-const SPARE: u64 = 32;
+pub const SPARE: u64 = 32;
 
 const NEEDS: Needs = Needs {
     objects: 256,
@@ -141,8 +141,8 @@ impl Builder {
             .map_err(|t| t.of(name))
     }
 
-    /// A program that is no service: it has arguments, and frames of every node's pool, all that are
-    /// left unless it is said how many. Only the first one gets what the run's program is granted.
+    /// A program that is no service: it has arguments, and frames for every node, so many of its pool or,
+    /// if it is not said how many, what the block allocator hands out. Only the first one gets what the run's program is granted.
     pub fn program(&mut self, number: u64, item: &Item, supply: Option<u64>) -> Done<Program> {
         let info = self.info;
         let len = (info.args_len as usize).min(info.args.len());
@@ -180,12 +180,15 @@ impl Builder {
         for node in nodes {
             let rights = common.or(rights(node));
             p.give(slot::hardware(node), rt::hardware(node), rights)?;
-            match supply {
-                Some(frames) => store.carve(node.index(), frames),
-                None => store.carve_rest(node.index(), SPARE),
+            if let Some(frames) = supply {
+                store
+                    .carve(node.index(), frames)
+                    .and_then(|arena| p.supply(store, node, arena))
+                    .during("supply")?;
             }
-            .and_then(|arena| p.supply(store, node, arena))
-            .during("supply")?;
+        }
+        if supply.is_none() {
+            self.provide(&mut p)?;
         }
         Ok(p)
     }

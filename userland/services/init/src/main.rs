@@ -22,18 +22,22 @@
 //! |---|---|---|
 //! | `process::EXIT` | code | none: the calling thread ends |
 //! | `process::FAULTED` | program and kind, address, pc (from the pager only) | 0 |
+//! | `process::MEMORY` | program (from the pager only) | 0: there is memory again on this node |
+//! | `process::MEMORY_STATE` | question, node | the answer |
 //!
 //! | error | why |
 //! |---|---|
 //! | `BadArgument` | no such operation |
 //! | `Denied` | only the pager may do that; an unknown program |
+//! | `NoMemory`, `Again` | of `MEMORY`: there is none, or somebody else is asking |
 //!
 //! # Memory
 //!
 //! Each program gets runs of frames of its own ([`Arena`](dyad_services::frames::Arena)): kernel
 //! objects, page tables and stacks of services' invocations in the CXL pool, its image in the pool
-//! of node 0, where it starts, and a *supply* in the pool of every node, from which faults on that
-//! node are served. What a program makes of its supplies is its affair; when it has ended, all of
+//! of node 0, where it starts, and a *supply* for every node, from which faults on that node are
+//! served. That of a service lies in the node's pool and has a fixed size; that of the run's program
+//! grows by blocks of any pool (`blocks`). What a program makes of its supplies is its affair; when it has ended, all of
 //! its runs must come back untyped, which is the check `frames.returned`.
 //!
 //! # Capabilities
@@ -68,6 +72,8 @@
 #![cfg_attr(target_os = "none", no_main)]
 #![deny(unsafe_code)]
 
+#[cfg(target_os = "none")]
+mod blocks;
 #[cfg(target_os = "none")]
 mod build;
 #[cfg(target_os = "none")]

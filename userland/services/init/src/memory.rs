@@ -60,13 +60,23 @@ impl Store {
         self.accounts[pool].carve(&self.pools[pool], frames)
     }
 
-    /// Gives all frames of a pool away but a few.
+    /// The longest run of frames of a pool that nobody has: its first frame and its length. What is
+    /// carved next begins there.
     ///
     /// # Errors
     ///
-    /// `NoMemory`, and as the kernel says.
-    pub fn carve_rest(&mut self, pool: usize, spare: u64) -> Result<Arena> {
-        self.accounts[pool].carve_rest(&self.pools[pool], spare)
+    /// As the kernel says.
+    pub fn longest(&mut self, pool: usize) -> Result<(u64, u64)> {
+        self.accounts[pool].longest(&self.pools[pool])
+    }
+
+    /// The whole blocks of so many frames in that run: where the first begins, and how many there are.
+    ///
+    /// # Errors
+    ///
+    /// As the kernel says.
+    pub fn whole_blocks(&self, pool: usize, run: (u64, u64), frames: u64) -> Result<(u64, u64)> {
+        Account::whole_blocks(&self.pools[pool], run, frames.ilog2())
     }
 
     /// An empty slot of init's table. Slots are not used twice, so nobody has to wait until one can

@@ -64,6 +64,8 @@ pub struct Program {
     pub user: Arena,
     /// Frames for what its faults need, by node.
     pub supplies: [Option<Arena>; MAX_NODES],
+    /// Blocks that it can be given, by pool.
+    pub lent: [Option<Arena>; MAX_NODES + 1],
     /// Root of its capability table.
     pub table: Cap<Captbl>,
     /// Its address space.
@@ -118,6 +120,7 @@ impl Program {
             objects: store.carve(CXL, needs.objects).during("frames")?,
             user: store.carve(HOME.index(), needs.pages).during("frames")?,
             supplies: [None; MAX_NODES],
+            lent: [None; MAX_NODES + 1],
             table: parts.0,
             space: parts.1,
             component: parts.2,
@@ -177,6 +180,7 @@ impl Program {
             objects,
             user,
             supplies: [None; MAX_NODES],
+            lent: [None; MAX_NODES + 1],
             table,
             space,
             component,

@@ -12,6 +12,7 @@ use dyad_services::text::Text;
 use dyad_sys::Lock;
 use dyad_sys::cap::{Cap, Thread};
 
+use crate::blocks;
 use crate::build::Builder;
 use crate::program::HOME;
 use crate::system::{Guest, SERVE, System};
@@ -246,6 +247,16 @@ fn process(call: Call) -> Result<u64> {
             word.store(value, Ordering::Release);
         }
         return Ok(0);
+    }
+    if what & 0xff == process::MEMORY {
+        if call.badge != program::PAGER {
+            return Err(Error::Denied);
+        }
+        let node = rt::hardware(HOME).where_am_i()?.node;
+        return blocks::more(what >> 8 & 0xff, node).map(|()| 0);
+    }
+    if what == process::MEMORY_STATE {
+        return blocks::state(a, b);
     }
     Err(Error::BadArgument)
 }

@@ -125,9 +125,15 @@ fn dismiss(service: &Program, thread: u32) -> Result<()> {
 fn runs(p: &Program) -> impl Iterator<Item = (usize, Arena)> + '_ {
     let supplies =
         NodeId::first(p.supplies.len()).filter_map(|n| Some((n.index(), p.supplies[n.index()]?)));
+    let lent = p
+        .lent
+        .iter()
+        .enumerate()
+        .filter_map(|(pool, arena)| Some((pool, (*arena)?)));
     [(CXL, p.objects), (HOME.index(), p.user)]
         .into_iter()
         .chain(supplies)
+        .chain(lent)
 }
 
 /// Makes everything untyped that can be, until nothing moves any more.

@@ -77,7 +77,8 @@ pub fn appoint(node: NodeId, news: Cap<Send>) -> Result<()> {
     Ok(())
 }
 
-fn name(node: NodeId, incarnation: u32) -> u64 {
+/// A life of a node as one word; not 0.
+pub fn name(node: NodeId, incarnation: u32) -> u64 {
     u64::from(incarnation) << 32 | (node.index() as u64 + 1)
 }
 

@@ -9,7 +9,7 @@
 //! | `pager::MAP_ANON` | length | address |
 //! | `pager::UNMAP` | address, length | 0 |
 //! | `pager::END` | program (from init only) | ranges taken back |
-//! | a fault (badge with `pager::FAULT`) | address, kind, pc, raw | word 0: 1, end the thread |
+//! | a fault (badge with `pager::FAULT`) | address, kind, pc, raw | word 0: 0, try again; 1, end the thread |
 //!
 //! | error | why |
 //! |---|---|
@@ -19,7 +19,8 @@
 //! | `Again` | another thread of the client is in the middle of a request |
 //! | `Denied` | only init may do that; an unknown client |
 //!
-//! A fault that the kernel cannot resolve is a program's error: the policy is to end its thread and
+//! If the kernel has found no frame for a page, init's block allocator is asked for more, and the thread
+//! tries again. Any other fault that the kernel cannot resolve is a program's error: the policy is to end its thread and
 //! to tell init, which ends the program.
 //!
 //! What a client can take from others is bounded: a table of fixed size here

@@ -4,7 +4,7 @@
 
 use dyad_abi::cap::RegionKind;
 use dyad_abi::service::{pager, process, program, slot};
-use dyad_abi::user::{HEAP_BASE, HEAP_END, PAGE_SIZE};
+use dyad_abi::user::{FAULT_NO_MEMORY, HEAP_BASE, HEAP_END, PAGE_SIZE};
 use dyad_abi::{Error, Result};
 use dyad_services::ranges::{Limits, Range, Ranges};
 use dyad_services::rt::{self, Call};
@@ -117,6 +117,13 @@ fn fault(call: Call) -> [u64; 4] {
     let client = call.badge & (pager::FAULT - 1);
     let [address, kind, pc, _] = call.words;
     let init: Cap<Sinv> = Cap::at(slot::PROCESS);
+    if kind & FAULT_NO_MEMORY != 0 {
+        // There may be memory that the program has not been given yet.
+        match init.request([process::MEMORY | client << 8, 0, 0, 0]) {
+            Ok(_) | Err(Error::Again) => return [0; 4],
+            Err(_) => {}
+        }
+    }
     // If init does not take it, the thread ends all the same.
     let _ = init.invoke([
         process::FAULTED | client << 8 | (kind & 0xff) << 16,

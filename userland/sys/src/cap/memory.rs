@@ -1,7 +1,7 @@
 //! Capability tables, memory, liveness.
 
 use dyad_abi::cap::{
-    CapIndex, CaptblOp, Guard, Introspection, LivenessOp, MemoryOp, ObjectKind, Rights,
+    CapIndex, CaptblOp, Counted, Guard, Introspection, LivenessOp, MemoryOp, ObjectKind, Rights,
 };
 use dyad_abi::{Error, Result};
 
@@ -176,6 +176,17 @@ impl Cap<Memory> {
     /// Those of [every operation](super#errors-of-every-operation).
     pub fn inspect(self, at: u64) -> Result<u64> {
         self.call(MemoryOp::Inspect as u32, [at, 0, 0, 0, 0])
+    }
+
+    /// What up to `frames` frames from `at` on are used for; it says how many have been looked at. Needs
+    /// the right `Count`.
+    ///
+    /// # Errors
+    ///
+    /// `BadArgument` for no frames; and those of [every operation](super#errors-of-every-operation).
+    pub fn count(self, at: u64, frames: u64) -> Result<Counted> {
+        self.call(MemoryOp::Count as u32, [at, frames, 0, 0, 0])
+            .map(Counted::from_bits)
     }
 }
 

@@ -209,6 +209,24 @@ impl Cap<Space> {
         self.call(SpaceOp::Supply as u32, args).map(drop)
     }
 
+    /// Makes `frames` frames from `at` on of `memory` one of up to five runs that faults on `node` take
+    /// frames from; without them the list of runs ends before `run`. Needs the right `Supply`.
+    ///
+    /// # Errors
+    ///
+    /// `NoSuchNode`; `BadArgument` if there is no such run, or the memory is not that large; and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn supply_run(
+        self,
+        node: NodeId,
+        run: u64,
+        memory: Option<(Cap<Memory>, u64, u64)>,
+    ) -> Result<()> {
+        let (memory, at, frames) = memory.map_or((0, 0, 0), |(m, at, n)| (m.number(), at, n));
+        let args = [node.index() as u64, memory, run, at, frames];
+        self.call(SpaceOp::Supply as u32, args).map(drop)
+    }
+
     /// Drops the translations of a range on all CPUs that may hold them, and waits until they have.
     /// Needs the right `Shootdown`.
     ///

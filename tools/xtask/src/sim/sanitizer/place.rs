@@ -210,13 +210,12 @@ const SPACE: Fields = fields!(Space {
     supplies,
     flushed,
     regions,
-    rest,
 });
 const SUPPLY: Fields = fields!(SupplySlot {
-    range,
+    runs,
     cursor,
     in_vain,
-    reserved
+    tables
 });
 const REGION: Fields = fields!(RegionSlot {
     start,

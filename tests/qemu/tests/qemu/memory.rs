@@ -1,0 +1,79 @@
+//! System tests of memory that nodes are given in blocks.
+
+use std::time::Duration;
+
+use dyad_abi::Isa::{self, Aarch64, X86_64};
+use libtest_mimic::{Failed, Trial};
+use xtask::config::{RunConfig, Work};
+use xtask::launch::{self, RunReport};
+
+use crate::console::Kept;
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let test = |name: &str, f: fn() -> Result<(), Failed>| {
+        Trial::test(format!("memory::{name}"), f).with_kind("system")
+    };
+    vec![
+        test("blocks_are_assigned_at_seventy_per_cent", || {
+            filled(&[X86_64, Aarch64])
+        }),
+        test("blocks_are_assigned_in_reversed_order", || {
+            filled(&[Aarch64, X86_64])
+        }),
+        test("a_program_that_wants_more_than_there_is_ends", exhausted),
+    ]
+}
+
+fn config(nodes: &[Isa], args: &str) -> RunConfig {
+    RunConfig {
+        nodes: nodes.to_vec(),
+        mem_local: 64 << 20,
+        mem_cxl: 128 << 20,
+        work: Work::App {
+            app: "blocks".into(),
+            args: args.into(),
+        },
+        audit: true,
+        timeout: Some(Duration::from_secs(120)),
+        ..RunConfig::default()
+    }
+}
+
+fn run(config: &RunConfig) -> (RunReport, String) {
+    let mut kept = Kept::new(|_| {});
+    let report = launch::run(config, &mut kept);
+    let text = kept.text(&report);
+    (report, text)
+}
+
+/// Fails with what the system printed.
+fn because<T>(text: &str, why: impl std::fmt::Display) -> Result<T, Failed> {
+    Err(format!("{why}\n\nconsole:\n{text}").into())
+}
+
+fn counter(report: &RunReport, name: &str) -> u64 {
+    report.json()["counters"][name].as_u64().unwrap_or(0)
+}
+
+/// A block of the own pool, those of the CXL pool, and the other node's: all that there are.
+fn filled(nodes: &[Isa]) -> Result<(), Failed> {
+    let (report, text) = run(&config(nodes, "--fill 100"));
+    match (report.failure(), counter(&report, "blocks_assigned")) {
+        (Some(why), _) => because(&text, why),
+        (None, 4) => Ok(()),
+        (None, n) => because(&text, format!("{n} blocks assigned")),
+    }
+}
+
+fn exhausted() -> Result<(), Failed> {
+    let (report, text) = run(&config(&[X86_64, Aarch64], "--fill 400"));
+    let check = |name: &str, ok| report.checks.iter().any(|c| c.name == name && c.ok == ok);
+    if !check("app.exit", false) || !text.contains("write to") {
+        return because(&text, "the program was not ended by a fault");
+    }
+    match check("frames.returned", true) {
+        true => Ok(()),
+        false => because(&text, "not all memory has come back"),
+    }
+}
