@@ -197,6 +197,7 @@ pub fn finish<P: Platform>(node: &'static Node) -> ! {
         .sum();
     counter::<P>("migrations", words.read(&node.entry().migrations));
     counter::<P>("doorbells_rung", rung);
+    counter::<P>("messages_sent", inbox::sent(node));
     let code = words.read(&node.sb.shutdown).saturating_sub(1) as u32;
     exit::<P>(code, format_args!("orderly shutdown"))
 }

@@ -161,6 +161,13 @@ pub fn send<P: Platform>(to: NodeId, cpu: CpuId, m: &Message) -> Result<()> {
     Ok(())
 }
 
+/// How many messages this node has sent, also in earlier lives of it.
+pub fn sent(node: &Node) -> u64 {
+    let all = node.outboxes.iter().flatten();
+    all.map(|outbox| outbox.lock().as_ref().map_or(0, Producer::sent))
+        .sum()
+}
+
 /// A CPU of `to` that is best placed to take work: one that is not running user code, else one
 /// chosen by `hint`.
 pub fn pick_cpu(node: &Node, to: NodeId, hint: u64) -> CpuId {

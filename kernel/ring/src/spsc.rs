@@ -101,6 +101,11 @@ impl<const N: u64> Producer<N> {
         }
     }
 
+    /// How many messages have been sent, by producers before this one too.
+    pub const fn sent(&self) -> u64 {
+        self.tail
+    }
+
     /// Sends a message. Takes constant time; changes nothing when it fails.
     pub fn push<M: GlobalMem + ?Sized>(
         &mut self,

@@ -34,6 +34,9 @@ fn a_zeroed_ring_is_empty_and_holds_exactly_its_slots() {
     assert_eq!(c.pop(&mem), Ok(Some(message(0))));
     assert_eq!(p.push(&mem, &message(SLOTS)), Ok(()));
     assert_eq!(p.push(&mem, &message(99)), Err(PushError::Full));
+    // What was refused was not sent. Who comes after counts on.
+    assert_eq!(p.sent(), SLOTS + 1);
+    assert_eq!(Producer::attach(&mem, TAIL).sent(), SLOTS + 1);
     for n in 1..=SLOTS {
         assert_eq!(c.pop(&mem), Ok(Some(message(n))));
     }
