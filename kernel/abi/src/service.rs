@@ -3,13 +3,14 @@
 
 use crate::cap::CapIndex;
 use crate::ident::{MAX_CPUS, MAX_NODES};
-use crate::user::{PAGE_SIZE, SysInfo};
+use crate::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, SysInfo};
 
 /// Well-known slots: those that init has, and which of them other programs have. With
 /// [`Grant::All`] the program has them all.
 pub mod slot {
     use super::{CapIndex, MAX_NODES};
     use crate::NodeId;
+    use crate::cap::{LEAF_SLOTS, ROOT_ENTRIES};
 
     /// The program's own capability table (init only).
     pub const TABLE: CapIndex = CapIndex(1);
@@ -42,14 +43,30 @@ pub mod slot {
     /// The first slot that has no fixed meaning: a root entry of its own, so that a program can be
     /// given leaves without touching the well-known ones.
     pub const FIRST_FREE: CapIndex = CapIndex(64);
+    /// One past the last of them.
+    pub const END_FREE: CapIndex = CapIndex((ROOT_ENTRIES - 2) * LEAF_SLOTS);
+
+    /// Thread `n` of the program, which alone can use it: migrate, yield, exit. Of `n` other than 0
+    /// in the last root entry.
+    pub const fn thread(n: u64) -> CapIndex {
+        match n {
+            0 => THREAD,
+            _ => CapIndex(END_FREE.0 + LEAF_SLOTS + n as u32 % LEAF_SLOTS),
+        }
+    }
+    /// Wakes thread `n` of the program: sends to line `n` of [`ENDPOINT`], where it waits. In the
+    /// last root entry but one.
+    pub const fn wake(n: u64) -> CapIndex {
+        CapIndex(END_FREE.0 + n as u32 % LEAF_SLOTS)
+    }
 }
 
 /// Address of the info page, read-only, in every program.
 pub const INFO_BASE: u64 = 0x1_8000_0000;
 /// Start of the text buffer that a program shares with the console: one page per thread.
 pub const CONSOLE_BUFFER: u64 = 0x1_9000_0000;
-/// Threads with a buffer page.
-pub const CONSOLE_THREADS: u64 = 16;
+/// Threads with a buffer page: all that a program can have.
+pub const CONSOLE_THREADS: u64 = MAX_PROGRAM_THREADS;
 /// Where the kernel maps the archive in init's space, read-only.
 pub const ARCHIVE_BASE: u64 = 0x8_0000_0000;
 /// Stacks of invocations: one slot for each `token` (`thread id << 8 | depth`).
@@ -204,7 +221,7 @@ pub mod reply {
 pub mod program {
     /// `init`.
     pub const INIT: u64 = 0;
-    /// `sched`, whose threads take the ids of four programs.
+    /// `sched`, whose threads are as many as the system can have CPUs.
     pub const SCHED: u64 = 1;
     /// `console`.
     pub const CONSOLE: u64 = 5;
@@ -223,9 +240,14 @@ pub const MAX_THREAD_IDS: u64 = 4096;
 
 /// Id of thread `n` of a program. It is unique in the system, because stacks of invocations are
 /// found by it in every component: it numbers stacks, thread control blocks and invocation stacks.
-/// `n` is below [`CONSOLE_THREADS`]; only `sched` has more.
+/// `n` is below [`MAX_PROGRAM_THREADS`].
 pub const fn thread_id(program: u64, n: u64) -> u32 {
-    (program * CONSOLE_THREADS + n) as u32
+    (program * MAX_PROGRAM_THREADS + n) as u32
+}
+
+/// The program and the number in it of the thread with an id.
+pub const fn thread_of_id(id: u64) -> (u64, u64) {
+    (id / MAX_PROGRAM_THREADS, id % MAX_PROGRAM_THREADS)
 }
 
 /// Offset, in the console buffer of its program, of the page of a thread.
@@ -247,17 +269,21 @@ pub mod sched {
 
     /// The thread table, read-only, in `sched`: [`THREADS`] words as of [`entry`], 0: no thread.
     pub const TABLE: u64 = 0x1_B000_0000;
-    /// Threads that can be scheduled.
-    pub const THREADS: u32 = 64;
+    /// Threads that can be scheduled: of the system 64, and those of the program and of the one
+    /// beside it.
+    pub const THREADS: u32 = 192;
     /// The tag of thread `n` of the table. It is the index of the thread's capability in
     /// `sched`'s capability table.
     pub const fn tag(n: u32) -> u32 {
         64 + n
     }
-    /// In `sched`: tells init that thread `n` has ended. Sets bit `n` at init's endpoint.
+    /// In `sched`: tells init that thread `n` has ended. Sets a bit at init's endpoint: of the first
+    /// 64 threads bit `n`, of those of a program the program's.
     pub const fn ended(n: u32) -> CapIndex {
-        CapIndex(128 + n)
+        CapIndex(tag(THREADS) + n)
     }
+    /// Root entries of `sched`'s capability table that all this takes.
+    pub const LEAVES: u32 = (tag(THREADS) + THREADS) / crate::cap::LEAF_SLOTS;
     /// An entry of the table: `slice in microseconds << 8 | priority`; higher is more urgent, at
     /// most 63. The slice is not 0.
     pub const fn entry(priority: u8, slice_us: u32) -> u64 {
@@ -314,7 +340,7 @@ pub mod pager {
 
 /// First word of an invocation of init's process service.
 pub mod process {
-    /// `(code)`: the program ends; the caller's thread does not come back.
+    /// `(code)`: the program ends, with all its threads; the caller's thread does not come back.
     pub const EXIT: u64 = 1;
     /// `FAULTED | program << 8 | kind << 16` as the first word, then `(address, pc)`: a program has
     /// made an error and its thread is about to be ended. From the pager only.
@@ -324,6 +350,13 @@ pub mod process {
     pub const MEMORY: u64 = 32;
     /// `(a [`Question`](super::memory::Question), node)`: what the block allocator knows. Value: the answer.
     pub const MEMORY_STATE: u64 = 33;
+    /// `(n, node | cpu << 8)`: thread `n` of the caller's program begins there, at the program's
+    /// entry with the argument `INFO_BASE | n`. Value: its id.
+    pub const START: u64 = 3;
+    /// The caller's thread, which is not the program's first, ends; it does not come back.
+    pub const END_THREAD: u64 = 4;
+    /// Value: the threads of the caller's program that were lost with nodes that died, by bit.
+    pub const LOST: u64 = 5;
     /// Exit code of a program that was ended because of a fault.
     pub const FAULT_CODE: u64 = 102;
     /// Exit code of a program whose thread was lost with a node that died.
@@ -412,6 +445,9 @@ const _: () = {
     assert!(INFO_BASE + PAGE_SIZE <= CONSOLE_BUFFER);
     assert!(CONSOLE_BUFFER + CONSOLE_THREADS * PAGE_SIZE <= CONSOLE_CLIENTS);
     assert!(console_client(program::MAX) <= sched::TABLE);
-    assert!((program::CONSOLE - program::SCHED) * CONSOLE_THREADS >= (MAX_NODES * MAX_CPUS) as u64);
+    assert!(MAX_PROGRAM_THREADS >= (MAX_NODES * MAX_CPUS) as u64);
+    assert!(MAX_PROGRAM_THREADS == crate::cap::LEAF_SLOTS as u64);
+    assert!((sched::TABLE + sched::THREADS as u64 * 8) <= sched::TABLE + PAGE_SIZE);
+    assert!(sched::tag(sched::THREADS).is_multiple_of(crate::cap::LEAF_SLOTS));
     assert!(thread_id(program::MAX, 0) as u64 <= MAX_THREAD_IDS);
 };

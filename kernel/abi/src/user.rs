@@ -10,6 +10,7 @@
 //! | `0x5000_0000 ..` | shared read-only data, data, bss |
 //! | [`TCB_BASE`]` ..` | thread control blocks |
 //! | [`HEAP_BASE`]`..`[`HEAP_END`] | memory from `MapAnon` |
+//! | [`data_stack`] | data stacks, one per thread, the same on every ISA |
 //! | [`stack_slot`] | native stacks, one per thread and ISA |
 
 use crate::{CpuId, Isa, NodeId};
@@ -37,6 +38,9 @@ pub const HEAP_BASE: u64 = 0x10_0000_0000;
 /// End of the addresses that `MapAnon` hands out.
 pub const HEAP_END: u64 = 0x1000_0000_0000;
 
+/// Most threads a program can have at a time, its first included.
+pub const MAX_PROGRAM_THREADS: u64 = 64;
+
 /// Size of a native stack, without its guard.
 pub const STACK_SIZE: u64 = 1 << 20;
 /// Distance between stack slots; what is not stack is guard.
@@ -49,6 +53,31 @@ pub const fn stack_slot(isa: Isa, thread: u32) -> (u64, u64) {
     let slot = STACKS_BASE + isa as u64 * STACKS_PER_ISA + thread as u64 * STACK_STRIDE;
     let top = slot + STACK_STRIDE;
     (top - STACK_SIZE, top)
+}
+
+/// Start of the data stacks.
+pub const DATA_STACKS_BASE: u64 = 0x6800_0000_0000;
+/// Size of a data stack, without its guard.
+pub const DATA_STACK_SIZE: u64 = 1 << 20;
+/// Distance between data stacks; what is not stack is guard.
+pub const DATA_STACK_STRIDE: u64 = 1 << 24;
+
+/// Address range `(bottom, top)` of the data stack of `thread`, the same on every ISA.
+pub const fn data_stack(thread: u32) -> (u64, u64) {
+    let top = DATA_STACKS_BASE + (thread as u64 + 1) * DATA_STACK_STRIDE;
+    (top - DATA_STACK_SIZE, top)
+}
+
+/// Id of the thread in one of whose stacks, native or for data, an address lies.
+pub const fn thread_at(address: u64) -> Option<u32> {
+    let slot = if DATA_STACKS_BASE <= address && address < STACKS_BASE {
+        (address - DATA_STACKS_BASE) / DATA_STACK_STRIDE
+    } else if STACKS_BASE <= address && address < USER_END {
+        (address - STACKS_BASE) % STACKS_PER_ISA / STACK_STRIDE
+    } else {
+        return None;
+    };
+    Some(slot as u32)
 }
 
 /// Address of the thread control block of `thread`.
@@ -80,7 +109,7 @@ pub const TRANSLATE_PA: u64 = (1 << 52) - 1;
 pub struct Tcb {
     /// Its own address, so that it can be read through the thread pointer on x86-64.
     pub this: u64,
-    /// Number of the thread within its program.
+    /// Id of the thread, unique in the system ([`thread_id`](crate::service::thread_id)).
     pub thread: u64,
     /// Top of the data stack; 0 when the thread has none.
     pub data_sp: u64,
@@ -198,6 +227,10 @@ const _: () = {
     assert!(size_of::<NodeInfo>() == 32 && align_of::<NodeInfo>() == 8);
     assert!(size_of::<SysInfo>() == 24 + 32 * crate::ident::MAX_NODES);
     assert!(size_of::<ReportArgs>() == 48);
+    assert!(data_stack(4095).1 <= stack_slot(Isa::X86_64, 0).0);
+    assert!(
+        crate::service::invoke_stack(crate::service::MAX_THREAD_IDS << 8).1 <= DATA_STACKS_BASE
+    );
     assert!(stack_slot(Isa::X86_64, 4095).1 <= stack_slot(Isa::Aarch64, 0).0);
     assert!(stack_slot(Isa::Aarch64, 4095).1 <= USER_END);
 };
@@ -226,6 +259,23 @@ mod tests {
             let (_, top0) = stack_slot(isa, 0);
             let (bottom1, _) = stack_slot(isa, 1);
             assert!(bottom1 - top0 >= STACK_STRIDE - STACK_SIZE);
+        }
+        assert!(data_stack(1).0 - data_stack(0).1 >= DATA_STACK_STRIDE - DATA_STACK_SIZE);
+        assert!(data_stack(0).0 > DATA_STACKS_BASE);
+    }
+
+    #[test]
+    fn threads_are_known_by_their_stacks() {
+        for thread in [0, 1, 64, 511, 4095] {
+            let stacks = Isa::ALL.map(|isa| stack_slot(isa, thread));
+            for (bottom, top) in stacks.into_iter().chain([data_stack(thread)]) {
+                assert_eq!(thread_at(bottom), Some(thread));
+                assert_eq!(thread_at(top - 1), Some(thread));
+            }
+        }
+        let (bottom, top) = crate::service::invoke_stack(64 << 8 | 1);
+        for address in [0, TEXT_BASE, HEAP_BASE, bottom, top - 1, USER_END] {
+            assert_eq!(thread_at(address), None);
         }
     }
 }

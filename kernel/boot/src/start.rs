@@ -49,7 +49,7 @@ use dyad_core::{Platform, info, ops};
 /// Frames that faults of init may take on the node it starts on, and on the others, where only its
 /// services run.
 const SUPPLY: u64 = 1024;
-const SUPPLY_ELSEWHERE: u64 = 128;
+const SUPPLY_ELSEWHERE: u64 = 512;
 /// Threads that may invoke init.
 const INVOKERS: u64 = 1 << 20;
 

@@ -17,7 +17,7 @@
 
 use core::sync::atomic::AtomicU64;
 
-use dyad_abi::cap::RegionKind;
+use dyad_abi::cap::{RegionKind, Stripes};
 use dyad_abi::ident::{ISA_COUNT, MAX_CPUS, MAX_NODES};
 use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
 use dyad_abi::{Error, Isa, NodeId, Result};
@@ -49,7 +49,7 @@ shared_struct! {
         pub start: AtomicU64,
         /// One past the end.
         pub end: AtomicU64,
-        /// `kind | write << 8`.
+        /// `kind | write << 8 | stripes << 16`.
         pub kind: AtomicU64,
         /// Reserved; zero.
         pub reserved: AtomicU64,
@@ -128,6 +128,8 @@ pub struct Region {
     pub kind: RegionKind,
     /// Whether frames that faults take are mapped writable.
     pub write: bool,
+    /// Its pieces; `None`: it is all one.
+    pub stripes: Option<Stripes>,
 }
 
 impl Region {
@@ -136,15 +138,26 @@ impl Region {
     /// # Errors
     ///
     /// [`Error::BadArgument`] if the range is empty, not of whole pages, or not in the user half,
-    /// or if there is no such kind.
+    /// if there is no such kind, or if stripes are none that there can be, or do not begin and end
+    /// with the range.
     pub fn new(start: u64, length: u64, kind: u64) -> Result<Region> {
         let end = start.checked_add(length).ok_or(Error::BadArgument)?;
+        let stripes = match kind >> 16 {
+            0 => None,
+            bits => {
+                let stripes = Stripes::from_bits(bits).ok_or(Error::BadArgument)?;
+                if !(start | end).is_multiple_of(stripes.stride()) {
+                    return Err(Error::BadArgument);
+                }
+                Some(stripes)
+            }
+        };
         if start < USER_MIN
             || end > USER_END
             || start >= end
             || !start.is_multiple_of(PAGE_SIZE)
             || !end.is_multiple_of(PAGE_SIZE)
-            || kind >> 9 != 0
+            || kind >> 9 & 0x7f != 0
         {
             return Err(Error::BadArgument);
         }
@@ -152,8 +165,23 @@ impl Region {
             start,
             end,
             kind: RegionKind::from_number(kind & 0xff).ok_or(Error::BadArgument)?,
-            write: kind >> 8 == 1,
+            write: kind >> 8 & 1 == 1,
+            stripes,
         })
+    }
+
+    /// The word that kind, permission and stripes are in.
+    const fn word(&self) -> u64 {
+        let stripes = match self.stripes {
+            Some(s) => s.bits(),
+            None => 0,
+        };
+        self.kind as u64 | (self.write as u64) << 8 | stripes << 16
+    }
+
+    /// Whether an address is in it: not before, behind, or between its pieces.
+    pub fn contains(&self, va: u64) -> bool {
+        self.start <= va && va < self.end && self.stripes.is_none_or(|s| s.around(va).2)
     }
 }
 
@@ -269,7 +297,7 @@ impl Space {
             .find(|(_, s)| words.read(&s.start) == 0 && words.exchange(&s.start, 0, BUSY))
             .ok_or(Error::Full)?;
         words.replace(&slot.end, r.end);
-        words.replace(&slot.kind, r.kind as u64 | (r.write as u64) << 8);
+        words.replace(&slot.kind, r.word());
         for _ in 0..MAX_REGIONS {
             let used = words.read(&self.slots_used);
             if used > at as u64 || words.exchange(&self.slots_used, used, at as u64 + 1) {
@@ -346,7 +374,7 @@ impl Space {
             .iter()
             .take(words.read(&self.slots_used) as usize)
             .filter(|s| words.read(&s.start) <= va && va < words.read(&s.end))
-            .find_map(|s| Self::read_slot(words, s).filter(|r| r.start <= va && va < r.end))
+            .find_map(|s| Self::read_slot(words, s).filter(|r| r.contains(va)))
     }
 
     /// Where faults on a node take frames from; `None`: from nowhere.

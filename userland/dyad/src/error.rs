@@ -7,7 +7,8 @@ use core::fmt;
 /// Result of a program or of a step of it.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// Why a program, or a step of it, failed. Any error converts into it with `?`.
+/// Why a program, or a step of it, failed. Any error that threads may pass on converts into it with
+/// `?`.
 pub struct Error {
     cause: Cause,
 }
@@ -15,7 +16,7 @@ pub struct Error {
 enum Cause {
     Failed(String),
     Usage(String),
-    Other(Box<dyn core::error::Error>),
+    Other(Box<dyn core::error::Error + Send + Sync>),
 }
 
 impl Error {
@@ -56,7 +57,7 @@ impl Error {
     }
 }
 
-impl<E: core::error::Error + 'static> From<E> for Error {
+impl<E: core::error::Error + Send + Sync + 'static> From<E> for Error {
     fn from(e: E) -> Error {
         Error {
             cause: Cause::Other(Box::new(e)),

@@ -1,6 +1,6 @@
 //! The executor: runs the program's tasks on whatever node the program's thread is on.
 //!
-//! One thread, all state in the program's heap and statics. Its loop exists once per ISA side of
+//! One thread, the program's first, all state in the program's heap and statics. Its loop exists once per ISA side of
 //! the thread, on that side's native stack, and both work on the same state:
 //!
 //! ```text
@@ -223,7 +223,7 @@ impl State {
     }
 }
 
-fn ask_where() -> NodeId {
+pub(crate) fn ask_where() -> NodeId {
     match sys::where_am_i() {
         Ok(w) => w.node,
         Err(e) => panic!("the kernel does not know where this thread is: {e}"),

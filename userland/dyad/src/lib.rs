@@ -21,6 +21,8 @@
 //! |---|---|
 //! | [`mod@task`] | spawning, joining, yielding |
 //! | [`migration`] | moving between nodes and ISAs |
+//! | [`mod@thread`] | threads, on any node |
+//! | [`sync`] | locks and meeting points of threads |
 //! | [`time`] | fused time: [`Instant`], [`sleep`] |
 //! | [`system`](mod@system) | nodes, pools, where addresses lie |
 //! | [`report`] | checks and counters of the run |
@@ -46,12 +48,14 @@ pub mod rt;
 pub mod service;
 pub mod system;
 pub mod task;
+pub mod thread;
 pub mod time;
 
 pub use args::Args;
 pub use dyad_macros::task;
 pub use dyad_sys as sys;
-pub use dyad_sys::{Isa, NodeId};
+pub use dyad_sys::sync;
+pub use dyad_sys::{CpuId, Isa, NodeId};
 pub use error::{Error, Result};
 pub use migration::{migrate, migrate_to, migrations};
 pub use system::{isa, node, system};

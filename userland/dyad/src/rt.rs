@@ -2,7 +2,8 @@
 //!
 //! A kernel calls the entry symbol once per ISA: first where the program starts, and again when
 //! its thread first comes to the other ISA. The second call must find everything as the first
-//! side left it, so it only joins the executor.
+//! side left it, so it only joins the executor. Other [threads](crate::thread) of the program begin
+//! there too; the argument says which one it is.
 //!
 //! | exit code | why |
 //! |---|---|
@@ -14,8 +15,12 @@
 use alloc::boxed::Box;
 use core::cell::Cell;
 use core::future::Future;
+#[cfg(target_os = "none")]
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use dyad_sys::program_local;
+use dyad_sys::thread::Number;
 
 use crate::{Args, Error, Result, executor};
 
@@ -23,7 +28,7 @@ program_local! {
     static STARTED: Cell<bool> = Cell::new(false);
 }
 program_local! {
-    static FAILED: Cell<bool> = Cell::new(false);
+    static FAILED: AtomicBool = AtomicBool::new(false);
 }
 
 /// What a main task may return.
@@ -49,25 +54,33 @@ impl Outcome for Result<()> {
 }
 
 /// Entry of a program whose main task takes arguments.
-pub fn main_with_args<F>(main: fn(Args) -> F) -> !
+pub fn main_with_args<F>(argument: u64, main: fn(Args) -> F) -> !
 where
     F: Future<Output: Outcome> + 'static,
 {
-    start(|| async move { main(Args::load()?).await.result() })
+    start(
+        argument,
+        || async move { main(Args::load()?).await.result() },
+    )
 }
 
 /// Entry of a program whose main task takes none.
-pub fn main_without_args<F>(main: fn() -> F) -> !
+pub fn main_without_args<F>(argument: u64, main: fn() -> F) -> !
 where
     F: Future<Output: Outcome> + 'static,
 {
-    start(|| async move { main().await.result() })
+    start(argument, || async move { main().await.result() })
 }
 
-fn start<F>(main: impl FnOnce() -> F) -> !
+fn start<F>(argument: u64, main: impl FnOnce() -> F) -> !
 where
     F: Future<Output = Result<()>> + 'static,
 {
+    if let Some(number) = Number::of_argument(argument)
+        && number != Number::FIRST
+    {
+        crate::thread::enter(number);
+    }
     if !STARTED.with(|s| s.replace(true)) {
         let main = main();
         executor::spawn(Box::pin(async move {
@@ -80,7 +93,7 @@ where
 
 fn exit_code(result: Result<(), Error>) -> u32 {
     match result {
-        Ok(()) => FAILED.with(Cell::get).into(),
+        Ok(()) => FAILED.with_any(|f| f.load(Ordering::Relaxed)).into(),
         Err(e) => {
             crate::eprintln!("error: {e}");
             e.exit_code()
@@ -90,7 +103,7 @@ fn exit_code(result: Result<(), Error>) -> u32 {
 
 /// Makes the program end with an exit code that is not 0, whatever the main task returns.
 pub(crate) fn note_failure() {
-    FAILED.with(|f| f.set(true));
+    FAILED.with_any(|f| f.store(true, Ordering::Relaxed));
 }
 
 /// Runs a program in the emulated system of the host.
@@ -102,21 +115,50 @@ pub fn host_main(entry: fn(u64) -> !) -> ! {
 #[cfg(target_os = "none")]
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    use core::sync::atomic::{AtomicBool, Ordering};
-
-    static PANICKING: AtomicBool = AtomicBool::new(false);
-    // A message that panics while it is formatted must not come round again.
-    if !PANICKING.swap(true, Ordering::Relaxed) {
-        match info.location() {
-            Some(at) => crate::eprintln!("panic at {at}: {}", info.message()),
-            None => crate::eprintln!("panic: {}", info.message()),
-        }
-    }
     // In an invocation, others go on.
     if dyad_sys::in_invocation() {
-        PANICKING.store(false, Ordering::Relaxed);
+        static PANICKING: AtomicBool = AtomicBool::new(false);
+        if !PANICKING.swap(true, Ordering::Relaxed) {
+            say(info);
+            PANICKING.store(false, Ordering::Relaxed);
+        }
+        dyad_sys::abandon(101)
+    }
+    // The threads that panic.
+    static PANICKING: AtomicU64 = AtomicU64::new(0);
+    let me = dyad_sys::thread::number().map_or(1, Number::bit);
+    let others = PANICKING.fetch_or(me, Ordering::Relaxed);
+    // A message that panics while it is formatted must not come round again.
+    if others & me == 0 {
+        say(info);
+        // The program ends with the first that comes to its end. The messages of others come first.
+        let mut patience = 1000;
+        while PANICKING.load(Ordering::Relaxed) & !SAID.fetch_or(me, Ordering::Relaxed) & !me != 0
+            && patience > 0
+        {
+            patience -= 1;
+            dyad_sys::yield_now();
+        }
     }
     dyad_sys::abandon(101)
+}
+
+/// Threads whose panics have been told.
+#[cfg(target_os = "none")]
+static SAID: AtomicU64 = AtomicU64::new(0);
+
+#[cfg(target_os = "none")]
+fn say(info: &core::panic::PanicInfo<'_>) {
+    let message = info.message();
+    let place = match dyad_sys::thread::number() {
+        Some(n) if n != Number::FIRST => Some(n.get()),
+        _ => None,
+    };
+    match (info.location(), place) {
+        (Some(at), None) => crate::eprintln!("panic at {at}: {message}"),
+        (Some(at), Some(n)) => crate::eprintln!("panic in thread {n} at {at}: {message}"),
+        (None, _) => crate::eprintln!("panic: {message}"),
+    }
 }
 
 /// What `#[dyad::task]` refuses: each of these must fail to compile.

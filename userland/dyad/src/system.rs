@@ -13,7 +13,11 @@ pub fn isa() -> Isa {
 
 /// The node this code runs on now.
 pub fn node() -> NodeId {
-    crate::executor::here()
+    match sys::thread::number() {
+        Some(sys::thread::Number::FIRST) => crate::executor::here(),
+        // Nobody keeps for other threads where they are.
+        _ => crate::executor::ask_where(),
+    }
 }
 
 /// Nodes and pools, as they are now.

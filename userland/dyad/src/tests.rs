@@ -36,7 +36,7 @@ macro_rules! program {
             #[allow(unreachable_code)]
             Ok(())
         }
-        run($nodes, |_| rt::main_without_args(main))
+        run($nodes, |argument| rt::main_without_args(argument, main))
     }};
 }
 
@@ -299,7 +299,7 @@ fn arguments_reach_the_main_task() {
     async fn main(args: Args) {
         println!("{}", args.value("--class").unwrap_or("none"));
     }
-    let outcome = run(&[X, A], |_| rt::main_with_args(main));
+    let outcome = run(&[X, A], |argument| rt::main_with_args(argument, main));
     assert_eq!((outcome.code, outcome.output.as_str()), (0, "W\n"));
 }
 

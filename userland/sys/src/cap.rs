@@ -53,7 +53,8 @@ use dyad_abi::{Error, Result};
 use crate::raw;
 
 pub use dyad_abi::cap::{
-    CapIndex, Event, Guard, Introspection, ObjectKind, RegionKind, Rights, Stopped, TableAt, Woken,
+    CapIndex, Event, Guard, Introspection, ObjectKind, RegionKind, Rights, Stopped, Stripes,
+    TableAt, Woken,
 };
 pub use execution::{Stop, ThreadSetup, Until};
 pub use hardware::NodeState;

@@ -14,8 +14,13 @@
 //!   side A:                   └ entry ── migrate ─┘(waits for ever)
 //! ```
 //!
+//! Other threads of the program are host threads as well (`threads`).
+//!
 //! A host thread that calls something without [`run`] gets a program of its own with one node
 //! per ISA, in which migration only changes where the thread says it is.
+
+mod memory;
+mod threads;
 
 use std::boxed::Box;
 use std::cell::RefCell;
@@ -28,19 +33,23 @@ use std::vec;
 use std::vec::Vec;
 
 use dyad_abi::boot::{CXL_BASE, LOCAL_STRIDE, local_pool_base};
-use dyad_abi::cap::{CapIndex, CapType, HardwareOp, ReceiveOp, SinvOp, SpaceOp, TableAt, ThreadOp};
+use dyad_abi::cap::{
+    CapIndex, CapType, HardwareOp, ReceiveOp, SendOp, SinvOp, SpaceOp, TableAt, ThreadOp,
+};
 use dyad_abi::service::memory::Question;
 use dyad_abi::service::{
     CONSOLE_THREADS, INFO_MAGIC, Info, MAX_ARGS, ReportText, console, pager, process, slot,
 };
-use dyad_abi::user::{
-    MAX_REPORT_DETAIL, MAX_REPORT_NAME, PAGE_SIZE, ReportKind, SysInfo, TRANSLATE_EXEC,
-    TRANSLATE_WRITE, Where,
-};
+use dyad_abi::user::{MAX_REPORT_DETAIL, MAX_REPORT_NAME, PAGE_SIZE, ReportKind, SysInfo, Where};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 
 use crate::cap::NodeState;
 use crate::raw::SyscallReturn;
+
+use memory::{map, translate, unmap};
+use threads::Threads;
+
+pub(crate) use threads::thread_id;
 
 /// The system a program is run on.
 #[derive(Clone, Debug)]
@@ -92,6 +101,10 @@ pub struct Outcome {
 /// Size of the text buffer.
 const BUFFER: u64 = CONSOLE_THREADS * PAGE_SIZE;
 
+/// As the real one, at a page boundary: what is added to its address can be told apart.
+#[repr(align(4096))]
+struct Page(Info);
+
 struct State {
     outcome: Outcome,
     live: Vec<bool>,
@@ -102,6 +115,7 @@ struct State {
     skipped: u64,
     maps: HashMap<u64, u64>,
     locals: HashMap<usize, usize>,
+    threads: Threads,
 }
 
 struct Program {
@@ -138,9 +152,10 @@ impl Program {
             skipped: 0,
             maps: HashMap::new(),
             locals: HashMap::new(),
+            threads: Threads::default(),
         };
         Arc::new(Program {
-            info: Box::leak(Box::new(info_of(&config))),
+            info: &Box::leak(Box::new(Page(info_of(&config)))).0,
             text: Box::leak(vec![0u64; BUFFER as usize / 8].into_boxed_slice())
                 .as_mut_ptr()
                 .expose_provenance() as u64,
@@ -283,7 +298,7 @@ pub(crate) fn local<T: 'static>(key: usize, init: fn() -> T) -> &'static T {
 
 pub(crate) fn isa_index() -> u64 {
     let program = current();
-    let here = program.state().here;
+    let here = threads::node(&program.state());
     program.config.nodes[here] as u64
 }
 
@@ -307,7 +322,8 @@ fn decode(program: &Program, word: u64) -> Result<(CapIndex, CapType, u64)> {
     }
     let mut hardware = NodeId::first(program.config.nodes.len()).map(slot::hardware);
     let kind = match index {
-        slot::THREAD => CapType::Thread,
+        _ if threads::is_own(index) => CapType::Thread,
+        _ if threads::woken_by(index).is_some() => CapType::Send,
         slot::SPACE => CapType::Space,
         slot::ENDPOINT => CapType::Receive,
         slot::CONSOLE | slot::PAGER | slot::PROCESS => CapType::Sinv,
@@ -348,8 +364,13 @@ pub(crate) fn invoke(word: u64, words: [u64; 4]) -> (u64, [u64; 4]) {
 
 fn perform(word: u64, [a0, a1, ..]: [u64; 5]) -> Result<u64> {
     let program = current();
-    let (_, kind, operation) = decode(&program, word)?;
+    let (index, kind, operation) = decode(&program, word)?;
     match kind {
+        CapType::Send if operation == SendOp::Send as u64 => {
+            let n = threads::woken_by(index).ok_or(Error::Corrupt)?;
+            threads::send(&program, n);
+            Ok(0)
+        }
         CapType::Thread => match ThreadOp::from_number(operation).ok_or(Error::Denied)? {
             ThreadOp::Migrate => program.migrate(a0),
             ThreadOp::Yield => {
@@ -360,15 +381,7 @@ fn perform(word: u64, [a0, a1, ..]: [u64; 5]) -> Result<u64> {
             _ => Err(Error::Denied),
         },
         CapType::Receive => match ReceiveOp::from_number(operation).ok_or(Error::Denied)? {
-            ReceiveOp::Receive if a0 != 0 => Err(Error::BadArgument),
-            ReceiveOp::Receive if a1 == 0 => panic!("this program waits for ever"),
-            ReceiveOp::Receive => {
-                // Nothing else happens in an emulated system, so time can jump.
-                let mut state = program.state();
-                let ahead = a1.saturating_sub(program.now(&state));
-                state.skipped += ahead;
-                Ok(0)
-            }
+            ReceiveOp::Receive => threads::receive(&program, a0, a1),
             _ => Err(Error::Denied),
         },
         CapType::Space => match SpaceOp::from_number(operation).ok_or(Error::Denied)? {
@@ -383,7 +396,7 @@ fn perform(word: u64, [a0, a1, ..]: [u64; 5]) -> Result<u64> {
             // Nobody simulates the host.
             HardwareOp::Count => Err(Error::NotReady),
             HardwareOp::Where => {
-                let here = program.state().here;
+                let here = threads::node(&program.state());
                 Ok(Where {
                     node: NodeId::new(here as u64).ok_or(Error::Corrupt)?,
                     cpu: CpuId::new(0).ok_or(Error::Corrupt)?,
@@ -416,7 +429,7 @@ fn exit(program: &Program, code: u64) -> ! {
 }
 
 /// What the services do.
-fn serve(program: &Program, service: CapIndex, [what, a, b, _]: [u64; 4]) -> Result<u64> {
+fn serve(program: &Arc<Program>, service: CapIndex, [what, a, b, _]: [u64; 4]) -> Result<u64> {
     match (service, what) {
         (slot::CONSOLE, console::WRITE) if b > PAGE_SIZE => Err(Error::TooLarge),
         (slot::CONSOLE, console::WRITE) => {
@@ -438,6 +451,9 @@ fn serve(program: &Program, service: CapIndex, [what, a, b, _]: [u64; 4]) -> Res
         (slot::PAGER, pager::MAP_ANON) => map(program, a),
         (slot::PAGER, pager::UNMAP) => unmap(program, a, b),
         (slot::PROCESS, process::EXIT) => exit(program, a),
+        (slot::PROCESS, process::START) => threads::start(program, a, b),
+        (slot::PROCESS, process::END_THREAD) => threads::end(program),
+        (slot::PROCESS, process::LOST) => Ok(0),
         // What services do for each other.
         (slot::CONSOLE, console::END)
         | (slot::PAGER, pager::END)
@@ -481,50 +497,6 @@ fn record(outcome: &mut Outcome, report: &ReportText) -> Result<()> {
     Ok(())
 }
 
-/// Most ranges and bytes of a program, as the pager has it.
-const RANGES: usize = 64;
-const BYTES: u64 = 256 << 30;
-
-fn pages(len: u64) -> Result<std::alloc::Layout> {
-    if len == 0 {
-        return Err(Error::BadArgument);
-    }
-    let len = len.checked_next_multiple_of(PAGE_SIZE);
-    let len = len.filter(|&l| l <= BYTES).ok_or(Error::TooLarge)?;
-    std::alloc::Layout::from_size_align(len as usize, PAGE_SIZE as usize)
-        .map_err(|_| Error::TooLarge)
-}
-
-fn map(program: &Program, len: u64) -> Result<u64> {
-    let layout = pages(len)?;
-    let mut state = program.state();
-    if state.maps.len() == RANGES {
-        return Err(Error::Full);
-    }
-    // SAFETY: 1. The layout is not empty.
-    let start = unsafe { std::alloc::alloc_zeroed(layout) };
-    if start.is_null() {
-        return Err(Error::NoMemory);
-    }
-    let start = start.expose_provenance() as u64;
-    state.maps.insert(start, layout.size() as u64);
-    Ok(start)
-}
-
-fn unmap(program: &Program, start: u64, len: u64) -> Result<u64> {
-    let layout = pages(len).map_err(|_| Error::NotFound)?;
-    let mut state = program.state();
-    if state.maps.get(&start) != Some(&(layout.size() as u64)) {
-        return Err(Error::NotFound);
-    }
-    state.maps.remove(&start);
-    let start = core::ptr::with_exposed_provenance_mut(start as usize);
-    // SAFETY: 1. The range was mapped by `map`, and who asks for this has given it up (contract of
-    // the public `unmap`).
-    unsafe { std::alloc::dealloc(start, layout) };
-    Ok(0)
-}
-
 /// The info page of a program; arguments that are too long are cut.
 fn info_of(config: &Config) -> Info {
     let mut system = SysInfo {
@@ -558,32 +530,4 @@ fn info_of(config: &Config) -> Info {
         system,
         args,
     }
-}
-
-/// Invented, but of the right form: code lies in a pool of its ISA, everything else in the CXL
-/// pool, the same for all.
-fn translate(program: &Program, address: u64, isa: Isa) -> Result<u64> {
-    let permissions = region(address).ok_or(Error::BadAddress)?;
-    let offset = address & (LOCAL_STRIDE - 1);
-    if !permissions.contains('x') {
-        return Ok((CXL_BASE + offset) | TRANSLATE_WRITE);
-    }
-    let nodes = &program.config.nodes;
-    let node = NodeId::first(nodes.len()).find(|n| nodes[n.index()] == isa);
-    Ok((local_pool_base(node.ok_or(Error::NoIsa)?) + offset) | TRANSLATE_EXEC)
-}
-
-/// Permissions of the mapping of this process that an address lies in.
-fn region(address: u64) -> Option<String> {
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    maps.lines().find_map(|line| {
-        let (range, rest) = line.split_once(' ')?;
-        let (from, to) = range.split_once('-')?;
-        let from = u64::from_str_radix(from, 16).ok()?;
-        let to = u64::from_str_radix(to, 16).ok()?;
-        let permissions = rest.get(..4)?;
-        (from..to)
-            .contains(&address)
-            .then(|| permissions.to_string())
-    })
 }

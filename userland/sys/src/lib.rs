@@ -5,6 +5,9 @@
 //! |---|---|
 //! | [`cap`](mod@cap) | capabilities: one method per operation |
 //! | [`raw`] | calls as they leave the program |
+//! | [`mod@thread`] | threads of the program: starting them, waiting, waking |
+//! | [`futex`] | waiting for a word of memory to change |
+//! | [`sync`] | locks, conditions, barriers made of that |
 //! | this one | text, time, memory, migration: operations on [well-known](dyad_abi::service::slot) capabilities, and requests to services |
 //!
 //! No allocation, no policy. Everything here works the same on every ISA; nothing asks which one
@@ -21,6 +24,7 @@
 extern crate std;
 
 pub mod cap;
+pub mod futex;
 pub mod heap;
 #[cfg(not(target_os = "none"))]
 pub mod host;
@@ -29,7 +33,9 @@ mod lock;
 pub mod marker;
 mod program;
 pub mod raw;
+pub mod sync;
 mod text;
+pub mod thread;
 
 pub use cap::Translation;
 pub use dyad_abi::{CpuId, Error, Isa, NodeId, Result};

@@ -1,11 +1,10 @@
 //! State of a program that is not shared between its threads.
 //!
-//! A Dyad program has one thread of its own: it has no capability to make another. The thread may
-//! run now on one ISA and now on the other, each with its own native stack, but the kernel runs
-//! only one side at a time and orders what they do. So a static of the program can hold values that
-//! are neither `Send` nor `Sync`. If the program is a service, threads of others run in it as well,
-//! in invocations; there such a static cannot be used. Host tests run several programs in one
-//! process; there each program has a value of its own.
+//! It belongs to the program's first thread, which runs its async tasks. That thread may run now on
+//! one ISA and now on the other, each with its own native stack, but the kernel runs only one side at
+//! a time and orders what they do. So such a static can hold values that are neither `Send` nor
+//! `Sync`. Other threads of the program, and those of others that run in it in invocations, cannot
+//! use it. Host tests run several programs in one process; there each program has a value of its own.
 
 /// A static that belongs to the program; see [`program_local!`](crate::program_local).
 pub struct ProgramLocal<T: 'static> {
@@ -15,12 +14,11 @@ pub struct ProgramLocal<T: 'static> {
     init: fn() -> T,
 }
 
-// SAFETY: 1. A Dyad program has one thread, and `with` refuses the threads of others, so no value is
-// ever seen by two; the sides of that thread on different ISAs take turns, and the kernel orders one
-// after the other with release and acquire. What gives programs more threads must come with a change
-// here. 2. On the host
-// the static holds a function pointer only; values are found through the program that the calling
-// host thread belongs to, whose sides take turns under a mutex.
+// SAFETY: 1. `with` refuses all threads but the program's first one, so no value is ever seen by two;
+// the sides of that thread on different ISAs take turns, and the kernel orders one after the other
+// with release and acquire. `with_any` is for values that may be shared. 2. On the host the static
+// holds a function pointer only; values are found through the program that the calling host thread
+// belongs to, whose sides take turns under a mutex.
 unsafe impl<T> Sync for ProgramLocal<T> {}
 
 impl<T: 'static> ProgramLocal<T> {
@@ -42,16 +40,25 @@ impl<T: 'static> ProgramLocal<T> {
     ///
     /// # Panics
     ///
-    /// In an invocation.
+    /// In an invocation, and on other threads of the program than its first.
     pub fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
+        assert!(
+            crate::thread::number() == Some(crate::thread::Number::FIRST),
+            "async tasks, and what else is the program's first thread's, are not for other threads"
+        );
         #[cfg(target_os = "none")]
-        {
-            assert!(
-                !crate::in_invocation(),
-                "statics of the program's own thread are not for invocations"
-            );
-            f(&self.value)
-        }
+        return f(&self.value);
+        #[cfg(not(target_os = "none"))]
+        f(crate::host::local(self as *const Self as usize, self.init))
+    }
+
+    /// Calls `f` with this program's value, on any thread.
+    pub fn with_any<R>(&self, f: impl FnOnce(&T) -> R) -> R
+    where
+        T: Sync,
+    {
+        #[cfg(target_os = "none")]
+        return f(&self.value);
         #[cfg(not(target_os = "none"))]
         f(crate::host::local(self as *const Self as usize, self.init))
     }

@@ -2,20 +2,29 @@
 //!
 //! | step | ordering | why |
 //! |---|---|---|
-//! | take: swap to 1 | Acquire | sees everything the last holder wrote |
+//! | take: exchange 0 for the holder | Acquire | sees everything the last holder wrote |
 //! | give back: store 0 | Release | shows the next holder everything written under the lock |
 //!
 //! A waiter spins a bounded number of times and then yields the CPU: the holder may be a thread of
 //! the same CPU. In an invocation of a service it cannot yield, and spins until the holder has had
 //! its turn: so threads that meet in a service should have one priority, or use
 //! [`try_lock`](Lock::try_lock) and leave the waiting to the caller.
+//!
+//! The word names the holder. Whoever has waited long asks whether that thread was lost with its
+//! node, and panics then: what the lock protects may be half changed, and nobody would open it.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use crate::thread;
+
 /// Tries between two yields.
 const SPINS: u32 = 200;
+/// Yields between two looks at whether the holder was lost.
+const YIELDS: u32 = 5000;
+/// A holder that is no thread of the program.
+const STRANGER: u32 = u32::MAX;
 
 /// A value behind a spin-then-yield lock.
 ///
@@ -52,21 +61,51 @@ impl<T> Lock<T> {
         // Looking first keeps the line shared while somebody else holds the lock.
         let open = self.taken.load(Ordering::Relaxed) == 0;
         // A guard that exists for a moment only would open the lock all the same.
-        (open && self.taken.swap(1, Ordering::Acquire) == 0).then(|| LockGuard { lock: self })
+        (open
+            && self
+                .taken
+                .compare_exchange(0, me(), Ordering::Acquire, Ordering::Relaxed)
+                .is_ok())
+        .then(|| LockGuard { lock: self })
     }
 
     /// Takes the lock, waiting for it if need be.
+    ///
+    /// # Panics
+    ///
+    /// If its holder was lost with its node.
     pub fn lock(&self) -> LockGuard<'_, T> {
         loop {
-            for _ in 0..SPINS {
-                if let Some(guard) = self.try_lock() {
-                    return guard;
+            for _ in 0..YIELDS {
+                for _ in 0..SPINS {
+                    if let Some(guard) = self.try_lock() {
+                        return guard;
+                    }
+                    crate::raw::relax();
                 }
-                crate::raw::relax();
+                crate::yield_now();
             }
-            crate::yield_now();
+            let holder = self.taken.load(Ordering::Relaxed);
+            assert!(
+                !is_lost(holder),
+                "thread {} was lost with its node while it held a lock",
+                holder - 1
+            );
         }
     }
+}
+
+/// What stands for the calling thread as a holder: never 0.
+fn me() -> u32 {
+    thread::number().map_or(STRANGER, |n| n.get() as u32 + 1)
+}
+
+/// Whether a holder is a thread of this program that was lost. Services ask nobody: they have none.
+#[cold]
+fn is_lost(holder: u32) -> bool {
+    matches!(holder, 1..=64)
+        && !crate::in_invocation()
+        && thread::lost().is_ok_and(|lost| lost >> (holder - 1) & 1 != 0)
 }
 
 /// Holds a [`Lock`]; opens it when dropped.

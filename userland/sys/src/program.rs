@@ -11,10 +11,9 @@ use dyad_abi::service::{
 use dyad_abi::user::{PAGE_SIZE, SysInfo, Where};
 use dyad_abi::{Error, Isa, NodeId, Result};
 
-use crate::cap::{Cap, Hardware, Receive, Sinv, Space, Thread, Translation, Until};
-use crate::raw;
+use crate::cap::{Cap, Hardware, Sinv, Space, Translation};
+use crate::{raw, thread};
 
-const THREAD: Cap<Thread> = Cap::at(slot::THREAD);
 const PAGER: Cap<Sinv> = Cap::at(slot::PAGER);
 const PROCESS: Cap<Sinv> = Cap::at(slot::PROCESS);
 
@@ -23,12 +22,12 @@ fn hardware() -> Cap<Hardware> {
     const { Cap::at(slot::hardware(NodeId::new(0).unwrap())) }
 }
 
-/// Ends the program with an exit code; 0 is success.
+/// Ends the program, with all its threads, with an exit code; 0 is success.
 pub fn exit(code: u32) -> ! {
     loop {
         // Neither returns but where it is refused: no such service, no such right.
         let _ = PROCESS.invoke([process::EXIT, code.into(), 0, 0]);
-        let _ = THREAD.exit(code);
+        let _ = thread::own().exit(code);
     }
 }
 
@@ -92,17 +91,19 @@ pub fn sim_count(counter: SimCounter) -> Result<u64> {
 pub fn yield_now() {
     // It is refused in invocations, whose thread is somebody else's. A caller that wants to wait
     // has nothing else to do.
-    let _ = THREAD.yield_now();
+    if !in_invocation() {
+        let _ = thread::own().yield_now();
+    }
 }
 
-/// Sleeps until fused time reaches `deadline_ns`, or something comes in at the program's endpoint.
+/// Sleeps until fused time reaches `deadline_ns`, or something comes in for the calling
+/// thread.
 ///
 /// # Errors
 ///
 /// None that a correct system returns.
 pub fn sleep_until(deadline_ns: u64) -> Result<()> {
-    let endpoint = const { Cap::<Receive>::at(slot::ENDPOINT) };
-    endpoint.receive(0, Until::Deadline(deadline_ns)).map(drop)
+    thread::wait(deadline_ns).map(drop)
 }
 
 /// Continues this thread on another node.
@@ -117,7 +118,7 @@ pub fn sleep_until(deadline_ns: u64) -> Result<()> {
 ///
 /// `NoSuchNode`, `NodeDead`; `Full` or `TimedOut` if the node does not take the thread.
 pub fn migrate(node: NodeId) -> Result<NodeId> {
-    THREAD.migrate(node)
+    thread::own().migrate(node)
 }
 
 /// Maps `len` bytes (rounded up to pages) of new zero-filled memory, at the same address on

@@ -6,11 +6,12 @@
 //!  free ── claim (CAS, Acquire) ──▶ filled ── invoke console ──▶ read by it ── release (Release) ──▶ free
 //! ```
 //!
-//! The lowest free page is taken, so a program with one thread uses the first one only. A thread
-//! that dies with a page keeps it; the program ends with its threads, so nobody waits for it.
+//! A thread takes the page with its own number, so that the beginnings of lines of different threads
+//! do not mix; if somebody is using that, in an invocation for example, another free one. A thread
+//! that dies with a page keeps it.
 
 use core::ptr::with_exposed_provenance_mut;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::Result;
 use dyad_abi::service::{CONSOLE_THREADS, ReportText, console, slot};
@@ -20,7 +21,7 @@ use crate::cap::{Cap, Sinv};
 use crate::raw;
 
 /// A bit for each page that somebody has.
-static CLAIMED: AtomicU32 = AtomicU32::new(0);
+static CLAIMED: AtomicU64 = AtomicU64::new(0);
 
 const PAGE: usize = PAGE_SIZE as usize;
 const CONSOLE: Cap<Sinv> = Cap::at(slot::CONSOLE);
@@ -32,9 +33,13 @@ struct Page {
 
 impl Page {
     fn claim() -> Page {
+        let own = crate::thread::number().map_or(0, |n| n.get() as u32);
         loop {
             let claimed = CLAIMED.load(Ordering::Relaxed);
-            let number = claimed.trailing_ones();
+            let number = match claimed >> own & 1 {
+                0 => own,
+                _ => claimed.trailing_ones(),
+            };
             if u64::from(number) < CONSOLE_THREADS {
                 let with = claimed | 1 << number;
                 if CLAIMED

@@ -97,6 +97,66 @@ impl Counted {
     }
 }
 
+/// A region in pieces: of each `1 << stride` bytes, at a multiple of that address, the last
+/// `1 << piece` belong to it. What is between them is guard. So are stacks of threads, which are
+/// found by number: one region for all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stripes {
+    stride: u8,
+    piece: u8,
+}
+
+impl Stripes {
+    /// Pieces of `piece` bytes every `stride` bytes: powers of two, `piece` the smaller one and at
+    /// least a page.
+    pub const fn new(stride: u64, piece: u64) -> Option<Stripes> {
+        if stride.is_power_of_two()
+            && piece.is_power_of_two()
+            && crate::user::PAGE_SIZE <= piece
+            && piece < stride
+            && stride < crate::user::USER_END
+        {
+            Some(Stripes {
+                stride: stride.trailing_zeros() as u8,
+                piece: piece.trailing_zeros() as u8,
+            })
+        } else {
+            None
+        }
+    }
+
+    /// `stride | piece << 8`, as logarithms; never 0.
+    pub const fn bits(self) -> u64 {
+        self.stride as u64 | (self.piece as u64) << 8
+    }
+
+    /// Reads it.
+    pub const fn from_bits(b: u64) -> Option<Stripes> {
+        let (stride, piece) = (b & 0xff, b >> 8);
+        if stride > 63 || piece > 63 {
+            return None;
+        }
+        Stripes::new(1 << stride, 1 << piece)
+    }
+
+    /// Distance between the starts of pieces.
+    pub const fn stride(self) -> u64 {
+        1 << self.stride
+    }
+
+    /// The piece, or the gap, that an address lies in: start, end, and whether it is a piece.
+    pub const fn around(self, va: u64) -> (u64, u64, bool) {
+        let start = va & !(self.stride() - 1);
+        let end = start + self.stride();
+        let bottom = end - (1 << self.piece);
+        if va >= bottom {
+            (bottom, end, true)
+        } else {
+            (start, bottom, false)
+        }
+    }
+}
+
 /// Which table of an address space: ISA and level (1: entries map 4 KiB).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableAt {

@@ -464,8 +464,12 @@ fn learn_region(
         } else if r.start > va {
             end = r.start.min(end);
         } else {
-            (start, end) = (r.start, r.end);
-            kind = Some(r.kind);
+            (start, end, kind) = match r.stripes.map(|s| s.around(va)) {
+                None => (r.start, r.end, Some(r.kind)),
+                Some((start, end, true)) => (start, end, Some(r.kind)),
+                // Between two pieces.
+                Some((start, end, false)) => (start, end, None),
+            };
             break;
         }
     }

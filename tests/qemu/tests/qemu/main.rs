@@ -26,6 +26,7 @@ mod sanitizer;
 mod simulation;
 mod storm;
 mod supervision;
+mod threads;
 mod translations;
 mod validation;
 mod windows;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
     trials.extend(clock::trials());
     trials.extend(supervision::trials());
     trials.extend(quiescence::trials());
+    trials.extend(threads::trials());
     trials.extend(rivals::trials());
     trials.extend(migration::trials());
     trials.extend(deaths::trials());

@@ -9,7 +9,8 @@ use dyad::sys::cap::CapIndex;
 use dyad::sys::raw::{self, SyscallReturn};
 use dyad::{sys, system};
 use dyad_abi::cap::{
-    HardwareOp, RETURN, ReceiveOp, SinvOp, SpaceOp, TABLE_SLOTS, TableAt, ThreadOp, call_word,
+    HardwareOp, LEAF_SLOTS, RETURN, ReceiveOp, SinvOp, SpaceOp, TABLE_SLOTS, TableAt, ThreadOp,
+    call_word,
 };
 use dyad_abi::service::{CONSOLE_THREADS, ReportText, console, pager, process, slot};
 use dyad_abi::user::{
@@ -160,8 +161,11 @@ impl Abuser {
     /// A slot of the program's table in which there is nothing.
     fn empty_slot(&mut self) -> CapIndex {
         let beyond = u64::from(slot::FIRST_FREE.get());
-        let far = beyond + self.below(u64::from(TABLE_SLOTS) - beyond);
-        CapIndex(self.pick(&[0, beyond, u64::from(TABLE_SLOTS) - 1, far]) as u32)
+        let end = u64::from(slot::END_FREE.get());
+        let far = beyond + self.below(end - beyond);
+        // Thread 0 has its capability elsewhere.
+        let unused = end + u64::from(LEAF_SLOTS);
+        CapIndex(self.pick(&[0, beyond, end - 1, unused, far]) as u32)
     }
 
     fn hardware(&mut self) -> CapIndex {

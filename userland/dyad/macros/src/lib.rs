@@ -10,8 +10,8 @@ use proc_macro::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 /// What is added, with `MAIN` and `CALL` to be filled in.
 const ENTRY: &str = r#"
     const _: () = {
-        fn start(_argument: u64) -> ! {
-            ::dyad::rt::CALL(MAIN)
+        fn start(argument: u64) -> ! {
+            ::dyad::rt::CALL(argument, MAIN)
         }
 
         #[cfg(target_os = "none")]

@@ -8,6 +8,7 @@ use core::ptr::with_exposed_provenance;
 use dyad_abi::bundle::Bundle;
 use dyad_abi::cap::{HardwareOp, ObjectKind, ReceiveOp, Rights};
 use dyad_abi::service::{ARCHIVE_BASE, Grant, INFO_BASE, Info, archive, program, slot};
+use dyad_abi::user::MAX_PROGRAM_THREADS;
 use dyad_abi::{CpuId, Error, Isa, NodeId};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Receive};
@@ -16,14 +17,26 @@ use crate::memory::{Store, TABLE};
 use crate::program::{HOME, Needs, Program, Window};
 use crate::trouble::{Done, During};
 
-/// Frames of a service's supply on a node.
+/// Frames of a service's supply on a node: for its own pages, and for the stacks of those who invoke
+/// it, page tables included.
 const SERVICE_SUPPLY: u64 = 256;
+const INVOKED_SUPPLY: u64 = 640;
 /// Frames of a node's pool that nobody gets.
 pub const SPARE: u64 = 32;
 
 const NEEDS: Needs = Needs {
     objects: 256,
     pages: 64,
+    leaves: 3,
+};
+const SCHED_NEEDS: Needs = Needs {
+    leaves: dyad_abi::service::sched::LEAVES,
+    ..NEEDS
+};
+/// Of a program that is no service: threads, their control blocks, the buffer of the console.
+const GUEST_NEEDS: Needs = Needs {
+    objects: 256 + 3 * MAX_PROGRAM_THREADS,
+    pages: 64 + 3 * MAX_PROGRAM_THREADS,
     leaves: 3,
 };
 
@@ -137,7 +150,15 @@ impl Builder {
         rights: impl Fn(NodeId) -> Rights,
     ) -> Done<Program> {
         let item = self.archive.find(name)?;
-        self.any(number, &item, "", Some(SERVICE_SUPPLY), rights)
+        let needs = match number {
+            program::SCHED => &SCHED_NEEDS,
+            _ => &NEEDS,
+        };
+        let supply = match item.bundle.invoked() {
+            Some(_) => INVOKED_SUPPLY,
+            None => SERVICE_SUPPLY,
+        };
+        self.any((number, needs), &item, "", Some(supply), rights)
             .map_err(|t| t.of(name))
     }
 
@@ -151,13 +172,13 @@ impl Builder {
             Some(Grant::All) if number == program::FIRST => Rights::ALL,
             _ => Rights::NONE,
         };
-        self.any(number, item, args, supply, |_| hardware)
+        self.any((number, &GUEST_NEEDS), item, args, supply, |_| hardware)
             .map_err(|t| t.of(item.name))
     }
 
     fn any(
         &mut self,
-        number: u64,
+        (number, needs): (u64, &Needs),
         item: &Item,
         args: &str,
         supply: Option<u64>,
@@ -165,7 +186,7 @@ impl Builder {
     ) -> Done<Program> {
         let nodes = self.nodes();
         let (store, window) = (&mut self.store, &mut self.window);
-        let mut p = Program::new(store, number, &item.bundle, &NEEDS, self.isas)?;
+        let mut p = Program::new(store, number, &item.bundle, needs, self.isas)?;
         p.load(store, window, &item.bundle)?;
         let info = self.info;
         p.page(store, window, INFO_BASE, false, |page| {

@@ -20,16 +20,21 @@
 //!
 //! | invocation | words | reply |
 //! |---|---|---|
-//! | `process::EXIT` | code | none: the calling thread ends |
+//! | `process::EXIT` | code | none: the program ends, the calling thread first |
 //! | `process::FAULTED` | program and kind, address, pc (from the pager only) | 0 |
 //! | `process::MEMORY` | program (from the pager only) | 0: there is memory again on this node |
 //! | `process::MEMORY_STATE` | question, node | the answer |
+//! | `process::START` | number of a thread, node and CPU | the thread's id: it begins there |
+//! | `process::END_THREAD` | | none: the calling thread ends |
+//! | `process::LOST` | | threads that were lost with their nodes, by bit |
 //!
 //! | error | why |
 //! |---|---|
 //! | `BadArgument` | no such operation |
-//! | `Denied` | only the pager may do that; an unknown program |
 //! | `NoMemory`, `Again` | of `MEMORY`: there is none, or somebody else is asking |
+//! | `Denied` | only the pager may do that; an unknown program; one that is ending |
+//! | `Again` | `START`: the thread runs, or has not quite ended |
+//! | `NoSuchNode`, `NodeDead` | `START`: the node |
 //!
 //! # Memory
 //!
@@ -52,7 +57,7 @@
 //! | console | `hardware(console node)`: write, report |
 //! | pager | spaces of programs: regions, reclaim, shootdown; the process service |
 //! | quiesced | `hardware(n)`: flush step; its threads: migrate, yield |
-//! | the program, and one beside it if the archive has one | its space: translate; its thread: migrate, yield, exit; console, pager, process |
+//! | the program, and one beside it if the archive has one | its space: translate; its threads: migrate, yield, exit; `Send`s to each of them; console, pager, process |
 //! | the program, with [`Grant::All`](dyad_abi::service::Grant::All) | what init has, of the program itself and of a part of the memory |
 //!
 //! What a program is granted is in init's info page, where the launcher has put it; of a grant that
@@ -65,8 +70,9 @@
 //!
 //! # When nodes die
 //!
-//! A program whose thread was lost with a node has ended, without success. Others go on, and may go
-//! to the node again once it has come back (`wardens`). While the system is being started a death
+//! A program whose first thread was lost with a node has ended, without success; one that has lost
+//! others learns it if it asks (`threads`). Others go on, and may go to the node again once it has come
+//! back (`wardens`). While the system is being started a death
 //! ends the run, with a message.
 #![cfg_attr(target_os = "none", no_std)]
 #![cfg_attr(target_os = "none", no_main)]
@@ -86,6 +92,8 @@ mod service;
 mod system;
 #[cfg(target_os = "none")]
 mod takedown;
+#[cfg(target_os = "none")]
+mod threads;
 #[cfg(target_os = "none")]
 mod trouble;
 #[cfg(target_os = "none")]

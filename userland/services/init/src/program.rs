@@ -5,10 +5,12 @@
 use core::ptr::with_exposed_provenance_mut;
 
 use dyad_abi::bundle::{Bundle, Scope, Segment};
-use dyad_abi::cap::{CapIndex, ObjectKind, RegionKind, Rights, TableAt};
+use dyad_abi::cap::{CapIndex, ObjectKind, ROOT_ENTRIES, RegionKind, Rights, Stripes, TableAt};
 use dyad_abi::ident::MAX_NODES;
-use dyad_abi::service::{INVOKE_STACK_SIZE, invoke_stack, program, thread_id};
-use dyad_abi::user::{HEAP_BASE, PAGE_SIZE, stack_slot};
+use dyad_abi::service::{
+    INVOKE_STACK_SIZE, INVOKE_STACK_STRIDE, INVOKE_STACKS, program, thread_id,
+};
+use dyad_abi::user::{HEAP_BASE, MAX_PROGRAM_THREADS, PAGE_SIZE, stack_slot, tcb_address};
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_services::frames::Arena;
 use dyad_services::image::{Regions, filled_pages, is_seen};
@@ -22,8 +24,6 @@ use crate::trouble::{Done, During};
 
 /// The node where programs start, whose pool has their images.
 pub const HOME: NodeId = NodeId::new(0).unwrap();
-/// Invocations within each other for which a thread has stacks in a service.
-pub const DEPTHS: u64 = 4;
 /// Most page tables that init links into one address space.
 const MAX_LINKED: usize = 160;
 /// Most attempts at a mapping that another node is in the way of.
@@ -154,7 +154,12 @@ impl Program {
         let table: Cap<Captbl> = store
             .object(&mut objects, ObjectKind::CaptblRoot)
             .during("capability table")?;
-        for entry in 0..needs.leaves {
+        // Those of a program that is no service have capabilities to its threads in the last two.
+        let last = match number {
+            program::FIRST.. => ROOT_ENTRIES - 2..ROOT_ENTRIES,
+            _ => 0..0,
+        };
+        for entry in (0..needs.leaves).chain(last) {
             let leaf = store
                 .object(&mut objects, ObjectKind::CaptblLeaf)
                 .during("capability table")?;
@@ -344,7 +349,7 @@ impl Program {
         self.map(store, self.isas, va, (frame, 0), access)
     }
 
-    /// Makes a thread, with a stack for each ISA in `isas`. It is stopped.
+    /// Makes a thread of a service, with a stack for each ISA in `isas`. It is stopped.
     pub fn thread(
         &mut self,
         store: &mut Store,
@@ -384,22 +389,50 @@ impl Program {
         unsafe { thread.configure(&setup) }
     }
 
-    /// Makes room for invocations by a thread of another program.
-    pub fn admit(&mut self, store: &mut Store, thread: u32) -> Result<()> {
-        for depth in 1..=DEPTHS {
-            let (bottom, _) = invoke_stack(u64::from(thread) << 8 | depth);
-            // Tables of this program, so that what the other one has is all given back at its end.
-            for isa in isas_of(self.isas) {
-                self.tables(store, isa, bottom)?;
-            }
-            // Init has them all from the kernel.
-            if self.number != program::INIT {
-                self.space
-                    .add_region(bottom, INVOKE_STACK_SIZE, RegionKind::Anonymous, true)?;
+    /// The control blocks of all threads it can have.
+    pub fn control_blocks(&mut self, store: &mut Store, window: &mut Window) -> Result<()> {
+        let first = tcb_address(thread_id(self.number, 0));
+        let len = MAX_PROGRAM_THREADS * PAGE_SIZE;
+        self.space
+            .add_region(first, len, RegionKind::Shared, true)?;
+        let mut n = 0;
+        while n < MAX_PROGRAM_THREADS {
+            let left = MAX_PROGRAM_THREADS - n;
+            let (frame, pages) = store.user(HOME, &mut self.user, left)?;
+            for page in 0..pages {
+                let id = thread_id(self.number, n);
+                let va = tcb_address(id);
+                // Address of itself, id; everything else is zero.
+                window.fill(store, (frame, page), |block| {
+                    block[..8].copy_from_slice(&va.to_le_bytes());
+                    block[8..16].copy_from_slice(&u64::from(id).to_le_bytes());
+                })?;
+                self.map(store, self.isas, va, (frame, page), Access::Write)?;
+                n += 1;
             }
         }
         Ok(())
     }
+
+    /// Makes room for invocations by the threads of another program: stacks, filled when they are
+    /// used, from this program's supply.
+    pub fn admit(&self, number: u64) -> Result<()> {
+        // Init has them all from the kernel.
+        if self.number == program::INIT {
+            return Ok(());
+        }
+        let (start, len) = invocations(number);
+        let stripes = Stripes::new(INVOKE_STACK_STRIDE, INVOKE_STACK_SIZE);
+        self.space
+            .add_stacks(start, len, stripes.ok_or(Error::BadArgument)?)
+    }
+}
+
+/// Where the stacks of invocations by a program are, in every service: start and length.
+pub const fn invocations(number: u64) -> (u64, u64) {
+    let token = (thread_id(number, 0) as u64) << 8;
+    let start = INVOKE_STACKS + token * INVOKE_STACK_STRIDE;
+    (start, (MAX_PROGRAM_THREADS << 8) * INVOKE_STACK_STRIDE)
 }
 
 /// Where init looks at frames: each at an address that has not been used before, so that no old

@@ -1,10 +1,8 @@
 //! The threads of init, and its process service.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
-use dyad_abi::service::{process, program, slot, thread_id};
+use dyad_abi::service::{process, program, slot, thread_of_id};
 use dyad_abi::user::{PAGE_SIZE, ReportKind};
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_services::rt::{self, Call};
@@ -16,28 +14,11 @@ use crate::blocks;
 use crate::build::Builder;
 use crate::program::HOME;
 use crate::system::{Guest, SERVE, System};
+use crate::threads;
 use crate::wardens;
 
 /// What the first thread has built, and the warden that leads looks after and takes down.
 static SYSTEM: Lock<Option<System>> = Lock::new(None);
-
-/// How a program has ended.
-struct End {
-    /// The capability of its thread; 0: there is no such program.
-    thread: AtomicU64,
-    /// Its exit code plus one; 0: it has given none.
-    code: AtomicU64,
-    /// The fault it was ended for: kind (0: none), address, program counter, ISA.
-    fault: [AtomicU64; 4],
-}
-
-static ENDS: [End; program::MAX as usize] = [const {
-    End {
-        thread: AtomicU64::new(0),
-        code: AtomicU64::new(0),
-        fault: [const { AtomicU64::new(0) }; 4],
-    }
-}; program::MAX as usize];
 
 dyad_services::entry!(start, invoked);
 
@@ -78,14 +59,6 @@ pub fn shut_down(code: u32) -> ! {
 fn begin() -> ! {
     let built = Builder::new().and_then(Builder::system);
     let going = built.and_then(|mut system| {
-        for guest in [Some(&system.guest), system.beside.as_ref()]
-            .into_iter()
-            .flatten()
-        {
-            let end = &ENDS[guest.program.number as usize];
-            let thread = guest.thread.index().get();
-            end.thread.store(thread.into(), Ordering::Release);
-        }
         // Schedulers run from here on, and the warden of this node as soon as this one has ended.
         system.set_going()?;
         *SYSTEM.lock() = Some(system);
@@ -122,8 +95,7 @@ pub fn start_failed() {
 
 /// Whether the program has said that it ends, or has been told to.
 pub fn is_over() -> bool {
-    let end = &ENDS[program::FIRST as usize];
-    end.code.load(Ordering::Acquire) != 0 || end.fault[0].load(Ordering::Acquire) != 0
+    threads::of(program::FIRST).is_ok_and(threads::Guest::is_over)
 }
 
 /// Takes a program down, and says whether all of its memory has come back.
@@ -149,12 +121,25 @@ fn take_down(system: &System, guest: &Guest, name: &str) -> bool {
     }
 }
 
-/// The program beside the program has ended: takes it down. How it has ended is its own affair.
-pub fn beside_ended(system: &mut System) {
-    let Some(guest) = system.beside.take() else {
-        return;
-    };
-    let code = exit_code(system, &guest);
+/// Threads have ended: of the program, or of the one beside it. That one is taken down here if it has
+/// ended; how it has is its own affair. `true`: the program has ended.
+pub fn threads_ended(system: &mut System) -> bool {
+    if let Some(beside) = &system.beside
+        && has_ended(beside, system.deaths)
+        && let Some(guest) = system.beside.take()
+    {
+        beside_ended(system, guest);
+    }
+    has_ended(&system.guest, system.deaths)
+}
+
+/// Whether a program has ended. Threads of it that were lost are noted.
+fn has_ended(guest: &Guest, deaths: u32) -> bool {
+    threads::of(guest.program.number).is_ok_and(|g| g.look_for_lost(guest.name, deaths))
+}
+
+fn beside_ended(system: &mut System, guest: Guest) {
+    let code = exit_code(&guest);
     say(format_args!(
         "program {:?} ended with code {code}",
         guest.name
@@ -174,19 +159,21 @@ pub fn ended(system: &System) -> ! {
 }
 
 /// How a program has ended; says where, if that was a fault.
-fn exit_code(system: &System, guest: &Guest) -> u64 {
-    let end = &ENDS[guest.program.number as usize];
-    let [kind, address, pc, isa] = core::array::from_fn(|i| end.fault[i].load(Ordering::Acquire));
+fn exit_code(guest: &Guest) -> u64 {
+    let Ok(end) = threads::of(guest.program.number).map(threads::Guest::end) else {
+        return process::FAULT_CODE;
+    };
+    let [kind, address, pc, isa, n] = end.fault;
     if kind != 0 {
         say(format_args!(
-            "program {:?}, thread 0: {} {address:#x} at pc {pc:#x} on {}",
+            "program {:?}, thread {n}: {} {address:#x} at pc {pc:#x} on {}",
             guest.name,
             fault_name(kind),
             Isa::from_index(isa).unwrap_or(Isa::X86_64)
         ));
     }
-    match (end.code.load(Ordering::Acquire), kind) {
-        (0, 0) if system.deaths > 0 => process::LOST_CODE,
+    match (end.code, kind) {
+        (0, 0) => process::LOST_CODE,
         (0, _) => process::FAULT_CODE,
         (n, _) => n - 1,
     }
@@ -194,7 +181,7 @@ fn exit_code(system: &System, guest: &Guest) -> u64 {
 
 /// Says how the program has ended, and whether that is a success.
 fn report_end(system: &System) -> bool {
-    let code = exit_code(system, &system.guest);
+    let code = exit_code(&system.guest);
     let why = match code {
         process::LOST_CODE => ": its thread was lost with a node that has died",
         _ => "",
@@ -229,25 +216,6 @@ fn invoked(call: Call) -> [u64; 4] {
 
 fn process(call: Call) -> Result<u64> {
     let [what, a, b, _] = call.words;
-    if what == process::EXIT {
-        return exit(call, a);
-    }
-    if what & 0xff == process::FAULTED {
-        if call.badge != program::PAGER {
-            return Err(Error::Denied);
-        }
-        let end = usize::try_from(what >> 8 & 0xff)
-            .ok()
-            .and_then(|p| ENDS.get(p))
-            .ok_or(Error::Denied)?;
-        // This runs where the fault was, on the thread that committed it.
-        let isa = rt::hardware(HOME).where_am_i()?.isa;
-        let kind = (what >> 16 & 0xff).max(1);
-        for (word, value) in end.fault.iter().zip([kind, a, b, isa as u64]) {
-            word.store(value, Ordering::Release);
-        }
-        return Ok(0);
-    }
     if what & 0xff == process::MEMORY {
         if call.badge != program::PAGER {
             return Err(Error::Denied);
@@ -258,21 +226,17 @@ fn process(call: Call) -> Result<u64> {
     if what == process::MEMORY_STATE {
         return blocks::state(a, b);
     }
-    Err(Error::BadArgument)
-}
-
-/// Ends the calling thread, which is that of the program it says it is, or the kernel refuses.
-fn exit(call: Call, code: u64) -> Result<u64> {
-    let end = usize::try_from(call.badge)
-        .ok()
-        .and_then(|p| ENDS.get(p))
-        .ok_or(Error::Denied)?;
-    let thread = end.thread.load(Ordering::Acquire);
-    if thread == 0 || call.token >> 8 != u64::from(thread_id(call.badge, 0)) {
+    if what & 0xff != process::FAULTED {
+        return threads::request(&call);
+    }
+    if call.badge != program::PAGER {
         return Err(Error::Denied);
     }
-    let index = dyad_abi::cap::CapIndex::new(thread).ok_or(Error::Denied)?;
-    end.code
-        .store(u64::from(code as u32) + 1, Ordering::Release);
-    Err(Cap::<Thread>::at(index).exit(code as u32))
+    let guest = threads::of(what >> 8 & 0xff)?;
+    // This runs where the fault was, on the thread that committed it.
+    let isa = rt::hardware(HOME).where_am_i()?.isa;
+    let kind = (what >> 16 & 0xff).max(1);
+    let (_, n) = thread_of_id(call.token >> 8);
+    guest.fault([kind, a, b, isa as u64, n]);
+    Ok(0)
 }

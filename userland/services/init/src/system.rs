@@ -1,12 +1,17 @@
 //! The system: which programs there are, who may do what, and how it is set going.
 
-use dyad_abi::cap::{CapIndex, HardwareOp, RegionKind, Rights, SinvOp, SpaceOp, ThreadOp};
+use dyad_abi::cap::{
+    CapIndex, HardwareOp, ObjectKind, RegionKind, Rights, SinvOp, SpaceOp, Stripes, ThreadOp,
+};
 use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::service::{
     CONSOLE_BUFFER, CONSOLE_THREADS, GRANTED_FRAMES, Grant, INFO_BASE, console_client, pager,
     program, sched, scheduler_line, slot, thread_id,
 };
-use dyad_abi::user::{PAGE_SIZE, tcb_address};
+use dyad_abi::user::{
+    DATA_STACK_SIZE, DATA_STACK_STRIDE, DATA_STACKS_BASE, MAX_PROGRAM_THREADS, PAGE_SIZE,
+    STACK_SIZE, STACK_STRIDE, stack_slot,
+};
 use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_services::rt;
 use dyad_sys::cap::{Access, Cap, Frame, Memory, Receive, Send, Sinv, Thread, Time};
@@ -15,6 +20,7 @@ use crate::build::Builder;
 use crate::memory::CXL;
 use crate::program::{HOME, Program};
 use crate::service::say;
+use crate::threads;
 use crate::trouble::{Done, During};
 use crate::wardens::{self, NEWS, WARDEN_LINE};
 
@@ -22,17 +28,15 @@ use crate::wardens::{self, NEWS, WARDEN_LINE};
 mod thread {
     /// The first of `quiesced`, one per node.
     pub const QUIESCED: u32 = 1;
-    /// The program's, and that of the one beside it.
+    /// Bit of the program, whose threads have larger numbers, and of the one beside it.
     pub const PROGRAM: u32 = 16;
     /// The first of init's wardens, one per node. The last numbers of the table are nobody's: their
     /// bits at init's endpoint mean other things.
     pub const WARDEN: u32 = 32;
 }
 
-/// Bit of the program's thread at init's endpoint.
-pub const PROGRAM_ENDED: u64 = 1 << thread::PROGRAM;
-/// The same of the program beside it.
-pub const BESIDE_ENDED: u64 = PROGRAM_ENDED << 1;
+/// Bit of the program's threads at init's endpoint; that of the program beside it follows.
+const PROGRAM_ENDED: u64 = 1 << thread::PROGRAM;
 /// Init's endpoints.
 pub const ENDPOINT: Cap<Receive> = Cap::at(slot::ENDPOINT);
 /// At which threads that have ended are reported.
@@ -64,8 +68,8 @@ pub struct Guest {
     pub program: Program,
     /// Its name.
     pub name: &'static str,
-    /// Its thread.
-    pub thread: Cap<Thread>,
+    /// Its first thread.
+    thread: Cap<Thread>,
 }
 
 /// The system that has been built.
@@ -116,8 +120,14 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// Tells the scheduler of a thread: capability, priority, and how its end is reported.
-    fn enter(&mut self, to: &Program, n: u32, thread: Cap<Thread>, entry: u64) -> Done<()> {
+    /// Tells the scheduler of a thread: capability, priority, and the bit by which its end is reported.
+    fn enter(
+        &mut self,
+        to: &Program,
+        (n, bit): (u32, u64),
+        thread: Cap<Thread>,
+        entry: u64,
+    ) -> Done<()> {
         let rights = ThreadOp::Dispatch
             .right()
             .or(ThreadOp::Resume.right())
@@ -125,7 +135,7 @@ impl Schedule {
             .or(ThreadOp::Stop.right());
         to.give(CapIndex(sched::tag(n)), thread, rights)?;
         ENDPOINT
-            .make_send(ENDED_LINE, to.place(sched::ended(n)), 1 << n)
+            .make_send(ENDED_LINE, to.place(sched::ended(n)), bit)
             .during("reporting ends of threads")?;
         self.table[n as usize] = entry;
         Ok(())
@@ -177,13 +187,10 @@ impl Builder {
         let guest = self.guest(program::FIRST, &mut services, &mut schedule)?;
         let to_console = self.own_entry(&console)?;
         let to_pager = self.own_entry(&pager)?;
-        for n in 0..wardens.iter().flatten().count() as u64 {
-            let id = thread_id(program::INIT, SERVE + n);
-            for service in [&mut console, &mut pager] {
-                service
-                    .admit(&mut self.store, id)
-                    .during("stacks of invocations")?;
-            }
+        for service in [&console, &pager] {
+            service
+                .admit(program::INIT)
+                .during("stacks of invocations")?;
         }
         let table = schedule.table;
         let (store, window) = (&mut self.store, &mut self.window);
@@ -247,7 +254,7 @@ impl Builder {
                     Some(schedule.endpoints),
                 )
                 .during("thread of init")?;
-            schedule.enter(sched, number, thread, WARDEN_ENTRY)?;
+            schedule.enter(sched, (number, 1 << number), thread, WARDEN_ENTRY)?;
             let news = self.news(WARDEN_LINE + n)?;
             wardens::enter(node, thread, news);
             threads[node.index()] = Some(thread);
@@ -290,7 +297,7 @@ impl Builder {
             let rights = ThreadOp::Migrate.right().or(ThreadOp::Yield.right());
             let index = CapIndex(slot::FIRST_FREE.get() + n as u32);
             quiesced.give(index, thread, rights)?;
-            schedule.enter(sched, number, thread, QUIESCED_ENTRY)?;
+            schedule.enter(sched, (number, 1 << number), thread, QUIESCED_ENTRY)?;
             threads[node.index()] = Some(thread);
         }
         Ok(threads)
@@ -329,11 +336,8 @@ impl Builder {
             sched,
         } = services;
         // What services need for it is theirs: it is not given back when the program ends.
-        let id = thread_id(number, 0);
-        for service in [&mut **console, &mut **pager, &mut self.window.own] {
-            service
-                .admit(&mut self.store, id)
-                .during("stacks of invocations")?;
+        for service in [&**console, &**pager, &self.window.own] {
+            service.admit(number).during("stacks of invocations")?;
         }
         for isa in crate::program::isas_of(self.isas) {
             console
@@ -346,7 +350,7 @@ impl Builder {
             _ => (None, Some(BESIDE_SUPPLY)),
         };
         let mut p = self.program(number, item, supply)?;
-        self.endpoints(&mut p)?;
+        let endpoints = self.endpoints(&mut p)?;
         p.connect(slot::CONSOLE, console, INVOKE)?;
         p.connect(slot::PAGER, pager, INVOKE)?;
         p.connect(slot::PROCESS, &self.window.own, INVOKE)?;
@@ -361,30 +365,72 @@ impl Builder {
         pager.give(pager::space(number), p.space, rights)?;
         self.fault_handler(&p, pager)?;
         self.console_buffer(&mut p, console)?;
+        let thread = self.threads(&mut p, (sched, schedule), endpoints, granted.is_some())?;
+        if let Some(memory) = granted {
+            grant_all(&p, thread, memory)?;
+        }
+        Ok((p, thread))
+    }
+
+    /// All the threads that a program can have, with their stacks and control blocks. Gives the first.
+    fn threads(
+        &mut self,
+        p: &mut Program,
+        (sched, schedule): (&Program, &mut Schedule),
+        endpoints: Cap<Receive>,
+        granted: bool,
+    ) -> Done<Cap<Thread>> {
+        let number = p.number;
+        let (first, all) = (thread_id(number, 0), MAX_PROGRAM_THREADS);
+        let native = Stripes::new(STACK_STRIDE, STACK_SIZE);
+        let data = Stripes::new(DATA_STACK_STRIDE, DATA_STACK_SIZE);
+        let (native, data) = native
+            .zip(data)
+            .ok_or(Error::BadArgument)
+            .during("form of stacks")?;
+        for isa in crate::program::isas_of(self.isas) {
+            let start = stack_slot(isa, first).1 - STACK_STRIDE;
+            p.space
+                .add_stacks(start, all * STACK_STRIDE, native)
+                .during("stacks")?;
+        }
+        let start = DATA_STACKS_BASE + u64::from(first) * DATA_STACK_STRIDE;
+        p.space
+            .add_stacks(start, all * DATA_STACK_STRIDE, data)
+            .during("data stacks")?;
         let (store, window) = (&mut self.store, &mut self.window);
-        p.page(store, window, tcb_address(id), true, |page| {
-            // Address of itself, number; everything else is zero.
-            page[..8].copy_from_slice(&tcb_address(id).to_le_bytes());
-            page[8..16].copy_from_slice(&u64::from(id).to_le_bytes());
-        })
-        .during("thread control block")?;
-        let scheduled = thread::PROGRAM + (number - program::FIRST) as u32;
-        let tag = sched::tag(scheduled);
-        let isas = self.isas;
-        let thread = p
-            .thread(store, 0, isas, (INFO_BASE, tag), Some(schedule.endpoints))
-            .during("thread")?;
+        p.control_blocks(store, window)
+            .during("thread control blocks")?;
+        let guest = threads::of(number).during("threads")?;
         let rights = ThreadOp::Migrate
             .right()
             .or(ThreadOp::Jump.right())
             .or(ThreadOp::Yield.right())
             .or(ThreadOp::Exit.right());
-        match granted {
-            None => drop(p.give(slot::THREAD, thread, rights)?),
-            Some(memory) => grant_all(&p, thread, memory)?,
+        let mut main = None;
+        for n in 0..all {
+            let thread: Cap<Thread> = store
+                .object(&mut p.objects, ObjectKind::Thread)
+                .during("thread")?;
+            let scheduled = threads::scheduled(number, n);
+            if n == 0 {
+                let tag = sched::tag(scheduled);
+                p.restart(thread, 0, (INFO_BASE, tag), Some(schedule.endpoints))
+                    .during("thread")?;
+            }
+            if n != 0 || !granted {
+                p.give(slot::thread(n), thread, rights)?;
+            }
+            endpoints
+                .make_send(n, p.place(slot::wake(n)), 1)
+                .during("waking threads")?;
+            let bit = PROGRAM_ENDED << (number - program::FIRST);
+            schedule.enter(sched, (scheduled, bit), thread, PROGRAM_ENTRY)?;
+            guest.enter_thread(n, thread);
+            main = main.or(Some(thread));
         }
-        schedule.enter(sched, scheduled, thread, PROGRAM_ENTRY)?;
-        Ok((p, thread))
+        guest.enter(p.component, p.entry, schedule.endpoints);
+        main.ok_or(Error::Full).during("threads")
     }
 
     /// Memory of each pool for the program, if it is to be given [`Grant::All`].
@@ -575,5 +621,8 @@ impl System {
 }
 
 const _: () = assert!(
-    (thread::WARDEN as usize) + MAX_NODES <= 63 && (PROGRAM_ENDED | BESIDE_ENDED) & NEWS == 0
+    (thread::WARDEN as usize) + MAX_NODES <= 63
+        && threads::scheduled(program::FIRST, 0) == 64
+        && threads::scheduled(BESIDE + 1, 0) == sched::THREADS
+        && (3 * PROGRAM_ENDED) & NEWS == 0
 );

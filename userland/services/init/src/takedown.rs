@@ -1,7 +1,7 @@
 //! The end of a program: everything it had is taken back, and counted.
 //!
 //! ```text
-//!   pager, console: END ──▶ stacks of its invocations ──▶ buffer in the console
+//!   threads that still run ──▶ pager, console: END ──▶ stacks of its invocations ──▶ buffer in the console
 //!      ──▶ every page and page table of its address space ──▶ its runs of frames, until nothing
 //!          moves ──▶ quiescence ──▶ count
 //! ```
@@ -14,19 +14,17 @@
 #![allow(unsafe_code)]
 
 use dyad_abi::cap::{ROOT_ENTRIES, TableAt};
-use dyad_abi::service::{
-    CONSOLE_THREADS, INVOKE_STACK_SIZE, console, console_client, invoke_stack, pager, program,
-    thread_id,
-};
-use dyad_abi::user::{PAGE_SIZE, USER_END};
+use dyad_abi::service::{CONSOLE_THREADS, console, console_client, pager, program};
+use dyad_abi::user::{ISA_RO_BASE, PAGE_SIZE, TEXT_BASE, USER_END};
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_services::frames::Arena;
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Space, Stamp, Until};
 
 use crate::memory::{CXL, Store};
-use crate::program::{DEPTHS, HOME, Program, isas_of};
+use crate::program::{HOME, Program, invocations, isas_of};
 use crate::system::{ENDPOINT, SLEEP_LINE, System};
+use crate::threads;
 use crate::trouble::{Done, During};
 
 /// Most passes over the frames: each frees what held what the next one frees.
@@ -37,6 +35,9 @@ const TRIES: u32 = 1000;
 const QUIESCENCE_NS: u64 = 10_000_000_000;
 /// How often it is looked at.
 const LOOK_NS: u64 = 5_000_000;
+/// How long threads may take to end, and how often it is looked whether they have.
+const HALT_NS: u64 = 10_000_000_000;
+const STEP_NS: u64 = 500_000;
 
 /// Frames of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,28 +98,69 @@ fn clear(space: Cap<Space>, isa: Isa, level: u8, va: u64) -> Result<()> {
     }
 }
 
-/// Takes back what invocations by a thread have used in a service.
-fn dismiss(service: &Program, thread: u32) -> Result<()> {
-    for depth in 1..=DEPTHS {
-        let (bottom, top) = invoke_stack(u64::from(thread) << 8 | depth);
-        let mut at = bottom;
-        while at < top {
-            let pages = (top - at) / PAGE_SIZE;
-            // SAFETY: 1. No invocation of that thread is under way, so nothing is on its stacks,
-            // also if they are init's own.
-            let looked = patiently(|| unsafe { service.space.reclaim(at, pages) })?;
-            if looked == 0 {
-                return Err(Error::Corrupt);
-            }
-            at += looked * PAGE_SIZE;
+/// Takes back what invocations by the threads of a program have used in a service.
+fn dismiss(service: &Program, number: u64) -> Result<()> {
+    let (start, len) = invocations(number);
+    let (mut at, end) = (start, start + len);
+    while at < end {
+        let pages = (end - at) / PAGE_SIZE;
+        // SAFETY: 1. No invocation of those threads is under way, so nothing is on their stacks, also
+        // if they are init's own.
+        let looked = patiently(|| unsafe { service.space.reclaim(at, pages) })?;
+        if looked == 0 {
+            return Err(Error::Corrupt);
         }
-        service.space.shootdown(bottom, INVOKE_STACK_SIZE)?;
-        if service.number != program::INIT {
-            // SAFETY: 1. As above.
-            unsafe { service.space.remove_region(bottom)? };
-        }
+        at += looked * PAGE_SIZE;
+    }
+    service.space.shootdown(start, len)?;
+    if service.number != program::INIT {
+        // SAFETY: 1. As above.
+        unsafe { service.space.remove_region(start)? };
     }
     Ok(())
+}
+
+/// Ends the threads of a program that still run, wherever they are: what they execute is taken away
+/// from under them, so that each faults, and ends. One that is in a service first does there what it
+/// was invoked for, and holds nothing there when it ends; one that waits is woken for this.
+fn halt(p: &Program, isas: u8) -> Result<()> {
+    let threads = threads::of(p.number)?;
+    if threads.have_stopped() && threads.have_stopped() {
+        return Ok(());
+    }
+    for isa in isas_of(isas) {
+        let mut va = TEXT_BASE;
+        while va < ISA_RO_BASE {
+            clear(p.space, isa, 1, va)?;
+            va += PAGE_SIZE << 9;
+        }
+    }
+    p.space.shootdown(TEXT_BASE, ISA_RO_BASE - TEXT_BASE)?;
+    let end = rt::hardware(HOME).now()? + HALT_NS;
+    let mut seen = 0;
+    // Twice: one that has been seen to have stopped may have been started since, by one that was just
+    // about to, and nobody else can.
+    while seen < 2 {
+        if threads.have_stopped() {
+            seen += 1;
+            continue;
+        }
+        seen = 0;
+        let now = rt::hardware(HOME).now()?;
+        if now > end {
+            return Err(Error::TimedOut);
+        }
+        sleep(now + STEP_NS)?;
+    }
+    Ok(())
+}
+
+/// Sleeps for a while, or shorter.
+fn sleep(until: u64) -> Result<()> {
+    match ENDPOINT.receive(SLEEP_LINE, Until::Deadline(until)) {
+        Ok(_) | Err(Error::TimedOut) => Ok(()),
+        Err(e) => Err(e),
+    }
 }
 
 /// The runs of frames of a program, with their pools.
@@ -173,18 +215,16 @@ fn wait(stamp: Stamp) -> Result<()> {
         if now > end {
             return Err(Error::TimedOut);
         }
-        match ENDPOINT.receive(SLEEP_LINE, Until::Deadline(now + LOOK_NS)) {
-            Ok(_) | Err(Error::TimedOut) => {}
-            Err(e) => return Err(e),
-        }
+        sleep(now + LOOK_NS)?;
     }
     Ok(())
 }
 
 impl System {
-    /// Takes a program down whose thread has ended.
+    /// Takes a program down that has ended.
     pub fn take_down(&self, p: &Program) -> Done<Count> {
         let number = p.number;
+        halt(p, self.builder.isas).during("ending the threads")?;
         let console = self.to_console.request([console::END, number, 0, 0]);
         let pager = self.to_pager.request([pager::END, number, 0, 0]);
         for (ended, what) in [(console, "end at the console"), (pager, "end at the pager")] {
@@ -195,10 +235,9 @@ impl System {
                 other => drop(other.during(what)?),
             }
         }
-        let thread = thread_id(number, 0);
         let builder = &self.builder;
         for service in [&self.console, &self.pager, &builder.window.own] {
-            dismiss(service, thread).during("stacks of invocations")?;
+            dismiss(service, number).during("stacks of invocations")?;
         }
         self.leave_console(p).during("buffer in the console")?;
         let mut last = Stamp(0);

@@ -22,8 +22,8 @@ use dyad_abi::{Error, NodeId, Result};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, NodeState, Send, Thread, Until};
 
-use crate::service::{beside_ended, ended, is_over, say, shut_down, start_failed, with_system};
-use crate::system::{BESIDE_ENDED, ENDED_LINE, ENDPOINT, PROGRAM_ENDED};
+use crate::service::{ended, is_over, say, shut_down, start_failed, threads_ended, with_system};
+use crate::system::{ENDED_LINE, ENDPOINT};
 
 /// Bit that says that a node has died or come back.
 pub const NEWS: u64 = 1 << 63;
@@ -130,8 +130,6 @@ pub fn serve(node: NodeId) -> ! {
     let mut in_vain = 0;
     // How often the program has been seen to have ended.
     let mut over = 0;
-    // Whether the program beside it has.
-    let mut beside = false;
     loop {
         if !is_on(node) {
             // The node has died while this slept; a new warden will be started there.
@@ -151,8 +149,8 @@ pub fn serve(node: NodeId) -> ! {
             let looked = with_system(|system| {
                 // First, because a program may have ended by a death.
                 let all_well = system.look_after_nodes();
-                if core::mem::take(&mut beside) {
-                    beside_ended(system);
+                if threads_ended(system) {
+                    over = OVER;
                 }
                 match over {
                     0..OVER => all_well,
@@ -180,12 +178,6 @@ pub fn serve(node: NodeId) -> ! {
             _ => Until::Never,
         };
         match ENDPOINT.receive(line, until) {
-            Ok(bits) if leads && bits & (PROGRAM_ENDED | BESIDE_ENDED) != 0 => {
-                beside |= bits & BESIDE_ENDED != 0;
-                if bits & PROGRAM_ENDED != 0 {
-                    over = OVER;
-                }
-            }
             // That it has ended may have been told to a leader that died.
             Err(Error::TimedOut) if leads && is_over() => over += 1,
             Ok(_) | Err(Error::TimedOut | Error::NodeDead) => {}

@@ -1,6 +1,6 @@
 //! Address spaces.
 
-use dyad_abi::cap::{MAP_EXECUTE, MAP_WRITE, RegionKind, SpaceOp, TableAt};
+use dyad_abi::cap::{MAP_EXECUTE, MAP_WRITE, RegionKind, SpaceOp, Stripes, TableAt};
 use dyad_abi::user::{TRANSLATE_EXEC, TRANSLATE_PA, TRANSLATE_WRITE};
 use dyad_abi::{Error, Isa, NodeId, Result};
 
@@ -179,6 +179,18 @@ impl Cap<Space> {
     /// [every operation](super#errors-of-every-operation).
     pub fn add_region(self, start: u64, len: u64, kind: RegionKind, write: bool) -> Result<()> {
         let kind = kind as u64 | u64::from(write) << 8;
+        self.call(SpaceOp::AddRegion as u32, [start, len, kind, 0, 0])
+            .map(drop)
+    }
+
+    /// As [`add_region`](Cap::add_region), of zero-filled memory to be written to, in pieces: the
+    /// range begins and ends at multiples of their stride. For stacks, with guards between them.
+    ///
+    /// # Errors
+    ///
+    /// As [`add_region`](Cap::add_region).
+    pub fn add_stacks(self, start: u64, len: u64, stripes: Stripes) -> Result<()> {
+        let kind = RegionKind::Anonymous as u64 | 1 << 8 | stripes.bits() << 16;
         self.call(SpaceOp::AddRegion as u32, [start, len, kind, 0, 0])
             .map(drop)
     }

@@ -1,0 +1,217 @@
+//! Threads of a program, on all nodes: program `threads`, whose header says what its scenes are.
+
+use std::process::Command;
+use std::time::Duration;
+
+use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_abi::boot::OnDeath;
+use libtest_mimic::{Failed, Trial};
+use xtask::config::{RunConfig, Work};
+use xtask::console::Line;
+use xtask::launch::{self, Event, RunReport};
+
+use crate::console::Kept;
+
+const PAIR: &[Isa] = &[X86_64, Aarch64];
+const REVERSED: &[Isa] = &[Aarch64, X86_64];
+const THREE: &[Isa] = &[X86_64, Aarch64, X86_64];
+
+/// Frames that a machine can have been changing when it died.
+const LEAKED: u64 = 8;
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let test = |name: &str, f: fn() -> Result<(), Failed>| {
+        Trial::test(format!("threads::{name}"), f).with_kind("system")
+    };
+    vec![
+        test("on_the_pair", || whole(PAIR, 1, "all")),
+        test("in_reversed_order", || whole(REVERSED, 1, "all")),
+        test("with_two_cpus", || whole(PAIR, 2, "all")),
+        test("on_three_nodes", || whole(THREE, 1, "all")),
+        test("one_exits_while_others_run", || {
+            ends(PAIR, 2, "exit", 7, &[])
+        }),
+        test("one_exits_while_others_run_on_one_cpu_each", || {
+            ends(REVERSED, 1, "exit", 7, &[])
+        }),
+        test("one_panics_while_others_wait", || {
+            let message = "nobody will open what holds 0";
+            ends(PAIR, 1, "panic", 101, &["panic in thread 5 at ", message])
+        }),
+        test("one_faults_while_others_wait", || {
+            let says = "thread 3: read of 0x12345678 at pc 0x";
+            ends(PAIR, 1, "fault", 102, &[says, "on aarch64"])
+        }),
+        test("async_calls_elsewhere_are_refused", || {
+            let says = "are not for other threads";
+            ends(PAIR, 1, "async", 101, &["panic in thread 1 at ", says])
+        }),
+        test("lost_threads_are_told_of", || lost(THREE)),
+        test("lost_threads_are_told_of_on_the_pair", || lost(PAIR)),
+        test("a_wake_up_rings_once_at_most", doorbells),
+    ]
+}
+
+fn config(nodes: &[Isa], cpus: usize, args: &str) -> RunConfig {
+    RunConfig {
+        nodes: nodes.to_vec(),
+        cpus,
+        work: Work::App {
+            app: "threads".into(),
+            args: args.into(),
+        },
+        timeout: Some(Duration::from_secs(120)),
+        ..RunConfig::default()
+    }
+}
+
+fn run(config: &RunConfig) -> (RunReport, String) {
+    let mut kept = Kept::new(|_| {});
+    let report = launch::run(config, &mut kept);
+    let text = kept.text(&report);
+    (report, text)
+}
+
+fn because<T>(text: &str, why: impl std::fmt::Display) -> Result<T, Failed> {
+    Err(format!("{why}\n\nconsole:\n{text}").into())
+}
+
+fn counter(report: &RunReport, text: &str, name: &str) -> Result<u64, Failed> {
+    match report.counters.get(name) {
+        Some(&n) => Ok(n),
+        None => because(text, format_args!("no counter {name}")),
+    }
+}
+
+/// A scene all of whose checks pass.
+fn whole(nodes: &[Isa], cpus: usize, scene: &str) -> Result<(), Failed> {
+    let (report, text) = run(&config(nodes, cpus, &format!("--scene {scene}")));
+    if let Some(why) = report.failure() {
+        return because(&text, why);
+    }
+    for name in [
+        "spawn",
+        "ids",
+        "heap",
+        "mutex",
+        "barrier",
+        "scope-nested",
+        "many",
+        "futex",
+    ] {
+        let name = format!("threads.{name}");
+        if !report.checks.iter().any(|c| c.name == name && c.ok) {
+            return because(&text, format_args!("no check {name}"));
+        }
+    }
+    Ok(())
+}
+
+/// A scene that ends the program with a code, while threads run and wait: nothing is left of it.
+fn ends(nodes: &[Isa], cpus: usize, scene: &str, code: u32, says: &[&str]) -> Result<(), Failed> {
+    let (report, text) = run(&config(nodes, cpus, &format!("--scene {scene}")));
+    let found = |name: &str, ok: bool, detail: &str| {
+        let mut checks = report.checks.iter();
+        checks.any(|c| c.name == name && c.ok == ok && c.detail.contains(detail))
+    };
+    if !found("app.exit", false, &format!("ended with code {code}")) {
+        return because(&text, format_args!("it must end with code {code}"));
+    }
+    if !found("frames.returned", true, "") {
+        return because(&text, "not all frames came back");
+    }
+    match says.iter().find(|s| !text.contains(*s)) {
+        Some(missing) => because(&text, format_args!("it must say {missing:?}")),
+        None => Ok(()),
+    }
+}
+
+/// Node 1 dies when the program says that it may.
+fn lost(nodes: &[Isa]) -> Result<(), Failed> {
+    let config = RunConfig {
+        on_death: OnDeath::Survive,
+        ..config(nodes, 1, "--scene lost")
+    };
+    let (mut pid, mut killed) = (None, false);
+    let mut kept = Kept::new(|e: &Event<'_>| match e {
+        Event::Started {
+            node: 1, pid: p, ..
+        } => pid = Some(*p),
+        Event::Line {
+            line: Line::Log { text, .. },
+            ..
+        } if text.contains("node 1 may die now") => {
+            if let Some(pid) = pid {
+                killed = true;
+                let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+            }
+        }
+        _ => {}
+    });
+    let report = launch::run(&config, &mut kept);
+    let text = kept.text(&report);
+    if !killed {
+        return because(&text, "node 1 was not killed");
+    }
+    for name in [
+        "threads.lost-join",
+        "threads.lost-waiting",
+        "threads.lost-lock",
+        "threads.lost-taken",
+        "threads.lost-others",
+        "threads.lost-node",
+        "app.exit",
+    ] {
+        if !report.checks.iter().any(|c| c.name == name && c.ok) {
+            return because(&text, format_args!("check {name} has not passed"));
+        }
+    }
+    let returned = report.checks.iter().find(|c| c.name == "frames.returned");
+    let frames: Vec<u64> = returned
+        .map(|c| {
+            c.detail
+                .split_whitespace()
+                .filter_map(|w| w.parse().ok())
+                .collect()
+        })
+        .unwrap_or_default();
+    match frames[..] {
+        [returned, given] if returned + LEAKED >= given => Ok(()),
+        _ => because(&text, format_args!("frames: {frames:?}")),
+    }
+}
+
+/// More turns ring no more doorbells than there are more contended wake-ups, and no messages either, as
+/// each of those would ring too.
+fn doorbells() -> Result<(), Failed> {
+    let mut seen = Vec::new();
+    for turns in [50, 2050] {
+        let (report, text) = run(&config(PAIR, 1, &format!("--scene futex --turns {turns}")));
+        if let Some(why) = report.failure() {
+            return because(&text, why);
+        }
+        let rung = counter(&report, &text, "doorbells_rung")?;
+        let sends = counter(&report, &text, "futex.sends")?;
+        seen.push((rung, sends, text));
+    }
+    let [(few, few_sends, _), (many, many_sends, text)] = &seen[..] else {
+        return Err("two runs".into());
+    };
+    // Rounds of quiescence, and what else goes on in a longer run.
+    const OTHERS: u64 = 40;
+    if *many_sends < 500 {
+        return because(text, format_args!("only {many_sends} contended wake-ups"));
+    }
+    if many.saturating_sub(*few) > many_sends.saturating_sub(*few_sends) + OTHERS {
+        return because(
+            text,
+            format_args!(
+                "{} doorbells more for {} wake-ups more",
+                many - few,
+                many_sends - few_sends
+            ),
+        );
+    }
+    Ok(())
+}

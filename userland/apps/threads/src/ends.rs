@@ -1,0 +1,189 @@
+//! How threads, and programs with threads, end.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use dyad::prelude::*;
+use dyad::sync::{Condvar, Mutex};
+use dyad::{report, sys, thread};
+
+use crate::nodes;
+
+static NEVER: Mutex<()> = Mutex::new(());
+static NOTHING: Condvar = Condvar::new();
+static HELD: Mutex<u32> = Mutex::new(0);
+static READY: AtomicU32 = AtomicU32::new(0);
+
+fn ready() {
+    READY.fetch_add(1, Ordering::Release);
+    sys::futex::wake_all(&READY);
+}
+
+/// Waits until so many threads are what they are to be.
+fn until_ready(count: u32) {
+    loop {
+        let now = READY.load(Ordering::Acquire);
+        if now >= count {
+            return;
+        }
+        let end = Instant::now() + Duration::from_millis(100);
+        let _ = sys::futex::wait(&READY, now, end.as_nanos());
+    }
+}
+
+fn wait_for_ever() {
+    ready();
+    let mut guard = NEVER.lock();
+    loop {
+        guard = NOTHING.wait(guard);
+    }
+}
+
+fn compute_for_ever() {
+    ready();
+    let mut n = 0u64;
+    loop {
+        n = core::hint::black_box(n).wrapping_add(1);
+    }
+}
+
+fn print_for_ever() {
+    ready();
+    loop {
+        println!("still here");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn allocate_for_ever() {
+    ready();
+    for n in 0.. {
+        core::hint::black_box(vec![n; 1 + n as usize % 5000]);
+    }
+}
+
+fn map_for_ever() {
+    ready();
+    loop {
+        if let Ok(start) = sys::map_anon(1 << 16) {
+            core::hint::black_box(start);
+        }
+        thread::yield_now();
+    }
+}
+
+/// Starts threads that never end, of every kind on every node; gives when all are at it.
+fn crowd(kinds: &[fn()]) -> Result<()> {
+    let mut started = 0;
+    for &node in &nodes()? {
+        for &kind in kinds {
+            drop(thread::spawn_on(node, kind)?);
+            started += 1;
+        }
+    }
+    until_ready(started);
+    Ok(())
+}
+
+/// Ends the program in a thread, in the middle of everything.
+pub fn exit() -> Result<()> {
+    crowd(&[
+        wait_for_ever,
+        compute_for_ever,
+        print_for_ever,
+        allocate_for_ever,
+        map_for_ever,
+    ])?;
+    thread::sleep(Duration::from_millis(20));
+    let last = nodes()?.last().copied().unwrap_or(dyad::node());
+    drop(thread::spawn_on(last, || -> () { sys::exit(7) })?);
+    compute_for_ever();
+    Ok(())
+}
+
+/// One panics, others wait for what it will never do.
+pub fn panic() -> Result<()> {
+    crowd(&[wait_for_ever, wait_for_ever])?;
+    let last = nodes()?.last().copied().unwrap_or(dyad::node());
+    let thread = thread::spawn_on(last, || -> u32 {
+        let held = HELD.lock();
+        ready();
+        thread::sleep(Duration::from_millis(5));
+        panic!("nobody will open what holds {}", *held);
+    })?;
+    until_ready(
+        READY
+            .load(Ordering::Relaxed)
+            .max(2 * nodes()?.len() as u32 + 1),
+    );
+    drop(HELD.lock());
+    report::check(
+        "threads.panic",
+        false,
+        "the lock of a thread that panics was opened",
+    );
+    thread.join().map(drop)
+}
+
+/// One faults, others wait for it.
+#[allow(unsafe_code)]
+pub fn fault() -> Result<()> {
+    crowd(&[wait_for_ever])?;
+    let last = nodes()?.last().copied().unwrap_or(dyad::node());
+    let thread = thread::spawn_on(last, || -> u64 {
+        let nowhere = core::ptr::with_exposed_provenance::<u64>(0x1234_5678);
+        // SAFETY: 1. It is not: nothing is mapped there, which is the test.
+        unsafe { nowhere.read_volatile() }
+    })?;
+    thread.join().map(drop)
+}
+
+/// State of the first thread is used by another one.
+pub fn asynchronous() -> Result<()> {
+    thread::spawn(|| drop(dyad::spawn(async {})))?.join()
+}
+
+/// Node 1 dies with the threads that are there.
+pub fn lost() -> Result<()> {
+    let there = NodeId::new(1).ok_or(sys::Error::NoSuchNode)?;
+    let holder = thread::spawn_on(there, || {
+        let held = HELD.lock();
+        compute_for_ever();
+        drop(held);
+    })?;
+    let sleeper = thread::spawn_on(there, wait_for_ever)?;
+    until_ready(2);
+    println!("threads: node 1 may die now");
+    let joined = holder.join().err().and_then(|e| e.system());
+    let dead = Some(sys::Error::NodeDead);
+    report::check(
+        "threads.lost-join",
+        joined == dead,
+        format_args!("{joined:?}"),
+    );
+    let joined = sleeper.join().err().and_then(|e| e.system());
+    report::check(
+        "threads.lost-waiting",
+        joined == dead,
+        format_args!("{joined:?}"),
+    );
+    let locked = HELD.lock_or_lost().err();
+    report::check(
+        "threads.lost-lock",
+        locked == dead,
+        format_args!("{locked:?}"),
+    );
+    let taken = HELD.take_from_lost().is_some();
+    report::check("threads.lost-taken", taken, "");
+    // Whoever is left goes on; of a thread that is lost the number is gone, and no other.
+    let sum = thread::spawn(|| (1..=100u64).sum::<u64>())?.join()?;
+    report::check("threads.lost-others", sum == 5050, format_args!("{sum}"));
+    let refused = thread::spawn_on(there, || ())
+        .err()
+        .and_then(|e| e.system());
+    report::check(
+        "threads.lost-node",
+        refused == dead,
+        format_args!("{refused:?}"),
+    );
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! Threads on all nodes: they meet, share memory, wait for each other, and end in every way there is.
+//! `cargo xtask run --app threads -- --scene all`.
+//!
+//! | `--scene` | what happens |
+//! |---|---|
+//! | `all` | `spawn`, `heap`, `sync`, `scope`, `many`, `futex`, one after the other |
+//! | `spawn` | threads on every node say where they are; their ids, and what they give back, are seen here |
+//! | `heap` | all allocate and free, and free what others have allocated |
+//! | `sync` | mutex, condition, barrier, semaphore, once: nothing is lost, nobody is in the way |
+//! | `scope` | threads that borrow, and threads of those |
+//! | `many` | as many threads as there can be, and one more, twice |
+//! | `futex` | two threads in turn, on two nodes: `--turns` wake-ups |
+//! | `exit` | one thread ends the program with 7 while others compute, wait, print and allocate |
+//! | `panic` | one thread panics while others wait |
+//! | `fault` | one thread faults while others wait |
+//! | `async` | an async call on another thread than the first: a panic that says so |
+//! | `lost` | threads on node 1 wait, hold and compute until that dies; the others learn it |
+#![no_std]
+#![no_main]
+#![deny(unsafe_code)]
+
+extern crate alloc;
+
+mod ends;
+mod meet;
+mod share;
+mod turns;
+
+use dyad::prelude::*;
+use dyad::thread;
+
+/// The live nodes.
+fn nodes() -> Result<Vec<NodeId>> {
+    let system = dyad::system()?;
+    Ok(system.nodes().filter(|n| n.live).map(|n| n.id).collect())
+}
+
+/// One thread on each node, `each` times, does `f` with its number; what they give, in order.
+fn on_all<T, F>(each: usize, f: F) -> Result<Vec<T>>
+where
+    T: Send + 'static,
+    F: Fn(usize) -> T + Copy + Send + 'static,
+{
+    let nodes = nodes()?;
+    let threads: Vec<_> = (0..each * nodes.len())
+        .map(|n| thread::spawn_on(nodes[n % nodes.len()], move || f(n)))
+        .collect::<Result<_>>()?;
+    threads.into_iter().map(|t| t.join()).collect()
+}
+
+fn scene(name: &str, args: &Args) -> Result<()> {
+    match name {
+        "spawn" => share::spawn(),
+        "heap" => share::heap(),
+        "sync" => meet::sync(),
+        "scope" => share::scope(),
+        "many" => share::many(),
+        "futex" => turns::futex(args),
+        "exit" => ends::exit(),
+        "panic" => ends::panic(),
+        "fault" => ends::fault(),
+        "async" => ends::asynchronous(),
+        "lost" => ends::lost(),
+        _ => {
+            for name in ["spawn", "heap", "sync", "scope", "many", "futex"] {
+                scene(name, args)?;
+                println!("threads: scene {name} is over");
+            }
+            Ok(())
+        }
+    }
+}
+
+#[dyad::task]
+async fn main(args: Args) -> Result<()> {
+    const SCENES: [&str; 12] = [
+        "all", "spawn", "heap", "sync", "scope", "many", "futex", "exit", "panic", "fault",
+        "async", "lost",
+    ];
+    args.expect_options(&["--scene", "--turns"])?;
+    scene(args.one_of("--scene", &SCENES, "all")?, &args)
+}

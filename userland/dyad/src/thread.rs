@@ -1,0 +1,333 @@
+//! Threads: plain functions that run beside each other, on any node.
+//!
+//! ```no_run
+//! use dyad::thread;
+//!
+//! # fn main() -> dyad::Result<()> {
+//! let sum = thread::spawn(|| (1..=10u64).sum::<u64>())?;
+//! let there = thread::spawn_on(dyad::NodeId::new(1).unwrap(), || dyad::isa())?;
+//! assert_eq!(sum.join()?, 55);
+//! println!("{}", there.join()?);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A program has up to 64 threads, the one of its main task included. They share everything: a thread
+//! on one node uses what one on another has allocated, at the same address, and meets it in the types
+//! of [`sync`](crate::sync). Starting one is a request to the process service, on the caller's own
+//! thread; waiting and waking involve no service and no message.
+//!
+//! | | |
+//! |---|---|
+//! | the main task ends, or any thread exits | the program ends, with all its threads |
+//! | a thread panics | its message, then the program ends with 101 |
+//! | a thread is lost with its node | the others go on; [`JoinHandle::join`] says `NodeDead` |
+//! | async tasks | are for the first thread only: spawning and awaiting elsewhere panics |
+//!
+//! A thread blocks the CPU's other threads no more than its slice; one that waits blocks nobody. The
+//! executor runs on the first thread: a task that joins a thread keeps all tasks waiting.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::num::NonZeroUsize;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
+
+use dyad_sys as sys;
+use dyad_sys::thread::Number;
+use dyad_sys::{CpuId, Lock, NodeId, futex};
+
+use crate::{Error, Instant, Result};
+
+mod scope;
+
+pub use scope::{Scope, ScopedJoinHandle, scope};
+
+/// Most threads of a program at a time.
+pub const MAX: usize = dyad_abi::user::MAX_PROGRAM_THREADS as usize;
+
+/// What a thread that is being started is to do.
+type Work = Box<dyn FnOnce() + Send>;
+
+/// Numbers that somebody has: bit 0 is the first thread's.
+static USED: AtomicU64 = AtomicU64::new(1);
+static WORK: [Lock<Option<Work>>; MAX] = [const { Lock::new(None) }; MAX];
+
+/// How long a number is waited for whose last thread has not quite ended.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a thread leaves, and whether it has.
+struct Packet<T> {
+    done: AtomicU32,
+    value: Lock<Option<T>>,
+}
+
+/// A thread that was started. Dropping it lets the thread run on.
+#[must_use = "the thread runs anyway, but its value is lost"]
+pub struct JoinHandle<T> {
+    thread: Thread,
+    packet: Arc<Packet<T>>,
+}
+
+/// Which thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Thread {
+    number: u8,
+    id: u32,
+}
+
+impl Thread {
+    /// Its id: no two threads that live have the same, in the whole system, and every node sees the
+    /// same one.
+    pub const fn id(self) -> u32 {
+        self.id
+    }
+
+    /// Its number in the program, from 0, the first one's.
+    pub const fn number(self) -> usize {
+        self.number as usize
+    }
+}
+
+/// The calling thread.
+///
+/// # Panics
+///
+/// In an invocation, where the thread is somebody else's.
+pub fn current() -> Thread {
+    let here = sys::thread::id().zip(sys::thread::number());
+    let (id, number) = here.expect("an invocation is on a thread of its caller");
+    Thread {
+        number: number.get() as u8,
+        id,
+    }
+}
+
+/// Lets other threads of this CPU run.
+pub fn yield_now() {
+    sys::yield_now();
+}
+
+/// Waits for a duration, without the CPU.
+///
+/// On the first thread, async tasks wait too: there use [`sleep`](crate::sleep).
+pub fn sleep(d: Duration) {
+    let end = Instant::now() + d;
+    while Instant::now() < end {
+        // Waking early only costs a turn.
+        let _ = sys::sleep_until(end.as_nanos());
+    }
+}
+
+/// How many CPUs the live nodes have together.
+///
+/// # Errors
+///
+/// As [`system`](crate::system()).
+pub fn available_parallelism() -> Result<NonZeroUsize> {
+    let system = crate::system()?;
+    let cpus: usize = system
+        .nodes()
+        .filter(|n| n.live)
+        .map(|n| n.cpus as usize)
+        .sum();
+    NonZeroUsize::new(cpus).ok_or_else(|| Error::msg("the system has no CPUs"))
+}
+
+/// Starts a thread on the caller's node.
+///
+/// # Errors
+///
+/// As [`Builder::spawn`].
+pub fn spawn<F, T>(f: F) -> Result<JoinHandle<T>>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    Builder::new().spawn(f)
+}
+
+/// Starts a thread on a node.
+///
+/// # Errors
+///
+/// As [`Builder::spawn`].
+pub fn spawn_on<F, T>(node: NodeId, f: F) -> Result<JoinHandle<T>>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    Builder::new().node(node).spawn(f)
+}
+
+/// Where a thread is to run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Builder {
+    node: Option<NodeId>,
+    cpu: Option<CpuId>,
+}
+
+impl Builder {
+    /// On the caller's node, on its CPUs in turn.
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// On this node.
+    #[must_use]
+    pub fn node(self, node: NodeId) -> Builder {
+        let node = Some(node);
+        Builder { node, ..self }
+    }
+
+    /// On this CPU of the node.
+    #[must_use]
+    pub fn cpu(self, cpu: CpuId) -> Builder {
+        let cpu = Some(cpu);
+        Builder { cpu, ..self }
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// `Full` if the program has [`MAX`] threads; `NoSuchNode`, `NodeDead`, `BadArgument` if there is
+    /// no such node or CPU; as [`system`](crate::system()).
+    pub fn spawn<F, T>(self, f: F) -> Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let packet = Packet::new();
+        let work = packet.clone().work(f);
+        let thread = self.start(Box::new(work))?;
+        Ok(JoinHandle { thread, packet })
+    }
+
+    /// Starts a thread that does `work` and then ends.
+    fn start(self, work: Work) -> Result<Thread> {
+        let node = match self.node {
+            Some(node) => node,
+            None => crate::node(),
+        };
+        let number = take_number()?;
+        let cpu = match self.cpu {
+            Some(cpu) => cpu,
+            None => {
+                let cpus = crate::system()?.node(node).map_or(1, |n| n.cpus).max(1);
+                CpuId::new(number.get() % u64::from(cpus)).ok_or(sys::Error::Corrupt)?
+            }
+        };
+        *WORK[number.get() as usize].lock() = Some(work);
+        let end = Instant::now() + PATIENCE;
+        let id = loop {
+            match sys::thread::start(number, node, cpu) {
+                // Whoever had the number has not quite ended.
+                Err(sys::Error::Again) if Instant::now() < end => sys::yield_now(),
+                started => break started,
+            }
+        };
+        match id {
+            Ok(id) => Ok(Thread {
+                number: number.get() as u8,
+                id,
+            }),
+            Err(e) => {
+                drop(WORK[number.get() as usize].lock().take());
+                give_number_back(number);
+                Err(e.into())
+            }
+        }
+    }
+}
+
+/// Takes the lowest number that nobody has.
+fn take_number() -> Result<Number> {
+    let free = |used: u64| (used != u64::MAX).then(|| used | (used + 1));
+    let used = USED
+        .fetch_update(Ordering::Acquire, Ordering::Relaxed, free)
+        .map_err(|_| sys::Error::Full)?;
+    Ok(Number::new(used.trailing_ones().into()).ok_or(sys::Error::Full)?)
+}
+
+fn give_number_back(number: Number) {
+    USED.fetch_and(!number.bit(), Ordering::Release);
+}
+
+impl<T> Packet<T> {
+    fn new() -> Arc<Packet<T>> {
+        Arc::new(Packet {
+            done: AtomicU32::new(0),
+            value: Lock::new(None),
+        })
+    }
+
+    /// What a thread does that leaves the value of `f` here.
+    fn work<'a, F>(self: Arc<Self>, f: F) -> impl FnOnce() + Send + 'a
+    where
+        F: FnOnce() -> T + Send + 'a,
+        T: Send + 'a,
+    {
+        move || {
+            let value = f();
+            *self.value.lock() = Some(value);
+            // Before anybody can know that this thread has ended. It is started again only once it
+            // really has, and needs nothing from here on that goes by its number.
+            if let Some(number) = sys::thread::number() {
+                give_number_back(number);
+            }
+            self.done.store(1, Ordering::Release);
+            futex::wake_all(&self.done);
+        }
+    }
+
+    /// Waits for it.
+    fn wait(&self, thread: Thread) -> Result<T, sys::Error> {
+        while self.done.load(Ordering::Acquire) == 0 {
+            let deadline = Instant::now() + Duration::from_nanos(sys::sync::PATIENCE_NS);
+            match futex::wait(&self.done, 0, deadline.as_nanos()) {
+                Ok(()) | Err(sys::Error::Again) => {}
+                Err(sys::Error::TimedOut) => {
+                    if sys::thread::lost()? >> thread.number & 1 != 0
+                        && self.done.load(Ordering::Acquire) == 0
+                    {
+                        return Err(sys::Error::NodeDead);
+                    }
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        self.value.lock().take().ok_or(sys::Error::Corrupt)
+    }
+}
+
+impl<T> JoinHandle<T> {
+    /// Which thread it is.
+    pub fn thread(&self) -> Thread {
+        self.thread
+    }
+
+    /// Whether [`join`](JoinHandle::join) would give the value at once.
+    pub fn is_finished(&self) -> bool {
+        self.packet.done.load(Ordering::Acquire) != 0
+    }
+
+    /// Waits until the thread has ended, and gives its value.
+    ///
+    /// # Errors
+    ///
+    /// `NodeDead` if it was lost with its node; `Denied` in an invocation.
+    pub fn join(self) -> Result<T> {
+        Ok(self.packet.wait(self.thread)?)
+    }
+}
+
+/// The life of a thread that is not the first: called at the program's entry.
+pub(crate) fn enter(number: Number) -> ! {
+    let work = WORK[number.get() as usize].lock().take();
+    let Some(work) = work else {
+        panic!("a thread has come to an ISA for the first time, without being able to go on there");
+    };
+    work();
+    sys::thread::end()
+}

@@ -1,0 +1,113 @@
+//! Threads that use what their starter has on its stack.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::marker::PhantomData;
+
+use dyad_sys::NodeId;
+
+use super::{Builder, Packet, Thread};
+use crate::Result;
+
+/// Where threads can be started that use what lives as long as `'env`; see [`scope`].
+#[derive(Clone, Copy)]
+pub struct Scope<'scope, 'env: 'scope>(&'scope dyad_scope::Scope<'scope, 'env>);
+
+/// A thread that was started in a [`Scope`].
+pub struct ScopedJoinHandle<'scope, T> {
+    thread: Thread,
+    packet: Arc<Packet<T>>,
+    scope: PhantomData<&'scope ()>,
+}
+
+/// Calls `f` with a scope in which threads can be started; all of them have ended when this returns.
+///
+/// ```no_run
+/// use dyad::thread;
+///
+/// # fn main() -> dyad::Result<()> {
+/// let mut halves = [0u64; 2];
+/// let [low, high] = &mut halves;
+/// thread::scope(|s| -> dyad::Result<()> {
+///     s.spawn(|| *low = (0..500).sum())?;
+///     s.spawn(|| *high = (500..1000).sum())?;
+///     Ok(())
+/// })?;
+/// assert_eq!(halves[0] + halves[1], 499_500);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Panics
+///
+/// If a thread of it is lost with its node: what it had borrowed cannot be given back.
+pub fn scope<'env, F, R>(f: F) -> R
+where
+    F: for<'scope> FnOnce(Scope<'scope, 'env>) -> R,
+{
+    dyad_scope::scope(|s| f(Scope(s)))
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// Starts a thread on the caller's node.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::spawn`].
+    pub fn spawn<F, T>(self, f: F) -> Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        self.spawn_with(Builder::new(), f)
+    }
+
+    /// Starts a thread on a node.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::spawn`].
+    pub fn spawn_on<F, T>(self, node: NodeId, f: F) -> Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        self.spawn_with(Builder::new().node(node), f)
+    }
+
+    /// Starts a thread where `builder` says.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::spawn`].
+    pub fn spawn_with<F, T>(self, builder: Builder, f: F) -> Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let packet = Packet::new();
+        let work = Box::new(packet.clone().work(f));
+        let thread = self.0.hand_out(work, |work| builder.start(work))?;
+        Ok(ScopedJoinHandle {
+            thread,
+            packet,
+            scope: PhantomData,
+        })
+    }
+}
+
+impl<T> ScopedJoinHandle<'_, T> {
+    /// Which thread it is.
+    pub fn thread(&self) -> Thread {
+        self.thread
+    }
+
+    /// Waits until the thread has ended, and gives its value.
+    ///
+    /// # Errors
+    ///
+    /// `NodeDead` if it was lost with its node; `Denied` in an invocation.
+    pub fn join(self) -> Result<T> {
+        Ok(self.packet.wait(self.thread)?)
+    }
+}

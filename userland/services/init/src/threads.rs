@@ -1,0 +1,354 @@
+//! Threads of programs that are no services: starting them, how they end, what becomes of them.
+//!
+//! All that a thread of a program can ever need is made with the program, of the program's own memory:
+//! the kernel's thread, its control block, regions for its stacks, capabilities, an entry in the
+//! scheduler's table. So a thread is started, and ends, with a few calls on the caller's own thread, and
+//! nothing that init does otherwise is held up by it, or can hold it up.
+//!
+//! What is known of a thread is a word, changed by exchange:
+//!
+//! ```text
+//!            START: configured, resumed          END_THREAD
+//!   Idle ───────────────▶ Starting ──▶ Running ─────────────▶ Idle (once it has stopped: again)
+//!                                         └──stopped, without having said so──▶ Lost
+//! ```
+//!
+//! The kernel says whether a thread has stopped. One that has, and has neither said that it ends nor
+//! committed a fault, was lost with its node. The program's first thread is Running from the start; if it
+//! is lost, the program has ended.
+//!
+//! How a program has ended is what is said first: by one of its threads that exits, or for one that has
+//! faulted.
+
+#![allow(unsafe_code)]
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_abi::cap::CapIndex;
+use dyad_abi::service::{INFO_BASE, process, program, sched, thread_id, thread_of_id};
+use dyad_abi::user::MAX_PROGRAM_THREADS;
+use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
+use dyad_services::rt::{self, Call};
+use dyad_sys::cap::{Cap, Component, Receive, Thread, ThreadSetup};
+
+use crate::program::HOME;
+use crate::service::say;
+
+/// Programs that are no services.
+const GUESTS: usize = 2;
+const THREADS: usize = MAX_PROGRAM_THREADS as usize;
+
+/// Kind of a fault of which nothing is known.
+const OTHER_FAULT: u64 = 8;
+
+/// States, in the low bits of a thread's word; above them it is counted how often it has been started.
+mod state {
+    pub const IDLE: u64 = 0;
+    pub const STARTING: u64 = 1;
+    pub const RUNNING: u64 = 2;
+    pub const LOST: u64 = 3;
+    pub const MASK: u64 = 0xff;
+    pub const STARTED_ONCE: u64 = 0x100;
+}
+
+struct Entry {
+    /// The capability of the thread; 0: there is none.
+    cap: AtomicU64,
+    /// Its state.
+    word: AtomicU64,
+}
+
+/// What is known of a program here.
+pub struct Guest {
+    component: AtomicU64,
+    entry: AtomicU64,
+    endpoints: AtomicU64,
+    threads: [Entry; THREADS],
+    /// 0: it has not ended; 1: somebody is just saying how; 2: that has been said.
+    over: AtomicU64,
+    /// Its exit code plus one; 0: it has given none.
+    code: AtomicU64,
+    /// The fault it was ended for: kind (0: none), address, program counter, ISA, thread.
+    fault: [AtomicU64; 5],
+}
+
+static ALL: [Guest; GUESTS] = [const {
+    Guest {
+        component: AtomicU64::new(0),
+        entry: AtomicU64::new(0),
+        endpoints: AtomicU64::new(0),
+        threads: [const {
+            Entry {
+                cap: AtomicU64::new(0),
+                word: AtomicU64::new(0),
+            }
+        }; THREADS],
+        over: AtomicU64::new(0),
+        code: AtomicU64::new(0),
+        fault: [const { AtomicU64::new(0) }; 5],
+    }
+}; GUESTS];
+
+/// How a program has ended.
+pub struct End {
+    /// Its exit code plus one; 0: it has given none.
+    pub code: u64,
+    /// Kind (0: none), address, program counter, ISA, thread of a fault.
+    pub fault: [u64; 5],
+}
+
+/// The program with a number.
+///
+/// # Errors
+///
+/// `Denied` if there is none, or it is a service.
+pub fn of(number: u64) -> Result<&'static Guest> {
+    number
+        .checked_sub(program::FIRST)
+        .and_then(|n| ALL.get(usize::try_from(n).ok()?))
+        .ok_or(Error::Denied)
+}
+
+/// Number in the scheduler's table of a program's thread: behind the system's own.
+pub const fn scheduled(number: u64, n: u64) -> u32 {
+    ((number - program::FIRST + 1) * MAX_PROGRAM_THREADS + n) as u32
+}
+
+/// Whether a thread that has been configured has stopped.
+fn is_stopped(thread: Cap<Thread>) -> bool {
+    // Of a thread that has not, registers are refused before it is looked which; of one that has, those
+    // of the other ISA, without touching it.
+    let here = rt::hardware(HOME).where_am_i();
+    let other = here.map_or(Isa::X86_64, |w| w.isa.other());
+    thread.read_register(other, 0) != Err(Error::NotReady)
+}
+
+fn cap<T>(word: &AtomicU64) -> Result<Cap<T>> {
+    let index = word.load(Ordering::Acquire);
+    CapIndex::new(index)
+        .filter(|&i| i != CapIndex::NONE)
+        .map(Cap::at)
+        .ok_or(Error::Denied)
+}
+
+fn index<T>(cap: Cap<T>) -> u64 {
+    cap.index().get().into()
+}
+
+/// Which thread of its program calls.
+///
+/// # Errors
+///
+/// `Denied` if it is none of the program it says it is.
+fn caller(call: &Call) -> Result<u64> {
+    match thread_of_id(call.token >> 8) {
+        (number, n) if number == call.badge => Ok(n),
+        _ => Err(Error::Denied),
+    }
+}
+
+impl Guest {
+    /// Notes a program whose first thread is about to run.
+    pub fn enter(&self, component: Cap<Component>, entry: u64, endpoints: Cap<Receive>) {
+        self.entry.store(entry, Ordering::Relaxed);
+        self.endpoints.store(index(endpoints), Ordering::Relaxed);
+        let first = &self.threads[0].word;
+        first.store(state::STARTED_ONCE | state::RUNNING, Ordering::Relaxed);
+        self.component.store(index(component), Ordering::Release);
+    }
+
+    /// Notes a thread of it.
+    pub fn enter_thread(&self, n: u64, thread: Cap<Thread>) {
+        self.threads[n as usize]
+            .cap
+            .store(index(thread), Ordering::Release);
+    }
+
+    /// Whether it has said that it ends, or has been told to.
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire) == 2
+    }
+
+    /// How it has ended.
+    pub fn end(&self) -> End {
+        End {
+            code: self.code.load(Ordering::Acquire),
+            fault: core::array::from_fn(|i| self.fault[i].load(Ordering::Acquire)),
+        }
+    }
+
+    /// `START`.
+    fn start(&self, number: u64, n: u64, place: u64) -> Result<u64> {
+        let entry = usize::try_from(n)
+            .ok()
+            .filter(|&n| n != 0)
+            .and_then(|n| self.threads.get(n))
+            .ok_or(Error::BadArgument)?;
+        let node = NodeId::new(place & 0xff).ok_or(Error::NoSuchNode)?;
+        let cpu = CpuId::new(place >> 8).ok_or(Error::BadArgument)?;
+        let thread = cap::<Thread>(&entry.cap)?;
+        let was = entry.word.load(Ordering::Relaxed);
+        match was & state::MASK {
+            state::IDLE => {}
+            state::LOST => return Err(Error::NodeDead),
+            _ => return Err(Error::Again),
+        }
+        let idle = (was & !state::MASK) + state::STARTED_ONCE;
+        let starting = idle | state::STARTING;
+        if self.over.load(Ordering::Acquire) != 0 {
+            return Err(Error::Denied);
+        }
+        entry
+            .word
+            .compare_exchange(was, starting, Ordering::AcqRel, Ordering::Relaxed)
+            .map_err(|_| Error::Again)?;
+        let id = thread_id(number, n);
+        let setup = ThreadSetup {
+            component: cap(&self.component)?,
+            entry: self.entry.load(Ordering::Relaxed),
+            arg: INFO_BASE | n,
+            id,
+            tag: sched::tag(scheduled(number, n)),
+            scheduler: Some(cap(&self.endpoints)?),
+        };
+        // SAFETY: 1. The entry is that of the component's bundle.
+        let begun = unsafe { thread.configure(&setup) }
+            // Its last moments are not over.
+            .map_err(|e| {
+                if e == Error::NotReady {
+                    Error::Again
+                } else {
+                    e
+                }
+            })
+            .and_then(|()| {
+                thread.resume_on(node, cpu).inspect_err(|_| {
+                    // It may be ready without anybody having been told.
+                    let _ = thread.stop();
+                })
+            });
+        let now = match begun {
+            Ok(()) => idle | state::RUNNING,
+            Err(_) => idle,
+        };
+        // It may have ended already.
+        let _ = entry
+            .word
+            .compare_exchange(starting, now, Ordering::AcqRel, Ordering::Relaxed);
+        begun.map(|()| id.into())
+    }
+
+    /// `END_THREAD`: returns only if the kernel refuses.
+    fn end_thread(&self, n: u64) -> Result<u64> {
+        if n == 0 {
+            return Err(Error::Denied);
+        }
+        let entry = &self.threads[n as usize];
+        // Only who starts the thread changes it meanwhile, once.
+        let idle = |word| Some(word & !state::MASK);
+        let _ = entry
+            .word
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, idle);
+        Err(cap::<Thread>(&entry.cap)?.exit(0))
+    }
+
+    /// `EXIT`: returns only if the kernel refuses.
+    fn exit(&self, n: u64, code: u64) -> Result<u64> {
+        let thread = cap::<Thread>(&self.threads[n as usize].cap)?;
+        if self.say_how() {
+            self.code
+                .store(u64::from(code as u32) + 1, Ordering::Release);
+            self.over.store(2, Ordering::Release);
+        }
+        Err(thread.exit(code as u32))
+    }
+
+    /// Whether nobody else has said how the program ends; who asks has to say it then.
+    fn say_how(&self) -> bool {
+        self.over
+            .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// A thread of it has faulted.
+    pub fn fault(&self, fault: [u64; 5]) {
+        if self.say_how() {
+            for (word, value) in self.fault.iter().zip(fault) {
+                word.store(value, Ordering::Release);
+            }
+            self.over.store(2, Ordering::Release);
+        }
+    }
+
+    /// Threads in a state: bit by number.
+    fn in_state(&self, wanted: u64) -> u64 {
+        let is = |e: &&Entry| e.word.load(Ordering::Acquire) & state::MASK == wanted;
+        let all = (0..).zip(&self.threads).filter(|(_, e)| is(e));
+        all.fold(0, |bits, (n, _)| bits | 1 << n)
+    }
+
+    /// Looks whether threads have been lost with nodes that have died, of which there are so many: if
+    /// there are none, it is the thread's own fault that it has stopped, though nobody could say which.
+    /// `true`: the program has ended, in whatever way.
+    pub fn look_for_lost(&self, name: &str, deaths: u32) -> bool {
+        for (n, entry) in self.threads.iter().enumerate() {
+            let word = entry.word.load(Ordering::Acquire);
+            let lost = (word & !state::MASK) | state::LOST;
+            if word & state::MASK == state::RUNNING
+                && cap(&entry.cap).is_ok_and(is_stopped)
+                && !self.is_over()
+                && entry
+                    .word
+                    .compare_exchange(word, lost, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+            {
+                match deaths {
+                    0 => self.fault([OTHER_FAULT, 0, 0, 0, n as u64]),
+                    _ => say(format_args!(
+                        "program {name:?}, thread {n}: lost with its node"
+                    )),
+                }
+            }
+        }
+        self.is_over() || self.in_state(state::LOST) & 1 != 0
+    }
+
+    /// Whether none of its threads runs any more. Those that wait go on.
+    pub fn have_stopped(&self) -> bool {
+        let mut all = true;
+        for entry in &self.threads {
+            // One that has never been started has never been configured.
+            if entry.word.load(Ordering::Acquire) == 0 {
+                continue;
+            }
+            let Ok(thread) = cap::<Thread>(&entry.cap) else {
+                continue;
+            };
+            if !is_stopped(thread) {
+                all = false;
+                // If it waits.
+                let _ = thread.resume();
+            }
+        }
+        all
+    }
+}
+
+/// What a program asks about its threads.
+///
+/// # Errors
+///
+/// As the module says; `BadArgument` if this is no such request.
+pub fn request(call: &Call) -> Result<u64> {
+    let [what, a, b, _] = call.words;
+    match what {
+        process::EXIT => of(call.badge)?.exit(caller(call)?, a),
+        process::START => {
+            caller(call)?;
+            of(call.badge)?.start(call.badge, a, b)
+        }
+        process::END_THREAD => of(call.badge)?.end_thread(caller(call)?),
+        process::LOST => Ok(of(call.badge)?.in_state(state::LOST)),
+        _ => Err(Error::BadArgument),
+    }
+}

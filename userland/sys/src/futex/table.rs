@@ -1,0 +1,140 @@
+//! Which thread waits for which word.
+//!
+//! A word for each thread says what it waits for: the truth. A word for each *bucket* of addresses
+//! says which threads may be waiting for one of them, a bit each, so that a wake-up looks at one word
+//! if nobody waits: a hint, with more bits than there are waiters.
+//!
+//! ```text
+//!   waits[n]:   0 ──begin──▶ key ──end──▶ 0
+//!                             └──claim──▶ 0         one of the two: an exchange
+//!   buckets[hash(key)]: bit n set by begin, cleared by end; both by thread n only
+//! ```
+//!
+//! | waiter | waker |
+//! |---|---|
+//! | `waits[n]` = key (release) | changes the word |
+//! | sets its bit (read-modify-write) | |
+//! | full fence | full fence |
+//! | looks at the word: has it changed? | looks at the bits: does anybody wait? |
+//! | sleeps until `waits[n]` is not key any more | takes one: exchanges `waits[n]` from key to 0 |
+//!
+//! Both store and then look at what the other one stores, so at least one of them sees the other:
+//! the waiter does not sleep, or the waker takes it. A thread is taken for the key that it waits for
+//! now, or not at all, however often it has ended and begun meanwhile. Who has taken it must wake it.
+//!
+//! Nothing here waits, and nothing is held: a node may die at any point. What stays is a thread that
+//! seems to wait, and is taken once in vain.
+
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+
+/// One bit each.
+const THREADS_OF_A_PROGRAM: usize = dyad_abi::user::MAX_PROGRAM_THREADS as usize;
+
+/// A word of shared memory.
+pub trait Word {
+    /// Its value, before whatever comes later.
+    fn get(&self) -> u64;
+    /// Changes it, after whatever came before.
+    fn put(&self, value: u64);
+    /// Sets bits, and is a full fence behind that.
+    fn set(&self, bits: u64);
+    /// Clears bits, after whatever came before.
+    fn clear(&self, bits: u64);
+    /// Changes `old` to `new`; `false`: it was something else.
+    fn exchange(&self, old: u64, new: u64) -> bool;
+    /// A full fence.
+    fn fence();
+}
+
+/// A line of memory for one thread, or one bucket.
+#[repr(align(64))]
+struct Line<W>(W);
+
+/// The table, for threads below `THREADS`, with so many buckets.
+pub struct Table<W, const THREADS: usize = THREADS_OF_A_PROGRAM, const BUCKETS: usize = 64> {
+    waits: [Line<W>; THREADS],
+    buckets: [Line<W>; BUCKETS],
+    /// Whose turn it is, by bucket: a hint.
+    turns: [AtomicU8; BUCKETS],
+}
+
+impl Table<AtomicU64> {
+    /// Nobody waits.
+    pub const fn new() -> Self {
+        Table {
+            waits: [const { Line(AtomicU64::new(0)) }; _],
+            buckets: [const { Line(AtomicU64::new(0)) }; _],
+            turns: [const { AtomicU8::new(0) }; _],
+        }
+    }
+}
+
+impl Default for Table<AtomicU64> {
+    fn default() -> Self {
+        Table::new()
+    }
+}
+
+/// Threads that a waker may still find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting(u64);
+
+impl<W: Word, const THREADS: usize, const BUCKETS: usize> Table<W, THREADS, BUCKETS> {
+    /// A table of words that are zero, made by `word`.
+    pub fn of(word: impl Fn() -> W) -> Self {
+        Table {
+            waits: core::array::from_fn(|_| Line(word())),
+            buckets: core::array::from_fn(|_| Line(word())),
+            turns: core::array::from_fn(|_| AtomicU8::new(0)),
+        }
+    }
+
+    /// Words lie at multiples of four; neighbours often belong to one lock.
+    const fn bucket(key: u64) -> usize {
+        ((key >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize % BUCKETS
+    }
+
+    /// Thread `n` is about to wait for `key`, which is not 0. It must look at the word now.
+    pub fn begin(&self, n: u64, key: u64) {
+        self.waits[n as usize].0.put(key);
+        self.buckets[Self::bucket(key)].0.set(1 << n);
+    }
+
+    /// Whether nobody has taken thread `n`, which waits for `key`.
+    pub fn waits(&self, n: u64, key: u64) -> bool {
+        self.waits[n as usize].0.get() == key
+    }
+
+    /// Thread `n` does not wait any more. `true`: somebody has taken it, and has woken it or will.
+    pub fn end(&self, n: u64, key: u64) -> bool {
+        let taken = !self.waits[n as usize].0.exchange(key, 0);
+        self.buckets[Self::bucket(key)].0.clear(1 << n);
+        taken
+    }
+
+    /// The threads that may wait for `key`, whose word has been changed before.
+    pub fn waiting(&self, key: u64) -> Waiting {
+        W::fence();
+        Waiting(self.buckets[Self::bucket(key)].0.get())
+    }
+
+    /// Takes one of them that does wait for `key`; `None` if there is none any more. The caller has
+    /// to wake it. Whose turn it is goes round, so that nobody is passed over for ever.
+    pub fn claim(&self, key: u64, waiting: &mut Waiting) -> Option<u64> {
+        if waiting.0 == 0 {
+            return None;
+        }
+        let turn = &self.turns[Self::bucket(key)];
+        let first = u32::from(turn.load(Relaxed)) % u64::BITS;
+        while waiting.0 != 0 {
+            let ahead = waiting.0.rotate_right(first).trailing_zeros();
+            let n = (first + ahead) % u64::BITS;
+            waiting.0 &= !(1 << n);
+            if self.waits[n as usize].0.exchange(key, 0) {
+                turn.store(n as u8 + 1, Relaxed);
+                return Some(n.into());
+            }
+        }
+        None
+    }
+}

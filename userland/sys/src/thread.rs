@@ -1,0 +1,137 @@
+//! Threads of the program.
+//!
+//! A program has up to [`MAX_PROGRAM_THREADS`] threads, numbered from 0, the one it was started with.
+//! Number `n` stands for everything a thread has: its stacks, its control block, its capability
+//! ([`slot::thread`]), line `n` of the program's endpoints where it waits, and the sending end that
+//! wakes it there ([`slot::wake`]). A thread knows its number by the address of its stack, on every
+//! ISA, without a call.
+//!
+//! ```text
+//!            start                  first instruction              end
+//!   nobody ───────▶ being started ───────────────────▶ running ───────▶ nobody
+//!                                                         └──its node dies──▶ lost
+//! ```
+//!
+//! Who starts thread `n` must have made sure that nobody else does. A number that was lost is not
+//! used again: what waited for it learns that ([`lost`]).
+
+use dyad_abi::cap::CapIndex;
+use dyad_abi::service::{process, slot, thread_of_id};
+use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE};
+use dyad_abi::{CpuId, Error, NodeId, Result};
+
+use crate::cap::{Cap, Receive, Send, Sinv, Thread, Until};
+
+const PROCESS: Cap<Sinv> = Cap::at(slot::PROCESS);
+const ENDPOINT: Cap<Receive> = Cap::at(slot::ENDPOINT);
+
+/// Number of a thread within its program, below [`MAX_PROGRAM_THREADS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Number(u8);
+
+impl Number {
+    /// The thread that the program was started with.
+    pub const FIRST: Number = Number(0);
+
+    /// The thread with this number.
+    pub const fn new(n: u64) -> Option<Number> {
+        if n < MAX_PROGRAM_THREADS {
+            Some(Number(n as u8))
+        } else {
+            None
+        }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// As a bit of a set of threads.
+    pub const fn bit(self) -> u64 {
+        1 << self.0
+    }
+
+    /// Which thread begins with this argument of the entry symbol.
+    pub const fn of_argument(argument: u64) -> Option<Number> {
+        Number::new(argument % PAGE_SIZE)
+    }
+}
+
+/// Id of the calling thread, unique in the system; `None` in an invocation, where the thread is
+/// somebody else's.
+#[inline]
+pub fn id() -> Option<u32> {
+    #[cfg(target_os = "none")]
+    {
+        let here = 0u8;
+        dyad_abi::user::thread_at(&raw const here as u64)
+    }
+    #[cfg(not(target_os = "none"))]
+    Some(crate::host::thread_id())
+}
+
+/// Number of the calling thread; `None` in an invocation.
+#[inline]
+pub fn number() -> Option<Number> {
+    Number::new(thread_of_id(id()?.into()).1)
+}
+
+/// The calling thread's own capability; in an invocation, of nothing.
+pub(crate) fn own() -> Cap<Thread> {
+    Cap::at(number().map_or(CapIndex::NONE, |n| slot::thread(n.get())))
+}
+
+/// Starts thread `n` on a CPU, at the program's entry with `INFO_BASE | n`. Gives its id.
+///
+/// Everything the caller has written before, the thread sees.
+///
+/// # Errors
+///
+/// `Again` if it is running, or its last moments are not over yet; `NoSuchNode`, `BadArgument` (no
+/// such CPU), `NodeDead`; `Denied` if the program is ending.
+pub fn start(n: Number, node: NodeId, cpu: CpuId) -> Result<u32> {
+    let place = node.index() as u64 | (cpu.index() as u64) << 8;
+    let id = PROCESS.request([process::START, n.get(), place, 0])?;
+    u32::try_from(id).map_err(|_| Error::Corrupt)
+}
+
+/// Ends the calling thread. Of the program's first one, which must not end before the program does,
+/// and in an invocation, this is a wrong call; it ends the program.
+pub fn end() -> ! {
+    if number().is_some_and(|n| n != Number::FIRST) {
+        // Comes back only if it is refused.
+        let _ = PROCESS.request([process::END_THREAD, 0, 0, 0]);
+    }
+    crate::abandon(101)
+}
+
+/// The threads of the program that were lost with nodes that died: bit by number.
+///
+/// # Errors
+///
+/// None that a correct system returns.
+pub fn lost() -> Result<u64> {
+    PROCESS.request([process::LOST, 0, 0, 0])
+}
+
+/// Waits until somebody wakes the calling thread, or fused time reaches `deadline_ns`: `true` if it
+/// was woken, also if that was before it waited, and by somebody who meant an earlier wait.
+///
+/// # Errors
+///
+/// None that a correct system returns.
+pub fn wait(deadline_ns: u64) -> Result<bool> {
+    let line = number().unwrap_or(Number::FIRST);
+    let bits = ENDPOINT.receive(line.get(), Until::Deadline(deadline_ns))?;
+    Ok(bits != 0)
+}
+
+/// Wakes a thread that waits, or lets its next wait be none.
+///
+/// # Errors
+///
+/// `NodeDead` if it waited on a node that has died.
+pub fn wake(n: Number) -> Result<()> {
+    Cap::<Send>::at(slot::wake(n.get())).send()
+}
