@@ -1,6 +1,8 @@
 //! Programs run in the emulated system, whose migrations behave like the kernel's: each ISA has
 //! its own native stack, and a migration continues where the other side left off.
 
+mod threads;
+
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;

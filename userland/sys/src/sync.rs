@@ -15,7 +15,8 @@
 //!
 //! A thread can be lost with its node while it holds a mutex, or before it comes to a barrier. Whoever
 //! waits looks every [`PATIENCE_NS`] whether that has happened, and gets `NodeDead` instead of waiting
-//! for ever: [`Mutex::lock_or_lost`], [`Barrier::wait`]. [`Mutex::lock`] panics then.
+//! for ever: [`Mutex::lock_or_lost`], [`Barrier::wait`]. [`Mutex::lock`] and [`Once::call_once`]
+//! panic then.
 
 mod barrier;
 mod condvar;
@@ -27,7 +28,7 @@ use core::sync::atomic::AtomicU32;
 
 use dyad_abi::{Error, Result};
 
-use crate::futex;
+use crate::{futex, thread};
 
 pub use barrier::{Barrier, Last};
 pub use condvar::Condvar;
@@ -40,6 +41,24 @@ pub use semaphore::Semaphore;
 pub const PATIENCE_NS: u64 = 200_000_000;
 /// How often a thread looks before it sleeps.
 const SPINS: u32 = 100;
+
+/// In words that name a thread: others wait for it.
+const AWAITED: u32 = 1 << 31;
+/// A thread that is none of the program's: one of another's, in an invocation.
+const STRANGER: u32 = AWAITED - 2;
+
+/// What stands for the calling thread: never 0.
+fn me() -> u32 {
+    thread::number().map_or(STRANGER, |n| n.get() as u32 + 1)
+}
+
+/// Whether the thread that a word names was lost.
+fn is_lost(word: u32) -> bool {
+    match word & !AWAITED {
+        n @ 1..=64 => lost() >> (n - 1) & 1 != 0,
+        _ => false,
+    }
+}
 
 /// Waits for a change of a word that is `value`, for [`PATIENCE_NS`] at most: in an invocation, which
 /// cannot sleep, hardly at all. `false`: the time is over, and it is time to look for lost threads.
@@ -65,5 +84,5 @@ fn wait_until(word: &AtomicU32, value: u32, deadline_ns: u64) -> Result<()> {
 
 /// The threads that have been lost: bit by number. None if nobody can be asked.
 fn lost() -> u64 {
-    crate::thread::lost().unwrap_or(0)
+    thread::lost().unwrap_or(0)
 }

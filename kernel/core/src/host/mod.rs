@@ -34,6 +34,8 @@ mod revoke_tests;
 mod root_tests;
 #[cfg(test)]
 mod space_tests;
+#[cfg(test)]
+mod stripe_tests;
 pub mod system;
 #[cfg(test)]
 mod thread_tests;

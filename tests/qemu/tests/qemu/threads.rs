@@ -43,6 +43,7 @@ pub fn trials() -> Vec<Trial> {
             let says = "thread 3: read of 0x12345678 at pc 0x";
             ends(PAIR, 1, "fault", 102, &[says, "on aarch64"])
         }),
+        test("one_runs_out_of_stack_while_others_wait", overflow),
         test("async_calls_elsewhere_are_refused", || {
             let says = "are not for other threads";
             ends(PAIR, 1, "async", 101, &["panic in thread 1 at ", says])
@@ -109,7 +110,13 @@ fn whole(nodes: &[Isa], cpus: usize, scene: &str) -> Result<(), Failed> {
 }
 
 /// A scene that ends the program with a code, while threads run and wait: nothing is left of it.
-fn ends(nodes: &[Isa], cpus: usize, scene: &str, code: u32, says: &[&str]) -> Result<(), Failed> {
+fn ends_so(
+    nodes: &[Isa],
+    cpus: usize,
+    scene: &str,
+    code: u32,
+    says: &[&str],
+) -> Result<String, Failed> {
     let (report, text) = run(&config(nodes, cpus, &format!("--scene {scene}")));
     let found = |name: &str, ok: bool, detail: &str| {
         let mut checks = report.checks.iter();
@@ -123,7 +130,28 @@ fn ends(nodes: &[Isa], cpus: usize, scene: &str, code: u32, says: &[&str]) -> Re
     }
     match says.iter().find(|s| !text.contains(*s)) {
         Some(missing) => because(&text, format_args!("it must say {missing:?}")),
-        None => Ok(()),
+        None => Ok(text),
+    }
+}
+
+/// The same.
+fn ends(nodes: &[Isa], cpus: usize, scene: &str, code: u32, says: &[&str]) -> Result<(), Failed> {
+    ends_so(nodes, cpus, scene, code, says).map(drop)
+}
+
+/// The stack of a thread that is not the first ends in a guard.
+fn overflow() -> Result<(), Failed> {
+    const SAYS: &str = "thread 3: write to 0x";
+    let text = ends_so(PAIR, 1, "overflow", 102, &[SAYS])?;
+    let id = dyad_abi::service::thread_id(dyad_abi::service::program::FIRST, 3);
+    let (bottom, _) = dyad_abi::user::stack_slot(Aarch64, id);
+    let address = text
+        .split(SAYS)
+        .nth(1)
+        .and_then(|t| u64::from_str_radix(t.split_whitespace().next()?, 16).ok());
+    match address {
+        Some(at) if (bottom - 4096..bottom).contains(&at) => Ok(()),
+        _ => because(&text, format_args!("{address:x?} is not below {bottom:#x}")),
     }
 }
 
@@ -182,8 +210,7 @@ fn lost(nodes: &[Isa]) -> Result<(), Failed> {
     }
 }
 
-/// More turns ring no more doorbells than there are more contended wake-ups, and no messages either, as
-/// each of those would ring too.
+/// More turns ring no more doorbells than there are more contended wake-ups, and send no messages.
 fn doorbells() -> Result<(), Failed> {
     let mut seen = Vec::new();
     for turns in [50, 2050] {
@@ -193,9 +220,10 @@ fn doorbells() -> Result<(), Failed> {
         }
         let rung = counter(&report, &text, "doorbells_rung")?;
         let sends = counter(&report, &text, "futex.sends")?;
-        seen.push((rung, sends, text));
+        let messages = counter(&report, &text, "messages_sent")?;
+        seen.push((rung, sends, messages, text));
     }
-    let [(few, few_sends, _), (many, many_sends, text)] = &seen[..] else {
+    let [(few, few_sends, some, _), (many, many_sends, more, text)] = &seen[..] else {
         return Err("two runs".into());
     };
     // Rounds of quiescence, and what else goes on in a longer run.
@@ -212,6 +240,10 @@ fn doorbells() -> Result<(), Failed> {
                 many_sends - few_sends
             ),
         );
+    }
+    // Starting and ending cost the same in both.
+    if more.saturating_sub(*some) > 8 {
+        return because(text, format_args!("{some} messages, then {more}"));
     }
     Ok(())
 }

@@ -137,6 +137,20 @@ pub fn fault() -> Result<()> {
     thread.join().map(drop)
 }
 
+/// Runs out of stack.
+#[allow(unconditional_recursion)]
+fn deep(n: u64) -> u64 {
+    let room = core::hint::black_box([n; 64]);
+    deep(n + 1) + room[n as usize % 64]
+}
+
+/// One runs out of stack, others wait for it.
+pub fn overflow() -> Result<()> {
+    crowd(&[wait_for_ever])?;
+    let last = nodes()?.last().copied().unwrap_or(dyad::node());
+    thread::spawn_on(last, || deep(0))?.join().map(drop)
+}
+
 /// State of the first thread is used by another one.
 pub fn asynchronous() -> Result<()> {
     thread::spawn(|| drop(dyad::spawn(async {})))?.join()

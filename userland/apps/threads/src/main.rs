@@ -13,6 +13,7 @@
 //! | `exit` | one thread ends the program with 7 while others compute, wait, print and allocate |
 //! | `panic` | one thread panics while others wait |
 //! | `fault` | one thread faults while others wait |
+//! | `overflow` | one runs out of stack while others wait: it faults on the guard |
 //! | `async` | an async call on another thread than the first: a panic that says so |
 //! | `lost` | threads on node 1 wait, hold and compute until that dies; the others learn it |
 #![no_std]
@@ -59,6 +60,7 @@ fn scene(name: &str, args: &Args) -> Result<()> {
         "exit" => ends::exit(),
         "panic" => ends::panic(),
         "fault" => ends::fault(),
+        "overflow" => ends::overflow(),
         "async" => ends::asynchronous(),
         "lost" => ends::lost(),
         _ => {
@@ -73,9 +75,9 @@ fn scene(name: &str, args: &Args) -> Result<()> {
 
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
-    const SCENES: [&str; 12] = [
+    const SCENES: [&str; 13] = [
         "all", "spawn", "heap", "sync", "scope", "many", "futex", "exit", "panic", "fault",
-        "async", "lost",
+        "overflow", "async", "lost",
     ];
     args.expect_options(&["--scene", "--turns"])?;
     scene(args.one_of("--scene", &SCENES, "all")?, &args)

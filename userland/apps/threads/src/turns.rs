@@ -1,47 +1,47 @@
-//! Two threads in turn, on two nodes: each turn is a wake-up.
+//! Two threads in turn, on two nodes: each turn is a wake-up. The game is that of
+//! [`workloads::micro::pingpong`], as earlier systems measured it.
 
+use alloc::vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use dyad::prelude::*;
 use dyad::sys::futex;
 use dyad::{report, thread};
+use workloads::micro::pingpong::{Futex, Played, Player, Table};
 
 use crate::nodes;
 
-/// Whose turn it is, and how often each has waited and woken the other.
-struct Table {
-    turn: AtomicU32,
-    waits: AtomicU64,
+static TABLE: Table = Table::new();
+
+/// The system's, with counts.
+#[derive(Default)]
+struct Counted {
+    /// Waits that ended because somebody woke the waiter, or for no reason.
+    woken: AtomicU64,
+    /// Waits that were none: the word had changed.
+    in_time: AtomicU64,
+    /// Wake-ups that found somebody: each is one `Send`.
     sends: AtomicU64,
 }
 
-static TABLE: Table = Table {
-    turn: AtomicU32::new(0),
-    waits: AtomicU64::new(0),
-    sends: AtomicU64::new(0),
-};
-
-/// Longest wait.
+/// Longest wait; nobody waits that long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Plays its turns; the other one plays as many.
-fn play(me: u32, turns: u64) -> Result<(), dyad::sys::Error> {
-    let (mut waits, mut sends) = (0, 0);
-    for _ in 0..turns {
-        while TABLE.turn.load(Ordering::Acquire) != me {
-            waits += 1;
-            let end = Instant::now() + PATIENCE;
-            match futex::wait(&TABLE.turn, 1 - me, end.as_nanos()) {
-                Ok(()) | Err(dyad::sys::Error::Again) => {}
-                Err(e) => return Err(e),
-            }
-        }
-        TABLE.turn.store(1 - me, Ordering::Release);
-        sends += u64::from(futex::wake(&TABLE.turn, 1));
+impl Futex for Counted {
+    fn wait(&self, word: &AtomicU32, value: u32) {
+        let end = Instant::now() + PATIENCE;
+        let count = match futex::wait(word, value, end.as_nanos()) {
+            Ok(()) => &self.woken,
+            Err(dyad::sys::Error::Again) => &self.in_time,
+            Err(e) => panic!("a turn is not taken: {e}"),
+        };
+        count.fetch_add(1, Ordering::Relaxed);
     }
-    TABLE.waits.fetch_add(waits, Ordering::Relaxed);
-    TABLE.sends.fetch_add(sends, Ordering::Relaxed);
-    Ok(())
+
+    fn wake(&self, word: &AtomicU32) {
+        let woken = futex::wake(word, 1);
+        self.sends.fetch_add(woken.into(), Ordering::Relaxed);
+    }
 }
 
 /// `--turns`: how often each of them has its turn.
@@ -53,33 +53,74 @@ pub fn futex(args: &Args) -> Result<()> {
             .map_err(|_| Error::usage(format_args!("--turns is a number, not {n:?}")))?,
     };
     let nodes = nodes()?;
-    let players: Vec<_> = [0, 1]
-        .map(|me| thread::spawn_on(nodes[me % nodes.len()], move || play(me as u32, turns)))
-        .into_iter()
-        .collect::<Result<_>>()?;
+    let counted = Counted::default();
+    let before = TABLE.sum();
     let start = Instant::now();
-    for player in players {
-        player.join()??;
-    }
-    let (waits, sends) = (
-        TABLE.waits.load(Ordering::Relaxed),
-        TABLE.sends.load(Ordering::Relaxed),
-    );
+    let played = thread::scope(|s| -> Result<Vec<Played>> {
+        let players = vec![Player::Locker, Player::Unlocker];
+        let mut playing = Vec::new();
+        for (n, player) in players.into_iter().enumerate() {
+            let counted = &counted;
+            let node = nodes[n % nodes.len()];
+            playing.push(s.spawn_on(node, move || TABLE.play(player, turns, counted))?);
+        }
+        playing.into_iter().map(|p| p.join()).collect()
+    })?;
+    let time = start.elapsed();
+    let [woken, in_time, sends] =
+        [&counted.woken, &counted.in_time, &counted.sends].map(|c| c.load(Ordering::Relaxed));
     println!(
-        "{} turns in {:?}: {waits} waits, {sends} contended wake-ups",
-        2 * turns,
-        start.elapsed()
+        "{} turns in {time:?}: {woken} waits that were woken, {in_time} that were none, {sends} sends",
+        2 * turns
     );
     report::counter("futex.turns", 2 * turns);
     report::counter("futex.sends", sends);
-    // Each wake-up was for somebody who waited.
+    let whole = TABLE.sum() - before == 2 * turns && played.iter().all(|p| p.turns == turns);
+    report::check(
+        "threads.turns",
+        whole,
+        format_args!("{}", TABLE.sum() - before),
+    );
+    // A `Send` for each sleeper that was woken, and none for nobody.
     report::check(
         "threads.futex",
-        sends <= waits && sends <= 2 * turns,
-        format_args!("{sends} for {waits}"),
+        sends == woken,
+        format_args!("{sends} sends for {woken} sleepers"),
     );
-    // Nobody waits: nothing is sent.
-    let idle: u32 = (0..100).map(|_| futex::wake_all(&TABLE.turn)).sum();
+    let idle: u32 = (0..100).map(|_| futex::wake_all(&counted_word())).sum();
     report::check("threads.futex-idle", idle == 0, format_args!("{idle}"));
+    deadline()
+}
+
+/// A word that nobody waits for.
+fn counted_word() -> AtomicU32 {
+    AtomicU32::new(0)
+}
+
+/// A wait ends at its deadline, and not before; what is sent to a thread that does not wait is kept, and
+/// ends no later wait for another word.
+fn deadline() -> Result<()> {
+    let word = counted_word();
+    let mut late = Duration::ZERO;
+    for _ in 0..5 {
+        if let Some(me) = dyad::sys::thread::number() {
+            dyad::sys::thread::wake(me)?;
+        }
+        let start = Instant::now();
+        let end = start + Duration::from_millis(2);
+        let waited = futex::wait(&word, 0, end.as_nanos());
+        let now = Instant::now();
+        if waited != Err(dyad::sys::Error::TimedOut) || now < end {
+            report::check("threads.futex-deadline", false, format_args!("{waited:?}"));
+            return Ok(());
+        }
+        late = late.max(now - end);
+    }
+    let changed = futex::wait(&word, 1, u64::MAX) == Err(dyad::sys::Error::Again);
+    report::check(
+        "threads.futex-deadline",
+        changed,
+        format_args!("at most {late:?} late"),
+    );
     Ok(())
 }

@@ -26,20 +26,19 @@ pub(super) struct Threads {
     running: u64,
     /// Whether there ever were any.
     any: bool,
-    /// What has been sent to each.
-    lines: [u64; MAX_PROGRAM_THREADS as usize / 8],
+    /// Those to which something has been sent.
+    sent: u64,
 }
 
 impl Threads {
     fn take(&mut self, n: u64) -> bool {
-        let (word, bit) = (n as usize / 8, 1 << (n % 8));
-        let was = self.lines[word] & bit != 0;
-        self.lines[word] &= !bit;
+        let was = self.sent >> n & 1 != 0;
+        self.sent &= !(1 << n);
         was
     }
 
     fn put(&mut self, n: u64) {
-        self.lines[n as usize / 8] |= 1 << (n % 8);
+        self.sent |= 1 << n;
     }
 }
 

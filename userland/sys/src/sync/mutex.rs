@@ -21,12 +21,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use dyad_abi::{Error, Result};
 
-use super::{SPINS, lost, wait};
-use crate::{futex, thread};
-
-const CONTENDED: u32 = 1 << 31;
-/// An owner that is no thread of the program: one of another's, in an invocation.
-const STRANGER: u32 = CONTENDED - 1;
+use super::{AWAITED as CONTENDED, SPINS, is_lost, me, wait};
+use crate::futex;
 
 /// A value that one thread at a time uses.
 ///
@@ -46,11 +42,6 @@ pub struct Mutex<T> {
 // SAFETY: 1. One guard exists at a time, so sharing the mutex moves the value between threads but
 // never shares it; that is what `Send` allows.
 unsafe impl<T: Send> Sync for Mutex<T> {}
-
-/// What stands for the calling thread as an owner: never 0.
-fn me() -> u32 {
-    thread::number().map_or(STRANGER, |n| n.get() as u32 + 1)
-}
 
 impl<T> Mutex<T> {
     /// An open mutex.
@@ -127,8 +118,7 @@ impl<T> Mutex<T> {
 
     /// Whether the thread that has it was lost.
     fn is_lost(&self) -> bool {
-        let owner = self.word.load(Ordering::Relaxed) & !CONTENDED;
-        matches!(owner, 1..=64) && lost() >> (owner - 1) & 1 != 0
+        is_lost(self.word.load(Ordering::Relaxed))
     }
 
     /// Takes the mutex over from a thread that was lost; `None` if it was not. The value is as that

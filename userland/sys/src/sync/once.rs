@@ -1,20 +1,18 @@
 //! Something that happens once.
+//!
+//! ```text
+//!   0 ──first──▶ who runs it ──somebody waits──▶ who | AWAITED ──▶ DONE: wakes all
+//! ```
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::wait;
+use super::{AWAITED, is_lost, me, wait};
 use crate::futex;
 
 const NEW: u32 = 0;
-const RUNNING: u32 = 1;
-/// As [`RUNNING`], and somebody waits.
-const AWAITED: u32 = 2;
-const DONE: u32 = 3;
+const DONE: u32 = u32::MAX;
 
-/// Runs something once, whoever comes first.
-///
-/// If the thread that runs it is lost with its node, the others wait for ever; if it panics, the
-/// program ends.
+/// Runs something once, whoever comes first. If that panics, the program ends.
 pub struct Once {
     state: AtomicU32,
 }
@@ -33,26 +31,42 @@ impl Once {
     }
 
     /// Calls `f` if nobody has yet; it has been called, and has come back, when this comes back.
+    ///
+    /// # Panics
+    ///
+    /// If the thread that runs it was lost with its node.
     pub fn call_once(&self, f: impl FnOnce()) {
         if self.is_done() {
             return;
         }
         let first = self
             .state
-            .compare_exchange(NEW, RUNNING, Ordering::Acquire, Ordering::Relaxed);
+            .compare_exchange(NEW, me(), Ordering::Acquire, Ordering::Relaxed);
         if first.is_ok() {
             f();
-            if self.state.swap(DONE, Ordering::Release) == AWAITED {
+            if self.state.swap(DONE, Ordering::Release) & AWAITED != 0 {
                 futex::wake_all(&self.state);
             }
             return;
         }
-        while !self.is_done() {
-            // It says that somebody waits, or has happened.
-            let _ =
-                self.state
-                    .compare_exchange(RUNNING, AWAITED, Ordering::Relaxed, Ordering::Relaxed);
-            wait(&self.state, AWAITED);
+        loop {
+            let now = self.state.load(Ordering::Acquire);
+            if now == DONE {
+                return;
+            }
+            let awaited = now | AWAITED;
+            if now != awaited
+                && self
+                    .state
+                    .compare_exchange(now, awaited, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_err()
+            {
+                continue;
+            }
+            assert!(
+                wait(&self.state, awaited) || !is_lost(awaited),
+                "the thread that was to do something once was lost with its node"
+            );
         }
     }
 }
