@@ -1,7 +1,7 @@
 //! Threads of a program, on all nodes: program `threads`, whose header says what its scenes are.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
@@ -18,6 +18,9 @@ const THREE: &[Isa] = &[X86_64, Aarch64, X86_64];
 
 /// Frames that a machine can have been changing when it died.
 const LEAKED: u64 = 8;
+
+/// How long a run may take to end once a machine has died.
+const PROMPT: Duration = Duration::from_secs(40);
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
@@ -50,6 +53,16 @@ pub fn trials() -> Vec<Trial> {
         }),
         test("lost_threads_are_told_of", || lost(THREE)),
         test("lost_threads_are_told_of_on_the_pair", || lost(PAIR)),
+        test("work_goes_on_when_nodes_die", || {
+            [150, 400, 700]
+                .into_iter()
+                .try_for_each(|ms| dies_at_work(PAIR, 1, ms))
+        }),
+        test("work_ends_when_the_first_node_dies", || {
+            [200, 600]
+                .into_iter()
+                .try_for_each(|ms| dies_at_work(THREE, 0, ms))
+        }),
         test("a_wake_up_rings_once_at_most", doorbells),
     ]
 }
@@ -195,18 +208,67 @@ fn lost(nodes: &[Isa]) -> Result<(), Failed> {
             return because(&text, format_args!("check {name} has not passed"));
         }
     }
+    returned_but_for_few(&report, &text)
+}
+
+/// A node dies at some moment of work. Whatever it held, the run ends soon, and everything comes back; if
+/// nobody needs what was lost with it, the program does not even notice.
+fn dies_at_work(nodes: &[Isa], victim: usize, after_ms: u64) -> Result<(), Failed> {
+    let config = RunConfig {
+        on_death: OnDeath::Survive,
+        ..config(nodes, 1, "--scene work --seconds 1")
+    };
+    let (mut pid, mut killer) = (None, None);
+    let mut kept = Kept::new(|e: &Event<'_>| match e {
+        Event::Started { node, pid: p, .. } if *node == victim => pid = Some(*p),
+        Event::Line {
+            line: Line::Log { text, .. },
+            ..
+        } if text.contains("threads: at work") => {
+            let Some(pid) = pid else { return };
+            killer = Some(std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(after_ms));
+                let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+                Instant::now()
+            }));
+        }
+        _ => {}
+    });
+    let report = launch::run(&config, &mut kept);
+    let text = kept.text(&report);
+    let killed = killer.and_then(|k| k.join().ok());
+    let Some(killed) = killed else {
+        return because(&text, format_args!("node {victim} was not killed"));
+    };
+    let why = format!("node {victim} after {after_ms} ms");
+    if killed.elapsed() > PROMPT {
+        return because(&text, format_args!("{why}: took {:?}", killed.elapsed()));
+    }
+    // With node 0 the console is gone, and the first thread.
+    if victim == 0 {
+        return Ok(());
+    }
+    let check = |name: &str| report.checks.iter().find(|c| c.name == name);
+    match check("app.exit") {
+        Some(c) if c.ok => {}
+        Some(c) if c.detail.contains("code 101") && text.contains("lost") => {}
+        other => return because(&text, format_args!("{why}: {other:?}")),
+    }
+    returned_but_for_few(&report, &text)
+}
+
+/// All frames came back, but for those that a machine was changing when it died.
+fn returned_but_for_few(report: &RunReport, text: &str) -> Result<(), Failed> {
     let returned = report.checks.iter().find(|c| c.name == "frames.returned");
-    let frames: Vec<u64> = returned
-        .map(|c| {
-            c.detail
-                .split_whitespace()
-                .filter_map(|w| w.parse().ok())
-                .collect()
-        })
-        .unwrap_or_default();
+    let numbers = |d: &str| {
+        d.split_whitespace()
+            .filter_map(|w| w.parse().ok())
+            .collect()
+    };
+    let frames: Vec<u64> = returned.map(|c| numbers(&c.detail)).unwrap_or_default();
     match frames[..] {
         [returned, given] if returned + LEAKED >= given => Ok(()),
-        _ => because(&text, format_args!("frames: {frames:?}")),
+        _ => because(text, format_args!("frames: {frames:?}")),
     }
 }
 

@@ -156,6 +156,71 @@ pub fn asynchronous() -> Result<()> {
     thread::spawn(|| drop(dyad::spawn(async {})))?.join()
 }
 
+static PILE: Mutex<Vec<Vec<u64>>> = Mutex::new(Vec::new());
+static DONE: AtomicU32 = AtomicU32::new(0);
+
+/// One of those who work until the time is over; gives how often it has.
+fn worker(n: u64, end: Instant) -> u64 {
+    let mut rounds = 0u64;
+    while Instant::now() < end {
+        let mut pile = PILE.lock();
+        let mine = vec![n; 1 + rounds as usize % 300];
+        let others = match pile.len() {
+            0..8 => None,
+            _ => pile.pop(),
+        };
+        pile.push(mine);
+        drop(pile);
+        if let Some(others) = others {
+            assert!(others.iter().all(|&w| w == others[0]));
+        }
+        DONE.fetch_add(1, Ordering::Release);
+        sys::futex::wake(&DONE, 1);
+        if rounds.is_multiple_of(16) {
+            let now = DONE.load(Ordering::Acquire);
+            let soon = Instant::now() + Duration::from_millis(1);
+            let _ = sys::futex::wait(&DONE, now, soon.as_nanos());
+        }
+        rounds += 1;
+    }
+    rounds
+}
+
+/// Threads on all nodes work for a while. Of those that are lost it is said; if one was lost while it
+/// held what all need, the program ends with a panic that says so.
+pub fn work(args: &Args) -> Result<()> {
+    let seconds: u64 = match args.value("--seconds") {
+        None => 1,
+        Some(n) => n
+            .parse()
+            .map_err(|_| Error::usage(format_args!("--seconds is a number, not {n:?}")))?,
+    };
+    println!("threads: at work");
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut threads = Vec::new();
+    for n in 0..8 {
+        let nodes = nodes()?;
+        let node = nodes[n as usize % nodes.len()];
+        match thread::spawn_on(node, move || worker(n, end)) {
+            Ok(thread) => threads.push(thread),
+            Err(e) if e.system() == Some(sys::Error::NodeDead) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    let (mut rounds, mut lost) = (0, 0u64);
+    for thread in threads {
+        match thread.join() {
+            Ok(n) => rounds += n,
+            Err(e) if e.system() == Some(sys::Error::NodeDead) => lost += 1,
+            Err(e) => return Err(e),
+        }
+    }
+    println!("threads: {rounds} rounds, {lost} threads lost");
+    report::counter("threads.rounds", rounds);
+    report::counter("threads.lost", lost);
+    Ok(())
+}
+
 /// Node 1 dies with the threads that are there.
 pub fn lost() -> Result<()> {
     let there = NodeId::new(1).ok_or(sys::Error::NoSuchNode)?;

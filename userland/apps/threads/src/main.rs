@@ -15,6 +15,7 @@
 //! | `fault` | one thread faults while others wait |
 //! | `overflow` | one runs out of stack while others wait: it faults on the guard |
 //! | `async` | an async call on another thread than the first: a panic that says so |
+//! | `work` | for `--seconds`, threads on all nodes lock, allocate and pass numbers on, while nodes may die |
 //! | `lost` | threads on node 1 wait, hold and compute until that dies; the others learn it |
 #![no_std]
 #![no_main]
@@ -63,6 +64,7 @@ fn scene(name: &str, args: &Args) -> Result<()> {
         "overflow" => ends::overflow(),
         "async" => ends::asynchronous(),
         "lost" => ends::lost(),
+        "work" => ends::work(args),
         _ => {
             for name in ["spawn", "heap", "sync", "scope", "many", "futex"] {
                 scene(name, args)?;
@@ -75,10 +77,10 @@ fn scene(name: &str, args: &Args) -> Result<()> {
 
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
-    const SCENES: [&str; 13] = [
+    const SCENES: [&str; 14] = [
         "all", "spawn", "heap", "sync", "scope", "many", "futex", "exit", "panic", "fault",
-        "overflow", "async", "lost",
+        "overflow", "async", "lost", "work",
     ];
-    args.expect_options(&["--scene", "--turns"])?;
+    args.expect_options(&["--scene", "--turns", "--seconds"])?;
     scene(args.one_of("--scene", &SCENES, "all")?, &args)
 }

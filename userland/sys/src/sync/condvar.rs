@@ -24,6 +24,8 @@ impl Condvar {
     }
 
     /// Gives the mutex back, waits to be notified, and takes it again. Also comes back for no reason.
+    /// Whoever would have notified may be lost with its node: [`wait_until`](Condvar::wait_until) has a
+    /// deadline.
     ///
     /// # Panics
     ///

@@ -2,7 +2,9 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::{SPINS, wait};
+use dyad_abi::Error;
+
+use super::{SPINS, wait, wait_until};
 use crate::futex;
 
 /// A number of permits.
@@ -25,7 +27,21 @@ impl Semaphore {
             .is_ok()
     }
 
-    /// Takes a permit, waiting for one if need be.
+    /// Takes a permit, waiting for one until fused time reaches `deadline_ns` at most; `false`: there
+    /// was none.
+    pub fn acquire_until(&self, deadline_ns: u64) -> bool {
+        while !self.try_acquire() {
+            match wait_until(&self.permits, 0, deadline_ns) {
+                Err(Error::TimedOut) => return self.try_acquire(),
+                Err(Error::Denied) => crate::raw::relax(),
+                _ => {}
+            }
+        }
+        true
+    }
+
+    /// Takes a permit, waiting for one if need be: for ever, if those who have them were lost with
+    /// their nodes.
     pub fn acquire(&self) {
         for _ in 0..SPINS {
             if self.try_acquire() {
