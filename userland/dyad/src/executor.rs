@@ -102,6 +102,8 @@ struct State {
     ready: Option<Arc<ReadyQueue>>,
     timers: BTreeMap<(u64, u64), Waker>,
     next_timer: u64,
+    /// Tasks that wait for something that comes in at the thread's endpoint.
+    watching: Vec<Waker>,
     moving: Option<Moving>,
     crossings: Vec<Crossing>,
     exit: Option<u32>,
@@ -130,6 +132,7 @@ impl State {
             ready: None,
             timers: BTreeMap::new(),
             next_timer: 0,
+            watching: Vec::new(),
             moving: None,
             crossings: Vec::new(),
             exit: None,
@@ -265,7 +268,22 @@ pub(crate) fn run() -> ! {
                 sys::exit(1)
             }
         }
+        wake_watching();
     }
+}
+
+/// Whoever watches looks again after each step: after a sleep, because what it waits for may have
+/// ended it; after others, because they take time.
+fn wake_watching() {
+    for waker in with(|s| core::mem::take(&mut s.watching)) {
+        waker.wake();
+    }
+}
+
+/// Wakes `waker` when something has come in at the thread's endpoint, or earlier. Whoever waits like
+/// that sets a timer as well.
+pub(crate) fn watch(waker: Waker) {
+    with(|s| s.watching.push(waker));
 }
 
 fn arrive(result: Result<(), sys::Error>) {

@@ -23,6 +23,7 @@
 //! | [`migration`] | moving between nodes and ISAs |
 //! | [`mod@thread`] | threads, on any node |
 //! | [`sync`] | locks and meeting points of threads |
+//! | [`msg`] | messages between threads |
 //! | [`time`] | fused time: [`Instant`], [`sleep`] |
 //! | [`system`](mod@system) | nodes, pools, where addresses lie |
 //! | [`report`] | checks and counters of the run |
@@ -42,6 +43,7 @@ pub mod console;
 pub mod error;
 mod executor;
 pub mod migration;
+pub mod msg;
 pub mod prelude;
 pub mod report;
 pub mod rt;

@@ -344,3 +344,82 @@ fn only_tasks_can_move() {
         Poll::Ready(Err(sys::Error::Denied))
     );
 }
+
+#[test]
+fn tasks_talk_by_messages_while_they_hop() {
+    use crate::msg::{Config, Error, Kind, Level, Mode, Network};
+    let outcome = program!(&[X, A], {
+        let network = Network::new(Config::new(2))?;
+        let serving = network.clone();
+        let server = spawn(async move {
+            let mut end = serving.endpoint(1, Mode::Doorbell)?;
+            let mut bytes = Vec::new();
+            loop {
+                let e = end.recv_async(&mut bytes, None).await?;
+                if e.kind == Kind::Message {
+                    return Ok::<u64, crate::Error>(e.tag);
+                }
+                // The answer comes from the other ISA than the last one.
+                migrate(isa().other()).await?;
+                bytes.reverse();
+                end.try_reply(&e, e.tag + 1, &bytes)?;
+            }
+        });
+        let mut end = network.endpoint(0, Mode::Doorbell)?;
+        let mut answer = Vec::new();
+        for n in 0..10 {
+            let e = end
+                .call_async(1, Level::Urgent, n, b"desserts", &mut answer, None)
+                .await?;
+            assert_eq!((e.tag, &answer[..]), (n + 1, &b"stressed"[..]));
+        }
+        // Nobody answers this; its number is forgotten with it.
+        {
+            let call = end.call_async(0, Level::Normal, 0, &[], &mut answer, None);
+            let mut call = pin!(call);
+            let poll = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx)));
+            assert!(poll.await.is_pending());
+        }
+        let mut own = Vec::new();
+        let e = end.try_recv(&mut own)?.expect("the call came to itself");
+        end.try_reply(&e, 0, &[])?;
+        assert_eq!(end.try_recv(&mut own)?, None);
+        assert_eq!(end.counters().late_replies, 1);
+        // The time comes; a full ring is waited for until somebody takes something.
+        let soon = Instant::now() + Duration::from_millis(2);
+        let nothing = end.recv_async(&mut own, Some(soon.as_nanos())).await;
+        assert_eq!(nothing, Err(Error::TimedOut));
+        while end.try_send(0, Level::Bulk, 0, &[]).is_ok() {}
+        let soon = Instant::now() + Duration::from_millis(2);
+        let full = end.send_async(0, Level::Bulk, 0, &[], Some(soon.as_nanos()));
+        assert_eq!(full.await, Err(Error::TimedOut));
+        end.send_async(1, Level::Bulk, 77, &[], None).await?;
+        println!("{}", server.await?);
+    });
+    assert_eq!((outcome.code, outcome.output.as_str()), (0, "77\n"));
+    assert!(outcome.migrations.len() >= 10);
+}
+
+#[test]
+fn messages_to_a_full_ring_go_when_there_is_room() {
+    use crate::msg::{Config, Level, Mode, Network};
+    let outcome = program!(&[X, A], {
+        let network = Network::new(Config::new(2))?;
+        let sending = network.clone();
+        let sender = spawn(async move {
+            let mut end = sending.endpoint(0, Mode::Doorbell)?;
+            for n in 0..1000 {
+                end.send_async(1, Level::Normal, n, &[1; 500], None).await?;
+            }
+            Ok::<u64, crate::Error>(end.counters().full_waits)
+        });
+        let mut end = network.endpoint(1, Mode::Doorbell)?;
+        let mut bytes = Vec::new();
+        for n in 0..1000 {
+            let e = end.recv_async(&mut bytes, None).await?;
+            assert_eq!((e.tag, &bytes[..]), (n, &[1; 500][..]));
+        }
+        assert!(sender.await? > 0, "the ring was never full");
+    });
+    assert_eq!(outcome.code, 0, "{}", outcome.output);
+}

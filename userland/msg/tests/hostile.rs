@@ -200,3 +200,21 @@ fn impossible_indices_and_headers_are_corrupt_and_repaired() {
     );
     let _ = peer.try_recv(&mut got);
 }
+
+#[test]
+fn nothing_is_looked_at_while_nothing_comes_in() {
+    let w = Watched {
+        words: lines(CONFIG.memory_lines()),
+        accesses: Cell::new(0),
+    };
+    CONFIG.format(&&w).unwrap();
+    let threads = Threads::new(2);
+    let mut own = station(&w, &threads, 0);
+    let mut peer = station(&w, &threads, 1);
+    let mut got = vec![];
+    peer.try_send(0, Level::Bulk, 0, &[]).unwrap();
+    while own.try_recv(&mut got).unwrap().is_some() {}
+    w.accesses.set(0);
+    assert_eq!(own.try_recv(&mut got), Ok(None));
+    assert_eq!(w.accesses.get(), 1);
+}

@@ -255,6 +255,33 @@ fn stations_close_and_come_back() {
 }
 
 #[test]
+fn a_station_that_closes_leaves_its_groups() {
+    let (_, _, mut s) = system(small());
+    s[0].open_group(0).unwrap();
+    s[1].join(0).unwrap();
+    assert_eq!(s[0].try_multicast(0, 1, &[]), Ok(1));
+    s.remove(1).close();
+    assert_eq!(s[0].try_multicast(0, 2, &[]), Ok(0));
+}
+
+#[test]
+fn who_does_not_wait_for_room_any_more_is_not_told() {
+    let (_, _, mut s) = system(small());
+    let mut got = vec![];
+    while s[0].try_send(1, Level::Normal, 0, &[0; 4096]) == Ok(()) {}
+    let wait = s[0].send(1, Level::Normal, 0, &[0; 4096], Some(1_000));
+    assert_eq!(wait, Err(Error::TimedOut));
+    while s[1].try_recv(&mut got).unwrap().is_some() {}
+    assert!(!s[0].is_pending());
+    // But who does is, when there is room.
+    while s[0].try_send(1, Level::Normal, 0, &[0; 4096]) == Ok(()) {}
+    s[0].want_room(1, Level::Normal, 4096).unwrap();
+    assert!(!s[0].is_pending());
+    while s[1].try_recv(&mut got).unwrap().is_some() {}
+    assert!(s[0].is_pending());
+}
+
+#[test]
 fn what_is_sent_before_the_first_opening_waits() {
     let config = small();
     let w = lines(config.memory_lines());

@@ -195,6 +195,46 @@ fn calls_from_two_sides_at_once() {
     assert_eq!((c.received, c.sent), (2 * calls, 2 * calls));
 }
 
+/// The server waits for room for its answers while the client waits for room for its questions: the
+/// client takes answers meanwhile, so neither waits for ever.
+#[test]
+fn who_waits_for_room_takes_answers() {
+    const CALLS: u64 = 300;
+    let (nodes, w) = layer(Config {
+        lines: Config::MIN_LINES,
+        ..Config::new(2)
+    });
+    let server = {
+        let (nodes, w) = (nodes.clone(), w.clone());
+        thread::spawn(move || {
+            let mut s: S = Station::open(w, nodes.node(0), 0, Mode::Doorbell).unwrap();
+            let (mut got, mut messages) = (vec![], 0);
+            while messages < CALLS {
+                let e = s.recv(&mut got, None).unwrap();
+                match e.kind {
+                    Kind::Call => s.reply(&e, 0, &[7; 4096], None).unwrap(),
+                    _ => messages += 1,
+                }
+            }
+        })
+    };
+    let mut s: S = Station::open(w, nodes.node(1), 1, Mode::Doorbell).unwrap();
+    let mut calls = vec![];
+    for n in 0..CALLS {
+        calls.extend(s.begin_call(0, Level::Urgent, n, &[]));
+        let patience = Some(dyad_msg::Host::now(s.host()) + 20_000_000_000);
+        s.send(0, Level::Normal, n, &[1; 1000], patience).unwrap();
+    }
+    let mut reply = vec![];
+    for id in calls {
+        while s.take_reply(id, &mut reply).unwrap().is_none() {
+            thread::yield_now();
+        }
+        assert_eq!(reply, [7; 4096]);
+    }
+    server.join().unwrap();
+}
+
 #[test]
 fn members_come_and_go_while_a_group_is_written() {
     const MEMBERS: usize = 3;

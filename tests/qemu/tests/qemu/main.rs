@@ -17,6 +17,7 @@ mod console;
 mod deaths;
 mod explore;
 mod memory;
+mod messages;
 mod migration;
 mod names;
 mod quiescence;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
     trials.extend(runs::trials());
     trials.extend(memory::trials());
     trials.extend(benchmarks::trials());
+    trials.extend(messages::trials());
     trials.extend(abuse::trials());
     trials.extend(storm::trials());
     trials.extend(windows::trials());

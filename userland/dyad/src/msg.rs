@@ -1,0 +1,350 @@
+//! Messages between threads of the program, on any nodes.
+//!
+//! ```no_run
+//! use dyad::msg::{Config, Level, Mode, Network};
+//! use dyad::thread;
+//!
+//! # fn main() -> dyad::Result<()> {
+//! let network = Network::new(Config::new(2))?;
+//! let server = network.clone();
+//! let there = thread::spawn_on(dyad::NodeId::new(1).unwrap(), move || -> dyad::Result<()> {
+//!     let mut end = server.endpoint(1, Mode::Adaptive(1000))?;
+//!     let mut bytes = Vec::new();
+//!     let call = end.recv(&mut bytes, None)?;
+//!     bytes.reverse();
+//!     Ok(end.reply(&call, 0, &bytes, None)?)
+//! })?;
+//! let mut end = network.endpoint(0, Mode::Doorbell)?;
+//! let mut answer = Vec::new();
+//! end.call(1, Level::Normal, 0, b"desserts", &mut answer, None)?;
+//! assert_eq!(answer, b"stressed");
+//! # there.join()?
+//! # }
+//! ```
+//!
+//! A [`Network`] is memory that all threads of the program see; each thread opens an [`Endpoint`] of
+//! it, whose operations are those of a [`Station`]. A doorbell is a send to where the receiving thread
+//! waits ([`sys::thread::wake`]): no service is involved, and no node sends
+//! anything for another.
+//!
+//! | | |
+//! |---|---|
+//! | a thread | [`send`](Station::send), [`recv`](Station::recv), [`call`](Station::call) wait, and keep the thread waiting |
+//! | a task | [`send_async`](Endpoint::send_async), [`recv_async`](Endpoint::recv_async), [`call_async`](Endpoint::call_async) let other tasks run |
+//! | points of time | fused time in ns, as of [`Instant::as_nanos`](crate::Instant::as_nanos) |
+//! | a thread is lost with its node | the others get [`Error::NodeDead`] |
+//!
+//! The rules are those of the crate [`dyad_msg`].
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::future::poll_fn;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::task::{Context, Poll};
+
+use dyad_abi::ident::MAX_NODES;
+use dyad_msg::MAX_STATIONS;
+use dyad_msg::station::CHECK_NS;
+use dyad_msg::words::{Line, lines};
+use dyad_sys as sys;
+use dyad_sys::NodeId;
+use dyad_sys::thread::Number;
+
+pub use dyad_msg::{
+    Config, Counters, Delay, Envelope, Error, Host, Kind, Level, MAX_MESSAGE_BYTES, Mode,
+    STARVATION, Station,
+};
+
+use crate::executor;
+
+/// Memory through which threads send messages. Clones are the same one.
+#[derive(Clone)]
+pub struct Network(Arc<Shared>);
+
+struct Shared {
+    memory: Arc<[Line]>,
+    /// Of each station the number of its thread plus one.
+    seats: [AtomicU64; MAX_STATIONS],
+    /// Incarnations of the nodes that were live when the network was made; 0 of others.
+    nodes: [u32; MAX_NODES],
+}
+
+/// How a thread waits, and wakes others.
+pub struct Seat(Arc<Shared>);
+
+/// One end of a [`Network`], for the thread that has opened it.
+pub struct Endpoint {
+    station: Station<Arc<[Line]>, Seat>,
+    /// It waits where the thread that has opened it waits.
+    stays: PhantomData<*const ()>,
+}
+
+impl Network {
+    /// A new network.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadLayout`] if it is too large or too small; as [`system`](crate::system()).
+    pub fn new(config: Config) -> crate::Result<Network> {
+        let memory = lines(config.memory_lines());
+        config.format(&memory)?;
+        let system = crate::system()?;
+        let nodes = core::array::from_fn(|n| {
+            let node = NodeId::new(n as u64).and_then(|n| system.node(n));
+            node.filter(|n| n.live).map_or(0, |n| n.incarnation)
+        });
+        Ok(Network(Arc::new(Shared {
+            memory,
+            seats: [const { AtomicU64::new(0) }; MAX_STATIONS],
+            nodes,
+        })))
+    }
+
+    /// Opens a station for the calling thread. Nobody else may use that station at the time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if there is no such station; `Denied` in an invocation.
+    pub fn endpoint(&self, station: usize, mode: Mode) -> crate::Result<Endpoint> {
+        let number = sys::thread::number().ok_or(sys::Error::Denied)?;
+        let seat = self.0.seats.get(station).ok_or(Error::NotFound)?;
+        seat.store(number.get() + 1, Ordering::Release);
+        Ok(Endpoint {
+            station: Station::open(self.0.memory.clone(), Seat(self.0.clone()), station, mode)?,
+            stays: PhantomData,
+        })
+    }
+}
+
+impl Shared {
+    fn seat(&self, station: usize) -> Option<Number> {
+        let seat = self.seats.get(station)?.load(Ordering::Acquire);
+        Number::new(seat.checked_sub(1)?)
+    }
+
+    /// Whether a node has died since the network was made: a look at each, without a service.
+    fn has_lost_a_node(&self) -> bool {
+        let Ok(system) = sys::sys_info() else {
+            return true;
+        };
+        let now = system.nodes.iter().map(|n| (n.live == 1, n.incarnation));
+        let mut both = self.nodes.iter().zip(now);
+        both.any(|(&then, now)| then != 0 && now != (true, then))
+    }
+}
+
+impl Host for Seat {
+    fn now(&self) -> u64 {
+        executor::now()
+    }
+
+    fn ring(&self, station: usize) {
+        if let Some(thread) = self.0.seat(station) {
+            // If its node is dead whoever waits for it finds that out.
+            let _ = sys::thread::wake(thread);
+        }
+    }
+
+    fn sleep(&self, until: u64) {
+        // Waking early only costs a turn.
+        let _ = sys::thread::wait(until);
+    }
+
+    fn relax(&self) {
+        sys::raw::relax();
+    }
+
+    fn alive(&self, station: usize) -> bool {
+        let Some(thread) = self.0.seat(station) else {
+            return true;
+        };
+        // Init is asked only if there can be something to know.
+        !self.0.has_lost_a_node() || sys::thread::lost().is_ok_and(|lost| lost & thread.bit() == 0)
+    }
+}
+
+impl Deref for Endpoint {
+    type Target = Station<Arc<[Line]>, Seat>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.station
+    }
+}
+
+impl DerefMut for Endpoint {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.station
+    }
+}
+
+/// A timer of a task; gone with it.
+#[derive(Default)]
+struct Alarm(Option<(u64, u64)>);
+
+impl Alarm {
+    fn set(&mut self, at: u64, cx: &Context<'_>) {
+        self.clear();
+        self.0 = Some((at, executor::set_timer(at, None, cx.waker().clone())));
+    }
+
+    fn clear(&mut self) {
+        if let Some((at, timer)) = self.0.take() {
+            executor::cancel_timer(at, timer);
+        }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+impl Endpoint {
+    /// Ends its use: see [`Station::close`].
+    pub fn close(self) {
+        self.station.close();
+    }
+
+    /// Tries `step` each time something has come in, until it gives something, or an error, or the
+    /// time has come.
+    async fn until<T>(
+        &mut self,
+        deadline: Option<u64>,
+        mut step: impl FnMut(&mut Self) -> Result<Option<T>, Error>,
+    ) -> Result<T, Error> {
+        let mut alarm = Alarm::default();
+        poll_fn(|cx| {
+            alarm.clear();
+            self.attentive();
+            loop {
+                self.look();
+                if let Some(done) = step(self).transpose() {
+                    return Poll::Ready(done);
+                }
+                let now = executor::now();
+                if deadline.is_some_and(|d| now >= d) {
+                    return Poll::Ready(Err(Error::TimedOut));
+                }
+                if self.prepare() {
+                    // Peers are looked at from time to time: nobody rings when one has died.
+                    let mut at = now.saturating_add(CHECK_NS);
+                    at = at.min(deadline.unwrap_or(at));
+                    at = at.min(self.next_visible().unwrap_or(at));
+                    alarm.set(at, cx);
+                    executor::watch(cx.waker().clone());
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await
+    }
+
+    /// As [`recv`](Station::recv), for a task: others run meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv`](Station::recv).
+    pub async fn recv_async(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        deadline: Option<u64>,
+    ) -> Result<Envelope, Error> {
+        self.until(deadline, |end| {
+            let received = end.try_recv(bytes)?;
+            if received.is_none() {
+                end.check_peers()?;
+            }
+            Ok(received)
+        })
+        .await
+    }
+
+    /// As [`send`](Station::send), for a task. The message goes in at once, or not at all: so it must
+    /// not be larger than the ring.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Station::send).
+    pub async fn send_async(
+        &mut self,
+        to: usize,
+        level: Level,
+        tag: u64,
+        bytes: &[u8],
+        deadline: Option<u64>,
+    ) -> Result<(), Error> {
+        self.with_room(to, level, bytes.len(), deadline, |end| {
+            end.try_send(to, level, tag, bytes)
+        })
+        .await
+    }
+
+    async fn with_room<T>(
+        &mut self,
+        to: usize,
+        level: Level,
+        bytes: usize,
+        deadline: Option<u64>,
+        mut send: impl FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.until(deadline, |end| {
+            match send(end) {
+                Err(Error::Full) => end.want_room(to, level, bytes)?,
+                done => return done.map(Some),
+            }
+            match send(end) {
+                Err(Error::Full) => end.check_peer(to).map(|()| None),
+                done => done.map(Some),
+            }
+        })
+        .await
+    }
+
+    /// As [`call`](Station::call), for a task. The question goes in at once, or not at all.
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Station::call).
+    pub async fn call_async(
+        &mut self,
+        to: usize,
+        level: Level,
+        tag: u64,
+        bytes: &[u8],
+        reply: &mut Vec<u8>,
+        deadline: Option<u64>,
+    ) -> Result<Envelope, Error> {
+        let id = self
+            .with_room(to, level, bytes.len(), deadline, |end| {
+                end.begin_call(to, level, tag, bytes)
+            })
+            .await?;
+        let call = Calling { end: self, id };
+        let check = |end: &mut Endpoint| {
+            if let Some(answer) = end.take_reply(id, reply)? {
+                return Ok(Some(answer));
+            }
+            match end.check_peer(to) {
+                Ok(()) => Ok(None),
+                // What it has said before is still there.
+                Err(e) => end.take_reply(id, reply)?.map(Some).ok_or(e),
+            }
+        };
+        call.end.until(deadline, check).await
+    }
+}
+
+/// A call that is under way; given up when this goes, also because its task does.
+struct Calling<'a> {
+    end: &'a mut Endpoint,
+    id: u64,
+}
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        self.end.cancel(self.id);
+    }
+}
