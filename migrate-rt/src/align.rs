@@ -7,8 +7,9 @@
 //! | what | where | slot |
 //! |---|---|---|
 //! | code | [`TEXT_BASE`] on | as large as the larger of the versions |
+//! | functions of one ISA only | [`only_window`] of it | the same; only its ISA gets them |
 //! | code of the builtins | after it, its own page on | not aligned: nothing may take its address |
-//! | jump tables and constant pools | [`ISA_RO_BASE`] on | per ISA: only the code of that ISA knows where they are |
+//! | jump tables and constant pools | [`ISA_RO_BASE`](dyad_abi::user::ISA_RO_BASE) on | per ISA: only the code of that ISA knows where they are |
 //! | constants, data, zeros | [`SHARED_BASE`] on | one copy, so size and kind must be the same |
 //!
 //! What does not fit this picture is an error, because each case has been seen to give programs
@@ -20,13 +21,13 @@
 mod error;
 mod script;
 
-pub(crate) use script::{PRIVATE, PRIVATE_DATA, PRIVATE_RELRO, TEXT, TEXT_OUTSIDE};
+pub(crate) use script::{GATES, PRIVATE, PRIVATE_DATA, PRIVATE_RELRO, TEXT, TEXT_OUTSIDE, only};
 
 pub use error::{AlignError, Misfit};
 
 use crate::object::{Object, Section, Target};
 use dyad_abi::Isa;
-use dyad_abi::user::{ISA_RO_BASE, PAGE_SIZE, SHARED_BASE, TEXT_BASE};
+use dyad_abi::user::{ONLY_BASE, PAGE_SIZE, SHARED_BASE, TEXT_BASE, gate, only_window};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Room that is kept after the aligned code for the builtins, which are small.
@@ -89,6 +90,8 @@ impl SharedKind {
 pub struct Plan {
     /// Code, in address order.
     pub text: Vec<Slot>,
+    /// Functions that run on one ISA only, in address order, by ISA index.
+    pub only: [Vec<Slot>; 2],
     /// Shared memory, in address order, by [`SharedKind`].
     pub shared: [Vec<Slot>; 3],
     /// Object file and name of the per-ISA constants, by ISA index.
@@ -105,6 +108,10 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Code,
+    /// Of this ISA only.
+    Only(Isa),
+    /// Where kernels have threads go on that cross: not the same on every ISA.
+    Gates,
     /// Known to the code of its ISA only.
     Private,
     Shared(SharedKind),
@@ -138,8 +145,19 @@ impl<'a> Side<'a> {
     }
 
     fn class(&self, section: &Section) -> Class {
+        if section.name == script::GATES {
+            return Class::Gates;
+        }
         if section.is_code() {
-            return Class::Code;
+            let only = |isa: &Isa| {
+                section
+                    .name
+                    .starts_with(&format!("{}.", script::only(*isa)))
+            };
+            return Isa::ALL
+                .into_iter()
+                .find(only)
+                .map_or(Class::Code, Class::Only);
         }
         let nameless = !section.is_writable() && section.symbols.is_empty();
         let pool = section.is_mergeable() || section.name == ".rodata";
@@ -262,6 +280,7 @@ pub fn plan(objects: [&[Object]; 2]) -> Result<Plan, AlignError> {
     }
     let mut plan = Plan {
         text: Vec::new(),
+        only: Default::default(),
         shared: Default::default(),
         private: Default::default(),
         files: objects[0].iter().map(|o| o.file.clone()).collect(),
@@ -269,6 +288,7 @@ pub fn plan(objects: [&[Object]; 2]) -> Result<Plan, AlignError> {
         text_end: TEXT_BASE,
     };
     let mut shared: [Vec<(Slot, u64)>; 3] = Default::default();
+    let mut only_end = Isa::ALL.map(|isa| only_window(isa).0 + gate::FIRST);
     let [x_sides, a_sides] = &sides;
     for (x_side, a_side) in x_sides.iter().zip(a_sides) {
         let by_name: HashMap<_, _> = x_side
@@ -308,7 +328,12 @@ pub fn plan(objects: [&[Object]; 2]) -> Result<Plan, AlignError> {
                 symbols: a.symbols.clone(),
             };
             match a_class {
-                Class::Private => (),
+                Class::Private | Class::Gates => (),
+                Class::Only(isa) => {
+                    let at = &mut only_end[isa.index()];
+                    slot.va = place(at, align.max(CODE_ALIGN), slot.size);
+                    plan.only[isa.index()].push(slot);
+                }
                 Class::Code => {
                     plan.code_bytes[0] += x.size;
                     plan.code_bytes[1] += a.size;
@@ -334,8 +359,12 @@ pub fn plan(objects: [&[Object]; 2]) -> Result<Plan, AlignError> {
             out.push(slot);
         }
     }
+    let [only_x, only_a] = only_end;
+    let end_of = |isa| only_window(isa).1;
     for (region, end, limit) in [
-        ("code", plan.text_end + BUILTINS_ROOM, ISA_RO_BASE),
+        ("code", plan.text_end + BUILTINS_ROOM, ONLY_BASE),
+        ("code of x86_64 only", only_x, end_of(Isa::X86_64)),
+        ("code of aarch64 only", only_a, end_of(Isa::Aarch64)),
         ("data", at, SHARED_LIMIT),
     ] {
         if end > limit {
@@ -351,7 +380,11 @@ pub fn plan(objects: [&[Object]; 2]) -> Result<Plan, AlignError> {
 impl Plan {
     /// Everything that has one address on every ISA.
     pub fn slots(&self) -> impl Iterator<Item = &Slot> {
-        self.text.iter().chain(self.shared.iter().flatten())
+        let only = self.only.iter().flatten();
+        self.text
+            .iter()
+            .chain(only)
+            .chain(self.shared.iter().flatten())
     }
 
     /// Shared bytes in the program's file, and bytes of zeros.

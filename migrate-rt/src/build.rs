@@ -22,7 +22,7 @@ pub use error::BuildError;
 pub use stamp::Figures;
 
 use crate::align::{self, Plan};
-use crate::codegen;
+use crate::codegen::{self, Needs};
 use crate::files::{self, FileError};
 use crate::frontend::{self, PostLto, Source};
 use crate::ir::NeutralIr;
@@ -325,7 +325,11 @@ fn objects(
     isa: Isa,
     dir: &Path,
 ) -> Result<Vec<Object>, BuildError> {
-    let stubs = codegen::compile_stubs(tools, isa, neutral.defines(crate::SERVICE), dir, STUBS)?;
+    let needs = Needs {
+        service: neutral.defines(crate::SERVICE),
+        crossing: neutral.crosses(),
+    };
+    let stubs = codegen::compile_stubs(tools, isa, needs, dir, STUBS)?;
     let app = codegen::compile(tools, &neutral.for_isa(isa), dir, APP)?;
     Ok(vec![
         Object::parse(isa, &format!("{APP}.o"), &app)?,

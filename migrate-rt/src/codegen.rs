@@ -100,8 +100,16 @@ pub fn compile(
     llc(tools, ir.isa(), ir.text(), dir, name)
 }
 
-/// Compiles the routines of `isa` to the object file `dir/name.o`. `service` says whether the program
-/// can be invoked.
+/// Which routines a program needs besides those that all have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// It can be invoked.
+    pub service: bool,
+    /// It has functions that run on one ISA only.
+    pub crossing: bool,
+}
+
+/// Compiles the routines of `isa` to the object file `dir/name.o`.
 ///
 /// # Errors
 ///
@@ -109,11 +117,11 @@ pub fn compile(
 pub fn compile_stubs(
     tools: &Toolchain,
     isa: Isa,
-    service: bool,
+    needs: Needs,
     dir: &Path,
     name: &str,
 ) -> Result<Vec<u8>, CodegenError> {
-    llc(tools, isa, &stubs(isa, service), dir, name)
+    llc(tools, isa, &stubs(isa, needs), dir, name)
 }
 
 fn llc(
@@ -236,25 +244,85 @@ const _: () = {
 
 const _: () = assert!(Isa::X86_64 as u8 == 0 && Isa::Aarch64 as u8 == 1);
 
-/// Names of the routines that exist per ISA; [`INVOKED`](crate::INVOKED) only in services.
+/// The name under which an ISA's gates are in its program.
+pub(crate) const GATES: &str = "dyad_gates";
+
+/// Routines of programs with functions that run on one ISA only.
+///
+/// The [gates](dyad_abi::user::gate) are at the start of their ISA's window. What has crossed is called
+/// like any function, on a stack that is made fit for that: the one it was left with may be where a
+/// function begins, or ends. A call that is lost returns to `dyad_try_call` if that has made it, which has
+/// said so with the stack pointer; else the program ends (`dyad_crossing_lost`).
+const CROSSING: [Stub; 2] = [
+    Stub {
+        name: GATES,
+        // At 0x40: the result. At 0x80: the error.
+        x86_64: "pushq %rbp; movq %rsp, %rbp; andq $-16, %rsp; callq *%r11; movq %rbp, %rsp; \
+                 popq %rbp; movl $0x478001f0, %ecx; jmpq *%rcx; .p2align 6; \
+                 movq %rdi, %rax; retq; .p2align 6; \
+                 cmpq %rsp, %fs:48; jne 1f; movq %rdi, 8(%rbx); xorl %eax, %eax; retq; \
+                 1: andq $-16, %rsp; callq dyad_crossing_lost; ud2",
+        aarch64: "stp x29, x30, [sp, #-16]!; mov x29, sp; blr x16; ldp x29, x30, [sp], #16; \
+                  movz x17, #0x4700, lsl #16; movk x17, #0x01f0; br x17; .p2align 6; \
+                  ret; .p2align 6; \
+                  mrs x9, tpidr_el0; ldr x9, [x9, #56]; mov x10, sp; cmp x9, x10; b.ne 1f; \
+                  str x0, [x19, #8]; mov x0, xzr; ret; 1: b dyad_crossing_lost",
+    },
+    // fn(function, arguments: *const [u64; 6], out: *mut [u64; 2]): result, and 0 or an error. The
+    // function's stack pointer is noted while it is called, what was noted before is put back.
+    Stub {
+        name: "dyad_try_call",
+        x86_64: "pushq %rbp; movq %rsp, %rbp; pushq %rbx; pushq %r12; movq %rdx, %rbx; \
+                 movq %rdi, %r11; movq %rsi, %r10; movq $0, 8(%rbx); movq %fs:48, %r12; \
+                 leaq -8(%rsp), %rax; movq %rax, %fs:48; movq (%r10), %rdi; movq 8(%r10), %rsi; \
+                 movq 16(%r10), %rdx; movq 24(%r10), %rcx; movq 32(%r10), %r8; \
+                 movq 40(%r10), %r9; callq *%r11; movq %r12, %fs:48; movq %rax, (%rbx); \
+                 popq %r12; popq %rbx; popq %rbp; retq",
+        aarch64: "stp x29, x30, [sp, #-32]!; mov x29, sp; stp x19, x20, [sp, #16]; mov x19, x2; \
+                  mov x16, x0; mov x17, x1; str xzr, [x19, #8]; mrs x9, tpidr_el0; \
+                  ldr x20, [x9, #56]; mov x10, sp; str x10, [x9, #56]; ldp x0, x1, [x17]; \
+                  ldp x2, x3, [x17, #16]; ldp x4, x5, [x17, #32]; blr x16; mrs x9, tpidr_el0; \
+                  str x20, [x9, #56]; str x0, [x19]; ldp x19, x20, [sp, #16]; \
+                  ldp x29, x30, [sp], #32; ret",
+    },
+];
+
+const _: () = {
+    use dyad_abi::user::{gate, only_window, tcb_crossing};
+    assert!(only_window(Isa::Aarch64).0 + gate::RETURN == 0x4780_01f0);
+    assert!(only_window(Isa::X86_64).0 + gate::RETURN == 0x4700_01f0);
+    assert!(gate::ENTER == 0 && gate::BACK == 0x40 && gate::LOST == 0x80);
+    assert!((3 + tcb_crossing(Isa::X86_64)) * 8 == 48);
+    assert!((3 + tcb_crossing(Isa::Aarch64)) * 8 == 56);
+};
+
+/// Names of the routines that exist per ISA; [`INVOKED`](crate::INVOKED) only in services, those of
+/// crossing only in programs that need them.
 pub fn stub_names() -> impl Iterator<Item = &'static str> {
-    STUBS.iter().chain([&ENTERED]).map(|s| s.name)
+    let all = STUBS.iter().chain([&ENTERED]).chain(&CROSSING);
+    all.map(|s| s.name)
 }
 
-fn stubs(isa: Isa, service: bool) -> String {
+fn stubs(isa: Isa, needs: Needs) -> String {
     let (triple, comment) = match isa {
         Isa::X86_64 => ("x86_64-unknown-none-elf", '@'),
         Isa::Aarch64 => ("aarch64-unknown-none", '%'),
     };
     let mut out = format!("target triple = \"{triple}\"\n");
-    for stub in STUBS.iter().chain(service.then_some(&ENTERED)) {
+    let service = needs.service.then_some(&ENTERED);
+    let crossing: &[Stub] = if needs.crossing { &CROSSING } else { &[] };
+    for stub in STUBS.iter().chain(service).chain(crossing) {
         let name = stub.name;
+        let section = match name {
+            GATES => crate::align::GATES.to_owned(),
+            _ => format!(".text.{name}"),
+        };
         let body = match isa {
             Isa::X86_64 => stub.x86_64,
             Isa::Aarch64 => stub.aarch64,
         };
         let head = format!(
-            ".section .text.{name},\\22ax\\22,{comment}progbits; .globl {name}; \
+            ".section {section},\\22ax\\22,{comment}progbits; .globl {name}; \
              .type {name},{comment}function; .p2align 4; {name}:"
         );
         out.push_str(&format!("module asm \"{head}\"\n"));

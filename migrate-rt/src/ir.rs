@@ -9,6 +9,7 @@
 //! | `unnamed_addr` on data | dropped | back ends merge such constants, each in its own way: addresses would differ |
 //! | `private` data and functions | `internal` | private names are not in symbol tables, so equality could not be checked |
 //! | `target-cpu`, `target-features` attributes | dropped | they name the front end's target |
+//! | one section for all functions of one ISA only | one for each function | each has a slot of its own |
 //! | other target intrinsics, inline and module assembly, TLS, scalable vectors | error | |
 //!
 //! What becomes different per ISA are the calls of the stubs that invoke services: [`NeutralIr`]
@@ -18,6 +19,7 @@
 //! Passes over IR belong between [`NeutralIr::from_post_lto`] and [`NeutralIr::for_isa`]; what they
 //! produce comes back in through [`NeutralIr::check`].
 
+mod crossing;
 mod error;
 mod invocation;
 mod scan;
@@ -65,8 +67,9 @@ impl NeutralIr {
         for line in text.lines() {
             match Line::of(line) {
                 Line::Global(global) => global.without_identity_loss(&mut out),
-                Line::Define(_) => {
-                    out.push_str(&line.replacen("define private ", "define internal ", 1))
+                Line::Define(name) => {
+                    let line = line.replacen("define private ", "define internal ", 1);
+                    out.push_str(&crossing::own_section(&line, name.unwrap_or_default()));
                 }
                 Line::Attributes => out.push_str(&scan::without_target_attributes(line)),
                 Line::Declare if MAPPED.iter().any(|(from, _)| scan::names(line, from)) => continue,
@@ -111,6 +114,7 @@ impl NeutralIr {
             match Line::of(line) {
                 Line::Define(name) => {
                     scan::code(line, &mut refuse);
+                    crossing::check(line, &mut refuse);
                     function = name;
                 }
                 Line::End => function = None,
@@ -155,6 +159,12 @@ impl NeutralIr {
     pub fn defines(&self, name: &str) -> bool {
         let defined = |l| matches!(Line::of(l), Line::Define(Some(n)) if n == name);
         self.0.lines().any(defined)
+    }
+
+    /// Whether the module has functions that run on one ISA only.
+    pub fn crosses(&self) -> bool {
+        let only = |l| matches!(Line::of(l), Line::Define(_)) && crossing::is_only(l);
+        self.0.lines().any(only)
     }
 
     /// The module for the back end of `isa`.

@@ -51,7 +51,8 @@ fn linked(
         let object = common::llc(&tools, isa, program[isa.index()], &isa_dir, &flags);
         let from = isa_dir.join(format!("{isa}.o"));
         std::fs::rename(from, isa_dir.join("app.o")).unwrap();
-        migrate_rt::codegen::compile_stubs(&tools, isa, false, &isa_dir, "stubs").unwrap();
+        migrate_rt::codegen::compile_stubs(&tools, isa, Default::default(), &isa_dir, "stubs")
+            .unwrap();
         vec![object]
     });
     let [x, a] = &objects;

@@ -206,6 +206,67 @@ pub fn set_results(area: &RegArea, status: u64, results: [u64; 4]) {
     set_only(area, [status].into_iter().chain(results));
 }
 
+/// See [`dyad_core::Platform::call_registers`].
+#[inline(always)]
+pub fn call_registers(area: &RegArea) -> ([u64; 6], u64) {
+    ([0, 1, 2, 3, 4, 5].map(|i| get(area, i)), get(area, 0))
+}
+
+/// See [`dyad_core::Platform::park`].
+#[inline(always)]
+pub fn park(area: &RegArea, parked: &RegArea) {
+    for i in PRESERVED..=AREA_SP {
+        set(parked, i, get(area, i));
+    }
+}
+
+/// The register that holds the function which the gate is to call.
+const FUNCTION: usize = 16;
+
+/// See [`dyad_core::Platform::set_at_gate`].
+#[inline(always)]
+pub fn set_at_gate(area: &RegArea, parked: &RegArea, pc: u64, args: [u64; 6], function: u64) {
+    for i in PRESERVED..=AREA_SP {
+        set(area, i, get(parked, i));
+    }
+    for (i, v) in args.into_iter().enumerate() {
+        set(area, i, v);
+    }
+    for i in 6..PRESERVED {
+        set(area, i, 0);
+    }
+    for (i, v) in [
+        (FUNCTION, function),
+        (AREA_PC, pc),
+        (AREA_FLAGS, 0),
+        (AREA_CAUSE, 0),
+    ] {
+        set(area, i, v);
+    }
+}
+
+/// First of the registers of which functions preserve the lower half.
+const KEPT_FP: usize = 8;
+
+/// See [`dyad_core::Platform::call_fp`].
+pub fn call_fp(area: &FpArea) -> ([u64; 8], [u64; 8]) {
+    let low = |n: usize| area.0[2 * n].load(Ordering::Relaxed);
+    (
+        core::array::from_fn(low),
+        core::array::from_fn(|i| low(KEPT_FP + i)),
+    )
+}
+
+/// See [`dyad_core::Platform::set_call_fp`].
+pub fn set_call_fp(area: &FpArea, args: [u64; 8], kept: [u64; 8]) {
+    for word in &area.0 {
+        word.store(0, Ordering::Relaxed);
+    }
+    for (n, v) in args.into_iter().chain(kept).enumerate() {
+        area.0[2 * n].store(v, Ordering::Relaxed);
+    }
+}
+
 /// See [`dyad_core::Platform::user_pc_sp`].
 pub fn user_pc_sp(area: &RegArea) -> (u64, u64) {
     (get(area, AREA_PC), get(area, AREA_SP))

@@ -20,8 +20,8 @@ use core::arch::global_asm;
 
 use aarch64_cpu::registers::{ESR_EL1, FAR_EL1, Readable};
 use dyad_abi::record::{EXIT_PANIC, aarch64_exit_value};
-use dyad_core::entry;
 use dyad_core::platform::{FaultKind, RegArea, UserFault};
+use dyad_core::{crossing, entry};
 
 use crate::context::{AREA_CAUSE, AREA_PC, AREA_SP, AREA_TP, SYSCALL};
 use crate::platform::Aarch64;
@@ -368,6 +368,17 @@ fn page_fault(esr: u64) -> Option<UserFault> {
     })
 }
 
+/// Decodes an instruction fetch by user mode from where only the other ISA's code can be.
+fn foreign_fault(esr: u64) -> Option<UserFault> {
+    let address = FAR_EL1.get();
+    let fetch = class_of(esr) == class::FETCH_USER && is_page_fault(esr);
+    (fetch && crossing::is_foreign::<Aarch64>(address)).then_some(UserFault {
+        kind: FaultKind::Execute,
+        address,
+        raw: esr,
+    })
+}
+
 /// Decodes a synchronous exception from user mode that is no system call.
 fn decode(esr: u64, far: u64) -> UserFault {
     let kind = match class_of(esr) {
@@ -423,6 +434,9 @@ extern "C" fn user_trap(area: &'static RegArea, kind: u64) -> ! {
             let esr = ESR_EL1.get();
             if let Some(fault) = page_fault(esr) {
                 entry::page_fault::<Aarch64>(area, fault);
+            }
+            if let Some(fault) = foreign_fault(esr) {
+                entry::foreign_fault::<Aarch64>(area, fault);
             }
             other_fault(area, esr)
         }

@@ -176,6 +176,62 @@ pub fn set_results(area: &RegArea, status: u64, results: [u64; 4]) {
     set_only(area, results.chain([(RAX, status)]));
 }
 
+/// See [`dyad_core::Platform::call_registers`].
+#[inline(always)]
+pub fn call_registers(area: &RegArea) -> ([u64; 6], u64) {
+    let args = [RDI, RSI, RDX, RCX, R8, R9].map(|i| get(area, i));
+    (args, get(area, RAX))
+}
+
+/// What functions preserve, and the stack pointer; return addresses are on the stack.
+const PRESERVED: [usize; 7] = [RBX, RBP, R12, R13, R14, R15, RSP];
+
+/// See [`dyad_core::Platform::park`].
+#[inline(always)]
+pub fn park(area: &RegArea, parked: &RegArea) {
+    for i in PRESERVED {
+        set(parked, i, get(area, i));
+    }
+}
+
+/// See [`dyad_core::Platform::set_at_gate`].
+#[inline(always)]
+pub fn set_at_gate(area: &RegArea, parked: &RegArea, pc: u64, args: [u64; 6], function: u64) {
+    for i in PRESERVED {
+        set(area, i, get(parked, i));
+    }
+    for (i, v) in [RDI, RSI, RDX, RCX, R8, R9].into_iter().zip(args) {
+        set(area, i, v);
+    }
+    for (i, v) in [
+        (RAX, 0),
+        (R10, 0),
+        (R11, function),
+        (VECTOR, SYSCALL),
+        (ERROR, 0),
+        (RIP, pc),
+        (RFLAGS, FLAGS_FIXED),
+    ] {
+        set(area, i, v);
+    }
+}
+
+/// See [`dyad_core::Platform::call_fp`].
+pub fn call_fp(area: &FpArea) -> ([u64; 8], [u64; 8]) {
+    let args = core::array::from_fn(|i| area.0[XMM + 2 * i].load(Ordering::Relaxed));
+    (args, [0; 8])
+}
+
+/// See [`dyad_core::Platform::set_call_fp`].
+pub fn set_call_fp(area: &FpArea, args: [u64; 8]) {
+    for (to, from) in area.0.iter().zip(INITIAL.0) {
+        to.store(from, Ordering::Relaxed);
+    }
+    for (i, v) in args.into_iter().enumerate() {
+        area.0[XMM + 2 * i].store(v, Ordering::Relaxed);
+    }
+}
+
 /// See [`dyad_core::Platform::user_pc_sp`].
 pub fn user_pc_sp(area: &RegArea) -> (u64, u64) {
     (get(area, RIP), get(area, RSP))

@@ -80,6 +80,22 @@ impl Platform for X86 {
     fn dump_regs(area: &RegArea, line: &mut dyn FnMut(&str, u64)) {
         context::dump_regs(area, line);
     }
+    fn call_registers(area: &RegArea) -> ([u64; 6], u64) {
+        context::call_registers(area)
+    }
+    fn park(area: &RegArea, parked: &RegArea) {
+        context::park(area, parked);
+    }
+    fn set_at_gate(area: &RegArea, parked: &RegArea, pc: u64, args: [u64; 6], function: u64) {
+        context::set_at_gate(area, parked, pc, args, function);
+    }
+    const KEEPS_FP: bool = false;
+    fn call_fp(area: &FpArea) -> ([u64; 8], [u64; 8]) {
+        context::call_fp(area)
+    }
+    fn set_call_fp(area: &FpArea, args: [u64; 8], _kept: [u64; 8]) {
+        context::set_call_fp(area, args);
+    }
     fn fp_on() {
         context::fp_on();
     }

@@ -20,8 +20,8 @@ use core::arch::{asm, global_asm};
 use core::cell::UnsafeCell;
 
 use dyad_abi::record::EXIT_PANIC;
-use dyad_core::entry;
 use dyad_core::platform::{FaultKind, RegArea, UserFault};
+use dyad_core::{crossing, entry};
 use x86_64::VirtAddr;
 use x86_64::instructions::tables::lidt;
 use x86_64::registers::model_specific::{Efer, EferFlags, Msr};
@@ -311,7 +311,11 @@ extern "C" fn user_trap(area: &'static RegArea) -> ! {
     let (vector, error) = context::cause(area);
     match vector {
         PAGE_FAULT if error & !PAGE_FAULT_KNOWN == 0 => {
-            entry::page_fault::<X86>(area, page_fault(error))
+            let fault = page_fault(error);
+            if fault.kind == FaultKind::Execute && crossing::is_foreign::<X86>(fault.address) {
+                entry::foreign_fault::<X86>(area, fault);
+            }
+            entry::page_fault::<X86>(area, fault)
         }
         NMI | DOUBLE_FAULT | MACHINE_CHECK => {
             // Whatever it is, it is not the thread's fault.

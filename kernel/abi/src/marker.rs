@@ -298,6 +298,8 @@ bench_ops! {
     PageFaultUserFp = 30, "page_fault_user_fp", true;
     /// The first use of floating-point or vector registers after an invocation.
     FpFirstUse = 31, "fp_first_use", true;
+    /// A call of a function that is on another ISA only, and its return.
+    CrossingCallRoundTrip = 32, "crossing_call_round_trip", true;
 }
 
 /// How many parts an operation can have.
@@ -429,6 +431,6 @@ mod tests {
             assert_eq!(BenchWindow::from_id(WindowId(id)), None);
         }
         let required = BENCH_OPS.iter().filter(|op| op.is_required());
-        assert_eq!(required.count(), 29);
+        assert_eq!(required.count(), 30);
     }
 }

@@ -6,6 +6,7 @@
 //! | addresses | content |
 //! |---|---|
 //! | `0x4100_0000 ..` | program text, one alias per ISA |
+//! | [`only_window`] | text of functions that run on one ISA only |
 //! | `0x4800_0000 ..` | per-ISA constants, one alias per ISA |
 //! | `0x5000_0000 ..` | shared read-only data, data, bss |
 //! | [`TCB_BASE`]` ..` | thread control blocks |
@@ -24,6 +25,10 @@ pub const USER_END: u64 = 0x0000_8000_0000_0000;
 
 /// Where program text is linked, on both ISAs.
 pub const TEXT_BASE: u64 = 0x4100_0000;
+/// Where functions are linked that run on one ISA only; see [`only_window`].
+pub const ONLY_BASE: u64 = 0x4700_0000;
+/// Bytes of each ISA's window.
+pub const ONLY_SIZE: u64 = 0x0080_0000;
 /// Where per-ISA constants (jump tables, constant pools) are linked.
 pub const ISA_RO_BASE: u64 = 0x4800_0000;
 /// Where shared constants, data and bss are linked.
@@ -80,6 +85,36 @@ pub const fn thread_at(address: u64) -> Option<u32> {
     Some(slot as u32)
 }
 
+/// Address range `[start, end)` of the functions that run on `isa` only. On other ISAs nothing there can
+/// be executed: a thread that tries goes on on a node of `isa`, and comes back with the result.
+pub const fn only_window(isa: Isa) -> (u64, u64) {
+    let start = ONLY_BASE + isa as u64 * ONLY_SIZE;
+    (start, start + ONLY_SIZE)
+}
+
+/// Places at the start of each [`only_window`], at which kernels have threads go on that cross. What
+/// programs have there is of the window's ISA.
+pub mod gate {
+    /// A call has come: calls the function whose address is in the register for it (`r11`, `x16`), with
+    /// the arguments as they are, then goes to [`RETURN`] of the window of the other ISA.
+    pub const ENTER: u64 = 0;
+    /// A call has come back: returns the first argument.
+    pub const BACK: u64 = 0x40;
+    /// A call will not come back; the first argument is the error.
+    pub const LOST: u64 = 0x80;
+    /// Where nothing is: a thread that goes there, on the other ISA, returns what it would return from
+    /// a function.
+    pub const RETURN: u64 = 0x1f0;
+    /// Where functions begin.
+    pub const FIRST: u64 = 0x200;
+}
+
+/// Word of [`Tcb::migrate`] in which a caller on an ISA that wants to hear of calls that are lost says so:
+/// the stack pointer at which the function it calls begins.
+pub const fn tcb_crossing(isa: Isa) -> usize {
+    3 + isa as usize
+}
+
 /// Address of the thread control block of `thread`.
 pub const fn tcb_address(thread: u32) -> u64 {
     TCB_BASE + thread as u64 * PAGE_SIZE
@@ -113,7 +148,7 @@ pub struct Tcb {
     pub thread: u64,
     /// Top of the data stack; 0 when the thread has none.
     pub data_sp: u64,
-    /// Reserved for migration; zero.
+    /// For migration and crossing calls ([`tcb_crossing`]); zero at the start.
     pub migrate: [u64; 7],
     /// Slots the user runtime may use as it likes.
     pub slots: [u64; 22],
@@ -231,6 +266,7 @@ const _: () = {
     assert!(
         crate::service::invoke_stack(crate::service::MAX_THREAD_IDS << 8).1 <= DATA_STACKS_BASE
     );
+    assert!(only_window(Isa::Aarch64).1 == ISA_RO_BASE && TEXT_BASE < ONLY_BASE);
     assert!(stack_slot(Isa::X86_64, 4095).1 <= stack_slot(Isa::Aarch64, 0).0);
     assert!(stack_slot(Isa::Aarch64, 4095).1 <= USER_END);
 };

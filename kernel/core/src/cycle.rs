@@ -37,7 +37,7 @@ use dyad_shm::superblock::activity;
 
 use crate::clock::{self, FusedTime};
 use crate::cx::Cx;
-use crate::{Platform, dispatch, end, inbox, messages, ops, quiet};
+use crate::{Platform, dispatch, end, inbox, linger, messages, ops, quiet};
 
 /// Housekeeping interval: heartbeats, and looks at those of others. An idle CPU sleeps no longer.
 pub const TICK_NS: u64 = 100_000_000;
@@ -107,6 +107,9 @@ pub fn run<P: Platform>() -> ! {
             continue;
         }
         dispatch::serve_root::<P>(&cx);
+        if cx.local.thread.get().is_none() {
+            continue;
+        }
         if inbox::prepare::<P>(activity::USER) {
             set_timer::<P>(&cx, next);
             dispatch::resume::<P>(&cx);
@@ -122,11 +125,20 @@ fn set_timer<P: Platform>(cx: &Cx, next: u64) {
     P::set_timer(Some(clock::to_local(FusedTime(at))));
 }
 
+/// Sets the timer for the next housekeeping, or the end of the slice if that comes first.
+#[cold]
+pub(crate) fn set_tick<P: Platform>(cx: &Cx) {
+    set_timer::<P>(cx, cx.local.last_tick.get() + TICK_NS);
+}
+
 /// After an operation that has changed who runs here: goes on with that thread by the shortest
 /// way. Others are not attended to: for them it is as if one thread had gone on. The timer is set anew
 /// only if it would come too late for the new thread's slice; if it comes too early, nothing is over,
 /// and the loop sets it again.
 pub fn switched<P: Platform>(cx: &Cx) -> ! {
+    if let Some((t, to)) = cx.local.lingers.get() {
+        linger::wait::<P>(cx, t, to);
+    }
     if cx.local.thread.get().is_some() {
         if cx.local.slice_end() < cx.local.timer_at.get() {
             set_timer::<P>(cx, u64::MAX);

@@ -8,6 +8,7 @@
 //! | invocation | [`short_invoke`], then [`fast_invoke`] | by returning [`ENTER`]; in the run loop if it crosses |
 //! | end of an invocation | [`short_return`], then [`fast_return`] | the same |
 //! | interrupt | [`interrupted`] | in the run loop |
+//! | instruction fetch from the other ISA's window | [`foreign_fault`] | on the other ISA's node, or as the next |
 //! | fault in user mode | [`page_fault`] if it has an address, else [`user_fault`] | where it came from, in the handler, or in the run loop |
 //! | exception in kernel mode | [`kernel_fault`] | with the machine |
 //!
@@ -39,7 +40,7 @@ use crate::object::endpoint::Line;
 use crate::object::thread::{Thread, info};
 use crate::platform::{FaultKind, RegArea, UserFault};
 use crate::view::CapView;
-use crate::{Platform, copy, cycle, error, fp, inbox, ops, panic, resolve, short, view};
+use crate::{Platform, copy, crossing, cycle, error, fp, inbox, ops, panic, resolve, short, view};
 
 /// How often one instruction may fault at one address in a row, without the thread's getting
 /// anywhere. A page that others unmap and map at the same time costs a few; a page that the tables
@@ -374,6 +375,13 @@ pub fn page_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
         Err(Error::Again) => cycle::switched::<P>(&Cx::here::<P>()),
         Err(e) => e,
     };
+    handle::<P>(area, f, Some(why))
+}
+
+/// An instruction fetch from where nothing can be executed on this ISA, but on the other one: a crossing
+/// call or its end, if it can be one ([`crossing`]).
+pub fn foreign_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
+    let why = crossing::fault::<P>(area, f.address);
     handle::<P>(area, f, Some(why))
 }
 

@@ -48,6 +48,12 @@ pub fn renew<P: Platform>(t: &Thread) {
     t.used_fp.store(all & !bit::<P>(), Ordering::Relaxed);
 }
 
+/// Has a thread that does not run go on with what has been put into its area on this ISA.
+pub(crate) fn use_area<P: Platform>(t: &Thread) {
+    let all = t.used_fp.load(Ordering::Relaxed);
+    t.used_fp.store(all | bit::<P>(), Ordering::Relaxed);
+}
+
 /// The same on every ISA.
 pub fn renew_all(t: &Thread) {
     t.used_fp.store(0, Ordering::Relaxed);

@@ -30,6 +30,7 @@
 //! | [`INVOKE`](what::INVOKE) | arguments | the callee, its entry point, the badge | enters it |
 //! | [`RETURN`](what::RETURN) | results | the caller; where it goes on, its stack pointer | goes back to it |
 //! | [`FAIL`](what::FAIL) | status; entry of the stack to return to, or [`NO_ENTRY`]; what it had been doing, and from where | as for a return | returns the status |
+//! | [`CALL`](what::CALL), [`ANSWER`](what::ANSWER), [`LOST`](what::LOST) | see [`crossing`] | | goes on at a gate |
 //! | [`MOVE`](what::MOVE) | as above | nothing | leaves its registers as they are |
 //! | [`LOAD`](what::LOAD) | nothing; its registers are in `saved` and `saved_fp` | nothing | gives it these, and forgets what it did on any ISA |
 //!
@@ -49,11 +50,12 @@ use core::sync::atomic::Ordering;
 use dyad_abi::cap::{Stopped, Woken};
 use dyad_abi::emulation::{FLOAT_WORDS, WORDS};
 use dyad_abi::user::{stack_slot, tcb_address};
-use dyad_abi::{Error, NodeId, Result};
+use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_ring::Message;
 use dyad_shm::frame::WeakRef;
 use dyad_shm::permitted::Permitted;
 
+use crate::crossing::Crossing;
 use crate::cx::Cx;
 use crate::dispatch::{self, After};
 use crate::inbox::{self, kind};
@@ -63,7 +65,7 @@ use crate::object::thread::{
 };
 use crate::object::{find, reference};
 use crate::ops::registers::{self, GENERAL_WORDS};
-use crate::{Platform, fp, jump};
+use crate::{Platform, crossing, fp, jump, linger};
 
 // What `Load` brings along fits.
 const _: () = assert!(GENERAL_WORDS <= REG_WORDS && FLOAT_WORDS <= FP_WORDS);
@@ -85,6 +87,13 @@ pub mod what {
     pub const JUMP: u64 = 6;
     /// It goes on with the registers that it carries; see [`crate::ops::registers`].
     pub const LOAD: u64 = 7;
+    /// It calls a function that is on the receiver's ISA only; see [`crossing`](crate::crossing), also
+    /// for what it carries in this and the next two.
+    pub const CALL: u64 = 8;
+    /// It returns from such a function.
+    pub const ANSWER: u64 = 9;
+    /// The node that such a function ran on has died: it returns an error.
+    pub const LOST: u64 = 10;
 }
 
 /// Markers for the simulator: where the parts of an invocation that crosses begin and end. They are
@@ -93,7 +102,15 @@ mod mark {
     use dyad_abi::marker::{BenchMemory, BenchOp, Marker, MarkerOp};
 
     const fn word(op: MarkerOp, part: u16) -> u32 {
-        let id = BenchOp::IpcCrossIsaRoundTrip.part(BenchMemory::Fused, part);
+        part_of(BenchOp::IpcCrossIsaRoundTrip, op, part)
+    }
+
+    const fn call(op: MarkerOp, part: u16) -> u32 {
+        part_of(BenchOp::CrossingCallRoundTrip, op, part)
+    }
+
+    const fn part_of(what: BenchOp, op: MarkerOp, part: u16) -> u32 {
+        let id = what.part(BenchMemory::Fused, part);
         Marker { op, id }.word()
     }
 
@@ -105,6 +122,14 @@ mod mark {
     pub const ANSWERED: u32 = word(MarkerOp::End, 1);
     /// It has come back.
     pub const CAME_BACK: u32 = word(MarkerOp::Begin, 2);
+    /// The same four of a crossing call.
+    pub const CALL_SENT: u32 = call(MarkerOp::End, 0);
+    /// See above.
+    pub const CALLED: u32 = call(MarkerOp::Begin, 1);
+    /// See above.
+    pub const CALL_ANSWERED: u32 = call(MarkerOp::End, 1);
+    /// See above.
+    pub const CALL_BACK: u32 = call(MarkerOp::Begin, 2);
 }
 
 /// Puts down what the thread is to do where it goes, and its four words. Its owner does this, before it
@@ -143,17 +168,27 @@ pub fn send<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> Result<()> 
     let mine = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     // Read while the thread is this CPU's.
     let what = t.carried[0].load(Ordering::Relaxed);
-    let next = dispatch::take_dispatcher::<P>(cx, t);
+    // It comes back, or comes again, soon, if at all: who has given it the CPU need not know yet.
+    let calls = matches!(what, what::CALL | what::ANSWER);
+    let lingers = (calls || matches!(what, what::INVOKE | what::RETURN)) && linger::may(cx, t);
+    let next = match lingers {
+        true => None,
+        false => dispatch::take_dispatcher::<P>(cx, t),
+    };
     let sent = transfer::<P>(cx, t, mine, to);
     match sent {
         Ok(()) => {
-            match what {
-                what::INVOKE => P::mark::<{ mark::REQUESTED }>(),
-                what::RETURN => P::mark::<{ mark::ANSWERED }>(),
-                _ => {}
+            mark_sent::<P>(what);
+            if !calls {
+                cx.words().increase(&cx.node.entry().migrations, 1);
             }
-            cx.words().increase(&cx.node.entry().migrations, 1);
-            dispatch::go_on(cx, next, Stopped::Left, to.index() as u64);
+            match lingers {
+                true => {
+                    cx.local.thread.set(None);
+                    cx.local.lingers.set(Some((t, to)));
+                }
+                false => dispatch::go_on(cx, next, Stopped::Left, to.index() as u64),
+            }
             Ok(())
         }
         Err(e) => {
@@ -193,8 +228,7 @@ pub(crate) fn transfer<P: Platform>(
         return Err(Error::Corrupt);
     }
     let cpu = inbox::pick_cpu(cx.node, to, id);
-    let m = Message([kind::THREAD, me.bits(), handed.bits(), 0, 0, 0, 0, 0]);
-    inbox::send::<P>(to, cpu, &m).or_else(|e| {
+    announce::<P>(me, handed.bits(), to, cpu).or_else(|e| {
         // If the receiver has died, its recoverer may have found the thread and taken it; then it
         // is not ours any more, and comes back by a message.
         if t.change(cx.words(), handed, mine) {
@@ -203,6 +237,21 @@ pub(crate) fn transfer<P: Platform>(
         }
         Ok(())
     })
+}
+
+/// Tells a CPU of a thread that has been handed to its node with this owner word.
+///
+/// # Errors
+///
+/// As [`inbox::send`].
+pub(crate) fn announce<P: Platform>(
+    thread: WeakRef,
+    handed: u64,
+    to: NodeId,
+    cpu: CpuId,
+) -> Result<()> {
+    let m = Message([kind::THREAD, thread.bits(), handed, 0, 0, 0, 0, 0]);
+    inbox::send::<P>(to, cpu, &m)
 }
 
 /// Adds to the migrations of a thread that this CPU owns. Nobody else changes them meanwhile, and the
@@ -217,14 +266,14 @@ fn count_migration(t: &Thread, n: u64) {
 ///
 /// # Errors
 ///
-/// As [`send`]; [`Error::TooDeep`] within an invocation.
+/// As [`send`]; [`Error::TooDeep`] within an invocation or a crossing call.
 pub fn migrate<P: Platform>(cx: &Cx, to: NodeId) -> Result<After> {
     let t = dispatch::current(cx);
     // Asking for where one is, is allowed at any depth: nothing moves.
     if to == cx.node.id() {
         return Ok(After::Value(to.index() as u64));
     }
-    if t.depth.load(Ordering::Relaxed) != 0 {
+    if t.depth.load(Ordering::Relaxed) != 0 || Crossing::of(t).depth() != 0 {
         return Err(Error::TooDeep);
     }
     let nowhere = Entry {
@@ -314,22 +363,22 @@ pub fn receive<P: Platform>(cx: &Cx, thread: u64, owner: u64) -> Result<()> {
         return Err(Error::NotFound);
     }
     let announced = &t.carried[0];
-    match cx
-        .words()
-        .hint::<{ Permitted::Announced as u32 }>(announced)
-    {
-        what::INVOKE => P::mark::<{ mark::CAME }>(),
-        what::RETURN => P::mark::<{ mark::CAME_BACK }>(),
-        _ => {}
-    }
+    mark_arrival::<P>(
+        cx.words()
+            .hint::<{ Permitted::Announced as u32 }>(announced),
+    );
     // Its words are read only after it has been won, by which old copies of them are dropped; what they
-    // say of the way, to mark it, does no harm if it is out of date.
+    // say of the way, to mark it, does no harm if it is out of date. One that has been taken already may
+    // have been found by a CPU that lingered for it.
     if !t.change(cx.words(), handed, handed.with(State::Running)) {
-        return Err(Error::NotFound);
+        return Ok(());
     }
     // RUNNING meanwhile, so that no other CPU dispatches it half set up. If this node dies here, the
     // words that it carries still say what it was to do.
     arrive::<P>(cx, t);
+    if dispatch::run_at_once::<P>(cx, t) {
+        return Ok(());
+    }
     if !t.change(
         cx.words(),
         handed.with(State::Running),
@@ -344,9 +393,33 @@ pub fn receive<P: Platform>(cx: &Cx, thread: u64, owner: u64) -> Result<()> {
     dispatch::tell_scheduler::<P>(cx, t, why)
 }
 
+/// Marks where a part of a crossing begins, by what a thread that comes carries.
+#[inline(always)]
+pub(crate) fn mark_arrival<P: Platform>(what: u64) {
+    match what {
+        what::INVOKE => P::mark::<{ mark::CAME }>(),
+        what::RETURN => P::mark::<{ mark::CAME_BACK }>(),
+        what::CALL => P::mark::<{ mark::CALLED }>(),
+        what::ANSWER => P::mark::<{ mark::CALL_BACK }>(),
+        _ => {}
+    }
+}
+
+/// Marks where one ends.
+#[inline(always)]
+pub(crate) fn mark_sent<P: Platform>(what: u64) {
+    match what {
+        what::INVOKE => P::mark::<{ mark::REQUESTED }>(),
+        what::RETURN => P::mark::<{ mark::ANSWERED }>(),
+        what::CALL => P::mark::<{ mark::CALL_SENT }>(),
+        what::ANSWER => P::mark::<{ mark::CALL_ANSWERED }>(),
+        _ => {}
+    }
+}
+
 /// Sets the registers of a thread that has come here. The giver cannot: only this ISA's `arch`
 /// crate knows the layout of its areas.
-fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
+pub(crate) fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
     t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
     let carried: [u64; 8] = core::array::from_fn(|i| t.carried[i].load(Ordering::Relaxed));
     let [what, a, b, c, d, component, address, badge] = carried;
@@ -375,6 +448,7 @@ fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
         what::FAIL => arrive_failed::<P>(t, carried),
         // Its registers are as they were: it was ready on a node of this ISA.
         what::MOVE => {}
+        what::CALL | what::ANSWER | what::LOST => crossing::arrive::<P>(cx, t, carried),
         what::JUMP => jump::arrive::<P>(t, (address, badge), (b, a)),
         what::LOAD => registers::put::<P>(cx, t, &brought(t)),
         _ => {

@@ -24,6 +24,7 @@ use dyad_abi::user::{USER_END, tcb_address};
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_shm::frame::WeakRef;
 
+use crate::crossing::Crossing;
 use crate::cx::Cx;
 use crate::dispatch::{self, After};
 use crate::handover::{self, what};
@@ -35,13 +36,13 @@ use crate::{Platform, fp};
 ///
 /// # Errors
 ///
-/// [`Error::NoSuchNode`]; [`Error::TooDeep`] within an invocation; [`Error::BadAddress`] if the program
+/// [`Error::NoSuchNode`]; [`Error::TooDeep`] within an invocation or a crossing call; [`Error::BadAddress`] if the program
 /// counter is 0, or it or the stack pointer is no user address; as [`handover::send`]. The thread goes
 /// on where it was, and keeps what it had.
 pub fn jump<P: Platform>(cx: &Cx, [to, pc, sp, fp, arg]: [u64; 5]) -> Result<After> {
     let t = dispatch::current(cx);
     let to = NodeId::new(to).ok_or(Error::NoSuchNode)?;
-    if t.depth.load(Ordering::Relaxed) != 0 {
+    if t.depth.load(Ordering::Relaxed) != 0 || Crossing::of(t).depth() != 0 {
         return Err(Error::TooDeep);
     }
     if pc == 0 || pc >= USER_END || sp >= USER_END {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`entry`], [`short`], [`cycle`] | traps; what is done at once; what a CPU does between two traps |
 //! | [`ops`] | operations on capabilities |
-//! | [`invoke`], [`dispatch`], [`handover`], [`jump`] | components, scheduling, threads that change nodes |
+//! | [`invoke`], [`dispatch`], [`handover`], [`crossing`], [`jump`], [`linger`] | components, scheduling, threads that change nodes |
 //! | [`fp`] | floating-point registers, loaded when they are used |
 //! | [`quiet`] | quiescence |
 //! | [`messages`], [`meet`] | what other CPUs ask for; bounded waits for other nodes |
@@ -56,6 +56,7 @@ extern crate std;
 #[macro_use(lacks)]
 pub extern crate dyad_object as object;
 
+pub mod crossing;
 pub mod cycle;
 pub mod dispatch;
 pub mod end;
@@ -68,6 +69,7 @@ pub mod invoke;
 pub mod jump;
 #[cfg(any(test, feature = "ktest"))]
 pub mod ktest;
+pub mod linger;
 pub mod meet;
 pub mod messages;
 pub mod ops;

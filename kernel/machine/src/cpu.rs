@@ -6,8 +6,8 @@
 
 use core::cell::{Cell, RefCell};
 
-use dyad_abi::CpuId;
 use dyad_abi::ident::MAX_NODES;
+use dyad_abi::{CpuId, NodeId};
 use dyad_quiesce::{Known, LogWriter};
 use dyad_ring::Consumer;
 use dyad_shm::PhysAddr;
@@ -56,6 +56,12 @@ pub struct CpuLocal {
     pub space: Cell<u64>,
     /// Where the root thread of this CPU waits.
     pub root_line: Cell<Option<(WeakRef, &'static Line)>>,
+    /// The running thread, or the lowest of those under it, was not dispatched: it has come from
+    /// another node while the root thread waited.
+    pub direct: Cell<bool>,
+    /// The thread that this CPU has handed over, and is to look out for, and to which node; see
+    /// `dyad_core::linger`.
+    pub lingers: Cell<Option<(&'static Thread, NodeId)>>,
     /// What it remembers of invocations.
     pub views: Views,
     /// The bit of this node in homes of components.
@@ -64,7 +70,7 @@ pub struct CpuLocal {
     pub short_entry: Cell<bool>,
     /// Fused time at which the present slice ends.
     slice_end: Cell<u64>,
-    /// Fused time to which the timer is set.
+    /// Fused time to which the timer is set; 0: it has fired since.
     pub timer_at: Cell<u64>,
     /// Interrupts other than doorbell and timer that have come since the last look, one bit each.
     other_bits: Cell<u64>,
@@ -103,6 +109,8 @@ impl CpuLocal {
             captbl: Cell::new(PhysAddr(0)),
             space: Cell::new(0),
             root_line: Cell::new(None),
+            direct: Cell::new(false),
+            lingers: Cell::new(None),
             views: Views::new(),
             home: Cell::new(0),
             short_entry: Cell::new(false),
@@ -129,7 +137,10 @@ impl CpuLocal {
     pub fn note_interrupt(&self, i: Interrupt) {
         match i {
             Interrupt::Doorbell => self.doorbells.set(self.doorbells.get() + 1),
-            Interrupt::Timer => self.timers.set(self.timers.get() + 1),
+            Interrupt::Timer => {
+                self.timers.set(self.timers.get() + 1);
+                self.timer_at.set(0);
+            }
             Interrupt::Other(n) => {
                 self.others.set(self.others.get() + 1);
                 self.other_bits.set(self.other_bits.get() | 1 << (n % 64));

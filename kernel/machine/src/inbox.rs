@@ -172,8 +172,10 @@ pub fn sent(node: &Node) -> u64 {
 /// chosen by `hint`.
 pub fn pick_cpu(node: &Node, to: NodeId, hint: u64) -> CpuId {
     let free = |c: &CpuId| {
+        let word = &node.sb.cpu(to, *c).activity;
+        let doing = node.words.hint::<{ Permitted::Placement as u32 }>(word);
         matches!(
-            (node.words).hint::<{ Permitted::Placement as u32 }>(&node.sb.cpu(to, *c).activity),
+            doing & activity::KIND,
             activity::ATTENTIVE | activity::ASLEEP
         )
     };

@@ -210,6 +210,22 @@ pub trait Platform: Sized + 'static {
     /// Sets what an invocation comes back with: status and four results; 0 in all other general
     /// registers, no flags. Program counter and stack pointer stay. The area is full afterwards.
     fn set_results(area: &RegArea, status: u64, results: [u64; 4]);
+    /// What a function returns, or takes: argument registers 0 to 5, and the register of its result.
+    fn call_registers(area: &RegArea) -> ([u64; 6], u64);
+    /// Copies what functions preserve, the stack pointer and the return address among it, from a full or
+    /// partial area to where it is kept while a call is under way.
+    fn park(area: &RegArea, parked: &RegArea);
+    /// Sets a thread up to go on at a [gate](dyad_abi::user::gate) with what has been parked, argument
+    /// registers 0 to 5, and in the register for it the address of a function; 0 in all other general
+    /// registers, no flags. The thread pointer stays. The area is full afterwards.
+    fn set_at_gate(area: &RegArea, parked: &RegArea, pc: u64, args: [u64; 6], function: u64);
+    /// Whether functions of this ISA preserve floating-point registers, eight of them.
+    const KEEPS_FP: bool;
+    /// What a function takes in floating-point registers 0 to 7 (the first is also what one returns), and
+    /// the eight that functions preserve, if they do.
+    fn call_fp(area: &FpArea) -> ([u64; 8], [u64; 8]);
+    /// Sets an area to the initial state but for these registers.
+    fn set_call_fp(area: &FpArea, args: [u64; 8], kept: [u64; 8]);
     /// A register of a stopped thread, by its DWARF number in the ISA's psABI (x86-64: `rax rdx
     /// rcx rbx rsi rdi rbp rsp r8`..`r15`, 0 to 15; AArch64: `x0`..`x30 sp`, 0 to 31). Then
     /// follow program counter, flags, thread pointer. `None`: no such register.

@@ -379,6 +379,13 @@ pub fn enter_handler<P: Platform>(local: &CpuLocal) -> Option<Entry> {
     Some(to)
 }
 
+/// Whether this CPU remembers a component as one that may run on a node.
+#[inline(always)]
+pub fn may_run_at(local: &CpuLocal, object: u64, node: dyad_abi::NodeId) -> bool {
+    let view = local.views.component(object);
+    object != 0 && view.holds(object) && view.home.get() >> node.index() & 1 != 0
+}
+
 /// Remembers a component that has just been entered the long way.
 pub fn learn_component<P: Platform>(cx: &Cx, object: u64) {
     let _ = try_component::<P>(cx, object);

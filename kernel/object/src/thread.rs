@@ -255,15 +255,22 @@ shared_struct! {
         pub used_fp: AtomicU64,
         /// What it does where it has been handed to; see `dyad_core::handover`.
         pub carried: [AtomicU64; 8],
+        /// Its crossing calls under way; see `dyad_core::crossing`.
+        pub crossing: AtomicU64,
         /// Reserved; zero.
-        pub reserved: [AtomicU64; 5],
+        pub reserved: [AtomicU64; 4],
         /// Next on an event list: link word. Changed at memory only, as `event`.
         pub event_link: AtomicU64,
         /// Why it is on an event list (a [`Woken`](dyad_abi::cap::Woken)); 0: it is not. With
         /// [`DOUBTED`] while a recoverer looks whether it is on any.
         pub event: AtomicU64,
         /// Reserved; zero.
-        pub unused: [AtomicU64; 22],
+        pub unused: [AtomicU64; 6],
+        /// What a crossing call carries in floating-point registers, as bits of `f64`s.
+        pub carried_fp: [AtomicU64; 8],
+        /// Floating-point registers that callees preserve, on the ISA that has some, while a call that
+        /// has been made there is under way.
+        pub kept_fp: [AtomicU64; 8],
         /// Invocations under way.
         pub frames: [Frame; INVOKE_DEPTH],
         /// Registers at a fault that a handler deals with.
@@ -290,7 +297,7 @@ const _: () = {
     let line = LINE_BYTES as usize;
     assert!(offset_of!(Thread, event_link) % line == 0);
     assert!(offset_of!(Thread, event) / line == offset_of!(Thread, event_link) / line);
-    assert!(offset_of!(Thread, frames) - offset_of!(Thread, event_link) >= line);
+    assert!(offset_of!(Thread, carried_fp) - offset_of!(Thread, event_link) >= line);
 };
 
 pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
@@ -300,7 +307,7 @@ pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
             owner, id, tag, component, scheduler, cpu, budget_from, budget_line, result,
             result_status, result_value, waits_at, waits_line, deadline, priority, slice_end,
             budget, depth, entry, arg, started, came_from, migrations, fault, exit_code, used_fp,
-            carried, reserved, event_link, event, unused, frames, saved, parked, regs, fp, saved_fp,
+            carried, crossing, reserved, event_link, event, unused, carried_fp, kept_fp, frames, saved, parked, regs, fp, saved_fp,
         },
     )
     .word(REG_WORDS as u64)
@@ -395,6 +402,8 @@ pub mod begun {
     pub const PARKED: u64 = 2;
     /// They have been lost with a machine: it has to be configured anew.
     pub const LOST: u64 = 3;
+    /// What callees preserve, at a call that has crossed to the other ISA, in `parked`.
+    pub const CALLS: u64 = 4;
 }
 
 /// As the reason for which a thread is on an event list: it will be on none any more.

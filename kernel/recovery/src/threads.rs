@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | on its way to the dead node, or running there, for or within an invocation that had crossed | where it crossed: callers keep nothing in registers | returns to the last caller whose node lives, with [`Error::NodeDead`]; invocations further in are over |
 //! | on its way there to migrate, jump or load | parked in its frame | returns from `Migrate`, `Jump` or `Load` with the error, on a node of the ISA it came from |
+//! | on its way there for a [crossing call](dyad_core::crossing), or within one | parked in its frame where it has called | its caller is told [`Error::NodeDead`], on a node of that ISA |
 //! | ready or waiting there | in its frame | goes on, on another node of that ISA; its wait ends |
 //! | ready or waiting there, and there is no other node of that ISA | in its frame | is stopped, and its scheduler told; it can be resumed where that ISA is again |
 //! | being configured or resumed there, or its registers looked at | in its frame, or not | as the next: what had been changed nobody knows |
@@ -34,7 +35,7 @@ use dyad_shm::frame::WeakRef;
 use dyad_core::cx::Cx;
 use dyad_core::handover::{NO_ENTRY, carry, what};
 use dyad_core::inbox::{self, kind};
-use dyad_core::{Platform, dispatch};
+use dyad_core::{Platform, crossing, dispatch};
 use dyad_object::component::{Component, Entry};
 use dyad_object::endpoint;
 use dyad_object::thread::{Owner, State, Thread, begun, info};
@@ -72,6 +73,8 @@ impl Handed {
 enum Fate {
     /// It returns from the invocation in this entry of its stack.
     Returns { at: u64, to: NodeId },
+    /// Its crossing call from this depth is lost.
+    Lost { depth: u64, to: NodeId },
     /// It returns from `Migrate`, or from `Jump`.
     StaysBehind { to: NodeId },
     /// It goes on.
@@ -104,6 +107,7 @@ pub fn repair<P: Platform>(cx: &Cx, dead: Dead, frame: FrameRef) -> Option<Hande
             Fate::Stops => stop::<P>(cx, dead, t, owner, false).map(|()| None),
             Fate::Ends => stop::<P>(cx, dead, t, owner, true).map(|()| None),
             Fate::Returns { at, to } => give(cx, t, owner, to, (what::FAIL, Some(at))).map(Some),
+            Fate::Lost { depth, to } => give(cx, t, owner, to, (what::LOST, Some(depth))).map(Some),
             Fate::StaysBehind { to } => give(cx, t, owner, to, (what::FAIL, None)).map(Some),
             Fate::Moves { to } => give(cx, t, owner, to, (what::MOVE, None)).map(Some),
         };
@@ -158,7 +162,7 @@ fn announced(cx: &Cx, dead: Dead, t: &'static Thread, owner: Owner) -> Option<Ha
 fn carried(t: &Thread) -> (u64, Option<NodeId>) {
     let word = |i: usize| t.carried[i].load(Ordering::Relaxed);
     let (was, from) = match word(0) {
-        what::FAIL | what::MOVE => (word(3), word(4)),
+        what::FAIL | what::MOVE | what::LOST => (word(3), word(4)),
         other => (other, t.came_from.load(Ordering::Relaxed)),
     };
     (was, from.checked_sub(1).and_then(NodeId::new))
@@ -188,6 +192,9 @@ fn fate(cx: &Cx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
             return Fate::Returns { at, to };
         }
     }
+    if let Some(lost) = lost_call(cx, t, isa, owner) {
+        return lost;
+    }
     if owner.state == State::Transit
         && depth == 0
         && let (what::MIGRATE | what::JUMP | what::LOAD, Some(from)) = carried(t)
@@ -202,6 +209,19 @@ fn fate(cx: &Cx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
         }
     }
     stopped
+}
+
+/// Whether the thread was there, or on its way there, for a crossing call: its caller is told, on any node
+/// of that ISA. Also if it was to be told there, and that has died.
+fn lost_call(cx: &Cx, t: &Thread, isa: Isa, owner: Owner) -> Option<Fate> {
+    if owner.state == State::Transit && t.carried[0].load(Ordering::Relaxed) == what::LOST {
+        let depth = t.carried[2].load(Ordering::Relaxed);
+        return place_for(cx, t, Some(isa)).map(|to| Fate::Lost { depth, to });
+    }
+    let (depth, at) = crossing::caller_of(t, isa)?;
+    let to = at.filter(|&n| lives(cx, n));
+    let to = to.or_else(|| place_for(cx, t, Some(isa.other())))?;
+    Some(Fate::Lost { depth, to })
 }
 
 /// A live node where a thread may go on: of this ISA, if it has registers there. This node, if it
@@ -234,7 +254,8 @@ fn give(
         address: 0,
         badge: 0,
     };
-    let entry = match at.and_then(|at| t.frames.get(at as usize)) {
+    let frame = at.filter(|_| how == what::FAIL);
+    let entry = match frame.and_then(|at| t.frames.get(at as usize)) {
         Some(f) => Entry {
             // Refused when it is entered, if damaged.
             component: WeakRef::from_bits(f.component.load(Ordering::Relaxed))

@@ -155,6 +155,14 @@ pub mod activity {
     pub const USER: u64 = 2;
     /// Asleep (or about to be): a doorbell wakes it.
     pub const ASLEEP: u64 = 3;
+    /// The bits that say which of these.
+    pub const KIND: u64 = 0xfff;
+
+    /// [`ATTENTIVE`], and looking out for the thread at this address of fused memory (a page), whose owner
+    /// word it looks at by itself: who hands it that thread need not tell it.
+    pub const fn lingering(thread: u64) -> u64 {
+        ATTENTIVE | thread
+    }
 }
 
 /// A node's entry in the node table.

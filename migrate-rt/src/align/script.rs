@@ -2,13 +2,23 @@
 
 use super::{Plan, SharedKind, Slot};
 use dyad_abi::Isa;
-use dyad_abi::user::{ISA_RO_BASE, PAGE_SIZE, SHARED_BASE};
+use dyad_abi::user::{ISA_RO_BASE, PAGE_SIZE, SHARED_BASE, only_window};
 use std::fmt::Write;
 
 /// Aligned code.
 pub(crate) const TEXT: &str = ".text";
 /// Code of the builtins.
 pub(crate) const TEXT_OUTSIDE: &str = ".text.outside";
+/// Section of the object file with the gates of an ISA.
+pub(crate) const GATES: &str = ".text.only_gates";
+/// Functions that run on an ISA only. In the program of the other one they have their addresses, but are
+/// not there when it runs.
+pub(crate) const fn only(isa: Isa) -> &'static str {
+    match isa {
+        Isa::X86_64 => ".text.only_x86_64",
+        Isa::Aarch64 => ".text.only_aarch64",
+    }
+}
 /// Constants of one ISA.
 pub(crate) const PRIVATE: &str = ".isa_ro";
 /// Constants of the builtins that hold addresses: writable to a dynamic linker, of which there is
@@ -65,6 +75,18 @@ impl Plan {
         let start = |slots: &[Slot]| slots.first().map(|s| format!("{:#x}", s.va));
         if let Some(at) = start(&self.text) {
             add(TEXT, &at, &slots(&self.text));
+        }
+        let crosses = self.only.iter().any(|slots| !slots.is_empty());
+        for window in Isa::ALL.into_iter().filter(|_| crosses) {
+            let at = format!("{:#x}", only_window(window).0);
+            let gates = match window == isa {
+                true => format!("    . = {at}; *(\"{GATES}\")\n"),
+                false => String::new(),
+            };
+            let inputs = gates + &slots(&self.only[window.index()]);
+            if !inputs.is_empty() {
+                add(only(window), &at, &inputs);
+            }
         }
         for kind in SharedKind::ALL {
             let placed = &self.shared[kind as usize];

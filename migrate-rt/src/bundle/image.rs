@@ -1,7 +1,8 @@
 //! A linked program, as far as a bundle needs it.
 
 use super::PackError;
-use crate::align::{PRIVATE, PRIVATE_DATA, PRIVATE_RELRO, SharedKind, TEXT, TEXT_OUTSIDE};
+use crate::align::{PRIVATE, PRIVATE_DATA, PRIVATE_RELRO, SharedKind, TEXT, TEXT_OUTSIDE, only};
+use crate::codegen::GATES;
 use crate::object::machine;
 use dyad_abi::Isa;
 use goblin::elf::{Elf, header, section_header as sh, sym};
@@ -41,7 +42,8 @@ impl<'a> Image<'a> {
             let shared = SharedKind::ALL
                 .into_iter()
                 .find(|k| k.output_section() == name);
-            aligned.push(in_memory && (shared.is_some() || name == TEXT));
+            let is_only = Isa::ALL.iter().any(|&isa| name == only(isa));
+            aligned.push(in_memory && (shared.is_some() || name == TEXT || is_only));
             if !in_memory {
                 continue;
             }
@@ -52,6 +54,7 @@ impl<'a> Image<'a> {
             let expected = match (shared, name.as_str()) {
                 (Some(kind), _) => (kind != SharedKind::ReadOnly, false),
                 (_, TEXT | TEXT_OUTSIDE) => (false, true),
+                _ if is_only => (false, true),
                 (_, PRIVATE) => (false, false),
                 (_, PRIVATE_RELRO) => (true, false),
                 (_, PRIVATE_DATA) => {
@@ -88,7 +91,9 @@ impl<'a> Image<'a> {
                 sym::STT_FUNC | sym::STT_OBJECT | sym::STT_NOTYPE
             );
             // `$x`, `$d` and `.L` symbols mark positions for one ISA's tools.
-            let mark = name.is_empty() || name.starts_with('$') || name.starts_with(".L");
+            // Each ISA's gates are in its own window.
+            let gates = name == GATES;
+            let mark = name.is_empty() || name.starts_with('$') || name.starts_with(".L") || gates;
             if thing && !mark && aligned.get(s.st_shndx) == Some(&true) {
                 symbols.entry(name.to_owned()).or_default().push(s.st_value);
             }
@@ -109,13 +114,13 @@ impl<'a> Image<'a> {
         self.sections.iter().find(|s| s.name == name)
     }
 
-    /// What only this ISA has.
+    /// What only this ISA has. Functions that run on the other ISA only are not among it.
     pub fn private(&self) -> impl Iterator<Item = &ImageSection<'a>> {
         self.sections.iter().filter(|s| {
             matches!(
                 s.name.as_str(),
                 TEXT | TEXT_OUTSIDE | PRIVATE | PRIVATE_RELRO
-            )
+            ) || s.name == only(self.isa)
         })
     }
 

@@ -41,6 +41,8 @@ pub enum ViolationKind {
     TargetAttributes,
     /// A use of a stub that invokes services, other than calling it.
     InvocationStub(String),
+    /// A function of one ISA only takes or returns what cannot cross.
+    Crossing(String),
 }
 
 /// How many violations are printed.
@@ -79,6 +81,10 @@ impl fmt::Display for ViolationKind {
             ViolationKind::InvocationStub(name) => write!(
                 f,
                 "does something else with {name} than to call it: use dyad_sys::raw"
+            ),
+            ViolationKind::Crossing(what) => write!(
+                f,
+                "runs on one ISA only, and {what}: such functions are `extern \"C\"`, take at most six integers or pointers and eight floating-point numbers, and return one of these (use #[dyad::isa])"
             ),
             ViolationKind::TargetAttributes => f.write_str(
                 "functions have attributes that name a target CPU or feature: make the module neutral first",

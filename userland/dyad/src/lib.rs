@@ -20,6 +20,7 @@
 //! | module | what for |
 //! |---|---|
 //! | [`mod@task`] | spawning, joining, yielding |
+//! | [`crossing`] | functions that run on one ISA only |
 //! | [`migration`] | moving between nodes and ISAs |
 //! | [`mod@thread`] | threads, on any node |
 //! | [`sync`] | locks and meeting points of threads |
@@ -40,6 +41,7 @@ extern crate std;
 pub mod args;
 pub mod blocks;
 pub mod console;
+pub mod crossing;
 pub mod error;
 mod executor;
 pub mod migration;
@@ -54,7 +56,7 @@ pub mod thread;
 pub mod time;
 
 pub use args::Args;
-pub use dyad_macros::task;
+pub use dyad_macros::{isa, task};
 pub use dyad_sys as sys;
 pub use dyad_sys::sync;
 pub use dyad_sys::{CpuId, Isa, NodeId};

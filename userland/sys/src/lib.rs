@@ -24,6 +24,7 @@
 extern crate std;
 
 pub mod cap;
+pub mod crossing;
 pub mod futex;
 pub mod heap;
 #[cfg(not(target_os = "none"))]

@@ -11,6 +11,7 @@
 //! | `dyad_request` | `Invoke` of a service that replies with status and value | the stack pointer | 7 / 6 |
 //! | `dyad_invoke` | `Invoke`, four words of reply | the stack pointer | 11 / 8 |
 //! | `_dyad_invoked` | entering a service | | 3 / 4 |
+//! | `dyad_try_call` | calling what may run on the other ISA only, and hearing of its loss | callee-saved registers | 26 / 21 |
 //! | `dyad_return` | leaving it, word 0 of the call included in its arguments | | 2 / 1 |
 //!
 //! The three that invoke do not follow the C convention, in spite of their declarations here: the
@@ -55,6 +56,8 @@ mod stub {
         // Does not return, but says so to nobody: compilers take what leads to such a function for
         // an error path, and here it is every path of a service.
         pub fn dyad_return(word: u64, r0: u64, r1: u64, r2: u64, r3: u64);
+        /// Only in programs with functions that run on one ISA only.
+        pub fn dyad_try_call(function: *const (), args: *const [u64; 6], out: *mut [u64; 2]);
         /// Index of the ISA whose text this is.
         pub safe fn dyad_isa() -> u64;
         /// The hint of this ISA for spinning.
@@ -146,6 +149,46 @@ pub unsafe fn end_invocation([r0, r1, r2, r3]: [u64; 4]) {
     }
     #[cfg(not(target_os = "none"))]
     panic!("the host has no invocations to end with {r0} {r1} {r2} {r3}")
+}
+
+/// Calls a function that runs on one ISA only: what it returns, or the code of the error with which a
+/// crossing call is lost, 0 for none.
+///
+/// # Safety
+///
+/// The function must be of the C convention, take no more than these integers or pointers, be safe to call
+/// with them, and return one, or nothing. Nothing that it was in the middle of when it was lost may be
+/// relied on.
+pub unsafe fn try_call(function: *const (), args: &[u64; 6]) -> (u64, u64) {
+    #[cfg(target_os = "none")]
+    let (value, error) = {
+        let mut out = [0; 2];
+        // SAFETY: 1. As this function's own contract says. 2. The stub writes the two words.
+        unsafe { stub::dyad_try_call(function, args, &mut out) };
+        (out[0], out[1])
+    };
+    #[cfg(not(target_os = "none"))]
+    let (value, error) = {
+        // SAFETY: 1. As above: arguments beyond those that it takes change nothing on any host.
+        let f = unsafe {
+            core::mem::transmute::<*const (), extern "C" fn(u64, u64, u64, u64, u64, u64) -> u64>(
+                function,
+            )
+        };
+        let [a, b, c, d, e, g] = *args;
+        (f(a, b, c, d, e, g), 0)
+    };
+    (value, error)
+}
+
+/// A crossing call that nobody has made by [`try_call`] is lost: there is nothing to go back to.
+#[cfg(target_os = "none")]
+#[unsafe(no_mangle)]
+extern "C" fn dyad_crossing_lost(error: u64) -> ! {
+    match crate::Error::from_code(error) {
+        Some(e) => panic!("a crossing call is lost: {e}"),
+        None => panic!("a crossing call is lost"),
+    }
 }
 
 /// Index of the ISA this code runs on.

@@ -63,7 +63,8 @@ pub(crate) use chain::{give_back, go_on, take_dispatcher};
 pub use dyad_machine::chain::{By, Chain, MAX_CHAIN};
 pub use load::{enter_component, leave_space, resume};
 pub use root::{
-    describe_root, root_deadline, root_ready, root_timeout, serve_root, set_root, take_root,
+    describe_root, root_deadline, root_ready, root_timeout, run_at_once, serve_root, set_root,
+    take_root,
 };
 pub use wait::{
     Endpoint, block, stop_waiting, take_news, tell_scheduler, wait_no_more, wake, wake_receiver,
@@ -124,6 +125,19 @@ pub fn release<P: Platform>(cx: &Cx, t: &'static Thread) {
         fp::put_away::<P>(cx.local);
         cx.local.holding.set(None);
     }
+}
+
+/// Whether a running thread is one that nobody schedules: the root thread of its CPU.
+#[inline]
+fn is_root(t: &Thread) -> bool {
+    t.scheduler.load(Ordering::Relaxed) == 0
+}
+
+/// Whether a thread that has stopped was dispatched by somebody who learns of it: not if a message or its
+/// arrival had it run.
+#[inline]
+fn was_dispatched(next: &Option<(&'static Thread, By)>) -> bool {
+    matches!(next, Some((_, By::Dispatch)))
 }
 
 /// What changes in an owner word when a ready thread is taken.
@@ -200,11 +214,9 @@ fn preempt<P: Platform>(cx: &Cx, why: Stopped, must: impl Fn(&Thread) -> bool) {
         let Some(t) = cx.local.thread.get() else {
             return;
         };
+        let how = cx.local.chain.last().map(|(_, how)| how);
         // A root thread has nobody to give the CPU to.
-        let Some((_, how)) = cx.local.chain.last() else {
-            return;
-        };
-        if !must(t) {
+        if how.is_none() && is_root(t) || !must(t) {
             return;
         }
         let Some(owner) = t.owner(cx.words()) else {
@@ -216,7 +228,7 @@ fn preempt<P: Platform>(cx: &Cx, why: Stopped, must: impl Fn(&Thread) -> bool) {
         release::<P>(cx, t);
         t.change(cx.words(), owner, owner.with(State::Ready));
         // Whoever was switched to by a message was dispatched by nobody who would know of it.
-        if how == By::Send {
+        if how != Some(By::Dispatch) {
             let _ = tell_scheduler::<P>(cx, t, Woken::Ready);
         }
     }
@@ -240,17 +252,18 @@ pub fn yield_now<P: Platform>(cx: &Cx, t: &'static Thread) -> After {
     let Some(owner) = t.owner(cx.words()) else {
         return After::Value(0);
     };
-    let Some(next) = take_dispatcher::<P>(cx, t) else {
+    let next = take_dispatcher::<P>(cx, t);
+    if next.is_none() && is_root(t) {
         return After::Value(0);
-    };
+    }
     t.set_result(0, 0);
     release::<P>(cx, t);
     t.change(cx.words(), owner, owner.with(State::Ready));
-    if next.1 == By::Send {
+    if !was_dispatched(&next) {
         // Whoever dispatched the sender does not know that this one is ready.
         let _ = tell_scheduler::<P>(cx, t, Woken::Ready);
     }
-    go_on(cx, Some(next), Stopped::Yielded, 0);
+    go_on(cx, next, Stopped::Yielded, 0);
     After::Switched
 }
 
@@ -259,7 +272,7 @@ pub fn yield_now<P: Platform>(cx: &Cx, t: &'static Thread) -> After {
 pub fn end_thread<P: Platform>(cx: &Cx, t: &'static Thread, why: Stopped, detail: u64) {
     let owner = t.owner(cx.words());
     let next = take_dispatcher::<P>(cx, t);
-    if let Some((_, By::Send)) = next {
+    if !was_dispatched(&next) && !is_root(t) {
         let _ = tell_scheduler::<P>(cx, t, Woken::Ended);
     }
     go_on(cx, next, why, detail);

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | is ready here | takes it: nobody else runs then |
 //! | has dispatched others, and something comes to where it last waited | takes the CPU back for it, at the next turn ([`serve_root`]) |
+//! | waits, and a thread comes from another node | runs that ([`run_at_once`]), until something comes for the root thread |
 //! | waits | sleeps; whoever sends wakes it, and the CPU itself when its time has come |
 //! | is stopped, elsewhere, or given up | sleeps, until somebody makes another one its root |
 //!
@@ -95,7 +96,40 @@ pub fn take_root(cx: &Cx) -> bool {
     // It may have been dispatched, before it became the root thread.
     root.budget.store(0, Ordering::Relaxed);
     cx.local.set_slice_end(u64::MAX);
+    cx.local.direct.set(false);
     cx.local.thread.set(Some(root));
+    true
+}
+
+/// How long a thread runs that has come while the root thread waited, before that is told of it.
+const DIRECT_NS: u64 = 10_000_000;
+
+/// Has a thread run here that has just come, RUNNING and set up, if this CPU has nothing to do and its
+/// scheduler waits: that would dispatch it at once, as there is nobody else. `false`: the scheduler is to
+/// be told.
+///
+/// It runs as if it had been dispatched without a budget, until it stops, something comes for the root
+/// thread, or its slice ends; in the last two cases the scheduler is told that it is ready. Threads on a
+/// budget are their scheduler's to dispatch.
+pub fn run_at_once<P: Platform>(cx: &Cx, t: &'static Thread) -> bool {
+    let local = cx.local;
+    let idle = local.thread.get().is_none() && local.chain.last().is_none();
+    let scheduled =
+        t.scheduler.load(Ordering::Relaxed) != 0 && t.budget.load(Ordering::Relaxed) == 0;
+    let waits = || {
+        let owner = root(cx).and_then(|r| r.owner(cx.words()));
+        owner
+            .is_some_and(|o| o.state == State::Blocked && o.is(cx.node.id(), cx.node.incarnation()))
+    };
+    if !(idle && scheduled && waits()) || lacks!("dispatch::root::run_at_once") {
+        return false;
+    }
+    let end = clock::now::<P>().after(DIRECT_NS).0.min(root_deadline(cx));
+    t.slice_end.store(end, Ordering::Relaxed);
+    local.set_slice_end(end);
+    local.direct.set(true);
+    local.lingers.set(None);
+    local.thread.set(Some(t));
     true
 }
 
@@ -110,7 +144,7 @@ pub fn serve_root<P: Platform>(cx: &Cx) {
         .is_some_and(|(object, line)| {
             line.has_news(cx.node) && cx.frames().is_object(object, Endpoints::KIND)
         });
-    if news {
+    if news || (cx.local.direct.get() && root_ready(cx)) {
         preempt::<P>(cx, Stopped::Interrupted, |_| true);
     }
 }

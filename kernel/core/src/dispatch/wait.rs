@@ -23,7 +23,7 @@ use dyad_shm::frame::WeakRef;
 
 use super::By;
 use super::chain::{give, give_back, go_on, take_dispatcher};
-use super::{After, current, release, settle};
+use super::{After, current, is_root, release, settle, was_dispatched};
 use crate::cx::Cx;
 use crate::object::endpoint::{self, Endpoints, Line};
 use crate::object::thread::{Owner, State, Thread};
@@ -152,22 +152,22 @@ pub fn block<P: Platform>(
     t.deadline.store(deadline, Ordering::Relaxed);
     t.result.store(2, Ordering::Relaxed);
     let next = take_dispatcher::<P>(cx, t);
-    if next.is_none() {
+    if next.is_none() && is_root(t) {
         // A root thread: what comes here interrupts whoever runs.
         let object = WeakRef::from_bits(endpoints).ok_or(Error::Corrupt)?;
         cx.local.root_line.set(Some((object, line)));
     }
-    if let Some((d, By::Send)) = next
-        && deadline != 0
-    {
+    if !is_root(t) && !was_dispatched(&next) && deadline != 0 {
         // Its scheduler has not dispatched it, so it does not learn otherwise that it is to be
         // woken; and it gets the CPU back in time for that. Before anybody can wake it: newer news
         // take the place of these.
         // Should it have no scheduler any more, nobody wakes it, and the sender goes on all the same.
         let _ = tell_scheduler::<P>(cx, t, Woken::Sleeps);
-        let end = d.slice_end.load(Ordering::Relaxed).min(deadline);
-        d.slice_end.store(end, Ordering::Relaxed);
-        cx.local.set_slice_end(end);
+        if let Some((d, _)) = next {
+            let end = d.slice_end.load(Ordering::Relaxed).min(deadline);
+            d.slice_end.store(end, Ordering::Relaxed);
+            cx.local.set_slice_end(end);
+        }
     }
     // BLOCKED before it is the waiter: who finds it there may take it at once.
     release::<P>(cx, t);

@@ -8,7 +8,7 @@
 //! Register areas of these machines: words 0 to 5 are the system call, 6 and 7 its result, 8 the
 //! program counter, 9 the frame pointer, 10 the stack pointer. Words 12 to 17 are the arguments of
 //! an invocation, the first also that of the start, 18 to 21 its results, 22 is 1 while the area is
-//! partial, 24 the thread pointer. Registers are numbered as words.
+//! partial, 24 the thread pointer, 25 the function that a gate is to call. Registers are numbered as words.
 
 #![allow(dead_code, reason = "calls of whole threads have no tests yet")]
 
@@ -84,6 +84,7 @@ const ARGUMENTS: usize = 12;
 const RESULTS: usize = 18;
 const PARTIAL: usize = 22;
 const THREAD_POINTER: usize = 24;
+const FUNCTION: usize = 25;
 const IDLE_ROOT: PhysAddr = PhysAddr(0x1000);
 
 /// How the kernel was left.
@@ -472,6 +473,32 @@ impl<const A64: bool> Platform for Mock<A64> {
         let user = |va| if va < USER_END { va } else { 0 };
         put(area, PC, [user(pc)]);
         put(area, SP, [user(sp)]);
+    }
+    fn call_registers(area: &RegArea) -> ([u64; 6], u64) {
+        let w = |i: usize| area.0[i].load(Ordering::Relaxed);
+        (core::array::from_fn(|i| w(ARGUMENTS + i)), w(RESULTS))
+    }
+    fn park(area: &RegArea, parked: &RegArea) {
+        for i in [SP, FRAME_POINTER] {
+            put(parked, i, [area.0[i].load(Ordering::Relaxed)]);
+        }
+    }
+    fn set_at_gate(area: &RegArea, parked: &RegArea, pc: u64, args: [u64; 6], function: u64) {
+        Self::park(parked, area);
+        put(area, PC, [pc]);
+        put(area, ARGUMENTS, args);
+        put(area, FUNCTION, [function]);
+        put(area, PARTIAL, [0]);
+    }
+    const KEEPS_FP: bool = A64;
+    fn call_fp(area: &FpArea) -> ([u64; 8], [u64; 8]) {
+        let w = |i: usize| area.0[i].load(Ordering::Relaxed);
+        (core::array::from_fn(w), core::array::from_fn(|i| w(8 + i)))
+    }
+    fn set_call_fp(area: &FpArea, args: [u64; 8], kept: [u64; 8]) {
+        for (to, v) in area.0.iter().zip(args.into_iter().chain(kept)) {
+            to.store(v, Ordering::Relaxed);
+        }
     }
     fn set_frame_pointer(area: &RegArea, fp: u64) {
         put(area, FRAME_POINTER, [fp]);

@@ -27,6 +27,7 @@ use dyad_abi::user::{USER_END, USER_MIN};
 use dyad_abi::{Error, Isa, NodeId, Result};
 
 use super::thread::take;
+use crate::crossing::Crossing;
 use crate::cx::Cx;
 use crate::dispatch::{self, After};
 use crate::object::thread::{Owner, State, Thread, begun};
@@ -123,7 +124,7 @@ pub fn unload<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u
 
 /// The registers of a thread that has been taken.
 fn all<P: Platform>(t: &Thread) -> Result<[u64; WORDS]> {
-    if t.depth.load(Ordering::Relaxed) != 0 {
+    if t.depth.load(Ordering::Relaxed) != 0 || Crossing::of(t).depth() != 0 {
         return Err(Error::TooDeep);
     }
     match t.begun(P::ISA) {
@@ -165,7 +166,7 @@ fn all<P: Platform>(t: &Thread) -> Result<[u64; WORDS]> {
 /// memory, as [`copy::copy_in`]; if it goes elsewhere, as [`handover::send`]. It goes on behind the
 /// call then.
 pub fn load<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<After> {
-    if t.depth.load(Ordering::Relaxed) != 0 {
+    if t.depth.load(Ordering::Relaxed) != 0 || Crossing::of(t).depth() != 0 {
         return Err(Error::TooDeep);
     }
     let node = NodeId::new(a[1])

@@ -220,6 +220,7 @@ fn configure<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u6
         (&t.cpu, cx.cpu().index() as u64),
         (&t.result, 0),
         (&t.depth, 0),
+        (&t.crossing, 0),
         (&t.fault, 0),
         (&t.used_fp, 0),
         (&t.priority, 0),

@@ -14,6 +14,7 @@ mod batch;
 mod benchmarks;
 mod clock;
 mod console;
+mod crossing;
 mod deaths;
 mod explore;
 mod memory;
@@ -72,5 +73,6 @@ fn main() -> ExitCode {
     trials.extend(rivals::trials());
     trials.extend(migration::trials());
     trials.extend(deaths::trials());
+    trials.extend(crossing::trials());
     libtest_mimic::run(&args, trials).exit_code()
 }

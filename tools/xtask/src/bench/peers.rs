@@ -103,6 +103,8 @@ pub const fn peers(op: BenchOp) -> Peers {
         BenchOp::ProtectForeign => Peers::NONE.goal(Goal::NearlyAs(BenchOp::Protect)),
         BenchOp::UnmapForeign => Peers::NONE.goal(Goal::NearlyAs(BenchOp::Unmap)),
         BenchOp::PageFaultUser => Peers::sel4(2033, 1608).at_most(900),
+        // Both machines together. Flick: 18.3 us on real ones.
+        BenchOp::CrossingCallRoundTrip => Peers::NONE.at_most(1500),
         BenchOp::PageFaultForeignTable => Peers::NONE.at_most(400),
         BenchOp::Now
         | BenchOp::IpcRoundTripFp

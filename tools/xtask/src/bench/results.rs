@@ -228,7 +228,11 @@ impl Results {
             for isa in Isa::ALL.into_iter().filter(|isa| isas.contains(isa)) {
                 let keys = BenchMemory::ALL.map(|memory| Key { op, isa, memory });
                 // What two nodes do together they do in what both have.
-                let skipped = usize::from(op == BenchOp::IpcCrossIsaRoundTrip);
+                let together = matches!(
+                    op,
+                    BenchOp::IpcCrossIsaRoundTrip | BenchOp::CrossingCallRoundTrip
+                );
+                let skipped = usize::from(together);
                 let few = |key: &Key| self.rows.get(key).is_none_or(|r| r.n < MIN_SAMPLES);
                 missing.extend(keys.into_iter().skip(skipped).filter(few));
             }

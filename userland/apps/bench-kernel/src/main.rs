@@ -99,6 +99,42 @@ async fn cross(bench: &mut Bench, nodes: usize) -> Result<()> {
     Ok(())
 }
 
+/// Calls of functions that are on the other ISA only, from each ISA.
+async fn call(bench: &mut Bench, nodes: usize) -> Result<()> {
+    const PARTS: [u16; 3] = {
+        let op = BenchOp::CrossingCallRoundTrip;
+        let memory = BenchMemory::Fused;
+        [
+            op.part(memory, 0).0,
+            op.part(memory, 1).0,
+            op.part(memory, 2).0,
+        ]
+    };
+    let mut done = [false; 2];
+    for node in NodeId::first(nodes) {
+        migrate_to(node).await?;
+        let isa = dyad::isa();
+        let other = window::elsewhere(isa.other());
+        let home = dyad::system()?.nearest(isa.other(), node);
+        let Some(home) = home.filter(|_| !core::mem::replace(&mut done[isa.index()], true)) else {
+            continue;
+        };
+        for i in 0..bench.times() {
+            if i == worker::WARM_UP {
+                window::forget::<{ PARTS[0] }>();
+                window::forget::<{ PARTS[2] }>();
+                migrate_to(home).await?;
+                window::forget::<{ PARTS[1] }>();
+                migrate_to(node).await?;
+            }
+            let n = window::call_elsewhere::<{ PARTS[0] }, { PARTS[2] }>(other, i);
+            bench.wrong += u64::from(n != i);
+        }
+    }
+    migrate_to(NodeId::first(1).next().ok_or(Error::msg("no node"))?).await?;
+    Ok(())
+}
+
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
     args.expect_options(&["--repetitions"])?;
@@ -129,6 +165,7 @@ async fn main(args: Args) -> Result<()> {
         }
     }
     cross(&mut bench, nodes).await?;
+    call(&mut bench, nodes).await?;
     let wrong = bench.wrong;
     let detail = format!("{wrong} operations had another outcome than expected");
     if report::check("bench.outcomes", wrong == 0, detail) {

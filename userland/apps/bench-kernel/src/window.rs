@@ -84,6 +84,38 @@ pub fn invoke_elsewhere<const BEGIN: u16, const END: u16>(
     status
 }
 
+/// A function that is on one ISA only, and returns what it is given.
+pub type Elsewhere = extern "C" fn(u64) -> u64;
+
+/// That of x86-64.
+#[dyad::isa(x86_64)]
+extern "C" fn on_x86_64(n: u64) -> u64 {
+    black_box(n)
+}
+
+/// That of AArch64.
+#[dyad::isa(aarch64)]
+extern "C" fn on_aarch64(n: u64) -> u64 {
+    black_box(n)
+}
+
+/// The one of an ISA.
+pub fn elsewhere(isa: dyad::Isa) -> Elsewhere {
+    match isa {
+        dyad::Isa::X86_64 => on_x86_64,
+        dyad::Isa::Aarch64 => on_aarch64,
+    }
+}
+
+/// A crossing call: begins window `BEGIN`, ends window `END`. Kernels do the rest.
+#[inline(never)]
+pub fn call_elsewhere<const BEGIN: u16, const END: u16>(function: Elsewhere, n: u64) -> u64 {
+    marker::begin::<BEGIN>();
+    let n = function(n);
+    marker::end::<END>();
+    n
+}
+
 /// A load in window `ID`.
 #[inline(never)]
 pub fn touch<const ID: u16>(at: *const u64) -> u64 {

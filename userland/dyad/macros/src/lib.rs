@@ -1,9 +1,12 @@
-//! The `#[dyad::task]` attribute: makes an async function the program's main task.
+//! The attributes of Dyad programs. `#[dyad::task]` makes an async function the program's main task,
+//! [`mod@isa`] a function one that runs on one ISA only.
 //!
-//! It keeps the function as it is and adds the entry symbol that kernels call (on the host, a C
+//! The first keeps the function as it is and adds the entry symbol that kernels call (on the host, a C
 //! `main` that runs the program in the emulated system). Use it as `dyad::task`; the crate
 //! `dyad` must be a dependency under that name.
 #![forbid(unsafe_code)]
+
+mod isa;
 
 use proc_macro::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 
@@ -50,6 +53,16 @@ pub fn task(arguments: TokenStream, item: TokenStream) -> TokenStream {
             out.extend(fill(entry, &main.name, call));
             out
         }
+        Err((span, message)) => error(span, message, item),
+    }
+}
+
+/// Marks a function that runs on one ISA only: `#[dyad::isa(aarch64)] extern "C" fn f(a: u64) -> u64`. Calls
+/// from the other one cross.
+#[proc_macro_attribute]
+pub fn isa(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    match isa::expand(arguments, &item) {
+        Ok(out) => out,
         Err((span, message)) => error(span, message, item),
     }
 }

@@ -1,0 +1,176 @@
+//! Crossing calls on real machines: everything they carry, many of them, and machines that die while a call
+//! is there. `DYAD_LONG=1` makes a million calls with random delays; `DYAD_SEED` gives others.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_abi::boot::OnDeath;
+use dyad_abi::record::Level;
+use libtest_mimic::{Failed, Trial};
+use xtask::config::{RunConfig, Work};
+use xtask::console::Line;
+use xtask::launch::{self, Event, RunReport};
+
+use crate::console::Kept;
+
+const PAIR: &[Isa] = &[X86_64, Aarch64];
+const REVERSED: &[Isa] = &[Aarch64, X86_64];
+const THREE: &[Isa] = &[Aarch64, X86_64, Aarch64];
+
+/// How soon a caller hears that its machine has died, and the run ends.
+const PROMPT: Duration = Duration::from_secs(20);
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let test = |name: &str, f: fn() -> Result<(), Failed>| {
+        Trial::test(format!("crossing::{name}"), f).with_kind("system")
+    };
+    vec![
+        test("carries_everything", || all(PAIR, 1, true)),
+        test("carries_everything_reversed_on_2_cpus", || {
+            all(REVERSED, 2, true)
+        }),
+        test("carries_everything_on_three_nodes", || all(THREE, 1, true)),
+        test("carries_everything_without_coherence", || {
+            all(PAIR, 1, false)
+        }),
+        test("ten_thousand_calls_keep_canaries", || {
+            let args = "--scene ping-pong --calls 10000";
+            done(&run(PAIR, 1, true, args, None)?, &["ping_pong"], &Isa::ALL)
+        }),
+        test("calls_with_random_delays_come_back", || {
+            let calls = match std::env::var_os("DYAD_LONG") {
+                Some(_) => 500_000,
+                None => 10_000,
+            };
+            let seed = std::env::var("DYAD_SEED").unwrap_or_else(|_| "1".into());
+            let args = format!("--scene delays --calls {calls} --seed {seed}");
+            done(&run(PAIR, 1, true, &args, None)?, &["delays"], &Isa::ALL)
+        }),
+        test("to_a_machine_that_dies_are_lost", || {
+            for nodes in [PAIR, REVERSED] {
+                let ended = run(nodes, 1, true, "--scene lost", Some(1))?;
+                let checks = ["lost", "lost_again", "goes_on"];
+                done(&ended, &checks, &nodes[..1])?;
+                prompt(&ended)?;
+            }
+            Ok(())
+        }),
+        test(
+            "to_a_machine_that_dies_end_programs_that_do_not_ask",
+            || {
+                let ended = run(PAIR, 1, true, "--scene lost-plain", Some(1))?;
+                let told = ended.text.contains("a crossing call is lost");
+                if !told || ended.report.failure().is_none() {
+                    return Err(format!("it goes on, or does not say why:\n{}", ended.text).into());
+                }
+                prompt(&ended)
+            },
+        ),
+        test("of_a_machine_that_dies_lead_to_its_caller", || {
+            // What it has called is here, and comes to its end: whom it would return to is lost, and whoever
+            // has called that is told.
+            let ended = run(PAIR, 1, true, "--scene lost-nested", Some(1))?;
+            let told = ended.text.contains("a crossing call is lost");
+            if !told || ended.text.contains("it came back") {
+                return Err(format!("it goes on, or does not say why:\n{}", ended.text).into());
+            }
+            prompt(&ended)
+        }),
+    ]
+}
+
+struct Ended {
+    report: RunReport,
+    text: String,
+    /// When the machine was killed, and how long the run went on.
+    went_on: Option<Duration>,
+}
+
+fn all(nodes: &[Isa], cpus: usize, coherent: bool) -> Result<(), Failed> {
+    const CHECKS: [&str; 11] = [
+        "runs_there",
+        "runs_here",
+        "integers",
+        "floats",
+        "references",
+        "ackermann",
+        "depth_64",
+        "tables",
+        "services",
+        "try_call",
+        "try_call_here",
+    ];
+    let ended = run(nodes, cpus, coherent, "--scene all", None)?;
+    done(&ended, &CHECKS, &Isa::ALL)
+}
+
+/// Whether all is well, and the program has made these checks on these ISAs.
+fn done(ended: &Ended, checks: &[&str], isas: &[Isa]) -> Result<(), Failed> {
+    if let Some(why) = ended.report.failure() {
+        return Err(format!("{why}\n\nconsole:\n{}", ended.text).into());
+    }
+    for check in checks {
+        for isa in isas {
+            let name = format!("crossing.{check}.{isa}");
+            if !ended.report.checks.iter().any(|c| c.name == name && c.ok) {
+                return Err(format!("{name} was not made\n\nconsole:\n{}", ended.text).into());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn prompt(ended: &Ended) -> Result<(), Failed> {
+    match ended.went_on {
+        Some(time) if time < PROMPT => Ok(()),
+        Some(time) => Err(format!("the run went on for {time:?}\n\n{}", ended.text).into()),
+        None => Err(format!("nobody was killed\n\n{}", ended.text).into()),
+    }
+}
+
+/// Runs the program; if there is a victim, that is killed once a call stays where it is.
+fn run(
+    nodes: &[Isa],
+    cpus: usize,
+    coherent: bool,
+    args: &str,
+    victim: Option<usize>,
+) -> Result<Ended, Failed> {
+    let config = RunConfig {
+        nodes: nodes.to_vec(),
+        cpus,
+        coherent,
+        work: Work::App {
+            app: "crossing".into(),
+            args: args.into(),
+        },
+        on_death: OnDeath::Survive,
+        timeout: Some(Duration::from_secs(240)),
+        ..RunConfig::default()
+    };
+    let (mut pid, mut killed) = (None, None);
+    let mut kept = Kept::new(|e: &Event<'_>| match e {
+        Event::Started { node, pid: p, .. } if Some(*node) == victim => pid = Some(*p),
+        Event::Line {
+            line: Line::Log { level, text, .. },
+            ..
+        } if *level == Level::User && text.contains("it stays on") => {
+            if let Some(pid) = pid {
+                // The call is on its way round: give it time to be where it stays.
+                std::thread::sleep(Duration::from_millis(300));
+                let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+                killed = Some(Instant::now());
+            }
+        }
+        _ => {}
+    });
+    let report = launch::run(&config, &mut kept);
+    let text = kept.text(&report);
+    Ok(Ended {
+        report,
+        text,
+        went_on: killed.map(|at| at.elapsed()),
+    })
+}

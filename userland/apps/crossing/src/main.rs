@@ -1,0 +1,264 @@
+//! Crossing calls: functions that run on one ISA only, called from the other one.
+//!
+//! | scene | what it does |
+//! |---|---|
+//! | `all` | everything that a call can carry, recursion in both directions, tables of functions of both ISAs, services called from the other side; from both ISAs |
+//! | `ping-pong` | so many calls, with canaries in registers, on both stacks and in the heap |
+//! | `delays` | so many calls with random delays |
+//! | `lost` | a call to a machine that dies: the caller is told |
+//! | `lost-plain` | the same by a plain call: the program ends |
+//! | `lost-nested` | the machine dies while what has been called there has called this one again |
+#![no_std]
+#![no_main]
+#![deny(unsafe_code)]
+
+extern crate alloc;
+
+mod functions;
+
+use alloc::boxed::Box;
+use core::hint::black_box;
+
+use dyad::crossing::try_call;
+use dyad::prelude::*;
+use dyad::{Isa, report};
+
+use functions::{Canaries, Step, aarch64, x86_64};
+
+/// The functions of an ISA that takes part in a scene.
+struct Side {
+    null: extern "C" fn(),
+    is_here: extern "C" fn() -> u32,
+    six: extern "C" fn(u64, u32, i64, i32, usize, u64) -> i64,
+    #[allow(clippy::type_complexity, reason = "it is what the function takes")]
+    mixed: extern "C" fn(f64, u64, f64, f32, &f64, f64, f64, f64, f64, f64) -> f64,
+    add: extern "C" fn(&mut [u64; 8], &u64) -> *const u64,
+    ackermann: extern "C" fn(u64, u64, u64, &mut u64) -> u64,
+    dive: extern "C" fn(u64, f64) -> f64,
+    walk: extern "C" fn(&[Step; 6], u64) -> u64,
+    services: extern "C" fn(u64) -> u64,
+    delay: extern "C" fn(u64, u64) -> u64,
+    stays: extern "C" fn(u64) -> u64,
+}
+
+macro_rules! side {
+    ($isa:ident) => {
+        Side {
+            null: $isa::null,
+            is_here: $isa::is_here,
+            six: $isa::six,
+            mixed: $isa::mixed,
+            add: $isa::add,
+            ackermann: $isa::ackermann,
+            dive: $isa::dive,
+            walk: $isa::walk,
+            services: $isa::services,
+            delay: $isa::delay,
+            stays: $isa::stays,
+        }
+    };
+}
+
+static SIDES: [Side; 2] = [side!(x86_64), side!(aarch64)];
+
+/// The functions of an ISA, by pointers that the compiler does not see through.
+fn side(isa: Isa) -> &'static Side {
+    black_box(&SIDES[isa.index()])
+}
+
+fn ackermann(m: u64, n: u64) -> u64 {
+    match (m, n) {
+        (0, n) => n + 1,
+        (m, 0) => ackermann(m - 1, 1),
+        (m, n) => ackermann(m - 1, ackermann(m, n - 1)),
+    }
+}
+
+fn dive(depth: u64, x: f64) -> f64 {
+    let below = match depth {
+        0 => 0.0,
+        _ => dive(depth - 1, x + 1.0),
+    };
+    x * 2.0 + (x + 0.25) + x / 3.0 + below
+}
+
+fn check(name: &str, ok: bool) {
+    let isa = dyad::isa();
+    report::check(&alloc::format!("crossing.{name}.{isa}"), ok, "");
+}
+
+/// Everything, from the ISA that this is called on.
+fn everything() {
+    let here = dyad::isa();
+    let there = side(here.other());
+    check("runs_there", (there.is_here)() == 1 && dyad::isa() == here);
+    check("runs_here", (side(here).is_here)() == 1);
+    let six = (there.six)(1, 2, -3, -4, 5, u64::MAX);
+    check(
+        "integers",
+        six == (side(here).six)(1, 2, -3, -4, 5, u64::MAX),
+    );
+    let j = 0.125;
+    let mixed = |s: &Side| (s.mixed)(1.5, 9, -2.25, 3.5, &j, 4.0, 5.0, 6.0, 7.0, 8.0);
+    check(
+        "floats",
+        mixed(there).to_bits() == mixed(side(here)).to_bits(),
+    );
+    let mut on_stack = [1, 2, 3, 4, 5, 6, 7, 8];
+    let mut on_heap = Box::new([8; 8]);
+    let at = (there.add)(&mut on_stack, &10) == on_stack.as_ptr();
+    (there.add)(&mut on_heap, &on_stack[7]);
+    let added = on_stack == [11, 12, 13, 14, 15, 16, 17, 18] && *on_heap == [26; 8];
+    check("references", at && added);
+    let mut deepest = 0;
+    let bounced = (there.ackermann)(2, 9, 1, &mut deepest);
+    check("ackermann", bounced == ackermann(2, 9) && deepest >= 20);
+    dyad::println!("ackermann(2, 9) = {bounced}, {deepest} deep");
+    let deep = (there.dive)(63, 0.5);
+    check("depth_64", deep.to_bits() == dive(63, 0.5).to_bits());
+    let table: [Step; 6] = [
+        x86_64::step,
+        aarch64::step,
+        aarch64::step,
+        x86_64::step,
+        plain,
+        aarch64::step,
+    ];
+    let by_hand = table.iter().fold(5, |n, f| black_box(f)(n));
+    let (walked, at_home) = ((there.walk)(&table, 5), (side(here).walk)(&table, 5));
+    check("tables", walked == by_hand && at_home == by_hand);
+    check("services", (there.services)(10) == 46);
+    let tried = try_call(there.delay, (3, 4));
+    check(
+        "try_call",
+        tried == Ok(5) && try_call(there.null, ()) == Ok(()),
+    );
+    check("try_call_here", try_call(side(here).delay, (3, 4)) == Ok(5));
+}
+
+/// Of no ISA in particular.
+extern "C" fn plain(n: u64) -> u64 {
+    n ^ 0x5555
+}
+
+/// A generator of numbers: xorshift.
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+fn number(args: &Args, name: &str, default: u64) -> Result<u64> {
+    match args.value(name) {
+        None => Ok(default),
+        Some(text) => text
+            .parse()
+            .map_err(|_| Error::usage(format_args!("{name} takes a number, not {text:?}"))),
+    }
+}
+
+/// Calls, with canaries.
+fn ping_pong(calls: u64) -> bool {
+    let there = side(dyad::isa().other());
+    let (canaries, on_heap) = (Canaries::new(calls), Box::new(Canaries::new(!calls)));
+    let mut registers: [u64; 6] = core::array::from_fn(|i| black_box(i as u64 + 1));
+    let mut count = 0;
+    for i in 0..calls {
+        count = (there.delay)(0, count);
+        for (r, n) in registers.iter_mut().zip(1..) {
+            *r = r.wrapping_mul(n).wrapping_add(i);
+        }
+    }
+    let mut expected: [u64; 6] = core::array::from_fn(|i| i as u64 + 1);
+    for i in 0..calls {
+        for (r, n) in expected.iter_mut().zip(1..) {
+            *r = r.wrapping_mul(n).wrapping_add(i);
+        }
+    }
+    count == calls && registers == expected && canaries.live(calls) && on_heap.live(!calls)
+}
+
+fn delays(calls: u64, seed: u64) -> bool {
+    let there = side(dyad::isa().other());
+    let mut state = seed | 1;
+    let mut count = 0;
+    for _ in 0..calls {
+        // Now and then longer than the other machine looks out for the thread.
+        let turns = |state: &mut u64| match random(state) % 64 {
+            0 => random(state) % 4096,
+            n => n % 32,
+        };
+        count = (there.delay)(turns(&mut state), count);
+        for _ in 0..turns(&mut state) {
+            dyad::sys::raw::relax();
+        }
+    }
+    count == calls
+}
+
+#[dyad::task]
+async fn main(args: Args) -> Result<()> {
+    args.expect_options(&["--scene", "--calls", "--seed"])?;
+    let scene = args.value("--scene").unwrap_or("all");
+    match scene {
+        "all" => {
+            everything();
+            // From the other one, and with what `Migrate` has parked on both.
+            dyad::migrate(dyad::isa().other()).await?;
+            everything();
+            dyad::migrate(dyad::isa().other()).await?;
+            everything();
+        }
+        "ping-pong" => {
+            let calls = number(&args, "--calls", 10_000)?;
+            for _ in 0..2 {
+                let start = dyad::sys::now()?;
+                check("ping_pong", ping_pong(calls));
+                let took = dyad::sys::now()? - start;
+                dyad::println!(
+                    "{calls} calls from {}: {} ns each",
+                    dyad::isa(),
+                    took / calls.max(1)
+                );
+                dyad::migrate(dyad::isa().other()).await?;
+            }
+        }
+        "delays" => {
+            let calls = number(&args, "--calls", 20_000)?;
+            let seed = number(&args, "--seed", 1)?;
+            for _ in 0..2 {
+                check("delays", delays(calls, seed));
+                dyad::migrate(dyad::isa().other()).await?;
+            }
+        }
+        "lost" => {
+            let there = side(dyad::isa().other());
+            let before = Canaries::new(3);
+            let lost = try_call(there.stays, (u64::MAX,));
+            check("lost", lost == Err(dyad::sys::Error::NodeDead));
+            // There is nobody to call by now.
+            let again = try_call(there.delay, (0, 1));
+            check("lost_again", again == Err(dyad::sys::Error::NodeDead));
+            check("goes_on", before.live(3));
+        }
+        "lost-nested" => {
+            let leads_on = match dyad::isa() {
+                Isa::X86_64 => aarch64::leads_on,
+                Isa::Aarch64 => x86_64::leads_on,
+            };
+            // The machine in between dies while what it has called is here.
+            let n = leads_on(3_000_000_000);
+            dyad::println!("it came back with {n}");
+        }
+        "lost-plain" => {
+            (side(dyad::isa().other()).stays)(u64::MAX);
+        }
+        _ => {
+            return Err(Error::usage(format_args!(
+                "--scene is all, ping-pong, delays, lost, lost-nested or lost-plain, not {scene:?}"
+            )));
+        }
+    }
+    Ok(())
+}
