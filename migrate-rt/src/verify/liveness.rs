@@ -4,7 +4,7 @@
 //! only pushed to make room does not count. It looks at registers that the C convention preserves:
 //! those are the arguments that a caller could believe to have survived an earlier call.
 
-use super::check::Context;
+use super::check::{Context, Target};
 use super::graph::Code;
 use super::insn::{Flow, Insn, Transfer};
 use super::lanes::{Bytes, Lanes};
@@ -43,8 +43,17 @@ pub(super) fn entry_reads(
             for to in target.into_iter().chain(next) {
                 match code.at(to) {
                     Some(to) => live.or(&before[to]),
-                    // Whatever it is that is jumped to.
-                    None => live.lanes = live.lanes.or(context.arch.arguments),
+                    // A function that cannot migrate has the C convention, in which these are no
+                    // arguments. Whatever else is jumped to may read them all.
+                    None => {
+                        let arguments = match context.target.target(to) {
+                            Target::Plain => {
+                                context.arch.arguments.minus(context.arch.callee_saved)
+                            }
+                            _ => context.arch.arguments,
+                        };
+                        live.lanes = live.lanes.or(arguments);
+                    }
                 }
             }
             step(context, insn, state, &mut live, &called);
@@ -95,9 +104,11 @@ fn step(
     for derive in &insn.derives {
         let to = Lanes::range(derive.to, derive.lanes);
         live.lanes = live.lanes.minus(to);
-        if !after.lanes.and(to).is_empty() {
+        // Byte by byte: what is above a byte that was made alone is copied along, and means nothing.
+        for i in (0..derive.lanes).filter(|i| after.lanes.has(derive.to + i)) {
+            let first = i / derive.element * derive.element;
             for from in derive.from.into_iter().flatten() {
-                used = used.or(Lanes::range(from, derive.lanes));
+                used = used.or(Lanes::range(from + first, derive.element));
             }
         }
     }
@@ -109,14 +120,13 @@ fn step(
         let bytes = slot.map(|at| at..at + i64::from(access.bytes));
         match (access.transfer, bytes) {
             (Transfer::Load(to), bytes) => {
-                let to = Lanes::range(to, access.bytes);
-                live.lanes = live.lanes.minus(to);
-                if !after.lanes.and(to).is_empty() {
-                    bytes
-                        .into_iter()
-                        .flatten()
-                        .for_each(|b| live.bytes.set(b, true));
-                }
+                live.lanes = live.lanes.minus(Lanes::range(to, access.bytes));
+                bytes
+                    .into_iter()
+                    .flatten()
+                    .zip(to..)
+                    .filter(|(_, lane)| after.lanes.has(*lane))
+                    .for_each(|(b, _)| live.bytes.set(b, true));
             }
             (Transfer::Observe, bytes) => {
                 bytes
@@ -124,11 +134,13 @@ fn step(
                     .flatten()
                     .for_each(|b| live.bytes.set(b, true));
             }
-            (Transfer::Store(from), Some(mut bytes)) => {
-                if bytes.clone().any(|b| after.bytes.has(b)) {
-                    used = used.or(Lanes::range(from, access.bytes));
+            (Transfer::Store(from), Some(bytes)) => {
+                for (b, lane) in bytes.zip(from..) {
+                    if after.bytes.has(b) {
+                        used = used.or(Lanes::range(lane, 1));
+                    }
+                    live.bytes.set(b, false);
                 }
-                bytes.by_ref().for_each(|b| live.bytes.set(b, false));
             }
             (Transfer::Store(from), None) => used = used.or(Lanes::range(from, access.bytes)),
             (Transfer::Define, bytes) => {

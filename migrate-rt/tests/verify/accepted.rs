@@ -149,6 +149,54 @@ fn targets_of_pointers_are_used() {
     }
 }
 
+/// What a callee needs of its caller's registers is known to the byte: the upper part of a register in
+/// which one byte was made is not needed because it is put by along with it, and a function that
+/// cannot migrate has no arguments in registers that the C convention preserves.
+#[test]
+fn callees_need_what_they_use() {
+    let made = "testq %rdi, %rdi; sete %bl; movl %ebx, -24(%rbp)";
+    let bodies = [
+        (
+            "byte",
+            Framed,
+            format!("{made}; cmpb $0, -24(%rbp); je 1f; nop; 1:"),
+            true,
+        ),
+        (
+            "word",
+            Framed,
+            format!("{made}; cmpl $0, -24(%rbp); je 1f; nop; 1:"),
+            false,
+        ),
+        (
+            "copied_byte",
+            Framed,
+            format!("{made}; movl -24(%rbp), %ecx; testb %cl, %cl; je 1f; nop; 1: xorl %ecx, %ecx"),
+            true,
+        ),
+        (
+            "copied_word",
+            Framed,
+            format!(
+                "{made}; movl -24(%rbp), %ecx; testl %ecx, %ecx; je 1f; nop; 1: xorl %ecx, %ecx"
+            ),
+            false,
+        ),
+        ("jump", Bare(0), "jmp plain".to_owned(), true),
+    ];
+    for (name, shape, body, good) in bodies {
+        let caller = case("caller", Framed, "site callq leaf; site callq callee", &[]);
+        // Lives as long as the test: cases are constants elsewhere.
+        let callee = case("callee", shape, body.leak(), &[]);
+        let cases = [caller, callee];
+        let fixture = Program::new(Isa::X86_64, &format!("needs_{name}"), &cases);
+        let mut spine = fixture.spine(&cases[0]);
+        spine.functions.push("callee".to_owned());
+        let verdict = program(Isa::X86_64, &fixture.file, &spine);
+        assert_eq!(verdict.is_ok(), good, "{name}: {verdict:?}");
+    }
+}
+
 #[test]
 fn files_that_are_no_programs_are_refused() {
     let case = case("empty", Bare(0), "nop", &[]);
