@@ -335,6 +335,24 @@ numbered! {
         /// `(where, va, frame capability, first page of it, permissions)`: maps one page (level of
         /// `where` 1) or one 2 MiB block (level 2). Permissions: [`MAP_WRITE`], [`MAP_EXECUTE`].
         Map = 12,
+        /// `(start, pages | node << 40 | step << 48, memory capability, at, frames)`: a [`Step`] of moving pages
+        /// that faults have put into these frames elsewhere, in the supply of the node; from `start` on. The
+        /// capability needs what `Supply` wants. Value: pages looked at, and how many of them the step was
+        /// done for `<< 40`; the caller goes on behind them.
+        Evacuate = 13,
+    }
+}
+
+numbered! {
+    /// A step of `Evacuate`.
+    Step {
+        /// Nobody may use the pages any more; faults on them wait. Translations may linger: before the
+        /// pages are moved, every CPU has to drop them ([`SpaceOp::Shootdown`]).
+        Park = 0,
+        /// Parked pages get other frames, with the same contents, and can be used again.
+        Move = 1,
+        /// Parked pages can be used again where they are.
+        Unpark = 2,
     }
 }
 

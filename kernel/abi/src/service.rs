@@ -399,13 +399,26 @@ pub mod memory {
         SharedAtStart = 7,
         /// How often the node has asked for memory.
         Requests = 8,
-        /// Blocks that the node was given.
+        /// Free blocks that the node was given.
         Assigned = 9,
+        /// Blocks that were taken from the node.
+        Evicted = 10,
+        /// Pages that were moved out of blocks of the node.
+        Moved = 11,
+        /// How often a block of the node could not be taken from it after all.
+        Refused = 12,
+        /// Whether a block is just being taken from some node: 1 or 0.
+        Busy = 13,
+        /// Instructions that this node has executed for the last block that it put to use; 0 if the
+        /// simulator does not count them.
+        Online = 14,
+        /// The same for the last block that it emptied.
+        Offline = 15,
     }
 
     impl Question {
         /// All of them, in the order of their numbers.
-        pub const ALL: [Question; 10] = [
+        pub const ALL: [Question; 16] = [
             Question::BlockSize,
             Question::Blocks,
             Question::Free,
@@ -416,6 +429,12 @@ pub mod memory {
             Question::SharedAtStart,
             Question::Requests,
             Question::Assigned,
+            Question::Evicted,
+            Question::Moved,
+            Question::Refused,
+            Question::Busy,
+            Question::Online,
+            Question::Offline,
         ];
 
         /// The one with this number.

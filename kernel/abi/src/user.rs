@@ -127,6 +127,9 @@ pub const MAX_REPORT_NAME: usize = 64;
 /// Longest detail text in a report.
 pub const MAX_REPORT_DETAIL: usize = 256;
 
+/// Of the first run of a supply that has several, the last part of this size (a quarter) is for page
+/// tables only.
+pub const TABLES_PART: u64 = 4;
 /// In the kind of a fault, as a fault handler is told it: the supply has no frame for the page. The
 /// handler may add to the supply and have the thread try again.
 pub const FAULT_NO_MEMORY: u64 = 1 << 8;

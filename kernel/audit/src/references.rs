@@ -159,6 +159,7 @@ fn entry(pte: Pte, (isa, level): (Isa, Level), each: &mut impl FnMut(Reference))
         Pte::Closing { node } => return each(Reference::Changing(Some(node))),
         Pte::Other(raw) => return each(Reference::Odd(raw)),
         Pte::Leaf(leaf) => (leaf.pa, Wanted::Page),
+        Pte::Parked { pa, .. } => (pa, Wanted::Page),
         Pte::Table(table) => {
             // No table is decoded at the lowest level.
             let below = level.below().unwrap_or(level);

@@ -19,7 +19,7 @@ use core::sync::atomic::AtomicU64;
 
 use dyad_abi::cap::{RegionKind, Stripes};
 use dyad_abi::ident::{ISA_COUNT, MAX_CPUS, MAX_NODES};
-use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
+use dyad_abi::user::{PAGE_SIZE, TABLES_PART, USER_END, USER_MIN};
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_coherence::GlobalMem;
 use dyad_retype::KernelKind;
@@ -235,7 +235,8 @@ pub struct Supplies {
 }
 
 impl Supplies {
-    /// How many frames there are.
+    /// How many frames there are for pages: if there are several runs, not the last ones of the first
+    /// one ([`TABLES_PART`]).
     pub const fn frames(&self) -> u64 {
         self.total
     }
@@ -392,6 +393,9 @@ impl Space {
             all.used += 1;
             all.total += run.frames;
         }
+        if let Some(first) = all.for_tables() {
+            all.total -= first.frames / TABLES_PART;
+        }
         Some(all).filter(|all| all.used != 0)
     }
 
@@ -415,7 +419,9 @@ impl Space {
         };
         words.replace(&slot.cursor, cursor);
         words.replace(&slot.in_vain, 0);
-        words.replace(&slot.tables, 0);
+        if run == 0 {
+            words.replace(&slot.tables, 0);
+        }
     }
 
     /// Changes the first run.

@@ -58,7 +58,7 @@ impl Format for A64 {
                 Ok(check_table(table, level, ADDRESS_BITS)? | VALID | TABLE_OR_PAGE)
             }
             Pte::Other(raw) if A64::decode(raw, level) == pte => Ok(raw),
-            _ => absent::encode(pte, false),
+            _ => absent::encode(pte, level, false),
         }
     }
 
@@ -66,7 +66,7 @@ impl Format for A64 {
     fn decode(raw: u64, level: Level) -> Pte {
         let meaning = if raw & VALID == 0 {
             // A word with bits that the meaning does not account for means something else.
-            absent::parse(raw, false).filter(|&pte| absent::encode(pte, false) == Ok(raw))
+            absent::parse(raw, false).filter(|&pte| absent::encode(pte, level, false) == Ok(raw))
         } else if level == Level::L1 || raw & TABLE_OR_PAGE == 0 {
             is_leaf(raw, level).then(|| Pte::Leaf(parse_leaf(raw, level)))
         } else {

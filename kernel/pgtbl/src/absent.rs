@@ -3,29 +3,57 @@
 //!
 //! ```text
 //! payload:56 | tag:7 | 0          tag 0: Empty, payload = epoch;  tag 1: Closing, payload = node
+//!                                 tag 2: Parked, payload = permissions << 48 | frame number
 //! ```
 //!
 //! An epoch has 48 bits: a larger payload is damage, and the entry is left alone.
 
 use dyad_abi::NodeId;
-use dyad_shm::Epoch;
+use dyad_abi::user::PAGE_SIZE;
+use dyad_shm::{Epoch, PhysAddr};
 
-use crate::{EncodeError, Pte};
+use crate::{EncodeError, Level, Perms, Pte};
 
 pub(crate) const TAG_EMPTY: u64 = 0;
 pub(crate) const TAG_CLOSING: u64 = 1;
+pub(crate) const TAG_PARKED: u64 = 2;
 pub(crate) const PAYLOAD_SHIFT: u32 = 8;
 const PAYLOAD: u64 = u64::MAX >> PAYLOAD_SHIFT;
+const PARKED_PERMS: u32 = 48;
+/// Frame numbers of addresses that every ISA's format can hold.
+const PARKED_FRAME: u64 = (1 << 36) - 1;
 
 /// The word of an absent state. `inverted`: the payload is stored inverted, but for that of
 /// `Empty(0)`, which is zero everywhere.
 #[inline]
-pub(crate) fn encode(pte: Pte, inverted: bool) -> Result<u64, EncodeError> {
+pub(crate) fn encode(pte: Pte, level: Level, inverted: bool) -> Result<u64, EncodeError> {
     match pte {
+        Pte::Parked { pa, perms } if level == Level::L1 => parked(pa, perms, inverted),
         Pte::Empty { epoch } => Ok(empty(epoch, inverted)),
         Pte::Closing { node } => Ok(closing(node, inverted)),
-        Pte::Table(_) | Pte::Leaf(_) | Pte::Other(_) => Err(EncodeError::NotAsIs),
+        Pte::Table(_) | Pte::Leaf(_) | Pte::Parked { .. } | Pte::Other(_) => {
+            Err(EncodeError::NotAsIs)
+        }
     }
+}
+
+/// [`encode`] of `Parked`.
+fn parked(pa: PhysAddr, perms: Perms, inverted: bool) -> Result<u64, EncodeError> {
+    let frame = pa.0 / PAGE_SIZE;
+    if !pa.0.is_multiple_of(PAGE_SIZE) {
+        return Err(EncodeError::Misaligned);
+    }
+    if frame > PARKED_FRAME {
+        return Err(EncodeError::AddressTooLarge);
+    }
+    if !perms.contains(Perms::READ | Perms::USER) || !Perms::all().contains(perms) {
+        return Err(EncodeError::NotReadable);
+    }
+    if perms.contains(Perms::WRITE | Perms::EXECUTE) {
+        return Err(EncodeError::WriteAndExecute);
+    }
+    let payload = frame | u64::from(perms.bits()) << PARKED_PERMS;
+    Ok((flip(payload, inverted) << PAYLOAD_SHIFT) | (TAG_PARKED << 1))
 }
 
 /// [`encode`] of `Closing`.
@@ -75,6 +103,12 @@ pub(crate) fn parse(raw: u64, inverted: bool) -> Option<Pte> {
         Epoch::new(payload).map(|epoch| Pte::Empty { epoch })
     } else if raw & 0xff == TAG_CLOSING << 1 {
         NodeId::new(payload).map(|node| Pte::Closing { node })
+    } else if raw & 0xff == TAG_PARKED << 1 {
+        // What does not encode as this word is sorted out by the caller.
+        Some(Pte::Parked {
+            pa: PhysAddr((payload & PARKED_FRAME) * PAGE_SIZE),
+            perms: Perms::from_bits_truncate((payload >> PARKED_PERMS) as u8),
+        })
     } else {
         None
     }

@@ -437,7 +437,7 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
     pub(crate) fn not_a_leaf(&self, pte: Pte, level: Level, empty: MapError) -> MapError {
         match pte {
             Pte::Empty { .. } => empty,
-            Pte::Closing { .. } => MapError::Closing,
+            Pte::Closing { .. } | Pte::Parked { .. } => MapError::Closing,
             Pte::Table(_) | Pte::Leaf(_) | Pte::Other(_) => MapError::Conflict(level),
         }
     }

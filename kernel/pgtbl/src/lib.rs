@@ -16,6 +16,13 @@
 //!      └───────────────────────────────────────────────────────────────────┘
 //! ```
 //!
+//! A leaf of 4 KiB can be *parked* while its contents are copied to another frame, and be unparked
+//! with that one: absent for hardware, a reference for whoever counts. It can be unmapped meanwhile.
+//!
+//! ```text
+//!   Leaf(f) ──park──▶ Parked(f) ──every CPU has dropped its translations, copy──▶ unpark ──▶ Leaf(g)
+//! ```
+//!
 //! `Empty(s)`: unmapped since epoch `s`; another translation may be put there once every CPU that
 //! may hold the old one has flushed it, that is when `s` is quiesced. `Closing(n)`: node `n` is
 //! unmapping; if it dies, whoever recovers it finishes. Zero is `Empty(0)`: never used, free at
@@ -32,6 +39,7 @@
 //! | protect | [`RemoteCpu::protect`]: one CAS, again if only A/D changed | no in-line break-before-make: only permissions change |
 //! | link, unlink | [`RemoteCpu::fill`] and [`RemoteCpu::close_table`] with [`RemoteCpu::empty`] | as map and unmap |
 //! | another frame or size | unmap, quiesce, map | AArch64 demands break-before-make |
+//! | move | [`RemoteCpu::park`], translations dropped, copy, [`RemoteCpu::unpark`] | break-before-make, with the frame kept in between |
 //!
 //! Rows that pin frames and record intents between looking and changing work on the [`Place`] they
 //! have found: [`RemoteCpu::find`], then `fill`, `close` and so on.

@@ -301,6 +301,36 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
         self.replace(place, leaf, |_| Ok(closing))
     }
 
+    /// CAS leaf → Parked, again if only accessed and dirty have changed: no walk finds the page any more,
+    /// and a page that a walk has found before counts as parked once its translations are gone.
+    ///
+    /// # Errors
+    ///
+    /// [`MapError::Encode`] if it is not a user page of 4 KiB; as [`close`](Self::close).
+    pub fn park(&self, place: &Place, leaf: &Leaf) -> Result<Leaf, MapError> {
+        self.replace(place, leaf, |leaf| {
+            let (pa, perms) = (leaf.pa, leaf.perms);
+            Ok(encode(self.isa, Pte::Parked { pa, perms }, place.level)?)
+        })
+    }
+
+    /// CAS Parked → leaf, of the same frame or another one with the same contents.
+    ///
+    /// # Errors
+    ///
+    /// [`MapError::Contended`] if it is not the word found any more.
+    pub fn unpark(&self, place: &Place, leaf: Leaf) -> Result<(), MapError> {
+        match self.meaning(place) {
+            Pte::Parked { .. } => {}
+            other => return Err(self.not_a_leaf(other, place.level, MapError::Contended)),
+        }
+        let word = self.encode_leaf(leaf, place.level)?;
+        match self.mem.cas(place.entry, place.raw, word) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(MapError::Contended),
+        }
+    }
+
     /// CAS table → Closing(node).
     ///
     /// # Errors

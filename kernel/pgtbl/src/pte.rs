@@ -100,6 +100,12 @@ impl Leaf {
         }
     }
 
+    /// A parked page as it is when it can be used again: as one that has been used.
+    #[must_use]
+    pub const fn unparked(pa: PhysAddr, perms: Perms) -> Leaf {
+        Leaf::user(pa, perms).preset()
+    }
+
     /// Whether two leaves differ in nothing but accessed and dirty.
     #[inline]
     pub fn same_mapping(&self, other: &Leaf) -> bool {
@@ -151,6 +157,14 @@ pub enum Pte {
     Closing {
         /// Who.
         node: NodeId,
+    },
+    /// A user page of 4 KiB that nobody may use for now: its contents are being moved to another frame.
+    /// It counts as a reference to its frame, as a leaf does.
+    Parked {
+        /// The frame.
+        pa: PhysAddr,
+        /// What it allowed, and will allow again.
+        perms: Perms,
     },
     /// Leads to a table of the next lower level.
     Table(PhysAddr),
@@ -283,6 +297,7 @@ pub const fn layout(h: LayoutHash) -> LayoutHash {
     h.text("pgtbl")
         .word(absent::TAG_EMPTY)
         .word(absent::TAG_CLOSING)
+        .word(absent::TAG_PARKED)
         .word(absent::PAYLOAD_SHIFT as u64)
         .word(crate::a64::SW_DIRTY)
         .word(crate::a64::SW_OWNED)

@@ -54,7 +54,7 @@ impl Format for X86 {
                 Ok(check_table(table, level, ADDRESS_BITS)? | PRESENT | WRITABLE | USER | ACCESSED)
             }
             Pte::Other(raw) if X86::decode(raw, level) == pte => Ok(raw),
-            _ => absent::encode(pte, true),
+            _ => absent::encode(pte, level, true),
         }
     }
 
@@ -63,7 +63,7 @@ impl Format for X86 {
         let large = level != Level::L1 && raw & PAGE_SIZE_BIT != 0;
         let meaning = if raw & PRESENT == 0 {
             // A word with bits that the meaning does not account for means something else.
-            absent::parse(raw, true).filter(|&pte| absent::encode(pte, true) == Ok(raw))
+            absent::parse(raw, true).filter(|&pte| absent::encode(pte, level, true) == Ok(raw))
         } else if level == Level::L1 || large {
             is_leaf(raw, level).then(|| Pte::Leaf(parse_leaf(raw, level)))
         } else {

@@ -56,6 +56,19 @@ fn states(level: Level) -> Vec<Pte> {
     epochs.sort_unstable();
     epochs.dedup();
     all.extend(epochs.into_iter().map(|epoch| Pte::Empty { epoch }));
+    let perms = || (0..=Perms::all().bits()).filter_map(Perms::from_bits);
+    let parked = |pa| {
+        perms().map(move |perms| Pte::Parked {
+            pa: PhysAddr(pa),
+            perms,
+        })
+    };
+    all.extend(
+        [0, 0x40_1234_5000, (1 << 48) - 0x1000]
+            .into_iter()
+            .flat_map(parked),
+    );
+    all.extend(parked(1 << 48).chain(parked(0x800)));
     all
 }
 
@@ -68,6 +81,13 @@ fn every_state_has_one_word_of_its_own() {
                 let expected = match pte {
                     Pte::Leaf(l) => allowed(&l) && address_fits(isa, l.pa) && level != Level::L4,
                     Pte::Table(t) => address_fits(isa, t) && level != Level::L1,
+                    Pte::Parked { pa, perms } => {
+                        level == Level::L1
+                            && perms.contains(Perms::READ | Perms::USER)
+                            && !perms.contains(Perms::WRITE | Perms::EXECUTE)
+                            && pa.0 >> 48 == 0
+                            && pa.0.is_multiple_of(4096)
+                    }
                     _ => true,
                 };
                 let word = encode(isa, pte, level);

@@ -84,6 +84,7 @@ use dyad_quiesce::Claim;
 use dyad_retype::{FrameType, KernelKind, Refs, Use};
 use dyad_shm::FrameRef;
 use dyad_shm::frame::{Epoch, WeakRef};
+use dyad_shm::intent::Row;
 use dyad_shm::protocol::Intents;
 use dyad_shm::superblock::{NodeState, activity};
 
@@ -160,6 +161,8 @@ pub struct Recovery {
     tally: Tally<BLOCKS>,
     /// What the last row of each CPU was about, and whether it lies in the supply of a space.
     last: [Option<(WeakRef, bool)>; MAX_CPUS],
+    /// The same for the other frame, of a CPU that was replacing one by another.
+    replaced: [Option<(WeakRef, bool)>; MAX_CPUS],
     /// The thread whose message is to be sent.
     pending: Option<threads::Handed>,
 }
@@ -214,6 +217,7 @@ fn begin<P: Platform>(cx: &Cx) -> Option<Recovery> {
         phase: Phase::Rows(0),
         tally: Tally::new(),
         last: [None; MAX_CPUS],
+        replaced: [None; MAX_CPUS],
         pending: None,
     })
 }
@@ -278,7 +282,11 @@ impl Recovery {
             return self.go(Phase::Freeze);
         };
         self.last[cpu] = rows::last(cx, self.dead.node, c).map(|what| (what, false));
+        self.replaced[cpu] = None;
         if let Some(record) = cx.epochs().intents(self.dead.node, c).read() {
+            if record.row == Row::Replace {
+                self.replaced[cpu] = record.table.map(|what| (what, false));
+            }
             match rows::repair(cx, self.dead, &record) {
                 // Others are at work on the same words.
                 Err(_) => return Pace::Later,
@@ -472,7 +480,7 @@ impl Recovery {
         let Some(space) = cx.node.map.get::<Space>(frame.address()) else {
             return;
         };
-        for (what, supplied) in self.last.iter_mut().flatten() {
+        for (what, supplied) in self.last.iter_mut().chain(&mut self.replaced).flatten() {
             *supplied |= space.is_supplied(cx.words(), what.frame);
         }
     }
@@ -481,7 +489,7 @@ impl Recovery {
     fn finish<P: Platform>(self, cx: &Cx) -> Pace {
         let node = cx.node;
         let n = self.dead.node;
-        for (what, supplied) in self.last.into_iter().flatten() {
+        for (what, supplied) in self.last.into_iter().chain(self.replaced).flatten() {
             if supplied {
                 rows::give_back(cx, what);
             }

@@ -67,7 +67,7 @@ pub fn repair(cx: &Cx, dead: Owner, record: &IntentRecord) -> Result<Blocks, Con
                 Ok(_) | Err(_) => Ok([None; 2]),
             }
         }
-        Row::Map | Row::Unmap | Row::Cons | Row::Decons => {
+        Row::Map | Row::Unmap | Row::Cons | Row::Decons | Row::Replace => {
             let block = |w: WeakRef| block(cx, w.frame);
             Ok([
                 block(record.frame)?,

@@ -39,11 +39,14 @@ pub enum Row {
     Cons = 8,
     /// An entry of a capability-table node loses its object: repaired as unmap is.
     Decons = 9,
+    /// A page-table entry gets another frame: `frame` is the new one, `table` the one it had. Repaired by
+    /// counting the references of both; the entry is right at any time.
+    Replace = 10,
 }
 
 impl Row {
     /// All rows, in the order of their numbers.
-    pub const ALL: [Row; 10] = [
+    pub const ALL: [Row; 11] = [
         Row::Map,
         Row::Unmap,
         Row::ToUntyped,
@@ -54,6 +57,7 @@ impl Row {
         Row::SlotDeactivate,
         Row::Cons,
         Row::Decons,
+        Row::Replace,
     ];
 }
 
@@ -64,7 +68,8 @@ pub struct IntentRecord {
     pub row: Row,
     /// The frame, and the version it has when the row begins.
     pub frame: WeakRef,
-    /// The frame that the entry or slot is in, if one is involved and it is not `frame`.
+    /// The frame that the entry or slot is in, if one is involved and it is not `frame`; of
+    /// [`Row::Replace`] the frame that the entry had.
     pub table: Option<WeakRef>,
     /// Physical address of the entry or slot; 0 if there is none.
     pub place: PhysAddr,

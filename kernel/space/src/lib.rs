@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`mapping`] | the rows that change mappings |
 //! | [`resolve`], [`supply`] | page faults, and the frames they take |
+//! | [`evacuate`] | pages that are moved to other frames while programs run |
 //! | [`copy`] | user memory, as the kernel reads and writes it |
 //! | [`shootdown`] | translations that other CPUs hold, and translations of code |
 //!
@@ -18,6 +19,7 @@
 extern crate dyad_object;
 
 pub mod copy;
+pub mod evacuate;
 pub mod mapping;
 pub mod resolve;
 pub mod shootdown;

@@ -116,7 +116,8 @@ fn resolve_slowly<P: Platform>(
             return Ok(Outcome::Present);
         }
         Pte::Empty { .. } => {}
-        Pte::Closing { .. } => return Err(Error::Again),
+        // Parked: it comes back, with this frame or another one.
+        Pte::Closing { .. } | Pte::Parked { .. } => return Err(Error::Again),
         Pte::Leaf(_) | Pte::Table(_) | Pte::Other(_) => return Err(Error::BadAddress),
     }
     let region = this
@@ -140,7 +141,7 @@ fn resolve_slowly<P: Platform>(
                 return show::<P>(&this, from, (&own, Some(&here)), va);
             }
             Pte::Leaf(_) => return Err(Error::BadAddress),
-            Pte::Closing { .. } => return Err(Error::Again),
+            Pte::Closing { .. } | Pte::Parked { .. } => return Err(Error::Again),
             _ => {}
         }
     }

@@ -8,8 +8,8 @@
 //! the way round in vain.
 //!
 //! Where there are several runs, page tables are taken from the first one, from its end on, as long as
-//! it has free frames there: the others can then be emptied of pages and taken away, which nobody can
-//! do with a table.
+//! it has free frames there, and its last quarter is not for pages: the others can then be emptied of
+//! pages ([`evacuate`](crate::evacuate)) and taken away, which nobody can do with a table.
 //!
 //! Bounds: at most [`TRIES`] frames are tried for each frame taken, twice as many for each table, with at most 20 splits
 //! each; a fault takes at most seven (three tables for each ISA, one page). One frame is zeroed by
@@ -145,7 +145,7 @@ impl In<'_> {
                     return Err(Error::Again);
                 }
                 Pte::Empty { .. } => self.add_table::<P>(d, &place)?,
-                Pte::Closing { .. } => return Err(Error::Again),
+                Pte::Closing { .. } | Pte::Parked { .. } => return Err(Error::Again),
                 Pte::Leaf(_) => return Err(Error::Exists),
                 Pte::Table(_) => {}
                 Pte::Other(_) => return Err(refusal(MapError::Conflict(place.level))),

@@ -33,6 +33,7 @@
 pub mod captbl;
 pub mod component;
 pub mod endpoint;
+pub mod evacuate;
 pub mod hardware;
 pub mod memory;
 pub mod registers;

@@ -10,6 +10,7 @@
 //! | `AddRegion`, `RemoveRegion` | the slots of regions, 94 |
 //! | `Supply` | constant |
 //! | `Shootdown` | one message per CPU |
+//! | `Evacuate` | 64 pages parked or 16 moved, or 256 entries looked at |
 //! | `Reclaim` | [`RECLAIM_PAGES`] pages unmapped on each ISA, or eight times as many entries looked at; the value tells how far it has come |
 //!
 //! # What it takes besides the right of the operation
@@ -18,7 +19,7 @@
 //! |---|---|
 //! | `Map` | the pages, with the right to map them, and to write or execute them if they are mapped so |
 //! | `Link` | the table, with the right to link it |
-//! | `Supply` | the memory, with all rights to retype and split, and without a guard |
+//! | `Supply`, `Evacuate` | the memory, with all rights to retype and split, and without a guard |
 //! | all others | nothing: what is there was put there with what it took |
 //!
 //! # Who looks at what
@@ -66,7 +67,7 @@ use crate::shootdown;
 /// Pages that one `Reclaim` unmaps at most.
 pub const RECLAIM_PAGES: u64 = 32;
 /// Entries that it looks at for each of them, if that is what there is to do.
-const LOOKS_PER_PAGE: u64 = 8;
+pub(super) const LOOKS_PER_PAGE: u64 = 8;
 
 /// Carries an operation on an address space out.
 ///
@@ -124,6 +125,10 @@ pub fn dispatch<P: Platform>(
         SpaceOp::Shootdown if a[1] == 0 => Ok(shootdown::is_done(this, a[0])? as u64),
         SpaceOp::Shootdown => shootdown::request::<P>(this),
         SpaceOp::Reclaim => reclaim(this, a[0], a[1]),
+        SpaceOp::Evacuate => {
+            let memory = cx.operand(cap(a[2])?, CapType::Memory, supply_rights())?;
+            super::evacuate::evacuate::<P>(this, (a[0], a[1]), &memory.unguarded()?, (a[3], a[4]))
+        }
     }
 }
 
@@ -180,7 +185,7 @@ const fn supply_rights() -> Rights {
 ///
 /// [`Error::BadAddress`] outside of the user half, and below its first address, where pointers that
 /// nobody has set lead; [`Error::BadArgument`] if it is not aligned.
-fn address(va: u64, size: u64) -> Result<u64> {
+pub(super) fn address(va: u64, size: u64) -> Result<u64> {
     if !(USER_MIN..USER_END).contains(&va) {
         return Err(Error::BadAddress);
     }
@@ -202,7 +207,7 @@ fn place_at(d: &Driver, va: u64, level: Level) -> Result<Place> {
     }
     Err(match d.meaning(&place) {
         Pte::Empty { .. } => Error::NotFound,
-        Pte::Closing { .. } => Error::Again,
+        Pte::Closing { .. } | Pte::Parked { .. } => Error::Again,
         Pte::Leaf(_) | Pte::Table(_) => Error::Exists,
         Pte::Other(_) => Error::Corrupt,
     })
@@ -214,7 +219,7 @@ fn leaf_at(d: &Driver, va: u64) -> Result<(Place, Leaf)> {
     let place = d.find(address(va, 1)?, Level::L1).map_err(refusal)?;
     match d.meaning(&place) {
         Pte::Leaf(leaf) => Ok((place, leaf)),
-        Pte::Closing { .. } => Err(Error::Again),
+        Pte::Closing { .. } | Pte::Parked { .. } => Err(Error::Again),
         Pte::Other(_) => Err(Error::Corrupt),
         Pte::Empty { .. } | Pte::Table(_) => Err(Error::BadAddress),
     }
@@ -291,7 +296,12 @@ fn executable<P: Platform>(this: &In<'_>, level: Level, frame: FrameRef, isa: Is
 /// [`Error::Again`] if it has become another page meanwhile, or its frame is being recovered.
 pub fn unmap(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
     let d = this.driver(isa)?;
-    let (place, leaf) = leaf_at(&d, va)?;
+    let place = d.find(address(va, 1)?, Level::L1).map_err(refusal)?;
+    let (place, leaf) = match d.meaning(&place) {
+        // Whoever moves its contents finds it gone.
+        Pte::Parked { pa, perms } => (place, Leaf::unparked(pa, perms)),
+        _ => leaf_at(&d, va)?,
+    };
     Ok(this.unmap(&d, &place, &leaf)?.get())
 }
 
@@ -400,7 +410,7 @@ pub fn unlink(this: &In<'_>, at: TableAt, va: u64) -> Result<u64> {
             back_to_supply(this, &d, above, table)?;
             Ok(stamp.get())
         }
-        Pte::Closing { .. } => Err(Error::Again),
+        Pte::Closing { .. } | Pte::Parked { .. } => Err(Error::Again),
         Pte::Leaf(_) => Err(Error::Exists),
         Pte::Empty { .. } => Err(Error::NotFound),
         Pte::Other(_) => Err(Error::Corrupt),
@@ -463,19 +473,22 @@ pub fn supply_run(
         .ok_or(Error::BadArgument)?;
     let supply = match memory {
         None => None,
-        Some(m) => {
-            let range = FrameRange::from_payload(m.payload)
-                .and_then(|range| range.narrow(at, count))
-                .filter(|range| range.count() <= u32::MAX as u64)
-                .ok_or(Error::BadArgument)?;
-            Some(Supply {
-                first: range.first(),
-                frames: range.count(),
-            })
-        }
+        Some(m) => Some(range_of(m, at, count)?),
     };
     this.space.set_run(words, node, run, supply);
     Ok(0)
+}
+
+/// `count` frames from `at` on of a memory; `(0, 0)` is all of it.
+pub(super) fn range_of(memory: &Operand, at: u64, count: u64) -> Result<Supply> {
+    let range = FrameRange::from_payload(memory.payload)
+        .and_then(|range| range.narrow(at, count))
+        .filter(|range| range.count() <= u32::MAX as u64)
+        .ok_or(Error::BadArgument)?;
+    Ok(Supply {
+        first: range.first(),
+        frames: range.count(),
+    })
 }
 
 /// `Reclaim`: unmaps pages that faults have put there, on all ISAs; other pages stay. Tables that are
@@ -511,6 +524,10 @@ pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
                 // What users have mapped is theirs to unmap: they have the capability.
                 Pte::Leaf(leaf) if leaf.perms.contains(Perms::OWNED) => {
                     this.unmap(&d, &place, &leaf)?;
+                    cost = LOOKS_PER_PAGE;
+                }
+                Pte::Parked { pa, perms } if perms.contains(Perms::OWNED) => {
+                    this.unmap(&d, &place, &Leaf::unparked(pa, perms))?;
                     cost = LOOKS_PER_PAGE;
                 }
                 Pte::Closing { .. } => return Err(Error::Again),

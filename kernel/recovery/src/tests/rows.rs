@@ -21,9 +21,10 @@ use dyad_audit::references::{CAPTBL_LEAF, CAPTBL_ROOT};
 use dyad_core::cx::{Cx, Operand};
 use dyad_core::host::system::{System, memory_cap};
 use dyad_core::host::{MockA64, MockX86, crash};
-use dyad_core::mapping::{QuickRows, page, refusal};
+use dyad_core::mapping::{In, QuickRows, page, refusal};
 use dyad_core::object::component::Component;
 use dyad_core::object::find;
+use dyad_core::object::space::Supply;
 use dyad_core::ops::space::{link, map, reclaim, unlink, unmap};
 use dyad_core::ops::{component, memory};
 use dyad_core::platform::FaultKind;
@@ -234,6 +235,23 @@ const ACTS: &[(&str, Act)] = &[
         resolve::<MockA64>(c, t.space, FREE, FaultKind::Write)?;
         reclaim(&this(c, t.space), FREE, 1)
     }),
+    ("park and unpark", |c, t, _| {
+        let (s, range) = filled(c, t)?;
+        s.park(FREE, &range)?;
+        s.unpark(FREE, &range).map(|_| 0)
+    }),
+    ("move", |c, t, _| {
+        let (s, range) = filled(c, t)?;
+        s.park(FREE, &range)?;
+        s.move_parked::<MockA64>(FREE, &range, c.node.id())
+            .map(|_| 0)
+    }),
+    ("move, and then unmap", |c, t, _| {
+        let (s, range) = filled(c, t)?;
+        s.park(FREE, &range)?;
+        s.move_parked::<MockA64>(FREE, &range, c.node.id())?;
+        reclaim(&s, FREE, 1)
+    }),
     ("link and unlink a root", |c, t, isa| {
         let s = this(c, t.space);
         let other = match isa {
@@ -258,6 +276,28 @@ const ACTS: &[(&str, Act)] = &[
         memory::to_untyped(c, t.component.frame)
     }),
 ];
+
+/// A page that a fault has put at [`FREE`], and the frame that it is to be moved from. It may be parked, or
+/// have been moved in one of the tables.
+fn filled<'c>(c: &'c Cx, t: &Things) -> Result<(In<'c>, Supply), Error> {
+    let s = this(c, t.space);
+    match resolve::<MockA64>(c, t.space, FREE, FaultKind::Write) {
+        Ok(_) | Err(Error::Again) => {}
+        Err(e) => return Err(e),
+    }
+    let (mut parked, mut usable) = (None, None);
+    for isa in Isa::ALL {
+        let d = s.driver(isa)?;
+        match d.meaning(&d.find(FREE, Level::L1).map_err(refusal)?) {
+            Pte::Parked { pa, .. } => parked = Some(pa),
+            Pte::Leaf(leaf) => usable = Some(leaf.pa),
+            _ => {}
+        }
+    }
+    let pa = parked.or(usable).ok_or(Error::NotFound)?;
+    let first = FrameRef::of(pa).ok_or(Error::Corrupt)?;
+    Ok((s, Supply { first, frames: 1 }))
+}
 
 /// Does an act on node 1 until it dies after `changes`. Whether it died.
 fn dies_in(s: &Trio, t: &Things, act: Act, isa: Isa, changes: u32) -> bool {

@@ -21,6 +21,12 @@ pub fn trials() -> Vec<Trial> {
         test("blocks_are_assigned_in_reversed_order", || {
             filled(&[Aarch64, X86_64])
         }),
+        test("blocks_are_taken_from_the_other_node", || {
+            evicted(&[X86_64, Aarch64])
+        }),
+        test("blocks_are_taken_in_reversed_order", || {
+            evicted(&[Aarch64, X86_64])
+        }),
         test("a_program_that_wants_more_than_there_is_ends", exhausted),
     ]
 }
@@ -63,6 +69,18 @@ fn filled(nodes: &[Isa]) -> Result<(), Failed> {
         (Some(why), _) => because(&text, why),
         (None, 4) => Ok(()),
         (None, n) => because(&text, format!("{n} blocks assigned")),
+    }
+}
+
+/// The first node has all blocks and needs less than half of them; the second one asks for two. Pages are
+/// moved while the program changes them.
+fn evicted(nodes: &[Isa]) -> Result<(), Failed> {
+    let (report, text) = run(&config(nodes, "--fill 110 --away 50"));
+    let counts = ["blocks_evicted", "pages_moved"].map(|name| counter(&report, name));
+    match (report.failure(), counts) {
+        (Some(why), _) => because(&text, why),
+        (None, [blocks, pages]) if blocks >= 2 && pages > 0 => Ok(()),
+        (None, counts) => because(&text, format!("evicted, moved: {counts:?}")),
     }
 }
 

@@ -3,60 +3,42 @@
 //! | option | values | default |
 //! |---|---|---|
 //! | `--fill` | MiB that are filled on the node where it starts | 48 |
+//! | `--away` | MiB that are then filled on the other node, after every second segment of 4 MiB has been given back | 0 |
 //!
-//! What is written is read again at the end, on every ISA.
+//! With `--away` blocks have to be taken from the first node. While that happens the program reads and
+//! changes the pages that are left of the first ones, one after the other. At the end all are read on every
+//! ISA.
+//!
+//! Counters: `blocks_assigned`, `blocks_evicted`, `pages_moved`; with the simulator
+//! `block_online_N.ISA` and `block_offline_N.ISA`: instructions for the last block of N pages that was put to
+//! use, and emptied, by a node of that ISA.
 #![no_std]
 #![no_main]
 #![deny(unsafe_code)]
+
+mod pages;
 
 use dyad::blocks::{self, PRESSURE, Question};
 use dyad::prelude::*;
 use dyad::report;
 
-/// Words of a page.
-const WORDS: usize = 512;
+use pages::Pages;
+
+/// Pages of the first node that are changed for each page that is written on the other one.
+const CHANGES: u64 = 4;
+/// How long a block that is being taken away may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn ask(question: Question, node: NodeId) -> Result<u64> {
     Ok(blocks::ask(question, node)?)
 }
 
-/// What the page with that number begins with, and is checked for.
-fn mark(page: u64) -> u64 {
-    page.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ page
-}
-
-/// Pages that this has written to.
-struct Pages(Vec<u64>);
-
-impl Pages {
-    /// Room for so many. None of them has memory yet.
-    fn room(pages: u64) -> Pages {
-        Pages(Vec::with_capacity(pages as usize * WORDS))
-    }
-
-    /// Writes one more, all of it.
-    fn touch(&mut self) {
-        let page = (self.0.len() / WORDS) as u64;
-        let first = mark(page);
-        self.0.extend((0..WORDS as u64).map(|w| first ^ w));
-    }
-
-    fn len(&self) -> u64 {
-        (self.0.len() / WORDS) as u64
-    }
-
-    /// How many are not what was written.
-    fn damaged(&self) -> usize {
-        let pages = self.0.chunks_exact(WORDS).enumerate();
-        pages
-            .filter(|(page, words)| {
-                let first = mark(*page as u64);
-                !words
-                    .iter()
-                    .enumerate()
-                    .all(|(w, &v)| v == first ^ w as u64)
-            })
-            .count()
+fn number(args: &Args, name: &str, default: u64) -> Result<u64> {
+    match args.value(name) {
+        None => Ok(default),
+        Some(text) => text
+            .parse()
+            .map_err(|_| Error::usage(format_args!("{name} takes a number, not {text:?}"))),
     }
 }
 
@@ -80,19 +62,18 @@ fn at_start(nodes: &[NodeId]) -> Result<()> {
     Ok(())
 }
 
-/// Fills memory on this node until it owns what there is to be had or the pages are all written.
+/// Fills memory on the node where it starts.
 fn fill(pages: &mut Pages, wanted: u64) -> Result<()> {
     let here = dyad::node();
     let before = ask(Question::Assigned, here)?;
     let mut highest = 0;
     let mut wrong = None;
     while pages.len() < wanted {
-        pages.touch();
+        pages.touch()?;
         if pages.len().is_multiple_of(64) {
             let owned = ask(Question::Frames, here)?;
             let free = ask(Question::Free, here)?;
-            let pressure = pages.len() * 100 / owned;
-            highest = highest.max(pressure);
+            highest = highest.max(pages.len() * 100 / owned);
             // As long as there is a free block, no more than that share is in use.
             if free > 0 && pages.len() * 100 > owned * PRESSURE {
                 wrong.get_or_insert((pages.len(), owned));
@@ -105,34 +86,128 @@ fn fill(pages: &mut Pages, wanted: u64) -> Result<()> {
         wrong.is_none(),
         format_args!("{highest} % at most, {assigned} blocks assigned; {wrong:?}"),
     );
+    Ok(())
+}
+
+/// Pages that are changed in turn.
+struct Turn {
+    next: u64,
+    rounds: u64,
+    wrong: u64,
+}
+
+impl Turn {
+    fn change(&mut self, pages: &Pages) {
+        self.wrong += u64::from(!pages.change(self.next, self.rounds));
+        self.next += 1;
+        if self.next >= pages.len() {
+            (self.next, self.rounds) = (0, self.rounds + 1);
+        }
+    }
+}
+
+/// Fills memory on another node, which has to be given blocks of the first one.
+async fn away(first: &mut Pages, second: &mut Pages, wanted: u64) -> Result<Turn> {
+    let home = dyad::node();
+    first.halve();
+    migrate(isa().other()).await?;
+    let here = dyad::node();
+    let mut turn = Turn {
+        next: 0,
+        rounds: 0,
+        wrong: 0,
+    };
+    let mut while_busy = 0;
+    while second.len() < wanted {
+        second.touch()?;
+        for _ in 0..CHANGES {
+            turn.change(first);
+        }
+        if second.len().is_multiple_of(16) {
+            while_busy += ask(Question::Busy, here)?;
+        }
+    }
+    let end = Instant::now() + PATIENCE;
+    while ask(Question::Busy, here)? != 0 && Instant::now() < end {
+        turn.change(first);
+        while_busy += 1;
+    }
+    let (evicted, moved) = (ask(Question::Evicted, home)?, ask(Question::Moved, home)?);
+    let refused = ask(Question::Refused, home)?;
+    let pressures = [home, here].map(|n| ask(Question::Frames, n));
+    let [left, owned] = pressures;
+    let (left, owned) = (left?, owned?);
+    let (mine, theirs) = (second.len() * 100 / owned, first.len() * 100 / left);
+    report::check(
+        "blocks.evicted",
+        evicted > 0 && moved > 0,
+        format_args!(
+            "{evicted} blocks, {moved} pages moved, {refused} refused; pressures {theirs} % and {mine} %; \
+             {while_busy} looks while a block was on its way"
+        ),
+    );
+    // Nobody gave what it needs.
+    report::check(
+        "blocks.need",
+        first.len() <= left,
+        format_args!("{} pages in {left} frames", first.len()),
+    );
+    report::check(
+        "blocks.changed",
+        turn.wrong == 0,
+        format_args!("{} wrong in {} rounds", turn.wrong, turn.rounds),
+    );
+    report::counter("blocks_evicted", evicted);
+    report::counter("pages_moved", moved);
+    Ok(turn)
+}
+
+/// What blocks have cost, by the ISA of the node that did it.
+fn figures(nodes: &[NodeId]) -> Result<()> {
+    let system = dyad::system()?;
+    let mut assigned = 0;
+    for &node in nodes {
+        assigned += ask(Question::Assigned, node)?;
+        let pages = ask(Question::BlockSize, node)? >> 12;
+        let isa = system.node(node).map_or(isa(), |n| n.isa);
+        for (name, question) in [("online", Question::Online), ("offline", Question::Offline)] {
+            match ask(question, node)? {
+                0 => {}
+                n => report::counter(&format!("block_{name}_{pages}.{isa}"), n),
+            }
+        }
+    }
     report::counter("blocks_assigned", assigned);
     Ok(())
 }
 
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
-    args.expect_options(&["--fill"])?;
-    let size: u64 = match args.value("--fill") {
-        None => 48,
-        Some(text) => text
-            .parse()
-            .map_err(|_| Error::usage(format_args!("--fill takes a number, not {text:?}")))?,
-    };
+    args.expect_options(&["--fill", "--away"])?;
+    let (fills, fills_away) = (number(&args, "--fill", 48)?, number(&args, "--away", 0)?);
     let nodes: Vec<NodeId> = dyad::system()?.nodes().map(|n| n.id).collect();
     at_start(&nodes)?;
-    let mut pages = Pages::room(size << 8);
-    fill(&mut pages, size << 8)?;
+    let (mut first, mut second) = (Pages::new(), Pages::new());
+    fill(&mut first, fills << 8)?;
+    let turn = match fills_away {
+        0 => Turn {
+            next: 0,
+            rounds: 0,
+            wrong: 0,
+        },
+        n => away(&mut first, &mut second, n << 8).await?,
+    };
     for isa in Isa::ALL {
         migrate(isa).await?;
-        let damaged = pages.damaged();
+        let damaged = first.damaged(turn.rounds, turn.next) + second.damaged(0, 0);
         report::check(
             &format!("blocks.contents.{isa}"),
             damaged == 0,
             format_args!(
                 "{damaged} of {} pages are not what was written",
-                pages.len()
+                first.len() + second.len()
             ),
         );
     }
-    Ok(())
+    figures(&nodes)
 }

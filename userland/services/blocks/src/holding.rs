@@ -8,9 +8,11 @@
 //! ```
 //!
 //! Run 0 is the node's from the start and is never taken from it: the kernel takes page tables there
-//! ([`SpaceOp::Supply`](dyad_abi::cap::SpaceOp::Supply)).
+//! ([`SpaceOp::Supply`](dyad_abi::cap::SpaceOp::Supply)), and keeps its last quarter for them as soon as
+//! there are other runs. So that pages can take what they may, as much more is open then.
 
 use dyad_abi::service::memory::PRESSURE;
+use dyad_abi::user::TABLES_PART;
 use dyad_abi::{Error, Result};
 
 use crate::MAX_RUNS;
@@ -75,6 +77,14 @@ impl Holding {
         self.open
     }
 
+    /// Frames that are kept for page tables: the last ones of run 0, if there are others.
+    pub fn kept(&self) -> u64 {
+        match self.runs() {
+            [home, _, ..] => home.frames / TABLES_PART,
+            _ => 0,
+        }
+    }
+
     /// Frames up to which the node is not under pressure.
     pub fn limit(&self) -> u64 {
         (self.frames() as u128 * PRESSURE as u128 / 100) as u64
@@ -83,7 +93,17 @@ impl Holding {
     /// Opens as many as there may be in use before the node is under pressure, if that is more than are
     /// open.
     pub fn open_to_limit(&mut self) {
-        self.open = self.open.max(self.limit());
+        self.open = self.open.max(self.shown());
+    }
+
+    /// The limit, with what is kept for tables.
+    fn shown(&self) -> u64 {
+        (self.limit() + self.kept()).min(self.frames())
+    }
+
+    /// Whether more than so many may be open without pressure.
+    pub fn has_room(&self, open: u64) -> bool {
+        self.shown() > open
     }
 
     /// Opens all.
@@ -93,7 +113,7 @@ impl Holding {
 
     /// Opens no more than the limit: what is in use beyond stays so.
     pub fn close_to_limit(&mut self) {
-        self.open = self.limit();
+        self.open = self.shown();
     }
 
     /// The runs as far as they are open.
@@ -220,13 +240,14 @@ mod tests {
         h.add(run(8, 0, 1000)).unwrap();
         h.open_to_limit();
         let open: Vec<_> = h.open_runs().collect();
-        assert_eq!(open, [run(0, 100, 1000), run(8, 0, 400)]);
+        // A quarter of the first run is for tables.
+        assert_eq!(open, [run(0, 100, 1000), run(8, 0, 650)]);
         // What has been open stays so.
         h.open_all();
         h.open_to_limit();
         assert_eq!(h.open(), 2000);
         h.close_to_limit();
-        assert_eq!(h.open(), 1400);
+        assert_eq!(h.open(), 1650);
     }
 
     #[test]
@@ -278,7 +299,7 @@ mod tests {
                 h.close_to_limit();
                 let open: u64 = h.open_runs().map(|r| r.frames).sum();
                 prop_assert_eq!(open, h.open());
-                prop_assert!(open * 100 <= h.frames() * PRESSURE);
+                prop_assert!((open - h.kept()) * 100 <= h.frames() * PRESSURE);
             }
         }
     }

@@ -6,9 +6,13 @@
 //!
 //! ```text
 //!   fault finds nothing open ─▶ pager ─▶ MEMORY ─┬─ a block is free ──────▶ the node's; open up to 70 %
-//!                                                ├─ none, 30 % closed ────▶ open all
-//!                                                └─ none, all open ───────▶ NoMemory: the thread ends
+//!                                                ├─ none, 30 % closed ────▶ open all, ask for eviction
+//!                                                └─ none, all open ───────▶ again, if a block may come;
+//!                                                       else NoMemory: the thread ends
 //! ```
+//!
+//! Blocks are taken from other nodes by the warden that leads ([`evict`](crate::evict)), beside the
+//! program.
 //!
 //! # Who has the books
 //!
@@ -18,18 +22,20 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::cap::CapIndex;
+use dyad_abi::cap::{CapIndex, Counted};
+use dyad_abi::clock::SimCounter;
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::memory::{Question, is_block_size};
 use dyad_abi::service::slot;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, NodeId, Result};
-use dyad_blocks::{Book, Holding, MAX_RUNS, Run, State};
+use dyad_blocks::{Block, Book, Holding, MAX_RUNS, Run, State};
 use dyad_services::rt;
 use dyad_sys::Lock;
 use dyad_sys::cap::{Cap, Memory, Space};
 
 use crate::build::{Builder, SPARE};
+use crate::evict::Leaving;
 use crate::memory::CXL;
 use crate::program::{HOME, Program};
 use crate::trouble::{Done, During};
@@ -39,18 +45,44 @@ use crate::wardens;
 const MAX_BLOCKS: usize = 640 << 5;
 /// A node whose pool has less than this beside the first whole block, in frames, begins with that block.
 const MIN_HOME: u64 = 2048;
+/// How often the books are asked for when a program has ended.
+const TRIES: u32 = 1000;
 
 /// All that is known.
-struct Bank {
-    book: Book<MAX_BLOCKS>,
-    holdings: [Holding; MAX_NODES],
+pub struct Bank {
+    pub book: Book<MAX_BLOCKS>,
+    pub holdings: [Holding; MAX_NODES],
     /// Whose memory this is, and its address space; 0: nobody's.
     program: u64,
     space: u32,
+    /// What nodes wish that have all open.
+    pub wishes: [Wish; MAX_NODES],
+    /// The block that is being taken from a node.
+    pub leaving: Leaving,
     at_start: [u64; MAX_NODES],
     shared_at_start: u64,
     requests: [u64; MAX_NODES],
     assigned: [u64; MAX_NODES],
+    pub evicted: [u64; MAX_NODES],
+    pub moved: [u64; MAX_NODES],
+    pub refused: [u64; MAX_NODES],
+    online: [u64; MAX_NODES],
+    pub offline: [u64; MAX_NODES],
+}
+
+/// Whether a node wants a block that is somebody else's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Wish {
+    /// No.
+    #[default]
+    None = 0,
+    /// Yes, and it has some frames left meanwhile.
+    Asked,
+    /// Yes, and somebody waits for it.
+    Waiting,
+    /// Somebody has waited, and there is none: pressures are equal, or blocks cannot be emptied.
+    Refused,
 }
 
 // All zeros, so that it takes no room in the image.
@@ -60,10 +92,19 @@ static BANK: Lock<Bank> = Lock::new(Bank {
     program: 0,
     space: 0,
     at_start: [0; MAX_NODES],
+    wishes: [Wish::None; MAX_NODES],
+    leaving: Leaving::new(),
     shared_at_start: 0,
     requests: [0; MAX_NODES],
     assigned: [0; MAX_NODES],
+    evicted: [0; MAX_NODES],
+    moved: [0; MAX_NODES],
+    refused: [0; MAX_NODES],
+    online: [0; MAX_NODES],
+    offline: [0; MAX_NODES],
 });
+/// The program's address space, for who cannot have the books; 0: none.
+static SPACE: AtomicU64 = AtomicU64::new(0);
 /// `incarnation << 32 | node + 1` of who has the books.
 static HOLDER: AtomicU64 = AtomicU64::new(0);
 
@@ -72,7 +113,7 @@ static HOLDER: AtomicU64 = AtomicU64::new(0);
 /// # Errors
 ///
 /// `Again` if somebody else has them; `NodeDead` if that one has died.
-fn with<T>(f: impl FnOnce(&mut Bank) -> Result<T>) -> Result<T> {
+pub fn with<T>(f: impl FnOnce(&mut Bank) -> Result<T>) -> Result<T> {
     let Some(mut bank) = BANK.try_lock() else {
         let holder = HOLDER.load(Ordering::Acquire);
         return Err(match NodeId::new((holder & 0xff).wrapping_sub(1)) {
@@ -88,12 +129,24 @@ fn with<T>(f: impl FnOnce(&mut Bank) -> Result<T>) -> Result<T> {
     done
 }
 
-const fn pool(n: usize) -> Cap<Memory> {
+/// The memory of a pool.
+pub const fn pool(n: usize) -> Cap<Memory> {
     Cap::at(slot::memory(n))
 }
 
+/// Instructions that this CPU has executed, if they are counted.
+pub fn instructions() -> u64 {
+    dyad_sys::sim_count(SimCounter::Instructions).unwrap_or(0)
+}
+
+/// The node that this runs on.
+pub fn here() -> NodeId {
+    rt::hardware(HOME).where_am_i().map_or(HOME, |w| w.node)
+}
+
 impl Bank {
-    fn space(&self) -> Result<Cap<Space>> {
+    /// The address space whose memory this is.
+    pub fn space(&self) -> Result<Cap<Space>> {
         CapIndex::new(self.space.into())
             .filter(|_| self.space != 0)
             .map(Cap::at)
@@ -101,7 +154,7 @@ impl Bank {
     }
 
     /// Tells the kernel what is open to faults on a node.
-    fn apply(&self, node: NodeId) -> Result<()> {
+    pub fn apply(&self, node: NodeId) -> Result<()> {
         let space = self.space()?;
         let mut runs = 0;
         for run in self.holdings[node.index()].open_runs() {
@@ -115,8 +168,36 @@ impl Bank {
         Ok(())
     }
 
-    /// Gives a node a block that is free; whether there is one that it can take.
-    fn assign(&mut self, node: NodeId) -> Result<bool> {
+    /// The frames of a block.
+    pub fn run(&self, block: Block) -> Run {
+        let (pool, first) = self.book.place(block);
+        Run {
+            pool,
+            first,
+            frames: self.book.block_frames(),
+        }
+    }
+
+    /// What the frames of a run are used for. Looks at each block there, at each frame in the end.
+    pub fn count(run: &Run) -> Result<Counted> {
+        let mut all = Counted::default();
+        while all.looked < run.frames {
+            let left = run.frames - all.looked;
+            let part = pool(run.pool).count(run.first + all.looked, left)?;
+            if part.looked == 0 {
+                return Err(Error::Corrupt);
+            }
+            all.looked += part.looked;
+            all.untyped += part.untyped;
+            all.user += part.user;
+        }
+        Ok(all)
+    }
+
+    /// Gives a node a block that is free; whether there is one that it can take. No frame of it may be in
+    /// use.
+    pub fn assign(&mut self, node: NodeId) -> Result<bool> {
+        let before = instructions();
         let holding = &mut self.holdings[node.index()];
         let Some(block) = self
             .book
@@ -124,14 +205,14 @@ impl Bank {
         else {
             return Ok(false);
         };
-        let (pool, first) = self.book.place(block);
-        holding.add(Run {
-            pool,
-            first,
-            frames: self.book.block_frames(),
-        })?;
+        let run = self.run(block);
+        if Bank::count(&run)?.untyped != run.frames {
+            return Err(Error::Corrupt);
+        }
+        self.holdings[node.index()].add(run)?;
         self.book.assign(block, node)?;
         self.assigned[node.index()] += 1;
+        self.online[here().index()] = instructions().wrapping_sub(before);
         Ok(true)
     }
 
@@ -140,14 +221,29 @@ impl Bank {
         let n = node.index();
         self.requests[n] += 1;
         let before = self.holdings[n].open();
-        while self.holdings[n].limit() <= before && self.assign(node)? {}
+        while !self.holdings[n].has_room(before) && self.assign(node)? {}
         let holding = &mut self.holdings[n];
         holding.open_to_limit();
+        let mut asks = false;
         if holding.open() == before {
             holding.open_all();
+            asks = true;
         }
         if holding.open() == before {
-            return Err(Error::NoMemory);
+            if self.wishes[n] == Wish::Refused {
+                // Whoever comes next may ask again: pressures change.
+                self.wishes[n] = Wish::None;
+                return Err(Error::NoMemory);
+            }
+            if self.wishes[n] != Wish::Waiting {
+                self.wishes[n] = Wish::Waiting;
+                wardens::call_leader();
+            }
+            return Err(Error::Again);
+        }
+        if asks {
+            self.wishes[n] = Wish::Asked;
+            wardens::call_leader();
         }
         self.apply(node)
     }
@@ -166,6 +262,12 @@ impl Bank {
             Question::SharedAtStart => self.shared_at_start,
             Question::Requests => self.requests[n],
             Question::Assigned => self.assigned[n],
+            Question::Evicted => self.evicted[n],
+            Question::Moved => self.moved[n],
+            Question::Refused => self.refused[n],
+            Question::Busy => self.leaving.is_busy().into(),
+            Question::Online => self.online[n],
+            Question::Offline => self.offline[n],
         }
     }
 }
@@ -184,6 +286,34 @@ pub fn more(program: u64, node: NodeId) -> Result<()> {
         Error::Again => e,
         _ => Error::NoMemory,
     })
+}
+
+/// The books are lost: pages that were parked come back, and nothing else happens any more.
+pub fn give_up() {
+    let space = SPACE.load(Ordering::Acquire);
+    if let Some(space) = CapIndex::new(space).filter(|_| space != 0) {
+        crate::evict::unpark_all(Cap::at(space));
+    }
+}
+
+/// A program has ended: nothing of its memory is handed out any more.
+pub fn end(program: u64) {
+    SPACE.store(0, Ordering::Release);
+    for _ in 0..TRIES {
+        let done = with(|bank| {
+            if bank.program == program {
+                bank.program = 0;
+                bank.space = 0;
+                bank.wishes = [Wish::None; MAX_NODES];
+                bank.leaving = Leaving::new();
+            }
+            Ok(())
+        });
+        match done {
+            Err(Error::Again) => dyad_sys::yield_now(),
+            _ => return,
+        }
+    }
 }
 
 /// Answers a question.
@@ -211,6 +341,7 @@ impl Builder {
         let bank = &mut *bank;
         bank.book.set_block(frames);
         (bank.program, bank.space) = (p.number, p.space.index().get());
+        SPACE.store(bank.space.into(), Ordering::Release);
         for node in self.nodes() {
             let (start, len) = self.store.longest(node.index()).during("blocks")?;
             let whole = self.store.whole_blocks(node.index(), (start, len), frames);

@@ -83,6 +83,8 @@ mod blocks;
 #[cfg(target_os = "none")]
 mod build;
 #[cfg(target_os = "none")]
+mod evict;
+#[cfg(target_os = "none")]
 mod memory;
 #[cfg(target_os = "none")]
 mod program;

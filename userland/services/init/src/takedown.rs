@@ -235,6 +235,7 @@ impl System {
                 other => drop(other.during(what)?),
             }
         }
+        crate::blocks::end(number);
         let builder = &self.builder;
         for service in [&self.console, &self.pager, &builder.window.own] {
             dismiss(service, number).during("stacks of invocations")?;

@@ -22,6 +22,7 @@ use dyad_abi::{Error, NodeId, Result};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, NodeState, Send, Thread, Until};
 
+use crate::evict;
 use crate::service::{ended, is_over, say, shut_down, start_failed, threads_ended, with_system};
 use crate::system::{ENDED_LINE, ENDPOINT};
 
@@ -124,6 +125,14 @@ fn attach(node: NodeId, news: &AtomicU64) -> Result<()> {
     Ok(())
 }
 
+/// Has the leader look at what there is to do.
+pub fn call_leader() {
+    if let Some(news) = known::<Send>(&LEADER_NEWS) {
+        // If it cannot be told it has been told already, or whoever leads next looks.
+        let _ = news.send();
+    }
+}
+
 /// The life of the warden of a node.
 pub fn serve(node: NodeId) -> ! {
     let me = &WARDENS[node.index()];
@@ -173,13 +182,21 @@ pub fn serve(node: NodeId) -> ! {
                 shut_down(EXIT_FAILED);
             }
         }
-        let until = match (quiet, rt::hardware(node).now()) {
-            (false, Ok(now)) => Until::Deadline(now + LOOK_NS),
+        // Blocks of memory that are taken from nodes, a piece at a time.
+        let pause = if leads { evict::tend() } else { None };
+        let wait = match (pause, quiet) {
+            (Some(ns), true) => Some(ns),
+            (Some(ns), false) => Some(ns.min(LOOK_NS)),
+            (None, true) => None,
+            (None, false) => Some(LOOK_NS),
+        };
+        let until = match (wait, rt::hardware(node).now()) {
+            (Some(ns), Ok(now)) => Until::Deadline(now + ns),
             _ => Until::Never,
         };
         match ENDPOINT.receive(line, until) {
             // That it has ended may have been told to a leader that died.
-            Err(Error::TimedOut) if leads && is_over() => over += 1,
+            Err(Error::TimedOut) if leads && pause.is_none() && is_over() => over += 1,
             Ok(_) | Err(Error::TimedOut | Error::NodeDead) => {}
             // The leader before has not been taken off its place yet.
             Err(_) if leads => {

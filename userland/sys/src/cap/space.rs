@@ -1,6 +1,6 @@
 //! Address spaces.
 
-use dyad_abi::cap::{MAP_EXECUTE, MAP_WRITE, RegionKind, SpaceOp, Stripes, TableAt};
+use dyad_abi::cap::{MAP_EXECUTE, MAP_WRITE, RegionKind, SpaceOp, Step, Stripes, TableAt};
 use dyad_abi::user::{TRANSLATE_EXEC, TRANSLATE_PA, TRANSLATE_WRITE};
 use dyad_abi::{Error, Isa, NodeId, Result};
 
@@ -237,6 +237,34 @@ impl Cap<Space> {
         let (memory, at, frames) = memory.map_or((0, 0, 0), |(m, at, n)| (m.number(), at, n));
         let args = [node.index() as u64, memory, run, at, frames];
         self.call(SpaceOp::Supply as u32, args).map(drop)
+    }
+
+    /// A step of moving pages that faults have put into `frames` frames from `at` on of `memory` elsewhere,
+    /// in the supply of `node`: for up to `pages` pages from `start` on. Gives how many pages have been
+    /// looked at, which may be fewer, and for how many of them something was done. Needs the right
+    /// `Evacuate`.
+    ///
+    /// # Errors
+    ///
+    /// `Again` if somebody else changes a page, or no frame can be had just now; `NoMemory` if there is none
+    /// in the supply; and those of [every operation](super#errors-of-every-operation).
+    ///
+    /// # Safety
+    ///
+    /// Between `Park` and `Move` every CPU must have dropped its translations of the pages
+    /// ([`shootdown`](Cap::shootdown)): what is written through them later is lost. If this is the caller's
+    /// own space, it must not park pages that it needs.
+    pub unsafe fn evacuate(
+        self,
+        step: Step,
+        (start, pages): (u64, u64),
+        (memory, at, frames): (Cap<Memory>, u64, u64),
+        node: NodeId,
+    ) -> Result<(u64, u64)> {
+        let what = pages | (node.index() as u64) << 40 | (step as u64) << 48;
+        let args = [start, what, memory.number(), at, frames];
+        let value = self.call(SpaceOp::Evacuate as u32, args)?;
+        Ok((value & ((1 << 40) - 1), value >> 40))
     }
 
     /// Drops the translations of a range on all CPUs that may hold them, and waits until they have.

@@ -1,0 +1,66 @@
+//! The operation that moves pages of an address space out of a range of frames.
+
+use dyad_abi::cap::Step;
+use dyad_abi::user::{PAGE_SIZE, USER_END};
+use dyad_abi::{Error, NodeId, Result};
+
+use super::space::{LOOKS_PER_PAGE, RECLAIM_PAGES, address, range_of};
+use crate::Platform;
+use crate::cx::Operand;
+use crate::mapping::In;
+
+/// `Evacuate`: a [`Step`] for pages from `start` on that faults have put into frames of the memory. See
+/// [`dyad_space::evacuate`].
+///
+/// Bounded as `Reclaim` is: [`RECLAIM_PAGES`] times eight looks at entries; a page that is parked counts
+/// as four of them, one that is moved as sixteen.
+///
+/// # Errors
+///
+/// [`Error::BadAddress`], [`Error::BadArgument`], [`Error::NoSuchNode`]; [`Error::NoMemory`] if the supply
+/// of the node has no frame; [`Error::Again`] if somebody else changes a page, or no frame is quiesced:
+/// what has been done stays so, and asking again from the same address does no harm.
+pub fn evacuate<P: Platform>(
+    this: &In<'_>,
+    (start, what): (u64, u64),
+    memory: &Operand,
+    (at, count): (u64, u64),
+) -> Result<u64> {
+    const FIELD: u64 = (1 << 40) - 1;
+    let start = address(start, PAGE_SIZE)?;
+    let end = (what & FIELD)
+        .checked_mul(PAGE_SIZE)
+        .and_then(|len| start.checked_add(len))
+        .filter(|&end| end <= USER_END)
+        .ok_or(Error::BadArgument)?;
+    let step = Step::from_number(what >> 48).ok_or(Error::BadArgument)?;
+    let node = NodeId::new(what >> 40 & 0xff)
+        .filter(|n| n.index() < this.cx.node.params.node_count)
+        .ok_or(Error::NoSuchNode)?;
+    let range = range_of(memory, at, count)?;
+    let mut va = start;
+    let mut done = 0;
+    let mut budget = RECLAIM_PAGES * LOOKS_PER_PAGE;
+    while va < end && budget != 0 {
+        let taken = match step {
+            Step::Park => this.park(va, &range),
+            Step::Move => this.move_parked::<P>(va, &range, node),
+            Step::Unpark => this.unpark(va, &range),
+        };
+        let taken = match taken {
+            Ok(taken) => taken,
+            // The caller is to know how far it has come.
+            Err(_) if va > start => break,
+            Err(e) => return Err(e),
+        };
+        done += u64::from(taken.done);
+        let cost = match (taken.done, step) {
+            (false, _) => 1,
+            (true, Step::Park | Step::Unpark) => 4,
+            (true, Step::Move) => 16,
+        };
+        va = taken.next;
+        budget = budget.saturating_sub(cost);
+    }
+    Ok(((va.min(end) - start) / PAGE_SIZE) | (done << 40))
+}
