@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Work};
+use xtask::config::{RunConfig, TestOptions, Work};
 use xtask::console::Line;
 use xtask::launch::{self, Event, RunReport};
 
@@ -32,6 +32,7 @@ pub fn trials() -> Vec<Trial> {
         test("in_reversed_order", || whole(REVERSED, 1, "all")),
         test("with_two_cpus", || whole(PAIR, 2, "all")),
         test("on_three_nodes", || whole(THREE, 1, "all")),
+        test("beside_another_program", beside),
         test("one_exits_while_others_run", || {
             ends(PAIR, 2, "exit", 7, &[])
         }),
@@ -115,6 +116,32 @@ fn whole(nodes: &[Isa], cpus: usize, scene: &str) -> Result<(), Failed> {
         "futex",
     ] {
         let name = format!("threads.{name}");
+        if !report.checks.iter().any(|c| c.name == name && c.ok) {
+            return because(&text, format_args!("no check {name}"));
+        }
+    }
+    Ok(())
+}
+
+/// Two programs, whose threads have different ids; the other one ends first, and gives everything back.
+fn beside() -> Result<(), Failed> {
+    let config = RunConfig {
+        test: TestOptions {
+            beside: Some("hop".into()),
+            ..TestOptions::default()
+        },
+        ..config(PAIR, 1, "")
+    };
+    let (report, text) = run(&config);
+    if let Some(why) = report.failure() {
+        return because(&text, why);
+    }
+    for name in [
+        "threads.many",
+        "hop.migrations",
+        "beside.returned",
+        "frames.returned",
+    ] {
         if !report.checks.iter().any(|c| c.name == name && c.ok) {
             return because(&text, format_args!("no check {name}"));
         }
