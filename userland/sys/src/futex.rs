@@ -43,7 +43,8 @@ impl Word for AtomicU64 {
     }
 
     fn exchange(&self, old: u64, new: u64) -> bool {
-        self.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
+        // Whoever finds that it has been taken sees what the taker has done before.
+        self.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
     }
 

@@ -11,10 +11,17 @@ use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
-/// A word of the model; without `FENCE`, nothing is a full fence.
-struct Modelled<const FENCE: bool>(AtomicU64);
+/// What can be left out.
+const NOTHING: u8 = 0;
+const FENCE_OF_THE_WAITER: u8 = 1;
+const FENCE_OF_THE_WAKER: u8 = 2;
+const RELEASE: u8 = 3;
+const ACQUIRE: u8 = 4;
 
-impl<const FENCE: bool> Word for Modelled<FENCE> {
+/// A word of the model, without something.
+struct Modelled<const LACKS: u8>(AtomicU64);
+
+impl<const LACKS: u8> Word for Modelled<LACKS> {
     fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
@@ -25,7 +32,9 @@ impl<const FENCE: bool> Word for Modelled<FENCE> {
 
     fn set(&self, bits: u64) {
         self.0.fetch_or(bits, Ordering::AcqRel);
-        Self::fence();
+        if LACKS != FENCE_OF_THE_WAITER {
+            fence(Ordering::SeqCst);
+        }
     }
 
     fn clear(&self, bits: u64) {
@@ -33,13 +42,16 @@ impl<const FENCE: bool> Word for Modelled<FENCE> {
     }
 
     fn exchange(&self, old: u64, new: u64) -> bool {
-        self.0
-            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+        let (success, failure) = match LACKS {
+            RELEASE => (Ordering::Acquire, Ordering::Acquire),
+            ACQUIRE => (Ordering::Release, Ordering::Relaxed),
+            _ => (Ordering::AcqRel, Ordering::Acquire),
+        };
+        self.0.compare_exchange(old, new, success, failure).is_ok()
     }
 
     fn fence() {
-        if FENCE {
+        if LACKS != FENCE_OF_THE_WAKER {
             fence(Ordering::SeqCst);
         }
     }
@@ -49,15 +61,15 @@ const KEY: u64 = 0x1000;
 const THREADS: usize = 3;
 
 /// What the threads share: the table, the word, and where each sleeps in the kernel.
-struct World<const FENCE: bool> {
-    table: Table<Modelled<FENCE>, THREADS, 1>,
+struct World<const LACKS: u8> {
+    table: Table<Modelled<LACKS>, THREADS, 1>,
     word: AtomicU32,
     lines: [(Mutex<bool>, Condvar); THREADS],
     /// `Send`s so far.
     sends: std::sync::atomic::AtomicU32,
 }
 
-impl<const FENCE: bool> World<FENCE> {
+impl<const LACKS: u8> World<LACKS> {
     fn new() -> Arc<Self> {
         Arc::new(World {
             table: Table::of(|| Modelled(AtomicU64::new(0))),
@@ -137,8 +149,8 @@ fn fails(f: impl Fn() + Sync + Send + 'static) -> bool {
 }
 
 /// One waits until the word changes, one changes it and wakes.
-fn one_each<const FENCE: bool>() {
-    let world = World::<FENCE>::new();
+fn one_each<const LACKS: u8>() {
+    let world = World::<LACKS>::new();
     let waiter = {
         let world = world.clone();
         thread::spawn(move || {
@@ -158,18 +170,43 @@ fn one_each<const FENCE: bool>() {
 
 #[test]
 fn no_wake_up_is_lost() {
-    explore(one_each::<true>);
+    explore(one_each::<NOTHING>);
 }
 
 #[test]
 fn without_fences_a_wake_up_is_lost() {
-    assert!(fails(one_each::<false>));
+    assert!(fails(one_each::<FENCE_OF_THE_WAITER>));
+    assert!(fails(one_each::<FENCE_OF_THE_WAKER>));
+}
+
+/// Who has been taken sees what the taker has written before, also if it has not slept.
+fn seen<const LACKS: u8>() {
+    let world = World::<LACKS>::new();
+    let waiter = {
+        let world = world.clone();
+        thread::spawn(move || {
+            if world.look(0) {
+                assert_eq!(world.word.load(Ordering::Relaxed), 7);
+            }
+        })
+    };
+    world.word.store(7, Ordering::Relaxed);
+    world.wake(1);
+    waiter.join().unwrap();
+}
+
+#[test]
+fn who_is_woken_sees_what_the_waker_has_written() {
+    explore(seen::<NOTHING>);
+    assert!(fails(seen::<ACQUIRE>));
+    // The waker's fence, between the write and the exchange, does as much by itself.
+    assert!(!fails(seen::<RELEASE>));
 }
 
 #[test]
 fn waking_all_wakes_all() {
     explore(|| {
-        let world = World::<true>::new();
+        let world = World::<NOTHING>::new();
         let waiters: Vec<_> = (0..2)
             .map(|n| {
                 let world = world.clone();
@@ -195,7 +232,7 @@ fn waking_all_wakes_all() {
 #[test]
 fn a_waiter_that_leaves_does_not_swallow_a_wake_up() {
     explore(|| {
-        let world = World::<true>::new();
+        let world = World::<NOTHING>::new();
         let leaver = {
             let world = world.clone();
             thread::spawn(move || {
@@ -223,7 +260,7 @@ fn a_waiter_that_leaves_does_not_swallow_a_wake_up() {
 #[test]
 fn of_two_wakers_one_sends() {
     explore(|| {
-        let world = World::<true>::new();
+        let world = World::<NOTHING>::new();
         let waker = {
             let world = world.clone();
             thread::spawn(move || world.wake(1))

@@ -20,7 +20,9 @@
 //!
 //! Both store and then look at what the other one stores, so at least one of them sees the other:
 //! the waiter does not sleep, or the waker takes it. A thread is taken for the key that it waits for
-//! now, or not at all, however often it has ended and begun meanwhile. Who has taken it must wake it.
+//! now, or not at all, however often it has ended and begun meanwhile. Who has taken it must wake it. The
+//! exchange releases what the waker has done before, and the waiter acquires it, whether it has slept or
+//! not.
 //!
 //! Nothing here waits, and nothing is held: a node may die at any point. What stays is a thread that
 //! seems to wait, and is taken once in vain.
@@ -40,7 +42,8 @@ pub trait Word {
     fn set(&self, bits: u64);
     /// Clears bits, after whatever came before.
     fn clear(&self, bits: u64);
-    /// Changes `old` to `new`; `false`: it was something else.
+    /// Changes `old` to `new`, after whatever came before; `false`: it was something else. In any case
+    /// before whatever comes later.
     fn exchange(&self, old: u64, new: u64) -> bool;
     /// A full fence.
     fn fence();
