@@ -30,6 +30,10 @@ mod send;
 pub const CHECK_NS: u64 = 20_000_000;
 /// A message that is to be seen later than this is none.
 pub const MAX_DELAY_NS: u64 = 10_000_000_000;
+/// A message that is to be seen within this time is not slept for: waking up takes as long.
+const NEAR_NS: u64 = 200_000;
+/// Most looks at the time until it is.
+const NEAR_LOOKS: u32 = 100_000;
 /// Ring of replies.
 const REPLY: usize = 0;
 
@@ -398,11 +402,30 @@ impl<W: Words, H: Host> Station<W, H> {
             }
             self.host.relax();
         }
+        match self.until_visible(until) {
+            Some(0) => return,
+            Some(ns) if ns <= NEAR_NS && self.mode != Mode::Doorbell => {
+                for _ in 0..NEAR_LOOKS {
+                    if self.is_pending() || self.host.now() >= self.next_visible {
+                        break;
+                    }
+                    self.host.relax();
+                }
+                return;
+            }
+            _ => {}
+        }
         if self.mode != Mode::Polling && self.prepare() {
             let until = until.min(self.host.now().saturating_add(CHECK_NS));
             self.host.sleep(until);
             self.attentive();
         }
+    }
+
+    /// How long until a message that is here already is to be seen, if that is why this station waits.
+    fn until_visible(&self, until: u64) -> Option<u64> {
+        let due = self.next_visible()?;
+        (due <= until).then(|| due.saturating_sub(self.host.now()))
     }
 
     /// Whether a station sleeps, and nobody has told it anything yet: the next one rings.

@@ -96,6 +96,32 @@ fn a_stream_with_delays() {
     stream(Mode::Adaptive(100), config, count() / 20, 4096);
 }
 
+/// A message that is here, and to be seen soon, is not slept for, unless that is what was asked for.
+#[test]
+fn who_polls_does_not_sleep_for_a_delay() {
+    for (mode, sleeps) in [
+        (Mode::Polling, false),
+        (Mode::Adaptive(0), false),
+        (Mode::Doorbell, true),
+    ] {
+        let (nodes, w) = layer(Config {
+            delay: Delay::per_round_trip(300_000),
+            ..Config::new(2)
+        });
+        let mut s: S = Station::open(w, nodes.node(0), 0, mode).unwrap();
+        let mut got = vec![];
+        let start = dyad_msg::Host::now(s.host());
+        s.try_send(0, Level::Normal, 0, b"to itself").unwrap();
+        s.recv(&mut got, None).unwrap();
+        let took = dyad_msg::Host::now(s.host()) - start;
+        assert!(took >= 150_000, "{mode:?}: {took} ns");
+        // A thread that was not run for a while finds the time come, and does not wait at all.
+        if !sleeps || took < 200_000 {
+            assert_eq!(s.counters().sleeps > 0, sleeps, "{mode:?}: {took} ns");
+        }
+    }
+}
+
 /// Every station sends to every other one, in small rings that are often full.
 #[test]
 fn all_to_all() {

@@ -85,6 +85,7 @@ fn scenes(nodes: &[Isa], cpus: usize) -> Result<(), Failed> {
             "messages.stream-back",
             "messages.busy-there",
             "messages.busy-back",
+            "messages.large",
             "messages.idle",
             "messages.priority",
             "messages.calls-polling",

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `all` | all but `lost`, one after the other |
 //! | `stream` | messages of random sizes and levels in both directions; order and contents are checked |
+//! | `large` | messages of up to 64 KiB, in parts |
 //! | `idle` | a receiver that sleeps is rung for once for each message |
 //! | `priority` | an urgent message overtakes a full ring of bulk ones, which do not starve |
 //! | `calls` | questions and answers: polling, by doorbell, and over a slow network |
@@ -82,8 +83,8 @@ fn is_contents(seed: u64, bytes: &[u8]) -> bool {
 
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
-    const SCENES: [&str; 8] = [
-        "all", "stream", "idle", "priority", "calls", "group", "tasks", "lost",
+    const SCENES: [&str; 9] = [
+        "all", "stream", "large", "idle", "priority", "calls", "group", "tasks", "lost",
     ];
     args.expect_options(&["--scene", "--messages"])?;
     let messages: u64 = match args.value("--messages").map(str::parse) {
@@ -104,6 +105,7 @@ async fn main(args: Args) -> Result<()> {
         }
         match scene {
             "stream" => streams::stream(messages)?,
+            "large" => streams::large()?,
             "idle" => streams::idle(few)?,
             "priority" => streams::priority()?,
             "calls" => calls::calls(few)?,

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use dyad::msg::{Config, Counters, Endpoint, Level, Mode, Network, STARVATION};
+use dyad::msg::{Config, Counters, Endpoint, Level, MAX_MESSAGE_BYTES, Mode, Network, STARVATION};
 use dyad::prelude::*;
 use dyad::report;
 use dyad::thread;
@@ -88,6 +88,41 @@ pub fn stream(count: u64) -> Result<()> {
         report::counter("messages.sent", sent.sent);
         report::counter("messages.doorbells", doorbells);
     }
+    Ok(())
+}
+
+/// Messages that are larger than their ring go in parts.
+pub fn large() -> Result<()> {
+    const COUNT: u64 = 50;
+    let network = Network::new(Config::new(2))?;
+    let receiving = network.clone();
+    let receiver = thread::spawn_on(far()?, move || -> Result<(u64, u64)> {
+        let mut end = receiving.endpoint(1, Mode::Adaptive(2000))?;
+        let (mut good, mut bytes, mut most) = (0, Vec::new(), 0);
+        for n in 0..COUNT {
+            let e = end.recv(&mut bytes, None)?;
+            good += u64::from(e.tag == n && is_contents(n, &bytes));
+            most = most.max(bytes.len() as u64);
+        }
+        Ok((good, most))
+    })?;
+    let mut end = network.endpoint(0, Mode::Adaptive(2000))?;
+    let mut random = Random(3);
+    let mut bytes = Vec::new();
+    for n in 0..COUNT {
+        let len = match n {
+            0 => MAX_MESSAGE_BYTES,
+            _ => random.below(MAX_MESSAGE_BYTES as u64 + 1) as usize,
+        };
+        contents(n, len, &mut bytes);
+        end.send(1, Level::Normal, n, &bytes, None)?;
+    }
+    let (good, most) = receiver.join()??;
+    report::check(
+        "messages.large",
+        good == COUNT && most == MAX_MESSAGE_BYTES as u64,
+        format_args!("{good} of {COUNT} messages of up to {most} bytes, through rings of 16 KiB"),
+    );
     Ok(())
 }
 

@@ -173,6 +173,7 @@ impl<W: Words, H: Host> Station<W, H> {
             };
             // Replies to others of this thread must not stand in the way of the one it waits for.
             self.look();
+            self.next_visible = u64::MAX;
             self.take_replies();
             match push(self) {
                 Err(Error::Full) => self.wait(until),
@@ -421,6 +422,7 @@ impl<W: Words, H: Host> Station<W, H> {
             }
             stations(by).for_each(|s| self.tell(s));
             self.look();
+            self.next_visible = u64::MAX;
             self.take_replies();
             if let Ok(members) = self.multicast_or_blocked(group, tag, bytes)? {
                 return Ok(members);
