@@ -428,7 +428,7 @@ numbered! {
         Jump = 11,
         /// `(isa, address)`: writes the registers of a stopped thread, as
         /// [`Registers`](crate::emulation::Registers), to the caller's memory; on a node of that ISA. Not
-        /// within an invocation of the thread.
+        /// within an invocation of the thread. Value: the node where it was stopped.
         Unload = 12,
         /// `(address, node)`: the calling thread itself goes on on `node`, with the
         /// [`Registers`](crate::emulation::Registers) that are at an address in its memory. Nothing else of

@@ -1,8 +1,7 @@
-//! The registers of a thread as a page, neutral enough for another ISA to read.
+//! The registers of a thread in a layout that other ISAs can read, and what programs and init agree on
+//! about threads whose code is interpreted on another ISA.
 //!
-//! `Unload` of a [thread](crate::cap::ThreadOp) writes a [`Registers`], `Load` reads one. It starts the
-//! *emulation page* of the thread: whoever interprets the thread's code elsewhere finds them there, and
-//! leaves them there for the thread to go on natively.
+//! `Unload` of a [thread](crate::cap::ThreadOp) writes a [`Registers`], `Load` reads one.
 //!
 //! | words | content | x86-64 | AArch64 |
 //! |---|---|---|---|
@@ -17,8 +16,30 @@
 //!
 //! There is no x87 or MMX state: `Load` sets the initial one, and no program of the build pipeline has any
 //! other.
+//!
+//! # Threads that are interpreted
+//!
+//! Init stops a thread wherever it is, puts its registers into its [`Page`], has it begin anew at the
+//! program's entry on the node where it is wanted, and the program's runtime interprets it there. The
+//! thread's code and constants of the ISA that it was stopped on are mapped read-only at
+//! [`other_text`], the rest of its memory has the same addresses on every ISA.
+//!
+//! | addresses | what | mapped |
+//! |---|---|---|
+//! | [`other_text`]`(isa, va)` | text and constants of an ISA, for the others to read | by init, when a thread of the program is first asked to move |
+//! | [`page`]`(n)` | [`Page`] of thread `n` | as above |
+//! | [`stack`]`(n)` | stack of what interprets it, the same on every ISA | when touched |
+//!
+//! ```text
+//!              init: stopped, registers stored       the runtime, on the other node
+//!   IDLE, LANDED, BACK ──────────────▶ PENDING ─────────────▶ EMULATED ──reached a point──▶ LANDED
+//!        ▲      ▲                         │                      │
+//!        │      └───── the runtime, natively where it was ◀──────┴── refused: BACK
+//!        └── init: could not (outcome says why), or the node went away: RETURN ──the runtime──▶ BACK
+//! ```
 
 use crate::Isa;
+use crate::user::{PAGE_SIZE, SHARED_BASE, TEXT_BASE};
 
 /// General registers that there is room for.
 pub const GENERAL: usize = 32;
@@ -132,7 +153,97 @@ impl Registers {
     }
 }
 
+/// Start of the windows in which ISAs see each other's text and constants.
+pub const OTHER_TEXT_BASE: u64 = 0x3000_0000_0000;
+/// Where the byte at `va` of the text or constants of `isa` is for the other ISAs.
+pub const fn other_text(isa: Isa, va: u64) -> u64 {
+    OTHER_TEXT_BASE + isa as u64 * 0x1_0000_0000 + va
+}
+/// Addresses of text and constants, which are those that differ by ISA.
+pub const PER_ISA: core::ops::Range<u64> = TEXT_BASE..SHARED_BASE;
+
+const PAGES_BASE: u64 = 0x3100_0000_0000;
+const STRIDE: u64 = 1 << 24;
+/// Size of the stack of what interprets a thread.
+pub const STACK_SIZE: u64 = 1 << 16;
+
+/// Address of the [`Page`] of thread `n` of the program.
+pub const fn page(n: u64) -> u64 {
+    PAGES_BASE + n * STRIDE
+}
+
+/// Address range `(bottom, top)` of the stack of what interprets thread `n` of the program.
+pub const fn stack(n: u64) -> (u64, u64) {
+    let top = PAGES_BASE + (n + 1) * STRIDE;
+    (top - STACK_SIZE, top)
+}
+
+/// Ranges of text and constants that a [`Page`] can name.
+pub const WINDOWS: usize = 4;
+
+/// What is known of a thread whose code is interpreted. Words that both sides use at the same time are
+/// atomic accesses of whoever has it mapped; `status` says whose the others are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Page {
+    /// A [`status`].
+    pub status: u64,
+    /// Where it was stopped: number of the node.
+    pub origin: u64,
+    /// Where it is, or was to be, interpreted: number of the node.
+    pub target: u64,
+    /// Instructions that have been interpreted since it was last stopped.
+    pub steps: u64,
+    /// System calls among them.
+    pub calls: u64,
+    /// After [`status::IDLE`]: 0, or the code of the [`Error`](crate::Error) for which nothing was done.
+    /// After [`status::BACK`]: a [`refused`].
+    pub outcome: u64,
+    /// After [`status::BACK`]: address of what was refused.
+    pub refused_at: u64,
+    /// How often it has landed.
+    pub landings: u64,
+    /// What of the text and constants of the ISA that it was stopped on is mapped: start and end.
+    pub windows: [[u64; 2]; WINDOWS],
+    /// The registers with which it was stopped; after a refusal, those with which it went back.
+    pub registers: Registers,
+}
+
+/// Status words of a [`Page`].
+pub mod status {
+    /// Nothing is under way. Init's.
+    pub const IDLE: u64 = 0;
+    /// The registers are there, the thread begins on its new node. The runtime's from here on.
+    pub const PENDING: u64 = 1;
+    /// It is being interpreted.
+    pub const EMULATED: u64 = 2;
+    /// It goes on natively on its new node. Init's.
+    pub const LANDED: u64 = 3;
+    /// It was refused, and goes on natively where it was stopped. Init's.
+    pub const BACK: u64 = 4;
+    /// It begins where it was stopped, and is to go on natively with the registers. The runtime's.
+    pub const RETURN: u64 = 5;
+    /// It has been asked for, and not been done yet. Init's.
+    pub const ASKED: u64 = 6;
+}
+
+/// Why an instruction was not interpreted.
+pub mod refused {
+    /// It is not known.
+    pub const UNKNOWN: u64 = 1;
+    /// It uses memory that it may not.
+    pub const FAULT: u64 = 2;
+    /// It is known, but asks for what is not interpreted.
+    pub const UNSUPPORTED: u64 = 3;
+    /// It is an exception.
+    pub const TRAP: u64 = 4;
+    /// It is a system call that a thread has to make natively.
+    pub const CALL: u64 = 5;
+}
+
 const _: () = {
+    assert!(size_of::<Page>() as u64 <= PAGE_SIZE);
+    assert!(PAGE_SIZE + STACK_SIZE < STRIDE);
     assert!(size_of::<Registers>() == 8 * WORDS && align_of::<Registers>() == 8);
     assert!(core::mem::offset_of!(Registers, float_control) == 8 * 36);
     assert!(core::mem::offset_of!(Registers, vector) == 8 * 38);

@@ -269,6 +269,9 @@ pub mod sched {
 
     /// The thread table, read-only, in `sched`: [`THREADS`] words as of [`entry`], 0: no thread.
     pub const TABLE: u64 = 0x1_B000_0000;
+    /// A page of words, read-only in `sched`: a thread of the table whose word is not 0 is not
+    /// dispatched. Whoever sets it back makes the thread ready anew.
+    pub const HOLD: u64 = TABLE + 0x1000;
     /// Threads that can be scheduled: of the system 64, and those of the program and of the one
     /// beside it.
     pub const THREADS: u32 = 192;
@@ -357,6 +360,11 @@ pub mod process {
     pub const END_THREAD: u64 = 4;
     /// Value: the threads of the caller's program that were lost with nodes that died, by bit.
     pub const LOST: u64 = 5;
+    /// `(n, node, fused time)`: at that time, 0 now, thread `n` of the caller's program is stopped
+    /// wherever it is and goes on on the node, interpreted until it can go on natively. Value: 0, when
+    /// that has been noted; what becomes of it is in the thread's
+    /// [`Page`](crate::emulation::Page).
+    pub const EMULATE: u64 = 16;
     /// Exit code of a program that was ended because of a fault.
     pub const FAULT_CODE: u64 = 102;
     /// Exit code of a program whose thread was lost with a node that died.

@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::future::Future;
 use core::pin::Pin;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::task::{Context, Waker};
 
 use dyad_sys as sys;
@@ -112,6 +112,9 @@ struct State {
 program_local! {
     static EXECUTOR: RefCell<State> = RefCell::new(State::new());
 }
+
+/// Rounds so far, of the side that counts.
+static TURNS: AtomicU64 = AtomicU64::new(0);
 
 /// What the loop is to do next.
 enum Step {
@@ -237,11 +240,34 @@ fn with<R>(f: impl FnOnce(&mut State) -> R) -> R {
     EXECUTOR.with(|e| f(&mut e.borrow_mut()))
 }
 
+/// Where a thread whose code is interpreted can go on natively: everything that there is, is in the state.
+#[inline(never)]
+pub(crate) fn between_rounds() {
+    // Something to do, so that it is called.
+    TURNS.store(TURNS.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// Goes on instead of a side that was about to call [`between_rounds`] while it was interpreted, on the
+/// node that does that. Tasks that were at home where the thread was are at home where it is.
+pub(crate) fn land(from: NodeId) -> ! {
+    with(|s| {
+        let here = ask_where();
+        // As far as the side knew that was interpreted.
+        let from = s.here.replace(here).unwrap_or(from);
+        s.tasks
+            .values_mut()
+            .filter(|t| t.home == from)
+            .for_each(|t| t.home = here);
+    });
+    run()
+}
+
 /// Runs the program's tasks until one calls [`finish`]; then exits. Called once per ISA side.
 pub(crate) fn run() -> ! {
     // The first entry on an ISA is an arrival like any other.
     arrive(Ok(()));
     loop {
+        between_rounds();
         wake_timers();
         poll_round();
         match with(State::next_step) {

@@ -24,6 +24,7 @@
 //! | [`migration`] | moving between nodes and ISAs |
 //! | [`mod@thread`] | threads, on any node |
 //! | [`sync`] | locks and meeting points of threads |
+//! | [`emulation`] | the same, of a task that computes and does not await |
 //! | [`msg`] | messages between threads |
 //! | [`time`] | fused time: [`Instant`], [`sleep`] |
 //! | [`system`](mod@system) | nodes, pools, where addresses lie |
@@ -42,6 +43,7 @@ pub mod args;
 pub mod blocks;
 pub mod console;
 pub mod crossing;
+pub mod emulation;
 pub mod error;
 mod executor;
 pub mod migration;

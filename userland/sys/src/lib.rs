@@ -25,6 +25,7 @@ extern crate std;
 
 pub mod cap;
 pub mod crossing;
+pub mod emulation;
 pub mod futex;
 pub mod heap;
 #[cfg(not(target_os = "none"))]

@@ -16,7 +16,7 @@ use super::user_real::{CODE, DATA, TABLE, install};
 use super::{Cx, Outcome, Stop, ensure, gives, ktest, spaces};
 use crate::dispatch::After;
 use crate::mapping::page;
-use crate::object::thread::{State, Thread, begun};
+use crate::object::thread::{Owner, State, Thread, begun};
 
 const WRITE: u32 = ThreadOp::WriteRegister as u32;
 const UNLOAD: u32 = ThreadOp::Unload as u32;
@@ -97,7 +97,8 @@ fn unloading_gives_all_registers_of_a_stopped_thread(cx: &Cx<'_>) -> Outcome {
             gives!(rig.sys(t, WRITE, &[here, n, 0x1000 + n]), Ok(0));
         }
         gives!(rig.sys(t, WRITE, &[here, count + 2, 0x9_0000]), Ok(0));
-        gives!(rig.sys(t, UNLOAD, &[here, MEMORY + 8]), Ok(0));
+        let node = cx.node.id().index() as u64;
+        gives!(rig.sys(t, UNLOAD, &[here, MEMORY + 8]), Ok(node));
         let words = read(rig, pa.add(8));
         for n in 0..count as usize {
             gives!((n, words[4 + n]), (n, 0x1000 + n as u64));
@@ -146,6 +147,17 @@ fn unloading_is_refused_where_registers_are_not_the_threads(cx: &Cx<'_>) -> Outc
             gives!(rig.sys(cap, UNLOAD, &args), Err(error));
         }
         t.set_begun(isa, begun::HERE);
+        // It has left something here when a service worked for it, and is on another node.
+        let owner = t.owner(rig.k.words()).ok_or(Error::Corrupt)?;
+        if cx.node.isa(cx.next()) != isa {
+            let elsewhere = Owner {
+                node: cx.next(),
+                ..owner
+            };
+            rig.k.words().replace(&t.owner, elsewhere.bits());
+            gives!(rig.sys(cap, UNLOAD, &args), Err(Error::NoIsa));
+            rig.k.words().replace(&t.owner, owner.bits());
+        }
         // Memory that is not there, is read-only, begins before it ends, or is the kernel's.
         for bad in [
             0,
@@ -162,7 +174,7 @@ fn unloading_is_refused_where_registers_are_not_the_threads(cx: &Cx<'_>) -> Outc
             t.owner(rig.k.words()).map(|o| o.state),
             Some(State::Stopped)
         );
-        gives!(rig.sys(cap, UNLOAD, &args), Ok(0));
+        ensure!(rig.sys(cap, UNLOAD, &args).is_ok(), "refused");
         Ok(None)
     })
 }
@@ -174,7 +186,7 @@ fn a_call_that_has_ended_is_in_the_registers_that_are_unloaded(cx: &Cx<'_>) -> O
         let (cap, t) = stopped(rig)?;
         t.set_result(Error::TimedOut.code(), 0);
         let args = [cx.machine.isa() as u64, MEMORY];
-        gives!(rig.sys(cap, UNLOAD, &args), Ok(0));
+        ensure!(rig.sys(cap, UNLOAD, &args).is_ok(), "refused");
         gives!(t.result.load(RELAXED), 0);
         Ok(None)
     })

@@ -82,7 +82,7 @@ fn register<P: Platform>(t: &'static Thread, op: ThreadOp, a: [u64; 5]) -> Resul
     }
 }
 
-/// `Unload`: all registers of a stopped thread, to memory of the caller.
+/// `Unload`: all registers of a stopped thread, to memory of the caller. Value: the node it was stopped on.
 ///
 /// # Errors
 ///
@@ -101,7 +101,11 @@ pub fn unload<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u
         return Err(Error::NoIsa);
     }
     let taken = take(cx, t, owner).ok_or(Error::NotReady)?;
-    let words = all::<P>(t);
+    // What a service has left on another ISA is not the thread's.
+    let words = match cx.node.isa(owner.node) == isa {
+        true => all::<P>(t),
+        false => Err(Error::NoIsa),
+    };
     let back = Owner {
         seq: taken.seq,
         ..owner
@@ -119,7 +123,7 @@ pub fn unload<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u
         let to = a[1].checked_add(at).ok_or(Error::BadAddress)?;
         copy::copy_out::<P>(cx, space, to, &bytes[..8 * part.len()])?;
     }
-    Ok(0)
+    Ok(owner.node.index() as u64)
 }
 
 /// The registers of a thread that has been taken.

@@ -16,6 +16,7 @@ mod clock;
 mod console;
 mod crossing;
 mod deaths;
+mod emulation;
 mod explore;
 mod memory;
 mod messages;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
     trials.extend(validation::trials());
     trials.extend(simulation::trials());
     trials.extend(translations::trials(&names));
+    trials.extend(emulation::trials());
     trials.extend(explore::trials());
     trials.extend(sanitizer::trials());
     trials.extend(clock::trials());

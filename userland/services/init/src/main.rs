@@ -27,6 +27,7 @@
 //! | `process::START` | number of a thread, node and CPU | the thread's id: it begins there |
 //! | `process::END_THREAD` | | none: the calling thread ends |
 //! | `process::LOST` | | threads that were lost with their nodes, by bit |
+//! | `process::EMULATE` | thread, node, time | 0: it will be moved, wherever it is then |
 //!
 //! | error | why |
 //! |---|---|
@@ -35,6 +36,7 @@
 //! | `Denied` | only the pager may do that; an unknown program; one that is ending |
 //! | `Again` | `START`: the thread runs, or has not quite ended |
 //! | `NoSuchNode`, `NodeDead` | `START`: the node |
+//! | `NoSuchNode`, `NodeDead`, `Exists`, `Again`, `Full` | `EMULATE`: the node; it is being moved; somebody else is here |
 //!
 //! # Memory
 //!
@@ -82,6 +84,8 @@
 mod blocks;
 #[cfg(target_os = "none")]
 mod build;
+#[cfg(target_os = "none")]
+mod emulate;
 #[cfg(target_os = "none")]
 mod evict;
 #[cfg(target_os = "none")]

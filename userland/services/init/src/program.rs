@@ -19,6 +19,7 @@ use dyad_sys::cap::{
     Thread, ThreadSetup,
 };
 
+use crate::emulate::Texts;
 use crate::memory::{CXL, Store};
 use crate::trouble::{Done, During};
 
@@ -77,6 +78,8 @@ pub struct Program {
     /// Where invocations enter.
     pub invoked: Option<u64>,
     linked: Linked,
+    /// What its ISAs do not share.
+    pub texts: Texts,
 }
 
 /// Kind of the page table of an ISA and a level.
@@ -130,6 +133,7 @@ impl Program {
                 keys: [0; MAX_LINKED],
                 used: 0,
             },
+            texts: Texts::new(),
         })
     }
 
@@ -195,6 +199,7 @@ impl Program {
                 keys: [0; MAX_LINKED],
                 used: 0,
             },
+            texts: Texts::new(),
         })
     }
 
@@ -320,6 +325,9 @@ impl Program {
         let mut left = filled_pages(s);
         while left > 0 {
             let (frame, pages) = store.user(HOME, &mut self.user, left)?;
+            if let Scope::Isa(isa) = s.scope {
+                self.texts.note(isa, va, frame, pages);
+            }
             for (page, bytes) in (0..pages).zip(&mut chunks) {
                 window.fill(store, (frame, page), |to| {
                     to[..bytes.len()].copy_from_slice(bytes);
@@ -332,7 +340,7 @@ impl Program {
         Ok(())
     }
 
-    /// A page of its own with contents; the frame, for others to map.
+    /// A page of its own with contents.
     pub fn page(
         &mut self,
         store: &mut Store,
@@ -341,12 +349,25 @@ impl Program {
         write: bool,
         fill: impl FnOnce(&mut [u8; PAGE]),
     ) -> Result<()> {
+        self.shared_page(store, window, va, write, fill).map(drop)
+    }
+
+    /// The same; the frame, for others to map.
+    pub fn shared_page(
+        &mut self,
+        store: &mut Store,
+        window: &mut Window,
+        va: u64,
+        write: bool,
+        fill: impl FnOnce(&mut [u8; PAGE]),
+    ) -> Result<Cap<Frame>> {
         self.space
             .add_region(va, PAGE_SIZE, RegionKind::Shared, write)?;
         let (frame, _) = store.user(HOME, &mut self.user, 1)?;
         window.fill(store, (frame, 0), fill)?;
         let access = if write { Access::Write } else { Access::Read };
-        self.map(store, self.isas, va, (frame, 0), access)
+        self.map(store, self.isas, va, (frame, 0), access)?;
+        Ok(frame)
     }
 
     /// Makes a thread of a service, with a stack for each ISA in `isas`. It is stopped.

@@ -215,7 +215,10 @@ fn invoked(call: Call) -> [u64; 4] {
 }
 
 fn process(call: Call) -> Result<u64> {
-    let [what, a, b, _] = call.words;
+    let [what, a, b, c] = call.words;
+    if what == process::EMULATE {
+        return crate::emulate::ask(call, [a, b, c]);
+    }
     if what & 0xff == process::MEMORY {
         if call.badge != program::PAGER {
             return Err(Error::Denied);

@@ -69,7 +69,7 @@ pub struct Guest {
     /// Its name.
     pub name: &'static str,
     /// Its first thread.
-    thread: Cap<Thread>,
+    pub thread: Cap<Thread>,
 }
 
 /// The system that has been built.
@@ -87,7 +87,7 @@ pub struct System {
     /// Init's own, by node.
     wardens: [Option<Cap<Thread>>; MAX_NODES],
     /// The scheduler's endpoints.
-    events: Cap<Receive>,
+    pub events: Cap<Receive>,
     /// The life of each node that all this was started for, and whether that has ended.
     lives: [(u32, bool); MAX_NODES],
     /// Nodes that have died.
@@ -201,6 +201,7 @@ impl Builder {
                 }
             })
             .during("table of the scheduler")?;
+        crate::emulate::hold_words(store, window, &mut sched).during("threads that are held")?;
         for guest in [Some(&guest), beside.as_ref()].into_iter().flatten() {
             let resumed = guest.thread.resume();
             resumed.during("making a thread ready")?;
@@ -405,6 +406,7 @@ impl Builder {
         let rights = ThreadOp::Migrate
             .right()
             .or(ThreadOp::Jump.right())
+            .or(ThreadOp::Load.right())
             .or(ThreadOp::Yield.right())
             .or(ThreadOp::Exit.right());
         let mut main = None;

@@ -63,7 +63,7 @@ fn patiently<T>(mut f: impl FnMut() -> Result<T>) -> Result<T> {
 }
 
 /// Unmaps what covers an address, if something does.
-fn unmap(space: Cap<Space>, isa: Isa, va: u64) -> Result<()> {
+pub fn unmap(space: Cap<Space>, isa: Isa, va: u64) -> Result<()> {
     let at = TableAt { isa, level: 1 };
     // SAFETY: 1. The space is that of another program.
     match patiently(|| unsafe { space.unmap(at, va) }) {
@@ -241,6 +241,8 @@ impl System {
             dismiss(service, number).during("stacks of invocations")?;
         }
         self.leave_console(p).during("buffer in the console")?;
+        patiently(|| crate::emulate::leave(p, &builder.window.own))
+            .during("threads that were moved")?;
         let mut last = Stamp(0);
         for isa in isas_of(builder.isas) {
             for i in 0..256 {

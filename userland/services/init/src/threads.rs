@@ -31,6 +31,7 @@ use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_services::rt::{self, Call};
 use dyad_sys::cap::{Cap, Component, Receive, Thread, ThreadSetup};
 
+use crate::emulate;
 use crate::program::HOME;
 use crate::service::say;
 
@@ -121,6 +122,11 @@ fn is_stopped(thread: Cap<Thread>) -> bool {
     let here = rt::hardware(HOME).where_am_i();
     let other = here.map_or(Isa::X86_64, |w| w.isa.other());
     thread.read_register(other, 0) != Err(Error::NotReady)
+}
+
+/// Whether it has, and not in order to be moved.
+fn has_gone(thread: Cap<Thread>) -> bool {
+    !emulate::is_moving(thread) && is_stopped(thread) && !emulate::is_moving(thread)
 }
 
 fn cap<T>(word: &AtomicU64) -> Result<Cap<T>> {
@@ -295,7 +301,7 @@ impl Guest {
             let word = entry.word.load(Ordering::Acquire);
             let lost = (word & !state::MASK) | state::LOST;
             if word & state::MASK == state::RUNNING
-                && cap(&entry.cap).is_ok_and(is_stopped)
+                && cap(&entry.cap).is_ok_and(has_gone)
                 && !self.is_over()
                 && entry
                     .word

@@ -111,6 +111,14 @@ fn leads(node: NodeId) -> bool {
             .is_ok()
 }
 
+/// Has all wardens look at what is to be done.
+pub fn look_all() {
+    for news in WARDENS.iter().map(|w| &w.news).chain([&LEADER_NEWS]) {
+        // One that is not there does not look.
+        let _ = known::<Send>(news).map(Cap::<Send>::send);
+    }
+}
+
 fn is_on(node: NodeId) -> bool {
     rt::hardware(node)
         .where_am_i()
@@ -190,9 +198,11 @@ pub fn serve(node: NodeId) -> ! {
             (None, true) => None,
             (None, false) => Some(LOOK_NS),
         };
+        // Threads that are moved, wherever they are.
+        let moves = crate::emulate::attend(node);
         let until = match (wait, rt::hardware(node).now()) {
-            (Some(ns), Ok(now)) => Until::Deadline(now + ns),
-            _ => Until::Never,
+            (Some(ns), Ok(now)) => Until::Deadline(moves.map_or(now + ns, |at| at.min(now + ns))),
+            _ => moves.map_or(Until::Never, Until::Deadline),
         };
         match ENDPOINT.receive(line, until) {
             // That it has ended may have been told to a leader that died.

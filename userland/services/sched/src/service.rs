@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use core::ptr::with_exposed_provenance;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::{Event, Stopped, Woken};
 use dyad_abi::service::{sched, scheduler_line, slot};
@@ -56,6 +57,14 @@ fn entry(thread: usize) -> Option<Entry> {
     })
 }
 
+/// Whether init keeps a thread from being dispatched.
+fn is_held(thread: usize) -> bool {
+    let words = with_exposed_provenance::<AtomicU64>(sched::HOLD as usize);
+    // SAFETY: 1. The page is mapped readable and has more words than the table. 2. The word is atomic
+    // for all who use it.
+    thread < THREADS && unsafe { &*words.add(thread) }.load(Ordering::Acquire) != 0
+}
+
 fn thread_cap(thread: usize) -> Cap<Thread> {
     Cap::at(dyad_abi::cap::CapIndex(sched::tag(thread as u32)))
 }
@@ -80,7 +89,10 @@ impl Cpu {
             // There will be an event, also if somebody else has woken it in this moment.
             let _ = thread_cap(thread).resume();
         }
-        match self.scheduler.next(now, entry) {
+        match self
+            .scheduler
+            .next(now, |t| entry(t).filter(|_| !is_held(t)))
+        {
             Next::Run {
                 thread,
                 priority,

@@ -201,20 +201,22 @@ impl Cap<Thread> {
         }
     }
 
-    /// Reads all registers of the stopped thread's side on `isa`. Needs the right `Unload`.
+    /// Reads all registers of the stopped thread's side on `isa`, and where it was stopped. Needs the right
+    /// `Unload`.
     ///
     /// # Errors
     ///
     /// `NotReady` if it is not stopped, or was stopped while it waited; `TooDeep` within an invocation;
     /// `NoIsa` if this runs on a node of another ISA, or the thread is not on that one; `NodeDead`; and
     /// those of [every operation](super#errors-of-every-operation).
-    pub fn unload(self, isa: Isa) -> Result<Registers> {
+    pub fn unload(self, isa: Isa) -> Result<(Registers, NodeId)> {
         let mut words = [0; WORDS];
         let to = words.as_mut_ptr().expose_provenance() as u64;
         let word = call_word(self.index(), ThreadOp::Unload as u32);
         // SAFETY: 1. The kernel writes as many words at the address.
-        result(unsafe { raw::call_raw(word, [isa as u64, to, 0, 0, 0]) })?;
-        Ok(Registers::from_words(&words))
+        let node = result(unsafe { raw::call_raw(word, [isa as u64, to, 0, 0, 0]) })?;
+        let node = NodeId::new(node).ok_or(Error::Corrupt)?;
+        Ok((Registers::from_words(&words), node))
     }
 
     /// The calling thread, which this must be, goes on on `node` with other registers, which are of that

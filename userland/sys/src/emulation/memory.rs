@@ -1,0 +1,180 @@
+//! Memory of an interpreted thread: this program's own, but for the text and constants of its ISA.
+
+use core::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use dyad_abi::Isa;
+use dyad_abi::emulation::{PER_ISA, WINDOWS, other_text};
+use dyad_abi::user::{USER_END, USER_MIN};
+use dyad_emulate::{Access, Fault, FaultKind, Memory, Width};
+
+/// Memory as a thread of this program sees it that was stopped on an ISA.
+///
+/// What is not text or constants is accessed at its address. An address at which the program has nothing
+/// faults, and the pager ends the program for it, as if the thread had accessed it natively.
+#[derive(Debug)]
+pub struct Own {
+    isa: Isa,
+    windows: [[u64; 2]; WINDOWS],
+}
+
+impl Own {
+    /// # Safety
+    ///
+    /// The windows say what of the ISA's text and constants is mapped at [`other_text`].
+    pub unsafe fn new(isa: Isa, windows: [[u64; 2]; WINDOWS]) -> Own {
+        Own { isa, windows }
+    }
+
+    /// Where the text or constants at an address can be read, and how many bytes there are.
+    fn window(&self, va: u64) -> Option<(u64, u64)> {
+        let [_, end] = (self.windows.iter()).find(|[start, end]| (*start..*end).contains(&va))?;
+        Some((other_text(self.isa, va), end - va))
+    }
+
+    /// Where `len` bytes can be accessed.
+    fn place(&self, va: u64, len: u64, access: Access) -> Result<u64, Fault> {
+        let fault = |kind| Err(Fault { va, access, kind });
+        let end = va.checked_add(len).filter(|&end| end <= USER_END);
+        let Some(end) = end.filter(|_| va >= USER_MIN) else {
+            return fault(FaultKind::Unmapped);
+        };
+        if end <= PER_ISA.start || va >= PER_ISA.end {
+            return Ok(va);
+        }
+        if access != Access::Load {
+            return fault(FaultKind::Protection);
+        }
+        match self.window(va) {
+            Some((at, left)) if len <= left => Ok(at),
+            _ => fault(FaultKind::Unmapped),
+        }
+    }
+}
+
+/// An atomic word of the program's memory.
+macro_rules! word {
+    ($ty:ty, $at:expr) => {{
+        // SAFETY: 1. The address is in the program's own half, a multiple of the word's size, and not
+        // in its text: mapped, or the access ends the program. 2. It is an access of the program's
+        // own code, which is interpreted instead of executed: what memory model its other threads
+        // are promised is kept by its being atomic.
+        unsafe { &*with_exposed_provenance_mut::<$ty>($at as usize) }
+    }};
+}
+
+impl Memory for Own {
+    fn fetch(&mut self, va: u64, bytes: &mut [u8]) -> Result<usize, Fault> {
+        let Some((at, left)) = self.window(va) else {
+            return Err(Fault {
+                va,
+                access: Access::Fetch,
+                kind: FaultKind::Unmapped,
+            });
+        };
+        let len = (left as usize).min(bytes.len());
+        for (byte, at) in bytes[..len].iter_mut().zip(at..) {
+            // SAFETY: 1. By `new`, the range is mapped readable. 2. Nobody writes text.
+            *byte = unsafe { with_exposed_provenance::<u8>(at as usize).read() };
+        }
+        Ok(len)
+    }
+
+    fn load<const N: usize>(&mut self, va: u64) -> Result<[u8; N], Fault> {
+        let at = self.place(va, N as u64, Access::Load)?;
+        let mut bytes = [0; N];
+        let mut done = 0;
+        while done < N {
+            let (at, rest) = (at + done as u64, &mut bytes[done..]);
+            done += match (at % 8, rest.len()) {
+                (0, 8..) => {
+                    let value = word!(AtomicU64, at).load(Ordering::Acquire);
+                    rest[..8].copy_from_slice(&value.to_le_bytes());
+                    8
+                }
+                (0 | 4, 4..) => {
+                    let value = word!(AtomicU32, at).load(Ordering::Acquire);
+                    rest[..4].copy_from_slice(&value.to_le_bytes());
+                    4
+                }
+                (0 | 2 | 4 | 6, 2..) => {
+                    let value = word!(AtomicU16, at).load(Ordering::Acquire);
+                    rest[..2].copy_from_slice(&value.to_le_bytes());
+                    2
+                }
+                _ => {
+                    rest[0] = word!(AtomicU8, at).load(Ordering::Acquire);
+                    1
+                }
+            };
+        }
+        Ok(bytes)
+    }
+
+    fn store<const N: usize>(&mut self, va: u64, bytes: [u8; N]) -> Result<(), Fault> {
+        let at = self.place(va, N as u64, Access::Store)?;
+        let mut done = 0;
+        while done < N {
+            let (at, rest) = (at + done as u64, &bytes[done..]);
+            done += match (at % 8, rest) {
+                (0, &[a, b, c, d, e, f, g, h, ..]) => {
+                    let value = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+                    word!(AtomicU64, at).store(value, Ordering::Release);
+                    8
+                }
+                (0 | 4, &[a, b, c, d, ..]) => {
+                    let value = u32::from_le_bytes([a, b, c, d]);
+                    word!(AtomicU32, at).store(value, Ordering::Release);
+                    4
+                }
+                (0 | 2 | 4 | 6, &[a, b, ..]) => {
+                    let value = u16::from_le_bytes([a, b]);
+                    word!(AtomicU16, at).store(value, Ordering::Release);
+                    2
+                }
+                (_, rest) => {
+                    word!(AtomicU8, at).store(rest[0], Ordering::Release);
+                    1
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Not of 16 bytes: not every CPU has that in one step.
+    fn compare_exchange(
+        &mut self,
+        va: u64,
+        width: Width,
+        expected: u128,
+        new: u128,
+    ) -> Result<u128, Fault> {
+        let at = self.place(va, width.bytes().into(), Access::Update)?;
+        if !at.is_multiple_of(width.bytes().into()) || width == Width::B16 {
+            return Err(Fault {
+                va,
+                access: Access::Update,
+                kind: FaultKind::Unaligned,
+            });
+        }
+        macro_rules! exchange {
+            ($word:ty, $value:ty) => {
+                word!($word, at)
+                    .compare_exchange(
+                        expected as $value,
+                        new as $value,
+                        Ordering::SeqCst,
+                        Ordering::SeqCst,
+                    )
+                    .unwrap_or_else(|found| found)
+                    .into()
+            };
+        }
+        Ok(match width {
+            Width::B1 => exchange!(AtomicU8, u8),
+            Width::B2 => exchange!(AtomicU16, u16),
+            Width::B4 => exchange!(AtomicU32, u32),
+            _ => exchange!(AtomicU64, u64),
+        })
+    }
+}
