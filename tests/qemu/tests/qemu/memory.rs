@@ -27,6 +27,7 @@ pub fn trials() -> Vec<Trial> {
         test("blocks_are_taken_in_reversed_order", || {
             evicted(&[Aarch64, X86_64])
         }),
+        test("faults_on_the_other_node_send_no_messages", silent_faults),
         test("a_program_that_wants_more_than_there_is_ends", exhausted),
     ]
 }
@@ -81,6 +82,25 @@ fn evicted(nodes: &[Isa]) -> Result<(), Failed> {
         (Some(why), _) => because(&text, why),
         (None, [blocks, pages]) if blocks >= 2 && pages > 0 => Ok(()),
         (None, counts) => because(&text, format!("evicted, moved: {counts:?}")),
+    }
+}
+
+/// Ten thousand pages that are touched on the other node: from its memory, in the tables of both ISAs. As
+/// many messages as without them, but for those of a few seconds' rounds.
+fn silent_faults() -> Result<(), Failed> {
+    let mut sent = [0; 2];
+    for (sent, args) in sent.iter_mut().zip(["--fill 1", "--fill 1 --faults 10000"]) {
+        let mut c = config(&[X86_64, Aarch64], args);
+        c.mem_local = 128 << 20;
+        let (report, text) = run(&c);
+        if let Some(why) = report.failure() {
+            return because(&text, why);
+        }
+        *sent = counter(&report, "messages_sent");
+    }
+    match sent {
+        [without, with] if without > 0 && with < without + 100 => Ok(()),
+        _ => Err(format!("messages without and with 10000 faults: {sent:?}").into()),
     }
 }
 

@@ -3,9 +3,11 @@
 //! | option | values | default |
 //! |---|---|---|
 //! | `--fill` | MiB that are filled on the node where it starts | 48 |
+//! | `--faults` | pages that are touched on the other node first, and then read on every ISA | 0 |
 //! | `--away` | MiB that are then filled on the other node, after every second segment of 4 MiB has been given back | 0 |
 //!
-//! With `--away` blocks have to be taken from the first node. While that happens the program reads and
+//! First of all it goes to every node and looks whether what it sees of the system and of itself is the
+//! same there. With `--away` blocks have to be taken from the first node. While that happens the program reads and
 //! changes the pages that are left of the first ones, one after the other. At the end all are read on every
 //! ISA.
 //!
@@ -17,6 +19,7 @@
 #![deny(unsafe_code)]
 
 mod pages;
+mod view;
 
 use dyad::blocks::{self, PRESSURE, Question};
 use dyad::prelude::*;
@@ -162,6 +165,37 @@ async fn away(first: &mut Pages, second: &mut Pages, wanted: u64) -> Result<Turn
     Ok(turn)
 }
 
+/// Touches new pages on another node: they are of that node's memory, and every ISA finds them there.
+async fn fault_away(pages: u64) -> Result<()> {
+    let home = dyad::node();
+    migrate(isa().other()).await?;
+    let here = dyad::node();
+    let mut touched = Pages::new();
+    for _ in 0..pages {
+        touched.touch()?;
+    }
+    let there = touched.places(isa())?;
+    // By the other table, before anybody has looked through it.
+    let elsewhere = (touched.places(isa().other())?.iter().zip(&there))
+        .filter(|(other, own)| other != own)
+        .count();
+    let system = dyad::system()?;
+    let foreign = there
+        .iter()
+        .filter(|&&pa| system.pool_of(pa).is_none_or(|p| p.owner != Some(here)))
+        .count();
+    dyad::migrate_to(home).await?;
+    let damaged = touched.damaged(0, 0);
+    report::check(
+        "faults.away",
+        foreign == 0 && damaged == 0 && elsewhere == 0,
+        format_args!(
+            "{pages} pages on node {here}: {foreign} not of its pool, {elsewhere} not in both tables, {damaged} damaged"
+        ),
+    );
+    Ok(())
+}
+
 /// What blocks have cost, by the ISA of the node that did it.
 fn figures(nodes: &[NodeId]) -> Result<()> {
     let system = dyad::system()?;
@@ -183,10 +217,15 @@ fn figures(nodes: &[NodeId]) -> Result<()> {
 
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
-    args.expect_options(&["--fill", "--away"])?;
+    args.expect_options(&["--fill", "--away", "--faults"])?;
     let (fills, fills_away) = (number(&args, "--fill", 48)?, number(&args, "--away", 0)?);
     let nodes: Vec<NodeId> = dyad::system()?.nodes().map(|n| n.id).collect();
     at_start(&nodes)?;
+    view::same_everywhere(&nodes).await?;
+    match number(&args, "--faults", 0)? {
+        0 => {}
+        pages => fault_away(pages).await?,
+    }
     let (mut first, mut second) = (Pages::new(), Pages::new());
     fill(&mut first, fills << 8)?;
     let turn = match fills_away {

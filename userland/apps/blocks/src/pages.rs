@@ -88,6 +88,18 @@ impl Pages {
         self.segments.iter().map(|s| s.pages).sum()
     }
 
+    /// Where the pages are, physically, by the table of an ISA: nothing is touched for that.
+    pub fn places(&self, isa: Isa) -> Result<Vec<u64>> {
+        let mut all = Vec::new();
+        for segment in &self.segments {
+            for n in 0..segment.pages {
+                let va = segment.start.as_ptr() as u64 + (n << 12);
+                all.push(sys::translate(va, isa)?.physical);
+            }
+        }
+        Ok(all)
+    }
+
     /// Gives every second segment back.
     pub fn halve(&mut self) {
         let mut n = 0;
