@@ -340,6 +340,10 @@ numbered! {
         /// capability needs what `Supply` wants. Value: pages looked at, and how many of them the step was
         /// done for `<< 40`; the caller goes on behind them.
         Evacuate = 13,
+        /// `(va, old, new)`: the word of user memory at `va`, which may be written there, becomes `new`
+        /// if it is `old`, in one step for all who look. Value: what it was. The page is mapped in if
+        /// need be.
+        Exchange = 14,
     }
 }
 
@@ -490,8 +494,8 @@ numbered! {
         /// Drops all translations of this CPU.
         FlushTlb = 1,
         /// `(interrupt, send capability)`: interrupts become messages; 0 detaches. Numbers are those
-        /// of the platform, modulo 64, but for [`NODE_DIED`](crate::service::NODE_DIED) and
-        /// [`NODE_JOINED`](crate::service::NODE_JOINED). The capability has no guard.
+        /// of the platform, modulo 64, but for [`NODE_DIED`](crate::service::NODE_DIED),
+        /// [`NODE_JOINED`](crate::service::NODE_JOINED) and [`ASKED`](crate::service::ASKED). The capability has no guard.
         AttachIrq = 2,
         /// Value: fused time in nanoseconds.
         Now = 3,

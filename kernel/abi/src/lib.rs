@@ -7,6 +7,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod ask;
 pub mod boot;
 pub mod bundle;
 pub mod cap;

@@ -69,6 +69,9 @@ pub const CONSOLE_BUFFER: u64 = 0x1_9000_0000;
 pub const CONSOLE_THREADS: u64 = MAX_PROGRAM_THREADS;
 /// Where the kernel maps the archive in init's space, read-only.
 pub const ARCHIVE_BASE: u64 = 0x8_0000_0000;
+/// Where the kernel maps the pages of [`ask`](crate::ask) in init's space: requests, read-only, then
+/// answers.
+pub const ASK_BASE: u64 = 0x1_C000_0000;
 /// Stacks of invocations: one slot for each `token` (`thread id << 8 | depth`).
 pub const INVOKE_STACKS: u64 = 0x6000_0000_0000;
 /// Distance between invocation stacks.
@@ -365,6 +368,10 @@ pub mod process {
     /// that has been noted; what becomes of it is in the thread's
     /// [`Page`](crate::emulation::Page).
     pub const EMULATE: u64 = 16;
+    /// `(n, old, new)`: changes what thread `n` of the caller's program is asked to do at its next
+    /// migration point from `old` to `new`, words of [`user::request`](crate::user::request). Value:
+    /// what it was; changed only if that is `old`.
+    pub const REQUEST: u64 = 6;
     /// Exit code of a program that was ended because of a fault.
     pub const FAULT_CODE: u64 = 102;
     /// Exit code of a program whose thread was lost with a node that died.
@@ -457,6 +464,8 @@ pub mod memory {
 /// or its incarnation another one. Threads that the node had taken along are ready with an error, or
 /// stopped; their schedulers have been told ([`Woken::NodeDied`](crate::cap::Woken)).
 pub const NODE_DIED: u64 = 62;
+/// The same: the launcher asks something of init ([`ask`](crate::ask)).
+pub const ASKED: u64 = 61;
 /// The same: a node has joined. Its CPUs are idle until they get threads (`StartCpu`).
 pub const NODE_JOINED: u64 = 63;
 

@@ -151,10 +151,40 @@ pub struct Tcb {
     pub thread: u64,
     /// Top of the data stack; 0 when the thread has none.
     pub data_sp: u64,
-    /// For migration and crossing calls ([`tcb_crossing`]); zero at the start.
+    /// For migration and crossing calls ([`request`], [`tcb_crossing`]); zero at the start.
     pub migrate: [u64; 7],
     /// Slots the user runtime may use as it likes.
     pub slots: [u64; 22],
+}
+
+/// The word of a thread control block by which a thread is asked to go on on another node: 0, or the
+/// node's number plus one.
+///
+/// Anybody may write it who can reach it; the thread takes it (exchanges it for 0) at its next
+/// migration point and goes. So it is gone before the thread is there. It carries nothing but itself: no
+/// order with other words.
+pub mod request {
+    use crate::NodeId;
+
+    /// Nothing is asked.
+    pub const NONE: u64 = 0;
+    /// Its offset in the thread control block.
+    pub const OFFSET: u64 = core::mem::offset_of!(super::Tcb, migrate) as u64;
+
+    /// Its address, of a thread.
+    pub const fn address(thread: u32) -> u64 {
+        super::tcb_address(thread) + OFFSET
+    }
+
+    /// The word that asks for a node.
+    pub const fn word(node: NodeId) -> u64 {
+        node.index() as u64 + 1
+    }
+
+    /// The node that a word asks for; `None` if it asks for nothing that there is.
+    pub const fn node(word: u64) -> Option<NodeId> {
+        NodeId::new(word.wrapping_sub(1))
+    }
 }
 
 /// One node as user programs see it.
@@ -290,6 +320,17 @@ mod tests {
         }
         assert_eq!(Where::unpack(8), None);
         assert_eq!(Where::unpack(2 << 16), None);
+    }
+
+    #[test]
+    fn requests_name_nodes() {
+        for node in NodeId::first(crate::ident::MAX_NODES) {
+            assert_eq!(request::node(request::word(node)), Some(node));
+        }
+        for word in [request::NONE, crate::ident::MAX_NODES as u64 + 1, u64::MAX] {
+            assert_eq!(request::node(word), None);
+        }
+        assert_eq!(request::address(2), tcb_address(2) + 24);
     }
 
     #[test]

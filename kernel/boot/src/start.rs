@@ -24,14 +24,17 @@ use core::sync::atomic::Ordering;
 
 use dyad_abi::bundle::{Bundle, BundleError, Scope, Segment};
 use dyad_abi::cap::{CapIndex, CapType, ObjectKind, RegionKind, Rights};
-use dyad_abi::service::{ARCHIVE_BASE, INFO_BASE, INFO_MAGIC, INVOKE_STACKS, Info, archive, slot};
+use dyad_abi::service::{
+    ARCHIVE_BASE, ASK_BASE, INFO_BASE, INFO_MAGIC, INVOKE_STACKS, Info, archive, slot,
+};
 use dyad_abi::user::{NodeInfo, PAGE_SIZE, SysInfo, stack_slot, tcb_address};
-use dyad_abi::{ABI_VERSION, Error, Isa, Result};
+use dyad_abi::{ABI_VERSION, Error, Isa, Result, ask};
 use dyad_captbl::{Contents, FrameRange, SlotPlace};
 use dyad_coherence::GlobalMem;
 use dyad_pgtbl::{Level, Perms};
 use dyad_retype::{Order, Use};
 use dyad_shm::frame::{FrameRef, WeakRef};
+use dyad_shm::superblock::ASK_OFFSET;
 use dyad_shm::{PhysAddr, PoolId};
 
 use dyad_core::cx::Cx;
@@ -272,7 +275,7 @@ fn load<P: Platform>(cx: &Cx, frames: &mut Frames, space: &In<'_>, s: &Segment<'
     Ok(())
 }
 
-/// Stacks, thread control block, info page, archive.
+/// Stacks, thread control block, info page, archive, requests from outside.
 fn furnish<P: Platform>(
     cx: &Cx,
     frames: &mut Frames,
@@ -307,22 +310,46 @@ fn furnish<P: Platform>(
     region(cx, space, INFO_BASE, PAGE_SIZE, RegionKind::Shared, false)?;
     let bytes = info_page(cx.node, archive_len);
     map_page::<P>(cx, frames, space, INFO_BASE, &bytes, (on, Perms::empty()))?;
-    let pages = archive_len.div_ceil(PAGE_SIZE);
-    let base = PoolId::Cxl.base().add(cx.node.params.bundle_offset);
+    let archive = (
+        cx.node.params.bundle_offset,
+        archive_len.div_ceil(PAGE_SIZE),
+    );
+    show::<P>(cx, space, on, ARCHIVE_BASE, archive, Perms::empty())?;
+    // What others ask, and what init answers: nobody else writes there.
+    let requests = (ASK_OFFSET, ask::REQUEST_PAGES);
+    show::<P>(cx, space, on, ASK_BASE, requests, Perms::empty())?;
+    let answers = ASK_BASE + ask::REQUEST_PAGES * PAGE_SIZE;
+    let pages = (
+        ASK_OFFSET + ask::REQUEST_PAGES * PAGE_SIZE,
+        ask::PAGES - ask::REQUEST_PAGES,
+    );
+    show::<P>(cx, space, on, answers, pages, Perms::WRITE)
+}
+
+/// Maps frames of the system: those from an offset in the CXL pool on, so many.
+fn show<P: Platform>(
+    cx: &Cx,
+    space: &In<'_>,
+    on: &[Isa],
+    start: u64,
+    (offset, pages): (u64, u64),
+    perms: Perms,
+) -> Result<()> {
+    let write = perms.contains(Perms::WRITE);
     region(
         cx,
         space,
-        ARCHIVE_BASE,
+        start,
         pages * PAGE_SIZE,
         RegionKind::Shared,
-        false,
+        write,
     )?;
+    let base = PoolId::Cxl.base().add(offset);
     for &isa in on {
         let driver = space.driver(isa)?;
         for i in 0..pages {
-            let va = ARCHIVE_BASE + i * PAGE_SIZE;
-            let place = space.place::<P>(&driver, va, Level::L1)?;
-            let leaf = page(base.add(i * PAGE_SIZE), Perms::empty());
+            let place = space.place::<P>(&driver, start + i * PAGE_SIZE, Level::L1)?;
+            let leaf = page(base.add(i * PAGE_SIZE), perms);
             space.map_reserved(&driver, &place, leaf)?;
         }
     }

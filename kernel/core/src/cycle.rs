@@ -15,7 +15,7 @@
 //! | a stop request | the states that are reported are those of the moment |
 //! | a round of this node | whoever drives it waits for this CPU; nothing shared is in hand here |
 //! | messages | threads that have come are there when the scheduler looks |
-//! | on the first CPU: clock exchanges, the end of the run, the life of other nodes | one CPU of a node is enough, and others wait for it |
+//! | on the first CPU: clock exchanges, the end of the run, the life of other nodes, requests from outside | one CPU of a node is enough, and others wait for it |
 //! | the heartbeat | after all that: it says that the node still attends, not that its timer runs |
 //! | interrupts | they become messages at endpoints |
 //! | the end of a slice | it changes who runs, so it comes last |
@@ -33,7 +33,10 @@
 //! and a doorbell that is rung meanwhile is taken when they end.
 
 use dyad_abi::marker::Marker;
-use dyad_shm::superblock::activity;
+use dyad_abi::service::ASKED;
+use dyad_coherence::LINE_BYTES;
+use dyad_shm::PoolId;
+use dyad_shm::superblock::{ASK_OFFSET, activity, control};
 
 use crate::clock::{self, FusedTime};
 use crate::cx::Cx;
@@ -47,7 +50,8 @@ const SPIN_NS: u64 = 20_000;
 /// Housekeeping and everything others want of this CPU. Returns when it has to be here next.
 fn attend<P: Platform>(cx: &Cx) -> u64 {
     let (node, local) = (cx.node, cx.local);
-    if end::stop_requested(node) {
+    let wanted = node.words.read(&node.sb.control);
+    if end::is_stop(wanted) {
         end::stop::<P>(node, local);
     }
     quiet::acknowledge::<P>(cx);
@@ -60,6 +64,13 @@ fn attend<P: Platform>(cx: &Cx) -> u64 {
             end::finish::<P>(node);
         }
         P::look_after_others(cx);
+        let asked = control::asked(wanted);
+        if local.asked.replace(asked) != asked {
+            // The launcher has written it; whoever is told reads it here.
+            let line = PoolId::Cxl.base().add(ASK_OFFSET);
+            node.words.refresh(node.map.word(line), LINE_BYTES);
+            deliver::<P>(cx, ASKED as usize);
+        }
     } else if node.params.audit && node.words.read(&node.sb.shutdown) != 0 {
         end::park::<P>(node, local);
     }

@@ -52,7 +52,12 @@ use crate::{Platform, inbox};
 /// Whether the launcher wants all nodes to report and stop. Looked at in each turn of the run loop, and
 /// wherever a node waits for others.
 pub fn stop_requested(node: &Node) -> bool {
-    node.words.read(&node.sb.control) == control::REPORT_AND_STOP
+    is_stop(node.words.read(&node.sb.control))
+}
+
+/// Whether a word of [`control`] asks for that.
+pub(crate) const fn is_stop(word: u64) -> bool {
+    control::command(word) == control::REPORT_AND_STOP
 }
 
 /// Reports what this CPU is doing; the first CPU then ends the machine. The others

@@ -79,6 +79,8 @@ pub struct CpuLocal {
     others: Cell<u64>,
     /// Fused time of the last housekeeping.
     pub last_tick: Cell<u64>,
+    /// Requests to init from outside that this CPU, the first of its node, has told of.
+    pub asked: Cell<u64>,
     /// It has said what it does since the launcher asked.
     pub stop_reported: Cell<bool>,
     /// Turns of the run loop so far. Of a system that hangs, this and the next tell whether the
@@ -121,6 +123,7 @@ impl CpuLocal {
             timers: Cell::new(0),
             others: Cell::new(0),
             last_tick: Cell::new(0),
+            asked: Cell::new(0),
             stop_reported: Cell::new(false),
             turns: Cell::new(0),
             faults: Cell::new(0),

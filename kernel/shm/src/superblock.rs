@@ -17,7 +17,7 @@
 //! | cpu `pending` | any sender, one bit each; the receiver swaps 0 | RMW |
 //! | cpu `activity` | the CPU itself, on a line of its own | store, `fence(SeqCst)`, then its last look at its inboxes |
 //! | `recoverer` | the CPU that takes or leaves it; another node if that one has died | CAS |
-//! | `control` | the launcher | read on every doorbell and idle tick |
+//! | `control` | the launcher | read on every doorbell and idle tick; the request page before it is counted there |
 
 use core::sync::atomic::AtomicU64;
 
@@ -31,6 +31,9 @@ use crate::pool::MAX_POOLS;
 /// First word of a formatted superblock: "DYADSB01", little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"DYADSB01");
 
+/// Offset, in the CXL pool, of the two pages by which the launcher asks things of init
+/// ([`dyad_abi::ask`]): its requests, then the answers. Kernels only map them.
+pub const ASK_OFFSET: u64 = 0x3_0000;
 /// Offset of the [`QuiesceArea`](crate::quiesce::QuiesceArea) in the CXL pool.
 pub const QUIESCE_OFFSET: u64 = 0x4_0000;
 /// Offset of the pages of the [fused clock](crate::clock) in the CXL pool.
@@ -136,12 +139,33 @@ impl NodeWord {
     }
 }
 
-/// What the launcher wants of all nodes.
+/// What the launcher wants of all nodes: `requests to init so far:56 | command:8`.
 pub mod control {
     /// Nothing.
     pub const NONE: u64 = 0;
     /// Report what every CPU is doing, then exit with `EXIT_STOPPED`.
     pub const REPORT_AND_STOP: u64 = 1;
+
+    /// The command.
+    pub const fn command(word: u64) -> u64 {
+        word & 0xff
+    }
+
+    /// How many requests to init there have been; a node on which that has changed tells whoever
+    /// has attached to [`ASKED`](dyad_abi::service::ASKED) there.
+    pub const fn asked(word: u64) -> u64 {
+        word >> 8
+    }
+
+    /// The word with another command.
+    pub const fn with_command(word: u64, command: u64) -> u64 {
+        word & !0xff | command & 0xff
+    }
+
+    /// The word with one more request.
+    pub const fn with_request(word: u64) -> u64 {
+        word.wrapping_add(1 << 8)
+    }
 }
 
 /// What a CPU is doing, as far as senders need to know.
@@ -271,7 +295,7 @@ pub struct Superblock {
     pub memory_model: AtomicU64,
     /// `nodes | cpus << 8`.
     pub shape: AtomicU64,
-    /// One of [`control`]; written by the launcher.
+    /// A word of [`control`]; written by the launcher.
     pub control: AtomicU64,
     /// Goes with `control`: bit set of dead nodes.
     pub control_arg: AtomicU64,
@@ -356,12 +380,15 @@ pub const LAYOUT: LayoutHash = crate::shared_layout!(LayoutHash::EMPTY;
     crate::FrameEntry { w0, w1 },
 )
 .word(MAGIC)
+.word(ASK_OFFSET)
+.word(dyad_abi::ask::LAYOUT)
 .word(QUIESCE_OFFSET)
 .word(INBOX_OFFSET)
 .word(CXL_FRAME_TABLE_OFFSET);
 
 const _: () = {
-    assert!(size_of::<Superblock>() as u64 <= QUIESCE_OFFSET);
+    assert!(size_of::<Superblock>() as u64 <= ASK_OFFSET);
+    assert!(ASK_OFFSET + dyad_abi::ask::PAGES * dyad_abi::user::PAGE_SIZE <= QUIESCE_OFFSET);
     assert!(QUIESCE_OFFSET + size_of::<crate::quiesce::QuiesceArea>() as u64 <= CLOCK_OFFSET);
     assert!(size_of::<CpuEntry>() == 128);
     assert!(core::mem::offset_of!(CpuEntry, activity) == 64);
@@ -371,6 +398,21 @@ const _: () = {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_are_counted_beside_the_command() {
+        let mut word = control::NONE;
+        for n in 0..3 {
+            assert_eq!((control::command(word), control::asked(word)), (0, n));
+            word = control::with_request(word);
+        }
+        word = control::with_command(word, control::REPORT_AND_STOP);
+        assert_eq!(control::command(word), control::REPORT_AND_STOP);
+        word = control::with_request(word);
+        assert_eq!((control::command(word), control::asked(word)), (1, 4));
+        let last = control::with_command(u64::MAX, control::REPORT_AND_STOP);
+        assert_eq!(control::with_request(last), control::REPORT_AND_STOP);
+    }
 
     #[test]
     fn node_words_round_trip_and_damage_is_seen() {

@@ -8,6 +8,8 @@
 //! Bounds: the caller bounds the length ([`MAX_COPY`] at most); each page takes at most `LOOKS`
 //! walks and faults.
 
+use core::sync::atomic::AtomicU64;
+
 use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
 use dyad_abi::{Error, Result};
 use dyad_pgtbl::{Level, Pte};
@@ -88,6 +90,31 @@ pub fn copy_in<P: Platform>(cx: &Cx, space: WeakRef, va: u64, out: &mut [u8]) ->
         rest = later;
     }
     Ok(())
+}
+
+/// Replaces a word of user memory of a space by `new` if it is `old`. Gives what it was. Where caches
+/// are not coherent, the change is made at memory: a program has to look there.
+///
+/// # Errors
+///
+/// [`Error::BadArgument`] if the address is not that of a word, [`Error::BadAddress`] if it cannot be
+/// written; [`Error::Again`] if the word is being changed by others, and as [`copy_in`].
+pub fn exchange<P: Platform>(cx: &Cx, space: WeakRef, va: u64, old: u64, new: u64) -> Result<u64> {
+    check(va, 8)?;
+    if !va.is_multiple_of(8) {
+        return Err(Error::BadArgument);
+    }
+    let pa = locate::<P>(cx, space, va, FaultKind::Write)?;
+    let word: &AtomicU64 = cx.node.map.get(pa).ok_or(Error::BadAddress)?;
+    let words = cx.words();
+    let was = words.read(word);
+    if was != old {
+        return Ok(was);
+    }
+    match words.exchange(word, old, new) {
+        true => Ok(old),
+        false => Err(Error::Again),
+    }
 }
 
 /// Copies to user memory of a space.

@@ -16,7 +16,7 @@ use dyad_shm::frame::WeakRef;
 
 use super::system::{PAIR, System, VA, cx, frame, frame_cap, memory_cap, this};
 use super::{Did, Machine, MockA64, MockX86};
-use crate::copy::{MAX_COPY, copy_in, copy_out};
+use crate::copy::{MAX_COPY, copy_in, copy_out, exchange};
 use crate::cx::Cx;
 use crate::memory::Words;
 use crate::node::Node;
@@ -407,6 +407,39 @@ fn copies_fault_pages_in_and_check_every_page() {
         copy_out::<MockX86>(&c, nothing, VA, &[1]),
         Err(Error::Revoked)
     );
+}
+
+#[test]
+fn of_two_who_exchange_a_word_one_is_first() {
+    const TURNS: u64 = 2000;
+    let (s, space) = with_region(64, RegionKind::Anonymous, true);
+    let worlds = [s.world.twin(), s.world.twin()];
+    thread::scope(|scope| {
+        for (which, w) in worlds.into_iter().enumerate() {
+            scope.spawn(move || {
+                let c = cx(w.machine(which));
+                let change = |old, new| match which {
+                    0 => exchange::<MockX86>(&c, space, VA + 8, old, new),
+                    _ => exchange::<MockA64>(&c, space, VA + 8, old, new),
+                };
+                let (mut won, mut last) = (0, 0);
+                while won < TURNS {
+                    match change(last, last + 1) {
+                        Ok(was) if was == last => won += 1,
+                        Ok(was) => last = was,
+                        Err(e) => assert_eq!(e, Error::Again),
+                    }
+                }
+            });
+        }
+    });
+    let c = cx(s.x());
+    let change = |va, old| exchange::<MockX86>(&c, space, va, old, 1);
+    assert_eq!(change(VA + 8, u64::MAX), Ok(2 * TURNS));
+    assert_eq!(change(VA + 4, 0), Err(Error::BadArgument));
+    assert_eq!(change(VA - 8, 0), Err(Error::BadAddress));
+    protect::<MockX86>(&this(&c, space), Isa::X86_64, VA, Perms::READ).unwrap();
+    assert_eq!(change(VA + 8, 2 * TURNS), Err(Error::BadAddress));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use dyad_abi::cap::{ObjectKind, RegionKind};
+use dyad_abi::cap::{ObjectKind, RegionKind, SpaceOp};
 use dyad_abi::user::{HEAP_BASE, PAGE_SIZE, USER_END};
 use dyad_abi::{CpuId, Error, NodeId};
 use dyad_pgtbl::{Level, Memory, Perms};
@@ -11,7 +11,7 @@ use dyad_ring::Message;
 use dyad_shm::superblock::MAGIC;
 use dyad_shm::{FUSED_BASE, FUSED_END, FrameRef, IMAGE_BASE, PhysAddr, PoolId};
 
-use super::{Cx, Outcome, ensure, fail, ktest, remark, rig, spaces};
+use super::{Cx, Outcome, ensure, fail, gives, ktest, remark, rig, spaces};
 
 const ANONYMOUS: u64 = RegionKind::Anonymous as u64;
 
@@ -208,6 +208,47 @@ fn anonymous_pages_are_the_same_in_both_tables(cx: &Cx<'_>) -> Outcome {
             let found = spaces::look(&rig.k, space, isa, HEAP_BASE);
             ensure!(found.is_none(), "still mapped for {isa}");
         }
+        Ok(None)
+    })
+}
+
+#[ktest(ops)]
+fn words_of_user_memory_are_exchanged_in_one_step(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let object = spaces::create(rig)?;
+        let at = HEAP_BASE + 24;
+        spaces::region(&rig.k, object, HEAP_BASE, PAGE_SIZE, ANONYMOUS | 1 << 8)?;
+        let end = HEAP_BASE + PAGE_SIZE;
+        spaces::region(&rig.k, object, end, PAGE_SIZE, ANONYMOUS)?;
+        let exchange = SpaceOp::Exchange as u32;
+        let space = rig.cap(ObjectKind::Space, object, rig::only(exchange))?;
+        let words = |va, old, new| rig.sys(space, exchange, &[va, old, new]);
+        // The page comes with it, and is zero.
+        gives!(words(at, 0, 5), Ok(0));
+        gives!(words(at, 0, 7), Ok(5));
+        gives!(words(at, 5, u64::MAX), Ok(5));
+        gives!(words(at, u64::MAX, 9), Ok(u64::MAX));
+        let mut word = [0; 8];
+        cx.machine.copy_in(object, at, &mut word)?;
+        gives!(u64::from_le_bytes(word), 9);
+        for bad in [at + 1, at + 4, end - 4] {
+            gives!(words(bad, 0, 1), Err(Error::BadArgument));
+        }
+        for bad in [
+            0,
+            8,
+            end,
+            end + PAGE_SIZE,
+            USER_END,
+            USER_END - 4,
+            FUSED_BASE,
+            !7,
+        ] {
+            gives!(words(bad, 0, 1), Err(Error::BadAddress));
+        }
+        let without = rig.cap(ObjectKind::Space, object, rig::all_but(exchange))?;
+        gives!(rig.sys(without, exchange, &[at, 9, 1]), Err(Error::Denied));
+        gives!(words(at, 9, 9), Ok(9));
         Ok(None)
     })
 }

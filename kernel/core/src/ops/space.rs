@@ -11,6 +11,7 @@
 //! | `Supply` | constant |
 //! | `Shootdown` | one message per CPU |
 //! | `Evacuate` | 64 pages parked or 16 moved, or 256 entries looked at |
+//! | `Exchange` | one walk, and one fault of the page, if that is not mapped; one word |
 //! | `Reclaim` | [`RECLAIM_PAGES`] pages unmapped on each ISA, or eight times as many entries looked at; the value tells how far it has come |
 //!
 //! # What it takes besides the right of the operation
@@ -62,7 +63,7 @@ use crate::cx::{Cx, Operand};
 use crate::lookup::noted;
 use crate::mapping::{Driver, In, page, refusal, span, table_kind};
 use crate::object::space::{MAX_RUNS, Region, Space, Supply};
-use crate::shootdown;
+use crate::{copy, shootdown};
 
 /// Pages that one `Reclaim` unmaps at most.
 pub const RECLAIM_PAGES: u64 = 32;
@@ -129,6 +130,7 @@ pub fn dispatch<P: Platform>(
             let memory = cx.operand(cap(a[2])?, CapType::Memory, supply_rights())?;
             super::evacuate::evacuate::<P>(this, (a[0], a[1]), &memory.unguarded()?, (a[3], a[4]))
         }
+        SpaceOp::Exchange => copy::exchange::<P>(cx, object, a[0], a[1], a[2]),
     }
 }
 

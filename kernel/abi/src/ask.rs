@@ -1,0 +1,294 @@
+//! What the launcher asks of init while a system runs, and what init answers.
+//!
+//! Two pages of the CXL pool, one line of words each: the launcher alone writes the first, init alone
+//! the second. There is one request at a time; whoever else wants something asks the launcher.
+//!
+//! ```text
+//!   launcher                                     init, on the node where it leads
+//!   request line written, number last
+//!   control word counted on, doorbells ─────────▶ told by its kernel (ASKED)
+//!                                                 request line read; whole? new? carried out
+//!   answer line looked at, with a limit  ◀─────── answer line written, number last
+//! ```
+//!
+//! | line | word 0 | 1 | 2 | 3 | 4 |
+//! |---|---|---|---|---|---|
+//! | request | number, not 0 | what, program << 8, thread << 16 | old | new | check |
+//! | answer | number of the request | status | value | fused ns | check |
+//!
+//! The check is a hash of the words before it: a line that is being written is no line yet. A line that is
+//! whole and makes no sense is answered with an error.
+//!
+//! | who has died | then |
+//! |---|---|
+//! | the node where init leads | whoever leads next looks at the request line first: a request without an answer is carried out then, perhaps for the second time, which changes nothing the second time |
+//! | the launcher | all machines end |
+
+use crate::Error;
+use crate::ident::MAX_NODES;
+use crate::service::program;
+
+/// Pages in all.
+pub const PAGES: u64 = 2;
+/// Of these, the first: requests.
+pub const REQUEST_PAGES: u64 = 1;
+/// Words of a line.
+pub const WORDS: usize = 8;
+/// Changes with the meaning of the words; part of the layout hash.
+pub const LAYOUT: u64 = u64::from_le_bytes(*b"DYADASK1");
+
+const PROGRAM_SHIFT: u32 = 8;
+const THREAD_SHIFT: u32 = 16;
+const CHANGE: u64 = 1;
+
+/// A line as it lies in memory.
+pub type Line = [u64; WORDS];
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Changes what a thread of a program is asked to do at its next migration point from `old` to
+    /// `new`, words of [`user::request`](crate::user::request). Value of the answer: what it was; it
+    /// has been changed if that is `old`.
+    Change {
+        /// Number of the program.
+        program: u8,
+        /// Number of the thread in it.
+        thread: u16,
+        /// What it must be.
+        old: u64,
+        /// What it becomes.
+        new: u64,
+    },
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Tells it from the ones before; not 0.
+    pub number: u64,
+    /// What is asked.
+    pub ask: Ask,
+}
+
+/// An answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Number of the request.
+    pub number: u64,
+    /// Value, or why not.
+    pub result: crate::Result<u64>,
+    /// Fused time at which it was carried out.
+    pub at: u64,
+}
+
+/// Why a line is no request or answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadLine {
+    /// Nothing has been written there, or not all of it yet.
+    Nothing,
+    /// It is whole, and makes no sense. The number of what it was meant to be.
+    Senseless(u64),
+}
+
+/// A hash of the first words of a line.
+const fn check(words: [u64; 4]) -> u64 {
+    let mut hash = LAYOUT;
+    let mut i = 0;
+    while i < words.len() {
+        hash = (hash ^ words[i]).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        hash ^= hash >> 29;
+        i += 1;
+    }
+    hash
+}
+
+const fn line(words: [u64; 4]) -> Line {
+    let [a, b, c, d] = words;
+    [a, b, c, d, check(words), 0, 0, 0]
+}
+
+/// The words of a line that is whole.
+const fn whole(line: &Line) -> Option<[u64; 4]> {
+    let [a, b, c, d, sum, rest @ ..] = *line;
+    let words = [a, b, c, d];
+    let unused = rest[0] | rest[1] | rest[2];
+    if a != 0 && sum == check(words) && unused == 0 {
+        Some(words)
+    } else {
+        None
+    }
+}
+
+impl Request {
+    /// Its line. Word 0 is to be written last.
+    pub const fn line(self) -> Line {
+        let Ask::Change {
+            program,
+            thread,
+            old,
+            new,
+        } = self.ask;
+        let what = CHANGE | (program as u64) << PROGRAM_SHIFT | (thread as u64) << THREAD_SHIFT;
+        line([self.number, what, old, new])
+    }
+
+    /// Reads a line.
+    ///
+    /// # Errors
+    ///
+    /// [`BadLine`].
+    pub const fn read(line: &Line) -> Result<Request, BadLine> {
+        let Some([number, what, old, new]) = whole(line) else {
+            return Err(BadLine::Nothing);
+        };
+        let program = what >> PROGRAM_SHIFT & 0xff;
+        let thread = what >> THREAD_SHIFT;
+        let nodes = MAX_NODES as u64;
+        let sense = what & 0xff == CHANGE
+            && program < program::MAX
+            && thread <= u16::MAX as u64
+            && old <= nodes
+            && new <= nodes;
+        if !sense {
+            return Err(BadLine::Senseless(number));
+        }
+        Ok(Request {
+            number,
+            ask: Ask::Change {
+                program: program as u8,
+                thread: thread as u16,
+                old,
+                new,
+            },
+        })
+    }
+}
+
+impl Answer {
+    /// Its line. Word 0 is to be written last.
+    pub const fn line(self) -> Line {
+        let (status, value) = match self.result {
+            Ok(value) => (0, value),
+            Err(e) => (e.code(), 0),
+        };
+        line([self.number, status, value, self.at])
+    }
+
+    /// Reads a line.
+    ///
+    /// # Errors
+    ///
+    /// [`BadLine`].
+    pub const fn read(line: &Line) -> Result<Answer, BadLine> {
+        let Some([number, status, value, at]) = whole(line) else {
+            return Err(BadLine::Nothing);
+        };
+        let result = match (status, Error::from_code(status)) {
+            (0, _) => Ok(value),
+            (_, Some(e)) => Err(e),
+            (_, None) => return Err(BadLine::Senseless(number)),
+        };
+        Ok(Answer { number, result, at })
+    }
+}
+
+const _: () = assert!(program::MAX <= 1 << (THREAD_SHIFT - PROGRAM_SHIFT));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn requests() -> impl Strategy<Value = Request> {
+        let nodes = MAX_NODES as u64;
+        let parts = (1u64.., 0..program::MAX as u8, 0u16.., 0..=nodes, 0..=nodes);
+        parts.prop_map(|(number, program, thread, old, new)| Request {
+            number,
+            ask: Ask::Change {
+                program,
+                thread,
+                old,
+                new,
+            },
+        })
+    }
+
+    fn answers() -> impl Strategy<Value = Answer> {
+        let result = prop_oneof![
+            any::<u64>().prop_map(Ok),
+            (0..Error::ALL.len()).prop_map(|i| Err(Error::ALL[i])),
+        ];
+        (1u64.., result, any::<u64>()).prop_map(|(number, result, at)| Answer {
+            number,
+            result,
+            at,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn lines_are_read_as_they_were_written(r in requests(), a in answers()) {
+            prop_assert_eq!(Request::read(&r.line()), Ok(r));
+            prop_assert_eq!(Answer::read(&a.line()), Ok(a));
+        }
+
+        /// What one sees while a line is being written over another one, in any order of words, is the
+        /// old one, the new one, or no line.
+        #[test]
+        fn half_a_line_is_none(old in requests(), new in requests(), which in any::<u8>()) {
+            let (was, is) = (old.line(), new.line());
+            let seen: Line =
+                core::array::from_fn(|i| if which >> i & 1 == 0 { was[i] } else { is[i] });
+            match Request::read(&seen) {
+                Ok(r) => prop_assert!(r == old || r == new),
+                Err(e) => prop_assert_eq!(e, BadLine::Nothing),
+            }
+        }
+
+        #[test]
+        fn damaged_lines_are_no_lines(r in requests(), at in 0..WORDS, with in 1u64..) {
+            let mut damaged = r.line();
+            damaged[at] ^= with;
+            prop_assert_eq!(Request::read(&damaged), Err(BadLine::Nothing));
+        }
+
+        /// A line whose check is right may say anything.
+        #[test]
+        fn what_is_read_is_in_bounds(words in any::<[u64; 4]>()) {
+            match Request::read(&line(words)) {
+                Ok(r) => {
+                    prop_assert_eq!(r.line(), line(words));
+                    let Ask::Change { program, old, new, .. } = r.ask;
+                    prop_assert!(u64::from(program) < program::MAX);
+                    prop_assert!(old <= MAX_NODES as u64 && new <= MAX_NODES as u64);
+                }
+                Err(BadLine::Senseless(number)) => prop_assert_eq!(number, words[0]),
+                Err(BadLine::Nothing) => prop_assert_eq!(words[0], 0),
+            }
+        }
+    }
+
+    #[test]
+    fn a_new_page_has_no_line() {
+        assert_eq!(Request::read(&[0; WORDS]), Err(BadLine::Nothing));
+        assert_eq!(Answer::read(&[0; WORDS]), Err(BadLine::Nothing));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told_from_what_is_not_there() {
+        let senseless = |what, old, new| Request::read(&line([7, what, old, new]));
+        for bad in [
+            senseless(0, 0, 1),
+            senseless(2, 0, 1),
+            senseless(1 | 32 << 8, 0, 1),
+            senseless(1 | 1 << 32, 0, 1),
+            senseless(1, 9, 1),
+            senseless(1, 0, 9),
+        ] {
+            assert_eq!(bad, Err(BadLine::Senseless(7)));
+        }
+        let answer = Answer::read(&line([7, 9999, 0, 0]));
+        assert_eq!(answer, Err(BadLine::Senseless(7)));
+    }
+}
