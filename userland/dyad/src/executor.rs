@@ -15,7 +15,9 @@
 //! asked and since when is kept in [`State::moving`], and no borrow of the state is held.
 //!
 //! A task belongs to a node, its *home*: where it was spawned, then where it last migrated to.
-//! It is polled only there. A round polls the tasks that are ready here; then, if tasks are ready
+//! It is polled only there. Between rounds the loop looks whether the thread is asked to go elsewhere
+//! ([`sys::take_request`]): then that becomes the home of all tasks, but of those that are just about to
+//! migrate themselves, and the thread goes there, also if all tasks sleep. A round polls the tasks that are ready here; then, if tasks are ready
 //! elsewhere, the thread moves to the one that has waited longest. So tasks that are always ready
 //! cannot keep the others waiting.
 
@@ -189,6 +191,15 @@ impl State {
         }
     }
 
+    /// The thread is asked to go on elsewhere, with all tasks that are not about to migrate. Whether it
+    /// is somewhere else now.
+    fn send_all(&mut self, to: NodeId) -> bool {
+        for task in self.tasks.values_mut() {
+            task.home = to;
+        }
+        self.here() != to
+    }
+
     /// The thread has arrived somewhere, or has failed to leave.
     fn arrive(&mut self, result: Result<(), sys::Error>) -> Vec<Waker> {
         let Some(moving) = self.moving.take() else {
@@ -270,20 +281,19 @@ pub(crate) fn run() -> ! {
         between_rounds();
         wake_timers();
         poll_round();
-        match with(State::next_step) {
-            Step::Poll => {}
-            Step::Move(node) => {
-                with(|s| {
-                    s.moving = Some(Moving {
-                        from: s.here(),
-                        to: node,
-                        since: now(),
-                    });
-                });
-                // When this returns, nothing read before it may be used: see the module header.
-                let result = sys::migrate(node);
-                arrive(result.map(drop));
+        let step = with(State::next_step);
+        // Behind the polls: a task that has just arrived where it wanted to be finds itself there.
+        if !matches!(step, Step::Exit(_))
+            && let Some(node) = sys::take_request()
+        {
+            if with(|s| s.send_all(node)) {
+                go(node);
             }
+            continue;
+        }
+        match step {
+            Step::Poll => {}
+            Step::Move(node) => go(node),
             Step::Sleep(deadline) => {
                 // Waking early only costs a turn.
                 let _ = sys::sleep_until(deadline);
@@ -310,6 +320,20 @@ fn wake_watching() {
 /// that sets a timer as well.
 pub(crate) fn watch(waker: Waker) {
     with(|s| s.watching.push(waker));
+}
+
+/// The thread goes on on another node: there this returns, or in the loop of the other ISA's side.
+fn go(node: NodeId) {
+    with(|s| {
+        s.moving = Some(Moving {
+            from: s.here(),
+            to: node,
+            since: now(),
+        });
+    });
+    // When this returns, nothing read before it may be used: see the module header.
+    let result = sys::migrate(node);
+    arrive(result.map(drop));
 }
 
 fn arrive(result: Result<(), sys::Error>) {

@@ -3,6 +3,17 @@
 //! The task's future goes on there, at the same addresses, with everything it holds. What costs
 //! time is the hand-over of the thread and the caches that are cold on the other side; no memory
 //! is copied.
+//!
+//! # Being asked to move
+//!
+//! A program can also be asked to go elsewhere: from outside by `cargo xtask migrate`, from inside by
+//! [`request`]. The executor looks between rounds of polls, also while all tasks sleep: it takes the
+//! program's thread there, and that node becomes the home of **all** tasks. Only a task that has asked for a
+//! move itself, and waits for it, keeps what it asked for. A task that never reaches an `.await` that
+//! waits cannot be moved. So a program that relies on where it is between two `.await`s asks again, by
+//! [`node`](crate::node).
+//!
+//! If the node dies on the way, the tasks go on where they were.
 
 use alloc::vec::Vec;
 use core::future::Future;
@@ -82,6 +93,36 @@ impl Drop for Migrate {
             executor::cancel_move(&outcome);
         }
     }
+}
+
+/// Asks thread `thread` of this program (0: the one that runs the tasks) to go on on a node at its next
+/// migration point, in the place of what it was asked before and has not done yet, which is returned.
+///
+/// ```no_run
+/// # use dyad::prelude::*;
+/// # async fn f() -> Result<()> {
+/// dyad::migration::request(0, NodeId::new(1).unwrap())?;
+/// yield_now().await;
+/// assert_eq!(node().index(), 1);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// `NotFound` if the program has no such thread; `NoSuchNode`, `NodeDead`; `Again` if others keep asking.
+pub fn request(thread: u64, to: NodeId) -> Result<Option<NodeId>, sys::Error> {
+    sys::request_move(thread, to)
+}
+
+/// Takes back what a thread is asked. Gives what that was: `None` if it was asked nothing, or has begun
+/// to do it.
+///
+/// # Errors
+///
+/// As [`request`].
+pub fn withdraw(thread: u64) -> Result<Option<NodeId>, sys::Error> {
+    sys::withdraw_request(thread)
 }
 
 /// The migrations of the program's thread from one node to another so far, and what they took:

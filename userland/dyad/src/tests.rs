@@ -270,6 +270,70 @@ fn tasks_of_a_dead_node_go_on_elsewhere() {
 }
 
 #[test]
+fn all_tasks_go_where_the_thread_is_asked_to_go() {
+    use crate::migration::request;
+    let outcome = program!(&[X, A, X], {
+        let other = spawn(async {
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(node(), id(2));
+            migrate_to(id(0)).await.unwrap();
+            println!("other on {}", node());
+        });
+        assert_eq!(request(0, id(1)), Ok(None));
+        assert_eq!(node(), id(0));
+        yield_now().await;
+        assert_eq!((isa(), node()), (A, id(1)));
+        // The newer one counts, and while all sleep, too.
+        assert_eq!(request(0, id(0)), Ok(None));
+        assert_eq!(request(0, id(2)), Ok(Some(id(0))));
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(node(), id(2));
+        // Being there already is not a migration.
+        request(0, id(2)).unwrap();
+        yield_now().await;
+        other.await;
+        assert_eq!(node(), id(2));
+    });
+    assert_eq!(outcome.code, 0);
+    assert_eq!(outcome.output, "other on 0\n");
+    assert_eq!(trace(&outcome), ["01", "12", "20", "02"]);
+}
+
+#[test]
+fn a_task_that_is_about_to_migrate_keeps_its_own_way() {
+    let outcome = program!(&[X, A, X], {
+        let (own, ()) = join(migrate_to(id(1)), async {
+            crate::migration::request(0, id(2)).unwrap();
+        })
+        .await;
+        assert_eq!((own, node()), (Ok(()), id(1)));
+    });
+    assert_eq!(outcome.code, 0);
+    assert_eq!(trace(&outcome), ["02", "21"]);
+}
+
+#[test]
+fn requests_are_refused_and_withdrawn() {
+    use crate::migration::{request, withdraw};
+    let outcome = program!(&[X, A], {
+        assert_eq!(request(1, id(1)), Err(sys::Error::NotFound));
+        assert_eq!(request(0, id(2)), Err(sys::Error::NoSuchNode));
+        assert_eq!(withdraw(0), Ok(None));
+        request(0, id(1)).unwrap();
+        assert_eq!(withdraw(0), Ok(Some(id(1))));
+        yield_now().await;
+        assert_eq!(node(), id(0));
+        // It dies after it has been asked for.
+        request(0, id(1)).unwrap();
+        host::kill_node(id(1));
+        yield_now().await;
+        assert_eq!(node(), id(0));
+        assert_eq!(request(0, id(1)), Err(sys::Error::NodeDead));
+    });
+    assert_eq!((outcome.code, outcome.migrations.len()), (0, 0));
+}
+
+#[test]
 fn results_become_exit_codes() {
     let failed = program!(&[X, A], {
         migrate(A).await?;

@@ -40,7 +40,9 @@ use dyad_abi::service::memory::Question;
 use dyad_abi::service::{
     CONSOLE_THREADS, INFO_MAGIC, Info, MAX_ARGS, ReportText, console, pager, process, slot,
 };
-use dyad_abi::user::{MAX_REPORT_DETAIL, MAX_REPORT_NAME, PAGE_SIZE, ReportKind, SysInfo, Where};
+use dyad_abi::user::{
+    MAX_REPORT_DETAIL, MAX_REPORT_NAME, PAGE_SIZE, ReportKind, SysInfo, Where, request,
+};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 
 use crate::cap::NodeState;
@@ -113,6 +115,8 @@ struct State {
     turn: Option<Isa>,
     started: [bool; 2],
     skipped: u64,
+    /// What its thread is asked.
+    request: u64,
     maps: HashMap<u64, u64>,
     locals: HashMap<usize, usize>,
     threads: Threads,
@@ -150,6 +154,7 @@ impl Program {
             turn: None,
             started: [false; 2],
             skipped: 0,
+            request: request::NONE,
             maps: HashMap::new(),
             locals: HashMap::new(),
             threads: Threads::default(),
@@ -280,6 +285,16 @@ pub fn kill_node(node: NodeId) {
 /// What the calling program has done so far.
 pub fn outcome() -> Outcome {
     current().state().outcome.clone()
+}
+
+/// What the calling thread is asked.
+pub(crate) fn request_word() -> u64 {
+    current().state().request
+}
+
+/// The same, and puts a word in its place.
+pub(crate) fn swap_request(word: u64) -> u64 {
+    core::mem::replace(&mut current().state().request, word)
 }
 
 /// The value of a program-local static.
@@ -429,7 +444,7 @@ fn exit(program: &Program, code: u64) -> ! {
 }
 
 /// What the services do.
-fn serve(program: &Arc<Program>, service: CapIndex, [what, a, b, _]: [u64; 4]) -> Result<u64> {
+fn serve(program: &Arc<Program>, service: CapIndex, [what, a, b, c]: [u64; 4]) -> Result<u64> {
     match (service, what) {
         (slot::CONSOLE, console::WRITE) if b > PAGE_SIZE => Err(Error::TooLarge),
         (slot::CONSOLE, console::WRITE) => {
@@ -454,6 +469,7 @@ fn serve(program: &Arc<Program>, service: CapIndex, [what, a, b, _]: [u64; 4]) -
         (slot::PROCESS, process::START) => threads::start(program, a, b),
         (slot::PROCESS, process::END_THREAD) => threads::end(program),
         (slot::PROCESS, process::LOST) => Ok(0),
+        (slot::PROCESS, process::REQUEST) => change_request(program, a, b, c),
         // What services do for each other.
         (slot::CONSOLE, console::END)
         | (slot::PAGER, pager::END)
@@ -464,6 +480,25 @@ fn serve(program: &Arc<Program>, service: CapIndex, [what, a, b, _]: [u64; 4]) -
             .ok_or(Error::BadArgument),
         _ => Err(Error::BadArgument),
     }
+}
+
+fn change_request(program: &Program, thread: u64, old: u64, new: u64) -> Result<u64> {
+    let mut state = program.state();
+    if thread != 0 {
+        return Err(Error::NotFound);
+    }
+    if new != request::NONE {
+        let node = request::node(new).ok_or(Error::NoSuchNode)?;
+        let live = state.live.get(node.index());
+        if !*live.ok_or(Error::NoSuchNode)? {
+            return Err(Error::NodeDead);
+        }
+    }
+    let was = state.request;
+    if was == old {
+        state.request = new;
+    }
+    Ok(was)
 }
 
 /// Part of the text buffer.

@@ -35,6 +35,7 @@ mod lock;
 pub mod marker;
 mod program;
 pub mod raw;
+mod request;
 pub mod sync;
 mod text;
 pub mod thread;
@@ -47,6 +48,7 @@ pub use program::{
     abandon, args, exit, in_invocation, info, map_anon, memory_state, migrate, now, sim_count,
     sleep_until, sys_info, translate, unmap, where_am_i, yield_now,
 };
+pub use request::{is_requested, request_move, take_request, withdraw_request};
 pub use text::{report_check, report_counter, write};
 
 /// The ISA this code runs on, without entering the kernel.

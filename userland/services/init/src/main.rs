@@ -12,7 +12,8 @@
 //!             waits ──the program has ended──▶ takes it down ──▶ counts frames ──▶ Shutdown
 //!               ├──a program beside it has ended──▶ takes that down
 //!               ├──a node has died──▶ says so, or takes over
-//!               └──a node has come back──▶ starts schedulers and service threads there again
+//!               ├──a node has come back──▶ starts schedulers and service threads there again
+//!               └──the launcher asks something──▶ does it and answers
 //!  init, invoked (on the caller's thread): the process service
 //! ```
 //!
@@ -28,6 +29,7 @@
 //! | `process::END_THREAD` | | none: the calling thread ends |
 //! | `process::LOST` | | threads that were lost with their nodes, by bit |
 //! | `process::EMULATE` | thread, node, time | 0: it will be moved, wherever it is then |
+//! | `process::REQUEST` | thread of the program, old and new request | what it was |
 //!
 //! | error | why |
 //! |---|---|
@@ -37,6 +39,7 @@
 //! | `Again` | `START`: the thread runs, or has not quite ended |
 //! | `NoSuchNode`, `NodeDead` | `START`: the node |
 //! | `NoSuchNode`, `NodeDead`, `Exists`, `Again`, `Full` | `EMULATE`: the node; it is being moved; somebody else is here |
+//! | `NotFound`, `NoSuchNode`, `NodeDead` | no such thread; the node that it is asked to go to |
 //!
 //! # Memory
 //!
@@ -80,6 +83,8 @@
 #![cfg_attr(target_os = "none", no_main)]
 #![deny(unsafe_code)]
 
+#[cfg(target_os = "none")]
+mod ask;
 #[cfg(target_os = "none")]
 mod blocks;
 #[cfg(target_os = "none")]

@@ -219,6 +219,9 @@ fn process(call: Call) -> Result<u64> {
     if what == process::EMULATE {
         return crate::emulate::ask(call, [a, b, c]);
     }
+    if what == process::REQUEST {
+        return crate::ask::change(call.badge, a, b, c);
+    }
     if what & 0xff == process::MEMORY {
         if call.badge != program::PAGER {
             return Err(Error::Denied);

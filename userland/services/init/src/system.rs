@@ -22,7 +22,7 @@ use crate::program::{HOME, Program};
 use crate::service::say;
 use crate::threads;
 use crate::trouble::{Done, During};
-use crate::wardens::{self, NEWS, WARDEN_LINE};
+use crate::wardens::{self, ASKED_BIT, NEWS, WARDEN_LINE};
 
 /// Numbers of threads in the table of the scheduler.
 mod thread {
@@ -261,16 +261,22 @@ impl Builder {
             threads[node.index()] = Some(thread);
         }
         let news = self.news(ENDED_LINE)?;
-        wardens::appoint(HOME, news).during("news of nodes")?;
+        let asks = self.tells(ENDED_LINE, ASKED_BIT)?;
+        wardens::appoint(HOME, news, asks).during("news of nodes")?;
         Ok(threads)
     }
 
     /// Sends news of nodes to a line of init's endpoints.
     fn news(&mut self, line: u64) -> Done<Cap<Send>> {
+        self.tells(line, NEWS)
+    }
+
+    /// Sends a bit to a line of init's endpoints.
+    fn tells(&mut self, line: u64, bit: u64) -> Done<Cap<Send>> {
         let place = self.store.slot().during("slot")?;
         ENDPOINT
-            .make_send(line, place, NEWS)
-            .during("news of nodes")
+            .make_send(line, place, bit)
+            .during("news for the wardens")
     }
 
     /// A thread for every node, and its right to drive the rounds there.
@@ -352,6 +358,8 @@ impl Builder {
         };
         let mut p = self.program(number, item, supply)?;
         let endpoints = self.endpoints(&mut p)?;
+        crate::ask::enter(&mut self.store, number, p.space, endpoints)
+            .during("requests to threads")?;
         p.connect(slot::CONSOLE, console, INVOKE)?;
         p.connect(slot::PAGER, pager, INVOKE)?;
         p.connect(slot::PROCESS, &self.window.own, INVOKE)?;
@@ -623,8 +631,8 @@ impl System {
 }
 
 const _: () = assert!(
-    (thread::WARDEN as usize) + MAX_NODES <= 63
+    (thread::WARDEN as usize) + MAX_NODES <= 62
         && threads::scheduled(program::FIRST, 0) == 64
         && threads::scheduled(BESIDE + 1, 0) == sched::THREADS
-        && (3 * PROGRAM_ENDED) & NEWS == 0
+        && (3 * PROGRAM_ENDED) & (NEWS | ASKED_BIT) == 0
 );

@@ -224,6 +224,7 @@ impl System {
     /// Takes a program down that has ended.
     pub fn take_down(&self, p: &Program) -> Done<Count> {
         let number = p.number;
+        crate::ask::leave(number);
         halt(p, self.builder.isas).during("ending the threads")?;
         let console = self.to_console.request([console::END, number, 0, 0]);
         let pager = self.to_pager.request([pager::END, number, 0, 0]);

@@ -183,6 +183,16 @@ impl Guest {
         }
     }
 
+    /// Whether there is thread `n`, and the program goes on.
+    pub fn runs(&self, n: u64) -> bool {
+        let entry = usize::try_from(n).ok().and_then(|n| self.threads.get(n));
+        let there = |e: &Entry| match e.word.load(Ordering::Acquire) & state::MASK {
+            state::STARTING | state::RUNNING => true,
+            _ => false,
+        };
+        entry.is_some_and(there) && !self.is_over()
+    }
+
     /// `START`.
     fn start(&self, number: u64, n: u64, place: u64) -> Result<u64> {
         let entry = usize::try_from(n)

@@ -1,7 +1,7 @@
 //! Wardens: a thread of init on every node, which hears there of nodes that die and come back.
 //!
-//! One of them *leads*: it waits for the end of the program, and starts what belongs to a node again
-//! when that has come back. The others wait for its death.
+//! One of them *leads*: it waits for the end of the program, does what the launcher asks, and starts what
+//! belongs to a node again when that has come back. The others wait for its death.
 //!
 //! ```text
 //!   waits ──its leader's node has died──▶ leads: schedulers, `quiesced` and wardens of nodes that
@@ -17,17 +17,20 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad_abi::cap::CapIndex;
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::record::EXIT_FAILED;
-use dyad_abi::service::{NODE_DIED, NODE_JOINED};
+use dyad_abi::service::{ASKED, NODE_DIED, NODE_JOINED};
 use dyad_abi::{Error, NodeId, Result};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, NodeState, Send, Thread, Until};
 
+use crate::ask;
 use crate::evict;
 use crate::service::{ended, is_over, say, shut_down, start_failed, threads_ended, with_system};
 use crate::system::{ENDED_LINE, ENDPOINT};
 
 /// Bit that says that a node has died or come back.
 pub const NEWS: u64 = 1 << 63;
+/// Bit that says that the launcher asks something.
+pub const ASKED_BIT: u64 = 1 << 62;
 /// Where a warden waits that does not lead: this and its node's number.
 pub const WARDEN_LINE: u64 = 2;
 /// How often a leader looks again at what it could not do, or once nodes have died at what may have
@@ -55,6 +58,8 @@ static WARDENS: [Warden; MAX_NODES] = [const {
 }; MAX_NODES];
 /// Sends news to where the leader waits.
 static LEADER_NEWS: AtomicU64 = AtomicU64::new(0);
+/// The same of what the launcher asks.
+static LEADER_ASKED: AtomicU64 = AtomicU64::new(0);
 /// `incarnation << 32 | node + 1` of the leader.
 static LEADER: AtomicU64 = AtomicU64::new(0);
 
@@ -71,8 +76,9 @@ pub fn enter(node: NodeId, thread: Cap<Thread>, news: Cap<Send>) {
 /// # Errors
 ///
 /// As the kernel says.
-pub fn appoint(node: NodeId, news: Cap<Send>) -> Result<()> {
+pub fn appoint(node: NodeId, news: Cap<Send>, asked: Cap<Send>) -> Result<()> {
     LEADER_NEWS.store(news.index().get().into(), Ordering::Relaxed);
+    LEADER_ASKED.store(asked.index().get().into(), Ordering::Relaxed);
     let state = rt::hardware(node).node_state(node)?;
     LEADER.store(name(node, state.incarnation), Ordering::Release);
     Ok(())
@@ -163,6 +169,9 @@ pub fn serve(node: NodeId) -> ! {
         let attached = attach(node, news);
         let mut quiet = attached.is_ok();
         if leads {
+            let asked = rt::hardware(node).attach_irq(ASKED, known(&LEADER_ASKED));
+            quiet &= asked.is_ok();
+            ask::attend();
             let looked = with_system(|system| {
                 // First, because a program may have ended by a death.
                 let all_well = system.look_after_nodes();

@@ -145,6 +145,22 @@ impl Cap<Space> {
         })
     }
 
+    /// Replaces the word of the space's memory at `va` by `new` if it is `old`, in one step for all who
+    /// look at it. Gives what it was. Needs the right `Exchange`.
+    ///
+    /// # Errors
+    ///
+    /// `BadArgument` if that is no word's address, `BadAddress` if the program could not write there;
+    /// `NoMemory` if the page cannot be mapped in; `Again` if somebody else is changing the word; and
+    /// those of [every operation](super#errors-of-every-operation).
+    ///
+    /// # Safety
+    ///
+    /// If this is the caller's own space, the word must be one that others may change at any time.
+    pub unsafe fn exchange(self, va: u64, old: u64, new: u64) -> Result<u64> {
+        self.call(SpaceOp::Exchange as u32, [va, old, new, 0, 0])
+    }
+
     /// Links `table` in, as the table of level `at.level` that covers `va`; level 4 is the root.
     /// Needs the right `Link`, also on `table`.
     ///
