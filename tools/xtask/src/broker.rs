@@ -124,17 +124,33 @@ impl Broker {
 
     /// Rings the first `cpus` vectors of every machine that is connected.
     pub fn ring_all(&self, cpus: usize) {
-        for peer in self.shared.lock().iter() {
-            for vector in peer.vectors.iter().take(cpus) {
-                // A full counter means that the machine has more than enough rings pending.
-                let _ = rustix::io::write(vector, &1u64.to_ne_bytes());
-            }
-        }
+        self.ringer().ring_all(cpus);
+    }
+
+    /// Who can do that from another thread, as long as the broker runs.
+    pub fn ringer(&self) -> Ringer {
+        Ringer(Arc::clone(&self.shared))
     }
 
     /// Number of machines connected now.
     pub fn peers(&self) -> usize {
         self.shared.lock().len()
+    }
+}
+
+/// Rings the machines of a [`Broker`].
+#[derive(Clone, Debug)]
+pub struct Ringer(Arc<Shared>);
+
+impl Ringer {
+    /// As [`Broker::ring_all`].
+    pub fn ring_all(&self, cpus: usize) {
+        for peer in self.0.lock().iter() {
+            for vector in peer.vectors.iter().take(cpus) {
+                // A full counter means that the machine has more than enough rings pending.
+                let _ = rustix::io::write(vector, &1u64.to_ne_bytes());
+            }
+        }
     }
 }
 
@@ -317,7 +333,7 @@ impl Server {
 }
 
 /// The process at the other end, if it is of the same user. Messages to it are bounded from now on.
-fn pid_of(stream: &UnixStream) -> Option<i32> {
+pub(crate) fn pid_of(stream: &UnixStream) -> Option<i32> {
     let own = rustix::process::geteuid();
     let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
     let bounded = stream.set_write_timeout(Some(SEND_TIMEOUT)).is_ok();

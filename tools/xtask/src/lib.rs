@@ -7,6 +7,7 @@
 
 pub mod apps;
 pub mod archive;
+pub mod ask;
 pub mod bench;
 pub mod broker;
 pub mod build;

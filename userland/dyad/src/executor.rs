@@ -283,15 +283,16 @@ pub(crate) fn run() -> ! {
         poll_round();
         let step = with(State::next_step);
         // Behind the polls: a task that has just arrived where it wanted to be finds itself there.
-        if !matches!(step, Step::Exit(_))
-            && let Some(node) = sys::take_request()
-        {
-            if with(|s| s.send_all(node)) {
-                go(node);
-            }
-            continue;
-        }
+        let asked = match step {
+            Step::Exit(_) => None,
+            _ => sys::take_request(),
+        };
         match step {
+            _ if let Some(node) = asked => {
+                if with(|s| s.send_all(node)) {
+                    go(node);
+                }
+            }
             Step::Poll => {}
             Step::Move(node) => go(node),
             Step::Sleep(deadline) => {

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod abuse;
+mod asking;
 mod batch;
 mod benchmarks;
 mod clock;
@@ -76,5 +77,6 @@ fn main() -> ExitCode {
     trials.extend(migration::trials());
     trials.extend(deaths::trials());
     trials.extend(crossing::trials());
+    trials.extend(asking::trials());
     libtest_mimic::run(&args, trials).exit_code()
 }

@@ -6,9 +6,11 @@ mod doctor;
 mod explore;
 mod held;
 mod long;
+mod migrate;
 mod miri;
 mod new;
 mod passthrough;
+mod ps;
 mod run;
 mod sim;
 mod soak;
@@ -35,6 +37,10 @@ struct Cli {
 enum Command {
     /// Build everything, start a system of machines and run a program on it
     Run(Box<run::RunArgs>),
+    /// Ask a thread of a system that runs to go on on another node, and wait until it has
+    Migrate(migrate::MigrateArgs),
+    /// List the threads of a system that runs: where they are, what they do
+    Ps(ps::PsArgs),
     /// Run the same system many times and keep the logs of the runs that fail
     Soak(Box<soak::SoakArgs>),
     /// Run every combination of some settings and collect what is simulated in one table
@@ -90,6 +96,8 @@ pub fn main() -> ExitCode {
     }
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::Migrate(args) => migrate::migrate(&args),
+        Command::Ps(args) => ps::ps(&args),
         Command::Soak(args) => soak::soak(&args),
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Explore(args) => explore::explore(&args),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use dyad_abi::boot::{BootMode, BootParams, ClockKind, MAX_TEXT, POOL_GRANULE, doorbell_vectors};
 use dyad_abi::ident::{ISA_COUNT, MAX_NODES};
+use dyad_abi::service::program;
 use dyad_abi::{Isa, NodeId};
 use dyad_shm::PoolId;
 use dyad_sim_model::clock::words::{self, CLOCK_WORDS};
@@ -15,6 +16,9 @@ use dyad_sim_model::shared::Areas;
 use super::node::Node;
 use super::{Event, RunReport, Sink};
 use crate::apps::{Program, Source};
+use crate::ask::Named;
+use crate::ask::channel::Channel;
+use crate::ask::server::Server;
 use crate::broker::Broker;
 use crate::config::{RunConfig, Work};
 use crate::error::Error;
@@ -36,6 +40,8 @@ pub(super) struct Built {
     program: Option<Program>,
     /// Init, the services and the program; empty if there is no program.
     archive: Vec<u8>,
+    /// The program and the one beside it.
+    names: Vec<String>,
     plugin: Option<PathBuf>,
 }
 
@@ -71,6 +77,7 @@ pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Er
     }
     // Stand-ins for kernels start nothing, so there is nothing to be started.
     let starts = |isa: &Isa| config.test.kernel[isa.index()].is_none();
+    let mut names = Vec::new();
     let archive = match &program {
         Some(program) if config.test.bare => archive::pack(&[("init", program.bundle.as_slice())])?,
         Some(program) => {
@@ -83,6 +90,8 @@ pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Er
                 None => None,
             };
             let programs: Vec<&_> = [program].into_iter().chain(&beside).collect();
+            names.push(config.work_name().into());
+            names.extend(config.test.beside.clone());
             build::archive(&services, &programs)?
         }
         None => Vec::new(),
@@ -99,6 +108,7 @@ pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Er
         kernels,
         program,
         archive,
+        names,
         plugin,
     })
 }
@@ -145,6 +155,8 @@ impl Clock {
 
 /// A system whose machines have not been started.
 pub(super) struct System {
+    /// Takes questions about it; first, so that it ends before what it looks at.
+    _questions: Server,
     pub(super) pools: Pools,
     pub(super) clock: Option<Clock>,
     pub(super) broker: Broker,
@@ -180,6 +192,8 @@ impl System {
         pools.write_cxl(archive_offset, archive)?;
         let broker = Broker::start(doorbell_vectors(config.cpus))
             .map_err(|e| Error::io("cannot start the doorbell broker", e))?;
+        let questions = questions(config, &built.names, dir, &pools, &broker)
+            .map_err(|e| Error::io("cannot take questions about the run", e))?;
         let simulation = config.simulation()?;
         if let Some(simulation) = &simulation {
             write(&config_file(dir), &format!("{}\n", pretty(simulation)?))?;
@@ -277,6 +291,7 @@ impl System {
             nodes.push(Node::new(id, isa, command, log, symbols));
         }
         Ok(System {
+            _questions: questions,
             pools,
             clock,
             broker,
@@ -285,6 +300,28 @@ impl System {
             _sanitizer: sanitizer,
         })
     }
+}
+
+/// Takes questions about the run of these programs.
+fn questions(
+    config: &RunConfig,
+    names: &[String],
+    dir: &Path,
+    pools: &Pools,
+    broker: &Broker,
+) -> std::io::Result<Server> {
+    let named = |(number, name): (u64, &String)| Named {
+        number,
+        name: name.clone(),
+    };
+    Server::start(
+        dir,
+        &format!("{}-ask", broker.socket()),
+        Channel::new(pools.cxl().try_clone()?, broker.ringer()),
+        (program::FIRST..).zip(names).map(named).collect(),
+        config.nodes.clone(),
+        pools.present(),
+    )
 }
 
 /// Whether the plugin looks for what kernels forget to flush.

@@ -186,9 +186,9 @@ impl Guest {
     /// Whether there is thread `n`, and the program goes on.
     pub fn runs(&self, n: u64) -> bool {
         let entry = usize::try_from(n).ok().and_then(|n| self.threads.get(n));
-        let there = |e: &Entry| match e.word.load(Ordering::Acquire) & state::MASK {
-            state::STARTING | state::RUNNING => true,
-            _ => false,
+        let there = |e: &Entry| {
+            let state = e.word.load(Ordering::Acquire) & state::MASK;
+            matches!(state, state::STARTING | state::RUNNING)
         };
         entry.is_some_and(there) && !self.is_over()
     }
