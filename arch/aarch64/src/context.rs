@@ -18,7 +18,7 @@
 //! A floating-point area holds `q0` to `q31`, then `FPCR` and `FPSR`.
 
 use core::arch::{asm, global_asm};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::emulation::FLOAT_WORDS;
 use dyad_abi::user::USER_END;
@@ -105,6 +105,37 @@ load_float_registers:
     ldp     q30, q31, [x0, #480]
     ret
 
+    // fn(args, kept)
+    .globl  take_call_registers
+take_call_registers:
+    stp     d0, d1, [x0]
+    stp     d2, d3, [x0, #16]
+    stp     d4, d5, [x0, #32]
+    stp     d6, d7, [x0, #48]
+    stp     d8, d9, [x1]
+    stp     d10, d11, [x1, #16]
+    stp     d12, d13, [x1, #32]
+    stp     d14, d15, [x1, #48]
+    ret
+
+    // fn(args)
+    .globl  give_call_arguments
+give_call_arguments:
+    ldp     d0, d1, [x0]
+    ldp     d2, d3, [x0, #16]
+    ldp     d4, d5, [x0, #32]
+    ldp     d6, d7, [x0, #48]
+    ret
+
+    // fn(kept)
+    .globl  give_call_kept
+give_call_kept:
+    ldp     d8, d9, [x0]
+    ldp     d10, d11, [x0, #16]
+    ldp     d12, d13, [x0, #32]
+    ldp     d14, d15, [x0, #48]
+    ret
+
     // fn(): round to nearest, no traps, no flushing, no exceptions so far.
     .globl  reset_float_registers
 reset_float_registers:
@@ -125,6 +156,9 @@ unsafe extern "C" {
     fn save_float_registers(area: &FpArea);
     fn load_float_registers(area: &FpArea);
     fn reset_float_registers();
+    fn take_call_registers(args: &[AtomicU64; 8], kept: &[AtomicU64; 8]);
+    fn give_call_arguments(args: &[AtomicU64; 8]);
+    fn give_call_kept(kept: &[AtomicU64; 8]);
 }
 
 fn get(area: &RegArea, word: usize) -> u64 {
@@ -255,6 +289,27 @@ pub fn call_fp(area: &FpArea) -> ([u64; 8], [u64; 8]) {
         core::array::from_fn(low),
         core::array::from_fn(|i| low(KEPT_FP + i)),
     )
+}
+
+/// See [`dyad_core::Platform::take_call_fp`].
+pub fn take_call_fp(args: &[AtomicU64; 8], kept: &[AtomicU64; 8]) {
+    // SAFETY: 1. stores all of both arrays; 2. their words are atomics, and the thread that they are of
+    // belongs to this CPU; 3. the registers are on.
+    unsafe { take_call_registers(args, kept) };
+}
+
+/// See [`dyad_core::Platform::give_call_fp`].
+pub fn give_call_fp(args: Option<&[AtomicU64; 8]>, kept: Option<&[AtomicU64; 8]>) {
+    // SAFETY: 1. the registers are on; 2. the kernel has no floating-point state of its own.
+    unsafe { reset_float_registers() };
+    if let Some(args) = args {
+        // SAFETY: 1. as above; 2. reads all of the array.
+        unsafe { give_call_arguments(args) };
+    }
+    if let Some(kept) = kept {
+        // SAFETY: 1. as above; 2. reads all of the array.
+        unsafe { give_call_kept(kept) };
+    }
 }
 
 /// See [`dyad_core::Platform::set_call_fp`].

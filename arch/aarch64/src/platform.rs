@@ -1,6 +1,7 @@
 //! The `Platform` of AArch64 machines: each method is one of another module.
 
 use core::arch::asm;
+use core::sync::atomic::AtomicU64;
 
 use dyad_abi::boot::doorbell_vector;
 use dyad_abi::emulation::FLOAT_WORDS;
@@ -116,6 +117,14 @@ impl Platform for Aarch64 {
 
     fn call_fp(area: &FpArea) -> ([u64; 8], [u64; 8]) {
         context::call_fp(area)
+    }
+
+    fn take_call_fp(args: &[AtomicU64; 8], kept: &[AtomicU64; 8]) {
+        context::take_call_fp(args, kept);
+    }
+
+    fn give_call_fp(args: Option<&[AtomicU64; 8]>, kept: Option<&[AtomicU64; 8]>) {
+        context::give_call_fp(args, kept);
     }
 
     fn set_call_fp(area: &FpArea, args: [u64; 8], kept: [u64; 8]) {

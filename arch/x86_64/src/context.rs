@@ -16,7 +16,7 @@
 //! ends: the area's word is the kernel's.
 
 use core::arch::asm;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::emulation::FLOAT_WORDS;
 use dyad_abi::user::USER_END;
@@ -220,6 +220,45 @@ pub fn set_at_gate(area: &RegArea, parked: &RegArea, pc: u64, args: [u64; 6], fu
 pub fn call_fp(area: &FpArea) -> ([u64; 8], [u64; 8]) {
     let args = core::array::from_fn(|i| area.0[XMM + 2 * i].load(Ordering::Relaxed));
     (args, [0; 8])
+}
+
+/// See [`dyad_core::Platform::take_call_fp`].
+pub fn take_call_fp(args: &[AtomicU64; 8]) {
+    // SAFETY: 1. stores 64 bytes, all of the array; 2. its words are atomics, and the thread that they
+    // are of belongs to this CPU.
+    unsafe {
+        asm!(
+            "movq [{at}], xmm0",
+            "movq [{at} + 8], xmm1",
+            "movq [{at} + 16], xmm2",
+            "movq [{at} + 24], xmm3",
+            "movq [{at} + 32], xmm4",
+            "movq [{at} + 40], xmm5",
+            "movq [{at} + 48], xmm6",
+            "movq [{at} + 56], xmm7",
+            at = in(reg) args.as_ptr(),
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// See [`dyad_core::Platform::give_call_fp`].
+pub fn give_call_fp(args: &[AtomicU64; 8]) {
+    // SAFETY: 1. reads 64 bytes, all of the array; 2. the kernel has no floating-point state of its own.
+    unsafe {
+        asm!(
+            "movq xmm0, [{at}]",
+            "movq xmm1, [{at} + 8]",
+            "movq xmm2, [{at} + 16]",
+            "movq xmm3, [{at} + 24]",
+            "movq xmm4, [{at} + 32]",
+            "movq xmm5, [{at} + 40]",
+            "movq xmm6, [{at} + 48]",
+            "movq xmm7, [{at} + 56]",
+            at = in(reg) args.as_ptr(),
+            options(nostack, preserves_flags, readonly),
+        );
+    }
 }
 
 /// See [`dyad_core::Platform::set_call_fp`].

@@ -1,5 +1,7 @@
 //! The `Platform` of x86-64 machines: each method is one of another module.
 
+use core::sync::atomic::AtomicU64;
+
 use dyad_abi::boot::doorbell_vector;
 use dyad_abi::emulation::FLOAT_WORDS;
 use dyad_abi::{CpuId, Isa, NodeId};
@@ -92,6 +94,15 @@ impl Platform for X86 {
     const KEEPS_FP: bool = false;
     fn call_fp(area: &FpArea) -> ([u64; 8], [u64; 8]) {
         context::call_fp(area)
+    }
+    fn take_call_fp(args: &[AtomicU64; 8], _kept: &[AtomicU64; 8]) {
+        context::take_call_fp(args);
+    }
+    fn give_call_fp(args: Option<&[AtomicU64; 8]>, _kept: Option<&[AtomicU64; 8]>) {
+        context::reset_fp();
+        if let Some(args) = args {
+            context::give_call_fp(args);
+        }
     }
     fn set_call_fp(area: &FpArea, args: [u64; 8], _kept: [u64; 8]) {
         context::set_call_fp(area, args);

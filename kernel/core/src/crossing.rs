@@ -214,10 +214,15 @@ fn put_down<P: Platform>(t: &Thread, area: &RegArea, crossing: Crossing, l: &Lea
         .store(crossing.at_depth(l.depth).0, Ordering::Relaxed);
 }
 
-/// What is carried from now on if the thread does not leave after all.
-fn take_back(t: &Thread, isa: Isa, crossing: Crossing) {
-    t.set_begun(isa, begun::HERE);
+/// The thread does not leave after all: as before [`put_down`].
+#[cold]
+fn take_back<P: Platform>(cx: &Cx, t: &'static Thread, crossing: Crossing) {
+    if Crossing::of(t).0 & Crossing::CARRIES_FP != 0 {
+        bring_fp::<P>(t, true, P::KEEPS_FP);
+    }
+    t.set_begun(P::ISA, begun::HERE);
     t.crossing.store(crossing.0, Ordering::Relaxed);
+    fp::load::<P>(cx.local, t);
 }
 
 /// What there is to be compared before a thread goes the short way: to the CPU where it was last, which
@@ -236,15 +241,9 @@ fn short<P: Platform>(
     else {
         return false;
     };
-    let special = t.depth.load(Ordering::Relaxed)
-        | t.budget.load(Ordering::Relaxed)
-        | crossing.0 & (Crossing::CARRIES_FP | Crossing::KEEPS_FP);
-    // Nothing in floating-point registers; and the component that it may run in over there is the one
-    // that has been looked at the last time.
-    if special != 0
-        || local.short_way.get().is_none()
-        || !crate::view::may_run_at(local, t.component.load(Ordering::Relaxed), to)
-    {
+    let special = t.depth.load(Ordering::Relaxed) | t.budget.load(Ordering::Relaxed);
+    // The component may run over there: this CPU remembers it.
+    if special != 0 || !crate::view::may_run_at(local, t.component.load(Ordering::Relaxed), to) {
         return false;
     }
     let node = &cx.node.sb.node(to).state;
@@ -259,7 +258,8 @@ fn short<P: Platform>(
     let me = cx.node.sb.cpu(cx.node.id(), cx.cpu());
     let peer = cx.node.sb.cpu(to, cpu);
     let doing = linger::doing(t);
-    put_down::<P>(t, area, crossing, l);
+    let carried = carry_fp::<P>(cx, t, crossing, l.leaves);
+    put_down::<P>(t, area, carried, l);
     t.came_from
         .store(cx.node.id().index() as u64 + 1, Ordering::Relaxed);
     // Before the thread can come back: see `linger`.
@@ -308,10 +308,9 @@ fn announce<P: Platform>(
 #[cold]
 fn undo<P: Platform>(cx: &Cx, t: &'static Thread, crossing: Crossing) {
     inbox::attentive::<P>();
-    take_back(t, P::ISA, crossing);
     cx.local.thread.set(Some(t));
     cx.local.holding.set(Some(t));
-    fp::load::<P>(cx.local, t);
+    take_back::<P>(cx, t, crossing);
 }
 
 /// The same by all that can be.
@@ -337,9 +336,9 @@ fn long<P: Platform>(
         match handover::send::<P>(cx, t, to) {
             Ok(()) => return Ok(()),
             // It has died just now: perhaps there is another one.
-            Err(Error::NodeDead) => take_back(t, P::ISA, crossing),
+            Err(Error::NodeDead) => take_back::<P>(cx, t, crossing),
             Err(e) => {
-                take_back(t, P::ISA, crossing);
+                take_back::<P>(cx, t, crossing);
                 return Err(e);
             }
         }
@@ -384,39 +383,112 @@ fn nobody_there<P: Platform>(
         dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
         return Ok(());
     };
-    fp::forget::<P>(cx.local);
+    // What functions preserve, it keeps.
+    let kept = carry_fp::<P>(cx, t, crossing, begun::CALLS);
+    t.crossing.store(kept.0, Ordering::Relaxed);
     P::park(area, &t.parked[P::ISA.index()]);
     lost::<P>(t, Error::NodeDead.code(), depth);
+    if let (_, true) = fp_parts::<P>(t) {
+        bring_fp::<P>(t, false, true);
+        fp::load::<P>(cx.local, t);
+    }
     Ok(())
 }
 
 /// What the thread has in floating-point registers goes along, if it has something; this ISA keeps what
 /// functions preserve, unless the side it leaves has nothing under way any more.
+#[inline(always)]
 fn carry_fp<P: Platform>(cx: &Cx, t: &'static Thread, crossing: Crossing, leaves: u64) -> Crossing {
     if cx.local.short_way.get().is_some() {
         return crossing.with(Crossing::CARRIES_FP, false);
     }
-    fp::put_away::<P>(cx.local);
+    let crossing = crossing.with(Crossing::CARRIES_FP, true);
+    let crossing = match P::KEEPS_FP {
+        true => crossing.with(Crossing::KEEPS_FP, leaves == begun::CALLS),
+        false => crossing,
+    };
+    if cx.local.fp_of.get().is_some() {
+        P::take_call_fp(&t.carried_fp, &t.kept_fp);
+    } else {
+        carry_from_area::<P>(t);
+    }
+    // Services that it invokes from the other ISA use this one's registers proper.
+    fp::forget::<P>(cx.local);
+    crossing
+}
+
+/// The same of a thread whose registers have been put away.
+#[cold]
+fn carry_from_area<P: Platform>(t: &Thread) {
     let (args, kept) = P::call_fp(t.fp(P::ISA));
     for (w, v) in t.carried_fp.iter().zip(args) {
         w.store(v, Ordering::Relaxed);
     }
-    let mut crossing = crossing.with(Crossing::CARRIES_FP, true);
     if P::KEEPS_FP {
         for (w, v) in t.kept_fp.iter().zip(kept) {
             w.store(v, Ordering::Relaxed);
         }
-        crossing = crossing.with(Crossing::KEEPS_FP, leaves == begun::CALLS);
     }
-    // Services that it invokes from the other ISA use this one's registers proper.
-    fp::renew::<P>(t);
-    crossing
 }
 
 /// Sets the registers of a thread that has come here to call, to return, or because its callee is lost.
 /// `carried` is what it carries. Its owner is this node.
-#[inline(always)]
 pub(crate) fn arrive<P: Platform>(cx: &Cx, t: &'static Thread, carried: [u64; 8]) {
+    set_up::<P>(cx, t, carried);
+    let (carries, kept) = fp_parts::<P>(t);
+    if carries || kept {
+        bring_fp::<P>(t, carries, kept);
+    } else if !lacks!("crossing::arrive::fp") {
+        fp::renew::<P>(t);
+    }
+}
+
+/// Goes on with a thread that has come here, in the place where it was when it left: as
+/// [`arrive`], without putting anything where it would only be fetched from again. Comes back if this CPU
+/// has left its component meanwhile; then it is as after `arrive`.
+#[inline(always)]
+pub(crate) fn go_on_with<P: Platform>(cx: &Cx, t: &'static Thread, ready: impl FnOnce() -> bool) {
+    let local = cx.local;
+    let carried = core::array::from_fn(|i| t.carried[i].load(Ordering::Relaxed));
+    if local.space.get() == 0 || local.component.get() != t.component.load(Ordering::Relaxed) {
+        return arrive::<P>(cx, t, carried);
+    }
+    set_up::<P>(cx, t, carried);
+    let (carries, kept) = fp_parts::<P>(t);
+    if !ready() {
+        // Others first; it goes on later, wherever that is.
+        match carries || kept {
+            true => bring_fp::<P>(t, carries, kept),
+            false => fp::renew::<P>(t),
+        }
+        return;
+    }
+    local.holding.set(Some(t));
+    if carries || kept {
+        P::fp_on();
+        P::give_call_fp(carries.then_some(&t.carried_fp), kept.then_some(&t.kept_fp));
+        fp::use_area::<P>(t);
+        local.fp_of.set(Some(t));
+        local.short_way.set(None);
+    } else {
+        fp::renew::<P>(t);
+        local.short_way.set(Some(t));
+    }
+    P::resume_user(t.regs(P::ISA))
+}
+
+/// Whether floating-point registers have come along, and whether this ISA has kept some.
+#[inline(always)]
+fn fp_parts<P: Platform>(t: &Thread) -> (bool, bool) {
+    let crossing = Crossing::of(t).0;
+    (
+        crossing & Crossing::CARRIES_FP != 0,
+        P::KEEPS_FP && crossing & Crossing::KEEPS_FP != 0,
+    )
+}
+
+#[inline(always)]
+fn set_up<P: Platform>(cx: &Cx, t: &'static Thread, carried: [u64; 8]) {
     let [what, a, b, c, d, e, f, function] = carried;
     let crossing = Crossing::of(t).placed(P::ISA, cx.node.id(), cx.cpu());
     t.crossing.store(crossing.0, Ordering::Relaxed);
@@ -433,13 +505,6 @@ pub(crate) fn arrive<P: Platform>(cx: &Cx, t: &'static Thread, carried: [u64; 8]
             go_on_at::<P>(t, pc, [a, 0, 0, 0, 0, 0], 0);
         }
         _ => lost::<P>(t, a, b),
-    }
-    let crossing = Crossing::of(t);
-    let kept = P::KEEPS_FP && crossing.0 & Crossing::KEEPS_FP != 0;
-    if crossing.0 & Crossing::CARRIES_FP != 0 || kept {
-        bring_fp::<P>(t, crossing, kept);
-    } else if !lacks!("crossing::arrive::fp") {
-        fp::renew::<P>(t);
     }
 }
 
@@ -491,8 +556,7 @@ fn lost<P: Platform>(t: &Thread, error: u64, depth: u64) {
 
 /// Puts what is carried, and what has been kept, into floating-point registers.
 #[cold]
-fn bring_fp<P: Platform>(t: &Thread, crossing: Crossing, kept: bool) {
-    let carries = crossing.0 & Crossing::CARRIES_FP != 0;
+fn bring_fp<P: Platform>(t: &Thread, carries: bool, kept: bool) {
     let words = |from: &[core::sync::atomic::AtomicU64; 8], there: bool| {
         core::array::from_fn(|i| match there {
             true => from[i].load(Ordering::Relaxed),

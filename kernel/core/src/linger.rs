@@ -33,9 +33,9 @@ use dyad_shm::superblock::{CpuEntry, activity};
 
 use crate::cx::Cx;
 use crate::dispatch;
-use crate::handover;
+use crate::handover::{self, what};
 use crate::object::thread::{Owner, State, Thread};
-use crate::{Platform, cycle, inbox};
+use crate::{Platform, crossing, cycle, inbox};
 
 /// How long a CPU lingers at least: as long as an idle one polls before it sleeps.
 pub const LINGER_NS: u64 = 20_000;
@@ -139,15 +139,25 @@ fn take(cx: &Cx, t: &'static Thread, word: u64) -> bool {
 /// Goes on with a thread that has come back, in the place where it was when it left.
 #[inline(always)]
 fn go_on_with<P: Platform>(cx: &Cx, me: &CpuEntry, t: &'static Thread) -> ! {
-    handover::arrive::<P>(cx, t);
     // As `inbox::prepare`.
-    me.activity.store(activity::USER, Ordering::Relaxed);
-    core::sync::atomic::fence(Ordering::SeqCst);
-    if me.pending.load(Ordering::Relaxed) == 0 {
+    let ready = || {
+        me.activity.store(activity::USER, Ordering::Relaxed);
+        core::sync::atomic::fence(Ordering::SeqCst);
         if cx.local.timer_at.get() == 0 {
             cycle::set_tick::<P>(cx);
         }
-        dispatch::resume::<P>(cx);
+        me.pending.load(Ordering::Relaxed) == 0
+    };
+    if matches!(
+        t.carried[0].load(Ordering::Relaxed),
+        what::CALL | what::ANSWER
+    ) {
+        crossing::go_on_with::<P>(cx, t, ready);
+    } else {
+        handover::arrive::<P>(cx, t);
+        if ready() {
+            dispatch::resume::<P>(cx);
+        }
     }
     inbox::attentive::<P>();
     cycle::run::<P>()

@@ -52,7 +52,7 @@ use dyad_shm::{FusedMap, PhysAddr};
 
 use crate::cpu::CpuLocal;
 use crate::cx::Cx;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 pub use dyad_object::thread::{FP_WORDS, FpArea, REG_WORDS, RegArea};
 
@@ -224,6 +224,11 @@ pub trait Platform: Sized + 'static {
     /// What a function takes in floating-point registers 0 to 7 (the first is also what one returns), and
     /// the eight that functions preserve, if they do.
     fn call_fp(area: &FpArea) -> ([u64; 8], [u64; 8]);
+    /// The same from the registers of this CPU, which are on.
+    fn take_call_fp(args: &[AtomicU64; 8], kept: &[AtomicU64; 8]);
+    /// Puts the initial state into the floating-point registers of this CPU, which are on, but for those
+    /// that are given.
+    fn give_call_fp(args: Option<&[AtomicU64; 8]>, kept: Option<&[AtomicU64; 8]>);
     /// Sets an area to the initial state but for these registers.
     fn set_call_fp(area: &FpArea, args: [u64; 8], kept: [u64; 8]);
     /// A register of a stopped thread, by its DWARF number in the ISA's psABI (x86-64: `rax rdx

@@ -497,6 +497,14 @@ impl<const A64: bool> Platform for Mock<A64> {
         let w = |i: usize| area.0[i].load(Ordering::Relaxed);
         (core::array::from_fn(w), core::array::from_fn(|i| w(8 + i)))
     }
+    fn take_call_fp(args: &[AtomicU64; 8], _kept: &[AtomicU64; 8]) {
+        let (value, on) = current().fp.get();
+        assert!(on, "this would trap in the kernel");
+        args[0].store(value, Ordering::Relaxed);
+    }
+    fn give_call_fp(args: Option<&[AtomicU64; 8]>, _kept: Option<&[AtomicU64; 8]>) {
+        load_fp(args.map_or(0, |a| a[0].load(Ordering::Relaxed)));
+    }
     fn set_call_fp(area: &FpArea, args: [u64; 8], kept: [u64; 8]) {
         for (to, v) in area.0.iter().zip(args.into_iter().chain(kept)) {
             to.store(v, Ordering::Relaxed);
