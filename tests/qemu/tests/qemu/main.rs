@@ -13,6 +13,7 @@ mod abuse;
 mod asking;
 mod batch;
 mod benchmarks;
+mod classes;
 mod clock;
 mod console;
 mod crossing;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
     trials.extend(runs::trials());
     trials.extend(memory::trials());
     trials.extend(benchmarks::trials());
+    trials.extend(classes::trials());
     trials.extend(messages::trials());
     trials.extend(abuse::trials());
     trials.extend(storm::trials());

@@ -4,7 +4,7 @@
 //!
 //! | option | values | default |
 //! |---|---|---|
-//! | `--measure` | a list of `micro`, `chase`, `bfs` | `micro` |
+//! | `--measure` | a list of `micro`, `chase`, `bfs`, `futex` | `micro` |
 //! | `--home` | `x86_64`, `aarch64`: from where | where it starts |
 //! | `--times` | how often each small operation is done, 8 to 100000 | 64 |
 //! | `--accesses` | a list: steps along the list between two migrations, of those in [`chase::SIZES`] | all |
@@ -19,7 +19,9 @@
 
 mod bfs;
 mod chase;
+mod crossing;
 mod figures;
+mod futex;
 mod micro;
 
 use core::fmt::Display;
@@ -29,7 +31,7 @@ use dyad::prelude::*;
 
 use figures::Sides;
 
-const MEASUREMENTS: [&str; 3] = ["micro", "chase", "bfs"];
+const MEASUREMENTS: [&str; 4] = ["micro", "chase", "bfs", "futex"];
 const OPTIONS: [&str; 7] = [
     "--measure",
     "--home",
@@ -117,6 +119,7 @@ async fn main(args: Args) -> Result<()> {
     for what in measure {
         match what {
             "chase" => chase::measure(&sides, &accesses, bytes).await?,
+            "futex" => futex::measure(&sides, times).await?,
             "bfs" => bfs::measure(&sides, &factors, scale).await?,
             _ => micro::measure(&sides, times).await?,
         }

@@ -1,5 +1,5 @@
-//! The small operations: a migration there and back, and the first touch of memory from the other
-//! side.
+//! The small operations: a migration there and back, calls that cross, and the first touch of memory
+//! from the other side.
 
 use core::hint::black_box;
 use core::mem::MaybeUninit;
@@ -9,6 +9,7 @@ use dyad::report;
 use dyad::sys::marker;
 use dyad_abi::user::PAGE_SIZE;
 
+use crate::crossing;
 use crate::figures::{Sides, at_home, away, nanos};
 
 const PING_PONG: u16 = 0;
@@ -19,6 +20,7 @@ const WARM_UP: u32 = 8;
 /// All of them.
 pub async fn measure(sides: &Sides, times: u32) -> Result<()> {
     ping_pong(sides, times).await?;
+    crossing::measure(sides, times)?;
     remote_fault(sides, times).await
 }
 

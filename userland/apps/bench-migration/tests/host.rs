@@ -22,11 +22,17 @@ fn searches_and_lists_lead_where_they_should() {
 }
 
 #[test]
+fn sleepers_are_woken() {
+    let (code, text) = run("--measure futex --times 8");
+    assert_eq!(code, Some(0), "{text}");
+}
+
+#[test]
 fn wrong_arguments_are_explained() {
     for (args, message) in [
         (
             "--measure all",
-            "--measure cannot have \"all\"; possible: micro, chase, bfs",
+            "--measure cannot have \"all\"; possible: micro, chase, bfs, futex",
         ),
         (
             "--accesses 5",

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dyad_abi::Isa;
-use dyad_abi::marker::WindowId;
+use dyad_abi::marker::{BENCH_OPS, BenchMemory, WindowId};
 use dyad_sim_model::report::{MachineReport, WindowReport};
 use serde::Deserialize;
 
@@ -60,6 +60,8 @@ pub struct Sides {
 pub struct Reported {
     /// Its windows.
     pub windows: Sides,
+    /// Or those of an operation whose parts kernels mark, in order.
+    pub parts: Vec<WindowReport>,
     /// The program's figures by what they are, and by the sort of run.
     pub figures: BTreeMap<Measure, BTreeMap<String, u64>>,
 }
@@ -97,7 +99,7 @@ impl Figures {
             return Err(why);
         }
         let mut found = 0;
-        let mut slots = Vec::new();
+        let (mut slots, mut kernel) = (Vec::new(), Vec::new());
         for (name, &value) in &report.counters {
             let Some(rest) = name.strip_prefix("migration.") else {
                 continue;
@@ -109,8 +111,10 @@ impl Figures {
             };
             let isa = isa.ok_or_else(|| format!("the counter {name} makes no sense"))?;
             let key = Key { op: op.into(), isa };
-            if what == "slot" {
-                slots.push((key.clone(), value));
+            match what {
+                "slot" => slots.push((key.clone(), value)),
+                "kernel_op" => kernel.push((key.clone(), value)),
+                _ => {}
             }
             let reported = self.ops.entry(key).or_default();
             let figures = reported.figures.entry(measure).or_default();
@@ -121,7 +125,7 @@ impl Figures {
             return Err("the program has reported no figure".into());
         }
         match measure {
-            Measure::Instructions => self.windows(report, &slots)?,
+            Measure::Instructions => self.windows(report, &slots, &kernel)?,
             Measure::Simulated if self.config.is_none() => {
                 self.config = report.simulation.as_ref().map(|s| s.config.clone());
             }
@@ -130,35 +134,98 @@ impl Figures {
         Ok(())
     }
 
-    fn windows(&mut self, report: &RunReport, slots: &[(Key, u64)]) -> Result<(), String> {
-        let mut windows: BTreeMap<u16, WindowReport> = BTreeMap::new();
-        for node in &report.nodes {
+    /// Takes from two runs, the second of which has done something more often, what each time
+    /// needs: messages and doorbells, in thousandths.
+    ///
+    /// # Errors
+    ///
+    /// Why the second run is of no use.
+    pub fn compare(
+        &mut self,
+        isa: Isa,
+        op: &str,
+        times: &str,
+        runs: [&RunReport; 2],
+    ) -> Result<(), String> {
+        if let Some(why) = runs[1].failure() {
+            return Err(why);
+        }
+        let more = |name: &str| -> Result<u64, String> {
+            let of = |run: &RunReport| run.counters.get(name).copied();
+            match (of(runs[0]), of(runs[1])) {
+                // Fewer than in the first run: none that could be counted.
+                (Some(few), Some(many)) => Ok(many.saturating_sub(few)),
+                _ => Err(format!("the runs have no counter {name}")),
+            }
+        };
+        let n = more(&format!("migration.{isa}.{op}.{times}"))?;
+        if n == 0 {
+            return Err(format!("the second run has no more {times}"));
+        }
+        let op = op.to_string();
+        let reported = self.ops.entry(Key { op, isa }).or_default();
+        let figures = reported.figures.entry(Measure::Host).or_default();
+        for (what, counter) in [
+            ("messages", "messages_sent"),
+            ("doorbells", "doorbells_rung"),
+        ] {
+            figures.insert(format!("{what}_milli"), more(counter)? * 1000 / n);
+        }
+        Ok(())
+    }
+
+    /// Finds windows by the slots that programs have used, and by the numbers of operations that the
+    /// kernels mark: of those the even parts are on the side where they begin.
+    fn windows(
+        &mut self,
+        report: &RunReport,
+        slots: &[(Key, u64)],
+        kernel: &[(Key, u64)],
+    ) -> Result<(), String> {
+        let mut all: BTreeMap<(u16, Isa), WindowReport> = BTreeMap::new();
+        for (node, isa) in report.nodes.iter().zip(&report.config.nodes) {
             let none = || format!("node {} has left no report of its plugin", node.id);
             let machine = node.sim.as_ref().ok_or_else(none)?;
             let machine = MachineReport::deserialize(machine)
                 .map_err(|e| format!("node {}: {e}", node.id))?;
             for window in machine.windows.into_iter().flatten() {
-                if window.id < WindowId::FREE {
-                    continue;
-                }
-                if windows.insert(window.id, window.clone()).is_some() {
-                    return Err(format!("window {} was open on two nodes", window.id));
-                }
+                all.insert((window.id, *isa), window);
             }
         }
         for (key, slot) in slots {
-            let id = |side: u64| u16::try_from(u64::from(WindowId::FREE) + 2 * slot + side);
-            let (Ok(home), Ok(away)) = (id(0), id(1)) else {
-                return Err(format!("{key} has slot {slot}"));
+            let window = |side: u64| -> Result<Option<WindowReport>, String> {
+                let id = u16::try_from(u64::from(WindowId::FREE) + 2 * slot + side)
+                    .map_err(|_| format!("{key} has slot {slot}"))?;
+                let mut on = Isa::ALL.into_iter().filter_map(|isa| all.get(&(id, isa)));
+                match (on.next(), on.next()) {
+                    (Some(_), Some(_)) => Err(format!("window {id} was open on two nodes")),
+                    (window, _) => Ok(window.cloned()),
+                }
             };
             let sides = Sides {
-                home: windows.get(&home).cloned(),
-                away: windows.get(&away).cloned(),
+                home: window(0)?,
+                away: window(1)?,
             };
             if sides == Sides::default() {
                 return Err(format!("{key} has no window"));
             }
             self.ops.entry(key.clone()).or_default().windows = sides;
+        }
+        for (key, number) in kernel {
+            let op = BENCH_OPS.iter().find(|op| **op as u64 == *number);
+            let op = op.ok_or_else(|| format!("{key} is of no operation {number}"))?;
+            let parts = (0..3).map(|part| {
+                let isa = if part % 2 == 0 {
+                    key.isa
+                } else {
+                    key.isa.other()
+                };
+                all.get(&(op.part(BenchMemory::Fused, part).0, isa))
+                    .cloned()
+            });
+            let parts: Option<Vec<WindowReport>> = parts.collect();
+            let parts = parts.ok_or_else(|| format!("{key} lacks a part"))?;
+            self.ops.entry(key.clone()).or_default().parts = parts;
         }
         Ok(())
     }

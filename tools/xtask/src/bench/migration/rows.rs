@@ -7,19 +7,25 @@ use dyad_abi::Isa;
 use dyad_sim_model::report::{Spread, WindowReport};
 
 use super::collect::{Figures, Measure, Reported, Sides};
+use super::curves::{CHASE, Line};
+
+/// How names of migrations below frames begin.
+pub(super) const DEPTH: &str = "thread_ping_pong_depth_";
+/// The row that is made of those.
+pub(super) const PER_FRAME: &str = "transform_per_frame";
 
 /// Operations that there should be figures of, by name, or by how their names begin; and why there
 /// are none, where there are none.
 pub const EXPECTED: [(&str, &str); 13] = [
-    ("crossing_call_round_trip", NO_PROGRAM),
-    ("crossing_call_round_trip_reverse", NO_PROGRAM),
+    ("crossing_call_round_trip", ""),
+    ("crossing_call_round_trip_reverse", ""),
     ("async_ping_pong", ""),
     ("thread_ping_pong_depth4", NO_PROGRAM),
     ("thread_ping_pong_depth_", NO_PROGRAM),
     ("transform_per_frame", NO_PROGRAM),
     ("emulate_to_point", NO_PROGRAM),
     ("remote_fault", ""),
-    ("futex_contended_wake", NO_PROGRAM),
+    ("futex_contended_wake", ""),
     ("block_online_", NO_PROGRAM),
     ("block_offline_", NO_PROGRAM),
     ("pointer_chase_", ""),
@@ -120,6 +126,23 @@ impl Sides {
     }
 }
 
+/// Instructions of an operation whose parts kernels mark.
+fn in_parts(parts: &[WindowReport]) -> Option<u64> {
+    let sum: Option<u64> = parts.iter().map(typical).sum();
+    sum.filter(|_| !parts.is_empty())
+}
+
+fn phases_of(parts: &[WindowReport]) -> Vec<Phase<u64>> {
+    let named = ["leave", "there", "arrive back"].into_iter().zip(parts);
+    let phase = |(name, window)| {
+        Some(Phase {
+            name,
+            value: typical(window)?,
+        })
+    };
+    named.filter_map(phase).collect()
+}
+
 /// Figures that are in a row by themselves.
 const KNOWN: [&str; 7] = ["slot", "n", "ns", "phased", "out_ns", "there_ns", "back_ns"];
 
@@ -132,8 +155,14 @@ fn row(key: &Key, reported: &Reported) -> Row {
     let instructions = match whole {
         true if windows.both().count() > 0 => u64::checked_div(totals(), runs),
         true => None,
+        false if windows.both().count() == 0 => in_parts(&reported.parts),
         false => windows.each(),
     };
+    let phases = match reported.parts.is_empty() {
+        true => windows.phases().filter(|_| !whole).unwrap_or_default(),
+        false => phases_of(&reported.parts),
+    };
+    let passed = || windows.both().chain(&reported.parts);
     let simulated = |what: &str, times| reported.each(Measure::Simulated, what, times);
     let parts = [
         ("out", "out_ns"),
@@ -156,18 +185,19 @@ fn row(key: &Key, reported: &Reported) -> Row {
     });
     let mut row = Row {
         instructions,
-        n: windows.both().map(|w| w.n).min().unwrap_or(0),
-        interrupted: windows.both().map(|w| w.interrupted).sum(),
+        n: passed().map(|w| w.n).min().unwrap_or(0),
+        interrupted: passed().map(|w| w.interrupted).sum(),
         sim_ns: simulated("ns", "n"),
         host_ns: reported.each(Measure::Host, "ns", "n"),
-        phases: windows.phases().filter(|_| !whole).unwrap_or_default(),
+        phases,
         phased_ns: simulated("phased_ns", "phased"),
         sim_phases: sim_phases.collect(),
         more: more.collect(),
     };
     for what in ["messages", "doorbells"] {
-        if let Some(each) = simulated(what, "n") {
-            row.more.insert(format!("{what}_each"), each);
+        if let Some(milli) = reported.figure(Measure::Host, &format!("{what}_milli")) {
+            row.more
+                .insert(format!("{what}_each"), milli as f64 / 1000.0);
         }
     }
     if let (Some(stay), Some(ns)) = (row.more.get("stay_ns"), row.sim_ns.filter(|ns| *ns > 0.0)) {
@@ -179,9 +209,37 @@ fn row(key: &Key, reported: &Reported) -> Row {
 /// A row of every operation but those that only serve others.
 pub fn rows(figures: &Figures) -> BTreeMap<Key, Row> {
     let ops = figures.ops.iter();
-    ops.filter(|(key, _)| key.op != super::curves::CHASE)
+    let mut rows: BTreeMap<Key, Row> = ops
+        .filter(|(key, _)| key.op != CHASE)
         .map(|(key, reported)| (key.clone(), row(key, reported)))
-        .collect()
+        .collect();
+    for isa in Isa::ALL {
+        if let Some(row) = per_frame(&rows, isa) {
+            let op = PER_FRAME.to_string();
+            rows.insert(Key { op, isa }, row);
+        }
+    }
+    rows
+}
+
+/// What a frame costs: by how much leaving an ISA takes longer with each frame that there is, since
+/// the side that is left does it. Of the time, half of what there and back take longer.
+fn per_frame(rows: &BTreeMap<Key, Row>, isa: Isa) -> Option<Row> {
+    let slope = |f: &dyn Fn(&Row) -> Option<f64>| {
+        let points = rows.iter().filter(|(key, _)| key.isa == isa);
+        let points = points.filter_map(|(key, row)| {
+            let depth: u32 = key.op.strip_prefix(DEPTH)?.parse().ok()?;
+            Some((f64::from(depth), f(row)?))
+        });
+        Line::through(&points.collect::<Vec<_>>()).map(|line| line.slope)
+    };
+    let leave = slope(&|row| row.phases.first().map(|p| p.value as f64))?;
+    Some(Row {
+        instructions: Some(leave.max(0.0).round() as u64),
+        sim_ns: slope(&|row| row.sim_ns.map(|ns| ns / 2.0)),
+        host_ns: slope(&|row| row.host_ns.map(|ns| ns / 2.0)),
+        ..Row::default()
+    })
 }
 
 #[cfg(test)]
@@ -235,6 +293,7 @@ mod tests {
                 (Measure::Host, figures(&[("n", 4), ("ns", 10)])),
             ]
             .into(),
+            ..Reported::default()
         }
     }
 
@@ -263,6 +322,25 @@ mod tests {
     }
 
     #[test]
+    fn parts_that_kernels_mark_add_up() {
+        let reported = Reported {
+            parts: vec![
+                window(60, 4, 300, 1),
+                window(60, 0, 500, 1),
+                window(61, 0, 200, 1),
+            ],
+            ..Reported::default()
+        };
+        let row = row(&key("crossing_call_round_trip"), &reported);
+        assert_eq!(
+            (row.instructions, row.n, row.interrupted),
+            (Some(1000), 60, 4)
+        );
+        let phases: Vec<u64> = row.phases.iter().map(|p| p.value).collect();
+        assert_eq!(phases, [300, 500, 200]);
+    }
+
+    #[test]
     fn what_is_mostly_interrupted_is_a_mean() {
         let both = reported(window(1, 63, 1000, 400), window(0, 64, 900, 500));
         let row = row(&key("async_ping_pong"), &both);
@@ -276,6 +354,23 @@ mod tests {
         let row = row(&key("bfs_ef_4"), &both);
         assert_eq!(row.instructions, Some((10 * 107 + 12 * 207) / 4));
         assert!(row.phases.is_empty());
+    }
+
+    #[test]
+    fn a_frame_costs_what_leaving_takes_longer() {
+        let mut figures = Figures::default();
+        for depth in [1, 4, 16] {
+            let home = window(60, 4, 1000 + 52 * depth, 400 + 40 * depth);
+            let mut both = reported(home, window(63, 1, 900, 500));
+            let ns = |ns| BTreeMap::from([("n".to_string(), 1), ("ns".to_string(), ns)]);
+            both.figures
+                .insert(Measure::Simulated, ns(5000 + 60 * depth));
+            figures.ops.insert(key(&format!("{DEPTH}{depth}")), both);
+        }
+        let rows = rows(&figures);
+        let frame = &rows[&key(PER_FRAME)];
+        assert_eq!(frame.instructions, Some(40));
+        assert!((frame.sim_ns.unwrap() - 30.0).abs() < 1e-6);
     }
 
     #[test]
