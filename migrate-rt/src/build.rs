@@ -28,7 +28,9 @@ use crate::frontend::{self, PostLto, Source};
 use crate::ir::NeutralIr;
 use crate::link;
 use crate::object::Object;
+use crate::spine::{self, Spine, SpineError, sites};
 use crate::toolchain::Toolchain;
+use crate::verify;
 use crate::{bundle, bundle::Packed};
 use dyad_abi::Isa;
 use stamp::Stamp;
@@ -45,12 +47,16 @@ pub enum Stage {
     FrontEnd,
     /// Making the IR neutral.
     Ir,
+    /// Making threads able to migrate.
+    Spine,
     /// Compiling for each ISA.
     BackEnds,
     /// Laying out one address space.
     Align,
     /// Linking for each ISA.
     Link,
+    /// Proving on machine code that threads can migrate.
+    Verify,
     /// Checking that both programs are equal where they must be, and writing the bundle.
     Bundle,
 }
@@ -62,9 +68,11 @@ impl Stage {
             Stage::Waiting => "waiting for another build of this program",
             Stage::FrontEnd => "compiling to IR",
             Stage::Ir => "making the IR neutral",
+            Stage::Spine => "making threads able to migrate",
             Stage::BackEnds => "compiling for each ISA",
             Stage::Align => "aligning",
             Stage::Link => "linking for each ISA",
+            Stage::Verify => "verifying that threads can migrate",
             Stage::Bundle => "checking and bundling",
         }
     }
@@ -282,22 +290,34 @@ fn back_ends(
     }
     stage(Stage::Ir);
     let neutral = NeutralIr::from_post_lto(&ir.text)?;
+    stage(Stage::Spine);
+    let spine = spine::transform(tools, &neutral, work)?;
+    let neutral = spine.as_ref().map_or(neutral, |s| s.ir.clone());
+    let migrates = spine.is_some();
     stage(Stage::BackEnds);
-    let objects = for_both(|isa| objects(tools, &neutral, isa, &work.join(isa.name())))?;
+    let objects = for_both(|isa| objects(tools, &neutral, migrates, isa, &work.join(isa.name())))?;
     stage(Stage::Align);
     let [x, a] = &objects;
     let plan: Plan = align::plan([x, a])?;
     stage(Stage::Link);
-    let programs = for_both(|isa| {
+    let mut programs = for_both(|isa| {
         let inputs = [format!("{APP}.o"), format!("{STUBS}.o")];
         let inputs = [inputs[0].as_str(), inputs[1].as_str()];
         let (dir, script) = (work.join(isa.name()), plan.script(isa));
         link::link(tools, isa, &dir, &script, &inputs, "linked.elf")
     })?;
+    let mut coverage = <[verify::Coverage; 2]>::default();
+    if let Some(spine) = &spine {
+        stage(Stage::Verify);
+        coverage = migratable(spine, &mut programs)?;
+        for (isa, program) in Isa::ALL.into_iter().zip(&programs) {
+            files::write(&work.join(isa.name()).join("linked.elf"), program)?;
+        }
+    }
     stage(Stage::Bundle);
     let [x, a] = &programs;
     let packed: Packed = bundle::pack(&outputs.name, &plan, [x, a])?;
-    let figures = Figures::of(&plan, &packed, &programs);
+    let figures = Figures::of(&plan, &packed, &programs).with_spine(coverage);
 
     let bundle = work.join("bundle");
     files::write(&bundle, &packed.bytes)?;
@@ -319,18 +339,43 @@ fn back_ends(
     Ok(figures)
 }
 
+/// Verifies both programs, and puts the table of sites into them.
+fn migratable(
+    spine: &Spine,
+    programs: &mut [Vec<u8>; 2],
+) -> Result<[verify::Coverage; 2], SpineError> {
+    let [x, a] = &*programs;
+    let of = |isa, file: &[u8]| sites::of_program(isa, file, spine);
+    let spines = [of(Isa::X86_64, x)?, of(Isa::Aarch64, a)?];
+    let [sx, sa] = &spines;
+    let coverage = [
+        verify::program(Isa::X86_64, x, sx).map_err(SpineError::Verify)?,
+        verify::program(Isa::Aarch64, a, sa).map_err(SpineError::Verify)?,
+    ];
+    let table = sites::table([x, a], [sx, sa])?;
+    for program in programs {
+        sites::patch(program, &table)?;
+    }
+    Ok(coverage)
+}
+
 fn objects(
     tools: &Toolchain,
     neutral: &NeutralIr,
+    migrates: bool,
     isa: Isa,
     dir: &Path,
 ) -> Result<Vec<Object>, BuildError> {
+    let app = codegen::compile(tools, &neutral.for_isa(isa), dir, APP)?;
     let needs = Needs {
         service: neutral.defines(crate::SERVICE),
         crossing: neutral.crosses(),
+        migrates: match migrates {
+            true => Some(sites::count_in_object(&app)?),
+            false => None,
+        },
     };
     let stubs = codegen::compile_stubs(tools, isa, needs, dir, STUBS)?;
-    let app = codegen::compile(tools, &neutral.for_isa(isa), dir, APP)?;
     Ok(vec![
         Object::parse(isa, &format!("{APP}.o"), &app)?,
         Object::parse(isa, &format!("{STUBS}.o"), &stubs)?,

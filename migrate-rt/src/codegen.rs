@@ -6,6 +6,8 @@
 //! (global merging, promoted constants) or from carrying machine-level values across calls, which
 //! migration inside of calls relies on.
 
+mod spine;
+
 use crate::files::{self, FileError};
 use crate::ir::IsaIr;
 use crate::process::{ToolError, run_quiet};
@@ -107,6 +109,8 @@ pub struct Needs {
     pub service: bool,
     /// It has functions that run on one ISA only.
     pub crossing: bool,
+    /// Its threads migrate: the number of sites for which its table is to have room.
+    pub migrates: Option<u64>,
 }
 
 /// Compiles the routines of `isa` to the object file `dir/name.o`.
@@ -297,9 +301,10 @@ const _: () = {
 };
 
 /// Names of the routines that exist per ISA; [`INVOKED`](crate::INVOKED) only in services, those of
-/// crossing only in programs that need them.
+/// crossing and of migration only in programs that need them.
 pub fn stub_names() -> impl Iterator<Item = &'static str> {
     let all = STUBS.iter().chain([&ENTERED]).chain(&CROSSING);
+    let all = all.chain(&spine::STUBS);
     all.map(|s| s.name)
 }
 
@@ -311,7 +316,12 @@ fn stubs(isa: Isa, needs: Needs) -> String {
     let mut out = format!("target triple = \"{triple}\"\n");
     let service = needs.service.then_some(&ENTERED);
     let crossing: &[Stub] = if needs.crossing { &CROSSING } else { &[] };
-    for stub in STUBS.iter().chain(service).chain(crossing) {
+    let spine: &[Stub] = match needs.migrates {
+        Some(_) => &spine::STUBS,
+        None => &[],
+    };
+    let some = service.into_iter().chain(crossing).chain(spine);
+    for stub in STUBS.iter().chain(some) {
         let name = stub.name;
         let section = match name {
             GATES => crate::align::GATES.to_owned(),
@@ -328,6 +338,9 @@ fn stubs(isa: Isa, needs: Needs) -> String {
         out.push_str(&format!("module asm \"{head}\"\n"));
         out.push_str(&format!("module asm \"{body}\"\n"));
         out.push_str(&format!("module asm \".size {name}, .-{name}\"\n"));
+    }
+    if let Some(sites) = needs.migrates {
+        out.push_str(&spine::table(comment, sites));
     }
     out
 }

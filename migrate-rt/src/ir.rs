@@ -14,7 +14,7 @@
 //!
 //! What becomes different per ISA are the calls of the stubs that invoke services: [`NeutralIr`]
 //! calls them like other functions, [`IsaIr`] so that no register survives, with their arguments
-//! where kernels want them.
+//! where kernels want them. And calls for the thread pointer and the data stack become instructions.
 //!
 //! Passes over IR belong between [`NeutralIr::from_post_lto`] and [`NeutralIr::for_isa`]; what they
 //! produce comes back in through [`NeutralIr::check`].
@@ -23,6 +23,7 @@ mod crossing;
 mod error;
 mod invocation;
 mod scan;
+mod thread;
 
 pub use error::{IrError, Violation, ViolationKind};
 
@@ -169,7 +170,7 @@ impl NeutralIr {
 
     /// The module for the back end of `isa`.
     pub fn for_isa(&self, isa: Isa) -> IsaIr {
-        let text = invocation::lower(&self.0, isa);
+        let text = thread::lower(&invocation::lower(&self.0, isa), isa);
         let text = match isa {
             Isa::Aarch64 => text,
             Isa::X86_64 => scan::with_module_target(&text, X86_64_LAYOUT, X86_64_TRIPLE),

@@ -17,6 +17,7 @@
 //! | stage | fails closed on |
 //! |---|---|
 //! | [`ir`] | target intrinsics, inline assembly, constants the back ends may merge, TLS |
+//! | [`spine`] | in programs whose threads migrate: what cannot be on the stack of such a thread |
 //! | [`align`] | anything that exists, or has another size, on one ISA only; shared data that points to per-ISA data |
 //! | [`link`] | symbols nobody defines |
 //! | [`bundle`] | a shared byte or a symbol address that differs, writable per-ISA data, sections nobody asked for |
@@ -35,6 +36,7 @@ pub mod ir;
 pub mod layout;
 pub mod link;
 pub mod object;
+pub mod spine;
 pub mod toolchain;
 pub mod verify;
 

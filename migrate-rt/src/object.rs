@@ -86,7 +86,8 @@ pub struct Object {
     pub isa: Isa,
     /// The name under which it is linked.
     pub file: String,
-    /// Sections that take memory, in file order. Unwinding tables are left out: nothing unwinds.
+    /// Sections that take memory, in file order. Unwinding tables are left out: nothing unwinds;
+    /// stack maps as well: they are read when the program is linked, and take no memory.
     pub sections: Vec<Section>,
 }
 
@@ -145,7 +146,10 @@ impl Object {
         let wanted = |s: &sh::SectionHeader| {
             s.sh_flags & u64::from(sh::SHF_ALLOC) != 0
                 && s.sh_size > 0
-                && elf.shdr_strtab.get_at(s.sh_name) != Some(".eh_frame")
+                && !matches!(
+                    elf.shdr_strtab.get_at(s.sh_name),
+                    Some(".eh_frame" | ".llvm_stackmaps")
+                )
         };
         // By section index, to attach symbols and references.
         let mut sections: Vec<Option<Section>> = elf

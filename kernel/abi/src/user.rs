@@ -151,7 +151,8 @@ pub struct Tcb {
     pub thread: u64,
     /// Top of the data stack; 0 when the thread has none.
     pub data_sp: u64,
-    /// For migration and crossing calls ([`request`], [`tcb_crossing`]); zero at the start.
+    /// For migration ([`request`], [`migrate_word`]) and crossing calls ([`tcb_crossing`]); zero at the
+    /// start.
     pub migrate: [u64; 7],
     /// Slots the user runtime may use as it likes.
     pub slots: [u64; 22],
@@ -185,6 +186,15 @@ pub mod request {
     pub const fn node(word: u64) -> Option<NodeId> {
         NodeId::new(word.wrapping_sub(1))
     }
+}
+
+/// Meaning of the words [`Tcb::migrate`] of threads that change their ISA inside of plain functions.
+pub mod migrate_word {
+    /// Where the thread is asked to go at its next migration point: 0, or 1 and the number of the node.
+    /// Anybody who has the program's memory may store it; the thread takes it away.
+    pub const REQUEST: usize = 0;
+    /// How the last migration ended: 0, or the code of an [`Error`](crate::Error).
+    pub const RESULT: usize = 2;
 }
 
 /// One node as user programs see it.

@@ -123,9 +123,15 @@ impl Plan {
         for name in names {
             let _ = writeln!(out, "  {} PT_LOAD;", segment(name));
         }
+        let stack_maps = crate::spine::sites::SECTION;
+        let maps = self
+            .files
+            .iter()
+            .map(|f| format!("\"{f}\"(.llvm_stackmaps)"));
+        let maps = maps.collect::<Vec<_>>().join(" ");
         let _ = write!(
             out,
-            "}}\nSECTIONS {{\n{body}  /DISCARD/ : {{ *(.eh_frame .eh_frame_hdr .gcc_except_table \
+            "}}\nSECTIONS {{\n{body}  {stack_maps} 0 (INFO) : {{ {maps} }}\n  /DISCARD/ : {{ *(.eh_frame .eh_frame_hdr .gcc_except_table \
              .gcc_except_table.* .comment .note .note.* .ARM.*) }}\n}}\n"
         );
         out

@@ -8,6 +8,7 @@ use crate::frontend::FrontendError;
 use crate::ir::IrError;
 use crate::link::LinkError;
 use crate::object::ObjectError;
+use crate::spine::SpineError;
 use crate::toolchain::ToolchainError;
 use std::fmt;
 
@@ -44,6 +45,8 @@ build_errors! {
     Frontend(FrontendError),
     /// It contains something that exists on one ISA only.
     Ir(IrError),
+    /// Its threads cannot be made to migrate.
+    Spine(SpineError),
     /// A back end failed.
     Codegen(CodegenError),
     /// A back end's result cannot be read.

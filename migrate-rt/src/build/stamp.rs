@@ -4,6 +4,7 @@ use crate::align::Plan;
 use crate::bundle::Packed;
 use crate::files::content_hash;
 use crate::toolchain::Toolchain;
+use crate::verify::Coverage;
 use dyad_abi::ABI_VERSION;
 use std::collections::HashMap;
 use std::fmt;
@@ -28,6 +29,12 @@ pub struct Figures {
     pub bundle_bytes: u64,
     /// Sizes of the programs with symbols and line tables, by ISA index.
     pub elf_bytes: [u64; 2],
+    /// Functions that can be on the stack at a migration point; 0 if threads do not migrate.
+    pub spine_functions: u64,
+    /// Calls in them behind which a thread may have changed its ISA.
+    pub sites: u64,
+    /// Instructions in them that were verified, by ISA index.
+    pub verified: [u64; 2],
 }
 
 impl Figures {
@@ -41,13 +48,22 @@ impl Figures {
             aligned_code_bytes: plan.text_end - dyad_abi::user::TEXT_BASE,
             bundle_bytes: packed.bytes.len() as u64,
             elf_bytes: [programs[0].len() as u64, programs[1].len() as u64],
+            ..Figures::default()
         }
     }
 
+    pub(super) fn with_spine(mut self, [x, a]: [Coverage; 2]) -> Figures {
+        self.spine_functions = x.functions as u64;
+        self.sites = x.sites as u64;
+        self.verified = [x.instructions as u64, a.instructions as u64];
+        self
+    }
+
     /// Names and values in stamp order.
-    fn fields(&mut self) -> [(&'static str, &mut u64); 10] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 14] {
         let [code_x86_64, code_aarch64] = &mut self.code_bytes;
         let [elf_x86_64, elf_aarch64] = &mut self.elf_bytes;
+        let [verified_x86_64, verified_aarch64] = &mut self.verified;
         [
             ("functions", &mut self.functions),
             ("equal_symbols", &mut self.equal_symbols),
@@ -59,6 +75,10 @@ impl Figures {
             ("bundle_bytes", &mut self.bundle_bytes),
             ("elf_bytes.x86_64", elf_x86_64),
             ("elf_bytes.aarch64", elf_aarch64),
+            ("spine_functions", &mut self.spine_functions),
+            ("sites", &mut self.sites),
+            ("verified.x86_64", verified_x86_64),
+            ("verified.aarch64", verified_aarch64),
         ]
     }
 }

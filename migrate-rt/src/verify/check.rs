@@ -198,8 +198,11 @@ impl Context<'_> {
     /// Values are handed to a callee or to the caller. Which of the registers have a meaning is not
     /// known, but what was copied into one has.
     fn handed(&self, lanes: Lanes, before: &State, log: &mut Log) {
-        // The upper part of a vector register is garbage more often than not.
-        let low = Lanes::vectors(0..32, 4).or(Lanes::generals(0..32));
+        // The upper part of a vector register is garbage more often than not; so is, on x86-64, what is
+        // above the first byte of a general-purpose register in which a byte was made. Values have all
+        // of their bytes from the same time, so the first ones tell.
+        let bytes = (0..GENERAL as u8).map(|r| Lanes::general(r, 1));
+        let low = bytes.fold(Lanes::vectors(0..32, 4), Lanes::or);
         let carried = lanes.and(low).and(before.carried);
         if !carried.is_empty() {
             self.present(carried, before, log);
@@ -306,15 +309,11 @@ impl Context<'_> {
         // The call itself overwrites the link register.
         let link = arch.link.map_or(Lanes::NONE, |l| Lanes::general(l, 8));
         self.plain(handed.minus(link), state, log);
-        self.handed(
-            arch.arguments.minus(if site.is_some() {
-                Lanes::NONE
-            } else {
-                arch.callee_saved
-            }),
-            state,
-            log,
-        );
+        let arguments = match site {
+            Some(_) => arch.arguments,
+            None => arch.arguments.minus(arch.callee_saved),
+        };
+        self.handed(arguments, state, log);
         let Some(sp) = self.sp(state) else {
             return log.find(Kind::DynamicStack, "the stack pointer is not known here");
         };

@@ -86,6 +86,47 @@ pub fn program(isa: Isa, file: &[u8], spine: &SpineInfo) -> Result<Coverage, Ver
     }
 }
 
+/// Where the calls return to that stand last before some places, each given with the first address of
+/// its function. `None` for a place without a call before it.
+///
+/// # Errors
+///
+/// Says why the program cannot be used.
+pub fn calls_before(
+    isa: Isa,
+    file: &[u8],
+    places: &[(u64, u64)],
+) -> Result<Vec<Option<u64>>, String> {
+    let image = Image::parse(isa, file)?;
+    let mut returns: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+    let found = places.iter().map(|(va, at)| {
+        let returns = returns
+            .entry(*va)
+            .or_insert_with(|| returns_of(isa, &image, *va));
+        returns.range(..=at).next_back().copied()
+    });
+    Ok(found.collect())
+}
+
+/// Where the first call in the function of that name returns to.
+///
+/// # Errors
+///
+/// Says why the program cannot be used.
+pub fn first_return(isa: Isa, file: &[u8], name: &str) -> Result<Option<u64>, String> {
+    let image = Image::parse(isa, file)?;
+    let function = image.named(name).map(|f| f.va);
+    Ok(function.and_then(|va| returns_of(isa, &image, va).first().copied()))
+}
+
+/// Return addresses of the calls in the function at `va`.
+fn returns_of(isa: Isa, image: &Image<'_>, va: u64) -> BTreeSet<u64> {
+    let function = image.starting_at(va).into_iter();
+    let insns = function.flat_map(|f| Code::decode(isa, f).insns);
+    let calls = insns.filter(|i| matches!(i.flow, Flow::Call(_) | Flow::IndirectCall));
+    calls.map(|i| i.end()).collect()
+}
+
 /// A finding that is about no instruction.
 fn bare(isa: Isa, kind: Kind, function: &str, detail: String) -> Finding {
     Finding {
@@ -140,7 +181,8 @@ impl<'a> Verifier<'a> {
             .map(|function| {
                 let code = Code::decode(isa, function);
                 let context = self.context(&function.name, &nothing);
-                let states = check::states(&context, &code, |i| returning.successors(i));
+                let states =
+                    check::states(&context, &code, |i| successors(&context, &returning, i));
                 Body {
                     function,
                     code,
@@ -266,7 +308,7 @@ impl<'a> Verifier<'a> {
                     &context,
                     &body.code,
                     &body.states,
-                    |i| returning.successors(i),
+                    |i| successors(&context, returning, i),
                     called,
                 );
                 let known = reads.get(&body.function.va) == Some(&found);
@@ -298,7 +340,7 @@ impl<'a> Verifier<'a> {
                 Some(state) => {
                     let mut state = state.clone();
                     context.step(insn, &mut state, &mut log);
-                    let (target, next) = returning.successors(insn);
+                    let (target, next) = successors(context, returning, insn);
                     if let Some(to) = target.filter(|to| body.code.at(*to).is_none()) {
                         context.leave(to, &state, &mut log);
                     }
@@ -348,6 +390,19 @@ impl<'a> Verifier<'a> {
             source: self.image.source(insn.va),
             detail,
         }
+    }
+}
+
+/// Where control may go from `insn`. Behind a call with a site it may come back, whatever the callee's
+/// own code says: the pass has put something there.
+fn successors(
+    context: &Context<'_>,
+    returning: &Returning,
+    insn: &Insn,
+) -> (Option<u64>, Option<u64>) {
+    match context.is_site(insn) {
+        true => (None, Some(insn.end())),
+        false => returning.successors(insn),
     }
 }
 

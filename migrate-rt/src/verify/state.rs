@@ -1,7 +1,7 @@
 //! What is known before an instruction, on every path to it.
 
 use super::insn::Offset;
-use super::lanes::{Bytes, GENERAL, Lanes};
+use super::lanes::{Bytes, GENERAL, Lanes, general};
 
 /// Where the value of a general-purpose register comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +111,16 @@ impl State {
     /// Does address arithmetic.
     pub fn offset(&mut self, offset: Offset) {
         let Offset { to, from, by } = offset;
+        if by == 0 {
+            // A move. What is narrower than the register keeps what garbage is above it.
+            let before = self.clone();
+            for lane in 0..8 {
+                let (to, from) = (general(to, lane), general(from, lane));
+                self.carry(&before, to, [from].into_iter());
+            }
+            self.origin[usize::from(to)] = self.origin[usize::from(from)];
+            return;
+        }
         let source = Lanes::general(from, 8);
         let fresh = source.and(self.fresh) == source;
         let stale = !source.and(self.stale).is_empty();

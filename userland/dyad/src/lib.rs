@@ -21,7 +21,8 @@
 //! |---|---|
 //! | [`mod@task`] | spawning, joining, yielding |
 //! | [`crossing`] | functions that run on one ISA only |
-//! | [`migration`] | moving between nodes and ISAs |
+//! | [`migration`] | moving between nodes and ISAs: tasks |
+//! | [`plain`] | the same for plain functions: `#[dyad::main]` |
 //! | [`mod@thread`] | threads, on any node |
 //! | [`sync`] | locks and meeting points of threads |
 //! | [`emulation`] | the same, of a task that computes and does not await |
@@ -48,6 +49,7 @@ pub mod error;
 mod executor;
 pub mod migration;
 pub mod msg;
+pub mod plain;
 pub mod prelude;
 pub mod report;
 pub mod rt;
@@ -58,12 +60,13 @@ pub mod thread;
 pub mod time;
 
 pub use args::Args;
-pub use dyad_macros::{isa, task};
+pub use dyad_macros::{isa, main, task};
 pub use dyad_sys as sys;
 pub use dyad_sys::sync;
 pub use dyad_sys::{CpuId, Isa, NodeId};
 pub use error::{Error, Result};
 pub use migration::{migrate, migrate_to, migrations};
+pub use plain::migrate_point;
 pub use system::{isa, node, system};
 pub use task::{JoinHandle, join, spawn, yield_now};
 pub use time::{Instant, sleep, sleep_until};

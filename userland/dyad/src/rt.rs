@@ -92,7 +92,7 @@ where
     executor::run()
 }
 
-fn exit_code(result: Result<(), Error>) -> u32 {
+pub(crate) fn exit_code(result: Result<(), Error>) -> u32 {
     match result {
         Ok(()) => FAILED.with_any(|f| f.load(Ordering::Relaxed)).into(),
         Err(e) => {

@@ -14,8 +14,8 @@ pub fn isa() -> Isa {
 /// The node this code runs on now.
 pub fn node() -> NodeId {
     match sys::thread::number() {
-        Some(sys::thread::Number::FIRST) => crate::executor::here(),
-        // Nobody keeps for other threads where they are.
+        Some(sys::thread::Number::FIRST) if !crate::plain::is_used() => crate::executor::here(),
+        // Nobody keeps for other threads, and for plain ones, where they are.
         _ => crate::executor::ask_where(),
     }
 }

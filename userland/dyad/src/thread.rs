@@ -41,6 +41,7 @@ use crate::{Error, Instant, Result};
 
 mod scope;
 
+pub use crate::plain::{migrate, migrate_to};
 pub use scope::{Scope, ScopedJoinHandle, scope};
 
 /// Most threads of a program at a time.

@@ -228,6 +228,26 @@ impl Program {
     }
 }
 
+/// The calling program's thread goes on on a node, in the middle of what it does.
+pub(crate) fn relocate(node: NodeId) -> Result<()> {
+    let program = current();
+    let mut state = program.state();
+    program
+        .config
+        .nodes
+        .get(node.index())
+        .ok_or(Error::NoSuchNode)?;
+    if !state.live[node.index()] {
+        return Err(Error::NodeDead);
+    }
+    let from = NodeId::new(state.here as u64).ok_or(Error::Corrupt)?;
+    if from != node {
+        state.outcome.migrations.push((from, node));
+        state.here = node.index();
+    }
+    Ok(())
+}
+
 fn wait<'a>(changed: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
     changed.wait(state).unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,6 +8,7 @@
 //! | [`mod@thread`] | threads of the program: starting them, waiting, waking |
 //! | [`futex`] | waiting for a word of memory to change |
 //! | [`sync`] | locks, conditions, barriers made of that |
+//! | [`spine`] | threads that change their ISA inside of plain functions |
 //! | this one | text, time, memory, migration: operations on [well-known](dyad_abi::service::slot) capabilities, and requests to services |
 //!
 //! No allocation, no policy. Everything here works the same on every ISA; nothing asks which one
@@ -36,6 +37,7 @@ pub mod marker;
 mod program;
 pub mod raw;
 mod request;
+pub mod spine;
 pub mod sync;
 mod text;
 pub mod thread;

@@ -34,6 +34,7 @@ mod supervision;
 mod threads;
 mod translations;
 mod validation;
+mod wander;
 mod windows;
 
 use std::process::ExitCode;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
     trials.extend(abuse::trials());
     trials.extend(storm::trials());
     trials.extend(windows::trials());
+    trials.extend(wander::trials());
     trials.extend(validation::trials());
     trials.extend(simulation::trials());
     trials.extend(translations::trials(&names));

@@ -1,8 +1,8 @@
 //! The attributes of Dyad programs. `#[dyad::task]` makes an async function the program's main task,
-//! [`mod@isa`] a function one that runs on one ISA only.
+//! `#[dyad::main]` a plain one its main function, [`mod@isa`] a function one that runs on one ISA only.
 //!
-//! The first keeps the function as it is and adds the entry symbol that kernels call (on the host, a C
-//! `main` that runs the program in the emulated system). Use it as `dyad::task`; the crate
+//! The first two keep the function as it is and add the entry symbol that kernels call (on the host, a C
+//! `main` that runs the program in the emulated system). Use them as `dyad::task`; the crate
 //! `dyad` must be a dependency under that name.
 #![forbid(unsafe_code)]
 
@@ -33,6 +33,92 @@ const ENTRY: &str = r#"
     };
 "#;
 
+/// What is added for a plain main function. Routines of the build pipeline call these.
+const PLAIN: &str = r#"
+    const _: () = {
+        #[cfg(target_os = "none")]
+        #[allow(unsafe_code)]
+        #[unsafe(no_mangle)]
+        extern "C" fn _dyad_start(argument: u64) -> ! {
+            ::dyad::plain::start(argument)
+        }
+
+        #[cfg(target_os = "none")]
+        #[allow(unsafe_code)]
+        #[unsafe(no_mangle)]
+        extern "C" fn dyad_spine_root(argument: u64) -> u64 {
+            ::dyad::plain::CALL(argument, MAIN)
+        }
+
+        #[cfg(target_os = "none")]
+        #[allow(unsafe_code)]
+        #[unsafe(no_mangle)]
+        extern "C" fn dyad_spine_leave(frame: u64, back: u64) {
+            ::dyad::plain::leave(frame, back)
+        }
+
+        #[cfg(target_os = "none")]
+        #[allow(unsafe_code)]
+        #[unsafe(no_mangle)]
+        extern "C" fn dyad_spine_done(code: u64) -> ! {
+            ::dyad::plain::done(code)
+        }
+
+        #[cfg(not(target_os = "none"))]
+        fn start(argument: u64) -> ! {
+            ::dyad::plain::done(::dyad::plain::CALL(argument, MAIN))
+        }
+
+        #[cfg(not(target_os = "none"))]
+        #[allow(unsafe_code)]
+        #[unsafe(export_name = "main")]
+        extern "C" fn host_main(_argc: i32, _argv: *const *const u8) -> i32 {
+            ::dyad::rt::host_main(start)
+        }
+    };
+"#;
+
+/// Marks the main function of a program whose threads change their ISA inside of plain functions:
+/// `fn main()` or `fn main(args: Args)`, returning nothing or `Result<()>`.
+#[proc_macro_attribute]
+pub fn main(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    const WHAT: &str =
+        "#[dyad::main] goes on the main function: `fn main(args: Args) -> Result<()>`";
+    if let Some(first) = arguments.into_iter().next() {
+        return error(first.span(), "#[dyad::main] takes no arguments", item);
+    }
+    let added = inspect(&item, WHAT).and_then(|main| match main.is_async {
+        true => Err((
+            main.name.span(),
+            "the main function must be a plain one: for an async one, use #[dyad::task]",
+        )),
+        false => Ok(fill_in(PLAIN, &main)),
+    });
+    finish(item, added)
+}
+
+/// The item, with what is added or with an error.
+fn finish(item: TokenStream, added: Result<TokenStream, (Span, &'static str)>) -> TokenStream {
+    match added {
+        Ok(added) => {
+            let mut out = item;
+            out.extend(added);
+            out
+        }
+        Err((span, message)) => error(span, message, item),
+    }
+}
+
+fn fill_in(text: &str, main: &Main) -> TokenStream {
+    let call = match main.takes_args {
+        true => "main_with_args",
+        false => "main_without_args",
+    };
+    // The text is a constant; it parses.
+    let text: TokenStream = text.parse().unwrap_or_default();
+    fill(text, &main.name, call)
+}
+
 /// Marks the main task: `async fn main()` or `async fn main(args: Args)`, returning nothing or
 /// `Result<()>`.
 #[proc_macro_attribute]
@@ -40,21 +126,16 @@ pub fn task(arguments: TokenStream, item: TokenStream) -> TokenStream {
     if let Some(first) = arguments.into_iter().next() {
         return error(first.span(), "#[dyad::task] takes no arguments", item);
     }
-    match inspect(&item) {
-        Ok(main) => {
-            let call = if main.takes_args {
-                "main_with_args"
-            } else {
-                "main_without_args"
-            };
-            // The text is a constant; it parses.
-            let entry: TokenStream = ENTRY.parse().unwrap_or_default();
-            let mut out = item;
-            out.extend(fill(entry, &main.name, call));
-            out
-        }
-        Err((span, message)) => error(span, message, item),
-    }
+    const WHAT: &str =
+        "#[dyad::task] goes on the main task: `async fn main(args: Args) -> Result<()>`";
+    let added = inspect(&item, WHAT).and_then(|main| match main.is_async {
+        false => Err((
+            main.name.span(),
+            "the main task must be async: write `async fn`, or use #[dyad::main]",
+        )),
+        true => Ok(fill_in(ENTRY, &main)),
+    });
+    finish(item, added)
 }
 
 /// Marks a function that runs on one ISA only: `#[dyad::isa(aarch64)] extern "C" fn f(a: u64) -> u64`. Calls
@@ -70,20 +151,19 @@ pub fn isa(arguments: TokenStream, item: TokenStream) -> TokenStream {
 struct Main {
     name: Ident,
     takes_args: bool,
+    is_async: bool,
 }
 
 /// Reads as much of a function's signature as decides which entry it gets; the compiler checks
 /// the types.
-fn inspect(item: &TokenStream) -> Result<Main, (Span, &'static str)> {
-    const WHAT: &str =
-        "#[dyad::task] goes on the main task: `async fn main(args: Args) -> Result<()>`";
+fn inspect(item: &TokenStream, what: &'static str) -> Result<Main, (Span, &'static str)> {
     let mut tokens = item.clone().into_iter().peekable();
     let mut is_async = false;
     let mut last = Span::call_site();
     // Attributes, visibility and qualifiers come before `fn`.
     loop {
         let Some(token) = tokens.next() else {
-            return Err((last, WHAT));
+            return Err((last, what));
         };
         last = token.span();
         match &token {
@@ -92,34 +172,38 @@ fn inspect(item: &TokenStream) -> Result<Main, (Span, &'static str)> {
                 "async" => is_async = true,
                 "pub" => {}
                 "unsafe" | "extern" | "const" => {
-                    return Err((last, "the main task is a plain `async fn`"));
+                    return Err((
+                        last,
+                        "the main function is neither unsafe, extern nor const",
+                    ));
                 }
-                _ => return Err((last, WHAT)),
+                _ => return Err((last, what)),
             },
             TokenTree::Punct(p) if p.as_char() == '#' => {}
             TokenTree::Group(_) => {}
-            _ => return Err((last, WHAT)),
+            _ => return Err((last, what)),
         }
     }
     let Some(TokenTree::Ident(name)) = tokens.next() else {
-        return Err((last, WHAT));
+        return Err((last, what));
     };
-    if !is_async {
-        return Err((name.span(), "the main task must be async: write `async fn`"));
-    }
     match tokens.next() {
         Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => {
             let takes_args = match parameters(&group) {
                 0 => false,
                 1 => true,
                 _ => {
-                    let message = "the main task takes nothing or one parameter, `args: Args`";
+                    let message = "the main function takes nothing or one parameter, `args: Args`";
                     return Err((group.span(), message));
                 }
             };
-            Ok(Main { name, takes_args })
+            Ok(Main {
+                name,
+                takes_args,
+                is_async,
+            })
         }
-        _ => Err((name.span(), "the main task cannot be generic")),
+        _ => Err((name.span(), "the main function cannot be generic")),
     }
 }
 

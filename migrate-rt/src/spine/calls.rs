@@ -1,0 +1,393 @@
+//! First half of the pass: conventions, sites, and everything that is used behind a site in a
+//! variable of its own.
+//!
+//! Each call that may migrate becomes
+//!
+//! ```text
+//!   %r = notail call preserve_nonecc T @callee(...)
+//!   call void (i64, i32, ...) @llvm.experimental.stackmap(i64 SITE, i32 0)
+//!   br label %spine.after.SITE
+//! spine.after.SITE:
+//! ```
+//!
+//! As the block ends there, `reg2mem` makes a local variable of everything that is used behind it,
+//! arguments of the function included, since those are bound to new names at its start.
+
+use super::attrs::{self, Groups};
+use super::error::{Refused, SpineError};
+use super::graph::Graph;
+use super::inst::{Call, Callee, Inst, Odd, parts, prefix};
+use super::lex::{Kind, Lexed};
+use super::module::{Block, Function, Item, Module, lex, rename};
+use super::place::Places;
+use super::{LEAF, Report, Site};
+use std::collections::HashMap;
+
+/// What stops a thread that comes where it cannot.
+const TRAP: &str = "llvm.trap";
+
+/// The convention in which callees preserve nothing.
+const CONVENTION: &str = "preserve_nonecc";
+
+/// Rewrites the functions of a module. Gives the sites, by number.
+///
+/// # Errors
+///
+/// If an instruction cannot be understood; what cannot be on the spine goes to `report`.
+pub(super) fn rewrite(
+    module: &mut Module,
+    graph: &Graph,
+    report: &mut Report,
+) -> Result<Vec<Site>, SpineError> {
+    let lines: Vec<String> = module.lines().map(str::to_owned).collect();
+    let places = Places::of(lines.iter().map(String::as_str));
+    let mut groups = Groups::of(module);
+    let mut sites = Vec::new();
+    for item in &mut module.items {
+        match item {
+            Item::Function(f) => {
+                let mut pass = Pass {
+                    graph,
+                    places: &places,
+                    groups: &mut groups,
+                    report,
+                    sites: &mut sites,
+                };
+                pass.function(f).map_err(|e| e.of(&f.name))?;
+            }
+            Item::Line(line) if line.starts_with("declare ") => {
+                let l = lex(line)?;
+                let l = l.view();
+                let named = |i: &usize| l.kind(*i) == Some(Kind::Global) && l.name(*i) == LEAF;
+                if (0..l.tokens.len()).any(|i| named(&i)) {
+                    *line = format!("declare {CONVENTION} void @{LEAF}()");
+                }
+            }
+            Item::Line(_) => {}
+        }
+    }
+    groups.add_to(module);
+    for (name, arguments) in [("llvm.experimental.stackmap", "i64, i32, ..."), (TRAP, "")] {
+        let known = |l: &&str| l.starts_with("declare ") && l.contains(&format!("@{name}("));
+        if module.lines().find(known).is_none() {
+            let line = format!("declare void @{name}({arguments})");
+            module.items.push(Item::Line(line));
+        }
+    }
+    Ok(sites)
+}
+
+struct Pass<'a> {
+    graph: &'a Graph,
+    places: &'a Places<'a>,
+    groups: &'a mut Groups,
+    report: &'a mut Report,
+    sites: &'a mut Vec<Site>,
+}
+
+impl Pass<'_> {
+    fn function(&mut self, f: &mut Function) -> Result<(), SpineError> {
+        if !self.graph.spine.contains(&f.name) {
+            for block in &mut f.blocks {
+                for inst in &mut block.insts {
+                    if let Some(call) = self.spine_call(inst)? {
+                        *inst = self.converted(inst, &call)?;
+                    }
+                }
+            }
+            f.header = attrs::left_alone(&f.header, self.groups)?;
+            return Ok(());
+        }
+        f.name_all()?;
+        let bound = self.header(f)?;
+        let mut blocks = Vec::new();
+        // Where the flow of a block that was split goes on from.
+        let mut last: HashMap<String, String> = HashMap::new();
+        let mut fixed = Vec::new();
+        for (n, block) in f.blocks.iter().enumerate() {
+            let mut current = Block {
+                label: block.label.clone(),
+                insts: Vec::new(),
+            };
+            for inst in &block.insts {
+                let line = lex(inst)?;
+                let l = line.view();
+                let read = Inst::read(&l)?;
+                match read {
+                    Inst::Record => continue,
+                    Inst::Alloca { fixed: true, .. } if n == 0 => {
+                        fixed.push(inst.clone());
+                        continue;
+                    }
+                    Inst::Alloca { .. } => self.refuse(f, inst, Refused::DynamicSize),
+                    Inst::Call(call) => {
+                        self.look_at(f, inst, &l, &call);
+                        if self.graph.is_spine_call(&call) {
+                            let id = self.site(f, inst, &call);
+                            current.insts.push(self.converted(inst, &call)?);
+                            current.insts.push(stackmap(id));
+                            let label = format!("spine.after.{id}");
+                            current.insts.push(format!("br label %{label}"));
+                            last.insert(block.label.clone(), label.clone());
+                            let next = Block {
+                                label,
+                                insts: Vec::new(),
+                            };
+                            blocks.push(std::mem::replace(&mut current, next));
+                            continue;
+                        }
+                    }
+                    // Nothing that returns may stand before an unreachable end: the stack map would be
+                    // taken away.
+                    Inst::End { ref to, is_return } if to.is_empty() && !is_return => {
+                        current.insts.push(format!("call void @{TRAP}()"));
+                    }
+                    _ => {}
+                }
+                current.insts.push(inst.clone());
+            }
+            blocks.push(current);
+        }
+        if let Some(entry) = blocks.first_mut() {
+            fixed.extend(bound);
+            entry.insts.splice(0..0, fixed);
+        }
+        redirect(&mut blocks, &last)?;
+        f.blocks = blocks;
+        Ok(())
+    }
+
+    /// Rewrites the header of a spine function. Gives the instructions that bind its arguments.
+    fn header(&mut self, f: &mut Function) -> Result<Vec<String>, SpineError> {
+        let line = lex(&f.header)?;
+        let l = line.view();
+        let bad = || SpineError::unreadable("", &f.header);
+        let p = prefix(&l, 1).ok_or_else(bad)?;
+        let (open, close) = (p.end + 1, l.past_bracket(p.end + 1).ok_or_else(bad)? - 1);
+        let mut args = Vec::new();
+        let mut bound = Vec::new();
+        for (n, part) in parts(&l, open + 1..close).into_iter().enumerate() {
+            if l.is_word(part.start, "...") {
+                args.push("...".to_owned());
+                self.report
+                    .refuse(&f.name, None, Refused::Odd(Odd::Varargs));
+                continue;
+            }
+            let end = l.past_type(part.start).ok_or_else(bad)?;
+            let ty = l.span(part.start, end);
+            let named = part.end - 1;
+            let (name, attributes) = match l.kind(named) {
+                Some(Kind::Local) if named >= end => (Some(l.name(named)), end..named),
+                _ => (None, end..part.end),
+            };
+            let text = without_sret(&l, attributes);
+            args.push(format!("{ty} {text} %spine.arg.{n}"));
+            if let Some(name) = name {
+                bound.push(match ty.starts_with(['{', '[']) {
+                    true => format!("%{name} = freeze {ty} %spine.arg.{n}"),
+                    false => format!("%{name} = bitcast {ty} %spine.arg.{n} to {ty}"),
+                });
+            }
+        }
+        let mut before = String::new();
+        for i in 0..p.result {
+            if !p.convention.contains(&i) {
+                before.push_str(l.text(i));
+                before.push(' ');
+            }
+        }
+        let result = l.span(p.result, p.end + 1);
+        let mut after = String::new();
+        for i in close + 1..l.tokens.len() {
+            after.push(' ');
+            match l.kind(i) {
+                Some(Kind::Attr) => {
+                    after.push('#');
+                    after.push_str(&self.groups.on_spine(l.name(i)));
+                }
+                _ => after.push_str(l.text(i)),
+            }
+        }
+        let before = before_type(&before);
+        let header = format!("{before}{result}({}){after}", args.join(", "));
+        f.header = attrs::insert_attributes(&header, attrs::SPINE).ok_or_else(bad)?;
+        Ok(bound)
+    }
+
+    fn spine_call(&self, inst: &str) -> Result<Option<Call>, SpineError> {
+        let line = lex(inst)?;
+        Ok(match Inst::read(&line.view())? {
+            Inst::Call(call) if self.graph.is_spine_call(&call) => Some(call),
+            _ => None,
+        })
+    }
+
+    /// A call in the convention of the spine.
+    fn converted(&mut self, inst: &str, call: &Call) -> Result<String, SpineError> {
+        let line = lex(inst)?;
+        let l = line.view();
+        let mut out = l.span(0, call.tail.unwrap_or(call.at)).to_owned();
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        out.push_str("notail call ");
+        let before: Vec<&str> = (call.at + 1..call.result)
+            .filter(|i| !call.convention.contains(i))
+            .map(|i| l.text(i))
+            .collect();
+        // Fast-math flags come before the convention; calls that return none have none.
+        let (flags, rest): (Vec<&str>, Vec<&str>) = before.into_iter().partition(|w| {
+            [
+                "nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc", "fast",
+            ]
+            .contains(w)
+        });
+        for word in flags.into_iter().chain([CONVENTION]).chain(rest) {
+            out.push_str(word);
+            out.push(' ');
+        }
+        out.push_str(l.span(call.result, call.args.start));
+        out.push_str(&without_sret(&l, call.args.clone()));
+        for i in call.args.end..l.tokens.len() {
+            match l.kind(i) {
+                Some(Kind::Attr) => {
+                    out.push_str(" #");
+                    out.push_str(&self.groups.on_spine(l.name(i)));
+                }
+                Some(Kind::Mark(b')')) if i == call.args.end => out.push(')'),
+                Some(Kind::Mark(b',')) => out.push(','),
+                _ => {
+                    out.push(' ');
+                    out.push_str(l.text(i));
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    fn site(&mut self, f: &Function, inst: &str, call: &Call) -> u64 {
+        let id = self.sites.len() as u64 + 1;
+        self.sites.push(Site {
+            id,
+            function: f.name.trim_matches('"').to_owned(),
+            source: self.places.source(inst),
+            targets: self.graph.targets(call),
+        });
+        id
+    }
+
+    /// Refuses calls that cannot be on the spine.
+    fn look_at(&mut self, f: &Function, inst: &str, l: &Lexed<'_>, call: &Call) {
+        let spine = self.graph.is_spine_call(call);
+        let odd = call.odd.filter(|_| spine);
+        if let Some(odd) = odd {
+            self.refuse(f, inst, Refused::Odd(odd));
+        }
+        if call.tail.is_some_and(|t| l.is_word(t, "musttail")) {
+            self.refuse(f, inst, Refused::MustTail);
+        }
+        // An empty template is a barrier for the optimiser and nothing else; a marker is a
+        // no-operation.
+        if call.callee == Callee::Asm {
+            let text = (call.callee_at..call.args.start).find(|i| l.kind(*i) == Some(Kind::Text));
+            let template = text.map_or("", |i| l.text(i).trim_matches('"'));
+            let harmless = |t: &str| t.is_empty() || t == "nop" || t.starts_with(".4byte ");
+            if !template.split("\\0A").all(harmless) {
+                self.refuse(f, inst, Refused::Assembly);
+            }
+        }
+    }
+
+    fn refuse(&mut self, f: &Function, inst: &str, what: Refused) {
+        self.report.refuse(&f.name, self.places.source(inst), what);
+    }
+}
+
+/// What stands before the result's type in a header, with the convention of the spine.
+fn before_type(words: &str) -> String {
+    let mut out = words.to_owned();
+    // The convention stands before attributes of the result and behind linkage.
+    const LINKAGE: [&str; 10] = [
+        "define",
+        "internal",
+        "private",
+        "hidden",
+        "protected",
+        "dso_local",
+        "weak",
+        "weak_odr",
+        "linkonce_odr",
+        "external",
+    ];
+    let at = out
+        .split_inclusive(' ')
+        .take_while(|w| LINKAGE.contains(&w.trim_end()))
+        .map(str::len)
+        .sum();
+    out.insert_str(at, &format!("{CONVENTION} "));
+    out
+}
+
+/// Tokens without `sret(T)`: with it, x86-64 functions keep the argument to return it.
+fn without_sret(l: &Lexed<'_>, range: std::ops::Range<usize>) -> String {
+    let mut out = String::new();
+    let mut i = range.start;
+    while i < range.end {
+        if l.is_word(i, "sret") && l.is_mark(i + 1, b'(') {
+            i = l.past_bracket(i + 1).unwrap_or(range.end);
+            continue;
+        }
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        out.push_str(l.text(i));
+        i += 1;
+    }
+    out
+}
+
+pub(super) fn stackmap(id: u64) -> String {
+    format!("call void (i64, i32, ...) @llvm.experimental.stackmap(i64 {id}, i32 0)")
+}
+
+/// Has phis name the block from which control comes now.
+pub(super) fn redirect(
+    blocks: &mut [Block],
+    last: &HashMap<String, String>,
+) -> Result<(), SpineError> {
+    if last.is_empty() {
+        return Ok(());
+    }
+    for block in blocks {
+        for inst in &mut block.insts {
+            let line = lex(inst)?;
+            let l = line.view();
+            if Inst::read(&l)? != Inst::Phi {
+                break;
+            }
+            // Blocks stand behind the comma of each pair; values before it.
+            let is_block = |i: usize| {
+                l.is_mark(i - 1, b',') && l.kind(i) == Some(Kind::Local) && l.is_mark(i + 1, b']')
+            };
+            let mut out = String::new();
+            let mut done = 0;
+            for i in (1..l.tokens.len()).filter(|i| is_block(*i)) {
+                if let Some(new) = last.get(l.name(i)) {
+                    let at = &l.tokens[i].at;
+                    out.push_str(&inst[done..at.start]);
+                    out.push('%');
+                    out.push_str(new);
+                    done = at.end;
+                }
+            }
+            out.push_str(&inst[done..]);
+            *inst = out;
+        }
+    }
+    Ok(())
+}
+
+/// `inst` with other names for values; see [`rename`].
+pub(super) fn renamed(inst: &str, names: &HashMap<String, String>) -> Result<String, SpineError> {
+    rename(inst, |n| names.get(n).cloned())
+}

@@ -1,0 +1,211 @@
+//! What keeps a program from being made migratable, where, and what to do about it.
+
+use super::inst::Odd;
+use crate::files::FileError;
+use crate::process::ToolError;
+use crate::verify::VerifyError;
+use std::fmt;
+
+/// Why a program's threads cannot be made to migrate.
+#[derive(Debug)]
+pub enum SpineError {
+    /// Something in the program that cannot be on the stack of a thread that migrates.
+    Refused(Vec<Refusal>),
+    /// IR that the pass does not understand.
+    Unreadable {
+        /// The function it is in, if it is in one.
+        function: String,
+        /// The line.
+        line: String,
+    },
+    /// A tool failed.
+    Tool(ToolError),
+    /// A file could not be read or written.
+    File(FileError),
+    /// What the back ends say about sites makes no sense.
+    Sites(String),
+    /// Machine code that would lose something in a migration.
+    Verify(VerifyError),
+}
+
+/// Something that a thread that migrates cannot have on its stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The function, demangled.
+    pub function: String,
+    /// File and line, if the program has line tables.
+    pub source: Option<String>,
+    /// What it is.
+    pub what: Refused,
+}
+
+/// What cannot be on the stack of a thread that migrates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Inline assembly.
+    Assembly,
+    /// A call with varying arguments, or with a structure that is copied to the native stack.
+    Odd(Odd),
+    /// A local variable whose size is not known when the program is built.
+    DynamicSize,
+    /// A local variable with an alignment that data stacks do not have.
+    Alignment(u64),
+    /// A frame that could jump over the guard of the data stack.
+    Large(u64),
+    /// A local variable of a type whose size is not known here.
+    Type(String),
+    /// A function that is entered from outside of the program is called through pointers, by calls that
+    /// may reach functions that migrate.
+    Entry,
+    /// A call that has to be the last thing its function does.
+    MustTail,
+    /// A call of the migration point in a program whose main function is a task.
+    NoRoot,
+    /// The root is used by the program itself.
+    RootUsed,
+    /// An alias of a function that may migrate.
+    Alias,
+}
+
+impl Refused {
+    /// What the program's author can do.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Refused::Assembly => "move it into an #[inline(never)] function that never migrates",
+            Refused::Odd(Odd::Varargs) => {
+                "call it in an #[inline(never)] function that never migrates"
+            }
+            Refused::Odd(Odd::ByValue) => "pass a reference instead of the structure",
+            Refused::DynamicSize => "put it on the heap: Vec or Box",
+            Refused::Alignment(_) => {
+                "put it on the heap (Box), or give its type an alignment of at most 16"
+            }
+            Refused::Large(_) => "put large arrays on the heap: Vec or Box",
+            Refused::Type(_) => {
+                "keep values of that type in an #[inline(never)] function that never migrates"
+            }
+            Refused::Entry => {
+                "do not take its address as that of an ordinary function: call another one there that calls it"
+            }
+            Refused::MustTail => "call the function in the usual way",
+            Refused::NoRoot => {
+                "make the main function a plain one: #[dyad::main] fn main(); in a task, use dyad::migrate(isa).await"
+            }
+            Refused::RootUsed => "use #[dyad::main] once, and leave what it makes alone",
+            Refused::Alias => "mark the function #[inline(never)]",
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Assembly => f.write_str("inline assembly in a function that may migrate"),
+            Refused::Odd(Odd::Varargs) => {
+                f.write_str("a call with varying arguments may migrate")
+            }
+            Refused::Odd(Odd::ByValue) => {
+                f.write_str("a call that may migrate passes a structure on the native stack")
+            }
+            Refused::DynamicSize => f.write_str(
+                "a local variable, in a function that may migrate, of a size that is only known at run time",
+            ),
+            Refused::Alignment(align) => write!(
+                f,
+                "a local variable, in a function that may migrate, is aligned to {align} bytes; data stacks have 16"
+            ),
+            Refused::Large(size) => write!(
+                f,
+                "local variables of a function that may migrate take {size} bytes, at most {} are possible",
+                super::MAX_FRAME
+            ),
+            Refused::Type(ty) => write!(
+                f,
+                "a local variable of type {ty}, whose size on both ISAs is not known, in a function that may migrate"
+            ),
+            Refused::Entry => f.write_str(
+                "is entered from outside of the program, and called through pointers like functions that may migrate",
+            ),
+            Refused::MustTail => f.write_str("a call that may migrate must be a tail call"),
+            Refused::NoRoot => {
+                f.write_str("calls dyad::migrate_point(), but the main function is a task")
+            }
+            Refused::RootUsed => f.write_str("uses the root of its own threads"),
+            Refused::Alias => f.write_str("may migrate, and has a second name"),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.function)?;
+        if let Some(source) = &self.source {
+            write!(f, " ({source})")?;
+        }
+        write!(f, ": {}\n    do: {}", self.what, self.what.remedy())
+    }
+}
+
+impl SpineError {
+    pub(super) fn unreadable(function: &str, line: &str) -> SpineError {
+        SpineError::Unreadable {
+            function: crate::demangle(function),
+            line: line.to_owned(),
+        }
+    }
+
+    /// The error, of a function.
+    pub(super) fn of(self, name: &str) -> SpineError {
+        match self {
+            SpineError::Unreadable { function, line } if function.is_empty() => {
+                SpineError::unreadable(name, &line)
+            }
+            other => other,
+        }
+    }
+}
+
+impl fmt::Display for SpineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 8;
+        match self {
+            SpineError::Refused(all) => {
+                f.write_str("threads of the program cannot migrate:")?;
+                for refusal in all.iter().take(SHOWN) {
+                    write!(f, "\n  {refusal}")?;
+                }
+                if all.len() > SHOWN {
+                    write!(f, "\n  and {} more", all.len() - SHOWN)?;
+                }
+                Ok(())
+            }
+            SpineError::Unreadable { function, line } => write!(
+                f,
+                "{function}: the spine pass does not understand `{line}`\n\
+                 do: move what the function does there into an #[inline(never)] function that never migrates, \
+                 and report the line"
+            ),
+            SpineError::Tool(e) => write!(
+                f,
+                "the optimiser does not take what the spine pass has made: {e}"
+            ),
+            SpineError::File(e) => e.fmt(f),
+            SpineError::Sites(why) => write!(f, "migration sites: {why}"),
+            SpineError::Verify(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SpineError {}
+
+impl From<FileError> for SpineError {
+    fn from(e: FileError) -> SpineError {
+        SpineError::File(e)
+    }
+}
+
+impl From<ToolError> for SpineError {
+    fn from(e: ToolError) -> SpineError {
+        SpineError::Tool(e)
+    }
+}

@@ -1,0 +1,279 @@
+//! The spine pass: threads that can change their ISA inside of plain functions.
+//!
+//! A program whose main function is `#[dyad::main]` has threads that migrate at calls of
+//! `dyad::migrate_point()`. Functions from which a point can be reached, the *spine*, are rewritten so
+//! that at such a call nothing that matters is in registers or on the native stack but frame records:
+//! a migration then only has to lay out frames of the other ISA with its return addresses.
+//!
+//! ```text
+//!  NeutralIr ──graph──> spine ──calls──> sites ──reg2mem──> variables ──frame──> frames ──opt──> NeutralIr
+//!                                                                                                 │ llc, lld
+//!            bundle <── table of sites <── verifier, both ISAs <── stack maps <──────── ELF per ISA
+//! ```
+//!
+//! | step | what it does |
+//! |---|---|
+//! | `graph` | which functions can be on the stack at a migration point |
+//! | `calls` | their calls of each other get a convention in which callees preserve nothing, and a stack map each; what is used behind becomes a variable |
+//! | `frame` | variables that are live across such a call, or have an address, go to a frame on the data stack, which has the same address on every ISA |
+//! | [`sites`] | from the linked programs: return addresses and frame sizes of both ISAs, for the verifier and for the frame transform |
+//!
+//! The pass decides what is stored where; that nothing else is live is then proven on the machine code
+//! ([`verify`](crate::verify)), which trusts neither the pass nor the back ends. Whatever the pass does
+//! not understand is an error.
+
+mod attrs;
+mod calls;
+mod error;
+mod frame;
+mod graph;
+mod inst;
+mod lex;
+mod module;
+mod place;
+pub mod sites;
+mod types;
+
+pub use error::{Refusal, Refused, SpineError};
+pub use inst::Odd;
+
+use crate::files;
+use crate::ir::{IrError, NeutralIr};
+use crate::process::run_quiet;
+use crate::toolchain::Toolchain;
+use graph::Graph;
+use inst::Inst;
+use module::{Block, Item, Module, lex};
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Command;
+
+/// The function that all plain threads of a program start in.
+pub const ROOT: &str = "dyad_spine_root";
+/// The routine that asks whether the thread is to move, and moves it.
+pub const LEAF: &str = "dyad_migrate_point";
+/// In neutral IR: asks for the data stack pointer.
+pub(crate) const FRAME: &str = "dyad.frame";
+/// In neutral IR: sets the data stack pointer.
+pub(crate) const SET_FRAME: &str = "dyad.frame.set";
+/// Largest frame on a data stack. Smaller than the guard below it by far, so that no function can
+/// reach over the guard.
+pub const MAX_FRAME: u64 = 256 << 10;
+
+/// A call behind which a thread may have changed its ISA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Its number, from 1.
+    pub id: u64,
+    /// Symbol of the function that makes the call.
+    pub function: String,
+    /// File and line of the call.
+    pub source: Option<String>,
+    /// For a call through a pointer: what it can reach.
+    pub targets: Vec<String>,
+}
+
+/// What the pass has made of a program.
+#[derive(Clone, Debug)]
+pub struct Spine {
+    /// The program.
+    pub ir: NeutralIr,
+    /// Symbols of the functions that were transformed.
+    pub functions: Vec<String>,
+    /// The sites, by number.
+    pub sites: Vec<Site>,
+    /// Frames on the data stack, by function.
+    pub frames: Vec<(String, u64)>,
+}
+
+/// What has been refused so far.
+#[derive(Default)]
+struct Report {
+    refused: Vec<Refusal>,
+}
+
+impl Report {
+    fn refuse(&mut self, function: &str, source: Option<String>, what: Refused) {
+        self.refused.push(Refusal {
+            function: crate::demangle(function.trim_matches('"')),
+            source,
+            what,
+        });
+    }
+
+    fn done(self) -> Result<(), SpineError> {
+        match self.refused.is_empty() {
+            true => Ok(()),
+            false => Err(SpineError::Refused(self.refused)),
+        }
+    }
+}
+
+/// Passes over IR between the two halves, and behind them.
+const TO_VARIABLES: &str = "function(reg2mem)";
+const CLEAN: &str =
+    "function(mem2reg,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,adce),verify";
+
+/// Makes the threads of a program able to migrate. `None`: its main function is a task, which does not
+/// need it. Files in `dir` keep the steps in between.
+///
+/// # Errors
+///
+/// Everything in the program that cannot be on the stack of a thread that migrates.
+pub fn transform(
+    tools: &Toolchain,
+    neutral: &NeutralIr,
+    dir: &Path,
+) -> Result<Option<Spine>, SpineError> {
+    let mut report = Report::default();
+    if !neutral.defines(ROOT) {
+        let calls = neutral
+            .text()
+            .lines()
+            .any(|l| l.starts_with("declare ") && l.contains(&format!("@{LEAF}(")));
+        if calls {
+            report.refuse("main", None, Refused::NoRoot);
+        }
+        return report.done().map(|()| None);
+    }
+    let mut module = Module::parse(neutral.text())?;
+    let graph = Graph::of(&module)?;
+    if graph.root_used {
+        report.refuse(ROOT, None, Refused::RootUsed);
+    }
+    for name in &graph.exported {
+        report.refuse(name, None, Refused::Entry);
+    }
+    for line in module.lines().filter(|l| l.contains(" alias ")) {
+        for name in &graph.spine {
+            if line.starts_with('@') && line.contains(&format!("@{name}")) {
+                report.refuse(name, None, Refused::Alias);
+            }
+        }
+    }
+    let sites = calls::rewrite(&mut module, &graph, &mut report)?;
+    report.done()?;
+
+    let text = opt(tools, dir, "spine-calls", &module.print(), TO_VARIABLES)?;
+    let mut module = Module::parse(&text)?;
+    let mut frames = Vec::new();
+    let mut report = Report::default();
+    for item in &mut module.items {
+        if let Item::Function(f) = item
+            && graph.spine.contains(&f.name)
+        {
+            let size = frame::build(f, &mut report).map_err(|e| e.of(&f.name))?;
+            frames.push((f.name.trim_matches('"').to_owned(), size));
+        }
+    }
+    report.done()?;
+    for line in [
+        format!("declare ptr @{FRAME}() nounwind willreturn memory(inaccessiblemem: read)"),
+        format!(
+            "declare void @{SET_FRAME}(ptr) nounwind willreturn memory(inaccessiblemem: readwrite)"
+        ),
+    ] {
+        module.items.push(Item::Line(line));
+    }
+    let text = opt(tools, dir, "spine-frames", &module.print(), CLEAN)?;
+    let mut module = Module::parse(&attrs::let_go(&text))?;
+    for item in &mut module.items {
+        if let Item::Function(f) = item
+            && graph.spine.contains(&f.name)
+        {
+            split(&mut f.blocks)?;
+            define(&mut f.blocks)?;
+        }
+    }
+    let text = module.print();
+    files::write(&dir.join("spine.ll"), text.as_bytes())?;
+    let ir = NeutralIr::check(text).map_err(|e: IrError| SpineError::Sites(e.to_string()))?;
+    let functions = graph.spine.iter().map(|n| n.trim_matches('"').to_owned());
+    Ok(Some(Spine {
+        ir,
+        functions: functions.collect(),
+        sites,
+        frames,
+    }))
+}
+
+/// Ends a block behind every site: back ends share constants within a block.
+fn split(blocks: &mut Vec<Block>) -> Result<(), SpineError> {
+    let mut last: HashMap<String, String> = HashMap::new();
+    let mut out: Vec<Block> = Vec::new();
+    for block in std::mem::take(blocks) {
+        let name = block.label.clone();
+        let mut current = Block {
+            label: block.label,
+            insts: Vec::new(),
+        };
+        let mut insts = block.insts.into_iter().peekable();
+        while let Some(inst) = insts.next() {
+            let site = inst.contains("@llvm.experimental.stackmap(");
+            current.insts.push(inst);
+            if site && insts.peek().is_some() {
+                let label = format!("spine.split.{}", out.len());
+                current.insts.push(format!("br label %{label}"));
+                last.insert(name.clone(), label.clone());
+                let next = Block {
+                    label,
+                    insts: Vec::new(),
+                };
+                out.push(std::mem::replace(&mut current, next));
+            }
+        }
+        out.push(current);
+    }
+    calls::redirect(&mut out, &last)?;
+    *blocks = out;
+    Ok(())
+}
+
+/// Has phis give zeros where they may give anything. Back ends would read a register or a slot that was
+/// written before a site, or never: harmless, but not to be told from what is not.
+fn define(blocks: &mut [Block]) -> Result<(), SpineError> {
+    for inst in blocks.iter_mut().flat_map(|b| &mut b.insts) {
+        let line = lex(inst)?;
+        let l = line.view();
+        if Inst::read(&l)? != Inst::Phi {
+            continue;
+        }
+        let mut out = String::with_capacity(inst.len());
+        let mut done = 0;
+        for i in 1..l.tokens.len() {
+            let nothing = l.is_word(i, "poison") || l.is_word(i, "undef");
+            if nothing && l.is_mark(i - 1, b'[') && l.is_mark(i + 1, b',') {
+                out.push_str(&inst[done..l.tokens[i].at.start]);
+                out.push_str("zeroinitializer");
+                done = l.tokens[i].at.end;
+            }
+        }
+        out.push_str(&inst[done..]);
+        *inst = out;
+    }
+    Ok(())
+}
+
+/// Runs passes over a module.
+fn opt(
+    tools: &Toolchain,
+    dir: &Path,
+    name: &str,
+    text: &str,
+    passes: &str,
+) -> Result<String, SpineError> {
+    let (input, output) = (
+        dir.join(format!("{name}.ll")),
+        dir.join(format!("{name}.out.ll")),
+    );
+    files::write(&input, text.as_bytes())?;
+    let mut command = Command::new(&tools.opt);
+    command
+        .arg("-S")
+        .arg(format!("-passes={passes}"))
+        .arg("-o")
+        .arg(&output)
+        .arg(&input);
+    run_quiet(&mut command)?;
+    Ok(String::from_utf8_lossy(&files::read(&output)?).into_owned())
+}

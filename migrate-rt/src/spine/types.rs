@@ -1,0 +1,117 @@
+//! Sizes and alignments of IR types, as in the data layout that both ISAs share.
+
+use super::lex::{Kind, Lexed, tokens};
+
+/// Size and alignment in bytes.
+pub(super) type Layout = (u64, u64);
+
+/// The layout of a type; none if it has none that is known here.
+pub(super) fn layout(ty: &str) -> Option<Layout> {
+    let tokens = tokens(ty).ok()?;
+    let lexed = Lexed {
+        line: ty,
+        tokens: &tokens,
+    };
+    let (layout, end) = at(&lexed, 0)?;
+    (end == tokens.len()).then_some(layout)
+}
+
+fn at(l: &Lexed<'_>, i: usize) -> Option<(Layout, usize)> {
+    match l.kind(i)? {
+        Kind::Mark(b'[') => {
+            let count: u64 = l.text(i + 1).parse().ok()?;
+            let ((size, align), end) = at(l, i + 3)?;
+            let good = l.is_word(i + 2, "x") && l.is_mark(end, b']');
+            good.then_some(((size.checked_mul(count)?, align), end + 1))
+        }
+        // A packed structure: alignment 1, no gaps.
+        Kind::Mark(b'<') if l.is_mark(i + 1, b'{') => {
+            let (layout, end) = fields(l, i + 2, true)?;
+            l.is_mark(end, b'>').then_some((layout, end + 1))
+        }
+        Kind::Mark(b'<') => {
+            let count: u64 = l.text(i + 1).parse().ok()?;
+            let ((size, _), end) = at(l, i + 3)?;
+            if !l.is_word(i + 2, "x") || !l.is_mark(end, b'>') || l.is_word(i + 3, "i1") {
+                return None;
+            }
+            let size = size.checked_mul(count)?.checked_next_power_of_two()?;
+            Some(((size, size.min(16)), end + 1))
+        }
+        Kind::Mark(b'{') => fields(l, i + 1, false),
+        Kind::Word => Some((word(l.text(i))?, i + 1)),
+        _ => None,
+    }
+}
+
+/// The fields of a structure up to its closing brace.
+fn fields(l: &Lexed<'_>, mut i: usize, packed: bool) -> Option<(Layout, usize)> {
+    let (mut size, mut align) = (0u64, 1u64);
+    while !l.is_mark(i, b'}') {
+        let ((s, a), end) = at(l, i)?;
+        let a = if packed { 1 } else { a };
+        size = size.checked_next_multiple_of(a)?.checked_add(s)?;
+        align = align.max(a);
+        i = end;
+        if l.is_mark(i, b',') {
+            i += 1;
+        } else if !l.is_mark(i, b'}') {
+            return None;
+        }
+    }
+    Some(((size.checked_next_multiple_of(align)?, align), i + 1))
+}
+
+fn word(name: &str) -> Option<Layout> {
+    Some(match name {
+        "ptr" | "double" => (8, 8),
+        "float" => (4, 4),
+        "half" | "bfloat" => (2, 2),
+        "fp128" => (16, 16),
+        _ => {
+            let bits: u64 = name.strip_prefix('i')?.parse().ok()?;
+            if !(1..=128).contains(&bits) {
+                return None;
+            }
+            let bytes = bits.div_ceil(8).next_power_of_two();
+            (bytes, bytes)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::layout;
+
+    #[test]
+    fn layouts_are_those_of_the_data_layout() {
+        for (ty, expected) in [
+            ("i1", (1, 1)),
+            ("i24", (4, 4)),
+            ("i128", (16, 16)),
+            ("ptr", (8, 8)),
+            ("[3 x i32]", (12, 4)),
+            ("{ i8, i64, i16 }", (24, 8)),
+            ("{ i128, i8 }", (32, 16)),
+            ("<{ i8, i64 }>", (9, 1)),
+            ("<4 x float>", (16, 16)),
+            ("<2 x i32>", (8, 8)),
+            ("<8 x double>", (64, 16)),
+            ("[2 x { ptr, [2 x i8] }]", (32, 8)),
+            ("[0 x i8]", (0, 1)),
+        ] {
+            assert_eq!(layout(ty), Some(expected), "{ty}");
+        }
+        for unknown in [
+            "void",
+            "%T",
+            "x86_fp80",
+            "<vscale x 2 x i64>",
+            "i129",
+            "[2 x",
+            "<8 x i1>",
+        ] {
+            assert_eq!(layout(unknown), None, "{unknown}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The spine pass on small modules: what it refuses, and what it makes of the rest.
+
+mod common;
+
+use common::{LAYOUTS, TRIPLES, scratch, tools};
+use dyad_abi::Isa;
+use migrate_rt::ir::NeutralIr;
+use migrate_rt::spine::{MAX_FRAME, Odd, Refused, Spine, SpineError, transform};
+
+fn neutral(body: &str) -> NeutralIr {
+    let a = Isa::Aarch64.index();
+    let mut text = format!(
+        "target datalayout = \"{}\"\ntarget triple = \"{}\"\n",
+        LAYOUTS[a], TRIPLES[a]
+    );
+    // As LLVM prints it: instructions are indented.
+    let mut inside = false;
+    for line in body.lines().map(str::trim) {
+        inside &= line != "}";
+        if inside && !line.ends_with(':') {
+            text.push_str("  ");
+        }
+        text.push_str(line);
+        text.push('\n');
+        inside |= line.starts_with("define ");
+    }
+    NeutralIr::check(text).unwrap()
+}
+
+/// A module in which `work` is called by the root, with declarations that most bodies need.
+fn module(work: &str) -> String {
+    format!(
+        "define i64 @dyad_spine_root(i64 %x) {{\nstart:\n  call void @work(i64 %x)\n  ret i64 0\n}}\n\
+         {work}\n\
+         declare void @dyad_migrate_point()\ndeclare void @use(ptr)\ndeclare i64 @plain(i64)\n\
+         !llvm.dbg.cu = !{{!0}}\n!llvm.module.flags = !{{!2, !3}}\n\
+         !0 = distinct !DICompileUnit(language: DW_LANG_Rust, file: !1, emissionKind: LineTablesOnly)\n\
+         !1 = !DIFile(filename: \"src/main.rs\", directory: \"/app\")\n\
+         !2 = !{{i32 2, !\"Dwarf Version\", i32 4}}\n!3 = !{{i32 2, !\"Debug Info Version\", i32 3}}\n\
+         !4 = distinct !DISubprogram(name: \"work\", file: !1, line: 40, type: !5, unit: !0)\n\
+         !5 = !DISubroutineType(types: !8)\n!6 = !DILocation(line: 42, column: 5, scope: !4)\n!8 = !{{}}\n"
+    )
+}
+
+fn run(name: &str, body: &str) -> Result<Option<Spine>, SpineError> {
+    transform(&tools(), &neutral(body), &scratch(&format!("spine-{name}")))
+}
+
+fn made(name: &str, body: &str) -> Spine {
+    run(name, body).unwrap_or_else(|e| panic!("{e}")).unwrap()
+}
+
+fn refused(name: &str, body: &str) -> Vec<(String, Option<String>, Refused)> {
+    match run(name, body) {
+        Err(e @ SpineError::Refused(_)) => {
+            // Whatever is refused says what to do about it.
+            assert!(e.to_string().contains("do: "), "{e}");
+            let SpineError::Refused(all) = e else {
+                unreachable!()
+            };
+            all.into_iter()
+                .map(|r| (r.function, r.source, r.what))
+                .collect()
+        }
+        Err(other) => panic!("{name}: {other}"),
+        Ok(_) => panic!("{name}: it was accepted"),
+    }
+}
+
+#[test]
+fn what_cannot_be_on_the_stack_is_refused_with_its_place() {
+    let line = Some("/app/src/main.rs:42".to_owned());
+    let cases: [(&str, &str, Option<String>, Refused); 7] = [
+        (
+            "dynamic",
+            "define internal void @work(i64 %n) !dbg !4 {\nstart:\n  %a = alloca i8, i64 %n, align 1, !dbg !6\n\
+             call void @dyad_migrate_point(), !dbg !6\n  call void @use(ptr %a), !dbg !6\n  ret void\n}",
+            line.clone(),
+            Refused::DynamicSize,
+        ),
+        (
+            "later",
+            "define internal void @work(i64 %n) !dbg !4 {\nstart:\n  br label %b\nb:\n  %a = alloca i64, align 8, !dbg !6\n\
+             call void @dyad_migrate_point(), !dbg !6\n  call void @use(ptr %a), !dbg !6\n  ret void\n}",
+            line.clone(),
+            Refused::DynamicSize,
+        ),
+        (
+            "aligned",
+            "define internal void @work(i64 %n) {\nstart:\n  %a = alloca [64 x i8], align 64\n\
+             call void @dyad_migrate_point()\n  call void @use(ptr %a)\n  ret void\n}",
+            None,
+            Refused::Alignment(64),
+        ),
+        (
+            "large",
+            "define internal void @work(i64 %n) {\nstart:\n  %a = alloca [300000 x i8], align 8\n\
+             call void @dyad_migrate_point()\n  call void @use(ptr %a)\n  ret void\n}",
+            None,
+            Refused::Large(300_000),
+        ),
+        (
+            "copied",
+            "define internal void @by(ptr byval([32 x i8]) %p) {\nstart:\n  call void @dyad_migrate_point()\n  ret void\n}\n\
+             define internal void @work(i64 %n) !dbg !4 {\nstart:\n  %a = alloca [32 x i8], align 8\n\
+             call void @by(ptr byval([32 x i8]) %a), !dbg !6\n  ret void\n}",
+            line.clone(),
+            Refused::Odd(Odd::ByValue),
+        ),
+        (
+            "varargs",
+            "define internal void @va(i64 %x, ...) {\nstart:\n  call void @dyad_migrate_point()\n  ret void\n}\n\
+             define internal void @work(i64 %n) !dbg !4 {\nstart:\n\
+             call void (i64, ...) @va(i64 %n, i64 1), !dbg !6\n  ret void\n}",
+            line.clone(),
+            Refused::Odd(Odd::Varargs),
+        ),
+        (
+            "must_tail",
+            "define internal void @work(i64 %n) !dbg !4 {\nstart:\n  %b = call i64 @plain(i64 %n)\n\
+             call void @dyad_migrate_point()\n  musttail call void @work(i64 %b), !dbg !6\n  ret void\n}",
+            line,
+            Refused::MustTail,
+        ),
+    ];
+    for (name, work, source, what) in cases {
+        let found = refused(name, &module(work));
+        let same = |(f, s, w): &(String, Option<String>, Refused)| {
+            f == "work" && (s, w) == (&source, &what)
+        };
+        assert!(found.iter().any(same), "{name}: {found:?}");
+    }
+    const { assert!(MAX_FRAME < 300_000) }
+}
+
+#[test]
+fn what_is_entered_from_outside_is_no_part_of_the_spine() {
+    let work = "define internal void @work(i64 %n) {\nstart:\n  call void @dyad_migrate_point()\n  ret void\n}";
+    let exported = format!(
+        "{work}\ndefine void @dyad_invoked(i64 %x) {{\nstart:\n  call void @work(i64 %x)\n  ret void\n}}"
+    );
+    let spine = made("exported", &module(&exported));
+    assert_eq!(spine.functions, ["dyad_spine_root", "work"]);
+    assert_eq!(spine.sites.len(), 2);
+    let entry = "define void @dyad_invoked(i64 %x)";
+    assert!(spine.ir.text().contains(entry) && spine.ir.text().matches(", i32 0)").count() == 2);
+
+    // A call through a pointer that reaches it cannot know its convention.
+    let taken =
+        format!("{exported}\n@t = internal global [2 x ptr] [ptr @dyad_invoked, ptr @work]");
+    let found = refused("taken", &module(&taken));
+    assert_eq!(found, [("dyad_invoked".to_owned(), None, Refused::Entry)]);
+
+    let used = format!("{work}\n@p = internal global ptr @dyad_spine_root");
+    assert_eq!(refused("root", &module(&used))[0].2, Refused::RootUsed);
+
+    let alias = format!("{work}\n@other = internal alias void (i64), ptr @work");
+    assert_eq!(refused("alias", &module(&alias))[0].2, Refused::Alias);
+}
+
+#[test]
+fn a_program_of_tasks_is_left_alone_and_must_not_ask_for_more() {
+    let task = "define void @_dyad_start(i64 %x) {\n  ret void\n}\n";
+    assert!(run("task", task).unwrap().is_none());
+    let calls = format!(
+        "{task}declare void @dyad_migrate_point()\ndefine void @f() {{\n  call void @dyad_migrate_point()\n  ret void\n}}"
+    );
+    assert_eq!(refused("calls", &calls)[0].2, Refused::NoRoot);
+}
+
+#[test]
+fn what_the_pass_does_not_understand_is_an_error() {
+    for bad in [
+        "%v = va_arg ptr null, i64",
+        "indirectbr ptr null, [label %start]",
+        "frob ^",
+    ] {
+        let work =
+            format!("define internal void @work(i64 %n) {{\nstart:\n  {bad}\n  ret void\n}}");
+        let e = run("bad", &module(&work)).unwrap_err();
+        let SpineError::Unreadable { function, line } = &e else {
+            panic!("{e}")
+        };
+        assert!(
+            line.contains(bad.split(' ').nth(1).unwrap()) && function.len() <= 4,
+            "{e}"
+        );
+    }
+}
+
+/// The spine is what can be on the stack, by calls through pointers as well, and nothing else.
+#[test]
+fn the_spine_is_what_can_reach_a_point() {
+    let spine = made(
+        "graph",
+        &module(
+            "@table = internal global [2 x ptr] [ptr @mover, ptr @same]\n\
+             @others = internal global [1 x ptr] [ptr @different]\n\
+             define internal i32 @mover(i32 %a, ptr %b) {\nstart:\n  call void @dyad_migrate_point()\n  ret i32 %a\n}\n\
+             define internal i32 @same(i32 %a, ptr %b) {\nstart:\n  ret i32 1\n}\n\
+             define internal i32 @not_taken(i32 %a, ptr %b) {\nstart:\n  ret i32 2\n}\n\
+             define internal i32 @different(ptr %b, i32 %a) {\nstart:\n  ret i32 3\n}\n\
+             define internal void @work(i64 %n) {\nstart:\n  %f = load ptr, ptr @table, align 8\n\
+             %a = call i32 %f(i32 1, ptr null)\n  %g = load ptr, ptr @others, align 8\n\
+             %b = call i32 %g(ptr null, i32 %a)\n  %c = call i32 @not_taken(i32 %b, ptr null)\n  ret void\n}\n",
+        ),
+    );
+    assert_eq!(
+        spine.functions,
+        ["dyad_spine_root", "mover", "same", "work"]
+    );
+    let targets: Vec<_> = spine
+        .sites
+        .iter()
+        .map(|s| (s.function.as_str(), s.targets.len()))
+        .collect();
+    assert_eq!(targets, [("dyad_spine_root", 0), ("mover", 0), ("work", 2)]);
+    let text = spine.ir.text();
+    assert!(
+        text.contains("call preserve_nonecc i32 %") && text.contains("= call i32 %"),
+        "{text}"
+    );
+    assert!(
+        text.contains("define internal i32 @not_taken")
+            && text.contains("preserve_nonecc i32 @same")
+    );
+    assert!(!text.contains("optnone"));
+}
+
+/// Values go to the frame where they cross a site, once, and nowhere else.
+#[test]
+fn only_what_crosses_a_site_is_in_the_frame() {
+    let spine = made(
+        "across",
+        &module(
+            "define internal void @work(i64 %n) {\nstart:\n  %k = call i64 @plain(i64 %n)\n  br label %loop\n\
+             loop:\n  %i = phi i64 [ 0, %start ], [ %i2, %loop ]\n  %s = phi i64 [ %k, %start ], [ %s2, %loop ]\n\
+             %s2 = call i64 @plain(i64 %s)\n  %i2 = add i64 %i, 1\n  %c = icmp eq i64 %i2, %n\n\
+             br i1 %c, label %out, label %loop\nout:\n  call void @dyad_migrate_point()\n\
+             %r = call i64 @plain(i64 %s2)\n  call void @dyad_migrate_point()\n  %q = call i64 @plain(i64 %s2)\n  ret void\n}\n",
+        ),
+    );
+    let frame = |name: &str| spine.frames.iter().find(|(n, _)| n == name).unwrap().1;
+    assert_eq!((frame("work"), frame("dyad_spine_root")), (16, 0));
+    let text = spine.ir.text();
+    let start = text
+        .find("define internal preserve_nonecc void @work(")
+        .unwrap();
+    let body = &text[start..start + text[start..].find("\n}").unwrap()];
+    // One value crosses both sites: one store, a load behind each.
+    assert_eq!(body.matches("store i64").count(), 1, "{body}");
+    assert_eq!(body.matches("load i64").count(), 2, "{body}");
+    assert_eq!(body.matches("call ptr @dyad.frame()").count(), 3, "{body}");
+    let looped = &body[body.find("loop:").unwrap()..body.find("out:").unwrap()];
+    assert!(
+        !looped.contains("load") && !looped.contains("store"),
+        "{looped}"
+    );
+}

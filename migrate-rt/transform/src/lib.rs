@@ -1,0 +1,224 @@
+//! The frame transform: a thread's native stack on one ISA, as one of the other ISA.
+//!
+//! At a migration point a native stack holds nothing that matters but frame records: everything else
+//! is on the data stack, which is the same memory on every ISA (that is what `migrate-rt` sees to and
+//! proves when the program is built). So the transform is a walk along the frame records, one look
+//! into the table of sites for each, and a record on the other stack.
+//!
+//! ```text
+//!            native stack here                         native stack there
+//!   top  ┌─────────────────────────┐             ┌─────────────────────────┐
+//!        │ record: 0, end of chain │             │ record: 0, end of chain │
+//!        │ frame of the root       │  site: its  │ frame of the root       │
+//!        │ record: fp, return ─────┼─ address ─▶ │ record: fp, return      │
+//!   fp ─▶│ frame of the caller     │  and size   │ frame of the caller     │◀─ sp
+//!        └─────────────────────────┘  there      └─────────────────────────┘
+//! ```
+//!
+//! On both ISAs a frame record lies directly below the CFA (the stack pointer before the call): the
+//! outer frame's pointer at CFA - 16, where the frame pointer points, and the return address at
+//! CFA - 8.
+//!
+//! # The table
+//!
+//! 64-bit words: [`MAGIC`], slots per ISA (a power of two), shift of the hash, number of sites; then the
+//! slots with x86-64 as the source, then those with AArch64 as the source, each open-addressed by
+//! [`hash`] of the return address and at most half full.
+//!
+//! No allocation, no recursion; time is linear in the number of frames and every chain is bounded by
+//! the stack's size.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+#[cfg(test)]
+mod tests;
+
+/// First word of a table: "DYADSITE".
+pub const MAGIC: u64 = u64::from_le_bytes(*b"DYADSITE");
+/// Words before the slots.
+pub const HEADER_WORDS: usize = 4;
+/// Words of a slot.
+pub const SLOT_WORDS: usize = 2;
+/// As the step of a slot: the return address of the first frame's caller, where chains end.
+pub const BASE: u32 = u32::MAX;
+
+/// A return address of the source ISA. All addresses of a program's code have 32 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    /// It; 0 if the slot is free.
+    pub ret: u32,
+    /// The return address of the same call on the other ISA.
+    pub other: u32,
+    /// Bytes between the stack pointer before the call and the CFA, on the other ISA; or [`BASE`].
+    pub step: u32,
+    /// Zero.
+    pub unused: u32,
+}
+
+impl Slot {
+    /// The slot as words of a table.
+    pub const fn words(self) -> [u64; SLOT_WORDS] {
+        [
+            self.ret as u64 | (self.other as u64) << 32,
+            self.step as u64 | (self.unused as u64) << 32,
+        ]
+    }
+
+    const fn of([first, second]: [u64; SLOT_WORDS]) -> Slot {
+        Slot {
+            ret: first as u32,
+            other: (first >> 32) as u32,
+            step: second as u32,
+            unused: (second >> 32) as u32,
+        }
+    }
+}
+
+/// Where in a table the search for a return address begins. `shift` is 64 less the logarithm of the
+/// number of slots, so it is below 64.
+#[inline]
+pub const fn hash(ret: u64, shift: u32) -> u64 {
+    ret.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (shift & 63)
+}
+
+/// The memory that both native stacks are in.
+pub trait Memory {
+    /// The word at an address.
+    fn read(&self, at: u64) -> u64;
+    /// Changes the word at an address.
+    fn write(&mut self, at: u64, value: u64);
+}
+
+/// The sites of one ISA as the source.
+#[derive(Clone, Copy, Debug)]
+pub struct Sites<'a> {
+    slots: &'a [u64],
+    shift: u32,
+}
+
+/// Why a stack cannot be transformed. It is as it was, and of the other one nothing counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A return address that is in no table: a function on the stack was not transformed.
+    UnknownReturn(u64),
+    /// The chain of frame records ends too early or too late.
+    Broken(u64),
+    /// The frames do not fit the other stack.
+    TooDeep,
+}
+
+/// Where a thread goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Landing {
+    /// Program counter.
+    pub pc: u64,
+    /// Stack pointer.
+    pub sp: u64,
+    /// Frame pointer.
+    pub fp: u64,
+    /// Number of frames.
+    pub frames: u64,
+}
+
+impl<'a> Sites<'a> {
+    /// The sites of a table with the ISA of index `source` as the source. `None` if it is no table.
+    #[inline]
+    pub fn of(table: &'a [u64], source: usize) -> Option<Sites<'a>> {
+        let (&[magic, capacity, shift, _], slots) = table.split_first_chunk()?;
+        let per_isa = usize::try_from(capacity).ok()?.checked_mul(SLOT_WORDS)?;
+        let good = magic == MAGIC
+            && capacity.is_power_of_two()
+            && u64::from(capacity.trailing_zeros()) + shift == 64
+            && capacity > 1;
+        let start = per_isa.checked_mul(source)?;
+        let slots = slots.get(start..start.checked_add(per_isa)?)?;
+        good.then_some(Sites {
+            slots,
+            shift: shift as u32,
+        })
+    }
+
+    /// What a return address is on the other ISA.
+    #[inline]
+    fn find(&self, ret: u64) -> Option<Slot> {
+        let (slots, _) = self.slots.as_chunks::<SLOT_WORDS>();
+        let mask = slots.len() - 1;
+        let mut at = hash(ret, self.shift) as usize;
+        loop {
+            // At most half of the slots are used, so this ends.
+            let slot = Slot::of(*slots.get(at & mask)?);
+            if u64::from(slot.ret) == ret {
+                return Some(slot);
+            }
+            if slot.ret == 0 {
+                return None;
+            }
+            at += 1;
+        }
+    }
+}
+
+/// Lays out the frames of a thread on its other stack, which is `size` bytes below `top`.
+///
+/// `fp` is the frame pointer at a migration point and `ret` where that returns to. Nothing above the
+/// lowest record that is written is read afterwards, and nothing but records is written.
+///
+/// # Errors
+///
+/// See [`Fault`].
+#[inline]
+pub fn transform(
+    sites: &Sites<'_>,
+    memory: &mut impl Memory,
+    (fp, ret): (u64, u64),
+    (top, size): (u64, u64),
+) -> Result<Landing, Fault> {
+    // How much room the frames take decides where the innermost one is.
+    let (mut frame, mut back, mut room, mut frames) = (fp, ret, 0u64, 0);
+    loop {
+        let slot = sites.find(back).ok_or(Fault::UnknownReturn(back))?;
+        if slot.step == BASE {
+            break;
+        }
+        room += u64::from(slot.step);
+        // Bounds the walk as well: every frame takes some room.
+        if room > size || slot.step < 16 {
+            return Err(Fault::TooDeep);
+        }
+        if frame == 0 {
+            return Err(Fault::Broken(back));
+        }
+        frames += 1;
+        back = memory.read(frame + 8);
+        frame = memory.read(frame);
+    }
+    if frame != 0 || frames == 0 {
+        return Err(Fault::Broken(back));
+    }
+    let sp = top - room;
+    let mut cfa = sp;
+    let mut slot = sites.find(ret).ok_or(Fault::UnknownReturn(ret))?;
+    let (pc, first) = (slot.other, sp + u64::from(slot.step) - 16);
+    frame = fp;
+    loop {
+        cfa += u64::from(slot.step);
+        back = memory.read(frame + 8);
+        frame = memory.read(frame);
+        slot = sites.find(back).ok_or(Fault::UnknownReturn(back))?;
+        memory.write(cfa - 8, slot.other.into());
+        if slot.step == BASE {
+            memory.write(cfa - 16, 0);
+            break;
+        }
+        memory.write(cfa - 16, cfa + u64::from(slot.step) - 16);
+    }
+    Ok(Landing {
+        pc: pc.into(),
+        sp,
+        fp: first,
+        frames,
+    })
+}

@@ -1,0 +1,121 @@
+//! Plain threads on the pair: whatever a program does when it changes its ISA, what it prints is what
+//! it prints when it stays.
+
+use std::time::Duration;
+
+use dyad_abi::Isa::{self, Aarch64, X86_64};
+use libtest_mimic::{Failed, Trial};
+use xtask::config::{RunConfig, Work};
+use xtask::launch;
+
+use crate::console::Kept;
+
+/// Points that a round of the program passes.
+const POINTS: u64 = 2782;
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let test = |name: &str, f: fn() -> Result<(), Failed>| {
+        Trial::test(format!("wander::{name}"), f).with_kind("system")
+    };
+    vec![
+        test("output_is_the_same_wherever_it_moves", everywhere),
+        test("ten_thousand_moves", many),
+        test("nodes_of_one_isa", one_isa),
+    ]
+}
+
+/// Results of a run, in lines, and its migrations. It must report that all is well.
+fn run(nodes: &[Isa], args: &str) -> Result<(Vec<String>, u64), Failed> {
+    let config = RunConfig {
+        nodes: nodes.to_vec(),
+        work: Work::App {
+            app: "wander".into(),
+            args: args.into(),
+        },
+        timeout: Some(Duration::from_secs(240)),
+        ..RunConfig::default()
+    };
+    let mut kept = Kept::new(|_| {});
+    let report = launch::run(&config, &mut kept);
+    let text = kept.text(&report);
+    let because = |why: &str| Err(format!("{args}: {why}\n\nconsole:\n{text}").into());
+    if let Some(why) = report.failure() {
+        return because(&why);
+    }
+    if !report
+        .checks
+        .iter()
+        .any(|c| c.ok && c.name == "wander.intact")
+    {
+        return because("the program does not say that it is intact");
+    }
+    let moves = report.json()["counters"]["wander.migrations"].as_u64();
+    let first = text.lines().position(|l| l.contains(" display "));
+    let last = text.lines().position(|l| l.ends_with("points passed"));
+    let (Some(first), Some(last), Some(moves)) = (first, last, moves) else {
+        return because("there are no results");
+    };
+    let lines = text.lines().take(last + 1).skip(first);
+    // Behind the name of the node and the time, which are not the program's.
+    let lines = lines.filter_map(|l| Some(l.split_once("] ")?.1.to_owned()));
+    Ok((lines.collect(), moves))
+}
+
+fn expect(args: &str, still: &[String], moves: u64) -> Result<(), Failed> {
+    let (lines, found) = run(&[X86_64, Aarch64], args)?;
+    if lines != still {
+        return Err(format!("{args}: {lines:#?} instead of {still:#?}").into());
+    }
+    match found == moves {
+        true => Ok(()),
+        false => Err(format!("{args}: {found} moves instead of {moves}").into()),
+    }
+}
+
+/// A sample of points at which it moves once, in both directions, and of how often it moves.
+fn everywhere() -> Result<(), Failed> {
+    let (still, none) = run(&[X86_64, Aarch64], "")?;
+    if none != 0 || still.len() != 14 || still[13] != format!("{POINTS} points passed") {
+        return Err(format!("{none} moves, {still:#?}").into());
+    }
+    expect("--start away", &still, 1)?;
+    for at in [1, 250, 777, 1400, 1999, 2345, POINTS] {
+        expect(&format!("--at {at}"), &still, 1)?;
+        expect(&format!("--at {at} --start away"), &still, 2)?;
+    }
+    for every in [1, 2, 13, 100] {
+        expect(&format!("--every {every}"), &still, POINTS / every)?;
+        expect(
+            &format!("--every {every} --start away"),
+            &still,
+            POINTS / every + 1,
+        )?;
+    }
+    Ok(())
+}
+
+/// More than ten thousand moves, with canaries in locals, registers and on the heap.
+fn many() -> Result<(), Failed> {
+    let (_, moves) = run(&[X86_64, Aarch64], "--every 1 --rounds 4")?;
+    match moves == 4 * POINTS {
+        true => Ok(()),
+        false => Err(format!("{moves} moves instead of {}", 4 * POINTS).into()),
+    }
+}
+
+/// A move to a node of the same ISA: nothing is transformed. And one between three nodes.
+fn one_isa() -> Result<(), Failed> {
+    let (still, _) = run(&[X86_64, Aarch64], "")?;
+    for nodes in [
+        &[Aarch64, X86_64][..],
+        &[X86_64, X86_64],
+        &[X86_64, Aarch64, X86_64],
+    ] {
+        let (lines, moves) = run(nodes, "--every 50")?;
+        if lines != still || moves != POINTS / 50 {
+            return Err(format!("{nodes:?}: {moves} moves, {lines:#?}").into());
+        }
+    }
+    Ok(())
+}

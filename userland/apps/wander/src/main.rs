@@ -1,0 +1,85 @@
+//! A plain program that changes its ISA at every Nth migration point, and must not notice.
+//!
+//! It goes through what Rust programs are made of (recursion, references into callers' frames,
+//! closures, trait objects, generics, callbacks from `core` and `alloc`, collections, formatting,
+//! 128-bit integers, floating point), passes migration points everywhere in between, and prints what it
+//! has computed. Options decide where it moves and how often; the output is the same for all of them.
+//!
+//! | option | meaning |
+//! |---|---|
+//! | `--every N` | moves to the other ISA at every Nth point; 0, the default: never |
+//! | `--at N` | moves once, at the Nth point |
+//! | `--start away` | goes to the other ISA before it begins |
+//! | `--rounds N` | does everything N times; 1 by default |
+#![no_std]
+#![no_main]
+#![deny(unsafe_code)]
+
+mod arithmetic;
+mod calls;
+mod library;
+mod stacks;
+mod way;
+
+use dyad::prelude::*;
+use dyad::report;
+
+use way::Way;
+
+#[dyad::main]
+fn main(args: Args) -> Result<()> {
+    args.expect_options(&["--every", "--at", "--start", "--rounds"])?;
+    let number = |name, default: u64| match args.value(name).map(str::parse) {
+        None => Ok(default),
+        Some(Ok(n)) => Ok(n),
+        Some(Err(_)) => Err(Error::usage(format_args!("{name} takes a number"))),
+    };
+    let way = Way {
+        every: number("--every", 0)?,
+        at: number("--at", 0)?,
+    };
+    let rounds = number("--rounds", 1)?;
+    let away = args.one_of("--start", &["home", "away"], "home")? == "away";
+    way::set(way)?;
+    if away {
+        way::go()?;
+    }
+    let mut good = true;
+    for round in 0..rounds {
+        let lines = [
+            calls::recursion(),
+            calls::references(),
+            calls::closures(),
+            calls::trait_objects(),
+            calls::generics(),
+            library::sorting(),
+            library::collections(),
+            library::formatting(),
+            arithmetic::integers(),
+            arithmetic::floats(),
+            stacks::canaries(),
+            stacks::deep(),
+        ];
+        for (name, result) in lines {
+            if round == 0 || result.is_err() {
+                match &result {
+                    Ok(value) => println!("{name:<14} {value:016x}"),
+                    Err(what) => println!("{name:<14} WRONG: {what}"),
+                }
+            }
+            good &= result.is_ok();
+        }
+    }
+    println!("{} points passed", way::points());
+    report::counter("wander.migrations", way::moves());
+    let mishaps = way::mishaps();
+    good &= report::check(
+        "wander.intact",
+        good && mishaps == 0,
+        format_args!("{rounds} rounds, {mishaps} moves failed"),
+    );
+    match good {
+        true => Ok(()),
+        false => Err(Error::msg("something was lost on the way")),
+    }
+}

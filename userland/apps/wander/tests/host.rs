@@ -1,0 +1,45 @@
+//! The program in the emulated system of the host: what it prints there is what it has to print
+//! anywhere.
+
+use std::process::Command;
+
+fn run(args: &str) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_wander"))
+        .args(args.split_whitespace())
+        .output()
+        .expect("the program starts");
+    let text = String::from_utf8(output.stdout).expect("its output is text");
+    (output.status.code(), text)
+}
+
+/// What is printed, without the report.
+fn results(text: &str) -> Vec<&str> {
+    text.lines().filter(|l| !l.starts_with("check ")).collect()
+}
+
+#[test]
+fn the_output_is_the_same_however_it_moves() {
+    let (code, still) = run("");
+    assert_eq!(code, Some(0), "{still}");
+    assert!(
+        !still.contains("WRONG") && results(&still).len() == 14,
+        "{still}"
+    );
+    for args in [
+        "--every 1",
+        "--every 7",
+        "--at 100",
+        "--start away",
+        "--every 2 --start away",
+    ] {
+        let (code, text) = run(args);
+        assert_eq!(code, Some(0), "{text}");
+        assert_eq!(results(&text), results(&still), "{args}");
+    }
+}
+
+#[test]
+fn wrong_options_are_explained() {
+    assert_eq!(run("--every often").0, Some(2));
+    assert_eq!(run("--start anywhere").0, Some(2));
+}

@@ -1,0 +1,123 @@
+//! Programs whose threads change their ISA inside of plain functions.
+//!
+//! ```no_run
+//! #![no_std]
+//! #![no_main]
+//! use dyad::prelude::*;
+//!
+//! fn count(n: u64) -> u64 {
+//!     dyad::migrate_point();
+//!     if n == 0 { 0 } else { 1 + count(n - 1) }
+//! }
+//!
+//! #[dyad::main]
+//! fn main(args: Args) -> Result<()> {
+//!     println!("on {}", isa());
+//!     dyad::thread::migrate(isa().other())?;
+//!     println!("on {}, counted {}", isa(), count(10));
+//!     Ok(())
+//! }
+//! ```
+//!
+//! A thread can move wherever [`migrate_point`] is called, at any depth of calls, closures, trait
+//! objects and library code in between; everything that locals refer to stays where it is. The build
+//! proves it, or says which line stands against it.
+//!
+//! What is here beside the public functions is called by what `#[dyad::main]` generates.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use dyad_sys as sys;
+use dyad_sys::thread::Number;
+use dyad_sys::{Isa, NodeId};
+
+use crate::rt::{Outcome, exit_code};
+use crate::{Args, Result};
+
+static USED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program's main function is a plain one.
+pub(crate) fn is_used() -> bool {
+    USED.load(Ordering::Relaxed)
+}
+
+/// A place where the calling thread may change its node, if somebody has asked it to.
+///
+/// Only in programs with `#[dyad::main]`. Costs a few instructions if nobody has.
+#[inline(always)]
+pub fn migrate_point() {
+    sys::spine::point();
+}
+
+/// Continues the calling thread on a node of the given ISA: this one if it has it, else the live one
+/// with the lowest number.
+///
+/// # Errors
+///
+/// `NoIsa` if no live node has that ISA; those of [`migrate_to`].
+#[inline(always)]
+pub fn migrate(isa: Isa) -> Result<(), sys::Error> {
+    migrate_to(nearest(isa)?)
+}
+
+/// Continues the calling thread on the given node; it goes on there when this returns.
+///
+/// # Errors
+///
+/// `NoSuchNode` or `NodeDead`; `Full` or `TimedOut` if the node does not take the thread; `TooDeep` in
+/// an invocation, or if the thread's frames do not fit the other stack. The thread then goes on where
+/// it is.
+#[inline(always)]
+pub fn migrate_to(node: NodeId) -> Result<(), sys::Error> {
+    sys::spine::migrate(node)
+}
+
+/// Asks the calling thread to go to a node at its next [`migrate_point`].
+pub fn request(node: NodeId) {
+    sys::spine::request(sys::spine::block(), node);
+}
+
+#[inline(never)]
+fn nearest(isa: Isa) -> Result<NodeId, sys::Error> {
+    let nearest = crate::system()?.nearest(isa, crate::node());
+    nearest.ok_or(sys::Error::NoIsa)
+}
+
+/// Where plain threads start.
+#[cfg(target_os = "none")]
+pub fn start(argument: u64) -> ! {
+    USED.store(true, Ordering::Relaxed);
+    sys::spine::enter(argument)
+}
+
+/// What a plain thread does, if the main function takes arguments; gives the exit code.
+#[inline(always)]
+pub fn main_with_args<R: Outcome>(argument: u64, main: fn(Args) -> R) -> u64 {
+    run(argument, || main(Args::load()?).result())
+}
+
+/// What a plain thread does, if the main function takes none.
+#[inline(always)]
+pub fn main_without_args<R: Outcome>(argument: u64, main: fn() -> R) -> u64 {
+    run(argument, || main().result())
+}
+
+#[inline(always)]
+fn run(argument: u64, main: impl FnOnce() -> Result<()>) -> u64 {
+    USED.store(true, Ordering::Relaxed);
+    match Number::of_argument(argument) {
+        Some(number) if number != Number::FIRST => crate::thread::enter(number),
+        _ => exit_code(main()).into(),
+    }
+}
+
+/// The slow part of a migration point.
+#[cfg(target_os = "none")]
+pub fn leave(frame: u64, back: u64) {
+    sys::spine::leave(frame, back);
+}
+
+/// The main function has returned.
+pub fn done(code: u64) -> ! {
+    sys::exit(code as u32)
+}

@@ -1,0 +1,252 @@
+//! Threads that change their ISA inside of plain functions: the part of the runtime that does it.
+//!
+//! The build has seen to it that at a migration point nothing that matters is in registers or on the
+//! native stack but frame records (`migrate-rt`, module `spine`). Here they are laid out anew on the
+//! thread's stack of the other ISA, and the thread goes on there.
+//!
+//! ```text
+//!   running ──point, asked to go──▶ leaving ──frames laid out, `Jump`──▶ running, on the other ISA's
+//!      ▲                              │ refused                          stack; result: 0
+//!      └────── result: error ◀────────┘
+//! ```
+//!
+//! | step | order |
+//! |---|---|
+//! | asking: the request word | relaxed: it says only where to go |
+//! | leaving: frames and result, then `Jump` | the kernel's hand-over, release and acquire |
+//!
+//! Nothing here runs twice at the same time: all words but the request are the thread's own.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_abi::user::migrate_word::{REQUEST, RESULT};
+use dyad_abi::{Error, NodeId, Result};
+
+/// The thread's control block ([`Tcb`](dyad_abi::user::Tcb)).
+#[derive(Debug)]
+#[repr(C)]
+pub struct Block {
+    this: u64,
+    /// The thread's id.
+    pub thread: u64,
+    /// The data stack's pointer. Only code that knows of it changes it.
+    data_sp: AtomicU64,
+    /// See [`migrate_word`](dyad_abi::user::migrate_word).
+    migrate: [AtomicU64; 7],
+    /// Slots of the runtime.
+    pub slots: [AtomicU64; 22],
+}
+
+const _: () = assert!(size_of::<Block>() == size_of::<dyad_abi::user::Tcb>());
+
+#[cfg(target_os = "none")]
+mod stub {
+    use super::Block;
+
+    unsafe extern "C" {
+        pub safe fn dyad_tcb() -> *const Block;
+        pub safe fn dyad_migrate_point();
+        pub fn dyad_spine_enter(argument: u64, top: u64) -> !;
+        pub static dyad_sites: [u64; dyad_migrate::HEADER_WORDS];
+    }
+}
+
+/// The calling thread's control block.
+///
+/// In an invocation it is that of the thread that is served.
+#[inline(always)]
+pub fn block() -> &'static Block {
+    #[cfg(target_os = "none")]
+    // SAFETY: 1. The thread pointer is the address of the thread's control block, which is mapped as
+    // long as the thread lives. 2. Its words are either constant or atomic.
+    let block = unsafe { &*stub::dyad_tcb() };
+    #[cfg(not(target_os = "none"))]
+    let block = host::block();
+    block
+}
+
+/// A place where the calling thread may change its node, if it has been asked to.
+///
+/// Costs a few instructions if it has not.
+#[inline(always)]
+pub fn point() {
+    if block().migrate[REQUEST].load(Ordering::Relaxed) != 0 {
+        go();
+    }
+}
+
+/// Leaves for where the request word says.
+#[cold]
+#[inline(always)]
+fn go() {
+    #[cfg(target_os = "none")]
+    stub::dyad_migrate_point();
+    #[cfg(not(target_os = "none"))]
+    host::leave();
+}
+
+/// Moves the calling thread to a node; it goes on there in the same function, at the same place.
+///
+/// # Errors
+///
+/// `NoSuchNode`, `NodeDead`; `Full` or `TimedOut` if the node does not take the thread; `TooDeep` in
+/// an invocation or if the frames do not fit the other stack; `Denied` below a function that is entered
+/// from outside of the program. The thread goes on where it was.
+#[inline(always)]
+pub fn migrate(node: NodeId) -> Result<()> {
+    request(block(), node);
+    go();
+    outcome()
+}
+
+/// Asks a thread to go to a node at its next migration point.
+pub fn request(thread: &Block, node: NodeId) {
+    thread.migrate[REQUEST].store(node.index() as u64 + 1, Ordering::Relaxed);
+}
+
+/// How the calling thread's last migration ended.
+///
+/// # Errors
+///
+/// Those of [`migrate`].
+#[inline(never)]
+pub fn outcome() -> Result<()> {
+    match block().migrate[RESULT].load(Ordering::Relaxed) {
+        0 => Ok(()),
+        code => Err(Error::from_code(code).unwrap_or(Error::Corrupt)),
+    }
+}
+
+/// The node that the request word names, which is taken away.
+fn taken(block: &Block) -> Option<NodeId> {
+    NodeId::new(
+        block.migrate[REQUEST]
+            .swap(0, Ordering::Relaxed)
+            .checked_sub(1)?,
+    )
+}
+
+#[cfg(target_os = "none")]
+pub use target::{enter, leave};
+
+#[cfg(target_os = "none")]
+mod target {
+    use core::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
+    use core::sync::atomic::Ordering;
+
+    use dyad_abi::user::migrate_word::RESULT;
+    use dyad_abi::user::{data_stack, stack_slot};
+    use dyad_abi::{Error, Isa, NodeId, Result};
+    use dyad_migrate::{Fault, HEADER_WORDS, Landing, Memory, SLOT_WORDS, Sites, transform};
+
+    use super::{Block, block, stub, taken};
+    use crate::thread::own;
+
+    /// The thread's native stacks.
+    struct Stacks;
+
+    impl Memory for Stacks {
+        fn read(&self, at: u64) -> u64 {
+            // SAFETY: 1. `transform` reads frame records of the calling thread only, which lie on its
+            // native stack: the build has verified that they form a chain.
+            unsafe { with_exposed_provenance::<u64>(at as usize).read() }
+        }
+        fn write(&mut self, at: u64, value: u64) {
+            // SAFETY: 1. `transform` writes to the stack it was given only, that of the other ISA, on
+            // which nothing is needed any more.
+            unsafe { with_exposed_provenance_mut::<u64>(at as usize).write(value) };
+        }
+    }
+
+    /// The program's table of sites.
+    fn table() -> Option<&'static [u64]> {
+        let header = &raw const stub::dyad_sites;
+        // SAFETY: 1. The build has put a table there that is as long as its header says, and that
+        // never changes.
+        unsafe {
+            let per_isa = usize::try_from((*header)[1]).ok()?;
+            let words = HEADER_WORDS + Isa::ALL.len() * per_isa * SLOT_WORDS;
+            Some(core::slice::from_raw_parts(header.cast::<u64>(), words))
+        }
+    }
+
+    /// Starts a plain thread: calls the root with `argument` on an empty native stack.
+    pub fn enter(argument: u64) -> ! {
+        let block = block();
+        let id = block.thread as u32;
+        block.data_sp.store(data_stack(id).1, Ordering::Relaxed);
+        let (_, top) = stack_slot(crate::isa(), id);
+        // SAFETY: 1. The stack is this thread's, and what is on it is given up: this does not return.
+        unsafe { stub::dyad_spine_enter(argument, top) }
+    }
+
+    /// The slow part of a migration point: frame pointer and return address of the call of the point.
+    /// If the thread goes to another ISA, this does not return.
+    pub fn leave(fp: u64, ret: u64) {
+        let block = block();
+        let done = match taken(block) {
+            Some(node) => depart(block, node, fp, ret),
+            None => Ok(()),
+        };
+        let code = done.err().map_or(0, Error::code);
+        block.migrate[RESULT].store(code, Ordering::Relaxed);
+    }
+
+    fn depart(block: &Block, node: NodeId, fp: u64, ret: u64) -> Result<()> {
+        let info = crate::info()?;
+        let nodes = &info.system.nodes[..info.system.node_count as usize];
+        let there = nodes.get(node.index()).ok_or(Error::NoSuchNode)?;
+        let to = Isa::from_index(there.isa.into()).ok_or(Error::Corrupt)?;
+        let here = crate::isa();
+        if to == here {
+            return own().migrate(node).map(drop);
+        }
+        let (bottom, top) = stack_slot(to, block.thread as u32);
+        let sites = table().and_then(|t| Sites::of(t, here.index()));
+        let sites = sites.ok_or(Error::Corrupt)?;
+        let landing = transform(&sites, &mut Stacks, (fp, ret), (top, top - bottom));
+        let Landing { pc, sp, fp, .. } = landing.map_err(|fault| match fault {
+            Fault::TooDeep => Error::TooDeep,
+            // Somewhere above is a function that was entered from outside.
+            Fault::UnknownReturn(_) => Error::Denied,
+            Fault::Broken(_) => Error::Corrupt,
+        })?;
+        block.migrate[RESULT].store(0, Ordering::Relaxed);
+        // SAFETY: 1. There is the return address of a call of the migration point, with the frames below
+        // which it was made; the build has verified that code there needs no register but the stack and
+        // frame pointers. 2. What is on this stack is not needed then.
+        Err(unsafe { own().jump(node, pc, [sp, fp], 0) })
+    }
+}
+
+/// On the host there is one ISA: a migration changes only where the thread says it is.
+#[cfg(not(target_os = "none"))]
+mod host {
+    use std::boxed::Box;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use dyad_abi::Error;
+    use dyad_abi::user::migrate_word::RESULT;
+
+    use super::{Block, taken};
+
+    std::thread_local! {
+        static BLOCK: &'static Block = Box::leak(Box::new(Block {
+            this: 0,
+            thread: 0,
+            data_sp: AtomicU64::new(0),
+            migrate: [const { AtomicU64::new(0) }; 7],
+            slots: [const { AtomicU64::new(0) }; 22],
+        }));
+    }
+
+    pub(super) fn block() -> &'static Block {
+        BLOCK.with(|b| *b)
+    }
+
+    pub(super) fn leave() {
+        let Some(node) = taken(block()) else { return };
+        let code = crate::host::relocate(node).err().map_or(0, Error::code);
+        block().migrate[RESULT].store(code, Ordering::Relaxed);
+    }
+}
