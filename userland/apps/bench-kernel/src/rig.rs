@@ -8,13 +8,13 @@ use core::fmt;
 use core::ptr::with_exposed_provenance_mut;
 
 use dyad::sys::cap::{
-    Access, Cap, CapIndex, Captbl, Component, Liveness, Narrow, ObjectKind, Place, Receive,
-    RegionKind, Rights, Sinv, Stopped, Thread, ThreadSetup,
+    Access, Cap, CapIndex, Captbl, Component, Liveness, Narrow, ObjectKind, Place, Receive, Rights,
+    Sinv, Stopped, Thread, ThreadSetup,
 };
 use dyad::sys::{Error, Isa, NodeId};
 use dyad_abi::marker::BenchMemory;
 use dyad_abi::service::{program, slot, thread_id};
-use dyad_abi::user::{PAGE_SIZE, STACK_SIZE, stack_slot};
+use dyad_abi::user::PAGE_SIZE;
 
 use crate::memory::{SPACE, Stock, pool_of};
 use crate::partners;
@@ -58,7 +58,6 @@ pub struct Bench {
     times: u64,
     rigs: u64,
     window: u64,
-    stacks: [bool; 2],
     servers: Vec<(NodeId, Isa, Server)>,
     /// Results that were not as expected.
     pub wrong: u64,
@@ -73,7 +72,6 @@ impl Bench {
             times: WARM_UP + repetitions + repetitions / 4,
             rigs: 0,
             window: 0,
-            stacks: [false; 2],
             servers: Vec::new(),
             wrong: 0,
         }
@@ -246,12 +244,7 @@ impl Bench {
             .chain(worker::PARTNERS.map(Cap::index));
         for ((n, entry), index) in (1..).zip(starts).zip(slots) {
             let id = thread_id(program::FIRST, n);
-            if !self.stacks[isa.index()] {
-                let (bottom, _) = stack_slot(isa, id);
-                SPACE
-                    .add_region(bottom, STACK_SIZE, RegionKind::Anonymous, true)
-                    .during("stack")?;
-            }
+            // Its stack is one of those that every program has for its threads.
             let thread: Cap<Thread> = self
                 .stock
                 .object(pool, ObjectKind::Thread)
@@ -271,7 +264,6 @@ impl Bench {
             give(table, index, thread.index())?;
             first = first.or(Some(thread));
         }
-        self.stacks[isa.index()] = true;
         let first = first.ok_or(Error::Corrupt).during("thread")?;
         Ok((first, component, at))
     }

@@ -1,5 +1,5 @@
 //! The attributes of Dyad programs. `#[dyad::task]` makes an async function the program's main task,
-//! `#[dyad::main]` a plain one its main function, [`mod@isa`] a function one that runs on one ISA only.
+//! `#[dyad::main]` a plain one its main function, [`isa`](macro@isa) a function one that runs on one ISA only.
 //!
 //! The first two keep the function as it is and add the entry symbol that kernels call (on the host, a C
 //! `main` that runs the program in the emulated system). Use them as `dyad::task`; the crate
