@@ -67,6 +67,12 @@ impl Slot {
         ]
     }
 
+    /// Return address and step on the other ISA, as one word.
+    #[inline]
+    const fn target(self) -> u64 {
+        self.other as u64 | (self.step as u64) << 32
+    }
+
     const fn of([first, second]: [u64; SLOT_WORDS]) -> Slot {
         Slot {
             ret: first as u32,
@@ -75,6 +81,15 @@ impl Slot {
             unused: (second >> 32) as u32,
         }
     }
+}
+
+/// Frames of which the first walk keeps what the second one needs. Those beyond are looked up again.
+const KEPT: usize = 64;
+
+/// Return address and step on the other ISA, from [`Slot::target`].
+#[inline]
+const fn target(word: u64) -> (u64, u64) {
+    (word & 0xffff_ffff, word >> 32)
 }
 
 /// Where in a table the search for a return address begins. `shift` is 64 less the logarithm of the
@@ -177,9 +192,16 @@ pub fn transform(
     (top, size): (u64, u64),
 ) -> Result<Landing, Fault> {
     // How much room the frames take decides where the innermost one is.
-    let (mut frame, mut back, mut room, mut frames) = (fp, ret, 0u64, 0);
+    let mut kept = [0u64; KEPT];
+    let (mut frame, mut back, mut room, mut frames) = (fp, ret, 0u64, 0usize);
+    let mut beyond = (0, 0);
     loop {
         let slot = sites.find(back).ok_or(Fault::UnknownReturn(back))?;
+        match kept.get_mut(frames) {
+            Some(kept) => *kept = slot.target(),
+            None if frames == KEPT => beyond = (frame, back),
+            None => {}
+        }
         if slot.step == BASE {
             break;
         }
@@ -199,26 +221,31 @@ pub fn transform(
         return Err(Fault::Broken(back));
     }
     let sp = top - room;
+    let (pc, mut step) = target(kept[0]);
+    let first = sp + step - 16;
     let mut cfa = sp;
-    let mut slot = sites.find(ret).ok_or(Fault::UnknownReturn(ret))?;
-    let (pc, first) = (slot.other, sp + u64::from(slot.step) - 16);
-    frame = fp;
-    loop {
-        cfa += u64::from(slot.step);
-        back = memory.read(frame + 8);
-        frame = memory.read(frame);
-        slot = sites.find(back).ok_or(Fault::UnknownReturn(back))?;
-        memory.write(cfa - 8, slot.other.into());
-        if slot.step == BASE {
-            memory.write(cfa - 16, 0);
-            break;
-        }
-        memory.write(cfa - 16, cfa + u64::from(slot.step) - 16);
+    for n in 1..=frames {
+        cfa += step;
+        let other;
+        (other, step) = match kept.get(n) {
+            Some(&kept) => target(kept),
+            None => {
+                if n > KEPT {
+                    beyond = (memory.read(beyond.0), memory.read(beyond.0 + 8));
+                }
+                let slot = sites.find(beyond.1);
+                target(slot.ok_or(Fault::UnknownReturn(beyond.1))?.target())
+            }
+        };
+        memory.write(cfa - 8, other);
+        // The outermost frame's record ends the chain.
+        let outer = if n == frames { 0 } else { cfa + step - 16 };
+        memory.write(cfa - 16, outer);
     }
     Ok(Landing {
-        pc: pc.into(),
+        pc,
         sp,
         fp: first,
-        frames,
+        frames: frames as u64,
     })
 }

@@ -92,7 +92,7 @@ proptest! {
     #[test]
     fn frames_are_those_that_calls_would_have_made(
         sites in some_sites(),
-        path in prop::collection::vec(any::<prop::sample::Index>(), 1..60),
+        path in prop::collection::vec(any::<prop::sample::Index>(), 1..200),
         from in 0usize..2,
     ) {
         let words = table(&sites);
