@@ -68,6 +68,24 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/host::fp_tests::each_isa_has_its_own"],
     ),
     m(
+        "check/core::crossing::arrive::fp",
+        Contents,
+        "a call that crosses finds nothing in floating-point registers but its arguments",
+        &["core/unit/host::fp_tests::crossing_calls_find_nothing_of_before"],
+    ),
+    m(
+        "check/space::evacuate::copy_frame",
+        Contents,
+        "a page that is moved has its contents",
+        &["core/unit/host::evacuate_tests::pages_are_moved_with_what_is_in_them"],
+    ),
+    m(
+        "check/space::evacuate::move_parked::usable",
+        Contents,
+        "a page that somebody may write is not copied",
+        &["core/unit/host::evacuate_tests::a_page_that_is_shown_again_is_not_moved"],
+    ),
+    m(
         "check/core::handover::arrive_failed::fp",
         Contents,
         "a thread that comes back from a dead node has nothing in floating-point registers",
@@ -296,7 +314,9 @@ pub(crate) const CHECKS: &[Mutant] = &[
         "check/core::ops::thread::others::self",
         Permission,
         "a thread yields, migrates and exits by itself",
-        &["core/unit/ktest::ops_thread::yield_exit_and_migrate_are_for_the_caller_itself_on_hosts"],
+        &[
+            "core/unit/ktest::ops_thread::yield_exit_migrate_and_jump_are_for_the_caller_itself_on_hosts",
+        ],
     ),
     m(
         "check/core::ops::registers::access::state",

@@ -121,7 +121,7 @@ pub fn run_at_once<P: Platform>(cx: &Cx, t: &'static Thread) -> bool {
         owner
             .is_some_and(|o| o.state == State::Blocked && o.is(cx.node.id(), cx.node.incarnation()))
     };
-    if !(idle && scheduled && waits()) || lacks!("dispatch::root::run_at_once") {
+    if !(idle && scheduled && waits()) {
         return false;
     }
     let end = clock::now::<P>().after(DIRECT_NS).0.min(root_deadline(cx));

@@ -132,6 +132,28 @@ fn unparked_pages_are_where_they_were() {
     assert_eq!(places(&s, space), before);
 }
 
+/// Who puts the page back into one table while it is parked, for whatever reason, goes on using the old
+/// frame: a copy made now would lack what is written to that.
+#[test]
+fn a_page_that_is_shown_again_is_not_moved() {
+    let (s, space) = filled();
+    let c = cx(s.x());
+    let t = this(&c, space);
+    let d = t.driver(Isa::Aarch64).unwrap();
+    let shown = d.find(VA, Level::L1).unwrap();
+    assert_eq!(step(&s, space, Step::Park, VA, 1), Ok((1, 1)));
+    let parked = d.again(&shown);
+    c.words().exchange(
+        s.x().node().map.get(shown.entry).unwrap(),
+        parked.raw,
+        shown.raw,
+    );
+    assert_eq!(step(&s, space, Step::Move, VA, 1), Err(Error::Again));
+    assert_eq!(in_range(&s), PAGES as usize);
+    assert_eq!(step(&s, space, Step::Unpark, VA, 1), Ok((1, 1)));
+    assert_eq!(contents(&s, space, 0), [1; 64]);
+}
+
 #[test]
 fn a_page_that_one_table_has_moved_is_moved_in_the_other_one_too() {
     for last in [Step::Move, Step::Unpark] {

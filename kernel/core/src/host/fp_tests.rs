@@ -14,7 +14,10 @@ use super::thread_tests::{
 };
 use super::{Left, Machine, MockA64, MockX86};
 use crate::Platform;
+use crate::crossing;
+use crate::cx::Cx;
 use crate::entry;
+use crate::handover::what;
 use crate::ktest::rig::Rig;
 use crate::object::component::Component;
 use crate::object::find;
@@ -258,4 +261,26 @@ fn each_isa_has_its_own() {
         x.call::<MockX86>(t, op(cap, ThreadOp::Exit as u64), &[0]);
         Ok(None)
     });
+}
+
+/// A crossing call without floating-point arguments finds nothing of what the thread, or a service that
+/// it was in, has had on that ISA before.
+fn crossing_calls<P: Platform>() {
+    solo::<P>(|rig, m| {
+        let (cap, t) = thread(rig, None, 3);
+        dispatch::<P>(rig, m, cap, 0);
+        swap::<P>(m, t, 7);
+        m.call::<P>(t, op(cap, ThreadOp::Yield as u64), &[]);
+        assert_ne!(t.used_fp.load(Ordering::Relaxed), 0);
+        let cx = Cx::here::<P>();
+        crossing::arrive::<P>(&cx, t, [what::CALL, 0, 0, 0, 0, 0, 0, ENTRY]);
+        assert_eq!(t.used_fp.load(Ordering::Relaxed), 0);
+        Ok(None)
+    });
+}
+
+#[test]
+fn crossing_calls_find_nothing_of_before() {
+    crossing_calls::<MockX86>();
+    crossing_calls::<MockA64>();
 }

@@ -331,6 +331,9 @@ impl<'a> Rig<'a> {
         while local.chain.pop().is_some() {}
         local.short_entry.set(false);
         local.set_slice_end(u64::MAX);
+        // Of a thread that a test has handed over without going on as kernels do.
+        local.lingers.set(None);
+        local.direct.set(false);
         local.captbl.set(dyad_shm::PhysAddr(0));
         for root in &self.cx.node.roots {
             root.store(0, Ordering::Relaxed);

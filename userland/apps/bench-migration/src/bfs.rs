@@ -12,7 +12,7 @@ use dyad::report;
 use dyad::sys::marker;
 use workloads::bfs::{Graph, Kronecker, Search, validate};
 
-use crate::figures::{Sides, at_home, away, nanos};
+use journey::figures::{Sides, at_home, away, nanos};
 
 /// Edges for each vertex.
 pub const FACTORS: [u32; 4] = [4, 7, 14, 19];

@@ -20,7 +20,7 @@ use dyad::report;
 use dyad::sys::marker;
 use workloads::micro::chase::Chase;
 
-use crate::figures::{Sides, at_home, away, nanos};
+use journey::figures::{Sides, at_home, away, nanos};
 
 /// Steps between two migrations.
 pub const SIZES: [u32; 9] = [4, 8, 16, 32, 64, 128, 256, 512, 1024];

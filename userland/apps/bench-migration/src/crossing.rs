@@ -10,7 +10,7 @@ use dyad::prelude::*;
 use dyad::sys::marker;
 use dyad_abi::marker::{BenchMemory, BenchOp};
 
-use crate::figures::{Sides, nanos};
+use journey::figures::{Sides, nanos};
 
 /// Repetitions that do not count.
 const WARM_UP: u64 = 8;

@@ -14,7 +14,7 @@ use dyad::sys::futex;
 use dyad::sys::marker;
 use dyad::thread;
 
-use crate::figures::{Sides, at_home, away};
+use journey::figures::{Sides, at_home, away};
 
 const OP: &str = "futex_contended_wake";
 const SLOT: u16 = 2;

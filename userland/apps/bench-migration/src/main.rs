@@ -12,7 +12,7 @@
 //! | `--scale` | logarithm of the number of vertices, 4 to 20 | 10 |
 //! | `--factors` | a list: edges for each vertex, of those in [`bfs::FACTORS`] | all |
 //!
-//! What is reported is in the module [`figures`].
+//! What is reported is in the module [`journey::figures`].
 #![no_std]
 #![no_main]
 #![deny(unsafe_code)]
@@ -20,7 +20,6 @@
 mod bfs;
 mod chase;
 mod crossing;
-mod figures;
 mod futex;
 mod micro;
 
@@ -29,7 +28,7 @@ use core::str::FromStr;
 
 use dyad::prelude::*;
 
-use figures::Sides;
+use journey::figures::Sides;
 
 const MEASUREMENTS: [&str; 4] = ["micro", "chase", "bfs", "futex"];
 const OPTIONS: [&str; 7] = [

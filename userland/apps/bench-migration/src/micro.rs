@@ -10,7 +10,7 @@ use dyad::sys::marker;
 use dyad_abi::user::PAGE_SIZE;
 
 use crate::crossing;
-use crate::figures::{Sides, at_home, away, nanos};
+use journey::figures::{Sides, at_home, away, nanos};
 
 const PING_PONG: u16 = 0;
 const FAULT: u16 = 1;

@@ -13,6 +13,8 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod figures;
+
 use core::cell::Cell;
 
 use dyad::prelude::*;

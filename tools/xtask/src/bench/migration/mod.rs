@@ -34,6 +34,9 @@ use crate::sim::{Layer, Setup};
 /// The program with tasks.
 pub const MIGRATION_APP: &str = "bench-migration";
 
+/// The program whose plain thread migrates.
+pub const THREADS_APP: &str = "bench-threads";
+
 /// What is measured in runs of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
@@ -45,11 +48,19 @@ pub enum Group {
     Bfs,
     /// Wake-ups.
     Futex,
+    /// A plain thread, below frames.
+    Threads,
 }
 
 impl Group {
     /// All of them.
-    pub const ALL: [Group; 4] = [Group::Micro, Group::Futex, Group::Chase, Group::Bfs];
+    pub const ALL: [Group; 5] = [
+        Group::Micro,
+        Group::Threads,
+        Group::Futex,
+        Group::Chase,
+        Group::Bfs,
+    ];
 
     /// Its name on command lines.
     pub const fn name(self) -> &'static str {
@@ -58,6 +69,7 @@ impl Group {
             Group::Chase => "chase",
             Group::Bfs => "bfs",
             Group::Futex => "futex",
+            Group::Threads => "threads",
         }
     }
 
@@ -67,6 +79,8 @@ impl Group {
             (Group::Micro, false) => "--times 256".into(),
             (Group::Micro, true) => "--times 64".into(),
             (Group::Futex, _) => "--times 64".into(),
+            (Group::Threads, false) => return (THREADS_APP, "--times 64".into()),
+            (Group::Threads, true) => return (THREADS_APP, "--times 32".into()),
             (Group::Chase, false) => String::new(),
             (Group::Chase, true) => "--accesses 4,32,128,512,1024".into(),
             (Group::Bfs, false) => format!("--scale {}", self.scale(quick)),

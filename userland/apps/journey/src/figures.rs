@@ -1,11 +1,11 @@
-//! From where to where, and what is reported.
+//! From where to where something is measured, and what is reported about it.
 //!
 //! A figure is a counter of the run, `migration.ISA.OP.WHAT`, where the ISA is the one that the
 //! operation begins on (a fault: is taken on):
 //!
 //! | figure | what |
 //! |---|---|
-//! | `slot` | the number of the windows, see [`Sides::away`] |
+//! | `slot` | the number of the windows, see below |
 //! | `n` | how often the operation was done, by the clock |
 //! | `ns` | how long that took together |
 //! | `phased`, `phased_ns` | how often it was done with looks at the clock in between, and how long that took |
@@ -41,7 +41,7 @@ pub struct Sides {
 }
 
 impl Sides {
-    /// Goes to a node of that ISA, and finds one of the other.
+    /// Takes the task to a node of that ISA, and finds one of the other.
     ///
     /// # Errors
     ///
@@ -50,19 +50,28 @@ impl Sides {
         migrate(isa)
             .await
             .map_err(|e| Error::msg(format_args!("cannot begin on {isa}: {e}")))?;
-        let home = node();
+        Sides::of_here()
+    }
+
+    /// With this node as the home.
+    ///
+    /// # Errors
+    ///
+    /// If there is no node of the other ISA.
+    pub fn of_here() -> Result<Sides> {
+        let (isa, home) = (isa(), node());
         let away = system()?
             .nearest(isa.other(), home)
             .ok_or_else(|| Error::msg(format_args!("there is no node of {}", isa.other())))?;
         Ok(Sides { home, isa, away })
     }
 
-    /// To the other side.
+    /// Takes the task to the other side.
     pub async fn go(&self) -> Result<()> {
         Ok(migrate_to(self.away).await?)
     }
 
-    /// Back.
+    /// Takes it back.
     pub async fn come_back(&self) -> Result<()> {
         Ok(migrate_to(self.home).await?)
     }
