@@ -8,8 +8,8 @@ use core::fmt;
 use core::ptr::with_exposed_provenance_mut;
 
 use dyad::sys::cap::{
-    Access, Cap, CapIndex, Captbl, Component, Liveness, Narrow, ObjectKind, Place, Receive, Rights,
-    Sinv, Stopped, Thread, ThreadSetup,
+    Access, Cap, CapIndex, Captbl, Component, Liveness, Narrow, ObjectKind, Place, Receive,
+    RegionKind, Rights, Sinv, Stopped, Thread, ThreadSetup,
 };
 use dyad::sys::{Error, Isa, NodeId};
 use dyad_abi::marker::BenchMemory;

@@ -1,0 +1,196 @@
+//! What it costs a plain thread to change its ISA, for `cargo xtask bench migration`: migrations
+//! there and back at the bottom of stacks of known depth.
+//!
+//! | option | values | default |
+//! |---|---|---|
+//! | `--home` | `x86_64`, `aarch64`: from where | where it starts |
+//! | `--times` | how often each is done, 8 to 100000 | 32 |
+//! | `--kinds` | `all`, or one kind of frames: `empty`, `lookup`, `copy` | `all` |
+//!
+//! What is reported is in the module [`journey::figures`]; operations are
+//! `thread_ping_pong_depth_N`, below `N` frames with nothing in them, `thread_ping_pong_KIND_depth_N`
+//! with others, and `thread_ping_pong_depth4`, below four frames full of what is needed again.
+#![no_std]
+#![no_main]
+#![deny(unsafe_code)]
+
+use dyad::prelude::*;
+use dyad::sys::marker;
+use dyad::{report, thread};
+use journey::figures::{Sides, at_home, away, nanos};
+use workloads::micro::depth::{Kind, descend, expected};
+
+/// Frames above the place where the thread migrates.
+const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+const FIRST_SLOT: u16 = 64;
+/// Repetitions that do not count.
+const WARM_UP: u32 = 8;
+
+/// What a migration gives: an error that owns nothing, so that nothing has to be dropped on the way.
+type Moved<T = ()> = core::result::Result<T, dyad::sys::Error>;
+
+/// How long migrations took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    whole: u64,
+    phased: u64,
+    phases: [u64; 3],
+}
+
+fn go(sides: &Sides) -> Moved {
+    thread::migrate_to(sides.away)
+}
+
+fn come_back(sides: &Sides) -> Moved {
+    thread::migrate_to(sides.home)
+}
+
+/// There and back: in windows, by the clock, and by the clock with looks at it in between.
+#[inline(never)]
+fn ping_pong<const HOME: u16, const AWAY: u16>(sides: &Sides, times: u32) -> Moved<Taken> {
+    for i in 0..WARM_UP + times {
+        if i == WARM_UP {
+            marker::forget::<HOME>();
+        }
+        marker::begin::<HOME>();
+        go(sides)?;
+        // A window of the other side is from one arrival to the next.
+        marker::end::<AWAY>();
+        if i == WARM_UP {
+            marker::forget::<AWAY>();
+        }
+        marker::begin::<AWAY>();
+        come_back(sides)?;
+        marker::end::<HOME>();
+    }
+    go(sides)?;
+    marker::end::<AWAY>();
+    come_back(sides)?;
+
+    let mut taken = Taken::default();
+    let start = Instant::now();
+    for _ in 0..times {
+        go(sides)?;
+        come_back(sides)?;
+    }
+    taken.whole = nanos(start.elapsed());
+
+    let start = Instant::now();
+    let mut last = start;
+    for _ in 0..times {
+        go(sides)?;
+        let there = Instant::now();
+        taken.phases[0] += nanos(there - last);
+        let leaving = Instant::now();
+        taken.phases[1] += nanos(leaving - there);
+        come_back(sides)?;
+        last = Instant::now();
+        taken.phases[2] += nanos(last - leaving);
+    }
+    taken.phased = nanos(start.elapsed());
+    Ok(taken)
+}
+
+/// Below so many frames of a kind, in the windows of a slot.
+fn below<const HOME: u16, const AWAY: u16>(
+    sides: &Sides,
+    kind: Kind,
+    depth: u32,
+    times: u32,
+) -> Result<Taken> {
+    let mut taken = Ok(Taken::default());
+    let found = descend(kind, depth, &mut || {
+        taken = ping_pong::<HOME, AWAY>(sides, times);
+    });
+    let name = format!("depth.{}.{depth}", kind.name());
+    match report::check(&name, found == expected(kind, depth), "") {
+        true => Ok(taken?),
+        false => Err(Error::msg("a frame is not what it was")),
+    }
+}
+
+/// All depths of a kind.
+fn depths(sides: &Sides, kind: Kind, times: u32) -> Result<()> {
+    macro_rules! each {
+        ($kind:literal: $($i:literal),*) => {
+            $({
+                const SLOT: u16 = FIRST_SLOT + $kind * DEPTHS.len() as u16 + $i;
+                let depth = DEPTHS[$i];
+                let taken = below::<{ at_home(SLOT) }, { away(SLOT) }>(sides, kind, depth, times)?;
+                let op = match kind {
+                    Kind::Empty => format!("thread_ping_pong_depth_{depth}"),
+                    _ => format!("thread_ping_pong_{}_depth_{depth}", kind.name()),
+                };
+                tell(sides, &op, SLOT, times, &taken);
+                if kind == Kind::Copy && depth == 4 {
+                    tell(sides, "thread_ping_pong_depth4", SLOT, times, &taken);
+                }
+            })*
+        };
+    }
+    match kind {
+        Kind::Empty => {
+            each!(0: 0, 1, 2, 3, 4, 5, 6);
+        }
+        Kind::Lookup => {
+            each!(1: 0, 1, 2, 3, 4, 5, 6);
+        }
+        _ => {
+            each!(2: 0, 1, 2, 3, 4, 5, 6);
+        }
+    }
+    Ok(())
+}
+
+fn tell(sides: &Sides, op: &str, slot: u16, times: u32, taken: &Taken) {
+    let figures = [
+        ("slot", slot.into()),
+        ("n", times.into()),
+        ("ns", taken.whole),
+        ("phased", times.into()),
+        ("phased_ns", taken.phased),
+        ("out_ns", taken.phases[0]),
+        ("there_ns", taken.phases[1]),
+        ("back_ns", taken.phases[2]),
+    ];
+    for (what, value) in figures {
+        sides.figure(op, what, value);
+    }
+}
+
+/// What the command line says: where to begin, how often, and which kinds.
+#[inline(never)]
+fn options(args: &Args) -> Result<(Isa, u32, Vec<Kind>)> {
+    args.expect_options(&["--home", "--times", "--kinds"])?;
+    let home = args.one_of("--home", &Isa::ALL.map(Isa::name), isa().name())?;
+    let kinds = ["all", "empty", "lookup", "copy"];
+    let kinds = args.one_of("--kinds", &kinds, "all")?;
+    let times = match args.value("--times").map(str::parse) {
+        None => 32,
+        Some(Ok(n @ 8..=100_000)) => n,
+        Some(_) => return Err(Error::usage("--times takes a number from 8 to 100000")),
+    };
+    let wanted = |k: &Kind| kinds == "all" || kinds == k.name();
+    let kinds = [Kind::Empty, Kind::Lookup, Kind::Copy];
+    let kinds = kinds.into_iter().filter(wanted).collect();
+    Ok((Isa::parse(home).unwrap_or(isa()), times, kinds))
+}
+
+#[inline(never)]
+fn measure(home: Isa, times: u32, kinds: &[Kind]) -> Result<()> {
+    let sides = Sides::of_here()?;
+    println!("From node {} ({home}) to node {}", sides.home, sides.away);
+    for &kind in kinds {
+        depths(&sides, kind, times)?;
+    }
+    Ok(())
+}
+
+#[dyad::main]
+fn main(args: Args) -> Result<()> {
+    let (home, times, kinds) = options(&args)?;
+    match thread::migrate(home) {
+        Ok(()) => measure(home, times, &kinds),
+        Err(e) => Err(Error::msg(format_args!("cannot begin on {home}: {e}"))),
+    }
+}
