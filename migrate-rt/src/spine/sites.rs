@@ -145,8 +145,8 @@ pub(crate) fn count_in_object(object: &[u8]) -> Result<u64, SpineError> {
 
 /// Slots per ISA of a table of `sites` sites.
 pub(crate) fn capacity(sites: u64) -> u64 {
-    // At most half full, with the end of chains as one more.
-    (2 * (sites + 1)).next_power_of_two().max(4)
+    // At most a quarter full, with the end of chains as one more: what collides costs every frame.
+    (4 * (sites + 1)).next_power_of_two().max(4)
 }
 
 /// Bytes of a table of `sites` sites.
@@ -182,7 +182,7 @@ pub fn table(files: [&[u8]; 2], spines: [&SpineInfo; 2]) -> Result<Vec<u8>, Spin
             .collect::<BTreeMap<_, _>>()
     });
     let bases = [base(Isa::X86_64, files[0])?, base(Isa::Aarch64, files[1])?];
-    let shift = 64 - capacity.trailing_zeros();
+    let shift = 32 - capacity.trailing_zeros();
     let mut words = vec![MAGIC, capacity, u64::from(shift), count];
     for source in Isa::ALL {
         let (from, to) = (source.index(), source.other().index());

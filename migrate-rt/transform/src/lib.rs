@@ -23,7 +23,7 @@
 //!
 //! 64-bit words: [`MAGIC`], slots per ISA (a power of two), shift of the hash, number of sites; then the
 //! slots with x86-64 as the source, then those with AArch64 as the source, each open-addressed by
-//! [`hash`] of the return address and at most half full.
+//! [`hash`] of the return address and at most a quarter full.
 //!
 //! No allocation, no recursion; time is linear in the number of frames and every chain is bounded by
 //! the stack's size.
@@ -92,11 +92,11 @@ const fn target(word: u64) -> (u64, u64) {
     (word & 0xffff_ffff, word >> 32)
 }
 
-/// Where in a table the search for a return address begins. `shift` is 64 less the logarithm of the
-/// number of slots, so it is below 64.
+/// Where in a table the search for a return address begins. `shift` is 32 less the logarithm of the
+/// number of slots, so it is below 32.
 #[inline]
 pub const fn hash(ret: u64, shift: u32) -> u64 {
-    ret.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (shift & 63)
+    ((ret as u32).wrapping_mul(0x9e37_79b9) >> (shift & 31)) as u64
 }
 
 /// The memory that both native stacks are in.
@@ -146,7 +146,7 @@ impl<'a> Sites<'a> {
         let per_isa = usize::try_from(capacity).ok()?.checked_mul(SLOT_WORDS)?;
         let good = magic == MAGIC
             && capacity.is_power_of_two()
-            && u64::from(capacity.trailing_zeros()) + shift == 64
+            && u64::from(capacity.trailing_zeros()) + shift == 32
             && capacity > 1;
         let start = per_isa.checked_mul(source)?;
         let slots = slots.get(start..start.checked_add(per_isa)?)?;
@@ -163,7 +163,7 @@ impl<'a> Sites<'a> {
         let mask = slots.len() - 1;
         let mut at = hash(ret, self.shift) as usize;
         loop {
-            // At most half of the slots are used, so this ends.
+            // At most a quarter of the slots is used, so this ends.
             let slot = Slot::of(*slots.get(at & mask)?);
             if u64::from(slot.ret) == ret {
                 return Some(slot);

@@ -27,8 +27,8 @@ const BASES: [u32; 2] = [0x4100_0010, 0x4100_0014];
 type Site = [(u32, u32); 2];
 
 fn table(sites: &[Site]) -> Vec<u64> {
-    let capacity = (2 * (sites.len() as u64 + 1)).next_power_of_two();
-    let shift = 64 - capacity.trailing_zeros();
+    let capacity = (4 * (sites.len() as u64 + 1)).next_power_of_two();
+    let shift = 32 - capacity.trailing_zeros();
     let mut words = vec![MAGIC, capacity, shift.into(), sites.len() as u64];
     for from in 0..2 {
         let to = 1 - from;
