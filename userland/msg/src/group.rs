@@ -34,7 +34,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::MAX_STATIONS;
 use crate::record::{Header, Slots};
-use crate::ring::RingError;
+use crate::ring::{RingError, Wanted};
 use crate::words::{LINE_WORDS, Words};
 
 const TAIL: u64 = 0;
@@ -204,7 +204,7 @@ pub struct Member {
     head: u64,
     tail_seen: u64,
     header: Option<Header>,
-    wanted: u64,
+    wanted: Wanted,
 }
 
 /// Why a member gets nothing.
@@ -231,7 +231,7 @@ impl Member {
             head,
             tail_seen: head,
             header: None,
-            wanted: 0,
+            wanted: Wanted::default(),
         }
     }
 
@@ -323,21 +323,17 @@ impl Member {
 
     /// As [`Consumer::note_want`](crate::ring::Consumer::note_want).
     pub fn note_want<W: Words + ?Sized>(&mut self, w: &W) {
-        self.wanted = w.load(self.place.base + WANT, Relaxed);
+        self.wanted = Wanted(w.load(self.place.base + WANT, Relaxed));
     }
 
     /// As [`Consumer::has_room_for_waiter`](crate::ring::Consumer::has_room_for_waiter), as far as
     /// this member is concerned.
     #[must_use = "the writer sleeps on unless it is told"]
     pub fn has_room_for_waiter<W: Words + ?Sized>(&mut self, w: &W) -> bool {
-        if self.wanted == 0 {
+        if !self.wanted.is_some() {
             return false;
         }
         let used = self.used(w).unwrap_or(0);
-        let enough = used + self.wanted.min(self.place.lines) <= self.place.lines;
-        if enough {
-            self.wanted = 0;
-        }
-        enough
+        self.wanted.is_there(used, self.place.lines)
     }
 }

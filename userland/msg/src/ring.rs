@@ -164,6 +164,26 @@ impl Producer {
     }
 }
 
+/// The lines that who writes waits for, as far as who reads has noted it.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted(pub(crate) u64);
+
+impl Wanted {
+    /// Whether anybody waits.
+    pub(crate) fn is_some(&self) -> bool {
+        self.0 != 0
+    }
+
+    /// Whether there is that room, of `lines` of which some are used; if so, nobody waits any more.
+    pub(crate) fn is_there(&mut self, used: u64, lines: u64) -> bool {
+        let enough = used + self.0.min(lines) <= lines;
+        if enough {
+            self.0 = 0;
+        }
+        enough
+    }
+}
+
 /// The receiving end. There must be one at a time.
 #[derive(Debug)]
 pub struct Consumer {
@@ -174,7 +194,7 @@ pub struct Consumer {
     /// The record at `head`, once it has been looked at.
     header: Option<Header>,
     /// Lines that the producer waits for; 0: it does not.
-    wanted: u64,
+    wanted: Wanted,
 }
 
 impl Consumer {
@@ -198,7 +218,7 @@ impl Consumer {
             head,
             tail_seen: head,
             header: None,
-            wanted: 0,
+            wanted: Wanted::default(),
         }
     }
 
@@ -249,21 +269,17 @@ impl Consumer {
     /// Looks whether the producer waits for room; to be called when its bit in `pending` has been
     /// taken.
     pub fn note_want<W: Words + ?Sized>(&mut self, w: &W) {
-        self.wanted = w.load(self.place.base + WANT, Relaxed);
+        self.wanted = Wanted(w.load(self.place.base + WANT, Relaxed));
     }
 
     /// Whether the producer is to be told now that there is the room it waits for. It is told once.
     #[must_use = "the producer sleeps on unless it is told"]
     pub fn has_room_for_waiter<W: Words + ?Sized>(&mut self, w: &W) -> bool {
-        if self.wanted == 0 {
+        if !self.wanted.is_some() {
             return false;
         }
         // A damaged tail is found by the next peek.
         let used = self.used(w).unwrap_or(0);
-        let enough = used + self.wanted.min(self.place.lines) <= self.place.lines;
-        if enough {
-            self.wanted = 0;
-        }
-        enough
+        self.wanted.is_there(used, self.place.lines)
     }
 }
