@@ -7,7 +7,7 @@
 //! | what | where | slot |
 //! |---|---|---|
 //! | code | [`TEXT_BASE`] on | as large as the larger of the versions |
-//! | functions of one ISA only | [`only_window`] of it | the same; only its ISA gets them |
+//! | functions of one ISA | [`only_window`] of it | the same |
 //! | code of the builtins | after it, its own page on | not aligned: nothing may take its address |
 //! | jump tables and constant pools | [`ISA_RO_BASE`](dyad_abi::user::ISA_RO_BASE) on | per ISA: only the code of that ISA knows where they are |
 //! | constants, data, zeros | [`SHARED_BASE`] on | one copy, so size and kind must be the same |
@@ -90,7 +90,7 @@ impl SharedKind {
 pub struct Plan {
     /// Code, in address order.
     pub text: Vec<Slot>,
-    /// Functions that run on one ISA only, in address order, by ISA index.
+    /// Functions of one ISA, in address order, by ISA index.
     pub only: [Vec<Slot>; 2],
     /// Shared memory, in address order, by [`SharedKind`].
     pub shared: [Vec<Slot>; 3],
@@ -108,7 +108,7 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Code,
-    /// Of this ISA only.
+    /// Of this ISA.
     Only(Isa),
     /// Where kernels have threads go on that cross: not the same on every ISA.
     Gates,

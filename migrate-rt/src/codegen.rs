@@ -262,12 +262,12 @@ const CROSSING: [Stub; 2] = [
         name: GATES,
         // At 0x40: the result. At 0x80: the error.
         x86_64: "pushq %rbp; movq %rsp, %rbp; andq $-16, %rsp; callq *%r11; movq %rbp, %rsp; \
-                 popq %rbp; movl $0x478001f0, %ecx; jmpq *%rcx; .p2align 6; \
+                 popq %rbp; movl $0x47c001f0, %ecx; jmpq *%rcx; .p2align 6; \
                  movq %rdi, %rax; retq; .p2align 6; \
                  cmpq %rsp, %fs:48; jne 1f; movq %rdi, 8(%rbx); xorl %eax, %eax; retq; \
                  1: andq $-16, %rsp; callq dyad_crossing_lost; ud2",
         aarch64: "stp x29, x30, [sp, #-16]!; mov x29, sp; blr x16; ldp x29, x30, [sp], #16; \
-                  movz x17, #0x4700, lsl #16; movk x17, #0x01f0; br x17; .p2align 6; \
+                  movz x17, #0x4740, lsl #16; movk x17, #0x01f0; br x17; .p2align 6; \
                   ret; .p2align 6; \
                   mrs x9, tpidr_el0; ldr x9, [x9, #56]; mov x10, sp; cmp x9, x10; b.ne 1f; \
                   str x0, [x19, #8]; mov x0, xzr; ret; 1: b dyad_crossing_lost",
@@ -293,8 +293,8 @@ const CROSSING: [Stub; 2] = [
 
 const _: () = {
     use dyad_abi::user::{gate, only_window, tcb_crossing};
-    assert!(only_window(Isa::Aarch64).0 + gate::RETURN == 0x4780_01f0);
-    assert!(only_window(Isa::X86_64).0 + gate::RETURN == 0x4700_01f0);
+    assert!(only_window(Isa::Aarch64).0 + gate::RETURN == 0x47c0_01f0);
+    assert!(only_window(Isa::X86_64).0 + gate::RETURN == 0x4740_01f0);
     assert!(gate::ENTER == 0 && gate::BACK == 0x40 && gate::LOST == 0x80);
     assert!((3 + tcb_crossing(Isa::X86_64)) * 8 == 48);
     assert!((3 + tcb_crossing(Isa::Aarch64)) * 8 == 56);

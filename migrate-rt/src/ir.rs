@@ -9,12 +9,13 @@
 //! | `unnamed_addr` on data | dropped | back ends merge such constants, each in its own way: addresses would differ |
 //! | `private` data and functions | `internal` | private names are not in symbol tables, so equality could not be checked |
 //! | `target-cpu`, `target-features` attributes | dropped | they name the front end's target |
-//! | one section for all functions of one ISA only | one for each function | each has a slot of its own |
+//! | one section for all functions of an ISA | one for each function | each has a slot of its own |
 //! | other target intrinsics, inline and module assembly, TLS, scalable vectors | error | |
 //!
 //! What becomes different per ISA are the calls of the stubs that invoke services: [`NeutralIr`]
 //! calls them like other functions, [`IsaIr`] so that no register survives, with their arguments
 //! where kernels want them. And calls for the thread pointer and the data stack become instructions.
+//! Functions of the other ISA begin with what decides whether they run here.
 //!
 //! Passes over IR belong between [`NeutralIr::from_post_lto`] and [`NeutralIr::for_isa`]; what they
 //! produce comes back in through [`NeutralIr::check`].
@@ -171,6 +172,7 @@ impl NeutralIr {
     /// The module for the back end of `isa`.
     pub fn for_isa(&self, isa: Isa) -> IsaIr {
         let text = thread::lower(&invocation::lower(&self.0, isa), isa);
+        let text = crossing::lower(&text, isa);
         let text = match isa {
             Isa::Aarch64 => text,
             Isa::X86_64 => scan::with_module_target(&text, X86_64_LAYOUT, X86_64_TRIPLE),

@@ -6,7 +6,7 @@
 //! | addresses | content |
 //! |---|---|
 //! | `0x4100_0000 ..` | program text, one alias per ISA |
-//! | [`only_window`] | text of functions that run on one ISA only |
+//! | [`only_window`] | text of functions of one ISA, and the places that mean them from the other one |
 //! | `0x4800_0000 ..` | per-ISA constants, one alias per ISA |
 //! | `0x5000_0000 ..` | shared read-only data, data, bss |
 //! | [`TCB_BASE`]` ..` | thread control blocks |
@@ -25,9 +25,9 @@ pub const USER_END: u64 = 0x0000_8000_0000_0000;
 
 /// Where program text is linked, on both ISAs.
 pub const TEXT_BASE: u64 = 0x4100_0000;
-/// Where functions are linked that run on one ISA only; see [`only_window`].
+/// Where functions are linked that belong to one ISA; see [`only_window`].
 pub const ONLY_BASE: u64 = 0x4700_0000;
-/// Bytes of each ISA's window.
+/// Bytes of each ISA's window, with its [`gate::AWAY`] half.
 pub const ONLY_SIZE: u64 = 0x0080_0000;
 /// Where per-ISA constants (jump tables, constant pools) are linked.
 pub const ISA_RO_BASE: u64 = 0x4800_0000;
@@ -85,26 +85,37 @@ pub const fn thread_at(address: u64) -> Option<u32> {
     Some(slot as u32)
 }
 
-/// Address range `[start, end)` of the functions that run on `isa` only. On other ISAs nothing there can
-/// be executed: a thread that tries goes on on a node of `isa`, and comes back with the result.
+/// Address range `[start, end)` of the functions of `isa`. On the other ISA such a function begins with
+/// what decides where it runs: here, if the thread's [`Tcb::local`] says so; else it goes to the
+/// function's place in [`away_window`].
 pub const fn only_window(isa: Isa) -> (u64, u64) {
     let start = ONLY_BASE + isa as u64 * ONLY_SIZE;
-    (start, start + ONLY_SIZE)
+    (start, start + gate::AWAY)
+}
+
+/// Address range `[start, end)` in which there is nothing, as far from [`only_window`] as
+/// [`gate::AWAY`]. A thread of the other ISA that goes there goes on on a node of `isa`, at the function
+/// that the place stands for, and comes back with the result.
+pub const fn away_window(isa: Isa) -> (u64, u64) {
+    let (_, start) = only_window(isa);
+    (start, ONLY_BASE + (isa as u64 + 1) * ONLY_SIZE)
 }
 
 /// Places at the start of each [`only_window`], at which kernels have threads go on that cross. What
-/// programs have there is of the window's ISA.
+/// programs have there is of the window's ISA; functions begin behind them.
 pub mod gate {
+    /// From a function to the place that means it on the other ISA.
+    pub const AWAY: u64 = super::ONLY_SIZE / 2;
     /// A call has come: calls the function whose address is in the register for it (`r11`, `x16`), with
-    /// the arguments as they are, then goes to [`RETURN`] of the window of the other ISA.
+    /// the arguments as they are, then goes to [`RETURN`] in the window of the other ISA.
     pub const ENTER: u64 = 0;
     /// A call has come back: returns the first argument.
     pub const BACK: u64 = 0x40;
     /// A call will not come back; the first argument is the error.
     pub const LOST: u64 = 0x80;
-    /// Where nothing is: a thread that goes there, on the other ISA, returns what it would return from
-    /// a function.
-    pub const RETURN: u64 = 0x1f0;
+    /// Where nothing is, in the [`away_window`](super::away_window): a thread that goes there, on the
+    /// other ISA, returns what it would return from a function.
+    pub const RETURN: u64 = AWAY + 0x1f0;
     /// Where functions begin.
     pub const FIRST: u64 = 0x200;
 }
@@ -155,7 +166,10 @@ pub struct Tcb {
     /// start.
     pub migrate: [u64; 7],
     /// Slots the user runtime may use as it likes.
-    pub slots: [u64; 22],
+    pub slots: [u64; 21],
+    /// 0: calls of functions of the other ISA ([`only_window`]) cross. Anything else: they run on the ISA
+    /// the thread is on. Read by the first instructions of such functions.
+    pub local: u64,
 }
 
 /// The word of a thread control block by which a thread is asked to go on on another node: 0, or the
@@ -309,7 +323,8 @@ const _: () = {
     assert!(
         crate::service::invoke_stack(crate::service::MAX_THREAD_IDS << 8).1 <= DATA_STACKS_BASE
     );
-    assert!(only_window(Isa::Aarch64).1 == ISA_RO_BASE && TEXT_BASE < ONLY_BASE);
+    assert!(away_window(Isa::Aarch64).1 == ISA_RO_BASE && TEXT_BASE < ONLY_BASE);
+    assert!(away_window(Isa::X86_64).1 == only_window(Isa::Aarch64).0);
     assert!(stack_slot(Isa::X86_64, 4095).1 <= stack_slot(Isa::Aarch64, 0).0);
     assert!(stack_slot(Isa::Aarch64, 4095).1 <= USER_END);
 };

@@ -1,13 +1,13 @@
 //! Crossing calls: functions that are on one ISA only, called like any other.
 //!
-//! Text of such functions lies in the [window](dyad_abi::user::only_window) of its ISA, and is
-//! executable on that ISA only. A call from the other one faults at the function's first instruction,
-//! and the thread goes on there, with its arguments; the return comes back the same way, as it leads to
-//! a place in the caller's window:
+//! Text of such functions lies in the [window](dyad_abi::user::only_window) of its ISA. On the other one
+//! a function begins with a jump to the place that stands for it [away](dyad_abi::user::away_window), where
+//! there is nothing, unless the thread wants it to run here. That faults, and the thread goes on over there,
+//! with its arguments; the return comes back the same way, as it leads to a place in the caller's window:
 //!
 //! ```text
 //!   caller's ISA                                   the function's ISA
-//!   call f ──fault at f──▶ parked, depth + 1 ──▶ gate ENTER: call f, on the thread's stack there
+//!   call f ──fault for f─▶ parked, depth + 1 ──▶ gate ENTER: call f, on the thread's stack there
 //!                                                   │ f may call g, which is on the caller's ISA only,
 //!                                                   ▼ and so on: the depth alternates between the two
 //!   gate BACK: return ◀── depth - 1 ◀──fault at gate RETURN of the caller's window
@@ -48,7 +48,7 @@
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::Stopped;
-use dyad_abi::user::{gate, only_window, stack_slot, tcb_address};
+use dyad_abi::user::{away_window, gate, only_window, stack_slot, tcb_address};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_shm::superblock::NodeWord;
 
@@ -127,10 +127,10 @@ impl Crossing {
     }
 }
 
-/// Whether nothing at an address can be executed on this machine's ISA, because it is the other one's.
+/// Whether there is nothing at an address because it means something on the other ISA.
 #[inline(always)]
 pub fn is_foreign<P: Platform>(at: u64) -> bool {
-    let (start, end) = only_window(P::ISA.other());
+    let (start, end) = away_window(P::ISA.other());
     at.wrapping_sub(start) < end - start
 }
 
@@ -146,8 +146,8 @@ struct Leaving {
     leaves: u64,
 }
 
-/// A fault of the running thread at an address in the window of the other ISA. Comes back if it is no
-/// call that can cross: nothing has changed then.
+/// A fault of the running thread at an address that [`is_foreign`]. Comes back if it is no call that can
+/// cross: nothing has changed then.
 ///
 /// # Errors
 ///
@@ -189,7 +189,7 @@ fn leave<P: Platform>(cx: &Cx, t: &'static Thread, area: &'static RegArea, at: u
         Leaving {
             what: what::CALL,
             args,
-            function: at,
+            function: at - gate::AWAY,
             depth: depth + 1,
             leaves: begun::CALLS,
         }

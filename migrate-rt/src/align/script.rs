@@ -11,8 +11,8 @@ pub(crate) const TEXT: &str = ".text";
 pub(crate) const TEXT_OUTSIDE: &str = ".text.outside";
 /// Section of the object file with the gates of an ISA.
 pub(crate) const GATES: &str = ".text.only_gates";
-/// Functions that run on an ISA only. In the program of the other one they have their addresses, but are
-/// not there when it runs.
+/// Functions of an ISA. In the program of the other one they have their addresses too, and begin with what
+/// decides whether they cross.
 pub(crate) const fn only(isa: Isa) -> &'static str {
     match isa {
         Isa::X86_64 => ".text.only_x86_64",

@@ -114,13 +114,14 @@ impl<'a> Image<'a> {
         self.sections.iter().find(|s| s.name == name)
     }
 
-    /// What only this ISA has. Functions that run on the other ISA only are not among it.
+    /// What this ISA has in a version of its own: functions of the other ISA among it, which begin here
+    /// with what decides whether they cross.
     pub fn private(&self) -> impl Iterator<Item = &ImageSection<'a>> {
         self.sections.iter().filter(|s| {
             matches!(
                 s.name.as_str(),
                 TEXT | TEXT_OUTSIDE | PRIVATE | PRIVATE_RELRO
-            ) || s.name == only(self.isa)
+            ) || Isa::ALL.iter().any(|&isa| s.name == only(isa))
         })
     }
 

@@ -1,14 +1,32 @@
-//! Functions that run on one ISA only: what they may take and return, and where they are put.
+//! Functions of one ISA: what they may take and return, where they are put, and how they begin on the
+//! other one.
 //!
 //! A call of one from the other ISA is carried over by kernels, register by register, without knowing its
 //! signature. So what it takes and returns must be in the same registers on both ISAs, and nothing may
 //! be on the stack. `#[dyad::isa]` checks the types; what the compiler has made of them is checked here,
 //! as optimisations may change how functions are called that only the program itself calls.
+//!
+//! Both ISAs have the function at the same address. On the other one it begins with
+//!
+//! ```text
+//!   Tcb::local == 0?  ──yes──▶ jump to its place in the away window: a fault, and the call crosses
+//!        │ no
+//!        ▼ the function's body, for this ISA
+//! ```
+//!
+//! which are bytes that the back end puts in front of everything else (`prologue`). They use nothing but
+//! flags on x86-64, and the register that linkers may use between a call and a function on AArch64. A
+//! function that always crosses begins with the jump.
 
 use super::ViolationKind;
+use super::scan::Line;
 use dyad_abi::Isa;
+use dyad_abi::user::{Tcb, gate};
+use std::fmt::Write;
 
 const SECTION: &str = " section \"";
+/// After the section's name, of functions that always cross.
+const ALWAYS: &str = "..always";
 
 /// The section of such functions in the front end's IR.
 fn section(isa: Isa) -> &'static str {
@@ -37,8 +55,8 @@ pub(super) fn own_section(define: &str, function: &str) -> String {
     let Some(now) = section_of(define).filter(|_| is_only(define)) else {
         return define.to_owned();
     };
-    let shared = Isa::ALL.map(section).contains(&now);
-    match shared {
+    let of = |isa: Isa| now == section(isa) || now == format!("{}{ALWAYS}", section(isa));
+    match Isa::ALL.into_iter().any(of) {
         true => define.replacen(
             &format!("{SECTION}{now}\""),
             &format!("{SECTION}{now}.{function}\""),
@@ -46,6 +64,78 @@ pub(super) fn own_section(define: &str, function: &str) -> String {
         ),
         false => define.to_owned(),
     }
+}
+
+/// The module with functions of the other ISA as they are on `isa`.
+pub(super) fn lower(text: &str, isa: Isa) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines() {
+        match Line::of(line) {
+            Line::Define(_) => out.push_str(&with_beginning(line, isa)),
+            _ => out.push_str(line),
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// The header of a function with its beginning on `isa`, if it is the other one's.
+fn with_beginning(define: &str, isa: Isa) -> String {
+    let foreign = format!("{}.", section(isa.other()));
+    let name = section_of(define).and_then(|s| s.strip_prefix(&foreign));
+    let (Some(name), Some(section_at)) = (name, define.rfind(SECTION)) else {
+        return define.to_owned();
+    };
+    let always = name
+        .strip_prefix(&ALWAYS[1..])
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let bytes = beginning(isa, always);
+    let text = bytes.iter().fold(String::new(), |mut text, b| {
+        let _ = write!(text, "\\{b:02X}");
+        text
+    });
+    let constant = format!(" prologue [{} x i8] c\"{text}\"", bytes.len());
+    // What may follow it: a personality, metadata, the body.
+    let after = [" personality ", " !", " {"];
+    let tail = section_at + SECTION.len();
+    let at = after.iter().filter_map(|w| define[tail..].find(w)).min();
+    let at = at.map_or(define.len(), |at| tail + at);
+    format!("{}{constant}{}", &define[..at], &define[at..])
+}
+
+/// The first instructions of functions of the other ISA, on `isa`.
+fn beginning(isa: Isa, always: bool) -> Vec<u8> {
+    const LOCAL: u32 = core::mem::offset_of!(Tcb, local) as u32;
+    const AWAY: u32 = gate::AWAY as u32;
+    const _: () = assert!(LOCAL.is_multiple_of(8) && LOCAL / 8 < 1 << 12);
+    const _: () = assert!(AWAY.is_multiple_of(4) && AWAY < 1 << 27);
+    let mut code = Vec::new();
+    match isa {
+        Isa::X86_64 => {
+            if !always {
+                // cmpq $0, %fs:LOCAL; jne over the jump
+                code.extend([0x64, 0x48, 0x83, 0x3c, 0x25]);
+                code.extend(LOCAL.to_le_bytes());
+                code.extend([0, 0x75, 5]);
+            }
+            // jmp, relative to what follows it
+            code.push(0xe9);
+            let from = code.len() as u32 + 4;
+            code.extend((AWAY - from).to_le_bytes());
+        }
+        Isa::Aarch64 => {
+            let mut words = Vec::new();
+            if !always {
+                // mrs x16, tpidr_el0; ldr x16, [x16, #LOCAL]; cbnz x16, over the jump
+                words.extend([0xd53b_d050, 0xf940_0210 | ((LOCAL / 8) << 10), 0xb500_0050]);
+            }
+            // b, relative to itself
+            let from = words.len() as u32 * 4;
+            words.push(0x1400_0000 | ((AWAY - from) / 4));
+            code.extend(words.iter().flat_map(|w: &u32| w.to_le_bytes()));
+        }
+    }
+    code
 }
 
 /// What of a list of parameters, or a result, goes where.
@@ -170,6 +260,9 @@ fn parameters(rest: &str) -> Option<Vec<&str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use disarm64::InsnDisplay;
+    use dyad_abi::user::only_window;
+    use iced_x86::Formatter;
 
     fn found(define: &str) -> Vec<String> {
         let mut all = Vec::new();
@@ -229,8 +322,106 @@ mod tests {
         assert!(own.contains("section \".text.only_aarch64.f\""), "{own}");
         assert_eq!(own_section(&own, "f"), own);
         assert!(is_only(&own));
+        let always = line.replace("only_aarch64", "only_aarch64..always");
+        let own = own_section(&always, "f");
+        assert!(
+            own.contains("section \".text.only_aarch64..always.f\""),
+            "{own}"
+        );
+        assert_eq!(own_section(&own, "f"), own);
         let other = "define void @f() section \".text.only_aarch64x\" {";
         assert!(!is_only(other));
         assert_eq!(own_section(other, "f"), other);
+    }
+
+    /// What the decoders say that are used to verify programs.
+    fn decoded(isa: Isa, code: &[u8]) -> Vec<String> {
+        let at = only_window(isa.other()).0 + 0x240;
+        match isa {
+            Isa::X86_64 => {
+                let decoder = iced_x86::Decoder::with_ip(64, code, at, 0);
+                let text = |i: iced_x86::Instruction| {
+                    let mut out = String::new();
+                    let mut formatter = iced_x86::GasFormatter::new();
+                    formatter.options_mut().set_uppercase_hex(false);
+                    formatter.options_mut().set_branch_leading_zeros(false);
+                    formatter.format(&i, &mut out);
+                    out
+                };
+                decoder.into_iter().map(text).collect()
+            }
+            Isa::Aarch64 => {
+                let (words, rest) = code.as_chunks::<4>();
+                assert!(rest.is_empty());
+                let words = words.iter().map(|w| u32::from_le_bytes(*w));
+                let text = |(i, w): (usize, u32)| {
+                    let insn = disarm64::decoder::decode(w).unwrap();
+                    let text = insn.display_at(at + 4 * i as u64).to_string();
+                    let words: Vec<_> = text.split_whitespace().collect();
+                    words.join(" ")
+                };
+                words.enumerate().map(text).collect()
+            }
+        }
+    }
+
+    #[test]
+    fn on_the_other_isa_a_word_decides() {
+        let local = core::mem::offset_of!(Tcb, local);
+        let at = |isa: Isa, of: u64| format!("{:#x}", only_window(isa.other()).0 + of);
+        let [x, a] = Isa::ALL.map(|isa| decoded(isa, &beginning(isa, false)));
+        let away = |isa| at(isa, 0x240 + gate::AWAY);
+        let expected = [
+            format!("cmpq $0,%fs:{local:#x}"),
+            format!("jne {}", at(Isa::X86_64, 0x251)),
+            format!("jmp {}", away(Isa::X86_64)),
+        ];
+        assert_eq!(x, expected);
+        let expected = [
+            "mrs x16, tpidr_el0".to_owned(),
+            format!("ldr x16, [x16, #{local:#x}]"),
+            format!("cbnz x16, {}", at(Isa::Aarch64, 0x250)),
+            format!("b {}", away(Isa::Aarch64)),
+        ];
+        assert_eq!(a, expected);
+        for isa in Isa::ALL {
+            let always = decoded(isa, &beginning(isa, true));
+            assert_eq!(always.len(), 1);
+            assert!(always[0].ends_with(&away(isa)), "{always:?}");
+        }
+    }
+
+    #[test]
+    fn functions_begin_so_on_the_other_isa_only() {
+        let of =
+            |name: &str, rest: &str| format!("define void @f() #1 section \"{name}\" {rest}\n");
+        for rest in [
+            "{",
+            "personality ptr @p {",
+            "!dbg !3 {",
+            "align 16 !dbg !3 {",
+        ] {
+            for (name, other) in [
+                (".text.only_aarch64.f", Isa::X86_64),
+                (".text.only_x86_64.f", Isa::Aarch64),
+                (".text.only_x86_64..always.f", Isa::Aarch64),
+            ] {
+                let line = of(name, rest);
+                assert_eq!(lower(&line, other.other()), line);
+                let lowered = lower(&line, other);
+                let length = beginning(other, name.contains("always")).len();
+                let (head, tail) = lowered.split_once(" prologue ").unwrap();
+                assert!(
+                    tail.starts_with(&format!("[{length} x i8] c\"\\")),
+                    "{lowered}"
+                );
+                let tail = tail.split_once("\" ").unwrap().1;
+                let (whole, align) = (format!("{head} {tail}"), "align 16 ");
+                assert_eq!(whole, line, "{lowered}");
+                assert!(!tail.contains(align), "{lowered}");
+            }
+        }
+        let line = of(".text.only_aarch64x.f", "{");
+        assert_eq!(lower(&line, Isa::X86_64), line);
     }
 }

@@ -27,13 +27,38 @@
 //! eight floating-point numbers, and one of these as a result. The attribute checks that, and the build
 //! once more, of what the compiler has made of it.
 //!
+//! # Running them here
+//!
+//! Both ISAs have a body of each function, so whether a call crosses is a matter of policy. With
+//! [`policy`]`(Policy::Local)` what the calling thread calls runs where it is, by whatever pointer it is
+//! called; results are the same. It takes effect with the next call, and threads start with the policy
+//! of the thread that starts them.
+//!
+//! ```no_run
+//! # #[dyad::isa(aarch64)]
+//! # extern "C" fn sum(of: &[u64; 4], times: u64) -> u64 {
+//! #     of.iter().sum::<u64>() * times
+//! # }
+//! use dyad::crossing::{Policy, policy};
+//!
+//! # fn main() {
+//! let before = policy(Policy::Local);
+//! assert_eq!(sum(&[1, 2, 3, 4], 2), 20); // on this ISA
+//! policy(before);
+//! # }
+//! ```
+//!
+//! A function that has to be on its ISA, because it measures something there, say, is
+//! `#[dyad::isa(aarch64, always)]`: calls of it cross whatever the policy is.
+//!
 //! # When the other machine dies
 //!
 //! A call that cannot come back ends the program with a message; [`try_call`] makes one whose caller wants
 //! to hear of it.
 
 pub use dyad_sys::crossing::{
-    Callable, ComesBack, Crosses, Word, comes_back, crosses, fits, try_call,
+    Callable, ComesBack, Crosses, Policy, Word, comes_back, crosses, current_policy, fits, policy,
+    try_call,
 };
 
 /// What `#[dyad::isa]` refuses: each of these must fail to compile.
@@ -90,6 +115,10 @@ pub use dyad_sys::crossing::{
 /// extern "C" fn f() {}
 /// ```
 /// ```compile_fail
+/// #[dyad::isa(aarch64, sometimes)]
+/// extern "C" fn f() {}
+/// ```
+/// ```compile_fail
 /// struct S;
 /// impl S {
 ///     #[dyad::isa(aarch64)]
@@ -112,7 +141,7 @@ pub use dyad_sys::crossing::{
 /// unsafe extern "C" fn g(a: i32) -> i32 {
 ///     a
 /// }
-/// #[dyad::isa(x86_64)]
+/// #[dyad::isa(x86_64, always)]
 /// pub extern "C" fn h() {}
 /// # fn main() { h() }
 /// ```

@@ -34,6 +34,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
 use dyad_sys as sys;
+use dyad_sys::crossing::Policy;
 use dyad_sys::thread::Number;
 use dyad_sys::{CpuId, Lock, NodeId, futex};
 
@@ -52,7 +53,8 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// Numbers that somebody has: bit 0 is the first thread's.
 static USED: AtomicU64 = AtomicU64::new(1);
-static WORK: [Lock<Option<Work>>; MAX] = [const { Lock::new(None) }; MAX];
+/// What threads that are being started are to do, and by what policy they call functions of the other ISA.
+static WORK: [Lock<Option<(Work, Policy)>>; MAX] = [const { Lock::new(None) }; MAX];
 
 /// How long a number is waited for whose last thread has not quite ended.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -219,7 +221,7 @@ impl Builder {
                 CpuId::new(number.get() % u64::from(cpus)).ok_or(sys::Error::Corrupt)?
             }
         };
-        *WORK[number.get() as usize].lock() = Some(work);
+        *WORK[number.get() as usize].lock() = Some((work, sys::crossing::current_policy()));
         let end = Instant::now() + PATIENCE;
         let id = loop {
             match sys::thread::start(number, node, cpu) {
@@ -326,9 +328,10 @@ impl<T> JoinHandle<T> {
 /// The life of a thread that is not the first: called at the program's entry.
 pub(crate) fn enter(number: Number) -> ! {
     let work = WORK[number.get() as usize].lock().take();
-    let Some(work) = work else {
+    let Some((work, policy)) = work else {
         panic!("a thread has come to an ISA for the first time, without being able to go on there");
     };
+    sys::crossing::policy(policy);
     work();
     sys::thread::end()
 }

@@ -4,9 +4,10 @@
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
 
-use crate::raw;
 use crate::{Error, Result};
+use crate::{raw, spine};
 
 mod sealed {
     pub trait Sealed {}
@@ -133,6 +134,37 @@ pub const fn fits(all: usize, floats: usize) {
         floats <= 8,
         "at most eight floating-point numbers can cross between instruction sets"
     );
+}
+
+/// Where functions of the other ISA run that a thread calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// On their ISA: the thread goes there and comes back.
+    #[default]
+    Cross,
+    /// Where the caller is: the function's other body runs.
+    Local,
+}
+
+/// Sets where functions of the other ISA run that the calling thread calls from now on, directly or by
+/// pointers, and gives what that was. Two instructions of such a function look at it; there is no system
+/// call and nothing to wait for.
+///
+/// Threads start with what the thread that starts them has. Calls that are under way return as they would
+/// have. Functions with `#[dyad::isa(.., always)]` take no notice.
+pub fn policy(new: Policy) -> Policy {
+    let word = &spine::block().local;
+    let old = current_policy();
+    word.store((new == Policy::Local).into(), Ordering::Relaxed);
+    old
+}
+
+/// What [`policy`] has set last, of the calling thread.
+pub fn current_policy() -> Policy {
+    match spine::block().local.load(Ordering::Relaxed) {
+        0 => Policy::Cross,
+        _ => Policy::Local,
+    }
 }
 
 /// Functions of integers and pointers that [`try_call`] can call, by their arguments.

@@ -34,10 +34,16 @@ pub struct Block {
     /// See [`migrate_word`](dyad_abi::user::migrate_word).
     migrate: [AtomicU64; 7],
     /// Slots of the runtime.
-    pub slots: [AtomicU64; 22],
+    pub slots: [AtomicU64; 21],
+    /// See [`Tcb::local`](dyad_abi::user::Tcb::local).
+    pub(crate) local: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Block>() == size_of::<dyad_abi::user::Tcb>());
+const _: () = {
+    use dyad_abi::user::Tcb;
+    assert!(size_of::<Block>() == size_of::<Tcb>());
+    assert!(core::mem::offset_of!(Block, local) == core::mem::offset_of!(Tcb, local));
+};
 
 #[cfg(target_os = "none")]
 mod stub {
@@ -236,7 +242,8 @@ mod host {
             thread: 0,
             data_sp: AtomicU64::new(0),
             migrate: [const { AtomicU64::new(0) }; 7],
-            slots: [const { AtomicU64::new(0) }; 22],
+            slots: [const { AtomicU64::new(0) }; 21],
+            local: AtomicU64::new(0),
         }));
     }
 

@@ -89,7 +89,7 @@ struct Ended {
 }
 
 fn all(nodes: &[Isa], cpus: usize, coherent: bool) -> Result<(), Failed> {
-    const CHECKS: [&str; 11] = [
+    const CHECKS: [&str; 16] = [
         "runs_there",
         "runs_here",
         "integers",
@@ -101,6 +101,11 @@ fn all(nodes: &[Isa], cpus: usize, coherent: bool) -> Result<(), Failed> {
         "services",
         "try_call",
         "try_call_here",
+        "local",
+        "local_results",
+        "always",
+        "local_thread",
+        "cross_again",
     ];
     let ended = run(nodes, cpus, coherent, "--scene all", None)?;
     done(&ended, &CHECKS, &Isa::ALL)

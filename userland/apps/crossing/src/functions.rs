@@ -49,6 +49,18 @@ macro_rules! twins {
                 (dyad::isa() == $here).into()
             }
 
+            /// The same, and calls cross whatever the policy is.
+            #[dyad::isa($isa, always)]
+            pub extern "C" fn always_here() -> u32 {
+                (dyad::isa() == $here).into()
+            }
+
+            /// What a function says that is called from here.
+            #[dyad::isa($isa, always)]
+            pub extern "C" fn asks(f: extern "C" fn() -> u32) -> u32 {
+                f()
+            }
+
             /// Six integers of which none may be another one.
             #[dyad::isa($isa)]
             pub extern "C" fn six(a: u64, b: u32, c: i64, d: i32, e: usize, f: u64) -> i64 {

@@ -19,7 +19,7 @@ mod functions;
 use alloc::boxed::Box;
 use core::hint::black_box;
 
-use dyad::crossing::try_call;
+use dyad::crossing::{Policy, current_policy, policy, try_call};
 use dyad::prelude::*;
 use dyad::{Isa, report};
 
@@ -29,6 +29,8 @@ use functions::{Canaries, Step, aarch64, x86_64};
 struct Side {
     null: extern "C" fn(),
     is_here: extern "C" fn() -> u32,
+    always_here: extern "C" fn() -> u32,
+    asks: extern "C" fn(extern "C" fn() -> u32) -> u32,
     six: extern "C" fn(u64, u32, i64, i32, usize, u64) -> i64,
     #[allow(clippy::type_complexity, reason = "it is what the function takes")]
     mixed: extern "C" fn(f64, u64, f64, f32, &f64, f64, f64, f64, f64, f64) -> f64,
@@ -46,6 +48,8 @@ macro_rules! side {
         Side {
             null: $isa::null,
             is_here: $isa::is_here,
+            always_here: $isa::always_here,
+            asks: $isa::asks,
             six: $isa::six,
             mixed: $isa::mixed,
             add: $isa::add,
@@ -134,6 +138,46 @@ fn everything() {
         tried == Ok(5) && try_call(there.null, ()) == Ok(()),
     );
     check("try_call_here", try_call(side(here).delay, (3, 4)) == Ok(5));
+    policies(by_hand);
+}
+
+/// What is called by each policy, from the ISA that this is called on. `walked` is what the table gives.
+fn policies(walked: u64) {
+    let here = dyad::isa();
+    let (own, there) = (side(here), side(here.other()));
+    let crossed = (there.six)(1, 2, -3, -4, 5, 6);
+    let was = policy(Policy::Local);
+    let runs_here = (there.is_here)() == 0 && (own.is_here)() == 1;
+    check("local", was == Policy::Cross && runs_here);
+    let j = 0.125;
+    let mixed = |s: &Side| (s.mixed)(1.5, 9, -2.25, 3.5, &j, 4.0, 5.0, 6.0, 7.0, 8.0);
+    let mut words = [1; 8];
+    (there.add)(&mut words, &2);
+    let table: [Step; 6] = [
+        x86_64::step,
+        aarch64::step,
+        aarch64::step,
+        x86_64::step,
+        plain,
+        aarch64::step,
+    ];
+    let same = (there.six)(1, 2, -3, -4, 5, 6) == crossed
+        && mixed(there).to_bits() == mixed(own).to_bits()
+        && words == [3; 8]
+        && (there.dive)(63, 0.5).to_bits() == dive(63, 0.5).to_bits()
+        && (there.walk)(&table, 5) == walked
+        && try_call(there.delay, (3, 4)) == Ok(5);
+    check("local_results", same);
+    // Over there the policy is the same, and another thread begins with it.
+    let always = (there.always_here)() == 1 && (own.always_here)() == 1;
+    check("always", always && (there.asks)(own.is_here) == 0);
+    let is_here = there.is_here;
+    let inherits = move || is_here() == 0 && current_policy() == Policy::Local;
+    let inherited = dyad::thread::spawn(inherits).and_then(|t| t.join());
+    check("local_thread", inherited.unwrap_or(false));
+    let was = policy(Policy::Cross);
+    let crosses = (there.is_here)() == 1 && (there.asks)(own.is_here) == 1;
+    check("cross_again", was == Policy::Local && crosses);
 }
 
 /// Of no ISA in particular.

@@ -37,9 +37,9 @@ struct Function {
 
 /// The function with what it needs.
 pub fn expand(arguments: TokenStream, item: &TokenStream) -> Result<TokenStream, Refused> {
-    let isa = which(arguments)?;
+    let section = section(arguments)?;
     let function = inspect(item)?;
-    let before = BEFORE.replace("SECTION", &format!(".text.only_{isa}"));
+    let before = BEFORE.replace("SECTION", &section);
     let mut out: TokenStream = before.parse().unwrap_or_default();
     out.extend(item.clone());
     let mut checks = String::new();
@@ -67,14 +67,19 @@ pub fn expand(arguments: TokenStream, item: &TokenStream) -> Result<TokenStream,
     Ok(out)
 }
 
-fn which(arguments: TokenStream) -> Result<&'static str, Refused> {
-    let mut tokens = arguments.into_iter();
-    let first = tokens.next();
-    let span = first.as_ref().map_or_else(Span::call_site, TokenTree::span);
+/// The section that says which ISA, and whether the function is always to run there.
+fn section(arguments: TokenStream) -> Result<String, Refused> {
+    let tokens: Vec<_> = arguments.into_iter().collect();
+    let span = tokens.first().map_or_else(Span::call_site, TokenTree::span);
     const WHICH: &str = "say which ISA: #[dyad::isa(aarch64)] or #[dyad::isa(x86_64)]";
-    match (first.map(|t| t.to_string()).as_deref(), tokens.next()) {
-        (Some("aarch64"), None) => Ok("aarch64"),
-        (Some("x86_64"), None) => Ok("x86_64"),
+    const WHAT_ELSE: &str = "after the ISA there can be `always`, for a function that crosses \
+                             whatever the policy is: #[dyad::isa(aarch64, always)]";
+    let words: Vec<_> = tokens.iter().map(ToString::to_string).collect();
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [isa @ ("aarch64" | "x86_64")] => Ok(format!(".text.only_{isa}")),
+        ["aarch64" | "x86_64", ",", "always"] => Ok(format!(".text.only_{}..always", words[0])),
+        ["aarch64" | "x86_64", ..] => Err((tokens[1].span(), WHAT_ELSE)),
         _ => Err((span, WHICH)),
     }
 }
