@@ -370,6 +370,7 @@ fn objects(
     let needs = Needs {
         service: neutral.defines(crate::SERVICE),
         crossing: neutral.crosses(),
+        strange: neutral.declares(codegen::STRANGE.name),
         migrates: match migrates {
             true => Some(sites::count_in_object(&app)?),
             false => None,

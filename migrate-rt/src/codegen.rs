@@ -109,6 +109,8 @@ pub struct Needs {
     pub service: bool,
     /// It has functions that run on one ISA only.
     pub crossing: bool,
+    /// It calls the routine of an instruction that interpreters do not know.
+    pub strange: bool,
     /// Its threads migrate: the number of sites for which its table is to have room.
     pub migrates: Option<u64>,
 }
@@ -147,8 +149,8 @@ fn llc(
 }
 
 /// A routine that is written per ISA.
-struct Stub {
-    name: &'static str,
+pub(crate) struct Stub {
+    pub(crate) name: &'static str,
     x86_64: &'static str,
     aarch64: &'static str,
 }
@@ -223,6 +225,14 @@ const STUBS: [Stub; 9] = [
         aarch64: "brk #1",
     },
 ];
+
+/// An instruction of each ISA that does nothing, and that interpreters of programs do not know: of the x87,
+/// and a checksum. For tests.
+pub(crate) const STRANGE: Stub = Stub {
+    name: "dyad_strange",
+    x86_64: "fnop; retq",
+    aarch64: ".inst 0x9adf4fff; ret",
+};
 
 /// Where kernels enter an invocation of a program that defines [`SERVICE`](crate::SERVICE): words in
 /// argument registers 0 to 3, badge in 4, token in 5, no stack, zeros elsewhere. It finds the stack
@@ -301,10 +311,10 @@ const _: () = {
 };
 
 /// Names of the routines that exist per ISA; [`INVOKED`](crate::INVOKED) only in services, those of
-/// crossing and of migration only in programs that need them.
+/// crossing and of migration, and an instruction for tests, only in programs that need them.
 pub fn stub_names() -> impl Iterator<Item = &'static str> {
     let all = STUBS.iter().chain([&ENTERED]).chain(&CROSSING);
-    let all = all.chain(&spine::STUBS);
+    let all = all.chain(&spine::STUBS).chain([&STRANGE]);
     all.map(|s| s.name)
 }
 
@@ -320,7 +330,9 @@ fn stubs(isa: Isa, needs: Needs) -> String {
         Some(_) => &spine::STUBS,
         None => &[],
     };
+    let strange = needs.strange.then_some(&STRANGE);
     let some = service.into_iter().chain(crossing).chain(spine);
+    let some = some.chain(strange);
     for stub in STUBS.iter().chain(some) {
         let name = stub.name;
         let section = match name {

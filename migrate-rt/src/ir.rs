@@ -163,6 +163,13 @@ impl NeutralIr {
         self.0.lines().any(defined)
     }
 
+    /// Whether the module uses a function of that name that is not in it.
+    pub fn declares(&self, name: &str) -> bool {
+        let name = format!("@{name}(");
+        let declared = |l: &str| l.starts_with("declare ") && l.contains(&name);
+        self.0.lines().any(declared)
+    }
+
     /// Whether the module has functions that run on one ISA only.
     pub fn crosses(&self) -> bool {
         let only = |l| matches!(Line::of(l), Line::Define(_)) && crossing::is_only(l);

@@ -27,7 +27,7 @@
 //! | addresses | what | mapped |
 //! |---|---|---|
 //! | [`other_text`]`(isa, va)` | text and constants of an ISA, for the others to read | by init, when a thread of the program is first asked to move |
-//! | [`page`]`(n)` | [`Page`] of thread `n` | as above |
+//! | [`page`]`(n)` | [`Page`] of thread `n` of the program, all of them | as above |
 //! | [`stack`]`(n)` | stack of what interprets it, the same on every ISA | when touched |
 //!
 //! ```text
@@ -39,7 +39,7 @@
 //! ```
 
 use crate::Isa;
-use crate::user::{PAGE_SIZE, SHARED_BASE, TEXT_BASE};
+use crate::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, SHARED_BASE, TEXT_BASE};
 
 /// General registers that there is room for.
 pub const GENERAL: usize = 32;
@@ -162,20 +162,33 @@ pub const fn other_text(isa: Isa, va: u64) -> u64 {
 /// Addresses of text and constants, which are those that differ by ISA.
 pub const PER_ISA: core::ops::Range<u64> = TEXT_BASE..SHARED_BASE;
 
-const PAGES_BASE: u64 = 0x3100_0000_0000;
-const STRIDE: u64 = 1 << 24;
+/// Where the stacks of what interprets begin, each at the end of a [`STACK_STRIDE`].
+pub const STACKS_BASE: u64 = 0x3100_0000_0000;
+/// Distance between them; what is in between is guard.
+pub const STACK_STRIDE: u64 = 1 << 24;
 /// Size of the stack of what interprets a thread.
 pub const STACK_SIZE: u64 = 1 << 16;
+const PAGES_BASE: u64 = 0x3100_8000_0000;
 
 /// Address of the [`Page`] of thread `n` of the program.
 pub const fn page(n: u64) -> u64 {
-    PAGES_BASE + n * STRIDE
+    PAGES_BASE + n * PAGE_SIZE
 }
 
 /// Address range `(bottom, top)` of the stack of what interprets thread `n` of the program.
 pub const fn stack(n: u64) -> (u64, u64) {
-    let top = PAGES_BASE + (n + 1) * STRIDE;
+    let top = STACKS_BASE + (n + 1) * STACK_STRIDE;
     (top - STACK_SIZE, top)
+}
+
+/// What [`Page::ready`] of a program's first thread says.
+pub mod ready {
+    /// Nothing can be interpreted.
+    pub const NOT: u64 = 0;
+    /// The first thread can.
+    pub const FIRST: u64 = 1;
+    /// All threads can.
+    pub const ALL: u64 = 2;
 }
 
 /// Ranges of text and constants that a [`Page`] can name.
@@ -201,6 +214,11 @@ pub struct Page {
     pub outcome: u64,
     /// After [`status::BACK`]: address of what was refused.
     pub refused_at: u64,
+    /// After [`refused::UNKNOWN`]: what its bytes are, or begin with, from the lowest on; the last byte
+    /// says how many there are.
+    pub refused_bytes: [u64; 2],
+    /// Of the first thread: a [`ready`]. Written by the program, once it can interpret.
+    pub ready: u64,
     /// How often it has landed.
     pub landings: u64,
     /// What of the text and constants of the ISA that it was stopped on is mapped: start and end.
@@ -239,11 +257,14 @@ pub mod refused {
     pub const TRAP: u64 = 4;
     /// It is a system call that a thread has to make natively.
     pub const CALL: u64 = 5;
+    /// It is a migration point that nobody can leave from: below a function that is entered from outside
+    /// of the program, or with frames that do not fit the other stack.
+    pub const POINT: u64 = 6;
 }
 
 const _: () = {
     assert!(size_of::<Page>() as u64 <= PAGE_SIZE);
-    assert!(PAGE_SIZE + STACK_SIZE < STRIDE);
+    assert!(STACKS_BASE + MAX_PROGRAM_THREADS * STACK_STRIDE <= PAGES_BASE);
     assert!(size_of::<Registers>() == 8 * WORDS && align_of::<Registers>() == 8);
     assert!(core::mem::offset_of!(Registers, float_control) == 8 * 36);
     assert!(core::mem::offset_of!(Registers, vector) == 8 * 38);

@@ -366,7 +366,7 @@ pub mod process {
     /// `(n, node, fused time)`: at that time, 0 now, thread `n` of the caller's program is stopped
     /// wherever it is and goes on on the node, interpreted until it can go on natively. Value: 0, when
     /// that has been noted; what becomes of it is in the thread's
-    /// [`Page`](crate::emulation::Page).
+    /// [`Page`](crate::emulation::Page). Of node `u64::MAX`: only has all that mapped which that takes.
     pub const EMULATE: u64 = 16;
     /// `(n, old, new)`: changes what thread `n` of the caller's program is asked to do at its next
     /// migration point from `old` to `new`, words of [`user::request`](crate::user::request). Value:

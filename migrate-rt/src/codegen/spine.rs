@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `dyad_spine_enter` | `fn(argument, stack top) -> !`: calls the root on an empty stack; what the root returns goes to `dyad_spine_done` |
 //! | `dyad_migrate_point` | `preserve_none fn()`: hands frame pointer and return address to `dyad_spine_leave`, which may lay the frames out for the other ISA and go on there, behind the call of this routine |
+//! | `dyad_point_address` | `fn() -> u64`: address of `dyad_migrate_point`, which the pass must not see taken |
 //!
 //! The frame record of the root has a frame pointer of 0, since `dyad_spine_enter` has none, and the
 //! return address behind the call in it, which ends the walk of the transform on either ISA.
@@ -11,7 +12,7 @@
 use super::Stub;
 use crate::spine::sites::{TABLE, table_size};
 
-pub(super) const STUBS: [Stub; 2] = [
+pub(super) const STUBS: [Stub; 3] = [
     Stub {
         name: crate::spine::sites::ENTER,
         x86_64: "movq %rsi, %rsp; xorl %ebp, %ebp; movq %rdi, %r12; callq dyad_spine_root; \
@@ -25,6 +26,11 @@ pub(super) const STUBS: [Stub; 2] = [
                  addq $8, %rsp; retq",
         aarch64: "mov x0, x29; mov x1, x30; stp x29, x30, [sp, #-16]!; bl dyad_spine_leave; \
                   ldp x29, x30, [sp], #16; ret",
+    },
+    Stub {
+        name: "dyad_point_address",
+        x86_64: "leaq dyad_migrate_point(%rip), %rax; retq",
+        aarch64: "adrp x0, dyad_migrate_point; add x0, x0, :lo12:dyad_migrate_point; ret",
     },
 ];
 

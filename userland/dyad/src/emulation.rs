@@ -1,10 +1,12 @@
-//! A task that is moved while it computes: stopped at any instruction, and interpreted on its new node until
-//! its poll ends.
+//! Threads that are moved while they compute: stopped at any instruction, and interpreted on their new node
+//! until a task's poll ends, or a plain thread comes to its next migration point.
 //!
 //! [`migrate`](crate::migrate()) moves a task where it awaits. A task that computes for a long time awaits
 //! nothing; if somebody else wants the thread on another node it can be moved all the same, if the program
 //! has called [`enable`]: the code of the ISA where it was stopped is interpreted on the new node, on the
-//! program's memory, up to the end of the poll. From there on everything runs natively.
+//! program's memory, up to the end of the poll. From there on everything runs natively. The same is done to
+//! the threads of programs with `#[dyad::main]`, up to the next [`migrate_point`](crate::migrate_point), which
+//! they leave with all their frames.
 //!
 //! ```no_run
 //! # async fn task() -> dyad::Result<()> {
@@ -28,29 +30,50 @@ pub use dyad_sys::emulation::Progress;
 
 use crate::{Instant, NodeId, Result, executor};
 
-/// Lets the program's thread be moved while a task computes. From here on the program has an interpreter
+/// At the entry of programs whose main function is a task.
+pub(crate) fn at_entry(argument: u64) {
+    static POINT: Point = Point::of_tasks(executor::land);
+    let at = executor::between_rounds as fn() as usize as u64;
+    sys::emulation::at_entry(argument, &POINT, at);
+}
+
+/// Lets threads of the program be moved while they compute. From here on the program has an interpreter
 /// of each ISA in it.
 ///
 /// # Errors
 ///
 /// `Again` if init has no time; `Full`, `NoMemory` if the program's text cannot be shown to the other ISA.
 pub fn enable() -> Result<(), sys::Error> {
-    static POINT: Point = Point::new(executor::between_rounds, executor::land);
-    sys::emulation::enable(&POINT)
+    sys::emulation::enable()
 }
 
-/// Asks that the program's thread be stopped at a time, or now if that has passed, and go on on `node`.
-/// Comes back at once; what becomes of it, [`progress`] tells.
+/// Asks that the program's first thread be stopped at a time, or now if that has passed, and go on on
+/// `node`. Comes back at once; what becomes of it, [`progress`] tells.
 ///
 /// # Errors
 ///
 /// `NotReady` before [`enable`]; `NoSuchNode`, `NodeDead`; `Exists` if it has been asked already;
 /// `Again`, `Full` if init is busy.
 pub fn request(node: NodeId, at: Instant) -> Result<(), sys::Error> {
-    sys::emulation::request(node, at.as_nanos())
+    request_thread(0, node, at)
+}
+
+/// The same of the thread with a [number](crate::thread::Thread::number). In a program of tasks only the
+/// first one has a point where it could end.
+///
+/// # Errors
+///
+/// As [`request`]; `NotFound` if there is no such thread, `Denied` if it has no point.
+pub fn request_thread(thread: usize, node: NodeId, at: Instant) -> Result<(), sys::Error> {
+    sys::emulation::request(thread as u64, node, at.as_nanos())
 }
 
 /// What has become of the last [`request`]; `None` before [`enable`].
 pub fn progress() -> Option<Progress> {
-    sys::emulation::progress()
+    progress_of(0)
+}
+
+/// What has become of the last [`request_thread`]; `None` before [`enable`].
+pub fn progress_of(thread: usize) -> Option<Progress> {
+    sys::emulation::progress(thread as u64)
 }

@@ -33,7 +33,9 @@ use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::task::{Context, Waker};
 
+use dyad_abi::user::stack_slot;
 use dyad_sys as sys;
+use dyad_sys::emulation::{self, Apart, Arrived, Going};
 use dyad_sys::{Lock, NodeId, program_local};
 
 use crate::migration::Crossing;
@@ -258,13 +260,25 @@ pub(crate) fn between_rounds() {
     TURNS.store(TURNS.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// Goes on instead of a side that was about to call [`between_rounds`] while it was interpreted, on the
-/// node that does that. Tasks that were at home where the thread was are at home where it is.
-pub(crate) fn land(from: NodeId) -> ! {
+/// How a thread goes on that was about to call [`between_rounds`] while it was interpreted: with an empty
+/// stack, as everything that there is, is in the state.
+pub(crate) fn land(at: &Arrived, _: Apart) -> sys::Result<Going> {
+    let (_, top) = stack_slot(sys::isa(), sys::thread::id_of(at.thread));
+    Ok(Going {
+        node: at.here,
+        pc: landed as extern "C" fn(u64) -> ! as usize as u64,
+        stack: [emulation::empty(top), 0],
+        argument: at.from.index() as u64,
+    })
+}
+
+/// Goes on on the node that has interpreted a thread from another one. Tasks that were at home where the
+/// thread was are at home where it is.
+extern "C" fn landed(from: u64) -> ! {
     with(|s| {
         let here = ask_where();
         // As far as the side knew that was interpreted.
-        let from = s.here.replace(here).unwrap_or(from);
+        let from = s.here.replace(here).or(NodeId::new(from)).unwrap_or(here);
         s.tasks
             .values_mut()
             .filter(|t| t.home == from)

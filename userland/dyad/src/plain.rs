@@ -28,6 +28,8 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use dyad_sys as sys;
+#[cfg(target_os = "none")]
+use dyad_sys::emulation::Point;
 use dyad_sys::thread::Number;
 use dyad_sys::{Isa, NodeId};
 
@@ -86,7 +88,9 @@ fn nearest(isa: Isa) -> Result<NodeId, sys::Error> {
 /// Where plain threads start.
 #[cfg(target_os = "none")]
 pub fn start(argument: u64) -> ! {
+    static POINT: Point = Point::of_threads(sys::spine::land);
     USED.store(true, Ordering::Relaxed);
+    sys::emulation::at_entry(argument, &POINT, sys::spine::point_address());
     sys::spine::enter(argument)
 }
 

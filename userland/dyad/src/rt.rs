@@ -76,7 +76,7 @@ fn start<F>(argument: u64, main: impl FnOnce() -> F) -> !
 where
     F: Future<Output = Result<()>> + 'static,
 {
-    dyad_sys::emulation::at_entry(argument);
+    crate::emulation::at_entry(argument);
     if let Some(number) = Number::of_argument(argument)
         && number != Number::FIRST
     {

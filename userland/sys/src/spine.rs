@@ -52,6 +52,7 @@ mod stub {
     unsafe extern "C" {
         pub safe fn dyad_tcb() -> *const Block;
         pub safe fn dyad_migrate_point();
+        pub safe fn dyad_point_address() -> u64;
         pub fn dyad_spine_enter(argument: u64, top: u64) -> !;
         pub static dyad_sites: [u64; dyad_migrate::HEADER_WORDS];
     }
@@ -133,19 +134,20 @@ fn taken(block: &Block) -> Option<NodeId> {
 }
 
 #[cfg(target_os = "none")]
-pub use target::{enter, leave};
+pub use target::{enter, land, leave, point_address};
 
 #[cfg(target_os = "none")]
 mod target {
     use core::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
     use core::sync::atomic::Ordering;
 
-    use dyad_abi::user::migrate_word::RESULT;
+    use dyad_abi::user::migrate_word::{REQUEST, RESULT};
     use dyad_abi::user::{data_stack, stack_slot};
     use dyad_abi::{Error, Isa, NodeId, Result};
     use dyad_migrate::{Fault, HEADER_WORDS, Landing, Memory, SLOT_WORDS, Sites, transform};
 
     use super::{Block, block, stub, taken};
+    use crate::emulation::{Apart, Arrived, Going};
     use crate::thread::own;
 
     /// The thread's native stacks.
@@ -198,6 +200,15 @@ mod target {
         block.migrate[RESULT].store(code, Ordering::Relaxed);
     }
 
+    fn why(fault: Fault) -> Error {
+        match fault {
+            Fault::TooDeep => Error::TooDeep,
+            // Somewhere above is a function that was entered from outside.
+            Fault::UnknownReturn(_) => Error::Denied,
+            Fault::Broken(_) => Error::Corrupt,
+        }
+    }
+
     fn depart(block: &Block, node: NodeId, fp: u64, ret: u64) -> Result<()> {
         let info = crate::info()?;
         let nodes = &info.system.nodes[..info.system.node_count as usize];
@@ -211,17 +222,58 @@ mod target {
         let sites = table().and_then(|t| Sites::of(t, here.index()));
         let sites = sites.ok_or(Error::Corrupt)?;
         let landing = transform(&sites, &mut Stacks, (fp, ret), (top, top - bottom));
-        let Landing { pc, sp, fp, .. } = landing.map_err(|fault| match fault {
-            Fault::TooDeep => Error::TooDeep,
-            // Somewhere above is a function that was entered from outside.
-            Fault::UnknownReturn(_) => Error::Denied,
-            Fault::Broken(_) => Error::Corrupt,
-        })?;
+        // For whoever interprets this from somewhere in between on: see `emulation`.
+        let from = [fp, ret];
+        let Landing { pc, sp, fp, .. } = landing.map_err(why)?;
         block.migrate[RESULT].store(0, Ordering::Relaxed);
         // SAFETY: 1. There is the return address of a call of the migration point, with the frames below
         // which it was made; the build has verified that code there needs no register but the stack and
         // frame pointers. 2. What is on this stack is not needed then.
-        Err(unsafe { own().jump(node, pc, [sp, fp], 0) })
+        Err(unsafe { own().jump(node, pc, [sp, fp], from.as_ptr() as u64) })
+    }
+
+    /// Address of the routine that migration points call.
+    pub fn point_address() -> u64 {
+        stub::dyad_point_address()
+    }
+
+    /// How a thread goes on whose code has been interpreted up to a migration point.
+    ///
+    /// # Errors
+    ///
+    /// As `leave` finds; `Exists` if it wants to go to where it was stopped, or to a node like that.
+    pub fn land(at: &Arrived, _: Apart) -> Result<Going> {
+        let block = block();
+        let request = &block.migrate[REQUEST];
+        let wanted = request.load(Ordering::Relaxed);
+        // Whoever has asked may have withdrawn that.
+        let node = (at.to)
+            .or_else(|| NodeId::new(wanted.checked_sub(1)?))
+            .unwrap_or(at.here);
+        let info = crate::info()?;
+        let nodes = &info.system.nodes[..info.system.node_count as usize];
+        let there = nodes.get(node.index()).ok_or(Error::NoSuchNode)?;
+        let to = Isa::from_index(there.isa.into()).ok_or(Error::Corrupt)?;
+        if to == at.isa {
+            return Err(Error::Exists);
+        }
+        let (bottom, top) = stack_slot(to, block.thread as u32);
+        let sites = table().and_then(|t| Sites::of(t, at.isa.index()));
+        let sites = sites.ok_or(Error::Corrupt)?;
+        let from = (at.frame, at.back);
+        let landing = transform(&sites, &mut Stacks, from, (top, top - bottom));
+        let Landing { pc, sp, fp, .. } = landing.map_err(why)?;
+        if at.to.is_none() {
+            // A newer one is for the next point.
+            let _ = request.compare_exchange(wanted, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        block.migrate[RESULT].store(0, Ordering::Relaxed);
+        Ok(Going {
+            node,
+            pc,
+            stack: [sp, fp],
+            argument: 0,
+        })
     }
 }
 

@@ -77,6 +77,19 @@ pub fn number() -> Option<Number> {
     Number::new(thread_of_id(id()?.into()).1)
 }
 
+/// Id of thread `n` of the program that the calling thread is one of, wherever its stack is.
+#[cfg(target_os = "none")]
+pub fn id_of(n: u64) -> u32 {
+    let (program, _) = thread_of_id(crate::spine::block().thread);
+    dyad_abi::service::thread_id(program, n)
+}
+
+/// As on the other ISAs; there is one program.
+#[cfg(not(target_os = "none"))]
+pub fn id_of(n: u64) -> u32 {
+    n as u32
+}
+
 /// The calling thread's own capability; in an invocation, of nothing.
 pub(crate) fn own() -> Cap<Thread> {
     Cap::at(number().map_or(CapIndex::NONE, |n| slot::thread(n.get())))

@@ -23,10 +23,10 @@
 use core::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::cap::RegionKind;
-use dyad_abi::emulation::{self, Page, WINDOWS, other_text, stack_pointer, status};
+use dyad_abi::cap::{RegionKind, Stripes};
+use dyad_abi::emulation::{self, Page, WINDOWS, other_text, ready, stack_pointer, status};
 use dyad_abi::service::{INFO_BASE, sched, thread_id, thread_of_id};
-use dyad_abi::user::PAGE_SIZE;
+use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_services::rt::{self, Call};
 use dyad_sys::Lock;
@@ -128,6 +128,7 @@ struct Request {
     setup: ThreadSetup,
     windows: [[[u64; 2]; WINDOWS]; dyad_abi::ident::ISA_COUNT],
     to: NodeId,
+    /// When it is looked at next, by whichever warden.
     at: u64,
     runs: u32,
     waits: u32,
@@ -207,31 +208,37 @@ const fn is_free(s: u64) -> bool {
 ///
 /// # Errors
 ///
-/// `Denied` of a thread that is not the caller's; `NoSuchNode`, `NodeDead`; `Exists` if the thread is
-/// asked for or interpreted already; `Again` if somebody else is here; `Full`; as the kernel says.
+/// `NotFound` if there is no such thread; `NotReady` if the program cannot interpret it; `NoSuchNode`,
+/// `NodeDead`; `Exists` if the thread is asked for or interpreted already; `Again` if somebody else is
+/// here; `Full`; as the kernel says.
 pub fn ask(call: Call, [n, node, at]: [u64; 3]) -> Result<u64> {
-    let id = thread_id(call.badge, n);
-    // Other threads than the first have no point where what is interpreted could end.
-    if n != 0 || thread_of_id(call.token >> 8).0 != call.badge {
+    if thread_of_id(call.token >> 8).0 != call.badge {
         return Err(Error::Denied);
     }
-    // Only to have everything mapped.
-    let to = match node {
-        u64::MAX => None,
-        node => {
-            let to = NodeId::new(node).ok_or(Error::NoSuchNode)?;
-            if !rt::hardware(HOME).node_state(to)?.is_live() {
-                return Err(Error::NodeDead);
-            }
-            Some(to)
-        }
-    };
-    let request = with_system(|system| system.emulated(call.badge)).ok_or(Error::Again)??;
-    let Some(to) = to else {
-        return Ok(0);
-    };
+    if node == u64::MAX {
+        return with_system(|system| system.show(call.badge)).ok_or(Error::Again)?;
+    }
+    move_to(call.badge, n, node, at)
+}
+
+/// The same, by whoever asks for it.
+///
+/// # Errors
+///
+/// As [`ask`]; `NotFound` if there is no such program or thread.
+fn move_to(program: u64, n: u64, node: u64, at: u64) -> Result<u64> {
+    let guest = threads::of(program).map_err(|_| Error::NotFound)?;
+    if !guest.runs(n) {
+        return Err(Error::NotFound);
+    }
+    let to = NodeId::new(node).ok_or(Error::NoSuchNode)?;
+    if !rt::hardware(HOME).node_state(to)?.is_live() {
+        return Err(Error::NodeDead);
+    }
+    let request =
+        with_system(|system| system.emulated(program, n, guest)).ok_or(Error::Again)??;
     let mut all = REQUESTS.try_lock().ok_or(Error::Again)?;
-    let page = Mapped::of(id);
+    let page = Mapped::of(thread_id(program, n));
     if !is_free(page.status().load(Ordering::Acquire)) {
         return Err(Error::Exists);
     }
@@ -281,11 +288,15 @@ impl Request {
         if now < self.at {
             return Step::At(self.at);
         }
-        if threads::of(self.program).is_ok_and(threads::Guest::is_over) {
+        let guest = threads::of(self.program);
+        let over = guest.is_ok_and(threads::Guest::is_over);
+        if over || !guest.is_ok_and(|g| g.runs(self.setup.arg % PAGE_SIZE)) {
             hold(self.setup.tag, false);
             if self.stopped {
                 let _ = self.thread.resume();
             }
+            // Its number may be somebody else's soon.
+            self.page().status().store(status::IDLE, Ordering::Release);
             return Step::Done;
         }
         if !self.stopped {
@@ -294,7 +305,8 @@ impl Request {
                 Ok(()) => self.stopped = true,
                 Err(Error::NotReady | Error::Again) if self.runs < PATIENCE => {
                     self.runs += 1;
-                    return Step::At(now + (LOOK_NS << (self.runs / 4).min(DOUBLED)));
+                    self.at = now + (LOOK_NS << (self.runs / 4).min(DOUBLED));
+                    return Step::At(self.at);
                 }
                 Err(e) => return self.leave(e),
             }
@@ -320,7 +332,8 @@ impl Request {
                 self.not_on = 0;
                 hold(self.setup.tag, false);
                 let _ = self.thread.resume();
-                Step::At(now + (LOOK_NS << self.waits.min(DOUBLED)))
+                self.at = now + (LOOK_NS << self.waits.min(DOUBLED));
+                Step::At(self.at)
             }
             Err(e) => self.leave(e),
         }
@@ -358,6 +371,10 @@ impl Request {
             calls: 0,
             outcome: 0,
             refused_at: 0,
+            refused_bytes: [0; 2],
+            ready: page
+                .word(core::mem::offset_of!(Page, ready))
+                .load(Ordering::Relaxed),
             landings: page
                 .word(core::mem::offset_of!(Page, landings))
                 .load(Ordering::Relaxed),
@@ -419,36 +436,60 @@ impl Request {
 }
 
 impl System {
-    /// Makes all that it takes to interpret a thread of a program, unless it is there, and gives a request
-    /// that lacks only where to, and when.
-    fn emulated(&mut self, number: u64) -> Result<Request> {
-        let events = self.events;
+    /// The program with a number that is no service, and what it takes to change it.
+    fn guest(&mut self, number: u64) -> Result<(&mut Program, &mut Store, &mut Window)> {
         let guest = [Some(&mut self.guest), self.beside.as_mut()]
             .into_iter()
             .flatten()
             .find(|g| g.program.number == number)
             .ok_or(Error::Denied)?;
-        let (store, window) = (&mut self.builder.store, &mut self.builder.window);
-        let p = &mut guest.program;
+        let builder = &mut self.builder;
+        Ok((&mut guest.program, &mut builder.store, &mut builder.window))
+    }
+
+    /// Makes all that it takes to interpret threads of a program, unless it is there.
+    fn show(&mut self, number: u64) -> Result<u64> {
+        let (p, store, window) = self.guest(number)?;
+        if p.texts.shown {
+            return Ok(0);
+        }
         if !p.texts.whole {
             return Err(Error::Full);
         }
+        // What has been done in part cannot be done again.
+        p.texts.whole = false;
+        show(store, window, p)?;
+        p.texts.shown = true;
+        p.texts.whole = true;
+        Ok(0)
+    }
+
+    /// A request for a thread that lacks only where to, and when.
+    fn emulated(&mut self, number: u64, n: u64, guest: &threads::Guest) -> Result<Request> {
+        let events = self.events;
+        let (p, ..) = self.guest(number)?;
         if !p.texts.shown {
-            // What has been done in part cannot be done again.
-            p.texts.whole = false;
-            show(store, window, p)?;
-            p.texts.shown = true;
-            p.texts.whole = true;
+            return Err(Error::NotReady);
+        }
+        let ready = Mapped::of(thread_id(number, 0))
+            .word(core::mem::offset_of!(Page, ready))
+            .load(Ordering::Acquire);
+        match ready {
+            ready::ALL => {}
+            ready::FIRST if n == 0 => {}
+            // Other threads of it have no point where what is interpreted could end.
+            ready::FIRST => return Err(Error::Denied),
+            _ => return Err(Error::NotReady),
         }
         Ok(Request {
             program: number,
-            thread: guest.thread,
+            thread: guest.thread(n)?,
             setup: ThreadSetup {
                 component: p.component,
                 entry: p.entry,
-                arg: INFO_BASE,
-                id: thread_id(number, 0),
-                tag: sched::tag(threads::scheduled(number, 0)),
+                arg: INFO_BASE | n,
+                id: thread_id(number, n),
+                tag: sched::tag(threads::scheduled(number, n)),
                 scheduler: Some(events),
             },
             windows: p.texts.windows,
@@ -462,14 +503,43 @@ impl System {
     }
 }
 
-/// The page of a program's first thread, the stack of what interprets it, and what ISAs see of each other.
+/// Where init sees the pages of a program's threads, and how long that is.
+const fn pages(program: u64) -> (u64, u64) {
+    let start = PAGES + thread_id(program, 0) as u64 * PAGE_SIZE;
+    (start, MAX_PROGRAM_THREADS * PAGE_SIZE)
+}
+
+/// The pages of a program's threads, the stacks of what interprets them, and what ISAs see of each other.
 fn show(store: &mut Store, window: &mut Window, p: &mut Program) -> Result<()> {
-    let (bottom, top) = emulation::stack(0);
-    p.space
-        .add_region(bottom, top - bottom, RegionKind::Anonymous, true)?;
-    let page = p.shared_page(store, window, emulation::page(0), true, |_| {})?;
-    let id = thread_id(p.number, 0);
-    own_page(store, window, PAGES + u64::from(id) * PAGE_SIZE, page)?;
+    let stacks = Stripes::new(emulation::STACK_STRIDE, emulation::STACK_SIZE);
+    let len = MAX_PROGRAM_THREADS * emulation::STACK_STRIDE;
+    p.space.add_stacks(
+        emulation::STACKS_BASE,
+        len,
+        stacks.ok_or(Error::BadArgument)?,
+    )?;
+    let (own_start, len) = pages(p.number);
+    (p.space).add_region(emulation::page(0), len, RegionKind::Shared, true)?;
+    (window.own.space).add_region(own_start, len, RegionKind::Shared, true)?;
+    let mut n = 0;
+    while n < MAX_PROGRAM_THREADS {
+        let (frame, pages) = store.user(HOME, &mut p.user, MAX_PROGRAM_THREADS - n)?;
+        for page in 0..pages {
+            window.fill(store, (frame, page), |_| {})?;
+            let isas = p.isas;
+            p.map(
+                store,
+                isas,
+                emulation::page(n),
+                (frame, page),
+                Access::Write,
+            )?;
+            let own = &mut window.own;
+            let va = own_start + n * PAGE_SIZE;
+            own.map(store, own.isas, va, (frame, page), Access::Write)?;
+            n += 1;
+        }
+    }
     for run in p.texts.runs.into_iter().flatten() {
         let others = p.isas & !(1 << run.isa.index());
         for i in 0..run.pages {
@@ -496,11 +566,13 @@ pub fn leave(p: &Program, own: &Program) -> Result<()> {
     if !p.texts.shown {
         return Ok(());
     }
-    let va = PAGES + u64::from(thread_id(p.number, 0)) * PAGE_SIZE;
+    let (start, len) = pages(p.number);
     for isa in isas_of(own.isas) {
-        unmap(own.space, isa, va)?;
+        for n in 0..MAX_PROGRAM_THREADS {
+            unmap(own.space, isa, start + n * PAGE_SIZE)?;
+        }
     }
-    // SAFETY: 1. Nobody looks at the page who has no request, of which there are none.
-    unsafe { own.space.remove_region(va)? };
-    own.space.shootdown(va, PAGE_SIZE)
+    // SAFETY: 1. Nobody looks at the pages who has no request, of which there are none.
+    unsafe { own.space.remove_region(start)? };
+    own.space.shootdown(start, len)
 }

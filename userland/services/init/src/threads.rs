@@ -170,6 +170,16 @@ impl Guest {
             .store(index(thread), Ordering::Release);
     }
 
+    /// Thread `n`.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if the program never had it.
+    pub fn thread(&self, n: u64) -> Result<Cap<Thread>> {
+        let entry = usize::try_from(n).ok().and_then(|n| self.threads.get(n));
+        cap(&entry.ok_or(Error::NotFound)?.cap).map_err(|_| Error::NotFound)
+    }
+
     /// Whether it has said that it ends, or has been told to.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire) == 2

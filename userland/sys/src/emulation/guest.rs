@@ -2,7 +2,7 @@
 
 use dyad_abi::Isa;
 use dyad_abi::emulation::{Registers, initial_float_control};
-use dyad_emulate::{Cpu, a64, x86};
+use dyad_emulate::{Cpu, Fault, Memory, a64, x86};
 
 /// Registers that are interpreted.
 pub trait Guest: Cpu {
@@ -10,6 +10,8 @@ pub trait Guest: Cpu {
     fn of(registers: &Registers) -> Self;
     /// To a page.
     fn registers(&self) -> Registers;
+    /// At the start of a function: the caller's frame pointer, and where it returns to.
+    fn frame_and_back(&self, memory: &mut impl Memory) -> Result<[u64; 2], Fault>;
     /// Word and arguments of the system call that has just been executed.
     fn call(&self) -> [u64; 6];
     /// Makes as if it had not been.
@@ -27,6 +29,7 @@ const RAX: usize = 0;
 const RCX: usize = 1;
 const RDX: usize = 2;
 const RSP: usize = 4;
+const RBP: usize = 5;
 const RSI: usize = 6;
 const RDI: usize = 7;
 /// Bytes of `syscall`.
@@ -63,6 +66,11 @@ impl Guest for x86::State {
         (r.pc, r.flags) = (self.rip, self.rflags);
         (r.thread_pointer, r.float_control) = (self.fs_base, self.mxcsr);
         r
+    }
+
+    fn frame_and_back(&self, memory: &mut impl Memory) -> Result<[u64; 2], Fault> {
+        let back = memory.load(self.gpr[RSP])?;
+        Ok([self.gpr[RBP], u64::from_le_bytes(back)])
     }
 
     fn call(&self) -> [u64; 6] {
@@ -120,6 +128,10 @@ impl Guest for a64::State {
         (r.pc, r.flags, r.thread_pointer) = (self.pc, self.nzcv, self.tpidr);
         (r.float_control, r.float_status) = (self.fpcr, self.fpsr);
         r
+    }
+
+    fn frame_and_back(&self, _: &mut impl Memory) -> Result<[u64; 2], Fault> {
+        Ok([self.x[29], self.x[30]])
     }
 
     fn call(&self) -> [u64; 6] {

@@ -19,7 +19,8 @@
 //! | what the code does | what happens |
 //! |---|---|
 //! | an operation on a capability, an invocation | the same, natively; `Where` says where the thread really is |
-//! | `Migrate`, `Jump` or `Load` of itself | it goes back, and makes the call natively |
+//! | the `Jump` by which it goes to another ISA natively | its frames are laid out once more, and it goes there |
+//! | `Migrate`, another `Jump`, or `Load` of itself | it goes back, and makes the call natively |
 //! | an instruction that is not known, or is an exception | it goes back, to that instruction |
 //! | an access of memory that is not there | the program ends, as it would natively |
 //!
@@ -35,42 +36,99 @@ use core::ptr::with_exposed_provenance;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use dyad_abi::cap::{ThreadOp, call_word};
-use dyad_abi::emulation::{self, Page, Registers, WINDOWS, WORDS, refused, status};
+use dyad_abi::emulation::{self, Page, Registers, WINDOWS, WORDS, ready, refused, status};
 use dyad_abi::service::{process, slot};
-use dyad_abi::user::{STACK_STRIDE, stack_slot};
+use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE};
 use dyad_abi::{Error, Isa, NodeId, Result};
-use dyad_emulate::{End, Refusal, a64, run_to, x86};
+use dyad_emulate::{End, Memory, Refusal, a64, run_to, x86};
 
 use crate::cap::{Cap, Sinv, Thread};
 use crate::raw;
 use guest::Guest;
 use memory::Own;
 
-/// A place from where threads can go on natively.
+/// Where a thread is that has come to its point, interpreted.
 #[derive(Clone, Copy, Debug)]
+pub struct Arrived {
+    /// Its number in the program.
+    pub thread: u64,
+    /// Where it was stopped.
+    pub from: NodeId,
+    /// The ISA that it was stopped on, whose native stack its frames are on.
+    pub isa: Isa,
+    /// Where it is now.
+    pub here: NodeId,
+    /// The frame pointer of who calls the point.
+    pub frame: u64,
+    /// Where the call of the point returns to.
+    pub back: u64,
+    /// Where its code has itself decided to go, if it has.
+    pub to: Option<NodeId>,
+}
+
+/// Where a thread goes on natively: a `Jump`.
+#[derive(Clone, Copy, Debug)]
+pub struct Going {
+    /// The node.
+    pub node: NodeId,
+    /// Program counter.
+    pub pc: u64,
+    /// Stack pointer and frame pointer.
+    pub stack: [u64; 2],
+    /// In argument register 0.
+    pub argument: u64,
+}
+
+/// Never used. A parameter of this type makes a signature that no function has which a program calls
+/// through a pointer: in programs whose threads migrate, the convention of functions whose address is
+/// taken goes by signature, and what interprets must not take part in that.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Apart(f32);
+
+/// Finds out how a thread goes on; an error: not from there.
+type Land = fn(&Arrived, Apart) -> Result<Going>;
+
+/// A place from where threads can go on natively: a function or routine that is about to be called.
+#[derive(Debug)]
 pub struct Point {
-    at: fn(),
-    land: fn(NodeId) -> !,
-    /// What the entry of the program calls; here, so that programs without points are without
-    /// interpreters.
-    enter: fn(u64),
+    at: AtomicU64,
+    land: Land,
+    /// Whether it is called only if the thread is asked to go.
+    is_asked: bool,
 }
 
 impl Point {
-    /// `at` is the function that is about to be called there. It must not be inlined. `land` goes on
-    /// instead of it, on another node, on an empty native stack; it is told where the thread came from.
-    pub const fn new(at: fn(), land: fn(NodeId) -> !) -> Point {
-        Point { at, land, enter }
+    /// What a thread comes to between its tasks; only the first one does.
+    pub const fn of_tasks(land: Land) -> Point {
+        Point::new(land, false)
+    }
+
+    /// What any thread comes to that has been asked to go ([`request`](dyad_abi::user::request)).
+    pub const fn of_threads(land: Land) -> Point {
+        Point::new(land, true)
+    }
+
+    const fn new(land: Land, is_asked: bool) -> Point {
+        Point {
+            at: AtomicU64::new(0),
+            land,
+            is_asked,
+        }
     }
 }
 
 /// No lock: threads are stopped wherever they are.
 static POINT: AtomicPtr<Point> = AtomicPtr::new(core::ptr::null_mut());
+/// Address of [`interpret`], once [`enable`] has been called: programs that do not call it are without
+/// interpreters. 0 before.
+static INTERPRET: AtomicU64 = AtomicU64::new(0);
 
-/// The point, once [`enable`] has set it.
+/// The point, if what is interpreted can end there.
 fn point() -> Option<&'static Point> {
     // SAFETY: 1. It is null, or a reference that lives for ever.
-    unsafe { POINT.load(Ordering::Acquire).as_ref() }
+    let point = unsafe { POINT.load(Ordering::Acquire).as_ref() };
+    point.filter(|_| INTERPRET.load(Ordering::Acquire) != 0)
 }
 
 /// Instructions between two looks at the count in the page.
@@ -89,11 +147,16 @@ struct Mapped(&'static [AtomicU64; size_of::<Page>() / 8]);
 impl Mapped {
     /// Of thread `n`, if [`enable`] has had init map it.
     fn of(n: u64) -> Option<Mapped> {
-        point().filter(|_| n == 0)?;
+        point().filter(|_| n < MAX_PROGRAM_THREADS)?;
+        Some(Mapped::at(n))
+    }
+
+    /// Of thread `n`, once init has mapped them.
+    fn at(n: u64) -> Mapped {
         let page = with_exposed_provenance(emulation::page(n) as usize);
-        // SAFETY: 1. Init has mapped the page writable, before the point was set, for as long as the
-        // program lives. 2. All access is atomic.
-        Some(Mapped(unsafe { &*page }))
+        // SAFETY: 1. Init has mapped the page writable, for as long as the program lives. 2. All access
+        // is atomic.
+        Mapped(unsafe { &*page })
     }
 
     fn word(self, offset: usize) -> &'static AtomicU64 {
@@ -125,7 +188,7 @@ impl Mapped {
     }
 }
 
-/// What is known of the program's first thread.
+/// What is known of a thread that is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// A [`status`].
@@ -138,29 +201,78 @@ pub struct Progress {
     pub landings: u64,
     /// What became of it: see [`Page::outcome`].
     pub outcome: u64,
+    /// Address of the instruction that was refused, after [`status::BACK`].
+    pub refused_at: u64,
+    /// Its bytes, after [`refused::UNKNOWN`], and how many of them there are.
+    pub refused_bytes: ([u8; 15], u8),
+}
+
+impl core::fmt::Display for Progress {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let what = match (self.status, self.outcome) {
+            (status::BACK, refused::UNKNOWN) => "an instruction that is not known",
+            (status::BACK, refused::FAULT) => "memory that it may not use",
+            (status::BACK, refused::UNSUPPORTED) => "an instruction that is not interpreted",
+            (status::BACK, refused::TRAP) => "an instruction that is an exception",
+            (status::BACK, refused::CALL) => "a system call that it has to make natively",
+            (status::BACK, refused::POINT) => "a migration point that it cannot leave from",
+            (status::BACK, other) => {
+                let e = Error::from_code(other).map_or("of an unknown error", Error::text);
+                return write!(f, "went back, because {e}");
+            }
+            (status::IDLE, 0) => return f.write_str("has not been asked for"),
+            (status::IDLE, other) => {
+                let e = Error::from_code(other).map_or("an unknown error", Error::text);
+                return write!(f, "was left alone: {e}");
+            }
+            (status::ASKED, _) => return f.write_str("has been asked for"),
+            (status::LANDED, _) => {
+                return write!(f, "landed after {} instructions", self.steps);
+            }
+            _ => return write!(f, "is interpreted, {} instructions so far", self.steps),
+        };
+        write!(
+            f,
+            "went back after {} instructions, to {what}, at {:#x}",
+            self.steps, self.refused_at
+        )?;
+        let (bytes, len) = self.refused_bytes;
+        for byte in bytes.iter().take(len.into()) {
+            write!(f, " {byte:02x}")?;
+        }
+        Ok(())
+    }
 }
 
 /// Has threads of this program interpreted on other ISAs until they come to a point.
 ///
 /// # Errors
 ///
-/// `Again` if init has no time; `Full`, `NoMemory` if the program cannot be mapped for the other ISA.
-pub fn enable(point: &'static Point) -> Result<()> {
+/// `NotReady` if the program's entry does not call [`at_entry`]; `Again` if init has no time; `Full`,
+/// `NoMemory` if the program cannot be mapped for the other ISA.
+pub fn enable() -> Result<()> {
+    // SAFETY: 1. It is null, or a reference that lives for ever.
+    let point = unsafe { POINT.load(Ordering::Acquire).as_ref() }.ok_or(Error::NotReady)?;
     ask(0, u64::MAX, 0)?;
-    POINT.store(core::ptr::from_ref(point).cast_mut(), Ordering::Release);
+    INTERPRET.store(interpret as Start as usize as u64, Ordering::Release);
+    let ready = match point.is_asked {
+        true => ready::ALL,
+        false => ready::FIRST,
+    };
+    word_of!(Mapped::at(0), ready).store(ready, Ordering::Release);
     Ok(())
 }
 
-/// Asks that the program's first thread be stopped, wherever it is at fused time `at`, and go on on
+/// Asks that thread `n` of the program be stopped, wherever it is at fused time `at`, and go on on
 /// `node`. Comes back at once.
 ///
 /// # Errors
 ///
-/// `NotReady` before [`enable`]; `NoSuchNode`, `NodeDead`; `Exists` if it has been asked already;
-/// `Again`, `Full` if init is busy.
-pub fn request(node: NodeId, at: u64) -> Result<()> {
-    Mapped::of(0).ok_or(Error::NotReady)?;
-    ask(0, node.index() as u64, at)
+/// `NotReady` before [`enable`]; `NotFound` if there is no such thread, `Denied` if it has no point;
+/// `NoSuchNode`, `NodeDead`; `Exists` if it has been asked already; `Again`, `Full` if init is busy.
+pub fn request(n: u64, node: NodeId, at: u64) -> Result<()> {
+    point().ok_or(Error::NotReady)?;
+    ask(n, node.index() as u64, at)
 }
 
 fn ask(n: u64, node: u64, at: u64) -> Result<()> {
@@ -175,29 +287,60 @@ fn ask(n: u64, node: u64, at: u64) -> Result<()> {
     Err(Error::Again)
 }
 
-/// What has become of the last [`request`]; `None` before [`enable`].
-pub fn progress() -> Option<Progress> {
-    let page = Mapped::of(0)?;
+/// What has become of the last [`request`] for thread `n`; `None` before [`enable`].
+pub fn progress(n: u64) -> Option<Progress> {
+    let page = Mapped::of(n)?;
+    let status = word_of!(page, status).load(Ordering::Acquire);
+    let first = core::mem::offset_of!(Page, refused_bytes) / 8;
+    let bytes = [0, 1].map(|i| page.0[first + i].load(Ordering::Relaxed));
+    let bytes = (u128::from(bytes[0]) | u128::from(bytes[1]) << 64).to_le_bytes();
+    let [.., len] = bytes;
     Some(Progress {
-        status: word_of!(page, status).load(Ordering::Acquire),
+        status,
         steps: word_of!(page, steps).load(Ordering::Relaxed),
         calls: word_of!(page, calls).load(Ordering::Relaxed),
         landings: word_of!(page, landings).load(Ordering::Relaxed),
         outcome: word_of!(page, outcome).load(Ordering::Relaxed),
+        refused_at: word_of!(page, refused_at).load(Ordering::Relaxed),
+        refused_bytes: (core::array::from_fn(|i| bytes[i]), len),
     })
 }
 
+#[cfg(target_os = "none")]
+unsafe extern "C" {
+    safe fn dyad_strange();
+}
+
+/// An instruction that does nothing and is not interpreted: a thread that comes to it goes back. For tests.
+pub fn strange() {
+    #[cfg(target_os = "none")]
+    dyad_strange();
+}
+
+/// Its address; 0 on the host.
+pub fn strange_at() -> u64 {
+    #[cfg(target_os = "none")]
+    let at = dyad_strange as *const () as u64;
+    #[cfg(not(target_os = "none"))]
+    let at = 0;
+    at
+}
+
 /// To be called at the program's entry, with its argument, before anything else: a thread that has been
-/// stopped and begins there does not come back. Costs a load if the program has not called [`enable`].
-pub fn at_entry(argument: u64) {
-    if let Some(point) = point() {
-        (point.enter)(argument);
+/// stopped and begins there does not come back. `at` is the address of the program's point. Costs a few
+/// stores and loads if the program has not called [`enable`].
+pub fn at_entry(argument: u64, point: &'static Point, at: u64) {
+    point.at.store(at, Ordering::Relaxed);
+    POINT.store(core::ptr::from_ref(point).cast_mut(), Ordering::Release);
+    let interpret = INTERPRET.load(Ordering::Acquire);
+    if interpret != 0 {
+        enter(argument % PAGE_SIZE, interpret);
     }
 }
 
-/// The thread's own capability.
-fn own() -> Cap<Thread> {
-    Cap::at(slot::THREAD)
+/// The capability of thread `n`, which is the caller: the stack does not say who it is here.
+fn own(n: u64) -> Cap<Thread> {
+    Cap::at(slot::thread(n))
 }
 
 /// Ends the program because of what cannot be.
@@ -210,90 +353,168 @@ fn give_up(why: &str, e: Error) -> ! {
 }
 
 /// A thread has begun at the program's entry.
-fn enter(argument: u64) {
-    let n = argument % dyad_abi::user::PAGE_SIZE;
+fn enter(n: u64, interpret: u64) {
     let Some(page) = Mapped::of(n) else {
         return;
     };
     match word_of!(page, status).load(Ordering::Acquire) {
-        status::PENDING => go_on_at(interpret, emulation::stack(n).1, n),
-        status::RETURN => go_back(page, &page.registers()),
+        status::PENDING => {
+            let here = match crate::where_am_i() {
+                Ok(w) => w.node,
+                Err(e) => give_up("it is nowhere: ", e),
+            };
+            let stack = [empty(emulation::stack(n).1), 0];
+            // SAFETY: 1. The function takes one argument and never returns. 2. Nobody else uses the
+            // stack; what was on this one is not needed.
+            let e = unsafe { own(n).jump(here, interpret, stack, n) };
+            give_up("it cannot change its stack: ", e)
+        }
+        status::RETURN => go_back(n, page, &page.registers()),
         _ => {}
     }
 }
 
-/// Goes on in a function, on another stack of this node.
-fn go_on_at(function: extern "C" fn(u64) -> !, top: u64, argument: u64) -> ! {
-    let here = match crate::where_am_i() {
-        Ok(w) => w.node,
-        Err(e) => give_up("it is nowhere: ", e),
-    };
-    // As after a call.
-    let sp = match crate::isa() {
+/// The stack pointer at the start of a function on an empty stack.
+pub fn empty(top: u64) -> u64 {
+    match crate::isa() {
+        // As after a call.
         Isa::X86_64 => top - 8,
         Isa::Aarch64 => top,
-    };
-    // SAFETY: 1. The function takes one argument and never returns. 2. Nobody else uses the stack;
-    // what was on this one is not needed.
-    let e = unsafe { own().jump(here, function as usize as u64, [sp, 0], argument) };
-    give_up("it cannot change its stack: ", e)
+    }
 }
 
+/// What a stack of its own begins with.
+type Start = extern "C" fn(u64, Apart) -> !;
+
 /// Interprets thread `n`.
-extern "C" fn interpret(n: u64) -> ! {
+extern "C" fn interpret(n: u64, _: Apart) -> ! {
     let Some(page) = Mapped::of(n) else {
         crate::exit(101)
     };
     word_of!(page, status).store(status::EMULATED, Ordering::Release);
     let registers = page.registers();
     match Isa::from_index(registers.isa) {
-        Some(Isa::X86_64) => on::<x86::State>(page, Isa::X86_64, &registers),
-        Some(Isa::Aarch64) => on::<a64::State>(page, Isa::Aarch64, &registers),
+        Some(Isa::X86_64) => on::<x86::State>(n, page, Isa::X86_64, &registers),
+        Some(Isa::Aarch64) => on::<a64::State>(n, page, Isa::Aarch64, &registers),
         None => give_up("its registers are none: ", Error::Corrupt),
     }
 }
 
+/// The word by which thread `n` is asked to go somewhere.
+fn asked(n: u64) -> &'static AtomicU64 {
+    let block = dyad_abi::user::request::address(crate::thread::id_of(n));
+    // SAFETY: 1. The control blocks of all threads of a program are mapped as long as it lives. 2. The
+    // word is atomic for all who use it.
+    unsafe { &*with_exposed_provenance(block as usize) }
+}
+
 /// The same, on an ISA.
-fn on<G: Guest>(page: Mapped, isa: Isa, registers: &Registers) -> ! {
-    let Some(point) = point() else {
+fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
+    let (Some(point), Ok(here)) = (point(), crate::where_am_i()) else {
         crate::exit(101)
     };
-    let point = point.at as usize as u64;
+    let here = here.node;
+    let at = point.at.load(Ordering::Relaxed);
     // SAFETY: 1. Init has put into the page what it has mapped.
     let mut memory = unsafe { Own::new(isa, page.windows()) };
     let mut guest = G::of(registers);
     let count = |word: &AtomicU64, more: u64| {
         word.store(word.load(Ordering::Relaxed) + more, Ordering::Relaxed);
     };
+    // Where it is to go; where it has been asked to go already, if it has.
+    let request = here.index() as u64 + 1;
+    let asks = point.is_asked
+        && asked(n)
+            .compare_exchange(0, request, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+    let mut arrived = Arrived {
+        thread: n,
+        from: page.origin(),
+        isa,
+        here,
+        frame: 0,
+        back: 0,
+        to: None,
+    };
     let why = loop {
-        let run = run_to(&mut guest, &mut memory, |pc| pc == point, BATCH);
+        let run = run_to(&mut guest, &mut memory, |pc| pc == at, BATCH);
         count(word_of!(page, steps), run.steps);
-        match run.end {
-            End::Stop => land(page),
-            End::Limit => {}
-            End::SystemCall if call(&mut guest) => count(word_of!(page, calls), 1),
+        let refusal = match run.end {
+            End::Limit => continue,
+            End::Stop => match guest.frame_and_back(&mut memory) {
+                Ok([frame, back]) => {
+                    (arrived.frame, arrived.back) = (frame, back);
+                    match (point.land)(&arrived, Apart::default()) {
+                        Ok(going) => land(n, page, going),
+                        Err(_) => break refused::POINT,
+                    }
+                }
+                Err(_) => break refused::FAULT,
+            },
             End::SystemCall => {
+                if let Some(left) = leaves(n, &guest, &mut memory, &arrived)
+                    && let Ok(going) = (point.land)(&left, Apart::default())
+                {
+                    land(n, page, going)
+                }
+                if call(n, &mut guest) {
+                    count(word_of!(page, calls), 1);
+                    continue;
+                }
                 guest.before_call();
                 break refused::CALL;
             }
             End::Trap(_) => break refused::TRAP,
-            End::Refused(Refusal::Unknown { .. }) => break refused::UNKNOWN,
-            End::Refused(Refusal::Fault { .. }) => break refused::FAULT,
-            End::Refused(Refusal::Unsupported { .. }) => break refused::UNSUPPORTED,
-        }
+            End::Refused(refusal) => refusal,
+        };
+        break match refusal {
+            Refusal::Fault { .. } => refused::FAULT,
+            Refusal::Unsupported { .. } => refused::UNSUPPORTED,
+            Refusal::Unknown { bytes, len, .. } => {
+                let mut words = [0; 16];
+                words[..15].copy_from_slice(&bytes);
+                words[15] = len;
+                let word = u128::from_le_bytes(words);
+                let first = core::mem::offset_of!(Page, refused_bytes) / 8;
+                page.0[first].store(word as u64, Ordering::Relaxed);
+                page.0[first + 1].store((word >> 64) as u64, Ordering::Relaxed);
+                refused::UNKNOWN
+            }
+        };
     };
+    if asks {
+        // It stays. What somebody else has asked meanwhile counts.
+        let _ = asked(n).compare_exchange(request, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
     word_of!(page, outcome).store(why, Ordering::Relaxed);
     word_of!(page, refused_at).store(guest.pc(), Ordering::Relaxed);
-    go_back(page, &guest.registers())
+    go_back(n, page, &guest.registers())
+}
+
+/// The frames from which an interpreted thread leaves by itself, if its next system call is that of a
+/// thread that has laid its frames out for another ISA (`spine::leave`): they have to be laid out anew,
+/// as the program's entry has been on that stack meanwhile. Such a call says where they are.
+fn leaves<G: Guest>(n: u64, guest: &G, memory: &mut Own, at: &Arrived) -> Option<Arrived> {
+    let [word, node, _, _, _, left] = guest.call();
+    if word != call_word(own(n).index(), ThreadOp::Jump as u32) || left == 0 {
+        return None;
+    }
+    let mut read = |at| memory.load(at).map(u64::from_le_bytes).ok();
+    Some(Arrived {
+        frame: read(left)?,
+        back: read(left + 8)?,
+        to: Some(NodeId::new(node)?),
+        ..*at
+    })
 }
 
 /// Makes a system call for an interpreted thread. `false`: it has to make it natively.
-fn call(guest: &mut impl Guest) -> bool {
+fn call(n: u64, guest: &mut impl Guest) -> bool {
     let [word, args @ ..] = guest.call();
     let [a0, a1, a2, a3, _] = args;
     let not_here = [ThreadOp::Migrate, ThreadOp::Jump, ThreadOp::Load]
         .into_iter()
-        .any(|op| word == call_word(own().index(), op as u32));
+        .any(|op| word == call_word(own(n).index(), op as u32));
     if not_here || word == dyad_abi::cap::RETURN {
         return false;
     }
@@ -310,36 +531,24 @@ fn call(guest: &mut impl Guest) -> bool {
     true
 }
 
-/// The thread has come to the point: it goes on natively, with an empty stack.
-fn land(page: Mapped) -> ! {
+/// The thread has come to the point: it goes on natively.
+fn land(n: u64, page: Mapped, going: Going) -> ! {
     let landings = word_of!(page, landings);
     landings.store(landings.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     word_of!(page, status).store(status::LANDED, Ordering::Release);
-    // That of the thread: its number is in its control block.
-    let registers = page.registers();
-    let block = with_exposed_provenance::<AtomicU64>(registers.thread_pointer as usize);
-    // SAFETY: 1. The thread pointer is the address of the thread's control block, whose second word is
-    // the thread's id.
-    let id = unsafe { &*block.add(1) }.load(Ordering::Relaxed);
-    let (_, top) = stack_slot(crate::isa(), id as u32);
-    debug_assert!(top.is_multiple_of(STACK_STRIDE));
-    go_on_at(landed, top, page.origin().index() as u64)
-}
-
-extern "C" fn landed(origin: u64) -> ! {
-    match (point(), NodeId::new(origin)) {
-        (Some(point), Some(origin)) => (point.land)(origin),
-        _ => crate::exit(101),
-    }
+    // SAFETY: 1. The program's point has found out that this is how the thread goes on. 2. What is on
+    // this stack is not needed any more.
+    let e = unsafe { own(n).jump(going.node, going.pc, going.stack, going.argument) };
+    give_up("it cannot land: ", e)
 }
 
 /// The thread goes on natively where it was stopped, with these registers.
-fn go_back(page: Mapped, registers: &Registers) -> ! {
+fn go_back(n: u64, page: Mapped, registers: &Registers) -> ! {
     page.set_registers(registers);
     let origin = page.origin();
     word_of!(page, status).store(status::BACK, Ordering::Release);
     // SAFETY: 1. They are the registers of this thread between two of its instructions, and everything
     // else that it has is in memory. 2. What is here is not needed any more.
-    let e = unsafe { own().load(registers, origin) };
+    let e = unsafe { own(n).load(registers, origin) };
     give_up("it cannot go back: ", e)
 }

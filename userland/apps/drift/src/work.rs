@@ -1,0 +1,81 @@
+//! What is computed, with canaries wherever a thread keeps things.
+
+use core::hint::black_box;
+
+use dyad::prelude::*;
+
+/// One more value in a hash.
+fn mix(hash: u64, value: u64) -> u64 {
+    (hash ^ value)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .rotate_left(29)
+}
+
+/// What a frame of [`descend`] holds, as long as it is there.
+fn pattern(depth: u64) -> [u64; 10] {
+    core::array::from_fn(|i| mix(depth, i as u64))
+}
+
+/// Keeps values in registers, as many as compilers have: integers, a 128-bit one, floating point.
+#[inline(never)]
+pub fn registers(seed: u64, turns: u64) -> u64 {
+    let (mut a, mut b, mut c, mut d) = (seed, seed ^ 1, seed << 1, !seed);
+    let (mut e, mut f, mut g) = (seed.rotate_left(7), seed.rotate_left(23), seed | 1);
+    let mut wide = u128::from(seed) << 40 | 0x11;
+    let (mut w, mut x, mut y, mut z) = (1.0f64, 0.5f64, seed as f64, 3.0f32);
+    for turn in 0..turns {
+        a = a.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(turn);
+        b = mix(b, a >> 11);
+        c ^= b.rotate_left((turn & 31) as u32);
+        d = d.wrapping_add(c).swap_bytes();
+        e = e.wrapping_sub(d ^ a);
+        f = f.wrapping_add(u64::from(e.count_ones())) ^ (e >> 3);
+        g = g.wrapping_mul(f | 1);
+        wide = wide
+            .wrapping_mul(u128::from(g | 1))
+            .wrapping_add(u128::from(a));
+        w = w * 1.000_1 + x;
+        x = (x + (a >> 40) as f64) / 3.0;
+        y = (y - w).abs() % 1e9;
+        z = z * 0.75 + (f & 0xff) as f32;
+    }
+    let whole = [a, b, c, d, e, f, g, wide as u64, (wide >> 64) as u64];
+    let real = [w.to_bits(), x.to_bits(), y.to_bits(), z.to_bits().into()];
+    whole.into_iter().chain(real).fold(turns, mix)
+}
+
+/// Frames full of canaries, each with a reference to the one above and a box of its own, and points in
+/// between. `Err`: what has changed.
+#[inline(never)]
+pub fn descend(depth: u64, seed: u64, turns: u64, above: &[u64; 10]) -> Result<u64, &'static str> {
+    let mine = black_box(pattern(depth ^ seed));
+    let boxed = Box::new(pattern(depth.wrapping_add(seed)));
+    let (kept, real) = (above[depth as usize % 10], mine[3] as f64);
+    let before = registers(seed ^ depth, turns);
+    dyad::migrate_point();
+    let below = match depth {
+        0 => 0,
+        _ => descend(depth - 1, seed, turns, &mine)?,
+    };
+    let behind = registers(seed ^ depth, turns);
+    dyad::migrate_point();
+    if behind != before {
+        return Err("a computation gives something else");
+    }
+    if mine != pattern(depth ^ seed) || real != mine[3] as f64 {
+        return Err("a canary on the stack has changed");
+    }
+    if *boxed != pattern(depth.wrapping_add(seed)) {
+        return Err("a canary on the heap has changed");
+    }
+    if above[depth as usize % 10] != kept {
+        return Err("a caller's frame has changed");
+    }
+    Ok(mix(below, mine[7] ^ boxed[2] ^ before))
+}
+
+/// A round: what it gives is the same each time.
+pub fn round(depth: u64, seed: u64, turns: u64) -> Result<u64, &'static str> {
+    let top = pattern(1000);
+    descend(depth, seed, turns, &top)
+}
