@@ -230,6 +230,10 @@ impl Translation {
             self.insn.refuse(Refused::Forbidden(what));
             return Some(());
         }
+        if self.is_fence() {
+            self.insn.spoil(all_flags());
+            return Some(());
+        }
         let shift = matches!(
             raw.mnemonic(),
             Mnemonic::Shl
@@ -256,6 +260,21 @@ impl Translation {
             return Some(());
         }
         self.integer()
+    }
+
+    /// A fence, as the back end writes it: a word at the stack pointer becomes what it is. Nobody needs
+    /// what that is, but for the flags.
+    fn is_fence(&self) -> bool {
+        let raw = &self.raw;
+        raw.mnemonic() == Mnemonic::Or
+            && raw.has_lock_prefix()
+            && self.is_mem(0)
+            && is_immediate(raw, 1)
+            && raw.immediate(1) == 0
+            && raw.memory_base() == Register::RSP
+            && raw.memory_index() == Register::None
+            && raw.segment_prefix() == Register::None
+            && raw.memory_displacement64() == 0
     }
 
     fn integer(&mut self) -> Option<()> {

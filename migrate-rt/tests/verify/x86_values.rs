@@ -85,6 +85,26 @@ const ACROSS: &[Case] = &[
         "cmpq %rdi, %rsi; site callq leaf; je 1f; xorl %eax, %eax; 1:",
         &[RegisterAcrossSite],
     ),
+    // What the back end makes of a fence reads a slot, but nobody learns what is in it.
+    case("fence", Framed, "site callq leaf; lock orl $0, (%rsp)", &[]),
+    case(
+        "fence_that_is_none",
+        Framed,
+        "site callq leaf; lock orl $1, (%rsp)",
+        &[SlotAcrossSite],
+    ),
+    case(
+        "fence_elsewhere",
+        Framed,
+        "site callq leaf; lock orl $0, (%rbx)",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "fence_flags",
+        Framed,
+        "site callq leaf; lock orl $0, (%rsp); je 1f; nop; 1:",
+        &[UndefinedRegister],
+    ),
     case(
         "flags_carry",
         Framed,
