@@ -22,6 +22,7 @@
 //! | the main task ends, or any thread exits | the program ends, with all its threads |
 //! | a thread panics | its message, then the program ends with 101 |
 //! | a thread is lost with its node | the others go on; [`JoinHandle::join`] says `NodeDead` |
+//! | a thread comes to a [migration point](crate::migrate_point) and is asked to move | it goes on there, in programs with `#[dyad::main]` |
 //! | async tasks | are for the first thread only: spawning and awaiting elsewhere panics |
 //!
 //! A thread blocks the CPU's other threads no more than its slice; one that waits blocks nobody. The
@@ -325,7 +326,8 @@ impl<T> JoinHandle<T> {
     }
 }
 
-/// The life of a thread that is not the first: called at the program's entry.
+/// The life of a thread that is not the first: called at the program's entry, or, in programs with
+/// `#[dyad::main]`, in the root of the spine, so that all of it can migrate.
 pub(crate) fn enter(number: Number) -> ! {
     let work = WORK[number.get() as usize].lock().take();
     let Some((work, policy)) = work else {

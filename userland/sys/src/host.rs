@@ -240,10 +240,10 @@ pub(crate) fn relocate(node: NodeId) -> Result<()> {
     if !state.live[node.index()] {
         return Err(Error::NodeDead);
     }
-    let from = NodeId::new(state.here as u64).ok_or(Error::Corrupt)?;
+    let from = NodeId::new(threads::node(&state) as u64).ok_or(Error::Corrupt)?;
     if from != node {
         state.outcome.migrations.push((from, node));
-        state.here = node.index();
+        threads::relocate(&mut state, node);
     }
     Ok(())
 }

@@ -38,6 +38,7 @@ pub fn trials() -> Vec<Trial> {
     };
     vec![
         test("a_program_that_is_moved_says_the_same", moved),
+        test("plain_threads_that_are_moved_say_the_same", plain),
         test("a_program_moves_itself_by_request", by_itself),
         test("what_makes_no_sense_is_refused", refused),
         test("a_thread_that_does_not_come_is_left_alone", deaf),
@@ -59,10 +60,20 @@ struct Running {
 impl Running {
     /// Starts the program `roam`, and waits for its first words.
     fn start(nodes: &[Isa], on_death: OnDeath, args: &str) -> Result<Running, Failed> {
+        Running::start_app("roam", nodes, on_death, args)
+    }
+
+    /// Starts a program, and waits for its first words.
+    fn start_app(
+        app: &str,
+        nodes: &[Isa],
+        on_death: OnDeath,
+        args: &str,
+    ) -> Result<Running, Failed> {
         let config = RunConfig {
             nodes: nodes.to_vec(),
             work: Work::App {
-                app: "roam".into(),
+                app: app.into(),
                 args: args.into(),
             },
             on_death,
@@ -231,6 +242,62 @@ fn moved() -> Result<(), Failed> {
         &text,
         said == expected,
         format!("{said:?} is not {expected:?}"),
+    )
+}
+
+/// Three threads of a plain program, each of which goes to and fro.
+fn plain() -> Result<(), Failed> {
+    const STEPS: u64 = 4000;
+    let args = format!("--scene asked --threads 3 --steps {STEPS}");
+    let running = Running::start_app("wander", PAIR, OnDeath::End, &args)?;
+    let mut moves = 0;
+    for n in 0..4u64 {
+        // Thread 1 was started on node 1, the others on node 0.
+        for thread in 0..3u16 {
+            let to = (n + 1 + u64::from(thread)) % 2;
+            let wanted = Wanted {
+                program: None,
+                thread,
+                to: match n % 2 {
+                    0 => Target::Node(to),
+                    _ => Target::Isa(PAIR[to as usize].index() as u64),
+                },
+                wait_ms: BOUND_MS,
+            };
+            let moved = match running.run.ask(&Question::Migrate(wanted)) {
+                Ok(Reply::Moved(moved)) => moved,
+                other => return Err(format!("{n}, thread {thread}: {other:?}").into()),
+            };
+            let as_asked =
+                (moved.from, moved.to, moved.now) == (1 - to as usize, to as usize, to as usize);
+            because(
+                "",
+                as_asked && !moved.already,
+                format!("{n}, thread {thread}: {moved:?}"),
+            )?;
+            moves += 1;
+        }
+    }
+    let (report, text, said) = running.end()?;
+    because(&text, report.ok(), "the run")?;
+    let found = report.counters.get("wander.migrations");
+    because(
+        &text,
+        found == Some(&moves),
+        format!("{found:?} moves of {moves}"),
+    )?;
+    let mix = |hash: u64, value: u64| {
+        (hash ^ value)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+    };
+    let of = |thread: u64| (0..STEPS).fold(thread, mix);
+    let hash = mix(mix(of(0), of(1)), of(2));
+    let result = format!("asked          {hash:016x}");
+    because(
+        &text,
+        said.contains(&result),
+        format!("{said:?}, not {result:?}"),
     )
 }
 

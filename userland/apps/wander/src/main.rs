@@ -2,8 +2,8 @@
 //!
 //! It goes through what Rust programs are made of (recursion, references into callers' frames,
 //! closures, trait objects, generics, callbacks from `core` and `alloc`, collections, formatting,
-//! 128-bit integers, floating point), passes migration points everywhere in between, and prints what it
-//! has computed. Options decide where it moves and how often; the output is the same for all of them.
+//! 128-bit integers, floating point, threads that meet), passes migration points everywhere in between, and
+//! prints what it has computed. Options decide where it moves and how often; the output is the same for all of them.
 //!
 //! | option | meaning |
 //! |---|---|
@@ -11,6 +11,9 @@
 //! | `--at N` | moves once, at the Nth point |
 //! | `--start away` | goes to the other ISA before it begins |
 //! | `--rounds N` | does everything N times; 1 by default |
+//! | `--scene panic` | the first thread moves and panics, while another waits |
+//! | `--scene panic-spawned` | another thread does |
+//! | `--scene asked` | `--threads` threads work for `--steps` steps, to be moved from outside |
 #![no_std]
 #![no_main]
 #![deny(unsafe_code)]
@@ -19,6 +22,7 @@ mod arithmetic;
 mod calls;
 mod library;
 mod stacks;
+mod threads;
 mod way;
 
 use dyad::prelude::*;
@@ -28,7 +32,15 @@ use way::Way;
 
 #[dyad::main]
 fn main(args: Args) -> Result<()> {
-    args.expect_options(&["--every", "--at", "--start", "--rounds"])?;
+    args.expect_options(&[
+        "--every",
+        "--at",
+        "--start",
+        "--rounds",
+        "--scene",
+        "--threads",
+        "--steps",
+    ])?;
     let number = |name, default: u64| match args.value(name).map(str::parse) {
         None => Ok(default),
         Some(Ok(n)) => Ok(n),
@@ -43,6 +55,13 @@ fn main(args: Args) -> Result<()> {
     way::set(way)?;
     if away {
         way::go()?;
+    }
+    const SCENES: [&str; 4] = ["all", "panic", "panic-spawned", "asked"];
+    match args.one_of("--scene", &SCENES, "all")? {
+        "panic" => return threads::panic(true),
+        "panic-spawned" => return threads::panic(false),
+        "asked" => return asked(number("--threads", 1)?, number("--steps", 1000)?),
+        _ => {}
     }
     let mut good = true;
     for round in 0..rounds {
@@ -60,7 +79,7 @@ fn main(args: Args) -> Result<()> {
             stacks::canaries(),
             stacks::deep(),
         ];
-        for (name, result) in lines {
+        for (name, result) in lines.into_iter().chain(threads::all()) {
             if round == 0 || result.is_err() {
                 match &result {
                     Ok(value) => println!("{name:<14} {value:016x}"),
@@ -82,4 +101,13 @@ fn main(args: Args) -> Result<()> {
         true => Ok(()),
         false => Err(Error::msg("something was lost on the way")),
     }
+}
+
+/// Threads that do not move by themselves.
+fn asked(threads: u64, steps: u64) -> Result<()> {
+    let (hash, moves) = threads::asked(threads, steps)?;
+    println!("asked          {hash:016x}");
+    report::counter("wander.migrations", moves);
+    report::check("wander.done", true, format_args!("{steps} steps"));
+    Ok(())
 }

@@ -22,7 +22,7 @@ fn the_output_is_the_same_however_it_moves() {
     let (code, still) = run("");
     assert_eq!(code, Some(0), "{still}");
     assert!(
-        !still.contains("WRONG") && results(&still).len() == 14,
+        !still.contains("WRONG") && results(&still).len() == 18,
         "{still}"
     );
     for args in [

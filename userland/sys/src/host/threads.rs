@@ -55,6 +55,14 @@ pub(super) fn node(state: &State) -> usize {
     }
 }
 
+/// From now on the calling thread is there.
+pub(super) fn relocate(state: &mut State, node: NodeId) {
+    match NUMBER.get() {
+        0 => state.here = node.index(),
+        _ => NODE.set(node.index()),
+    }
+}
+
 /// The calling thread, or the one that a capability wakes.
 pub(super) fn is_own(index: CapIndex) -> bool {
     index == slot::thread(NUMBER.get())
