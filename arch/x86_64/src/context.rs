@@ -87,7 +87,7 @@ fn set(area: &RegArea, i: usize, v: u64) {
 
 /// See [`dyad_core::Platform::init_regs`].
 pub fn init_regs(area: &RegArea, entry: u64, stack_top: u64, arg: u64, tp: u64) {
-    for w in &area.0 {
+    for w in &area.0[..USED_WORDS] {
         w.store(0, Ordering::Relaxed);
     }
     set(area, RIP, entry);

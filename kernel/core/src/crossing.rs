@@ -50,16 +50,16 @@ use core::sync::atomic::Ordering;
 use dyad_abi::cap::Stopped;
 use dyad_abi::user::{away_window, gate, only_window, stack_slot, tcb_address};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
-use dyad_shm::superblock::NodeWord;
 
 use crate::cx::Cx;
 use crate::dispatch;
 use crate::handover::{self, what};
+use crate::linger::Way;
 use crate::object::component::Component;
 use crate::object::follow;
-use crate::object::thread::{Owner, State, Thread, begun};
+use crate::object::thread::{Thread, begun};
 use crate::platform::RegArea;
-use crate::{Platform, cycle, fp, inbox, linger};
+use crate::{Platform, cycle, fp};
 
 /// Most crossing calls of a thread at once, in both directions together.
 pub const MAX_DEPTH: u64 = 256;
@@ -97,7 +97,7 @@ impl Crossing {
 
     /// Where the thread was last on an ISA.
     #[inline(always)]
-    fn place(self, isa: Isa) -> Option<(NodeId, CpuId)> {
+    pub(crate) fn place(self, isa: Isa) -> Option<(NodeId, CpuId)> {
         let place = self.0 >> Crossing::shift(isa);
         if place & Crossing::PLACED == 0 {
             return None;
@@ -111,10 +111,19 @@ impl Crossing {
     }
 
     #[inline(always)]
-    fn placed(self, isa: Isa, node: NodeId, cpu: CpuId) -> Crossing {
+    pub(crate) fn placed(self, isa: Isa, node: NodeId, cpu: CpuId) -> Crossing {
         let place = Crossing::PLACED | (cpu.index() as u64) << 8 | node.index() as u64;
         let shift = Crossing::shift(isa);
         Crossing(self.0 & !(0xffff << shift) | place << shift)
+    }
+
+    /// Notes in a thread that this CPU is the one where it was last on this ISA.
+    #[inline(always)]
+    pub(crate) fn put_at<P: Platform>(self, cx: &Cx, t: &Thread) {
+        let here = self.placed(P::ISA, cx.node.id(), cx.local.id());
+        if here != self {
+            t.crossing.store(here.0, Ordering::Relaxed);
+        }
     }
 
     #[inline(always)]
@@ -235,82 +244,19 @@ fn short<P: Platform>(
     crossing: Crossing,
     l: &Leaving,
 ) -> bool {
-    let local = cx.local;
-    let crossing = crossing.placed(P::ISA, cx.node.id(), local.id());
-    let (Some(words), Some((to, cpu))) = (cx.words().if_coherent(), crossing.place(P::ISA.other()))
-    else {
+    let crossing = crossing.placed(P::ISA, cx.node.id(), cx.local.id());
+    let Some(place) = crossing.place(P::ISA.other()) else {
         return false;
     };
-    let special = t.depth.load(Ordering::Relaxed) | t.budget.load(Ordering::Relaxed);
-    // The component may run over there: this CPU remembers it.
-    if special != 0 || !crate::view::may_run_at(local, t.component.load(Ordering::Relaxed), to) {
-        return false;
-    }
-    let node = &cx.node.sb.node(to).state;
-    let state = node.load(Ordering::Acquire);
-    let Some(word) = NodeWord::from_bits(state).filter(|w| w.state.is_live()) else {
+    let Some(way) = Way::find(cx, t, place) else {
         return false;
     };
-    let mine = t.owner.load(Ordering::Relaxed);
-    let Some(owner) = Owner::from_bits(mine) else {
-        return false;
-    };
-    let me = cx.node.sb.cpu(cx.node.id(), cx.cpu());
-    let peer = cx.node.sb.cpu(to, cpu);
-    let doing = linger::doing(t);
     let carried = carry_fp::<P>(cx, t, crossing, l.leaves);
     put_down::<P>(t, area, carried, l);
-    t.came_from
-        .store(cx.node.id().index() as u64 + 1, Ordering::Relaxed);
-    // Before the thread can come back: see `linger`.
-    me.activity.store(doing, Ordering::Relaxed);
-    local.holding.set(None);
-    local.short_way.set(None);
-    local.thread.set(None);
-    let handed = owner.passed(to, word.incarnation, State::Transit).bits();
-    if !words.exchange(&t.owner, mine, handed) {
-        undo::<P>(cx, t, crossing);
-        return false;
-    }
-    words.fence();
-    handover::mark_sent::<P>(l.what);
-    // It sees the owner word by itself if it lingers. If it has died meanwhile, its recovery may have been
-    // over before the owner word said whose the thread is.
-    let told = peer.activity.load(Ordering::Relaxed) == doing
-        && node.load(Ordering::Relaxed) == state
-        || announce::<P>(cx, t, (mine, handed), to, cpu);
-    if !told {
-        undo::<P>(cx, t, crossing);
-        return false;
-    }
-    linger::look::<P>(cx, me, t, to)
-}
-
-/// Tells a CPU of a thread that has been handed to its node. `false`: that was not possible, and the
-/// thread is this CPU's again.
-#[cold]
-fn announce<P: Platform>(
-    cx: &Cx,
-    t: &'static Thread,
-    (mine, handed): (u64, u64),
-    to: NodeId,
-    cpu: CpuId,
-) -> bool {
-    let sent = match crate::object::reference(cx.node, t) {
-        Some(me) => handover::announce::<P>(me, handed, to, cpu),
-        None => Err(Error::Corrupt),
-    };
-    // Somebody may have taken it nevertheless: then it comes back like any other.
-    sent.is_ok() || !cx.words().exchange(&t.owner, handed, mine)
-}
-
-/// The thread has not left: as before [`put_down`].
-#[cold]
-fn undo<P: Platform>(cx: &Cx, t: &'static Thread, crossing: Crossing) {
-    inbox::attentive::<P>();
-    cx.local.thread.set(Some(t));
-    cx.local.holding.set(Some(t));
+    t.leaves(cx.node.id(), false);
+    way.pass::<P>(cx, t, l.what);
     take_back::<P>(cx, t, crossing);
+    false
 }
 
 /// The same by all that can be.

@@ -40,7 +40,9 @@ use crate::object::endpoint::Line;
 use crate::object::thread::{Thread, info};
 use crate::platform::{FaultKind, RegArea, UserFault};
 use crate::view::CapView;
-use crate::{Platform, copy, crossing, cycle, error, fp, inbox, ops, panic, resolve, short, view};
+use crate::{
+    Platform, copy, crossing, cycle, error, fp, inbox, jump, ops, panic, resolve, short, view,
+};
 
 /// How often one instruction may fault at one address in a row, without the thread's getting
 /// anywhere. A page that others unmap and map at the same time costs a few; a page that the tables
@@ -160,6 +162,14 @@ pub(crate) fn received<P: Platform>(
 #[inline(always)]
 pub(crate) fn dispatched<P: Platform>(t: &'static Thread, how: u64) -> FastReturn {
     carried_out::<P>(|cx| ops::thread::run::<P>(cx, t, how))
+}
+
+/// `Jump` of a thread.
+#[inline(never)]
+pub(crate) fn jumped<P: Platform>(word: u64, t: &'static Thread, a: [u64; 5]) -> FastReturn {
+    jump::short::<P>(&Cx::here::<P>(), t, a);
+    let [a0, a1, a2, a3, a4] = a;
+    long_syscall::<P>(word, a0, a1, a2, a3, a4)
 }
 
 /// The rest of a `Send` whose bits are set: somebody may wait there, or want to know.

@@ -170,7 +170,8 @@ pub fn send<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> Result<()> 
     let what = t.carried[0].load(Ordering::Relaxed);
     // It comes back, or comes again, soon, if at all: who has given it the CPU need not know yet.
     let calls = matches!(what, what::CALL | what::ANSWER);
-    let lingers = (calls || matches!(what, what::INVOKE | what::RETURN)) && linger::may(cx, t);
+    let soon = calls || matches!(what, what::INVOKE | what::RETURN | what::JUMP);
+    let lingers = soon && linger::may(cx, t);
     let next = match lingers {
         true => None,
         false => dispatch::take_dispatcher::<P>(cx, t),
@@ -216,9 +217,7 @@ pub(crate) fn transfer<P: Platform>(
     // nobody who lives, and recovery of the dead one finds it.
     let target = cx.node.word_of(to);
     let handed = mine.passed(to, target.incarnation, State::Transit);
-    t.came_from
-        .store(cx.node.id().index() as u64 + 1, Ordering::Relaxed);
-    count_migration(t, 1);
+    t.leaves(cx.node.id(), true);
     let me = reference(cx.node, t).ok_or(Error::Corrupt)?;
     let id = t.id.load(Ordering::Relaxed);
     // This CPU keeps nothing of the thread. Where caches are not coherent, all of it is in memory before
@@ -232,7 +231,7 @@ pub(crate) fn transfer<P: Platform>(
         // If the receiver has died, its recoverer may have found the thread and taken it; then it
         // is not ours any more, and comes back by a message.
         if t.change(cx.words(), handed, mine) {
-            count_migration(t, u64::MAX);
+            t.stays();
             return Err(e);
         }
         Ok(())
@@ -252,14 +251,6 @@ pub(crate) fn announce<P: Platform>(
 ) -> Result<()> {
     let m = Message([kind::THREAD, thread.bits(), handed, 0, 0, 0, 0, 0]);
     inbox::send::<P>(to, cpu, &m)
-}
-
-/// Adds to the migrations of a thread that this CPU owns. Nobody else changes them meanwhile, and the
-/// line is in this node's cache, where a read-modify-write would not act at memory.
-fn count_migration(t: &Thread, n: u64) {
-    let so_far = t.migrations.load(Ordering::Relaxed);
-    t.migrations
-        .store(so_far.wrapping_add(n), Ordering::Relaxed);
 }
 
 /// `Migrate`: the running thread goes on on another node.
@@ -449,7 +440,7 @@ pub(crate) fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
         // Its registers are as they were: it was ready on a node of this ISA.
         what::MOVE => {}
         what::CALL | what::ANSWER | what::LOST => crossing::arrive::<P>(cx, t, carried),
-        what::JUMP => jump::arrive::<P>(t, (address, badge), (b, a)),
+        what::JUMP => jump::arrive::<P>(cx, t, (address, badge), (b, a)),
         what::LOAD => registers::put::<P>(cx, t, &brought(t)),
         _ => {
             if t.begun(P::ISA) == begun::PARKED {
@@ -488,7 +479,9 @@ fn arrive_failed<P: Platform>(t: &Thread, carried: [u64; 8]) {
     let [_, status, depth, _, _, component, pc, sp] = carried;
     let area = t.regs(P::ISA);
     if depth == NO_ENTRY {
-        copy_registers(&t.parked[P::ISA.index()], area);
+        if t.begun(P::ISA) != begun::JUMPED {
+            copy_registers(&t.parked[P::ISA.index()], area);
+        }
         t.set_begun(P::ISA, begun::HERE);
         P::set_result(area, status, 0);
         return;

@@ -1,5 +1,5 @@
-//! CPUs that have handed a thread over for an invocation or a call, and look out for it for a little
-//! while: what has been called is mostly short, and nothing is shorter than finding the thread here
+//! CPUs that have handed a thread over for an invocation, a call or a jump, and look out for it for a
+//! little while: what has been called is mostly short, and nothing is shorter than finding the thread here
 //! again, with its component, its dispatchers and its slice as they were.
 //!
 //! ```text
@@ -24,18 +24,19 @@
 //! at once if anything comes in. Threads on a time budget are not waited for. Only where caches are
 //! coherent: elsewhere looking at a word costs more than the message.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::NodeId;
 use dyad_abi::cap::Stopped;
 use dyad_abi::marker::Marker;
-use dyad_shm::superblock::{CpuEntry, activity};
+use dyad_abi::{CpuId, Error, NodeId};
+use dyad_shm::superblock::{CpuEntry, NodeWord, activity};
 
 use crate::cx::Cx;
 use crate::dispatch;
 use crate::handover::{self, what};
+use crate::object::memory::CoherentWords;
 use crate::object::thread::{Owner, State, Thread};
-use crate::{Platform, crossing, cycle, inbox};
+use crate::{Platform, crossing, cycle, inbox, jump};
 
 /// How long a CPU lingers at least: as long as an idle one polls before it sleeps.
 pub const LINGER_NS: u64 = 20_000;
@@ -58,6 +59,102 @@ pub(crate) fn doing(t: &'static Thread) -> u64 {
 #[inline]
 pub(crate) fn may(cx: &Cx, t: &Thread) -> bool {
     cx.words().is_coherent() && t.budget.load(Ordering::Relaxed) == 0
+}
+
+/// How a thread is handed to a CPU of another ISA that most likely lingers for it: all that has been looked
+/// at before, and is as it has to be.
+pub(crate) struct Way {
+    words: CoherentWords,
+    to: NodeId,
+    cpu: CpuId,
+    /// The state word of that node, and what it said.
+    node: &'static AtomicU64,
+    state: u64,
+    /// What that CPU does.
+    peer: &'static AtomicU64,
+    /// The owner word as it is, and as it is to become.
+    mine: u64,
+    handed: u64,
+}
+
+impl Way {
+    /// The way of the running thread to a CPU of a node. `None` if anything is not as expected; nothing has
+    /// changed then.
+    #[inline(always)]
+    pub fn find(cx: &Cx, t: &'static Thread, (to, cpu): (NodeId, CpuId)) -> Option<Way> {
+        let words = cx.words().if_coherent()?;
+        let special = t.depth.load(Ordering::Relaxed) | t.budget.load(Ordering::Relaxed);
+        // The component may run over there: this CPU remembers it.
+        let component = t.component.load(Ordering::Relaxed);
+        if special != 0 || !crate::view::may_run_at(cx.local, component, to) {
+            return None;
+        }
+        let node = &cx.node.sb.node(to).state;
+        let state = node.load(Ordering::Acquire);
+        let word = NodeWord::from_bits(state).filter(|w| w.state.is_live())?;
+        let mine = t.owner.load(Ordering::Relaxed);
+        let owner = Owner::from_bits(mine)?;
+        Some(Way {
+            words,
+            to,
+            cpu,
+            node,
+            state,
+            peer: &cx.node.sb.cpu(to, cpu).activity,
+            mine,
+            handed: owner.passed(to, word.incarnation, State::Transit).bits(),
+        })
+    }
+
+    /// Whether that CPU lingers for the thread, as far as can be told before it is handed over.
+    #[inline(always)]
+    pub fn is_looked_out_for(&self, t: &'static Thread) -> bool {
+        self.peer.load(Ordering::Relaxed) == doing(t)
+    }
+
+    /// Hands the running thread over, which has put down what it does there, and lingers for it. Comes back
+    /// if that was not possible: the thread runs here still, and what it has put down is to be taken back.
+    #[inline(always)]
+    pub fn pass<P: Platform>(self, cx: &Cx, t: &'static Thread, what: u64) {
+        let me = cx.node.sb.cpu(cx.node.id(), cx.cpu());
+        // Before the thread can come back.
+        me.activity.store(doing(t), Ordering::Relaxed);
+        cx.local.holding.set(None);
+        cx.local.short_way.set(None);
+        cx.local.thread.set(None);
+        if !self.words.exchange(&t.owner, self.mine, self.handed) {
+            return kept::<P>(cx, t);
+        }
+        self.words.fence();
+        handover::mark_sent::<P>(what);
+        // It sees the owner word by itself if it lingers. If it has died meanwhile, its recovery may have
+        // been over before the owner word said whose the thread is.
+        let told = self.is_looked_out_for(t) && self.node.load(Ordering::Relaxed) == self.state
+            || self.announce::<P>(cx, t);
+        if !told {
+            return kept::<P>(cx, t);
+        }
+        look::<P>(cx, me, t, self.to)
+    }
+
+    /// Tells the CPU of the thread. `false`: that was not possible, and the thread is this CPU's again.
+    #[cold]
+    fn announce<P: Platform>(&self, cx: &Cx, t: &'static Thread) -> bool {
+        let sent = match crate::object::reference(cx.node, t) {
+            Some(me) => handover::announce::<P>(me, self.handed, self.to, self.cpu),
+            None => Err(Error::Corrupt),
+        };
+        // Somebody may have taken it nevertheless: then it comes back like any other.
+        sent.is_ok() || !cx.words().exchange(&t.owner, self.handed, self.mine)
+    }
+}
+
+/// The thread has not left.
+#[cold]
+fn kept<P: Platform>(cx: &Cx, t: &'static Thread) {
+    inbox::attentive::<P>();
+    cx.local.thread.set(Some(t));
+    cx.local.holding.set(Some(t));
 }
 
 /// The thread's owner word, if it has been handed to this node and nobody has taken it.
@@ -129,7 +226,9 @@ fn take(cx: &Cx, t: &'static Thread, word: u64) -> bool {
         let local = cx.local;
         t.cpu.store(local.id().index() as u64, Ordering::Relaxed);
         // Whoever had it run elsewhere has charged it for that.
-        t.budget.store(0, Ordering::Relaxed);
+        if t.budget.load(Ordering::Relaxed) != 0 {
+            t.budget.store(0, Ordering::Relaxed);
+        }
         t.slice_end.store(local.slice_end(), Ordering::Relaxed);
         local.thread.set(Some(t));
     }
@@ -148,15 +247,14 @@ fn go_on_with<P: Platform>(cx: &Cx, me: &CpuEntry, t: &'static Thread) -> ! {
         }
         me.pending.load(Ordering::Relaxed) == 0
     };
-    if matches!(
-        t.carried[0].load(Ordering::Relaxed),
-        what::CALL | what::ANSWER
-    ) {
-        crossing::go_on_with::<P>(cx, t, ready);
-    } else {
-        handover::arrive::<P>(cx, t);
-        if ready() {
-            dispatch::resume::<P>(cx);
+    match t.carried[0].load(Ordering::Relaxed) {
+        what::CALL | what::ANSWER => crossing::go_on_with::<P>(cx, t, ready),
+        what::JUMP => jump::go_on_with::<P>(cx, t, ready),
+        _ => {
+            handover::arrive::<P>(cx, t);
+            if ready() {
+                dispatch::resume::<P>(cx);
+            }
         }
     }
     inbox::attentive::<P>();

@@ -25,6 +25,7 @@
 //! | `Send` to an endpoint where nobody waits | its waiter, where it is bound | `post` of the endpoint |
 //! | `Receive` | the endpoint's words | [`receive_at`](crate::ops::endpoint::receive_at) |
 //! | `Thread.Dispatch` without a budget | its owner word | [`dispatch::dispatch`](crate::dispatch::dispatch) |
+//! | `Thread.Jump` to where a CPU looks out for the thread | its owner word, that CPU's node | [`crate::jump`] |
 //! | `Memory.RetypeKernel`, `RetypeUser` and `RetypeUntyped` of a frame | its record | [`view::frames`] |
 
 mod memory;
@@ -42,7 +43,7 @@ use dyad_shm::frame::Epoch;
 
 use crate::Platform;
 use crate::cpu::CpuLocal;
-use crate::entry::{FastReturn, dispatched, long_syscall, received, remembered, sent};
+use crate::entry::{FastReturn, dispatched, jumped, long_syscall, received, remembered, sent};
 use crate::mapping::{Near, QuickRows};
 use crate::view::{self, CapView, Family, Place, leaf};
 
@@ -73,6 +74,7 @@ fn permitted<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64
     const KERNEL: u64 = key(Family::Memory, MemoryOp::RetypeKernel as u32);
     const UNTYPED: u64 = key(Family::Memory, MemoryOp::RetypeUntyped as u32);
     const DISPATCH: u64 = key(Family::Thread, ThreadOp::Dispatch as u32);
+    const JUMP: u64 = key(Family::Thread, ThreadOp::Jump as u32);
     const RECEIVE: u64 = key(Family::Receive, ReceiveOp::Receive as u32);
     const SEND: u64 = key(Family::Send, SendOp::Send as u32);
     let known = view::last_called(P::local(), word);
@@ -88,6 +90,7 @@ fn permitted<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64
         SEND => send::<P>(known),
         RECEIVE => receive::<P>(known, a0, a1),
         DISPATCH => dispatch::<P>(known, a0, a1),
+        JUMP => jump::<P>(known, word, [a0, a1, a2, a3, a4]),
         UNTYPED => memory::give_up::<P>(known, a0),
         _ => remembered::<P>(word, a0, a1, a2, a3, a4),
     }
@@ -125,6 +128,18 @@ fn dispatch<P: Platform>(known: &'static CapView, how: u64, time: u64) -> FastRe
     match known.place() {
         Place::Thread(t) if time == 0 => dispatched::<P>(t, how),
         _ => long_syscall::<P>(known.call(ThreadOp::Dispatch as u32), how, time, 0, 0, 0),
+    }
+}
+
+/// `Thread.Jump` to a CPU that looks out for the thread: see [`crate::jump`].
+#[inline(never)]
+fn jump<P: Platform>(known: &'static CapView, word: u64, a: [u64; 5]) -> FastReturn {
+    match known.place() {
+        Place::Thread(t) => jumped::<P>(word, t, a),
+        _ => {
+            let [a0, a1, a2, a3, a4] = a;
+            long_syscall::<P>(word, a0, a1, a2, a3, a4)
+        }
     }
 }
 

@@ -201,6 +201,22 @@ shared_struct! {
     pub struct Thread {
         /// An [`Owner`].
         pub owner: AtomicU64,
+        /// Its crossing calls under way; see `dyad_core::crossing`.
+        pub crossing: AtomicU64,
+        /// Bits 0 to 7: the node it left in its last hand-over, plus one; above: migrations so far. See
+        /// [`leaves`](Thread::leaves).
+        pub trail: AtomicU64,
+        /// The CPU of its node it belongs to.
+        pub cpu: AtomicU64,
+        /// Fused time at which its slice ends; `u64::MAX`: never.
+        pub slice_end: AtomicU64,
+        /// A bit for each ISA on which it has something in floating-point registers. On the others
+        /// they are as at the start, whatever is in `fp`. See `dyad_core::fp`.
+        pub used_fp: AtomicU64,
+        /// Per ISA: what there is of the thread there, see [`begun`].
+        pub started: [AtomicU64; dyad_abi::ident::ISA_COUNT],
+        /// What it does where it has been handed to; see `dyad_core::handover`.
+        pub carried: [AtomicU64; 8],
         /// Number within its program; decides its stacks.
         pub id: AtomicU64,
         /// What its scheduler calls it.
@@ -209,12 +225,14 @@ shared_struct! {
         pub component: AtomicU64,
         /// Endpoints of its scheduler: a weak reference.
         pub scheduler: AtomicU64,
-        /// The CPU of its node it belongs to.
-        pub cpu: AtomicU64,
-        /// Fused time at which it was last dispatched on a budget.
-        pub budget_from: AtomicU64,
-        /// Number of the budget in its frame.
-        pub budget_line: AtomicU64,
+        /// Time budgets it runs on: a weak reference; 0: none that can run out.
+        pub budget: AtomicU64,
+        /// Entries in use of `frames`.
+        pub depth: AtomicU64,
+        /// Entry point and its argument, for the first entry on each ISA.
+        pub entry: AtomicU64,
+        /// See `entry`.
+        pub arg: AtomicU64,
         /// 1: its call's result is to be set when it next runs: `result_status`, `result_value`.
         /// 2: the result is what is at the endpoint it waited at.
         pub result: AtomicU64,
@@ -230,35 +248,16 @@ shared_struct! {
         pub deadline: AtomicU64,
         /// Priority it was last dispatched with; larger is more urgent.
         pub priority: AtomicU64,
-        /// Fused time at which its slice ends; `u64::MAX`: never.
-        pub slice_end: AtomicU64,
-        /// Time budgets it runs on: a weak reference; 0: none that can run out.
-        pub budget: AtomicU64,
-        /// Entries in use of `frames`.
-        pub depth: AtomicU64,
-        /// Entry point and its argument, for the first entry on each ISA.
-        pub entry: AtomicU64,
-        /// See `entry`.
-        pub arg: AtomicU64,
-        /// Per ISA: what there is of the thread there, see [`begun`].
-        pub started: [AtomicU64; dyad_abi::ident::ISA_COUNT],
-        /// The node it left in its last hand-over, plus one.
-        pub came_from: AtomicU64,
-        /// Migrations so far.
-        pub migrations: AtomicU64,
         /// Whether a handler deals with a fault, whose registers are in `saved`.
         pub fault: AtomicU64,
+        /// Fused time at which it was last dispatched on a budget.
+        pub budget_from: AtomicU64,
+        /// Number of the budget in its frame.
+        pub budget_line: AtomicU64,
         /// Exit code, once it has ended.
         pub exit_code: AtomicU64,
-        /// A bit for each ISA on which it has something in floating-point registers. On the others
-        /// they are as at the start, whatever is in `fp`. See `dyad_core::fp`.
-        pub used_fp: AtomicU64,
-        /// What it does where it has been handed to; see `dyad_core::handover`.
-        pub carried: [AtomicU64; 8],
-        /// Its crossing calls under way; see `dyad_core::crossing`.
-        pub crossing: AtomicU64,
         /// Reserved; zero.
-        pub reserved: [AtomicU64; 4],
+        pub reserved: [AtomicU64; 5],
         /// Next on an event list: link word. Changed at memory only, as `event`.
         pub event_link: AtomicU64,
         /// Why it is on an event list (a [`Woken`](dyad_abi::cap::Woken)); 0: it is not. With
@@ -273,12 +272,12 @@ shared_struct! {
         pub kept_fp: [AtomicU64; 8],
         /// Invocations under way.
         pub frames: [Frame; INVOKE_DEPTH],
-        /// Registers at a fault that a handler deals with.
-        pub saved: RegArea,
         /// Registers at the `Migrate` call with which it left an ISA, by ISA.
         pub parked: [RegArea; dyad_abi::ident::ISA_COUNT],
         /// General registers, by ISA.
         pub regs: [RegArea; dyad_abi::ident::ISA_COUNT],
+        /// Registers at a fault that a handler deals with.
+        pub saved: RegArea,
         /// Floating-point state, by ISA.
         pub fp: [FpArea; dyad_abi::ident::ISA_COUNT],
         /// The same at a fault that a handler deals with, if its frame says so.
@@ -298,16 +297,22 @@ const _: () = {
     assert!(offset_of!(Thread, event_link) % line == 0);
     assert!(offset_of!(Thread, event) / line == offset_of!(Thread, event_link) / line);
     assert!(offset_of!(Thread, carried_fp) - offset_of!(Thread, event_link) >= line);
+    // What changes with every hand-over is on two lines; what a CPU only looks at then is on another.
+    assert!(offset_of!(Thread, carried) == line && offset_of!(Thread, id) == 2 * line);
+    assert!(offset_of!(Thread, result) == 3 * line);
+    // No line with registers of both ISAs that are in use: x86-64 uses only the first half of what it has
+    // on the line where AArch64's begin.
+    assert!(offset_of!(Thread, parked) % line == 0 && offset_of!(Thread, regs) % line == 0);
 };
 
 pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
     shared_layout!(h;
         Frame { component, pc, sp, info },
         Thread {
-            owner, id, tag, component, scheduler, cpu, budget_from, budget_line, result,
-            result_status, result_value, waits_at, waits_line, deadline, priority, slice_end,
-            budget, depth, entry, arg, started, came_from, migrations, fault, exit_code, used_fp,
-            carried, crossing, reserved, event_link, event, unused, carried_fp, kept_fp, frames, saved, parked, regs, fp, saved_fp,
+            owner, crossing, trail, cpu, slice_end, used_fp, started, carried, id, tag, component,
+            scheduler, budget, depth, entry, arg, result, result_status, result_value, waits_at,
+            waits_line, deadline, priority, fault, budget_from, budget_line, exit_code, reserved,
+            event_link, event, unused, carried_fp, kept_fp, frames, parked, regs, saved, fp, saved_fp,
         },
     )
     .word(REG_WORDS as u64)
@@ -372,6 +377,35 @@ impl Thread {
         self.id.load(Ordering::Relaxed) << 8 | self.depth.load(Ordering::Relaxed)
     }
 
+    /// The node it left in its last hand-over, plus one; 0: none yet.
+    #[inline]
+    pub fn came_from(&self) -> u64 {
+        self.trail.load(Ordering::Relaxed) & 0xff
+    }
+
+    /// Migrations so far.
+    #[inline]
+    pub fn migrations(&self) -> u64 {
+        self.trail.load(Ordering::Relaxed) >> 8
+    }
+
+    /// Notes the node from which it is about to be handed over, and whether that counts as a migration.
+    /// Nobody but its owner changes the word, whose line is in that node's cache, where a
+    /// read-modify-write would not act at memory.
+    #[inline]
+    pub fn leaves(&self, node: NodeId, migrates: bool) {
+        let migrations = self.migrations().wrapping_add(migrates as u64);
+        let trail = migrations << 8 | (node.index() as u64 + 1);
+        self.trail.store(trail, Ordering::Relaxed);
+    }
+
+    /// It has not been handed over after all: takes a migration back.
+    pub fn stays(&self) {
+        let trail = self.trail.load(Ordering::Relaxed);
+        self.trail
+            .store(trail.wrapping_sub(1 << 8), Ordering::Relaxed);
+    }
+
     /// What there is of it on an ISA: a word of [`begun`].
     #[inline]
     pub fn begun(&self, isa: Isa) -> u64 {
@@ -404,6 +438,8 @@ pub mod begun {
     pub const LOST: u64 = 3;
     /// What callees preserve, at a call that has crossed to the other ISA, in `parked`.
     pub const CALLS: u64 = 4;
+    /// Its registers at the `Jump` with which it left and is on its way: in `regs`.
+    pub const JUMPED: u64 = 5;
 }
 
 /// As the reason for which a thread is on an event list: it will be on none any more.

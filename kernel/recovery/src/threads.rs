@@ -3,7 +3,7 @@
 //! | it was | where its registers are | it |
 //! |---|---|---|
 //! | on its way to the dead node, or running there, for or within an invocation that had crossed | where it crossed: callers keep nothing in registers | returns to the last caller whose node lives, with [`Error::NodeDead`]; invocations further in are over |
-//! | on its way there to migrate, jump or load | parked in its frame | returns from `Migrate`, `Jump` or `Load` with the error, on a node of the ISA it came from |
+//! | on its way there to migrate, jump or load | in its frame, parked unless it jumps | returns from `Migrate`, `Jump` or `Load` with the error, on a node of the ISA it came from |
 //! | on its way there for a [crossing call](dyad_core::crossing), or within one | parked in its frame where it has called | its caller is told [`Error::NodeDead`], on a node of that ISA |
 //! | ready or waiting there | in its frame | goes on, on another node of that ISA; its wait ends |
 //! | ready or waiting there, and there is no other node of that ISA | in its frame | is stopped, and its scheduler told; it can be resumed where that ISA is again |
@@ -145,7 +145,7 @@ pub fn tell_lost<P: Platform>(cx: &Cx, frame: FrameRef, sure: bool) {
 
 /// A thread that the dead node has handed to a live one, or a dead recoverer has.
 fn announced(cx: &Cx, dead: Dead, t: &'static Thread, owner: Owner) -> Option<Handed> {
-    let from = t.came_from.load(Ordering::Relaxed);
+    let from = t.came_from();
     if owner.state != State::Transit || from != dead.node.index() as u64 + 1 {
         return None;
     }
@@ -163,7 +163,7 @@ fn carried(t: &Thread) -> (u64, Option<NodeId>) {
     let word = |i: usize| t.carried[i].load(Ordering::Relaxed);
     let (was, from) = match word(0) {
         what::FAIL | what::MOVE | what::LOST => (word(3), word(4)),
-        other => (other, t.came_from.load(Ordering::Relaxed)),
+        other => (other, t.came_from()),
     };
     (was, from.checked_sub(1).and_then(NodeId::new))
 }
@@ -200,7 +200,7 @@ fn fate(cx: &Cx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
         && let (what::MIGRATE | what::JUMP | what::LOAD, Some(from)) = carried(t)
     {
         let isa = cx.node.isa(from);
-        let parked = t.begun(isa) == begun::PARKED;
+        let parked = matches!(t.begun(isa), begun::PARKED | begun::JUMPED);
         let there = Some(from).filter(|&n| lives(cx, n));
         if let Some(to) = there.or_else(|| place_for(cx, t, Some(isa)))
             && parked
@@ -268,7 +268,7 @@ fn give(
     let words = [Error::NodeDead.code(), at.unwrap_or(NO_ENTRY), was, from];
     carry(t, how, words, entry);
     let me = cx.node.id();
-    t.came_from.store(me.index() as u64 + 1, Ordering::Relaxed);
+    t.leaves(me, false);
     t.budget.store(0, Ordering::Relaxed);
     let incarnation = cx.node.word_of(to).incarnation;
     let handed = owner.passed(to, incarnation, State::Transit);

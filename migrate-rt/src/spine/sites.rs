@@ -200,7 +200,6 @@ pub fn table(files: [&[u8]; 2], spines: [&SpineInfo; 2]) -> Result<Vec<u8>, Spin
             ret: short(bases[from])?,
             other: short(bases[to])?,
             step: BASE,
-            unused: 0,
         });
         for (id, site) in &by_id[from] {
             let other = by_id[to][id];
@@ -210,7 +209,6 @@ pub fn table(files: [&[u8]; 2], spines: [&SpineInfo; 2]) -> Result<Vec<u8>, Spin
                 ret: short(site.ret)?,
                 other: short(other.ret)?,
                 step: short(other.frame + pushed)?,
-                unused: 0,
             });
         }
         words.extend(slots.into_iter().flat_map(Slot::words));

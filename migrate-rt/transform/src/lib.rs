@@ -54,40 +54,23 @@ pub struct Slot {
     pub other: u32,
     /// Bytes between the stack pointer before the call and the CFA, on the other ISA; or [`BASE`].
     pub step: u32,
-    /// Zero.
-    pub unused: u32,
 }
 
 impl Slot {
-    /// The slot as words of a table.
+    /// The slot as words of a table: what is looked for, and what is found.
     pub const fn words(self) -> [u64; SLOT_WORDS] {
         [
-            self.ret as u64 | (self.other as u64) << 32,
-            self.step as u64 | (self.unused as u64) << 32,
+            self.ret as u64,
+            self.other as u64 | (self.step as u64) << 32,
         ]
-    }
-
-    /// Return address and step on the other ISA, as one word.
-    #[inline]
-    const fn target(self) -> u64 {
-        self.other as u64 | (self.step as u64) << 32
-    }
-
-    const fn of([first, second]: [u64; SLOT_WORDS]) -> Slot {
-        Slot {
-            ret: first as u32,
-            other: (first >> 32) as u32,
-            step: second as u32,
-            unused: (second >> 32) as u32,
-        }
     }
 }
 
 /// Frames of which the first walk keeps what the second one needs. Those beyond are looked up again.
-const KEPT: usize = 64;
+pub const KEPT: usize = 64;
 
-/// Return address and step on the other ISA, from [`Slot::target`].
-#[inline]
+/// Return address and step on the other ISA, from the second word of a [`Slot`].
+#[inline(always)]
 const fn target(word: u64) -> (u64, u64) {
     (word & 0xffff_ffff, word >> 32)
 }
@@ -105,6 +88,19 @@ pub trait Memory {
     fn read(&self, at: u64) -> u64;
     /// Changes the word at an address.
     fn write(&mut self, at: u64, value: u64);
+    /// Keeps a word for [`kept`](Memory::kept); `n` is below [`KEPT`].
+    fn keep(&mut self, n: usize, word: u64);
+    /// The word that has been kept under this number.
+    fn kept(&self, n: usize) -> u64;
+
+    /// Changes the word at an address, unless it is that already: most records are as the last migration
+    /// has left them, and then their lines stay where they are, in the caches of both sides.
+    #[inline(always)]
+    fn set(&mut self, at: u64, value: u64) {
+        if self.read(at) != value {
+            self.write(at, value);
+        }
+    }
 }
 
 /// The sites of one ISA as the source.
@@ -140,7 +136,7 @@ pub struct Landing {
 
 impl<'a> Sites<'a> {
     /// The sites of a table with the ISA of index `source` as the source. `None` if it is no table.
-    #[inline]
+    #[inline(always)]
     pub fn of(table: &'a [u64], source: usize) -> Option<Sites<'a>> {
         let (&[magic, capacity, shift, _], slots) = table.split_first_chunk()?;
         let per_isa = usize::try_from(capacity).ok()?.checked_mul(SLOT_WORDS)?;
@@ -156,22 +152,21 @@ impl<'a> Sites<'a> {
         })
     }
 
-    /// What a return address is on the other ISA.
-    #[inline]
-    fn find(&self, ret: u64) -> Option<Slot> {
+    /// What a return address is on the other ISA: for [`target`].
+    #[inline(always)]
+    fn find(&self, ret: u64) -> Option<u64> {
         let (slots, _) = self.slots.as_chunks::<SLOT_WORDS>();
-        let mask = slots.len() - 1;
         let mut at = hash(ret, self.shift) as usize;
         loop {
             // At most a quarter of the slots is used, so this ends.
-            let slot = Slot::of(*slots.get(at & mask)?);
-            if u64::from(slot.ret) == ret {
-                return Some(slot);
+            let &[looked_for, found] = slots.get(at)?;
+            if looked_for == ret {
+                return Some(found);
             }
-            if slot.ret == 0 {
+            if looked_for == 0 {
                 return None;
             }
-            at += 1;
+            at = (at + 1) & (slots.len() - 1);
         }
     }
 }
@@ -179,7 +174,8 @@ impl<'a> Sites<'a> {
 /// Lays out the frames of a thread on its other stack, which is `size` bytes below `top`.
 ///
 /// `fp` is the frame pointer at a migration point and `ret` where that returns to. Nothing above the
-/// lowest record that is written is read afterwards, and nothing but records is written.
+/// lowest record that is written is read afterwards, and nothing but records is written, and of these only
+/// what is not there already.
 ///
 /// # Errors
 ///
@@ -192,56 +188,65 @@ pub fn transform(
     (top, size): (u64, u64),
 ) -> Result<Landing, Fault> {
     // How much room the frames take decides where the innermost one is.
-    let mut kept = [0u64; KEPT];
     let (mut frame, mut back, mut room, mut frames) = (fp, ret, 0u64, 0usize);
     let mut beyond = (0, 0);
-    loop {
-        let slot = sites.find(back).ok_or(Fault::UnknownReturn(back))?;
-        match kept.get_mut(frames) {
-            Some(kept) => *kept = slot.target(),
-            None if frames == KEPT => beyond = (frame, back),
-            None => {}
+    let mut last = sites.find(back);
+    while let Some(found) = last {
+        let (_, step) = target(found);
+        if frames < KEPT {
+            memory.keep(frames, found);
+        } else {
+            if frames == KEPT {
+                beyond = (frame, back);
+            }
+            // Bounds the walk: from here on every frame takes some room.
+            if step < 16 {
+                break;
+            }
         }
-        if slot.step == BASE {
+        // The base has the largest step of all, which fits no stack.
+        if room + step > size || frame == 0 {
             break;
         }
-        room += u64::from(slot.step);
-        // Bounds the walk as well: every frame takes some room.
-        if room > size || slot.step < 16 {
-            return Err(Fault::TooDeep);
-        }
-        if frame == 0 {
-            return Err(Fault::Broken(back));
-        }
+        room += step;
         frames += 1;
-        back = memory.read(frame + 8);
+        back = memory.read(frame.wrapping_add(8));
         frame = memory.read(frame);
+        last = sites.find(back);
+    }
+    match last.map(target) {
+        None => return Err(Fault::UnknownReturn(back)),
+        Some((_, step)) if step == u64::from(BASE) => {}
+        Some(_) if frame == 0 => return Err(Fault::Broken(back)),
+        Some(_) => return Err(Fault::TooDeep),
     }
     if frame != 0 || frames == 0 {
         return Err(Fault::Broken(back));
     }
     let sp = top - room;
-    let (pc, mut step) = target(kept[0]);
+    let (pc, step) = target(memory.kept(0));
     let first = sp + step - 16;
-    let mut cfa = sp;
-    for n in 1..=frames {
+    let mut cfa = sp + step;
+    for n in 1..frames.min(KEPT) {
+        let (other, step) = target(memory.kept(n));
+        memory.set(cfa - 8, other);
+        memory.set(cfa - 16, cfa + step - 16);
         cfa += step;
-        let other;
-        (other, step) = match kept.get(n) {
-            Some(&kept) => target(kept),
-            None => {
-                if n > KEPT {
-                    beyond = (memory.read(beyond.0), memory.read(beyond.0 + 8));
-                }
-                let slot = sites.find(beyond.1);
-                target(slot.ok_or(Fault::UnknownReturn(beyond.1))?.target())
-            }
-        };
-        memory.write(cfa - 8, other);
-        // The outermost frame's record ends the chain.
-        let outer = if n == frames { 0 } else { cfa + step - 16 };
-        memory.write(cfa - 16, outer);
     }
+    for n in KEPT..frames {
+        if n > KEPT {
+            beyond = (memory.read(beyond.0), memory.read(beyond.0 + 8));
+        }
+        let found = sites.find(beyond.1);
+        let (other, step) = target(found.ok_or(Fault::UnknownReturn(beyond.1))?);
+        memory.set(cfa - 8, other);
+        memory.set(cfa - 16, cfa + step - 16);
+        cfa += step;
+    }
+    // The outermost frame's record ends the chain.
+    let (base, _) = last.map_or((0, 0), target);
+    memory.set(cfa - 8, base);
+    memory.set(cfa - 16, 0);
     Ok(Landing {
         pc,
         sp,

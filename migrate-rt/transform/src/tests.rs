@@ -1,21 +1,40 @@
 use super::{
-    BASE, Fault, HEADER_WORDS, Landing, MAGIC, Memory, SLOT_WORDS, Sites, Slot, hash, transform,
+    BASE, Fault, HEADER_WORDS, KEPT, Landing, MAGIC, Memory, SLOT_WORDS, Sites, Slot, hash,
+    transform,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::vec;
 use std::vec::Vec;
 
-/// Memory that knows which words were written.
+/// Memory that knows which words were written, and what has been kept.
 #[derive(Clone, Default)]
-struct Words(BTreeMap<u64, u64>);
+struct Words(BTreeMap<u64, u64>, Vec<u64>);
 
 impl Memory for Words {
     fn read(&self, at: u64) -> u64 {
         *self.0.get(&at).unwrap_or(&0xdddd_dddd)
     }
     fn write(&mut self, at: u64, value: u64) {
+        let before = self.0.insert(at, value);
+        assert_ne!(before, Some(value), "written though it was there");
+    }
+    fn keep(&mut self, n: usize, word: u64) {
+        assert!(n == self.1.len() && n < KEPT);
+        self.1.push(word);
+    }
+    fn kept(&self, n: usize) -> u64 {
+        self.1[n]
+    }
+}
+
+impl Words {
+    fn put(&mut self, at: u64, value: u64) {
         self.0.insert(at, value);
+    }
+    /// What was kept is over.
+    fn forget(&mut self) {
+        self.1.clear();
     }
 }
 
@@ -37,13 +56,11 @@ fn table(sites: &[Site]) -> Vec<u64> {
             ret: BASES[from],
             other: BASES[to],
             step: BASE,
-            unused: 0,
         };
         let sites = sites.iter().map(|s| Slot {
             ret: s[from].0,
             other: s[to].0,
             step: s[to].1,
-            unused: 0,
         });
         for slot in sites.chain([base]) {
             let mut at = hash(slot.ret.into(), shift);
@@ -66,8 +83,8 @@ fn stack(isa: usize, sites: &[Site]) -> (Words, u64, u64) {
     let mut words = Words::default();
     let (mut cfa, mut fp, mut ret) = (TOPS[isa], 0, u64::from(BASES[isa]));
     for site in sites {
-        words.write(cfa - 16, fp);
-        words.write(cfa - 8, ret);
+        words.put(cfa - 16, fp);
+        words.put(cfa - 8, ret);
         (fp, ret) = (cfa - 16, site[isa].0.into());
         cfa -= u64::from(site[isa].1);
     }
@@ -113,6 +130,7 @@ proptest! {
         let mut expected = here.0.clone();
         expected.extend(&there.0);
         prop_assert_eq!(&memory.0, &expected, "records and nothing else");
+        memory.forget();
 
         let back = Sites::of(&words, to).unwrap();
         let home = transform(&back, &mut memory, (landing.fp, landing.pc), (TOPS[from], SIZE)).unwrap();
@@ -132,7 +150,7 @@ proptest! {
         let path: Vec<Site> = path.iter().map(|i| *i.get(&sites)).collect();
         let (mut memory, fp, ret) = stack(0, &path);
         let at = *which.get(&memory.0.keys().copied().collect::<Vec<_>>());
-        memory.write(at, value);
+        memory.put(at, value);
         let before = memory.0.clone();
         let forth = Sites::of(&words, 0).unwrap();
         if transform(&forth, &mut memory, (fp, ret), (TOPS[1], SIZE)).is_err() {
@@ -159,12 +177,12 @@ fn what_is_wrong_is_said() {
     assert_eq!(go(&memory, fp, ret, 63), Err(Fault::TooDeep));
     // A chain that never ends is as deep as any.
     let mut circle = memory.clone();
-    circle.write(fp, fp);
-    circle.write(fp + 8, ret);
+    circle.put(fp, fp);
+    circle.put(fp + 8, ret);
     assert_eq!(go(&circle, fp, ret, SIZE), Err(Fault::TooDeep));
     // It ends in the middle.
     let mut short = memory.clone();
-    short.write(fp, 0);
+    short.put(fp, 0);
     assert_eq!(go(&short, fp, ret, SIZE), Err(Fault::Broken(ret)));
     assert_eq!(
         go(&memory, 0, BASES[0].into(), SIZE),

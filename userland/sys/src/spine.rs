@@ -138,31 +138,54 @@ pub use target::{enter, land, leave, point_address};
 
 #[cfg(target_os = "none")]
 mod target {
+    use core::mem::MaybeUninit;
     use core::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
     use core::sync::atomic::Ordering;
 
     use dyad_abi::user::migrate_word::{REQUEST, RESULT};
     use dyad_abi::user::{data_stack, stack_slot};
     use dyad_abi::{Error, Isa, NodeId, Result};
-    use dyad_migrate::{Fault, HEADER_WORDS, Landing, Memory, SLOT_WORDS, Sites, transform};
+    use dyad_migrate::{Fault, HEADER_WORDS, KEPT, Landing, Memory, SLOT_WORDS, Sites, transform};
 
     use super::{Block, block, stub, taken};
     use crate::emulation::{Apart, Arrived, Going};
     use crate::thread::own;
 
-    /// The thread's native stacks.
-    struct Stacks;
+    /// The thread's native stacks, and what is kept of frames meanwhile.
+    struct Stacks([MaybeUninit<u64>; KEPT]);
+
+    impl Stacks {
+        #[inline(always)]
+        const fn new() -> Stacks {
+            Stacks([MaybeUninit::uninit(); KEPT])
+        }
+    }
 
     impl Memory for Stacks {
+        #[inline(always)]
         fn read(&self, at: u64) -> u64 {
             // SAFETY: 1. `transform` reads frame records of the calling thread only, which lie on its
             // native stack: the build has verified that they form a chain.
             unsafe { with_exposed_provenance::<u64>(at as usize).read() }
         }
+        #[inline(always)]
         fn write(&mut self, at: u64, value: u64) {
             // SAFETY: 1. `transform` writes to the stack it was given only, that of the other ISA, on
             // which nothing is needed any more.
             unsafe { with_exposed_provenance_mut::<u64>(at as usize).write(value) };
+        }
+        #[inline(always)]
+        fn keep(&mut self, n: usize, word: u64) {
+            if let Some(kept) = self.0.get_mut(n) {
+                kept.write(word);
+            }
+        }
+        #[inline(always)]
+        fn kept(&self, n: usize) -> u64 {
+            // SAFETY: 1. `transform` reads what it has kept, and nothing else.
+            self.0
+                .get(n)
+                .map_or(0, |kept| unsafe { kept.assume_init() })
         }
     }
 
@@ -221,7 +244,8 @@ mod target {
         let (bottom, top) = stack_slot(to, block.thread as u32);
         let sites = table().and_then(|t| Sites::of(t, here.index()));
         let sites = sites.ok_or(Error::Corrupt)?;
-        let landing = transform(&sites, &mut Stacks, (fp, ret), (top, top - bottom));
+        let mut stacks = Stacks::new();
+        let landing = transform(&sites, &mut stacks, (fp, ret), (top, top - bottom));
         // For whoever interprets this from somewhere in between on: see `emulation`.
         let from = [fp, ret];
         let Landing { pc, sp, fp, .. } = landing.map_err(why)?;
@@ -261,7 +285,7 @@ mod target {
         let sites = table().and_then(|t| Sites::of(t, at.isa.index()));
         let sites = sites.ok_or(Error::Corrupt)?;
         let from = (at.frame, at.back);
-        let landing = transform(&sites, &mut Stacks, from, (top, top - bottom));
+        let landing = transform(&sites, &mut Stacks::new(), from, (top, top - bottom));
         let Landing { pc, sp, fp, .. } = landing.map_err(why)?;
         if at.to.is_none() {
             // A newer one is for the next point.

@@ -301,10 +301,7 @@ fn threads_migrate_round_all_nodes_and_go_on_where_they_were(cx: &Cx<'_>) -> Out
             let home = NodeId::new(e.tag as u64 - 7).ok_or(Error::Corrupt)?;
             at = shown(cx, 0, home)?;
             let arrived = take(rig, at)?;
-            gives!(
-                arrived.came_from.load(Ordering::Relaxed),
-                cx.previous().index() as u64 + 1
-            );
+            gives!(arrived.came_from(), cx.previous().index() as u64 + 1);
             gives!(arrived.started[isa.index()].load(Ordering::Relaxed), 1);
             ensure!(hop < 8, "too many hops");
         }

@@ -187,7 +187,7 @@ fn a_thread_on_its_way_to_the_dead_node_comes_back() {
     let s = Trio::new();
     let c = Cast::new(&s);
     let t = c.thread(&s);
-    t.came_from.store(2 + 1, RELAXED);
+    t.leaves(node(2), false);
     // An invocation.
     c.push(&s, c.component, 0x5000, Some(2));
     let to = Entry {
@@ -217,9 +217,15 @@ fn a_thread_that_migrates_or_jumps_to_the_dead_node_stays_behind() {
         let s = Trio::new();
         let c = Cast::new(&s);
         let t = c.thread(&s);
-        t.came_from.store(came_from as u64 + 1, RELAXED);
-        c.started(&s, Isa::X86_64, 2);
-        t.parked[Isa::X86_64.index()].0[PC].store(0x5550, RELAXED);
+        t.leaves(node(came_from), false);
+        // A jump leaves its registers where they are.
+        let (left, area, other) = match how {
+            what::JUMP => (begun::JUMPED, &t.regs, &t.parked),
+            _ => (begun::PARKED, &t.parked, &t.regs),
+        };
+        c.started(&s, Isa::X86_64, left);
+        area[Isa::X86_64.index()].0[PC].store(0x5550, RELAXED);
+        other[Isa::X86_64.index()].0[PC].store(0x6660, RELAXED);
         let to = Entry {
             component: c.service,
             address: 0,
@@ -389,7 +395,7 @@ fn a_thread_that_was_leaving_the_dead_node_arrives() {
     let s = Trio::new();
     let c = Cast::new(&s);
     let t = c.thread(&s);
-    t.came_from.store(1 + 1, RELAXED);
+    t.leaves(node(1), false);
     let to = Entry {
         component: c.component,
         address: 0x5000,

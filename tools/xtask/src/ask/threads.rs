@@ -154,7 +154,7 @@ fn glance(page: &[u64], id: u64) -> Option<Glance> {
         owner: Owner::from_bits(field(offset_of!(Thread, owner)))?,
         cpu: field(offset_of!(Thread, cpu)),
         crossed_from: crossed,
-        migrations: field(offset_of!(Thread, migrations)),
+        migrations: field(offset_of!(Thread, trail)) >> 8,
     })
 }
 
@@ -251,7 +251,7 @@ mod tests {
         page[word(offset_of!(Thread, owner))] = owner.bits();
         page[word(offset_of!(Thread, id))] = 128;
         page[word(offset_of!(Thread, depth))] = depth;
-        page[word(offset_of!(Thread, migrations))] = 5;
+        page[word(offset_of!(Thread, trail))] = 5 << 8 | 1;
         for (i, info) in infos.iter().enumerate() {
             let at = offset_of!(Thread, frames) + i * size_of::<Frame>() + offset_of!(Frame, info);
             page[word(at)] = *info;
