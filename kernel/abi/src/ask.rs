@@ -16,6 +16,12 @@
 //! | request | number, not 0 | what, program << 8, thread << 16 | old | new | check |
 //! | answer | number of the request | status | value | fused ns | check |
 //!
+//! | what | is | old | new |
+//! |---|---|---|---|
+//! | 1 | [`Ask::Change`] | word | word |
+//! | 2 | [`Ask::Emulate`] | 0 | the node's number plus one |
+//! | 3 | [`Ask::Page`] | number of the word | 0 |
+//!
 //! The check is a hash of the words before it: a line that is being written is no line yet. A line that is
 //! whole and makes no sense is answered with an error.
 //!
@@ -24,9 +30,10 @@
 //! | the node where init leads | whoever leads next looks at the request line first: a request without an answer is carried out then, perhaps for the second time, which changes nothing the second time |
 //! | the launcher | all machines end |
 
-use crate::Error;
+use crate::emulation::PAGE_WORDS;
 use crate::ident::MAX_NODES;
 use crate::service::program;
+use crate::{Error, NodeId};
 
 /// Pages in all.
 pub const PAGES: u64 = 2;
@@ -35,11 +42,13 @@ pub const REQUEST_PAGES: u64 = 1;
 /// Words of a line.
 pub const WORDS: usize = 8;
 /// Changes with the meaning of the words; part of the layout hash.
-pub const LAYOUT: u64 = u64::from_le_bytes(*b"DYADASK1");
+pub const LAYOUT: u64 = u64::from_le_bytes(*b"DYADASK2");
 
 const PROGRAM_SHIFT: u32 = 8;
 const THREAD_SHIFT: u32 = 16;
 const CHANGE: u64 = 1;
+const EMULATE: u64 = 2;
+const PAGE: u64 = 3;
 
 /// A line as it lies in memory.
 pub type Line = [u64; WORDS];
@@ -59,6 +68,27 @@ pub enum Ask {
         old: u64,
         /// What it becomes.
         new: u64,
+    },
+    /// Moves a thread of a program wherever it is, interpreted until it can go on natively
+    /// ([`process::EMULATE`](crate::service::process::EMULATE)). Value of the answer: 0, when that has
+    /// been noted.
+    Emulate {
+        /// Number of the program.
+        program: u8,
+        /// Number of the thread in it.
+        thread: u16,
+        /// Where to.
+        node: NodeId,
+    },
+    /// Looks what has become of that. Value of the answer: a word of the thread's
+    /// [`Page`](crate::emulation::Page).
+    Page {
+        /// Number of the program.
+        program: u8,
+        /// Number of the thread in it.
+        thread: u16,
+        /// Which word, below [`PAGE_WORDS`].
+        word: u8,
     },
 }
 
@@ -123,13 +153,25 @@ const fn whole(line: &Line) -> Option<[u64; 4]> {
 impl Request {
     /// Its line. Word 0 is to be written last.
     pub const fn line(self) -> Line {
-        let Ask::Change {
-            program,
-            thread,
-            old,
-            new,
-        } = self.ask;
-        let what = CHANGE | (program as u64) << PROGRAM_SHIFT | (thread as u64) << THREAD_SHIFT;
+        let (kind, program, thread, old, new) = match self.ask {
+            Ask::Change {
+                program,
+                thread,
+                old,
+                new,
+            } => (CHANGE, program, thread, old, new),
+            Ask::Emulate {
+                program,
+                thread,
+                node,
+            } => (EMULATE, program, thread, 0, node.index() as u64 + 1),
+            Ask::Page {
+                program,
+                thread,
+                word,
+            } => (PAGE, program, thread, word as u64, 0),
+        };
+        let what = kind | (program as u64) << PROGRAM_SHIFT | (thread as u64) << THREAD_SHIFT;
         line([self.number, what, old, new])
     }
 
@@ -144,24 +186,34 @@ impl Request {
         };
         let program = what >> PROGRAM_SHIFT & 0xff;
         let thread = what >> THREAD_SHIFT;
-        let nodes = MAX_NODES as u64;
-        let sense = what & 0xff == CHANGE
-            && program < program::MAX
-            && thread <= u16::MAX as u64
-            && old <= nodes
-            && new <= nodes;
-        if !sense {
+        if program >= program::MAX || thread > u16::MAX as u64 {
             return Err(BadLine::Senseless(number));
         }
-        Ok(Request {
-            number,
-            ask: Ask::Change {
-                program: program as u8,
-                thread: thread as u16,
+        let nodes = MAX_NODES as u64;
+        let (program, thread) = (program as u8, thread as u16);
+        let ask = match (what & 0xff, old, new) {
+            (CHANGE, old, new) if old <= nodes && new <= nodes => Ask::Change {
+                program,
+                thread,
                 old,
                 new,
             },
-        })
+            (EMULATE, 0, 1..) => match NodeId::new(new - 1) {
+                Some(node) => Ask::Emulate {
+                    program,
+                    thread,
+                    node,
+                },
+                None => return Err(BadLine::Senseless(number)),
+            },
+            (PAGE, word, 0) if word < PAGE_WORDS => Ask::Page {
+                program,
+                thread,
+                word: word as u8,
+            },
+            _ => return Err(BadLine::Senseless(number)),
+        };
+        Ok(Request { number, ask })
     }
 }
 
@@ -203,13 +255,25 @@ mod tests {
     fn requests() -> impl Strategy<Value = Request> {
         let nodes = MAX_NODES as u64;
         let parts = (1u64.., 0..program::MAX as u8, 0u16.., 0..=nodes, 0..=nodes);
-        parts.prop_map(|(number, program, thread, old, new)| Request {
+        (parts, 0..3).prop_map(move |((number, program, thread, old, new), kind)| Request {
             number,
-            ask: Ask::Change {
-                program,
-                thread,
-                old,
-                new,
+            ask: match kind {
+                0 => Ask::Change {
+                    program,
+                    thread,
+                    old,
+                    new,
+                },
+                1 => Ask::Emulate {
+                    program,
+                    thread,
+                    node: NodeId::new(old % nodes).unwrap(),
+                },
+                _ => Ask::Page {
+                    program,
+                    thread,
+                    word: (old % PAGE_WORDS) as u8,
+                },
             },
         })
     }
@@ -259,9 +323,18 @@ mod tests {
             match Request::read(&line(words)) {
                 Ok(r) => {
                     prop_assert_eq!(r.line(), line(words));
-                    let Ask::Change { program, old, new, .. } = r.ask;
+                    let program = match r.ask {
+                        Ask::Change { program, old, new, .. } => {
+                            prop_assert!(old <= MAX_NODES as u64 && new <= MAX_NODES as u64);
+                            program
+                        }
+                        Ask::Emulate { program, .. } => program,
+                        Ask::Page { program, word, .. } => {
+                            prop_assert!(u64::from(word) < PAGE_WORDS);
+                            program
+                        }
+                    };
                     prop_assert!(u64::from(program) < program::MAX);
-                    prop_assert!(old <= MAX_NODES as u64 && new <= MAX_NODES as u64);
                 }
                 Err(BadLine::Senseless(number)) => prop_assert_eq!(number, words[0]),
                 Err(BadLine::Nothing) => prop_assert_eq!(words[0], 0),
@@ -280,7 +353,12 @@ mod tests {
         let senseless = |what, old, new| Request::read(&line([7, what, old, new]));
         for bad in [
             senseless(0, 0, 1),
-            senseless(2, 0, 1),
+            senseless(4, 0, 1),
+            senseless(2, 1, 1),
+            senseless(2, 0, 0),
+            senseless(2, 0, 9),
+            senseless(3, PAGE_WORDS, 0),
+            senseless(3, 0, 1),
             senseless(1 | 32 << 8, 0, 1),
             senseless(1 | 1 << 32, 0, 1),
             senseless(1, 9, 1),

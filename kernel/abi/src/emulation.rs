@@ -227,6 +227,9 @@ pub struct Page {
     pub registers: Registers,
 }
 
+/// Words of a [`Page`] before the registers.
+pub const PAGE_WORDS: u64 = core::mem::offset_of!(Page, registers) as u64 / 8;
+
 /// Status words of a [`Page`].
 pub mod status {
     /// Nothing is under way. Init's.
@@ -260,6 +263,19 @@ pub mod refused {
     /// It is a migration point that nobody can leave from: below a function that is entered from outside
     /// of the program, or with frames that do not fit the other stack.
     pub const POINT: u64 = 6;
+
+    /// What the thread came to, in words; `None` if that is no reason.
+    pub const fn text(why: u64) -> Option<&'static str> {
+        Some(match why {
+            UNKNOWN => "an instruction that is not known",
+            FAULT => "memory that it may not use",
+            UNSUPPORTED => "an instruction that is not interpreted",
+            TRAP => "an instruction that is an exception",
+            CALL => "a system call that it has to make natively",
+            POINT => "a migration point that it cannot leave from",
+            _ => return None,
+        })
+    }
 }
 
 const _: () = {

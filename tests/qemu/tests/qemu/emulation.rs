@@ -6,10 +6,16 @@
 
 use std::time::Duration;
 
+use std::sync::mpsc::{Receiver, channel};
+
 use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_abi::emulation::refused;
+use dyad_abi::record::Level;
 use libtest_mimic::{Failed, Trial};
+use xtask::ask::{Failed as AskFailed, Moved, Question, Refusal, Reply, Run, Target, Wanted};
 use xtask::config::{RunConfig, Work};
-use xtask::launch;
+use xtask::console::Line;
+use xtask::launch::{self, Event};
 
 use crate::console::Kept;
 
@@ -37,6 +43,7 @@ pub fn trials() -> Vec<Trial> {
             &[Aarch64, X86_64, Aarch64],
             2,
         ),
+        Trial::test("emulation::moves_threads_by_request_from_outside", asked).with_kind("system"),
     ]
 }
 
@@ -110,4 +117,116 @@ fn run(
         Some(steps) if steps > least => Ok(()),
         other => because(format!("{other:?} instructions interpreted")),
     }
+}
+
+/// Moves from outside, an odd number: the thread ends on the other ISA.
+const ASKED: u64 = 5;
+
+/// By the way of `cargo xtask migrate --emulate`: refused where the program comes to what is not interpreted,
+/// on both ISAs, and moved in between; programs and threads that cannot be moved so.
+fn asked() -> Result<(), Failed> {
+    let config = RunConfig {
+        work: Work::App {
+            app: "drift".into(),
+            args: format!("--asked {ASKED}"),
+        },
+        timeout: Some(Duration::from_secs(180)),
+        ..RunConfig::default()
+    };
+    let dir = launch::new_run_dir("emulate-").map_err(|e| e.to_string())?;
+    let (say, said) = channel();
+    let thread = std::thread::spawn({
+        let dir = dir.clone();
+        move || {
+            let mut kept = Kept::new(|e: &Event<'_>| {
+                if let Event::Line {
+                    line: Line::Log { level, text, .. },
+                    ..
+                } = e
+                    && *level == Level::User
+                {
+                    let _ = say.send(text.clone());
+                }
+            });
+            let report = launch::run_in(&config, Some(dir), &mut kept);
+            let text = kept.text(&report);
+            (report, text)
+        }
+    });
+    let questions = until(&said, "works on").and_then(|()| {
+        let run = Run::at(&dir).map_err(|e| e.to_string())?;
+        questions(&run, &said)
+    });
+    let (report, text) = thread.join().map_err(|_| "the launcher panicked")?;
+    questions.map_err(|why| {
+        let why = why.message().unwrap_or_default().to_owned();
+        Failed::from(format!("{why}\n\nconsole:\n{text}"))
+    })?;
+    let good = report
+        .checks
+        .iter()
+        .any(|c| c.ok && c.name == "drift.asked");
+    match report.failure() {
+        None if good => Ok(()),
+        why => Err(format!("{why:?}\n\nconsole:\n{text}").into()),
+    }
+}
+
+/// Waits until the program says something.
+fn until(said: &Receiver<String>, words: &str) -> Result<(), Failed> {
+    loop {
+        let line = said.recv_timeout(Duration::from_secs(300));
+        if line
+            .map_err(|_| format!("it does not say {words:?}"))?
+            .contains(words)
+        {
+            return Ok(());
+        }
+    }
+}
+
+fn emulate(run: &Run, thread: u16, to: Isa) -> Result<Moved, AskFailed> {
+    let wanted = Wanted {
+        program: None,
+        thread,
+        to: Target::Isa(to.index() as u64),
+        wait_ms: 20_000,
+    };
+    match run.ask(&Question::Emulate(wanted))? {
+        Reply::Moved(moved) => Ok(moved),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn questions(run: &Run, said: &Receiver<String>) -> Result<(), Failed> {
+    let refused_on = |isa: Isa, first: &str| match emulate(run, 0, isa.other()) {
+        Err(AskFailed::Refused(Refusal::Back {
+            outcome: refused::UNKNOWN,
+            at,
+            bytes,
+            ..
+        })) if at != 0 && bytes.starts_with(first) => Ok(()),
+        other => Err(Failed::from(format!("on {isa}: {other:?}"))),
+    };
+    match emulate(run, 1, Aarch64) {
+        Err(AskFailed::Refused(Refusal::NoThread { thread: 1, .. })) => {}
+        other => return Err(format!("{other:?}").into()),
+    }
+    match emulate(run, 0, X86_64) {
+        Ok(moved) if moved.already => {}
+        other => return Err(format!("{other:?}").into()),
+    }
+    refused_on(X86_64, "d9 d0")?;
+    let mut isa = X86_64;
+    for n in 1..=ASKED {
+        isa = isa.other();
+        let moved = emulate(run, 0, isa).map_err(|e| format!("{n}: {e:?}"))?;
+        let there = !moved.already
+            && (moved.from, moved.to, moved.now) == (1 - moved.to, moved.to, moved.to);
+        if !there || moved.interpreted.is_none_or(|i| i.instructions == 0) {
+            return Err(format!("{n}: {moved:?}").into());
+        }
+    }
+    until(said, "times, to aarch64")?;
+    refused_on(Aarch64, "ff 4f df 9a")
 }

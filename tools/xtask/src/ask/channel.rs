@@ -4,8 +4,8 @@ use std::fs::File;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use dyad_abi::Error as Refused;
 use dyad_abi::ask::{Ask, Request};
+use dyad_abi::{Error as Refused, NodeId};
 
 use super::Refusal;
 use crate::broker::Ringer;
@@ -101,6 +101,43 @@ impl Channel {
             }
         }
         Ok(Err(Refused::Again))
+    }
+
+    /// Asks for what init may have no time for at once.
+    fn patiently(&self, ask: Ask) -> Result<Result<u64, Refused>, Refusal> {
+        for _ in 0..TRIES {
+            match self.ask(ask)? {
+                Err(Refused::Again) => std::thread::sleep(LOOK),
+                answer => return Ok(answer),
+            }
+        }
+        Ok(Err(Refused::Again))
+    }
+
+    /// Has a thread moved wherever it is.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::NoAnswer`], or what init has against it.
+    pub fn emulate(&self, of: Word, node: NodeId) -> Result<Result<u64, Refused>, Refusal> {
+        self.patiently(Ask::Emulate {
+            program: of.program,
+            thread: of.thread,
+            node,
+        })
+    }
+
+    /// A word of the [page](dyad_abi::emulation::Page) of a thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Channel::emulate`].
+    pub fn page(&self, of: Word, word: u8) -> Result<Result<u64, Refused>, Refusal> {
+        self.patiently(Ask::Page {
+            program: of.program,
+            thread: of.thread,
+            word,
+        })
     }
 
     /// Puts a word in the place of whatever is there; what that was.

@@ -140,8 +140,10 @@ pub struct Wanted {
 pub enum Question {
     /// Which threads there are.
     Threads,
-    /// Moves one.
+    /// Moves one, at its next migration point.
     Migrate(Wanted),
+    /// Moves one wherever it is: it is interpreted on its new node up to its next migration point.
+    Emulate(Wanted),
 }
 
 /// What has come of a move.
@@ -164,6 +166,18 @@ pub struct Moved {
     /// How often the thread has been handed to another node in all its life: by migrations, and each
     /// way by invocations of services that are elsewhere.
     pub migrations: u64,
+    /// What was interpreted on the way, if it was moved wherever it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interpreted: Option<Interpreted>,
+}
+
+/// What was interpreted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interpreted {
+    /// Instructions.
+    pub instructions: u64,
+    /// System calls among them.
+    pub calls: u64,
 }
 
 /// Why a question has no answer.
@@ -218,6 +232,19 @@ pub enum Refusal {
     Gone,
     /// The system is ending.
     Ended,
+    /// The thread has come to something that is not interpreted, and goes on where it was.
+    Back {
+        /// A word for it: [`refused`](dyad_abi::emulation::refused).
+        outcome: u64,
+        /// What it was.
+        what: String,
+        /// Address of the instruction.
+        at: u64,
+        /// The first bytes of one that is not known, in hexadecimal; else empty.
+        bytes: String,
+        /// Instructions that had been interpreted before.
+        instructions: u64,
+    },
     /// Init does not answer.
     NoAnswer,
     /// Init refuses.
@@ -278,6 +305,23 @@ impl fmt::Display for Refusal {
             Refusal::Replaced => f.write_str("a newer request has taken the place of this one"),
             Refusal::Gone => f.write_str("the thread has ended, or was lost with its node"),
             Refusal::Ended => f.write_str("the system is ending"),
+            Refusal::Back {
+                what,
+                at,
+                bytes,
+                instructions,
+                ..
+            } => {
+                write!(
+                    f,
+                    "after {instructions} interpreted instructions the thread has come to {what}, at \
+                     {at:#x}"
+                )?;
+                if !bytes.is_empty() {
+                    write!(f, " ({bytes})")?;
+                }
+                f.write_str("; it goes on where it was")
+            }
             Refusal::NoAnswer => f.write_str(
                 "init does not answer: it is not there yet, or not at all (--bare, --ktest), or \
                  the system hangs",
@@ -424,7 +468,9 @@ impl Run {
         };
         let wait = match question {
             Question::Threads => Duration::ZERO,
-            Question::Migrate(wanted) => Duration::from_millis(wanted.wait_ms).min(MAX_WAIT),
+            Question::Migrate(wanted) | Question::Emulate(wanted) => {
+                Duration::from_millis(wanted.wait_ms).min(MAX_WAIT)
+            }
         };
         let mut stream = self.connect().map_err(gone)?;
         let line = serde_json::to_string(question).map_err(|e| gone(e.into()))?;

@@ -12,6 +12,8 @@
 //!
 //! Only processes of the same user are served.
 
+mod emulate;
+
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,12 +31,13 @@ use dyad_abi::{Error as Refused, Isa, NodeId};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use super::channel::{Channel, Word};
-use super::threads::{self, Glance, Look};
+use super::threads::{self, Found, Glance, Look};
 use super::{
     MAX_LINE, MAX_WAIT, Moved, Named, Question, RUN_FILE, RUN_SCHEMA, Refusal, Reply, Run, Target,
     Wanted, again,
 };
 use crate::broker::pid_of;
+use crate::state::SharedState;
 
 /// How often it is looked whether a thread has arrived.
 pub const LOOK: Duration = Duration::from_millis(1);
@@ -203,6 +206,19 @@ fn has_gone(mut stream: &UnixStream) -> bool {
     }
 }
 
+/// A thread that is to be moved.
+struct Begun {
+    id: u32,
+    word: Word,
+    found: Found,
+    /// Where it was.
+    first: Glance,
+    /// Where it is to go.
+    to: NodeId,
+    /// Name of its program.
+    name: String,
+}
+
 /// A request that is waited for.
 struct Pending {
     id: u32,
@@ -226,6 +242,13 @@ impl Subject {
             Ok(Question::Migrate(wanted)) => {
                 let nonblocking = stream.set_nonblocking(true).is_ok();
                 match self.migrate(&wanted, &|| nonblocking && has_gone(stream)) {
+                    Ok(moved) => Reply::Moved(moved),
+                    Err(why) => Reply::Refused(why),
+                }
+            }
+            Ok(Question::Emulate(wanted)) => {
+                let nonblocking = stream.set_nonblocking(true).is_ok();
+                match self.emulate(&wanted, &|| nonblocking && has_gone(stream)) {
                     Ok(moved) => Reply::Moved(moved),
                     Err(why) => Reply::Refused(why),
                 }
@@ -275,8 +298,8 @@ impl Subject {
         }
     }
 
-    fn migrate(&self, wanted: &Wanted, gone: &dyn Fn() -> bool) -> Result<Moved, Refusal> {
-        let begin = Instant::now();
+    /// Finds the thread, and where it is to go.
+    fn begin(&self, state: &SharedState<'_>, wanted: &Wanted) -> Result<Begun, Refusal> {
         let named = self.named(wanted)?;
         let none = || Refusal::NoThread {
             program: named.name.clone(),
@@ -286,9 +309,8 @@ impl Subject {
         if threads::of_id(id.into()) != Some((named.number, wanted.thread.into())) {
             return Err(none());
         }
-        let state = self.channel.state();
-        let found = threads::find(&state, id).ok_or_else(none)?;
-        let first = match threads::look(&state, found) {
+        let found = threads::find(state, id).ok_or_else(none)?;
+        let first = match threads::look(state, found) {
             Look::Seen(first) if !first.is_gone() => first,
             Look::Blurred => {
                 let why = "the thread changes hands too fast to be looked at: ask again".into();
@@ -296,9 +318,36 @@ impl Subject {
             }
             Look::Seen(_) | Look::Gone => return Err(none()),
         };
-        let to = self.target(wanted.to, first.at())?;
+        Ok(Begun {
+            id,
+            word: Word {
+                program: named.number as u8,
+                thread: wanted.thread,
+            },
+            found,
+            first,
+            to: self.target(wanted.to, first.at())?,
+            name: named.name.clone(),
+        })
+    }
+
+    fn migrate(&self, wanted: &Wanted, gone: &dyn Fn() -> bool) -> Result<Moved, Refusal> {
+        let begin = Instant::now();
+        let state = self.channel.state();
+        let Begun {
+            id,
+            word,
+            found,
+            first,
+            to,
+            name,
+        } = self.begin(&state, wanted)?;
+        let none = || Refusal::NoThread {
+            program: name.clone(),
+            thread: wanted.thread,
+        };
         let moved = |now: Glance, already| Moved {
-            program: named.name.clone(),
+            program: name.clone(),
             thread: wanted.thread,
             from: first.at().unwrap_or(first.owner.node).index(),
             to: to.index(),
@@ -306,19 +355,12 @@ impl Subject {
             already,
             ms: begin.elapsed().as_secs_f64() * 1e3,
             migrations: now.migrations,
+            interpreted: None,
         };
         if first.at() == Some(to) {
             return Ok(moved(first, true));
         }
-        let pending = self.put(
-            id,
-            Word {
-                program: named.number as u8,
-                thread: wanted.thread,
-            },
-            to,
-            &none,
-        )?;
+        let pending = self.put(id, word, to, &none)?;
         let wait = Duration::from_millis(wanted.wait_ms).min(MAX_WAIT);
         let mut until = begin + wait;
         let mut next_ask = Instant::now() + ASK;
@@ -371,7 +413,7 @@ impl Subject {
             }
             if instant >= until {
                 let late = Refusal::TimedOut {
-                    program: named.name.clone(),
+                    program: name.clone(),
                     thread: wanted.thread,
                     ms: wait.as_millis() as u64,
                     taken,

@@ -26,6 +26,9 @@ pub(super) struct MigrateArgs {
     /// Directory with the logs of the run [default: the one that runs]
     #[arg(long, value_name = "DIR")]
     run: Option<PathBuf>,
+    /// Do not wait for a migration point: interpret the thread on its new node until it comes to one
+    #[arg(long)]
+    emulate: bool,
     /// How long to wait for it, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = DEFAULT_WAIT.as_millis() as u64)]
     wait: u64,
@@ -49,7 +52,11 @@ pub(super) fn migrate(args: &MigrateArgs) -> Result<u8, Error> {
         to,
         wait_ms: args.wait,
     };
-    let result = run.ask(&Question::Migrate(wanted));
+    let question = match args.emulate {
+        true => Question::Emulate(wanted),
+        false => Question::Migrate(wanted),
+    };
+    let result = run.ask(&question);
     if let Some(file) = &args.json {
         write_json(file, &report(&run, &result))?;
     }
@@ -88,6 +95,12 @@ fn told(run: &Run, moved: &Moved) -> String {
         moved.ms,
         moved.migrations
     );
+    if let Some(i) = moved.interpreted {
+        text.push_str(&format!(
+            "; {} instructions of it were interpreted there",
+            i.instructions
+        ));
+    }
     if moved.now != moved.to {
         text.push_str(&format!(
             "; it has gone on to {} by itself",

@@ -8,6 +8,7 @@
 //! | `--turns N` | turns of the loop between two points; 60 by default |
 //! | `--threads N` | other threads, which are moved at the same time; 3 by default |
 //! | `--thread-trips N` | moves of each of them; 4 by default |
+//! | `--asked N` | instead of all that, waits to be moved from outside (`cargo xtask migrate --emulate`): refuses once, moves N times, refuses once more |
 //!
 //! | check | what |
 //! |---|---|
@@ -15,6 +16,7 @@
 //! | `drift.intact` | canaries in registers, frames and on the heap, and references into callers' frames, are what they were |
 //! | `drift.refused` | at an instruction that is not interpreted a thread goes back, is told which, goes on natively with nothing lost, and is not moved by what is left of the request; from both ISAs |
 //! | `drift.threads` | the same of the other threads |
+//! | `drift.asked` | with `--asked`, it has been moved and has come back so often, with nothing lost |
 #![no_std]
 #![no_main]
 #![deny(unsafe_code)]
@@ -30,19 +32,29 @@ use trip::{Sum, Trips};
 
 #[dyad::main]
 fn main(args: Args) -> Result<()> {
-    let names = ["--trips", "--turns", "--threads", "--thread-trips"];
+    let names = [
+        "--trips",
+        "--turns",
+        "--threads",
+        "--thread-trips",
+        "--asked",
+    ];
     args.expect_options(&names)?;
     let number = |name, default: u64| match args.value(name).map(str::parse) {
         None => Ok(default),
         Some(Ok(n)) => Ok(n),
         Some(Err(_)) => Err(Error::usage(format_args!("{name} takes a number"))),
     };
-    let [name_trips, name_turns, name_threads, name_each] = names;
+    let [name_trips, name_turns, name_threads, name_each, name_asked] = names;
     let turns = number(name_turns, 60)?;
     let mut first = Trips::new(0, number(name_trips, 20)?, turns);
     let (threads, each) = (number(name_threads, 3)?, number(name_each, 4)?);
 
     emulation::enable()?;
+    match number(name_asked, 0)? {
+        0 => {}
+        asked => return strange::asked(asked, turns),
+    }
     let begin = Instant::now();
     let sum = first.go()?;
     let took = begin.elapsed();

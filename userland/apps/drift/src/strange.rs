@@ -5,13 +5,16 @@ use core::time::Duration;
 
 use dyad::emulation::{self, refused, status};
 use dyad::prelude::*;
-use dyad::{report, sys};
+use dyad::{report, sys, thread};
 
 use crate::trip::other_node;
 use crate::work;
 
 /// How long it may take until the thread has been stopped.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long it is waited for somebody who asks.
+const ASKED: Duration = Duration::from_secs(120);
 
 fn is_emulated() -> bool {
     emulation::progress().is_some_and(|p| p.status == status::EMULATED)
@@ -36,6 +39,45 @@ fn come_to_it(to: NodeId) -> Result<bool> {
     sys::emulation::strange();
     let after = work::registers(kept[1], 50);
     Ok(same && before == after && kept == [3, 5, 8, 13] && *boxed == work::registers(3, 50))
+}
+
+/// Comes to one again and again until it has been refused. From outside it is asked for.
+fn refuse_once() -> Result<bool> {
+    let begin = Instant::now();
+    let expected = work::registers(5, 50);
+    let mut same = true;
+    loop {
+        same &= work::registers(5, 50) == expected;
+        sys::emulation::strange();
+        let p = emulation::progress().ok_or(sys::Error::NotReady)?;
+        if p.status == status::BACK {
+            println!("on {}: it {p}", dyad::isa());
+            return Ok(same && p.outcome == refused::UNKNOWN);
+        }
+        if begin.elapsed() > ASKED {
+            return Err(Error::msg("nobody asks"));
+        }
+    }
+}
+
+/// Works until it has been moved `moves` times from outside; before and after that, once, it refuses.
+pub fn asked(moves: u64, turns: u64) -> Result<()> {
+    println!("works on {}", dyad::isa());
+    let mut good = refuse_once()?;
+    let expected = work::round(3, 7, turns);
+    let begin = Instant::now();
+    while emulation::progress().is_none_or(|p| p.landings < moves || p.status != status::LANDED) {
+        good &= work::round(3, 7, turns) == expected && expected.is_ok();
+        if begin.elapsed() > ASKED {
+            return Err(Error::msg("nobody asks"));
+        }
+    }
+    println!("moved {moves} times, to {}", dyad::isa());
+    good &= refuse_once()?;
+    // Who has asked looks what has become of it, which nobody answers when the program has ended.
+    thread::sleep(Duration::from_secs(1));
+    report::check("drift.asked", good, format_args!("{moves} moves"));
+    Ok(())
 }
 
 /// Both directions.

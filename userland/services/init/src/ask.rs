@@ -7,7 +7,10 @@
 //!  program ── process::REQUEST ── on its own thread ──────┘    control block; wakes who sleeps
 //! ```
 //!
-//! Nothing is moved here. The thread finds the word at its next migration point and goes by itself; who
+//! The launcher may also ask that a thread be moved wherever it is, which [`emulate`] does, and look what
+//! becomes of that.
+//!
+//! Otherwise nothing is moved here. The thread finds the word at its next migration point and goes by itself; who
 //! asked looks where it is, and takes the word back if that lasts too long.
 //!
 //! A program may ask this of its own threads; whoever runs the system, of those of all programs that
@@ -32,6 +35,7 @@ use dyad_abi::{Error, Result};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Receive, Send, Space};
 
+use crate::emulate;
 use crate::memory::Store;
 use crate::program::HOME;
 use crate::threads;
@@ -163,6 +167,23 @@ pub fn attend() {
                 old,
                 new,
             } => (number, change(program.into(), thread.into(), old, new)),
+            Ask::Emulate {
+                program,
+                thread,
+                node,
+            } => {
+                let node = node.index() as u64;
+                let noted = emulate::move_to(program.into(), thread.into(), node, 0);
+                (number, noted)
+            }
+            Ask::Page {
+                program,
+                thread,
+                word,
+            } => {
+                let seen = emulate::look(program.into(), thread.into(), word.into());
+                (number, seen)
+            }
         },
     };
     if number == last {

@@ -24,7 +24,9 @@ use core::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::{RegionKind, Stripes};
-use dyad_abi::emulation::{self, Page, WINDOWS, other_text, ready, stack_pointer, status};
+use dyad_abi::emulation::{
+    self, PAGE_WORDS, Page, WINDOWS, other_text, ready, stack_pointer, status,
+};
 use dyad_abi::service::{INFO_BASE, sched, thread_id, thread_of_id};
 use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
@@ -226,7 +228,7 @@ pub fn ask(call: Call, [n, node, at]: [u64; 3]) -> Result<u64> {
 /// # Errors
 ///
 /// As [`ask`]; `NotFound` if there is no such program or thread.
-fn move_to(program: u64, n: u64, node: u64, at: u64) -> Result<u64> {
+pub fn move_to(program: u64, n: u64, node: u64, at: u64) -> Result<u64> {
     let guest = threads::of(program).map_err(|_| Error::NotFound)?;
     if !guest.runs(n) {
         return Err(Error::NotFound);
@@ -255,6 +257,28 @@ fn move_to(program: u64, n: u64, node: u64, at: u64) -> Result<u64> {
     drop(all);
     wardens::look_all();
     Ok(0)
+}
+
+/// A word of the page of a thread, before the registers.
+///
+/// # Errors
+///
+/// `NotFound` if there is no such program; `NotReady` if it cannot interpret its threads; `Again` if somebody
+/// else is here; `BadArgument`.
+pub fn look(program: u64, n: u64, word: u64) -> Result<u64> {
+    threads::of(program).map_err(|_| Error::NotFound)?;
+    if n >= MAX_PROGRAM_THREADS || word >= PAGE_WORDS {
+        return Err(Error::BadArgument);
+    }
+    let seen = with_system(|system| {
+        let (p, ..) = system.guest(program)?;
+        match p.texts.shown {
+            true => Ok(Mapped::of(thread_id(program, n))),
+            false => Err(Error::NotReady),
+        }
+    });
+    let page = seen.ok_or(Error::Again)??;
+    Ok(page.word(word as usize * 8).load(Ordering::Acquire))
 }
 
 /// What a warden does of what is to be done, and when it is to look again.

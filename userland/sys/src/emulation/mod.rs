@@ -209,26 +209,16 @@ pub struct Progress {
 
 impl core::fmt::Display for Progress {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let what = match (self.status, self.outcome) {
-            (status::BACK, refused::UNKNOWN) => "an instruction that is not known",
-            (status::BACK, refused::FAULT) => "memory that it may not use",
-            (status::BACK, refused::UNSUPPORTED) => "an instruction that is not interpreted",
-            (status::BACK, refused::TRAP) => "an instruction that is an exception",
-            (status::BACK, refused::CALL) => "a system call that it has to make natively",
-            (status::BACK, refused::POINT) => "a migration point that it cannot leave from",
-            (status::BACK, other) => {
-                let e = Error::from_code(other).map_or("of an unknown error", Error::text);
-                return write!(f, "went back, because {e}");
-            }
-            (status::IDLE, 0) => return f.write_str("has not been asked for"),
-            (status::IDLE, other) => {
-                let e = Error::from_code(other).map_or("an unknown error", Error::text);
-                return write!(f, "was left alone: {e}");
-            }
-            (status::ASKED, _) => return f.write_str("has been asked for"),
-            (status::LANDED, _) => {
-                return write!(f, "landed after {} instructions", self.steps);
-            }
+        let error = |code| Error::from_code(code).map_or("an unknown error", Error::text);
+        let what = match self.status {
+            status::BACK => match refused::text(self.outcome) {
+                Some(what) => what,
+                None => return write!(f, "went back: {}", error(self.outcome)),
+            },
+            status::IDLE if self.outcome == 0 => return f.write_str("has not been asked for"),
+            status::IDLE => return write!(f, "was left alone: {}", error(self.outcome)),
+            status::ASKED => return f.write_str("has been asked for"),
+            status::LANDED => return write!(f, "landed after {} instructions", self.steps),
             _ => return write!(f, "is interpreted, {} instructions so far", self.steps),
         };
         write!(
