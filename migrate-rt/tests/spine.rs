@@ -257,3 +257,21 @@ fn only_what_crosses_a_site_is_in_the_frame() {
         "{looped}"
     );
 }
+
+/// A loop that nothing crosses is left as it was: no branch more for each round, whatever is known of it.
+#[test]
+fn loops_have_no_more_blocks_than_before() {
+    let spine = made(
+        "loop",
+        &module(
+            "define internal void @work(i64 %n) {\nstart:\n  br label %loop\n\
+             loop:\n  %i = phi i64 [ 0, %start ], [ %i2, %loop ]\n  %s = phi i64 [ %n, %start ], [ %s2, %loop ]\n\
+             %s2 = call i64 @plain(i64 %s)\n  %i2 = add i64 %i, 1\n  %c = icmp eq i64 %i2, %n\n\
+             br i1 %c, label %out, label %loop, !llvm.loop !9\n\
+             out:\n  call void @dyad_migrate_point()\n  ret void\n}\n\
+             !9 = distinct !{!9, !10}\n!10 = !{!\"llvm.loop.isvectorized\", i32 1}\n",
+        ),
+    );
+    let text = spine.ir.text();
+    assert!(text.contains("label %out, label %loop\n"), "{text}");
+}

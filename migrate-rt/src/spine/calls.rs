@@ -142,6 +142,10 @@ impl Pass<'_> {
                     Inst::End { ref to, is_return } if to.is_empty() && !is_return => {
                         current.insts.push(format!("call void @{TRAP}()"));
                     }
+                    Inst::End { .. } => {
+                        current.insts.push(without_loop(&l));
+                        continue;
+                    }
                     _ => {}
                 }
                 current.insts.push(inst.clone());
@@ -344,6 +348,20 @@ fn without_sret(l: &Lexed<'_>, range: std::ops::Range<usize>) -> String {
         i += 1;
     }
     out
+}
+
+/// A branch without what is known of its loop. `reg2mem` splits the edge back and copies that to both
+/// halves; since two loops with their properties are never made one, the halves would stay apart, and
+/// every round of the loop would take a branch more.
+fn without_loop(l: &Lexed<'_>) -> String {
+    let known = |i: &usize| l.kind(*i) == Some(Kind::Meta) && l.text(*i) == "!llvm.loop";
+    match (0..l.tokens.len()).find(known) {
+        Some(i) if l.is_mark(i.wrapping_sub(1), b',') => {
+            let (before, after) = (l.span(0, i - 1), l.span(i + 2, l.tokens.len()));
+            format!("{before}{}{after}", if after.is_empty() { "" } else { " " })
+        }
+        _ => l.line.to_owned(),
+    }
 }
 
 pub(super) fn stackmap(id: u64) -> String {

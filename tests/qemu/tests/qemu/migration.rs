@@ -15,6 +15,7 @@ pub fn trials() -> Vec<Trial> {
         test("costs_something_on_both_sides", small),
         test("wakes_without_messages", wakes),
         test("pays_from_where_the_model_says", chase),
+        test("costs_little_where_nobody_migrates", cost),
     ]
 }
 
@@ -95,5 +96,14 @@ fn chase() -> Result<(), Failed> {
     match report.goals.iter().find(|goal| !goal.met) {
         None => Ok(()),
         Some(goal) => Err(wrong(&format!("{} is not {}", goal.what, goal.goal))),
+    }
+}
+
+/// The kernel with the shortest loops, on the ISA where the pass costs more.
+fn cost() -> Result<(), Failed> {
+    let report = measure(Group::Cost, &[Isa::Aarch64])?;
+    match report.goals.as_slice() {
+        [goal] if goal.met && goal.what == "transform_cost_mg" => Ok(()),
+        _ => Err(report.table().into()),
     }
 }

@@ -79,11 +79,22 @@ impl Reported {
     }
 }
 
+/// What is in a window, all passes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// Instructions.
+    pub instructions: u64,
+    /// Passes without an interrupt, and with one.
+    pub passes: [u64; 2],
+}
+
 /// Everything that was reported.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// By operation.
     pub ops: BTreeMap<Key, Reported>,
+    /// Kernels that have run without a migration, as tasks and as threads that could have made one.
+    pub costs: BTreeMap<Key, [Ran; 2]>,
     /// What was simulated.
     pub config: Option<SimConfig>,
 }
@@ -182,16 +193,7 @@ impl Figures {
         slots: &[(Key, u64)],
         kernel: &[(Key, u64)],
     ) -> Result<(), String> {
-        let mut all: BTreeMap<(u16, Isa), WindowReport> = BTreeMap::new();
-        for (node, isa) in report.nodes.iter().zip(&report.config.nodes) {
-            let none = || format!("node {} has left no report of its plugin", node.id);
-            let machine = node.sim.as_ref().ok_or_else(none)?;
-            let machine = MachineReport::deserialize(machine)
-                .map_err(|e| format!("node {}: {e}", node.id))?;
-            for window in machine.windows.into_iter().flatten() {
-                all.insert((window.id, *isa), window);
-            }
-        }
+        let all = windows(report)?;
         for (key, slot) in slots {
             let window = |side: u64| -> Result<Option<WindowReport>, String> {
                 let id = u16::try_from(u64::from(WindowId::FREE) + 2 * slot + side)
@@ -228,5 +230,43 @@ impl Figures {
             self.ops.entry(key.clone()).or_default().parts = parts;
         }
         Ok(())
+    }
+}
+
+/// All windows that were open, by the ISA of the machine.
+fn windows(report: &RunReport) -> Result<BTreeMap<(u16, Isa), WindowReport>, String> {
+    let mut all = BTreeMap::new();
+    for (node, isa) in report.nodes.iter().zip(&report.config.nodes) {
+        let none = || format!("node {} has left no report of its plugin", node.id);
+        let machine = node.sim.as_ref().ok_or_else(none)?;
+        let machine =
+            MachineReport::deserialize(machine).map_err(|e| format!("node {}: {e}", node.id))?;
+        for window in machine.windows.into_iter().flatten() {
+            all.insert((window.id, *isa), window);
+        }
+    }
+    Ok(all)
+}
+
+impl Ran {
+    /// What a run has left in a window, which was open on the one ISA only.
+    ///
+    /// # Errors
+    ///
+    /// Why the run is of no use.
+    pub fn of(report: &RunReport, window: u16, isa: Isa) -> Result<Ran, String> {
+        if let Some(why) = report.failure() {
+            return Err(why);
+        }
+        let mut all = windows(report)?;
+        let found = all.remove(&(window, isa)).filter(|w| w.total > 0);
+        let found = found.ok_or_else(|| format!("there is no window {window} on {isa}"))?;
+        match all.contains_key(&(window, isa.other())) {
+            true => Err(format!("window {window} was open on both ISAs")),
+            false => Ok(Ran {
+                instructions: found.total,
+                passes: [found.n, found.interrupted],
+            }),
+        }
     }
 }

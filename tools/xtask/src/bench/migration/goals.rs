@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dyad_abi::Isa;
 
 use super::curves::{Chase, Line};
-use super::rows::{Key, Phase, Row};
+use super::rows::{COST, Key, Phase, Row};
 
 /// A goal, and the figure that is to meet it.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +51,9 @@ const ROWS: [(&str, Option<u64>, Option<f64>); 4] = [
     ("transform_per_frame", Some(60), None),
 ];
 
+/// By how much, in hundredths, programs may take more instructions because they can migrate.
+const MORE: f64 = 3.0;
+
 /// Families of rows that should be linear in the number in their names.
 const LINEAR: [(&str, f64); 5] = [
     ("thread_ping_pong_depth_", 0.99),
@@ -78,6 +81,10 @@ pub fn goals(rows: &BTreeMap<Key, Row>, chases: &BTreeMap<Isa, Chase>) -> Vec<Go
                     goals.push(at_most(op, *isa, *found, most, what));
                 }
             }
+        }
+        if let Some(ratio) = row.more.get("ratio").filter(|_| op.starts_with(COST)) {
+            let more = (ratio - 1.0) * 100.0;
+            goals.push(at_most(op, *isa, more, MORE, "% more instructions"));
         }
         goals.extend(phases(op, *isa, row));
     }
@@ -174,6 +181,15 @@ mod tests {
             goals.iter().map(|goal| goal.met).collect()
         };
         assert_eq!(met(&rows), [true, false]);
+        let cost = |ratio| Row {
+            more: [("ratio".to_string(), ratio)].into(),
+            ..row(1, 1.0)
+        };
+        rows.insert(key("transform_cost_mg"), cost(1.031));
+        assert_eq!(met(&rows), [true, false, false]);
+        rows.insert(key("transform_cost_mg"), cost(1.029));
+        assert_eq!(met(&rows), [true, false, true]);
+        rows.remove(&key("transform_cost_mg"));
         let phase = |value| Phase { name: "out", value };
         let mut wrong = row(1, 100.0);
         wrong.phased_ns = Some(100.0);

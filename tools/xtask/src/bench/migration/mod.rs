@@ -11,12 +11,13 @@
 //! are told apart by the slot that a program says it has used.
 
 mod collect;
+mod cost;
 mod curves;
 mod goals;
 mod report;
 mod rows;
 
-pub use collect::{Figures, Measure};
+pub use collect::{Figures, Measure, Ran};
 pub use curves::{Chase, Line};
 pub use goals::{Goal, goals};
 pub use report::MigrationReport;
@@ -50,16 +51,19 @@ pub enum Group {
     Futex,
     /// A plain thread, below frames.
     Threads,
+    /// Programs that could migrate, and do not.
+    Cost,
 }
 
 impl Group {
     /// All of them.
-    pub const ALL: [Group; 5] = [
+    pub const ALL: [Group; 6] = [
         Group::Micro,
         Group::Threads,
         Group::Futex,
         Group::Chase,
         Group::Bfs,
+        Group::Cost,
     ];
 
     /// Its name on command lines.
@@ -70,23 +74,25 @@ impl Group {
             Group::Bfs => "bfs",
             Group::Futex => "futex",
             Group::Threads => "threads",
+            Group::Cost => "cost",
         }
     }
 
-    /// The program and its arguments, without the home.
-    fn program(self, quick: bool) -> (&'static str, String) {
+    /// The program and its arguments, without the home, if there is one program for all of it.
+    fn program(self, quick: bool) -> Option<(&'static str, String)> {
         let more = match (self, quick) {
             (Group::Micro, false) => "--times 256".into(),
             (Group::Micro, true) => "--times 64".into(),
             (Group::Futex, _) => "--times 64".into(),
-            (Group::Threads, false) => return (THREADS_APP, "--times 64".into()),
-            (Group::Threads, true) => return (THREADS_APP, "--times 32".into()),
+            (Group::Threads, false) => return Some((THREADS_APP, "--times 64".into())),
+            (Group::Threads, true) => return Some((THREADS_APP, "--times 32".into())),
             (Group::Chase, false) => String::new(),
             (Group::Chase, true) => "--accesses 4,32,128,512,1024".into(),
+            (Group::Cost, _) => return None,
             (Group::Bfs, false) => format!("--scale {}", self.scale(quick)),
             (Group::Bfs, true) => format!("--scale {} --factors 4,19", self.scale(quick)),
         };
-        (MIGRATION_APP, format!("--measure {} {more}", self.name()))
+        Some((MIGRATION_APP, format!("--measure {} {more}", self.name())))
     }
 
     /// Logarithm of the number of vertices of the graph.
@@ -138,13 +144,19 @@ pub fn migration(
     let mut failures = Vec::new();
     for &group in &options.groups {
         for &home in &options.homes {
+            if group.program(options.quick).is_none() {
+                say(&format!("measuring what migration costs on {home}"));
+                cost::measure(options, home, &mut figures, &mut failures, &mut logs, sink)?;
+            }
             for measure in Measure::ALL {
+                let Some(config) = config(group, home, measure, options.quick) else {
+                    continue;
+                };
                 say(&format!(
                     "measuring {} from {home}: {}",
                     group.name(),
                     measure.name()
                 ));
-                let config = config(group, home, measure, options.quick);
                 let report = super::made(&config, sink)?;
                 logs.push(report.dir.clone());
                 let mut taken = figures.take(measure, &report);
@@ -176,8 +188,8 @@ fn more_wakes(config: &RunConfig) -> RunConfig {
     more
 }
 
-fn config(group: Group, home: Isa, measure: Measure, quick: bool) -> RunConfig {
-    let (app, args) = group.program(quick);
+fn config(group: Group, home: Isa, measure: Measure, quick: bool) -> Option<RunConfig> {
+    let (app, args) = group.program(quick)?;
     let sim = measure.sim();
     let mut setup = Setup::default();
     let entries = group.set(quick);
@@ -188,7 +200,7 @@ fn config(group: Group, home: Isa, measure: Measure, quick: bool) -> RunConfig {
             entries,
         });
     }
-    RunConfig {
+    Some(RunConfig {
         work: Work::App {
             app: app.into(),
             args: format!("{args} --home {home}"),
@@ -197,5 +209,5 @@ fn config(group: Group, home: Isa, measure: Measure, quick: bool) -> RunConfig {
         windows: measure == Measure::Instructions,
         setup,
         ..RunConfig::default()
-    }
+    })
 }

@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 
 use super::curves::Chase;
 use super::goals::{Goal, goals};
-use super::rows::{EXPECTED, Key, PER_FRAME, Phase, Row, rows};
+use super::rows::{COST, EXPECTED, Key, PER_FRAME, Phase, Row, rows};
 use super::{Figures, Group, Options};
 use crate::bench::SCHEMA;
 use crate::paths;
@@ -70,8 +70,8 @@ impl MigrationReport {
         let chase = |&isa: &Isa| Some((isa, Chase::of(&figures, &rows, isa)?));
         let chases: BTreeMap<Isa, Chase> = Isa::ALL.iter().filter_map(chase).collect();
         for (key, row) in &rows {
-            // What is made of other rows lacks what they lack.
-            if key.op == PER_FRAME {
+            // What is made of other rows lacks what they lack; costs are of instructions only.
+            if key.op == PER_FRAME || key.op.starts_with(COST) {
                 continue;
             }
             let figures = [

@@ -6,23 +6,26 @@ use std::fmt;
 use dyad_abi::Isa;
 use dyad_sim_model::report::{Spread, WindowReport};
 
-use super::collect::{Figures, Measure, Reported, Sides};
+use super::collect::{Figures, Measure, Ran, Reported, Sides};
 use super::curves::{CHASE, Line};
 
 /// How names of migrations below frames begin.
 pub(super) const DEPTH: &str = "thread_ping_pong_depth_";
 /// The row that is made of those.
 pub(super) const PER_FRAME: &str = "transform_per_frame";
+/// How names begin of what being able to migrate costs: only instructions are compared.
+pub(super) const COST: &str = "transform_cost_";
 
 /// Operations that there should be figures of, by name, or by how their names begin; and why there
 /// are none, where there are none.
-pub const EXPECTED: [(&str, &str); 13] = [
+pub const EXPECTED: [(&str, &str); 14] = [
     ("crossing_call_round_trip", ""),
     ("crossing_call_round_trip_reverse", ""),
     ("async_ping_pong", ""),
     ("thread_ping_pong_depth4", ""),
     ("thread_ping_pong_depth_", ""),
     ("transform_per_frame", ""),
+    ("transform_cost_", ""),
     ("emulate_to_point", NO_PROGRAM),
     ("remote_fault", ""),
     ("futex_contended_wake", ""),
@@ -213,6 +216,12 @@ pub fn rows(figures: &Figures) -> BTreeMap<Key, Row> {
         .filter(|(key, _)| key.op != CHASE)
         .map(|(key, reported)| (key.clone(), row(key, reported)))
         .collect();
+    rows.extend(
+        figures
+            .costs
+            .iter()
+            .map(|(key, ran)| (key.clone(), cost(ran))),
+    );
     for isa in Isa::ALL {
         if let Some(row) = per_frame(&rows, isa) {
             let op = PER_FRAME.to_string();
@@ -220,6 +229,19 @@ pub fn rows(figures: &Figures) -> BTreeMap<Key, Row> {
         }
     }
     rows
+}
+
+/// What the pass has made dearer: of the same kernel as a task and as a thread.
+fn cost([task, thread]: &[Ran; 2]) -> Row {
+    let (before, after) = (task.instructions as f64, thread.instructions as f64);
+    let more = [("untransformed", before), ("ratio", after / before)];
+    Row {
+        instructions: Some(thread.instructions),
+        n: thread.passes[0],
+        interrupted: thread.passes[1],
+        more: more.map(|(what, v)| (what.to_string(), v)).into(),
+        ..Row::default()
+    }
 }
 
 /// What a frame costs: by how much leaving an ISA takes longer with each frame that there is, since
@@ -371,6 +393,25 @@ mod tests {
         let frame = &rows[&key(PER_FRAME)];
         assert_eq!(frame.instructions, Some(40));
         assert!((frame.sim_ns.unwrap() - 30.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn what_migration_costs_is_a_ratio() {
+        let ran = |instructions| Ran {
+            instructions,
+            passes: [5, 1],
+        };
+        let mut figures = Figures::default();
+        let op = format!("{COST}mg");
+        figures.costs.insert(key(&op), [ran(2000), ran(2050)]);
+        let row = &rows(&figures)[&key(&op)];
+        assert_eq!(
+            (row.instructions, row.n, row.interrupted),
+            (Some(2050), 5, 1)
+        );
+        assert_eq!(row.more["untransformed"], 2000.0);
+        assert!((row.more["ratio"] - 1.025).abs() < 1e-9);
+        assert_eq!((row.sim_ns, row.host_ns), (None, None));
     }
 
     #[test]

@@ -1,0 +1,78 @@
+//! What being able to migrate costs a program that does not: the kernels of the NAS benchmarks, as tasks
+//! and as plain threads, which both stay where they are.
+//!
+//! Both programs have the same kernels, compiled in the same way; only that of threads has migration
+//! points, and the spine pass has been over it. Compared are the instructions in the windows around
+//! timed phases.
+
+use std::path::PathBuf;
+
+use dyad_abi::Isa;
+use dyad_abi::marker::WindowId;
+
+use super::Options;
+use super::collect::{Figures, Measure, Ran};
+use super::rows::{COST, Key};
+use crate::config::{RunConfig, Work};
+use crate::error::Error;
+use crate::launch::Sink;
+
+/// The program whose threads can migrate.
+const THREADS: &str = "npb-thread";
+
+/// Kernels; the smallest is first, whose loops are the shortest too. `npb-is` prints while it runs: what
+/// kernels do for that has windows of its own, which end those of the program.
+const KERNELS: [&str; 3] = ["mg", "cg", "ft"];
+/// How many of them are run if there is less of everything.
+const QUICK: usize = 1;
+
+/// As a task, and as a thread.
+fn configs(kernel: &str, home: Isa) -> [RunConfig; 2] {
+    let config = |app: String, more: String| RunConfig {
+        work: Work::App {
+            app,
+            args: format!("{more}--class S --hop off --home {home}"),
+        },
+        sim: Measure::Instructions.sim(),
+        windows: true,
+        ..RunConfig::default()
+    };
+    [
+        config(format!("npb-{kernel}"), String::new()),
+        config(THREADS.into(), format!("--bench {kernel} ")),
+    ]
+}
+
+/// Measures on one ISA.
+///
+/// # Errors
+///
+/// If a run could not be made, or was interrupted.
+pub(super) fn measure(
+    options: &Options,
+    home: Isa,
+    figures: &mut Figures,
+    failures: &mut Vec<String>,
+    logs: &mut Vec<PathBuf>,
+    sink: &mut dyn Sink,
+) -> Result<(), Error> {
+    let count = if options.quick { QUICK } else { KERNELS.len() };
+    for kernel in &KERNELS[..count] {
+        let mut ran = Vec::new();
+        for config in configs(kernel, home) {
+            let report = crate::bench::made(&config, sink)?;
+            logs.push(report.dir.clone());
+            ran.push(Ran::of(&report, WindowId::FREE, home));
+        }
+        let ran: Result<Vec<Ran>, String> = ran.into_iter().collect();
+        match ran.as_deref() {
+            Ok(&[task, thread]) => {
+                let op = format!("{COST}{kernel}");
+                figures.costs.insert(Key { op, isa: home }, [task, thread]);
+            }
+            Ok(_) => {}
+            Err(why) => failures.push(format!("cost of {kernel} on {home}: {why}")),
+        }
+    }
+    Ok(())
+}
