@@ -1,5 +1,5 @@
 //! Endpoints after a node has died: what its schedulers had not been told goes to where the threads
-//! are now, and threads that do not wait are no waiters.
+//! are now, threads that do not wait are no waiters, and those that wait have nothing to take.
 //!
 //! Each endpoint is looked at once, after all threads of the dead node have other owners and nobody
 //! has an older owner in hand. There it also turns out which threads are on lists; what is on none
@@ -115,7 +115,8 @@ fn lists<P: Platform>(cx: &Cx, e: &'static Endpoints, dead: NodeId, events: &mut
     true
 }
 
-/// Takes a waiter off that does not wait: whoever was stopping it has died before.
+/// Takes a waiter off that does not wait: whoever was stopping it has died before. One that waits although
+/// there is something for it is woken: whoever has sent that has died before.
 fn waiter<P: Platform>(cx: &Cx, line: &'static Line) {
     let word = cx.words().read(&line.waiter);
     let Some(frame) = linked(word) else {
@@ -135,6 +136,12 @@ fn waiter<P: Platform>(cx: &Cx, line: &'static Line) {
         .is_some_and(|o| o.state == State::Blocked);
     if !blocked {
         dispatch::withdraw::<P>(cx, t, line);
+    } else if line.has_news(cx.node)
+        && !lacks!("endpoints::waiter::news")
+        && let Some(t) = line.take_waiter(cx.node)
+    {
+        // Refused if it has been stopped meanwhile.
+        let _ = dispatch::wake::<P>(cx, t, Woken::Ready);
     }
 }
 

@@ -7,6 +7,7 @@
 //! | `rows` | the rows that the dead CPUs were in, by their intents |
 //! | [`threads`] | what becomes of the dead node's threads |
 //! | [`endpoints`] | lists and waiters that it has left behind |
+//! | [`adrift`] | threads of live nodes that it was just waking |
 //!
 //! `arch/*` calls it for [`Platform::look_after_others`]; the [core](dyad_core) knows nothing of it.
 //! What it counts with is in [`dyad_audit`].
@@ -25,10 +26,13 @@
 //!   between     again
 //!   set         the counts become the references, unless some have been given back meanwhile: count
 //!   clear       unfreeze; the dead node's intents are cleared
-//!   threads     each goes on where it can, or returns with an error, or stops
+//!   threads     each goes on where it can, or returns with an error, or stops; those of live nodes that
+//!               are blocked and wait nowhere are noted
 //!   settle      a round, so that nobody has an older owner of a thread in hand
 //!   endpoints   schedulers' lists of the dead node's CPUs; waiters that do not wait
-//!   lost        schedulers are told of threads that are on no list although they say so
+//!   adrift      what was noted and is so still is woken
+//!   lost        schedulers are told of threads that are on no list although they say so, and of all that
+//!               are ready or sleep
 //!   finish      frames that its faults had taken; doorbell; RECOVERING -> VACANT; claim dropped
 //! ```
 //!
@@ -65,6 +69,7 @@ extern crate std;
 #[macro_use(lacks)]
 extern crate dyad_object;
 
+pub mod adrift;
 pub mod endpoints;
 #[cfg(any(test, feature = "host"))]
 pub mod host;
@@ -165,6 +170,10 @@ pub struct Recovery {
     replaced: [Option<(WeakRef, bool)>; MAX_CPUS],
     /// The thread whose message is to be sent.
     pending: Option<threads::Handed>,
+    /// Threads that the dead node may have been waking.
+    adrift: adrift::Adrift,
+    /// Walks that have begun to find them.
+    walks: u32,
 }
 
 /// Does a piece of whatever recovery there is to do. `state` is this node's.
@@ -219,6 +228,8 @@ fn begin<P: Platform>(cx: &Cx) -> Option<Recovery> {
         last: [None; MAX_CPUS],
         replaced: [None; MAX_CPUS],
         pending: None,
+        adrift: adrift::Adrift::NONE,
+        walks: 0,
     })
 }
 
@@ -256,7 +267,12 @@ impl Recovery {
             Phase::Endpoints(mut walk) => {
                 if walk.piece::<P>(cx, self.dead.node) {
                     let (cursor, sure) = (Cursor::START, !walk.unsure);
-                    return self.go(Phase::Lost { cursor, sure });
+                    self.walks += 1;
+                    // Those that stay there are few: at most one for each CPU that has died.
+                    return match self.adrift.wake::<P>(cx) || self.walks >= adrift::WALKS {
+                        true => self.go(Phase::Lost { cursor, sure }),
+                        false => self.go(Phase::Threads(cursor)),
+                    };
                 }
                 self.go(Phase::Endpoints(walk))
             }
@@ -451,6 +467,7 @@ impl Recovery {
                 continue;
             }
             threads::doubt(cx, frame);
+            self.adrift.look(cx, frame);
             if let Some(handed) = threads::repair::<P>(cx, self.dead, frame)
                 && !handed.send::<P>(cx)
             {
@@ -461,12 +478,15 @@ impl Recovery {
         self.go(Phase::Threads(cursor))
     }
 
-    /// Tells of threads that are on no list although they say so.
+    /// Tells of threads that are on no list although they say so, and of those of which nobody may know.
     fn lost<P: Platform>(&mut self, cx: &Cx, mut cursor: Cursor, sure: bool) -> Pace {
         let mut records = RECORDS;
         for _ in 0..OBJECTS * 4 {
             match next_object(cx, &mut cursor, &mut records, |k| k == Thread::KIND) {
-                Walked::Object(frame, _) => threads::tell_lost::<P>(cx, frame, sure),
+                Walked::Object(frame, _) => {
+                    threads::tell_lost::<P>(cx, frame, sure);
+                    adrift::tell::<P>(cx, frame);
+                }
                 Walked::Working => break,
                 Walked::End => return self.go(Phase::Finish),
             }

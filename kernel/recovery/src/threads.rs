@@ -20,8 +20,8 @@
 //! registers, because only it knows their layout.
 //!
 //! News of threads that the dead node had in hand, between a list and a scheduler or on the way to a list,
-//! are told anew: [`doubt`] before anything else, [`tell_lost`] at the end. One thread per CPU can still be
-//! missed: one that had moved to a live node, and that the dead one had taken off its list to pass it on.
+//! are told anew: [`doubt`] before anything else, [`tell_lost`] at the end. What it was doing to threads of
+//! live nodes: [`adrift`](super::adrift).
 
 use core::sync::atomic::Ordering;
 

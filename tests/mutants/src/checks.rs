@@ -351,6 +351,21 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/ktest::ops_known::rounds_give_a_component_its_present_table_on_hosts"],
     ),
     m(
+        "check/recovery::adrift::tell",
+        State,
+        "schedulers are told of what a dead node may have had in hand",
+        &[
+            "recovery/unit/tests::waking::who_was_just_being_woken_is_woken",
+            "recovery/unit/tests::waking::sleepers_are_told_of_again_and_waiters_wait_on",
+        ],
+    ),
+    m(
+        "check/recovery::adrift::wake",
+        State,
+        "who was taken off an endpoint by a dead node is woken",
+        &["recovery/unit/tests::waking::who_was_just_being_woken_is_woken"],
+    ),
+    m(
         "check/recovery::begin::first",
         State,
         "the first live node recovers",
@@ -369,6 +384,12 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &[
             "recovery/unit/tests::events::a_thread_that_a_dead_node_was_putting_on_a_list_is_put_there",
         ],
+    ),
+    m(
+        "check/recovery::endpoints::waiter::news",
+        State,
+        "who waits at an endpoint with something in it is woken",
+        &["recovery/unit/tests::waking::who_was_just_being_woken_is_woken"],
     ),
     m(
         "check/recovery::freeze::count",

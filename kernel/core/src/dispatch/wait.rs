@@ -289,6 +289,15 @@ pub(super) fn line_of(cx: &Cx, t: &Thread) -> Result<&'static Line> {
     endpoints.line(t.waits_line.load(Ordering::Relaxed))
 }
 
+/// Whether a blocked thread is the one that waits where it says that it does. If not, somebody has taken
+/// it off, or it is just about to wait. Of one whose endpoints are gone nothing can be said: `true`.
+pub fn is_waiter(cx: &Cx, t: &'static Thread) -> bool {
+    let Ok(line) = line_of(cx, t) else {
+        return true;
+    };
+    frame_of(cx.node, t).is_none_or(|f| cx.words().read(&line.waiter) == link_to(f))
+}
+
 /// Takes a blocked thread off the endpoint it waits at. `false`: somebody has just found it there,
 /// and wakes it.
 pub fn stop_waiting(cx: &Cx, t: &'static Thread) -> bool {

@@ -17,7 +17,7 @@ fn event_of(tag: u32) -> u64 {
 }
 
 /// Another thread of the same scheduler, ready at a node.
-fn another(s: &Trio, c: &Cast, which: usize, tag: u64) -> &'static Thread {
+pub(super) fn another(s: &Trio, c: &Cast, which: usize, tag: u64) -> &'static Thread {
     let object = s.object(Thread::KIND);
     let t: &'static Thread = find(s.machines[0].node(), object, Thread::KIND).unwrap();
     let owner = Owner {
@@ -33,7 +33,7 @@ fn another(s: &Trio, c: &Cast, which: usize, tag: u64) -> &'static Thread {
 }
 
 /// Tags of all threads of which the scheduler of a node's CPU is told.
-fn told(s: &Trio, c: &Cast, which: usize) -> Vec<u64> {
+pub(super) fn told(s: &Trio, c: &Cast, which: usize) -> Vec<u64> {
     let (line, n) = (c.heard(s, which), s.machines[which].node());
     let events = std::iter::from_fn(|| Some(line.take(n)).filter(|&e| e != 0));
     let mut tags: Vec<u64> = events.map(|e| e & 0xffff_ffff).collect();
@@ -42,10 +42,10 @@ fn told(s: &Trio, c: &Cast, which: usize) -> Vec<u64> {
 }
 
 /// The dead node's scheduler was being told of threads, two of which live nodes had become the owners of
-/// before. Whatever was in its hand, each is told of once.
+/// before. Whatever was in its hand, each is told of, once; also those that it had been told of before.
 #[test]
 fn news_that_a_dead_node_had_in_hand_are_told_anew() {
-    let (mut died, mut in_hand) = (0, 0);
+    let mut died = 0;
     for before in 0..3 {
         for changes in 0.. {
             let s = Trio::new();
@@ -64,23 +64,16 @@ fn news_that_a_dead_node_had_in_hand_are_told_anew() {
                     .unwrap();
             }
             // It has taken one off before, so that the rest is no longer on the list of events.
-            let first = c.heard(&s, 1).take_thread(m.node()).unwrap().0;
+            c.heard(&s, 1).take_thread(m.node()).unwrap();
             let whole = crash::after(changes, || {
-                let taken = c.heard(&s, 1).take_thread(m.node());
-                taken.unwrap().0.tag.load(RELAXED)
+                c.heard(&s, 1).take_thread(m.node()).unwrap();
             });
             s.dies(1);
             s.recover(0);
             // It was stopped, as there is no node like the one that died.
             assert_eq!(told(&s, &c, 0), [70], "{before}, {changes}");
-            let mut expected: Vec<u64> = moved.iter().map(|t| t.tag.load(RELAXED)).collect();
-            expected.retain(|&tag| tag != first.tag.load(RELAXED) && Some(tag) != whole);
-            let told = told(&s, &c, 2);
-            // The event of one is 0 just before the rest is on the list again.
-            let missed: Vec<_> = expected.iter().filter(|&tag| !told.contains(tag)).collect();
-            assert!(missed.len() <= 1, "{before}, {changes}: {told:?}");
-            in_hand += missed.len();
-            assert_eq!(told.len() + missed.len(), expected.len());
+            // What has been taken off and passed on to nobody looks like what is known.
+            assert_eq!(told(&s, &c, 2), [71, 72], "{before}, {changes}");
             for t in list {
                 assert_eq!(t.event.load(RELAXED), 0);
             }
@@ -92,8 +85,6 @@ fn news_that_a_dead_node_had_in_hand_are_told_anew() {
         }
     }
     assert!(died >= 12, "{died}");
-    // One change of one order in which a thread is missed that had moved.
-    assert!(in_hand <= 2, "{in_hand}");
 }
 
 /// It was putting a thread on a list of another node when it died.
@@ -118,12 +109,8 @@ fn a_thread_that_a_dead_node_was_putting_on_a_list_is_put_there() {
         });
         s.dies(1);
         s.recover(0);
-        // Before the first change nobody knew of it.
-        let expected: &[u64] = match changes {
-            0 => &[73, 74, 76],
-            _ => &[71, 73, 74, 76],
-        };
-        assert_eq!(told(&s, &c, 2), expected, "{changes}");
+        // Also before the first change, and of one that has been told of: they are ready.
+        assert_eq!(told(&s, &c, 2), [71, 73, 74, 75, 76], "{changes}");
         assert_eq!(t.event.load(RELAXED), 0);
         sound(&s);
         if whole.is_some() {

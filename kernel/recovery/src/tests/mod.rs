@@ -6,6 +6,7 @@ mod intents;
 mod nodes;
 mod rows;
 mod threads;
+mod waking;
 
 use crate::host::{TRIO, Trio};
 use dyad_core::host::system::{VA, cpu, cx, node, this};

@@ -28,7 +28,7 @@ pub(super) struct Cast {
     component: WeakRef,
     service: WeakRef,
     pub(super) scheduler: WeakRef,
-    waits: WeakRef,
+    pub(super) waits: WeakRef,
 }
 
 impl Cast {
@@ -74,7 +74,7 @@ impl Cast {
         owner
     }
 
-    fn owner(&self, s: &Trio) -> Owner {
+    pub(super) fn owner(&self, s: &Trio) -> Owner {
         let words = s.machines[0].node().words;
         self.thread(s).owner(words).unwrap()
     }
@@ -337,7 +337,7 @@ fn a_ready_thread_without_a_node_for_it_is_stopped_or_returns() {
     }
 }
 
-fn wait(s: &Trio, c: &Cast, which: usize) -> &'static Line {
+pub(super) fn wait(s: &Trio, c: &Cast, which: usize) -> &'static Line {
     let t = c.thread(s);
     let line = c.endpoints(s, c.waits).line(9).unwrap();
     t.waits_at.store(c.waits.bits(), RELAXED);

@@ -16,8 +16,10 @@
 //!
 //! Threads are small numbers below `N`. News may come twice, late, or about a thread that is not
 //! here any more: being told is idempotent, and that a thread cannot be dispatched after all
-//! ([`Stop::Refused`]) changes nothing else that is known of it. So the two sources of news, events
-//! and results of calls, need no agreement about which of them reports what, and when.
+//! ([`Stop::Refused`]) changes nothing else that is known of it. Late news can even take the place of newer
+//! ones, as a thread is on a list once: so whatever is told, the thread itself says whether it is ready or
+//! sleeps. So the two sources of news, events and results of calls, need no agreement about which of them
+//! reports what, and when.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -27,6 +29,6 @@ mod ready;
 mod tests;
 mod timers;
 
-pub use policy::{Entry, Next, Scheduler, Stop};
+pub use policy::{Entry, News, Next, Scheduler, Stop};
 pub use ready::{PRIORITIES, Priority, ReadyQueues};
 pub use timers::Timers;

@@ -23,9 +23,19 @@ pub enum Stop {
     Blocked(Option<u64>),
     /// It is not this scheduler's any more: ended, or gone.
     Gone,
-    /// It was not ready after all, so the news that it was are old. What is known of it otherwise
-    /// stays true: a deadline above all.
-    Refused,
+    /// It was not ready after all, so the news that it was are old; if it waits, until then. News that
+    /// come late take the place of newer ones: this may be all that is heard of its waiting.
+    Refused(Option<u64>),
+}
+
+/// What a scheduler is told of a thread that it has not dispatched. News that are told late can take the
+/// place of newer ones, so either means no more than that the thread is to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It has become ready, or has come, or its node has died.
+    Ready,
+    /// It waits; if it still does, until then.
+    Sleeps(Option<u64>),
 }
 
 /// What to do next.
@@ -70,6 +80,16 @@ impl<const N: usize> Scheduler<N> {
         self.ready.push_back(thread, entry.priority);
     }
 
+    /// There is news of a thread.
+    pub fn told(&mut self, thread: usize, entry: Entry, news: News) {
+        match news {
+            News::Sleeps(Some(at)) => self.stopped(thread, entry, Stop::Blocked(Some(at))),
+            // If it does not wait any more, these news may have taken the place of those that it is
+            // ready. If it is not, it is refused.
+            News::Ready | News::Sleeps(None) => self.ready(thread, entry),
+        }
+    }
+
     /// A sleeping thread whose time has come. It is to be woken; there is news when that has worked.
     pub fn expired(&mut self, now: u64) -> Option<usize> {
         self.timers.expired(now)
@@ -104,7 +124,7 @@ impl<const N: usize> Scheduler<N> {
 
     /// The thread that was run has stopped.
     pub fn stopped(&mut self, thread: usize, entry: Entry, why: Stop) {
-        if why != Stop::Refused {
+        if !matches!(why, Stop::Refused(_)) {
             self.timers.cancel(thread);
         }
         match why {
@@ -114,10 +134,11 @@ impl<const N: usize> Scheduler<N> {
             Stop::Interrupted => {
                 self.ready.push_front(thread, entry.priority);
             }
-            Stop::Blocked(Some(at)) => {
+            Stop::Blocked(Some(at)) | Stop::Refused(Some(at)) => {
                 self.timers.set(thread, at);
             }
-            Stop::Blocked(None) | Stop::Refused => {}
+            // Without one: what is known of it otherwise stays true.
+            Stop::Blocked(None) | Stop::Refused(None) => {}
             Stop::Gone => self.dropped(thread),
         }
     }

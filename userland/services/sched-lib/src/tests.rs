@@ -214,11 +214,11 @@ fn late_and_double_news_do_no_harm() {
     s.ready(1, IDLE);
     s.stopped(1, IDLE, Stop::Blocked(Some(5)));
     assert_eq!(runs(&mut s, 0), Some(1));
-    s.stopped(1, IDLE, Stop::Refused);
+    s.stopped(1, IDLE, Stop::Refused(None));
     assert_eq!(s.next(0, table), Next::Wait(Some(5)));
     s.ready(1, IDLE);
     assert_eq!(runs(&mut s, 0), Some(1));
-    s.stopped(1, IDLE, Stop::Refused);
+    s.stopped(1, IDLE, Stop::Refused(None));
     assert_eq!(s.expired(10), Some(1));
     s.ready(1, IDLE);
     assert_eq!(runs(&mut s, 0), Some(1));
@@ -228,4 +228,159 @@ fn late_and_double_news_do_no_harm() {
     s.ready(3, IDLE);
     s.ready(N, IDLE);
     assert_eq!(s.next(0, table), Next::Wait(None));
+}
+
+/// What the kernel knows of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Ready,
+    /// With a deadline, or for ever.
+    Waits(Option<u64>),
+}
+
+/// Threads of one CPU, the list on which its scheduler hears of them, and those who are just putting some
+/// there: with news that may be old by then.
+struct World {
+    now: u64,
+    states: [State; N],
+    /// Why it is on the list; `None`: it is not.
+    events: [Option<State>; N],
+    list: Vec<usize>,
+    hands: Vec<(usize, State)>,
+    scheduler: Scheduler<N>,
+}
+
+impl World {
+    fn new() -> World {
+        World {
+            now: 0,
+            states: [State::Waits(None); N],
+            events: [None; N],
+            list: Vec::new(),
+            hands: Vec::new(),
+            scheduler: Scheduler::new(),
+        }
+    }
+
+    /// A thread on the list gets the reason that comes last, whichever is newer.
+    fn push(&mut self, thread: usize, why: State) {
+        if self.events[thread].replace(why).is_none() {
+            self.list.push(thread);
+        }
+    }
+
+    fn waits_until(&self, thread: usize) -> Option<u64> {
+        match self.states[thread] {
+            State::Waits(until) => until,
+            State::Ready => None,
+        }
+    }
+
+    /// One round of the scheduler. Whoever runs waits again.
+    fn round(&mut self, until: Option<u64>) -> Next {
+        let entry = |_| Some(IDLE);
+        for thread in core::mem::take(&mut self.list) {
+            let news = match self.events[thread].take() {
+                Some(State::Ready) => News::Ready,
+                Some(State::Waits(_)) => News::Sleeps(self.waits_until(thread)),
+                None => unreachable!(),
+            };
+            self.scheduler.told(thread, IDLE, news);
+        }
+        while let Some(thread) = self.scheduler.expired(self.now) {
+            // `Resume`.
+            if self.states[thread] != State::Ready {
+                self.states[thread] = State::Ready;
+                self.push(thread, State::Ready);
+            }
+        }
+        let next = self.scheduler.next(self.now, entry);
+        if let Next::Run { thread, .. } = next {
+            let how = match self.states[thread] {
+                State::Ready => {
+                    self.states[thread] = State::Waits(until);
+                    Stop::Blocked(until)
+                }
+                State::Waits(until) => Stop::Refused(until),
+            };
+            self.scheduler.stopped(thread, IDLE, how);
+        }
+        next
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    /// Somebody wakes a thread, and is about to say so.
+    Wake(usize),
+    /// A message has a thread run at once, without the scheduler; it waits again, and says so.
+    Switch(usize, Option<u64>),
+    /// Somebody takes a thread off the list, to put it there, or where it is now, again.
+    Take(usize),
+    /// One of those who are about to say something does.
+    Say(usize),
+    Round(Option<u64>),
+    Time(u64),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let until = prop::option::of(1u64..40);
+    prop_oneof![
+        3 => (0..4usize).prop_map(Act::Wake),
+        3 => (0..4usize, until.clone()).prop_map(|(t, d)| Act::Switch(t, d)),
+        2 => (0..4usize).prop_map(Act::Take),
+        3 => (0..4usize).prop_map(Act::Say),
+        3 => until.prop_map(Act::Round),
+        1 => (0..30u64).prop_map(Act::Time),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    /// However late the news come: who is ready runs, and who sleeps is woken.
+    #[test]
+    fn nobody_is_forgotten_because_of_old_news(acts in prop::collection::vec(act(), 0..60)) {
+        let mut w = World::new();
+        let after = |w: &World, d: Option<u64>| d.map(|d| w.now + d);
+        for a in acts {
+            match a {
+                Act::Wake(t) if w.states[t] != State::Ready => {
+                    w.states[t] = State::Ready;
+                    w.hands.push((t, State::Ready));
+                }
+                Act::Switch(t, d) if w.states[t] != State::Ready => {
+                    let waits = State::Waits(after(&w, d));
+                    w.states[t] = waits;
+                    if d.is_some() {
+                        w.push(t, waits);
+                    }
+                }
+                Act::Take(i) if i < w.list.len() => {
+                    let t = w.list.remove(i);
+                    let why = w.events[t].take().unwrap();
+                    w.hands.push((t, why));
+                }
+                Act::Say(i) if i < w.hands.len() => {
+                    let (t, why) = w.hands.remove(i);
+                    w.push(t, why);
+                }
+                Act::Round(d) => drop(w.round(after(&w, d))),
+                Act::Time(t) => w.now += t,
+                _ => {}
+            }
+        }
+        for (t, why) in core::mem::take(&mut w.hands) {
+            w.push(t, why);
+        }
+        for _ in 0..1000 {
+            match w.round(None) {
+                Next::Wait(None) if w.list.is_empty() => break,
+                Next::Wait(Some(at)) => w.now = w.now.max(at),
+                _ => {}
+            }
+        }
+        for t in 0..N {
+            prop_assert_eq!(w.states[t], State::Waits(None), "thread {}", t);
+        }
+    }
 }

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad_abi::cap::{Event, Stopped, Woken};
 use dyad_abi::service::{sched, scheduler_line, slot};
 use dyad_abi::{NodeId, Result};
-use dyad_sched::{Entry, Next, Priority, Scheduler, Stop};
+use dyad_sched::{Entry, News, Next, Priority, Scheduler, Stop};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Hardware, Receive, Send, Thread, Until};
 
@@ -69,6 +69,11 @@ fn thread_cap(thread: usize) -> Cap<Thread> {
     Cap::at(dyad_abi::cap::CapIndex(sched::tag(thread as u32)))
 }
 
+/// Until when a thread waits, if it does, and not for ever.
+fn waits_until(thread: usize) -> Option<u64> {
+    thread_cap(thread).deadline().ok().flatten()
+}
+
 struct Cpu {
     line: u64,
     hardware: Cap<Hardware>,
@@ -117,13 +122,13 @@ impl Cpu {
             return;
         };
         match event.why {
-            Woken::Ready | Woken::Arrived | Woken::NodeDied => self.scheduler.ready(thread, entry),
+            Woken::Ready | Woken::Arrived | Woken::NodeDied => {
+                self.scheduler.told(thread, entry, News::Ready);
+            }
             // A message has switched to it and it has stopped again, without `Dispatch`.
             Woken::Sleeps => {
-                if let Ok(Some(at)) = thread_cap(thread).deadline() {
-                    self.scheduler
-                        .stopped(thread, entry, Stop::Blocked(Some(at)));
-                }
+                let news = News::Sleeps(waits_until(thread));
+                self.scheduler.told(thread, entry, news);
             }
             Woken::Ended => {
                 let _ = Cap::<Send>::at(sched::ended(thread as u32)).send();
@@ -150,7 +155,7 @@ impl Cpu {
                 Stopped::Left => Stop::Gone,
             },
             // Not here, or not ready any more: if it comes back there is an event.
-            Err(_) => Stop::Refused,
+            Err(_) => Stop::Refused(waits_until(thread)),
         };
         self.scheduler.stopped(thread, entry, how);
     }

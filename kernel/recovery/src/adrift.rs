@@ -1,0 +1,124 @@
+//! Threads of live nodes that the dead node was just waking, or passing on.
+//!
+//! Whoever wakes a thread makes three changes: it takes the thread off its endpoint (the waiter word),
+//! makes it ready (the owner word), and tells its scheduler (the event word, and a list). In between
+//! nobody else does anything for the thread. If the waker dies there:
+//!
+//! | after | the thread is | found by | then |
+//! |---|---|---|---|
+//! | setting bits, before the waiter word | the waiter of an endpoint with news | [`endpoints`](super::endpoints) | it is woken |
+//! | the waiter word | blocked, and the waiter of nothing | two looks with a round in between | it is woken |
+//! | the owner word | ready, and its event is 0 | one look | its scheduler is told |
+//! | the event word | as its event says, and on no list | doubt: [`dyad_object::endpoint`] | its scheduler is told |
+//! | taking it off a list to pass it on | as before, and its event is 0 | one look | its scheduler is told |
+//!
+//! Live wakers, and threads that are about to wait, are between these changes for a moment only: hence
+//! the second look. A thread that is there at both by chance is woken early, which is what `Resume` does,
+//! too. Its waker finds that it does not wait any more; if it was about to wait, it looks at its owner
+//! word once more and does not.
+//!
+//! A thread that is ready, or sleeps until a deadline, and of which its scheduler knows, looks just like
+//! one of which it does not. So schedulers are told of all of them: what they know already changes
+//! nothing for them.
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::cap::Woken;
+use dyad_shm::FrameRef;
+
+use dyad_core::cx::Cx;
+use dyad_core::{Platform, dispatch};
+use dyad_object::thread::{Owner, State, Thread};
+
+/// Threads that are kept between the two looks. A CPU has no more than one in hand, so this is for all of
+/// the largest system; but those of live CPUs are found at different moments of a walk.
+const ROOM: usize = 64;
+/// How often a walk in which more were found begins anew.
+pub const WALKS: u32 = 16;
+
+/// Threads that were blocked, and the waiters of nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Adrift {
+    /// Frame and owner word.
+    found: [Option<(FrameRef, u64)>; ROOM],
+    used: usize,
+    more: bool,
+}
+
+impl Adrift {
+    /// None.
+    pub const NONE: Adrift = Adrift {
+        found: [None; ROOM],
+        used: 0,
+        more: false,
+    };
+
+    /// The first look at a thread.
+    pub fn look(&mut self, cx: &Cx, frame: FrameRef) {
+        let Some(word) = is_adrift(cx, frame) else {
+            return;
+        };
+        match self.found.get_mut(self.used) {
+            Some(place) => {
+                *place = Some((frame, word));
+                self.used += 1;
+            }
+            None => self.more = true,
+        }
+    }
+
+    /// The second look: those that still are as they were are woken. `false`: there were more than could
+    /// be kept.
+    pub fn wake<P: Platform>(&mut self, cx: &Cx) -> bool {
+        for (frame, word) in self.found.iter().take(self.used).flatten() {
+            if is_adrift(cx, *frame) == Some(*word)
+                && !lacks!("adrift::wake")
+                && let Some(t) = cx.node.map.get::<Thread>(frame.address())
+            {
+                // Refused if it has been stopped; a scheduler that is gone is told nothing.
+                let _ = dispatch::wake::<P>(cx, t, Woken::Ready);
+            }
+        }
+        let more = self.more;
+        *self = Adrift::NONE;
+        !more
+    }
+}
+
+/// Whether the node lives that an owner word names, in the incarnation that it names.
+fn lives(cx: &Cx, owner: Owner) -> bool {
+    let now = cx.node.word_of(owner.node);
+    now.state.is_live() && owner.is(owner.node, now.incarnation)
+}
+
+/// The owner word of a thread that is a live node's, blocked, and not the waiter of where it waits.
+fn is_adrift(cx: &Cx, frame: FrameRef) -> Option<u64> {
+    let t: &'static Thread = cx.node.map.get(frame.address())?;
+    let owner = t.owner(cx.words())?;
+    (owner.state == State::Blocked && lives(cx, owner) && !dispatch::is_waiter(cx, t))
+        .then(|| owner.bits())
+}
+
+/// Tells the scheduler of a thread that is ready, or that sleeps until a deadline, and is on no list.
+pub fn tell<P: Platform>(cx: &Cx, frame: FrameRef) {
+    let Some(t) = cx.node.map.get::<Thread>(frame.address()) else {
+        return;
+    };
+    let Some(owner) = t.owner(cx.words()).filter(|&o| lives(cx, o)) else {
+        return;
+    };
+    let why = match owner.state {
+        State::Ready => Woken::Ready,
+        // A root thread's deadline is its CPU's own affair.
+        State::Blocked
+            if t.deadline.load(Ordering::Relaxed) != 0
+                && t.scheduler.load(Ordering::Relaxed) != 0 =>
+        {
+            Woken::Sleeps
+        }
+        _ => return,
+    };
+    if cx.words().read(&t.event) == 0 && !lacks!("adrift::tell") {
+        let _ = dispatch::tell_scheduler::<P>(cx, t, why);
+    }
+}
