@@ -239,9 +239,7 @@ pub fn trials() -> Vec<Trial> {
     let storm = test(
         "finds_nothing_in_a_storm".into(),
         Box::new(|| {
-            for seed in 1..=2 {
-                finds_nothing(Under::Storm(2 * STORM), Order::Strict { seed })?;
-            }
+            finds_nothing(Under::Storm(2 * STORM), Order::Strict { seed: 1 })?;
             Ok(finds_nothing(Under::Storm(2 * STORM), Order::Parallel)?)
         }),
     );

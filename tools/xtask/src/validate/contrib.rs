@@ -21,10 +21,10 @@ const THEIRS: &str = "dcachesize=32768,dassoc=8,dblksize=64,icachesize=32768,ias
 /// Loads with many misses, and their passes beside one in the long run, and with `quick`. They are
 /// added up: whole runs cannot be taken apart.
 const LOADS: &[(&str, [u32; 2])] = &[
-    ("matmul", [120, 24]),
-    ("random", [40, 8]),
-    ("chase", [40, 8]),
-    ("stream", [16, 4]),
+    ("matmul", [120, 12]),
+    ("random", [40, 4]),
+    ("chase", [40, 4]),
+    ("stream", [16, 2]),
 ];
 
 pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(), Error> {
