@@ -361,14 +361,22 @@ pub fn plan(objects: [&[Object]; 2]) -> Result<Plan, AlignError> {
     }
     let [only_x, only_a] = only_end;
     let end_of = |isa| only_window(isa).1;
-    for (region, end, limit) in [
-        ("code", plan.text_end + BUILTINS_ROOM, ONLY_BASE),
-        ("code of x86_64 only", only_x, end_of(Isa::X86_64)),
-        ("code of aarch64 only", only_a, end_of(Isa::Aarch64)),
-        ("data", at, SHARED_LIMIT),
+    let [of_x, of_a] = &plan.only;
+    let data: Vec<Slot> = plan.shared.iter().flatten().cloned().collect();
+    for (region, slots, end, limit) in [
+        ("code", &plan.text, plan.text_end + BUILTINS_ROOM, ONLY_BASE),
+        ("code of x86_64 only", of_x, only_x, end_of(Isa::X86_64)),
+        ("code of aarch64 only", of_a, only_a, end_of(Isa::Aarch64)),
+        ("data", &data, at, SHARED_LIMIT),
     ] {
         if end > limit {
-            misfits.push(Misfit::TooLarge { region, end, limit });
+            let largest = slots.iter().max_by_key(|s| s.size);
+            misfits.push(Misfit::TooLarge {
+                region,
+                end,
+                limit,
+                largest: largest.map(|s| (s.section.clone(), s.size)),
+            });
         }
     }
     match misfits.is_empty() {

@@ -268,14 +268,29 @@ fn thread_locals_constructors_and_giants_are_refused() {
             .any(|m| matches!(m, Misfit::Constructors { .. })),
         "{found:?}"
     );
+    // What is too large says what takes the room, and what can be done.
     let found = with(
         "@big = internal global [1000000000 x i8] zeroinitializer\n",
         "align-big",
     );
+    let large = |of: &str, name: &str, remedy: &str, found: &[Misfit]| {
+        found.iter().any(|m| {
+            let text = m.to_string();
+            matches!(m, Misfit::TooLarge { region, .. } if *region == of)
+                && text.contains(name)
+                && text.contains(remedy)
+        })
+    };
     assert!(
-        found
-            .iter()
-            .any(|m| matches!(m, Misfit::TooLarge { region: "data", .. })),
+        large("data", ".bss.big", "on the heap", &found),
+        "{found:?}"
+    );
+    let found = with(
+        "module asm \".section .text.only_x86_64.far,\\22ax\\22; .globl far; .type far,STT_FUNC; far: .zero 5000000; .size far, .-far\"\n",
+        "align-window",
+    );
+    assert!(
+        large("code of x86_64 only", "far", "#[dyad::isa]", &found),
         "{found:?}"
     );
 }

@@ -70,6 +70,8 @@ fn refused(name: &str, body: &str) -> Vec<(String, Option<String>, Refused)> {
 #[test]
 fn what_cannot_be_on_the_stack_is_refused_with_its_place() {
     let line = Some("/app/src/main.rs:42".to_owned());
+    // Local variables have no line of their own: the function's is named.
+    let header = Some("/app/src/main.rs:40".to_owned());
     let cases: [(&str, &str, Option<String>, Refused); 7] = [
         (
             "dynamic",
@@ -87,16 +89,16 @@ fn what_cannot_be_on_the_stack_is_refused_with_its_place() {
         ),
         (
             "aligned",
-            "define internal void @work(i64 %n) {\nstart:\n  %a = alloca [64 x i8], align 64\n\
+            "define internal void @work(i64 %n) !dbg !4 {\nstart:\n  %a = alloca [64 x i8], align 64\n\
              call void @dyad_migrate_point()\n  call void @use(ptr %a)\n  ret void\n}",
-            None,
+            header.clone(),
             Refused::Alignment(64),
         ),
         (
             "large",
-            "define internal void @work(i64 %n) {\nstart:\n  %a = alloca [300000 x i8], align 8\n\
+            "define internal void @work(i64 %n) !dbg !4 {\nstart:\n  %a = alloca [300000 x i8], align 8\n\
              call void @dyad_migrate_point()\n  call void @use(ptr %a)\n  ret void\n}",
-            None,
+            header,
             Refused::Large(300_000),
         ),
         (
@@ -156,6 +158,127 @@ fn what_is_entered_from_outside_is_no_part_of_the_spine() {
 
     let alias = format!("{work}\n@other = internal alias void (i64), ptr @work");
     assert_eq!(refused("alias", &module(&alias))[0].2, Refused::Alias);
+}
+
+/// A thread that has come from the other ISA cannot leave a function that runs on this one only.
+#[test]
+fn functions_of_one_isa_are_no_part_of_the_spine() {
+    let only = |body: &str| {
+        format!(
+            "define internal i64 @there(i64 %x) section \".text.only_x86_64.there\" !dbg !4 {{\nstart:\n  {body}\n  ret i64 %x\n}}\n\
+             @_RNv1_7ADDRESS = internal constant ptr @there\n\
+             define internal void @work(i64 %n) {{\nstart:\n  %a = call i64 @there(i64 %n)\n\
+             call void @dyad_migrate_point()\n  ret void\n}}\n"
+        )
+    };
+    let calls = only("%y = call i64 @plain(i64 %x)");
+    assert_eq!(
+        made("only", &module(&calls)).functions,
+        ["dyad_spine_root", "work"]
+    );
+    // That its address is kept is no reason to count it among others of its signature, a table is.
+    let other = "define internal i64 @mover(i64 %x) {\nstart:\n  call void @dyad_migrate_point()\n  ret i64 %x\n}\n";
+    let shared = format!("{calls}{other}@t = internal global [1 x ptr] [ptr @mover]\n");
+    assert!(made("kept", &module(&shared)).functions.len() == 3);
+    let place = Some("/app/src/main.rs:40".to_owned());
+    let table = format!("{calls}{other}@t = internal global [2 x ptr] [ptr @mover, ptr @there]\n");
+    assert_eq!(
+        refused("table", &module(&table)),
+        [("there".to_owned(), place.clone(), Refused::Entry)]
+    );
+    for (name, body) in [
+        ("direct", "call void @dyad_migrate_point()"),
+        ("below", "call void @work(i64 0)"),
+    ] {
+        assert_eq!(
+            refused(name, &module(&only(body))),
+            [("there".to_owned(), place.clone(), Refused::OneIsa)],
+            "{name}"
+        );
+    }
+}
+
+/// A point at the head of each loop, also where one loop is in another, and nothing else is slowed down.
+#[test]
+fn loops_have_points_where_it_is_asked_for() {
+    let work = |section: &str| {
+        format!(
+            "define internal void @work(i64 %n) {section}!dbg !4 {{\nstart:\n  br label %outer\n\
+             outer:\n  %i = phi i64 [ 0, %start ], [ %i2, %end ]\n  br label %inner\n\
+             inner:\n  %j = phi i64 [ %i, %outer ], [ %j2, %inner ]\n  %j2 = call i64 @plain(i64 %j), !dbg !6\n\
+             %c = icmp ult i64 %j2, 100\n  br i1 %c, label %inner, label %end\n\
+             end:\n  %i2 = add i64 %i, %j2\n  %d = icmp ult i64 %i2, %n\n  br i1 %d, label %outer, label %out\n\
+             out:\n  ret void\n}}\n"
+        )
+    };
+    let marked = "section \".text.points_loops\" ";
+    let spine = made("loops", &module(&work(marked)));
+    assert_eq!(spine.functions, ["dyad_spine_root", "work"]);
+    let of_work: Vec<_> = spine
+        .sites
+        .iter()
+        .filter(|s| s.function == "work")
+        .collect();
+    assert_eq!(of_work.len(), 2, "{of_work:?}");
+    assert_eq!(of_work[1].source.as_deref(), Some("/app/src/main.rs:42"));
+    let text = spine.ir.text();
+    assert!(!text.contains("points_loops"), "{text}");
+    // What goes round stays in registers where nobody asks for a move.
+    let start = text.find("inner:").unwrap();
+    let body = &text[start..start + text[start..].find("points.go").unwrap()];
+    assert!(
+        body.contains("= phi i64") && !body.contains("store"),
+        "{body}"
+    );
+    assert_eq!(
+        made("unmarked", &module(&work(""))).functions,
+        ["dyad_spine_root"]
+    );
+
+    let outside = work(marked).replace("internal void @work", "void @work");
+    assert_eq!(
+        refused("loops-outside", &module(&outside)),
+        [(
+            "work".to_owned(),
+            Some("/app/src/main.rs:40".to_owned()),
+            Refused::PointsOutside
+        )]
+    );
+    let task = work(marked)
+        .replace("!dbg !4 ", "")
+        .replace(", !dbg !6", "");
+    let task = format!("{task}declare i64 @plain(i64)\n");
+    assert_eq!(
+        refused("loops-task", &task),
+        [("work".to_owned(), None, Refused::NoRoot)]
+    );
+}
+
+/// A point before each system call, if the program asks for that.
+#[test]
+fn system_calls_are_points_where_it_is_asked_for() {
+    let work = "define internal void @work(i64 %n) !dbg !4 {\nstart:\n\
+                %a = call i64 @dyad_invoke(i64 %n, i64 0, i64 0, i64 0, i64 0, ptr null), !dbg !6\n\
+                %b = call { i64, i64 } @dyad_request(i64 %a, i64 0, i64 0, i64 0, i64 0), !dbg !6\n\
+                %c = call i64 @dyad_isa()\n  ret void\n}\n\
+                define void @dyad_invoked(i64 %x) {\nstart:\n\
+                %b = call { i64, i64 } @dyad_request(i64 %x, i64 0, i64 0, i64 0, i64 0)\n  ret void\n}\n\
+                declare i64 @dyad_invoke(i64, i64, i64, i64, i64, ptr)\ndeclare i64 @dyad_isa()\n\
+                declare { i64, i64 } @dyad_request(i64, i64, i64, i64, i64)\n";
+    assert!(made("quiet", &module(work)).sites.is_empty());
+    let asked = format!("{work}@dyad_points_syscalls = constant i8 1\n");
+    let spine = made("syscalls", &module(&asked));
+    let made: Vec<_> = spine
+        .sites
+        .iter()
+        .map(|s| (s.function.as_str(), s.source.as_deref()))
+        .collect();
+    let line = Some("/app/src/main.rs:42");
+    assert_eq!(
+        made,
+        [("dyad_spine_root", None), ("work", line), ("work", line)]
+    );
+    assert!(spine.ir.text().contains("load atomic i64, ptr %"));
 }
 
 #[test]

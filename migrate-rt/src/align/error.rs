@@ -87,6 +87,8 @@ pub enum Misfit {
         end: u64,
         /// Where it has to end.
         limit: u64,
+        /// What takes most room there, and how much.
+        largest: Option<(String, u64)>,
     },
 }
 
@@ -188,10 +190,27 @@ impl fmt::Display for Misfit {
                 f,
                 "{section} lists functions to run before or after the program: nobody runs them, call them from main"
             ),
-            Misfit::TooLarge { region, end, limit } => write!(
-                f,
-                "the program's {region} would end at {end:#x} but has to end below {limit:#x}: put large data on the heap"
-            ),
+            Misfit::TooLarge {
+                region,
+                end,
+                limit,
+                largest,
+            } => {
+                write!(
+                    f,
+                    "the program's {region} would end at {end:#x} but has to end below {limit:#x}"
+                )?;
+                if let Some((section, size)) = largest {
+                    write!(f, "; {size} bytes of it are {}", readable(section))?;
+                }
+                f.write_str(match *region {
+                    "data" => ": put large data on the heap",
+                    "code" => {
+                        ": call generic functions with fewer types, or make two programs of it"
+                    }
+                    _ => ": put less into #[dyad::isa] functions, what they call is not in there",
+                })
+            }
         }
     }
 }

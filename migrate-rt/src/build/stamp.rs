@@ -59,6 +59,18 @@ impl Figures {
         self
     }
 
+    /// What was verified, if threads migrate: everything, or there would be no program.
+    pub fn verified_text(&self) -> Option<String> {
+        let [x, a] = self.verified;
+        (self.spine_functions > 0).then(|| {
+            format!(
+                "verified that threads can migrate: {} functions with {} sites, {x} instructions on x86_64 and {a} on \
+                 aarch64, 100 % of each",
+                self.spine_functions, self.sites
+            )
+        })
+    }
+
     /// Names and values in stamp order.
     fn fields(&mut self) -> [(&'static str, &mut u64); 14] {
         let [code_x86_64, code_aarch64] = &mut self.code_bytes;
@@ -160,6 +172,20 @@ pub(super) fn key(tools: &Toolchain, name: &str, ir: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_verified_is_told_of_programs_that_migrate() {
+        assert_eq!(Figures::default().verified_text(), None);
+        let figures = Figures {
+            spine_functions: 3,
+            sites: 7,
+            verified: [40, 50],
+            ..Figures::default()
+        };
+        let text = figures.verified_text().unwrap();
+        assert!(text.contains("3 functions with 7 sites, 40 instructions on x86_64 and 50 on"));
+        assert!(text.ends_with("100 % of each"));
+    }
 
     #[test]
     fn a_stamp_reads_back_and_a_damaged_one_counts_for_nothing() {

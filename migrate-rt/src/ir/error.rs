@@ -16,6 +16,8 @@ pub enum IrError {
 pub struct Violation {
     /// The function it is in, as it is named in the IR.
     pub function: Option<String>,
+    /// File and line, if the program has line tables.
+    pub source: Option<String>,
     /// What it is.
     pub kind: ViolationKind,
 }
@@ -51,6 +53,9 @@ const SHOWN: usize = 8;
 impl fmt::Display for ViolationKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            ViolationKind::TargetIntrinsic(name) if name.starts_with("llvm.va_") => f.write_str(
+                "takes varying arguments, which are in other places on every ISA: pass a slice",
+            ),
             ViolationKind::TargetIntrinsic(name) => write!(
                 f,
                 "uses the intrinsic {name}, which exists on one ISA only: use portable code instead of core::arch \
@@ -102,10 +107,15 @@ impl fmt::Display for IrError {
             IrError::Refused(all) => {
                 f.write_str("the program is not the same on every ISA:")?;
                 for v in all.iter().take(SHOWN) {
-                    match &v.function {
-                        Some(name) => write!(f, "\n  {}: {}", crate::demangle(name), v.kind)?,
-                        None => write!(f, "\n  {}", v.kind)?,
+                    f.write_str("\n  ")?;
+                    if let Some(name) = &v.function {
+                        f.write_str(&crate::demangle(name))?;
+                        if let Some(source) = &v.source {
+                            write!(f, " ({source})")?;
+                        }
+                        f.write_str(": ")?;
                     }
+                    write!(f, "{}", v.kind)?;
                 }
                 if all.len() > SHOWN {
                     write!(f, "\n  and {} more", all.len() - SHOWN)?;

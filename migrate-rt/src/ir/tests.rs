@@ -103,6 +103,23 @@ fn what_one_target_only_has_is_refused_by_function() {
         text.contains("a::main: uses the intrinsic llvm.aarch64.neon.tbl1.v16i8"),
         "{text}"
     );
+    // With the line, if the program has line tables.
+    let all = refused(
+        "define void @_RNvC1a4main() !dbg !4 {\n  call void asm sideeffect \"cli\", \"\"(), !dbg !6\n  \
+         call void @llvm.va_start(ptr null), !dbg !6\n}\n\
+         !1 = !DIFile(filename: \"src/main.rs\", directory: \"/app\")\n\
+         !4 = distinct !DISubprogram(name: \"main\", file: !1, line: 40)\n\
+         !6 = !DILocation(line: 42, column: 5, scope: !4)",
+    );
+    assert_eq!(all[0].source.as_deref(), Some("/app/src/main.rs:42"));
+    let text = IrError::Refused(all).to_string();
+    for part in [
+        "a::main (/app/src/main.rs:42): has inline assembly (\"cli\")",
+        "call a function of dyad instead",
+        "takes varying arguments",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
     let call = |code: &str| kinds(&format!("define void @f() {{\n  {code}\n}}"));
     assert_eq!(
         call("%a = call i64 asm sideeffect \"mrs $0, cntvct_el0\", \"=r\"() #1"),

@@ -173,8 +173,9 @@ impl Pass<'_> {
         for (n, part) in parts(&l, open + 1..close).into_iter().enumerate() {
             if l.is_word(part.start, "...") {
                 args.push("...".to_owned());
+                let source = self.places.of_function(&f.header);
                 self.report
-                    .refuse(&f.name, None, Refused::Odd(Odd::Varargs));
+                    .refuse(&f.name, source, Refused::Odd(Odd::Varargs));
                 continue;
             }
             let end = l.past_type(part.start).ok_or_else(bad)?;

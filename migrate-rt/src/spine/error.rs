@@ -57,9 +57,13 @@ pub enum Refused {
     /// A function that is entered from outside of the program is called through pointers, by calls that
     /// may reach functions that migrate.
     Entry,
+    /// A function of one ISA only from which a migration point can be reached.
+    OneIsa,
+    /// Points in the loops of a function that is entered from outside of the program.
+    PointsOutside,
     /// A call that has to be the last thing its function does.
     MustTail,
-    /// A call of the migration point in a program whose main function is a task.
+    /// A migration point of plain threads in a program whose main function is a task.
     NoRoot,
     /// The root is used by the program itself.
     RootUsed,
@@ -86,6 +90,12 @@ impl Refused {
             }
             Refused::Entry => {
                 "do not take its address as that of an ordinary function: call another one there that calls it"
+            }
+            Refused::OneIsa => {
+                "take the migration point out of what it calls, or move that to its callers: they may migrate before and behind the call"
+            }
+            Refused::PointsOutside => {
+                "put the loops into a function of their own, with #[dyad::points(loops)], and call that from one that is not entered from outside"
             }
             Refused::MustTail => "call the function in the usual way",
             Refused::NoRoot => {
@@ -124,11 +134,17 @@ impl fmt::Display for Refused {
                 "a local variable of type {ty}, whose size on both ISAs is not known, in a function that may migrate"
             ),
             Refused::Entry => f.write_str(
-                "is entered from outside of the program, and called through pointers like functions that may migrate",
+                "is entered from outside of the program or runs on one ISA only, and is called through pointers like functions that may migrate",
+            ),
+            Refused::OneIsa => f.write_str(
+                "runs on one ISA only (#[dyad::isa]), but can reach a migration point: its caller may be on the other ISA, where its frame cannot follow",
+            ),
+            Refused::PointsOutside => f.write_str(
+                "has migration points in its loops, but is entered from outside of the program: no thread can move in it",
             ),
             Refused::MustTail => f.write_str("a call that may migrate must be a tail call"),
             Refused::NoRoot => {
-                f.write_str("calls dyad::migrate_point(), but the main function is a task")
+                f.write_str("has migration points of plain threads, but the main function is a task")
             }
             Refused::RootUsed => f.write_str("uses the root of its own threads"),
             Refused::Alias => f.write_str("may migrate, and has a second name"),

@@ -30,18 +30,22 @@ struct Variable {
     whole: bool,
 }
 
-/// Gives `f` its frame. Gives the frame's size.
+/// Gives `f`, which is at `source`, its frame. Gives the frame's size.
 ///
 /// # Errors
 ///
 /// If an instruction cannot be understood; what cannot be in a frame goes to `report`.
-pub(super) fn build(f: &mut Function, report: &mut Report) -> Result<u64, SpineError> {
-    let mut variables = variables(f, report)?;
+pub(super) fn build(
+    f: &mut Function,
+    source: Option<String>,
+    report: &mut Report,
+) -> Result<u64, SpineError> {
+    let mut variables = variables(f, &source, report)?;
     find_addresses(f, &mut variables)?;
     for v in variables.values_mut() {
         // Vectors that nobody has the address of are loaded and stored with what alignment there is.
         if v.align > DATA_ALIGN && !v.whole {
-            report.refuse(&f.name, None, Refused::Alignment(v.align));
+            report.refuse(&f.name, source.clone(), Refused::Alignment(v.align));
         }
         v.align = v.align.min(DATA_ALIGN);
     }
@@ -66,7 +70,7 @@ pub(super) fn build(f: &mut Function, report: &mut Report) -> Result<u64, SpineE
         .checked_next_multiple_of(DATA_ALIGN)
         .unwrap_or(u64::MAX);
     if size > MAX_FRAME {
-        report.refuse(&f.name, None, Refused::Large(size));
+        report.refuse(&f.name, source, Refused::Large(size));
         return Ok(size);
     }
     let has_frame = size > 0;
@@ -156,7 +160,11 @@ fn next_is_site(insts: &[String], i: usize) -> Option<String> {
     Some(site_of(map))
 }
 
-fn variables(f: &Function, report: &mut Report) -> Result<BTreeMap<String, Variable>, SpineError> {
+fn variables(
+    f: &Function,
+    source: &Option<String>,
+    report: &mut Report,
+) -> Result<BTreeMap<String, Variable>, SpineError> {
     let mut variables = BTreeMap::new();
     for inst in f.insts() {
         let line = lex(inst)?;
@@ -181,7 +189,7 @@ fn variables(f: &Function, report: &mut Report) -> Result<BTreeMap<String, Varia
                     },
                 );
             }
-            None => report.refuse(&f.name, None, Refused::Type(ty)),
+            None => report.refuse(&f.name, source.clone(), Refused::Type(ty)),
         }
     }
     Ok(variables)

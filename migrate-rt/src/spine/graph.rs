@@ -7,7 +7,8 @@
 //!
 //! Functions that are entered from outside of the program, but for the root, are never on the spine,
 //! whatever they call: nobody there knows of its convention. A thread that passes a point below one of
-//! them stays where it is.
+//! them stays where it is. Functions of one ISA only are not on it either, and no point may be reached from
+//! them: their callers may be on the other ISA.
 
 use super::error::SpineError;
 use super::inst::{Call, Callee, Inst, argument_types, prefix};
@@ -15,6 +16,10 @@ use super::lex::Kind;
 use super::module::{Function, Item, Line, Module, lex};
 use super::{LEAF, ROOT};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// In the names of data that only keep the address of a function of one ISA (`#[dyad::isa]`), so that no
+/// optimisation changes how it is called.
+const KEPT: &str = "7ADDRESS";
 
 /// What a function does to others.
 struct Facts {
@@ -24,6 +29,13 @@ struct Facts {
     /// Signatures of its calls through pointers.
     classes: BTreeSet<String>,
     internal: bool,
+    /// Whether it runs on one ISA only.
+    one_isa: bool,
+}
+
+/// Whether a function with this header runs on one ISA only.
+fn is_of_one_isa(header: &str) -> bool {
+    header.contains(" section \".text.only_")
 }
 
 /// The functions of the spine.
@@ -33,8 +45,10 @@ pub(super) struct Graph {
     pub spine: BTreeSet<String>,
     /// Affected classes, with the functions in them.
     pub classes: BTreeMap<String, Vec<String>>,
-    /// Of affected classes, those that are entered from outside of the program.
+    /// Of affected classes, those that are entered from outside of the program, or from the other ISA.
     pub exported: Vec<String>,
+    /// Functions of one ISA only from which a point can be reached.
+    pub one_isa: Vec<String>,
     /// Whether something uses the root's address or calls it.
     pub root_used: bool,
 }
@@ -48,6 +62,7 @@ impl Graph {
     pub fn of(module: &Module) -> Result<Graph, SpineError> {
         let mut facts = BTreeMap::new();
         let mut taken: BTreeSet<String> = BTreeSet::new();
+        let mut kept: BTreeSet<String> = BTreeSet::new();
         for item in &module.items {
             match item {
                 Item::Line(line) if line.starts_with('@') => {
@@ -55,7 +70,10 @@ impl Graph {
                     let l = line.view();
                     // The first one is the name that is defined.
                     let names = (1..l.tokens.len()).filter(|i| l.kind(*i) == Some(Kind::Global));
-                    taken.extend(names.map(|i| l.name(i).to_owned()));
+                    match l.name(0).contains(KEPT) {
+                        true => kept.extend(names.map(|i| l.name(i).to_owned())),
+                        false => taken.extend(names.map(|i| l.name(i).to_owned())),
+                    }
                 }
                 Item::Line(_) => {}
                 Item::Function(f) => {
@@ -64,6 +82,8 @@ impl Graph {
                 }
             }
         }
+        kept.retain(|n| facts.get(n).is_none_or(|f| !f.one_isa));
+        taken.append(&mut kept);
         taken.retain(|n| facts.contains_key(n));
         let mut by_class: HashMap<&str, Vec<&String>> = HashMap::new();
         for name in &taken {
@@ -75,13 +95,17 @@ impl Graph {
         // What may migrate, and what only shares a class with it.
         let mut moving: BTreeSet<&str> = BTreeSet::from([LEAF]);
         let mut classes: BTreeSet<&str> = BTreeSet::new();
+        let mut one_isa: BTreeSet<&str> = BTreeSet::new();
         loop {
             let before = (moving.len(), classes.len());
             for (name, f) in &facts {
                 let reaches = f.calls.iter().any(|c| moving.contains(c.as_str()))
                     || f.classes.iter().any(|c| classes.contains(c.as_str()));
-                // What is entered from outside stays as it is, whatever it calls.
-                let outside = !f.internal && name != ROOT;
+                // What is entered from outside, or from the other ISA, stays as it is, whatever it calls.
+                let outside = !f.internal && name != ROOT || f.one_isa;
+                if reaches && f.one_isa {
+                    one_isa.insert(name);
+                }
                 if reaches && !outside && moving.insert(name) && taken.contains(name) {
                     classes.insert(&f.signature);
                 }
@@ -103,16 +127,14 @@ impl Graph {
         if facts.contains_key(ROOT) {
             spine.insert(ROOT.to_owned());
         }
-        let exported = spine
-            .iter()
-            .filter(|n| *n != ROOT && !facts[*n].internal)
-            .cloned()
-            .collect();
+        let shared = |n: &&String| *n != ROOT && (!facts[*n].internal || facts[*n].one_isa);
+        let exported = spine.iter().filter(shared).cloned().collect();
         let root_used = taken.contains(ROOT) || facts.values().any(|f| f.calls.contains(ROOT));
         Ok(Graph {
             spine,
             classes,
             exported,
+            one_isa: one_isa.into_iter().map(str::to_owned).collect(),
             root_used,
         })
     }
@@ -143,13 +165,12 @@ impl Facts {
     fn of(f: &Function, taken: &mut BTreeSet<String>) -> Result<Facts, SpineError> {
         let header: Line = lex(&f.header)?;
         let signature = signature(&header).ok_or_else(|| SpineError::unreadable("", &f.header))?;
-        let l = header.view();
-        let internal = (0..4).any(|i| l.is_word(i, "internal") || l.is_word(i, "private"));
         let mut facts = Facts {
             signature,
             calls: BTreeSet::new(),
             classes: BTreeSet::new(),
-            internal,
+            internal: f.is_internal(),
+            one_isa: is_of_one_isa(&f.header),
         };
         for inst in f.insts() {
             let line = lex(inst)?;

@@ -13,6 +13,7 @@
 //!
 //! | step | what it does |
 //! |---|---|
+//! | [`points`] | migration points that nobody has written: in loops, before system calls |
 //! | `graph` | which functions can be on the stack at a migration point |
 //! | `calls` | their calls of each other get a convention in which callees preserve nothing, and a stack map each; what is used behind becomes a variable |
 //! | `frame` | variables that are live across such a call, or have an address, go to a frame on the data stack, which has the same address on every ISA |
@@ -31,8 +32,11 @@ mod inst;
 mod lex;
 mod module;
 mod place;
+pub mod points;
 pub mod sites;
 mod types;
+
+pub(crate) use place::Places;
 
 pub use error::{Refusal, Refused, SpineError};
 pub use inst::Odd;
@@ -109,6 +113,25 @@ impl Report {
     }
 }
 
+/// Where functions are in the source.
+struct Headers(HashMap<String, String>);
+
+impl Headers {
+    fn of(module: &Module) -> Headers {
+        let places = Places::of(module.lines());
+        let functions = module.items.iter().filter_map(|item| match item {
+            Item::Function(f) => Some((f.name.clone(), places.of_function(&f.header)?)),
+            Item::Line(_) => None,
+        });
+        Headers(functions.collect())
+    }
+
+    /// File and line of a function.
+    fn source(&self, name: &str) -> Option<String> {
+        self.0.get(name).cloned()
+    }
+}
+
 /// Passes over IR between the two halves, and behind them.
 const TO_VARIABLES: &str = "function(reg2mem)";
 const CLEAN: &str =
@@ -134,15 +157,25 @@ pub fn transform(
         if calls {
             report.refuse("main", None, Refused::NoRoot);
         }
+        let lines = neutral.text().lines();
+        for header in lines.filter(|l| l.starts_with("define ") && points::asks(l)) {
+            let name = header.split(['@', '(']).nth(1).unwrap_or("main");
+            report.refuse(name, None, Refused::NoRoot);
+        }
         return report.done().map(|()| None);
     }
     let mut module = Module::parse(neutral.text())?;
+    points::add(&mut module, &mut report)?;
     let graph = Graph::of(&module)?;
     if graph.root_used {
         report.refuse(ROOT, None, Refused::RootUsed);
     }
+    let at = Headers::of(&module);
     for name in &graph.exported {
-        report.refuse(name, None, Refused::Entry);
+        report.refuse(name, at.source(name), Refused::Entry);
+    }
+    for name in &graph.one_isa {
+        report.refuse(name, at.source(name), Refused::OneIsa);
     }
     for line in module.lines().filter(|l| l.contains(" alias ")) {
         for name in &graph.spine {
@@ -158,11 +191,13 @@ pub fn transform(
     let mut module = Module::parse(&text)?;
     let mut frames = Vec::new();
     let mut report = Report::default();
+    let at = Headers::of(&module);
     for item in &mut module.items {
         if let Item::Function(f) = item
             && graph.spine.contains(&f.name)
         {
-            let size = frame::build(f, &mut report).map_err(|e| e.of(&f.name))?;
+            let source = at.source(&f.name);
+            let size = frame::build(f, source, &mut report).map_err(|e| e.of(&f.name))?;
             frames.push((f.name.trim_matches('"').to_owned(), size));
         }
     }

@@ -160,6 +160,12 @@ impl Function {
         Ok(function)
     }
 
+    /// Whether nothing outside of the program knows of it.
+    pub fn is_internal(&self) -> bool {
+        let words = self.header.split(' ').take(4);
+        words.into_iter().any(|w| w == "internal" || w == "private")
+    }
+
     /// Gives names to the values and blocks that have numbers: those must be in order, which they are
     /// not any more when instructions are moved.
     ///

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 /// The locations of a module.
-pub(super) struct Places<'a> {
+pub(crate) struct Places<'a> {
     metadata: HashMap<&'a str, &'a str>,
 }
 
@@ -31,21 +31,41 @@ impl<'a> Places<'a> {
         let line = field(at, "line: ").unwrap_or("0");
         let mut scope = *self.metadata.get(field(at, "scope: ")?)?;
         for _ in 0..64 {
-            if let Some(file) = field(scope, "file: ") {
-                let file = self.metadata.get(file)?;
-                let text = |key| {
-                    let (_, rest) = file.split_once(key)?;
-                    rest.split('"').next()
-                };
-                let (name, dir) = (text("filename: \"")?, text("directory: \"").unwrap_or(""));
-                return Some(match name.starts_with('/') || dir.is_empty() {
-                    true => format!("{name}:{line}"),
-                    false => format!("{dir}/{name}:{line}"),
-                });
+            if field(scope, "file: ").is_some() {
+                return self.in_file(scope, line);
             }
             scope = *self.metadata.get(field(scope, "scope: ")?)?;
         }
         None
+    }
+
+    /// File and line of an instruction, or of the function that a header is of.
+    pub fn of_line(&self, line: &str) -> Option<String> {
+        match line.starts_with("define ") {
+            true => self.of_function(line),
+            false => self.source(line),
+        }
+    }
+
+    /// File and line of a function, from its header.
+    pub fn of_function(&self, header: &str) -> Option<String> {
+        let (_, rest) = header.rsplit_once("!dbg ")?;
+        let function = *self.metadata.get(word(rest))?;
+        self.in_file(function, field(function, "line: ")?)
+    }
+
+    /// A line of the file that a scope is in.
+    fn in_file(&self, scope: &str, line: &str) -> Option<String> {
+        let file = self.metadata.get(field(scope, "file: ")?)?;
+        let text = |key| {
+            let (_, rest) = file.split_once(key)?;
+            rest.split('"').next()
+        };
+        let (name, dir) = (text("filename: \"")?, text("directory: \"").unwrap_or(""));
+        Some(match name.starts_with('/') || dir.is_empty() {
+            true => format!("{name}:{line}"),
+            false => format!("{dir}/{name}:{line}"),
+        })
     }
 }
 
@@ -74,6 +94,13 @@ mod tests {
             places.source("call void @f(), !dbg !1").as_deref(),
             Some("/app/src/main.rs:42")
         );
+        assert_eq!(
+            places
+                .of_function("define internal void @f() #1 !dbg !4 {")
+                .as_deref(),
+            Some("/app/src/main.rs:40")
+        );
+        assert_eq!(places.of_function("define internal void @f() {"), None);
         assert_eq!(places.source("call void @f()"), None);
         assert_eq!(places.source("call void @f(), !dbg !8"), None);
     }

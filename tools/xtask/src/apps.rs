@@ -26,6 +26,8 @@ pub struct Program {
     pub path: PathBuf,
     /// ELF files with names and lines, by ISA.
     pub elfs: [Option<PathBuf>; 2],
+    /// What its build has verified, if its threads migrate.
+    pub verified: Option<String>,
 }
 
 /// Names of the programs in `userland/apps`.

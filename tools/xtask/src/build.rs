@@ -73,7 +73,7 @@ impl<T: Clone> Done<T> {
 }
 
 static FILES: Done<PathBuf> = Done::new();
-static APPS: Done<(PathBuf, [PathBuf; 2])> = Done::new();
+static APPS: Done<(PathBuf, [PathBuf; 2], Option<String>)> = Done::new();
 
 /// Builds the kernel of an ISA and returns its image.
 ///
@@ -238,18 +238,24 @@ pub fn archive(services: &[Program], programs: &[&Program]) -> Result<Vec<u8>, E
 ///
 /// If it does not build, or the bundle is not valid.
 pub fn app(source: &Source, progress: Progress<'_>) -> Result<Program, Error> {
-    let (path, elfs) = match source {
-        Source::Bundle(path) => (path.clone(), apps::elfs_beside(path)),
+    let (path, elfs, verified) = match source {
+        Source::Bundle(path) => (path.clone(), apps::elfs_beside(path), None),
         Source::Package(dir) => {
-            let (bundle, elfs) = APPS.or(dir, || {
+            let (bundle, elfs, verified) = APPS.or(dir, || {
                 let built = package(dir, progress)?;
-                Ok((built.bundle, built.elfs))
+                let verified = built.report.figures.verified_text();
+                Ok((built.bundle, built.elfs, verified))
             })?;
-            (bundle, elfs.map(Some))
+            (bundle, elfs.map(Some), verified)
         }
     };
     let bundle = apps::read_bundle(&path)?;
-    Ok(Program { bundle, path, elfs })
+    Ok(Program {
+        bundle,
+        path,
+        elfs,
+        verified,
+    })
 }
 
 fn package(dir: &Path, progress: Progress<'_>) -> Result<BuiltApp, Error> {

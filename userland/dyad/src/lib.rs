@@ -60,7 +60,7 @@ pub mod thread;
 pub mod time;
 
 pub use args::Args;
-pub use dyad_macros::{isa, main, task};
+pub use dyad_macros::{isa, main, points, task};
 pub use dyad_sys as sys;
 pub use dyad_sys::sync;
 pub use dyad_sys::{CpuId, Isa, NodeId};

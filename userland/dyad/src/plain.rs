@@ -23,6 +23,12 @@
 //! objects and library code in between; everything that locals refer to stays where it is. The build
 //! proves it, or says which line stands against it.
 //!
+//! | migration points | by |
+//! |---|---|
+//! | where the program says so | [`migrate_point`], [`migrate`], [`migrate_to`] |
+//! | in the loops of a function | [`#[dyad::points(loops)]`](macro@crate::points) |
+//! | at every system call of the program | [`#[dyad::main(points = "syscalls")]`](macro@crate::main) |
+//!
 //! What is here beside the public functions is called by what `#[dyad::main]` generates.
 
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -125,3 +131,49 @@ pub fn leave(frame: u64, back: u64) {
 pub fn done(code: u64) -> ! {
     sys::exit(code as u32)
 }
+
+/// What the attributes of plain programs refuse: each of these must fail to compile.
+///
+/// ```compile_fail
+/// #![no_main]
+/// #[dyad::main]
+/// async fn main() {}
+/// ```
+/// ```compile_fail
+/// #![no_main]
+/// #[dyad::main(points = "everywhere")]
+/// fn main() {}
+/// ```
+/// ```compile_fail
+/// #[dyad::points]
+/// fn work() {}
+/// ```
+/// ```compile_fail
+/// #[dyad::points(calls)]
+/// fn work() {}
+/// ```
+/// ```compile_fail
+/// #[dyad::points(loops)]
+/// async fn work() {}
+/// ```
+/// ```compile_fail
+/// #[dyad::points(loops)]
+/// struct Work;
+/// ```
+///
+/// And these are right:
+///
+/// ```
+/// #[dyad::points(loops)]
+/// fn work<T: Copy + Into<u64>>(all: &[T]) -> u64 {
+///     all.iter().map(|v| (*v).into()).sum()
+/// }
+/// assert_eq!(work(&[1u32, 2]), 3);
+/// ```
+/// ```no_run
+/// #![no_main]
+/// #[dyad::main(points = "syscalls")]
+/// fn main() {}
+/// ```
+#[cfg(doctest)]
+pub struct RefusedByMain;

@@ -7,7 +7,7 @@
 //! ```text
 //!   running ──point, asked to go──▶ leaving ──frames laid out, `Jump`──▶ running, on the other ISA's
 //!      ▲                              │ refused                          stack; result: 0
-//!      └────── result: error ◀────────┘
+//!      └────── result: error ◀────────┘ (below a function that is entered from outside: it stays asked)
 //! ```
 //!
 //! | step | order |
@@ -103,7 +103,20 @@ fn go() {
 pub fn migrate(node: NodeId) -> Result<()> {
     request(block(), node);
     go();
-    outcome()
+    let outcome = outcome();
+    if outcome.is_err() {
+        take_back(node);
+    }
+    outcome
+}
+
+/// The thread stays where it is, although it was asked to go to `node`.
+#[cold]
+#[inline(never)]
+fn take_back(node: NodeId) {
+    let word = node.index() as u64 + 1;
+    let _ =
+        block().migrate[REQUEST].compare_exchange(word, 0, Ordering::Relaxed, Ordering::Relaxed);
 }
 
 /// Asks a thread to go to a node at its next migration point.
@@ -215,10 +228,22 @@ mod target {
     /// If the thread goes to another ISA, this does not return.
     pub fn leave(fp: u64, ret: u64) {
         let block = block();
-        let done = match taken(block) {
+        let node = taken(block);
+        let done = match node {
             Some(node) => depart(block, node, fp, ret),
             None => Ok(()),
         };
+        if let (Some(node), Err(Error::Denied)) = (node, done) {
+            // It cannot go from here, but from its next point perhaps, unless somebody asks for something
+            // else meanwhile.
+            let word = node.index() as u64 + 1;
+            let _ = block.migrate[REQUEST].compare_exchange(
+                0,
+                word,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
         let code = done.err().map_or(0, Error::code);
         block.migrate[RESULT].store(code, Ordering::Relaxed);
     }

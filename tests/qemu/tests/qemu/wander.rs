@@ -25,6 +25,7 @@ pub fn trials() -> Vec<Trial> {
         test("ten_thousand_moves", many),
         test("nodes_of_one_isa", one_isa),
         test("a_thread_that_has_moved_panics", panics),
+        test("points_that_nobody_has_written", stroll),
     ]
 }
 
@@ -151,6 +152,29 @@ fn panics() -> Result<(), Failed> {
         let returned = |c: &xtask::launch::Check| c.name == "frames.returned" && c.ok;
         if !report.checks.iter().any(returned) {
             return Err(format!("{scene}: frames are lost\n{text}").into());
+        }
+    }
+    Ok(())
+}
+
+/// A program that moves in loops and at system calls.
+fn stroll() -> Result<(), Failed> {
+    let config = RunConfig {
+        work: Work::App {
+            app: "stroll".into(),
+            args: String::new(),
+        },
+        ..config(&[X86_64, Aarch64], "")
+    };
+    let mut kept = Kept::new(|_| {});
+    let report = launch::run(&config, &mut kept);
+    let text = kept.text(&report);
+    if let Some(why) = report.failure() {
+        return Err(format!("{why}\n{text}").into());
+    }
+    for name in ["stroll.syscalls", "stroll.loops", "stroll.iterators"] {
+        if !report.checks.iter().any(|c| c.name == name && c.ok) {
+            return Err(format!("no check {name}\n{text}").into());
         }
     }
     Ok(())

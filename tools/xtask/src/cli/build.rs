@@ -33,7 +33,7 @@ pub(super) fn build(args: &BuildArgs) -> Result<u8, Error> {
         .iter()
         .map(|n| apps::find(n))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut built = Vec::new();
+    let (mut built, mut verified) = (Vec::new(), Vec::new());
     if args.app.is_empty() {
         let kind = match args.ktest {
             true => build::Kernel::Ktest,
@@ -47,12 +47,17 @@ pub(super) fn build(args: &BuildArgs) -> Result<u8, Error> {
             built.extend(services.into_iter().map(|s| s.path));
         }
     }
-    for source in &sources {
-        built.push(build::app(source, &mut progress)?.path);
+    for (name, source) in names.iter().zip(&sources) {
+        let program = build::app(source, &mut progress)?;
+        built.push(program.path);
+        verified.extend(program.verified.map(|what| format!("{name}: {what}")));
     }
     display.event(Event::Status(""));
     for path in built {
         display.event(Event::Note(&paths::shown(&path)));
+    }
+    for what in verified {
+        display.event(Event::Note(&what));
     }
     Ok(0)
 }

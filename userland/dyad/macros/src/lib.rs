@@ -78,21 +78,51 @@ const PLAIN: &str = r#"
     };
 "#;
 
+/// What is added for points at system calls: the build looks for it.
+const SYSCALLS: &str = r#"
+    const _: () = {
+        #[cfg(target_os = "none")]
+        #[allow(unsafe_code, non_upper_case_globals)]
+        #[used]
+        #[unsafe(no_mangle)]
+        static dyad_points_syscalls: u8 = 1;
+    };
+"#;
+
+/// What is put before a function that has points in its loops: the build looks for the section. It could
+/// not be found any more within another function.
+const LOOPS: &str = r#"
+    #[cfg_attr(target_os = "none", inline(never))]
+    #[allow(unsafe_code)]
+    #[cfg_attr(target_os = "none", unsafe(link_section = ".text.points_loops"))]
+"#;
+
 /// Marks the main function of a program whose threads change their ISA inside of plain functions:
 /// `fn main()` or `fn main(args: Args)`, returning nothing or `Result<()>`.
+///
+/// With `#[dyad::main(points = "syscalls")]`, every system call of the program is a migration point, those
+/// that the runtime makes for it included.
 #[proc_macro_attribute]
 pub fn main(arguments: TokenStream, item: TokenStream) -> TokenStream {
     const WHAT: &str =
         "#[dyad::main] goes on the main function: `fn main(args: Args) -> Result<()>`";
-    if let Some(first) = arguments.into_iter().next() {
-        return error(first.span(), "#[dyad::main] takes no arguments", item);
-    }
+    let words: Vec<TokenTree> = arguments.into_iter().collect();
+    let text: Vec<String> = words.iter().map(TokenTree::to_string).collect();
+    let text: Vec<&str> = text.iter().map(String::as_str).collect();
+    let plain = match (words.first(), text.as_slice()) {
+        (None, _) => PLAIN.to_owned(),
+        (_, ["points", "=", "\"syscalls\""]) => format!("{PLAIN}{SYSCALLS}"),
+        (Some(first), _) => {
+            const ONLY: &str = "#[dyad::main] takes nothing, or points = \"syscalls\"";
+            return error(first.span(), ONLY, item);
+        }
+    };
     let added = inspect(&item, WHAT).and_then(|main| match main.is_async {
         true => Err((
             main.name.span(),
             "the main function must be a plain one: for an async one, use #[dyad::task]",
         )),
-        false => Ok(fill_in(PLAIN, &main)),
+        false => Ok(fill_in(&plain, &main)),
     });
     finish(item, added)
 }
@@ -146,6 +176,58 @@ pub fn isa(arguments: TokenStream, item: TokenStream) -> TokenStream {
         Ok(out) => out,
         Err((span, message)) => error(span, message, item),
     }
+}
+
+/// Gives a function migration points: `#[dyad::points(loops)]` makes one at the head of each of its loops,
+/// as the optimiser leaves them, those of iterators that it uses included. In programs with
+/// [`main`](macro@main).
+///
+/// The function is not inlined. Its closures are functions of their own unless they are inlined into it.
+#[proc_macro_attribute]
+pub fn points(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let words: Vec<TokenTree> = arguments.into_iter().collect();
+    let text: Vec<String> = words.iter().map(TokenTree::to_string).collect();
+    let added = match text.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["loops"] => points_in(&item),
+        _ => {
+            let span = words.first().map_or_else(Span::call_site, TokenTree::span);
+            Err((span, "say where the points are: #[dyad::points(loops)]"))
+        }
+    };
+    match added {
+        Ok(()) => {
+            // The text is a constant; it parses.
+            let mut out: TokenStream = LOOPS.parse().unwrap_or_default();
+            out.extend(item);
+            out
+        }
+        Err((span, message)) => error(span, message, item),
+    }
+}
+
+/// Whether an item can have points.
+fn points_in(item: &TokenStream) -> Result<(), (Span, &'static str)> {
+    const WHAT: &str = "#[dyad::points(loops)] goes on a plain function";
+    let mut last = Span::call_site();
+    for token in item.clone() {
+        last = token.span();
+        match &token {
+            TokenTree::Ident(word) => match word.to_string().as_str() {
+                "fn" => return Ok(()),
+                "pub" | "unsafe" => {}
+                "async" => {
+                    let message =
+                        "an async function migrates where it awaits: dyad::migrate(isa).await";
+                    return Err((last, message));
+                }
+                _ => return Err((last, WHAT)),
+            },
+            TokenTree::Punct(p) if p.as_char() == '#' => {}
+            TokenTree::Group(_) => {}
+            _ => return Err((last, WHAT)),
+        }
+    }
+    Err((last, WHAT))
 }
 
 struct Main {
