@@ -110,7 +110,7 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/host::between_tests::pages_of_the_system_are_those_of_reserved_frames"],
     ),
     m(
-        "check/space::mapping::pin_both::stamp",
+        "check/space::mapping::tables::pin_both::stamp",
         Stamp,
         "a table is linked again once all nodes have been quiet",
         &["core/unit/host::space_tests::tables_hang_at_one_place_and_leave_it_empty"],
@@ -162,7 +162,7 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
-        "check/space::mapping::unlink::second-look",
+        "check/space::mapping::tables::unlink::second-look",
         References,
         "a table that has got an entry meanwhile stays",
         &["core/unit/host::between_tests::a_page_comes_or_its_table_goes"],
