@@ -5,114 +5,29 @@ mod common;
 #[path = "common/mutants.rs"]
 #[allow(dead_code)]
 mod mutants;
+#[path = "common/races.rs"]
+#[allow(dead_code)]
+mod races;
 
 use std::sync::Arc;
 use std::sync::atomic as plain;
 
-use common::{Unrecorded, frame, initialise, node, pools, w0, w1};
+use common::{Unrecorded, frame, initialise, w0, w1};
 use dyad_coherence::GlobalMem;
 use dyad_coherence::model::{Lacks, LoomMem, explore};
 use dyad_retype::{
-    Epoch, EpochSource, FrameTable, FrameType, FrameWord, IntentRecord, Intents, KernelKind, Order,
-    Refs, Refused, Row, Rules, StampWord, Use, Version, WeakRef,
+    Epoch, EpochSource, FrameType, KernelKind, Order, Refused, Rules, StampWord, Use, Version,
 };
 use dyad_shm::pool::PhysAddr;
 use loom::sync::atomic::Ordering;
 use loom::thread;
 use mutants::*;
+use races::*;
 
 const THREAD: Use = Use::Kernel(KernelKind::THREAD);
 const EPOCH: PhysAddr = PhysAddr(0x1000);
 /// What node 1 has published. Node 0 is always quiet.
 const PUBLISHED: PhysAddr = PhysAddr(0x1040);
-
-fn table<R: Rules>(mem: &LoomMem, n: u64) -> FrameTable<'_, LoomMem, R> {
-    FrameTable::new(mem, pools(), node(n))
-}
-
-fn word(version: u32, ty: FrameType, refs: u32) -> u64 {
-    FrameWord {
-        version: Version(version),
-        ty,
-        refs: Refs::new(refs).unwrap(),
-    }
-    .bits()
-}
-
-const USER: FrameType = FrameType::User(Order::FRAME);
-const UNTYPED: FrameType = FrameType::Untyped(Order::FRAME);
-
-fn weak(at: u64, version: u32) -> WeakRef {
-    WeakRef {
-        frame: frame(at),
-        version: Version(version),
-    }
-}
-
-/// Frames 0, 1, ... with these words and no stamps. The others are RESERVED.
-fn memory(words: &[u64]) -> Arc<LoomMem> {
-    let mut tracked: Vec<_> = (0..).map(|i| w0(i).0).zip(words.iter().copied()).collect();
-    tracked.extend((0..words.len() as u64).map(|i| (w1(i).0, 0)));
-    let reserved: Vec<_> = (words.len() as u64..3).map(|i| w0(i).0).collect();
-    Arc::new(LoomMem::new(Lacks::Nothing, &tracked, &reserved))
-}
-
-/// Every node has always just been quiet.
-struct Quiet;
-
-impl EpochSource for Quiet {
-    fn now(&self) -> Epoch {
-        Epoch::ZERO
-    }
-
-    fn quiesced(&self, _: Epoch) -> bool {
-        true
-    }
-}
-
-/// Nobody is quiet after epoch 4; it is 5.
-struct Loud;
-
-impl EpochSource for Loud {
-    fn now(&self) -> Epoch {
-        Epoch::new(5).unwrap()
-    }
-
-    fn quiesced(&self, stamp: Epoch) -> bool {
-        stamp.get() < 5
-    }
-}
-
-/// Both in parallel. `a` starts last: it should be the one that reads more and changes less.
-fn race<A, B>(
-    mem: &Arc<LoomMem>,
-    a: impl FnOnce(&LoomMem) -> A + Send + 'static,
-    b: impl FnOnce(&LoomMem) -> B,
-) -> (A, B)
-where
-    A: Send + 'static,
-{
-    let other = mem.clone();
-    let a = thread::spawn(move || a(&other));
-    let b = b(mem);
-    (a.join().unwrap(), b)
-}
-
-fn left(mem: &LoomMem, at: u64) -> FrameWord {
-    table::<Selected>(mem, 0).read(frame(at)).unwrap().0
-}
-
-fn use_as<R: Rules>(
-    mem: &LoomMem,
-    n: u64,
-    used: Use,
-    epochs: &impl EpochSource,
-) -> Result<WeakRef, Refused> {
-    let t = table::<R>(mem, n);
-    let mut claim = t.from_untyped_begin(frame(0), None, epochs, &Unrecorded)?;
-    initialise(mem, &mut claim);
-    t.from_untyped_finish(claim, used, &Unrecorded)
-}
 
 /// A frame is mapped or given up, not both.
 fn map_and_give_up<R: Rules>() {
@@ -437,150 +352,6 @@ fn mutant_cas_that_does_not_release() {
 #[should_panic(expected = "old contents")]
 fn mutant_check_that_does_not_acquire() {
     explore(None, || publish_and_look(Lacks::Acquire));
-}
-
-#[test]
-fn two_recoverers_give_a_frame_up_once() {
-    explore(None, || {
-        let mem = memory(&[word(1, FrameType::Retyping(node(2)), 0)]);
-        let (a, b) = race(
-            &mem,
-            |m| {
-                let recovered =
-                    table::<Selected>(m, 1).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded);
-                // The first use of the frame does not suffer from the other recoverer.
-                let used = use_as::<Selected>(m, 1, THREAD, &Quiet);
-                (recovered, used.is_ok())
-            },
-            |m| table::<Selected>(m, 0).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded),
-        );
-        assert!(a.1);
-        assert_eq!((a.0 == Ok(true)) as u32 + (b == Ok(true)) as u32, 1);
-        let thread = FrameType::Kernel(KernelKind::THREAD);
-        assert_eq!(left(&mem, 0).bits(), word(2, thread, 0));
-    });
-}
-
-/// One recovers what node 2 left, and node 2 comes back and takes the same frame; the other
-/// recoverer is late.
-fn late_recoverer<R: Rules>() {
-    let mem = memory(&[word(1, FrameType::Retyping(node(2)), 0)]);
-    let (_, used) = race(
-        &mem,
-        |m| table::<R>(m, 1).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded),
-        |m| {
-            let first = table::<R>(m, 0).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded);
-            first.and_then(|_| use_as::<R>(m, 2, THREAD, &Quiet))
-        },
-    );
-    assert!(used.is_ok(), "taken from a node that lives");
-}
-
-#[test]
-fn a_late_recoverer_takes_nothing_from_the_next_incarnation() {
-    explore(None, late_recoverer::<Selected>);
-}
-
-#[test]
-#[should_panic(expected = "taken from a node that lives")]
-fn mutant_recovered_whatever_the_version() {
-    explore(None, late_recoverer::<RecoveryIgnoresVersion>);
-}
-
-#[test]
-fn nothing_is_mapped_after_a_freeze_and_nothing_is_lost() {
-    explore(None, || {
-        let mem = memory(&[word(1, USER, 1)]);
-        let (pin, counts) = race(
-            &mem,
-            |m| {
-                let t = table::<Selected>(m, 1);
-                t.unpin(frame(0)).unwrap();
-                t.pin_user(weak(0, 1), Order::FRAME)
-            },
-            |m| {
-                let t = table::<Selected>(m, 0);
-                assert_eq!(t.freeze(frame(0)), Ok(Use::User));
-                let frozen = left(m, 0).refs;
-                t.unfreeze(frame(0)).unwrap();
-                frozen.get()
-            },
-        );
-        assert!(counts <= 1);
-        assert!(matches!(pin, Ok(_) | Err(Refused::Frozen)));
-        assert_eq!(left(&mem, 0).bits(), word(1, USER, pin.is_ok() as u32));
-    });
-}
-
-/// What the row unmap of node 1 is about: its intent, and an entry that has a reference.
-const INTENT: PhysAddr = PhysAddr(0x1080);
-const ENTRY: PhysAddr = PhysAddr(0x10c0);
-
-struct Recorded<'m>(&'m LoomMem);
-
-impl Intents for Recorded<'_> {
-    fn begin(&self, _: &IntentRecord) {
-        self.0.store_through(INTENT, 1, Ordering::Release);
-    }
-
-    fn clear(&self) {
-        self.0.store_through(INTENT, 0, Ordering::Release);
-    }
-}
-
-/// One unmaps; the other freezes the frame and, if it finds no row at work, counts.
-fn unmap_and_recount<R: Rules>(lacks: Lacks) {
-    let table_kind = FrameType::Kernel(KernelKind::ADDRESS_SPACE);
-    let tracked = [
-        (w0(0).0, word(1, USER, 1)),
-        (w0(1).0, word(1, table_kind, 1)),
-        (INTENT.0, 0),
-        (ENTRY.0, 1),
-    ];
-    let mem = Arc::new(LoomMem::new(lacks, &tracked, &[w1(0).0]));
-    let (counted, _) = race(
-        &mem,
-        |m| {
-            let t = table::<R>(m, 0);
-            assert_eq!(t.freeze(frame(0)), Ok(Use::User));
-            if m.load_fresh(INTENT, Ordering::Acquire) != 0 {
-                return None;
-            }
-            let entries = m.load_fresh(ENTRY, Ordering::Acquire);
-            Some((entries, left(m, 0).refs.get() as u64))
-        },
-        |m| {
-            let (t, intents) = (table::<R>(m, 1), Recorded(m));
-            intents.begin(&IntentRecord::frame(Row::Unmap, frame(0), Version(1)));
-            if t.may_unpin(frame(0), frame(1)).is_err() {
-                return intents.clear();
-            }
-            m.swap(ENTRY, 0);
-            t.unmap_unpin_at(frame(0), frame(1), &intents).unwrap();
-        },
-    );
-    if let Some((entries, refs)) = counted {
-        assert_eq!(entries, refs, "counted while a row is at work");
-    }
-}
-
-#[test]
-fn a_row_that_gives_references_back_is_seen_or_refused_by_a_recount() {
-    explore(None, || unmap_and_recount::<Selected>(Lacks::Nothing));
-}
-
-#[test]
-#[should_panic(expected = "counted while a row is at work")]
-fn mutant_unmapped_whatever_is_frozen() {
-    explore(None, || {
-        unmap_and_recount::<UnpinIgnoresFrozen>(Lacks::Nothing);
-    });
-}
-
-#[test]
-#[should_panic(expected = "counted while a row is at work")]
-fn mutant_frozen_without_fences() {
-    explore(None, || unmap_and_recount::<Selected>(Lacks::Fences));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Each rule that keeps frames safe one step at a time is needed: a scenario holds with all of
-//! them and fails without that one. Rules about races are in `loom_frames.rs`.
+//! them and fails without that one. Rules about races are in `loom_frames.rs` and `loom_recovery.rs`.
 
 mod common;
 #[path = "common/mutants.rs"]

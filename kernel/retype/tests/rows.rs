@@ -5,12 +5,12 @@ mod common;
 #[path = "common/mutants.rs"]
 #[allow(dead_code)]
 mod mutants;
+#[path = "common/words.rs"]
+mod words;
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{
-    Clock, FRAMES, Log, Unrecorded, frame, initialise, node, pools, put_to_use, table, w0, w1,
-};
+use common::{Clock, FRAMES, Log, Unrecorded, frame, initialise, node, pools, put_to_use, w0, w1};
 use dyad_abi::Isa;
 use dyad_abi::boot::CXL_BASE;
 use dyad_coherence::{GlobalMem, HostMem};
@@ -21,34 +21,9 @@ use dyad_retype::{
 use dyad_shm::pool::{PhysAddr, PoolId};
 use mutants::Selected;
 use proptest::prelude::*;
+use words::*;
 
 const THREAD: Use = Use::Kernel(KernelKind::THREAD);
-
-fn frames(mem: &HostMem) -> FrameTable<'_, HostMem, Selected> {
-    table(mem, 0)
-}
-
-fn set(mem: &HostMem, index: u64, version: u32, ty: FrameType, refs: u32) -> WeakRef {
-    let word = FrameWord {
-        version: Version(version),
-        ty,
-        refs: Refs::new(refs).unwrap(),
-    };
-    mem.store(w0(index), word.bits(), Relaxed);
-    WeakRef {
-        frame: frame(index),
-        version: Version(version),
-    }
-}
-
-fn get(mem: &HostMem, index: u64) -> FrameWord {
-    frames(mem).read(frame(index)).unwrap().0
-}
-
-fn order(n: u64) -> Order {
-    Order::new(n).unwrap()
-}
-
 #[test]
 fn a_frame_goes_round() {
     let (mem, clock, log) = (HostMem::new(), Clock::default(), Log::default());
@@ -366,146 +341,6 @@ fn frozen_frames_take_no_references_but_give_them_back() {
     assert_eq!(t.freeze(kernel.frame), Ok(THREAD));
     t.unfreeze(kernel.frame).unwrap();
     assert_eq!(get(&mem, 1).ty, FrameType::Kernel(KernelKind::THREAD));
-}
-
-/// Memory in which a node stops being able to change anything after some modifications.
-struct Dying<'m> {
-    mem: &'m HostMem,
-    left: std::cell::Cell<u32>,
-}
-
-impl GlobalMem for Dying<'_> {
-    fn contains(&self, at: PhysAddr, len: u64) -> bool {
-        self.mem.contains(at, len)
-    }
-    fn load(&self, at: PhysAddr, order: std::sync::atomic::Ordering) -> u64 {
-        self.mem.load(at, order)
-    }
-    fn store(&self, _: PhysAddr, _: u64, _: std::sync::atomic::Ordering) {}
-    fn cas(&self, at: PhysAddr, old: u64, new: u64) -> Result<u64, u64> {
-        match self.left.get().checked_sub(1) {
-            Some(n) => {
-                self.left.set(n);
-                self.mem.cas(at, old, new)
-            }
-            // Gone: what it thinks has happened does not matter any more.
-            None => Ok(old),
-        }
-    }
-    fn swap(&self, at: PhysAddr, _: u64) -> u64 {
-        self.mem.load(at, Relaxed)
-    }
-    fn add(&self, at: PhysAddr, _: u64) -> u64 {
-        self.mem.load(at, Relaxed)
-    }
-    fn or(&self, at: PhysAddr, _: u64) -> u64 {
-        self.mem.load(at, Relaxed)
-    }
-    fn and(&self, at: PhysAddr, _: u64) -> u64 {
-        self.mem.load(at, Relaxed)
-    }
-    fn fence(&self) {}
-    fn writeback(&self, _: PhysAddr, _: u64) {}
-    fn invalidate(&self, _: PhysAddr, _: u64) {}
-}
-
-#[test]
-fn a_death_at_any_step_is_recovered_and_loses_no_frame() {
-    type Op = fn(&FrameTable<'_, Dying<'_>, Selected>, &Dying<'_>, &Clock, WeakRef);
-    let ops: [Op; 4] = [
-        |t, _, clock, used| {
-            let _ = t.to_untyped(used, Use::User, clock, &Unrecorded, &Unrecorded);
-        },
-        |t, mem, clock, _| {
-            let claim = t.from_untyped_begin(frame(32), None, clock, &Unrecorded);
-            if let Ok(mut claim) = claim {
-                initialise(mem, &mut claim);
-                let _ = t.from_untyped_finish(claim, Use::User, &Unrecorded);
-            }
-        },
-        |t, _, _, _| {
-            let _ = t.split(frame(48), &Unrecorded);
-        },
-        |t, _, _, _| {
-            let _ = t.merge(frame(32), &Unrecorded);
-        },
-    ];
-    for op in ops {
-        for steps in 0..6 {
-            let (mem, clock) = (HostMem::new(), Clock::default());
-            let t = frames(&mem);
-            t.format(PoolId::Cxl, &(0..64), 0..64).unwrap();
-            t.split(frame(0), &Unrecorded).unwrap();
-            t.split(frame(32), &Unrecorded).unwrap();
-            let used = put_to_use(&t, &mem, frame(0), Use::User, &clock).unwrap();
-            let dying = Dying {
-                mem: &mem,
-                left: std::cell::Cell::new(steps),
-            };
-            op(
-                &FrameTable::new(&dying, pools(), node(1)),
-                &dying,
-                &clock,
-                used,
-            );
-            for i in 0..FRAMES {
-                let version = get(&mem, i).version;
-                let left = WeakRef {
-                    frame: frame(i),
-                    version,
-                };
-                for _ in 0..2 {
-                    t.recover_frame(left, node(1), &clock, &Unrecorded).unwrap();
-                }
-            }
-            // Every frame is in one block, and each block can be had again.
-            let mut covered = 0;
-            while covered < FRAMES {
-                let head = frame(covered);
-                let (word, _) = t.read(head).unwrap();
-                let size = match word.ty {
-                    FrameType::Untyped(o) | FrameType::User(o) => o,
-                    _ => panic!("{covered}: {word}"),
-                };
-                for i in covered..covered + size.frames() {
-                    assert_eq!(t.head(frame(i)).unwrap().0, head);
-                }
-                assert_eq!(t.order_by_tails(head), size);
-                if matches!(word.ty, FrameType::Untyped(_)) {
-                    clock.rounds();
-                    put_to_use(&t, &mem, head, Use::User, &clock).unwrap();
-                }
-                covered += size.frames();
-            }
-        }
-    }
-}
-
-/// D4b: a node that is taken for dead while it runs loses its frame, and notices.
-#[test]
-fn a_frame_that_has_been_taken_away_is_not_published() {
-    for again in [false, true] {
-        let (mem, clock) = (HostMem::new(), Clock::default());
-        let t = frames(&mem);
-        let intent = set(&mem, 1, 1, FrameType::Untyped(order(0)), 0);
-        let claim = || t.from_untyped_begin(frame(1), None, &clock, &Unrecorded);
-        let mut lost = claim().unwrap();
-        initialise(&mem, &mut lost);
-        let survivor = table::<Selected, _>(&mem, 1);
-        assert_eq!(
-            survivor.recover_frame(intent, node(0), &clock, &Unrecorded),
-            Ok(true)
-        );
-        if again {
-            // The same node has it again, for something else.
-            clock.rounds();
-            let _ = claim().unwrap();
-        }
-        let before = get(&mem, 1);
-        let done = t.from_untyped_finish(lost, Use::User, &Unrecorded);
-        assert_eq!(done, Err(Refused::Lost));
-        assert_eq!(get(&mem, 1), before);
-    }
 }
 
 #[test]

@@ -38,13 +38,13 @@ pub(crate) const ORDERS: &[Mutant] = &[
         "order/retype::pins::may_unpin::fence",
         Fence,
         "what comes before is ordered before what comes after",
-        &["retype/loom_frames/a_row_that_gives_references_back_is_seen_or_refused_by_a_recount"],
+        &["retype/loom_recovery/a_row_that_gives_references_back_is_seen_or_refused_by_a_recount"],
     ),
     m(
         "order/retype::recover::freeze::fence",
         Fence,
         "what comes before is ordered before what comes after",
-        &["retype/loom_frames/a_row_that_gives_references_back_is_seen_or_refused_by_a_recount"],
+        &["retype/loom_recovery/a_row_that_gives_references_back_is_seen_or_refused_by_a_recount"],
     ),
     m(
         "order/retype::table::word::load_fresh",

@@ -38,7 +38,7 @@ pub(crate) const RULES: &[Mutant] = &[
         References,
         "No row that gives a reference back begins while the frame is frozen",
         &[
-            "retype/loom_frames/a_row_that_gives_references_back_is_seen_or_refused_by_a_recount",
+            "retype/loom_recovery/a_row_that_gives_references_back_is_seen_or_refused_by_a_recount",
             "retype/rows/frozen_frames_take_no_references_but_give_them_back",
         ],
     ),
@@ -119,7 +119,7 @@ pub(crate) const RULES: &[Mutant] = &[
         "rule/retype::RecoveryChecksVersion",
         Version,
         "A frame is recovered only if it has the version that the dead node left it with",
-        &["retype/loom_frames/a_late_recoverer_takes_nothing_from_the_next_incarnation"],
+        &["retype/loom_recovery/a_late_recoverer_takes_nothing_from_the_next_incarnation"],
     ),
     m(
         "rule/retype::RecoveryBumpsVersion",
@@ -127,7 +127,7 @@ pub(crate) const RULES: &[Mutant] = &[
         "A frame that is recovered gets a new version (D1)",
         &[
             "retype/mutants/references_die_with_the_node_that_retypes",
-            "retype/loom_frames/a_late_recoverer_takes_nothing_from_the_next_incarnation",
+            "retype/loom_recovery/a_late_recoverer_takes_nothing_from_the_next_incarnation",
             "retype/model/any_sequence_does_what_the_model_does",
         ],
     ),

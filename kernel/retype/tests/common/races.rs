@@ -1,0 +1,103 @@
+//! Two nodes at work on a few frames, for model checks.
+
+use std::sync::Arc;
+
+use dyad_coherence::model::{Lacks, LoomMem};
+use dyad_retype::{
+    Epoch, EpochSource, FrameTable, FrameType, FrameWord, KernelKind, Order, Refs, Refused, Rules,
+    Use, Version, WeakRef,
+};
+use loom::thread;
+
+use crate::common::{Unrecorded, frame, initialise, node, pools, w0, w1};
+use crate::mutants::Selected;
+
+pub const THREAD: Use = Use::Kernel(KernelKind::THREAD);
+
+pub fn table<R: Rules>(mem: &LoomMem, n: u64) -> FrameTable<'_, LoomMem, R> {
+    FrameTable::new(mem, pools(), node(n))
+}
+
+pub fn word(version: u32, ty: FrameType, refs: u32) -> u64 {
+    FrameWord {
+        version: Version(version),
+        ty,
+        refs: Refs::new(refs).unwrap(),
+    }
+    .bits()
+}
+
+pub const USER: FrameType = FrameType::User(Order::FRAME);
+pub const UNTYPED: FrameType = FrameType::Untyped(Order::FRAME);
+
+pub fn weak(at: u64, version: u32) -> WeakRef {
+    WeakRef {
+        frame: frame(at),
+        version: Version(version),
+    }
+}
+
+/// Frames 0, 1, ... with these words and no stamps. The others are RESERVED.
+pub fn memory(words: &[u64]) -> Arc<LoomMem> {
+    let mut tracked: Vec<_> = (0..).map(|i| w0(i).0).zip(words.iter().copied()).collect();
+    tracked.extend((0..words.len() as u64).map(|i| (w1(i).0, 0)));
+    let reserved: Vec<_> = (words.len() as u64..3).map(|i| w0(i).0).collect();
+    Arc::new(LoomMem::new(Lacks::Nothing, &tracked, &reserved))
+}
+
+/// Every node has always just been quiet.
+pub struct Quiet;
+
+impl EpochSource for Quiet {
+    fn now(&self) -> Epoch {
+        Epoch::ZERO
+    }
+
+    fn quiesced(&self, _: Epoch) -> bool {
+        true
+    }
+}
+
+/// Nobody is quiet after epoch 4; it is 5.
+pub struct Loud;
+
+impl EpochSource for Loud {
+    fn now(&self) -> Epoch {
+        Epoch::new(5).unwrap()
+    }
+
+    fn quiesced(&self, stamp: Epoch) -> bool {
+        stamp.get() < 5
+    }
+}
+
+/// Both in parallel. `a` starts last: it should be the one that reads more and changes less.
+pub fn race<A, B>(
+    mem: &Arc<LoomMem>,
+    a: impl FnOnce(&LoomMem) -> A + Send + 'static,
+    b: impl FnOnce(&LoomMem) -> B,
+) -> (A, B)
+where
+    A: Send + 'static,
+{
+    let other = mem.clone();
+    let a = thread::spawn(move || a(&other));
+    let b = b(mem);
+    (a.join().unwrap(), b)
+}
+
+pub fn left(mem: &LoomMem, at: u64) -> FrameWord {
+    table::<Selected>(mem, 0).read(frame(at)).unwrap().0
+}
+
+pub fn use_as<R: Rules>(
+    mem: &LoomMem,
+    n: u64,
+    used: Use,
+    epochs: &impl EpochSource,
+) -> Result<WeakRef, Refused> {
+    let t = table::<R>(mem, n);
+    let mut claim = t.from_untyped_begin(frame(0), None, epochs, &Unrecorded)?;
+    initialise(mem, &mut claim);
+    t.from_untyped_finish(claim, used, &Unrecorded)
+}
