@@ -10,8 +10,9 @@ use dyad_abi::cap::{CapIndex, ObjectKind, Rights, Stopped, ThreadOp};
 use dyad_shm::frame::WeakRef;
 
 use super::thread_tests::{
-    ENTRY, SERVICE, dispatch, hears, interrupt, me, op, pair, solo, stopped, thread, traveller,
+    ENTRY, SERVICE, dispatch, interrupt, me, op, pair, solo, stopped, thread,
 };
+use super::travel_tests::{hears, traveller};
 use super::{Left, Machine, MockA64, MockX86};
 use crate::Platform;
 use crate::crossing;

@@ -1,7 +1,6 @@
 //! Page faults, and copies from and to user memory.
 
 use std::boxed::Box;
-use std::collections::BTreeSet;
 use std::thread;
 use std::vec;
 use std::vec::Vec;
@@ -11,7 +10,7 @@ use dyad_abi::user::{PAGE_SIZE, TRANSLATE_PA, USER_END};
 use dyad_abi::{Error, Isa};
 use dyad_pgtbl::{Level, Perms};
 use dyad_quiesce::{LogWriter, Touched};
-use dyad_retype::{FrameType, Order, Use};
+use dyad_retype::{FrameType, Use};
 use dyad_shm::frame::WeakRef;
 
 use super::system::{PAIR, System, VA, cx, frame, frame_cap, memory_cap, this};
@@ -21,14 +20,12 @@ use crate::cx::Cx;
 use crate::memory::Words;
 use crate::node::Node;
 use crate::object::space::Region;
-use crate::ops::space::{
-    harvest, link, map, protect, supply, supply_run, translate, unlink, unmap,
-};
+use crate::ops::space::{harvest, map, protect, supply, supply_run, translate, unmap};
 use crate::platform::FaultKind::{self, Execute, Read, Write};
 use crate::resolve::{Outcome, resolve};
 
 /// Supplies start here in each pool.
-const FIRST: u64 = 8;
+pub(super) const FIRST: u64 = 8;
 
 /// A space with supplies of `frames` frames for each node, and a region from [`VA`] on.
 pub(super) fn with_region(frames: u64, kind: RegionKind, write: bool) -> (System, WeakRef) {
@@ -131,7 +128,7 @@ fn only_accesses_that_a_region_allows_are_resolved() {
 }
 
 /// Maps a page by capability on x86-64 only.
-fn map_on_x(s: &System, space: WeakRef, bits: Perms) -> WeakRef {
+pub(super) fn map_on_x(s: &System, space: WeakRef, bits: Perms) -> WeakRef {
     s.tables(space, Isa::X86_64, VA, Level::L1);
     let frame = s.take(0, Use::User, 0);
     let c = cx(s.x());
@@ -440,145 +437,6 @@ fn of_two_who_exchange_a_word_one_is_first() {
     assert_eq!(change(VA - 8, 0), Err(Error::BadAddress));
     protect::<MockX86>(&this(&c, space), Isa::X86_64, VA, Perms::READ).unwrap();
     assert_eq!(change(VA + 8, 2 * TURNS), Err(Error::BadAddress));
-}
-
-#[test]
-fn two_nodes_that_fault_at_once_agree_about_every_page() {
-    const PAGES: u64 = 40;
-    for _ in 0..20 {
-        let (s, space) = with_region(128, RegionKind::Anonymous, true);
-        let worlds = [s.world.twin(), s.world.twin()];
-        thread::scope(|scope| {
-            for (which, w) in worlds.into_iter().enumerate() {
-                scope.spawn(move || {
-                    let m = w.machine(which);
-                    for page in 0..PAGES {
-                        let va = VA + page * PAGE_SIZE;
-                        while let Err(e) = fault(m, space, va, Write) {
-                            assert_eq!(e, Error::Again);
-                        }
-                    }
-                });
-            }
-        });
-        let mut frames = BTreeSet::new();
-        for page in 0..PAGES {
-            let va = VA + page * PAGE_SIZE;
-            let pa = seen(&s, space, Isa::X86_64, va).unwrap();
-            assert_eq!(seen(&s, space, Isa::Aarch64, va), Some(pa));
-            assert!(frames.insert(pa));
-        }
-        // Pages with two pins, six tables; whatever else was taken has been given back.
-        let mut used = used_frames(&s, 0, 128);
-        used.extend(used_frames(&s, 1, 128));
-        let pages = used
-            .iter()
-            .filter(|u| **u == (FrameType::User(Order::FRAME), 2))
-            .count();
-        assert_eq!((pages as u64, used.len() as u64), (PAGES, PAGES + 6));
-    }
-}
-
-/// One node maps and unmaps, the other faults the page over: pins are right whatever happens when.
-#[test]
-fn unmapping_while_the_other_isa_looks_loses_no_pin() {
-    let (s, space) = with_region(64, RegionKind::Shared, true);
-    s.tables(space, Isa::X86_64, VA, Level::L1);
-    s.tables(space, Isa::Aarch64, VA, Level::L1);
-    let frame = s.take(0, Use::User, 0);
-    let at = dyad_abi::cap::TableAt {
-        isa: Isa::X86_64,
-        level: 1,
-    };
-    let worlds = [s.world.twin(), s.world.twin()];
-    let [owner, other] = worlds;
-    let pages = 200;
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            let m = owner.machine(0);
-            let c = cx(m);
-            let t = this(&c, space);
-            let cap = frame_cap(frame, 1);
-            for page in 0..pages {
-                let va = VA + page * PAGE_SIZE;
-                map::<MockX86>(&t, at, va, &cap, 0, Perms::READ).unwrap();
-                thread::yield_now();
-                unmap(&t, Isa::X86_64, va).unwrap();
-            }
-        });
-        scope.spawn(move || {
-            let m = other.machine(1);
-            for page in 0..pages {
-                let _ = fault(m, space, VA + page * PAGE_SIZE, Read);
-            }
-        });
-    });
-    let c = cx(s.x());
-    let t = this(&c, space);
-    let mut left = 0;
-    for page in 0..pages {
-        let va = VA + page * PAGE_SIZE;
-        assert_eq!(seen(&s, space, Isa::X86_64, va), None);
-        if unmap(&t, Isa::Aarch64, va).is_ok() {
-            left += 1;
-        }
-    }
-    assert!(left <= pages);
-    assert_eq!(s.refs(frame), 0);
-}
-
-/// Either the table is taken out or the page comes into it, also when both are tried at once.
-#[test]
-fn a_page_does_not_come_into_a_table_that_is_taken_out() {
-    const TABLES: u64 = 100;
-    let (s, space) = with_region(1, RegionKind::Shared, true);
-    let isa = Isa::X86_64;
-    let at = dyad_abi::cap::TableAt { isa, level: 1 };
-    let va = |n: u64| VA + n * Level::L2.size();
-    let mut tables = vec![s.tables(space, isa, VA, Level::L1)[2]];
-    let c = cx(s.x());
-    for n in 1..TABLES {
-        let table = s.table(at);
-        tables.push(table.object.unwrap());
-        link(&this(&c, space), at, va(n), &table).unwrap();
-    }
-    let frame = s.take(0, Use::User, 0);
-    let start = std::sync::Barrier::new(2);
-    let worlds = [s.world.twin(), s.world.twin()];
-    let [maps, unlinks] = worlds;
-    let (mapped, unlinked) = thread::scope(|scope| {
-        let start = &start;
-        let maps = scope.spawn(move || {
-            let c = cx(maps.machine(0));
-            let t = this(&c, space);
-            let cap = frame_cap(frame, 1);
-            let one = |n| {
-                start.wait();
-                map::<MockX86>(&t, at, va(n), &cap, 0, Perms::READ).is_ok()
-            };
-            (0..TABLES).map(one).collect::<Vec<_>>()
-        });
-        let unlinks = scope.spawn(move || {
-            let c = cx(unlinks.machine(1));
-            let t = this(&c, space);
-            let one = |n| {
-                start.wait();
-                unlink(&t, at, va(n)).is_ok()
-            };
-            (0..TABLES).map(one).collect::<Vec<_>>()
-        });
-        (maps.join().unwrap(), unlinks.join().unwrap())
-    });
-    let mut pins = 0;
-    for (n, &table) in tables.iter().enumerate() {
-        assert!(
-            !(mapped[n] && unlinked[n]),
-            "a page in a table that is gone"
-        );
-        assert_eq!(s.refs(table), !unlinked[n] as u32 + mapped[n] as u32);
-        pins += mapped[n] as u32;
-    }
-    assert_eq!(s.refs(frame), pins);
 }
 
 /// Where caches are not coherent, leaves have accessed and dirty preset, and what others may hold
