@@ -1,0 +1,105 @@
+//! The system as it runs: CPUs are given to their schedulers, and nodes that come back get what belongs to
+//! them.
+
+use dyad_abi::Result;
+use dyad_services::rt;
+
+use super::*;
+use crate::service::say;
+
+impl System {
+    /// Gives every CPU to its scheduler, the one this runs on last.
+    pub fn set_going(&mut self) -> Done<()> {
+        let builder = &mut self.builder;
+        let here = (HOME, FIRST);
+        let cpus = builder.cpus();
+        let all = builder
+            .nodes()
+            .flat_map(move |n| cpus.clone().map(move |c| (n, c)));
+        for (node, cpu) in all.filter(|&at| at != here).chain([here]) {
+            let isa = 1 << builder.info.system.nodes[node.index()].isa;
+            let line = scheduler_line(node, cpu);
+            let thread = self
+                .sched
+                .thread(&mut builder.store, line, isa, (INFO_BASE, 0), None)
+                .during("thread of sched")?;
+            self.roots[node.index()][cpu.index()] = Some(thread);
+            rt::hardware(node)
+                .start_cpu(cpu, thread)
+                .during("starting a CPU")?;
+        }
+        Ok(())
+    }
+
+    /// Looks which nodes have died, and starts what belongs to those that have come back. `false`:
+    /// something is to be done later, or may have been lost.
+    pub fn look_after_nodes(&mut self) -> bool {
+        let mut all_well = true;
+        for node in self.builder.nodes() {
+            let (life, ended) = self.lives[node.index()];
+            if wardens::lives(node, life) {
+                continue;
+            }
+            all_well = false;
+            if !ended {
+                self.lives[node.index()].1 = true;
+                self.deaths += 1;
+                say(format_args!("node {node} has died"));
+            }
+            let Ok(now) = rt::hardware(node).node_state(node) else {
+                continue;
+            };
+            if !now.is_live() || now.incarnation == life {
+                continue;
+            }
+            match self.revive(node) {
+                Ok(()) => {
+                    self.lives[node.index()] = (now.incarnation, false);
+                    say(format_args!("node {node} has come back"));
+                }
+                // It may have died again, or its inbox is full.
+                Err(e) => say(format_args!("node {node} has come back, but: {e}; again")),
+            }
+        }
+        all_well
+    }
+
+    /// Starts the threads of a node that has come back. Can be repeated: those that have been started
+    /// meanwhile are not ready to be configured.
+    fn revive(&mut self, node: NodeId) -> Result<()> {
+        let n = node.index() as u64;
+        let again = |result: Result<()>| match result {
+            // It lives: on its node, or on another one of the ISA, from where it goes home.
+            Err(Error::NotReady) => Ok(false),
+            other => other.map(|()| true),
+        };
+        for cpu in self.builder.cpus() {
+            let Some(thread) = self.roots[node.index()][cpu.index()] else {
+                continue;
+            };
+            let line = scheduler_line(node, cpu);
+            if again(self.sched.restart(thread, line, (INFO_BASE, 0), None))? {
+                rt::hardware(node).start_cpu(cpu, thread)?;
+            }
+        }
+        let events = Some(self.events);
+        let number = sched::tag(thread::QUIESCED + node.index() as u32);
+        if let Some(thread) = self.rounds[node.index()]
+            && again(
+                self.quiesced
+                    .restart(thread, n, (INFO_BASE | n, number), events),
+            )?
+        {
+            thread.resume_on(node, FIRST)?;
+        }
+        let number = sched::tag(thread::WARDEN + node.index() as u32);
+        let own = &self.builder.window.own;
+        let names = (INFO_BASE | (SERVE + n), number);
+        if let Some(thread) = self.wardens[node.index()]
+            && again(own.restart(thread, SERVE + n, names, events))?
+        {
+            thread.resume_on(node, FIRST)?;
+        }
+        Ok(())
+    }
+}
