@@ -221,6 +221,12 @@ pub struct Page {
     pub ready: u64,
     /// How often it has landed.
     pub landings: u64,
+    /// Fused time when it had been stopped and its registers were here.
+    pub stopped_at: u64,
+    /// Fused time when interpreting began.
+    pub began_at: u64,
+    /// Fused time when it had come to the point.
+    pub landed_at: u64,
     /// What of the text and constants of the ISA that it was stopped on is mapped: start and end.
     pub windows: [[u64; 2]; WINDOWS],
     /// The registers with which it was stopped; after a refusal, those with which it went back.

@@ -339,7 +339,7 @@ impl Request {
             return Step::At(now + LOOK_NS);
         };
         match self.thread.unload(here.isa) {
-            Ok((registers, from)) => self.moves(from, here.isa, &registers),
+            Ok((registers, from)) => self.moves((from, here.isa), now, &registers),
             // A warden of another ISA will find it.
             Err(Error::NoIsa) => {
                 self.not_on |= 1 << here.isa.index();
@@ -379,7 +379,12 @@ impl Request {
     }
 
     /// It was stopped there, with these registers.
-    fn moves(&mut self, node: NodeId, isa: Isa, registers: &emulation::Registers) -> Step {
+    fn moves(
+        &mut self,
+        (node, isa): (NodeId, Isa),
+        now: u64,
+        registers: &emulation::Registers,
+    ) -> Step {
         let to_isa = rt::info()
             .ok()
             .and_then(|i| Isa::from_index(i.system.nodes[self.to.index()].isa.into()));
@@ -396,6 +401,9 @@ impl Request {
             outcome: 0,
             refused_at: 0,
             refused_bytes: [0; 2],
+            stopped_at: now,
+            began_at: 0,
+            landed_at: 0,
             ready: page
                 .word(core::mem::offset_of!(Page, ready))
                 .load(Ordering::Relaxed),

@@ -37,13 +37,14 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use dyad_abi::cap::{ThreadOp, call_word};
 use dyad_abi::emulation::{self, Page, Registers, WINDOWS, WORDS, ready, refused, status};
+use dyad_abi::marker::WindowId;
 use dyad_abi::service::{process, slot};
 use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE};
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_emulate::{End, Memory, Refusal, a64, run_to, x86};
 
 use crate::cap::{Cap, Sinv, Thread};
-use crate::raw;
+use crate::{marker, raw};
 use guest::Guest;
 use memory::Own;
 
@@ -201,6 +202,8 @@ pub struct Progress {
     pub landings: u64,
     /// What became of it: see [`Page::outcome`].
     pub outcome: u64,
+    /// Fused times: when it had been stopped, when interpreting began, and when it had come to the point.
+    pub times: [u64; 3],
     /// Address of the instruction that was refused, after [`status::BACK`].
     pub refused_at: u64,
     /// Its bytes, after [`refused::UNKNOWN`], and how many of them there are.
@@ -285,8 +288,14 @@ pub fn progress(n: u64) -> Option<Progress> {
     let bytes = [0, 1].map(|i| page.0[first + i].load(Ordering::Relaxed));
     let bytes = (u128::from(bytes[0]) | u128::from(bytes[1]) << 64).to_le_bytes();
     let [.., len] = bytes;
+    let times = [
+        word_of!(page, stopped_at),
+        word_of!(page, began_at),
+        word_of!(page, landed_at),
+    ];
     Some(Progress {
         status,
+        times: times.map(|word| word.load(Ordering::Relaxed)),
         steps: word_of!(page, steps).load(Ordering::Relaxed),
         calls: word_of!(page, calls).load(Ordering::Relaxed),
         landings: word_of!(page, landings).load(Ordering::Relaxed),
@@ -376,11 +385,21 @@ pub fn empty(top: u64) -> u64 {
 /// What a stack of its own begins with.
 type Start = extern "C" fn(u64, Apart) -> !;
 
+/// Measures what it takes to interpret a thread up to its point: from here on to its landing.
+pub const WINDOW: u16 = WindowId::FREE + 257;
+
+/// Writes what time it is.
+fn note_time(word: &AtomicU64) {
+    word.store(crate::now().unwrap_or(0), Ordering::Relaxed);
+}
+
 /// Interprets thread `n`.
 extern "C" fn interpret(n: u64, _: Apart) -> ! {
     let Some(page) = Mapped::of(n) else {
         crate::exit(101)
     };
+    marker::begin::<WINDOW>();
+    note_time(word_of!(page, began_at));
     word_of!(page, status).store(status::EMULATED, Ordering::Release);
     let registers = page.registers();
     match Isa::from_index(registers.isa) {
@@ -472,6 +491,7 @@ fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
             }
         };
     };
+    marker::abandon();
     if asks {
         // It stays. What somebody else has asked meanwhile counts.
         let _ = asked(n).compare_exchange(request, 0, Ordering::Relaxed, Ordering::Relaxed);
@@ -525,7 +545,9 @@ fn call(n: u64, guest: &mut impl Guest) -> bool {
 fn land(n: u64, page: Mapped, going: Going) -> ! {
     let landings = word_of!(page, landings);
     landings.store(landings.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    note_time(word_of!(page, landed_at));
     word_of!(page, status).store(status::LANDED, Ordering::Release);
+    marker::end::<WINDOW>();
     // SAFETY: 1. The program's point has found out that this is how the thread goes on. 2. What is on
     // this stack is not needed any more.
     let e = unsafe { own(n).jump(going.node, going.pc, going.stack, going.argument) };

@@ -38,6 +38,9 @@ pub const MIGRATION_APP: &str = "bench-migration";
 /// The program whose plain thread migrates.
 pub const THREADS_APP: &str = "bench-threads";
 
+/// The program whose plain thread is interpreted.
+pub const EMULATION_APP: &str = "bench-emulation";
+
 /// What is measured in runs of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
@@ -53,13 +56,16 @@ pub enum Group {
     Threads,
     /// Programs that could migrate, and do not.
     Cost,
+    /// A plain thread, stopped anywhere and interpreted up to its next point.
+    Emulation,
 }
 
 impl Group {
     /// All of them.
-    pub const ALL: [Group; 6] = [
+    pub const ALL: [Group; 7] = [
         Group::Micro,
         Group::Threads,
+        Group::Emulation,
         Group::Futex,
         Group::Chase,
         Group::Bfs,
@@ -75,6 +81,7 @@ impl Group {
             Group::Futex => "futex",
             Group::Threads => "threads",
             Group::Cost => "cost",
+            Group::Emulation => "emulation",
         }
     }
 
@@ -86,6 +93,8 @@ impl Group {
             (Group::Futex, _) => "--times 64".into(),
             (Group::Threads, false) => return Some((THREADS_APP, "--times 64".into())),
             (Group::Threads, true) => return Some((THREADS_APP, "--times 32".into())),
+            (Group::Emulation, false) => return Some((EMULATION_APP, "--times 64".into())),
+            (Group::Emulation, true) => return Some((EMULATION_APP, "--times 16".into())),
             (Group::Chase, false) => String::new(),
             (Group::Chase, true) => "--accesses 4,32,128,512,1024".into(),
             (Group::Cost, _) => return None,

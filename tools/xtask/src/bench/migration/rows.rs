@@ -26,7 +26,7 @@ pub const EXPECTED: [(&str, &str); 14] = [
     ("thread_ping_pong_depth_", ""),
     ("transform_per_frame", ""),
     ("transform_cost_", ""),
-    ("emulate_to_point", NO_PROGRAM),
+    ("emulate_to_point", ""),
     ("remote_fault", ""),
     ("futex_contended_wake", ""),
     ("block_online_", NO_PROGRAM),
@@ -203,6 +203,14 @@ fn row(key: &Key, reported: &Reported) -> Row {
                 .insert(format!("{what}_each"), milli as f64 / 1000.0);
         }
     }
+    // Of the run that has counted; it is another number in each.
+    if let Some(n) = reported.figure(Measure::Instructions, "interpreted") {
+        row.more.insert("interpreted".into(), n as f64);
+        if let Some(window) = windows.away.as_ref().filter(|w| n > 0 && passes(w) > 0) {
+            let each = window.total as f64 / passes(window) as f64 / n as f64;
+            row.more.insert("native_each".into(), each);
+        }
+    }
     if let (Some(stay), Some(ns)) = (row.more.get("stay_ns"), row.sim_ns.filter(|ns| *ns > 0.0)) {
         row.more.insert("speedup".into(), stay / ns);
     }
@@ -341,6 +349,20 @@ mod tests {
         assert_eq!(row.more["stay_ns"], 50.0);
         assert_eq!(row.more["vertices"], 9.0);
         assert_eq!(row.more["speedup"], 0.5);
+    }
+
+    #[test]
+    fn what_interpreting_takes_is_by_the_run_that_has_counted() {
+        let mut both = reported(window(60, 4, 1000, 400), window(3, 1, 893, 1));
+        both.windows.home = None;
+        for (measure, n) in [(Measure::Instructions, 9), (Measure::Simulated, 77)] {
+            let figures = both.figures.get_mut(&measure).unwrap();
+            figures.insert("interpreted".into(), n);
+        }
+        let row = row(&key("emulate_to_point"), &both);
+        assert_eq!(row.instructions, Some(893));
+        assert_eq!(row.more["interpreted"], 9.0);
+        assert_eq!(row.more["native_each"], 100.0);
     }
 
     #[test]
