@@ -520,7 +520,8 @@ numbered! {
         /// published by it, 0 if it goes on.
         FlushStep = 11,
         /// `(counter)`: value: what the simulator has counted of this CPU
-        /// ([`SimCounter`](crate::clock::SimCounter)).
+        /// ([`SimCounter`](crate::clock::SimCounter)), or what kernels count by themselves
+        /// ([`KernelCounter`](crate::clock::KernelCounter)).
         Count = 12,
     }
 }

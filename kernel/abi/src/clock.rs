@@ -167,6 +167,29 @@ sim_counters! {
     Flushes = 13, "flushes";
 }
 
+/// What kernels count, with a simulator or without. Numbers beyond those of [`SimCounter`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u16)]
+pub enum KernelCounter {
+    /// Doorbells that have been rung at CPUs of other nodes than this one; with two nodes, those that this
+    /// one has rung.
+    Doorbells = 64,
+    /// Messages that CPUs of this node have sent to other nodes.
+    Messages = 65,
+}
+
+impl KernelCounter {
+    /// All, by number.
+    pub const ALL: [KernelCounter; 2] = [KernelCounter::Doorbells, KernelCounter::Messages];
+
+    /// The counter with this number.
+    pub fn from_number(n: u64) -> Option<KernelCounter> {
+        Self::ALL.into_iter().find(|c| *c as u64 == n)
+    }
+}
+
+const _: () = assert!(SimCounter::ALL.len() <= KernelCounter::Doorbells as usize);
+
 /// Where a word of [`guest`] is.
 pub const fn guest_word(cpu: CpuId, word: usize) -> usize {
     cpu.index() * LINE_WORDS + word

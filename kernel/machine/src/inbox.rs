@@ -161,6 +161,15 @@ pub fn send<P: Platform>(to: NodeId, cpu: CpuId, m: &Message) -> Result<()> {
     Ok(())
 }
 
+/// How many doorbells have been rung at CPUs of other nodes, also in earlier lives of those.
+pub fn rung(node: &Node) -> u64 {
+    let cpus = |n| CpuId::first(node.params.cpus).map(move |c| node.sb.cpu(n, c));
+    node.others()
+        .flat_map(cpus)
+        .map(|cpu| node.words.read(&cpu.rung))
+        .sum()
+}
+
 /// How many messages this node has sent, also in earlier lives of it.
 pub fn sent(node: &Node) -> u64 {
     let all = node.outboxes.iter().flatten();

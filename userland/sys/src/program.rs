@@ -2,7 +2,7 @@
 
 use core::ptr::{NonNull, with_exposed_provenance, with_exposed_provenance_mut};
 
-use dyad_abi::clock::SimCounter;
+use dyad_abi::clock::{KernelCounter, SimCounter};
 use dyad_abi::service::memory::Question;
 use dyad_abi::service::{
     INFO_MAGIC, INVOKE_STACKS, Info, MAX_ARGS, MAX_THREAD_IDS, invoke_stack, pager, process, reply,
@@ -85,6 +85,16 @@ pub fn now() -> Result<u64> {
 /// `NotReady` if the simulator is off, or its level does not count that.
 pub fn sim_count(counter: SimCounter) -> Result<u64> {
     hardware().count(counter)
+}
+
+/// What kernels have counted by themselves; the difference of two readings is what happened between them,
+/// in the whole system or on this node.
+///
+/// # Errors
+///
+/// None that a correct system returns.
+pub fn kernel_count(counter: KernelCounter) -> Result<u64> {
+    hardware().kernel_count(counter)
 }
 
 /// Lets other threads of this CPU run. In an invocation of a service it does nothing.

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::{CapIndex, CapType, HardwareOp, ObjectKind, ReceiveOp, Rights, SendOp};
-use dyad_abi::clock::SimCounter;
+use dyad_abi::clock::{KernelCounter, SimCounter};
 use dyad_abi::user::{USER_END, Where};
 use dyad_abi::{Error, NodeId};
 use dyad_shm::superblock::NodeState;
@@ -78,7 +78,14 @@ fn states_of_nodes_are_told_of_those_there_are(cx: &Cx<'_>) -> Outcome {
 fn counters_of_the_simulator_grow_or_are_not_there(cx: &Cx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let h = hardware(rig, cx.node.id())?;
-        for bad in [SimCounter::ALL.len() as u64, 1 << 16, u64::MAX] {
+        for counter in KernelCounter::ALL {
+            let before = rig.sys(h, COUNT, &[counter as u64])?;
+            ensure!(
+                rig.sys(h, COUNT, &[counter as u64])? >= before,
+                "{counter:?} falls"
+            );
+        }
+        for bad in [SimCounter::ALL.len() as u64, 66, 1 << 16, u64::MAX] {
             gives!(rig.sys(h, COUNT, &[bad]), Err(Error::BadArgument));
         }
         let read = || rig.sys(h, COUNT, &[SimCounter::Instructions as u64]);

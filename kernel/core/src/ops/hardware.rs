@@ -25,7 +25,7 @@
 //! anything else a fixed number of words.
 
 use dyad_abi::cap::{CapIndex, CapType, HardwareOp, SendOp};
-use dyad_abi::clock::SimCounter;
+use dyad_abi::clock::{KernelCounter, SimCounter};
 use dyad_abi::user::{MAX_WRITE, Where};
 use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_shm::frame::Epoch;
@@ -58,6 +58,12 @@ pub fn dispatch<P: Platform>(cx: &Cx, this: &Operand, op: HardwareOp, a: [u64; 5
         }
         // Of whichever CPU this is: the simulator observes, it does not belong to a node.
         HardwareOp::Count => {
+            if let Some(counter) = KernelCounter::from_number(a[0]) {
+                return Ok(match counter {
+                    KernelCounter::Doorbells => inbox::rung(cx.node),
+                    KernelCounter::Messages => inbox::sent(cx.node),
+                });
+            }
             let counter = SimCounter::from_number(a[0]).ok_or(Error::BadArgument)?;
             return fused::count::<P>(counter).ok_or(Error::NotReady);
         }

@@ -1,11 +1,14 @@
 //! System tests of memory that nodes are given in blocks.
 
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_abi::boot::OnDeath;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
-use xtask::launch::{self, RunReport};
+use xtask::console::{Line, Record};
+use xtask::launch::{self, Event, RunReport};
 
 use crate::console::Kept;
 
@@ -26,6 +29,11 @@ pub fn trials() -> Vec<Trial> {
         }),
         test("blocks_are_taken_in_reversed_order", || {
             evicted(&[Aarch64, X86_64])
+        }),
+        test("nodes_die_while_blocks_are_taken", || {
+            [(0, 150), (0, 500), (1, 300)]
+                .into_iter()
+                .try_for_each(|(victim, ms)| dies(victim, ms))
         }),
         test("faults_on_the_other_node_send_no_messages", silent_faults),
         test("a_program_that_wants_more_than_there_is_ends", exhausted),
@@ -82,6 +90,60 @@ fn evicted(nodes: &[Isa]) -> Result<(), Failed> {
         (Some(why), _) => because(&text, why),
         (None, [blocks, pages]) if blocks >= 2 && pages > 0 => Ok(()),
         (None, counts) => because(&text, format!("evicted, moved: {counts:?}")),
+    }
+}
+
+/// How long a run may take to end once a machine has died.
+const PROMPT: Duration = Duration::from_secs(40);
+/// Frames that a machine can have been changing when it died.
+const LEAKED: u64 = 8;
+
+/// A node dies while blocks are taken from the first one for the second: with the leader of the evictions,
+/// or with who gets the blocks. Whoever waits for memory gets some or is told that there is none, and the run
+/// ends.
+fn dies(victim: usize, after_ms: u64) -> Result<(), Failed> {
+    let config = RunConfig {
+        on_death: OnDeath::Survive,
+        audit: false,
+        ..config(&[X86_64, Aarch64], "--fill 110 --away 50")
+    };
+    let (mut pid, mut killer) = (None, None);
+    let mut kept = Kept::new(|e: &Event<'_>| match e {
+        Event::Started { node, pid: p, .. } if *node == victim => pid = Some(*p),
+        // What follows is filled on the other node.
+        Event::Line {
+            line: Line::Record(Record::Check { name, .. }),
+            ..
+        } if name == "blocks.pressure" => {
+            let Some(pid) = pid else { return };
+            killer = Some(std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(after_ms));
+                let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+                Instant::now()
+            }));
+        }
+        _ => {}
+    });
+    let report = launch::run(&config, &mut kept);
+    let text = kept.text(&report);
+    let Some(killed) = killer.and_then(|k| k.join().ok()) else {
+        return because(&text, format_args!("node {victim} was not killed"));
+    };
+    let why = format!("node {victim} after {after_ms} ms");
+    if killed.elapsed() > PROMPT {
+        return because(&text, format_args!("{why}: took {:?}", killed.elapsed()));
+    }
+    let check = |name: &str| report.checks.iter().find(|c| c.name == name);
+    // Whoever leads then says how the program has ended.
+    if check("app.exit").is_none() {
+        return because(&text, format_args!("{why}: nobody has ended the program"));
+    }
+    let returned = check("frames.returned").map(|c| c.detail.clone());
+    let detail = returned.unwrap_or_default();
+    let words = detail.split_whitespace().filter_map(|w| w.parse().ok());
+    match words.collect::<Vec<u64>>()[..] {
+        [returned, given] if returned + LEAKED >= given => Ok(()),
+        _ => because(&text, format_args!("{why}: frames: {detail:?}")),
     }
 }
 

@@ -4,6 +4,8 @@
 //! | figure of `futex_contended_wake` | what |
 //! |---|---|
 //! | `n`, `ns` | wake-ups that have found somebody who waits; from before the wake-up until the other thread is back |
+//! | `doorbells_milli`, `messages_milli` | thousandths of what was rung and sent between two readings of the kernel's counters just before and just after such a wake-up |
+//! | `doorbells_most` | most doorbells of one of them |
 //!
 //! A window is around the call here, and around the call of the one that waits, from before it sleeps.
 
@@ -13,6 +15,7 @@ use dyad::prelude::*;
 use dyad::sys::futex;
 use dyad::sys::marker;
 use dyad::thread;
+use dyad_abi::clock::KernelCounter;
 
 use journey::figures::{Sides, at_home, away};
 
@@ -98,7 +101,9 @@ fn until(reached: &AtomicU32, n: u32) -> Result<()> {
 pub async fn measure(sides: &Sides, times: u32) -> Result<()> {
     let all = WARM_UP + times;
     let other = thread::spawn_on(sides.away, move || sleeper(all))?;
-    let (mut contended, mut taken) = (0, 0);
+    let (mut contended, mut taken) = (0u64, 0);
+    let (mut rung, mut most, mut sent) = (0, 0, 0);
+    let count = dyad::sys::kernel_count;
     for n in 1..=all {
         until(&TABLE.other.begun, n)?;
         let rested = Instant::now() + REST;
@@ -108,10 +113,19 @@ pub async fn measure(sides: &Sides, times: u32) -> Result<()> {
         }
         let start = Instant::now();
         TABLE.word.store(n, Ordering::Release);
+        let (bells, messages) = (
+            count(KernelCounter::Doorbells)?,
+            count(KernelCounter::Messages)?,
+        );
         let woken = wake();
+        let bells = count(KernelCounter::Doorbells)?.saturating_sub(bells);
+        let messages = count(KernelCounter::Messages)?.saturating_sub(messages);
         until(&TABLE.other.back, n)?;
         if n > WARM_UP && woken == 1 {
             contended += 1;
+            rung += bells;
+            most = bells.max(most);
+            sent += messages;
             taken += TABLE
                 .other
                 .when
@@ -120,14 +134,15 @@ pub async fn measure(sides: &Sides, times: u32) -> Result<()> {
         }
     }
     other.join()??;
-    if contended * 2 < times {
+    if contended * 2 < times.into() {
         return Err(Error::msg(format_args!(
             "only {contended} of {times} wake-ups were contended"
         )));
     }
     sides.figure(OP, "slot", SLOT.into());
-    sides.took(OP, contended.into(), Duration::from_nanos(taken));
-    // Together with messages and doorbells of the run.
-    sides.figure(OP, "wakes", all.into());
+    sides.took(OP, contended, Duration::from_nanos(taken));
+    sides.figure(OP, "doorbells_milli", rung * 1000 / contended);
+    sides.figure(OP, "messages_milli", sent * 1000 / contended);
+    sides.figure(OP, "doorbells_most", most);
     Ok(())
 }

@@ -15,6 +15,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`book`] | the state of every block; which block, which victim |
+//! | [`keeper`] | who has the books, and what becomes of them if that one is lost |
 //! | [`holding`] | the frames of a node, as few runs, and how many of them are open to its faults |
 //!
 //! # Pressure
@@ -34,9 +35,11 @@
 
 pub mod book;
 pub mod holding;
+pub mod keeper;
 
 pub use book::{Block, Book, Need, State};
 pub use holding::{Holding, Run};
+pub use keeper::Keeper;
 
 /// Runs of frames that a node's holding can have: those that a supply of the kernel can have.
 pub const MAX_RUNS: usize = 5;

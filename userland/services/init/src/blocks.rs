@@ -16,9 +16,9 @@
 //!
 //! # Who has the books
 //!
-//! One lock, which is tried: who does not get it comes again. Its holder's node is noted, so that a
-//! holder that has died is not waited for: what it was doing may be half done, so nothing is handed out
-//! any more.
+//! A thread, which is known by the word that says that somebody has them ([`dyad_blocks::keeper`]): who does
+//! not get them comes again, but not if that thread has ended with a node. What it was doing may be half
+//! done then, so nothing is handed out any more.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,15 +29,16 @@ use dyad_abi::service::memory::{Question, is_block_size};
 use dyad_abi::service::slot;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, NodeId, Result};
-use dyad_blocks::{Block, Book, Holding, MAX_RUNS, Run, State};
+use dyad_blocks::{Block, Book, Holding, Keeper, MAX_RUNS, Run, State};
 use dyad_services::rt;
 use dyad_sys::Lock;
-use dyad_sys::cap::{Cap, Memory, Space};
+use dyad_sys::cap::{Cap, Memory, Space, Thread};
 
 use crate::build::{Builder, SPARE};
 use crate::evict::Leaving;
 use crate::memory::CXL;
 use crate::program::{HOME, Program};
+use crate::threads;
 use crate::trouble::{Done, During};
 use crate::wardens;
 
@@ -105,27 +106,46 @@ static BANK: Lock<Bank> = Lock::new(Bank {
 });
 /// The program's address space, for who cannot have the books; 0: none.
 static SPACE: AtomicU64 = AtomicU64::new(0);
-/// `incarnation << 32 | node + 1` of who has the books.
-static HOLDER: AtomicU64 = AtomicU64::new(0);
+/// Who has the books: a [`Who`].
+static KEEPER: Keeper = Keeper::new();
+
+/// A thread that wants the books.
+#[derive(Clone, Copy, Debug)]
+pub struct Who(u64);
+
+impl Who {
+    /// One of a program: a number that was lost is not used again.
+    pub fn thread(thread: Cap<Thread>) -> Who {
+        Who(thread.index().get().into())
+    }
+
+    /// The warden of a node, in the node's present life: it is started again with its node.
+    pub fn warden(node: NodeId) -> Option<Who> {
+        let life = rt::hardware(node).node_state(node).ok()?.incarnation;
+        let thread = wardens::own(node)?;
+        Some(Who(u64::from(life) << 32 | u64::from(thread.index().get())))
+    }
+
+    /// Whether it goes on, or may. One that was ready on a node that has died goes on elsewhere.
+    fn goes_on(self) -> bool {
+        let life = (self.0 >> 32) as u32;
+        let thread = CapIndex::new(self.0 & 0xffff_ffff).map(Cap::<Thread>::at);
+        thread.is_some_and(|t| (life == 0 || wardens::is_in_life(t, life)) && !threads::has_gone(t))
+    }
+}
 
 /// Does something with the books.
 ///
 /// # Errors
 ///
-/// `Again` if somebody else has them; `NodeDead` if that one has died.
-pub fn with<T>(f: impl FnOnce(&mut Bank) -> Result<T>) -> Result<T> {
-    let Some(mut bank) = BANK.try_lock() else {
-        let holder = HOLDER.load(Ordering::Acquire);
-        return Err(match NodeId::new((holder & 0xff).wrapping_sub(1)) {
-            Some(node) if !wardens::lives(node, (holder >> 32) as u32) => Error::NodeDead,
-            _ => Error::Again,
-        });
-    };
-    let here = rt::hardware(HOME).where_am_i()?.node;
-    let life = rt::hardware(HOME).node_state(here)?.incarnation;
-    HOLDER.store(wardens::name(here, life), Ordering::Release);
+/// `Again` if somebody else has them; `NodeDead` if that one is lost.
+pub fn with<T>(me: Who, f: impl FnOnce(&mut Bank) -> Result<T>) -> Result<T> {
+    let turn = KEEPER.enter(me.0, |other| Who(other).goes_on())?;
+    // Only who has its turn asks for it; but for the start, before anybody else runs.
+    let mut bank = BANK.try_lock().ok_or(Error::Again)?;
     let done = f(&mut bank);
-    HOLDER.store(0, Ordering::Release);
+    drop(bank);
+    drop(turn);
     done
 }
 
@@ -276,9 +296,9 @@ impl Bank {
 ///
 /// # Errors
 ///
-/// `NoMemory` if there is none; `Again` if somebody else has the books.
-pub fn more(program: u64, node: NodeId) -> Result<()> {
-    with(|bank| match bank.program == program && program != 0 {
+/// `NoMemory` if there is none, or the books are lost; `Again` if somebody else has them.
+pub fn more(me: Who, program: u64, node: NodeId) -> Result<()> {
+    with(me, |bank| match bank.program == program && program != 0 {
         true => bank.request(node),
         false => Err(Error::NoMemory),
     })
@@ -297,10 +317,10 @@ pub fn give_up() {
 }
 
 /// A program has ended: nothing of its memory is handed out any more.
-pub fn end(program: u64) {
+pub fn end(me: Who, program: u64) {
     SPACE.store(0, Ordering::Release);
     for _ in 0..TRIES {
-        let done = with(|bank| {
+        let done = with(me, |bank| {
             if bank.program == program {
                 bank.program = 0;
                 bank.space = 0;
@@ -321,13 +341,13 @@ pub fn end(program: u64) {
 /// # Errors
 ///
 /// `BadArgument` if there is no such question; `NoSuchNode`; as [`with`].
-pub fn state(question: u64, node: u64) -> Result<u64> {
+pub fn state(me: Who, question: u64, node: u64) -> Result<u64> {
     let question = Question::from_number(question).ok_or(Error::BadArgument)?;
     let nodes = rt::info()?.system.node_count as usize;
     let node = NodeId::new(node)
         .filter(|n| n.index() < nodes)
         .ok_or(Error::NoSuchNode)?;
-    with(|bank| Ok(bank.answer(question, node)))
+    with(me, |bank| Ok(bank.answer(question, node)))
 }
 
 impl Builder {

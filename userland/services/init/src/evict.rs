@@ -39,7 +39,7 @@ use dyad_abi::{Error, NodeId, Result};
 use dyad_blocks::{Block, Holding, Need, Run, State};
 use dyad_services::rt;
 
-use crate::blocks::{self, Bank, Wish, here, instructions, pool};
+use crate::blocks::{self, Bank, Who, Wish, here, instructions, pool};
 use crate::memory::CXL;
 
 /// Pages that are parked at a time.
@@ -98,8 +98,9 @@ struct Offer {
 
 /// Does a piece of what there is to do. Gives how long to wait before the next one, in ns; `None` if there
 /// is nothing.
-pub fn tend() -> Option<u64> {
-    match blocks::with(piece) {
+pub fn tend(node: NodeId) -> Option<u64> {
+    let me = Who::warden(node)?;
+    match blocks::with(me, piece) {
         Ok(pause) => pause,
         Err(Error::Again) => Some(LATER_NS),
         Err(Error::NodeDead) => {
@@ -114,8 +115,37 @@ pub fn tend() -> Option<u64> {
         }
         Err(e) => {
             crate::service::say(format_args!("cannot move memory: {e}"));
-            None
+            // Nobody is to wait for what does not come.
+            let cancelled = blocks::with(me, |bank| {
+                cancel(bank);
+                Ok(())
+            });
+            match cancelled {
+                Err(Error::Again) => Some(LATER_NS),
+                _ => None,
+            }
         }
+    }
+}
+
+/// No block is taken from anybody, whatever is under way: those who wait are told so.
+fn cancel(bank: &mut Bank) {
+    if let Some(block) = bank.leaving.block
+        && let State::Leaving { from, .. } = bank.book.state(block)
+    {
+        let run = bank.run(block);
+        // Whatever cannot be undone stays as it is; nothing is lost.
+        let undone = stay(bank, block, &run, from);
+        if let Err(e) = undone {
+            crate::service::say(format_args!("a block stays half empty: {e}"));
+        }
+    }
+    bank.leaving = Leaving::new();
+    for wish in &mut bank.wishes {
+        *wish = match *wish {
+            Wish::None => Wish::None,
+            _ => Wish::Refused,
+        };
     }
 }
 

@@ -10,7 +10,7 @@ use dyad_services::text::Text;
 use dyad_sys::Lock;
 use dyad_sys::cap::{Cap, Thread};
 
-use crate::blocks;
+use crate::blocks::{self, Who};
 use crate::build::Builder;
 use crate::program::HOME;
 use crate::system::{Guest, SERVE, System};
@@ -227,10 +227,12 @@ fn process(call: Call) -> Result<u64> {
             return Err(Error::Denied);
         }
         let node = rt::hardware(HOME).where_am_i()?.node;
-        return blocks::more(what >> 8 & 0xff, node).map(|()| 0);
+        let me = Who::thread(threads::thread_of(&call)?);
+        return blocks::more(me, what >> 8 & 0xff, node).map(|()| 0);
     }
     if what == process::MEMORY_STATE {
-        return blocks::state(a, b);
+        let me = Who::thread(threads::thread_of(&call)?);
+        return blocks::state(me, a, b);
     }
     if what & 0xff != process::FAULTED {
         return threads::request(&call);

@@ -21,6 +21,7 @@ use dyad_services::frames::Arena;
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Space, Stamp, Until};
 
+use crate::blocks::{self, Who};
 use crate::memory::{CXL, Store};
 use crate::program::{HOME, Program, invocations, isas_of};
 use crate::system::{ENDPOINT, SLEEP_LINE, System};
@@ -236,7 +237,9 @@ impl System {
                 other => drop(other.during(what)?),
             }
         }
-        crate::blocks::end(number);
+        if let Some(me) = Who::warden(blocks::here()) {
+            blocks::end(me, number);
+        }
         let builder = &self.builder;
         for service in [&self.console, &self.pager, &builder.window.own] {
             dismiss(service, number).during("stacks of invocations")?;

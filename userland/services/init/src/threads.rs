@@ -125,7 +125,7 @@ fn is_stopped(thread: Cap<Thread>) -> bool {
 }
 
 /// Whether it has, and not in order to be moved.
-fn has_gone(thread: Cap<Thread>) -> bool {
+pub fn has_gone(thread: Cap<Thread>) -> bool {
     !emulate::is_moving(thread) && is_stopped(thread) && !emulate::is_moving(thread)
 }
 
@@ -151,6 +151,17 @@ fn caller(call: &Call) -> Result<u64> {
         (number, n) if number == call.badge => Ok(n),
         _ => Err(Error::Denied),
     }
+}
+
+/// The thread that an invocation is on: one of a program that is no service.
+///
+/// # Errors
+///
+/// `Denied` if it is none.
+pub fn thread_of(call: &Call) -> Result<Cap<Thread>> {
+    let (number, n) = thread_of_id(call.token >> 8);
+    let entry = of(number)?.threads.get(n as usize);
+    cap(&entry.ok_or(Error::Denied)?.cap)
 }
 
 impl Guest {

@@ -89,6 +89,21 @@ pub fn name(node: NodeId, incarnation: u32) -> u64 {
     u64::from(incarnation) << 32 | (node.index() as u64 + 1)
 }
 
+/// The warden of a node.
+pub fn own(node: NodeId) -> Option<Cap<Thread>> {
+    known(&WARDENS[node.index()].thread)
+}
+
+/// Whether a warden's thread is, as far as its node shows, still in that life: not after that has come
+/// back in another one.
+pub fn is_in_life(thread: Cap<Thread>, life: u32) -> bool {
+    let index = u64::from(thread.index().get());
+    let node = NodeId::first(MAX_NODES)
+        .find(|n| WARDENS[n.index()].thread.load(Ordering::Relaxed) == index);
+    let now = node.and_then(|n| rt::hardware(n).node_state(n).ok());
+    now.is_some_and(|now| !now.is_live() || now.incarnation == life)
+}
+
 fn known<T>(word: &AtomicU64) -> Option<Cap<T>> {
     CapIndex::new(word.load(Ordering::Relaxed)).map(Cap::at)
 }
@@ -200,7 +215,7 @@ pub fn serve(node: NodeId) -> ! {
             }
         }
         // Blocks of memory that are taken from nodes, a piece at a time.
-        let pause = if leads { evict::tend() } else { None };
+        let pause = if leads { evict::tend(node) } else { None };
         let wait = match (pause, quiet) {
             (Some(ns), true) => Some(ns),
             (Some(ns), false) => Some(ns.min(LOOK_NS)),

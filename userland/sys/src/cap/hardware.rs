@@ -1,7 +1,7 @@
 //! The hardware of a node.
 
 use dyad_abi::cap::HardwareOp;
-use dyad_abi::clock::SimCounter;
+use dyad_abi::clock::{KernelCounter, SimCounter};
 use dyad_abi::user::{ReportArgs, ReportKind, Where};
 use dyad_abi::{CpuId, Error, NodeId, Result};
 
@@ -79,6 +79,15 @@ impl Cap<Hardware> {
     /// `NotReady` if the simulator is off or its level does not count that, and those of
     /// [every operation](super#errors-of-every-operation).
     pub fn count(self, counter: SimCounter) -> Result<u64> {
+        self.call(HardwareOp::Count as u32, [counter as u64, 0, 0, 0, 0])
+    }
+
+    /// What kernels count by themselves. Needs the right `Count`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [every operation](super#errors-of-every-operation).
+    pub fn kernel_count(self, counter: KernelCounter) -> Result<u64> {
         self.call(HardwareOp::Count as u32, [counter as u64, 0, 0, 0, 0])
     }
 

@@ -145,46 +145,6 @@ impl Figures {
         Ok(())
     }
 
-    /// Takes from two runs, the second of which has done something more often, what each time
-    /// needs: messages and doorbells, in thousandths.
-    ///
-    /// # Errors
-    ///
-    /// Why the second run is of no use.
-    pub fn compare(
-        &mut self,
-        isa: Isa,
-        op: &str,
-        times: &str,
-        runs: [&RunReport; 2],
-    ) -> Result<(), String> {
-        if let Some(why) = runs[1].failure() {
-            return Err(why);
-        }
-        let more = |name: &str| -> Result<u64, String> {
-            let of = |run: &RunReport| run.counters.get(name).copied();
-            match (of(runs[0]), of(runs[1])) {
-                // Fewer than in the first run: none that could be counted.
-                (Some(few), Some(many)) => Ok(many.saturating_sub(few)),
-                _ => Err(format!("the runs have no counter {name}")),
-            }
-        };
-        let n = more(&format!("migration.{isa}.{op}.{times}"))?;
-        if n == 0 {
-            return Err(format!("the second run has no more {times}"));
-        }
-        let op = op.to_string();
-        let reported = self.ops.entry(Key { op, isa }).or_default();
-        let figures = reported.figures.entry(Measure::Host).or_default();
-        for (what, counter) in [
-            ("messages", "messages_sent"),
-            ("doorbells", "doorbells_rung"),
-        ] {
-            figures.insert(format!("{what}_milli"), more(counter)? * 1000 / n);
-        }
-        Ok(())
-    }
-
     /// Finds windows by the slots that programs have used, and by the numbers of operations that the
     /// kernels mark: of those the even parts are on the side where they begin.
     fn windows(

@@ -90,7 +90,8 @@ impl Group {
         let more = match (self, quick) {
             (Group::Micro, false) => "--times 256".into(),
             (Group::Micro, true) => "--times 64".into(),
-            (Group::Futex, _) => "--times 64".into(),
+            (Group::Futex, false) => "--times 256".into(),
+            (Group::Futex, true) => "--times 64".into(),
             (Group::Threads, false) => return Some((THREADS_APP, "--times 64".into())),
             (Group::Threads, true) => return Some((THREADS_APP, "--times 32".into())),
             (Group::Emulation, false) => return Some((EMULATION_APP, "--times 64".into())),
@@ -168,14 +169,7 @@ pub fn migration(
                 ));
                 let report = super::made(&config, sink)?;
                 logs.push(report.dir.clone());
-                let mut taken = figures.take(measure, &report);
-                if taken.is_ok() && group == Group::Futex && measure == Measure::Host {
-                    let more = super::made(&more_wakes(&config), sink)?;
-                    logs.push(more.dir.clone());
-                    taken =
-                        figures.compare(home, "futex_contended_wake", "wakes", [&report, &more]);
-                }
-                if let Err(why) = taken {
+                if let Err(why) = figures.take(measure, &report) {
                     failures.push(format!(
                         "{} from {home}, {}: {why}",
                         group.name(),
@@ -186,15 +180,6 @@ pub fn migration(
         }
     }
     Ok(MigrationReport::new(figures, failures, logs, options))
-}
-
-/// The same with more wake-ups: what a run has more of then is what they need.
-fn more_wakes(config: &RunConfig) -> RunConfig {
-    let mut more = config.clone();
-    if let Work::App { args, .. } = &mut more.work {
-        *args = args.replace("--times 64", "--times 320");
-    }
-    more
 }
 
 fn config(group: Group, home: Isa, measure: Measure, quick: bool) -> Option<RunConfig> {

@@ -147,7 +147,17 @@ fn phases_of(parts: &[WindowReport]) -> Vec<Phase<u64>> {
 }
 
 /// Figures that are in a row by themselves.
-const KNOWN: [&str; 7] = ["slot", "n", "ns", "phased", "out_ns", "there_ns", "back_ns"];
+const KNOWN: [&str; 9] = [
+    "slot",
+    "n",
+    "ns",
+    "phased",
+    "out_ns",
+    "there_ns",
+    "back_ns",
+    "messages_milli",
+    "doorbells_milli",
+];
 
 fn row(key: &Key, reported: &Reported) -> Row {
     let windows = &reported.windows;
