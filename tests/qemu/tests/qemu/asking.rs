@@ -247,8 +247,9 @@ fn moved() -> Result<(), Failed> {
 
 /// Three threads of a plain program, each of which goes to and fro.
 fn plain() -> Result<(), Failed> {
-    const STEPS: u64 = 4000;
-    let args = format!("--scene asked --threads 3 --steps {STEPS}");
+    const STEPS: u64 = 500;
+    // It waits until all have been moved as often as they are asked, however slow that is.
+    let args = format!("--scene asked --threads 3 --steps {STEPS} --moves 12");
     let running = Running::start_app("wander", PAIR, OnDeath::End, &args)?;
     let mut moves = 0;
     for n in 0..4u64 {

@@ -13,7 +13,7 @@
 //! | `--rounds N` | does everything N times; 1 by default |
 //! | `--scene panic` | the first thread moves and panics, while another waits |
 //! | `--scene panic-spawned` | another thread does |
-//! | `--scene asked` | `--threads` threads work for `--steps` steps, to be moved from outside |
+//! | `--scene asked` | `--threads` threads work for `--steps` steps, and until they have been moved `--moves` times from outside |
 #![no_std]
 #![no_main]
 #![deny(unsafe_code)]
@@ -40,6 +40,7 @@ fn main(args: Args) -> Result<()> {
         "--scene",
         "--threads",
         "--steps",
+        "--moves",
     ])?;
     let number = |name, default: u64| match args.value(name).map(str::parse) {
         None => Ok(default),
@@ -60,7 +61,13 @@ fn main(args: Args) -> Result<()> {
     match args.one_of("--scene", &SCENES, "all")? {
         "panic" => return threads::panic(true),
         "panic-spawned" => return threads::panic(false),
-        "asked" => return asked(number("--threads", 1)?, number("--steps", 1000)?),
+        "asked" => {
+            return asked(
+                number("--threads", 1)?,
+                number("--steps", 1000)?,
+                number("--moves", 0)?,
+            );
+        }
         _ => {}
     }
     let mut good = true;
@@ -104,8 +111,8 @@ fn main(args: Args) -> Result<()> {
 }
 
 /// Threads that do not move by themselves.
-fn asked(threads: u64, steps: u64) -> Result<()> {
-    let (hash, moves) = threads::asked(threads, steps)?;
+fn asked(threads: u64, steps: u64, moves: u64) -> Result<()> {
+    let (hash, moves) = threads::asked(threads, steps, moves)?;
     println!("asked          {hash:016x}");
     report::counter("wander.migrations", moves);
     report::check("wander.done", true, format_args!("{steps} steps"));

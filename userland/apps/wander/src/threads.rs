@@ -9,6 +9,7 @@ extern crate alloc;
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::way::{self, Line, mix, nodes, point};
 
@@ -252,31 +253,41 @@ pub fn panic(first: bool) -> Result<()> {
     waiter.join()
 }
 
-/// Works step by step, with a point in each, in several threads that are moved from outside. Gives what
-/// they have computed, and how often they found themselves on another node.
-pub fn asked(threads: u64, steps: u64) -> Result<(u64, u64)> {
-    fn work(seed: u64, steps: u64) -> (u64, u64) {
-        let (mut hash, mut moves, mut last) = (seed, 0, node());
-        for n in 0..steps {
-            hash = mix(hash, n);
+/// Works step by step, with a point in each, in several threads that are moved from outside; and on without
+/// working until they have been moved `moves` times in all. Gives what they have computed, and how often
+/// they found themselves on another node.
+pub fn asked(threads: u64, steps: u64, moves: u64) -> Result<(u64, u64)> {
+    static MOVED: AtomicU64 = AtomicU64::new(0);
+    const PATIENCE: Duration = Duration::from_secs(100);
+    fn work(seed: u64, steps: u64, moves: u64) -> u64 {
+        let (mut hash, mut last, start) = (seed, node(), Instant::now());
+        let mut n = 0;
+        let open = || MOVED.load(Ordering::Relaxed) < moves && start.elapsed() < PATIENCE;
+        while n < steps || open() {
+            if n < steps {
+                hash = mix(hash, n);
+                n += 1;
+            }
             thread::sleep(Duration::from_micros(500));
             dyad::migrate_point();
             if node() != last {
-                moves += 1;
+                MOVED.fetch_add(1, Ordering::Relaxed);
                 last = node();
             }
         }
-        (hash, moves)
+        if moves > 0 {
+            // Whoever has asked last wants to see it there.
+            thread::sleep(Duration::from_secs(2));
+        }
+        hash
     }
     let handles: Vec<_> = (1..threads)
-        .map(|n| thread::spawn_on(nodes(n), move || work(n, steps)))
+        .map(|n| thread::spawn_on(nodes(n), move || work(n, steps, moves)))
         .collect::<Result<_>>()?;
     println!("to be moved: {threads} threads");
-    let (mut hash, mut moves) = work(0, steps);
+    let mut hash = work(0, steps, moves);
     for handle in handles {
-        let (value, more) = handle.join()?;
-        hash = mix(hash, value);
-        moves += more;
+        hash = mix(hash, handle.join()?);
     }
-    Ok((hash, moves))
+    Ok((hash, MOVED.load(Ordering::Relaxed)))
 }
