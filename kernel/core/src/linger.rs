@@ -13,12 +13,7 @@
 //! While it lingers, a CPU says so with the thread's address in its `activity`. Who hands it just that
 //! thread need not tell it: neither message nor doorbell.
 //!
-//! | here | who hands the thread over |
-//! |---|---|
-//! | `activity` := lingering for t; fence; look at t's owner word | t's owner word := TRANSIT(here); fence; look at `activity`: lingering for t, nothing more to do |
-//! | stop: `activity` := attentive; fence; look once more | anything else: a message, as for every hand-over |
-//!
-//! One of them sees the other, or both do; then the message finds that the thread has been taken.
+//! The protocol and its orderings are in [`dyad_ring::linger`]. Here is who does it, and what for.
 //!
 //! No other thread of this CPU's scheduler runs meanwhile, so the wait is short ([`LINGER_NS`]), and ends
 //! at once if anything comes in. Threads on a time budget are not waited for. Only where caches are
@@ -29,6 +24,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad_abi::cap::Stopped;
 use dyad_abi::marker::Marker;
 use dyad_abi::{CpuId, Error, NodeId};
+use dyad_ring::linger;
 use dyad_shm::superblock::{CpuEntry, NodeWord, activity};
 
 use crate::cx::Cx;
@@ -59,6 +55,33 @@ pub(crate) fn doing(t: &'static Thread) -> u64 {
 #[inline]
 pub(crate) fn may(cx: &Cx, t: &Thread) -> bool {
     cx.words().is_coherent() && t.budget.load(Ordering::Relaxed) == 0
+}
+
+/// Words of coherent memory, as [`dyad_ring::linger`] wants them.
+struct Direct(CoherentWords);
+
+impl linger::Words for Direct {
+    type Word = &'static AtomicU64;
+
+    #[inline(always)]
+    fn load(&self, at: &'static AtomicU64) -> u64 {
+        at.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn store(&self, at: &'static AtomicU64, value: u64) {
+        at.store(value, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn exchange(&self, at: &'static AtomicU64, old: u64, new: u64) -> bool {
+        self.0.exchange(at, old, new)
+    }
+
+    #[inline(always)]
+    fn fence(&self) {
+        self.0.fence();
+    }
 }
 
 /// How a thread is handed to a CPU of another ISA that most likely lingers for it: all that has been looked
@@ -118,23 +141,23 @@ impl Way {
     pub fn pass<P: Platform>(self, cx: &Cx, t: &'static Thread, what: u64) {
         let me = cx.node.sb.cpu(cx.node.id(), cx.cpu());
         // Before the thread can come back.
-        me.activity.store(doing(t), Ordering::Relaxed);
+        linger::begin(&Direct(self.words), &me.activity, doing(t));
         cx.local.holding.set(None);
         cx.local.short_way.set(None);
         cx.local.thread.set(None);
-        if !self.words.exchange(&t.owner, self.mine, self.handed) {
+        if !linger::hand_over(&Direct(self.words), &t.owner, self.mine, self.handed) {
             return kept::<P>(cx, t);
         }
-        self.words.fence();
         handover::mark_sent::<P>(what);
         // It sees the owner word by itself if it lingers. If it has died meanwhile, its recovery may have
         // been over before the owner word said whose the thread is.
-        let told = self.is_looked_out_for(t) && self.node.load(Ordering::Relaxed) == self.state
-            || self.announce::<P>(cx, t);
+        let awaited = linger::is_awaited(&Direct(self.words), self.peer, doing(t));
+        let told =
+            awaited && self.node.load(Ordering::Relaxed) == self.state || self.announce::<P>(cx, t);
         if !told {
             return kept::<P>(cx, t);
         }
-        look::<P>(cx, me, t, self.to)
+        look::<P>(cx, me, t, self.to, self.words)
     }
 
     /// Tells the CPU of the thread. `false`: that was not possible, and the thread is this CPU's again.
@@ -157,20 +180,22 @@ fn kept<P: Platform>(cx: &Cx, t: &'static Thread) {
     cx.local.holding.set(Some(t));
 }
 
-/// The thread's owner word, if it has been handed to this node and nobody has taken it.
+/// Whether an owner word says that its thread has been handed to this node and nobody has taken it.
 #[inline(always)]
-fn handed_here(cx: &Cx, t: &Thread) -> Option<u64> {
-    let word = t.owner.load(Ordering::Acquire);
-    Owner::says(word, State::Transit, cx.node.id(), cx.node.incarnation()).then_some(word)
+fn is_here(cx: &Cx) -> impl Fn(u64) -> bool {
+    let (node, incarnation) = (cx.node.id(), cx.node.incarnation());
+    move |word| Owner::says(word, State::Transit, node, incarnation)
 }
 
 /// Lingers for a thread that has been handed to node `to`, and goes on with it, or without.
 #[inline(never)]
 pub(crate) fn wait<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> ! {
     let me = cx.node.sb.cpu(cx.node.id(), cx.cpu());
-    me.activity.store(doing(t), Ordering::Relaxed);
-    core::sync::atomic::fence(Ordering::SeqCst);
-    look::<P>(cx, me, t, to)
+    if let Some(words) = cx.words().if_coherent() {
+        linger::begin(&Direct(words), &me.activity, doing(t));
+        look::<P>(cx, me, t, to, words);
+    }
+    given_up::<P>(cx, to)
 }
 
 /// The same of a CPU that has said already that it lingers.
@@ -179,28 +204,34 @@ pub(crate) fn look<P: Platform>(
     me: &'static CpuEntry,
     t: &'static Thread,
     to: NodeId,
+    words: CoherentWords,
 ) -> ! {
     P::mark::<{ Marker::WAITS.word() }>();
-    let came = watch::<P>(cx, me, t);
+    let came = watch::<P>(cx, me, t, words);
     P::mark::<{ Marker::WORKS.word() }>();
     cx.local.lingers.set(None);
     if let Some(word) = came {
         handover::mark_arrival::<P>(t.carried[0].load(Ordering::Relaxed));
-        if !take(cx, t, word) {
-            stop::<P>(cx, me, t, to);
+        if take(cx, t, word, words) {
+            go_on_with::<P>(cx, me, t);
         }
-        go_on_with::<P>(cx, me, t);
     }
-    stop::<P>(cx, me, t, to)
+    stop::<P>(cx, me, t, to, words)
 }
 
 /// Looks at the thread's owner word until it is this node's, something else has come, or the time is up.
 #[inline(always)]
-fn watch<P: Platform>(cx: &Cx, me: &CpuEntry, t: &'static Thread) -> Option<u64> {
+fn watch<P: Platform>(
+    cx: &Cx,
+    me: &CpuEntry,
+    t: &'static Thread,
+    words: CoherentWords,
+) -> Option<u64> {
+    let is_here = is_here(cx);
     let mut since = None;
     for round in 0u32.. {
         for _ in 0..LOOKS {
-            if let Some(word) = handed_here(cx, t) {
+            if let Some(word) = linger::look(&Direct(words), &t.owner, &is_here) {
                 return Some(word);
             }
             if me.pending.load(Ordering::Relaxed) != 0 {
@@ -217,11 +248,8 @@ fn watch<P: Platform>(cx: &Cx, me: &CpuEntry, t: &'static Thread) -> Option<u64>
 
 /// Takes a thread that has come back; `false` if somebody else has.
 #[inline(always)]
-fn take(cx: &Cx, t: &'static Thread, word: u64) -> bool {
-    let taken = t
-        .owner
-        .compare_exchange(word, word ^ TAKEN, Ordering::AcqRel, Ordering::Acquire)
-        .is_ok();
+fn take(cx: &Cx, t: &'static Thread, word: u64, words: CoherentWords) -> bool {
+    let taken = linger::take(&Direct(words), &t.owner, word, word ^ TAKEN);
     if taken {
         let local = cx.local;
         t.cpu.store(local.id().index() as u64, Ordering::Relaxed);
@@ -263,15 +291,24 @@ fn go_on_with<P: Platform>(cx: &Cx, me: &CpuEntry, t: &'static Thread) -> ! {
 
 /// Does not linger any more: whoever dispatched the thread goes on, unless it has come at the last moment.
 #[cold]
-fn stop<P: Platform>(cx: &Cx, me: &'static CpuEntry, t: &'static Thread, to: NodeId) -> ! {
-    me.activity.store(activity::ATTENTIVE, Ordering::Relaxed);
-    core::sync::atomic::fence(Ordering::SeqCst);
-    if let Some(word) = handed_here(cx, t)
-        && take(cx, t, word)
+fn stop<P: Platform>(
+    cx: &Cx,
+    me: &'static CpuEntry,
+    t: &'static Thread,
+    to: NodeId,
+    words: CoherentWords,
+) -> ! {
+    if let Some(word) = linger::stop(&Direct(words), &me.activity, &t.owner, is_here(cx))
+        && take(cx, t, word, words)
     {
         go_on_with::<P>(cx, me, t);
     }
-    // Nothing of the thread may be looked at any more: it is somebody else's.
+    given_up::<P>(cx, to)
+}
+
+/// The thread is somebody else's: nothing of it may be looked at any more.
+#[cold]
+fn given_up<P: Platform>(cx: &Cx, to: NodeId) -> ! {
     let next = cx.local.chain.pop();
     dispatch::go_on(cx, next, Stopped::Left, to.index() as u64);
     cycle::run::<P>()

@@ -42,6 +42,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod linger;
 mod spsc;
 pub mod wake;
 

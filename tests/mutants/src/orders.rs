@@ -71,6 +71,24 @@ pub(crate) const ORDERS: &[Mutant] = &[
         ],
     ),
     m(
+        "order/ring::linger::is_awaited::fence",
+        Fence,
+        "what comes before is ordered before what comes after",
+        &[
+            "ring/loom_linger/a_thread_that_is_handed_over_is_not_lost",
+            "ring/loom_linger/a_thread_runs_once",
+        ],
+    ),
+    m(
+        "order/ring::linger::stop::fence",
+        Fence,
+        "what comes before is ordered before what comes after",
+        &[
+            "ring/loom_linger/a_thread_that_is_handed_over_is_not_lost",
+            "ring/loom_linger/a_thread_runs_once",
+        ],
+    ),
+    m(
         "order/ring::wake::notify::fence",
         Fence,
         "what comes before is ordered before what comes after",

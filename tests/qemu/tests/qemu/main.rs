@@ -20,6 +20,7 @@ mod crossing;
 mod deaths;
 mod emulation;
 mod explore;
+mod jumping;
 mod memory;
 mod messages;
 mod migration;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
     trials.extend(migration::trials());
     trials.extend(deaths::trials());
     trials.extend(crossing::trials());
+    trials.extend(jumping::trials());
     trials.extend(asking::trials());
     libtest_mimic::run(&args, trials).exit_code()
 }
