@@ -315,8 +315,9 @@ numbered! {
         /// `(where, va)`: takes the table of that level out. It must be empty of present entries.
         /// Value: the stamp after whose quiescence it can be linked again.
         Unlink = 6,
-        /// `(start, length, kind | write << 8 | stripes << 16)`: declares a region, see
-        /// [`RegionKind`]; `stripes` is 0 or [`Stripes::bits`].
+        /// `(start, length, kind | write << 8 | home << 9 | stripes << 16)`: declares a region, see
+        /// [`RegionKind`]; `stripes` is 0 or [`Stripes::bits`]. `home` is 0, or 1 and the number of the node
+        /// from whose supply faults there take pages, wherever they are, while it lives.
         AddRegion = 7,
         /// `(start)`: takes the region that starts there away. Pages in it stay mapped.
         RemoveRegion = 8,

@@ -330,7 +330,8 @@ pub struct ReportText {
 
 /// First word of an invocation of the pager.
 pub mod pager {
-    /// `(length)`: new zero-filled memory. Value: its address.
+    /// `(length, home)`: new zero-filled memory. `home` is 0: each page is of the node that touches it
+    /// first; or 1 and the number of a node: of that one, while it lives. Value: its address.
     pub const MAP_ANON: u64 = 1;
     /// `(address, length)`: gives back memory that `MAP_ANON` gave.
     pub const UNMAP: u64 = 2;
@@ -351,8 +352,8 @@ pub mod process {
     /// `FAULTED | program << 8 | kind << 16` as the first word, then `(address, pc)`: a program has
     /// made an error and its thread is about to be ended. From the pager only.
     pub const FAULTED: u64 = 2;
-    /// `MEMORY | program << 8`: faults of the program on this node find no memory any more. Value: 0; the
-    /// thread is to try again. From the pager only.
+    /// `MEMORY | program << 8 | node << 16`: faults of the program find no memory any more in the supply of
+    /// a node, 1 and its number; 0: this one. Value: 0; the thread is to try again. From the pager only.
     pub const MEMORY: u64 = 32;
     /// `(a [`Question`](super::memory::Question), node)`: what the block allocator knows. Value: the answer.
     pub const MEMORY_STATE: u64 = 33;

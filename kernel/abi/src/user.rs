@@ -144,6 +144,9 @@ pub const TABLES_PART: u64 = 4;
 /// In the kind of a fault, as a fault handler is told it: the supply has no frame for the page. The
 /// handler may add to the supply and have the thread try again.
 pub const FAULT_NO_MEMORY: u64 = 1 << 8;
+/// Beside [`FAULT_NO_MEMORY`], from this bit on: 1 and the number of the node whose supply it is, in four
+/// bits.
+pub const FAULT_SUPPLY_SHIFT: u32 = 9;
 /// In the value of `Translate`: the page is writable.
 pub const TRANSLATE_WRITE: u64 = 1 << 62;
 /// In the value of `Translate`: the page is executable.

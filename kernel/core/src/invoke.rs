@@ -31,7 +31,7 @@
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::Stopped;
-use dyad_abi::user::FAULT_NO_MEMORY;
+use dyad_abi::user::{FAULT_NO_MEMORY, FAULT_SUPPLY_SHIFT};
 use dyad_abi::{Error, Result};
 use dyad_shm::frame::WeakRef;
 
@@ -304,7 +304,8 @@ pub fn fault<P: Platform>(
     t.component.store(to.component.bits(), Ordering::Relaxed);
     let token = t.id.load(Ordering::Relaxed) << 8 | depth;
     let short = if why == Some(Error::NoMemory) {
-        FAULT_NO_MEMORY
+        let node = cx.local.short_of.get();
+        FAULT_NO_MEMORY | node.map_or(0, |n| n.index() as u64 + 1) << FAULT_SUPPLY_SHIFT
     } else {
         0
     };

@@ -37,6 +37,8 @@ pub struct CpuLocal {
     pub log: RefCell<Option<LogWriter>>,
     /// Stamps that it knows to be quiesced.
     pub quiet: Known,
+    /// The node whose supply of frames was last found to have none.
+    pub short_of: Cell<Option<NodeId>>,
     /// The threads under the running one.
     pub chain: Chain,
     /// The thread that runs here.
@@ -103,6 +105,7 @@ impl CpuLocal {
             log: RefCell::new(None),
             quiet: Known::new(),
             chain: Chain::new(),
+            short_of: Cell::new(None),
             thread: Cell::new(None),
             holding: Cell::new(None),
             short_way: Cell::new(None),

@@ -49,7 +49,7 @@ shared_struct! {
         pub start: AtomicU64,
         /// One past the end.
         pub end: AtomicU64,
-        /// `kind | write << 8 | stripes << 16`.
+        /// `kind | write << 8 | home << 9 | stripes << 16`; home: 0, or 1 and a node's number.
         pub kind: AtomicU64,
         /// Reserved; zero.
         pub reserved: AtomicU64,
@@ -128,6 +128,8 @@ pub struct Region {
     pub kind: RegionKind,
     /// Whether frames that faults take are mapped writable.
     pub write: bool,
+    /// From whose supply faults take pages, on any node; `None`: from that of the node they are on.
+    pub home: Option<NodeId>,
     /// Its pieces; `None`: it is all one.
     pub stripes: Option<Stripes>,
 }
@@ -139,7 +141,7 @@ impl Region {
     ///
     /// [`Error::BadArgument`] if the range is empty, not of whole pages, or not in the user half,
     /// if there is no such kind, or if stripes are none that there can be, or do not begin and end
-    /// with the range.
+    /// with the range; [`Error::NoSuchNode`] if the home is no node that there can be.
     pub fn new(start: u64, length: u64, kind: u64) -> Result<Region> {
         let end = start.checked_add(length).ok_or(Error::BadArgument)?;
         let stripes = match kind >> 16 {
@@ -157,26 +159,35 @@ impl Region {
             || start >= end
             || !start.is_multiple_of(PAGE_SIZE)
             || !end.is_multiple_of(PAGE_SIZE)
-            || kind >> 9 & 0x7f != 0
+            || kind >> 13 & 7 != 0
         {
             return Err(Error::BadArgument);
         }
+        let home = match kind >> 9 & 0xf {
+            0 => None,
+            n => Some(NodeId::new(n - 1).ok_or(Error::NoSuchNode)?),
+        };
         Ok(Region {
             start,
             end,
             kind: RegionKind::from_number(kind & 0xff).ok_or(Error::BadArgument)?,
             write: kind >> 8 & 1 == 1,
+            home,
             stripes,
         })
     }
 
-    /// The word that kind, permission and stripes are in.
+    /// The word that kind, permission, home and stripes are in.
     const fn word(&self) -> u64 {
         let stripes = match self.stripes {
             Some(s) => s.bits(),
             None => 0,
         };
-        self.kind as u64 | (self.write as u64) << 8 | stripes << 16
+        let home = match self.home {
+            Some(node) => node.index() as u64 + 1,
+            None => 0,
+        };
+        self.kind as u64 | (self.write as u64) << 8 | home << 9 | stripes << 16
     }
 
     /// Whether an address is in it: not before, behind, or between its pieces.

@@ -3,8 +3,8 @@
 //! Order of attempts (DESIGN 3.4): (1) the own table has a fitting translation by now: only the TLB
 //! did not know; (2) the region is shared or anonymous and another ISA's table has the page: it is
 //! shown in the own table, without any message; (3) the region is anonymous: a zero-filled frame of
-//! this node's supply goes into every table; (4) otherwise the caller asks the component's fault
-//! handler.
+//! this node's supply, or of that of the region's home if that lives, goes into every table; (4)
+//! otherwise the caller asks the component's fault handler.
 //!
 //! When two nodes touch the same new page at once, one table decides: that of the lowest-numbered
 //! ISA the space has. Its entry is set by CAS; the loser gives its frame back and shows the
@@ -15,10 +15,11 @@
 
 use dyad_abi::cap::RegionKind;
 use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
-use dyad_abi::{Error, Result};
+use dyad_abi::{Error, NodeId, Result};
 use dyad_pgtbl::{Leaf, Level, Perms, Place, Pte};
 use dyad_retype::Use;
 use dyad_shm::frame::WeakRef;
+use dyad_shm::superblock::NodeWord;
 
 use crate::Platform;
 use crate::cpu::CpuLocal;
@@ -171,6 +172,12 @@ fn show<P: Platform>(
     }
 }
 
+/// Whether memory of a node will do. Nothing is lost if it dies meanwhile: what is in its pool stays.
+fn lives(cx: &Cx, node: NodeId) -> bool {
+    let word = cx.words().read(&cx.node.sb.node(node).state);
+    NodeWord::from_bits(word).is_some_and(|w| w.state.is_live())
+}
+
 /// (3): a new frame.
 fn fill<P: Platform>(this: &In<'_>, region: &Region, va: u64, kind: FaultKind) -> Result<Outcome> {
     let accessible = match kind {
@@ -191,7 +198,9 @@ fn fill<P: Platform>(this: &In<'_>, region: &Region, va: u64, kind: FaultKind) -
     if place.raw != 0 && !matches!(deciding.meaning(&place), Pte::Empty { .. }) {
         return Err(Error::Again);
     }
-    let frame = this.take::<P>(Use::User)?;
+    let here = this.cx.node.id();
+    let home = region.home.filter(|&n| lives(this.cx, n)).unwrap_or(here);
+    let frame = this.take_for::<P>(home, Use::User)?;
     let mut perms = Perms::OWNED | Perms::MAY_EXECUTE;
     if region.write {
         perms |= Perms::WRITE | Perms::MAY_WRITE;

@@ -46,6 +46,14 @@ impl In<'_> {
     ///
     /// As [`take`](In::take).
     pub fn take_for<P: Platform>(&self, node: NodeId, used: Use) -> Result<WeakRef> {
+        let taken = self.take_from::<P>(node, used);
+        if taken == Err(Error::NoMemory) {
+            self.cx.local.short_of.set(Some(node));
+        }
+        taken
+    }
+
+    fn take_from<P: Platform>(&self, node: NodeId, used: Use) -> Result<WeakRef> {
         let words = self.cx.words();
         let supply = self.space.supply(words, node).ok_or(Error::NoMemory)?;
         let slot = &self.space.supplies[node.index()];

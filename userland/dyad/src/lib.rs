@@ -47,6 +47,7 @@ pub mod crossing;
 pub mod emulation;
 pub mod error;
 mod executor;
+pub mod heap;
 pub mod migration;
 pub mod msg;
 pub mod plain;
@@ -71,12 +72,12 @@ pub use system::{isa, node, system};
 pub use task::{JoinHandle, join, spawn, yield_now};
 pub use time::{Instant, sleep, sleep_until};
 
-/// The program's heap: one for all ISAs, growing as needed.
+/// The program's heap: one for all ISAs, growing as needed; and those of [`heap`].
 #[cfg(target_os = "none")]
 #[global_allocator]
-static HEAP: dyad_sys::heap::Heap = dyad_sys::heap::Heap::new();
+static HEAP: dyad_sys::heap::Heaps = dyad_sys::heap::Heaps::new();
 
-/// How large the program's heap is; `None` on the host, where the host's heap is used.
+/// How large the program's heap is, without what is [placed](heap); `None` on the host, where the host's heap is used.
 pub fn heap_usage() -> Option<dyad_sys::heap::HeapUse> {
     #[cfg(target_os = "none")]
     return Some(HEAP.usage());

@@ -42,6 +42,9 @@ macro_rules! program {
     }};
 }
 
+// Behind the macro, which it uses.
+mod heap;
+
 /// Node numbers of the migrations, as `from to` digits.
 fn trace(outcome: &Outcome) -> Vec<String> {
     let pairs = outcome.migrations.iter();

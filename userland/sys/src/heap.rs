@@ -11,8 +11,13 @@
 //!              └───────otherwise───────▶ new area  ──▶ retry
 //! ```
 
+mod placed;
+
+pub use placed::{Heaps, choose, chosen};
+
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::Result;
 use dyad_abi::user::PAGE_SIZE;
@@ -45,6 +50,9 @@ unsafe impl Send for Areas {}
 pub struct Heap {
     map: MapFn,
     state: Lock<Areas>,
+    /// What [`usage`](Heap::usage) says; changed under the lock, read without.
+    mapped: AtomicU64,
+    allocated: AtomicU64,
 }
 
 /// How large a heap is.
@@ -77,18 +85,65 @@ impl Heap {
                 used: 0,
                 mapped: 0,
             }),
+            mapped: AtomicU64::new(0),
+            allocated: AtomicU64::new(0),
         }
+    }
+
+    // Not inlined, so that the heap is a value in there: from a constant address among several back
+    // ends compute the others, in registers, across calls in which a plain thread may migrate.
+
+    /// A block, or null.
+    #[inline(never)]
+    fn take(&self, layout: Layout) -> *mut u8 {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(block) = state.alloc(layout) {
+                self.allocated.store(state.allocated(), Ordering::Relaxed);
+                return block.as_ptr();
+            }
+            if state.grow(self.map, layout).is_none() {
+                return ptr::null_mut();
+            }
+            self.mapped.store(state.mapped, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a block is of this heap.
+    #[inline(never)]
+    fn owns(&self, block: *mut u8) -> bool {
+        let state = self.state.lock();
+        let mut areas = state.areas[..state.used].iter();
+        areas.any(|a| (a.bottom()..a.top()).contains(&block))
+    }
+
+    /// Takes a block back if it is of this heap; whether it is.
+    ///
+    /// # Safety
+    ///
+    /// As [`GlobalAlloc::dealloc`], if it is.
+    #[inline(never)]
+    unsafe fn give_back(&self, block: *mut u8, layout: Layout) -> bool {
+        let mut state = self.state.lock();
+        let used = state.used;
+        let owner = state.areas[..used]
+            .iter_mut()
+            .find(|a| (a.bottom()..a.top()).contains(&block));
+        let (Some(area), Some(block)) = (owner, NonNull::new(block)) else {
+            return false;
+        };
+        // SAFETY: 1. By the contract of this function the block came from this heap with this
+        // layout, and its address says from this area.
+        unsafe { area.deallocate(block, layout) };
+        self.allocated.store(state.allocated(), Ordering::Relaxed);
+        true
     }
 
     /// How large it is now.
     pub fn usage(&self) -> HeapUse {
-        let state = self.state.lock();
         HeapUse {
-            mapped: state.mapped,
-            allocated: state.areas[..state.used]
-                .iter()
-                .map(|a| a.used() as u64)
-                .sum(),
+            mapped: self.mapped.load(Ordering::Relaxed),
+            allocated: self.allocated.load(Ordering::Relaxed),
         }
     }
 }
@@ -100,6 +155,13 @@ impl Default for Heap {
 }
 
 impl Areas {
+    /// Bytes allocated, with rounding. Nothing in here panics.
+    #[inline(never)]
+    fn allocated(&self) -> u64 {
+        let areas = self.areas.iter().take(self.used);
+        areas.map(|a| a.used() as u64).sum()
+    }
+
     fn alloc(&mut self, layout: Layout) -> Option<NonNull<u8>> {
         self.areas[..self.used]
             .iter_mut()
@@ -145,28 +207,12 @@ impl Areas {
 // nothing here panics on any layout.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let mut state = self.state.lock();
-        loop {
-            if let Some(block) = state.alloc(layout) {
-                return block.as_ptr();
-            }
-            if state.grow(self.map, layout).is_none() {
-                return ptr::null_mut();
-            }
-        }
+        self.take(layout)
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        let mut state = self.state.lock();
-        let used = state.used;
-        let owner = state.areas[..used]
-            .iter_mut()
-            .find(|a| (a.bottom()..a.top()).contains(&block));
-        if let (Some(area), Some(block)) = (owner, NonNull::new(block)) {
-            // SAFETY: 1. By the contract of `dealloc` the block came from this heap with this
-            // layout, and its address says from this area.
-            unsafe { area.deallocate(block, layout) };
-        }
+        // SAFETY: 1. The contract is the same.
+        unsafe { self.give_back(block, layout) };
     }
 }
 

@@ -483,6 +483,9 @@ fn serve(program: &Arc<Program>, service: CapIndex, [what, a, b, c]: [u64; 4]) -
             let report = unsafe { bytes.as_ptr().cast::<ReportText>().read_unaligned() };
             record(&mut program.state().outcome, &report).map(|()| 0)
         }
+        (slot::PAGER, pager::MAP_ANON) if b as usize > program.config.nodes.len() => {
+            Err(Error::NoSuchNode)
+        }
         (slot::PAGER, pager::MAP_ANON) => map(program, a),
         (slot::PAGER, pager::UNMAP) => unmap(program, a, b),
         (slot::PROCESS, process::EXIT) => exit(program, a),

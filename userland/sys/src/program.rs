@@ -139,10 +139,24 @@ pub fn migrate(node: NodeId) -> Result<NodeId> {
 /// `BadArgument` for a length of 0, `NoMemory`, `Full` or `TooLarge` if there is no room for it;
 /// `NodeDead` if a thread of the program was lost with its node in the middle of such a request.
 pub fn map_anon(len: u64) -> Result<NonNull<u8>> {
+    map(len, 0)
+}
+
+/// As [`map_anon`], of memory of a node: its pages are of that node's supply, whoever touches them first
+/// and wherever. While the node is dead they are as those of [`map_anon`].
+///
+/// # Errors
+///
+/// `NoSuchNode`; as [`map_anon`].
+pub fn map_anon_on(len: u64, node: NodeId) -> Result<NonNull<u8>> {
+    map(len, node.index() as u64 + 1)
+}
+
+fn map(len: u64, home: u64) -> Result<NonNull<u8>> {
     let len = len
         .checked_next_multiple_of(PAGE_SIZE)
         .ok_or(Error::TooLarge)?;
-    let address = ask_pager([pager::MAP_ANON, len, 0, 0])?;
+    let address = ask_pager([pager::MAP_ANON, len, home, 0])?;
     NonNull::new(with_exposed_provenance_mut(address as usize)).ok_or(Error::Corrupt)
 }
 

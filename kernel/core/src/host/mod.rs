@@ -21,6 +21,8 @@ mod fp_tests;
 #[cfg(test)]
 mod frame_tests;
 #[cfg(test)]
+mod home_tests;
+#[cfg(test)]
 pub mod ktests;
 mod platform;
 #[cfg(test)]

@@ -437,7 +437,7 @@ fn regions_are_found_and_do_not_overlap() {
         (USER_MIN, USER_END, kind),
         (USER_MIN, 0u64.wrapping_sub(PAGE_SIZE), kind),
         (USER_MIN, PAGE_SIZE, 0),
-        (USER_MIN, PAGE_SIZE, 1 << 9 | 1),
+        (USER_MIN, PAGE_SIZE, 1 << 13 | 1),
     ] {
         assert_eq!(Region::new(start, len, kind), Err(Error::BadArgument));
     }

@@ -104,7 +104,7 @@ fn stripes_that_there_cannot_be_are_refused() {
     }
     // Bits of no meaning, and no stripes at all but something above them.
     for kind in [
-        KIND | 1 << 9,
+        KIND | 1 << 13,
         KIND | 1 << 15,
         word(24, 13) | 1 << 32,
         KIND | 1 << 63,

@@ -110,6 +110,12 @@ pub fn dispatch<P: Platform>(
         SpaceOp::Unlink => unlink(this, at(a[0])?, a[1]),
         SpaceOp::AddRegion => {
             let region = Region::new(a[0], a[1], a[2])?;
+            if region
+                .home
+                .is_some_and(|n| n.index() >= cx.node.params.node_count)
+            {
+                return Err(Error::NoSuchNode);
+            }
             this.space.add_region(cx.words(), region).map(|()| 0)
         }
         SpaceOp::RemoveRegion => this.space.remove_region(cx.words(), a[0]).map(|()| 0),

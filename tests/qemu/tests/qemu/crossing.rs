@@ -89,7 +89,7 @@ struct Ended {
 }
 
 fn all(nodes: &[Isa], cpus: usize, coherent: bool) -> Result<(), Failed> {
-    const CHECKS: [&str; 16] = [
+    const CHECKS: [&str; 17] = [
         "runs_there",
         "runs_here",
         "integers",
@@ -106,6 +106,7 @@ fn all(nodes: &[Isa], cpus: usize, coherent: bool) -> Result<(), Failed> {
         "always",
         "local_thread",
         "cross_again",
+        "heaps",
     ];
     let ended = run(nodes, cpus, coherent, "--scene all", None)?;
     done(&ended, &CHECKS, &Isa::ALL)

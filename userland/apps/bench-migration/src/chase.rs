@@ -16,8 +16,8 @@
 //! | `works`, `works_ns` | how often the other work was done, and how long it took |
 
 use dyad::prelude::*;
-use dyad::report;
 use dyad::sys::marker;
+use dyad::{heap, report};
 use workloads::micro::chase::Chase;
 
 use journey::figures::{Sides, at_home, away, nanos};
@@ -35,11 +35,22 @@ const RUN: u32 = 8192;
 /// How long the other work is to take.
 const WORK: Duration = Duration::from_micros(100);
 
-/// Lists of this size, with these numbers of steps.
-pub async fn measure(sides: &Sides, sizes: &[u32], bytes: usize) -> Result<()> {
-    // Made where it is to lie.
+/// Lists of this size, with these numbers of steps; on the other side, or on a node of choice.
+pub async fn measure(sides: &Sides, sizes: &[u32], bytes: usize, on: Option<NodeId>) -> Result<()> {
     sides.go().await?;
-    let mut chase = Chase::new(bytes, RUN, 0);
+    let mut chase = match on {
+        // Made where it is to lie.
+        None => Chase::new(bytes, RUN, 0),
+        Some(node) => heap::on(node)?.run(|| Chase::new(bytes, RUN, 0)),
+    };
+    let lies = heap::node_of(chase.first());
+    println!(
+        "The list lies in memory of node {}",
+        lies.map_or("?".into(), |n| n.to_string())
+    );
+    if on.is_some() && !report::check("chase.placed", lies == on, "") {
+        return Err(Error::msg("the list lies elsewhere"));
+    }
     let around = (bytes / workloads::LINE) as u32;
     let mut long = [Duration::ZERO; 2];
     // From both sides once all around: no page is new afterwards, and what a cache that is smaller

@@ -9,6 +9,7 @@
 //! | `--times` | how often each small operation is done, 8 to 100000 | 64 |
 //! | `--accesses` | a list: steps along the list between two migrations, of those in [`chase::SIZES`] | all |
 //! | `--bytes` | size of the list in MiB, 16 to 256 | 16 |
+//! | `--on` | number of the node in whose memory the list lies | the other side's |
 //! | `--scale` | logarithm of the number of vertices, 4 to 20 | 10 |
 //! | `--factors` | a list: edges for each vertex, of those in [`bfs::FACTORS`] | all |
 //!
@@ -31,12 +32,13 @@ use dyad::prelude::*;
 use journey::figures::Sides;
 
 const MEASUREMENTS: [&str; 4] = ["micro", "chase", "bfs", "futex"];
-const OPTIONS: [&str; 7] = [
+const OPTIONS: [&str; 8] = [
     "--measure",
     "--home",
     "--times",
     "--accesses",
     "--bytes",
+    "--on",
     "--scale",
     "--factors",
 ];
@@ -112,12 +114,18 @@ async fn main(args: Args) -> Result<()> {
     let bytes = (number(&args, "--bytes", 16, (16, 256))? as usize) << 20;
     let scale = number(&args, "--scale", 10, (4, 20))?;
     let factors = list(&args, "--factors", &bfs::FACTORS, &bfs::FACTORS)?;
+    let on = match args.value("--on") {
+        None => None,
+        Some(_) => {
+            NodeId::new(number(&args, "--on", 0, (0, system()?.nodes().count() as u32 - 1))?.into())
+        }
+    };
     // One home for a run: memory that has been used lies where it was touched first.
     let sides = Sides::settle(Isa::parse(home).unwrap_or(isa())).await?;
     println!("From node {} ({home}) to node {}", sides.home, sides.away);
     for what in measure {
         match what {
-            "chase" => chase::measure(&sides, &accesses, bytes).await?,
+            "chase" => chase::measure(&sides, &accesses, bytes, on).await?,
             "futex" => futex::measure(&sides, times).await?,
             "bfs" => bfs::measure(&sides, &factors, scale).await?,
             _ => micro::measure(&sides, times).await?,

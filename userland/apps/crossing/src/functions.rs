@@ -1,5 +1,6 @@
 //! The functions: each there is for one ISA, and its twin for the other one.
 
+use alloc::vec::Vec;
 use core::hint::black_box;
 
 use dyad::Isa;
@@ -144,8 +145,21 @@ macro_rules! twins {
                 dyad::println!("on {} with {n}", dyad::isa());
                 let now = dyad::sys::now().unwrap_or(0);
                 let slept = dyad::sys::sleep_until(now + 1_000_000).is_ok();
-                let words: alloc::vec::Vec<u64> = (0..n).collect();
+                let words: Vec<u64> = (0..n).collect();
                 words.iter().sum::<u64>() + u64::from(slept && dyad::isa() == $here)
+            }
+
+            /// Has a vector grow, and adds it up.
+            #[dyad::isa($isa)]
+            pub extern "C" fn grows(v: &mut Vec<u64>, by: u64) -> u64 {
+                v.extend(0..by);
+                v.iter().sum()
+            }
+
+            /// Frees a vector.
+            #[dyad::isa($isa)]
+            pub extern "C" fn frees(v: &mut Option<Vec<u64>>) {
+                drop(v.take());
             }
 
             /// Waits for a while.

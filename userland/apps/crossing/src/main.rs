@@ -2,7 +2,7 @@
 //!
 //! | scene | what it does |
 //! |---|---|
-//! | `all` | everything that a call can carry, recursion in both directions, tables of functions of both ISAs, services called from the other side; from both ISAs |
+//! | `all` | everything that a call can carry, recursion in both directions, tables of functions of both ISAs, services called from the other side; the same functions run here; heaps of each node; from both ISAs |
 //! | `ping-pong` | so many calls, with canaries in registers, on both stacks and in the heap |
 //! | `delays` | so many calls with random delays |
 //! | `lost` | a call to a machine that dies: the caller is told |
@@ -17,11 +17,13 @@ extern crate alloc;
 mod functions;
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::hint::black_box;
 
 use dyad::crossing::{Policy, current_policy, policy, try_call};
 use dyad::prelude::*;
-use dyad::{Isa, report};
+use dyad::sys::heap::HeapUse;
+use dyad::{Isa, heap, report};
 
 use functions::{Canaries, Step, aarch64, x86_64};
 
@@ -39,6 +41,8 @@ struct Side {
     dive: extern "C" fn(u64, f64) -> f64,
     walk: extern "C" fn(&[Step; 6], u64) -> u64,
     services: extern "C" fn(u64) -> u64,
+    grows: extern "C" fn(&mut Vec<u64>, u64) -> u64,
+    frees: extern "C" fn(&mut Option<Vec<u64>>),
     delay: extern "C" fn(u64, u64) -> u64,
     stays: extern "C" fn(u64) -> u64,
 }
@@ -57,11 +61,16 @@ macro_rules! side {
             dive: $isa::dive,
             walk: $isa::walk,
             services: $isa::services,
+            grows: $isa::grows,
+            frees: $isa::frees,
             delay: $isa::delay,
             stays: $isa::stays,
         }
     };
 }
+
+/// Words of a page.
+const PAGE_WORDS: usize = 512;
 
 static SIDES: [Side; 2] = [side!(x86_64), side!(aarch64)];
 
@@ -139,6 +148,46 @@ fn everything() {
     );
     check("try_call_here", try_call(side(here).delay, (3, 4)) == Ok(5));
     policies(by_hand);
+    check("heaps", heaps().unwrap_or(false));
+}
+
+/// Whether memory of each node is there, used and freed from here and from the other ISA.
+fn heaps() -> Result<bool> {
+    const WORDS: u64 = 1 << 15;
+    let here = dyad::isa();
+    let there = side(here.other());
+    let general = dyad::heap_usage();
+    let mut well = true;
+    for node in dyad::system()?.nodes() {
+        let on = heap::on(node.id)?;
+        let is_there = |v: &Vec<u64>| {
+            let mut pages = v.chunks(PAGE_WORDS);
+            pages.all(|p| heap::node_of(&p[0]) == Some(node.id))
+        };
+        let mut words: Vec<u64> = on.vec(WORDS as usize);
+        words.extend(0..WORDS);
+        well &= is_there(&words);
+        // It grows over there, and again here, and stays where it is.
+        let sum = WORDS * (WORDS - 1) / 2;
+        well &= (there.grows)(&mut words, WORDS) == 2 * sum && is_there(&words);
+        well &= (side(here).grows)(&mut words, WORDS) == 3 * sum && is_there(&words);
+        let mut words = Some(words);
+        (there.frees)(&mut words);
+        let mut table = on.boxed([node.id.index(); 600]);
+        table[1] += 1;
+        let at = [&table[0], &table[599]].map(heap::node_of);
+        well &= at == [Some(node.id); 2] && table.node() == node.id;
+        // Made by another thread, freed here.
+        let made = dyad::thread::spawn_on(node.id, move || on.run(|| Box::new([7u64; 4096])))?;
+        let made = made.join()?;
+        well &= heap::node_of(&made[4095]) == Some(node.id);
+        well &= on.usage().is_none_or(|u| u.allocated > 0);
+    }
+    let system = dyad::system()?;
+    let mut left = system.nodes().map(|n| heap::on(n.id).ok()?.usage());
+    let all_freed = left.all(|u| u.is_some_and(|u| u.allocated == 0));
+    let as_before = |after: HeapUse| general.is_some_and(|g| g.mapped == after.mapped);
+    Ok(well && all_freed && dyad::heap_usage().is_some_and(as_before))
 }
 
 /// What is called by each policy, from the ISA that this is called on. `walked` is what the table gives.

@@ -52,6 +52,11 @@ impl Ring {
         Ring::through(&order)
     }
 
+    /// Its first line, for questions of where it lies.
+    pub(crate) fn first(&self) -> &impl Sized {
+        &self.lines[0]
+    }
+
     fn through(order: &[u32]) -> Ring {
         let last = order.iter().max().map_or(0, |&i| i as usize);
         let mut lines = vec![Line { next: 0 }; last + 1];

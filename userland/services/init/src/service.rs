@@ -226,7 +226,10 @@ fn process(call: Call) -> Result<u64> {
         if call.badge != program::PAGER {
             return Err(Error::Denied);
         }
-        let node = rt::hardware(HOME).where_am_i()?.node;
+        let node = match what >> 16 & 0xf {
+            0 => rt::hardware(HOME).where_am_i()?.node,
+            n => NodeId::new(n - 1).ok_or(Error::NoSuchNode)?,
+        };
         let me = Who::thread(threads::thread_of(&call)?);
         return blocks::more(me, what >> 8 & 0xff, node).map(|()| 0);
     }

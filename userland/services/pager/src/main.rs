@@ -6,21 +6,21 @@
 //!
 //! | invocation | words | reply |
 //! |---|---|---|
-//! | `pager::MAP_ANON` | length | address |
+//! | `pager::MAP_ANON` | length, home | address |
 //! | `pager::UNMAP` | address, length | 0 |
 //! | `pager::END` | program (from init only) | ranges taken back |
 //! | a fault (badge with `pager::FAULT`) | address, kind, pc, raw | word 0: 0, try again; 1, end the thread |
 //!
 //! | error | why |
 //! |---|---|
-//! | `BadArgument` | no such operation; a length of 0 |
+//! | `BadArgument`, `NoSuchNode` | no such operation; a length of 0; a home that is no node |
 //! | `NotFound` | not a range that `MAP_ANON` gave |
 //! | `TooLarge`, `Full`, `NoMemory` | more bytes, ranges or addresses than a client may have |
 //! | `Again` | another thread of the client is in the middle of a request |
 //! | `Denied` | only init may do that; an unknown client |
 //!
-//! If the kernel has found no frame for a page, init's block allocator is asked for more, and the thread
-//! tries again. Any other fault that the kernel cannot resolve is a program's error: the policy is to end its thread and
+//! If the kernel has found no frame for a page, init's block allocator is asked for more for the node whose
+//! supply it is, and the thread tries again. Any other fault that the kernel cannot resolve is a program's error: the policy is to end its thread and
 //! to tell init, which ends the program.
 //!
 //! What a client can take from others is bounded: a table of fixed size here

@@ -4,8 +4,8 @@
 
 use dyad_abi::cap::RegionKind;
 use dyad_abi::service::{pager, process, program, slot};
-use dyad_abi::user::{FAULT_NO_MEMORY, HEAP_BASE, HEAP_END, PAGE_SIZE};
-use dyad_abi::{Error, Result};
+use dyad_abi::user::{FAULT_NO_MEMORY, FAULT_SUPPLY_SHIFT, HEAP_BASE, HEAP_END, PAGE_SIZE};
+use dyad_abi::{Error, NodeId, Result};
 use dyad_services::ranges::{Limits, Range, Ranges};
 use dyad_services::rt::{self, Call};
 use dyad_sys::Lock;
@@ -40,7 +40,7 @@ fn invoked(call: Call) -> [u64; 4] {
     }
     let [what, a, b, _] = call.words;
     rt::words(match what {
-        pager::MAP_ANON => map(call.badge, a),
+        pager::MAP_ANON => map(call.badge, a, b),
         pager::UNMAP => unmap(call.badge, a, b),
         pager::END if call.badge == program::INIT => end(a),
         pager::END => Err(Error::Denied),
@@ -56,11 +56,20 @@ fn book(client: u64) -> Result<(&'static Lock<Ranges<RANGES>>, Cap<Space>)> {
     Ok((book, Cap::at(pager::space(client))))
 }
 
-fn map(client: u64, len: u64) -> Result<u64> {
+fn map(client: u64, len: u64, home: u64) -> Result<u64> {
+    let home = match home {
+        0 => None,
+        n => Some(NodeId::new(n - 1).ok_or(Error::NoSuchNode)?),
+    };
     let (book, space) = book(client)?;
     let mut book = book.try_lock().ok_or(Error::Again)?;
     let range = book.map(len)?;
-    if let Err(e) = space.add_region(range.start, range.len, RegionKind::Anonymous, true) {
+    let (start, len) = (range.start, range.len);
+    let added = match home {
+        None => space.add_region(start, len, RegionKind::Anonymous, true),
+        Some(node) => space.add_region_of(start, len, node),
+    };
+    if let Err(e) = added {
         book.unmap(range)?;
         return Err(e);
     }
@@ -119,7 +128,8 @@ fn fault(call: Call) -> [u64; 4] {
     let init: Cap<Sinv> = Cap::at(slot::PROCESS);
     if kind & FAULT_NO_MEMORY != 0 {
         // There may be memory that the program has not been given yet.
-        match init.request([process::MEMORY | client << 8, 0, 0, 0]) {
+        let node = kind >> FAULT_SUPPLY_SHIFT & 0xf;
+        match init.request([process::MEMORY | client << 8 | node << 16, 0, 0, 0]) {
             Ok(_) | Err(Error::Again) => return [0; 4],
             Err(_) => {}
         }

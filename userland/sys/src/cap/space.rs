@@ -199,6 +199,20 @@ impl Cap<Space> {
             .map(drop)
     }
 
+    /// As [`add_region`](Cap::add_region), of zero-filled memory to be written to, whose pages are of the
+    /// supply of `home`, on whatever node they are touched first. While that node is dead they are as
+    /// without a home.
+    ///
+    /// # Errors
+    ///
+    /// `NoSuchNode`; as [`add_region`](Cap::add_region).
+    pub fn add_region_of(self, start: u64, len: u64, home: NodeId) -> Result<()> {
+        let home = home.index() as u64 + 1;
+        let kind = RegionKind::Anonymous as u64 | 1 << 8 | home << 9;
+        self.call(SpaceOp::AddRegion as u32, [start, len, kind, 0, 0])
+            .map(drop)
+    }
+
     /// As [`add_region`](Cap::add_region), of zero-filled memory to be written to, in pieces: the
     /// range begins and ends at multiples of their stride. For stacks, with guards between them.
     ///

@@ -56,6 +56,11 @@ impl Chase {
         }
     }
 
+    /// What the list begins with, for questions of where it lies.
+    pub fn first(&self) -> &impl Sized {
+        self.ring.first()
+    }
+
     /// The same list, followed otherwise from here on.
     pub fn set(&mut self, per_visit: u32, work: u32) {
         (self.per_visit, self.work) = (per_visit, work);

@@ -1,0 +1,203 @@
+//! Memory of a node of choice.
+//!
+//! What a program allocates is, page by page, in the memory of the node that touches it first. That is
+//! right for data that stays with its thread. A thread that makes something on one node for another one
+//! to work on says where it is to be:
+//!
+//! ```no_run
+//! use dyad::Isa;
+//! use dyad::heap::{self, Placed};
+//!
+//! # fn main() -> dyad::Result<()> {
+//! let there = heap::on(Isa::Aarch64)?;
+//! let mut table: Placed<[u64; 512]> = there.boxed([0; 512]);
+//! table[3] = 5; // used like any other box, from anywhere
+//! let mut keys: Vec<u64> = there.vec(1 << 20);
+//! keys.push(table[3]); // it grows where it is
+//! let names = there.run(|| vec![String::from("here"), String::from("there")]);
+//! assert_eq!(heap::node_of(&keys[0]), Some(there.node()));
+//! # drop(names);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Each node has a heap for this beside the program's general one, at addresses that are the same on all
+//! ISAs. The types are the usual ones: [`run`](On::run) says where its thread allocates meanwhile, what
+//! is freed goes back to where it is from, and what grows stays there, whoever frees it or has it grow.
+//!
+//! | where pages come from | |
+//! |---|---|
+//! | the node's supply | its local pool first, then [blocks](crate::blocks) of the CXL pool that it is given |
+//! | `--model separated`, `shared` | the local pool is near to its node and far from the others; the CXL pool is near to node 0 or to none |
+//! | `--model fully-shared` | everything is near to all: placement changes addresses and nothing else |
+//! | the node has no memory left | it asks for a block, as for its own pages; if there is none the thread ends |
+//! | the node is dead | the pages that are there stay; new ones are as without a choice |
+//!
+//! A page is placed when it is touched first, and not moved by its use. If a block is taken from the node,
+//! its pages go to other memory of that node's supply.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+
+use dyad_sys as sys;
+use dyad_sys::{Isa, NodeId};
+
+use crate::Result;
+
+/// Where memory can be wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On this node.
+    Node(NodeId),
+    /// On a node of this ISA: the caller's, if it is of it, or else the first one that lives.
+    Isa(Isa),
+}
+
+impl From<NodeId> for Place {
+    fn from(node: NodeId) -> Place {
+        Place::Node(node)
+    }
+}
+
+impl From<Isa> for Place {
+    fn from(isa: Isa) -> Place {
+        Place::Isa(isa)
+    }
+}
+
+/// The heap of a node; see [`on`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct On(NodeId);
+
+/// The heap of a node.
+///
+/// # Errors
+///
+/// `NoSuchNode`, `NodeDead`; `NoIsa` if no node of the ISA lives; as [`system`](crate::system()).
+pub fn on(place: impl Into<Place>) -> Result<On> {
+    let system = crate::system()?;
+    let node = match place.into() {
+        Place::Node(id) => system.node(id).ok_or(sys::Error::NoSuchNode)?,
+        Place::Isa(isa) => {
+            let nearest = system.nearest(isa, crate::node());
+            let id = nearest.ok_or(sys::Error::NoIsa)?;
+            system.node(id).ok_or(sys::Error::NoSuchNode)?
+        }
+    };
+    match node.live {
+        true => Ok(On(node.id)),
+        false => Err(sys::Error::NodeDead.into()),
+    }
+}
+
+impl On {
+    /// Which node.
+    pub const fn node(self) -> NodeId {
+        self.0
+    }
+
+    /// How large it is; `None` on the host.
+    pub fn usage(self) -> Option<sys::heap::HeapUse> {
+        #[cfg(target_os = "none")]
+        return Some(crate::HEAP.usage_on(self.0));
+        #[cfg(not(target_os = "none"))]
+        return None;
+    }
+
+    /// Does something, and takes what the calling thread allocates meanwhile from this heap. They nest.
+    ///
+    /// What is to be placed has to be allocated in there: an empty `Vec` has no memory yet, and takes it
+    /// where it first needs some.
+    pub fn run<R>(self, f: impl FnOnce() -> R) -> R {
+        /// Puts back what was, also on the host if `f` panics.
+        struct Back(Option<NodeId>);
+        impl Drop for Back {
+            fn drop(&mut self) {
+                sys::heap::choose(self.0);
+            }
+        }
+        let _back = Back(sys::heap::choose(Some(self.0)));
+        f()
+    }
+
+    /// A value in this heap.
+    pub fn boxed<T>(self, value: T) -> Placed<T> {
+        Placed {
+            value: self.run(|| Box::new(value)),
+            node: self.0,
+        }
+    }
+
+    /// An empty vector in this heap, with room for so many.
+    ///
+    /// # Panics
+    ///
+    /// As [`Vec::with_capacity`].
+    pub fn vec<T>(self, capacity: usize) -> Vec<T> {
+        self.run(|| Vec::with_capacity(capacity))
+    }
+}
+
+/// A value in the heap of a node: a box that knows its node.
+pub struct Placed<T: ?Sized> {
+    value: Box<T>,
+    node: NodeId,
+}
+
+impl<T> Placed<T> {
+    /// A value on a node.
+    ///
+    /// # Errors
+    ///
+    /// As [`on`].
+    pub fn new(value: T, place: impl Into<Place>) -> Result<Placed<T>> {
+        Ok(on(place)?.boxed(value))
+    }
+}
+
+impl<T: ?Sized> Placed<T> {
+    /// The node that it was placed on.
+    pub const fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// The box: it stays where it is.
+    pub fn into_box(self) -> Box<T> {
+        self.value
+    }
+}
+
+impl<T: ?Sized> Deref for Placed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: ?Sized> DerefMut for Placed<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Placed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Placed")
+            .field("node", &self.node)
+            .field("value", &&self.value)
+            .finish()
+    }
+}
+
+/// In which node's memory the page is that a value begins in, as page tables say; `None` if that is the
+/// CXL pool, or if nobody has touched it yet.
+pub fn node_of<T: ?Sized>(value: &T) -> Option<NodeId> {
+    let address = (&raw const *value).cast::<u8>() as u64;
+    let system = crate::system().ok()?;
+    let seen = |isa| sys::translate(address, isa).ok();
+    let physical = Isa::ALL.into_iter().find_map(seen)?.physical;
+    system.pool_of(physical)?.owner
+}
