@@ -1,5 +1,5 @@
-//! The NAS benchmarks by class and memory model: all are verified while they migrate, with the time
-//! that the simulator makes of it.
+//! The NAS benchmarks by class and memory model, as tasks and as plain threads: all are verified while
+//! they migrate, with the time that the simulator makes of it.
 //!
 //! With `DYAD_LONG=1` all of them; otherwise small ones, and the others are ignored.
 
@@ -13,12 +13,12 @@ use xtask::sim::Setup;
 
 use crate::console::Kept;
 
-/// Program, kernel and classes.
-const PROGRAMS: &[(&str, &str, &[&str])] = &[
-    ("npb-is", "is", &["S", "W", "A"]),
-    ("npb-cg", "cg", &["S", "W", "A"]),
-    ("npb-mg", "mg", &["S", "W"]),
-    ("npb-ft", "ft", &["S", "W"]),
+/// Kernel and classes.
+const KERNELS: &[(&str, &[&str])] = &[
+    ("is", &["S", "W", "A"]),
+    ("cg", &["S", "W", "A"]),
+    ("mg", &["S", "W"]),
+    ("ft", &["S", "W"]),
 ];
 
 /// How long a run may take.
@@ -28,29 +28,42 @@ const LIMIT: Duration = Duration::from_secs(3600);
 pub fn trials() -> Vec<Trial> {
     let long = std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1");
     let mut trials = Vec::new();
-    for &(app, kernel, classes) in PROGRAMS {
+    for &(kernel, classes) in KERNELS {
         for &class in classes {
             for model in MemoryModel::ALL {
-                let quick = match kernel {
-                    "is" | "mg" => true,
-                    _ => model == MemoryModel::Separated,
-                };
-                let name = format!("classes::{app}_{class}_{}", model.name());
-                let trial = Trial::test(name, move || verifies(app, kernel, class, model));
-                let runs = long || (quick && class == "S");
-                trials.push(trial.with_kind("system").with_ignored_flag(!runs));
+                for thread in [false, true] {
+                    let quick = match (kernel, thread) {
+                        ("mg", true) => model == MemoryModel::FullyShared,
+                        ("is" | "mg", false) => true,
+                        _ => model == MemoryModel::Separated && !thread,
+                    };
+                    let kind = if thread { "thread" } else { "task" };
+                    let name = format!("classes::{kernel}_{class}_{}_{kind}", model.name());
+                    let trial = Trial::test(name, move || verifies(thread, kernel, class, model));
+                    let runs = long || (quick && class == "S");
+                    trials.push(trial.with_kind("system").with_ignored_flag(!runs));
+                }
             }
         }
     }
     trials
 }
 
-fn verifies(app: &str, kernel: &str, class: &str, model: MemoryModel) -> Result<(), Failed> {
+fn verifies(thread: bool, kernel: &str, class: &str, model: MemoryModel) -> Result<(), Failed> {
+    let (app, args, count) = match thread {
+        false => (
+            format!("npb-{kernel}"),
+            format!("--class {class}"),
+            "migrations".into(),
+        ),
+        true => (
+            "npb-thread".into(),
+            format!("--bench {kernel} --class {class}"),
+            format!("{kernel}.moves"),
+        ),
+    };
     let config = RunConfig {
-        work: Work::App {
-            app: app.into(),
-            args: format!("--class {class}"),
-        },
+        work: Work::App { app, args },
         sim: Sim::Timing,
         setup: Setup {
             model,
@@ -71,7 +84,7 @@ fn verifies(app: &str, kernel: &str, class: &str, model: MemoryModel) -> Result<
         return because(format!("there is no check {verified}"));
     }
     // Each iteration goes there and back.
-    match report.counters.get("migrations") {
+    match report.counters.get(&count) {
         Some(&n) if n >= 8 => Ok(()),
         n => because(format!("{n:?} migrations")),
     }

@@ -20,6 +20,7 @@ mod crossing;
 mod deaths;
 mod emulation;
 mod explore;
+mod journeys;
 mod jumping;
 mod memory;
 mod messages;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
     trials.extend(memory::trials());
     trials.extend(benchmarks::trials());
     trials.extend(classes::trials());
+    trials.extend(journeys::trials());
     trials.extend(messages::trials());
     trials.extend(abuse::trials());
     trials.extend(storm::trials());

@@ -1,9 +1,11 @@
 //! A breadth-first search of a graph that lies on the other side, which calls something here for
-//! each new vertex: searching there, with a migration back and forth for each call, or from here.
+//! each new vertex: searching there, with a migration back and forth for each call or with calls that
+//! cross, or from here.
 //!
 //! | figure of `bfs_ef_N` | what |
 //! |---|---|
 //! | `n`, `ns` | searches there, with migrations |
+//! | `crossing_ns` | as many there, with a crossing call for each new vertex |
 //! | `stay_ns` | as many from here |
 //! | `vertices`, `edges` | vertices found by a search; edges as drawn in the part of the graph that it has reached |
 
@@ -53,10 +55,30 @@ pub async fn measure(sides: &Sides, factors: &[u32], scale: u32) -> Result<()> {
         let slot = away_search(&mut search, &graph, &mut there, sides, factor).await?;
         there.time = start.elapsed();
         sides.come_back().await?;
+        let found = |search: &Search| (search.parents().to_vec(), search.reached());
+        let moved = found(&search);
+
+        let mut called = Host::default();
+        search.restart(root);
+        let start = Instant::now();
+        let mut job = Job {
+            search: &mut search,
+            graph: &graph,
+            host: &mut called,
+        };
+        match sides.isa {
+            Isa::X86_64 => aarch64::search(&mut job),
+            Isa::Aarch64 => x86_64::search(&mut job),
+        }
+        called.time = start.elapsed();
 
         let tree = validate(&graph, &search, &mut || ());
-        let same = (search.parents(), search.reached()) == (&expected.0[..], expected.1)
-            && (here.calls, here.sum) == (there.calls, there.sum);
+        let same = [&moved, &found(&search)]
+            .into_iter()
+            .all(|of| *of == expected)
+            && [&there, &called]
+                .into_iter()
+                .all(|h| (h.calls, h.sum) == (here.calls, here.sum));
         let detail = match tree {
             Ok(()) => format!("{} vertices", search.reached()),
             Err(e) => e.to_string(),
@@ -67,6 +89,7 @@ pub async fn measure(sides: &Sides, factors: &[u32], scale: u32) -> Result<()> {
         sides.figure(&op, "slot", slot.into());
         sides.took(&op, 1, there.time);
         sides.figure(&op, "stay_ns", nanos(here.time));
+        sides.figure(&op, "crossing_ns", nanos(called.time));
         sides.figure(&op, "vertices", search.reached().into());
         sides.figure(&op, "edges", search.traversed(&graph));
     }
@@ -88,6 +111,36 @@ impl Host {
         self.sum = self.sum.rotate_left(1) ^ u64::from(vertex);
     }
 }
+
+/// What a search by crossing calls is given.
+struct Job<'a> {
+    search: &'a mut Search,
+    graph: &'a Graph,
+    host: &'a mut Host,
+}
+
+macro_rules! side {
+    ($isa:ident, $other:ident) => {
+        mod $isa {
+            /// Is told of a vertex that was found on the other side.
+            #[dyad::isa($isa, always)]
+            pub extern "C" fn found(host: &mut super::Host, vertex: u32) {
+                host.found(vertex);
+            }
+
+            /// Searches, and tells the other side.
+            #[dyad::isa($isa, always)]
+            pub extern "C" fn search(job: &mut super::Job<'_>) {
+                while let Some(vertex) = job.search.step(job.graph) {
+                    super::$other::found(job.host, vertex);
+                }
+            }
+        }
+    };
+}
+
+side!(x86_64, aarch64);
+side!(aarch64, x86_64);
 
 /// The search, begun and ended on the other side; windows are from one call to the next, and from
 /// one arrival to the next. The slot.

@@ -3,12 +3,12 @@
 //!
 //! | option | values | default |
 //! |---|---|---|
-//! | `--bench` | `is`, `cg`, `mg`, `ft` | `is` |
+//! | `--bench` | `is`, `cg`, `mg`, `ft`, `all`: one after the other | `is` |
 //! | `--class` | `S`, `W`, `A` | `S` |
 //!
 //! and those of [`journey`]. The kernels are those of the programs `npb-is` to `npb-ft`, so is the
 //! window around each timed phase. Nothing is printed that is not the same for all other options; the
-//! last line has a checksum of all results.
+//! last line of each kernel has a checksum of all results.
 #![no_std]
 #![no_main]
 #![deny(unsafe_code)]
@@ -55,18 +55,27 @@ fn run(name: &str, class: Class, kernel: &mut impl Kernel, journey: &Journey) ->
     }
 }
 
+/// The kernels.
+const KERNELS: [&str; 4] = ["is", "cg", "mg", "ft"];
+
 #[dyad::main]
 fn main(args: Args) -> Result<()> {
     let [hop, home, every, at] = journey::OPTIONS;
     args.expect_options(&["--bench", "--class", hop, home, every, at])?;
-    let bench = args.one_of("--bench", &["is", "cg", "mg", "ft"], "is")?;
+    let bench = args.one_of("--bench", &["is", "cg", "mg", "ft", "all"], "is")?;
     let class = args.one_of("--class", &Class::ALL.map(Class::name), "S")?;
     let class = Class::parse(class).unwrap_or(Class::S);
-    let journey = Journey::begin(&args)?;
-    match bench {
-        "cg" => run(bench, class, &mut cg::Run::new(class), &journey),
-        "mg" => run(bench, class, &mut mg::Mg::new(class), &journey),
-        "ft" => run(bench, class, &mut ft::Ft::new(class), &journey),
-        _ => run(bench, class, &mut is::Run::new(class), &journey),
+    for name in KERNELS {
+        if bench != name && bench != "all" {
+            continue;
+        }
+        let journey = Journey::begin(&args)?;
+        match name {
+            "cg" => run(name, class, &mut cg::Run::new(class), &journey)?,
+            "mg" => run(name, class, &mut mg::Mg::new(class), &journey)?,
+            "ft" => run(name, class, &mut ft::Ft::new(class), &journey)?,
+            _ => run(name, class, &mut is::Run::new(class), &journey)?,
+        }
     }
+    Ok(())
 }

@@ -234,10 +234,12 @@ impl MigrationReport {
             let factor = key.op.strip_prefix("bfs_ef_")?;
             Some(format!(
                 "search from {}, {factor} edges for each vertex: {:.0} vertices found, a migration \
-                 there and back for each is {:.3} times as fast as staying",
+                 there and back for each is {:.3} times as fast as staying, a search there with a \
+                 crossing call for each {:.3} times",
                 key.isa,
                 row.more.get("vertices")?,
-                row.more.get("speedup")?
+                row.more.get("speedup")?,
+                row.more.get("crossing_speedup")?
             ))
         };
         let mut rows: Vec<(&Key, &Row)> = self.rows.iter().collect();

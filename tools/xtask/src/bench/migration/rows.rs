@@ -221,8 +221,12 @@ fn row(key: &Key, reported: &Reported) -> Row {
             row.more.insert("native_each".into(), each);
         }
     }
-    if let (Some(stay), Some(ns)) = (row.more.get("stay_ns"), row.sim_ns.filter(|ns| *ns > 0.0)) {
-        row.more.insert("speedup".into(), stay / ns);
+    let crossing = row.more.get("crossing_ns").copied();
+    let stay = row.more.get("stay_ns").copied();
+    for (what, ns) in [("speedup", row.sim_ns), ("crossing_speedup", crossing)] {
+        if let (Some(stay), Some(ns)) = (stay, ns.filter(|ns| *ns > 0.0)) {
+            row.more.insert(what.into(), stay / ns);
+        }
     }
     row
 }
@@ -320,6 +324,7 @@ mod tests {
             ("there_ns", 20),
             ("back_ns", 90),
             ("stay_ns", 200),
+            ("crossing_ns", 800),
             ("vertices", 9),
         ];
         Reported {
@@ -359,6 +364,7 @@ mod tests {
         assert_eq!(row.more["stay_ns"], 50.0);
         assert_eq!(row.more["vertices"], 9.0);
         assert_eq!(row.more["speedup"], 0.5);
+        assert_eq!(row.more["crossing_speedup"], 0.25);
     }
 
     #[test]
