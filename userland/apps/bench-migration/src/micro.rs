@@ -7,6 +7,7 @@ use core::mem::MaybeUninit;
 use dyad::prelude::*;
 use dyad::report;
 use dyad::sys::marker;
+use dyad_abi::clock::KernelCounter;
 use dyad_abi::user::PAGE_SIZE;
 
 use crate::crossing;
@@ -93,7 +94,7 @@ fn touch(page: &mut MaybeUninit<u8>) {
 async fn remote_fault(sides: &Sides, times: u32) -> Result<()> {
     const OP: &str = "remote_fault";
     const PAGE: usize = PAGE_SIZE as usize;
-    let pages = (WARM_UP + 2 * times) as usize;
+    let pages = (WARM_UP + 3 * times) as usize;
     let mut memory: Vec<u8> = Vec::with_capacity((pages + 2) * PAGE);
     let spare = memory.spare_capacity_mut();
     // Nobody has written to the middle of the first page, nor to what comes after it; where the pages
@@ -116,6 +117,14 @@ async fn remote_fault(sides: &Sides, times: u32) -> Result<()> {
         last = Some(next()?.write(1));
     }
     let time = start.elapsed();
+    let count = || dyad::sys::kernel_count(KernelCounter::Messages);
+    let mut sent = 0;
+    for _ in 0..times {
+        let byte = next()?;
+        let before = count()?;
+        byte.write(1);
+        sent += count()? - before;
+    }
     let place = dyad::sys::translate(last.map_or(0, |b| (&raw const *b).addr() as u64), isa())?;
     sides.come_back().await?;
     let pool = system()?.pool_of(place.physical);
@@ -134,5 +143,6 @@ async fn remote_fault(sides: &Sides, times: u32) -> Result<()> {
     };
     faults.figure(OP, "slot", FAULT.into());
     faults.took(OP, times.into(), time);
+    faults.figure(OP, "messages_milli", sent * 1000 / u64::from(times));
     Ok(())
 }

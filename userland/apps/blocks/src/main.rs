@@ -3,7 +3,7 @@
 //! | option | values | default |
 //! |---|---|---|
 //! | `--fill` | MiB that are filled on the node where it starts | 48 |
-//! | `--faults` | pages that are touched on the other node first, and then read on every ISA | 0 |
+//! | `--faults` | pages that are touched on the other node first, and then read on every ISA: no message is sent for any of them | 0 |
 //! | `--away` | MiB that are then filled on the other node, after every second segment of 4 MiB has been given back | 0 |
 //!
 //! First of all it goes to every node and looks whether what it sees of the system and of itself is the
@@ -24,6 +24,7 @@ mod view;
 use dyad::blocks::{self, PRESSURE, Question};
 use dyad::prelude::*;
 use dyad::report;
+use dyad_abi::clock::KernelCounter;
 
 use pages::Pages;
 
@@ -171,9 +172,20 @@ async fn fault_away(pages: u64) -> Result<()> {
     migrate(isa().other()).await?;
     let here = dyad::node();
     let mut touched = Pages::new();
+    // What it is made of is asked for first: that is no fault.
+    touched.reserve(pages)?;
+    let count = || dyad::sys::kernel_count(KernelCounter::Messages);
+    let mut sent = 0;
     for _ in 0..pages {
+        let before = count()?;
         touched.touch()?;
+        sent += count()? - before;
     }
+    report::check(
+        "faults.messages",
+        sent == 0,
+        format_args!("{sent} messages of node {here} for {pages} pages that were touched first"),
+    );
     let there = touched.places(isa())?;
     // By the other table, before anybody has looked through it.
     let elsewhere = (touched.places(isa().other())?.iter().zip(&there))

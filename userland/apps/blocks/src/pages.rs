@@ -69,17 +69,31 @@ impl Pages {
         }
     }
 
+    /// Asks for all segments of so many pages more, none of which is touched. Before any is written.
+    pub fn reserve(&mut self, pages: u64) -> Result<()> {
+        for n in 0..pages.div_ceil(SEGMENT) {
+            self.segments.push(Segment::new(n * SEGMENT)?);
+        }
+        Ok(())
+    }
+
     /// Writes one more, all of it: the touch is here.
     pub fn touch(&mut self) -> Result<()> {
-        if self.written.is_multiple_of(SEGMENT) {
-            self.segments.push(Segment::new(self.written)?);
-        }
         let number = self.written;
+        let first = number - number % SEGMENT;
+        // Segments that have been given back were all full.
+        let at = self.segments.iter().rposition(|s| s.first == first);
+        let at = match at {
+            Some(at) => at,
+            None => {
+                self.segments.push(Segment::new(first)?);
+                self.segments.len() - 1
+            }
+        };
         self.written += 1;
-        if let Some(segment) = self.segments.last_mut() {
-            segment.pages += 1;
-            fill(segment.page(number % SEGMENT), mark(number, 0));
-        }
+        let segment = &mut self.segments[at];
+        segment.pages += 1;
+        fill(segment.page(number % SEGMENT), mark(number, 0));
         Ok(())
     }
 

@@ -75,7 +75,7 @@ pub fn goals(rows: &BTreeMap<Key, Row>, chases: &BTreeMap<Isa, Chase>) -> Vec<Go
                 goals.push(at_most(op, *isa, found, most, "simulated ns"));
             }
         }
-        if op == "futex_contended_wake" {
+        if ["futex_contended_wake", "remote_fault"].contains(&op.as_str()) {
             for (what, most) in [("messages", 0.0), ("doorbells", 1.0)] {
                 if let Some(found) = row.more.get(&format!("{what}_each")) {
                     goals.push(at_most(op, *isa, *found, most, what));
