@@ -425,16 +425,24 @@ pub mod memory {
         Refused = 12,
         /// Whether a block is just being taken from some node: 1 or 0.
         Busy = 13,
-        /// Instructions that this node has executed for the last block that it put to use; 0 if the
+        /// Instructions that this node has executed for the last free block that it put to use; 0 if the
         /// simulator does not count them.
         Online = 14,
-        /// The same for the last block that it emptied.
+        /// The same for the last block that it emptied: its pages are moved.
         Offline = 15,
+        /// The same for the last block that it had emptied and put to use again: its frames are looked at.
+        Again = 16,
+        /// Nanoseconds that the node took for what is asked about with [`Online`](Question::Online).
+        OnlineTime = 17,
+        /// The same of [`Offline`](Question::Offline), without the pauses between pieces.
+        OfflineTime = 18,
+        /// The same of [`Again`](Question::Again).
+        AgainTime = 19,
     }
 
     impl Question {
         /// All of them, in the order of their numbers.
-        pub const ALL: [Question; 16] = [
+        pub const ALL: [Question; 20] = [
             Question::BlockSize,
             Question::Blocks,
             Question::Free,
@@ -451,6 +459,10 @@ pub mod memory {
             Question::Busy,
             Question::Online,
             Question::Offline,
+            Question::Again,
+            Question::OnlineTime,
+            Question::OfflineTime,
+            Question::AgainTime,
         ];
 
         /// The one with this number.

@@ -36,6 +36,7 @@ pub fn trials() -> Vec<Trial> {
                 .try_for_each(|(victim, ms)| dies(victim, ms))
         }),
         test("faults_on_the_other_node_send_no_messages", silent_faults),
+        test("emptying_a_block_has_figures", figures),
         test("a_program_that_wants_more_than_there_is_ends", exhausted),
     ]
 }
@@ -163,6 +164,24 @@ fn silent_faults() -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// What `cargo xtask bench migration --only blocks` measures, for the smallest blocks: there is a time of
+/// each operation, and somewhat less than half of the block's pages have been moved.
+fn figures() -> Result<(), Failed> {
+    let mut c = config(&[Aarch64, X86_64], "--home aarch64");
+    c.mem_cxl = 64 << 20;
+    let (report, text) = run(&c);
+    if let Some(why) = report.failure() {
+        return because(&text, why);
+    }
+    let of = |what: &str| counter(&report, &format!("migration.aarch64.block_{what}"));
+    let times = ["offline", "online", "online_fresh"].map(|op| of(&format!("{op}_8192.ns")));
+    let moved = of("offline_8192.moved");
+    match times.iter().all(|ns| *ns > 0) && (2048..6144).contains(&moved) {
+        true => Ok(()),
+        false => because(&text, format_args!("times {times:?}, {moved} pages moved")),
+    }
 }
 
 fn exhausted() -> Result<(), Failed> {

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `--fill` | MiB that are filled on the node where it starts | 48 |
 //! | `--faults` | pages that are touched on the other node first, and then read on every ISA: no message is sent for any of them | 0 |
+//! | `--home` | `x86_64`, `aarch64`: measures what blocks cost that the first node empties, which has that ISA ([`figures`]), and does nothing else | |
 //! | `--away` | MiB that are then filled on the other node, after every second segment of 4 MiB has been given back | 0 |
 //!
 //! First of all it goes to every node and looks whether what it sees of the system and of itself is the
@@ -18,6 +19,7 @@
 #![no_main]
 #![deny(unsafe_code)]
 
+mod figures;
 mod pages;
 mod view;
 
@@ -209,7 +211,7 @@ async fn fault_away(pages: u64) -> Result<()> {
 }
 
 /// What blocks have cost, by the ISA of the node that did it.
-fn figures(nodes: &[NodeId]) -> Result<()> {
+fn costs(nodes: &[NodeId]) -> Result<()> {
     let system = dyad::system()?;
     let mut assigned = 0;
     for &node in nodes {
@@ -229,7 +231,10 @@ fn figures(nodes: &[NodeId]) -> Result<()> {
 
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
-    args.expect_options(&["--fill", "--away", "--faults"])?;
+    args.expect_options(&["--fill", "--away", "--faults", "--home"])?;
+    if let Some(home) = args.value("--home") {
+        return figures::measure(home).await;
+    }
     let (fills, fills_away) = (number(&args, "--fill", 48)?, number(&args, "--away", 0)?);
     let nodes: Vec<NodeId> = dyad::system()?.nodes().map(|n| n.id).collect();
     at_start(&nodes)?;
@@ -260,5 +265,5 @@ async fn main(args: Args) -> Result<()> {
             ),
         );
     }
-    figures(&nodes)
+    costs(&nodes)
 }

@@ -10,7 +10,7 @@ use dyad::sys;
 
 /// Words of a page.
 pub const WORDS: usize = 512;
-/// Pages of a segment: 4 MiB.
+/// Pages of a segment, if nothing else is asked for: 4 MiB.
 const SEGMENT: u64 = 1024;
 
 /// What the page with that number begins with, when it has been changed so often.
@@ -23,20 +23,23 @@ struct Segment {
     /// The first page's number, and how many have been written.
     first: u64,
     pages: u64,
+    /// How many there are.
+    room: u64,
 }
 
 impl Segment {
-    fn new(first: u64) -> Result<Segment> {
-        let start = sys::map_anon(SEGMENT << 12)?;
+    fn new(first: u64, room: u64) -> Result<Segment> {
+        let start = sys::map_anon(room << 12)?;
         Ok(Segment {
             start,
             first,
             pages: 0,
+            room,
         })
     }
 
     fn page(&self, n: u64) -> &[AtomicU64; WORDS] {
-        assert!(n < SEGMENT);
+        assert!(n < self.room);
         let at = n as usize * WORDS * 8;
         // SAFETY: 1. The page lies in what was mapped, which stays until this is dropped. 2. It is zeros or
         // what was stored, and every pattern of bits is valid. 3. It is aligned to pages.
@@ -47,7 +50,7 @@ impl Segment {
 impl Drop for Segment {
     fn drop(&mut self) {
         // SAFETY: 1. References to its pages live shorter than it.
-        let gone = unsafe { sys::unmap(self.start, SEGMENT << 12) };
+        let gone = unsafe { sys::unmap(self.start, self.room << 12) };
         if let Err(e) = gone {
             println!("a segment is not given back: {e}");
         }
@@ -58,21 +61,30 @@ impl Drop for Segment {
 pub struct Pages {
     segments: Vec<Segment>,
     written: u64,
+    /// Pages of each segment.
+    room: u64,
 }
 
 impl Pages {
     /// None.
     pub const fn new() -> Pages {
+        Pages::in_segments(SEGMENT)
+    }
+
+    /// None, and so many will be in a segment; not 0.
+    pub const fn in_segments(room: u64) -> Pages {
         Pages {
             segments: Vec::new(),
             written: 0,
+            room,
         }
     }
 
     /// Asks for all segments of so many pages more, none of which is touched. Before any is written.
     pub fn reserve(&mut self, pages: u64) -> Result<()> {
-        for n in 0..pages.div_ceil(SEGMENT) {
-            self.segments.push(Segment::new(n * SEGMENT)?);
+        for n in 0..pages.div_ceil(self.room) {
+            let segment = Segment::new(n * self.room, self.room)?;
+            self.segments.push(segment);
         }
         Ok(())
     }
@@ -80,20 +92,20 @@ impl Pages {
     /// Writes one more, all of it: the touch is here.
     pub fn touch(&mut self) -> Result<()> {
         let number = self.written;
-        let first = number - number % SEGMENT;
+        let first = number - number % self.room;
         // Segments that have been given back were all full.
         let at = self.segments.iter().rposition(|s| s.first == first);
         let at = match at {
             Some(at) => at,
             None => {
-                self.segments.push(Segment::new(first)?);
+                self.segments.push(Segment::new(first, self.room)?);
                 self.segments.len() - 1
             }
         };
         self.written += 1;
         let segment = &mut self.segments[at];
         segment.pages += 1;
-        fill(segment.page(number % SEGMENT), mark(number, 0));
+        fill(segment.page(number % self.room), mark(number, 0));
         Ok(())
     }
 

@@ -67,8 +67,48 @@ pub struct Bank {
     pub evicted: [u64; MAX_NODES],
     pub moved: [u64; MAX_NODES],
     pub refused: [u64; MAX_NODES],
-    online: [u64; MAX_NODES],
-    pub offline: [u64; MAX_NODES],
+    online: [Cost; MAX_NODES],
+    pub offline: [Cost; MAX_NODES],
+    pub again: [Cost; MAX_NODES],
+}
+
+/// What something has cost, or two readings of the clocks that count that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    instructions: u64,
+    ns: u64,
+}
+
+impl Cost {
+    /// Nothing.
+    pub const ZERO: Cost = Cost {
+        instructions: 0,
+        ns: 0,
+    };
+
+    /// What this CPU has executed, if that is counted, and the time.
+    pub fn now() -> Cost {
+        Cost {
+            instructions: dyad_sys::sim_count(SimCounter::Instructions).unwrap_or(0),
+            ns: rt::hardware(HOME).now().unwrap_or(0),
+        }
+    }
+
+    /// From one reading to this one.
+    pub fn since(self, before: Cost) -> Cost {
+        Cost {
+            instructions: self.instructions.wrapping_sub(before.instructions),
+            ns: self.ns.wrapping_sub(before.ns),
+        }
+    }
+
+    /// Both together.
+    pub fn and(self, other: Cost) -> Cost {
+        Cost {
+            instructions: self.instructions.wrapping_add(other.instructions),
+            ns: self.ns.wrapping_add(other.ns),
+        }
+    }
 }
 
 /// Whether a node wants a block that is somebody else's.
@@ -101,8 +141,9 @@ static BANK: Lock<Bank> = Lock::new(Bank {
     evicted: [0; MAX_NODES],
     moved: [0; MAX_NODES],
     refused: [0; MAX_NODES],
-    online: [0; MAX_NODES],
-    offline: [0; MAX_NODES],
+    online: [Cost::ZERO; MAX_NODES],
+    offline: [Cost::ZERO; MAX_NODES],
+    again: [Cost::ZERO; MAX_NODES],
 });
 /// The program's address space, for who cannot have the books; 0: none.
 static SPACE: AtomicU64 = AtomicU64::new(0);
@@ -152,11 +193,6 @@ pub fn with<T>(me: Who, f: impl FnOnce(&mut Bank) -> Result<T>) -> Result<T> {
 /// The memory of a pool.
 pub const fn pool(n: usize) -> Cap<Memory> {
     Cap::at(slot::memory(n))
-}
-
-/// Instructions that this CPU has executed, if they are counted.
-pub fn instructions() -> u64 {
-    dyad_sys::sim_count(SimCounter::Instructions).unwrap_or(0)
 }
 
 /// The node that this runs on.
@@ -217,7 +253,7 @@ impl Bank {
     /// Gives a node a block that is free; whether there is one that it can take. No frame of it may be in
     /// use.
     pub fn assign(&mut self, node: NodeId) -> Result<bool> {
-        let before = instructions();
+        let before = Cost::now();
         let holding = &mut self.holdings[node.index()];
         let Some(block) = self
             .book
@@ -232,7 +268,7 @@ impl Bank {
         self.holdings[node.index()].add(run)?;
         self.book.assign(block, node)?;
         self.assigned[node.index()] += 1;
-        self.online[here().index()] = instructions().wrapping_sub(before);
+        self.online[here().index()] = Cost::now().since(before);
         Ok(true)
     }
 
@@ -286,8 +322,12 @@ impl Bank {
             Question::Moved => self.moved[n],
             Question::Refused => self.refused[n],
             Question::Busy => self.leaving.is_busy().into(),
-            Question::Online => self.online[n],
-            Question::Offline => self.offline[n],
+            Question::Online => self.online[n].instructions,
+            Question::Offline => self.offline[n].instructions,
+            Question::Again => self.again[n].instructions,
+            Question::OnlineTime => self.online[n].ns,
+            Question::OfflineTime => self.offline[n].ns,
+            Question::AgainTime => self.again[n].ns,
         }
     }
 }

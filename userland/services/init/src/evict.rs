@@ -39,7 +39,7 @@ use dyad_abi::{Error, NodeId, Result};
 use dyad_blocks::{Block, Holding, Need, Run, State};
 use dyad_services::rt;
 
-use crate::blocks::{self, Bank, Who, Wish, here, instructions, pool};
+use crate::blocks::{self, Bank, Cost, Who, Wish, here, pool};
 use crate::memory::CXL;
 
 /// Pages that are parked at a time.
@@ -64,7 +64,10 @@ pub struct Leaving {
     parked: u64,
     passes: u32,
     in_vain: u32,
-    cost: u64,
+    /// What all pieces before this one have cost.
+    cost: Cost,
+    /// When this one began.
+    since: Cost,
     /// What its owner had before.
     before: Holding,
 }
@@ -78,7 +81,8 @@ impl Leaving {
             parked: 0,
             passes: 0,
             in_vain: 0,
-            cost: 0,
+            cost: Cost::ZERO,
+            since: Cost::ZERO,
             before: Holding::new(),
         }
     }
@@ -150,7 +154,7 @@ fn cancel(bank: &mut Bank) {
 }
 
 fn piece(bank: &mut Bank) -> Result<Option<u64>> {
-    let before = instructions();
+    bank.leaving.since = Cost::now();
     let pause = if bank.leaving.is_busy() {
         go_on(bank)?
     } else {
@@ -162,7 +166,8 @@ fn piece(bank: &mut Bank) -> Result<Option<u64>> {
     };
     // When it is over the cost has been noted.
     if bank.leaving.is_busy() {
-        bank.leaving.cost += instructions().wrapping_sub(before);
+        let piece = Cost::now().since(bank.leaving.since);
+        bank.leaving.cost = bank.leaving.cost.and(piece);
     }
     Ok(Some(pause))
 }
@@ -202,8 +207,10 @@ fn begin(bank: &mut Bank, to: NodeId) -> Result<u64> {
     let before = bank.holdings[from.index()];
     bank.holdings[from.index()].remove(&run)?;
     bank.book.begin(block, to)?;
+    let since = bank.leaving.since;
     bank.leaving = Leaving {
         block: Some(block),
+        since,
         at: USER_MIN,
         parked: USER_MIN,
         before,
@@ -298,12 +305,13 @@ fn go_on(bank: &mut Bank) -> Result<u64> {
         }
         other => other?,
     }
+    let emptied = Cost::now();
     let counted = Bank::count(&run)?;
     if counted.other() != 0 {
         return stay(bank, block, &run, from);
     }
     if counted.user == 0 {
-        return leave(bank, block, run);
+        return leave(bank, block, run, emptied);
     }
     bank.leaving.passes += 1;
     if bank.leaving.passes >= PASSES {
@@ -375,16 +383,18 @@ fn give_back_lost(run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// The block is empty: it is the other node's.
-fn leave(bank: &mut Bank, block: Block, run: Run) -> Result<u64> {
+/// The block is empty: it is the other node's. Its frames have been looked at since `emptied`.
+fn leave(bank: &mut Bank, block: Block, run: Run, emptied: Cost) -> Result<u64> {
     let (from, to) = bank.book.done(block)?;
     bank.evicted[from.index()] += 1;
-    bank.offline[here().index()] = bank.leaving.cost;
+    let leaving = bank.leaving;
+    bank.offline[here().index()] = leaving.cost.and(emptied.since(leaving.since));
     bank.leaving = Leaving::new();
     let holding = &mut bank.holdings[to.index()];
     holding.add(run)?;
     holding.open_to_limit();
     bank.apply(to)?;
+    bank.again[here().index()] = Cost::now().since(emptied);
     let counted = offer(bank, from, to)?.need;
     if counted.used < bank.holdings[from.index()].limit() {
         bank.holdings[from.index()].close_to_limit();

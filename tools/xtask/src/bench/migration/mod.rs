@@ -26,11 +26,13 @@ pub use rows::{EXPECTED, Key, Phase, Row, rows};
 use std::path::PathBuf;
 
 use dyad_abi::Isa;
+use dyad_abi::boot::DEFAULT_BLOCK;
 
 use crate::config::{RunConfig, Sim, Work};
 use crate::error::Error;
 use crate::launch::Sink;
 use crate::sim::{Layer, Setup};
+use crate::size;
 
 /// The program with tasks.
 pub const MIGRATION_APP: &str = "bench-migration";
@@ -40,6 +42,9 @@ pub const THREADS_APP: &str = "bench-threads";
 
 /// The program whose plain thread is interpreted.
 pub const EMULATION_APP: &str = "bench-emulation";
+
+/// The program that is given blocks of memory.
+pub const BLOCKS_APP: &str = "blocks";
 
 /// What is measured in runs of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,15 +63,18 @@ pub enum Group {
     Cost,
     /// A plain thread, stopped anywhere and interpreted up to its next point.
     Emulation,
+    /// Blocks of memory, emptied and put to use.
+    Blocks,
 }
 
 impl Group {
     /// All of them.
-    pub const ALL: [Group; 7] = [
+    pub const ALL: [Group; 8] = [
         Group::Micro,
         Group::Threads,
         Group::Emulation,
         Group::Futex,
+        Group::Blocks,
         Group::Chase,
         Group::Bfs,
         Group::Cost,
@@ -82,6 +90,7 @@ impl Group {
             Group::Threads => "threads",
             Group::Cost => "cost",
             Group::Emulation => "emulation",
+            Group::Blocks => "blocks",
         }
     }
 
@@ -96,6 +105,7 @@ impl Group {
             (Group::Threads, true) => return Some((THREADS_APP, "--times 32".into())),
             (Group::Emulation, false) => return Some((EMULATION_APP, "--times 64".into())),
             (Group::Emulation, true) => return Some((EMULATION_APP, "--times 16".into())),
+            (Group::Blocks, _) => return Some((BLOCKS_APP, String::new())),
             (Group::Chase, false) => String::new(),
             (Group::Chase, true) => "--accesses 4,32,128,512,1024".into(),
             (Group::Cost, _) => return None,
@@ -103,6 +113,16 @@ impl Group {
             (Group::Bfs, true) => format!("--scale {} --factors 4,19", self.scale(quick)),
         };
         Some((MIGRATION_APP, format!("--measure {} {more}", self.name())))
+    }
+
+    /// Sizes of blocks, each of which has runs of its own.
+    const fn block_sizes(self, quick: bool) -> &'static [u64] {
+        const SIZES: [u64; 5] = [32 << 20, 64 << 20, 128 << 20, 256 << 20, 512 << 20];
+        match (self, quick) {
+            (Group::Blocks, false) => &SIZES,
+            (Group::Blocks, true) => SIZES.split_at(3).0,
+            _ => &[DEFAULT_BLOCK],
+        }
     }
 
     /// Logarithm of the number of vertices of the graph.
@@ -158,23 +178,20 @@ pub fn migration(
                 say(&format!("measuring what migration costs on {home}"));
                 cost::measure(options, home, &mut figures, &mut failures, &mut logs, sink)?;
             }
-            for measure in Measure::ALL {
-                let Some(config) = config(group, home, measure, options.quick) else {
+            let sizes = group.block_sizes(options.quick).iter();
+            for (measure, &block) in sizes.flat_map(|b| Measure::ALL.map(|m| (m, b))) {
+                let Some(config) = config(group, home, measure, options.quick, block) else {
                     continue;
                 };
-                say(&format!(
-                    "measuring {} from {home}: {}",
-                    group.name(),
-                    measure.name()
-                ));
+                let mut what = format!("{} from {home}: {}", group.name(), measure.name());
+                if group == Group::Blocks {
+                    what += &format!(", blocks of {}", size::show(block));
+                }
+                say(&format!("measuring {what}"));
                 let report = super::made(&config, sink)?;
                 logs.push(report.dir.clone());
                 if let Err(why) = figures.take(measure, &report) {
-                    failures.push(format!(
-                        "{} from {home}, {}: {why}",
-                        group.name(),
-                        measure.name()
-                    ));
+                    failures.push(format!("{what}: {why}"));
                 }
             }
         }
@@ -182,7 +199,13 @@ pub fn migration(
     Ok(MigrationReport::new(figures, failures, logs, options))
 }
 
-fn config(group: Group, home: Isa, measure: Measure, quick: bool) -> Option<RunConfig> {
+fn config(
+    group: Group,
+    home: Isa,
+    measure: Measure,
+    quick: bool,
+    block_size: u64,
+) -> Option<RunConfig> {
     let (app, args) = group.program(quick)?;
     let sim = measure.sim();
     let mut setup = Setup::default();
@@ -194,7 +217,7 @@ fn config(group: Group, home: Isa, measure: Measure, quick: bool) -> Option<RunC
             entries,
         });
     }
-    Some(RunConfig {
+    let mut config = RunConfig {
         work: Work::App {
             app: app.into(),
             args: format!("{args} --home {home}"),
@@ -203,5 +226,13 @@ fn config(group: Group, home: Isa, measure: Measure, quick: bool) -> Option<RunC
         windows: measure == Measure::Instructions,
         setup,
         ..RunConfig::default()
-    })
+    };
+    if group == Group::Blocks {
+        // One whole block in each pool, and what nodes begin with is nearly as large. It is the first
+        // node that empties them.
+        config.nodes = vec![home, home.other()];
+        (config.mem_local, config.mem_cxl) = (2 * block_size, 2 * block_size);
+        config.block_size = block_size;
+    }
+    Some(config)
 }

@@ -29,12 +29,11 @@ pub const EXPECTED: [(&str, &str); 14] = [
     ("emulate_to_point", ""),
     ("remote_fault", ""),
     ("futex_contended_wake", ""),
-    ("block_online_", NO_PROGRAM),
-    ("block_offline_", NO_PROGRAM),
+    ("block_online_", ""),
+    ("block_offline_", ""),
     ("pointer_chase_", ""),
     ("bfs_ef_", ""),
 ];
-const NO_PROGRAM: &str = "no program measures it yet";
 
 /// What a row is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -147,9 +146,10 @@ fn phases_of(parts: &[WindowReport]) -> Vec<Phase<u64>> {
 }
 
 /// Figures that are in a row by themselves.
-const KNOWN: [&str; 9] = [
+const KNOWN: [&str; 10] = [
     "slot",
     "n",
+    "instructions",
     "ns",
     "phased",
     "out_ns",
@@ -171,6 +171,9 @@ fn row(key: &Key, reported: &Reported) -> Row {
         false if windows.both().count() == 0 => in_parts(&reported.parts),
         false => windows.each(),
     };
+    // Or the program knows them.
+    let instructions =
+        instructions.or_else(|| reported.figure(Measure::Instructions, "instructions"));
     let phases = match reported.parts.is_empty() {
         true => windows.phases().filter(|_| !whole).unwrap_or_default(),
         false => phases_of(&reported.parts),
@@ -379,6 +382,29 @@ mod tests {
         assert_eq!(row.instructions, Some(893));
         assert_eq!(row.more["interpreted"], 9.0);
         assert_eq!(row.more["native_each"], 100.0);
+    }
+
+    #[test]
+    fn instructions_without_a_window_are_the_programs() {
+        let mut reported = Reported::default();
+        let counts = [("n", 1), ("ns", 9), ("instructions", 700)];
+        let counts = counts.map(|(what, v)| (what.to_string(), v));
+        reported
+            .figures
+            .insert(Measure::Simulated, counts.clone().into());
+        let op = "block_offline_8192".to_string();
+        let key = Key {
+            op,
+            isa: Isa::X86_64,
+        };
+        assert_eq!(row(&key, &reported).instructions, None, "not counted");
+        reported
+            .figures
+            .insert(Measure::Instructions, counts.into());
+        let row = row(&key, &reported);
+        assert_eq!(row.instructions, Some(700));
+        assert_eq!(row.sim_ns, Some(9.0));
+        assert!(row.more.is_empty(), "{:?}", row.more);
     }
 
     #[test]
