@@ -36,6 +36,7 @@ use dyad_abi::boot::{CXL_BASE, LOCAL_STRIDE, local_pool_base};
 use dyad_abi::cap::{
     CapIndex, CapType, HardwareOp, ReceiveOp, SendOp, SinvOp, SpaceOp, TableAt, ThreadOp,
 };
+use dyad_abi::clock::KernelCounter;
 use dyad_abi::service::memory::Question;
 use dyad_abi::service::{
     CONSOLE_THREADS, INFO_MAGIC, Info, MAX_ARGS, ReportText, console, pager, process, slot,
@@ -428,8 +429,11 @@ fn perform(word: u64, [a0, a1, ..]: [u64; 5]) -> Result<u64> {
         },
         CapType::Hardware => match HardwareOp::from_number(operation).ok_or(Error::Denied)? {
             HardwareOp::Now => Ok(program.now(&program.state())),
-            // Nobody simulates the host.
-            HardwareOp::Count => Err(Error::NotReady),
+            // Threads of the host need neither messages nor doorbells; and nobody simulates it.
+            HardwareOp::Count => match KernelCounter::from_number(a0) {
+                Some(KernelCounter::Doorbells | KernelCounter::Messages) => Ok(0),
+                None => Err(Error::NotReady),
+            },
             HardwareOp::Where => {
                 let here = threads::node(&program.state());
                 Ok(Where {
