@@ -136,9 +136,9 @@ const SEEDS: [Seed; 19] = [
         file: "kernel/core/src/handover.rs",
         line: "if !t.change(cx.words(), mine, handed)",
         under: Under::Hop,
-        kind: Kind::LostUpdate,
+        kind: Kind::CachedRmw,
         structure: "thread",
-        field: "came_from",
+        field: "owner",
     },
     Seed {
         name: "log_entries_written_back",
