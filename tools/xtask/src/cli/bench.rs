@@ -79,7 +79,7 @@ struct MigrationArgs {
     /// Less of everything, to see that it works
     #[arg(long)]
     quick: bool,
-    /// What to measure: micro, threads, futex, chase, bfs, cost [default: all]
+    /// What to measure: micro, threads, emulation, futex, chase, bfs, cost, blocks [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     only: Vec<String>,
     /// From where: x86_64, aarch64 [default: both]
