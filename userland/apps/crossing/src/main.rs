@@ -72,6 +72,16 @@ macro_rules! side {
 /// Words of a page.
 const PAGE_WORDS: usize = 512;
 
+/// Functions of both ISAs and of none, in the order in which they are called.
+const MIXED: [Step; 6] = [
+    x86_64::step,
+    aarch64::step,
+    aarch64::step,
+    x86_64::step,
+    plain,
+    aarch64::step,
+];
+
 static SIDES: [Side; 2] = [side!(x86_64), side!(aarch64)];
 
 /// The functions of an ISA, by pointers that the compiler does not see through.
@@ -129,16 +139,8 @@ fn everything() {
     dyad::println!("ackermann(2, 9) = {bounced}, {deepest} deep");
     let deep = (there.dive)(63, 0.5);
     check("depth_64", deep.to_bits() == dive(63, 0.5).to_bits());
-    let table: [Step; 6] = [
-        x86_64::step,
-        aarch64::step,
-        aarch64::step,
-        x86_64::step,
-        plain,
-        aarch64::step,
-    ];
-    let by_hand = table.iter().fold(5, |n, f| black_box(f)(n));
-    let (walked, at_home) = ((there.walk)(&table, 5), (side(here).walk)(&table, 5));
+    let by_hand = MIXED.iter().fold(5, |n, f| black_box(f)(n));
+    let (walked, at_home) = ((there.walk)(&MIXED, 5), (side(here).walk)(&MIXED, 5));
     check("tables", walked == by_hand && at_home == by_hand);
     check("services", (there.services)(10) == 46);
     let tried = try_call(there.delay, (3, 4));
@@ -202,19 +204,11 @@ fn policies(walked: u64) {
     let mixed = |s: &Side| (s.mixed)(1.5, 9, -2.25, 3.5, &j, 4.0, 5.0, 6.0, 7.0, 8.0);
     let mut words = [1; 8];
     (there.add)(&mut words, &2);
-    let table: [Step; 6] = [
-        x86_64::step,
-        aarch64::step,
-        aarch64::step,
-        x86_64::step,
-        plain,
-        aarch64::step,
-    ];
     let same = (there.six)(1, 2, -3, -4, 5, 6) == crossed
         && mixed(there).to_bits() == mixed(own).to_bits()
         && words == [3; 8]
         && (there.dive)(63, 0.5).to_bits() == dive(63, 0.5).to_bits()
-        && (there.walk)(&table, 5) == walked
+        && (there.walk)(&MIXED, 5) == walked
         && try_call(there.delay, (3, 4)) == Ok(5);
     check("local_results", same);
     // Over there the policy is the same, and another thread begins with it.

@@ -20,6 +20,8 @@
 
 #![allow(unsafe_code)]
 
+mod texts;
+
 use core::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,6 +44,8 @@ use crate::takedown::unmap;
 use crate::threads;
 use crate::wardens;
 
+pub use texts::Texts;
+
 /// Where init sees the hold words of `sched`.
 const HOLD: u64 = 0x1_D000_0000;
 /// Where init sees the page of a thread of a program: this, and a page for each thread id.
@@ -59,68 +63,6 @@ const PATIENCE: u32 = 60;
 const RETRIES: u32 = 20;
 /// The first CPU of a node.
 const FIRST: CpuId = CpuId::new(0).unwrap();
-
-/// Pages of text or constants of one ISA.
-#[derive(Clone, Copy)]
-struct Run {
-    isa: Isa,
-    va: u64,
-    frame: Cap<Frame>,
-    pages: u64,
-}
-
-/// Most runs of a program.
-const RUNS: usize = 64;
-
-/// What the ISAs of a program do not share.
-pub struct Texts {
-    runs: [Option<Run>; RUNS],
-    windows: [[[u64; 2]; WINDOWS]; dyad_abi::ident::ISA_COUNT],
-    whole: bool,
-    shown: bool,
-}
-
-impl Texts {
-    /// Nothing.
-    pub const fn new() -> Texts {
-        Texts {
-            runs: [None; RUNS],
-            windows: [[[0; 2]; WINDOWS]; dyad_abi::ident::ISA_COUNT],
-            whole: true,
-            shown: false,
-        }
-    }
-
-    /// Notes what has been loaded. What does not fit makes the program one that is not interpreted.
-    pub fn note(&mut self, isa: Isa, va: u64, frame: Cap<Frame>, pages: u64) {
-        let slot = self.runs.iter_mut().find(|r| r.is_none());
-        let windows = &mut self.windows[isa.index()];
-        let end = va + pages * PAGE_SIZE;
-        let window = match windows
-            .iter()
-            .position(|&[start, at]| start != 0 && at == va)
-        {
-            Some(grows) => Some(grows),
-            None => windows.iter().position(|&[start, _]| start == 0),
-        };
-        match (slot, window) {
-            (Some(slot), Some(window)) => {
-                *slot = Some(Run {
-                    isa,
-                    va,
-                    frame,
-                    pages,
-                });
-                let [start, at] = &mut windows[window];
-                if *start == 0 {
-                    *start = va;
-                }
-                *at = end;
-            }
-            _ => self.whole = false,
-        }
-    }
-}
 
 /// A thread that is to be moved.
 #[derive(Clone, Copy)]
