@@ -105,6 +105,9 @@ pub struct Counters {
     pub polls: u64,
     /// Times it went to sleep.
     pub sleeps: u64,
+    /// Times it was about to, and found at the last moment that something had come in: whoever told it
+    /// may have rung.
+    pub called_off: u64,
     /// Times it had to wait for room.
     pub full_waits: u64,
     /// Replies that nobody waited for any more.
@@ -374,6 +377,7 @@ impl<W: Words, H: Host> Station<W, H> {
     pub fn prepare(&mut self) -> bool {
         let asleep = wake::prepare(&self.w, &self.config.wake_line(self.own));
         self.counters.sleeps += u64::from(asleep);
+        self.counters.called_off += u64::from(!asleep);
         asleep
     }
 

@@ -166,7 +166,10 @@ fn one_doorbell_when_idle_and_none_while_one_is_pending() {
         assert_eq!(threads.rung(), round);
     }
     s[0].try_send(1, Level::Normal, 0, &[]).unwrap();
+    let slept = s[1].counters().sleeps;
     assert!(!s[1].prepare(), "something has come in");
+    assert_eq!(s[1].counters().sleeps, slept, "it has not slept");
+    assert_eq!(s[1].counters().called_off, 1);
     let c = s[0].counters();
     assert_eq!((c.doorbells, c.sent), (5, 5 * 20 + 1));
 }

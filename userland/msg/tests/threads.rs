@@ -70,9 +70,10 @@ fn stream(mode: Mode, config: Config, count: u64, largest: u64) -> [Counters; 2]
 fn a_stream_by_doorbell() {
     let [sent, received] = stream(Mode::Doorbell, Config::new(2), count(), 4096);
     eprintln!("{sent:?}\n{received:?}");
-    // Rings hold many: there are fewer doorbells than messages, and none for nothing.
+    // Rings hold many: there are fewer doorbells than messages, and none for a receiver that has not
+    // said that it sleeps.
     assert!(sent.doorbells < count());
-    assert!(sent.doorbells <= received.sleeps);
+    assert!(sent.doorbells <= received.sleeps + received.called_off);
 }
 
 #[test]
