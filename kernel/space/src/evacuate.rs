@@ -129,7 +129,6 @@ impl In<'_> {
     /// As [`park`](In::park).
     pub fn unpark(&self, va: u64, range: &Supply) -> Result<Step> {
         let (all, next) = self.seen(va)?;
-        let moved = moved_to(&all, range);
         let mut done = false;
         for seen in all.iter().flatten() {
             let Pte::Parked { pa, perms } = seen.pte else {
@@ -138,7 +137,7 @@ impl In<'_> {
             if !lies_in(range, pa) {
                 continue;
             }
-            match moved {
+            match moved_to(&all, pa).filter(|_| !lacks!("evacuate::unpark::moved")) {
                 Some(to) => self.replace(seen, pa, perms, to)?,
                 None => {
                     let leaf = Leaf::unparked(pa, perms);
@@ -172,7 +171,7 @@ impl In<'_> {
         if usable {
             return Err(Error::Again);
         }
-        let (to, mine) = match moved_to(&all, range) {
+        let (to, mine) = match moved_to(&all, old) {
             Some(to) => (to, None),
             None => {
                 let frame = self.take_for::<P>(node, Use::User)?;
@@ -260,10 +259,11 @@ impl In<'_> {
     }
 }
 
-/// Where a page has been moved to that is still parked in some table.
-fn moved_to(all: &[Option<Seen>; ISA_COUNT], range: &Supply) -> Option<PhysAddr> {
+/// Where a page has been moved to that is still parked at `old` in some table. That may be anywhere but
+/// there, also in the range that the caller is about: who makes everything usable again names whole pools.
+fn moved_to(all: &[Option<Seen>; ISA_COUNT], old: PhysAddr) -> Option<PhysAddr> {
     all.iter().flatten().find_map(|seen| match seen.pte {
-        Pte::Leaf(leaf) if is_movable(leaf.perms) && !lies_in(range, leaf.pa) => Some(leaf.pa),
+        Pte::Leaf(leaf) if is_movable(leaf.perms) && leaf.pa != old => Some(leaf.pa),
         _ => None,
     })
 }

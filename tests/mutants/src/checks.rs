@@ -86,6 +86,12 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/host::evacuate_tests::a_page_that_is_shown_again_is_not_moved"],
     ),
     m(
+        "check/space::evacuate::unpark::moved",
+        State,
+        "a page that one table has at its new frame is usable there, and nowhere else",
+        &["recovery/unit/tests::evacuation::a_page_that_a_dead_node_was_moving_has_one_place"],
+    ),
+    m(
         "check/core::handover::arrive_failed::fp",
         Contents,
         "a thread that comes back from a dead node has nothing in floating-point registers",

@@ -1,6 +1,7 @@
 //! Programs run in the emulated system, whose migrations behave like the kernel's: each ISA has
 //! its own native stack, and a migration continues where the other side left off.
 
+mod counts;
 mod threads;
 
 use std::cell::Cell;

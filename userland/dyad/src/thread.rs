@@ -52,10 +52,15 @@ pub const MAX: usize = dyad_abi::user::MAX_PROGRAM_THREADS as usize;
 /// What a thread that is being started is to do.
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Numbers that somebody has: bit 0 is the first thread's.
-static USED: AtomicU64 = AtomicU64::new(1);
-/// What threads that are being started are to do, and by what policy they call functions of the other ISA.
-static WORK: [Lock<Option<(Work, Policy)>>; MAX] = [const { Lock::new(None) }; MAX];
+sys::program_local! {
+    /// Numbers that somebody has: bit 0 is the first thread's.
+    static USED: AtomicU64 = AtomicU64::new(1);
+}
+sys::program_local! {
+    /// What threads that are being started are to do, and by what policy they call functions of the other
+    /// ISA.
+    static WORK: [Lock<Option<(Work, Policy)>>; MAX] = [const { Lock::new(None) }; MAX];
+}
 
 /// How long a number is waited for whose last thread has not quite ended.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -222,7 +227,7 @@ impl Builder {
                 CpuId::new(number.get() % u64::from(cpus)).ok_or(sys::Error::Corrupt)?
             }
         };
-        *WORK[number.get() as usize].lock() = Some((work, sys::crossing::current_policy()));
+        put_work(number, Some((work, sys::crossing::current_policy())));
         let end = Instant::now() + PATIENCE;
         let id = loop {
             match sys::thread::start(number, node, cpu) {
@@ -237,7 +242,7 @@ impl Builder {
                 id,
             }),
             Err(e) => {
-                drop(WORK[number.get() as usize].lock().take());
+                drop(put_work(number, None));
                 give_number_back(number);
                 Err(e.into())
             }
@@ -245,17 +250,22 @@ impl Builder {
     }
 }
 
+/// Changes what a thread is to do, and gives what it was to do before.
+fn put_work(number: Number, work: Option<(Work, Policy)>) -> Option<(Work, Policy)> {
+    WORK.with_any(|all| core::mem::replace(&mut *all[number.get() as usize].lock(), work))
+}
+
 /// Takes the lowest number that nobody has.
 fn take_number() -> Result<Number> {
     let free = |used: u64| (used != u64::MAX).then(|| used | (used + 1));
     let used = USED
-        .fetch_update(Ordering::Acquire, Ordering::Relaxed, free)
+        .with_any(|used| used.fetch_update(Ordering::Acquire, Ordering::Relaxed, free))
         .map_err(|_| sys::Error::Full)?;
     Ok(Number::new(used.trailing_ones().into()).ok_or(sys::Error::Full)?)
 }
 
 fn give_number_back(number: Number) {
-    USED.fetch_and(!number.bit(), Ordering::Release);
+    USED.with_any(|used| used.fetch_and(!number.bit(), Ordering::Release));
 }
 
 impl<T> Packet<T> {
@@ -329,8 +339,7 @@ impl<T> JoinHandle<T> {
 /// The life of a thread that is not the first: called at the program's entry, or, in programs with
 /// `#[dyad::main]`, in the root of the spine, so that all of it can migrate.
 pub(crate) fn enter(number: Number) -> ! {
-    let work = WORK[number.get() as usize].lock().take();
-    let Some((work, policy)) = work else {
+    let Some((work, policy)) = put_work(number, None) else {
         panic!("a thread has come to an ISA for the first time, without being able to go on there");
     };
     sys::crossing::policy(policy);

@@ -298,9 +298,13 @@ pub fn main(entry: fn(u64) -> !) -> ! {
     })
 }
 
-/// Declares a node of the calling program's system dead.
+/// Declares a node of the calling program's system dead. Its threads but the first are lost.
 pub fn kill_node(node: NodeId) {
-    current().state().live[node.index()] = false;
+    let program = current();
+    let mut state = program.state();
+    state.live[node.index()] = false;
+    state.threads.lose(node.index());
+    program.changed.notify_all();
 }
 
 /// What the calling program has done so far.
@@ -318,14 +322,14 @@ pub(crate) fn swap_request(word: u64) -> u64 {
     core::mem::replace(&mut current().state().request, word)
 }
 
-/// The value of a program-local static.
+/// The value of a program-local static: the same for all threads, whichever of them comes first.
 pub(crate) fn local<T: 'static>(key: usize, init: fn() -> T) -> &'static T {
     let program = current();
     let found = program.state().locals.get(&key).copied();
     let address = found.unwrap_or_else(|| {
+        // Made without the program's mutex, which it may need itself: in vain if another thread is faster.
         let value = Box::leak(Box::new(init())) as *mut T as usize;
-        program.state().locals.insert(key, value);
-        value
+        *program.state().locals.entry(key).or_insert(value)
     });
     // SAFETY: 1. The key is the address of a static of this type, so the value stored under it is
     // a leaked box of `T`. 2. Sides of a program take turns, ordered by the program's mutex.
@@ -385,6 +389,7 @@ pub(crate) unsafe fn syscall(word: u64, args: [u64; 5]) -> SyscallReturn {
 /// The kernel's status and the words of the reply.
 pub(crate) fn invoke(word: u64, words: [u64; 4]) -> (u64, [u64; 4]) {
     let program = current();
+    threads::go_on(&program);
     let refused = |e: Error| (e.code(), [0; 4]);
     match decode(&program, word) {
         Ok((service, CapType::Sinv, operation)) if operation == SinvOp::Invoke as u64 => {
@@ -400,12 +405,12 @@ pub(crate) fn invoke(word: u64, words: [u64; 4]) -> (u64, [u64; 4]) {
 
 fn perform(word: u64, [a0, a1, ..]: [u64; 5]) -> Result<u64> {
     let program = current();
+    threads::go_on(&program);
     let (index, kind, operation) = decode(&program, word)?;
     match kind {
         CapType::Send if operation == SendOp::Send as u64 => {
             let n = threads::woken_by(index).ok_or(Error::Corrupt)?;
-            threads::send(&program, n);
-            Ok(0)
+            threads::send(&program, n).map(|()| 0)
         }
         CapType::Thread => match ThreadOp::from_number(operation).ok_or(Error::Denied)? {
             ThreadOp::Migrate => program.migrate(a0),
@@ -495,7 +500,7 @@ fn serve(program: &Arc<Program>, service: CapIndex, [what, a, b, c]: [u64; 4]) -
         (slot::PROCESS, process::EXIT) => exit(program, a),
         (slot::PROCESS, process::START) => threads::start(program, a, b),
         (slot::PROCESS, process::END_THREAD) => threads::end(program),
-        (slot::PROCESS, process::LOST) => Ok(0),
+        (slot::PROCESS, process::LOST) => Ok(threads::lost(program)),
         (slot::PROCESS, process::REQUEST) => change_request(program, a, b, c),
         // What services do for each other.
         (slot::CONSOLE, console::END)

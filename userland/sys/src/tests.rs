@@ -52,6 +52,37 @@ fn each_side_continues_where_it_left() {
     assert_eq!(migrations.len(), 6);
 }
 
+/// What threads meet at is one value for all of them, also if all come to it first.
+#[test]
+fn threads_that_come_first_find_the_same_value() {
+    use std::sync::Barrier;
+    const THREADS: usize = 8;
+    static ALL: Barrier = Barrier::new(THREADS);
+    program_local! { static VALUE: AtomicUsize = {
+        // As long as others take to come here, too.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        AtomicUsize::new(0)
+    }; }
+
+    fn entry(argument: u64) -> ! {
+        let me = thread::Number::of_argument(argument).unwrap();
+        if me == thread::Number::FIRST {
+            for n in 1..THREADS as u64 {
+                let n = thread::Number::new(n).unwrap();
+                thread::start(n, node(0), dyad_abi::CpuId::new(0).unwrap()).unwrap();
+            }
+        }
+        ALL.wait();
+        VALUE.with_any(|v| v.fetch_add(1, Ordering::Relaxed));
+        ALL.wait();
+        match me {
+            thread::Number::FIRST => exit(VALUE.with_any(|v| v.load(Ordering::Relaxed)) as u32),
+            _ => thread::end(),
+        }
+    }
+    assert_eq!(run(config(&[Isa::X86_64]), entry).code, THREADS as u32);
+}
+
 #[test]
 fn same_isa_migration_returns_there() {
     fn entry(_: u64) -> ! {

@@ -8,6 +8,8 @@ use std::thread;
 use dyad_sys::futex::Table;
 
 const THREADS: usize = 8;
+/// All that there can be.
+const ALL: usize = dyad_abi::user::MAX_PROGRAM_THREADS as usize;
 
 struct Line {
     sent: Mutex<bool>,
@@ -16,7 +18,7 @@ struct Line {
 
 struct World {
     table: Table<AtomicU64>,
-    lines: [Line; THREADS],
+    lines: [Line; ALL],
     sends: AtomicU64,
     woken: AtomicU64,
 }
@@ -56,18 +58,19 @@ impl World {
         }
     }
 
-    fn wake(&self, word: &AtomicU32, count: u32) {
+    fn wake(&self, word: &AtomicU32, count: u32) -> u32 {
         let key = World::key(word);
         let mut waiting = self.table.waiting(key);
-        for _ in 0..count {
+        for woken in 0..count {
             let Some(n) = self.table.claim(key, &mut waiting) else {
-                return;
+                return woken;
             };
             let line = &self.lines[n as usize];
             *line.sent.lock().unwrap() = true;
             line.come.notify_one();
             self.sends.fetch_add(1, Ordering::Relaxed);
         }
+        count
     }
 }
 
@@ -125,6 +128,43 @@ fn no_permit_is_lost() {
     assert_eq!(permits.into_inner(), 2);
     let sends = world.sends.load(Ordering::Relaxed);
     assert_eq!(sends, world.woken.load(Ordering::Relaxed));
+}
+
+/// As many threads as a table has room for wait for one word, without a deadline, and somebody wakes them
+/// who is none of them: by ones, threes and seventeens, the rest, and all at once.
+#[test]
+#[cfg_attr(miri, ignore = "takes long")]
+fn all_that_can_wait_are_woken_by_counts() {
+    let rest = ALL as u32 - 21;
+    for counts in [&[1, 3, 17, rest][..], &[rest, 17, 3, 1], &[ALL as u32]] {
+        let world = World::new();
+        let word = AtomicU32::new(0);
+        thread::scope(|s| {
+            for n in 0..ALL {
+                let (world, word) = (&world, &word);
+                s.spawn(move || world.wait(n, word, 0));
+            }
+            let mut sum = 0;
+            for &count in counts {
+                // Those that have not come to wait yet are waited for.
+                let mut left = count;
+                while left > 0 {
+                    let woken = world.wake(&word, left);
+                    assert!(woken <= left);
+                    left -= woken;
+                    thread::yield_now();
+                }
+                sum += u64::from(count);
+                while world.woken.load(Ordering::Relaxed) < sum {
+                    thread::yield_now();
+                }
+                assert_eq!(world.woken.load(Ordering::Relaxed), sum);
+                assert_eq!(world.sends.load(Ordering::Relaxed), sum);
+            }
+            assert_eq!(world.wake(&word, u32::MAX), 0);
+        });
+        assert_eq!(world.woken.into_inner(), ALL as u64);
+    }
 }
 
 /// Nobody is passed over as long as others are woken.

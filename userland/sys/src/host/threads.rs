@@ -1,5 +1,8 @@
 //! Threads of programs in the emulated system: host threads, each of which knows its number and where it
 //! says it is. The first one of a program is its two sides.
+//!
+//! A thread that is lost with its node gets no further than to its next call, which does nothing: what it
+//! does in memory until then it has done before the machine died.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,17 +23,41 @@ std::thread_local! {
 }
 
 /// What a program has of its threads.
-#[derive(Default)]
 pub(super) struct Threads {
-    /// Those that run, the first apart.
+    /// Those that run, the first apart. A number that was lost stays.
     running: u64,
     /// Whether there ever were any.
     any: bool,
     /// Those to which something has been sent.
     sent: u64,
+    /// Those that were lost with their nodes.
+    lost: u64,
+    /// Where each is.
+    places: [usize; MAX_PROGRAM_THREADS as usize],
+}
+
+impl Default for Threads {
+    fn default() -> Threads {
+        Threads {
+            running: 0,
+            any: false,
+            sent: 0,
+            lost: 0,
+            places: [0; MAX_PROGRAM_THREADS as usize],
+        }
+    }
 }
 
 impl Threads {
+    /// A node has died, and with it those that were there.
+    pub(super) fn lose(&mut self, node: usize) {
+        for n in 1..MAX_PROGRAM_THREADS {
+            if self.running >> n & 1 != 0 && self.places[n as usize] == node {
+                self.lost |= 1 << n;
+            }
+        }
+    }
+
     fn take(&mut self, n: u64) -> bool {
         let was = self.sent >> n & 1 != 0;
         self.sent &= !(1 << n);
@@ -59,8 +86,25 @@ pub(super) fn node(state: &State) -> usize {
 pub(super) fn relocate(state: &mut State, node: NodeId) {
     match NUMBER.get() {
         0 => state.here = node.index(),
-        _ => NODE.set(node.index()),
+        n => {
+            NODE.set(node.index());
+            state.threads.places[n as usize] = node.index();
+        }
     }
+}
+
+/// The calling thread goes no further if it has been lost with its node.
+pub(super) fn go_on(program: &Program) {
+    if program.state().threads.lost >> NUMBER.get() & 1 != 0 {
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+/// `LOST`.
+pub(super) fn lost(program: &Program) -> u64 {
+    program.state().threads.lost
 }
 
 /// The calling thread, or the one that a capability wakes.
@@ -72,9 +116,14 @@ pub(super) fn woken_by(index: CapIndex) -> Option<u64> {
     (0..MAX_PROGRAM_THREADS).find(|&n| slot::wake(n) == index)
 }
 
-pub(super) fn send(program: &Program, n: u64) {
-    program.state().threads.put(n);
+pub(super) fn send(program: &Program, n: u64) -> Result<()> {
+    let mut state = program.state();
+    if state.threads.lost >> n & 1 != 0 {
+        return Err(Error::NodeDead);
+    }
+    state.threads.put(n);
     program.changed.notify_all();
+    Ok(())
 }
 
 /// `Receive`, until `deadline`; 0 for ever, 1 not at all.
@@ -84,6 +133,11 @@ pub(super) fn receive(program: &Program, line: u64, deadline: u64) -> Result<u64
     }
     let mut state = program.state();
     loop {
+        if state.threads.lost >> line & 1 != 0 {
+            drop(state);
+            go_on(program);
+            return Err(Error::Corrupt);
+        }
         if state.threads.take(line) {
             return Ok(1);
         }
@@ -127,6 +181,7 @@ pub(super) fn start(program: &Arc<Program>, n: u64, place: u64) -> Result<u64> {
         return Err(Error::Again);
     }
     state.threads.running |= 1 << n;
+    state.threads.places[n as usize] = node.index();
     state.threads.any = true;
     drop(state);
     let program = program.clone();
