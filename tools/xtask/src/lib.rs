@@ -5,6 +5,9 @@
 //! command line itself is [`cli`].
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod out;
+
 pub mod apps;
 pub mod archive;
 pub mod ask;

@@ -52,7 +52,7 @@ fn wrong_command_lines_say_what_is_possible() {
     refused(
         &d,
         &["bench", "kernel", "--repetitions", "8"],
-        &["32..=4096"],
+        &["32..=1024"],
     );
     refused(
         &d,
@@ -61,6 +61,78 @@ fn wrong_command_lines_say_what_is_possible() {
     );
     refused(&d, &["new", "Bad Name"], &["lower-case"]);
     refused(&d, &["new", "hop"], &["exists already"]);
+}
+
+#[test]
+fn files_that_cannot_be_written_are_refused_before_anything_starts() {
+    let d = Scratch::new("unwritable");
+    std::fs::write(d.0.join("file"), "what is in it").unwrap();
+    for (command, option) in [
+        (vec!["bench", "migration"], "--json"),
+        (vec!["bench", "migration"], "--page"),
+        (vec!["bench", "kernel"], "--page"),
+        (vec!["bench", "quiescence"], "--json"),
+        (vec!["bench", "sim"], "--json"),
+        (vec!["run"], "--json"),
+        (vec!["run", "--sim", "count"], "--csv"),
+        (vec!["soak"], "--json"),
+        (vec!["explore", "--seeds", "0..1"], "--json"),
+        (vec!["validate-sim"], "--json"),
+        (vec!["migrate", "--to", "1"], "--json"),
+        (vec!["ps"], "--json"),
+    ] {
+        // A directory, and something below what is none.
+        for (file, words) in [(".", "cannot write ."), ("file/x", "cannot create file")] {
+            let line = [command.as_slice(), &[option, file]].concat();
+            refused(&d, &line, &[words]);
+        }
+    }
+    // What was there is still what it was, and nothing has come into being.
+    let there = |name: &str| d.0.join(name).exists();
+    let text = std::fs::read_to_string(d.0.join("file")).unwrap();
+    assert_eq!(text, "what is in it");
+    let json = ["--json", "new/file.json", "--only", "nothing"];
+    refused(
+        &d,
+        &[["bench", "migration"].as_slice(), &json].concat(),
+        &["\"nothing\"", "micro"],
+    );
+    let migrate = ["migrate", "--to", "1", "--json", "new.json"];
+    refused(&d, &migrate, &["no system runs"]);
+    assert!(!there("new.json"), "nobody has anything to say in it");
+}
+
+#[test]
+fn wrong_measurements_say_what_is_possible() {
+    let d = Scratch::new("measurements");
+    let bad = |args: &[&str], words: &[&str]| {
+        let line = [["bench", "migration"].as_slice(), args].concat();
+        refused(&d, &line, words);
+    };
+    bad(&["--only", "mirco"], &["did you mean \"micro\"?"]);
+    bad(&["--only", ""], &["\"\"", "micro, threads, emulation"]);
+    bad(&["--only", "micro,,bfs"], &["\"\""]);
+    bad(&["--home", "arm"], &["\"arm\"", "aarch64"]);
+    bad(&["--json"], &["--json"]);
+}
+
+#[test]
+fn nobody_has_to_listen() {
+    let d = Scratch::new("listeners");
+    for line in [
+        ["sim", "keys"],
+        ["sim", "profiles"],
+        ["ps", "--nonsense"],
+        ["ps", "-a"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let err = writer.try_clone().unwrap();
+        let mut c = tool(&d);
+        let status = c.args(line).stdout(writer).stderr(err).status().unwrap();
+        let expected = if line[0] == "sim" { 0 } else { 2 };
+        assert_eq!(status.code(), Some(expected), "{line:?}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use dyad_abi::Isa;
 
-use super::run::write_json;
+use super::run::{check_files, write_file, write_json};
 use crate::bench::migration::{self, Group};
 use crate::bench::{self, sim::Level};
 use crate::config::Settings;
@@ -35,8 +35,8 @@ struct KernelArgs {
     /// ISA of each node, 2 to 8 of them [default: a pair, once with either ISA first]
     #[arg(long, value_name = "LIST")]
     nodes: Option<String>,
-    /// How often each operation is performed on each node, 32 to 4096
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(32..=4096))]
+    /// How often each operation is performed on each node, 32 to 1024
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(32..=1024))]
     repetitions: u64,
     /// Write the results to this file
     #[arg(long, value_name = "FILE")]
@@ -140,8 +140,34 @@ fn display(verbose: bool) -> Display {
     })
 }
 
-fn write_page(file: &str, page: &str) -> Result<(), Error> {
-    std::fs::write(file, page).map_err(|e| Error::Usage(format!("cannot write {file}: {e}")))
+/// Files that results are written to.
+struct Files<'a> {
+    json: Option<&'a str>,
+    page: Option<&'a str>,
+}
+
+impl<'a> Files<'a> {
+    /// These, which can be written: who waits for minutes does not want to hear of that afterwards.
+    fn new(json: Option<&'a String>, page: Option<&'a String>) -> Result<Files<'a>, Error> {
+        let [json, page] = [json, page].map(|file| file.map(String::as_str));
+        check_files([json, page])?;
+        Ok(Files { json, page })
+    }
+
+    /// Writes them; the one if the other cannot be written, too.
+    fn write(&self, json: &serde_json::Value, page: Option<&str>) -> Result<(), Error> {
+        let json = self.json.map_or(Ok(()), |file| write_json(file, json));
+        let page = self
+            .page
+            .zip(page)
+            .map_or(Ok(()), |(file, page)| write_file(file, page));
+        json.and(page)
+    }
+}
+
+/// How a command ends that has measured.
+fn verdict(problem: Option<String>) -> Result<u8, Error> {
+    problem.map_or(Ok(0), |why| Err(Error::Run(why)))
 }
 
 fn quiescence(args: &QuiescenceArgs) -> Result<u8, Error> {
@@ -156,19 +182,12 @@ fn quiescence(args: &QuiescenceArgs) -> Result<u8, Error> {
             sizes.collect::<Result<_, _>>().map_err(Error::Usage)?
         }
     };
+    let files = Files::new(args.json.as_ref(), args.page.as_ref())?;
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
     let figures = bench::quiescence(&isas, &pools, &mut display(args.verbose))?;
     print!("{}{}", figures.table(), figures.logs());
-    if let Some(file) = &args.json {
-        write_json(file, &figures.json())?;
-    }
-    if let Some(file) = &args.page {
-        write_page(file, &figures.page())?;
-    }
-    match figures.problem() {
-        None => Ok(0),
-        Some(why) => Err(Error::Run(why)),
-    }
+    files.write(&figures.json(), Some(&figures.page()))?;
+    verdict(figures.problem())
 }
 
 fn kernel(args: &KernelArgs) -> Result<u8, Error> {
@@ -179,6 +198,7 @@ fn kernel(args: &KernelArgs) -> Result<u8, Error> {
         ],
         Some(list) => vec![nodes(list)?],
     };
+    let files = Files::new(args.json.as_ref(), args.page.as_ref())?;
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
     let mut display = display(args.verbose);
     let mut report = bench::kernel(&systems, args.repetitions, args.sites, &mut display)?;
@@ -187,16 +207,8 @@ fn kernel(args: &KernelArgs) -> Result<u8, Error> {
     }
     print!("{}", report.table());
     print!("{}", report.sites.tables());
-    if let Some(file) = &args.json {
-        write_json(file, &report.json())?;
-    }
-    if let Some(file) = &args.page {
-        write_page(file, &report.page())?;
-    }
-    match report.problem() {
-        None => Ok(0),
-        Some(why) => Err(Error::Run(why)),
-    }
+    files.write(&report.json(), Some(&report.page()))?;
+    verdict(report.problem())
 }
 
 /// What a list names, in the order of all there are; all if it is empty.
@@ -222,19 +234,17 @@ fn migration(args: &MigrationArgs) -> Result<u8, Error> {
         groups: chosen("measurement", &args.only, &Group::ALL, Group::name)?,
         homes: chosen("ISA", &args.home, &Isa::ALL, Isa::name)?,
     };
+    let files = Files::new(args.json.as_ref(), args.page.as_ref())?;
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
     let mut display = display(args.verbose);
     let report = migration::migration(&options, &mut super::say, &mut display)?;
     print!("{}", report.table());
-    if let Some(file) = &args.json {
-        write_json(file, &report.json())?;
-    }
-    if let Some(file) = &args.page {
-        write_page(file, &report.page())?;
-    }
-    match report.problem() {
-        None => Ok(0),
-        Some(why) => Err(Error::Run(why)),
+    // Half a page is none.
+    let page = (!report.interrupted).then(|| report.page());
+    files.write(&report.json(), page.as_deref())?;
+    match report.interrupted {
+        true => Err(Error::Interrupted),
+        false => verdict(report.problem()),
     }
 }
 
@@ -259,6 +269,7 @@ fn sim(args: &SimArgs) -> Result<u8, Error> {
         quick: args.quick,
     };
     let levels = levels(&args.levels)?;
+    let files = Files::new(args.json.as_ref(), None)?;
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
     let plugins = qemu_plugins::ensure(&mut super::say)?;
     let mut display: Box<dyn Sink> = match args.verbose {
@@ -268,11 +279,6 @@ fn sim(args: &SimArgs) -> Result<u8, Error> {
     let say = &mut super::say;
     let report = bench::sim::sim(options, &levels, &plugins, say, &mut *display)?;
     print!("{}", report.table());
-    if let Some(file) = &args.json {
-        write_json(file, &report.json())?;
-    }
-    match report.problem() {
-        None => Ok(0),
-        Some(why) => Err(Error::Run(why)),
-    }
+    files.write(&report.json(), None)?;
+    verdict(report.problem())
 }

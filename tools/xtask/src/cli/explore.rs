@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use clap::Args;
 
 use super::held::{Done, Failure};
-use super::run::{ShapeArgs, write_json};
+use super::run::{ShapeArgs, check_files, write_json};
 use crate::config::Settings;
 use crate::error::Error;
 use crate::{launch, paths, setup};
@@ -64,6 +64,7 @@ pub(super) fn explore(args: &ExploreArgs) -> Result<u8, Error> {
     settings.order = Some("strict".into());
     settings.seed = Some(first.to_string());
     let config = args.shape.finish(&settings)?;
+    check_files([args.json.as_deref()])?;
     setup::ensure(&setup::Requirements::to_run(&config), &mut super::say)?;
     let line: Vec<String> = std::env::args().skip(2).collect();
     let base = launch::new_run_dir("explore-")?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::run::write_json;
+use super::run::{check_files, write_json};
 use crate::ask::{DEFAULT_WAIT, Failed, MAX_WAIT, Moved, Question, Reply, Run, Target, Wanted};
 use crate::error::Error;
 
@@ -45,6 +45,7 @@ pub(super) fn migrate(args: &MigrateArgs) -> Result<u8, Error> {
             MAX_WAIT.as_millis()
         )));
     }
+    check_files([args.json.as_deref()])?;
     let run = Run::find(args.run.as_deref())?;
     let wanted = Wanted {
         program: args.program.clone(),

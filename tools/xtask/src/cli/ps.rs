@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::run::write_json;
+use super::run::{check_files, write_json};
 use crate::ask::{Failed, Question, Reply, Run, ThreadRow};
 use crate::error::Error;
 
@@ -26,6 +26,7 @@ pub(super) struct PsArgs {
 }
 
 pub(super) fn ps(args: &PsArgs) -> Result<u8, Error> {
+    check_files([args.json.as_deref()])?;
     let run = Run::find(args.run.as_deref())?;
     let rows = match run.ask(&Question::Threads) {
         Ok(Reply::Threads(rows)) => rows,

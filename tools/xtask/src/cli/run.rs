@@ -255,6 +255,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Error> {
         Err(e) => return unusable(args.json.as_deref(), e),
     };
     let json = settings.json.as_deref();
+    check_files([json, settings.csv.as_deref()])?;
     let verbosity = match (settings.quiet, settings.verbose) {
         (Some(true), _) => Verbosity::Quiet,
         (_, Some(true)) => Verbosity::Verbose,
@@ -294,11 +295,44 @@ pub(super) fn write_json(file: &str, value: &serde_json::Value) -> Result<(), Er
     write_file(file, &format!("{value:#}\n"))
 }
 
+/// Makes the directory of a file if need be.
+fn make_room(file: &str) -> Result<(), String> {
+    let dir = Path::new(file).parent().unwrap_or(Path::new(""));
+    std::fs::create_dir_all(dir).map_err(|e| format!("cannot create {}: {e}", dir.display()))
+}
+
 /// Writes a file, in a directory that is made if need be.
-fn write_file(file: &str, text: &str) -> Result<(), Error> {
-    if let Some(dir) = Path::new(file).parent() {
-        std::fs::create_dir_all(dir)
-            .map_err(|e| Error::io(format_args!("cannot create {}", dir.display()), e))?;
-    }
+pub(super) fn write_file(file: &str, text: &str) -> Result<(), Error> {
+    make_room(file).map_err(Error::Run)?;
     std::fs::write(file, text).map_err(|e| Error::io(format_args!("cannot write {file}"), e))
+}
+
+/// Checks that files can be written: for commands that will have worked for long when they come to
+/// that.
+///
+/// # Errors
+///
+/// If one cannot be.
+pub(super) fn check_files<const N: usize>(files: [Option<&str>; N]) -> Result<(), Error> {
+    files.into_iter().flatten().try_for_each(writable)
+}
+
+/// Whether a file could be written. What is in it stays.
+fn writable(file: &str) -> Result<(), Error> {
+    make_room(file).map_err(Error::Usage)?;
+    let path = Path::new(file);
+    let there = path.exists();
+    // A pipe or a device would be told that something comes.
+    if there && !path.is_file() && !path.is_dir() {
+        return Ok(());
+    }
+    let opened = std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path);
+    opened.map_err(|e| Error::Usage(format!("cannot write {file}: {e}")))?;
+    if !there {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
 }

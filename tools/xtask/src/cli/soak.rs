@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 
 use super::held::{Done, Failure};
-use super::run::{ShapeArgs, write_json};
+use super::run::{ShapeArgs, check_files, write_json};
 use crate::config::Settings;
 use crate::error::Error;
 use crate::{launch, paths, setup};
@@ -32,6 +32,7 @@ struct Failed {
 
 pub(super) fn soak(args: &SoakArgs) -> Result<u8, Error> {
     let (_, config) = args.shape.resolve(Settings::default())?;
+    check_files([args.json.as_deref()])?;
     setup::ensure(&setup::Requirements::to_run(&config), &mut super::say)?;
     let base = launch::new_run_dir("soak-")?;
     let mut failed: Vec<Failed> = Vec::new();

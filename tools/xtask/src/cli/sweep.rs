@@ -8,7 +8,7 @@ use std::path::Path;
 use clap::Args;
 
 use super::held::{Done, Failure};
-use super::run::{ShapeArgs, write_json};
+use super::run::{ShapeArgs, check_files, write_json};
 use crate::config::{RunConfig, Settings, Sim};
 use crate::error::Error;
 use crate::launch::RunReport;
@@ -115,6 +115,7 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<u8, Error> {
     }
     let base = args.shape.gather(Settings::default())?;
     let plan = plan(args, &base, &axes)?;
+    check_files([args.json.as_deref()])?;
     let mut table = Table::open(args, &plan)?;
     let wanted: Vec<&Planned> = plan.iter().filter(|p| !table.has(p)).collect();
     let skipped = plan.len() - wanted.len();

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::run::write_json;
+use super::run::{check_files, write_json};
 use crate::display::{Display, Verbosity};
 use crate::error::Error;
 use crate::launch::{Quiet, Sink};
@@ -39,6 +39,7 @@ fn groups(list: &[String]) -> Result<Vec<Group>, Error> {
 
 pub(super) fn validate(args: &ValidateArgs) -> Result<u8, Error> {
     let groups = groups(&args.groups)?;
+    check_files([args.json.as_deref()])?;
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
     let mut plugins = None;
     for group in &groups {

@@ -124,7 +124,8 @@ impl Figures {
             let key = Key { op: op.into(), isa };
             match what {
                 "slot" => slots.push((key.clone(), value)),
-                "kernel_op" => kernel.push((key.clone(), value)),
+                "kernel_op" => kernel.push((key.clone(), value, isa)),
+                "kernel_op_away" => kernel.push((key.clone(), value, isa.other())),
                 _ => {}
             }
             let reported = self.ops.entry(key).or_default();
@@ -146,12 +147,12 @@ impl Figures {
     }
 
     /// Finds windows by the slots that programs have used, and by the numbers of operations that the
-    /// kernels mark: of those the even parts are on the side where they begin.
+    /// kernels mark: of those the even parts are on the ISA where they begin.
     fn windows(
         &mut self,
         report: &RunReport,
         slots: &[(Key, u64)],
-        kernel: &[(Key, u64)],
+        kernel: &[(Key, u64, Isa)],
     ) -> Result<(), String> {
         let all = windows(report)?;
         for (key, slot) in slots {
@@ -173,14 +174,14 @@ impl Figures {
             }
             self.ops.entry(key.clone()).or_default().windows = sides;
         }
-        for (key, number) in kernel {
+        for (key, number, begins) in kernel {
             let op = BENCH_OPS.iter().find(|op| **op as u64 == *number);
             let op = op.ok_or_else(|| format!("{key} is of no operation {number}"))?;
             let parts = (0..3).map(|part| {
                 let isa = if part % 2 == 0 {
-                    key.isa
+                    *begins
                 } else {
-                    key.isa.other()
+                    begins.other()
                 };
                 all.get(&(op.part(BenchMemory::Fused, part).0, isa))
                     .cloned()

@@ -5,14 +5,12 @@
 //! points, and the spine pass has been over it. Compared are the instructions in the windows around
 //! timed phases.
 
-use std::path::PathBuf;
-
 use dyad_abi::Isa;
 use dyad_abi::marker::WindowId;
 
-use super::Options;
-use super::collect::{Figures, Measure, Ran};
+use super::collect::{Measure, Ran};
 use super::rows::{COST, Key};
+use super::{Measured, Options};
 use crate::config::{RunConfig, Work};
 use crate::error::Error;
 use crate::launch::Sink;
@@ -51,9 +49,7 @@ fn configs(kernel: &str, home: Isa) -> [RunConfig; 2] {
 pub(super) fn measure(
     options: &Options,
     home: Isa,
-    figures: &mut Figures,
-    failures: &mut Vec<String>,
-    logs: &mut Vec<PathBuf>,
+    all: &mut Measured,
     sink: &mut dyn Sink,
 ) -> Result<(), Error> {
     let count = if options.quick { QUICK } else { KERNELS.len() };
@@ -61,17 +57,22 @@ pub(super) fn measure(
         let mut ran = Vec::new();
         for config in configs(kernel, home) {
             let report = crate::bench::made(&config, sink)?;
-            logs.push(report.dir.clone());
+            all.logs.push(report.dir.clone());
             ran.push(Ran::of(&report, WindowId::FREE, home));
         }
         let ran: Result<Vec<Ran>, String> = ran.into_iter().collect();
         match ran.as_deref() {
             Ok(&[task, thread]) => {
                 let op = format!("{COST}{kernel}");
-                figures.costs.insert(Key { op, isa: home }, [task, thread]);
+                all.figures
+                    .costs
+                    .insert(Key { op, isa: home }, [task, thread]);
             }
             Ok(_) => {}
-            Err(why) => failures.push(format!("cost of {kernel} on {home}: {why}")),
+            Err(why) => {
+                let why = format!("cost of {kernel} on {home}: {why}");
+                all.failures.push(why);
+            }
         }
     }
     Ok(())

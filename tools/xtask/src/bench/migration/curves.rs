@@ -95,7 +95,7 @@ fn sweep(rows: &BTreeMap<Key, Row>, isa: Isa) -> Vec<(f64, &Row)> {
 }
 
 /// Where the first curve meets the second from above, between the points that were measured.
-fn crossing(points: &[(f64, f64, f64)]) -> Option<f64> {
+pub(super) fn crossing(points: &[(f64, f64, f64)]) -> Option<f64> {
     points.windows(2).find_map(|pair| {
         let &[(x0, a0, b0), (x1, a1, b1)] = pair else {
             return None;

@@ -6,6 +6,7 @@ use dyad_abi::Isa;
 
 use super::curves::{Chase, Line};
 use super::rows::{COST, Key, Phase, Row};
+use super::searches::Searches;
 
 /// A goal, and the figure that is to meet it.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,8 +64,21 @@ const LINEAR: [(&str, f64); 5] = [
     ("block_offline_", 0.99),
 ];
 
+/// Searches of graphs with so many edges for each vertex: how many times as fast they should be where
+/// the graph lies.
+const SEARCHES: [(u32, f64, f64); 4] = [
+    (4, 0.0, 1.0),
+    (7, 0.0, 1.0),
+    (14, 1.05, 1.5),
+    (19, 1.05, 1.5),
+];
+
 /// All goals of which there are figures.
-pub fn goals(rows: &BTreeMap<Key, Row>, chases: &BTreeMap<Isa, Chase>) -> Vec<Goal> {
+pub fn goals(
+    rows: &BTreeMap<Key, Row>,
+    chases: &BTreeMap<Isa, Chase>,
+    searches: &BTreeMap<Isa, Searches>,
+) -> Vec<Goal> {
     let mut goals = Vec::new();
     for (Key { op, isa }, row) in rows {
         for &(_, instructions, ns) in ROWS.iter().filter(|(name, ..)| name == op) {
@@ -117,6 +131,35 @@ pub fn goals(rows: &BTreeMap<Key, Row>, chases: &BTreeMap<Isa, Chase>) -> Vec<Go
     }
     for (&isa, chase) in chases {
         goals.extend(chase_goals(isa, chase));
+    }
+    for (&isa, searches) in searches {
+        goals.extend(search_goals(isa, searches));
+    }
+    goals
+}
+
+fn search_goals(isa: Isa, searches: &Searches) -> Vec<Goal> {
+    let graphs = searches.graphs.iter().filter_map(|graph| {
+        let (_, least, most) = SEARCHES.into_iter().find(|goal| goal.0 == graph.factor)?;
+        let figure = graph.speedup();
+        Some(Goal {
+            what: format!("bfs_ef_{}: times as fast", graph.factor),
+            isa,
+            goal: match least > 0.0 {
+                true => format!("{least} to {most}"),
+                false => format!("below {most}"),
+            },
+            figure,
+            met: figure >= least && figure < most,
+        })
+    });
+    let mut goals: Vec<Goal> = graphs.collect();
+    // Between two graphs at least.
+    if searches.graphs.len() > 1 {
+        let even = searches.break_even.unwrap_or(f64::INFINITY);
+        let what = "bfs_ef_N: break-even, edges for each call";
+        let model = searches.modelled_break_even;
+        goals.push(near(what, isa, even, model, 0.15));
     }
     goals
 }
@@ -177,7 +220,7 @@ mod tests {
         rows.insert(key("crossing_call_round_trip"), row(1500, 6000.5));
         rows.insert(key("async_ping_pong"), row(9000, 1.0));
         let met = |rows: &_| -> Vec<bool> {
-            let goals = goals(rows, &BTreeMap::new());
+            let goals = goals(rows, &BTreeMap::new(), &BTreeMap::new());
             goals.iter().map(|goal| goal.met).collect()
         };
         assert_eq!(met(&rows), [true, false]);
@@ -208,7 +251,7 @@ mod tests {
                 let op = format!("thread_ping_pong_depth_{n}");
                 (key(&op), row(1, f(f64::from(n))))
             });
-            goals(&rows.into(), &BTreeMap::new())
+            goals(&rows.into(), &BTreeMap::new(), &BTreeMap::new())
         };
         let line = family(|n| 7.0 + 3.0 * n);
         let linear = |goals: &[Goal]| goals.iter().map(|g| g.met).collect::<Vec<_>>();
@@ -231,5 +274,22 @@ mod tests {
             ..chase
         };
         assert!(chase_goals(Isa::X86_64, &chase)[0].met);
+    }
+    #[test]
+    fn searches_pay_with_many_edges_only() {
+        let isa = Isa::X86_64;
+        let mut rows = crate::bench::migration::searches::tests::rows(isa);
+        let met = |rows: &_| -> Vec<bool> {
+            let searches = Searches::of(rows, isa).unwrap();
+            search_goals(isa, &searches).iter().map(|g| g.met).collect()
+        };
+        assert_eq!(met(&rows), [true; 5]);
+        // As slow everywhere as with the fewest edges, and nothing is crossed.
+        for row in rows.values_mut() {
+            row.sim_ns = row.more.get("stay_ns").map(|ns| ns * 1.2);
+        }
+        assert_eq!(met(&rows), [true, true, false, false, false]);
+        rows.retain(|key, _| key.op == "bfs_ef_4");
+        assert_eq!(met(&rows), [true]);
     }
 }

@@ -16,12 +16,14 @@ mod curves;
 mod goals;
 mod report;
 mod rows;
+mod searches;
 
 pub use collect::{Figures, Measure, Ran};
 pub use curves::{Chase, Line};
 pub use goals::{Goal, goals};
 pub use report::MigrationReport;
 pub use rows::{EXPECTED, Key, Phase, Row, rows};
+pub use searches::{Searched, Searches};
 
 use std::path::PathBuf;
 
@@ -128,31 +130,35 @@ impl Group {
     /// Logarithm of the number of vertices of the graph.
     const fn scale(self, quick: bool) -> u32 {
         match quick {
-            true => 10,
-            false => 13,
+            true => 12,
+            false => 14,
         }
     }
 
     /// What differs from the profile. A thread that goes to and fro is where the two machines wait for each
     /// other all the time: they look at each other's clocks more often, since one that waits may be ahead
     /// by the lag and a quantum when the thread arrives, by which twenty frames cannot be told from
-    /// ten. The graph is small enough to be searched by a simulated
-    /// machine, and the last level of the caches is smaller by as much: with 4 MiB it has room for
-    /// half of the neighbours in a graph of scale 16 with 16 edges for each vertex, and so it has
-    /// here.
+    /// ten. A graph is to be larger than the caches, as in the measurement that is repeated (there
+    /// the side that is far from it caches nothing of it at all), and small enough to be searched by a
+    /// simulated machine: so the second and the last level are smaller, by as much as the graph is smaller than one
+    /// of scale 18. There 4 MiB are a quarter of the records of vertices, and so they are here.
     fn set(self, quick: bool) -> Vec<(String, String)> {
+        let clocks = [
+            ("clock.quantum", "50ns".into()),
+            ("clock.lag", "50ns".into()),
+        ];
+        let mut keys = Vec::new();
         match self {
-            Group::Threads => {
-                let keys = ["clock.quantum", "clock.lag"];
-                return keys.map(|key| (key.into(), "50ns".into())).to_vec();
+            Group::Threads => keys.extend(clocks),
+            Group::Bfs => {
+                // No smaller than the first level.
+                let bytes = |n: u64| (n << self.scale(quick)).max(32 << 10).to_string();
+                keys.extend([("l2.size", bytes(4)), ("l3.size", bytes(16))]);
             }
-            Group::Bfs => {}
-            _ => return Vec::new(),
+            _ => {}
         }
-        let l3 = 64 << self.scale(quick);
-        let sizes = [("l2", l3 / 2), ("l3", l3)];
-        let key = |(level, bytes): (&str, u64)| (format!("{level}.size"), bytes.to_string());
-        sizes.map(key).to_vec()
+        let keys = keys.into_iter();
+        keys.map(|(key, value)| (key.into(), value)).collect()
     }
 }
 
@@ -171,40 +177,76 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// If a run could not be made, or was interrupted. Runs that fail otherwise are in the report.
+/// If a run could not be made, or was interrupted before there was anything to report. Runs that fail
+/// otherwise are in the report, and so is that it was interrupted later.
 pub fn migration(
     options: &Options,
     say: &mut dyn FnMut(&str),
     sink: &mut dyn Sink,
 ) -> Result<MigrationReport, Error> {
-    let mut figures = Figures::default();
-    let mut logs: Vec<PathBuf> = Vec::new();
-    let mut failures = Vec::new();
-    for &group in &options.groups {
-        for &home in &options.homes {
-            if group.program(options.quick).is_none() {
-                say(&format!("measuring what migration costs on {home}"));
-                cost::measure(options, home, &mut figures, &mut failures, &mut logs, sink)?;
-            }
-            let sizes = group.block_sizes(options.quick).iter();
-            for (measure, &block) in sizes.flat_map(|b| Measure::ALL.map(|m| (m, b))) {
-                let Some(config) = config(group, home, measure, options.quick, block) else {
-                    continue;
-                };
-                let mut what = format!("{} from {home}: {}", group.name(), measure.name());
-                if group == Group::Blocks {
-                    what += &format!(", blocks of {}", size::show(block));
+    let mut all = Measured::default();
+    let interrupted = match all.measure(options, say, sink) {
+        Err(Error::Interrupted) if !all.logs.is_empty() => true,
+        done => done.map(|()| false)?,
+    };
+    if interrupted {
+        all.failures.push(Error::Interrupted.to_string());
+    }
+    let Measured {
+        figures,
+        failures,
+        logs,
+    } = all;
+    Ok(MigrationReport::new(
+        figures,
+        failures,
+        logs,
+        options,
+        interrupted,
+    ))
+}
+
+/// What there is so far.
+#[derive(Default)]
+struct Measured {
+    figures: Figures,
+    failures: Vec<String>,
+    logs: Vec<PathBuf>,
+}
+
+impl Measured {
+    fn measure(
+        &mut self,
+        options: &Options,
+        say: &mut dyn FnMut(&str),
+        sink: &mut dyn Sink,
+    ) -> Result<(), Error> {
+        for &group in &options.groups {
+            for &home in &options.homes {
+                if group.program(options.quick).is_none() {
+                    say(&format!("measuring what migration costs on {home}"));
+                    cost::measure(options, home, self, sink)?;
                 }
-                say(&format!("measuring {what}"));
-                let report = super::made(&config, sink)?;
-                logs.push(report.dir.clone());
-                if let Err(why) = figures.take(measure, &report) {
-                    failures.push(format!("{what}: {why}"));
+                let sizes = group.block_sizes(options.quick).iter();
+                for (measure, &block) in sizes.flat_map(|b| Measure::ALL.map(|m| (m, b))) {
+                    let Some(config) = config(group, home, measure, options.quick, block) else {
+                        continue;
+                    };
+                    let mut what = format!("{} from {home}: {}", group.name(), measure.name());
+                    if group == Group::Blocks {
+                        what += &format!(", blocks of {}", size::show(block));
+                    }
+                    say(&format!("measuring {what}"));
+                    let report = super::made(&config, sink)?;
+                    self.logs.push(report.dir.clone());
+                    if let Err(why) = self.figures.take(measure, &report) {
+                        self.failures.push(format!("{what}: {why}"));
+                    }
                 }
             }
         }
+        Ok(())
     }
-    Ok(MigrationReport::new(figures, failures, logs, options))
 }
 
 fn config(

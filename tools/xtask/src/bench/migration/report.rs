@@ -9,6 +9,7 @@
 //! | `simulated` | `profile`, `model`, `ipi_ns`, or null |
 //! | `rows` | see below |
 //! | `pointer_chase` | per ISA: the curves, see [`Chase`] |
+//! | `bfs` | per ISA: the searches, see [`Searches`] |
 //! | `goals` | `what`, `isa`, `goal`, `figure`, `met` |
 //! | `missing` | operations without a row: `op`, `reason` |
 //! | `logs` | directories of the runs |
@@ -29,7 +30,8 @@ use serde_json::{Value, json};
 use super::curves::Chase;
 use super::goals::{Goal, goals};
 use super::rows::{COST, EXPECTED, Key, PER_FRAME, Phase, Row, rows};
-use super::{Figures, Group, Options};
+use super::searches::Searches;
+use super::{Figures, Options};
 use crate::bench::SCHEMA;
 use crate::paths;
 
@@ -40,12 +42,16 @@ pub struct MigrationReport {
     pub rows: BTreeMap<Key, Row>,
     /// The curves of following a list.
     pub chases: BTreeMap<Isa, Chase>,
+    /// The searches.
+    pub searches: BTreeMap<Isa, Searches>,
     /// What the figures should be.
     pub goals: Vec<Goal>,
     /// Operations that nothing is known of, and why.
     pub missing: Vec<(String, String)>,
     /// What has failed.
     pub failures: Vec<String>,
+    /// Whether it was ended before everything was measured.
+    pub interrupted: bool,
     quick: bool,
     config: Option<SimConfig>,
     logs: Vec<PathBuf>,
@@ -65,13 +71,17 @@ impl MigrationReport {
         mut failures: Vec<String>,
         logs: Vec<PathBuf>,
         options: &Options,
+        interrupted: bool,
     ) -> MigrationReport {
         let rows = rows(&figures);
         let chase = |&isa: &Isa| Some((isa, Chase::of(&figures, &rows, isa)?));
         let chases: BTreeMap<Isa, Chase> = Isa::ALL.iter().filter_map(chase).collect();
+        let search = |&isa: &Isa| Some((isa, Searches::of(&rows, isa)?));
+        let searches: BTreeMap<Isa, Searches> = Isa::ALL.iter().filter_map(search).collect();
         for (key, row) in &rows {
-            // What is made of other rows lacks what they lack; costs are of instructions only.
-            if key.op == PER_FRAME || key.op.starts_with(COST) {
+            // What is made of other rows lacks what they lack; costs are of instructions only. Nobody
+            // expects rows to be complete who has ended it.
+            if interrupted || key.op == PER_FRAME || key.op.starts_with(COST) {
                 continue;
             }
             let figures = [
@@ -87,21 +97,22 @@ impl MigrationReport {
             let mut of = rows.keys().filter(|key| is_of(&key.op, expected));
             of.next().is_none()
         });
-        let reason = |&(op, reason): &(&str, &str)| {
-            let reason = match reason {
-                "" if options.groups == Group::ALL => "its run has failed",
-                "" => "it was not asked for",
-                reason => reason,
+        let reason = |&(op, group): &(&str, _)| {
+            let reason = match options.groups.contains(&group) {
+                true => "its runs have failed, or were not made",
+                false => "it was not asked for",
             };
             let n = if op.ends_with('_') { "N" } else { "" };
             (format!("{op}{n}"), reason.to_string())
         };
         MigrationReport {
-            goals: goals(&rows, &chases),
+            goals: goals(&rows, &chases, &searches),
             missing: missing.map(reason).collect(),
             rows,
             chases,
+            searches,
             failures,
+            interrupted,
             quick: options.quick,
             config: figures.config,
             logs,
@@ -134,6 +145,7 @@ impl MigrationReport {
         };
         let missing = |(op, reason): &(String, String)| json!({ "op": op, "reason": reason });
         let chase = |(isa, chase): (&Isa, &Chase)| (isa.name().to_string(), chase_json(chase));
+        let search = |(isa, s): (&Isa, &Searches)| (isa.name().to_string(), s.json());
         json!({
             "schema": SCHEMA,
             "suite": "migration",
@@ -143,6 +155,7 @@ impl MigrationReport {
             "simulated": simulated,
             "rows": self.rows.iter().map(|(key, row)| row_json(key, row)).collect::<Vec<_>>(),
             "pointer_chase": self.chases.iter().map(chase).collect::<serde_json::Map<_, _>>(),
+            "bfs": self.searches.iter().map(search).collect::<serde_json::Map<_, _>>(),
             "goals": self.goals.iter().map(goal).collect::<Vec<_>>(),
             "missing": self.missing.iter().map(missing).collect::<Vec<_>>(),
             "logs": self.logs,
@@ -230,21 +243,9 @@ impl MigrationReport {
 
     /// Which side searches faster, by edges for each vertex.
     fn searches(&self) -> Vec<String> {
-        let search = |(key, row): (&Key, &Row)| {
-            let factor = key.op.strip_prefix("bfs_ef_")?;
-            Some(format!(
-                "search from {}, {factor} edges for each vertex: {:.0} vertices found, a migration \
-                 there and back for each is {:.3} times as fast as staying, a search there with a \
-                 crossing call for each {:.3} times",
-                key.isa,
-                row.more.get("vertices")?,
-                row.more.get("speedup")?,
-                row.more.get("crossing_speedup")?
-            ))
-        };
-        let mut rows: Vec<(&Key, &Row)> = self.rows.iter().collect();
-        rows.sort_by_key(|(key, _)| (order(&key.op), key.isa));
-        rows.into_iter().filter_map(search).collect()
+        let all = self.searches.iter();
+        all.flat_map(|(isa, searches)| searches.text(*isa))
+            .collect()
     }
 
     /// The rows and goals as a page of the book.
@@ -381,6 +382,7 @@ fn row_json(key: &Key, row: &Row) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::migration::Group;
     use crate::bench::migration::collect::{Measure, Reported, Sides};
     use dyad_sim_model::report::{Spread, WindowReport};
 
@@ -433,7 +435,8 @@ mod tests {
     }
 
     fn report(with_host: bool, failures: Vec<String>) -> MigrationReport {
-        MigrationReport::new(figures(with_host), failures, Vec::new(), &options())
+        let ended = false;
+        MigrationReport::new(figures(with_host), failures, Vec::new(), &options(), ended)
     }
 
     #[test]
@@ -469,6 +472,32 @@ mod tests {
         assert!(ops.contains(&"block_online_N"), "{ops:?}");
         assert!(!ops.contains(&"async_ping_pong"), "{ops:?}");
         assert!(missing.iter().all(|(_, reason)| !reason.is_empty()));
+    }
+
+    #[test]
+    fn reasons_are_those_of_what_was_asked_for() {
+        let options = Options {
+            groups: vec![Group::Threads],
+            ..options()
+        };
+        let report = MigrationReport::new(figures(true), vec![], vec![], &options, false);
+        let reason = |op: &str| {
+            let of = report.missing.iter().find(|missing| missing.0 == op);
+            of.map_or("", |missing| &missing.1)
+        };
+        assert!(reason("thread_ping_pong_depth_N").contains("failed"));
+        assert!(reason("emulate_to_point").contains("not asked for"));
+    }
+
+    #[test]
+    fn what_was_ended_is_reported_as_far_as_it_has_come() {
+        let failures = vec!["interrupted".into()];
+        let report = MigrationReport::new(figures(false), failures, vec![], &options(), true);
+        let json = report.json();
+        assert_eq!(json["ok"], false);
+        assert_eq!(json["failure"], "interrupted");
+        assert_eq!(json["rows"][0]["sim_ns"], 50.0);
+        assert!(json["rows"][0]["host_ns"].is_null());
     }
 
     #[test]

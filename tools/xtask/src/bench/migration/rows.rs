@@ -6,6 +6,7 @@ use std::fmt;
 use dyad_abi::Isa;
 use dyad_sim_model::report::{Spread, WindowReport};
 
+use super::Group;
 use super::collect::{Figures, Measure, Ran, Reported, Sides};
 use super::curves::{CHASE, Line};
 
@@ -13,26 +14,28 @@ use super::curves::{CHASE, Line};
 pub(super) const DEPTH: &str = "thread_ping_pong_depth_";
 /// The row that is made of those.
 pub(super) const PER_FRAME: &str = "transform_per_frame";
+/// How names of searches begin, by edges for each vertex.
+pub(super) const SEARCH: &str = "bfs_ef_";
 /// How names begin of what being able to migrate costs: only instructions are compared.
 pub(super) const COST: &str = "transform_cost_";
 
-/// Operations that there should be figures of, by name, or by how their names begin; and why there
-/// are none, where there are none.
-pub const EXPECTED: [(&str, &str); 14] = [
-    ("crossing_call_round_trip", ""),
-    ("crossing_call_round_trip_reverse", ""),
-    ("async_ping_pong", ""),
-    ("thread_ping_pong_depth4", ""),
-    ("thread_ping_pong_depth_", ""),
-    ("transform_per_frame", ""),
-    ("transform_cost_", ""),
-    ("emulate_to_point", ""),
-    ("remote_fault", ""),
-    ("futex_contended_wake", ""),
-    ("block_online_", ""),
-    ("block_offline_", ""),
-    ("pointer_chase_", ""),
-    ("bfs_ef_", ""),
+/// Operations that there should be figures of, by name, or by how their names begin; and what measures
+/// them.
+pub const EXPECTED: [(&str, Group); 14] = [
+    ("crossing_call_round_trip", Group::Micro),
+    ("crossing_call_round_trip_reverse", Group::Micro),
+    ("async_ping_pong", Group::Micro),
+    ("thread_ping_pong_depth4", Group::Threads),
+    (DEPTH, Group::Threads),
+    (PER_FRAME, Group::Threads),
+    (COST, Group::Cost),
+    ("emulate_to_point", Group::Emulation),
+    ("remote_fault", Group::Micro),
+    ("futex_contended_wake", Group::Futex),
+    ("block_online_", Group::Blocks),
+    ("block_offline_", Group::Blocks),
+    ("pointer_chase_", Group::Chase),
+    (SEARCH, Group::Bfs),
 ];
 
 /// What a row is about.
@@ -146,8 +149,10 @@ fn phases_of(parts: &[WindowReport]) -> Vec<Phase<u64>> {
 }
 
 /// Figures that are in a row by themselves.
-const KNOWN: [&str; 10] = [
+const KNOWN: [&str; 12] = [
     "slot",
+    "kernel_op",
+    "kernel_op_away",
     "n",
     "instructions",
     "ns",
@@ -161,23 +166,26 @@ const KNOWN: [&str; 10] = [
 
 fn row(key: &Key, reported: &Reported) -> Row {
     let windows = &reported.windows;
-    // A search is all its passes.
-    let whole = key.op.starts_with("bfs_");
-    let totals = || windows.both().map(|w| w.total).sum();
-    let runs = reported.figure(Measure::Instructions, "n").unwrap_or(1);
+    // A search is all its passes, and its calls.
+    let whole = key.op.starts_with(SEARCH);
     let instructions = match whole {
-        true if windows.both().count() > 0 => u64::checked_div(totals(), runs),
         true => None,
         false if windows.both().count() == 0 => in_parts(&reported.parts),
         false => windows.each(),
     };
+    let phases = match (whole, reported.parts.is_empty()) {
+        (true, _) => search(reported).unwrap_or_default(),
+        (false, true) => windows.phases().unwrap_or_default(),
+        (false, false) => phases_of(&reported.parts),
+    };
+    let sum = || phases.iter().map(|p| p.value).sum();
+    let instructions = match whole && !phases.is_empty() {
+        true => Some(sum()),
+        false => instructions,
+    };
     // Or the program knows them.
     let instructions =
         instructions.or_else(|| reported.figure(Measure::Instructions, "instructions"));
-    let phases = match reported.parts.is_empty() {
-        true => windows.phases().filter(|_| !whole).unwrap_or_default(),
-        false => phases_of(&reported.parts),
-    };
     let passed = || windows.both().chain(&reported.parts);
     let simulated = |what: &str, times| reported.each(Measure::Simulated, what, times);
     let parts = [
@@ -224,14 +232,20 @@ fn row(key: &Key, reported: &Reported) -> Row {
             row.more.insert("native_each".into(), each);
         }
     }
-    let crossing = row.more.get("crossing_ns").copied();
-    let stay = row.more.get("stay_ns").copied();
-    for (what, ns) in [("speedup", row.sim_ns), ("crossing_speedup", crossing)] {
-        if let (Some(stay), Some(ns)) = (stay, ns.filter(|ns| *ns > 0.0)) {
-            row.more.insert(what.into(), stay / ns);
-        }
+    if let (Some(&stay), Some(ns)) = (row.more.get("stay_ns"), row.sim_ns.filter(|ns| *ns > 0.0)) {
+        row.more.insert("speedup".into(), stay / ns);
     }
     row
+}
+
+/// Instructions of a search: of its steps, and of its calls, of which each takes what is typical.
+fn search(reported: &Reported) -> Option<Vec<Phase<u64>>> {
+    let figure = |what| reported.figure(Measure::Instructions, what);
+    let steps: u64 = reported.windows.both().map(|w| w.total).sum();
+    let steps = steps.checked_div(figure("n")?).filter(|n| *n > 0)?;
+    let calls = figure("calls")? * in_parts(&reported.parts)?;
+    let phase = |(name, value)| Phase { name, value };
+    Some([("steps", steps), ("calls", calls)].map(phase).to_vec())
 }
 
 /// A row of every operation but those that only serve others.
@@ -327,8 +341,7 @@ mod tests {
             ("there_ns", 20),
             ("back_ns", 90),
             ("stay_ns", 200),
-            ("crossing_ns", 800),
-            ("vertices", 9),
+            ("edges", 9),
         ];
         Reported {
             windows: Sides {
@@ -365,9 +378,8 @@ mod tests {
         assert_eq!(times, [50.0, 10.0, 45.0]);
         assert_eq!(row.phased_ns, Some(106.0));
         assert_eq!(row.more["stay_ns"], 50.0);
-        assert_eq!(row.more["vertices"], 9.0);
+        assert_eq!(row.more["edges"], 9.0);
         assert_eq!(row.more["speedup"], 0.5);
-        assert_eq!(row.more["crossing_speedup"], 0.25);
     }
 
     #[test]
@@ -435,11 +447,18 @@ mod tests {
     }
 
     #[test]
-    fn a_search_is_all_its_passes() {
-        let both = reported(window(10, 0, 100, 40), window(12, 0, 200, 50));
-        let row = row(&key("bfs_ef_4"), &both);
-        assert_eq!(row.instructions, Some((10 * 107 + 12 * 207) / 4));
-        assert!(row.phases.is_empty());
+    fn a_search_is_its_steps_and_its_calls() {
+        let mut both = reported(WindowReport::default(), window(11, 1, 100, 40));
+        both.windows.home = None;
+        let figures = both.figures.get_mut(&Measure::Instructions).unwrap();
+        figures.extend([("n".into(), 2), ("calls".into(), 10)]);
+        both.parts = [300, 500, 200].map(|n| window(10, 0, n, 1)).to_vec();
+        let found = row(&key("bfs_ef_4"), &both);
+        let phases: Vec<u64> = found.phases.iter().map(|p| p.value).collect();
+        assert_eq!(phases, [12 * 107 / 2, 10 * 1000]);
+        assert_eq!(found.instructions, Some(12 * 107 / 2 + 10 * 1000));
+        both.parts.clear();
+        assert_eq!(row(&key("bfs_ef_4"), &both).instructions, None);
     }
 
     #[test]
