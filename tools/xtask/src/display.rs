@@ -47,13 +47,26 @@ pub struct Display<O: Write = std::io::Stdout> {
 impl Display {
     /// A display on the standard streams.
     pub fn new(verbosity: Verbosity) -> Display {
+        Display::on(std::io::stdout(), verbosity)
+    }
+}
+
+impl Display<std::io::Stderr> {
+    /// A display on standard error alone, for results that go to standard output.
+    pub fn on_stderr(verbosity: Verbosity) -> Display<std::io::Stderr> {
+        Display::on(std::io::stderr(), verbosity)
+    }
+}
+
+impl<O: Write + IsTerminal> Display<O> {
+    fn on(out: O, verbosity: Verbosity) -> Display<O> {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
             || std::env::var_os("TERM").is_some_and(|t| t == "dumb");
         Display {
-            out: std::io::stdout(),
-            verbosity,
-            colour: std::io::stdout().is_terminal() && !plain,
+            colour: out.is_terminal() && !plain,
             status_line: std::io::stderr().is_terminal() && !plain && verbosity != Verbosity::Quiet,
+            out,
+            verbosity,
             status: String::new(),
             shown: false,
             started: Instant::now(),

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use dyad_abi::Isa;
 
-use super::run::{check_files, write_file, write_json};
+use super::run::{STDOUT, check_files, write_file, write_json};
 use crate::bench::migration::{self, Group};
 use crate::bench::{self, sim::Level};
 use crate::config::Settings;
@@ -38,8 +38,8 @@ struct KernelArgs {
     /// How often each operation is performed on each node, 32 to 1024
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(32..=1024))]
     repetitions: u64,
-    /// Write the results to this file
-    #[arg(long, value_name = "FILE")]
+    /// Write the results to this file; without one they go to standard output, and tables do not
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = STDOUT)]
     json: Option<String>,
     /// Write the table to this file as a page of the book
     #[arg(long, value_name = "FILE")]
@@ -63,8 +63,8 @@ struct QuiescenceArgs {
     /// Sizes of each pool, one run after the other [default: 64MiB,256MiB,1GiB,4GiB]
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pools: Vec<String>,
-    /// Write the results to this file
-    #[arg(long, value_name = "FILE")]
+    /// Write the results to this file; without one they go to standard output, and tables do not
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = STDOUT)]
     json: Option<String>,
     /// Write the table to this file as a page of the book
     #[arg(long, value_name = "FILE")]
@@ -85,8 +85,8 @@ struct MigrationArgs {
     /// From where: x86_64, aarch64 [default: both]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     home: Vec<String>,
-    /// Write the results to this file
-    #[arg(long, value_name = "FILE")]
+    /// Write the results to this file; without one they go to standard output, and tables do not
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = STDOUT)]
     json: Option<String>,
     /// Write the table to this file as a page of the book
     #[arg(long, value_name = "FILE")]
@@ -107,8 +107,8 @@ struct SimArgs {
     /// Levels beside the plain machine [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     levels: Vec<String>,
-    /// Write the results to this file
-    #[arg(long, value_name = "FILE")]
+    /// Write the results to this file; without one they go to standard output, and tables do not
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = STDOUT)]
     json: Option<String>,
     /// Print what the machines print
     #[arg(short, long)]
@@ -133,13 +133,6 @@ fn nodes(list: &str) -> Result<Vec<Isa>, Error> {
     Ok(settings.resolve()?.nodes)
 }
 
-fn display(verbose: bool) -> Display {
-    Display::new(match verbose {
-        true => Verbosity::Verbose,
-        false => Verbosity::Quiet,
-    })
-}
-
 /// Files that results are written to.
 struct Files<'a> {
     json: Option<&'a str>,
@@ -154,8 +147,29 @@ impl<'a> Files<'a> {
         Ok(Files { json, page })
     }
 
-    /// Writes them; the one if the other cannot be written, too.
-    fn write(&self, json: &serde_json::Value, page: Option<&str>) -> Result<(), Error> {
+    /// What shows what machines print: where the table goes, not among the results.
+    fn display(&self, verbose: bool) -> Box<dyn Sink> {
+        let verbosity = match verbose {
+            true => Verbosity::Verbose,
+            false => Verbosity::Quiet,
+        };
+        match self.json {
+            Some(STDOUT) => Box::new(Display::on_stderr(verbosity)),
+            _ => Box::new(Display::new(verbosity)),
+        }
+    }
+
+    /// Prints the table and writes the files; the one if the other cannot be written, too.
+    fn publish(
+        &self,
+        table: &str,
+        json: &serde_json::Value,
+        page: Option<&str>,
+    ) -> Result<(), Error> {
+        match self.json {
+            Some(STDOUT) => eprint!("{table}"),
+            _ => print!("{table}"),
+        }
         let json = self.json.map_or(Ok(()), |file| write_json(file, json));
         let page = self
             .page
@@ -184,9 +198,9 @@ fn quiescence(args: &QuiescenceArgs) -> Result<u8, Error> {
     };
     let files = Files::new(args.json.as_ref(), args.page.as_ref())?;
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
-    let figures = bench::quiescence(&isas, &pools, &mut display(args.verbose))?;
-    print!("{}{}", figures.table(), figures.logs());
-    files.write(&figures.json(), Some(&figures.page()))?;
+    let figures = bench::quiescence(&isas, &pools, &mut *files.display(args.verbose))?;
+    let table = figures.table() + &figures.logs();
+    files.publish(&table, &figures.json(), Some(&figures.page()))?;
     verdict(figures.problem())
 }
 
@@ -200,14 +214,13 @@ fn kernel(args: &KernelArgs) -> Result<u8, Error> {
     };
     let files = Files::new(args.json.as_ref(), args.page.as_ref())?;
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
-    let mut display = display(args.verbose);
-    let mut report = bench::kernel(&systems, args.repetitions, args.sites, &mut display)?;
+    let mut display = files.display(args.verbose);
+    let mut report = bench::kernel(&systems, args.repetitions, args.sites, &mut *display)?;
     if args.cycles {
-        report.cycles = bench::kernel_cycles(&systems, args.repetitions, &mut display)?;
+        report.cycles = bench::kernel_cycles(&systems, args.repetitions, &mut *display)?;
     }
-    print!("{}", report.table());
-    print!("{}", report.sites.tables());
-    files.write(&report.json(), Some(&report.page()))?;
+    let table = report.table() + &report.sites.tables();
+    files.publish(&table, &report.json(), Some(&report.page()))?;
     verdict(report.problem())
 }
 
@@ -236,12 +249,11 @@ fn migration(args: &MigrationArgs) -> Result<u8, Error> {
     };
     let files = Files::new(args.json.as_ref(), args.page.as_ref())?;
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
-    let mut display = display(args.verbose);
-    let report = migration::migration(&options, &mut super::say, &mut display)?;
-    print!("{}", report.table());
+    let mut display = files.display(args.verbose);
+    let report = migration::migration(&options, &mut super::say, &mut *display)?;
     // Half a page is none.
     let page = (!report.interrupted).then(|| report.page());
-    files.write(&report.json(), page.as_deref())?;
+    files.publish(&report.table(), &report.json(), page.as_deref())?;
     match report.interrupted {
         true => Err(Error::Interrupted),
         false => verdict(report.problem()),
@@ -273,12 +285,48 @@ fn sim(args: &SimArgs) -> Result<u8, Error> {
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
     let plugins = qemu_plugins::ensure(&mut super::say)?;
     let mut display: Box<dyn Sink> = match args.verbose {
-        true => Box::new(display(true)),
+        true => files.display(true),
         false => Box::new(Quiet),
     };
     let say = &mut super::say;
     let report = bench::sim::sim(options, &levels, &plugins, say, &mut *display)?;
-    print!("{}", report.table());
-    files.write(&report.json(), None)?;
+    files.publish(&report.table(), &report.json(), None)?;
     verdict(report.problem())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    fn json_of(line: &str) -> Option<String> {
+        let words = std::iter::once("bench").chain(line.split(' '));
+        match Line::try_parse_from(words).unwrap().bench.suite {
+            Suite::Kernel(args) => args.json,
+            Suite::Quiescence(args) => args.json,
+            Suite::Migration(args) => args.json,
+            Suite::Sim(args) => args.json,
+        }
+    }
+
+    /// Programs read results from a pipe, or from a file.
+    #[test]
+    fn results_go_to_standard_output_or_to_a_file() {
+        for suite in ["kernel", "quiescence", "migration", "sim"] {
+            let of = |more: &str| json_of(&format!("{suite}{more}"));
+            assert_eq!(of(""), None);
+            assert_eq!(of(" --json").as_deref(), Some(STDOUT));
+            assert_eq!(of(" --json -").as_deref(), Some(STDOUT));
+            assert_eq!(of(" --json --verbose").as_deref(), Some(STDOUT));
+            assert_eq!(of(" --json a.json").as_deref(), Some("a.json"));
+            assert_eq!(of(" --json=a.json --verbose").as_deref(), Some("a.json"));
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask run`.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -291,8 +292,17 @@ fn write_csv(file: &str, report: &launch::RunReport) -> Result<(), Error> {
     write_file(file, &text)
 }
 
+/// The name of a file that stands for standard output.
+pub(super) const STDOUT: &str = "-";
+
+/// Writes results as JSON to a file, or to standard output if it is [`STDOUT`].
 pub(super) fn write_json(file: &str, value: &serde_json::Value) -> Result<(), Error> {
-    write_file(file, &format!("{value:#}\n"))
+    let text = format!("{value:#}\n");
+    match file {
+        STDOUT => (std::io::stdout().lock().write_all(text.as_bytes()))
+            .map_err(|e| Error::io("cannot write the results to standard output", e)),
+        _ => write_file(file, &text),
+    }
 }
 
 /// Makes the directory of a file if need be.
@@ -314,7 +324,12 @@ pub(super) fn write_file(file: &str, text: &str) -> Result<(), Error> {
 ///
 /// If one cannot be.
 pub(super) fn check_files<const N: usize>(files: [Option<&str>; N]) -> Result<(), Error> {
-    files.into_iter().flatten().try_for_each(writable)
+    let named = |file: &&str| *file != STDOUT;
+    files
+        .into_iter()
+        .flatten()
+        .filter(named)
+        .try_for_each(writable)
 }
 
 /// Whether a file could be written. What is in it stays.

@@ -29,19 +29,30 @@ const WARM_UP: u32 = 8;
 /// What a migration gives: an error that owns nothing, so that nothing has to be dropped on the way.
 type Moved<T = ()> = core::result::Result<T, dyad::sys::Error>;
 
-/// Repetitions by the clock are in so many groups, of which the median counts: in some of them a CPU
-/// has something else to do, which takes as long as leaving twenty frames does.
-const GROUPS: usize = 32;
+/// Times are measured below 0, 1, 2 and 3 further frames with nothing in them, a fourth of the repetitions
+/// each; instructions, which are the same at every place, below none. Frame records take 16 bytes: on which lines of the cache they fall, together with
+/// what both sides write to all the time, changes a migration by as much as seven frames do, and
+/// says nothing about how many frames there are. Four places in a line are all there are.
+const PLACES: u32 = 4;
+
+/// Repetitions by the clock are in so many groups at each place, of which the median counts: in some of
+/// them a CPU has something else to do, which takes as long as leaving twenty frames does.
+const GROUPS: usize = 16;
+
+/// Repetitions at each place.
+const fn at_each_place(times: u32) -> u32 {
+    times / PLACES
+}
 
 /// Repetitions of a group.
 fn each(times: u32) -> u32 {
     (times / GROUPS as u32).max(1)
 }
 
-/// How long migrations took.
+/// How long migrations took, at all places together.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
-    /// Those of the median group.
+    /// Those of the median groups.
     whole: u64,
     phased: u64,
     phases: [u64; 3],
@@ -55,19 +66,25 @@ fn come_back(sides: &Sides) -> Moved {
     thread::migrate_to(sides.home)
 }
 
-/// There and back: in windows, by the clock, and by the clock with looks at it in between.
+/// There and back, so often.
+fn trips(sides: &Sides, times: u32) -> Moved {
+    for _ in 0..times {
+        go(sides)?;
+        come_back(sides)?;
+    }
+    Ok(())
+}
+
+/// There and back in windows.
 #[inline(never)]
-fn ping_pong<const HOME: u16, const AWAY: u16>(sides: &Sides, times: u32) -> Moved<Taken> {
-    for i in 0..WARM_UP + times {
-        if i == WARM_UP {
-            marker::forget::<HOME>();
-        }
+fn counted<const HOME: u16, const AWAY: u16>(sides: &Sides, times: u32) -> Moved {
+    trips(sides, WARM_UP)?;
+    for i in 0..times {
         marker::begin::<HOME>();
         go(sides)?;
         // A window of the other side is from one arrival to the next.
-        marker::end::<AWAY>();
-        if i == WARM_UP {
-            marker::forget::<AWAY>();
+        if i > 0 {
+            marker::end::<AWAY>();
         }
         marker::begin::<AWAY>();
         come_back(sides)?;
@@ -75,20 +92,21 @@ fn ping_pong<const HOME: u16, const AWAY: u16>(sides: &Sides, times: u32) -> Mov
     }
     go(sides)?;
     marker::end::<AWAY>();
-    come_back(sides)?;
+    come_back(sides)
+}
 
-    let mut taken = Taken::default();
+/// There and back by the clock, and by the clock with looks at it in between.
+#[inline(never)]
+fn timed(sides: &Sides, times: u32, taken: &mut Taken) -> Moved {
+    trips(sides, WARM_UP)?;
     let mut groups = [0; GROUPS];
     for group in &mut groups {
         let start = Instant::now();
-        for _ in 0..each(times) {
-            go(sides)?;
-            come_back(sides)?;
-        }
+        trips(sides, each(times))?;
         *group = nanos(start.elapsed());
     }
     groups.sort_unstable();
-    taken.whole = groups[GROUPS / 2];
+    taken.whole += groups[GROUPS / 2];
 
     let start = Instant::now();
     let mut last = start;
@@ -102,26 +120,47 @@ fn ping_pong<const HOME: u16, const AWAY: u16>(sides: &Sides, times: u32) -> Mov
         last = Instant::now();
         taken.phases[2] += nanos(last - leaving);
     }
-    taken.phased = nanos(start.elapsed());
-    Ok(taken)
+    taken.phased += nanos(start.elapsed());
+    Ok(())
 }
 
-/// Below so many frames of a kind, in the windows of a slot.
+/// Below so many frames of a kind: in the windows of a slot, and by the clock at all places of a line.
 fn below<const HOME: u16, const AWAY: u16>(
     sides: &Sides,
     kind: Kind,
     depth: u32,
     times: u32,
 ) -> Result<Taken> {
-    let mut taken = Ok(Taken::default());
-    let found = descend(kind, depth, &mut || {
-        taken = ping_pong::<HOME, AWAY>(sides, times);
-    });
-    let name = format!("depth.{}.{depth}", kind.name());
-    match report::check(&name, found == expected(kind, depth), "") {
-        true => Ok(taken?),
-        false => Err(Error::msg("a frame is not what it was")),
+    let mut taken = Taken::default();
+    for place in 0..PLACES {
+        let mut outcome = Ok(());
+        let mut as_it_was = false;
+        let mut at_place = || {
+            let found = descend(kind, depth, &mut || {
+                outcome = match place {
+                    0 => counted::<HOME, AWAY>(sides, times),
+                    _ => Ok(()),
+                };
+                if outcome.is_ok() {
+                    outcome = timed(sides, at_each_place(times), &mut taken);
+                }
+            });
+            as_it_was = found == expected(kind, depth);
+        };
+        match place {
+            0 => at_place(),
+            _ => {
+                let found = descend(Kind::Empty, place, &mut at_place);
+                as_it_was &= found == expected(Kind::Empty, place);
+            }
+        }
+        let name = format!("depth.{}.{depth}.{place}", kind.name());
+        if !report::check(&name, as_it_was, "") {
+            return Err(Error::msg("a frame is not what it was"));
+        }
+        outcome?;
     }
+    Ok(taken)
 }
 
 /// All depths of a kind.
@@ -160,9 +199,9 @@ fn depths(sides: &Sides, kind: Kind, times: u32) -> Result<()> {
 fn tell(sides: &Sides, op: &str, slot: u16, times: u32, taken: &Taken) {
     let figures = [
         ("slot", slot.into()),
-        ("n", each(times).into()),
+        ("n", (PLACES * each(at_each_place(times))).into()),
         ("ns", taken.whole),
-        ("phased", times.into()),
+        ("phased", (PLACES * at_each_place(times)).into()),
         ("phased_ns", taken.phased),
         ("out_ns", taken.phases[0]),
         ("there_ns", taken.phases[1]),
