@@ -9,6 +9,7 @@ use xtask::config::{RunConfig, Work};
 use xtask::launch::{self, RunReport};
 
 use crate::console::Kept;
+use crate::times;
 
 /// A way to end, and what the report of it must contain (nothing: no fault is reported).
 const FAULTS: [(&str, &str); 9] = [
@@ -26,16 +27,16 @@ const FAULTS: [(&str, &str); 9] = [
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let mut trials = vec![
-        Trial::test("abuse::bad_calls_get_the_documented_errors", || {
+        times::test("abuse::bad_calls_get_the_documented_errors", || {
             calls(&[X86_64, Aarch64], 1, "--calls 12000")
         }),
-        Trial::test("abuse::bad_calls_on_nodes_of_two_cpus", || {
+        times::test("abuse::bad_calls_on_nodes_of_two_cpus", || {
             calls(&[Aarch64, X86_64], 2, "--calls 4000 --seed 2")
         }),
     ];
     for (fault, says) in FAULTS {
         let name = format!("abuse::{}_ends_the_program_only", fault.replace('-', "_"));
-        trials.push(Trial::test(name, move || {
+        trials.push(times::test(name, move || {
             Isa::ALL
                 .into_iter()
                 .try_for_each(|on| ends(fault, says, on))

@@ -20,6 +20,7 @@ use xtask::console::Line;
 use xtask::launch::{self, Event, RunReport};
 
 use crate::console::Kept;
+use crate::times;
 
 const PAIR: &[Isa] = &[X86_64, Aarch64];
 const THREE: &[Isa] = &[X86_64, Aarch64, X86_64];
@@ -34,7 +35,7 @@ const MOVES: u64 = 8;
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        Trial::test(format!("ask::{name}"), f).with_kind("system")
+        times::test(format!("ask::{name}"), f).with_kind("system")
     };
     vec![
         test("a_program_that_is_moved_says_the_same", moved),

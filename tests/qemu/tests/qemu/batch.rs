@@ -12,6 +12,7 @@ use xtask::launch;
 use xtask::sim::Setup;
 
 use crate::console::Kept;
+use crate::times;
 
 /// A kind of system that in-kernel tests run on.
 struct System {
@@ -83,7 +84,7 @@ pub fn trials(names: &[String], args: &Arguments) -> Vec<Trial> {
         });
         for n in names {
             let (batch, name) = (batch.clone(), n.clone());
-            trials.push(Trial::test(full(n), move || batch.result(&name)).with_kind("kernel"));
+            trials.push(times::test(full(n), move || batch.result(&name)).with_kind("kernel"));
         }
     }
     trials

@@ -9,6 +9,7 @@ use xtask::config::{RunConfig, Work};
 use xtask::launch;
 
 use crate::console::Kept;
+use crate::times;
 
 /// A program, the checksum of its results, and migrations of a run that hops.
 struct Case {
@@ -49,7 +50,7 @@ const CASES: &[Case] = &[
 pub fn trials() -> Vec<Trial> {
     let all = CASES.iter().map(|case| {
         let name = format!("benchmarks::{}_verifies_wherever_it_runs", case.app);
-        Trial::test(name, move || everywhere(case)).with_kind("system")
+        times::test(name, move || everywhere(case)).with_kind("system")
     });
     all.collect()
 }

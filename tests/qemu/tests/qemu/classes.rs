@@ -12,6 +12,7 @@ use xtask::launch;
 use xtask::sim::Setup;
 
 use crate::console::Kept;
+use crate::times;
 
 /// Kernel and classes.
 const KERNELS: &[(&str, &[&str])] = &[
@@ -39,7 +40,7 @@ pub fn trials() -> Vec<Trial> {
                     };
                     let kind = if thread { "thread" } else { "task" };
                     let name = format!("classes::{kernel}_{class}_{}_{kind}", model.name());
-                    let trial = Trial::test(name, move || verifies(thread, kernel, class, model));
+                    let trial = times::test(name, move || verifies(thread, kernel, class, model));
                     let runs = long || (quick && class == "S");
                     trials.push(trial.with_kind("system").with_ignored_flag(!runs));
                 }

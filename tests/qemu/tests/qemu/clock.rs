@@ -20,6 +20,7 @@ use xtask::launch::{self, Event, RunReport};
 use xtask::sim::{Outcome, Setup};
 
 use crate::console::Kept;
+use crate::times;
 
 /// From ringing to the interrupt, in nanoseconds, by the default configuration.
 const IPI_NS: u64 = 2000;
@@ -46,7 +47,7 @@ const ALL_TICKS: u64 = 3104;
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        Trial::test(format!("clock::{name}"), f).with_kind("system")
+        times::test(format!("clock::{name}"), f).with_kind("system")
     };
     vec![
         test("ticks_and_doorbells_have_one_history", histories),

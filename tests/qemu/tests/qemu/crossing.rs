@@ -13,6 +13,7 @@ use xtask::console::Line;
 use xtask::launch::{self, Event, RunReport};
 
 use crate::console::Kept;
+use crate::times;
 
 const PAIR: &[Isa] = &[X86_64, Aarch64];
 const REVERSED: &[Isa] = &[Aarch64, X86_64];
@@ -24,7 +25,7 @@ const PROMPT: Duration = Duration::from_secs(20);
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        Trial::test(format!("crossing::{name}"), f).with_kind("system")
+        times::test(format!("crossing::{name}"), f).with_kind("system")
     };
     vec![
         test("carries_everything", || all(PAIR, 1, true)),

@@ -23,6 +23,7 @@ use xtask::console::Line;
 use xtask::launch::{self, Event, RunReport};
 
 use crate::console::Kept;
+use crate::times;
 
 /// Kills of a scene in the long form: of storms, which there are two of, and of other programs.
 const LONG_STORM: usize = 50;
@@ -172,7 +173,7 @@ pub fn trials() -> Vec<Trial> {
         .iter()
         .map(|scene| {
             let f = move || play(scene);
-            Trial::test(format!("deaths::{}", scene.name), f).with_kind("system")
+            times::test(format!("deaths::{}", scene.name), f).with_kind("system")
         })
         .collect()
 }

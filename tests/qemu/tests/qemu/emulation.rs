@@ -18,12 +18,13 @@ use xtask::console::Line;
 use xtask::launch::{self, Event};
 
 use crate::console::Kept;
+use crate::times;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let test = |name: &str, nodes: &'static [Isa], cpus: usize| {
         let name = format!("emulation::{name}");
-        Trial::test(name, move || moves(nodes, cpus)).with_kind("system")
+        times::test(name, move || moves(nodes, cpus)).with_kind("system")
     };
     vec![
         test("moves_threads_that_compute", &[X86_64, Aarch64], 1),
@@ -43,14 +44,14 @@ pub fn trials() -> Vec<Trial> {
             &[Aarch64, X86_64, Aarch64],
             2,
         ),
-        Trial::test("emulation::moves_threads_by_request_from_outside", asked).with_kind("system"),
+        times::test("emulation::moves_threads_by_request_from_outside", asked).with_kind("system"),
     ]
 }
 
 /// Runs of `drift`.
 fn drifts(name: &str, nodes: &'static [Isa], cpus: usize) -> Trial {
     let name = format!("emulation::{name}");
-    Trial::test(name, move || drift(nodes, cpus)).with_kind("system")
+    times::test(name, move || drift(nodes, cpus)).with_kind("system")
 }
 
 /// Trips of a run: each is stopped at another instruction.

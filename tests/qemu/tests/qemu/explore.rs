@@ -9,6 +9,7 @@ use xtask::launch;
 use xtask::sim::Setup;
 
 use crate::console::Kept;
+use crate::times;
 
 /// The race: a claim whose compare-and-swap was replaced by a load and a store.
 const RACE: &str = "seeded_race_two_nodes_claim_a_word";
@@ -23,7 +24,7 @@ const REPEATS: u32 = 4;
 pub fn trials() -> Vec<Trial> {
     let found = || -> Result<(), Failed> { race_is_found().map_err(Failed::from) };
     vec![
-        Trial::test(
+        times::test(
             "explore::a_race_is_found_by_trying_seeds_and_comes_back",
             found,
         )

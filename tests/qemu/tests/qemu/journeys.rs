@@ -9,6 +9,7 @@ use xtask::config::{RunConfig, Work};
 use xtask::launch;
 
 use crate::console::Kept;
+use crate::times;
 
 /// The kernels, in the order in which the program runs them.
 const KERNELS: [&str; 4] = ["is", "cg", "mg", "ft"];
@@ -39,12 +40,12 @@ const MORE: [(u64, &str); 10] = [
 pub fn trials() -> Vec<Trial> {
     let long = std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1");
     vec![
-        Trial::test(
+        times::test(
             "journeys::npb_thread_prints_the_same_however_it_moves",
             || all(&WAYS.map(|(every, args)| (every, args.to_owned()))),
         )
         .with_kind("system"),
-        Trial::test("journeys::npb_thread_moves_in_many_ways", || {
+        times::test("journeys::npb_thread_moves_in_many_ways", || {
             let from = |home: &'static str| {
                 MORE.map(|(every, args)| (every, format!("{args} --home {home}")))
             };
@@ -52,7 +53,7 @@ pub fn trials() -> Vec<Trial> {
         })
         .with_kind("system")
         .with_ignored_flag(!long),
-        Trial::test("journeys::micro_finds_what_it_left", micro).with_kind("system"),
+        times::test("journeys::micro_finds_what_it_left", micro).with_kind("system"),
     ]
 }
 

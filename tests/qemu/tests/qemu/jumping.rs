@@ -13,6 +13,7 @@ use xtask::console::Line;
 use xtask::launch::{self, Event};
 
 use crate::console::Kept;
+use crate::times;
 
 /// How soon the run ends after the machine has died.
 const PROMPT: Duration = Duration::from_secs(20);
@@ -20,7 +21,7 @@ const PROMPT: Duration = Duration::from_secs(20);
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        Trial::test(format!("jumping::{name}"), f).with_kind("system")
+        times::test(format!("jumping::{name}"), f).with_kind("system")
     };
     vec![
         test("to_a_machine_that_dies_fails", || {

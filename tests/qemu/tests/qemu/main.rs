@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod abuse;
+mod ahead;
 mod asking;
 mod batch;
 mod benchmarks;
@@ -34,6 +35,7 @@ mod simulation;
 mod storm;
 mod supervision;
 mod threads;
+mod times;
 mod translations;
 mod validation;
 mod wander;
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
             return ExitCode::from(1);
         }
     };
+    ahead::start(&args);
     let mut trials = batch::trials(&names, &args);
     trials.extend(runs::trials());
     trials.extend(memory::trials());
@@ -86,5 +89,7 @@ fn main() -> ExitCode {
     trials.extend(crossing::trials());
     trials.extend(jumping::trials());
     trials.extend(asking::trials());
-    libtest_mimic::run(&args, trials).exit_code()
+    let conclusion = libtest_mimic::run(&args, trials);
+    print!("{}", times::report());
+    conclusion.exit_code()
 }

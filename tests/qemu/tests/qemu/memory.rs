@@ -11,11 +11,12 @@ use xtask::console::{Line, Record};
 use xtask::launch::{self, Event, RunReport};
 
 use crate::console::Kept;
+use crate::times;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        Trial::test(format!("memory::{name}"), f).with_kind("system")
+        times::test(format!("memory::{name}"), f).with_kind("system")
     };
     vec![
         test("blocks_are_assigned_at_seventy_per_cent", || {

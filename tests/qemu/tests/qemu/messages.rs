@@ -13,6 +13,7 @@ use xtask::console::Line;
 use xtask::launch::{self, Event, RunReport};
 
 use crate::console::Kept;
+use crate::times;
 
 /// Messages of the long form.
 const LONG: u64 = 1_000_000;
@@ -24,7 +25,7 @@ const OTHER_DOORBELLS: u64 = 25;
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        Trial::test(format!("messages::{name}"), f).with_kind("system")
+        times::test(format!("messages::{name}"), f).with_kind("system")
     };
     vec![
         test("scenes_on_the_pair", || scenes(&[X86_64, Aarch64], 1)),

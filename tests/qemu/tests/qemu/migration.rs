@@ -5,11 +5,12 @@ use libtest_mimic::{Failed, Trial};
 use xtask::bench::migration::{self, Group, Key, MigrationReport, Options};
 
 use crate::console::Kept;
+use crate::times;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        Trial::test(format!("migration::{name}"), f).with_kind("system")
+        times::test(format!("migration::{name}"), f).with_kind("system")
     };
     vec![
         test("costs_something_on_both_sides", small),

@@ -8,6 +8,7 @@ use xtask::config::RunConfig;
 use xtask::{pools, size};
 
 use crate::console::Kept;
+use crate::times;
 
 /// The least size of pools; the sizes that it is compared with, of which the largest is taken that
 /// there is room for.
@@ -16,7 +17,7 @@ const LARGE: [u64; 3] = [4 << 30, 1 << 30, 256 << 20];
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let trial = Trial::test("quiescence::steps_follow_lines_not_memory", steps);
+    let trial = times::test("quiescence::steps_follow_lines_not_memory", steps);
     vec![trial.with_kind("system")]
 }
 

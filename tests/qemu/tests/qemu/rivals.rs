@@ -10,6 +10,7 @@ use xtask::config::{RunConfig, TestOptions, Work};
 use xtask::launch::{self, RunReport};
 
 use crate::console::Kept;
+use crate::times;
 
 /// What the console lets a client write: at once, and per second, in bytes with 32 for each line.
 const AT_ONCE: u64 = 256 << 10;
@@ -30,7 +31,7 @@ pub fn trials() -> Vec<Trial> {
     let all = scenes.into_iter().flat_map(|(name, scene)| {
         orders.into_iter().map(move |(order, nodes)| {
             let name = format!("hostile::{name}_does_not_stop_others{order}");
-            Trial::test(name, move || scene(nodes.to_vec())).with_kind("system")
+            times::test(name, move || scene(nodes.to_vec())).with_kind("system")
         })
     });
     all.collect()

@@ -13,11 +13,12 @@ use xtask::config::{RunConfig, TestOptions, Work};
 use xtask::launch::{self, Event, RunReport};
 
 use crate::console::Kept;
+use crate::times;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        Trial::test(format!("run::{name}"), f).with_kind("system")
+        times::test(format!("run::{name}"), f).with_kind("system")
     };
     vec![
         test("hop_on_the_pair", || hop(&[X86_64, Aarch64], 1, 20)),

@@ -17,6 +17,7 @@ use xtask::sim::Setup;
 use xtask::sim::sanitizer::Report;
 
 use crate::console::Kept;
+use crate::times;
 
 /// What makes a missing flush show.
 #[derive(Clone, Copy)]
@@ -226,7 +227,7 @@ const SEEDS: [Seed; 19] = [
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let test = |name: String, f: Box<dyn FnOnce() -> Result<(), Failed> + Send>| {
-        Trial::test(format!("sanitizer::{name}"), f).with_kind("system")
+        times::test(format!("sanitizer::{name}"), f).with_kind("system")
     };
     let seeds = SEEDS.iter().map(|seed| {
         let name = format!("finds_{}_not", seed.name);

@@ -11,6 +11,7 @@ use xtask::sim::outcome::Part;
 use xtask::sim::{Layer, Outcome, Setup};
 
 use crate::console::Kept;
+use crate::times;
 
 /// How often a run may be disturbed by other work on this computer.
 const ATTEMPTS: usize = 3;
@@ -18,7 +19,7 @@ const ATTEMPTS: usize = 3;
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        Trial::test(format!("simulation::{name}"), f).with_kind("system")
+        times::test(format!("simulation::{name}"), f).with_kind("system")
     };
     vec![
         test("every_model_and_mode_explains_itself", models),

@@ -11,6 +11,7 @@ use xtask::config::{RunConfig, TestOptions, Work};
 use xtask::launch::{self, RunReport};
 
 use crate::console::Kept;
+use crate::times;
 
 /// Operations of the long form, on each kind of system.
 const LONG: u64 = 10_000_000;
@@ -20,7 +21,7 @@ const QUICK: u64 = 10;
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let test = |name: &str, nodes: &'static [Isa], cpus, coherent| {
-        Trial::test(format!("storm::{name}"), move || {
+        times::test(format!("storm::{name}"), move || {
             storm(nodes, cpus, coherent)
         })
         .with_kind("system")
@@ -42,7 +43,7 @@ pub fn trials() -> Vec<Trial> {
         let played = played.clone();
         let f = move || scene(played.get_or_init(play), attack);
         let name = format!("hostile::{}_does_not_stop_others", attack);
-        trials.push(Trial::test(name, f).with_kind("system"));
+        trials.push(times::test(name, f).with_kind("system"));
     }
     trials
 }

@@ -23,6 +23,7 @@ use xtask::sim::Setup;
 
 use crate::clock::{Burners, base, repetitions};
 use crate::console::Kept;
+use crate::times;
 
 mod hold;
 
@@ -51,7 +52,7 @@ const END: &str = "ticks end";
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        Trial::test(format!("supervision::{name}"), f).with_kind("system")
+        times::test(format!("supervision::{name}"), f).with_kind("system")
     };
     vec![
         test("a_stopped_machine_holds_nobody_up", || {

@@ -11,6 +11,7 @@ use xtask::console::Line;
 use xtask::launch::{self, Event, RunReport};
 
 use crate::console::Kept;
+use crate::times;
 
 const PAIR: &[Isa] = &[X86_64, Aarch64];
 const REVERSED: &[Isa] = &[Aarch64, X86_64];
@@ -25,7 +26,7 @@ const PROMPT: Duration = Duration::from_secs(40);
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        Trial::test(format!("threads::{name}"), f).with_kind("system")
+        times::test(format!("threads::{name}"), f).with_kind("system")
     };
     vec![
         test("on_the_pair", || whole(PAIR, 1, "all")),

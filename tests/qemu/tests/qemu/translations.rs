@@ -10,6 +10,7 @@ use xtask::launch;
 use xtask::sim::outcome::machine_report;
 
 use crate::console::Kept;
+use crate::times;
 
 /// Accesses to remembered pages that a run must at least have made on each node.
 const ENOUGH: u64 = 100_000;
@@ -36,7 +37,7 @@ pub fn trials(names: &[String]) -> Vec<Trial> {
         args: String::new(),
     };
     let test = |name: &str, work: Work| {
-        Trial::test(format!("translations::{name}"), move || compare(work)).with_kind("system")
+        times::test(format!("translations::{name}"), move || compare(work)).with_kind("system")
     };
     vec![
         test("of_programs_are_the_emulators", program),

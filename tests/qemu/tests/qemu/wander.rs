@@ -9,6 +9,7 @@ use xtask::config::{RunConfig, Work};
 use xtask::launch;
 
 use crate::console::Kept;
+use crate::times;
 
 /// Points that a round of the program passes.
 const POINTS: u64 = 3318;
@@ -18,7 +19,7 @@ const LINES: usize = 18;
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        Trial::test(format!("wander::{name}"), f).with_kind("system")
+        times::test(format!("wander::{name}"), f).with_kind("system")
     };
     vec![
         test("output_is_the_same_wherever_it_moves", everywhere),

@@ -12,6 +12,7 @@ use xtask::config::{RunConfig, Sim, Work};
 use xtask::launch;
 
 use crate::console::Kept;
+use crate::times;
 
 /// How often the program opens each window per ISA.
 const REPETITIONS: u64 = 40;
@@ -19,7 +20,7 @@ const REPETITIONS: u64 = 40;
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        Trial::test(format!("windows::{name}"), f).with_kind("system")
+        times::test(format!("windows::{name}"), f).with_kind("system")
     };
     vec![
         test("count_exactly_in_user_mode", || known(&[X86_64, Aarch64])),

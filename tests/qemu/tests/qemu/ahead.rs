@@ -1,0 +1,47 @@
+//! Builds what the tests are going to need while the first of them run, if all of them do.
+//!
+//! A system keeps two cores busy, but not all the time, and most of a build has one core's worth of work. Whoever
+//! needs a program that is being built waits for that (`migrate-rt` locks its folder, cargo its own), and
+//! what does not build is reported by the test that needs it.
+
+use std::thread;
+
+use dyad_abi::Isa;
+use libtest_mimic::Arguments;
+use xtask::build::{self, Kernel};
+use xtask::error::Error;
+use xtask::{apps, signals};
+
+/// How much less urgent builds are than the machines of tests.
+const NICE: i32 = 10;
+
+/// Begins, unless only some tests are to run.
+pub fn start(args: &Arguments) {
+    if args.list || args.filter.is_some() || args.ignored {
+        return;
+    }
+    thread::spawn(|| {
+        // Of this thread, and of what it starts. Builds are as good without.
+        let _ = rustix::process::nice(NICE);
+        let _ = everything();
+    });
+}
+
+fn everything() -> Result<(), Error> {
+    let silent: build::Progress<'_> = &mut |_| {};
+    for kind in [Kernel::Plain, Kernel::Listed] {
+        for isa in Isa::ALL {
+            build::kernel(isa, kind, silent)?;
+        }
+    }
+    build::services(silent)?;
+    build::plugin(silent)?;
+    for app in apps::available() {
+        if signals::count() > 0 {
+            break;
+        }
+        // One that does not build keeps no other from being built.
+        let _ = apps::find(&app).and_then(|source| build::app(&source, silent));
+    }
+    Ok(())
+}
