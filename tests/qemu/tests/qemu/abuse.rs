@@ -6,9 +6,9 @@ use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::record::EXIT_FAILED;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
-use xtask::launch::{self, RunReport};
+use xtask::launch::RunReport;
 
-use crate::console::Kept;
+use crate::console::{self, because};
 use crate::times;
 
 /// A way to end, and what the report of it must contain (nothing: no fault is reported).
@@ -58,14 +58,7 @@ fn run(nodes: &[Isa], cpus: usize, args: &str) -> (RunReport, String) {
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()
     };
-    let mut kept = Kept::new(|_| {});
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
-    (report, text)
-}
-
-fn because<T>(text: &str, why: impl std::fmt::Display) -> Result<T, Failed> {
-    Err(format!("{why}\n\nconsole:\n{text}").into())
+    console::run(&config)
 }
 
 fn calls(nodes: &[Isa], cpus: usize, args: &str) -> Result<(), Failed> {

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, sleep};
@@ -20,6 +19,7 @@ use xtask::console::Line;
 use xtask::launch::{self, Event, RunReport};
 
 use crate::console::Kept;
+use crate::kill;
 use crate::times;
 
 const PAIR: &[Isa] = &[X86_64, Aarch64];
@@ -132,10 +132,7 @@ impl Running {
 
     fn kill(&self, node: usize) -> Result<(), Failed> {
         let pid = self.pids.lock().unwrap_or_else(PoisonError::into_inner)[&node];
-        let status = Command::new("kill")
-            .args(["-9", &pid.to_string()])
-            .status()?;
-        because("", status.success(), "kill")
+        Ok(kill::signal(pid, "KILL")?)
     }
 
     /// Waits until the program says something.

@@ -6,9 +6,8 @@ use std::time::Duration;
 use dyad_abi::Isa::{Aarch64, X86_64};
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
-use xtask::launch;
 
-use crate::console::Kept;
+use crate::console;
 use crate::times;
 
 /// A program, the checksum of its results, and migrations of a run that hops.
@@ -71,9 +70,7 @@ fn run(case: &Case, mode: &str, hops: u64) -> Result<(), Failed> {
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()
     };
-    let mut kept = Kept::new(|_| {});
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
+    let (report, text) = console::run(&config);
     let because = |why: String| Err(format!("{mode}: {why}\n\nconsole:\n{text}").into());
     if let Some(why) = report.failure() {
         return because(why);

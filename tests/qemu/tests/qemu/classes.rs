@@ -8,10 +8,9 @@ use std::time::Duration;
 use dyad_sim_model::config::MemoryModel;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Sim, Work};
-use xtask::launch;
 use xtask::sim::Setup;
 
-use crate::console::Kept;
+use crate::console;
 use crate::times;
 
 /// Kernel and classes.
@@ -73,9 +72,7 @@ fn verifies(thread: bool, kernel: &str, class: &str, model: MemoryModel) -> Resu
         timeout: Some(LIMIT),
         ..RunConfig::default()
     };
-    let mut kept = Kept::new(|_| {});
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
+    let (report, text) = console::run(&config);
     let because = |why: String| Err(format!("{why}\n\nconsole:\n{text}").into());
     if let Some(why) = report.failure() {
         return because(why);

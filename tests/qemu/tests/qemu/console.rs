@@ -1,7 +1,9 @@
 //! Keeps what a system prints, as text.
 
+use libtest_mimic::Failed;
+use xtask::config::RunConfig;
 use xtask::display::{Display, Verbosity};
-use xtask::launch::{Event, RunReport, Sink};
+use xtask::launch::{self, Event, RunReport, Sink};
 
 /// A sink that keeps everything and hands events on to a closure.
 pub struct Kept<F> {
@@ -31,4 +33,17 @@ impl<F: FnMut(&Event<'_>)> Sink for Kept<F> {
         (self.each)(&event);
         self.display.event(event);
     }
+}
+
+/// Runs a system: how it ended, and what it printed.
+pub fn run(config: &RunConfig) -> (RunReport, String) {
+    let mut kept = Kept::new(|_| {});
+    let report = launch::run(config, &mut kept);
+    let text = kept.text(&report);
+    (report, text)
+}
+
+/// Fails with what the system printed.
+pub fn because<T>(text: &str, why: impl std::fmt::Display) -> Result<T, Failed> {
+    Err(format!("{why}\n\nconsole:\n{text}").into())
 }

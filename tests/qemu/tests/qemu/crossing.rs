@@ -1,18 +1,15 @@
 //! Crossing calls on real machines: everything they carry, many of them, and machines that die while a call
 //! is there. `DYAD_LONG=1` makes a million calls with random delays; `DYAD_SEED` gives others.
 
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
-use dyad_abi::record::Level;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
-use xtask::console::Line;
-use xtask::launch::{self, Event, RunReport};
 
-use crate::console::Kept;
+use crate::console;
+use crate::kill::{self, Ended, Kill, says};
 use crate::times;
 
 const PAIR: &[Isa] = &[X86_64, Aarch64];
@@ -54,7 +51,7 @@ pub fn trials() -> Vec<Trial> {
                 let ended = run(nodes, 1, true, "--scene lost", Some(1))?;
                 let checks = ["lost", "lost_again", "goes_on"];
                 done(&ended, &checks, &nodes[..1])?;
-                prompt(&ended)?;
+                ended.within(PROMPT)?;
             }
             Ok(())
         }),
@@ -66,7 +63,7 @@ pub fn trials() -> Vec<Trial> {
                 if !told || ended.report.failure().is_none() {
                     return Err(format!("it goes on, or does not say why:\n{}", ended.text).into());
                 }
-                prompt(&ended)
+                ended.within(PROMPT)
             },
         ),
         test("of_a_machine_that_dies_lead_to_its_caller", || {
@@ -77,16 +74,9 @@ pub fn trials() -> Vec<Trial> {
             if !told || ended.text.contains("it came back") {
                 return Err(format!("it goes on, or does not say why:\n{}", ended.text).into());
             }
-            prompt(&ended)
+            ended.within(PROMPT)
         }),
     ]
-}
-
-struct Ended {
-    report: RunReport,
-    text: String,
-    /// When the machine was killed, and how long the run went on.
-    went_on: Option<Duration>,
 }
 
 fn all(nodes: &[Isa], cpus: usize, coherent: bool) -> Result<(), Failed> {
@@ -129,14 +119,6 @@ fn done(ended: &Ended, checks: &[&str], isas: &[Isa]) -> Result<(), Failed> {
     Ok(())
 }
 
-fn prompt(ended: &Ended) -> Result<(), Failed> {
-    match ended.went_on {
-        Some(time) if time < PROMPT => Ok(()),
-        Some(time) => Err(format!("the run went on for {time:?}\n\n{}", ended.text).into()),
-        None => Err(format!("nobody was killed\n\n{}", ended.text).into()),
-    }
-}
-
 /// Runs the program; if there is a victim, that is killed once a call stays where it is.
 fn run(
     nodes: &[Isa],
@@ -157,27 +139,20 @@ fn run(
         timeout: Some(Duration::from_secs(240)),
         ..RunConfig::default()
     };
-    let (mut pid, mut killed) = (None, None);
-    let mut kept = Kept::new(|e: &Event<'_>| match e {
-        Event::Started { node, pid: p, .. } if Some(*node) == victim => pid = Some(*p),
-        Event::Line {
-            line: Line::Log { level, text, .. },
-            ..
-        } if *level == Level::User && text.contains("it stays on") => {
-            if let Some(pid) = pid {
-                // The call is on its way round: give it time to be where it stays.
-                std::thread::sleep(Duration::from_millis(300));
-                let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
-                killed = Some(Instant::now());
+    Ok(match victim {
+        // The call is on its way round: give it time to be where it stays.
+        Some(node) => {
+            let kill = Kill::after(node, Duration::from_millis(300));
+            kill::run(&config, kill, says("it stays on"))
+        }
+        None => {
+            let (report, text) = console::run(&config);
+            Ended {
+                kill: None,
+                report,
+                text,
+                went_on: None,
             }
         }
-        _ => {}
-    });
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
-    Ok(Ended {
-        report,
-        text,
-        went_on: killed.map(|at| at.elapsed()),
     })
 }

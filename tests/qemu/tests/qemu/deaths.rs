@@ -9,20 +9,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
-use dyad_abi::record::Level;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, TestOptions, Work};
-use xtask::console::Line;
-use xtask::launch::{self, Event, RunReport};
+use xtask::launch::Event;
 
-use crate::console::Kept;
+use crate::kill::{self, Ended, Kill};
 use crate::times;
 
 /// Kills of a scene in the long form: of storms, which there are two of, and of other programs.
@@ -212,7 +207,7 @@ fn play(scene: &Scene) -> Result<(), Failed> {
     let own = scene.name.bytes().fold(seed, |n, b| mix(n ^ u64::from(b)));
     for i in 0..kills as u64 {
         let moment = Duration::from_micros(mix(own ^ mix(i)) % (scene.until * 1000));
-        match kill(scene, moment) {
+        match die(scene, moment) {
             Ok((ending, leaked, text)) => {
                 *endings.entry(ending).or_default() += 1;
                 eprintln!(
@@ -250,28 +245,7 @@ fn mix(n: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// Kills the machine later, unless the run is over by then.
-fn kill_later(
-    pid: u32,
-    moment: Duration,
-    over: &Arc<AtomicBool>,
-    killed: &Arc<Mutex<Option<Instant>>>,
-) {
-    let (over, killed) = (over.clone(), killed.clone());
-    std::thread::spawn(move || {
-        std::thread::sleep(moment);
-        if !over.load(Ordering::Acquire) {
-            let status = Command::new("kill").args(["-9", &pid.to_string()]).status();
-            if status.is_ok_and(|s| s.success())
-                && let Ok(mut at) = killed.lock()
-            {
-                *at = Some(Instant::now());
-            }
-        }
-    });
-}
-
-fn kill(scene: &Scene, moment: Duration) -> Result<(Ending, u64, String), String> {
+fn die(scene: &Scene, moment: Duration) -> Result<(Ending, u64, String), String> {
     let config = RunConfig {
         nodes: scene.nodes.to_vec(),
         cpus: scene.cpus,
@@ -289,47 +263,25 @@ fn kill(scene: &Scene, moment: Duration) -> Result<(Ending, u64, String), String
         },
         ..RunConfig::default()
     };
-    let over = Arc::new(AtomicBool::new(false));
-    let killed = Arc::new(Mutex::new(None));
-    let mut pid = None;
-    let mut due = false;
-    let mut kept = Kept::new(|e: &Event<'_>| {
-        let now = match e {
-            Event::Started { node, pid: p, .. } if *node == scene.victim && pid.is_none() => {
-                pid = Some(*p);
-                scene.from == From::Start
-            }
-            Event::Line { line, .. } => {
-                let words = matches!(line, Line::Log { level, .. } if *level == Level::User);
-                words && scene.from == From::Words
-            }
-            _ => false,
-        };
-        if now
-            && !due
-            && let Some(pid) = pid
-        {
-            due = true;
-            kill_later(pid, moment, &over, &killed);
-        }
-    });
-    let report = launch::run(&config, &mut kept);
-    over.store(true, Ordering::Release);
-    let text = kept.text(&report);
-    let at = killed.lock().map_err(|_| "a thread panicked")?.take();
-    match judge(scene, &report, &text, at) {
-        Ok((ending, leaked)) => Ok((ending, leaked, text)),
-        Err(why) => Err(format!("{why}\n\nconsole:\n{text}")),
+    let is_time = |e: &Event<'_>| match scene.from {
+        From::Start => matches!(e, Event::Started { node, .. } if *node == scene.victim),
+        From::Words => kill::speaks(e),
+    };
+    let ended = kill::run(&config, Kill::after(scene.victim, moment), is_time);
+    match judge(scene, &ended) {
+        Ok((ending, leaked)) => Ok((ending, leaked, ended.text)),
+        Err(why) => Err(format!("{why}\n\nconsole:\n{}", ended.text)),
     }
 }
 
 /// Whether that may be.
-fn judge(
-    scene: &Scene,
-    report: &RunReport,
-    text: &str,
-    killed: Option<Instant>,
-) -> Result<(Ending, u64), String> {
+fn judge(scene: &Scene, ended: &Ended) -> Result<(Ending, u64), String> {
+    let Ended {
+        report,
+        text,
+        went_on,
+        ..
+    } = ended;
     let detail = |name: &str, ok: bool| {
         let found = report.checks.iter().find(|c| c.name == name && c.ok == ok);
         found.map(|c| c.detail.as_str())
@@ -343,7 +295,7 @@ fn judge(
     } else {
         "frames.returned"
     };
-    let leaked = detail(count, false).map_or(Some(0), missing);
+    let leaked = detail(count, false).map_or(Some(0), kill::missing);
     let leaked = leaked.ok_or("the program was not taken down")?;
     if leaked > LEAKED * scene.cpus as u64 {
         return Err(format!("{leaked} frames leaked"));
@@ -369,14 +321,14 @@ fn judge(
         return Err(format!("{}: {}", c.name, c.detail));
     }
     if lost {
-        return match killed.map(|at| at.elapsed()) {
-            Some(took) if took > PROMPT => Err(format!("took {took:?} to end")),
+        return match went_on {
+            Some(took) if *took > PROMPT => Err(format!("took {took:?} to end")),
             Some(_) => Ok((Ending::Lost, leaked)),
             None => Err("lost with a machine that was not killed".into()),
         };
     }
     if storm {
-        return match (detail("storm.variety", true), killed) {
+        return match (detail("storm.variety", true), went_on) {
             (None, _) => Err("the storm did not end".into()),
             (_, None) => Ok((Ending::TooEarly, leaked)),
             (_, Some(_)) => Ok((Ending::Done, leaked)),
@@ -392,7 +344,7 @@ fn judge(
     if detail("app.exit", true).is_none() {
         return Err(report.failure().unwrap_or("the program did not end".into()));
     }
-    if killed.is_none() {
+    if went_on.is_none() {
         return Ok((Ending::TooEarly, leaked));
     }
     let waits = scene.args.contains("--lives 2");
@@ -400,11 +352,4 @@ fn judge(
         return Err("it did not join again".into());
     }
     Ok((Ending::Done, leaked))
-}
-
-/// Of "N of M frames": how many are missing.
-fn missing(detail: &str) -> Option<u64> {
-    let mut numbers = detail.split_whitespace().filter_map(|w| w.parse().ok());
-    let (back, all): (u64, u64) = (numbers.next()?, numbers.next()?);
-    all.checked_sub(back)
 }

@@ -17,7 +17,7 @@ use xtask::config::{RunConfig, Work};
 use xtask::console::Line;
 use xtask::launch::{self, Event};
 
-use crate::console::Kept;
+use crate::console::{self, Kept};
 use crate::times;
 
 /// All of them.
@@ -101,9 +101,7 @@ fn run(
         timeout: Some(Duration::from_secs(limit)),
         ..RunConfig::default()
     };
-    let mut kept = Kept::new(|_| {});
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
+    let (report, text) = console::run(&config);
     let because = |why: String| Err(format!("{why}\n\nconsole:\n{text}").into());
     if let Some(why) = report.failure() {
         return because(why);

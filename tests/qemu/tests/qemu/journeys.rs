@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
-use xtask::launch;
 
-use crate::console::Kept;
+use crate::console;
 use crate::times;
 
 /// The kernels, in the order in which the program runs them.
@@ -67,9 +66,7 @@ fn micro() -> Result<(), Failed> {
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()
     };
-    let mut kept = Kept::new(|_| {});
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
+    let (report, text) = console::run(&config);
     if let Some(why) = report.failure() {
         return Err(format!("{why}\n\nconsole:\n{text}").into());
     }
@@ -95,9 +92,7 @@ fn run(args: &str) -> Result<Ran, Failed> {
         timeout: Some(Duration::from_secs(300)),
         ..RunConfig::default()
     };
-    let mut kept = Kept::new(|_| {});
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
+    let (report, text) = console::run(&config);
     let because = |why: &str| Err(format!("{args}: {why}\n\nconsole:\n{text}").into());
     if let Some(why) = report.failure() {
         return because(&why);

@@ -2,17 +2,14 @@
 //! is there then, here, or on its way, and whether its CPU lingers for it, the program ends soon and says
 //! why.
 
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
-use xtask::console::Line;
-use xtask::launch::{self, Event};
 
-use crate::console::Kept;
+use crate::kill::{self, Ended, Kill, says};
 use crate::times;
 
 /// How soon the run ends after the machine has died.
@@ -49,47 +46,22 @@ fn dies(nodes: &[Isa], paused: bool) -> Result<(), Failed> {
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()
     };
-    let (mut pid, mut killed) = (None, None);
-    let mut kept = Kept::new(|e: &Event<'_>| match e {
-        Event::Started {
-            node: 1, pid: p, ..
-        } => pid = Some(*p),
-        Event::Line {
-            line: Line::Log { text, .. },
-            ..
-        } if text.contains("From node") => {
-            let Some(pid) = pid else { return };
-            let send = |signal: &str| {
-                let _ = Command::new("kill")
-                    .args([signal, &pid.to_string()])
-                    .status();
-            };
-            std::thread::sleep(Duration::from_millis(100));
-            if paused {
-                send("-STOP");
-                std::thread::sleep(Duration::from_millis(200));
-            }
-            send("-9");
-            killed = Some(Instant::now());
-        }
-        _ => {}
-    });
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
-    let went_on = killed.map(|at: Instant| at.elapsed());
-    let because = |why: String| Err(format!("{nodes:?}: {why}\n\nconsole:\n{text}").into());
-    let Some(went_on) = went_on else {
-        return because("nobody was killed".into());
+    let kill = Kill {
+        node: 1,
+        after: Duration::from_millis(100),
+        paused,
     };
-    if went_on > PROMPT {
-        return because(format!("the run went on for {went_on:?}"));
-    }
+    let ended = kill::run(&config, kill, says("From node"));
+    let Ended { report, text, .. } = &ended;
+    ended.within(PROMPT)?;
     // It has been there, or it was told so by the jump on its way.
     let why = report.failure().unwrap_or_default();
     let was_there = why.contains("its thread was lost with a node that has died");
     let was_told = why.contains("ended with code 1") && text.contains("error: the node is dead");
     match was_there || was_told {
         true => Ok(()),
-        false => because(format!("it does not say why it ends: {why}")),
+        false => ended.because(format_args!(
+            "on {nodes:?}, it does not say why it ends: {why}"
+        )),
     }
 }

@@ -23,6 +23,7 @@ mod emulation;
 mod explore;
 mod journeys;
 mod jumping;
+mod kill;
 mod memory;
 mod messages;
 mod migration;

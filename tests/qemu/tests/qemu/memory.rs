@@ -1,16 +1,16 @@
 //! System tests of memory that nodes are given in blocks.
 
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
 use xtask::console::{Line, Record};
-use xtask::launch::{self, Event, RunReport};
+use xtask::launch::{Event, RunReport};
 
-use crate::console::Kept;
+use crate::console::{because, run};
+use crate::kill::{self, Kill};
 use crate::times;
 
 /// All of them.
@@ -57,18 +57,6 @@ fn config(nodes: &[Isa], args: &str) -> RunConfig {
     }
 }
 
-fn run(config: &RunConfig) -> (RunReport, String) {
-    let mut kept = Kept::new(|_| {});
-    let report = launch::run(config, &mut kept);
-    let text = kept.text(&report);
-    (report, text)
-}
-
-/// Fails with what the system printed.
-fn because<T>(text: &str, why: impl std::fmt::Display) -> Result<T, Failed> {
-    Err(format!("{why}\n\nconsole:\n{text}").into())
-}
-
 fn counter(report: &RunReport, name: &str) -> u64 {
     report.json()["counters"][name].as_u64().unwrap_or(0)
 }
@@ -109,44 +97,22 @@ fn dies(victim: usize, after_ms: u64) -> Result<(), Failed> {
         audit: false,
         ..config(&[X86_64, Aarch64], "--fill 110 --away 50")
     };
-    let (mut pid, mut killer) = (None, None);
-    let mut kept = Kept::new(|e: &Event<'_>| match e {
-        Event::Started { node, pid: p, .. } if *node == victim => pid = Some(*p),
-        // What follows is filled on the other node.
+    // What follows is filled on the other node.
+    let is_time = |e: &Event<'_>| match e {
         Event::Line {
             line: Line::Record(Record::Check { name, .. }),
             ..
-        } if name == "blocks.pressure" => {
-            let Some(pid) = pid else { return };
-            killer = Some(std::thread::spawn(move || {
-                std::thread::sleep(Duration::from_millis(after_ms));
-                let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
-                Instant::now()
-            }));
-        }
-        _ => {}
-    });
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
-    let Some(killed) = killer.and_then(|k| k.join().ok()) else {
-        return because(&text, format_args!("node {victim} was not killed"));
+        } => name == "blocks.pressure",
+        _ => false,
     };
-    let why = format!("node {victim} after {after_ms} ms");
-    if killed.elapsed() > PROMPT {
-        return because(&text, format_args!("{why}: took {:?}", killed.elapsed()));
-    }
-    let check = |name: &str| report.checks.iter().find(|c| c.name == name);
+    let kill = Kill::after(victim, Duration::from_millis(after_ms));
+    let ended = kill::run(&config, kill, is_time);
+    ended.within(PROMPT)?;
     // Whoever leads then says how the program has ended.
-    if check("app.exit").is_none() {
-        return because(&text, format_args!("{why}: nobody has ended the program"));
+    if !(ended.report.checks.iter()).any(|c| c.name == "app.exit") {
+        return ended.because("nobody has ended the program");
     }
-    let returned = check("frames.returned").map(|c| c.detail.clone());
-    let detail = returned.unwrap_or_default();
-    let words = detail.split_whitespace().filter_map(|w| w.parse().ok());
-    match words.collect::<Vec<u64>>()[..] {
-        [returned, given] if returned + LEAKED >= given => Ok(()),
-        _ => because(&text, format_args!("{why}: frames: {detail:?}")),
-    }
+    ended.lost_no_more_than(LEAKED)
 }
 
 /// Ten thousand pages that are touched on the other node, which has either ISA: from its memory, in the

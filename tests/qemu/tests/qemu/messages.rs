@@ -2,17 +2,16 @@
 //! doorbells are few under load and one for each message when the receiver sleeps; a death is told.
 //! With `DYAD_LONG=1` the stream has a million messages in each direction.
 
-use std::process::Command;
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
-use xtask::console::Line;
-use xtask::launch::{self, Event, RunReport};
+use xtask::launch::RunReport;
 
-use crate::console::Kept;
+use crate::console::{self, because};
+use crate::kill::{self, Ended, Kill, says};
 use crate::times;
 
 /// Messages of the long form.
@@ -55,10 +54,9 @@ fn config(nodes: &[Isa], cpus: usize, args: &str, seconds: u64) -> RunConfig {
 }
 
 fn run(config: &RunConfig) -> Result<RunReport, Failed> {
-    let mut kept = Kept::new(|_| {});
-    let report = launch::run(config, &mut kept);
+    let (report, text) = console::run(config);
     match report.failure() {
-        Some(why) => Err(format!("{why}\n\nconsole:\n{}", kept.text(&report)).into()),
+        Some(why) => because(&text, why),
         None => Ok(report),
     }
 }
@@ -150,27 +148,11 @@ fn death() -> Result<(), Failed> {
         on_death: OnDeath::Survive,
         ..config(&[X86_64, Aarch64], 1, "--scene lost", 120)
     };
-    let mut victim = None;
-    let mut killed = false;
-    let mut kept = Kept::new(|e: &Event<'_>| match e {
-        Event::Started { node: 1, pid, .. } => victim = Some(*pid),
-        Event::Line {
-            line: Line::Log { text, .. },
-            ..
-        } if !killed && text.contains("node 1 may die now") => {
-            let pid = victim.map(|pid| pid.to_string()).unwrap_or_default();
-            let status = Command::new("kill").args(["-9", &pid]).status();
-            killed = status.is_ok_and(|s| s.success());
-        }
-        _ => {}
-    });
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
-    if !killed {
-        return Err(format!("nobody was killed\n\nconsole:\n{text}").into());
-    }
+    let ended = kill::run(&config, Kill::of(1), says("node 1 may die now"));
+    ended.killed()?;
+    let Ended { report, text, .. } = &ended;
     has(
-        &report,
+        report,
         &[
             "messages.lost-call",
             "messages.lost-send",
@@ -179,5 +161,5 @@ fn death() -> Result<(), Failed> {
             "app.exit",
         ],
     )
-    .map_err(|_| format!("{:?}\n\nconsole:\n{text}", report.failure()).into())
+    .or_else(|_| because(text, format_args!("{:?}", report.failure())))
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, TestOptions, Work};
-use xtask::launch::{self, RunReport};
+use xtask::launch::RunReport;
 
-use crate::console::Kept;
+use crate::console;
 use crate::times;
 
 /// What the console lets a client write: at once, and per second, in bytes with 32 for each line.
@@ -56,9 +56,7 @@ fn play(nodes: Vec<Isa>, scene: &str) -> Result<Played, Failed> {
         },
         ..RunConfig::default()
     };
-    let mut kept = Kept::new(|_| {});
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
+    let (report, text) = console::run(&config);
     let played = Played { report, text };
     // All checks of the victim, and the frames of both.
     match played.report.failure() {

@@ -2,17 +2,16 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
 use dyad_abi::{NodeId, bundle};
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, TestOptions, Work};
-use xtask::launch::{self, Event, RunReport};
 
-use crate::console::Kept;
+use crate::console::{because, run};
+use crate::kill::{self, Ended, Kill};
 use crate::times;
 
 /// All of them.
@@ -64,18 +63,6 @@ fn booting(nodes: &[Isa]) -> RunConfig {
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()
     }
-}
-
-fn run(config: &RunConfig) -> (RunReport, String) {
-    let mut kept = Kept::new(|_| {});
-    let report = launch::run(config, &mut kept);
-    let text = kept.text(&report);
-    (report, text)
-}
-
-/// Fails with what the system printed.
-fn because<T>(text: &str, why: impl std::fmt::Display) -> Result<T, Failed> {
-    Err(format!("{why}\n\nconsole:\n{text}").into())
 }
 
 fn hop(nodes: &[Isa], cpus: usize, migrations: u64) -> Result<(), Failed> {
@@ -256,47 +243,23 @@ fn small_shm() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Kills a machine as soon as the program has printed something; returns when it did.
-fn run_killing(config: &RunConfig, victim: usize) -> (RunReport, String, Option<Instant>) {
-    let mut pids = Vec::new();
-    let mut killed = None;
-    let mut kept = Kept::new(|e: &Event<'_>| match e {
-        Event::Started { node, pid, .. } => pids.push((*node, *pid)),
-        Event::Line { line, .. } if killed.is_none() => {
-            let running = matches!(
-                line,
-                xtask::console::Line::Log { level, .. }
-                    if *level == dyad_abi::record::Level::User
-            );
-            if running && let Some((_, pid)) = pids.iter().find(|p| p.0 == victim) {
-                killed = Some(Instant::now());
-                let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
-            }
-        }
-        _ => {}
-    });
-    let report = launch::run(config, &mut kept);
-    let text = kept.text(&report);
-    (report, text, killed)
-}
-
-fn long_run(on_death: OnDeath) -> RunConfig {
-    RunConfig {
+/// A long run, in which node 2 dies at the first words.
+fn killing(on_death: OnDeath) -> Result<Ended, Failed> {
+    let config = RunConfig {
         on_death,
         ..config(&[X86_64, Aarch64, Aarch64], 1, "npb-is", "--class W")
-    }
+    };
+    let ended = kill::run(&config, Kill::of(2), kill::speaks);
+    ended.killed()?;
+    Ok(ended)
 }
 
 fn killed_machine() -> Result<(), Failed> {
     for victim in [0, 1] {
         let c = config(&[X86_64, Aarch64], 1, "npb-is", "--class W");
-        let (report, text, killed) = run_killing(&c, victim);
-        let Some(at) = killed else {
-            return because(&text, "the program printed nothing");
-        };
-        if at.elapsed() > Duration::from_secs(5) {
-            return because(&text, format!("took {:?} to end", at.elapsed()));
-        }
+        let ended = kill::run(&c, Kill::of(victim), kill::speaks);
+        ended.within(Duration::from_secs(5))?;
+        let Ended { report, text, .. } = ended;
         let why = report.failure().unwrap_or_default();
         if report.ok() || !why.contains(&format!("node {victim}")) {
             return because(&text, format!("must say that node {victim} died: {why}"));
@@ -310,10 +273,7 @@ fn killed_machine() -> Result<(), Failed> {
 
 fn survivors() -> Result<(), Failed> {
     // Node 2 takes no part in the program: it must be able to die without harm.
-    let (report, text, killed) = run_killing(&long_run(OnDeath::Survive), 2);
-    if killed.is_none() {
-        return because(&text, "the program printed nothing");
-    }
+    let Ended { report, text, .. } = killing(OnDeath::Survive)?;
     match report.failure() {
         Some(why) => because(&text, why),
         None => Ok(()),
@@ -321,10 +281,7 @@ fn survivors() -> Result<(), Failed> {
 }
 
 fn restarted() -> Result<(), Failed> {
-    let (report, text, killed) = run_killing(&long_run(OnDeath::Restart), 2);
-    if killed.is_none() {
-        return because(&text, "the program printed nothing");
-    }
+    let Ended { report, text, .. } = killing(OnDeath::Restart)?;
     if let Some(why) = report.failure() {
         return because(&text, why);
     }

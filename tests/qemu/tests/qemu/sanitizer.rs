@@ -12,11 +12,11 @@ use dyad_sim_model::config::Order;
 use dyad_sim_model::incoherent::Kind;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Sim, TestOptions, Work};
-use xtask::launch::{self, RunReport};
+use xtask::launch::RunReport;
 use xtask::sim::Setup;
 use xtask::sim::sanitizer::Report;
 
-use crate::console::Kept;
+use crate::console;
 use crate::times;
 
 /// What makes a missing flush show.
@@ -276,10 +276,7 @@ fn run(seeded: String, under: Under, order: Order) -> (RunReport, String) {
         },
         ..RunConfig::default()
     };
-    let mut kept = Kept::new(|_| {});
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
-    (report, text)
+    console::run(&config)
 }
 
 fn sanitizer(report: &RunReport, text: &str) -> Result<Report, String> {

@@ -10,7 +10,7 @@ use xtask::launch;
 use xtask::sim::outcome::Part;
 use xtask::sim::{Layer, Outcome, Setup};
 
-use crate::console::Kept;
+use crate::console::{self, Kept};
 use crate::times;
 
 /// How often a run may be disturbed by other work on this computer.
@@ -49,9 +49,7 @@ fn run(sim: Sim, coherent: bool, setup: Setup) -> Result<Outcome, String> {
         setup,
         ..tour(sim)
     };
-    let mut kept = Kept::new(|_| {});
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
+    let (report, text) = console::run(&config);
     if let Some(why) = report.failure() {
         return Err(format!("{why}\n\nconsole:\n{text}"));
     }

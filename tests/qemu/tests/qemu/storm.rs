@@ -8,9 +8,9 @@ use std::time::Duration;
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, TestOptions, Work};
-use xtask::launch::{self, RunReport};
+use xtask::launch::RunReport;
 
-use crate::console::Kept;
+use crate::console;
 use crate::times;
 
 /// Operations of the long form, on each kind of system.
@@ -113,10 +113,7 @@ fn run(
         },
         ..RunConfig::default()
     };
-    let mut kept = Kept::new(|_| {});
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
-    (report, text)
+    console::run(&config)
 }
 
 fn storm(nodes: &[Isa], cpus: usize, coherent: bool) -> Result<(), Failed> {

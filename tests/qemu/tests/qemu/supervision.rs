@@ -12,7 +12,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use dyad_abi::boot::OnDeath;
-use dyad_abi::record::Level;
 use dyad_sim_model::config::Order;
 use dyad_sim_model::report::ClockReport;
 use libtest_mimic::{Failed, Trial};
@@ -23,11 +22,12 @@ use xtask::sim::Setup;
 
 use crate::clock::{Burners, base, repetitions};
 use crate::console::Kept;
+use crate::kill::{self, Ended, Kill};
 use crate::times;
 
 mod hold;
 
-use hold::{By, Hold, Holder, Killed};
+use hold::{By, Hold, Holder};
 
 /// For how long a machine stands still, at least: longer than it is waited for.
 const STILL: Duration = Duration::from_secs(3);
@@ -336,12 +336,12 @@ fn restarted_incoherent() -> Result<(), Failed> {
     for i in 0..repetitions(1) {
         let _burners = Burners::new(2 * (i % 2));
         let again = (0..2 * ATTEMPTS).find_map(|_| {
-            let (report, kills, text) = killing_second(&config);
-            let judged = sanitized(&report).and_then(|()| match is_lost(&report) {
+            let ended = killing_second(&config);
+            let judged = sanitized(&ended.report).and_then(|()| match is_lost(&ended.report) {
                 true => Ok(None),
-                false => came_again(&report, &kills, &text).map(Some),
+                false => came_again(&ended).map(Some),
             });
-            let judged = judged.map_err(|why| format!("{why}\n\nconsole:\n{text}"));
+            let judged = judged.map_err(|why| format!("{why}\n\nconsole:\n{}", ended.text));
             judged.transpose()
         });
         again.ok_or("the program was always on the machine that was killed")??;
@@ -367,10 +367,11 @@ fn restarted_in_vain() -> Result<(), Failed> {
         let _burners = Burners::new(2 * (i % 2));
         // Its first words are said at home, and nearly all of its time is spent there.
         let lost = (0..2 * ATTEMPTS).find_map(|_| match killing_second(&config) {
-            (report, _, text) if is_lost(&report) => Some((report, text)),
+            ended if is_lost(&ended.report) => Some(ended),
             _ => None,
         });
-        let (report, text) = lost.ok_or("the program was never on the machine that was killed")?;
+        let Ended { report, text, .. } =
+            lost.ok_or("the program was never on the machine that was killed")?;
         if !text.contains("starting node 1 (aarch64) again") {
             return Err(format!("it was not started again\n\nconsole:\n{text}").into());
         }
@@ -391,44 +392,28 @@ fn is_lost(report: &RunReport) -> bool {
 /// Kills the second node's machine when the program has begun. `None`: the program was there, and lost,
 /// which is another test.
 fn comes_again(config: &RunConfig) -> Result<Option<()>, String> {
-    let (report, kills, text) = killing_second(config);
-    if is_lost(&report) {
+    let ended = killing_second(config);
+    if is_lost(&ended.report) {
         return Ok(None);
     }
-    let judged = came_again(&report, &kills, &text).map(Some);
-    judged.map_err(|why| format!("{why}\n\nconsole:\n{text}"))
+    let judged = came_again(&ended).map(Some);
+    judged.map_err(|why| format!("{why}\n\nconsole:\n{}", ended.text))
 }
 
-/// A run whose second node's machine is killed as soon as the program has said something: its report,
-/// how killing went, and what was printed.
-fn killing_second(config: &RunConfig) -> (RunReport, Vec<Result<(), String>>, String) {
-    let mut victim = None;
-    let mut kills = Vec::new();
-    let mut kept = Kept::new(|event: &Event<'_>| match event {
-        Event::Started { node: 1, pid, .. } => victim = Some(*pid),
-        Event::Line {
-            line: Line::Log { level, .. },
-            ..
-        } if *level == Level::User && kills.is_empty() => {
-            kills.extend(victim.map(|pid| Killed(pid).stop()));
-        }
-        _ => {}
-    });
-    let report = launch::run(config, &mut kept);
-    let text = kept.text(&report);
-    (report, kills, text)
+/// A run whose second node's machine is killed as soon as the program has said something.
+fn killing_second(config: &RunConfig) -> Ended {
+    kill::run(config, Kill::of(1), kill::speaks)
 }
 
-fn came_again(report: &RunReport, kills: &[Result<(), String>], text: &str) -> Result<(), String> {
-    match kills {
-        [killed] => killed.clone()?,
-        _ => return Err("nobody was killed".into()),
+fn came_again(ended: &Ended) -> Result<(), String> {
+    let report = &ended.report;
+    if ended.went_on.is_none() {
+        return Err("nobody was killed".into());
     }
     if let Some(why) = report.failure() {
         return Err(why);
     }
-    let passed = |name: &str| report.checks.iter().any(|c| c.ok && c.name == name);
-    if !passed("commute.lives") || !text.contains("joined as incarnation 2") {
+    if !ended.passed("commute.lives") || !ended.text.contains("joined as incarnation 2") {
         return Err("it did not come again".into());
     }
     // Both nodes' clocks end when the system does.

@@ -1,16 +1,15 @@
 //! Threads of a program, on all nodes: program `threads`, whose header says what its scenes are.
 
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, TestOptions, Work};
-use xtask::console::Line;
-use xtask::launch::{self, Event, RunReport};
+use xtask::launch::RunReport;
 
-use crate::console::Kept;
+use crate::console::{because, run};
+use crate::kill::{self, Ended, Kill, says};
 use crate::times;
 
 const PAIR: &[Isa] = &[X86_64, Aarch64];
@@ -80,17 +79,6 @@ fn config(nodes: &[Isa], cpus: usize, args: &str) -> RunConfig {
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()
     }
-}
-
-fn run(config: &RunConfig) -> (RunReport, String) {
-    let mut kept = Kept::new(|_| {});
-    let report = launch::run(config, &mut kept);
-    let text = kept.text(&report);
-    (report, text)
-}
-
-fn because<T>(text: &str, why: impl std::fmt::Display) -> Result<T, Failed> {
-    Err(format!("{why}\n\nconsole:\n{text}").into())
 }
 
 fn counter(report: &RunReport, text: &str, name: &str) -> Result<u64, Failed> {
@@ -202,27 +190,8 @@ fn lost(nodes: &[Isa]) -> Result<(), Failed> {
         on_death: OnDeath::Survive,
         ..config(nodes, 1, "--scene lost")
     };
-    let (mut pid, mut killed) = (None, false);
-    let mut kept = Kept::new(|e: &Event<'_>| match e {
-        Event::Started {
-            node: 1, pid: p, ..
-        } => pid = Some(*p),
-        Event::Line {
-            line: Line::Log { text, .. },
-            ..
-        } if text.contains("node 1 may die now") => {
-            if let Some(pid) = pid {
-                killed = true;
-                let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
-            }
-        }
-        _ => {}
-    });
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
-    if !killed {
-        return because(&text, "node 1 was not killed");
-    }
+    let ended = kill::run(&config, Kill::of(1), says("node 1 may die now"));
+    ended.killed()?;
     for name in [
         "threads.lost-join",
         "threads.lost-waiting",
@@ -230,13 +199,15 @@ fn lost(nodes: &[Isa]) -> Result<(), Failed> {
         "threads.lost-taken",
         "threads.lost-others",
         "threads.lost-node",
+        "threads.lost-heap",
+        "threads.lost-placed",
         "app.exit",
     ] {
-        if !report.checks.iter().any(|c| c.name == name && c.ok) {
-            return because(&text, format_args!("check {name} has not passed"));
+        if !ended.passed(name) {
+            return ended.because(format_args!("check {name} has not passed"));
         }
     }
-    returned_but_for_few(&report, &text)
+    ended.lost_no_more_than(LEAKED)
 }
 
 /// A node dies at some moment of work. Whatever it held, the run ends soon, and everything comes back; if
@@ -246,58 +217,20 @@ fn dies_at_work(nodes: &[Isa], victim: usize, after_ms: u64) -> Result<(), Faile
         on_death: OnDeath::Survive,
         ..config(nodes, 1, "--scene work --seconds 1")
     };
-    let (mut pid, mut killer) = (None, None);
-    let mut kept = Kept::new(|e: &Event<'_>| match e {
-        Event::Started { node, pid: p, .. } if *node == victim => pid = Some(*p),
-        Event::Line {
-            line: Line::Log { text, .. },
-            ..
-        } if text.contains("threads: at work") => {
-            let Some(pid) = pid else { return };
-            killer = Some(std::thread::spawn(move || {
-                std::thread::sleep(Duration::from_millis(after_ms));
-                let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
-                Instant::now()
-            }));
-        }
-        _ => {}
-    });
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
-    let killed = killer.and_then(|k| k.join().ok());
-    let Some(killed) = killed else {
-        return because(&text, format_args!("node {victim} was not killed"));
-    };
-    let why = format!("node {victim} after {after_ms} ms");
-    if killed.elapsed() > PROMPT {
-        return because(&text, format_args!("{why}: took {:?}", killed.elapsed()));
-    }
+    let kill = Kill::after(victim, Duration::from_millis(after_ms));
+    let ended = kill::run(&config, kill, says("threads: at work"));
+    ended.within(PROMPT)?;
     // With node 0 the console is gone, and the first thread.
     if victim == 0 {
         return Ok(());
     }
-    let check = |name: &str| report.checks.iter().find(|c| c.name == name);
-    match check("app.exit") {
+    let Ended { report, text, .. } = &ended;
+    match report.checks.iter().find(|c| c.name == "app.exit") {
         Some(c) if c.ok => {}
         Some(c) if c.detail.contains("code 101") && text.contains("lost") => {}
-        other => return because(&text, format_args!("{why}: {other:?}")),
+        other => return ended.because(format_args!("{other:?}")),
     }
-    returned_but_for_few(&report, &text)
-}
-
-/// All frames came back, but for those that a machine was changing when it died.
-fn returned_but_for_few(report: &RunReport, text: &str) -> Result<(), Failed> {
-    let returned = report.checks.iter().find(|c| c.name == "frames.returned");
-    let numbers = |d: &str| {
-        d.split_whitespace()
-            .filter_map(|w| w.parse().ok())
-            .collect()
-    };
-    let frames: Vec<u64> = returned.map(|c| numbers(&c.detail)).unwrap_or_default();
-    match frames[..] {
-        [returned, given] if returned + LEAKED >= given => Ok(()),
-        _ => because(text, format_args!("frames: {frames:?}")),
-    }
+    ended.lost_no_more_than(LEAKED)
 }
 
 /// More turns ring no more doorbells than there are more contended wake-ups, and send no messages.

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Sim, TestOptions, Work};
-use xtask::launch;
 use xtask::sim::outcome::machine_report;
 
-use crate::console::Kept;
+use crate::console;
 use crate::times;
 
 /// Accesses to remembered pages that a run must at least have made on each node.
@@ -58,9 +57,7 @@ fn compare(work: Work) -> Result<(), Failed> {
         mem_cxl: 128 << 20,
         ..RunConfig::default()
     };
-    let mut kept = Kept::new(|_| {});
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
+    let (report, text) = console::run(&config);
     if let Some(why) = report.failure() {
         return Err(format!("{why}\n\nconsole:\n{text}").into());
     }

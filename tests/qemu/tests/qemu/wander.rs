@@ -6,9 +6,8 @@ use std::time::Duration;
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
-use xtask::launch;
 
-use crate::console::Kept;
+use crate::console;
 use crate::times;
 
 /// Points that a round of the program passes.
@@ -45,9 +44,7 @@ fn config(nodes: &[Isa], args: &str) -> RunConfig {
 /// Results of a run, in lines, and its migrations. It must report that all is well.
 fn run(nodes: &[Isa], args: &str) -> Result<(Vec<String>, u64), Failed> {
     let config = config(nodes, args);
-    let mut kept = Kept::new(|_| {});
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
+    let (report, text) = console::run(&config);
     let because = |why: &str| Err(format!("{args}: {why}\n\nconsole:\n{text}").into());
     if let Some(why) = report.failure() {
         return because(&why);
@@ -140,10 +137,8 @@ fn panics() -> Result<(), Failed> {
             "another has moved to aarch64",
         ),
     ] {
-        let mut kept = Kept::new(|_| {});
         let args = format!("--scene {scene}");
-        let report = launch::run(&config(&[X86_64, Aarch64], &args), &mut kept);
-        let text = kept.text(&report);
+        let (report, text) = console::run(&config(&[X86_64, Aarch64], &args));
         let told = text
             .lines()
             .any(|l| l.contains(says) && l.contains(message));
@@ -167,9 +162,7 @@ fn stroll() -> Result<(), Failed> {
         },
         ..config(&[X86_64, Aarch64], "")
     };
-    let mut kept = Kept::new(|_| {});
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
+    let (report, text) = console::run(&config);
     if let Some(why) = report.failure() {
         return Err(format!("{why}\n{text}").into());
     }

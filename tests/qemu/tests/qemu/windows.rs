@@ -9,9 +9,8 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 use xtask::bench::{self, Key};
 use xtask::config::{RunConfig, Sim, Work};
-use xtask::launch;
 
-use crate::console::Kept;
+use crate::console::{self, Kept};
 use crate::times;
 
 /// How often the program opens each window per ISA.
@@ -43,9 +42,7 @@ fn known(nodes: &[Isa]) -> Result<(), Failed> {
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()
     };
-    let mut kept = Kept::new(|_| {});
-    let report = launch::run(&config, &mut kept);
-    let text = kept.text(&report);
+    let (report, text) = console::run(&config);
     if let Some(why) = report.failure() {
         return Err(format!("{why}\n\nconsole:\n{text}").into());
     }

@@ -2,13 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use xtask::launch::Event;
 
 use super::LIMIT;
+use crate::kill::signal;
 
 /// Something that can stop a machine.
 pub trait Hold: Send {
@@ -16,16 +16,6 @@ pub trait Hold: Send {
     fn stop(&mut self) -> Result<(), String>;
     /// Lets it go on.
     fn go_on(&mut self) -> Result<(), String>;
-}
-
-fn signal(pid: u32, name: &str) -> Result<(), String> {
-    let status = Command::new("kill")
-        .args([&format!("-{name}"), &pid.to_string()])
-        .status();
-    match status {
-        Ok(s) if s.success() => Ok(()),
-        other => Err(format!("kill -{name} {pid}: {other:?}")),
-    }
 }
 
 /// A process, stopped by signals.
@@ -122,7 +112,7 @@ impl Hold for Debugger {
 }
 
 /// A process that is killed.
-pub struct Killed(pub u32);
+struct Killed(u32);
 
 impl Hold for Killed {
     fn stop(&mut self) -> Result<(), String> {

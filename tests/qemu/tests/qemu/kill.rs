@@ -1,0 +1,187 @@
+//! Runs in which a machine is killed once the time has come.
+
+use std::process::Command;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use dyad_abi::record::Level;
+use libtest_mimic::Failed;
+use xtask::config::RunConfig;
+use xtask::console::Line;
+use xtask::launch::{self, Event, RunReport};
+
+use crate::console::{Kept, because};
+
+/// How long a machine that is stopped first stands still.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A machine, and how it is killed.
+#[derive(Clone, Copy, Debug)]
+pub struct Kill {
+    /// Its node.
+    pub node: usize,
+    /// How long after its time has come.
+    pub after: Duration,
+    /// Whether it is stopped for a moment before.
+    pub paused: bool,
+}
+
+impl Kill {
+    /// Of that node, at once.
+    pub fn of(node: usize) -> Kill {
+        Kill::after(node, Duration::ZERO)
+    }
+
+    /// Of that node, somewhat later.
+    pub fn after(node: usize, after: Duration) -> Kill {
+        Kill {
+            node,
+            after,
+            paused: false,
+        }
+    }
+
+    /// Kills the process unless the run is over before; when it did.
+    fn carry_out(self, pid: u32, is_over: &Receiver<()>) -> Option<Instant> {
+        let goes_on = |time| is_over.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+        if !goes_on(self.after) {
+            return None;
+        }
+        if self.paused {
+            signal(pid, "STOP").ok()?;
+            if !goes_on(PAUSE) {
+                return None;
+            }
+        }
+        signal(pid, "KILL").ok()?;
+        Some(Instant::now())
+    }
+}
+
+impl std::fmt::Display for Kill {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let paused = if self.paused { "stopped and " } else { "" };
+        let Kill { node, after, .. } = self;
+        write!(f, "node {node} {paused}killed after {after:?}")
+    }
+}
+
+/// A run that has ended.
+pub struct Ended {
+    /// What was to be killed, if anything.
+    pub kill: Option<Kill>,
+    pub report: RunReport,
+    /// What it printed.
+    pub text: String,
+    /// How long it went on after the machine had been killed; nothing if that was not killed.
+    pub went_on: Option<Duration>,
+}
+
+impl Ended {
+    /// How long it went on after the machine had been killed; fails if that was not killed.
+    pub fn killed(&self) -> Result<Duration, Failed> {
+        match self.went_on {
+            Some(time) => Ok(time),
+            None => self.because("nobody was killed"),
+        }
+    }
+
+    /// Fails unless the machine was killed, and the run has ended soon after that.
+    pub fn within(&self, limit: Duration) -> Result<(), Failed> {
+        match self.killed()? {
+            time if time <= limit => Ok(()),
+            time => self.because(format_args!("the run went on for {time:?}")),
+        }
+    }
+
+    /// Whether there is such a check, and it has passed.
+    pub fn passed(&self, check: &str) -> bool {
+        (self.report.checks.iter()).any(|c| c.name == check && c.ok)
+    }
+
+    /// Fails unless all frames came back, but for those that a machine can have been changing when it died.
+    pub fn lost_no_more_than(&self, frames: u64) -> Result<(), Failed> {
+        let check = (self.report.checks.iter()).find(|c| c.name == "frames.returned");
+        match check.map(|c| missing(&c.detail)) {
+            Some(Some(lost)) if lost <= frames => Ok(()),
+            other => self.because(format_args!("frames missing: {other:?}")),
+        }
+    }
+
+    /// Fails, with what the system printed.
+    pub fn because<T>(&self, why: impl std::fmt::Display) -> Result<T, Failed> {
+        match &self.kill {
+            Some(kill) => because(&self.text, format_args!("{kill}: {why}")),
+            None => because(&self.text, why),
+        }
+    }
+}
+
+/// Of "N of M frames": how many are missing.
+pub fn missing(detail: &str) -> Option<u64> {
+    let mut numbers = detail.split_whitespace().filter_map(|w| w.parse().ok());
+    let (back, all): (u64, u64) = (numbers.next()?, numbers.next()?);
+    all.checked_sub(back)
+}
+
+/// Whether somebody says that.
+pub fn says(words: &str) -> impl FnMut(&Event<'_>) -> bool {
+    move |event| match event {
+        Event::Line {
+            line: Line::Log { text, .. },
+            ..
+        } => text.contains(words),
+        _ => false,
+    }
+}
+
+/// Whether a program says anything.
+pub fn speaks(event: &Event<'_>) -> bool {
+    match event {
+        Event::Line {
+            line: Line::Log { level, .. },
+            ..
+        } => *level == Level::User,
+        _ => false,
+    }
+}
+
+/// Runs a system and kills a machine once it is time: from the first event on that `is_time` tells.
+pub fn run(config: &RunConfig, kill: Kill, mut is_time: impl FnMut(&Event<'_>) -> bool) -> Ended {
+    let (over, is_over) = mpsc::channel();
+    let (mut pid, mut is_over, mut killer) = (None, Some(is_over), None);
+    let mut kept = Kept::new(|event: &Event<'_>| {
+        match event {
+            Event::Started { node, pid: p, .. } if *node == kill.node => pid = Some(*p),
+            _ => {}
+        }
+        if is_time(event)
+            && let Some(pid) = pid
+            && let Some(is_over) = is_over.take()
+        {
+            killer = Some(std::thread::spawn(move || kill.carry_out(pid, &is_over)));
+        }
+    });
+    let report = launch::run(config, &mut kept);
+    let ended = Instant::now();
+    let text = kept.text(&report);
+    drop(over);
+    let killed = killer.and_then(|k| k.join().ok()).flatten();
+    Ended {
+        kill: Some(kill),
+        report,
+        text,
+        went_on: killed.map(|at| ended.saturating_duration_since(at)),
+    }
+}
+
+/// Sends a process a signal of that name.
+pub fn signal(pid: u32, name: &str) -> Result<(), String> {
+    let status = Command::new("kill")
+        .args([&format!("-{name}"), &pid.to_string()])
+        .status();
+    match status {
+        Ok(s) if s.success() => Ok(()),
+        other => Err(format!("kill -{name} {pid}: {other:?}")),
+    }
+}
