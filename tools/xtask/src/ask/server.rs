@@ -33,8 +33,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use super::channel::{Channel, Word};
 use super::threads::{self, Found, Glance, Look};
 use super::{
-    MAX_LINE, MAX_WAIT, Moved, Named, Question, RUN_FILE, RUN_SCHEMA, Refusal, Reply, Run, Target,
-    Wanted, again,
+    Interpreted, MAX_LINE, MAX_WAIT, Moved, Named, Question, RUN_FILE, RUN_SCHEMA, Refusal, Reply,
+    Run, Target, Wanted, again,
 };
 use crate::broker::pid_of;
 use crate::state::SharedState;
@@ -208,6 +208,7 @@ fn has_gone(mut stream: &UnixStream) -> bool {
 
 /// A thread that is to be moved.
 struct Begun {
+    since: Instant,
     id: u32,
     word: Word,
     found: Found,
@@ -217,6 +218,52 @@ struct Begun {
     to: NodeId,
     /// Name of its program.
     name: String,
+}
+
+impl Begun {
+    /// Whether it was there when it was looked at first.
+    fn was_there(&self) -> bool {
+        self.first.at() == Some(self.to)
+    }
+
+    /// That it has been moved, and is as it is seen now.
+    fn moved(&self, now: Glance, interpreted: Option<Interpreted>) -> Moved {
+        let index = |glance: Glance| glance.at().unwrap_or(glance.owner.node).index();
+        Moved {
+            program: self.name.clone(),
+            thread: self.word.thread,
+            from: index(self.first),
+            to: self.to.index(),
+            now: index(now),
+            already: self.was_there(),
+            ms: self.since.elapsed().as_secs_f64() * 1e3,
+            migrations: now.migrations,
+            interpreted,
+        }
+    }
+
+    fn timed_out(&self, wait: Duration, taken: bool) -> Refusal {
+        Refusal::TimedOut {
+            program: self.name.clone(),
+            thread: self.word.thread,
+            ms: wait.as_millis() as u64,
+            taken,
+        }
+    }
+
+    /// That init has refused to ask it.
+    fn refused(&self, why: Refused) -> Refusal {
+        match why {
+            Refused::NotFound => Refusal::NoThread {
+                program: self.name.clone(),
+                thread: self.word.thread,
+            },
+            Refused::NodeDead => Refusal::NodeDead {
+                node: self.to.index(),
+            },
+            e => Refusal::Refused { why: e.to_string() },
+        }
+    }
 }
 
 /// A request that is waited for.
@@ -300,6 +347,7 @@ impl Subject {
 
     /// Finds the thread, and where it is to go.
     fn begin(&self, state: &SharedState<'_>, wanted: &Wanted) -> Result<Begun, Refusal> {
+        let since = Instant::now();
         let named = self.named(wanted)?;
         let none = || Refusal::NoThread {
             program: named.name.clone(),
@@ -319,6 +367,7 @@ impl Subject {
             Look::Seen(_) | Look::Gone => return Err(none()),
         };
         Ok(Begun {
+            since,
             id,
             word: Word {
                 program: named.number as u8,
@@ -332,37 +381,15 @@ impl Subject {
     }
 
     fn migrate(&self, wanted: &Wanted, gone: &dyn Fn() -> bool) -> Result<Moved, Refusal> {
-        let begin = Instant::now();
         let state = self.channel.state();
-        let Begun {
-            id,
-            word,
-            found,
-            first,
-            to,
-            name,
-        } = self.begin(&state, wanted)?;
-        let none = || Refusal::NoThread {
-            program: name.clone(),
-            thread: wanted.thread,
-        };
-        let moved = |now: Glance, already| Moved {
-            program: name.clone(),
-            thread: wanted.thread,
-            from: first.at().unwrap_or(first.owner.node).index(),
-            to: to.index(),
-            now: now.at().unwrap_or(now.owner.node).index(),
-            already,
-            ms: begin.elapsed().as_secs_f64() * 1e3,
-            migrations: now.migrations,
-            interpreted: None,
-        };
-        if first.at() == Some(to) {
-            return Ok(moved(first, true));
+        let begun = self.begin(&state, wanted)?;
+        if begun.was_there() {
+            return Ok(begun.moved(begun.first, None));
         }
-        let pending = self.put(id, word, to, &none)?;
+        let (found, to) = (begun.found, begun.to);
+        let pending = self.put(&begun)?;
         let wait = Duration::from_millis(wanted.wait_ms).min(MAX_WAIT);
-        let mut until = begin + wait;
+        let mut until = begun.since + wait;
         let mut next_ask = Instant::now() + ASK;
         let mut taken = false;
         let mut took: Option<Instant> = None;
@@ -377,7 +404,7 @@ impl Subject {
                 Look::Seen(now) if now.at() == Some(to) => {
                     // It may have come by itself.
                     let _ = self.withdraw(&pending);
-                    return Ok(moved(now, false));
+                    return Ok(begun.moved(now, None));
                 }
                 Look::Seen(now) if !now.is_gone() => Some(now),
                 Look::Blurred => None,
@@ -395,14 +422,14 @@ impl Subject {
                 return Err(Refusal::Withdrawn { taken });
             }
             let instant = Instant::now();
-            let hops = seen.filter(|now| now.migrations != first.migrations);
+            let hops = seen.filter(|now| now.migrations != begun.first.migrations);
             if let Some(now) = hops.filter(|_| instant >= next_ask) {
                 // It goes to and fro, and may have been there between two looks. Or it has only been in
                 // services elsewhere, and has not left yet.
                 next_ask = instant + ASK;
                 if took.is_some_and(|at| instant >= at + LAST_MOMENT) {
                     self.forget(&pending);
-                    return Ok(moved(now, false));
+                    return Ok(begun.moved(now, None));
                 }
                 let asked = self
                     .channel
@@ -412,12 +439,7 @@ impl Subject {
                 }
             }
             if instant >= until {
-                let late = Refusal::TimedOut {
-                    program: name.clone(),
-                    thread: wanted.thread,
-                    ms: wait.as_millis() as u64,
-                    taken,
-                };
+                let late = begun.timed_out(wait, taken);
                 if taken || self.withdraw(&pending)? {
                     return Err(late);
                 }
@@ -429,14 +451,9 @@ impl Subject {
     }
 
     /// Asks the thread, in the place of what it was asked before.
-    fn put(
-        &self,
-        id: u32,
-        word: Word,
-        to: NodeId,
-        none: &dyn Fn() -> Refusal,
-    ) -> Result<Pending, Refusal> {
-        let what = request::word(to);
+    fn put(&self, begun: &Begun) -> Result<Pending, Refusal> {
+        let (id, word) = (begun.id, begun.word);
+        let what = request::word(begun.to);
         let _one = self.putting.lock().unwrap_or_else(PoisonError::into_inner);
         let number = {
             let mut newest = self.newest();
@@ -452,9 +469,7 @@ impl Subject {
                 what,
                 number,
             }),
-            Err(Refused::NotFound) => Err(none()),
-            Err(Refused::NodeDead) => Err(Refusal::NodeDead { node: to.index() }),
-            Err(e) => Err(Refusal::Refused { why: e.to_string() }),
+            Err(e) => Err(begun.refused(e)),
         }
     }
 

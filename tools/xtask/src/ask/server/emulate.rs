@@ -10,7 +10,7 @@
 //! cannot be taken back: whoever goes away meanwhile has not changed anything.
 
 use std::mem::offset_of;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dyad_abi::Error as Refused;
 use dyad_abi::emulation::{Page, refused, status};
@@ -18,7 +18,7 @@ use dyad_abi::emulation::{Page, refused, status};
 use super::super::channel::Word;
 use super::super::threads::{self, Look};
 use super::super::{Interpreted, MAX_WAIT, Moved, Refusal, Wanted};
-use super::{Begun, LOOK, Subject};
+use super::{LOOK, Subject};
 
 /// Number of a word of a page.
 macro_rules! word {
@@ -67,49 +67,24 @@ impl Subject {
         wanted: &Wanted,
         gone: &dyn Fn() -> bool,
     ) -> Result<Moved, Refusal> {
-        let begin = Instant::now();
         let state = self.channel.state();
-        let Begun {
-            word,
-            found,
-            first,
-            to,
-            name,
-            ..
-        } = self.begin(&state, wanted)?;
-        let from = first.at().unwrap_or(first.owner.node).index();
-        let moved = |already, interpreted| {
+        let begun = self.begin(&state, wanted)?;
+        let (word, found, to) = (begun.word, begun.found, begun.to);
+        let moved = |interpreted| {
             let now = match threads::look(&state, found) {
                 Look::Seen(now) => now,
-                _ => first,
+                _ => begun.first,
             };
-            Moved {
-                program: name.clone(),
-                thread: wanted.thread,
-                from,
-                to: to.index(),
-                now: now.at().unwrap_or(now.owner.node).index(),
-                already,
-                ms: begin.elapsed().as_secs_f64() * 1e3,
-                migrations: now.migrations,
-                interpreted,
-            }
+            begun.moved(now, interpreted)
         };
-        if first.at() == Some(to) {
-            return Ok(moved(true, None));
+        if begun.was_there() {
+            return Ok(moved(None));
         }
         match self.channel.emulate(word, to)? {
             Ok(_) => {}
-            Err(Refused::NotFound) => {
-                return Err(Refusal::NoThread {
-                    program: name,
-                    thread: wanted.thread,
-                });
-            }
-            Err(Refused::NodeDead) => return Err(Refusal::NodeDead { node: to.index() }),
             Err(Refused::NotReady) => return Err(not_ready()),
             Err(Refused::Exists) => return Err(Refusal::Replaced),
-            Err(e) => return Err(Refusal::Refused { why: e.to_string() }),
+            Err(e) => return Err(begun.refused(e)),
         }
         let wait = Duration::from_millis(wanted.wait_ms).min(MAX_WAIT);
         loop {
@@ -123,12 +98,12 @@ impl Subject {
                         instructions: self.page(word, word!(steps))?,
                         calls: self.page(word, word!(calls))?,
                     };
-                    return Ok(moved(false, Some(interpreted)));
+                    return Ok(moved(Some(interpreted)));
                 }
                 status::BACK => return Err(self.back(word)?),
                 status::IDLE => match self.page(word, word!(outcome))? {
                     // To a node of its own ISA nothing has to be interpreted.
-                    0 => return Ok(moved(false, None)),
+                    0 => return Ok(moved(None)),
                     _ => return Err(self.back(word)?),
                 },
                 _ => {}
@@ -139,14 +114,9 @@ impl Subject {
             if gone() {
                 return Err(Refusal::Withdrawn { taken: true });
             }
-            if begin.elapsed() >= wait {
-                return Err(Refusal::TimedOut {
-                    program: name,
-                    thread: wanted.thread,
-                    ms: wait.as_millis() as u64,
-                    // By init, which tries for a second or two.
-                    taken: true,
-                });
+            if begun.since.elapsed() >= wait {
+                // Taken by init, which tries for a second or two.
+                return Err(begun.timed_out(wait, true));
             }
             std::thread::sleep(LOOK);
         }
