@@ -1,25 +1,8 @@
 //! The rules that keep capability tables safe, each of which a test can take away.
 //!
 //! A [`Table`](crate::Table) follows all of them unless it is made with another type parameter.
-//! Whether a rule is followed is known when the code is compiled: what is not taken away costs
-//! nothing.
 
-macro_rules! rules {
-    ($($(#[$doc:meta])* $rule:ident,)*) => {
-        /// A rule. The names in parentheses are those of the protocol's traces.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Rule {
-            $($(#[$doc])* $rule,)*
-        }
-
-        impl Rule {
-            /// All of them.
-            pub const ALL: &[Rule] = &[$(Rule::$rule,)*];
-        }
-    };
-}
-
-rules! {
+dyad_coherence::rules! {
     /// A slot is reserved before its stamp is looked at (S3).
     ReserveBeforeCheck,
     /// A slot is filled only if every node has been quiet since its stamp.
@@ -75,19 +58,3 @@ rules! {
     /// A revocation is logged.
     RevokeLogs,
 }
-
-/// Which rules are followed.
-pub trait Rules {
-    /// Whether this one is. Always the same for the same type.
-    #[inline(always)]
-    #[must_use]
-    fn follow(_rule: Rule) -> bool {
-        true
-    }
-}
-
-/// All of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Protocol;
-
-impl Rules for Protocol {}

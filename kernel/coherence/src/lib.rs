@@ -66,6 +66,7 @@ pub mod model;
 #[cfg(any(test, feature = "host", feature = "model"))]
 pub mod mutants;
 mod permitted;
+mod rules;
 #[cfg(any(test, feature = "host"))]
 pub mod stale;
 

@@ -18,6 +18,7 @@ pub mod mutant;
 
 use core::panic::Location;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic as plain;
 
 use dyad_shm::PhysAddr;
@@ -174,6 +175,23 @@ impl GlobalMem for LoomMem {
     fn writeback(&self, _at: PhysAddr, _len: u64) {}
 
     fn invalidate(&self, _at: PhysAddr, _len: u64) {}
+}
+
+/// Both at once, inside of a model: what they return. The thread of `a` starts last: it should be the one
+/// that reads more and changes less.
+///
+/// # Panics
+///
+/// If `a` does.
+pub fn race<A: Send + 'static, B>(
+    mem: &Arc<LoomMem>,
+    a: impl FnOnce(&LoomMem) -> A + Send + 'static,
+    b: impl FnOnce(&LoomMem) -> B,
+) -> (A, B) {
+    let other = mem.clone();
+    let a = loom::thread::spawn(move || a(&other));
+    let b = b(mem);
+    (a.join().expect("the other thread does not panic"), b)
 }
 
 /// Explores `f`, with at most `preemptions` involuntary switches in one execution; `None`: all.

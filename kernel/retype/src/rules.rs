@@ -1,25 +1,9 @@
 //! The rules that keep frames safe, each of which a test can take away.
 //!
 //! A [`FrameTable`](crate::FrameTable) follows all of them unless it is made with another type
-//! parameter. Whether a
-//! rule is followed is known when the code is compiled: what is not taken away costs nothing.
+//! parameter.
 
-macro_rules! rules {
-    ($($(#[$doc:meta])* $rule:ident,)*) => {
-        /// A rule. The names in parentheses are those of the protocol's traces.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Rule {
-            $($(#[$doc])* $rule,)*
-        }
-
-        impl Rule {
-            /// All of them.
-            pub const ALL: &[Rule] = &[$(Rule::$rule,)*];
-        }
-    };
-}
-
-rules! {
+dyad_coherence::rules! {
     /// A reference is taken only if the version is the one the capability was made for (M1).
     PinChecksVersion,
     /// A reference is taken only if the frame is used for what is wanted.
@@ -59,19 +43,3 @@ rules! {
     /// The new half of a block is stamped as the block was.
     SplitCopiesStamp,
 }
-
-/// Which rules are followed.
-pub trait Rules {
-    /// Whether this one is. Always the same for the same type.
-    #[inline(always)]
-    #[must_use]
-    fn follow(_rule: Rule) -> bool {
-        true
-    }
-}
-
-/// All of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Protocol;
-
-impl Rules for Protocol {}

@@ -1,44 +1,9 @@
 //! The protocol, less one rule each.
 
-use std::sync::LazyLock;
-
 use dyad_captbl::{Rule, Rules};
-use dyad_coherence::mutants::selected;
 
-/// The whole protocol, unless `DYAD_MUTANT=rule/captbl::RULE` selects a rule that it lacks.
-#[derive(Debug)]
-pub struct Selected;
-
-impl Rules for Selected {
-    fn follow(rule: Rule) -> bool {
-        static LACKS: LazyLock<Option<Rule>> = LazyLock::new(|| {
-            let name = selected("rule")?.strip_prefix("captbl::")?;
-            let mut all = Rule::ALL.iter().copied();
-            Some(
-                all.find(|r| format!("{r:?}") == name)
-                    .expect("a rule of this crate"),
-            )
-        });
-        *LACKS != Some(rule)
-    }
-}
-
-macro_rules! mutants {
-    ($($name:ident lacks $rule:ident;)*) => {
-        $(
-            #[derive(Debug)]
-            pub struct $name;
-
-            impl Rules for $name {
-                fn follow(rule: Rule) -> bool {
-                    rule != Rule::$rule
-                }
-            }
-        )*
-    };
-}
-
-mutants! {
+dyad_coherence::rule_mutants! {
+    "captbl";
     ChecksBeforeReserve lacks ReserveBeforeCheck;
     ActivateIgnoresStamp lacks ActivateChecksStamp;
     ActiveBeforeFilled lacks FillBeforeActive;

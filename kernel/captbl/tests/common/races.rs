@@ -1,35 +1,18 @@
 //! What the model checks of slots and of edges share.
 
-use std::sync::Arc;
-
 use dyad_captbl::Log;
 use dyad_coherence::GlobalMem;
 use dyad_coherence::model::LoomMem;
+pub use dyad_coherence::model::race;
 use dyad_shm::frame::Epoch;
 use dyad_shm::intent::IntentRecord;
 use dyad_shm::pool::PhysAddr;
 use dyad_shm::protocol::{EpochSource, Intents};
 use loom::sync::atomic::Ordering;
-use loom::thread;
 
 pub const EPOCH: PhysAddr = PhysAddr(0x1000);
 /// What node 1 has published. Node 0 is always quiet.
 pub const PUBLISHED: PhysAddr = PhysAddr(0x1040);
-
-/// Both in parallel. `a` starts last: it should be the one that reads more and changes less.
-pub fn race<A, B>(
-    mem: &Arc<LoomMem>,
-    a: impl FnOnce(&LoomMem) -> A + Send + 'static,
-    b: impl FnOnce(&LoomMem) -> B,
-) -> (A, B)
-where
-    A: Send + 'static,
-{
-    let other = mem.clone();
-    let a = thread::spawn(move || a(&other));
-    let b = b(mem);
-    (a.join().unwrap(), b)
-}
 
 macro_rules! unrecorded {
     ($name:ty) => {

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::common::{Unrecorded, frame, initialise, node, pools, w0, w1};
+use crate::mutants::Selected;
+pub use dyad_coherence::model::race;
 use dyad_coherence::model::{Lacks, LoomMem};
 use dyad_retype::{
     Epoch, EpochSource, FrameTable, FrameType, FrameWord, KernelKind, Order, Refs, Refused, Rules,
     Use, Version, WeakRef,
 };
-use loom::thread;
-
-use crate::common::{Unrecorded, frame, initialise, node, pools, w0, w1};
-use crate::mutants::Selected;
 
 pub const THREAD: Use = Use::Kernel(KernelKind::THREAD);
 
@@ -69,21 +68,6 @@ impl EpochSource for Loud {
     fn quiesced(&self, stamp: Epoch) -> bool {
         stamp.get() < 5
     }
-}
-
-/// Both in parallel. `a` starts last: it should be the one that reads more and changes less.
-pub fn race<A, B>(
-    mem: &Arc<LoomMem>,
-    a: impl FnOnce(&LoomMem) -> A + Send + 'static,
-    b: impl FnOnce(&LoomMem) -> B,
-) -> (A, B)
-where
-    A: Send + 'static,
-{
-    let other = mem.clone();
-    let a = thread::spawn(move || a(&other));
-    let b = b(mem);
-    (a.join().unwrap(), b)
 }
 
 pub fn left(mem: &LoomMem, at: u64) -> FrameWord {
