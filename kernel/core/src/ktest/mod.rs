@@ -40,6 +40,7 @@ mod ops_views;
 mod pair_caps;
 mod pair_code;
 mod pair_components;
+mod pair_endpoints;
 mod pair_memory;
 mod pair_messages;
 mod pair_patterns;

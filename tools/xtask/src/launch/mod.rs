@@ -11,6 +11,7 @@
 //! killed when it returns early), pools have no names, the doorbell socket is an abstract one.
 //! What stays are the logs in the run's directory.
 
+mod dir;
 mod node;
 mod prepare;
 mod report;
@@ -29,7 +30,7 @@ use crate::error::Error;
 use crate::sim::outcome::machine_report;
 
 pub use crate::config::{TestOptions, Work};
-pub use prepare::{new_run_dir, trace_file};
+pub use dir::{new_run_dir, trace_file};
 pub use report::{Check, HostMs, KtestResult, NodeReport, RunReport, SCHEMA, unusable};
 
 /// Something that happens during a run.
@@ -109,7 +110,7 @@ pub fn run(config: &RunConfig, sink: &mut dyn Sink) -> RunReport {
 /// As [`run`], with the logs in this directory.
 pub fn run_in(config: &RunConfig, dir: Option<PathBuf>, sink: &mut dyn Sink) -> RunReport {
     let start = Instant::now();
-    let dir = match dir.map_or_else(|| new_run_dir(""), |d| prepare::make_dir(&d).map(|()| d)) {
+    let dir = match dir.map_or_else(|| new_run_dir(""), |d| dir::make_dir(&d).map(|()| d)) {
         Ok(dir) => dir,
         Err(e) => {
             let mut report = RunReport::new(config, PathBuf::new());

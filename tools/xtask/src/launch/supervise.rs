@@ -20,8 +20,9 @@ use dyad_abi::boot::OnDeath;
 use dyad_abi::record::{EXIT_BOOT, EXIT_OK, Level};
 use dyad_shm::superblock::NodeState;
 
+use super::dir::{plugins_file, sim_file};
 use super::node::{Message, Node, Outcome, Stream};
-use super::prepare::{System, plugins_file, sim_file};
+use super::prepare::System;
 use super::report::{Check, KtestResult, NodeReport};
 use super::{Event, RunReport, Sink};
 use crate::config::RunConfig;

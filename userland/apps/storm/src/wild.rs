@@ -4,19 +4,23 @@ use core::sync::atomic::Ordering;
 
 use dyad_abi::NodeId;
 use dyad_abi::cap::{
-    CapIndex, CapType, CaptblOp, ComponentOp, Guard, HardwareOp, INTROSPECT, LivenessOp, MemoryOp,
-    ObjectKind, ReceiveOp, Rights, SendOp, SpaceOp, TABLE_SLOTS, ThreadOp, TimeOp,
+    CapIndex, CapType, CaptblOp, Guard, HardwareOp, INTROSPECT, MemoryOp, ObjectKind, Rights,
+    SendOp, TABLE_SLOTS,
 };
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::slot;
-use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
+use dyad_abi::user::{USER_END, USER_MIN};
 
-use crate::actor::{Actor, GUESTS};
+use crate::actor::Actor;
 use crate::calls::make;
-use crate::setup::{HOME, WAITING, seed};
-use crate::world::{
-    FRAMES, LEAVES, SLOTS, WILD_ENTRIES, WINDOW, WINDOW_PAGES, WORLD, guest, leaf, memory, slot_of,
-};
+use crate::setup::{HOME, seed};
+use crate::world::{FRAMES, LEAVES, SLOTS, WILD_ENTRIES, WORLD, leaf, memory, slot_of};
+
+mod object;
+mod space;
+
+use object::{on_component, on_liveness, on_receive, on_thread, on_time};
+use space::{on_space, on_window};
 
 /// Numbers that are no number of anything.
 const ABSURD: [u64; 6] = [
@@ -286,251 +290,6 @@ fn copy(a: &Actor, ty: CapType, index: u64) -> Result<u64, u64> {
     let args = [index, source, how, narrow[0], narrow[1]];
     let op = CaptblOp::CopyIn as u64;
     make(a, CapType::Captbl, slot::TABLE, op, args)
-}
-
-fn table_at(a: &Actor, level: u64) -> u64 {
-    match a.below(16) {
-        0 => a.pick(&[66, 5 << 8, 3 << 8 | 7, u64::MAX]),
-        _ => a.below(2) | level << 8,
-    }
-}
-
-fn permissions(a: &Actor) -> u64 {
-    match a.below(16) {
-        0 => a.pick(&[4, 8, u64::MAX]),
-        // Code is rewritten by all nodes, which takes long.
-        1 => a.below(4),
-        _ => a.below(2),
-    }
-}
-
-/// The program's own space, in the window.
-fn on_window(a: &Actor) {
-    let page = match a.below(8) {
-        0 => a.below(WINDOW_PAGES),
-        _ => a.below(32),
-    };
-    let va = WINDOW + page * PAGE_SIZE;
-    // Only where it cannot hit the program.
-    let va = match a.below(24) {
-        0 => a.pick(&[0, 1, USER_MIN - 1, USER_END, 1 << 63, u64::MAX]),
-        1 => va + 1,
-        _ => va,
-    };
-    act_on_space(a, slot::SPACE, va);
-}
-
-fn on_space(a: &Actor) {
-    let base = a.pick(&[
-        USER_MIN,
-        0x4000_0000,
-        0x1000_0000_0000,
-        USER_END - 0x20_0000,
-    ]);
-    let va = base + a.below(48) * PAGE_SIZE;
-    let va = match a.below(24) {
-        0 => a.pick(&[0, USER_MIN - 1, USER_END - 1, USER_END, u64::MAX]),
-        1 => va + 1,
-        _ => va,
-    };
-    act_on_space(a, slot_of(CapType::Space, a.next()), va);
-}
-
-fn act_on_space(a: &Actor, cap: CapIndex, va: u64) {
-    let (ty, own) = (CapType::Space, cap == slot::SPACE);
-    let call = |op: SpaceOp, args| {
-        let _ = make(a, ty, cap, op as u64, args);
-    };
-    match a.below(24) {
-        0..5 => {
-            let level = if a.rarely(8) { 2 } else { 1 };
-            let frame = operand(a, CapType::Frame);
-            let args = [table_at(a, level), va, frame, a.below(4), permissions(a)];
-            call(SpaceOp::Map, args);
-        }
-        5..8 => call(SpaceOp::Unmap, [table_at(a, 1), va, 0, 0, 0]),
-        8 | 9 => call(SpaceOp::Protect, [table_at(a, 1), va, permissions(a), 0, 0]),
-        10 => call(SpaceOp::Harvest, [table_at(a, 1), va, 0, 0, 0]),
-        11 => call(SpaceOp::Translate, [table_at(a, 1), va, 0, 0, 0]),
-        12..16 => {
-            let level = 1 + a.below(if own { 3 } else { 4 });
-            let start = va & !((PAGE_SIZE << (9 * level.min(3))) - 1);
-            // In the program's own space nothing but the window is to be hit.
-            let start = if own && start < WINDOW { va } else { start };
-            let args = [
-                a.below(2) | level << 8,
-                start,
-                operand(a, CapType::PageTable),
-                0,
-                0,
-            ];
-            call(SpaceOp::Link, args);
-        }
-        16 | 17 => {
-            let level = 1 + a.below(if own { 3 } else { 4 });
-            let start = va & !((PAGE_SIZE << (9 * level.min(3))) - 1);
-            let start = if own && start < WINDOW { va } else { start };
-            call(SpaceOp::Unlink, [a.below(2) | level << 8, start, 0, 0, 0]);
-        }
-        18 => {
-            let len = match a.below(4) {
-                0 => a.pick(&[0, 1, PAGE_SIZE + 1, u64::MAX]),
-                _ => (1 + a.below(8)) * PAGE_SIZE,
-            };
-            let kind = a.below(6) | a.below(2) << 8;
-            // Outside, it would make pages of the program's own.
-            if !own || va >= WINDOW {
-                call(SpaceOp::AddRegion, [va, len, kind, 0, 0]);
-            }
-        }
-        19 => call(SpaceOp::RemoveRegion, [va, 0, 0, 0, 0]),
-        20 if !own => {
-            let node = a.below(WORLD.nodes.load(Ordering::Relaxed) + 1);
-            let memory = operand(a, CapType::Memory);
-            call(SpaceOp::Supply, [node, memory, 0, 0, 0]);
-        }
-        21 if a.rarely(4) => call(SpaceOp::Shootdown, [va, PAGE_SIZE, 0, 0, 0]),
-        22 => {
-            let pages = if a.rarely(8) { a.next() } else { a.below(64) };
-            let pages = if own { pages % WINDOW_PAGES } else { pages };
-            call(SpaceOp::Reclaim, [va, pages, 0, 0, 0]);
-        }
-        _ => call(SpaceOp::Harvest, [a.next(), va, 0, 0, 0]),
-    }
-}
-
-/// Where threads of components that have no code begin: a fault at once.
-fn nowhere(a: &Actor) -> u64 {
-    a.pick(&[0x1000, USER_MIN, 0x1000_0000, USER_END, USER_END - 4096])
-}
-
-fn on_component(a: &Actor) {
-    let (ty, cap) = (CapType::Component, slot_of(CapType::Component, a.next()));
-    let call = |op: ComponentOp, args| {
-        let _ = make(a, ty, cap, op as u64, args);
-    };
-    match a.below(8) {
-        0..4 => {
-            // Never the program's own space, of which there are copies among the storm's: code
-            // would run that is not made for that.
-            let space = operand(a, CapType::Space);
-            let table = operand(a, CapType::Captbl).max(NO_LINE);
-            call(ComponentOp::Configure, [table, space, 0, 0, 0]);
-        }
-        4 => call(
-            ComponentOp::SetFaultHandler,
-            [operand(a, CapType::Sinv), 0, 0, 0, 0],
-        ),
-        5 => {
-            let nodes = WORLD.nodes.load(Ordering::Relaxed);
-            let home = a.below(1 << (nodes + 1));
-            call(ComponentOp::SetHome, [home, 0, 0, 0, 0]);
-        }
-        _ => {
-            let args = [place(a, CapType::Sinv), nowhere(a), a.next(), rights(a), 0];
-            call(ComponentOp::MakeSinv, args);
-        }
-    }
-}
-
-fn on_thread(a: &Actor) {
-    let ty = CapType::Thread;
-    let wild = a.rarely(2);
-    let cap = match wild {
-        true => slot_of(ty, a.next()),
-        false => guest(a.below(GUESTS as u64) as usize),
-    };
-    let call = |op: ThreadOp, args| {
-        let _ = make(a, ty, cap, op as u64, args);
-    };
-    match a.below(12) {
-        // Guests are configured where it is known that nobody has their stacks.
-        0..3 if wild => {
-            let component = operand(a, CapType::Component).max(NO_LINE);
-            let scheduler = operand(a, CapType::Receive);
-            let id = 100 + a.below(4200);
-            let args = [component, nowhere(a), a.next(), id | 7 << 32, scheduler];
-            call(ThreadOp::Configure, args);
-        }
-        3 | 4 => {
-            let slice = (1 + a.below(1_000_000)) | (a.below(64) << 56);
-            let time = match a.below(4) {
-                0 => operand(a, CapType::Time),
-                _ => 0,
-            };
-            call(ThreadOp::Dispatch, [slice, time, 0, 0, 0]);
-        }
-        5 => call(ThreadOp::ReadRegister, [a.below(3), a.below(40), 0, 0, 0]),
-        6 => {
-            let register = a.pick(&[64, 1000]);
-            call(
-                ThreadOp::WriteRegister,
-                [a.below(3), register, a.next(), 0, 0],
-            );
-        }
-        7 => call(ThreadOp::Stop, [0; 5]),
-        8 | 9 => {
-            let nodes = WORLD.nodes.load(Ordering::Relaxed);
-            let cpus = WORLD.cpus.load(Ordering::Relaxed);
-            let place = a.below(nodes + 1) | a.below(cpus + 1) << 8 | a.below(2) << 63;
-            call(ThreadOp::Resume, [place, 0, 0, 0, 0]);
-        }
-        // Only for the caller itself.
-        10 if wild => {
-            let op = a.pick(&[4, 7, 8]);
-            let _ = make(a, ty, cap, op, [a.below(3), 0, 0, 0, 0]);
-        }
-        _ => {
-            let _ = make(a, ty, cap, INTROSPECT.into(), [0; 5]);
-        }
-    }
-}
-
-fn on_receive(a: &Actor) {
-    let ty = CapType::Receive;
-    let own = a.rarely(2);
-    let cap = if own {
-        slot::ENDPOINT
-    } else {
-        slot_of(ty, a.next())
-    };
-    let line = match a.below(8) {
-        0 => a.pick(&[64, 65, 1 << 32, u64::MAX]),
-        _ => WAITING.start + a.below(WAITING.end - WAITING.start),
-    };
-    let _ = match a.below(6) {
-        // It does not wait: the actor may be the thread that runs when nobody does.
-        0 | 1 => make(a, ty, cap, ReceiveOp::Receive as u64, [line, 1, 0, 0, 0]),
-        2 | 3 => {
-            let bits = a.pick(&[0, 1, 2, 1 << 63, u64::MAX]);
-            let args = [line, place(a, CapType::Send), bits, 0, 0];
-            make(a, ty, cap, ReceiveOp::MakeSend as u64, args)
-        }
-        _ => {
-            let home = a.below(9) | a.below(9) << 8 | a.next() << 16;
-            make(a, ty, cap, ReceiveOp::Bind as u64, [line, home, 0, 0, 0])
-        }
-    };
-}
-
-fn on_time(a: &Actor) {
-    let (ty, cap) = (CapType::Time, slot_of(CapType::Time, a.next()));
-    let op = 1 + a.below(TimeOp::ALL.len() as u64 + 1);
-    let ns = if a.rarely(4) {
-        a.next()
-    } else {
-        a.below(1 << 24)
-    };
-    let _ = make(a, ty, cap, op, [operand(a, ty).max(NO_LINE), ns, 0, 0, 0]);
-}
-
-fn on_liveness(a: &Actor) {
-    let (ty, cap) = (CapType::Liveness, slot_of(CapType::Liveness, a.next()));
-    let entry = match a.below(8) {
-        0 => a.pick(&[511, 512, 1 << 32, u64::MAX]),
-        _ => a.below(16),
-    };
-    let _ = make(a, ty, cap, LivenessOp::Revoke as u64, [entry, 1, 0, 0, 0]);
 }
 
 fn on_hardware(a: &Actor) {
