@@ -142,4 +142,12 @@ impl System {
         own.or_else(|| self.nodes().find(|n| n.live && n.isa == isa))
             .map(|n| n.id)
     }
+
+    /// Another live node, for work that goes to and fro from `home`: the first one of the other ISA, else
+    /// the first one.
+    pub fn partner(&self, home: NodeId) -> Option<NodeId> {
+        let isa = self.node(home)?.isa.other();
+        let other = || self.nodes().find(|n| n.live && n.id != home);
+        self.nearest(isa, home).or_else(|| other().map(|n| n.id))
+    }
 }

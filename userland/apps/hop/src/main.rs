@@ -26,7 +26,8 @@ async fn main(args: Args) -> Result<()> {
     args.expect_options(&[])?;
     let system = dyad::system()?;
     let home = node();
-    let away = partner(&system, home)?;
+    let away = (system.partner(home))
+        .ok_or_else(|| Error::msg("there is no other live node to hop to"))?;
     introduce(&system, home, away);
 
     let mut account = Account::default();
@@ -114,19 +115,6 @@ async fn main(args: Args) -> Result<()> {
     } else {
         Err(Error::msg("a check failed"))
     }
-}
-
-/// The node to hop to: one of the other ISA if there is one, else just another one.
-fn partner(system: &system::System, home: NodeId) -> Result<NodeId> {
-    system
-        .nearest(isa().other(), home)
-        .or_else(|| {
-            system
-                .nodes()
-                .find(|n| n.live && n.id != home)
-                .map(|n| n.id)
-        })
-        .ok_or_else(|| Error::msg("there is no other live node to hop to"))
 }
 
 fn introduce(system: &system::System, home: NodeId, away: NodeId) {

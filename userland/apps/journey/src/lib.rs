@@ -44,16 +44,6 @@ fn number(args: &Args, name: &str) -> Result<u64> {
     }
 }
 
-/// The node to go to: of the other ISA if there is one, else another live one, else this one.
-fn partner(home: NodeId) -> Result<NodeId> {
-    let system = system()?;
-    let other = || system.nodes().find(|n| n.live && n.id != home);
-    Ok(system
-        .nearest(isa().other(), home)
-        .or_else(|| other().map(|n| n.id))
-        .unwrap_or(home))
-}
-
 impl Journey {
     /// What the words of the command line say; goes home.
     ///
@@ -71,7 +61,8 @@ impl Journey {
         let home = node();
         Ok(Journey {
             home,
-            away: partner(home)?,
+            // If there is no other node it stays.
+            away: system()?.partner(home).unwrap_or(home),
             hops,
             every,
             at,

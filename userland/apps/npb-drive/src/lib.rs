@@ -75,12 +75,8 @@ impl Options {
 
 /// The node to hop to.
 fn partner(home: NodeId) -> Result<NodeId> {
-    let system = system()?;
-    let other = || system.nodes().find(|n| n.live && n.id != home);
-    system
-        .nearest(isa().other(), home)
-        .or_else(|| other().map(|n| n.id))
-        .ok_or_else(|| Error::msg("there is no other live node; use --hop off"))
+    let away = system()?.partner(home);
+    away.ok_or_else(|| Error::msg("there is no other live node; use --hop off"))
 }
 
 /// Where phases run.

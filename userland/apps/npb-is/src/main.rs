@@ -103,16 +103,8 @@ async fn main(args: Args) -> Result<()> {
 
 /// The node to hop to: of the other ISA if there is one, else another live one.
 fn partner(home: NodeId) -> Result<NodeId> {
-    let system = system()?;
-    system
-        .nearest(isa().other(), home)
-        .or_else(|| {
-            system
-                .nodes()
-                .find(|n| n.live && n.id != home)
-                .map(|n| n.id)
-        })
-        .ok_or_else(|| Error::msg("there is no other live node; use --hop off"))
+    let away = system()?.partner(home);
+    away.ok_or_else(|| Error::msg("there is no other live node; use --hop off"))
 }
 
 fn announce(options: &Options, home: NodeId, away: Option<NodeId>) {

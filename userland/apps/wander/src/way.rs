@@ -27,17 +27,9 @@ pub type Line = (&'static str, Result<u64, &'static str>);
 pub fn set(way: Way) -> Result<()> {
     EVERY.store(way.every, Ordering::Relaxed);
     AT.store(way.at, Ordering::Relaxed);
-    let system = dyad::system()?;
     let here = node();
-    let other = system
-        .nearest(isa().other(), here)
-        .or_else(|| {
-            system
-                .nodes()
-                .find(|n| n.live && n.id != here)
-                .map(|n| n.id)
-        })
-        .ok_or_else(|| Error::msg("there is no other node"))?;
+    let other = dyad::system()?.partner(here);
+    let other = other.ok_or_else(|| Error::msg("there is no other node"))?;
     for (word, node) in NODES.iter().zip([here, other]) {
         word.store(node.index() as u64, Ordering::Relaxed);
     }
