@@ -23,7 +23,7 @@ mod script;
 
 pub(crate) use script::{GATES, PRIVATE, PRIVATE_DATA, PRIVATE_RELRO, TEXT, TEXT_OUTSIDE, only};
 
-pub use error::{AlignError, Misfit};
+pub use error::{AlignError, Item, Misfit};
 
 use crate::object::{Object, Section, Target};
 use dyad_abi::Isa;
@@ -381,7 +381,7 @@ pub fn plan(objects: [&[Object]; 2]) -> Result<Plan, AlignError> {
     }
     match misfits.is_empty() {
         true => Ok(plan),
-        false => Err(AlignError(misfits)),
+        false => Err(AlignError::of(misfits, objects)),
     }
 }
 

@@ -298,7 +298,7 @@ fn back_ends(
     let objects = for_both(|isa| objects(tools, &neutral, migrates, isa, &work.join(isa.name())))?;
     stage(Stage::Align);
     let [x, a] = &objects;
-    let plan: Plan = align::plan([x, a])?;
+    let plan: Plan = align::plan([x, a]).map_err(|e| e.with_sources(&ir.text))?;
     stage(Stage::Link);
     let mut programs = for_both(|isa| {
         let inputs = [format!("{APP}.o"), format!("{STUBS}.o")];

@@ -28,7 +28,7 @@ mod thread;
 
 pub use error::{IrError, Violation, ViolationKind};
 
-use crate::spine::Places;
+use crate::source::Symbols;
 use dyad_abi::Isa;
 use scan::{Global, Line};
 use std::fmt::Write;
@@ -105,16 +105,14 @@ impl NeutralIr {
         if scan::module_target(&text) != (Some(AARCH64_LAYOUT), Some(AARCH64_TRIPLE)) {
             return Err(IrError::OtherTarget);
         }
-        let places = std::cell::OnceCell::new();
+        let symbols = std::cell::OnceCell::new();
         let mut found = Vec::new();
         let mut function = None;
         for line in text.lines() {
             let mut refuse = |kind| {
                 found.push(Violation {
                     function: function.map(str::to_owned),
-                    source: places
-                        .get_or_init(|| Places::of(text.lines()))
-                        .of_line(line),
+                    source: symbols.get_or_init(|| Symbols::of(&text)).of_line(line),
                     kind,
                 });
             };

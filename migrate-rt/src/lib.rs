@@ -36,6 +36,7 @@ pub mod ir;
 pub mod layout;
 pub mod link;
 pub mod object;
+pub mod source;
 pub mod spine;
 pub mod toolchain;
 pub mod verify;

@@ -4,7 +4,7 @@ use crate::files::{self, FileError};
 use crate::process::{ToolError, ToolErrorKind, run_quiet};
 use crate::toolchain::{Toolchain, clean_command};
 use dyad_abi::Isa;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
@@ -15,8 +15,8 @@ pub enum LinkError {
     Undefined {
         /// The ISA.
         isa: Isa,
-        /// The symbols.
-        symbols: Vec<String>,
+        /// The symbols, and where each of them is used first, as the linker says.
+        symbols: Vec<(String, Option<String>)>,
     },
     /// Another failure of the linker.
     Lld {
@@ -34,8 +34,11 @@ impl fmt::Display for LinkError {
         match self {
             LinkError::Undefined { isa, symbols } => {
                 write!(f, "nobody defines these functions for {isa}:")?;
-                for s in symbols {
-                    write!(f, "\n  {}", crate::demangle(s))?;
+                for (symbol, user) in symbols {
+                    write!(f, "\n  {}", crate::demangle(symbol))?;
+                    if let Some(user) = user {
+                        write!(f, ", used at {user}")?;
+                    }
                 }
                 write!(
                     f,
@@ -52,12 +55,34 @@ impl fmt::Display for LinkError {
 
 impl std::error::Error for LinkError {}
 
-fn undefined(stderr: &str) -> Vec<String> {
-    let symbols: BTreeSet<_> = stderr
-        .lines()
-        .filter_map(|l| l.split_once("undefined symbol: "))
-        .map(|(_, s)| s.trim().to_owned())
-        .collect();
+/// The first use of a symbol, from what the linker says behind its name:
+///
+/// ```text
+/// >>> referenced by main.rs:12 (/app/src/main.rs:12)
+/// >>>               app.o:(app::main)
+/// ```
+///
+/// Without line tables the first line has no more than a file.
+fn used_at<'a>(mut said: impl Iterator<Item = &'a str>) -> Option<String> {
+    let line = said.next()?.strip_prefix(">>> referenced by ")?;
+    let section = said.next().and_then(|l| l.strip_prefix(">>> "));
+    let place = match (line.split_once(" ("), line.contains(':'), section) {
+        (Some((_, full)), ..) => full.trim_end_matches(')'),
+        (None, false, Some(section)) => section,
+        (None, ..) => line,
+    };
+    Some(place.trim().to_owned())
+}
+
+fn undefined(stderr: &str) -> Vec<(String, Option<String>)> {
+    let mut symbols = BTreeMap::new();
+    let mut lines = stderr.lines();
+    while let Some(line) = lines.next() {
+        if let Some((_, symbol)) = line.split_once("undefined symbol: ") {
+            let place = used_at(lines.clone());
+            symbols.entry(symbol.trim().to_owned()).or_insert(place);
+        }
+    }
     symbols.into_iter().collect()
 }
 

@@ -5,7 +5,7 @@ mod common;
 
 use common::objects;
 use dyad_abi::Isa;
-use dyad_abi::user::{ISA_RO_BASE, PAGE_SIZE, SHARED_BASE, TEXT_BASE};
+use dyad_abi::user::{ISA_RO_BASE, ONLY_BASE, PAGE_SIZE, SHARED_BASE, TEXT_BASE};
 use migrate_rt::align::{AlignError, Misfit, Plan, plan};
 use migrate_rt::object::Object;
 
@@ -62,7 +62,7 @@ fn plan_of(objects: &[Vec<Object>; 2]) -> Result<Plan, AlignError> {
 }
 
 fn misfits(objects: &[Vec<Object>; 2]) -> Vec<Misfit> {
-    plan_of(objects).expect_err("accepted").0
+    plan_of(objects).expect_err("accepted").misfits
 }
 
 #[test]
@@ -179,7 +179,6 @@ fn sections_that_one_isa_lacks_are_refused() {
     }
 }
 
-/// Trap 3: the AArch64 back end merges statics unless it is told not to.
 /// Code that several functions for size have in common: the back end of AArch64 makes a function of
 /// it, unless it is told not to.
 #[test]
@@ -209,15 +208,16 @@ fn functions_that_one_back_end_has_outlined_are_refused_and_none_are() {
     );
 }
 
+/// Trap 3: the AArch64 back end merges statics unless it is told not to.
 #[test]
 fn statics_that_one_back_end_has_merged_are_refused() {
-    let found = misfits(&objects(PROGRAM, "align-global-merge", &["global-merge"]));
+    let error = plan_of(&objects(PROGRAM, "align-global-merge", &["global-merge"])).unwrap_err();
     let merged = |m: &Misfit| {
         matches!(m, Misfit::OnlyIn { isa: Isa::Aarch64, section, writable: true }
             if section.contains("_MergedGlobals"))
     };
-    assert!(found.iter().any(merged), "{found:?}");
-    let text = AlignError(found).to_string();
+    assert!(error.misfits.iter().any(merged), "{error:?}");
+    let text = error.to_string();
     assert!(text.contains("global merging has to be off"), "{text}");
 }
 
@@ -285,6 +285,29 @@ fn thread_locals_constructors_and_giants_are_refused() {
         large("data", ".bss.big", "on the heap", &found),
         "{found:?}"
     );
+    // As if a function were that large: no such program is needed to find it out.
+    let mut all = objects(PROGRAM, "align-code", &[]);
+    for side in &mut all {
+        let mut sections = side[0].sections.iter_mut();
+        sections.find(|s| s.name == ".text.jump").unwrap().size = ONLY_BASE - TEXT_BASE - (1 << 20);
+    }
+    let error = plan_of(&all).unwrap_err();
+    assert!(
+        large("code", ".text.jump", "with fewer types", &error.misfits),
+        "{error}"
+    );
+    let [Misfit::TooLarge { end, limit, .. }] = error.misfits[..] else {
+        panic!("{error}")
+    };
+    assert!(
+        limit == ONLY_BASE && (1..1 << 20).contains(&(end - limit)),
+        "{error}"
+    );
+    for side in &mut all {
+        let mut sections = side[0].sections.iter_mut();
+        sections.find(|s| s.name == ".text.jump").unwrap().size -= 2 << 20;
+    }
+    plan_of(&all).unwrap();
     let found = with(
         "module asm \".section .text.only_x86_64.far,\\22ax\\22; .globl far; .type far,STT_FUNC; far: .zero 5000000; .size far, .-far\"\n",
         "align-window",

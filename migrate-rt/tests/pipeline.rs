@@ -238,11 +238,46 @@ fn programs_that_cannot_migrate_are_refused() {
     assert!(
         matches!(kind(refused("inline-asm")), ViolationKind::InlineAsm(t) if t.starts_with("add "))
     );
-    let text = refused("builtin-address").to_string();
-    assert!(text.contains("takes the address of memcmp"), "{text}");
+    // Statics have no line tables, and are named with their lines all the same.
+    let line = |of: &str| {
+        let text = std::fs::read_to_string(fixture("sample/src/main.rs")).unwrap();
+        let line = text.lines().position(|l| l.contains(of)).unwrap();
+        format!("sample/src/main.rs:{}", line + 1)
+    };
+    for (feature, says, name, at) in [
+        (
+            "builtin-address",
+            "takes the address of memcmp",
+            "_dyad_start",
+            "fn _dyad_start",
+        ),
+        (
+            "undefined-static",
+            "takes the address of nobody_has_this",
+            "define it",
+            "fn _dyad_start",
+        ),
+        (
+            "constructor",
+            "call them from main",
+            "sample::BEFORE_MAIN",
+            "static BEFORE_MAIN",
+        ),
+    ] {
+        let text = refused(feature).to_string();
+        for part in [says, name, &line(at)] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
     match refused("undefined") {
         BuildError::Link(LinkError::Undefined { symbols, .. }) => {
-            assert_eq!(symbols, ["nobody_defines_this"]);
+            let [(name, Some(user))] = &symbols[..] else {
+                panic!("{symbols:?}")
+            };
+            assert_eq!(name, "nobody_defines_this");
+            // From where the crate was compiled.
+            let line = line("nobody_defines_this(x)");
+            assert!(line.ends_with(user), "{user}");
         }
         e => panic!("{e}"),
     }

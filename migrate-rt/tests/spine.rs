@@ -59,7 +59,7 @@ fn refused(name: &str, body: &str) -> Vec<(String, Option<String>, Refused)> {
                 unreachable!()
             };
             all.into_iter()
-                .map(|r| (r.function, r.source, r.what))
+                .map(|r| (r.function, r.source.map(|s| s.to_string()), r.what))
                 .collect()
         }
         Err(other) => panic!("{name}: {other}"),
@@ -220,7 +220,8 @@ fn loops_have_points_where_it_is_asked_for() {
         .filter(|s| s.function == "work")
         .collect();
     assert_eq!(of_work.len(), 2, "{of_work:?}");
-    assert_eq!(of_work[1].source.as_deref(), Some("/app/src/main.rs:42"));
+    let place = of_work[1].source.as_ref().map(|s| s.to_string());
+    assert_eq!(place.as_deref(), Some("/app/src/main.rs:42"));
     let text = spine.ir.text();
     assert!(!text.contains("points_loops"), "{text}");
     // What goes round stays in registers where nobody asks for a move.
@@ -271,12 +272,19 @@ fn system_calls_are_points_where_it_is_asked_for() {
     let made: Vec<_> = spine
         .sites
         .iter()
-        .map(|s| (s.function.as_str(), s.source.as_deref()))
+        .map(|s| {
+            let place = s.source.as_ref().map(|s| s.to_string());
+            (s.function.as_str(), place)
+        })
         .collect();
-    let line = Some("/app/src/main.rs:42");
+    let line = || Some("/app/src/main.rs:42".to_owned());
     assert_eq!(
         made,
-        [("dyad_spine_root", None), ("work", line), ("work", line)]
+        [
+            ("dyad_spine_root", None),
+            ("work", line()),
+            ("work", line())
+        ]
     );
     assert!(spine.ir.text().contains("load atomic i64, ptr %"));
 }

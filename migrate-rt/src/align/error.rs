@@ -1,12 +1,58 @@
 //! What cannot have one address on every ISA, and what to do about it.
 
-use crate::object::Section;
+use crate::object::{Object, Section};
+use crate::source::{Place, Symbols};
 use dyad_abi::Isa;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Everything about a program that cannot have one address on every ISA.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AlignError(pub Vec<Misfit>);
+pub struct AlignError {
+    /// What it is.
+    pub misfits: Vec<Misfit>,
+    /// What the sections define that it is about, by section.
+    pub items: BTreeMap<String, Item>,
+}
+
+/// A function or static of the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Its symbol.
+    pub symbol: String,
+    /// Where it is in the source, if that has been found.
+    pub source: Option<Place>,
+}
+
+impl AlignError {
+    /// With what the sections of `objects` define.
+    pub(super) fn of(misfits: Vec<Misfit>, objects: [&[Object]; 2]) -> AlignError {
+        let wanted: BTreeSet<&str> = misfits.iter().filter_map(Misfit::section).collect();
+        let sections = objects.into_iter().flatten().flat_map(|o| &o.sections);
+        let of = |section: &Section| {
+            let symbol = section.symbols.first()?.clone();
+            let item = Item {
+                symbol,
+                source: None,
+            };
+            Some((section.name.clone(), item))
+        };
+        let items = sections.filter(|s| wanted.contains(s.name.as_str()));
+        AlignError {
+            items: items.filter_map(of).collect(),
+            misfits,
+        }
+    }
+
+    /// With the places of the items that can be found in the program's IR.
+    pub(crate) fn with_sources(mut self, ir: &str) -> AlignError {
+        let symbols = Symbols::of(ir);
+        for item in self.items.values_mut() {
+            item.source = symbols.place(&item.symbol);
+        }
+        self
+    }
+}
 
 /// Something that cannot have one address on every ISA.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +146,22 @@ impl Misfit {
             writable: section.is_writable(),
         }
     }
+
+    /// The section that it is about.
+    fn section(&self) -> Option<&str> {
+        match self {
+            Misfit::OnlyIn { section, .. }
+            | Misfit::Differs { section, .. }
+            | Misfit::Mergeable { section, .. }
+            | Misfit::PointsToPrivate { section, .. }
+            | Misfit::AddressOfOutside { section, .. }
+            | Misfit::Nameless { section, .. }
+            | Misfit::Twice { section, .. }
+            | Misfit::ThreadLocal { section }
+            | Misfit::Constructors { section } => Some(section),
+            Misfit::TooLarge { largest, .. } => largest.as_ref().map(|(section, _)| &**section),
+        }
+    }
 }
 
 /// The name of a section, with the symbol it is named after made readable.
@@ -169,8 +231,8 @@ impl fmt::Display for Misfit {
                 symbol,
             } => write!(
                 f,
-                "{} takes the address of {symbol}, which is another one on every ISA ({isa}): call it through a \
-                 function of the program",
+                "{} takes the address of {symbol}, which is not in the program and is another one on every ISA ({isa}): \
+                 define it, or call it through a function of the program",
                 readable(section)
             ),
             Misfit::Nameless { isa, section } => write!(
@@ -219,11 +281,18 @@ impl fmt::Display for AlignError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 8;
         f.write_str("the program cannot have the same addresses on every ISA:")?;
-        for misfit in self.0.iter().take(SHOWN) {
+        for misfit in self.misfits.iter().take(SHOWN) {
             write!(f, "\n  {misfit}")?;
+            let Some(item) = misfit.section().and_then(|s| self.items.get(s)) else {
+                continue;
+            };
+            write!(f, "\n    it is {}", crate::demangle(&item.symbol))?;
+            if let Some(source) = &item.source {
+                write!(f, " ({source})")?;
+            }
         }
-        if self.0.len() > SHOWN {
-            write!(f, "\n  and {} more", self.0.len() - SHOWN)?;
+        if self.misfits.len() > SHOWN {
+            write!(f, "\n  and {} more", self.misfits.len() - SHOWN)?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! What is refused, and what to do about it.
 
+use crate::source::Place;
 use std::fmt;
 
 /// Why IR was refused.
@@ -16,8 +17,8 @@ pub enum IrError {
 pub struct Violation {
     /// The function it is in, as it is named in the IR.
     pub function: Option<String>,
-    /// File and line, if the program has line tables.
-    pub source: Option<String>,
+    /// Where, if that can be found.
+    pub source: Option<Place>,
     /// What it is.
     pub kind: ViolationKind,
 }
@@ -108,12 +109,13 @@ impl fmt::Display for IrError {
                 f.write_str("the program is not the same on every ISA:")?;
                 for v in all.iter().take(SHOWN) {
                     f.write_str("\n  ")?;
-                    if let Some(name) = &v.function {
-                        f.write_str(&crate::demangle(name))?;
-                        if let Some(source) = &v.source {
-                            write!(f, " ({source})")?;
+                    match (&v.function, &v.source) {
+                        (Some(name), Some(source)) => {
+                            write!(f, "{} ({source}): ", crate::demangle(name))?;
                         }
-                        f.write_str(": ")?;
+                        (Some(name), None) => write!(f, "{}: ", crate::demangle(name))?,
+                        (None, Some(source)) => write!(f, "{source}: ")?,
+                        (None, None) => {}
                     }
                     write!(f, "{}", v.kind)?;
                 }

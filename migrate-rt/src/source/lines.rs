@@ -1,15 +1,19 @@
-//! Where in the source an instruction comes from.
+//! Where in the source an instruction comes from, by the metadata of textual IR.
 
+use super::{Place, Source};
 use std::collections::HashMap;
 
+/// Chains of scopes and of inlined calls are short; a cycle would be a broken module.
+const LONGEST: usize = 64;
+
 /// The locations of a module.
-pub(crate) struct Places<'a> {
+pub(crate) struct Lines<'a> {
     metadata: HashMap<&'a str, &'a str>,
 }
 
-impl<'a> Places<'a> {
-    pub fn of(lines: impl Iterator<Item = &'a str>) -> Places<'a> {
-        Places {
+impl<'a> Lines<'a> {
+    pub fn of(lines: impl Iterator<Item = &'a str>) -> Lines<'a> {
+        Lines {
             metadata: lines
                 .filter(|l| l.starts_with('!'))
                 .filter_map(|l| l.split_once(" = "))
@@ -17,20 +21,49 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// File and line of an instruction: of the outermost place, if it was inlined.
-    pub fn source(&self, inst: &str) -> Option<String> {
+    /// The place of an instruction.
+    pub fn of_instruction(&self, inst: &str) -> Option<Place> {
         let (_, rest) = inst.rsplit_once("!dbg ")?;
-        let mut at = *self.metadata.get(word(rest))?;
-        // Chains of inlined calls are short; a cycle would be a broken module.
-        for _ in 0..64 {
-            match field(at, "inlinedAt: ") {
-                Some(outer) => at = *self.metadata.get(outer)?,
-                None => break,
-            }
+        let mut at = self.metadata.get(word(rest)).copied();
+        let chain = std::iter::from_fn(|| {
+            let location = at?;
+            at = field(location, "inlinedAt: ").and_then(|outer| self.metadata.get(outer).copied());
+            self.of_location(location)
+        });
+        Place::of_chain(chain.take(LONGEST))
+    }
+
+    /// The place of an instruction, or of the function that a header is of.
+    pub fn of_line(&self, line: &str) -> Option<Place> {
+        match line.starts_with("define ") {
+            true => self.of_function(line),
+            false => self.of_instruction(line),
         }
-        let line = field(at, "line: ").unwrap_or("0");
-        let mut scope = *self.metadata.get(field(at, "scope: ")?)?;
-        for _ in 0..64 {
+    }
+
+    /// The place of a function, from its header.
+    pub fn of_function(&self, header: &str) -> Option<Place> {
+        let (_, rest) = header.rsplit_once("!dbg ")?;
+        let function = *self.metadata.get(word(rest))?;
+        let at = self.in_file(function, field(function, "line: ")?)?;
+        Some(Place { at, used_at: None })
+    }
+
+    /// Files of the crates' roots, by the crate's name.
+    pub fn roots(&self) -> impl Iterator<Item = (&'a str, String)> + '_ {
+        let files = self.metadata.values().filter(|m| m.starts_with("!DIFile("));
+        files.filter_map(|file| {
+            // PATH/@/CRATE.HASH-cgu.N
+            let (dir, name) = self.file(file)?;
+            let (root, unit) = name.split_once("/@/")?;
+            Some((unit.split_once('.')?.0, joined(dir, root)))
+        })
+    }
+
+    fn of_location(&self, location: &str) -> Option<Source> {
+        let line = field(location, "line: ").unwrap_or("0");
+        let mut scope = *self.metadata.get(field(location, "scope: ")?)?;
+        for _ in 0..LONGEST {
             if field(scope, "file: ").is_some() {
                 return self.in_file(scope, line);
             }
@@ -39,33 +72,29 @@ impl<'a> Places<'a> {
         None
     }
 
-    /// File and line of an instruction, or of the function that a header is of.
-    pub fn of_line(&self, line: &str) -> Option<String> {
-        match line.starts_with("define ") {
-            true => self.of_function(line),
-            false => self.source(line),
-        }
-    }
-
-    /// File and line of a function, from its header.
-    pub fn of_function(&self, header: &str) -> Option<String> {
-        let (_, rest) = header.rsplit_once("!dbg ")?;
-        let function = *self.metadata.get(word(rest))?;
-        self.in_file(function, field(function, "line: ")?)
-    }
-
     /// A line of the file that a scope is in.
-    fn in_file(&self, scope: &str, line: &str) -> Option<String> {
-        let file = self.metadata.get(field(scope, "file: ")?)?;
+    fn in_file(&self, scope: &str, line: &str) -> Option<Source> {
+        let (dir, name) = self.file(self.metadata.get(field(scope, "file: ")?)?)?;
+        Some(Source {
+            file: joined(dir, name),
+            line: line.parse().ok()?,
+        })
+    }
+
+    /// Directory and name of a file.
+    fn file(&self, file: &'a str) -> Option<(&'a str, &'a str)> {
         let text = |key| {
             let (_, rest) = file.split_once(key)?;
             rest.split('"').next()
         };
-        let (name, dir) = (text("filename: \"")?, text("directory: \"").unwrap_or(""));
-        Some(match name.starts_with('/') || dir.is_empty() {
-            true => format!("{name}:{line}"),
-            false => format!("{dir}/{name}:{line}"),
-        })
+        Some((text("directory: \"").unwrap_or(""), text("filename: \"")?))
+    }
+}
+
+fn joined(dir: &str, name: &str) -> String {
+    match name.starts_with('/') || dir.is_empty() {
+        true => name.to_owned(),
+        false => format!("{dir}/{name}"),
     }
 }
 
@@ -80,28 +109,42 @@ fn field<'t>(text: &'t str, key: &str) -> Option<&'t str> {
 
 #[cfg(test)]
 mod tests {
-    use super::Places;
+    use super::Lines;
+
+    const MODULE: &str = "!1 = !DILocation(line: 7, column: 3, scope: !2, inlinedAt: !3)\n\
+         !2 = !DILexicalBlock(scope: !4, line: 6)\n\
+         !3 = distinct !DILocation(line: 42, column: 9, scope: !4)\n\
+         !4 = distinct !DISubprogram(name: \"f\", scope: !9, file: !5, line: 40)\n\
+         !5 = !DIFile(filename: \"src/main.rs\", directory: \"/app\")\n\
+         !6 = !DILocation(line: 12, column: 3, scope: !7, inlinedAt: !1)\n\
+         !7 = distinct !DISubprogram(name: \"g\", scope: !9, file: !8, line: 11)\n\
+         !8 = !DIFile(filename: \"/rustc/1/library/core/src/hint.rs\", directory: \"/rustc/1\")\n\
+         !10 = !DIFile(filename: \"src/main.rs/@/app.8c1d-cgu.0\", directory: \"/app\")\n";
 
     #[test]
-    fn the_outermost_place_is_named() {
-        let module = "!1 = !DILocation(line: 7, column: 3, scope: !2, inlinedAt: !3)\n\
-             !2 = !DILexicalBlock(scope: !4, line: 6)\n\
-             !3 = distinct !DILocation(line: 42, column: 9, scope: !4)\n\
-             !4 = distinct !DISubprogram(name: \"f\", scope: !9, file: !5, line: 40)\n\
-             !5 = !DIFile(filename: \"src/main.rs\", directory: \"/app\")\n";
-        let places = Places::of(module.lines());
+    fn the_innermost_own_place_is_named() {
+        let lines = Lines::of(MODULE.lines());
+        let of = |inst: &str| lines.of_instruction(inst).map(|p| p.to_string());
         assert_eq!(
-            places.source("call void @f(), !dbg !1").as_deref(),
-            Some("/app/src/main.rs:42")
+            of("call void @f(), !dbg !1").as_deref(),
+            Some("/app/src/main.rs:7")
         );
         assert_eq!(
-            places
-                .of_function("define internal void @f() #1 !dbg !4 {")
-                .as_deref(),
-            Some("/app/src/main.rs:40")
+            of("call void @f(), !dbg !6").as_deref(),
+            Some("/rustc/1/library/core/src/hint.rs:12, used at /app/src/main.rs:7")
         );
-        assert_eq!(places.of_function("define internal void @f() {"), None);
-        assert_eq!(places.source("call void @f()"), None);
-        assert_eq!(places.source("call void @f(), !dbg !8"), None);
+        assert_eq!(of("call void @f()"), None);
+        assert_eq!(of("call void @f(), !dbg !9"), None);
+        let header = "define internal void @f() #1 !dbg !4 {";
+        let function = lines.of_function(header).map(|p| p.to_string());
+        assert_eq!(function.as_deref(), Some("/app/src/main.rs:40"));
+        assert_eq!(lines.of_function("define internal void @f() {"), None);
+    }
+
+    #[test]
+    fn crates_have_roots() {
+        let lines = Lines::of(MODULE.lines());
+        let roots: Vec<_> = lines.roots().collect();
+        assert_eq!(roots, [("app", "/app/src/main.rs".to_owned())]);
     }
 }

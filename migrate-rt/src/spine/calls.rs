@@ -19,8 +19,8 @@ use super::graph::Graph;
 use super::inst::{Call, Callee, Inst, Odd, parts, prefix};
 use super::lex::{Kind, Lexed};
 use super::module::{Block, Function, Item, Module, lex, rename};
-use super::place::Places;
 use super::{LEAF, Report, Site};
+use crate::source::Lines;
 use std::collections::HashMap;
 
 /// What stops a thread that comes where it cannot.
@@ -40,7 +40,7 @@ pub(super) fn rewrite(
     report: &mut Report,
 ) -> Result<Vec<Site>, SpineError> {
     let lines: Vec<String> = module.lines().map(str::to_owned).collect();
-    let places = Places::of(lines.iter().map(String::as_str));
+    let places = Lines::of(lines.iter().map(String::as_str));
     let mut groups = Groups::of(module);
     let mut sites = Vec::new();
     for item in &mut module.items {
@@ -79,7 +79,7 @@ pub(super) fn rewrite(
 
 struct Pass<'a> {
     graph: &'a Graph,
-    places: &'a Places<'a>,
+    places: &'a Lines<'a>,
     groups: &'a mut Groups,
     report: &'a mut Report,
     sites: &'a mut Vec<Site>,
@@ -275,7 +275,7 @@ impl Pass<'_> {
         self.sites.push(Site {
             id,
             function: f.name.trim_matches('"').to_owned(),
-            source: self.places.source(inst),
+            source: self.places.of_instruction(inst),
             targets: self.graph.targets(call),
         });
         id
@@ -304,7 +304,8 @@ impl Pass<'_> {
     }
 
     fn refuse(&mut self, f: &Function, inst: &str, what: Refused) {
-        self.report.refuse(&f.name, self.places.source(inst), what);
+        self.report
+            .refuse(&f.name, self.places.of_instruction(inst), what);
     }
 }
 

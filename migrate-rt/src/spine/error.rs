@@ -3,6 +3,7 @@
 use super::inst::Odd;
 use crate::files::FileError;
 use crate::process::ToolError;
+use crate::source::Place;
 use crate::verify::VerifyError;
 use std::fmt;
 
@@ -33,8 +34,8 @@ pub enum SpineError {
 pub struct Refusal {
     /// The function, demangled.
     pub function: String,
-    /// File and line, if the program has line tables.
-    pub source: Option<String>,
+    /// Where, if the program has line tables.
+    pub source: Option<Place>,
     /// What it is.
     pub what: Refused,
 }

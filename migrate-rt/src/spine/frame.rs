@@ -15,6 +15,7 @@ use super::lex::Kind;
 use super::module::{Block, Function, lex};
 use super::types::layout;
 use super::{FRAME, MAX_FRAME, Report, SET_FRAME};
+use crate::source::Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Alignment of data stacks and of frames on them.
@@ -37,7 +38,7 @@ struct Variable {
 /// If an instruction cannot be understood; what cannot be in a frame goes to `report`.
 pub(super) fn build(
     f: &mut Function,
-    source: Option<String>,
+    source: Option<Place>,
     report: &mut Report,
 ) -> Result<u64, SpineError> {
     let mut variables = variables(f, &source, report)?;
@@ -162,7 +163,7 @@ fn next_is_site(insts: &[String], i: usize) -> Option<String> {
 
 fn variables(
     f: &Function,
-    source: &Option<String>,
+    source: &Option<Place>,
     report: &mut Report,
 ) -> Result<BTreeMap<String, Variable>, SpineError> {
     let mut variables = BTreeMap::new();

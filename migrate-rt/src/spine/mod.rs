@@ -31,12 +31,9 @@ mod graph;
 mod inst;
 mod lex;
 mod module;
-mod place;
 pub mod points;
 pub mod sites;
 mod types;
-
-pub(crate) use place::Places;
 
 pub use error::{Refusal, Refused, SpineError};
 pub use inst::Odd;
@@ -44,6 +41,7 @@ pub use inst::Odd;
 use crate::files;
 use crate::ir::{IrError, NeutralIr};
 use crate::process::run_quiet;
+use crate::source::{Lines, Place};
 use crate::toolchain::Toolchain;
 use graph::Graph;
 use inst::Inst;
@@ -71,8 +69,8 @@ pub struct Site {
     pub id: u64,
     /// Symbol of the function that makes the call.
     pub function: String,
-    /// File and line of the call.
-    pub source: Option<String>,
+    /// Where the call is, if the program has line tables.
+    pub source: Option<Place>,
     /// For a call through a pointer: what it can reach.
     pub targets: Vec<String>,
 }
@@ -97,7 +95,7 @@ struct Report {
 }
 
 impl Report {
-    fn refuse(&mut self, function: &str, source: Option<String>, what: Refused) {
+    fn refuse(&mut self, function: &str, source: Option<Place>, what: Refused) {
         self.refused.push(Refusal {
             function: crate::demangle(function.trim_matches('"')),
             source,
@@ -114,11 +112,11 @@ impl Report {
 }
 
 /// Where functions are in the source.
-struct Headers(HashMap<String, String>);
+struct Headers(HashMap<String, Place>);
 
 impl Headers {
     fn of(module: &Module) -> Headers {
-        let places = Places::of(module.lines());
+        let places = Lines::of(module.lines());
         let functions = module.items.iter().filter_map(|item| match item {
             Item::Function(f) => Some((f.name.clone(), places.of_function(&f.header)?)),
             Item::Line(_) => None,
@@ -126,8 +124,8 @@ impl Headers {
         Headers(functions.collect())
     }
 
-    /// File and line of a function.
-    fn source(&self, name: &str) -> Option<String> {
+    /// The place of a function.
+    fn source(&self, name: &str) -> Option<Place> {
         self.0.get(name).cloned()
     }
 }
@@ -150,17 +148,16 @@ pub fn transform(
 ) -> Result<Option<Spine>, SpineError> {
     let mut report = Report::default();
     if !neutral.defines(ROOT) {
-        let calls = neutral
-            .text()
-            .lines()
-            .any(|l| l.starts_with("declare ") && l.contains(&format!("@{LEAF}(")));
-        if calls {
-            report.refuse("main", None, Refused::NoRoot);
+        let text = neutral.text();
+        let lines = Lines::of(text.lines());
+        let is_point = |l: &&str| l.starts_with(' ') && l.contains(&format!("@{LEAF}("));
+        if let Some(call) = text.lines().find(is_point) {
+            report.refuse("main", lines.of_instruction(call), Refused::NoRoot);
         }
-        let lines = neutral.text().lines();
-        for header in lines.filter(|l| l.starts_with("define ") && points::asks(l)) {
+        let headers = text.lines().filter(|l| l.starts_with("define "));
+        for header in headers.filter(|l| points::asks(l)) {
             let name = header.split(['@', '(']).nth(1).unwrap_or("main");
-            report.refuse(name, None, Refused::NoRoot);
+            report.refuse(name, lines.of_function(header), Refused::NoRoot);
         }
         return report.done().map(|()| None);
     }
@@ -180,7 +177,7 @@ pub fn transform(
     for line in module.lines().filter(|l| l.contains(" alias ")) {
         for name in &graph.spine {
             if line.starts_with('@') && line.contains(&format!("@{name}")) {
-                report.refuse(name, None, Refused::Alias);
+                report.refuse(name, at.source(name), Refused::Alias);
             }
         }
     }

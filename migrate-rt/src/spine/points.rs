@@ -24,8 +24,8 @@ use super::calls::redirect;
 use super::error::{Refused, SpineError};
 use super::inst::{Callee, Inst};
 use super::module::{Block, Function, Item, Module, lex};
-use super::place::Places;
 use super::{LEAF, ROOT, Report};
+use crate::source::Lines;
 use dyad_abi::user::migrate_word::REQUEST;
 use std::collections::{BTreeSet, HashMap};
 
@@ -61,7 +61,7 @@ fn section() -> String {
 /// If an instruction cannot be understood; functions that cannot have points go to `report`.
 pub(super) fn add(module: &mut Module, report: &mut Report) -> Result<(), SpineError> {
     let lines: Vec<String> = module.lines().map(str::to_owned).collect();
-    let places = Places::of(lines.iter().map(String::as_str));
+    let places = Lines::of(lines.iter().map(String::as_str));
     let datum = format!("@{SYSCALLS} = ");
     let syscalls = lines.iter().any(|l| l.starts_with(&datum));
     let mut numbers = 0;

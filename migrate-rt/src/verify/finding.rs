@@ -1,5 +1,6 @@
 //! What the verifier finds: kinds, what they mean, and what the program's author can do.
 
+use crate::source::Place;
 use dyad_abi::Isa;
 use std::fmt;
 
@@ -161,21 +162,6 @@ impl Kind {
     }
 }
 
-/// A place in the program's source.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Source {
-    /// The file, as the compiler was told.
-    pub file: String,
-    /// The line, from 1.
-    pub line: u32,
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.file, self.line)
-    }
-}
-
 /// A place where a program's machine code cannot be migrated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -190,7 +176,7 @@ pub struct Finding {
     /// The instruction; empty if it is about none.
     pub instruction: String,
     /// Where it comes from, if the program has line tables.
-    pub source: Option<Source>,
+    pub source: Option<Place>,
     /// What exactly: registers, slots, expected and found values.
     pub detail: String,
 }

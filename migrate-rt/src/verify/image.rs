@@ -1,7 +1,7 @@
 //! The linked program: its functions, their bytes, and where they come from.
 
-use super::finding::Source;
 use crate::object::machine;
+use crate::source::{Place, Source};
 use dyad_abi::Isa;
 use gimli::{EndianSlice, LittleEndian};
 use goblin::elf::{Elf, program_header, sym};
@@ -98,13 +98,19 @@ impl<'a> Image<'a> {
         self.functions.get(&va)
     }
 
-    /// The line that an instruction comes from.
-    pub fn source(&self, va: u64) -> Option<Source> {
-        let location = self.lines.as_ref()?.find_location(va).ok()??;
-        Some(Source {
-            file: location.file?.to_owned(),
-            line: location.line?,
-        })
+    /// The place that an instruction comes from.
+    pub fn source(&self, va: u64) -> Option<Place> {
+        let lines = self.lines.as_ref()?;
+        let source = |location: addr2line::Location<'_>| {
+            Some(Source {
+                file: location.file?.to_owned(),
+                line: location.line?,
+            })
+        };
+        let mut frames = lines.find_frames(va).skip_all_loads().ok()?;
+        let chain = std::iter::from_fn(|| frames.next().ok()?);
+        let inlined = Place::of_chain(chain.filter_map(|f| source(f.location?)));
+        inlined.or_else(|| Place::of_chain(source(lines.find_location(va).ok()??)))
     }
 }
 

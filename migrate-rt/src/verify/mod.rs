@@ -24,10 +24,11 @@ mod spine;
 mod state;
 mod x86;
 
-pub use finding::{Finding, Kind, Source, VerifyError};
+pub use finding::{Finding, Kind, VerifyError};
 pub use listing::{Listed, listing};
 pub use spine::{SiteAt, SpineInfo, same_sites};
 
+use crate::source::{Place, Source};
 use arch::Arch;
 use check::{Context, Log, Target};
 use dyad_abi::Isa;
@@ -35,7 +36,8 @@ use graph::{Code, Returning};
 use image::{Function, Image};
 use insn::{Flow, Insn};
 use lanes::Lanes;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What has been verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,6 +157,8 @@ struct Verifier<'a> {
     migrating: BTreeSet<u64>,
     findings: Vec<Finding>,
     coverage: Coverage,
+    /// By the first address of a function: functions that call it, and where they do.
+    calls: OnceCell<BTreeMap<u64, Vec<(u64, u64)>>>,
 }
 
 impl<'a> Verifier<'a> {
@@ -167,6 +171,7 @@ impl<'a> Verifier<'a> {
             migrating: names.filter_map(|n| Some(image.named(n)?.va)).collect(),
             findings: Vec::new(),
             coverage: Coverage::default(),
+            calls: OnceCell::new(),
         }
     }
 
@@ -381,15 +386,54 @@ impl<'a> Verifier<'a> {
     fn finding(&self, function: &Function<'_>, insn: &Insn, kind: Kind, detail: String) -> Finding {
         let at = usize::try_from(insn.va - function.va).unwrap_or(usize::MAX);
         let bytes = function.bytes.get(at..).unwrap_or_default();
+        let mut source = self.image.source(insn.va);
+        if let Some(place) = &mut source
+            && place.own().is_none()
+        {
+            place.used_at = self.called_at(function.va);
+        }
         Finding {
             isa: self.arch.isa,
             kind,
             function: crate::demangle(&function.name),
             va: insn.va,
             instruction: listing::text(self.arch.isa, bytes, insn.va),
-            source: self.image.source(insn.va),
+            source,
             detail,
         }
+    }
+
+    /// A line of the program's own source that calls the function at `va`, by way of as few functions as
+    /// possible.
+    fn called_at(&self, va: u64) -> Option<Source> {
+        let calls = self.calls.get_or_init(|| {
+            let mut calls: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+            for function in self.image.functions() {
+                for insn in Code::decode(self.arch.isa, function).insns {
+                    if let Flow::Call(to) | Flow::Jump(to) = insn.flow
+                        && to != function.va
+                        && self.image.starting_at(to).is_some()
+                    {
+                        calls.entry(to).or_default().push((function.va, insn.va));
+                    }
+                }
+            }
+            calls
+        });
+        let mut seen = BTreeSet::from([va]);
+        let mut next = VecDeque::from([va]);
+        while let Some(to) = next.pop_front() {
+            for &(caller, at) in calls.get(&to).into_iter().flatten() {
+                let place = self.image.source(at);
+                if let Some(own) = place.as_ref().and_then(Place::own) {
+                    return Some(own.clone());
+                }
+                if seen.insert(caller) {
+                    next.push_back(caller);
+                }
+            }
+        }
+        None
     }
 }
 

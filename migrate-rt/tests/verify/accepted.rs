@@ -255,10 +255,7 @@ define void @_RNvCs1_3app4work() "frame-pointer"="all" !dbg !4 {
             (Kind::CallWithoutSite, "app::work")
         );
         let source = found.source.clone().unwrap();
-        assert_eq!(
-            (source.file.as_str(), source.line),
-            ("/app/src/main.rs", 42)
-        );
+        assert_eq!(source.to_string(), "/app/src/main.rs:42");
         let text = error.to_string();
         for part in [
             "CallWithoutSite",
@@ -269,5 +266,70 @@ define void @_RNvCs1_3app4work() "frame-pointer"="all" !dbg !4 {
         ] {
             assert!(text.contains(part), "{text}");
         }
+    }
+}
+
+/// A finding in a library names the line of the program too: the one that the code was inlined into, or
+/// the one that calls its function.
+#[test]
+fn findings_in_libraries_lead_to_the_program() {
+    const BODY: &str = r#"
+define void @leaf() { ret void }
+define internal void @_RNvCs2_5alloc4grow() noinline "frame-pointer"="all" !dbg !20 {
+  call void @leaf(), !dbg !21
+  ret void, !dbg !21
+}
+define internal void @_RNvCs2_5alloc4push() noinline "frame-pointer"="all" !dbg !22 {
+  call void @_RNvCs2_5alloc4grow(), !dbg !23
+  ret void, !dbg !23
+}
+define void @_RNvCs1_3app4work() "frame-pointer"="all" !dbg !4 {
+  call void @leaf(), !dbg !24
+  call void @_RNvCs2_5alloc4push(), !dbg !7
+  ret void, !dbg !7
+}
+!llvm.dbg.cu = !{!0}
+!llvm.module.flags = !{!2, !3}
+!0 = distinct !DICompileUnit(language: DW_LANG_Rust, file: !1, emissionKind: LineTablesOnly)
+!1 = !DIFile(filename: "src/main.rs", directory: "/app")
+!2 = !{i32 2, !"Dwarf Version", i32 4}
+!3 = !{i32 2, !"Debug Info Version", i32 3}
+!4 = distinct !DISubprogram(name: "work", file: !1, line: 40, type: !5, unit: !0)
+!5 = !DISubroutineType(types: !8)
+!6 = distinct !DILocation(line: 42, column: 5, scope: !4)
+!7 = !DILocation(line: 43, column: 1, scope: !4)
+!8 = !{}
+!9 = !DIFile(filename: "/rustc/1/library/alloc/src/vec.rs", directory: "/rustc/1")
+!20 = distinct !DISubprogram(name: "grow", file: !9, line: 100, type: !5, unit: !0)
+!21 = !DILocation(line: 101, column: 5, scope: !20)
+!22 = distinct !DISubprogram(name: "push", file: !9, line: 200, type: !5, unit: !0)
+!23 = !DILocation(line: 201, column: 5, scope: !22)
+!24 = !DILocation(line: 201, column: 5, scope: !22, inlinedAt: !6)
+"#;
+    for isa in Isa::ALL {
+        let ir = format!("target triple = \"{}\"\n{BODY}", TRIPLES[isa.index()]);
+        let fixture = Program::compile(isa, "libraries", &ir, &["-filetype=obj"]);
+        let functions = ["_RNvCs2_5alloc4grow", "_RNvCs1_3app4work"];
+        let spine = SpineInfo {
+            functions: functions.map(str::to_owned).into(),
+            leaves: vec!["leaf".to_owned()],
+            sites: Vec::new(),
+        };
+        let error = program(isa, &fixture.file, &spine).unwrap_err();
+        let places = error.0.iter().map(|f| {
+            let place = f.source.as_ref().map(ToString::to_string);
+            (f.function.as_str(), place.unwrap_or_default())
+        });
+        let library = |line: u32, own: u32| {
+            format!("/rustc/1/library/alloc/src/vec.rs:{line}, used at /app/src/main.rs:{own}")
+        };
+        assert_eq!(
+            places.collect::<Vec<_>>(),
+            [
+                ("alloc::grow", library(101, 43)),
+                ("app::work", library(201, 42)),
+            ],
+            "{error}"
+        );
     }
 }
