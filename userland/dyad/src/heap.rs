@@ -31,7 +31,7 @@
 //! | `--model separated`, `shared` | the local pool is near to its node and far from the others; the CXL pool is near to node 0 or to none |
 //! | `--model fully-shared` | everything is near to all: placement changes addresses and nothing else |
 //! | the node has no memory left | it asks for a block, as for its own pages; if there is none the thread ends |
-//! | the node is dead | the pages that are there stay; new ones are as without a choice |
+//! | the node is dead | [`on`] says `NodeDead`; the pages that are there stay and can be used; new ones, in a heap from before, are as without a choice |
 //!
 //! A page is placed when it is touched first, and not moved by its use. If a block is taken from the node,
 //! its pages go to other memory of that node's supply.

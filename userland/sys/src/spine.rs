@@ -146,6 +146,21 @@ fn taken(block: &Block) -> Option<NodeId> {
     )
 }
 
+/// Sends a thread, by `depart`, where it has been asked to go. If it cannot go from here it stays asked.
+#[inline(always)]
+fn attempt(block: &Block, depart: impl FnOnce(NodeId) -> Result<()>) {
+    let node = taken(block);
+    let done = node.map_or(Ok(()), depart);
+    if let (Some(node), Err(Error::Denied)) = (node, done) {
+        // From its next point perhaps, unless somebody asks for something else meanwhile.
+        let word = node.index() as u64 + 1;
+        let request = &block.migrate[REQUEST];
+        let _ = request.compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    let code = done.err().map_or(0, Error::code);
+    block.migrate[RESULT].store(code, Ordering::Relaxed);
+}
+
 #[cfg(target_os = "none")]
 pub use target::{enter, land, leave, point_address};
 
@@ -160,7 +175,7 @@ mod target {
     use dyad_abi::{Error, Isa, NodeId, Result};
     use dyad_migrate::{Fault, HEADER_WORDS, KEPT, Landing, Memory, SLOT_WORDS, Sites, transform};
 
-    use super::{Block, block, stub, taken};
+    use super::{Block, attempt, block, stub};
     use crate::emulation::{Apart, Arrived, Going};
     use crate::thread::own;
 
@@ -228,24 +243,7 @@ mod target {
     /// If the thread goes to another ISA, this does not return.
     pub fn leave(fp: u64, ret: u64) {
         let block = block();
-        let node = taken(block);
-        let done = match node {
-            Some(node) => depart(block, node, fp, ret),
-            None => Ok(()),
-        };
-        if let (Some(node), Err(Error::Denied)) = (node, done) {
-            // It cannot go from here, but from its next point perhaps, unless somebody asks for something
-            // else meanwhile.
-            let word = node.index() as u64 + 1;
-            let _ = block.migrate[REQUEST].compare_exchange(
-                0,
-                word,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
-        }
-        let code = done.err().map_or(0, Error::code);
-        block.migrate[RESULT].store(code, Ordering::Relaxed);
+        attempt(block, |node| depart(block, node, fp, ret));
     }
 
     fn why(fault: Fault) -> Error {
@@ -330,12 +328,9 @@ mod target {
 #[cfg(not(target_os = "none"))]
 mod host {
     use std::boxed::Box;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::AtomicU64;
 
-    use dyad_abi::Error;
-    use dyad_abi::user::migrate_word::RESULT;
-
-    use super::{Block, taken};
+    use super::{Block, attempt};
 
     std::thread_local! {
         static BLOCK: &'static Block = Box::leak(Box::new(Block {
@@ -353,8 +348,75 @@ mod host {
     }
 
     pub(super) fn leave() {
-        let Some(node) = taken(block()) else { return };
-        let code = crate::host::relocate(node).err().map_or(0, Error::code);
-        block().migrate[RESULT].store(code, Ordering::Relaxed);
+        attempt(block(), crate::host::relocate);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blank() -> Block {
+        Block {
+            this: 0,
+            thread: 0,
+            data_sp: AtomicU64::new(0),
+            migrate: [const { AtomicU64::new(0) }; 7],
+            slots: [const { AtomicU64::new(0) }; 21],
+            local: AtomicU64::new(0),
+        }
+    }
+
+    fn words(block: &Block) -> [u64; 2] {
+        [REQUEST, RESULT].map(|w| block.migrate[w].load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn who_cannot_move_stays_asked_and_moves_at_the_next_point_that_can() {
+        let (block, node) = (blank(), NodeId::new(1).unwrap());
+        let mut asked = std::vec::Vec::new();
+        request(&block, node);
+        for done in [Err(Error::Denied), Err(Error::Denied), Ok(())] {
+            attempt(&block, |to| {
+                asked.push(to);
+                done
+            });
+            let kept = match done {
+                Ok(()) => [0, 0],
+                Err(why) => [2, why.code()],
+            };
+            assert_eq!(words(&block), kept);
+        }
+        assert_eq!(asked, [node; 3]);
+        // Then nobody asks any more.
+        attempt(&block, |_| unreachable!());
+        assert_eq!(words(&block), [0, 0]);
+    }
+
+    #[test]
+    fn who_is_refused_for_good_is_not_asked_again() {
+        let (block, node) = (blank(), NodeId::new(1).unwrap());
+        for why in [Error::NodeDead, Error::TooDeep, Error::Full] {
+            request(&block, node);
+            attempt(&block, |_| Err(why));
+            assert_eq!(words(&block), [0, why.code()]);
+        }
+    }
+
+    #[test]
+    fn a_newer_request_takes_the_place_of_one_that_stays() {
+        let [old, new] = [1, 2].map(|n| NodeId::new(n).unwrap());
+        let block = blank();
+        request(&block, old);
+        attempt(&block, |_| {
+            request(&block, new);
+            Err(Error::Denied)
+        });
+        assert_eq!(words(&block), [3, Error::Denied.code()]);
+        attempt(&block, |to| {
+            assert_eq!(to, new);
+            Ok(())
+        });
+        assert_eq!(words(&block), [0, 0]);
     }
 }

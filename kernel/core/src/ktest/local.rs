@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::{ObjectKind, RegionKind, SpaceOp};
+use dyad_abi::ident::MAX_NODES;
 use dyad_abi::user::{HEAP_BASE, PAGE_SIZE, USER_END};
 use dyad_abi::{CpuId, Error, NodeId};
 use dyad_pgtbl::{Level, Memory, Perms};
@@ -249,6 +250,29 @@ fn words_of_user_memory_are_exchanged_in_one_step(cx: &Cx<'_>) -> Outcome {
         let without = rig.cap(ObjectKind::Space, object, rig::all_but(exchange))?;
         gives!(rig.sys(without, exchange, &[at, 9, 1]), Err(Error::Denied));
         gives!(words(at, 9, 9), Ok(9));
+        Ok(None)
+    })
+}
+
+/// The home of a region is a node that there is. What is refused leaves nothing in the way.
+#[ktest(ops)]
+fn regions_have_no_home_where_there_is_no_node(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let object = spaces::create(rig)?;
+        let add = SpaceOp::AddRegion as u32;
+        let space = rig.cap(ObjectKind::Space, object, rig::only(add))?;
+        let of = |home: u64| {
+            let kind = ANONYMOUS | 1 << 8 | home << 9;
+            rig.sys(space, add, &[HEAP_BASE, PAGE_SIZE, kind])
+        };
+        // Homes are numbered from 1.
+        let nodes = cx.node.params.node_count as u64;
+        for none in [nodes + 1, MAX_NODES as u64 + 1, 15] {
+            gives!(of(none), Err(Error::NoSuchNode));
+        }
+        gives!(of(16), Err(Error::BadArgument));
+        gives!(of(nodes), Ok(0));
+        gives!(of(nodes), Err(Error::Exists));
         Ok(None)
     })
 }

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use dyad::prelude::*;
 use dyad::sync::{Condvar, Mutex};
-use dyad::{report, sys, thread};
+use dyad::{heap, report, sys, thread};
 
 use crate::nodes;
 
@@ -12,6 +12,10 @@ static NEVER: Mutex<()> = Mutex::new(());
 static NOTHING: Condvar = Condvar::new();
 static HELD: Mutex<u32> = Mutex::new(0);
 static READY: AtomicU32 = AtomicU32::new(0);
+
+/// Words that are placed on a node that dies, and the first one of the last page of a copy.
+const PLACED: usize = 4096;
+const LAST_PAGE: usize = PLACED - 512;
 
 fn ready() {
     READY.fetch_add(1, Ordering::Release);
@@ -230,6 +234,10 @@ pub fn lost() -> Result<()> {
         drop(held);
     })?;
     let sleeper = thread::spawn_on(there, wait_for_ever)?;
+    let on_there = heap::on(there)?;
+    let mut words: Vec<u64> = on_there.vec(PLACED);
+    words.extend(0..PLACED as u64);
+    let placed = words.iter().all(|w| heap::node_of(w) == Some(there));
     until_ready(2);
     println!("threads: node 1 may die now");
     let joined = holder.join().err().and_then(|e| e.system());
@@ -263,6 +271,23 @@ pub fn lost() -> Result<()> {
         "threads.lost-node",
         refused == dead,
         format_args!("{refused:?}"),
+    );
+    // What was placed there is there still; nothing more is, and whoever asks is told.
+    let refused = heap::on(there).err().and_then(|e| e.system());
+    report::check(
+        "threads.lost-heap",
+        refused == dead,
+        format_args!("{refused:?}"),
+    );
+    let same = (0..).zip(&words).all(|(n, w)| n == *w) && words.len() == PLACED;
+    let more = on_there.run(|| words.clone());
+    let elsewhere = more[LAST_PAGE..]
+        .iter()
+        .all(|w| heap::node_of(w) != Some(there));
+    report::check(
+        "threads.lost-placed",
+        placed && same && elsewhere && more == words,
+        format_args!("placed {placed}, the same {same}, new ones elsewhere {elsewhere}"),
     );
     Ok(())
 }
