@@ -2,45 +2,8 @@
 
 mod common;
 
-use common::{LAYOUTS, TRIPLES, scratch, tools};
-use dyad_abi::Isa;
-use migrate_rt::ir::NeutralIr;
+use common::{migrating as module, neutral, scratch, tools};
 use migrate_rt::spine::{MAX_FRAME, Odd, Refused, Spine, SpineError, transform};
-
-fn neutral(body: &str) -> NeutralIr {
-    let a = Isa::Aarch64.index();
-    let mut text = format!(
-        "target datalayout = \"{}\"\ntarget triple = \"{}\"\n",
-        LAYOUTS[a], TRIPLES[a]
-    );
-    // As LLVM prints it: instructions are indented.
-    let mut inside = false;
-    for line in body.lines().map(str::trim) {
-        inside &= line != "}";
-        if inside && !line.ends_with(':') {
-            text.push_str("  ");
-        }
-        text.push_str(line);
-        text.push('\n');
-        inside |= line.starts_with("define ");
-    }
-    NeutralIr::check(text).unwrap()
-}
-
-/// A module in which `work` is called by the root, with declarations that most bodies need.
-fn module(work: &str) -> String {
-    format!(
-        "define i64 @dyad_spine_root(i64 %x) {{\nstart:\n  call void @work(i64 %x)\n  ret i64 0\n}}\n\
-         {work}\n\
-         declare void @dyad_migrate_point()\ndeclare void @use(ptr)\ndeclare i64 @plain(i64)\n\
-         !llvm.dbg.cu = !{{!0}}\n!llvm.module.flags = !{{!2, !3}}\n\
-         !0 = distinct !DICompileUnit(language: DW_LANG_Rust, file: !1, emissionKind: LineTablesOnly)\n\
-         !1 = !DIFile(filename: \"src/main.rs\", directory: \"/app\")\n\
-         !2 = !{{i32 2, !\"Dwarf Version\", i32 4}}\n!3 = !{{i32 2, !\"Debug Info Version\", i32 3}}\n\
-         !4 = distinct !DISubprogram(name: \"work\", file: !1, line: 40, type: !5, unit: !0)\n\
-         !5 = !DISubroutineType(types: !8)\n!6 = !DILocation(line: 42, column: 5, scope: !4)\n!8 = !{{}}\n"
-    )
-}
 
 fn run(name: &str, body: &str) -> Result<Option<Spine>, SpineError> {
     transform(&tools(), &neutral(body), &scratch(&format!("spine-{name}")))

@@ -209,14 +209,20 @@ pub fn transform(
     }
     let text = opt(tools, dir, "spine-frames", &module.print(), CLEAN)?;
     let mut module = Module::parse(&attrs::let_go(&text))?;
+    let mut apart = Vec::new();
     for item in &mut module.items {
         if let Item::Function(f) = item
             && graph.spine.contains(&f.name)
         {
             split(&mut f.blocks)?;
             define(&mut f.blocks)?;
+            let behind = f.blocks.iter().filter(|b| b.label.starts_with(SPLIT));
+            apart.extend(behind.map(|b| format!("ptr blockaddress(@{}, %{})", f.name, b.label)));
         }
     }
+    module
+        .items
+        .extend(kept_apart(&apart).into_iter().map(Item::Line));
     let text = module.print();
     files::write(&dir.join("spine.ll"), text.as_bytes())?;
     let ir = NeutralIr::check(text).map_err(|e: IrError| SpineError::Sites(e.to_string()))?;
@@ -229,7 +235,23 @@ pub fn transform(
     }))
 }
 
-/// Ends a block behind every site: back ends share constants within a block.
+/// What labels of blocks behind sites begin with.
+const SPLIT: &str = "spine.split.";
+
+/// A list of blocks, so that back ends do not make one block of two: a block that has its address taken
+/// stays as it is. The list itself is in a section that back ends do not write.
+fn kept_apart(blocks: &[String]) -> Option<String> {
+    (!blocks.is_empty()).then(|| {
+        format!(
+            "@dyad.spine.blocks = internal constant [{} x ptr] [{}], section \"llvm.metadata\"",
+            blocks.len(),
+            blocks.join(", ")
+        )
+    })
+}
+
+/// Ends a block behind every site: back ends share constants within a block, and would keep one across the
+/// call that is needed before it and behind it.
 fn split(blocks: &mut Vec<Block>) -> Result<(), SpineError> {
     let mut last: HashMap<String, String> = HashMap::new();
     let mut out: Vec<Block> = Vec::new();
@@ -244,7 +266,7 @@ fn split(blocks: &mut Vec<Block>) -> Result<(), SpineError> {
             let site = inst.contains("@llvm.experimental.stackmap(");
             current.insts.push(inst);
             if site && insts.peek().is_some() {
-                let label = format!("spine.split.{}", out.len());
+                let label = format!("{SPLIT}{}", out.len());
                 current.insts.push(format!("br label %{label}"));
                 last.insert(name.clone(), label.clone());
                 let next = Block {

@@ -5,6 +5,9 @@ use super::lex::{Kind, Lexed, tokens};
 /// Size and alignment in bytes.
 pub(super) type Layout = (u64, u64);
 
+/// Largest integers: optimisers make one of several neighbours, or of a whole structure.
+const MAX_INTEGER_BITS: u64 = 4096;
+
 /// The layout of a type; none if it has none that is known here.
 pub(super) fn layout(ty: &str) -> Option<Layout> {
     let tokens = tokens(ty).ok()?;
@@ -70,11 +73,12 @@ fn word(name: &str) -> Option<Layout> {
         "fp128" => (16, 16),
         _ => {
             let bits: u64 = name.strip_prefix('i')?.parse().ok()?;
-            if !(1..=128).contains(&bits) {
+            if !(1..=MAX_INTEGER_BITS).contains(&bits) {
                 return None;
             }
-            let bytes = bits.div_ceil(8).next_power_of_two();
-            (bytes, bytes)
+            // Larger ones are aligned as the largest that the layout names, of 128 bits.
+            let align = bits.div_ceil(8).next_power_of_two().min(16);
+            (bits.div_ceil(8).next_multiple_of(align), align)
         }
     })
 }
@@ -89,6 +93,9 @@ mod tests {
             ("i1", (1, 1)),
             ("i24", (4, 4)),
             ("i128", (16, 16)),
+            ("i136", (32, 16)),
+            ("i256", (32, 16)),
+            ("i384", (48, 16)),
             ("ptr", (8, 8)),
             ("[3 x i32]", (12, 4)),
             ("{ i8, i64, i16 }", (24, 8)),
@@ -107,7 +114,7 @@ mod tests {
             "%T",
             "x86_fp80",
             "<vscale x 2 x i64>",
-            "i129",
+            "i4097",
             "[2 x",
             "<8 x i1>",
         ] {

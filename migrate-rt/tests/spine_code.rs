@@ -1,0 +1,95 @@
+//! What the back ends make of what the spine pass has made: modules whose machine code once kept something
+//! across a site that did not travel. The verifier has to have nothing against it.
+
+mod common;
+
+use common::{migrating, neutral, scratch, tools};
+use dyad_abi::Isa;
+use migrate_rt::codegen::{self, Needs};
+use migrate_rt::object::Object;
+use migrate_rt::spine::{Spine, sites, transform};
+use migrate_rt::verify::Coverage;
+use migrate_rt::{align, link, verify};
+use std::process::Command;
+
+/// What every program has.
+const REST: &str = "define void @_dyad_start(i64 %x) {\nret void\n}\n\
+     define void @dyad_spine_leave(i64 %f, i64 %b) {\nret void\n}\n\
+     define void @dyad_spine_done(i64 %c) {\nret void\n}\n";
+
+/// Builds a program from a module and verifies both ISAs' code.
+fn verified(name: &str, body: &str) -> [Coverage; 2] {
+    let (tools, dir) = (tools(), scratch(&format!("spine-code-{name}")));
+    let body = format!("{}{REST}", migrating(body));
+    let spine: Spine = transform(&tools, &neutral(&body), &dir)
+        .unwrap_or_else(|e| panic!("{e}"))
+        .unwrap();
+    let needs = Needs {
+        migrates: Some(spine.sites.len() as u64),
+        ..Needs::default()
+    };
+    let objects = Isa::ALL.map(|isa| {
+        let dir = dir.join(isa.name());
+        std::fs::create_dir_all(&dir).unwrap();
+        let app = codegen::compile(&tools, &spine.ir.for_isa(isa), &dir, "app").unwrap();
+        let stubs = codegen::compile_stubs(&tools, isa, needs, &dir, "stubs").unwrap();
+        [("app.o", app), ("stubs.o", stubs)]
+            .map(|(name, bytes)| Object::parse(isa, name, &bytes).unwrap())
+    });
+    let plan = align::plan([&objects[0], &objects[1]]).unwrap();
+    Isa::ALL.map(|isa| {
+        let (files, dir) = (["app.o", "stubs.o"], dir.join(isa.name()));
+        let program = link::link(&tools, isa, &dir, &plan.script(isa), &files, "linked.elf");
+        let program = program.unwrap_or_else(|e| panic!("{e}"));
+        let info = sites::of_program(isa, &program, &spine).unwrap();
+        verify::program(isa, &program, &info).unwrap_or_else(|e| panic!("{name}: {e}"))
+    })
+}
+
+/// Back ends make a constant once for each block, and may make it before the call what is needed behind it: so
+/// there is nothing behind a site in its block, in the back ends' own terms.
+#[test]
+fn sites_end_their_blocks() {
+    let body = migrating(
+        "define internal void @work(i64 %n) {\nstart:\n  %p = inttoptr i64 %n to ptr\n  store volatile double 1.0, ptr %p\n\
+         call void @dyad_migrate_point()\n  br label %loop\n\
+         loop:\n  %x = phi double [ 1.0, %start ], [ %y, %loop ]\n  %y = load volatile double, ptr %p\n\
+         call void @dyad_migrate_point()\n  store volatile double %x, ptr %p\n\
+         %c = fcmp oeq double %y, 1.0\n  br i1 %c, label %out, label %loop\n\
+         out:\n  ret void\n}\n",
+    );
+    let (tools, dir) = (tools(), scratch("spine-code-blocks"));
+    let spine = transform(&tools, &neutral(&body), &dir).unwrap().unwrap();
+    for isa in Isa::ALL {
+        let input = dir.join(format!("{isa}.ll"));
+        std::fs::write(&input, spine.ir.for_isa(isa).text()).unwrap();
+        let output = Command::new(&tools.llc)
+            .args(codegen::flags(isa))
+            .args(["-stop-after=finalize-isel", "-o", "-"])
+            .arg(&input)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut sites = 0;
+        for (_, behind) in text
+            .split("  bb.")
+            .filter_map(|b| b.split_once(" STACKMAP "))
+        {
+            sites += 1;
+            let is_code = |l: &&str| {
+                let l = l.trim();
+                !l.is_empty()
+                    && !["ADJCALLSTACKUP", "JMP_1 ", "B "]
+                        .iter()
+                        .any(|w| l.starts_with(w))
+            };
+            assert_eq!(
+                behind.lines().skip(1).find(is_code),
+                None,
+                "{isa}: {behind}"
+            );
+        }
+        // The root's and two of the function.
+        assert_eq!(sites, 3, "{text}");
+    }
+}
