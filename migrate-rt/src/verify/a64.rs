@@ -104,9 +104,14 @@ pub(super) fn decode(word: u32, va: u64) -> Insn {
     );
     let known = known && translate(&mut insn, w, definition.class, definition.mnemonic).is_some();
     // The decoder marks the reserved encodings of a class in the text only. It is wrong about scalar
-    // duplicates of elements of less than 64 bits.
+    // duplicates of elements of less than 64 bits, and about the lesser of two doubles.
     let reserved = || op.display_at(va).to_string().contains("<undefined>");
-    if !known || (definition.class != Class::ASISDONE && reserved()) {
+    let wrong = match definition.class {
+        Class::ASISDONE => true,
+        Class::ASISDPAIR => definition.mnemonic.starts_with('f'),
+        _ => false,
+    };
+    if !known || (!wrong && reserved()) {
         insn.refuse(Refused::Unknown);
     }
     insn

@@ -352,5 +352,99 @@ const OVERWRITING: &[&str] = &[
     "uaddlp", "uaddlv", "uaddw", "uaddw2", "ucvtf", "uhadd", "uhsub", "umax", "umaxp", "umaxv",
     "umin", "uminp", "uminv", "umull", "umull2", "uqadd", "uqrshl", "uqrshrn", "uqshl", "uqshrn",
     "uqsub", "uqxtn", "urecpe", "urhadd", "urshl", "urshr", "ursqrte", "ushl", "ushll", "ushll2",
-    "ushr", "usubl", "usubl2", "usubw", "usubw2", "uzp1", "uzp2", "zip1", "zip2",
+    "ushr", "usubl", "usubl2", "usubw", "usubw2", "uzp1", "uzp2", "xtn", "zip1", "zip2",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify::a64::decode;
+    use disarm64::{InsnOpcode, decoder};
+    use disarm64_defn::InsnFeatureSet as Feature;
+    use std::collections::BTreeSet;
+
+    /// Instructions that keep a part of the destination, or compute with it.
+    const KEEPING: [&str; 53] = [
+        "addhn2",
+        "bif",
+        "bit",
+        "bsl",
+        "fcvtn2",
+        "fcvtxn2",
+        "fmla",
+        "fmls",
+        "mla",
+        "mls",
+        "raddhn2",
+        "rshrn2",
+        "rsubhn2",
+        "saba",
+        "sabal",
+        "sabal2",
+        "sadalp",
+        "shrn2",
+        "sli",
+        "smlal",
+        "smlal2",
+        "smlsl",
+        "smlsl2",
+        "sqdmlal",
+        "sqdmlal2",
+        "sqdmlsl",
+        "sqdmlsl2",
+        "sqrshrn2",
+        "sqrshrun2",
+        "sqshrn2",
+        "sqshrun2",
+        "sqxtn2",
+        "sqxtun2",
+        "sri",
+        "srsra",
+        "ssra",
+        "subhn2",
+        "suqadd",
+        "uaba",
+        "uabal",
+        "uabal2",
+        "uadalp",
+        "umlal",
+        "umlal2",
+        "umlsl",
+        "umlsl2",
+        "uqrshrn2",
+        "uqshrn2",
+        "uqxtn2",
+        "ursra",
+        "usqadd",
+        "usra",
+        "xtn2",
+    ];
+
+    #[test]
+    fn every_instruction_overwrites_or_keeps() {
+        let mut seen = BTreeSet::new();
+        // All opcodes of the classes are in these bits; with the rest, that is registers 1 and 2.
+        for word in (0..1 << 22).map(|i: u32| i << 10 | 0x41) {
+            let Some(op) = decoder::decode(word) else {
+                continue;
+            };
+            let op = op.definition();
+            let ours = matches!(op.feature_set, Feature::V8 | Feature::FP | Feature::SIMD);
+            let mut insn = Insn::new(0, 4);
+            if ours && vectors(&mut insn, Word(word), op.class, op.mnemonic, 16).is_some() {
+                seen.insert(op.mnemonic);
+                let keeps = !OVERWRITING.contains(&op.mnemonic);
+                assert_eq!(keeps, KEEPING.contains(&op.mnemonic), "{}", op.mnemonic);
+            }
+        }
+        assert!(KEEPING.iter().all(|m| seen.contains(m)), "{seen:?}");
+    }
+
+    #[test]
+    fn pairs_of_doubles_have_a_least_one() {
+        // fmaxnmp, fminnmp, fmaxp, fminp d0, v0.2d
+        for word in [0x7e70_c800, 0x7ef0_c800, 0x7e70_f800, 0x7ef0_f800] {
+            assert_eq!(decode(word, 0).refused, None, "{word:#x}");
+        }
+    }
+}
