@@ -87,6 +87,45 @@ pub(super) struct Derive {
     pub element: u16,
 }
 
+/// Arithmetic on registers of which only the low bytes may have a meaning: on x86-64, a byte is made alone,
+/// and what is computed with it is 32 bits wide. The lowest byte has to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sum {
+    /// First lane of the result.
+    pub to: u16,
+    /// First lanes of the operands that are in registers.
+    pub from: [Option<u16>; 2],
+    /// Lanes of the result that come from them; none: it is about the flags only.
+    pub lanes: u16,
+    /// Lanes of each operand.
+    pub width: u16,
+    /// Whether a lane of the result depends on lower ones, too.
+    pub carries: bool,
+    /// Flags that depend on all lanes.
+    pub flags: Lanes,
+}
+
+impl Sum {
+    /// The lanes of operands that lane `i` of the result comes from.
+    pub fn sources(self, i: u16) -> impl Iterator<Item = u16> + Clone {
+        let first = if self.carries { 0 } else { i };
+        let from = self.from.into_iter().flatten();
+        from.flat_map(move |s| s + first..=s + i)
+    }
+
+    /// All lanes of operands.
+    pub fn all(self) -> impl Iterator<Item = u16> + Clone {
+        let from = self.from.into_iter().flatten();
+        from.flat_map(move |s| s..s + self.width)
+    }
+
+    /// The lowest lanes of operands, if there is a result.
+    pub fn lowest(self) -> Lanes {
+        let from = self.from.into_iter().flatten().filter(|_| self.lanes > 0);
+        from.fold(Lanes::NONE, |all, s| all.or(Lanes::range(s, 1)))
+    }
+}
+
 /// Address arithmetic: what it does to the distance from the CFA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offset {
@@ -108,7 +147,7 @@ pub(super) enum Refused {
 }
 
 /// An instruction. Its parts take effect in this order: accesses are made with the registers as they
-/// are before it, then `derive`, `spoils` and `sets`, then `offset`, then control goes on.
+/// are before it, then `derives`, `sums`, `spoils` and `sets`, then `offset`, then control goes on.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Insn {
     /// Its address.
@@ -129,6 +168,8 @@ pub(super) struct Insn {
     pub spoils: Lanes,
     /// Lanes that are derived from others.
     pub derives: Vec<Derive>,
+    /// Lanes that are computed of others, which need not all be there.
+    pub sums: Vec<Sum>,
     /// Accesses to memory, in order. They may be to the stack; the analysis finds out.
     pub accesses: Vec<Access>,
     /// Address arithmetic, in order. Its registers are neither read nor set otherwise.
@@ -148,6 +189,7 @@ impl Insn {
             sets: Lanes::NONE,
             spoils: Lanes::NONE,
             derives: Vec::new(),
+            sums: Vec::new(),
             accesses: Vec::new(),
             offsets: Vec::new(),
         }
@@ -215,6 +257,9 @@ impl Insn {
                 lanes = lanes.or(Lanes::range(from, derive.lanes));
             }
         }
+        for lane in self.sums.iter().flat_map(|s| s.all()) {
+            lanes.insert(lane);
+        }
         for access in &self.accesses {
             let place = &access.place;
             lanes = lanes.or(Lanes::generals(place.base.into_iter().chain(place.index)));
@@ -230,6 +275,9 @@ impl Insn {
         let mut lanes = self.sets.or(self.spoils);
         for derive in &self.derives {
             lanes = lanes.or(Lanes::range(derive.to, derive.lanes));
+        }
+        for sum in &self.sums {
+            lanes = lanes.or(Lanes::range(sum.to, sum.lanes)).or(sum.flags);
         }
         for access in &self.accesses {
             if let Transfer::Load(to) = access.transfer {

@@ -112,6 +112,17 @@ fn step(
             }
         }
     }
+    for sum in &insn.sums {
+        let to = Lanes::range(sum.to, sum.lanes).or(sum.flags);
+        live.lanes = live.lanes.minus(to);
+        used = used.or(sum.lowest());
+        for i in (0..sum.lanes).filter(|i| after.lanes.has(sum.to + i)) {
+            sum.sources(i).for_each(|lane| used.insert(lane));
+        }
+        if !after.lanes.and(sum.flags).is_empty() {
+            sum.all().for_each(|lane| used.insert(lane));
+        }
+    }
     for access in &insn.accesses {
         for reg in access.place.base.into_iter().chain(access.place.index) {
             used = used.or(Lanes::general(reg, 8));

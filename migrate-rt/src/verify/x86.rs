@@ -6,6 +6,7 @@
 mod lists;
 mod scan;
 mod sse;
+mod sum;
 
 pub(super) use scan::refine;
 
@@ -15,7 +16,7 @@ use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter, InstructionInfoFactory,
     Mnemonic, OpAccess, OpKind, Register, RflagsBits,
 };
-use lists::{CONDITIONAL_MOVES, CONDITIONAL_SETS, ORDINARY, forbidden};
+use lists::{CONDITIONAL_SETS, ORDINARY, forbidden};
 
 const RAX: u8 = 0;
 const RCX: u8 = 1;
@@ -307,12 +308,10 @@ impl Translation {
             Mnemonic::Movzx => self.extend()?,
             Mnemonic::Lea => self.lea()?,
             Mnemonic::Add if a.is_gpr64() && is_immediate(&raw, 1) => {
-                self.insn
-                    .offset(number(a)?, number(a)?, raw.immediate(1) as i64);
+                self.moved(a, raw.immediate(1) as i64)?;
             }
             Mnemonic::Sub if a.is_gpr64() && is_immediate(&raw, 1) => {
-                let by = (raw.immediate(1) as i64).wrapping_neg();
-                self.insn.offset(number(a)?, number(a)?, by);
+                self.moved(a, (raw.immediate(1) as i64).wrapping_neg())?;
             }
             // The result does not depend on the operand.
             Mnemonic::Xor | Mnemonic::Sub | Mnemonic::Sbb if two && a == b && a.is_gpr() => {
@@ -351,6 +350,7 @@ impl Translation {
             {
                 return None;
             }
+            _ if self.sum()? => {}
             m if ORDINARY.contains(&m) => self.operands()?,
             _ if raw.is_jcc_short_or_near() => {}
             _ if raw.is_jmp_short_or_near() || raw.is_call_near() => {}
@@ -361,12 +361,6 @@ impl Translation {
                     true => self.access(Transfer::Observe)?,
                     false => self.insn.read(read(a)?),
                 }
-            }
-            // Both leave the destination alone at times.
-            m if CONDITIONAL_MOVES.contains(&m) => {
-                self.insn.read(read(a)?);
-                self.operands()?;
-                self.insn.set(written(a)?);
             }
             m if CONDITIONAL_SETS.contains(&m) => self.operands()?,
             _ => return None,
@@ -497,12 +491,7 @@ impl Translation {
                 self.insn.offset(number(to)?, base, place.offset);
             }
             (base, index) => {
-                // The low bytes of a sum come from the low bytes of what is added.
-                let bytes = lanes_of(to)?.1;
-                for reg in base.into_iter().chain(index) {
-                    self.insn.read(Lanes::general(reg, bytes));
-                }
-                self.insn.set(written(to)?);
+                self.add_up(to, [base, index].map(|r| r.map(|r| general(r, 0))), true)?
             }
         }
         Some(())

@@ -132,13 +132,13 @@ const ACROSS: &[Case] = &[
     case(
         "byte_write",
         Framed,
-        "site callq leaf; movb $1, %bl; movq %rbx, %rcx; addq %rcx, %rax",
+        "site callq leaf; movb $1, %bl; movq %rbx, %rcx; addq %rcx, %rax; movq %rax, (%rdx)",
         &[RegisterAcrossSite],
     ),
     case(
         "word_write",
         Framed,
-        "site callq leaf; movw $1, %bx; addl %ebx, %eax",
+        "site callq leaf; movw $1, %bx; addl %ebx, %eax; movl %eax, (%rdx)",
         &[RegisterAcrossSite],
     ),
     case(
@@ -150,8 +150,33 @@ const ACROSS: &[Case] = &[
     case(
         "setcc_write",
         Framed,
-        "site callq leaf; testq %rax, %rax; sete %bl; addl %ebx, %eax",
+        "site callq leaf; testq %rax, %rax; sete %bl; addl %ebx, %eax; cmpl $3, %eax",
         &[RegisterAcrossSite],
+    ),
+    case(
+        "flags_of_a_sum",
+        Framed,
+        "site callq leaf; addq $-1, %rbx; je 1f; nop; 1:",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "mask_keeps_a_byte",
+        Framed,
+        "site callq leaf; movb $1, %bl; andl $0x1ff, %ebx; cmpl $3, %ebx",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "high_bytes_come_down",
+        Framed,
+        "site callq leaf; movb $1, %bl; leal 1(%rbx), %edx; shrl $8, %edx; movb %dl, (%rax)",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "bytes_alone",
+        Framed,
+        "site callq leaf; movb $1, %bl; leal 1(%rbx), %edx; addl %ebx, %edx; shll $2, %edx; xorl %ebx, %edx; \
+         imull $3, %edx, %edx; testb %al, %al; cmovel %ebx, %edx; movb %dl, (%rax); andl $7, %edx; movq %rdx, (%rax)",
+        &[],
     ),
     case(
         "xchg_memory",
