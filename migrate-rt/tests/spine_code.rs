@@ -93,3 +93,16 @@ fn sites_end_their_blocks() {
         assert_eq!(sites, 3, "{text}");
     }
 }
+
+/// Optimisers make one integer of a structure that is only moved, `Range<u128>` for example.
+#[test]
+fn wide_integers_cross_sites() {
+    let coverage = verified(
+        "wide",
+        "define internal void @work(i64 %n) {\nstart:\n  %p = inttoptr i64 %n to ptr\n\
+         %v = load i256, ptr %p, align 16\n  %w = load i192, ptr %p, align 8\n\
+         call void @dyad_migrate_point()\n\
+         store i256 %v, ptr %p, align 16\n  store i192 %w, ptr %p, align 8\n  ret void\n}\n",
+    );
+    assert!(coverage.iter().all(|c| c.sites == 2), "{coverage:?}");
+}
