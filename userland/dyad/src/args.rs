@@ -3,6 +3,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 
 use crate::{Error, Result};
 
@@ -73,6 +74,30 @@ impl Args {
         }
     }
 
+    /// The value of option `name`, which must be a whole number in `range`; `default` if it is not
+    /// given.
+    ///
+    /// # Errors
+    ///
+    /// A usage error that names the possible values.
+    #[inline(never)]
+    pub fn number(&self, name: &str, default: u64, range: RangeInclusive<u64>) -> Result<u64> {
+        let Some(text) = self.value(name) else {
+            return Ok(default);
+        };
+        if let Some(n) = text.parse().ok().filter(|n| range.contains(n)) {
+            return Ok(n);
+        }
+        let (least, most) = range.into_inner();
+        let bound = match most {
+            u64::MAX => "on".to_string(),
+            most => alloc::format!("to {most}"),
+        };
+        Err(Error::usage(format_args!(
+            "{name} cannot be {text:?}; possible: a whole number from {least} {bound}"
+        )))
+    }
+
     /// Checks that the words are options out of `known` with a value each, none given twice.
     ///
     /// # Errors
@@ -138,6 +163,22 @@ mod tests {
         assert_eq!(args.value("--ho"), None);
         assert_eq!(args.one_of("--class", &["S", "W"], "W").unwrap(), "S");
         assert_eq!(args.one_of("--home", &["x"], "y").unwrap(), "y");
+    }
+
+    #[test]
+    fn numbers_are_in_their_range() {
+        let number = |text: &str, range| Args::parse(text).number("--n", 7, range);
+        assert_eq!(number("", 1..=3).unwrap(), 7, "whatever the default is");
+        assert_eq!(number("--n 3", 1..=3).unwrap(), 3);
+        assert_eq!(number("--n=0", 0..=u64::MAX).unwrap(), 0);
+        for text in ["4", "0", "-1", "x", "1.5", "99999999999999999999999"] {
+            let e = number(&alloc::format!("--n {text}"), 1..=3).unwrap_err();
+            let message =
+                alloc::format!("--n cannot be \"{text}\"; possible: a whole number from 1 to 3");
+            assert_eq!((e.exit_code(), e.to_string()), (2, message));
+        }
+        let e = number("--n 0", 1..=u64::MAX).unwrap_err().to_string();
+        assert!(e.ends_with("a whole number from 1 on"), "{e}");
     }
 
     #[test]

@@ -268,7 +268,11 @@ impl fmt::Display for Refusal {
                 there.join(", ")
             ),
             Refusal::NoThread { program, thread } => {
-                write!(f, "program {program:?} has no thread {thread} now")
+                write!(
+                    f,
+                    "program {program:?} has no thread {thread} now: `cargo xtask ps` lists those that \
+                     there are"
+                )
             }
             Refusal::NoNode { to, there } => write!(
                 f,

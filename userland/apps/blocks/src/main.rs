@@ -39,13 +39,9 @@ fn ask(question: Question, node: NodeId) -> Result<u64> {
     Ok(blocks::ask(question, node)?)
 }
 
+/// Mebibytes, or pages: more than there can be, and still a number of pages.
 fn number(args: &Args, name: &str, default: u64) -> Result<u64> {
-    match args.value(name) {
-        None => Ok(default),
-        Some(text) => text
-            .parse()
-            .map_err(|_| Error::usage(format_args!("{name} takes a number, not {text:?}"))),
-    }
+    args.number(name, default, 0..=1 << 32)
 }
 
 /// What holds when the program begins: nodes own what they cannot do without.

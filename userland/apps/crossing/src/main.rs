@@ -236,15 +236,6 @@ fn random(state: &mut u64) -> u64 {
     *state
 }
 
-fn number(args: &Args, name: &str, default: u64) -> Result<u64> {
-    match args.value(name) {
-        None => Ok(default),
-        Some(text) => text
-            .parse()
-            .map_err(|_| Error::usage(format_args!("{name} takes a number, not {text:?}"))),
-    }
-}
-
 /// Calls, with canaries.
 fn ping_pong(calls: u64) -> bool {
     let there = side(dyad::isa().other());
@@ -287,6 +278,9 @@ fn delays(calls: u64, seed: u64) -> bool {
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
     args.expect_options(&["--scene", "--calls", "--seed"])?;
+    let calls = |default| args.number("--calls", default, 1..=u64::MAX);
+    // Also in scenes that need neither.
+    let (_, seed) = (calls(1)?, args.number("--seed", 1, 0..=u64::MAX)?);
     let scene = args.value("--scene").unwrap_or("all");
     match scene {
         "all" => {
@@ -298,7 +292,7 @@ async fn main(args: Args) -> Result<()> {
             everything();
         }
         "ping-pong" => {
-            let calls = number(&args, "--calls", 10_000)?;
+            let calls = calls(10_000)?;
             for _ in 0..2 {
                 let start = dyad::sys::now()?;
                 check("ping_pong", ping_pong(calls));
@@ -312,8 +306,7 @@ async fn main(args: Args) -> Result<()> {
             }
         }
         "delays" => {
-            let calls = number(&args, "--calls", 20_000)?;
-            let seed = number(&args, "--seed", 1)?;
+            let calls = calls(20_000)?;
             for _ in 0..2 {
                 check("delays", delays(calls, seed));
                 dyad::migrate(dyad::isa().other()).await?;

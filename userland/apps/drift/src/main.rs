@@ -25,6 +25,8 @@ mod strange;
 mod trip;
 mod work;
 
+use core::ops::RangeInclusive;
+
 use dyad::prelude::*;
 use dyad::{emulation, report, thread};
 
@@ -40,18 +42,19 @@ fn main(args: Args) -> Result<()> {
         "--asked",
     ];
     args.expect_options(&names)?;
-    let number = |name, default: u64| match args.value(name).map(str::parse) {
-        None => Ok(default),
-        Some(Ok(n)) => Ok(n),
-        Some(Err(_)) => Err(Error::usage(format_args!("{name} takes a number"))),
-    };
+    // What is multiplied with each other stays a number; and there are threads beside the first.
+    const MANY: RangeInclusive<u64> = 1..=1_000_000_000;
+    const MOST: u64 = thread::MAX as u64 - 1;
     let [name_trips, name_turns, name_threads, name_each, name_asked] = names;
-    let turns = number(name_turns, 60)?;
-    let mut first = Trips::new(0, number(name_trips, 20)?, turns);
-    let (threads, each) = (number(name_threads, 3)?, number(name_each, 4)?);
+    let turns = args.number(name_turns, 60, MANY)?;
+    let mut first = Trips::new(0, args.number(name_trips, 20, MANY)?, turns);
+    let (threads, each) = (
+        args.number(name_threads, 3, 0..=MOST)?,
+        args.number(name_each, 4, MANY)?,
+    );
 
     emulation::enable()?;
-    match number(name_asked, 0)? {
+    match args.number(name_asked, 0, 0..=*MANY.end())? {
         0 => {}
         asked => return strange::asked(asked, turns),
     }

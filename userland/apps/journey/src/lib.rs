@@ -37,11 +37,7 @@ pub struct Journey {
 }
 
 fn number(args: &Args, name: &str) -> Result<u64> {
-    match args.value(name).map(str::parse) {
-        None => Ok(0),
-        Some(Ok(n)) => Ok(n),
-        Some(Err(_)) => Err(Error::usage(format_args!("{name} takes a whole number"))),
-    }
+    args.number(name, 0, 0..=u64::MAX)
 }
 
 impl Journey {

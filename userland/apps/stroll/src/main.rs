@@ -154,7 +154,8 @@ fn syscalls(nodes: [NodeId; 2]) -> Result<()> {
 }
 
 #[dyad::main(points = "syscalls")]
-fn main() -> Result<()> {
+fn main(args: Args) -> Result<()> {
+    args.expect_options(&[])?;
     let home = node();
     let system = dyad::system()?;
     let away = system

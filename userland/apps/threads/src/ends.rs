@@ -193,12 +193,7 @@ fn worker(n: u64, end: Instant) -> u64 {
 /// Threads on all nodes work for a while. Of those that are lost it is said; if one was lost while it
 /// held what all need, the program ends with a panic that says so.
 pub fn work(args: &Args) -> Result<()> {
-    let seconds: u64 = match args.value("--seconds") {
-        None => 1,
-        Some(n) => n
-            .parse()
-            .map_err(|_| Error::usage(format_args!("--seconds is a number, not {n:?}")))?,
-    };
+    let seconds = args.number("--seconds", 1, 0..=1_000_000)?;
     println!("threads: at work");
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut threads = Vec::new();

@@ -46,12 +46,7 @@ impl Futex for Counted {
 
 /// `--turns`: how often each of them has its turn.
 pub fn futex(args: &Args) -> Result<()> {
-    let turns: u64 = match args.value("--turns") {
-        None => 1000,
-        Some(n) => n
-            .parse()
-            .map_err(|_| Error::usage(format_args!("--turns is a number, not {n:?}")))?,
-    };
+    let turns = args.number("--turns", 1000, 1..=1_000_000_000)?;
     let nodes = nodes()?;
     let counted = Counted::default();
     let before = TABLE.sum();

@@ -25,6 +25,8 @@ mod stacks;
 mod threads;
 mod way;
 
+use core::ops::RangeInclusive;
+
 use dyad::prelude::*;
 use dyad::report;
 
@@ -42,16 +44,14 @@ fn main(args: Args) -> Result<()> {
         "--steps",
         "--moves",
     ])?;
-    let number = |name, default: u64| match args.value(name).map(str::parse) {
-        None => Ok(default),
-        Some(Ok(n)) => Ok(n),
-        Some(Err(_)) => Err(Error::usage(format_args!("{name} takes a number"))),
-    };
+    const ANY: RangeInclusive<u64> = 0..=u64::MAX;
+    // Beside the first.
+    const MOST: u64 = dyad::thread::MAX as u64 - 1;
     let way = Way {
-        every: number("--every", 0)?,
-        at: number("--at", 0)?,
+        every: args.number("--every", 0, ANY)?,
+        at: args.number("--at", 0, ANY)?,
     };
-    let rounds = number("--rounds", 1)?;
+    let rounds = args.number("--rounds", 1, 1..=u64::MAX)?;
     let away = args.one_of("--start", &["home", "away"], "home")? == "away";
     way::set(way)?;
     if away {
@@ -63,9 +63,9 @@ fn main(args: Args) -> Result<()> {
         "panic-spawned" => return threads::panic(false),
         "asked" => {
             return asked(
-                number("--threads", 1)?,
-                number("--steps", 1000)?,
-                number("--moves", 0)?,
+                args.number("--threads", 1, 1..=MOST)?,
+                args.number("--steps", 1000, ANY)?,
+                args.number("--moves", 0, ANY)?,
             );
         }
         _ => {}

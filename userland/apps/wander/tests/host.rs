@@ -39,7 +39,22 @@ fn the_output_is_the_same_however_it_moves() {
 }
 
 #[test]
-fn wrong_options_are_explained() {
-    assert_eq!(run("--every often").0, Some(2));
-    assert_eq!(run("--start anywhere").0, Some(2));
+fn wrong_arguments_are_explained() {
+    for (args, message) in [
+        (
+            "--every x",
+            "--every cannot be \"x\"; possible: a whole number from 0 on",
+        ),
+        ("--rounds 0", "possible: a whole number from 1 on"),
+        (
+            "--scene asked --threads 64",
+            "possible: a whole number from 1 to 63",
+        ),
+        ("--scene nothing", "possible: all, panic"),
+        ("--start anywhere", "possible: home, away"),
+    ] {
+        let (code, text) = run(args);
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains(message), "{text}");
+    }
 }
