@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Work};
+use xtask::config::{RunConfig, Sim, Work};
 
-use crate::console;
+use crate::console::{self, because};
 use crate::times;
 
 /// Points that a round of the program passes.
@@ -26,6 +26,7 @@ pub fn trials() -> Vec<Trial> {
         test("nodes_of_one_isa", one_isa),
         test("a_thread_that_has_moved_panics", panics),
         test("points_that_nobody_has_written", stroll),
+        test("nothing_is_stale_without_coherent_caches", incoherent),
     ]
 }
 
@@ -172,4 +173,21 @@ fn stroll() -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// Kernels that keep caches coherent themselves hand threads over in the middle of functions, and the
+/// sanitizer finds nothing that they forget.
+fn incoherent() -> Result<(), Failed> {
+    let config = RunConfig {
+        sim: Sim::Cache,
+        coherent: false,
+        ..config(&[X86_64, Aarch64], "--every 40")
+    };
+    let (report, text) = console::run(&config);
+    let passed = |name: &str| report.checks.iter().any(|c| c.ok && c.name == name);
+    match report.failure() {
+        Some(why) => because(&text, why),
+        None if passed("wander.intact") && passed("sim.sanitizer") => Ok(()),
+        None => because(&text, "nobody has looked for what is stale"),
+    }
 }
