@@ -156,6 +156,9 @@ impl fmt::Display for Refused {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.function)?;
+        if self.function == super::ROOT {
+            f.write_str(", the main function with what is inlined into it")?;
+        }
         if let Some(source) = &self.source {
             write!(f, " ({source})")?;
         }

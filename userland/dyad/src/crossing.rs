@@ -82,6 +82,10 @@ pub use dyad_sys::crossing::{
 /// #[dyad::isa(x86_64)]
 /// extern "C" fn f(a: u128) {}
 /// ```
+/// ```compile_fail,E0277
+/// #[dyad::isa(x86_64)]
+/// extern "C" fn f(a: fn(&u64) -> u64) {}
+/// ```
 /// ```compile_fail,E0080
 /// #[dyad::isa(x86_64)]
 /// extern "C" fn f(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, g: u64) {}
@@ -143,6 +147,8 @@ pub use dyad_sys::crossing::{
 /// }
 /// #[dyad::isa(x86_64, always)]
 /// pub extern "C" fn h() {}
+/// #[dyad::isa(x86_64)]
+/// extern "C" fn i(less: extern "C" fn(&u64, &u64) -> i32, at: for<'a> unsafe extern "C" fn(&'a u64) -> &'a u64) {}
 /// # fn main() { h() }
 /// ```
 #[cfg(doctest)]

@@ -43,11 +43,16 @@ pub fn expand(arguments: TokenStream, item: &TokenStream) -> Result<TokenStream,
     let mut out: TokenStream = before.parse().unwrap_or_default();
     out.extend(item.clone());
     let mut checks = String::new();
-    for i in 0..function.arguments.len() {
+    let count = function.arguments.len();
+    // No trait can be implemented for pointers to functions that take references.
+    let checked: Vec<usize> = (0..count)
+        .filter(|i| !is_function_pointer(&function.arguments[*i]))
+        .collect();
+    for i in &checked {
         checks.push_str(&format!("::dyad::crossing::crosses::<T{i}>();"));
     }
-    let count = function.arguments.len();
-    let floats: Vec<_> = (0..count)
+    let floats: Vec<_> = checked
+        .iter()
         .map(|i| format!("<T{i} as ::dyad::crossing::Crosses>::FLOAT as usize"))
         .collect();
     let sum = match floats.is_empty() {
@@ -145,6 +150,19 @@ fn inspect(item: &TokenStream) -> Result<Function, Refused> {
         arguments,
         result,
     })
+}
+
+/// Whether a type says of itself that it is a pointer to a function of the C convention.
+fn is_function_pointer(ty: &TokenStream) -> bool {
+    let mut words = ty.clone().into_iter().map(|t| t.to_string()).peekable();
+    if words.next_if(|w| w == "for").is_some() {
+        // Only lifetimes are between the brackets.
+        while words.next().is_some_and(|w| w != ">") {}
+    }
+    words.next_if(|w| w == "unsafe");
+    words.next().as_deref() == Some("extern")
+        && words.next().as_deref() == Some("\"C\"")
+        && words.next().as_deref() == Some("fn")
 }
 
 /// The types of a list of parameters.
