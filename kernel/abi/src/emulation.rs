@@ -191,8 +191,9 @@ pub mod ready {
     pub const ALL: u64 = 2;
 }
 
-/// Ranges of text and constants that a [`Page`] can name.
-pub const WINDOWS: usize = 4;
+/// Ranges of text and constants that a [`Page`] can name: text, the windows of functions of either ISA,
+/// constants, those of them that hold addresses; and one more.
+pub const WINDOWS: usize = 6;
 
 /// What is known of a thread whose code is interpreted. Words that both sides use at the same time are
 /// atomic accesses of whoever has it mapped; `status` says whose the others are.
@@ -269,6 +270,9 @@ pub mod refused {
     /// It is a migration point that nobody can leave from: below a function that is entered from outside
     /// of the program, or with frames that do not fit the other stack.
     pub const POINT: u64 = 6;
+    /// It is a call of a function that the ISA where it was stopped does not run
+    /// ([`away_window`](crate::user::away_window)): the thread crosses natively.
+    pub const CROSSING: u64 = 7;
 
     /// What the thread came to, in words; `None` if that is no reason.
     pub const fn text(why: u64) -> Option<&'static str> {
@@ -279,12 +283,15 @@ pub mod refused {
             TRAP => "an instruction that is an exception",
             CALL => "a system call that it has to make natively",
             POINT => "a migration point that it cannot leave from",
+            CROSSING => "a call that crosses to another ISA",
             _ => return None,
         })
     }
 }
 
 const _: () = {
+    // An outcome is one of these, or that the node has died.
+    assert!(refused::CROSSING < crate::Error::NodeDead.code());
     assert!(size_of::<Page>() as u64 <= PAGE_SIZE);
     assert!(STACKS_BASE + MAX_PROGRAM_THREADS * STACK_STRIDE <= PAGES_BASE);
     assert!(size_of::<Registers>() == 8 * WORDS && align_of::<Registers>() == 8);

@@ -25,7 +25,7 @@
 use dyad_sys as sys;
 use dyad_sys::emulation::Point;
 
-pub use dyad_abi::emulation::{refused, status};
+pub use dyad_abi::emulation::{Registers, refused, status};
 pub use dyad_sys::emulation::Progress;
 
 use crate::{Instant, NodeId, Result, executor};
@@ -76,4 +76,10 @@ pub fn progress() -> Option<Progress> {
 /// What has become of the last [`request_thread`]; `None` before [`enable`].
 pub fn progress_of(thread: usize) -> Option<Progress> {
     sys::emulation::progress(thread as u64)
+}
+
+/// The registers with which a thread was stopped when it was last moved; `None` before [`enable`]. If it has
+/// gone back, those with which it went on.
+pub fn stopped_with(thread: usize) -> Option<Registers> {
+    sys::emulation::stopped_with(thread as u64)
 }

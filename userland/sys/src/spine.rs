@@ -137,6 +137,11 @@ pub fn outcome() -> Result<()> {
     }
 }
 
+/// What the calling thread's last migration ends with after all: it has gone somewhere else than it was to.
+pub fn set_outcome(e: Error) {
+    block().migrate[RESULT].store(e.code(), Ordering::Relaxed);
+}
+
 /// The node that the request word names, which is taken away.
 fn taken(block: &Block) -> Option<NodeId> {
     NodeId::new(

@@ -243,7 +243,7 @@ fn stop_takes_ready_threads_out_and_resume_puts_them_back(cx: &Cx<'_>) -> Outcom
         gives!(rig.sys(t, RESUME, &[]), Err(Error::NotReady));
         gives!(rig.sys(t, STOP, &[]), Ok(0));
         gives!(rig.state(object), Some(State::Stopped));
-        gives!(rig.sys(t, STOP, &[]), Ok(0));
+        gives!(rig.sys(t, STOP, &[]), Ok(1));
         gives!(rig.call(t, DISPATCH, &[0, 0]), Err(Error::NotReady));
         gives!(rig.sys(t, RESUME, &[]), Ok(0));
         gives!(rig.state(object), Some(State::Ready));

@@ -250,13 +250,13 @@ fn deadline(cx: &Cx, t: &'static Thread) -> Result<u64> {
 }
 
 /// Takes a ready or blocked thread out of scheduling. One that is stopped stays so: two that stop the
-/// same thread both have what they wanted.
+/// same thread both have what they wanted. Value: 1 if it was stopped already, as one is that has ended.
 ///
 /// A running one is its CPU's until it gives the CPU up, and is refused.
 fn stop<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     match owner.state {
-        State::Stopped => return Ok(0),
+        State::Stopped => return Ok(1),
         State::Ready | State::Blocked => {}
         _ => return Err(Error::NotReady),
     }

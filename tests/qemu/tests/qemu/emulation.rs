@@ -1,14 +1,14 @@
 //! Threads that are moved wherever they are: the programs `emulation` (a task) and `drift` (plain threads)
 //! are stopped while they compute, interpreted on the other ISA and native from there on; or refused, and
-//! native where they were.
+//! native where they were. Nodes die meanwhile.
 //!
-//! With `DYAD_LONG=1` the first thread of `drift` is moved ten thousand times.
-
-use std::time::Duration;
+//! With `DYAD_LONG=1` the first thread of `drift` goes there and back ten thousand times.
 
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_abi::boot::OnDeath;
 use dyad_abi::emulation::refused;
 use dyad_abi::record::Level;
 use libtest_mimic::{Failed, Trial};
@@ -18,6 +18,7 @@ use xtask::console::Line;
 use xtask::launch::{self, Event};
 
 use crate::console::{self, Kept};
+use crate::kill::{self, Kill, says};
 use crate::times;
 
 /// All of them.
@@ -45,6 +46,11 @@ pub fn trials() -> Vec<Trial> {
             2,
         ),
         times::test("emulation::moves_threads_by_request_from_outside", asked).with_kind("system"),
+        times::test("emulation::of_nodes_that_die", || {
+            doomed(&[X86_64, Aarch64, Aarch64])?;
+            doomed(&[Aarch64, X86_64, X86_64])
+        })
+        .with_kind("system"),
     ]
 }
 
@@ -66,15 +72,19 @@ fn moves(nodes: &[Isa], cpus: usize) -> Result<(), Failed> {
 fn drift(nodes: &[Isa], cpus: usize) -> Result<(), Failed> {
     let trips = match std::env::var_os("DYAD_LONG") {
         Some(_) => 10_000,
-        None => 60,
+        None => 50,
     };
     let checks = [
         "drift.moved",
         "drift.intact",
+        "drift.between",
         "drift.refused",
+        "drift.crosses",
+        "drift.outside",
+        "drift.withdrawn",
         "drift.threads",
     ];
-    let args = format!("--trips {trips} --threads 4 --thread-trips 6");
+    let args = format!("--trips {trips} --threads 4 --thread-trips 4");
     run((nodes, cpus), "drift", &args, &checks, trips * 100)
 }
 
@@ -116,6 +126,49 @@ fn run(
         Some(steps) if steps > least => Ok(()),
         other => because(format!("{other:?} instructions interpreted")),
     }
+}
+
+/// How soon a run ends after the last machine has died that dies.
+const PROMPT: Duration = Duration::from_secs(40);
+/// Frames that machines can have been changing when they died.
+const LEAKED: u64 = 16;
+
+/// A run of `drift` in which machines die.
+fn dying(nodes: &[Isa], args: &str) -> RunConfig {
+    RunConfig {
+        nodes: nodes.to_vec(),
+        work: Work::App {
+            app: "drift".into(),
+            args: args.into(),
+        },
+        on_death: OnDeath::Survive,
+        timeout: Some(Duration::from_secs(120)),
+        ..RunConfig::default()
+    }
+}
+
+/// The machine dies that threads are interpreted on, or were stopped on; then the one on which the program's
+/// first thread is interpreted, with which the program ends.
+fn doomed(nodes: &[Isa]) -> Result<(), Failed> {
+    let kills = vec![
+        (Kill::of(1), says("node 1 may die now")),
+        (Kill::of(2), says("node 2 may die now")),
+    ];
+    let ended = kill::run_each(&dying(nodes, "--doomed 1"), kills);
+    for name in ["asks", "lands", "back", "lost"] {
+        let name = format!("drift.doomed-{name}");
+        if !ended.passed(&name) {
+            return ended.because(format_args!("{nodes:?}: check {name} has not passed"));
+        }
+    }
+    ended.within(PROMPT)?;
+    let why = ended.report.failure().unwrap_or_default();
+    if !why.contains("its thread was lost with a node that has died") {
+        return ended.because(format_args!(
+            "on {nodes:?}, it does not say why it ends: {why}"
+        ));
+    }
+    ended.lost_no_more_than(LEAKED)
 }
 
 /// Moves from outside, an odd number: the thread ends on the other ISA.

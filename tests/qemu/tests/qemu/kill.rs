@@ -2,6 +2,7 @@
 
 use std::process::Command;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dyad_abi::record::Level;
@@ -147,31 +148,71 @@ pub fn speaks(event: &Event<'_>) -> bool {
 }
 
 /// Runs a system and kills a machine once it is time: from the first event on that `is_time` tells.
-pub fn run(config: &RunConfig, kill: Kill, mut is_time: impl FnMut(&Event<'_>) -> bool) -> Ended {
-    let (over, is_over) = mpsc::channel();
-    let (mut pid, mut is_over, mut killer) = (None, Some(is_over), None);
+pub fn run(config: &RunConfig, kill: Kill, is_time: impl FnMut(&Event<'_>) -> bool) -> Ended {
+    run_each(config, vec![(kill, is_time)])
+}
+
+/// A machine that is to be killed.
+struct Doomed<F> {
+    kill: Kill,
+    is_time: F,
+    pid: Option<u32>,
+    is_over: Option<Receiver<()>>,
+    killer: Option<JoinHandle<Option<Instant>>>,
+}
+
+/// The same with several machines, each of which has its time. The run goes on after the last one has been
+/// killed.
+pub fn run_each<F>(config: &RunConfig, kills: Vec<(Kill, F)>) -> Ended
+where
+    F: FnMut(&Event<'_>) -> bool,
+{
+    let mut over = Vec::new();
+    let mut all: Vec<_> = kills
+        .into_iter()
+        .map(|(kill, is_time)| {
+            let (say, is_over) = mpsc::channel();
+            over.push(say);
+            Doomed {
+                kill,
+                is_time,
+                pid: None,
+                is_over: Some(is_over),
+                killer: None,
+            }
+        })
+        .collect();
     let mut kept = Kept::new(|event: &Event<'_>| {
-        match event {
-            Event::Started { node, pid: p, .. } if *node == kill.node => pid = Some(*p),
-            _ => {}
-        }
-        if is_time(event)
-            && let Some(pid) = pid
-            && let Some(is_over) = is_over.take()
-        {
-            killer = Some(std::thread::spawn(move || kill.carry_out(pid, &is_over)));
+        for doomed in &mut all {
+            let kill = doomed.kill;
+            match event {
+                Event::Started { node, pid, .. } if *node == kill.node => doomed.pid = Some(*pid),
+                _ => {}
+            }
+            if (doomed.is_time)(event)
+                && let Some(pid) = doomed.pid
+                && let Some(is_over) = doomed.is_over.take()
+            {
+                doomed.killer = Some(std::thread::spawn(move || kill.carry_out(pid, &is_over)));
+            }
         }
     });
     let report = launch::run(config, &mut kept);
     let ended = Instant::now();
     let text = kept.text(&report);
     drop(over);
-    let killed = killer.and_then(|k| k.join().ok()).flatten();
+    let kill = all.last().map(|d| d.kill);
+    let killed: Option<Vec<Instant>> = all
+        .into_iter()
+        .map(|d| d.killer.and_then(|k| k.join().ok()).flatten())
+        .collect();
     Ended {
-        kill: Some(kill),
+        kill,
         report,
         text,
-        went_on: killed.map(|at| ended.saturating_duration_since(at)),
+        went_on: killed
+            .and_then(|all| all.into_iter().max())
+            .map(|at| ended.saturating_duration_since(at)),
     }
 }
 

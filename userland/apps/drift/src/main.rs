@@ -4,23 +4,41 @@
 //!
 //! | option | meaning |
 //! |---|---|
-//! | `--trips N` | moves of the first thread; 20 by default |
-//! | `--turns N` | turns of the loop between two points; 60 by default |
+//! | `--trips N` | trips of the first thread, each there and back, two moves; 20 by default |
+//! | `--turns N` | turns of the loops between two points; 60 by default |
 //! | `--threads N` | other threads, which are moved at the same time; 3 by default |
-//! | `--thread-trips N` | moves of each of them; 4 by default |
+//! | `--thread-trips N` | trips of each of them; 4 by default |
 //! | `--asked N` | instead of all that, waits to be moved from outside (`cargo xtask migrate --emulate`): refuses once, moves N times, refuses once more |
+//! | `--doomed N` | instead of all that, has node N die while threads are interpreted, which is of the other ISA and not the only one; then the first thread waits for the death of another one |
 //!
 //! | check | what |
 //! |---|---|
-//! | `drift.moved` | each move ends on the node that was asked for, at a point, natively |
-//! | `drift.intact` | canaries in registers, frames and on the heap, and references into callers' frames, are what they were |
+//! | `drift.moved` | each move ends on the node that was asked for, at a point, natively, and each trip where it began |
+//! | `drift.intact` | canaries in registers, frames, on the native stack and on the heap, and references into callers' frames, are what they were |
+//! | `drift.between` | threads were stopped in the middle of code: most before a point, and some with canaries in registers of all kinds; only with 50 trips or more |
 //! | `drift.refused` | at an instruction that is not interpreted a thread goes back, is told which, goes on natively with nothing lost, and is not moved by what is left of the request; from both ISAs |
-//! | `drift.threads` | the same of the other threads |
+//! | `drift.crosses` | a call that crosses to the other ISA sends the thread back, and crosses natively; one that by the thread's policy does not is interpreted; from both ISAs |
+//! | `drift.outside` | at a point below a function that is entered from outside a thread goes back, natively; from both ISAs |
+//! | `drift.withdrawn` | a thread comes to its point also if somebody takes the request back by which it would; from both ISAs |
+//! | `drift.threads` | as the first two, of the other threads |
 //! | `drift.asked` | with `--asked`, it has been moved and has come back so often, with nothing lost |
+//! | `drift.doomed-*` | with `--doomed`: see the module of that name |
+//!
+//! | counter | of the first thread |
+//! |---|---|
+//! | `drift.trips` | times that it was there and is back |
+//! | `drift.moves` | moves |
+//! | `drift.rounds`, `drift.damaged` | rounds of work, after each of which all canaries are looked at; those that found something changed |
+//! | `drift.between` | moves for which it was stopped before a point: instructions were interpreted |
+//! | `drift.places` | different instructions at which it was stopped |
+//! | `drift.held.ISA` | moves from there for which it was stopped with three integers, two floating-point numbers and a vector, all canaries, in registers, as its registers of that moment show |
+//! | `drift.steps`, `drift.calls` | instructions that were interpreted, system calls among them |
 #![no_std]
 #![no_main]
 #![deny(unsafe_code)]
 
+mod doomed;
+mod odd;
 mod strange;
 mod trip;
 mod work;
@@ -32,6 +50,9 @@ use dyad::{emulation, report, thread};
 
 use trip::{Sum, Trips};
 
+/// With fewer trips it is chance where threads are stopped.
+const ENOUGH: u64 = 50;
+
 #[dyad::main]
 fn main(args: Args) -> Result<()> {
     let names = [
@@ -40,46 +61,47 @@ fn main(args: Args) -> Result<()> {
         "--threads",
         "--thread-trips",
         "--asked",
+        "--doomed",
     ];
     args.expect_options(&names)?;
     // What is multiplied with each other stays a number; and there are threads beside the first.
     const MANY: RangeInclusive<u64> = 1..=1_000_000_000;
     const MOST: u64 = thread::MAX as u64 - 1;
-    let [name_trips, name_turns, name_threads, name_each, name_asked] = names;
+    let [
+        name_trips,
+        name_turns,
+        name_threads,
+        name_each,
+        name_asked,
+        name_doomed,
+    ] = names;
     let turns = args.number(name_turns, 60, MANY)?;
-    let mut first = Trips::new(0, args.number(name_trips, 20, MANY)?, turns);
+    let trips = args.number(name_trips, 20, 0..=*MANY.end())?;
     let (threads, each) = (
         args.number(name_threads, 3, 0..=MOST)?,
         args.number(name_each, 4, MANY)?,
     );
+    let mut first = Trips::new(0, trips, turns);
 
     emulation::enable()?;
-    match args.number(name_asked, 0, 0..=*MANY.end())? {
-        0 => {}
-        asked => return strange::asked(asked, turns),
+    let asked = args.number(name_asked, 0, 0..=*MANY.end())?;
+    match (asked, args.number(name_doomed, 0, 0..=7)?) {
+        (0, 0) => {}
+        (0, node) => return doomed::all(node),
+        (asked, _) => return strange::asked(asked, turns),
     }
     let begin = Instant::now();
     let sum = first.go()?;
     let took = begin.elapsed();
     println!("{sum}, in {} us", took.as_micros());
-    report::check(
-        "drift.moved",
-        sum.moved == first.trips,
-        format_args!("{} of {}", sum.moved, first.trips),
-    );
-    report::check(
-        "drift.intact",
-        sum.rounds > 0 && sum.damaged == 0,
-        format_args!("{} rounds, {} damaged", sum.rounds, sum.damaged),
-    );
-    report::counter("drift.moves", sum.moved);
-    report::counter("drift.steps", sum.steps);
-    report::counter("drift.calls", sum.calls);
+    tell(&sum, first.trips);
 
     strange::refused()?;
+    odd::all()?;
 
     let mut others = Sum::default();
     let mut handles = Vec::new();
+    println!("each of {threads} other threads is moved from here on");
     for n in 0..threads {
         handles.push(thread::spawn(move || {
             let number = thread::current().number() as u64;
@@ -92,13 +114,53 @@ fn main(args: Args) -> Result<()> {
     println!("{threads} threads: {others}");
     report::check(
         "drift.threads",
-        others.moved == threads * each && others.damaged == 0,
+        others.moved == 2 * threads * each
+            && others.returned == threads * each
+            && others.damaged == 0,
         format_args!(
-            "{} of {}, {} damaged",
+            "{} of {} moves, {} damaged",
             others.moved,
-            threads * each,
+            2 * threads * each,
             others.damaged
         ),
     );
     Ok(())
+}
+
+/// What the first thread has found.
+fn tell(sum: &Sum, trips: u64) {
+    report::check(
+        "drift.moved",
+        sum.moved == 2 * trips && sum.returned == trips,
+        format_args!("{} of {} moves", sum.moved, 2 * trips),
+    );
+    report::check(
+        "drift.intact",
+        (sum.rounds > 0 || trips == 0) && sum.damaged == 0,
+        format_args!("{} rounds, {} damaged", sum.rounds, sum.damaged),
+    );
+    if trips >= ENOUGH {
+        report::check(
+            "drift.between",
+            2 * sum.between > sum.moved && !sum.held.contains(&0),
+            format_args!(
+                "{} of {} moves, {:?} with canaries in registers",
+                sum.between, sum.moved, sum.held
+            ),
+        );
+    }
+    for (name, value) in [
+        ("drift.trips", sum.returned),
+        ("drift.moves", sum.moved),
+        ("drift.rounds", sum.rounds),
+        ("drift.damaged", sum.damaged),
+        ("drift.between", sum.between),
+        ("drift.places", sum.places.len() as u64),
+        ("drift.held.x86_64", sum.held[Isa::X86_64.index()]),
+        ("drift.held.aarch64", sum.held[Isa::Aarch64.index()]),
+        ("drift.steps", sum.steps),
+        ("drift.calls", sum.calls),
+    ] {
+        report::counter(name, value);
+    }
 }

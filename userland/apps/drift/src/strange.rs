@@ -20,21 +20,33 @@ fn is_emulated() -> bool {
     emulation::progress().is_some_and(|p| p.status == status::EMULATED)
 }
 
-/// Comes to one while it is interpreted; no point before, and none until it has been refused.
-#[inline(never)]
-fn come_to_it(to: NodeId) -> Result<bool> {
-    let kept = black_box([3u64, 5, 8, 13]);
-    let boxed = Box::new(work::registers(kept[0], 50));
+/// Asks that the calling thread, the first one, be moved, and computes until it is interpreted there; no
+/// point before. Whether all that was computed was the same.
+///
+/// # Errors
+///
+/// As [`emulation::request`]; if it takes too long.
+pub fn until_emulated(to: NodeId) -> Result<bool> {
+    let expected = work::registers(3, 50);
     let begin = Instant::now();
     emulation::request(to, begin + Duration::from_micros(200))?;
     let mut same = true;
     while !is_emulated() {
-        same &= work::registers(kept[0], 50) == *boxed;
+        same &= work::registers(3, 50) == expected;
         if begin.elapsed() > PATIENCE {
             let p = emulation::progress().ok_or(sys::Error::NotReady)?;
             return Err(Error::msg(format!("it {p}, after {PATIENCE:?}")));
         }
     }
+    Ok(same)
+}
+
+/// Comes to one while it is interpreted; none until it has been refused.
+#[inline(never)]
+fn come_to_it(to: NodeId) -> Result<bool> {
+    let kept = black_box([3u64, 5, 8, 13]);
+    let boxed = Box::new(work::registers(kept[0], 50));
+    let same = until_emulated(to)?;
     let before = work::registers(kept[1], 50);
     sys::emulation::strange();
     let after = work::registers(kept[1], 50);

@@ -1,4 +1,4 @@
-//! Moves to and fro.
+//! Trips: to the other ISA and back, each way by interpretation.
 
 use core::fmt;
 use core::time::Duration;
@@ -11,10 +11,14 @@ use crate::work;
 
 /// How long a move may take.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Frames of a round.
+/// Frames of a round, but one.
 const DEPTH: u64 = 3;
+/// What rounds begin with.
+const SEED: u64 = 7;
+/// A move is asked for so long from then on at most, at random, in nanoseconds: about a round.
+const SPREAD: u64 = 200_000;
 
-/// Moves of a thread.
+/// Trips of a thread.
 pub struct Trips {
     /// Number of the thread.
     number: u64,
@@ -25,28 +29,50 @@ pub struct Trips {
 }
 
 /// What came out of them.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Sum {
     /// Moves that ended where they were to.
     pub moved: u64,
+    /// Trips both of whose moves did.
+    pub returned: u64,
     /// Rounds of work.
     pub rounds: u64,
     /// Rounds after which something was not what it was.
     pub damaged: u64,
+    /// Moves of threads that were stopped before a point, not just at one.
+    pub between: u64,
+    /// Moves of threads that had canaries in all kinds of registers, by the ISA that they were on.
+    pub held: [u64; 2],
     /// Instructions interpreted.
     pub steps: u64,
     /// System calls among them.
     pub calls: u64,
+    /// Where threads were stopped, in order.
+    pub places: Vec<u64>,
 }
 
 impl Sum {
     /// Both.
     pub fn add(&mut self, other: &Sum) {
         self.moved += other.moved;
+        self.returned += other.returned;
         self.rounds += other.rounds;
         self.damaged += other.damaged;
+        self.between += other.between;
+        for (held, more) in self.held.iter_mut().zip(other.held) {
+            *held += more;
+        }
         self.steps += other.steps;
         self.calls += other.calls;
+        for &place in &other.places {
+            self.stopped_at(place);
+        }
+    }
+
+    fn stopped_at(&mut self, place: u64) {
+        if let Err(at) = self.places.binary_search(&place) {
+            self.places.insert(at, place);
+        }
     }
 }
 
@@ -54,14 +80,22 @@ impl fmt::Display for Sum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Sum {
             moved,
+            returned,
             rounds,
             damaged,
+            between,
+            held,
             steps,
             calls,
+            places,
         } = self;
         write!(
             f,
-            "{moved} moves in {rounds} rounds, {steps} instructions and {calls} calls interpreted, {damaged} damaged"
+            "{returned} times there and back, {moved} moves in {rounds} rounds; stopped {between} times between points, \
+             at {} instructions, {held} times with canaries in registers of all kinds; {steps} instructions and \
+             {calls} calls interpreted; {damaged} damaged",
+            places.len(),
+            held = held.iter().sum::<u64>(),
         )
     }
 }
@@ -93,47 +127,57 @@ impl Trips {
     /// Makes them all.
     pub fn go(&mut self) -> Result<Sum> {
         let mut sum = Sum::default();
-        let expected = work::round(DEPTH, 7, self.turns);
+        let expected = work::round(DEPTH, SEED, self.turns);
         for trip in 0..self.trips {
-            self.one(trip, expected, &mut sum)?;
+            let home = dyad::node();
+            let there = self.one(2 * trip, other_node()?, expected, &mut sum)?;
+            let back = self.one(2 * trip + 1, home, expected, &mut sum)?;
+            sum.returned += u64::from(there && back);
         }
         Ok(sum)
     }
 
+    /// One way. Whether it has come to `to`.
     fn one(
         &mut self,
-        trip: u64,
+        way: u64,
+        to: NodeId,
         expected: core::result::Result<u64, &'static str>,
         sum: &mut Sum,
-    ) -> Result<()> {
-        let (from, to) = (dyad::isa(), other_node()?);
+    ) -> Result<bool> {
+        let from = dyad::isa();
         let thread = self.number as usize;
         let begin = Instant::now();
-        let at = begin + Duration::from_nanos(self.random(200_000));
+        let at = begin + Duration::from_nanos(self.random(SPREAD));
         emulation::request_thread(thread, to, at)?;
         loop {
-            let result = work::round(DEPTH, 7, self.turns);
+            let result = work::round(DEPTH, SEED, self.turns);
             sum.rounds += 1;
             if result != expected || result.is_err() {
                 sum.damaged += 1;
-                println!("trip {trip}: {result:?} instead of {expected:?}");
+                println!("way {way}: {result:?} instead of {expected:?}");
             }
             let p = emulation::progress_of(thread).ok_or(sys::Error::NotReady)?;
-            if p.status == status::LANDED && p.landings == trip + 1 {
+            if p.status == status::LANDED && p.landings == way + 1 {
                 sum.steps += p.steps;
                 sum.calls += p.calls;
+                sum.between += u64::from(p.steps > 0);
                 break;
             }
             if begin.elapsed() > PATIENCE || matches!(p.status, status::BACK | status::IDLE) {
-                return Err(Error::msg(format!("thread {thread}, trip {trip}: it {p}")));
+                return Err(Error::msg(format!("thread {thread}, way {way}: it {p}")));
             }
+        }
+        if let Some(registers) = emulation::stopped_with(thread) {
+            sum.held[from.index()] += u64::from(work::is_held(&registers, DEPTH, SEED));
+            sum.stopped_at(registers.pc);
         }
         let there = dyad::node() == to && dyad::isa() == from.other();
         if there {
             sum.moved += 1;
         } else {
-            println!("trip {trip}: on {} of {}", dyad::node(), dyad::isa());
+            println!("way {way}: on {} of {}", dyad::node(), dyad::isa());
         }
-        Ok(())
+        Ok(there)
     }
 }

@@ -2,6 +2,7 @@
 
 use core::hint::black_box;
 
+use dyad::emulation::Registers;
 use dyad::prelude::*;
 
 /// One more value in a hash.
@@ -44,6 +45,73 @@ pub fn registers(seed: u64, turns: u64) -> u64 {
     whole.into_iter().chain(real).fold(turns, mix)
 }
 
+/// What [`hold`] keeps in registers all the time.
+#[derive(Clone, Copy)]
+struct Canaries {
+    words: [u64; 3],
+    reals: [f64; 2],
+    lanes: [u32; 4],
+}
+
+impl Canaries {
+    fn of(seed: u64) -> Canaries {
+        // From 0.5 to 1.
+        let real = |n| f64::from_bits(0x3fe0_0000_0000_0000 | mix(seed, n) >> 12);
+        Canaries {
+            words: core::array::from_fn(|i| mix(seed, 20 + i as u64)),
+            reals: [real(30), real(31)],
+            lanes: core::array::from_fn(|i| mix(seed, 40 + i as u64) as u32),
+        }
+    }
+
+    /// Whether all of them are among these registers: words, floating-point numbers, a vector.
+    fn are_in(&self, registers: &Registers) -> bool {
+        let [a, b, c, d] = self.lanes.map(u64::from);
+        let lanes = [a | b << 32, c | d << 32];
+        let vectors = &registers.vector;
+        self.words.iter().all(|w| registers.general.contains(w))
+            && (self.reals.iter()).all(|r| vectors.iter().any(|v| v[0] == r.to_bits()))
+            && vectors.contains(&lanes)
+    }
+}
+
+/// Uses canaries in every turn of a loop, and changes none of them, so that they stay in registers: three
+/// words, two floating-point numbers, a vector of four lanes. Ten more are on the native stack, as no thread
+/// can move natively in here.
+#[inline(never)]
+fn hold(seed: u64, turns: u64) -> u64 {
+    let on_stack = black_box(pattern(seed));
+    let canaries = black_box(Canaries::of(seed));
+    let Canaries {
+        words: [a, b, c],
+        reals: [x, y],
+        lanes,
+    } = canaries;
+    let (mut sum, mut real, mut vector) = (seed, 1.0f64, [1u32; 4]);
+    for _ in 0..turns {
+        sum = (sum ^ a).wrapping_mul(b).rotate_left(13).wrapping_add(c);
+        real = real * x + y;
+        for (v, lane) in vector.iter_mut().zip(lanes) {
+            *v = (*v ^ lane).wrapping_add(*v >> 3);
+        }
+    }
+    let vector = black_box(vector);
+    let end = vector.into_iter().map(u64::from);
+    let end = end.chain(on_stack).chain([sum, real.to_bits()]);
+    end.fold(seed, mix)
+}
+
+/// The seed of a frame.
+fn seed_of(depth: u64, seed: u64) -> u64 {
+    seed ^ depth
+}
+
+/// Whether a thread that does [`round`]s had, when it was stopped with these registers, canaries in all kinds
+/// of them.
+pub fn is_held(registers: &Registers, depth: u64, seed: u64) -> bool {
+    (0..=depth).any(|d| Canaries::of(seed_of(d, seed)).are_in(registers))
+}
+
 /// Frames full of canaries, each with a reference to the one above and a box of its own, and points in
 /// between. `Err`: what has changed.
 #[inline(never)]
@@ -51,16 +119,22 @@ pub fn descend(depth: u64, seed: u64, turns: u64, above: &[u64; 10]) -> Result<u
     let mine = black_box(pattern(depth ^ seed));
     let boxed = Box::new(pattern(depth.wrapping_add(seed)));
     let (kept, real) = (above[depth as usize % 10], mine[3] as f64);
-    let before = registers(seed ^ depth, turns);
+    let own = seed_of(depth, seed);
+    let before = registers(own, turns);
+    let held = hold(own, 2 * turns);
     dyad::migrate_point();
     let below = match depth {
         0 => 0,
         _ => descend(depth - 1, seed, turns, &mine)?,
     };
-    let behind = registers(seed ^ depth, turns);
+    let held_behind = hold(own, 2 * turns);
+    let behind = registers(own, turns);
     dyad::migrate_point();
     if behind != before {
         return Err("a computation gives something else");
+    }
+    if held_behind != held {
+        return Err("a canary in a register has changed");
     }
     if mine != pattern(depth ^ seed) || real != mine[3] as f64 {
         return Err("a canary on the stack has changed");
@@ -71,7 +145,7 @@ pub fn descend(depth: u64, seed: u64, turns: u64, above: &[u64; 10]) -> Result<u
     if above[depth as usize % 10] != kept {
         return Err("a caller's frame has changed");
     }
-    Ok(mix(below, mine[7] ^ boxed[2] ^ before))
+    Ok(mix(below, mine[7] ^ boxed[2] ^ before ^ held))
 }
 
 /// A round: what it gives is the same each time.

@@ -9,7 +9,7 @@
 //!   nobody ─────────────────────────────────▶ name(t) ──────────▶ nobody
 //!                                               │ somebody finds that t has ended
 //!                                               ▼
-//!                                              LOST, for good: NodeDead
+//!                     LOST, for good: NodeDead; or name(who has found it), of books that can be made whole
 //! ```
 //!
 //! A *thread* has them, not a node: a thread that was ready on a node that died goes on elsewhere, with
@@ -71,6 +71,36 @@ impl Keeper {
                 false => Err(Error::Again),
             },
         }
+    }
+
+    /// As [`enter`](Keeper::enter), of books that whoever has them can make whole, whatever of a change is in
+    /// them: the turn of one that is lost is taken over. `true`: it has been.
+    ///
+    /// # Errors
+    ///
+    /// `Again` if somebody has them who lives; `BadArgument` if `me` is no name.
+    pub fn succeed(&self, me: u64, lives: impl FnOnce(u64) -> bool) -> Result<(Turn<'_>, bool)> {
+        if me == 0 || me == LOST {
+            return Err(Error::BadArgument);
+        }
+        let turn = |taken_over| (Turn { keeper: self, me }, taken_over);
+        match self
+            .holder
+            .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
+        {
+            Ok(_) => Ok(turn(false)),
+            Err(other) if lives(other) => Err(Error::Again),
+            // It may have given them back before it ended.
+            Err(other) => match self.give(other, me) {
+                true => Ok(turn(true)),
+                false => Err(Error::Again),
+            },
+        }
+    }
+
+    /// Whether somebody has them just now.
+    pub fn is_taken(&self) -> bool {
+        self.holder.load(Ordering::Relaxed) != 0
     }
 
     /// What somebody has is somebody else's.
@@ -139,6 +169,33 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Of those who find that the holder has ended one takes over, who is told so, and the others wait for
+    /// that one.
+    #[test]
+    fn one_succeeds_a_holder_that_has_ended() {
+        let k = Keeper::new();
+        assert_eq!(k.succeed(0, |_| true).err(), Some(Error::BadArgument));
+        let (turn, taken_over) = k.succeed(5, |_| unreachable!()).unwrap();
+        assert!(!taken_over && k.is_taken());
+        assert_eq!(k.succeed(6, |_| true).err(), Some(Error::Again));
+        core::mem::forget(turn);
+        // Another one is faster between the look and the exchange.
+        let faster = Cell::new(None);
+        let got = k.succeed(7, |who| {
+            assert_eq!(who, 5);
+            faster.set(k.succeed(6, |_| false).ok());
+            false
+        });
+        assert_eq!(got.err(), Some(Error::Again));
+        let (turn, taken_over) = faster.take().unwrap();
+        assert!(taken_over);
+        assert_eq!(k.succeed(7, |who| who == 6).err(), Some(Error::Again));
+        drop(turn);
+        assert!(!k.is_taken());
+        let (_turn, taken_over) = k.succeed(7, |_| unreachable!()).unwrap();
+        assert!(!taken_over);
     }
 
     /// Who was taken for lost, and was not, does not make them whole.

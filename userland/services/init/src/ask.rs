@@ -35,6 +35,7 @@ use dyad_abi::{Error, Result};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Receive, Send, Space};
 
+use crate::blocks::{Who, here};
 use crate::emulate;
 use crate::memory::Store;
 use crate::program::HOME;
@@ -172,8 +173,10 @@ pub fn attend() {
                 thread,
                 node,
             } => {
-                let node = node.index() as u64;
-                let noted = emulate::move_to(program.into(), thread.into(), node, 0);
+                let to = (node.index() as u64, 0);
+                let noted = Who::warden(here())
+                    .ok_or(Error::Again)
+                    .and_then(|me| emulate::move_to(me, program.into(), thread.into(), to));
                 (number, noted)
             }
             Ask::Page {

@@ -167,8 +167,18 @@ impl Who {
         Some(Who(u64::from(life) << 32 | u64::from(thread.index().get())))
     }
 
+    /// The word for it.
+    pub const fn word(self) -> u64 {
+        self.0
+    }
+
+    /// Whose word that is.
+    pub const fn of(word: u64) -> Who {
+        Who(word)
+    }
+
     /// Whether it goes on, or may. One that was ready on a node that has died goes on elsewhere.
-    fn goes_on(self) -> bool {
+    pub fn goes_on(self) -> bool {
         let life = (self.0 >> 32) as u32;
         let thread = CapIndex::new(self.0 & 0xffff_ffff).map(Cap::<Thread>::at);
         thread.is_some_and(|t| (life == 0 || wardens::is_in_life(t, life)) && !threads::has_gone(t))

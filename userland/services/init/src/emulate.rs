@@ -9,58 +9,72 @@
 //! ```
 //!
 //! What asks only notes it, and has pages and windows mapped; the rest is the wardens' work, one step
-//! whenever one of them looks. None of them waits for another: a list that somebody has is looked at again
-//! later.
+//! whenever one of them looks. All of them look at the same times, which lie closer together in the
+//! beginning: on the CPU on which a warden looks the thread does not run in that moment, so the one on the
+//! thread's own node finds it ready, if that has one CPU.
+//!
+//! Who has the list is known ([`Keeper`]). Of one that was lost with its node whoever comes next takes it
+//! over, and does each step that it may have begun once more; so a step does nothing that cannot be
+//! repeated:
+//!
+//! | the one before was lost | the next one finds | and |
+//! |---|---|---|
+//! | before the thread was stopped | it ready or running | stops it |
+//! | before the page says `PENDING` or `RETURN` | it stopped, or let go on | unloads it, as if nothing had been |
+//! | after that | it stopped, or gone | configures and resumes it; of one that is gone that is refused |
 //!
 //! | word | whose |
 //! |---|---|
-//! | list of requests | whoever has its lock, tried only |
+//! | list of requests | whoever has its turn |
+//! | whether there is one: `MOVING` | whoever has its turn; written after a request is whole |
 //! | hold word of a thread | init's; sched reads it before it dispatches |
 //! | page of a thread | by its status: init's, until that says `PENDING` or `RETURN` |
 
 #![allow(unsafe_code)]
 
+mod pages;
 mod texts;
 
-use core::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
+use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::cap::{RegionKind, Stripes};
-use dyad_abi::emulation::{
-    self, PAGE_WORDS, Page, WINDOWS, other_text, ready, stack_pointer, status,
-};
+use dyad_abi::emulation::{self, PAGE_WORDS, Page, WINDOWS, ready, stack_pointer, status};
 use dyad_abi::service::{INFO_BASE, sched, thread_id, thread_of_id};
 use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
+use dyad_blocks::Keeper;
 use dyad_services::rt::{self, Call};
-use dyad_sys::Lock;
-use dyad_sys::cap::{Access, Cap, Frame, Thread, ThreadSetup};
+use dyad_sys::cap::{Cap, Thread, ThreadSetup};
 
-use crate::memory::Store;
-use crate::program::{HOME, Program, Window, isas_of};
+use crate::blocks::{Who, here};
+use crate::program::{HOME, Program};
 use crate::service::with_system;
 use crate::system::System;
-use crate::takedown::unmap;
 use crate::threads;
 use crate::wardens;
 
+pub use pages::hold_words;
+use pages::{Mapped, hold, is_free};
 pub use texts::Texts;
 
-/// Where init sees the hold words of `sched`.
-const HOLD: u64 = 0x1_D000_0000;
-/// Where init sees the page of a thread of a program: this, and a page for each thread id.
-const PAGES: u64 = 0x1_D100_0000;
 /// Most requests at a time.
 const MOST: usize = 8;
-/// How long until a thread is looked at again that runs, or waits; longer each time, as it may be this
-/// warden that keeps it from its CPU.
-const LOOK_NS: u64 = 500_000;
-/// How often that is doubled.
-const DOUBLED: u32 = 6;
-/// How often a thread that runs is looked at before it is left alone: many slices.
-const PATIENCE: u32 = 60;
-/// The same of one that waits or invokes, which is made to go on each time.
-const RETRIES: u32 = 20;
+/// How long until a thread is looked at again that runs; each time twice as long, as it may be this warden
+/// that keeps it from its CPU.
+const LOOK_NS: u64 = 20_000;
+/// How long at most.
+const LOOK_MOST_NS: u64 = 16_000_000;
+/// How long a thread that runs is looked at before it is left alone: many slices.
+const PATIENCE_NS: u64 = 2_000_000_000;
+/// How long until one is looked at again that a warden of another ISA has to look at.
+const OTHERS_NS: u64 = 500_000;
+/// How often one that waits or invokes is made to go on, and how often it is given twice as long for that.
+const RETRIES: u32 = 40;
+const DOUBLED: u32 = 10;
+/// How often it is looked whether somebody else is done with the list before that is left for later, and
+/// when that is.
+const SPINS: u32 = 2000;
+const LATER_NS: u64 = 100_000;
 /// The first CPU of a node.
 const FIRST: CpuId = CpuId::new(0).unwrap();
 
@@ -72,23 +86,62 @@ struct Request {
     setup: ThreadSetup,
     windows: [[[u64; 2]; WINDOWS]; dyad_abi::ident::ISA_COUNT],
     to: NodeId,
-    /// When it is looked at next, by whichever warden.
+    /// When it is looked at first.
     at: u64,
-    runs: u32,
     waits: u32,
     /// ISAs whose wardens have found that it is not there.
     not_on: u8,
     stopped: bool,
 }
 
-static REQUESTS: Lock<[Option<Request>; MOST]> = Lock::new([None; MOST]);
+/// The list.
+struct Requests(UnsafeCell<[Option<Request>; MOST]>);
+
+// SAFETY: 1. Only who has its turn of `KEEPER` looks at the list.
+unsafe impl Sync for Requests {}
+
+static REQUESTS: Requests = Requests(UnsafeCell::new([None; MOST]));
 /// Of each of them, the index of the thread's capability, 0 for none: for those who do not wait.
 static MOVING: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
+static KEEPER: Keeper = Keeper::new();
+
+/// Does something with the list.
+///
+/// # Errors
+///
+/// `Again` if somebody else has it.
+fn with_requests<T>(
+    me: Who,
+    f: impl FnOnce(&mut [Option<Request>; MOST]) -> Result<T>,
+) -> Result<T> {
+    let (turn, taken_over) = KEEPER.succeed(me.word(), |other| Who::of(other).goes_on())?;
+    // SAFETY: 1. It is this thread's turn, and of one that is lost nothing is run any more.
+    let all = unsafe { &mut *REQUESTS.0.get() };
+    if taken_over {
+        for (slot, moving) in all.iter_mut().zip(&MOVING) {
+            // One that was just being entered, or taken out.
+            if moving.load(Ordering::Acquire) == 0 {
+                *slot = None;
+            } else if slot.is_none() {
+                moving.store(0, Ordering::Release);
+            }
+        }
+    }
+    let done = f(all);
+    drop(turn);
+    done
+}
 
 /// Whether a thread is being moved: it may be stopped without having ended.
 pub fn is_moving(thread: Cap<Thread>) -> bool {
     let index = u64::from(thread.index().get());
     MOVING.iter().any(|m| m.load(Ordering::Acquire) == index)
+}
+
+/// Takes a request out of the list.
+fn remove(slot: &mut Option<Request>, moving: &AtomicU64) {
+    *slot = None;
+    moving.store(0, Ordering::Release);
 }
 
 /// What a step has led to.
@@ -97,55 +150,6 @@ enum Step {
     Done,
     /// To be looked at again then.
     At(u64),
-}
-
-/// Makes the page of hold words, for `sched` and for init.
-pub fn hold_words(store: &mut Store, window: &mut Window, sched: &mut Program) -> Result<()> {
-    let frame = sched.shared_page(store, window, sched::HOLD, false, |_| {})?;
-    own_page(store, window, HOLD, frame)
-}
-
-/// Maps a page of a program for init, too.
-fn own_page(store: &mut Store, window: &mut Window, va: u64, frame: Cap<Frame>) -> Result<()> {
-    let own = &mut window.own;
-    own.space
-        .add_region(va, PAGE_SIZE, RegionKind::Shared, true)?;
-    own.map(store, own.isas, va, (frame, 0), Access::Write)
-}
-
-/// Keeps `sched` from dispatching a thread, or not any more.
-fn hold(tag: u32, held: bool) {
-    let words = with_exposed_provenance::<AtomicU64>(HOLD as usize);
-    let n = tag.wrapping_sub(sched::tag(0)) as usize % (PAGE_SIZE / 8) as usize;
-    // SAFETY: 1. The page is mapped writable from before the first request on, and has that many words.
-    // 2. The words are atomic for all who use them.
-    let word = unsafe { &*words.add(n) };
-    word.store(held.into(), Ordering::Release);
-}
-
-/// The page of a thread, by its id, which is mapped.
-struct Mapped(*mut Page);
-
-impl Mapped {
-    fn of(id: u32) -> Mapped {
-        let va = PAGES + u64::from(id) * PAGE_SIZE;
-        Mapped(with_exposed_provenance_mut(va as usize))
-    }
-
-    fn word(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: 1. The page is mapped writable: there is no request without it. 2. All access but that
-        // to what is init's by its status is atomic. 3. The offset is that of a word of a `Page`.
-        unsafe { &*self.0.byte_add(offset).cast::<AtomicU64>() }
-    }
-
-    fn status(&self) -> &AtomicU64 {
-        self.word(core::mem::offset_of!(Page, status))
-    }
-}
-
-/// Whether a page is init's.
-const fn is_free(s: u64) -> bool {
-    matches!(s, status::IDLE | status::LANDED | status::BACK)
 }
 
 /// `process::EMULATE`.
@@ -162,7 +166,8 @@ pub fn ask(call: Call, [n, node, at]: [u64; 3]) -> Result<u64> {
     if node == u64::MAX {
         return with_system(|system| system.show(call.badge)).ok_or(Error::Again)?;
     }
-    move_to(call.badge, n, node, at)
+    let me = Who::thread(threads::thread_of(&call)?);
+    move_to(me, call.badge, n, (node, at))
 }
 
 /// The same, by whoever asks for it.
@@ -170,7 +175,7 @@ pub fn ask(call: Call, [n, node, at]: [u64; 3]) -> Result<u64> {
 /// # Errors
 ///
 /// As [`ask`]; `NotFound` if there is no such program or thread.
-pub fn move_to(program: u64, n: u64, node: u64, at: u64) -> Result<u64> {
+pub fn move_to(me: Who, program: u64, n: u64, (node, at): (u64, u64)) -> Result<u64> {
     let guest = threads::of(program).map_err(|_| Error::NotFound)?;
     if !guest.runs(n) {
         return Err(Error::NotFound);
@@ -179,24 +184,27 @@ pub fn move_to(program: u64, n: u64, node: u64, at: u64) -> Result<u64> {
     if !rt::hardware(HOME).node_state(to)?.is_live() {
         return Err(Error::NodeDead);
     }
+    let at = rt::hardware(HOME).now()?.max(at);
     let request =
         with_system(|system| system.emulated(program, n, guest)).ok_or(Error::Again)??;
-    let mut all = REQUESTS.try_lock().ok_or(Error::Again)?;
-    let page = Mapped::of(thread_id(program, n));
-    if !is_free(page.status().load(Ordering::Acquire)) {
-        return Err(Error::Exists);
-    }
-    let (free, moving) = all
-        .iter_mut()
-        .zip(&MOVING)
-        .find(|(r, _)| r.is_none())
-        .ok_or(Error::Full)?;
-    moving.store(request.thread.index().get().into(), Ordering::Release);
-    page.word(core::mem::offset_of!(Page, outcome))
-        .store(0, Ordering::Relaxed);
-    page.status().store(status::ASKED, Ordering::Release);
-    *free = Some(Request { to, at, ..request });
-    drop(all);
+    let request = Request { to, at, ..request };
+    with_requests(me, |all| {
+        let page = Mapped::of(thread_id(program, n));
+        if !is_free(page.status().load(Ordering::Acquire)) || is_moving(request.thread) {
+            return Err(Error::Exists);
+        }
+        let (free, moving) = all
+            .iter_mut()
+            .zip(&MOVING)
+            .find(|(r, _)| r.is_none())
+            .ok_or(Error::Full)?;
+        *free = Some(request);
+        // Whoever sees that it is moved finds the request whole.
+        moving.store(request.thread.index().get().into(), Ordering::Release);
+        page.set_outcome(0);
+        page.status().store(status::ASKED, Ordering::Release);
+        Ok(())
+    })?;
     wardens::look_all();
     Ok(0)
 }
@@ -225,24 +233,65 @@ pub fn look(program: u64, n: u64, word: u64) -> Result<u64> {
 
 /// What a warden does of what is to be done, and when it is to look again.
 pub fn attend(node: NodeId) -> Option<u64> {
-    let now = rt::hardware(node).now().ok()?;
-    let Some(mut all) = REQUESTS.try_lock() else {
-        return Some(now + LOOK_NS);
-    };
-    let mut next = None::<u64>;
-    for (slot, moving) in all.iter_mut().zip(&MOVING) {
-        let Some(request) = slot else {
-            continue;
-        };
-        match request.step(node, now) {
-            Step::Done => {
-                *slot = None;
-                moving.store(0, Ordering::Release);
-            }
-            Step::At(t) => next = Some(next.map_or(t, |n| n.min(t))),
-        }
+    let is_asked = || MOVING.iter().any(|m| m.load(Ordering::Acquire) != 0);
+    if !is_asked() {
+        return None;
     }
-    next
+    // All of them look at the same time, and none of them for long.
+    for _ in 0..SPINS {
+        if !KEEPER.is_taken() {
+            break;
+        }
+        dyad_sys::raw::relax();
+    }
+    let now = rt::hardware(node).now().ok()?;
+    let next = Who::warden(node).map(|me| {
+        with_requests(me, |all| {
+            let mut next = None::<u64>;
+            for (slot, moving) in all.iter_mut().zip(&MOVING) {
+                let Some(request) = slot else {
+                    continue;
+                };
+                match request.step(node, now) {
+                    Step::Done => remove(slot, moving),
+                    Step::At(t) => next = Some(next.map_or(t, |n| n.min(t))),
+                }
+            }
+            Ok(next)
+        })
+    });
+    match next {
+        Some(Ok(next)) => next,
+        _ => Some(now + LATER_NS),
+    }
+}
+
+/// The ISA of a node.
+fn isa_of(node: NodeId) -> Option<Isa> {
+    let info = rt::info().ok()?;
+    Isa::from_index(info.system.nodes[node.index()].isa.into())
+}
+
+/// Nodes that live.
+fn live_nodes() -> impl Iterator<Item = (NodeId, Isa)> {
+    let count = rt::info().map_or(0, |i| i.system.node_count as usize);
+    let is_live = |n: NodeId| {
+        let state = rt::hardware(HOME).node_state(n);
+        state.is_ok_and(|s| s.is_live())
+    };
+    NodeId::first(count)
+        .filter(move |&n| is_live(n))
+        .filter_map(|n| Some((n, isa_of(n)?)))
+}
+
+/// When a thread is looked at next that was to be looked at from a time on: the same for all wardens.
+fn next_look(from: u64, now: u64) -> u64 {
+    let (mut at, mut step) = (from, LOOK_NS);
+    while at <= now {
+        at += step;
+        step = (2 * step).min(LOOK_MOST_NS);
+    }
+    at
 }
 
 impl Request {
@@ -254,42 +303,48 @@ impl Request {
         if now < self.at {
             return Step::At(self.at);
         }
-        let guest = threads::of(self.program);
-        let over = guest.is_ok_and(threads::Guest::is_over);
-        if over || !guest.is_ok_and(|g| g.runs(self.setup.arg % PAGE_SIZE)) {
-            hold(self.setup.tag, false);
-            if self.stopped {
-                let _ = self.thread.resume();
-            }
-            // Its number may be somebody else's soon.
-            self.page().status().store(status::IDLE, Ordering::Release);
-            return Step::Done;
+        if !self.runs() {
+            return self.forget();
+        }
+        if let Some(done) = self.once_more() {
+            return done;
         }
         if !self.stopped {
             hold(self.setup.tag, true);
-            match self.thread.stop() {
-                Ok(()) => self.stopped = true,
-                Err(Error::NotReady | Error::Again) if self.runs < PATIENCE => {
-                    self.runs += 1;
-                    self.at = now + (LOOK_NS << (self.runs / 4).min(DOUBLED));
-                    return Step::At(self.at);
+            match self.thread.stops() {
+                Ok(by_this) => self.stopped = by_this,
+                Err(Error::NotReady | Error::Again) if now < self.at + PATIENCE_NS => {
+                    return Step::At(next_look(self.at, now));
                 }
                 Err(e) => return self.leave(e),
             }
+            // Who ends says so before.
+            if !self.runs() {
+                return self.forget();
+            }
+            // It has not, so whoever was lost has stopped it, or it was lost itself.
+            self.stopped = true;
         }
         let Ok(here) = rt::hardware(node).where_am_i() else {
-            return Step::At(now + LOOK_NS);
+            return Step::At(now + OTHERS_NS);
         };
         match self.thread.unload(here.isa) {
             Ok((registers, from)) => self.moves((from, here.isa), now, &registers),
             // A warden of another ISA will find it.
             Err(Error::NoIsa) => {
+                let known = self.not_on;
                 self.not_on |= 1 << here.isa.index();
                 if Isa::ALL.iter().all(|i| self.not_on & 1 << i.index() != 0) {
                     return self.leave(Error::NoIsa);
                 }
-                wardens::look_all();
-                Step::At(now + LOOK_NS)
+                // If its node has died, and no other one is like it, nobody will.
+                if live_nodes().all(|(_, i)| self.not_on & 1 << i.index() != 0) {
+                    return self.leave(Error::NodeDead);
+                }
+                if self.not_on != known {
+                    wardens::look_all();
+                }
+                Step::At(now + OTHERS_NS)
             }
             // It waits, or a service works for it: it goes on, and is stopped again.
             Err(Error::NotReady | Error::TooDeep) if self.waits < RETRIES => {
@@ -305,18 +360,56 @@ impl Request {
         }
     }
 
-    /// Gives up: the thread goes on where it was.
-    fn leave(&mut self, why: Error) -> Step {
-        let page = self.page();
-        page.word(core::mem::offset_of!(Page, outcome))
-            .store(why.code(), Ordering::Relaxed);
-        page.status().store(status::IDLE, Ordering::Release);
+    /// Whether the thread has not ended, and is not about to.
+    fn runs(&self) -> bool {
+        threads::of(self.program).is_ok_and(|g| g.runs(self.setup.arg % PAGE_SIZE))
+    }
+
+    /// It goes on where it was, unless it has ended.
+    fn let_go(&self) {
         hold(self.setup.tag, false);
         // If it was ready while it was held, nobody will dispatch it who is not told; and if it runs, all
         // is well.
-        if self.thread.stop().is_ok() {
+        if self.stopped || self.thread.stops() == Ok(true) {
             let _ = self.thread.resume();
         }
+    }
+
+    /// It is about to end, or its program is.
+    fn forget(&self) -> Step {
+        self.let_go();
+        // Its number may be somebody else's soon.
+        self.page().status().store(status::IDLE, Ordering::Release);
+        Step::Done
+    }
+
+    /// What somebody who was lost had done all but the end of.
+    fn once_more(&self) -> Option<Step> {
+        let page = self.page();
+        let is_begun = || {
+            let s = page.status().load(Ordering::Acquire);
+            matches!(s, status::PENDING | status::RETURN)
+        };
+        if !is_begun() {
+            return None;
+        }
+        // If it is on its way already, or there, it goes on by itself.
+        if let Ok(by_this) = self.thread.stops() {
+            match page.origin().zip(Isa::from_index(page.isa())) {
+                Some((origin, isa)) if is_begun() => return Some(self.sends(isa, origin)),
+                _ if by_this => drop(self.thread.resume()),
+                _ => {}
+            }
+        }
+        Some(Step::Done)
+    }
+
+    /// Gives up: the thread goes on where it was.
+    fn leave(&self, why: Error) -> Step {
+        let page = self.page();
+        page.set_outcome(why.code());
+        page.status().store(status::IDLE, Ordering::Release);
+        self.let_go();
         Step::Done
     }
 
@@ -327,14 +420,12 @@ impl Request {
         now: u64,
         registers: &emulation::Registers,
     ) -> Step {
-        let to_isa = rt::info()
-            .ok()
-            .and_then(|i| Isa::from_index(i.system.nodes[self.to.index()].isa.into()));
-        if to_isa == Some(isa) {
+        if isa_of(self.to) == Some(isa) {
             return self.carried();
         }
         let page = self.page();
-        let mut new = Page {
+        let kept = |offset| page.word(offset).load(Ordering::Relaxed);
+        page.write(Page {
             status: status::ASKED,
             origin: node.index() as u64,
             target: self.to.index() as u64,
@@ -346,25 +437,24 @@ impl Request {
             stopped_at: now,
             began_at: 0,
             landed_at: 0,
-            ready: page
-                .word(core::mem::offset_of!(Page, ready))
-                .load(Ordering::Relaxed),
-            landings: page
-                .word(core::mem::offset_of!(Page, landings))
-                .load(Ordering::Relaxed),
+            ready: kept(core::mem::offset_of!(Page, ready)),
+            landings: kept(core::mem::offset_of!(Page, landings)),
             windows: self.windows[isa.index()],
             registers: *registers,
-        };
-        // SAFETY: 1. As in `word`. 2. It is init's: the program does nothing with it meanwhile, as its
-        // thread is stopped; and if it does, it gets numbers that make no sense.
-        unsafe { page.0.write_volatile(new) };
-        if self.begin(status::PENDING).is_ok() && self.resume(self.to).is_ok() {
+        });
+        self.sends(isa, node)
+    }
+
+    /// Its registers are in its page: it begins on its new node. If that has died meanwhile, it goes back.
+    fn sends(&self, isa: Isa, origin: NodeId) -> Step {
+        let begun = self.begin(status::PENDING);
+        if begun.and_then(|()| self.resume(self.to)).is_ok() {
             return Step::Done;
         }
-        // It goes back, on another stack than the one that its frames are on.
-        new.outcome = Error::NodeDead.code();
-        page.word(core::mem::offset_of!(Page, outcome))
-            .store(new.outcome, Ordering::Relaxed);
+        // It may be ready without anybody having been told.
+        let _ = self.thread.stop();
+        // On another stack than the one that its frames are on.
+        self.page().set_outcome(Error::NodeDead.code());
         let (_, top) = emulation::stack(self.setup.arg % PAGE_SIZE);
         let sp = match isa {
             Isa::X86_64 => top - 8,
@@ -375,7 +465,12 @@ impl Request {
             .begin(status::RETURN)
             // SAFETY: 1. It has begun nowhere, and its stack there is for this.
             .and_then(|()| unsafe { self.thread.write_register(isa, sp_number, sp) })
-            .and_then(|()| self.resume(node));
+            // What it goes back to is on any node of that ISA.
+            .and_then(|()| self.resume(origin))
+            .or_else(|e| {
+                let there = live_nodes().find(|&(_, i)| i == isa);
+                there.map_or(Err(e), |(n, _)| self.resume(n))
+            });
         if let Err(e) = back {
             crate::service::say(format_args!("a thread was lost on its way: {e}"));
         }
@@ -394,12 +489,12 @@ impl Request {
         }
     }
 
-    /// Has the stopped thread begin at the program's entry, where the page says what to do.
+    /// Has the stopped thread begin at the program's entry, where the page says what to do. That says so
+    /// first: of a thread that has been configured the registers are there and nowhere else.
     fn begin(&self, what: u64) -> Result<()> {
-        // SAFETY: 1. The entry is that of the component's bundle, as when the thread was made.
-        unsafe { self.thread.configure(&self.setup)? };
         self.page().status().store(what, Ordering::Release);
-        Ok(())
+        // SAFETY: 1. The entry is that of the component's bundle, as when the thread was made.
+        unsafe { self.thread.configure(&self.setup) }
     }
 
     fn resume(&self, node: NodeId) -> Result<()> {
@@ -410,34 +505,6 @@ impl Request {
 }
 
 impl System {
-    /// The program with a number that is no service, and what it takes to change it.
-    fn guest(&mut self, number: u64) -> Result<(&mut Program, &mut Store, &mut Window)> {
-        let guest = [Some(&mut self.guest), self.beside.as_mut()]
-            .into_iter()
-            .flatten()
-            .find(|g| g.program.number == number)
-            .ok_or(Error::Denied)?;
-        let builder = &mut self.builder;
-        Ok((&mut guest.program, &mut builder.store, &mut builder.window))
-    }
-
-    /// Makes all that it takes to interpret threads of a program, unless it is there.
-    fn show(&mut self, number: u64) -> Result<u64> {
-        let (p, store, window) = self.guest(number)?;
-        if p.texts.shown {
-            return Ok(0);
-        }
-        if !p.texts.whole {
-            return Err(Error::Full);
-        }
-        // What has been done in part cannot be done again.
-        p.texts.whole = false;
-        show(store, window, p)?;
-        p.texts.shown = true;
-        p.texts.whole = true;
-        Ok(0)
-    }
-
     /// A request for a thread that lacks only where to, and when.
     fn emulated(&mut self, number: u64, n: u64, guest: &threads::Guest) -> Result<Request> {
         let events = self.events;
@@ -469,7 +536,6 @@ impl System {
             windows: p.texts.windows,
             to: HOME,
             at: 0,
-            runs: 0,
             waits: 0,
             not_on: 0,
             stopped: false,
@@ -477,76 +543,30 @@ impl System {
     }
 }
 
-/// Where init sees the pages of a program's threads, and how long that is.
-const fn pages(program: u64) -> (u64, u64) {
-    let start = PAGES + thread_id(program, 0) as u64 * PAGE_SIZE;
-    (start, MAX_PROGRAM_THREADS * PAGE_SIZE)
+/// A program is about to be taken down: its threads are not moved any more, and run if they did.
+///
+/// # Errors
+///
+/// `Again` if a warden, or a thread of the program, is at it.
+pub fn forget(program: u64) -> Result<()> {
+    let me = Who::warden(here()).ok_or(Error::Again)?;
+    with_requests(me, |all| {
+        for (slot, moving) in all.iter_mut().zip(&MOVING) {
+            if let Some(request) = slot.filter(|r| r.program == program) {
+                request.let_go();
+                remove(slot, moving);
+            }
+        }
+        Ok(())
+    })
 }
 
-/// The pages of a program's threads, the stacks of what interprets them, and what ISAs see of each other.
-fn show(store: &mut Store, window: &mut Window, p: &mut Program) -> Result<()> {
-    let stacks = Stripes::new(emulation::STACK_STRIDE, emulation::STACK_SIZE);
-    let len = MAX_PROGRAM_THREADS * emulation::STACK_STRIDE;
-    p.space.add_stacks(
-        emulation::STACKS_BASE,
-        len,
-        stacks.ok_or(Error::BadArgument)?,
-    )?;
-    let (own_start, len) = pages(p.number);
-    (p.space).add_region(emulation::page(0), len, RegionKind::Shared, true)?;
-    (window.own.space).add_region(own_start, len, RegionKind::Shared, true)?;
-    let mut n = 0;
-    while n < MAX_PROGRAM_THREADS {
-        let (frame, pages) = store.user(HOME, &mut p.user, MAX_PROGRAM_THREADS - n)?;
-        for page in 0..pages {
-            window.fill(store, (frame, page), |_| {})?;
-            let isas = p.isas;
-            p.map(
-                store,
-                isas,
-                emulation::page(n),
-                (frame, page),
-                Access::Write,
-            )?;
-            let own = &mut window.own;
-            let va = own_start + n * PAGE_SIZE;
-            own.map(store, own.isas, va, (frame, page), Access::Write)?;
-            n += 1;
-        }
-    }
-    for run in p.texts.runs.into_iter().flatten() {
-        let others = p.isas & !(1 << run.isa.index());
-        for i in 0..run.pages {
-            let va = other_text(run.isa, run.va + i * PAGE_SIZE);
-            p.map(store, others, va, (run.frame, i), Access::Read)?;
-        }
-    }
-    Ok(())
-}
-
-/// A program is taken down: its threads are not moved any more, and init does not see their pages.
+/// Init does not see the pages of a program any more, whose threads have ended.
 ///
 /// # Errors
 ///
 /// As the kernel says; `Again` if a warden is at it.
 pub fn leave(p: &Program, own: &Program) -> Result<()> {
-    let mut all = REQUESTS.try_lock().ok_or(Error::Again)?;
-    for (slot, moving) in all.iter_mut().zip(&MOVING) {
-        if slot.is_some_and(|r| r.program == p.number) {
-            moving.store(0, Ordering::Release);
-            *slot = None;
-        }
-    }
-    if !p.texts.shown {
-        return Ok(());
-    }
-    let (start, len) = pages(p.number);
-    for isa in isas_of(own.isas) {
-        for n in 0..MAX_PROGRAM_THREADS {
-            unmap(own.space, isa, start + n * PAGE_SIZE)?;
-        }
-    }
-    // SAFETY: 1. Nobody looks at the pages who has no request, of which there are none.
-    unsafe { own.space.remove_region(start)? };
-    own.space.shootdown(start, len)
+    forget(p.number)?;
+    pages::unshow(p, own)
 }

@@ -126,6 +126,20 @@ fn dismiss(service: &Program, number: u64) -> Result<()> {
 /// was invoked for, and holds nothing there when it ends; one that waits is woken for this.
 fn halt(p: &Program, isas: u8) -> Result<()> {
     let threads = threads::of(p.number)?;
+    let end = rt::hardware(HOME).now()? + HALT_NS;
+    threads.close();
+    // Nobody makes one go on from here on that has been stopped in order to be moved.
+    loop {
+        match crate::emulate::forget(p.number) {
+            Err(Error::Again) => {}
+            done => break done?,
+        }
+        let now = rt::hardware(HOME).now()?;
+        if now > end {
+            return Err(Error::TimedOut);
+        }
+        sleep(now + STEP_NS)?;
+    }
     if threads.have_stopped() && threads.have_stopped() {
         return Ok(());
     }
@@ -137,7 +151,6 @@ fn halt(p: &Program, isas: u8) -> Result<()> {
         }
     }
     p.space.shootdown(TEXT_BASE, ISA_RO_BASE - TEXT_BASE)?;
-    let end = rt::hardware(HOME).now()? + HALT_NS;
     let mut seen = 0;
     // Twice: one that has been seen to have stopped may have been started since, by one that was just
     // about to, and nobody else can.

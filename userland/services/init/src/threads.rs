@@ -307,6 +307,14 @@ impl Guest {
             .is_ok()
     }
 
+    /// It is about to be taken down, though none of its threads may have said how it ends, as its first one
+    /// was lost.
+    pub fn close(&self) {
+        if self.say_how() {
+            self.over.store(2, Ordering::Release);
+        }
+    }
+
     /// A thread of it has faulted.
     pub fn fault(&self, fault: [u64; 5]) {
         if self.say_how() {

@@ -7,7 +7,7 @@
 //! ```text
 //!          ┌───────────────── events, deadlines ─────────────────┐
 //!          ▼                                                     │
-//!   take events ──▶ wake sleepers ──▶ next ──Run──▶ Dispatch ──▶ stopped
+//!   wake sleepers ──▶ take events ──▶ next ──Run──▶ Dispatch ──▶ stopped
 //!          ▲                            └──Wait──▶ Receive until the next deadline (the CPU idles)
 //!          └───────────────────────────────────────────┘
 //! ```

@@ -82,17 +82,18 @@ struct Cpu {
 
 impl Cpu {
     fn round(&mut self) -> Result<()> {
+        let now = self.hardware.now()?;
+        while let Some(thread) = self.scheduler.expired(now) {
+            // There will be an event, also if somebody else has woken it in this moment. It is taken before
+            // it is decided who runs: for whoever runs instead nobody is interrupted by what is there already.
+            let _ = thread_cap(thread).resume();
+        }
         for _ in 0..BATCH {
             // An error is that there is none; a line that cannot be read is found out when waiting.
             match ENDPOINTS.event(self.line, Until::Now) {
                 Ok(event) => self.take(event),
                 Err(_) => break,
             }
-        }
-        let now = self.hardware.now()?;
-        while let Some(thread) = self.scheduler.expired(now) {
-            // There will be an event, also if somebody else has woken it in this moment.
-            let _ = thread_cap(thread).resume();
         }
         match self
             .scheduler

@@ -242,7 +242,17 @@ impl Cap<Thread> {
     /// `NotReady` if it runs elsewhere, and those of
     /// [every operation](super#errors-of-every-operation).
     pub fn stop(self) -> Result<()> {
-        self.call(ThreadOp::Stop as u32, [0; 5]).map(drop)
+        self.stops().map(drop)
+    }
+
+    /// The same. `false`: it was stopped already, as a thread is that has ended.
+    ///
+    /// # Errors
+    ///
+    /// As [`stop`](Cap::stop).
+    pub fn stops(self) -> Result<bool> {
+        let already = self.call(ThreadOp::Stop as u32, [0; 5])?;
+        Ok(already == 0)
     }
 
     /// Makes the stopped thread ready again, on the CPU it was on. A blocked one goes on as if its

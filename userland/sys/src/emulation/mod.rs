@@ -12,6 +12,12 @@
 //!                                             └── refused ──Load──▶ BACK, natively where it was stopped
 //! ```
 //!
+//! A thread that goes back goes to where it was stopped, or, if that node has died, to another one of its ISA.
+//! If there is none it is lost, as any thread is that a node dies under.
+//!
+//! A point that threads come to only if they are asked to go is asked for in the word for that. Somebody else may
+//! take that back: so the word is looked at again now and then.
+//!
 //! The native stack of the new node's ISA is not used meanwhile: whoever lands may lay frames out there.
 //! What the thread does it does to the program's memory, with atomic accesses, so other threads of the
 //! program can run natively on any node.
@@ -21,6 +27,7 @@
 //! | an operation on a capability, an invocation | the same, natively; `Where` says where the thread really is |
 //! | the `Jump` by which it goes to another ISA natively | its frames are laid out once more, and it goes there |
 //! | `Migrate`, another `Jump`, or `Load` of itself | it goes back, and makes the call natively |
+//! | a call of a function of another ISA that crosses there | it goes back, and crosses natively |
 //! | an instruction that is not known, or is an exception | it goes back, to that instruction |
 //! | an access of memory that is not there | the program ends, as it would natively |
 //!
@@ -39,12 +46,12 @@ use dyad_abi::cap::{ThreadOp, call_word};
 use dyad_abi::emulation::{self, Page, Registers, WINDOWS, WORDS, ready, refused, status};
 use dyad_abi::marker::WindowId;
 use dyad_abi::service::{process, slot};
-use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE};
+use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, away_window};
 use dyad_abi::{Error, Isa, NodeId, Result};
-use dyad_emulate::{End, Memory, Refusal, a64, run_to, x86};
+use dyad_emulate::{Access, End, Fault, Memory, Refusal, a64, run_to, x86};
 
 use crate::cap::{Cap, Sinv, Thread};
-use crate::{marker, raw};
+use crate::{marker, raw, spine};
 use guest::Guest;
 use memory::Own;
 
@@ -133,13 +140,17 @@ fn point() -> Option<&'static Point> {
 }
 
 /// Instructions between two looks at the count in the page.
-const BATCH: u64 = 1 << 16;
+const BATCH: u64 = 1 << 14;
 /// Offset of words in [`Page`].
 macro_rules! word_of {
     ($page:expr, $field:ident) => {
         $page.word(core::mem::offset_of!(Page, $field))
     };
 }
+
+mod progress;
+
+pub use progress::{Progress, progress, stopped_with};
 
 /// The page of a thread, mapped.
 #[derive(Clone, Copy)]
@@ -189,54 +200,6 @@ impl Mapped {
     }
 }
 
-/// What is known of a thread that is moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// A [`status`].
-    pub status: u64,
-    /// Instructions interpreted since it was last stopped.
-    pub steps: u64,
-    /// System calls among them.
-    pub calls: u64,
-    /// How often it has landed on another node.
-    pub landings: u64,
-    /// What became of it: see [`Page::outcome`].
-    pub outcome: u64,
-    /// Fused times: when it had been stopped, when interpreting began, and when it had come to the point.
-    pub times: [u64; 3],
-    /// Address of the instruction that was refused, after [`status::BACK`].
-    pub refused_at: u64,
-    /// Its bytes, after [`refused::UNKNOWN`], and how many of them there are.
-    pub refused_bytes: ([u8; 15], u8),
-}
-
-impl core::fmt::Display for Progress {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let error = |code| Error::from_code(code).map_or("an unknown error", Error::text);
-        let what = match self.status {
-            status::BACK => match refused::text(self.outcome) {
-                Some(what) => what,
-                None => return write!(f, "went back: {}", error(self.outcome)),
-            },
-            status::IDLE if self.outcome == 0 => return f.write_str("has not been asked for"),
-            status::IDLE => return write!(f, "was left alone: {}", error(self.outcome)),
-            status::ASKED => return f.write_str("has been asked for"),
-            status::LANDED => return write!(f, "landed after {} instructions", self.steps),
-            _ => return write!(f, "is interpreted, {} instructions so far", self.steps),
-        };
-        write!(
-            f,
-            "went back after {} instructions, to {what}, at {:#x}",
-            self.steps, self.refused_at
-        )?;
-        let (bytes, len) = self.refused_bytes;
-        for byte in bytes.iter().take(len.into()) {
-            write!(f, " {byte:02x}")?;
-        }
-        Ok(())
-    }
-}
-
 /// Has threads of this program interpreted on other ISAs until they come to a point.
 ///
 /// # Errors
@@ -278,31 +241,6 @@ fn ask(n: u64, node: u64, at: u64) -> Result<()> {
         }
     }
     Err(Error::Again)
-}
-
-/// What has become of the last [`request`] for thread `n`; `None` before [`enable`].
-pub fn progress(n: u64) -> Option<Progress> {
-    let page = Mapped::of(n)?;
-    let status = word_of!(page, status).load(Ordering::Acquire);
-    let first = core::mem::offset_of!(Page, refused_bytes) / 8;
-    let bytes = [0, 1].map(|i| page.0[first + i].load(Ordering::Relaxed));
-    let bytes = (u128::from(bytes[0]) | u128::from(bytes[1]) << 64).to_le_bytes();
-    let [.., len] = bytes;
-    let times = [
-        word_of!(page, stopped_at),
-        word_of!(page, began_at),
-        word_of!(page, landed_at),
-    ];
-    Some(Progress {
-        status,
-        times: times.map(|word| word.load(Ordering::Relaxed)),
-        steps: word_of!(page, steps).load(Ordering::Relaxed),
-        calls: word_of!(page, calls).load(Ordering::Relaxed),
-        landings: word_of!(page, landings).load(Ordering::Relaxed),
-        outcome: word_of!(page, outcome).load(Ordering::Relaxed),
-        refused_at: word_of!(page, refused_at).load(Ordering::Relaxed),
-        refused_bytes: (core::array::from_fn(|i| bytes[i]), len),
-    })
 }
 
 #[cfg(target_os = "none")]
@@ -432,10 +370,12 @@ fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
     };
     // Where it is to go; where it has been asked to go already, if it has.
     let request = here.index() as u64 + 1;
-    let asks = point.is_asked
-        && asked(n)
-            .compare_exchange(0, request, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok();
+    let exchange = |old, new| {
+        let word = asked(n);
+        word.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    };
+    let mut asks = point.is_asked && exchange(0, request);
     let mut arrived = Arrived {
         thread: n,
         from: page.origin(),
@@ -449,12 +389,16 @@ fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
         let run = run_to(&mut guest, &mut memory, |pc| pc == at, BATCH);
         count(word_of!(page, steps), run.steps);
         let refusal = match run.end {
-            End::Limit => continue,
+            End::Limit => {
+                // Whoever had asked for something has taken it back.
+                asks |= point.is_asked && exchange(0, request);
+                continue;
+            }
             End::Stop => match guest.frame_and_back(&mut memory) {
                 Ok([frame, back]) => {
                     (arrived.frame, arrived.back) = (frame, back);
                     match (point.land)(&arrived, Apart::default()) {
-                        Ok(going) => land(n, page, going),
+                        Ok(going) => land(n, page, here, going),
                         Err(_) => break refused::POINT,
                     }
                 }
@@ -464,7 +408,7 @@ fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
                 if let Some(left) = leaves(n, &guest, &mut memory, &arrived)
                     && let Ok(going) = (point.land)(&left, Apart::default())
                 {
-                    land(n, page, going)
+                    land(n, page, here, going)
                 }
                 if call(n, &mut guest) {
                     count(word_of!(page, calls), 1);
@@ -477,6 +421,7 @@ fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
             End::Refused(refusal) => refusal,
         };
         break match refusal {
+            Refusal::Fault { fault, .. } if crosses(isa, &fault) => refused::CROSSING,
             Refusal::Fault { .. } => refused::FAULT,
             Refusal::Unsupported { .. } => refused::UNSUPPORTED,
             Refusal::Unknown { bytes, len, .. } => {
@@ -494,11 +439,17 @@ fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
     marker::abandon();
     if asks {
         // It stays. What somebody else has asked meanwhile counts.
-        let _ = asked(n).compare_exchange(request, 0, Ordering::Relaxed, Ordering::Relaxed);
+        exchange(request, 0);
     }
     word_of!(page, outcome).store(why, Ordering::Relaxed);
     word_of!(page, refused_at).store(guest.pc(), Ordering::Relaxed);
     go_back(n, page, &guest.registers())
+}
+
+/// Whether a thread that natively is on an ISA crosses to another one there.
+fn crosses(isa: Isa, fault: &Fault) -> bool {
+    let (start, end) = away_window(isa.other());
+    fault.access == Access::Fetch && (start..end).contains(&fault.va)
 }
 
 /// The frames from which an interpreted thread leaves by itself, if its next system call is that of a
@@ -542,25 +493,50 @@ fn call(n: u64, guest: &mut impl Guest) -> bool {
 }
 
 /// The thread has come to the point: it goes on natively.
-fn land(n: u64, page: Mapped, going: Going) -> ! {
+fn land(n: u64, page: Mapped, here: NodeId, going: Going) -> ! {
     let landings = word_of!(page, landings);
     landings.store(landings.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     note_time(word_of!(page, landed_at));
     word_of!(page, status).store(status::LANDED, Ordering::Release);
     marker::end::<WINDOW>();
-    // SAFETY: 1. The program's point has found out that this is how the thread goes on. 2. What is on
-    // this stack is not needed any more.
-    let e = unsafe { own(n).jump(going.node, going.pc, going.stack, going.argument) };
+    let jump = |node| {
+        // SAFETY: 1. The program's point has found out that this is how the thread goes on, on any node of
+        // this ISA. 2. What is on this stack is not needed any more.
+        unsafe { own(n).jump(node, going.pc, going.stack, going.argument) }
+    };
+    let mut e = jump(going.node);
+    if going.node != here {
+        // It was to go further, and cannot: it stays, and may hear why.
+        spine::set_outcome(e);
+        e = jump(here);
+    }
     give_up("it cannot land: ", e)
 }
 
-/// The thread goes on natively where it was stopped, with these registers.
+/// The thread goes on natively where it was stopped, with these registers; or on another node of that ISA.
 fn go_back(n: u64, page: Mapped, registers: &Registers) -> ! {
     page.set_registers(registers);
     let origin = page.origin();
     word_of!(page, status).store(status::BACK, Ordering::Release);
-    // SAFETY: 1. They are the registers of this thread between two of its instructions, and everything
-    // else that it has is in memory. 2. What is here is not needed any more.
-    let e = unsafe { own(n).load(registers, origin) };
-    give_up("it cannot go back: ", e)
+    let load = |node| {
+        // SAFETY: 1. They are the registers of this thread between two of its instructions, and everything
+        // else that it has is in memory. 2. What is here is not needed any more.
+        unsafe { own(n).load(registers, node) }
+    };
+    let e = load(origin);
+    if e != Error::NodeDead {
+        give_up("it cannot go back: ", e);
+    }
+    let nodes = crate::info().map_or(&[][..], |i| &i.system.nodes[..i.system.node_count as usize]);
+    for (node, identity) in NodeId::first(nodes.len()).zip(nodes) {
+        if u64::from(identity.isa) == registers.isa {
+            load(node);
+        }
+    }
+    let _ = crate::write("dyad: an interpreted thread cannot go back: ");
+    let _ = crate::write(e.text());
+    let _ = crate::write("\n");
+    // As if it had been there: init finds that it has ended without having said so.
+    let e = own(n).exit(0);
+    give_up("it does not end: ", e)
 }
