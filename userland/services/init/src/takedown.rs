@@ -208,6 +208,19 @@ fn sweep(store: &Store, p: &Program) -> Result<()> {
     Ok(())
 }
 
+/// Does something for which no thread may be on a scheduler's list. One that was lost with its node, or told
+/// of by recovery, is on it until the scheduler comes to that.
+fn unlisted<T>(mut f: impl FnMut() -> Result<T>) -> Result<T> {
+    let end = rt::hardware(HOME).now()? + HALT_NS;
+    loop {
+        let now = rt::hardware(HOME).now()?;
+        match f() {
+            Err(Error::NotReady) if now < end => sleep(now + STEP_NS)?,
+            result => return result,
+        }
+    }
+}
+
 fn count(store: &Store, p: &Program) -> Result<Count> {
     let mut count = Count {
         given: 0,
@@ -276,7 +289,7 @@ impl System {
                 Err(e) => return Err(e).during("capability table"),
             }
         }
-        sweep(&builder.store, p).during("frames")?;
+        unlisted(|| sweep(&builder.store, p)).during("frames")?;
         wait(last).during("quiescence")?;
         count(&builder.store, p).during("counting frames")
     }
