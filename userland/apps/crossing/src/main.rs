@@ -281,6 +281,12 @@ async fn main(args: Args) -> Result<()> {
     let calls = |default| args.number("--calls", default, 1..=u64::MAX);
     // Also in scenes that need neither.
     let (_, seed) = (calls(1)?, args.number("--seed", 1, 0..=u64::MAX)?);
+    let other = dyad::isa().other();
+    if dyad::system()?.nearest(other, dyad::node()).is_none() {
+        return Err(Error::msg(format_args!(
+            "there is no node of {other}: calls need both ISAs"
+        )));
+    }
     let scene = args.value("--scene").unwrap_or("all");
     match scene {
         "all" => {

@@ -149,7 +149,7 @@ fn phases_of(parts: &[WindowReport]) -> Vec<Phase<u64>> {
 }
 
 /// Figures that are in a row by themselves.
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 13] = [
     "slot",
     "kernel_op",
     "kernel_op_away",
@@ -157,6 +157,7 @@ const KNOWN: [&str; 12] = [
     "instructions",
     "ns",
     "phased",
+    "phased_ns",
     "out_ns",
     "there_ns",
     "back_ns",
@@ -377,6 +378,10 @@ mod tests {
         let times: Vec<f64> = row.sim_phases.iter().map(|p| p.value).collect();
         assert_eq!(times, [50.0, 10.0, 45.0]);
         assert_eq!(row.phased_ns, Some(106.0));
+        assert!(
+            !row.more.contains_key("phased_ns"),
+            "of as many as were phased"
+        );
         assert_eq!(row.more["stay_ns"], 50.0);
         assert_eq!(row.more["edges"], 9.0);
         assert_eq!(row.more["speedup"], 0.5);
