@@ -295,6 +295,11 @@ fn enter(n: u64, interpret: u64) {
         return;
     };
     match word_of!(page, status).load(Ordering::Acquire) {
+        // The node where it was to begin has died before it had, and another one of any ISA has it: of the
+        // one that it was stopped on, where what is under way here is on the stack that its frames are on.
+        status::PENDING if page.registers().isa == crate::isa() as u64 => {
+            is_lost(n, Error::NodeDead)
+        }
         status::PENDING => {
             let here = match crate::where_am_i() {
                 Ok(w) => w.node,
@@ -533,10 +538,14 @@ fn go_back(n: u64, page: Mapped, registers: &Registers) -> ! {
             load(node);
         }
     }
+    is_lost(n, e)
+}
+
+/// Ends the thread as if a node had died under it: init finds that it has ended without having said so.
+fn is_lost(n: u64, why: Error) -> ! {
     let _ = crate::write("dyad: an interpreted thread cannot go back: ");
-    let _ = crate::write(e.text());
+    let _ = crate::write(why.text());
     let _ = crate::write("\n");
-    // As if it had been there: init finds that it has ended without having said so.
     let e = own(n).exit(0);
     give_up("it does not end: ", e)
 }
