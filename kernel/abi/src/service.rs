@@ -423,7 +423,7 @@ pub mod memory {
         Moved = 11,
         /// How often a block of the node could not be taken from it after all.
         Refused = 12,
-        /// Whether a block is just being taken from some node: 1 or 0.
+        /// Whether a block is just being taken from some node, or will be if there is one to be had: 1 or 0.
         Busy = 13,
         /// Instructions that this node has executed for the last free block that it put to use; 0 if the
         /// simulator does not count them.

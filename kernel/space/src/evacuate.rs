@@ -25,7 +25,7 @@
 //! |---|---|
 //! | who parked pages does not go on | they stay parked; anybody may move or unpark them |
 //! | it ends between the tables | one table has the page at its new frame: whoever goes on takes that one for the others, since its contents may be newer |
-//! | the page is unmapped | CAS fails; the new frame goes back |
+//! | the page is unmapped | the new frame cannot be pinned any more, or the CAS fails; it goes back |
 //! | the node dies within the row | both frames' references are counted; the entry is right, before the CAS and after it |
 //!
 //! That no CPU has a translation of a parked page when it is moved is the caller's business, as with
@@ -43,14 +43,14 @@ use dyad_abi::{Error, NodeId, Result};
 use dyad_coherence::GlobalMem;
 use dyad_pgtbl::{Leaf, Level, Perms, Place, Pte};
 use dyad_quiesce::Touched;
-use dyad_retype::{Order, Use};
+use dyad_retype::{Order, Refused, Use};
 use dyad_shm::frame::WeakRef;
 use dyad_shm::intent::{IntentRecord, Row};
 use dyad_shm::protocol::Intents;
 use dyad_shm::{FrameRef, PhysAddr};
 
 use crate::Platform;
-use crate::mapping::{Driver, In, refusal};
+use crate::mapping::{Driver, In, refusal, refusal_of_known};
 use crate::object::space::Supply;
 
 /// A page of the space in one table.
@@ -114,7 +114,8 @@ impl In<'_> {
                 && is_movable(leaf.perms)
                 && lies_in(range, leaf.pa)
             {
-                seen.driver.park(&seen.place, &leaf).map_err(refusal)?;
+                let parked = seen.driver.park(&seen.place, &leaf);
+                parked.map_err(refusal_of_known)?;
                 self.cx.log(Touched::Table(seen.place.table()));
                 done = true;
             }
@@ -234,7 +235,11 @@ impl In<'_> {
             .and_then(|()| frames.pin_user(new, Order::FRAME).map(drop));
         if let Err(why) = pinned {
             intents.clear();
-            return Err(why.into());
+            return Err(match why {
+                // The page has been unmapped, and its frames with it.
+                Refused::Stale | Refused::WrongType => Error::Again,
+                why => why.into(),
+            });
         }
         let leaf = Leaf::unparked(new.frame.address(), perms);
         let done = seen.driver.unpark(&seen.place, leaf);

@@ -91,6 +91,14 @@ pub fn refusal(e: MapError) -> Error {
     }
 }
 
+/// The same, of a page that was there a moment ago: if it is not any more, somebody else changes it.
+pub fn refusal_of_known(e: MapError) -> Error {
+    match e {
+        MapError::NotMapped => Error::Again,
+        e => refusal(e),
+    }
+}
+
 /// How many frames an entry of a level maps; `None` for levels that user pages do not have.
 #[inline]
 pub fn span(level: Level) -> Option<Order> {
@@ -339,7 +347,7 @@ impl In<'_> {
             Ok(gone) => gone,
             Err(e) => {
                 self.cx.intents().clear();
-                return Err(refusal(e));
+                return Err(refusal_of_known(e));
             }
         };
         if !lacks!("mapping::take_out::log") {

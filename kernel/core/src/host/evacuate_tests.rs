@@ -11,7 +11,7 @@ use dyad_shm::frame::WeakRef;
 
 use super::resolve_tests::{fault, seen, with_region};
 use super::system::{System, VA, cx, frame, memory_cap, this};
-use super::{MockA64, MockX86};
+use super::{MockA64, MockX86, crash};
 use crate::copy::{copy_in, copy_out};
 use crate::ops::evacuate::evacuate;
 use crate::ops::space::{map, protect, reclaim, supply_run, translate, unmap};
@@ -261,4 +261,36 @@ fn steps_are_bounded_and_bad_arguments_refused() {
     assert_eq!(step(&s, space, Step::Move, VA, 1), Err(Error::NoMemory));
     assert_eq!(step(&s, space, Step::Unpark, VA, PAGES), Ok((PAGES, PAGES)));
     assert_eq!(contents(&s, space, 5), [6; 64]);
+}
+
+/// Whoever gives a page back while it is parked, moved or shown again is in the way for a moment, and the
+/// other one for that one: neither is told that there is something wrong.
+#[test]
+fn pages_that_go_meanwhile_are_no_error() {
+    for what in [Step::Park, Step::Move, Step::Unpark] {
+        let mut changes = 0;
+        loop {
+            let (s, space) = filled();
+            if what != Step::Park {
+                assert_eq!(step(&s, space, Step::Park, VA, 2), Ok((2, 2)));
+            }
+            let c = cx(s.x());
+            let act = move || {
+                let gone = reclaim(&this(&c, space), VA, 1);
+                assert!(matches!(gone, Ok(1) | Err(Error::Again)), "{gone:?}");
+            };
+            let came = crash::between(changes, act, || {
+                let done = step(&s, space, what, VA, 2);
+                assert!(
+                    matches!(done, Ok(_) | Err(Error::Again)),
+                    "{what:?}, before change {changes}: {done:?}"
+                );
+            });
+            if !came {
+                break;
+            }
+            changes += 1;
+        }
+        assert!(changes > 2, "{what:?} changes nothing");
+    }
 }

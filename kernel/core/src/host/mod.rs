@@ -24,6 +24,8 @@ mod frame_tests;
 mod home_tests;
 #[cfg(test)]
 pub mod ktests;
+#[cfg(test)]
+mod page_table_race;
 mod platform;
 #[cfg(test)]
 mod race_pairs;

@@ -46,6 +46,7 @@ mod pair_messages;
 mod pair_patterns;
 mod pair_quiet;
 mod pair_race;
+mod pair_tables;
 mod pair_threads;
 pub(crate) mod rig;
 pub(crate) mod spaces;

@@ -54,6 +54,20 @@ pub fn trials() -> Vec<Trial> {
         }),
         test("lost_threads_are_told_of", || lost(THREE)),
         test("lost_threads_are_told_of_on_the_pair", || lost(PAIR)),
+        test("waiters_are_woken_by_counts", || counted(PAIR, 1, 1)),
+        test("page_table_race_of_programs", || race(PAIR, 1, 2000)),
+        test("waiters_are_woken_by_counts_for_long", || {
+            for nodes in [PAIR, REVERSED, THREE] {
+                counted(nodes, 1, 30)?;
+            }
+            counted(PAIR, 2, 30)
+        })
+        .with_ignored_flag(!long()),
+        test("page_table_race_of_programs_for_long", || {
+            race(REVERSED, 1, 50_000)?;
+            race(THREE, 1, 50_000)
+        })
+        .with_ignored_flag(!long()),
         test("work_goes_on_when_nodes_die", || {
             [150, 400, 700]
                 .into_iter()
@@ -66,6 +80,11 @@ pub fn trials() -> Vec<Trial> {
         }),
         test("a_wake_up_rings_once_at_most", doorbells),
     ]
+}
+
+/// Whether everything is to be run.
+fn long() -> bool {
+    std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1")
 }
 
 fn config(nodes: &[Isa], cpus: usize, args: &str) -> RunConfig {
@@ -184,6 +203,18 @@ fn overflow() -> Result<(), Failed> {
     }
 }
 
+/// Checks of the scene in which node 1 dies.
+const LOST: &[&str] = &[
+    "threads.lost-join",
+    "threads.lost-waiting",
+    "threads.lost-lock",
+    "threads.lost-taken",
+    "threads.lost-others",
+    "threads.lost-node",
+    "threads.lost-heap",
+    "threads.lost-placed",
+    "app.exit",
+];
 /// Node 1 dies when the program says that it may.
 fn lost(nodes: &[Isa]) -> Result<(), Failed> {
     let config = RunConfig {
@@ -192,22 +223,44 @@ fn lost(nodes: &[Isa]) -> Result<(), Failed> {
     };
     let ended = kill::run(&config, Kill::of(1), says("node 1 may die now"));
     ended.killed()?;
-    for name in [
-        "threads.lost-join",
-        "threads.lost-waiting",
-        "threads.lost-lock",
-        "threads.lost-taken",
-        "threads.lost-others",
-        "threads.lost-node",
-        "threads.lost-heap",
-        "threads.lost-placed",
-        "app.exit",
-    ] {
+    for name in LOST {
         if !ended.passed(name) {
             return ended.because(format_args!("check {name} has not passed"));
         }
     }
     ended.lost_no_more_than(LEAKED)
+}
+
+/// A scene that is played so often, all of whose checks pass: `frames.returned` is one of them.
+fn played(
+    nodes: &[Isa],
+    cpus: usize,
+    scene: &str,
+    rounds: u64,
+    checks: &[&str],
+) -> Result<(), Failed> {
+    let args = format!("--scene {scene} --rounds {rounds}");
+    let (report, text) = run(&config(nodes, cpus, &args));
+    if let Some(why) = report.failure() {
+        return because(&text, why);
+    }
+    for name in checks {
+        if !report.checks.iter().any(|c| c.name == *name && c.ok) {
+            return because(&text, format_args!("no check {name}"));
+        }
+    }
+    Ok(())
+}
+
+/// All nodes touch the same new pages at once, and all frames come back.
+fn race(nodes: &[Isa], cpus: usize, rounds: u64) -> Result<(), Failed> {
+    let checks = ["threads.page_table_race", "frames.returned"];
+    played(nodes, cpus, "race", rounds, &checks)
+}
+
+fn counted(nodes: &[Isa], cpus: usize, rounds: u64) -> Result<(), Failed> {
+    let checks = ["threads.counts", "threads.counts-cost", "frames.returned"];
+    played(nodes, cpus, "counts", rounds, &checks)
 }
 
 /// A node dies at some moment of work. Whatever it held, the run ends soon, and everything comes back; if

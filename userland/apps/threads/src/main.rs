@@ -10,6 +10,8 @@
 //! | `scope` | threads that borrow, and threads of those |
 //! | `many` | as many threads as there can be, and one more, twice |
 //! | `futex` | two threads in turn, on two nodes: `--turns` wake-ups |
+//! | `counts` | as many threads as there can be wait for one word on all nodes: just as many are woken as is said, `--rounds` times |
+//! | `race` | all nodes touch the same new pages at once and give them back, `--rounds` times |
 //! | `exit` | one thread ends the program with 7 while others compute, wait, print and allocate |
 //! | `panic` | one thread panics while others wait |
 //! | `fault` | one thread faults while others wait |
@@ -23,8 +25,10 @@
 
 extern crate alloc;
 
+mod counts;
 mod ends;
 mod meet;
+mod race;
 mod share;
 mod turns;
 
@@ -50,6 +54,11 @@ where
     threads.into_iter().map(|t| t.join()).collect()
 }
 
+/// `--rounds`.
+fn rounds(args: &Args, default: u64) -> Result<u64> {
+    args.number("--rounds", default, 1..=1_000_000_000)
+}
+
 fn scene(name: &str, args: &Args) -> Result<()> {
     match name {
         "spawn" => share::spawn(),
@@ -58,6 +67,8 @@ fn scene(name: &str, args: &Args) -> Result<()> {
         "scope" => share::scope(),
         "many" => share::many(),
         "futex" => turns::futex(args),
+        "counts" => counts::counts(rounds(args, 1)?),
+        "race" => race::race(rounds(args, 1000)?),
         "exit" => ends::exit(),
         "panic" => ends::panic(),
         "fault" => ends::fault(),
@@ -77,10 +88,10 @@ fn scene(name: &str, args: &Args) -> Result<()> {
 
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
-    const SCENES: [&str; 14] = [
-        "all", "spawn", "heap", "sync", "scope", "many", "futex", "exit", "panic", "fault",
-        "overflow", "async", "lost", "work",
+    const SCENES: [&str; 16] = [
+        "all", "spawn", "heap", "sync", "scope", "many", "futex", "counts", "race", "exit",
+        "panic", "fault", "overflow", "async", "lost", "work",
     ];
-    args.expect_options(&["--scene", "--turns", "--seconds"])?;
+    args.expect_options(&["--scene", "--turns", "--seconds", "--rounds"])?;
     scene(args.one_of("--scene", &SCENES, "all")?, &args)
 }

@@ -205,6 +205,45 @@ impl Holding {
         self.open_all();
         Ok(())
     }
+
+    /// Puts frames back that have been taken away: they join what they lay in. There is room for them as
+    /// long as nothing has been added since. They are not open yet.
+    ///
+    /// # Errors
+    ///
+    /// `Full` if there would be too many runs; `BadArgument` if there are none.
+    pub fn put_back(&mut self, part: Run) -> Result<()> {
+        if part.frames == 0 {
+            return Err(Error::BadArgument);
+        }
+        let joins = |r: &Run| r.pool == part.pool;
+        let others = &self.runs[..self.used];
+        // Not run 0, from which nothing is taken.
+        let find = |is: &dyn Fn(&Run) -> bool| {
+            (1..others.len()).find(|&n| joins(&others[n]) && is(&others[n]))
+        };
+        let before = find(&|r| r.end() == part.first);
+        let behind = find(&|r| r.first == part.end());
+        match (before, behind) {
+            (Some(a), Some(b)) => {
+                self.runs[a].frames += part.frames + self.runs[b].frames;
+                self.runs.copy_within(b + 1..self.used, b);
+                self.used -= 1;
+                self.runs[self.used] = Run::NONE;
+            }
+            (Some(a), None) => self.runs[a].frames += part.frames,
+            (None, Some(b)) => {
+                self.runs[b].first = part.first;
+                self.runs[b].frames += part.frames;
+            }
+            (None, None) if self.used < MAX_RUNS => {
+                self.runs[self.used] = part;
+                self.used += 1;
+            }
+            (None, None) => return Err(Error::Full),
+        }
+        Ok(())
+    }
 }
 
 impl Default for Holding {
@@ -264,7 +303,41 @@ mod tests {
         assert_eq!(h.add(run(1, 0, 0)), Err(Error::BadArgument));
     }
 
+    /// The frames that a holding has.
+    fn all(h: &Holding) -> BTreeSet<(usize, u64)> {
+        let frames = |r: &Run| (r.first..r.end()).map(|f| (r.pool, f)).collect::<Vec<_>>();
+        h.runs().iter().flat_map(frames).collect()
+    }
+
     proptest! {
+        /// What is taken away can be put back, whatever it was part of, and no run is left over.
+        #[test]
+        fn what_is_taken_away_can_be_put_back(
+            blocks in prop::collection::vec((0usize..2, 0u64..8), 1..20),
+            gone in 0u64..8,
+            pool in 0usize..2,
+        ) {
+            const B: u64 = 16;
+            let mut h = Holding::new();
+            h.add(run(0, 5, 11)).unwrap();
+            for (pool, n) in blocks {
+                let block = run(pool, 16 + n * B, B);
+                if !h.runs().iter().any(|r| r.contains(&block)) {
+                    let _ = h.add(block);
+                }
+            }
+            let before = (all(&h), h.runs().len(), h.frames());
+            let part = run(pool, 16 + gone * B, B);
+            if h.remove(&part).is_ok() {
+                prop_assert_eq!(all(&h).len() as u64, before.2 - B);
+                h.put_back(part).unwrap();
+                // Neighbours that had come one after the other may have become one run.
+                prop_assert!(h.runs().len() <= before.1);
+                prop_assert_eq!((all(&h), h.frames()), (before.0, before.2));
+            }
+            prop_assert_eq!(h.put_back(run(0, 0, 0)), Err(Error::BadArgument));
+        }
+
         #[test]
         fn holdings_have_what_they_were_given_and_not_what_was_taken(
             steps in prop::collection::vec((any::<bool>(), 0usize..2, 0u64..12), 0..80),

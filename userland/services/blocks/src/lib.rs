@@ -1,5 +1,6 @@
-//! The block allocator as decisions: which node owns which block of memory, who gets the next one,
-//! and from whom it is taken if none is free. What is decided is carried out by init.
+//! The block allocator: which node owns which block of memory, who gets the next one, from whom it is
+//! taken if none is free, and how. What it needs of the kernel it calls by a trait ([`Kernel`]): init's
+//! makes system calls, that of the tests is a model in which nodes die at every step.
 //!
 //! Pools are divided into *blocks* of one size. Each node begins with as little as it can: what lies
 //! beside the first whole block of its own pool, or that block if there is next to nothing beside it.
@@ -15,8 +16,11 @@
 //! | module | what |
 //! |---|---|
 //! | [`book`] | the state of every block; which block, which victim |
+//! | [`books`] | all that is known, and what nodes wish; requests of nodes whose faults find no memory |
+//! | [`evict`] | how a block is taken from a node, and what becomes of it if that goes wrong |
 //! | [`keeper`] | who has the books, and what becomes of them if that one is lost |
 //! | [`holding`] | the frames of a node, as few runs, and how many of them are open to its faults |
+//! | [`kernel`] | what is asked of the kernel |
 //!
 //! # Pressure
 //!
@@ -34,12 +38,17 @@
 #![forbid(unsafe_code)]
 
 pub mod book;
+pub mod books;
+pub mod evict;
 pub mod holding;
 pub mod keeper;
+pub mod kernel;
 
 pub use book::{Block, Book, Need, State};
+pub use books::{Books, Wish};
 pub use holding::{Holding, Run};
 pub use keeper::Keeper;
+pub use kernel::{Cost, Kernel};
 
 /// Runs of frames that a node's holding can have: those that a supply of the kernel can have.
 pub const MAX_RUNS: usize = 5;

@@ -22,20 +22,19 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::cap::{CapIndex, Counted};
-use dyad_abi::clock::SimCounter;
+use dyad_abi::cap::CapIndex;
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::memory::{Question, is_block_size};
 use dyad_abi::service::slot;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, NodeId, Result};
-use dyad_blocks::{Block, Book, Holding, Keeper, MAX_RUNS, Run, State};
+use dyad_blocks::{Book, Books, Keeper, Run, State};
 use dyad_services::rt;
 use dyad_sys::Lock;
-use dyad_sys::cap::{Cap, Memory, Space, Thread};
+use dyad_sys::cap::{Cap, Memory, Thread};
 
 use crate::build::{Builder, SPARE};
-use crate::evict::Leaving;
+use crate::evict::Calls;
 use crate::memory::CXL;
 use crate::program::{HOME, Program};
 use crate::threads;
@@ -51,99 +50,21 @@ const TRIES: u32 = 1000;
 
 /// All that is known.
 pub struct Bank {
-    pub book: Book<MAX_BLOCKS>,
-    pub holdings: [Holding; MAX_NODES],
+    pub books: Books<MAX_BLOCKS>,
     /// Whose memory this is, and its address space; 0: nobody's.
     program: u64,
     space: u32,
-    /// What nodes wish that have all open.
-    pub wishes: [Wish; MAX_NODES],
-    /// The block that is being taken from a node.
-    pub leaving: Leaving,
     at_start: [u64; MAX_NODES],
     shared_at_start: u64,
-    requests: [u64; MAX_NODES],
-    assigned: [u64; MAX_NODES],
-    pub evicted: [u64; MAX_NODES],
-    pub moved: [u64; MAX_NODES],
-    pub refused: [u64; MAX_NODES],
-    online: [Cost; MAX_NODES],
-    pub offline: [Cost; MAX_NODES],
-    pub again: [Cost; MAX_NODES],
-}
-
-/// What something has cost, or two readings of the clocks that count that.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
-    instructions: u64,
-    ns: u64,
-}
-
-impl Cost {
-    /// Nothing.
-    pub const ZERO: Cost = Cost {
-        instructions: 0,
-        ns: 0,
-    };
-
-    /// What this CPU has executed, if that is counted, and the time.
-    pub fn now() -> Cost {
-        Cost {
-            instructions: dyad_sys::sim_count(SimCounter::Instructions).unwrap_or(0),
-            ns: rt::hardware(HOME).now().unwrap_or(0),
-        }
-    }
-
-    /// From one reading to this one.
-    pub fn since(self, before: Cost) -> Cost {
-        Cost {
-            instructions: self.instructions.wrapping_sub(before.instructions),
-            ns: self.ns.wrapping_sub(before.ns),
-        }
-    }
-
-    /// Both together.
-    pub fn and(self, other: Cost) -> Cost {
-        Cost {
-            instructions: self.instructions.wrapping_add(other.instructions),
-            ns: self.ns.wrapping_add(other.ns),
-        }
-    }
-}
-
-/// Whether a node wants a block that is somebody else's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Wish {
-    /// No.
-    #[default]
-    None = 0,
-    /// Yes, and it has some frames left meanwhile.
-    Asked,
-    /// Yes, and somebody waits for it.
-    Waiting,
-    /// Somebody has waited, and there is none: pressures are equal, or blocks cannot be emptied.
-    Refused,
 }
 
 // All zeros, so that it takes no room in the image.
 static BANK: Lock<Bank> = Lock::new(Bank {
-    book: Book::new(),
-    holdings: [Holding::new(); MAX_NODES],
+    books: Books::new(),
     program: 0,
     space: 0,
     at_start: [0; MAX_NODES],
-    wishes: [Wish::None; MAX_NODES],
-    leaving: Leaving::new(),
     shared_at_start: 0,
-    requests: [0; MAX_NODES],
-    assigned: [0; MAX_NODES],
-    evicted: [0; MAX_NODES],
-    moved: [0; MAX_NODES],
-    refused: [0; MAX_NODES],
-    online: [Cost::ZERO; MAX_NODES],
-    offline: [Cost::ZERO; MAX_NODES],
-    again: [Cost::ZERO; MAX_NODES],
 });
 /// The program's address space, for who cannot have the books; 0: none.
 static SPACE: AtomicU64 = AtomicU64::new(0);
@@ -211,133 +132,37 @@ pub fn here() -> NodeId {
 }
 
 impl Bank {
-    /// The address space whose memory this is.
-    pub fn space(&self) -> Result<Cap<Space>> {
-        CapIndex::new(self.space.into())
-            .filter(|_| self.space != 0)
-            .map(Cap::at)
-            .ok_or(Error::NoMemory)
-    }
-
-    /// Tells the kernel what is open to faults on a node.
-    pub fn apply(&self, node: NodeId) -> Result<()> {
-        let space = self.space()?;
-        let mut runs = 0;
-        for run in self.holdings[node.index()].open_runs() {
-            let memory = (pool(run.pool), run.first, run.frames);
-            space.supply_run(node, runs, Some(memory))?;
-            runs += 1;
-        }
-        for empty in runs..MAX_RUNS as u64 {
-            space.supply_run(node, empty, None)?;
-        }
-        Ok(())
-    }
-
-    /// The frames of a block.
-    pub fn run(&self, block: Block) -> Run {
-        let (pool, first) = self.book.place(block);
-        Run {
-            pool,
-            first,
-            frames: self.book.block_frames(),
-        }
-    }
-
-    /// What the frames of a run are used for. Looks at each block there, at each frame in the end.
-    pub fn count(run: &Run) -> Result<Counted> {
-        let mut all = Counted::default();
-        while all.looked < run.frames {
-            let left = run.frames - all.looked;
-            let part = pool(run.pool).count(run.first + all.looked, left)?;
-            if part.looked == 0 {
-                return Err(Error::Corrupt);
-            }
-            all.looked += part.looked;
-            all.untyped += part.untyped;
-            all.user += part.user;
-        }
-        Ok(all)
-    }
-
-    /// Gives a node a block that is free; whether there is one that it can take. No frame of it may be in
-    /// use.
-    pub fn assign(&mut self, node: NodeId) -> Result<bool> {
-        let before = Cost::now();
-        let holding = &mut self.holdings[node.index()];
-        let Some(block) = self
-            .book
-            .choose(node, |pool, first| holding.fits(pool, first))
-        else {
-            return Ok(false);
-        };
-        let run = self.run(block);
-        if Bank::count(&run)?.untyped != run.frames {
-            return Err(Error::Corrupt);
-        }
-        self.holdings[node.index()].add(run)?;
-        self.book.assign(block, node)?;
-        self.assigned[node.index()] += 1;
-        self.online[here().index()] = Cost::now().since(before);
-        Ok(true)
-    }
-
-    /// Faults on a node have taken all that was open to them.
-    fn request(&mut self, node: NodeId) -> Result<()> {
-        let n = node.index();
-        self.requests[n] += 1;
-        let before = self.holdings[n].open();
-        while !self.holdings[n].has_room(before) && self.assign(node)? {}
-        let holding = &mut self.holdings[n];
-        holding.open_to_limit();
-        let mut asks = false;
-        if holding.open() == before {
-            holding.open_all();
-            asks = true;
-        }
-        if holding.open() == before {
-            if self.wishes[n] == Wish::Refused {
-                // Whoever comes next may ask again: pressures change.
-                self.wishes[n] = Wish::None;
-                return Err(Error::NoMemory);
-            }
-            if self.wishes[n] != Wish::Waiting {
-                self.wishes[n] = Wish::Waiting;
-                wardens::call_leader();
-            }
-            return Err(Error::Again);
-        }
-        if asks {
-            self.wishes[n] = Wish::Asked;
-            wardens::call_leader();
-        }
-        self.apply(node)
+    /// The kernel, for the address space whose memory this is.
+    pub fn calls(&self) -> Calls {
+        let space = CapIndex::new(self.space.into()).filter(|_| self.space != 0);
+        Calls(space.map(Cap::at))
     }
 
     fn answer(&self, question: Question, node: NodeId) -> u64 {
         let n = node.index();
-        let holding = &self.holdings[n];
+        let (book, counts) = (&self.books.book, &self.books.counts[n]);
+        let holding = &self.books.holdings[n];
         match question {
-            Question::BlockSize => self.book.block_frames() * PAGE_SIZE,
-            Question::Blocks => self.book.blocks().count() as u64,
-            Question::Free => self.book.count(State::Free),
-            Question::Owned => self.book.count(State::Owned(node)),
+            Question::BlockSize => book.block_frames() * PAGE_SIZE,
+            Question::Blocks => book.blocks().count() as u64,
+            Question::Free => book.count(State::Free),
+            Question::Owned => book.count(State::Owned(node)),
             Question::Frames => holding.frames(),
             Question::AtStart => self.at_start[n],
             Question::Open => holding.open(),
             Question::SharedAtStart => self.shared_at_start,
-            Question::Requests => self.requests[n],
-            Question::Assigned => self.assigned[n],
-            Question::Evicted => self.evicted[n],
-            Question::Moved => self.moved[n],
-            Question::Refused => self.refused[n],
-            Question::Busy => self.leaving.is_busy().into(),
-            Question::Online => self.online[n].instructions,
-            Question::Offline => self.offline[n].instructions,
-            Question::Again => self.again[n].instructions,
-            Question::OnlineTime => self.online[n].ns,
-            Question::OfflineTime => self.offline[n].ns,
-            Question::AgainTime => self.again[n].ns,
+            Question::Requests => counts.requests,
+            Question::Assigned => counts.assigned,
+            Question::Evicted => counts.evicted,
+            Question::Moved => counts.moved,
+            Question::Refused => counts.refused,
+            Question::Busy => self.books.is_busy().into(),
+            Question::Online => counts.online.instructions,
+            Question::Offline => counts.offline.instructions,
+            Question::Again => counts.again.instructions,
+            Question::OnlineTime => counts.online.ns,
+            Question::OfflineTime => counts.offline.ns,
+            Question::AgainTime => counts.again.ns,
         }
     }
 }
@@ -349,7 +174,7 @@ impl Bank {
 /// `NoMemory` if there is none, or the books are lost; `Again` if somebody else has them.
 pub fn more(me: Who, program: u64, node: NodeId) -> Result<()> {
     with(me, |bank| match bank.program == program && program != 0 {
-        true => bank.request(node),
+        true => bank.books.request(&bank.calls(), node),
         false => Err(Error::NoMemory),
     })
     .map_err(|e| match e {
@@ -374,8 +199,7 @@ pub fn end(me: Who, program: u64) {
             if bank.program == program {
                 bank.program = 0;
                 bank.space = 0;
-                bank.wishes = [Wish::None; MAX_NODES];
-                bank.leaving = Leaving::new();
+                bank.books.forget_wishes();
             }
             Ok(())
         });
@@ -409,7 +233,7 @@ impl Builder {
         }
         let mut bank = BANK.lock();
         let bank = &mut *bank;
-        bank.book.set_block(frames);
+        bank.books.book.set_block(frames);
         (bank.program, bank.space) = (p.number, p.space.index().get());
         SPACE.store(bank.space.into(), Ordering::Release);
         for node in self.nodes() {
@@ -421,7 +245,7 @@ impl Builder {
                 0 => len.saturating_sub(SPARE),
                 _ => first - start,
             };
-            let holding = &mut bank.holdings[node.index()];
+            let holding = &mut bank.books.holdings[node.index()];
             let mut lends = (first, blocks);
             let mut home = head;
             if head < MIN_HOME && blocks > 0 {
@@ -437,7 +261,7 @@ impl Builder {
             holding.add(run).during("supply")?;
             holding.open_to_limit();
             bank.at_start[node.index()] = home;
-            self.lend(p, &mut bank.book, node.index(), lends, frames)?;
+            self.lend(p, &mut bank.books.book, node.index(), lends, frames)?;
         }
         let (start, len) = self.store.longest(CXL).during("blocks")?;
         let whole = self.store.whole_blocks(CXL, (start, len), frames);
@@ -446,9 +270,9 @@ impl Builder {
             // What lies before the first whole block stays untyped, and nobody's.
             self.store.carve(CXL, lends.0 - start).during("blocks")?;
         }
-        self.lend(p, &mut bank.book, CXL, lends, frames)?;
+        self.lend(p, &mut bank.books.book, CXL, lends, frames)?;
         for node in self.nodes() {
-            bank.apply(node).during("supply")?;
+            bank.books.apply(&bank.calls(), node).during("supply")?;
         }
         Ok(())
     }
