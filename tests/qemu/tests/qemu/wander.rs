@@ -42,62 +42,72 @@ fn config(nodes: &[Isa], args: &str) -> RunConfig {
     }
 }
 
-/// Results of a run, in lines, and its migrations. It must report that all is well.
-fn run(nodes: &[Isa], args: &str) -> Result<(Vec<String>, u64), Failed> {
-    let config = config(nodes, args);
-    let (report, text) = console::run(&config);
+/// What the program has printed going one way, in lines, and how often it has moved.
+type Went = (Vec<String>, u64);
+
+/// All ways of a run. It must report that all is well with each.
+fn ways(nodes: &[Isa], args: &str) -> Result<Vec<Went>, Failed> {
+    let (report, text) = console::run(&config(nodes, args));
     let because = |why: &str| Err(format!("{args}: {why}\n\nconsole:\n{text}").into());
     if let Some(why) = report.failure() {
         return because(&why);
     }
-    if !report
-        .checks
-        .iter()
-        .any(|c| c.ok && c.name == "wander.intact")
-    {
-        return because("the program does not say that it is intact");
-    }
-    let moves = report.json()["counters"]["wander.migrations"].as_u64();
-    let first = text.lines().position(|l| l.contains(" display "));
-    let last = text.lines().position(|l| l.ends_with("points passed"));
-    let (Some(first), Some(last), Some(moves)) = (first, last, moves) else {
-        return because("there are no results");
-    };
-    let lines = text.lines().take(last + 1).skip(first);
+    let own = report.checks.iter().filter(|c| c.name == "wander.intact");
+    let moves: Option<Vec<u64>> = own
+        .map(|c| c.detail.split_once(" moves in ")?.0.parse().ok())
+        .collect();
+    let (mut printed, mut way) = (Vec::new(), Vec::new());
     // Behind the name of the node and the time, which are not the program's.
-    let lines = lines.filter_map(|l| Some(l.split_once("] ")?.1.to_owned()));
-    Ok((lines.collect(), moves))
+    for line in text.lines().filter_map(|l| Some(l.split_once("] ")?.1)) {
+        if way.is_empty() && !line.starts_with("display ") {
+            continue;
+        }
+        way.push(line.to_owned());
+        if line.ends_with(" points passed") {
+            printed.push(std::mem::take(&mut way));
+        }
+    }
+    match moves {
+        Some(moves) if moves.len() == printed.len() && !moves.is_empty() => {
+            Ok(printed.into_iter().zip(moves).collect())
+        }
+        _ => because("there are no results, or not all of them"),
+    }
 }
 
-fn expect(args: &str, still: &[String], moves: u64) -> Result<(), Failed> {
-    let (lines, found) = run(&[X86_64, Aarch64], args)?;
-    if lines != still {
-        return Err(format!("{args}: {lines:#?} instead of {still:#?}").into());
-    }
-    match found == moves {
-        true => Ok(()),
-        false => Err(format!("{args}: {found} moves instead of {moves}").into()),
+/// The only way of a run.
+fn run(nodes: &[Isa], args: &str) -> Result<Went, Failed> {
+    let mut ways = ways(nodes, args)?;
+    match (ways.pop(), ways.len()) {
+        (Some(way), 0) => Ok(way),
+        _ => Err(format!("{args}: it went more than one way").into()),
     }
 }
 
 /// A sample of points at which it moves once, in both directions, and of how often it moves.
 fn everywhere() -> Result<(), Failed> {
+    const ONCE: [u64; 6] = [1, 777, 1999, 2900, 3200, POINTS];
+    const EVERY: [u64; 4] = [1, 2, 13, 100];
+    let list = [0].iter().chain(&EVERY).map(u64::to_string);
+    let list = list.chain(ONCE.map(|n| format!("@{n}")));
+    let list = list.collect::<Vec<_>>().join(",");
+    let expected = [0].into_iter().chain(EVERY.map(|n| POINTS / n));
+    let expected: Vec<u64> = expected.chain(ONCE.map(|_| 1)).collect();
+
     let (still, none) = run(&[X86_64, Aarch64], "")?;
     if none != 0 || still.len() != LINES || still[LINES - 1] != format!("{POINTS} points passed") {
         return Err(format!("{none} moves, {still:#?}").into());
     }
-    expect("--start away", &still, 1)?;
-    for at in [1, 777, 1999, 2900, 3200, POINTS] {
-        expect(&format!("--at {at}"), &still, 1)?;
-        expect(&format!("--at {at} --start away"), &still, 2)?;
-    }
-    for every in [1, 2, 13, 100] {
-        expect(&format!("--every {every}"), &still, POINTS / every)?;
-        expect(
-            &format!("--every {every} --start away"),
-            &still,
-            POINTS / every + 1,
-        )?;
+    for start in ["home", "away"] {
+        let args = format!("--ways {list} --start {start}");
+        let went = ways(&[X86_64, Aarch64], &args)?;
+        let moves: Vec<u64> = went.iter().map(|way| way.1).collect();
+        if moves != expected {
+            return Err(format!("{args}: {moves:?} moves instead of {expected:?}").into());
+        }
+        if let Some((lines, moves)) = went.iter().find(|way| way.0 != still) {
+            return Err(format!("{args}: {moves} moves: {lines:#?} instead of {still:#?}").into());
+        }
     }
     Ok(())
 }

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `--every N` | moves to the other ISA at every Nth point; 0, the default: never |
 //! | `--at N` | moves once, at the Nth point |
+//! | `--ways LIST` | does everything once for each of these: `N` for `--every N`, `@N` for `--at N` |
 //! | `--start away` | goes to the other ISA before it begins |
 //! | `--rounds N` | does everything N times; 1 by default |
 //! | `--scene panic` | the first thread moves and panics, while another waits |
@@ -37,6 +38,7 @@ fn main(args: Args) -> Result<()> {
     args.expect_options(&[
         "--every",
         "--at",
+        "--ways",
         "--start",
         "--rounds",
         "--scene",
@@ -51,12 +53,14 @@ fn main(args: Args) -> Result<()> {
         every: args.number("--every", 0, ANY)?,
         at: args.number("--at", 0, ANY)?,
     };
+    let ways = match args.value("--ways") {
+        Some(list) => Way::list(list)?,
+        None => vec![way],
+    };
     let rounds = args.number("--rounds", 1, 1..=u64::MAX)?;
     let away = args.one_of("--start", &["home", "away"], "home")? == "away";
-    way::set(way)?;
-    if away {
-        way::go()?;
-    }
+    way::between_two()?;
+    way::begin(&way, away)?;
     const SCENES: [&str; 4] = ["all", "panic", "panic-spawned", "asked"];
     match args.one_of("--scene", &SCENES, "all")? {
         "panic" => return threads::panic(true),
@@ -70,6 +74,20 @@ fn main(args: Args) -> Result<()> {
         }
         _ => {}
     }
+    let mut good = true;
+    for way in &ways {
+        way::begin(way, away)?;
+        good &= wander(rounds);
+    }
+    match good {
+        true => Ok(()),
+        false => Err(Error::msg("something was lost on the way")),
+    }
+}
+
+/// Does everything so many times, in one way.
+#[inline(never)]
+fn wander(rounds: u64) -> bool {
     let mut good = true;
     for round in 0..rounds {
         let lines = [
@@ -98,16 +116,13 @@ fn main(args: Args) -> Result<()> {
     }
     println!("{} points passed", way::points());
     report::counter("wander.migrations", way::moves());
-    let mishaps = way::mishaps();
+    let (moves, mishaps) = (way::moves(), way::mishaps());
     good &= report::check(
         "wander.intact",
         good && mishaps == 0,
-        format_args!("{rounds} rounds, {mishaps} moves failed"),
+        format_args!("{moves} moves in {rounds} rounds, {mishaps} failed"),
     );
-    match good {
-        true => Ok(()),
-        false => Err(Error::msg("something was lost on the way")),
-    }
+    good
 }
 
 /// Threads that do not move by themselves.

@@ -5,11 +5,31 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad::prelude::*;
 
 /// When to move.
+#[derive(Clone, Copy, Default)]
 pub struct Way {
     /// At every Nth point; 0: never.
     pub every: u64,
     /// At the Nth point; 0: never.
     pub at: u64,
+}
+
+impl Way {
+    /// A list of them: `N` is at every Nth point, `@N` at the Nth.
+    pub fn list(list: &str) -> Result<Vec<Way>> {
+        list.split(',').map(Way::parse).collect()
+    }
+
+    fn parse(word: &str) -> Result<Way> {
+        let way = match word.strip_prefix('@') {
+            Some(n) => n.parse().map(|at| Way { every: 0, at }),
+            None => word.parse().map(|every| Way { every, at: 0 }),
+        };
+        way.map_err(|_| {
+            Error::usage(format_args!(
+                "--ways cannot have {word:?}; possible: N for every Nth point, @N for the Nth, as in 0,7,@100"
+            ))
+        })
+    }
 }
 
 static EVERY: AtomicU64 = AtomicU64::new(0);
@@ -23,15 +43,29 @@ static NODES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// What a part of the program has to say: a hash of what it has computed, or what is wrong.
 pub type Line = (&'static str, Result<u64, &'static str>);
 
-/// Decides when to move.
-pub fn set(way: Way) -> Result<()> {
-    EVERY.store(way.every, Ordering::Relaxed);
-    AT.store(way.at, Ordering::Relaxed);
+/// Moves are between this node and another one.
+pub fn between_two() -> Result<()> {
     let here = node();
     let other = dyad::system()?.partner(here);
     let other = other.ok_or_else(|| Error::msg("there is no other node"))?;
     for (word, node) in NODES.iter().zip([here, other]) {
         word.store(node.index() as u64, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// From now on it moves in this way. It begins at the first of the two nodes, or at the other one; what it
+/// passed and moved before does not count.
+pub fn begin(way: &Way, away: bool) -> Result<()> {
+    let start = nodes(away.into());
+    if node() != start {
+        dyad::thread::migrate_to(start)?;
+    }
+    for (word, value) in [(&EVERY, way.every), (&AT, way.at)] {
+        word.store(value, Ordering::Relaxed);
+    }
+    for count in [&POINTS, &MOVES] {
+        count.store(0, Ordering::Relaxed);
     }
     Ok(())
 }
@@ -51,11 +85,10 @@ pub fn nodes(n: u64) -> NodeId {
 
 /// Moves now.
 pub fn go() -> Result<()> {
-    if let Some(there) = elsewhere() {
-        dyad::thread::migrate_to(there)?;
-        MOVES.fetch_add(1, Ordering::Relaxed);
+    match elsewhere() {
+        Some(there) => Ok(dyad::thread::migrate_to(there)?),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// A migration point at which it may be time to move.

@@ -36,6 +36,16 @@ fn the_output_is_the_same_however_it_moves() {
         assert_eq!(code, Some(0), "{text}");
         assert_eq!(results(&text), results(&still), "{args}");
     }
+    let (code, text) = run("--ways 0,1,@100 --start away");
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(results(&text), results(&still).repeat(3));
+    let moves = |text: &str| -> Vec<String> {
+        let checks = text.lines().filter(|l| l.contains("wander.intact"));
+        let moves = checks.filter_map(|l| l.split_once(" moves in "));
+        let moves = moves.filter_map(|(l, _)| l.split_whitespace().last());
+        moves.map(str::to_owned).collect()
+    };
+    assert_eq!(moves(&text), ["0", "3318", "1"]);
 }
 
 #[test]
@@ -51,6 +61,8 @@ fn wrong_arguments_are_explained() {
             "possible: a whole number from 1 to 63",
         ),
         ("--scene nothing", "possible: all, panic"),
+        ("--ways 1,x", "--ways cannot have \"x\"; possible: N"),
+        ("--ways @", "--ways cannot have \"@\"; possible: N"),
         ("--start anywhere", "possible: home, away"),
     ] {
         let (code, text) = run(args);
