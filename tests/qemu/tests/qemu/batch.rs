@@ -91,7 +91,7 @@ pub fn trials(names: &[String], args: &Arguments) -> Vec<Trial> {
 }
 
 /// Whether the command line selects a test: only those are put into a boot.
-fn selected(args: &Arguments, name: &str) -> bool {
+pub fn selected(args: &Arguments, name: &str) -> bool {
     let matches = |f: &String| {
         if args.exact {
             name == f

@@ -6,7 +6,8 @@
 //! the launcher from outside: whole runs, bad input, deaths.
 //!
 //! Systems run one at a time: a pair of machines already keeps two cores busy, and tests of
-//! atomicity must really overlap.
+//! atomicity must really overlap. Only where machines take turns in an order of the simulator's
+//! (`sanitizer`) are there two.
 #![forbid(unsafe_code)]
 
 mod abuse;
@@ -79,7 +80,7 @@ fn main() -> ExitCode {
     trials.extend(translations::trials(&names));
     trials.extend(emulation::trials());
     trials.extend(explore::trials());
-    trials.extend(sanitizer::trials());
+    trials.extend(sanitizer::trials(&args));
     trials.extend(clock::trials());
     trials.extend(supervision::trials());
     trials.extend(quiescence::trials());

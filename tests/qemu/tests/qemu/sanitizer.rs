@@ -5,19 +5,22 @@
 //! or its only reader sleeps, one more or less makes no difference. So each has the work in which it does:
 //! a program, the storm of system calls, or in-kernel tests.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use dyad_abi::Isa::{Aarch64, X86_64};
 use dyad_sim_model::config::Order;
 use dyad_sim_model::incoherent::Kind;
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::{Arguments, Failed, Trial};
 use xtask::config::{RunConfig, Sim, TestOptions, Work};
 use xtask::launch::RunReport;
 use xtask::sim::Setup;
 use xtask::sim::sanitizer::Report;
 
-use crate::console;
-use crate::times;
+use crate::{batch, console, times};
 
 /// What makes a missing flush show.
 #[derive(Clone, Copy)]
@@ -224,14 +227,66 @@ const SEEDS: [Seed; 19] = [
     },
 ];
 
-/// All of them.
-pub fn trials() -> Vec<Trial> {
+/// How many seeds are looked for at the same time: machines of a system in strict order take turns, and
+/// together keep one core busy.
+const AT_ONCE: usize = 2;
+
+/// The seeds that are to be found, and whether they have been, once all have been looked for.
+struct Seeds {
+    names: Vec<&'static str>,
+    found: OnceLock<BTreeMap<&'static str, Result<(), String>>>,
+}
+
+impl Seeds {
+    fn of(args: &Arguments) -> Seeds {
+        let chosen = |seed: &&Seed| batch::selected(args, &full(seed));
+        Seeds {
+            names: SEEDS.iter().filter(chosen).map(|seed| seed.name).collect(),
+            found: OnceLock::new(),
+        }
+    }
+
+    fn result(&self, name: &str) -> Result<(), Failed> {
+        let found = self.found.get_or_init(|| self.find());
+        match found.get(name) {
+            Some(result) => Ok(result.clone()?),
+            None => Err("nobody has looked for it".into()),
+        }
+    }
+
+    fn find(&self) -> BTreeMap<&'static str, Result<(), String>> {
+        let (next, found) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+        let worker = || {
+            while let Some(name) = self.names.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let seed = SEEDS.iter().find(|seed| seed.name == *name);
+                let result = seed.map_or_else(|| Err("no such seed".into()), finds);
+                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                found.insert(*name, result);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..AT_ONCE {
+                scope.spawn(worker);
+            }
+        });
+        found.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The name of the test that looks for a seed.
+fn full(seed: &Seed) -> String {
+    format!("sanitizer::finds_{}_not", seed.name)
+}
+
+/// All of them. Seeds are looked for as soon as the first of their tests runs.
+pub fn trials(args: &Arguments) -> Vec<Trial> {
     let test = |name: String, f: Box<dyn FnOnce() -> Result<(), Failed> + Send>| {
         times::test(format!("sanitizer::{name}"), f).with_kind("system")
     };
+    let all = Arc::new(Seeds::of(args));
     let seeds = SEEDS.iter().map(|seed| {
-        let name = format!("finds_{}_not", seed.name);
-        test(name, Box::new(move || Ok(finds(seed)?)))
+        let all = all.clone();
+        times::test(full(seed), move || all.result(seed.name)).with_kind("system")
     });
     let hop = test(
         "finds_nothing_where_nothing_is_missing".into(),

@@ -55,7 +55,7 @@ pub fn trials() -> Vec<Trial> {
         test("lost_threads_are_told_of", || lost(THREE)),
         test("lost_threads_are_told_of_on_the_pair", || lost(PAIR)),
         test("waiters_are_woken_by_counts", || counted(PAIR, 1, 1)),
-        test("page_table_race_of_programs", || race(PAIR, 1, 2000)),
+        test("page_table_race_of_programs", || race(PAIR, 1, 200)),
         test("waiters_are_woken_by_counts_for_long", || {
             for nodes in [PAIR, REVERSED, THREE] {
                 counted(nodes, 1, 30)?;
