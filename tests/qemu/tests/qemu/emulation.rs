@@ -2,7 +2,8 @@
 //! are stopped while they compute, interpreted on the other ISA and native from there on; or refused, and
 //! native where they were. Nodes die meanwhile.
 //!
-//! With `DYAD_LONG=1` the first thread of `drift` goes there and back ten thousand times.
+//! With `DYAD_LONG=1` the first thread of `drift` goes there and back ten thousand times, and nodes die at
+//! twenty moments while threads are moved all the time.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -51,6 +52,7 @@ pub fn trials() -> Vec<Trial> {
             doomed(&[Aarch64, X86_64, X86_64])
         })
         .with_kind("system"),
+        times::test("emulation::at_any_moment_a_node_dies", storms).with_kind("system"),
     ]
 }
 
@@ -169,6 +171,35 @@ fn doomed(nodes: &[Isa]) -> Result<(), Failed> {
         ));
     }
     ended.lost_no_more_than(LEAKED)
+}
+
+/// Threads are moved all the time, and a machine dies at some moment: the program ends, soon, and says why.
+fn storms() -> Result<(), Failed> {
+    let moments: Vec<u64> = match std::env::var_os("DYAD_LONG") {
+        Some(_) => (1..=20).map(|n| 7 * n).collect(),
+        None => vec![40],
+    };
+    for (n, ms) in moments.into_iter().enumerate() {
+        let nodes = [[X86_64, Aarch64], [Aarch64, X86_64]][n % 2];
+        let kill = Kill::after(1, Duration::from_millis(ms));
+        let args = "--trips 0 --threads 4 --thread-trips 1000000";
+        let ended = kill::run(&dying(&nodes, args), kill, says("is moved from here on"));
+        ended.within(PROMPT)?;
+        let why = ended.report.failure().unwrap_or_default();
+        // Threads were there, or hear that they cannot go there, or wait for a lock that one of them has.
+        let told = why.ends_with("ended with code 1") && ended.text.contains("error: ");
+        let locked = why.ends_with("ended with code 101")
+            && ended
+                .text
+                .contains("was lost with its node while it held a lock");
+        if !told && !locked {
+            return ended.because(format_args!(
+                "on {nodes:?}, it does not say why it ends: {why}"
+            ));
+        }
+        ended.lost_no_more_than(LEAKED)?;
+    }
+    Ok(())
 }
 
 /// Moves from outside, an odd number: the thread ends on the other ISA.
