@@ -42,7 +42,7 @@ fn the_output_is_the_same_however_it_moves() {
     let moves = |text: &str| -> Vec<String> {
         let checks = text.lines().filter(|l| l.contains("wander.intact"));
         let moves = checks.filter_map(|l| l.split_once(" moves in "));
-        let moves = moves.filter_map(|(l, _)| l.split_whitespace().last());
+        let moves = moves.filter_map(|(l, _)| l.split(['(', ' ']).next_back());
         moves.map(str::to_owned).collect()
     };
     assert_eq!(moves(&text), ["0", "3318", "1"]);
