@@ -15,6 +15,9 @@ const POINTS: u64 = 3318;
 /// Lines that it prints.
 const LINES: usize = 18;
 
+/// Scenes of `medley`.
+const SCENES: usize = 18;
+
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let test = |name: &str, f: fn() -> Result<(), Failed>| {
@@ -26,6 +29,7 @@ pub fn trials() -> Vec<Trial> {
         test("nodes_of_one_isa", one_isa),
         test("a_thread_that_has_moved_panics", panics),
         test("points_that_nobody_has_written", stroll),
+        test("pieces_of_programs", medley),
         test("nothing_is_stale_without_coherent_caches", incoherent),
     ]
 }
@@ -183,6 +187,34 @@ fn stroll() -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// Scenes of ordinary Rust: each writes the same on every way. With `DYAD_LONG=1` there are fourteen ways.
+fn medley() -> Result<(), Failed> {
+    let args = match std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1") {
+        true => "--every 0,1,2,3,7,31,101",
+        false => "--every 1,7,31 --start turns",
+    };
+    let config = RunConfig {
+        work: Work::App {
+            app: "medley".into(),
+            args: args.into(),
+        },
+        ..config(&[X86_64, Aarch64], "")
+    };
+    let (report, text) = console::run(&config);
+    if let Some(why) = report.failure() {
+        return because(&text, why);
+    }
+    let checks = report.checks.iter();
+    let same = checks.filter(|c| c.ok && c.name.starts_with("medley."));
+    match same.count() {
+        SCENES => Ok(()),
+        n => because(
+            &text,
+            format!("{n} scenes are the same instead of {SCENES}"),
+        ),
+    }
 }
 
 /// Kernels that keep caches coherent themselves hand threads over in the middle of functions, and the
