@@ -113,7 +113,9 @@ fn wrong_measurements_say_what_is_possible() {
     bad(&["--only", ""], &["\"\"", "micro, threads, emulation"]);
     bad(&["--only", "micro,,bfs"], &["\"\""]);
     bad(&["--home", "arm"], &["\"arm\"", "aarch64"]);
-    bad(&["--json"], &["--json"]);
+    // No file after `--json` is the standard output, so what is wrong behind it is still found.
+    bad(&["--json", "--only", "mirco"], &["did you mean \"micro\"?"]);
+    bad(&["--json", "--jsn"], &["--json"]);
 }
 
 #[test]
