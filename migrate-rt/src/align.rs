@@ -33,7 +33,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 /// Room that is kept after the aligned code for the builtins, which are small.
 const BUILTINS_ROOM: u64 = 1 << 20;
 /// The x86-64 small code model puts addresses into signed 32-bit fields.
-const SHARED_LIMIT: u64 = 1 << 31;
+pub(crate) const SHARED_LIMIT: u64 = 1 << 31;
 /// Alignment of functions on both ISAs.
 const CODE_ALIGN: u64 = 16;
 

@@ -10,6 +10,10 @@
 //! file that cargo puts in a known place on every call, so it tells which of the IR files of
 //! earlier calls belongs to this one.
 
+mod oversize;
+
+pub use oversize::Oversize;
+
 use crate::files::{self, FileError};
 use crate::process::{ToolError, ToolErrorKind, run};
 use crate::toolchain::{FRONT_TARGET, Toolchain, clean_command};
@@ -94,6 +98,13 @@ pub enum FrontendError {
         /// Name of the binary.
         bin: String,
     },
+    /// The program's statics do not fit into the window for data.
+    Oversize {
+        /// Name of the binary.
+        bin: String,
+        /// What is too much.
+        oversize: Oversize,
+    },
     /// A result cannot be read.
     File(FileError),
 }
@@ -125,6 +136,19 @@ impl fmt::Display for FrontendError {
                 f,
                 "the compiler left no IR of {bin}: it has to be a binary target with `#![no_std]` and `#![no_main]`"
             ),
+            FrontendError::Oversize { bin, oversize } => {
+                let Oversize {
+                    bytes,
+                    limit,
+                    largest: (symbol, size),
+                } = oversize;
+                write!(
+                    f,
+                    "{bin} is too large: its data takes {bytes} bytes, and there is room for {limit}; {size} bytes of it \
+                     are {}: put large data on the heap",
+                    crate::demangle(symbol)
+                )
+            }
             FrontendError::File(e) => e.fmt(f),
         }
     }
@@ -269,9 +293,24 @@ pub fn compile(
             })?
         }
     };
+    if let Some(oversize) = oversize(&path).map_err(FrontendError::File)? {
+        return Err(FrontendError::Oversize {
+            bin: source.bin.to_owned(),
+            oversize,
+        });
+    }
     let bytes = files::read(&path).map_err(FrontendError::File)?;
-    Ok(PostLto {
-        text: String::from_utf8_lossy(&bytes).into_owned(),
-        path,
-    })
+    let text = String::from_utf8(bytes)
+        .unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
+    Ok(PostLto { text, path })
+}
+
+/// Whether the program's statics are more than there is room for.
+fn oversize(path: &Path) -> Result<Option<Oversize>, FileError> {
+    let failed = |e| FileError::new("read", path)(e);
+    if !oversize::is_suspect(std::fs::metadata(path).map_err(failed)?.len()) {
+        return Ok(None);
+    }
+    let file = std::fs::File::open(path).map_err(failed)?;
+    oversize::look(std::io::BufReader::with_capacity(1 << 20, file)).map_err(failed)
 }

@@ -58,7 +58,7 @@ errors! {
     BadVersion = 14, "built for another ABI version";
     LayoutMismatch = 15, "the nodes disagree about the layout of shared structures";
     Denied = 16, "this caller may not do that";
-    Full = 17, "the queue is full";
+    Full = 17, "the queue or table has no room for it";
     NoIsa = 18, "no live node has the instruction set asked for";
     NoCap = 19, "there is no capability in that slot";
     WrongCap = 20, "the capability is of another type";

@@ -85,6 +85,26 @@ pub const fn thread_at(address: u64) -> Option<u32> {
     Some(slot as u32)
 }
 
+/// A stack of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stack {
+    /// The data stack, which is the same on every ISA.
+    Data,
+    /// The native stack of an ISA.
+    Native(Isa),
+}
+
+/// The stack of `thread` that has run over, if an access to `address` is one to its guard: to what is
+/// between that stack and the slot below.
+pub fn run_over(thread: u32, address: u64) -> Option<Stack> {
+    let natives = Isa::ALL.map(|isa| (Stack::Native(isa), stack_slot(isa, thread), STACK_STRIDE));
+    natives
+        .into_iter()
+        .chain([(Stack::Data, data_stack(thread), DATA_STACK_STRIDE)])
+        .find(|&(_, (bottom, top), stride)| (top - stride..bottom).contains(&address))
+        .map(|(stack, ..)| stack)
+}
+
 /// Address range `[start, end)` of the functions of `isa`. On the other ISA such a function begins with
 /// what decides where it runs: here, if the thread's [`Tcb::local`] says so; else it goes to the
 /// function's place in [`away_window`].
@@ -370,6 +390,27 @@ mod tests {
         }
         assert!(data_stack(1).0 - data_stack(0).1 >= DATA_STACK_STRIDE - DATA_STACK_SIZE);
         assert!(data_stack(0).0 > DATA_STACKS_BASE);
+    }
+
+    #[test]
+    fn stacks_run_over_into_their_own_guards() {
+        for thread in [0, 1, 67, 4095] {
+            let natives = Isa::ALL.map(|isa| (Stack::Native(isa), stack_slot(isa, thread)));
+            for (stack, (bottom, top)) in natives
+                .into_iter()
+                .chain([(Stack::Data, data_stack(thread))])
+            {
+                for below in [1, 8, PAGE_SIZE, STACK_STRIDE - STACK_SIZE] {
+                    assert_eq!(run_over(thread, bottom - below), Some(stack));
+                    assert_eq!(run_over(thread + 1, bottom - below), None);
+                }
+                for inside in [bottom, top - 1, top, top - STACK_STRIDE - 1] {
+                    assert_eq!(run_over(thread, inside), None);
+                }
+            }
+        }
+        assert_eq!(run_over(0, 0), None);
+        assert_eq!(run_over(0, u64::MAX), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use addr2line::Loader;
+use dyad_abi::Isa;
 use dyad_abi::user::USER_MIN;
 
 /// Names addresses of one ISA's kernel and user program.
@@ -79,6 +80,11 @@ impl Symboliser {
         lines
     }
 
+    /// A few words for a place in the code: its function, and a source line.
+    pub fn name(&mut self, pc: u64) -> Option<String> {
+        brief(&self.frames(pc))
+    }
+
     /// The text with a name after every address that has one.
     pub fn annotate(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
@@ -94,7 +100,7 @@ impl Symboliser {
                 .contains(&len)
                 .then(|| u64::from_str_radix(&digits[..len], 16).ok())
                 .flatten();
-            if let Some(name) = pc.and_then(|pc| brief(&self.frames(pc))) {
+            if let Some(name) = pc.and_then(|pc| self.name(pc)) {
                 let _ = write!(out, " <{name}>");
             }
             rest = &rest[end..];
@@ -102,6 +108,23 @@ impl Symboliser {
         out.push_str(rest);
         out
     }
+}
+
+/// Where in a line of init about a program's fault its program counter ends, the counter, and the ISA.
+pub fn fault(text: &str) -> Option<(usize, u64, Isa)> {
+    const BEFORE: &str = " at pc 0x";
+    if !text.starts_with("init: program ") {
+        return None;
+    }
+    let start = text.rfind(BEFORE)? + BEFORE.len();
+    let digits = text[start..].find(' ')?;
+    let pc = u64::from_str_radix(&text[start..start + digits], 16).ok()?;
+    let isa = text[start + digits..].strip_prefix(" on ")?;
+    let isa = Isa::ALL.into_iter().find(|known| {
+        let rest = isa.strip_prefix(known.name());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    })?;
+    Some((start + digits, pc, isa))
 }
 
 /// The innermost function; if it has no source line, the nearest one that has as well.
@@ -212,6 +235,25 @@ mod tests {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let line = maps.lines().find(|l| l.ends_with(exe.to_str().unwrap()));
         u64::from_str_radix(line.unwrap().split('-').next().unwrap(), 16).unwrap()
+    }
+
+    #[test]
+    fn faults_of_programs_are_found_in_what_init_says() {
+        let line = "init: program \"p\", thread 3: write to 0x70 at pc 0x41007 on aarch64";
+        let at = line.find(" on ").unwrap();
+        assert_eq!(fault(line), Some((at, 0x41007, Isa::Aarch64)));
+        let with = |more: &str| fault(&format!("{line}{more}"));
+        assert_eq!(with(": its stack has run over"), fault(line));
+        assert_eq!(with("_be"), None);
+        for other in [
+            &line[6..],
+            "init: program \"p\" at pc 0x41007",
+            "init: program \"p\" at pc 0xfg on x86_64",
+            "init: program \"p\" at pc 0x on x86_64",
+            "",
+        ] {
+            assert_eq!(fault(other), None, "{other}");
+        }
     }
 
     #[test]

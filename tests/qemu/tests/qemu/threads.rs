@@ -190,7 +190,8 @@ fn ends(nodes: &[Isa], cpus: usize, scene: &str, code: u32, says: &[&str]) -> Re
 /// The stack of a thread that is not the first ends in a guard.
 fn overflow() -> Result<(), Failed> {
     const SAYS: &str = "thread 3: write to 0x";
-    let text = ends_so(PAIR, 1, "overflow", 102, &[SAYS])?;
+    const WHY: &str = "its stack of 1024 KiB has run over";
+    let text = ends_so(PAIR, 1, "overflow", 102, &[SAYS, WHY])?;
     let id = dyad_abi::service::thread_id(dyad_abi::service::program::FIRST, 3);
     let (bottom, _) = dyad_abi::user::stack_slot(Aarch64, id);
     let address = text

@@ -28,6 +28,7 @@ pub fn trials() -> Vec<Trial> {
         test("ten_thousand_moves", many),
         test("nodes_of_one_isa", one_isa),
         test("a_thread_that_has_moved_panics", panics),
+        test("a_stack_that_runs_over_is_named", overflow),
         test("points_that_nobody_has_written", stroll),
         test("pieces_of_programs", medley),
         test("nothing_is_stale_without_coherent_caches", incoherent),
@@ -163,6 +164,23 @@ fn panics() -> Result<(), Failed> {
         let returned = |c: &xtask::launch::Check| c.name == "frames.returned" && c.ok;
         if !report.checks.iter().any(returned) {
             return Err(format!("{scene}: frames are lost\n{text}").into());
+        }
+    }
+    Ok(())
+}
+
+/// A thread that calls itself without end, and moves on the way, ends at the guard of its stack.
+fn overflow() -> Result<(), Failed> {
+    for args in ["--every 3", "--every 2 --start away"] {
+        let args = format!("--scene overflow {args}");
+        let (report, text) = console::run(&config(&[X86_64, Aarch64], &args));
+        let says = |what: &str| text.contains(what);
+        if !says("data stack of 1024 KiB has run over") || !says("ended with code 102") {
+            return because(&text, format_args!("{args}: no reason, or another code"));
+        }
+        let returned = |c: &xtask::launch::Check| c.name == "frames.returned" && c.ok;
+        if !report.checks.iter().any(returned) {
+            return because(&text, format_args!("{args}: frames are lost"));
         }
     }
     Ok(())

@@ -30,6 +30,7 @@ use crate::console::{Line, Record, printable};
 use crate::error::Error;
 use crate::signals;
 use crate::state::SharedState;
+use crate::symbol;
 
 /// How often the loop looks at machines and clocks when no line arrives.
 const TICK: Duration = Duration::from_millis(20);
@@ -182,7 +183,15 @@ impl<'a> Supervisor<'a> {
             Line::Log { level, text, .. } if *level >= Level::Warn && *level != Level::User => {
                 *text = node.symbols.annotate(text);
             }
-            Line::Log { .. } => {}
+            // Only what init says about programs: what programs say is theirs.
+            Line::Log { text, .. } => {
+                if let Some((end, pc, isa)) = symbol::fault(text)
+                    && let Some(of) = self.system.nodes.iter_mut().find(|n| n.isa == isa)
+                    && let Some(name) = of.symbols.name(pc)
+                {
+                    text.insert_str(end, &format!(" <{name}>"));
+                }
+            }
             Line::Record(Record::Status { cpu, doing }) => {
                 *doing = node.symbols.annotate(doing);
                 node.status.push(format!("cpu {cpu}: {doing}"));
@@ -198,7 +207,7 @@ impl<'a> Supervisor<'a> {
             }
             Line::Record(_) => {}
         }
-        let isa = node.isa;
+        let isa = self.system.nodes[i].isa;
         self.sink.event(Event::Line {
             node: i,
             isa,

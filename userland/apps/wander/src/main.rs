@@ -14,6 +14,7 @@
 //! | `--rounds N` | does everything N times; 1 by default |
 //! | `--scene panic` | the first thread moves and panics, while another waits |
 //! | `--scene panic-spawned` | another thread does |
+//! | `--scene overflow` | the first thread calls itself until its stack has run over, passing points |
 //! | `--scene asked` | `--threads` threads work for `--steps` steps, and until they have been moved `--moves` times from outside |
 #![no_std]
 #![no_main]
@@ -61,10 +62,14 @@ fn main(args: Args) -> Result<()> {
     let away = args.one_of("--start", &["home", "away"], "home")? == "away";
     way::between_two()?;
     way::begin(&way, away)?;
-    const SCENES: [&str; 4] = ["all", "panic", "panic-spawned", "asked"];
+    const SCENES: [&str; 5] = ["all", "panic", "panic-spawned", "overflow", "asked"];
     match args.one_of("--scene", &SCENES, "all")? {
         "panic" => return threads::panic(true),
         "panic-spawned" => return threads::panic(false),
+        "overflow" => {
+            stacks::bottomless(0);
+            return Err(Error::msg("calls without end have ended"));
+        }
         "asked" => {
             return asked(
                 args.number("--threads", 1, 1..=MOST)?,

@@ -68,3 +68,15 @@ pub fn deep() -> Line {
         },
     )
 }
+
+/// Calls itself for ever, passing points: the stack runs over, on this ISA or on the other one.
+#[allow(unconditional_recursion)]
+#[inline(never)]
+pub fn bottomless(depth: u64) -> u64 {
+    let kept = black_box(pattern(depth));
+    if depth.is_multiple_of(64) {
+        point();
+    }
+    let below = bottomless(black_box(depth + 1));
+    mix(below, kept[3])
+}

@@ -22,7 +22,7 @@
 //! | invocation | words | reply |
 //! |---|---|---|
 //! | `process::EXIT` | code | none: the program ends, the calling thread first |
-//! | `process::FAULTED` | program and kind, address, pc (from the pager only) | 0 |
+//! | `process::FAULTED` | program and kind, address, pc (from the pager only) | 0; what it was is said when the program ends |
 //! | `process::MEMORY` | program (from the pager only) | 0: there is memory again on this node |
 //! | `process::MEMORY_STATE` | question, node | the answer |
 //! | `process::START` | number of a thread, node and CPU | the thread's id: it begins there |

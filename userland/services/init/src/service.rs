@@ -2,8 +2,11 @@
 
 use core::fmt;
 use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
-use dyad_abi::service::{process, program, slot, thread_of_id};
-use dyad_abi::user::{PAGE_SIZE, ReportKind};
+use dyad_abi::service::{process, program, slot, thread_id, thread_of_id};
+use dyad_abi::user::{
+    self, DATA_STACK_SIZE, FAULT_NO_MEMORY, FAULT_SUPPLY_SHIFT, PAGE_SIZE, ReportKind, STACK_SIZE,
+    Stack,
+};
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_services::rt::{self, Call};
 use dyad_services::text::Text;
@@ -166,10 +169,15 @@ fn exit_code(guest: &Guest) -> u64 {
     let [kind, address, pc, isa, n] = end.fault;
     if kind != 0 {
         say(format_args!(
-            "program {:?}, thread {n}: {} {address:#x} at pc {pc:#x} on {}",
+            "program {:?}, thread {n}: {} {address:#x} at pc {pc:#x} on {}{}",
             guest.name,
-            fault_name(kind),
-            Isa::from_index(isa).unwrap_or(Isa::X86_64)
+            fault_name(kind & 0xff),
+            Isa::from_index(isa).unwrap_or(Isa::X86_64),
+            Reason {
+                kind,
+                address,
+                thread: thread_id(guest.program.number, n)
+            }
         ));
     }
     match (end.code, kind) {
@@ -195,6 +203,36 @@ fn report_end(system: &System) -> bool {
         ),
     );
     code == 0
+}
+
+/// Why nothing was at the address of a fault, if that can be said.
+struct Reason {
+    /// As fault handlers are told it.
+    kind: u64,
+    address: u64,
+    thread: u32,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.kind & FAULT_NO_MEMORY != 0 {
+            f.write_str(": no memory is left")?;
+            if let Some(node) = (self.kind >> FAULT_SUPPLY_SHIFT & 0xf).checked_sub(1) {
+                write!(f, " on node {node}")?;
+            }
+            return f.write_str("; --mem-local and --mem-cxl give nodes more");
+        }
+        let (name, size) = match user::run_over(self.thread, self.address) {
+            None => return Ok(()),
+            Some(Stack::Data) => ("data stack", DATA_STACK_SIZE),
+            Some(Stack::Native(_)) => ("stack", STACK_SIZE),
+        };
+        write!(
+            f,
+            ": its {name} of {} KiB has run over; calls are too deep, or locals too large",
+            size >> 10
+        )
+    }
 }
 
 fn fault_name(kind: u64) -> &'static str {
@@ -246,7 +284,10 @@ fn process(call: Call) -> Result<u64> {
     let guest = threads::of(what >> 8 & 0xff)?;
     // This runs where the fault was, on the thread that committed it.
     let isa = rt::hardware(HOME).where_am_i()?.isa;
-    let kind = (what >> 16 & 0xff).max(1);
+    let kind = match what >> 16 & process::FAULT_KIND {
+        kind if kind & 0xff == 0 => kind | 1,
+        kind => kind,
+    };
     let (_, n) = thread_of_id(call.token >> 8);
     guest.fault([kind, a, b, isa as u64, n]);
     Ok(0)

@@ -136,7 +136,7 @@ fn fault(call: Call) -> [u64; 4] {
     }
     // If init does not take it, the thread ends all the same.
     let _ = init.invoke([
-        process::FAULTED | client << 8 | (kind & 0xff) << 16,
+        process::FAULTED | client << 8 | (kind & process::FAULT_KIND) << 16,
         address,
         pc,
         0,
