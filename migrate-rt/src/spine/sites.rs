@@ -5,7 +5,7 @@ use super::error::SpineError;
 use super::{LEAF, ROOT, Spine};
 use crate::verify::{self, SiteAt, SpineInfo};
 use dyad_abi::Isa;
-use dyad_migrate::{BASE, HEADER_WORDS, MAGIC, SLOT_WORDS, Slot, hash};
+use dyad_migrate::{BASE, HEADER_WORDS, MAGIC, Places, SLOT_WORDS, Slot};
 use goblin::elf::Elf;
 use std::collections::BTreeMap;
 
@@ -143,6 +143,9 @@ pub(crate) fn count_in_object(object: &[u8]) -> Result<u64, SpineError> {
         .len() as u64)
 }
 
+/// How many hash functions are tried. One in some hundreds of tables, of few sites, needs a second one.
+const TRIES: u32 = 1000;
+
 /// Slots per ISA of a table of `sites` sites.
 pub(crate) fn capacity(sites: u64) -> u64 {
     // At most a quarter full, with the end of chains as one more: what collides costs every frame.
@@ -182,21 +185,13 @@ pub fn table(files: [&[u8]; 2], spines: [&SpineInfo; 2]) -> Result<Vec<u8>, Spin
             .collect::<BTreeMap<_, _>>()
     });
     let bases = [base(Isa::X86_64, files[0])?, base(Isa::Aarch64, files[1])?];
-    let shift = 32 - capacity.trailing_zeros();
-    let mut words = vec![MAGIC, capacity, u64::from(shift), count];
+    // What goes into each ISA's part, the end of chains first.
+    let mut wanted: [Vec<Slot>; 2] = Default::default();
     for source in Isa::ALL {
         let (from, to) = (source.index(), source.other().index());
-        let mut slots = vec![Slot::default(); capacity as usize];
-        let mut put = |slot: Slot| {
-            let mut at = hash(u64::from(slot.ret), shift);
-            while slots[at as usize].ret != 0 {
-                at = (at + 1) % capacity;
-            }
-            slots[at as usize] = slot;
-        };
         let short =
             |v: u64| u32::try_from(v).map_err(|_| bad(format!("{v:#x} does not fit the table")));
-        put(Slot {
+        wanted[from].push(Slot {
             ret: short(bases[from])?,
             other: short(bases[to])?,
             step: BASE,
@@ -205,14 +200,26 @@ pub fn table(files: [&[u8]; 2], spines: [&SpineInfo; 2]) -> Result<Vec<u8>, Spin
             let other = by_id[to][id];
             // What the call has pushed belongs to the frame.
             let pushed = if source.other() == Isa::X86_64 { 8 } else { 0 };
-            put(Slot {
+            wanted[from].push(Slot {
                 ret: short(site.ret)?,
                 other: short(other.ret)?,
                 step: short(other.frame + pushed)?,
             });
         }
-        words.extend(slots.into_iter().flat_map(Slot::words));
     }
+    let words = (0..TRIES).find_map(|nth| {
+        let places = Places::new(capacity, nth);
+        let mut words = vec![MAGIC, capacity, places.word(), count];
+        for of_isa in &wanted {
+            let mut slots = vec![Slot::default(); capacity as usize];
+            if !of_isa.iter().all(|slot| places.put(&mut slots, *slot)) {
+                return None;
+            }
+            words.extend(slots.into_iter().flat_map(Slot::words));
+        }
+        Some(words)
+    });
+    let words = words.ok_or_else(|| bad(format!("{count} sites find no places in a table")))?;
     Ok(words.into_iter().flat_map(u64::to_le_bytes).collect())
 }
 

@@ -21,9 +21,10 @@
 //!
 //! # The table
 //!
-//! 64-bit words: [`MAGIC`], slots per ISA (a power of two), shift of the hash, number of sites; then the
-//! slots with x86-64 as the source, then those with AArch64 as the source, each open-addressed by
-//! [`hash`] of the return address and at most a quarter full.
+//! 64-bit words: [`MAGIC`], slots per ISA (a power of two), [`Places`] as a word, number of sites; then the
+//! slots with x86-64 as the source, then those with AArch64 as the source. A return address is at one of
+//! its two places, so that no frame costs more than a second look, wherever the linker has put its call
+//! (R. Pagh, F. F. Rodler: Cuckoo hashing, J. Algorithms 51, 2004). [`Places::put`] makes such a table.
 //!
 //! No allocation, no recursion; time is linear in the number of frames and every chain is bounded by
 //! the stack's size.
@@ -75,11 +76,75 @@ const fn target(word: u64) -> (u64, u64) {
     (word & 0xffff_ffff, word >> 32)
 }
 
-/// Where in a table the search for a return address begins. `shift` is 32 less the logarithm of the
-/// number of slots, so it is below 32.
-#[inline]
-pub const fn hash(ret: u64, shift: u32) -> u64 {
-    ((ret as u32).wrapping_mul(0x9e37_79b9) >> (shift & 31)) as u64
+/// How often [`Places::put`] moves slots out of the way of one before it gives up.
+const MOVES: usize = 500;
+
+/// Where the return addresses of a table can be: the two hash functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// 32 less the logarithm of the number of slots, so below 32.
+    shift: u32,
+    /// The odd factor of the second function.
+    factor: u32,
+}
+
+impl Places {
+    /// The `nth` try for a table of so many slots, a power of two from 2 on.
+    pub const fn new(slots: u64, nth: u32) -> Places {
+        Places {
+            shift: 32 - slots.trailing_zeros(),
+            factor: 0x85eb_ca6b_u32.wrapping_add(nth.wrapping_mul(0x2c1b_3c6c)),
+        }
+    }
+
+    /// As the word of a table.
+    pub const fn word(self) -> u64 {
+        self.shift as u64 | (self.factor as u64) << 32
+    }
+
+    /// What a word of a table of so many slots says; `None` if it cannot be in one.
+    #[inline(always)]
+    const fn of_word(word: u64, slots: u64) -> Option<Places> {
+        let (shift, factor) = (word as u32, (word >> 32) as u32);
+        let good = slots.is_power_of_two()
+            && slots > 1
+            && slots.trailing_zeros() as u64 + shift as u64 == 32
+            && factor & 1 == 1;
+        match good {
+            true => Some(Places { shift, factor }),
+            false => None,
+        }
+    }
+
+    /// Where it is looked for first.
+    #[inline(always)]
+    const fn first(self, ret: u64) -> usize {
+        ((ret as u32).wrapping_mul(0x9e37_79b9) >> (self.shift & 31)) as usize
+    }
+
+    /// Where it is if it is not there.
+    #[inline(always)]
+    const fn second(self, ret: u64) -> usize {
+        ((ret as u32).wrapping_mul(self.factor) >> (self.shift & 31)) as usize
+    }
+
+    /// Puts a slot into a table, moving others to their other places if it has to. `false`: the table is to
+    /// be made anew, with the next try.
+    pub fn put(self, slots: &mut [Slot], mut slot: Slot) -> bool {
+        let mut at = self.first(slot.ret.into());
+        if slots[at].ret != 0 {
+            at = self.second(slot.ret.into());
+        }
+        for _ in 0..MOVES {
+            core::mem::swap(&mut slots[at], &mut slot);
+            if slot.ret == 0 {
+                return true;
+            }
+            let (first, second) = (self.first(slot.ret.into()), self.second(slot.ret.into()));
+            at = if first == at { second } else { first };
+        }
+        false
+    }
 }
 
 /// The memory that both native stacks are in.
@@ -107,7 +172,7 @@ pub trait Memory {
 #[derive(Clone, Copy, Debug)]
 pub struct Sites<'a> {
     slots: &'a [u64],
-    shift: u32,
+    places: Places,
 }
 
 /// Why a stack cannot be transformed. It is as it was, and of the other one nothing counts.
@@ -138,36 +203,24 @@ impl<'a> Sites<'a> {
     /// The sites of a table with the ISA of index `source` as the source. `None` if it is no table.
     #[inline(always)]
     pub fn of(table: &'a [u64], source: usize) -> Option<Sites<'a>> {
-        let (&[magic, capacity, shift, _], slots) = table.split_first_chunk()?;
+        let (&[magic, capacity, places, _], slots) = table.split_first_chunk()?;
+        let places = Places::of_word(places, capacity)?;
         let per_isa = usize::try_from(capacity).ok()?.checked_mul(SLOT_WORDS)?;
-        let good = magic == MAGIC
-            && capacity.is_power_of_two()
-            && u64::from(capacity.trailing_zeros()) + shift == 32
-            && capacity > 1;
         let start = per_isa.checked_mul(source)?;
         let slots = slots.get(start..start.checked_add(per_isa)?)?;
-        good.then_some(Sites {
-            slots,
-            shift: shift as u32,
-        })
+        (magic == MAGIC).then_some(Sites { slots, places })
     }
 
     /// What a return address is on the other ISA: for [`target`].
     #[inline(always)]
     fn find(&self, ret: u64) -> Option<u64> {
         let (slots, _) = self.slots.as_chunks::<SLOT_WORDS>();
-        let mut at = hash(ret, self.shift) as usize;
-        loop {
-            // At most a quarter of the slots is used, so this ends.
-            let &[looked_for, found] = slots.get(at)?;
-            if looked_for == ret {
-                return Some(found);
-            }
-            if looked_for == 0 {
-                return None;
-            }
-            at = (at + 1) & (slots.len() - 1);
+        let &[looked_for, found] = slots.get(self.places.first(ret))?;
+        if looked_for == ret {
+            return Some(found);
         }
+        let &[looked_for, found] = slots.get(self.places.second(ret))?;
+        (looked_for == ret).then_some(found)
     }
 }
 

@@ -1,5 +1,5 @@
 use super::{
-    BASE, Fault, HEADER_WORDS, KEPT, Landing, MAGIC, Memory, SLOT_WORDS, Sites, Slot, hash,
+    BASE, Fault, HEADER_WORDS, KEPT, Landing, MAGIC, Memory, Places, SLOT_WORDS, Sites, Slot,
     transform,
 };
 use proptest::prelude::*;
@@ -46,9 +46,15 @@ const BASES: [u32; 2] = [0x4100_0010, 0x4100_0014];
 type Site = [(u32, u32); 2];
 
 fn table(sites: &[Site]) -> Vec<u64> {
+    (0..100)
+        .find_map(|nth| try_table(sites, nth))
+        .expect("a table")
+}
+
+fn try_table(sites: &[Site], nth: u32) -> Option<Vec<u64>> {
     let capacity = (4 * (sites.len() as u64 + 1)).next_power_of_two();
-    let shift = 32 - capacity.trailing_zeros();
-    let mut words = vec![MAGIC, capacity, shift.into(), sites.len() as u64];
+    let places = Places::new(capacity, nth);
+    let mut words = vec![MAGIC, capacity, places.word(), sites.len() as u64];
     for from in 0..2 {
         let to = 1 - from;
         let mut slots = vec![Slot::default(); capacity as usize];
@@ -63,11 +69,9 @@ fn table(sites: &[Site]) -> Vec<u64> {
             step: s[to].1,
         });
         for slot in sites.chain([base]) {
-            let mut at = hash(slot.ret.into(), shift);
-            while slots[(at % capacity) as usize].ret != 0 {
-                at += 1;
+            if !places.put(&mut slots, slot) {
+                return None;
             }
-            slots[(at % capacity) as usize] = slot;
         }
         words.extend(slots.into_iter().flat_map(Slot::words));
     }
@@ -75,7 +79,7 @@ fn table(sites: &[Site]) -> Vec<u64> {
         words.len(),
         HEADER_WORDS + 2 * capacity as usize * SLOT_WORDS
     );
-    words
+    Some(words)
 }
 
 /// A stack of ISA `isa` with these sites from the root on: memory, frame pointer, return address.
@@ -203,4 +207,34 @@ fn what_is_no_table_is_refused() {
         words[i] = bad;
         assert!(Sites::of(&words, 0).is_none(), "{i} {bad}");
     }
+}
+
+/// Whatever the number of sites, there is a table after a few tries, and each address is at one of two places.
+#[test]
+fn tables_of_any_size_can_be_made() {
+    let mut again = 0;
+    for n in (1..200).chain([1_000, 4_095, 11_612, 50_000]) {
+        // As calls lie in code: some bytes apart, by no rule.
+        let mut at = 0x4100_0100_u32;
+        let sites: Vec<Site> = (1..=n)
+            .map(|i: u32| {
+                at += 5 + i.wrapping_mul(0x9e37_79b9) % 60;
+                [(at, 16 * (i % 100)), (at + 0x0080_0000 + i, 32)]
+            })
+            .collect();
+        let nth = (0..10).find(|&nth| try_table(&sites, nth).is_some());
+        let nth = nth.unwrap_or_else(|| panic!("{n} sites"));
+        again += u32::from(nth > 0);
+        let words = try_table(&sites, nth).unwrap();
+        for (source, there) in [(0, 1), (1, 0)] {
+            let table = Sites::of(&words, source).unwrap();
+            for site in &sites {
+                let ((ret, _), (other, step)) = (site[source], site[there]);
+                let expected = u64::from(other) | u64::from(step) << 32;
+                assert_eq!(table.find(ret.into()), Some(expected));
+                assert_eq!(table.find(u64::from(ret) + 1), None);
+            }
+        }
+    }
+    assert!(again < 20, "{again} of 203 tables needed another hash");
 }
