@@ -7,7 +7,7 @@
 //!
 //! Systems run one at a time: a pair of machines already keeps two cores busy, and tests of
 //! atomicity must really overlap. Only where machines take turns in an order of the simulator's
-//! (`sanitizer`) are there two.
+//! (`sanitizer`, a test of `simulation`) are there two.
 #![forbid(unsafe_code)]
 
 mod abuse;

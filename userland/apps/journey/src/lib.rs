@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod figures;
+pub mod way;
 
 use core::cell::Cell;
 

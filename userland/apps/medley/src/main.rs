@@ -33,7 +33,7 @@ fn main(args: Args) -> Result<()> {
     names.extend(scenes::ALL.iter().map(|s| s.name));
     let wanted = args.one_of("--scene", &names, "all")?;
     let ways = ways(&args)?;
-    way::settle()?;
+    way::between_two()?;
     let mut good = true;
     for scene in scenes::ALL {
         if wanted == "all" || wanted == scene.name {
