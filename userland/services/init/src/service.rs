@@ -138,7 +138,8 @@ pub fn threads_ended(system: &mut System) -> bool {
 
 /// Whether a program has ended. Threads of it that were lost are noted.
 fn has_ended(guest: &Guest, deaths: u32) -> bool {
-    threads::of(guest.program.number).is_ok_and(|g| g.look_for_lost(guest.name, deaths))
+    threads::of(guest.program.number)
+        .is_ok_and(|g| g.look_for_lost((guest.program.number, guest.name), deaths))
 }
 
 fn beside_ended(system: &mut System, guest: Guest) {
