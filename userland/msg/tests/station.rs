@@ -262,9 +262,9 @@ fn calls_that_name_the_dead_fail_at_once() {
     assert_eq!(a.begin_call(1, Level::Normal, 0, &[]), Err(dead));
     let called = a.call(1, Level::Normal, 0, &[], &mut got, None);
     assert_eq!(called, Err(dead));
-    assert_eq!(a.take_reply(id, &mut got), Err(dead));
     assert_eq!(a.join(0), Err(dead), "nobody writes the group any more");
     assert_eq!(used_words(&w), used, "nothing has been written");
+    assert_eq!(a.take_reply(id, &mut got), Err(dead));
     // What it had said before is still there, but nobody waits for the answer.
     assert_eq!(a.try_recv(&mut got).unwrap().unwrap().tag, 3);
     let question = a.try_recv(&mut got).unwrap().unwrap();

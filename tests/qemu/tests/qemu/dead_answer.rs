@@ -189,6 +189,8 @@ enum Ending {
     Lost,
     /// The run ended, as the policy asks.
     RunEnded,
+    /// Init was still building the system, which it cannot do without the node.
+    NotStarted,
 }
 
 /// The kills that are played.
@@ -292,10 +294,13 @@ fn judge(row: &Row, policy: OnDeath, kill: Kill, ended: &Ended) -> Result<Ending
             false => Err(format!("the run went on for {went_on:.1?}")),
         };
     }
+    let check = |name: &str| ended.report.checks.iter().find(|c| c.name == name);
+    if check("init.start").is_some_and(|c| !c.ok) && went_on <= SOON {
+        return Ok(Ending::NotStarted);
+    }
     if let Some(e) = &ended.report.error {
         return Err(format!("{e}, {went_on:.1?} after the death"));
     }
-    let check = |name: &str| ended.report.checks.iter().find(|c| c.name == name);
     let Some(exit) = check("app.exit") else {
         // In the place of init nobody says how a program ends: the run ends with it.
         return match (row.bare, ended.report.failure()) {
