@@ -305,7 +305,10 @@ fn judge(row: &Row, policy: OnDeath, kill: Kill, ended: &Ended) -> Result<Ending
         // In the place of init nobody says how a program ends: the run ends with it.
         return match ended.report.failure() {
             None => Ok(Ending::WentOn),
-            Some(_) if row.answer == Answer::Ends && went_on <= SOON => Ok(Ending::Ended),
+            // On node 0 it has been started, and there it ends the run.
+            Some(_) if went_on <= SOON && (row.answer == Answer::Ends || kill.node == 0) => {
+                Ok(Ending::Ended)
+            }
             Some(why) => Err(format!("{why}, {went_on:.1?} after the death")),
         };
     }
