@@ -27,12 +27,13 @@ const HEAD: [&str; 6] = ["program", "options", "arguments", "until", "answer", "
 
 /// Kills of each line under each policy in the long form.
 const LONG: u64 = 20;
-/// Lines of the quick form: a program, and how often it is killed under `survive` and `restart`.
-const QUICK: [(&str, [u64; 2]); 4] = [
-    ("messages", [3, 1]),
-    ("crossing", [2, 1]),
-    ("threads", [2, 1]),
-    ("roam", [1, 1]),
+/// Lines of the quick form: a program, which of its lines, and how often a node is killed under each policy.
+const QUICK: [(&str, u64, [u64; 3]); 5] = [
+    ("messages", 1, [1, 2, 1]),
+    ("messages", 2, [0, 3, 1]),
+    ("crossing", 1, [0, 2, 1]),
+    ("threads", 1, [0, 2, 1]),
+    ("roam", 1, [0, 1, 1]),
 ];
 /// How soon a program must have ended that a death ends.
 const SOON: Duration = Duration::from_secs(2);
@@ -92,10 +93,10 @@ pub fn trials() -> Vec<Trial> {
             1 => String::new(),
             n => format!("_{n}"),
         };
-        let quick = QUICK.iter().find(|q| q.0 == row.app && *line == 1);
+        let quick = QUICK.iter().find(|q| (q.0, q.1) == (&row.app, *line));
         let counts = match quick {
             _ if long => [LONG; 3],
-            Some((_, [survive, restart])) => [u64::from(row.app == QUICK[0].0), *survive, *restart],
+            Some(&(.., counts)) => counts,
             None => continue,
         };
         for (policy, count) in OnDeath::ALL.into_iter().zip(counts) {
