@@ -304,12 +304,15 @@ fn judge(row: &Row, policy: OnDeath, kill: Kill, ended: &Ended) -> Result<Ending
     }
     if row.bare {
         // In the place of init nobody says how a program ends: the run ends with it.
+        let limit = match row.answer {
+            Answer::Ends => SOON,
+            _ if kill.node == 0 => TAKEN_DOWN,
+            _ => Duration::ZERO,
+        };
         return match ended.report.failure() {
             None => Ok(Ending::WentOn),
-            // On node 0 it has been started, and there it ends the run.
-            Some(_) if went_on <= SOON && (row.answer == Answer::Ends || kill.node == 0) => {
-                Ok(Ending::Ended)
-            }
+            // Node 0 is where it ends the run with success.
+            Some(_) if went_on <= limit => Ok(Ending::Ended),
             Some(why) => Err(format!("{why}, {went_on:.1?} after the death")),
         };
     }
