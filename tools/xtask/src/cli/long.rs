@@ -93,6 +93,10 @@ const PARTS: &[Part] = &[
         &["--package", "dyad-qemu-tests", "--", "deaths::"],
     ),
     tests(
+        "dead_answer",
+        &["--package", "dyad-qemu-tests", "--", "dead_answer::"],
+    ),
+    tests(
         "systems",
         &[
             "--package",
@@ -102,6 +106,8 @@ const PARTS: &[Part] = &[
             "storm::",
             "--skip",
             "deaths::",
+            "--skip",
+            "dead_answer::",
         ],
     ),
     Part {
