@@ -11,7 +11,7 @@ use dyad_shm::frame::WeakRef;
 
 use super::{Trio, cpu, node};
 use crate::Pace;
-use dyad_core::dispatch::After;
+use dyad_core::dispatch::{self, After};
 use dyad_core::handover::{carry, what};
 use dyad_core::host::{MockX86, crash, result};
 use dyad_core::object::component::{Component, Entry};
@@ -343,10 +343,10 @@ pub(super) fn wait(s: &Trio, c: &Cast, which: usize) -> &'static Line {
     t.waits_at.store(c.waits.bits(), RELAXED);
     t.waits_line.store(9, RELAXED);
     t.result.store(2, RELAXED);
-    c.own(s, State::Blocked, which);
+    let owner = c.own(s, State::Running, which);
     let m = s.machines[which];
     m.enter();
-    assert_eq!(line.wait(m.node(), t), Ok(true));
+    assert_eq!(dispatch::sleep_at(&s.cx(which), t, owner, line), Ok(true));
     line
 }
 
