@@ -576,6 +576,18 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/ktest::ops_endpoint::messages_stay_for_those_who_wait_there_on_hosts"],
     ),
     m(
+        "check/core::dispatch::wait::sleep_at::look",
+        State,
+        "who has been taken off an endpoint while it still ran does not sleep",
+        &["core/unit/host::race_tests::messages_that_come_while_a_thread_goes_to_sleep_wake_it"],
+    ),
+    m(
+        "check/core::dispatch::wait::make_ready::number",
+        Version,
+        "a thread is woken from the wait in which it was found, and from no later one",
+        &["core/unit/host::race_tests::whoever_is_found_waiting_is_woken_from_that_wait_only"],
+    ),
+    m(
         "check/core::short::receive::range",
         Permission,
         "a receiving end is for its own endpoints, by the short way too",

@@ -215,6 +215,25 @@ fn endpoints_are_free_once_who_was_to_wait_there_is_resumed() {
     }
 }
 
+/// A message comes while a thread goes to sleep, at whatever moment: the thread does not sleep.
+#[test]
+fn messages_that_come_while_a_thread_goes_to_sleep_wake_it() {
+    everywhere(|rig, changes| {
+        let ends = Ends::new(rig);
+        let (cap, _, t) = ends.thread(rig, State::Ready);
+        call(&rig.k, cap, ThreadOp::Dispatch as u32, &[0, 0]).unwrap();
+        let (k, object) = (rig.k, ends.object);
+        let post = move || {
+            let _ = ops::endpoint::post::<MockX86>(&k, object, AT, 1);
+        };
+        let came = crash::between(changes, post, || ends.wait(&rig.k));
+        assert_eq!(owner(rig, t) == State::Blocked, !came);
+        let waits = ends.line(rig).waiter.load(Ordering::Relaxed) != 0;
+        assert_eq!(waits, !came, "who sleeps is the waiter");
+        came
+    });
+}
+
 /// A sender finds a thread at an endpoint and comes to wake it late: the thread has gone on and waits
 /// somewhere else by then. It goes on waiting there, and is the waiter there.
 #[test]
