@@ -172,12 +172,15 @@ impl Way {
     }
 }
 
-/// The thread has not left.
+/// The thread has not left, and runs on. A sender that has seen this CPU linger has rung no doorbell: if
+/// something has come since, the first instruction in user mode is interrupted, and the run loop looks.
 #[cold]
 fn kept<P: Platform>(cx: &Cx, t: &'static Thread) {
-    inbox::attentive::<P>();
     cx.local.thread.set(Some(t));
     cx.local.holding.set(Some(t));
+    if !inbox::prepare::<P>(activity::USER) {
+        cycle::interrupt_soon::<P>(cx);
+    }
 }
 
 /// Whether an owner word says that its thread has been handed to this node and nobody has taken it.

@@ -49,6 +49,8 @@ pub mod system;
 #[cfg(test)]
 mod thread_tests;
 #[cfg(test)]
+mod linger_tests;
+#[cfg(test)]
 mod travel_tests;
 #[cfg(test)]
 mod view_tests;
