@@ -23,7 +23,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::Stopped;
 use dyad_abi::marker::Marker;
-use dyad_abi::{CpuId, Error, NodeId};
+use dyad_abi::{CpuId, NodeId};
 use dyad_ring::linger;
 use dyad_shm::superblock::{CpuEntry, NodeWord, activity};
 
@@ -163,10 +163,7 @@ impl Way {
     /// Tells the CPU of the thread. `false`: that was not possible, and the thread is this CPU's again.
     #[cold]
     fn announce<P: Platform>(&self, cx: &Cx, t: &'static Thread) -> bool {
-        let sent = match crate::object::reference(cx.node, t) {
-            Some(me) => handover::announce::<P>(me, self.handed, self.to, self.cpu),
-            None => Err(Error::Corrupt),
-        };
+        let sent = inbox::announce::<P>(self.to, self.cpu, t.id.load(Ordering::Relaxed));
         // Somebody may have taken it nevertheless: then it comes back like any other.
         sent.is_ok() || !cx.words().exchange(&t.owner, self.handed, self.mine)
     }

@@ -29,8 +29,8 @@ use super::chain::{give, give_back, go_on, take_dispatcher};
 use super::{After, current, is_root, release, settle, was_dispatched};
 use crate::cx::Cx;
 use crate::object::endpoint::{self, Endpoints, Line, Waiter, Waits};
-use crate::object::thread::{Owner, State, Thread};
 use crate::object::follow;
+use crate::object::thread::{Owner, State, Thread};
 use crate::{Platform, inbox};
 
 /// Links of schedulers of schedulers that a wake-up follows. A circle of them, which only programs

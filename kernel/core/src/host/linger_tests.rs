@@ -76,7 +76,10 @@ fn refused(meanwhile: impl FnOnce(Machine, Machine) + Copy + 'static) {
             assert_eq!(word, activity::USER, "nobody would ring");
         } else {
             let at = cx.local.timer_at.get();
-            assert!(at != 0 && at <= clock::now::<MockX86>().0, "it does not look");
+            assert!(
+                at != 0 && at <= clock::now::<MockX86>().0,
+                "it does not look"
+            );
         }
         a.node().entry().state.store(live, Ordering::Relaxed);
         Ok(None)

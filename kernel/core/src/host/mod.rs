@@ -25,6 +25,8 @@ mod home_tests;
 #[cfg(test)]
 pub mod ktests;
 #[cfg(test)]
+mod linger_tests;
+#[cfg(test)]
 mod page_table_race;
 mod platform;
 #[cfg(test)]
@@ -48,8 +50,6 @@ mod stripe_tests;
 pub mod system;
 #[cfg(test)]
 mod thread_tests;
-#[cfg(test)]
-mod linger_tests;
 #[cfg(test)]
 mod travel_tests;
 #[cfg(test)]

@@ -9,8 +9,8 @@ use core::sync::atomic::Ordering;
 use std::rc::Rc;
 
 use dyad_abi::cap::{
-    CapIndex, CapType, MemoryOp, ObjectKind, ReceiveOp, RegionKind, Rights, SendOp, ThreadOp, Woken,
-    call_word,
+    CapIndex, CapType, MemoryOp, ObjectKind, ReceiveOp, RegionKind, Rights, SendOp, ThreadOp,
+    Woken, call_word,
 };
 use dyad_abi::service::scheduler_line;
 use dyad_abi::user::PAGE_SIZE;

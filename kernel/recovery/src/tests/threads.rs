@@ -16,8 +16,8 @@ use dyad_core::handover::{carry, what};
 use dyad_core::host::{MockX86, crash, result};
 use dyad_core::object::component::{Component, Entry};
 use dyad_core::object::endpoint::{Endpoints, Line};
-use dyad_core::object::find;
 use dyad_core::object::thread::{Owner, State, Thread, begun, info};
+use dyad_core::object::{find, ids};
 use dyad_core::ops;
 
 const PC: usize = 8;
@@ -44,6 +44,7 @@ impl Cast {
         t.component.store(cast.component.bits(), RELAXED);
         t.scheduler.store(cast.scheduler.bits(), RELAXED);
         t.id.store(7, RELAXED);
+        ids::claim(s.machines[0].node(), 7, cast.thread).unwrap();
         t.tag.store(70, RELAXED);
         t.entry.store(0x4000_0000, RELAXED);
         cast
