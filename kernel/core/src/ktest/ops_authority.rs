@@ -223,7 +223,7 @@ fn schedulers_hear_of_threads_at_all_their_lines_or_at_none(cx: &Cx<'_>) -> Outc
         gives!(rig.state(object), Some(State::None));
         let all = rig.put(CapType::Receive, Rights::ALL, Some(ends), [0, 64, 0])?;
         gives!(
-            rig.sys(t, CONFIGURE, &[c, ENTRY, 0, 9, n(all) | ids]),
+            rig.sys(t, CONFIGURE, &[c, ENTRY, 0, rig.id(0), n(all) | ids]),
             Ok(0)
         );
         Ok(None)
