@@ -22,6 +22,7 @@ mod crossing;
 mod deaths;
 mod emulation;
 mod explore;
+mod flood;
 mod journeys;
 mod jumping;
 mod kill;
@@ -89,6 +90,7 @@ fn main() -> ExitCode {
     trials.extend(migration::trials());
     trials.extend(deaths::trials());
     trials.extend(crossing::trials());
+    trials.extend(flood::trials());
     trials.extend(jumping::trials());
     trials.extend(asking::trials());
     let conclusion = libtest_mimic::run(&args, trials);
