@@ -34,9 +34,11 @@ use dyad_abi::user::{PAGE_SIZE, TEXT_BASE};
 const SPACE: Cap<Space> = Cap::at(slot::SPACE);
 /// An operation that the console does not have: it comes back with an error and writes nothing.
 const NO_OPERATION: u64 = 999;
-/// Calls and invocations, in turn, that a traveller must get done. It shares its CPU with floods, and those of
-/// the other node when it is there; on a host that does much else at the same time that is slow.
+/// Calls and invocations, in turn, that every traveller must get done while the floods go on. It shares its CPU with
+/// floods, and with those of the other node when it is there, so each takes a turn of all of them.
 const LEAST: u64 = 1;
+/// How long the floods go on for that at most, beyond `--seconds`.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What floods do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,8 @@ struct Shared {
     over: AtomicBool,
     /// What floods have done, by node.
     done: [AtomicU64; 8],
+    /// What travellers have done, by node.
+    travelled: [AtomicU64; 8],
     /// What floods have been refused.
     refused: AtomicU64,
 }
@@ -94,7 +98,7 @@ fn invoke(n: u64) -> Option<sys::Error> {
 }
 
 /// Makes calls and invocations until it is over; how many.
-fn travel(shared: &Shared) -> core::result::Result<u64, String> {
+fn travel(shared: &Shared, node: NodeId) -> core::result::Result<u64, String> {
     let mut n = 0;
     while !shared.over.load(Ordering::Acquire) {
         let there = call(n);
@@ -106,6 +110,7 @@ fn travel(shared: &Shared) -> core::result::Result<u64, String> {
             return Err(format!("invocation {n} returns {status:?}"));
         }
         n += 1;
+        shared.travelled[node.index()].store(n, Ordering::Relaxed);
     }
     Ok(n)
 }
@@ -145,7 +150,7 @@ fn scene(how: usize, length: Duration) -> Result<()> {
         let (mut travellers, mut floods) = (Vec::new(), Vec::new());
         for &node in &nodes {
             let shared = &shared;
-            travellers.push(s.spawn_on(node, move || travel(shared))?);
+            travellers.push(s.spawn_on(node, move || travel(shared, node))?);
             for n in 0..4 {
                 let how = match how {
                     3 => Flood::numbered(n),
@@ -155,6 +160,11 @@ fn scene(how: usize, length: Duration) -> Result<()> {
             }
         }
         thread::sleep(length);
+        let end = Instant::now() + PATIENCE;
+        let slow = |node: &NodeId| shared.travelled[node.index()].load(Ordering::Relaxed) < LEAST;
+        while nodes.iter().any(slow) && Instant::now() < end {
+            thread::sleep(Duration::from_millis(50));
+        }
         shared.over.store(true, Ordering::Release);
         let travelled: Vec<_> = travellers
             .into_iter()
