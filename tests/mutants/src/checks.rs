@@ -524,6 +524,14 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
+        "check/space::shootdown::has_flushed_everywhere::wait",
+        Flush,
+        "a shootdown is over once every CPU that takes part has dropped its translations",
+        &[
+            "core/unit/host::space_tests::a_shootdown_is_over_when_every_cpu_that_is_awake_has_dropped_its_tlb",
+        ],
+    ),
+    m(
         "check/space::shootdown::make_executable::wait",
         Flush,
         "new code is executed once nobody has translations of the old",
