@@ -38,6 +38,7 @@ pub mod hardware;
 pub mod memory;
 pub mod registers;
 pub mod space;
+pub mod stop;
 pub mod thread;
 
 use dyad_abi::cap::{
