@@ -122,7 +122,8 @@ fn give_back<P: Platform>(cx: &Cx, t: &'static Thread, taken: Owner, owner: Owne
     }
     cx.words().fence();
     let node = cx.node.word_of(owner.node);
-    if !node.state.is_live() || !ready.is(owner.node, node.incarnation) {
+    let lives = node.state.is_live() && ready.is(owner.node, node.incarnation);
+    if !lives && !lacks!("ops::stop::give_back::node") {
         // Recovery of that node may have looked at the thread while it was taken. If recovery has it by now, it
         // goes on as recovery decides.
         let Some(taken) = take(cx, t, ready) else {
