@@ -179,6 +179,8 @@ numbered! {
         Hardware = 12,
         /// Entries that revoke the capabilities guarded by them.
         Liveness = 13,
+        /// A range of thread ids: the authority to give them to threads.
+        ThreadIds = 14,
     }
 }
 
@@ -194,8 +196,9 @@ numbered! {
         /// `(index, source, rights | guard << 32, p0, p1)`: copies the capability at `source` of the
         /// caller's own table, which needs [`COPY`], to `index` here, with no more than `rights`.
         /// `guard` is 0 or [`Guard::bits`]. `p0, p1` narrow: Memory `(first frame, frames)`, Frame
-        /// `(first page, pages)`, Liveness, Receive and Time `(first entry, entries)`, counted from
-        /// the start of the source; `(0, 0)` is all of it, and all there is for other types.
+        /// `(first page, pages)`, Liveness, Receive and Time `(first entry, entries)`, ThreadIds `(first
+        /// id, ids)`, counted from the start of the source; `(0, 0)` is all of it, and all there is for
+        /// other types.
         CopyIn = 2,
         /// `(root index, leaf capability)`: hangs a leaf, whose capability needs [`COPY`], into this
         /// root.
@@ -424,9 +427,11 @@ numbered! {
         Exit = 8,
         /// Value: fused time until which the thread waits; 0 if it does not wait, or for ever.
         Deadline = 9,
-        /// `(component, entry, arg, id | tag << 32, scheduler endpoints)`: makes a new or stopped thread
-        /// begin at `entry`. The component's capability needs `Configure`; the endpoints are a receive
-        /// capability with `Bind`, or 0 for a thread that nobody schedules.
+        /// `(component, entry, arg, id | tag << 32, scheduler endpoints | thread ids << 32)`: makes a new
+        /// or stopped thread begin at `entry`. The component's capability needs `Configure`; the
+        /// endpoints are a receive capability for all lines of the object with `Bind`, or 0 for a thread
+        /// that has no scheduler; the id is in the range of the [`ThreadIds`](CapType::ThreadIds)
+        /// capability, which needs `Use`, and no other live thread has it.
         Configure = 10,
         /// `(node, program counter, stack pointer, frame pointer, arg)`: the calling thread itself goes on
         /// on a node, its own too, there and with these: `arg` in argument register 0, the thread pointer
@@ -509,6 +514,14 @@ numbered! {
 }
 
 numbered! {
+    /// Rights of [`CapType::ThreadIds`]; it has no operations of its own.
+    ThreadIdsOp {
+        /// Only a right: threads may be configured with ids of the range.
+        Use = 1,
+    }
+}
+
+numbered! {
     /// Operations on [`CapType::Hardware`]. `FlushStep`, `FlushTlb`, `AttachIrq`, `Write` and `Report`
     /// want the caller to run on the node; `Now`, `Quiesced`, `Where`, `NodeState` and `Shutdown` are
     /// the same with each node's.
@@ -545,6 +558,9 @@ numbered! {
         /// ([`SimCounter`](crate::clock::SimCounter)), or what kernels count by themselves
         /// ([`KernelCounter`](crate::clock::KernelCounter)).
         Count = 12,
+        /// `(token)`: whether an invocation of the caller's component, `thread id << 8 | depth`, may still go on.
+        /// Value: 1 if it may; 0 if it is over for good. A thread that is stopped in it is ended there.
+        Inside = 13,
     }
 }
 

@@ -171,8 +171,9 @@ fn never_returns<P: Platform>() {
         assert_eq!(untyped(), Err(Error::NotReady), "the service goes on");
         let configure = op(cap, ThreadOp::Configure as u64);
         let c = rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?;
+        let ids = u64::from(rig.thread_ids()?.get()) << 32;
         let configured = || {
-            m.call::<P>(me(rig), configure, &[c.get().into(), ENTRY, 0, 3, 0]);
+            m.call::<P>(me(rig), configure, &[c.get().into(), ENTRY, 0, 3, ids]);
             result::<P>(me(rig))
         };
         assert_eq!(configured(), refused(Error::NotReady));

@@ -34,8 +34,8 @@ use dyad_abi::cap::{STOP_GRACE_NS, StopOutcome, Woken};
 use dyad_abi::{Error, Result};
 use dyad_coherence::GlobalMem;
 
-use super::thread::take;
 use crate::cx::Cx;
+use crate::dispatch::take;
 use crate::object::thread::{Owner, State, Thread};
 use crate::{Platform, clock, dispatch};
 

@@ -52,7 +52,7 @@ pub const fn slot_of(ty: CapType, k: u64) -> CapIndex {
 }
 
 const _: () = {
-    assert!(slot_of(CapType::Liveness, SLOTS - 1).0 < FIRST + LEAVES * 64);
+    assert!(slot_of(CapType::ThreadIds, SLOTS - 1).0 < FIRST + LEAVES * 64);
     assert!(FIRST / 64 + LEAVES <= WILD_ENTRIES.start);
     assert!(slot::FIRST_FREE.0 == 64 && memory(MAX_NODES as u64).0 < leaf(0).0);
 };
