@@ -13,7 +13,7 @@
 //! | step | order |
 //! |---|---|
 //! | enter: where to return to; depth; component entered; the thread's component | an entry beyond the depth means nothing, so half of one is never returned to |
-//! | leave: depth; component entered; the thread's component, program counter, stack pointer | if the component is gone the invocation is over all the same: the next return leads further out |
+//! | leave: depth; component entered; the thread's component, program counter, stack pointer | if the component is gone the invocation is over all the same: the next return leads further out, and from the outermost one the thread ends |
 //! | fault: as enter; then all registers to the save area | before anything else uses the area |
 //!
 //! Only the CPU that runs the thread touches any of this. The words are in the thread's frame all
@@ -169,7 +169,7 @@ pub enum Returned {
 /// # Errors
 ///
 /// [`Error::TooDeep`] if it is in none; [`Error::Revoked`] if the component it would return to is
-/// gone: the return can be tried again, and leads one further out.
+/// gone: the return can be tried again, and leads one further out. If that was the outermost one the thread ends.
 #[inline]
 pub fn leave<P: Platform>(cx: &Cx, words: [u64; 4]) -> Result<Returned> {
     let t = dispatch::current(cx);
@@ -183,7 +183,17 @@ pub fn leave<P: Platform>(cx: &Cx, words: [u64; 4]) -> Result<Returned> {
     let component = frame.component.load(Ordering::Relaxed);
     // First: see the order above.
     t.depth.store(at, Ordering::Relaxed);
-    dispatch::enter_component::<P>(cx, component)?;
+    if let Err(e) = dispatch::enter_component::<P>(cx, component) {
+        if at != 0 || lacks!("invoke::leave::nowhere") {
+            return Err(e);
+        }
+        // There is nowhere further out. Without an invocation its owner may choose where the thread goes on, so it
+        // must not stay in the service.
+        dispatch::settle::<P>(cx, t);
+        t.component.store(component, Ordering::Relaxed);
+        dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
+        return Ok(Returned::Switched);
+    }
     t.component.store(component, Ordering::Relaxed);
     P::set_user_pc_sp(
         t.regs(P::ISA),

@@ -338,6 +338,14 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/host::stop_tests::a_thread_that_is_stopped_on_a_dead_node_is_not_left_there"],
     ),
     m(
+        "check/core::invoke::leave::nowhere",
+        State,
+        "a thread without an invocation is in its own component",
+        &[
+            "core/unit/host::stop_tests::a_thread_whose_component_is_gone_does_not_stay_in_the_service",
+        ],
+    ),
+    m(
         "check/core::invoke::leave_specially::stop",
         State,
         "a request to stop takes effect on the outermost return",

@@ -392,3 +392,36 @@ fn a_thread_that_is_stopped_on_a_dead_node_is_not_left_there() {
         Ok(None)
     });
 }
+
+fn nowhere<P: Platform>() {
+    solo::<P>(|rig, m| {
+        let (client, ..) = rig.other_component()?;
+        let (service, ..) = rig.other_component()?;
+        let sinv = rig.sinv(service, SERVICE, 0)?;
+        let (cap, t) = thread(rig, None, 3);
+        dispatch::<P>(rig, m, cap, 0);
+        m.call::<P>(t, op(sinv, 0), &[0; 4]);
+        // It has come from a component that is given up meanwhile.
+        t.frames[0]
+            .component
+            .store(client.bits(), Ordering::Relaxed);
+        crate::ops::memory::to_untyped(&rig.k, client.frame)?;
+        m.call::<P>(t, 0, &[9]);
+        assert_eq!(stopped::<P>(me(rig)).1, Some(Stopped::Faulted));
+        assert_eq!(state(m, t), Some(State::Stopped));
+        // It is in no invocation, so its owner may say where it goes on: not in the service.
+        assert_eq!(t.depth.load(Ordering::Relaxed), 0);
+        assert_eq!(t.component.load(Ordering::Relaxed), client.bits());
+        assert_eq!(resume::<P>(rig, m, cap), (0, 0));
+        dispatch::<P>(rig, m, cap, 0);
+        assert_eq!(stopped::<P>(me(rig)).1, Some(Stopped::Faulted));
+        assert_ne!(rig.k.local.component.get(), service.bits());
+        Ok(None)
+    });
+}
+
+#[test]
+fn a_thread_whose_component_is_gone_does_not_stay_in_the_service() {
+    nowhere::<MockX86>();
+    nowhere::<MockA64>();
+}
