@@ -1,7 +1,8 @@
 //! Components, threads, invocation, endpoints, time.
 
 use dyad_abi::cap::{
-    ComponentOp, Event, ReceiveOp, Rights, SendOp, SinvOp, Stopped, ThreadOp, TimeOp, call_word,
+    ComponentOp, Event, ReceiveOp, Rights, SendOp, SinvOp, StopOutcome, Stopped, ThreadOp, TimeOp,
+    call_word,
 };
 use dyad_abi::emulation::{Registers, WORDS};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result, service};
