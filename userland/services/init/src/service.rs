@@ -289,6 +289,6 @@ fn process(call: Call) -> Result<u64> {
         kind => kind,
     };
     let (_, n) = thread_of_id(call.token >> 8);
-    guest.fault([kind, a, b, isa as u64, n]);
+    guest.fault(call.token, [kind, a, b, isa as u64, n]);
     Ok(0)
 }

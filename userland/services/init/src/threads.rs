@@ -66,6 +66,13 @@ mod state {
     }
 }
 
+/// Of a program's end: an invocation is just saying how.
+const SAYS: u64 = 1;
+/// How it has ended has been said.
+const SAID: u64 = 2;
+/// As a token: a thread of init.
+const INIT: u64 = 0;
+
 struct Entry {
     /// The capability of the thread; 0: there is none.
     cap: AtomicU64,
@@ -79,7 +86,7 @@ pub struct Guest {
     entry: AtomicU64,
     endpoints: AtomicU64,
     threads: [Entry; THREADS],
-    /// 0: it has not ended; 1: somebody is just saying how; 2: that has been said.
+    /// 0: it has not ended; [`SAYS`], with a token above bit 8: that invocation is just saying how; [`SAID`].
     over: AtomicU64,
     /// Its exit code plus one; 0: it has given none.
     code: AtomicU64,
@@ -214,7 +221,7 @@ impl Guest {
 
     /// Whether it has said that it ends, or has been told to.
     pub fn is_over(&self) -> bool {
-        self.over.load(Ordering::Acquire) == 2
+        self.over.load(Ordering::Acquire) == SAID
     }
 
     /// How it has ended.
@@ -256,7 +263,7 @@ impl Guest {
         }
         let idle = state::idle(was) + state::STARTED_ONCE;
         let starting = idle | token << state::STARTER_SHIFT | state::STARTING;
-        if self.over.load(Ordering::Acquire) != 0 {
+        if self.is_over() {
             return Err(Error::Denied);
         }
         entry
@@ -321,39 +328,43 @@ impl Guest {
         Err(cap::<Thread>(&entry.cap)?.exit(0))
     }
 
-    /// `EXIT`: returns only if the kernel refuses.
-    fn exit(&self, n: u64, code: u64) -> Result<u64> {
+    /// `EXIT`, by the invocation `token`: returns only if the kernel refuses.
+    fn exit(&self, n: u64, token: u64, code: u64) -> Result<u64> {
         let thread = cap::<Thread>(&self.threads[n as usize].cap)?;
-        if self.say_how() {
+        if self.say_how(token) {
             self.code
                 .store(u64::from(code as u32) + 1, Ordering::Release);
-            self.over.store(2, Ordering::Release);
+            self.over.store(SAID, Ordering::Release);
         }
         Err(thread.exit(code as u32))
     }
 
-    /// Whether nobody else has said how the program ends; who asks has to say it then.
-    fn say_how(&self) -> bool {
-        self.over
-            .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+    /// Whether no other thread has said how the program ends, or is about to; the invocation `token` has to say it then.
+    fn say_how(&self, token: u64) -> bool {
+        let over = self.over.load(Ordering::Acquire);
+        let says = over & 0xff == SAYS && over >> 8 != INIT && !is_inside(over >> 8);
+        (over == 0 || says)
+            && self
+                .over
+                .compare_exchange(over, SAYS | token << 8, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// It is about to be taken down, though none of its threads may have said how it ends, as its first one
     /// was lost.
     pub fn close(&self) {
-        if self.say_how() {
-            self.over.store(2, Ordering::Release);
+        if self.say_how(INIT) {
+            self.over.store(SAID, Ordering::Release);
         }
     }
 
-    /// A thread of it has faulted.
-    pub fn fault(&self, fault: [u64; 5]) {
-        if self.say_how() {
+    /// A thread of it has faulted, as the invocation `token` says.
+    pub fn fault(&self, token: u64, fault: [u64; 5]) {
+        if self.say_how(token) {
             for (word, value) in self.fault.iter().zip(fault) {
                 word.store(value, Ordering::Release);
             }
-            self.over.store(2, Ordering::Release);
+            self.over.store(SAID, Ordering::Release);
         }
     }
 
@@ -380,7 +391,7 @@ impl Guest {
                     .is_ok()
             {
                 match deaths {
-                    0 => self.fault([OTHER_FAULT, 0, 0, 0, n as u64]),
+                    0 => self.fault(INIT, [OTHER_FAULT, 0, 0, 0, n as u64]),
                     _ => say(format_args!(
                         "program {name:?}, thread {n}: lost with its node"
                     )),
@@ -423,7 +434,7 @@ impl Guest {
 pub fn request(call: &Call) -> Result<u64> {
     let [what, a, b, _] = call.words;
     match what {
-        process::EXIT => of(call.badge)?.exit(caller(call)?, a),
+        process::EXIT => of(call.badge)?.exit(caller(call)?, call.token, a),
         process::START => {
             caller(call)?;
             of(call.badge)?.start((call.badge, call.token), a, b)
