@@ -317,6 +317,14 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/ktest::ops_known::pages_are_writable_by_who_may_write_on_hosts"],
     ),
     m(
+        "check/space::mapping::begin_map::pruned",
+        State,
+        "a table that is taken out behind a walk is no fault of the program",
+        &[
+            "core/unit/host::space_tests::a_table_that_is_pruned_behind_a_walk_is_no_fault_of_the_program",
+        ],
+    ),
+    m(
         "check/core::ops::stop::stop::depth",
         State,
         "a thread is not cut off within an invocation",

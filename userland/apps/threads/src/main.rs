@@ -91,9 +91,9 @@ fn scene(name: &str, args: &Args) -> Result<()> {
 
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
-    const SCENES: [&str; 16] = [
+    const SCENES: [&str; 17] = [
         "all", "spawn", "heap", "sync", "scope", "many", "futex", "counts", "race", "exit",
-        "panic", "fault", "overflow", "async", "lost", "work",
+        "panic", "fault", "overflow", "async", "lost", "work", "served",
     ];
     args.expect_options(&["--scene", "--turns", "--seconds", "--rounds"])?;
     scene(args.one_of("--scene", &SCENES, "all")?, &args)
