@@ -5,11 +5,11 @@
 //! A holder that ends says so with release, as a kernel gives a thread's owner word up, and those who ask learn it with
 //! acquire.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering as Real};
 
 use dyad_services::keeper::{Keeper, Word};
 use loom::cell::UnsafeCell;
+use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
