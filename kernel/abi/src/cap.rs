@@ -414,10 +414,12 @@ numbered! {
         /// Value: the node it is on when it returns.
         Migrate = 4,
         /// `()`: takes a ready or blocked thread out of scheduling; its dispatch is refused. Not a
-        /// running one.
+        /// running one. A thread that is within an invocation stops when it has returned from all of them. Value:
+        /// see [`StopOutcome`].
         Stop = 5,
         /// `(place)`: makes a stopped thread ready again where it was, or with
-        /// `1 << 63 | cpu << 8 | node` there. Ends the waiting of a blocked one, as if nothing had come.
+        /// `1 << 63 | cpu << 8 | node` there. Ends the waiting of a blocked one, as if nothing had come. Withdraws
+        /// a `Stop` that is to take effect when the thread leaves a service.
         Resume = 6,
         /// `()`: gives the CPU back to whoever dispatched this, the calling, thread.
         Yield = 7,
@@ -446,6 +448,25 @@ numbered! {
         Load = 13,
     }
 }
+
+numbered! {
+    /// Values of [`ThreadOp::Stop`].
+    StopOutcome {
+        /// The thread is stopped.
+        Stopped = 0,
+        /// It was stopped already, or has ended.
+        Already = 1,
+        /// It is within an invocation and stops when it has left that; ask again to learn whether it has.
+        WhenItLeaves = 2,
+        /// It was within an invocation for [`STOP_GRACE_NS`] after the first request. It has ended there: it cannot
+        /// be resumed before it is configured anew.
+        Ended = 3,
+    }
+}
+
+/// How long a thread may go on within an invocation after the first [`ThreadOp::Stop`], in ns of fused time. A
+/// `Stop` that comes later ends it there.
+pub const STOP_GRACE_NS: u64 = 1_000_000_000;
 
 numbered! {
     /// Operations on [`CapType::Sinv`].
@@ -537,6 +558,9 @@ numbered! {
         /// ([`SimCounter`](crate::clock::SimCounter)), or what kernels count by themselves
         /// ([`KernelCounter`](crate::clock::KernelCounter)).
         Count = 12,
+        /// `(token)`: whether an invocation of the caller's component, `thread id << 8 | depth`, may still go on.
+        /// Value: 1 if it may; 0 if it is over for good. A thread that is stopped in it is ended there.
+        Inside = 13,
     }
 }
 

@@ -174,6 +174,8 @@ impl In<'_> {
         match linked {
             // The loop looks again.
             Ok(()) | Err(Error::Again | Error::Exists) => Ok(()),
+            // The table of the place has been taken out since it was found.
+            Err(_) if !self.is_linked(d, place) => Ok(()),
             Err(e) => Err(e),
         }
     }

@@ -4,7 +4,7 @@
 //!
 //! | operation | acts on | if the caller is elsewhere |
 //! |---|---|---|
-//! | `Now`, `Where`, `NodeState`, `Quiesced`, `Shutdown` | the system | the same |
+//! | `Now`, `Where`, `NodeState`, `Quiesced`, `Shutdown`, `Inside` | the system | the same |
 //! | `StartCpu` | a CPU of the capability's node | a message carries it there |
 //! | `FlushStep`, `FlushTlb`, `AttachIrq`, `Write`, `Report` | the node the caller runs on | [`Error::NotReady`] |
 //!
@@ -30,6 +30,7 @@ use dyad_abi::user::{MAX_WRITE, Where};
 use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_shm::frame::Epoch;
 
+use super::inside;
 use crate::cx::{Cx, Operand};
 use crate::fused;
 use crate::object::find;
@@ -79,6 +80,7 @@ pub fn dispatch<P: Platform>(cx: &Cx, this: &Operand, op: HardwareOp, a: [u64; 5
             let stamp = Epoch::new(a[0]).ok_or(Error::BadArgument)?;
             return Ok(cx.node.tables.quiesced(stamp) as u64);
         }
+        HardwareOp::Inside => return inside::inside::<P>(cx, a[0]),
         HardwareOp::StartCpu => return start_cpu::<P>(cx, node, a),
         // For the whole system, and for good: the first code counts. The caller runs on until its
         // node ends.

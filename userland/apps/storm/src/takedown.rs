@@ -183,8 +183,13 @@ fn quieten(slots: &mut Slots) -> Result<()> {
             match known.kind {
                 CapType::Thread if pass == 0 => {
                     // If it is new there is nothing to stop; if it cannot be stopped, its frame will
-                    // be found.
-                    let _ = cap.stop();
+                    // be found. One that is within an invocation ends there after the grace period: its scheduler
+                    // does not run any more.
+                    let stopped = patiently(|| match cap.stop() {
+                        Err(Error::NotReady) => Ok(()),
+                        done => done,
+                    });
+                    let _ = stopped;
                 }
                 CapType::Receive => drain(Cap::at(cap.index()), 64),
                 CapType::Space if pass == 0 => clear_space(Cap::at(cap.index()))?,

@@ -62,6 +62,18 @@ impl Cap<Hardware> {
         self.call(HardwareOp::AttachIrq as u32, args).map(drop)
     }
 
+    /// Whether the invocation `token` of the calling program may still go on. `false` is for good: a thread that is
+    /// stopped in it is ended there. Needs the right `Inside`.
+    ///
+    /// # Errors
+    ///
+    /// `BadArgument` if no invocation can have that token, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn is_inside(self, token: u64) -> Result<bool> {
+        let inside = self.call(HardwareOp::Inside as u32, [token, 0, 0, 0, 0])?;
+        Ok(inside != 0)
+    }
+
     /// Nanoseconds of fused time since the first node started. Needs the right `Now`.
     ///
     /// # Errors
