@@ -47,6 +47,14 @@ pub fn may_halt(isa: Isa, code: &[u8]) -> bool {
     }
 }
 
+/// Whether the instruction `code` is a system call.
+pub fn is_system_call(isa: Isa, code: &[u8]) -> bool {
+    match isa {
+        Isa::X86_64 => code == [0x0f, 0x05],
+        Isa::Aarch64 => code == 0xd400_0001u32.to_le_bytes(),
+    }
+}
+
 /// Whether no access of the instruction `code` is longer than 8 bytes. `false` if that is not obvious.
 pub fn is_narrow(isa: Isa, code: &[u8]) -> bool {
     match isa {

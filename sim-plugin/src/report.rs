@@ -2,8 +2,9 @@
 //! From what was counted to the report: [`dyad_sim_model::report`], schema `dyad.sim/2`.
 
 use dyad_abi::marker::WindowId;
-use dyad_sim_model::report::{Spread, WindowReport};
+use dyad_sim_model::report::{MaskedReport, Spread, WindowReport};
 
+use crate::masked::Stretches;
 use crate::windows::{Metric, Record, Samples};
 
 /// The windows of a machine.
@@ -36,6 +37,19 @@ fn window((id, record): (&WindowId, &Record)) -> WindowReport {
         waits: spread(Metric::Waits),
         sites: record.sites().iter().map(|(at, n)| (*at, *n)).collect(),
     }
+}
+
+/// The longest stretches with interrupts masked of a machine.
+pub fn masked(stretches: &Stretches) -> Vec<MaskedReport> {
+    let of = stretches.0.iter();
+    of.map(|(key, longest)| MaskedReport {
+        window: key.window.map(|id| id.0),
+        entry: key.entry,
+        n: longest.n,
+        longest: longest.length,
+        sites: longest.sites.iter().map(|(at, n)| (*at, *n)).collect(),
+    })
+    .collect()
 }
 
 #[cfg(test)]
