@@ -5,7 +5,7 @@
 //! | step | order |
 //! |---|---|
 //! | the pending bits are taken, all at once; then the rings of their senders are looked into | acquire: a message whose bit was taken is seen. One that is pushed later sets its bit anew |
-//! | 64 messages of a sender, then the next one's turn; what is left has its bit set again | a sender who never stops does not keep this CPU from others, and is not forgotten |
+//! | some messages of a sender, then the next one's turn; what is left has its bit set again | a sender who never stops does not keep this CPU from others, and is not forgotten |
 //!
 //! Nearly all messages are hints: they name an object and where to look, and what is found there
 //! decides. So one that comes twice, or late, does no harm; a thread whose message is lost with its
@@ -20,6 +20,7 @@
 use core::sync::atomic::Ordering;
 
 use dyad_abi::ident::MAX_CPUS;
+use dyad_abi::record::Level;
 use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_ring::{Consumer, Message, wake};
 use dyad_shm::FrameRef;
@@ -28,14 +29,16 @@ use crate::cx::Cx;
 use crate::inbox::{kind, ring_at, wake_line};
 use crate::node::{Node, node};
 use crate::object::thread::Thread;
-use crate::{Platform, dispatch, handover, object, shootdown, warn};
+use crate::{Platform, console, dispatch, handover, object, shootdown};
 
-/// Most messages taken from one inbox before others get their turn: bounds the time a CPU
-/// spends here.
-const BATCH: usize = 64;
+/// Most messages taken from one inbox before others get their turn.
+const BATCH: usize = 8;
+/// Most messages taken at once: bounds the time a CPU spends here.
+const TOTAL: usize = 12;
 
-/// Takes what has come in. Bounded: at most 64 messages per sender; if more are left the
-/// bit is set again, and the CPU neither sleeps nor runs user code before it has come back.
+/// Takes what has come in. Bounded: at most [`BATCH`] messages per sender and [`TOTAL`] of all; if more are
+/// left the bit is set again, and the CPU neither sleeps nor runs user code before it has come back. The
+/// first sender is another one in each turn, so that all have theirs.
 pub fn drain<P: Platform>() {
     let node = node();
     let local = P::local();
@@ -46,17 +49,22 @@ pub fn drain<P: Platform>() {
         return;
     }
     // A bit says which CPU of a node has sent, the ring only which node: a node's CPUs share it.
-    for from in node.all() {
+    let count = node.params.node_count;
+    let first = local.turns.get() as usize % count.max(1);
+    let mut left = TOTAL;
+    let turn = node.all().cycle().skip(first).take(count);
+    for from in turn {
         if pending >> (from.index() * MAX_CPUS) & ((1 << MAX_CPUS) - 1) == 0 {
             continue;
         }
         for i in 0..=BATCH {
-            if i == BATCH {
+            if i == BATCH || left == 0 {
                 // Not done yet: come back before sleeping or running user code.
                 let bit = (from.index() * MAX_CPUS) as u32;
                 let _ = wake::notify(mem, &line, bit);
                 break;
             }
+            left -= 1;
             // Borrowed for this message only: what handles it may send, and look in here.
             let next = {
                 let mut inboxes = local.inboxes.borrow_mut();
@@ -71,9 +79,9 @@ pub fn drain<P: Platform>() {
                 // The sender has written nonsense, or something else has: begin anew where it says it
                 // is. What was between is lost, but this CPU is not.
                 Err(_) => {
-                    warn!(
-                        P,
-                        "inbox from node {from}: impossible index, messages dropped"
+                    console::log_limited::<P>(
+                        Level::Warn,
+                        format_args!("inbox from node {from}: impossible index, messages dropped"),
                     );
                     local.inboxes.borrow_mut()[from.index()] =
                         Some(Consumer::attach(mem, ring_at(node.id(), local.id(), from)));
@@ -104,7 +112,10 @@ fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
         _ => Err(Error::BadArgument),
     };
     if let Err(e) = result {
-        warn!(P, "message from node {from} dropped: {:x?}: {e}", &m.0[..3]);
+        console::log_limited::<P>(
+            Level::Warn,
+            format_args!("message from node {from} dropped: {:x?}: {e}", &m.0[..3]),
+        );
     }
 }
 

@@ -14,6 +14,7 @@ use dyad_shm::PhysAddr;
 use dyad_shm::frame::WeakRef;
 
 use crate::chain::Chain;
+use crate::note::FaultNote;
 use crate::object::endpoint::Line;
 use crate::object::thread::Thread;
 use crate::platform::Interrupt;
@@ -39,6 +40,10 @@ pub struct CpuLocal {
     pub quiet: Known,
     /// The node whose supply of frames was last found to have none.
     pub short_of: Cell<Option<NodeId>>,
+    /// Splits of blocks that page faults may still make during this stay in the kernel.
+    pub splits: Cell<u32>,
+    /// What is still to be written of the fault that has ended a thread here.
+    pub fault_note: FaultNote,
     /// The threads under the running one.
     pub chain: Chain,
     /// The thread that runs here.
@@ -106,6 +111,8 @@ impl CpuLocal {
             quiet: Known::new(),
             chain: Chain::new(),
             short_of: Cell::new(None),
+            splits: Cell::new(0),
+            fault_note: FaultNote::new(),
             thread: Cell::new(None),
             holding: Cell::new(None),
             short_way: Cell::new(None),

@@ -11,8 +11,9 @@
 //! it has free frames there, and its last quarter is not for pages: the others can then be emptied of
 //! pages ([`evacuate`](crate::evacuate)) and taken away, which nobody can do with a table.
 //!
-//! Bounds: at most [`TRIES`] frames are tried for each frame taken, twice as many for each table, with at most 20 splits
-//! each; a fault takes at most seven (three tables for each ISA, one page). One frame is zeroed by
+//! Bounds: at most [`TRIES`] frames are tried for each frame taken, twice as many for each table; a fault
+//! takes at most seven (three tables for each ISA, one page) and makes at most [`SPLITS`] splits. A fault
+//! that needs more comes again, and finds smaller blocks. One frame is zeroed by
 //! each, if it has ever been used: one that no stamp has been put on since the pools were created
 //! is zero still.
 
@@ -26,6 +27,8 @@ use crate::mapping::{Driver, In, refusal, table_kind};
 
 /// Frames that are tried before there is none.
 pub const TRIES: u32 = 16;
+/// Splits that one fault makes at most: enough for one frame out of the largest block, and some.
+pub const SPLITS: u32 = 28;
 /// Looks at the tables on the way to a page: one per level, and some for others' changes.
 const LOOKS: u32 = 8;
 
@@ -61,8 +64,10 @@ impl In<'_> {
             for _ in 0..TRIES.min(run.frames.min(u32::MAX.into()) as u32) {
                 let n = words.increase(&slot.tables, 1) % run.frames;
                 let frame = run.frame(run.frames - 1 - n).ok_or(Error::Corrupt)?;
-                if let Ok(taken) = self.claim::<P>(frame, used) {
-                    return Ok(taken);
+                match self.claim::<P>(frame, used) {
+                    Ok(taken) => return Ok(taken),
+                    Err(_) if self.cx.local.splits.get() == 0 => return Err(Error::Again),
+                    Err(_) => {}
                 }
             }
         }
@@ -79,6 +84,8 @@ impl In<'_> {
                     }
                     return Ok(taken);
                 }
+                // The next attempt finds the block split so far.
+                Err(Refused::Busy) if self.cx.local.splits.get() == 0 => return Err(Error::Again),
                 // It is free, or was a moment ago: not yet quiet, or in the hands of another CPU
                 // that splits the block it is in.
                 Err(
@@ -117,6 +124,11 @@ impl In<'_> {
         };
         let mut at = head;
         while let Some(half) = order.half() {
+            let left = self.cx.local.splits.get();
+            if left == 0 {
+                return Err(Refused::Busy);
+            }
+            self.cx.local.splits.set(left - 1);
             let other = frames.split(at, &intents)?;
             if frame >= other {
                 at = other;

@@ -24,8 +24,9 @@
 //! so that it is dead when the frame is something else.
 //!
 //! Bounds: an operation changes one block. Blocks that have been used are zeroed when they are
-//! used again, at most [`MAX_ZEROED`] at once; frames that nobody has used since the pools were
-//! made are zero already. Splitting down to a frame takes at most 20 steps. `Count` looks at
+//! used again, at most 2^[`MAX_ZEROED`] frames at once. A block that nobody has used since the pools were
+//! made is zero already and costs the same whatever its size. Splitting down to a frame takes at most 20
+//! steps. `Count` looks at
 //! [`MAX_COUNTED`] words.
 
 use dyad_abi::cap::{CapType, Counted, MemoryOp, ObjectKind, Rights, TableAt};
@@ -44,11 +45,11 @@ use crate::object::endpoint::Endpoints;
 use crate::object::thread::{NO_MORE_EVENTS, State, Thread};
 use crate::object::{find, object_kind};
 
-/// Largest block that is zeroed in one operation: 64 frames, 256 KiB.
-pub const MAX_ZEROED: u32 = 6;
+/// Largest block that is zeroed in one operation: 16 frames, 64 KiB.
+pub const MAX_ZEROED: u32 = 4;
 
 /// Words of frames that one `Count` looks at.
-pub const MAX_COUNTED: u32 = 512;
+pub const MAX_COUNTED: u32 = 64;
 
 /// Carries an operation on memory out: on the frame, or on the block that begins, at offset `a[0]`
 /// of the capability.
@@ -183,8 +184,10 @@ fn block_within(memory: &Operand, at: u64, word: FrameWord) -> Result<()> {
 /// be zeroed than one operation may; [`Error::Again`] if it is being changed, or not quiesced.
 pub fn claim<P: Platform>(cx: &Cx, frame: FrameRef, order: Order) -> Result<Claim> {
     let frames = cx.frames();
+    // The way from a tail to its head is gone once. Behind each split, the half with the frame is known.
+    let mut head = frames.head(frame)?.0;
     for _ in 0..=Order::MAX.get() {
-        let (head, word) = frames.head(frame)?;
+        let (word, stamp) = frames.read(head)?;
         let FrameType::Untyped(has) = word.ty else {
             return Err(match word.ty {
                 FrameType::Reserved => Error::Denied,
@@ -194,14 +197,16 @@ pub fn claim<P: Platform>(cx: &Cx, frame: FrameRef, order: Order) -> Result<Clai
         };
         if head == frame && has == order {
             // Splitting changes versions, and copies stamps: a frame that has been used has one.
-            let dirty =
-                frames.read(head)?.1.epoch != Epoch::ZERO && !lacks!("ops::memory::claim::zero");
+            let dirty = stamp.epoch != Epoch::ZERO && !lacks!("ops::memory::claim::zero");
             if dirty && order.get() > MAX_ZEROED {
                 return Err(Error::TooLarge);
             }
             let mut claim = frames.from_untyped_begin(frame, Some(word.version), cx, cx)?;
+            if !dirty {
+                claim.never_used();
+            }
             while let Some(f) = claim.next_frame() {
-                if dirty && !P::zero_frame(cx.node.map, f.address()) {
+                if !P::zero_frame(cx.node.map, f.address()) {
                     frames.from_untyped_abandon(claim, &cx.intents())?;
                     return Err(Error::Corrupt);
                 }
@@ -214,7 +219,10 @@ pub fn claim<P: Platform>(cx: &Cx, frame: FrameRef, order: Order) -> Result<Clai
             return Err(Error::BadArgument);
         }
         // One step at a time, each a row: what is left of the larger block is what `Split` leaves.
-        frames.split(head, &cx.intents())?;
+        let other = frames.split(head, &cx.intents())?;
+        if frame >= other {
+            head = other;
+        }
     }
     Err(Error::Corrupt)
 }

@@ -12,7 +12,7 @@
 //! | `Shootdown` | one message per CPU |
 //! | `Evacuate` | 64 pages parked or 16 moved, or 256 entries looked at |
 //! | `Exchange` | one walk, and one fault of the page, if that is not mapped; one word |
-//! | `Reclaim` | [`RECLAIM_PAGES`] pages unmapped on each ISA, or eight times as many entries looked at; the value tells how far it has come |
+//! | `Reclaim`, `Evacuate` | a [`BUDGET`] that looks, pages and tables take their costs from; the value tells how far it has come |
 //!
 //! # What it takes besides the right of the operation
 //!
@@ -65,10 +65,16 @@ use crate::mapping::{Driver, In, page, refusal, span, table_kind};
 use crate::object::space::{MAX_RUNS, Region, Space, Supply};
 use crate::{copy, shootdown};
 
-/// Pages that one `Reclaim` unmaps at most.
-pub const RECLAIM_PAGES: u64 = 32;
-/// Entries that it looks at for each of them, if that is what there is to do.
-pub(super) const LOOKS_PER_PAGE: u64 = 8;
+/// What one `Reclaim` or `Evacuate` may cost, in instructions, roughly. A call does at least one page.
+pub const BUDGET: u64 = 8_000;
+/// A look at an address, in all tables.
+pub(super) const LOOK: u64 = 500;
+/// A page unmapped in one table.
+const UNMAPPED: u64 = 1_200;
+/// A table taken out and given back.
+const PRUNED: u64 = 2_200;
+/// A page moved.
+pub(super) const MOVED: u64 = BUDGET / 2;
 
 /// Carries an operation on an address space out.
 ///
@@ -502,8 +508,7 @@ pub(super) fn range_of(memory: &Operand, at: u64, count: u64) -> Result<Supply> 
 /// `Reclaim`: unmaps pages that faults have put there, on all ISAs; other pages stay. Tables that are
 /// left empty go back to the supply. Value: pages looked at; the caller goes on behind them.
 ///
-/// Bounded by what it costs: [`RECLAIM_PAGES`] pages unmapped, or eight times as many looks at
-/// entries that are not such pages. An empty entry of a higher level is one look, however much it
+/// Bounded by what it costs ([`BUDGET`]). An empty entry of a higher level is one look, however much it
 /// covers, so that a space with large holes is gone through quickly.
 ///
 /// # Errors
@@ -518,9 +523,9 @@ pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
         .filter(|&end| end <= USER_END)
         .ok_or(Error::BadArgument)?;
     let mut va = start;
-    let mut budget = RECLAIM_PAGES * LOOKS_PER_PAGE;
+    let mut budget = BUDGET;
     while va < end && budget != 0 {
-        let mut cost = 1;
+        let mut cost = LOOK;
         // Nothing before this is mapped anywhere.
         let mut next = end;
         for isa in this.cx.node.isas() {
@@ -532,11 +537,11 @@ pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
                 // What users have mapped is theirs to unmap: they have the capability.
                 Pte::Leaf(leaf) if leaf.perms.contains(Perms::OWNED) => {
                     this.unmap(&d, &place, &leaf)?;
-                    cost = LOOKS_PER_PAGE;
+                    cost += UNMAPPED;
                 }
                 Pte::Parked { pa, perms } if perms.contains(Perms::OWNED) => {
                     this.unmap(&d, &place, &Leaf::unparked(pa, perms))?;
-                    cost = LOOKS_PER_PAGE;
+                    cost += UNMAPPED;
                 }
                 Pte::Closing { .. } => return Err(Error::Again),
                 _ => {}
@@ -544,7 +549,7 @@ pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
             next = next.min(behind);
             // The last page of a table, or the last one asked for, has been done.
             if next >= end || next.is_multiple_of(Level::L2.size()) {
-                prune(this, &d, va);
+                cost += PRUNED * prune(this, &d, va);
             }
         }
         va = next;
@@ -556,17 +561,22 @@ pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
 /// Takes tables around `va` out that are empty and came from a supply, from below: each that goes may
 /// be what its parent was waiting for. Ends at the first that stays, because it has other entries or
 /// is a user's; that is no error, as somebody may just be filling it again.
-fn prune(this: &In<'_>, d: &Driver, va: u64) {
+///
+/// Returns how many have gone.
+fn prune(this: &In<'_>, d: &Driver, va: u64) -> u64 {
+    let mut gone = 0;
     for above in [Level::L2, Level::L3, Level::L4] {
-        let Ok(place) = d.find(va, above) else { return };
+        let Ok(place) = d.find(va, above) else { break };
         let Pte::Table(table) = d.meaning(&place) else {
             continue;
         };
         let supplied =
             FrameRef::of(table).is_some_and(|f| this.space.is_supplied(this.cx.words(), f));
         if place.level != above || !supplied || this.unlink(d, &place, table).is_err() {
-            return;
+            break;
         }
         let _ = back_to_supply(this, d, above, table);
+        gone += 1;
     }
+    gone
 }
