@@ -168,7 +168,7 @@ fn make_space<'c, P: Platform>(cx: &'c Cx, frames: &mut Frames) -> Result<In<'c>
     let object = frames.object::<P>(cx, ObjectKind::Space)?;
     let space: &'static Space = find(cx.node, object, Space::KIND)?;
     // This is no fault: it takes as many as there are.
-    cx.local.splits.set(u32::MAX);
+    cx.local.fault_budget.set(u32::MAX);
     let this = In { cx, space, object };
     for isa in cx.node.isas() {
         let kind = match isa {

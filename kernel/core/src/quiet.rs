@@ -41,7 +41,7 @@ use crate::object::{find, follow, reference};
 use crate::{Platform, dispatch, fp, inbox};
 
 /// Most steps of one `FlushStep`.
-pub const MAX_STEPS: u64 = 128;
+pub const MAX_STEPS: u64 = 96;
 /// Bytes that are dropped in one step where caches are not coherent.
 const STEP_BYTES: u64 = 512;
 

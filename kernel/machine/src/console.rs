@@ -42,6 +42,17 @@ impl Line {
         }
     }
 
+    /// Both bytes, or none.
+    fn push_pair(&mut self, pair: [u8; 2]) {
+        match self.bytes[..LINE].get_mut(self.len..self.len + 2) {
+            Some(room) => {
+                room.copy_from_slice(&pair);
+                self.len += 2;
+            }
+            None => self.cut = true,
+        }
+    }
+
     fn finish(&mut self) -> &[u8] {
         if self.cut {
             self.bytes[self.len..self.len + 3].copy_from_slice(b"...");
@@ -246,14 +257,8 @@ impl Write for Escaped<'_> {
     fn write_str(&mut self, s: &str) -> fmt::Result {
         for b in s.bytes() {
             match b {
-                b'"' | b'\\' => {
-                    self.0.push(b'\\');
-                    self.0.push(b);
-                }
-                b'\n' => {
-                    self.0.push(b'\\');
-                    self.0.push(b'n');
-                }
+                b'"' | b'\\' => self.0.push_pair([b'\\', b]),
+                b'\n' => self.0.push_pair([b'\\', b'n']),
                 0..0x20 => self.0.push(b' '),
                 _ => self.0.push(b),
             }

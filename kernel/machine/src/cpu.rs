@@ -40,8 +40,9 @@ pub struct CpuLocal {
     pub quiet: Known,
     /// The node whose supply of frames was last found to have none.
     pub short_of: Cell<Option<NodeId>>,
-    /// Splits of blocks that page faults may still make during this stay in the kernel.
-    pub splits: Cell<u32>,
+    /// What page faults may still cost during this stay in the kernel, in instructions, roughly: see
+    /// `dyad_space::supply`.
+    pub fault_budget: Cell<u32>,
     /// What is still to be written of the fault that has ended a thread here.
     pub fault_note: FaultNote,
     /// The threads under the running one.
@@ -111,7 +112,7 @@ impl CpuLocal {
             quiet: Known::new(),
             chain: Chain::new(),
             short_of: Cell::new(None),
-            splits: Cell::new(0),
+            fault_budget: Cell::new(0),
             fault_note: FaultNote::new(),
             thread: Cell::new(None),
             holding: Cell::new(None),

@@ -365,7 +365,8 @@ impl Space {
         Ok(())
     }
 
-    fn read_slot(words: &Words, slot: &RegionSlot) -> Option<Region> {
+    /// The region in a slot, if there is one.
+    pub fn read_slot(words: &Words, slot: &RegionSlot) -> Option<Region> {
         let start = words.read(&slot.start);
         if start < USER_MIN {
             return None;
@@ -384,6 +385,22 @@ impl Space {
             .iter()
             .take(words.read(&self.slots_used) as usize)
             .filter_map(|s| Self::read_slot(words, s))
+    }
+
+    /// Start, end and slot of each region there is now: what can be read without decoding the rest.
+    pub fn bounds<'a>(
+        &'a self,
+        words: &'a Words,
+    ) -> impl Iterator<Item = (u64, u64, &'a RegionSlot)> + 'a {
+        self.regions
+            .iter()
+            .take(words.read(&self.slots_used) as usize)
+            .filter_map(|s| {
+                let (start, end) = (words.read(&s.start), words.read(&s.end));
+                // Unchanged while being read?
+                (start >= USER_MIN && start & PENDING == 0 && words.read(&s.start) == start)
+                    .then_some((start, end, s))
+            })
     }
 
     /// The region an address is in.

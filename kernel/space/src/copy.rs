@@ -23,7 +23,7 @@ use crate::object::find;
 use crate::object::space::Space;
 use crate::platform::FaultKind;
 use crate::resolve::{allows, resolve_further};
-use crate::supply::SPLITS;
+use crate::supply::BUDGET;
 
 /// Most bytes that are copied at once.
 pub const MAX_COPY: usize = 64 << 10;
@@ -37,7 +37,7 @@ fn locate<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -> Res
         space: find(cx.node, space, Space::KIND)?,
         object: space,
     };
-    cx.local.splits.set(SPLITS);
+    cx.local.fault_budget.set(BUDGET);
     for _ in 0..LOOKS {
         let own = this.driver(P::ISA)?;
         let place = own.find(va, Level::L1).map_err(crate::mapping::refusal)?;
@@ -50,7 +50,7 @@ fn locate<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -> Res
         }
         match resolve_further::<P>(cx, space, va, kind) {
             // What has been split so far is not lost.
-            Err(Error::Again) if cx.local.splits.get() == 0 => return Err(Error::Again),
+            Err(Error::Again) if cx.local.fault_budget.get() == 0 => return Err(Error::Again),
             Ok(_) | Err(Error::Again) => {}
             Err(e) => return Err(e),
         }

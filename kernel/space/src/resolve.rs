@@ -11,7 +11,7 @@
 //! winner's.
 //!
 //! Bounds: two walks per ISA, the slots of regions in use, at most seven frames taken from the
-//! supply and [`SPLITS`] splits for them (see [`crate::supply`]).
+//! supply and [`BUDGET`] splits for them (see [`crate::supply`]).
 
 use dyad_abi::cap::RegionKind;
 use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
@@ -29,7 +29,7 @@ use crate::node::node;
 use crate::object::find;
 use crate::object::space::{Region, Space};
 use crate::platform::FaultKind;
-use crate::supply::SPLITS;
+use crate::supply::BUDGET;
 
 /// How a fault was resolved. The thread goes on in each case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub fn resolve_here<P: Platform>(
         node: node(),
         local,
     };
-    local.splits.set(SPLITS);
+    local.fault_budget.set(BUDGET);
     resolve_slowly::<P>(&cx, cx.space()?, va, kind)
 }
 
@@ -88,7 +88,7 @@ pub fn resolve_here<P: Platform>(
 ///
 /// As [`resolve_here`].
 pub fn resolve<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -> Result<Outcome> {
-    cx.local.splits.set(SPLITS);
+    cx.local.fault_budget.set(BUDGET);
     resolve_further::<P>(cx, space, va, kind)
 }
 

@@ -25,8 +25,8 @@
 //!
 //! Bounds: an operation changes one block. Blocks that have been used are zeroed when they are
 //! used again, at most 2^[`MAX_ZEROED`] frames at once. A block that nobody has used since the pools were
-//! made is zero already and costs the same whatever its size. Splitting down to a frame takes at most 20
-//! steps. `Count` looks at
+//! made is zero already and costs the same whatever its size. An operation splits at most
+//! [`MAX_SPLITS`] times; down to a frame it takes 20. `Count` looks at
 //! [`MAX_COUNTED`] words.
 
 use dyad_abi::cap::{CapType, Counted, MemoryOp, ObjectKind, Rights, TableAt};
@@ -47,6 +47,10 @@ use crate::object::{find, object_kind};
 
 /// Largest block that is zeroed in one operation: 16 frames, 64 KiB.
 pub const MAX_ZEROED: u32 = 4;
+
+/// Splits of one operation. A call that needs more is refused with `Again`, and the next one finds a smaller
+/// block.
+pub const MAX_SPLITS: u32 = 12;
 
 /// Words of frames that one `Count` looks at.
 pub const MAX_COUNTED: u32 = 64;
@@ -181,50 +185,58 @@ fn block_within(memory: &Operand, at: u64, word: FrameWord) -> Result<()> {
 ///
 /// [`Error::Exists`] if it is in use, [`Error::Denied`] if it is the system's,
 /// [`Error::BadArgument`] if no block of that size begins there, [`Error::TooLarge`] if more is to
-/// be zeroed than one operation may; [`Error::Again`] if it is being changed, or not quiesced.
+/// be zeroed than one operation may; [`Error::Again`] if it is being changed, is not quiesced, or has been split
+/// as often as one operation may.
 pub fn claim<P: Platform>(cx: &Cx, frame: FrameRef, order: Order) -> Result<Claim> {
     let frames = cx.frames();
     // The way from a tail to its head is gone once. Behind each split, the half with the frame is known.
-    let mut head = frames.head(frame)?.0;
-    for _ in 0..=Order::MAX.get() {
-        let (word, stamp) = frames.read(head)?;
-        let FrameType::Untyped(has) = word.ty else {
-            return Err(match word.ty {
-                FrameType::Reserved => Error::Denied,
-                FrameType::Retyping(_) | FrameType::Frozen(_) => Error::Again,
-                _ => Error::Exists,
-            });
-        };
-        if head == frame && has == order {
-            // Splitting changes versions, and copies stamps: a frame that has been used has one.
-            let dirty = stamp.epoch != Epoch::ZERO && !lacks!("ops::memory::claim::zero");
-            if dirty && order.get() > MAX_ZEROED {
-                return Err(Error::TooLarge);
-            }
-            let mut claim = frames.from_untyped_begin(frame, Some(word.version), cx, cx)?;
-            if !dirty {
-                claim.never_used();
-            }
-            while let Some(f) = claim.next_frame() {
-                if !P::zero_frame(cx.node.map, f.address()) {
-                    frames.from_untyped_abandon(claim, &cx.intents())?;
-                    return Err(Error::Corrupt);
-                }
-                claim.frame_done(cx.words());
-            }
-            return Ok(claim);
+    let (mut head, word) = frames.head(frame)?;
+    let mut has = match word.ty {
+        FrameType::Untyped(has) => has,
+        FrameType::Reserved => return Err(Error::Denied),
+        FrameType::Retyping(_) | FrameType::Frozen(_) => return Err(Error::Again),
+        _ => return Err(Error::Exists),
+    };
+    // One step at a time, each a row: what is left of the larger block is what `Split` leaves.
+    let mut splits = 0;
+    while has > order
+        && let Some(half) = has.half()
+    {
+        if splits == MAX_SPLITS {
+            return Err(Error::Again);
         }
-        // Smaller, or as large and around it: what has not been merged is not one block.
-        if has <= order {
-            return Err(Error::BadArgument);
-        }
-        // One step at a time, each a row: what is left of the larger block is what `Split` leaves.
+        splits += 1;
         let other = frames.split(head, &cx.intents())?;
         if frame >= other {
             head = other;
         }
+        has = half;
     }
-    Err(Error::Corrupt)
+    // Smaller, or around it: what has not been merged is not one block.
+    if head != frame || has != order {
+        return Err(Error::BadArgument);
+    }
+    let (word, stamp) = frames.read(frame)?;
+    if word.ty != FrameType::Untyped(order) {
+        return Err(Error::Again);
+    }
+    // Splitting changes versions, and copies stamps: a frame that has been used has one.
+    let dirty = stamp.epoch != Epoch::ZERO && !lacks!("ops::memory::claim::zero");
+    if dirty && order.get() > MAX_ZEROED {
+        return Err(Error::TooLarge);
+    }
+    let mut claim = frames.from_untyped_begin(frame, Some(word.version), cx, cx)?;
+    if !dirty {
+        claim.never_used();
+    }
+    while let Some(f) = claim.next_frame() {
+        if !P::zero_frame(cx.node.map, f.address()) {
+            frames.from_untyped_abandon(claim, &cx.intents())?;
+            return Err(Error::Corrupt);
+        }
+        claim.frame_done(cx.words());
+    }
+    Ok(claim)
 }
 
 /// Makes a kernel object of an untyped frame. All zeros is a valid object of every kind, in its

@@ -66,15 +66,17 @@ use crate::object::space::{MAX_RUNS, Region, Space, Supply};
 use crate::{copy, shootdown};
 
 /// What one `Reclaim` or `Evacuate` may cost, in instructions, roughly. A call does at least one page.
-pub const BUDGET: u64 = 8_000;
+pub const BUDGET: u64 = 6_000;
 /// A look at an address, in all tables.
 pub(super) const LOOK: u64 = 500;
 /// A page unmapped in one table.
 const UNMAPPED: u64 = 1_200;
-/// A table taken out and given back.
-const PRUNED: u64 = 2_200;
-/// A page moved.
-pub(super) const MOVED: u64 = BUDGET / 2;
+/// A look whether tables can be taken out.
+const PRUNING: u64 = 600;
+/// Tables that one `Reclaim` takes out at most.
+const MAX_PRUNED: u32 = 3;
+/// A page moved: one in each call.
+pub(super) const MOVED: u64 = BUDGET;
 
 /// Carries an operation on an address space out.
 ///
@@ -513,8 +515,9 @@ pub(super) fn range_of(memory: &Operand, at: u64, count: u64) -> Result<Supply> 
 ///
 /// # Errors
 ///
-/// [`Error::BadAddress`], [`Error::BadArgument`]; [`Error::Again`] if somebody else changes a page:
-/// what has been unmapped stays so, and asking again from the same address does no harm.
+/// [`Error::BadAddress`], [`Error::BadArgument`]; [`Error::Again`] if somebody else changes a page, or if the
+/// first page has been done but for its tables: what has been unmapped stays so, and asking again from the
+/// same address does no harm.
 pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
     let start = address(start, PAGE_SIZE)?;
     let end = pages
@@ -524,6 +527,7 @@ pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
         .ok_or(Error::BadArgument)?;
     let mut va = start;
     let mut budget = BUDGET;
+    let mut tables = MAX_PRUNED;
     while va < end && budget != 0 {
         let mut cost = LOOK;
         // Nothing before this is mapped anywhere.
@@ -549,7 +553,14 @@ pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
             next = next.min(behind);
             // The last page of a table, or the last one asked for, has been done.
             if next >= end || next.is_multiple_of(Level::L2.size()) {
-                cost += PRUNED * prune(this, &d, va);
+                cost += PRUNING;
+                if !prune(this, &d, va, &mut tables) {
+                    // The same page again, which is not mapped any more, and the rest of its tables.
+                    return match (va - start) / PAGE_SIZE {
+                        0 => Err(Error::Again),
+                        looked => Ok(looked),
+                    };
+                }
             }
         }
         va = next;
@@ -562,9 +573,9 @@ pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
 /// be what its parent was waiting for. Ends at the first that stays, because it has other entries or
 /// is a user's; that is no error, as somebody may just be filling it again.
 ///
-/// Returns how many have gone.
-fn prune(this: &In<'_>, d: &Driver, va: u64) -> u64 {
-    let mut gone = 0;
+/// Takes at most `left` out, which becomes how many more there may be. `false`: there may be one that it would
+/// have taken.
+fn prune(this: &In<'_>, d: &Driver, va: u64, left: &mut u32) -> bool {
     for above in [Level::L2, Level::L3, Level::L4] {
         let Ok(place) = d.find(va, above) else { break };
         let Pte::Table(table) = d.meaning(&place) else {
@@ -572,11 +583,17 @@ fn prune(this: &In<'_>, d: &Driver, va: u64) -> u64 {
         };
         let supplied =
             FrameRef::of(table).is_some_and(|f| this.space.is_supplied(this.cx.words(), f));
-        if place.level != above || !supplied || this.unlink(d, &place, table).is_err() {
+        if place.level != above || !supplied {
             break;
         }
+        let Some(fewer) = left.checked_sub(1) else {
+            return false;
+        };
+        if this.unlink(d, &place, table).is_err() {
+            break;
+        }
+        *left = fewer;
         let _ = back_to_supply(this, d, above, table);
-        gone += 1;
     }
-    gone
+    true
 }

@@ -32,17 +32,25 @@ pub fn run(stock: &mut Stock) -> Result<()> {
     // Its last frame: everything has to be split. It has been used, so it is zeroed.
     let last = at + (1 << order) - 1;
     let leaf = ObjectKind::CaptblLeaf as u64;
-    succeed!(Memory, MemoryOp::RetypeKernel, memory, last, leaf);
+    split_off(|| operation!(Memory, MemoryOp::RetypeKernel, memory, last, leaf).status);
     succeed!(Memory, MemoryOp::RetypeUntyped, memory, last);
     // The largest part that is zeroed at once, and one that is too large.
     let first = at;
-    succeed!(
-        Memory,
-        MemoryOp::RetypeUser,
-        memory,
-        first,
-        MAX_ZEROED.into()
-    );
+    for _ in 0..2 {
+        let r = operation!(
+            Memory,
+            MemoryOp::RetypeUser,
+            memory,
+            first,
+            MAX_ZEROED.into()
+        );
+        let refused = [
+            0,
+            dyad_abi::Error::Again.code(),
+            dyad_abi::Error::Exists.code(),
+        ];
+        crate::call::expect_one_of("Memory.RetypeUser", r.status, &refused);
+    }
     let more = operation!(
         Memory,
         MemoryOp::RetypeUser,
@@ -61,9 +69,9 @@ pub fn run(stock: &mut Stock) -> Result<()> {
         let (at, order) = stock.largest()?;
         let last = at + (1 << order) - 1;
         if user {
-            succeed!(Memory, MemoryOp::RetypeUser, memory, last, 0);
+            split_off(|| operation!(Memory, MemoryOp::RetypeUser, memory, last, 0).status);
         } else {
-            succeed!(Memory, MemoryOp::RetypeKernel, memory, last, leaf);
+            split_off(|| operation!(Memory, MemoryOp::RetypeKernel, memory, last, leaf).status);
         }
         succeed!(Memory, MemoryOp::Inspect, memory, at + 1);
     }
@@ -73,6 +81,17 @@ pub fn run(stock: &mut Stock) -> Result<()> {
     let what = stock.pool.inspect(at)?;
     crate::call::expect("Merge", u64::from(what != What::Untyped { order }));
     count(stock)
+}
+
+/// A call splits a large block only so many times, and is refused then.
+fn split_off(call: impl Fn() -> u64) {
+    let again = dyad_abi::Error::Again.code();
+    crate::call::expect_one_of("a first call", call(), &[0, again]);
+    crate::call::expect_one_of(
+        "a second call",
+        call(),
+        &[0, again, dyad_abi::Error::Exists.code()],
+    );
 }
 
 /// Counting single frames costs a look for each.

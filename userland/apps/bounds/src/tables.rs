@@ -129,7 +129,7 @@ fn components(stock: &mut Stock, root: Cap<Captbl>) -> Result<()> {
         Rights::ALL.0.into()
     );
     succeed!(Component, ComponentOp::SetFaultHandler, component, to);
-    succeed!(Component, ComponentOp::SetHome, component, 0xff);
+    succeed!(Component, ComponentOp::SetHome, component, 0b11);
     let _ = (Isa::ALL, Narrow::ALL);
     let _ = operation!(Component, ComponentOp::SetFaultHandler, component, 0);
     Ok(())
