@@ -114,9 +114,7 @@ pub fn run<P: Platform>() -> ! {
         if core::mem::replace(&mut again, true) {
             // What this turn has masked is over. Interrupts that have come meanwhile are noted, and
             // attended to below.
-            P::mark::<{ Marker::WAITS.word() }>();
-            P::poll_interrupts();
-            P::mark::<{ Marker::WORKS.word() }>();
+            P::breathe();
         }
         cx.local.turns.set(cx.local.turns.get() + 1);
         let next = attend::<P>(&cx);

@@ -41,8 +41,8 @@ use crate::object::{find, follow, reference};
 use crate::{Platform, dispatch, fp, inbox};
 
 /// Most steps of one `FlushStep`.
-pub const MAX_STEPS: u64 = 96;
-/// Bytes that are dropped in one step where caches are not coherent.
+pub const MAX_STEPS: u64 = 80;
+/// Bytes that cost one more step where caches are not coherent.
 const STEP_BYTES: u64 = 512;
 
 /// This CPU, as rounds see it. What it drops is gone when the call returns.
@@ -70,7 +70,7 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
     fn steps(&self, len: u64) -> u32 {
         match self.cx.words().is_coherent() {
             true => 1,
-            false => len.div_ceil(STEP_BYTES).clamp(1, MAX_STEPS) as u32,
+            false => 1 + len.div_ceil(STEP_BYTES).min(MAX_STEPS) as u32,
         }
     }
 

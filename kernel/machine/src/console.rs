@@ -380,3 +380,61 @@ fn emit_user<P: Platform>(text: &mut Line) {
     text.cut = false;
     put::<P>(line.finish());
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::string::String;
+
+    use super::*;
+
+    #[test]
+    fn a_burst_of_reports_is_written_and_the_rest_is_counted() {
+        let mut budget = Budget::new();
+        let start = 1_000 * INTERVAL_NS;
+        for _ in 0..BURST {
+            assert_eq!(budget.take(start), Some(0));
+        }
+        for _ in 0..5 {
+            assert_eq!(budget.take(start + INTERVAL_NS - 1), None);
+        }
+        // One token has come since; what was left out is said with it, once.
+        assert_eq!(budget.take(start + INTERVAL_NS), Some(5));
+        assert_eq!(budget.take(start + INTERVAL_NS), None);
+        assert_eq!(budget.take(start + 3 * INTERVAL_NS), Some(1));
+        assert_eq!(budget.take(start + 3 * INTERVAL_NS), Some(0));
+        assert_eq!(budget.take(start + 3 * INTERVAL_NS), None);
+        assert_eq!(budget.left_out(), 1);
+        assert_eq!(budget.left_out(), 0);
+    }
+
+    #[test]
+    fn no_more_than_a_burst_is_saved_up() {
+        let mut budget = Budget::new();
+        let later = 10_000 * INTERVAL_NS;
+        let written = (0..2 * BURST).filter(|_| budget.take(later).is_some());
+        assert_eq!(written.count() as u64, BURST);
+    }
+
+    /// The last bytes of a line.
+    fn end(line: &mut Line) -> String {
+        String::from_utf8_lossy(line.finish()).into_owned()
+    }
+
+    #[test]
+    fn what_is_escaped_is_never_cut_in_the_middle() {
+        for room in 0..4 {
+            let mut line = Line::new();
+            for _ in 0..LINE - room {
+                line.push(b'x');
+            }
+            let _ = Escaped(&mut line).write_str("\"\"");
+            let text = end(&mut line);
+            let escapes = text.matches("\\\"").count();
+            assert_eq!(escapes, room / 2, "{room}");
+            assert_eq!(text.matches('"').count(), escapes);
+            assert!(text.ends_with("...\n"));
+        }
+    }
+}

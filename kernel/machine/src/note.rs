@@ -94,3 +94,53 @@ impl FaultNote {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::FaultKind;
+
+    fn facts(thread: u64) -> Facts {
+        Facts {
+            thread,
+            fault: UserFault {
+                kind: FaultKind::Read,
+                address: 8,
+                raw: 0,
+            },
+            pc: 4,
+            why: None,
+            pcs: [0; MAX_PCS],
+            depth: 0,
+            registers: core::array::from_fn(|i| i as u64),
+        }
+    }
+
+    #[test]
+    fn a_report_is_written_piece_by_piece_and_no_other_meanwhile() {
+        let note = FaultNote::new();
+        assert!(!note.is_pending());
+        note.next_piece(|_, _| unreachable!());
+        assert!(note.begin(&facts(1)));
+        for wanted in 0..3 {
+            assert!(note.is_pending());
+            assert!(!note.begin(&facts(2)), "the first is not over");
+            note.next_piece(|f, n| {
+                assert_eq!((f.thread, n), (1, wanted));
+                n < 2
+            });
+        }
+        assert!(!note.is_pending());
+        assert!(note.begin(&facts(2)));
+        note.next_piece(|f, n| {
+            assert_eq!((f.thread, n), (2, 0));
+            false
+        });
+    }
+
+    #[test]
+    fn registers_are_kept_as_they_were() {
+        let area = facts(1).area();
+        assert_eq!(words_of(&area), facts(1).registers);
+    }
+}

@@ -6,7 +6,7 @@
 //! Supervisor access to user pages therefore stays forbidden all the time (SMAP, PAN).
 //!
 //! Bounds: the caller bounds the length ([`MAX_COPY`] at most); each page takes at most `LOOKS`
-//! walks and faults.
+//! walks and faults. Interrupts are taken between two of them, so that no stretch is longer than one fault.
 
 use core::sync::atomic::AtomicU64;
 
@@ -28,7 +28,7 @@ use crate::supply::BUDGET;
 /// Most bytes that are copied at once.
 pub const MAX_COPY: usize = 64 << 10;
 /// A page can be unmapped between being mapped in and looked at.
-const LOOKS: u32 = 4;
+const LOOKS: u32 = 8;
 
 /// Address of a user byte in its frame, mapped in if need be.
 fn locate<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -> Result<PhysAddr> {
@@ -49,8 +49,11 @@ fn locate<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -> Res
             };
         }
         match resolve_further::<P>(cx, space, va, kind) {
-            // What has been split so far is not lost.
-            Err(Error::Again) if cx.local.fault_budget.get() == 0 => return Err(Error::Again),
+            // What has been split and linked so far is not lost.
+            Err(Error::Again) if cx.local.fault_budget.get() == 0 => {
+                P::breathe();
+                cx.local.fault_budget.set(BUDGET);
+            }
             Ok(_) | Err(Error::Again) => {}
             Err(e) => return Err(e),
         }

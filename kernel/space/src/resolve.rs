@@ -82,17 +82,17 @@ pub fn resolve_here<P: Platform>(
     resolve_slowly::<P>(&cx, cx.space()?, va, kind)
 }
 
-/// Makes `va` accessible in any space.
+/// Makes `va` accessible in any space, whatever that costs.
 ///
 /// # Errors
 ///
 /// As [`resolve_here`].
 pub fn resolve<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -> Result<Outcome> {
-    cx.local.fault_budget.set(BUDGET);
+    cx.local.fault_budget.set(u32::MAX);
     resolve_further::<P>(cx, space, va, kind)
 }
 
-/// As [`resolve`], with what is left of the splits of an earlier attempt.
+/// As [`resolve`], within the CPU's [budget](crate::cpu::CpuLocal::fault_budget).
 ///
 /// # Errors
 ///

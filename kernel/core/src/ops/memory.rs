@@ -50,7 +50,7 @@ pub const MAX_ZEROED: u32 = 4;
 
 /// Splits of one operation. A call that needs more is refused with `Again`, and the next one finds a smaller
 /// block.
-pub const MAX_SPLITS: u32 = 12;
+pub const MAX_SPLITS: u32 = 10;
 
 /// Words of frames that one `Count` looks at.
 pub const MAX_COUNTED: u32 = 64;

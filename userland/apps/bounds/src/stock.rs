@@ -26,6 +26,8 @@ pub const ENDPOINTS: Cap<Receive> = Cap::at(slot::ENDPOINT);
 /// The node that everything is done on.
 pub const HOME: NodeId = NodeId::new(0).unwrap();
 
+/// How long to wait for other nodes.
+const WAIT_NS: u64 = 5_000_000;
 /// Frames for objects.
 const OBJECTS: u64 = 2048;
 /// Slots in which the kernel has put the program's first capabilities.
@@ -141,7 +143,13 @@ impl Stock {
 pub fn patiently<T>(stock: &Stock, mut f: impl FnMut() -> Result<T>) -> Result<T> {
     for _ in 0..64 {
         match f() {
-            Err(Error::Again) => stock.settle()?,
+            Err(Error::Again) => {
+                stock.settle()?;
+                // Others count as quiet once they sleep.
+                let hardware = rt::hardware(stock.node);
+                let end = hardware.now()? + WAIT_NS;
+                while hardware.now()? < end {}
+            }
             done => return done,
         }
     }
