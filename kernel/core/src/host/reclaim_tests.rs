@@ -19,6 +19,8 @@ use crate::resolve::Outcome;
 
 /// Pages that a test touches, and calls in which they are to be taken back.
 const TOUCHED: u64 = 37;
+/// Empty entries that are looked at besides: of one table of the lowest level, and of one above it.
+const HOLES: u64 = 1024;
 
 /// Reclaims the whole region, which is of a size that nobody could look at page by page. Returns how
 /// many calls it took.
@@ -26,9 +28,16 @@ fn reclaim_all(t: &In<'_>) -> u64 {
     let pages = 1 << 18;
     let (mut done, mut calls) = (0, 0);
     while done < pages {
-        done += reclaim(t, VA + done * PAGE_SIZE, pages - done).unwrap();
+        done += match reclaim(t, VA + done * PAGE_SIZE, pages - done) {
+            // The first page has been done but for its tables.
+            Err(Error::Again) => 0,
+            looked => looked.unwrap(),
+        };
         calls += 1;
-        assert!(calls <= TOUCHED, "the work follows what was touched");
+        assert!(
+            calls <= TOUCHED + HOLES / 8,
+            "the work follows what was touched"
+        );
     }
     assert_eq!(done, pages);
     calls

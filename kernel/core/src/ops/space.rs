@@ -68,11 +68,13 @@ use crate::{copy, shootdown};
 /// What one `Reclaim` or `Evacuate` may cost, in instructions, roughly. A call does at least one page.
 pub const BUDGET: u64 = 6_000;
 /// A look at an address, in all tables.
-pub(super) const LOOK: u64 = 500;
+pub(super) const LOOK: u64 = 400;
 /// A page unmapped in one table.
 const UNMAPPED: u64 = 1_200;
 /// A look whether tables can be taken out.
 const PRUNING: u64 = 600;
+/// Entries of a table.
+const ENTRIES: u64 = 512;
 /// Tables that one `Reclaim` takes out at most.
 const MAX_PRUNED: u32 = 3;
 /// A page moved: one in each call.
@@ -551,8 +553,8 @@ pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
                 _ => {}
             }
             next = next.min(behind);
-            // The last page of a table, or the last one asked for, has been done.
-            if next >= end || next.is_multiple_of(Level::L2.size()) {
+            // The last entry of a table, or the last page asked for, has been done.
+            if next >= end || next.is_multiple_of(place.level.size() * ENTRIES) {
                 cost += PRUNING;
                 if !prune(this, &d, va, &mut tables) {
                     // The same page again, which is not mapped any more, and the rest of its tables.
