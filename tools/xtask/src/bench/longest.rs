@@ -178,14 +178,17 @@ impl Longest {
 
     /// What is longer than [`BOUND`].
     pub fn too_long(&self) -> Vec<String> {
+        self.longer_than(BOUND)
+    }
+
+    /// What is longer than a bound.
+    pub fn longer_than(&self, bound: u64) -> Vec<String> {
         self.0
             .iter()
-            .filter(|(_, row)| row.longest > BOUND)
+            .filter(|(_, row)| row.longest > bound)
             .map(|((isa, what), row)| {
-                format!(
-                    "{what} on {isa}: {} instructions, bound {BOUND}",
-                    row.longest
-                )
+                let longest = row.longest;
+                format!("{what} on {isa}: {longest} instructions, bound {bound}")
             })
             .collect()
     }
