@@ -159,6 +159,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn system_calls_are_told_from_other_instructions() {
+        assert!(is_system_call(Isa::X86_64, &[0x0f, 0x05]));
+        assert!(!is_system_call(Isa::X86_64, &[0x0f, 0x0b]));
+        assert!(is_system_call(Isa::Aarch64, &[1, 0, 0, 0xd4]));
+        assert!(!is_system_call(Isa::Aarch64, &[2, 0, 0, 0xd4]));
+    }
+
+    #[test]
     fn what_halts_a_cpu_is_known() {
         let x86: [(bool, &[u8]); 4] = [
             (true, &[0xf4]),              // hlt

@@ -216,8 +216,11 @@ mod tests {
     #[test]
     fn a_stretch_is_from_the_entry_to_user_code() {
         let mut cpu = started();
+        cpu.executes(8);
         cpu.enters(SYSCALL, 100, A);
+        cpu.executes(16);
         let stretch = cpu.leaves(130).unwrap();
+        assert_eq!(stretch.sites, [16]);
         let key = Key {
             window: A,
             entry: SYSCALL,

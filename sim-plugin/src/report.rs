@@ -55,6 +55,7 @@ pub fn masked(stretches: &Stretches) -> Vec<MaskedReport> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::masked::{Key, Stretch};
     use crate::windows::Outcome;
 
     #[test]
@@ -84,5 +85,28 @@ mod tests {
         assert_eq!(full.waits, spread(19, 29, 39));
         assert_eq!((empty.id, empty.n, empty.interrupted), (6, 0, 1));
         assert_eq!(empty.instructions, None);
+    }
+
+    #[test]
+    fn the_longest_stretches_are_reported_by_window_and_entry() {
+        let mut all = Stretches::default();
+        let key = Key {
+            window: Some(WindowId(9)),
+            entry: 64,
+        };
+        let sites = vec![64, 68, 64];
+        all.add(&Stretch {
+            key,
+            length: 3,
+            sites,
+        });
+        let [one] = &masked(&all)[..] else {
+            panic!("one key");
+        };
+        assert_eq!(
+            (one.window, one.entry, one.n, one.longest),
+            (Some(9), 64, 1, 3)
+        );
+        assert_eq!(one.sites, [(64, 2), (68, 1)]);
     }
 }
