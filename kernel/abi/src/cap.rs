@@ -229,7 +229,7 @@ numbered! {
         /// `(at)`: what the frame there is: the word that the frame table has of it.
         Inspect = 6,
         /// `(at, order)`: the untyped block there becomes user memory, zero-filled. Larger untyped
-        /// blocks are split on the way. A block of more than 64 frames must never have been used.
+        /// blocks are split on the way. A block of more than 16 frames must never have been used.
         RetypeUser = 7,
         /// `(at, frames)`: what the frames there are used for. Value: a [`Counted`], which may be of fewer
         /// frames than asked for: the caller goes on behind them.
@@ -535,7 +535,8 @@ numbered! {
         /// Value: fused time in nanoseconds.
         Now = 3,
         /// `(address, length)`: writes text to the node's console, lines kept whole. Value: bytes
-        /// taken, at most [`MAX_WRITE`](crate::user::MAX_WRITE).
+        /// taken: at most [`MAX_WRITE`](crate::user::MAX_WRITE), and not beyond the end of a line. The
+        /// caller goes on behind them.
         Write = 4,
         /// `(address)`: a check or counter of the run, as [`ReportArgs`](crate::user::ReportArgs).
         Report = 5,

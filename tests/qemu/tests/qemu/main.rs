@@ -15,6 +15,7 @@ mod ahead;
 mod asking;
 mod batch;
 mod benchmarks;
+mod bounds;
 mod classes;
 mod clock;
 mod console;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
     trials.extend(abuse::trials());
     trials.extend(storm::trials());
     trials.extend(windows::trials());
+    trials.extend(bounds::trials());
     trials.extend(wander::trials());
     trials.extend(validation::trials());
     trials.extend(simulation::trials());

@@ -22,6 +22,8 @@ use crate::world::{
 
 /// How long somebody else may be in the way of something.
 const PATIENCE_NS: u64 = 1_000_000_000;
+/// Largest order of which a used block is zeroed by one operation.
+const ZEROED: u32 = 4;
 /// Passes over all frames.
 const PASSES: u32 = 12;
 /// Where frames are looked at: what one page table covers, which the storm has not used.
@@ -336,13 +338,13 @@ pub fn take_down() -> Left {
     let used = window_tables().and_then(|mut va| {
         blocks(|_, memory, n, what| {
             if let What::Untyped { order } = what
-                && order <= 6
+                && order <= ZEROED
                 && reuse(memory, n, order, &mut slots, va)?
             {
                 left.reused += what.frames();
                 va += PAGE_SIZE;
             } else if let What::Untyped { order } = what
-                && order > 6
+                && order > ZEROED
             {
                 left.reused += what.frames();
             }

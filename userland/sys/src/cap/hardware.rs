@@ -103,16 +103,28 @@ impl Cap<Hardware> {
         self.call(HardwareOp::Count as u32, [counter as u64, 0, 0, 0, 0])
     }
 
-    /// Writes text to the console device of this node; lines are kept whole. Gives the bytes taken, at
-    /// most [`MAX_WRITE`](dyad_abi::user::MAX_WRITE). Needs the right `Write`.
+    /// Writes text to the console device of this node; lines are kept whole. Gives the bytes taken. A call
+    /// of the kernel takes at most [`MAX_WRITE`](dyad_abi::user::MAX_WRITE) bytes and one line; this makes as
+    /// many calls as it takes. Needs the right `Write`.
     ///
     /// # Errors
     ///
     /// As [`flush_step`](Cap::flush_step).
     pub fn write(self, text: &str) -> Result<usize> {
-        let args = [text.as_ptr() as u64, text.len() as u64, 0, 0, 0];
-        let taken = self.call(HardwareOp::Write as u32, args)?;
-        Ok((taken as usize).min(text.len()))
+        let mut rest = text.as_bytes();
+        loop {
+            let args = [rest.as_ptr() as u64, rest.len() as u64, 0, 0, 0];
+            let taken = match self.call(HardwareOp::Write as u32, args) {
+                Ok(taken) => (taken as usize).min(rest.len()),
+                // Some of it has been written.
+                Err(_) if rest.len() < text.len() => 0,
+                Err(e) => return Err(e),
+            };
+            rest = &rest[taken..];
+            if taken == 0 || rest.is_empty() {
+                return Ok(text.len() - rest.len());
+            }
+        }
     }
 
     /// Records a check or a counter of the run. Needs the right `Report`.
