@@ -27,7 +27,8 @@
 //!   set         the counts become the references, unless some have been given back meanwhile: count
 //!   clear       unfreeze; the dead node's intents are cleared
 //!   threads     each goes on where it can, or returns with an error, or stops; those of live nodes that
-//!               are blocked and wait nowhere are noted
+//!               are blocked and wait nowhere are noted. In all spaces, region slots that the dead node
+//!               was changing are free again
 //!   settle      a round, so that nobody has an older owner of a thread in hand
 //!   endpoints   schedulers' lists of the dead node's CPUs; waiters that do not wait
 //!   adrift      what was noted and is so still is woken
@@ -440,7 +441,7 @@ impl Recovery {
         self.go(Phase::Threads(Cursor::START))
     }
 
-    /// The dead node's threads, and spaces in whose supply its last rows' frames may lie, in one walk.
+    /// The dead node's threads, and all spaces ([`space`](Self::space)), in one walk.
     /// A thread whose message does not fit its receiver's inbox now is kept until it does: it has an
     /// owner who does not know of it yet.
     fn threads<P: Platform>(&mut self, cx: &Cx, mut cursor: Cursor) -> Pace {
@@ -463,7 +464,7 @@ impl Recovery {
                 }
             };
             if kind == Space::KIND {
-                self.look_for_supply(cx, frame);
+                self.space(cx, frame);
                 continue;
             }
             threads::doubt(cx, frame);
@@ -494,12 +495,16 @@ impl Recovery {
         self.go(Phase::Lost { cursor, sure })
     }
 
-    /// Notes which of the last rows' frames lie in a supply of this space: those were taken by faults,
-    /// and nobody else would give them back.
-    fn look_for_supply(&mut self, cx: &Cx, frame: FrameRef) {
+    /// Frees region slots of this space that the dead node was changing. Notes which of the last rows'
+    /// frames lie in a supply of this space: those were taken by faults, and nobody else would give them
+    /// back.
+    fn space(&mut self, cx: &Cx, frame: FrameRef) {
         let Some(space) = cx.node.map.get::<Space>(frame.address()) else {
             return;
         };
+        if !lacks!("space::regions") {
+            space.repair_regions(cx.words(), self.dead.node);
+        }
         for (what, supplied) in self.last.iter_mut().chain(&mut self.replaced).flatten() {
             *supplied |= space.is_supplied(cx.words(), what.frame);
         }

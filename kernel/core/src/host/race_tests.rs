@@ -399,13 +399,13 @@ fn regions_that_are_added_at_the_same_time_do_not_overlap() {
         let a = Region::new(0x5000_0000, 0x4000, kind).unwrap();
         let b = Region::new(0x5000_2000, 0x4000, kind).unwrap();
         let space: &'static Space = find(rig.cx.node, rig.space, Space::KIND).unwrap();
-        let words = rig.k.words();
+        let (words, me) = (rig.k.words(), rig.cx.node.id());
         let other = Rc::new(Cell::new(false));
         let result = other.clone();
-        let act = move || result.set(space.add_region(words, b).is_ok());
+        let act = move || result.set(space.add_region(words, me, b).is_ok());
         let mine = Cell::new(false);
         let came = crash::between(changes, act, || {
-            mine.set(space.add_region(words, a).is_ok());
+            mine.set(space.add_region(words, me, a).is_ok());
         });
         assert!(!(mine.get() && other.get()), "both");
         let now: std::vec::Vec<Region> = space.regions(words).collect();

@@ -5,6 +5,7 @@ mod evacuation;
 mod events;
 mod intents;
 mod nodes;
+mod regions;
 mod rows;
 mod threads;
 mod waking;
