@@ -14,6 +14,9 @@
 //!   READY, BLOCKED ── stop ──▶ STOPPED ── resume ──▶ CHANGING ──▶ READY
 //!   NONE, STOPPED ── configure, registers ──▶ CHANGING ──▶ STOPPED
 //!   NONE, STOPPED ── give up ──▶ GONE
+//!
+//!   of a node that has died, by its recoverer:
+//!   READY, BLOCKED ──▶ ORPHANED    TRANSIT ──▶ STRANDED    then, as RUNNING and CHANGING: TRANSIT, STOPPED
 //! ```
 //!
 //! | step | order |
@@ -60,6 +63,10 @@ pub enum State {
     Gone = 6,
     /// A CPU of its node configures or resumes it, or looks at its registers.
     Changing = 7,
+    /// It was ready or blocked at its node, which has died. A recoverer has taken it.
+    Orphaned = 8,
+    /// It was on its way to its node, which has died. A recoverer has taken it.
+    Stranded = 9,
 }
 
 /// The owner word: `seq:24 | incarnation:24 | node:8 | state:8`.
@@ -97,6 +104,8 @@ impl Owner {
             5 => State::Stopped,
             6 => State::Gone,
             7 => State::Changing,
+            8 => State::Orphaned,
+            9 => State::Stranded,
             _ => return None,
         };
         match NodeId::new(w >> 8 & 0xff) {

@@ -451,7 +451,10 @@ fn regions_are_found_and_do_not_overlap() {
     assert_eq!(sp.region_at(words, r(7).end), None);
     sp.remove_region(words, node(0), r(7).start).unwrap();
     for start in [r(7).start, r(8).start + PAGE_SIZE, r(8).start | 1, 0, 1] {
-        assert_eq!(sp.remove_region(words, node(0), start), Err(Error::NotFound));
+        assert_eq!(
+            sp.remove_region(words, node(0), start),
+            Err(Error::NotFound)
+        );
     }
     assert_eq!(sp.region_at(words, r(7).start), None);
     sp.add_region(words, node(0), r(1000)).unwrap();

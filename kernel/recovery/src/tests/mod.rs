@@ -3,6 +3,7 @@
 
 mod evacuation;
 mod events;
+mod exchanges;
 mod intents;
 mod nodes;
 mod regions;

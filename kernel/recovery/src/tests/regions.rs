@@ -56,7 +56,10 @@ fn a_region_that_a_dead_node_was_changing_is_there_or_its_range_is_free() {
             // What overlaps the region is refused as that says, and for ever by nothing else.
             let again = space.add_region(words, node(2), region(2, 4));
             let expected = if there { Err(Error::Exists) } else { Ok(()) };
-            assert_eq!(again, expected, "removes {removes}, before change {changes}");
+            assert_eq!(
+                again, expected,
+                "removes {removes}, before change {changes}"
+            );
             // The live node's slot is in use still.
             let clash = space.add_region(words, node(2), region(9, 1));
             assert_eq!(clash, Err(Error::Again), "the live node's");

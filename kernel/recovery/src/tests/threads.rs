@@ -53,7 +53,7 @@ impl Cast {
         find(s.machines[0].node(), self.thread, Thread::KIND).unwrap()
     }
 
-    fn endpoints(&self, s: &Trio, which: WeakRef) -> &'static Endpoints {
+    pub(super) fn endpoints(&self, s: &Trio, which: WeakRef) -> &'static Endpoints {
         find(s.machines[0].node(), which, Endpoints::KIND).unwrap()
     }
 
