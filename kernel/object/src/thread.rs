@@ -220,7 +220,8 @@ shared_struct! {
         /// Fused time at which its slice ends; `u64::MAX`: never.
         pub slice_end: AtomicU64,
         /// A bit for each ISA on which it has something in floating-point registers. On the others
-        /// they are as at the start, whatever is in `fp`. See `dyad_core::fp`.
+        /// they are as at the start, whatever is in `fp`. Bits above: whether those of a side that waits
+        /// in `Migrate` are kept, and where. See `dyad_core::fp`.
         pub used_fp: AtomicU64,
         /// Per ISA: what there is of the thread there, see [`begun`].
         pub started: [AtomicU64; dyad_abi::ident::ISA_COUNT],
@@ -287,7 +288,7 @@ shared_struct! {
         pub regs: [RegArea; dyad_abi::ident::ISA_COUNT],
         /// Registers at a fault that a handler deals with.
         pub saved: RegArea,
-        /// Floating-point state, by ISA.
+        /// Floating-point state, by ISA; or, in the area of either ISA, that of a side that waits.
         pub fp: [FpArea; dyad_abi::ident::ISA_COUNT],
         /// The same at a fault that a handler deals with, if its frame says so.
         pub saved_fp: FpArea,

@@ -11,7 +11,7 @@ use dyad_pgtbl::{Level, Perms};
 use dyad_retype::Use;
 use dyad_shm::frame::WeakRef;
 
-use super::system::{PAIR, System, VA, cpu, cx, frame_cap, memory_cap, round, this};
+use super::system::{PAIR, System, VA, cpu, cx, frame_cap, memory_cap, node, round, this};
 use super::{Did, Machine, MockA64, MockX86};
 use crate::cx::Operand;
 use crate::mapping::table_kind;
