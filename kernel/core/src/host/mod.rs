@@ -18,6 +18,7 @@ mod between_tests;
 mod evacuate_tests;
 #[cfg(test)]
 mod fp_tests;
+#[cfg(test)]
 mod fp_waiting_tests;
 #[cfg(test)]
 mod frame_tests;
