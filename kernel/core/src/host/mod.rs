@@ -15,6 +15,8 @@
 #[cfg(test)]
 mod between_tests;
 #[cfg(test)]
+mod component_races;
+#[cfg(test)]
 mod evacuate_tests;
 #[cfg(test)]
 mod fp_tests;
