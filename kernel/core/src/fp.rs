@@ -169,9 +169,7 @@ pub(crate) fn renew_used(t: &Thread) {
 /// The running thread is about to have something in the registers, or in its area.
 fn set_used<P: Platform>(local: &CpuLocal, t: &Thread) {
     use_area::<P>(t);
-    if !lacks!("fp::set_used::short_way") {
-        local.short_way.set(None);
-    }
+    close_short_way(local);
 }
 
 /// What this CPU has of somebody's registers goes to that thread's frame.
@@ -210,15 +208,45 @@ pub fn wanted<P: Platform>(local: &CpuLocal) -> bool {
     if local.fp_of.get().is_some() {
         return false;
     }
+    let all = t.used_fp.load(Ordering::Relaxed);
+    if all > USED {
+        return wanted_beside_kept::<P>(local, t, all);
+    }
+    turn_on::<P>(local, t, all)
+}
+
+/// The same of a thread that has a side which waits: out of the way of all others.
+#[cold]
+#[inline(never)]
+fn wanted_beside_kept<P: Platform>(local: &CpuLocal, t: &'static Thread, all: u64) -> bool {
+    let all = match all & bit::<P>() {
+        0 => make_room::<P>(t),
+        _ => all,
+    };
+    turn_on::<P>(local, t, all)
+}
+
+/// The running thread gets its registers, or those of the start. `all` is its `used_fp`.
+#[inline(always)]
+fn turn_on<P: Platform>(local: &CpuLocal, t: &'static Thread, all: u64) -> bool {
     P::fp_on();
-    if uses::<P>(t) {
+    if all & bit::<P>() != 0 {
         P::restore_fp(t.fp(P::ISA));
     } else {
         P::reset_fp();
-        set_used::<P>(local, t);
+        t.used_fp.store(all | bit::<P>(), Ordering::Relaxed);
+        close_short_way(local);
     }
     local.fp_of.set(Some(t));
     true
+}
+
+/// The running thread has something in the registers, which short ways do not forget or keep.
+#[inline(always)]
+fn close_short_way(local: &CpuLocal) {
+    if !lacks!("fp::close_short_way::none") {
+        local.short_way.set(None);
+    }
 }
 
 /// The running thread goes into another component, or comes back from one: what it has in the
