@@ -510,9 +510,8 @@ fn bring_fp<P: Platform>(t: &Thread, carries: bool, kept: bool) {
         })
     };
     let (args, kept) = (words(&t.carried_fp, carries), words(&t.kept_fp, kept));
-    // Before anything comes into the area.
+    P::set_call_fp(fp::area::<P>(t), args, kept);
     fp::use_area::<P>(t);
-    P::set_call_fp(t.fp(P::ISA), args, kept);
 }
 
 /// What becomes of a thread that was on its way to a node that has died, or there, for a crossing call:

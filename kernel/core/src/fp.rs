@@ -29,7 +29,7 @@
 //! ```text
 //!   Migrate from X: used on X ──arrives on Y──▶ kept of X, in X's area
 //!                                                 │ ▲
-//!                  X's area is used for others    ▼ │  Y's area is used       [`make_room`]
+//!               something is saved to X's area    ▼ │  something is saved to Y's       [`make_room`]
 //!                                               kept of X, in Y's area
 //!   Migrate back to X: kept of X, in either ──▶ used on X, in X's area
 //! ```
@@ -91,34 +91,37 @@ pub fn renew<P: Platform>(t: &Thread) {
     t.used_fp.store(all & !bit::<P>(), Ordering::Relaxed);
 }
 
-/// Has a thread go on with what is put into its area on this ISA, or into the registers, after this.
-#[inline]
+/// Has a thread go on with what has been put into its area on this ISA, or into the registers.
 pub(crate) fn use_area<P: Platform>(t: &Thread) {
-    let mut all = t.used_fp.load(Ordering::Relaxed);
-    if all > USED {
-        all = make_room::<P>(t);
-    }
+    let all = t.used_fp.load(Ordering::Relaxed);
     t.used_fp.store(all | bit::<P>(), Ordering::Relaxed);
 }
 
+/// The area of a thread that is this CPU's, to be written to: what is kept of a side that waits is not there.
+pub(crate) fn area<P: Platform>(t: &Thread) -> &FpArea {
+    if t.used_fp.load(Ordering::Relaxed) > USED {
+        make_room::<P>(t);
+    }
+    t.fp(P::ISA)
+}
+
 /// Moves what is kept of a side that waits out of the area of this ISA. The area of the other ISA is free:
-/// the thread has nothing there while it runs on this one. Returns `used_fp` as it is then.
+/// the thread has nothing there while it runs on this one.
 ///
 /// Where caches are not coherent, the copy is in memory before the word, and the word before anything else
 /// can come into this ISA's area: whatever of this has reached memory when this node dies, recovery finds
 /// the contents where the word says.
 #[cold]
-fn make_room<P: Platform>(t: &Thread) -> u64 {
+fn make_room<P: Platform>(t: &Thread) {
     let all = t.used_fp.load(Ordering::Relaxed);
     if !lies_in(all, P::ISA) || lacks!("fp::make_room::copy") {
-        return all;
+        return;
     }
     let words = Cx::here::<P>().words();
     let to = t.fp(P::ISA.other());
     copy(t.fp(P::ISA), to);
     words.refresh(&to.0[0], size_of::<FpArea>() as u64);
     words.write(&t.used_fp, all ^ AWAY);
-    all ^ AWAY
 }
 
 /// A thread that has come to this ISA by `Migrate` takes its side here up again: its registers are what they
@@ -166,10 +169,12 @@ pub(crate) fn renew_used(t: &Thread) {
     t.used_fp.store(all & !USED, Ordering::Relaxed);
 }
 
-/// The running thread is about to have something in the registers, or in its area.
+/// The running thread has something in the registers, or in its area.
 fn set_used<P: Platform>(local: &CpuLocal, t: &Thread) {
     use_area::<P>(t);
-    close_short_way(local);
+    if !lacks!("fp::set_used::short_way") {
+        local.short_way.set(None);
+    }
 }
 
 /// What this CPU has of somebody's registers goes to that thread's frame.
@@ -178,12 +183,18 @@ pub fn put_away<P: Platform>(local: &CpuLocal) {
     if let Some(t) = local.fp_of.get()
         && !lacks!("fp::put_away::save")
     {
-        save::<P>(local, t.fp(P::ISA));
+        save_own::<P>(local, t);
     }
 }
 
-/// The registers, which are on, go to an area.
+/// The registers, which are on, go to the area of the thread whose they are.
 #[cold]
+fn save_own<P: Platform>(local: &CpuLocal, t: &Thread) {
+    save::<P>(local, area::<P>(t));
+}
+
+/// The registers, which are on, go to an area.
+#[inline]
 fn save<P: Platform>(local: &CpuLocal, area: &FpArea) {
     // Before they are off.
     P::save_fp(area);
@@ -208,45 +219,15 @@ pub fn wanted<P: Platform>(local: &CpuLocal) -> bool {
     if local.fp_of.get().is_some() {
         return false;
     }
-    let all = t.used_fp.load(Ordering::Relaxed);
-    if all > USED {
-        return wanted_beside_kept::<P>(local, t, all);
-    }
-    turn_on::<P>(local, t, all)
-}
-
-/// The same of a thread that has a side which waits: out of the way of all others.
-#[cold]
-#[inline(never)]
-fn wanted_beside_kept<P: Platform>(local: &CpuLocal, t: &'static Thread, all: u64) -> bool {
-    let all = match all & bit::<P>() {
-        0 => make_room::<P>(t),
-        _ => all,
-    };
-    turn_on::<P>(local, t, all)
-}
-
-/// The running thread gets its registers, or those of the start. `all` is its `used_fp`.
-#[inline(always)]
-fn turn_on<P: Platform>(local: &CpuLocal, t: &'static Thread, all: u64) -> bool {
     P::fp_on();
-    if all & bit::<P>() != 0 {
+    if uses::<P>(t) {
         P::restore_fp(t.fp(P::ISA));
     } else {
         P::reset_fp();
-        t.used_fp.store(all | bit::<P>(), Ordering::Relaxed);
-        close_short_way(local);
+        set_used::<P>(local, t);
     }
     local.fp_of.set(Some(t));
     true
-}
-
-/// The running thread has something in the registers, which short ways do not forget or keep.
-#[inline(always)]
-fn close_short_way(local: &CpuLocal) {
-    if !lacks!("fp::close_short_way::none") {
-        local.short_way.set(None);
-    }
 }
 
 /// The running thread goes into another component, or comes back from one: what it has in the
@@ -294,8 +275,8 @@ pub fn bring_back<P: Platform>(local: &CpuLocal, t: &Thread, what: u64) {
 #[cold]
 fn take_back<P: Platform>(local: &CpuLocal, t: &Thread) {
     forget::<P>(local);
+    copy(&t.saved_fp, area::<P>(t));
     set_used::<P>(local, t);
-    copy(&t.saved_fp, t.fp(P::ISA));
 }
 
 /// What a thread that does not run has in the registers of this ISA, in words as
@@ -312,8 +293,8 @@ pub fn words<P: Platform>(t: &Thread) -> [u64; FLOAT_WORDS] {
 /// Gives a thread these registers. It does not run; or it does, and has been settled and made to
 /// [`forget`] those that it had.
 pub fn give<P: Platform>(local: &CpuLocal, t: &Thread, words: &[u64; FLOAT_WORDS]) {
+    P::load_fp(area::<P>(t), words);
     set_used::<P>(local, t);
-    P::load_fp(t.fp(P::ISA), words);
 }
 
 /// Area to area, in the thread's own frame: the registers are not touched.

@@ -53,7 +53,7 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
-        "check/core::fp::close_short_way::none",
+        "check/core::fp::set_used::short_way",
         Contents,
         "a thread with floating-point registers in the CPU does not go the short way",
         &[
