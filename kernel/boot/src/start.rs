@@ -215,7 +215,7 @@ fn region(
     let kind = kind as u64 | (write as u64) << 8;
     space
         .space
-        .add_region(cx.words(), Region::new(start, len, kind)?)
+        .add_region(cx.words(), cx.node.id(), Region::new(start, len, kind)?)
 }
 
 /// Maps a new page with these contents on the ISAs given.

@@ -512,7 +512,7 @@ fn bring_fp<P: Platform>(t: &Thread, carries: bool, kept: bool) {
         })
     };
     let (args, kept) = (words(&t.carried_fp, carries), words(&t.kept_fp, kept));
-    P::set_call_fp(t.fp(P::ISA), args, kept);
+    P::set_call_fp(fp::area::<P>(t), args, kept);
     fp::use_area::<P>(t);
 }
 

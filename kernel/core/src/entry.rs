@@ -430,7 +430,7 @@ fn deal<P: Platform>(
 ) -> ! {
     match invoke::fault::<P>(cx, t, f, why, what) {
         Handler::Entered { pc, args } => P::enter_user(area, pc, args),
-        Handler::Gone => cycle::switched::<P>(cx),
+        Handler::Retry => cycle::switched::<P>(cx),
         Handler::None => {}
     }
     inbox::attentive::<P>();

@@ -454,6 +454,7 @@ pub(crate) fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
             if t.begun(P::ISA) == begun::PARKED {
                 copy_registers(&t.parked[P::ISA.index()], area);
                 t.set_begun(P::ISA, begun::HERE);
+                fp::take_up::<P>(t);
                 P::set_result(area, 0, cx.node.id().index() as u64);
             } else {
                 start::<P>(t);
@@ -474,7 +475,7 @@ pub fn start<P: Platform>(t: &Thread) {
         t.arg.load(Ordering::Relaxed),
         tcb_address(id),
     );
-    fp::renew::<P>(t);
+    fp::begin::<P>(t);
     t.set_begun(P::ISA, begun::HERE);
 }
 
@@ -507,7 +508,7 @@ fn arrive_failed<P: Platform>(t: &Thread, carried: [u64; 8]) {
     // Whatever is over was with services, on either ISA: what they had in the registers of the node
     // that has died is still noted as the thread's.
     if !lacks!("handover::arrive_failed::fp") {
-        fp::renew_all(t);
+        fp::renew_used(t);
     }
     P::set_results(area, status, [0; 4]);
     P::set_user_pc_sp(area, pc, sp);

@@ -286,8 +286,9 @@ fn back_to<P: Platform>(cx: &Cx, component: u64) -> Result<()> {
 pub enum Handler {
     /// Nobody: there is none, or it cannot.
     None,
-    /// The component of the thread is gone, as it finds out when it is resumed.
-    Gone,
+    /// The thread is resumed where it was. It finds that its component is gone, or faults again because
+    /// its handler was just being changed.
+    Retry,
     /// The handler's component is entered, and the thread's registers are saved: user mode goes on
     /// there ([`Platform::enter_user`]).
     Entered {
@@ -355,10 +356,11 @@ pub fn fault<P: Platform>(
 /// then.
 #[cold]
 fn enter_handler<P: Platform>(cx: &Cx, from: u64) -> core::result::Result<Entry, Handler> {
-    let handler = follow::<Component>(cx.node, from, Component::KIND)
-        .ok()
-        .and_then(|(c, _)| c.parts(cx.words()).fault_entry());
-    let to = handler.ok_or(Handler::None)?;
+    let (component, _) =
+        follow::<Component>(cx.node, from, Component::KIND).map_err(|_| Handler::None)?;
+    let handler = component.parts(cx.words()).fault_entry(cx.words());
+    // A handler that changes all the time is asked when the thread faults the next time.
+    let to = handler.map_err(|_| Handler::Retry)?.ok_or(Handler::None)?;
     let component =
         find::<Component>(cx.node, to.component, Component::KIND).map_err(|_| Handler::None)?;
     // A handler is asked here or not at all: the page that is missing is missing on this node.
@@ -368,7 +370,7 @@ fn enter_handler<P: Platform>(cx: &Cx, from: u64) -> core::result::Result<Entry,
     if dispatch::enter_component::<P>(cx, to.component.bits()).is_err() {
         return Err(match dispatch::enter_component::<P>(cx, from) {
             Ok(()) => Handler::None,
-            Err(_) => Handler::Gone,
+            Err(_) => Handler::Retry,
         });
     }
     view::learn_component::<P>(cx, from);

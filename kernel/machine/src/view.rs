@@ -397,7 +397,9 @@ fn try_component<P: Platform>(cx: &Cx, object: u64) -> Option<()> {
     view.target.object.set(0);
     let component = learn_target::<P>(cx, weak, &view.target)?;
     view.home.set(component.home());
-    view.handler.set(component.fault_entry());
+    // A handler that changes all the time is not remembered but looked up.
+    let handler = component.fault_entry(cx.words());
+    view.handler.set(handler.ok().flatten());
     Some(())
 }
 

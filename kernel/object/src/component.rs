@@ -3,20 +3,58 @@
 //! A component has a capability table, an address space, a place where faults of its threads go,
 //! and the nodes it may run on. It pins table and space: they cannot be given up before the
 //! component is given up or gets others. Each of them pins the component, too: it is given up without.
+//!
+//! Some changes are of several words: table and space; component, entry and badge of the fault handler. One
+//! CPU at a time makes such a change ([`Component::change`]). A second one is refused. A node that dies in a
+//! change leaves its claim behind, and the next CPU takes the claim over.
+//!
+//! ```text
+//! changer:  0 ──CAS──▶ claim of a CPU ──▶ 0
+//!                       └── its node has died: CAS ──▶ claim of another CPU
+//! handler:  n: handlers[n % 2] holds. The other record is filled, then: n ──▶ n + 1
+//! ```
+//!
+//! | step | order |
+//! |---|---|
+//! | set the handler: the words of the record that does not hold; `handler` | release, each: who reads a word of the next change finds that `handler` has changed |
+//! | read it: `handler`; the words of its record; `handler` again, which must be the same | acquire, each |
+//!
+//! So a reader finds a whole handler or tries again, and a node that dies leaves the old one or the new one.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::user::PAGE_SIZE;
-use dyad_abi::{Error, NodeId, Result};
+use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_coherence::LINE_BYTES;
 use dyad_retype::KernelKind;
 use dyad_shm::frame::WeakRef;
 use dyad_shm::{LayoutHash, PhysAddr, shared_layout, shared_struct};
 
 use crate::NO_REFERENCE;
+use crate::lacks;
 use crate::memory::Words;
+use crate::node::Node;
 
-const REST: usize = PAGE_SIZE as usize / 8 - 8;
+const REST: usize = PAGE_SIZE as usize / 8 - 3 * 8;
+/// How often a reader tries to read the fault handler. An attempt fails only if two changes have been made
+/// during it, or one between its reads of the same word.
+const READS: usize = 16;
+
+shared_struct! {
+    /// Where faults go.
+    #[derive(Debug)]
+    #[repr(align(64))]
+    pub struct HandlerRecord {
+        /// Component that handles them: a weak reference; 0 if there is none.
+        pub component: AtomicU64,
+        /// Its entry point.
+        pub entry: AtomicU64,
+        /// Badge that it is told.
+        pub badge: AtomicU64,
+        /// Reserved; zero.
+        pub reserved: [AtomicU64; 5],
+    }
+}
 
 shared_struct! {
     /// A component.
@@ -27,18 +65,18 @@ shared_struct! {
         pub captbl: AtomicU64,
         /// Address space: a weak reference.
         pub space: AtomicU64,
-        /// Component that handles faults: a weak reference; 0 if there is none.
+        /// Changes of the fault handler so far: modulo 2, which record holds.
         pub handler: AtomicU64,
-        /// Entry point of the handler.
-        pub handler_entry: AtomicU64,
-        /// Badge the handler is told.
-        pub handler_badge: AtomicU64,
+        /// The CPU that makes a change of several words: see [`Component::change`]; 0: none.
+        pub changer: AtomicU64,
         /// Bit set of the nodes its code may run on; 0: all.
         pub home: AtomicU64,
         /// Changes of all the words above, after each of them.
         pub generation: AtomicU64,
         /// Reserved; zero.
-        pub reserved: [AtomicU64; 1],
+        pub reserved: [AtomicU64; 2],
+        /// Where faults go now, and where they went before or will go.
+        pub handlers: [HandlerRecord; 2],
         /// Unused; zero.
         pub rest: [AtomicU64; REST],
     }
@@ -47,12 +85,15 @@ shared_struct! {
 const _: () = assert!(size_of::<Component>() as u64 == PAGE_SIZE);
 
 /// What is looked at together lies in one line.
-const _: () = assert!(core::mem::offset_of!(Component, rest) as u64 == LINE_BYTES);
+const _: () = assert!(core::mem::offset_of!(Component, handlers) as u64 == LINE_BYTES);
 
 pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
-    shared_layout!(h; Component {
-        captbl, space, handler, handler_entry, handler_badge, home, generation, reserved, rest,
-    })
+    shared_layout!(h;
+        HandlerRecord { component, entry, badge, reserved },
+        Component {
+            captbl, space, handler, changer, home, generation, reserved, handlers, rest,
+        },
+    )
 }
 
 /// Where an invocation goes.
@@ -78,6 +119,71 @@ impl Component {
     pub fn parts(&self, words: &Words) -> Parts<'_> {
         words.refresh(&self.captbl, LINE_BYTES);
         Parts(self)
+    }
+
+    /// Begins a change of several words. [`Change::end`] ends it; nothing else does but the death of the
+    /// node.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Again`] if a CPU of a live node is making one.
+    pub fn change(&self, node: &'static Node, cpu: CpuId) -> Result<Change<'_>> {
+        let claim = 1 << 63
+            | (node.incarnation() as u64) << 16
+            | (cpu.index() as u64) << 8
+            | node.id().index() as u64;
+        let now = node.words.read(&self.changer);
+        if is_claimed(node, now) && !lacks!("component::change::claim")
+            || !node.words.exchange(&self.changer, now, claim)
+        {
+            return Err(Error::Again);
+        }
+        Ok(Change {
+            component: self,
+            words: node.words,
+            claim,
+        })
+    }
+}
+
+/// Whether a word is the claim of a CPU whose node lives, in the incarnation that made the claim.
+fn is_claimed(node: &Node, word: u64) -> bool {
+    let Some(claimer) = NodeId::new(word & 0xff).filter(|_| word != 0) else {
+        return false;
+    };
+    let now = node.word_of(claimer);
+    now.state.is_live() && now.incarnation == (word >> 16) as u32
+}
+
+/// A change of several words of a component, which no other CPU makes meanwhile.
+#[derive(Debug)]
+#[must_use]
+pub struct Change<'c> {
+    component: &'c Component,
+    words: &'c Words,
+    claim: u64,
+}
+
+impl Change<'_> {
+    /// Sets where faults go. A fault that comes meanwhile finds the handler of before or this one.
+    pub fn set_handler(&self, to: Option<Entry>) {
+        let n = self.words.read(&self.component.handler);
+        let next = n.wrapping_add(1);
+        let record = &self.component.handlers[(next % 2) as usize];
+        let (component, entry, badge) = match to {
+            Some(to) => (to.component.bits(), to.address, to.badge),
+            None => (0, 0, 0),
+        };
+        self.words.replace(&record.component, component);
+        self.words.replace(&record.entry, entry);
+        self.words.replace(&record.badge, badge);
+        self.words.replace(&self.component.handler, next);
+    }
+
+    /// Ends it. Changes before this are seen by the CPU that makes the next one.
+    pub fn end(self) {
+        // Nobody takes the claim of a live node.
+        self.words.exchange(&self.component.changer, self.claim, 0);
     }
 }
 
@@ -135,16 +241,27 @@ impl<'c> Parts<'c> {
         self.home() >> node.index() & 1 != 0
     }
 
-    /// Where faults go.
-    pub fn fault_entry(&self) -> Option<Entry> {
-        let word = self.0.handler.load(Ordering::Acquire);
-        if word == 0 || word == NO_REFERENCE {
-            return None;
+    /// Where faults go. Reads at memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Again`] if it has changed during each of a number of attempts.
+    pub fn fault_entry(&self, words: &Words) -> Result<Option<Entry>> {
+        for _ in 0..READS {
+            let n = words.read(&self.0.handler);
+            let record = &self.0.handlers[(n % 2) as usize];
+            let component = words.read(&record.component);
+            let (address, badge) = (words.read(&record.entry), words.read(&record.badge));
+            if words.read(&self.0.handler) == n || lacks!("component::fault_entry::again") {
+                let there = component != 0 && component != NO_REFERENCE;
+                let component = WeakRef::from_bits(component).filter(|_| there);
+                return Ok(component.map(|component| Entry {
+                    component,
+                    address,
+                    badge,
+                }));
+            }
         }
-        Some(Entry {
-            component: WeakRef::from_bits(word)?,
-            address: self.0.handler_entry.load(Ordering::Relaxed),
-            badge: self.0.handler_badge.load(Ordering::Relaxed),
-        })
+        Err(Error::Again)
     }
 }

@@ -3,14 +3,17 @@
 //!
 //! ```text
 //! root:    0 ──link──▶ weak reference ──unlink──▶ CLOSING ──▶ 0
-//! region:  FREE(0) ──CAS──▶ BUSY(1) ──fill──▶ start address + PENDING(1) ──fence, others looked
-//!          at, release──▶ start address ──CAS──▶ BUSY ──▶ FREE
+//! region:  FREE(0) ──CAS──▶ mark of the node ──fill──▶ start address + mark ──fence, others looked
+//!          at, release──▶ start address ──CAS──▶ mark of the node ──▶ FREE
 //! supply:  first frame:32 | frames:32 in one word, so that no reader mixes two runs; up to five
 //!          runs per node, the first empty one ends the list
 //! ```
 //!
 //! A root pins its frame and the space: a space cannot be given up before its roots have been
 //! unlinked. The rows that change mappings are in `dyad_space`.
+//!
+//! A slot that is being filled or emptied says which node does it. If that node dies, recovery frees the
+//! slot ([`Space::repair_regions`]): the region had not been added yet, or was being taken away.
 //!
 //! Which node writes what, for machines with incoherent caches: every word is read and modified at
 //! memory ([`Words`]).
@@ -34,17 +37,22 @@ pub const MAX_REGIONS: usize = 94;
 pub const MAX_RUNS: usize = 5;
 /// Root word while a root is taken out; its frame is in no pool.
 pub const CLOSING: u64 = crate::NO_REFERENCE;
-const BUSY: u64 = 1;
-/// In the start address: the region is to be, if no other one is where it is. No start address is
-/// odd, so readers take it for none.
-const PENDING: u64 = 1;
+/// Bits of a start word that hold a mark. Start addresses are multiples of pages, so readers take a word
+/// with a mark for no region. A mark alone is below every start address.
+const MARK: u64 = PAGE_SIZE - 1;
+
+/// The mark of a node in the start word of a slot that it is changing.
+const fn mark(node: NodeId) -> u64 {
+    1 | (node.index() as u64) << 1
+}
 
 shared_struct! {
     /// A region's slot.
     #[derive(Debug)]
     #[repr(align(32))]
     pub struct RegionSlot {
-        /// 0 free, 1 busy, else the start address.
+        /// 0: free. A mark of a node: that node fills or empties the slot. A start address with a mark: the
+        /// node looks whether another region is there. Else the start address.
         pub start: AtomicU64,
         /// One past the end.
         pub end: AtomicU64,
@@ -291,13 +299,13 @@ impl Space {
         Some(WeakRef::from_bits(word)?.frame.address())
     }
 
-    /// Adds a region. Looks at all slots.
+    /// Adds a region on behalf of node `me`. Looks at all slots.
     ///
     /// # Errors
     ///
-    /// [`Error::Exists`] if it overlaps another region, [`Error::Again`] if it overlaps one that
-    /// somebody else is just adding, [`Error::Full`] if all slots are in use.
-    pub fn add_region(&self, words: &Words, r: Region) -> Result<()> {
+    /// [`Error::Exists`] if it overlaps another region, [`Error::Again`] if it overlaps one that another
+    /// CPU is just adding, [`Error::Full`] if all slots are in use.
+    pub fn add_region(&self, words: &Words, me: NodeId, r: Region) -> Result<()> {
         // The two addresses decide; the rest of a slot is decoded for those only that overlap.
         let overlaps = |s: &RegionSlot, start: u64| {
             start >= USER_MIN
@@ -314,7 +322,7 @@ impl Space {
             .regions
             .iter()
             .enumerate()
-            .find(|(_, s)| words.read(&s.start) == 0 && words.exchange(&s.start, 0, BUSY))
+            .find(|(_, s)| words.read(&s.start) == 0 && words.exchange(&s.start, 0, mark(me)))
             .ok_or(Error::Full)?;
         words.replace(&slot.end, r.end);
         words.replace(&slot.kind, r.word());
@@ -324,7 +332,7 @@ impl Space {
                 break;
             }
         }
-        words.replace(&slot.start, r.start | PENDING);
+        words.replace(&slot.start, r.start | mark(me));
         // Of two that are added at the same time at least one sees the other.
         words.fence();
         let clash = self
@@ -335,8 +343,8 @@ impl Space {
             .find_map(|(_, s)| match words.read(&s.start) {
                 start if start < USER_MIN => None,
                 // It may have looked around before this one was announced, or not yet.
-                start if start & PENDING != 0 => {
-                    let there = start & !PENDING < r.end && r.start < words.read(&s.end);
+                start if start & MARK != 0 => {
+                    let there = start & !MARK < r.end && r.start < words.read(&s.end);
                     there.then_some(Error::Again)
                 }
                 start => overlaps(s, start).then_some(Error::Exists),
@@ -346,19 +354,32 @@ impl Space {
         clash.map_or(Ok(()), Err)
     }
 
-    /// Takes the region that starts at `start` away; pages in it stay.
+    /// Frees the slots that a dead node was filling or emptying. Only recovery of that node calls this. A
+    /// region whose start address had been stored stays, and so does a region of a live node. Other CPUs
+    /// look at all regions anew: the dead node may not have counted its last change.
+    pub fn repair_regions(&self, words: &Words, dead: NodeId) {
+        for slot in &self.regions {
+            let start = words.read(&slot.start);
+            if start & MARK == mark(dead) {
+                words.exchange(&slot.start, start, 0);
+            }
+        }
+        words.increase(&self.region_changes, 1);
+    }
+
+    /// Takes the region that starts at `start` away, on behalf of node `me`; pages in it stay.
     ///
     /// # Errors
     ///
     /// [`Error::NotFound`].
-    pub fn remove_region(&self, words: &Words, start: u64) -> Result<()> {
-        if start < USER_MIN {
+    pub fn remove_region(&self, words: &Words, me: NodeId, start: u64) -> Result<()> {
+        if start < USER_MIN || start & MARK != 0 {
             return Err(Error::NotFound);
         }
         let slot = self
             .regions
             .iter()
-            .find(|s| words.read(&s.start) == start && words.exchange(&s.start, start, BUSY))
+            .find(|s| words.read(&s.start) == start && words.exchange(&s.start, start, mark(me)))
             .ok_or(Error::NotFound)?;
         words.replace(&slot.start, 0);
         words.increase(&self.region_changes, 1);
@@ -398,7 +419,7 @@ impl Space {
             .filter_map(|s| {
                 let (start, end) = (words.read(&s.start), words.read(&s.end));
                 // Unchanged while being read?
-                (start >= USER_MIN && start & PENDING == 0 && words.read(&s.start) == start)
+                (start >= USER_MIN && start & MARK == 0 && words.read(&s.start) == start)
                     .then_some((start, end, s))
             })
     }

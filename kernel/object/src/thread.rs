@@ -15,6 +15,9 @@
 //!                                 └──within an invocation──▶ READY, and STOPPED when it leaves that
 //!   NONE, STOPPED ── configure, registers ──▶ CHANGING ──▶ STOPPED
 //!   NONE, STOPPED ── give up ──▶ GONE
+//!
+//!   of a node that has died, by its recoverer:
+//!   READY, BLOCKED ──▶ ORPHANED    TRANSIT ──▶ STRANDED    then, as RUNNING and CHANGING: TRANSIT, STOPPED
 //! ```
 //!
 //! | step | order |
@@ -62,6 +65,10 @@ pub enum State {
     Gone = 6,
     /// A CPU of its node configures or resumes it, or looks at its registers.
     Changing = 7,
+    /// It was ready or blocked at its node, which has died. A recoverer has taken it.
+    Orphaned = 8,
+    /// It was on its way to its node, which has died. A recoverer has taken it.
+    Stranded = 9,
 }
 
 /// The owner word: `seq:24 | incarnation:24 | node:8 | state:8`.
@@ -99,6 +106,8 @@ impl Owner {
             5 => State::Stopped,
             6 => State::Gone,
             7 => State::Changing,
+            8 => State::Orphaned,
+            9 => State::Stranded,
             _ => return None,
         };
         match NodeId::new(w >> 8 & 0xff) {
@@ -229,7 +238,8 @@ shared_struct! {
         /// Fused time at which its slice ends; `u64::MAX`: never.
         pub slice_end: AtomicU64,
         /// A bit for each ISA on which it has something in floating-point registers. On the others
-        /// they are as at the start, whatever is in `fp`. See `dyad_core::fp`.
+        /// they are as at the start, whatever is in `fp`. Bits above: whether those of a side that waits
+        /// in `Migrate` are kept, and where. See `dyad_core::fp`.
         pub used_fp: AtomicU64,
         /// Per ISA: what there is of the thread there, see [`begun`].
         pub started: [AtomicU64; dyad_abi::ident::ISA_COUNT],
@@ -298,7 +308,7 @@ shared_struct! {
         pub regs: [RegArea; dyad_abi::ident::ISA_COUNT],
         /// Registers at a fault that a handler deals with.
         pub saved: RegArea,
-        /// Floating-point state, by ISA.
+        /// Floating-point state, by ISA; or, in the area of either ISA, that of a side that waits.
         pub fp: [FpArea; dyad_abi::ident::ISA_COUNT],
         /// The same at a fault that a handler deals with, if its frame says so.
         pub saved_fp: FpArea,

@@ -103,7 +103,7 @@ impl Trio {
         }
         let kind = RegionKind::Anonymous as u64 | 1 << 8;
         let region = Region::new(VA, 64 * PAGE_SIZE, kind).unwrap();
-        s.space.add_region(c.words(), region).unwrap();
+        s.space.add_region(c.words(), c.node.id(), region).unwrap();
         object
     }
 

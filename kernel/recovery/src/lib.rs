@@ -27,7 +27,8 @@
 //!   set         the counts become the references, unless some have been given back meanwhile: count
 //!   clear       unfreeze; the dead node's intents are cleared
 //!   threads     each goes on where it can, or returns with an error, or stops; those of live nodes that
-//!               are blocked and wait nowhere are noted
+//!               are blocked and wait nowhere are noted. In all spaces, region slots that the dead node
+//!               was changing are free again
 //!   settle      a round, so that nobody has an older owner of a thread in hand
 //!   endpoints   schedulers' lists of the dead node's CPUs; waiters that do not wait
 //!   adrift      what was noted and is so still is woken
@@ -437,7 +438,7 @@ impl Recovery {
         self.go(Phase::Threads(Cursor::START))
     }
 
-    /// The dead node's threads, and spaces in whose supply its last rows' frames may lie, in one walk.
+    /// The dead node's threads, and all spaces ([`space`](Self::space)), in one walk.
     fn threads<P: Platform>(&mut self, cx: &Cx, mut cursor: Cursor) -> Pace {
         let mut records = RECORDS;
         for _ in 0..OBJECTS * 4 {
@@ -452,7 +453,7 @@ impl Recovery {
                 }
             };
             if kind == Space::KIND {
-                self.look_for_supply(cx, frame);
+                self.space(cx, frame);
                 continue;
             }
             threads::doubt(cx, frame);
@@ -480,12 +481,16 @@ impl Recovery {
         self.go(Phase::Lost { cursor, sure })
     }
 
-    /// Notes which of the last rows' frames lie in a supply of this space: those were taken by faults,
-    /// and nobody else would give them back.
-    fn look_for_supply(&mut self, cx: &Cx, frame: FrameRef) {
+    /// Frees region slots of this space that the dead node was changing. Notes which of the last rows'
+    /// frames lie in a supply of this space: those were taken by faults, and nobody else would give them
+    /// back.
+    fn space(&mut self, cx: &Cx, frame: FrameRef) {
         let Some(space) = cx.node.map.get::<Space>(frame.address()) else {
             return;
         };
+        if !lacks!("space::regions") {
+            space.repair_regions(cx.words(), self.dead.node);
+        }
         for (what, supplied) in self.last.iter_mut().chain(&mut self.replaced).flatten() {
             *supplied |= space.is_supplied(cx.words(), what.frame);
         }

@@ -14,10 +14,25 @@
 //! A thread that its component forbids other nodes, and a thread nobody schedules (the root thread of
 //! a CPU), does not go on elsewhere.
 //!
-//! What is to become of a thread follows from what is in its frame; nothing of that is changed before
-//! the owner word, but for `carried`, which keeps what had been there. So the work can be repeated,
-//! by another recoverer too. Threads change nodes as always, by the owner word and a bit at a CPU of the
-//! receiver ([`dyad_core::handover`]): the receiver sets registers, because only it knows their layout.
+//! Other CPUs may change the owner word of a thread that was ready, blocked or in transit: one wakes it,
+//! stops it, or takes it back because its receiver has died. So the recoverer takes such a thread
+//! by an exchange, before it stores anything:
+//!
+//! | from | to | who may be faster | then |
+//! |---|---|---|---|
+//! | READY, BLOCKED | [`Orphaned`](State::Orphaned) | a waker | the recoverer looks again, and takes it from READY |
+//! | READY, BLOCKED | the same | `Stop` | the thread is stopped, and stays so |
+//! | TRANSIT | [`Stranded`](State::Stranded) | the giver, who takes it back | the thread is not the dead node's any more |
+//! | RUNNING, CHANGING | nothing | nobody | |
+//!
+//! Stores before that exchange would change a thread that is somebody else's by then. Where caches are
+//! not coherent they would also share a line with the owner word, and writing that line back would undo
+//! an exchange that another CPU has made at memory.
+//!
+//! What is to become of a thread follows from its owner word and its frame. The state tells apart what
+//! was taken, and `carried` keeps what had been there. So the work can be repeated, by another recoverer
+//! too. Threads change nodes as always, by the owner word and a bit at a CPU of the receiver
+//! ([`dyad_core::handover`]): the receiver sets registers, because only it knows their layout.
 //!
 //! News of threads that the dead node had in hand, between a list and a scheduler or on the way to a list,
 //! are told anew: [`doubt`] before anything else, [`tell_lost`] at the end. What it was doing to threads of
@@ -81,35 +96,38 @@ fn lives(cx: &Cx, n: NodeId) -> bool {
     n.index() < cx.node.params.node_count && cx.node.is_live(n)
 }
 
-/// Repairs one thread, if it is the dead node's. The recoverer is alone with it: nobody else changes
-/// what that node owns, but for waking it.
+/// Repairs one thread, if it is the dead node's.
 pub fn repair<P: Platform>(cx: &Cx, dead: Dead, frame: FrameRef) -> Option<Handed> {
     let t: &'static Thread = cx.node.map.get(frame.address())?;
-    // Whoever finds it at an endpoint just now may change it once; nobody else does.
+    // A waker, and then whoever stops it, may be faster; nobody else.
     for _ in 0..4 {
         let owner = t.owner(cx.words())?;
         if !owner.is(dead.node, dead.incarnation) && !lacks!("threads::repair::owner") {
             return announced(cx, dead, t, owner);
         }
-        if matches!(owner.state, State::None | State::Stopped | State::Gone) {
-            return None;
+        let taken = match owner.state {
+            State::None | State::Stopped | State::Gone => return None,
+            State::Ready | State::Blocked => owner.with(State::Orphaned),
+            State::Transit => owner.with(State::Stranded),
+            // Nobody but its recoverers changes these.
+            State::Running | State::Changing | State::Orphaned | State::Stranded => owner,
+        };
+        if taken != owner && !t.change(cx.words(), owner, taken) {
+            continue;
         }
         cx.words().hand_over(t);
-        let done = match fate(cx, dead, t, owner) {
-            Fate::Stops => stop::<P>(cx, dead, t, owner, false).map(|()| None),
-            Fate::Ends => stop::<P>(cx, dead, t, owner, true).map(|()| None),
-            Fate::Returns { at, to } => give(cx, t, owner, to, (what::FAIL, Some(at))).map(Some),
-            Fate::Lost { depth, to } => give(cx, t, owner, to, (what::LOST, Some(depth))).map(Some),
-            Fate::StaysBehind { to } => give(cx, t, owner, to, (what::FAIL, None)).map(Some),
-            Fate::Moves { to } => give(cx, t, owner, to, (what::MOVE, None)).map(Some),
-        };
-        if let Some(handed) = done {
-            if owner.state == State::Blocked {
-                // Whoever finds it there nevertheless finds it awake.
-                dispatch::stop_waiting(cx, t);
-            }
-            return handed;
+        if taken.state == State::Orphaned {
+            // A CPU that finds it at its endpoint nevertheless finds that it does not wait.
+            dispatch::stop_waiting(cx, t);
         }
+        return match fate(cx, dead, t, taken) {
+            Fate::Stops => stop::<P>(cx, dead, t, taken, false),
+            Fate::Ends => stop::<P>(cx, dead, t, taken, true),
+            Fate::Returns { at, to } => give(cx, t, taken, to, (what::FAIL, Some(at))),
+            Fate::Lost { depth, to } => give(cx, t, taken, to, (what::LOST, Some(depth))),
+            Fate::StaysBehind { to } => give(cx, t, taken, to, (what::FAIL, None)),
+            Fate::Moves { to } => give(cx, t, taken, to, (what::MOVE, None)),
+        };
     }
     None
 }
@@ -160,8 +178,9 @@ fn carried(t: &Thread) -> (u64, Option<NodeId>) {
 fn fate(cx: &Cx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
     let scheduled = t.scheduler.load(Ordering::Relaxed) != 0;
     let isa = cx.node.isa(dead.node);
-    let moved = owner.state == State::Transit && t.carried[0].load(Ordering::Relaxed) == what::MOVE;
-    let whole = moved || matches!(owner.state, State::Ready | State::Blocked);
+    let in_transit = owner.state == State::Stranded;
+    let moved = in_transit && t.carried[0].load(Ordering::Relaxed) == what::MOVE;
+    let whole = moved || owner.state == State::Orphaned;
     let stopped = if whole { Fate::Stops } else { Fate::Ends };
     if !scheduled || owner.state == State::Changing {
         return stopped;
@@ -184,7 +203,7 @@ fn fate(cx: &Cx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
     if let Some(lost) = lost_call(cx, t, isa, owner) {
         return lost;
     }
-    if owner.state == State::Transit
+    if in_transit
         && depth == 0
         && let (what::MIGRATE | what::JUMP | what::LOAD, Some(from)) = carried(t)
     {
@@ -203,7 +222,8 @@ fn fate(cx: &Cx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
 /// Whether the thread was there, or on its way there, for a crossing call: its caller is told, on any node
 /// of that ISA. Also if it was to be told there, and that has died.
 fn lost_call(cx: &Cx, t: &Thread, isa: Isa, owner: Owner) -> Option<Fate> {
-    if owner.state == State::Transit && t.carried[0].load(Ordering::Relaxed) == what::LOST {
+    let carried = t.carried[0].load(Ordering::Relaxed);
+    if owner.state == State::Stranded && carried == what::LOST {
         let depth = t.carried[2].load(Ordering::Relaxed);
         return place_for(cx, t, Some(isa)).map(|to| Fate::Lost { depth, to });
     }
@@ -266,14 +286,14 @@ fn give(
     t.change(cx.words(), owner, handed).then_some(told)
 }
 
-/// Stops a thread that cannot go on now, or, if its registers are lost, ever.
+/// Stops a thread that cannot go on now, or, if its registers are lost, ever. No node is to be told.
 fn stop<P: Platform>(
     cx: &Cx,
     dead: Dead,
     t: &'static Thread,
     owner: Owner,
     lost: bool,
-) -> Option<()> {
+) -> Option<Handed> {
     t.budget.store(0, Ordering::Relaxed);
     // Its owner is a node of any ISA from here on, which says nothing of where its registers are.
     for isa in Isa::ALL {
@@ -284,17 +304,12 @@ fn stop<P: Platform>(
             t.set_begun(isa, begun::NOT);
         }
     }
-    let cpu = t.cpu.load(Ordering::Relaxed);
     // Its scheduler on this CPU is told.
     t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
     let stopped = owner.passed(cx.node.id(), cx.node.incarnation(), State::Stopped);
-    if !t.change(cx.words(), owner, stopped) {
-        t.cpu.store(cpu, Ordering::Relaxed);
-        return None;
-    }
-    if t.scheduler.load(Ordering::Relaxed) != 0 {
+    if t.change(cx.words(), owner, stopped) && t.scheduler.load(Ordering::Relaxed) != 0 {
         // A scheduler that is gone is told nothing.
         let _ = dispatch::tell_scheduler::<P>(cx, t, Woken::Ended);
     }
-    Some(())
+    None
 }

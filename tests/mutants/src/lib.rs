@@ -16,6 +16,7 @@
 //! [`dyad_coherence::mutants`]: ../dyad_coherence/mutants/index.html
 
 mod checks;
+mod claims;
 mod flushes;
 mod orders;
 mod rules;
@@ -113,6 +114,7 @@ pub fn all() -> impl Iterator<Item = &'static Mutant> + Clone {
         flushes::FLUSHES,
         orders::ORDERS,
         checks::CHECKS,
+        claims::CLAIMS,
     ];
     parts.into_iter().flatten()
 }

@@ -29,31 +29,41 @@ impl Guard {
     }
 }
 
-/// What `Introspect` tells: `rights:32 | type:8 | detail:24`.
+/// What `Introspect` tells: `rights:32 | type:5 | detail:27`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Introspection {
     /// What the capability permits.
     pub rights: Rights,
     /// What it refers to.
     pub kind: CapType,
-    /// Captbl: level. PageTable: low bits of [`TableAt`]. Hardware: node. Memory, Frame: frames.
-    /// Others: 0.
-    pub detail: u32,
+    /// Captbl: level. PageTable: [`TableAt::bits`]. Hardware: node. Memory, Frame: frames.
+    /// Others: 0. [`MOST`](Introspection::MOST) stands for itself and for everything larger.
+    pub detail: u64,
 }
 
 impl Introspection {
+    const DETAIL_BITS: u32 = 27;
+    /// The largest detail that a value tells. The frames of the largest pool are one more: no range is
+    /// larger than this, since the first frames of every pool are the system's.
+    pub const MOST: u64 = (1 << Introspection::DETAIL_BITS) - 1;
+
     /// The value.
     pub const fn bits(self) -> u64 {
-        (self.rights.0 as u64) << 32 | (self.kind as u64) << 24 | self.detail as u64 & 0xff_ffff
+        let detail = if self.detail < Introspection::MOST {
+            self.detail
+        } else {
+            Introspection::MOST
+        };
+        (self.rights.0 as u64) << 32 | (self.kind as u64) << Introspection::DETAIL_BITS | detail
     }
 
     /// Reads it.
     pub const fn from_bits(v: u64) -> Option<Introspection> {
-        match CapType::from_number(v >> 24 & 0xff) {
+        match CapType::from_number(v >> Introspection::DETAIL_BITS & 0x1f) {
             Some(kind) => Some(Introspection {
                 rights: Rights((v >> 32) as u32),
                 kind,
-                detail: v as u32 & 0xff_ffff,
+                detail: v & Introspection::MOST,
             }),
             None => None,
         }
@@ -244,6 +254,37 @@ impl Event {
         match Woken::from_number(v >> 32) {
             Some(why) => Some(Event { tag: v as u32, why }),
             None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every type of capability, and details up to those of the largest pool, whose 512 GiB are 2^27 frames.
+    #[test]
+    fn introspection_is_exact_or_says_that_there_is_more() {
+        for &kind in CapType::ALL {
+            for (detail, told) in [
+                (0, 0),
+                (0xff_ffff, 0xff_ffff),
+                (1 << 24, 1 << 24),
+                ((1 << 27) - 2, (1 << 27) - 2),
+                (Introspection::MOST, Introspection::MOST),
+                (1 << 27, Introspection::MOST),
+                (u64::MAX, Introspection::MOST),
+            ] {
+                for rights in [Rights::NONE, Rights::COPY, Rights::ALL] {
+                    let with = |detail| Introspection {
+                        rights,
+                        kind,
+                        detail,
+                    };
+                    let read = Introspection::from_bits(with(detail).bits());
+                    assert_eq!(read, Some(with(told)));
+                }
+            }
         }
     }
 }

@@ -100,7 +100,10 @@ fn show(m: Machine, space: WeakRef, isa: Isa, short: bool) -> Option<Result<()>>
 fn region(m: Machine, space: WeakRef) {
     let c = cx(m);
     let r = Region::new(VA, PAGE_SIZE, RegionKind::Shared as u64 | 1 << 8).unwrap();
-    this(&c, space).space.add_region(c.words(), r).unwrap();
+    this(&c, space)
+        .space
+        .add_region(c.words(), c.node.id(), r)
+        .unwrap();
 }
 
 #[test]

@@ -193,3 +193,18 @@ fn who_has_executed_a_frame_stays_noted() {
     give_up(m, frame).unwrap();
     assert_eq!(entry.executed_on(), 0b10);
 }
+
+/// A program asks how much memory it has: a range of 64 GiB or more is told exactly, with type and rights.
+#[test]
+fn introspection_tells_of_the_largest_ranges() {
+    use dyad_abi::cap::Introspection;
+    let first = dyad_shm::FrameRef::of(dyad_shm::PoolId::Cxl.base()).unwrap();
+    for frames in [1, (1 << 24) - 1, 1 << 24, (1 << 25) + 3, (1 << 27) - 1] {
+        let memory = super::system::memory_cap(first, frames);
+        let told = Introspection::from_bits(crate::ops::captbl::describe(&memory)).unwrap();
+        assert_eq!(
+            (told.kind, told.rights, told.detail),
+            (memory.ty, memory.rights, frames)
+        );
+    }
+}

@@ -24,7 +24,7 @@ fn with_home(frames: u64, n: u64) -> (System, dyad_shm::frame::WeakRef) {
     let c = cx(s.x());
     let region = Region::new(HOME, 1 << 30, KIND | home(n)).unwrap();
     let t = this(&c, space);
-    t.space.add_region(c.words(), region).unwrap();
+    t.space.add_region(c.words(), c.node.id(), region).unwrap();
     assert_eq!(t.space.region_at(c.words(), HOME), Some(region));
     (s, space)
 }

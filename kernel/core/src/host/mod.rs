@@ -15,9 +15,13 @@
 #[cfg(test)]
 mod between_tests;
 #[cfg(test)]
+mod component_races;
+#[cfg(test)]
 mod evacuate_tests;
 #[cfg(test)]
 mod fp_tests;
+#[cfg(test)]
+mod fp_waiting_tests;
 #[cfg(test)]
 mod frame_tests;
 #[cfg(test)]

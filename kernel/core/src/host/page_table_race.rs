@@ -90,7 +90,10 @@ fn race(places: &[u64], tables: usize, rounds: usize) {
         let c = cx(s.x());
         let kind = RegionKind::Anonymous as u64 | 1 << 8;
         let region = Region::new(BASE, 2 << 39, kind).unwrap();
-        this(&c, space).space.add_region(c.words(), region).unwrap();
+        this(&c, space)
+            .space
+            .add_region(c.words(), c.node.id(), region)
+            .unwrap();
     }
     let gate = Gate::default();
     let worlds = [s.world.twin(), s.world.twin()];

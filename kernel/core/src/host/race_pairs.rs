@@ -217,12 +217,12 @@ const ACTS: &[(&str, Act)] = &[
         let region = Region::new(VA + (1 << 21), 1 << 21, 0);
         let space = find::<Space>(s.k.node, s.space, Space::KIND);
         if let (Ok(region), Ok(space)) = (region, space) {
-            let _ = space.add_region(s.k.words(), region);
+            let _ = space.add_region(s.k.words(), s.k.node.id(), region);
         }
     }),
     ("take the region away", |s| {
         if let Ok(space) = find::<Space>(s.k.node, s.space, Space::KIND) {
-            let _ = space.remove_region(s.k.words(), VA);
+            let _ = space.remove_region(s.k.words(), s.k.node.id(), VA);
         }
     }),
     ("resume the thread", |s| s.thread(ThreadOp::Resume)),

@@ -563,17 +563,42 @@ fn regions_that_are_added_at_the_same_time_do_not_overlap() {
         let a = Region::new(0x5000_0000, 0x4000, kind).unwrap();
         let b = Region::new(0x5000_2000, 0x4000, kind).unwrap();
         let space: &'static Space = find(rig.cx.node, rig.space, Space::KIND).unwrap();
-        let words = rig.k.words();
+        let (words, me) = (rig.k.words(), rig.cx.node.id());
         let other = Rc::new(Cell::new(false));
         let result = other.clone();
-        let act = move || result.set(space.add_region(words, b).is_ok());
+        let act = move || result.set(space.add_region(words, me, b).is_ok());
         let mine = Cell::new(false);
         let came = crash::between(changes, act, || {
-            mine.set(space.add_region(words, a).is_ok());
+            mine.set(space.add_region(words, me, a).is_ok());
         });
         assert!(!(mine.get() && other.get()), "both");
         let now: std::vec::Vec<Region> = space.regions(words).collect();
         assert_eq!(now.len(), mine.get() as usize + other.get() as usize);
+        came
+    });
+}
+
+/// The start word of a region that is just being added is no start address to take it away by: its slot
+/// stays in use, and nobody else gets it.
+#[test]
+fn a_region_that_is_being_added_is_not_taken_away() {
+    const START: u64 = 0x5000_0000;
+    everywhere(|rig, changes| {
+        let kind = RegionKind::Anonymous as u64;
+        let a = Region::new(START, 0x4000, kind).unwrap();
+        let b = Region::new(0x6000_0000, 0x4000, kind).unwrap();
+        let space: &'static Space = find(rig.cx.node, rig.space, Space::KIND).unwrap();
+        let (words, me) = (rig.k.words(), rig.cx.node.id());
+        let act = move || {
+            for bits in 1..32 {
+                let taken = space.remove_region(words, me, START | bits);
+                assert_eq!(taken, Err(Error::NotFound), "before change {changes}");
+            }
+            space.add_region(words, me, b).unwrap();
+        };
+        let came = crash::between(changes, act, || space.add_region(words, me, a).unwrap());
+        let now: std::vec::Vec<Region> = space.regions(words).collect();
+        assert!(now.contains(&a) && (now.contains(&b) || !came), "{now:?}");
         came
     });
 }

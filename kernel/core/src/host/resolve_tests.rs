@@ -39,7 +39,7 @@ pub(super) fn with_region(frames: u64, kind: RegionKind, write: bool) -> (System
     }
     let kind = kind as u64 | (write as u64) << 8;
     let region = Region::new(VA, 1 << 30, kind).unwrap();
-    t.space.add_region(c.words(), region).unwrap();
+    t.space.add_region(c.words(), c.node.id(), region).unwrap();
     (s, space)
 }
 
@@ -196,7 +196,7 @@ fn what_a_space_has_of_a_large_page_is_shown_in_small_ones() {
         let t = this(&c, space);
         supply(&t, 1, Some(&memory_cap(frame(1, FIRST), 32))).unwrap();
         let region = Region::new(VA, 1 << 30, RegionKind::Shared as u64 | 1 << 8).unwrap();
-        t.space.add_region(c.words(), region).unwrap();
+        t.space.add_region(c.words(), c.node.id(), region).unwrap();
         (s, space)
     };
     s.tables(space, Isa::X86_64, VA, Level::L2);

@@ -11,7 +11,7 @@ use dyad_pgtbl::{Level, Perms};
 use dyad_retype::Use;
 use dyad_shm::frame::WeakRef;
 
-use super::system::{PAIR, System, VA, cpu, cx, frame_cap, memory_cap, round, this};
+use super::system::{PAIR, System, VA, cpu, cx, frame_cap, memory_cap, node, round, this};
 use super::{Did, Machine, MockA64, MockX86};
 use crate::cx::Operand;
 use crate::mapping::table_kind;
@@ -443,18 +443,21 @@ fn regions_are_found_and_do_not_overlap() {
     }
     let r = |i: u64| Region::new(VA + i * 4 * PAGE_SIZE, 2 * PAGE_SIZE, kind).unwrap();
     for i in 0..MAX_REGIONS as u64 {
-        sp.add_region(words, r(i)).unwrap();
-        assert_eq!(sp.add_region(words, r(i)), Err(Error::Exists));
+        sp.add_region(words, node(0), r(i)).unwrap();
+        assert_eq!(sp.add_region(words, node(0), r(i)), Err(Error::Exists));
     }
-    assert_eq!(sp.add_region(words, r(1000)), Err(Error::Full));
+    assert_eq!(sp.add_region(words, node(0), r(1000)), Err(Error::Full));
     assert_eq!(sp.region_at(words, r(7).end - 1), Some(r(7)));
     assert_eq!(sp.region_at(words, r(7).end), None);
-    sp.remove_region(words, r(7).start).unwrap();
-    for start in [r(7).start, r(8).start + PAGE_SIZE, 0, 1] {
-        assert_eq!(sp.remove_region(words, start), Err(Error::NotFound));
+    sp.remove_region(words, node(0), r(7).start).unwrap();
+    for start in [r(7).start, r(8).start + PAGE_SIZE, r(8).start | 1, 0, 1] {
+        assert_eq!(
+            sp.remove_region(words, node(0), start),
+            Err(Error::NotFound)
+        );
     }
     assert_eq!(sp.region_at(words, r(7).start), None);
-    sp.add_region(words, r(1000)).unwrap();
+    sp.add_region(words, node(0), r(1000)).unwrap();
     assert_eq!(sp.region_at(words, r(1000).start), Some(r(1000)));
 }
 

@@ -26,7 +26,10 @@ fn striped() -> (System, WeakRef) {
     let stripes = Stripes::new(STRIDE, PIECE).unwrap();
     let region = Region::new(START, COUNT * STRIDE, KIND | stripes.bits() << 16).unwrap();
     let words = c.words();
-    this(&c, space).space.add_region(words, region).unwrap();
+    this(&c, space)
+        .space
+        .add_region(words, c.node.id(), region)
+        .unwrap();
     (s, space)
 }
 
@@ -67,13 +70,18 @@ fn gaps_belong_to_the_region_and_go_with_it() {
     let t = this(&c, space);
     // Nobody else's region fits between the pieces.
     let between = Region::new(START, PAGE_SIZE, KIND).unwrap();
-    assert_eq!(t.space.add_region(c.words(), between), Err(Error::Exists));
+    assert_eq!(
+        t.space.add_region(c.words(), c.node.id(), between),
+        Err(Error::Exists)
+    );
     let page = START + STRIDE - PAGE_SIZE;
     assert_eq!(fault(s.x(), space, page, Write), Ok(Outcome::Filled));
-    t.space.remove_region(c.words(), START).unwrap();
+    t.space
+        .remove_region(c.words(), c.node.id(), START)
+        .unwrap();
     let other = START + 2 * STRIDE - PAGE_SIZE;
     assert_eq!(fault(s.x(), space, other, Write), Err(Error::BadAddress));
-    t.space.add_region(c.words(), between).unwrap();
+    t.space.add_region(c.words(), c.node.id(), between).unwrap();
     assert_eq!(fault(s.x(), space, START, Write), Ok(Outcome::Filled));
 }
 

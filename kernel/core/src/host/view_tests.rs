@@ -57,7 +57,10 @@ fn fault(m: Machine, isa: Isa, space: WeakRef, page: u64) -> Option<dyad_abi::Re
 fn region(m: Machine, space: WeakRef, pages: u64, kind: RegionKind) {
     let c = cx(m);
     let r = Region::new(VA, pages * PAGE_SIZE, kind as u64 | 1 << 8).unwrap();
-    this(&c, space).space.add_region(c.words(), r).unwrap();
+    this(&c, space)
+        .space
+        .add_region(c.words(), c.node.id(), r)
+        .unwrap();
 }
 
 #[test]
@@ -204,7 +207,10 @@ fn faults_are_resolved_from_the_other_table_by_the_short_way() {
         // A region that has been taken away shows nothing any more.
         protect(m, space, isa.other(), 1, true).unwrap();
         let x = cx(s.x());
-        this(&x, space).space.remove_region(x.words(), VA).unwrap();
+        this(&x, space)
+            .space
+            .remove_region(x.words(), x.node.id(), VA)
+            .unwrap();
         assert_eq!(fault(m, isa, space, 1), Some(Err(Error::BadAddress)));
         assert_eq!(refs(), (3, 2));
     }

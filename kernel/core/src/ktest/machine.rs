@@ -278,7 +278,7 @@ impl<P: Platform> Machine for Of<P> {
                 P::set_user_pc_sp(t.regs(P::ISA), pc, 0);
                 true
             }
-            Handler::Gone => true,
+            Handler::Retry => true,
             Handler::None => false,
         }
     }

@@ -59,7 +59,9 @@ pub fn furnish(rig: &Rig<'_>, space: WeakRef) -> Result<()> {
 /// Declares a region.
 pub fn region(k: &Kernel, space: WeakRef, start: u64, len: u64, kind: u64) -> Result<()> {
     let region = Region::new(start, len, kind)?;
-    within(k, space)?.space.add_region(k.words(), region)
+    within(k, space)?
+        .space
+        .add_region(k.words(), k.node.id(), region)
 }
 
 /// What an ISA's table has at `va`.

@@ -23,7 +23,9 @@
 //! A table is named by capability, so a component can work on others' tables if it has been given
 //! them, and never on its own by right of being it.
 
-use dyad_abi::cap::{CapIndex, CapType, CaptblOp, Guard, LEAF_SLOTS, LivenessOp, Rights};
+use dyad_abi::cap::{
+    CapIndex, CapType, CaptblOp, Guard, Introspection, LEAF_SLOTS, LivenessOp, Rights,
+};
 use dyad_abi::{Error, Result};
 use dyad_captbl::{Contents, Narrowed, Refused, SlotPlace, Span, narrow};
 
@@ -76,15 +78,20 @@ pub fn activate(cx: &Cx, place: SlotPlace, contents: &Contents) -> Result<()> {
     Ok(cx.captbls().slot_activate_in(&line, place, contents, cx)?)
 }
 
-/// What introspection tells: `rights:32 | type:8 | detail:24`. The detail is how much of something a
-/// capability is for, or which kind; never where it is: nothing can be learnt about other objects.
+/// What introspection tells. The detail is how much of something a capability is for, or which kind;
+/// never where it is: nothing can be learnt about other objects.
 pub fn describe(c: &Operand) -> u64 {
     let detail = match c.ty {
         CapType::Captbl | CapType::PageTable | CapType::Hardware => c.payload[0],
         CapType::Memory | CapType::Frame | CapType::ThreadIds => c.payload[1],
         _ => 0,
     };
-    (c.rights.0 as u64) << 32 | (c.ty as u64) << 24 | detail & 0xff_ffff
+    let told = Introspection {
+        rights: c.rights,
+        kind: c.ty,
+        detail,
+    };
+    told.bits()
 }
 
 /// What a copy stands for: a part of what the source does. Of lines and budgets, a part of the list

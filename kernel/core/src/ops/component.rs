@@ -6,9 +6,12 @@
 //!
 //! | what changes | how | order |
 //! |---|---|---|
-//! | table, space | rows cons and decons: intent, pins, exchange, unpins | the generation grows behind it: who has read the new one finds the new parts |
+//! | table, space | claimed; rows cons and decons: intent, pins, exchange, unpins | the generation grows behind it: who has read the new one finds the new parts |
 //! | home | one word | the same |
-//! | fault handler | withdrawn, rewritten, put there | each before the next: a fault that comes after one of these finds a whole handler or none (two at once: see known bugs); the generation behind it |
+//! | fault handler | claimed; the record that does not hold is written, then holds | a fault finds a whole handler; the generation behind it |
+//!
+//! A claim ([`Component::change`]) keeps two CPUs from changing parts or handler at the same time: a component
+//! never has the table that one of them has given it and the space that the other one has.
 //!
 //! | operation | needs besides its right |
 //! |---|---|
@@ -50,7 +53,8 @@ const ROOT: KernelKind = kernel_kind(dyad_abi::cap::ObjectKind::CaptblRoot);
 /// # Errors
 ///
 /// [`Error::Revoked`] if it is gone; of capabilities in arguments, as [`Cx::operand`].
-/// `SetFaultHandler`: [`Error::Denied`] if the endpoint is guarded. `SetHome`:
+/// `SetFaultHandler`: [`Error::Denied`] if the endpoint is guarded, [`Error::Again`] if another CPU changes
+/// handler or parts. `SetHome`:
 /// [`Error::NoSuchNode`]. `MakeSinv`: [`Error::BadAddress`], [`Error::Exists`], [`Error::Again`] of the
 /// slot. `Configure`: as [`set_parts`].
 pub fn dispatch(cx: &Cx, this: &Operand, op: ComponentOp, a: [u64; 5]) -> Result<u64> {
@@ -69,19 +73,15 @@ pub fn dispatch(cx: &Cx, this: &Operand, op: ComponentOp, a: [u64; 5]) -> Result
                     Some(sinv_entry(&sinv)?)
                 }
             };
-            // A fault that comes in between finds no handler, not half of one. It is a weak
-            // reference, and a badge: nobody looks at the capability again, so it must not be
-            // guarded.
-            cx.words().replace(&component.handler, 0);
-            if let Some(to) = to {
-                cx.words().replace(&component.handler_entry, to.address);
-                cx.words().replace(&component.handler_badge, to.badge);
-                cx.words().replace(&component.handler, to.component.bits());
-            }
+            // It is a weak reference, and a badge: nobody looks at the capability again, so it must
+            // not be guarded.
+            let change = component.change(cx.node, cx.cpu())?;
+            change.set_handler(to);
             // Behind it, as for the home: CPUs remember where faults go.
             if !lacks!("ops::component::dispatch::handler") {
                 cx.words().increase(&component.generation, 1);
             }
+            change.end();
             Ok(0)
         }
         ComponentOp::SetHome => {
@@ -135,8 +135,8 @@ fn configure(cx: &Cx, component: &'static Component, a: [u64; 5]) -> Result<u64>
 ///
 /// # Errors
 ///
-/// What keeps table or space from being pinned; nothing has changed. [`Error::Again`] if somebody
-/// else changes the same; the table may have been put there then.
+/// What keeps table or space from being pinned. [`Error::Again`] if another CPU changes handler or parts;
+/// nothing has changed then.
 pub fn set_parts(
     cx: &Cx,
     component: &'static Component,
@@ -146,6 +146,7 @@ pub fn set_parts(
     let object = reference(cx.node, component).ok_or(Error::Corrupt)?;
     cx.frames().check(table, Use::Kernel(ROOT))?;
     cx.frames().check(space, Use::Kernel(Space::KIND))?;
+    let change = component.change(cx.node, cx.cpu())?;
     // Two rows, one after the other. A CPU that enters in between finds the new table with the old
     // space; the generation, which grows behind both, makes it look again.
     let done = change_part(cx, object, &component.captbl, Some((table, ROOT)))
@@ -155,6 +156,7 @@ pub fn set_parts(
     if !lacks!("ops::component::set_parts::generation") {
         cx.words().increase(&component.generation, 1);
     }
+    change.end();
     done
 }
 
@@ -163,12 +165,14 @@ pub fn set_parts(
 ///
 /// # Errors
 ///
-/// [`Error::Again`] if somebody else changes the same.
+/// [`Error::Again`] if another CPU changes handler or parts.
 pub fn take_parts(cx: &Cx, object: WeakRef) -> Result<()> {
     let component: &'static Component = find(cx.node, object, Component::KIND)?;
+    let change = component.change(cx.node, cx.cpu())?;
     let done = change_part(cx, object, &component.captbl, None)
         .and_then(|()| change_part(cx, object, &component.space, None));
     cx.words().increase(&component.generation, 1);
+    change.end();
     done
 }
 

@@ -211,6 +211,7 @@ pub(crate) fn put<P: Platform>(cx: &Cx, t: &Thread, words: &[u64; WORDS]) {
     P::set_user_pc_sp(area, pc, sp);
     let mut float = [0; FLOAT_WORDS];
     float.copy_from_slice(&words[GENERAL_WORDS..]);
+    fp::renew_all(t);
     fp::give::<P>(cx.local, t, &float);
     // What it was doing on the other ISAs is over.
     for isa in Isa::ALL {

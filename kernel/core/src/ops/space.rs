@@ -126,9 +126,14 @@ pub fn dispatch<P: Platform>(
             {
                 return Err(Error::NoSuchNode);
             }
-            this.space.add_region(cx.words(), region).map(|()| 0)
+            this.space
+                .add_region(cx.words(), cx.node.id(), region)
+                .map(|()| 0)
         }
-        SpaceOp::RemoveRegion => this.space.remove_region(cx.words(), a[0]).map(|()| 0),
+        SpaceOp::RemoveRegion => this
+            .space
+            .remove_region(cx.words(), cx.node.id(), a[0])
+            .map(|()| 0),
         SpaceOp::Supply => {
             let memory = match a[1] {
                 0 => None,

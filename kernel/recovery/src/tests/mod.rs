@@ -1,10 +1,13 @@
 //! Tests of recovery on machines of the host: three nodes of two ISAs, one of which dies. With
 //! `DYAD_LONG=1`, second deaths are tried at every step.
 
+mod components;
 mod evacuation;
 mod events;
+mod exchanges;
 mod intents;
 mod nodes;
+mod regions;
 mod rows;
 mod threads;
 mod waking;

@@ -12,6 +12,7 @@ use dyad_shm::frame::WeakRef;
 use super::{Trio, cpu, node};
 use crate::Pace;
 use dyad_core::dispatch::{self, After};
+use dyad_core::fp;
 use dyad_core::handover::{carry, what};
 use dyad_core::host::{MockX86, crash, result};
 use dyad_core::object::component::{Component, Entry};
@@ -54,7 +55,7 @@ impl Cast {
         find(s.machines[0].node(), self.thread, Thread::KIND).unwrap()
     }
 
-    fn endpoints(&self, s: &Trio, which: WeakRef) -> &'static Endpoints {
+    pub(super) fn endpoints(&self, s: &Trio, which: WeakRef) -> &'static Endpoints {
         find(s.machines[0].node(), which, Endpoints::KIND).unwrap()
     }
 
@@ -173,13 +174,15 @@ fn faults_further_in_are_over() {
     let t = c.thread(&s);
     t.frames[1].info.store(info::FAULT, RELAXED);
     t.fault.store(1, RELAXED);
-    t.used_fp.store(!0, RELAXED);
+    // Also what a side that waits in `Migrate` has, which is the thread's own.
+    let waits = fp::kept(Isa::X86_64);
+    t.used_fp.store(fp::USED | waits, RELAXED);
     c.own(&s, State::Running, 1);
     s.dies(1);
     s.recover(0);
     assert_eq!(t.fault.load(RELAXED), 0);
     // Of both ISAs: that of the node that has died may be with what a service had.
-    assert_eq!(t.used_fp.load(RELAXED), 0);
+    assert_eq!(t.used_fp.load(RELAXED), waits);
 }
 
 /// On its way to the dead node: the message is lost.

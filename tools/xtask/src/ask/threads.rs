@@ -195,6 +195,7 @@ fn state_name(state: State) -> &'static str {
         State::Blocked => "blocked",
         State::Stopped => "stopped",
         State::Changing => "changing",
+        State::Orphaned | State::Stranded => "recovered",
     }
 }
 

@@ -34,7 +34,7 @@ impl Pool {
     fn new(index: usize) -> Pool {
         let memory: Cap<Memory> = Cap::at(slot::memory(index));
         // None for nodes that the system does not have.
-        let frames = memory.introspect().map_or(0, |i| i.detail.into());
+        let frames = memory.introspect().map_or(0, |i| i.detail);
         Pool {
             memory,
             frames,

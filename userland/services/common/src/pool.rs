@@ -22,7 +22,7 @@ impl PoolMemory {
     /// As the kernel says: `NoCap` for nodes that the system does not have.
     pub fn of(pool: usize) -> Result<PoolMemory> {
         let cap: Cap<Memory> = Cap::at(slot::memory(pool));
-        let frames = cap.introspect()?.detail.into();
+        let frames = cap.introspect()?.detail;
         Ok(PoolMemory { cap, frames })
     }
 

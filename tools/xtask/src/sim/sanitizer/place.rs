@@ -190,11 +190,11 @@ const COMPONENT: Fields = fields!(Component {
     captbl,
     space,
     handler,
-    handler_entry,
-    handler_badge,
+    changer,
     home,
     generation,
     reserved,
+    handlers,
     rest,
 });
 const ENDPOINTS: Fields = fields!(Endpoints { lines });
