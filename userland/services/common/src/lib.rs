@@ -7,6 +7,7 @@
 //! | [`ranges`] | pager | addresses of a client: which are free, which are mapped |
 //! | [`budget`] | console | what a client may cost in the long run |
 //! | [`lines`] | console | bytes of many clients to whole lines |
+//! | [`takedown`] | tests | taking address spaces and endpoints down |
 //! | [`text`] | all | messages without a heap |
 //! | [`shared`] | all | memory that somebody else writes at the same time |
 //! | [`rt`] | all | how a service starts, is invoked, and says that it cannot go on |
@@ -21,4 +22,5 @@ pub mod pool;
 pub mod ranges;
 pub mod rt;
 pub mod shared;
+pub mod takedown;
 pub mod text;
