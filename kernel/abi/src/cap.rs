@@ -113,6 +113,7 @@ macro_rules! numbered {
 }
 
 // Behind the macro, which it uses.
+pub mod authority;
 mod words;
 
 pub use words::*;
