@@ -180,6 +180,8 @@ numbered! {
         Hardware = 12,
         /// Entries that revoke the capabilities guarded by them.
         Liveness = 13,
+        /// A range of thread ids: the authority to give them to threads.
+        ThreadIds = 14,
     }
 }
 
@@ -195,8 +197,9 @@ numbered! {
         /// `(index, source, rights | guard << 32, p0, p1)`: copies the capability at `source` of the
         /// caller's own table, which needs [`COPY`], to `index` here, with no more than `rights`.
         /// `guard` is 0 or [`Guard::bits`]. `p0, p1` narrow: Memory `(first frame, frames)`, Frame
-        /// `(first page, pages)`, Liveness, Receive and Time `(first entry, entries)`, counted from
-        /// the start of the source; `(0, 0)` is all of it, and all there is for other types.
+        /// `(first page, pages)`, Liveness, Receive and Time `(first entry, entries)`, ThreadIds `(first
+        /// id, ids)`, counted from the start of the source; `(0, 0)` is all of it, and all there is for
+        /// other types.
         CopyIn = 2,
         /// `(root index, leaf capability)`: hangs a leaf, whose capability needs [`COPY`], into this
         /// root.
@@ -423,9 +426,11 @@ numbered! {
         Exit = 8,
         /// Value: fused time until which the thread waits; 0 if it does not wait, or for ever.
         Deadline = 9,
-        /// `(component, entry, arg, id | tag << 32, scheduler endpoints)`: makes a new or stopped thread
-        /// begin at `entry`. The component's capability needs `Configure`; the endpoints are a receive
-        /// capability with `Bind`, or 0 for a thread that nobody schedules.
+        /// `(component, entry, arg, id | tag << 32, scheduler endpoints | thread ids << 32)`: makes a new
+        /// or stopped thread begin at `entry`. The component's capability needs `Configure`; the
+        /// endpoints are a receive capability for all lines of the object with `Bind`, or 0 for a thread
+        /// that has no scheduler; the id is in the range of the [`ThreadIds`](CapType::ThreadIds)
+        /// capability, which needs `Use`, and no other live thread has it.
         Configure = 10,
         /// `(node, program counter, stack pointer, frame pointer, arg)`: the calling thread itself goes on
         /// on a node, its own too, there and with these: `arg` in argument register 0, the thread pointer
@@ -485,6 +490,14 @@ numbered! {
         /// `(to, nanoseconds)`: moves budget to another time capability, which needs no right.
         /// `u64::MAX` is a budget that does not run out, and stays so.
         Transfer = 3,
+    }
+}
+
+numbered! {
+    /// Rights of [`CapType::ThreadIds`]; it has no operations of its own.
+    ThreadIdsOp {
+        /// Only a right: threads may be configured with ids of the range.
+        Use = 1,
     }
 }
 

@@ -24,6 +24,8 @@ pub mod slot {
     pub const ENDPOINT: CapIndex = CapIndex(5);
     /// Processor time that does not run out (init only).
     pub const TIME: CapIndex = CapIndex(6);
+    /// Thread ids (init: all of them).
+    pub const THREAD_IDS: CapIndex = CapIndex(7);
     /// The hardware of node `n` (init: all rights; others: now, where, node state; of services, the
     /// console may also write and report on its node, `quiesced` drive rounds).
     pub const fn hardware(n: NodeId) -> CapIndex {
@@ -132,7 +134,7 @@ pub enum Grant {
     Nothing = 0,
     /// What init has, of itself and of a part of the memory, all with all rights and in the same
     /// [slots](slot): its own table, address space, component, first thread and endpoints; time
-    /// without end; the hardware of every node; and [`GRANTED_FRAMES`] untyped frames of every
+    /// without end; thread ids; the hardware of every node; and [`GRANTED_FRAMES`] untyped frames of every
     /// pool. With that it can build whatever the kernel can, and stop the whole system. What it
     /// makes of the memory is neither counted nor taken back when it ends; other things of its own
     /// it must have let go of by then.

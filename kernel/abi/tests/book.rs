@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use dyad_abi::Error;
 use dyad_abi::cap::{
     CapType, CaptblOp, ComponentOp, FrameOp, HardwareOp, LivenessOp, MemoryOp, ObjectKind,
-    PageTableOp, ReceiveOp, RegionKind, SendOp, SinvOp, SpaceOp, Stopped, ThreadOp, TimeOp, Woken,
+    PageTableOp, ReceiveOp, RegionKind, SendOp, SinvOp, SpaceOp, Stopped, ThreadIdsOp, ThreadOp,
+    TimeOp, Woken,
 };
 
 fn reference() -> PathBuf {
@@ -54,6 +55,7 @@ fn operations(ty: CapType) -> Vec<(u32, &'static str)> {
         CapType::Time => of!(TimeOp),
         CapType::Hardware => of!(HardwareOp),
         CapType::Liveness => of!(LivenessOp),
+        CapType::ThreadIds => of!(ThreadIdsOp),
     }
 }
 

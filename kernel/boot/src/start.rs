@@ -25,7 +25,8 @@ use core::sync::atomic::Ordering;
 use dyad_abi::bundle::{Bundle, BundleError, Scope, Segment};
 use dyad_abi::cap::{CapIndex, CapType, ObjectKind, RegionKind, Rights};
 use dyad_abi::service::{
-    ARCHIVE_BASE, ASK_BASE, INFO_BASE, INFO_MAGIC, INVOKE_STACKS, Info, archive, slot,
+    ARCHIVE_BASE, ASK_BASE, INFO_BASE, INFO_MAGIC, INVOKE_STACKS, Info, MAX_THREAD_IDS, archive,
+    slot,
 };
 use dyad_abi::user::{NodeInfo, PAGE_SIZE, SysInfo, stack_slot, tcb_address};
 use dyad_abi::{ABI_VERSION, Error, Isa, Result, ask};
@@ -41,10 +42,10 @@ use dyad_core::cx::Cx;
 use dyad_core::mapping::{In, page};
 use dyad_core::node::Node;
 use dyad_core::object::component::Component;
-use dyad_core::object::find;
 use dyad_core::object::space::{Region, Space, Supply};
 use dyad_core::object::thread::{Owner, State, Thread};
 use dyad_core::object::time::{Budgets, UNLIMITED};
+use dyad_core::object::{find, ids};
 use dyad_core::ops::memory::{claim, retype_kernel, typed};
 use dyad_core::tables::{self, Layout};
 use dyad_core::{Platform, info, ops};
@@ -457,6 +458,7 @@ fn make_objects<P: Platform>(
     t.entry.store(entry, Ordering::Relaxed);
     t.arg.store(INFO_BASE, Ordering::Relaxed);
     t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
+    ids::claim(cx.node, t.id.load(Ordering::Relaxed), o.thread)?;
     let owner = Owner {
         state: State::Ready,
         node: cx.node.id(),
@@ -491,6 +493,8 @@ fn endow(cx: &Cx, frames: &Frames, o: &Objects) -> Result<()> {
         let (ty, payload) = typed(kind);
         put(at, ty, Some(object), payload)?;
     }
+    let all_ids = [0, MAX_THREAD_IDS, 0];
+    put(slot::THREAD_IDS, CapType::ThreadIds, None, all_ids)?;
     for n in cx.node.all() {
         let payload = [n.index() as u64, 0, 0];
         put(slot::hardware(n), CapType::Hardware, None, payload)?;

@@ -5,10 +5,12 @@
 //! | Memory | first frame, number of frames, 0: [`FrameRange`] |
 //! | Frame | first page of the block, number of pages, 0: [`Span`] |
 //! | Liveness | first entry of the frame, number of entries, 0: [`Span`] |
+//! | ThreadIds | first id, number of ids, 0: [`Span`] |
 //!
 //! Ranges are not empty and do not run over: those that do, decode to nothing.
 
 use dyad_abi::cap::CapType;
+use dyad_abi::service::MAX_THREAD_IDS;
 use dyad_shm::frame::FrameRef;
 
 use crate::LIVENESS_ENTRIES;
@@ -46,11 +48,21 @@ impl Span {
         Span::from_payload(payload, LIVENESS_ENTRIES)
     }
 
+    /// Ids of threads, from the payload of a ThreadIds capability.
+    pub const fn thread_ids(payload: [u64; 3]) -> Option<Span> {
+        Span::from_payload(payload, MAX_THREAD_IDS)
+    }
+
     const fn from_payload([first, count, zero]: [u64; 3], limit: u64) -> Option<Span> {
         if zero != 0 {
             return None;
         }
         Span::new(first, count, limit)
+    }
+
+    /// Whether a number is one of them.
+    pub const fn contains(self, number: u64) -> bool {
+        number >= self.first && number - self.first < self.count
     }
 
     /// The payload.
@@ -179,6 +191,10 @@ pub fn narrow(ty: CapType, payload: [u64; 3], at: u64, count: u64) -> Result<[u6
             .narrow(at, count)
             .map(Span::payload),
         CapType::Liveness => Span::entries(payload)
+            .ok_or(Refused::Corrupt)?
+            .narrow(at, count)
+            .map(Span::payload),
+        CapType::ThreadIds => Span::thread_ids(payload)
             .ok_or(Refused::Corrupt)?
             .narrow(at, count)
             .map(Span::payload),

@@ -280,13 +280,14 @@ pub fn migrate<P: Platform>(cx: &Cx, to: NodeId) -> Result<After> {
 ///
 /// # Errors
 ///
-/// As [`send`].
+/// [`Error::Denied`] if its component may not run there; as [`send`].
 pub(crate) fn leave<P: Platform>(
     cx: &Cx,
     t: &'static Thread,
     to: NodeId,
     (what, words, at): (u64, [u64; 4], Entry),
 ) -> Result<After> {
+    dispatch::may_run_on(cx, t, to)?;
     dispatch::settle::<P>(cx, t);
     // From here on the registers are whole: whoever takes the thread over for a node that dies
     // reads them. What it was doing on this ISA waits for its return. Services that it calls on

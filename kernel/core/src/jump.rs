@@ -42,7 +42,8 @@ use crate::{Platform, cycle, fp};
 /// # Errors
 ///
 /// [`Error::NoSuchNode`]; [`Error::TooDeep`] within an invocation or a crossing call; [`Error::BadAddress`] if the program
-/// counter is 0, or it or the stack pointer is no user address; as [`handover::send`]. The thread goes
+/// counter is 0, or it or the stack pointer is no user address; [`Error::Denied`] if its component may not run
+/// there; as [`handover::send`]. The thread goes
 /// on where it was, and keeps what it had.
 pub fn jump<P: Platform>(cx: &Cx, [to, pc, sp, fp, arg]: [u64; 5]) -> Result<After> {
     let t = dispatch::current(cx);
@@ -61,6 +62,7 @@ pub fn jump<P: Platform>(cx: &Cx, [to, pc, sp, fp, arg]: [u64; 5]) -> Result<Aft
         arrive::<P>(cx, t, (pc, sp), (fp, arg));
         return Ok(After::Switched);
     }
+    dispatch::may_run_on(cx, t, to)?;
     dispatch::settle::<P>(cx, t);
     leave::<P>(cx, t, to, [pc, sp, fp, arg])
 }

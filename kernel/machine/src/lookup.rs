@@ -156,7 +156,7 @@ pub const fn object_of(ty: CapType, payload: &[u64; 3]) -> Option<KernelKind> {
         CapType::Send | CapType::Receive => Some(KernelKind::ENDPOINTS),
         CapType::Time => Some(KernelKind::TIME),
         CapType::Liveness => Some(KernelKind::LIVENESS),
-        CapType::Memory | CapType::Frame | CapType::Hardware => None,
+        CapType::Memory | CapType::Frame | CapType::Hardware | CapType::ThreadIds => None,
     }
 }
 

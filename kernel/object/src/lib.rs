@@ -7,6 +7,7 @@
 //! | [`tables`] | where the system's tables are |
 //! | [`node`] | a machine's private state |
 //! | [`thread`], [`component`], [`endpoint`], [`space`], [`time`] | kernel objects |
+//! | [`ids`] | which thread has which id |
 //!
 //! Nothing here depends on a machine, and nothing decides anything: it is layouts, and changes of them
 //! that are one protocol each.
@@ -33,6 +34,7 @@ pub mod component;
 pub mod endpoint;
 #[cfg(any(test, feature = "host"))]
 pub mod host;
+pub mod ids;
 pub mod memory;
 pub mod mutants;
 pub mod node;
@@ -58,8 +60,8 @@ pub const NO_REFERENCE: u64 = u32::MAX as u64;
 
 /// Adds the layouts of all objects to a hash: see [`dyad_shm::layout`].
 pub const fn layout(h: LayoutHash) -> LayoutHash {
-    space::layout(time::layout(endpoint::layout(component::layout(
-        thread::layout(h),
+    ids::layout(space::layout(time::layout(endpoint::layout(
+        component::layout(thread::layout(h)),
     ))))
 }
 

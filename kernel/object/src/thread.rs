@@ -217,7 +217,7 @@ shared_struct! {
         pub started: [AtomicU64; dyad_abi::ident::ISA_COUNT],
         /// What it does where it has been handed to; see `dyad_core::handover`.
         pub carried: [AtomicU64; 8],
-        /// Number within its program; decides its stacks.
+        /// Its id, which no other live thread has ([`crate::ids`]); decides its stacks.
         pub id: AtomicU64,
         /// What its scheduler calls it.
         pub tag: AtomicU64,
@@ -256,8 +256,10 @@ shared_struct! {
         pub budget_line: AtomicU64,
         /// Exit code, once it has ended.
         pub exit_code: AtomicU64,
+        /// Nanoseconds that have been taken off its budget for the present dispatch.
+        pub budget_reserved: AtomicU64,
         /// Reserved; zero.
-        pub reserved: [AtomicU64; 5],
+        pub reserved: [AtomicU64; 4],
         /// Next on an event list: link word. Changed at memory only, as `event`.
         pub event_link: AtomicU64,
         /// Why it is on an event list (a [`Woken`](dyad_abi::cap::Woken)); 0: it is not. With
@@ -311,7 +313,8 @@ pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
         Thread {
             owner, crossing, trail, cpu, slice_end, used_fp, started, carried, id, tag, component,
             scheduler, budget, depth, entry, arg, result, result_status, result_value, waits_at,
-            waits_line, deadline, priority, fault, budget_from, budget_line, exit_code, reserved,
+            waits_line, deadline, priority, fault, budget_from, budget_line, exit_code,
+            budget_reserved, reserved,
             event_link, event, unused, carried_fp, kept_fp, frames, parked, regs, saved, fp, saved_fp,
         },
     )
@@ -375,6 +378,13 @@ impl Thread {
     #[inline]
     pub fn token(&self) -> u64 {
         self.id.load(Ordering::Relaxed) << 8 | self.depth.load(Ordering::Relaxed)
+    }
+
+    /// Whether an invocation is under way: then the thread runs the code of a service, its registers on any ISA
+    /// are the service's, and the client that owns the thread must not choose where it goes on.
+    #[inline]
+    pub fn is_invoking(&self) -> bool {
+        self.depth.load(Ordering::Relaxed) != 0
     }
 
     /// The node it left in its last hand-over, plus one; 0: none yet.

@@ -41,7 +41,11 @@ pub const CLOCK_OFFSET: u64 = 0xc_0000;
 /// Offset of the inboxes in the CXL pool.
 pub const INBOX_OFFSET: u64 = 0x10_0000;
 /// Space reserved for the inboxes.
-pub const INBOX_SPACE: u64 = 0x70_0000;
+pub const INBOX_SPACE: u64 = 0x60_0000;
+/// Offset of the table of thread ids in the CXL pool.
+pub const THREAD_IDS_OFFSET: u64 = 0x70_0000;
+/// Space reserved for the table of thread ids.
+pub const THREAD_IDS_SPACE: u64 = 0x1_0000;
 /// Offset of the CXL pool's frame table.
 pub const CXL_FRAME_TABLE_OFFSET: u64 = 0x80_0000;
 
@@ -384,12 +388,15 @@ pub const LAYOUT: LayoutHash = crate::shared_layout!(LayoutHash::EMPTY;
 .word(dyad_abi::ask::LAYOUT)
 .word(QUIESCE_OFFSET)
 .word(INBOX_OFFSET)
+.word(THREAD_IDS_OFFSET)
 .word(CXL_FRAME_TABLE_OFFSET);
 
 const _: () = {
     assert!(size_of::<Superblock>() as u64 <= ASK_OFFSET);
     assert!(ASK_OFFSET + dyad_abi::ask::PAGES * dyad_abi::user::PAGE_SIZE <= QUIESCE_OFFSET);
     assert!(QUIESCE_OFFSET + size_of::<crate::quiesce::QuiesceArea>() as u64 <= CLOCK_OFFSET);
+    assert!(INBOX_OFFSET + INBOX_SPACE <= THREAD_IDS_OFFSET);
+    assert!(THREAD_IDS_OFFSET + THREAD_IDS_SPACE <= CXL_FRAME_TABLE_OFFSET);
     assert!(size_of::<CpuEntry>() == 128);
     assert!(core::mem::offset_of!(CpuEntry, activity) == 64);
     assert!(size_of::<NodeEntry>() == 128);

@@ -333,6 +333,54 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
+        "check/core::ops::registers::register::depth",
+        Permission,
+        "registers of a service are not the client's",
+        &[
+            "core/unit/ktest::ops_authority::registers_of_a_service_are_neither_read_nor_written_on_hosts",
+        ],
+    ),
+    m(
+        "check/core::dispatch::place::can_go_on::depth",
+        Permission,
+        "a service is not taken to another node",
+        &[
+            "core/unit/ktest::ops_authority::cpus_are_not_started_with_threads_that_cannot_go_on_there_on_hosts",
+        ],
+    ),
+    m(
+        "check/core::dispatch::place::can_go_on::home",
+        Permission,
+        "a thread goes on where its component may run",
+        &["core/unit/ktest::ops_authority::threads_go_on_where_their_component_may_run_on_hosts"],
+    ),
+    m(
+        "check/core::dispatch::budget::reserve",
+        Permission,
+        "time that a thread may use is in no budget",
+        &["core/unit/ktest::ops_authority::time_in_use_is_nobody_elses_on_hosts"],
+    ),
+    m(
+        "check/core::ops::thread::scheduler_of::lines",
+        Permission,
+        "a part of the lines is no way to the others",
+        &[
+            "core/unit/ktest::ops_authority::schedulers_hear_of_threads_at_all_their_lines_or_at_none_on_hosts",
+        ],
+    ),
+    m(
+        "check/core::ops::thread::id_of::range",
+        Permission,
+        "ids are given by the component that has them",
+        &["core/unit/ktest::ops_authority::ids_are_given_by_those_who_have_them_on_hosts"],
+    ),
+    m(
+        "check/object::ids::claim::unique",
+        Permission,
+        "two live threads have two ids",
+        &["core/unit/ktest::ops_authority::an_id_belongs_to_one_live_thread_on_hosts"],
+    ),
+    m(
         "check/machine::lookup::unguarded::guard",
         Permission,
         "nobody keeps what a guarded capability refers to",

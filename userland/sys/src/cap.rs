@@ -17,6 +17,7 @@
 //! | [`Sinv`] | [execution](Cap#impl-Cap%3CSinv%3E) | an entry point for synchronous invocation |
 //! | [`Send`], [`Receive`] | [execution](Cap#impl-Cap%3CReceive%3E) | the ends of an asynchronous endpoint |
 //! | [`Time`] | [execution](Cap#impl-Cap%3CTime%3E) | a budget of processor time |
+//! | [`ThreadIds`] | | ids that threads may be given |
 //! | [`Hardware`] | [hardware](Cap#impl-Cap%3CHardware%3E) | the hardware of a node |
 //! | [`Liveness`] | [memory](Cap#impl-Cap%3CLiveness%3E) | entries that revoke what they guard |
 //!
@@ -107,6 +108,8 @@ kinds! {
     Frame,
     /// A budget of processor time.
     Time,
+    /// A range of thread ids. Only a right: threads may be [configured](Cap::configure) with them.
+    ThreadIds,
     /// The hardware of a node.
     Hardware,
     /// Entries that revoke the capabilities guarded by them.
@@ -246,7 +249,7 @@ impl Narrow {
     /// All of it.
     pub const ALL: Narrow = Narrow { first: 0, count: 0 };
 
-    /// `count` frames ([`Memory`], [`Frame`]) or entries ([`Liveness`]) from number `first` on,
+    /// `count` frames ([`Memory`], [`Frame`]), entries ([`Liveness`]) or ids ([`ThreadIds`]) from number `first` on,
     /// counted within the source.
     pub const fn range(first: u64, count: u64) -> Narrow {
         Narrow { first, count }

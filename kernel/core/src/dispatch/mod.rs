@@ -32,8 +32,10 @@
 //!
 //! | module | concern |
 //! |---|---|
+//! | `budget` | time that a dispatch reserves and gives back |
 //! | `chain` | who gave the CPU to whom |
 //! | `load` | what a CPU holds of the thread it runs |
+//! | `place` | where a thread may go on |
 //! | `root` | schedulers |
 //! | `wait` | waiting at endpoints, waking |
 //!
@@ -50,11 +52,13 @@ use dyad_abi::{Error, Result};
 
 use crate::cx::Cx;
 use crate::object::thread::{Owner, State, Thread};
-use crate::object::time::{Budgets, UNLIMITED};
+use crate::object::time::Budgets;
 use crate::{Platform, clock, fp};
 
+pub(crate) mod budget;
 mod chain;
 mod load;
+mod place;
 mod root;
 mod wait;
 
@@ -62,6 +66,7 @@ use chain::give;
 pub(crate) use chain::{give_back, go_on, take_dispatcher};
 pub use dyad_machine::chain::{By, Chain, MAX_CHAIN};
 pub use load::{enter_component, leave_space, resume};
+pub use place::{can_go_on, may_run_on, take, untake};
 pub use root::{
     describe_root, root_deadline, root_ready, root_timeout, run_at_once, serve_root, set_root,
     take_root,
@@ -148,7 +153,8 @@ const TAKEN: u64 = State::Ready as u64 ^ State::Running as u64;
 /// # Errors
 ///
 /// [`Error::NotReady`] if it is not ready, or not here; [`Error::TooDeep`] if the chain of
-/// dispatchers is too long; [`Error::NoTime`] if the budget is used up. The caller goes on.
+/// dispatchers is too long; [`Error::NoTime`] if the budget is used up; [`Error::Again`] if others change the
+/// budget each time. The caller goes on.
 #[inline(always)]
 pub fn dispatch<P: Platform>(
     cx: &Cx,
@@ -167,39 +173,32 @@ pub fn dispatch<P: Platform>(
     }
     // Never longer than the dispatcher itself may run: what it has been given it can only pass on.
     let mut end = me.slice_end.load(Ordering::Relaxed);
-    let mut charged = None;
+    let mut reserved = None;
     if slice_ns != 0 || budget.is_some() {
         let now = clock::now::<P>();
         if slice_ns != 0 {
             end = end.min(now.after(slice_ns).0);
         }
-        if let Some((budgets, at, frame)) = budget {
-            let left = cx.words().read(&budgets.left[at]);
-            if left == 0 {
-                return Err(Error::NoTime);
-            }
-            // Charged when the thread stops, for what it has used; its slice ends with the budget.
-            if left != UNLIMITED {
-                end = end.min(now.after(left).0);
-                charged = Some((frame, at, now));
-            }
+        if let Some(budget) = budget {
+            reserved = budget::reserve(cx, budget, now, &mut end)?;
         }
     }
     if !t.change_at_home(cx.words(), ready, ready ^ TAKEN) {
+        if let Some(reserved) = reserved {
+            reserved.cancel(cx);
+        }
         return Err(Error::NotReady);
     }
     // Nothing can be refused from here on, and the thread is this CPU's to write to.
     settle::<P>(cx, me);
     t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
-    t.priority.store(priority, Ordering::Relaxed);
-    // Only now: who has lost the exchange must not say what the winner's thread runs on.
-    match charged {
+    // A dispatcher hands on no more urgency than it has itself.
+    let mine = me.priority.load(Ordering::Relaxed);
+    t.priority.store(priority.min(mine), Ordering::Relaxed);
+    // Only now: a dispatch that has lost the exchange must not write to the winner's thread.
+    match reserved {
         None => t.budget.store(0, Ordering::Relaxed),
-        Some((frame, at, now)) => {
-            t.budget_line.store(at as u64, Ordering::Relaxed);
-            t.budget_from.store(now.0, Ordering::Relaxed);
-            t.budget.store(frame, Ordering::Relaxed);
-        }
+        Some(reserved) => reserved.note(t),
     }
     t.slice_end.store(end, Ordering::Relaxed);
     cx.local.set_slice_end(end);

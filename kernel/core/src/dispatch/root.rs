@@ -19,8 +19,9 @@ use core::sync::atomic::Ordering;
 use dyad_abi::cap::{Stopped, Woken};
 use dyad_abi::{CpuId, Error, Result};
 
+use super::place::{can_go_on, take, untake};
 use super::preempt;
-use super::wait::{stop_waiting, wake};
+use super::wait::{stop_waiting, wait_no_more, wake};
 use crate::cpu::CpuLocal;
 use crate::cx::Cx;
 use crate::node::Node;
@@ -95,6 +96,8 @@ pub fn take_root(cx: &Cx) -> bool {
     root.slice_end.store(u64::MAX, Ordering::Relaxed);
     // It may have been dispatched, before it became the root thread.
     root.budget.store(0, Ordering::Relaxed);
+    // The scheduler of a CPU decides who goes first: there is no more urgent thread that could dispatch.
+    root.priority.store(u64::MAX, Ordering::Relaxed);
     cx.local.set_slice_end(u64::MAX);
     cx.local.direct.set(false);
     cx.local.thread.set(Some(root));
@@ -157,21 +160,31 @@ pub fn serve_root<P: Platform>(cx: &Cx) {
 ///
 /// # Errors
 ///
-/// [`Error::NotReady`] if the thread runs, waits or is on its way, or somebody else has taken it;
-/// [`Error::Corrupt`].
+/// [`Error::NotReady`] if the thread runs, waits or is on its way, or another CPU has just taken it;
+/// [`Error::Corrupt`]; as [`can_go_on`] at this node.
 pub fn set_root<P: Platform>(cx: &Cx, cpu: CpuId, t: &'static Thread) -> Result<()> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
-    // One that waits or runs is somebody's already: to be a root thread is to be nobody's.
+    // A thread that waits or runs belongs to an endpoint or to a CPU; a root thread belongs to neither.
     if owner.state != State::Ready && owner.state != State::Stopped {
         return Err(Error::NotReady);
     }
-    // It belongs to this node from the exchange below on, ready: should its CPU look before the word in
-    // the table says so, it finds nobody; it is notified behind that.
+    // Its words are stored to only once it is this CPU's: a dispatch that wins instead finds its scheduler.
     let reference = object::reference(cx.node, t).ok_or(Error::Corrupt)?;
+    let taken = take(cx, t, owner).ok_or(Error::NotReady)?;
+    if let Err(e) = can_go_on(cx, t, &owner, cx.node.id()) {
+        untake::<P>(cx, t, taken, owner)?;
+        return Err(e);
+    }
+    if owner.state == State::Stopped {
+        // Its stopper may not have taken it off the endpoint yet.
+        wait_no_more::<P>(cx, t);
+    }
     t.cpu.store(cpu.index() as u64, Ordering::Relaxed);
     t.scheduler.store(0, Ordering::Relaxed);
-    let ours = owner.passed(cx.node.id(), cx.node.incarnation(), State::Ready);
-    if !t.change(cx.words(), owner, ours) {
+    // It belongs to this node from the exchange below on, ready. Should its CPU look before the word in the
+    // table names it, the CPU finds the thread before; it is notified behind that.
+    let ready = taken.passed(cx.node.id(), cx.node.incarnation(), State::Ready);
+    if !t.change(cx.words(), taken, ready) {
         return Err(Error::NotReady);
     }
     cx.node.set_root(cpu, reference);

@@ -23,15 +23,15 @@ use dyad_shm::frame::WeakRef;
 use super::ktests::{joined, passes};
 use super::{MockX86, World, crash};
 use crate::cx::Cx;
-use crate::dispatch::After;
+use crate::dispatch::{self, After};
 use crate::ktest::rig::{self, Rig};
 use crate::ktest::{run_here, spaces};
 use crate::mapping::table_kind;
 use crate::object::component::Component;
 use crate::object::endpoint::{Endpoints, Line};
-use crate::object::find;
 use crate::object::space::{Region, Space};
 use crate::object::thread::{State, Thread};
+use crate::object::{self, find, ids};
 use crate::ops;
 use crate::ops::memory::to_untyped;
 use crate::platform::FaultKind;
@@ -213,8 +213,10 @@ fn threads_that_are_given_up_do_not_run_again() {
         let c = rig.cap(ObjectKind::Component, rig.component, Rights::ALL);
         let c = c.unwrap().get() as u64;
         let k = rig.k;
+        let ids = u64::from(rig.thread_ids().unwrap().get()) << 32;
         let act = move || {
-            let _ = call(&k, cap, ThreadOp::Configure as u32, &[c, 0x4100_0000]);
+            let args = [c, 0x4100_0000, 0, 9, ids];
+            let _ = call(&k, cap, ThreadOp::Configure as u32, &args);
             let _ = call(&k, cap, ThreadOp::Resume as u32, &[]);
         };
         let done = Cell::new(false);
@@ -229,18 +231,34 @@ fn threads_that_are_given_up_do_not_run_again() {
     });
 }
 
-/// Configures a thread to begin at `entry` with this argument.
-fn configure(k: &Cx, (cap, component): (CapIndex, u64), entry: u64, arg: u64) -> Result<After> {
-    let configure = ThreadOp::Configure as u32;
-    call(k, cap, configure, &[component, entry, arg])
+/// A stopped thread as `Configure` is told of it.
+#[derive(Clone, Copy)]
+struct Stopped {
+    cap: CapIndex,
+    component: u64,
+    ids: u64,
 }
 
-/// A thread that has waited, and a capability for its component.
-fn stopped(rig: &Rig<'_>, ends: &Ends) -> ((CapIndex, u64), &'static Thread) {
+/// Configures a thread to begin at `entry` with this argument.
+fn configure(k: &Cx, to: Stopped, entry: u64, arg: u64) -> Result<After> {
+    let configure = ThreadOp::Configure as u32;
+    let args = [to.component, entry, arg, 9, to.ids << 32];
+    call(k, to.cap, configure, &args)
+}
+
+/// A thread that has waited and has been stopped.
+fn stopped(rig: &Rig<'_>, ends: &Ends) -> (Stopped, &'static Thread) {
     let (cap, _, t) = ends.waiting(rig);
     call(&rig.k, cap, ThreadOp::Stop as u32, &[]).unwrap();
     let c = rig.cap(ObjectKind::Component, rig.component, Rights::ALL);
-    ((cap, c.unwrap().get() as u64), t)
+    let component = c.unwrap().get().into();
+    let ids = rig.thread_ids().unwrap().get().into();
+    let to = Stopped {
+        cap,
+        component,
+        ids,
+    };
+    (to, t)
 }
 
 #[test]
@@ -279,7 +297,7 @@ fn threads_that_two_resume_are_where_one_of_them_has_said() {
         // The other one resumes it where it was, on a CPU that is not this one.
         t.cpu.store(5, Ordering::Relaxed);
         let k = rig.k;
-        let resume = move |k: &Cx, place| call(k, to.0, ThreadOp::Resume as u32, &[place]);
+        let resume = move |k: &Cx, place| call(k, to.cap, ThreadOp::Resume as u32, &[place]);
         let other = Rc::new(Cell::new(None));
         let result = other.clone();
         let act = move || result.set(Some(resume(&k, 0)));
@@ -293,6 +311,59 @@ fn threads_that_two_resume_are_where_one_of_them_has_said() {
             both => panic!("{both:?}"),
         }
         assert_eq!(owner(rig, t), State::Ready);
+        came
+    });
+}
+
+/// A dispatch that wins against `StartCpu` has a thread whose scheduler still hears of it.
+#[test]
+fn threads_are_dispatched_with_their_scheduler_or_become_root() {
+    everywhere(|rig, changes| {
+        let ends = Ends::new(rig);
+        let (cap, object, t) = ends.thread(rig, State::Ready);
+        let k = rig.k;
+        let dispatched = Rc::new(Cell::new(false));
+        let result = dispatched.clone();
+        let act = move || {
+            let done = call(&k, cap, ThreadOp::Dispatch as u32, &[0, 0]);
+            result.set(done == Ok(After::Switched));
+        };
+        let rooted = Cell::new(false);
+        let came = crash::between(changes, act, || {
+            let done = dispatch::set_root::<MockX86>(&rig.k, rig.k.cpu(), t);
+            rooted.set(done.is_ok());
+        });
+        let scheduler = t.scheduler.load(Ordering::Relaxed);
+        if rooted.get() {
+            assert_eq!(scheduler, 0);
+        } else {
+            assert!(dispatched.get(), "neither has it");
+            assert_eq!(scheduler, ends.scheduler.bits());
+            assert!(rig.runs(object));
+        }
+        came
+    });
+}
+
+/// Two threads that are configured with one id at the same time: one of them gets it.
+#[test]
+fn an_id_that_two_claim_goes_to_one() {
+    everywhere(|rig, changes| {
+        let ends = Ends::new(rig);
+        let ((a, ta), (b, tb)) = (stopped(rig, &ends), stopped(rig, &ends));
+        let k = rig.k;
+        let other = Rc::new(Cell::new(None));
+        let result = other.clone();
+        let act = move || result.set(Some(configure(&k, a, 0x4200_0000, 2).is_ok()));
+        let mine = Cell::new(false);
+        let came = crash::between(changes, act, || {
+            mine.set(configure(&rig.k, b, 0x4100_0000, 1).is_ok());
+        });
+        let other = other.take() == Some(true);
+        assert!(mine.get() != other || !came, "both or none");
+        let has = ids::thread_with(rig.cx.node, 9);
+        let owner = if other { ta } else { tb };
+        assert_eq!(has, object::reference(rig.cx.node, owner));
         came
     });
 }

@@ -27,6 +27,7 @@ mod clock;
 mod local;
 mod machine;
 mod marked;
+mod ops_authority;
 mod ops_captbl;
 mod ops_component;
 mod ops_endpoint;

@@ -66,12 +66,13 @@ fn configured_threads_are_stopped_and_keep_what_they_were_given(cx: &Cx<'_>) -> 
         let (t, object) = rig.new_cap(ObjectKind::Thread)?;
         let c = rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?;
         let (ends, endpoints) = rig.new_cap(ObjectKind::Endpoints)?;
-        let args = [n(c), ENTRY, 7, 0x123 | 0x99 << 32, n(ends)];
+        let ids = n(rig.thread_ids()?) << 32;
+        let args = [n(c), ENTRY, 7, rig.id(1) | 0x99 << 32, n(ends) | ids];
         gives!(rig.sys(t, CONFIGURE, &args), Ok(0));
         gives!(rig.state(object), Some(State::Stopped));
         let t = rig.as_thread(object)?;
         let word = |w: &core::sync::atomic::AtomicU64| w.load(Ordering::Relaxed);
-        gives!((word(&t.id), word(&t.tag)), (0x123, 0x99));
+        gives!((word(&t.id), word(&t.tag)), (rig.id(1), 0x99));
         gives!((word(&t.entry), word(&t.arg)), (ENTRY, 7));
         gives!(word(&t.scheduler), endpoints.bits());
         gives!(word(&t.component), rig.component.bits());
@@ -84,7 +85,10 @@ fn configure_refuses_bad_operands(cx: &Cx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (t, object) = rig.new_cap(ObjectKind::Thread)?;
         let c = rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?;
-        let configure = |a: [u64; 5]| rig.sys(t, CONFIGURE, &a);
+        let ids = n(rig.thread_ids()?);
+        let configure = |[c, entry, arg, id, ends]: [u64; 5]| {
+            rig.sys(t, CONFIGURE, &[c, entry, arg, id, ends | ids << 32])
+        };
         for bad in [0, USER_END, u64::MAX] {
             gives!(configure([n(c), bad, 0, 0, 0]), Err(Error::BadAddress));
         }
@@ -108,7 +112,7 @@ fn configure_refuses_bad_operands(cx: &Cx<'_>) -> Outcome {
         gives!(rig.state(object), Some(State::None));
         for state in [State::Ready, State::Running, State::Blocked, State::Transit] {
             let (t, _) = thread(rig, state)?;
-            let is = rig.sys(t, CONFIGURE, &[n(c), ENTRY, 0, 0, 0]);
+            let is = rig.sys(t, CONFIGURE, &[n(c), ENTRY, 0, 0, ids << 32]);
             gives!(is, Err(Error::NotReady));
         }
         Ok(None)
@@ -571,23 +575,15 @@ fn dispatch_refuses_budgets_that_are_none_or_used_up(cx: &Cx<'_>) -> Outcome {
     })
 }
 
-/// What could not be handed on goes back, without making a budget of one that has no end, or one
-/// that has no end of a budget.
+/// No sum of a budget and time that comes back is a budget without end, and one without end stays so.
 #[ktest(ops)]
-fn time_that_comes_back_makes_no_budget_larger_than_it_may_be(cx: &Cx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let frame = rig.object(ObjectKind::Time)?;
-        let budgets: &Budgets = find(cx.node, frame, Budgets::KIND)?;
-        let left = &budgets.left[0];
-        for (has, ns, then) in [
-            (UNLIMITED, 5, UNLIMITED),
-            (UNLIMITED - 3, 5, UNLIMITED - 1),
-            (7, 5, 12),
-        ] {
-            left.store(has, Ordering::Relaxed);
-            crate::ops::thread::give_back(&rig.k, left, ns);
-            gives!(left.load(Ordering::Relaxed), then);
-        }
-        Ok(None)
-    })
+fn time_that_comes_back_makes_no_budget_larger_than_it_may_be(_cx: &Cx<'_>) -> Outcome {
+    for (has, ns, then) in [
+        (UNLIMITED, 5, UNLIMITED),
+        (UNLIMITED - 3, 5, UNLIMITED - 1),
+        (7, 5, 12),
+    ] {
+        gives!(crate::dispatch::budget::plus(has, ns), then);
+    }
+    Ok(None)
 }

@@ -16,6 +16,7 @@ use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::{CapIndex, CapType, ObjectKind, Rights, call_word};
+use dyad_abi::service::MAX_THREAD_IDS;
 use dyad_abi::{Error, NodeId, Result};
 use dyad_captbl::{Contents, FrameRange, GuardRef, SlotPlace};
 use dyad_retype::{FrameType, KernelKind, Order, Use};
@@ -103,6 +104,9 @@ impl<'a> Rig<'a> {
         let component: &Component = find(cx.node, rig.component, Component::KIND)?;
         ops::component::set_parts(&rig.k, component, rig.root, rig.space)?;
         rig.thread = rig.thread_of(rig.component, State::Running)?;
+        // It dispatches as the scheduler of a CPU does.
+        let t = rig.as_thread(rig.thread)?;
+        t.priority.store(u64::MAX, Ordering::Relaxed);
         rig.run(rig.thread)?;
         Ok(rig)
     }
@@ -234,6 +238,17 @@ impl<'a> Rig<'a> {
         };
         ops::captbl::activate(&self.k, place, &contents)?;
         Ok(at)
+    }
+
+    /// A capability for all thread ids.
+    pub fn thread_ids(&self) -> Result<CapIndex> {
+        let all = [0, MAX_THREAD_IDS, 0];
+        self.put(CapType::ThreadIds, Rights::ALL, None, all)
+    }
+
+    /// A thread id that no program has, and no test on another node: `n` is below 64.
+    pub fn id(&self, n: u64) -> u64 {
+        MAX_THREAD_IDS - 64 * (self.cx.node.id().index() as u64 + 1) + n
     }
 
     /// A slot that has never been used.

@@ -81,7 +81,7 @@ pub fn activate(cx: &Cx, place: SlotPlace, contents: &Contents) -> Result<()> {
 pub fn describe(c: &Operand) -> u64 {
     let detail = match c.ty {
         CapType::Captbl | CapType::PageTable | CapType::Hardware => c.payload[0],
-        CapType::Memory | CapType::Frame => c.payload[1],
+        CapType::Memory | CapType::Frame | CapType::ThreadIds => c.payload[1],
         _ => 0,
     };
     (c.rights.0 as u64) << 32 | (c.ty as u64) << 24 | detail & 0xff_ffff

@@ -12,10 +12,12 @@
 //! | Memory | [`memory`] | no |
 //! | Space | [`space`], as authority also Frame and PageTable | no |
 //! | Component | [`component`] | no |
-//! | Thread | [`thread`], [`registers`]; Time as its budget | `Dispatch`, `Yield`, `Exit`, `Migrate`, `Jump`, `Load` |
+//! | Thread | [`thread`], [`registers`] | `Dispatch`, `Yield`, `Exit`, `Migrate`, `Jump`, `Load` |
+//! | Time | [`time`] | no |
 //! | Send, Receive | [`endpoint`] | `Send` to a thread that is more urgent, `Receive` that waits |
 //! | Hardware | [`hardware`] | if a round finds that what the caller runs in is gone |
 //! | Sinv | [`crate::invoke`] | if it crosses |
+//! | ThreadIds | none; the authority of `Thread.Configure` over ids | no |
 //!
 //! What the object's capability keeps besides the object:
 //!
@@ -29,6 +31,7 @@
 //! | Memory | first frame, frames; no object |
 //! | Frame | first page, pages; the object is the head of the block |
 //! | Hardware | node; no object |
+//! | ThreadIds | first id, ids; no object |
 
 pub mod captbl;
 pub mod component;
@@ -39,6 +42,7 @@ pub mod memory;
 pub mod registers;
 pub mod space;
 pub mod thread;
+pub mod time;
 
 use dyad_abi::cap::{
     CapIndex, CapType, CaptblOp, ComponentOp, HardwareOp, INTROSPECT, LivenessOp, MemoryOp, Rights,
@@ -203,12 +207,12 @@ fn on<P: Platform>(cx: &Cx, this: &Operand, number: u64, a: [u64; 5]) -> Result<
         }
         CapType::Time => {
             let op = TimeOp::from_number(number).ok_or(bad)?;
-            thread::time(cx, this, op, a)
+            time::dispatch(cx, this, op, a)
         }
         // They have a place whenever they are alive: their frames lie in pools.
         CapType::Thread | CapType::Send | CapType::Receive | CapType::Space => Err(Error::Corrupt),
         // Their rights are for other operations; invocations go another way.
-        CapType::PageTable | CapType::Frame | CapType::Sinv => Err(bad),
+        CapType::PageTable | CapType::Frame | CapType::Sinv | CapType::ThreadIds => Err(bad),
     }
 }
 

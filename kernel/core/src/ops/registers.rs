@@ -26,11 +26,10 @@ use dyad_abi::emulation::{FLOAT_WORDS, GENERAL, WORDS, general, stack_pointer};
 use dyad_abi::user::{USER_END, USER_MIN};
 use dyad_abi::{Error, Isa, NodeId, Result};
 
-use super::thread::take;
 use crate::crossing::Crossing;
 use crate::cx::Cx;
-use crate::dispatch::{self, After};
-use crate::object::thread::{Owner, State, Thread, begun};
+use crate::dispatch::{self, After, take, untake};
+use crate::object::thread::{State, Thread, begun};
 use crate::{Platform, copy, fp, handover};
 
 /// Words of a page before those of floating point.
@@ -43,7 +42,8 @@ const PART: usize = 32;
 ///
 /// # Errors
 ///
-/// [`Error::NotReady`], [`Error::NoIsa`], [`Error::NodeDead`], [`Error::BadArgument`].
+/// [`Error::NotReady`] if it is not stopped; [`Error::TooDeep`] within an invocation, where the registers are
+/// the service's; [`Error::NoIsa`], [`Error::NodeDead`], [`Error::BadArgument`].
 pub fn access<P: Platform>(cx: &Cx, t: &'static Thread, op: ThreadOp, a: [u64; 5]) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     if owner.state != State::Stopped && !lacks!("ops::registers::access::state") {
@@ -56,19 +56,16 @@ pub fn access<P: Platform>(cx: &Cx, t: &'static Thread, op: ThreadOp, a: [u64; 5
     let taken = take(cx, t, owner).ok_or(Error::NotReady)?;
     let done = register::<P>(t, op, a);
     // It goes on where it was, if it is resumed.
-    let back = Owner {
-        seq: taken.seq,
-        ..owner
-    };
-    if !t.change(cx.words(), taken, back) {
-        return Err(Error::Corrupt);
-    }
+    untake::<P>(cx, t, taken, owner)?;
     done
 }
 
-/// The same of a thread that has been taken. One that has not begun here is set up first, as if it were to
-/// begin: a debugger sees where.
+/// Reads or writes a register of a thread that has been taken. One that has not begun here is set up first, as
+/// if it were to begin: a debugger sees where.
 fn register<P: Platform>(t: &'static Thread, op: ThreadOp, a: [u64; 5]) -> Result<u64> {
+    if t.is_invoking() && !lacks!("ops::registers::register::depth") {
+        return Err(Error::TooDeep);
+    }
     match t.begun(P::ISA) {
         begun::NOT => handover::start::<P>(t),
         begun::LOST => return Err(Error::NodeDead),
@@ -106,13 +103,7 @@ pub fn unload<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u
         true => all::<P>(t),
         false => Err(Error::NoIsa),
     };
-    let back = Owner {
-        seq: taken.seq,
-        ..owner
-    };
-    if !t.change(cx.words(), taken, back) {
-        return Err(Error::Corrupt);
-    }
+    untake::<P>(cx, t, taken, owner)?;
     let words = words?;
     let space = cx.space()?;
     for (part, at) in words.chunks(PART).zip((0..).step_by(8 * PART)) {
@@ -128,7 +119,7 @@ pub fn unload<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u
 
 /// The registers of a thread that has been taken.
 fn all<P: Platform>(t: &Thread) -> Result<[u64; WORDS]> {
-    if t.depth.load(Ordering::Relaxed) != 0 || Crossing::of(t).depth() != 0 {
+    if t.is_invoking() || Crossing::of(t).depth() != 0 {
         return Err(Error::TooDeep);
     }
     match t.begun(P::ISA) {
@@ -170,7 +161,7 @@ fn all<P: Platform>(t: &Thread) -> Result<[u64; WORDS]> {
 /// memory, as [`copy::copy_in`]; if it goes elsewhere, as [`handover::send`]. It goes on behind the
 /// call then.
 pub fn load<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<After> {
-    if t.depth.load(Ordering::Relaxed) != 0 || Crossing::of(t).depth() != 0 {
+    if t.is_invoking() || Crossing::of(t).depth() != 0 {
         return Err(Error::TooDeep);
     }
     let node = NodeId::new(a[1])

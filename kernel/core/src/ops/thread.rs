@@ -1,4 +1,4 @@
-//! Operations on threads and time budgets.
+//! Operations on threads.
 //!
 //! | operation | from | to |
 //! |---|---|---|
@@ -10,8 +10,8 @@
 //! | `Load` ([`registers`]) | RUNNING, itself | RUNNING, with other registers; TRANSIT |
 //! | `ReadRegister`, `WriteRegister`, `Unload` ([`registers`]) | STOPPED | STOPPED |
 //!
-//! A thread is whoever's the owner word says, and every step here is one compare-and-swap of it: of
-//! two operations on a thread at the same time, one finds that it has lost. A running thread is its
+//! The owner word names the CPU or the endpoint that a thread belongs to, and every step here is one
+//! compare-and-swap of it: of two operations on a thread at the same time, one finds that it has lost. A running thread is its
 //! CPU's, and one in transit is the receiver's: no operation of others takes it away from there.
 //!
 //! The states are those of [`crate::object::thread`]. Every change of hands counts `seq` in the owner
@@ -22,46 +22,40 @@
 //!
 //! | operation | needs |
 //! |---|---|
-//! | `Configure` | the component, with the right to configure it; the scheduler's endpoints, with the right to bind them |
+//! | `Configure` | the component, with the right to configure it; the scheduler's endpoints, all of them, with the right to bind them; the range of ids that the new id is in, with the right to use it |
 //! | `Dispatch` on a budget | the budget, with the right to use it |
 //! | `Migrate`, `Jump`, `Load`, `Yield`, `Exit` | to be the thread |
 //!
-//! Time budgets are words of a frame, in nanoseconds. A thread that is dispatched on one runs no
-//! longer than it has left, and what it has run is taken off when it stops ([`crate::dispatch`]).
-//! Time is moved between budgets, never made: what has been taken off one and does not fit another
-//! goes back, or is lost.
+//! Within an invocation a thread runs the code of a service. Its owner may stop it and have it go on, but neither
+//! read nor write its registers, nor choose another node for it ([`can_go_on`]).
 //!
 //! | step | order |
 //! |---|---|
-//! | configure: STOPPED -> CHANGING, the thread's words, CHANGING -> STOPPED | each before the next: between them the thread is in nobody's reach |
+//! | configure: STOPPED -> CHANGING, its id ([`ids`]), the thread's words, CHANGING -> STOPPED | each before the next: between them the thread is in nobody's reach |
 //! | registers: STOPPED -> CHANGING, the register, CHANGING -> STOPPED | as configure |
 //! | stop: READY or BLOCKED -> STOPPED; fence; off the endpoint | against a thread that goes to sleep: BLOCKED, waiter, owner word read again |
 //! | resume: STOPPED -> CHANGING; off an old endpoint, CPU; CHANGING -> READY | release: the dispatcher sees all of it |
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::{
-    CapIndex, CapType, ComponentOp, ReceiveOp, Rights, Stopped, ThreadOp, TimeOp, Woken,
+    CapIndex, CapType, ComponentOp, ReceiveOp, Stopped, ThreadIdsOp, ThreadOp, TimeOp, Woken,
 };
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_captbl::Span;
 use dyad_coherence::GlobalMem;
 
-use crate::cx::{Cx, Operand};
-use crate::dispatch::{self, After};
+use crate::cx::Cx;
+use crate::dispatch::{self, After, can_go_on, take, untake};
 use crate::object::endpoint::{Endpoints, LINES};
-use crate::object::find;
-use crate::object::thread::{Owner, State, Thread, begun};
-use crate::object::time::{Budgets, UNLIMITED};
+use crate::object::thread::{State, Thread, begun};
+use crate::object::time::Budgets;
+use crate::object::{self, find, ids};
 use crate::ops::registers;
 use crate::{Platform, handover, jump};
 
 /// The first argument of `Dispatch`: slice in nanoseconds below this bit, priority from there on.
 const PRIORITY_SHIFT: u32 = 56;
-/// Attempts at changing a budget that others change at the same time. Each failure is somebody
-/// else's success, so it takes as many CPUs to use them up; the caller may ask again.
-const TRANSFER_TRIES: usize = 64;
-
 /// Carries an operation on a thread out. `Dispatch` has its slice in the low bits of the first
 /// argument, its priority above them (bits 56 to 63), a budget in the second.
 ///
@@ -162,12 +156,42 @@ fn budget_of(cx: &Cx, n: u64) -> Result<(&'static Budgets, usize, u64)> {
     Ok((budgets, at as usize, object.bits()))
 }
 
-/// Takes a thread that is nobody's: until its owner word is the next one, nobody else changes it, whoever
-/// wants to is refused. Should this node die before that, its recovery stops the thread for good: it can
-/// only be configured anew.
-pub(super) fn take(cx: &Cx, t: &Thread, owner: Owner) -> Option<Owner> {
-    let taken = owner.passed(cx.node.id(), cx.node.incarnation(), State::Changing);
-    t.change(cx.words(), owner, taken).then_some(taken)
+/// The endpoints of a scheduler that a Receive capability names; 0: none. The kernel tells schedulers of a thread at
+/// the line of the thread's CPU, so the capability must be for all lines: one for a part must not be a way to the
+/// others. A weak reference is kept; when the endpoints are gone, no scheduler is told.
+///
+/// # Errors
+///
+/// [`Error::Denied`] if the capability is for a part of the lines; as [`Cx::operand`].
+fn scheduler_of(cx: &Cx, n: u64) -> Result<u64> {
+    if n == 0 {
+        return Ok(0);
+    }
+    let cap = CapIndex::new(n).ok_or(Error::NoCap)?;
+    let cap = cx.operand(cap, CapType::Receive, ReceiveOp::Bind.right())?;
+    let all = cap.payload[0] == 0 && cap.payload[1] == LINES as u64;
+    if !all && !lacks!("ops::thread::scheduler_of::lines") {
+        return Err(Error::Denied);
+    }
+    let object = cap.object()?;
+    find::<Endpoints>(cx.node, object, Endpoints::KIND)?;
+    Ok(object.bits())
+}
+
+/// A thread id that is in the range of a ThreadIds capability. An id decides the stacks of a thread in all
+/// components, those of services too, on every ISA.
+///
+/// # Errors
+///
+/// [`Error::BadArgument`] if the id is not in the range; as [`Cx::operand`].
+fn id_of(cx: &Cx, id: u64, n: u64) -> Result<u64> {
+    let cap = CapIndex::new(n).ok_or(Error::NoCap)?;
+    let cap = cx.operand(cap, CapType::ThreadIds, ThreadIdsOp::Use.right())?;
+    let ids = Span::thread_ids(cap.payload).ok_or(Error::Corrupt)?;
+    match ids.contains(id) || lacks!("ops::thread::id_of::range") {
+        true => Ok(id),
+        false => Err(Error::BadArgument),
+    }
 }
 
 /// Makes a thread begin at its entry point, in whatever state it was, unless it is being used. It is
@@ -190,25 +214,19 @@ fn configure<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u6
     if a[1] == 0 || a[1] >= dyad_abi::user::USER_END {
         return Err(Error::BadAddress);
     }
-    // Stacks are found by this number, on every ISA: see `stack_slot`.
-    let id = a[3] & 0xffff_ffff;
-    if id >= dyad_abi::service::MAX_THREAD_IDS {
-        return Err(Error::BadArgument);
-    }
-    let scheduler = match a[4] {
-        0 => 0,
-        // Who may bind the endpoints may be told of threads there. A weak reference is kept; when the
-        // endpoints are gone, nobody is told.
-        n => {
-            let cap = CapIndex::new(n).ok_or(Error::NoCap)?;
-            let cap = cx.operand(cap, CapType::Receive, ReceiveOp::Bind.right())?;
-            let object = cap.object()?;
-            find::<Endpoints>(cx.node, object, Endpoints::KIND)?;
-            object.bits()
-        }
-    };
+    let scheduler = scheduler_of(cx, a[4] & 0xffff_ffff)?;
+    let id = id_of(cx, a[3] & 0xffff_ffff, a[4] >> 32)?;
+    let me = object::reference(cx.node, t).ok_or(Error::Corrupt)?;
     let taken = take(cx, t, owner).ok_or(Error::NotReady)?;
-    // It may still be at an endpoint, if whoever has stopped it has not come to that yet.
+    if let Err(e) = ids::claim(cx.node, id, me) {
+        untake::<P>(cx, t, taken, owner)?;
+        return Err(e);
+    }
+    let old = t.id.load(Ordering::Relaxed);
+    if old != id {
+        ids::release(cx.node, old, me);
+    }
+    // Its stopper may not have taken it off the endpoint yet.
     dispatch::wait_no_more::<P>(cx, t);
     for (word, value) in [
         (&t.component, component.object()?.bits()),
@@ -303,28 +321,15 @@ fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
             (node, cpu.index() as u64)
         }
     };
-    // Three things decide where a thread can go on: what of it is on that ISA, what of it is
-    // elsewhere, and whether the node lives. All are its own words, which are nobody's to change
-    // while it is stopped.
-    let (isa, was) = (cx.node.isa(node), cx.node.isa(owner.node));
-    if t.begun(isa) == begun::LOST {
-        return Err(Error::NodeDead);
-    }
-    // What it was doing on one ISA cannot go on on the other. It may have been on the other one than
-    // its owner, if that has taken it over from a node that died.
-    let elsewhere = Isa::ALL.iter().any(|&i| t.begun(i) == begun::HERE);
-    if (isa != was && t.begun(was) == begun::HERE) || (t.begun(isa) != begun::HERE && elsewhere) {
-        return Err(Error::NoIsa);
-    }
-    // The incarnation goes into the owner word: if the node dies from here on, its recovery finds the
-    // thread among its own.
-    let word = cx.node.word_of(node);
-    if !word.state.is_live() {
-        return Err(Error::NodeDead);
-    }
-    // What has been looked at is so until it is taken: whoever changes any of it takes it first.
     let taken = take(cx, t, owner).ok_or(Error::Again)?;
-    let ready = taken.passed(node, word.incarnation, State::Ready);
+    let incarnation = match can_go_on(cx, t, &owner, node) {
+        Ok(incarnation) => incarnation,
+        Err(e) => {
+            untake::<P>(cx, t, taken, owner)?;
+            return Err(e);
+        }
+    };
+    let ready = taken.passed(node, incarnation, State::Ready);
     // Whoever has just stopped it may not have come to that yet, and it may be to wait again.
     dispatch::wait_no_more::<P>(cx, t);
     t.cpu.store(cpu, Ordering::Relaxed);
@@ -334,79 +339,4 @@ fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
     // It is ready whatever comes of this: an error says that nobody has been told.
     dispatch::tell_scheduler::<P>(cx, t, Woken::Ready)?;
     Ok(0)
-}
-
-/// Carries an operation on a time budget out. A capability for several stands for the first.
-///
-/// # Errors
-///
-/// [`Error::Revoked`]; [`Error::NoTime`] if there is less than is to be moved; [`Error::Again`] if
-/// others change the same budgets each time; of the other capability, as [`Cx::operand`].
-pub fn time(cx: &Cx, this: &Operand, op: TimeOp, a: [u64; 5]) -> Result<u64> {
-    let budgets: &'static Budgets = find(cx.node, this.object()?, Budgets::KIND)?;
-    let at = Span::new(this.payload[0], this.payload[1], LINES as u64)
-        .ok_or(Error::Corrupt)?
-        .first() as usize;
-    let from = budgets.left.get(at).ok_or(Error::Corrupt)?;
-    match op {
-        TimeOp::Use => Err(Error::BadSyscall),
-        TimeOp::Read => Ok(cx.words().read(from)),
-        TimeOp::Transfer => {
-            // Time may be given to any budget that one can name: there is no right to refuse it.
-            let to = CapIndex::new(a[0]).ok_or(Error::NoCap)?;
-            let to = cx.operand(to, CapType::Time, Rights::NONE)?;
-            let target: &'static Budgets = find(cx.node, to.object()?, Budgets::KIND)?;
-            let index = Span::new(to.payload[0], to.payload[1], LINES as u64)
-                .ok_or(Error::Corrupt)?
-                .first() as usize;
-            let target = target.left.get(index).ok_or(Error::Corrupt)?;
-            transfer(cx, from, target, a[1])
-        }
-    }
-}
-
-/// Moves time: off the one budget first, so that there is never more of it than has been given out.
-/// The two changes are no row: if the node dies in between, the time is lost, which harms nobody
-/// but its owner. Bounded: gives up if others change the budget each time. Budgets without limit
-/// stay so, whatever is taken or added; a sum that would look like one ends just below.
-fn transfer(cx: &Cx, from: &AtomicU64, to: &AtomicU64, ns: u64) -> Result<u64> {
-    let words = cx.words();
-    let mut taken = false;
-    for _ in 0..TRANSFER_TRIES {
-        let has = words.read(from);
-        // There is no less of it afterwards, and nothing to give back.
-        if has == UNLIMITED {
-            taken = true;
-            break;
-        }
-        let rest = has.checked_sub(ns).ok_or(Error::NoTime)?;
-        if words.exchange(from, has, rest) {
-            taken = true;
-            break;
-        }
-    }
-    if !taken {
-        return Err(Error::Again);
-    }
-    for _ in 0..TRANSFER_TRIES {
-        let has = words.read(to);
-        if has == UNLIMITED || words.exchange(to, has, has.saturating_add(ns).min(UNLIMITED - 1)) {
-            return Ok(0);
-        }
-    }
-    give_back(cx, from, ns);
-    Err(Error::Again)
-}
-
-/// Time that nobody has now: the giver gets it back, if it was taken off at all. Time is lost rather
-/// than made if others change that budget each time, too.
-pub(crate) fn give_back(cx: &Cx, from: &AtomicU64, ns: u64) {
-    let words = cx.words();
-    for _ in 0..TRANSFER_TRIES {
-        let has = words.read(from);
-        if has == UNLIMITED || words.exchange(from, has, has.saturating_add(ns).min(UNLIMITED - 1))
-        {
-            return;
-        }
-    }
 }

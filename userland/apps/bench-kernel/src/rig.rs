@@ -254,6 +254,7 @@ impl Bench {
                 entry,
                 arg,
                 id,
+                ids: Cap::at(slot::THREAD_IDS),
                 tag: n as u32,
                 scheduler: Some(endpoints),
             };

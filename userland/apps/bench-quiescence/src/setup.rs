@@ -97,6 +97,7 @@ pub fn build(info: &Info) -> Result<()> {
             entry: entry(info)?,
             arg: INFO_BASE | node.index() as u64,
             id: node.index() as u32,
+            ids: Cap::at(slot::THREAD_IDS),
             tag: 0,
             scheduler: None,
         };

@@ -42,7 +42,7 @@ const SLOT: u64 = bits(&[Exists, Again, NotFound]);
 const fn may(ty: CapType) -> u64 {
     ANY | match ty {
         CapType::Captbl => SLOT,
-        CapType::PageTable | CapType::Frame => 0,
+        CapType::PageTable | CapType::Frame | CapType::ThreadIds => 0,
         CapType::Space => {
             SLOT | bits(&[
                 BadAddress, NoMemory, NoIsa, Full, NoSuchNode, TooLarge, TimedOut, NotReady,

@@ -6,7 +6,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dyad_abi::ident::MAX_NODES;
-use dyad_abi::service::INFO_BASE;
+use dyad_abi::service::{INFO_BASE, slot};
 use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Thread, ThreadSetup};
@@ -66,6 +66,7 @@ pub fn begin(node: NodeId, cpu: CpuId, thread: Cap<Thread>) -> Result<()> {
         entry: setup::entry()?,
         arg: INFO_BASE | n,
         id: n as u32,
+        ids: Cap::at(slot::THREAD_IDS),
         tag: 0,
         scheduler: None,
     };

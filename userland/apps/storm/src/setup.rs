@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use dyad_abi::bundle::Bundle;
 use dyad_abi::cap::{
     CapIndex, CapType, FrameOp, HardwareOp, ObjectKind, ReceiveOp, RegionKind, Rights, SinvOp,
-    SpaceOp, TableAt, ThreadOp, TimeOp,
+    SpaceOp, TableAt, ThreadIdsOp, ThreadOp, TimeOp,
 };
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::{ARCHIVE_BASE, Info, archive, slot};
@@ -243,6 +243,7 @@ pub fn seed(ty: CapType, n: u64) -> Option<(CapIndex, Rights)> {
                 .or(TimeOp::Transfer.right())
                 .or(keep),
         ),
+        CapType::ThreadIds => (slot::THREAD_IDS, ThreadIdsOp::Use.right().or(keep)),
         CapType::Hardware => {
             let node = NodeId::new(n % WORLD.nodes.load(Relaxed))?;
             let rights = [

@@ -39,7 +39,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::emulation::{self, PAGE_WORDS, Page, WINDOWS, ready, stack_pointer, status};
-use dyad_abi::service::{INFO_BASE, sched, thread_id, thread_of_id};
+use dyad_abi::service::{INFO_BASE, sched, slot, thread_id, thread_of_id};
 use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_blocks::Keeper;
@@ -530,6 +530,7 @@ impl System {
                 entry: p.entry,
                 arg: INFO_BASE | n,
                 id: thread_id(number, n),
+                ids: Cap::at(slot::THREAD_IDS),
                 tag: sched::tag(threads::scheduled(number, n)),
                 scheduler: Some(events),
             },

@@ -8,7 +8,7 @@ use dyad_abi::bundle::{Bundle, Scope, Segment};
 use dyad_abi::cap::{CapIndex, ObjectKind, ROOT_ENTRIES, RegionKind, Rights, Stripes, TableAt};
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::{
-    INVOKE_STACK_SIZE, INVOKE_STACK_STRIDE, INVOKE_STACKS, program, thread_id,
+    INVOKE_STACK_SIZE, INVOKE_STACK_STRIDE, INVOKE_STACKS, program, slot, thread_id,
 };
 use dyad_abi::user::{HEAP_BASE, MAX_PROGRAM_THREADS, PAGE_SIZE, stack_slot, tcb_address};
 use dyad_abi::{Error, Isa, NodeId, Result};
@@ -403,6 +403,7 @@ impl Program {
             entry: self.entry,
             arg,
             id: thread_id(self.number, n),
+            ids: Cap::at(slot::THREAD_IDS),
             tag,
             scheduler,
         };

@@ -15,7 +15,7 @@ use dyad_abi::user::{
     STACK_SIZE, STACK_STRIDE, stack_slot,
 };
 use dyad_abi::{CpuId, Error, NodeId};
-use dyad_sys::cap::{Access, Cap, Frame, Memory, Receive, Send, Sinv, Thread, Time};
+use dyad_sys::cap::{Access, Cap, Frame, Memory, Receive, Send, Sinv, Thread, ThreadIds, Time};
 
 use crate::build::Builder;
 use crate::memory::CXL;
@@ -525,6 +525,11 @@ fn grant_all(p: &Program, thread: Cap<Thread>, memory: [Option<Cap<Memory>>; CXL
     p.give(slot::COMPONENT, p.component, all)?;
     p.give(slot::THREAD, thread, all)?;
     p.give(slot::TIME, Cap::<Time>::at(slot::TIME), all)?;
+    p.give(
+        slot::THREAD_IDS,
+        Cap::<ThreadIds>::at(slot::THREAD_IDS),
+        all,
+    )?;
     for (pool, memory) in memory.into_iter().enumerate() {
         if let Some(memory) = memory {
             p.give(slot::memory(pool), memory, all)?;

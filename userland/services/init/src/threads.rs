@@ -25,7 +25,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::CapIndex;
-use dyad_abi::service::{INFO_BASE, process, program, sched, thread_id, thread_of_id};
+use dyad_abi::service::{INFO_BASE, process, program, sched, slot, thread_id, thread_of_id};
 use dyad_abi::user::MAX_PROGRAM_THREADS;
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_services::rt::{self, Call};
@@ -245,6 +245,7 @@ impl Guest {
             entry: self.entry.load(Ordering::Relaxed),
             arg: INFO_BASE | n,
             id,
+            ids: Cap::at(slot::THREAD_IDS),
             tag: sched::tag(scheduled(number, n)),
             scheduler: Some(cap(&self.endpoints)?),
         };

@@ -6,7 +6,9 @@ use dyad_abi::cap::{
 use dyad_abi::emulation::{Registers, WORDS};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result, service};
 
-use super::{Cap, Captbl, Component, Place, Receive, Send, Sinv, Space, Thread, Time, result};
+use super::{
+    Cap, Captbl, Component, Place, Receive, Send, Sinv, Space, Thread, ThreadIds, Time, result,
+};
 use crate::raw;
 
 impl Cap<Component> {
@@ -80,11 +82,13 @@ pub struct ThreadSetup {
     pub entry: u64,
     /// What is passed there.
     pub arg: u64,
-    /// Its number; decides the stacks of its invocations.
+    /// Its id; decides its stacks, those of its invocations too. No other live thread of the system has it.
     pub id: u32,
+    /// The range that the id is in; needs the right `Use`.
+    pub ids: Cap<ThreadIds>,
     /// What its scheduler knows it by, as in [`Event::tag`].
     pub tag: u32,
-    /// The scheduler's endpoints, if somebody schedules it; needs the right `Bind`.
+    /// The scheduler's endpoints, if it has a scheduler: all lines of the object, with the right `Bind`.
     pub scheduler: Option<Cap<Receive>>,
 }
 
@@ -104,8 +108,8 @@ impl Cap<Thread> {
     ///
     /// # Errors
     ///
-    /// `NotReady` if it is neither new nor stopped, and those of
-    /// [every operation](super#errors-of-every-operation).
+    /// `NotReady` if it is neither new nor stopped; `Exists` if another live thread has the id; `Again` if the id has
+    /// just changed hands; and those of [every operation](super#errors-of-every-operation).
     ///
     /// # Safety
     ///
@@ -117,7 +121,7 @@ impl Cap<Thread> {
             setup.entry,
             setup.arg,
             names,
-            setup.scheduler.map_or(0, Cap::number),
+            setup.scheduler.map_or(0, Cap::number) | setup.ids.number() << 32,
         ];
         self.call(ThreadOp::Configure as u32, args).map(drop)
     }

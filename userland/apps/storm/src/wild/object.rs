@@ -62,7 +62,14 @@ pub(super) fn on_thread(a: &Actor) {
             let component = operand(a, CapType::Component).max(NO_LINE);
             let scheduler = operand(a, CapType::Receive);
             let id = 100 + a.below(4200);
-            let args = [component, nowhere(a), a.next(), id | 7 << 32, scheduler];
+            let ids = operand(a, CapType::ThreadIds) << 32;
+            let args = [
+                component,
+                nowhere(a),
+                a.next(),
+                id | 7 << 32,
+                scheduler | ids,
+            ];
             call(ThreadOp::Configure, args);
         }
         3 | 4 => {
