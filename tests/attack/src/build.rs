@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use dyad_abi::bundle::{Bundle, Scope, Segment};
@@ -10,7 +11,9 @@ use dyad_abi::cap::{
     ThreadOp,
 };
 use dyad_abi::ident::MAX_NODES;
-use dyad_abi::service::{INVOKE_STACK_SIZE, INVOKE_STACK_STRIDE, INVOKE_STACKS, MAX_THREAD_IDS};
+use dyad_abi::service::{
+    INVOKE_STACK_SIZE, INVOKE_STACK_STRIDE, INVOKE_STACKS, MAX_THREAD_IDS, slot,
+};
 use dyad_abi::user::{PAGE_SIZE, stack_slot};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_services::frames::Arena;
@@ -19,12 +22,15 @@ use dyad_services::rt;
 use dyad_services::takedown;
 use dyad_sys::cap::{
     Access, Cap, Captbl, Component, Frame, Guard, Kind, Narrow, PageTable, Place, Receive, Sinv,
-    Space, Thread, ThreadSetup,
+    Space, Thread, ThreadIds, ThreadSetup,
 };
 
 use crate::sched;
-use crate::shared::{HEAP, HEAP_PAGES, MAILBOX, REPORT, SECRET, SHOWN, at, word, word_of};
-use crate::store::{CXL, HOME, Store, Waits, patiently, table_kind};
+use crate::shared::{HEAP, HEAP_PAGES, MAILBOX, NOWHERE, REPORT, SECRET, SHOWN, at, word, word_of};
+use crate::store::{CXL, Store, TABLE, Waits, patiently, table_kind};
+
+/// Tables of spaces in which something was left that the warden did not know of.
+pub static CLEARED: AtomicU64 = AtomicU64::new(0);
 
 /// Frames of a component for kernel objects, for its pages, and of each node for its faults.
 const OBJECTS: u64 = 192;
@@ -151,8 +157,8 @@ impl Frames {
     /// As the kernel says.
     pub fn new(store: &mut Store) -> Result<Frames> {
         let mut supplies = [None; MAX_NODES];
-        for n in 0..store.nodes as usize {
-            supplies[n] = Some(store.carve(n, SUPPLY)?);
+        for (n, supply) in supplies.iter_mut().take(store.nodes as usize).enumerate() {
+            *supply = Some(store.carve(n, SUPPLY)?);
         }
         Ok(Frames {
             objects: store.carve(CXL, OBJECTS)?,
@@ -187,11 +193,13 @@ pub struct Comp {
     links: usize,
     last_table: Option<Cap<PageTable>>,
     entry: u64,
+    ids: core::ops::Range<u32>,
     threads: [Option<(usize, Cap<Thread>)>; 4],
 }
 
 impl Comp {
-    /// A component without threads. The pages at `MAILBOX` and `SHOWN` are the other's, if there is one.
+    /// A component without threads. Its threads have ids of `ids`, and code on the ISAs in `code` (by bit):
+    /// other nodes rewrite what is theirs to execute, which takes long. The pages at `MAILBOX` and `SHOWN` are the other's, if there is one.
     ///
     /// # Errors
     ///
@@ -200,7 +208,7 @@ impl Comp {
         store: &mut Store,
         image: &Image,
         frames: Frames,
-        ids: core::ops::Range<u32>,
+        (ids, code): (core::ops::Range<u32>, u8),
         other: Option<(Cap<Frame>, Cap<Frame>)>,
     ) -> Result<(Comp, Cap<Frame>)> {
         let mut left = frames;
@@ -244,6 +252,7 @@ impl Comp {
             links: 0,
             last_table: None,
             entry: image.entry(),
+            ids: ids.clone(),
             threads: [None; 4],
         };
         let access = match other {
@@ -261,7 +270,7 @@ impl Comp {
                 .add_region(va, PAGE_SIZE, RegionKind::Shared, write)?;
             c.map(store, store.isas, va, (frame, 0), access)?;
         }
-        c.load(store, image)?;
+        c.load(store, image, code)?;
         c.memory(store, ids)?;
         word_of(c.report, word::NODES).store(store.nodes, Relaxed);
         word_of(c.report, word::CPUS).store(store.cpus, Relaxed);
@@ -307,13 +316,17 @@ impl Comp {
         Ok(())
     }
 
-    fn load(&mut self, store: &mut Store, image: &Image) -> Result<()> {
+    fn load(&mut self, store: &mut Store, image: &Image, code: u8) -> Result<()> {
         let isas = store.isas;
         for r in Regions::of(&image.bundle, isas).iter() {
             self.space.add_region(r.start, r.len, r.kind, r.write)?;
         }
         for p in image.pages[..image.used].iter().flatten() {
-            self.map(store, p.isas, p.va, (p.frame, p.page), p.access)?;
+            let isas = match p.access {
+                Access::Execute => p.isas & code,
+                _ => p.isas,
+            };
+            self.map(store, isas, p.va, (p.frame, p.page), p.access)?;
         }
         for s in image
             .bundle
@@ -407,14 +420,6 @@ impl Comp {
         self.last_table.ok_or(Error::NotFound)
     }
 
-    /// Frames of the component's supply on the warden's node: where they begin, and how many there are.
-    pub fn supply(&self) -> (u64, u64) {
-        match self.whole.supplies[HOME.index()] {
-            Some(arena) => (arena.first(), arena.frames()),
-            None => (0, 0),
-        }
-    }
-
     /// Puts a copy of a capability of the warden into the component's table.
     ///
     /// # Errors
@@ -505,6 +510,7 @@ impl Comp {
             entry: self.entry,
             arg,
             id,
+            ids: Cap::at(slot::THREAD_IDS),
             tag: sched::TAG + tag as u32,
             scheduler: Some(sched::ENDPOINTS),
         };
@@ -520,7 +526,7 @@ impl Comp {
     /// # Errors
     ///
     /// As the kernel says.
-    pub fn take_down(&mut self, store: &mut Store) -> Result<()> {
+    pub fn take_down(&mut self, store: &Store, image: &Image) -> Result<()> {
         for (tag, thread) in self.threads.iter().flatten() {
             stop(*tag, *thread)?;
         }
@@ -532,9 +538,68 @@ impl Comp {
                 Err(e) => return Err(e),
             }
         }
-        takedown::clear_space(&Waits::new, self.space)?;
-        let _ = store;
+        for isa in isas_of(store.isas) {
+            self.clear(store, image, isa)?;
+        }
         Ok(())
+    }
+
+    /// Takes everything out of the space's table of an ISA: what the warden has put there, then what faults
+    /// have. Whatever an attacker has put there is looked for if that was not all.
+    fn clear(&mut self, store: &Store, image: &Image, isa: Isa) -> Result<()> {
+        let (patience, space) = (&Waits::new, self.space);
+        let own = [REPORT, SECRET, MAILBOX, SHOWN];
+        let image_pages = image.pages[..image.used].iter().flatten().map(|p| p.va);
+        let written = image.bundle.segments().filter(|s| s.write);
+        let written =
+            written.flat_map(|s| (0..filled_pages(&s)).map(move |n| s.va + n * PAGE_SIZE));
+        let attacks = (0..8).map(|n| NOWHERE + n * PAGE_SIZE);
+        for va in own
+            .into_iter()
+            .chain(image_pages)
+            .chain(written)
+            .chain(attacks)
+        {
+            takedown::unmap(patience, space, isa, va)?;
+        }
+        let stacks = isas_of(store.isas).flat_map(|isa| {
+            let ids = self.ids.clone();
+            ids.map(move |id| stack_slot(isa, id))
+        });
+        let regions = Regions::of(&image.bundle, store.isas);
+        let image = regions.iter().map(|r| (r.start, r.start + r.len));
+        let invocations = INVOKE_STACKS + (MAX_THREAD_IDS << 8) * INVOKE_STACK_STRIDE;
+        let others = [
+            (REPORT, SHOWN + PAGE_SIZE),
+            (HEAP, HEAP + HEAP_PAGES * PAGE_SIZE),
+            (INVOKE_STACKS, invocations),
+        ];
+        for (mut at, end) in stacks.chain(image).chain(others) {
+            while at < end {
+                let left = (end - at) / PAGE_SIZE;
+                // SAFETY: 1. The space is another component's, whose threads are stopped.
+                at += patiently(|| unsafe { space.reclaim(at, left) })? * PAGE_SIZE;
+            }
+        }
+        for &key in self.linked[..self.links].iter().rev() {
+            let level = (key >> 1 & 7) as u8;
+            if key & 1 != isa as u64 {
+                continue;
+            }
+            let at = TableAt { isa, level };
+            match patiently(|| space.unlink(at, key & !0xfff)) {
+                Ok(_) | Err(Error::NotFound | Error::Exists) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        let root = TableAt { isa, level: 4 };
+        match patiently(|| space.unlink(root, 0)) {
+            Ok(_) | Err(Error::NotFound | Error::NoIsa) => return Ok(()),
+            Err(Error::Exists) => {}
+            Err(e) => return Err(e),
+        }
+        CLEARED.fetch_add(1, Relaxed);
+        takedown::clear_space(patience, space)
     }
 
     /// Gives all frames back. Gives how many have not come.
@@ -608,7 +673,13 @@ pub fn start(thread: Cap<Thread>, node: u64, cpu: u64) -> Result<()> {
 pub const INVOKE: Rights = SinvOp::Invoke.right().or(INTROSPECT);
 /// What a thread may do with itself.
 pub const ITSELF: Rights = ThreadOp::Yield.right().or(ThreadOp::Exit.right());
-/// A place in the warden's own table.
-pub const fn place(table: Cap<Captbl>, slot: u32) -> Place {
-    Place::of(table, CapIndex(slot))
+/// A capability for a range of ids, in a slot of the warden.
+///
+/// # Errors
+///
+/// As the kernel says.
+pub fn ids(place: Place, range: core::ops::Range<u32>) -> Result<Cap<ThreadIds>> {
+    let all: Cap<ThreadIds> = Cap::at(slot::THREAD_IDS);
+    let part = Narrow::range(range.start.into(), range.len() as u64);
+    patiently(|| TABLE.copy_in(place.index(), all, Rights::ALL, None, part))
 }

@@ -81,7 +81,8 @@ const RIGHTS: &[Attack] = of_types!(
     "each call is refused with Denied; the victim goes on",
     "captbl" "Captbl", "page_table" "PageTable", "space" "Space", "component" "Component",
     "thread" "Thread", "sinv" "Sinv", "send" "Send", "receive" "Receive", "memory" "Memory",
-    "frame" "Frame", "time" "Time", "hardware" "Hardware", "liveness" "Liveness"
+    "frame" "Frame", "time" "Time", "hardware" "Hardware", "liveness" "Liveness",
+    "thread_ids" "ThreadIds"
 );
 
 const STALE: &[Attack] = of_types!(
@@ -101,7 +102,8 @@ const REVOKED: &[Attack] = of_types!(
     "each call on each of them is refused with Revoked",
     "captbl" "Captbl", "page_table" "PageTable", "space" "Space", "component" "Component",
     "thread" "Thread", "sinv" "Sinv", "send" "Send", "receive" "Receive", "memory" "Memory",
-    "frame" "Frame", "time" "Time", "hardware" "Hardware", "liveness" "Liveness"
+    "frame" "Frame", "time" "Time", "hardware" "Hardware", "liveness" "Liveness",
+    "thread_ids" "ThreadIds"
 );
 
 const ARGUMENTS: &[Attack] = of_types!(
@@ -122,7 +124,7 @@ const OTHERS: &[Attack] = attacks! {
         "of each type one capability with two rights; its own table",
         "get a copy with more rights than its source",
         "introspection of copies and of copies of copies";
-    "captbl_narrowing_escaped": "Captbl.CopyIn",
+    "captbl_narrowing_escaped": "Captbl.CopyIn ThreadIds.Use",
         "of each type one capability with all rights; its own table",
         "get a copy for more than its source is for, by numbers that wrap, too",
         "each call is refused with BadArgument";
@@ -150,10 +152,6 @@ const OTHERS: &[Attack] = attacks! {
         "eight frames of a block of more, with all rights",
         "merge its half with the other one, or retype both",
         "the warden counts the other half";
-    "memory_frames_of_the_system": "Memory.RetypeKernel Memory.RetypeUntyped Memory.Split Memory.Merge Memory.RetypeUser Memory.Activate",
-        "a reserved frame, with all rights",
-        "retype it, or get a capability for it",
-        "each call is refused with Denied";
     "memory_given_up_while_it_is_mapped": "Memory.RetypeUntyped Memory.RetypeKernel Space.Map",
         "a frame, its memory and its own space",
         "make a kernel object of a frame that it may write to",
@@ -282,8 +280,8 @@ const OTHERS: &[Attack] = attacks! {
         "a guarded capability; entries 8 to 15, with and without Guard; its own table",
         "replace the guard, or use an entry that is not its own",
         "each call is refused; the copies die with the guard";
-    "thread_id_of_another_thread": "Thread.Configure",
-        "a second thread, its own component, a scheduler",
+    "thread_id_of_another_thread": "Thread.Configure ThreadIds.Use Captbl.CopyIn",
+        "a second thread, its own component, a scheduler, the ids of its own threads",
         "give the thread the id of init's, a worker's, the victim's or its own first thread",
         "each call is refused";
     "thread_events_at_lines_of_others": "Thread.Configure Receive.Bind",

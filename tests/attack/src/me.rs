@@ -4,7 +4,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use dyad_abi::cap::{COPY, CapIndex, CapType, CaptblOp, HardwareOp, Rights, ThreadOp, call_word};
+use dyad_abi::cap::{COPY, CapIndex, CaptblOp, HardwareOp, Rights, ThreadOp, call_word};
 use dyad_abi::user::Where;
 use dyad_abi::{Error, Isa};
 use dyad_sys::raw;
@@ -164,9 +164,4 @@ pub const fn mixed(n: u64) -> u64 {
     let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ z >> 31
-}
-
-/// A slot that a case about a type uses.
-pub const fn subject(ty: CapType) -> u32 {
-    at::full(ty)
 }

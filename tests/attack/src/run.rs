@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use dyad_abi::{Error, Result};
 use dyad_services::rt;
-use dyad_sys::cap::{Cap, Frame, Thread};
+use dyad_sys::cap::{Cap, Thread};
 
 use crate::build::{Comp, Frames, INVOKE, ITSELF, Image, start};
 use crate::cases::Case;
@@ -58,8 +58,6 @@ pub struct Scene<'a> {
     pub threads: [Option<Cap<Thread>>; 4],
     /// The victim's first thread.
     pub victim_thread: Cap<Thread>,
-    /// The page that both may write to.
-    pub mailbox: Cap<Frame>,
 }
 
 /// What has come of an attack.
@@ -166,9 +164,13 @@ impl Warden {
     fn build(&mut self, n: usize, case: &Case) -> Result<Scene<'_>> {
         let [victim_frames, attacker_frames] = self.frames;
         let (store, image) = (&mut self.store, &self.image);
-        let (mut victim, mailbox) = Comp::new(store, image, victim_frames, VICTIMS, None)?;
+        let code = match case.far {
+            true => store.isas,
+            false => 1 << store.here.index(),
+        };
+        let (mut victim, mailbox) = Comp::new(store, image, victim_frames, (VICTIMS, code), None)?;
         let other = Some((mailbox, victim.shown));
-        let (mut attacker, _) = Comp::new(store, image, attacker_frames, ATTACKERS, other)?;
+        let (mut attacker, _) = Comp::new(store, image, attacker_frames, (ATTACKERS, code), other)?;
         let own = victim.entry(store, image, OWNER)?;
         victim.give(at::SERVICE, own, INVOKE)?;
         let client = victim.entry(store, image, CLIENT)?;
@@ -195,7 +197,6 @@ impl Warden {
             victim,
             threads,
             victim_thread,
-            mailbox,
         })
     }
 
@@ -362,7 +363,7 @@ impl Scene<'_> {
     }
 
     fn take_down(&mut self) -> Result<()> {
-        self.attacker.take_down(self.store)?;
-        self.victim.take_down(self.store)
+        self.attacker.take_down(self.store, self.image)?;
+        self.victim.take_down(self.store, self.image)
     }
 }

@@ -6,7 +6,7 @@
 use core::ptr::with_exposed_provenance;
 use core::sync::atomic::AtomicU64;
 
-use dyad_abi::cap::{CapIndex, CapType};
+use dyad_abi::cap::CapType;
 
 /// A page of each component that the warden has mapped, too: what it does, and what it has found.
 pub const REPORT: u64 = 0x2_0000_0000;
@@ -90,8 +90,6 @@ pub mod state {
     pub const AT_WORK: u64 = 1;
     /// The attacker has tried everything.
     pub const DONE: u64 = 2;
-    /// A panic.
-    pub const PANIC: u64 = 3;
 }
 
 /// What the victim does beside checking itself.
@@ -162,7 +160,7 @@ pub const fn answer(a: u64, b: u64) -> u64 {
 
 /// Slots of a component's table. Those of the kernel's own ABI are as in every program.
 pub mod at {
-    use super::{CapIndex, CapType};
+    use super::CapType;
 
     /// The component's own table, if the attack needs it.
     pub const TABLE: u32 = 1;

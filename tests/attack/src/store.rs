@@ -99,7 +99,8 @@ pub struct Store {
     pub nodes: u64,
     /// CPUs of each.
     pub cpus: u64,
-    here: Isa,
+    /// The ISA that the warden runs on.
+    pub here: Isa,
     kept: u32,
     passing: u32,
     pages: u64,

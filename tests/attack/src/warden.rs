@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use dyad_abi::bundle::Bundle;
 use dyad_abi::cap::{ObjectKind, RegionKind};
 use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
-use dyad_abi::service::{ARCHIVE_BASE, INFO_BASE, archive};
+use dyad_abi::service::{ARCHIVE_BASE, INFO_BASE, archive, slot};
 use dyad_abi::user::{PAGE_SIZE, ReportKind, stack_slot};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_services::rt::{self, Call};
@@ -25,7 +25,7 @@ use crate::store::{HOME, SPACE, Store};
 use crate::{me, sched, victim};
 
 /// The warden's component.
-const COMPONENT: Cap<Component> = Cap::at(dyad_abi::service::slot::COMPONENT);
+const COMPONENT: Cap<Component> = Cap::at(slot::COMPONENT);
 /// Frames for the stacks of workers on other nodes.
 const WORKERS: u64 = 512;
 /// Whether the first thread has begun.
@@ -158,6 +158,7 @@ fn workers(store: &mut Store, image: &Image) -> Result<()> {
                 entry: image.entry(),
                 arg: INFO_BASE | n as u64,
                 id: n as u32,
+                ids: Cap::at(slot::THREAD_IDS),
                 tag: 0,
                 scheduler: None,
             };
@@ -219,5 +220,9 @@ fn play() -> Done<bool> {
             break;
         }
     }
+    say(format_args!(
+        "attack: {} tables were gone through",
+        build::CLEARED.load(Relaxed)
+    ));
     Ok(good)
 }

@@ -7,7 +7,7 @@
 
 use super::{
     CapType, CaptblOp, ComponentOp, FrameOp, HardwareOp, LivenessOp, MemoryOp, PageTableOp,
-    ReceiveOp, Rights, SendOp, SinvOp, SpaceOp, ThreadOp, TimeOp,
+    ReceiveOp, Rights, SendOp, SinvOp, SpaceOp, ThreadIdsOp, ThreadOp, TimeOp,
 };
 
 /// How an argument names a capability.
@@ -15,6 +15,8 @@ use super::{
 pub enum Form {
     /// The index of a slot of the caller's table.
     Index,
+    /// The same, in the upper half of the argument.
+    Upper,
     /// `table << 32 | index`: the capability is that of the table.
     Place,
     /// A [`Guard`](super::Guard), in the upper half of the argument.
@@ -176,6 +178,10 @@ const fn thread(op: ThreadOp) -> &'static [Argument] {
                 &[
                     cap(0, CapType::Component, ComponentOp::Configure.right()),
                     cap(4, CapType::Receive, ReceiveOp::Bind.right()).or_none(),
+                    Argument {
+                        form: Form::Upper,
+                        ..cap(4, CapType::ThreadIds, ThreadIdsOp::Use.right())
+                    },
                 ]
             }
         }
@@ -277,9 +283,10 @@ pub fn row(ty: CapType, number: u32) -> Option<Authority> {
         CapType::Time => row!(TimeOp, time),
         CapType::Hardware => row!(HardwareOp, hardware),
         CapType::Liveness => row!(LivenessOp, |_| NONE),
+        CapType::ThreadIds => row!(ThreadIdsOp, |_| NONE),
     };
     let only_a_right = match ty {
-        CapType::PageTable | CapType::Frame => true,
+        CapType::PageTable | CapType::Frame | CapType::ThreadIds => true,
         CapType::Captbl => number == CaptblOp::Activate as u32,
         CapType::Time => number == TimeOp::Use as u32,
         CapType::Liveness => number == LivenessOp::Guard as u32,

@@ -19,12 +19,13 @@ const READ: u32 = CaptblOp::Read as u32;
 const ENTRY: u32 = 9;
 
 /// Types whose capabilities can be for a part, and how much a sample is for.
-const PARTS: [(CapType, u64); 5] = [
+const PARTS: [(CapType, u64); 6] = [
     (CapType::Memory, 8),
     (CapType::Frame, 1),
     (CapType::Liveness, 512),
     (CapType::Receive, 64),
     (CapType::Time, 64),
+    (CapType::ThreadIds, 4),
 ];
 
 fn narrowed(to: u32, from: u32, first: u64, count: u64) -> Result<u64, dyad_abi::Error> {

@@ -199,8 +199,7 @@ pub const CASES: [Case; 7] = [
         helpers: 1,
         starts_helpers: false,
         grant: |s| {
-            let helper = s.thread(1)?;
-            s.attacker.give(at::HELPER, helper, Rights::ALL)?;
+            super::thread::control(s)?;
             let rights = Rights(!ComponentOp::Configure.right().0);
             let rights = rights.and(Rights(!ComponentOp::SetHome.right().0));
             s.attacker.give(SUBJECT, s.victim.component, rights)
@@ -209,8 +208,7 @@ pub const CASES: [Case; 7] = [
             let id = u64::from(crate::run::ATTACKERS.start + 1);
             let configure = |component: u32| {
                 let gadget = super::service::gadget as extern "C" fn() as usize as u64;
-                let args = [component.into(), gadget, VICTIM, id, 0];
-                call(at::HELPER, dyad_abi::cap::ThreadOp::Configure as u32, args)
+                super::thread::configure_helper(component, gadget, VICTIM, (id, 1), 0)
             };
             refuse!(configure(SUBJECT), Denied);
             refuse!(configure(at::SERVICE), WrongCap);

@@ -5,15 +5,17 @@ use dyad_abi::cap::{
     CapIndex, CapType, CaptblOp, Guard, INTROSPECT, ObjectKind, Rights, SpaceOp, TableAt, ThreadOp,
 };
 use dyad_abi::user::TEXT_BASE;
-use dyad_abi::{Isa, Result};
+use dyad_abi::{Error, Isa, Result};
 use dyad_services::rt;
-use dyad_sys::cap::{Cap, Component, Liveness, Memory, Place, Receive, Send, Sinv, Space};
+use dyad_sys::cap::{
+    Cap, Component, Liveness, Memory, Place, Receive, Send, Sinv, Space, ThreadIds,
+};
 
 use super::{Case, IDLE};
 use crate::me::{call, copy, invoke, place, without};
 use crate::run::{ATTACKERS, Scene};
 use crate::shared::{NOWHERE, at};
-use crate::store::{CXL, HOME, TABLE, patiently};
+use crate::store::{CXL, HOME, patiently};
 use crate::{refuse, work};
 
 /// A capability whose type does not matter.
@@ -70,6 +72,11 @@ pub fn sample(s: &mut Scene<'_>, ty: CapType) -> Result<Any> {
             Ok(Cap::at(frame.index()))
         }
         CapType::Hardware => Ok(Cap::at(rt::hardware(HOME).index())),
+        CapType::ThreadIds => {
+            let place = s.store.slot()?;
+            let ids: Cap<ThreadIds> = crate::build::ids(place, ATTACKERS)?;
+            Ok(Cap::at(ids.index()))
+        }
     }
 }
 
@@ -95,7 +102,7 @@ fn with_and_without(s: &mut Scene<'_>, ty: CapType) -> Result<()> {
 }
 
 /// Calls an operation by number, also that of number 0.
-fn any_call(cap: u32, number: u32) -> core::result::Result<u64, dyad_abi::Error> {
+fn any_call(cap: u32, number: u32) -> Result<u64> {
     match number {
         0 => invoke(cap, [0; 4]).map(|words| words[0]),
         // `Receive` with this second argument does not wait.
@@ -103,6 +110,21 @@ fn any_call(cap: u32, number: u32) -> core::result::Result<u64, dyad_abi::Error>
     }
 }
 
+/// A call on a capability that is dead. Where the right is missing, that is the answer; what is no
+/// operation of any type but entries is none here, dead or alive.
+fn refused_as_dead(line: u32, slot: u32, number: u32, ty: CapType) {
+    let with: &[Error] = match (number, ty) {
+        (0, CapType::Sinv) => &[Error::Revoked],
+        (0, _) => &[Error::Revoked, Error::BadSyscall, Error::Denied],
+        (_, CapType::Send | CapType::Receive | CapType::Component | CapType::Memory) => {
+            &[Error::Revoked, Error::Denied]
+        }
+        _ => &[Error::Revoked],
+    };
+    crate::me::refused(line, any_call(slot, number), with);
+}
+
+/// Calls without the right, and copies that are to bring it back.
 pub const fn rights_not_held<const T: u8>() -> Case {
     Case {
         grant: |s| with_and_without(s, ty::<T>()),
@@ -175,6 +197,7 @@ fn retyped(s: &mut Scene<'_>, ty: CapType) -> Result<()> {
     s.victim.give(at::SUBJECT, now, Rights::ALL)
 }
 
+/// Calls by a capability of what was in the frame before.
 pub const fn stale_after_retype<const T: u8>() -> Case {
     Case {
         grant: |s| retyped(s, ty::<T>()),
@@ -182,7 +205,7 @@ pub const fn stale_after_retype<const T: u8>() -> Case {
             let ty = ty::<T>();
             for _ in 0..2 {
                 for number in 0..32 {
-                    refuse!(any_call(at::full(ty), number), Revoked);
+                    refused_as_dead(line!(), at::full(ty), number, ty);
                 }
                 refuse!(copy(at::FREE, at::full(ty), Rights::ALL), Revoked);
             }
@@ -204,10 +227,11 @@ fn guarded(s: &mut Scene<'_>, ty: CapType) -> Result<()> {
 
 /// Revokes the entry that [`guarded`] has noted.
 fn revoke(s: &mut Scene<'_>, _: u64) -> Result<()> {
-    let index = CapIndex::new(s.note(8)).ok_or(dyad_abi::Error::Corrupt)?;
+    let index = CapIndex::new(s.note(8)).ok_or(Error::Corrupt)?;
     Cap::<Liveness>::at(index).revoke(3)
 }
 
+/// Calls by a capability, its copies, and what was made of it, once its guard is revoked.
 pub const fn revoked_by_guard<const T: u8>() -> Case {
     Case {
         grant: |s| guarded(s, ty::<T>()),
@@ -236,7 +260,7 @@ pub const fn revoked_by_guard<const T: u8>() -> Case {
             crate::me::step();
             for slot in [at::full(ty)].into_iter().chain(at::FREE..=last) {
                 for number in 0..32 {
-                    refuse!(any_call(slot, number), Revoked | Denied);
+                    refused_as_dead(line!(), slot, number, ty);
                 }
                 refuse!(call(slot, INTROSPECT, [0; 5]), Revoked);
                 refuse!(copy(at::FREE + 8, slot, Rights::ALL), Revoked);
@@ -262,18 +286,18 @@ fn all_types(s: &mut Scene<'_>) -> Result<()> {
         s.attacker
             .give_guarded(at::guarded(ty), cap, rights, liveness.guard(9))?;
     }
-    let _ = TABLE;
     Ok(())
 }
 
 /// An argument that names a capability, in its form.
-fn named(a: &Argument, slot: u32) -> u64 {
+fn named(a: &Argument, slot: u64) -> u64 {
     match a.form {
-        Form::Index => slot.into(),
-        Form::Place => u64::from(slot) << 32 | 1,
+        Form::Index => slot,
+        Form::Upper => slot << 32,
+        Form::Place => slot << 32 | 1,
         Form::Guard => {
             let guard = Guard {
-                liveness: CapIndex(slot),
+                liveness: CapIndex(slot as u32),
                 entry: 1,
             };
             u64::from(guard.bits()) << 32 | u64::from(u32::MAX)
@@ -281,8 +305,9 @@ fn named(a: &Argument, slot: u32) -> u64 {
     }
 }
 
-/// The other arguments of an operation, such that nothing but the one that is tried can be wrong.
-fn others(row: &authority::Authority) -> [u64; 5] {
+/// The arguments of an operation with one of its capabilities as given, and such that nothing else can be
+/// wrong.
+fn with_one(row: &authority::Authority, one: &Argument, value: u64) -> [u64; 5] {
     let mut args = match (row.ty, row.number) {
         (CapType::Thread, n) if n == ThreadOp::Configure as u32 => {
             [0, TEXT_BASE, 0, (ATTACKERS.end - 1).into(), 0]
@@ -298,9 +323,10 @@ fn others(row: &authority::Authority) -> [u64; 5] {
         _ => [0; 5],
     };
     for a in row.arguments {
-        args[a.at] = match a.ty {
-            _ if a.optional => args[a.at],
-            Some(ty) => named(a, at::full(ty)),
+        args[a.at] |= match a.ty {
+            _ if a == one => value,
+            _ if a.optional => 0,
+            Some(ty) => named(a, at::full(ty).into()),
             None => at::full(CapType::Time).into(),
         };
     }
@@ -312,8 +338,7 @@ fn try_arguments(ty: CapType) {
     for row in authority::of(ty) {
         for a in row.arguments {
             let tried = |slot: u32| {
-                let mut args = others(&row);
-                args[a.at] = named(a, slot);
+                let args = with_one(&row, a, named(a, slot.into()));
                 call(at::full(ty), row.number, args)
             };
             refuse!(tried(at::EMPTY), NoCap);
@@ -332,20 +357,20 @@ fn try_arguments(ty: CapType) {
                     refuse!(tried(at::guarded(wanted)), Denied);
                 }
             }
-            for beyond in [1 << 15, u32::MAX as u64, u64::MAX] {
-                let mut args = others(&row);
-                args[a.at] = match a.form {
-                    Form::Index => beyond,
-                    Form::Place => beyond << 32,
+            for beyond in [1 << 15, 1 << 31, 0xffff_ffff] {
+                let value = match a.form {
                     // No guard has these bits.
                     Form::Guard => 1 << 63 | 1 << 32,
+                    _ => named(a, beyond),
                 };
+                let args = with_one(&row, a, value);
                 refuse!(call(at::full(ty), row.number, args), NoCap | BadArgument);
             }
         }
     }
 }
 
+/// Arguments that are not what the table of authority says.
 pub const fn arguments_without_authority<const T: u8>() -> Case {
     Case {
         grant: all_types,

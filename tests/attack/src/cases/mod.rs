@@ -26,6 +26,8 @@ pub struct Case {
     pub helpers: u64,
     /// Whether they are started with the attacker.
     pub starts_helpers: bool,
+    /// Whether threads of it may run on the other ISA.
+    pub far: bool,
     /// Gives the attacker what the attack needs.
     pub grant: fn(&mut Scene<'_>) -> Result<()>,
     /// What its first thread does.
@@ -45,6 +47,7 @@ const IDLE: Case = Case {
     name: "",
     helpers: 0,
     starts_helpers: true,
+    far: false,
     grant: |_| Ok(()),
     act: || {},
     help: |_| crate::me::yield_now(),
@@ -63,13 +66,14 @@ macro_rules! of_types {
     };
 }
 
-const RIGHTS: [Case; 13] = of_types!(
+const RIGHTS: [Case; 14] = of_types!(
     "_rights_not_held",
     rights_not_held,
     [
         Captbl "captbl", PageTable "page_table", Space "space", Component "component",
         Thread "thread", Sinv "sinv", Send "send", Receive "receive", Memory "memory",
         Frame "frame", Time "time", Hardware "hardware", Liveness "liveness",
+        ThreadIds "thread_ids",
     ]
 );
 
@@ -83,13 +87,14 @@ const STALE: [Case; 11] = of_types!(
     ]
 );
 
-const REVOKED: [Case; 13] = of_types!(
+const REVOKED: [Case; 14] = of_types!(
     "_revoked_by_guard",
     revoked_by_guard,
     [
         Captbl "captbl", PageTable "page_table", Space "space", Component "component",
         Thread "thread", Sinv "sinv", Send "send", Receive "receive", Memory "memory",
         Frame "frame", Time "time", Hardware "hardware", Liveness "liveness",
+        ThreadIds "thread_ids",
     ]
 );
 
@@ -148,6 +153,7 @@ const ALL: [Case; COUNT] = {
             name,
             helpers,
             starts_helpers,
+            far,
             grant,
             act,
             help,
@@ -159,6 +165,7 @@ const ALL: [Case; COUNT] = {
             name,
             helpers,
             starts_helpers,
+            far,
             grant,
             act,
             help,

@@ -40,6 +40,7 @@ pub const CASES: [Case; 5] = [
     Case {
         name: "race_retype_against_map",
         helpers: 2,
+        far: true,
         grant: |s| {
             own_table(s)?;
             own_space(s)?;
@@ -113,6 +114,7 @@ pub const CASES: [Case; 5] = [
         name: "race_stop_write_resume",
         // Two that write registers of a third, which is in the service nearly all the time.
         helpers: 2,
+        far: true,
         grant: |s| {
             control(s)?;
             s.tell(REST, 0);
@@ -227,6 +229,7 @@ pub const CASES: [Case; 5] = [
         name: "race_shootdowns_against_crossed_invocations",
         // The attacker fills inboxes; the victim calls a service of its own on another node.
         helpers: 2,
+        far: true,
         grant: |s| {
             own_space(s)?;
             far_service(s)?;

@@ -29,7 +29,7 @@ const KERNEL: [u64; 8] = [
     0xffff_8000_0000_0000,
     0xffff_8040_0000_0000,
     u64::MAX - 4095,
-    u64::MAX & !7,
+    !7,
 ];
 
 pub const CASES: [Case; 9] = [

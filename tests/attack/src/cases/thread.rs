@@ -28,11 +28,19 @@ pub fn helper(o: ThreadOp, args: [u64; 3]) -> core::result::Result<u64, Error> {
     call(at::HELPER, o as u32, [args[0], args[1], args[2], 0, 0])
 }
 
+/// The ids of the attacker's threads.
+fn own_ids(s: &mut Scene<'_>) -> Result<()> {
+    let place = s.store.slot()?;
+    let ids = crate::build::ids(place, ATTACKERS)?;
+    s.attacker.give(at::IDS, ids, Rights::ALL)
+}
+
 /// All that there is to do with the helper: its thread, the attacker's own component, the warden's
 /// endpoints as its scheduler's.
 pub fn control(s: &mut Scene<'_>) -> Result<()> {
     let thread = s.thread(1)?;
     s.attacker.give(at::HELPER, thread, Rights::ALL)?;
+    own_ids(s)?;
     let configure = ComponentOp::Configure.right();
     let rights = configure.or(ComponentOp::SetFaultHandler.right());
     s.attacker
@@ -107,7 +115,10 @@ pub const CASES: [Case; 10] = [
         name: "thread_id_of_another_thread",
         helpers: 1,
         starts_helpers: false,
-        grant: control,
+        grant: |s| {
+            super::generic::own_table(s)?;
+            control(s)
+        },
         act: || {
             let entry = crate::warden::entry_address();
             // Init's, a worker's, the victim's, its own first thread's, and numbers that are none.
@@ -118,12 +129,22 @@ pub const CASES: [Case; 10] = [
                 ATTACKERS.start.into(),
                 4096,
                 u32::MAX.into(),
+                // Beside its own.
+                u64::from(ATTACKERS.start) - 1,
+                ATTACKERS.end.into(),
             ];
             for id in ids {
                 refuse!(
                     configure_helper(at::COMPONENT, entry, 0, (id, 1), SCHEDULER),
                     Denied | BadArgument | Exists | NoCap
                 );
+            }
+            // A part of its own ids is no way to the others, and its first thread lives.
+            let all: u64 = u32::MAX.into();
+            let first: u64 = at::FREE.into();
+            for (from, count) in [(0, 5), (4, 1), (u64::MAX, 1), (u64::MAX - 71, 2)] {
+                let args = [first, at::IDS.into(), all, from, count];
+                refuse!(call(at::TABLE, 2, args), BadArgument);
             }
         },
         ..IDLE
