@@ -588,7 +588,7 @@ impl Comp {
             }
             let at = TableAt { isa, level };
             match patiently(|| space.unlink(at, key & !0xfff)) {
-                Ok(_) | Err(Error::NotFound | Error::Exists) => {}
+                Ok(_) | Err(Error::NotFound | Error::Exists | Error::NoIsa) => {}
                 Err(e) => return Err(e),
             }
         }

@@ -159,11 +159,6 @@ impl Store {
         Ok(store)
     }
 
-    /// The memory of a pool.
-    pub fn pool(&self, pool: usize) -> &PoolMemory {
-        &self.pools[pool]
-    }
-
     /// Gives frames of a pool to somebody.
     ///
     /// # Errors

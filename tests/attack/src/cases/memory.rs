@@ -5,7 +5,6 @@ use core::sync::atomic::Ordering::Relaxed;
 use dyad_abi::cap::{CapType, MemoryOp, Rights, SpaceOp, TableAt};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa, Result};
-use dyad_services::frames::{Pool, What};
 use dyad_sys::cap::{Cap, Frame, Narrow};
 
 use super::generic::own_table;

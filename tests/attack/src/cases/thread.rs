@@ -73,7 +73,7 @@ pub fn configure_helper(
         entry,
         arg,
         id | tag << 32,
-        scheduler.into(),
+        u64::from(scheduler) | u64::from(at::IDS) << 32,
     ];
     call(at::HELPER, ThreadOp::Configure as u32, args)
 }

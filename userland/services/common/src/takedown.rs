@@ -91,7 +91,7 @@ pub fn unmap<W: Patience>(
     let at = TableAt { isa, level: 1 };
     // SAFETY: 1. Callers clear spaces, and windows of their own, in which they have nothing.
     match patiently(patience(), || unsafe { space.unmap(at, va) }) {
-        Ok(_) | Err(Error::BadAddress) => Ok(()),
+        Ok(_) | Err(Error::BadAddress | Error::NoIsa) => Ok(()),
         Err(e) => Err(e),
     }
 }
