@@ -238,7 +238,7 @@ const OTHERS: &[Attack] = attacks! {
         "each call is refused with Denied; the gadget leaves no trace in the victim";
     "component_fault_in_its_fault_handler": "Component.SetFaultHandler Thread.Exit",
         "its own component and entry, and a second thread",
-        "keep the CPU, or end anything but its thread, by a handler that faults, tries for ever, or ends",
+        "keep the CPU, or end anything but its thread, by a handler that faults, has it try again and again, or ends",
         "the thread ends each time; the victim goes on";
     "send_bits_beyond_the_badge": "Send.Send Captbl.CopyIn",
         "a sending end to the victim with one bit",
@@ -311,7 +311,7 @@ const OTHERS: &[Attack] = attacks! {
     "thread_returns_without_an_invocation": "Sinv.Invoke Thread.Configure",
         "a second thread",
         "return where there is nothing to return to",
-        "the thread goes on behind it; the victim goes on";
+        "the thread goes on behind it, or faults; the victim goes on";
     "thread_flags_carried_into_the_service": "Thread.Load Sinv.Invoke",
         "a second thread with Load",
         "have the service run with its direction, trap or alignment flag",
@@ -355,7 +355,7 @@ const OTHERS: &[Attack] = attacks! {
     "time_budget_without_end": "Thread.Dispatch Time.Use Time.Transfer Time.Read",
         "two budgets of 2 ms, a second thread that it schedules itself",
         "run longer than both, by giving away what it is running on",
-        "the time that its dispatches have taken";
+        "the time that passes for the thread while it looks at the clock";
     "time_made_of_nothing": "Time.Transfer Time.Read",
         "two budgets of 2 ms",
         "have more than 4 ms, by numbers that wrap, too",

@@ -99,8 +99,8 @@ pub enum Failure {
     Nothing,
     /// What the warden looked for in this case.
     Case(&'static str),
-    /// Frames that have not come back.
-    Frames(u64),
+    /// Frames that have not come back; word of one of them, and why.
+    Frames(u64, (u64, u64)),
 }
 
 impl fmt::Display for Outcome {
@@ -125,7 +125,9 @@ impl fmt::Display for Outcome {
                 Failure::Unfinished(why) => write!(f, "the attacker did not finish: {why:?}"),
                 Failure::Nothing => f.write_str("nothing was tried"),
                 Failure::Case(what) => f.write_str(what),
-                Failure::Frames(n) => write!(f, "{n} frames have not come back"),
+                Failure::Frames(n, (word, why)) => {
+                    write!(f, "{n} frames have not come back: {word:#x}, status {why}")
+                }
             },
         }
     }
@@ -156,7 +158,9 @@ impl Warden {
             },
             (Err(Stop::Broken(what, error)), _) => Outcome::Broken { what, error },
             (Err(Stop::Failed(why)), _) => Outcome::Failed(why),
-            (Ok(_), Ok(missing)) if missing != 0 => Outcome::Failed(Failure::Frames(missing)),
+            (Ok(_), Ok(missing)) if missing != 0 => {
+                Outcome::Failed(Failure::Frames(missing, self.store.stuck))
+            }
             (Ok(tries), Ok(_)) => Outcome::Held { tries },
         }
     }

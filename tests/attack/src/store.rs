@@ -108,6 +108,8 @@ pub struct Store {
     /// Frames of the CXL pool in large blocks, for attacks that need blocks.
     pub blocks: Arena,
     large: [u64; 2],
+    /// The last frame that could not be given back: its word, and the status of the attempt.
+    pub stuck: (u64, u64),
 }
 
 impl Store {
@@ -143,6 +145,7 @@ impl Store {
             last: Stamp(1),
             blocks,
             large,
+            stuck: (0, 0),
         };
         for entry in 1..PASSING.end / 64 {
             let leaf: Cap<Captbl> = store.keep(ObjectKind::CaptblLeaf)?;
@@ -383,7 +386,10 @@ impl Store {
                     match memory.cap.retype_untyped(at) {
                         Ok(stamp) => self.last = self.last.max(stamp),
                         // Something refers to it still: objects hold each other, and threads are on lists.
-                        Err(Error::Again | Error::Exists | Error::Denied | Error::NotReady) => {
+                        Err(
+                            e @ (Error::Again | Error::Exists | Error::Denied | Error::NotReady),
+                        ) => {
+                            self.stuck = (memory.cap.inspect(at)?, e.code());
                             held += 1;
                         }
                         Err(e) => return Err(e),
