@@ -5,7 +5,6 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use dyad_abi::bundle::{Bundle, Scope, Segment};
 use dyad_abi::cap::{
     CapIndex, HardwareOp, ObjectKind, ReceiveOp, RegionKind, Rights, SinvOp, Stripes, TableAt,
     ThreadOp,
@@ -25,6 +24,7 @@ use dyad_sys::cap::{
     Space, Thread, ThreadIds, ThreadSetup,
 };
 
+use crate::image::{Image, isas_of, seen_by};
 use crate::sched;
 use crate::shared::{HEAP, HEAP_PAGES, MAILBOX, NOWHERE, REPORT, SECRET, SHOWN, at, word, word_of};
 use crate::store::{CXL, Store, TABLE, Waits, patiently, table_kind};
@@ -38,108 +38,6 @@ const PAGES: u64 = 160;
 const SUPPLY: u64 = 160;
 /// Frames for what a case makes.
 const SCRATCH: u64 = 64;
-/// Most pages of the image that all components share.
-const MAX_IMAGE: usize = 512;
-
-/// A page of the image that nobody writes to.
-#[derive(Clone, Copy)]
-struct ImagePage {
-    va: u64,
-    isas: u8,
-    frame: Cap<Frame>,
-    page: u64,
-    access: Access,
-}
-
-/// What components are made of.
-pub struct Image {
-    bundle: Bundle<'static>,
-    pages: [Option<ImagePage>; MAX_IMAGE],
-    used: usize,
-}
-
-fn isas_of(bits: u8) -> impl Iterator<Item = Isa> {
-    Isa::ALL
-        .into_iter()
-        .filter(move |i| bits & 1 << i.index() != 0)
-}
-
-fn seen_by(s: &Segment<'_>, isas: u8) -> u8 {
-    match s.scope {
-        Scope::Shared => isas,
-        Scope::Isa(isa) => 1 << isa.index(),
-    }
-}
-
-impl Image {
-    /// Fills the pages that components share.
-    ///
-    /// # Errors
-    ///
-    /// As the kernel says.
-    pub fn new(store: &mut Store, bundle: Bundle<'static>) -> Result<Image> {
-        let mut image = Image {
-            bundle,
-            pages: [None; MAX_IMAGE],
-            used: 0,
-        };
-        let isas = store.isas;
-        let frames: u64 = bundle
-            .segments()
-            .filter(|s| is_seen(s, isas) && !s.write)
-            .map(|s| 2 * filled_pages(&s))
-            .sum();
-        let mut arena = store.carve(CXL, frames + 64)?;
-        for s in bundle.segments().filter(|s| is_seen(s, isas) && !s.write) {
-            image.add(store, &mut arena, &s)?;
-        }
-        store.clear_window()?;
-        Ok(image)
-    }
-
-    fn add(&mut self, store: &mut Store, arena: &mut Arena, s: &Segment<'_>) -> Result<()> {
-        let access = if s.exec {
-            Access::Execute
-        } else {
-            Access::Read
-        };
-        let isas = seen_by(s, store.isas);
-        let mut chunks = s.bytes.chunks(PAGE_SIZE as usize);
-        let (mut va, mut left) = (s.va, filled_pages(s));
-        while left > 0 {
-            let (frame, pages) = store.keep_user(arena, left)?;
-            for (page, bytes) in (0..pages).zip(&mut chunks) {
-                store.fill(frame, page, |to| to[..bytes.len()].copy_from_slice(bytes))?;
-                *self.pages.get_mut(self.used).ok_or(Error::Full)? = Some(ImagePage {
-                    va,
-                    isas,
-                    frame,
-                    page,
-                    access,
-                });
-                self.used += 1;
-                va += PAGE_SIZE;
-            }
-            left -= pages;
-        }
-        Ok(())
-    }
-
-    /// Where threads begin.
-    pub fn entry(&self) -> u64 {
-        self.bundle.entry()
-    }
-
-    /// Where invocations enter.
-    ///
-    /// # Errors
-    ///
-    /// `BadBundle` if nowhere.
-    pub fn invoked(&self) -> Result<u64> {
-        self.bundle.invoked().ok_or(Error::BadBundle)
-    }
-}
-
 /// The frames of a component, for one attack after the other.
 #[derive(Clone, Copy)]
 pub struct Frames {
@@ -321,7 +219,7 @@ impl Comp {
         for r in Regions::of(&image.bundle, isas).iter() {
             self.space.add_region(r.start, r.len, r.kind, r.write)?;
         }
-        for p in image.pages[..image.used].iter().flatten() {
+        for p in image.pages() {
             let isas = match p.access {
                 Access::Execute => p.isas & code,
                 _ => p.isas,
@@ -549,7 +447,7 @@ impl Comp {
     fn clear(&mut self, store: &Store, image: &Image, isa: Isa) -> Result<()> {
         let (patience, space) = (&Waits::new, self.space);
         let own = [REPORT, SECRET, MAILBOX, SHOWN];
-        let image_pages = image.pages[..image.used].iter().flatten().map(|p| p.va);
+        let image_pages = image.pages().map(|p| p.va);
         let written = image.bundle.segments().filter(|s| s.write);
         let written =
             written.flat_map(|s| (0..filled_pages(&s)).map(move |n| s.va + n * PAGE_SIZE));

@@ -29,6 +29,8 @@ mod build;
 #[cfg(target_os = "none")]
 mod cases;
 #[cfg(target_os = "none")]
+mod image;
+#[cfg(target_os = "none")]
 mod me;
 #[cfg(target_os = "none")]
 mod run;

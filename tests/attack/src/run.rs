@@ -7,8 +7,9 @@ use dyad_abi::{Error, Result};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Thread};
 
-use crate::build::{Comp, Frames, INVOKE, ITSELF, Image, start};
+use crate::build::{Comp, Frames, INVOKE, ITSELF, start};
 use crate::cases::Case;
+use crate::image::Image;
 use crate::sched;
 use crate::shared::{
     ATTACKER, BROKEN_INTO, CLIENT, OWNER, SECRET_WORD, VICTIM, at, state, word, word_of, wrong,

@@ -17,8 +17,9 @@ use dyad_services::rt::{self, Call};
 use dyad_services::text::Text;
 use dyad_sys::cap::{Cap, Component, Thread, ThreadSetup};
 
-use crate::build::{self, Frames, Image};
+use crate::build::{self, Frames};
 use crate::cases::CASES;
+use crate::image::Image;
 use crate::run::{Outcome, Warden};
 use crate::shared::{ATTACKER, SERVICE, VICTIM, report, state, word};
 use crate::store::{HOME, SPACE, Store};
