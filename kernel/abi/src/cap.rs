@@ -113,6 +113,7 @@ macro_rules! numbered {
 }
 
 // Behind the macro, which it uses.
+pub mod authority;
 mod words;
 
 pub use words::*;
@@ -200,8 +201,9 @@ numbered! {
         /// id, ids)`, counted from the start of the source; `(0, 0)` is all of it, and all there is for
         /// other types.
         CopyIn = 2,
-        /// `(root index, leaf capability)`: hangs a leaf, whose capability needs [`COPY`], into this
-        /// root.
+        /// `(root index, leaf capability)`: hangs a leaf into this root. The leaf's capability needs
+        /// [`COPY`], `Activate`, `Deactivate`, `CopyIn` and `Read`
+        /// ([`CONS_LEAF`](authority::CONS_LEAF)): by the root all of that can be done to its slots.
         Cons = 3,
         /// `(root index)`: takes the leaf out. Value: the stamp.
         Decons = 4,

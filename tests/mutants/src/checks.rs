@@ -429,6 +429,12 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
+        "check/core::ops::captbl::dispatch::cons",
+        Permission,
+        "a leaf is hung in only by a capability that permits what the root may do to it",
+        &["core/unit/ktest::ops_captbl::cons_refuses_what_is_no_leaf_and_where_one_is_on_hosts"],
+    ),
+    m(
         "check/core::ops::thread::id_of::range",
         Permission,
         "ids are given by the component that has them",

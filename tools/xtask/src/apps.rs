@@ -61,9 +61,12 @@ pub fn find(app: &str) -> Result<Source, Error> {
     }
     let plain_name = path.components().count() == 1 && !app.starts_with('.');
     if plain_name {
-        let dir = paths::workspace_root().join("userland/apps").join(app);
-        if is_program(&dir) {
-            return Ok(Source::Package(dir));
+        // Programs that exist for tests are beside these, and not among those that are listed.
+        for place in ["userland/apps", "tests"] {
+            let dir = paths::workspace_root().join(place).join(app);
+            if is_program(&dir) {
+                return Ok(Source::Package(dir));
+            }
         }
     }
     if is_program(path) {

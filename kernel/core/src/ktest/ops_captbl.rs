@@ -228,8 +228,11 @@ fn cons_refuses_what_is_no_leaf_and_where_one_is(cx: &Cx<'_>) -> Outcome {
         gives!(cons(1, u64::MAX), Err(Error::NoCap));
         let (time, _) = rig.new_cap(ObjectKind::Time)?;
         gives!(cons(1, n(time)), Err(Error::WrongCap));
-        let fixed = rig.cap(ObjectKind::CaptblLeaf, object, all_but(COPY))?;
-        gives!(cons(1, n(fixed)), Err(Error::Denied));
+        // By the root all of this can be done to the leaf's slots: its capability must permit it, too.
+        for right in [COPY, CaptblOp::Activate as u32, COPY_IN, DEACTIVATE, READ] {
+            let fixed = rig.cap(ObjectKind::CaptblLeaf, object, all_but(right))?;
+            gives!(cons(1, n(fixed)), Err(Error::Denied));
+        }
         gives!(rig.sys(leaf, CONS, &[1, n(leaf)]), Err(Error::BadArgument));
         gives!(rig.k.frames().read(object.frame)?.0.refs.get(), 0);
         Ok(None)

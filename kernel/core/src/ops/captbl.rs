@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | copy | the source, in the caller's own table | slot activate |
 //! | deactivate | nothing else | slot deactivate: no other slot is looked at, copies stay |
-//! | cons, decons | a root; the leaf that is to hang there, with `COPY` | cons, decons |
+//! | cons, decons | a root; the leaf that is to hang there, with the rights of [`CONS_LEAF`] | cons, decons |
 //! | read | nothing else | none |
 //! | revoke | a liveness entry | one word changes, and all that it guards is dead, however much there is |
 //!
@@ -23,6 +23,7 @@
 //! A table is named by capability, so a component can work on others' tables if it has been given
 //! them, and never on its own by right of being it.
 
+use dyad_abi::cap::authority::CONS_LEAF;
 use dyad_abi::cap::{
     CapIndex, CapType, CaptblOp, Guard, Introspection, LEAF_SLOTS, LivenessOp, Rights,
 };
@@ -134,9 +135,14 @@ pub fn dispatch(cx: &Cx, table: &Operand, op: CaptblOp, a: [u64; 5]) -> Result<u
         }
         CaptblOp::CopyIn => copy_in(cx, table, a),
         CaptblOp::Cons => {
-            // Hanging a leaf in gives all that is in it to whoever looks things up in the root.
+            // Hanging a leaf in gives all that is in it to the components that have the root, and its slots to
+            // each capability for the root: the leaf's own must permit what those may.
+            let needed = match lacks!("ops::captbl::dispatch::cons") {
+                false => CONS_LEAF,
+                true => Rights::COPY,
+            };
             let leaf = CapIndex::new(a[1]).ok_or(Error::NoCap)?;
-            let leaf = cx.operand(leaf, CapType::Captbl, Rights::COPY)?;
+            let leaf = cx.operand(leaf, CapType::Captbl, needed)?;
             if table.payload[0] == 0 || leaf.payload[0] != 0 {
                 return Err(Error::BadArgument);
             }

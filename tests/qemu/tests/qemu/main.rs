@@ -13,6 +13,7 @@
 mod abuse;
 mod ahead;
 mod asking;
+mod attack;
 mod batch;
 mod benchmarks;
 mod bounds;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
     trials.extend(journeys::trials());
     trials.extend(messages::trials());
     trials.extend(abuse::trials());
+    trials.extend(attack::trials());
     trials.extend(storm::trials());
     trials.extend(windows::trials());
     trials.extend(bounds::trials());

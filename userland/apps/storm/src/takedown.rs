@@ -5,13 +5,12 @@
 use core::ptr::with_exposed_provenance;
 
 use dyad_abi::cap::{CapIndex, CapType, RegionKind, Rights};
-use dyad_abi::user::{PAGE_SIZE, USER_END};
+use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa, Result};
 use dyad_services::frames::What;
 use dyad_services::rt;
-use dyad_sys::cap::{
-    Access, Cap, Captbl, Frame, Memory, Place, Receive, Space, Stamp, Thread, Until,
-};
+use dyad_services::takedown::{self, Patience, drain};
+use dyad_sys::cap::{Access, Cap, Captbl, Frame, Memory, Place, Space, Stamp, Thread};
 
 use crate::actor::GUESTS;
 use crate::deaths;
@@ -54,20 +53,30 @@ fn pause() {
     }
 }
 
-fn patiently<T>(mut f: impl FnMut() -> Result<T>) -> Result<T> {
-    let mut end = None;
-    loop {
-        match f() {
-            Err(Error::Again | Error::NotReady) => {
-                let now = rt::hardware(HOME).now()?;
-                if now > *end.get_or_insert(now + PATIENCE_NS) {
-                    return Err(Error::TimedOut);
-                }
-                pause();
-            }
-            result => return result,
-        }
+/// Waits at most [`PATIENCE_NS`], and drives this node's round meanwhile.
+struct Waits {
+    end: Option<u64>,
+}
+
+impl Waits {
+    const fn new() -> Waits {
+        Waits { end: None }
     }
+}
+
+impl Patience for Waits {
+    fn pause(&mut self) -> Result<()> {
+        let now = rt::hardware(HOME).now()?;
+        if now > *self.end.get_or_insert(now + PATIENCE_NS) {
+            return Err(Error::TimedOut);
+        }
+        pause();
+        Ok(())
+    }
+}
+
+fn patiently<T>(f: impl FnMut() -> Result<T>) -> Result<T> {
+    takedown::patiently(Waits::new(), f)
 }
 
 /// Slots that have not been used: each once.
@@ -84,62 +93,16 @@ impl Slots {
     }
 }
 
-/// Takes a table out with everything below it.
 fn clear(space: Cap<Space>, isa: Isa, level: u8, va: u64) -> Result<()> {
-    match patiently(|| space.unlink(at(isa, level), va)) {
-        Ok(_) | Err(Error::NotFound | Error::NoIsa) => return Ok(()),
-        Err(Error::Exists) => {}
-        Err(e) => return Err(e),
-    }
-    let size = PAGE_SIZE << (9 * (u64::from(level) - 1));
-    for i in 0..512 {
-        let va = va + i * size;
-        if va >= USER_END {
-            break;
-        }
-        match level {
-            1 => unmap(space, isa, va)?,
-            _ => clear(space, isa, level - 1, va)?,
-        }
-    }
-    match patiently(|| space.unlink(at(isa, level), va)) {
-        Ok(_) | Err(Error::NotFound) => Ok(()),
-        Err(e) => Err(e),
-    }
+    takedown::clear(&Waits::new, space, isa, level, va)
 }
 
 fn unmap(space: Cap<Space>, isa: Isa, va: u64) -> Result<()> {
-    // SAFETY: 1. Only the window and spaces of the storm are cleared: nothing of the program is
-    // there.
-    match patiently(|| unsafe { space.unmap(at(isa, 1), va) }) {
-        Ok(_) | Err(Error::BadAddress) => Ok(()),
-        Err(e) => Err(e),
-    }
+    takedown::unmap(&Waits::new, space, isa, va)
 }
 
 fn clear_space(space: Cap<Space>) -> Result<()> {
-    for isa in Isa::ALL {
-        for i in 0..256 {
-            clear(space, isa, 3, i << 39)?;
-        }
-        match patiently(|| space.unlink(at(isa, 4), 0)) {
-            Ok(_) | Err(Error::NotFound | Error::NoIsa) => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
-}
-
-/// Takes all news from endpoints, so that no thread is on a list.
-fn drain(endpoints: Cap<Receive>, lines: u64) {
-    for line in 0..lines {
-        for _ in 0..10_000 {
-            match endpoints.receive(line, Until::Now) {
-                Ok(0) | Err(_) => break,
-                Ok(_) => {}
-            }
-        }
-    }
+    takedown::clear_space(&Waits::new, space)
 }
 
 /// The ranges of storm memory, guests' included.

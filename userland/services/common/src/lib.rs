@@ -9,6 +9,7 @@
 //! | [`budget`] | console | what a client may cost in the long run |
 //! | [`lines`] | console | bytes of many clients to whole lines |
 //! | [`keeper`], [`robust`] | all | locks whose holder can end while it holds them, and state that is whole then |
+//! | [`takedown`] | tests | taking address spaces and endpoints down |
 //! | [`text`] | all | messages without a heap |
 //! | [`shared`] | all | memory that somebody else writes at the same time |
 //! | [`rt`] | all | how a service starts, is invoked, and says that it cannot go on |
@@ -26,4 +27,5 @@ pub mod ranges;
 pub mod robust;
 pub mod rt;
 pub mod shared;
+pub mod takedown;
 pub mod text;

@@ -1,0 +1,144 @@
+//! The attack suite: each attack by name; all attacks of one system are played in one boot of it.
+//!
+//! Here the pair in its default order. With `DYAD_LONG=1` also the other order, two CPUs, three nodes and
+//! caches that count as incoherent, and fifty runs of each.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use attack_list::ATTACKS;
+use dyad_abi::Isa::{self, Aarch64, X86_64};
+use libtest_mimic::{Failed, Trial};
+use xtask::config::{RunConfig, Sim, TestOptions, Work};
+use xtask::launch::RunReport;
+
+use crate::console;
+use crate::times;
+
+/// Runs of each system in the long form.
+const LONG_RUNS: usize = 50;
+/// Limit of a run, in seconds.
+const TIMEOUT: u64 = 300;
+
+/// A kind of system on which the suite is played.
+#[derive(Clone, Copy)]
+struct System {
+    /// Part of the names of tests; empty for the one that is always played.
+    name: &'static str,
+    nodes: &'static [Isa],
+    cpus: usize,
+    coherent: bool,
+}
+
+const PAIR: System = System {
+    name: "",
+    nodes: &[X86_64, Aarch64],
+    cpus: 1,
+    coherent: true,
+};
+
+const LONG: [System; 4] = [
+    System {
+        name: "reversed::",
+        nodes: &[Aarch64, X86_64],
+        ..PAIR
+    },
+    System {
+        name: "two_cpus::",
+        cpus: 2,
+        ..PAIR
+    },
+    System {
+        name: "three_nodes::",
+        nodes: &[X86_64, Aarch64, X86_64],
+        ..PAIR
+    },
+    System {
+        name: "incoherent::",
+        coherent: false,
+        ..PAIR
+    },
+];
+
+/// What the runs of a system have shown.
+type Played = Vec<(RunReport, String)>;
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let (systems, runs): (Vec<System>, usize) = match std::env::var_os("DYAD_LONG") {
+        Some(_) => ([PAIR].into_iter().chain(LONG).collect(), LONG_RUNS),
+        None => (vec![PAIR], 1),
+    };
+    let mut trials = Vec::new();
+    for system in systems {
+        let played: Arc<OnceLock<Played>> = Arc::default();
+        for attack in ATTACKS {
+            let played = played.clone();
+            let name = format!("attack::{}{}", system.name, attack.name);
+            let f = move || held(played.get_or_init(|| plays(system, runs)), attack.name);
+            trials.push(times::test(name, f).with_kind("system"));
+        }
+        let f = move || ended(played.get_or_init(|| plays(system, runs)));
+        let name = format!("attack::{}ends_in_order", system.name);
+        trials.push(times::test(name, f).with_kind("system"));
+    }
+    trials
+}
+
+/// Several runs of a system.
+fn plays(system: System, runs: usize) -> Played {
+    (0..runs).map(|_| play(system)).collect()
+}
+
+/// Plays all attacks. In the end all tables are compared.
+fn play(system: System) -> (RunReport, String) {
+    let config = RunConfig {
+        nodes: system.nodes.to_vec(),
+        cpus: system.cpus,
+        mem_local: 64 << 20,
+        mem_cxl: 64 << 20,
+        work: Work::App {
+            app: "attack".into(),
+            args: String::new(),
+        },
+        timeout: Some(Duration::from_secs(TIMEOUT)),
+        coherent: system.coherent,
+        sim: match system.coherent {
+            true => Sim::Off,
+            false => Sim::Cache,
+        },
+        audit: true,
+        test: TestOptions {
+            bare: true,
+            ..TestOptions::default()
+        },
+        ..RunConfig::default()
+    };
+    console::run(&config)
+}
+
+/// An attack must have been tried and refused, in every run.
+fn held(played: &Played, attack: &str) -> Result<(), Failed> {
+    let name = format!("attack.{attack}");
+    for (n, (report, text)) in played.iter().enumerate() {
+        match report.checks.iter().find(|c| c.name == name) {
+            Some(c) if c.ok => {}
+            Some(c) => return console::because(text, format!("run {n}: {name}: {}", c.detail)),
+            None => return console::because(text, format!("run {n}: {name} was not played")),
+        }
+    }
+    Ok(())
+}
+
+/// No run may end otherwise than by the program's own decision, or leave tables that disagree.
+fn ended(played: &Played) -> Result<(), Failed> {
+    for (n, (report, text)) in played.iter().enumerate() {
+        if let Some(why) = report.failure() {
+            return console::because(text, format!("run {n}: {why}"));
+        }
+        if !report.checks.iter().any(|c| c.name == "tables.agree") {
+            return console::because(text, format!("run {n}: the tables were not compared"));
+        }
+    }
+    Ok(())
+}
