@@ -21,10 +21,11 @@ const LEAVES: [u64; 2] = [LEAF, OTHER_LEAF];
 const SLOTS: u32 = 4;
 const ENTRIES: u32 = 3;
 const GUARDS: u64 = 3;
-const TYPES: [CapType; 4] = [
+const TYPES: [CapType; 5] = [
     CapType::Memory,
     CapType::Frame,
     CapType::Liveness,
+    CapType::ThreadIds,
     CapType::Sinv,
 ];
 /// Rights that there are here.

@@ -216,7 +216,12 @@ fn ranges_at_the_ends_of_numbers_do_not_run_over() {
     ];
     for payload in ends {
         assert_eq!(FrameRange::from_payload(payload), None, "{payload:?}");
-        for ty in [CapType::Memory, CapType::Frame, CapType::Liveness] {
+        for ty in [
+            CapType::Memory,
+            CapType::Frame,
+            CapType::Liveness,
+            CapType::ThreadIds,
+        ] {
             assert_eq!(narrow(ty, payload, 0, 0), Err(Refused::Corrupt), "{ty:?}");
         }
     }
@@ -231,7 +236,12 @@ fn types_without_parts_are_copied_whole() {
     for &ty in CapType::ALL {
         let whole = [2, 3, 0];
         assert_eq!(narrow(ty, whole, 0, 0), Ok(whole), "{ty:?}");
-        let ranges = [CapType::Memory, CapType::Frame, CapType::Liveness];
+        let ranges = [
+            CapType::Memory,
+            CapType::Frame,
+            CapType::Liveness,
+            CapType::ThreadIds,
+        ];
         let part = match ranges.contains(&ty) {
             true => Ok([3, 2, 0]),
             false => Err(Refused::BadRange),

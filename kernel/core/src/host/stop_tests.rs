@@ -226,7 +226,7 @@ fn faults<P: Platform>() {
             raw: 5,
         };
         for (word, why) in [(0, Stopped::Blocked), (1, Stopped::Faulted)] {
-            let (cap, t) = thread(rig, None, 3);
+            let (cap, t) = thread(rig, None, 3 + word);
             dispatch::<P>(rig, m, cap, 1);
             let area = t.regs(P::ISA);
             let before: std::vec::Vec<u64> = words(t, P::ISA, 0, 22);
