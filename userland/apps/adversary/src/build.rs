@@ -106,7 +106,7 @@ pub struct Attacker {
     pub budgets: [Cap<Time>; BUDGETS],
 }
 
-/// Budgets of an attacker.
+/// Budgets of an attacker that the warden knows.
 pub const BUDGETS: usize = 4;
 
 /// Everything.
@@ -484,6 +484,13 @@ impl Builder<'_> {
         self.sinv(&part, &services[0], at::SERVICE, badge::attacker(n))?;
         self.sinv(&part, &services[1], at::HOMELY, badge::attacker(n))?;
         self.sinv(&part, &part, at::OWN, badge::OWN)?;
+        // Faults end the thread without words on the console.
+        let entry = self.bundle.invoked().ok_or(Error::BadBundle)?;
+        let place = self.store.slot()?;
+        // SAFETY: 1. The address is where invocations enter, by the bundle.
+        let handler = unsafe { part.component.make_sinv(place, entry, badge::FAULT, all)? };
+        part.component.set_fault_handler(Some(handler))?;
+        spare.set_fault_handler(Some(handler))?;
         // What single operations begin with: a copy of each.
         for k in 0..4 {
             use dyad_abi::cap::CapType::{

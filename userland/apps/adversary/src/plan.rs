@@ -93,6 +93,8 @@ pub mod badge {
     }
     /// Of the entry that attackers have to their own component.
     pub const OWN: u64 = 0x3_0000;
+    /// Of faults of an attacker.
+    pub const FAULT: u64 = 0x4_0000;
 }
 
 /// What a service does: the first word of a call.
@@ -154,6 +156,8 @@ pub mod word {
         26 + node as usize
     }
 
+    /// Attacker: faults of its threads.
+    pub const FAULTS: usize = 30;
     /// Attacker: operations of all its threads.
     pub const OPS: usize = 32;
     /// Attacker: plays that were begun, by number.

@@ -49,6 +49,7 @@ fn start(arg: u64) -> ! {
 fn invoked(call: Call) -> [u64; 4] {
     match call.badge & !0xffff {
         badge::OWN => attacker::invoked(call),
+        badge::FAULT => attacker::faulted(call),
         _ => service::serve(call),
     }
 }

@@ -117,7 +117,11 @@ impl Store {
     }
 
     /// A slot of the warden's table.
-    fn slot(&mut self) -> Result<Place> {
+    ///
+    /// # Errors
+    ///
+    /// `Full`.
+    pub fn slot(&mut self) -> Result<Place> {
         let at = self.slot;
         if at >= SLOTS.end {
             return Err(Error::Full);

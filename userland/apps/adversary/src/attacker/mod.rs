@@ -259,7 +259,13 @@ fn end(me: CapIndex) -> ! {
     }
 }
 
-/// An invocation of the attacker's own component, also of faults.
+/// A fault: ends the thread.
+pub fn faulted(_: Call) -> [u64; 4] {
+    report(word::FAULTS).fetch_add(1, Relaxed);
+    [1, 0, 0, 0]
+}
+
+/// An invocation of the attacker's own component.
 pub fn invoked(call: Call) -> [u64; 4] {
     let [a, b, ..] = call.words;
     // Deeper, into a service, or back.
