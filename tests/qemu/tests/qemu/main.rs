@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod abuse;
+mod adversary;
 mod ahead;
 mod asking;
 mod batch;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
     trials.extend(messages::trials());
     trials.extend(abuse::trials());
     trials.extend(storm::trials());
+    trials.extend(adversary::trials());
     trials.extend(windows::trials());
     trials.extend(wander::trials());
     trials.extend(validation::trials());

@@ -28,14 +28,14 @@ use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_services::image::{Regions, filled_pages, is_seen};
 use dyad_services::rt;
 use dyad_sys::cap::{
-    Access, Cap, Captbl, Component, Frame, Kind, Liveness, Memory, Narrow, PageTable, Place, Receive,
-    Send, Space, Thread, ThreadIds, Time,
+    Access, Cap, Captbl, Component, Frame, Kind, Liveness, Memory, Narrow, PageTable, Place,
+    Receive, Send, Space, Thread, ThreadIds, Time,
 };
 
 use crate::attacker::Play;
 use crate::plan::{
-    ATTACKER_IDS, CHILDREN, PRIVATE, PRIVATE_PAGES, PROOF, REPORT, SERVED_IDS, SIDES, TALLY, WINDOW, at,
-    attacker_id, badge, mix, pattern, victim_id, word, word_of,
+    ATTACKER_IDS, CHILDREN, PRIVATE, PRIVATE_PAGES, PROOF, REPORT, SERVED_IDS, SIDES, TALLY,
+    WINDOW, at, attacker_id, badge, mix, pattern, victim_id, word, word_of,
 };
 use crate::store::{CXL, HOME, Store, patiently, table_kind};
 
@@ -57,6 +57,8 @@ pub struct Settings {
     pub rounds: u64,
     /// Plays that are left out, by bit.
     pub without: u64,
+    /// Whether the victim notes the time among what it observes.
+    pub note_time: bool,
     /// Nodes.
     pub nodes: u64,
     /// CPUs of each.
@@ -343,8 +345,12 @@ impl Builder<'_> {
             (word::CPUS, self.settings.cpus),
             (word::ROUNDS, self.settings.rounds),
             (word::WITHOUT, self.settings.without),
+            (word::NOTE_TIME, self.settings.note_time.into()),
             (word::ENTRY, self.bundle.entry()),
-            (word::INVOKED, self.bundle.invoked().ok_or(Error::BadBundle)?),
+            (
+                word::INVOKED,
+                self.bundle.invoked().ok_or(Error::BadBundle)?,
+            ),
         ] {
             part.word(n).store(value, Relaxed);
         }
@@ -365,9 +371,16 @@ impl Builder<'_> {
 
     fn sinv(&self, to: &Part, of: &Part, index: CapIndex, badge: u64) -> Result<()> {
         let entry = self.bundle.invoked().ok_or(Error::BadBundle)?;
-        let rights = SinvOp::Invoke.right().or(Rights::COPY).or(Rights::INTROSPECT);
+        let rights = SinvOp::Invoke
+            .right()
+            .or(Rights::COPY)
+            .or(Rights::INTROSPECT);
         // SAFETY: 1. The address is where invocations enter, by the bundle.
-        unsafe { of.component.make_sinv(to.place(index), entry, badge, rights) }.map(drop)
+        unsafe {
+            of.component
+                .make_sinv(to.place(index), entry, badge, rights)
+        }
+        .map(drop)
     }
 
     fn service(&mut self, n: u64) -> Result<Part> {
@@ -382,12 +395,7 @@ impl Builder<'_> {
         Ok(part)
     }
 
-    fn thread(
-        &mut self,
-        part: &Part,
-        index: CapIndex,
-        rights: Rights,
-    ) -> Result<Cap<Thread>> {
+    fn thread(&mut self, part: &Part, index: CapIndex, rights: Rights) -> Result<Cap<Thread>> {
         let thread: Cap<Thread> = self.store.object(ObjectKind::Thread)?;
         part.give(index, thread, rights)?;
         Ok(thread)
@@ -396,7 +404,11 @@ impl Builder<'_> {
     fn victim(
         &mut self,
         services: &[Part; 2],
-    ) -> Result<(Part, [Cap<Thread>; SIDES as usize], [Cap<Time>; SIDES as usize])> {
+    ) -> Result<(
+        Part,
+        [Cap<Thread>; SIDES as usize],
+        [Cap<Time>; SIDES as usize],
+    )> {
         let ids = victim_id(0)..victim_id(SIDES);
         let part = self.part(8, 0, ids.clone())?;
         let all = Rights::ALL;
@@ -407,7 +419,11 @@ impl Builder<'_> {
             Rights::INTROSPECT,
         ]);
         part.give(at::TABLE, part.table, read)?;
-        part.give(at::COMPONENT, part.component, ComponentOp::Configure.right())?;
+        part.give(
+            at::COMPONENT,
+            part.component,
+            ComponentOp::Configure.right(),
+        )?;
         let endpoints: Cap<Receive> = self.store.object(ObjectKind::Endpoints)?;
         let receive = rights(&[ReceiveOp::Receive.right(), ReceiveOp::Bind.right()]);
         part.give(at::ENDPOINTS, endpoints, receive)?;
@@ -415,7 +431,11 @@ impl Builder<'_> {
         part.give(at::MEMORY, memory, all)?;
         self.ids(&part, ids)?;
         let time: Cap<Time> = self.store.object(ObjectKind::Time)?;
-        let use_it = rights(&[TimeOp::Use.right(), TimeOp::Read.right(), TimeOp::Transfer.right()]);
+        let use_it = rights(&[
+            TimeOp::Use.right(),
+            TimeOp::Read.right(),
+            TimeOp::Transfer.right(),
+        ]);
         for (line, slot) in [(2, at::TIME), (3, at::TIME_2), (4, at::SPARE)] {
             let budget = self.store.part(time, Narrow::range(line, 1))?;
             part.give(slot, budget, use_it)?;
@@ -453,7 +473,8 @@ impl Builder<'_> {
     fn attacker(&mut self, n: u64, services: &[Part; 2]) -> Result<Attacker> {
         let ids = attacker_id(n)..attacker_id(n) + ATTACKER_IDS;
         let part = self.part(n, 0, ids.clone())?;
-        part.word(word::SECRET_MIXED).store(mix(self.secret), Relaxed);
+        part.word(word::SECRET_MIXED)
+            .store(mix(self.secret), Relaxed);
         part.space
             .add_region(WINDOW, 4 * PAGE_SIZE, RegionKind::Anonymous, true)?;
         Self::admit(part.space)?;
@@ -494,8 +515,9 @@ impl Builder<'_> {
         // What single operations begin with: a copy of each.
         for k in 0..4 {
             use dyad_abi::cap::CapType::{
-                Captbl as Table, Hardware, Liveness as Entries, Memory as Frames, Receive as Receiving,
-                Send as Sending, Sinv, Space as Addresses, ThreadIds as Ids, Time as Budget,
+                Captbl as Table, Hardware, Liveness as Entries, Memory as Frames,
+                Receive as Receiving, Send as Sending, Sinv, Space as Addresses, ThreadIds as Ids,
+                Time as Budget,
             };
             let leaf: Cap<Captbl> = self.store.object(ObjectKind::CaptblLeaf)?;
             part.give(at::pool(Table, k), leaf, all)?;
@@ -505,9 +527,21 @@ impl Builder<'_> {
             part.give(at::pool(Budget, k), theirs, all)?;
             part.give(at::pool(Entries, k), liveness, all)?;
             let node = NodeId::new(k % self.settings.nodes).ok_or(Error::NoSuchNode)?;
-            part.give(at::pool(Hardware, k), rt::hardware(node), common().or(Rights::COPY))?;
-            self.sinv(&part, &services[k as usize % 2], at::pool(Sinv, k), badge::attacker(n))?;
-            let own = self.store.part(Cap::<ThreadIds>::at(slot::THREAD_IDS), Narrow::range(attacker_id(n), k + 1))?;
+            part.give(
+                at::pool(Hardware, k),
+                rt::hardware(node),
+                common().or(Rights::COPY),
+            )?;
+            self.sinv(
+                &part,
+                &services[k as usize % 2],
+                at::pool(Sinv, k),
+                badge::attacker(n),
+            )?;
+            let own = self.store.part(
+                Cap::<ThreadIds>::at(slot::THREAD_IDS),
+                Narrow::range(attacker_id(n), k + 1),
+            )?;
             part.give(at::pool(Ids, k), own, all)?;
             let to = part.place(at::pool(Sending, k));
             let _: Cap<Send> = endpoints.make_send(20 + k, to, 1 << k)?;

@@ -22,7 +22,8 @@
 //! | `--attackers` | 0, 1, 2 | 2 |
 //! | `--without` | plays that are left out, by bit | 0 |
 //!
-//! With `--deaths`, nodes other than the first may die.
+//! With `--deaths`, nodes other than the first may die. With `--note-time`, the victim notes the time among what it
+//! observes, so that its hash depends on others.
 //!
 //! | check | holds if |
 //! |---|---|

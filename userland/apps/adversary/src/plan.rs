@@ -134,6 +134,8 @@ pub mod word {
     pub const ENTRY: usize = 8;
     /// Entry of invocations.
     pub const INVOKED: usize = 9;
+    /// Of victims: not 0: they note the time, too, which is a channel.
+    pub const NOTE_TIME: usize = 11;
     /// Not 0: everything is over.
     pub const DONE: usize = 10;
 

@@ -5,8 +5,8 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use dyad_abi::cap::{
-    CapType, CaptblOp, ComponentOp, FrameOp, HardwareOp, LivenessOp, MemoryOp, PageTableOp, ReceiveOp, SendOp,
-    SinvOp, SpaceOp, ThreadIdsOp, ThreadOp, TimeOp,
+    CapType, CaptblOp, ComponentOp, FrameOp, HardwareOp, LivenessOp, MemoryOp, PageTableOp,
+    ReceiveOp, SendOp, SinvOp, SpaceOp, ThreadIdsOp, ThreadOp, TimeOp,
 };
 use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
 use dyad_abi::service::Info;
@@ -104,7 +104,11 @@ fn first() -> ! {
         shut_down(EXIT_FAILED)
     }
     match set_up() {
-        Ok((world, limits)) => shut_down(if play(&world, &limits) { EXIT_OK } else { EXIT_FAILED }),
+        Ok((world, limits)) => shut_down(if play(&world, &limits) {
+            EXIT_OK
+        } else {
+            EXIT_FAILED
+        }),
         Err(e) => {
             say(format_args!("cannot begin: {e}"));
             check("adversary.start", false, format_args!("{e}"));
@@ -127,6 +131,7 @@ fn set_up() -> Result<(World, Limits)> {
         attackers: option(text, "--attackers")?.unwrap_or(SIDES),
         rounds,
         without: option(text, "--without")?.unwrap_or(0),
+        note_time: text.split_whitespace().any(|w| w == "--note-time"),
         nodes: info.system.node_count.into(),
         cpus: info.cpus,
     };
@@ -168,13 +173,18 @@ fn living(world: &World, limits: &Limits) -> impl Iterator<Item = usize> {
     let (nodes, deaths) = (world.settings.nodes.min(SIDES) as usize, limits.deaths);
     (0..nodes).filter(move |&n| {
         let node = NodeId::new(n as u64).unwrap_or(HOME);
-        !deaths || rt::hardware(HOME).node_state(node).is_ok_and(|s| s.is_live())
+        !deaths
+            || rt::hardware(HOME)
+                .node_state(node)
+                .is_ok_and(|s| s.is_live())
     })
 }
 
 fn is_over(world: &World, limits: &Limits) -> bool {
     let made = |n: usize| world.victim.word(word::made(n as u64)).load(Acquire);
-    let late = limits.until.is_some_and(|end| rt::hardware(HOME).now().is_ok_and(|now| now >= end));
+    let late = limits
+        .until
+        .is_some_and(|end| rt::hardware(HOME).now().is_ok_and(|now| now >= end));
     let enough = limits.ops.is_some_and(|ops| operations(world) >= ops);
     let done = limits.rounds != 0 && living(world, limits).all(|n| made(n) >= limits.rounds);
     late || enough || done
@@ -209,7 +219,11 @@ fn play(world: &World, limits: &Limits) -> bool {
     say_counts(world, &judge, ns);
     good &= check_variety(world);
     let trace = |n| world.victim.word(word::trace(n)).load(Relaxed);
-    check("adversary.trace", true, format_args!("{:016x} {:016x}", trace(0), trace(1)));
+    check(
+        "adversary.trace",
+        true,
+        format_args!("{:016x} {:016x}", trace(0), trace(1)),
+    );
     good
 }
 
@@ -217,10 +231,17 @@ fn say_found(world: &World, finding: Option<Finding>, ns: u64) -> bool {
     let seed = world.settings.seed;
     let ops = operations(world);
     let Some(finding) = finding else {
-        return check("adversary.nothing-found", true, format_args!("seed {seed}, {ops} operations"));
+        return check(
+            "adversary.nothing-found",
+            true,
+            format_args!("seed {seed}, {ops} operations"),
+        );
     };
     for (n, part) in attackers(world) {
-        say(format_args!("attacker {n}: {} operations; the last ones:", operations_of(part)));
+        say(format_args!(
+            "attacker {n}: {} operations; the last ones:",
+            operations_of(part)
+        ));
         let last = operations_of(part) as usize;
         for i in last.saturating_sub(word::RING_CALLS)..last {
             let at = word::RING + i % word::RING_CALLS * word::CALL_WORDS;
@@ -231,7 +252,9 @@ fn say_found(world: &World, finding: Option<Finding>, ns: u64) -> bool {
             ));
         }
     }
-    say(format_args!("to repeat: the same nodes and CPUs, --bare --app adversary -- --seed {seed}"));
+    say(format_args!(
+        "to repeat: the same nodes and CPUs, --bare --app adversary -- --seed {seed}"
+    ));
     check(
         "adversary.nothing-found",
         false,
@@ -253,7 +276,9 @@ fn check_victims(world: &World, limits: &Limits) -> bool {
         let (rightly, ran, charged) = Judge::is_charged_rightly(world, n);
         good &= rightly && made[n] > 0 && warden::has_ended(n);
         if !rightly {
-            text = Text::of(format_args!("; node {n} ran {ran} ns and was charged {charged}"));
+            text = Text::of(format_args!(
+                "; node {n} ran {ran} ns and was charged {charged}"
+            ));
         }
     }
     check(
@@ -273,18 +298,30 @@ fn say_counts(world: &World, judge: &Judge, ns: u64) {
         "{ops} operations in {} ms; attackers began anew {} times; services: {} calls of victims, {} of attackers",
         ns / 1_000_000,
         judge.restarts,
-        world.services.iter().map(|s| s.word(word::CALLS).load(Relaxed)).sum::<u64>(),
-        world.services.iter().map(|s| s.word(word::CALLS + 1).load(Relaxed)).sum::<u64>(),
+        world
+            .services
+            .iter()
+            .map(|s| s.word(word::CALLS).load(Relaxed))
+            .sum::<u64>(),
+        world
+            .services
+            .iter()
+            .map(|s| s.word(word::CALLS + 1).load(Relaxed))
+            .sum::<u64>(),
     ));
     for code in 0..32 {
-        let count: u64 = attackers(world).map(|(_, p)| p.word(word::STATUSES + code).load(Relaxed)).sum();
+        let count: u64 = attackers(world)
+            .map(|(_, p)| p.word(word::STATUSES + code).load(Relaxed))
+            .sum();
         if count > 0 {
             let what = Error::from_code(code as u64).map_or("success", Error::text);
             say(format_args!("  {count:9} times {code:2} {what}"));
         }
     }
     for &play in Play::ALL.iter() {
-        let count: u64 = attackers(world).map(|(_, p)| p.word(word::PLAYS + play as usize).load(Relaxed)).sum();
+        let count: u64 = attackers(world)
+            .map(|(_, p)| p.word(word::PLAYS + play as usize).load(Relaxed))
+            .sum();
         say(format_args!("  {count:9} times {play:?}"));
     }
 }
@@ -319,7 +356,11 @@ fn check_variety(world: &World) -> bool {
     let ops = operations(world);
     let count = |ty, op, at| -> u64 {
         let word = tally(ty, op) + at;
-        let words = world.attackers.iter().flatten().map(|a| word_of(a.part.tally, word));
+        let words = world
+            .attackers
+            .iter()
+            .flatten()
+            .map(|a| word_of(a.part.tally, word));
         words.map(|w| w.load(Relaxed)).sum()
     };
     let (mut all, mut succeeded, mut never) = (0, 0, None);
@@ -335,6 +376,8 @@ fn check_variety(world: &World) -> bool {
     check(
         "adversary.variety",
         never.is_none() || ops < ENOUGH,
-        format_args!("{ops} operations of {all} kinds, {succeeded} kinds succeeded; never tried: {never:?}"),
+        format_args!(
+            "{ops} operations of {all} kinds, {succeeded} kinds succeeded; never tried: {never:?}"
+        ),
     )
 }

@@ -12,7 +12,8 @@ use dyad_services::rt::Call;
 use dyad_sys::raw;
 
 use crate::plan::{
-    PRIVATE, PRIVATE_PAGES, PROOF, SIDES, answer, ask, at, badge, found, pattern, report, word, word_of, wrong,
+    PRIVATE, PRIVATE_PAGES, PROOF, SIDES, answer, ask, at, badge, found, pattern, report, word,
+    word_of, wrong,
 };
 
 /// What the slots of the component's table were at the first look, and 1; 0: nobody has looked.
@@ -49,7 +50,9 @@ fn check_home() {
 /// Whether private memory and table are as they were: a part at each turn.
 pub fn check_self(turn: u64) {
     let page = turn % PRIVATE_PAGES * 512;
-    if let Some(i) = (page..page + 512).find(|&i| word_of(PRIVATE + i / 512 * 4096, i as usize).load(Relaxed) != pattern(i)) {
+    if let Some(i) = (page..page + 512)
+        .find(|&i| word_of(PRIVATE + i / 512 * 4096, i as usize).load(Relaxed) != pattern(i))
+    {
         found(wrong::MEMORY, i);
     }
     if word_of(PROOF, 1).load(Relaxed) != 0 {

@@ -10,8 +10,8 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use dyad_abi::Error;
 use dyad_abi::cap::{
-    CapIndex, CaptblOp, Event, INTROSPECT, MemoryOp, ObjectKind, ReceiveOp, Rights, SendOp, SinvOp, Stopped,
-    ThreadOp, TimeOp, Woken, call_word,
+    CapIndex, CaptblOp, Event, HardwareOp, INTROSPECT, MemoryOp, ObjectKind, ReceiveOp, Rights,
+    SendOp, SinvOp, Stopped, ThreadOp, TimeOp, Woken, call_word,
 };
 use dyad_sys::raw;
 
@@ -65,7 +65,11 @@ pub fn help(n: u64) -> ! {
         x = black_box(mix(x));
     }
     loop {
-        let _ = call(at::child(node), ThreadOp::Exit as u32, [x & 0xffff_ffff, 0, 0, 0, 0]);
+        let _ = call(
+            at::child(node),
+            ThreadOp::Exit as u32,
+            [x & 0xffff_ffff, 0, 0, 0, 0],
+        );
     }
 }
 
@@ -124,17 +128,31 @@ impl Victim {
         if round % MEMORY_ROUNDS == 1 {
             self.memory();
         }
+        if report(word::NOTE_TIME).load(Relaxed) != 0 {
+            let now = call(at::hardware(self.node), HardwareOp::Now as u32, [0; 5]);
+            self.note(now.unwrap_or(0));
+        }
         self.yields();
     }
 
     fn invokes(&mut self, round: u64) {
-        for (i, service) in [at::service(self.node), at::homely(self.node)].into_iter().enumerate() {
+        for (i, service) in [at::service(self.node), at::homely(self.node)]
+            .into_iter()
+            .enumerate()
+        {
             let mut reply = [0; 4];
             let a = mix(round ^ self.trace);
-            let status = raw::invoke(call_word(service, SinvOp::Invoke as u32), [ask::NEXT, round, a, 0], &mut reply);
+            let status = raw::invoke(
+                call_word(service, SinvOp::Invoke as u32),
+                [ask::NEXT, round, a, 0],
+                &mut reply,
+            );
             let [error, value, badge, _] = reply;
             if status != 0 || error != 0 {
-                found(wrong::REFUSED, 2 << 56 | (i as u64) << 48 | error << 32 | status);
+                found(
+                    wrong::REFUSED,
+                    2 << 56 | (i as u64) << 48 | error << 32 | status,
+                );
             } else if value != answer(round, a) || badge != crate::plan::badge::victim(self.node) {
                 found(wrong::ANSWER, value);
             }
@@ -156,7 +174,8 @@ impl Victim {
     }
 
     fn stack(&mut self, round: u64) {
-        let kept: [AtomicU64; 32] = core::array::from_fn(|i| AtomicU64::new(mix(round ^ (i as u64) << 32)));
+        let kept: [AtomicU64; 32] =
+            core::array::from_fn(|i| AtomicU64::new(mix(round ^ (i as u64) << 32)));
         self.yields();
         for (i, w) in black_box(&kept).iter().enumerate() {
             if w.load(Relaxed) != mix(round ^ (i as u64) << 32) {
@@ -202,20 +221,27 @@ impl Victim {
         let node = self.node;
         let thread = |op: ThreadOp, args| call(at::child(node), op as u32, args);
         let tag = 0x1000 + node;
-        let configured = thread(ThreadOp::Configure, [
-            at::COMPONENT.get().into(),
-            report(word::ENTRY).load(Relaxed),
-            Role::Helper.arg(node << 15 | round & 0x7fff),
-            victim_id(node) + 1 | tag << 32,
-            u64::from(at::ENDPOINTS.get()) | u64::from(at::IDS.get()) << 32,
-        ]);
+        let configured = thread(
+            ThreadOp::Configure,
+            [
+                at::COMPONENT.get().into(),
+                report(word::ENTRY).load(Relaxed),
+                Role::Helper.arg(node << 15 | round & 0x7fff),
+                victim_id(node) + 1 | tag << 32,
+                u64::from(at::ENDPOINTS.get()) | u64::from(at::IDS.get()) << 32,
+            ],
+        );
         self.must(configured, 0, 6);
         self.must(thread(ThreadOp::Resume, [0; 5]), 0, 7);
         let event = Event {
             tag: tag as u32,
             why: Woken::Ready,
         };
-        let heard = call(at::ENDPOINTS, ReceiveOp::Receive as u32, [8 * node, 1, 0, 0, 0]);
+        let heard = call(
+            at::ENDPOINTS,
+            ReceiveOp::Receive as u32,
+            [8 * node, 1, 0, 0, 0],
+        );
         self.must(heard, event.bits(), 8);
         for _ in 0..PATIENCE {
             let time: u64 = at::TIME.get().into();
@@ -240,7 +266,11 @@ impl Victim {
         let node = self.node;
         let saved = if node == 0 { at::TIME_2 } else { at::SPARE };
         let before = call(saved, TimeOp::Read as u32, [0; 5]);
-        let moved = call(at::TIME, TimeOp::Transfer as u32, [saved.get().into(), 7, 0, 0, 0]);
+        let moved = call(
+            at::TIME,
+            TimeOp::Transfer as u32,
+            [saved.get().into(), 7, 0, 0, 0],
+        );
         self.must(moved, 0, 12);
         let after = call(saved, TimeOp::Read as u32, [0; 5]);
         self.must(after, before.unwrap_or(0) + 7, 13);
@@ -250,7 +280,12 @@ impl Victim {
     fn memory(&mut self) {
         let frame = 2 * self.node;
         let op = |op: MemoryOp| op as u32;
-        self.patiently(at::MEMORY, op(MemoryOp::RetypeUser), [frame, 0, 0, 0, 0], 14);
+        self.patiently(
+            at::MEMORY,
+            op(MemoryOp::RetypeUser),
+            [frame, 0, 0, 0, 0],
+            14,
+        );
         let word = call(at::MEMORY, op(MemoryOp::Inspect), [frame, 0, 0, 0, 0]);
         self.note(word.map_or(u64::MAX, |w| w & 0xffff_ffff));
         let slot = at::scratch(2 + self.node);
@@ -261,10 +296,28 @@ impl Victim {
         self.note(seen.unwrap_or(u64::MAX));
         let untyped = call(at::MEMORY, op(MemoryOp::RetypeUntyped), [frame, 0, 0, 0, 0]);
         self.must(untyped.map(|_| 0), 0, 16);
-        self.must(call(at::TABLE, CaptblOp::Deactivate as u32, [slot.get().into(), 0, 0, 0, 0]).map(|_| 0), 0, 17);
+        self.must(
+            call(
+                at::TABLE,
+                CaptblOp::Deactivate as u32,
+                [slot.get().into(), 0, 0, 0, 0],
+            )
+            .map(|_| 0),
+            0,
+            17,
+        );
         let kind = ObjectKind::Liveness as u64;
-        self.patiently(at::MEMORY, op(MemoryOp::RetypeKernel), [frame + 1, kind, 0, 0, 0], 18);
-        let untyped = call(at::MEMORY, op(MemoryOp::RetypeUntyped), [frame + 1, 0, 0, 0, 0]);
+        self.patiently(
+            at::MEMORY,
+            op(MemoryOp::RetypeKernel),
+            [frame + 1, kind, 0, 0, 0],
+            18,
+        );
+        let untyped = call(
+            at::MEMORY,
+            op(MemoryOp::RetypeUntyped),
+            [frame + 1, 0, 0, 0, 0],
+        );
         self.must(untyped.map(|_| 0), 0, 19);
     }
 }

@@ -4,8 +4,9 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use dyad_abi::cap::{
-    COPY, CapIndex, CapType, CaptblOp, ComponentOp, FrameOp, Guard, HardwareOp, INTROSPECT, LivenessOp, MemoryOp,
-    ObjectKind, PageTableOp, ReceiveOp, Rights, SendOp, SinvOp, SpaceOp, TABLE_SLOTS, ThreadIdsOp, ThreadOp, TimeOp,
+    COPY, CapIndex, CapType, CaptblOp, ComponentOp, FrameOp, Guard, HardwareOp, INTROSPECT,
+    LivenessOp, MemoryOp, ObjectKind, PageTableOp, ReceiveOp, Rights, SendOp, SinvOp, SpaceOp,
+    TABLE_SLOTS, ThreadIdsOp, ThreadOp, TimeOp,
 };
 use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
 
@@ -14,7 +15,15 @@ use super::{Actor, call, gadget_address, invoke};
 use crate::plan::{WINDOW, WINDOW_PAGES, ask, at, report, word};
 
 /// Numbers that are no number of anything.
-const ABSURD: [u64; 7] = [1 << 15, 1 << 31, 1 << 32, 1 << 40, 1 << 62, u64::MAX - 4095, u64::MAX];
+const ABSURD: [u64; 7] = [
+    1 << 15,
+    1 << 31,
+    1 << 32,
+    1 << 40,
+    1 << 62,
+    u64::MAX - 4095,
+    u64::MAX,
+];
 
 /// A capability to call: mostly one of the type.
 fn subject(a: &Actor, ty: CapType) -> CapIndex {
@@ -80,7 +89,16 @@ fn frame(a: &Actor) -> u64 {
 pub fn address(a: &Actor) -> u64 {
     let va = WINDOW + a.below(WINDOW_PAGES) * PAGE_SIZE;
     match a.below(16) {
-        0 => a.pick(&[0, 1, USER_MIN - 1, USER_END, USER_END - 1, 1 << 63, 0xffff_8000_0000_0000, u64::MAX]),
+        0 => a.pick(&[
+            0,
+            1,
+            USER_MIN - 1,
+            USER_END,
+            USER_END - 1,
+            1 << 63,
+            0xffff_8000_0000_0000,
+            u64::MAX,
+        ]),
         1 => va + 1 + a.below(PAGE_SIZE - 1),
         _ => va,
     }
@@ -107,7 +125,11 @@ pub fn operation(a: &Actor) {
         CapType::Sinv => match a.pick(SinvOp::ALL) {
             SinvOp::Invoke => {
                 if !a.is_first() || a.rarely(8) {
-                    let _ = invoke(a, subject(a, ty), [1 + a.below(4), a.below(4000), a.next(), a.next()]);
+                    let _ = invoke(
+                        a,
+                        subject(a, ty),
+                        [1 + a.below(4), a.below(4000), a.next(), a.next()],
+                    );
                 }
                 return;
             }
@@ -124,7 +146,10 @@ pub fn operation(a: &Actor) {
         CapType::Hardware => hardware(a),
         CapType::Liveness => match a.pick(LivenessOp::ALL) {
             LivenessOp::Guard => (LivenessOp::Guard as u64, words(a)),
-            LivenessOp::Revoke => (LivenessOp::Revoke as u64, [a.pick(&[0, 1, 2, 3, 511, 512, u64::MAX]), 0, 0, 0, 0]),
+            LivenessOp::Revoke => (
+                LivenessOp::Revoke as u64,
+                [a.pick(&[0, 1, 2, 3, 511, 512, u64::MAX]), 0, 0, 0, 0],
+            ),
         },
         CapType::ThreadIds => match a.pick(ThreadIdsOp::ALL) {
             ThreadIdsOp::Use => (ThreadIdsOp::Use as u64, words(a)),
@@ -132,7 +157,19 @@ pub fn operation(a: &Actor) {
     };
     let (op, args) = match a.below(32) {
         0 => (INTROSPECT.into(), words(a)),
-        1 => (a.pick(&[COPY as u64, 12, 20, 29, 32, 255, 1 << 20, u64::from(u32::MAX)]), words(a)),
+        1 => (
+            a.pick(&[
+                COPY as u64,
+                12,
+                20,
+                29,
+                32,
+                255,
+                1 << 20,
+                u64::from(u32::MAX),
+            ]),
+            words(a),
+        ),
         _ => (op, args),
     };
     let _ = call(a, ty, subject(a, ty), op, args);
@@ -171,7 +208,13 @@ fn captbl(a: &Actor) -> (u64, [u64; 5]) {
                 0 => a.below(64 * u64::from(at::LEAVES)),
                 _ => operand(a, some),
             };
-            [index, source, rights(a) | u64::from(guard) << 32, narrow[0], narrow[1]]
+            [
+                index,
+                source,
+                rights(a) | u64::from(guard) << 32,
+                narrow[0],
+                narrow[1],
+            ]
         }
         CaptblOp::Cons => [16 + a.below(4), operand(a, CapType::Captbl), 0, 0, 0],
         CaptblOp::Decons => [16 + a.below(5), 0, 0, 0, 0],
@@ -188,28 +231,63 @@ fn space(a: &Actor) -> (u64, [u64; 5]) {
     let args = match op {
         SpaceOp::Unmap | SpaceOp::Harvest | SpaceOp::Translate => [table_at(a, 1), va, 0, 0, 0],
         SpaceOp::Protect => [table_at(a, 1), va, permissions, 0, 0],
-        SpaceOp::Link => [a.below(2) | level << 8, start.max(WINDOW), operand(a, CapType::PageTable), 0, 0],
+        SpaceOp::Link => [
+            a.below(2) | level << 8,
+            start.max(WINDOW),
+            operand(a, CapType::PageTable),
+            0,
+            0,
+        ],
         SpaceOp::Unlink => [a.below(2) | level << 8, start.max(WINDOW), 0, 0, 0],
         SpaceOp::AddRegion => {
             let len = match a.below(4) {
                 0 => a.pick(&[0, 1, PAGE_SIZE + 1, u64::MAX, 0u64.wrapping_sub(va)]),
                 _ => (1 + a.below(8)) * PAGE_SIZE,
             };
-            [va.max(WINDOW), len, a.below(6) | a.below(2) << 8 | a.below(4) << 9, 0, 0]
+            [
+                va.max(WINDOW),
+                len,
+                a.below(6) | a.below(2) << 8 | a.below(4) << 9,
+                0,
+                0,
+            ]
         }
         SpaceOp::RemoveRegion => [va.max(WINDOW), 0, 0, 0, 0],
         // Run 1 and up: without run 0 the attacker itself would get no memory any more.
-        SpaceOp::Supply => [node(a), operand(a, CapType::Memory), 1 + a.below(6), a.below(64), a.below(64)],
+        SpaceOp::Supply => [
+            node(a),
+            operand(a, CapType::Memory),
+            1 + a.below(6),
+            a.below(64),
+            a.below(64),
+        ],
         SpaceOp::Shootdown => [va, a.pick(&[0, PAGE_SIZE, u64::MAX]), 0, 0, 0],
         SpaceOp::Reclaim => [va.max(WINDOW), a.below(WINDOW_PAGES), 0, 0, 0],
-        SpaceOp::Map => [table_at(a, 1 + a.below(2)), va, operand(a, CapType::Frame), a.below(4), permissions],
+        SpaceOp::Map => [
+            table_at(a, 1 + a.below(2)),
+            va,
+            operand(a, CapType::Frame),
+            a.below(4),
+            permissions,
+        ],
         SpaceOp::Evacuate => {
             let how = a.below(8) | node(a) << 40 | a.below(4) << 48;
-            [va.max(WINDOW), how, operand(a, CapType::Memory), a.below(64), a.below(64)]
+            [
+                va.max(WINDOW),
+                how,
+                operand(a, CapType::Memory),
+                a.below(64),
+                a.below(64),
+            ]
         }
         SpaceOp::Exchange => {
             // Its own report page, the window, and where others have their memory.
-            let at = a.pick(&[va, crate::plan::PRIVATE, crate::plan::REPORT + 0xff8, USER_MIN]);
+            let at = a.pick(&[
+                va,
+                crate::plan::PRIVATE,
+                crate::plan::REPORT + 0xff8,
+                USER_MIN,
+            ]);
             [at & !7, a.below(2), a.next(), 0, 0]
         }
     };
@@ -224,7 +302,13 @@ fn component(a: &Actor) -> (u64, [u64; 5]) {
         ComponentOp::MakeSinv => {
             let entry = report(word::INVOKED).load(Relaxed);
             let entry = a.pick(&[entry, entry, gadget_address(), USER_END, 0]);
-            [place(a, CapType::Sinv), entry, crate::plan::badge::OWN, rights(a), 0]
+            [
+                place(a, CapType::Sinv),
+                entry,
+                crate::plan::badge::OWN,
+                rights(a),
+                0,
+            ]
         }
         ComponentOp::Configure => [
             a.pick(&[operand(a, CapType::Captbl), at::TABLE.get().into()]),
@@ -268,18 +352,39 @@ fn configure(a: &Actor) -> [u64; 5] {
         _ => own,
     };
     let component = a.pick(&[at::SPARE.get().into(), operand(a, CapType::Component)]);
-    let scheduler = a.pick(&[at::ENDPOINTS.get().into(), at::LINE.get().into(), operand(a, CapType::Receive), 0]);
-    let ids = a.pick(&[at::IDS.get().into(), at::IDS.get().into(), operand(a, CapType::ThreadIds)]);
+    let scheduler = a.pick(&[
+        at::ENDPOINTS.get().into(),
+        at::LINE.get().into(),
+        operand(a, CapType::Receive),
+        0,
+    ]);
+    let ids = a.pick(&[
+        at::IDS.get().into(),
+        at::IDS.get().into(),
+        operand(a, CapType::ThreadIds),
+    ]);
     let entry = a.pick(&[entry, entry, gadget_address(), USER_END]);
     let task = super::plays::some_task(a);
-    [component, entry, task, id | a.next() << 32, scheduler & 0xffff_ffff | ids << 32]
+    [
+        component,
+        entry,
+        task,
+        id | a.next() << 32,
+        scheduler & 0xffff_ffff | ids << 32,
+    ]
 }
 
 fn receive(a: &Actor) -> (u64, [u64; 5]) {
     let op = a.pick(ReceiveOp::ALL);
     let line = a.pick(&[a.below(64), 0, 63, 64, u64::MAX]);
     let args = match op {
-        ReceiveOp::MakeSend => [line, place(a, CapType::Send), a.pick(&[0, 1, a.next(), u64::MAX]), 0, 0],
+        ReceiveOp::MakeSend => [
+            line,
+            place(a, CapType::Send),
+            a.pick(&[0, 1, a.next(), u64::MAX]),
+            0,
+            0,
+        ],
         ReceiveOp::Bind => [line, node(a) | a.below(3) << 8 | a.next() << 16, 0, 0, 0],
         ReceiveOp::Receive => [line, a.pick(&[1, 1, 1, 1 << 20]), 0, 0, 0],
     };
@@ -291,7 +396,9 @@ fn memory(a: &Actor) -> (u64, [u64; 5]) {
     let at = frame(a);
     let args = match op {
         MemoryOp::RetypeKernel => [at, a.below(ObjectKind::ALL.len() as u64 + 2), 0, 0, 0],
-        MemoryOp::RetypeUntyped | MemoryOp::Split | MemoryOp::Merge | MemoryOp::Inspect => [at, 0, 0, 0, 0],
+        MemoryOp::RetypeUntyped | MemoryOp::Split | MemoryOp::Merge | MemoryOp::Inspect => {
+            [at, 0, 0, 0, 0]
+        }
         MemoryOp::Activate => [at, place(a, a.pick(CapType::ALL)), rights(a), 0, 0],
         MemoryOp::RetypeUser => [at, a.pick(&[0, 0, 0, 1, 2, 3, 7, 64, u64::MAX]), 0, 0, 0],
         MemoryOp::Count => [at, a.pick(&[0, 1, 8, MEMORY_FRAMES, u64::MAX]), 0, 0, 0],
@@ -315,8 +422,20 @@ fn hardware(a: &Actor) -> (u64, [u64; 5]) {
     let args = match op {
         HardwareOp::FlushTlb | HardwareOp::Now | HardwareOp::Where => [0; 5],
         HardwareOp::AttachIrq => [a.below(80), operand(a, CapType::Send), 0, 0, 0],
-        HardwareOp::Write => [a.pick(&[0, WINDOW, USER_END - 1, 1 << 63, u64::MAX]), 1 + a.below(5000), 0, 0, 0],
-        HardwareOp::Report => [a.pick(&[0, WINDOW, USER_END, 1 << 63, u64::MAX]), 0, 0, 0, 0],
+        HardwareOp::Write => [
+            a.pick(&[0, WINDOW, USER_END - 1, 1 << 63, u64::MAX]),
+            1 + a.below(5000),
+            0,
+            0,
+            0,
+        ],
+        HardwareOp::Report => [
+            a.pick(&[0, WINDOW, USER_END, 1 << 63, u64::MAX]),
+            0,
+            0,
+            0,
+            0,
+        ],
         HardwareOp::Shutdown => [a.next(), 0, 0, 0, 0],
         HardwareOp::StartCpu => [a.below(9), operand(a, CapType::Thread), 0, 0, 0],
         HardwareOp::Quiesced => [a.next(), 0, 0, 0, 0],

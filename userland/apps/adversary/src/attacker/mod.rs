@@ -12,14 +12,13 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use dyad_abi::cap::{
-    CapIndex, CapType, ReceiveOp, SinvOp, ThreadOp, call_word,
-};
+use dyad_abi::cap::{CapIndex, CapType, ReceiveOp, SinvOp, ThreadOp, call_word};
 use dyad_services::rt::Call;
 use dyad_sys::raw;
 
 use crate::plan::{
-    PROOF, BROKEN_INTO, TALLIES, TALLY, ask, at, found, is_over, mix, report, tally, word, word_of, wrong,
+    BROKEN_INTO, PROOF, TALLIES, TALLY, ask, at, found, is_over, mix, report, tally, word, word_of,
+    wrong,
 };
 
 mod any;
@@ -51,7 +50,9 @@ impl Actor {
 
     /// The next number.
     pub fn next(&self) -> u64 {
-        let state = STATES[self.n].load(Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let state = STATES[self.n]
+            .load(Relaxed)
+            .wrapping_add(0x9e37_79b9_7f4a_7c15);
         STATES[self.n].store(state, Relaxed);
         mix(state)
     }
@@ -81,7 +82,10 @@ impl Actor {
 fn note(a: &Actor, word: u64, args: [u64; 5]) -> usize {
     let n = report(word::OPS).fetch_add(1, Relaxed);
     let at = word::RING + n as usize % word::RING_CALLS * word::CALL_WORDS;
-    let words = [n, a.n as u64, word].into_iter().chain(args).chain([u64::MAX, 0]);
+    let words = [n, a.n as u64, word]
+        .into_iter()
+        .chain(args)
+        .chain([u64::MAX, 0]);
     for (i, w) in words.enumerate() {
         report(at + i).store(w, Relaxed);
     }
@@ -112,7 +116,13 @@ fn finish(ty: CapType, at: usize, operation: u64, status: u64, value: u64) -> Re
 }
 
 /// Makes a call that is no invocation. The operation is counted as one of `ty`.
-pub fn call(a: &Actor, ty: CapType, cap: CapIndex, operation: u64, args: [u64; 5]) -> Result<u64, u64> {
+pub fn call(
+    a: &Actor,
+    ty: CapType,
+    cap: CapIndex,
+    operation: u64,
+    args: [u64; 5],
+) -> Result<u64, u64> {
     let args = without_waiting(a, operation, args);
     let word = call_word(cap, 0) | operation << 32;
     let at = note(a, word, args);
@@ -242,9 +252,22 @@ pub fn child(n: u64) -> ! {
 /// Operations that only the thread itself may perform.
 fn itself(a: &Actor, me: CapIndex) {
     let nodes = report(word::NODES).load(Relaxed);
-    let op = a.pick(&[ThreadOp::Migrate, ThreadOp::Yield, ThreadOp::Yield, ThreadOp::Exit, ThreadOp::Jump, ThreadOp::Load]);
+    let op = a.pick(&[
+        ThreadOp::Migrate,
+        ThreadOp::Yield,
+        ThreadOp::Yield,
+        ThreadOp::Exit,
+        ThreadOp::Jump,
+        ThreadOp::Load,
+    ]);
     let args = match op {
-        ThreadOp::Jump => [a.below(nodes + 1), gadget_address(), PROOF, a.next(), a.next()],
+        ThreadOp::Jump => [
+            a.below(nodes + 1),
+            gadget_address(),
+            PROOF,
+            a.next(),
+            a.next(),
+        ],
         ThreadOp::Load => [crate::plan::REPORT, a.below(nodes + 1), 0, 0, 0],
         _ => [a.below(nodes + 1), 0, 0, 0, 0],
     };

@@ -9,22 +9,23 @@
 //! | `Copies` | copies with fewer rights, for a part, with a guard | copies of those with all rights; use after revocation |
 //! | `Reuse` | a page is mapped | its block becomes untyped, an object, another page; it is touched all the while |
 //! | `Flood` | | shootdowns, messages, wakings one after the other |
-//! | `Start` | a child is stopped, in a service or not | it becomes a root thread, if the attacker has a CPU |
+//! | `Start` | a child is stopped, in a service or not; the attacker goes to another node | it becomes a root thread, if the attacker has a CPU |
 
 use core::ptr::with_exposed_provenance_mut;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use dyad_abi::cap::{
-    CapIndex, CapType, CaptblOp, Guard, HardwareOp, INTROSPECT, LivenessOp, MemoryOp, ObjectKind, ReceiveOp, Rights,
-    SendOp, SpaceOp, ThreadOp, TimeOp,
+    CapIndex, CapType, CaptblOp, Guard, HardwareOp, INTROSPECT, LivenessOp, MemoryOp, ObjectKind,
+    ReceiveOp, Rights, SendOp, SpaceOp, ThreadOp, TimeOp,
 };
 use dyad_abi::user::PAGE_SIZE;
 
 use super::any::{address, place, rights, somewhere};
 use super::{Actor, Task, call, gadget_address};
 use crate::plan::{
-    ATTACKER_IDS, CHILDREN, PROOF, Role, WINDOW, WINDOW_PAGES, at, attacker_id, found, report, word, wrong,
+    ATTACKER_IDS, CHILDREN, PROOF, Role, WINDOW, WINDOW_PAGES, at, attacker_id, found, report,
+    word, wrong,
 };
 
 /// Frames of the attacker's own memory. Those of children come last.
@@ -105,14 +106,30 @@ fn make(a: &Actor, c: u64) {
     }
     let frame = thread_frame(c);
     let memory = |op: MemoryOp, args| call(a, CapType::Memory, at::MEMORY, op as u64, args);
-    let _ = call(a, CapType::Captbl, at::TABLE, CaptblOp::Deactivate as u64, [at::child(c).get().into(), 0, 0, 0, 0]);
-    let _ = memory(MemoryOp::RetypeKernel, [frame, ObjectKind::Thread as u64, 0, 0, 0]);
+    let _ = call(
+        a,
+        CapType::Captbl,
+        at::TABLE,
+        CaptblOp::Deactivate as u64,
+        [at::child(c).get().into(), 0, 0, 0, 0],
+    );
+    let _ = memory(
+        MemoryOp::RetypeKernel,
+        [frame, ObjectKind::Thread as u64, 0, 0, 0],
+    );
     let to = u64::from(at::TABLE.get()) << 32 | u64::from(at::child(c).get());
     let _ = memory(MemoryOp::Activate, [frame, to, Rights::ALL.0.into(), 0, 0]);
 }
 
 /// Has a child begin with a task, with an id, its events going to a scheduler.
-fn configure(a: &Actor, c: u64, what: Task, id: u64, scheduler: CapIndex, tag: u64) -> Result<u64, u64> {
+fn configure(
+    a: &Actor,
+    c: u64,
+    what: Task,
+    id: u64,
+    scheduler: CapIndex,
+    tag: u64,
+) -> Result<u64, u64> {
     make(a, c);
     let _ = thread(a, c, ThreadOp::Stop, [0; 5]);
     let component = a.pick(&[at::COMPONENT, at::COMPONENT, at::COMPONENT, at::SPARE]);
@@ -139,7 +156,12 @@ fn begin(a: &Actor, c: u64, what: Task) -> Result<u64, u64> {
 fn run(a: &Actor, c: u64) -> Result<u64, u64> {
     let slice = SHORT + a.below(LONG);
     let time = a.pick(&[0, 0, at::TIME.get().into(), at::TIME_2.get().into()]);
-    thread(a, c, ThreadOp::Dispatch, [slice | a.below(256) << 56, time, 0, 0, 0])
+    thread(
+        a,
+        c,
+        ThreadOp::Dispatch,
+        [slice | a.below(256) << 56, time, 0, 0, 0],
+    )
 }
 
 /// Performs one.
@@ -166,7 +188,13 @@ pub fn play(a: &Actor) {
 fn drain_events(a: &Actor) {
     for _ in 0..4 {
         let line = a.pick(&[0, 8, 1, 9]);
-        match call(a, CapType::Receive, at::ENDPOINTS, ReceiveOp::Receive as u64, [line, 1, 0, 0, 0]) {
+        match call(
+            a,
+            CapType::Receive,
+            at::ENDPOINTS,
+            ReceiveOp::Receive as u64,
+            [line, 1, 0, 0, 0],
+        ) {
             Ok(0) | Err(_) => {}
             Ok(_) => continue,
         }
@@ -190,7 +218,12 @@ fn stopped(a: &Actor) {
     for _ in 0..1 + a.below(6) {
         act_on_stopped(a, c);
     }
-    let _ = thread(a, c, ThreadOp::Resume, [a.pick(&[0, somewhere(a)]), 0, 0, 0, 0]);
+    let _ = thread(
+        a,
+        c,
+        ThreadOp::Resume,
+        [a.pick(&[0, somewhere(a)]), 0, 0, 0, 0],
+    );
     for _ in 0..1 + a.below(3) {
         let _ = run(a, c);
     }
@@ -202,7 +235,8 @@ const POINTERS: [u64; 2] = [7, 31];
 
 fn act_on_stopped(a: &Actor, c: u64) {
     let isa = a.below(2);
-    let write = |register, value| thread(a, c, ThreadOp::WriteRegister, [isa, register, value, 0, 0]);
+    let write =
+        |register, value| thread(a, c, ThreadOp::WriteRegister, [isa, register, value, 0, 0]);
     let _ = match a.below(10) {
         0..3 => write(COUNTERS[isa as usize], gadget_address()),
         3 => write(POINTERS[isa as usize], a.pick(&[PROOF, WINDOW])),
@@ -218,7 +252,13 @@ fn act_on_stopped(a: &Actor, c: u64) {
         8 => write(a.below(36), a.pick(&[gadget_address(), PROOF, a.next()])),
         _ => match a.below(3) {
             0 => configure(a, c, in_service(a), own_id(c), at::ENDPOINTS, c),
-            1 => call(a, CapType::Memory, at::MEMORY, MemoryOp::RetypeUntyped as u64, [thread_frame(c), 0, 0, 0, 0]),
+            1 => call(
+                a,
+                CapType::Memory,
+                at::MEMORY,
+                MemoryOp::RetypeUntyped as u64,
+                [thread_frame(c), 0, 0, 0, 0],
+            ),
             _ => thread(a, c, ThreadOp::Deadline, [0; 5]),
         },
     };
@@ -254,9 +294,21 @@ fn line(a: &Actor) {
     }
     // Messages to that object, too.
     let to = place(a, CapType::Send);
-    let made = call(a, CapType::Receive, at::LINE, ReceiveOp::MakeSend as u64, [a.below(64), to, a.next(), 0, 0]);
+    let made = call(
+        a,
+        CapType::Receive,
+        at::LINE,
+        ReceiveOp::MakeSend as u64,
+        [a.below(64), to, a.next(), 0, 0],
+    );
     if made.is_ok() {
-        let _ = call(a, CapType::Send, CapIndex(to as u32), SendOp::Send as u64, [0; 5]);
+        let _ = call(
+            a,
+            CapType::Send,
+            CapIndex(to as u32),
+            SendOp::Send as u64,
+            [0; 5],
+        );
     }
     let args = [a.below(64), a.below(2) | a.below(2) << 8, 0, 0, 0];
     let _ = call(a, CapType::Receive, at::LINE, ReceiveOp::Bind as u64, args);
@@ -269,7 +321,13 @@ pub fn drain(a: &Actor) {
     for _ in 0..1 + a.below(4) {
         let Ok(left) = read(from) else { return };
         let ns = a.pick(&[left, left, left / 2, left.wrapping_add(1)]);
-        let _ = call(a, CapType::Time, from, TimeOp::Transfer as u64, [to.get().into(), ns, 0, 0, 0]);
+        let _ = call(
+            a,
+            CapType::Time,
+            from,
+            TimeOp::Transfer as u64,
+            [to.get().into(), ns, 0, 0, 0],
+        );
         for _ in 0..a.below(200) {
             dyad_sys::raw::relax();
         }
@@ -278,7 +336,13 @@ pub fn drain(a: &Actor) {
         // A child runs on a budget while its dispatcher runs on the same.
         let c = a.below(CHILDREN);
         if begin(a, c, a.pick(&[Task::Drain, Task::Spin])).is_ok() {
-            let args = [SHORT + a.below(4 * LONG), a.pick(&[from, to]).get().into(), 0, 0, 0];
+            let args = [
+                SHORT + a.below(4 * LONG),
+                a.pick(&[from, to]).get().into(),
+                0,
+                0,
+                0,
+            ];
             let _ = thread(a, c, ThreadOp::Dispatch, args);
         }
     }
@@ -311,13 +375,29 @@ fn copies(a: &Actor) {
         liveness: at::pool(CapType::Liveness, a.next()),
         entry: a.below(4) as u32,
     };
-    let how = rights(a) | if a.rarely(2) { u64::from(guard.bits()) << 32 } else { 0 };
-    let part = a.pick(&[[0, 0], [0, 1], [1, 2], [0, 64], [u64::MAX, 2], [1, u64::MAX]]);
-    if copy(to(k), own, how, part).is_ok() && copy(to(l), to(k), Rights::ALL.0.into(), [0, 0]).is_ok() {
+    let how = rights(a)
+        | if a.rarely(2) {
+            u64::from(guard.bits()) << 32
+        } else {
+            0
+        };
+    let part = a.pick(&[
+        [0, 0],
+        [0, 1],
+        [1, 2],
+        [0, 64],
+        [u64::MAX, 2],
+        [1, u64::MAX],
+    ]);
+    if copy(to(k), own, how, part).is_ok()
+        && copy(to(l), to(k), Rights::ALL.0.into(), [0, 0]).is_ok()
+    {
         // Slots are the attacker's own, and another thread of its may have changed them meanwhile: so a copy that is
         // more is looked at twice.
         let more = || match (introspect(a, ty, to(k)), introspect(a, ty, to(l))) {
-            (Some(source), Some(copy)) => (copy >> 32) & !(source >> 32) != 0 && source >> 24 & 0xff == copy >> 24 & 0xff,
+            (Some(source), Some(copy)) => {
+                (copy >> 32) & !(source >> 32) != 0 && source >> 24 & 0xff == copy >> 24 & 0xff
+            }
             _ => false,
         };
         if report(word::CPUS).load(Relaxed) == 1 && a.is_first() && more() && more() {
@@ -325,11 +405,23 @@ fn copies(a: &Actor) {
         }
     }
     let revoke = [a.below(4), 0, 0, 0, 0];
-    let _ = call(a, CapType::Liveness, guard.liveness, LivenessOp::Revoke as u64, revoke);
+    let _ = call(
+        a,
+        CapType::Liveness,
+        guard.liveness,
+        LivenessOp::Revoke as u64,
+        revoke,
+    );
     let _ = introspect(a, ty, to(l));
     for k in [k, l] {
         let args = [to(k).get().into(), 0, 0, 0, 0];
-        let _ = call(a, CapType::Captbl, at::TABLE, CaptblOp::Deactivate as u64, args);
+        let _ = call(
+            a,
+            CapType::Captbl,
+            at::TABLE,
+            CaptblOp::Deactivate as u64,
+            args,
+        );
     }
 }
 
@@ -352,7 +444,10 @@ fn reuse(a: &Actor) {
     let slot = at::pool(CapType::Frame, a.next());
     let to = u64::from(at::TABLE.get()) << 32 | u64::from(slot.get());
     let _ = memory(MemoryOp::RetypeUser, [at_frame, 0, 0, 0, 0]);
-    let _ = memory(MemoryOp::Activate, [at_frame, to, Rights::ALL.0.into(), 0, 0]);
+    let _ = memory(
+        MemoryOp::Activate,
+        [at_frame, to, Rights::ALL.0.into(), 0, 0],
+    );
     let va = address(a) & !0xfff;
     let map = [1 << 8 | a.below(2), va, slot.get().into(), 0, 1];
     let _ = call(a, CapType::Space, at::SPACE, SpaceOp::Map as u64, map);
@@ -363,7 +458,16 @@ fn reuse(a: &Actor) {
     let steps = [
         (MemoryOp::RetypeUntyped, [at_frame, 0, 0, 0, 0]),
         (MemoryOp::RetypeKernel, [at_frame, a.below(16), 0, 0, 0]),
-        (MemoryOp::Activate, [at_frame, place(a, a.pick(CapType::ALL)), Rights::ALL.0.into(), 0, 0]),
+        (
+            MemoryOp::Activate,
+            [
+                at_frame,
+                place(a, a.pick(CapType::ALL)),
+                Rights::ALL.0.into(),
+                0,
+                0,
+            ],
+        ),
     ];
     for (op, args) in steps {
         if a.rarely(3) {
@@ -380,8 +484,20 @@ fn flood(a: &Actor) {
     let begun = begin(a, c, Task::Cross).is_ok();
     for _ in 0..32 + a.below(64) {
         let _ = match a.below(4) {
-            0..2 => call(a, CapType::Space, at::SPACE, SpaceOp::Shootdown as u64, [WINDOW, PAGE_SIZE, 0, 0, 0]),
-            2 => call(a, CapType::Send, at::pool(CapType::Send, a.next()), SendOp::Send as u64, [0; 5]),
+            0..2 => call(
+                a,
+                CapType::Space,
+                at::SPACE,
+                SpaceOp::Shootdown as u64,
+                [WINDOW, PAGE_SIZE, 0, 0, 0],
+            ),
+            2 => call(
+                a,
+                CapType::Send,
+                at::pool(CapType::Send, a.next()),
+                SendOp::Send as u64,
+                [0; 5],
+            ),
             _ => thread(a, c, ThreadOp::Resume, [somewhere(a), 0, 0, 0, 0]),
         };
         if begun && a.rarely(8) {
@@ -391,6 +507,18 @@ fn flood(a: &Actor) {
 }
 
 fn start(a: &Actor) {
+    if a.is_first() && a.rarely(4) {
+        // From another node the attacker can dispatch what it has resumed there. A node of another ISA begins anew.
+        let node = a.below(report(word::NODES).load(Relaxed) + 1);
+        let me = at::thread(a.n as u64);
+        let _ = call(
+            a,
+            CapType::Thread,
+            me,
+            ThreadOp::Migrate as u64,
+            [node, 0, 0, 0, 0],
+        );
+    }
     let c = a.below(CHILDREN);
     if begin(a, c, a.pick(&[Task::Any, Task::Work, Task::Cross])).is_err() {
         return;
@@ -402,6 +530,12 @@ fn start(a: &Actor) {
     let node = a.below(report(word::NODES).load(Relaxed));
     let cpu = a.below(report(word::CPUS).load(Relaxed));
     let args = [cpu, at::child(c).get().into(), 0, 0, 0];
-    let _ = call(a, CapType::Hardware, at::hardware(node), HardwareOp::StartCpu as u64, args);
+    let _ = call(
+        a,
+        CapType::Hardware,
+        at::hardware(node),
+        HardwareOp::StartCpu as u64,
+        args,
+    );
     let _ = run(a, c);
 }
