@@ -27,7 +27,7 @@ const KILLS: [u64; 2] = [2, 50];
 /// Seeds of the attacker for non-interference: quick, long form.
 const SEEDS: [u64; 2] = [5, 200];
 /// Rounds of the victim for non-interference.
-const ROUNDS: u64 = 80;
+const ROUNDS: u64 = 240;
 
 const PAIR: &[Isa] = &[X86_64, Aarch64];
 const REVERSED: &[Isa] = &[Aarch64, X86_64];

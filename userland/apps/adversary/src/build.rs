@@ -178,7 +178,8 @@ pub fn build(settings: Settings, store: &mut Store) -> Result<World> {
         settings,
         secret: mix(settings.seed ^ 0x5ec2_e7aa) | 1,
     };
-    let services = [b.service(0)?, b.service(1)?];
+    let service = b.service(0, None)?;
+    let services = [service, b.service(1, Some(&service))?];
     let (victim, victims, victim_time) = b.victim(&services)?;
     let mut attackers = [None; SIDES as usize];
     for n in 0..settings.attackers.min(settings.nodes).min(SIDES) {
@@ -383,15 +384,20 @@ impl Builder<'_> {
         .map(drop)
     }
 
-    fn service(&mut self, n: u64) -> Result<Part> {
+    fn service(&mut self, n: u64, next: Option<&Part>) -> Result<Part> {
         let part = self.part(n, self.secret, 0..0)?;
         Self::admit(part.space)?;
         if n == 1 {
             part.component.set_home([HOME])?;
             part.word(word::HOME).store(1, Relaxed);
         }
-        // A service can invoke itself, as the attacker that has it do so.
-        self.sinv(&part, &part, at::SERVICE, badge::attacker(0))?;
+        // A service invokes the next one, or itself, for an attacker who wants it to.
+        self.sinv(
+            &part,
+            next.unwrap_or(&part),
+            at::SERVICE,
+            badge::attacker(0),
+        )?;
         Ok(part)
     }
 

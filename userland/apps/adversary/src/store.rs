@@ -23,7 +23,7 @@ pub const HOME: NodeId = NodeId::new(0).unwrap();
 /// Number of the CXL pool.
 pub const CXL: usize = MAX_NODES;
 /// The largest block that is zeroed in one operation.
-const MAX_BLOCK: u32 = 6;
+const MAX_BLOCK: u32 = 4;
 /// Slots that the warden uses.
 const SLOTS: core::ops::Range<u32> = 40..64 * 24;
 /// Where the warden looks at pages.
@@ -153,7 +153,7 @@ impl Store {
         let order = pages.checked_ilog2().ok_or(Error::BadArgument)?;
         let order = order.min(MAX_BLOCK);
         let at = self.own.take(&cxl, order)?;
-        cxl.cap.retype_user(at, order)?;
+        patiently(|| cxl.cap.retype_user(at, order))?;
         let place = self.slot()?;
         Ok((cxl.cap.activate(at, place, Rights::ALL)?, 1 << order))
     }

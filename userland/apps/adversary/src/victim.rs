@@ -237,11 +237,15 @@ impl Victim {
             tag: tag as u32,
             why: Woken::Ready,
         };
-        let heard = call(
-            at::ENDPOINTS,
-            ReceiveOp::Receive as u32,
-            [8 * node, 1, 0, 0, 0],
-        );
+        // The event is at the line of the CPU that has configured the thread: this thread may come back from a call on
+        // another CPU than it was on before.
+        let hear = |cpu| {
+            let line = 8 * node + cpu;
+            call(at::ENDPOINTS, ReceiveOp::Receive as u32, [line, 1, 0, 0, 0])
+        };
+        let cpus = report(word::CPUS).load(Relaxed);
+        let heard = (0..cpus).map(hear).find(|heard| *heard != Ok(0));
+        let heard = heard.unwrap_or(Ok(0));
         self.must(heard, event.bits(), 8);
         for _ in 0..PATIENCE {
             let time: u64 = at::TIME.get().into();

@@ -218,15 +218,22 @@ fn stopped(a: &Actor) {
     for _ in 0..1 + a.below(6) {
         act_on_stopped(a, c);
     }
-    let _ = thread(
-        a,
-        c,
-        ThreadOp::Resume,
-        [a.pick(&[0, somewhere(a)]), 0, 0, 0, 0],
-    );
+    let there = a.pick(&[0, somewhere(a)]);
+    let resumed = thread(a, c, ThreadOp::Resume, [there, 0, 0, 0, 0]);
+    if resumed.is_ok() && there != 0 && a.is_first() {
+        go(a, there & 0xff);
+    }
     for _ in 0..1 + a.below(3) {
         let _ = run(a, c);
     }
+}
+
+/// Goes to another node: from there the attacker can dispatch what it has resumed there. On a node of another ISA it
+/// begins anew.
+fn go(a: &Actor, node: u64) {
+    let me = at::thread(a.n as u64);
+    let to = [node, 0, 0, 0, 0];
+    let _ = call(a, CapType::Thread, me, ThreadOp::Migrate as u64, to);
 }
 
 /// Numbers of program counter and stack pointer on each ISA.
@@ -508,16 +515,7 @@ fn flood(a: &Actor) {
 
 fn start(a: &Actor) {
     if a.is_first() && a.rarely(4) {
-        // From another node the attacker can dispatch what it has resumed there. A node of another ISA begins anew.
-        let node = a.below(report(word::NODES).load(Relaxed) + 1);
-        let me = at::thread(a.n as u64);
-        let _ = call(
-            a,
-            CapType::Thread,
-            me,
-            ThreadOp::Migrate as u64,
-            [node, 0, 0, 0, 0],
-        );
+        go(a, a.below(report(word::NODES).load(Relaxed) + 1));
     }
     let c = a.below(CHILDREN);
     if begin(a, c, a.pick(&[Task::Any, Task::Work, Task::Cross])).is_err() {
