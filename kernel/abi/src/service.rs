@@ -368,8 +368,6 @@ pub mod process {
     pub const START: u64 = 3;
     /// The caller's thread, which is not the program's first, ends; it does not come back.
     pub const END_THREAD: u64 = 4;
-    /// Value: the threads of the caller's program that were lost with nodes that died, by bit.
-    pub const LOST: u64 = 5;
     /// `(n, node, fused time)`: at that time, 0 now, thread `n` of the caller's program is stopped
     /// wherever it is and goes on on the node, interpreted until it can go on natively. Value: 0, when
     /// that has been noted; what becomes of it is in the thread's

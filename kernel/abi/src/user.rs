@@ -225,6 +225,19 @@ pub mod request {
     }
 }
 
+/// The word that says which threads of a program have been lost with nodes that died: bit by number in the program.
+///
+/// It is the last word of the page of the first thread's control block. The process service sets a bit when it finds
+/// that the thread has been lost, and then wakes all other threads of the program; no bit is cleared again. Programs
+/// read the word, so asking whether a thread is lost costs one load. It carries nothing but itself: no order with other
+/// words.
+pub mod losses {
+    /// Its address, in the program of which `first` is the first thread.
+    pub const fn address(first: u32) -> u64 {
+        super::tcb_address(first) + super::PAGE_SIZE - 8
+    }
+}
+
 /// Meaning of the words [`Tcb::migrate`] of threads that change their ISA inside of plain functions.
 pub mod migrate_word {
     /// Where the thread is asked to go at its next migration point: 0, or 1 and the number of the node.
@@ -339,6 +352,7 @@ pub struct ReportArgs {
 
 const _: () = {
     assert!(size_of::<Tcb>() == 256 && align_of::<Tcb>() == 8);
+    assert!(losses::address(0) - tcb_address(0) >= size_of::<Tcb>() as u64);
     assert!(size_of::<NodeInfo>() == 32 && align_of::<NodeInfo>() == 8);
     assert!(size_of::<SysInfo>() == 24 + 32 * crate::ident::MAX_NODES);
     assert!(size_of::<ReportArgs>() == 48);

@@ -32,7 +32,7 @@
 //! | a thread | [`send`](Station::send), [`recv`](Station::recv), [`call`](Station::call) wait, and keep the thread waiting |
 //! | a task | [`send_async`](Endpoint::send_async), [`recv_async`](Endpoint::recv_async), [`call_async`](Endpoint::call_async) let other tasks run |
 //! | points of time | fused time in ns, as of [`Instant::as_nanos`](crate::Instant::as_nanos) |
-//! | a thread is lost with its node | the others get [`Error::NodeDead`] |
+//! | a thread is lost with its node | every call that names its station fails at once with [`Error::NodeDead`] |
 //!
 //! The rules are those of the crate [`dyad_msg`].
 
@@ -44,12 +44,10 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::{Context, Poll};
 
-use dyad_abi::ident::MAX_NODES;
 use dyad_msg::MAX_STATIONS;
 use dyad_msg::station::CHECK_NS;
 use dyad_msg::words::{Line, lines};
 use dyad_sys as sys;
-use dyad_sys::NodeId;
 use dyad_sys::thread::Number;
 
 pub use dyad_msg::{
@@ -67,8 +65,6 @@ struct Shared {
     memory: Arc<[Line]>,
     /// Of each station the number of its thread plus one.
     seats: [AtomicU64; MAX_STATIONS],
-    /// Incarnations of the nodes that were live when the network was made; 0 of others.
-    nodes: [u32; MAX_NODES],
 }
 
 /// How a thread waits, and wakes others.
@@ -86,19 +82,13 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// [`Error::BadLayout`] if it is too large or too small; as [`system`](crate::system()).
+    /// [`Error::BadLayout`] if it is too large or too small.
     pub fn new(config: Config) -> crate::Result<Network> {
         let memory = lines(config.memory_lines());
         config.format(&memory)?;
-        let system = crate::system()?;
-        let nodes = core::array::from_fn(|n| {
-            let node = NodeId::new(n as u64).and_then(|n| system.node(n));
-            node.filter(|n| n.live).map_or(0, |n| n.incarnation)
-        });
         Ok(Network(Arc::new(Shared {
             memory,
             seats: [const { AtomicU64::new(0) }; MAX_STATIONS],
-            nodes,
         })))
     }
 
@@ -122,16 +112,6 @@ impl Shared {
     fn seat(&self, station: usize) -> Option<Number> {
         let seat = self.seats.get(station)?.load(Ordering::Acquire);
         Number::new(seat.checked_sub(1)?)
-    }
-
-    /// Whether a node has died since the network was made: a look at each, without a service.
-    fn has_lost_a_node(&self) -> bool {
-        let Ok(system) = sys::sys_info() else {
-            return true;
-        };
-        let now = system.nodes.iter().map(|n| (n.live == 1, n.incarnation));
-        let mut both = self.nodes.iter().zip(now);
-        both.any(|(&then, now)| then != 0 && now != (true, then))
     }
 }
 
@@ -157,11 +137,8 @@ impl Host for Seat {
     }
 
     fn alive(&self, station: usize) -> bool {
-        let Some(thread) = self.0.seat(station) else {
-            return true;
-        };
-        // Init is asked only if there can be something to know.
-        !self.0.has_lost_a_node() || sys::thread::lost().is_ok_and(|lost| lost & thread.bit() == 0)
+        let lost = sys::thread::lost();
+        lost == 0 || self.0.seat(station).is_none_or(|n| lost & n.bit() == 0)
     }
 }
 
@@ -229,7 +206,7 @@ impl Endpoint {
                     return Poll::Ready(Err(Error::TimedOut));
                 }
                 if self.prepare() {
-                    // Peers are looked at from time to time: nobody rings when one has died.
+                    // Peers are looked at from time to time.
                     let mut at = now.saturating_add(CHECK_NS);
                     at = at.min(deadline.unwrap_or(at));
                     at = at.min(self.next_visible().unwrap_or(at));

@@ -21,7 +21,7 @@
 //! |---|---|
 //! | the main task ends, or any thread exits | the program ends, with all its threads |
 //! | a thread panics | its message, then the program ends with 101 |
-//! | a thread is lost with its node | the others go on; [`JoinHandle::join`] says `NodeDead` |
+//! | a thread is lost with its node | the others go on; [`JoinHandle::join`] says `NodeDead` at once |
 //! | a thread comes to a [migration point](crate::migrate_point) and is asked to move | it goes on there, in programs with `#[dyad::main]` |
 //! | async tasks | are for the first thread only: spawning and awaiting elsewhere panics |
 //!
@@ -81,7 +81,7 @@ pub struct JoinHandle<T> {
 /// Which thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Thread {
-    number: u8,
+    number: Number,
     id: u32,
 }
 
@@ -94,7 +94,12 @@ impl Thread {
 
     /// Its number in the program, from 0, the first one's.
     pub const fn number(self) -> usize {
-        self.number as usize
+        self.number.get() as usize
+    }
+
+    /// Its number, for system calls.
+    pub(crate) const fn of_program(self) -> Number {
+        self.number
     }
 }
 
@@ -106,10 +111,7 @@ impl Thread {
 pub fn current() -> Thread {
     let here = sys::thread::id().zip(sys::thread::number());
     let (id, number) = here.expect("an invocation is on a thread of its caller");
-    Thread {
-        number: number.get() as u8,
-        id,
-    }
+    Thread { number, id }
 }
 
 /// Lets other threads of this CPU run.
@@ -237,10 +239,7 @@ impl Builder {
             }
         };
         match id {
-            Ok(id) => Ok(Thread {
-                number: number.get() as u8,
-                id,
-            }),
+            Ok(id) => Ok(Thread { number, id }),
             Err(e) => {
                 drop(put_work(number, None));
                 give_number_back(number);
@@ -255,13 +254,18 @@ fn put_work(number: Number, work: Option<(Work, Policy)>) -> Option<(Work, Polic
     WORK.with_any(|all| core::mem::replace(&mut *all[number.get() as usize].lock(), work))
 }
 
-/// Takes the lowest number that nobody has.
+/// Takes the lowest number that nobody has, and whose last thread was not lost: one that was lost after it had
+/// given its number back has it for ever.
 fn take_number() -> Result<Number> {
-    let free = |used: u64| (used != u64::MAX).then(|| used | (used + 1));
-    let used = USED
-        .with_any(|used| used.fetch_update(Ordering::Acquire, Ordering::Relaxed, free))
-        .map_err(|_| sys::Error::Full)?;
-    Ok(Number::new(used.trailing_ones().into()).ok_or(sys::Error::Full)?)
+    let mut taken = Err(sys::Error::Full);
+    let free = |used: u64| {
+        let gone = used | sys::thread::lost();
+        let number = Number::new(gone.trailing_ones().into());
+        taken = number.ok_or(sys::Error::Full);
+        number.map(|n| used | n.bit())
+    };
+    let _ = USED.with_any(|used| used.fetch_update(Ordering::Acquire, Ordering::Relaxed, free));
+    Ok(taken?)
 }
 
 fn give_number_back(number: Number) {
@@ -297,19 +301,21 @@ impl<T> Packet<T> {
 
     /// Waits for it.
     fn wait(&self, thread: Thread) -> Result<T, sys::Error> {
-        while self.done.load(Ordering::Acquire) == 0 {
-            let deadline = Instant::now() + Duration::from_nanos(sys::sync::PATIENCE_NS);
-            match futex::wait(&self.done, 0, deadline.as_nanos()) {
-                Ok(()) | Err(sys::Error::Again) => {}
-                Err(sys::Error::TimedOut) => {
-                    if sys::thread::lost()? >> thread.number & 1 != 0
-                        && self.done.load(Ordering::Acquire) == 0
-                    {
-                        return Err(sys::Error::NodeDead);
-                    }
-                }
-                Err(e) => return Err(e),
+        loop {
+            // In this order: what it had done before it was lost counts.
+            let lost = sys::thread::is_lost(thread.number);
+            if self.done.load(Ordering::Acquire) != 0 {
+                break;
             }
+            if lost {
+                return Err(sys::Error::NodeDead);
+            }
+            let deadline = Instant::now() + Duration::from_nanos(sys::sync::PATIENCE_NS);
+            let waited = futex::wait(&self.done, 0, deadline.as_nanos());
+            if waited == Err(sys::Error::Denied) {
+                return Err(sys::Error::Denied);
+            }
+            // Whatever else ends the wait: both are looked at again.
         }
         self.value.lock().take().ok_or(sys::Error::Corrupt)
     }

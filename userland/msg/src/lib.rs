@@ -60,7 +60,8 @@
 //! | priority | strict, but for the bound on starvation ([`STARVATION`]) |
 //! | size | up to [`MAX_MESSAGE_BYTES`]; larger things by reference: fused memory has one address for all |
 //! | untrusted peers | what cannot be is [`Error::Corrupt`]; they can send wrong messages, nothing else |
-//! | death | every wait ends: with what was waited for, [`Error::TimedOut`], or [`Error::NodeDead`] |
+//! | death | every call that names a dead station fails at once with [`Error::NodeDead`], but for answers that had come |
+//! | waits | every wait ends: with what was waited for, [`Error::TimedOut`], or [`Error::NodeDead`] |
 #![no_std]
 #![forbid(unsafe_code)]
 

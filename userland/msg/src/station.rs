@@ -51,7 +51,8 @@ pub trait Host {
     fn sleep(&self, until: u64);
     /// Between two looks.
     fn relax(&self);
-    /// Whether the node of a station is alive.
+    /// Whether the node of a station is alive. Asked with each message, so it must be cheap. When a node has died, a
+    /// host that can wakes the stations that [`sleep`](Host::sleep).
     fn alive(&self, station: usize) -> bool;
 }
 
@@ -436,11 +437,9 @@ impl<W: Words, H: Host> Station<W, H> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`].
+    /// [`Error::Closed`], [`Error::NodeDead`], [`Error::NotFound`].
     pub fn is_asleep(&self, station: usize) -> Result<bool, Error> {
-        if station >= self.config.stations {
-            return Err(Error::NotFound);
-        }
+        self.check_peer(station)?;
         let line = self.config.wake_line(station);
         // In this order: it is attentive when it takes what is pending.
         Ok(self.w.load(line.pending, Acquire) == 0
@@ -452,14 +451,15 @@ impl<W: Words, H: Host> Station<W, H> {
     /// # Errors
     ///
     /// [`Error::Closed`], [`Error::NodeDead`], [`Error::NotFound`].
-    pub fn check_peer(&mut self, station: usize) -> Result<(), Error> {
+    pub fn check_peer(&self, station: usize) -> Result<(), Error> {
         if station >= self.config.stations {
             return Err(Error::NotFound);
         }
         self.check(station)
     }
 
-    /// Reports the death of each station that has been open, once: for those that wait by themselves.
+    /// Reports the death of each station that has been open, once; when none is left that could send anything, again
+    /// and again. For those that wait by themselves.
     ///
     /// # Errors
     ///
@@ -469,27 +469,40 @@ impl<W: Words, H: Host> Station<W, H> {
     }
 
     /// Whether a station can answer.
-    fn check(&mut self, station: usize) -> Result<(), Error> {
+    fn check(&self, station: usize) -> Result<(), Error> {
         if self.w.load(self.config.state(station), Acquire) == CLOSED {
             return Err(Error::Closed);
         }
-        if station != self.own && !self.host.alive(station) {
-            self.dead |= 1 << station;
-            return Err(Error::NodeDead { station });
+        match self.is_dead(station) {
+            true => Err(Error::NodeDead { station }),
+            false => Ok(()),
         }
-        Ok(())
     }
 
-    /// Reports each death once.
+    fn is_dead(&self, station: usize) -> bool {
+        station != self.own && !self.host.alive(station)
+    }
+
+    /// Reports each death once, and again if all others are dead: nothing can come from anybody then.
     fn check_all(&mut self) -> Result<(), Error> {
+        let mut dead = None;
+        let mut others = 0;
         for s in (0..self.config.stations).filter(|&s| s != self.own) {
-            let open = self.w.load(self.config.state(s), Acquire) == OPEN;
-            if open && self.dead >> s & 1 == 0 && !self.host.alive(s) {
+            if self.w.load(self.config.state(s), Acquire) != OPEN || !self.is_dead(s) {
+                // It may be alive, or be opened by a thread that is.
+                others += 1;
+                self.dead &= !(1 << s);
+            } else if self.dead >> s & 1 == 0 {
                 self.dead |= 1 << s;
                 return Err(Error::NodeDead { station: s });
+            } else {
+                dead = Some(s);
             }
         }
-        Ok(())
+        match dead {
+            Some(station) if others == 0 => Err(Error::NodeDead { station }),
+            _ => Ok(()),
+        }
     }
 
     /// `Err` when the time has come.

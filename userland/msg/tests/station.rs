@@ -233,6 +233,72 @@ fn waits_end() {
     assert_eq!(s[2].recv(&mut got, Some(1_000)), Err(Error::TimedOut));
 }
 
+/// Each call that names a dead station fails, although none of them would have to wait; and none of them has an effect.
+#[test]
+fn calls_that_name_the_dead_fail_at_once() {
+    let (threads, w, mut s) = system(small());
+    let mut got = vec![];
+    let id = s[0].begin_call(1, Level::Normal, 0, &[]).unwrap();
+    s[1].try_send(0, Level::Normal, 3, b"last words").unwrap();
+    let asked = s[1].begin_call(0, Level::Normal, 4, &[]).unwrap();
+    s[1].open_group(0).unwrap();
+    s[0].open_group(1).unwrap();
+    for n in [1, 2] {
+        s[n].join(1).unwrap();
+    }
+    while s[1].try_recv(&mut got).unwrap().is_some() {}
+    assert!(s[1].prepare());
+    assert_eq!(s[0].is_asleep(1), Ok(true));
+    threads.kill(1);
+    let used = used_words(&w);
+    let dead = Error::NodeDead { station: 1 };
+    let a = &mut s[0];
+    assert_eq!(a.check_peer(1), Err(dead));
+    assert_eq!(a.is_asleep(1), Err(dead));
+    assert_eq!(a.try_send(1, Level::Normal, 0, &[]), Err(dead));
+    assert_eq!(a.send(1, Level::Urgent, 0, &[], None), Err(dead));
+    assert_eq!(a.send(1, Level::Bulk, 0, &[0; 20_000], None), Err(dead));
+    assert_eq!(a.want_room(1, Level::Normal, 4096), Err(dead));
+    assert_eq!(a.begin_call(1, Level::Normal, 0, &[]), Err(dead));
+    let called = a.call(1, Level::Normal, 0, &[], &mut got, None);
+    assert_eq!(called, Err(dead));
+    assert_eq!(a.join(0), Err(dead), "nobody writes the group any more");
+    assert_eq!(used_words(&w), used, "nothing has been written");
+    assert_eq!(a.take_reply(id, &mut got), Err(dead));
+    // What it had said before is still there, but nobody waits for the answer.
+    assert_eq!(a.try_recv(&mut got).unwrap().unwrap().tag, 3);
+    let question = a.try_recv(&mut got).unwrap().unwrap();
+    assert_eq!((question.tag, question.id), (4, asked));
+    assert_eq!(a.try_reply(&question, 0, &[]), Err(dead));
+    assert_eq!(a.reply(&question, 0, &[], None), Err(dead));
+    // A group has one member less.
+    assert_eq!(a.try_multicast(1, 0, &[]), Ok(1));
+    assert_eq!(a.counters().put_out, 1);
+    assert_eq!(a.counters().full_waits, 0);
+}
+
+/// A death is told once to a station that receives, and each time when nobody is left that could send.
+#[test]
+fn a_receiver_is_told_again_when_nobody_is_left() {
+    let (threads, _, mut s) = system(small());
+    let mut got = vec![];
+    threads.kill(1);
+    let recv = |s: &mut [S], got: &mut Vec<u8>| s[0].recv(got, Some(1_001));
+    let dead = |station| Err(Error::NodeDead { station });
+    assert_eq!(recv(&mut s, &mut got), dead(1));
+    s[2].try_send(0, Level::Normal, 5, &[]).unwrap();
+    assert_eq!(recv(&mut s, &mut got).map(|e| e.tag), Ok(5));
+    threads.kill(2);
+    assert_eq!(recv(&mut s, &mut got), dead(2));
+    for _ in 0..3 {
+        assert_eq!(recv(&mut s, &mut got), dead(2));
+    }
+    // One that comes back is told of again.
+    threads.revive(1);
+    s[1].try_send(0, Level::Normal, 6, &[]).unwrap();
+    assert_eq!(recv(&mut s, &mut got).map(|e| e.tag), Ok(6));
+}
+
 #[test]
 fn an_answer_that_came_before_the_death_counts() {
     let (threads, _, mut s) = system(small());
@@ -379,7 +445,8 @@ fn the_slowest_member_bounds_the_writer_until_it_is_put_out() {
     assert_eq!(s[0].multicast(1, 5, &[1; 64], None), Ok(1));
     assert_eq!(s[0].counters().put_out, 1);
     assert_eq!(s[2].try_recv(&mut got), Err(Error::PutOut { group: 1 }));
-    // It is slow: it is put out when the time has come.
+    // It comes back, and is slow: it is put out when the time has come.
+    threads.revive(2);
     s[2].join(1).unwrap();
     fill(&mut s, &mut got);
     assert_eq!(s[0].multicast(1, 6, &[1; 64], Some(1_000)), Ok(1));

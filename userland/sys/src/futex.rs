@@ -13,11 +13,16 @@
 //!
 //! A thread that was lost with its node may still be in the table. A wake-up that it takes wakes
 //! nobody else: so those who wait for ever wait in pieces, as [`sync`](crate::sync) does.
+//!
+//! When a thread of the program is lost, one wait of every other thread ends with `NodeDead`: the one that is under
+//! way, or the next one. The waiter then looks whether the lost thread is the one that it waits for
+//! ([`thread::is_lost`]), and waits again if not.
 
 mod table;
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+use dyad_abi::user::MAX_PROGRAM_THREADS;
 use dyad_abi::{Error, Result};
 
 use crate::thread::{self, Number};
@@ -56,6 +61,11 @@ impl Word for AtomicU64 {
 crate::program_local! {
     static TABLE: Table<AtomicU64> = Table::new();
 }
+crate::program_local! {
+    /// By thread: the set of lost threads that the last wait of the thread was ended for. Written by that thread only.
+    static TOLD: [AtomicU64; MAX_PROGRAM_THREADS as usize] =
+        [const { AtomicU64::new(0) }; MAX_PROGRAM_THREADS as usize];
+}
 
 /// Waits until somebody wakes the threads that wait for `word`, if it still is `value`, or until
 /// fused time reaches `deadline_ns`. Also comes back for no reason.
@@ -64,8 +74,8 @@ crate::program_local! {
 ///
 /// # Errors
 ///
-/// `Again` if the word was not `value`; `TimedOut`; `Denied` in an invocation, whose thread is
-/// somebody else's.
+/// `Again` if the word was not `value`; `TimedOut`; `NodeDead` if threads of the program were lost since a wait of the
+/// calling thread last said so; `Denied` in an invocation, whose thread is somebody else's.
 pub fn wait(word: &AtomicU32, value: u32, deadline_ns: u64) -> Result<()> {
     let me = thread::number().ok_or(Error::Denied)?;
     TABLE.with_any(|table| wait_in(table, me, word, value, deadline_ns))
@@ -88,6 +98,10 @@ fn wait_in(
         };
     }
     let why = loop {
+        // Init sets the bit of a lost thread before it wakes this one, so no loss is slept through.
+        if has_news(me) {
+            break Err(Error::NodeDead);
+        }
         let woken = thread::wait(deadline_ns);
         if !table.waits(me.get(), key) {
             break Ok(());
@@ -103,6 +117,19 @@ fn wait_in(
         true => Ok(()),
         false => why,
     }
+}
+
+/// Whether threads were lost of which no wait of this thread has told yet. It counts as told from now on.
+fn has_news(me: Number) -> bool {
+    let lost = thread::lost();
+    TOLD.with_any(|told| {
+        let told = &told[me.get() as usize];
+        let news = told.load(Ordering::Relaxed) != lost;
+        if news {
+            told.store(lost, Ordering::Relaxed);
+        }
+        news
+    })
 }
 
 /// Wakes up to `count` threads that wait for `word`, and gives their number. Threads take turns.

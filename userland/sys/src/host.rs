@@ -307,6 +307,11 @@ pub fn kill_node(node: NodeId) {
     program.changed.notify_all();
 }
 
+/// The threads of the calling program that were lost.
+pub(crate) fn lost() -> u64 {
+    threads::lost(&current())
+}
+
 /// What the calling program has done so far.
 pub fn outcome() -> Outcome {
     current().state().outcome.clone()
@@ -500,7 +505,6 @@ fn serve(program: &Arc<Program>, service: CapIndex, [what, a, b, c]: [u64; 4]) -
         (slot::PROCESS, process::EXIT) => exit(program, a),
         (slot::PROCESS, process::START) => threads::start(program, a, b),
         (slot::PROCESS, process::END_THREAD) => threads::end(program),
-        (slot::PROCESS, process::LOST) => Ok(threads::lost(program)),
         (slot::PROCESS, process::REQUEST) => change_request(program, a, b, c),
         // What services do for each other.
         (slot::CONSOLE, console::END)

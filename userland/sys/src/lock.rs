@@ -10,7 +10,7 @@
 //! its turn: so threads that meet in a service should have one priority, or use
 //! [`try_lock`](Lock::try_lock) and leave the waiting to the caller.
 //!
-//! The word names the holder. Whoever has waited long asks whether that thread was lost with its
+//! The word names the holder. A waiter looks before each yield whether that thread was lost with its
 //! node, and panics then: what the lock protects may be half changed, and nobody would open it.
 
 use core::cell::UnsafeCell;
@@ -21,8 +21,6 @@ use crate::thread;
 
 /// Tries between two yields.
 const SPINS: u32 = 200;
-/// Yields between two looks at whether the holder was lost.
-const YIELDS: u32 = 5000;
 /// A holder that is no thread of the program.
 const STRANGER: u32 = u32::MAX;
 
@@ -76,14 +74,11 @@ impl<T> Lock<T> {
     /// If its holder was lost with its node.
     pub fn lock(&self) -> LockGuard<'_, T> {
         loop {
-            for _ in 0..YIELDS {
-                for _ in 0..SPINS {
-                    if let Some(guard) = self.try_lock() {
-                        return guard;
-                    }
-                    crate::raw::relax();
+            for _ in 0..SPINS {
+                if let Some(guard) = self.try_lock() {
+                    return guard;
                 }
-                crate::yield_now();
+                crate::raw::relax();
             }
             let holder = self.taken.load(Ordering::Relaxed);
             assert!(
@@ -91,6 +86,7 @@ impl<T> Lock<T> {
                 "thread {} was lost with its node while it held a lock",
                 holder - 1
             );
+            crate::yield_now();
         }
     }
 }
@@ -103,9 +99,7 @@ fn me() -> u32 {
 /// Whether a holder is a thread of this program that was lost. Services ask nobody: they have none.
 #[cold]
 fn is_lost(holder: u32) -> bool {
-    matches!(holder, 1..=64)
-        && !crate::in_invocation()
-        && thread::lost().is_ok_and(|lost| lost >> (holder - 1) & 1 != 0)
+    matches!(holder, 1..=64) && !crate::in_invocation() && thread::lost() >> (holder - 1) & 1 != 0
 }
 
 /// Holds a [`Lock`]; opens it when dropped.

@@ -189,7 +189,7 @@ fn ask_pager(words: [u64; 4]) -> Result<u64> {
                 done => return done,
             }
         }
-        if !in_invocation() && thread::lost().is_ok_and(|lost| lost != 0) {
+        if !in_invocation() && thread::lost() != 0 {
             return Err(Error::NodeDead);
         }
     }

@@ -13,10 +13,18 @@
 //! ```
 //!
 //! Who starts thread `n` must have made sure that nobody else does. A number that was lost is not
-//! used again: what waited for it learns that ([`lost`]).
+//! used again: what waited for it learns that ([`lost`]). The process service wakes all threads of the program when one
+//! of them has been lost, so a wait for the lost thread need not last.
+
+#[cfg(target_os = "none")]
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::CapIndex;
 use dyad_abi::service::{process, slot, thread_of_id};
+#[cfg(target_os = "none")]
+use dyad_abi::service::{program, thread_id};
+#[cfg(target_os = "none")]
+use dyad_abi::user::losses;
 use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE};
 use dyad_abi::{CpuId, Error, NodeId, Result};
 
@@ -119,13 +127,33 @@ pub fn end() -> ! {
     crate::abandon(101)
 }
 
-/// The threads of the program that were lost with nodes that died: bit by number.
+/// The threads of the program that were lost with nodes that died: bit by number. One load, without a call.
 ///
-/// # Errors
-///
-/// None that a correct system returns.
-pub fn lost() -> Result<u64> {
-    PROCESS.request([process::LOST, 0, 0, 0])
+/// None in an invocation, where the thread belongs to another program, and in services, whose threads nobody counts as
+/// lost.
+#[inline]
+#[allow(unsafe_code)]
+pub fn lost() -> u64 {
+    #[cfg(target_os = "none")]
+    {
+        let own = id().map_or(0, |id| thread_of_id(id.into()).0);
+        if own < program::FIRST {
+            return 0;
+        }
+        let at = losses::address(thread_id(own, 0));
+        let word = core::ptr::with_exposed_provenance::<AtomicU64>(at as usize);
+        // SAFETY: 1. The page of the control block of a program's first thread is mapped for as long as the program
+        // lives. 2. All who change the word do it in one step.
+        unsafe { &*word }.load(Ordering::Acquire)
+    }
+    #[cfg(not(target_os = "none"))]
+    crate::host::lost()
+}
+
+/// Whether a thread of the program was lost with its node.
+#[inline]
+pub fn is_lost(n: Number) -> bool {
+    lost() & n.bit() != 0
 }
 
 /// Waits until somebody wakes the calling thread, or fused time reaches `deadline_ns`: `true` if it

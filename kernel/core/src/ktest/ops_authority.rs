@@ -153,8 +153,7 @@ fn an_id_belongs_to_one_live_thread(cx: &Cx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let c = n(rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?);
         let all = n(rig.thread_ids()?);
-        // Ids that no program has.
-        let free = MAX_THREAD_IDS - 8;
+        let free = rig.id(0);
         let configure = |t: CapIndex, id: u64| rig.sys(t, CONFIGURE, &[c, ENTRY, 0, id, all << 32]);
         let (a, object_a) = rig.new_cap(ObjectKind::Thread)?;
         let (b, object_b) = rig.new_cap(ObjectKind::Thread)?;
@@ -175,7 +174,6 @@ fn an_id_belongs_to_one_live_thread(cx: &Cx<'_>) -> Outcome {
         crate::ops::memory::to_untyped(&rig.k, object_a.frame)?;
         gives!(ids::thread_with(cx.node, free + 2), None);
         gives!(configure(b, free + 2), Ok(0));
-        // The first id is that of the thread of init, or of nobody in tests without one.
         gives!(configure(b, MAX_THREAD_IDS), Err(Error::BadArgument));
         gives!(configure(b, u64::from(u32::MAX)), Err(Error::BadArgument));
         Ok(None)
@@ -188,9 +186,9 @@ fn ids_are_given_by_those_who_have_them(cx: &Cx<'_>) -> Outcome {
         let c = n(rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?);
         let (t, object) = rig.new_cap(ObjectKind::Thread)?;
         let configure = |ids: u64, id: u64| rig.sys(t, CONFIGURE, &[c, ENTRY, 0, id, ids << 32]);
-        let first = MAX_THREAD_IDS - 8;
+        let first = rig.id(16);
         let some = rig.put(CapType::ThreadIds, Rights::ALL, None, [first, 4, 0])?;
-        for id in [0, first - 1, first + 4, MAX_THREAD_IDS - 1] {
+        for id in [0, first - 1, first + 4, MAX_THREAD_IDS] {
             gives!(configure(n(some), id), Err(Error::BadArgument));
         }
         let no_use = all_but(ThreadIdsOp::Use as u32);
@@ -199,7 +197,8 @@ fn ids_are_given_by_those_who_have_them(cx: &Cx<'_>) -> Outcome {
         gives!(configure(0, first), Err(Error::NoCap));
         gives!(configure(n(rig.free_slot()), first), Err(Error::NoCap));
         gives!(configure(n(t), first), Err(Error::WrongCap));
-        let over = rig.put(CapType::ThreadIds, Rights::ALL, None, [first, 9, 0])?;
+        let over = [first, MAX_THREAD_IDS - first + 1, 0];
+        let over = rig.put(CapType::ThreadIds, Rights::ALL, None, over)?;
         gives!(configure(n(over), first), Err(Error::Corrupt));
         gives!(rig.state(object), Some(State::None));
         for id in [first, first + 3] {
@@ -218,13 +217,13 @@ fn schedulers_hear_of_threads_at_all_their_lines_or_at_none(cx: &Cx<'_>) -> Outc
         let ends = rig.object(ObjectKind::Endpoints)?;
         for part in [[63, 1, 0], [0, 63, 0], [1, 63, 0], [0, 1, 0]] {
             let some = rig.put(CapType::Receive, Rights::ALL, Some(ends), part)?;
-            let is = rig.sys(t, CONFIGURE, &[c, ENTRY, 0, 9, n(some) | ids]);
+            let is = rig.sys(t, CONFIGURE, &[c, ENTRY, 0, rig.id(0), n(some) | ids]);
             gives!(is, Err(Error::Denied));
         }
         gives!(rig.state(object), Some(State::None));
         let all = rig.put(CapType::Receive, Rights::ALL, Some(ends), [0, 64, 0])?;
         gives!(
-            rig.sys(t, CONFIGURE, &[c, ENTRY, 0, 9, n(all) | ids]),
+            rig.sys(t, CONFIGURE, &[c, ENTRY, 0, rig.id(0), n(all) | ids]),
             Ok(0)
         );
         Ok(None)

@@ -67,12 +67,12 @@ fn configured_threads_are_stopped_and_keep_what_they_were_given(cx: &Cx<'_>) -> 
         let c = rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?;
         let (ends, endpoints) = rig.new_cap(ObjectKind::Endpoints)?;
         let ids = n(rig.thread_ids()?) << 32;
-        let args = [n(c), ENTRY, 7, 0x123 | 0x99 << 32, n(ends) | ids];
+        let args = [n(c), ENTRY, 7, rig.id(1) | 0x99 << 32, n(ends) | ids];
         gives!(rig.sys(t, CONFIGURE, &args), Ok(0));
         gives!(rig.state(object), Some(State::Stopped));
         let t = rig.as_thread(object)?;
         let word = |w: &core::sync::atomic::AtomicU64| w.load(Ordering::Relaxed);
-        gives!((word(&t.id), word(&t.tag)), (0x123, 0x99));
+        gives!((word(&t.id), word(&t.tag)), (rig.id(1), 0x99));
         gives!((word(&t.entry), word(&t.arg)), (ENTRY, 7));
         gives!(word(&t.scheduler), endpoints.bits());
         gives!(word(&t.component), rig.component.bits());

@@ -246,6 +246,11 @@ impl<'a> Rig<'a> {
         self.put(CapType::ThreadIds, Rights::ALL, None, all)
     }
 
+    /// A thread id that no program has, and no test on another node: `n` is below 64.
+    pub fn id(&self, n: u64) -> u64 {
+        MAX_THREAD_IDS - 64 * (self.cx.node.id().index() as u64 + 1) + n
+    }
+
     /// A slot that has never been used.
     pub fn free_slot(&self) -> CapIndex {
         let n = self.slots.get();

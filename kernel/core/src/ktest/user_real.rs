@@ -110,7 +110,7 @@ fn user_code_makes_calls_and_gets_their_results(cx: &Cx<'_>) -> Outcome {
         let word = call_word(t, dyad_abi::cap::ThreadOp::Configure as u32);
         let n = |c: dyad_abi::cap::CapIndex| c.get() as u64;
         let ids = n(rig.thread_ids()?) << 32;
-        let is = probe.call(rig, &[word, n(c), CODE, 7, 9, n(ends) | ids]);
+        let is = probe.call(rig, &[word, n(c), CODE, 7, rig.id(1), n(ends) | ids]);
         gives!(is, (0, 0));
         let t = rig.as_thread(object)?;
         gives!(t.scheduler.load(Ordering::Relaxed), endpoints.bits());

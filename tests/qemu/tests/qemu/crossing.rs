@@ -151,6 +151,7 @@ fn run(
                 kill: None,
                 report,
                 text,
+                program_went_on: None,
                 went_on: None,
             }
         }

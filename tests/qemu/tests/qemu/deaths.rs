@@ -17,7 +17,7 @@ use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, TestOptions, Work};
 use xtask::launch::Event;
 
-use crate::kill::{self, Ended, Kill};
+use crate::kill::{self, Ended, Kill, mix};
 use crate::times;
 
 /// Kills of a scene in the long form: of storms, which there are two of, and of other programs.
@@ -191,10 +191,7 @@ enum Ending {
 }
 
 fn play(scene: &Scene) -> Result<(), Failed> {
-    let seed = std::env::var("DYAD_SEED")
-        .ok()
-        .and_then(|s| s.parse().ok())
-        .unwrap_or(1u64);
+    let seed = kill::seed();
     let kills = match std::env::var_os("DYAD_LONG") {
         Some(_) if scene.app == "storm" => LONG_STORM,
         Some(_) => LONG,
@@ -235,14 +232,6 @@ fn play(scene: &Scene) -> Result<(), Failed> {
         0 => Ok(()),
         _ => Err(failures.into()),
     }
-}
-
-/// SplitMix64.
-fn mix(n: u64) -> u64 {
-    let z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }
 
 fn die(scene: &Scene, moment: Duration) -> Result<(Ending, u64, String), String> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use dyad_abi::record::Level;
 use libtest_mimic::Failed;
 use xtask::config::RunConfig;
-use xtask::console::Line;
+use xtask::console::{Line, Record};
 use xtask::launch::{self, Event, RunReport};
 
 use crate::console::{Kept, because};
@@ -76,6 +76,9 @@ pub struct Ended {
     pub text: String,
     /// How long it went on after the machine had been killed; nothing if that was not killed.
     pub went_on: Option<Duration>,
+    /// How long the program went on after the machine had been killed: until the check `app.exit`. Zero if it had
+    /// ended before; nothing if no machine was killed, or the check did not come.
+    pub program_went_on: Option<Duration>,
 }
 
 impl Ended {
@@ -126,7 +129,7 @@ pub fn missing(detail: &str) -> Option<u64> {
 }
 
 /// Whether somebody says that.
-pub fn says(words: &str) -> impl FnMut(&Event<'_>) -> bool {
+pub fn says(words: &str) -> impl FnMut(&Event<'_>) -> bool + use<'_> {
     move |event| match event {
         Event::Line {
             line: Line::Log { text, .. },
@@ -182,7 +185,16 @@ where
             }
         })
         .collect();
+    let mut program_ended = None;
     let mut kept = Kept::new(|event: &Event<'_>| {
+        if let Event::Line {
+            line: Line::Record(Record::Check { name, .. }),
+            ..
+        } = event
+            && name == "app.exit"
+        {
+            program_ended = Some(Instant::now());
+        }
         for doomed in &mut all {
             let kill = doomed.kill;
             match event {
@@ -206,14 +218,29 @@ where
         .into_iter()
         .map(|d| d.killer.and_then(|k| k.join().ok()).flatten())
         .collect();
+    let killed = killed.and_then(|all| all.into_iter().max());
+    let since = |end: Instant| killed.map(|at| end.saturating_duration_since(at));
     Ended {
         kill,
         report,
         text,
-        went_on: killed
-            .and_then(|all| all.into_iter().max())
-            .map(|at| ended.saturating_duration_since(at)),
+        went_on: since(ended),
+        program_went_on: program_ended.and_then(since),
     }
+}
+
+/// SplitMix64: a number that looks random, the same for the same `n`.
+pub fn mix(n: u64) -> u64 {
+    let z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+/// The seed of a test that kills at random moments: that of `DYAD_SEED`, or 1.
+pub fn seed() -> u64 {
+    let given = std::env::var("DYAD_SEED").ok();
+    given.and_then(|s| s.parse().ok()).unwrap_or(1)
 }
 
 /// Sends a process a signal of that name.

@@ -20,6 +20,7 @@ mod classes;
 mod clock;
 mod console;
 mod crossing;
+mod dead_answer;
 mod deaths;
 mod emulation;
 mod explore;
@@ -90,6 +91,7 @@ fn main() -> ExitCode {
     trials.extend(rivals::trials());
     trials.extend(migration::trials());
     trials.extend(deaths::trials());
+    trials.extend(dead_answer::trials());
     trials.extend(crossing::trials());
     trials.extend(jumping::trials());
     trials.extend(asking::trials());

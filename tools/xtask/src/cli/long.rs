@@ -97,6 +97,10 @@ const PARTS: &[Part] = &[
         &["--package", "dyad-qemu-tests", "--", "deaths::"],
     ),
     tests(
+        "dead_answer",
+        &["--package", "dyad-qemu-tests", "--", "dead_answer::"],
+    ),
+    tests(
         "systems",
         &[
             "--package",
@@ -108,6 +112,8 @@ const PARTS: &[Part] = &[
             "adversary::",
             "--skip",
             "deaths::",
+            "--skip",
+            "dead_answer::",
         ],
     ),
     Part {

@@ -7,12 +7,12 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad::sys::cap::Stopped;
+use dyad::sys::cap::{Cap, Stopped, Thread};
 use dyad::sys::{Error, Result, marker, raw};
 use dyad_abi::cap::{ReceiveOp, SendOp, ThreadOp};
 use dyad_abi::marker::{BenchMemory, BenchOp};
 
-use crate::worker::{ENDPOINT, PARTNERS, PRIORITY, TO, word};
+use crate::worker::{ENDPOINT, PARTNERS, PRIORITY, THREAD, TO, word};
 
 /// Numbers of [`TO`] and of the lines behind it.
 pub mod line {
@@ -41,14 +41,44 @@ pub fn done(n: usize) -> u64 {
     DONE[n].load(Ordering::Relaxed)
 }
 
-/// Brings a partner to where it waits.
+/// The partner that the worker wants to be brought to where it waits, plus one; 0: none.
+static WANTED: AtomicU64 = AtomicU64::new(0);
+
+/// In the worker: has a partner brought to where it waits, with a higher priority than the worker's. A dispatcher
+/// hands on no more priority than it has, so the main task does it, to which the worker yields.
+///
+/// # Errors
+///
+/// [`Error::NotReady`] if the main task has not done it; else as the kernel says.
+pub fn settle(n: usize) -> Result<()> {
+    WANTED.store(n as u64 + 1, Ordering::Relaxed);
+    THREAD.yield_now()?;
+    match WANTED.swap(0, Ordering::Relaxed) {
+        0 => Ok(()),
+        _ => Err(Error::NotReady),
+    }
+}
+
+/// In the main task: the partner that the worker wants to be settled.
+pub fn wanted() -> Option<usize> {
+    let wanted = WANTED.load(Ordering::Relaxed).checked_sub(1)?;
+    usize::try_from(wanted).ok()
+}
+
+/// In the main task: brings `partner` to where it waits.
 ///
 /// # Errors
 ///
 /// [`Error::Corrupt`] if it has ended or faulted; else as the kernel says.
-pub fn settle(n: usize) -> Result<()> {
+pub fn settle_wanted(partner: Cap<Thread>) -> Result<()> {
+    bring(partner)?;
+    WANTED.store(0, Ordering::Relaxed);
+    Ok(())
+}
+
+fn bring(partner: Cap<Thread>) -> Result<()> {
     loop {
-        match PARTNERS[n].dispatch(0, PRIORITY + 1, None) {
+        match partner.dispatch(0, PRIORITY + 1, None) {
             Ok(stop) => match stop.why {
                 Stopped::Blocked | Stopped::Yielded => return Ok(()),
                 Stopped::Preempted | Stopped::Interrupted => {}

@@ -82,8 +82,8 @@ impl Bench {
         let isa = dyad::isa();
         let pool = pool_of(memory, node);
         let mut plan = Box::new(Plan::new(node, isa, memory, self.times));
-        let (thread, component, component_at) = self.build(&mut plan, pool)?;
-        let ran = self.drive(thread);
+        let (threads, component, component_at) = self.build(&mut plan, pool)?;
+        let ran = self.drive(&threads);
         // The component holds the program's address space; init is to get that back.
         component.set_fault_handler(None).during("fault handler")?;
         let memory = self.stock.pool(pool).memory;
@@ -119,7 +119,7 @@ impl Bench {
         &mut self,
         plan: &mut Plan,
         pool: usize,
-    ) -> Result<(Cap<Thread>, Cap<Component>, u64), Trouble> {
+    ) -> Result<(Vec<Cap<Thread>>, Cap<Component>, u64), Trouble> {
         let (node, isa) = (plan.node, plan.isa);
         let rig = self.rigs;
         self.rigs += 1;
@@ -128,8 +128,10 @@ impl Bench {
             .table(pool, Plan::slots(plan.times) as u32)
             .during("capability table")?;
         let server = Server::new(stock, pool, (node, isa), &mut self.window).during("server")?;
+        // Threads of earlier rigs keep their ids.
+        let first_thread = 1 + rig as u64 * (1 + worker::PARTNERS.len() as u64);
         server
-            .admit(thread_id(program::FIRST, 1))
+            .admit(thread_id(program::FIRST, first_thread))
             .during("stacks of the server")?;
         if plan.memory == BenchMemory::Fused {
             self.servers.push((node, isa, server));
@@ -238,12 +240,12 @@ impl Bench {
         let entry = worker::worker as extern "C" fn(u64) -> ! as *const () as u64;
         let starts = [entry].into_iter().chain(partners::entries(plan.memory));
         let arg = (&raw mut *plan).expose_provenance() as u64;
-        let mut first = None;
+        let mut threads = Vec::new();
         let slots = [slot::THREAD]
             .into_iter()
             .chain(worker::PARTNERS.map(Cap::index));
-        for ((n, entry), index) in (1..).zip(starts).zip(slots) {
-            let id = thread_id(program::FIRST, n);
+        for ((n, entry), index) in (0..).zip(starts).zip(slots) {
+            let id = thread_id(program::FIRST, first_thread + n);
             // Its stack is one of those that every program has for its threads.
             let thread: Cap<Thread> = self
                 .stock
@@ -255,7 +257,7 @@ impl Bench {
                 arg,
                 id,
                 ids: Cap::at(slot::THREAD_IDS),
-                tag: n as u32,
+                tag: n as u32 + 1,
                 scheduler: Some(endpoints),
             };
             // SAFETY: 1. The entries are functions that take an address, never return, and use none
@@ -263,14 +265,17 @@ impl Bench {
             unsafe { thread.configure(&setup) }.during("thread")?;
             thread.resume().during("thread")?;
             give(table, index, thread.index())?;
-            first = first.or(Some(thread));
+            threads.push(thread);
         }
-        let first = first.ok_or(Error::Corrupt).during("thread")?;
-        Ok((first, component, at))
+        Ok((threads, component, at))
     }
 
-    /// Runs the worker until it has ended.
-    fn drive(&self, worker: Cap<Thread>) -> Result<(), Trouble> {
+    /// Runs the worker, the first of the threads, until it has ended. The others are its partners.
+    fn drive(&self, threads: &[Cap<Thread>]) -> Result<(), Trouble> {
+        let (&worker, others) = threads
+            .split_first()
+            .ok_or(Error::Corrupt)
+            .during("thread")?;
         loop {
             let stop = worker
                 .dispatch(0, worker::PRIORITY, None)
@@ -280,7 +285,13 @@ impl Bench {
                 (Stopped::Exited, code) => {
                     return Err(Error::from_code(code).unwrap_or(Error::Corrupt)).during("worker");
                 }
-                // It waits for rounds, or somebody was more urgent.
+                (Stopped::Yielded, _) if let Some(n) = partners::wanted() => {
+                    let partner = others.get(n).ok_or(Error::Corrupt);
+                    partner
+                        .and_then(|&p| partners::settle_wanted(p))
+                        .during("a partner")?;
+                }
+                // It waits for rounds, or a more urgent thread ran.
                 (Stopped::Yielded, _) => {
                     let now = dyad::sys::now().during("clock")?;
                     dyad::sys::sleep_until(now + 500_000).during("sleep")?;

@@ -21,6 +21,8 @@ const _: () = assert!(LINES[LINES.len() - 1] <= SLOTS);
 /// Rounds until no log has anything that a node has not read: one that reads what came during the
 /// last measurement, and one more for what was given up in it.
 const SETTLING: u64 = 3;
+/// Looks at a partner between two looks at whether its node lives.
+const LOOKS: u32 = 1000;
 /// More steps than any round has.
 const TOO_MANY: u64 = 1 << 20;
 /// More rounds than anything takes.
@@ -48,16 +50,33 @@ fn start(arg: u64) -> ! {
             EXIT_BOOT
         }
     };
+    shut_down(code)
+}
+
+fn shut_down(code: u32) -> ! {
     loop {
         let _ = rt::hardware(HOME).shutdown(code);
         dyad_sys::raw::relax();
     }
 }
 
+/// Whether the life of a node has ended that all this was started for.
+fn is_dead(node: NodeId) -> Result<bool> {
+    let now = rt::hardware(node).node_state(node)?;
+    let life = rt::info()?.system.nodes[node.index()].incarnation;
+    Ok(!now.is_live() || now.incarnation != life)
+}
+
 fn partner(node: NodeId) -> ! {
     let n = node.index();
+    let mut looks = 0u32;
     loop {
         if TOLD[n].load(Ordering::Acquire) == TAKEN[n].load(Ordering::Relaxed) {
+            looks = looks.wrapping_add(1);
+            // Without the leader nobody ends the run.
+            if looks.is_multiple_of(LOOKS) && is_dead(HOME) != Ok(false) {
+                shut_down(EXIT_FAILED);
+            }
             dyad_sys::raw::relax();
             continue;
         }
@@ -83,7 +102,12 @@ fn step_of(node: NodeId) -> Result<()> {
     }
     let n = node.index();
     let told = TOLD[n].fetch_add(1, Ordering::Release) + 1;
+    let mut looks = 0u32;
     while TAKEN[n].load(Ordering::Acquire) != told {
+        looks = looks.wrapping_add(1);
+        if looks.is_multiple_of(LOOKS) && is_dead(node)? {
+            return Err(Error::NodeDead);
+        }
         dyad_sys::raw::relax();
     }
     match Error::from_code(TROUBLE.load(Ordering::Relaxed)) {

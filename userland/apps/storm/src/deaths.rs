@@ -46,7 +46,8 @@ pub fn alive() -> u64 {
         .fold(workers(HOME), |bits, n| bits | workers(n))
 }
 
-fn lives(n: NodeId) -> bool {
+/// Whether a node is in the life whose workers work.
+pub fn lives(n: NodeId) -> bool {
     let life = LIVES[n.index()].load(Ordering::Relaxed);
     rt::hardware(HOME)
         .node_state(n)

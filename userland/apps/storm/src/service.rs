@@ -191,6 +191,9 @@ fn worker(n: usize) {
         if n == 0 {
             look_at_limits();
             deaths::look();
+        } else if !deaths::lives(HOME) {
+            // Nobody is left who looks at the limits, takes down and ends the run.
+            shut_down(EXIT_FAILED);
         }
     }
     WORLD.stopped.fetch_or(1 << n, Ordering::Release);
@@ -213,6 +216,9 @@ fn drive_rounds(n: usize) -> ! {
     let hardware = own_hardware(n);
     loop {
         let _ = hardware.flush_step(64);
+        if !deaths::lives(HOME) {
+            shut_down(EXIT_FAILED);
+        }
         // Guests on their way to the end of what they do.
         guests::run(n);
         for _ in 0..100 {

@@ -13,7 +13,7 @@ pub const SLOTS: u64 = 32;
 /// The first slot of the storm.
 pub const FIRST: u32 = 128;
 /// Leaves of the storm's slots.
-pub const LEAVES: u32 = 7;
+pub const LEAVES: u32 = 8;
 /// Entries of the program's root that the storm hangs leaves into and takes them out of.
 pub const WILD_ENTRIES: core::ops::Range<u32> = 16..24;
 /// Entries with slots for what is looked at in the end.

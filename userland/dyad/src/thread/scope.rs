@@ -88,6 +88,7 @@ impl<'scope> Scope<'scope, '_> {
         let packet = Packet::new();
         let work = Box::new(packet.clone().work(f));
         let thread = self.0.hand_out(work, |work| builder.start(work))?;
+        self.0.has_started(thread.of_program());
         Ok(ScopedJoinHandle {
             thread,
             packet,

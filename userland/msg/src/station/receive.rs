@@ -135,16 +135,22 @@ impl<W: Words, H: Host> Station<W, H> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if there is no such call.
+    /// [`Error::NotFound`] if there is no such call; [`Error::NodeDead`] if there is no answer, and the station that
+    /// was called is dead.
     pub fn take_reply(&mut self, id: u64, reply: &mut Vec<u8>) -> Result<Option<Envelope>, Error> {
-        if !self.calls.iter().any(|c| c.0 == id) {
+        let Some(&(_, to)) = self.calls.iter().find(|c| c.0 == id) else {
             return Err(Error::NotFound);
-        }
+        };
+        // Before the look: what the station had said before it died counts.
+        let dead = self.is_dead(to);
         self.look();
         self.next_visible = u64::MAX;
         self.take_replies();
         let Some(n) = self.replies.iter().position(|r| r.envelope.id == id) else {
-            return Ok(None);
+            return match dead {
+                true => Err(Error::NodeDead { station: to }),
+                false => Ok(None),
+            };
         };
         let Reply { envelope, bytes } = self.replies.swap_remove(n);
         *reply = bytes;
@@ -317,8 +323,8 @@ impl<W: Words, H: Host> Station<W, H> {
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`]; [`Error::NodeDead`], once for each station that has been open; and those
-    /// of [`try_recv`](Station::try_recv).
+    /// [`Error::TimedOut`]; [`Error::NodeDead`], once for each station that has been open, and again if no other
+    /// station is left; and those of [`try_recv`](Station::try_recv).
     pub fn recv(&mut self, bytes: &mut Vec<u8>, deadline: Option<u64>) -> Result<Envelope, Error> {
         loop {
             if let Some(envelope) = self.try_recv(bytes)? {
@@ -334,8 +340,8 @@ impl<W: Words, H: Host> Station<W, H> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if there is no such group, or nobody writes it; [`Error::Denied`] if it is
-    /// a member already.
+    /// [`Error::NotFound`] if there is no such group, or nobody writes it; [`Error::NodeDead`] if its writer is dead;
+    /// [`Error::Denied`] if it is a member already.
     pub fn join(&mut self, group: usize) -> Result<(), Error> {
         if group >= self.config.groups {
             return Err(Error::NotFound);
@@ -347,6 +353,9 @@ impl<W: Words, H: Host> Station<W, H> {
         let writer = place.writer(&self.w).ok_or(Error::NotFound)?;
         if writer >= self.config.stations {
             return Err(Error::NotFound);
+        }
+        if self.is_dead(writer) {
+            return Err(Error::NodeDead { station: writer });
         }
         self.joined.push(Joined {
             group,

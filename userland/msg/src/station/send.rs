@@ -27,9 +27,7 @@ impl<W: Words, H: Host> Station<W, H> {
         if lines > self.config.lines {
             return Err(Error::TooLarge);
         }
-        if self.w.load(self.config.state(to), Acquire) == CLOSED {
-            return Err(Error::Closed);
-        }
+        self.check(to)?;
         let producer = &mut self.to[n];
         let full = |e| match e {
             RingError::Full => Error::Full,
@@ -55,7 +53,7 @@ impl<W: Words, H: Host> Station<W, H> {
     /// # Errors
     ///
     /// [`Error::Full`] if not; [`Error::TooLarge`], [`Error::NotFound`], [`Error::Closed`],
-    /// [`Error::Corrupt`].
+    /// [`Error::NodeDead`], [`Error::Corrupt`].
     pub fn try_send(
         &mut self,
         to: usize,
@@ -77,9 +75,10 @@ impl<W: Words, H: Host> Station<W, H> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`], [`Error::TooLarge`].
+    /// [`Error::NotFound`], [`Error::TooLarge`], [`Error::Closed`], [`Error::NodeDead`].
     pub fn want_room(&mut self, to: usize, level: Level, bytes: usize) -> Result<(), Error> {
         let n = self.ring_of(to, level as usize, bytes)?;
+        self.check(to)?;
         let lines = message_lines(bytes).min(self.config.lines);
         self.counters.full_waits += 1;
         self.want(to, n, lines);
@@ -96,7 +95,7 @@ impl<W: Words, H: Host> Station<W, H> {
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`], [`Error::NodeDead`]; and those of [`try_send`](Station::try_send).
+    /// [`Error::TimedOut`]; and those of [`try_send`](Station::try_send).
     pub fn send(
         &mut self,
         to: usize,
@@ -136,6 +135,7 @@ impl<W: Words, H: Host> Station<W, H> {
         let visible_at = self.visible_at(message.bytes.len());
         for (header, part) in message.records(visible_at) {
             self.when_there_is_room(to, n, header.lines(), deadline, |s| {
+                s.check(to)?;
                 s.to[n].push(&s.w, &header, part).map_err(|e| match e {
                     RingError::Full => Error::Full,
                     RingError::Corrupt => Error::Corrupt { station: to },
@@ -325,7 +325,7 @@ impl<W: Words, H: Host> Station<W, H> {
     }
 
     /// Writes a message to a group, once for all its members, if the slowest one has made room.
-    /// Gives the number of members.
+    /// Members whose nodes are dead are put out. Gives the number of members.
     ///
     /// # Errors
     ///
@@ -351,14 +351,21 @@ impl<W: Words, H: Host> Station<W, H> {
             tag,
             bytes,
         };
-        let written = &mut self.written;
-        let Some(g) = written.iter_mut().find(|x| x.group == group) else {
+        let Some(at) = self.written.iter().position(|x| x.group == group) else {
             return Err(if group < self.config.groups {
                 Error::Denied
             } else {
                 Error::NotFound
             });
         };
+        let members = stations(self.written[at].writer.members(&self.w));
+        let dead = members
+            .filter(|&s| s < self.config.stations && self.is_dead(s))
+            .fold(0, |dead, s| dead | 1 << s);
+        if dead != 0 {
+            self.put_out(group, dead);
+        }
+        let g = &mut self.written[at];
         if let Err(blocked) = g.writer.reserve(&self.w, message.lines()) {
             return Ok(Err(blocked.by));
         }

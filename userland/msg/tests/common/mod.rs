@@ -86,6 +86,10 @@ impl Threads {
         self.0.alive[n].store(false, Ordering::SeqCst);
     }
 
+    pub fn revive(&self, n: usize) {
+        self.0.alive[n].store(true, Ordering::SeqCst);
+    }
+
     pub fn rung(&self) -> u64 {
         self.0.rung.load(Ordering::SeqCst)
     }

@@ -30,7 +30,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad_abi::ask::{Answer, Ask, BadLine, Line, REQUEST_PAGES, Request, WORDS};
 use dyad_abi::cap::CapIndex;
 use dyad_abi::service::{ASK_BASE, program, thread_id};
-use dyad_abi::user::{PAGE_SIZE, request};
+use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, losses, request};
 use dyad_abi::{Error, Result};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Receive, Send, Space};
@@ -41,9 +41,7 @@ use crate::memory::Store;
 use crate::program::HOME;
 use crate::threads;
 
-/// Line of a program's endpoints where its first thread sleeps.
-const SLEEPS_AT: u64 = 0;
-/// Bit that it finds there when it has been woken because of a request.
+/// Bit that a thread finds at its line of the program's endpoints when init has woken it.
 const WOKEN: u64 = 1 << 63;
 /// Attempts at a word that others change.
 const TRIES: u32 = 100;
@@ -52,14 +50,14 @@ const TRIES: u32 = 100;
 struct Target {
     /// Its address space; 0: there is no such program.
     space: AtomicU64,
-    /// Wakes its first thread; 0: nobody.
-    wake: AtomicU64,
+    /// Wake its threads, each where it sleeps; 0: there is no such thread.
+    wake: [AtomicU64; MAX_PROGRAM_THREADS as usize],
 }
 
 static TARGETS: [Target; program::MAX as usize] = [const {
     Target {
         space: AtomicU64::new(0),
-        wake: AtomicU64::new(0),
+        wake: [const { AtomicU64::new(0) }; MAX_PROGRAM_THREADS as usize],
     }
 }; program::MAX as usize];
 
@@ -73,7 +71,7 @@ fn number_of<T>(cap: Cap<T>) -> u64 {
     cap.index().get().into()
 }
 
-/// Makes a program known whose first thread sleeps at `endpoints`.
+/// Makes a program known whose threads sleep at `endpoints`, each at the line of its number.
 ///
 /// # Errors
 ///
@@ -85,8 +83,10 @@ pub fn enter(
     endpoints: Cap<Receive>,
 ) -> Result<()> {
     let target = TARGETS.get(program as usize).ok_or(Error::BadArgument)?;
-    let wake: Cap<Send> = endpoints.make_send(SLEEPS_AT, store.slot()?, WOKEN)?;
-    target.wake.store(number_of(wake), Ordering::Relaxed);
+    for (line, wake) in (0..).zip(&target.wake) {
+        let made: Cap<Send> = endpoints.make_send(line, store.slot()?, WOKEN)?;
+        wake.store(number_of(made), Ordering::Relaxed);
+    }
     target.space.store(number_of(space), Ordering::Release);
     Ok(())
 }
@@ -119,27 +119,62 @@ pub fn change(program: u64, thread: u64, old: u64, new: u64) -> Result<u64> {
             return Err(Error::NodeDead);
         }
     }
-    let at = request::address(thread_id(program, thread));
+    let was = exchange(
+        space,
+        request::address(thread_id(program, thread)),
+        old,
+        new,
+    )?;
+    if was == old
+        && new != request::NONE
+        && thread == 0
+        && let Some(wake) = known::<Send>(&target.wake[0])
+    {
+        // If it does not sleep, the bit stays and costs it a turn. If it is gone, that shows elsewhere.
+        let _ = wake.send();
+    }
+    Ok(was)
+}
+
+/// Replaces a word of a program by `new` if it is `old`. Gives what it was.
+fn exchange(space: Cap<Space>, at: u64, old: u64, new: u64) -> Result<u64> {
     let mut tries = 0;
-    let was = loop {
+    loop {
         // SAFETY: 1. The space is that of another program.
         match unsafe { space.exchange(at, old, new) } {
             Err(Error::Again) if tries < TRIES => {
                 tries += 1;
                 dyad_sys::raw::relax();
             }
-            done => break done?,
+            done => return done,
         }
-    };
-    if was == old
-        && new != request::NONE
-        && thread == 0
-        && let Some(wake) = known::<Send>(&target.wake)
-    {
-        // If it does not sleep, the bit stays and costs it a turn. If it is gone, that shows elsewhere.
-        let _ = wake.send();
     }
-    Ok(was)
+}
+
+/// Tells a program which of its threads have been lost, by bit, and wakes all of them: those that wait for a lost
+/// thread learn it. A program that has put something else in the place of the word keeps its threads waiting.
+pub fn tell_lost(program: u64, lost: u64) {
+    let Some(target) = TARGETS.get(program as usize) else {
+        return;
+    };
+    let Some(space) = known::<Space>(&target.space) else {
+        return;
+    };
+    let at = losses::address(thread_id(program, 0));
+    let mut old = 0;
+    for _ in 0..TRIES {
+        match exchange(space, at, old, lost) {
+            // The program may write there, too.
+            Ok(was) if was != old => old = was,
+            _ => break,
+        }
+    }
+    for wake in &target.wake {
+        if let Some(wake) = known::<Send>(wake) {
+            // A thread that does not wait finds the bit when it waits next, which costs it a turn.
+            let _ = wake.send();
+        }
+    }
 }
 
 /// A line of words at an address in the pages of requests.

@@ -27,7 +27,6 @@
 //! | `process::MEMORY_STATE` | question, node | the answer |
 //! | `process::START` | number of a thread, node and CPU | the thread's id: it begins there |
 //! | `process::END_THREAD` | | none: the calling thread ends |
-//! | `process::LOST` | | threads that were lost with their nodes, by bit |
 //! | `process::EMULATE` | thread, node, time | 0: it will be moved, wherever it is then |
 //! | `process::REQUEST` | thread of the program, old and new request | what it was |
 //!
@@ -76,7 +75,7 @@
 //! # When nodes die
 //!
 //! A program whose first thread was lost with a node has ended, without success; one that has lost
-//! others learns it if it asks (`threads`). Others go on, and may go to the node again once it has come
+//! others finds them in a word of its own, and its threads are woken (`threads`). Others go on, and may go to the node again once it has come
 //! back (`wardens`). While the system is being started a death
 //! ends the run, with a message.
 #![cfg_attr(target_os = "none", no_std)]

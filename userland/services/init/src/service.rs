@@ -1,6 +1,8 @@
 //! The threads of init, and its process service.
 
 use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
 use dyad_abi::service::{process, program, slot, thread_id, thread_of_id};
 use dyad_abi::user::{
@@ -22,6 +24,8 @@ use crate::wardens;
 
 /// What the first thread has built, and the warden that leads looks after and takes down.
 static SYSTEM: Lock<Option<System>> = Lock::new(None);
+/// The life of the node on which a thread has taken [`SYSTEM`] that has not given it back; 0: there is none.
+static TAKEN_ON: AtomicU64 = AtomicU64::new(0);
 
 dyad_services::entry!(start, invoked);
 
@@ -64,7 +68,10 @@ fn begin() -> ! {
     let going = built.and_then(|mut system| {
         // Schedulers run from here on, and the warden of this node as soon as this one has ended.
         system.set_going()?;
-        *SYSTEM.lock() = Some(system);
+        let mut books = SYSTEM.lock();
+        TAKEN_ON.store(life_here(), Ordering::Relaxed);
+        *books = Some(system);
+        TAKEN_ON.store(0, Ordering::Relaxed);
         Ok(())
     });
     if let Err(trouble) = going {
@@ -79,7 +86,26 @@ fn begin() -> ! {
 
 /// Does something with what has been built. `None`: it is not there, or somebody has it.
 pub fn with_system<T>(f: impl FnOnce(&mut System) -> T) -> Option<T> {
-    SYSTEM.try_lock()?.as_mut().map(f)
+    let mut books = SYSTEM.try_lock()?;
+    TAKEN_ON.store(life_here(), Ordering::Relaxed);
+    let done = books.as_mut().map(f);
+    TAKEN_ON.store(0, Ordering::Relaxed);
+    done
+}
+
+/// The life of the node that this runs on.
+fn life_here() -> u64 {
+    let node = here();
+    let state = rt::hardware(node).node_state(node);
+    state.map_or(0, |now| wardens::name(node, now.incarnation))
+}
+
+/// Whether the node has died on which what has been built was taken: the thread that has it may be lost, or go on on
+/// another node and give it back.
+pub fn books_may_be_lost() -> bool {
+    let life = TAKEN_ON.load(Ordering::Relaxed);
+    let node = NodeId::new((life & 0xff).wrapping_sub(1));
+    node.is_some_and(|node| !wardens::lives(node, (life >> 32) as u32))
 }
 
 /// Ends the run if the first thread was lost before it had built the system.
@@ -138,7 +164,8 @@ pub fn threads_ended(system: &mut System) -> bool {
 
 /// Whether a program has ended. Threads of it that were lost are noted.
 fn has_ended(guest: &Guest, deaths: u32) -> bool {
-    threads::of(guest.program.number).is_ok_and(|g| g.look_for_lost(guest.name, deaths))
+    threads::of(guest.program.number)
+        .is_ok_and(|g| g.look_for_lost((guest.program.number, guest.name), deaths))
 }
 
 fn beside_ended(system: &mut System, guest: Guest) {

@@ -17,6 +17,10 @@
 //! committed a fault, was lost with its node. The program's first thread is Running from the start; if it
 //! is lost, the program has ended.
 //!
+//! Which threads are lost, the program reads in a word of its own ([`losses`](dyad_abi::user::losses)). Init writes the
+//! word, then wakes all threads of the program, then notes here what it has told: the next leader tells it again if
+//! init's node dies in between.
+//!
 //! How a program has ended is what is said first: by one of its threads that exits, or for one that has
 //! faulted.
 
@@ -31,9 +35,9 @@ use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_services::rt::{self, Call};
 use dyad_sys::cap::{Cap, Component, Receive, Thread, ThreadSetup};
 
-use crate::emulate;
 use crate::program::HOME;
 use crate::service::say;
+use crate::{ask, emulate};
 
 /// Programs that are no services.
 const GUESTS: usize = 2;
@@ -65,6 +69,8 @@ pub struct Guest {
     entry: AtomicU64,
     endpoints: AtomicU64,
     threads: [Entry; THREADS],
+    /// The lost threads of which the program has been told, by bit.
+    told: AtomicU64,
     /// 0: it has not ended; 1: somebody is just saying how; 2: that has been said.
     over: AtomicU64,
     /// Its exit code plus one; 0: it has given none.
@@ -84,6 +90,7 @@ static ALL: [Guest; GUESTS] = [const {
                 word: AtomicU64::new(0),
             }
         }; THREADS],
+        told: AtomicU64::new(0),
         over: AtomicU64::new(0),
         code: AtomicU64::new(0),
         fault: [const { AtomicU64::new(0) }; 5],
@@ -336,7 +343,7 @@ impl Guest {
     /// Looks whether threads have been lost with nodes that have died, of which there are so many: if
     /// there are none, it is the thread's own fault that it has stopped, though nobody could say which.
     /// `true`: the program has ended, in whatever way.
-    pub fn look_for_lost(&self, name: &str, deaths: u32) -> bool {
+    pub fn look_for_lost(&self, (number, name): (u64, &str), deaths: u32) -> bool {
         for (n, entry) in self.threads.iter().enumerate() {
             let word = entry.word.load(Ordering::Acquire);
             let lost = (word & !state::MASK) | state::LOST;
@@ -356,7 +363,12 @@ impl Guest {
                 }
             }
         }
-        self.is_over() || self.in_state(state::LOST) & 1 != 0
+        let lost = self.in_state(state::LOST);
+        if lost != self.told.load(Ordering::Relaxed) {
+            ask::tell_lost(number, lost);
+            self.told.store(lost, Ordering::Relaxed);
+        }
+        self.is_over() || lost & 1 != 0
     }
 
     /// Whether none of its threads runs any more. Those that wait go on.
@@ -394,7 +406,6 @@ pub fn request(call: &Call) -> Result<u64> {
             of(call.badge)?.start(call.badge, a, b)
         }
         process::END_THREAD => of(call.badge)?.end_thread(caller(call)?),
-        process::LOST => Ok(of(call.badge)?.in_state(state::LOST)),
         _ => Err(Error::BadArgument),
     }
 }

@@ -24,7 +24,9 @@ use dyad_sys::cap::{Cap, NodeState, Send, Thread, Until};
 
 use crate::ask;
 use crate::evict;
-use crate::service::{ended, is_over, say, shut_down, start_failed, threads_ended, with_system};
+use crate::service::{
+    books_may_be_lost, ended, is_over, say, shut_down, start_failed, threads_ended, with_system,
+};
 use crate::system::{ENDED_LINE, ENDPOINT};
 
 /// Bit that says that a node has died or come back.
@@ -38,6 +40,8 @@ pub const WARDEN_LINE: u64 = 2;
 const LOOK_NS: u64 = 100_000_000;
 /// How often it may be in vain that it looks for the books of a leader before it.
 const PATIENCE: u32 = 50;
+/// How often it may be in vain when the node has died on which they were taken.
+const PATIENCE_WITH_THE_DEAD: u32 = 10;
 
 /// How often it is looked whether the program has ended before that is believed.
 const OVER: u32 = 3;
@@ -216,7 +220,11 @@ pub fn serve(node: NodeId) -> ! {
                     quiet = false;
                 }
             }
-            if in_vain > PATIENCE {
+            let patience = match books_may_be_lost() {
+                true => PATIENCE_WITH_THE_DEAD,
+                false => PATIENCE,
+            };
+            if in_vain > patience {
                 say(format_args!("the books of init were lost with a node"));
                 shut_down(EXIT_FAILED);
             }

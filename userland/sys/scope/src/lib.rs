@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::marker::PhantomData;
 use core::mem::transmute;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use dyad_sys::{futex, sync, thread};
 
@@ -25,6 +25,8 @@ pub type Work<'a> = Box<dyn FnOnce() + Send + 'a>;
 /// Where work can be handed out that uses what lives as long as `'env`.
 pub struct Scope<'scope, 'env: 'scope> {
     out: Arc<AtomicU32>,
+    /// Numbers of the threads that have been given work, by bit.
+    threads: AtomicU64,
     // Invariant: neither may be made shorter or longer.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
@@ -72,15 +74,24 @@ impl<'scope> Scope<'scope, '_> {
         start(Box::new(move || out.run()))
     }
 
+    /// Thread `n` has been started for work of this scope: if it is lost, the scope cannot end.
+    pub fn has_started(&self, n: thread::Number) {
+        self.threads.fetch_or(n.bit(), Ordering::Relaxed);
+    }
+
     fn wait(&self) {
         loop {
+            let lost = thread::lost() & self.threads.load(Ordering::Relaxed);
             let out = self.out.load(Ordering::Acquire);
             if out == 0 {
                 return;
             }
-            if !sync::wait(&self.out, out) && thread::lost().unwrap_or(0) != 0 {
-                panic!("a thread that borrows from this one was lost with its node");
-            }
+            assert!(
+                lost == 0,
+                "a thread that borrows from this one was lost with its node"
+            );
+            // Whatever ends the wait: both are looked at again.
+            let _ = sync::wait(&self.out, out);
         }
     }
 }
@@ -89,14 +100,15 @@ impl<'scope> Scope<'scope, '_> {
 ///
 /// # Panics
 ///
-/// If work has not been done and a thread of the program was lost with its node: what was borrowed
-/// cannot be given back.
+/// If work has not been done and a thread that was [started](Scope::has_started) for it was lost with its node: what
+/// was borrowed cannot be given back.
 pub fn scope<'env, F, R>(f: F) -> R
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
 {
     let scope = Scope {
         out: Arc::new(AtomicU32::new(0)),
+        threads: AtomicU64::new(0),
         scope: PhantomData,
         env: PhantomData,
     };

@@ -56,6 +56,8 @@ impl Threads {
                 self.lost |= 1 << n;
             }
         }
+        // All are woken, so that they learn it.
+        self.sent = u64::MAX;
     }
 
     fn take(&mut self, n: u64) -> bool {
@@ -102,7 +104,7 @@ pub(super) fn go_on(program: &Program) {
     }
 }
 
-/// `LOST`.
+/// What the process service has noted of them.
 pub(super) fn lost(program: &Program) -> u64 {
     program.state().threads.lost
 }

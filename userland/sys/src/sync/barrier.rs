@@ -7,8 +7,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use dyad_abi::{Error, Result};
 
-use super::{lost, wait};
-use crate::futex;
+use super::{LostBefore, wait};
+use crate::{futex, thread};
 
 /// Whether this was the last one to come to a barrier: one of each round is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,7 @@ pub struct Barrier {
     threads: u32,
     come: AtomicU32,
     round: AtomicU32,
+    lost: LostBefore,
 }
 
 impl Barrier {
@@ -28,6 +29,7 @@ impl Barrier {
             threads,
             come: AtomicU32::new(0),
             round: AtomicU32::new(0),
+            lost: LostBefore::new(),
         }
     }
 
@@ -35,9 +37,10 @@ impl Barrier {
     ///
     /// # Errors
     ///
-    /// `NodeDead` if a thread of the program was lost with its node, and the others do not come: the
-    /// barrier is of no use any more then.
+    /// `NodeDead` if a thread of the program was lost with its node since the barrier was first used, or before that
+    /// and the others do not come: the barrier is of no use any more then.
     pub fn wait(&self) -> Result<Last> {
+        self.lost.used();
         let round = self.round.load(Ordering::Acquire);
         // Releases what this one has done, and the last one acquires it from all.
         if self.come.fetch_add(1, Ordering::AcqRel) + 1 >= self.threads {
@@ -48,10 +51,9 @@ impl Barrier {
             return Ok(Last(true));
         }
         while self.round.load(Ordering::Acquire) == round {
-            if !wait(&self.round, round)
-                && self.round.load(Ordering::Acquire) == round
-                && lost() != 0
-            {
+            let in_vain = self.lost.has_changed()
+                || wait(&self.round, round) == Err(Error::TimedOut) && thread::lost() != 0;
+            if in_vain && self.round.load(Ordering::Acquire) == round {
                 return Err(Error::NodeDead);
             }
         }

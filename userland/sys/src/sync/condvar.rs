@@ -23,9 +23,9 @@ impl Condvar {
         }
     }
 
-    /// Gives the mutex back, waits to be notified, and takes it again. Also comes back for no reason.
-    /// Whoever would have notified may be lost with its node: [`wait_until`](Condvar::wait_until) has a
-    /// deadline.
+    /// Gives the mutex back, waits to be notified, and takes it again. Also comes back for no reason, and when a
+    /// thread of the program is lost, which may be the one that would have notified: a caller that waits for one thread
+    /// asks [`is_lost`](crate::thread::is_lost).
     ///
     /// # Panics
     ///
@@ -34,11 +34,11 @@ impl Condvar {
         let mutex = guard.mutex();
         let count = self.count.load(Ordering::Relaxed);
         drop(guard);
-        while !wait(&self.count, count) {}
+        while wait(&self.count, count) == Err(Error::TimedOut) {}
         mutex.lock()
     }
 
-    /// Waits as long as the condition says so.
+    /// Waits as long as the condition says so. The condition is evaluated again when a thread of the program is lost.
     ///
     /// # Panics
     ///

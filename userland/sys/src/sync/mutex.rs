@@ -97,6 +97,9 @@ impl<T> Mutex<T> {
         }
         loop {
             let now = self.word.load(Ordering::Relaxed);
+            if is_lost(now) {
+                return Err(Error::NodeDead);
+            }
             // Others may wait still, so whoever has waited takes it as contended.
             let next = if now == 0 { me() } else { now } | CONTENDED;
             if now != next
@@ -110,9 +113,8 @@ impl<T> Mutex<T> {
             if now == 0 {
                 return Ok(MutexGuard { mutex: self });
             }
-            if !wait(&self.word, next) && self.is_lost() {
-                return Err(Error::NodeDead);
-            }
+            // Whatever ends the wait: the owner is looked at again.
+            let _ = wait(&self.word, next);
         }
     }
 

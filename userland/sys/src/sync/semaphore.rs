@@ -2,14 +2,15 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use dyad_abi::Error;
+use dyad_abi::{Error, Result};
 
-use super::{SPINS, wait, wait_until};
-use crate::futex;
+use super::{LostBefore, SPINS, wait, wait_until};
+use crate::{futex, thread};
 
 /// A number of permits.
 pub struct Semaphore {
     permits: AtomicU32,
+    lost: LostBefore,
 }
 
 impl Semaphore {
@@ -17,6 +18,7 @@ impl Semaphore {
     pub const fn new(permits: u32) -> Semaphore {
         Semaphore {
             permits: AtomicU32::new(permits),
+            lost: LostBefore::new(),
         }
     }
 
@@ -41,17 +43,47 @@ impl Semaphore {
     }
 
     /// Takes a permit, waiting for one if need be: for ever, if those who have them were lost with
-    /// their nodes.
+    /// their nodes. [`acquire_or_lost`](Semaphore::acquire_or_lost) does not wait then.
     pub fn acquire(&self) {
+        self.lost.used();
+        if self.spin() {
+            return;
+        }
+        while !self.try_acquire() {
+            let _ = wait(&self.permits, 0);
+        }
+    }
+
+    /// Takes a permit, waiting for one if need be.
+    ///
+    /// # Errors
+    ///
+    /// `NodeDead` if there is no permit, and a thread of the program was lost with its node since a permit was first
+    /// waited for, or before that and no permit comes: the lost thread may have had one.
+    pub fn acquire_or_lost(&self) -> Result<()> {
+        self.lost.used();
+        if self.spin() {
+            return Ok(());
+        }
+        while !self.try_acquire() {
+            let in_vain = self.lost.has_changed()
+                || wait(&self.permits, 0) == Err(Error::TimedOut) && thread::lost() != 0;
+            if in_vain {
+                return self.try_acquire().then_some(()).ok_or(Error::NodeDead);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries for a while.
+    fn spin(&self) -> bool {
         for _ in 0..SPINS {
             if self.try_acquire() {
-                return;
+                return true;
             }
             crate::raw::relax();
         }
-        while !self.try_acquire() {
-            wait(&self.permits, 0);
-        }
+        false
     }
 
     /// Gives a permit back, or a new one. Whoever waits is woken.
