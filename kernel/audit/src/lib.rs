@@ -42,7 +42,7 @@ use dyad_shm::superblock::NodeState;
 use dyad_shm::{FrameRef, PhysAddr};
 
 use dyad_machine::cx::Cx;
-use dyad_object::endpoint::{Endpoints, Line};
+use dyad_object::endpoint::{Endpoints, Line, waiting};
 use dyad_object::thread::{DOUBTED, State, Thread};
 use dyad_object::{find, link_to, linked};
 
@@ -364,7 +364,7 @@ impl Walk<'_> {
                 .and_then(|e| e.line(words.read(&t.waits_line)).ok());
             // An endpoint that has been given up has no waiters.
             if let Some(line) = at
-                && words.read(&line.waiter) != link_to(frame)
+                && waiting(words.read(&line.waiter)) != Some(frame)
             {
                 self.fault(Fault::Waiting {
                     thread: frame,
@@ -389,7 +389,8 @@ impl Walk<'_> {
     /// The waiter and the lists of an endpoint. A list that is a circle ends, too.
     fn line(&mut self, line: &Line) {
         let words = self.cx.words();
-        if let Some((thread, t)) = self.named(words.read(&line.waiter)) {
+        let waiter = waiting(words.read(&line.waiter)).map(link_to);
+        if let Some((thread, t)) = waiter.and_then(|w| self.named(w)) {
             let blocked = t
                 .and_then(|t| t.owner(words))
                 .is_some_and(|o| o.state == State::Blocked);

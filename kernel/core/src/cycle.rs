@@ -136,6 +136,13 @@ fn set_timer<P: Platform>(cx: &Cx, next: u64) {
     P::set_timer(Some(clock::to_local(FusedTime(at))));
 }
 
+/// Has the timer interrupt user mode as soon as this CPU goes there: for what the run loop has to look at
+/// before the thread gets any further.
+#[cold]
+pub(crate) fn interrupt_soon<P: Platform>(cx: &Cx) {
+    set_timer::<P>(cx, clock::now::<P>().0);
+}
+
 /// Sets the timer for the next housekeeping, or the end of the slice if that comes first.
 #[cold]
 pub(crate) fn set_tick<P: Platform>(cx: &Cx) {

@@ -2,24 +2,25 @@
 //!
 //! ```text
 //! giver:    registers complete, floating point saved; words put down; owner := TRANSIT(to, seq + 1)
-//!           message to a CPU of `to` ──▶
+//!           bit of the thread's id at a CPU of `to` ──▶
 //! receiver: CAS owner TRANSIT -> READY; registers set as the words say; its scheduler is told
 //! ```
 //!
 //! Between the two the thread belongs to nobody. If the receiver dies before taking it, whoever
-//! recovers the receiver sends it back with [`Error::NodeDead`]. If the message cannot be sent,
-//! the giver takes it back.
+//! recovers the receiver sends it back with [`Error::NodeDead`]. If the receiver is dead already,
+//! the giver takes it back. Nothing else can keep the giver from telling: there is a bit for every
+//! thread id at every CPU ([`dyad_ring::arrivals`]), and no two live threads have the same id
+//! ([`ids`](crate::object::ids)).
 //!
 //! | step | order |
 //! |---|---|
 //! | give up: everything in the frame, then the owner word | release |
-//! | the message, behind the owner word | whoever takes it finds the thread in transit, or another one's by now |
+//! | the bit, behind the owner word | whoever takes it finds the thread in transit, or another one's by now |
 //! | take: CAS of the owner word | acquire |
 //!
-//! What a message says is only where to look: the owner word decides. So a message may be lost (the
-//! recoverer of its sender sends another one), come twice, or come late: of all of them one wins the
-//! exchange, and the others are dropped. That the sequence number is in it keeps a late one from
-//! taking the thread in a later stay.
+//! A bit says only where to look: the owner word decides. So a bit may be lost (the recoverer of the giver
+//! sets it again), be set twice, or stay from an older hand-over: whoever looks takes the thread if it is in
+//! transit to this node now, by one exchange, and finds nothing to do else.
 //!
 //! What a thread carries, in eight words of its frame:
 //!
@@ -38,32 +39,28 @@
 //! is trusted no more than other shared words: a component is checked when it is entered, an
 //! address when it is put into a register.
 //!
-//! What goes along is in the frame, not in the message: a thread that is sent back carries more than a
-//! message holds, and recovery finds it where it always is.
-
+//! All that goes along is in the frame: recovery finds it where it always is.
 //!
-//! Bounds: one area copied, one message; nobody waits. A thread whose message does not fit goes on
-//! where it is, with an error.
+//! Bounds: one area copied, one bit set; nobody waits.
 
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::{Stopped, Woken};
 use dyad_abi::emulation::{FLOAT_WORDS, WORDS};
 use dyad_abi::user::{stack_slot, tcb_address};
-use dyad_abi::{CpuId, Error, NodeId, Result};
-use dyad_ring::Message;
+use dyad_abi::{Error, NodeId, Result};
 use dyad_shm::frame::WeakRef;
 use dyad_shm::permitted::Permitted;
 
 use crate::crossing::Crossing;
 use crate::cx::Cx;
 use crate::dispatch::{self, After};
-use crate::inbox::{self, kind};
+use crate::inbox;
 use crate::object::component::Entry;
 use crate::object::thread::{
     FP_WORDS, Owner, REG_WORDS, State, Thread, begun, copy_registers, info,
 };
-use crate::object::{find, reference};
+use crate::object::{find, ids};
 use crate::ops::registers::{self, GENERAL_WORDS};
 use crate::{Platform, crossing, fp, jump, linger};
 
@@ -153,8 +150,8 @@ pub fn carry(t: &Thread, what: u64, words: [u64; 4], to: Entry) {
 ///
 /// # Errors
 ///
-/// [`Error::NoSuchNode`], [`Error::NodeDead`], [`Error::Full`], [`Error::NotReady`] if nobody
-/// would schedule it there: the thread goes on here.
+/// [`Error::NoSuchNode`], [`Error::NodeDead`], [`Error::NotReady`] if nobody would schedule it there: the
+/// thread goes on here.
 pub fn send<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> Result<()> {
     if to.index() >= cx.node.params.node_count {
         return Err(Error::NoSuchNode);
@@ -205,7 +202,7 @@ pub fn send<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> Result<()> 
 ///
 /// # Errors
 ///
-/// As [`inbox::send`]: the thread is this CPU's again, and what has been saved of it is in its frame.
+/// As [`inbox::announce`]: the thread is this CPU's again, and what has been saved of it is in its frame.
 /// [`Error::Corrupt`] if it was not this CPU's.
 pub(crate) fn transfer<P: Platform>(
     cx: &Cx,
@@ -218,7 +215,6 @@ pub(crate) fn transfer<P: Platform>(
     let target = cx.node.word_of(to);
     let handed = mine.passed(to, target.incarnation, State::Transit);
     t.leaves(cx.node.id(), true);
-    let me = reference(cx.node, t).ok_or(Error::Corrupt)?;
     let id = t.id.load(Ordering::Relaxed);
     // This CPU keeps nothing of the thread. Where caches are not coherent, all of it is in memory before
     // the owner word changes.
@@ -227,30 +223,15 @@ pub(crate) fn transfer<P: Platform>(
         return Err(Error::Corrupt);
     }
     let cpu = inbox::pick_cpu(cx.node, to, id);
-    announce::<P>(me, handed.bits(), to, cpu).or_else(|e| {
+    inbox::announce::<P>(to, cpu, id).or_else(|e| {
         // If the receiver has died, its recoverer may have found the thread and taken it; then it
-        // is not ours any more, and comes back by a message.
+        // is not ours any more, and comes back as others do.
         if t.change(cx.words(), handed, mine) {
             t.stays();
             return Err(e);
         }
         Ok(())
     })
-}
-
-/// Tells a CPU of a thread that has been handed to its node with this owner word.
-///
-/// # Errors
-///
-/// As [`inbox::send`].
-pub(crate) fn announce<P: Platform>(
-    thread: WeakRef,
-    handed: u64,
-    to: NodeId,
-    cpu: CpuId,
-) -> Result<()> {
-    let m = Message([kind::THREAD, thread.bits(), handed, 0, 0, 0, 0, 0]);
-    inbox::send::<P>(to, cpu, &m)
 }
 
 /// `Migrate`: the running thread goes on on another node.
@@ -341,18 +322,24 @@ fn brought(t: &Thread) -> [u64; WORDS] {
     })
 }
 
-/// A message says that a thread has been handed to this node. It is READY afterwards, a thread of this
-/// CPU, whose scheduler is told; nothing runs it here.
+/// The thread with this id may have been handed to this node: takes it, if it is in transit to it. It is READY
+/// afterwards, a thread of this CPU, whose scheduler is told; or it runs at once.
 ///
 /// # Errors
 ///
-/// [`Error::NotFound`] if the message is stale or names no thread.
-pub fn receive<P: Platform>(cx: &Cx, thread: u64, owner: u64) -> Result<()> {
-    let object = WeakRef::from_bits(thread).ok_or(Error::NotFound)?;
-    let t: &'static Thread = find(cx.node, object, Thread::KIND).map_err(|_| Error::NotFound)?;
-    let handed = Owner::from_bits(owner).ok_or(Error::NotFound)?;
+/// [`Error::Corrupt`] if its owner word is none, or changes although it is this CPU's; else what keeps its
+/// scheduler from being told.
+pub fn receive<P: Platform>(cx: &Cx, id: u64) -> Result<()> {
+    // The bit may be of a thread that has been given up since.
+    let Some(object) = ids::thread_with(cx.node, id) else {
+        return Ok(());
+    };
+    let Ok(t) = find::<Thread>(cx.node, object, Thread::KIND) else {
+        return Ok(());
+    };
+    let handed = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     if handed.state != State::Transit || !handed.is(cx.node.id(), cx.node.incarnation()) {
-        return Err(Error::NotFound);
+        return Ok(());
     }
     let announced = &t.carried[0];
     mark_arrival::<P>(

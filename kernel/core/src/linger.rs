@@ -23,7 +23,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::Stopped;
 use dyad_abi::marker::Marker;
-use dyad_abi::{CpuId, Error, NodeId};
+use dyad_abi::{CpuId, NodeId};
 use dyad_ring::linger;
 use dyad_shm::superblock::{CpuEntry, NodeWord, activity};
 
@@ -163,21 +163,21 @@ impl Way {
     /// Tells the CPU of the thread. `false`: that was not possible, and the thread is this CPU's again.
     #[cold]
     fn announce<P: Platform>(&self, cx: &Cx, t: &'static Thread) -> bool {
-        let sent = match crate::object::reference(cx.node, t) {
-            Some(me) => handover::announce::<P>(me, self.handed, self.to, self.cpu),
-            None => Err(Error::Corrupt),
-        };
+        let sent = inbox::announce::<P>(self.to, self.cpu, t.id.load(Ordering::Relaxed));
         // Somebody may have taken it nevertheless: then it comes back like any other.
         sent.is_ok() || !cx.words().exchange(&t.owner, self.handed, self.mine)
     }
 }
 
-/// The thread has not left.
+/// The thread has not left, and runs on. A sender that has seen this CPU linger has rung no doorbell: if
+/// something has come since, the first instruction in user mode is interrupted, and the run loop looks.
 #[cold]
 fn kept<P: Platform>(cx: &Cx, t: &'static Thread) {
-    inbox::attentive::<P>();
     cx.local.thread.set(Some(t));
     cx.local.holding.set(Some(t));
+    if !inbox::prepare::<P>(activity::USER) {
+        cycle::interrupt_soon::<P>(cx);
+    }
 }
 
 /// Whether an owner word says that its thread has been handed to this node and nobody has taken it.

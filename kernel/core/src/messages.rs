@@ -1,15 +1,16 @@
-//! What messages from CPUs of other nodes have this one do.
+//! What other CPUs have for this one: shootdowns, threads that are handed over, messages.
 //!
-//! The rings and the sending half are in [`inbox`](crate::inbox).
+//! Bits, rings and the sending half are in [`inbox`](crate::inbox).
 //!
 //! | step | order |
 //! |---|---|
-//! | the pending bits are taken, all at once; then the rings of their senders are looked into | acquire: a message whose bit was taken is seen. One that is pushed later sets its bit anew |
+//! | the pending bits are taken, all at once; then the flush word, the arrivals, and the rings of the senders are looked at | acquire: what was there before a bit that was taken is seen. What comes later sets its bit anew |
+//! | the flush word is taken; then translations are dropped | a shootdown that is asked for later sets the word anew |
+//! | [`BATCH`](arrivals::BATCH) threads; if there are more, this CPU's own bit is set | those that are left come next turn, in the order of a circle: no thread waits for ever |
 //! | 64 messages of a sender, then the next one's turn; what is left has its bit set again | a sender who never stops does not keep this CPU from others, and is not forgotten |
 //!
-//! Nearly all messages are hints: they name an object and where to look, and what is found there
-//! decides. So one that comes twice, or late, does no harm; a thread whose message is lost with its
-//! sender is announced once more by recovery.
+//! Bits of threads are hints: the owner word decides. So one that is set twice, or late, does no harm; a thread
+//! whose giver has died before it set the bit is announced once more by recovery.
 //!
 //! Whoever drives rounds, or waits for other nodes, also comes here: a CPU that waits for messages
 //! to be taken must take its own.
@@ -21,11 +22,12 @@ use core::sync::atomic::Ordering;
 
 use dyad_abi::ident::MAX_CPUS;
 use dyad_abi::{CpuId, Error, NodeId, Result};
-use dyad_ring::{Consumer, Message, wake};
+use dyad_ring::wake::{self, WakeLine};
+use dyad_ring::{Consumer, Message, arrivals};
 use dyad_shm::FrameRef;
 
 use crate::cx::Cx;
-use crate::inbox::{kind, ring_at, wake_line};
+use crate::inbox::{self, kind, ring_at, wake_line};
 use crate::node::{Node, node};
 use crate::object::thread::Thread;
 use crate::{Platform, dispatch, handover, object, shootdown, warn};
@@ -34,8 +36,8 @@ use crate::{Platform, dispatch, handover, object, shootdown, warn};
 /// spends here.
 const BATCH: usize = 64;
 
-/// Takes what has come in. Bounded: at most 64 messages per sender; if more are left the
-/// bit is set again, and the CPU neither sleeps nor runs user code before it has come back.
+/// Takes what has come in. Bounded: at most [`BATCH`](arrivals::BATCH) threads, and 64 messages per sender; if
+/// more are left a bit is set again, and the CPU neither sleeps nor runs user code before it has come back.
 pub fn drain<P: Platform>() {
     let node = node();
     let local = P::local();
@@ -45,6 +47,12 @@ pub fn drain<P: Platform>() {
     if pending == 0 {
         return;
     }
+    let me = node.sb.cpu(node.id(), local.id());
+    if node.words.read(&me.flush) != 0 {
+        node.words.replace(&me.flush, 0);
+        shootdown::flush_here::<P>(node, local.id());
+    }
+    take_arrivals::<P>(node, &line);
     // A bit says which CPU of a node has sent, the ring only which node: a node's CPUs share it.
     for from in node.all() {
         if pending >> (from.index() * MAX_CPUS) & ((1 << MAX_CPUS) - 1) == 0 {
@@ -84,14 +92,30 @@ pub fn drain<P: Platform>() {
     }
 }
 
+/// Takes threads that have been handed to this CPU.
+fn take_arrivals<P: Platform>(node: &'static Node, line: &WakeLine) {
+    let local = P::local();
+    let mut next = local.next_arrival.get();
+    let at = inbox::arrivals(node.id(), local.id());
+    let batch = arrivals::take(node.words, &at, &mut next);
+    local.next_arrival.set(next);
+    for id in batch.ids() {
+        if let Err(e) = handover::receive::<P>(&Cx::here::<P>(), id as u64) {
+            warn!(P, "thread {id} has come, and is not taken: {e}");
+        }
+    }
+    if batch.more {
+        let me = node.id().index() * MAX_CPUS + local.id().index();
+        let _ = wake::notify(node.words, line, me as u32);
+    }
+}
+
 /// Does what a message says. Nobody waits for an answer: what goes wrong is reported here, and
 /// nothing has been done then. The sender may have died since, and may have been another one than
 /// the ring says if it is a liar: no message gives it anything that it could not do by itself.
 fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
     let result = match m.0[0] {
-        kind::THREAD => handover::receive::<P>(&Cx::here::<P>(), m.0[1], m.0[2]),
         kind::ROOT => become_root::<P>(&Cx::here::<P>(), m.0[1], m.0[2]),
-        kind::SHOOTDOWN => shootdown::receive::<P>(node, P::cpu(), m.0[1]),
         kind::PUBLISH_CODE => publish_code_here::<P>(node, m.0[1]),
         kind::TEST => {
             // Numbered by its sender, from 0 on: the count is also the next number expected.

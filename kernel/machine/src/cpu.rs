@@ -33,6 +33,8 @@ pub struct CpuLocal {
     pub fast_token: Cell<u64>,
     /// Receiving ends of this CPU's inboxes, by sender node.
     pub inboxes: RefCell<[Option<Consumer>; MAX_NODES]>,
+    /// The thread id with which it goes on to take threads that have been handed to it.
+    pub next_arrival: Cell<u32>,
     /// This CPU's flush log.
     pub log: RefCell<Option<LogWriter>>,
     /// Stamps that it knows to be quiesced.
@@ -102,6 +104,7 @@ impl CpuLocal {
             cpu,
             fast_token: Cell::new(0),
             inboxes: RefCell::new([const { None }; MAX_NODES]),
+            next_arrival: Cell::new(0),
             log: RefCell::new(None),
             quiet: Known::new(),
             chain: Chain::new(),

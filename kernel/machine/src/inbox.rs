@@ -1,6 +1,13 @@
-//! Messages between CPUs of different nodes.
+//! What CPUs have for each other: threads that are handed over, shootdowns, messages.
 //!
-//! Every CPU has one inbox (a [`dyad_ring`] ring) per sender node in the CXL pool. A sender
+//! Threads and shootdowns are bits, for which there is always room:
+//!
+//! | what | where | protocol |
+//! |---|---|---|
+//! | a thread has been handed to a node, and a CPU of it is to take it ([`announce`]) | a bit for each thread id at each CPU, with a summary word | [`dyad_ring::arrivals`] |
+//! | a CPU is to drop its translations ([`ask_to_flush`]) | a word of each CPU | `dyad_space::shootdown` |
+//!
+//! Everything else is a message. Every CPU has one inbox (a [`dyad_ring`] ring) per sender node in the CXL pool. A sender
 //! pushes, then notifies: sets its bit in the receiver's `pending` word and rings the doorbell
 //! only if the bit was clear and the receiver is not attentive. The receiver takes the word and
 //! then looks into the inboxes of the nodes whose bits were set. The protocol and its orderings
@@ -15,15 +22,19 @@
 //! Here is the sending half, and where rings and words are; what a message has its receiver do is in
 //! `dyad_core::messages`.
 //!
-//! A receiver that is slow makes its senders fail with [`Error::Full`], never wait: no operation waits
-//! for another CPU, which might be waiting itself.
+//! A receiver that is slow makes the senders of messages fail with [`Error::Full`], never wait: no operation
+//! waits for another CPU, which might be waiting itself. The caller of the operation is told, and may try
+//! again; no thread depends on a message.
 
 use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::{CpuId, Error, NodeId, Result};
+use dyad_ring::arrivals::{self, Arrivals};
 use dyad_ring::wake::{self, WakeLine};
 use dyad_ring::{Consumer, Message, Producer, PushError, RING_BYTES};
 use dyad_shm::permitted::Permitted;
-use dyad_shm::superblock::{CpuEntry, INBOX_OFFSET, INBOX_SPACE, activity};
+use dyad_shm::superblock::{
+    ARRIVALS_OFFSET, ARRIVALS_SPACE, CpuEntry, INBOX_OFFSET, INBOX_SPACE, activity,
+};
 use dyad_shm::{LayoutHash, PhysAddr, PoolId};
 
 use crate::Platform;
@@ -35,24 +46,22 @@ pub mod kind {
     /// `[kind, frame]`: rewrite the frame so that no stale translation of it is left here, and
     /// clear this node's executed-on bit.
     pub const PUBLISH_CODE: u64 = 2;
-    /// `[kind, thread, owner word]`: takes a thread over; see `dyad_core::handover`.
-    pub const THREAD: u64 = 4;
     /// `[kind, thread, cpu]`: makes a thread the root thread of a CPU.
     pub const ROOT: u64 = 5;
-    /// `[kind, space]`: drops all user translations and says so there; see `dyad_space::shootdown`.
-    pub const SHOOTDOWN: u64 = 6;
     /// `[kind, sender, number]`: counted; for tests.
     pub const TEST: u64 = 3;
 }
 
-const _: () = assert!(RING_BYTES * (MAX_NODES * MAX_CPUS * MAX_NODES) as u64 <= INBOX_SPACE);
+const _: () = {
+    assert!(RING_BYTES * (MAX_NODES * MAX_CPUS * MAX_NODES) as u64 <= INBOX_SPACE);
+    assert!(arrivals::BYTES * (MAX_NODES * MAX_CPUS) as u64 <= ARRIVALS_SPACE);
+    assert!(arrivals::IDS as u64 == dyad_abi::service::MAX_THREAD_IDS);
+};
 
 /// Adds what messages mean, and where inboxes are, to a hash: see [`dyad_shm::layout`].
 pub const fn layout(h: LayoutHash) -> LayoutHash {
     h.text("inbox")
-        .word(kind::THREAD)
         .word(kind::ROOT)
-        .word(kind::SHOOTDOWN)
         .word(kind::PUBLISH_CODE)
         .word(kind::TEST)
         .word(MAX_NODES as u64)
@@ -65,15 +74,31 @@ pub fn ring_at(receiver: NodeId, cpu: CpuId, sender: NodeId) -> PhysAddr {
     PoolId::Cxl.base().add(INBOX_OFFSET + i as u64 * RING_BYTES)
 }
 
-/// The words by which a CPU is woken: on the two lines of its entry in the superblock.
-pub fn wake_line(n: NodeId, c: CpuId) -> WakeLine {
-    let at = PoolId::Cxl.base().add(
+/// Where the entry of a CPU in the superblock is.
+fn entry_at(n: NodeId, c: CpuId) -> PhysAddr {
+    PoolId::Cxl.base().add(
         (core::mem::offset_of!(dyad_shm::Superblock, cpus)
             + (n.index() * MAX_CPUS + c.index()) * size_of::<CpuEntry>()) as u64,
-    );
+    )
+}
+
+/// The words by which a CPU is woken: on the two lines of its entry in the superblock.
+pub fn wake_line(n: NodeId, c: CpuId) -> WakeLine {
+    let at = entry_at(n, c);
     WakeLine {
         pending: at.add(core::mem::offset_of!(CpuEntry, pending) as u64),
         activity: at.add(core::mem::offset_of!(CpuEntry, activity) as u64),
+    }
+}
+
+/// The words that say which threads have been handed to a CPU.
+pub fn arrivals(n: NodeId, c: CpuId) -> Arrivals {
+    let i = (n.index() * MAX_CPUS + c.index()) as u64;
+    Arrivals {
+        summary: entry_at(n, c).add(core::mem::offset_of!(CpuEntry, arrived) as u64),
+        words: PoolId::Cxl
+            .base()
+            .add(ARRIVALS_OFFSET + i * arrivals::BYTES),
     }
 }
 
@@ -134,6 +159,45 @@ fn ring_doorbell<P: Platform>(to: NodeId, cpu: CpuId) {
     }
 }
 
+/// Whether there is a CPU, and its node lives.
+///
+/// # Errors
+///
+/// [`Error::NoSuchNode`], [`Error::NodeDead`].
+fn check(node: &Node, to: NodeId, cpu: CpuId) -> Result<()> {
+    if to.index() >= node.params.node_count || cpu.index() >= node.params.cpus {
+        return Err(Error::NoSuchNode);
+    }
+    match node.is_live(to) {
+        true => Ok(()),
+        false => Err(Error::NodeDead),
+    }
+}
+
+/// Tells a CPU of a thread that has been handed to its node: the thread's owner word says so already. There is
+/// always room.
+///
+/// # Errors
+///
+/// [`Error::NoSuchNode`], [`Error::NodeDead`]; [`Error::Corrupt`] if there is no such thread id.
+pub fn announce<P: Platform>(to: NodeId, cpu: CpuId, thread_id: u64) -> Result<()> {
+    let node = node();
+    check(node, to, cpu)?;
+    let id = u32::try_from(thread_id).map_err(|_| Error::Corrupt)?;
+    if !arrivals::post(node.words, &arrivals(to, cpu), id) {
+        return Err(Error::Corrupt);
+    }
+    notify::<P>(to, cpu);
+    Ok(())
+}
+
+/// Asks a CPU of any node to drop its translations. There is always room.
+pub fn ask_to_flush<P: Platform>(to: NodeId, cpu: CpuId) {
+    let node = node();
+    node.words.set_bits(&node.sb.cpu(to, cpu).flush, 1);
+    notify::<P>(to, cpu);
+}
+
 /// Sends a message to a CPU of another node.
 ///
 /// # Errors
@@ -142,12 +206,7 @@ fn ring_doorbell<P: Platform>(to: NodeId, cpu: CpuId) {
 /// [`Error::Corrupt`] if the receiver's index is impossible.
 pub fn send<P: Platform>(to: NodeId, cpu: CpuId, m: &Message) -> Result<()> {
     let node = node();
-    if to.index() >= node.params.node_count || cpu.index() >= node.params.cpus {
-        return Err(Error::NoSuchNode);
-    }
-    if !node.is_live(to) {
-        return Err(Error::NodeDead);
-    }
+    check(node, to, cpu)?;
     let mem = node.words;
     {
         let mut outbox = node.outboxes[to.index()][cpu.index()].lock();

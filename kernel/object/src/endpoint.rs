@@ -8,7 +8,7 @@
 //! | step | order |
 //! |---|---|
 //! | send: or bits; look at waiter; CAS waiter -> 0; wake it | the or is a full fence here: either the receiver sees the bits or the sender sees the receiver |
-//! | wait: give the CPU's thread up; CAS waiter 0 -> me; fence; look at bits; if there are some, CAS waiter me -> 0 | as above |
+//! | wait: CAS waiter 0 -> me; fence; look at bits; if there are some, CAS waiter me -> 0; else owner word BLOCKED; fence; look at waiter: if it is not me, owner word RUNNING again | as above; who takes the waiter off, fences and looks at the owner word: either it is seen BLOCKED there, or the waiter sees that it is off |
 //! | take event: taken := busy (CAS); head := events or what was taken; thread.event := 0; taken := rest | one taker at a time, so that no rest is lost; a list that is not being taken from has all whose event says so |
 //! | give up: events 0 -> closed (CAS), all lines; fence; look at taken | a taker is busy before it takes: it is seen, or what it puts back |
 //! | push event: thread.event := why (was 0); CAS head; look at waiter | as send |
@@ -35,10 +35,10 @@ use dyad_abi::cap::Woken;
 use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_coherence::GlobalMem;
 use dyad_retype::KernelKind;
-use dyad_shm::{LayoutHash, shared_layout, shared_struct};
+use dyad_shm::{FrameRef, LayoutHash, shared_layout, shared_struct};
 
 use crate::node::Node;
-use crate::thread::{DOUBTED, NO_MORE_EVENTS, Thread};
+use crate::thread::{DOUBTED, NO_MORE_EVENTS, Owner, Thread};
 use crate::{frame_of, link_to, linked};
 
 /// Endpoints in a frame.
@@ -65,7 +65,7 @@ shared_struct! {
     pub struct Line {
         /// Bits that have been sent and not taken.
         pub bits: AtomicU64,
-        /// The thread that waits: link word.
+        /// The thread that waits, and the number of its wait: see [`Waiter`].
         pub waiter: AtomicU64,
         /// Threads that have become ready, newest first: link word.
         pub events: AtomicU64,
@@ -369,7 +369,7 @@ impl Line {
     }
 
     /// Sets bits; returns the thread that waited, which the caller now has to wake.
-    pub fn post(&self, node: &Node, bits: u64) -> Option<&'static Thread> {
+    pub fn post(&self, node: &Node, bits: u64) -> Option<Waiter> {
         self.set(node, bits);
         self.take_waiter(node)
     }
@@ -381,31 +381,97 @@ impl Line {
     }
 
     /// Takes the thread that waits, which the caller now has to wake.
-    pub fn take_waiter(&self, node: &Node) -> Option<&'static Thread> {
-        let waiter = node.words.read(&self.waiter);
-        let frame = linked(waiter)?;
-        if !node.words.exchange(&self.waiter, waiter, 0) {
+    pub fn take_waiter(&self, node: &Node) -> Option<Waiter> {
+        let word = node.words.read(&self.waiter);
+        let frame = waiting(word)?;
+        if !node.words.exchange(&self.waiter, word, 0) {
             return None;
         }
-        node.map.get(frame.address())
+        let thread = node.map.get(frame.address())?;
+        Some(Waiter {
+            thread,
+            number: (word >> NUMBER) as u32,
+        })
     }
 
-    /// Makes a thread that has left its CPU the one that waits here. `Ok(false)`: something has
-    /// come meanwhile, and the thread does not wait.
+    /// Makes a running thread the one that waits here, for the wait with this number; it is to become
+    /// BLOCKED then.
     ///
     /// # Errors
     ///
     /// [`Error::Exists`] if another thread waits here.
-    pub fn wait(&self, node: &Node, thread: &'static Thread) -> Result<bool> {
-        let me = link_to(frame_of(node, thread).ok_or(Error::Corrupt)?);
+    pub fn wait(&self, node: &Node, thread: &'static Thread, number: u32) -> Result<Waits> {
+        let link = link_to(frame_of(node, thread).ok_or(Error::Corrupt)?);
+        let me = link | (number as u64) << NUMBER;
         if !node.words.exchange(&self.waiter, 0, me) {
             return Err(Error::Exists);
         }
         node.words.fence();
         if !self.has_news(node) {
-            return Ok(true);
+            return Ok(Waits::Yes);
         }
-        // Whoever has taken the waiter off meanwhile wakes it.
-        Ok(!node.words.exchange(&self.waiter, me, 0))
+        Ok(match node.words.exchange(&self.waiter, me, 0) {
+            true => Waits::No,
+            false => Waits::TakenOff,
+        })
     }
+
+    /// Whether a thread is the one that waits here.
+    pub fn is_waiter(&self, node: &Node, thread: &'static Thread) -> bool {
+        let waiter = waiting(node.words.read(&self.waiter));
+        waiter.is_some() && waiter == frame_of(node, thread)
+    }
+
+    /// Takes a thread off that is not to wait here any more; `None` if it is not the waiter.
+    pub fn take_off(&self, node: &Node, thread: &'static Thread) -> Option<Waiter> {
+        let word = node.words.read(&self.waiter);
+        let is_it = waiting(word).is_some_and(|f| frame_of(node, thread) == Some(f));
+        (is_it && node.words.exchange(&self.waiter, word, 0)).then_some(Waiter {
+            thread,
+            number: (word >> NUMBER) as u32,
+        })
+    }
+}
+
+/// Where the number of the wait is in the word `waiter`; the bits below are the link word of the thread.
+const NUMBER: u32 = 40;
+
+/// The frame of the thread that waits, by the word `waiter`.
+pub fn waiting(word: u64) -> Option<FrameRef> {
+    linked(word & ((1 << NUMBER) - 1))
+}
+
+/// A thread that has been taken off an endpoint, and which of its waits that was: the sequence number of its
+/// owner word while it is BLOCKED for it. A later wait of the thread has another number.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiter {
+    /// The thread.
+    pub thread: &'static Thread,
+    /// The number of the wait, 24 bits.
+    pub number: u32,
+}
+
+impl Waiter {
+    /// The wait for which a thread is BLOCKED.
+    pub fn of(thread: &'static Thread, owner: Owner) -> Waiter {
+        let number = owner.seq;
+        Waiter { thread, number }
+    }
+
+    /// Whether an owner word is that of this wait, if it says BLOCKED.
+    #[inline]
+    pub const fn is_in(&self, owner: u64) -> bool {
+        owner >> NUMBER == self.number as u64
+    }
+}
+
+/// What has come of [`Line::wait`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// The thread is the waiter.
+    Yes,
+    /// Something has come meanwhile, and the thread does not wait.
+    No,
+    /// As [`No`](Waits::No), but another CPU has found the thread there, and has this wait in hand.
+    TakenOff,
 }

@@ -13,12 +13,12 @@
 //! unlinked. The rows that change mappings are in `dyad_space`.
 //!
 //! Which node writes what, for machines with incoherent caches: every word is read and modified at
-//! memory ([`Words`]), but for `flushed`, where each node has a line of its own.
+//! memory ([`Words`]).
 
 use core::sync::atomic::AtomicU64;
 
 use dyad_abi::cap::{RegionKind, Stripes};
-use dyad_abi::ident::{ISA_COUNT, MAX_CPUS, MAX_NODES};
+use dyad_abi::ident::{ISA_COUNT, MAX_NODES};
 use dyad_abi::user::{PAGE_SIZE, TABLES_PART, USER_END, USER_MIN};
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_coherence::GlobalMem;
@@ -38,7 +38,6 @@ const BUSY: u64 = 1;
 /// In the start address: the region is to be, if no other one is where it is. No start address is
 /// odd, so readers take it for none.
 const PENDING: u64 = 1;
-const CPUS: usize = MAX_NODES * MAX_CPUS;
 
 shared_struct! {
     /// A region's slot.
@@ -86,16 +85,18 @@ shared_struct! {
         pub faults_copied: AtomicU64,
         /// Region slots that have ever been in use: those behind need not be looked at.
         pub slots_used: AtomicU64,
-        /// Shootdowns so far: see `dyad_space::shootdown`.
+        /// Shootdowns that have been asked for: see `dyad_space::shootdown`, also for the next two.
         pub tickets: AtomicU64,
         /// Regions added and taken away so far: after each of them.
         pub region_changes: AtomicU64,
-        /// Reserved; zero.
-        pub reserved: [AtomicU64; 1],
+        /// The last shootdown that is over, and all before it.
+        pub confirmed: AtomicU64,
         /// Per node: where its faults take frames from.
         pub supplies: [SupplySlot; MAX_NODES],
-        /// Per CPU, by `node * 8 + cpu`: the last shootdown it has done.
-        pub flushed: [AtomicU64; CPUS],
+        /// The round of shootdowns that is under way: `ticket:32 | stamp:32`.
+        pub round: AtomicU64,
+        /// Reserved; zero.
+        pub reserved: [AtomicU64; 63],
         /// The regions.
         pub regions: [RegionSlot; MAX_REGIONS],
     }
@@ -103,14 +104,13 @@ shared_struct! {
 
 const _: () = {
     assert!(size_of::<Space>() as u64 == PAGE_SIZE);
-    assert!(core::mem::offset_of!(Space, flushed) % 64 == 0 && MAX_CPUS * 8 == 64);
 };
 
 pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
     shared_layout!(h;
         Space {
-            roots, faults_filled, faults_copied, slots_used, tickets, region_changes, reserved,
-            supplies, flushed, regions,
+            roots, faults_filled, faults_copied, slots_used, tickets, region_changes, confirmed,
+            supplies, round, reserved, regions,
         },
         SupplySlot { runs, cursor, in_vain, tables },
         RegionSlot { start, end, kind, reserved },

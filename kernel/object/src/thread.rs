@@ -27,7 +27,8 @@
 //! anything. The words of event lists change whoever owns the thread, and have a line of their own: were
 //! there a word on it that the owner stores to, writing that back could undo their changes.
 //!
-//! `seq` counts changes of hands, so that a message about an older one cannot take the thread.
+//! `seq` counts changes of hands and waits, so that a CPU that has an older one in hand cannot take the
+//! thread.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -125,6 +126,17 @@ impl Owner {
             node: to,
             incarnation,
             seq: self.seq.wrapping_add(1),
+        }
+    }
+
+    /// The owner of a running thread that goes to sleep. The number tells its waits apart: see
+    /// [`Waiter`](crate::endpoint::Waiter).
+    #[must_use]
+    pub const fn asleep(self) -> Owner {
+        let next = self.passed(self.node, self.incarnation, State::Blocked);
+        Owner {
+            seq: next.seq & FIELD,
+            ..next
         }
     }
 

@@ -12,10 +12,9 @@
 //! | the event word | as its event says, and on no list | doubt: [`dyad_object::endpoint`] | its scheduler is told |
 //! | taking it off a list to pass it on | as before, and its event is 0 | one look | its scheduler is told |
 //!
-//! Live wakers, and threads that are about to wait, are between these changes for a moment only: hence
-//! the second look. A thread that is there at both by chance is woken early, which is what `Resume` does,
-//! too. Its waker finds that it does not wait any more; if it was about to wait, it looks at its owner
-//! word once more and does not.
+//! Live wakers are between these changes for a moment only: hence the second look. A thread that is there
+//! at both by chance is woken early, which is what `Resume` does, too. Its waker finds that this wait is
+//! over.
 //!
 //! A thread that is ready, or sleeps until a deadline, and of which its scheduler knows, looks just like
 //! one of which it does not. So schedulers are told of all of them: what they know already changes
@@ -28,6 +27,7 @@ use dyad_shm::FrameRef;
 
 use dyad_core::cx::Cx;
 use dyad_core::{Platform, dispatch};
+use dyad_object::endpoint::Waiter;
 use dyad_object::thread::{Owner, State, Thread};
 
 /// Threads that are kept between the two looks. A CPU has no more than one in hand, so this is for all of
@@ -74,9 +74,10 @@ impl Adrift {
             if is_adrift(cx, *frame) == Some(*word)
                 && !lacks!("adrift::wake")
                 && let Some(t) = cx.node.map.get::<Thread>(frame.address())
+                && let Some(owner) = Owner::from_bits(*word)
             {
                 // Refused if it has been stopped; a scheduler that is gone is told nothing.
-                let _ = dispatch::wake::<P>(cx, t, Woken::Ready);
+                let _ = dispatch::wake::<P>(cx, Waiter::of(t, owner), Woken::Ready);
             }
         }
         let more = self.more;

@@ -14,9 +14,9 @@ use super::{OBJECTS, RECORDS, Walked, is_endpoints, next_object};
 use dyad_audit::scan::Cursor;
 use dyad_core::cx::Cx;
 use dyad_core::{Platform, dispatch};
-use dyad_object::endpoint::{Endpoints, LINES, Line, Vouched};
+use dyad_object::endpoint::{Endpoints, LINES, Line, Vouched, waiting};
 use dyad_object::thread::{State, Thread};
-use dyad_object::{find, linked, reference};
+use dyad_object::{find, reference};
 
 /// Threads that one piece takes off lists.
 const EVENTS: u32 = 64;
@@ -119,7 +119,7 @@ fn lists<P: Platform>(cx: &Cx, e: &'static Endpoints, dead: NodeId, events: &mut
 /// there is something for it is woken: whoever has sent that has died before.
 fn waiter<P: Platform>(cx: &Cx, line: &'static Line) {
     let word = cx.words().read(&line.waiter);
-    let Some(frame) = linked(word) else {
+    let Some(frame) = waiting(word) else {
         return;
     };
     let Some(t) = cx.node.map.get::<Thread>(frame.address()) else {
@@ -138,10 +138,10 @@ fn waiter<P: Platform>(cx: &Cx, line: &'static Line) {
         dispatch::withdraw::<P>(cx, t, line);
     } else if line.has_news(cx.node)
         && !lacks!("endpoints::waiter::news")
-        && let Some(t) = line.take_waiter(cx.node)
+        && let Some(waiter) = line.take_waiter(cx.node)
     {
         // Refused if it has been stopped meanwhile.
-        let _ = dispatch::wake::<P>(cx, t, Woken::Ready);
+        let _ = dispatch::wake::<P>(cx, waiter, Woken::Ready);
     }
 }
 

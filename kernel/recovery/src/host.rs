@@ -12,9 +12,11 @@ use dyad_abi::Isa;
 use dyad_abi::cap::RegionKind;
 use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::user::PAGE_SIZE;
-use dyad_ring::RING_BYTES;
+use dyad_ring::{RING_BYTES, arrivals};
 use dyad_shm::frame::WeakRef;
-use dyad_shm::superblock::{INBOX_OFFSET, NodeState, NodeWord, QUIESCE_OFFSET};
+use dyad_shm::superblock::{
+    ARRIVALS_OFFSET, INBOX_OFFSET, NodeState, NodeWord, QUIESCE_OFFSET, THREAD_IDS_OFFSET,
+};
 use dyad_shm::{PhysAddr, PoolId};
 
 use crate::{Life, Pace};
@@ -191,9 +193,13 @@ impl Trio {
             let first = (INBOX_OFFSET + n * ring) & !(PAGE_SIZE - 1);
             (0..5).map(move |i| cxl.add(first + i * PAGE_SIZE))
         });
+        let arrivals = (0..nodes * MAX_CPUS as u64 * arrivals::BYTES).step_by(PAGE_SIZE as usize);
+        let arrivals = arrivals.map(move |at| cxl.add(ARRIVALS_OFFSET + at));
+        // Ids of tests are low.
+        let ids = core::iter::once(cxl.add(THREAD_IDS_OFFSET));
         let local =
             (0..nodes as usize).flat_map(move |n| (0..=frames).map(move |i| frame(n, i).address()));
-        area.chain(rings).chain(local)
+        area.chain(rings).chain(arrivals).chain(ids).chain(local)
     }
 
     /// Remembers them.

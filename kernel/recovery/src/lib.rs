@@ -168,8 +168,6 @@ pub struct Recovery {
     last: [Option<(WeakRef, bool)>; MAX_CPUS],
     /// The same for the other frame, of a CPU that was replacing one by another.
     replaced: [Option<(WeakRef, bool)>; MAX_CPUS],
-    /// The thread whose message is to be sent.
-    pending: Option<threads::Handed>,
     /// Threads that the dead node may have been waking.
     adrift: adrift::Adrift,
     /// Walks that have begun to find them.
@@ -227,7 +225,6 @@ fn begin<P: Platform>(cx: &Cx) -> Option<Recovery> {
         tally: Tally::new(),
         last: [None; MAX_CPUS],
         replaced: [None; MAX_CPUS],
-        pending: None,
         adrift: adrift::Adrift::NONE,
         walks: 0,
     })
@@ -441,15 +438,7 @@ impl Recovery {
     }
 
     /// The dead node's threads, and spaces in whose supply its last rows' frames may lie, in one walk.
-    /// A thread whose message does not fit its receiver's inbox now is kept until it does: it has an
-    /// owner who does not know of it yet.
     fn threads<P: Platform>(&mut self, cx: &Cx, mut cursor: Cursor) -> Pace {
-        if let Some(handed) = &self.pending {
-            if !handed.send::<P>(cx) {
-                return Pace::Later;
-            }
-            self.pending = None;
-        }
         let mut records = RECORDS;
         for _ in 0..OBJECTS * 4 {
             let wanted = |k| k == Thread::KIND || k == Space::KIND;
@@ -468,11 +457,8 @@ impl Recovery {
             }
             threads::doubt(cx, frame);
             self.adrift.look(cx, frame);
-            if let Some(handed) = threads::repair::<P>(cx, self.dead, frame)
-                && !handed.send::<P>(cx)
-            {
-                self.pending = Some(handed);
-                break;
+            if let Some(handed) = threads::repair::<P>(cx, self.dead, frame) {
+                handed.announce::<P>(cx);
             }
         }
         self.go(Phase::Threads(cursor))

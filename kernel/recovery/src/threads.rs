@@ -9,15 +9,15 @@
 //! | ready or waiting there, and there is no other node of that ISA | in its frame | is stopped, and its scheduler told; it can be resumed where that ISA is again |
 //! | being configured or resumed there, or its registers looked at | in its frame, or not | as the next: what had been changed nobody knows |
 //! | anything else | lost with the machine | is stopped, and its scheduler told; it cannot be resumed before it is configured anew |
-//! | on its way from there to a live node | in its frame | is announced once more: the message may not have been sent |
+//! | on its way from there to a live node | in its frame | is announced once more: the dead node may not have come to that |
 //!
 //! A thread that its component forbids other nodes, and a thread nobody schedules (the root thread of
 //! a CPU), does not go on elsewhere.
 //!
 //! What is to become of a thread follows from what is in its frame; nothing of that is changed before
 //! the owner word, but for `carried`, which keeps what had been there. So the work can be repeated,
-//! by another recoverer too. Threads change nodes by the same messages as always: the receiver sets
-//! registers, because only it knows their layout.
+//! by another recoverer too. Threads change nodes as always, by the owner word and a bit at a CPU of the
+//! receiver ([`dyad_core::handover`]): the receiver sets registers, because only it knows their layout.
 //!
 //! News of threads that the dead node had in hand, between a list and a scheduler or on the way to a list,
 //! are told anew: [`doubt`] before anything else, [`tell_lost`] at the end. What it was doing to threads of
@@ -28,43 +28,35 @@ use core::sync::atomic::Ordering;
 use dyad_abi::cap::Woken;
 use dyad_abi::{Error, Isa, NodeId};
 use dyad_captbl::Owner as Dead;
-use dyad_ring::Message;
 use dyad_shm::FrameRef;
 use dyad_shm::frame::WeakRef;
 
 use dyad_core::cx::Cx;
 use dyad_core::handover::{NO_ENTRY, carry, what};
-use dyad_core::inbox::{self, kind};
-use dyad_core::{Platform, crossing, dispatch};
+use dyad_core::{Platform, crossing, dispatch, inbox};
 use dyad_object::component::{Component, Entry};
 use dyad_object::endpoint;
+use dyad_object::follow;
 use dyad_object::thread::{Owner, State, Thread, begun, info};
-use dyad_object::{follow, reference};
 
-/// A thread that has been given to a node, which is to be told.
+/// A thread that has been given to a node, which is to be told: by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handed {
-    thread: WeakRef,
-    owner: Owner,
+    id: u64,
+    to: NodeId,
 }
 
 impl Handed {
-    /// Tells the node. `false`: its inbox is full; try again.
-    pub fn send<P: Platform>(&self, cx: &Cx) -> bool {
-        let m = [
-            kind::THREAD,
-            self.thread.bits(),
-            self.owner.bits(),
-            0,
-            0,
-            0,
-            0,
-            0,
-        ];
-        let to = self.owner.node;
-        let cpu = inbox::pick_cpu(cx.node, to, 0);
+    /// Tells the node.
+    pub fn announce<P: Platform>(&self, cx: &Cx) {
+        let cpu = inbox::pick_cpu(cx.node, self.to, self.id);
         // If that node has died as well, whoever recovers it finds the thread.
-        !matches!(inbox::send::<P>(to, cpu, &Message(m)), Err(Error::Full))
+        let _ = inbox::announce::<P>(self.to, cpu, self.id);
+    }
+
+    fn of(t: &Thread, to: NodeId) -> Handed {
+        let id = t.id.load(Ordering::Relaxed);
+        Handed { id, to }
     }
 }
 
@@ -150,11 +142,8 @@ fn announced(cx: &Cx, dead: Dead, t: &'static Thread, owner: Owner) -> Option<Ha
         return None;
     }
     let to = cx.node.word_of(owner.node);
-    // The receiver takes the first message only.
-    (lives(cx, owner.node) && owner.is(owner.node, to.incarnation)).then_some(Handed {
-        thread: reference(cx.node, t)?,
-        owner,
-    })
+    let lives = lives(cx, owner.node) && owner.is(owner.node, to.incarnation);
+    lives.then(|| Handed::of(t, owner.node))
 }
 
 /// What it was doing when it was handed over, and from where; also if a recoverer that has died has
@@ -272,11 +261,9 @@ fn give(
     t.budget.store(0, Ordering::Relaxed);
     let incarnation = cx.node.word_of(to).incarnation;
     let handed = owner.passed(to, incarnation, State::Transit);
-    let thread = reference(cx.node, t)?;
-    t.change(cx.words(), owner, handed).then_some(Handed {
-        thread,
-        owner: Owner::from_bits(handed.bits())?,
-    })
+    // Before the thread is another node's.
+    let told = Handed::of(t, to);
+    t.change(cx.words(), owner, handed).then_some(told)
 }
 
 /// Stops a thread that cannot go on now, or, if its registers are lost, ever.

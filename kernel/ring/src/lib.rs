@@ -39,9 +39,14 @@
 //! # Sleep and wake
 //!
 //! See [`wake`].
+//!
+//! # Threads that are handed over
+//!
+//! They come by no ring, which may be full: see [`arrivals`].
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod arrivals;
 pub mod linger;
 mod spsc;
 pub mod wake;

@@ -7,7 +7,7 @@
 //!      │ something else has come, or the time is up                              ▲
 //!      ▼                                                                         │ it has come just now
 //!   ATTENTIVE, one more look ──────────────────────────────────────────────────────┘
-//!      └──────────── not there: whoever hands it over from now on sends a message
+//!      └──────────── not there: whoever hands it over from now on tells this CPU
 //! ```
 //!
 //! Both store one word and then look at the other's; with a full fence in between on both sides at least
@@ -17,17 +17,17 @@
 //! |---|---|
 //! | store `activity`: attentive | owner word: exchanged (acquire, release) |
 //! | full fence | full fence |
-//! | read the owner word; the thread is there: take it | read `activity`; not lingering for it: a message |
+//! | read the owner word; the thread is there: take it | read `activity`; not lingering for it: tell it ([`arrivals`](crate::arrivals)) |
 //!
-//! If both see each other, there is a message and nobody waits for it: the thread is taken by exchange of
+//! If both see each other, the CPU is told for nothing: the thread is taken by exchange of
 //! its owner word, so by one of them, and what its giver has put down is there for whoever takes it. To
-//! begin needs no order: who does not see it yet sends a message.
+//! begin needs no order: who does not see it yet tells the CPU.
 //!
 //! | step | order | without it |
 //! |---|---|---|
 //! | the exchange of the giver | release | the taker finds old words |
 //! | the exchange of the taker | acquire | the same; and two could take it if it were none |
-//! | fence of [`is_awaited`] | full | it sees a CPU linger that has stopped, and sends nothing: lost |
+//! | fence of [`is_awaited`] | full | it sees a CPU linger that has stopped, and does not tell it: lost |
 //! | fence of [`stop`], and the look behind it | full | the same |
 //!
 //! Only for machines with coherent caches: elsewhere nobody lingers.
@@ -100,7 +100,7 @@ pub fn take<W: Words + ?Sized>(words: &W, owner: W::Word, word: u64, taken: u64)
 }
 
 /// Does not linger any more. The owner word if the thread has come at the last moment: then it is to be
-/// taken, as nobody may have sent a message.
+/// taken, as nobody may have told this CPU.
 #[inline(always)]
 #[must_use = "nobody else may look for the thread"]
 pub fn stop<W: Words + ?Sized>(
@@ -124,7 +124,7 @@ pub fn hand_over<W: Words + ?Sized>(words: &W, owner: W::Word, mine: u64, handed
 
 /// Whether a CPU lingers for a thread that has been handed to its node: it need not be told then.
 #[inline(always)]
-#[must_use = "who is not awaited is lost without a message"]
+#[must_use = "who is not awaited is lost unless the CPU is told"]
 pub fn is_awaited<W: Words + ?Sized>(words: &W, activity: W::Word, doing: u64) -> bool {
     words.fence();
     words.load(activity) == doing

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use dyad_coherence::GlobalMem;
 use dyad_coherence::stale::mutant::{Flushes, Kind, Verdict, try_each};
 use dyad_coherence::stale::{Fault, Habits, StaleMem, Task, pause};
+use dyad_ring::arrivals::{self, Arrivals};
 use dyad_ring::wake::{WakeLine, attentive, notify, prepare, take_pending};
 use dyad_ring::{Consumer, MESSAGE_WORDS, Message, Producer, PushError, ring_bytes};
 use dyad_shm::PhysAddr;
@@ -19,6 +20,11 @@ const RING: PhysAddr = PhysAddr(0x40_0010_0000);
 const LINE: WakeLine = WakeLine {
     pending: PhysAddr(0x40_0000_1000),
     activity: PhysAddr(0x40_0000_1040),
+};
+/// On the line of `pending`, as kernels have it.
+const ARRIVALS: Arrivals = Arrivals {
+    summary: PhysAddr(0x40_0000_1008),
+    words: PhysAddr(0x40_0000_2000),
 };
 /// Small, so that slots are reused and the producer has to wait.
 const SLOTS: u64 = 4;
@@ -43,6 +49,9 @@ fn memory(nodes: usize, seed: u64) -> StaleMem {
         }
         mem.node(n).load(LINE.pending, Ordering::Relaxed);
         mem.node(n).load(LINE.activity, Ordering::Relaxed);
+        for at in (0..arrivals::BYTES).step_by(64) {
+            mem.node(n).load(ARRIVALS.words.add(at), Ordering::Relaxed);
+        }
     }
     mem
 }
@@ -165,6 +174,53 @@ fn ring_and_wake(mem: &StaleMem, flushes: &Flushes) -> Outcome {
     mem.interleave(STEPS, vec![sender, receiver])
 }
 
+/// Threads that are handed to a receiver that sleeps whenever it has nothing to do, one after the other, so
+/// that the same bits are set again.
+fn threads_arrive(mem: &StaleMem, flushes: &Flushes) -> Outcome {
+    const IDS: [u32; 6] = [3, 700, 4, 3, 4095, 3];
+    let doorbell = Doorbell::default();
+    let arrived = AtomicU64::new(0);
+    let giver: Task<'_> = Box::new(|| {
+        let mem = flushes.on(mem.node(SENDER));
+        for (n, id) in IDS.into_iter().enumerate() {
+            if !arrivals::post(&mem, &ARRIVALS, id) {
+                return Err("there is no such id".into());
+            }
+            if notify(&mem, &LINE, 9) {
+                doorbell.pending.store(true, Ordering::Relaxed);
+            }
+            while arrived.load(Ordering::Relaxed) <= n as u64 {
+                pause();
+                mem.fence();
+            }
+        }
+        Ok(())
+    });
+    let receiver: Task<'_> = Box::new(|| {
+        let mem = flushes.on(mem.node(RECEIVER));
+        attentive(&mem, &LINE);
+        let mut next = 0;
+        while arrived.load(Ordering::Relaxed) < IDS.len() as u64 {
+            if take_pending(&mem, &LINE) != 0 {
+                for id in arrivals::take(&mem, &ARRIVALS, &mut next).ids() {
+                    let n = arrived.fetch_add(1, Ordering::Relaxed) as usize;
+                    if IDS.get(n) != Some(&id) {
+                        return Err(format!("thread {id} arrives as number {n}"));
+                    }
+                }
+            } else if prepare(&mem, &LINE, ASLEEP) {
+                while !doorbell.pending.swap(false, Ordering::Relaxed) {
+                    pause();
+                    mem.fence();
+                }
+                attentive(&mem, &LINE);
+            }
+        }
+        Ok(())
+    });
+    mem.interleave(STEPS, vec![giver, receiver])
+}
+
 /// A receiver that has come back looks by itself: nobody rings for it, and it looks at what is so
 /// now, not at what was when it went away last.
 fn nobody_rings_for_nothing(mem: &StaleMem, flushes: &Flushes) -> Outcome {
@@ -224,6 +280,11 @@ fn sleepers_are_woken_whatever_the_caches_do() {
 }
 
 #[test]
+fn threads_arrive_whatever_the_caches_do() {
+    clean(2, threads_arrive);
+}
+
+#[test]
 fn ends_of_a_ring_move_between_nodes() {
     for seed in 0..4 * SEEDS {
         let mem = memory(4, seed);
@@ -244,6 +305,7 @@ fn every_flush_is_needed() {
         mutants(4, move_ends),
         mutants(2, ring_and_wake),
         mutants(2, nobody_rings_for_nothing),
+        mutants(2, threads_arrive),
     ];
     let caught: std::collections::BTreeSet<_> = verdicts
         .iter()
@@ -265,6 +327,7 @@ fn every_flush_is_needed() {
     // A place that no scenario reaches would be missing here.
     assert_eq!(kinds.map(|k| count("spsc.rs", k)), [1, 1, 5, 3]);
     assert_eq!(kinds.map(|k| count("wake.rs", k)), [0, 0, 2, 2]);
+    assert_eq!(kinds.map(|k| count("arrivals.rs", k)), [0, 0, 1, 0]);
 }
 
 /// Why the two words are on lines of their own: here they share one, and a bit is lost. This

@@ -15,6 +15,9 @@
 //! | `format` | formatter | READY is a release store after everything else; readers acquire |
 //! | node `state` | the node itself; DEAD: the launcher, after reaping; VACANT: the recoverer | CAS, acquire/release |
 //! | cpu `pending` | any sender, one bit each; the receiver swaps 0 | RMW |
+//! | cpu `arrived`, `flush` | any sender, before its bit in `pending`; the receiver takes them after that | RMW |
+//! | cpu `flushed` | the CPU itself, on the line of `activity` | release, after its TLB is dropped |
+//! | `shootdowns` | whoever starts a shootdown | RMW, before `flush` of each CPU |
 //! | cpu `activity` | the CPU itself, on a line of its own | store, `fence(SeqCst)`, then its last look at its inboxes |
 //! | `recoverer` | the CPU that takes or leaves it; another node if that one has died | CAS |
 //! | `control` | the launcher | read on every doorbell and idle tick; the request page before it is counted there |
@@ -41,7 +44,11 @@ pub const CLOCK_OFFSET: u64 = 0xc_0000;
 /// Offset of the inboxes in the CXL pool.
 pub const INBOX_OFFSET: u64 = 0x10_0000;
 /// Space reserved for the inboxes.
-pub const INBOX_SPACE: u64 = 0x60_0000;
+pub const INBOX_SPACE: u64 = 0x58_0000;
+/// Offset, in the CXL pool, of the words that say which threads have been handed to which CPU.
+pub const ARRIVALS_OFFSET: u64 = 0x68_0000;
+/// Space reserved for these.
+pub const ARRIVALS_SPACE: u64 = 0x8_0000;
 /// Offset of the table of thread ids in the CXL pool.
 pub const THREAD_IDS_OFFSET: u64 = 0x70_0000;
 /// Space reserved for the table of thread ids.
@@ -237,14 +244,20 @@ pub struct CpuEntry {
     pub pending: AtomicU64,
     /// Doorbells that senders have rung for this CPU.
     pub rung: AtomicU64,
+    /// Summary of the thread ids that have been handed to this CPU: see `dyad_ring::arrivals`.
+    pub arrived: AtomicU64,
+    /// 1: this CPU is to drop its translations: see `dyad_space::shootdown`.
+    pub flush: AtomicU64,
     /// Reserved; zero.
-    pub reserved: [AtomicU64; 6],
+    pub reserved: [AtomicU64; 4],
     /// One of [`activity`].
     pub activity: AtomicU64,
     /// Doorbell interrupts taken.
     pub taken: AtomicU64,
+    /// What `shootdowns` of the superblock was before this CPU last dropped its translations for a shootdown.
+    pub flushed: AtomicU64,
     /// Reserved; zero.
-    pub own_reserved: [AtomicU64; 6],
+    pub own_reserved: [AtomicU64; 5],
 }
 
 /// A pool's entry: where its frame table is.
@@ -318,6 +331,10 @@ pub struct Superblock {
     /// The one CPU that recovers dead nodes: incarnation of its node in bits 32.., victim plus one in
     /// bits 16.., CPU in bits 8.., node plus one; 0: nobody.
     pub recoverer: AtomicU64,
+    /// Shootdowns started so far, on a line of its own: see `dyad_space::shootdown`.
+    pub shootdowns: AtomicU64,
+    /// Reserved; zero.
+    pub reserved: [AtomicU64; 7],
     /// Kernel-half root entries by ISA, and whether they have been published (last word).
     pub roots: [RootEntries; ISA_COUNT],
     /// The nodes.
@@ -371,13 +388,13 @@ impl Superblock {
 pub const LAYOUT: LayoutHash = crate::shared_layout!(LayoutHash::EMPTY;
     Superblock {
         magic, format, abi_version, layout_hash, coherence, memory_model, shape, control,
-        control_arg, epoch, clock_owner, shutdown, self_test, program, ending, recoverer, roots, nodes, cpus, pools, scratch,
+        control_arg, epoch, clock_owner, shutdown, self_test, program, ending, recoverer, shootdowns, reserved, roots, nodes, cpus, pools, scratch,
     },
     NodeEntry {
         state, heartbeat, doorbell, kind, image, phase, barrier, clock_request, clock_answer,
         clock_time, migrations, clock_error, reserved,
     },
-    CpuEntry { pending, rung, reserved, activity, taken, own_reserved },
+    CpuEntry { pending, rung, arrived, flush, reserved, activity, taken, flushed, own_reserved },
     PoolEntry { base, size, frame_table, first_frame, end_frame, formatted, reserved },
     RootEntries { entries, image, reserved },
     ScratchLine { words },
@@ -388,6 +405,7 @@ pub const LAYOUT: LayoutHash = crate::shared_layout!(LayoutHash::EMPTY;
 .word(dyad_abi::ask::LAYOUT)
 .word(QUIESCE_OFFSET)
 .word(INBOX_OFFSET)
+.word(ARRIVALS_OFFSET)
 .word(THREAD_IDS_OFFSET)
 .word(CXL_FRAME_TABLE_OFFSET);
 

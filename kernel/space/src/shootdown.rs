@@ -3,21 +3,41 @@
 //!
 //! # Shootdown
 //!
-//! Quiescence drops translations within a round. Who cannot wait asks for a *ticket*; every CPU that
-//! is awake then gets a message, drops its TLB when it takes it, and notes the ticket in its word
-//! of the space. The kernel never waits: the caller asks, as often as it likes, whether all have.
+//! Quiescence drops translations within a round. A caller that cannot wait asks for a *ticket*: it is done
+//! when every CPU that is awake has dropped its TLB since. The kernel never waits: the caller asks, as often as
+//! it likes, whether all have.
+//!
+//! A CPU is asked by one word ([`ask_to_flush`](inbox::ask_to_flush)), whoever asks and for whichever spaces: its TLB
+//! is dropped as a whole. So there is always room, and many requests at once cost a CPU one flush. What a CPU
+//! has done is said for all spaces, too: it notes the *stamp*, the number of rounds started in the system,
+//! as it was before the flush. A space translates between its tickets and stamps, one round at a time:
 //!
 //! ```text
-//! caller:   unmap ... ; ticket = add(tickets, 1) + 1; fence; message to each CPU; own TLB
-//! receiver: t = tickets; flush TLB; flushed[me] = t
-//! done(ticket): every CPU that takes part has flushed >= ticket
+//! request: unmap ... ; ticket = add(space.tickets, 1) + 1; advance; own TLB
+//! advance: the round (t, s) is over, as every CPU that takes part has flushed >= s: confirmed = t
+//!          tickets > t: s' = add(shootdowns, 1) + 1; ask each CPU; round (t, s) := (tickets, s')  (CAS)
+//! CPU:     s = shootdowns; flush TLB; flushed = s
+//! done(ticket): advance; confirmed >= ticket
 //! ```
 //!
-//! The receiver reads the number before it flushes, so what it notes is never too new. CPUs that
-//! sleep, and those of dead nodes, hold nothing: they do not count. A CPU whose inbox is full has the
-//! call refused with `Again`; the ticket is not handed out then.
+//! | step | order |
+//! |---|---|
+//! | a round's ticket is read before its stamp is taken | all that was unmapped for tickets up to that one comes before the stamp |
+//! | the stamp is taken before CPUs are asked | a CPU that flushes because it was asked notes this stamp or a later one |
+//! | CPUs are asked before the round says so | a CPU that dies in between leaves no round of which nobody knows; of two that start a round one wins, and the other one has asked for nothing worse than a flush |
+//! | a CPU reads the stamp before it flushes | what it notes is never too new |
 //!
-//! Bounds: one message per CPU of the system, at most 63; asking reads as many words.
+//! Only the round that is under way is waited for, so a caller who asks again and again holds up no other caller:
+//! a ticket is done after the round under way and the one that follows. A ticket is a number of its space
+//! alone: it says nothing of other spaces.
+//!
+//! CPUs that sleep, and those of dead nodes, hold nothing: they do not count. Whoever looks whether a round is over
+//! asks those again that have not flushed: a CPU that slept when the round began, or whose asker has died.
+//!
+//! The word of the round has the low 32 bits of either number: there are never as many tickets or stamps within a
+//! round as would be needed to take one for another, as every ticket given out looks whether the round is over.
+//!
+//! Bounds: one word per CPU of the system, at most 63, is read, and set if need be.
 //!
 //! # Code
 //!
@@ -27,12 +47,11 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::ident::MAX_CPUS;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_coherence::GlobalMem;
 use dyad_ring::Message;
-use dyad_shm::frame::{FrameRef, WeakRef};
+use dyad_shm::frame::FrameRef;
 use dyad_shm::{FrameEntry, PhysAddr};
 
 use crate::Platform;
@@ -41,12 +60,7 @@ use crate::cx::Cx;
 use crate::inbox;
 use crate::mapping::In;
 use crate::node::Node;
-use crate::object::find;
 use crate::object::space::Space;
-
-fn word_of(node: NodeId, cpu: CpuId) -> usize {
-    node.index() * MAX_CPUS + cpu.index()
-}
 
 /// CPUs that may hold translations.
 fn holders(cx: &Cx) -> impl Iterator<Item = (NodeId, CpuId)> + '_ {
@@ -59,38 +73,98 @@ fn holders(cx: &Cx) -> impl Iterator<Item = (NodeId, CpuId)> + '_ {
     })
 }
 
-/// Drops this CPU's translations in the name of a ticket.
-fn flush_here<P: Platform>(node: &Node, cpu: CpuId, space: &Space) {
-    let ticket = node.words.read(&space.tickets);
+/// Drops this CPU's translations, and says so: it has been asked to, or asks itself.
+pub fn flush_here<P: Platform>(node: &Node, cpu: CpuId) {
+    let stamp = node.words.read(&node.sb.shootdowns);
     node.words.fence();
     if !lacks!("shootdown::flush_here::tlb") {
         P::flush_tlb();
     }
     node.words
-        .write(&space.flushed[word_of(node.id(), cpu)], ticket);
+        .write(&node.sb.cpu(node.id(), cpu).flushed, stamp);
 }
 
-/// Asks all CPUs to drop their translations. Returns the ticket.
-///
-/// # Errors
-///
-/// [`Error::Again`] if some CPU has too many messages; try again.
-pub fn request<P: Platform>(this: &In<'_>) -> Result<u64> {
+/// Bits of either number in the word of a round.
+const HALF: u32 = 32;
+
+/// The word of a round.
+const fn round(ticket: u64, stamp: u64) -> u64 {
+    ticket << HALF | stamp & u32::MAX as u64
+}
+
+/// The last number, up to `now`, whose low half is this.
+const fn last_with(now: u64, low: u64) -> u64 {
+    now.wrapping_sub(now.wrapping_sub(low) & u32::MAX as u64)
+}
+
+/// Ends the round of a space if it is over, and starts another one if there are tickets for it. Gives the last
+/// ticket that is done, and whether this CPU has started a round, for which it flushes itself.
+fn advance<P: Platform>(cx: &Cx, space: &Space) -> (u64, bool) {
+    let (words, sb) = (cx.words(), cx.node.sb);
+    let mut confirmed = words.read(&space.confirmed);
+    // In this order: neither number in the word is newer than what is read behind it.
+    let under_way = words.read(&space.round);
+    let tickets = words.read(&space.tickets);
+    let ticket = last_with(tickets, under_way >> HALF);
+    if ticket > confirmed {
+        let stamp = last_with(words.read(&sb.shootdowns), under_way);
+        if !has_flushed_everywhere::<P>(cx, stamp) {
+            return (confirmed, false);
+        }
+        // Only another CPU that has found this round over, or a later one, changes it in between.
+        if !words.exchange(&space.confirmed, confirmed, ticket) {
+            confirmed = words.read(&space.confirmed);
+        } else {
+            confirmed = ticket;
+        }
+    }
+    if tickets == ticket {
+        return (confirmed, false);
+    }
+    let stamp = words.increase(&sb.shootdowns, 1) + 1;
+    words.fence();
+    let me = (cx.node.id(), cx.cpu());
+    for (n, c) in holders(cx).filter(|&to| to != me) {
+        inbox::ask_to_flush::<P>(n, c);
+    }
+    let started = words.exchange(&space.round, under_way, round(tickets, stamp));
+    if started {
+        flush_here::<P>(cx.node, cx.cpu());
+    }
+    (confirmed, started)
+}
+
+/// Whether every CPU that takes part has flushed since a stamp. Those that have not are asked, this one does it.
+fn has_flushed_everywhere<P: Platform>(cx: &Cx, stamp: u64) -> bool {
+    let (words, me) = (cx.words(), (cx.node.id(), cx.cpu()));
+    let mut all = true;
+    for (n, c) in holders(cx) {
+        let cpu = cx.node.sb.cpu(n, c);
+        if words.read(&cpu.flushed) >= stamp {
+            continue;
+        }
+        if (n, c) == me {
+            flush_here::<P>(cx.node, c);
+            continue;
+        }
+        all = lacks!("shootdown::has_flushed_everywhere::wait");
+        if words.read(&cpu.flush) == 0 || words.read(&cpu.pending) == 0 {
+            inbox::ask_to_flush::<P>(n, c);
+        }
+    }
+    all
+}
+
+/// Asks all CPUs to drop their translations. Returns the ticket. This CPU's are dropped when it returns.
+pub fn request<P: Platform>(this: &In<'_>) -> u64 {
     let cx = this.cx;
     let ticket = cx.words().increase(&this.space.tickets, 1) + 1;
     cx.words().fence();
-    let message = Message([inbox::kind::SHOOTDOWN, this.object.bits(), 0, 0, 0, 0, 0, 0]);
-    let me = (cx.node.id(), cx.cpu());
-    for (n, c) in holders(cx).filter(|&to| to != me) {
-        match inbox::send::<P>(n, c, &message) {
-            // A node that dies counts no more.
-            Ok(()) | Err(Error::NodeDead) => {}
-            Err(Error::Full) => return Err(Error::Again),
-            Err(e) => return Err(e),
-        }
+    let (_, flushed) = advance::<P>(cx, this.space);
+    if !flushed {
+        flush_here::<P>(cx.node, cx.cpu());
     }
-    flush_here::<P>(cx.node, cx.cpu(), this.space);
-    Ok(ticket)
+    ticket
 }
 
 /// Whether all CPUs have dropped what they held when the ticket was given.
@@ -98,26 +172,15 @@ pub fn request<P: Platform>(this: &In<'_>) -> Result<u64> {
 /// # Errors
 ///
 /// [`Error::BadArgument`] if there is no such ticket.
-pub fn is_done(this: &In<'_>, ticket: u64) -> Result<bool> {
+pub fn is_done<P: Platform>(this: &In<'_>, ticket: u64) -> Result<bool> {
     let words = this.cx.words();
     if ticket > words.read(&this.space.tickets) {
         return Err(Error::BadArgument);
     }
-    Ok(holders(this.cx).all(|(n, c)| words.read(&this.space.flushed[word_of(n, c)]) >= ticket))
-}
-
-/// A [`SHOOTDOWN`](inbox::kind::SHOOTDOWN) message has come.
-///
-/// # Errors
-///
-/// [`Error::BadArgument`] if it makes no sense. The TLB is dropped also if the space is gone.
-pub fn receive<P: Platform>(node: &'static Node, cpu: CpuId, space: u64) -> Result<()> {
-    let object = WeakRef::from_bits(space).ok_or(Error::BadArgument)?;
-    match find::<Space>(node, object, Space::KIND) {
-        Ok(space) => flush_here::<P>(node, cpu, space),
-        Err(_) => P::flush_tlb(),
-    }
-    Ok(())
+    Ok(
+        words.read(&this.space.confirmed) >= ticket
+            || advance::<P>(this.cx, this.space).0 >= ticket,
+    )
 }
 
 /// Address of the word with the executed-on bits of a frame.

@@ -524,6 +524,14 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
+        "check/space::shootdown::has_flushed_everywhere::wait",
+        Flush,
+        "a shootdown is over once every CPU that takes part has dropped its translations",
+        &[
+            "core/unit/host::space_tests::a_shootdown_is_over_when_every_cpu_that_is_awake_has_dropped_its_tlb",
+        ],
+    ),
+    m(
         "check/space::shootdown::make_executable::wait",
         Flush,
         "new code is executed once nobody has translations of the old",
@@ -622,6 +630,18 @@ pub(crate) const CHECKS: &[Mutant] = &[
         State,
         "who is woken where it does not wait any more takes nothing from there",
         &["core/unit/ktest::ops_endpoint::messages_stay_for_those_who_wait_there_on_hosts"],
+    ),
+    m(
+        "check/core::dispatch::wait::sleep_at::look",
+        State,
+        "who has been taken off an endpoint while it still ran does not sleep",
+        &["core/unit/host::race_tests::messages_that_come_while_a_thread_goes_to_sleep_wake_it"],
+    ),
+    m(
+        "check/core::dispatch::wait::make_ready::number",
+        Version,
+        "a thread is woken from the wait in which it was found, and from no later one",
+        &["core/unit/host::race_tests::whoever_is_found_waiting_is_woken_from_that_wait_only"],
     ),
     m(
         "check/core::short::receive::range",

@@ -152,6 +152,12 @@ pub(crate) const FLUSHES: &[Mutant] = &[
         &["ring/incoherent/ends_of_a_ring_move_between_nodes"],
     ),
     m(
+        "flush/ring::arrivals::take_up_to::load_fresh",
+        Flush,
+        "the word is read at memory",
+        &["ring/incoherent/threads_arrive_whatever_the_caches_do"],
+    ),
+    m(
         "flush/ring::wake::attentive::store_through",
         Flush,
         "the word is written through",
@@ -268,6 +274,7 @@ pub(crate) const FLUSHES: &[Mutant] = &[
             "pgtbl/incoherent/of_nodes_that_map_and_unmap_the_same_pages_one_wins",
             "retype/incoherent/every_row_sees_what_is_so_in_memory",
             "ring/incoherent/sleepers_are_woken_whatever_the_caches_do",
+            "ring/incoherent/threads_arrive_whatever_the_caches_do",
         ],
     ),
 ];

@@ -17,7 +17,7 @@
 //! | NONE, STOPPED | nowhere; its last news may still be on a list | `Configure`, `Resume`, whoever gives its frame up |
 //! | READY | its scheduler's: on a list of events, or told of | `Dispatch` by a CPU of its node; `Stop` |
 //! | RUNNING | `thread` of a CPU, or under it in the chain | that CPU |
-//! | BLOCKED | the waiter of an endpoint, or about to be | a sender or its deadline, by the waiter word; `Stop`, by the owner word |
+//! | BLOCKED | the waiter of an endpoint, or just taken off by the CPU that wakes it | a sender or its deadline, by the waiter word; `Stop`, by the owner word |
 //! | TRANSIT | in a message | the receiver |
 //!
 //! If the node in the word dies, recovery takes the thread from wherever it is.
@@ -72,8 +72,8 @@ pub use root::{
     take_root,
 };
 pub use wait::{
-    Endpoint, block, is_waiter, stop_waiting, take_news, tell_scheduler, wait_no_more, wake,
-    wake_receiver, withdraw,
+    Endpoint, block, is_waiter, sleep_at, stop_waiting, take_news, tell_scheduler, wait_no_more,
+    wake, wake_receiver, withdraw,
 };
 
 /// What has become of the running thread in an operation. Whoever says `Switched` has seen to the

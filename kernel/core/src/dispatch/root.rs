@@ -72,10 +72,10 @@ pub fn root_deadline(cx: &Cx) -> u64 {
 pub fn root_timeout<P: Platform>(cx: &Cx) {
     if root_deadline(cx) <= clock::now::<P>().0
         && let Some(t) = root(cx)
-        && stop_waiting(cx, t)
+        && let Some(waiter) = stop_waiting(cx, t)
     {
         // Nobody else can have woken it, having found it nowhere: this has taken it off.
-        let _ = wake::<P>(cx, t, Woken::Ready);
+        let _ = wake::<P>(cx, waiter, Woken::Ready);
     }
 }
 

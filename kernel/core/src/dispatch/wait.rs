@@ -1,52 +1,75 @@
 //! Threads that wait at endpoints: how they stop, who finds them, who is told that they are ready.
 //!
 //! ```text
-//!   RUNNING ──block──▶ BLOCKED ──line.wait──▶ the waiter of its endpoint
-//!      ▲                  │  ▲                      │ taken off: by a message, by its deadline,
-//!      │ something        │  └── stopped meanwhile  │ by whoever stops it
-//!      └─ had come ───────┘                         ▼
-//!                           READY ◀──wake── (one of them only: the waiter word is exchanged)
+//!   RUNNING ──line.wait──▶ the waiter of its endpoint, still RUNNING ──▶ BLOCKED
+//!      ▲                        │                                          │ taken off: by a message, by its
+//!      └── something has come ──┴── taken off before it was BLOCKED ──┐    │ deadline, by Stop
+//!                                                                     │    ▼
+//!                 READY ◀──wake── (one of them only: the waiter word is exchanged)
 //! ```
 //!
 //! | race | closed by |
 //! |---|---|
 //! | a message comes while the receiver goes to sleep | [`Line::wait`] looks once more after it has become the waiter |
-//! | a thread is stopped between BLOCKED and being the waiter | it looks at its owner word after that, whoever stops it looks for the waiter after that: one of them sees the other |
-//! | two want to wake the same thread | who exchanges the waiter word does |
+//! | a message takes the waiter off while the thread is still RUNNING | the thread becomes BLOCKED, fences and looks at the waiter word; the sender takes it off, fences and looks at the owner word: one of them sees the other |
+//! | a thread is stopped while it goes to sleep | it cannot be stopped before it is BLOCKED, and then it is the waiter: `Stop` takes it off there |
+//! | a thread goes on and waits again while a CPU still has an older wait of it in hand | every wait has a number, in the waiter word and in the owner word: only the wait that was found is ended |
+//! | two want to wake the same thread | the one that exchanges the waiter word wakes it |
 //! | a thread moves to another CPU while its event is on a list | [`take_news`] passes it on |
 
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::{Event, Stopped, Woken};
 use dyad_abi::{CpuId, Error, Result};
+use dyad_coherence::GlobalMem;
 use dyad_shm::frame::WeakRef;
 
 use super::By;
 use super::chain::{give, give_back, go_on, take_dispatcher};
 use super::{After, current, is_root, release, settle, was_dispatched};
 use crate::cx::Cx;
-use crate::object::endpoint::{self, Endpoints, Line};
+use crate::object::endpoint::{self, Endpoints, Line, Waiter, Waits};
+use crate::object::follow;
 use crate::object::thread::{Owner, State, Thread};
-use crate::object::{follow, frame_of, link_to};
 use crate::{Platform, inbox};
 
 /// Links of schedulers of schedulers that a wake-up follows. A circle of them, which only programs
 /// can make, ends there.
 const MAX_SCHEDULERS: usize = 4;
 
-/// Makes a thread that has been taken off an endpoint, or timed out there, ready. Only who has
+/// Makes a thread that has been taken off an endpoint, or timed out there, ready. Only the CPU that has
 /// taken it off calls this: of several messages that come at once one has found it.
 ///
 /// # Errors
 ///
-/// [`Error::NotReady`] if it does not wait any more: it has been stopped meanwhile, which is its
-/// stopper's to deal with. Else as [`tell_scheduler`].
-pub fn wake<P: Platform>(cx: &Cx, t: &'static Thread, why: Woken) -> Result<()> {
-    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
-    if owner.state != State::Blocked || !t.change(cx.words(), owner, owner.with(State::Ready)) {
+/// [`Error::NotReady`] if that wait is over: the thread has been stopped meanwhile, which is its stopper's
+/// to deal with, or has not gone to sleep, as it looks once more. Else as [`tell_scheduler`].
+pub fn wake<P: Platform>(cx: &Cx, waiter: Waiter, why: Woken) -> Result<()> {
+    if !make_ready(cx, waiter)? {
         return Err(Error::NotReady);
     }
-    tell_scheduler::<P>(cx, t, why)
+    tell_scheduler::<P>(cx, waiter.thread, why)
+}
+
+/// Makes a thread that has been taken off its endpoint ready; `false` if that wait is over. A thread that is
+/// not BLOCKED may just be about to be: then either the second look sees that it is, or the thread sees that
+/// it is off.
+///
+/// # Errors
+///
+/// [`Error::Corrupt`] if the owner word is none.
+fn make_ready(cx: &Cx, Waiter { thread, number }: Waiter) -> Result<bool> {
+    let look = || thread.owner(cx.words()).ok_or(Error::Corrupt);
+    let waits = |o: Owner| {
+        let same = o.seq == number || lacks!("dispatch::wait::make_ready::number");
+        o.state == State::Blocked && same
+    };
+    let mut owner = look()?;
+    if !waits(owner) {
+        cx.words().fence();
+        owner = look()?;
+    }
+    Ok(waits(owner) && thread.change(cx.words(), owner, owner.with(State::Ready)))
 }
 
 /// Tells the scheduler of a ready thread, wherever it is. If that waits there, it becomes ready,
@@ -75,19 +98,19 @@ pub fn tell_scheduler<P: Platform>(cx: &Cx, t: &'static Thread, why: Woken) -> R
         let (endpoints, _) = follow::<Endpoints>(cx.node, word, Endpoints::KIND)?;
         let line = endpoints.line(dyad_abi::service::scheduler_line(owner.node, cpu))?;
         line.push_event(cx.node, t, why)?;
-        let Some(scheduler) = line.take_waiter(cx.node) else {
+        let Some(waiter) = line.take_waiter(cx.node) else {
             // It runs something else: interrupt that.
             if !here {
                 inbox::notify::<P>(owner.node, cpu);
             }
             return Ok(());
         };
-        // Stopped meanwhile: then it does not want to know.
-        let s = scheduler.owner(cx.words()).ok_or(Error::Corrupt)?;
-        if s.state != State::Blocked || !scheduler.change(cx.words(), s, s.with(State::Ready)) {
+        // It has been stopped meanwhile, and does not want to know; or it has not gone to sleep yet, and
+        // looks once more.
+        if !make_ready(cx, waiter)? {
             return Ok(());
         }
-        (t, why) = (scheduler, Woken::Ready);
+        (t, why) = (waiter.thread, Woken::Ready);
     }
     Err(Error::TooDeep)
 }
@@ -169,40 +192,62 @@ pub fn block<P: Platform>(
             cx.local.set_slice_end(end);
         }
     }
-    // BLOCKED before it is the waiter: who finds it there may take it at once.
     release::<P>(cx, t);
-    if !t.change(cx.words(), owner, owner.with(State::Blocked)) {
-        return Err(Error::Corrupt);
-    }
-    let waits = line.wait(cx.node, t);
-    if let Ok(true) = waits {
-        // From here on it may run elsewhere. Whoever stopped it before it was the waiter did not find
-        // it there: either they see the waiter, or this sees that it is stopped.
-        if t.owner(cx.words()) != Some(owner.with(State::Blocked)) {
-            withdraw::<P>(cx, t, line);
+    match sleep_at(cx, t, owner, line) {
+        Ok(true) => go_on(cx, next, Stopped::Blocked, deadline),
+        // It goes on at once.
+        sleeps => {
+            give_back(cx, next);
+            if let Err(e) = sleeps {
+                t.set_result(e.code(), 0);
+            }
         }
-        go_on(cx, next, Stopped::Blocked, deadline);
-        return Ok(After::Switched);
-    }
-    // Something came, or somebody else waits here: it goes on at once, unless it has been stopped
-    // meanwhile.
-    if t.change(cx.words(), owner.with(State::Blocked), owner) {
-        give_back(cx, next);
-        if let Err(e) = waits {
-            t.set_result(e.code(), 0);
-        }
-    } else {
-        go_on(cx, next, Stopped::Blocked, deadline);
     }
     Ok(After::Switched)
 }
 
+/// Puts a running thread, all of which is in its frame, to sleep at an endpoint. `true`: it sleeps there, or has
+/// been woken or stopped since, and may run elsewhere. `false`: something has come, and it still runs.
+///
+/// The thread becomes the waiter before it is BLOCKED. It can only be stopped once it is BLOCKED, so `Stop`
+/// always finds it at its endpoint, and this CPU stores nothing there that could come after a later wait.
+///
+/// # Errors
+///
+/// [`Error::Exists`] if another thread waits there; [`Error::Corrupt`] if it was not running. It does not
+/// wait then.
+pub fn sleep_at(cx: &Cx, t: &'static Thread, owner: Owner, line: &Line) -> Result<bool> {
+    let asleep = owner.asleep();
+    match line.wait(cx.node, t, asleep.seq)? {
+        Waits::Yes => {}
+        Waits::No => return Ok(false),
+        Waits::TakenOff => {
+            // The CPU that has taken it off must not end its next wait, which has another number.
+            t.change(cx.words(), owner, asleep.with(State::Running));
+            return Ok(false);
+        }
+    }
+    if !t.change(cx.words(), owner, asleep) {
+        line.take_off(cx.node, t);
+        return Err(Error::Corrupt);
+    }
+    // From here on it may run elsewhere. A sender that has taken it off while it was still RUNNING does not
+    // wake it: either that sender sees that it is BLOCKED, or this sees that it is the waiter no more.
+    cx.words().fence();
+    if line.is_waiter(cx.node, t) || lacks!("dispatch::wait::sleep_at::look") {
+        return Ok(true);
+    }
+    // The exchange fails if the thread has been woken or stopped since.
+    Ok(!t.change(cx.words(), asleep, asleep.with(State::Running)))
+}
+
 /// Wakes the thread taken off an endpoint after a message: switches to it if it belongs to this
 /// CPU and is more urgent than the running one.
-pub fn wake_receiver<P: Platform>(cx: &Cx, t: &'static Thread, at: Endpoint) -> Result<After> {
-    let me = current(cx);
+pub fn wake_receiver<P: Platform>(cx: &Cx, waiter: Waiter, at: Endpoint) -> Result<After> {
+    let (me, t) = (current(cx), waiter.thread);
     let waits = t.owner_word(cx.words());
     let here = Owner::says(waits, State::Blocked, cx.node.id(), cx.node.incarnation())
+        && waiter.is_in(waits)
         && t.cpu.load(Ordering::Relaxed) == cx.cpu().index() as u64;
     // Priorities are those of the last dispatch: who goes first has been decided, and nobody need
     // be asked.
@@ -210,11 +255,10 @@ pub fn wake_receiver<P: Platform>(cx: &Cx, t: &'static Thread, at: Endpoint) -> 
     // A root thread is a scheduler: it decides itself who goes first.
     let scheduled = |t: &Thread| t.scheduler.load(Ordering::Relaxed) != 0;
     if !(here && urgent && scheduled(me) && scheduled(t) && !cx.local.chain.is_full()) {
-        let owner = Owner::from_bits(waits).ok_or(Error::Corrupt)?;
-        if owner.state == State::Blocked {
-            wake::<P>(cx, t, Woken::Ready)?;
-        }
-        return Ok(After::Value(0));
+        return match make_ready(cx, waiter)? {
+            true => tell_scheduler::<P>(cx, t, Woken::Ready).map(|()| After::Value(0)),
+            false => Ok(After::Value(0)),
+        };
     }
     if !t.change_at_home(cx.words(), waits, waits ^ WOKEN) {
         return Ok(After::Value(0));
@@ -260,12 +304,12 @@ impl Endpoint {
 /// Takes a thread that is not to wait there any more off an endpoint, if it is there. Its frame may
 /// be given up after that: nothing leads to it.
 pub fn withdraw<P: Platform>(cx: &Cx, t: &'static Thread, line: &Line) {
-    if !frame_of(cx.node, t).is_some_and(|f| cx.words().exchange(&line.waiter, link_to(f), 0)) {
+    let Some(waiter) = line.take_off(cx.node, t) else {
         return;
-    }
+    };
     // Should it have begun to wait there again meanwhile, it looks again.
     if line_of(cx, t).is_ok_and(|now| core::ptr::eq(now, line)) {
-        let _ = wake::<P>(cx, t, Woken::Ready);
+        let _ = wake::<P>(cx, waiter, Woken::Ready);
     }
 }
 
@@ -289,21 +333,21 @@ pub(super) fn line_of(cx: &Cx, t: &Thread) -> Result<&'static Line> {
     endpoints.line(t.waits_line.load(Ordering::Relaxed))
 }
 
-/// Whether a blocked thread is the one that waits where it says that it does. If not, somebody has taken
-/// it off, or it is just about to wait. Of one whose endpoints are gone nothing can be said: `true`.
+/// Whether a blocked thread is the one that waits where it says that it does. If not, another CPU has taken
+/// it off and is about to wake it. Of one whose endpoints are gone nothing can be said: `true`.
 pub fn is_waiter(cx: &Cx, t: &'static Thread) -> bool {
     let Ok(line) = line_of(cx, t) else {
         return true;
     };
-    frame_of(cx.node, t).is_none_or(|f| cx.words().read(&line.waiter) == link_to(f))
+    line.is_waiter(cx.node, t)
 }
 
-/// Takes a blocked thread off the endpoint it waits at. `false`: somebody has just found it there,
-/// and wakes it.
-pub fn stop_waiting(cx: &Cx, t: &'static Thread) -> bool {
-    // An endpoint that is gone finds nobody.
-    let Ok(line) = line_of(cx, t) else {
-        return true;
-    };
-    frame_of(cx.node, t).is_some_and(|f| cx.words().exchange(&line.waiter, link_to(f), 0))
+/// Takes a blocked thread off the endpoint it waits at: the caller wakes it now. `None`: another CPU has just
+/// found it there, and wakes it.
+pub fn stop_waiting(cx: &Cx, t: &'static Thread) -> Option<Waiter> {
+    match line_of(cx, t) {
+        Ok(line) => line.take_off(cx.node, t),
+        // An endpoint that is gone finds no thread.
+        Err(_) => t.owner(cx.words()).map(|o| Waiter::of(t, o)),
+    }
 }

@@ -25,6 +25,8 @@ mod home_tests;
 #[cfg(test)]
 pub mod ktests;
 #[cfg(test)]
+mod linger_tests;
+#[cfg(test)]
 mod page_table_race;
 mod platform;
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use dyad_abi::cap::{
     CapIndex, CapType, MemoryOp, ObjectKind, ReceiveOp, RegionKind, Rights, SendOp, ThreadOp,
-    call_word,
+    Woken, call_word,
 };
 use dyad_abi::service::scheduler_line;
 use dyad_abi::user::PAGE_SIZE;
@@ -176,6 +176,99 @@ fn threads_stopped_and_resumed_while_they_begin_to_wait_can_wait_again() {
         } else {
             assert_eq!(owner(rig, t), State::Blocked);
             assert_ne!(ends.line(rig).waiter.load(Ordering::Relaxed), 0);
+        }
+        came
+    });
+}
+
+/// Whoever is stopped and resumed while it goes to sleep, at whatever moment, is not found waiting: another
+/// thread may wait there at any later moment, and is not told that the endpoint is taken.
+#[test]
+fn endpoints_are_free_once_who_was_to_wait_there_is_resumed() {
+    for pause in 0..8 {
+        at_each_change(|rig, changes| {
+            let ends = Ends::new(rig);
+            let (cap, _, t) = ends.thread(rig, State::Ready);
+            let (_, _, other) = ends.thread(rig, State::Running);
+            call(&rig.k, cap, ThreadOp::Dispatch as u32, &[0, 0]).unwrap();
+            let (k, line) = (rig.k, ends.line(rig));
+            let refused = Rc::new(Cell::new(false));
+            let is_refused = refused.clone();
+            let wait = move || {
+                let waits = |t: &Thread| t.owner(k.words()).unwrap().state != State::Ready;
+                let number = other.owner(k.words()).unwrap().asleep().seq;
+                if !waits(t) {
+                    is_refused.set(line.wait(k.node, other, number).is_err());
+                }
+            };
+            let both = move || {
+                for op in [ThreadOp::Stop, ThreadOp::Resume] {
+                    let _ = ops::thread::dispatch::<MockX86>(&k, t, op as u64, [0; 5]);
+                }
+                crash::later(pause, wait);
+            };
+            let came = crash::between(changes, both, || ends.wait(&rig.k));
+            crash::now();
+            assert!(!refused.get(), "it is taken by a thread that does not wait");
+            came
+        });
+    }
+}
+
+/// A message comes while a thread goes to sleep, at whatever moment: the thread does not sleep.
+#[test]
+fn messages_that_come_while_a_thread_goes_to_sleep_wake_it() {
+    everywhere(|rig, changes| {
+        let ends = Ends::new(rig);
+        let (cap, _, t) = ends.thread(rig, State::Ready);
+        call(&rig.k, cap, ThreadOp::Dispatch as u32, &[0, 0]).unwrap();
+        let (k, object) = (rig.k, ends.object);
+        let post = move || {
+            let _ = ops::endpoint::post::<MockX86>(&k, object, AT, 1);
+        };
+        let came = crash::between(changes, post, || ends.wait(&rig.k));
+        assert_eq!(owner(rig, t) == State::Blocked, !came);
+        let waits = ends.line(rig).waiter.load(Ordering::Relaxed) != 0;
+        assert_eq!(waits, !came, "who sleeps is the waiter");
+        came
+    });
+}
+
+/// A sender finds a thread at an endpoint and comes to wake it late: the thread has gone on and waits
+/// somewhere else by then. It goes on waiting there, and is the waiter there.
+#[test]
+fn whoever_is_found_waiting_is_woken_from_that_wait_only() {
+    at_each_change(|rig, changes| {
+        let ends = Ends::new(rig);
+        let (cap, _, t) = ends.thread(rig, State::Ready);
+        call(&rig.k, cap, ThreadOp::Dispatch as u32, &[0, 0]).unwrap();
+        let (k, line) = (rig.k, ends.line(rig));
+        let found = Rc::new(Cell::new(None));
+        let finds = found.clone();
+        let find = move || {
+            line.set(k.node, 1);
+            finds.set(line.take_waiter(k.node));
+        };
+        let came = crash::between(changes, find, || ends.wait(&rig.k));
+        crash::now();
+        let asleep = owner(rig, t) == State::Blocked;
+        let waits = line.waiter.load(Ordering::Relaxed) != 0;
+        match found.take() {
+            // It sleeps, and is woken: this has found it asleep.
+            Some(waiter) if asleep => {
+                let woken = dispatch::wake::<MockX86>(&k, waiter, Woken::Ready);
+                assert_eq!(woken, Ok(()), "nobody else wakes it");
+            }
+            Some(waiter) => {
+                assert_eq!(owner(rig, t), State::Running, "it has seen that it is off");
+                line.take_bits(k.node);
+                ends.wait(&rig.k);
+                let late = dispatch::wake::<MockX86>(&k, waiter, Woken::Ready);
+                assert_eq!(late, Err(Error::NotReady), "that wait is over");
+                assert_eq!(owner(rig, t), State::Blocked);
+                assert_ne!(line.waiter.load(Ordering::Relaxed), 0);
+            }
+            None => assert_eq!(asleep, waits, "who sleeps is the waiter"),
         }
         came
     });

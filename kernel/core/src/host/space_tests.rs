@@ -466,28 +466,91 @@ fn a_shootdown_is_over_when_every_cpu_that_is_awake_has_dropped_its_tlb() {
     let c = cx(x);
     let t = this(&c, space);
     x.did();
-    let ticket = shootdown::request::<MockX86>(&t).unwrap();
+    let is_done = |ticket| {
+        x.enter();
+        shootdown::is_done::<MockX86>(&t, ticket)
+    };
+    let ticket = shootdown::request::<MockX86>(&t);
     assert!(x.did().contains(&Did::FlushedTlb));
-    assert_eq!(shootdown::is_done(&t, ticket), Ok(false));
-    assert_eq!(shootdown::is_done(&t, ticket + 1), Err(Error::BadArgument));
+    assert_eq!(is_done(ticket), Ok(false));
+    assert_eq!(is_done(ticket + 1), Err(Error::BadArgument));
     a.enter();
     a.did();
     messages::drain::<MockA64>();
     assert_eq!(a.did(), [Did::FlushedTlb]);
-    assert_eq!(shootdown::is_done(&t, ticket), Ok(true));
-    x.enter();
-    let later = shootdown::request::<MockX86>(&t).unwrap();
-    assert_eq!(shootdown::is_done(&t, later), Ok(false), "asked anew");
-    assert_eq!(shootdown::is_done(&t, ticket), Ok(true));
+    assert_eq!(is_done(ticket), Ok(true));
+    let later = shootdown::request::<MockX86>(&t);
+    assert_eq!(is_done(later), Ok(false), "asked anew");
+    assert_eq!(is_done(ticket), Ok(true));
     // A node that is dead, or asleep, holds nothing.
     s.world
         .set_state(x.node(), 1, dyad_shm::superblock::NodeState::Dead);
-    assert_eq!(shootdown::is_done(&t, later), Ok(true));
-    // Nonsense from another node.
+    assert_eq!(is_done(later), Ok(true));
+}
+
+/// Requests without end, of the same space or of another one, cost another CPU one flush each time that it
+/// looks, and are refused to nobody; a ticket is done once that CPU has looked twice.
+#[test]
+fn shootdowns_that_are_asked_for_without_end_hold_up_no_other() {
+    let s = System::new(200);
+    let (space, other) = (s.space(), s.space());
+    let (x, a) = (s.x(), s.a());
+    let c = cx(x);
+    let (t, u) = (this(&c, space), this(&c, other));
+    let looks = || {
+        a.enter();
+        a.did();
+        messages::drain::<MockA64>();
+        let did = a.did();
+        x.enter();
+        did
+    };
+    let flood = |times: u64| {
+        for _ in 0..times {
+            shootdown::request::<MockX86>(&t);
+            shootdown::request::<MockX86>(&u);
+        }
+    };
+    flood(1_000);
+    let ticket = shootdown::request::<MockX86>(&t);
+    assert_eq!(ticket, 1_001, "a number of its space alone");
+    for round in 0..2 {
+        assert_eq!(
+            shootdown::is_done::<MockX86>(&t, ticket),
+            Ok(false),
+            "{round}"
+        );
+        flood(1_000);
+        assert_eq!(looks(), [Did::FlushedTlb], "one flush for all");
+        flood(1);
+    }
+    assert_eq!(shootdown::is_done::<MockX86>(&t, ticket), Ok(true));
+    // What it was asked for later is not done.
+    let later = shootdown::request::<MockX86>(&t);
+    looks();
+    assert_eq!(shootdown::is_done::<MockX86>(&t, later), Ok(false));
+    looks();
+    assert_eq!(shootdown::is_done::<MockX86>(&t, later), Ok(true));
+}
+
+/// A CPU that slept when it was to be asked, or whose asker died before, is asked by whoever waits.
+#[test]
+fn a_cpu_that_has_not_been_asked_to_flush_is_asked_again() {
+    let s = System::new(120);
+    let space = s.space();
+    let (x, a) = (s.x(), s.a());
+    let c = cx(x);
+    let t = this(&c, space);
+    let ticket = shootdown::request::<MockX86>(&t);
+    let asked = a.node().sb.cpu(a.node().id(), cpu(0));
+    for word in [&asked.flush, &asked.pending] {
+        word.store(0, core::sync::atomic::Ordering::Relaxed);
+    }
+    assert_eq!(shootdown::is_done::<MockX86>(&t, ticket), Ok(false));
     a.enter();
-    assert!(shootdown::receive::<MockA64>(a.node(), cpu(0), u64::MAX).is_err());
-    assert!(shootdown::receive::<MockA64>(a.node(), cpu(0), 5 << 32 | 1).is_ok());
-    assert!(a.did().contains(&Did::FlushedTlb));
+    messages::drain::<MockA64>();
+    x.enter();
+    assert_eq!(shootdown::is_done::<MockX86>(&t, ticket), Ok(true));
 }
 
 #[test]

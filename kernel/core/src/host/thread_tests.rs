@@ -91,7 +91,7 @@ pub(super) fn thread(
 ) -> (CapIndex, &'static Thread) {
     let object = rig.thread_of(rig.component, State::Ready).unwrap();
     let t = rig.as_thread(object).unwrap();
-    t.id.store(tag, Ordering::Relaxed);
+    rig.identify(object, tag).unwrap();
     t.tag.store(tag, Ordering::Relaxed);
     let scheduler = scheduler.map_or(0, |s| s.bits());
     t.scheduler.store(scheduler, Ordering::Relaxed);

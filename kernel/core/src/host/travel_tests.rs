@@ -21,7 +21,7 @@ use crate::entry;
 use crate::ktest::rig::Rig;
 use crate::ktest::spaces;
 use crate::object::component::Component;
-use crate::object::endpoint::Endpoints;
+use crate::object::endpoint::{Endpoints, Waits};
 use crate::object::find;
 use crate::object::thread::{State, Thread, begun};
 use crate::platform::{FaultKind, UserFault};
@@ -213,20 +213,21 @@ fn endpoints_lose_no_message_in_any_order_of_steps() {
             let e: &'static Endpoints = find(x.node(), object, Endpoints::KIND)?;
             let line = &e.lines[40];
             let owner = t.owner(rx.k.words()).unwrap();
-            t.change(rx.k.words(), owner, owner.with(State::Blocked));
+            t.change(rx.k.words(), owner, owner.asleep());
+            let number = owner.asleep().seq;
             // The message is posted before, or after the receiver waits; or its bits are there and
             // the sender has not looked for the receiver yet.
             let woken = match order {
                 0 => {
                     assert!(line.post(a.node(), 1).is_none());
-                    !line.wait(x.node(), t)?
+                    line.wait(x.node(), t, number)? == Waits::No
                 }
                 1 => {
-                    assert!(line.wait(x.node(), t)?);
+                    assert_eq!(line.wait(x.node(), t, number)?, Waits::Yes);
                     line.post(a.node(), 1).is_some()
                 }
                 _ => {
-                    assert!(line.wait(x.node(), t)?);
+                    assert_eq!(line.wait(x.node(), t, number)?, Waits::Yes);
                     a.node().words.set_bits(&line.bits, 1);
                     line.take_waiter(a.node()).is_some()
                 }

@@ -48,6 +48,8 @@ pub trait Machine {
     fn forget(&self, number: usize);
     /// Sends a message.
     fn send(&self, to: NodeId, cpu: CpuId, m: &Message) -> Result<()>;
+    /// Tells a CPU of a thread; see [`inbox::announce`].
+    fn announce(&self, to: NodeId, cpu: CpuId, thread_id: u64) -> Result<()>;
     /// Handles what has come in.
     fn drain(&self);
     /// Announces sleep; see [`inbox::prepare`].
@@ -164,6 +166,9 @@ impl<P: Platform> Machine for Of<P> {
     }
     fn send(&self, to: NodeId, cpu: CpuId, m: &Message) -> Result<()> {
         inbox::send::<P>(to, cpu, m)
+    }
+    fn announce(&self, to: NodeId, cpu: CpuId, thread_id: u64) -> Result<()> {
+        inbox::announce::<P>(to, cpu, thread_id)
     }
     fn drain(&self) {
         messages::drain::<P>();

@@ -10,7 +10,7 @@ use dyad_shm::frame::WeakRef;
 use super::pair_caps::{show, shown};
 use super::rig::{self, Rig};
 use super::{Cx, Outcome, Stop, ensure, gives, ktest, remark};
-use crate::dispatch::After;
+use crate::dispatch::{self, After};
 use crate::object::endpoint::{Endpoints, Line};
 use crate::object::find;
 use crate::object::thread::State;
@@ -53,8 +53,9 @@ fn wait_at(rig: &Rig<'_>, t: WeakRef, object: WeakRef, n: u64, line: &'static Li
     let thread = rig.as_thread(t)?;
     thread.waits_at.store(object.bits(), Ordering::Relaxed);
     thread.waits_line.store(n, Ordering::Relaxed);
+    let owner = thread.owner(rig.k.words()).ok_or(Error::Corrupt)?;
     ensure!(
-        line.wait(rig.cx.node, thread) == Ok(true),
+        dispatch::sleep_at(&rig.k, thread, owner, line)?,
         "it does not wait"
     );
     Ok(None)
@@ -67,7 +68,7 @@ fn messages_wake_threads_of_other_nodes(cx: &Cx<'_>) -> Outcome {
         let scheduler = scheduler(cx, rig)?;
         let object = rig.object(ObjectKind::Endpoints)?;
         show(cx, 0, object);
-        let t = rig.thread_of(rig.component, State::Blocked)?;
+        let t = rig.thread_of(rig.component, State::Running)?;
         let thread = rig.as_thread(t)?;
         thread.scheduler.store(scheduler.bits(), Ordering::Relaxed);
         thread
@@ -187,7 +188,7 @@ fn no_message_is_lost_between_waiting_and_waking(cx: &Cx<'_>) -> Outcome {
             cx.meet()?;
             return Ok(None);
         }
-        let t = rig.thread_of(rig.component, State::Blocked)?;
+        let t = rig.thread_of(rig.component, State::Running)?;
         let thread = rig.as_thread(t)?;
         thread.scheduler.store(scheduler.bits(), Ordering::Relaxed);
         let senders = cx.node.params.node_count as u64 - 1;
@@ -197,7 +198,8 @@ fn no_message_is_lost_between_waiting_and_waking(cx: &Cx<'_>) -> Outcome {
             for _ in 0..taken * 29 % 256 {
                 cx.machine.relax();
             }
-            if line.wait(cx.node, thread)? {
+            let owner = thread.owner(rig.k.words()).ok_or(Error::Corrupt)?;
+            if dispatch::sleep_at(&rig.k, thread, owner, line)? {
                 waits += 1;
                 let woken = cx.wait_for(LIMIT, || rig.state(t) == Some(State::Ready));
                 ensure!(
@@ -208,7 +210,7 @@ fn no_message_is_lost_between_waiting_and_waking(cx: &Cx<'_>) -> Outcome {
                 let e = event(cx, rig, scheduler)?;
                 gives!(e.why, Woken::Ready);
                 let owner = thread.owner(rig.k.words()).ok_or(Error::Corrupt)?;
-                let back = thread.change(rig.k.words(), owner, owner.with(State::Blocked));
+                let back = thread.change(rig.k.words(), owner, owner.with(State::Running));
                 ensure!(back, "somebody has it");
             }
             let bits = line.take(cx.node);

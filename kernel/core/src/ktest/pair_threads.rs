@@ -3,9 +3,8 @@
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::{ObjectKind, Rights, ThreadOp, Woken};
-use dyad_abi::service::scheduler_line;
+use dyad_abi::service::{MAX_THREAD_IDS, scheduler_line};
 use dyad_abi::{Error, NodeId};
-use dyad_ring::Message;
 use dyad_shm::frame::WeakRef;
 
 use super::ops_thread::has_jumped;
@@ -14,7 +13,6 @@ use super::pair_endpoints::{ends, event, first_cpu, scheduler};
 use super::rig::{self, Rig};
 use super::{Cx, Outcome, Stop, ensure, fail, gives, ktest, remark};
 use crate::dispatch::After;
-use crate::inbox::kind;
 use crate::invoke::{Returned, Way};
 use crate::object::component::{Component, Entry};
 use crate::object::find;
@@ -22,6 +20,9 @@ use crate::object::thread::{State, Thread};
 
 const MIGRATE: u32 = ThreadOp::Migrate as u32;
 const JUMP: u32 = ThreadOp::Jump as u32;
+
+/// An id that no thread has.
+const FREE_ID: u64 = 3_000;
 
 /// Where threads that travel are in user mode: program counter, stack pointer.
 const AT: (u64, u64) = (0x4100_0040, 0x4300_0f00);
@@ -38,7 +39,7 @@ fn travels(
         t.scheduler.store(scheduler.bits(), Ordering::Relaxed);
         t.tag
             .store(7 + cx.node.id().index() as u64, Ordering::Relaxed);
-        t.id.store(cx.node.id().index() as u64 + 20, Ordering::Relaxed);
+        rig.identify(rig.thread, cx.node.id().index() as u64 + 20)?;
         cx.machine
             .init_regs(t.regs(cx.machine.isa()), AT.0, AT.1, 0);
         show(cx, 0, rig.thread);
@@ -115,38 +116,25 @@ fn threads_migrate_round_all_nodes_and_go_on_where_they_were(cx: &Cx<'_>) -> Out
     })
 }
 
-/// A message about a hand-over that has been taken already takes nothing.
+/// A CPU that is told again of a thread that has been taken already takes nothing.
 #[ktest(pair)]
 fn hand_overs_are_taken_once(cx: &Cx<'_>) -> Outcome {
     travels(cx, |rig, scheduler, t| {
         let me = rig.cap(ObjectKind::Thread, rig.thread, Rights::ALL)?;
-        let owner = t.owner(rig.k.words()).ok_or(Error::Corrupt)?;
         let next = cx.next();
-        let mut handed = owner.with(State::Transit);
-        handed.node = next;
-        handed.incarnation = cx.node.word_of(next).incarnation;
-        handed.seq = owner.seq + 1;
+        let id = t.id.load(Ordering::Relaxed);
         cx.meet()?;
         gives!(
             rig.call(me, MIGRATE, &[next.index() as u64]),
             Ok(After::Switched)
         );
-        let again = [
-            kind::THREAD,
-            rig.thread.bits(),
-            handed.bits(),
-            0,
-            0,
-            0,
-            0,
-            0,
-        ];
         for _ in 0..3 {
-            gives!(cx.machine.send(next, first_cpu(), &Message(again)), Ok(()));
+            gives!(cx.machine.announce(next, first_cpu(), id), Ok(()));
         }
-        // Nor does one that names no thread.
-        let none = [kind::THREAD, rig.root.bits(), handed.bits(), 0, 0, 0, 0, 0];
-        gives!(cx.machine.send(next, first_cpu(), &Message(none)), Ok(()));
+        // Nor does it if no thread has that id; and there is no bit for what is no id.
+        gives!(cx.machine.announce(next, first_cpu(), FREE_ID), Ok(()));
+        let none = cx.machine.announce(next, first_cpu(), MAX_THREAD_IDS);
+        gives!(none, Err(Error::Corrupt));
         let e = event(cx, rig, scheduler)?;
         gives!(e.why, Woken::Arrived);
         let theirs = shown(cx, 0, cx.previous())?;

@@ -29,7 +29,7 @@ use crate::entry::ENTER;
 use crate::object::component::Component;
 use crate::object::endpoint::Endpoints;
 use crate::object::thread::{Owner, State, Thread};
-use crate::object::{find, kernel_kind};
+use crate::object::{find, ids, kernel_kind};
 use crate::ops;
 use crate::ops::memory::typed;
 use crate::tables::Layout;
@@ -133,6 +133,13 @@ impl<'a> Rig<'a> {
         t.cpu.store(self.k.cpu().index() as u64, Ordering::Relaxed);
         self.k.words().replace(&t.owner, owner.bits());
         Ok(thread)
+    }
+
+    /// Gives a thread an id, as `Configure` does.
+    pub fn identify(&self, thread: WeakRef, id: u64) -> Result<()> {
+        ids::claim(self.cx.node, id, thread)?;
+        self.as_thread(thread)?.id.store(id, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The structure of a thread.

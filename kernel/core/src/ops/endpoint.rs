@@ -59,7 +59,7 @@ pub fn sent<P: Platform>(cx: &Cx, to: Endpoint) -> Result<After> {
         // The bits stay until somebody receives there.
         None => notify_bound::<P>(cx, to.line),
         // Nobody else wakes it: it has been taken off. It may run at once, in the sender's place.
-        Some(t) => dispatch::wake_receiver::<P>(cx, t, to),
+        Some(waiter) => dispatch::wake_receiver::<P>(cx, waiter, to),
     }
 }
 
@@ -76,7 +76,7 @@ pub fn post<P: Platform>(cx: &Cx, object: WeakRef, line: u64, bits: u64) -> Resu
         None => notify_bound::<P>(cx, line).map(|_| ()),
         // Not switched to at once: interrupts are delivered in the run loop, where there may be no
         // running thread to switch from.
-        Some(t) => dispatch::wake::<P>(cx, t, Woken::Ready),
+        Some(waiter) => dispatch::wake::<P>(cx, waiter, Woken::Ready),
     }
 }
 

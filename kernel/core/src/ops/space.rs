@@ -129,8 +129,8 @@ pub fn dispatch<P: Platform>(
             };
             supply_run(this, a[0], memory.as_ref(), a[2], (a[3], a[4]))
         }
-        SpaceOp::Shootdown if a[1] == 0 => Ok(shootdown::is_done(this, a[0])? as u64),
-        SpaceOp::Shootdown => shootdown::request::<P>(this),
+        SpaceOp::Shootdown if a[1] == 0 => Ok(shootdown::is_done::<P>(this, a[0])? as u64),
+        SpaceOp::Shootdown => Ok(shootdown::request::<P>(this)),
         SpaceOp::Reclaim => reclaim(this, a[0], a[1]),
         SpaceOp::Evacuate => {
             let memory = cx.operand(cap(a[2])?, CapType::Memory, supply_rights())?;

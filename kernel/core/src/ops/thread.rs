@@ -33,7 +33,7 @@
 //! |---|---|
 //! | configure: STOPPED -> CHANGING, its id ([`ids`]), the thread's words, CHANGING -> STOPPED | each before the next: between them the thread is in nobody's reach |
 //! | registers: STOPPED -> CHANGING, the register, CHANGING -> STOPPED | as configure |
-//! | stop: READY or BLOCKED -> STOPPED; fence; off the endpoint | against a thread that goes to sleep: BLOCKED, waiter, owner word read again |
+//! | stop: READY or BLOCKED -> STOPPED; fence; off the endpoint | a thread that is BLOCKED has become the waiter before: it is found there, or a sender has taken it off |
 //! | resume: STOPPED -> CHANGING; off an old endpoint, CPU; CHANGING -> READY | release: the dispatcher sees all of it |
 
 use core::sync::atomic::Ordering;
@@ -282,8 +282,7 @@ fn stop<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<u64> {
         return Err(Error::Again);
     }
     if owner.state == State::Blocked {
-        // Nobody finds it at its endpoint any more. If somebody just has, it finds it stopped. If it
-        // is not there yet, whoever is putting it there sees that.
+        // No sender finds it at its endpoint any more. A sender that just has finds it stopped.
         cx.words().fence();
         dispatch::wait_no_more::<P>(cx, t);
     }
@@ -300,10 +299,8 @@ fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
         State::Blocked => {
             // As if its deadline had come: it takes what there is, if anything, when it runs. Its
             // words are not this CPU's to write: it may be stopped and configured anew meanwhile.
-            if !dispatch::stop_waiting(cx, t) {
-                return Err(Error::NotReady);
-            }
-            dispatch::wake::<P>(cx, t, Woken::Ready)?;
+            let waiter = dispatch::stop_waiting(cx, t).ok_or(Error::NotReady)?;
+            dispatch::wake::<P>(cx, waiter, Woken::Ready)?;
             return Ok(0);
         }
         State::Stopped => {}

@@ -5,8 +5,8 @@ use std::vec::Vec;
 use dyad_abi::Isa;
 use dyad_abi::cap::{Event, Woken};
 use dyad_core::host::crash;
-use dyad_core::object::find;
 use dyad_core::object::thread::{Owner, State, Thread};
+use dyad_core::object::{find, ids};
 
 use super::threads::{Cast, RELAXED, sound};
 use super::{Trio, node};
@@ -29,6 +29,8 @@ pub(super) fn another(s: &Trio, c: &Cast, which: usize, tag: u64) -> &'static Th
     t.owner.store(owner.bits(), RELAXED);
     t.scheduler.store(c.scheduler.bits(), RELAXED);
     t.tag.store(tag, RELAXED);
+    t.id.store(100 + tag, RELAXED);
+    ids::claim(s.machines[0].node(), 100 + tag, object).unwrap();
     t
 }
 

@@ -11,13 +11,13 @@ use dyad_shm::frame::WeakRef;
 
 use super::{Trio, cpu, node};
 use crate::Pace;
-use dyad_core::dispatch::After;
+use dyad_core::dispatch::{self, After};
 use dyad_core::handover::{carry, what};
 use dyad_core::host::{MockX86, crash, result};
 use dyad_core::object::component::{Component, Entry};
 use dyad_core::object::endpoint::{Endpoints, Line};
-use dyad_core::object::find;
 use dyad_core::object::thread::{Owner, State, Thread, begun, info};
+use dyad_core::object::{find, ids};
 use dyad_core::ops;
 
 const PC: usize = 8;
@@ -44,6 +44,7 @@ impl Cast {
         t.component.store(cast.component.bits(), RELAXED);
         t.scheduler.store(cast.scheduler.bits(), RELAXED);
         t.id.store(7, RELAXED);
+        ids::claim(s.machines[0].node(), 7, cast.thread).unwrap();
         t.tag.store(70, RELAXED);
         t.entry.store(0x4000_0000, RELAXED);
         cast
@@ -343,10 +344,10 @@ pub(super) fn wait(s: &Trio, c: &Cast, which: usize) -> &'static Line {
     t.waits_at.store(c.waits.bits(), RELAXED);
     t.waits_line.store(9, RELAXED);
     t.result.store(2, RELAXED);
-    c.own(s, State::Blocked, which);
+    let owner = c.own(s, State::Running, which);
     let m = s.machines[which];
     m.enter();
-    assert_eq!(line.wait(m.node(), t), Ok(true));
+    assert_eq!(dispatch::sleep_at(&s.cx(which), t, owner, line), Ok(true));
     line
 }
 

@@ -4,8 +4,9 @@ use std::vec::Vec;
 
 use dyad_abi::Isa;
 use dyad_abi::cap::{Event, Woken};
+use dyad_core::dispatch;
 use dyad_core::host::{MockA64, crash};
-use dyad_core::object::endpoint::Line;
+use dyad_core::object::endpoint::{Line, Waits};
 use dyad_core::object::thread::{State, Thread};
 use dyad_core::ops;
 
@@ -27,10 +28,11 @@ fn root(s: &Trio, c: &Cast, line: &Line) -> &'static Thread {
         RELAXED,
     );
     let owner = t.owner(s.machines[0].node().words).unwrap();
-    t.owner.store(owner.with(State::Blocked).bits(), RELAXED);
+    t.owner.store(owner.with(State::Running).bits(), RELAXED);
     let m = s.machines[2];
     m.enter();
-    assert_eq!(line.wait(m.node(), t), Ok(true));
+    let owner = owner.with(State::Running);
+    assert_eq!(dispatch::sleep_at(&s.cx(2), t, owner, line), Ok(true));
     t
 }
 
@@ -119,7 +121,9 @@ fn who_is_about_to_wait_is_left_alone() {
         // Somewhere in the round behind the first look.
         if before == crate::Pace::Later && line.waiter.load(RELAXED) == 0 {
             m.enter();
-            assert_eq!(line.wait(m.node(), c.thread(&s)), Ok(true));
+            let t = c.thread(&s);
+            let number = t.owner(m.node().words).unwrap().seq;
+            assert_eq!(line.wait(m.node(), t, number), Ok(Waits::Yes));
         }
         if before == crate::Pace::Idle {
             break;

@@ -24,6 +24,7 @@ mod dead_answer;
 mod deaths;
 mod emulation;
 mod explore;
+mod flood;
 mod journeys;
 mod jumping;
 mod kill;
@@ -93,6 +94,7 @@ fn main() -> ExitCode {
     trials.extend(deaths::trials());
     trials.extend(dead_answer::trials());
     trials.extend(crossing::trials());
+    trials.extend(flood::trials());
     trials.extend(jumping::trials());
     trials.extend(asking::trials());
     let conclusion = libtest_mimic::run(&args, trials);

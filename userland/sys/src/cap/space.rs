@@ -302,8 +302,8 @@ impl Cap<Space> {
     ///
     /// # Errors
     ///
-    /// `BadArgument` for a length of 0; `Again` if a CPU cannot be asked now; `TimedOut` if a CPU does not answer in time, which does not
-    /// keep it from dropping them later; and those of
+    /// `BadArgument` for a length of 0; `TimedOut` if a CPU does not answer in time, which does not keep it from
+    /// dropping them later; and those of
     /// [every operation](super#errors-of-every-operation).
     pub fn shootdown(self, start: u64, len: u64) -> Result<()> {
         let ticket = self.shootdown_begin(start, len)?;
@@ -320,7 +320,7 @@ impl Cap<Space> {
     ///
     /// # Errors
     ///
-    /// `BadArgument` for a length of 0; `Again` if a CPU cannot be asked now; and those of
+    /// `BadArgument` for a length of 0; and those of
     /// [every operation](super#errors-of-every-operation).
     pub fn shootdown_begin(self, start: u64, len: u64) -> Result<Ticket> {
         if len == 0 {

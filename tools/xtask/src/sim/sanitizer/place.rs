@@ -22,13 +22,13 @@ use dyad_object::space::{RegionSlot, Space, SupplySlot};
 use dyad_object::thread::{Frame, RegArea, Thread};
 use dyad_object::time::Budgets;
 use dyad_retype::{FrameWord, KernelKind, Use};
-use dyad_ring::{HEAD_OFFSET, MESSAGE_WORDS, RING_BYTES, SLOTS_OFFSET, TAIL_OFFSET};
+use dyad_ring::{HEAD_OFFSET, MESSAGE_WORDS, RING_BYTES, SLOTS_OFFSET, TAIL_OFFSET, arrivals};
 use dyad_shm::quiesce::{
     CpuAcknowledgement, FlushLog, IntentLine, NodePublication, NodeRequest, QuiesceArea,
 };
 use dyad_shm::superblock::{
-    CXL_FRAME_TABLE_OFFSET, CpuEntry, INBOX_OFFSET, INBOX_SPACE, NodeEntry, PoolEntry,
-    QUIESCE_OFFSET, RootEntries, ScratchLine,
+    ARRIVALS_OFFSET, ARRIVALS_SPACE, CXL_FRAME_TABLE_OFFSET, CpuEntry, INBOX_OFFSET, INBOX_SPACE,
+    NodeEntry, PoolEntry, QUIESCE_OFFSET, RootEntries, ScratchLine,
 };
 use dyad_shm::{FrameEntry, PhysAddr, PoolId, Superblock};
 
@@ -58,6 +58,8 @@ const SUPERBLOCK: Fields = fields!(Superblock {
     program,
     ending,
     recoverer,
+    shootdowns,
+    reserved,
     roots,
     nodes,
     cpus,
@@ -82,9 +84,12 @@ const NODE: Fields = fields!(NodeEntry {
 const CPU: Fields = fields!(CpuEntry {
     pending,
     rung,
+    arrived,
+    flush,
     reserved,
     activity,
     taken,
+    flushed,
     own_reserved
 });
 const POOL: Fields = fields!(PoolEntry {
@@ -208,9 +213,10 @@ const SPACE: Fields = fields!(Space {
     slots_used,
     tickets,
     region_changes,
-    reserved,
+    confirmed,
     supplies,
-    flushed,
+    round,
+    reserved,
     regions,
 });
 const SUPPLY: Fields = fields!(SupplySlot {
@@ -311,6 +317,15 @@ fn quiesce(offset: usize) -> String {
             format!("logs{which}.{name}")
         }
     }
+}
+
+fn arrival(offset: u64) -> String {
+    let (cpu, word) = (
+        offset / arrivals::BYTES,
+        offset % arrivals::BYTES / WORD as u64,
+    );
+    let (node, cpu) = (cpu as usize / MAX_CPUS, cpu as usize % MAX_CPUS);
+    format!("at CPU {node}/{cpu}: word {word}")
 }
 
 fn inbox(offset: usize) -> String {
@@ -433,6 +448,9 @@ pub fn place(at: u64, frame: u64, bytes: impl Fn(PoolId) -> u64) -> Place {
             o if o < QUIESCE_OFFSET + size_of::<QuiesceArea>() as u64 => {
                 Place::new("quiesce", quiesce((o - QUIESCE_OFFSET) as usize))
             }
+            o if (ARRIVALS_OFFSET..ARRIVALS_OFFSET + ARRIVALS_SPACE).contains(&o) => {
+                Place::new("arrivals", arrival(o - ARRIVALS_OFFSET))
+            }
             o if (INBOX_OFFSET..INBOX_OFFSET + INBOX_SPACE).contains(&o) => {
                 Place::new("inboxes", inbox((o - INBOX_OFFSET) as usize))
             }
@@ -506,6 +524,10 @@ mod tests {
             (
                 INBOX_OFFSET + RING_BYTES * 8 + SLOTS_OFFSET + 72,
                 "inboxes.inbox of CPU 0/1 from node 0: word 1 of a message",
+            ),
+            (
+                ARRIVALS_OFFSET + arrivals::BYTES * 9 + 16,
+                "arrivals.at CPU 1/1: word 2",
             ),
             (CXL_FRAME_TABLE_OFFSET + 24, "frame record.w1"),
         ] {

@@ -1,0 +1,73 @@
+//! Threads that ask other nodes for as much as they may, beside threads that go there and come back: program
+//! `flood`. Nothing that is full for a moment ends a thread. `DYAD_LONG=1` runs each of them fifty times.
+
+use std::time::Duration;
+
+use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_abi::service::Grant;
+use libtest_mimic::{Failed, Trial};
+use xtask::config::{RunConfig, Work};
+
+use crate::console::{because, run};
+use crate::times;
+
+const PAIR: &[Isa] = &[X86_64, Aarch64];
+const REVERSED: &[Isa] = &[Aarch64, X86_64];
+const THREE: &[Isa] = &[X86_64, Aarch64, X86_64];
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let test = |name: &str, f: fn() -> Result<(), Failed>| {
+        times::test(format!("flood::{name}"), f).with_kind("system")
+    };
+    vec![
+        test("shootdowns_end_no_call_on_the_pair", || {
+            travellers(PAIR, 2, true, "shootdowns")
+        }),
+        test("shootdowns_end_no_call_in_reversed_order", || {
+            travellers(REVERSED, 2, true, "shootdowns")
+        }),
+        test("all_at_once_on_the_pair", || {
+            travellers(PAIR, 2, true, "all")
+        }),
+        test("all_at_once_on_three_nodes", || {
+            travellers(THREE, 1, true, "all")
+        }),
+        test("all_at_once_without_coherence", || {
+            travellers(PAIR, 2, false, "all")
+        }),
+    ]
+}
+
+/// Every traveller comes back from each of its calls and invocations, beside the floods.
+fn travellers(nodes: &[Isa], cpus: usize, coherent: bool, flood: &str) -> Result<(), Failed> {
+    let runs = match std::env::var_os("DYAD_LONG") {
+        Some(_) => 50,
+        None => 1,
+    };
+    let config = RunConfig {
+        nodes: nodes.to_vec(),
+        cpus,
+        coherent,
+        grant: Grant::All,
+        work: Work::App {
+            app: "flood".into(),
+            args: format!("--flood {flood}"),
+        },
+        timeout: Some(Duration::from_secs(120)),
+        ..RunConfig::default()
+    };
+    for n in 0..runs {
+        let (report, text) = run(&config);
+        if let Some(why) = report.failure() {
+            return because(&text, format!("run {n}: {why}"));
+        }
+        for node in 0..nodes.len() {
+            let name = format!("flood.{flood}.node{node}");
+            if !report.checks.iter().any(|c| c.name == name && c.ok) {
+                return because(&text, format!("run {n}: {name} was not made"));
+            }
+        }
+    }
+    Ok(())
+}
