@@ -108,6 +108,9 @@ pub struct Attacker {
     pub budgets: [Cap<Time>; BUDGETS],
 }
 
+/// A capability for each node with a thread of the victim.
+type BySide<T> = [Cap<T>; SIDES as usize];
+
 /// Budgets of an attacker that the warden knows.
 pub const BUDGETS: usize = 4;
 
@@ -122,9 +125,9 @@ pub struct World {
     /// The victim.
     pub victim: Part,
     /// Its threads, by node.
-    pub victims: [Cap<Thread>; SIDES as usize],
+    pub victims: BySide<Thread>,
     /// Its budgets that they run on, by node.
-    pub victim_time: [Cap<Time>; SIDES as usize],
+    pub victim_time: BySide<Time>,
     /// Attackers.
     pub attackers: [Option<Attacker>; SIDES as usize],
 }
@@ -229,7 +232,7 @@ impl Builder<'_> {
     ) -> Result<()> {
         let at = TableAt { isa, level: 1 };
         // SAFETY: 1. The space is not the warden's own.
-        let mut map = || patiently(|| unsafe { space.map(at, va, frame, page, access) });
+        let map = || patiently(|| unsafe { space.map(at, va, frame, page, access) });
         match map() {
             Err(Error::NotFound) => {
                 self.tables(space, isa, va)?;
@@ -407,14 +410,7 @@ impl Builder<'_> {
         Ok(thread)
     }
 
-    fn victim(
-        &mut self,
-        services: &[Part; 2],
-    ) -> Result<(
-        Part,
-        [Cap<Thread>; SIDES as usize],
-        [Cap<Time>; SIDES as usize],
-    )> {
+    fn victim(&mut self, services: &[Part; 2]) -> Result<(Part, BySide<Thread>, BySide<Time>)> {
         let ids = victim_id(0)..victim_id(SIDES);
         let part = self.part(8, 0, ids.clone())?;
         let all = Rights::ALL;

@@ -277,10 +277,6 @@ pub mod at {
     pub const TIME_2: CapIndex = CapIndex(40);
     /// Attacker: a component in which threads of its may run, too.
     pub const SPARE: CapIndex = CapIndex(41);
-    /// Attacker: leaf `n` of its table.
-    pub const fn leaf(n: u32) -> CapIndex {
-        CapIndex(44 + n)
-    }
     /// Leaves of a table.
     pub const LEAVES: u32 = 8;
     /// Victim: invokes the service that runs everywhere, as the thread of a node.

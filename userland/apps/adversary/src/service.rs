@@ -42,7 +42,7 @@ fn here() -> Option<u64> {
 
 fn check_home() {
     let home = report(word::HOME).load(Relaxed);
-    if home != 0 && !here().is_some_and(|node| home & 1 << node != 0) {
+    if home != 0 && here().is_none_or(|node| home & 1 << node == 0) {
         found(wrong::HOME, here().unwrap_or(u64::MAX));
     }
 }

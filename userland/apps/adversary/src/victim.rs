@@ -227,7 +227,7 @@ impl Victim {
                 at::COMPONENT.get().into(),
                 report(word::ENTRY).load(Relaxed),
                 Role::Helper.arg(node << 15 | round & 0x7fff),
-                victim_id(node) + 1 | tag << 32,
+                (victim_id(node) + 1) | tag << 32,
                 u64::from(at::ENDPOINTS.get()) | u64::from(at::IDS.get()) << 32,
             ],
         );

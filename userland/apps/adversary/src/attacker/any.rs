@@ -12,7 +12,7 @@ use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
 
 use super::plays::MEMORY_FRAMES;
 use super::{Actor, call, gadget_address, invoke};
-use crate::plan::{WINDOW, WINDOW_PAGES, ask, at, report, word};
+use crate::plan::{WINDOW, WINDOW_PAGES, at, report, word};
 
 /// Numbers that are no number of anything.
 const ABSURD: [u64; 7] = [
@@ -50,7 +50,7 @@ pub fn place(a: &Actor, ty: CapType) -> u64 {
     let index: u64 = at::pool(ty, a.next()).get().into();
     match a.below(16) {
         0 => a.pick(&ABSURD),
-        1 => operand(a, CapType::Captbl) << 32 | index % 64,
+        1 => (operand(a, CapType::Captbl) << 32) | (index % 64),
         _ => u64::from(at::TABLE.get()) << 32 | index,
     }
 }
@@ -326,7 +326,7 @@ fn thread(a: &Actor) -> (u64, [u64; 5]) {
     let value = a.pick(&[gadget_address(), WINDOW, a.next(), USER_END]);
     let args = match op {
         ThreadOp::Dispatch => {
-            let slice = 1 + a.below(300_000) | a.below(256) << 56;
+            let slice = (1 + a.below(300_000)) | (a.below(256) << 56);
             [slice, a.pick(&[0, operand(a, CapType::Time)]), 0, 0, 0]
         }
         ThreadOp::ReadRegister => [a.below(3), a.below(40), 0, 0, 0],
@@ -444,10 +444,4 @@ fn hardware(a: &Actor) -> (u64, [u64; 5]) {
         HardwareOp::Count => [a.below(40), 0, 0, 0, 0],
     };
     (op as u64, args)
-}
-
-/// Which service a call of the attacker goes to, and with what.
-pub fn some_service(a: &Actor) -> (CapIndex, [u64; 4]) {
-    let to = a.pick(&[at::SERVICE, at::SERVICE, at::HOMELY]);
-    (to, [ask::WORK, a.below(20_000), 0, 0])
 }
