@@ -47,6 +47,14 @@ pub fn may_halt(isa: Isa, code: &[u8]) -> bool {
     }
 }
 
+/// Whether the instruction `code` is a system call.
+pub fn is_system_call(isa: Isa, code: &[u8]) -> bool {
+    match isa {
+        Isa::X86_64 => code == [0x0f, 0x05],
+        Isa::Aarch64 => code == 0xd400_0001u32.to_le_bytes(),
+    }
+}
+
 /// Whether no access of the instruction `code` is longer than 8 bytes. `false` if that is not obvious.
 pub fn is_narrow(isa: Isa, code: &[u8]) -> bool {
     match isa {
@@ -149,6 +157,14 @@ fn aarch64(word: u32) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn system_calls_are_told_from_other_instructions() {
+        assert!(is_system_call(Isa::X86_64, &[0x0f, 0x05]));
+        assert!(!is_system_call(Isa::X86_64, &[0x0f, 0x0b]));
+        assert!(is_system_call(Isa::Aarch64, &[1, 0, 0, 0xd4]));
+        assert!(!is_system_call(Isa::Aarch64, &[2, 0, 0, 0xd4]));
+    }
 
     #[test]
     fn what_halts_a_cpu_is_known() {

@@ -98,6 +98,30 @@ impl Level for Count {
         }
     }
 
+    fn enters_kernel(&self, cpu: u32, at: u64) {
+        if let Some(windows) = &self.windows {
+            windows.enters_kernel(cpu, at);
+        }
+    }
+
+    fn leaves_kernel(&self, cpu: u32) {
+        if let Some(windows) = &self.windows {
+            windows.leaves_kernel(cpu);
+        }
+    }
+
+    fn system_call(&self, cpu: u32) {
+        if let Some(windows) = &self.windows {
+            windows.system_call(cpu);
+        }
+    }
+
+    fn halts(&self, cpu: u32) {
+        if let Some(windows) = &self.windows {
+            windows.halts(cpu);
+        }
+    }
+
     fn access(&self, cpu: u32, access: &Access) {
         if let Some(windows) = &self.windows {
             windows.access(cpu, access);
@@ -147,6 +171,10 @@ impl Count {
             clock: clock::get().map(Clock::report),
             roi: self.cached.map_or_else(BTreeMap::new, Setup::regions),
             windows: samples.as_ref().map(report::windows),
+            masked: self
+                .windows
+                .as_ref()
+                .map(|w| report::masked(&w.stretches())),
             abandoned: samples.as_ref().map(|s| s.abandoned),
             unmatched: samples.as_ref().map(|s| s.unmatched),
             sanitizer: self.cached.and_then(Setup::sanitizer),

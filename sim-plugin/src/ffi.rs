@@ -289,6 +289,32 @@ impl Instruction<'_> {
         }
     }
 
+    /// Calls [`Level::system_call`] whenever it starts.
+    pub fn call_as_system_call(&self) {
+        // SAFETY: 1. As above; the pointer is not used.
+        unsafe {
+            qemu_plugin_register_vcpu_insn_exec_cb(
+                self.raw,
+                system_call,
+                NO_REGISTERS,
+                std::ptr::null_mut(),
+            );
+        }
+    }
+
+    /// Calls [`Level::halts`] whenever it starts.
+    pub fn call_as_halt(&self) {
+        // SAFETY: 1. As above; the pointer is not used.
+        unsafe {
+            qemu_plugin_register_vcpu_insn_exec_cb(
+                self.raw,
+                halts,
+                NO_REGISTERS,
+                std::ptr::null_mut(),
+            );
+        }
+    }
+
     /// Calls [`Level::access`] after each of its accesses to memory, or after its reads only.
     pub fn call_on_access(&self, reads_only: bool) {
         let which = if reads_only { READS } else { READS_AND_WRITES };
@@ -387,6 +413,15 @@ pub trait Level: Send + Sync {
     fn marker(&self, cpu: u32, marker: Marker);
     /// A CPU is about to execute the instruction at an address; only if asked for.
     fn executes(&self, cpu: u32, at: u64);
+    /// A CPU that was not in the kernel is about to execute the block of the kernel at an address; only if
+    /// asked for.
+    fn enters_kernel(&self, cpu: u32, at: u64);
+    /// A CPU that was in the kernel is about to execute user code; only if asked for.
+    fn leaves_kernel(&self, cpu: u32);
+    /// A CPU is about to execute a system call; only if asked for.
+    fn system_call(&self, cpu: u32);
+    /// A CPU is about to halt; only if asked for.
+    fn halts(&self, cpu: u32);
     /// A CPU has made an access to memory.
     fn access(&self, cpu: u32, access: &Access);
     /// QEMU ends.
@@ -417,6 +452,33 @@ extern "C" fn marked(cpu: c_uint, word: *mut c_void) {
 extern "C" fn executes(cpu: c_uint, at: *mut c_void) {
     if let Some(level) = LEVEL.get() {
         level.executes(cpu, at.addr() as u64);
+    }
+}
+
+extern "C" fn enters_kernel(cpu: c_uint, at: *mut c_void) {
+    Words::of(cpu).set_inside(true);
+    if let Some(level) = LEVEL.get() {
+        level.enters_kernel(cpu, at.addr() as u64);
+    }
+}
+
+extern "C" fn leaves_kernel(cpu: c_uint, _: *mut c_void) {
+    Words::of(cpu).set_inside(false);
+    if let Some(level) = LEVEL.get() {
+        level.leaves_kernel(cpu);
+    }
+}
+
+extern "C" fn system_call(cpu: c_uint, _: *mut c_void) {
+    if let Some(level) = LEVEL.get() {
+        level.system_call(cpu);
+    }
+}
+
+extern "C" fn halts(cpu: c_uint, _: *mut c_void) {
+    Words::of(cpu).set_inside(false);
+    if let Some(level) = LEVEL.get() {
+        level.halts(cpu);
     }
 }
 

@@ -25,7 +25,8 @@
 //! | `tracer` | traces of everything that is done to memory |
 //! | `classify` | atomics, flushes, fences by their machine code |
 //! | `windows` | windows of measurement: state machine, samples |
-//! | `observe` | windows in a running machine |
+//! | `masked` | stretches with interrupts masked: state machine, the longest ones |
+//! | `observe` | windows and stretches in a running machine |
 //! | `clock` | the fused clock |
 //! | `version` | which QEMUs |
 //! | `ffi` | QEMU's plugin interface; the only unsafe code |
@@ -48,6 +49,7 @@ mod count;
 #[cfg(not(test))]
 mod ffi;
 mod maintenance;
+mod masked;
 #[cfg(not(test))]
 mod observe;
 mod options;

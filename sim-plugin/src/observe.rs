@@ -2,16 +2,18 @@
 //! Windows of measurement in a running machine: where QEMU's callbacks meet [`crate::windows`].
 //!
 //! What instructions there are is counted with inline operations all the time. Every access to
-//! memory and every marker calls the plugin; outside of windows that costs a look at a flag.
+//! memory and every marker calls the plugin; outside of windows that costs a look at a flag. Entries into
+//! the kernel and returns to user code call it once each.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dyad_abi::Isa;
-use dyad_abi::marker::{Decoded, Marker, MarkerOp, decode};
+use dyad_abi::marker::{Decoded, Marker, MarkerOp, WindowId, decode};
 
-use crate::classify::{Kind, kind};
+use crate::classify::{Kind, is_system_call, kind, may_halt};
 use crate::ffi::{Access, Block, Counter, Emulator};
+use crate::masked::{CpuStretch, Stretch, Stretches};
 use crate::windows::{CpuWindow, Outcome, Running, Samples};
 
 /// A CPU. Only the CPU's own thread uses it, so the lock is never waited for.
@@ -20,6 +22,7 @@ struct Cpu {
     /// What an access looks at first.
     open: AtomicBool,
     window: Mutex<CpuWindow>,
+    stretch: Mutex<CpuStretch>,
 }
 
 /// All windows of a machine.
@@ -32,6 +35,7 @@ pub struct Observer {
     cpus: Vec<Cpu>,
     sites: bool,
     samples: Mutex<Samples>,
+    stretches: Mutex<Stretches>,
 }
 
 impl Observer {
@@ -54,11 +58,17 @@ impl Observer {
             cpus: (0..emulator.cpus).map(|_| Cpu::default()).collect(),
             sites,
             samples: Mutex::default(),
+            stretches: Mutex::default(),
         })
     }
 
     /// A block is being translated.
     pub fn translated(&self, block: &Block) {
+        let kernel = block.address() >> 63 != 0;
+        match kernel {
+            true => block.call_on_kernel_entry(),
+            false => block.call_on_kernel_exit(),
+        }
         for i in 0..block.instructions() {
             let instruction = block.instruction(i);
             let (code, len) = instruction.code();
@@ -75,6 +85,12 @@ impl Observer {
             instruction.add_on_start(self.instructions);
             if self.sites {
                 instruction.call_on_start();
+            }
+            if !kernel && is_system_call(self.isa, &code[..len]) {
+                instruction.call_as_system_call();
+            }
+            if kernel && may_halt(self.isa, &code[..len]) {
+                instruction.call_as_halt();
             }
             let kind = kind(self.isa, &code[..len]);
             match kind {
@@ -106,7 +122,14 @@ impl Observer {
             _ => Vec::new(),
         };
         cpu.open.store(window.is_open(), Ordering::Relaxed);
+        let open = window.open_id();
         drop(window);
+        if marker.op == MarkerOp::Idle {
+            self.idle(cpu, marker, now.instructions, open);
+        }
+        if let Outcome::Forget(id) = outcome {
+            lock(&self.stretches).forget(id);
+        }
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         samples.note(outcome);
         if let Outcome::Closed {
@@ -119,8 +142,61 @@ impl Observer {
         }
     }
 
+    /// A wait begins or ends.
+    fn idle(&self, cpu: &Cpu, marker: Marker, now: u64, open: Option<WindowId>) {
+        let mut stretch = lock(&cpu.stretch);
+        match marker {
+            Marker::WAITS => self.note(stretch.waits(now)),
+            _ => stretch.works(now, open),
+        }
+    }
+
+    fn note(&self, ended: Option<Stretch>) {
+        if let Some(stretch) = ended {
+            lock(&self.stretches).add(&stretch);
+        }
+    }
+
+    /// A CPU comes into the kernel.
+    pub fn enters_kernel(&self, index: u32, at: u64) {
+        if let Some(cpu) = self.cpus.get(index as usize) {
+            let open = lock(&cpu.window).open_id();
+            let now = self.instructions.value(index);
+            lock(&cpu.stretch).enters(at, now, open);
+        }
+    }
+
+    /// A CPU goes back to user code.
+    pub fn leaves_kernel(&self, index: u32) {
+        if let Some(cpu) = self.cpus.get(index as usize) {
+            self.note(lock(&cpu.stretch).leaves(self.instructions.value(index)));
+        }
+    }
+
+    /// A CPU is about to execute a system call.
+    pub fn system_call(&self, index: u32) {
+        if let Some(cpu) = self.cpus.get(index as usize) {
+            lock(&cpu.stretch).calls();
+        }
+    }
+
+    /// A CPU halts.
+    pub fn halts(&self, index: u32) {
+        if let Some(cpu) = self.cpus.get(index as usize) {
+            self.note(lock(&cpu.stretch).halts(self.instructions.value(index)));
+        }
+    }
+
+    /// The longest stretches with interrupts masked.
+    pub fn stretches(&self) -> Stretches {
+        lock(&self.stretches).clone()
+    }
+
     /// A CPU is about to execute an instruction.
     pub fn executes(&self, index: u32, at: u64) {
+        if let Some(cpu) = self.cpus.get(index as usize) {
+            lock(&cpu.stretch).executes(at);
+        }
         if let Some(cpu) = self.cpus.get(index as usize)
             && cpu.open.load(Ordering::Relaxed)
         {
@@ -149,4 +225,8 @@ impl Observer {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         samples.clone()
     }
+}
+
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
 }

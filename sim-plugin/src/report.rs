@@ -2,8 +2,9 @@
 //! From what was counted to the report: [`dyad_sim_model::report`], schema `dyad.sim/2`.
 
 use dyad_abi::marker::WindowId;
-use dyad_sim_model::report::{Spread, WindowReport};
+use dyad_sim_model::report::{MaskedReport, Spread, WindowReport};
 
+use crate::masked::Stretches;
 use crate::windows::{Metric, Record, Samples};
 
 /// The windows of a machine.
@@ -38,9 +39,23 @@ fn window((id, record): (&WindowId, &Record)) -> WindowReport {
     }
 }
 
+/// The longest stretches with interrupts masked of a machine.
+pub fn masked(stretches: &Stretches) -> Vec<MaskedReport> {
+    let of = stretches.0.iter();
+    of.map(|(key, longest)| MaskedReport {
+        window: key.window.map(|id| id.0),
+        entry: key.entry,
+        n: longest.n,
+        longest: longest.length,
+        sites: longest.sites.iter().map(|(at, n)| (*at, *n)).collect(),
+    })
+    .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::masked::{Key, Stretch};
     use crate::windows::Outcome;
 
     #[test]
@@ -70,5 +85,28 @@ mod tests {
         assert_eq!(full.waits, spread(19, 29, 39));
         assert_eq!((empty.id, empty.n, empty.interrupted), (6, 0, 1));
         assert_eq!(empty.instructions, None);
+    }
+
+    #[test]
+    fn the_longest_stretches_are_reported_by_window_and_entry() {
+        let mut all = Stretches::default();
+        let key = Key {
+            window: Some(WindowId(9)),
+            entry: 64,
+        };
+        let sites = vec![64, 68, 64];
+        all.add(&Stretch {
+            key,
+            length: 3,
+            sites,
+        });
+        let [one] = &masked(&all)[..] else {
+            panic!("one key");
+        };
+        assert_eq!(
+            (one.window, one.entry, one.n, one.longest),
+            (Some(9), 64, 1, 3)
+        );
+        assert_eq!(one.sites, [(64, 2), (68, 1)]);
     }
 }

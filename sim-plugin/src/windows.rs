@@ -283,6 +283,11 @@ impl CpuWindow {
         self.open.is_some() && self.waiting.is_none()
     }
 
+    /// The open window, whether the CPU waits or not.
+    pub fn open_id(&self) -> Option<WindowId> {
+        self.open.map(|(id, _)| id)
+    }
+
     /// An access in the open window.
     pub fn access(&mut self, isa: Isa, place: Place, store: bool) {
         match place {

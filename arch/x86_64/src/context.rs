@@ -91,8 +91,8 @@ pub fn init_regs(area: &RegArea, entry: u64, stack_top: u64, arg: u64, tp: u64) 
         w.store(0, Ordering::Relaxed);
     }
     set(area, RIP, entry);
-    // As after a call: the return address (0) is on the stack.
-    set(area, RSP, stack_top - 8);
+    // As after a call: the return address (0) is on the stack. Programs choose the address, 0 included.
+    set(area, RSP, stack_top.wrapping_sub(8));
     set(area, RDI, arg);
     set(area, FS_BASE, tp);
     set(area, RFLAGS, FLAGS_FIXED);

@@ -10,6 +10,21 @@ pub fn out8(port: u16, value: u8) {
     };
 }
 
+/// Writes bytes, one after the other, to the same port.
+pub fn out8_all(port: u16, bytes: &[u8]) {
+    // SAFETY: 1. reads the bytes of the slice, which is borrowed, and nothing else; 2. the direction flag
+    // is clear in kernel code; 3. see `out8`.
+    unsafe {
+        asm!(
+            "rep outsb",
+            in("dx") port,
+            inout("rsi") bytes.as_ptr() => _,
+            inout("rcx") bytes.len() => _,
+            options(readonly, nostack, preserves_flags)
+        )
+    };
+}
+
 /// Writes 16 bits.
 pub fn out16(port: u16, value: u16) {
     // SAFETY: 1. see `out8`.

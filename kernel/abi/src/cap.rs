@@ -229,7 +229,7 @@ numbered! {
         /// `(at)`: what the frame there is: the word that the frame table has of it.
         Inspect = 6,
         /// `(at, order)`: the untyped block there becomes user memory, zero-filled. Larger untyped
-        /// blocks are split on the way. A block of more than 64 frames must never have been used.
+        /// blocks are split on the way. A block of more than 16 frames must never have been used.
         RetypeUser = 7,
         /// `(at, frames)`: what the frames there are used for. Value: a [`Counted`], which may be of fewer
         /// frames than asked for: the caller goes on behind them.
@@ -414,10 +414,12 @@ numbered! {
         /// Value: the node it is on when it returns.
         Migrate = 4,
         /// `()`: takes a ready or blocked thread out of scheduling; its dispatch is refused. Not a
-        /// running one.
+        /// running one. A thread that is within an invocation stops when it has returned from all of them. Value:
+        /// see [`StopOutcome`].
         Stop = 5,
         /// `(place)`: makes a stopped thread ready again where it was, or with
-        /// `1 << 63 | cpu << 8 | node` there. Ends the waiting of a blocked one, as if nothing had come.
+        /// `1 << 63 | cpu << 8 | node` there. Ends the waiting of a blocked one, as if nothing had come. Withdraws
+        /// a `Stop` that is to take effect when the thread leaves a service.
         Resume = 6,
         /// `()`: gives the CPU back to whoever dispatched this, the calling, thread.
         Yield = 7,
@@ -446,6 +448,25 @@ numbered! {
         Load = 13,
     }
 }
+
+numbered! {
+    /// Values of [`ThreadOp::Stop`].
+    StopOutcome {
+        /// The thread is stopped.
+        Stopped = 0,
+        /// It was stopped already, or has ended.
+        Already = 1,
+        /// It is within an invocation and stops when it has left that; ask again to learn whether it has.
+        WhenItLeaves = 2,
+        /// It was within an invocation for [`STOP_GRACE_NS`] after the first request. It has ended there: it cannot
+        /// be resumed before it is configured anew.
+        Ended = 3,
+    }
+}
+
+/// How long a thread may go on within an invocation after the first [`ThreadOp::Stop`], in ns of fused time. A
+/// `Stop` that comes later ends it there.
+pub const STOP_GRACE_NS: u64 = 1_000_000_000;
 
 numbered! {
     /// Operations on [`CapType::Sinv`].
@@ -514,7 +535,8 @@ numbered! {
         /// Value: fused time in nanoseconds.
         Now = 3,
         /// `(address, length)`: writes text to the node's console, lines kept whole. Value: bytes
-        /// taken, at most [`MAX_WRITE`](crate::user::MAX_WRITE).
+        /// taken: at most [`MAX_WRITE`](crate::user::MAX_WRITE), and not beyond the end of a line. The
+        /// caller goes on behind them.
         Write = 4,
         /// `(address)`: a check or counter of the run, as [`ReportArgs`](crate::user::ReportArgs).
         Report = 5,
@@ -537,6 +559,9 @@ numbered! {
         /// ([`SimCounter`](crate::clock::SimCounter)), or what kernels count by themselves
         /// ([`KernelCounter`](crate::clock::KernelCounter)).
         Count = 12,
+        /// `(token)`: whether an invocation of the caller's component, `thread id << 8 | depth`, may still go on.
+        /// Value: 1 if it may; 0 if it is over for good. A thread that is stopped in it is ended there.
+        Inside = 13,
     }
 }
 

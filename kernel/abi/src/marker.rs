@@ -67,6 +67,21 @@ pub struct WindowId(pub u16);
 impl WindowId {
     /// The first number that programs may use as they like.
     pub const FREE: u16 = 0x8000;
+
+    /// The window around an operation of a type of capability, by the number that each has, for programs
+    /// that look for the longest stretch with interrupts masked. Type 0 is for what is no operation.
+    pub const fn of_operation(ty: u32, op: u32) -> WindowId {
+        assert!(ty < 32 && op < 32, "no type or operation has that number");
+        WindowId(WindowId::FREE | (ty << 5 | op) as u16)
+    }
+
+    /// Type and operation of a window that [`of_operation`](WindowId::of_operation) has made.
+    pub const fn operation(self) -> Option<(u32, u32)> {
+        match self.0 {
+            n @ WindowId::FREE..0x8400 => Some(((n as u32 >> 5) & 31, n as u32 & 31)),
+            _ => None,
+        }
+    }
 }
 
 /// What a marker says.
@@ -384,6 +399,20 @@ mod tests {
                 assert_eq!(decode(Isa::Aarch64, &code[..4]), Decoded::Prefix);
                 assert_eq!(decode(Isa::Aarch64, &code[4..]), Decoded::Marker(marker));
             }
+        }
+    }
+
+    #[test]
+    fn windows_of_operations_name_them() {
+        for ty in 0..32 {
+            for op in 0..32 {
+                let id = WindowId::of_operation(ty, op);
+                assert_eq!(id.operation(), Some((ty, op)));
+                assert_eq!(BenchWindow::from_id(id), None);
+            }
+        }
+        for id in [0, WindowId::FREE - 1, 0x8400, u16::MAX] {
+            assert_eq!(WindowId(id).operation(), None);
         }
     }
 

@@ -152,7 +152,7 @@ pub const fn tcb_address(thread: u32) -> u64 {
 }
 
 /// Most bytes one `Write` takes.
-pub const MAX_WRITE: usize = 4096;
+pub const MAX_WRITE: usize = 256;
 /// Longest name in a report.
 pub const MAX_REPORT_NAME: usize = 64;
 /// Longest detail text in a report.

@@ -109,15 +109,25 @@ impl Frames {
 
     /// A kernel object.
     fn object<P: Platform>(&mut self, cx: &Cx, kind: ObjectKind) -> Result<WeakRef> {
-        retype_kernel::<P>(cx, self.take(1)?, kind)
+        let frame = self.take(1)?;
+        patiently(|| retype_kernel::<P>(cx, frame, kind))
     }
 
     /// A frame of user memory, zero.
     fn user<P: Platform>(&mut self, cx: &Cx) -> Result<WeakRef> {
-        let claim = claim::<P>(cx, self.take(1)?, Order::FRAME)?;
+        let frame = self.take(1)?;
+        let claim = patiently(|| claim::<P>(cx, frame, Order::FRAME))?;
         Ok(cx
             .frames()
             .from_untyped_finish(claim, Use::User, &cx.intents())?)
+    }
+}
+
+/// A call splits a large block only so many times: the next one goes on.
+fn patiently<T>(f: impl Fn() -> Result<T>) -> Result<T> {
+    match f() {
+        Err(Error::Again) => f(),
+        done => done,
     }
 }
 
@@ -168,6 +178,8 @@ pub fn init<P: Platform>(cx: &Cx) -> core::result::Result<(), StartError> {
 fn make_space<'c, P: Platform>(cx: &'c Cx, frames: &mut Frames) -> Result<In<'c>> {
     let object = frames.object::<P>(cx, ObjectKind::Space)?;
     let space: &'static Space = find(cx.node, object, Space::KIND)?;
+    // This is no fault: it takes as many as there are.
+    cx.local.fault_budget.set(u32::MAX);
     let this = In { cx, space, object };
     for isa in cx.node.isas() {
         let kind = match isa {

@@ -321,10 +321,12 @@ fn nobody_there<P: Platform>(
         _ => crossing.depth().checked_sub(2),
     };
     let Some(depth) = back_at else {
-        crate::error!(
-            P,
-            "thread {} was called from an ISA of which no node is left",
-            t.id.load(Ordering::Relaxed)
+        crate::console::log_limited::<P>(
+            dyad_abi::record::Level::Error,
+            format_args!(
+                "thread {} was called from an ISA of which no node is left",
+                t.id.load(Ordering::Relaxed)
+            ),
         );
         dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
         return Ok(());

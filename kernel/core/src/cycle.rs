@@ -19,8 +19,10 @@
 //! | the heartbeat | after all that: it says that the node still attends, not that its timer runs |
 //! | interrupts | they become messages at endpoints |
 //! | the end of a slice | it changes who runs, so it comes last |
+//! | a piece of the report of a fault | behind all that others wait for; then comes another turn |
 //!
-//! Each of these is bounded, and none waits: what is not done comes again in the next turn.
+//! Each of these is bounded, and none waits: what is not done comes again in the next turn. Between two turns
+//! interrupts are taken, so that no stretch with interrupts masked is longer than a turn.
 //!
 //! | step | order |
 //! |---|---|
@@ -40,7 +42,7 @@ use dyad_shm::superblock::{ASK_OFFSET, activity, control};
 
 use crate::clock::{self, FusedTime};
 use crate::cx::Cx;
-use crate::{Platform, dispatch, end, inbox, linger, messages, ops, quiet};
+use crate::{Platform, dispatch, end, faults, inbox, linger, messages, ops, quiet};
 
 /// Housekeeping interval: heartbeats, and looks at those of others. An idle CPU sleeps no longer.
 pub const TICK_NS: u64 = 100_000_000;
@@ -107,9 +109,19 @@ pub fn deliver<P: Platform>(cx: &Cx, number: usize) {
 /// what the thread runs in is gone: it has ended, and so may those under it, and the loop goes on.
 pub fn run<P: Platform>() -> ! {
     let cx = Cx::here::<P>();
+    let mut again = false;
     loop {
+        if core::mem::replace(&mut again, true) {
+            // What this turn has masked is over. Interrupts that have come meanwhile are noted, and
+            // attended to below.
+            P::breathe();
+        }
         cx.local.turns.set(cx.local.turns.get() + 1);
         let next = attend::<P>(&cx);
+        // Before the next thread runs here: it may fault, too.
+        if faults::write_piece::<P>(cx.node, cx.local) {
+            continue;
+        }
         if cx.local.thread.get().is_none() {
             dispatch::take_root(&cx);
         }

@@ -47,7 +47,7 @@ use crate::clock;
 use crate::console::{self, Value, counter, record};
 use crate::cpu::CpuLocal;
 use crate::node::Node;
-use crate::{Platform, inbox};
+use crate::{Platform, faults, inbox};
 
 /// Whether the launcher wants all nodes to report and stop. Looked at in each turn of the run loop, and
 /// wherever a node waits for others.
@@ -63,6 +63,8 @@ pub(crate) const fn is_stop(word: u64) -> bool {
 /// Reports what this CPU is doing; the first CPU then ends the machine. The others
 /// stay here, so that nothing changes any more that a report has told of.
 pub fn stop<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
+    faults::write_all::<P>(node, local);
+    console::flush_reports::<P>();
     if !local.stop_reported.replace(true) {
         status::<P>(node, local);
         node.reported.fetch_add(1, Ordering::AcqRel);
@@ -182,6 +184,7 @@ pub fn shut_down<P: Platform>(node: &'static Node, code: u32) {
 /// Keeps a CPU, not the first of its node, out of everything until the machine ends. It is between two
 /// rows here, and what it has done is done: that is what the audit needs of it.
 pub(crate) fn park<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
+    faults::write_all::<P>(node, local);
     node.reported.fetch_add(1, Ordering::AcqRel);
     while !stop_requested(node) {
         P::relax();
@@ -192,6 +195,8 @@ pub(crate) fn park<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
 /// Ends this node in good order: the shutdown word is set. On its first CPU, from the run loop: no
 /// row of this CPU is open, and no thread of it runs.
 pub fn finish<P: Platform>(node: &'static Node) -> ! {
+    faults::write_all::<P>(node, P::local());
+    console::flush_reports::<P>();
     console::flush_user::<P>();
     if node.params.audit {
         dyad_audit::at_end::<P>(node);

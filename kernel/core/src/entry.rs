@@ -32,16 +32,16 @@ use core::sync::atomic::Ordering;
 use dyad_abi::Error;
 use dyad_abi::cap::{CapIndex, CapType, SinvOp, Stopped};
 
-use crate::console::{Value, record};
 use crate::cx::Cx;
 use crate::dispatch::{self, After, Endpoint};
 use crate::invoke::{self, Handler, Returned, Way};
+use crate::note::{Facts, MAX_PCS, words_of};
 use crate::object::endpoint::Line;
 use crate::object::thread::{Thread, info};
 use crate::platform::{FaultKind, RegArea, UserFault};
 use crate::view::CapView;
 use crate::{
-    Platform, copy, crossing, cycle, error, fp, inbox, jump, ops, panic, resolve, short, view,
+    Platform, console, copy, crossing, cycle, fp, inbox, jump, ops, panic, resolve, short, view,
 };
 
 /// How often one instruction may fault at one address in a row, without the thread's getting
@@ -440,56 +440,38 @@ fn deal<P: Platform>(
 }
 
 /// Whether a fault is one of an address, at which a page may be missing.
-const fn is_access(kind: FaultKind) -> bool {
+pub(crate) const fn is_access(kind: FaultKind) -> bool {
     matches!(
         kind,
         FaultKind::Read | FaultKind::Write | FaultKind::Execute
     )
 }
 
-/// Says what a user thread did wrong, with all its registers. `why` is what has kept the kernel
-/// from resolving a page fault.
-pub fn report_fault<P: Platform>(
+/// Keeps what a user thread did wrong, with all its registers; the run loop writes it ([`crate::faults`]). `why` is
+/// what has kept the kernel from resolving a page fault. Beyond the node's budget of reports, and while
+/// another report is being written, it is counted only.
+fn report_fault<P: Platform>(
     cx: &Cx,
     thread: &Thread,
     area: &RegArea,
-    f: UserFault,
+    fault: UserFault,
     why: Option<Error>,
 ) {
+    if !console::may_report::<P>() {
+        return;
+    }
     let (pc, fp) = P::user_pc_fp(area);
-    let what = match f.kind {
-        FaultKind::Read => "read of",
-        FaultKind::Write => "write to",
-        FaultKind::Execute => "instruction fetch from",
-        FaultKind::Illegal => "illegal or privileged instruction",
-        FaultKind::Breakpoint => "breakpoint",
-        FaultKind::Arithmetic => "arithmetic exception",
-        FaultKind::Alignment => "misaligned access",
-        FaultKind::Other => "exception",
-    };
-    error!(
-        P,
-        "program {:?}, thread {}: {what} {:#x} at pc {pc:#x} on {} (raw {:#x}){}{}",
-        cx.node.params.app,
-        thread.id.load(Ordering::Relaxed),
-        if is_access(f.kind) { f.address } else { pc },
-        P::ISA,
-        f.raw,
-        if why.is_some() { ": " } else { "" },
-        why.map_or("", Error::text)
-    );
-    P::dump_regs(area, &mut |name, value| {
-        error!(P, "  {name:>8} = {value:#018x}");
+    let (pcs, depth) = user_backtrace::<P>(cx, pc, fp);
+    // Where this CPU writes one, it is in the run loop, and no thread of it faults.
+    cx.local.fault_note.begin(&Facts {
+        thread: thread.id.load(Ordering::Relaxed),
+        fault,
+        pc,
+        why: why.map(Error::text),
+        pcs,
+        depth,
+        registers: words_of(area),
     });
-    let pcs = user_backtrace::<P>(cx, pc, fp);
-    record::<P>(
-        "backtrace",
-        &[
-            ("cpu", Value::Number(P::cpu().index() as u64)),
-            ("what", Value::Text(format_args!("user"))),
-            ("pcs", Value::Addresses(&pcs.0[..pcs.1])),
-        ],
-    );
 }
 
 /// Return addresses of a user stack by its frame records `{previous, return address}`, which both
@@ -497,8 +479,8 @@ pub fn report_fault<P: Platform>(
 ///
 /// Everything here is what a program that has gone wrong has left: records are copied like any user
 /// memory, and each must lie above the one before, so that a circle ends.
-fn user_backtrace<P: Platform>(cx: &Cx, pc: u64, fp: u64) -> ([u64; 16], usize) {
-    let mut pcs = [0; 16];
+fn user_backtrace<P: Platform>(cx: &Cx, pc: u64, fp: u64) -> ([u64; MAX_PCS], usize) {
+    let mut pcs = [0; MAX_PCS];
     pcs[0] = pc;
     let mut n = 1;
     let mut at = fp;

@@ -355,6 +355,14 @@ pub fn receive<P: Platform>(cx: &Cx, id: u64) -> Result<()> {
     // RUNNING meanwhile, so that no other CPU dispatches it half set up. If this node dies here, the
     // words that it carries still say what it was to do.
     arrive::<P>(cx, t);
+    if takes_stop(t) {
+        t.withdraw_stop();
+        let running = handed.with(State::Running);
+        return match t.change(cx.words(), running, handed.with(State::Stopped)) {
+            true => Ok(()),
+            false => Err(Error::Corrupt),
+        };
+    }
     if dispatch::run_at_once::<P>(cx, t) {
         return Ok(());
     }
@@ -370,6 +378,18 @@ pub fn receive<P: Platform>(cx: &Cx, id: u64) -> Result<()> {
         _ => Woken::Arrived,
     };
     dispatch::tell_scheduler::<P>(cx, t, why)
+}
+
+/// Whether a thread that has just arrived has returned from its outermost invocation, and its owner asked
+/// meanwhile that it stop there.
+#[inline]
+pub(crate) fn takes_stop(t: &Thread) -> bool {
+    matches!(
+        t.carried[0].load(Ordering::Relaxed),
+        what::RETURN | what::FAIL
+    ) && t.depth.load(Ordering::Relaxed) == 0
+        && t.stop_asked().is_some()
+        && !lacks!("handover::takes_stop::stop")
 }
 
 /// Marks where a part of a crossing begins, by what a thread that comes carries.

@@ -13,7 +13,7 @@
 //! | step | order |
 //! |---|---|
 //! | enter: where to return to; depth; component entered; the thread's component | an entry beyond the depth means nothing, so half of one is never returned to |
-//! | leave: depth; component entered; the thread's component, program counter, stack pointer | if the component is gone the invocation is over all the same: the next return leads further out |
+//! | leave: depth; component entered; the thread's component, program counter, stack pointer | if the component is gone the invocation is over all the same: the next return leads further out, and from the outermost one the thread ends |
 //! | fault: as enter; then all registers to the save area | before anything else uses the area |
 //!
 //! Only the CPU that runs the thread touches any of this. The words are in the thread's frame all
@@ -21,6 +21,9 @@
 //!
 //! Bounds: an invocation is one lookup and one component entered; the stack has
 //! [`INVOKE_DEPTH`](dyad_abi::service::INVOKE_DEPTH) entries, and a deeper call is refused.
+//!
+//! The owner of a thread that is within an invocation can ask that it stop. The request is a bit of the bottom
+//! entry's `info` ([`info::STOP`]) and takes effect when the thread returns there (`crate::ops::stop`).
 //!
 //! If the callee may not run on this node the same call *crosses*: the thread is handed to a node
 //! of the callee's home with its words, runs there, and the return brings it back
@@ -166,7 +169,7 @@ pub enum Returned {
 /// # Errors
 ///
 /// [`Error::TooDeep`] if it is in none; [`Error::Revoked`] if the component it would return to is
-/// gone: the return can be tried again, and leads one further out.
+/// gone: the return can be tried again, and leads one further out. If that was the outermost one the thread ends.
 #[inline]
 pub fn leave<P: Platform>(cx: &Cx, words: [u64; 4]) -> Result<Returned> {
     let t = dispatch::current(cx);
@@ -180,7 +183,17 @@ pub fn leave<P: Platform>(cx: &Cx, words: [u64; 4]) -> Result<Returned> {
     let component = frame.component.load(Ordering::Relaxed);
     // First: see the order above.
     t.depth.store(at, Ordering::Relaxed);
-    dispatch::enter_component::<P>(cx, component)?;
+    if let Err(e) = dispatch::enter_component::<P>(cx, component) {
+        if at != 0 || lacks!("invoke::leave::nowhere") {
+            return Err(e);
+        }
+        // There is nowhere further out. Without an invocation its owner may choose where the thread goes on, so it
+        // must not stay in the service.
+        dispatch::settle::<P>(cx, t);
+        t.component.store(component, Ordering::Relaxed);
+        dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
+        return Ok(Returned::Switched);
+    }
     t.component.store(component, Ordering::Relaxed);
     P::set_user_pc_sp(
         t.regs(P::ISA),
@@ -190,7 +203,7 @@ pub fn leave<P: Platform>(cx: &Cx, words: [u64; 4]) -> Result<Returned> {
     Ok(Returned::Here)
 }
 
-/// The end of an invocation that has crossed, or of a fault handler.
+/// The end of an invocation that has crossed, of a fault handler, or of one behind which the thread is to stop.
 #[cold]
 fn leave_specially<P: Platform>(
     cx: &Cx,
@@ -201,7 +214,9 @@ fn leave_specially<P: Platform>(
 ) -> Result<Returned> {
     let frame = t.frames.get(at as usize).ok_or(Error::Corrupt)?;
     let component = frame.component.load(Ordering::Relaxed);
+    let area = t.regs(P::ISA);
     if what & info::CROSSED != 0 {
+        // A request to stop stays in the entry: the thread stops where it arrives.
         let node = dyad_abi::NodeId::new(what >> 8 & 0xff).ok_or(Error::Corrupt)?;
         t.depth.store(at, Ordering::Relaxed);
         let to = Entry {
@@ -219,6 +234,22 @@ fn leave_specially<P: Platform>(
             }
         };
     }
+    let stops = what & info::STOP != 0 && !lacks!("invoke::leave_specially::stop");
+    if what & info::FAULT == 0 {
+        // The component is entered when the thread next runs, which is the owner's affair.
+        dispatch::settle::<P>(cx, t);
+        t.depth.store(at, Ordering::Relaxed);
+        t.component.store(component, Ordering::Relaxed);
+        P::set_results(area, 0, words);
+        let (pc, sp) = (&frame.pc, &frame.sp);
+        P::set_user_pc_sp(area, pc.load(Ordering::Relaxed), sp.load(Ordering::Relaxed));
+        if stops {
+            dispatch::stop_left::<P>(cx, t);
+        } else {
+            back_to::<P>(cx, component)?;
+        }
+        return Ok(Returned::Switched);
+    }
     // The end of a fault handler. Registers and component belong together: also a thread that ends
     // is out of the handler's component, should it ever be resumed. The whole area is replaced:
     // what is missing of it need not be completed.
@@ -226,9 +257,13 @@ fn leave_specially<P: Platform>(
     t.depth.store(at, Ordering::Relaxed);
     fp::bring_back::<P>(cx.local, t, what);
     t.fault.store(0, Ordering::Relaxed);
-    copy_used::<P>(&t.saved, t.regs(P::ISA));
+    copy_used::<P>(&t.saved, area);
     t.component.store(component, Ordering::Relaxed);
-    if words[0] != 0 || back_to::<P>(cx, component).is_err() {
+    if words[0] != 0 {
+        dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
+    } else if stops {
+        dispatch::stop_left::<P>(cx, t);
+    } else if back_to::<P>(cx, component).is_err() {
         dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
     }
     Ok(Returned::Switched)

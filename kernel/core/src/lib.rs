@@ -61,6 +61,7 @@ pub mod cycle;
 pub mod dispatch;
 pub mod end;
 pub mod entry;
+pub mod faults;
 pub mod fp;
 pub mod handover;
 #[cfg(any(test, feature = "host"))]
@@ -78,8 +79,8 @@ pub mod report;
 pub mod short;
 
 pub use dyad_machine::{
-    Platform, clock, console, cpu, cx, debug, error, fused, inbox, info, lookup, panic, platform,
-    view, warn,
+    Platform, clock, console, cpu, cx, debug, error, fused, inbox, info, lookup, note, panic,
+    platform, view, warn,
 };
 pub use dyad_object::{memory, node, tables};
 pub use dyad_space::{copy, mapping, resolve, shootdown, supply};

@@ -280,7 +280,9 @@ fn go_on_with<P: Platform>(cx: &Cx, me: &CpuEntry, t: &'static Thread) -> ! {
         what::JUMP => jump::go_on_with::<P>(cx, t, ready),
         _ => {
             handover::arrive::<P>(cx, t);
-            if ready() {
+            if handover::takes_stop(t) {
+                dispatch::stop_left::<P>(cx, t);
+            } else if ready() {
                 dispatch::resume::<P>(cx);
             }
         }

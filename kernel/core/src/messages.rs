@@ -7,7 +7,7 @@
 //! | the pending bits are taken, all at once; then the flush word, the arrivals, and the rings of the senders are looked at | acquire: what was there before a bit that was taken is seen. What comes later sets its bit anew |
 //! | the flush word is taken; then translations are dropped | a shootdown that is asked for later sets the word anew |
 //! | [`BATCH`](arrivals::BATCH) threads; if there are more, this CPU's own bit is set | those that are left come next turn, in the order of a circle: no thread waits for ever |
-//! | 64 messages of a sender, then the next one's turn; what is left has its bit set again | a sender who never stops does not keep this CPU from others, and is not forgotten |
+//! | some messages of a sender, then the next one's turn; what is left has its bit set again | a sender who never stops does not keep this CPU from others, and is not forgotten |
 //!
 //! Bits of threads are hints: the owner word decides. So one that is set twice, or late, does no harm; a thread
 //! whose giver has died before it set the bit is announced once more by recovery.
@@ -21,6 +21,7 @@
 use core::sync::atomic::Ordering;
 
 use dyad_abi::ident::MAX_CPUS;
+use dyad_abi::record::Level;
 use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_ring::wake::{self, WakeLine};
 use dyad_ring::{Consumer, Message, arrivals};
@@ -30,14 +31,16 @@ use crate::cx::Cx;
 use crate::inbox::{self, kind, ring_at, wake_line};
 use crate::node::{Node, node};
 use crate::object::thread::Thread;
-use crate::{Platform, dispatch, handover, object, shootdown, warn};
+use crate::{Platform, console, dispatch, handover, object, shootdown};
 
-/// Most messages taken from one inbox before others get their turn: bounds the time a CPU
-/// spends here.
-const BATCH: usize = 64;
+/// Most messages taken from one inbox before others get their turn.
+const BATCH: usize = 8;
+/// Most messages taken at once: bounds the time a CPU spends here.
+const TOTAL: usize = 12;
 
-/// Takes what has come in. Bounded: at most [`BATCH`](arrivals::BATCH) threads, and 64 messages per sender; if
-/// more are left a bit is set again, and the CPU neither sleeps nor runs user code before it has come back.
+/// Takes what has come in. Bounded: at most [`BATCH`](arrivals::BATCH) threads, [`BATCH`] messages per sender and
+/// [`TOTAL`] of all; if more are left a bit is set again, and the CPU neither sleeps nor runs user code before it
+/// has come back. The first sender is another one in each turn, so that all have theirs.
 pub fn drain<P: Platform>() {
     let node = node();
     let local = P::local();
@@ -54,17 +57,22 @@ pub fn drain<P: Platform>() {
     }
     take_arrivals::<P>(node, &line);
     // A bit says which CPU of a node has sent, the ring only which node: a node's CPUs share it.
-    for from in node.all() {
+    let count = node.params.node_count;
+    let first = local.turns.get() as usize % count.max(1);
+    let mut left = TOTAL;
+    let turn = node.all().cycle().skip(first).take(count);
+    for from in turn {
         if pending >> (from.index() * MAX_CPUS) & ((1 << MAX_CPUS) - 1) == 0 {
             continue;
         }
         for i in 0..=BATCH {
-            if i == BATCH {
+            if i == BATCH || left == 0 {
                 // Not done yet: come back before sleeping or running user code.
                 let bit = (from.index() * MAX_CPUS) as u32;
                 let _ = wake::notify(mem, &line, bit);
                 break;
             }
+            left -= 1;
             // Borrowed for this message only: what handles it may send, and look in here.
             let next = {
                 let mut inboxes = local.inboxes.borrow_mut();
@@ -79,9 +87,9 @@ pub fn drain<P: Platform>() {
                 // The sender has written nonsense, or something else has: begin anew where it says it
                 // is. What was between is lost, but this CPU is not.
                 Err(_) => {
-                    warn!(
-                        P,
-                        "inbox from node {from}: impossible index, messages dropped"
+                    console::log_limited::<P>(
+                        Level::Warn,
+                        format_args!("inbox from node {from}: impossible index, messages dropped"),
                     );
                     local.inboxes.borrow_mut()[from.index()] =
                         Some(Consumer::attach(mem, ring_at(node.id(), local.id(), from)));
@@ -101,7 +109,10 @@ fn take_arrivals<P: Platform>(node: &'static Node, line: &WakeLine) {
     local.next_arrival.set(next);
     for id in batch.ids() {
         if let Err(e) = handover::receive::<P>(&Cx::here::<P>(), id as u64) {
-            warn!(P, "thread {id} has come, and is not taken: {e}");
+            console::log_limited::<P>(
+                Level::Warn,
+                format_args!("thread {id} has come, and is not taken: {e}"),
+            );
         }
     }
     if batch.more {
@@ -128,7 +139,10 @@ fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
         _ => Err(Error::BadArgument),
     };
     if let Err(e) = result {
-        warn!(P, "message from node {from} dropped: {:x?}: {e}", &m.0[..3]);
+        console::log_limited::<P>(
+            Level::Warn,
+            format_args!("message from node {from} dropped: {:x?}: {e}", &m.0[..3]),
+        );
     }
 }
 

@@ -41,7 +41,9 @@ use crate::object::{find, follow, reference};
 use crate::{Platform, dispatch, fp, inbox};
 
 /// Most steps of one `FlushStep`.
-pub const MAX_STEPS: u64 = 1024;
+pub const MAX_STEPS: u64 = 80;
+/// Bytes that cost one more step where caches are not coherent.
+const STEP_BYTES: u64 = 512;
 
 /// This CPU, as rounds see it. What it drops is gone when the call returns.
 pub struct Hardware<'c, P> {
@@ -63,6 +65,13 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
     // One call for both: lines are written back when they are dropped.
     fn writeback_invalidate(&self, at: PhysAddr, len: u64) {
         self.cx.words().invalidate(at, len);
+    }
+
+    fn steps(&self, len: u64) -> u32 {
+        match self.cx.words().is_coherent() {
+            true => 1,
+            false => 1 + len.div_ceil(STEP_BYTES).min(MAX_STEPS) as u32,
+        }
     }
 
     fn flush_everything(&self, piece: u64) -> bool {

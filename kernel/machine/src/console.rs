@@ -42,6 +42,17 @@ impl Line {
         }
     }
 
+    /// Both bytes, or none.
+    fn push_pair(&mut self, pair: [u8; 2]) {
+        match self.bytes[..LINE].get_mut(self.len..self.len + 2) {
+            Some(room) => {
+                room.copy_from_slice(&pair);
+                self.len += 2;
+            }
+            None => self.cut = true,
+        }
+    }
+
     fn finish(&mut self) -> &[u8] {
         if self.cut {
             self.bytes[self.len..self.len + 3].copy_from_slice(b"...");
@@ -132,6 +143,99 @@ macro_rules! error {
     };
 }
 
+/// How many reports that programs can cause a node writes at once.
+pub const BURST: u64 = 64;
+/// Time for one more of them.
+pub const INTERVAL_NS: u64 = 50_000_000;
+
+/// How many reports a node may write: a token bucket. Reports for which there is no token are counted, and
+/// the count is said with the next report, or when the node ends.
+#[derive(Debug)]
+pub struct Budget {
+    tokens: u64,
+    /// When the last token came.
+    since: u64,
+    left_out: u64,
+}
+
+impl Budget {
+    /// A full bucket.
+    pub const fn new() -> Budget {
+        Budget {
+            tokens: BURST,
+            since: 0,
+            left_out: 0,
+        }
+    }
+
+    /// Takes a token, at a time in nanoseconds. `Some`: the report may be written, and so many were left
+    /// out before it.
+    pub fn take(&mut self, now: u64) -> Option<u64> {
+        let come = now.wrapping_sub(self.since) / INTERVAL_NS;
+        // Also if time has gone back: joining sets the clock.
+        self.tokens = self.tokens.saturating_add(come).min(BURST);
+        if come != 0 {
+            self.since = now;
+        }
+        match self.tokens.checked_sub(1) {
+            Some(tokens) => {
+                self.tokens = tokens;
+                Some(core::mem::take(&mut self.left_out))
+            }
+            None => {
+                self.left_out += 1;
+                None
+            }
+        }
+    }
+
+    /// How many were left out since this was last said.
+    pub fn left_out(&mut self) -> u64 {
+        core::mem::take(&mut self.left_out)
+    }
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget::new()
+    }
+}
+
+/// The budget of this node.
+static REPORTS: Mutex<Budget> = Mutex::new(Budget::new());
+
+/// Whether this node may write one more report that a program has caused. If not, it is counted.
+pub fn may_report<P: Platform>() -> bool {
+    let taken = REPORTS.lock().take(P::clock_ns());
+    if let Some(n @ 1..) = taken {
+        say_left_out::<P>(n);
+    }
+    taken.is_some()
+}
+
+/// Says how many reports were left out since this was last said.
+pub fn flush_reports<P: Platform>() {
+    let n = REPORTS.lock().left_out();
+    if n != 0 {
+        say_left_out::<P>(n);
+    }
+}
+
+fn say_left_out<P: Platform>(n: u64) {
+    log::<P>(
+        Level::Warn,
+        format_args!("{n} reports were left out: there were too many"),
+    );
+}
+
+/// Logs a line that a program, or a message of another node, can cause as often as it likes, within the
+/// node's budget.
+pub fn log_limited<P: Platform>(level: Level, text: fmt::Arguments<'_>) {
+    if may_report::<P>() {
+        log::<P>(level, text);
+    }
+}
+
 /// A member of a record.
 #[derive(Clone, Copy)]
 pub enum Value<'a> {
@@ -153,14 +257,8 @@ impl Write for Escaped<'_> {
     fn write_str(&mut self, s: &str) -> fmt::Result {
         for b in s.bytes() {
             match b {
-                b'"' | b'\\' => {
-                    self.0.push(b'\\');
-                    self.0.push(b);
-                }
-                b'\n' => {
-                    self.0.push(b'\\');
-                    self.0.push(b'n');
-                }
+                b'"' | b'\\' => self.0.push_pair([b'\\', b]),
+                b'\n' => self.0.push_pair([b'\\', b'n']),
                 0..0x20 => self.0.push(b' '),
                 _ => self.0.push(b),
             }
@@ -232,23 +330,27 @@ pub fn counter<P: Platform>(name: impl fmt::Display, value: u64) {
 /// The unfinished line of the program on this node.
 static USER_LINE: Mutex<Line> = Mutex::new(Line::new());
 
-/// Output of the program: complete lines are written, the rest is kept until its newline comes or
-/// [`flush_user`] is called.
-pub fn user<P: Platform>(bytes: &[u8]) {
+/// Output of the program, up to the end of a line: a complete line is written, the rest is kept until its
+/// newline comes or [`flush_user`] is called. Returns the bytes taken.
+pub fn user<P: Platform>(bytes: &[u8]) -> usize {
     let mut line = USER_LINE.lock();
-    for &b in bytes {
-        if b == b'\n' || line.len >= LINE - 8 {
+    for (n, &b) in bytes.iter().enumerate() {
+        if line.len >= LINE - 8 && b != b'\n' {
             emit_user::<P>(&mut line);
+            return n;
         }
-        if b != b'\n' {
-            // Control bytes could forge records.
-            line.push(if (b < 0x20 && b != b'\t') || b == 0x7f {
-                b'?'
-            } else {
-                b
-            });
+        if b == b'\n' {
+            emit_user::<P>(&mut line);
+            return n + 1;
         }
+        // Control bytes could forge records.
+        line.push(if (b < 0x20 && b != b'\t') || b == 0x7f {
+            b'?'
+        } else {
+            b
+        });
     }
+    bytes.len()
 }
 
 /// Writes the unfinished line of the program, if there is one.
@@ -277,4 +379,62 @@ fn emit_user<P: Platform>(text: &mut Line) {
     text.len = 0;
     text.cut = false;
     put::<P>(line.finish());
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::string::String;
+
+    use super::*;
+
+    #[test]
+    fn a_burst_of_reports_is_written_and_the_rest_is_counted() {
+        let mut budget = Budget::new();
+        let start = 1_000 * INTERVAL_NS;
+        for _ in 0..BURST {
+            assert_eq!(budget.take(start), Some(0));
+        }
+        for _ in 0..5 {
+            assert_eq!(budget.take(start + INTERVAL_NS - 1), None);
+        }
+        // One token has come since; what was left out is said with it, once.
+        assert_eq!(budget.take(start + INTERVAL_NS), Some(5));
+        assert_eq!(budget.take(start + INTERVAL_NS), None);
+        assert_eq!(budget.take(start + 3 * INTERVAL_NS), Some(1));
+        assert_eq!(budget.take(start + 3 * INTERVAL_NS), Some(0));
+        assert_eq!(budget.take(start + 3 * INTERVAL_NS), None);
+        assert_eq!(budget.left_out(), 1);
+        assert_eq!(budget.left_out(), 0);
+    }
+
+    #[test]
+    fn no_more_than_a_burst_is_saved_up() {
+        let mut budget = Budget::new();
+        let later = 10_000 * INTERVAL_NS;
+        let written = (0..2 * BURST).filter(|_| budget.take(later).is_some());
+        assert_eq!(written.count() as u64, BURST);
+    }
+
+    /// The last bytes of a line.
+    fn end(line: &mut Line) -> String {
+        String::from_utf8_lossy(line.finish()).into_owned()
+    }
+
+    #[test]
+    fn what_is_escaped_is_never_cut_in_the_middle() {
+        for room in 0..4 {
+            let mut line = Line::new();
+            for _ in 0..LINE - room {
+                line.push(b'x');
+            }
+            let _ = Escaped(&mut line).write_str("\"\"");
+            let text = end(&mut line);
+            let escapes = text.matches("\\\"").count();
+            assert_eq!(escapes, room / 2, "{room}");
+            assert_eq!(text.matches('"').count(), escapes);
+            assert!(text.ends_with("...\n"));
+        }
+    }
 }

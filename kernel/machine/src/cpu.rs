@@ -14,6 +14,7 @@ use dyad_shm::PhysAddr;
 use dyad_shm::frame::WeakRef;
 
 use crate::chain::Chain;
+use crate::note::FaultNote;
 use crate::object::endpoint::Line;
 use crate::object::thread::Thread;
 use crate::platform::Interrupt;
@@ -41,6 +42,11 @@ pub struct CpuLocal {
     pub quiet: Known,
     /// The node whose supply of frames was last found to have none.
     pub short_of: Cell<Option<NodeId>>,
+    /// What page faults may still cost during this stay in the kernel, in instructions, roughly: see
+    /// `dyad_space::supply`.
+    pub fault_budget: Cell<u32>,
+    /// What is still to be written of the fault that has ended a thread here.
+    pub fault_note: FaultNote,
     /// The threads under the running one.
     pub chain: Chain,
     /// The thread that runs here.
@@ -109,6 +115,8 @@ impl CpuLocal {
             quiet: Known::new(),
             chain: Chain::new(),
             short_of: Cell::new(None),
+            fault_budget: Cell::new(0),
+            fault_note: FaultNote::new(),
             thread: Cell::new(None),
             holding: Cell::new(None),
             short_way: Cell::new(None),

@@ -28,6 +28,7 @@ pub mod cx;
 pub mod fused;
 pub mod inbox;
 pub mod lookup;
+pub mod note;
 pub mod panic;
 pub mod platform;
 pub mod view;

@@ -46,6 +46,7 @@
 //! The kernel does not touch floating-point registers.
 
 use dyad_abi::emulation::FLOAT_WORDS;
+use dyad_abi::marker::Marker;
 use dyad_abi::{CpuId, Isa, NodeId};
 use dyad_shm::superblock::ROOT_ENTRIES;
 use dyad_shm::{FusedMap, PhysAddr};
@@ -307,6 +308,15 @@ pub trait Platform: Sized + 'static {
     fn wait();
     /// Takes interrupts that are pending, without waiting.
     fn poll_interrupts();
+
+    /// Takes interrupts that have come, and notes them, as [`poll_interrupts`](Platform::poll_interrupts):
+    /// what was masked up to here is a stretch of its own, and so is what follows. What the interrupts ask
+    /// for is attended to in the run loop.
+    fn breathe() {
+        Self::mark::<{ Marker::WAITS.word() }>();
+        Self::poll_interrupts();
+        Self::mark::<{ Marker::WORKS.word() }>();
+    }
     /// A short pause in a polling loop.
     fn relax();
     /// A marker for the simulator, given by its [word](dyad_abi::marker::Marker::word): an

@@ -298,8 +298,16 @@ impl Space {
     /// [`Error::Exists`] if it overlaps another region, [`Error::Again`] if it overlaps one that
     /// somebody else is just adding, [`Error::Full`] if all slots are in use.
     pub fn add_region(&self, words: &Words, r: Region) -> Result<()> {
-        let overlaps = |o: Region| o.start < r.end && r.start < o.end;
-        if self.regions(words).any(overlaps) {
+        // The two addresses decide; the rest of a slot is decoded for those only that overlap.
+        let overlaps = |s: &RegionSlot, start: u64| {
+            start >= USER_MIN
+                && start < r.end
+                && r.start < words.read(&s.end)
+                && Self::read_slot(words, s).is_some_and(|o| o.start < r.end && r.start < o.end)
+        };
+        let used = words.read(&self.slots_used) as usize;
+        let mut there = self.regions.iter().take(used);
+        if there.any(|s| overlaps(s, words.read(&s.start))) {
             return Err(Error::Exists);
         }
         let (at, slot) = self
@@ -331,9 +339,7 @@ impl Space {
                     let there = start & !PENDING < r.end && r.start < words.read(&s.end);
                     there.then_some(Error::Again)
                 }
-                _ => Self::read_slot(words, s)
-                    .filter(|&o| overlaps(o))
-                    .map(|_| Error::Exists),
+                start => overlaps(s, start).then_some(Error::Exists),
             });
         words.replace(&slot.start, if clash.is_some() { 0 } else { r.start });
         words.increase(&self.region_changes, 1);
@@ -359,7 +365,8 @@ impl Space {
         Ok(())
     }
 
-    fn read_slot(words: &Words, slot: &RegionSlot) -> Option<Region> {
+    /// The region in a slot, if there is one.
+    pub fn read_slot(words: &Words, slot: &RegionSlot) -> Option<Region> {
         let start = words.read(&slot.start);
         if start < USER_MIN {
             return None;
@@ -378,6 +385,22 @@ impl Space {
             .iter()
             .take(words.read(&self.slots_used) as usize)
             .filter_map(|s| Self::read_slot(words, s))
+    }
+
+    /// Start, end and slot of each region there is now: what can be read without decoding the rest.
+    pub fn bounds<'a>(
+        &'a self,
+        words: &'a Words,
+    ) -> impl Iterator<Item = (u64, u64, &'a RegionSlot)> + 'a {
+        self.regions
+            .iter()
+            .take(words.read(&self.slots_used) as usize)
+            .filter_map(|s| {
+                let (start, end) = (words.read(&s.start), words.read(&s.end));
+                // Unchanged while being read?
+                (start >= USER_MIN && start & PENDING == 0 && words.read(&s.start) == start)
+                    .then_some((start, end, s))
+            })
     }
 
     /// The region an address is in.

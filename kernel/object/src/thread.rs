@@ -11,7 +11,8 @@
 //!    │                        ▼                                     │
 //!    ├────── wake ───────── BLOCKED                                 │
 //!    └──────────────────────────────────────────────────────────────┘
-//!   READY, BLOCKED ── stop ──▶ STOPPED ── resume ──▶ CHANGING ──▶ READY
+//!   READY, BLOCKED ── stop ──▶ CHANGING ──▶ STOPPED ── resume ──▶ CHANGING ──▶ READY
+//!                                 └──within an invocation──▶ READY, and STOPPED when it leaves that
 //!   NONE, STOPPED ── configure, registers ──▶ CHANGING ──▶ STOPPED
 //!   NONE, STOPPED ── give up ──▶ GONE
 //! ```
@@ -204,6 +205,11 @@ pub mod info {
     pub const CROSSED: u64 = 2;
     /// With `FAULT`: floating-point registers are in their save area.
     pub const FP: u64 = 4;
+    /// Only in the bottom entry: the thread stops when it returns there. Bits [`ASKED_SHIFT`] and above hold the
+    /// fused time at which this was first asked, in units of 2^[`ASKED_SHIFT`] ns.
+    pub const STOP: u64 = 8;
+    /// See [`STOP`].
+    pub const ASKED_SHIFT: u32 = 16;
 }
 
 shared_struct! {
@@ -438,6 +444,42 @@ impl Thread {
     #[inline]
     pub fn set_begun(&self, isa: Isa, what: u64) {
         self.started[isa.index()].store(what, Ordering::Relaxed);
+    }
+
+    /// When the owner of this thread first asked that it stop on its return from its outermost invocation: fused
+    /// time, rounded down to 2^16 ns. `None`: no such request is pending. For who owns the thread.
+    pub fn stop_asked(&self) -> Option<u64> {
+        let what = self.frames[0].info.load(Ordering::Relaxed);
+        (what & info::STOP != 0).then_some(what >> info::ASKED_SHIFT << info::ASKED_SHIFT)
+    }
+
+    /// Notes such a request. For who owns the thread, which is within an invocation.
+    pub fn ask_stop(&self, now: u64) {
+        let what = self.without_stop();
+        let asked = now >> info::ASKED_SHIFT << info::ASKED_SHIFT;
+        self.frames[0]
+            .info
+            .store(what | info::STOP | asked, Ordering::Relaxed);
+    }
+
+    /// Withdraws such a request. For who owns the thread.
+    pub fn withdraw_stop(&self) {
+        self.frames[0]
+            .info
+            .store(self.without_stop(), Ordering::Relaxed);
+    }
+
+    /// The word about the outermost return without a request to stop.
+    fn without_stop(&self) -> u64 {
+        let what = self.frames[0].info.load(Ordering::Relaxed);
+        what & ((1 << info::ASKED_SHIFT) - 1) & !info::STOP
+    }
+
+    /// Marks the registers of a thread as lost on every ISA: it cannot be resumed before it is configured anew.
+    pub fn lose(&self) {
+        for isa in Isa::ALL {
+            self.set_begun(isa, begun::LOST);
+        }
     }
 
     /// Has its call return this when it next runs.

@@ -37,6 +37,12 @@ pub trait NodeHardware {
 
     /// Makes another CPU of this node enter the kernel.
     fn call(&self, cpu: CpuId);
+
+    /// How many steps it costs to drop `len` bytes, at least 1.
+    fn steps(&self, len: u64) -> u32 {
+        let _ = len;
+        1
+    }
 }
 
 /// How far [`Round::flush_step`] has come.
@@ -124,8 +130,8 @@ impl Round {
         }
     }
 
-    /// Drives the node's round by at most `steps` steps; begins one if none is going on. Each
-    /// step takes constant time. A CPU that was about to sleep with
+    /// Drives the node's round by at most `steps` steps, and what the last of them costs more
+    /// ([`NodeHardware::steps`]); begins one if none is going on. Each step takes constant time. A CPU that was about to sleep with
     /// [`idle_step`](Round::idle_step) has to start over.
     pub fn flush_step<M: GlobalMem>(
         &mut self,
@@ -133,7 +139,9 @@ impl Round {
         hardware: &impl NodeHardware,
         steps: u32,
     ) -> Result<Progress, Error> {
-        for _ in 0..steps {
+        let mut left = steps;
+        while left != 0 {
+            let mut cost = 1;
             match self.state {
                 State::Quiet | State::Leaving { .. } => {
                     let epoch = q.advance()?;
@@ -145,7 +153,7 @@ impl Round {
                     drop: Dropping::Done,
                 } => self.state = State::Calling { epoch },
                 State::Lines { epoch, drop } => {
-                    let drop = self.drop_step(q, hardware, drop, Pass::Changed);
+                    let drop = self.drop_step(q, hardware, (drop, Pass::Changed), &mut cost);
                     self.state = State::Lines { epoch, drop };
                 }
                 State::Calling { epoch } => {
@@ -178,10 +186,11 @@ impl Round {
                     return Ok(Progress::Published(epoch));
                 }
                 State::Frames { epoch, drop } => {
-                    let drop = self.drop_step(q, hardware, drop, Pass::GivenUp);
+                    let drop = self.drop_step(q, hardware, (drop, Pass::GivenUp), &mut cost);
                     self.state = State::Frames { epoch, drop };
                 }
             }
+            left = left.saturating_sub(cost);
         }
         Ok(Progress::Working)
     }
@@ -196,13 +205,14 @@ impl Round {
         }
     }
 
-    /// One step of dropping what logs name: one entry, or one piece of everything.
+    /// Drops what one entry of a log names, or one piece of everything. `cost` becomes what that has cost
+    /// in steps.
     fn drop_step<M: GlobalMem>(
         &mut self,
         q: &Quiescence<'_, M>,
         hardware: &impl NodeHardware,
-        drop: Dropping,
-        pass: Pass,
+        (drop, pass): (Dropping, Pass),
+        cost: &mut u32,
     ) -> Dropping {
         match drop {
             Dropping::Log { index: LOGS, .. } | Dropping::Done => Dropping::Done,
@@ -231,6 +241,7 @@ impl Round {
                         if touched.is_given_up() == (pass == Pass::GivenUp) {
                             let (at, len) = touched.range();
                             hardware.writeback_invalidate(at, len);
+                            *cost = hardware.steps(len);
                         }
                         drop
                     }

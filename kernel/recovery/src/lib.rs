@@ -57,8 +57,8 @@
 //!
 //! # Bounds
 //!
-//! A piece looks at no more than [`RECORDS`] records of frames and [`OBJECTS`] objects of 1024
-//! entries. It is repeated at most as often as there are frames, for three walks; more only while
+//! A piece looks at no more than [`RECORDS`] records of frames and [`OBJECTS`] objects of at most 1024
+//! entries; a turn of the run loop does one piece. It is repeated at most as often as there are frames, for three walks; more only while
 //! others give references back to the same 16 frames.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -103,9 +103,9 @@ use dyad_audit::references::{Tally, refers};
 use dyad_audit::scan::{Cursor, Next};
 
 /// Records of frames that one piece looks at.
-pub const RECORDS: u32 = 1024;
+pub const RECORDS: u32 = 160;
 /// Objects that one piece looks into.
-pub const OBJECTS: u32 = 4;
+pub const OBJECTS: u32 = 1;
 /// Blocks that the rows of a node can be about.
 const BLOCKS: usize = 2 * MAX_CPUS;
 /// How long recovery waits for a round. Without one, it goes on: nobody drives rounds then, and

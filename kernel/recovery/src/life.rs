@@ -35,10 +35,8 @@ use dyad_core::{Platform, clock, console, end, error, inbox, warn};
 
 /// How long a node may be without a heartbeat before others suspect it. It beats every 100 ms.
 pub const SUSPECT_NS: u64 = 2_000_000_000;
-/// Pieces of recovery in one turn of the run loop.
-const PIECES: usize = 4;
 /// Until the next turn, so that threads of this CPU run meanwhile.
-const PAUSE_NS: u64 = 500_000;
+const PAUSE_NS: u64 = 20_000;
 
 /// What a node knows of the life of others, and the recovery that it is at. Private to it; its CPUs
 /// share it, and a CPU that does not get a lock does something else.
@@ -96,20 +94,17 @@ impl Life {
         let Some(mut state) = self.recovery.try_lock() else {
             return;
         };
-        for _ in 0..PIECES {
-            match crate::step::<P>(cx, &mut state) {
-                Pace::Idle => return,
-                Pace::Soon => {}
-                Pace::Later => break,
-                Pace::Done(dead) => {
-                    nobody_left::<P>(cx, dead);
-                    for n in cx.node.others() {
-                        inbox::notify::<P>(n, FIRST_CPU);
-                    }
-                    drop(state);
-                    self.watch::<P>(cx);
-                    return;
+        match crate::step::<P>(cx, &mut state) {
+            Pace::Idle => return,
+            Pace::Soon | Pace::Later => {}
+            Pace::Done(dead) => {
+                nobody_left::<P>(cx, dead);
+                for n in cx.node.others() {
+                    inbox::notify::<P>(n, FIRST_CPU);
                 }
+                drop(state);
+                self.watch::<P>(cx);
+                return;
             }
         }
         // The next tick comes soon.

@@ -54,6 +54,14 @@ impl Claim {
         }
     }
 
+    /// No frame of the block has been used since the pools were made: its stamp is [`Epoch::ZERO`]. All
+    /// frames are zero then, and no node has looked at any or stored to any, so none has lines to drop.
+    /// Nothing is left to do for each frame, however many there are.
+    #[inline]
+    pub fn never_used(&mut self) {
+        self.initialised = self.order.frames();
+    }
+
     /// The [next frame](Claim::next_frame) has its contents: writes them back, and drops this
     /// node's copies. Nobody tells it to once the frame is in use: what it has not mapped or looked
     /// at it is not asked to forget.

@@ -49,7 +49,7 @@ pub const WORDS: u32 = 64;
 /// Bytes of the words of bits, without the summary.
 pub const BYTES: u64 = WORDS as u64 * 8;
 /// Most ids that one [`take`] returns: bounds the time that a CPU spends on arrivals in one turn.
-pub const BATCH: usize = 64;
+pub const BATCH: usize = 16;
 
 /// Adds the layout of the words to the layout hash.
 #[must_use]

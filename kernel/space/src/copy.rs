@@ -6,7 +6,7 @@
 //! Supervisor access to user pages therefore stays forbidden all the time (SMAP, PAN).
 //!
 //! Bounds: the caller bounds the length ([`MAX_COPY`] at most); each page takes at most `LOOKS`
-//! walks and faults.
+//! walks and faults. Interrupts are taken between two of them, so that no stretch is longer than one fault.
 
 use core::sync::atomic::AtomicU64;
 
@@ -22,12 +22,13 @@ use crate::mapping::In;
 use crate::object::find;
 use crate::object::space::Space;
 use crate::platform::FaultKind;
-use crate::resolve::{allows, resolve};
+use crate::resolve::{allows, resolve_further};
+use crate::supply::BUDGET;
 
 /// Most bytes that are copied at once.
 pub const MAX_COPY: usize = 64 << 10;
 /// A page can be unmapped between being mapped in and looked at.
-const LOOKS: u32 = 4;
+const LOOKS: u32 = 8;
 
 /// Address of a user byte in its frame, mapped in if need be.
 fn locate<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -> Result<PhysAddr> {
@@ -36,6 +37,7 @@ fn locate<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -> Res
         space: find(cx.node, space, Space::KIND)?,
         object: space,
     };
+    cx.local.fault_budget.set(BUDGET);
     for _ in 0..LOOKS {
         let own = this.driver(P::ISA)?;
         let place = own.find(va, Level::L1).map_err(crate::mapping::refusal)?;
@@ -46,7 +48,12 @@ fn locate<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -> Res
                 Err(Error::BadAddress)
             };
         }
-        match resolve::<P>(cx, space, va, kind) {
+        match resolve_further::<P>(cx, space, va, kind) {
+            // What has been split and linked so far is not lost.
+            Err(Error::Again) if cx.local.fault_budget.get() == 0 => {
+                P::breathe();
+                cx.local.fault_budget.set(BUDGET);
+            }
             Ok(_) | Err(Error::Again) => {}
             Err(e) => return Err(e),
         }

@@ -52,6 +52,7 @@ use dyad_shm::{FrameRef, PhysAddr};
 use crate::Platform;
 use crate::mapping::{Driver, In, refusal, refusal_of_known};
 use crate::object::space::Supply;
+use crate::supply::BUDGET;
 
 /// A page of the space in one table.
 struct Seen {
@@ -175,6 +176,7 @@ impl In<'_> {
         let (to, mine) = match moved_to(&all, old) {
             Some(to) => (to, None),
             None => {
+                self.cx.local.fault_budget.set(BUDGET);
                 let frame = self.take_for::<P>(node, Use::User)?;
                 self.copy_frame(old, frame.frame.address())?;
                 (frame.frame.address(), Some(frame))

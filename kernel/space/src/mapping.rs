@@ -142,7 +142,7 @@ impl In<'_> {
 
     /// Whether the table of a place still belongs to the space. After its pin.
     #[inline]
-    fn is_linked(&self, d: &Driver, place: &Place) -> bool {
+    pub(crate) fn is_linked(&self, d: &Driver, place: &Place) -> bool {
         self.cx.words().fence();
         match place.level {
             Level::L4 => self.space.root(self.cx.words(), d.isa()) == Some(place.table()),
@@ -202,7 +202,14 @@ impl In<'_> {
             span: span(place.level).ok_or(bad)?,
             entry: place.entry,
         };
-        frames.map_pins_at(&placing, &intents)?;
+        if let Err(why) = frames.map_pins_at(&placing, &intents) {
+            // `Reclaim` takes empty tables out: the table of the place may be something else since it was found.
+            let linked = self.is_linked(d, place) || lacks!("mapping::begin_map::pruned");
+            return Err(match linked {
+                true => why.into(),
+                false => NotMapped::Refused(Error::Again),
+            });
+        }
         let done = if self.is_linked(d, place) || lacks!("mapping::begin_map::linked") {
             d.fill(place, Pte::Leaf(leaf), |s| self.quiesced(s))
         } else {

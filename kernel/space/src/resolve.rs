@@ -11,7 +11,7 @@
 //! winner's.
 //!
 //! Bounds: two walks per ISA, the slots of regions in use, at most seven frames taken from the
-//! supply (see [`crate::supply`]).
+//! supply and [`BUDGET`] splits for them (see [`crate::supply`]).
 
 use dyad_abi::cap::RegionKind;
 use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
@@ -29,6 +29,7 @@ use crate::node::node;
 use crate::object::find;
 use crate::object::space::{Region, Space};
 use crate::platform::FaultKind;
+use crate::supply::BUDGET;
 
 /// How a fault was resolved. The thread goes on in each case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,15 +78,31 @@ pub fn resolve_here<P: Platform>(
         node: node(),
         local,
     };
+    local.fault_budget.set(BUDGET);
     resolve_slowly::<P>(&cx, cx.space()?, va, kind)
 }
 
-/// The same in any space.
+/// Makes `va` accessible in any space, whatever that costs.
 ///
 /// # Errors
 ///
 /// As [`resolve_here`].
 pub fn resolve<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -> Result<Outcome> {
+    cx.local.fault_budget.set(u32::MAX);
+    resolve_further::<P>(cx, space, va, kind)
+}
+
+/// As [`resolve`], within the CPU's [budget](crate::cpu::CpuLocal::fault_budget).
+///
+/// # Errors
+///
+/// As [`resolve_here`].
+pub(crate) fn resolve_further<P: Platform>(
+    cx: &Cx,
+    space: WeakRef,
+    va: u64,
+    kind: FaultKind,
+) -> Result<Outcome> {
     if !(USER_MIN..USER_END).contains(&va) {
         return Err(Error::BadAddress);
     }

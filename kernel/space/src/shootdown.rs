@@ -208,9 +208,9 @@ pub fn publish_here<P: Platform>(node: &Node, pa: PhysAddr) -> Result<()> {
         .ok_or(Error::BadArgument)?;
     for w in words {
         // A compare-exchange of the same value is a store to the translator even when it changes
-        // nothing, and loses no update of another node.
-        let v = node.words.read(w);
-        node.words.exchange(w, v, v);
+        // nothing, and loses no update of another node. User memory counts as coherent.
+        let v = w.load(Ordering::Relaxed);
+        let _ = w.compare_exchange(v, v, Ordering::Relaxed, Ordering::Relaxed);
     }
     P::sync_code(node.map, pa, PAGE_SIZE);
     node.words.and(executed, !bit(node.id()));

@@ -11,8 +11,9 @@
 //! it has free frames there, and its last quarter is not for pages: the others can then be emptied of
 //! pages ([`evacuate`](crate::evacuate)) and taken away, which nobody can do with a table.
 //!
-//! Bounds: at most [`TRIES`] frames are tried for each frame taken, twice as many for each table, with at most 20 splits
-//! each; a fault takes at most seven (three tables for each ISA, one page). One frame is zeroed by
+//! Bounds: at most [`TRIES`] frames are tried for each frame taken, twice as many for each table; a fault
+//! takes at most seven (three tables for each ISA, one page). Splits and frames take what they cost from the
+//! fault's [`BUDGET`]. A fault that needs more comes again, and finds smaller blocks, and tables. One frame is zeroed by
 //! each, if it has ever been used: one that no stamp has been put on since the pools were created
 //! is zero still.
 
@@ -26,6 +27,12 @@ use crate::mapping::{Driver, In, refusal, table_kind};
 
 /// Frames that are tried before there is none.
 pub const TRIES: u32 = 16;
+/// What one fault may cost, in instructions, roughly: enough for four tables and a page.
+pub const BUDGET: u32 = 13_500;
+/// A split.
+const SPLIT: u32 = 950;
+/// A frame that is taken, and linked or mapped.
+const TAKEN: u32 = 2_600;
 /// Looks at the tables on the way to a page: one per level, and some for others' changes.
 const LOOKS: u32 = 8;
 
@@ -53,7 +60,25 @@ impl In<'_> {
         taken
     }
 
+    /// Takes a cost from what the fault may cost. If there is not enough left, nothing is.
+    fn pay(&self, cost: u32) -> bool {
+        let budget = &self.cx.local.fault_budget;
+        match budget.get().checked_sub(cost) {
+            Some(left) => {
+                budget.set(left);
+                true
+            }
+            None => {
+                budget.set(0);
+                false
+            }
+        }
+    }
+
     fn take_from<P: Platform>(&self, node: NodeId, used: Use) -> Result<WeakRef> {
+        if !self.pay(TAKEN) {
+            return Err(Error::Again);
+        }
         let words = self.cx.words();
         let supply = self.space.supply(words, node).ok_or(Error::NoMemory)?;
         let slot = &self.space.supplies[node.index()];
@@ -61,8 +86,10 @@ impl In<'_> {
             for _ in 0..TRIES.min(run.frames.min(u32::MAX.into()) as u32) {
                 let n = words.increase(&slot.tables, 1) % run.frames;
                 let frame = run.frame(run.frames - 1 - n).ok_or(Error::Corrupt)?;
-                if let Ok(taken) = self.claim::<P>(frame, used) {
-                    return Ok(taken);
+                match self.claim::<P>(frame, used) {
+                    Ok(taken) => return Ok(taken),
+                    Err(_) if self.cx.local.fault_budget.get() == 0 => return Err(Error::Again),
+                    Err(_) => {}
                 }
             }
         }
@@ -78,6 +105,10 @@ impl In<'_> {
                         words.replace(&slot.in_vain, 0);
                     }
                     return Ok(taken);
+                }
+                // The next attempt finds the block split so far.
+                Err(Refused::Busy) if self.cx.local.fault_budget.get() == 0 => {
+                    return Err(Error::Again);
                 }
                 // It is free, or was a moment ago: not yet quiet, or in the hands of another CPU
                 // that splits the block it is in.
@@ -117,6 +148,9 @@ impl In<'_> {
         };
         let mut at = head;
         while let Some(half) = order.half() {
+            if !self.pay(SPLIT) {
+                return Err(Refused::Busy);
+            }
             let other = frames.split(at, &intents)?;
             if frame >= other {
                 at = other;
@@ -174,6 +208,8 @@ impl In<'_> {
         match linked {
             // The loop looks again.
             Ok(()) | Err(Error::Again | Error::Exists) => Ok(()),
+            // The table of the place has been taken out since it was found.
+            Err(_) if !self.is_linked(d, place) => Ok(()),
             Err(e) => Err(e),
         }
     }

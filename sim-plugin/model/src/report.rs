@@ -331,6 +331,24 @@ pub struct WindowReport {
     pub sites: Vec<(u64, u64)>,
 }
 
+/// The longest stretch with interrupts masked, of those that began in one way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MaskedReport {
+    /// The window that was open when they began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u16>,
+    /// Address of the first instruction.
+    pub entry: u64,
+    /// How many stretches there were.
+    pub n: u64,
+    /// Instructions of the longest one.
+    pub longest: u64,
+    /// Address of an instruction, and how often it was started in the longest one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<(u64, u64)>,
+}
+
 /// What one machine reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineReport {
@@ -359,6 +377,9 @@ pub struct MachineReport {
     /// Windows of measurement, if they were observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<Vec<WindowReport>>,
+    /// Stretches with interrupts masked, if windows were observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub masked: Option<Vec<MaskedReport>>,
     /// Beginnings of windows that gave no sample because of another beginning or a marker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abandoned: Option<u64>,
@@ -455,6 +476,13 @@ mod tests {
                 sites: vec![(4096, 2)],
                 ..WindowReport::default()
             }]),
+            masked: Some(vec![MaskedReport {
+                window: Some(5),
+                entry: number(),
+                n: 1,
+                longest: number(),
+                sites: Vec::new(),
+            }]),
             abandoned: Some(number()),
             unmatched: Some(number()),
             sanitizer: Some(SanitizerReport {
@@ -500,6 +528,7 @@ mod tests {
         report.clock = None;
         report.roi.clear();
         report.windows = None;
+        report.masked = None;
         (report.abandoned, report.unmatched) = (None, None);
         report.sanitizer = None;
         let text = serde_json::to_string(&report).unwrap();
@@ -507,6 +536,7 @@ mod tests {
             "clock",
             "roi",
             "windows",
+            "masked",
             "abandoned",
             "unmatched",
             "sanitizer",

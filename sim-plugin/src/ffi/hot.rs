@@ -23,6 +23,7 @@ use crate::windows::Place;
 
 const WRITES: c_int = 2;
 const READ_REGISTERS: c_int = 1;
+const IF_EQUAL: c_int = 2;
 const IF_NOT_EQUAL: c_int = 3;
 
 unsafe extern "C" {
@@ -246,6 +247,44 @@ impl Block {
             } else {
                 qemu_plugin_register_vcpu_tb_exec_cb(self.raw, fetched, NO_REGISTERS, data);
             }
+        }
+    }
+}
+
+impl Block {
+    /// Calls [`Level::enters_kernel`](super::Level::enters_kernel) whenever the block is entered by a CPU that
+    /// was not in the kernel.
+    pub fn call_on_kernel_entry(&self) {
+        let at = std::ptr::without_provenance_mut(self.address() as usize);
+        // SAFETY: 1. The block is valid as long as `self` is lent out. 2. The callback has the parameters
+        // of the supported versions, and takes the pointer for the number that it is.
+        unsafe {
+            qemu_plugin_register_vcpu_tb_exec_cond_cb(
+                self.raw,
+                super::enters_kernel,
+                NO_REGISTERS,
+                IF_EQUAL,
+                Score::inside().0,
+                0,
+                at,
+            );
+        }
+    }
+
+    /// Calls [`Level::leaves_kernel`](super::Level::leaves_kernel) whenever the block is entered by a CPU that
+    /// was in the kernel.
+    pub fn call_on_kernel_exit(&self) {
+        // SAFETY: 1. and 2. as above; the pointer is not used.
+        unsafe {
+            qemu_plugin_register_vcpu_tb_exec_cond_cb(
+                self.raw,
+                super::leaves_kernel,
+                NO_REGISTERS,
+                IF_NOT_EQUAL,
+                Score::inside().0,
+                0,
+                std::ptr::null_mut(),
+            );
         }
     }
 }

@@ -27,8 +27,10 @@ pub struct Score {
     pub fetched: u64,
     /// Sum over the blocks that were entered; see the clock's trace hash.
     pub trace: u64,
+    /// 1 while stretches with interrupts masked are observed and the CPU is in the kernel, else 0.
+    pub inside: u64,
     /// Keeps the words of CPUs apart, also from their host's prefetching.
-    _apart: [u64; 11],
+    _apart: [u64; 10],
 }
 
 static BOARD: OnceLock<Board> = OnceLock::new();
@@ -71,6 +73,11 @@ impl Score {
     /// The word [`Score::fetched`] of each CPU.
     pub fn fetched() -> Counter {
         counter(std::mem::offset_of!(Score, fetched))
+    }
+
+    /// The word [`Score::inside`] of each CPU.
+    pub fn inside() -> Counter {
+        counter(std::mem::offset_of!(Score, inside))
     }
 
     /// The word [`Score::trace`] of each CPU.
@@ -130,6 +137,12 @@ impl Words {
     pub fn set_fetched(&mut self, line: u64) {
         // SAFETY: 1. and 2. as above.
         unsafe { (*self.0).fetched = line }
+    }
+
+    /// Sets whether the CPU is in the kernel.
+    pub fn set_inside(&mut self, inside: bool) {
+        // SAFETY: 1. and 2. as above.
+        unsafe { (*self.0).inside = u64::from(inside) }
     }
 
     /// Instructions entered so far, at lower and at upper addresses.

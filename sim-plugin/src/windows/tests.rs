@@ -38,6 +38,7 @@ fn a_window_counts_what_is_between_its_ends() {
     for (length, atomics) in [(10, 1), (30, 0), (20, 3), (12, 1)] {
         cpu.mark(MarkerOp::Begin, 7, at(1000));
         assert!(cpu.window.is_open());
+        assert_eq!(cpu.window.open_id(), Some(WindowId(7)));
         for line in 0..length {
             cpu.load(Place::Memory(line * 64));
             cpu.load(Place::Memory(line * 64 + 63));

@@ -317,6 +317,66 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/ktest::ops_known::pages_are_writable_by_who_may_write_on_hosts"],
     ),
     m(
+        "check/space::mapping::begin_map::pruned",
+        State,
+        "a table that is taken out behind a walk is no fault of the program",
+        &[
+            "core/unit/host::space_tests::a_table_that_is_pruned_behind_a_walk_is_no_fault_of_the_program",
+        ],
+    ),
+    m(
+        "check/core::ops::stop::stop::depth",
+        State,
+        "a thread is not cut off within an invocation",
+        &[
+            "core/unit/host::stop_tests::a_thread_that_is_stopped_in_a_service_stops_when_it_leaves",
+            "core/unit/host::stop_tests::a_stop_ends_the_waiting_of_a_service",
+        ],
+    ),
+    m(
+        "check/core::ops::inside::inside::lose",
+        State,
+        "a thread whose locks a service gives to others does not go on there",
+        &["core/unit/ktest::ops_stop::services_are_told_which_invocations_are_over_on_hosts"],
+    ),
+    m(
+        "check/core::ops::stop::give_back::node",
+        State,
+        "a thread that was taken while its node was recovered is not left there",
+        &["core/unit/host::stop_tests::a_thread_that_is_stopped_on_a_dead_node_is_not_left_there"],
+    ),
+    m(
+        "check/core::invoke::leave::nowhere",
+        State,
+        "a thread without an invocation is in its own component",
+        &[
+            "core/unit/host::stop_tests::a_thread_whose_component_is_gone_does_not_stay_in_the_service",
+        ],
+    ),
+    m(
+        "check/core::invoke::leave_specially::stop",
+        State,
+        "a request to stop takes effect on the outermost return",
+        &[
+            "core/unit/host::stop_tests::a_thread_that_is_stopped_in_a_service_stops_when_it_leaves",
+            "core/unit/host::stop_tests::a_thread_that_is_stopped_in_its_fault_handler_keeps_its_registers",
+        ],
+    ),
+    m(
+        "check/core::handover::takes_stop::stop",
+        State,
+        "a request to stop takes effect where a crossed invocation returns to",
+        &[
+            "core/unit/host::stop_tests::a_thread_that_is_stopped_in_a_service_elsewhere_stops_where_it_comes_back",
+        ],
+    ),
+    m(
+        "check/core::dispatch::end_thread::lose",
+        State,
+        "a thread that has ended in a service does not go on there",
+        &["core/unit/host::stop_tests::a_thread_that_ends_in_a_service_is_not_resumed_there"],
+    ),
+    m(
         "check/core::ops::thread::others::self",
         Permission,
         "a thread yields, migrates and exits by itself",

@@ -136,8 +136,7 @@ pub fn migrate(node: NodeId) -> Result<NodeId> {
 ///
 /// # Errors
 ///
-/// `BadArgument` for a length of 0, `NoMemory`, `Full` or `TooLarge` if there is no room for it;
-/// `NodeDead` if a thread of the program was lost with its node in the middle of such a request.
+/// `BadArgument` for a length of 0, `NoMemory`, `Full` or `TooLarge` if there is no room for it.
 pub fn map_anon(len: u64) -> Result<NonNull<u8>> {
     map(len, 0)
 }
@@ -176,21 +175,13 @@ pub unsafe fn unmap(start: NonNull<u8>, len: u64) -> Result<()> {
     ask_pager([pager::UNMAP, start.as_ptr() as u64, len, 0]).map(drop)
 }
 
-/// How often the pager is asked between two looks at whether a thread of the program was lost.
-const TRIES: u32 = 10_000;
-
-/// A request to the pager, which serves one thread of a program at a time. If that was lost with its
-/// node in the middle of it, nobody is served any more.
+/// A request to the pager, which serves one thread of a program at a time. It succeeds a thread that has ended in the
+/// middle of a request.
 fn ask_pager(words: [u64; 4]) -> Result<u64> {
     loop {
-        for _ in 0..TRIES {
-            match PAGER.request(words) {
-                Err(Error::Again) => yield_now(),
-                done => return done,
-            }
-        }
-        if !in_invocation() && thread::lost() != 0 {
-            return Err(Error::NodeDead);
+        match PAGER.request(words) {
+            Err(Error::Again) => yield_now(),
+            done => return done,
         }
     }
 }

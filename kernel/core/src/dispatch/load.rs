@@ -17,6 +17,7 @@
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::Stopped;
+use dyad_abi::record::Level;
 use dyad_abi::{Error, Result};
 
 use super::end_thread;
@@ -132,10 +133,12 @@ pub fn resume<P: Platform>(cx: &Cx) {
 /// The running thread has nothing to run in. It ends, and whoever dispatched it goes on and is told.
 /// Bounded: each time the chain is shorter.
 fn cannot_run<P: Platform>(cx: &Cx, t: &'static Thread) {
-    crate::error!(
-        P,
-        "thread {} cannot run here: its component or address space is gone",
-        t.id.load(Ordering::Relaxed)
+    crate::console::log_limited::<P>(
+        Level::Error,
+        format_args!(
+            "thread {} cannot run here: its component or address space is gone",
+            t.id.load(Ordering::Relaxed)
+        ),
     );
     end_thread::<P>(cx, t, Stopped::Faulted, 0);
 }

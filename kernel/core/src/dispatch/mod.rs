@@ -276,6 +276,26 @@ pub fn end_thread<P: Platform>(cx: &Cx, t: &'static Thread, why: Stopped, detail
     }
     go_on(cx, next, why, detail);
     release::<P>(cx, t);
+    // A service that sees a thread end inside it may give the thread's locks to others: the thread must not go
+    // on there.
+    if t.depth.load(Ordering::Relaxed) != 0 && !lacks!("dispatch::end_thread::lose") {
+        t.lose();
+    }
+    if let Some(o) = owner {
+        t.change(cx.words(), o, o.with(State::Stopped));
+    }
+}
+
+/// Stops the running thread, which has returned from its outermost invocation: its owner asked for that while it
+/// was inside ([`Thread::ask_stop`]). Its dispatcher learns that it waits, for nothing; a scheduler is told when
+/// the thread is resumed.
+#[cold]
+pub fn stop_left<P: Platform>(cx: &Cx, t: &'static Thread) {
+    let owner = t.owner(cx.words());
+    t.withdraw_stop();
+    let next = take_dispatcher::<P>(cx, t);
+    go_on(cx, next, Stopped::Blocked, 0);
+    release::<P>(cx, t);
     if let Some(o) = owner {
         t.change(cx.words(), o, o.with(State::Stopped));
     }

@@ -160,12 +160,14 @@ pub fn serve_root<P: Platform>(cx: &Cx) {
 ///
 /// # Errors
 ///
-/// [`Error::NotReady`] if the thread runs, waits or is on its way, or another CPU has just taken it;
+/// [`Error::NotReady`] if the thread runs, waits, is on its way or ready on another node, or another CPU has just taken it;
 /// [`Error::Corrupt`]; as [`can_go_on`] at this node.
 pub fn set_root<P: Platform>(cx: &Cx, cpu: CpuId, t: &'static Thread) -> Result<()> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
-    // A thread that waits or runs belongs to an endpoint or to a CPU; a root thread belongs to neither.
-    if owner.state != State::Ready && owner.state != State::Stopped {
+    // A thread that waits or runs belongs to an endpoint or to a CPU; a root thread belongs to neither. A thread that
+    // is ready on another node stays there: should that node die while this CPU has the thread, recovery of the node
+    // would miss it.
+    if owner.state != State::Stopped && !is_takable(cx, &owner) {
         return Err(Error::NotReady);
     }
     // Its words are stored to only once it is this CPU's: a dispatch that wins instead finds its scheduler.

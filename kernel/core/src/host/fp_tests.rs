@@ -6,6 +6,7 @@
 
 use core::sync::atomic::Ordering;
 
+use dyad_abi::Error;
 use dyad_abi::cap::{CapIndex, ObjectKind, Rights, Stopped, ThreadOp};
 use dyad_shm::frame::WeakRef;
 
@@ -13,7 +14,7 @@ use super::thread_tests::{
     ENTRY, SERVICE, dispatch, interrupt, me, op, pair, solo, stopped, thread,
 };
 use super::travel_tests::{hears, traveller};
-use super::{Left, Machine, MockA64, MockX86};
+use super::{Left, Machine, MockA64, MockX86, result};
 use crate::Platform;
 use crate::crossing;
 use crate::cx::Cx;
@@ -22,7 +23,7 @@ use crate::handover::what;
 use crate::ktest::rig::Rig;
 use crate::object::component::Component;
 use crate::object::find;
-use crate::object::thread::Thread;
+use crate::object::thread::{Thread, begun};
 use crate::platform::{FaultKind, UserFault};
 
 /// The running thread puts a value into its registers. What was there before.
@@ -206,7 +207,17 @@ fn unhandled<P: Platform>() {
         assert_eq!(faults::<P>(m, t), Left::User(SERVICE));
         swap::<P>(m, t, 9);
         faults::<P>(m, t);
-        assert_eq!(again(), Left::User(SERVICE), "in the handler");
+        // It has ended within an invocation: it is not resumed there.
+        m.call::<P>(me(rig), op(cap, ThreadOp::Resume as u64), &[]);
+        assert_eq!(result::<P>(me(rig)), (Error::NodeDead.code(), 0));
+        // The registers in its frame are looked at all the same, by way of a resume that the kernel refuses.
+        t.set_begun(P::ISA, begun::HERE);
+        m.call::<P>(me(rig), op(cap, ThreadOp::Resume as u64), &[]);
+        assert_eq!(
+            dispatch::<P>(rig, m, cap, 0),
+            Left::User(SERVICE),
+            "in the handler"
+        );
         assert_eq!(swap::<P>(m, t, 10), 9);
         assert_eq!(m.call::<P>(t, 0, &[0]), Left::User(ENTRY));
         assert_eq!(swap::<P>(m, t, 0), 7);

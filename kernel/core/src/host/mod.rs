@@ -46,6 +46,8 @@ mod root_tests;
 #[cfg(test)]
 mod space_tests;
 #[cfg(test)]
+mod stop_tests;
+#[cfg(test)]
 mod stripe_tests;
 pub mod system;
 #[cfg(test)]
@@ -143,6 +145,12 @@ struct Private {
 std::thread_local! {
     static CURRENT: Cell<Option<&'static Private>> = const { Cell::new(None) };
     static CLOCK: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The clocks of this thread's machines go on by so much.
+#[cfg(test)]
+fn pass_time(ns: u64) {
+    CLOCK.set(CLOCK.get() + ns);
 }
 
 fn current() -> &'static Private {

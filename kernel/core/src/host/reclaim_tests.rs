@@ -13,9 +13,14 @@ use super::system::{PAIR, VA, cx, frame_cap, this};
 use super::{MockA64, MockX86};
 use crate::copy::{copy_in, copy_out};
 use crate::mapping::In;
-use crate::ops::space::{RECLAIM_PAGES, map, protect, reclaim, translate, unmap};
+use crate::ops::space::{map, protect, reclaim, translate, unmap};
 use crate::platform::FaultKind::{Read, Write};
 use crate::resolve::Outcome;
+
+/// Pages that a test touches, and calls in which they are to be taken back.
+const TOUCHED: u64 = 37;
+/// Empty entries that are looked at besides: of one table of the lowest level, and of one above it.
+const HOLES: u64 = 1024;
 
 /// Reclaims the whole region, which is of a size that nobody could look at page by page. Returns how
 /// many calls it took.
@@ -23,9 +28,16 @@ fn reclaim_all(t: &In<'_>) -> u64 {
     let pages = 1 << 18;
     let (mut done, mut calls) = (0, 0);
     while done < pages {
-        done += reclaim(t, VA + done * PAGE_SIZE, pages - done).unwrap();
+        done += match reclaim(t, VA + done * PAGE_SIZE, pages - done) {
+            // The first page has been done but for its tables.
+            Err(Error::Again) => 0,
+            looked => looked.unwrap(),
+        };
         calls += 1;
-        assert!(calls < 10, "the work follows what was touched");
+        assert!(
+            calls <= TOUCHED + HOLES / 8,
+            "the work follows what was touched"
+        );
     }
     assert_eq!(done, pages);
     calls
@@ -34,7 +46,7 @@ fn reclaim_all(t: &In<'_>) -> u64 {
 #[test]
 fn what_faults_took_goes_back_and_what_was_mapped_stays() {
     let (s, space) = with_region(64, RegionKind::Anonymous, true);
-    let pages = RECLAIM_PAGES + 5;
+    let pages = TOUCHED;
     for page in 0..pages {
         let m = s.machines[page as usize % 2];
         fault(m, space, VA + page * PAGE_SIZE, Write).unwrap();

@@ -582,3 +582,27 @@ fn code_is_executable_once_all_that_ran_older_code_there_have_rewritten_it() {
     let t = this(&c, space);
     assert!(translate(&t, Isa::X86_64, VA).is_ok());
 }
+
+/// `Reclaim` takes an empty table out between the walk of a fault and its mapping: the fault is tried again, and the
+/// program does not end for it.
+#[test]
+fn a_table_that_is_pruned_behind_a_walk_is_no_fault_of_the_program() {
+    for isa in PAIR {
+        let s = System::new(120);
+        let space = s.space();
+        let table = s.tables(space, isa, VA, Level::L1)[2];
+        let c = cx(s.x());
+        let t = this(&c, space);
+        let d = t.driver(isa).unwrap();
+        let place = d.find(VA, Level::L1).unwrap();
+        assert_eq!(place.level, Level::L1);
+        unlink(&t, l1(isa), VA).unwrap();
+        s.rounds();
+        crate::ops::memory::to_untyped(&c, table.frame).unwrap();
+        let head = s.user(0).object.unwrap();
+        let leaf = crate::mapping::page(head.frame.address(), Perms::READ);
+        let refused = t.map(&d, &place, head, leaf).map_err(Error::from);
+        assert_eq!(refused, Err(Error::Again), "{isa}");
+        assert_eq!(s.refs(head), 0);
+    }
+}

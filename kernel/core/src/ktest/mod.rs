@@ -36,6 +36,7 @@ mod ops_hardware;
 mod ops_known;
 mod ops_memory;
 mod ops_registers;
+mod ops_stop;
 mod ops_thread;
 mod ops_views;
 mod pair_caps;

@@ -137,7 +137,11 @@ fn cpus_are_not_started_with_threads_that_cannot_go_on_there(cx: &Cx<'_>) -> Out
                 there.node = other;
                 rig.k.words().replace(&t.owner, there.bits());
                 t.depth.store(1, RELAXED);
-                gives!(start(), Err(Error::TooDeep));
+                let refused = match state {
+                    State::Ready => Error::NotReady,
+                    _ => Error::TooDeep,
+                };
+                gives!(start(), Err(refused));
                 t.depth.store(0, RELAXED);
                 rig.k.words().replace(&t.owner, was.bits());
             }

@@ -333,6 +333,8 @@ fn return_that_fails_leaves_the_callee_its_own_table(cx: &Cx<'_>) -> Outcome {
             crate::object::find(cx.node, callee, crate::object::component::Component::KIND)?;
         crate::ops::component::set_parts(&rig.k, c, root, space)?;
         let sinv = rig.sinv(callee, ENTRY, 0)?;
+        // The caller is within an invocation itself: from an outermost one the thread would end.
+        rig.as_thread(rig.thread)?.depth.store(1, Ordering::Relaxed);
         gives!(invoke(rig, sinv, [0; 4]).status, ENTER);
         let inside = position(rig)?;
         spaces::within(&rig.k, rig.space)?.unlink_root(isa)?;

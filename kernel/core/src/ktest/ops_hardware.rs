@@ -25,6 +25,7 @@ const QUIESCED: u32 = HardwareOp::Quiesced as u32;
 const WHERE: u32 = HardwareOp::Where as u32;
 const STATE: u32 = HardwareOp::NodeState as u32;
 const COUNT: u32 = HardwareOp::Count as u32;
+const INSIDE: u32 = HardwareOp::Inside as u32;
 
 fn hardware(rig: &Rig<'_>, node: NodeId) -> Result<CapIndex, Stop> {
     let payload = [node.index() as u64, 0, 0];
@@ -143,7 +144,8 @@ fn operations_on_hardware_need_their_rights(cx: &Cx<'_>) -> Outcome {
         let h = hardware(rig, cx.node.id())?;
         let end = HardwareOp::Shutdown as u32;
         let its = [
-            FLUSH, TLB, ATTACH, NOW, WRITE, REPORT, START, QUIESCED, WHERE, STATE, COUNT, end,
+            FLUSH, TLB, ATTACH, NOW, WRITE, REPORT, START, QUIESCED, WHERE, STATE, COUNT, INSIDE,
+            end,
         ];
         ensure!(its.len() == HardwareOp::ALL.len(), "one is missing");
         rig::has_no_other_operations(rig, h, &its)?;

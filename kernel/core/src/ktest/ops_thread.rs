@@ -433,7 +433,16 @@ fn threads_jump_within_their_node(cx: &Cx<'_>) -> Outcome {
         gives!(rig.call(me, JUMP, &to), Ok(After::Switched));
         ensure!(rig.runs(rig.thread), "somebody else runs");
         gives!(rig.state(rig.thread), Some(State::Running));
-        has_jumped(cx, t, (ENTRY + 0x40, 0x4300_0f00), 0xf00, 0xa55)
+        has_jumped(cx, t, (ENTRY + 0x40, 0x4300_0f00), 0xf00, 0xa55)?;
+        // Any stack pointer below the end of user addresses will do: the thread faults if it is none.
+        for sp in [0, 1, 7] {
+            gives!(
+                rig.call(me, JUMP, &[here, ENTRY, sp, 0, 0]),
+                Ok(After::Switched)
+            );
+            has_jumped(cx, t, (ENTRY, sp), 0, 0)?;
+        }
+        Ok(None)
     })
 }
 

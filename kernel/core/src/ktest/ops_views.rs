@@ -136,6 +136,8 @@ fn known_callers_are_returned_to_with_their_present_table(cx: &Cx<'_>) -> Outcom
 fn known_callers_that_are_gone_are_not_returned_to(cx: &Cx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (callee, sinv) = known(rig)?;
+        // The caller is within an invocation itself: from an outermost one the thread would end.
+        rig.as_thread(rig.thread)?.depth.store(1, Ordering::Relaxed);
         gives!(invoke(rig, sinv), ENTER);
         crate::ops::memory::to_untyped(&rig.k, rig.component.frame)?;
         gives!(Error::from_code(leave(rig)), Some(Error::Revoked));

@@ -4,7 +4,7 @@ use dyad_abi::cap::Step;
 use dyad_abi::user::{PAGE_SIZE, USER_END};
 use dyad_abi::{Error, NodeId, Result};
 
-use super::space::{LOOKS_PER_PAGE, RECLAIM_PAGES, address, range_of};
+use super::space::{BUDGET, LOOK, MOVED, address, range_of};
 use crate::Platform;
 use crate::cx::Operand;
 use crate::mapping::In;
@@ -12,8 +12,7 @@ use crate::mapping::In;
 /// `Evacuate`: a [`Step`] for pages from `start` on that faults have put into frames of the memory. See
 /// [`dyad_space::evacuate`].
 ///
-/// Bounded as `Reclaim` is: [`RECLAIM_PAGES`] times eight looks at entries; a page that is parked counts
-/// as four of them, one that is moved as sixteen.
+/// Bounded as `Reclaim` is, by [`BUDGET`].
 ///
 /// # Errors
 ///
@@ -40,7 +39,7 @@ pub fn evacuate<P: Platform>(
     let range = range_of(memory, at, count)?;
     let mut va = start;
     let mut done = 0;
-    let mut budget = RECLAIM_PAGES * LOOKS_PER_PAGE;
+    let mut budget = BUDGET;
     while va < end && budget != 0 {
         let taken = match step {
             Step::Park => this.park(va, &range),
@@ -55,9 +54,9 @@ pub fn evacuate<P: Platform>(
         };
         done += u64::from(taken.done);
         let cost = match (taken.done, step) {
-            (false, _) => 1,
-            (true, Step::Park | Step::Unpark) => 4,
-            (true, Step::Move) => 16,
+            (false, _) => LOOK,
+            (true, Step::Park | Step::Unpark) => 2 * LOOK,
+            (true, Step::Move) => MOVED,
         };
         va = taken.next;
         budget = budget.saturating_sub(cost);

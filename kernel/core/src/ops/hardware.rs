@@ -4,7 +4,7 @@
 //!
 //! | operation | acts on | if the caller is elsewhere |
 //! |---|---|---|
-//! | `Now`, `Where`, `NodeState`, `Quiesced`, `Shutdown` | the system | the same |
+//! | `Now`, `Where`, `NodeState`, `Quiesced`, `Shutdown`, `Inside` | the system | the same |
 //! | `StartCpu` | a CPU of the capability's node | a message carries it there |
 //! | `FlushStep`, `FlushTlb`, `AttachIrq`, `Write`, `Report` | the node the caller runs on | [`Error::NotReady`] |
 //!
@@ -21,7 +21,7 @@
 //! stays one, until somebody with such a capability says otherwise. What they lead to is looked at
 //! each time.
 //!
-//! Bounds: a step of a round at most [`quiet::MAX_STEPS`], a text at most [`MAX_WRITE`] bytes,
+//! Bounds: a step of a round at most [`quiet::MAX_STEPS`], a text at most [`MAX_WRITE`] bytes and one line,
 //! anything else a fixed number of words.
 
 use dyad_abi::cap::{CapIndex, CapType, HardwareOp, SendOp};
@@ -30,6 +30,7 @@ use dyad_abi::user::{MAX_WRITE, Where};
 use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_shm::frame::Epoch;
 
+use super::inside;
 use crate::cx::{Cx, Operand};
 use crate::fused;
 use crate::object::find;
@@ -79,6 +80,7 @@ pub fn dispatch<P: Platform>(cx: &Cx, this: &Operand, op: HardwareOp, a: [u64; 5
             let stamp = Epoch::new(a[0]).ok_or(Error::BadArgument)?;
             return Ok(cx.node.tables.quiesced(stamp) as u64);
         }
+        HardwareOp::Inside => return inside::inside::<P>(cx, a[0]),
         HardwareOp::StartCpu => return start_cpu::<P>(cx, node, a),
         // For the whole system, and for good: the first code counts. The caller runs on until its
         // node ends.
@@ -165,23 +167,15 @@ fn attach(cx: &Cx, a: [u64; 5]) -> Result<u64> {
     Ok(0)
 }
 
-/// Writes text of the caller to this node's console. Value: bytes written, which may be fewer than
-/// asked for; the caller goes on behind them.
+/// Writes text of the caller to this node's console, up to the end of a line and at most [`MAX_WRITE`]
+/// bytes. Value: bytes taken; the caller goes on behind them.
 ///
 /// # Errors
 ///
 /// As [`copy::copy_in`].
 fn write<P: Platform>(cx: &Cx, at: u64, len: u64) -> Result<u64> {
-    let n = (len as usize).min(MAX_WRITE);
-    // In parts: kernel stacks are small. Parts that were written before one faults stay written.
-    let mut text = [0; 256];
-    let mut done = 0;
-    while done < n {
-        let part = (n - done).min(text.len());
-        let from = at.checked_add(done as u64).ok_or(Error::BadAddress)?;
-        copy::copy_in::<P>(cx, cx.space()?, from, &mut text[..part])?;
-        console::user::<P>(&text[..part]);
-        done += part;
-    }
-    Ok(n as u64)
+    let n = len.min(MAX_WRITE as u64) as usize;
+    let mut text = [0; MAX_WRITE];
+    copy::copy_in::<P>(cx, cx.space()?, at, &mut text[..n])?;
+    Ok(console::user::<P>(&text[..n]) as u64)
 }

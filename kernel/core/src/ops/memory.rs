@@ -24,8 +24,9 @@
 //! so that it is dead when the frame is something else.
 //!
 //! Bounds: an operation changes one block. Blocks that have been used are zeroed when they are
-//! used again, at most [`MAX_ZEROED`] at once; frames that nobody has used since the pools were
-//! made are zero already. Splitting down to a frame takes at most 20 steps. `Count` looks at
+//! used again, at most 2^[`MAX_ZEROED`] frames at once. A block that nobody has used since the pools were
+//! made is zero already and costs the same whatever its size. An operation splits at most
+//! [`MAX_SPLITS`] times; down to a frame it takes 20. `Count` looks at
 //! [`MAX_COUNTED`] words.
 
 use dyad_abi::cap::{CapType, Counted, MemoryOp, ObjectKind, Rights, TableAt};
@@ -44,11 +45,15 @@ use crate::object::endpoint::Endpoints;
 use crate::object::thread::{NO_MORE_EVENTS, State, Thread};
 use crate::object::{find, object_kind};
 
-/// Largest block that is zeroed in one operation: 64 frames, 256 KiB.
-pub const MAX_ZEROED: u32 = 6;
+/// Largest block that is zeroed in one operation: 16 frames, 64 KiB.
+pub const MAX_ZEROED: u32 = 4;
+
+/// Splits of one operation. A call that needs more is refused with `Again`, and the next one finds a smaller
+/// block.
+pub const MAX_SPLITS: u32 = 10;
 
 /// Words of frames that one `Count` looks at.
-pub const MAX_COUNTED: u32 = 512;
+pub const MAX_COUNTED: u32 = 64;
 
 /// Carries an operation on memory out: on the frame, or on the block that begins, at offset `a[0]`
 /// of the capability.
@@ -180,43 +185,58 @@ fn block_within(memory: &Operand, at: u64, word: FrameWord) -> Result<()> {
 ///
 /// [`Error::Exists`] if it is in use, [`Error::Denied`] if it is the system's,
 /// [`Error::BadArgument`] if no block of that size begins there, [`Error::TooLarge`] if more is to
-/// be zeroed than one operation may; [`Error::Again`] if it is being changed, or not quiesced.
+/// be zeroed than one operation may; [`Error::Again`] if it is being changed, is not quiesced, or has been split
+/// as often as one operation may.
 pub fn claim<P: Platform>(cx: &Cx, frame: FrameRef, order: Order) -> Result<Claim> {
     let frames = cx.frames();
-    for _ in 0..=Order::MAX.get() {
-        let (head, word) = frames.head(frame)?;
-        let FrameType::Untyped(has) = word.ty else {
-            return Err(match word.ty {
-                FrameType::Reserved => Error::Denied,
-                FrameType::Retyping(_) | FrameType::Frozen(_) => Error::Again,
-                _ => Error::Exists,
-            });
-        };
-        if head == frame && has == order {
-            // Splitting changes versions, and copies stamps: a frame that has been used has one.
-            let dirty =
-                frames.read(head)?.1.epoch != Epoch::ZERO && !lacks!("ops::memory::claim::zero");
-            if dirty && order.get() > MAX_ZEROED {
-                return Err(Error::TooLarge);
-            }
-            let mut claim = frames.from_untyped_begin(frame, Some(word.version), cx, cx)?;
-            while let Some(f) = claim.next_frame() {
-                if dirty && !P::zero_frame(cx.node.map, f.address()) {
-                    frames.from_untyped_abandon(claim, &cx.intents())?;
-                    return Err(Error::Corrupt);
-                }
-                claim.frame_done(cx.words());
-            }
-            return Ok(claim);
+    // The way from a tail to its head is gone once. Behind each split, the half with the frame is known.
+    let (mut head, word) = frames.head(frame)?;
+    let mut has = match word.ty {
+        FrameType::Untyped(has) => has,
+        FrameType::Reserved => return Err(Error::Denied),
+        FrameType::Retyping(_) | FrameType::Frozen(_) => return Err(Error::Again),
+        _ => return Err(Error::Exists),
+    };
+    // One step at a time, each a row: what is left of the larger block is what `Split` leaves.
+    let mut splits = 0;
+    while has > order
+        && let Some(half) = has.half()
+    {
+        if splits == MAX_SPLITS {
+            return Err(Error::Again);
         }
-        // Smaller, or as large and around it: what has not been merged is not one block.
-        if has <= order {
-            return Err(Error::BadArgument);
+        splits += 1;
+        let other = frames.split(head, &cx.intents())?;
+        if frame >= other {
+            head = other;
         }
-        // One step at a time, each a row: what is left of the larger block is what `Split` leaves.
-        frames.split(head, &cx.intents())?;
+        has = half;
     }
-    Err(Error::Corrupt)
+    // Smaller, or around it: what has not been merged is not one block.
+    if head != frame || has != order {
+        return Err(Error::BadArgument);
+    }
+    let (word, stamp) = frames.read(frame)?;
+    if word.ty != FrameType::Untyped(order) {
+        return Err(Error::Again);
+    }
+    // Splitting changes versions, and copies stamps: a frame that has been used has one.
+    let dirty = stamp.epoch != Epoch::ZERO && !lacks!("ops::memory::claim::zero");
+    if dirty && order.get() > MAX_ZEROED {
+        return Err(Error::TooLarge);
+    }
+    let mut claim = frames.from_untyped_begin(frame, Some(word.version), cx, cx)?;
+    if !dirty {
+        claim.never_used();
+    }
+    while let Some(f) = claim.next_frame() {
+        if !P::zero_frame(cx.node.map, f.address()) {
+            frames.from_untyped_abandon(claim, &cx.intents())?;
+            return Err(Error::Corrupt);
+        }
+        claim.frame_done(cx.words());
+    }
+    Ok(claim)
 }
 
 /// Makes a kernel object of an untyped frame. All zeros is a valid object of every kind, in its

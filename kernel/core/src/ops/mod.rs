@@ -38,9 +38,11 @@ pub mod component;
 pub mod endpoint;
 pub mod evacuate;
 pub mod hardware;
+pub mod inside;
 pub mod memory;
 pub mod registers;
 pub mod space;
+pub mod stop;
 pub mod thread;
 pub mod time;
 

@@ -12,7 +12,7 @@
 //! | `Shootdown` | one message per CPU |
 //! | `Evacuate` | 64 pages parked or 16 moved, or 256 entries looked at |
 //! | `Exchange` | one walk, and one fault of the page, if that is not mapped; one word |
-//! | `Reclaim` | [`RECLAIM_PAGES`] pages unmapped on each ISA, or eight times as many entries looked at; the value tells how far it has come |
+//! | `Reclaim`, `Evacuate` | a [`BUDGET`] that looks, pages and tables take their costs from; the value tells how far it has come |
 //!
 //! # What it takes besides the right of the operation
 //!
@@ -65,10 +65,20 @@ use crate::mapping::{Driver, In, page, refusal, span, table_kind};
 use crate::object::space::{MAX_RUNS, Region, Space, Supply};
 use crate::{copy, shootdown};
 
-/// Pages that one `Reclaim` unmaps at most.
-pub const RECLAIM_PAGES: u64 = 32;
-/// Entries that it looks at for each of them, if that is what there is to do.
-pub(super) const LOOKS_PER_PAGE: u64 = 8;
+/// What one `Reclaim` or `Evacuate` may cost, in instructions, roughly. A call does at least one page.
+pub const BUDGET: u64 = 6_000;
+/// A look at an address, in all tables.
+pub(super) const LOOK: u64 = 400;
+/// A page unmapped in one table.
+const UNMAPPED: u64 = 1_200;
+/// A look whether tables can be taken out.
+const PRUNING: u64 = 600;
+/// Entries of a table.
+const ENTRIES: u64 = 512;
+/// Tables that one `Reclaim` takes out at most.
+const MAX_PRUNED: u32 = 3;
+/// A page moved: one in each call.
+pub(super) const MOVED: u64 = BUDGET;
 
 /// Carries an operation on an address space out.
 ///
@@ -502,14 +512,14 @@ pub(super) fn range_of(memory: &Operand, at: u64, count: u64) -> Result<Supply> 
 /// `Reclaim`: unmaps pages that faults have put there, on all ISAs; other pages stay. Tables that are
 /// left empty go back to the supply. Value: pages looked at; the caller goes on behind them.
 ///
-/// Bounded by what it costs: [`RECLAIM_PAGES`] pages unmapped, or eight times as many looks at
-/// entries that are not such pages. An empty entry of a higher level is one look, however much it
+/// Bounded by what it costs ([`BUDGET`]). An empty entry of a higher level is one look, however much it
 /// covers, so that a space with large holes is gone through quickly.
 ///
 /// # Errors
 ///
-/// [`Error::BadAddress`], [`Error::BadArgument`]; [`Error::Again`] if somebody else changes a page:
-/// what has been unmapped stays so, and asking again from the same address does no harm.
+/// [`Error::BadAddress`], [`Error::BadArgument`]; [`Error::Again`] if somebody else changes a page, or if the
+/// first page has been done but for its tables: what has been unmapped stays so, and asking again from the
+/// same address does no harm.
 pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
     let start = address(start, PAGE_SIZE)?;
     let end = pages
@@ -518,9 +528,10 @@ pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
         .filter(|&end| end <= USER_END)
         .ok_or(Error::BadArgument)?;
     let mut va = start;
-    let mut budget = RECLAIM_PAGES * LOOKS_PER_PAGE;
+    let mut budget = BUDGET;
+    let mut tables = MAX_PRUNED;
     while va < end && budget != 0 {
-        let mut cost = 1;
+        let mut cost = LOOK;
         // Nothing before this is mapped anywhere.
         let mut next = end;
         for isa in this.cx.node.isas() {
@@ -532,19 +543,26 @@ pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
                 // What users have mapped is theirs to unmap: they have the capability.
                 Pte::Leaf(leaf) if leaf.perms.contains(Perms::OWNED) => {
                     this.unmap(&d, &place, &leaf)?;
-                    cost = LOOKS_PER_PAGE;
+                    cost += UNMAPPED;
                 }
                 Pte::Parked { pa, perms } if perms.contains(Perms::OWNED) => {
                     this.unmap(&d, &place, &Leaf::unparked(pa, perms))?;
-                    cost = LOOKS_PER_PAGE;
+                    cost += UNMAPPED;
                 }
                 Pte::Closing { .. } => return Err(Error::Again),
                 _ => {}
             }
             next = next.min(behind);
-            // The last page of a table, or the last one asked for, has been done.
-            if next >= end || next.is_multiple_of(Level::L2.size()) {
-                prune(this, &d, va);
+            // The last entry of a table, or the last page asked for, has been done.
+            if next >= end || next.is_multiple_of(place.level.size() * ENTRIES) {
+                cost += PRUNING;
+                if !prune(this, &d, va, &mut tables) {
+                    // The same page again, which is not mapped any more, and the rest of its tables.
+                    return match (va - start) / PAGE_SIZE {
+                        0 => Err(Error::Again),
+                        looked => Ok(looked),
+                    };
+                }
             }
         }
         va = next;
@@ -556,17 +574,28 @@ pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
 /// Takes tables around `va` out that are empty and came from a supply, from below: each that goes may
 /// be what its parent was waiting for. Ends at the first that stays, because it has other entries or
 /// is a user's; that is no error, as somebody may just be filling it again.
-fn prune(this: &In<'_>, d: &Driver, va: u64) {
+///
+/// Takes at most `left` out, which becomes how many more there may be. `false`: there may be one that it would
+/// have taken.
+fn prune(this: &In<'_>, d: &Driver, va: u64, left: &mut u32) -> bool {
     for above in [Level::L2, Level::L3, Level::L4] {
-        let Ok(place) = d.find(va, above) else { return };
+        let Ok(place) = d.find(va, above) else { break };
         let Pte::Table(table) = d.meaning(&place) else {
             continue;
         };
         let supplied =
             FrameRef::of(table).is_some_and(|f| this.space.is_supplied(this.cx.words(), f));
-        if place.level != above || !supplied || this.unlink(d, &place, table).is_err() {
-            return;
+        if place.level != above || !supplied {
+            break;
         }
+        let Some(fewer) = left.checked_sub(1) else {
+            return false;
+        };
+        if this.unlink(d, &place, table).is_err() {
+            break;
+        }
+        *left = fewer;
         let _ = back_to_supply(this, d, above, table);
     }
+    true
 }

@@ -5,7 +5,7 @@
 //! | `Configure` | NONE, STOPPED | STOPPED |
 //! | `Resume` | STOPPED; BLOCKED | READY, on the node that is asked for |
 //! | `Dispatch` | READY | RUNNING ([`dispatch::dispatch`]) |
-//! | `Stop` | READY, BLOCKED | STOPPED |
+//! | `Stop` ([`stop`]) | READY, BLOCKED | STOPPED; within an invocation READY, with a request |
 //! | `Yield`, `Exit`, `Migrate`, `Jump` | RUNNING, itself | READY, STOPPED, TRANSIT; `Jump` also RUNNING |
 //! | `Load` ([`registers`]) | RUNNING, itself | RUNNING, with other registers; TRANSIT |
 //! | `ReadRegister`, `WriteRegister`, `Unload` ([`registers`]) | STOPPED | STOPPED |
@@ -33,7 +33,7 @@
 //! |---|---|
 //! | configure: STOPPED -> CHANGING, its id ([`ids`]), the thread's words, CHANGING -> STOPPED | each before the next: between them the thread is in nobody's reach |
 //! | registers: STOPPED -> CHANGING, the register, CHANGING -> STOPPED | as configure |
-//! | stop: READY or BLOCKED -> STOPPED; fence; off the endpoint | a thread that is BLOCKED has become the waiter before: it is found there, or a sender has taken it off |
+//! | stop: READY or BLOCKED -> CHANGING; fence; off the endpoint; -> STOPPED, or READY | a thread that is BLOCKED has become the waiter before: it is found there, or a sender has taken it off |
 //! | resume: STOPPED -> CHANGING; off an old endpoint, CPU; CHANGING -> READY | release: the dispatcher sees all of it |
 
 use core::sync::atomic::Ordering;
@@ -43,7 +43,6 @@ use dyad_abi::cap::{
 };
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_captbl::Span;
-use dyad_coherence::GlobalMem;
 
 use crate::cx::Cx;
 use crate::dispatch::{self, After, can_go_on, take, untake};
@@ -51,7 +50,7 @@ use crate::object::endpoint::{Endpoints, LINES};
 use crate::object::thread::{State, Thread, begun};
 use crate::object::time::Budgets;
 use crate::object::{self, find, ids};
-use crate::ops::registers;
+use crate::ops::{registers, stop};
 use crate::{Platform, handover, jump};
 
 /// The first argument of `Dispatch`: slice in nanoseconds below this bit, priority from there on.
@@ -111,7 +110,7 @@ fn others<P: Platform>(cx: &Cx, t: &'static Thread, number: u64, a: [u64; 5]) ->
         }
         ThreadOp::Unload => registers::unload::<P>(cx, t, a).map(After::Value),
         ThreadOp::Deadline => deadline(cx, t).map(After::Value),
-        ThreadOp::Stop => stop::<P>(cx, t).map(After::Value),
+        ThreadOp::Stop => stop::stop::<P>(cx, t).map(After::Value),
         ThreadOp::Resume => resume::<P>(cx, t, a[0]).map(After::Value),
         ThreadOp::Dispatch
         | ThreadOp::Migrate
@@ -243,6 +242,7 @@ fn configure<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u6
         (&t.used_fp, 0),
         (&t.priority, 0),
         (&t.budget, 0),
+        (&t.frames[0].info, 0),
     ] {
         word.store(value, Ordering::Relaxed);
     }
@@ -267,28 +267,6 @@ fn deadline(cx: &Cx, t: &'static Thread) -> Result<u64> {
     }
 }
 
-/// Takes a ready or blocked thread out of scheduling. One that is stopped stays so: two that stop the
-/// same thread both have what they wanted. Value: 1 if it was stopped already, as one is that has ended.
-///
-/// A running one is its CPU's until it gives the CPU up, and is refused.
-fn stop<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<u64> {
-    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
-    match owner.state {
-        State::Stopped => return Ok(1),
-        State::Ready | State::Blocked => {}
-        _ => return Err(Error::NotReady),
-    }
-    if !t.change(cx.words(), owner, owner.with(State::Stopped)) {
-        return Err(Error::Again);
-    }
-    if owner.state == State::Blocked {
-        // No sender finds it at its endpoint any more. A sender that just has finds it stopped.
-        cx.words().fence();
-        dispatch::wait_no_more::<P>(cx, t);
-    }
-    Ok(0)
-}
-
 /// Makes a stopped thread ready, or ends the waiting of a blocked one. With `place` =
 /// `1 << 63 | cpu << 8 | node` on that CPU, if the thread can go on there; else where it was.
 ///
@@ -296,6 +274,7 @@ fn stop<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<u64> {
 fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     match owner.state {
+        State::Ready | State::Blocked if stop::withdraw::<P>(cx, t, owner)? => return Ok(0),
         State::Blocked => {
             // As if its deadline had come: it takes what there is, if anything, when it runs. Its
             // words are not this CPU's to write: it may be stopped and configured anew meanwhile.

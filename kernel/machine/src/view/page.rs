@@ -458,12 +458,12 @@ fn learn_region(
     // Before the regions: later changes show.
     let changes = place.region_changes.load(Ordering::Acquire);
     let (mut start, mut end, mut kind) = (0, u64::MAX, None);
-    for r in place.regions(cx.words()) {
-        if r.end <= va {
-            start = r.end.max(start);
-        } else if r.start > va {
-            end = r.start.min(end);
-        } else {
+    for (from, to, slot) in place.bounds(cx.words()) {
+        if to <= va {
+            start = to.max(start);
+        } else if from > va {
+            end = from.min(end);
+        } else if let Some(r) = Space::read_slot(cx.words(), slot) {
             (start, end, kind) = match r.stripes.map(|s| s.around(va)) {
                 None => (r.start, r.end, Some(r.kind)),
                 Some((start, end, true)) => (start, end, Some(r.kind)),

@@ -20,7 +20,7 @@ use xtask::launch::Event;
 use crate::kill::{self, Ended, Kill, mix};
 use crate::times;
 
-/// Kills of a scene in the long form: of storms, which there are two of, and of other programs.
+/// Kills of a scene in the long form: of storms and of services, which there are two of, and of other programs.
 const LONG_STORM: usize = 50;
 const LONG: usize = 10;
 /// Frames that a machine can have been changing when it died, per CPU: two of its row, and the leaf
@@ -81,7 +81,18 @@ const STORM: Scene = Scene {
     ..COMMUTE
 };
 
-const SCENES: [Scene; 11] = [
+/// Threads that are in the pager, the console and init's process service when their node dies.
+const SERVED: Scene = Scene {
+    name: "services_whose_clients_die_in_them",
+    app: "threads",
+    args: "--scene served --seconds 2",
+    policy: OnDeath::Survive,
+    until: 1200,
+    quick: 3,
+    ..COMMUTE
+};
+
+const SCENES: [Scene; 13] = [
     COMMUTE,
     Scene {
         name: "commuting_to_a_node_that_does_not_come_back",
@@ -131,6 +142,12 @@ const SCENES: [Scene; 11] = [
         until: 1000,
         quick: 1,
         ..COMMUTE
+    },
+    SERVED,
+    Scene {
+        name: "services_whose_clients_die_in_them_reversed",
+        nodes: &[Aarch64, X86_64],
+        ..SERVED
     },
     STORM,
     Scene {
@@ -193,7 +210,7 @@ enum Ending {
 fn play(scene: &Scene) -> Result<(), Failed> {
     let seed = kill::seed();
     let kills = match std::env::var_os("DYAD_LONG") {
-        Some(_) if scene.app == "storm" => LONG_STORM,
+        Some(_) if scene.app == "storm" || scene.app == "threads" => LONG_STORM,
         Some(_) => LONG,
         None => scene.quick,
     };

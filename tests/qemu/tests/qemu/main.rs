@@ -16,6 +16,7 @@ mod ahead;
 mod asking;
 mod batch;
 mod benchmarks;
+mod bounds;
 mod classes;
 mod clock;
 mod console;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
     trials.extend(storm::trials());
     trials.extend(adversary::trials());
     trials.extend(windows::trials());
+    trials.extend(bounds::trials());
     trials.extend(wander::trials());
     trials.extend(validation::trials());
     trials.extend(simulation::trials());

@@ -8,6 +8,7 @@
 //! is described there and in `sim-plugin`.
 
 mod cycles;
+pub mod longest;
 pub mod migration;
 mod page;
 mod peers;
@@ -59,7 +60,10 @@ pub fn kernel(
             nodes: nodes.clone(),
             logs: report.dir.clone(),
         });
-        if let Err(why) = collect(&report, &mut bench.results, &mut bench.sites) {
+        let collected = collect(&report, &mut bench.results, &mut bench.sites)
+            .and_then(|()| stretches(&report, &mut bench.longest));
+        let report = made(&longest::of_operations(nodes), sink)?;
+        if let Err(why) = collected.and_then(|()| stretches(&report, &mut bench.longest)) {
             let nodes: Vec<&str> = nodes.iter().map(|isa| isa.name()).collect();
             bench.failure = Some(format!("nodes {}: {why}", nodes.join(",")));
             break;
@@ -73,6 +77,9 @@ pub fn kernel(
         bench.failure = bench.results.control(&used).err();
     }
     bench.missing = bench.results.missing(&used);
+    if bench.failure.is_none() {
+        bench.failure = bench.longest.too_long().into_iter().next();
+    }
     Ok(bench)
 }
 
@@ -124,6 +131,15 @@ fn made(config: &RunConfig, sink: &mut dyn Sink) -> Result<RunReport, Error> {
         }
         _ => Ok(report),
     }
+}
+
+/// Takes the stretches that the plugins of a run have counted.
+fn stretches(report: &RunReport, longest: &mut longest::Longest) -> Result<(), String> {
+    if let Some(why) = report.failure() {
+        return Err(why);
+    }
+    let reports = report.nodes.iter().filter_map(|node| node.sim.as_ref());
+    reports.into_iter().try_for_each(|sim| longest.add(sim))
 }
 
 /// Takes what the plugins of a run have counted.

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use dyad_abi::Isa;
 use dyad_abi::marker::{BENCH_OPS, BenchMemory, BenchOp};
 
+use super::longest::BOUND;
 use super::peers::peers;
 use super::report::BenchReport;
 use super::results::{Key, Row};
@@ -33,6 +34,16 @@ The same operations at level `timing`, in the shared memory model, profile `pape
 brackets what 99 of 100 take at most, interrupts in between included. The marker that ends a window is in it: 1 cycle on
 x86-64, 2 on AArch64. Of an operation of two nodes the parts are added up.
 
+";
+
+const MASKED: &str = "
+## Longest stretch with interrupts masked
+
+Instructions from the entry into the kernel until the CPU takes interrupts again, over all operations with their worst
+arguments (program `bounds`) and over these benchmarks. What each operation's longest stretch is, `bench kernel` prints.
+
+| ISA | longest | part of | bound |
+|---|---:|---|---:|
 ";
 
 /// One ISA's figures of an operation.
@@ -94,6 +105,12 @@ impl BenchReport {
                 touched(self, op, Isa::Aarch64),
                 sel4.join(", "),
             );
+        }
+        out.push_str(MASKED);
+        for isa in Isa::ALL {
+            if let Some((what, longest)) = self.longest.of(isa) {
+                let _ = writeln!(out, "| {isa} | {longest} | {what} | {BOUND} |");
+            }
         }
         if !self.cycles.rows.is_empty() {
             out.push_str(CYCLES);

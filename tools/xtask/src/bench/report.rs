@@ -10,6 +10,7 @@
 //! | `runs` | per run: `nodes`, `logs` |
 //! | `rows` | per operation, ISA and memory: see below |
 //! | `missing` | rows that should be there: `op`, `isa`, `memory` |
+//! | `masked` | the longest stretches with interrupts masked: `what`, `isa`, `longest` (instructions), `n`, `bound` |
 //!
 //! A row has `op`, `isa`, `memory`; `instructions` (the median), `min`, `max` of instructions; `n`
 //! (samples) and `interrupted` (repetitions that gave none); the medians of `lines`,
@@ -23,6 +24,7 @@ use dyad_abi::Isa;
 use serde_json::{Value, json};
 
 use super::cycles::Cycles;
+use super::longest::Longest;
 use super::peers::peers;
 use super::results::{Counts, Key, Results, Row};
 use super::sites::Sites;
@@ -51,6 +53,8 @@ pub struct BenchReport {
     pub failure: Option<String>,
     /// Where instructions are, if that was asked for.
     pub sites: Sites,
+    /// The longest stretches with interrupts masked.
+    pub longest: Longest,
     /// Rows that should be there.
     pub missing: Vec<Key>,
     /// What operations take in simulated time, if that was asked for.
@@ -76,6 +80,7 @@ impl BenchReport {
             "runs": runs,
             "rows": rows.collect::<Vec<_>>(),
             "missing": missing.collect::<Vec<_>>(),
+            "masked": self.longest.json(),
         })
     }
 

@@ -219,7 +219,7 @@ fn kernel(args: &KernelArgs) -> Result<u8, Error> {
     if args.cycles {
         report.cycles = bench::kernel_cycles(&systems, args.repetitions, &mut *display)?;
     }
-    let table = report.table() + &report.sites.tables();
+    let table = report.table() + &report.longest.table() + &report.sites.tables();
     files.publish(&table, &report.json(), Some(&report.page()))?;
     verdict(report.problem())
 }

@@ -84,6 +84,10 @@ pub(super) struct ShapeArgs {
     /// Count between the markers that programs and kernels execute; needs --sim
     #[arg(long)]
     windows: bool,
+    /// Keep which instructions windows, and the longest stretches with interrupts masked, consist of;
+    /// needs --windows. Slow
+    #[arg(long)]
+    sites: bool,
     /// Write everything that is done to memory to node{n}.trace in the logs; needs --sim cache or
     /// timing. With --order strict the traces of all nodes can be put together
     #[arg(long)]
@@ -167,6 +171,7 @@ impl ShapeArgs {
             order: self.order.clone(),
             seed: self.seed.clone(),
             windows: self.windows.then_some(true),
+            sites: self.sites.then_some(true),
             memory_trace: self.memory_trace.then_some(true),
             shm_dir: self.shm_dir.clone(),
             ..Settings::default()

@@ -86,6 +86,7 @@ settings! {
     flags:
         audit "audit"
         windows "windows"
+        sites "sites"
         memory_trace "memory-trace"
         gdb "gdb"
         quiet "quiet"
@@ -256,6 +257,10 @@ impl Settings {
         c.windows = self.windows.unwrap_or(false);
         if c.windows && c.sim == Sim::Off {
             return Err("windows are observed by the simulator plugin: add --sim count".into());
+        }
+        c.sites = self.sites.unwrap_or(false);
+        if c.sites && !c.windows {
+            return Err("sites are those of windows: add --windows".into());
         }
         c.memory_trace = self.memory_trace.unwrap_or(false);
         if c.memory_trace && !matches!(c.sim, Sim::Cache | Sim::Timing) {

@@ -426,6 +426,7 @@ pub(super) mod tests {
             )]
             .into(),
             windows: None,
+            masked: None,
             abandoned: None,
             unmatched: None,
             sanitizer: None,

@@ -115,6 +115,7 @@ pub fn plugin_report(node: u8, time: u64) -> MachineReport {
         )]
         .into(),
         windows: None,
+        masked: None,
         abandoned: None,
         unmatched: None,
         sanitizer: None,

@@ -22,6 +22,8 @@ use crate::world::{
 
 /// How long somebody else may be in the way of something.
 const PATIENCE_NS: u64 = 1_000_000_000;
+/// Largest order of which a used block is zeroed by one operation.
+const ZEROED: u32 = 4;
 /// Passes over all frames.
 const PASSES: u32 = 12;
 /// Where frames are looked at: what one page table covers, which the storm has not used.
@@ -183,8 +185,13 @@ fn quieten(slots: &mut Slots) -> Result<()> {
             match known.kind {
                 CapType::Thread if pass == 0 => {
                     // If it is new there is nothing to stop; if it cannot be stopped, its frame will
-                    // be found.
-                    let _ = cap.stop();
+                    // be found. One that is within an invocation ends there after the grace period: its scheduler
+                    // does not run any more.
+                    let stopped = patiently(|| match cap.stop() {
+                        Err(Error::NotReady) => Ok(()),
+                        done => done,
+                    });
+                    let _ = stopped;
                 }
                 CapType::Receive => drain(Cap::at(cap.index()), 64),
                 CapType::Space if pass == 0 => clear_space(Cap::at(cap.index()))?,
@@ -331,13 +338,13 @@ pub fn take_down() -> Left {
     let used = window_tables().and_then(|mut va| {
         blocks(|_, memory, n, what| {
             if let What::Untyped { order } = what
-                && order <= 6
+                && order <= ZEROED
                 && reuse(memory, n, order, &mut slots, va)?
             {
                 left.reused += what.frames();
                 va += PAGE_SIZE;
             } else if let What::Untyped { order } = what
-                && order > 6
+                && order > ZEROED
             {
                 left.reused += what.frames();
             }

@@ -18,6 +18,7 @@
 //! | `overflow` | one runs out of stack while others wait: it faults on the guard |
 //! | `async` | an async call on another thread than the first: a panic that says so |
 //! | `work` | for `--seconds`, threads on all nodes lock, allocate and pass numbers on, while nodes may die |
+//! | `served` | for `--seconds`, threads on other nodes use services all the time while these may die; the first one goes on being served |
 //! | `lost` | threads on node 1 wait, hold and compute until that dies; the others learn it |
 #![no_std]
 #![no_main]
@@ -29,6 +30,7 @@ mod counts;
 mod ends;
 mod meet;
 mod race;
+mod served;
 mod share;
 mod turns;
 
@@ -76,6 +78,7 @@ fn scene(name: &str, args: &Args) -> Result<()> {
         "async" => ends::asynchronous(),
         "lost" => ends::lost(),
         "work" => ends::work(args),
+        "served" => served::served(args),
         _ => {
             for name in ["spawn", "heap", "sync", "scope", "many", "futex"] {
                 scene(name, args)?;
@@ -88,9 +91,9 @@ fn scene(name: &str, args: &Args) -> Result<()> {
 
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
-    const SCENES: [&str; 16] = [
+    const SCENES: [&str; 17] = [
         "all", "spawn", "heap", "sync", "scope", "many", "futex", "counts", "race", "exit",
-        "panic", "fault", "overflow", "async", "lost", "work",
+        "panic", "fault", "overflow", "async", "lost", "work", "served",
     ];
     args.expect_options(&["--scene", "--turns", "--seconds", "--rounds"])?;
     scene(args.one_of("--scene", &SCENES, "all")?, &args)

@@ -1,5 +1,5 @@
 //! All that is known about who owns what, and what nodes wish: who has it has the right to decide
-//! ([`keeper`](crate::keeper)).
+//! (`dyad_services::keeper`).
 //!
 //! ```text
 //!   wish of a node:   NONE ──all open, some left──▶ ASKED ──┬─▶ NONE      it has a block, or needs none

@@ -18,7 +18,6 @@
 //! | [`book`] | the state of every block; which block, which victim |
 //! | [`books`] | all that is known, and what nodes wish; requests of nodes whose faults find no memory |
 //! | [`evict`] | how a block is taken from a node, and what becomes of it if that goes wrong |
-//! | [`keeper`] | who has the books, and what becomes of them if that one is lost |
 //! | [`holding`] | the frames of a node, as few runs, and how many of them are open to its faults |
 //! | [`kernel`] | what is asked of the kernel |
 //!
@@ -41,13 +40,11 @@ pub mod book;
 pub mod books;
 pub mod evict;
 pub mod holding;
-pub mod keeper;
 pub mod kernel;
 
 pub use book::{Block, Book, Need, State};
 pub use books::{Books, Wish};
 pub use holding::{Holding, Run};
-pub use keeper::Keeper;
 pub use kernel::{Cost, Kernel};
 
 /// Runs of frames that a node's holding can have: those that a supply of the kernel can have.

@@ -4,9 +4,11 @@
 //! |---|---|---|
 //! | [`frames`] | init | which frames belong to whom: carving, taking, sweeping, counting |
 //! | [`image`] | init | the regions and pages that a bundle becomes |
+//! | [`mappings`] | pager | ranges and regions of a client, in agreement whenever a thread ends |
 //! | [`ranges`] | pager | addresses of a client: which are free, which are mapped |
 //! | [`budget`] | console | what a client may cost in the long run |
 //! | [`lines`] | console | bytes of many clients to whole lines |
+//! | [`keeper`], [`robust`] | all | locks whose holder can end while it holds them, and state that is whole then |
 //! | [`text`] | all | messages without a heap |
 //! | [`shared`] | all | memory that somebody else writes at the same time |
 //! | [`rt`] | all | how a service starts, is invoked, and says that it cannot go on |
@@ -16,9 +18,12 @@
 pub mod budget;
 pub mod frames;
 pub mod image;
+pub mod keeper;
 pub mod lines;
+pub mod mappings;
 pub mod pool;
 pub mod ranges;
+pub mod robust;
 pub mod rt;
 pub mod shared;
 pub mod text;

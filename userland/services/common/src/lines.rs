@@ -60,6 +60,18 @@ impl LineBuffer {
         }
     }
 
+    /// Makes the buffer of a thread that has ended in the middle of [`push`](LineBuffer::push) usable: a line that was
+    /// just being written is not written again.
+    pub fn repair(&mut self) {
+        let used = self.used.min(MAX_LINE);
+        let is_whole = self.text[..used].last() == Some(&b'\n');
+        self.used = if is_whole || used == MAX_LINE {
+            0
+        } else {
+            used
+        };
+    }
+
     fn end(&mut self, line: &mut impl FnMut(&[u8])) {
         self.text[self.used] = b'\n';
         line(&self.text[..=self.used]);
@@ -104,6 +116,37 @@ mod tests {
         let mut bytes = *b"a\xffb\xc3\xa4\xf0\x9f\n\xc3";
         assert_eq!(printable(&mut bytes), "a?b\u{e4}??\n?");
         assert_eq!(printable(&mut []), "");
+    }
+
+    /// A thread ends while it writes a line, of any length, and another one goes on.
+    #[test]
+    fn what_a_thread_leaves_in_the_middle_of_a_line_is_usable() {
+        for len in [1, 2, 100, MAX_LINE - 1, MAX_LINE, MAX_LINE + 7] {
+            let mut buffer = LineBuffer::new();
+            let mut text = std::vec![b'x'; len];
+            text[len - 1] = b'\n';
+            let ended = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
+                buffer.push(&text, |_| {
+                    std::panic::resume_unwind(std::boxed::Box::new(()))
+                });
+            }));
+            assert!(ended.is_err());
+            buffer.repair();
+            let mut out = Vec::new();
+            buffer.push(b"whole\n", |l| out.push(l.to_vec()));
+            assert_eq!(
+                out.last().map(Vec::as_slice),
+                Some(&b"whole\n"[..]),
+                "{len}"
+            );
+        }
+        // A beginning stays one.
+        let mut buffer = LineBuffer::new();
+        buffer.push(b"be", |_| {});
+        buffer.repair();
+        let mut out = Vec::new();
+        buffer.push(b"gun\n", |l| out.push(l.to_vec()));
+        assert_eq!(out, [b"begun\n".to_vec()]);
     }
 
     #[test]

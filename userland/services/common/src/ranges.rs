@@ -40,6 +40,7 @@ pub struct Limits {
 }
 
 /// Ranges of one client, ordered by address.
+#[derive(Clone, Copy)]
 pub struct Ranges<const N: usize> {
     limits: Limits,
     list: [Range; N],
@@ -126,6 +127,11 @@ impl<const N: usize> Ranges<N> {
         self.bytes += len;
         self.next = range.end();
         Ok(range)
+    }
+
+    /// The next range is looked for behind this one first.
+    pub fn pass(&mut self, range: Range) {
+        self.next = range.end();
     }
 
     /// The range that starts at `start` and has `len` bytes, rounded up to pages.

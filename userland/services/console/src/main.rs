@@ -25,7 +25,13 @@
 //! A client that writes without end gets `Again` once it has written more than its
 //! [`Budget`](dyad_services::budget::Budget): 256 KiB at once, 64 KiB per second in the long run,
 //! with 32 bytes for each line. The work of writing is done on the client's thread, in the client's time.
-//! There is one lock per page and one per client, none that clients share.
+//!
+//! | lock | who takes it | a holder that has ended leaves |
+//! |---|---|---|
+//! | the line of a page of a client | threads of that client; init when the client has ended | the beginning of a line: its length is one word, and the text below it is the client's |
+//! | the budget of a client | threads of that client | a budget that is off by one write at most |
+//!
+//! No lock is for several clients.
 //!
 //! | capability | for |
 //! |---|---|

@@ -7,9 +7,9 @@ use dyad_abi::user::{MAX_REPORT_DETAIL, MAX_REPORT_NAME, PAGE_SIZE, ReportKind};
 use dyad_abi::{Error, NodeId, Result};
 use dyad_services::budget::{Budget, Limits};
 use dyad_services::lines::{LineBuffer, MAX_LINE, printable};
+use dyad_services::robust::RobustLock;
 use dyad_services::rt::{self, Call};
 use dyad_services::shared::Window;
-use dyad_sys::Lock;
 use dyad_sys::cap::{Cap, Hardware};
 
 const PAGES: usize = CONSOLE_THREADS as usize;
@@ -18,8 +18,8 @@ const CLIENTS: usize = program::MAX as usize;
 const PIECE: usize = 256;
 
 /// Beginnings of lines, by client and page.
-static LINES: [[Lock<LineBuffer>; PAGES]; CLIENTS] =
-    [const { [const { Lock::new(LineBuffer::new()) }; PAGES] }; CLIENTS];
+static LINES: [[RobustLock<LineBuffer>; PAGES]; CLIENTS] =
+    [const { [const { RobustLock::new(LineBuffer::new()) }; PAGES] }; CLIENTS];
 
 /// What a client may write: 256 KiB at once, 64 KiB per second in the long run. A client that writes
 /// without end costs the device, and whoever keeps its text, no more.
@@ -30,7 +30,8 @@ const LIMITS: Limits = Limits {
 /// What a line costs beside its bytes: the device puts time and place before each.
 const LINE_COST: u32 = 32;
 
-static BUDGETS: [Lock<Budget>; CLIENTS] = [const { Lock::new(Budget::new(LIMITS)) }; CLIENTS];
+static BUDGETS: [RobustLock<Budget>; CLIENTS] =
+    [const { RobustLock::new(Budget::new(LIMITS)) }; CLIENTS];
 
 dyad_services::entry!(start, invoked);
 
@@ -45,9 +46,9 @@ fn invoked(call: Call) -> [u64; 4] {
 fn serve(call: Call) -> Result<u64> {
     let [what, a, b, _] = call.words;
     match what {
-        console::WRITE => write(call.badge, a, b),
+        console::WRITE => write(&call, a, b),
         console::REPORT => report(call.badge, a),
-        console::END if call.badge == program::INIT => end(a),
+        console::END if call.badge == program::INIT => end(&call, a),
         console::END => Err(Error::Denied),
         _ => Err(Error::BadArgument),
     }
@@ -63,9 +64,9 @@ struct Client {
     /// Its buffer.
     window: Window,
     /// Beginnings of its lines.
-    lines: &'static [Lock<LineBuffer>; PAGES],
+    lines: &'static [RobustLock<LineBuffer>; PAGES],
     /// What it may write.
-    budget: &'static Lock<Budget>,
+    budget: &'static RobustLock<Budget>,
 }
 
 fn client(badge: u64) -> Result<Client> {
@@ -91,7 +92,7 @@ fn put(device: Cap<Hardware>, line: &[u8]) {
     let _ = device.write(printable(copy));
 }
 
-fn write(badge: u64, offset: u64, len: u64) -> Result<u64> {
+fn write(call: &Call, offset: u64, len: u64) -> Result<u64> {
     if len > PAGE_SIZE {
         return Err(Error::TooLarge);
     }
@@ -99,20 +100,19 @@ fn write(badge: u64, offset: u64, len: u64) -> Result<u64> {
         window,
         lines,
         budget,
-    } = client(badge)?;
+    } = client(call.badge)?;
     let page = usize::try_from(offset / PAGE_SIZE).map_err(|_| Error::BadArgument)?;
-    let mut line = lines
-        .get(page)
-        .ok_or(Error::BadArgument)?
-        .try_lock()
-        .ok_or(Error::Again)?;
+    let mut line = lines.get(page).ok_or(Error::BadArgument)?.try_lock(call)?;
+    if line.is_inherited() {
+        line.repair();
+    }
     let device = device()?;
     let end = offset
         .checked_add(len)
         .filter(|&end| end <= CONSOLE_THREADS * PAGE_SIZE)
         .ok_or(Error::BadArgument)?;
     // Of all threads of the client together.
-    let mut budget = budget.try_lock().ok_or(Error::Again)?;
+    let mut budget = budget.try_lock(call)?;
     if !budget.has_some(device.now()?) {
         return Err(Error::Again);
     }
@@ -164,12 +164,15 @@ fn report(badge: u64, offset: u64) -> Result<u64> {
     Ok(0)
 }
 
-fn end(which: u64) -> Result<u64> {
+fn end(call: &Call, which: u64) -> Result<u64> {
     let Client { lines, .. } = client(which)?;
     let device = device()?;
     for line in lines {
-        // A thread that was ended in the middle of a write keeps its page.
-        if let Some(mut line) = line.try_lock() {
+        // A thread that has ended in the middle of a write is succeeded; its line ends where it was.
+        if let Ok(mut line) = line.try_lock(call) {
+            if line.is_inherited() {
+                line.repair();
+            }
             line.flush(|l| put(device, l));
         }
     }

@@ -16,10 +16,14 @@
 //!
 //! # Who has the books
 //!
-//! A thread, which is known by the word that says that somebody has them ([`dyad_blocks::keeper`]): who does
-//! not get them comes again, but not if that thread has ended with a node. What it was doing may be half
-//! done then, so nothing is handed out any more.
+//! One holder at a time, an invocation or a warden, which the word of their [`Keeper`] names. Who does not get them comes
+//! again, but not if the holder has ended. What the holder was doing may be half done then, so nothing is handed out any
+//! more; but of one that only read nothing is lost. Only threads of the program whose memory it is change the books, so a
+//! program that has a thread of its own end here harms itself.
 
+#![allow(unsafe_code)]
+
+use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::CapIndex;
@@ -28,10 +32,11 @@ use dyad_abi::service::memory::{Question, is_block_size};
 use dyad_abi::service::slot;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, NodeId, Result};
-use dyad_blocks::{Book, Books, Keeper, Run, State};
-use dyad_services::rt;
-use dyad_sys::Lock;
-use dyad_sys::cap::{Cap, Memory, Thread};
+use dyad_blocks::{Book, Books, Run, State};
+use dyad_services::keeper::{Keeper, READS};
+use dyad_services::robust::is_inside;
+use dyad_services::rt::{self, Call};
+use dyad_sys::cap::{Cap, Memory};
 
 use crate::build::{Builder, SPARE};
 use crate::evict::Calls;
@@ -58,51 +63,89 @@ pub struct Bank {
     shared_at_start: u64,
 }
 
+/// The books; who may look at them says `KEEPER`.
+struct Banks(UnsafeCell<Bank>);
+
+// SAFETY: 1. Only who has its turn of `KEEPER` looks at the books, but for the start, before anybody else runs.
+unsafe impl Sync for Banks {}
+
 // All zeros, so that it takes no room in the image.
-static BANK: Lock<Bank> = Lock::new(Bank {
+static BANK: Banks = Banks(UnsafeCell::new(Bank {
     books: Books::new(),
     program: 0,
     space: 0,
     at_start: [0; MAX_NODES],
     shared_at_start: 0,
-});
+}));
 /// The program's address space, for who cannot have the books; 0: none.
 static SPACE: AtomicU64 = AtomicU64::new(0);
+/// The number of the program whose memory this is; 0: none.
+static PROGRAM: AtomicU64 = AtomicU64::new(0);
 /// Who has the books: a [`Who`].
 static KEEPER: Keeper = Keeper::new();
 
-/// A thread that wants the books.
+/// A holder of something of init that one thread has at a time: an invocation, or a warden. A name of
+/// [`Keeper`]s.
+///
+/// | bits | of an invocation | of a warden |
+/// |---|---|---|
+/// | 31 | 0 | 1 |
+/// | 24 to 27 | 0 | its node |
+/// | 0 to 23 | the token: thread id << 8, depth | the node's incarnation |
 #[derive(Clone, Copy, Debug)]
-pub struct Who(u64);
+pub struct Who(u32);
 
 impl Who {
-    /// One of a program: a number that was lost is not used again.
-    pub fn thread(thread: Cap<Thread>) -> Who {
-        Who(thread.index().get().into())
+    const WARDEN: u32 = 1 << 31;
+    const NODE_SHIFT: u32 = 24;
+    const LIFE: u32 = (1 << Who::NODE_SHIFT) - 1;
+
+    /// An invocation of init by a thread of a program.
+    ///
+    /// # Errors
+    ///
+    /// `Denied` if its thread is none of a program that is no service.
+    pub fn invocation(call: &Call) -> Result<Who> {
+        threads::thread_of(call)?;
+        u32::try_from(call.token)
+            .map(Who)
+            .map_err(|_| Error::Denied)
+    }
+
+    /// The same of one that only reads.
+    pub const fn reading(self) -> Who {
+        Who(self.0 | READS)
     }
 
     /// The warden of a node, in the node's present life: it is started again with its node.
     pub fn warden(node: NodeId) -> Option<Who> {
         let life = rt::hardware(node).node_state(node).ok()?.incarnation;
-        let thread = wardens::own(node)?;
-        Some(Who(u64::from(life) << 32 | u64::from(thread.index().get())))
+        wardens::own(node)?;
+        let node = (node.index() as u32) << Who::NODE_SHIFT;
+        Some(Who(Who::WARDEN | node | life & Who::LIFE))
     }
 
-    /// The word for it.
-    pub const fn word(self) -> u64 {
+    /// The name.
+    pub const fn name(self) -> u32 {
         self.0
     }
 
-    /// Whose word that is.
-    pub const fn of(word: u64) -> Who {
-        Who(word)
+    /// Whose name that is.
+    pub const fn of(name: u32) -> Who {
+        Who(name)
     }
 
     /// Whether it goes on, or may. One that was ready on a node that has died goes on elsewhere.
     pub fn goes_on(self) -> bool {
-        let life = (self.0 >> 32) as u32;
-        let thread = CapIndex::new(self.0 & 0xffff_ffff).map(Cap::<Thread>::at);
-        thread.is_some_and(|t| (life == 0 || wardens::is_in_life(t, life)) && !threads::has_gone(t))
+        let name = self.0 & !READS;
+        if name & Who::WARDEN == 0 {
+            return is_inside(name.into());
+        }
+        let node = NodeId::new((name >> Who::NODE_SHIFT & 0xf).into());
+        let thread = node.and_then(|n| Some((n, wardens::own(n)?)));
+        thread.is_some_and(|(node, thread)| {
+            wardens::is_in_life(node, name & Who::LIFE) && !threads::has_gone(thread)
+        })
     }
 }
 
@@ -112,11 +155,11 @@ impl Who {
 ///
 /// `Again` if somebody else has them; `NodeDead` if that one is lost.
 pub fn with<T>(me: Who, f: impl FnOnce(&mut Bank) -> Result<T>) -> Result<T> {
-    let turn = KEEPER.enter(me.0, |other| Who(other).goes_on())?;
-    // Only who has its turn asks for it; but for the start, before anybody else runs.
-    let mut bank = BANK.try_lock().ok_or(Error::Again)?;
-    let done = f(&mut bank);
-    drop(bank);
+    let turn = KEEPER.enter(me.name(), |other| Who(other).goes_on())?;
+    // SAFETY: 1. It is this thread's turn, and of a holder that has ended nothing is run any more. 2. While the
+    // system is built nobody else runs.
+    let bank = unsafe { &mut *BANK.0.get() };
+    let done = f(bank);
     drop(turn);
     done
 }
@@ -173,6 +216,10 @@ impl Bank {
 ///
 /// `NoMemory` if there is none, or the books are lost; `Again` if somebody else has them.
 pub fn more(me: Who, program: u64, node: NodeId) -> Result<()> {
+    // Threads of other programs are not to hold what is not theirs.
+    if PROGRAM.load(Ordering::Acquire) != program {
+        return Err(Error::NoMemory);
+    }
     with(me, |bank| match bank.program == program && program != 0 {
         true => bank.books.request(&bank.calls(), node),
         false => Err(Error::NoMemory),
@@ -221,7 +268,7 @@ pub fn state(me: Who, question: u64, node: u64) -> Result<u64> {
     let node = NodeId::new(node)
         .filter(|n| n.index() < nodes)
         .ok_or(Error::NoSuchNode)?;
-    with(me, |bank| Ok(bank.answer(question, node)))
+    with(me.reading(), |bank| Ok(bank.answer(question, node)))
 }
 
 impl Builder {
@@ -231,11 +278,12 @@ impl Builder {
         if !is_block_size(self.info.block_size) {
             return Err(Error::BadArgument).during("size of blocks");
         }
-        let mut bank = BANK.lock();
-        let bank = &mut *bank;
+        // SAFETY: 1. The system is being built: nobody else runs.
+        let bank = unsafe { &mut *BANK.0.get() };
         bank.books.book.set_block(frames);
         (bank.program, bank.space) = (p.number, p.space.index().get());
         SPACE.store(bank.space.into(), Ordering::Release);
+        PROGRAM.store(bank.program, Ordering::Release);
         for node in self.nodes() {
             let (start, len) = self.store.longest(node.index()).during("blocks")?;
             let whole = self.store.whole_blocks(node.index(), (start, len), frames);

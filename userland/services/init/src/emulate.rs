@@ -13,9 +13,8 @@
 //! beginning: on the CPU on which a warden looks the thread does not run in that moment, so the one on the
 //! thread's own node finds it ready, if that has one CPU.
 //!
-//! Who has the list is known ([`Keeper`]). Of one that was lost with its node whoever comes next takes it
-//! over, and does each step that it may have begun once more; so a step does nothing that cannot be
-//! repeated:
+//! The word of its [`Keeper`] names who has the list. The next one that wants it succeeds a holder that has ended, and
+//! does each step that the holder may have begun once more; so a step does nothing that cannot be repeated:
 //!
 //! | the one before was lost | the next one finds | and |
 //! |---|---|---|
@@ -33,28 +32,29 @@
 #![allow(unsafe_code)]
 
 mod pages;
+mod shown;
 mod texts;
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use dyad_abi::cap::StopOutcome;
 use dyad_abi::emulation::{self, PAGE_WORDS, Page, WINDOWS, ready, stack_pointer, status};
 use dyad_abi::service::{INFO_BASE, sched, slot, thread_id, thread_of_id};
 use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
-use dyad_blocks::Keeper;
+use dyad_services::keeper::Keeper;
 use dyad_services::rt::{self, Call};
 use dyad_sys::cap::{Cap, Thread, ThreadSetup};
 
 use crate::blocks::{Who, here};
 use crate::program::{HOME, Program};
-use crate::service::with_system;
-use crate::system::System;
 use crate::threads;
 use crate::wardens;
 
 pub use pages::hold_words;
 use pages::{Mapped, hold, is_free};
+pub use shown::look as show_wanted;
 pub use texts::Texts;
 
 /// Most requests at a time.
@@ -114,10 +114,10 @@ fn with_requests<T>(
     me: Who,
     f: impl FnOnce(&mut [Option<Request>; MOST]) -> Result<T>,
 ) -> Result<T> {
-    let (turn, taken_over) = KEEPER.succeed(me.word(), |other| Who::of(other).goes_on())?;
+    let (turn, before) = KEEPER.succeed(me.name(), |other| Who::of(other).goes_on())?;
     // SAFETY: 1. It is this thread's turn, and of one that is lost nothing is run any more.
     let all = unsafe { &mut *REQUESTS.0.get() };
-    if taken_over {
+    if before.is_some() {
         for (slot, moving) in all.iter_mut().zip(&MOVING) {
             // One that was just being entered, or taken out.
             if moving.load(Ordering::Acquire) == 0 {
@@ -164,9 +164,9 @@ pub fn ask(call: Call, [n, node, at]: [u64; 3]) -> Result<u64> {
         return Err(Error::Denied);
     }
     if node == u64::MAX {
-        return with_system(|system| system.show(call.badge)).ok_or(Error::Again)?;
+        return shown::ask(call.badge);
     }
-    let me = Who::thread(threads::thread_of(&call)?);
+    let me = Who::invocation(&call)?;
     move_to(me, call.badge, n, (node, at))
 }
 
@@ -185,8 +185,7 @@ pub fn move_to(me: Who, program: u64, n: u64, (node, at): (u64, u64)) -> Result<
         return Err(Error::NodeDead);
     }
     let at = rt::hardware(HOME).now()?.max(at);
-    let request =
-        with_system(|system| system.emulated(program, n, guest)).ok_or(Error::Again)??;
+    let request = emulated(program, n, guest)?;
     let request = Request { to, at, ..request };
     with_requests(me, |all| {
         let page = Mapped::of(thread_id(program, n));
@@ -213,21 +212,14 @@ pub fn move_to(me: Who, program: u64, n: u64, (node, at): (u64, u64)) -> Result<
 ///
 /// # Errors
 ///
-/// `NotFound` if there is no such program; `NotReady` if it cannot interpret its threads; `Again` if somebody
-/// else is here; `BadArgument`.
+/// `NotFound` if there is no such program; `NotReady` if it cannot interpret its threads; `BadArgument`.
 pub fn look(program: u64, n: u64, word: u64) -> Result<u64> {
     threads::of(program).map_err(|_| Error::NotFound)?;
     if n >= MAX_PROGRAM_THREADS || word >= PAGE_WORDS {
         return Err(Error::BadArgument);
     }
-    let seen = with_system(|system| {
-        let (p, ..) = system.guest(program)?;
-        match p.texts.shown {
-            true => Ok(Mapped::of(thread_id(program, n))),
-            false => Err(Error::NotReady),
-        }
-    });
-    let page = seen.ok_or(Error::Again)??;
+    shown::parts(program)?;
+    let page = Mapped::of(thread_id(program, n));
     Ok(page.word(word as usize * 8).load(Ordering::Acquire))
 }
 
@@ -312,7 +304,11 @@ impl Request {
         if !self.stopped {
             hold(self.setup.tag, true);
             match self.thread.stops() {
-                Ok(by_this) => self.stopped = by_this,
+                Ok(StopOutcome::WhenItLeaves) if self.waits < RETRIES => {
+                    return self.later(now);
+                }
+                Ok(StopOutcome::WhenItLeaves) => return self.leave(Error::TooDeep),
+                Ok(_) => {}
                 Err(Error::NotReady | Error::Again) if now < self.at + PATIENCE_NS => {
                     return Step::At(next_look(self.at, now));
                 }
@@ -347,17 +343,21 @@ impl Request {
                 Step::At(now + OTHERS_NS)
             }
             // It waits, or a service works for it: it goes on, and is stopped again.
-            Err(Error::NotReady | Error::TooDeep) if self.waits < RETRIES => {
-                self.waits += 1;
-                self.stopped = false;
-                self.not_on = 0;
-                hold(self.setup.tag, false);
-                let _ = self.thread.resume();
-                self.at = now + (LOOK_NS << self.waits.min(DOUBLED));
-                Step::At(self.at)
-            }
+            Err(Error::NotReady | Error::TooDeep) if self.waits < RETRIES => self.later(now),
             Err(e) => self.leave(e),
         }
+    }
+
+    /// It goes on, and is stopped again later. A request to stop that is pending is withdrawn: it would end the thread in
+    /// a service that takes longer than the grace period.
+    fn later(&mut self, now: u64) -> Step {
+        self.waits += 1;
+        self.stopped = false;
+        self.not_on = 0;
+        hold(self.setup.tag, false);
+        let _ = self.thread.resume();
+        self.at = now + (LOOK_NS << self.waits.min(DOUBLED));
+        Step::At(self.at)
     }
 
     /// Whether the thread has not ended, and is not about to.
@@ -370,7 +370,8 @@ impl Request {
         hold(self.setup.tag, false);
         // If it was ready while it was held, nobody will dispatch it who is not told; and if it runs, all
         // is well.
-        if self.stopped || self.thread.stops() == Ok(true) {
+        let is_ours = |how| matches!(how, Ok(StopOutcome::Stopped | StopOutcome::WhenItLeaves));
+        if self.stopped || is_ours(self.thread.stops()) {
             let _ = self.thread.resume();
         }
     }
@@ -394,12 +395,15 @@ impl Request {
             return None;
         }
         // If it is on its way already, or there, it goes on by itself.
-        if let Ok(by_this) = self.thread.stops() {
-            match page.origin().zip(Isa::from_index(page.isa())) {
+        match self.thread.stops() {
+            // It invokes a service: so it goes on already.
+            Ok(StopOutcome::WhenItLeaves) => drop(self.thread.resume()),
+            Ok(how) => match page.origin().zip(Isa::from_index(page.isa())) {
                 Some((origin, isa)) if is_begun() => return Some(self.sends(isa, origin)),
-                _ if by_this => drop(self.thread.resume()),
+                _ if how == StopOutcome::Stopped => drop(self.thread.resume()),
                 _ => {}
-            }
+            },
+            Err(_) => {}
         }
         Some(Step::Done)
     }
@@ -504,44 +508,38 @@ impl Request {
     }
 }
 
-impl System {
-    /// A request for a thread that lacks only where to, and when.
-    fn emulated(&mut self, number: u64, n: u64, guest: &threads::Guest) -> Result<Request> {
-        let events = self.events;
-        let (p, ..) = self.guest(number)?;
-        if !p.texts.shown {
-            return Err(Error::NotReady);
-        }
-        let ready = Mapped::of(thread_id(number, 0))
-            .word(core::mem::offset_of!(Page, ready))
-            .load(Ordering::Acquire);
-        match ready {
-            ready::ALL => {}
-            ready::FIRST if n == 0 => {}
-            // Other threads of it have no point where what is interpreted could end.
-            ready::FIRST => return Err(Error::Denied),
-            _ => return Err(Error::NotReady),
-        }
-        Ok(Request {
-            program: number,
-            thread: guest.thread(n)?,
-            setup: ThreadSetup {
-                component: p.component,
-                entry: p.entry,
-                arg: INFO_BASE | n,
-                id: thread_id(number, n),
-                ids: Cap::at(slot::THREAD_IDS),
-                tag: sched::tag(threads::scheduled(number, n)),
-                scheduler: Some(events),
-            },
-            windows: p.texts.windows,
-            to: HOME,
-            at: 0,
-            waits: 0,
-            not_on: 0,
-            stopped: false,
-        })
+/// A request for a thread that lacks only where to, and when.
+fn emulated(program: u64, n: u64, guest: &threads::Guest) -> Result<Request> {
+    let parts = shown::parts(program)?;
+    let ready = Mapped::of(thread_id(program, 0))
+        .word(core::mem::offset_of!(Page, ready))
+        .load(Ordering::Acquire);
+    match ready {
+        ready::ALL => {}
+        ready::FIRST if n == 0 => {}
+        // Other threads of it have no point where what is interpreted could end.
+        ready::FIRST => return Err(Error::Denied),
+        _ => return Err(Error::NotReady),
     }
+    Ok(Request {
+        program,
+        thread: guest.thread(n)?,
+        setup: ThreadSetup {
+            component: parts.component,
+            entry: parts.entry,
+            arg: INFO_BASE | n,
+            id: thread_id(program, n),
+            ids: Cap::at(slot::THREAD_IDS),
+            tag: sched::tag(threads::scheduled(program, n)),
+            scheduler: Some(parts.events),
+        },
+        windows: parts.windows,
+        to: HOME,
+        at: 0,
+        waits: 0,
+        not_on: 0,
+        stopped: false,
+    })
 }
 
 /// A program is about to be taken down: its threads are not moved any more, and run if they did.

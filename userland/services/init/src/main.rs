@@ -58,8 +58,8 @@
 //! | every program | `hardware(n)`: now, where, node state, count; its endpoint: receive |
 //! | every service | `hardware(n)`: write, for what it has to say when it cannot go on |
 //! | sched | its threads: dispatch, resume, deadline, stop; `Send`s to init |
-//! | console | `hardware(console node)`: write, report |
-//! | pager | spaces of programs: regions, reclaim, shootdown; the process service |
+//! | console | `hardware(console node)`: write, report; `hardware(n)`: inside |
+//! | pager | spaces of programs: regions, reclaim, shootdown; the process service; `hardware(n)`: inside |
 //! | quiesced | `hardware(n)`: flush step; its threads: migrate, yield |
 //! | the program, and one beside it if the archive has one | its space: translate; its threads: migrate, yield, exit; `Send`s to each of them; console, pager, process |
 //! | the program, with [`Grant::All`](dyad_abi::service::Grant::All) | what init has, of the program itself and of a part of the memory |

@@ -13,7 +13,7 @@ pub const TABLE: Cap<Captbl> = Cap::at(slot::TABLE);
 /// Frames of init for its own capability table.
 const OWN_FRAMES: u64 = 256;
 /// Largest block of user memory that is taken at once: what the kernel zeroes in one operation.
-const MAX_BLOCK: u32 = 6;
+const MAX_BLOCK: u32 = 4;
 
 /// Index of the CXL pool.
 pub const CXL: usize = MAX_NODES;

@@ -295,11 +295,11 @@ fn process(call: Call) -> Result<u64> {
             0 => rt::hardware(HOME).where_am_i()?.node,
             n => NodeId::new(n - 1).ok_or(Error::NoSuchNode)?,
         };
-        let me = Who::thread(threads::thread_of(&call)?);
+        let me = Who::invocation(&call)?;
         return blocks::more(me, what >> 8 & 0xff, node).map(|()| 0);
     }
     if what == process::MEMORY_STATE {
-        let me = Who::thread(threads::thread_of(&call)?);
+        let me = Who::invocation(&call)?;
         return blocks::state(me, a, b);
     }
     if what & 0xff != process::FAULTED {
@@ -316,6 +316,6 @@ fn process(call: Call) -> Result<u64> {
         kind => kind,
     };
     let (_, n) = thread_of_id(call.token >> 8);
-    guest.fault([kind, a, b, isa as u64, n]);
+    guest.fault(call.token, [kind, a, b, isa as u64, n]);
     Ok(0)
 }

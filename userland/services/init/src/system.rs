@@ -151,13 +151,15 @@ impl Builder {
         // For what a service has to say when it cannot go on.
         let last_words = HardwareOp::Write.right();
         let writes = last_words.or(HardwareOp::Report.right());
+        // For services with locks: whether a holder is still inside.
+        let inside = HardwareOp::Inside.right();
         let mut sched = self.service(program::SCHED, "sched", |_| last_words)?;
         let mut console =
             self.service(program::CONSOLE, "console", |node| match node == device {
-                true => writes,
-                false => Rights::NONE,
+                true => writes.or(inside),
+                false => inside,
             })?;
-        let mut pager = self.service(program::PAGER, "pager", |_| last_words)?;
+        let mut pager = self.service(program::PAGER, "pager", |_| last_words.or(inside))?;
         let mut quiesced = self.service(program::QUIESCED, "quiesced", |_| {
             last_words.or(HardwareOp::FlushStep.right())
         })?;

@@ -140,7 +140,7 @@ fn halt(p: &Program, isas: u8) -> Result<()> {
         }
         sleep(now + STEP_NS)?;
     }
-    if threads.have_stopped() && threads.have_stopped() {
+    if threads.have_stopped(p.number) && threads.have_stopped(p.number) {
         return Ok(());
     }
     for isa in isas_of(isas) {
@@ -155,7 +155,7 @@ fn halt(p: &Program, isas: u8) -> Result<()> {
     // Twice: one that has been seen to have stopped may have been started since, by one that was just
     // about to, and nobody else can.
     while seen < 2 {
-        if threads.have_stopped() {
+        if threads.have_stopped(p.number) {
             seen += 1;
             continue;
         }

@@ -10,7 +10,8 @@
 //! ```text
 //!            START: configured, resumed          END_THREAD
 //!   Idle ───────────────▶ Starting ──▶ Running ─────────────▶ Idle (once it has stopped: again)
-//!                                         └──stopped, without having said so──▶ Lost
+//!                          │     ▲        └──stopped, without having said so──▶ Lost
+//!                          └─────┘ the starter has ended: the next one starts it, unless it has begun
 //! ```
 //!
 //! The kernel says whether a thread has stopped. One that has, and has neither said that it ends nor
@@ -32,6 +33,7 @@ use dyad_abi::cap::CapIndex;
 use dyad_abi::service::{INFO_BASE, process, program, sched, slot, thread_id, thread_of_id};
 use dyad_abi::user::MAX_PROGRAM_THREADS;
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
+use dyad_services::robust::is_inside;
 use dyad_services::rt::{self, Call};
 use dyad_sys::cap::{Cap, Component, Receive, Thread, ThreadSetup};
 
@@ -40,21 +42,40 @@ use crate::service::say;
 use crate::{ask, emulate};
 
 /// Programs that are no services.
-const GUESTS: usize = 2;
+pub const GUESTS: usize = 2;
 const THREADS: usize = MAX_PROGRAM_THREADS as usize;
 
 /// Kind of a fault of which nothing is known.
 const OTHER_FAULT: u64 = 8;
 
-/// States, in the low bits of a thread's word; above them it is counted how often it has been started.
+/// States, in the low bits of a thread's word. Bits 8 to 31: of STARTING the token of the invocation that starts it. Above
+/// them it is counted how often it has been started.
 mod state {
     pub const IDLE: u64 = 0;
     pub const STARTING: u64 = 1;
     pub const RUNNING: u64 = 2;
     pub const LOST: u64 = 3;
     pub const MASK: u64 = 0xff;
-    pub const STARTED_ONCE: u64 = 0x100;
+    pub const STARTER_SHIFT: u32 = 8;
+    pub const STARTED_ONCE: u64 = 1 << 32;
+
+    /// The token of the invocation that starts the thread.
+    pub const fn starter(word: u64) -> u64 {
+        (word & (STARTED_ONCE - 1)) >> STARTER_SHIFT
+    }
+
+    /// How often it has been started, and nothing else: IDLE.
+    pub const fn idle(word: u64) -> u64 {
+        word & !(STARTED_ONCE - 1)
+    }
 }
+
+/// Of a program's end: an invocation is just saying how.
+const SAYS: u64 = 1;
+/// How it has ended has been said.
+const SAID: u64 = 2;
+/// As a token: a thread of init.
+const INIT: u64 = 0;
 
 struct Entry {
     /// The capability of the thread; 0: there is none.
@@ -71,7 +92,7 @@ pub struct Guest {
     threads: [Entry; THREADS],
     /// The lost threads of which the program has been told, by bit.
     told: AtomicU64,
-    /// 0: it has not ended; 1: somebody is just saying how; 2: that has been said.
+    /// 0: it has not ended; [`SAYS`], with a token above bit 8: that invocation is just saying how; [`SAID`].
     over: AtomicU64,
     /// Its exit code plus one; 0: it has given none.
     code: AtomicU64,
@@ -171,6 +192,13 @@ pub fn thread_of(call: &Call) -> Result<Cap<Thread>> {
     cap(&entry.ok_or(Error::Denied)?.cap)
 }
 
+/// Whether a thread's word says that it is being started, by an invocation that is over. `me`: the token of the
+/// invocation that asks.
+fn is_abandoned(word: u64, me: u64) -> bool {
+    let starter = state::starter(word);
+    word & state::MASK == state::STARTING && (starter == me || !is_inside(starter))
+}
+
 impl Guest {
     /// Notes a program whose first thread is about to run.
     pub fn enter(&self, component: Cap<Component>, entry: u64, endpoints: Cap<Receive>) {
@@ -200,7 +228,7 @@ impl Guest {
 
     /// Whether it has said that it ends, or has been told to.
     pub fn is_over(&self) -> bool {
-        self.over.load(Ordering::Acquire) == 2
+        self.over.load(Ordering::Acquire) == SAID
     }
 
     /// How it has ended.
@@ -221,8 +249,8 @@ impl Guest {
         entry.is_some_and(there) && !self.is_over()
     }
 
-    /// `START`.
-    fn start(&self, number: u64, n: u64, place: u64) -> Result<u64> {
+    /// `START`, by the invocation `token`.
+    fn start(&self, (number, token): (u64, u64), n: u64, place: u64) -> Result<u64> {
         let entry = usize::try_from(n)
             .ok()
             .filter(|&n| n != 0)
@@ -231,56 +259,66 @@ impl Guest {
         let node = NodeId::new(place & 0xff).ok_or(Error::NoSuchNode)?;
         let cpu = CpuId::new(place >> 8).ok_or(Error::BadArgument)?;
         let thread = cap::<Thread>(&entry.cap)?;
-        let was = entry.word.load(Ordering::Relaxed);
+        let was = entry.word.load(Ordering::Acquire);
+        // One that has ended while it started the thread: the thread may have begun, or not.
+        let inherited = is_abandoned(was, token);
         match was & state::MASK {
             state::IDLE => {}
             state::LOST => return Err(Error::NodeDead),
+            _ if inherited => {}
             _ => return Err(Error::Again),
         }
-        let idle = (was & !state::MASK) + state::STARTED_ONCE;
-        let starting = idle | state::STARTING;
-        if self.over.load(Ordering::Acquire) != 0 {
+        let idle = state::idle(was) + state::STARTED_ONCE;
+        let starting = idle | token << state::STARTER_SHIFT | state::STARTING;
+        if self.is_over() {
             return Err(Error::Denied);
         }
         entry
             .word
             .compare_exchange(was, starting, Ordering::AcqRel, Ordering::Relaxed)
             .map_err(|_| Error::Again)?;
-        let id = thread_id(number, n);
-        let setup = ThreadSetup {
-            component: cap(&self.component)?,
-            entry: self.entry.load(Ordering::Relaxed),
-            arg: INFO_BASE | n,
-            id,
-            ids: Cap::at(slot::THREAD_IDS),
-            tag: sched::tag(scheduled(number, n)),
-            scheduler: Some(cap(&self.endpoints)?),
-        };
-        // SAFETY: 1. The entry is that of the component's bundle.
-        let begun = unsafe { thread.configure(&setup) }
-            // Its last moments are not over.
-            .map_err(|e| {
-                if e == Error::NotReady {
-                    Error::Again
-                } else {
-                    e
-                }
+        let configured = self.configure(number, n, thread);
+        let begun = configured.and_then(|()| {
+            thread.resume_on(node, cpu).inspect_err(|_| {
+                // It may be ready without anybody having been told.
+                let _ = thread.stop();
             })
-            .and_then(|()| {
-                thread.resume_on(node, cpu).inspect_err(|_| {
-                    // It may be ready without anybody having been told.
-                    let _ = thread.stop();
-                })
-            });
-        let now = match begun {
-            Ok(()) => idle | state::RUNNING,
-            Err(_) => idle,
+        });
+        let now = match configured {
+            // It had begun.
+            Err(Error::NotReady) if inherited => idle | state::RUNNING,
+            Ok(()) if begun.is_ok() => idle | state::RUNNING,
+            _ => idle,
         };
         // It may have ended already.
         let _ = entry
             .word
             .compare_exchange(starting, now, Ordering::AcqRel, Ordering::Relaxed);
-        begun.map(|()| id.into())
+        match begun {
+            Ok(()) => Ok(thread_id(number, n).into()),
+            // It runs, or its last moments are not over.
+            Err(Error::NotReady) if configured.is_err() => Err(Error::Again),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Has thread `n` begin at the program's entry when it is resumed.
+    ///
+    /// # Errors
+    ///
+    /// `NotReady` if it has begun, and has not stopped; as the kernel says.
+    fn configure(&self, number: u64, n: u64, thread: Cap<Thread>) -> Result<()> {
+        let setup = ThreadSetup {
+            component: cap(&self.component)?,
+            entry: self.entry.load(Ordering::Relaxed),
+            arg: INFO_BASE | n,
+            id: thread_id(number, n),
+            ids: Cap::at(slot::THREAD_IDS),
+            tag: sched::tag(scheduled(number, n)),
+            scheduler: Some(cap(&self.endpoints)?),
+        };
+        // SAFETY: 1. The entry is that of the component's bundle.
+        unsafe { thread.configure(&setup) }
     }
 
     /// `END_THREAD`: returns only if the kernel refuses.
@@ -290,46 +328,50 @@ impl Guest {
         }
         let entry = &self.threads[n as usize];
         // Only who starts the thread changes it meanwhile, once.
-        let idle = |word| Some(word & !state::MASK);
+        let idle = |word| Some(state::idle(word));
         let _ = entry
             .word
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, idle);
         Err(cap::<Thread>(&entry.cap)?.exit(0))
     }
 
-    /// `EXIT`: returns only if the kernel refuses.
-    fn exit(&self, n: u64, code: u64) -> Result<u64> {
+    /// `EXIT`, by the invocation `token`: returns only if the kernel refuses.
+    fn exit(&self, n: u64, token: u64, code: u64) -> Result<u64> {
         let thread = cap::<Thread>(&self.threads[n as usize].cap)?;
-        if self.say_how() {
+        if self.say_how(token) {
             self.code
                 .store(u64::from(code as u32) + 1, Ordering::Release);
-            self.over.store(2, Ordering::Release);
+            self.over.store(SAID, Ordering::Release);
         }
         Err(thread.exit(code as u32))
     }
 
-    /// Whether nobody else has said how the program ends; who asks has to say it then.
-    fn say_how(&self) -> bool {
-        self.over
-            .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+    /// Whether no other thread has said how the program ends, or is about to; the invocation `token` has to say it then.
+    fn say_how(&self, token: u64) -> bool {
+        let over = self.over.load(Ordering::Acquire);
+        let says = over & 0xff == SAYS && over >> 8 != INIT && !is_inside(over >> 8);
+        (over == 0 || says)
+            && self
+                .over
+                .compare_exchange(over, SAYS | token << 8, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// It is about to be taken down, though none of its threads may have said how it ends, as its first one
     /// was lost.
     pub fn close(&self) {
-        if self.say_how() {
-            self.over.store(2, Ordering::Release);
+        if self.say_how(INIT) {
+            self.over.store(SAID, Ordering::Release);
         }
     }
 
-    /// A thread of it has faulted.
-    pub fn fault(&self, fault: [u64; 5]) {
-        if self.say_how() {
+    /// A thread of it has faulted, as the invocation `token` says.
+    pub fn fault(&self, token: u64, fault: [u64; 5]) {
+        if self.say_how(token) {
             for (word, value) in self.fault.iter().zip(fault) {
                 word.store(value, Ordering::Release);
             }
-            self.over.store(2, Ordering::Release);
+            self.over.store(SAID, Ordering::Release);
         }
     }
 
@@ -346,7 +388,7 @@ impl Guest {
     pub fn look_for_lost(&self, (number, name): (u64, &str), deaths: u32) -> bool {
         for (n, entry) in self.threads.iter().enumerate() {
             let word = entry.word.load(Ordering::Acquire);
-            let lost = (word & !state::MASK) | state::LOST;
+            let lost = state::idle(word) | state::LOST;
             if word & state::MASK == state::RUNNING
                 && cap(&entry.cap).is_ok_and(has_gone)
                 && !self.is_over()
@@ -356,7 +398,7 @@ impl Guest {
                     .is_ok()
             {
                 match deaths {
-                    0 => self.fault([OTHER_FAULT, 0, 0, 0, n as u64]),
+                    0 => self.fault(INIT, [OTHER_FAULT, 0, 0, 0, n as u64]),
                     _ => say(format_args!(
                         "program {name:?}, thread {n}: lost with its node"
                     )),
@@ -372,9 +414,9 @@ impl Guest {
     }
 
     /// Whether none of its threads runs any more. Those that wait go on.
-    pub fn have_stopped(&self) -> bool {
+    pub fn have_stopped(&self, number: u64) -> bool {
         let mut all = true;
-        for entry in &self.threads {
+        for (n, entry) in (0..).zip(&self.threads) {
             // One that has never been started has never been configured.
             if entry.word.load(Ordering::Acquire) == 0 {
                 continue;
@@ -382,6 +424,10 @@ impl Guest {
             let Ok(thread) = cap::<Thread>(&entry.cap) else {
                 continue;
             };
+            // One whose starter has ended may never have been configured: it is now.
+            if is_abandoned(entry.word.load(Ordering::Acquire), 0) {
+                let _ = self.configure(number, n, thread);
+            }
             if !is_stopped(thread) {
                 all = false;
                 // If it waits.
@@ -400,10 +446,10 @@ impl Guest {
 pub fn request(call: &Call) -> Result<u64> {
     let [what, a, b, _] = call.words;
     match what {
-        process::EXIT => of(call.badge)?.exit(caller(call)?, a),
+        process::EXIT => of(call.badge)?.exit(caller(call)?, call.token, a),
         process::START => {
             caller(call)?;
-            of(call.badge)?.start(call.badge, a, b)
+            of(call.badge)?.start((call.badge, call.token), a, b)
         }
         process::END_THREAD => of(call.badge)?.end_thread(caller(call)?),
         _ => Err(Error::BadArgument),

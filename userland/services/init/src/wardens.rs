@@ -98,14 +98,11 @@ pub fn own(node: NodeId) -> Option<Cap<Thread>> {
     known(&WARDENS[node.index()].thread)
 }
 
-/// Whether a warden's thread is, as far as its node shows, still in that life: not after that has come
-/// back in another one.
-pub fn is_in_life(thread: Cap<Thread>, life: u32) -> bool {
-    let index = u64::from(thread.index().get());
-    let node = NodeId::first(MAX_NODES)
-        .find(|n| WARDENS[n.index()].thread.load(Ordering::Relaxed) == index);
-    let now = node.and_then(|n| rt::hardware(n).node_state(n).ok());
-    now.is_some_and(|now| !now.is_live() || now.incarnation == life)
+/// Whether a node is, as far as it shows, still in that life (24 bits of its incarnation): not after it has come back
+/// in another one.
+pub fn is_in_life(node: NodeId, life: u32) -> bool {
+    let now = rt::hardware(node).node_state(node);
+    now.is_ok_and(|now| !now.is_live() || now.incarnation & 0xff_ffff == life)
 }
 
 fn known<T>(word: &AtomicU64) -> Option<Cap<T>> {
@@ -197,6 +194,7 @@ pub fn serve(node: NodeId) -> ! {
             let looked = with_system(|system| {
                 // First, because a program may have ended by a death.
                 let all_well = system.look_after_nodes();
+                crate::emulate::show_wanted(system);
                 if threads_ended(system) {
                     over = OVER;
                 }

@@ -24,7 +24,7 @@
 //! to tell init, which ends the program.
 //!
 //! What a client can take from others is bounded: a table of fixed size here
-//! ([`Ranges`](dyad_services::ranges)), address space of its own, frames of its own supplies.
+//! ([`Ranges`](dyad_services::ranges::Ranges)), address space of its own, frames of its own supplies.
 //!
 //! | capability | for |
 //! |---|---|
@@ -32,8 +32,13 @@
 //! | `slot::PROCESS`: invoke | telling init of faults |
 //! | `slot::hardware(n)`: write | last words |
 //!
-//! It runs on every node, where its client runs. If a thread dies in it, the client's book stays
-//! locked and its requests return `Again`; other clients do not notice.
+//! It runs on every node, where its client runs. A thread can end in it at any moment. The next thread of the client, or
+//! init, succeeds it in the client's book and finishes what it has begun ([`mappings`](dyad_services::mappings)); other
+//! clients do not notice.
+//!
+//! | lock | who takes it | held across |
+//! |---|---|---|
+//! | the book of a client | threads of that client; init when the client has ended | operations of the kernel on the client's address space |
 #![cfg_attr(target_os = "none", no_std)]
 #![cfg_attr(target_os = "none", no_main)]
 #![deny(unsafe_code)]

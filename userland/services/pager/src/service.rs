@@ -6,9 +6,10 @@ use dyad_abi::cap::RegionKind;
 use dyad_abi::service::{pager, process, program, slot};
 use dyad_abi::user::{FAULT_NO_MEMORY, FAULT_SUPPLY_SHIFT, HEAP_BASE, HEAP_END, PAGE_SIZE};
 use dyad_abi::{Error, NodeId, Result};
-use dyad_services::ranges::{Limits, Range, Ranges};
+use dyad_services::mappings::{Mappings, Regions};
+use dyad_services::ranges::{Limits, Range};
+use dyad_services::robust::{RobustGuard, RobustLock};
 use dyad_services::rt::{self, Call};
-use dyad_sys::Lock;
 use dyad_sys::cap::{Cap, Sinv, Space};
 
 /// Most ranges of a client.
@@ -26,7 +27,9 @@ const PIECE: u64 = 256;
 const TRIES: u32 = 1000;
 
 const CLIENTS: usize = program::MAX as usize;
-static BOOKS: [Lock<Ranges<RANGES>>; CLIENTS] = [const { Lock::new(Ranges::new(LIMITS)) }; CLIENTS];
+/// The books, by client. Each is for the threads of one client, and for init when the client has ended.
+static BOOKS: [RobustLock<Mappings<RANGES>>; CLIENTS] =
+    [const { RobustLock::new(Mappings::new(LIMITS)) }; CLIENTS];
 
 dyad_services::entry!(start, invoked);
 
@@ -40,86 +43,88 @@ fn invoked(call: Call) -> [u64; 4] {
     }
     let [what, a, b, _] = call.words;
     rt::words(match what {
-        pager::MAP_ANON => map(call.badge, a, b),
-        pager::UNMAP => unmap(call.badge, a, b),
-        pager::END if call.badge == program::INIT => end(a),
+        pager::MAP_ANON => map(&call, a, b),
+        pager::UNMAP => unmap(&call, a, b),
+        pager::END if call.badge == program::INIT => end(&call, a),
         pager::END => Err(Error::Denied),
         _ => Err(Error::BadArgument),
     })
 }
 
-fn book(client: u64) -> Result<(&'static Lock<Ranges<RANGES>>, Cap<Space>)> {
+/// The book of a client, and its address space.
+///
+/// # Errors
+///
+/// `Denied` if there is no such client; `Again` if another thread has the book.
+fn book(call: &Call, client: u64) -> Result<(RobustGuard<'static, Mappings<RANGES>>, Client)> {
     let book = usize::try_from(client)
         .ok()
         .and_then(|c| BOOKS.get(c))
         .ok_or(Error::Denied)?;
-    Ok((book, Cap::at(pager::space(client))))
+    Ok((book.try_lock(call)?, Client(Cap::at(pager::space(client)))))
 }
 
-fn map(client: u64, len: u64, home: u64) -> Result<u64> {
+fn map(call: &Call, len: u64, home: u64) -> Result<u64> {
     let home = match home {
         0 => None,
         n => Some(NodeId::new(n - 1).ok_or(Error::NoSuchNode)?),
     };
-    let (book, space) = book(client)?;
-    let mut book = book.try_lock().ok_or(Error::Again)?;
-    let range = book.map(len)?;
-    let (start, len) = (range.start, range.len);
-    let added = match home {
-        None => space.add_region(start, len, RegionKind::Anonymous, true),
-        Some(node) => space.add_region_of(start, len, node),
-    };
-    if let Err(e) = added {
-        book.unmap(range)?;
-        return Err(e);
-    }
-    Ok(range.start)
+    let (mut book, client) = book(call, call.badge)?;
+    book.map(&client, len, home)
 }
 
-fn unmap(client: u64, start: u64, len: u64) -> Result<u64> {
-    let (book, space) = book(client)?;
-    let mut book = book.try_lock().ok_or(Error::Again)?;
-    let range = book.find(start, len)?;
-    take(space, range)?;
-    // Without it the client could go on using frames that are not its own any more until the next
-    // round; they are not given to others before that, so it harms nobody but the client.
-    let flushed = space.shootdown(range.start, range.len);
-    book.unmap(range)?;
-    flushed.map(|()| 0)
+fn unmap(call: &Call, start: u64, len: u64) -> Result<u64> {
+    let (mut book, client) = book(call, call.badge)?;
+    book.unmap(&client, start, len).map(|()| 0)
 }
 
-/// Takes the pages of a range, then the region.
-fn take(space: Cap<Space>, range: Range) -> Result<()> {
-    let mut at = range.start;
-    let mut tries = 0;
-    while at < range.end() {
-        let pages = ((range.end() - at) / PAGE_SIZE).min(PIECE);
-        // SAFETY: 1. The space is a client's, not this program's own.
-        match unsafe { space.reclaim(at, pages) } {
-            Ok(looked @ 1..) => {
-                at += looked * PAGE_SIZE;
-                tries = 0;
-            }
-            Ok(0) | Err(Error::Again) if tries < TRIES => tries += 1,
-            Ok(_) => return Err(Error::TimedOut),
-            Err(e) => return Err(e),
-        }
-    }
-    // SAFETY: 1. As above.
-    unsafe { space.remove_region(range.start) }
-}
-
-fn end(client: u64) -> Result<u64> {
-    let (book, space) = book(client)?;
-    // Nobody of the client runs any more, so nobody gives the lock back either.
-    let mut book = book.try_lock().ok_or(Error::Again)?;
+fn end(call: &Call, client: u64) -> Result<u64> {
+    // No thread of the client runs any more. One that has ended here is succeeded.
+    let (mut book, client) = book(call, client)?;
     let mut taken = 0;
-    while let Some(&range) = book.list().first() {
-        take(space, range)?;
-        book.unmap(range)?;
+    while book.unmap_first(&client)? {
         taken += 1;
     }
     Ok(taken)
+}
+
+/// The address space of a client.
+struct Client(Cap<Space>);
+
+impl Regions for Client {
+    fn add(&self, range: Range, home: Option<NodeId>) -> Result<()> {
+        match home {
+            None => (self.0).add_region(range.start, range.len, RegionKind::Anonymous, true),
+            Some(node) => self.0.add_region_of(range.start, range.len, node),
+        }
+    }
+
+    fn take(&self, range: Range) -> Result<()> {
+        let mut at = range.start;
+        let mut tries = 0;
+        while at < range.end() {
+            let pages = ((range.end() - at) / PAGE_SIZE).min(PIECE);
+            // SAFETY: 1. The space is a client's, not this program's own.
+            match unsafe { self.0.reclaim(at, pages) } {
+                Ok(looked @ 1..) => {
+                    at += looked * PAGE_SIZE;
+                    tries = 0;
+                }
+                Ok(0) | Err(Error::Again) if tries < TRIES => tries += 1,
+                Ok(_) => return Err(Error::TimedOut),
+                Err(e) => return Err(e),
+            }
+        }
+        // SAFETY: 1. As above.
+        match unsafe { self.0.remove_region(range.start) } {
+            Err(Error::NotFound) => Ok(()),
+            done => done,
+        }
+    }
+
+    fn flush(&self, range: Range) -> Result<()> {
+        self.0.shootdown(range.start, range.len)
+    }
 }
 
 fn fault(call: Call) -> [u64; 4] {

@@ -1,7 +1,8 @@
 //! Components, threads, invocation, endpoints, time.
 
 use dyad_abi::cap::{
-    ComponentOp, Event, ReceiveOp, Rights, SendOp, SinvOp, Stopped, ThreadOp, TimeOp, call_word,
+    ComponentOp, Event, ReceiveOp, Rights, SendOp, SinvOp, StopOutcome, Stopped, ThreadOp, TimeOp,
+    call_word,
 };
 use dyad_abi::emulation::{Registers, WORDS};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result, service};
@@ -243,20 +244,25 @@ impl Cap<Thread> {
     ///
     /// # Errors
     ///
-    /// `NotReady` if it runs elsewhere, and those of
+    /// `NotReady` if it runs elsewhere; `Again` if it is within an invocation: it stops when it leaves that, or by a
+    /// call that comes [`STOP_GRACE_NS`](dyad_abi::cap::STOP_GRACE_NS) after the first one; and those of
     /// [every operation](super#errors-of-every-operation).
     pub fn stop(self) -> Result<()> {
-        self.stops().map(drop)
+        match self.stops()? {
+            StopOutcome::WhenItLeaves => Err(Error::Again),
+            _ => Ok(()),
+        }
     }
 
-    /// The same. `false`: it was stopped already, as a thread is that has ended.
+    /// As [`stop`](Cap::stop), with what has come of it.
     ///
     /// # Errors
     ///
-    /// As [`stop`](Cap::stop).
-    pub fn stops(self) -> Result<bool> {
-        let already = self.call(ThreadOp::Stop as u32, [0; 5])?;
-        Ok(already == 0)
+    /// `NotReady` if it runs elsewhere, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn stops(self) -> Result<StopOutcome> {
+        let outcome = self.call(ThreadOp::Stop as u32, [0; 5])?;
+        StopOutcome::from_number(outcome).ok_or(Error::Corrupt)
     }
 
     /// Makes the stopped thread ready again, on the CPU it was on. A blocked one goes on as if its

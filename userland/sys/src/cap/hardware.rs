@@ -62,6 +62,18 @@ impl Cap<Hardware> {
         self.call(HardwareOp::AttachIrq as u32, args).map(drop)
     }
 
+    /// Whether the invocation `token` of the calling program may still go on. `false` is for good: a thread that is
+    /// stopped in it is ended there. Needs the right `Inside`.
+    ///
+    /// # Errors
+    ///
+    /// `BadArgument` if no invocation can have that token, and those of
+    /// [every operation](super#errors-of-every-operation).
+    pub fn is_inside(self, token: u64) -> Result<bool> {
+        let inside = self.call(HardwareOp::Inside as u32, [token, 0, 0, 0, 0])?;
+        Ok(inside != 0)
+    }
+
     /// Nanoseconds of fused time since the first node started. Needs the right `Now`.
     ///
     /// # Errors
@@ -91,16 +103,28 @@ impl Cap<Hardware> {
         self.call(HardwareOp::Count as u32, [counter as u64, 0, 0, 0, 0])
     }
 
-    /// Writes text to the console device of this node; lines are kept whole. Gives the bytes taken, at
-    /// most [`MAX_WRITE`](dyad_abi::user::MAX_WRITE). Needs the right `Write`.
+    /// Writes text to the console device of this node; lines are kept whole. Gives the bytes taken. A call
+    /// of the kernel takes at most [`MAX_WRITE`](dyad_abi::user::MAX_WRITE) bytes and one line; this makes as
+    /// many calls as it takes. Needs the right `Write`.
     ///
     /// # Errors
     ///
     /// As [`flush_step`](Cap::flush_step).
     pub fn write(self, text: &str) -> Result<usize> {
-        let args = [text.as_ptr() as u64, text.len() as u64, 0, 0, 0];
-        let taken = self.call(HardwareOp::Write as u32, args)?;
-        Ok((taken as usize).min(text.len()))
+        let mut rest = text.as_bytes();
+        loop {
+            let args = [rest.as_ptr() as u64, rest.len() as u64, 0, 0, 0];
+            let taken = match self.call(HardwareOp::Write as u32, args) {
+                Ok(taken) => (taken as usize).min(rest.len()),
+                // Some of it has been written.
+                Err(_) if rest.len() < text.len() => 0,
+                Err(e) => return Err(e),
+            };
+            rest = &rest[taken..];
+            if taken == 0 || rest.is_empty() {
+                return Ok(text.len() - rest.len());
+            }
+        }
     }
 
     /// Records a check or a counter of the run. Needs the right `Report`.

@@ -103,7 +103,7 @@ impl Cap<Memory> {
     /// system; and those of [every operation](super#errors-of-every-operation).
     pub fn retype_user(self, at: u64, order: u32) -> Result<()> {
         let args = [at, order.into(), 0, 0, 0];
-        self.call(MemoryOp::RetypeUser as u32, args).map(drop)
+        self.split_and_call(MemoryOp::RetypeUser, args)
     }
 
     /// Makes a kernel object of the untyped frame at `at`. Needs the right `RetypeKernel`.
@@ -113,7 +113,16 @@ impl Cap<Memory> {
     /// As [`retype_user`](Cap::retype_user).
     pub fn retype_kernel(self, at: u64, kind: ObjectKind) -> Result<()> {
         let args = [at, kind as u64, 0, 0, 0];
-        self.call(MemoryOp::RetypeKernel as u32, args).map(drop)
+        self.split_and_call(MemoryOp::RetypeKernel, args)
+    }
+
+    /// A call of the kernel splits a large block only so many times, and is then refused with `Again`: two
+    /// calls are enough for the largest. What is refused for another reason is so once more.
+    fn split_and_call(self, op: MemoryOp, args: [u64; 5]) -> Result<()> {
+        match self.call(op as u32, args) {
+            Err(Error::Again) => self.call(op as u32, args).map(drop),
+            done => done.map(drop),
+        }
     }
 
     /// Makes the block or object at `at` untyped: every capability to it is dead from now on. The

@@ -11,6 +11,7 @@ use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE};
 use dyad_abi::{Error, NodeId};
 use dyad_sys::cap::{Access, Cap, Frame};
 
+use super::shown::Parts;
 use crate::memory::Store;
 use crate::program::{HOME, Program, Window, isas_of};
 use crate::system::System;
@@ -123,20 +124,25 @@ impl System {
     /// # Errors
     ///
     /// As [`guest`](System::guest); `Full` if it is too much; as the kernel says.
-    pub(super) fn show(&mut self, number: u64) -> Result<u64> {
+    pub(super) fn show(&mut self, number: u64) -> Result<Parts> {
+        let events = self.events;
         let (p, store, window) = self.guest(number)?;
-        if p.texts.shown {
-            return Ok(0);
+        if !p.texts.shown {
+            if !p.texts.whole {
+                return Err(Error::Full);
+            }
+            // What has been done in part cannot be done again.
+            p.texts.whole = false;
+            show(store, window, p)?;
+            p.texts.shown = true;
+            p.texts.whole = true;
         }
-        if !p.texts.whole {
-            return Err(Error::Full);
-        }
-        // What has been done in part cannot be done again.
-        p.texts.whole = false;
-        show(store, window, p)?;
-        p.texts.shown = true;
-        p.texts.whole = true;
-        Ok(0)
+        Ok(Parts {
+            component: p.component,
+            entry: p.entry,
+            windows: p.texts.windows,
+            events,
+        })
     }
 }
 
@@ -196,6 +202,7 @@ pub fn unshow(p: &Program, own: &Program) -> Result<()> {
     if !p.texts.shown {
         return Ok(());
     }
+    super::shown::forget(p.number);
     let (start, len) = pages(p.number);
     for isa in isas_of(own.isas) {
         for n in 0..MAX_PROGRAM_THREADS {

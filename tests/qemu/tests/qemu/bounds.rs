@@ -1,0 +1,122 @@
+//! No stretch with interrupts masked is longer than [`BOUND`] instructions, of every operation with its
+//! worst arguments, on both ISAs; or than [`RECOVERY_BOUND`], of what a survivor does when a node dies. Caches
+//! are coherent: elsewhere stretches are longer (known bugs).
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use dyad_abi::Isa;
+use dyad_abi::boot::OnDeath;
+use libtest_mimic::{Failed, Trial};
+use xtask::bench::longest::{self, BOUND, Longest};
+use xtask::config::{RunConfig, Sim, TestOptions, Work};
+use xtask::launch::{Event, RunReport};
+
+use crate::console;
+use crate::kill::{self, Kill};
+use crate::times;
+
+/// A piece of recovery counts the references in a whole object.
+const RECOVERY_BOUND: u64 = 60_000;
+/// Moments at which the node is killed, in milliseconds after it has begun to speak.
+const MOMENTS: [u64; 3] = [400, 1100, 1900];
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for nodes in [[Isa::X86_64, Isa::Aarch64], [Isa::Aarch64, Isa::X86_64]] {
+        let name = format!("bounds::operations_of_{}", nodes[0]);
+        let test = move || operations(nodes);
+        trials.push(times::test(&name, test).with_kind("system"));
+    }
+    for nodes in [[Isa::X86_64, Isa::Aarch64], [Isa::Aarch64, Isa::X86_64]] {
+        let name = format!("bounds::recovery_by_{}", nodes[0]);
+        let test = move || recovery(nodes);
+        trials.push(times::test(&name, test).with_kind("system"));
+    }
+    trials
+}
+
+/// Every operation of the ABI, by the first node.
+fn operations(nodes: [Isa; 2]) -> Result<(), Failed> {
+    let config = longest::of_operations(&nodes);
+    let (report, text) = console::run(&config);
+    if let Some(why) = report.failure() {
+        return console::because(&text, why);
+    }
+    let longest = collect(&report, None)?;
+    let mut problems = longest.missing(nodes[0]);
+    for missing in &mut problems {
+        missing.push_str(": the program bounds does not perform it");
+    }
+    judge(&longest, BOUND, problems)
+}
+
+/// A storm on both nodes, of which one dies: the other recovers it.
+fn recovery(nodes: [Isa; 2]) -> Result<(), Failed> {
+    let mut longest = Longest::default();
+    let mut recovered = 0;
+    for moment in MOMENTS {
+        let config = RunConfig {
+            nodes: nodes.to_vec(),
+            mem_local: 64 << 20,
+            mem_cxl: 64 << 20,
+            sim: Sim::Count,
+            windows: true,
+            work: Work::App {
+                app: "storm".into(),
+                args: "--deaths --ops 60000".into(),
+            },
+            on_death: OnDeath::Survive,
+            timeout: Some(Duration::from_secs(120)),
+            test: TestOptions {
+                bare: true,
+                ..TestOptions::default()
+            },
+            ..RunConfig::default()
+        };
+        let kill = Kill::after(1, Duration::from_millis(moment));
+        let ended = kill::run(&config, kill, |e: &Event<'_>| kill::speaks(e));
+        let text = &ended.text;
+        if text.contains("panic") {
+            return Err(format!("a kernel panicked:\n{text}").into());
+        }
+        recovered += usize::from(text.contains("is recovered"));
+        for (key, row) in collect(&ended.report, Some(0))?.0 {
+            let all = longest.0.entry(key).or_default();
+            all.n += row.n;
+            all.longest = all.longest.max(row.longest);
+        }
+    }
+    let none = match recovered {
+        0 => vec!["no run recovered the dead node".into()],
+        _ => Vec::new(),
+    };
+    judge(&longest, RECOVERY_BOUND, none)
+}
+
+/// What the plugins of a run report, or of one node.
+fn collect(report: &RunReport, only: Option<usize>) -> Result<Longest, Failed> {
+    let mut longest = Longest::default();
+    for (n, node) in report.nodes.iter().enumerate() {
+        if only.is_some_and(|o| o != n) {
+            continue;
+        }
+        let sim = node.sim.as_ref();
+        let sim = sim.ok_or_else(|| format!("node {n} has left no report of its plugin"))?;
+        longest.add(sim)?;
+    }
+    Ok(longest)
+}
+
+fn judge(longest: &Longest, bound: u64, mut problems: Vec<String>) -> Result<(), Failed> {
+    eprint!("{}", longest.table());
+    problems.extend(longest.longer_than(bound));
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let mut text = format!("beyond the bound of {bound} instructions, or not measured:\n");
+    for problem in problems {
+        let _ = writeln!(text, "  {problem}");
+    }
+    Err(text.into())
+}
