@@ -442,6 +442,8 @@ fn hardware(a: &Actor) -> (u64, [u64; 5]) {
         HardwareOp::NodeState => [a.below(10), 0, 0, 0, 0],
         HardwareOp::FlushStep => [a.below(100), 0, 0, 0, 0],
         HardwareOp::Count => [a.below(40), 0, 0, 0, 0],
+        // Of its own invocations, and of those of others.
+        HardwareOp::Inside => [(a.below(256) << 8) | a.below(16), 0, 0, 0, 0],
     };
     (op as u64, args)
 }

@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use dyad_abi::cap::{
     CapIndex, CapType, CaptblOp, Guard, HardwareOp, INTROSPECT, LivenessOp, MemoryOp, ObjectKind,
-    ReceiveOp, Rights, SendOp, SpaceOp, ThreadOp, TimeOp,
+    ReceiveOp, Rights, SendOp, SpaceOp, StopOutcome, ThreadOp, TimeOp,
 };
 use dyad_abi::user::PAGE_SIZE;
 
@@ -131,7 +131,14 @@ fn configure(
     tag: u64,
 ) -> Result<u64, u64> {
     make(a, c);
-    let _ = thread(a, c, ThreadOp::Stop, [0; 5]);
+    // One that is in a service has to leave it first.
+    let leaves = Ok(StopOutcome::WhenItLeaves as u64);
+    for _ in 0..4 {
+        if thread(a, c, ThreadOp::Stop, [0; 5]) != leaves {
+            break;
+        }
+        let _ = run(a, c);
+    }
     let component = a.pick(&[at::COMPONENT, at::COMPONENT, at::COMPONENT, at::SPARE]);
     let args = [
         component.get().into(),
