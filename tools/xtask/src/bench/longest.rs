@@ -102,7 +102,7 @@ pub fn operations() -> Vec<Operation> {
             CapType::Hardware => of!(Hardware, HardwareOp),
             CapType::Liveness => of!(Liveness, LivenessOp, but Guard),
             // All of theirs are rights.
-            CapType::PageTable | CapType::Frame => {}
+            CapType::PageTable | CapType::Frame | CapType::ThreadIds => {}
         }
     }
     all
