@@ -27,7 +27,7 @@ const DEFAULT_SECONDS: u64 = 10;
 /// How long victims may take to end.
 const END_NS: u64 = 20_000_000_000;
 /// Operations after which every operation must have been tried.
-const ENOUGH: u64 = 30_000;
+const ENOUGH: u64 = 100_000;
 /// Whether the first thread has begun.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 

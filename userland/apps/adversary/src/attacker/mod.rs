@@ -126,9 +126,14 @@ pub fn call(
     let args = without_waiting(a, operation, args);
     let word = call_word(cap, 0) | operation << 32;
     let at = note(a, word, args);
-    // SAFETY: 1. Addresses that operations write to are in the window or in a buffer of this thread. 2. Nothing of
-    // the attacker's own but the window is unmapped; where it harms itself, the warden has it begin anew.
-    let r = unsafe { raw::call_raw(word, args) };
+    let [a0, a1, a2, a3, _] = args;
+    let r = match operation & 0xffff_ffff {
+        // Whatever the type, the kernel keeps no registers in a call of this number: it may be an invocation.
+        0 => raw::invoke1(word, [a0, a1, a2, a3]),
+        // SAFETY: 1. Addresses that operations write to are in the window or in a buffer of this thread. 2. Nothing
+        // of the attacker's own but the window is unmapped; where it harms itself, the warden has it begin anew.
+        _ => unsafe { raw::call_raw(word, args) },
+    };
     finish(ty, at, operation, r.status, r.value)
 }
 
