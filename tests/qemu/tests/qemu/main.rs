@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod abuse;
+mod adversary;
 mod ahead;
 mod asking;
 mod attack;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
     trials.extend(abuse::trials());
     trials.extend(attack::trials());
     trials.extend(storm::trials());
+    trials.extend(adversary::trials());
     trials.extend(windows::trials());
     trials.extend(bounds::trials());
     trials.extend(wander::trials());

@@ -89,6 +89,10 @@ const PARTS: &[Part] = &[
     tests("model", &["--package", "dyad-model-tests"]),
     tests("storm", &["--package", "dyad-qemu-tests", "--", "storm::"]),
     tests(
+        "adversary",
+        &["--package", "dyad-qemu-tests", "--", "adversary::"],
+    ),
+    tests(
         "deaths",
         &["--package", "dyad-qemu-tests", "--", "deaths::"],
     ),
@@ -104,6 +108,8 @@ const PARTS: &[Part] = &[
             "--",
             "--skip",
             "storm::",
+            "--skip",
+            "adversary::",
             "--skip",
             "deaths::",
             "--skip",

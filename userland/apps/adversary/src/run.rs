@@ -1,0 +1,383 @@
+//! Threads of all components: where they start, and what is said in the end.
+
+use core::fmt;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use dyad_abi::cap::{
+    CapType, CaptblOp, ComponentOp, FrameOp, HardwareOp, LivenessOp, MemoryOp, PageTableOp,
+    ReceiveOp, SendOp, SinvOp, SpaceOp, ThreadIdsOp, ThreadOp, TimeOp,
+};
+use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
+use dyad_abi::service::Info;
+use dyad_abi::user::ReportKind;
+use dyad_abi::{Error, NodeId, Result};
+use dyad_services::rt::{self, Call};
+use dyad_services::text::Text;
+
+use crate::attacker::{self, Play};
+use crate::build::{self, Part, Settings, World};
+use crate::plan::{Role, SIDES, TALLIES, badge, tally, word, word_of};
+use crate::store::{HOME, Store};
+use crate::warden::{self, Finding, Judge, in_words};
+use crate::{service, victim};
+
+/// Fused time of a run without limits.
+const DEFAULT_SECONDS: u64 = 10;
+/// How long victims may take to end.
+const END_NS: u64 = 20_000_000_000;
+/// Operations after which every operation must have been tried.
+const ENOUGH: u64 = 100_000;
+/// Whether the first thread has begun.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+dyad_services::entry!(start, invoked);
+
+fn start(arg: u64) -> ! {
+    match Role::of(arg) {
+        Some((Role::Victim, n)) => victim::live(n),
+        Some((Role::Attacker, n)) => attacker::live(n),
+        Some((Role::Child, n)) => attacker::child(n),
+        Some((Role::Helper, n)) => victim::help(n),
+        Some((Role::Worker, n)) => loop {
+            warden::turn(n as usize);
+        },
+        None => first(),
+    }
+}
+
+fn invoked(call: Call) -> [u64; 4] {
+    match call.badge & !0xffff {
+        badge::OWN => attacker::invoked(call),
+        badge::FAULT => attacker::faulted(call),
+        _ => service::serve(call),
+    }
+}
+
+fn say(what: fmt::Arguments<'_>) {
+    let text = Text::<320>::of(format_args!("{what}\n"));
+    // There is nobody to tell that there is nobody to tell.
+    let _ = rt::hardware(HOME).write(text.as_str());
+}
+
+fn check(name: &str, ok: bool, detail: fmt::Arguments<'_>) -> bool {
+    let detail = Text::<256>::of(detail);
+    let hardware = rt::hardware(HOME);
+    let _ = hardware.report(ReportKind::Check, ok.into(), name, detail.as_str());
+    ok
+}
+
+fn shut_down(code: u32) -> ! {
+    loop {
+        let _ = rt::hardware(HOME).shutdown(code);
+        dyad_sys::raw::relax();
+    }
+}
+
+/// The argument text.
+fn args(info: &Info) -> Result<&str> {
+    let len = (info.args_len as usize).min(info.args.len());
+    core::str::from_utf8(&info.args[..len]).map_err(|_| Error::BadArgument)
+}
+
+/// The value of an option.
+fn option(text: &str, name: &str) -> Result<Option<u64>> {
+    let mut words = text.split_whitespace();
+    if words.by_ref().any(|w| w == name) {
+        let value = words.next().and_then(|v| v.parse().ok());
+        return value.map(Some).ok_or(Error::BadArgument);
+    }
+    Ok(None)
+}
+
+/// When a run is over.
+struct Limits {
+    ops: Option<u64>,
+    until: Option<u64>,
+    rounds: u64,
+    deaths: bool,
+}
+
+fn first() -> ! {
+    if BEGUN.swap(true, Relaxed) {
+        check("adversary.begins-once", false, format_args!("begins again"));
+        shut_down(EXIT_FAILED)
+    }
+    match set_up() {
+        Ok((world, limits)) => shut_down(if play(&world, &limits) {
+            EXIT_OK
+        } else {
+            EXIT_FAILED
+        }),
+        Err(e) => {
+            say(format_args!("cannot begin: {e}"));
+            check("adversary.start", false, format_args!("{e}"));
+            shut_down(EXIT_BOOT)
+        }
+    }
+}
+
+fn set_up() -> Result<(World, Limits)> {
+    let info = rt::info()?;
+    let text = args(info)?;
+    let ops = option(text, "--ops")?;
+    let rounds = option(text, "--rounds")?.unwrap_or(0);
+    let seconds = match (option(text, "--seconds")?, ops, rounds) {
+        (None, None, 0) => Some(DEFAULT_SECONDS),
+        (seconds, ..) => seconds,
+    };
+    let settings = Settings {
+        seed: option(text, "--seed")?.unwrap_or(1),
+        attackers: option(text, "--attackers")?.unwrap_or(SIDES),
+        rounds,
+        without: option(text, "--without")?.unwrap_or(0),
+        note_time: text.split_whitespace().any(|w| w == "--note-time"),
+        nodes: info.system.node_count.into(),
+        cpus: info.cpus,
+    };
+    let mut store = Store::new()?;
+    let world = build::build(settings, &mut store)?;
+    warden::start_workers(&world, &mut store)?;
+    warden::begin_all(&world)?;
+    let now = rt::hardware(HOME).now()?;
+    let limits = Limits {
+        ops,
+        until: seconds.map(|s| now + s * 1_000_000_000),
+        rounds,
+        deaths: text.split_whitespace().any(|w| w == "--deaths"),
+    };
+    // Tests of deaths kill a machine some time after these words.
+    say(format_args!(
+        "adversary: seed {}, {} nodes with {} CPUs each, {} attackers",
+        settings.seed, settings.nodes, settings.cpus, settings.attackers
+    ));
+    Ok((world, limits))
+}
+
+/// Operations of an attacker.
+fn operations_of(part: &Part) -> u64 {
+    part.word(word::OPS).load(Relaxed)
+}
+
+fn attackers(world: &World) -> impl Iterator<Item = (usize, &Part)> {
+    let all = world.attackers.iter().enumerate();
+    all.filter_map(|(n, a)| Some((n, &a.as_ref()?.part)))
+}
+
+fn operations(world: &World) -> u64 {
+    attackers(world).map(|(_, p)| operations_of(p)).sum()
+}
+
+/// Nodes on which the victim has a thread that must go on: all but those that have died.
+fn living(world: &World, limits: &Limits) -> impl Iterator<Item = usize> {
+    let (nodes, deaths) = (world.settings.nodes.min(SIDES) as usize, limits.deaths);
+    (0..nodes).filter(move |&n| {
+        let node = NodeId::new(n as u64).unwrap_or(HOME);
+        !deaths
+            || rt::hardware(HOME)
+                .node_state(node)
+                .is_ok_and(|s| s.is_live())
+    })
+}
+
+fn is_over(world: &World, limits: &Limits) -> bool {
+    let made = |n: usize| world.victim.word(word::made(n as u64)).load(Acquire);
+    let late = limits
+        .until
+        .is_some_and(|end| rt::hardware(HOME).now().is_ok_and(|now| now >= end));
+    let enough = limits.ops.is_some_and(|ops| operations(world) >= ops);
+    let done = limits.rounds != 0 && living(world, limits).all(|n| made(n) >= limits.rounds);
+    late || enough || done
+}
+
+fn play(world: &World, limits: &Limits) -> bool {
+    let mut judge = Judge::new();
+    let from = rt::hardware(HOME).now().unwrap_or(0);
+    let mut finding = None;
+    while finding.is_none() && !is_over(world, limits) {
+        for _ in 0..4 {
+            warden::turn(0);
+        }
+        finding = judge.look(world);
+    }
+    let ns = rt::hardware(HOME).now().unwrap_or(0) - from;
+    warden::stop_attackers();
+    let parts = [&world.services[0], &world.services[1], &world.victim];
+    for part in parts.into_iter().chain(attackers(world).map(|(_, p)| p)) {
+        part.word(word::DONE).store(1, Release);
+    }
+    let end = rt::hardware(HOME).now().unwrap_or(0) + END_NS;
+    while finding.is_none()
+        && !living(world, limits).all(warden::has_ended)
+        && rt::hardware(HOME).now().is_ok_and(|now| now < end)
+    {
+        warden::turn(0);
+        finding = judge.look(world);
+    }
+    let mut good = say_found(world, finding, ns);
+    good &= check_victims(world, limits);
+    say_counts(world, &judge, ns);
+    good &= check_variety(world);
+    let trace = |n| world.victim.word(word::trace(n)).load(Relaxed);
+    check(
+        "adversary.trace",
+        true,
+        format_args!("{:016x} {:016x}", trace(0), trace(1)),
+    );
+    good
+}
+
+fn say_found(world: &World, finding: Option<Finding>, ns: u64) -> bool {
+    let seed = world.settings.seed;
+    let ops = operations(world);
+    let Some(finding) = finding else {
+        return check(
+            "adversary.nothing-found",
+            true,
+            format_args!("seed {seed}, {ops} operations"),
+        );
+    };
+    for (n, part) in attackers(world) {
+        say(format_args!(
+            "attacker {n}: {} operations; the last ones:",
+            operations_of(part)
+        ));
+        let last = operations_of(part) as usize;
+        for i in last.saturating_sub(word::RING_CALLS)..last {
+            let at = word::RING + i % word::RING_CALLS * word::CALL_WORDS;
+            let [number, thread, call, a, b, c, d, e, status, value] =
+                core::array::from_fn(|k| part.word(at + k).load(Relaxed));
+            say(format_args!(
+                "  {number} thread {thread}: {call:#x} [{a:#x}, {b:#x}, {c:#x}, {d:#x}, {e:#x}]: {status} {value:#x}"
+            ));
+        }
+    }
+    say(format_args!(
+        "to repeat: the same nodes and CPUs, --bare --app adversary -- --seed {seed}"
+    ));
+    check(
+        "adversary.nothing-found",
+        false,
+        format_args!(
+            "{}: {finding:x?}; seed {seed}, after {ops} operations, {} ms",
+            in_words(&finding),
+            ns / 1_000_000
+        ),
+    )
+}
+
+fn check_victims(world: &World, limits: &Limits) -> bool {
+    let (cut, latest) = warden::lateness();
+    let mut good = cut == 0;
+    let mut made = [0; SIDES as usize];
+    let mut text = Text::<160>::of(format_args!(""));
+    for n in living(world, limits) {
+        made[n] = world.victim.word(word::made(n as u64)).load(Acquire);
+        let (rightly, ran, charged) = Judge::is_charged_rightly(world, n);
+        good &= rightly && made[n] > 0 && warden::has_ended(n);
+        if !rightly {
+            text = Text::of(format_args!(
+                "; node {n} ran {ran} ns and was charged {charged}"
+            ));
+        }
+    }
+    check(
+        "adversary.victims",
+        good,
+        format_args!(
+            "{made:?} rounds, {cut} slices cut short, {:?} us at most between slices{}",
+            latest.map(|ns| ns / 1000),
+            text.as_str()
+        ),
+    )
+}
+
+fn say_counts(world: &World, judge: &Judge, ns: u64) {
+    let ops = operations(world);
+    say(format_args!(
+        "{ops} operations in {} ms; attackers began anew {} times; services: {} calls of victims, {} of attackers",
+        ns / 1_000_000,
+        judge.restarts,
+        world
+            .services
+            .iter()
+            .map(|s| s.word(word::CALLS).load(Relaxed))
+            .sum::<u64>(),
+        world
+            .services
+            .iter()
+            .map(|s| s.word(word::CALLS + 1).load(Relaxed))
+            .sum::<u64>(),
+    ));
+    for code in 0..32 {
+        let count: u64 = attackers(world)
+            .map(|(_, p)| p.word(word::STATUSES + code).load(Relaxed))
+            .sum();
+        if count > 0 {
+            let what = Error::from_code(code as u64).map_or("success", Error::text);
+            say(format_args!("  {count:9} times {code:2} {what}"));
+        }
+    }
+    for &play in Play::ALL.iter() {
+        let count: u64 = attackers(world)
+            .map(|(_, p)| p.word(word::PLAYS + play as usize).load(Relaxed))
+            .sum();
+        say(format_args!("  {count:9} times {play:?}"));
+    }
+}
+
+/// Operations of a type: number, name, whether it is only a right.
+fn operations_of_type(ty: CapType, mut each: impl FnMut(u64, &'static str)) {
+    macro_rules! all {
+        ($op:ty) => {
+            <$op>::ALL.iter().for_each(|&op| each(op as u64, op.name()))
+        };
+    }
+    match ty {
+        CapType::Captbl => all!(CaptblOp),
+        CapType::PageTable => all!(PageTableOp),
+        CapType::Space => all!(SpaceOp),
+        CapType::Component => all!(ComponentOp),
+        CapType::Thread => all!(ThreadOp),
+        CapType::Sinv => all!(SinvOp),
+        CapType::Send => all!(SendOp),
+        CapType::Receive => all!(ReceiveOp),
+        CapType::Memory => all!(MemoryOp),
+        CapType::Frame => all!(FrameOp),
+        CapType::Time => all!(TimeOp),
+        CapType::Hardware => all!(HardwareOp),
+        CapType::Liveness => all!(LivenessOp),
+        CapType::ThreadIds => all!(ThreadIdsOp),
+    }
+}
+
+/// A run in which attackers do little shows little.
+fn check_variety(world: &World) -> bool {
+    let ops = operations(world);
+    let count = |ty, op, at| -> u64 {
+        let word = tally(ty, op) + at;
+        let words = world
+            .attackers
+            .iter()
+            .flatten()
+            .map(|a| word_of(a.part.tally, word));
+        words.map(|w| w.load(Relaxed)).sum()
+    };
+    let (mut all, mut succeeded, mut never) = (0, 0, None);
+    for &ty in CapType::ALL {
+        operations_of_type(ty, |op, name| {
+            all += 1;
+            succeeded += u64::from(count(ty, op, TALLIES) > 0);
+            if count(ty, op, 0) == 0 {
+                never = Some((ty, name));
+            }
+        });
+    }
+    check(
+        "adversary.variety",
+        never.is_none() || ops < ENOUGH,
+        format_args!(
+            "{ops} operations of {all} kinds, {succeeded} kinds succeeded; never tried: {never:?}"
+        ),
+    )
+}
