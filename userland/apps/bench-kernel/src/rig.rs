@@ -63,6 +63,9 @@ pub struct Bench {
     pub wrong: u64,
 }
 
+/// The threads of a rig, the worker first; its component, and where that lies in its pool.
+type Built = (Vec<Cap<Thread>>, Cap<Component>, u64);
+
 impl Bench {
     /// With so many repetitions of each operation.
     pub fn new(repetitions: u64) -> Bench {
@@ -115,11 +118,7 @@ impl Bench {
         self.times
     }
 
-    fn build(
-        &mut self,
-        plan: &mut Plan,
-        pool: usize,
-    ) -> Result<(Vec<Cap<Thread>>, Cap<Component>, u64), Trouble> {
+    fn build(&mut self, plan: &mut Plan, pool: usize) -> Result<Built, Trouble> {
         let (node, isa) = (plan.node, plan.isa);
         let rig = self.rigs;
         self.rigs += 1;
@@ -129,7 +128,7 @@ impl Bench {
             .during("capability table")?;
         let server = Server::new(stock, pool, (node, isa), &mut self.window).during("server")?;
         // Threads of earlier rigs keep their ids.
-        let first_thread = 1 + rig as u64 * (1 + worker::PARTNERS.len() as u64);
+        let first_thread = 1 + rig * (1 + worker::PARTNERS.len() as u64);
         server
             .admit(thread_id(program::FIRST, first_thread))
             .during("stacks of the server")?;

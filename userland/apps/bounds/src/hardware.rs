@@ -33,6 +33,9 @@ pub fn run(stock: &Stock) -> Result<()> {
         NODE_DIED,
         u64::from(CapIndex::NONE.get())
     );
+    // Of an id that no thread has, and of this thread.
+    succeed!(Hardware, HardwareOp::Inside, hardware, 4095 << 8 | 1);
+    succeed!(Hardware, HardwareOp::Inside, hardware, 1);
     let r = operation!(Hardware, HardwareOp::Count, hardware, 0);
     expect_one_of("Hardware.Count", r.status, &[0, Error::NotReady.code()]);
     rounds(stock)?;

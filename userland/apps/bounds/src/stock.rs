@@ -10,7 +10,7 @@ use dyad_services::frames::{Account, Arena, Pool, What};
 use dyad_services::pool::PoolMemory;
 use dyad_services::rt;
 use dyad_sys::cap::{
-    Cap, Captbl, Component, Kind, Memory, PageTable, Place, Receive, Space, TableAt, Thread,
+    Cap, Captbl, Component, Kind, Memory, PageTable, Place, Receive, Space, TableAt,
 };
 
 /// The program's own table.
@@ -19,8 +19,6 @@ pub const TABLE: Cap<Captbl> = Cap::at(slot::TABLE);
 pub const SPACE: Cap<Space> = Cap::at(slot::SPACE);
 /// It.
 pub const COMPONENT: Cap<Component> = Cap::at(slot::COMPONENT);
-/// Its thread.
-pub const THREAD: Cap<Thread> = Cap::at(slot::THREAD);
 /// Endpoints.
 pub const ENDPOINTS: Cap<Receive> = Cap::at(slot::ENDPOINT);
 /// The node that everything is done on.

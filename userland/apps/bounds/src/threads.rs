@@ -127,12 +127,18 @@ fn make(stock: &mut Stock, what: u64) -> Result<Cap<Thread>> {
     Ok(thread)
 }
 
+/// The id of the next thread: each has its own.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+/// The last id that has stacks.
+const LAST_ID: u32 = 255;
+
 fn begin(thread: Cap<Thread>, what: u64) -> Result<()> {
     let setup = ThreadSetup {
         component: COMPONENT,
         entry: entry()?,
         arg: INFO_BASE | what,
-        id: what as u32,
+        id: NEXT_ID.fetch_add(1, Ordering::Relaxed) as u32,
+        ids: Cap::at(slot::THREAD_IDS),
         tag: 100,
         scheduler: Some(ENDPOINTS),
     };
@@ -141,7 +147,7 @@ fn begin(thread: Cap<Thread>, what: u64) -> Result<()> {
         setup.entry,
         setup.arg,
         u64::from(setup.id) | u64::from(setup.tag) << 32,
-        u64::from(slot::ENDPOINT.get()),
+        u64::from(slot::ENDPOINT.get()) | u64::from(setup.ids.index().get()) << 32,
     ];
     succeed!(
         Thread,
@@ -185,7 +191,7 @@ fn run_until(thread: Cap<Thread>, wanted: &[Stopped]) {
 pub fn run(stock: &mut Stock, nodes: usize) -> Result<()> {
     for isa in Isa::ALL {
         let (bottom, _) = stack_slot(isa, 1);
-        let (_, top) = stack_slot(isa, 15);
+        let (_, top) = stack_slot(isa, LAST_ID);
         SPACE.add_region(bottom, top - bottom, RegionKind::Anonymous, true)?;
     }
     for node in NodeId::first(nodes).filter(|&n| n != HOME) {
