@@ -57,10 +57,10 @@ use crate::cx::Cx;
 use crate::dispatch::{self, After};
 use crate::inbox;
 use crate::object::component::Entry;
+use crate::object::ids;
 use crate::object::thread::{
     FP_WORDS, Owner, REG_WORDS, State, Thread, begun, copy_registers, info,
 };
-use crate::object::{find, ids};
 use crate::ops::registers::{self, GENERAL_WORDS};
 use crate::{Platform, crossing, fp, jump, linger};
 
@@ -331,10 +331,7 @@ fn brought(t: &Thread) -> [u64; WORDS] {
 /// scheduler from being told.
 pub fn receive<P: Platform>(cx: &Cx, id: u64) -> Result<()> {
     // The bit may be of a thread that has been given up since.
-    let Some(object) = ids::thread_with(cx.node, id) else {
-        return Ok(());
-    };
-    let Ok(t) = find::<Thread>(cx.node, object, Thread::KIND) else {
+    let Some(t) = ids::find_thread(cx.node, id) else {
         return Ok(());
     };
     let handed = t.owner(cx.words()).ok_or(Error::Corrupt)?;

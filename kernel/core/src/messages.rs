@@ -60,8 +60,8 @@ pub fn drain<P: Platform>() {
     let count = node.params.node_count;
     let first = local.turns.get() as usize % count.max(1);
     let mut left = TOTAL;
-    let turn = node.all().cycle().skip(first).take(count);
-    for from in turn {
+    let turn = (first..count).chain(0..first);
+    for from in turn.filter_map(|n| NodeId::new(n as u64)) {
         if pending >> (from.index() * MAX_CPUS) & ((1 << MAX_CPUS) - 1) == 0 {
             continue;
         }

@@ -408,7 +408,7 @@ impl Line {
         }
         node.words.fence();
         if !self.has_news(node) {
-            return Ok(Waits::Yes);
+            return Ok(Waits::Yes { word: me });
         }
         Ok(match node.words.exchange(&self.waiter, me, 0) {
             true => Waits::No,
@@ -468,8 +468,11 @@ impl Waiter {
 /// What has come of [`Line::wait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
-    /// The thread is the waiter.
-    Yes,
+    /// The thread is the waiter, as the word `waiter` says.
+    Yes {
+        /// The word.
+        word: u64,
+    },
     /// Something has come meanwhile, and the thread does not wait.
     No,
     /// As [`No`](Waits::No), but another CPU has found the thread there, and has this wait in hand.

@@ -29,8 +29,9 @@ use dyad_abi::{Error, Result};
 use dyad_retype::Use;
 use dyad_shm::frame::WeakRef;
 use dyad_shm::superblock::{THREAD_IDS_OFFSET, THREAD_IDS_SPACE};
-use dyad_shm::{LayoutHash, PoolId, shared_layout, shared_struct};
+use dyad_shm::{FusedMap, LayoutHash, PoolId, shared_layout, shared_struct};
 
+use crate::find;
 use crate::node::Node;
 use crate::thread::Thread;
 
@@ -56,12 +57,18 @@ pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
 ///
 /// # Errors
 ///
-/// [`Error::BadArgument`] if there is no such id; [`Error::Corrupt`] if the CXL pool is too small for the table.
+/// [`Error::BadArgument`] if there is no such id.
+#[inline]
 fn word_of(node: &Node, id: u64) -> Result<&'static AtomicU64> {
-    let at = PoolId::Cxl.base().add(THREAD_IDS_OFFSET);
-    let table: &'static ThreadTable = node.map.get(at).ok_or(Error::Corrupt)?;
     let index = usize::try_from(id).map_err(|_| Error::BadArgument)?;
-    table.threads.get(index).ok_or(Error::BadArgument)
+    node.ids.threads.get(index).ok_or(Error::BadArgument)
+}
+
+impl ThreadTable {
+    /// The table in the CXL pool; `None` if the pool is too small for it.
+    pub fn of(map: &'static FusedMap) -> Option<&'static ThreadTable> {
+        map.get(PoolId::Cxl.base().add(THREAD_IDS_OFFSET))
+    }
 }
 
 /// Whether a word of the table refers to a live thread object.
@@ -94,6 +101,15 @@ pub fn release(node: &Node, id: u64, thread: WeakRef) {
     if let Ok(word) = word_of(node, id) {
         node.words.exchange(word, thread.bits(), 0);
     }
+}
+
+/// The thread that has `id`, for those who look at its owner word next: where caches are not coherent, one that has just
+/// been given up elsewhere may still be found.
+#[inline]
+pub fn find_thread(node: &Node, id: u64) -> Option<&'static Thread> {
+    let word = node.words.read(word_of(node, id).ok()?);
+    let thread = WeakRef::from_bits(word).filter(|_| word != 0)?;
+    find(node, thread, Thread::KIND).ok()
 }
 
 /// The live thread that has `id`.

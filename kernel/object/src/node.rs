@@ -12,6 +12,7 @@ use dyad_shm::superblock::{NodeEntry, NodeState, NodeWord};
 use dyad_shm::{FusedMap, Superblock};
 use spin::{Mutex, Once};
 
+use crate::ids::ThreadTable;
 use crate::memory::Words;
 use crate::tables::Tables;
 
@@ -30,6 +31,8 @@ pub struct Node {
     pub round: Mutex<Option<Round>>,
     /// The superblock.
     pub sb: &'static Superblock,
+    /// Which thread has which id.
+    pub ids: &'static ThreadTable,
     /// Sending ends of the inboxes of every CPU of every node. The lock is local to this node:
     /// its CPUs share one sending end per receiver.
     pub outboxes: [[Mutex<Option<Producer>>; MAX_CPUS]; MAX_NODES],
@@ -100,6 +103,7 @@ impl Node {
         let map = words.map();
         Ok(Node {
             sb: map.superblock(),
+            ids: ThreadTable::of(map).ok_or(dyad_abi::Error::Corrupt)?,
             tables: Tables::new(&params, words)?,
             params,
             map,

@@ -137,17 +137,7 @@ pub fn take_up_to<M: GlobalMem + ?Sized>(
     }
     let (first, behind) = (*next / 64 % WORDS, u64::MAX << (*next % 64));
     let mut left = 0;
-    // The first word comes at both ends: with the ids from `next` on, and with those before.
-    for step in 0..=WORDS {
-        let w = (first + step) % WORDS;
-        if found >> w & 1 == 0 {
-            continue;
-        }
-        let part = match step {
-            0 => behind,
-            WORDS => !behind,
-            _ => u64::MAX,
-        };
+    let mut look = |w: u32, part: u64| {
         let bits = mem.load_fresh(at.word(w), Ordering::Relaxed) & part;
         let taken = batch.fill(w, bits, most);
         if taken != 0 {
@@ -156,6 +146,21 @@ pub fn take_up_to<M: GlobalMem + ?Sized>(
         if taken != bits {
             left |= 1 << w;
         }
+    };
+    // The first word comes at both ends: with the ids from `next` on, and with those before. Bit n of `rest` is for
+    // the word n behind the first.
+    let mut rest = found.rotate_right(first);
+    if rest & 1 != 0 {
+        look(first, behind);
+    }
+    let begun = rest & 1 != 0 && behind != u64::MAX;
+    rest &= !1;
+    while rest != 0 {
+        look((first + rest.trailing_zeros()) % WORDS, u64::MAX);
+        rest &= rest - 1;
+    }
+    if begun {
+        look(first, !behind);
     }
     if left != 0 {
         mem.or(at.summary, left);

@@ -218,15 +218,15 @@ pub fn block<P: Platform>(
 /// wait then.
 pub fn sleep_at(cx: &Cx, t: &'static Thread, owner: Owner, line: &Line) -> Result<bool> {
     let asleep = owner.asleep();
-    match line.wait(cx.node, t, asleep.seq)? {
-        Waits::Yes => {}
+    let waiter = match line.wait(cx.node, t, asleep.seq)? {
+        Waits::Yes { word } => word,
         Waits::No => return Ok(false),
         Waits::TakenOff => {
             // The CPU that has taken it off must not end its next wait, which has another number.
             t.change(cx.words(), owner, asleep.with(State::Running));
             return Ok(false);
         }
-    }
+    };
     if !t.change(cx.words(), owner, asleep) {
         line.take_off(cx.node, t);
         return Err(Error::Corrupt);
@@ -234,7 +234,7 @@ pub fn sleep_at(cx: &Cx, t: &'static Thread, owner: Owner, line: &Line) -> Resul
     // From here on it may run elsewhere. A sender that has taken it off while it was still RUNNING does not
     // wake it: either that sender sees that it is BLOCKED, or this sees that it is the waiter no more.
     cx.words().fence();
-    if line.is_waiter(cx.node, t) || lacks!("dispatch::wait::sleep_at::look") {
+    if cx.words().read(&line.waiter) == waiter || lacks!("dispatch::wait::sleep_at::look") {
         return Ok(true);
     }
     // The exchange fails if the thread has been woken or stopped since.

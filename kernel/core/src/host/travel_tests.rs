@@ -223,11 +223,13 @@ fn endpoints_lose_no_message_in_any_order_of_steps() {
                     line.wait(x.node(), t, number)? == Waits::No
                 }
                 1 => {
-                    assert_eq!(line.wait(x.node(), t, number)?, Waits::Yes);
+                    let waits = line.wait(x.node(), t, number)?;
+                    assert!(matches!(waits, Waits::Yes { .. }));
                     line.post(a.node(), 1).is_some()
                 }
                 _ => {
-                    assert_eq!(line.wait(x.node(), t, number)?, Waits::Yes);
+                    let waits = line.wait(x.node(), t, number)?;
+                    assert!(matches!(waits, Waits::Yes { .. }));
                     a.node().words.set_bits(&line.bits, 1);
                     line.take_waiter(a.node()).is_some()
                 }

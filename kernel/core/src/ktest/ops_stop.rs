@@ -17,8 +17,6 @@ use crate::object::thread::{State, begun};
 const STOP: u32 = ThreadOp::Stop as u32;
 const RESUME: u32 = ThreadOp::Resume as u32;
 const INSIDE: u32 = HardwareOp::Inside as u32;
-/// No program of a test has it.
-const ID: u64 = MAX_THREAD_IDS - 1;
 
 /// A thread that is within an invocation of the rig's component, with its capability.
 fn invoking(rig: &Rig<'_>, state: State) -> Result<(CapIndex, WeakRef), Stop> {
@@ -63,13 +61,14 @@ fn stop_of_a_thread_in_a_service_waits_until_it_leaves(cx: &Cx<'_>) -> Outcome {
 #[ktest(ops)]
 fn services_are_told_which_invocations_are_over(cx: &Cx<'_>) -> Outcome {
     rig::with(cx, |rig| {
+        let id = rig.id(0);
         let payload = [cx.node.id().index() as u64, 0, 0];
         let h = rig.put(CapType::Hardware, Rights::ALL, None, payload)?;
         let inside = |token: u64| rig.sys(h, INSIDE, &[token]);
-        for bad in [0, ID << 8, MAX_THREAD_IDS << 8 | 1, u64::MAX] {
+        for bad in [0, id << 8, MAX_THREAD_IDS << 8 | 1, u64::MAX] {
             gives!(inside(bad), Err(Error::BadArgument));
         }
-        gives!(inside(ID << 8 | 1), Ok(0));
+        gives!(inside(id << 8 | 1), Ok(0));
         for state in [
             State::Ready,
             State::Blocked,
@@ -78,13 +77,13 @@ fn services_are_told_which_invocations_are_over(cx: &Cx<'_>) -> Outcome {
             State::Changing,
         ] {
             let (_, object) = invoking(rig, state)?;
-            ids::claim(cx.node, ID, object)?;
-            gives!(inside(ID << 8 | 1), Ok(1));
+            ids::claim(cx.node, id, object)?;
+            gives!(inside(id << 8 | 1), Ok(1));
             let known = matches!(state, State::Ready | State::Blocked);
-            gives!(inside(ID << 8 | 2), Ok(u64::from(!known)));
+            gives!(inside(id << 8 | 2), Ok(u64::from(!known)));
             rig.as_thread(object)?.depth.store(0, Ordering::Relaxed);
-            gives!(inside(ID << 8 | 1), Ok(u64::from(!known)));
-            ids::release(cx.node, ID, object);
+            gives!(inside(id << 8 | 1), Ok(u64::from(!known)));
+            ids::release(cx.node, id, object);
         }
         // One that is stopped within the caller's component never goes on there; one that is stopped elsewhere is
         // none of the caller's business.
@@ -93,13 +92,13 @@ fn services_are_told_which_invocations_are_over(cx: &Cx<'_>) -> Outcome {
             let (cap, object) = invoking(rig, State::Stopped)?;
             let t = rig.as_thread(object)?;
             t.component.store(component.bits(), Ordering::Relaxed);
-            ids::claim(cx.node, ID, object)?;
-            gives!(inside(ID << 8 | 2), Ok(0));
+            ids::claim(cx.node, id, object)?;
+            gives!(inside(id << 8 | 2), Ok(0));
             gives!(t.begun(cx.machine.isa()), begun::NOT);
-            gives!(inside(ID << 8 | 1), Ok(0));
+            gives!(inside(id << 8 | 1), Ok(0));
             gives!(rig.state(object), Some(State::Stopped));
             gives!(rig.sys(cap, RESUME, &[]), resumed);
-            ids::release(cx.node, ID, object);
+            ids::release(cx.node, id, object);
         }
         Ok(None)
     })
