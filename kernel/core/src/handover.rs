@@ -424,9 +424,7 @@ pub(crate) fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
         what::INVOKE => {
             t.component.store(component, Ordering::Relaxed);
             // Where it has come from it has forgotten them; here it may have some from before.
-            if !lacks!("handover::arrive::fp") {
-                fp::renew::<P>(t);
-            }
+            fp::renew::<P>(t);
             // Here it begins with the service, not at its entry point, to which `Migrate` leads it.
             if t.begun(P::ISA) == begun::NOT {
                 t.set_begun(P::ISA, begun::HERE);

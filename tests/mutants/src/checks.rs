@@ -62,12 +62,6 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
-        "check/core::handover::arrive::fp",
-        Contents,
-        "an invocation that crosses finds nothing in floating-point registers of where it goes",
-        &["core/unit/host::fp_tests::each_isa_has_its_own"],
-    ),
-    m(
         "check/core::crossing::arrive::fp",
         Contents,
         "a call that crosses finds nothing in floating-point registers but its arguments",
