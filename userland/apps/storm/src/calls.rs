@@ -49,8 +49,9 @@ const fn may(ty: CapType) -> u64 {
             ])
         }
         CapType::Component => SLOT | bits(&[BadAddress, NoSuchNode, NotReady]),
+        // NodeDead: a thread that has ended within an invocation is resumed no more.
         CapType::Thread => bits(&[
-            NotReady, Again, BadAddress, NoSuchNode, NoIsa, NoTime, TooDeep, Full, Exists,
+            NotReady, Again, BadAddress, NoSuchNode, NoIsa, NoTime, TooDeep, Full, Exists, NodeDead,
         ]),
         CapType::Sinv => bits(&[TooDeep, NotReady, NoIsa, Full, Again, NotFound]),
         CapType::Send => bits(&[NotReady, Again, TooDeep]),
