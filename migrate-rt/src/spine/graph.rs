@@ -1,7 +1,9 @@
 //! Which functions can be on the stack of a thread at a migration point.
 //!
 //! Calls by name are known. A call through a pointer reaches any function whose address is taken
-//! somewhere and which has the call's signature in LLVM's types: its *class*. A class is affected if
+//! somewhere and which takes its arguments and gives its result in the same way: its *class*. Classes
+//! are as coarse as the ABI ([`class`](super::types::class)), not as fine as LLVM's types: Rust lets a
+//! program call a function through a pointer of another type that is passed alike. A class is affected if
 //! one of its functions may migrate; then all functions of the class get the convention of the
 //! spine, as the call cannot tell them apart, and all calls of the class get sites.
 //!
@@ -11,7 +13,7 @@
 //! them: their callers may be on the other ISA.
 
 use super::error::SpineError;
-use super::inst::{Call, Callee, Inst, argument_types, prefix};
+use super::inst::{self, Call, Callee, Inst, argument_types, prefix};
 use super::lex::Kind;
 use super::module::{Function, Item, Line, Module, lex};
 use super::{LEAF, ROOT};
@@ -26,7 +28,7 @@ struct Facts {
     signature: String,
     /// Functions that it calls by name.
     calls: BTreeSet<String>,
-    /// Signatures of its calls through pointers.
+    /// Classes of its calls through pointers.
     classes: BTreeSet<String>,
     internal: bool,
     /// Whether it runs on one ISA only.
@@ -139,6 +141,12 @@ impl Graph {
         })
     }
 
+    /// Whether a function of the spine can be reached through a pointer.
+    pub fn is_shared(&self, name: &str) -> bool {
+        let has = |members: &Vec<String>| members.iter().any(|n| n == name);
+        self.classes.values().any(has)
+    }
+
     /// Whether a call has the convention of the spine.
     pub fn is_spine_call(&self, call: &Call) -> bool {
         match &call.callee {
@@ -194,12 +202,12 @@ impl Facts {
     }
 }
 
-/// The signature in a function's header.
+/// The class in a function's header.
 fn signature(header: &Line) -> Option<String> {
     let l = header.view();
     let p = prefix(&l, 1)?;
     let open = p.end + 1;
     let args = open + 1..l.past_bracket(open)? - 1;
     let (types, _) = argument_types(&l, args)?;
-    Some(format!("{}({types})", l.squeezed(p.result..p.end)))
+    Some(inst::signature(&l, p.result..p.end, &types))
 }
