@@ -16,12 +16,8 @@ use super::error::SpineError;
 use super::inst::{self, Call, Callee, Inst, argument_types, prefix};
 use super::lex::Kind;
 use super::module::{Function, Item, Line, Module, lex};
-use super::{LEAF, ROOT};
+use super::{KEPT, LEAF, ROOT, is_of_one_isa};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-
-/// In the names of data that only keep the address of a function of one ISA (`#[dyad::isa]`), so that no
-/// optimisation changes how it is called.
-const KEPT: &str = "7ADDRESS";
 
 /// What a function does to others.
 struct Facts {
@@ -33,11 +29,6 @@ struct Facts {
     internal: bool,
     /// Whether it runs on one ISA only.
     one_isa: bool,
-}
-
-/// Whether a function with this header runs on one ISA only.
-fn is_of_one_isa(header: &str) -> bool {
-    header.contains(" section \".text.only_")
 }
 
 /// The functions of the spine.

@@ -24,16 +24,23 @@ pub(super) fn layout(ty: &str) -> Option<Layout> {
 /// and `i8` (`bool`, `MaybeUninit<bool>`), pointers and integers of 64 bits. A type that is not known here is
 /// a class of its own.
 pub(super) fn class(ty: &str) -> String {
-    let tokens = tokens(ty).unwrap_or_default();
+    match letters(ty) {
+        Some(letters) => letters.replace('L', "ll").replace('u', "v"),
+        None => format!("<{ty}>"),
+    }
+}
+
+/// The scalars of a type, as [`Signature`](crate::verify::Signature) has them; none if the type is not known
+/// here.
+pub(super) fn letters(ty: &str) -> Option<String> {
+    let tokens = tokens(ty).ok()?;
     let lexed = Lexed {
         line: ty,
         tokens: &tokens,
     };
     let mut out = String::new();
-    match scalars(&lexed, 0, &mut out) {
-        Some(end) if end == tokens.len() => out,
-        _ => format!("<{ty}>"),
-    }
+    let end = scalars(&lexed, 0, &mut out)?;
+    (end == tokens.len()).then_some(out)
 }
 
 /// Adds the letters of the type at token `i`. Gives the token behind it.
@@ -57,8 +64,12 @@ fn scalars(l: &Lexed<'_>, i: usize, out: &mut String) -> Option<usize> {
         }
         Kind::Mark(b'<') => {
             let ((size, _), end) = at(l, i)?;
-            let vectors = usize::try_from(size.div_ceil(16)).ok()?;
-            (vectors <= MOST).then(|| out.push_str(&"v".repeat(vectors)))?;
+            let vectors = usize::try_from(size / 16).ok()?;
+            match vectors {
+                0 => out.push('u'),
+                1..=MOST => out.push_str(&"v".repeat(vectors)),
+                _ => return None,
+            }
             Some(end)
         }
         Kind::Mark(b'{') => {
@@ -87,7 +98,9 @@ fn scalars(l: &Lexed<'_>, i: usize, out: &mut String) -> Option<usize> {
                         0..=8 => out.push('b'),
                         9..=16 => out.push('h'),
                         17..=32 => out.push('i'),
-                        _ => out.push_str(&"l".repeat(bits.div_ceil(64))),
+                        33..=64 => out.push('l'),
+                        65..=128 => out.push('L'),
+                        _ => return None,
                     }
                 }
             }
@@ -170,7 +183,11 @@ mod tests {
         for (all, expected) in [
             (&["i1", "i8"][..], "b"),
             (&["ptr", "i64", "{ i64 }", "[1 x ptr]"], "l"),
-            (&["i128", "[2 x i64]", "{ ptr, i64 }", "<{ i64, i64 }>"], "ll"),
+            (
+                &["i128", "[2 x i64]", "{ ptr, i64 }", "<{ i64, i64 }>"],
+                "ll",
+            ),
+            (&["<2 x float>"], "v"),
             (&["{ i64, i1 }", "{ ptr, i8 }"], "lb"),
             (&["void", "{}", "[0 x i8]"], ""),
             (&["<4 x float>", "<2 x i64>"], "v"),
@@ -183,7 +200,7 @@ mod tests {
                 assert_eq!(class(ty), expected, "{ty}");
             }
         }
-        for ty in ["%T", "<8 x i1>", "x86_fp80", "[2000 x i8]"] {
+        for ty in ["%T", "<8 x i1>", "x86_fp80", "[2000 x i8]", "i256"] {
             assert_eq!(class(ty), format!("<{ty}>"));
         }
     }

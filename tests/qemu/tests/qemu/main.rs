@@ -34,6 +34,7 @@ mod rivals;
 mod runs;
 mod sanitizer;
 mod simulation;
+mod sound;
 mod storm;
 mod supervision;
 mod threads;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
     trials.extend(storm::trials());
     trials.extend(windows::trials());
     trials.extend(wander::trials());
+    trials.extend(sound::trials());
     trials.extend(validation::trials());
     trials.extend(simulation::trials());
     trials.extend(translations::trials(&names));
