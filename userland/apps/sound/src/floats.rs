@@ -58,6 +58,31 @@ fn without_payload(bits: u64) -> u64 {
     if is_nan(bits) { u64::MAX } else { bits }
 }
 
+/// A comparison with a NaN is false: then it is the constant.
+#[inline(never)]
+fn at_most_one(a: f64) -> f64 {
+    if a < 1.0 { a } else { 1.0 }
+}
+
+#[inline(never)]
+fn at_least_half(a: f64) -> f64 {
+    if a > 0.5 { a } else { 0.5 }
+}
+
+/// Then it is the NaN.
+#[inline(never)]
+fn at_most_two(a: f64) -> f64 {
+    if 2.0 < a { 2.0 } else { a }
+}
+
+/// Several at a time.
+#[inline(never)]
+fn all_at_most_one(values: &mut [f64]) {
+    for a in values {
+        *a = if *a < 1.0 { *a } else { 1.0 };
+    }
+}
+
 #[inline(never)]
 fn all(results: &mut Vec<u64>) {
     let values = black_box(VALUES).map(f64::from_bits);
@@ -66,11 +91,13 @@ fn all(results: &mut Vec<u64>) {
             results.push(a.min(b).to_bits());
             results.push(a.max(b).to_bits());
         }
-        // A comparison with a NaN is false.
-        results.push(if a < 1.0 { a } else { 1.0 }.to_bits());
-        results.push(if a > 0.5 { a } else { 0.5 }.to_bits());
-        results.push(if 2.0 < a { 2.0 } else { a }.to_bits());
+        results.push(at_most_one(a).to_bits());
+        results.push(at_least_half(a).to_bits());
+        results.push(at_most_two(a).to_bits());
     }
+    let mut several = values;
+    all_at_most_one(black_box(&mut several));
+    results.extend(several.map(f64::to_bits));
     let many: Vec<f64> = (0..61).map(|i| values[(i * 5) % values.len()]).collect();
     for window in black_box(&many).windows(17) {
         results.push(
@@ -93,19 +120,20 @@ fn all(results: &mut Vec<u64>) {
 
 fn expected(results: &mut Vec<u64>) {
     let [one, half, two] = [1.0f64, 0.5, 2.0].map(f64::to_bits);
+    let below = |a: u64, b: u64| {
+        let zero = |v: u64| v << 1 == 0;
+        !is_nan(a) && !is_nan(b) && ordered(a) < ordered(b) && !(zero(a) && zero(b))
+    };
     for a in VALUES {
         for b in VALUES {
             results.push(least(a, b));
             results.push(most(a, b));
         }
-        let below = |a: u64, b: u64| {
-            let zero = |v: u64| v << 1 == 0;
-            !is_nan(a) && !is_nan(b) && ordered(a) < ordered(b) && !(zero(a) && zero(b))
-        };
         results.push(if below(a, one) { a } else { one });
         results.push(if below(half, a) { a } else { half });
         results.push(if below(two, a) { two } else { a });
     }
+    results.extend(VALUES.map(|a| if below(a, one) { a } else { one }));
     let many: Vec<u64> = (0..61).map(|i| VALUES[(i * 5) % VALUES.len()]).collect();
     for window in many.windows(17) {
         let fold = |start: f64, of_two: fn(u64, u64) -> u64| {
