@@ -59,7 +59,7 @@ pub struct Coverage {
     pub red_zone: usize,
     /// Reads of registers, counted by instruction and register.
     pub register_reads: usize,
-    /// Calls through pointers that have no site: the pass says that none of their targets migrates.
+    /// Calls through pointers that have no site: none of the functions that they may reach migrates.
     pub plain_indirect_calls: usize,
 }
 
