@@ -370,6 +370,23 @@ fn calls_through_pointers_of_another_type_reach_the_same_functions() {
     );
 }
 
+/// An integer of 128 bits of which one half is in the last register and the other one on the stack: the x86-64 back
+/// end does not compile it.
+#[test]
+fn arguments_without_a_place_are_refused() {
+    let work = |words: usize| {
+        let words: String = (0..words).map(|i| format!("i64 %a{i}, ")).collect();
+        let values = words.replace("i64 %a", "i64 1").replace("i64 1", "i64 ");
+        module(&format!(
+            "define internal void @many({words}i128 %b) noinline {{\nstart:\n  call void @dyad_migrate_point()\n  ret void\n}}\n\
+             define internal void @work(i64 %n) {{\nstart:\n  call void @many({values}i128 7)\n  ret void\n}}\n"
+        ))
+    };
+    assert_eq!(made("fits", &work(10)).functions.len(), 3);
+    let found = refused("halves", &work(11));
+    assert_eq!(found, [("many".to_owned(), None, Refused::Arguments)]);
+}
+
 /// Values go to the frame where they cross a site, once, and nowhere else.
 #[test]
 fn only_what_crosses_a_site_is_in_the_frame() {

@@ -240,6 +240,13 @@ pub fn transform(
     files::write(&dir.join("spine.ll"), text.as_bytes())?;
     let ir = NeutralIr::check(text).map_err(|e: IrError| SpineError::Sites(e.to_string()))?;
     let conventions = conventions::read(ir.text())?;
+    let mut report = Report::default();
+    for (name, signature) in &conventions.functions {
+        if signature.preserves_nothing && !signature.has_places() {
+            report.refuse(name, at.source(name), Refused::Arguments);
+        }
+    }
+    report.done()?;
     let functions = graph.spine.iter().map(|n| n.trim_matches('"').to_owned());
     Ok(Some(Spine {
         ir,

@@ -133,6 +133,11 @@ impl Signature {
         format!("{}({})", letters(&self.result), letters(&self.arguments))
     }
 
+    /// Whether it is known where all arguments are, on both ISAs.
+    pub fn has_places(&self) -> bool {
+        Isa::ALL.iter().all(|isa| self.arguments(*isa).is_some())
+    }
+
     /// Where the arguments are. `None`: that is not known.
     pub(super) fn arguments(&self, isa: Isa) -> Option<Vec<Place>> {
         let i = isa.index();

@@ -22,6 +22,7 @@ mod crossing;
 mod deaths;
 mod emulation;
 mod explore;
+mod fuzz;
 mod journeys;
 mod jumping;
 mod kill;
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
     trials.extend(windows::trials());
     trials.extend(wander::trials());
     trials.extend(sound::trials());
+    trials.extend(fuzz::trials());
     trials.extend(validation::trials());
     trials.extend(simulation::trials());
     trials.extend(translations::trials(&names));
