@@ -36,15 +36,10 @@ pub fn mix(hash: u64, value: u64) -> u64 {
 
 #[dyad::main]
 fn main() -> Result<()> {
-    let good = report::check(
-        "sound.tables",
-        tables::play().is_ok(),
-        format_args!("{:?}", tables::play()),
-    ) & report::check(
-        "sound.floats",
-        floats::play().is_ok(),
-        format_args!("{:?}", floats::play()),
-    ) & depth::play()?;
+    let (tables, floats) = (tables::play(), floats::play());
+    let mut good = report::check("sound.tables", tables.is_ok(), format_args!("{tables:?}"));
+    good &= report::check("sound.floats", floats.is_ok(), format_args!("{floats:?}"));
+    good &= depth::play()?;
     match good {
         true => Ok(()),
         false => Err(Error::msg("a scene went wrong")),
