@@ -294,6 +294,15 @@ mod tests {
                 }
             }
         }
+        // The spine has no argument for the address of a result but an ordinary one.
+        let stored = |convention: &str| {
+            format!(
+                "@t = internal global ptr @a\ndefine internal {convention} void @a(ptr %p, i64 %n) {{\n  ret void\n}}\n\
+                 define void @c(ptr %f) {{\n  call void %f(ptr sret([24 x i8]) %f, i64 1)\n  ret void\n}}\n"
+            )
+        };
+        assert_eq!(broken(&stored("preserve_nonecc")).len(), 1);
+        assert_eq!(broken(&stored("")), [""; 0]);
         // Other widths, other results and functions whose address is not taken are no part of it.
         for other in ["ptr null, i32 0", "ptr null, i8 0, i8 0"] {
             assert_eq!(broken(&module(none, none, &calls("i64", other))), [""; 0]);

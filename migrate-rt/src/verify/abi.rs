@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 ///
 /// Letters stand for scalars: `b`, `h`, `i`, `l`: integers and pointers of 1, 2, 4 and 8 bytes; `L`: an
 /// integer of 16 bytes; `e`, `f`, `d`: floating point of 2, 4 and 8 bytes; `u`, `v`: vectors of 8 and 16
-/// bytes; `B` and `H`: `b` and `h` that are extended to 4 bytes in a register. `|` stands before an argument that is an aggregate, and behind it. Any other letter is a type
+/// bytes; `B` and `H`: `b` and `h` that are extended to 4 bytes in a register. `s`: the
+/// address of a result in memory. `|` stands before an argument that is an aggregate, and behind it. Any other letter is a type
 /// whose places are not known.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Signature {
@@ -56,6 +57,8 @@ const NONE: [&[u8]; 2] = [
 ];
 /// Integer results.
 const RESULTS: [&[u8]; 2] = [&[0, 2, 1], &[0, 1, 2, 3, 4, 5, 6, 7]];
+/// On AArch64: the address of a result in memory, C convention.
+const INDIRECT: u8 = 8;
 /// Vector registers for arguments.
 const VECTORS: u8 = 8;
 /// Vector registers for results. On x86-64 a third scalar would be on the x87 stack.
@@ -67,7 +70,7 @@ fn bytes(letter: char) -> Option<u16> {
         'b' | 'B' => 1,
         'h' | 'H' | 'e' => 2,
         'i' | 'f' => 4,
-        'l' | 'd' | 'u' => 8,
+        'l' | 's' | 'd' | 'u' => 8,
         'L' | 'v' => 16,
         _ => return None,
     })
@@ -124,6 +127,7 @@ impl Signature {
             let one = |l: char| match l {
                 '|' => String::new(),
                 'L' => "ll".to_owned(),
+                's' => "l".to_owned(),
                 'u' => "v".to_owned(),
                 'B' | 'H' => l.to_ascii_lowercase().to_string(),
                 other => other.to_string(),
@@ -165,7 +169,10 @@ impl Signature {
                     let bytes = in_register(letter, size);
                     free.next(0).map(|r| Lanes::general(r, bytes))
                 }
-                'i' | 'l' => free.next(1).map(|r| Lanes::general(r, size)),
+                's' if isa == Isa::Aarch64 && !self.preserves_nothing => {
+                    Some(Lanes::general(INDIRECT, size))
+                }
+                'i' | 'l' | 's' => free.next(1).map(|r| Lanes::general(r, size)),
                 'L' => free.pair(isa, self.preserves_nothing)?.map(Lanes::generals),
                 _ if free.vectors < VECTORS => {
                     free.vectors += 1;
@@ -319,6 +326,9 @@ mod tests {
             [g(20, 8), g(0, 4), g(1, 4)]
         );
         assert_eq!(on_stack(x, false, "llllllBH"), [(0, 1), (8, 2)]);
+        // The address of a result.
+        assert_eq!(places(x, false, "sl").unwrap(), [g(7, 8), g(6, 8)]);
+        assert_eq!(places(a, false, "sl").unwrap(), [g(8, 8), g(0, 8)]);
         // What is in no rule has no places.
         assert_eq!(places(x, true, "lllllllllllL"), None);
         assert_eq!(places(x, false, "lllllL"), None);
