@@ -84,7 +84,7 @@ impl Refused {
             }
             Refused::Odd(Odd::ByValue) => "pass a reference instead of the structure",
             Refused::Arguments => {
-                "give it fewer arguments, or references to those of 128 bits, arrays and structures"
+                "give it fewer arguments, for example one reference to a structure of them"
             }
             Refused::DynamicSize => "put it on the heap: Vec or Box",
             Refused::Alignment(_) => {

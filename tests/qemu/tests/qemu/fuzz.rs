@@ -83,8 +83,10 @@ fn play() -> Result<(), Failed> {
 
 /// Plays programs; says how often they have moved.
 fn one(seeds: &[u64], turned: bool) -> Result<u64, String> {
-    let dir = paths::target_dir().join("tmp/fuzz");
-    let _ = std::fs::remove_dir_all(&dir);
+    // A program is built once per directory.
+    let all = paths::target_dir().join("tmp/fuzz");
+    let _ = std::fs::remove_dir_all(&all);
+    let dir = all.join(format!("from-{}", seeds[0]));
     let modules: String = seeds
         .iter()
         .map(|seed| format!("mod p{seed} {{\n{}}}\n", write::program(*seed)))
