@@ -22,6 +22,7 @@
 
 mod crossing;
 mod error;
+mod float;
 mod invocation;
 mod scan;
 mod thread;
@@ -65,6 +66,7 @@ impl NeutralIr {
     ///
     /// Everything in it that cannot be made neutral.
     pub fn from_post_lto(text: &str) -> Result<NeutralIr, IrError> {
+        let text: &str = &float::one_meaning(text);
         let mut out = String::with_capacity(text.len() + 64);
         let mut used = [false; MAPPED.len()];
         for line in text.lines() {
@@ -183,8 +185,10 @@ impl NeutralIr {
     pub fn for_isa(&self, isa: Isa) -> IsaIr {
         let text = thread::lower(&invocation::lower(&self.0, isa), isa);
         let text = crossing::lower(&text, isa);
+        // Passes over neutral IR may have made minima of their own.
+        let text = float::one_meaning(&text).into_owned();
         let text = match isa {
-            Isa::Aarch64 => text,
+            Isa::Aarch64 => float::choices_of_bits(&text),
             Isa::X86_64 => scan::with_module_target(&text, X86_64_LAYOUT, X86_64_TRIPLE),
         };
         IsaIr { isa, text }

@@ -321,6 +321,72 @@ fn the_spine_is_what_can_reach_a_point() {
     assert!(!text.contains("optnone"));
 }
 
+/// Rust lets a program call a function through a pointer of another type that is passed alike: such calls
+/// reach the same functions, and have their convention. Types of another width do not.
+#[test]
+fn calls_through_pointers_of_another_type_reach_the_same_functions() {
+    let made = made(
+        "alike",
+        &module(
+            "@flags = internal global [1 x ptr] [ptr @by_flag]\n@words = internal global [1 x ptr] [ptr @by_words]\n\
+             define internal i64 @by_flag(ptr returned %a, i1 zeroext %b) {\nstart:\n  call void @dyad_migrate_point()\n\
+             %r = zext i1 %b to i64\n  ret i64 %r\n}\n\
+             define internal zeroext i1 @by_words(i64 %a, i64 %b) {\nstart:\n  call void @dyad_migrate_point()\n\
+             %r = icmp eq i64 %a, %b\n  ret i1 %r\n}\n\
+             define internal void @work(i64 %n) {\nstart:\n  %f = load ptr, ptr @flags, align 8\n\
+             %a = call i64 %f(ptr returned null, i8 1)\n  %g = load ptr, ptr @words, align 8\n\
+             %b = call zeroext i8 %g(ptr null, i64 poison)\n  %c = call i64 %f(ptr null, i32 1)\n  ret void\n}\n",
+        ),
+    );
+    assert_eq!(
+        made.functions,
+        ["by_flag", "by_words", "dyad_spine_root", "work"]
+    );
+    let of_work = made.sites.iter().filter(|s| s.function == "work");
+    let targets: Vec<_> = of_work.map(|s| s.targets.join(",")).collect();
+    assert_eq!(targets, ["by_flag", "by_words"]);
+    let text = made.ir.text();
+    for expected in [
+        // AArch64 callers take `returned` for more than the convention says; what is extended is not relied upon.
+        "define internal preserve_nonecc i64 @by_flag(ptr %spine.arg.0, i1 %spine.arg.1)",
+        "call preserve_nonecc i64 %f(ptr null, i8 1)",
+        "define internal preserve_nonecc zeroext i1 @by_words(",
+        // What is passed is never what was there before.
+        "call preserve_nonecc i8 %g(ptr null, i64 zeroinitializer)",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let plain = |l: &str| l.contains("= call i64 %") && l.ends_with("(ptr null, i32 1)");
+    assert!(text.lines().any(plain), "{text}");
+    // The calls as the verifier reads them: with a site, and without.
+    let read = &made.conventions;
+    assert!(read.broken.is_empty(), "{read:?}");
+    assert_eq!(read.plain["work"].len(), 1);
+    let passed: Vec<_> = read.sites.values().map(|s| s.arguments.as_str()).collect();
+    assert_eq!(
+        passed.iter().filter(|a| **a == "lb" || **a == "ll").count(),
+        2,
+        "{passed:?}"
+    );
+}
+
+/// An integer of 128 bits of which one half is in the last register and the other one on the stack: the x86-64 back
+/// end does not compile it.
+#[test]
+fn arguments_without_a_place_are_refused() {
+    let work = |words: usize| {
+        let words: String = (0..words).map(|i| format!("i64 %a{i}, ")).collect();
+        let values = words.replace("i64 %a", "i64 1").replace("i64 1", "i64 ");
+        module(&format!(
+            "define internal void @many({words}i128 %b) noinline {{\nstart:\n  call void @dyad_migrate_point()\n  ret void\n}}\n\
+             define internal void @work(i64 %n) {{\nstart:\n  call void @many({values}i128 7)\n  ret void\n}}\n"
+        ))
+    };
+    assert_eq!(made("fits", &work(10)).functions.len(), 3);
+    let found = refused("halves", &work(11));
+    assert_eq!(found, [("many".to_owned(), None, Refused::Arguments)]);
+}
+
 /// Values go to the frame where they cross a site, once, and nowhere else.
 #[test]
 fn only_what_crosses_a_site_is_in_the_frame() {

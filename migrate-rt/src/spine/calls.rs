@@ -185,7 +185,10 @@ impl Pass<'_> {
                 Some(Kind::Local) if named >= end => (Some(l.name(named)), end..named),
                 _ => (None, end..part.end),
             };
-            let text = without_sret(&l, attributes);
+            let text = match self.graph.is_shared(&f.name) {
+                true => without(&l, attributes, &[MISLEADING, EXTENDED].concat()),
+                false => without(&l, attributes, &MISLEADING),
+            };
             args.push(format!("{ty} {text} %spine.arg.{n}"));
             if let Some(name) = name {
                 bound.push(match ty.starts_with(['{', '[']) {
@@ -239,6 +242,7 @@ impl Pass<'_> {
         let before: Vec<&str> = (call.at + 1..call.result)
             .filter(|i| !call.convention.contains(i))
             .map(|i| l.text(i))
+            .filter(|w| call.callee != Callee::Pointer || !EXTENDED.contains(w))
             .collect();
         // Fast-math flags come before the convention; calls that return none have none.
         let (flags, rest): (Vec<&str>, Vec<&str>) = before.into_iter().partition(|w| {
@@ -252,7 +256,7 @@ impl Pass<'_> {
             out.push(' ');
         }
         out.push_str(l.span(call.result, call.args.start));
-        out.push_str(&without_sret(&l, call.args.clone()));
+        out.push_str(&without(&l, call.args.clone(), &MISLEADING));
         for i in call.args.end..l.tokens.len() {
             match l.kind(i) {
                 Some(Kind::Attr) => {
@@ -334,13 +338,26 @@ fn before_type(words: &str) -> String {
     out
 }
 
-/// Tokens without `sret(T)`: with it, x86-64 functions keep the argument to return it.
-fn without_sret(l: &Lexed<'_>, range: std::ops::Range<usize>) -> String {
+/// Attributes of arguments that back ends take for more than `preserve_none` says: x86-64 functions keep an
+/// argument with `sret` to return it, and AArch64 callers of a function that returns its first argument
+/// (`returned`) take it that the registers of the C convention are preserved.
+const MISLEADING: [&str; 2] = ["sret", "returned"];
+
+/// Attributes of a value whose upper bits the other side of the call has set. Where functions are called
+/// through pointers, the other side may have a type without them: `i8` for `i1 zeroext`. Who takes a value
+/// through a pointer does not rely on them; who gives one keeps to them.
+const EXTENDED: [&str; 2] = ["zeroext", "signext"];
+
+/// Tokens without some attributes, and what stands in parentheses behind those.
+fn without(l: &Lexed<'_>, range: std::ops::Range<usize>, attributes: &[&str]) -> String {
     let mut out = String::new();
     let mut i = range.start;
     while i < range.end {
-        if l.is_word(i, "sret") && l.is_mark(i + 1, b'(') {
-            i = l.past_bracket(i + 1).unwrap_or(range.end);
+        if attributes.iter().any(|a| l.is_word(i, a)) {
+            i += 1;
+            if l.is_mark(i, b'(') {
+                i = l.past_bracket(i).unwrap_or(range.end);
+            }
             continue;
         }
         if !out.is_empty() {

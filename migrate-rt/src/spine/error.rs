@@ -47,6 +47,8 @@ pub enum Refused {
     Assembly,
     /// A call with varying arguments, or with a structure that is copied to the native stack.
     Odd(Odd),
+    /// Arguments of which back ends do not agree with the convention where they are.
+    Arguments,
     /// A local variable whose size is not known when the program is built.
     DynamicSize,
     /// A local variable with an alignment that data stacks do not have.
@@ -81,6 +83,9 @@ impl Refused {
                 "call it in an #[inline(never)] function that never migrates"
             }
             Refused::Odd(Odd::ByValue) => "pass a reference instead of the structure",
+            Refused::Arguments => {
+                "give it fewer arguments, for example one reference to a structure of them"
+            }
             Refused::DynamicSize => "put it on the heap: Vec or Box",
             Refused::Alignment(_) => {
                 "put it on the heap (Box), or give its type an alignment of at most 16"
@@ -118,6 +123,9 @@ impl fmt::Display for Refused {
             Refused::Odd(Odd::ByValue) => {
                 f.write_str("a call that may migrate passes a structure on the native stack")
             }
+            Refused::Arguments => f.write_str(
+                "may migrate, and has arguments that have no place: too many, with integers of 128 bits among them",
+            ),
             Refused::DynamicSize => f.write_str(
                 "a local variable, in a function that may migrate, of a size that is only known at run time",
             ),

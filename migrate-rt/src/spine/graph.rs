@@ -1,7 +1,9 @@
 //! Which functions can be on the stack of a thread at a migration point.
 //!
 //! Calls by name are known. A call through a pointer reaches any function whose address is taken
-//! somewhere and which has the call's signature in LLVM's types: its *class*. A class is affected if
+//! somewhere and which takes its arguments and gives its result in the same way: its *class*. Classes
+//! are as coarse as the ABI ([`class`](super::types::class)), not as fine as LLVM's types: Rust lets a
+//! program call a function through a pointer of another type that is passed alike. A class is affected if
 //! one of its functions may migrate; then all functions of the class get the convention of the
 //! spine, as the call cannot tell them apart, and all calls of the class get sites.
 //!
@@ -11,31 +13,22 @@
 //! them: their callers may be on the other ISA.
 
 use super::error::SpineError;
-use super::inst::{Call, Callee, Inst, argument_types, prefix};
+use super::inst::{self, Call, Callee, Inst, argument_types, prefix};
 use super::lex::Kind;
 use super::module::{Function, Item, Line, Module, lex};
-use super::{LEAF, ROOT};
+use super::{KEPT, LEAF, ROOT, is_of_one_isa};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-
-/// In the names of data that only keep the address of a function of one ISA (`#[dyad::isa]`), so that no
-/// optimisation changes how it is called.
-const KEPT: &str = "7ADDRESS";
 
 /// What a function does to others.
 struct Facts {
     signature: String,
     /// Functions that it calls by name.
     calls: BTreeSet<String>,
-    /// Signatures of its calls through pointers.
+    /// Classes of its calls through pointers.
     classes: BTreeSet<String>,
     internal: bool,
     /// Whether it runs on one ISA only.
     one_isa: bool,
-}
-
-/// Whether a function with this header runs on one ISA only.
-fn is_of_one_isa(header: &str) -> bool {
-    header.contains(" section \".text.only_")
 }
 
 /// The functions of the spine.
@@ -139,6 +132,12 @@ impl Graph {
         })
     }
 
+    /// Whether a function of the spine can be reached through a pointer.
+    pub fn is_shared(&self, name: &str) -> bool {
+        let has = |members: &Vec<String>| members.iter().any(|n| n == name);
+        self.classes.values().any(has)
+    }
+
     /// Whether a call has the convention of the spine.
     pub fn is_spine_call(&self, call: &Call) -> bool {
         match &call.callee {
@@ -194,12 +193,12 @@ impl Facts {
     }
 }
 
-/// The signature in a function's header.
+/// The class in a function's header.
 fn signature(header: &Line) -> Option<String> {
     let l = header.view();
     let p = prefix(&l, 1)?;
     let open = p.end + 1;
     let args = open + 1..l.past_bracket(open)? - 1;
     let (types, _) = argument_types(&l, args)?;
-    Some(format!("{}({types})", l.squeezed(p.result..p.end)))
+    Some(inst::signature(&l, p.result..p.end, &types))
 }

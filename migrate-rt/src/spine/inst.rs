@@ -3,6 +3,7 @@
 
 use super::error::SpineError;
 use super::lex::{Kind, Lexed};
+use super::types;
 use std::ops::Range;
 
 /// What an instruction is.
@@ -55,7 +56,7 @@ pub(super) struct Call {
     pub callee_at: usize,
     /// Tokens between the parentheses.
     pub args: Range<usize>,
-    /// `result(argument,argument)`, as types.
+    /// What the call has in common with those that may reach the same functions: see [`signature`].
     pub signature: String,
     /// Whether it passes a copy of a structure on the stack, or an unknown number of arguments.
     pub odd: Option<Odd>,
@@ -188,19 +189,22 @@ pub(super) fn parts(l: &Lexed<'_>, list: Range<usize>) -> Vec<Range<usize>> {
     out
 }
 
-/// Types of the arguments in a list, as one text, and what is odd about them.
+/// The class of calls: `result(arguments)`, in the letters of [`types::class`].
+pub(super) fn signature(l: &Lexed<'_>, result: Range<usize>, arguments: &str) -> String {
+    let result = types::class(l.span(result.start, result.end));
+    format!("{result}({arguments})")
+}
+
+/// Classes of the arguments in a list, as one text, and what is odd about them.
 pub(super) fn argument_types(l: &Lexed<'_>, list: Range<usize>) -> Option<(String, Option<Odd>)> {
     let (mut out, mut odd) = (String::new(), None);
     for part in parts(l, list) {
-        if !out.is_empty() {
-            out.push(',');
-        }
         if l.is_word(part.start, "...") {
             odd = Some(Odd::Varargs);
             continue;
         }
         let end = l.past_type(part.start)?;
-        out.push_str(&l.squeezed(part.start..end));
+        out.push_str(&types::class(l.span(part.start, end)));
         let by_value = [
             "byval",
             "inalloca",
@@ -296,7 +300,7 @@ fn call(l: &Lexed<'_>, at: usize, tail: Option<usize>) -> Option<Call> {
         callee,
         callee_at,
         args,
-        signature: format!("{}({types})", l.squeezed(p.result..p.end)),
+        signature: signature(l, p.result..p.end, &types),
         odd: odd.or(varargs.then_some(Odd::Varargs)),
     })
 }

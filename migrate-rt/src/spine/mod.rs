@@ -25,6 +25,7 @@
 
 mod attrs;
 mod calls;
+mod conventions;
 mod error;
 mod frame;
 mod graph;
@@ -43,8 +44,9 @@ use crate::ir::{IrError, NeutralIr};
 use crate::process::run_quiet;
 use crate::source::{Lines, Place};
 use crate::toolchain::Toolchain;
+use crate::verify::Conventions;
 use graph::Graph;
-use inst::Inst;
+use inst::{Callee, Inst, parts};
 use module::{Block, Item, Module, lex};
 use std::collections::HashMap;
 use std::path::Path;
@@ -61,6 +63,15 @@ pub(crate) const SET_FRAME: &str = "dyad.frame.set";
 /// Largest frame on a data stack. Smaller than the guard below it by far, so that no function can
 /// reach over the guard.
 pub const MAX_FRAME: u64 = 256 << 10;
+
+/// In the names of data that only keep the address of a function of one ISA (`#[dyad::isa]`), so that no
+/// optimisation changes how it is called.
+const KEPT: &str = "7ADDRESS";
+
+/// Whether a function with this header runs on one ISA only.
+fn is_of_one_isa(header: &str) -> bool {
+    header.contains(" section \".text.only_")
+}
 
 /// A call behind which a thread may have changed its ISA.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +97,8 @@ pub struct Spine {
     pub sites: Vec<Site>,
     /// Frames on the data stack, by function.
     pub frames: Vec<(String, u64)>,
+    /// What the program says of its calls.
+    pub conventions: Conventions,
 }
 
 /// What has been refused so far.
@@ -226,15 +239,26 @@ pub fn transform(
     let text = module.print();
     files::write(&dir.join("spine.ll"), text.as_bytes())?;
     let ir = NeutralIr::check(text).map_err(|e: IrError| SpineError::Sites(e.to_string()))?;
+    let conventions = conventions::read(ir.text())?;
+    let mut report = Report::default();
+    for (name, signature) in &conventions.functions {
+        if signature.preserves_nothing && !signature.has_places() {
+            report.refuse(name, at.source(name), Refused::Arguments);
+        }
+    }
+    report.done()?;
     let functions = graph.spine.iter().map(|n| n.trim_matches('"').to_owned());
     Ok(Some(Spine {
         ir,
         functions: functions.collect(),
         sites,
         frames,
+        conventions,
     }))
 }
 
+/// The name of the list of [`kept_apart`].
+const BLOCKS: &str = "dyad.spine.blocks";
 /// What labels of blocks behind sites begin with.
 const SPLIT: &str = "spine.split.";
 
@@ -243,7 +267,7 @@ const SPLIT: &str = "spine.split.";
 fn kept_apart(blocks: &[String]) -> Option<String> {
     (!blocks.is_empty()).then(|| {
         format!(
-            "@dyad.spine.blocks = internal constant [{} x ptr] [{}], section \"llvm.metadata\"",
+            "@{BLOCKS} = internal constant [{} x ptr] [{}], section \"llvm.metadata\"",
             blocks.len(),
             blocks.join(", ")
         )
@@ -283,24 +307,34 @@ fn split(blocks: &mut Vec<Block>) -> Result<(), SpineError> {
     Ok(())
 }
 
-/// Has phis give zeros where they may give anything. Back ends would read a register or a slot that was
-/// written before a site, or never: harmless, but not to be told from what is not.
+/// Has phis give zeros where they may give anything, and calls pass zeros where they pass nothing. Back ends
+/// would read a register or a slot that was written before a site, or never: harmless, but not to be told from
+/// what is not.
 fn define(blocks: &mut [Block]) -> Result<(), SpineError> {
     for inst in blocks.iter_mut().flat_map(|b| &mut b.insts) {
         let line = lex(inst)?;
         let l = line.view();
-        if Inst::read(&l)? != Inst::Phi {
-            continue;
-        }
+        let nothing = |i: usize| l.is_word(i, "poison") || l.is_word(i, "undef");
+        let places: Vec<usize> = match Inst::read(&l)? {
+            Inst::Phi => {
+                let value =
+                    |i: &usize| nothing(*i) && l.is_mark(i - 1, b'[') && l.is_mark(i + 1, b',');
+                (1..l.tokens.len()).filter(value).collect()
+            }
+            Inst::Call(call) => {
+                let intrinsic = matches!(&call.callee, Callee::Named(n) if n.starts_with("llvm."));
+                let whole = parts(&l, call.args.clone()).into_iter();
+                let values = whole.filter(|_| !intrinsic && call.callee != Callee::Asm);
+                values.map(|p| p.end - 1).filter(|i| nothing(*i)).collect()
+            }
+            _ => continue,
+        };
         let mut out = String::with_capacity(inst.len());
         let mut done = 0;
-        for i in 1..l.tokens.len() {
-            let nothing = l.is_word(i, "poison") || l.is_word(i, "undef");
-            if nothing && l.is_mark(i - 1, b'[') && l.is_mark(i + 1, b',') {
-                out.push_str(&inst[done..l.tokens[i].at.start]);
-                out.push_str("zeroinitializer");
-                done = l.tokens[i].at.end;
-            }
+        for at in places.into_iter().map(|i| &l.tokens[i].at) {
+            out.push_str(&inst[done..at.start]);
+            out.push_str("zeroinitializer");
+            done = at.end;
         }
         out.push_str(&inst[done..]);
         *inst = out;

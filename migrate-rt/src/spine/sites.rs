@@ -125,6 +125,7 @@ pub fn of_program(isa: Isa, file: &[u8], spine: &Spine) -> Result<SpineInfo, Spi
             .collect(),
         leaves: vec![LEAF.to_owned()],
         sites,
+        conventions: Some(spine.conventions.clone()),
     })
 }
 

@@ -19,6 +19,97 @@ pub(super) fn layout(ty: &str) -> Option<Layout> {
     (end == tokens.len()).then_some(layout)
 }
 
+/// The class of a type in calls: one letter for each scalar that is passed, by register file and width. Types
+/// of one class are passed alike on both ISAs. Types that Rust promises to pass alike have one class: `i1`
+/// and `i8` (`bool`, `MaybeUninit<bool>`), pointers and integers of 64 bits. A type that is not known here is
+/// a class of its own.
+pub(super) fn class(ty: &str) -> String {
+    match letters(ty) {
+        Some(letters) => letters.replace('L', "ll").replace('u', "v"),
+        None => format!("<{ty}>"),
+    }
+}
+
+/// The scalars of a type, as [`Signature`](crate::verify::Signature) has them; none if the type is not known
+/// here.
+pub(super) fn letters(ty: &str) -> Option<String> {
+    let tokens = tokens(ty).ok()?;
+    let lexed = Lexed {
+        line: ty,
+        tokens: &tokens,
+    };
+    let mut out = String::new();
+    let end = scalars(&lexed, 0, &mut out)?;
+    (end == tokens.len()).then_some(out)
+}
+
+/// Adds the letters of the type at token `i`. Gives the token behind it.
+fn scalars(l: &Lexed<'_>, i: usize, out: &mut String) -> Option<usize> {
+    // More scalars than registers and arguments can have.
+    const MOST: usize = 1024;
+    match l.kind(i)? {
+        Kind::Mark(b'[') => {
+            let count: usize = l.text(i + 1).parse().ok()?;
+            let mut one = String::new();
+            let end = scalars(l, i + 3, &mut one)?;
+            if !l.is_word(i + 2, "x") || !l.is_mark(end, b']') || count * one.len() > MOST {
+                return None;
+            }
+            out.push_str(&one.repeat(count));
+            Some(end + 1)
+        }
+        Kind::Mark(b'<') if l.is_mark(i + 1, b'{') => {
+            let end = scalars(l, i + 1, out)?;
+            l.is_mark(end, b'>').then_some(end + 1)
+        }
+        Kind::Mark(b'<') => {
+            let ((size, _), end) = at(l, i)?;
+            let vectors = usize::try_from(size / 16).ok()?;
+            match vectors {
+                0 => out.push('u'),
+                1..=MOST => out.push_str(&"v".repeat(vectors)),
+                _ => return None,
+            }
+            Some(end)
+        }
+        Kind::Mark(b'{') => {
+            let mut i = i + 1;
+            while !l.is_mark(i, b'}') {
+                i = scalars(l, i, out)?;
+                if l.is_mark(i, b',') {
+                    i += 1;
+                } else if !l.is_mark(i, b'}') {
+                    return None;
+                }
+            }
+            Some(i + 1)
+        }
+        Kind::Word => {
+            match l.text(i) {
+                "void" => {}
+                "half" | "bfloat" => out.push('e'),
+                "float" => out.push('f'),
+                "double" => out.push('d'),
+                "ptr" => out.push('l'),
+                name => {
+                    let (_, _) = word(name)?;
+                    let bits: usize = name.strip_prefix('i')?.parse().ok()?;
+                    match bits {
+                        0..=8 => out.push('b'),
+                        9..=16 => out.push('h'),
+                        17..=32 => out.push('i'),
+                        33..=64 => out.push('l'),
+                        65..=128 => out.push('L'),
+                        _ => return None,
+                    }
+                }
+            }
+            Some(i + 1)
+        }
+        _ => None,
+    }
+}
+
 fn at(l: &Lexed<'_>, i: usize) -> Option<(Layout, usize)> {
     match l.kind(i)? {
         Kind::Mark(b'[') => {
@@ -85,7 +176,34 @@ fn word(name: &str) -> Option<Layout> {
 
 #[cfg(test)]
 mod tests {
-    use super::layout;
+    use super::{class, layout};
+
+    #[test]
+    fn types_that_are_passed_alike_have_one_class() {
+        for (all, expected) in [
+            (&["i1", "i8"][..], "b"),
+            (&["ptr", "i64", "{ i64 }", "[1 x ptr]"], "l"),
+            (
+                &["i128", "[2 x i64]", "{ ptr, i64 }", "<{ i64, i64 }>"],
+                "ll",
+            ),
+            (&["<2 x float>"], "v"),
+            (&["{ i64, i1 }", "{ ptr, i8 }"], "lb"),
+            (&["void", "{}", "[0 x i8]"], ""),
+            (&["<4 x float>", "<2 x i64>"], "v"),
+            (&["float"], "f"),
+            (&["double"], "d"),
+            (&["i32", "i24"], "i"),
+            (&["i16"], "h"),
+        ] {
+            for ty in all {
+                assert_eq!(class(ty), expected, "{ty}");
+            }
+        }
+        for ty in ["%T", "<8 x i1>", "x86_fp80", "[2000 x i8]", "i256"] {
+            assert_eq!(class(ty), format!("<{ty}>"));
+        }
+    }
 
     #[test]
     fn layouts_are_those_of_the_data_layout() {

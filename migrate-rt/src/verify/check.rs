@@ -9,7 +9,7 @@
 //! Copies do not count as reads, nor does arithmetic on a register whose low byte is fresh, with what is above
 //! it: a stale value may be moved, but not looked at, stored to memory
 //! other than the frame, used as an address, or be in an argument register at a call or a result
-//! register at a return once it has been moved there.
+//! register at a return.
 //!
 //! Addresses of the native frame are followed as distances from the CFA through moves and additions
 //! of constants. Any other use of them is a finding, so no access through another pointer can be to
@@ -17,19 +17,20 @@
 //!
 //! # What is taken for granted
 //!
-//! - An argument or result that an instruction does not name (a call's arguments, a return's
-//!   results) lies in a register that *every* convention lets a callee destroy, or in one that the C
-//!   convention preserves. No back end expects a value of the first kind behind a call, whatever it
-//!   thinks the callee's convention is; so what is in them was put there behind the last call, and
-//!   that is checked. Registers of the second kind are checked at calls, against
-//!   what the callee's own code reads.
+//! - Where arguments and results are is known from the IR that the back ends got ([`Conventions`]): all bytes
+//!   of each that have a meaning, in registers and on the native stack. A register of these that nothing has been
+//!   put into since the last call is an argument without a value: no back end expects a value behind a call in a
+//!   register that a convention lets the callee destroy. In registers that the C convention preserves,
+//!   what the callee's own code reads has to be there.
 //! - Functions that are not on the spine never migrate, and what they read of the registers that the C
 //!   convention preserves is theirs by that convention alone: a `preserve_none` function has to be on
 //!   the spine, or its callers may hand it anything. The pass says which functions are; calls that
 //!   reach spine functions by name are checked.
 
 mod access;
+mod calls;
 
+use super::abi::Conventions;
 use super::arch::Arch;
 use super::finding::Kind;
 use super::graph::Code;
@@ -57,11 +58,17 @@ pub(super) enum Target {
 pub(super) trait Targets {
     /// What starts at `va`.
     fn target(&self, va: u64) -> Target;
+    /// The name of the function that starts at `va`.
+    fn name(&self, va: u64) -> Option<&str>;
 }
 
 /// What the function is checked against.
 pub(super) struct Context<'a> {
     pub arch: &'a Arch,
+    /// The function's symbol.
+    pub function: &'a str,
+    /// What the IR says of calls.
+    pub conventions: Option<&'a Conventions>,
     /// Sites of the function by return address.
     pub sites: BTreeMap<u64, &'a SiteAt>,
     /// What is at an address.
@@ -206,20 +213,6 @@ impl Context<'_> {
         self.plain(lanes, before, log);
     }
 
-    /// Values are handed to a callee or to the caller. Which of the registers have a meaning is not
-    /// known, but what was copied into one has.
-    fn handed(&self, lanes: Lanes, before: &State, log: &mut Log) {
-        // The upper part of a vector register is garbage more often than not; so is, on x86-64, what is
-        // above the first byte of a general-purpose register in which a byte was made. Values have all
-        // of their bytes from the same time, so the first ones tell.
-        let bytes = (0..GENERAL as u8).map(|r| Lanes::general(r, 1));
-        let low = bytes.fold(Lanes::vectors(0..32, 4), Lanes::or);
-        let carried = lanes.and(low).and(before.carried);
-        if !carried.is_empty() {
-            self.present(carried, before, log);
-        }
-    }
-
     fn present(&self, lanes: Lanes, before: &State, log: &mut Log) {
         log.register_reads += lanes.owners().len();
         let missing = lanes.minus(before.fresh);
@@ -267,7 +260,7 @@ impl Context<'_> {
                 if let Some(why) = self.caller_restored(state) {
                     log.find(Kind::BadReturn, why);
                 }
-                self.handed(self.arch.returned, state, log);
+                self.gives_back(state, log);
                 self.plain(self.arch.returned, state, log);
             }
         }
@@ -304,7 +297,7 @@ impl Context<'_> {
                 if let Some(why) = self.caller_restored(state) {
                     log.find(Kind::TailCall, why);
                 }
-                self.handed(self.arch.arguments, state, log);
+                self.passes_on(to, state, log);
                 self.plain(self.arch.arguments, state, log);
             }
         }
@@ -320,14 +313,10 @@ impl Context<'_> {
         // The call itself overwrites the link register.
         let link = arch.link.map_or(Lanes::NONE, |l| Lanes::general(l, 8));
         self.plain(handed.minus(link), state, log);
-        let arguments = match site {
-            Some(_) => arch.arguments,
-            None => arch.arguments.minus(arch.callee_saved),
-        };
-        self.handed(arguments, state, log);
         let Some(sp) = self.sp(state) else {
             return log.find(Kind::DynamicStack, "the stack pointer is not known here");
         };
+        self.passes(site.copied(), to, sp, state, log);
         let kept = match site {
             Some(site) => {
                 self.at_site(site, insn, sp, state, log);

@@ -28,6 +28,9 @@ pub enum Kind {
     TailCall,
     /// A call of a function that can migrate, without an entry in the site table.
     CallWithoutSite,
+    /// A call in another convention than a function has that it may reach, or a call of which the convention
+    /// cannot be established.
+    Convention,
     /// A site that is not behind a call of its function.
     NoCallAtSite,
     /// A site number, or a return address, that appears twice.
@@ -84,6 +87,9 @@ impl Kind {
             Kind::CallWithoutSite => {
                 "the frame transform would meet a return address that it does not know"
             }
+            Kind::Convention => {
+                "callee and caller would take different registers for arguments, and for their own"
+            }
             Kind::NoCallAtSite => "the site table names a return address that no call produces",
             Kind::DuplicateSite => "a return address would have two counterparts on the other ISA",
             Kind::SiteOnOneIsa => "a return address would have no counterpart on the other ISA",
@@ -129,7 +135,7 @@ impl Kind {
                 "replace the match or loop of the source line by if-else, or move it into an \
                  #[inline(never)] function that never migrates"
             }
-            Kind::TailCall | Kind::CallWithoutSite => {
+            Kind::TailCall | Kind::CallWithoutSite | Kind::Convention => {
                 "make the call through a function of the program, not through a pointer that was cast \
                  or came from assembly"
             }

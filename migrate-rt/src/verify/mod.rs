@@ -11,6 +11,7 @@
 //! analysis (`check`); decoding and the effects of instructions are `x86` and `a64`.
 
 mod a64;
+mod abi;
 mod arch;
 mod check;
 mod finding;
@@ -24,6 +25,7 @@ mod spine;
 mod state;
 mod x86;
 
+pub use abi::{Conventions, Signature};
 pub use finding::{Finding, Kind, VerifyError};
 pub use listing::{Listed, listing};
 pub use spine::{SiteAt, SpineInfo, same_sites};
@@ -57,7 +59,7 @@ pub struct Coverage {
     pub red_zone: usize,
     /// Reads of registers, counted by instruction and register.
     pub register_reads: usize,
-    /// Calls through pointers that have no site: the pass says that none of their targets migrates.
+    /// Calls through pointers that have no site: none of the functions that they may reach migrates.
     pub plain_indirect_calls: usize,
 }
 
@@ -178,6 +180,10 @@ impl<'a> Verifier<'a> {
     fn run(&mut self) {
         let functions = self.functions();
         self.check_sites(&functions);
+        let conventions = self.spine.conventions.iter();
+        for (function, detail) in conventions.flat_map(|c| &c.broken) {
+            self.bare(Kind::Convention, function, detail.as_str());
+        }
         let (isa, image) = (self.arch.isa, self.image);
         let returning = Returning::of(isa, image, functions.iter().map(|f| f.va));
         let nothing = |_: &SiteAt, _: &Insn| Lanes::NONE;
@@ -277,6 +283,8 @@ impl<'a> Verifier<'a> {
         let sites = self.spine.sites.iter().filter(|s| s.function == function);
         Context {
             arch: &self.arch,
+            function: self.image.named(function).map_or("", |f| &f.name),
+            conventions: self.spine.conventions.as_ref(),
             sites: sites.map(|s| (s.ret, s)).collect(),
             target: self,
             needs,
@@ -453,6 +461,10 @@ fn successors(
 impl check::Targets for Verifier<'_> {
     fn target(&self, va: u64) -> Target {
         self.target(va)
+    }
+
+    fn name(&self, va: u64) -> Option<&str> {
+        self.image.starting_at(va).map(|f| f.name.as_str())
     }
 }
 

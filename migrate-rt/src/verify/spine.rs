@@ -1,5 +1,6 @@
 //! What the verifier is told about a program.
 
+use super::abi::Conventions;
 use super::finding::{Finding, Kind};
 use dyad_abi::Isa;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +33,9 @@ pub struct SpineInfo {
     pub leaves: Vec<String>,
     /// The sites in the functions.
     pub sites: Vec<SiteAt>,
+    /// What the IR says of calls. Without it, which of the registers have a meaning at a call is not known:
+    /// what was copied into one has.
+    pub conventions: Option<Conventions>,
 }
 
 /// Compares the sites of the two ISAs, x86-64 first: each number has to appear on both, in the same

@@ -245,6 +245,7 @@ define void @_RNvCs1_3app4work() "frame-pointer"="all" !dbg !4 {
             functions: vec!["_RNvCs1_3app4work".to_owned()],
             leaves: vec!["leaf".to_owned()],
             sites: Vec::new(),
+            conventions: None,
         };
         let error = program(isa, &fixture.file, &spine).unwrap_err();
         let [found] = &error.0[..] else {
@@ -314,6 +315,7 @@ define void @_RNvCs1_3app4work() "frame-pointer"="all" !dbg !4 {
             functions: functions.map(str::to_owned).into(),
             leaves: vec!["leaf".to_owned()],
             sites: Vec::new(),
+            conventions: None,
         };
         let error = program(isa, &fixture.file, &spine).unwrap_err();
         let places = error.0.iter().map(|f| {

@@ -3,7 +3,9 @@
 use crate::common::{TRIPLES, scratch, tools};
 use dyad_abi::Isa;
 use goblin::elf::Elf;
-use migrate_rt::verify::{Coverage, Finding, Kind, SiteAt, SpineInfo, program};
+use migrate_rt::verify::{
+    Conventions, Coverage, Finding, Kind, Signature, SiteAt, SpineInfo, program,
+};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
@@ -19,13 +21,32 @@ pub enum Shape {
 
 use Shape::{Bare, Framed};
 
-/// A function. Lines of the body that start with `site` are calls with a site behind them.
+/// A function. Lines of the body that start with `site` are calls with a site behind them; what follows the word
+/// up to the next blank, behind a colon, are the scalars that the call passes.
 pub struct Case {
     pub name: &'static str,
     pub shape: Shape,
     pub body: &'static str,
     /// Kinds of findings; none if it has to be accepted.
     pub kinds: &'static [Kind],
+    /// If the verifier is told what calls pass and what the function gives back: the scalars of its result.
+    pub gives: Option<&'static str>,
+    /// Scalars that calls through pointers without a site pass, for each call.
+    pub plain: &'static [&'static str],
+}
+
+impl Case {
+    /// The case, with what calls pass and what the function gives back.
+    pub const fn gives(mut self, result: &'static str) -> Case {
+        self.gives = Some(result);
+        self
+    }
+
+    /// The case, with what its calls through pointers without a site pass.
+    pub const fn plain(mut self, calls: &'static [&'static str]) -> Case {
+        self.plain = calls;
+        self
+    }
 }
 
 /// A case of a table.
@@ -40,11 +61,14 @@ pub const fn case(
         shape,
         body,
         kinds,
+        gives: None,
+        plain: &[],
     }
 }
 
 /// Functions that fixtures call: `leaf` migrates; `plain` and `never` do not, and `never` does not
-/// return; `reader` is a spine function that takes an argument in a register of `preserve_none`.
+/// return; `reader` is a spine function that takes an argument in a register of `preserve_none`. Those of
+/// [`TAKES`] take arguments of the C convention.
 const HELPERS: [&str; 2] = [
     ".globl leaf\n.type leaf,@function\nleaf:\nretq\n.size leaf,.-leaf\n\
      .globl plain\n.type plain,@function\nplain:\nmovq $1, %rax\nretq\n.size plain,.-plain\n\
@@ -56,7 +80,58 @@ const HELPERS: [&str; 2] = [
      .globl reader\n.type reader,%function\nreader:\nldr w0, [x20]\nret\n.size reader,.-reader\n",
 ];
 
+/// Functions of the C convention, with the scalars that they take.
+pub const TAKES: [(&str, &str); 7] = [
+    ("word", "l"),
+    ("byte", "b"),
+    ("half", "i"),
+    ("real", "d"),
+    ("single", "f"),
+    ("stacked", "llllllllll"),
+    ("stacked_byte", "llllllb"),
+];
+
+fn signature(preserves_nothing: bool, arguments: &str, result: &str) -> Signature {
+    Signature {
+        preserves_nothing,
+        arguments: arguments.to_owned(),
+        result: result.to_owned(),
+    }
+}
+
 impl Case {
+    /// What the IR of the program would say of the case's calls.
+    fn conventions(&self) -> Option<Conventions> {
+        let gives = self.gives?;
+        let mut functions: BTreeMap<String, Signature> = TAKES
+            .iter()
+            .map(|(name, takes)| (name.to_string(), signature(false, takes, "")))
+            .collect();
+        let others = [
+            (self.name, true, "", gives),
+            ("leaf", true, "", ""),
+            ("reader", true, "l", "i"),
+            ("plain", false, "", "l"),
+            ("never", false, "", ""),
+        ];
+        for (name, none, takes, gives) in others {
+            functions.insert(name.to_owned(), signature(none, takes, gives));
+        }
+        let lines = self.body.split(['\n', ';']).map(str::trim);
+        let sites = lines.filter_map(|l| l.strip_prefix("site"));
+        let passed = sites.map(|s| s.split(' ').next().unwrap().trim_start_matches(':'));
+        let plain = self.plain.iter().map(|passed| signature(false, passed, ""));
+        Some(Conventions {
+            functions,
+            sites: (0..).zip(passed.map(|p| signature(true, p, ""))).collect(),
+            plain: match self.plain {
+                [] => BTreeMap::new(),
+                _ => BTreeMap::from([(self.name.to_owned(), plain.collect())]),
+            },
+            broken: Vec::new(),
+        })
+    }
+
     fn frame(&self, isa: Isa) -> u64 {
         match (self.shape, isa) {
             (Bare(frame), _) => frame,
@@ -81,8 +156,8 @@ impl Case {
         let mut body = String::new();
         let mut sites = 0;
         for line in self.body.split(['\n', ';']).map(str::trim) {
-            match line.strip_prefix("site ") {
-                Some(call) => {
+            match line.strip_prefix("site").and_then(|l| l.split_once(' ')) {
+                Some((_, call)) => {
                     body.push_str(&format!("{call}\n.globl {name}.{sites}\n{name}.{sites}:\n"));
                     sites += 1;
                 }
@@ -109,7 +184,12 @@ impl Program {
     /// Assembles and links `cases` and what they call.
     pub fn new(isa: Isa, name: &str, cases: &[Case]) -> Program {
         let functions = cases.iter().map(|c| c.assembly(isa));
-        let assembly: String = functions.chain([HELPERS[isa.index()].to_owned()]).collect();
+        let takes = TAKES.iter().map(|(name, _)| {
+            let (mark, ret) = [('@', "retq"), ('%', "ret")][isa.index()];
+            format!(".globl {name}\n.type {name},{mark}function\n{name}:\n{ret}\n.size {name},.-{name}\n")
+        });
+        let helpers = [HELPERS[isa.index()].to_owned()];
+        let assembly: String = functions.chain(helpers).chain(takes).collect();
         Program::assemble(isa, name, &assembly)
     }
 
@@ -184,6 +264,7 @@ impl Program {
                     targets: Vec::new(),
                 })
                 .collect(),
+            conventions: case.conventions(),
         }
     }
 

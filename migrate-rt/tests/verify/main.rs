@@ -12,6 +12,7 @@ mod a64_values;
 mod accepted;
 mod corpus;
 mod fixture;
+mod handed;
 mod oracle;
 mod x86_frames;
 mod x86_values;

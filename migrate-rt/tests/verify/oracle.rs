@@ -210,6 +210,8 @@ proptest! {
                     shape: Framed,
                     body: assembly(isa, ops).leak(),
                     kinds: &[],
+                    gives: None,
+                    plain: &[],
                 })
                 .collect();
             let fixture = Program::new(isa, "oracle", &cases);

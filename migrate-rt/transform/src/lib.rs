@@ -67,6 +67,10 @@ impl Slot {
     }
 }
 
+/// Bytes that a transform leaves free on the other stack. Frames of one ISA are larger than those of the other,
+/// so a thread could come to the end of its stack by moving; with less than this it stays where it is.
+pub const HEADROOM: u64 = 128 << 10;
+
 /// Frames of which the first walk keeps what the second one needs. Those beyond are looked up again.
 pub const KEPT: usize = 64;
 
@@ -182,7 +186,7 @@ pub enum Fault {
     UnknownReturn(u64),
     /// The chain of frame records ends too early or too late.
     Broken(u64),
-    /// The frames do not fit the other stack.
+    /// The frames leave less than [`HEADROOM`] of the other stack.
     TooDeep,
 }
 
@@ -242,6 +246,7 @@ pub fn transform(
 ) -> Result<Landing, Fault> {
     // How much room the frames take decides where the innermost one is.
     let (mut frame, mut back, mut room, mut frames) = (fp, ret, 0u64, 0usize);
+    let most = size.saturating_sub(HEADROOM);
     let mut beyond = (0, 0);
     let mut last = sites.find(back);
     while let Some(found) = last {
@@ -258,7 +263,7 @@ pub fn transform(
             }
         }
         // The base has the largest step of all, which fits no stack.
-        if room + step > size || frame == 0 {
+        if room + step > most || frame == 0 {
             break;
         }
         room += step;

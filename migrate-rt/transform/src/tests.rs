@@ -1,6 +1,6 @@
 use super::{
-    BASE, Fault, HEADER_WORDS, KEPT, Landing, MAGIC, Memory, Places, SLOT_WORDS, Sites, Slot,
-    transform,
+    BASE, Fault, HEADER_WORDS, HEADROOM, KEPT, Landing, MAGIC, Memory, Places, SLOT_WORDS, Sites,
+    Slot, transform,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -177,8 +177,10 @@ fn what_is_wrong_is_said() {
         go(&memory, fp, 0x4101_0006, SIZE),
         Err(Fault::UnknownReturn(0x4101_0006))
     );
-    // Two frames of 32 bytes do not fit 63.
-    assert_eq!(go(&memory, fp, ret, 63), Err(Fault::TooDeep));
+    // Two frames of 32 bytes need 64 bytes, and what is left free.
+    assert_eq!(go(&memory, fp, ret, HEADROOM + 63), Err(Fault::TooDeep));
+    assert!(go(&memory, fp, ret, HEADROOM + 64).is_ok());
+    assert_eq!(go(&memory, fp, ret, 64), Err(Fault::TooDeep));
     // A chain that never ends is as deep as any.
     let mut circle = memory.clone();
     circle.put(fp, fp);

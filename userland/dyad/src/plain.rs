@@ -73,7 +73,7 @@ pub fn migrate(isa: Isa) -> Result<(), sys::Error> {
 /// # Errors
 ///
 /// `NoSuchNode` or `NodeDead`; `Full` or `TimedOut` if the node does not take the thread; `TooDeep` in
-/// an invocation, or if the thread's frames do not fit the other stack. The thread then goes on where
+/// an invocation, or if the thread's frames leave too little of the other stack (128 KiB). The thread then goes on where
 /// it is.
 #[inline(always)]
 pub fn migrate_to(node: NodeId) -> Result<(), sys::Error> {

@@ -97,7 +97,7 @@ fn go() {
 /// # Errors
 ///
 /// `NoSuchNode`, `NodeDead`; `Full` or `TimedOut` if the node does not take the thread; `TooDeep` in
-/// an invocation or if the frames do not fit the other stack; `Denied` below a function that is entered
+/// an invocation or if the frames leave too little of the other stack; `Denied` below a function that is entered
 /// from outside of the program. The thread goes on where it was.
 #[inline(always)]
 pub fn migrate(node: NodeId) -> Result<()> {
