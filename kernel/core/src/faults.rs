@@ -3,10 +3,10 @@
 //! | piece | what |
 //! |---|---|
 //! | 0 | the fault: thread, address, program counter, reason |
-//! | 1, 2, ... | the registers, [`LINES`] lines each |
+//! | 1, 2, ... | the registers, `LINES` lines each |
 //! | the last one | a `backtrace` record |
 //!
-//! Bounds: a piece is at most [`LINES`] short lines, or one record of [`MAX_PCS`](crate::note::MAX_PCS)
+//! Bounds: a piece is at most `LINES` short lines, or one record of [`MAX_PCS`](crate::note::MAX_PCS)
 //! addresses. A node begins at most [`BURST`](crate::console::BURST) reports at once, and one more each
 //! [`INTERVAL_NS`](crate::console::INTERVAL_NS).
 

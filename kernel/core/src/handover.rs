@@ -10,7 +10,7 @@
 //! recovers the receiver sends it back with [`Error::NodeDead`]. If the receiver is dead already,
 //! the giver takes it back. Nothing else can keep the giver from telling: there is a bit for every
 //! thread id at every CPU ([`dyad_ring::arrivals`]), and no two live threads have the same id
-//! ([`ids`](crate::object::ids)).
+//! ([`ids`]).
 //!
 //! | step | order |
 //! |---|---|

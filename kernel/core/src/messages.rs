@@ -1,6 +1,6 @@
 //! What other CPUs have for this one: shootdowns, threads that are handed over, messages.
 //!
-//! Bits, rings and the sending half are in [`inbox`](crate::inbox).
+//! Bits, rings and the sending half are in [`inbox`].
 //!
 //! | step | order |
 //! |---|---|
@@ -38,8 +38,8 @@ const BATCH: usize = 8;
 /// Most messages taken at once: bounds the time a CPU spends here.
 const TOTAL: usize = 12;
 
-/// Takes what has come in. Bounded: at most [`BATCH`](arrivals::BATCH) threads, [`BATCH`] messages per sender and
-/// [`TOTAL`] of all; if more are left a bit is set again, and the CPU neither sleeps nor runs user code before it
+/// Takes what has come in. Bounded: at most [`BATCH`](arrivals::BATCH) threads, `BATCH` messages per sender and
+/// `TOTAL` of all; if more are left a bit is set again, and the CPU neither sleeps nor runs user code before it
 /// has come back. The first sender is another one in each turn, so that all have theirs.
 pub fn drain<P: Platform>() {
     let node = node();
