@@ -14,7 +14,6 @@
 //! supply and [`BUDGET`] splits for them (see [`crate::supply`]).
 
 use dyad_abi::cap::RegionKind;
-use dyad_abi::ident::ISA_COUNT;
 use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
 use dyad_abi::{Error, NodeId, Result};
 use dyad_pgtbl::{Leaf, Level, Perms, Place, Pte};
@@ -216,22 +215,25 @@ fn fill<P: Platform>(this: &In<'_>, region: &Region, va: u64, kind: FaultKind) -
     if place.raw != 0 && !matches!(deciding.meaning(&place), Pte::Empty { .. }) {
         return Err(Error::Again);
     }
+    // A fault that has paid for tables, and cannot pay for the page and the tables of the other ISAs, too, does what it
+    // can of these and comes again: once a table has the page, no fault of that ISA comes again. Before the page is
+    // taken: the intent to take it is what recovery finds it by.
+    if this.cx.local.fault_budget.get() < BUDGET {
+        let mut short = false;
+        for (_, d) in isas.clone() {
+            let found = d.find(va, Level::L1).map_err(crate::mapping::refusal)?;
+            if found.level != Level::L1 && !this.affords(found.level as u32) {
+                short = true;
+                let _ = this.place::<P>(&d, va, Level::L1);
+            }
+        }
+        if short {
+            return Err(Error::Again);
+        }
+    }
     let here = this.cx.node.id();
     let home = region.home.filter(|&n| lives(this.cx, n)).unwrap_or(here);
     let frame = this.take_for::<P>(home, Use::User)?;
-    // The other tables before the page is in any: a fault that cannot pay for all of them comes again, and finds those
-    // that are there. Once its own table has the page, an ISA does not come again.
-    let (mut places, mut failed) = ([None; ISA_COUNT], [None; ISA_COUNT]);
-    for (isa, d) in isas.clone() {
-        match this.place::<P>(&d, va, Level::L1) {
-            Ok(place) => places[isa.index()] = Some(place),
-            Err(Error::Again) if this.cx.local.fault_budget.get() == 0 => {
-                this.give_back(frame, Use::User);
-                return Err(Error::Again);
-            }
-            Err(e) => failed[isa.index()] = Some(e),
-        }
-    }
     let mut perms = Perms::OWNED | Perms::MAY_EXECUTE;
     if region.write {
         perms |= Perms::WRITE | Perms::MAY_WRITE;
@@ -256,10 +258,7 @@ fn fill<P: Platform>(this: &In<'_>, region: &Region, va: u64, kind: FaultKind) -
     let there = deciding.again(&place);
     let mut result = Ok(Outcome::Filled);
     for (isa, d) in isas {
-        let shown = match (&places[isa.index()], failed[isa.index()]) {
-            (Some(place), _) => show::<P>(this, (&deciding, &there, &leaf), (&d, Some(place)), va),
-            (None, why) => Err(why.unwrap_or(Error::Again)),
-        };
+        let shown = show::<P>(this, (&deciding, &there, &leaf), (&d, None), va);
         // The others find the page in the deciding table when they need it.
         if isa == P::ISA {
             result = shown.map(|_| Outcome::Filled);

@@ -75,6 +75,11 @@ impl In<'_> {
         }
     }
 
+    /// Whether the fault can pay for so many frames, if no block has to be split for them.
+    pub(crate) fn affords(&self, frames: u32) -> bool {
+        self.cx.local.fault_budget.get() >= frames * TAKEN
+    }
+
     fn take_from<P: Platform>(&self, node: NodeId, used: Use) -> Result<WeakRef> {
         if !self.pay(TAKEN) {
             return Err(Error::Again);
