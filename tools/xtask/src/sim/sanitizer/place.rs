@@ -167,6 +167,7 @@ const THREAD: Fields = fields!(Thread {
     budget_from,
     budget_line,
     exit_code,
+    budget_reserved,
     reserved,
     event_link,
     event,
@@ -231,7 +232,7 @@ const REGION: Fields = fields!(RegionSlot {
     kind,
     reserved
 });
-const BUDGETS: Fields = fields!(Budgets { left, rest });
+const BUDGETS: Fields = fields!(Budgets { left, debt, rest });
 const SLOT: Fields = &[("header", 0), ("epoch", 8), ("contents", 16)];
 
 const SLOT_BYTES: usize = 64;
@@ -552,7 +553,7 @@ mod tests {
                 kernel(KernelKind::THREAD),
                 "thread.regs[1]",
             ),
-            (word(5), kernel(KernelKind::COMPONENT), "component.home"),
+            (word(4), kernel(KernelKind::COMPONENT), "component.home"),
             (
                 word(9),
                 kernel(KernelKind::ENDPOINTS),
