@@ -91,7 +91,7 @@ impl Argument {
     }
 }
 
-/// What faults do with memory in the name of whoever supplied it.
+/// What faults do with memory in the name of its supplier.
 const SUPPLY: Rights = MemoryOp::RetypeUser
     .right()
     .or(MemoryOp::RetypeKernel.right())
