@@ -51,7 +51,7 @@ const STORM: u32 = 30_000;
 
 /// In how many strict orders it has to be found. Whether a stale copy is read depends on who runs when;
 /// in strict order that is the same each time.
-const ORDERS: u64 = 40;
+const ORDERS: u64 = 12;
 
 const SEEDS: [Seed; 19] = [
     Seed {
@@ -178,7 +178,7 @@ const SEEDS: [Seed; 19] = [
         under: Under::Storm(STORM),
         kind: Kind::StaleRead,
         structure: "capability table of level 0",
-        field: "slot.",
+        field: "slot.contents",
     },
     Seed {
         name: "formatted_frames_written_back",
