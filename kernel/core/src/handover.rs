@@ -15,11 +15,11 @@
 //! | step | order |
 //! |---|---|
 //! | give up: everything in the frame, then the owner word | release |
-//! | the bit, behind the owner word | whoever takes it finds the thread in transit, or another one's by now |
+//! | the bit, behind the owner word | the receiver that takes it finds the thread in transit, or owned by another node by now |
 //! | take: CAS of the owner word | acquire |
 //!
 //! A bit says only where to look: the owner word decides. So a bit may be lost (the recoverer of the giver
-//! sets it again), be set twice, or stay from an older hand-over: whoever looks takes the thread if it is in
+//! sets it again), be set twice, or stay from an older hand-over: the CPU that looks takes the thread if it is in
 //! transit to this node now, by one exchange, and finds nothing to do else.
 //!
 //! What a thread carries, in eight words of its frame:

@@ -701,7 +701,7 @@ pub(crate) const CHECKS: &[Mutant] = &[
         "check/core::dispatch::wait::make_ready::number",
         Version,
         "a thread is woken from the wait in which it was found, and from no later one",
-        &["core/unit/host::race_tests::whoever_is_found_waiting_is_woken_from_that_wait_only"],
+        &["core/unit/host::race_tests::a_thread_found_waiting_is_woken_from_that_wait_only"],
     ),
     m(
         "check/core::short::receive::range",

@@ -120,7 +120,7 @@ const fn captbl(op: CaptblOp) -> &'static [Argument] {
     }
 }
 
-/// What the capability of a leaf must permit to be hung into a root: whoever has a capability for the
+/// What the capability of a leaf must permit to be hung into a root: a component with a capability for the
 /// root can then do to the leaf's slots what that permits, so the leaf's own must permit all of it.
 pub const CONS_LEAF: Rights = Rights::COPY
     .or(CaptblOp::Activate.right())

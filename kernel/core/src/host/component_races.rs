@@ -68,7 +68,7 @@ impl Scene {
     }
 }
 
-/// Whoever is refused has changed nothing, and the handler is never made of two.
+/// A writer that is refused has changed nothing, and the handler is never made of two.
 #[test]
 fn of_two_that_set_a_fault_handler_one_wins_as_a_whole() {
     let refused = Cell::new(0);

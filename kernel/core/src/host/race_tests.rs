@@ -181,7 +181,7 @@ fn threads_stopped_and_resumed_while_they_begin_to_wait_can_wait_again() {
     });
 }
 
-/// Whoever is stopped and resumed while it goes to sleep, at whatever moment, is not found waiting: another
+/// A thread that is stopped and resumed while it goes to sleep, at any moment, is not found waiting: another
 /// thread may wait there at any later moment, and is not told that the endpoint is taken.
 #[test]
 fn endpoints_are_free_once_who_was_to_wait_there_is_resumed() {
@@ -237,7 +237,7 @@ fn messages_that_come_while_a_thread_goes_to_sleep_wake_it() {
 /// A sender finds a thread at an endpoint and comes to wake it late: the thread has gone on and waits
 /// somewhere else by then. It goes on waiting there, and is the waiter there.
 #[test]
-fn whoever_is_found_waiting_is_woken_from_that_wait_only() {
+fn a_thread_found_waiting_is_woken_from_that_wait_only() {
     at_each_change(|rig, changes| {
         let ends = Ends::new(rig);
         let (cap, _, t) = ends.thread(rig, State::Ready);

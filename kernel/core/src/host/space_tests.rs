@@ -536,7 +536,7 @@ fn shootdowns_that_are_asked_for_without_end_hold_up_no_other() {
     assert_eq!(shootdown::is_done::<MockX86>(&t, later), Ok(true));
 }
 
-/// A CPU that slept when it was to be asked, or whose asker died before, is asked by whoever waits.
+/// A CPU that slept when it was to be asked, or whose asker died before, is asked by the caller that waits.
 #[test]
 fn a_cpu_that_has_not_been_asked_to_flush_is_asked_again() {
     let s = System::new(120);
