@@ -186,8 +186,9 @@ fn worker(n: usize) {
         if a.rarely(4) {
             guests::renew(a, a.below(GUESTS as u64) as usize);
         }
-        // Another CPU of the node may be at it.
-        let _ = hardware.flush_step(16);
+        // Another CPU of the node may be at it. As much as one call may do: without coherence an entry of a log costs
+        // several steps, and what is freed is used again only as fast as rounds go.
+        let _ = hardware.flush_step(80);
         if n == 0 {
             look_at_limits();
             deaths::look();
