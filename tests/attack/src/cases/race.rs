@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use dyad_abi::cap::{
-    CapType, CaptblOp, LivenessOp, MemoryOp, ObjectKind, Rights, SpaceOp, ThreadOp,
+    CapType, CaptblOp, Introspection, LivenessOp, MemoryOp, ObjectKind, Rights, SpaceOp, ThreadOp,
 };
 use dyad_abi::emulation::general;
 use dyad_abi::{Error, NodeId, Result};
@@ -157,7 +157,11 @@ pub const CASES: [Case; 5] = [
             for _ in 0..ROUNDS {
                 tried();
                 match call(9 * 64 + 5, 30, [0; 5]) {
-                    Ok(v) if v >> 24 & 0xff == CapType::Time as u64 => seen += 1,
+                    Ok(v)
+                        if Introspection::from_bits(v).is_some_and(|i| i.kind == CapType::Time) =>
+                    {
+                        seen += 1;
+                    }
                     Ok(v) => achieved(line!(), v),
                     Err(Error::NoCap) => {}
                     Err(e) => odd(line!(), e.code()),

@@ -16,8 +16,8 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use dyad_abi::cap::{
-    CapIndex, CapType, CaptblOp, Guard, HardwareOp, INTROSPECT, LivenessOp, MemoryOp, ObjectKind,
-    ReceiveOp, Rights, SendOp, SpaceOp, StopOutcome, ThreadOp, TimeOp,
+    CapIndex, CapType, CaptblOp, Guard, HardwareOp, INTROSPECT, Introspection, LivenessOp,
+    MemoryOp, ObjectKind, ReceiveOp, Rights, SendOp, SpaceOp, StopOutcome, ThreadOp, TimeOp,
 };
 use dyad_abi::user::PAGE_SIZE;
 
@@ -362,8 +362,8 @@ pub fn drain(a: &Actor) {
     }
 }
 
-fn introspect(a: &Actor, ty: CapType, cap: CapIndex) -> Option<u64> {
-    call(a, ty, cap, INTROSPECT.into(), [0; 5]).ok()
+fn introspect(a: &Actor, ty: CapType, cap: CapIndex) -> Option<Introspection> {
+    Introspection::from_bits(call(a, ty, cap, INTROSPECT.into(), [0; 5]).ok()?)
 }
 
 fn copies(a: &Actor) {
@@ -410,7 +410,7 @@ fn copies(a: &Actor) {
         // more is looked at twice.
         let more = || match (introspect(a, ty, to(k)), introspect(a, ty, to(l))) {
             (Some(source), Some(copy)) => {
-                (copy >> 32) & !(source >> 32) != 0 && source >> 24 & 0xff == copy >> 24 & 0xff
+                copy.kind == source.kind && !source.rights.contains(copy.rights)
             }
             _ => false,
         };
