@@ -35,7 +35,7 @@ use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::Stopped;
 use dyad_abi::user::{FAULT_NO_MEMORY, FAULT_SUPPLY_SHIFT};
-use dyad_abi::{Error, Result};
+use dyad_abi::{Error, NodeId, Result};
 use dyad_shm::frame::WeakRef;
 
 use crate::Platform;
@@ -44,7 +44,7 @@ use crate::dispatch;
 use crate::fp;
 use crate::handover;
 use crate::object::component::{Component, Entry, Parts};
-use crate::object::thread::{Thread, info};
+use crate::object::thread::{Frame, Thread, info};
 use crate::object::{find, follow};
 use crate::platform::copy_used;
 use crate::platform::{FaultKind, UserFault};
@@ -170,6 +170,8 @@ pub enum Returned {
 ///
 /// [`Error::TooDeep`] if it is in none; [`Error::Revoked`] if the component it would return to is
 /// gone: the return can be tried again, and leads one further out. If that was the outermost one the thread ends.
+/// If the caller's node is dead the return leads to the last caller whose node lives, which gets
+/// [`Error::NodeDead`]; without one the thread ends.
 #[inline]
 pub fn leave<P: Platform>(cx: &Cx, words: [u64; 4]) -> Result<Returned> {
     let t = dispatch::current(cx);
@@ -217,20 +219,18 @@ fn leave_specially<P: Platform>(
     let area = t.regs(P::ISA);
     if what & info::CROSSED != 0 {
         // A request to stop stays in the entry: the thread stops where it arrives.
-        let node = dyad_abi::NodeId::new(what >> 8 & 0xff).ok_or(Error::Corrupt)?;
+        let node = NodeId::new(what >> 8 & 0xff).ok_or(Error::Corrupt)?;
         t.depth.store(at, Ordering::Relaxed);
-        let to = Entry {
-            component: WeakRef::from_bits(component).ok_or(Error::Corrupt)?,
-            address: frame.pc.load(Ordering::Relaxed),
-            badge: frame.sp.load(Ordering::Relaxed),
-        };
-        handover::carry(t, handover::what::RETURN, words, to);
+        handover::carry(t, handover::what::RETURN, words, caller(frame)?);
         return match handover::send::<P>(cx, t, node) {
             Ok(()) => Ok(Returned::Switched),
-            // It is in the callee still, which may try again: the message may fit later.
             Err(e) => {
                 t.depth.store(at + 1, Ordering::Relaxed);
-                Err(e)
+                match e {
+                    Error::NodeDead => leave_dead_caller::<P>(cx, t, at),
+                    // It is in the callee still, which may try again.
+                    e => Err(e),
+                }
             }
         };
     }
@@ -266,6 +266,49 @@ fn leave_specially<P: Platform>(
     } else if back_to::<P>(cx, component).is_err() {
         dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
     }
+    Ok(Returned::Switched)
+}
+
+/// Whom the entry of an invocation stack leads back to.
+fn caller(frame: &Frame) -> Result<Entry> {
+    Ok(Entry {
+        component: WeakRef::from_bits(frame.component.load(Ordering::Relaxed))
+            .ok_or(Error::Corrupt)?,
+        address: frame.pc.load(Ordering::Relaxed),
+        badge: frame.sp.load(Ordering::Relaxed),
+    })
+}
+
+/// The last caller that a thread has crossed from, in the entries below `depth`, whose node lives: its entry, and
+/// its node. Invocations further in have nobody left to return to.
+pub fn living_caller(cx: &Cx, t: &Thread, depth: u64) -> Option<(u64, NodeId)> {
+    let below = depth.min(t.frames.len() as u64);
+    (0..below).rev().find_map(|at| {
+        let info = t.frames[at as usize].info.load(Ordering::Relaxed);
+        let from = NodeId::new(info >> 8 & 0xff).filter(|_| info & info::CROSSED != 0)?;
+        let lives = from.index() < cx.node.params.node_count && cx.node.is_live(from);
+        lives.then_some((at, from))
+    })
+}
+
+/// The node of the caller in entry `at` is dead. A thread that had been *on* the dead node would now be sent back
+/// by recovery to the last caller whose node lives, with [`Error::NodeDead`]; this thread takes the same way by itself.
+/// If there is no such caller the thread ends.
+#[cold]
+fn leave_dead_caller<P: Platform>(cx: &Cx, t: &'static Thread, mut at: u64) -> Result<Returned> {
+    while let Some((back, node)) = living_caller(cx, t, at) {
+        let to = caller(&t.frames[back as usize])?;
+        let words = [Error::NodeDead.code(), back, handover::what::RETURN, 0];
+        handover::carry(t, handover::what::FAIL, words, to);
+        match handover::send::<P>(cx, t, node) {
+            Ok(()) => return Ok(Returned::Switched),
+            // It has died just now.
+            Err(Error::NodeDead) => at = back,
+            Err(e) => return Err(e),
+        }
+    }
+    dispatch::settle::<P>(cx, t);
+    dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
     Ok(Returned::Switched)
 }
 

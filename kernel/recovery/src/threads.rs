@@ -48,11 +48,11 @@ use dyad_shm::frame::WeakRef;
 
 use dyad_core::cx::Cx;
 use dyad_core::handover::{NO_ENTRY, carry, what};
-use dyad_core::{Platform, crossing, dispatch, inbox};
+use dyad_core::{Platform, crossing, dispatch, inbox, invoke};
 use dyad_object::component::{Component, Entry};
 use dyad_object::endpoint;
 use dyad_object::follow;
-use dyad_object::thread::{Owner, State, Thread, begun, info};
+use dyad_object::thread::{Owner, State, Thread, begun};
 
 /// A thread that has been given to a node, which is to be told: by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,14 +191,9 @@ fn fate(cx: &Cx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
             return Fate::Moves { to };
         }
     }
-    let depth = t.depth.load(Ordering::Relaxed).min(t.frames.len() as u64);
-    for at in (0..depth).rev() {
-        let special = t.frames[at as usize].info.load(Ordering::Relaxed);
-        if special & info::CROSSED != 0
-            && let Some(to) = NodeId::new(special >> 8 & 0xff).filter(|&n| lives(cx, n))
-        {
-            return Fate::Returns { at, to };
-        }
+    let depth = t.depth.load(Ordering::Relaxed);
+    if let Some((at, to)) = invoke::living_caller(cx, t, depth) {
+        return Fate::Returns { at, to };
     }
     if let Some(lost) = lost_call(cx, t, isa, owner) {
         return lost;

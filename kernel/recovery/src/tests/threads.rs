@@ -15,6 +15,7 @@ use dyad_core::dispatch::{self, After};
 use dyad_core::fp;
 use dyad_core::handover::{carry, what};
 use dyad_core::host::{MockX86, crash, result};
+use dyad_core::invoke;
 use dyad_core::object::component::{Component, Entry};
 use dyad_core::object::endpoint::{Endpoints, Line};
 use dyad_core::object::thread::{Owner, State, Thread, begun, info};
@@ -413,6 +414,57 @@ fn a_thread_that_was_leaving_the_dead_node_arrives() {
     assert_eq!((o.state, o.node), (State::Ready, node(2)));
     assert_eq!(pc(t, Isa::X86_64), 0x5000);
     assert_eq!(result::<MockX86>(t), (0, 1));
+    sound(&s);
+}
+
+/// The thread runs on node 0, in a service that it has entered by these crossings, and returns once node 1 is dead.
+fn returns_once_node_1_is_dead(from: &[usize]) -> (Trio, Cast) {
+    let s = Trio::new();
+    let c = Cast::new(&s);
+    let t = c.thread(&s);
+    for isa in Isa::ALL {
+        c.started(&s, isa, begun::HERE);
+    }
+    for (i, &n) in from.iter().enumerate() {
+        c.push(&s, c.component, 0x5000 + i as u64, Some(n));
+    }
+    t.component.store(c.service.bits(), RELAXED);
+    c.own(&s, State::Running, 0);
+    let k = s.cx(0);
+    k.local.thread.set(Some(t));
+    s.dies(1);
+    let left = invoke::leave::<MockX86>(&k, [1, 2, 3, 4]);
+    assert_eq!(left, Ok(invoke::Returned::Switched));
+    (s, c)
+}
+
+/// The caller's node has died meanwhile: nobody but the callers further out can be told.
+#[test]
+fn a_return_to_a_dead_node_leads_to_the_last_caller_that_lives() {
+    let (s, c) = returns_once_node_1_is_dead(&[2, 1]);
+    s.recover(0);
+    let (t, o) = (c.thread(&s), c.owner(&s));
+    assert_eq!((o.state, o.node), (State::Ready, node(2)));
+    assert_eq!(t.depth.load(RELAXED), 0);
+    assert_eq!(pc(t, Isa::X86_64), 0x5000);
+    assert_eq!(result::<MockX86>(t).0, Error::NodeDead.code());
+    assert_eq!(t.component.load(RELAXED), c.component.bits());
+    let line = c.heard(&s, 2);
+    assert_eq!(line.take(s.machines[2].node()), event(Woken::NodeDied));
+    sound(&s);
+}
+
+/// Without a caller that lives the thread does not stay in the service, and nobody resumes it there.
+#[test]
+fn a_thread_all_of_whose_callers_have_died_ends_when_it_returns() {
+    let (s, c) = returns_once_node_1_is_dead(&[1, 1]);
+    let k = s.cx(0);
+    assert!(k.local.thread.get().is_none());
+    assert_eq!(c.owner(&s).state, State::Stopped);
+    let resume = ThreadOp::Resume as u64;
+    let resumed = ops::thread::dispatch::<MockX86>(&k, c.thread(&s), resume, [0; 5]);
+    assert_eq!(resumed.err(), Some(Error::NodeDead));
+    s.recover(0);
     sound(&s);
 }
 
