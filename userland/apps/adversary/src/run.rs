@@ -67,7 +67,7 @@ fn check(name: &str, ok: bool, detail: fmt::Arguments<'_>) -> bool {
     ok
 }
 
-fn shut_down(code: u32) -> ! {
+pub fn shut_down(code: u32) -> ! {
     loop {
         let _ = rt::hardware(HOME).shutdown(code);
         dyad_sys::raw::relax();

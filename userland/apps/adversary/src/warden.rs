@@ -10,6 +10,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use dyad_abi::cap::{CapIndex, Event, ObjectKind, RegionKind, Stopped};
+use dyad_abi::record::EXIT_FAILED;
 use dyad_abi::service::{scheduler_line, slot};
 use dyad_abi::user::stack_slot;
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
@@ -18,6 +19,7 @@ use dyad_sys::cap::{Cap, Component, Receive, Space, Thread, ThreadSetup, Time, U
 
 use crate::build::{BUDGETS, VICTIM_NS, World};
 use crate::plan::{Role, SIDES, attacker_id, victim_id, word, wrong};
+use crate::run::shut_down;
 use crate::store::{HOME, Store};
 
 /// Endpoints of the workers as schedulers.
@@ -228,7 +230,18 @@ pub fn turn(line: usize) {
     if let Some(node) = NodeId::new(line as u64 / 8) {
         // Another CPU of the node may be at it.
         let _ = rt::hardware(node).flush_step(16);
+        if node != HOME && !judge_lives() {
+            // Nobody is left who looks at the limits and ends the run.
+            shut_down(EXIT_FAILED);
+        }
     }
+}
+
+/// Whether the first node is in its first life: the worker that judges is there.
+fn judge_lives() -> bool {
+    rt::hardware(HOME)
+        .node_state(HOME)
+        .is_ok_and(|now| now.is_live() && now.incarnation == 1)
 }
 
 /// A budget of a thread that has something left.
