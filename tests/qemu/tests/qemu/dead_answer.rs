@@ -16,6 +16,7 @@ use dyad_abi::service::Grant;
 use libtest_mimic::{Failed, Trial};
 use xtask::apps;
 use xtask::config::{RunConfig, TestOptions, Work};
+use xtask::size;
 
 use crate::kill::{self, Ended, Kill, mix, says};
 use crate::times;
@@ -67,6 +68,7 @@ struct Row {
     grant: Grant,
     bare: bool,
     beside: Option<String>,
+    mem_cxl: u64,
     /// The latest moment, in milliseconds from the start of the first program.
     until: u64,
     answer: Answer,
@@ -144,6 +146,7 @@ fn row(cells: &[&str]) -> Option<Row> {
         grant: Grant::Nothing,
         bare: false,
         beside: None,
+        mem_cxl: 256 << 20,
         until: until.parse().ok()?,
         answer: match answer {
             "ends" => Answer::Ends,
@@ -157,6 +160,7 @@ fn row(cells: &[&str]) -> Option<Row> {
             "--bare" => row.bare = true,
             "--grant" if words.next() == Some("all") => row.grant = Grant::All,
             "--beside" => row.beside = Some(words.next()?.to_owned()),
+            "--mem-cxl" => row.mem_cxl = size::parse(words.next()?).ok()?,
             _ => return None,
         }
     }
@@ -266,7 +270,7 @@ fn config(row: &Row, policy: OnDeath, nodes: Vec<dyad_abi::Isa>) -> RunConfig {
     RunConfig {
         nodes,
         mem_local: 128 << 20,
-        mem_cxl: 256 << 20,
+        mem_cxl: row.mem_cxl,
         work: Work::App {
             app: row.app.clone(),
             args: row.args.clone(),

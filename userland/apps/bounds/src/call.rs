@@ -4,6 +4,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use dyad_abi::Error;
+use dyad_services::text::Text;
 use dyad_sys::marker;
 use dyad_sys::raw::{self, SyscallReturn};
 
@@ -45,9 +47,13 @@ pub fn expect(name: &str, status: u64) {
     expect_one_of(name, status, &[0]);
 }
 
-/// Takes note of a call that should have ended with one of these.
+/// Takes note of a call that should have ended with one of these. If it tells of a dead node the program ends: what
+/// comes next would name that node, too.
 pub fn expect_one_of(name: &str, status: u64, wanted: &[u64]) {
     if !wanted.contains(&status) {
+        if status == Error::NodeDead.code() {
+            crate::service::end(false, &Text::of(format_args!("{name}: a node has died")));
+        }
         WRONG.fetch_add(1, Ordering::Relaxed);
         crate::service::say(format_args!("{name}: status {status}"));
     }

@@ -30,6 +30,11 @@ fn start(arg: u64) -> ! {
         Err(e) => Text::<256>::of(format_args!("ended early: {e}")),
     };
     let ok = done.is_ok() && wrong == 0;
+    end(ok, &detail)
+}
+
+/// Says what it has come to, and ends the run.
+pub fn end(ok: bool, detail: &Text<256>) -> ! {
     let told = rt::hardware(HOME).report(
         ReportKind::Check,
         ok.into(),
@@ -72,7 +77,8 @@ pub fn say(what: fmt::Arguments<'_>) {
     let _ = rt::hardware(HOME).write(text.as_str());
 }
 
-fn shut_down(code: u32) -> ! {
+/// Ends the run.
+pub fn shut_down(code: u32) -> ! {
     let _ = core::marker::PhantomData::<Thread>;
     loop {
         let _ = operation!(

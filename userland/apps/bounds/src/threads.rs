@@ -9,6 +9,7 @@ use dyad_abi::bundle::Bundle;
 use dyad_abi::cap::{CapType, ObjectKind, RegionKind, Rights, SinvOp, Stopped, call_word};
 use dyad_abi::emulation::Registers;
 use dyad_abi::marker::WindowId;
+use dyad_abi::record::EXIT_FAILED;
 use dyad_abi::service::{ARCHIVE_BASE, INFO_BASE, archive, slot};
 use dyad_abi::user::stack_slot;
 use dyad_abi::{Error, Isa, NodeId, Result};
@@ -61,6 +62,13 @@ fn another() -> u64 {
 /// What a thread other than the first does.
 pub fn live(what: u64) -> ! {
     loop {
+        if !rt::hardware(HOME)
+            .node_state(HOME)
+            .is_ok_and(|n| n.is_live())
+        {
+            // Nobody is left who stops this thread and ends the run.
+            crate::service::shut_down(EXIT_FAILED);
+        }
         match what {
             FAULTS => touch::<UNHANDLED>(with_exposed_provenance_mut(0x30_0000)),
             ILLEGAL => touch::<UNHANDLED>(with_exposed_provenance_mut(usize::MAX & !7)),
