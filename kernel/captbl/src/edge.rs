@@ -10,7 +10,6 @@ use dyad_shm::protocol::EpochSource;
 
 use crate::entry::RootEntry;
 use crate::error::Refused;
-use crate::rules::{Rule, Rules};
 use crate::services::Services;
 use crate::table::{Table, entry_address};
 
@@ -62,7 +61,7 @@ pub struct Deconsed {
     pub stamp: Epoch,
 }
 
-impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
+impl<M: GlobalMem + ?Sized> Table<'_, M> {
     /// Hangs a leaf into an entry of a root.
     ///
     /// # Errors
@@ -104,18 +103,18 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
                 Err(Refused::Pin(why))
             })
         };
-        if R::follow(Rule::PinsBeforeEntry) {
+        if !lacks!("edge::cons::pins-first") {
             pin()?;
         }
         let linked = self.link(place, leaf.frame, services);
         if linked.is_ok() {
-            if R::follow(Rule::PublishLogs) {
+            if !lacks!("publish::log") {
                 services.line(place);
             }
-            if !R::follow(Rule::PinsBeforeEntry) {
+            if lacks!("edge::cons::pins-first") {
                 pin()?;
             }
-        } else if R::follow(Rule::FailureUnpins) {
+        } else if !lacks!("edge::cons::unpin") {
             unpin_both(leaf.frame, root.frame, pins)?;
         }
         linked
@@ -129,10 +128,10 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
     ) -> Result<(), Refused> {
         let mut old = self.entry_at(place)?;
         let stamp = empty(old)?;
-        if R::follow(Rule::ConsChecksStamp) && !epochs.quiesced(stamp) {
+        if !lacks!("edge::link::stamp") && !epochs.quiesced(stamp) {
             return Err(Refused::NotQuiesced);
         }
-        if !R::follow(Rule::ConsComparesEntry) {
+        if lacks!("edge::link::compare") {
             old = self.entry_at(place)?;
         }
         match self.replace(place, old, RootEntry::Present(leaf)) {
@@ -165,17 +164,17 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
             table: Some(root),
             place,
         });
-        if R::follow(Rule::DeconsChecksFrozen)
+        if !lacks!("edge::decons::frozen")
             && let Err(why) = pins.may_unpin(leaf, root.frame)
         {
             services.clear();
             return Err(Refused::Pin(why));
         }
-        if !R::follow(Rule::UnpublishBeforeUnpin) {
+        if lacks!("edge::decons::unpin-last") {
             unpin_both(leaf, root.frame, pins)?;
         }
         let done = self.unlink(place, leaf, services);
-        let unpinned = if done.is_ok() && R::follow(Rule::UnpublishBeforeUnpin) {
+        let unpinned = if done.is_ok() && !lacks!("edge::decons::unpin-last") {
             unpin_both(leaf, root.frame, pins)
         } else {
             Ok(())
@@ -192,20 +191,20 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
         leaf: FrameRef,
         services: &impl Services,
     ) -> Result<Epoch, Refused> {
-        let early = (!R::follow(Rule::StampAfterCas)).then(|| services.now());
+        let early = (lacks!("close::stamp-last")).then(|| services.now());
         let closing = RootEntry::Closing(self.owner);
         if let Err(now) = self.replace(place, RootEntry::Present(leaf), closing) {
             // It was there: it has been taken out, and perhaps another one put in.
             return now.and_then(present).and(Err(Refused::Busy));
         }
-        if R::follow(Rule::LogBeforeStamp) {
+        if !lacks!("close::log-first") {
             services.line(place);
         }
         let stamp = early.unwrap_or_else(|| services.now());
-        if !R::follow(Rule::LogBeforeStamp) {
+        if lacks!("close::log-first") {
             services.line(place);
         }
-        let empty = RootEntry::Empty(if R::follow(Rule::GiveUpStamps) {
+        let empty = RootEntry::Empty(if !lacks!("close::stamp") {
             stamp
         } else {
             Epoch::ZERO

@@ -83,6 +83,9 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[macro_use(lacks)]
+extern crate dyad_coherence;
+
 mod contents;
 mod edge;
 mod entry;
@@ -92,8 +95,7 @@ mod line;
 mod liveness;
 mod range;
 mod recover;
-pub mod rules;
-mod services;
+pub mod services;
 mod slot;
 mod table;
 
@@ -107,7 +109,6 @@ pub use error::Refused;
 pub use header::{Owner, SlotHeader, plain};
 pub use line::Line;
 pub use range::{FrameRange, Span, narrow};
-pub use rules::{Rule, Rules};
 pub use services::{Parts, Services};
 pub use slot::{Narrowed, SlotPlace};
 pub use table::{Found, Slot, Table};

@@ -14,11 +14,10 @@ use dyad_shm::pool::PhysAddr;
 use crate::LIVENESS_ENTRIES;
 use crate::contents::GuardRef;
 use crate::error::Refused;
-use crate::rules::{Rule, Rules};
 use crate::services::Services;
 use crate::table::Table;
 
-impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
+impl<M: GlobalMem + ?Sized> Table<'_, M> {
     /// Whether a guard lets its capability live. `is_liveness` says whether a frame holds liveness
     /// entries, in that version. Reads this node's view: another node's revocation shows after at
     /// most one round.
@@ -32,11 +31,11 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
         guard: GuardRef,
         is_liveness: impl FnOnce(WeakRef) -> bool,
     ) -> Result<(), Refused> {
-        if R::follow(Rule::GuardChecksFrame) && !is_liveness(guard.frame()) {
+        if !lacks!("liveness::check::frame") && !is_liveness(guard.frame()) {
             return Err(Refused::Revoked);
         }
         let at = count_address(guard.frame().frame, guard.entry());
-        if R::follow(Rule::GuardChecksCount)
+        if !lacks!("liveness::check::count")
             && (self.mem).load_permitted::<{ Permitted::Guard as u32 }>(at, Ordering::Acquire)
                 != guard.expected()
         {
@@ -70,7 +69,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
     ) -> Result<Epoch, Refused> {
         let at = checked(liveness, entry)?;
         self.mem.add(at, 1);
-        if R::follow(Rule::RevokeLogs) {
+        if !lacks!("liveness::revoke::log") {
             services.line(at);
         }
         Ok(services.now())

@@ -18,12 +18,11 @@ use dyad_shm::intent::Row;
 use crate::entry::RootEntry;
 use crate::error::Refused;
 use crate::header::{Owner, SlotHeader};
-use crate::rules::{Rule, Rules};
 use crate::services::Services;
 use crate::slot::SlotPlace;
 use crate::table::{STAMP, Table, entry_address};
 
-impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
+impl<M: GlobalMem + ?Sized> Table<'_, M> {
     /// Empties a slot in the name of the node that died while it was filling or emptying it.
     /// `false`: it was not changing the slot any more, or somebody else has recovered it.
     ///
@@ -42,20 +41,18 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
         let slot = place.address();
         let header = self.header(slot)?;
         let left = match header {
-            SlotHeader::Reserved(owner) => is::<R>(owner, dead),
-            SlotHeader::Closing(owner) => {
-                R::follow(Rule::RecoveryKnowsClosing) && is::<R>(owner, dead)
-            }
+            SlotHeader::Reserved(owner) => is(owner, dead),
+            SlotHeader::Closing(owner) => !lacks!("recover::slot::closing") && is(owner, dead),
             SlotHeader::Free | SlotHeader::Active { .. } => false,
         };
         if !left {
             // It may have died between its change and its log.
-            if R::follow(Rule::RecoveryLogs) {
+            if !lacks!("recover::log") {
                 services.line(slot);
             }
             return Ok(false);
         }
-        if !R::follow(Rule::RecoveryTakesOver) {
+        if lacks!("recover::slot::take-over") {
             let stamp = services.now();
             let at = slot.add(STAMP);
             self.mem.store_through(at, stamp.get(), Ordering::Relaxed);
@@ -88,11 +85,11 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
     ) -> Result<bool, Refused> {
         let place = entry_address(root.frame.address(), index)?;
         let entry = self.entry_at(place)?;
-        if R::follow(Rule::RecoveryLogs) {
+        if !lacks!("recover::log") {
             services.line(place);
         }
         match entry {
-            RootEntry::Closing(owner) if is::<R>(owner, dead) => {
+            RootEntry::Closing(owner) if is(owner, dead) => {
                 let empty = RootEntry::Empty(services.now());
                 Ok(self.replace(place, entry, empty).is_ok())
             }
@@ -101,8 +98,8 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
     }
 }
 
-fn is<R: Rules>(owner: Owner, dead: Owner) -> bool {
-    if R::follow(Rule::RecoveryChecksIncarnation) {
+fn is(owner: Owner, dead: Owner) -> bool {
+    if !lacks!("recover::is::incarnation") {
         owner == dead
     } else {
         owner.node == dead.node

@@ -12,7 +12,6 @@ use crate::contents::{Contents, GuardRef};
 use crate::error::Refused;
 use crate::header::SlotHeader;
 use crate::line::{Line, LineAt, change};
-use crate::rules::{Rule, Rules};
 use crate::services::Services;
 use crate::table::Table;
 
@@ -78,7 +77,7 @@ pub struct Narrowed {
     pub guard: Option<GuardRef>,
 }
 
-impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
+impl<M: GlobalMem + ?Sized> Table<'_, M> {
     /// The row `slot activate`: puts a capability into a slot.
     ///
     /// # Errors
@@ -110,7 +109,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
     ) -> Result<(), Refused> {
         services.begin(&place.intent(Row::SlotActivate));
         let done = self.fill(line, contents, services);
-        if done.is_ok() && R::follow(Rule::PublishLogs) {
+        if done.is_ok() && !lacks!("publish::log") {
             services.line(place.address());
         }
         services.clear();
@@ -131,9 +130,9 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
     ) -> Result<(), Refused> {
         // Of a slot that has just been taken.
         let quiet = || epochs.quiesced(Epoch::saturating(line.stamp()));
-        let early = (!R::follow(Rule::ReserveBeforeCheck)).then(quiet);
+        let early = (lacks!("slot::fill::reserve-first")).then(quiet);
         let reserved = SlotHeader::Reserved(self.owner);
-        if R::follow(Rule::ActivateChecksFree) {
+        if !lacks!("slot::fill::free") {
             change(line, SlotHeader::Free, reserved)?;
         } else if line.header() == SlotHeader::Free.bits() {
             // Whatever is there by now.
@@ -142,7 +141,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
             return Err(Refused::Occupied);
         }
         let lost = |_| Refused::Lost;
-        if R::follow(Rule::ActivateChecksStamp) && !early.unwrap_or_else(quiet) {
+        if !lacks!("slot::fill::stamp") && !early.unwrap_or_else(quiet) {
             change(line, reserved, SlotHeader::Free).map_err(lost)?;
             return Err(Refused::NotQuiesced);
         }
@@ -150,11 +149,11 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
             ty: contents.ty,
             rights: contents.rights,
         };
-        if !R::follow(Rule::FillBeforeActive) {
+        if lacks!("slot::fill::contents-first") {
             change(line, reserved, active).map_err(lost)?;
         }
         line.fill(&contents.words());
-        if R::follow(Rule::FillBeforeActive) {
+        if !lacks!("slot::fill::contents-first") {
             change(line, reserved, active).map_err(lost)?;
         }
         Ok(())
@@ -223,8 +222,8 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
         from: SlotHeader,
         services: &impl Services,
     ) -> Result<Epoch, Refused> {
-        let early = (!R::follow(Rule::StampAfterCas)).then(|| services.now());
-        let closing = if R::follow(Rule::ClosingUntilStamped) {
+        let early = (lacks!("close::stamp-last")).then(|| services.now());
+        let closing = if !lacks!("slot::close::closing") {
             SlotHeader::Closing(self.owner)
         } else {
             SlotHeader::Free
@@ -234,14 +233,14 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
             Refused::Occupied => Refused::Changed,
             why => why,
         })?;
-        if R::follow(Rule::LogBeforeStamp) {
+        if !lacks!("close::log-first") {
             services.line(slot);
         }
         let stamp = early.unwrap_or_else(|| services.now());
-        if !R::follow(Rule::LogBeforeStamp) {
+        if lacks!("close::log-first") {
             services.line(slot);
         }
-        if R::follow(Rule::GiveUpStamps) {
+        if !lacks!("close::stamp") {
             line.set_stamp(stamp.get());
         }
         change(line, closing, SlotHeader::Free).map_err(|_| Refused::Lost)?;
@@ -263,26 +262,26 @@ impl<M: GlobalMem + ?Sized, R: Rules> Table<'_, M, R> {
         how: Narrowed,
         narrow: impl FnOnce(CapType, [u64; 3]) -> Result<[u64; 3], Refused>,
     ) -> Result<Contents, Refused> {
-        if R::follow(Rule::CopyChecksRight) && !source.rights.contains(Rights::COPY) {
+        if !lacks!("slot::copied::right") && !source.rights.contains(Rights::COPY) {
             return Err(Refused::Denied);
         }
         let guard = match (source.guard, how.guard) {
-            (Some(_), Some(_)) if R::follow(Rule::CopyRefusesSecondGuard) => {
+            (Some(_), Some(_)) if !lacks!("slot::copied::second-guard") => {
                 return Err(Refused::Guarded);
             }
             (_, Some(new)) => Some(new),
-            (old, None) if R::follow(Rule::CopyKeepsGuard) => old,
+            (old, None) if !lacks!("slot::copied::guard") => old,
             (_, None) => None,
         };
         let payload = narrow(source.ty, source.payload)?;
         Ok(Contents {
-            rights: if R::follow(Rule::CopyNarrowsRights) {
+            rights: if !lacks!("slot::copied::rights") {
                 source.rights.and(how.rights)
             } else {
                 how.rights
             },
             guard,
-            payload: if R::follow(Rule::CopyNarrowsPayload) {
+            payload: if !lacks!("slot::copied::payload") {
                 payload
             } else {
                 source.payload

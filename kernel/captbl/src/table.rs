@@ -1,6 +1,5 @@
 //! Tables as one node works on them, and lookups: the way of every system call.
 
-use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::{CapIndex, CapType, LEAF_SLOTS, ROOT_ENTRIES, Rights, TABLE_SLOTS};
@@ -14,7 +13,6 @@ use crate::contents::Contents;
 use crate::entry::{RootEntry, present};
 use crate::error::Refused;
 use crate::header::{Owner, SlotHeader, active};
-use crate::rules::{Protocol, Rules};
 
 pub(crate) const STAMP: u64 = 8;
 pub(crate) const CONTENTS: u64 = 16;
@@ -25,19 +23,18 @@ const LOOKUP: u32 = Permitted::Lookup as u32;
 
 /// All capability tables, as one node works on them.
 #[derive(Debug)]
-pub struct Table<'m, M: ?Sized, R = Protocol> {
+pub struct Table<'m, M: ?Sized> {
     pub(crate) mem: &'m M,
     pub(crate) owner: Owner,
-    rules: PhantomData<R>,
 }
 
-impl<M: ?Sized, R> Clone for Table<'_, M, R> {
+impl<M: ?Sized> Clone for Table<'_, M> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<M: ?Sized, R> Copy for Table<'_, M, R> {}
+impl<M: ?Sized> Copy for Table<'_, M> {}
 
 /// A slot that holds a capability. It does so until the CPU that found it leaves the kernel, as far
 /// as that CPU is concerned.
@@ -88,14 +85,10 @@ pub struct Slot {
     pub contents: Option<Contents>,
 }
 
-impl<'m, M: GlobalMem + ?Sized, R: Rules> Table<'m, M, R> {
+impl<'m, M: GlobalMem + ?Sized> Table<'m, M> {
     /// Tables that are changed in the name of `owner`.
-    pub const fn new(mem: &'m M, owner: Owner) -> Table<'m, M, R> {
-        Table {
-            mem,
-            owner,
-            rules: PhantomData,
-        }
+    pub const fn new(mem: &'m M, owner: Owner) -> Table<'m, M> {
+        Table { mem, owner }
     }
 
     /// In whose name they are changed.

@@ -3,24 +3,21 @@
 //! and each entry in the log is needed, shown by leaving out one after the other.
 
 mod common;
-#[path = "common/mutants.rs"]
-#[allow(dead_code)]
-mod mutants;
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{self, Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
 use common::*;
-use dyad_captbl::{Log, Refused, RootEntry, Rules, SlotHeader, Table};
+use dyad_captbl::{Log, Refused, RootEntry, SlotHeader, Table};
 use dyad_coherence::GlobalMem;
 use dyad_coherence::stale::mutant::{Flushes, Kind, Mutant, try_each};
 use dyad_coherence::stale::{Fault, StaleMem, StaleNode, Task, pause};
+use dyad_coherence::without;
 use dyad_shm::frame::{Epoch, WeakRef};
 use dyad_shm::intent::IntentRecord;
 use dyad_shm::pool::PhysAddr;
 use dyad_shm::protocol::{EpochSource, Intents};
-use mutants::*;
 
 const SEEDS: u64 = if cfg!(miri) { 2 } else { 40 };
 /// Seeds for what takes a certain order of steps.
@@ -228,11 +225,7 @@ fn nothing_undone(mem: &StaleMem) -> Outcome {
 }
 
 /// The capability a node finds.
-fn seen<R: Rules, M: GlobalMem>(
-    t: &Table<'_, M, R>,
-    entry: u32,
-    slot: u32,
-) -> Result<Option<u32>, String> {
+fn seen<M: GlobalMem>(t: &Table<'_, M>, entry: u32, slot: u32) -> Result<Option<u32>, String> {
     let Ok(found) = t.lookup(frame(ROOT).address(), cap(entry, slot)) else {
         return Ok(None);
     };
@@ -242,11 +235,11 @@ fn seen<R: Rules, M: GlobalMem>(
 }
 
 /// A table goes from node to node, each of which must see what the other has done.
-fn hand_over<R: Rules>(mem: &StaleMem, flushes: &Flushes) -> Outcome {
+fn hand_over(mem: &StaleMem, flushes: &Flushes) -> Outcome {
     let rounds = Rounds::new(mem);
     let view = |n| -> Mutant<'_, Far<'_>> { flushes.on(Far::node(mem, n)) };
     let (zero, one, two) = (view(0), view(1), view(2));
-    let (a, b) = (table::<R, _>(&zero, 0), table::<R, _>(&one, 1));
+    let (a, b) = (table(&zero, 0), table(&one, 1));
     let nodes = Nodes::default();
     let (root, leaf, other) = (weak(ROOT), weak(LEAF), weak(OTHER_LEAF));
     text("cons", a.cons(root, 3, leaf, &nodes, &rounds))?;
@@ -287,7 +280,7 @@ fn hand_over<R: Rules>(mem: &StaleMem, flushes: &Flushes) -> Outcome {
         intents: &rounds,
         log: &Lines(|_| {}),
     };
-    let dying = table::<R, _>(&two, 2);
+    let dying = table(&two, 2);
     let filled = dying.slot_activate(place(LEAF, 3), &sample(10), &untold);
     text("fill", filled)?;
     let recovered = b.recover_slot(place(LEAF, 3), owner(2, 1), &rounds);
@@ -299,10 +292,10 @@ fn hand_over<R: Rules>(mem: &StaleMem, flushes: &Flushes) -> Outcome {
 }
 
 /// What one node revokes is dead for the other after a round.
-fn revoked<R: Rules>(mem: &StaleMem, flushes: &Flushes) -> Outcome {
+fn revoked(mem: &StaleMem, flushes: &Flushes) -> Outcome {
     let rounds = Rounds::new(mem);
     let (zero, one) = (flushes.on(Far::node(mem, 0)), flushes.on(Far::node(mem, 1)));
-    let (a, b) = (table::<R, _>(&zero, 0), table::<R, _>(&one, 1));
+    let (a, b) = (table(&zero, 0), table(&one, 1));
     let live = |f: WeakRef| f == weak(LIVENESS);
     let guard = text("guard", b.expected(weak(LIVENESS), 1))?;
     same("guard", b.guard_alive(guard, live), Ok(()))?;
@@ -319,10 +312,10 @@ fn revoked<R: Rules>(mem: &StaleMem, flushes: &Flushes) -> Outcome {
 
 /// Everybody goes through a round right after the stamp has been taken: the slot may be filled
 /// again, so nobody may find the old capability.
-fn round_at_the_stamp<R: Rules>(mem: &StaleMem, flushes: &Flushes) -> Outcome {
+fn round_at_the_stamp(mem: &StaleMem, flushes: &Flushes) -> Outcome {
     let mut rounds = Rounds::new(mem);
     let (zero, one) = (flushes.on(Far::node(mem, 0)), flushes.on(Far::node(mem, 1)));
-    let (a, b) = (table::<R, _>(&zero, 0), table::<R, _>(&one, 1));
+    let (a, b) = (table(&zero, 0), table(&one, 1));
     let nodes = Nodes::default();
     let cons = |entry, leaf| a.cons(weak(ROOT), entry, weak(leaf), &nodes, &rounds);
     text("cons", cons(3, LEAF))?;
@@ -343,7 +336,7 @@ fn round_at_the_stamp<R: Rules>(mem: &StaleMem, flushes: &Flushes) -> Outcome {
 }
 
 /// Both survivors recover the slot of a dead node, and one of them fills it as soon as it can.
-fn recover_twice<R: Rules>(mem: &StaleMem, flushes: &Flushes) -> Outcome {
+fn recover_twice(mem: &StaleMem, flushes: &Flushes) -> Outcome {
     let (at, dead) = (place(LEAF, 1), owner(2, 1));
     let closing = SlotHeader::Closing(dead).bits();
     same("start", mem.node(2).cas(at.address(), 0, closing), Ok(0))?;
@@ -356,7 +349,7 @@ fn recover_twice<R: Rules>(mem: &StaleMem, flushes: &Flushes) -> Outcome {
         let (rounds, recovered, filled) = (&rounds, &recovered, &filled);
         Box::new(move || {
             let far = flushes.on(Far::node(mem, n));
-            let t = table::<R, _>(&far, n as u64);
+            let t = table(&far, n as u64);
             let mine = text("recover", t.recover_slot(at, dead, rounds))?;
             recovered.fetch_add(mine as u32, Relaxed);
             if n == 0 && t.slot_activate(at, &sample(7), rounds).is_ok() {
@@ -369,21 +362,21 @@ fn recover_twice<R: Rules>(mem: &StaleMem, flushes: &Flushes) -> Outcome {
     same("recovered", recovered.load(Relaxed), 1)?;
     let expected = (filled.load(Relaxed) == 1).then(|| sample(7));
     let reader = Far::node(mem, 1);
-    let slot = text("read", table::<R, _>(&reader, 1).read(at.address()))?;
+    let slot = text("read", table(&reader, 1).read(at.address()))?;
     same("filled", slot.contents, expected)?;
     nothing_undone(mem)
 }
 
 /// Both nodes fill, find and empty the same slots, and move leaves within one line of entries,
 /// going through rounds now and then.
-fn churn<R: Rules>(mem: &StaleMem, flushes: &Flushes) -> Outcome {
+fn churn(mem: &StaleMem, flushes: &Flushes) -> Outcome {
     let rounds = Rounds::new(mem);
     let changes = AtomicU32::new(0);
     let task = |n: usize| -> Task<'_> {
         let (rounds, changes) = (&rounds, &changes);
         Box::new(move || {
             let far = flushes.on(Far::node(mem, n));
-            let t = table::<R, _>(&far, n as u64);
+            let t = table(&far, n as u64);
             let nodes = Nodes::default();
             let said = |n: usize, i: u32| 16 * (i + 1) + n as u32;
             for i in 0..12 {
@@ -420,19 +413,13 @@ fn churn<R: Rules>(mem: &StaleMem, flushes: &Flushes) -> Outcome {
 
 type Scenario = fn(&StaleMem, &Flushes) -> Outcome;
 
-fn scenarios<R: Rules>() -> [Scenario; 5] {
-    [
-        hand_over::<R>,
-        revoked::<R>,
-        round_at_the_stamp::<R>,
-        recover_twice::<R>,
-        churn::<R>,
-    ]
+fn scenarios() -> [Scenario; 5] {
+    [hand_over, revoked, round_at_the_stamp, recover_twice, churn]
 }
 
 #[test]
 fn rows_see_memory_and_lookups_are_late_by_one_round() {
-    for scenario in scenarios::<Selected>() {
+    for scenario in scenarios() {
         for seed in 0..SEEDS {
             let outcome = scenario(&memory(seed), &Flushes::all());
             assert_eq!(outcome, Ok(()), "seed {seed}");
@@ -445,7 +432,7 @@ fn rows_see_memory_and_lookups_are_late_by_one_round() {
 fn every_flush_is_needed() {
     let mut caught = std::collections::BTreeSet::new();
     let mut all = caught.clone();
-    for scenario in scenarios::<Selected>() {
+    for scenario in scenarios() {
         let tried = try_each(SEEDS, |seed, flushes| scenario(&memory(seed), flushes));
         let tried = tried.unwrap();
         caught.extend(tried.caught.iter().map(|c| c.site));
@@ -468,57 +455,57 @@ fn every_flush_is_needed() {
 }
 
 /// The scenario goes wrong in the way that `why` is part of.
-fn complains(scenario: Scenario, why: &str) {
+fn complains(without: &'static str, scenario: Scenario, why: &str) {
     let found = (0..RARE).find_map(|seed| {
-        let outcome = scenario(&memory(seed), &Flushes::all());
+        let outcome = without!(without, scenario(&memory(seed), &Flushes::all()));
         outcome.err().filter(|text| text.contains(why))
     });
     assert!(found.is_some(), "not noticed");
 }
 
 macro_rules! mutant {
-    ($name:ident, $rules:ty, $scenario:ident, $why:literal) => {
+    ($name:ident, $without:literal, $scenario:ident, $why:literal) => {
         #[test]
         #[cfg_attr(miri, ignore = "needs many seeds")]
         fn $name() {
-            complains($scenario::<$rules>, $why);
+            complains($without, $scenario, $why);
         }
     };
 }
 
 mutant!(
     mutant_published_without_a_log,
-    PublishWithoutLog,
+    "publish::log",
     hand_over,
     "after a round"
 );
 mutant!(
     mutant_recovered_without_a_log,
-    RecoveryWithoutLog,
+    "recover::log",
     hand_over,
     "after a recovery"
 );
 mutant!(
     mutant_revoked_without_a_log,
-    RevokeWithoutLog,
+    "liveness::revoke::log",
     revoked,
     "after a round"
 );
 mutant!(
     mutant_logged_after_the_stamp,
-    LogsLate,
+    "close::log-first",
     round_at_the_stamp,
     "and quiesced"
 );
 mutant!(
     mutant_recovered_without_taking_over,
-    RecoveryStoresUnowned,
+    "recover::slot::take-over",
     recover_twice,
     "wrote back a line"
 );
 mutant!(
     mutant_filled_too_early,
-    ActivateIgnoresStamp,
+    "slot::fill::stamp",
     churn,
     "contents"
 );
@@ -528,7 +515,7 @@ mutant!(
 #[cfg_attr(miri, ignore = "needs many seeds")]
 fn mutant_private_read_modify_writes() {
     let flushes = Flushes::with_private_rmws();
-    let wrong = (0..SEEDS).any(|seed| churn::<Selected>(&memory(seed), &flushes).is_err());
+    let wrong = (0..SEEDS).any(|seed| churn(&memory(seed), &flushes).is_err());
     assert!(wrong);
 }
 
@@ -537,7 +524,7 @@ fn mutant_private_read_modify_writes() {
 fn rows_take_a_fixed_number_of_steps() {
     let mem = StaleMem::new(1, 0);
     let (zero, world, nodes) = (mem.node(0), World::default(), Nodes::default());
-    let t = table::<Selected, _>(&zero, 0);
+    let t = table(&zero, 0);
     let steps = |row: &dyn Fn()| {
         let count = || {
             let c = mem.counts(0);

@@ -3,9 +3,6 @@
 //! it.
 
 mod common;
-#[path = "common/mutants.rs"]
-#[allow(dead_code)]
-mod mutants;
 #[path = "common/races.rs"]
 #[allow(dead_code)]
 mod races;
@@ -15,14 +12,13 @@ use std::sync::atomic as plain;
 
 use common::{LEAF, OTHER_LEAF, ROOT, cap, entry_place, frame, owner, place, sample, table, weak};
 use dyad_abi::Error;
-use dyad_captbl::{Pins, Refused, RootEntry, Rules, SlotHeader, Table};
-use dyad_coherence::GlobalMem;
+use dyad_captbl::{Pins, Refused, RootEntry, SlotHeader, Table};
 use dyad_coherence::model::{Lacks, LoomMem, explore};
+use dyad_coherence::{GlobalMem, without};
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
 use dyad_shm::pool::PhysAddr;
 use dyad_shm::protocol::EpochSource;
 use loom::sync::atomic::Ordering;
-use mutants::*;
 use races::*;
 
 /// References to a frame, in the memory of the model; [`GONE`]: it has been given up.
@@ -96,26 +92,26 @@ fn memory(lacks: Lacks, present: bool, more: &[(u64, u64)]) -> Arc<LoomMem> {
     Arc::new(LoomMem::new(lacks, &tracked, &[]))
 }
 
-fn cons<R: Rules>(m: &LoomMem, node: u64, leaf: u64) -> Result<(), Refused> {
-    let t = table::<R, _>(m, node);
+fn cons(m: &LoomMem, node: u64, leaf: u64) -> Result<(), Refused> {
+    let t = table(m, node);
     t.cons(weak(ROOT), ENTRY, weak(leaf), &Counted(m), &Loud)
 }
 
-fn decons<R: Rules>(m: &LoomMem, node: u64) -> Result<Epoch, Refused> {
-    let t = table::<R, _>(m, node);
+fn decons(m: &LoomMem, node: u64) -> Result<Epoch, Refused> {
+    let t = table(m, node);
     t.decons(weak(ROOT), ENTRY, &Counted(m), &Loud)
         .map(|done| done.stamp)
 }
 
 /// The leaf that a lookup comes to.
 fn walk(m: &LoomMem) -> Option<u64> {
-    let t: Table<'_, _, Selected> = table(m, 1);
+    let t: Table<'_, _> = table(m, 1);
     let slot = t.slot_at(frame(ROOT).address(), cap(ENTRY, 1)).ok()?;
     FrameRef::of(slot).map(|leaf| leaf.index())
 }
 
 fn left(m: &LoomMem) -> RootEntry {
-    let t: Table<'_, _, Selected> = table(m, 0);
+    let t: Table<'_, _> = table(m, 0);
     t.entry(frame(ROOT).address(), ENTRY).unwrap()
 }
 
@@ -132,13 +128,9 @@ fn counted(m: &LoomMem) {
 }
 
 /// P1: a leaf is hung in while its owner gives it up.
-fn cons_and_give_up<R: Rules>() {
+fn cons_and_give_up() {
     let mem = memory(Lacks::Nothing, false, &[]);
-    let (gone, hung) = race(
-        &mem,
-        |m| Counted(m).give_up(LEAF),
-        |m| cons::<R>(m, 0, LEAF),
-    );
+    let (gone, hung) = race(&mem, |m| Counted(m).give_up(LEAF), |m| cons(m, 0, LEAF));
     let there = left(&mem) == RootEntry::Present(frame(LEAF));
     assert!(!(gone && there), "an edge to what has been given up");
     assert_eq!(hung.is_ok(), there);
@@ -147,22 +139,24 @@ fn cons_and_give_up<R: Rules>() {
 
 #[test]
 fn a_leaf_is_hung_in_or_given_up() {
-    explore(None, cons_and_give_up::<Selected>);
+    explore(None, cons_and_give_up);
 }
 
 #[test]
 #[should_panic(expected = "an edge to what has been given up")]
 fn mutant_p1_entry_before_its_pins() {
-    explore(None, cons_and_give_up::<EntryBeforePins>);
+    explore(None, || {
+        without!("edge::cons::pins-first", cons_and_give_up())
+    });
 }
 
 /// A leaf is taken out, and given up as soon as it can be.
-fn decons_and_give_up<R: Rules>() {
+fn decons_and_give_up() {
     let mem = memory(Lacks::Nothing, true, &[]);
     let (there, out) = race(
         &mem,
         |m| Counted(m).give_up(LEAF) && walk(m) == Some(LEAF),
-        |m| decons::<R>(m, 0),
+        |m| decons(m, 0),
     );
     assert!(!there, "a lookup comes to what has been given up");
     assert_eq!(out, Ok(Loud.now()));
@@ -171,24 +165,22 @@ fn decons_and_give_up<R: Rules>() {
 
 #[test]
 fn a_leaf_is_given_up_after_it_has_been_taken_out() {
-    explore(None, decons_and_give_up::<Selected>);
+    explore(None, decons_and_give_up);
 }
 
 #[test]
 #[should_panic(expected = "a lookup comes to what has been given up")]
 fn mutant_unpinned_before_it_is_unpublished() {
-    explore(None, decons_and_give_up::<UnpinsEarly>);
+    explore(None, || {
+        without!("edge::decons::unpin-last", decons_and_give_up())
+    });
 }
 
 #[test]
 fn one_of_two_leaves_is_hung_in() {
     explore(Some(3), || {
         let mem = memory(Lacks::Nothing, false, &[]);
-        let (a, b) = race(
-            &mem,
-            |m| cons::<Selected>(m, 1, LEAF),
-            |m| cons::<Selected>(m, 0, OTHER_LEAF),
-        );
+        let (a, b) = race(&mem, |m| cons(m, 1, LEAF), |m| cons(m, 0, OTHER_LEAF));
         assert!(a.is_ok() != b.is_ok());
         assert_eq!(a.and(b), Err(Refused::Occupied));
         counted(&mem);
@@ -199,11 +191,7 @@ fn one_of_two_leaves_is_hung_in() {
 fn one_of_two_takes_a_leaf_out() {
     explore(Some(3), || {
         let mem = memory(Lacks::Nothing, true, &[]);
-        let (a, b) = race(
-            &mem,
-            |m| decons::<Selected>(m, 1),
-            |m| decons::<Selected>(m, 0),
-        );
+        let (a, b) = race(&mem, |m| decons(m, 1), |m| decons(m, 0));
         assert!(a.is_ok() != b.is_ok());
         let why = a.and(b).unwrap_err();
         assert!(matches!(why, Refused::Busy | Refused::NoLeaf), "{why}");
@@ -218,9 +206,9 @@ fn cons_decons_and_lookup() {
     explore(Some(2), || {
         let mem = memory(Lacks::Nothing, false, &[]);
         let (other, reader) = (mem.clone(), mem.clone());
-        let out = loom::thread::spawn(move || decons::<Selected>(&other, 1));
+        let out = loom::thread::spawn(move || decons(&other, 1));
         let seen = loom::thread::spawn(move || walk(&reader));
-        assert_eq!(cons::<Selected>(&mem, 0, LEAF), Ok(()));
+        assert_eq!(cons(&mem, 0, LEAF), Ok(()));
         assert!(matches!(seen.join().unwrap(), None | Some(LEAF)));
         let expected = match out.join().unwrap() {
             Ok(stamp) => RootEntry::Empty(stamp),
@@ -234,15 +222,15 @@ fn cons_decons_and_lookup() {
 
 /// Node 1 hangs a leaf in and takes it out, all within one stay in the kernel, while node 0 wants
 /// to hang in another one.
-fn two_leaves_within_one_stay<R: Rules>() {
+fn two_leaves_within_one_stay() {
     let mem = memory(Lacks::Nothing, false, &[]);
     let (other, mine) = race(
         &mem,
-        |m| cons::<R>(m, 0, OTHER_LEAF),
+        |m| cons(m, 0, OTHER_LEAF),
         |m| {
-            let mine = cons::<R>(m, 1, LEAF);
+            let mine = cons(m, 1, LEAF);
             if mine.is_ok() {
-                decons::<R>(m, 1).unwrap();
+                decons(m, 1).unwrap();
                 assert_eq!(walk(m), None, "another leaf under a reader");
             }
             mine
@@ -255,28 +243,27 @@ fn two_leaves_within_one_stay<R: Rules>() {
 
 #[test]
 fn an_entry_leads_to_one_leaf_within_one_stay_in_the_kernel() {
-    explore(Some(3), two_leaves_within_one_stay::<Selected>);
+    explore(Some(3), two_leaves_within_one_stay);
 }
 
 #[test]
 #[should_panic(expected = "another leaf under a reader")]
 fn mutant_cons_replaces_a_newer_entry() {
-    explore(
-        Some(3),
-        two_leaves_within_one_stay::<ConsReplacesNewerEntry>,
-    );
+    explore(Some(3), || {
+        without!("edge::link::compare", two_leaves_within_one_stay())
+    });
 }
 
 /// Node 1 goes through a round and then walks twice; node 0 takes the leaf out, and hangs another
 /// one in as soon as it may. Counts the executions in which it did.
-fn other_leaf_around_a_round<R: Rules>(lacks: Lacks, hung: &plain::AtomicU32) {
+fn other_leaf_around_a_round(lacks: Lacks, hung: &plain::AtomicU32) {
     let mem = memory(lacks, true, &[]);
     let node1 = |m: &LoomMem| {
         round(m);
         (walk(m), walk(m))
     };
     let (seen, other) = race(&mem, node1, |m| {
-        let (t, world) = (table::<R, _>(m, 0), Shared(m));
+        let (t, world) = (table(m, 0), Shared(m));
         t.decons(weak(ROOT), ENTRY, &Counted(m), &world).unwrap();
         t.cons(weak(ROOT), ENTRY, weak(OTHER_LEAF), &Counted(m), &world)
     });
@@ -286,30 +273,28 @@ fn other_leaf_around_a_round<R: Rules>(lacks: Lacks, hung: &plain::AtomicU32) {
     hung.fetch_add(other.is_ok() as u32, plain::Ordering::Relaxed);
 }
 
-fn explore_other<R: Rules>(lacks: Lacks) {
+fn explore_other(lacks: Lacks) {
     let hung = Arc::new(plain::AtomicU32::new(0));
     let count = hung.clone();
-    explore(Some(3), move || {
-        other_leaf_around_a_round::<R>(lacks, &count)
-    });
+    explore(Some(3), move || other_leaf_around_a_round(lacks, &count));
     assert_ne!(hung.load(plain::Ordering::Relaxed), 0, "never hung in");
 }
 
 #[test]
 fn another_leaf_is_hung_in_after_a_round_and_not_before() {
-    explore_other::<Selected>(Lacks::Nothing);
+    explore_other(Lacks::Nothing);
 }
 
 #[test]
 #[should_panic(expected = "another leaf under a reader")]
 fn mutant_stamp_read_before_the_cas() {
-    explore_other::<StampsEarly>(Lacks::Nothing);
+    without!("close::stamp-last", explore_other(Lacks::Nothing));
 }
 
 #[test]
 #[should_panic(expected = "another leaf under a reader")]
 fn mutant_cons_without_a_look_at_the_stamp() {
-    explore_other::<ConsIgnoresStamp>(Lacks::Nothing);
+    without!("edge::link::stamp", explore_other(Lacks::Nothing));
 }
 
 /// A leaf that was something else before is zeroed and hung in while somebody looks.
@@ -323,12 +308,12 @@ fn new_leaf(lacks: Lacks) {
     let (seen, hung) = race(
         &mem,
         |m| {
-            let t: Table<'_, _, Selected> = table(m, 1);
+            let t: Table<'_, _> = table(m, 1);
             t.lookup(frame(ROOT).address(), cap(ENTRY, 1))
         },
         move |m| {
             m.store(header, 0, Ordering::Relaxed);
-            cons::<Selected>(m, 0, LEAF)
+            cons(m, 0, LEAF)
         },
     );
     assert_eq!(hung, Ok(()));
@@ -359,7 +344,7 @@ fn one_of_two_recovers_an_entry() {
         let closing = RootEntry::Closing(owner(2, 1)).bits();
         mem.store(entry_place(ENTRY), closing, Ordering::SeqCst);
         let recover = |m: &LoomMem, n| {
-            let t: Table<'_, _, Selected> = table(m, n);
+            let t: Table<'_, _> = table(m, n);
             t.recover_entry(weak(ROOT), ENTRY, owner(2, 1), &Loud)
                 .unwrap()
         };

@@ -3,9 +3,6 @@
 //! protocol without it.
 
 mod common;
-#[path = "common/mutants.rs"]
-#[allow(dead_code)]
-mod mutants;
 #[path = "common/races.rs"]
 #[allow(dead_code)]
 mod races;
@@ -14,14 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic as plain;
 
 use common::{owner, place, sample, table};
-use dyad_captbl::{Found, Refused, Rules, SlotHeader, SlotPlace};
+use dyad_captbl::{Found, Refused, SlotHeader, SlotPlace};
 use dyad_coherence::model::{Lacks, LoomMem, explore};
-use dyad_coherence::{GlobalMem, HostMem};
+use dyad_coherence::{GlobalMem, HostMem, without};
 use dyad_shm::frame::Epoch;
 use dyad_shm::protocol::EpochSource;
 use loom::sync::atomic::Ordering;
 use loom::thread;
-use mutants::*;
 use races::*;
 
 fn at() -> SlotPlace {
@@ -32,7 +28,7 @@ fn at() -> SlotPlace {
 fn words(n: Option<u32>) -> [u64; 8] {
     let (mem, world) = (HostMem::new(), common::World::default());
     if let Some(n) = n {
-        let t = table::<Selected, _>(&mem, 0);
+        let t = table(&mem, 0);
         t.slot_activate(at(), &sample(n), &world).unwrap();
     }
     core::array::from_fn(|i| mem.load(at().address().add(8 * i as u64), Ordering::Relaxed))
@@ -52,8 +48,8 @@ fn memory(lacks: Lacks, slot: [u64; 8]) -> Arc<LoomMem> {
 }
 
 /// What a system call does: finds a capability and reads it. It is one that somebody wrote.
-fn look<R: Rules>(m: &LoomMem) -> Option<u32> {
-    let t = table::<R, _>(m, 1);
+fn look(m: &LoomMem) -> Option<u32> {
+    let t = table(m, 1);
     let found: Found = t.found(at().address()).ok()?;
     let n = found.rights.0;
     assert_eq!(t.contents(&found), Ok(sample(n)), "not what was found");
@@ -61,7 +57,7 @@ fn look<R: Rules>(m: &LoomMem) -> Option<u32> {
 }
 
 fn left(m: &LoomMem) -> (SlotHeader, Epoch) {
-    let slot = table::<Selected, _>(m, 0).read(at().address()).unwrap();
+    let slot = table(m, 0).read(at().address()).unwrap();
     (slot.header, slot.stamp)
 }
 
@@ -72,75 +68,73 @@ fn active(n: u32) -> SlotHeader {
     }
 }
 
-fn fill<R: Rules>(m: &LoomMem, node: u64, n: u32) -> Result<(), Refused> {
-    table::<R, _>(m, node).slot_activate(at(), &sample(n), &Loud)
+fn fill(m: &LoomMem, node: u64, n: u32) -> Result<(), Refused> {
+    table(m, node).slot_activate(at(), &sample(n), &Loud)
 }
 
-fn empty<R: Rules>(m: &LoomMem, node: u64) -> Result<Epoch, Refused> {
-    table::<R, _>(m, node).slot_deactivate(at(), None, &Loud)
+fn empty(m: &LoomMem, node: u64) -> Result<Epoch, Refused> {
+    table(m, node).slot_deactivate(at(), None, &Loud)
 }
 
 /// I4: a slot is filled while somebody looks at it.
-fn fill_and_look<R: Rules>(lacks: Lacks) {
+fn fill_and_look(lacks: Lacks) {
     let mem = memory(lacks, words(None));
-    let (seen, filled) = race(&mem, |m| look::<R>(m), |m| fill::<R>(m, 0, 7));
+    let (seen, filled) = race(&mem, |m| look(m), |m| fill(m, 0, 7));
     assert_eq!(filled, Ok(()));
     assert!(matches!(seen, None | Some(7)));
 }
 
 #[test]
 fn whoever_finds_a_capability_sees_all_of_it() {
-    explore(None, || fill_and_look::<Selected>(Lacks::Nothing));
+    explore(None, || fill_and_look(Lacks::Nothing));
 }
 
 #[test]
 #[should_panic(expected = "not what was found")]
 fn mutant_i4_active_before_it_is_filled() {
-    explore(None, || fill_and_look::<ActiveBeforeFilled>(Lacks::Nothing));
+    explore(None, || {
+        without!("slot::fill::contents-first", fill_and_look(Lacks::Nothing))
+    });
 }
 
 #[test]
 #[should_panic(expected = "not what was found")]
 fn mutant_i4_published_without_a_release() {
-    explore(None, || fill_and_look::<Selected>(Lacks::RmwOrder));
+    explore(None, || fill_and_look(Lacks::RmwOrder));
 }
 
 #[test]
 #[should_panic(expected = "not what was found")]
 fn mutant_i4_looked_up_without_an_acquire() {
-    explore(None, || fill_and_look::<Selected>(Lacks::Acquire));
+    explore(None, || fill_and_look(Lacks::Acquire));
 }
 
 /// Two fill the same slot.
-fn two_fill<R: Rules>() {
+fn two_fill() {
     let mem = memory(Lacks::Nothing, words(None));
-    let (a, b) = race(&mem, |m| fill::<R>(m, 1, 7), |m| fill::<R>(m, 0, 8));
+    let (a, b) = race(&mem, |m| fill(m, 1, 7), |m| fill(m, 0, 8));
     assert!(a.is_ok() != b.is_ok(), "both have it, or nobody");
     let why = a.and(b).unwrap_err();
     assert!(matches!(why, Refused::Busy | Refused::Occupied), "{why}");
-    assert_eq!(look::<R>(&mem), Some(if a.is_ok() { 7 } else { 8 }));
+    assert_eq!(look(&mem), Some(if a.is_ok() { 7 } else { 8 }));
 }
 
 #[test]
 fn one_of_two_fills_a_slot() {
-    explore(None, two_fill::<Selected>);
+    explore(None, two_fill);
 }
 
 #[test]
 #[should_panic(expected = "both have it, or nobody")]
 fn mutant_filled_whatever_the_state() {
-    explore(None, two_fill::<ActivateIgnoresState>);
+    explore(None, || without!("slot::fill::free", two_fill()));
 }
 
 #[test]
 fn one_of_two_empties_a_slot() {
     explore(None, || {
         let mem = memory(Lacks::Nothing, words(Some(7)));
-        let (a, b) = race(
-            &mem,
-            |m| empty::<Selected>(m, 1),
-            |m| empty::<Selected>(m, 0),
-        );
+        let (a, b) = race(&mem, |m| empty(m, 1), |m| empty(m, 0));
         assert!(a.is_ok() != b.is_ok());
         let why = a.and(b).unwrap_err();
         assert!(matches!(why, Refused::Busy | Refused::NoCap), "{why}");
@@ -152,11 +146,7 @@ fn one_of_two_empties_a_slot() {
 fn a_slot_is_filled_before_it_is_emptied() {
     explore(None, || {
         let mem = memory(Lacks::Nothing, words(None));
-        let (emptied, filled) = race(
-            &mem,
-            |m| empty::<Selected>(m, 1),
-            |m| fill::<Selected>(m, 0, 7),
-        );
+        let (emptied, filled) = race(&mem, |m| empty(m, 1), |m| fill(m, 0, 7));
         assert_eq!(filled, Ok(()));
         match emptied {
             Ok(stamp) => assert_eq!(left(&mem), (SlotHeader::Free, stamp)),
@@ -169,12 +159,12 @@ fn a_slot_is_filled_before_it_is_emptied() {
 }
 
 /// Three nodes: one looks at a slot, one empties it, one fills it. Nobody is quiet meanwhile.
-fn empty_and_fill_under_a_reader<R: Rules>() -> (Result<Epoch, Refused>, Result<(), Refused>) {
+fn empty_and_fill_under_a_reader() -> (Result<Epoch, Refused>, Result<(), Refused>) {
     let mem = memory(Lacks::Nothing, words(Some(7)));
     let (other, reader) = (mem.clone(), mem.clone());
-    let emptied = thread::spawn(move || empty::<R>(&other, 0));
-    let seen = thread::spawn(move || look::<R>(&reader));
-    let filled = fill::<R>(&mem, 2, 8);
+    let emptied = thread::spawn(move || empty(&other, 0));
+    let seen = thread::spawn(move || look(&reader));
+    let filled = fill(&mem, 2, 8);
     // The reader's own check comes first: what it is for is what it sees.
     assert!(matches!(seen.join().unwrap(), None | Some(7 | 8)));
     (emptied.join().unwrap(), filled)
@@ -183,7 +173,7 @@ fn empty_and_fill_under_a_reader<R: Rules>() -> (Result<Epoch, Refused>, Result<
 #[test]
 fn a_slot_is_not_filled_again_under_a_reader() {
     explore(Some(3), || {
-        let (emptied, filled) = empty_and_fill_under_a_reader::<Selected>();
+        let (emptied, filled) = empty_and_fill_under_a_reader();
         assert_eq!(emptied, Ok(Loud.now()));
         assert!(filled.is_err());
     });
@@ -193,7 +183,7 @@ fn a_slot_is_not_filled_again_under_a_reader() {
 #[should_panic(expected = "not what was found")]
 fn mutant_s3_stamp_checked_before_the_reserve() {
     explore(Some(3), || {
-        let _ = empty_and_fill_under_a_reader::<ChecksBeforeReserve>();
+        let _ = without!("slot::fill::reserve-first", empty_and_fill_under_a_reader());
     });
 }
 
@@ -201,20 +191,20 @@ fn mutant_s3_stamp_checked_before_the_reserve() {
 #[should_panic(expected = "not what was found")]
 fn mutant_c1_free_before_it_is_stamped() {
     explore(Some(3), || {
-        let _ = empty_and_fill_under_a_reader::<FreeBeforeStamped>();
+        let _ = without!("slot::close::closing", empty_and_fill_under_a_reader());
     });
 }
 
 /// C1: node 1 goes through a round and then looks at the slot, which node 0 empties and fills
 /// again as soon as it may. Counts the executions in which it was filled.
-fn empty_and_fill_around_a_round<R: Rules>(lacks: Lacks, refilled: &plain::AtomicU32) {
+fn empty_and_fill_around_a_round(lacks: Lacks, refilled: &plain::AtomicU32) {
     let mem = memory(lacks, words(Some(7)));
     let node1 = |m: &LoomMem| {
         round(m);
-        look::<R>(m)
+        look(m)
     };
     let (seen, filled) = race(&mem, node1, |m| {
-        let (t, world) = (table::<R, _>(m, 0), Shared(m));
+        let (t, world) = (table(m, 0), Shared(m));
         t.slot_deactivate(at(), None, &world).unwrap();
         t.slot_activate(at(), &sample(8), &world)
     });
@@ -222,30 +212,28 @@ fn empty_and_fill_around_a_round<R: Rules>(lacks: Lacks, refilled: &plain::Atomi
     refilled.fetch_add(filled.is_ok() as u32, plain::Ordering::Relaxed);
 }
 
-fn explore_refill<R: Rules>(lacks: Lacks) {
+fn explore_refill(lacks: Lacks) {
     let refilled = Arc::new(plain::AtomicU32::new(0));
     let count = refilled.clone();
-    explore(None, move || {
-        empty_and_fill_around_a_round::<R>(lacks, &count)
-    });
+    explore(None, move || empty_and_fill_around_a_round(lacks, &count));
     assert_ne!(refilled.load(plain::Ordering::Relaxed), 0, "never filled");
 }
 
 #[test]
 fn a_slot_is_filled_again_after_a_round_and_not_before() {
-    explore_refill::<Selected>(Lacks::Nothing);
+    explore_refill(Lacks::Nothing);
 }
 
 #[test]
 #[should_panic(expected = "not what was found")]
 fn mutant_c1b_stamp_read_before_the_cas() {
-    explore_refill::<StampsEarly>(Lacks::Nothing);
+    without!("close::stamp-last", explore_refill(Lacks::Nothing));
 }
 
 #[test]
 #[should_panic(expected = "not what was found")]
 fn mutant_rounds_and_stamps_without_fences() {
-    explore_refill::<Selected>(Lacks::Fences);
+    explore_refill(Lacks::Fences);
 }
 
 /// Two survivors recover a slot; one of them may be late.
@@ -260,7 +248,7 @@ fn one_of_two_recovers_a_slot() {
             old[0] = slot.bits();
             let mem = memory(Lacks::Nothing, old);
             let recover = |m: &LoomMem, n| {
-                let t = table::<Selected, _>(m, n);
+                let t = table(m, n);
                 t.recover_slot(at(), owner(2, 1), &Loud).unwrap()
             };
             let (a, b) = race(&mem, move |m| recover(m, 1), |m| recover(m, 0));
@@ -293,7 +281,7 @@ fn recovery_does_not_touch_what_the_next_incarnation_does() {
             log: &Loud,
         };
         let recover = move |m: &LoomMem, n| {
-            let t = table::<Selected, _>(m, n);
+            let t = table(m, n);
             t.recover_slot(at(), owner(1, 1), &services()).unwrap()
         };
         let (late, filled) = race(
@@ -301,7 +289,7 @@ fn recovery_does_not_touch_what_the_next_incarnation_does() {
             move |m| recover(m, 2),
             |m| {
                 let first = recover(m, 0);
-                let next = dyad_captbl::Table::<_, Selected>::new(m, owner(1, 2));
+                let next = dyad_captbl::Table::new(m, owner(1, 2));
                 (first, next.slot_activate(at(), &sample(7), &services()))
             },
         );
@@ -309,7 +297,7 @@ fn recovery_does_not_touch_what_the_next_incarnation_does() {
             (first, Ok(())) => {
                 assert!(first != late);
                 assert_eq!(left(&mem).0, active(7));
-                assert_eq!(look::<Selected>(&mem), Some(7));
+                assert_eq!(look(&mem), Some(7));
             }
             // The late one was faster, and still at it.
             (false, Err(Refused::Busy)) => assert!(late),
@@ -327,16 +315,16 @@ fn a_late_owner_loses_the_slot() {
         let (recovered, filled) = race(
             &mem,
             |m| {
-                let t = table::<Selected, _>(m, 0);
+                let t = table(m, 0);
                 t.recover_slot(at(), owner(1, 1), &Loud).unwrap()
             },
-            |m| fill::<Selected>(m, 1, 7),
+            |m| fill(m, 1, 7),
         );
         match (recovered, filled) {
             (true, Err(Refused::Lost)) => {
                 assert_eq!(left(&mem).0, SlotHeader::Free)
             }
-            (false, Ok(())) => assert_eq!(look::<Selected>(&mem), Some(7)),
+            (false, Ok(())) => assert_eq!(look(&mem), Some(7)),
             other => panic!("both or nobody: {other:?}"),
         }
     });

@@ -2,19 +2,15 @@
 //! model has it, and no capability permits or refers to more than the one it was copied from (I7).
 
 mod common;
-#[path = "common/mutants.rs"]
-#[allow(dead_code)]
-mod mutants;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 
 use common::*;
 use dyad_abi::cap::{CapType, Rights};
-use dyad_captbl::{Contents, Narrowed, Refused, RootEntry, Rules, SlotHeader, Table, narrow};
+use dyad_captbl::{Contents, Narrowed, Refused, RootEntry, SlotHeader, Table, narrow};
 use dyad_coherence::{GlobalMem, HostMem};
 use dyad_shm::frame::WeakRef;
-use mutants::Selected;
 use proptest::prelude::*;
 
 const LEAVES: [u64; 2] = [LEAF, OTHER_LEAF];
@@ -234,15 +230,15 @@ impl Model {
     }
 }
 
-struct Run<'m, R> {
+struct Run<'m> {
     mem: &'m HostMem,
-    t: Table<'m, HostMem, R>,
+    t: Table<'m, HostMem>,
     world: World,
     nodes: Nodes,
     model: Model,
 }
 
-impl<R: Rules> Run<'_, R> {
+impl Run<'_> {
     fn quiet(&self, stamp: u64) -> bool {
         self.world.published.iter().all(|p| p.get() > stamp)
     }
@@ -447,9 +443,9 @@ impl<R: Rules> Run<'_, R> {
 }
 
 /// A root with one leaf, and what `ops` make of it.
-fn run<R: Rules>(ops: Vec<Op>) {
+fn run(ops: Vec<Op>) {
     let mem = HostMem::new();
-    let mut run: Run<'_, R> = Run {
+    let mut run: Run<'_> = Run {
         mem: &mem,
         t: table(&mem, 0),
         world: World::default(),
@@ -475,6 +471,6 @@ proptest! {
 
     #[test]
     fn any_sequence_does_what_the_model_does(ops in sequence()) {
-        run::<Selected>(ops);
+        run(ops);
     }
 }

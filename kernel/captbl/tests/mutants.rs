@@ -3,9 +3,6 @@
 //! `loom_edges.rs`, those about caches in `incoherent.rs`.
 
 mod common;
-#[path = "common/mutants.rs"]
-#[allow(dead_code)]
-mod mutants;
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,25 +10,23 @@ use common::*;
 use dyad_abi::Error;
 use dyad_abi::cap::{CapType, Rights};
 use dyad_captbl::{
-    Contents, FrameRange, GuardRef, Narrowed, Pins, Refused, RootEntry, Rules, SlotHeader, Table,
-    narrow,
+    Contents, FrameRange, GuardRef, Narrowed, Pins, Refused, RootEntry, SlotHeader, Table, narrow,
 };
-use dyad_coherence::{GlobalMem, HostMem};
+use dyad_coherence::{GlobalMem, HostMem, without};
 use dyad_shm::frame::{FrameRef, WeakRef};
-use mutants::*;
 
 /// Runs a scenario with all rules, and without one, where it must fail.
 macro_rules! scenario {
-    ($name:ident, $mutant:ident, $rules:ty, $why:literal) => {
+    ($name:ident, $mutant:ident, $without:literal, $why:literal) => {
         #[test]
         fn $name() {
-            scenarios::$name::<Selected>();
+            scenarios::$name();
         }
 
         #[test]
         #[should_panic(expected = $why)]
         fn $mutant() {
-            scenarios::$name::<$rules>();
+            without!($without, scenarios::$name());
         }
     };
 }
@@ -39,105 +34,105 @@ macro_rules! scenario {
 scenario!(
     emptied_slots_wait_for_a_round,
     mutant_filled_without_a_look_at_the_stamp,
-    ActivateIgnoresStamp,
+    "slot::fill::stamp",
     "slot filled too early"
 );
 scenario!(
     emptied_slots_have_a_stamp,
     mutant_emptied_without_a_stamp,
-    GiveUpWithoutStamp,
+    "close::stamp",
     "slot filled too early"
 );
 scenario!(
     emptied_entries_wait_for_a_round,
     mutant_cons_without_a_look_at_the_stamp,
-    ConsIgnoresStamp,
+    "edge::link::stamp",
     "entry used too early"
 );
 scenario!(
     emptied_entries_have_a_stamp,
     mutant_decons_without_a_stamp,
-    GiveUpWithoutStamp,
+    "close::stamp",
     "entry used too early"
 );
 scenario!(
     only_what_may_be_copied_is,
     mutant_copied_without_the_right,
-    CopyIgnoresRight,
+    "slot::copied::right",
     "copied without the right"
 );
 scenario!(
     copies_permit_no_more,
     mutant_i7_copy_widens_rights,
-    CopyWidensRights,
+    "slot::copied::rights",
     "permits more"
 );
 scenario!(
     copies_refer_to_no_more,
     mutant_i7_copy_refers_to_all,
-    CopyKeepsPayload,
+    "slot::copied::payload",
     "refers to more"
 );
 scenario!(
     copies_die_with_their_source,
     mutant_copy_without_the_guard,
-    CopyDropsGuard,
+    "slot::copied::guard",
     "outlives its revocation"
 );
 scenario!(
     guards_are_not_replaced,
     mutant_copy_with_another_guard,
-    CopyReplacesGuard,
+    "slot::copied::second-guard",
     "outlives its revocation"
 );
 scenario!(
     what_is_revoked_is_dead,
     mutant_guard_without_a_look_at_the_count,
-    GuardIgnoresCount,
+    "liveness::check::count",
     "outlives its revocation"
 );
 scenario!(
     guards_die_with_their_frame,
     mutant_guard_without_a_look_at_the_frame,
-    GuardIgnoresFrame,
+    "liveness::check::frame",
     "guarded by what is no guard"
 );
 scenario!(
     failed_edges_leave_no_reference,
     mutant_failure_keeps_its_pins,
-    FailureKeepsPins,
+    "edge::cons::unpin",
     "references leak"
 );
 scenario!(
     references_outlive_the_edge,
     mutant_unpinned_before_it_is_unpublished,
-    UnpinsEarly,
+    "edge::decons::unpin-last",
     "a lookup leads to a leaf without a reference"
 );
 scenario!(
     closing_slots_are_recovered,
     mutant_d3_recovery_knows_reserved_only,
-    RecoveryForgetsClosing,
+    "recover::slot::closing",
     "leaks for ever"
 );
 scenario!(
     the_next_incarnation_keeps_what_it_has,
     mutant_recovered_whatever_the_incarnation,
-    RecoveryIgnoresIncarnation,
+    "recover::is::incarnation",
     "taken from a node that lives"
 );
 scenario!(
     recovered_slots_wait_for_a_round,
     mutant_recovered_without_a_stamp,
-    GiveUpWithoutStamp,
+    "close::stamp",
     "slot filled too early"
 );
 
 mod scenarios {
     use super::*;
 
-    fn not_yet<R: Rules>(mem: &HostMem, world: &World, slot: u32) {
-        let t = table::<R, _>(mem, 0);
+    fn not_yet(mem: &HostMem, world: &World, slot: u32) {
+        let t = table(mem, 0);
         let fill = || t.slot_activate(place(LEAF, slot), &sample(8), world);
         for n in [1, 0] {
             assert_eq!(fill(), Err(Refused::NotQuiesced), "slot filled too early");
@@ -146,21 +141,21 @@ mod scenarios {
         assert_eq!(fill(), Ok(()));
     }
 
-    pub fn emptied_slots_wait_for_a_round<R: Rules>() {
+    pub fn emptied_slots_wait_for_a_round() {
         let (mem, world) = (HostMem::new(), World::default());
-        let (t, at) = (table::<R, _>(&mem, 0), place(LEAF, 5));
+        let (t, at) = (table(&mem, 0), place(LEAF, 5));
         t.slot_activate(at, &sample(7), &world).unwrap();
         t.slot_deactivate(at, None, &world).unwrap();
-        not_yet::<R>(&mem, &world, 5);
+        not_yet(&mem, &world, 5);
     }
 
-    pub fn emptied_slots_have_a_stamp<R: Rules>() {
-        emptied_slots_wait_for_a_round::<R>();
+    pub fn emptied_slots_have_a_stamp() {
+        emptied_slots_wait_for_a_round();
     }
 
-    pub fn emptied_entries_wait_for_a_round<R: Rules>() {
+    pub fn emptied_entries_wait_for_a_round() {
         let (mem, world, nodes) = (HostMem::new(), World::default(), Nodes::default());
-        let t = table::<R, _>(&mem, 0);
+        let t = table(&mem, 0);
         let cons = |leaf| t.cons(weak(ROOT), 3, weak(leaf), &nodes, &world);
         cons(LEAF).unwrap();
         t.decons(weak(ROOT), 3, &nodes, &world).unwrap();
@@ -172,8 +167,8 @@ mod scenarios {
         assert_eq!(cons(OTHER_LEAF), Ok(()));
     }
 
-    pub fn emptied_entries_have_a_stamp<R: Rules>() {
-        emptied_entries_wait_for_a_round::<R>();
+    pub fn emptied_entries_have_a_stamp() {
+        emptied_entries_wait_for_a_round();
     }
 
     const ALL: Narrowed = Narrowed {
@@ -191,35 +186,35 @@ mod scenarios {
         }
     }
 
-    pub fn only_what_may_be_copied_is<R: Rules>() {
+    pub fn only_what_may_be_copied_is() {
         let mem = HostMem::new();
-        let copy = table::<R, _>(&mem, 0).copied(&memory(Rights(0b11), None), ALL, |_, p| Ok(p));
+        let copy = table(&mem, 0).copied(&memory(Rights(0b11), None), ALL, |_, p| Ok(p));
         assert_eq!(copy, Err(Refused::Denied), "copied without the right");
     }
 
-    pub fn copies_permit_no_more<R: Rules>() {
+    pub fn copies_permit_no_more() {
         let mem = HostMem::new();
         let source = memory(Rights(0b11).or(Rights::COPY), None);
-        let copy = table::<R, _>(&mem, 0).copied(&source, ALL, |_, p| Ok(p));
+        let copy = table(&mem, 0).copied(&source, ALL, |_, p| Ok(p));
         assert_eq!(copy.unwrap().rights, source.rights, "permits more");
     }
 
-    pub fn copies_refer_to_no_more<R: Rules>() {
+    pub fn copies_refer_to_no_more() {
         let mem = HostMem::new();
         let part = |ty, payload| narrow(ty, payload, 1, 2);
-        let copy = table::<R, _>(&mem, 0).copied(&memory(Rights::ALL, None), ALL, part);
+        let copy = table(&mem, 0).copied(&memory(Rights::ALL, None), ALL, part);
         let range = FrameRange::from_payload(copy.unwrap().payload);
         assert_eq!(range, FrameRange::new(frame(9), 2), "refers to more");
     }
 
-    fn alive<R: Rules>(t: &Table<'_, HostMem, R>, cap: &Contents) -> bool {
+    fn alive(t: &Table<'_, HostMem>, cap: &Contents) -> bool {
         let live = |f: WeakRef| f == weak(LIVENESS);
         cap.guard.is_none_or(|g| t.guard_alive(g, live).is_ok())
     }
 
-    pub fn copies_die_with_their_source<R: Rules>() {
+    pub fn copies_die_with_their_source() {
         let (mem, world) = (HostMem::new(), World::default());
-        let t = table::<R, _>(&mem, 0);
+        let t = table(&mem, 0);
         let guard = t.expected(weak(LIVENESS), 1).unwrap();
         let source = memory(Rights::ALL, Some(guard));
         let copy = t.copied(&source, ALL, |_, p| Ok(p)).unwrap();
@@ -227,9 +222,9 @@ mod scenarios {
         assert!(!alive(&t, &copy), "outlives its revocation");
     }
 
-    pub fn guards_are_not_replaced<R: Rules>() {
+    pub fn guards_are_not_replaced() {
         let (mem, world) = (HostMem::new(), World::default());
-        let t = table::<R, _>(&mem, 0);
+        let t = table(&mem, 0);
         let guard = |entry| t.expected(weak(LIVENESS), entry).unwrap();
         let source = memory(Rights::ALL, Some(guard(1)));
         let how = Narrowed {
@@ -244,27 +239,27 @@ mod scenarios {
         );
     }
 
-    pub fn what_is_revoked_is_dead<R: Rules>() {
+    pub fn what_is_revoked_is_dead() {
         let (mem, world) = (HostMem::new(), World::default());
-        let t = table::<R, _>(&mem, 0);
+        let t = table(&mem, 0);
         let cap = memory(Rights::ALL, Some(t.expected(weak(LIVENESS), 1).unwrap()));
         assert!(alive(&t, &cap));
         t.revoke(frame(LIVENESS), 1, &world).unwrap();
         assert!(!alive(&t, &cap), "outlives its revocation");
     }
 
-    pub fn guards_die_with_their_frame<R: Rules>() {
+    pub fn guards_die_with_their_frame() {
         let mem = HostMem::new();
-        let t = table::<R, _>(&mem, 0);
+        let t = table(&mem, 0);
         let guard = t.expected(weak(LIVENESS), 1).unwrap();
         // The frame has been retyped; what is in it now happens to be the count.
         let dead = t.guard_alive(guard, |_| false);
         assert_eq!(dead, Err(Refused::Revoked), "guarded by what is no guard");
     }
 
-    pub fn failed_edges_leave_no_reference<R: Rules>() {
+    pub fn failed_edges_leave_no_reference() {
         let (mem, world, nodes) = (HostMem::new(), World::default(), Nodes::default());
-        let t = table::<R, _>(&mem, 0);
+        let t = table(&mem, 0);
         let cons = |leaf| t.cons(weak(ROOT), 3, weak(leaf), &nodes, &world);
         cons(LEAF).unwrap();
         cons(OTHER_LEAF).unwrap_err();
@@ -302,18 +297,18 @@ mod scenarios {
         }
     }
 
-    pub fn references_outlive_the_edge<R: Rules>() {
+    pub fn references_outlive_the_edge() {
         let (mem, world) = (HostMem::new(), World::default());
         let nodes = Watched(&mem, Nodes::default());
-        let t = table::<R, _>(&mem, 0);
+        let t = table(&mem, 0);
         t.cons(weak(ROOT), 3, weak(LEAF), &nodes, &world).unwrap();
         t.decons(weak(ROOT), 3, &nodes, &world).unwrap();
         assert_eq!(nodes.1.refs(LEAF), 0);
     }
 
-    pub fn closing_slots_are_recovered<R: Rules>() {
+    pub fn closing_slots_are_recovered() {
         let (mem, world) = (HostMem::new(), World::default());
-        let (t, at, dead) = (table::<R, _>(&mem, 0), place(LEAF, 5), owner(1, 1));
+        let (t, at, dead) = (table(&mem, 0), place(LEAF, 5), owner(1, 1));
         for left in [SlotHeader::Reserved(dead), SlotHeader::Closing(dead)] {
             mem.store(at.address(), left.bits(), Relaxed);
             let recovered = t.recover_slot(at, dead, &world);
@@ -321,9 +316,9 @@ mod scenarios {
         }
     }
 
-    pub fn the_next_incarnation_keeps_what_it_has<R: Rules>() {
+    pub fn the_next_incarnation_keeps_what_it_has() {
         let (mem, world) = (HostMem::new(), World::default());
-        let (t, at) = (table::<R, _>(&mem, 0), place(LEAF, 5));
+        let (t, at) = (table(&mem, 0), place(LEAF, 5));
         let (dead, next) = (owner(1, 1), owner(1, 2));
         mem.store(at.address(), SlotHeader::Reserved(next).bits(), Relaxed);
         mem.store(entry_place(3), RootEntry::Closing(next).bits(), Relaxed);
@@ -333,12 +328,12 @@ mod scenarios {
         assert_eq!((slot, entry), neither, "taken from a node that lives");
     }
 
-    pub fn recovered_slots_wait_for_a_round<R: Rules>() {
+    pub fn recovered_slots_wait_for_a_round() {
         let (mem, world) = (HostMem::new(), World::default());
         let (at, dead) = (place(LEAF, 5), owner(1, 1));
         mem.store(at.address(), SlotHeader::Closing(dead).bits(), Relaxed);
-        let recovered = table::<R, _>(&mem, 0).recover_slot(at, dead, &world);
+        let recovered = table(&mem, 0).recover_slot(at, dead, &world);
         assert_eq!(recovered, Ok(true));
-        not_yet::<R>(&mem, &world, 5);
+        not_yet(&mem, &world, 5);
     }
 }

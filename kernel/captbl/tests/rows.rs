@@ -1,9 +1,6 @@
 //! Each row, one step at a time: what it answers, what it leaves in memory, what it records.
 
 mod common;
-#[path = "common/mutants.rs"]
-#[allow(dead_code)]
-mod mutants;
 
 use common::*;
 use dyad_abi::Error;
@@ -17,7 +14,6 @@ use dyad_shm::frame::{Epoch, Version, WeakRef};
 use dyad_shm::intent::{IntentRecord, Row};
 use dyad_shm::pool::PhysAddr;
 use dyad_shm::protocol::{EpochSource, Intents};
-use mutants::Selected;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -25,7 +21,7 @@ fn epoch(n: u64) -> Epoch {
     Epoch::new(n).unwrap()
 }
 
-fn tables(mem: &HostMem) -> Table<'_, HostMem, Selected> {
+fn tables(mem: &HostMem) -> Table<'_, HostMem> {
     table(mem, 0)
 }
 
@@ -373,7 +369,7 @@ fn a_dead_recoverers_work_is_redone() {
         tables(&mem).recover_slot(at, dead, &services)
     }));
     assert!(died.is_err());
-    let t = table::<Selected, _>(&mem, 2);
+    let t = table(&mem, 2);
     let world = World::default();
     assert_eq!(
         t.recover_slot(at, dead, &world),
@@ -392,7 +388,7 @@ fn a_dead_recoverers_work_is_redone() {
 fn who_is_taken_for_dead_notices() {
     let (mem, world, nodes) = (HostMem::new(), World::default(), Nodes::default());
     with_leaf(&mem, &world, &nodes);
-    let (t, survivor) = (tables(&mem), table::<Selected, _>(&mem, 1));
+    let (t, survivor) = (tables(&mem), table(&mem, 1));
     let (at, me) = (place(LEAF, 5), owner(0, 1));
     let other = World::default();
     let recovers = Lines(|_: PhysAddr| {

@@ -3,9 +3,6 @@
 //! many seeds (`cargo xtask miri`).
 
 mod common;
-#[path = "common/mutants.rs"]
-#[allow(dead_code)]
-mod mutants;
 
 use std::sync::Barrier;
 use std::thread;
@@ -14,7 +11,6 @@ use common::*;
 use dyad_captbl::{Refused, Table};
 use dyad_coherence::Coherent;
 use dyad_shm::FusedMap;
-use mutants::Selected;
 
 /// Each time another slot of the leaf.
 const TIMES: u32 = if cfg!(miri) { 3 } else { 63 };
@@ -22,8 +18,8 @@ const TIMES: u32 = if cfg!(miri) { 3 } else { 63 };
 /// Both at once, with the memory as nodes 0 and 1 see it.
 fn race<A: Send, B>(
     map: &FusedMap,
-    a: impl FnOnce(Table<'_, Coherent<'_>, Selected>) -> A + Send,
-    b: impl FnOnce(Table<'_, Coherent<'_>, Selected>) -> B,
+    a: impl FnOnce(Table<'_, Coherent<'_>>) -> A + Send,
+    b: impl FnOnce(Table<'_, Coherent<'_>>) -> B,
 ) -> (A, B) {
     let start = Barrier::new(2);
     let mem = Coherent(map);
@@ -76,7 +72,7 @@ fn one_of_two_fills_a_slot_and_the_other_knows() {
         };
         assert!(matches!(why, Refused::Busy | Refused::Occupied), "{why}");
         let mem = Coherent(&map);
-        let t = table::<Selected, _>(&mem, 0);
+        let t = table(&mem, 0);
         let found = t.found(at.address()).unwrap();
         assert_eq!(t.contents(&found), Ok(sample(has)));
     }

@@ -2,9 +2,6 @@
 //! never more than the whole.
 
 mod common;
-#[path = "common/mutants.rs"]
-#[allow(dead_code)]
-mod mutants;
 
 use common::*;
 use dyad_abi::Error;
@@ -16,7 +13,6 @@ use dyad_captbl::{
 use dyad_coherence::{GlobalMem, HostMem};
 use dyad_shm::frame::{Epoch, FrameRef};
 use dyad_shm::intent::{IntentRecord, Row};
-use mutants::Selected;
 use proptest::prelude::*;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -87,7 +83,7 @@ proptest! {
     #[test]
     fn lookups_agree_with_the_strict_decoding(entry in words(), header in words()) {
         let mem = HostMem::new();
-        let t = table::<Selected, _>(&mem, 0);
+        let t = table(&mem, 0);
         let root = frame(ROOT).address();
         mem.store(entry_place(1), entry, Relaxed);
         let slot = t.slot_at(root, cap(1, 2));
@@ -113,7 +109,7 @@ proptest! {
         none in any::<[bool; 3]>(),
     ) {
         let (mem, at) = (HostMem::new(), place(LEAF, 2).address());
-        let t = table::<Selected, _>(&mem, 0);
+        let t = table(&mem, 0);
         let header = SlotHeader::Active { ty: CapType::Memory, rights: Rights(5) };
         mem.store(at, header.bits(), Relaxed);
         let [a, b, c] = more;
@@ -153,7 +149,7 @@ fn guards_have_room_for_what_they_name() {
         ..sample(7)
     };
     let (mem, world) = (HostMem::new(), World::default());
-    let t = table::<Selected, _>(&mem, 0);
+    let t = table(&mem, 0);
     t.slot_activate(place(LEAF, 1), &contents, &world).unwrap();
     let read = t.read(place(LEAF, 1).address()).unwrap();
     assert_eq!(read.contents, Some(contents));
@@ -255,7 +251,7 @@ fn types_without_parts_are_copied_whole() {
 #[test]
 fn copies_permit_what_both_permit() {
     let mem = HostMem::new();
-    let t = table::<Selected, _>(&mem, 0);
+    let t = table(&mem, 0);
     let bits = [0, 1, 17, 31];
     let set = |n: u32| {
         Rights(
@@ -290,7 +286,7 @@ fn copies_permit_what_both_permit() {
 #[test]
 fn what_is_found_is_checked_for_type_and_every_right() {
     let (mem, world) = (HostMem::new(), World::default());
-    let t = table::<Selected, _>(&mem, 0);
+    let t = table(&mem, 0);
     t.slot_activate(place(LEAF, 1), &sample(0b110), &world)
         .unwrap();
     let found = t.found(place(LEAF, 1).address()).unwrap();

@@ -61,12 +61,12 @@ mod coherent;
 mod host;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub mod incoherent;
+pub mod lacks;
 #[cfg(feature = "model")]
 pub mod model;
 #[cfg(any(test, feature = "host", feature = "model"))]
 pub mod mutants;
 mod permitted;
-mod rules;
 #[cfg(any(test, feature = "host"))]
 pub mod stale;
 

@@ -31,18 +31,6 @@ pub fn selected(class: &str) -> Option<&'static str> {
     name.as_deref()?.strip_prefix(class)?.strip_prefix('/')
 }
 
-/// The rule of a crate that `DYAD_MUTANT=rule/CRATE::RULE` selects for this process, if it does.
-///
-/// # Panics
-///
-/// If the crate has no such rule.
-pub fn selected_rule<R: Copy + Debug>(of: &str, all: &[R]) -> Option<R> {
-    let name = selected("rule")?.strip_prefix(of)?.strip_prefix("::")?;
-    let mut all = all.iter().copied();
-    let found = all.find(|rule| std::format!("{rule:?}") == name);
-    Some(found.expect("a rule of this crate"))
-}
-
 /// What can be left out at a place.
 pub trait Kind: Copy + Debug + Ord {
     /// Class of the mutants that lack it.

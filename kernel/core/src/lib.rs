@@ -54,6 +54,7 @@
 extern crate std;
 
 #[macro_use(lacks)]
+extern crate dyad_coherence;
 pub extern crate dyad_object as object;
 
 pub mod crossing;

@@ -18,7 +18,7 @@
 #![forbid(unsafe_code)]
 
 #[macro_use(lacks)]
-extern crate dyad_object;
+extern crate dyad_coherence;
 
 pub mod chain;
 pub mod clock;

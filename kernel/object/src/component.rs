@@ -31,9 +31,9 @@ use dyad_shm::frame::WeakRef;
 use dyad_shm::{LayoutHash, PhysAddr, shared_layout, shared_struct};
 
 use crate::NO_REFERENCE;
-use crate::lacks;
 use crate::memory::Words;
 use crate::node::Node;
+use dyad_coherence::lacks;
 
 const REST: usize = PAGE_SIZE as usize / 8 - 3 * 8;
 /// How often a reader tries to read the fault handler. An attempt fails only if two changes have been made

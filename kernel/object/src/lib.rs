@@ -36,7 +36,6 @@ pub mod endpoint;
 pub mod host;
 pub mod ids;
 pub mod memory;
-pub mod mutants;
 pub mod node;
 #[cfg(feature = "ktest")]
 pub mod seeded;

@@ -68,7 +68,7 @@
 extern crate std;
 
 #[macro_use(lacks)]
-extern crate dyad_object;
+extern crate dyad_coherence;
 
 pub mod adrift;
 pub mod endpoints;

@@ -6,11 +6,10 @@ use dyad_shm::intent::{IntentRecord, Row};
 use dyad_shm::protocol::Intents;
 
 use crate::error::Refused;
-use crate::rules::{Rule, Rules};
 use crate::table::{FrameTable, aligned, offset};
 use crate::word::{FrameType, FrameWord, Order};
 
-impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
+impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     /// Makes two blocks of half the size of the untyped block at `head`. Returns the head of the
     /// new one.
     ///
@@ -43,7 +42,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         if word.ty != FrameType::Tail(half) {
             return Err(Refused::Corrupt);
         }
-        if R::follow(Rule::SplitCopiesStamp) {
+        if !lacks!("block::split::stamp") {
             self.stamp(other, self.stamp_of(head)?.epoch)?;
         }
         // Nobody else changes a tail of a block in RETYPING.
@@ -105,7 +104,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         let (raw, word) = self.word(other)?;
         let tail = joinable(word, order)?;
         // After the word, as in a claim: a newer stamp comes with another word.
-        if R::follow(Rule::MergeKeepsNewerStamp) {
+        if !lacks!("block::merge::stamp") {
             self.stamp(head, self.stamp_of(other)?.epoch)?;
         }
         self.cas(other, raw, tail)?.map_err(|_| Refused::Contended)

@@ -10,11 +10,10 @@ use dyad_shm::protocol::{EpochSource, Intents};
 
 use crate::error::Refused;
 use crate::retype::Claim;
-use crate::rules::{Rule, Rules};
 use crate::table::{FrameTable, W1_OFFSET};
 use crate::word::{StampWord, untyped_frame, version_in};
 
-impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
+impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     /// [`from_untyped_begin`](FrameTable::from_untyped_begin) for an untyped block of one frame.
     /// Says besides when it was last given up: at [`Epoch::ZERO`] it never was. `None`, and nothing
     /// has changed: it is no such block, or not any more.
@@ -37,7 +36,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         // After the word: a stamp that comes later comes with another word, and the CAS fails.
         let stamp = self.mem.load_fresh(at.add(W1_OFFSET), Ordering::Acquire);
         let stamp = StampWord::from_bits(stamp).epoch;
-        if R::follow(Rule::ClaimChecksStamp) && !epochs.quiesced(stamp) {
+        if !lacks!("retype::claim::stamp") && !epochs.quiesced(stamp) {
             return Err(Refused::NotQuiesced);
         }
         let version = version_in(raw);

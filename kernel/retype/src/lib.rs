@@ -64,6 +64,9 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[macro_use(lacks)]
+extern crate dyad_coherence;
+
 mod block;
 mod error;
 mod frame;
@@ -71,8 +74,7 @@ mod pins;
 pub mod plain;
 mod recover;
 mod retype;
-pub mod rules;
-mod table;
+pub mod table;
 mod weak;
 pub mod word;
 
@@ -85,7 +87,6 @@ pub use dyad_shm::protocol::{EpochSource, Intents, Log};
 pub use error::Refused;
 pub use pins::{Mapping, Placing};
 pub use retype::Claim;
-pub use rules::{Rule, Rules};
 pub use table::{FrameTable, PoolTables};
 pub use word::{FrameType, FrameWord, KernelKind, Order, Refs, StampWord, Use};
 

@@ -10,7 +10,6 @@ use dyad_shm::protocol::Intents;
 
 use crate::TRIES;
 use crate::error::Refused;
-use crate::rules::{Rule, Rules};
 use crate::table::{FrameTable, aligned};
 use crate::word::{
     FrameType, FrameWord, KernelKind, Order, Refs, Use, is_used, user_order, version_in,
@@ -49,7 +48,7 @@ pub struct Placing {
     pub entry: PhysAddr,
 }
 
-impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
+impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     /// [`map_pins`](FrameTable::map_pins) without looking for the head.
     ///
     /// # Errors
@@ -201,7 +200,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
     ) -> Result<(), Refused> {
         for _ in 0..TRIES {
             let word = FrameWord::from_bits(raw).ok_or(Refused::Corrupt)?;
-            let pinned = pinned::<R>(word, weak, wanted)?;
+            let pinned = pinned(word, weak, wanted)?;
             more(word)?;
             match self.mem.cas(at, raw, pinned) {
                 Ok(_) => return Ok(()),
@@ -244,7 +243,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
     fn pin(&self, weak: WeakRef, wanted: Use, span: Order) -> Result<FrameRef, Refused> {
         let (head, mut raw, mut word) = self.find_head(weak.frame)?;
         for _ in 0..TRIES {
-            let pinned = pinned::<R>(word, weak, wanted)?;
+            let pinned = pinned(word, weak, wanted)?;
             within(word, head, weak.frame, span)?;
             match self.mem.cas(self.record(head)?, raw, pinned) {
                 Ok(_) => return Ok(head),
@@ -295,7 +294,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         self.mem.fence();
         for frame in [frame, table] {
             let (_, _, word) = self.find_head(frame)?;
-            if R::follow(Rule::UnpinChecksFrozen) && matches!(word.ty, FrameType::Frozen(_)) {
+            if !lacks!("pins::may_unpin::frozen") && matches!(word.ty, FrameType::Frozen(_)) {
                 return Err(Refused::Frozen);
             }
         }
@@ -388,21 +387,21 @@ fn lies_in(order: Order, head: FrameRef, frame: FrameRef, span: Order) -> bool {
 }
 
 /// The word with one more reference, if it may get one.
-fn pinned<R: Rules>(word: FrameWord, weak: WeakRef, wanted: Use) -> Result<u64, Refused> {
+fn pinned(word: FrameWord, weak: WeakRef, wanted: Use) -> Result<u64, Refused> {
     if matches!(word.ty, FrameType::Reserved | FrameType::Retired) {
         return Err(Refused::unusable(word.ty));
     }
-    if R::follow(Rule::PinChecksVersion) && word.version != weak.version {
+    if !lacks!("pins::pinned::version") && word.version != weak.version {
         return Err(Refused::Stale);
     }
     match word.ty {
         FrameType::User(_) | FrameType::Kernel(_) => {}
         other => return Err(Refused::unusable(other)),
     }
-    if R::follow(Rule::PinChecksUse) && word.ty.in_use() != Some(wanted) {
+    if !lacks!("pins::pinned::use") && word.ty.in_use() != Some(wanted) {
         return Err(Refused::WrongType);
     }
-    if R::follow(Rule::PinChecksRoom) && word.refs == Refs::MAX {
+    if !lacks!("pins::pinned::room") && word.refs == Refs::MAX {
         return Err(Refused::TooManyRefs);
     }
     // References are the lowest bits.

@@ -21,11 +21,10 @@ use dyad_shm::protocol::{EpochSource, Log};
 
 use crate::TRIES;
 use crate::error::Refused;
-use crate::rules::{Rule, Rules};
 use crate::table::FrameTable;
 use crate::word::{FrameType, FrameWord, Refs, Use};
 
-impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
+impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     /// Gives up a block in the name of the node that died while it was changing it. `intent` is
     /// the frame as the node's intent record has it. `false`: the node was not changing it any
     /// more, or a recoverer that has died has recovered it.
@@ -45,20 +44,20 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
     ) -> Result<bool, Refused> {
         let head = intent.frame;
         let (raw, word) = self.word(head)?;
-        if R::follow(Rule::RecoveryLogs) {
+        if !lacks!("recover::retyping::log") {
             self.log_given_up(head, log)?;
         }
         if word.ty != FrameType::Retyping(dead)
-            || R::follow(Rule::RecoveryChecksVersion) && word.version != intent.version
+            || !lacks!("recover::retyping::version") && word.version != intent.version
         {
             return Ok(false);
         }
         // Nobody else splits or merges this block; if somebody recovers it first, the CAS fails.
         let order = self.order_by_tails(head);
-        if R::follow(Rule::RecoveryStamps) {
+        if !lacks!("recover::retyping::stamp") {
             self.stamp(head, epochs.now())?;
         }
-        let after = if R::follow(Rule::RecoveryBumpsVersion) {
+        let after = if !lacks!("recover::retyping::next-version") {
             FrameWord::given_up(word.version, order)
         } else {
             FrameWord::new(word.version, FrameType::Untyped(order))

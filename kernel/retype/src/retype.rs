@@ -10,7 +10,6 @@ use dyad_shm::protocol::{EpochSource, Intents, Log};
 
 use crate::TRIES;
 use crate::error::Refused;
-use crate::rules::{Rule, Rules};
 use crate::table::{FrameTable, offset};
 use crate::word::{FrameType, FrameWord, Order, Refs, Use};
 
@@ -74,7 +73,7 @@ impl Claim {
     }
 }
 
-impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
+impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     #[inline]
     pub(crate) fn owned(&self, version: Version) -> FrameWord {
         FrameWord::new(version, FrameType::Retyping(self.node))
@@ -139,10 +138,10 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         epochs: &impl EpochSource,
         log: &impl Log,
     ) -> Result<Epoch, Refused> {
-        let early = (!R::follow(Rule::StampAfterCas)).then(|| epochs.now());
+        let early = (lacks!("retype::give_up::stamp-after-cas")).then(|| epochs.now());
         // Frames of user memory are logged by the rows that unmap them.
-        let logs = R::follow(Rule::GiveUpLogs) && matches!(used, Use::Kernel(_));
-        if logs && !R::follow(Rule::LogAfterCas) {
+        let logs = !lacks!("retype::give_up::log") && matches!(used, Use::Kernel(_));
+        if logs && lacks!("retype::give_up::log-after-cas") {
             self.log_given_up(weak.frame, log)?;
         }
         let owned = self.owned(weak.version);
@@ -151,7 +150,7 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         let mut word = FrameWord::from_bits(raw).ok_or(Refused::Corrupt)?;
         let mut taken = false;
         for _ in 0..TRIES {
-            unused::<R>(word, weak.version, used)?;
+            unused(word, weak.version, used)?;
             match self.mem.cas(at, raw, owned.bits()) {
                 Ok(_) => {
                     taken = true;
@@ -170,20 +169,23 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
             FrameType::User(order) => order,
             _ => Order::FRAME,
         };
-        if logs && R::follow(Rule::LogAfterCas) && R::follow(Rule::LogBeforeStamp) {
+        if logs
+            && !lacks!("retype::give_up::log-after-cas")
+            && !lacks!("retype::give_up::log-before-stamp")
+        {
             self.log_given_up(weak.frame, log)?;
         }
         let stamp = early.unwrap_or_else(|| epochs.now());
-        if logs && !R::follow(Rule::LogBeforeStamp) {
+        if logs && lacks!("retype::give_up::log-before-stamp") {
             self.log_given_up(weak.frame, log)?;
         }
-        if R::follow(Rule::GiveUpStamps)
+        if !lacks!("retype::give_up::stamp")
             && let Err(why) = self.stamp(weak.frame, stamp)
         {
             self.publish(weak.frame, owned, word)?;
             return Err(why);
         }
-        let after = if R::follow(Rule::GiveUpBumpsVersion) {
+        let after = if !lacks!("retype::give_up::version") {
             FrameWord::given_up(weak.version, order)
         } else {
             FrameWord::new(weak.version, FrameType::Untyped(order))
@@ -218,11 +220,11 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
         }
         // After the word: a stamp that comes later comes with another word, and the CAS fails.
         let stamp = self.stamp_of(head)?.epoch;
-        if R::follow(Rule::ClaimChecksStamp) && !epochs.quiesced(stamp) {
+        if !lacks!("retype::claim::stamp") && !epochs.quiesced(stamp) {
             return Err(Refused::NotQuiesced);
         }
         let mut claimed = word;
-        if !R::follow(Rule::ClaimComparesWholeWord) {
+        if lacks!("retype::claim::whole-word") {
             (raw, claimed) = self.word(head)?;
         }
         intents.begin(&IntentRecord::frame(
@@ -310,14 +312,14 @@ impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
 }
 
 /// Whether a block may be given up.
-fn unused<R: Rules>(word: FrameWord, version: Version, used: Use) -> Result<(), Refused> {
+fn unused(word: FrameWord, version: Version, used: Use) -> Result<(), Refused> {
     match word.ty {
         FrameType::Reserved | FrameType::Retired => return Err(Refused::unusable(word.ty)),
         _ if word.version != version => return Err(Refused::Stale),
         FrameType::User(_) | FrameType::Kernel(_) if word.ty.in_use() == Some(used) => {}
         other => return Err(Refused::unusable(other)),
     }
-    if R::follow(Rule::GiveUpChecksRefs) && word.refs != Refs::ZERO {
+    if !lacks!("retype::unused::references") && word.refs != Refs::ZERO {
         return Err(Refused::InUse);
     }
     Ok(())

@@ -1,6 +1,5 @@
 //! Where records are, and the way from a frame to the head of its block.
 
-use core::marker::PhantomData;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 
@@ -12,7 +11,6 @@ use dyad_shm::pool::{MAX_POOLS, PhysAddr, PoolId};
 
 use crate::TRIES;
 use crate::error::Refused;
-use crate::rules::{Protocol, Rules};
 use crate::word::{FrameType, FrameWord, Order, StampWord};
 
 const ENTRY_BYTES: u64 = size_of::<FrameEntry>() as u64;
@@ -56,30 +54,24 @@ impl PoolTables {
 
 /// The frames of all pools, as one node works on them.
 #[derive(Debug)]
-pub struct FrameTable<'m, M: ?Sized, R = Protocol> {
+pub struct FrameTable<'m, M: ?Sized> {
     pub(crate) mem: &'m M,
     pools: PoolTables,
     pub(crate) node: NodeId,
-    rules: PhantomData<R>,
 }
 
-impl<M: ?Sized, R> Clone for FrameTable<'_, M, R> {
+impl<M: ?Sized> Clone for FrameTable<'_, M> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<M: ?Sized, R> Copy for FrameTable<'_, M, R> {}
+impl<M: ?Sized> Copy for FrameTable<'_, M> {}
 
-impl<'m, M: GlobalMem + ?Sized, R: Rules> FrameTable<'m, M, R> {
+impl<'m, M: GlobalMem + ?Sized> FrameTable<'m, M> {
     /// The frames of `pools`, changed in the name of `node`.
-    pub const fn new(mem: &'m M, pools: PoolTables, node: NodeId) -> FrameTable<'m, M, R> {
-        FrameTable {
-            mem,
-            pools,
-            node,
-            rules: PhantomData,
-        }
+    pub const fn new(mem: &'m M, pools: PoolTables, node: NodeId) -> FrameTable<'m, M> {
+        FrameTable { mem, pools, node }
     }
 
     /// The first word of a frame's own record.

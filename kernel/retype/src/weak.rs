@@ -9,11 +9,10 @@ use dyad_shm::frame::WeakRef;
 use dyad_shm::permitted::Permitted;
 
 use crate::error::Refused;
-use crate::rules::Rules;
 use crate::table::FrameTable;
 use crate::word::{FrameType, FrameWord, KernelKind, Refs, Use};
 
-impl<M: GlobalMem + ?Sized, R: Rules> FrameTable<'_, M, R> {
+impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     /// Whether `object` still is a kernel object of this kind: the check of every use of a
     /// capability. One load of this node's view: where caches are not coherent, an object that has
     /// been given up elsewhere may pass until this node's next round, and is not reused before.

@@ -1,9 +1,6 @@
 //! Nodes that die in the middle of rows: what they leave is recovered, and no frame is lost.
 
 mod common;
-#[path = "common/mutants.rs"]
-#[allow(dead_code)]
-mod mutants;
 #[path = "common/words.rs"]
 #[allow(dead_code)]
 mod words;
@@ -14,7 +11,6 @@ use common::*;
 use dyad_coherence::{GlobalMem, HostMem};
 use dyad_retype::*;
 use dyad_shm::pool::{PhysAddr, PoolId};
-use mutants::Selected;
 use words::*;
 
 /// Memory in which a node stops being able to change anything after some modifications.
@@ -60,7 +56,7 @@ impl GlobalMem for Dying<'_> {
 
 #[test]
 fn a_death_at_any_step_is_recovered_and_loses_no_frame() {
-    type Op = fn(&FrameTable<'_, Dying<'_>, Selected>, &Dying<'_>, &Clock, WeakRef);
+    type Op = fn(&FrameTable<'_, Dying<'_>>, &Dying<'_>, &Clock, WeakRef);
     let ops: [Op; 4] = [
         |t, _, clock, used| {
             let _ = t.to_untyped(used, Use::User, clock, &Unrecorded, &Unrecorded);
@@ -140,7 +136,7 @@ fn a_frame_that_has_been_taken_away_is_not_published() {
         let claim = || t.from_untyped_begin(frame(1), None, &clock, &Unrecorded);
         let mut lost = claim().unwrap();
         initialise(&mem, &mut lost);
-        let survivor = table::<Selected, _>(&mem, 1);
+        let survivor = table(&mem, 1);
         assert_eq!(
             survivor.recover_frame(intent, node(0), &clock, &Unrecorded),
             Ok(true)

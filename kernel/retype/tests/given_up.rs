@@ -3,23 +3,19 @@
 //! nor those that filled it.
 
 mod common;
-#[path = "common/mutants.rs"]
-#[allow(dead_code)]
-mod mutants;
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Unrecorded, frame, node, pools, w0};
 use dyad_abi::user::PAGE_SIZE;
-use dyad_coherence::GlobalMem;
 use dyad_coherence::stale::{Fault, Habits, StaleMem};
+use dyad_coherence::{GlobalMem, without};
 use dyad_retype::{
-    Epoch, EpochSource, FrameRef, FrameTable, FrameType, FrameWord, KernelKind, Log, Refused,
-    Rules, Use, WeakRef,
+    Epoch, EpochSource, FrameRef, FrameTable, FrameType, FrameWord, KernelKind, Log, Refused, Use,
+    WeakRef,
 };
 use dyad_shm::pool::{PhysAddr, PoolId};
-use mutants::*;
 
 const KIND: KernelKind = KernelKind::THREAD;
 const THREAD: Use = Use::Kernel(KIND);
@@ -66,7 +62,7 @@ impl<'m> Rounds<'m> {
     /// What node 1 does with a reference that it checks first: what it reads of the object.
     fn look(&self) -> Option<u64> {
         let far = self.mem.node(1);
-        let t: FrameTable<'_, _, Selected> = FrameTable::new(&far, pools(), node(1));
+        let t: FrameTable<'_, _> = FrameTable::new(&far, pools(), node(1));
         let object = self.object.get().filter(|&o| t.is_object(o, KIND))?;
         Some(far.load(object.frame.address(), Relaxed))
     }
@@ -132,7 +128,7 @@ fn memory() -> StaleMem {
     StaleMem::with_habits(2, 0, Habits::LAZY)
 }
 
-fn formatted<R: Rules, M: GlobalMem>(mem: &M, n: u64) -> FrameTable<'_, M, R> {
+fn formatted<M: GlobalMem>(mem: &M, n: u64) -> FrameTable<'_, M> {
     let t = FrameTable::new(mem, pools(), node(n));
     if n == 0 {
         t.format(PoolId::Cxl, &(FRAME..FRAME + 1), FRAME..FRAME + 1)
@@ -142,8 +138,8 @@ fn formatted<R: Rules, M: GlobalMem>(mem: &M, n: u64) -> FrameTable<'_, M, R> {
 }
 
 /// Fills the frame with a word and puts it to use.
-fn fill<R: Rules, M: GlobalMem>(
-    (t, mem): (&FrameTable<'_, M, R>, &M),
+fn fill<M: GlobalMem>(
+    (t, mem): (&FrameTable<'_, M>, &M),
     word: u64,
     used: Use,
     epochs: &impl EpochSource,
@@ -157,11 +153,11 @@ fn fill<R: Rules, M: GlobalMem>(
 }
 
 /// An object that node 1 uses is given up, and its frame holds another one as soon as it may.
-fn object_given_up<R: Rules>(eager: Eager) {
+fn object_given_up(eager: Eager) {
     let mem = memory();
     let rounds = Rounds::new(&mem, eager);
     let zero = mem.node(0);
-    let t = formatted::<R, _>(&zero, 0);
+    let t = formatted(&zero, 0);
     let old = fill((&t, &zero), 7, THREAD, &rounds).unwrap();
     rounds.object.set(Some(old));
     assert_eq!(rounds.look(), Some(7));
@@ -174,11 +170,11 @@ fn object_given_up<R: Rules>(eager: Eager) {
 }
 
 /// The same for a node that dies in the middle of it, and is recovered.
-fn object_recovered<R: Rules>() {
+fn object_recovered() {
     let mem = memory();
     let rounds = Rounds::new(&mem, Eager::AtTheStamp);
     let zero = mem.node(0);
-    let t = formatted::<R, _>(&zero, 0);
+    let t = formatted(&zero, 0);
     let old = fill((&t, &zero), 7, THREAD, &rounds).unwrap();
     rounds.object.set(Some(old));
     assert_eq!(rounds.look(), Some(7));
@@ -189,7 +185,7 @@ fn object_recovered<R: Rules>() {
     reused(&rounds, (&t, &zero));
 }
 
-fn reused<R: Rules, M: GlobalMem>(rounds: &Rounds<'_>, (t, mem): (&FrameTable<'_, M, R>, &M)) {
+fn reused<M: GlobalMem>(rounds: &Rounds<'_>, (t, mem): (&FrameTable<'_, M>, &M)) {
     let new = fill((t, mem), 8, THREAD, rounds).unwrap();
     assert_eq!(rounds.look(), None, "an old reference is good for ever");
     rounds.object.set(Some(new));
@@ -199,33 +195,39 @@ fn reused<R: Rules, M: GlobalMem>(rounds: &Rounds<'_>, (t, mem): (&FrameTable<'_
 #[test]
 fn objects_that_are_given_up_are_forgotten() {
     for eager in [Eager::Never, Eager::AtTheLog, Eager::AtTheStamp] {
-        object_given_up::<Selected>(eager);
+        object_given_up(eager);
     }
-    object_recovered::<Selected>();
+    object_recovered();
 }
 
 #[test]
 #[should_panic(expected = "an old reference is good for ever")]
 fn mutant_given_up_without_a_log() {
-    object_given_up::<GiveUpWithoutLog>(Eager::Never);
+    without!("retype::give_up::log", object_given_up(Eager::Never));
 }
 
 #[test]
 #[should_panic(expected = "an old reference is good for ever")]
 fn mutant_logged_before_it_is_given_up() {
-    object_given_up::<GiveUpLogsEarly>(Eager::AtTheLog);
+    without!(
+        "retype::give_up::log-after-cas",
+        object_given_up(Eager::AtTheLog)
+    );
 }
 
 #[test]
 #[should_panic(expected = "an old reference is good for ever")]
 fn mutant_logged_after_the_stamp() {
-    object_given_up::<GiveUpLogsLate>(Eager::AtTheStamp);
+    without!(
+        "retype::give_up::log-before-stamp",
+        object_given_up(Eager::AtTheStamp)
+    );
 }
 
 #[test]
 #[should_panic(expected = "an old reference is good for ever")]
 fn mutant_recovered_without_a_log() {
-    object_recovered::<RecoveryWithoutLog>();
+    without!("recover::retyping::log", object_recovered());
 }
 
 /// A node that had done its change may have died before its log.
@@ -234,7 +236,7 @@ fn a_frame_is_logged_by_whoever_recovers_it_in_each_case() {
     let mem = memory();
     let rounds = Rounds::new(&mem, Eager::Never);
     let zero = mem.node(0);
-    let t = formatted::<Selected, _>(&zero, 0);
+    let t = formatted(&zero, 0);
     let old = fill((&t, &zero), 7, THREAD, &rounds).unwrap();
     t.to_untyped(old, THREAD, &rounds, &Unrecorded, &Unrecorded)
         .unwrap();
@@ -251,10 +253,7 @@ fn who_initialises_a_frame_keeps_no_copy() {
     let mem = memory();
     let rounds = Rounds::new(&mem, Eager::Never);
     let (zero, one) = (mem.node(0), mem.node(1));
-    let (a, b) = (
-        formatted::<Selected, _>(&zero, 0),
-        formatted::<Selected, _>(&one, 1),
-    );
+    let (a, b) = (formatted(&zero, 0), formatted(&one, 1));
     let user = fill((&a, &zero), 7, Use::User, &rounds).unwrap();
     a.to_untyped(user, Use::User, &rounds, &Unrecorded, &rounds)
         .unwrap();
@@ -270,10 +269,7 @@ fn who_abandons_a_claim_keeps_no_stores() {
     let mem = memory();
     let rounds = Rounds::new(&mem, Eager::Never);
     let (zero, one) = (mem.node(0), mem.node(1));
-    let (a, b) = (
-        formatted::<Selected, _>(&zero, 0),
-        formatted::<Selected, _>(&one, 1),
-    );
+    let (a, b) = (formatted(&zero, 0), formatted(&one, 1));
     let at = frame(FRAME).address();
     let claim = a.from_untyped_begin(frame(FRAME), None, &rounds, &Unrecorded);
     zero.store(at, 7, Relaxed);

@@ -2,9 +2,6 @@
 //! whatever the caches hold, and each flush is needed, shown by leaving out one after the other.
 
 mod common;
-#[path = "common/mutants.rs"]
-#[allow(dead_code)]
-mod mutants;
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,7 +11,6 @@ use dyad_coherence::stale::mutant::{Flushes, Kind, try_each};
 use dyad_coherence::stale::{StaleMem, Task, pause};
 use dyad_retype::{FrameTable, FrameType, KernelKind, Order, Refused, Use};
 use dyad_shm::pool::PoolId;
-use mutants::Selected;
 
 const THREAD: Use = Use::Kernel(KernelKind::THREAD);
 const SEEDS: u64 = if cfg!(miri) { 2 } else { 40 };
@@ -41,7 +37,7 @@ fn same<T: PartialEq + core::fmt::Debug>(what: &str, found: T, expected: T) -> O
     }
 }
 
-fn table<M: GlobalMem>(mem: &M, n: u64) -> FrameTable<'_, M, Selected> {
+fn table<M: GlobalMem>(mem: &M, n: u64) -> FrameTable<'_, M> {
     FrameTable::new(mem, pools(), node(n))
 }
 

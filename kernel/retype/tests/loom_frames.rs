@@ -2,9 +2,6 @@
 //! that only races need, the race that breaks the protocol without it.
 
 mod common;
-#[path = "common/mutants.rs"]
-#[allow(dead_code)]
-mod mutants;
 #[path = "common/races.rs"]
 #[allow(dead_code)]
 mod races;
@@ -13,15 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic as plain;
 
 use common::{Unrecorded, frame, initialise, w0, w1};
-use dyad_coherence::GlobalMem;
 use dyad_coherence::model::{Lacks, LoomMem, explore};
+use dyad_coherence::{GlobalMem, without};
 use dyad_retype::{
-    Epoch, EpochSource, FrameType, KernelKind, Order, Refused, Rules, StampWord, Use, Version,
+    Epoch, EpochSource, FrameType, KernelKind, Order, Refused, StampWord, Use, Version,
 };
 use dyad_shm::pool::PhysAddr;
 use loom::sync::atomic::Ordering;
 use loom::thread;
-use mutants::*;
 use races::*;
 
 const THREAD: Use = Use::Kernel(KernelKind::THREAD);
@@ -30,12 +26,12 @@ const EPOCH: PhysAddr = PhysAddr(0x1000);
 const PUBLISHED: PhysAddr = PhysAddr(0x1040);
 
 /// A frame is mapped or given up, not both.
-fn map_and_give_up<R: Rules>() {
+fn map_and_give_up() {
     let mem = memory(&[word(1, USER, 0)]);
     let (pin, up) = race(
         &mem,
-        |m| table::<R>(m, 1).pin_user(weak(0, 1), Order::FRAME),
-        |m| table::<R>(m, 0).to_untyped(weak(0, 1), Use::User, &Quiet, &Unrecorded, &Unrecorded),
+        |m| table(m, 1).pin_user(weak(0, 1), Order::FRAME),
+        |m| table(m, 0).to_untyped(weak(0, 1), Use::User, &Quiet, &Unrecorded, &Unrecorded),
     );
     match (pin, up) {
         (Ok(_), Err(Refused::InUse)) => assert_eq!(left(&mem, 0).bits(), word(1, USER, 1)),
@@ -48,26 +44,28 @@ fn map_and_give_up<R: Rules>() {
 
 #[test]
 fn a_frame_is_mapped_or_given_up() {
-    explore(None, map_and_give_up::<Selected>);
+    explore(None, map_and_give_up);
 }
 
 #[test]
 #[should_panic(expected = "mapped and given up")]
 fn mutant_given_up_with_references() {
-    explore(None, map_and_give_up::<GiveUpIgnoresRefs>);
+    explore(None, || {
+        without!("retype::unused::references", map_and_give_up())
+    });
 }
 
 /// M1: the frame is given up and belongs to somebody else while an old capability is used.
-fn map_and_change_hands<R: Rules>() {
+fn map_and_change_hands() {
     let mem = memory(&[word(1, USER, 0)]);
     let (_, pin) = race(
         &mem,
         |m| {
-            let t = table::<R>(m, 1);
+            let t = table(m, 1);
             t.to_untyped(weak(0, 1), Use::User, &Quiet, &Unrecorded, &Unrecorded)?;
-            use_as::<R>(m, 1, Use::User, &Quiet)
+            use_as(m, 1, Use::User, &Quiet)
         },
-        |m| table::<R>(m, 0).pin_user(weak(0, 1), Order::FRAME),
+        |m| table(m, 0).pin_user(weak(0, 1), Order::FRAME),
     );
     let after = left(&mem, 0);
     assert_eq!(after.refs.get(), pin.is_ok() as u32);
@@ -79,13 +77,15 @@ fn map_and_change_hands<R: Rules>() {
 
 #[test]
 fn an_old_capability_never_maps_what_belongs_to_somebody_else() {
-    explore(None, map_and_change_hands::<Selected>);
+    explore(None, map_and_change_hands);
 }
 
 #[test]
 #[should_panic(expected = "foreign memory mapped")]
 fn mutant_m1_map_checks_the_type_only() {
-    explore(None, map_and_change_hands::<PinIgnoresVersion>);
+    explore(None, || {
+        without!("pins::pinned::version", map_and_change_hands())
+    });
 }
 
 /// Three at once: what two have mapped is not given up, and no reference is lost.
@@ -97,12 +97,12 @@ fn two_map_while_a_third_gives_up() {
             .map(|n| {
                 let mem = mem.clone();
                 thread::spawn(move || {
-                    let t = table::<Selected>(&mem, n);
+                    let t = table(&mem, n);
                     t.pin_user(weak(0, 1), Order::FRAME).is_ok()
                 })
             })
             .collect();
-        let t = table::<Selected>(&mem, 0);
+        let t = table(&mem, 0);
         let up = t.to_untyped(weak(0, 1), Use::User, &Quiet, &Unrecorded, &Unrecorded);
         let pins = pins.into_iter().map(|p| p.join().unwrap());
         let pinned = pins.filter(|&ok| ok).count() as u32;
@@ -123,12 +123,12 @@ fn references_are_counted_exactly() {
         let (a, b) = race(
             &mem,
             |m| {
-                let t = table::<Selected>(m, 1);
+                let t = table(m, 1);
                 t.pin_user(weak(0, 1), Order::FRAME)?;
                 t.unpin(frame(0))
             },
             |m| {
-                let t = table::<Selected>(m, 0);
+                let t = table(m, 0);
                 t.pin_user(weak(0, 1), Order::FRAME)?;
                 t.unpin(frame(0))
             },
@@ -139,9 +139,9 @@ fn references_are_counted_exactly() {
 }
 
 /// There is room for one more reference, and two want it.
-fn the_last_reference<R: Rules>() {
+fn the_last_reference() {
     let mem = memory(&[word(1, USER, 0xff_fffe)]);
-    let pin = |m: &LoomMem| table::<R>(m, 0).pin_user(weak(0, 1), Order::FRAME);
+    let pin = |m: &LoomMem| table(m, 0).pin_user(weak(0, 1), Order::FRAME);
     let (a, b) = race(&mem, pin, pin);
     assert!(a.is_ok() != b.is_ok(), "no room");
     assert_eq!(a.and(b), Err(Refused::TooManyRefs));
@@ -150,13 +150,15 @@ fn the_last_reference<R: Rules>() {
 
 #[test]
 fn one_of_two_gets_the_last_reference() {
-    explore(None, the_last_reference::<Selected>);
+    explore(None, the_last_reference);
 }
 
 #[test]
 #[should_panic(expected = "no room")]
 fn mutant_references_run_over() {
-    explore(None, the_last_reference::<PinIgnoresRoom>);
+    explore(None, || {
+        without!("pins::pinned::room", the_last_reference())
+    });
 }
 
 #[test]
@@ -165,8 +167,8 @@ fn one_of_two_gets_an_untyped_frame() {
         let mem = memory(&[word(1, UNTYPED, 0)]);
         let (a, b) = race(
             &mem,
-            |m| use_as::<Selected>(m, 1, THREAD, &Quiet),
-            |m| use_as::<Selected>(m, 0, Use::User, &Quiet),
+            |m| use_as(m, 1, THREAD, &Quiet),
+            |m| use_as(m, 0, Use::User, &Quiet),
         );
         assert!(a.is_ok() != b.is_ok());
         let used = if a.is_ok() { THREAD } else { Use::User };
@@ -180,13 +182,7 @@ fn one_of_two_gives_a_frame_up() {
         let mem = memory(&[word(1, USER, 0)]);
         let up = |n| {
             move |m: &LoomMem| {
-                table::<Selected>(m, n).to_untyped(
-                    weak(0, 1),
-                    Use::User,
-                    &Quiet,
-                    &Unrecorded,
-                    &Unrecorded,
-                )
+                table(m, n).to_untyped(weak(0, 1), Use::User, &Quiet, &Unrecorded, &Unrecorded)
             }
         };
         let (a, b) = race(&mem, up(1), up(0));
@@ -196,16 +192,16 @@ fn one_of_two_gives_a_frame_up() {
 }
 
 /// One claims a frame while the other uses it and gives it up again, with a newer stamp.
-fn claim_and_go_round<R: Rules>() {
+fn claim_and_go_round() {
     let mem = memory(&[word(1, UNTYPED, 0)]);
     let (round, claim) = race(
         &mem,
         |m| {
-            let used = use_as::<R>(m, 1, Use::User, &Loud)?;
-            table::<R>(m, 1).to_untyped(used, Use::User, &Loud, &Unrecorded, &Unrecorded)
+            let used = use_as(m, 1, Use::User, &Loud)?;
+            table(m, 1).to_untyped(used, Use::User, &Loud, &Unrecorded, &Unrecorded)
         },
         |m| {
-            table::<R>(m, 0)
+            table(m, 0)
                 .from_untyped_begin(frame(0), None, &Loud, &Unrecorded)
                 .map(|_| ())
         },
@@ -215,13 +211,15 @@ fn claim_and_go_round<R: Rules>() {
 
 #[test]
 fn a_claim_does_not_outlive_the_word_it_was_made_for() {
-    explore(None, claim_and_go_round::<Selected>);
+    explore(None, claim_and_go_round);
 }
 
 #[test]
 #[should_panic(expected = "reused too early")]
 fn mutant_claim_compares_a_newer_word() {
-    explore(None, claim_and_go_round::<ClaimComparesNewerWord>);
+    explore(None, || {
+        without!("retype::claim::whole-word", claim_and_go_round())
+    });
 }
 
 /// The epoch word and node 1's publication, in the memory of the model.
@@ -248,7 +246,7 @@ impl EpochSource for Shared<'_> {
 /// gives the frame up and wants to use it for something else. It must wait for the next round.
 ///
 /// Counts the executions in which the frame was reused.
-fn reuse_under_a_stale_translation<R: Rules>(or_equal: bool, reused: &plain::AtomicU32) {
+fn reuse_under_a_stale_translation(or_equal: bool, reused: &plain::AtomicU32) {
     let words = [
         (w0(0).0, word(1, USER, 1)),
         (w1(0).0, StampWord::default().bits()),
@@ -259,7 +257,7 @@ fn reuse_under_a_stale_translation<R: Rules>(or_equal: bool, reused: &plain::Ato
     let stale = Arc::new(plain::AtomicBool::new(false));
     let seen = stale.clone();
     let node0 = move |m: &LoomMem| -> bool {
-        let (t, epochs) = (table::<R>(m, 0), Shared { mem: m, or_equal });
+        let (t, epochs) = (table(m, 0), Shared { mem: m, or_equal });
         let up = t.to_untyped(weak(0, 1), Use::User, &epochs, &Unrecorded, &Unrecorded);
         let claim = up.and_then(|_| t.from_untyped_begin(frame(0), None, &epochs, &Unrecorded));
         if claim.is_ok() {
@@ -272,7 +270,7 @@ fn reuse_under_a_stale_translation<R: Rules>(or_equal: bool, reused: &plain::Ato
         let first = m.add(EPOCH, 1) + 1;
         m.fence();
         stale.store(true, plain::Ordering::SeqCst);
-        table::<R>(m, 1).unpin(frame(0)).unwrap();
+        table(m, 1).unpin(frame(0)).unwrap();
         m.store(PUBLISHED, first, Ordering::Release);
         let second = m.add(EPOCH, 1) + 1;
         m.fence();
@@ -282,36 +280,36 @@ fn reuse_under_a_stale_translation<R: Rules>(or_equal: bool, reused: &plain::Ato
     reused.fetch_add(claimed as u32, plain::Ordering::Relaxed);
 }
 
-fn explore_reuse<R: Rules>(or_equal: bool) {
+fn explore_reuse(or_equal: bool) {
     let reused = Arc::new(plain::AtomicU32::new(0));
     let count = reused.clone();
     explore(None, move || {
-        reuse_under_a_stale_translation::<R>(or_equal, &count)
+        reuse_under_a_stale_translation(or_equal, &count)
     });
     assert_ne!(reused.load(plain::Ordering::Relaxed), 0, "never reused");
 }
 
 #[test]
 fn a_frame_is_not_reused_under_a_stale_translation() {
-    explore_reuse::<Selected>(false);
+    explore_reuse(false);
 }
 
 #[test]
 #[should_panic(expected = "reused under a live TLB entry")]
 fn mutant_a1b_published_may_equal_the_stamp() {
-    explore_reuse::<Selected>(true);
+    explore_reuse(true);
 }
 
 #[test]
 #[should_panic(expected = "reused under a live TLB entry")]
 fn mutant_a1d_stamp_read_before_the_cas() {
-    explore_reuse::<GiveUpStampsEarly>(false);
+    without!("retype::give_up::stamp-after-cas", explore_reuse(false));
 }
 
 #[test]
 #[should_panic(expected = "reused under a live TLB entry")]
 fn mutant_given_up_without_a_stamp() {
-    explore_reuse::<GiveUpWithoutStamp>(false);
+    without!("retype::give_up::stamp", explore_reuse(false));
 }
 
 /// Whoever sees that a frame is in use sees its contents.
@@ -322,11 +320,11 @@ fn publish_and_look(lacks: Lacks) {
     let (seen, used) = race(
         &mem,
         move |m| {
-            let checked = table::<Selected>(m, 0).check(weak(1, 1), THREAD);
+            let checked = table(m, 0).check(weak(1, 1), THREAD);
             checked.map(|()| m.load(contents, Ordering::Relaxed))
         },
         |m| {
-            let t = table::<Selected>(m, 1);
+            let t = table(m, 1);
             let mut claim = t.from_untyped_begin(frame(1), None, &Quiet, &Unrecorded)?;
             m.store(contents, 7, Ordering::Relaxed);
             claim.frame_done(m);
@@ -360,9 +358,9 @@ fn a_half_is_merged_or_used() {
         let mem = memory(&[word(1, UNTYPED, 0), word(1, UNTYPED, 0)]);
         let (merged, used) = race(
             &mem,
-            |m| table::<Selected>(m, 1).merge(frame(0), &Unrecorded),
+            |m| table(m, 1).merge(frame(0), &Unrecorded),
             |m| {
-                table::<Selected>(m, 0)
+                table(m, 0)
                     .from_untyped_begin(frame(1), None, &Quiet, &Unrecorded)
                     .map(|_| ())
             },
@@ -383,9 +381,9 @@ fn a_block_is_split_or_used_and_walks_to_its_head_are_safe() {
         ]);
         let (split, used) = race(
             &mem,
-            |m| table::<Selected>(m, 1).split(frame(0), &Unrecorded),
+            |m| table(m, 1).split(frame(0), &Unrecorded),
             |m| {
-                let t = table::<Selected>(m, 0);
+                let t = table(m, 0);
                 let (head, _) = match t.head(frame(1)) {
                     Ok(found) => found,
                     Err(why) => return Err(why),

@@ -2,9 +2,6 @@
 //! for each rule that only these races need, the race that breaks the protocol without it.
 
 mod common;
-#[path = "common/mutants.rs"]
-#[allow(dead_code)]
-mod mutants;
 #[path = "common/races.rs"]
 #[allow(dead_code)]
 mod races;
@@ -12,14 +9,13 @@ mod races;
 use std::sync::Arc;
 
 use common::{Unrecorded, frame, node, w0, w1};
-use dyad_coherence::GlobalMem;
 use dyad_coherence::model::{Lacks, LoomMem, explore};
+use dyad_coherence::{GlobalMem, without};
 use dyad_retype::{
-    FrameType, IntentRecord, Intents, KernelKind, Order, Refused, Row, Rules, Use, Version,
+    FrameType, IntentRecord, Intents, KernelKind, Order, Refused, Row, Use, Version,
 };
 use dyad_shm::pool::PhysAddr;
 use loom::sync::atomic::Ordering;
-use mutants::*;
 use races::*;
 
 #[test]
@@ -29,13 +25,12 @@ fn two_recoverers_give_a_frame_up_once() {
         let (a, b) = race(
             &mem,
             |m| {
-                let recovered =
-                    table::<Selected>(m, 1).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded);
+                let recovered = table(m, 1).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded);
                 // The first use of the frame does not suffer from the other recoverer.
-                let used = use_as::<Selected>(m, 1, THREAD, &Quiet);
+                let used = use_as(m, 1, THREAD, &Quiet);
                 (recovered, used.is_ok())
             },
-            |m| table::<Selected>(m, 0).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded),
+            |m| table(m, 0).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded),
         );
         assert!(a.1);
         assert_eq!((a.0 == Ok(true)) as u32 + (b == Ok(true)) as u32, 1);
@@ -46,14 +41,14 @@ fn two_recoverers_give_a_frame_up_once() {
 
 /// One recovers what node 2 left, and node 2 comes back and takes the same frame; the other
 /// recoverer is late.
-fn late_recoverer<R: Rules>() {
+fn late_recoverer() {
     let mem = memory(&[word(1, FrameType::Retyping(node(2)), 0)]);
     let (_, used) = race(
         &mem,
-        |m| table::<R>(m, 1).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded),
+        |m| table(m, 1).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded),
         |m| {
-            let first = table::<R>(m, 0).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded);
-            first.and_then(|_| use_as::<R>(m, 2, THREAD, &Quiet))
+            let first = table(m, 0).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded);
+            first.and_then(|_| use_as(m, 2, THREAD, &Quiet))
         },
     );
     assert!(used.is_ok(), "taken from a node that lives");
@@ -61,13 +56,15 @@ fn late_recoverer<R: Rules>() {
 
 #[test]
 fn a_late_recoverer_takes_nothing_from_the_next_incarnation() {
-    explore(None, late_recoverer::<Selected>);
+    explore(None, late_recoverer);
 }
 
 #[test]
 #[should_panic(expected = "taken from a node that lives")]
 fn mutant_recovered_whatever_the_version() {
-    explore(None, late_recoverer::<RecoveryIgnoresVersion>);
+    explore(None, || {
+        without!("recover::retyping::version", late_recoverer())
+    });
 }
 
 #[test]
@@ -77,12 +74,12 @@ fn nothing_is_mapped_after_a_freeze_and_nothing_is_lost() {
         let (pin, counts) = race(
             &mem,
             |m| {
-                let t = table::<Selected>(m, 1);
+                let t = table(m, 1);
                 t.unpin(frame(0)).unwrap();
                 t.pin_user(weak(0, 1), Order::FRAME)
             },
             |m| {
-                let t = table::<Selected>(m, 0);
+                let t = table(m, 0);
                 assert_eq!(t.freeze(frame(0)), Ok(Use::User));
                 let frozen = left(m, 0).refs;
                 t.unfreeze(frame(0)).unwrap();
@@ -112,7 +109,7 @@ impl Intents for Recorded<'_> {
 }
 
 /// One unmaps; the other freezes the frame and, if it finds no row at work, counts.
-fn unmap_and_recount<R: Rules>(lacks: Lacks) {
+fn unmap_and_recount(lacks: Lacks) {
     let table_kind = FrameType::Kernel(KernelKind::ADDRESS_SPACE);
     let tracked = [
         (w0(0).0, word(1, USER, 1)),
@@ -124,7 +121,7 @@ fn unmap_and_recount<R: Rules>(lacks: Lacks) {
     let (counted, _) = race(
         &mem,
         |m| {
-            let t = table::<R>(m, 0);
+            let t = table(m, 0);
             assert_eq!(t.freeze(frame(0)), Ok(Use::User));
             if m.load_fresh(INTENT, Ordering::Acquire) != 0 {
                 return None;
@@ -133,7 +130,7 @@ fn unmap_and_recount<R: Rules>(lacks: Lacks) {
             Some((entries, left(m, 0).refs.get() as u64))
         },
         |m| {
-            let (t, intents) = (table::<R>(m, 1), Recorded(m));
+            let (t, intents) = (table(m, 1), Recorded(m));
             intents.begin(&IntentRecord::frame(Row::Unmap, frame(0), Version(1)));
             if t.may_unpin(frame(0), frame(1)).is_err() {
                 return intents.clear();
@@ -149,19 +146,19 @@ fn unmap_and_recount<R: Rules>(lacks: Lacks) {
 
 #[test]
 fn a_row_that_gives_references_back_is_seen_or_refused_by_a_recount() {
-    explore(None, || unmap_and_recount::<Selected>(Lacks::Nothing));
+    explore(None, || unmap_and_recount(Lacks::Nothing));
 }
 
 #[test]
 #[should_panic(expected = "counted while a row is at work")]
 fn mutant_unmapped_whatever_is_frozen() {
     explore(None, || {
-        unmap_and_recount::<UnpinIgnoresFrozen>(Lacks::Nothing);
+        without!("pins::may_unpin::frozen", unmap_and_recount(Lacks::Nothing));
     });
 }
 
 #[test]
 #[should_panic(expected = "counted while a row is at work")]
 fn mutant_frozen_without_fences() {
-    explore(None, || unmap_and_recount::<Selected>(Lacks::Fences));
+    explore(None, || unmap_and_recount(Lacks::Fences));
 }

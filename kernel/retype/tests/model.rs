@@ -2,19 +2,13 @@
 //! reference ever handed out is as the model has it.
 
 mod common;
-#[path = "common/mutants.rs"]
-#[allow(dead_code)]
-mod mutants;
 
 use std::collections::BTreeMap;
 
 use common::{Clock, Unrecorded, frame, initialise, node, table};
 use dyad_coherence::HostMem;
-use dyad_retype::{
-    FrameTable, FrameType, KernelKind, Order, Refs, Refused, Rules, Use, Version, WeakRef,
-};
+use dyad_retype::{FrameTable, FrameType, KernelKind, Order, Refs, Refused, Use, Version, WeakRef};
 use dyad_shm::pool::PoolId;
-use mutants::Selected;
 use proptest::prelude::*;
 
 const N: u64 = 16;
@@ -132,14 +126,14 @@ impl Model {
     }
 }
 
-struct Run<'m, R> {
+struct Run<'m> {
     mem: &'m HostMem,
-    frames: FrameTable<'m, HostMem, R>,
+    frames: FrameTable<'m, HostMem>,
     clock: Clock,
     model: Model,
 }
 
-impl<R: Rules> Run<'_, R> {
+impl Run<'_> {
     fn claim(&mut self, at: u64, used: Use, die: bool) {
         let claim = self
             .frames
@@ -155,7 +149,7 @@ impl<R: Rules> Run<'_, R> {
         let entry = self.model.blocks.get_mut(&at).unwrap();
         if die {
             // The claim is forgotten; another node recovers it.
-            let survivor = table::<R, _>(self.mem, 1);
+            let survivor = table(self.mem, 1);
             let intent = WeakRef {
                 frame: frame(at),
                 version: Version(self.model.versions[at as usize]),
@@ -379,9 +373,9 @@ impl<R: Rules> Run<'_, R> {
 }
 
 /// Formats a pool, splits some of it, and does what `ops` say.
-fn run<R: Rules>(pieces: Vec<u64>, ops: Vec<Op>) {
+fn run(pieces: Vec<u64>, ops: Vec<Op>) {
     let mem = HostMem::new();
-    let frames = table::<R, _>(&mem, 0);
+    let frames = table(&mem, 0);
     frames.format(PoolId::Cxl, &(0..N), 0..N).unwrap();
     let whole = Block {
         order: 4,
@@ -420,6 +414,6 @@ proptest! {
 
     #[test]
     fn any_sequence_does_what_the_model_does((pieces, ops) in sequence()) {
-        run::<Selected>(pieces, ops);
+        run(pieces, ops);
     }
 }

@@ -1,9 +1,6 @@
 //! The short way to claim one frame does what the long way does, or leaves it to it.
 
 mod common;
-#[path = "common/mutants.rs"]
-#[allow(dead_code)]
-mod mutants;
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,7 +10,6 @@ use dyad_retype::{
     Epoch, EpochSource, FrameTable, FrameType, FrameWord, IntentRecord, KernelKind, Order, Refs,
     Refused, Row, Use, Version,
 };
-use mutants::Selected;
 
 const THREAD: Use = Use::Kernel(KernelKind::THREAD);
 
@@ -24,7 +20,7 @@ fn set(mem: &HostMem, ty: FrameType, refs: u32) -> u64 {
     word
 }
 
-fn frames(mem: &HostMem) -> FrameTable<'_, HostMem, Selected> {
+fn frames(mem: &HostMem) -> FrameTable<'_, HostMem> {
     table(mem, 0)
 }
 

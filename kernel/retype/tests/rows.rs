@@ -2,9 +2,6 @@
 //! refuses.
 
 mod common;
-#[path = "common/mutants.rs"]
-#[allow(dead_code)]
-mod mutants;
 #[path = "common/words.rs"]
 mod words;
 
@@ -19,7 +16,6 @@ use dyad_retype::{
     Order, Placing, Refs, Refused, Row, Use, Version, WeakRef,
 };
 use dyad_shm::pool::{PhysAddr, PoolId};
-use mutants::Selected;
 use proptest::prelude::*;
 use words::*;
 
@@ -473,7 +469,7 @@ proptest! {
         version in any::<u32>(),
     ) {
         let (mem, clock, log) = (HostMem::new(), Clock::default(), Unrecorded);
-        let t: FrameTable<'_, _, Selected> =
+        let t: FrameTable<'_, _> =
             FrameTable::new(&mem, pools().with(PoolId::Cxl, PhysAddr(CXL_BASE), 8), node(0));
         for (i, (a, b, sound)) in words.iter().enumerate() {
             // Most words are nearly sound, so that more than the first check is reached.

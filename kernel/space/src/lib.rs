@@ -16,7 +16,7 @@
 #![forbid(unsafe_code)]
 
 #[macro_use(lacks)]
-extern crate dyad_object;
+extern crate dyad_coherence;
 
 pub mod copy;
 pub mod evacuate;

@@ -5,10 +5,9 @@
 //!
 //! | name | what takes it away | so that nothing of it is in a kernel |
 //! |---|---|---|
-//! | `rule/CRATE::RULE` | the type parameter `Rules` of frame and capability tables | it is chosen by `tests/common/mutants.rs`; kernels have the default, whose rules are constants |
 //! | `flush/PLACE` | memory with caches (`stale::mutant`) | it is a back end of its own |
 //! | `order/PLACE` | memory of models with loom (`model::mutant`) | it is a back end of its own |
-//! | `check/CRATE::PLACE` | `lacks!` in the kernel's crates | it is `false` without the feature `host`, which kernels have not |
+//! | `check/CRATE::PLACE` | `lacks!` in the kernel's crates, rows of the protocol included | it is `false` without the feature `host`, which kernels have not |
 //!
 //! Places are named by module, function and call ([`dyad_coherence::mutants`]) or by what is checked.
 //! `tests/mutants.rs` runs the named tests of each mutant, which must fail with it and pass without.

@@ -5,7 +5,7 @@ use crate::{Mutant, m};
 
 pub(crate) const RULES: &[Mutant] = &[
     m(
-        "rule/retype::PinChecksVersion",
+        "check/retype::pins::pinned::version",
         Version,
         "A reference is taken only if the version is the one the capability was made for (M1)",
         &[
@@ -15,7 +15,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/retype::PinChecksUse",
+        "check/retype::pins::pinned::use",
         State,
         "A reference is taken only if the frame is used for what is wanted",
         &[
@@ -25,7 +25,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/retype::PinChecksRoom",
+        "check/retype::pins::pinned::room",
         References,
         "No reference is taken if there is no room for it",
         &[
@@ -34,7 +34,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/retype::UnpinChecksFrozen",
+        "check/retype::pins::may_unpin::frozen",
         References,
         "No row that gives a reference back begins while the frame is frozen",
         &[
@@ -43,7 +43,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/retype::GiveUpChecksRefs",
+        "check/retype::retype::unused::references",
         References,
         "Frames are given up only without references",
         &[
@@ -53,7 +53,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/retype::GiveUpStamps",
+        "check/retype::retype::give_up::stamp",
         Stamp,
         "A frame that is given up is stamped",
         &[
@@ -63,25 +63,25 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/retype::GiveUpLogs",
+        "check/retype::retype::give_up::log",
         Log,
         "A kernel object that is given up is logged, and the word that says so",
         &["retype/given_up/objects_that_are_given_up_are_forgotten"],
     ),
     m(
-        "rule/retype::LogAfterCas",
+        "check/retype::retype::give_up::log-after-cas",
         Log,
         "It is logged after the compare-and-swap that ends the old use",
         &["retype/given_up/objects_that_are_given_up_are_forgotten"],
     ),
     m(
-        "rule/retype::LogBeforeStamp",
+        "check/retype::retype::give_up::log-before-stamp",
         Log,
         "It is logged before the stamp is read",
         &["retype/given_up/objects_that_are_given_up_are_forgotten"],
     ),
     m(
-        "rule/retype::StampAfterCas",
+        "check/retype::retype::give_up::stamp-after-cas",
         Stamp,
         "The stamp is read after the compare-and-swap that ends the old use (A1c, A1d)",
         &[
@@ -90,7 +90,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/retype::GiveUpBumpsVersion",
+        "check/retype::retype::give_up::version",
         Version,
         "A frame that is given up gets a new version",
         &[
@@ -100,13 +100,13 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/retype::ClaimComparesWholeWord",
+        "check/retype::retype::claim::whole-word",
         Version,
         "A claim replaces the word that was read before the stamp was, not a newer one",
         &["retype/loom_frames/a_claim_does_not_outlive_the_word_it_was_made_for"],
     ),
     m(
-        "rule/retype::ClaimChecksStamp",
+        "check/retype::retype::claim::stamp",
         Stamp,
         "A claim waits until every node has been quiet since the stamp",
         &[
@@ -116,13 +116,13 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/retype::RecoveryChecksVersion",
+        "check/retype::recover::retyping::version",
         Version,
         "A frame is recovered only if it has the version that the dead node left it with",
         &["retype/loom_recovery/a_late_recoverer_takes_nothing_from_the_next_incarnation"],
     ),
     m(
-        "rule/retype::RecoveryBumpsVersion",
+        "check/retype::recover::retyping::next-version",
         Version,
         "A frame that is recovered gets a new version (D1)",
         &[
@@ -132,7 +132,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/retype::RecoveryStamps",
+        "check/retype::recover::retyping::stamp",
         Stamp,
         "A frame that is recovered is stamped",
         &[
@@ -142,13 +142,13 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/retype::RecoveryLogs",
+        "check/retype::recover::retyping::log",
         Log,
         "What a dead node may have given up is logged by who recovers it",
         &["retype/given_up/a_frame_is_logged_by_whoever_recovers_it_in_each_case"],
     ),
     m(
-        "rule/retype::MergeKeepsNewerStamp",
+        "check/retype::block::merge::stamp",
         Stamp,
         "Two blocks become one with the newer of their stamps",
         &[
@@ -158,7 +158,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/retype::SplitCopiesStamp",
+        "check/retype::block::split::stamp",
         Stamp,
         "The new half of a block is stamped as the block was",
         &[
@@ -168,13 +168,13 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::ReserveBeforeCheck",
+        "check/captbl::slot::fill::reserve-first",
         Stamp,
         "A slot is reserved before its stamp is looked at (S3)",
         &["captbl/loom_slots/a_slot_is_not_filled_again_under_a_reader"],
     ),
     m(
-        "rule/captbl::ActivateChecksStamp",
+        "check/captbl::slot::fill::stamp",
         Stamp,
         "A slot is filled only if every node has been quiet since its stamp",
         &[
@@ -184,7 +184,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::FillBeforeActive",
+        "check/captbl::slot::fill::contents-first",
         Release,
         "A slot has its contents before it is ACTIVE",
         &[
@@ -193,7 +193,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::PublishLogs",
+        "check/captbl::publish::log",
         Log,
         "A slot that has been filled and an entry that has got a leaf are logged",
         &[
@@ -202,7 +202,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::ActivateChecksFree",
+        "check/captbl::slot::fill::free",
         State,
         "A slot is taken by compare-and-swap, so that one of two gets it",
         &[
@@ -212,7 +212,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::ClosingUntilStamped",
+        "check/captbl::slot::close::closing",
         Stamp,
         "A slot is CLOSING until it has its stamp (C1)",
         &[
@@ -221,7 +221,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::GiveUpStamps",
+        "check/captbl::close::stamp",
         Stamp,
         "A slot or entry that is given up is stamped",
         &[
@@ -231,7 +231,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::StampAfterCas",
+        "check/captbl::close::stamp-last",
         Stamp,
         "The stamp is read after the compare-and-swap that unpublishes (C1b)",
         &[
@@ -240,7 +240,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::LogBeforeStamp",
+        "check/captbl::close::log-first",
         Log,
         "What has been unpublished is in the log before the stamp is taken",
         &[
@@ -249,7 +249,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::CopyChecksRight",
+        "check/captbl::slot::copied::right",
         Permission,
         "Only what has the right may be copied",
         &[
@@ -259,7 +259,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::CopyNarrowsRights",
+        "check/captbl::slot::copied::rights",
         Permission,
         "A copy permits no more than its source",
         &[
@@ -269,7 +269,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::CopyNarrowsPayload",
+        "check/captbl::slot::copied::payload",
         Permission,
         "A copy refers to no more than its source",
         &[
@@ -279,7 +279,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::CopyKeepsGuard",
+        "check/captbl::slot::copied::guard",
         Permission,
         "A copy of a guarded capability is guarded",
         &[
@@ -289,7 +289,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::CopyRefusesSecondGuard",
+        "check/captbl::slot::copied::second-guard",
         Permission,
         "A guarded capability gets no other guard",
         &[
@@ -299,7 +299,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::PinsBeforeEntry",
+        "check/captbl::edge::cons::pins-first",
         References,
         "An edge is pinned before it exists (P1)",
         &[
@@ -309,7 +309,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::FailureUnpins",
+        "check/captbl::edge::cons::unpin",
         References,
         "An edge that could not be made gives its pins back",
         &[
@@ -319,7 +319,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::ConsChecksStamp",
+        "check/captbl::edge::link::stamp",
         Stamp,
         "An entry is used again only if every node has been quiet since its stamp",
         &[
@@ -329,19 +329,19 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::ConsComparesEntry",
+        "check/captbl::edge::link::compare",
         State,
         "An entry is replaced only if it has the stamp that was checked",
         &["captbl/loom_edges/an_entry_leads_to_one_leaf_within_one_stay_in_the_kernel"],
     ),
     m(
-        "rule/captbl::DeconsChecksFrozen",
+        "check/captbl::edge::decons::frozen",
         References,
         "No leaf is taken out while it or its root is being recovered",
         &["captbl/rows/nothing_is_taken_out_while_leaf_or_root_are_recovered"],
     ),
     m(
-        "rule/captbl::UnpublishBeforeUnpin",
+        "check/captbl::edge::decons::unpin-last",
         References,
         "An edge gives its pins back after it has been unpublished",
         &[
@@ -350,7 +350,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::RecoveryChecksIncarnation",
+        "check/captbl::recover::is::incarnation",
         State,
         "Recovery takes only from the incarnation that has died",
         &[
@@ -360,7 +360,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::RecoveryTakesOver",
+        "check/captbl::recover::slot::take-over",
         State,
         "A recoverer makes itself the owner of a slot before it stores to it",
         &[
@@ -369,7 +369,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::RecoveryKnowsClosing",
+        "check/captbl::recover::slot::closing",
         State,
         "Recovery knows CLOSING besides RESERVED (D3)",
         &[
@@ -379,13 +379,13 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::RecoveryLogs",
+        "check/captbl::recover::log",
         Log,
         "What a dead node may have changed is logged by who recovers it",
         &["captbl/incoherent/rows_see_memory_and_lookups_are_late_by_one_round"],
     ),
     m(
-        "rule/captbl::GuardChecksFrame",
+        "check/captbl::liveness::check::frame",
         Version,
         "A guard is alive only as long as its frame has the version it was made with",
         &[
@@ -394,7 +394,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::GuardChecksCount",
+        "check/captbl::liveness::check::count",
         Version,
         "A guard is alive only as long as its entry has the count it was made with",
         &[
@@ -404,7 +404,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "rule/captbl::RevokeLogs",
+        "check/captbl::liveness::revoke::log",
         Log,
         "A revocation is logged",
         &[

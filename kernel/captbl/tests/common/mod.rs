@@ -9,7 +9,7 @@ use dyad_abi::boot::CXL_BASE;
 use dyad_abi::cap::{CapIndex, CapType, LEAF_SLOTS, Rights};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, NodeId};
-use dyad_captbl::{Contents, Log, Owner, Pins, Rules, SlotPlace, Table};
+use dyad_captbl::{Contents, Log, Owner, Pins, SlotPlace, Table};
 use dyad_coherence::GlobalMem;
 use dyad_shm::frame::{Epoch, FrameRef, Version, WeakRef};
 use dyad_shm::intent::IntentRecord;
@@ -42,7 +42,7 @@ pub fn owner(node: u64, incarnation: u32) -> Owner {
 }
 
 /// Tables changed by a node in its first incarnation.
-pub fn table<R: Rules, M: GlobalMem>(mem: &M, node: u64) -> Table<'_, M, R> {
+pub fn table<M: GlobalMem>(mem: &M, node: u64) -> Table<'_, M> {
     Table::new(mem, owner(node, 1))
 }
 

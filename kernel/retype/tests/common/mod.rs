@@ -9,7 +9,7 @@ use dyad_abi::user::PAGE_SIZE;
 use dyad_coherence::GlobalMem;
 use dyad_retype::{
     Claim, Epoch, EpochSource, FrameRef, FrameTable, IntentRecord, Intents, PoolTables, Refused,
-    Rules, Use, WeakRef,
+    Use, WeakRef,
 };
 use dyad_shm::pool::{PhysAddr, PoolId};
 use proptest::test_runner::Config as ProptestConfig;
@@ -38,7 +38,7 @@ pub fn w1(index: u64) -> PhysAddr {
     w0(index).add(8)
 }
 
-pub fn table<R: Rules, M: GlobalMem>(mem: &M, n: u64) -> FrameTable<'_, M, R> {
+pub fn table<M: GlobalMem>(mem: &M, n: u64) -> FrameTable<'_, M> {
     FrameTable::new(mem, pools(), node(n))
 }
 
@@ -125,8 +125,8 @@ pub fn initialise<M: GlobalMem>(mem: &M, claim: &mut Claim) {
 }
 
 /// The whole row `untyped -> Y`.
-pub fn put_to_use<R: Rules, M: GlobalMem>(
-    frames: &FrameTable<'_, M, R>,
+pub fn put_to_use<M: GlobalMem>(
+    frames: &FrameTable<'_, M>,
     mem: &M,
     head: FrameRef,
     used: Use,

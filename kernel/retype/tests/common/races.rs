@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use crate::common::{Unrecorded, frame, initialise, node, pools, w0, w1};
-use crate::mutants::Selected;
 pub use dyad_coherence::model::race;
 use dyad_coherence::model::{Lacks, LoomMem};
 use dyad_retype::{
-    Epoch, EpochSource, FrameTable, FrameType, FrameWord, KernelKind, Order, Refs, Refused, Rules,
-    Use, Version, WeakRef,
+    Epoch, EpochSource, FrameTable, FrameType, FrameWord, KernelKind, Order, Refs, Refused, Use,
+    Version, WeakRef,
 };
 
 pub const THREAD: Use = Use::Kernel(KernelKind::THREAD);
 
-pub fn table<R: Rules>(mem: &LoomMem, n: u64) -> FrameTable<'_, LoomMem, R> {
+pub fn table(mem: &LoomMem, n: u64) -> FrameTable<'_, LoomMem> {
     FrameTable::new(mem, pools(), node(n))
 }
 
@@ -71,16 +70,16 @@ impl EpochSource for Loud {
 }
 
 pub fn left(mem: &LoomMem, at: u64) -> FrameWord {
-    table::<Selected>(mem, 0).read(frame(at)).unwrap().0
+    table(mem, 0).read(frame(at)).unwrap().0
 }
 
-pub fn use_as<R: Rules>(
+pub fn use_as(
     mem: &LoomMem,
     n: u64,
     used: Use,
     epochs: &impl EpochSource,
 ) -> Result<WeakRef, Refused> {
-    let t = table::<R>(mem, n);
+    let t = table(mem, n);
     let mut claim = t.from_untyped_begin(frame(0), None, epochs, &Unrecorded)?;
     initialise(mem, &mut claim);
     t.from_untyped_finish(claim, used, &Unrecorded)

@@ -6,9 +6,8 @@ use dyad_coherence::{GlobalMem, HostMem};
 use dyad_retype::{FrameTable, FrameType, FrameWord, Order, Refs, Version, WeakRef};
 
 use crate::common::{frame, table, w0};
-use crate::mutants::Selected;
 
-pub fn frames(mem: &HostMem) -> FrameTable<'_, HostMem, Selected> {
+pub fn frames(mem: &HostMem) -> FrameTable<'_, HostMem> {
     table(mem, 0)
 }
 
