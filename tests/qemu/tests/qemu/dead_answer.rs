@@ -276,7 +276,7 @@ fn config(row: &Row, policy: OnDeath, nodes: Vec<dyad_abi::Isa>) -> RunConfig {
         nodes,
         mem_local: 128 << 20,
         mem_cxl: row.mem_cxl,
-        sim: row.sim.clone(),
+        sim: row.sim,
         work: Work::App {
             app: row.app.clone(),
             args: row.args.clone(),
