@@ -317,6 +317,17 @@ pub trait Platform: Sized + 'static {
         Self::poll_interrupts();
         Self::mark::<{ Marker::WORKS.word() }>();
     }
+    /// [`breathe`](Platform::breathe) within an operation. An operation can end in user mode without the run loop,
+    /// which attends to interrupts and sets the timer anew. So if an interrupt has come, the timer interrupts user
+    /// mode at once.
+    fn breathe_within(local: &CpuLocal) {
+        let before = local.interrupts();
+        Self::breathe();
+        if local.interrupts() != before && !lacks!("platform::breathe_within::timer") {
+            Self::set_timer(Some(Self::clock_ns()));
+            local.timer_at.set(CpuLocal::AT_ONCE);
+        }
+    }
     /// A short pause in a polling loop.
     fn relax();
     /// A marker for the simulator, given by its [word](dyad_abi::marker::Marker::word): an

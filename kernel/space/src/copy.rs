@@ -51,7 +51,7 @@ fn locate<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -> Res
         match resolve_further::<P>(cx, space, va, kind) {
             // What has been split and linked so far is not lost.
             Err(Error::Again) if cx.local.fault_budget.get() == 0 => {
-                P::breathe();
+                P::breathe_within(cx.local);
                 cx.local.fault_budget.set(BUDGET);
             }
             Ok(_) | Err(Error::Again) => {}

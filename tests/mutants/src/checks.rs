@@ -641,6 +641,14 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/ktest::ops_views::known_endpoints_that_are_deactivated_are_gone_on_hosts"],
     ),
     m(
+        "check/machine::platform::breathe_within::timer",
+        State,
+        "a timer that fires within an operation interrupts user mode at once",
+        &[
+            "core/unit/host::resolve_tests::a_timer_that_fires_within_a_copy_interrupts_user_mode_at_once",
+        ],
+    ),
+    m(
         "check/machine::view::leaf::slot::entry",
         Version,
         "a leaf is remembered while its table leads to it",

@@ -11,7 +11,7 @@ use dyad_abi::cap::{
 use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
 use dyad_abi::service::Info;
 use dyad_abi::user::ReportKind;
-use dyad_abi::{Error, NodeId, Result};
+use dyad_abi::{Error, Result};
 use dyad_services::rt::{self, Call};
 use dyad_services::text::Text;
 
@@ -171,13 +171,7 @@ fn operations(world: &World) -> u64 {
 /// Nodes on which the victim has a thread that must go on: all but those that have died.
 fn living(world: &World, limits: &Limits) -> impl Iterator<Item = usize> {
     let (nodes, deaths) = (world.settings.nodes.min(SIDES) as usize, limits.deaths);
-    (0..nodes).filter(move |&n| {
-        let node = NodeId::new(n as u64).unwrap_or(HOME);
-        !deaths
-            || rt::hardware(HOME)
-                .node_state(node)
-                .is_ok_and(|s| s.is_live())
-    })
+    (0..nodes).filter(move |&n| !deaths || warden::in_first_life(n))
 }
 
 fn is_over(world: &World, limits: &Limits) -> bool {

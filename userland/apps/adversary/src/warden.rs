@@ -230,18 +230,20 @@ pub fn turn(line: usize) {
     if let Some(node) = NodeId::new(line as u64 / 8) {
         // Another CPU of the node may be at it.
         let _ = rt::hardware(node).flush_step(16);
-        if node != HOME && !judge_lives() {
+        if node != HOME && !in_first_life(HOME.index()) {
             // Nobody is left who looks at the limits and ends the run.
             shut_down(EXIT_FAILED);
         }
     }
 }
 
-/// Whether the first node is in its first life: the worker that judges is there.
-fn judge_lives() -> bool {
-    rt::hardware(HOME)
-        .node_state(HOME)
-        .is_ok_and(|now| now.is_live() && now.incarnation == 1)
+/// Whether a node lives and has never died. On the first one is the worker that judges; on others, a victim that goes
+/// on.
+pub fn in_first_life(node: usize) -> bool {
+    NodeId::new(node as u64).is_some_and(|node| {
+        let state = rt::hardware(HOME).node_state(node);
+        state.is_ok_and(|now| now.is_live() && now.incarnation == 1)
+    })
 }
 
 /// A budget of a thread that has something left.
@@ -432,7 +434,7 @@ impl Judge {
         };
         let ended = ENDED.load(Acquire);
         (0..SIDES as usize)
-            .find(|&t| ended & 1 << t != 0 && !done(t))
+            .find(|&t| ended & 1 << t != 0 && !done(t) && in_first_life(t))
             .map(Finding::Ended)
     }
 
