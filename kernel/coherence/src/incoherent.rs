@@ -65,6 +65,9 @@ impl fmt::Display for Instruction {
 }
 
 /// Pools on machines with incoherent caches.
+///
+/// What flushes is kept out of its callers' code: kernels decide at boot whether caches are coherent, and where they are, none
+/// of this is to be in the way.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoherent<'m> {
     map: &'m FusedMap,
@@ -188,6 +191,8 @@ impl GlobalMem for Incoherent<'_> {
         cpu::barrier();
     }
 
+    #[cold]
+    #[inline(never)]
     fn writeback(&self, at: PhysAddr, len: u64) {
         for line in self.lines(at, len) {
             // SAFETY: 1. `lines` gives addresses in a pool, which is mapped (contract of
@@ -197,6 +202,8 @@ impl GlobalMem for Incoherent<'_> {
         cpu::cleaned();
     }
 
+    #[cold]
+    #[inline(never)]
     fn invalidate(&self, at: PhysAddr, len: u64) {
         cpu::barrier();
         for line in self.lines(at, len) {

@@ -272,11 +272,13 @@ fn invocation<P: Platform>(cx: &Cx, word: u64, words: [u64; 4]) -> Result<Way, E
     }
     let (to, guarded) = cx.sinv(&found)?;
     // Before it is entered: what is remembered is of the component that the CPU is still in. A
-    // guard would have to be looked at each time, which is what the long way does.
-    if !guarded {
-        view::learn_sinv::<P>(cx, index, &found, &to);
-    }
-    let way = invoke::enter::<P>(cx, to, words)?;
+    // guard would have to be looked at each time, which is what the long way does. One that leads to
+    // another node has no short way in the view.
+    let way = invoke::enter::<P>(cx, to, words, || {
+        if !guarded {
+            view::learn_sinv::<P>(cx, index, &found, &to);
+        }
+    })?;
     if let Way::Here { .. } = way {
         view::learn_component::<P>(cx, to.component.bits());
     }

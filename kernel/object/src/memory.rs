@@ -297,6 +297,8 @@ impl CoherentWords {
 impl Words {
     /// Where a word is. Asked only where caches are not coherent: looking it up costs more than the
     /// whole operation otherwise.
+    #[cold]
+    #[inline(never)]
     fn at(&self, word: &AtomicU64) -> PhysAddr {
         self.map
             .physical(core::ptr::from_ref(word) as u64)
@@ -333,11 +335,19 @@ impl Words {
     }
 
     /// As [`exchange`](Words::exchange), of the first word of an object that changes hands with it. What
-    /// this node has stored to the next `bytes` bytes is in memory before, and no copy of them stays.
+    /// this node has stored to the next `bytes()` bytes is in memory before, and no copy of them stays.
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
-    pub fn exchange_first(&self, word: &AtomicU64, old: u64, new: u64, bytes: u64) -> bool {
-        self.refresh(word, bytes);
+    pub fn exchange_first(
+        &self,
+        word: &AtomicU64,
+        old: u64,
+        new: u64,
+        bytes: impl FnOnce() -> u64,
+    ) -> bool {
+        if let Some(c) = self.caches() {
+            c.invalidate(self.at(word), bytes());
+        }
         self.exchange(word, old, new)
     }
 

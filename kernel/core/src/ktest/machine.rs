@@ -262,7 +262,7 @@ impl<P: Platform> Machine for Of<P> {
         entry::system_call::<P>(word, a)
     }
     fn enter(&self, cx: &Cx, to: Entry, words: [u64; 4]) -> Result<Way> {
-        invoke::enter::<P>(cx, to, words)
+        invoke::enter::<P>(cx, to, words, || {})
     }
     fn leave(&self, cx: &Cx, words: [u64; 4]) -> Result<Returned> {
         invoke::leave::<P>(cx, words)
