@@ -209,7 +209,7 @@ pub fn send<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> Result<()> 
 ///
 /// As [`inbox::announce`]: the thread is this CPU's again, and what has been saved of it is in its frame.
 /// [`Error::Corrupt`] if it was not this CPU's.
-#[inline]
+#[inline(always)]
 fn transfer<P: Platform>(
     cx: &Cx,
     t: &'static Thread,

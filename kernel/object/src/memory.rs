@@ -107,6 +107,13 @@ impl GlobalMem for Words {
         dyad_coherence::load_permitted::<WHY>(self.map.word(at), order)
     }
 
+    #[inline(always)]
+    fn load_rest_permitted<const WHY: u32>(&self, line: PhysAddr) -> [u64; 6] {
+        let line: &[AtomicU64; 8] = self.map.get(line).expect("a line lies in a pool");
+        [2, 3, 4, 5, 6, 7]
+            .map(|i| dyad_coherence::load_permitted::<WHY>(&line[i], Ordering::Relaxed))
+    }
+
     #[inline]
     fn store(&self, at: PhysAddr, value: u64, order: Ordering) {
         before_change();
