@@ -241,10 +241,10 @@ fn leave_specially<P: Platform>(
             }
         };
     }
-    if what & info::FAULT == 0 {
-        return leave_to_stop::<P>(cx, t, at, words);
-    }
     let stops = what & info::STOP != 0 && !lacks!("invoke::leave_specially::stop");
+    if what & info::FAULT == 0 {
+        return leave_here::<P>(cx, t, at, words, stops);
+    }
     // The end of a fault handler. Registers and component belong together: also a thread that ends
     // is out of the handler's component, should it ever be resumed. The whole area is replaced:
     // what is missing of it need not be completed.
@@ -264,14 +264,15 @@ fn leave_specially<P: Platform>(
     Ok(Returned::Switched)
 }
 
-/// The end of an invocation in this node behind which the thread is to stop.
+/// The end of an invocation in this node behind which the thread stops, if it `stops`.
 #[cold]
 #[inline(never)]
-fn leave_to_stop<P: Platform>(
+fn leave_here<P: Platform>(
     cx: &Cx,
     t: &'static Thread,
     at: u64,
     words: [u64; 4],
+    stops: bool,
 ) -> Result<Returned> {
     let frame = t.frames.get(at as usize).ok_or(Error::Corrupt)?;
     let component = frame.component.load(Ordering::Relaxed);
@@ -283,10 +284,10 @@ fn leave_to_stop<P: Platform>(
     P::set_results(area, 0, words);
     let (pc, sp) = (&frame.pc, &frame.sp);
     P::set_user_pc_sp(area, pc.load(Ordering::Relaxed), sp.load(Ordering::Relaxed));
-    if lacks!("invoke::leave_specially::stop") {
-        dispatch::enter_component::<P>(cx, component)?;
-    } else {
+    if stops {
         dispatch::stop_left::<P>(cx, t);
+    } else {
+        dispatch::enter_component::<P>(cx, component)?;
     }
     Ok(Returned::Switched)
 }
