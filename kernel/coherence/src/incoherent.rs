@@ -66,8 +66,8 @@ impl fmt::Display for Instruction {
 
 /// Pools on machines with incoherent caches.
 ///
-/// What flushes is kept out of its callers' code: kernels decide at boot whether caches are coherent, and where they are, none
-/// of this is to be in the way.
+/// The functions that flush are not inlined: kernels decide at boot whether caches are coherent, and fast paths on
+/// machines with coherent caches must not carry this code.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoherent<'m> {
     map: &'m FusedMap,

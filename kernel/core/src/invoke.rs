@@ -85,28 +85,25 @@ fn push(t: &Thread, component: u64, pc: u64, sp: u64, what: u64) -> Result<u64> 
     Ok(depth + 1)
 }
 
-/// Enters a component on behalf of the running thread. If that is in this node, `learn` is called before the
-/// CPU leaves the component it is in.
+/// Enters a component on behalf of the running thread: the one that `to` refers to, which the caller has found
+/// just now.
 ///
 /// # Errors
 ///
-/// [`Error::Revoked`] if the component is gone, [`Error::TooDeep`], [`Error::NotReady`] if it is
+/// [`Error::TooDeep`], [`Error::NotReady`] if it is
 /// not configured, and what keeps a thread from crossing. Nothing has changed then.
 #[inline]
 pub fn enter<P: Platform>(
     cx: &Cx,
     to: Entry,
+    component: &'static Component,
     words: [u64; 4],
-    learn: impl FnOnce(),
 ) -> Result<Way> {
     let t = dispatch::current(cx);
-    // A weak reference from the capability: checked here, each time.
-    let component: &'static Component = find(cx.node, to.component, Component::KIND)?;
     let component = component.parts(cx.words());
     if !component.runs_on(cx.node.id()) {
         return cross::<P>(cx, t, component, to, words);
     }
-    learn();
     let area = t.regs(P::ISA);
     let (pc, sp) = P::user_pc_sp(area);
     let from = cx.local.component.get();

@@ -208,7 +208,8 @@ fn victim(cx: &Cx) -> Option<NodeId> {
 
 /// Claims a dead node, if that is this node's job: the live node with the lowest number does it.
 ///
-/// Not inlined: a recovery is large, and the turns that find nobody dead are not to make room for one.
+/// Not inlined: a [`Recovery`] is large, and turns that find no dead node must neither reserve stack for one nor copy
+/// one.
 #[cold]
 #[inline(never)]
 fn begin<P: Platform>(cx: &Cx, victim: NodeId, state: &mut Option<Recovery>) -> Pace {
