@@ -440,7 +440,7 @@ fn frame_word(cx: &Cx, frame: FrameRef) -> Option<Seen> {
 ///
 /// One whose component may not be entered on this node is not looked at any further. An old copy of its home
 /// that says so keeps a view from being filled, and nothing else.
-#[inline]
+#[inline(always)]
 pub fn learn_sinv<P: Platform>(
     cx: &Cx,
     index: CapIndex,
@@ -453,6 +453,7 @@ pub fn learn_sinv<P: Platform>(
     }
 }
 
+#[inline(never)]
 fn try_sinv<P: Platform>(cx: &Cx, index: CapIndex, found: &Found, to: &Entry) -> Option<()> {
     let captbl = cx.local.captbl.get();
     let index = index.get() as u64;
