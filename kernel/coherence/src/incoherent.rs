@@ -65,6 +65,9 @@ impl fmt::Display for Instruction {
 }
 
 /// Pools on machines with incoherent caches.
+///
+/// The functions that flush are not inlined: kernels decide at boot whether caches are coherent, and fast paths on
+/// machines with coherent caches must not carry this code.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoherent<'m> {
     map: &'m FusedMap,
@@ -188,6 +191,8 @@ impl GlobalMem for Incoherent<'_> {
         cpu::barrier();
     }
 
+    #[cold]
+    #[inline(never)]
     fn writeback(&self, at: PhysAddr, len: u64) {
         for line in self.lines(at, len) {
             // SAFETY: 1. `lines` gives addresses in a pool, which is mapped (contract of
@@ -197,6 +202,8 @@ impl GlobalMem for Incoherent<'_> {
         cpu::cleaned();
     }
 
+    #[cold]
+    #[inline(never)]
     fn invalidate(&self, at: PhysAddr, len: u64) {
         cpu::barrier();
         for line in self.lines(at, len) {

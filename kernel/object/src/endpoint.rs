@@ -208,6 +208,7 @@ pub fn lost(node: &Node, t: &Thread) -> Option<Woken> {
 
 impl Line {
     /// Whether there is anything to take.
+    #[inline]
     pub fn has_news(&self, node: &Node) -> bool {
         node.words.read(&self.bits) != 0
             || node.words.read(&self.events) != 0
@@ -400,6 +401,7 @@ impl Line {
     /// # Errors
     ///
     /// [`Error::Exists`] if another thread waits here.
+    #[inline]
     pub fn wait(&self, node: &Node, thread: &'static Thread, number: u32) -> Result<Waits> {
         let link = link_to(frame_of(node, thread).ok_or(Error::Corrupt)?);
         let me = link | (number as u64) << NUMBER;

@@ -107,6 +107,13 @@ impl GlobalMem for Words {
         dyad_coherence::load_permitted::<WHY>(self.map.word(at), order)
     }
 
+    #[inline(always)]
+    fn load_rest_permitted<const WHY: u32>(&self, line: PhysAddr) -> [u64; 6] {
+        let line: &[AtomicU64; 8] = self.map.get(line).expect("a line lies in a pool");
+        [2, 3, 4, 5, 6, 7]
+            .map(|i| dyad_coherence::load_permitted::<WHY>(&line[i], Ordering::Relaxed))
+    }
+
     #[inline]
     fn store(&self, at: PhysAddr, value: u64, order: Ordering) {
         before_change();
@@ -297,6 +304,8 @@ impl CoherentWords {
 impl Words {
     /// Where a word is. Asked only where caches are not coherent: looking it up costs more than the
     /// whole operation otherwise.
+    #[cold]
+    #[inline(never)]
     fn at(&self, word: &AtomicU64) -> PhysAddr {
         self.map
             .physical(core::ptr::from_ref(word) as u64)
@@ -333,11 +342,19 @@ impl Words {
     }
 
     /// As [`exchange`](Words::exchange), of the first word of an object that changes hands with it. What
-    /// this node has stored to the next `bytes` bytes is in memory before, and no copy of them stays.
+    /// this node has stored to the next `bytes()` bytes is in memory before, and no copy of them stays.
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
-    pub fn exchange_first(&self, word: &AtomicU64, old: u64, new: u64, bytes: u64) -> bool {
-        self.refresh(word, bytes);
+    pub fn exchange_first(
+        &self,
+        word: &AtomicU64,
+        old: u64,
+        new: u64,
+        bytes: impl FnOnce() -> u64,
+    ) -> bool {
+        if let Some(c) = self.caches() {
+            c.invalidate(self.at(word), bytes());
+        }
         self.exchange(word, old, new)
     }
 

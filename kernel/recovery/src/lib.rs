@@ -178,9 +178,8 @@ pub struct Recovery {
 /// Does a piece of whatever recovery there is to do. `state` is this node's.
 pub fn step<P: Platform>(cx: &Cx, state: &mut Option<Recovery>) -> Pace {
     let Some(r) = state else {
-        *state = begin::<P>(cx);
-        return match state {
-            Some(_) => Pace::Soon,
+        return match victim(cx) {
+            Some(dead) => begin::<P>(cx, dead, state),
             None => Pace::Idle,
         };
     };
@@ -199,24 +198,35 @@ pub fn step<P: Platform>(cx: &Cx, state: &mut Option<Recovery>) -> Pace {
     }
 }
 
-/// Claims a dead node, if that is this node's job: the live node with the lowest number does it.
-fn begin<P: Platform>(cx: &Cx) -> Option<Recovery> {
-    let node = cx.node;
-    let victim = node.others().find(|&n| {
-        let state = node.word_of(n).state;
+/// A node that has died and is not recovered yet. Each turn of the run loop looks for one.
+fn victim(cx: &Cx) -> Option<NodeId> {
+    cx.node.others().find(|&n| {
+        let state = cx.node.word_of(n).state;
         matches!(state, NodeState::Dead | NodeState::Recovering)
-    })?;
+    })
+}
+
+/// Claims a dead node, if that is this node's job: the live node with the lowest number does it.
+///
+/// Not inlined: a [`Recovery`] is large, and turns that find no dead node must neither reserve stack for one nor copy
+/// one.
+#[cold]
+#[inline(never)]
+fn begin<P: Platform>(cx: &Cx, victim: NodeId, state: &mut Option<Recovery>) -> Pace {
+    let node = cx.node;
     if node.first_live() != Some(node.id()) && !lacks!("begin::first") {
-        return None;
+        return Pace::Idle;
     }
-    // Refused if another CPU, of whichever node, recovers anybody.
-    let claim = cx.epochs().recover(victim, node.id(), cx.cpu()).ok()?;
+    // Refused if another CPU, of any node, recovers a node.
+    let Ok(claim) = cx.epochs().recover(victim, node.id(), cx.cpu()) else {
+        return Pace::Idle;
+    };
     warn!(
         P,
         "node {victim} is dead (incarnation {}), recovering",
         claim.incarnation()
     );
-    Some(Recovery {
+    *state = Some(Recovery {
         dead: Owner {
             node: victim,
             incarnation: claim.incarnation(),
@@ -228,7 +238,8 @@ fn begin<P: Platform>(cx: &Cx) -> Option<Recovery> {
         replaced: [None; MAX_CPUS],
         adrift: adrift::Adrift::NONE,
         walks: 0,
-    })
+    });
+    Pace::Soon
 }
 
 impl Recovery {

@@ -365,6 +365,14 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
+        "check/core::linger::is_awaited::node",
+        State,
+        "a CPU that lingers does not take a thread once its node is dead",
+        &[
+            "core/unit/host::linger_tests::a_thread_is_not_left_with_a_cpu_that_lingers_on_a_dead_node",
+        ],
+    ),
+    m(
         "check/core::dispatch::end_thread::lose",
         State,
         "a thread that has ended in a service does not go on there",
