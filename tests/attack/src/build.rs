@@ -6,8 +6,8 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use dyad_abi::cap::{
-    CapIndex, HardwareOp, ObjectKind, ReceiveOp, RegionKind, Rights, SinvOp, Stripes, TableAt,
-    ThreadOp,
+    CapIndex, HardwareOp, ObjectKind, ReceiveOp, RegionKind, Rights, SinvOp, StopOutcome, Stripes,
+    TableAt, ThreadOp,
 };
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::{
@@ -38,6 +38,8 @@ const PAGES: u64 = 160;
 const SUPPLY: u64 = 160;
 /// Frames for what a case makes.
 const SCRATCH: u64 = 64;
+/// Passes in which all threads of a component are stopped.
+const STOP_PASSES: usize = 8;
 /// The frames of a component, for one attack after the other.
 #[derive(Clone, Copy)]
 pub struct Frames {
@@ -421,25 +423,48 @@ impl Comp {
 
     /// Stops its threads, and takes all that it has out of its table and its space.
     ///
+    /// Threads may stop and resume each other, so the table comes first: no thread begins an operation then.
+    ///
     /// # Errors
     ///
     /// As the kernel says.
     pub fn take_down(&mut self, store: &Store, image: &Image) -> Result<()> {
-        for (tag, thread) in self.threads.iter().flatten() {
-            stop(*tag, *thread)?;
-        }
+        self.empty_table()?;
+        self.stop_threads()?;
+        // A thread may have been in an operation that put a leaf into the table.
+        self.empty_table()?;
         takedown::drain(self.endpoints, 64);
         takedown::drain(sched::ENDPOINTS, 64);
+        for isa in isas_of(store.isas) {
+            self.clear(store, image, isa)?;
+        }
+        Ok(())
+    }
+
+    /// Takes all leaves out of its table.
+    fn empty_table(&self) -> Result<()> {
         for entry in 0..dyad_abi::cap::ROOT_ENTRIES {
             match patiently(|| self.table.decons(entry)) {
                 Ok(()) | Err(Error::NotFound) => {}
                 Err(e) => return Err(e),
             }
         }
-        for isa in isas_of(store.isas) {
-            self.clear(store, image, isa)?;
-        }
         Ok(())
+    }
+
+    /// Stops all threads. A thread may have been in an operation that resumed one which was stopped before it, so
+    /// passes are repeated until one finds all of them stopped.
+    fn stop_threads(&self) -> Result<()> {
+        for _ in 0..STOP_PASSES {
+            let mut all = true;
+            for (tag, thread) in self.threads.iter().flatten() {
+                all &= stop(*tag, *thread)?;
+            }
+            if all {
+                return Ok(());
+            }
+        }
+        Err(Error::TimedOut)
     }
 
     /// Takes everything out of the space's table of an ISA: what the warden has put there, then what faults
@@ -508,7 +533,9 @@ impl Comp {
     pub fn give_back(&self, store: &mut Store) -> Result<u64> {
         let mut missing = 0;
         // Spaces hold tables, components hold both: a second pass finds what the first has freed.
+        let before = store.stuck;
         for _ in 0..2 {
+            store.stuck = before;
             missing = store.sweep(CXL, &self.whole.objects)?;
             missing += store.sweep(CXL, &self.whole.pages)?;
             missing += store.sweep(CXL, &self.whole.scratch)?;
@@ -539,12 +566,24 @@ pub fn configure(thread: Cap<Thread>, setup: &ThreadSetup) -> Result<()> {
     patiently(|| unsafe { thread.configure(setup) })
 }
 
-/// Stops a thread wherever it is: if it cannot be stopped as it is scheduled, nobody schedules it.
-fn stop(tag: usize, thread: Cap<Thread>) -> Result<()> {
+/// Stops a thread wherever it is: if it cannot be stopped as it is scheduled, nobody schedules it. Whether it was
+/// stopped already.
+fn stop(tag: usize, thread: Cap<Thread>) -> Result<bool> {
+    let mut was = false;
     for attempt in 0.. {
-        match thread.stop() {
-            Ok(()) | Err(Error::Revoked | Error::NoCap) => break,
-            Err(Error::NotReady | Error::Again) if attempt < 200_000 => {}
+        match thread.stops() {
+            Ok(StopOutcome::Already) => {
+                was = attempt == 0;
+                break;
+            }
+            Err(Error::Revoked | Error::NoCap) => {
+                was = true;
+                break;
+            }
+            Ok(StopOutcome::Stopped | StopOutcome::Ended) => break,
+            Ok(StopOutcome::WhenItLeaves) | Err(Error::NotReady | Error::Again)
+                if attempt < 200_000 => {}
+            Ok(StopOutcome::WhenItLeaves) => return Err(Error::Again),
             Err(e) => return Err(e),
         }
         if attempt == 200 {
@@ -553,7 +592,7 @@ fn stop(tag: usize, thread: Cap<Thread>) -> Result<()> {
         sched::turn(0);
     }
     sched::remove(tag);
-    Ok(())
+    Ok(was)
 }
 
 /// Makes a thread ready on a CPU.

@@ -14,7 +14,7 @@ use crate::sched;
 use crate::shared::{
     ATTACKER, BROKEN_INTO, CLIENT, OWNER, SECRET_WORD, VICTIM, at, state, word, word_of, wrong,
 };
-use crate::store::{CXL, HOME, Store};
+use crate::store::{CXL, HOME, Store, Stuck};
 
 /// Fused time that an attack may take.
 const TIME_NS: u64 = 20_000_000_000;
@@ -100,8 +100,8 @@ pub enum Failure {
     Nothing,
     /// What the warden looked for in this case.
     Case(&'static str),
-    /// Frames that have not come back; word of one of them, and why.
-    Frames(u64, (u64, u64)),
+    /// Frames that have not come back: how many, and one of them.
+    Frames(u64, Option<Stuck>),
 }
 
 impl fmt::Display for Outcome {
@@ -126,8 +126,18 @@ impl fmt::Display for Outcome {
                 Failure::Unfinished(why) => write!(f, "the attacker did not finish: {why:?}"),
                 Failure::Nothing => f.write_str("nothing was tried"),
                 Failure::Case(what) => f.write_str(what),
-                Failure::Frames(n, (word, why)) => {
-                    write!(f, "{n} frames have not come back: {word:#x}, status {why}")
+                Failure::Frames(n, None) => write!(f, "{n} frames have not come back"),
+                Failure::Frames(n, Some(s)) => {
+                    let Stuck {
+                        pool,
+                        at,
+                        word,
+                        status,
+                    } = s;
+                    write!(
+                        f,
+                        "{n} frames have not come back: frame {at} of pool {pool} is {word:#x}, status {status}"
+                    )
                 }
             },
         }
@@ -207,11 +217,15 @@ impl Warden {
 
     fn give_back(&mut self, victim: &Comp, attacker: &Comp) -> Result<u64> {
         let store = &mut self.store;
+        store.stuck = None;
         store.clear_window()?;
         store.clear_slots()?;
         let blocks = store.blocks;
         let missing =
             attacker.give_back(store)? + victim.give_back(store)? + store.sweep(CXL, &blocks)?;
+        if missing == 0 {
+            store.stuck = None;
+        }
         store.quiesce()?;
         Ok(missing)
     }

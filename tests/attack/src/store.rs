@@ -108,8 +108,21 @@ pub struct Store {
     /// Frames of the CXL pool in large blocks, for attacks that need blocks.
     pub blocks: Arena,
     large: [u64; 2],
-    /// The last frame that could not be given back: its word, and the status of the attempt.
-    pub stuck: (u64, u64),
+    /// The first frame that the last attack has not given back.
+    pub stuck: Option<Stuck>,
+}
+
+/// A frame that is not untyped at the end of all passes.
+#[derive(Clone, Copy)]
+pub struct Stuck {
+    /// Number of its pool.
+    pub pool: usize,
+    /// Its number in the pool.
+    pub at: u64,
+    /// Its word in the frame table.
+    pub word: u64,
+    /// Status of the last attempt to give it up; 0: there was none, as it is neither an object nor user memory.
+    pub status: u64,
 }
 
 impl Store {
@@ -145,7 +158,7 @@ impl Store {
             last: Stamp(1),
             blocks,
             large,
-            stuck: (0, 0),
+            stuck: None,
         };
         for entry in 1..PASSING.end / 64 {
             let leaf: Cap<Captbl> = store.keep(ObjectKind::CaptblLeaf)?;
@@ -378,31 +391,45 @@ impl Store {
     pub fn sweep(&mut self, pool: usize, arena: &Arena) -> Result<u64> {
         let memory = self.pools[pool];
         let end = arena.first() + arena.frames();
+        let mut stuck = None;
         for _ in 0..PASSES {
-            let (mut at, mut held) = (arena.first(), 0);
+            stuck = None;
+            let mut at = arena.first();
             while at < end {
-                let what = memory.inspect(at)?;
-                if matches!(what, What::User { .. } | What::Kernel) {
-                    match memory.cap.retype_untyped(at) {
-                        Ok(stamp) => self.last = self.last.max(stamp),
+                let word = memory.cap.inspect(at)?;
+                let what = What::of_word(word);
+                let status = match what {
+                    What::User { .. } | What::Kernel => match memory.cap.retype_untyped(at) {
+                        Ok(stamp) => {
+                            self.last = self.last.max(stamp);
+                            None
+                        }
                         // Something refers to it still: objects hold each other, and threads are on lists.
                         Err(
                             e @ (Error::Again | Error::Exists | Error::Denied | Error::NotReady),
-                        ) => {
-                            self.stuck = (memory.cap.inspect(at)?, e.code());
-                            held += 1;
-                        }
+                        ) => Some(e.code()),
                         Err(e) => return Err(e),
-                    }
+                    },
+                    What::Other => Some(0),
+                    What::Untyped { .. } | What::Tail => None,
+                };
+                if let (Some(status), None) = (status, stuck) {
+                    stuck = Some(Stuck {
+                        pool,
+                        at,
+                        word,
+                        status,
+                    });
                 }
                 at += what.frames();
             }
-            if held == 0 {
+            if stuck.is_none() {
                 break;
             }
             takedown::drain(sched::ENDPOINTS, 64);
             sched::turn(0);
         }
+        self.stuck = self.stuck.or(stuck);
         Ok(arena.frames() - arena.free(&memory)?)
     }
 

@@ -130,12 +130,11 @@ pub const CASES: [Case; 5] = [
             }
             note(REST).store(1, Release);
         },
+        // They go on until they are taken down: the warden has to stop threads that resume each other.
         help: |n| match n {
             1 => {
                 let _ = invoke(at::SERVICE, [ask::WORK, 20_000, 0, 0]);
-                if rest() {}
             }
-            _ if rest() => {}
             _ => strike(),
         },
         ..IDLE
