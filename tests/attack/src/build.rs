@@ -18,7 +18,7 @@ use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_services::frames::Arena;
 use dyad_services::image::{Regions, filled_pages, is_seen};
 use dyad_services::rt;
-use dyad_services::takedown;
+use dyad_services::takedown::{self, Patience};
 use dyad_sys::cap::{
     Access, Cap, Captbl, Component, Frame, Guard, Kind, Narrow, PageTable, Place, Receive, Sinv,
     Space, Thread, ThreadIds, ThreadSetup,
@@ -525,18 +525,18 @@ impl Comp {
         takedown::clear_space(patience, space)
     }
 
-    /// Gives all frames back. Gives how many have not come.
+    /// Gives all frames back. Gives how many have not come after a wait: a CPU whose worker is in the middle of
+    /// taking an event off a list may stand still for a while, and a thread whose event it is stays until then.
     ///
     /// # Errors
     ///
     /// As the kernel says.
     pub fn give_back(&self, store: &mut Store) -> Result<u64> {
-        let mut missing = 0;
-        // Spaces hold tables, components hold both: a second pass finds what the first has freed.
         let before = store.stuck;
-        for _ in 0..2 {
+        let mut patience = Waits::new();
+        loop {
             store.stuck = before;
-            missing = store.sweep(CXL, &self.whole.objects)?;
+            let mut missing = store.sweep(CXL, &self.whole.objects)?;
             missing += store.sweep(CXL, &self.whole.pages)?;
             missing += store.sweep(CXL, &self.whole.scratch)?;
             for (n, arena) in self.whole.supplies.iter().enumerate() {
@@ -545,10 +545,14 @@ impl Comp {
                 }
             }
             if missing == 0 {
-                break;
+                return Ok(0);
+            }
+            match patience.pause() {
+                Ok(()) => {}
+                Err(Error::TimedOut) => return Ok(missing),
+                Err(e) => return Err(e),
             }
         }
-        Ok(missing)
     }
 }
 
