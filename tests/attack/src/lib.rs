@@ -343,7 +343,7 @@ const OTHERS: &[Attack] = attacks! {
     "thread_made_root_of_another_node_in_service": "Hardware.StartCpu Thread.Resume",
         "a second thread in a service; the hardware of the last node with StartCpu; nothing of it is at home there",
         "have the thread go on there, in the service or in its own component",
-        "the service and the thread ask where they run";
+        "the thread goes on; the service and the thread ask where they run";
     "service_stacks_of_two_threads": "Sinv.Invoke",
         "two more threads, all in the service at once",
         "have two threads on one stack of the service",

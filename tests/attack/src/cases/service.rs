@@ -11,7 +11,7 @@ use dyad_services::rt;
 
 use super::thread::{begin_helper, control, helper, resume_helper_at, until_helper_ends};
 use super::{Case, IDLE};
-use crate::me::{achieved, call, here, invoke, nodes, note, odd, tried, yield_now};
+use crate::me::{achieved, call, here, invoke, nodes, note, now, odd, tried, yield_now};
 use crate::run::Scene;
 use crate::shared::{
     BROKEN_INTO, HEAP, NOWHERE, SECRET, SERVICE, answer, at, call as ask, report, word, word_of,
@@ -23,12 +23,16 @@ use crate::{refuse, work};
 const TIMES: u64 = 60;
 /// Attempts at that.
 const ATTEMPTS: u64 = 200_000;
+/// Fused time within which a thread that is scheduled returns from the service.
+const GOES_ON_NS: u64 = 10_000_000_000;
 /// Rounds of work in the service: longer than a slice.
 const WORK: u64 = 60_000;
 /// Words of a case here: the helper is about to be, or is, in the service.
 const INSIDE: usize = 0;
 /// Times it was found there.
 const FOUND: usize = 1;
+/// Calls of the service that the helper has made.
+const CALLS: usize = 2;
 /// The attacker's own entry.
 const OWN: u32 = at::SUBJECT;
 
@@ -244,16 +248,26 @@ pub const CASES: [Case; 9] = [
                 let start = HardwareOp::StartCpu as u32;
                 // The last CPU of the last node, whose worker goes on. A message carries it there.
                 let cpu = crate::me::cpus() - 1;
-                tried();
                 let _ = call(at::full(CapType::Hardware), start, [cpu, thread, 0, 0, 0]);
                 for _ in 0..50 {
                     yield_now();
+                }
+                // At home it goes on. A thread that belongs to the other CPU does not get it.
+                let (calls, since) = (note(CALLS).load(Acquire), now());
+                while note(CALLS).load(Acquire) == calls {
+                    let _ = helper(ThreadOp::Resume, [0; 3]);
+                    yield_now();
+                    if now() > since + GOES_ON_NS {
+                        achieved(line!(), calls);
+                        break;
+                    }
                 }
                 true
             });
         },
         help: |n| {
             works_there(n);
+            note(CALLS).fetch_add(1, Release);
             let (node, _) = here();
             if node != HOME.index() as u64 {
                 achieved(line!(), node);
