@@ -15,8 +15,9 @@ use dyad_abi::service::{
 };
 use dyad_abi::user::{PAGE_SIZE, stack_slot};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
+use dyad_services::first::{CXL, TABLE};
 use dyad_services::frames::Arena;
-use dyad_services::image::{Regions, filled_pages, is_seen};
+use dyad_services::image::{Regions, filled_pages, is_seen, isas_of, seen_by, table_kind};
 use dyad_services::rt;
 use dyad_services::takedown::{self, Patience};
 use dyad_sys::cap::{
@@ -24,10 +25,10 @@ use dyad_sys::cap::{
     Space, Thread, ThreadIds, ThreadSetup,
 };
 
-use crate::image::{Image, isas_of, seen_by};
+use crate::image::Image;
 use crate::sched;
 use crate::shared::{HEAP, HEAP_PAGES, MAILBOX, NOWHERE, REPORT, SECRET, SHOWN, at, word, word_of};
-use crate::store::{CXL, Store, TABLE, Waits, patiently, table_kind};
+use crate::store::{Store, patiently, waits};
 
 /// Tables of spaces in which something was left that the warden did not know of.
 pub static CLEARED: AtomicU64 = AtomicU64::new(0);
@@ -470,7 +471,7 @@ impl Comp {
     /// Takes everything out of the space's table of an ISA: what the warden has put there, then what faults
     /// have. Whatever an attacker has put there is looked for if that was not all.
     fn clear(&mut self, store: &Store, image: &Image, isa: Isa) -> Result<()> {
-        let (patience, space) = (&Waits::new, self.space);
+        let (patience, space) = (&waits, self.space);
         let own = [REPORT, SECRET, MAILBOX, SHOWN];
         let image_pages = image.pages().map(|p| p.va);
         let written = image.bundle.segments().filter(|s| s.write);
@@ -533,7 +534,7 @@ impl Comp {
     /// As the kernel says.
     pub fn give_back(&self, store: &mut Store) -> Result<u64> {
         let before = store.stuck;
-        let mut patience = Waits::new();
+        let mut patience = waits();
         loop {
             store.stuck = before;
             let mut missing = store.sweep(CXL, &self.whole.objects)?;

@@ -4,6 +4,7 @@ use core::fmt;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use dyad_abi::{Error, Result};
+use dyad_services::first::{CXL, HOME};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Thread};
 
@@ -14,7 +15,7 @@ use crate::sched;
 use crate::shared::{
     ATTACKER, BROKEN_INTO, CLIENT, OWNER, SECRET_WORD, VICTIM, at, state, word, word_of, wrong,
 };
-use crate::store::{CXL, HOME, Store, Stuck};
+use crate::store::{Store, Stuck};
 
 /// Fused time that an attack may take.
 const TIME_NS: u64 = 20_000_000_000;

@@ -7,6 +7,7 @@ use dyad_abi::cap::{
 };
 use dyad_abi::emulation::general;
 use dyad_abi::{Error, NodeId, Result};
+use dyad_services::first::CXL;
 use dyad_sys::cap::{Cap, Captbl, Component, Liveness};
 
 use super::generic::{own_table, sample};
@@ -16,8 +17,8 @@ use super::thread::{begin_helper, control, helper, resume_helper_at};
 use super::{Case, IDLE};
 use crate::me::{achieved, call, here, invoke, note, odd, place, tried, yield_now};
 use crate::run::Scene;
-use crate::shared::{CLIENT, NOWHERE, SERVICE, at, call as ask, duty, word, word_of};
-use crate::store::{CXL, HOME, patiently};
+use crate::shared::{CLIENT, NOWHERE, at, call as ask, duty, word, word_of};
+use crate::store::patiently;
 use crate::work;
 
 const MEMORY: u32 = at::full(CapType::Memory);
@@ -320,6 +321,5 @@ fn far_service(s: &mut Scene<'_>) -> Result<()> {
     let sinv = s.victim.entry_of(s.store, s.image, far, CLIENT)?;
     s.victim
         .give(crate::victim::FAR_SERVICE, sinv, crate::build::INVOKE)?;
-    let _ = (HOME, SERVICE);
     Ok(())
 }

@@ -7,6 +7,7 @@ use dyad_abi::emulation::{WORDS, general, stack_pointer};
 use dyad_abi::service::{INVOKE_DEPTH, INVOKE_STACKS};
 use dyad_abi::user::{DATA_STACKS_BASE, TEXT_BASE};
 use dyad_abi::{CpuId, Error, NodeId};
+use dyad_services::first::HOME;
 use dyad_services::rt;
 
 use super::thread::{begin_helper, control, helper, resume_helper_at, until_helper_ends};
@@ -16,7 +17,6 @@ use crate::run::Scene;
 use crate::shared::{
     BROKEN_INTO, HEAP, NOWHERE, SECRET, SERVICE, answer, at, call as ask, report, word, word_of,
 };
-use crate::store::HOME;
 use crate::{refuse, work};
 
 /// Times that the helper is stopped in the service.
