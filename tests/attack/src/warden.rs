@@ -1,7 +1,5 @@
 //! Threads of the image: who they are, where they begin; and the warden's own life.
 
-#![allow(unsafe_code)]
-
 use core::fmt;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, Release};
