@@ -13,21 +13,17 @@ use dyad_abi::cap::{CapIndex, Event, ObjectKind, RegionKind, Stopped};
 use dyad_abi::record::EXIT_FAILED;
 use dyad_abi::service::{scheduler_line, slot};
 use dyad_abi::user::stack_slot;
-use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
+use dyad_abi::{CpuId, Error, NodeId, Result};
+use dyad_services::first::{COMPONENT, HOME, SPACE, Store, shut_down};
+use dyad_services::image::isas_of;
 use dyad_services::rt;
-use dyad_sys::cap::{Cap, Component, Receive, Space, Thread, ThreadSetup, Time, Until};
+use dyad_sys::cap::{Cap, Receive, Thread, ThreadSetup, Time, Until};
 
 use crate::build::{BUDGETS, VICTIM_NS, World};
 use crate::plan::{Role, SIDES, attacker_id, victim_id, word, wrong};
-use crate::run::shut_down;
-use crate::store::{HOME, Store};
 
 /// Endpoints of the workers as schedulers.
 pub const ENDPOINTS: Cap<Receive> = Cap::at(slot::ENDPOINT);
-/// The warden's component.
-const COMPONENT: Cap<Component> = Cap::at(slot::COMPONENT);
-/// Its space.
-const SPACE: Cap<Space> = Cap::at(slot::SPACE);
 /// Frames for its faults on each node.
 const SUPPLY: u64 = 256;
 /// Ids of workers are smaller.
@@ -93,16 +89,13 @@ fn now() -> u64 {
 ///
 /// As the kernel says.
 pub fn start_workers(world: &World, store: &mut Store) -> Result<()> {
-    for isa in Isa::ALL
-        .into_iter()
-        .filter(|i| store.isas & 1 << i.index() != 0)
-    {
+    for isa in isas_of(store.isas) {
         let (bottom, _) = stack_slot(isa, 1);
         let (_, top) = stack_slot(isa, MAX_WORKERS);
         SPACE.add_region(bottom, top - bottom, RegionKind::Anonymous, true)?;
     }
     for node in NodeId::first(world.settings.nodes as usize).filter(|&n| n != HOME) {
-        SPACE.supply(node, store.memory(node.index(), SUPPLY)?)?;
+        SPACE.supply(node, store.keep_memory(node.index(), SUPPLY)?)?;
     }
     for node in NodeId::first(world.settings.nodes as usize) {
         for cpu in CpuId::first(world.settings.cpus as usize) {
@@ -110,7 +103,7 @@ pub fn start_workers(world: &World, store: &mut Store) -> Result<()> {
             if n == 0 {
                 continue;
             }
-            let thread: Cap<Thread> = store.object(ObjectKind::Thread)?;
+            let thread: Cap<Thread> = store.keep(ObjectKind::Thread)?;
             let setup = ThreadSetup {
                 component: COMPONENT,
                 entry: world.entry,
