@@ -145,7 +145,6 @@ impl Endpoints {
             line.reopen(node, closer);
         }
     }
-
 }
 
 /// Where [`Line::vouch`] has come: nobody else takes threads off the line's lists until it ends.
@@ -298,12 +297,7 @@ impl Line {
     ///
     /// Between two such calls this CPU takes threads off: nobody else does, and the endpoints are not given
     /// up. If its node dies, the threads stay in doubt, and whoever recovers it tells their schedulers anew.
-    pub fn vouch(
-        &self,
-        node: &Node,
-        begun: Option<Vouching>,
-        threads: usize,
-    ) -> (Vouched, usize) {
+    pub fn vouch(&self, node: &Node, begun: Option<Vouching>, threads: usize) -> (Vouched, usize) {
         let mut v = match begun {
             Some(begun) => begun,
             None => match self.begin_to_vouch(node) {

@@ -665,8 +665,8 @@ fn next_object(
 fn is_still(cx: &Cx, object: WeakRef, kind: KernelKind) -> bool {
     let now = cx.frames().read(object.frame);
     now.is_ok_and(|(word, _)| {
-        let of = FrameType::Kernel(kind) == word.ty
-            || FrameType::Frozen(Use::Kernel(kind)) == word.ty;
+        let of =
+            FrameType::Kernel(kind) == word.ty || FrameType::Frozen(Use::Kernel(kind)) == word.ty;
         of && word.version == object.version || lacks!("is_still")
     })
 }
