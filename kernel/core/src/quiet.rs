@@ -201,10 +201,10 @@ pub fn sleep<P: Platform>(cx: &Cx, work: impl Fn() -> bool) -> bool {
     let (node, cpu) = (cx.node.id(), cx.cpu());
     while !work() {
         let idle = match cx.node.round.try_lock().as_mut().map(|r| r.as_mut()) {
-            Some(Some(round)) => round.idle_step(cx.epochs(), &hardware, cpu, IDLE_STEPS, &work),
+            Some(Some(round)) => round.idle_step(cx.epochs(), &hardware, cpu, IDLE_STEPS, work),
             // No rounds yet: this node does not count.
             Some(None) => return true,
-            None => cx.epochs().idle_beside_others(node, cpu, &hardware, &work),
+            None => cx.epochs().idle_beside_others(node, cpu, &hardware, work),
         };
         match idle {
             Idle::Asleep => return true,

@@ -91,7 +91,7 @@ use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::{CpuId, NodeId};
 use dyad_captbl::Owner;
 use dyad_quiesce::Claim;
-use dyad_retype::{FrameType, KernelKind, Refs, Use};
+use dyad_retype::{FrameType, FrameWord, KernelKind, Refs, Use};
 use dyad_shm::FrameRef;
 use dyad_shm::frame::{Epoch, WeakRef};
 use dyad_shm::intent::Row;
@@ -633,7 +633,7 @@ enum Walked {
     End,
 }
 
-/// The next object of a kind that is wanted. What is frozen still is what it was.
+/// The next object of a kind that is wanted.
 fn next_object(
     cx: &Cx,
     cursor: &mut Cursor,
@@ -642,12 +642,11 @@ fn next_object(
 ) -> Walked {
     let given = budget.affords(budget::RECORD) as u32;
     let mut records = given;
+    let is_wanted = |word: &FrameWord| matches!(object_kind(word.ty), Some(kind) if wanted(kind));
     let walked = loop {
-        match cursor.next(cx.node, &mut records) {
+        match cursor.next_that(cx.node, &mut records, is_wanted) {
             Next::Block(frame, word) => {
-                if let FrameType::Kernel(kind) | FrameType::Frozen(Use::Kernel(kind)) = word.ty
-                    && wanted(kind)
-                {
+                if let Some(kind) = object_kind(word.ty) {
                     let version = word.version;
                     break Walked::Object(WeakRef { frame, version }, kind, 0);
                 }
@@ -659,6 +658,14 @@ fn next_object(
     };
     budget.spend(u64::from(given - records) * budget::RECORD);
     walked
+}
+
+/// What kind of object a frame of a type is. What is frozen is what it was.
+const fn object_kind(ty: FrameType) -> Option<KernelKind> {
+    match ty {
+        FrameType::Kernel(kind) | FrameType::Frozen(Use::Kernel(kind)) => Some(kind),
+        _ => None,
+    }
 }
 
 /// Whether an object has not been given up since a walk has come to it.

@@ -178,17 +178,12 @@ impl Longest {
 
     /// What is longer than [`BOUND`].
     pub fn too_long(&self) -> Vec<String> {
-        self.longer_than(BOUND)
-    }
-
-    /// What is longer than a bound.
-    pub fn longer_than(&self, bound: u64) -> Vec<String> {
         self.0
             .iter()
-            .filter(|(_, row)| row.longest > bound)
+            .filter(|(_, row)| row.longest > BOUND)
             .map(|((isa, what), row)| {
                 let longest = row.longest;
-                format!("{what} on {isa}: {longest} instructions, bound {bound}")
+                format!("{what} on {isa}: {longest} instructions, bound {BOUND}")
             })
             .collect()
     }
@@ -227,11 +222,20 @@ impl Longest {
     }
 }
 
+/// The level at which stretches are counted: without coherence there are no caches to flush below it.
+pub fn level(coherent: bool) -> Sim {
+    match coherent {
+        true => Sim::Count,
+        false => Sim::Cache,
+    }
+}
+
 /// A run in which the first node performs every operation.
-pub fn of_operations(nodes: &[Isa]) -> RunConfig {
+pub fn of_operations(nodes: &[Isa], coherent: bool) -> RunConfig {
     RunConfig {
         nodes: nodes.to_vec(),
-        sim: Sim::Count,
+        coherent,
+        sim: level(coherent),
         windows: true,
         work: Work::App {
             app: LONGEST_APP.into(),
