@@ -282,13 +282,13 @@ impl<const N: usize> Tally<N> {
         self.len == N
     }
 
-    /// Counts one reference to the block around `frame`, if that is one of these.
-    pub fn count(&mut self, frame: FrameRef) {
+    /// Counts `n` references to the block around `frame`, if that is one of these.
+    pub fn count(&mut self, frame: FrameRef, n: u32) {
         let at = self.list[..self.len].partition_point(|c| c.head <= frame);
         if let Some(c) = at.checked_sub(1).and_then(|at| self.list.get_mut(at))
             && ((frame.bits() - c.head.bits()) as u64) < c.frames
         {
-            c.found = c.found.saturating_add(1);
+            c.found = c.found.saturating_add(n);
         }
     }
 
@@ -306,24 +306,21 @@ impl<const N: usize> Tally<N> {
         wait: impl Fn(Option<NodeId>) -> bool,
     ) -> Result<(), usize> {
         let mut changing = None;
+        let mut own = 0;
         references_in(cx, object, kind, some, &mut |i, r| match r {
             _ if changing.is_some() => {}
+            Reference::To(frame, _) => self.count(frame, 1),
+            Reference::Own => own += 1,
             Reference::Changing(who) if wait(who) => changing = Some(i),
-            r => self.count_one(object, r),
+            Reference::Changing(_) | Reference::Odd(_) => {}
         });
+        self.count(object, own);
         changing.map_or(Ok(()), Err)
     }
 
     /// Counts the references that an object holds, without waiting for anything.
     pub fn count_all(&mut self, cx: &Cx, object: FrameRef, kind: KernelKind) {
-        references(cx, object, kind, &mut |r| self.count_one(object, r));
-    }
-
-    fn count_one(&mut self, object: FrameRef, r: Reference) {
-        match r {
-            Reference::To(frame, _) => self.count(frame),
-            Reference::Own => self.count(object),
-            Reference::Changing(_) | Reference::Odd(_) => {}
-        }
+        // It waits for nothing, so it does not fail.
+        let _ = self.count_in(cx, (object, kind), 0..entries(kind), |_| false);
     }
 }

@@ -6,13 +6,13 @@
 //! longer than its budget by one thing at most.
 
 /// The budget of a piece.
-pub const BUDGET: u64 = 9_000;
+pub const BUDGET: u64 = 12_000;
 /// A record of a frame.
-pub const RECORD: u64 = 130;
+pub const RECORD: u64 = 160;
 /// An object that is looked into, whatever it is.
 pub const OBJECT: u64 = 200;
 /// An entry whose reference is counted.
-pub const ENTRY: u64 = 60;
+pub const ENTRY: u64 = 240;
 /// A thread that is looked at, and taken from the dead node.
 pub const THREAD: u64 = 3_000;
 /// The region slots of a space.
@@ -20,11 +20,11 @@ pub const REGIONS: u64 = 3_000;
 /// A look whether a frame lies in a supply of a space.
 pub const SUPPLIED: u64 = 1_000;
 /// An endpoint that is looked at.
-pub const LINE: u64 = 60;
+pub const LINE: u64 = 100;
 /// A thread of which a scheduler is told, or which is woken.
 pub const TOLD: u64 = 1_500;
 /// A thread on a list.
-pub const LISTED: u64 = 60;
+pub const LISTED: u64 = 120;
 /// A frame that is given back.
 pub const GIVEN_BACK: u64 = 1_000;
 

@@ -12,7 +12,9 @@
 
 #![allow(unsafe_code)]
 
-use dyad_abi::cap::{CapIndex, MAP_WRITE, ObjectKind, RegionKind, Rights, SpaceOp, call_word};
+use dyad_abi::cap::{
+    CapIndex, MAP_WRITE, MemoryOp, ObjectKind, RegionKind, Rights, SpaceOp, call_word,
+};
 use dyad_abi::service::slot;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
@@ -20,6 +22,7 @@ use dyad_services::rt;
 use dyad_sys::cap::{Cap, Captbl, Frame, Memory, Place, Space, TableAt, Thread};
 use dyad_sys::raw;
 
+use crate::call::expect;
 use crate::service::say;
 use crate::stock::{HOME, Stock, TABLE};
 use crate::threads;
@@ -48,7 +51,7 @@ const VICTIM: NodeId = NodeId::new(1).unwrap();
 
 /// All of it. Returns when the node has been recovered.
 pub fn run(stock: &mut Stock, cpus: usize) -> Result<()> {
-    full_space(stock)?;
+    let frame = full_space(stock)?;
     full_table(stock)?;
     for _ in 0..SPACES {
         crowded_space(stock)?;
@@ -74,6 +77,9 @@ pub fn run(stock: &mut Stock, cpus: usize) -> Result<()> {
         }
     }
     say(format_args!("node {VICTIM} is vacant"));
+    // Whatever the workers were doing: each entry is a reference, and nothing else is.
+    let refs = references(stock, frame)?;
+    expect("references of the frame", refs.abs_diff(2 * ENTRIES - 2));
     Ok(())
 }
 
@@ -91,8 +97,19 @@ pub fn work() -> ! {
     }
 }
 
-/// A space with a full table of the lowest level for each ISA.
-fn full_space(stock: &mut Stock) -> Result<()> {
+/// References that the kernel has counted to a frame.
+fn references(stock: &Stock, at: u64) -> Result<u64> {
+    const REFS: u64 = (1 << 24) - 1;
+    let word = call_word(stock.memory().index(), MemoryOp::Inspect as u32);
+    // SAFETY: 1. The operation only looks.
+    let r = unsafe { raw::call_raw(word, [at, 0, 0, 0, 0]) };
+    Error::from_code(r.status).map_or(Ok(r.value & REFS), Err)
+}
+
+/// A space with a full table of the lowest level for each ISA. Returns the frame that is mapped there, but for
+/// the first page of each: that is another frame, so that a worker that maps the frame there is refused late, in
+/// the row.
+fn full_space(stock: &mut Stock) -> Result<u64> {
     let leaf: Cap<Captbl> = stock.object(ObjectKind::CaptblLeaf)?;
     TABLE.cons(SPACE_SLOT.get() / LEAF, leaf)?;
     let memory = stock.memory();
@@ -102,6 +119,9 @@ fn full_space(stock: &mut Stock) -> Result<()> {
     let at = stock.frame()?;
     memory.retype_user(at, 0)?;
     let frame: Cap<Frame> = memory.activate(at, Place::of(TABLE, FRAME_SLOT), Rights::ALL)?;
+    let other = stock.frame()?;
+    memory.retype_user(other, 0)?;
+    let other: Cap<Frame> = memory.activate(other, stock.slot()?, Rights::ALL)?;
     for isa in Isa::ALL {
         for level in [4, 3, 2, 1] {
             let va = if level == 4 { 0 } else { MAPPED };
@@ -109,16 +129,17 @@ fn full_space(stock: &mut Stock) -> Result<()> {
             space.link(TableAt { isa, level }, va, table)?;
         }
         let word = call_word(space.index(), SpaceOp::Map as u32);
-        let at = TableAt { isa, level: 1 }.bits();
+        let how = TableAt { isa, level: 1 }.bits();
         for n in 0..ENTRIES {
             let va = MAPPED + n * PAGE_SIZE;
-            let args = [at, va, frame.index().get().into(), 0, MAP_WRITE];
+            let shown = if n == 0 { other } else { frame };
+            let args = [how, va, shown.index().get().into(), 0, MAP_WRITE];
             // SAFETY: 1. Nothing runs in that space.
             let r = unsafe { raw::call_raw(word, args) };
             Error::from_code(r.status).map_or(Ok(()), Err)?;
         }
     }
-    Ok(())
+    Ok(at)
 }
 
 fn full_table(stock: &mut Stock) -> Result<()> {
