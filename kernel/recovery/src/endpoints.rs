@@ -11,8 +11,8 @@ use dyad_abi::ident::MAX_CPUS;
 use dyad_retype::KernelKind;
 use dyad_shm::frame::WeakRef;
 
-use super::{Walked, is_still, next_object};
 use crate::budget::{self, Budget};
+use crate::walk::{Walked, is_still, next_object};
 use dyad_audit::scan::Cursor;
 use dyad_core::cx::Cx;
 use dyad_core::{Platform, dispatch};

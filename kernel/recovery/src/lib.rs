@@ -5,6 +5,7 @@
 //! | [`life`] | who is silent, who has come, who is gone; where the run loop enters |
 //! | here | the order of steps, and the count of references |
 //! | [`budget`] | what a piece of it may cost |
+//! | `walk` | walks over objects |
 //! | `rows` | the rows that the dead CPUs were in, by their intents |
 //! | [`threads`] | what becomes of the dead node's threads |
 //! | [`endpoints`] | lists and waiters that it has left behind |
@@ -81,6 +82,7 @@ pub mod host;
 pub mod life;
 mod rows;
 pub mod threads;
+mod walk;
 
 #[cfg(test)]
 mod tests;
@@ -91,7 +93,7 @@ use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::{CpuId, NodeId};
 use dyad_captbl::Owner;
 use dyad_quiesce::Claim;
-use dyad_retype::{FrameType, FrameWord, KernelKind, Refs, Use};
+use dyad_retype::Refs;
 use dyad_shm::FrameRef;
 use dyad_shm::frame::{Epoch, WeakRef};
 use dyad_shm::intent::Row;
@@ -104,9 +106,9 @@ use dyad_object::space::Space;
 use dyad_object::thread::Thread;
 
 use dyad_audit::references::{Tally, entries, refers};
-use dyad_audit::scan::{Cursor, Next};
 
 use budget::Budget;
+use walk::{Walk, Walked};
 
 /// Blocks that the rows of a node can be about.
 const BLOCKS: usize = 2 * MAX_CPUS;
@@ -161,37 +163,6 @@ enum Phase {
     /// From this one of the frames that CPUs worked on last.
     GiveBack(usize),
     Finish,
-}
-
-/// A walk over all objects, which may be in the middle of one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Walk {
-    cursor: Cursor,
-    /// That one, its kind, and how far it has been looked at.
-    within: Option<(WeakRef, KernelKind, usize)>,
-}
-
-impl Walk {
-    const START: Walk = Walk {
-        cursor: Cursor::START,
-        within: None,
-    };
-
-    /// The object to look at now, and from where on. One that has been given up since the last piece is left
-    /// out.
-    fn next(
-        &mut self,
-        cx: &Cx,
-        budget: &mut Budget,
-        wanted: impl Fn(KernelKind) -> bool,
-    ) -> Walked {
-        if let Some((object, kind, from)) = self.within.take()
-            && is_still(cx, object, kind)
-        {
-            return Walked::Object(object, kind, from);
-        }
-        next_object(cx, &mut self.cursor, budget, wanted)
-    }
 }
 
 /// CPUs that have been seen between two rows.
@@ -623,57 +594,4 @@ impl Recovery {
         info!(P, "node {n} is recovered");
         Pace::Done(n)
     }
-}
-
-/// What a walk over objects has come to.
-enum Walked {
-    /// An object, its kind, and from where on it is to be looked at.
-    Object(WeakRef, KernelKind, usize),
-    Working,
-    End,
-}
-
-/// The next object of a kind that is wanted.
-fn next_object(
-    cx: &Cx,
-    cursor: &mut Cursor,
-    budget: &mut Budget,
-    wanted: impl Fn(KernelKind) -> bool,
-) -> Walked {
-    let given = budget.affords(budget::RECORD) as u32;
-    let mut records = given;
-    let is_wanted = |word: &FrameWord| matches!(object_kind(word.ty), Some(kind) if wanted(kind));
-    let walked = loop {
-        match cursor.next_that(cx.node, &mut records, is_wanted) {
-            Next::Block(frame, word) => {
-                if let Some(kind) = object_kind(word.ty) {
-                    let version = word.version;
-                    break Walked::Object(WeakRef { frame, version }, kind, 0);
-                }
-            }
-            Next::Damaged(_) => {}
-            Next::Working => break Walked::Working,
-            Next::End => break Walked::End,
-        }
-    };
-    budget.spend(u64::from(given - records) * budget::RECORD);
-    walked
-}
-
-/// What kind of object a frame of a type is. What is frozen is what it was.
-const fn object_kind(ty: FrameType) -> Option<KernelKind> {
-    match ty {
-        FrameType::Kernel(kind) | FrameType::Frozen(Use::Kernel(kind)) => Some(kind),
-        _ => None,
-    }
-}
-
-/// Whether an object has not been given up since a walk has come to it.
-fn is_still(cx: &Cx, object: WeakRef, kind: KernelKind) -> bool {
-    let now = cx.frames().read(object.frame);
-    now.is_ok_and(|(word, _)| {
-        let of =
-            FrameType::Kernel(kind) == word.ty || FrameType::Frozen(Use::Kernel(kind)) == word.ty;
-        of && word.version == object.version || lacks!("is_still")
-    })
 }
