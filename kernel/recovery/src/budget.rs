@@ -6,7 +6,7 @@
 //! longer than its budget by one thing at most.
 
 /// The budget of a piece.
-pub const BUDGET: u64 = 12_000;
+pub const BUDGET: u64 = 9_000;
 /// A record of a frame.
 pub const RECORD: u64 = 160;
 /// An object that is looked into, whatever it is.

@@ -590,7 +590,10 @@ impl Recovery {
         if cx.epochs().recovered(self.claim).is_err() {
             return Pace::Soon;
         }
+        // A line takes thousands of instructions.
+        P::breathe();
         console::counter::<P>("nodes_recovered", 1);
+        P::breathe();
         info!(P, "node {n} is recovered");
         Pace::Done(n)
     }
