@@ -198,6 +198,11 @@ impl CpuLocal {
         Some(bits.trailing_zeros())
     }
 
+    /// Whether [`take_other`](CpuLocal::take_other) would return one.
+    pub fn has_other(&self) -> bool {
+        self.other_bits.get() != 0
+    }
+
     /// Whether this CPU holds a thread's component.
     #[inline]
     pub fn holds(&self, t: &'static Thread) -> bool {

@@ -173,15 +173,22 @@ impl GlobalMem for Words {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     fn load_fresh(&self, at: PhysAddr, order: Ordering) -> u64 {
-        self.invalidate(at, 8);
-        self.load(at, order)
+        let word = self.map.word(at);
+        if let Some(c) = self.caches() {
+            c.invalidate_word(word);
+        }
+        word.load(order)
     }
 
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     fn store_through(&self, at: PhysAddr, value: u64, order: Ordering) {
-        self.store(at, value, order);
-        self.writeback(at, 8);
+        before_change();
+        let word = self.map.word(at);
+        word.store(value, order);
+        if let Some(c) = self.caches() {
+            c.writeback_word(word);
+        }
     }
 
     #[inline]
@@ -317,7 +324,7 @@ impl Words {
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn read(&self, word: &AtomicU64) -> u64 {
         if let Some(c) = self.caches() {
-            c.invalidate(self.at(word), 8);
+            c.invalidate_word(word);
         }
         word.load(Ordering::Acquire)
     }
@@ -372,7 +379,7 @@ impl Words {
         before_change();
         word.store(value, Ordering::Release);
         if let Some(c) = self.caches() {
-            c.writeback(self.at(word), 8);
+            c.writeback_word(word);
         }
     }
 
@@ -383,7 +390,7 @@ impl Words {
         before_change();
         match self.caches() {
             None => word.swap(value, Ordering::AcqRel),
-            Some(c) => c.swap(self.at(word), value),
+            Some(c) => c.swap_word(word, value),
         }
     }
 
@@ -394,7 +401,7 @@ impl Words {
         before_change();
         match self.caches() {
             None => word.fetch_or(bits, Ordering::AcqRel),
-            Some(c) => c.or(self.at(word), bits),
+            Some(c) => c.or_word(word, bits),
         }
     }
 
@@ -405,7 +412,7 @@ impl Words {
         before_change();
         match self.caches() {
             None => word.fetch_add(n, Ordering::AcqRel),
-            Some(c) => c.add(self.at(word), n),
+            Some(c) => c.add_word(word, n),
         }
     }
 
@@ -418,7 +425,7 @@ impl Words {
             None => word
                 .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
                 .is_ok(),
-            Some(c) => c.cas(self.at(word), old, new).is_ok(),
+            Some(c) => c.cas_word(word, old, new).is_ok(),
         }
     }
 

@@ -511,6 +511,7 @@ fn without_coherent_caches_entries_are_preset_and_changes_are_logged() {
                 Touched::Table(_) => 2,
                 Touched::User(_) => 3,
                 Touched::Object(_) => 4,
+                Touched::LargeUser(_) => 5,
             };
             word.load(core::sync::atomic::Ordering::Relaxed) == at.0 | kind
         })
