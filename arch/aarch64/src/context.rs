@@ -219,7 +219,8 @@ pub fn set_result(area: &RegArea, status: u64, value: u64) {
 }
 
 /// All general registers 0 but the first ones, no flags.
-fn set_only(area: &RegArea, registers: impl IntoIterator<Item = u64>) {
+#[inline(always)]
+fn set_only<const N: usize>(area: &RegArea, registers: [u64; N]) {
     for i in 0..AREA_SP {
         set(area, i, 0);
     }
@@ -236,8 +237,8 @@ pub fn set_arguments(area: &RegArea, args: [u64; 6]) {
 }
 
 /// See [`dyad_core::Platform::set_results`].
-pub fn set_results(area: &RegArea, status: u64, results: [u64; 4]) {
-    set_only(area, [status].into_iter().chain(results));
+pub fn set_results(area: &RegArea, status: u64, [r0, r1, r2, r3]: [u64; 4]) {
+    set_only(area, [status, r0, r1, r2, r3]);
 }
 
 /// See [`dyad_core::Platform::call_registers`].

@@ -22,6 +22,7 @@ use dyad_abi::boot::BootParams;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{CpuId, Isa};
 use dyad_boot::kernel_map::{BootFrames, Builder, PrivateRam, pools};
+use dyad_core::platform::FLUSH_BYTES;
 #[cfg(feature = "ktest")]
 use dyad_pgtbl::RemoteCpu;
 use dyad_pgtbl::{FrameSource, Level, MapError, Memory, Perms};
@@ -494,15 +495,45 @@ pub fn image_id() -> u64 {
     id
 }
 
-/// Writes back and drops what the data cache of a level (from 0) holds, by set and way; `true` if
-/// there is no level after it (Arm ARM, "Cache maintenance by set/way").
-pub fn flush_cache_level(level: u64) -> bool {
+/// Writes back and drops a part of what the data caches hold, by set and way (Arm ARM, "Cache maintenance by
+/// set/way"): the levels one after the other, from the first on, [`FLUSH_BYTES`] in each piece, which is about
+/// 1500 instructions. `true` if there is no piece after it.
+pub fn flush_cache_piece(piece: u64) -> bool {
     let clidr: u64;
     // SAFETY: 1. reads a register.
     unsafe { asm!("mrs {}, clidr_el1", out(reg) clidr, options(nomem, nostack, preserves_flags)) };
     let kind = |level: u64| clidr >> (3 * level) & 7;
-    // 2 and up have data.
-    if level < 7 && kind(level) >= 2 {
+    let mut before = 0;
+    for level in (0..7).take_while(|&level| kind(level) != 0) {
+        // 2 and up have data.
+        if kind(level) < 2 {
+            continue;
+        }
+        let cache = DataCache::of(level);
+        let lines = FLUSH_BYTES >> cache.line_shift;
+        let pieces = cache.lines().div_ceil(lines);
+        let of_this = piece - before;
+        if of_this < pieces {
+            cache.flush(of_this * lines, lines);
+            return of_this + 1 == pieces && (level == 6 || kind(level + 1) == 0);
+        }
+        before += pieces;
+    }
+    true
+}
+
+/// The data cache of a level.
+#[derive(Clone, Copy)]
+struct DataCache {
+    level: u64,
+    line_shift: u64,
+    sets: u64,
+    ways: u64,
+}
+
+impl DataCache {
+    /// That of a level (from 0), which there is.
+    fn of(level: u64) -> DataCache {
         let ccsidr: u64;
         // SAFETY: 1. selects which cache is described, then reads the description; nobody else on
         // this CPU uses the selection.
@@ -516,20 +547,38 @@ pub fn flush_cache_level(level: u64) -> bool {
                 options(nomem, nostack, preserves_flags),
             );
         }
-        let line_shift = (ccsidr & 7) + 4;
-        let ways = (ccsidr >> 3 & 0x3ff) as u32;
-        let sets = ccsidr >> 13 & 0x7fff;
-        let way_shift = if ways == 0 { 0 } else { ways.leading_zeros() };
-        for way in 0..=ways as u64 {
-            for set in 0..=sets {
-                let at = way << way_shift | set << line_shift | level << 1;
-                // SAFETY: 1. writes lines back to where they belong, which changes no memory that
-                // anybody can see.
-                unsafe { asm!("dc cisw, {}", in(reg) at, options(nostack, preserves_flags)) };
+        DataCache {
+            level,
+            line_shift: (ccsidr & 7) + 4,
+            sets: (ccsidr >> 13 & 0x7fff) + 1,
+            ways: (ccsidr >> 3 & 0x3ff) + 1,
+        }
+    }
+
+    const fn lines(self) -> u64 {
+        self.sets * self.ways
+    }
+
+    /// Writes back and drops `count` lines from `first` on, or as many as there are. Lines are numbered by way,
+    /// then by set.
+    fn flush(self, first: u64, count: u64) {
+        let last_way = (self.ways - 1) as u32;
+        let way_shift = match last_way {
+            0 => 0,
+            n => n.leading_zeros(),
+        };
+        let (mut way, mut set) = (first / self.sets, first % self.sets);
+        for _ in first..self.lines().min(first + count) {
+            let at = way << way_shift | set << self.line_shift | self.level << 1;
+            // SAFETY: 1. writes lines back to where they belong, which changes no memory that
+            // anybody can see.
+            unsafe { asm!("dc cisw, {}", in(reg) at, options(nostack, preserves_flags)) };
+            set += 1;
+            if set == self.sets {
+                (way, set) = (way + 1, 0);
             }
         }
         // SAFETY: 1. a barrier.
         unsafe { asm!("dsb sy", options(nostack, preserves_flags)) };
     }
-    level >= 6 || kind(level + 1) == 0
 }

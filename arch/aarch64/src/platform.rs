@@ -192,7 +192,7 @@ impl Platform for Aarch64 {
     }
 
     fn flush_caches(piece: u64) -> bool {
-        mmu::flush_cache_level(piece)
+        mmu::flush_cache_piece(piece)
     }
     fn sync_code(map: &FusedMap, pa: PhysAddr, len: u64) {
         mmu::sync_code(map, pa, len);

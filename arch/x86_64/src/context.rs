@@ -153,7 +153,8 @@ pub fn set_result(area: &RegArea, status: u64, value: u64) {
 }
 
 /// All general registers 0 but those given, no flags.
-fn set_only(area: &RegArea, registers: impl IntoIterator<Item = (usize, u64)>) {
+#[inline(always)]
+fn set_only<const N: usize>(area: &RegArea, registers: [(usize, u64); N]) {
     for i in 0..VECTOR {
         set(area, i, 0);
     }
@@ -166,14 +167,22 @@ fn set_only(area: &RegArea, registers: impl IntoIterator<Item = (usize, u64)>) {
 }
 
 /// See [`dyad_core::Platform::set_arguments`].
-pub fn set_arguments(area: &RegArea, args: [u64; 6]) {
-    set_only(area, [RDI, RSI, RDX, RCX, R8, R9].into_iter().zip(args));
+pub fn set_arguments(area: &RegArea, [a0, a1, a2, a3, a4, a5]: [u64; 6]) {
+    let args = [
+        (RDI, a0),
+        (RSI, a1),
+        (RDX, a2),
+        (RCX, a3),
+        (R8, a4),
+        (R9, a5),
+    ];
+    set_only(area, args);
 }
 
 /// See [`dyad_core::Platform::set_results`].
-pub fn set_results(area: &RegArea, status: u64, results: [u64; 4]) {
-    let results = [RDX, RSI, RDI, R8].into_iter().zip(results);
-    set_only(area, results.chain([(RAX, status)]));
+pub fn set_results(area: &RegArea, status: u64, [r0, r1, r2, r3]: [u64; 4]) {
+    let results = [(RDX, r0), (RSI, r1), (RDI, r2), (R8, r3), (RAX, status)];
+    set_only(area, results);
 }
 
 /// See [`dyad_core::Platform::call_registers`].

@@ -188,6 +188,10 @@ pub fn use_area(cpu: CpuId) -> u64 {
         GS::set_reg(SegmentSelector(0));
         load_tss(SegmentSelector(TSS));
     }
+    // There is no local descriptor table. At reset there is one, of 64 KiB at address 0, which `lar` and call gates of user
+    // mode would look into; see Intel SDM volume 3, section 3.5.1.
+    // SAFETY: 1. Selector 0 means that there is none. 2. No segment register holds a selector of that table.
+    unsafe { core::arch::asm!("lldt {0:x}", in(reg) 0u32, options(nostack, preserves_flags)) };
     GsBase::write(VirtAddr::new(area.start));
     // What user mode has as its base of gs: nothing.
     KernelGsBase::write(VirtAddr::new(0));

@@ -406,7 +406,7 @@ numbered! {
     ThreadOp {
         /// `(slice in ns | priority << 56, time capability or 0)`: runs the thread on this CPU until it
         /// blocks, ends, faults, leaves, uses its slice up or something comes for the caller.
-        /// Value: `why | detail << 8`, see [`Stopped`]. Slice 0: as long as the caller's own.
+        /// Value: `why | detail << 8`, see [`Stopped`]; a detail beyond 2^56 - 1 is told as that. Slice 0: as long as the caller's own.
         Dispatch = 1,
         /// `(isa, register number)`: reads a register of a stopped thread, on a node of that ISA.
         ReadRegister = 2,
@@ -425,7 +425,7 @@ numbered! {
         Resume = 6,
         /// `()`: gives the CPU back to whoever dispatched this, the calling, thread.
         Yield = 7,
-        /// `(code)`: the calling thread ends.
+        /// `(code)`: the calling thread ends. A code beyond 2^32 - 1 is told as that.
         Exit = 8,
         /// Value: fused time until which the thread waits; 0 if it does not wait, or for ever.
         Deadline = 9,

@@ -10,6 +10,8 @@
 //! [`Tally`] counts references to a few blocks; a full walk over all objects that hold references
 //! gives their numbers.
 
+use core::ops::Range;
+
 use dyad_abi::cap::ROOT_ENTRIES;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Isa, NodeId};
@@ -29,6 +31,9 @@ use dyad_object::table_kind;
 const ENTRIES: usize = (PAGE_SIZE / 8) as usize;
 /// Entries of a root that belong to users.
 const USER_ENTRIES: usize = ENTRIES / 2;
+
+/// The kinds of what a component refers to.
+const COMPONENT_PARTS: [KernelKind; 2] = [CAPTBL_ROOT, Space::KIND];
 
 /// The kind of a capability table's root.
 pub const CAPTBL_ROOT: KernelKind = match KernelKind::captbl(1) {
@@ -81,43 +86,71 @@ pub fn refers(kind: KernelKind) -> bool {
         || table_of(kind).is_some()
 }
 
-/// Calls `each` for every reference that an object holds: at most 1024 times.
-pub fn references(cx: &Cx, object: FrameRef, kind: KernelKind, each: &mut impl FnMut(Reference)) {
-    let at = object.address();
-    if let Some((isa, level)) = table_of(kind) {
-        let entries = match level {
+/// Entries of an object of a kind that may be references: 512 at most, 0 if it holds none.
+pub fn entries(kind: KernelKind) -> usize {
+    if let Some((_, level)) = table_of(kind) {
+        match level {
             Level::L4 => USER_ENTRIES,
             _ => ENTRIES,
-        };
-        for i in 0..entries {
+        }
+    } else if kind == CAPTBL_ROOT {
+        ROOT_ENTRIES as usize
+    } else if kind == Space::KIND {
+        Isa::ALL.len()
+    } else if kind == Component::KIND {
+        COMPONENT_PARTS.len()
+    } else {
+        0
+    }
+}
+
+/// Calls `each` for every reference that an object holds: at most 1024 times.
+pub fn references(cx: &Cx, object: FrameRef, kind: KernelKind, each: &mut impl FnMut(Reference)) {
+    let all = 0..entries(kind);
+    references_in(cx, object, kind, all, &mut |_, r| each(r));
+}
+
+/// Calls `each` for the references in some of the [`entries`] of an object, with the number of the entry.
+pub fn references_in(
+    cx: &Cx,
+    object: FrameRef,
+    kind: KernelKind,
+    some: Range<usize>,
+    each: &mut impl FnMut(usize, Reference),
+) {
+    let at = object.address();
+    if let Some((isa, level)) = table_of(kind) {
+        for i in some {
             let raw = fresh(cx, at.add(i as u64 * 8));
             if raw != 0 {
-                entry(dyad_pgtbl::decode(isa, raw, level), (isa, level), each);
+                let pte = dyad_pgtbl::decode(isa, raw, level);
+                entry(pte, (isa, level), &mut |r| each(i, r));
             }
         }
     } else if kind == CAPTBL_ROOT {
-        for i in 0..ROOT_ENTRIES {
-            match cx.captbls().entry(at, i) {
+        for i in some {
+            match cx.captbls().entry(at, i as u32) {
                 Ok(RootEntry::Empty(_)) => {}
                 Ok(RootEntry::Present(leaf)) => {
-                    each(Reference::To(leaf, Wanted::Object(CAPTBL_LEAF)));
-                    each(Reference::Own);
+                    each(i, Reference::To(leaf, Wanted::Object(CAPTBL_LEAF)));
+                    each(i, Reference::Own);
                 }
-                Ok(RootEntry::Closing(owner)) => each(Reference::Changing(Some(owner.node))),
-                Err(_) => each(Reference::Odd(fresh(cx, at.add(i as u64 * 8)))),
+                Ok(RootEntry::Closing(owner)) => each(i, Reference::Changing(Some(owner.node))),
+                Err(_) => each(i, Reference::Odd(fresh(cx, at.add(i as u64 * 8)))),
             }
         }
     } else if kind == Space::KIND {
         let Some(space) = cx.node.map.get::<Space>(at) else {
             return;
         };
-        for isa in Isa::ALL {
+        for (i, isa) in Isa::ALL.into_iter().enumerate() {
             match cx.words().read(&space.roots[isa.index()]) {
+                _ if !some.contains(&i) => {}
                 0 => {}
-                CLOSING => each(Reference::Changing(None)),
+                CLOSING => each(i, Reference::Changing(None)),
                 word => {
-                    weak(word, table_kind(isa, Level::L4), each);
-                    each(Reference::Own);
+                    each(i, weak(word, table_kind(isa, Level::L4)));
+                    each(i, Reference::Own);
                 }
             }
         }
@@ -125,16 +158,14 @@ pub fn references(cx: &Cx, object: FrameRef, kind: KernelKind, each: &mut impl F
         let Some(component) = cx.node.map.get::<Component>(at) else {
             return;
         };
-        let parts = [
-            (&component.captbl, CAPTBL_ROOT),
-            (&component.space, Space::KIND),
-        ];
-        for (part, kind) in parts {
+        let parts = [&component.captbl, &component.space];
+        for (i, (part, kind)) in parts.into_iter().zip(COMPONENT_PARTS).enumerate() {
             match cx.words().read(part) {
+                _ if !some.contains(&i) => {}
                 0 => {}
                 word => {
-                    weak(word, kind, each);
-                    each(Reference::Own);
+                    each(i, weak(word, kind));
+                    each(i, Reference::Own);
                 }
             }
         }
@@ -146,10 +177,10 @@ fn fresh(cx: &Cx, at: PhysAddr) -> u64 {
         .load_fresh(at, core::sync::atomic::Ordering::Acquire)
 }
 
-fn weak(word: u64, kind: KernelKind, each: &mut impl FnMut(Reference)) {
+fn weak(word: u64, kind: KernelKind) -> Reference {
     match WeakRef::from_bits(word) {
-        Some(to) => each(Reference::To(to.frame, Wanted::Version(to, kind))),
-        None => each(Reference::Odd(word)),
+        Some(to) => Reference::To(to.frame, Wanted::Version(to, kind)),
+        None => Reference::Odd(word),
     }
 }
 
@@ -251,51 +282,45 @@ impl<const N: usize> Tally<N> {
         self.len == N
     }
 
-    /// Counts one reference to the block around `frame`, if that is one of these.
-    pub fn count(&mut self, frame: FrameRef) {
+    /// Counts `n` references to the block around `frame`, if that is one of these.
+    pub fn count(&mut self, frame: FrameRef, n: u32) {
         let at = self.list[..self.len].partition_point(|c| c.head <= frame);
         if let Some(c) = at.checked_sub(1).and_then(|at| self.list.get_mut(at))
             && ((frame.bits() - c.head.bits()) as u64) < c.frames
         {
-            c.found = c.found.saturating_add(1);
+            c.found = c.found.saturating_add(n);
         }
     }
 
-    /// Counts the references that an object holds. `false`: `wait` wants to wait for a change that
-    /// is under way, and nothing has been counted.
+    /// Counts the references in some of the [`entries`] of an object.
+    ///
+    /// # Errors
+    ///
+    /// The first entry in which a change is under way that `wait` wants to wait for. The entries before it
+    /// have been counted, it and those behind it have not.
     pub fn count_in(
         &mut self,
         cx: &Cx,
-        object: FrameRef,
-        kind: KernelKind,
+        (object, kind): (FrameRef, KernelKind),
+        some: Range<usize>,
         wait: impl Fn(Option<NodeId>) -> bool,
-    ) -> bool {
-        let before = *self;
-        let mut changing = false;
-        self.count_each(cx, object, kind, |who| changing |= wait(who));
-        if changing {
-            *self = before;
-        }
-        !changing
-    }
-
-    /// The same without waiting for anything.
-    pub fn count_all(&mut self, cx: &Cx, object: FrameRef, kind: KernelKind) {
-        self.count_each(cx, object, kind, |_| ());
-    }
-
-    fn count_each(
-        &mut self,
-        cx: &Cx,
-        object: FrameRef,
-        kind: KernelKind,
-        mut changing: impl FnMut(Option<NodeId>),
-    ) {
-        references(cx, object, kind, &mut |r| match r {
-            Reference::To(frame, _) => self.count(frame),
-            Reference::Own => self.count(object),
-            Reference::Changing(who) => changing(who),
-            Reference::Odd(_) => {}
+    ) -> Result<(), usize> {
+        let mut changing = None;
+        let mut own = 0;
+        references_in(cx, object, kind, some, &mut |i, r| match r {
+            _ if changing.is_some() => {}
+            Reference::To(frame, _) => self.count(frame, 1),
+            Reference::Own => own += 1,
+            Reference::Changing(who) if wait(who) => changing = Some(i),
+            Reference::Changing(_) | Reference::Odd(_) => {}
         });
+        self.count(object, own);
+        changing.map_or(Ok(()), Err)
+    }
+
+    /// Counts the references that an object holds, without waiting for anything.
+    pub fn count_all(&mut self, cx: &Cx, object: FrameRef, kind: KernelKind) {
+        // It waits for nothing, so it does not fail.
+        let _ = self.count_in(cx, (object, kind), 0..entries(kind), |_| false);
     }
 }

@@ -46,42 +46,69 @@ impl Cursor {
     /// The next block that somebody uses or changes; blocks that nobody uses are passed over. Each
     /// record looked at takes one of `steps`.
     pub fn next(&mut self, node: &Node, steps: &mut u32) -> Next {
-        loop {
-            let next = self.next_head(node, steps);
-            match next {
-                Next::Block(_, word)
-                    if matches!(
-                        word.ty,
-                        FrameType::Untyped(_) | FrameType::Tail(_) | FrameType::Retired
-                    ) => {}
-                next => return next,
-            }
-        }
+        let used = |word: &FrameWord| {
+            !matches!(
+                word.ty,
+                FrameType::Untyped(_) | FrameType::Tail(_) | FrameType::Retired
+            )
+        };
+        self.next_that(node, steps, used)
     }
 
     /// The next block, used or not. A tail is the head of what is left of a block that has been
     /// changed meanwhile.
     pub fn next_head(&mut self, node: &Node, steps: &mut u32) -> Next {
+        self.next_that(node, steps, |_| true)
+    }
+
+    /// The next block of which `wanted` is true of the head's word. Each record looked at takes one of `steps`.
+    pub fn next_that(
+        &mut self,
+        node: &Node,
+        steps: &mut u32,
+        wanted: impl Fn(&FrameWord) -> bool,
+    ) -> Next {
         while self.pool < MAX_POOLS {
             if *steps == 0 {
                 return Next::Working;
             }
+            if let Some(found) = self.next_in_pool(node, steps, &wanted) {
+                return found;
+            }
+            *steps = steps.saturating_sub(1);
+            self.pool += 1;
+            self.index = 0;
+        }
+        Next::End
+    }
+
+    /// The next such block of the pool that the walk is in; `None` at its end.
+    fn next_in_pool(
+        &mut self,
+        node: &Node,
+        steps: &mut u32,
+        wanted: &impl Fn(&FrameWord) -> bool,
+    ) -> Option<Next> {
+        let pool = match NodeId::new(self.pool as u64) {
+            Some(n) if n.index() < node.params.node_count => PoolId::Local(n),
+            Some(_) => return None,
+            None => PoolId::Cxl,
+        };
+        let usable = Layout::of(&node.params, pool).usable;
+        self.index = self.index.max(usable.start);
+        while self.index < usable.end {
+            if *steps == 0 {
+                return Some(Next::Working);
+            }
             *steps -= 1;
-            let Some((frame, usable_end)) = self.frame(node) else {
-                self.pool += 1;
-                self.index = 0;
-                continue;
-            };
+            let frame = FrameRef::of(PhysAddr(pool.base().0 + self.index * PAGE_SIZE))?;
             let Ok((word, _)) = node.tables.frames.read(frame) else {
                 self.index += 1;
-                return Next::Damaged(frame);
+                return Some(Next::Damaged(frame));
             };
-            let frames = match word.ty {
+            self.index += match word.ty {
                 // A frame that may be used is not RESERVED, once its pool has been formatted.
-                FrameType::Reserved => {
-                    self.index = usable_end;
-                    continue;
-                }
+                FrameType::Reserved => return None,
                 FrameType::Untyped(order) | FrameType::Tail(order) | FrameType::User(order) => {
                     order.frames()
                 }
@@ -90,26 +117,11 @@ impl Cursor {
                 | FrameType::Kernel(_)
                 | FrameType::Retired => 1,
             };
-            self.index += frames;
-            return Next::Block(frame, word);
+            if wanted(&word) {
+                return Some(Next::Block(frame, word));
+            }
         }
-        Next::End
-    }
-
-    /// The frame the walk is at, and one past the last index of its pool; `None` at the pool's end.
-    fn frame(&mut self, node: &Node) -> Option<(FrameRef, u64)> {
-        let pool = match NodeId::new(self.pool as u64) {
-            Some(n) if n.index() < node.params.node_count => PoolId::Local(n),
-            Some(_) => return None,
-            None => PoolId::Cxl,
-        };
-        let usable = Layout::of(&node.params, pool).usable;
-        self.index = self.index.max(usable.start);
-        if self.index >= usable.end {
-            return None;
-        }
-        let at = PhysAddr(pool.base().0 + self.index * PAGE_SIZE);
-        Some((FrameRef::of(at)?, usable.end))
+        None
     }
 }
 

@@ -155,11 +155,7 @@ impl<'m, M: GlobalMem + ?Sized> Table<'m, M> {
     /// [`Refused::Corrupt`].
     #[inline]
     pub fn contents(&self, found: &Found) -> Result<Contents, Refused> {
-        let mut words = [0; Contents::WORDS];
-        for (at, word) in (0..).zip(words.iter_mut()) {
-            let at = found.slot.add(CONTENTS + 8 * at);
-            *word = (self.mem).load_permitted::<LOOKUP>(at, Ordering::Relaxed);
-        }
+        let words = (self.mem).load_rest_permitted::<LOOKUP>(found.slot);
         Contents::from_words((found.ty, found.rights), words).ok_or(Refused::Corrupt)
     }
 

@@ -28,7 +28,7 @@
 #![allow(unsafe_code)]
 
 use core::fmt;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_shm::{FusedMap, PhysAddr};
 
@@ -65,6 +65,9 @@ impl fmt::Display for Instruction {
 }
 
 /// Pools on machines with incoherent caches.
+///
+/// The functions that flush are not inlined: kernels decide at boot whether caches are coherent, and fast paths on
+/// machines with coherent caches must not carry this code.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoherent<'m> {
     map: &'m FusedMap,
@@ -94,42 +97,118 @@ impl<'m> Incoherent<'m> {
     /// instruction.
     pub fn execute(&self, instruction: Instruction, at: PhysAddr, len: u64) {
         assert!(self.cache.has(instruction), "no {instruction} here");
-        for line in self.lines(at, len) {
+        self.lines(at, len, |line| {
             // SAFETY: 1. just looked up; 2. as in `writeback`.
             unsafe { instruction.execute(line) };
-        }
+        });
     }
 
-    /// The virtual addresses of the lines of a range.
+    /// Calls `each` with the virtual addresses of the lines of a range.
     ///
     /// # Panics
     ///
     /// If it is not in one pool, as all operations do.
-    fn lines(&self, at: PhysAddr, len: u64) -> impl Iterator<Item = u64> + use<> {
+    fn lines(&self, at: PhysAddr, len: u64, mut each: impl FnMut(u64)) {
         let start = self
             .map
             .address(at, len)
             .expect("range outside of every pool");
         // Pools are page-aligned both ways: rounding to lines does not leave the pool.
-        let first = start & !(LINE_BYTES - 1);
-        (first..start + len).step_by(LINE_BYTES as usize)
+        let mut line = start & !(LINE_BYTES - 1);
+        let mut left = (start + len - line).div_ceil(LINE_BYTES);
+        while left != 0 {
+            each(line);
+            line = line.wrapping_add(LINE_BYTES);
+            left -= 1;
+        }
+    }
+
+    /// Writes the line of a word back and drops it.
+    #[inline]
+    fn flush_word(&self, word: &AtomicU64) {
+        // SAFETY: 1. a reference is to mapped memory, and a word that is aligned lies in one line.
+        unsafe { self.cache.flush(core::ptr::from_ref(word) as u64) };
+    }
+
+    /// As [`invalidate`](GlobalMem::invalidate), of the line of a word. The methods that take a word by
+    /// reference do what those of [`GlobalMem`] do, and need not look up where it is.
+    #[inline]
+    pub fn invalidate_word(&self, word: &AtomicU64) {
+        cpu::barrier();
+        self.flush_word(word);
+        cpu::barrier();
+    }
+
+    /// As [`writeback`](GlobalMem::writeback), of the line of a word.
+    #[inline]
+    pub fn writeback_word(&self, word: &AtomicU64) {
+        // SAFETY: 1. as in `flush_word`.
+        unsafe { self.cache.clean(core::ptr::from_ref(word) as u64) };
+        cpu::cleaned();
     }
 
     /// A read-modify-write at memory: no copy of the line before, none afterwards.
-    fn at_memory<R>(&self, at: PhysAddr, f: impl FnOnce(Coherent<'m>) -> R) -> R {
-        self.invalidate(at, 8);
-        let result = f(Coherent(self.map));
-        self.invalidate(at, 8);
+    #[inline]
+    fn at_memory<R>(&self, word: &AtomicU64, f: impl FnOnce(&AtomicU64) -> R) -> R {
+        self.invalidate_word(word);
+        let result = f(word);
+        self.invalidate_word(word);
         result
+    }
+
+    /// As [`cas`](GlobalMem::cas).
+    ///
+    /// # Errors
+    ///
+    /// What is there instead.
+    pub fn cas_word(&self, word: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
+        self.at_memory(word, |w| {
+            w.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+        })
+    }
+
+    /// As [`swap`](GlobalMem::swap).
+    pub fn swap_word(&self, word: &AtomicU64, value: u64) -> u64 {
+        self.at_memory(word, |w| w.swap(value, Ordering::AcqRel))
+    }
+
+    /// As [`add`](GlobalMem::add).
+    pub fn add_word(&self, word: &AtomicU64, n: u64) -> u64 {
+        self.at_memory(word, |w| w.fetch_add(n, Ordering::AcqRel))
+    }
+
+    /// As [`or`](GlobalMem::or).
+    #[cfg(target_arch = "aarch64")]
+    pub fn or_word(&self, word: &AtomicU64, bits: u64) -> u64 {
+        self.at_memory(word, |w| w.fetch_or(bits, Ordering::AcqRel))
+    }
+
+    /// As [`and`](GlobalMem::and).
+    #[cfg(target_arch = "aarch64")]
+    pub fn and_word(&self, word: &AtomicU64, bits: u64) -> u64 {
+        self.at_memory(word, |w| w.fetch_and(bits, Ordering::AcqRel))
+    }
+
+    /// As [`or`](GlobalMem::or).
+    #[cfg(target_arch = "x86_64")]
+    pub fn or_word(&self, word: &AtomicU64, bits: u64) -> u64 {
+        self.change(word, |old| old | bits)
+    }
+
+    /// As [`and`](GlobalMem::and).
+    #[cfg(target_arch = "x86_64")]
+    pub fn and_word(&self, word: &AtomicU64, bits: u64) -> u64 {
+        self.change(word, |old| old & bits)
     }
 
     /// Replaces what is at memory by what `f` makes of it, and returns what was there. It goes round
     /// only if another CPU has changed the word meanwhile.
     #[cfg(target_arch = "x86_64")]
-    fn change(&self, at: PhysAddr, f: impl Fn(u64) -> u64) -> u64 {
-        let mut old = self.load_fresh(at, Ordering::Relaxed);
+    fn change(&self, word: &AtomicU64, f: impl Fn(u64) -> u64) -> u64 {
+        self.invalidate_word(word);
+        let mut old = word.load(Ordering::Relaxed);
         loop {
-            match self.cas(at, old, f(old)) {
+            match self.cas_word(word, old, f(old)) {
                 Ok(old) => return old,
                 Err(now) => old = now,
             }
@@ -151,35 +230,23 @@ impl GlobalMem for Incoherent<'_> {
     }
 
     fn cas(&self, at: PhysAddr, old: u64, new: u64) -> Result<u64, u64> {
-        self.at_memory(at, |m| m.cas(at, old, new))
+        self.cas_word(self.map.word(at), old, new)
     }
 
     fn swap(&self, at: PhysAddr, value: u64) -> u64 {
-        self.at_memory(at, |m| m.swap(at, value))
+        self.swap_word(self.map.word(at), value)
     }
 
     fn add(&self, at: PhysAddr, n: u64) -> u64 {
-        self.at_memory(at, |m| m.add(at, n))
+        self.add_word(self.map.word(at), n)
     }
 
-    #[cfg(target_arch = "aarch64")]
     fn or(&self, at: PhysAddr, bits: u64) -> u64 {
-        self.at_memory(at, |m| m.or(at, bits))
+        self.or_word(self.map.word(at), bits)
     }
 
-    #[cfg(target_arch = "aarch64")]
     fn and(&self, at: PhysAddr, bits: u64) -> u64 {
-        self.at_memory(at, |m| m.and(at, bits))
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn or(&self, at: PhysAddr, bits: u64) -> u64 {
-        self.change(at, |word| word | bits)
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn and(&self, at: PhysAddr, bits: u64) -> u64 {
-        self.change(at, |word| word & bits)
+        self.and_word(self.map.word(at), bits)
     }
 
     fn fence(&self) {
@@ -188,22 +255,38 @@ impl GlobalMem for Incoherent<'_> {
         cpu::barrier();
     }
 
+    #[cold]
+    #[inline(never)]
     fn writeback(&self, at: PhysAddr, len: u64) {
-        for line in self.lines(at, len) {
+        self.lines(at, len, |line| {
             // SAFETY: 1. `lines` gives addresses in a pool, which is mapped (contract of
             // `FusedMap::new`) for as long as the map lives.
             unsafe { self.cache.clean(line) };
-        }
+        });
         cpu::cleaned();
     }
 
+    #[cold]
+    #[inline(never)]
     fn invalidate(&self, at: PhysAddr, len: u64) {
         cpu::barrier();
-        for line in self.lines(at, len) {
+        self.lines(at, len, |line| {
             // SAFETY: 1. as in `writeback`.
             unsafe { self.cache.flush(line) };
-        }
+        });
         cpu::barrier();
+    }
+
+    fn load_fresh(&self, at: PhysAddr, order: Ordering) -> u64 {
+        let word = self.map.word(at);
+        self.invalidate_word(word);
+        word.load(order)
+    }
+
+    fn store_through(&self, at: PhysAddr, value: u64, order: Ordering) {
+        let word = self.map.word(at);
+        word.store(value, order);
+        self.writeback_word(word);
     }
 }
 
@@ -293,9 +376,9 @@ mod tests {
         let m = Incoherent::new(&map).unwrap();
         let lines = |at, len| {
             let va = map.address(BASE, 1).unwrap();
-            m.lines(BASE.add(at), len)
-                .map(|l| (l - va) / LINE_BYTES)
-                .collect::<Vec<_>>()
+            let mut numbers = Vec::new();
+            m.lines(BASE.add(at), len, |l| numbers.push((l - va) / LINE_BYTES));
+            numbers
         };
         assert_eq!(lines(0, 64), [0]);
         assert_eq!(lines(60, 8), [0, 1]);

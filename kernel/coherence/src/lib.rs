@@ -141,6 +141,17 @@ pub trait GlobalMem {
         self.load(at, order)
     }
 
+    /// Reads the last six words of a line, each as [`load_permitted`](GlobalMem::load_permitted) with `Relaxed`.
+    #[inline(always)]
+    #[track_caller]
+    fn load_rest_permitted<const WHY: u32>(&self, line: PhysAddr) -> [u64; 6] {
+        let mut words = [0; 6];
+        for (i, word) in words.iter_mut().enumerate() {
+            *word = self.load_permitted::<WHY>(line.add(16 + 8 * i as u64), Ordering::Relaxed);
+        }
+        words
+    }
+
     /// Reads word `index` (modulo 512) of a frame, as [`load_fresh`](GlobalMem::load_fresh) with
     /// `Acquire`; `None` if the frame is not in shared memory.
     #[inline]

@@ -36,7 +36,9 @@ use crate::cx::Cx;
 use crate::dispatch::{self, After, Endpoint};
 use crate::invoke::{self, Handler, Returned, Way};
 use crate::note::{Facts, MAX_PCS, words_of};
+use crate::object::component::Component;
 use crate::object::endpoint::Line;
+use crate::object::find;
 use crate::object::thread::{Thread, info};
 use crate::platform::{FaultKind, RegArea, UserFault};
 use crate::view::CapView;
@@ -271,12 +273,14 @@ fn invocation<P: Platform>(cx: &Cx, word: u64, words: [u64; 4]) -> Result<Way, E
         return Err(Error::BadSyscall);
     }
     let (to, guarded) = cx.sinv(&found)?;
+    // A weak reference from the capability: checked here, each time.
+    let component: &'static Component = find(cx.node, to.component, Component::KIND)?;
     // Before it is entered: what is remembered is of the component that the CPU is still in. A
     // guard would have to be looked at each time, which is what the long way does.
     if !guarded {
-        view::learn_sinv::<P>(cx, index, &found, &to);
+        view::learn_sinv::<P>(cx, index, &found, &to, component);
     }
-    let way = invoke::enter::<P>(cx, to, words)?;
+    let way = invoke::enter::<P>(cx, to, component, words)?;
     if let Way::Here { .. } = way {
         view::learn_component::<P>(cx, to.component.bits());
     }

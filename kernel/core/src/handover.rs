@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! giver:    registers complete, floating point saved; words put down; owner := TRANSIT(to, seq + 1)
-//!           bit of the thread's id at a CPU of `to` ──▶
+//!           bit of the thread's id at a CPU of `to`, unless one lingers for it ──▶
 //! receiver: CAS owner TRANSIT -> READY; registers set as the words say; its scheduler is told
 //! ```
 //!
@@ -51,6 +51,7 @@ use dyad_abi::user::{stack_slot, tcb_address};
 use dyad_abi::{Error, NodeId, Result};
 use dyad_shm::frame::WeakRef;
 use dyad_shm::permitted::Permitted;
+use dyad_shm::superblock::NodeWord;
 
 use crate::crossing::Crossing;
 use crate::cx::Cx;
@@ -159,7 +160,10 @@ pub fn send<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> Result<()> 
     if t.scheduler.load(Ordering::Relaxed) == 0 {
         return Err(Error::NotReady);
     }
-    if !cx.node.is_live(to) {
+    // The incarnation that is there now. If that dies, and the node comes back, the owner word names
+    // nobody who lives, and recovery of the dead one finds it.
+    let target = cx.node.word_of(to);
+    if !target.state.is_live() {
         return Err(Error::NodeDead);
     }
     let mine = t.owner(cx.words()).ok_or(Error::Corrupt)?;
@@ -173,7 +177,7 @@ pub fn send<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> Result<()> 
         true => None,
         false => dispatch::take_dispatcher::<P>(cx, t),
     };
-    let sent = transfer::<P>(cx, t, mine, to);
+    let sent = transfer::<P>(cx, t, mine, (to, target));
     match sent {
         Ok(()) => {
             mark_sent::<P>(what);
@@ -198,21 +202,20 @@ pub fn send<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> Result<()> 
     }
 }
 
-/// Hands a thread that this CPU owns over.
+/// Hands a thread that this CPU owns over to a node whose state word has been read, and tells a CPU there,
+/// unless one lingers for the thread and sees the owner word by itself.
 ///
 /// # Errors
 ///
 /// As [`inbox::announce`]: the thread is this CPU's again, and what has been saved of it is in its frame.
 /// [`Error::Corrupt`] if it was not this CPU's.
-pub(crate) fn transfer<P: Platform>(
+#[inline(always)]
+fn transfer<P: Platform>(
     cx: &Cx,
     t: &'static Thread,
     mine: Owner,
-    to: NodeId,
+    (to, target): (NodeId, NodeWord),
 ) -> Result<()> {
-    // The incarnation that is there now. If that dies, and the node comes back, the owner word names
-    // nobody who lives, and recovery of the dead one finds it.
-    let target = cx.node.word_of(to);
     let handed = mine.passed(to, target.incarnation, State::Transit);
     t.leaves(cx.node.id(), true);
     let id = t.id.load(Ordering::Relaxed);
@@ -221,6 +224,9 @@ pub(crate) fn transfer<P: Platform>(
     dispatch::release::<P>(cx, t);
     if !t.change(cx.words(), mine, handed) {
         return Err(Error::Corrupt);
+    }
+    if linger::is_awaited(cx, t, to, target) {
+        return Ok(());
     }
     let cpu = inbox::pick_cpu(cx.node, to, id);
     inbox::announce::<P>(to, cpu, id).or_else(|e| {

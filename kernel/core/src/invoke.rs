@@ -85,17 +85,21 @@ fn push(t: &Thread, component: u64, pc: u64, sp: u64, what: u64) -> Result<u64> 
     Ok(depth + 1)
 }
 
-/// Enters a component on behalf of the running thread.
+/// Enters a component on behalf of the running thread: the one that `to` refers to, which the caller has found
+/// just now.
 ///
 /// # Errors
 ///
-/// [`Error::Revoked`] if the component is gone, [`Error::TooDeep`], [`Error::NotReady`] if it is
+/// [`Error::TooDeep`], [`Error::NotReady`] if it is
 /// not configured, and what keeps a thread from crossing. Nothing has changed then.
 #[inline]
-pub fn enter<P: Platform>(cx: &Cx, to: Entry, words: [u64; 4]) -> Result<Way> {
+pub fn enter<P: Platform>(
+    cx: &Cx,
+    to: Entry,
+    component: &'static Component,
+    words: [u64; 4],
+) -> Result<Way> {
     let t = dispatch::current(cx);
-    // A weak reference from the capability: checked here, each time.
-    let component: &'static Component = find(cx.node, to.component, Component::KIND)?;
     let component = component.parts(cx.words());
     if !component.runs_on(cx.node.id()) {
         return cross::<P>(cx, t, component, to, words);
@@ -236,19 +240,7 @@ fn leave_specially<P: Platform>(
     }
     let stops = what & info::STOP != 0 && !lacks!("invoke::leave_specially::stop");
     if what & info::FAULT == 0 {
-        // The component is entered when the thread next runs, which is the owner's affair.
-        dispatch::settle::<P>(cx, t);
-        t.depth.store(at, Ordering::Relaxed);
-        t.component.store(component, Ordering::Relaxed);
-        P::set_results(area, 0, words);
-        let (pc, sp) = (&frame.pc, &frame.sp);
-        P::set_user_pc_sp(area, pc.load(Ordering::Relaxed), sp.load(Ordering::Relaxed));
-        if stops {
-            dispatch::stop_left::<P>(cx, t);
-        } else {
-            back_to::<P>(cx, component)?;
-        }
-        return Ok(Returned::Switched);
+        return leave_here::<P>(cx, t, at, words, stops);
     }
     // The end of a fault handler. Registers and component belong together: also a thread that ends
     // is out of the handler's component, should it ever be resumed. The whole area is replaced:
@@ -309,6 +301,34 @@ fn leave_dead_caller<P: Platform>(cx: &Cx, t: &'static Thread, mut at: u64) -> R
     }
     dispatch::settle::<P>(cx, t);
     dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
+    Ok(Returned::Switched)
+}
+
+/// The end of an invocation in this node behind which the thread stops, if it `stops`.
+#[cold]
+#[inline(never)]
+fn leave_here<P: Platform>(
+    cx: &Cx,
+    t: &'static Thread,
+    at: u64,
+    words: [u64; 4],
+    stops: bool,
+) -> Result<Returned> {
+    let frame = t.frames.get(at as usize).ok_or(Error::Corrupt)?;
+    let component = frame.component.load(Ordering::Relaxed);
+    let area = t.regs(P::ISA);
+    // The component is entered when the thread next runs, which is its owner's decision.
+    dispatch::settle::<P>(cx, t);
+    t.depth.store(at, Ordering::Relaxed);
+    t.component.store(component, Ordering::Relaxed);
+    P::set_results(area, 0, words);
+    let (pc, sp) = (&frame.pc, &frame.sp);
+    P::set_user_pc_sp(area, pc.load(Ordering::Relaxed), sp.load(Ordering::Relaxed));
+    if stops {
+        dispatch::stop_left::<P>(cx, t);
+    } else {
+        dispatch::enter_component::<P>(cx, component)?;
+    }
     Ok(Returned::Switched)
 }
 

@@ -57,6 +57,24 @@ pub(crate) fn may(cx: &Cx, t: &Thread) -> bool {
     cx.words().is_coherent() && t.budget.load(Ordering::Relaxed) == 0
 }
 
+/// Whether a CPU of node `to` lingers for a thread that has just been handed to that node: it sees the owner
+/// word by itself, and need not be told. `was` is the state word of the node from before the hand-over. If it
+/// is another one by now, the node may have been recovered before the owner word said whose the thread is.
+#[inline]
+pub(crate) fn is_awaited(cx: &Cx, t: &'static Thread, to: NodeId, was: NodeWord) -> bool {
+    let Some(words) = cx.words().if_coherent() else {
+        return false;
+    };
+    let activity = |cpu| &cx.node.sb.cpu(to, cpu).activity;
+    CpuId::first(cx.node.params.cpus)
+        .find(|&cpu| activity(cpu).load(Ordering::Relaxed) == doing(t))
+        .is_some_and(|cpu| {
+            linger::is_awaited(&Direct(words), activity(cpu), doing(t))
+                && (cx.node.sb.node(to).state.load(Ordering::Relaxed) == was.bits()
+                    || lacks!("linger::is_awaited::node"))
+        })
+}
+
 /// Words of coherent memory, as [`dyad_ring::linger`] wants them.
 struct Direct(CoherentWords);
 

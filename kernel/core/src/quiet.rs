@@ -23,8 +23,8 @@
 //! [`dyad_quiesce`], which calls [`Hardware`].
 //!
 //! Bounds: acknowledging is a flush and three lookups; a round goes on by the steps that its driver
-//! asks for, at most [`MAX_STEPS`] at once; falling asleep looks for work again after every few
-//! steps.
+//! asks for, at most [`MAX_STEPS`] at once; falling asleep looks for work again, and takes interrupts, after
+//! every few steps.
 
 use core::marker::PhantomData;
 
@@ -38,11 +38,12 @@ use crate::object::component::Component;
 use crate::object::space::Space;
 use crate::object::thread::Thread;
 use crate::object::{find, follow, reference};
+use crate::platform::FLUSH_BYTES;
 use crate::{Platform, dispatch, fp, inbox};
 
 /// Most steps of one `FlushStep`.
 pub const MAX_STEPS: u64 = 80;
-/// Bytes that cost one more step where caches are not coherent.
+/// Bytes that cost one more step where caches are not coherent: 8 lines.
 const STEP_BYTES: u64 = 512;
 
 /// This CPU, as rounds see it. What it drops is gone when the call returns.
@@ -76,6 +77,10 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
 
     fn flush_everything(&self, piece: u64) -> bool {
         self.cx.words().is_coherent() || P::flush_caches(piece)
+    }
+
+    fn steps_of_everything(&self) -> u32 {
+        self.steps(FLUSH_BYTES)
     }
 
     // Views are to capabilities what the TLB is to pages: what they lead to may be reused after this.
@@ -184,24 +189,28 @@ pub fn flush_step<P: Platform>(cx: &Cx, steps: u64) -> Result<u64> {
     }
 }
 
-/// Steps of falling asleep between two looks for work.
-const IDLE_STEPS: u32 = 64;
+/// Steps of falling asleep between two looks for work: few, because each may be a piece of dropping all that
+/// caches hold.
+const IDLE_STEPS: u32 = 6;
 
-/// Falls asleep as far as the others are concerned; `true` if this CPU may halt now.
+/// Falls asleep as far as the others are concerned; `true` if this CPU may halt now. Takes interrupts between
+/// two parts of that; what has come to be delivered is work, and what a timer is for, the CPU sets it for anew.
 pub fn sleep<P: Platform>(cx: &Cx, work: impl Fn() -> bool) -> bool {
+    let work = || work() || cx.local.has_other();
     let hardware = Hardware::<P>::new(cx);
     let (node, cpu) = (cx.node.id(), cx.cpu());
     while !work() {
         let idle = match cx.node.round.try_lock().as_mut().map(|r| r.as_mut()) {
-            Some(Some(round)) => round.idle_step(cx.epochs(), &hardware, cpu, IDLE_STEPS, &work),
+            Some(Some(round)) => round.idle_step(cx.epochs(), &hardware, cpu, IDLE_STEPS, work),
             // No rounds yet: this node does not count.
             Some(None) => return true,
-            None => cx.epochs().idle_beside_others(node, cpu, &hardware, &work),
+            None => cx.epochs().idle_beside_others(node, cpu, &hardware, work),
         };
         match idle {
             Idle::Asleep => return true,
             Idle::Work => return false,
-            Idle::Working | Idle::Contended => {}
+            // Nothing shared is in hand here.
+            Idle::Working | Idle::Contended => P::breathe(),
         }
     }
     // There is work, for which this CPU will use shared words: what it has dropped of the caches as the

@@ -150,6 +150,15 @@ impl CpuLocal {
         self.cpu
     }
 
+    /// As [`timer_at`](CpuLocal::timer_at): the timer is set, and its time has come.
+    pub const AT_ONCE: u64 = 1;
+
+    /// How many interrupts this CPU has taken.
+    pub fn interrupts(&self) -> u64 {
+        let all = [&self.doorbells, &self.timers, &self.others];
+        all.into_iter().map(Cell::get).sum()
+    }
+
     /// Called by the platform for each interrupt it has acknowledged.
     pub fn note_interrupt(&self, i: Interrupt) {
         match i {
@@ -187,6 +196,11 @@ impl CpuLocal {
         }
         self.other_bits.set(bits & (bits - 1));
         Some(bits.trailing_zeros())
+    }
+
+    /// Whether [`take_other`](CpuLocal::take_other) would return one.
+    pub fn has_other(&self) -> bool {
+        self.other_bits.get() != 0
     }
 
     /// Whether this CPU holds a thread's component.

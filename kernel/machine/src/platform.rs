@@ -55,6 +55,9 @@ use crate::cpu::CpuLocal;
 use crate::cx::Cx;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+/// Bytes of the caches that one piece of [`Platform::flush_caches`] drops.
+pub const FLUSH_BYTES: u64 = 16 << 10;
+
 pub use dyad_object::thread::{FP_WORDS, FpArea, REG_WORDS, RegArea};
 
 /// Why a user thread was stopped by a fault.
@@ -282,7 +285,8 @@ pub trait Platform: Sized + 'static {
     /// Drops all user translations of this CPU.
     fn flush_tlb();
     /// Does piece number `piece` of writing back and dropping everything this machine's caches
-    /// hold; `true` if that was the last piece. Only where caches are not coherent.
+    /// hold, [`FLUSH_BYTES`] at most or by one instruction; `true` if that was the last piece. Only where
+    /// caches are not coherent.
     fn flush_caches(piece: u64) -> bool;
     /// Makes instructions that this CPU has just written (through the fused map) visible to its
     /// own instruction fetches.
@@ -316,6 +320,17 @@ pub trait Platform: Sized + 'static {
         Self::mark::<{ Marker::WAITS.word() }>();
         Self::poll_interrupts();
         Self::mark::<{ Marker::WORKS.word() }>();
+    }
+    /// [`breathe`](Platform::breathe) within an operation. An operation can end in user mode without the run loop,
+    /// which attends to interrupts and sets the timer anew. So if an interrupt has come, the timer interrupts user
+    /// mode at once.
+    fn breathe_within(local: &CpuLocal) {
+        let before = local.interrupts();
+        Self::breathe();
+        if local.interrupts() != before && !lacks!("platform::breathe_within::timer") {
+            Self::set_timer(Some(Self::clock_ns()));
+            local.timer_at.set(CpuLocal::AT_ONCE);
+        }
     }
     /// A short pause in a polling loop.
     fn relax();

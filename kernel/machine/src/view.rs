@@ -436,11 +436,24 @@ fn frame_word(cx: &Cx, frame: FrameRef) -> Option<Seen> {
 }
 
 /// Remembers an invocation endpoint without a guard, of the running component, that has been looked
-/// up the long way, before it is entered.
-pub fn learn_sinv<P: Platform>(cx: &Cx, index: CapIndex, found: &Found, to: &Entry) {
-    let _ = try_sinv::<P>(cx, index, found, to);
+/// up the long way, before `component`, to which it leads, is entered.
+///
+/// One whose component may not be entered on this node is not looked at any further. An old copy of its home
+/// that says so keeps a view from being filled, and nothing else.
+#[inline(always)]
+pub fn learn_sinv<P: Platform>(
+    cx: &Cx,
+    index: CapIndex,
+    found: &Found,
+    to: &Entry,
+    component: &Component,
+) {
+    if Component::nodes(look(&component.home)) >> cx.node.id().index() & 1 != 0 {
+        let _ = try_sinv::<P>(cx, index, found, to);
+    }
 }
 
+#[inline(never)]
 fn try_sinv<P: Platform>(cx: &Cx, index: CapIndex, found: &Found, to: &Entry) -> Option<()> {
     let captbl = cx.local.captbl.get();
     let index = index.get() as u64;

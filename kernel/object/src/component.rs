@@ -111,6 +111,15 @@ impl Component {
     /// The kind of its frame.
     pub const KIND: KernelKind = KernelKind::COMPONENT;
 
+    /// The bit set of nodes that the word `home` stands for: 0 is all of them.
+    #[inline]
+    pub const fn nodes(home: u64) -> u64 {
+        match home {
+            0 => u64::MAX,
+            nodes => nodes,
+        }
+    }
+
     /// What it consists of now. Where caches are not coherent, this node's copy is dropped first: any
     /// node may have configured it anew, and neither finds out from a copy that is older, nor from the
     /// logs, what has been put into it since.
@@ -201,10 +210,7 @@ impl<'c> Parts<'c> {
     /// Bit set of the nodes its code may run on.
     #[inline]
     pub fn home(&self) -> u64 {
-        match self.0.home.load(Ordering::Acquire) {
-            0 => u64::MAX,
-            nodes => nodes,
-        }
+        Component::nodes(self.0.home.load(Ordering::Acquire))
     }
 
     /// Physical address of the root of its capability table.

@@ -142,27 +142,29 @@ impl Endpoints {
     /// Opens the lists that a node has closed.
     pub fn reopen(&self, node: &Node, closer: NodeId) {
         for line in &self.lines {
-            if node.words.read(&line.events) == closed(closer) {
-                node.words.exchange(&line.events, closed(closer), 0);
-            }
+            line.reopen(node, closer);
         }
     }
+}
 
-    /// Ends what a node that has died was doing to the lists. What it was taking off is on none; see
-    /// [`doubt`].
-    pub fn repair(&self, node: &Node, dead: NodeId) {
-        self.reopen(node, dead);
-        for line in &self.lines {
-            if node.words.read(&line.taken) == busy(dead) {
-                node.words.exchange(&line.taken, busy(dead), 0);
-            }
-        }
-    }
+/// Where [`Line::vouch`] has come: nobody else takes threads off the line's lists until it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vouching {
+    /// What `taken` was, to be put back.
+    list: u64,
+    /// The next thread, of the list of events from when this one ends.
+    at: u64,
+    /// Whether that is on the list of events.
+    in_events: bool,
+    /// Threads that it looks at before the lists count as endless.
+    left: usize,
 }
 
 /// What came of [`Line::vouch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vouched {
+    /// There are more threads than it was to look at: it is to be called again, with this.
+    Working(Vouching),
     /// No thread on its lists is in doubt.
     All,
     /// Somebody is just taking a thread off.
@@ -208,6 +210,7 @@ pub fn lost(node: &Node, t: &Thread) -> Option<Woken> {
 
 impl Line {
     /// Whether there is anything to take.
+    #[inline]
     pub fn has_news(&self, node: &Node) -> bool {
         node.words.read(&self.bits) != 0
             || node.words.read(&self.events) != 0
@@ -274,41 +277,86 @@ impl Line {
         Some((thread?, why & !DOUBTED))
     }
 
-    /// Ends the doubt about all threads on its lists.
-    pub fn vouch(&self, node: &Node) -> Vouched {
+    /// Opens the list that a node has closed.
+    fn reopen(&self, node: &Node, closer: NodeId) {
+        if node.words.read(&self.events) == closed(closer) {
+            node.words.exchange(&self.events, closed(closer), 0);
+        }
+    }
+
+    /// Ends what a node that has died was doing to the lists. What it was taking off is on none; see
+    /// [`doubt`].
+    pub fn repair(&self, node: &Node, dead: NodeId) {
+        self.reopen(node, dead);
+        if node.words.read(&self.taken) == busy(dead) {
+            node.words.exchange(&self.taken, busy(dead), 0);
+        }
+    }
+
+    /// Ends the doubt about threads on its lists, `threads` of them at most; `begun` is from the call before,
+    /// if that has not come to the end. Returns also how many it has looked at.
+    ///
+    /// Between two such calls this CPU takes threads off: nobody else does, and the endpoints are not given
+    /// up. If its node dies, the threads stay in doubt, and whoever recovers it tells their schedulers anew.
+    pub fn vouch(&self, node: &Node, begun: Option<Vouching>, threads: usize) -> (Vouched, usize) {
+        let mut v = match begun {
+            Some(begun) => begun,
+            None => match self.begin_to_vouch(node) {
+                Ok(begun) => begun,
+                Err(why) => return (why, 0),
+            },
+        };
+        let mut looked = 0;
+        let ended = loop {
+            let Some(t) = linked(v.at).and_then(|f| node.map.get::<Thread>(f.address())) else {
+                if v.in_events {
+                    break Vouched::All;
+                }
+                // Those that are put on from here on come before these, and are not in doubt.
+                (v.at, v.in_events) = (node.words.read(&self.events), true);
+                continue;
+            };
+            if v.left == 0 {
+                break Vouched::Endless;
+            }
+            if looked == threads {
+                return (Vouched::Working(v), looked);
+            }
+            v.left -= 1;
+            looked += 1;
+            trust(node, t);
+            v.at = node.words.read(&t.event_link);
+        };
+        node.words.replace(&self.taken, v.list);
+        (ended, looked)
+    }
+
+    /// Keeps others from taking threads off.
+    ///
+    /// # Errors
+    ///
+    /// That there is nothing to vouch for, or somebody else is at it.
+    fn begin_to_vouch(&self, node: &Node) -> core::result::Result<Vouching, Vouched> {
         let words = node.words;
         let list = words.read(&self.taken);
         if list == 0 && linked(words.read(&self.events)).is_none() {
-            return Vouched::All;
+            return Err(Vouched::All);
         }
         if list >= SPECIAL {
             // What one that is dead has in hand stays in doubt.
             let taker = NodeId::new(list - SPECIAL);
             let lives = taker.is_some_and(|n| node.is_live(n));
-            return if lives { Vouched::Busy } else { Vouched::All };
+            return Err(if lives { Vouched::Busy } else { Vouched::All });
         }
         if !words.exchange(&self.taken, list, busy(node.id())) {
-            return Vouched::Busy;
+            return Err(Vouched::Busy);
         }
-        // Nobody takes any off meanwhile, and those that are put on come before these.
-        let mut left = TRIES;
-        for head in [list, words.read(&self.events)] {
-            let mut at = head;
-            while let Some(t) = linked(at).and_then(|f| node.map.get::<Thread>(f.address())) {
-                if left == 0 {
-                    break;
-                }
-                left -= 1;
-                trust(node, t);
-                at = words.read(&t.event_link);
-            }
-        }
-        words.replace(&self.taken, list);
-        if left == 0 {
-            Vouched::Endless
-        } else {
-            Vouched::All
-        }
+        Ok(Vouching {
+            list,
+            at: list,
+            in_events: false,
+            left: TRIES,
+        })
     }
 
     /// Takes all that is on the list of events.
@@ -400,6 +448,7 @@ impl Line {
     /// # Errors
     ///
     /// [`Error::Exists`] if another thread waits here.
+    #[inline]
     pub fn wait(&self, node: &Node, thread: &'static Thread, number: u32) -> Result<Waits> {
         let link = link_to(frame_of(node, thread).ok_or(Error::Corrupt)?);
         let me = link | (number as u64) << NUMBER;

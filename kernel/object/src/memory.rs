@@ -107,6 +107,13 @@ impl GlobalMem for Words {
         dyad_coherence::load_permitted::<WHY>(self.map.word(at), order)
     }
 
+    #[inline(always)]
+    fn load_rest_permitted<const WHY: u32>(&self, line: PhysAddr) -> [u64; 6] {
+        let line: &[AtomicU64; 8] = self.map.get(line).expect("a line lies in a pool");
+        [2, 3, 4, 5, 6, 7]
+            .map(|i| dyad_coherence::load_permitted::<WHY>(&line[i], Ordering::Relaxed))
+    }
+
     #[inline]
     fn store(&self, at: PhysAddr, value: u64, order: Ordering) {
         before_change();
@@ -166,15 +173,22 @@ impl GlobalMem for Words {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     fn load_fresh(&self, at: PhysAddr, order: Ordering) -> u64 {
-        self.invalidate(at, 8);
-        self.load(at, order)
+        let word = self.map.word(at);
+        if let Some(c) = self.caches() {
+            c.invalidate_word(word);
+        }
+        word.load(order)
     }
 
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     fn store_through(&self, at: PhysAddr, value: u64, order: Ordering) {
-        self.store(at, value, order);
-        self.writeback(at, 8);
+        before_change();
+        let word = self.map.word(at);
+        word.store(value, order);
+        if let Some(c) = self.caches() {
+            c.writeback_word(word);
+        }
     }
 
     #[inline]
@@ -297,6 +311,8 @@ impl CoherentWords {
 impl Words {
     /// Where a word is. Asked only where caches are not coherent: looking it up costs more than the
     /// whole operation otherwise.
+    #[cold]
+    #[inline(never)]
     fn at(&self, word: &AtomicU64) -> PhysAddr {
         self.map
             .physical(core::ptr::from_ref(word) as u64)
@@ -308,7 +324,7 @@ impl Words {
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn read(&self, word: &AtomicU64) -> u64 {
         if let Some(c) = self.caches() {
-            c.invalidate(self.at(word), 8);
+            c.invalidate_word(word);
         }
         word.load(Ordering::Acquire)
     }
@@ -333,11 +349,19 @@ impl Words {
     }
 
     /// As [`exchange`](Words::exchange), of the first word of an object that changes hands with it. What
-    /// this node has stored to the next `bytes` bytes is in memory before, and no copy of them stays.
+    /// this node has stored to the next `bytes()` bytes is in memory before, and no copy of them stays.
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
-    pub fn exchange_first(&self, word: &AtomicU64, old: u64, new: u64, bytes: u64) -> bool {
-        self.refresh(word, bytes);
+    pub fn exchange_first(
+        &self,
+        word: &AtomicU64,
+        old: u64,
+        new: u64,
+        bytes: impl FnOnce() -> u64,
+    ) -> bool {
+        if let Some(c) = self.caches() {
+            c.invalidate(self.at(word), bytes());
+        }
         self.exchange(word, old, new)
     }
 
@@ -355,7 +379,7 @@ impl Words {
         before_change();
         word.store(value, Ordering::Release);
         if let Some(c) = self.caches() {
-            c.writeback(self.at(word), 8);
+            c.writeback_word(word);
         }
     }
 
@@ -366,7 +390,7 @@ impl Words {
         before_change();
         match self.caches() {
             None => word.swap(value, Ordering::AcqRel),
-            Some(c) => c.swap(self.at(word), value),
+            Some(c) => c.swap_word(word, value),
         }
     }
 
@@ -377,7 +401,7 @@ impl Words {
         before_change();
         match self.caches() {
             None => word.fetch_or(bits, Ordering::AcqRel),
-            Some(c) => c.or(self.at(word), bits),
+            Some(c) => c.or_word(word, bits),
         }
     }
 
@@ -388,7 +412,7 @@ impl Words {
         before_change();
         match self.caches() {
             None => word.fetch_add(n, Ordering::AcqRel),
-            Some(c) => c.add(self.at(word), n),
+            Some(c) => c.add_word(word, n),
         }
     }
 
@@ -401,7 +425,7 @@ impl Words {
             None => word
                 .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
                 .is_ok(),
-            Some(c) => c.cas(self.at(word), old, new).is_ok(),
+            Some(c) => c.cas_word(word, old, new).is_ok(),
         }
     }
 

@@ -182,6 +182,7 @@ impl Node {
 
     /// The state word of a node, as memory has it: every node may change it, and the launcher.
     /// Acquires. Damaged words read as DEAD.
+    #[inline]
     pub fn word_of(&self, n: NodeId) -> NodeWord {
         let word = self.words.read(&self.sb.node(n).state);
         NodeWord::from_bits(word).unwrap_or(NodeWord {
@@ -191,6 +192,7 @@ impl Node {
     }
 
     /// Whether a node takes part now; see [`NodeState::is_live`].
+    #[inline]
     pub fn is_live(&self, n: NodeId) -> bool {
         self.word_of(n).state.is_live()
     }

@@ -373,7 +373,7 @@ impl Thread {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn change_at_home(&self, words: &Words, from: u64, to: u64) -> bool {
-        words.exchange_first(&self.owner, from, to, HEAD_BYTES)
+        words.exchange_first(&self.owner, from, to, || HEAD_BYTES)
     }
 
     /// Changes the owner word, which must be `from`. Where caches are not coherent, what this node
@@ -384,9 +384,11 @@ impl Thread {
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn change(&self, words: &Words, from: Owner, to: Owner) -> bool {
         let at_home = |o: Owner| matches!(o.state, State::Ready | State::Running | State::Blocked);
-        let stops = from.state == State::Running && to.state != State::Running;
-        let stays = from.node == to.node && at_home(from) && at_home(to) && !stops;
-        let bytes = if stays { HEAD_BYTES } else { PAGE_SIZE };
+        let bytes = || {
+            let stops = from.state == State::Running && to.state != State::Running;
+            let stays = from.node == to.node && at_home(from) && at_home(to) && !stops;
+            if stays { HEAD_BYTES } else { PAGE_SIZE }
+        };
         words.exchange_first(&self.owner, from.bits(), to.bits(), bytes)
     }
 

@@ -7,7 +7,8 @@
 //! | read entry `n`, then head again | acquire, acquire | tells whether the entry was overwritten |
 //!
 //! Writers never wait for readers: a log is a ring, and who falls behind by its length has been
-//! lapped and flushes everything once.
+//! lapped and flushes everything once. A large page has more frames than a log has entries: it is one entry,
+//! for which readers flush everything, too.
 
 use core::sync::atomic::Ordering;
 
@@ -22,6 +23,9 @@ use dyad_shm::quiesce::{FlushLog, LOG_ENTRIES};
 
 use crate::words::Quiescence;
 
+/// Bytes of a large page.
+const LARGE_BYTES: u64 = 2 << 20;
+
 /// Something that copies of may have to be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touched {
@@ -31,6 +35,8 @@ pub enum Touched {
     Table(PhysAddr),
     /// A user frame has been unmapped.
     User(PhysAddr),
+    /// A large page of user frames has been unmapped, which starts here.
+    LargeUser(PhysAddr),
     /// A kernel object that filled this frame has been given up.
     Object(PhysAddr),
 }
@@ -44,6 +50,7 @@ impl Touched {
             Touched::Table(at) => at.frame_start().0 | 2,
             Touched::User(at) => at.frame_start().0 | 3,
             Touched::Object(at) => at.frame_start().0 | 4,
+            Touched::LargeUser(at) => at.0 & !(LARGE_BYTES - 1) | 5,
         }
     }
 
@@ -54,6 +61,7 @@ impl Touched {
             2 if at.offset() == 0 => Some(Touched::Table(at)),
             3 if at.offset() == 0 => Some(Touched::User(at)),
             4 if at.offset() == 0 => Some(Touched::Object(at)),
+            5 if at.0.is_multiple_of(LARGE_BYTES) => Some(Touched::LargeUser(at)),
             _ => None,
         }
     }
@@ -63,6 +71,7 @@ impl Touched {
         match self {
             Touched::Line(at) => (at, LINE_BYTES),
             Touched::Table(at) | Touched::User(at) | Touched::Object(at) => (at, PAGE_SIZE),
+            Touched::LargeUser(at) => (at, LARGE_BYTES),
         }
     }
 
@@ -70,7 +79,10 @@ impl Touched {
     /// afterwards: user code reads a frame through its TLB, the kernel an object that it has in
     /// hand. Of lines and tables that have been changed, not given up, it brings back what is so.
     pub(crate) const fn is_given_up(self) -> bool {
-        matches!(self, Touched::User(_) | Touched::Object(_))
+        matches!(
+            self,
+            Touched::User(_) | Touched::LargeUser(_) | Touched::Object(_)
+        )
     }
 }
 
@@ -111,7 +123,7 @@ pub(crate) enum Read {
     End,
     /// An entry.
     Entry(Touched),
-    /// The entry is gone, or makes no sense: only dropping everything helps.
+    /// The entry is gone, makes no sense, or is of a large page: everything is to be dropped.
     Lapped,
 }
 
@@ -138,6 +150,7 @@ pub(crate) fn read<M: GlobalMem>(
         return Read::Lapped;
     }
     match Touched::from_bits(word) {
+        Some(Touched::LargeUser(_)) => Read::Lapped,
         Some(t)
             if {
                 let (at, len) = t.range();

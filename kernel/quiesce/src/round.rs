@@ -43,6 +43,11 @@ pub trait NodeHardware {
         let _ = len;
         1
     }
+
+    /// How many steps a piece of dropping everything costs, at least 1.
+    fn steps_of_everything(&self) -> u32 {
+        1
+    }
 }
 
 /// How far [`Round::flush_step`] has come.
@@ -251,7 +256,10 @@ impl Round {
                     }
                 }
             }
-            Dropping::Full { piece } => Round::drop_everything(hardware, piece),
+            Dropping::Full { piece } => {
+                *cost = hardware.steps_of_everything();
+                Round::drop_everything(hardware, piece)
+            }
         }
     }
 

@@ -125,6 +125,49 @@ fn a_reader_that_was_lapped_flushes_everything_before_and_after_tlbs() {
     assert!(!did.contains(&Did::Everything));
 }
 
+/// A log does not have room for the frames of a large page: it is one entry, and readers drop everything, before
+/// and after TLBs.
+#[test]
+fn a_large_page_is_one_entry_and_costs_a_full_flush() {
+    let mem = HostMem::new();
+    let q = words(&mem);
+    let [mut a, _b] = pair(&q);
+    let hw = Hardware::default();
+    let mut log = LogWriter::attach(&q, node(1), cpu(0));
+    log.record(&q, Touched::Line(AREA));
+    log.record(&q, Touched::LargeUser(PhysAddr(AREA.0 + 0x20_0000)));
+    whole_round(&q, 0, &mut a, &hw);
+    let did = hw.take();
+    let tlb = did.iter().position(|d| *d == Did::Tlb).unwrap();
+    assert!(did[..tlb].contains(&Did::Everything));
+    assert!(did[tlb..].contains(&Did::Everything));
+    assert!(!did.contains(&Did::Lines(PhysAddr(AREA.0 + 0x20_0000), 2 << 20)));
+    // It has been read: the next round drops nothing.
+    whole_round(&q, 0, &mut a, &hw);
+    assert!(!hw.take().contains(&Did::Everything));
+}
+
+/// A call that may take so many steps drops only so many pieces of everything.
+#[test]
+fn pieces_of_a_full_flush_cost_steps() {
+    let mem = HostMem::new();
+    let q = words(&mem);
+    let [mut a, _b] = pair(&q);
+    let hw = Hardware::default();
+    hw.pieces.set(20);
+    hw.everything.set(33);
+    let mut log = LogWriter::attach(&q, node(1), cpu(0));
+    log.record(&q, Touched::LargeUser(AREA));
+    let mut most = 0;
+    while hw.did.borrow().len() < 20 {
+        let before = hw.did.borrow().len();
+        assert_eq!(a.flush_step(&q, &hw, 80), Ok(Progress::Working));
+        most = most.max(hw.did.borrow().len() - before);
+    }
+    assert!(hw.take().iter().all(|d| *d == Did::Everything));
+    assert_eq!(most, 3);
+}
+
 #[test]
 fn log_entries_that_name_nothing_cost_a_full_flush() {
     let mem = HostMem::new();

@@ -67,19 +67,24 @@ impl Adrift {
         }
     }
 
-    /// The second look: those that still are as they were are woken. `false`: there were more than could
-    /// be kept.
-    pub fn wake<P: Platform>(&mut self, cx: &Cx) -> bool {
-        for (frame, word) in self.found.iter().take(self.used).flatten() {
-            if is_adrift(cx, *frame) == Some(*word)
-                && !lacks!("adrift::wake")
-                && let Some(t) = cx.node.map.get::<Thread>(frame.address())
-                && let Some(owner) = Owner::from_bits(*word)
-            {
-                // Refused if it has been stopped; a scheduler that is gone is told nothing.
-                let _ = dispatch::wake::<P>(cx, Waiter::of(t, owner), Woken::Ready);
-            }
+    /// The second look at one of them: it is woken if it is as it was. `false`: there are not so many.
+    pub fn wake<P: Platform>(&self, cx: &Cx, which: usize) -> bool {
+        let Some((frame, word)) = self.found.iter().take(self.used).flatten().nth(which) else {
+            return false;
+        };
+        if is_adrift(cx, *frame) == Some(*word)
+            && !lacks!("adrift::wake")
+            && let Some(t) = cx.node.map.get::<Thread>(frame.address())
+            && let Some(owner) = Owner::from_bits(*word)
+        {
+            // Refused if it has been stopped; a scheduler that is gone is told nothing.
+            let _ = dispatch::wake::<P>(cx, Waiter::of(t, owner), Woken::Ready);
         }
+        true
+    }
+
+    /// Forgets all of them. `false`: there were more than could be kept.
+    pub fn end(&mut self) -> bool {
         let more = self.more;
         *self = Adrift::NONE;
         !more

@@ -8,28 +8,41 @@
 use dyad_abi::NodeId;
 use dyad_abi::cap::Woken;
 use dyad_abi::ident::MAX_CPUS;
-use dyad_shm::FrameRef;
+use dyad_retype::KernelKind;
+use dyad_shm::frame::WeakRef;
 
-use super::{OBJECTS, RECORDS, Walked, is_endpoints, next_object};
+use crate::budget::{self, Budget};
+use crate::walk::{Walked, is_still, next_object};
 use dyad_audit::scan::Cursor;
 use dyad_core::cx::Cx;
 use dyad_core::{Platform, dispatch};
-use dyad_object::endpoint::{Endpoints, LINES, Line, Vouched, waiting};
+use dyad_object::endpoint::{Endpoints, LINES, Line, Vouched, Vouching, waiting};
 use dyad_object::thread::{State, Thread};
 use dyad_object::{find, reference};
 
-/// Threads that one piece takes off lists.
-const EVENTS: u32 = 64;
 /// How often somebody is found at a list before it is left as it is: a machine that is stopped while
 /// it takes a thread off must not hold recovery up.
 const TRIES: u32 = 10_000;
+
+/// What is done to the endpoints of a frame, in this order, and the line that is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Lists that the dead node was taking from, or had closed.
+    Repair(usize),
+    /// Threads that its schedulers had not been told of.
+    Lists(usize),
+    /// Doubt about threads on lists.
+    Vouch(usize, Option<Vouching>),
+    /// Threads that wait.
+    Waiters(usize),
+}
 
 /// A walk over all endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walk {
     cursor: Cursor,
     /// Endpoints in the middle of which it is.
-    at: Option<FrameRef>,
+    at: Option<(WeakRef, Stage)>,
     /// How often somebody has been found at a list.
     tries: u32,
     /// Whether there are lists of which nobody knows who is on them.
@@ -47,89 +60,133 @@ impl Walk {
 
     /// A piece. `true`: that was the last one.
     pub fn piece<P: Platform>(&mut self, cx: &Cx, dead: NodeId) -> bool {
-        let mut records = RECORDS;
-        let mut events = EVENTS;
-        for _ in 0..OBJECTS {
-            let frame = match self.at {
-                Some(frame) => frame,
-                None => match next_object(cx, &mut self.cursor, &mut records, is_endpoints) {
-                    Walked::Object(frame, _) => frame,
+        let mut budget = Budget::WHOLE;
+        while budget.is_left() {
+            let (object, mut stage) = match self.at.take() {
+                Some(at) => at,
+                None => match next_object(cx, &mut self.cursor, &mut budget, is_endpoints) {
+                    Walked::Object(object, ..) => (object, Stage::Repair(0)),
                     Walked::Working => return false,
                     Walked::End => return true,
                 },
             };
-            let Some(endpoints) = cx.node.map.get::<Endpoints>(frame.address()) else {
-                self.at = None;
+            // Endpoints that have been given up since the last piece have no threads.
+            if !is_still(cx, object, Endpoints::KIND) {
+                continue;
+            }
+            let Some(endpoints) = cx.node.map.get::<Endpoints>(object.frame.address()) else {
                 continue;
             };
-            self.at = Some(frame);
-            endpoints.repair(cx.node, dead);
-            if !lists::<P>(cx, endpoints, dead, &mut events) {
-                return false;
+            while let Some(now) = self.stage::<P>(cx, endpoints, (dead, stage), &mut budget) {
+                stage = now;
+                if !budget.is_left() {
+                    self.at = Some((object, stage));
+                    return false;
+                }
             }
-            if !lacks!("endpoints::piece::vouch") && !self.vouch(cx, endpoints) {
-                return false;
-            }
-            for line in &endpoints.lines {
-                waiter::<P>(cx, line);
-            }
-            self.at = None;
         }
         false
     }
 
-    /// Ends the doubt about threads on lists. `false`: somebody is just at one of them.
-    fn vouch(&mut self, cx: &Cx, endpoints: &Endpoints) -> bool {
-        for line in &endpoints.lines {
-            match line.vouch(cx.node) {
-                Vouched::All => {}
-                Vouched::Busy if self.tries < TRIES => {
-                    self.tries += 1;
-                    return false;
+    /// Does what is next, of one line, and returns what is next then. `None`: all lines are done.
+    fn stage<P: Platform>(
+        &mut self,
+        cx: &Cx,
+        endpoints: &'static Endpoints,
+        (dead, stage): (NodeId, Stage),
+        budget: &mut Budget,
+    ) -> Option<Stage> {
+        let lists = dead.index() * MAX_CPUS..(dead.index() + 1) * MAX_CPUS;
+        budget.spend(budget::LINE);
+        Some(match stage {
+            Stage::Repair(at) => match endpoints.lines.get(at) {
+                Some(line) => {
+                    line.repair(cx.node, dead);
+                    Stage::Repair(at + 1)
                 }
-                Vouched::Busy | Vouched::Endless => self.unsure = true,
+                None => Stage::Lists(lists.start),
+            },
+            Stage::Lists(at) if at == lists.end => Stage::Vouch(0, None),
+            Stage::Lists(at) => match endpoints.lines.get(at)?.take_thread(cx.node) {
+                Some((t, why)) => {
+                    budget.spend(budget::TOLD);
+                    tell_elsewhere::<P>(cx, dead, (t, why));
+                    stage
+                }
+                None => Stage::Lists(at + 1),
+            },
+            Stage::Vouch(at, begun) => match endpoints.lines.get(at) {
+                _ if lacks!("endpoints::piece::vouch") => Stage::Waiters(0),
+                Some(line) => self.vouch(cx, line, (at, begun), budget),
+                None => Stage::Waiters(0),
+            },
+            Stage::Waiters(at) => {
+                let line = endpoints.lines.get(at)?;
+                if waiter::<P>(cx, line) {
+                    budget.spend(budget::TOLD);
+                }
+                Stage::Waiters(at + 1)
             }
+        })
+    }
+
+    /// Ends the doubt about the next few threads on a line's lists. While somebody is at one of them, the
+    /// rest of the budget is used up: there is nothing to do but to wait.
+    fn vouch(
+        &mut self,
+        cx: &Cx,
+        line: &Line,
+        (at, begun): (usize, Option<Vouching>),
+        budget: &mut Budget,
+    ) -> Stage {
+        let threads = budget.affords(budget::LISTED) as usize;
+        let (vouched, looked) = line.vouch(cx.node, begun, threads);
+        budget.spend(looked as u64 * budget::LISTED);
+        match vouched {
+            Vouched::Working(vouching) => return Stage::Vouch(at, Some(vouching)),
+            Vouched::All => {}
+            Vouched::Busy if self.tries < TRIES => {
+                self.tries += 1;
+                budget.spend(budget::BUDGET);
+                return Stage::Vouch(at, None);
+            }
+            Vouched::Busy | Vouched::Endless => self.unsure = true,
         }
-        true
+        Stage::Vouch(at + 1, None)
     }
 }
 
-/// Tells the schedulers of other CPUs what those of the dead node's had not been told. `false`:
-/// there is more.
-fn lists<P: Platform>(cx: &Cx, e: &'static Endpoints, dead: NodeId, events: &mut u32) -> bool {
-    for line in e.lines.iter().skip(dead.index() * MAX_CPUS).take(MAX_CPUS) {
-        while let Some((t, why)) = line.take_thread(cx.node) {
-            let owner = t.owner(cx.words());
-            if let Some(why) = Woken::from_number(why)
-                && owner.is_some_and(|o| o.node != dead)
-            {
-                // Refused if the scheduler is gone: nobody wants to know.
-                let _ = dispatch::tell_scheduler::<P>(cx, t, why);
-            }
-            *events = events.saturating_sub(1);
-            if *events == 0 {
-                return false;
-            }
-        }
+/// Tells the scheduler where a thread is now what one of the dead node's had not been told.
+fn tell_elsewhere<P: Platform>(cx: &Cx, dead: NodeId, (t, why): (&'static Thread, u64)) {
+    let owner = t.owner(cx.words());
+    if let Some(why) = Woken::from_number(why)
+        && owner.is_some_and(|o| o.node != dead)
+    {
+        // Refused if the scheduler is gone: nobody wants to know.
+        let _ = dispatch::tell_scheduler::<P>(cx, t, why);
     }
-    true
+}
+
+/// Whether an object of a kind has endpoints.
+fn is_endpoints(kind: KernelKind) -> bool {
+    kind == Endpoints::KIND
 }
 
 /// Takes a waiter off that does not wait: whoever was stopping it has died before. One that waits although
-/// there is something for it is woken: whoever has sent that has died before.
-fn waiter<P: Platform>(cx: &Cx, line: &'static Line) {
+/// there is something for it is woken: whoever has sent that has died before. `true` if there was a waiter.
+fn waiter<P: Platform>(cx: &Cx, line: &'static Line) -> bool {
     let word = cx.words().read(&line.waiter);
     let Some(frame) = waiting(word) else {
-        return;
+        return false;
     };
     let Some(t) = cx.node.map.get::<Thread>(frame.address()) else {
-        return;
+        return false;
     };
     let is_thread = reference::<Thread>(cx.node, t)
         .is_some_and(|r| find::<Thread>(cx.node, r, Thread::KIND).is_ok());
     if !is_thread {
         cx.words().exchange(&line.waiter, word, 0);
-        return;
+        return true;
     }
     let blocked = t
         .owner(cx.words())
@@ -143,6 +200,7 @@ fn waiter<P: Platform>(cx: &Cx, line: &'static Line) {
         // Refused if it has been stopped meanwhile.
         let _ = dispatch::wake::<P>(cx, waiter, Woken::Ready);
     }
+    true
 }
 
 const _: () = assert!(LINES == dyad_abi::ident::MAX_NODES * MAX_CPUS);

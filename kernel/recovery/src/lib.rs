@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`life`] | who is silent, who has come, who is gone; where the run loop enters |
 //! | here | the order of steps, and the count of references |
+//! | [`budget`] | what a piece of it may cost |
+//! | `walk` | walks over objects |
 //! | `rows` | the rows that the dead CPUs were in, by their intents |
 //! | [`threads`] | what becomes of the dead node's threads |
 //! | [`endpoints`] | lists and waiters that it has left behind |
@@ -58,9 +60,11 @@
 //!
 //! # Bounds
 //!
-//! A piece looks at no more than [`RECORDS`] records of frames and [`OBJECTS`] objects of at most 1024
-//! entries; a turn of the run loop does one piece. It is repeated at most as often as there are frames, for three walks; more only while
-//! others give references back to the same 16 frames.
+//! A turn of the run loop does one piece, between two moments at which interrupts are taken. A piece ends
+//! when its [`budget`] is used up, wherever it is then: in the middle of a walk over frames, of the entries
+//! of an object, of a list of threads. What it goes on with is an object by frame and version; one that has
+//! been given up meanwhile is left out, because all that it held has been given back. Recovery takes three
+//! walks over all frames; more only while others give references back to the same 16 frames.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -71,12 +75,14 @@ extern crate std;
 extern crate dyad_coherence;
 
 pub mod adrift;
+pub mod budget;
 pub mod endpoints;
 #[cfg(any(test, feature = "host"))]
 pub mod host;
 pub mod life;
 mod rows;
 pub mod threads;
+mod walk;
 
 #[cfg(test)]
 mod tests;
@@ -87,7 +93,7 @@ use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::{CpuId, NodeId};
 use dyad_captbl::Owner;
 use dyad_quiesce::Claim;
-use dyad_retype::{FrameType, KernelKind, Refs, Use};
+use dyad_retype::Refs;
 use dyad_shm::FrameRef;
 use dyad_shm::frame::{Epoch, WeakRef};
 use dyad_shm::intent::Row;
@@ -96,17 +102,14 @@ use dyad_shm::superblock::{NodeState, activity};
 
 use dyad_core::cx::Cx;
 use dyad_core::{Platform, clock, console, info, warn};
-use dyad_object::endpoint::Endpoints;
 use dyad_object::space::Space;
 use dyad_object::thread::Thread;
 
-use dyad_audit::references::{Tally, refers};
-use dyad_audit::scan::{Cursor, Next};
+use dyad_audit::references::{Tally, entries, refers};
 
-/// Records of frames that one piece looks at.
-pub const RECORDS: u32 = 160;
-/// Objects that one piece looks into.
-pub const OBJECTS: u32 = 1;
+use budget::Budget;
+use walk::{Walk, Walked};
+
 /// Blocks that the rows of a node can be about.
 const BLOCKS: usize = 2 * MAX_CPUS;
 /// How long recovery waits for a round. Without one, it goes on: nobody drives rounds then, and
@@ -136,22 +139,29 @@ enum Phase {
     Freeze,
     Between(Seen),
     Places(usize),
-    Count(Cursor),
+    Count(Walk),
     BetweenAgain(Seen),
     Set,
     Clear,
-    Threads(Cursor),
+    Threads(Walk),
     /// Until everybody has been quiet since `stamp`, or fused time `until`.
     Settle {
         stamp: Epoch,
         until: u64,
     },
     Endpoints(endpoints::Walk),
-    /// `sure`: there was a round, and it is known who is on lists.
-    Lost {
-        cursor: Cursor,
+    /// From this one of the threads that were noted. `sure`: as below.
+    Wake {
+        from: usize,
         sure: bool,
     },
+    /// `sure`: there was a round, and it is known who is on lists.
+    Lost {
+        walk: Walk,
+        sure: bool,
+    },
+    /// From this one of the frames that CPUs worked on last.
+    GiveBack(usize),
     Finish,
 }
 
@@ -178,9 +188,8 @@ pub struct Recovery {
 /// Does a piece of whatever recovery there is to do. `state` is this node's.
 pub fn step<P: Platform>(cx: &Cx, state: &mut Option<Recovery>) -> Pace {
     let Some(r) = state else {
-        *state = begin::<P>(cx);
-        return match state {
-            Some(_) => Pace::Soon,
+        return match victim(cx) {
+            Some(dead) => begin::<P>(cx, dead, state),
             None => Pace::Idle,
         };
     };
@@ -199,24 +208,35 @@ pub fn step<P: Platform>(cx: &Cx, state: &mut Option<Recovery>) -> Pace {
     }
 }
 
-/// Claims a dead node, if that is this node's job: the live node with the lowest number does it.
-fn begin<P: Platform>(cx: &Cx) -> Option<Recovery> {
-    let node = cx.node;
-    let victim = node.others().find(|&n| {
-        let state = node.word_of(n).state;
+/// A node that has died and is not recovered yet. Each turn of the run loop looks for one.
+fn victim(cx: &Cx) -> Option<NodeId> {
+    cx.node.others().find(|&n| {
+        let state = cx.node.word_of(n).state;
         matches!(state, NodeState::Dead | NodeState::Recovering)
-    })?;
+    })
+}
+
+/// Claims a dead node, if that is this node's job: the live node with the lowest number does it.
+///
+/// Not inlined: a [`Recovery`] is large, and turns that find no dead node must neither reserve stack for one nor copy
+/// one.
+#[cold]
+#[inline(never)]
+fn begin<P: Platform>(cx: &Cx, victim: NodeId, state: &mut Option<Recovery>) -> Pace {
+    let node = cx.node;
     if node.first_live() != Some(node.id()) && !lacks!("begin::first") {
-        return None;
+        return Pace::Idle;
     }
-    // Refused if another CPU, of whichever node, recovers anybody.
-    let claim = cx.epochs().recover(victim, node.id(), cx.cpu()).ok()?;
+    // Refused if another CPU, of any node, recovers a node.
+    let Ok(claim) = cx.epochs().recover(victim, node.id(), cx.cpu()) else {
+        return Pace::Idle;
+    };
     warn!(
         P,
         "node {victim} is dead (incarnation {}), recovering",
         claim.incarnation()
     );
-    Some(Recovery {
+    *state = Some(Recovery {
         dead: Owner {
             node: victim,
             incarnation: claim.incarnation(),
@@ -228,7 +248,8 @@ fn begin<P: Platform>(cx: &Cx) -> Option<Recovery> {
         replaced: [None; MAX_CPUS],
         adrift: adrift::Adrift::NONE,
         walks: 0,
-    })
+    });
+    Pace::Soon
 }
 
 impl Recovery {
@@ -263,18 +284,18 @@ impl Recovery {
                 self.go(Phase::Endpoints(walk))
             }
             Phase::Endpoints(mut walk) => {
-                if walk.piece::<P>(cx, self.dead.node) {
-                    let (cursor, sure) = (Cursor::START, !walk.unsure);
-                    self.walks += 1;
-                    // Those that stay there are few: at most one for each CPU that has died.
-                    return match self.adrift.wake::<P>(cx) || self.walks >= adrift::WALKS {
-                        true => self.go(Phase::Lost { cursor, sure }),
-                        false => self.go(Phase::Threads(cursor)),
-                    };
-                }
-                self.go(Phase::Endpoints(walk))
+                let next = match walk.piece::<P>(cx, self.dead.node) {
+                    true => Phase::Wake {
+                        from: 0,
+                        sure: !walk.unsure,
+                    },
+                    false => Phase::Endpoints(walk),
+                };
+                self.go(next)
             }
-            Phase::Lost { cursor, sure } => self.lost::<P>(cx, cursor, sure),
+            Phase::Wake { from, sure } => self.wake::<P>(cx, from, sure),
+            Phase::Lost { walk, sure } => self.lost::<P>(cx, walk, sure),
+            Phase::GiveBack(from) => self.give_back(cx, from),
             Phase::Finish => Pace::Done(self.dead.node),
         }
     }
@@ -381,27 +402,41 @@ impl Recovery {
                 Err(_) => Refs::ZERO,
             };
         }
-        self.go(Phase::Count(Cursor::START))
+        self.go(Phase::Count(Walk::START))
     }
 
-    /// Counts in the next few objects. An object in which an entry is being changed is counted
-    /// later, as a whole.
-    fn count(&mut self, cx: &Cx, mut cursor: Cursor) -> Pace {
-        let mut records = RECORDS;
-        for _ in 0..OBJECTS {
-            let here = cursor;
-            let (frame, kind) = match next_object(cx, &mut cursor, &mut records, refers) {
-                Walked::Object(frame, kind) => (frame, kind),
+    /// Counts in the next few entries. An entry that is being changed is counted later, and so are those
+    /// behind it.
+    ///
+    /// The entries of an object need not be counted at one moment: no row moves a reference from one entry to
+    /// another without taking one, and those that are given back meanwhile are noticed when the counts are
+    /// set.
+    fn count(&mut self, cx: &Cx, mut walk: Walk) -> Pace {
+        let mut budget = Budget::WHOLE;
+        while budget.is_left() {
+            let (object, kind, from) = match walk.next(cx, &mut budget, refers) {
+                Walked::Object(object, kind, from) => (object, kind, from),
                 Walked::Working => break,
                 Walked::End => return self.go(Phase::BetweenAgain([0; MAX_NODES])),
             };
+            let all = entries(kind);
+            let some = budget.affords(budget::ENTRY) as usize;
+            let to = all.min(from.saturating_add(some));
+            budget.spend(budget::OBJECT + (to - from) as u64 * budget::ENTRY);
             let wait = |who: Option<NodeId>| who.is_none_or(|n| cx.node.is_live(n));
-            if !self.tally.count_in(cx, frame, kind, wait) {
-                self.phase = Phase::Count(here);
+            if let Err(at) = self
+                .tally
+                .count_in(cx, (object.frame, kind), from..to, wait)
+            {
+                walk.within = Some((object, kind, at));
+                self.phase = Phase::Count(walk);
                 return Pace::Later;
             }
+            if to < all {
+                walk.within = Some((object, kind, to));
+            }
         }
-        self.go(Phase::Count(cursor))
+        self.go(Phase::Count(walk))
     }
 
     /// Makes the counts the references, each by one compare-and-swap against what the record said before
@@ -435,16 +470,16 @@ impl Recovery {
         for c in self.cpus(cx) {
             cx.epochs().intents(self.dead.node, c).clear();
         }
-        self.go(Phase::Threads(Cursor::START))
+        self.go(Phase::Threads(Walk::START))
     }
 
     /// The dead node's threads, and all spaces ([`space`](Self::space)), in one walk.
-    fn threads<P: Platform>(&mut self, cx: &Cx, mut cursor: Cursor) -> Pace {
-        let mut records = RECORDS;
-        for _ in 0..OBJECTS * 4 {
+    fn threads<P: Platform>(&mut self, cx: &Cx, mut walk: Walk) -> Pace {
+        let mut budget = Budget::WHOLE;
+        while budget.is_left() {
             let wanted = |k| k == Thread::KIND || k == Space::KIND;
-            let (frame, kind) = match next_object(cx, &mut cursor, &mut records, wanted) {
-                Walked::Object(frame, kind) => (frame, kind),
+            let (object, kind, from) = match walk.next(cx, &mut budget, wanted) {
+                Walked::Object(object, kind, from) => (object, kind, from),
                 Walked::Working => break,
                 Walked::End => {
                     let stamp = cx.epochs().now();
@@ -452,59 +487,111 @@ impl Recovery {
                     return self.go(Phase::Settle { stamp, until });
                 }
             };
+            let frame = object.frame;
             if kind == Space::KIND {
-                self.space(cx, frame);
+                let next = self.space(cx, frame, from, &mut budget);
+                walk.within = next.map(|from| (object, kind, from));
                 continue;
             }
+            budget.spend(budget::THREAD);
             threads::doubt(cx, frame);
             self.adrift.look(cx, frame);
             if let Some(handed) = threads::repair::<P>(cx, self.dead, frame) {
                 handed.announce::<P>(cx);
             }
         }
-        self.go(Phase::Threads(cursor))
+        self.go(Phase::Threads(walk))
+    }
+
+    /// Wakes the next few of the threads that were noted, and are as they were. If there were more than could
+    /// be noted, the walk that finds them begins anew: those that stay there are few, at most one for each
+    /// CPU that has died.
+    fn wake<P: Platform>(&mut self, cx: &Cx, mut from: usize, sure: bool) -> Pace {
+        let mut budget = Budget::WHOLE;
+        while budget.is_left() && self.adrift.wake::<P>(cx, from) {
+            budget.spend(budget::TOLD);
+            from += 1;
+        }
+        if !budget.is_left() {
+            return self.go(Phase::Wake { from, sure });
+        }
+        self.walks += 1;
+        let walk = Walk::START;
+        match self.adrift.end() || self.walks >= adrift::WALKS {
+            true => self.go(Phase::Lost { walk, sure }),
+            false => self.go(Phase::Threads(walk)),
+        }
     }
 
     /// Tells of threads that are on no list although they say so, and of those of which nobody may know.
-    fn lost<P: Platform>(&mut self, cx: &Cx, mut cursor: Cursor, sure: bool) -> Pace {
-        let mut records = RECORDS;
-        for _ in 0..OBJECTS * 4 {
-            match next_object(cx, &mut cursor, &mut records, |k| k == Thread::KIND) {
-                Walked::Object(frame, _) => {
-                    threads::tell_lost::<P>(cx, frame, sure);
-                    adrift::tell::<P>(cx, frame);
+    fn lost<P: Platform>(&mut self, cx: &Cx, mut walk: Walk, sure: bool) -> Pace {
+        let mut budget = Budget::WHOLE;
+        while budget.is_left() {
+            match walk.next(cx, &mut budget, |k| k == Thread::KIND) {
+                Walked::Object(object, ..) => {
+                    budget.spend(budget::TOLD);
+                    threads::tell_lost::<P>(cx, object.frame, sure);
+                    adrift::tell::<P>(cx, object.frame);
                 }
                 Walked::Working => break,
-                Walked::End => return self.go(Phase::Finish),
+                Walked::End => return self.go(Phase::GiveBack(0)),
             }
         }
-        self.go(Phase::Lost { cursor, sure })
+        self.go(Phase::Lost { walk, sure })
     }
 
     /// Frees region slots of this space that the dead node was changing. Notes which of the last rows'
-    /// frames lie in a supply of this space: those were taken by faults, and nobody else would give them
-    /// back.
-    fn space(&mut self, cx: &Cx, frame: FrameRef) {
-        let Some(space) = cx.node.map.get::<Space>(frame.address()) else {
-            return;
-        };
-        if !lacks!("space::regions") {
-            space.repair_regions(cx.words(), self.dead.node);
+    /// frames, from one on, lie in a supply of this space: those were taken by faults, and nobody else would
+    /// give them back. Returns from where to go on, if the budget does not suffice for all.
+    fn space(
+        &mut self,
+        cx: &Cx,
+        frame: FrameRef,
+        from: usize,
+        budget: &mut Budget,
+    ) -> Option<usize> {
+        let space = cx.node.map.get::<Space>(frame.address())?;
+        if from == 0 {
+            budget.spend(budget::REGIONS);
+            if !lacks!("space::regions") {
+                space.repair_regions(cx.words(), self.dead.node);
+            }
         }
-        for (what, supplied) in self.last.iter_mut().chain(&mut self.replaced).flatten() {
+        let all = self.last.iter_mut().chain(&mut self.replaced);
+        // 0 is before the region slots.
+        for (n, last) in (1..).zip(all).skip(from.saturating_sub(1)) {
+            let Some((what, supplied)) = last else {
+                continue;
+            };
+            if !budget.is_left() {
+                return Some(n);
+            }
+            budget.spend(budget::SUPPLIED);
             *supplied |= space.is_supplied(cx.words(), what.frame);
         }
+        None
+    }
+
+    /// Gives the next few of the frames back that faults of the dead node had taken.
+    fn give_back(&mut self, cx: &Cx, from: usize) -> Pace {
+        let mut budget = Budget::WHOLE;
+        let all = self.last.into_iter().chain(self.replaced);
+        for (n, last) in all.enumerate().skip(from) {
+            if !budget.is_left() {
+                return self.go(Phase::GiveBack(n));
+            }
+            if let Some((what, true)) = last {
+                budget.spend(budget::GIVEN_BACK);
+                rows::give_back(cx, what);
+            }
+        }
+        self.go(Phase::Finish)
     }
 
     /// What remains: nothing that others wait for but the node's place.
     fn finish<P: Platform>(self, cx: &Cx) -> Pace {
         let node = cx.node;
         let n = self.dead.node;
-        for (what, supplied) in self.last.into_iter().chain(self.replaced).flatten() {
-            if supplied {
-                rows::give_back(cx, what);
-            }
-        }
         for c in CpuId::first(MAX_CPUS) {
             // Nobody takes it for somebody to give work to.
             let cpu = node.sb.cpu(n, c);
@@ -514,43 +601,11 @@ impl Recovery {
         if cx.epochs().recovered(self.claim).is_err() {
             return Pace::Soon;
         }
+        // A line takes thousands of instructions.
+        P::breathe();
         console::counter::<P>("nodes_recovered", 1);
+        P::breathe();
         info!(P, "node {n} is recovered");
         Pace::Done(n)
     }
-}
-
-/// What a walk over objects has come to.
-enum Walked {
-    Object(FrameRef, KernelKind),
-    Working,
-    End,
-}
-
-/// The next object of a kind that is wanted. What is frozen still is what it was.
-fn next_object(
-    cx: &Cx,
-    cursor: &mut Cursor,
-    records: &mut u32,
-    wanted: impl Fn(KernelKind) -> bool,
-) -> Walked {
-    loop {
-        match cursor.next(cx.node, records) {
-            Next::Block(frame, word) => {
-                if let FrameType::Kernel(kind) | FrameType::Frozen(Use::Kernel(kind)) = word.ty
-                    && wanted(kind)
-                {
-                    return Walked::Object(frame, kind);
-                }
-            }
-            Next::Damaged(_) => {}
-            Next::Working => return Walked::Working,
-            Next::End => return Walked::End,
-        }
-    }
-}
-
-/// Whether an object of a kind has endpoints.
-fn is_endpoints(kind: KernelKind) -> bool {
-    kind == Endpoints::KIND
 }

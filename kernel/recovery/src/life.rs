@@ -88,13 +88,21 @@ impl Life {
     }
 
     /// Looks at the life of other nodes; recovers dead ones if that is this node's job. A bounded
-    /// piece of it: [`Platform::look_after_others`].
+    /// piece of it, with interrupts taken before and after: [`Platform::look_after_others`].
     pub fn look<P: Platform>(&self, cx: &Cx) {
         self.watch::<P>(cx);
         let Some(mut state) = self.recovery.try_lock() else {
             return;
         };
-        match crate::step::<P>(cx, &mut state) {
+        if state.is_some() {
+            // What this turn has done so far is a stretch of its own.
+            P::breathe();
+        }
+        let pace = crate::step::<P>(cx, &mut state);
+        if pace != Pace::Idle {
+            P::breathe();
+        }
+        match pace {
             Pace::Idle => return,
             Pace::Soon | Pace::Later => {}
             Pace::Done(dead) => {

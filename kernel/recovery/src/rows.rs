@@ -14,7 +14,6 @@ use dyad_shm::quiesce::QuiesceArea;
 use dyad_shm::superblock::QUIESCE_OFFSET;
 use dyad_shm::{FrameRef, PhysAddr, PoolId};
 
-use dyad_abi::user::PAGE_SIZE;
 use dyad_audit::references::{CAPTBL_LEAF, CAPTBL_ROOT, table_of};
 use dyad_core::cx::Cx;
 use dyad_core::mapping::Driver;
@@ -177,14 +176,11 @@ fn page_entry(cx: &Cx, dead: Owner, record: &IntentRecord, d: &Driver, level: Le
         }
         _ => return,
     }
-    let span = match level {
-        Level::L2 => Order::new(9).unwrap_or(Order::FRAME).frames(),
-        _ => 1,
-    };
-    for n in 0..span {
-        let at = record.frame.frame.address().add(n * PAGE_SIZE);
-        cx.log(Touched::User(at));
-    }
+    let at = record.frame.frame.address();
+    cx.log(match level {
+        Level::L2 => Touched::LargeUser(at),
+        _ => Touched::User(at),
+    });
     let stamp = if lacks!("rows::page_entry::stamp") {
         Epoch::ZERO
     } else {

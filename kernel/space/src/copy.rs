@@ -23,7 +23,7 @@ use crate::object::find;
 use crate::object::space::Space;
 use crate::platform::FaultKind;
 use crate::resolve::{allows, resolve_further};
-use crate::supply::BUDGET;
+use crate::supply::budget;
 
 /// Most bytes that are copied at once.
 pub const MAX_COPY: usize = 64 << 10;
@@ -37,7 +37,7 @@ fn locate<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -> Res
         space: find(cx.node, space, Space::KIND)?,
         object: space,
     };
-    cx.local.fault_budget.set(BUDGET);
+    cx.local.fault_budget.set(budget(cx.words()));
     for _ in 0..LOOKS {
         let own = this.driver(P::ISA)?;
         let place = own.find(va, Level::L1).map_err(crate::mapping::refusal)?;
@@ -51,8 +51,8 @@ fn locate<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -> Res
         match resolve_further::<P>(cx, space, va, kind) {
             // What has been split and linked so far is not lost.
             Err(Error::Again) if cx.local.fault_budget.get() == 0 => {
-                P::breathe();
-                cx.local.fault_budget.set(BUDGET);
+                P::breathe_within(cx.local);
+                cx.local.fault_budget.set(budget(cx.words()));
             }
             Ok(_) | Err(Error::Again) => {}
             Err(e) => return Err(e),

@@ -52,7 +52,7 @@ use dyad_shm::{FrameRef, PhysAddr};
 use crate::Platform;
 use crate::mapping::{Driver, In, refusal, refusal_of_known};
 use crate::object::space::Supply;
-use crate::supply::BUDGET;
+use crate::supply::budget;
 
 /// A page of the space in one table.
 struct Seen {
@@ -176,7 +176,7 @@ impl In<'_> {
         let (to, mine) = match moved_to(&all, old) {
             Some(to) => (to, None),
             None => {
-                self.cx.local.fault_budget.set(BUDGET);
+                self.cx.local.fault_budget.set(budget(self.cx.words()));
                 let frame = self.take_for::<P>(node, Use::User)?;
                 self.copy_frame(old, frame.frame.address())?;
                 (frame.frame.address(), Some(frame))

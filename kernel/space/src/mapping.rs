@@ -17,15 +17,13 @@
 //! A frame that a fault has taken ([`Perms::OWNED`]) goes back to untyped with its last pin. Nobody
 //! else may have a capability for it that lives: it would die.
 //!
-//! Every function does a constant number of steps, but for unmapping 2 MiB where caches are not
-//! coherent, which logs 512 frames.
+//! Every function does a constant number of steps.
 
 mod quick;
 mod tables;
 
 pub use quick::{QuickRows, resolve_quickly};
 
-use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa, Result};
 use dyad_coherence::GlobalMem;
 use dyad_pgtbl::{Leaf, Level, MapError, Memory, Perms, Place, Pte, RemoteCpu};
@@ -383,12 +381,10 @@ impl In<'_> {
 
     /// Frames of a page that has been unmapped: before the stamp, and before the pin goes.
     fn log_user(&self, pa: PhysAddr, level: Level) {
-        if self.cx.words().is_coherent() {
-            return;
-        }
-        for n in 0..level.size() / PAGE_SIZE {
-            self.cx.log(Touched::User(pa.add(n * PAGE_SIZE)));
-        }
+        self.cx.log(match level {
+            Level::L1 => Touched::User(pa),
+            _ => Touched::LargeUser(pa),
+        });
     }
 
     /// What a fault has taken becomes untyped if nothing pins it any more.

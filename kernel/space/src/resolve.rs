@@ -11,7 +11,7 @@
 //! winner's.
 //!
 //! Bounds: two walks per ISA, the slots of regions in use, at most seven frames taken from the
-//! supply and [`BUDGET`] splits for them (see [`crate::supply`]).
+//! supply and splits within the [`budget`] for them (see [`crate::supply`]).
 
 use dyad_abi::cap::RegionKind;
 use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
@@ -29,7 +29,7 @@ use crate::node::node;
 use crate::object::find;
 use crate::object::space::{Region, Space};
 use crate::platform::FaultKind;
-use crate::supply::BUDGET;
+use crate::supply::budget;
 
 /// How a fault was resolved. The thread goes on in each case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub fn resolve_here<P: Platform>(
         node: node(),
         local,
     };
-    local.fault_budget.set(BUDGET);
+    local.fault_budget.set(budget(cx.words()));
     resolve_slowly::<P>(&cx, cx.space()?, va, kind)
 }
 
@@ -218,7 +218,7 @@ fn fill<P: Platform>(this: &In<'_>, region: &Region, va: u64, kind: FaultKind) -
     // A fault that has paid for tables, and cannot pay for the page and the tables of the other ISAs, too, does what it
     // can of these and comes again: once a table has the page, no fault of that ISA comes again. Before the page is
     // taken: the intent to take it is what recovery finds it by.
-    if this.cx.local.fault_budget.get() < BUDGET {
+    if this.cx.local.fault_budget.get() < budget(this.cx.words()) {
         let mut short = false;
         for (_, d) in isas.clone() {
             let found = d.find(va, Level::L1).map_err(crate::mapping::refusal)?;

@@ -13,7 +13,7 @@
 //!
 //! Bounds: at most [`TRIES`] frames are tried for each frame taken, twice as many for each table; a fault
 //! takes at most seven (three tables for each ISA, one page). Splits and frames take what they cost from the
-//! fault's [`BUDGET`]. A fault that needs more comes again, and finds smaller blocks, and tables. One frame is zeroed by
+//! fault's [`budget`]. A fault that needs more comes again, and finds smaller blocks, and tables. One frame is zeroed by
 //! each, if it has ever been used: one that no stamp has been put on since the pools were created
 //! is zero still.
 
@@ -24,17 +24,29 @@ use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
 
 use crate::Platform;
 use crate::mapping::{Driver, In, refusal, table_kind};
+use crate::memory::Words;
 
 /// Frames that are tried before there is none.
 pub const TRIES: u32 = 16;
 /// What one fault may cost, in instructions, roughly: enough for four tables and a page.
-pub const BUDGET: u32 = 13_500;
+const BUDGET: u32 = 13_500;
+/// What it may cost where caches are not coherent, in the same costs, which are higher there: enough for three
+/// tables and a page.
+const BUDGET_INCOHERENT: u32 = 10_500;
 /// A split.
 const SPLIT: u32 = 950;
 /// A frame that is taken, and linked or mapped.
 const TAKEN: u32 = 2_600;
 /// Looks at the tables on the way to a page: one per level, and some for others' changes.
 const LOOKS: u32 = 8;
+
+/// The budget of one fault.
+pub fn budget(words: &Words) -> u32 {
+    match words.is_coherent() {
+        true => BUDGET,
+        false => BUDGET_INCOHERENT,
+    }
+}
 
 impl In<'_> {
     /// A zero-filled frame of this node's supply, put to use. It has no pins.

@@ -6,8 +6,8 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use dyad_abi::cap::{
-    CapIndex, HardwareOp, ObjectKind, ReceiveOp, RegionKind, Rights, SinvOp, Stripes, TableAt,
-    ThreadOp,
+    CapIndex, HardwareOp, ObjectKind, ReceiveOp, RegionKind, Rights, SinvOp, StopOutcome, Stripes,
+    TableAt, ThreadOp,
 };
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::{
@@ -15,19 +15,20 @@ use dyad_abi::service::{
 };
 use dyad_abi::user::{PAGE_SIZE, stack_slot};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
+use dyad_services::first::{CXL, TABLE};
 use dyad_services::frames::Arena;
-use dyad_services::image::{Regions, filled_pages, is_seen};
+use dyad_services::image::{Regions, filled_pages, is_seen, isas_of, seen_by, table_kind};
 use dyad_services::rt;
-use dyad_services::takedown;
+use dyad_services::takedown::{self, Patience};
 use dyad_sys::cap::{
     Access, Cap, Captbl, Component, Frame, Guard, Kind, Narrow, PageTable, Place, Receive, Sinv,
     Space, Thread, ThreadIds, ThreadSetup,
 };
 
-use crate::image::{Image, isas_of, seen_by};
+use crate::image::Image;
 use crate::sched;
 use crate::shared::{HEAP, HEAP_PAGES, MAILBOX, NOWHERE, REPORT, SECRET, SHOWN, at, word, word_of};
-use crate::store::{CXL, Store, TABLE, Waits, patiently, table_kind};
+use crate::store::{Store, patiently, waits};
 
 /// Tables of spaces in which something was left that the warden did not know of.
 pub static CLEARED: AtomicU64 = AtomicU64::new(0);
@@ -38,6 +39,8 @@ const PAGES: u64 = 160;
 const SUPPLY: u64 = 160;
 /// Frames for what a case makes.
 const SCRATCH: u64 = 64;
+/// Passes in which all threads of a component are stopped.
+const STOP_PASSES: usize = 8;
 /// The frames of a component, for one attack after the other.
 #[derive(Clone, Copy)]
 pub struct Frames {
@@ -421,31 +424,54 @@ impl Comp {
 
     /// Stops its threads, and takes all that it has out of its table and its space.
     ///
+    /// Threads may stop and resume each other, so the table comes first: no thread begins an operation then.
+    ///
     /// # Errors
     ///
     /// As the kernel says.
     pub fn take_down(&mut self, store: &Store, image: &Image) -> Result<()> {
-        for (tag, thread) in self.threads.iter().flatten() {
-            stop(*tag, *thread)?;
-        }
+        self.empty_table()?;
+        self.stop_threads()?;
+        // A thread may have been in an operation that put a leaf into the table.
+        self.empty_table()?;
         takedown::drain(self.endpoints, 64);
         takedown::drain(sched::ENDPOINTS, 64);
-        for entry in 0..dyad_abi::cap::ROOT_ENTRIES {
-            match patiently(|| self.table.decons(entry)) {
-                Ok(()) | Err(Error::NotFound) => {}
-                Err(e) => return Err(e),
-            }
-        }
         for isa in isas_of(store.isas) {
             self.clear(store, image, isa)?;
         }
         Ok(())
     }
 
+    /// Takes all leaves out of its table.
+    fn empty_table(&self) -> Result<()> {
+        for entry in 0..dyad_abi::cap::ROOT_ENTRIES {
+            match patiently(|| self.table.decons(entry)) {
+                Ok(()) | Err(Error::NotFound) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops all threads. A thread may have been in an operation that resumed one which was stopped before it, so
+    /// passes are repeated until one finds all of them stopped.
+    fn stop_threads(&self) -> Result<()> {
+        for _ in 0..STOP_PASSES {
+            let mut all = true;
+            for (tag, thread) in self.threads.iter().flatten() {
+                all &= stop(*tag, *thread)?;
+            }
+            if all {
+                return Ok(());
+            }
+        }
+        Err(Error::TimedOut)
+    }
+
     /// Takes everything out of the space's table of an ISA: what the warden has put there, then what faults
     /// have. Whatever an attacker has put there is looked for if that was not all.
     fn clear(&mut self, store: &Store, image: &Image, isa: Isa) -> Result<()> {
-        let (patience, space) = (&Waits::new, self.space);
+        let (patience, space) = (&waits, self.space);
         let own = [REPORT, SECRET, MAILBOX, SHOWN];
         let image_pages = image.pages().map(|p| p.va);
         let written = image.bundle.segments().filter(|s| s.write);
@@ -500,16 +526,18 @@ impl Comp {
         takedown::clear_space(patience, space)
     }
 
-    /// Gives all frames back. Gives how many have not come.
+    /// Gives all frames back. Gives how many have not come after a wait: a CPU whose worker is in the middle of
+    /// taking an event off a list may stand still for a while, and a thread whose event it is stays until then.
     ///
     /// # Errors
     ///
     /// As the kernel says.
     pub fn give_back(&self, store: &mut Store) -> Result<u64> {
-        let mut missing = 0;
-        // Spaces hold tables, components hold both: a second pass finds what the first has freed.
-        for _ in 0..2 {
-            missing = store.sweep(CXL, &self.whole.objects)?;
+        let before = store.stuck;
+        let mut patience = waits();
+        loop {
+            store.stuck = before;
+            let mut missing = store.sweep(CXL, &self.whole.objects)?;
             missing += store.sweep(CXL, &self.whole.pages)?;
             missing += store.sweep(CXL, &self.whole.scratch)?;
             for (n, arena) in self.whole.supplies.iter().enumerate() {
@@ -518,10 +546,14 @@ impl Comp {
                 }
             }
             if missing == 0 {
-                break;
+                return Ok(0);
+            }
+            match patience.pause() {
+                Ok(()) => {}
+                Err(Error::TimedOut) => return Ok(missing),
+                Err(e) => return Err(e),
             }
         }
-        Ok(missing)
     }
 }
 
@@ -539,12 +571,24 @@ pub fn configure(thread: Cap<Thread>, setup: &ThreadSetup) -> Result<()> {
     patiently(|| unsafe { thread.configure(setup) })
 }
 
-/// Stops a thread wherever it is: if it cannot be stopped as it is scheduled, nobody schedules it.
-fn stop(tag: usize, thread: Cap<Thread>) -> Result<()> {
+/// Stops a thread wherever it is: if it cannot be stopped as it is scheduled, nobody schedules it. Whether it was
+/// stopped already.
+fn stop(tag: usize, thread: Cap<Thread>) -> Result<bool> {
+    let mut was = false;
     for attempt in 0.. {
-        match thread.stop() {
-            Ok(()) | Err(Error::Revoked | Error::NoCap) => break,
-            Err(Error::NotReady | Error::Again) if attempt < 200_000 => {}
+        match thread.stops() {
+            Ok(StopOutcome::Already) => {
+                was = attempt == 0;
+                break;
+            }
+            Err(Error::Revoked | Error::NoCap) => {
+                was = true;
+                break;
+            }
+            Ok(StopOutcome::Stopped | StopOutcome::Ended) => break,
+            Ok(StopOutcome::WhenItLeaves) | Err(Error::NotReady | Error::Again)
+                if attempt < 200_000 => {}
+            Ok(StopOutcome::WhenItLeaves) => return Err(Error::Again),
             Err(e) => return Err(e),
         }
         if attempt == 200 {
@@ -553,7 +597,7 @@ fn stop(tag: usize, thread: Cap<Thread>) -> Result<()> {
         sched::turn(0);
     }
     sched::remove(tag);
-    Ok(())
+    Ok(was)
 }
 
 /// Makes a thread ready on a CPU.

@@ -1,13 +1,12 @@
 //! The image that all components are made of: the pages that nobody writes to, filled once.
 
-use dyad_abi::bundle::{Bundle, Scope, Segment};
+use dyad_abi::bundle::{Bundle, Segment};
 use dyad_abi::user::PAGE_SIZE;
-use dyad_abi::{Error, Isa, Result};
-use dyad_services::frames::Arena;
-use dyad_services::image::{filled_pages, is_seen};
+use dyad_abi::{Error, Result};
+use dyad_services::image::{filled_pages, is_seen, seen_by};
 use dyad_sys::cap::{Access, Cap, Frame};
 
-use crate::store::{CXL, Store};
+use crate::store::Store;
 
 /// Most pages of the image that all components share.
 const MAX_IMAGE: usize = 512;
@@ -35,21 +34,6 @@ pub struct Image {
     used: usize,
 }
 
-/// The ISAs of a set of bits.
-pub fn isas_of(bits: u8) -> impl Iterator<Item = Isa> {
-    Isa::ALL
-        .into_iter()
-        .filter(move |i| bits & 1 << i.index() != 0)
-}
-
-/// The ISAs that see a segment, of those of the system.
-pub fn seen_by(s: &Segment<'_>, isas: u8) -> u8 {
-    match s.scope {
-        Scope::Shared => isas,
-        Scope::Isa(isa) => 1 << isa.index(),
-    }
-}
-
 impl Image {
     /// Fills the pages that components share.
     ///
@@ -63,20 +47,14 @@ impl Image {
             used: 0,
         };
         let isas = store.isas;
-        let frames: u64 = bundle
-            .segments()
-            .filter(|s| is_seen(s, isas) && !s.write)
-            .map(|s| 2 * filled_pages(&s))
-            .sum();
-        let mut arena = store.carve(CXL, frames + 64)?;
         for s in bundle.segments().filter(|s| is_seen(s, isas) && !s.write) {
-            image.add(store, &mut arena, &s)?;
+            image.add(store, &s)?;
         }
         store.clear_window()?;
         Ok(image)
     }
 
-    fn add(&mut self, store: &mut Store, arena: &mut Arena, s: &Segment<'_>) -> Result<()> {
+    fn add(&mut self, store: &mut Store, s: &Segment<'_>) -> Result<()> {
         let access = if s.exec {
             Access::Execute
         } else {
@@ -86,7 +64,7 @@ impl Image {
         let mut chunks = s.bytes.chunks(PAGE_SIZE as usize);
         let (mut va, mut left) = (s.va, filled_pages(s));
         while left > 0 {
-            let (frame, pages) = store.keep_user(arena, left)?;
+            let (frame, pages) = store.keep_user(left)?;
             for (page, bytes) in (0..pages).zip(&mut chunks) {
                 store.fill(frame, page, |to| to[..bytes.len()].copy_from_slice(bytes))?;
                 *self.pages.get_mut(self.used).ok_or(Error::Full)? = Some(ImagePage {

@@ -341,9 +341,9 @@ const OTHERS: &[Attack] = attacks! {
         "have the service go on on another node",
         "the service asks where it runs";
     "thread_made_root_of_another_node_in_service": "Hardware.StartCpu Thread.Resume",
-        "a second thread in a service; the hardware of the last node with StartCpu",
-        "have the thread go on there, in the service with registers of its own",
-        "the thread stays stopped; the service asks where it runs";
+        "a second thread in a service; the hardware of the last node with StartCpu; nothing of it is at home there",
+        "have the thread go on there, in the service or in its own component",
+        "the thread goes on; the service and the thread ask where they run";
     "service_stacks_of_two_threads": "Sinv.Invoke",
         "two more threads, all in the service at once",
         "have two threads on one stack of the service",

@@ -4,6 +4,7 @@ use core::fmt;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use dyad_abi::{Error, Result};
+use dyad_services::first::{CXL, HOME};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Thread};
 
@@ -14,7 +15,7 @@ use crate::sched;
 use crate::shared::{
     ATTACKER, BROKEN_INTO, CLIENT, OWNER, SECRET_WORD, VICTIM, at, state, word, word_of, wrong,
 };
-use crate::store::{CXL, HOME, Store};
+use crate::store::{Store, Stuck};
 
 /// Fused time that an attack may take.
 const TIME_NS: u64 = 20_000_000_000;
@@ -100,8 +101,8 @@ pub enum Failure {
     Nothing,
     /// What the warden looked for in this case.
     Case(&'static str),
-    /// Frames that have not come back; word of one of them, and why.
-    Frames(u64, (u64, u64)),
+    /// Frames that have not come back: how many, and one of them.
+    Frames(u64, Option<Stuck>),
 }
 
 impl fmt::Display for Outcome {
@@ -126,8 +127,18 @@ impl fmt::Display for Outcome {
                 Failure::Unfinished(why) => write!(f, "the attacker did not finish: {why:?}"),
                 Failure::Nothing => f.write_str("nothing was tried"),
                 Failure::Case(what) => f.write_str(what),
-                Failure::Frames(n, (word, why)) => {
-                    write!(f, "{n} frames have not come back: {word:#x}, status {why}")
+                Failure::Frames(n, None) => write!(f, "{n} frames have not come back"),
+                Failure::Frames(n, Some(s)) => {
+                    let Stuck {
+                        pool,
+                        at,
+                        word,
+                        status,
+                    } = s;
+                    write!(
+                        f,
+                        "{n} frames have not come back: frame {at} of pool {pool} is {word:#x}, status {status}"
+                    )
                 }
             },
         }
@@ -207,11 +218,15 @@ impl Warden {
 
     fn give_back(&mut self, victim: &Comp, attacker: &Comp) -> Result<u64> {
         let store = &mut self.store;
+        store.stuck = None;
         store.clear_window()?;
         store.clear_slots()?;
         let blocks = store.blocks;
         let missing =
             attacker.give_back(store)? + victim.give_back(store)? + store.sweep(CXL, &blocks)?;
+        if missing == 0 {
+            store.stuck = None;
+        }
         store.quiesce()?;
         Ok(missing)
     }

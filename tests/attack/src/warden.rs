@@ -1,32 +1,27 @@
 //! Threads of the image: who they are, where they begin; and the warden's own life.
 
-#![allow(unsafe_code)]
-
 use core::fmt;
-use core::ptr::with_exposed_provenance;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use dyad_abi::bundle::Bundle;
 use dyad_abi::cap::{ObjectKind, RegionKind};
 use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
-use dyad_abi::service::{ARCHIVE_BASE, INFO_BASE, archive, slot};
+use dyad_abi::service::{INFO_BASE, slot};
 use dyad_abi::user::{PAGE_SIZE, ReportKind, stack_slot};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
+use dyad_services::first::{COMPONENT, HOME, SPACE, bundle, shut_down};
 use dyad_services::rt::{self, Call};
 use dyad_services::text::Text;
-use dyad_sys::cap::{Cap, Component, Thread, ThreadSetup};
+use dyad_sys::cap::{Cap, Thread, ThreadSetup};
 
 use crate::build::{self, Frames};
 use crate::cases::CASES;
 use crate::image::Image;
 use crate::run::{Outcome, Warden};
 use crate::shared::{ATTACKER, SERVICE, VICTIM, report, state, word};
-use crate::store::{HOME, SPACE, Store};
+use crate::store::Store;
 use crate::{me, sched, victim};
 
-/// The warden's component.
-const COMPONENT: Cap<Component> = Cap::at(slot::COMPONENT);
 /// Frames for the stacks of workers on other nodes.
 const WORKERS: u64 = 512;
 /// Whether the first thread has begun.
@@ -107,27 +102,11 @@ fn check(name: &str, ok: bool, detail: fmt::Arguments<'_>) -> bool {
     ok
 }
 
-fn shut_down(code: u32) -> ! {
-    loop {
-        let _ = rt::hardware(HOME).shutdown(code);
-        dyad_sys::raw::relax();
-    }
-}
-
 /// What went wrong, and in which step.
 type Done<T> = core::result::Result<T, (&'static str, Error)>;
 
 fn during<T>(what: &'static str, result: Result<T>) -> Done<T> {
     result.map_err(|e| (what, e))
-}
-
-fn bundle() -> Result<Bundle<'static>> {
-    let len = usize::try_from(rt::info()?.archive_len).map_err(|_| Error::BadBundle)?;
-    let start = with_exposed_provenance(ARCHIVE_BASE as usize);
-    // SAFETY: 1. The kernel has mapped the archive there, read-only, all of it. 2. It does not change.
-    let file: &[u8] = unsafe { core::slice::from_raw_parts(start, len) };
-    let image = archive::find(file, "init").ok_or(Error::BadBundle)?;
-    Bundle::parse(image).map_err(|_| Error::BadBundle)
 }
 
 /// A worker for every CPU but the warden's.
@@ -144,9 +123,7 @@ fn workers(store: &mut Store, image: &Image) -> Result<()> {
     }
     for node in NodeId::first(nodes) {
         if node != HOME {
-            let arena = store.carve(node.index(), WORKERS)?;
-            let memory = store.memory(node.index(), arena.first(), arena.frames())?;
-            SPACE.supply(node, memory)?;
+            SPACE.supply(node, store.keep_memory(node.index(), WORKERS)?)?;
         }
         for cpu in CpuId::first(cpus) {
             let n = node.index() * 8 + cpu.index();

@@ -365,6 +365,14 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
+        "check/core::linger::is_awaited::node",
+        State,
+        "a CPU that lingers does not take a thread once its node is dead",
+        &[
+            "core/unit/host::linger_tests::a_thread_is_not_left_with_a_cpu_that_lingers_on_a_dead_node",
+        ],
+    ),
+    m(
         "check/core::dispatch::end_thread::lose",
         State,
         "a thread that has ended in a service does not go on there",
@@ -639,6 +647,14 @@ pub(crate) const CHECKS: &[Mutant] = &[
         Version,
         "an endpoint is remembered while its slot says the same",
         &["core/unit/ktest::ops_views::known_endpoints_that_are_deactivated_are_gone_on_hosts"],
+    ),
+    m(
+        "check/machine::platform::breathe_within::timer",
+        State,
+        "a timer that fires within an operation interrupts user mode at once",
+        &[
+            "core/unit/host::resolve_tests::a_timer_that_fires_within_a_copy_interrupts_user_mode_at_once",
+        ],
     ),
     m(
         "check/machine::view::leaf::slot::entry",

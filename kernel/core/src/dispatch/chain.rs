@@ -11,6 +11,7 @@
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::Stopped;
+use dyad_abi::service::sched;
 
 use super::{By, budget, current};
 use crate::Platform;
@@ -32,11 +33,15 @@ pub(crate) fn take_dispatcher<P: Platform>(cx: &Cx, t: &Thread) -> Option<(&'sta
     cx.local.chain.pop()
 }
 
+/// The largest detail that the value of a `Dispatch` has room for. It stands for itself and for all that are larger: a
+/// deadline in two years, an exit code that is not 0.
+const MOST: u64 = u64::MAX >> sched::DEADLINE_SHIFT;
+
 /// The running thread has stopped: whoever gave it the CPU goes on. One that dispatched it is told
 /// why, as the value of its `Dispatch`; one that had only sent to it has its result already.
 pub(crate) fn go_on(cx: &Cx, next: Option<(&'static Thread, By)>, why: Stopped, detail: u64) {
     if let Some((d, By::Dispatch)) = next {
-        d.set_result(0, why as u64 | detail << 8);
+        d.set_result(0, why as u64 | detail.min(MOST) << sched::DEADLINE_SHIFT);
     }
     cx.local.thread.set(next.map(|(d, _)| d));
 }

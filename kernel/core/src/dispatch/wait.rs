@@ -216,6 +216,7 @@ pub fn block<P: Platform>(
 ///
 /// [`Error::Exists`] if another thread waits there; [`Error::Corrupt`] if it was not running. It does not
 /// wait then.
+#[inline]
 pub fn sleep_at(cx: &Cx, t: &'static Thread, owner: Owner, line: &Line) -> Result<bool> {
     let asleep = owner.asleep();
     let waiter = match line.wait(cx.node, t, asleep.seq)? {

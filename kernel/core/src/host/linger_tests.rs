@@ -1,25 +1,28 @@
-//! CPUs that have said that they linger for a thread which could not be handed over after all.
+//! CPUs that say that they linger: for a thread that is handed to their node, or for one that could not be
+//! handed over after all.
 
 // Outcomes of in-kernel tests carry their text.
 #![allow(clippy::result_large_err)]
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::cap::ObjectKind;
+use dyad_abi::cap::{ObjectKind, ThreadOp};
 use dyad_abi::user::{away_window, gate, only_window};
-use dyad_abi::{CpuId, Isa};
+use dyad_abi::{CpuId, Error, Isa};
 use dyad_ring::wake;
 use dyad_shm::superblock::{NodeState, NodeWord, activity};
 
 use super::thread_tests::*;
-use super::{Left, Machine, MockX86, crash};
+use super::travel_tests::{hears, traveller};
+use super::{Left, Machine, MockA64, MockX86, crash, result};
 use crate::cpu::FIRST_CPU;
 use crate::cx::Cx;
 use crate::inbox::wake_line;
 use crate::object::component::Component;
 use crate::object::find;
+use crate::object::thread::{State, Thread};
 use crate::platform::{FaultKind, UserFault};
-use crate::{Platform, clock, crossing, entry, view};
+use crate::{Platform, clock, crossing, entry, linger, view};
 
 /// Changes up to the one by which the thread is handed over: the node that it goes to dies just before.
 const BEFORE: u32 = 0;
@@ -97,5 +100,76 @@ fn what_has_come_while_a_cpu_said_that_it_lingers_is_looked_at() {
         let words = a.node().words;
         let line = wake_line(x.node().id(), CpuId::new(0).unwrap());
         assert!(!wake::notify(words, &line, 8), "its CPU looks by itself");
+    });
+}
+
+/// What a CPU of a node says that it does, and who has told it of something.
+fn says(m: Machine) -> (&'static AtomicU64, u64) {
+    let cpu = m.node().sb.cpu(m.node().id(), FIRST_CPU);
+    (&cpu.activity, cpu.pending.swap(0, Ordering::Relaxed))
+}
+
+/// Whose a thread is, and in which state.
+fn owned(m: Machine, t: &Thread) -> (State, usize) {
+    let owner = t.owner(m.node().words).expect("an owner word");
+    (owner.state, owner.node.index())
+}
+
+#[test]
+fn a_cpu_that_lingers_for_a_thread_is_not_told_of_it_and_finds_it() {
+    pair(|(rx, x), (_, a)| {
+        let (cap, t, _) = traveller(rx, x);
+        says(a).0.store(linger::doing(t), Ordering::Relaxed);
+        let migrate = op(cap, ThreadOp::Migrate as u64);
+        let left = x.call::<MockX86>(t, migrate, &[1]);
+        assert!(matches!(left, Left::User(_)), "the scheduler goes on");
+        assert_eq!(owned(a, t), (State::Transit, 1));
+        assert_eq!(says(a).1, 0, "it looks by itself");
+        a.enter();
+        let left = a.kernel(|| linger::wait::<MockA64>(&Cx::here::<MockA64>(), t, x.node().id()));
+        assert_eq!(left, Left::User(ENTRY), "it runs at once");
+        assert_eq!(owned(a, t), (State::Running, 1));
+        Ok(None)
+    });
+}
+
+#[test]
+fn a_cpu_that_lingers_for_another_thread_is_told() {
+    pair(|(rx, x), (ra, a)| {
+        let (cap, t, scheduler) = traveller(rx, x);
+        let other = linger::doing(me(rx));
+        says(a).0.store(other, Ordering::Relaxed);
+        x.call::<MockX86>(t, op(cap, ThreadOp::Migrate as u64), &[1]);
+        assert_eq!(owned(a, t), (State::Transit, 1));
+        assert!(hears::<MockA64>(ra, a, scheduler).is_some(), "it has come");
+        Ok(None)
+    });
+}
+
+/// The node of the CPU that lingers dies before the thread is handed over: its recovery may not see the thread
+/// any more, and nothing else would take it.
+#[test]
+fn a_thread_is_not_left_with_a_cpu_that_lingers_on_a_dead_node() {
+    pair(|(rx, x), (_, a)| {
+        let (cap, t, _) = traveller(rx, x);
+        says(a).0.store(linger::doing(t), Ordering::Relaxed);
+        let state = &a.node().entry().state;
+        let live = state.load(Ordering::Relaxed);
+        let dies = move || {
+            let dead = NodeWord {
+                state: NodeState::Dead,
+                incarnation: 1,
+            };
+            state.store(dead.bits(), Ordering::Relaxed);
+        };
+        let migrate = op(cap, ThreadOp::Migrate as u64);
+        let came = crash::between(BEFORE, dies, || {
+            x.call::<MockX86>(t, migrate, &[1]);
+        });
+        assert!(came);
+        assert_eq!(owned(x, t), (State::Running, 0), "it goes on where it was");
+        assert_eq!(result::<MockX86>(t).0, Error::NodeDead.code());
+        state.store(live, Ordering::Relaxed);
+        Ok(None)
     });
 }

@@ -86,7 +86,7 @@ use crate::cx::Cx;
 use crate::memory::Words;
 use crate::node::Node;
 use crate::object::thread::Thread;
-use crate::platform::{FpArea, RegArea};
+use crate::platform::{FpArea, Interrupt, RegArea};
 
 /// A machine of either ISA.
 pub enum Mock<const A64: bool> {}
@@ -149,6 +149,18 @@ struct Private {
 std::thread_local! {
     static CURRENT: Cell<Option<&'static Private>> = const { Cell::new(None) };
     static CLOCK: Cell<u64> = const { Cell::new(0) };
+    /// An interrupt that has come, and has not been taken.
+    static PENDING: Cell<Option<Interrupt>> = const { Cell::new(None) };
+}
+
+/// An interrupt comes, and is taken the next time that the kernel lets it.
+pub fn interrupted_by(i: Option<Interrupt>) {
+    PENDING.set(i);
+}
+
+/// Whether an interrupt that has come has not been taken.
+pub fn interrupts_are_pending() -> bool {
+    PENDING.get().is_some()
 }
 
 /// The clocks of this thread's machines go on by so much.

@@ -191,7 +191,11 @@ impl<const A64: bool> Platform for Mock<A64> {
     fn wait() {
         resume_unwind(Box::new(Left::Asleep))
     }
-    fn poll_interrupts() {}
+    fn poll_interrupts() {
+        if let Some(i) = PENDING.take() {
+            current().local.note_interrupt(i);
+        }
+    }
     fn relax() {}
     fn mark<const WORD: u32>() {}
     fn ring(_: NodeId, cpu: CpuId, peer: u64) {

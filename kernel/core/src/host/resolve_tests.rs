@@ -16,14 +16,18 @@ use dyad_shm::frame::WeakRef;
 use super::system::{PAIR, System, VA, cx, frame, frame_cap, memory_cap, this};
 use super::{Did, Machine, MockA64, MockX86};
 use crate::copy::{MAX_COPY, copy_in, copy_out, exchange};
+use crate::cpu::CpuLocal;
 use crate::cx::Cx;
 use crate::memory::Words;
 use crate::node::Node;
 use crate::object::space::Region;
 use crate::ops::space::{harvest, map, protect, supply, supply_run, translate, unmap};
 use crate::platform::FaultKind::{self, Execute, Read, Write};
+use crate::platform::Interrupt;
 use crate::resolve::{Outcome, resolve};
 
+/// More frames than a fault tries.
+const MANY: u64 = 5 * crate::supply::TRIES as u64 + 3;
 /// Supplies start here in each pool.
 pub(super) const FIRST: u64 = 8;
 
@@ -329,42 +333,70 @@ fn supplies_of_several_runs_keep_the_first_for_tables() {
     assert_eq!(used(40, 8), (2, 2));
 }
 
-/// More frames in use in a row than a fault tries are no reason to say that there is no memory; that
-/// all of them are is.
-#[test]
-fn a_fault_finds_the_only_free_frame_of_its_supply() {
-    const FRAMES: u64 = 5 * crate::supply::TRIES as u64 + 3;
-    let (s, space) = with_region(FRAMES, RegionKind::Anonymous, true);
-    let attempts = |va| {
-        let mut n = 0;
-        loop {
-            n += 1;
-            match fault(s.x(), space, va, Write) {
-                Err(Error::Again) => assert!(n < 10, "no end"),
-                done => return (done, n),
-            }
-        }
-    };
+/// A space whose supply is in use but for one frame, just before which the search begins; and the first page that is
+/// not there.
+fn one_frame_left(frames: u64) -> (System, WeakRef, u64) {
+    let (s, space) = with_region(frames, RegionKind::Anonymous, true);
     let mut page = 0;
-    while attempts(VA + page * PAGE_SIZE).0 == Ok(Outcome::Filled) {
+    while attempts(&s, space, VA + page * PAGE_SIZE).0 == Ok(Outcome::Filled) {
         page += 1;
     }
     let beyond = VA + page * PAGE_SIZE;
-    assert_eq!(attempts(beyond).0, Err(Error::NoMemory));
+    assert_eq!(attempts(&s, space, beyond).0, Err(Error::NoMemory));
     let c = cx(s.x());
     let t = this(&c, space);
     for isa in Isa::ALL {
         unmap(&t, isa, VA + 20 * PAGE_SIZE).unwrap();
     }
     s.rounds();
-    let free = (0..FRAMES).find(|&i| s.word(frame(0, FIRST + i)).ty.in_use().is_none());
+    let free = (0..frames).find(|&i| s.word(frame(0, FIRST + i)).ty.in_use().is_none());
     // The cursor has just passed it.
     let cursor = &t.space.supplies[0].cursor;
     c.words().replace(cursor, free.unwrap() + 1);
-    let (done, n) = attempts(beyond);
+    (s, space, beyond)
+}
+
+/// A fault, tried again as often as it asks for that; and how often.
+fn attempts(s: &System, space: WeakRef, va: u64) -> (Result<Outcome, Error>, u32) {
+    let mut n = 0;
+    loop {
+        n += 1;
+        match fault(s.x(), space, va, Write) {
+            Err(Error::Again) => assert!(n < 10, "no end"),
+            done => return (done, n),
+        }
+    }
+}
+
+/// More frames in use in a row than a fault tries are no reason to say that there is no memory; that
+/// all of them are is.
+#[test]
+fn a_fault_finds_the_only_free_frame_of_its_supply() {
+    let (s, space, beyond) = one_frame_left(MANY);
+    let (done, n) = attempts(&s, space, beyond);
     assert_eq!(done, Ok(Outcome::Filled));
     assert!(n > 1, "the frame was not behind the cursor");
-    assert_eq!(attempts(beyond + PAGE_SIZE).0, Err(Error::NoMemory));
+    let next = beyond + PAGE_SIZE;
+    assert_eq!(attempts(&s, space, next).0, Err(Error::NoMemory));
+}
+
+/// A copy whose fault takes several stretches takes interrupts in between, and may end in user mode without the run
+/// loop. The timer is not forgotten: the thread would run for as long as it likes.
+#[test]
+fn a_timer_that_fires_within_a_copy_interrupts_user_mode_at_once() {
+    for comes in [None, Some(Interrupt::Timer), Some(Interrupt::Doorbell)] {
+        let (s, space, beyond) = one_frame_left(MANY);
+        let c = cx(s.x());
+        c.local.timer_at.set(77);
+        crate::host::interrupted_by(comes);
+        copy_out::<MockX86>(&c, space, beyond, &[1]).unwrap();
+        assert!(
+            !crate::host::interrupts_are_pending(),
+            "the copy was one stretch"
+        );
+        let expected = comes.map_or(77, |_| CpuLocal::AT_ONCE);
+        assert_eq!(c.local.timer_at.get(), expected, "{comes:?}");
+    }
 }
 
 #[test]
@@ -479,6 +511,7 @@ fn without_coherent_caches_entries_are_preset_and_changes_are_logged() {
                 Touched::Table(_) => 2,
                 Touched::User(_) => 3,
                 Touched::Object(_) => 4,
+                Touched::LargeUser(_) => 5,
             };
             word.load(core::sync::atomic::Ordering::Relaxed) == at.0 | kind
         })

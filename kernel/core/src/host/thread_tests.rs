@@ -186,6 +186,32 @@ fn waiting<P: Platform>() {
     });
 }
 
+/// The value of `Dispatch` has 56 bits for a deadline, and 32 for an exit code. One that is larger does not become a small
+/// one, or none.
+#[test]
+fn deadlines_and_exit_codes_are_not_cut() {
+    const MOST: u64 = (1 << 56) - 1;
+    for (wanted, told) in [(5, 5), (MOST, MOST), (MOST + 1, MOST), (1 << 62 | 7, MOST)] {
+        solo::<MockX86>(|rig, m| {
+            let (ends, object) = rig.new_cap(ObjectKind::Endpoints)?;
+            let (cap, t) = thread(rig, Some(object), 3);
+            dispatch::<MockX86>(rig, m, cap, 0);
+            m.call::<MockX86>(t, op(ends, ReceiveOp::Receive as u64), &[30, wanted]);
+            let expected = (0, Some(Stopped::Blocked), told);
+            assert_eq!(stopped::<MockX86>(me(rig)), expected);
+            Ok(None)
+        });
+        solo::<MockX86>(|rig, m| {
+            let (cap, t) = thread(rig, None, 3);
+            dispatch::<MockX86>(rig, m, cap, 0);
+            m.call::<MockX86>(t, op(cap, ThreadOp::Exit as u64), &[wanted]);
+            let expected = (0, Some(Stopped::Exited), told.min(u32::MAX.into()));
+            assert_eq!(stopped::<MockX86>(me(rig)), expected);
+            Ok(None)
+        });
+    }
+}
+
 #[test]
 fn threads_that_waited_find_what_has_come() {
     waiting::<MockX86>();

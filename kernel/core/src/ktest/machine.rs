@@ -16,7 +16,8 @@ use crate::cx::Cx;
 use crate::dispatch::After;
 use crate::entry::FastReturn;
 use crate::invoke::{Handler, Returned, Way};
-use crate::object::component::Entry;
+use crate::object::component::{Component, Entry};
+use crate::object::find;
 use crate::object::thread::{Thread, info};
 use crate::platform::{RegArea, UserFault};
 use crate::{
@@ -262,7 +263,8 @@ impl<P: Platform> Machine for Of<P> {
         entry::system_call::<P>(word, a)
     }
     fn enter(&self, cx: &Cx, to: Entry, words: [u64; 4]) -> Result<Way> {
-        invoke::enter::<P>(cx, to, words)
+        let component = find(cx.node, to.component, Component::KIND)?;
+        invoke::enter::<P>(cx, to, component, words)
     }
     fn leave(&self, cx: &Cx, words: [u64; 4]) -> Result<Returned> {
         invoke::leave::<P>(cx, words)

@@ -4,7 +4,7 @@ use dyad_abi::cap::Step;
 use dyad_abi::user::{PAGE_SIZE, USER_END};
 use dyad_abi::{Error, NodeId, Result};
 
-use super::space::{BUDGET, LOOK, MOVED, address, range_of};
+use super::space::{LOOK, MOVED, address, budget, range_of};
 use crate::Platform;
 use crate::cx::Operand;
 use crate::mapping::In;
@@ -12,7 +12,7 @@ use crate::mapping::In;
 /// `Evacuate`: a [`Step`] for pages from `start` on that faults have put into frames of the memory. See
 /// [`dyad_space::evacuate`].
 ///
-/// Bounded as `Reclaim` is, by [`BUDGET`].
+/// Bounded as `Reclaim` is, by [`budget`].
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ pub fn evacuate<P: Platform>(
     let range = range_of(memory, at, count)?;
     let mut va = start;
     let mut done = 0;
-    let mut budget = BUDGET;
+    let mut budget = budget(this.cx);
     while va < end && budget != 0 {
         let taken = match step {
             Step::Park => this.park(va, &range),

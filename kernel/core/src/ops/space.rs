@@ -12,7 +12,7 @@
 //! | `Shootdown` | one message per CPU |
 //! | `Evacuate` | 64 pages parked or 16 moved, or 256 entries looked at |
 //! | `Exchange` | one walk, and one fault of the page, if that is not mapped; one word |
-//! | `Reclaim`, `Evacuate` | a [`BUDGET`] that looks, pages and tables take their costs from; the value tells how far it has come |
+//! | `Reclaim`, `Evacuate` | a [`budget`] that looks, pages and tables take their costs from; the value tells how far it has come |
 //!
 //! # What it takes besides the right of the operation
 //!
@@ -66,7 +66,9 @@ use crate::object::space::{MAX_RUNS, Region, Space, Supply};
 use crate::{copy, shootdown};
 
 /// What one `Reclaim` or `Evacuate` may cost, in instructions, roughly. A call does at least one page.
-pub const BUDGET: u64 = 6_000;
+const BUDGET: u64 = 6_000;
+/// What it may cost where caches are not coherent, in the same costs, which are higher there.
+const BUDGET_INCOHERENT: u64 = 4_500;
 /// A look at an address, in all tables.
 pub(super) const LOOK: u64 = 400;
 /// A page unmapped in one table.
@@ -79,6 +81,14 @@ const ENTRIES: u64 = 512;
 const MAX_PRUNED: u32 = 3;
 /// A page moved: one in each call.
 pub(super) const MOVED: u64 = BUDGET;
+
+/// The budget of one `Reclaim` or `Evacuate`.
+pub(super) fn budget(cx: &Cx) -> u64 {
+    match cx.words().is_coherent() {
+        true => BUDGET,
+        false => BUDGET_INCOHERENT,
+    }
+}
 
 /// Carries an operation on an address space out.
 ///
@@ -517,7 +527,7 @@ pub(super) fn range_of(memory: &Operand, at: u64, count: u64) -> Result<Supply> 
 /// `Reclaim`: unmaps pages that faults have put there, on all ISAs; other pages stay. Tables that are
 /// left empty go back to the supply. Value: pages looked at; the caller goes on behind them.
 ///
-/// Bounded by what it costs ([`BUDGET`]). An empty entry of a higher level is one look, however much it
+/// Bounded by what it costs ([`budget`]). An empty entry of a higher level is one look, however much it
 /// covers, so that a space with large holes is gone through quickly.
 ///
 /// # Errors
@@ -533,7 +543,7 @@ pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
         .filter(|&end| end <= USER_END)
         .ok_or(Error::BadArgument)?;
     let mut va = start;
-    let mut budget = BUDGET;
+    let mut budget = budget(this.cx);
     let mut tables = MAX_PRUNED;
     while va < end && budget != 0 {
         let mut cost = LOOK;

@@ -134,7 +134,7 @@ fn others<P: Platform>(cx: &Cx, t: &'static Thread, number: u64, a: [u64; 5]) ->
                 _ => {
                     // Before it ends: who is told that it has, reads the code.
                     t.exit_code.store(a[0], Ordering::Relaxed);
-                    dispatch::end_thread::<P>(cx, t, Stopped::Exited, a[0] & 0xffff_ffff);
+                    dispatch::end_thread::<P>(cx, t, Stopped::Exited, a[0].min(u32::MAX.into()));
                     Ok(After::Switched)
                 }
             }

@@ -39,6 +39,8 @@ pub struct Hardware {
     pub did: RefCell<Vec<Did>>,
     /// Pieces that a full flush takes besides the last.
     pub pieces: Cell<u64>,
+    /// Steps that a piece costs, if not 1.
+    pub everything: Cell<u32>,
 }
 
 impl Hardware {
@@ -54,6 +56,9 @@ impl NodeHardware for Hardware {
     fn flush_everything(&self, piece: u64) -> bool {
         self.did.borrow_mut().push(Did::Everything);
         piece == self.pieces.get()
+    }
+    fn steps_of_everything(&self) -> u32 {
+        self.everything.get().max(1)
     }
     fn flush_tlb(&self) {
         self.did.borrow_mut().push(Did::Tlb);

@@ -262,7 +262,7 @@ pub const CASES: [Case; 7] = [
         // Memory of the leaf that hangs in the attacker's table: its slots must not become user memory.
         grant: |s| {
             let (first, _) = s.attacker.scratch();
-            let memory = s.store.memory(crate::store::CXL, first, 8)?;
+            let memory = s.store.memory(dyad_services::first::CXL, first, 8)?;
             patiently(|| memory.retype_kernel(0, ObjectKind::CaptblLeaf))?;
             let leaf: Cap<Captbl> = memory.activate(0, s.store.slot()?, Rights::ALL)?;
             s.attacker.table.cons(ENTRY, leaf)?;

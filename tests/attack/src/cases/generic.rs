@@ -6,6 +6,7 @@ use dyad_abi::cap::{
 };
 use dyad_abi::user::TEXT_BASE;
 use dyad_abi::{Error, Isa, Result};
+use dyad_services::first::{CXL, HOME};
 use dyad_services::rt;
 use dyad_sys::cap::{
     Cap, Component, Liveness, Memory, Place, Receive, Send, Sinv, Space, ThreadIds,
@@ -15,7 +16,7 @@ use super::{Case, IDLE};
 use crate::me::{call, copy, invoke, place, without};
 use crate::run::{ATTACKERS, Scene};
 use crate::shared::{NOWHERE, at};
-use crate::store::{CXL, HOME, patiently};
+use crate::store::patiently;
 use crate::{refuse, work};
 
 /// A capability whose type does not matter.

@@ -3,6 +3,7 @@
 use dyad_abi::cap::{CapType, HardwareOp, LivenessOp, Rights, ThreadOp};
 use dyad_abi::user::USER_END;
 use dyad_abi::{Error, NodeId};
+use dyad_services::first::HOME;
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Liveness, Narrow, Send};
 
@@ -10,7 +11,6 @@ use super::generic::{own_table, sample};
 use super::{Case, IDLE};
 use crate::me::{call, copy, nodes};
 use crate::shared::{HEAP, NOWHERE, REPORT, at, word_of};
-use crate::store::HOME;
 use crate::{refuse, work};
 
 const HARDWARE: u32 = at::full(CapType::Hardware);

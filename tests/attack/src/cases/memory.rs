@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use dyad_abi::cap::{CapType, MemoryOp, Rights, SpaceOp, TableAt};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa, Result};
+use dyad_services::first::CXL;
 use dyad_sys::cap::{Cap, Frame, Narrow};
 
 use super::generic::own_table;
@@ -12,7 +13,7 @@ use super::{Case, IDLE};
 use crate::me::{achieved, call, here, note, place, tried};
 use crate::run::Scene;
 use crate::shared::{NOWHERE, SECRET_WORD, at, word_of};
-use crate::store::{CXL, patiently};
+use crate::store::patiently;
 use crate::{refuse, work};
 
 const MEMORY: u32 = at::full(CapType::Memory);

@@ -7,28 +7,32 @@ use dyad_abi::emulation::{WORDS, general, stack_pointer};
 use dyad_abi::service::{INVOKE_DEPTH, INVOKE_STACKS};
 use dyad_abi::user::{DATA_STACKS_BASE, TEXT_BASE};
 use dyad_abi::{CpuId, Error, NodeId};
+use dyad_services::first::HOME;
 use dyad_services::rt;
 
 use super::thread::{begin_helper, control, helper, resume_helper_at, until_helper_ends};
 use super::{Case, IDLE};
-use crate::me::{achieved, call, here, invoke, nodes, note, odd, tried, yield_now};
+use crate::me::{achieved, call, here, invoke, nodes, note, now, odd, tried, yield_now};
 use crate::run::Scene;
 use crate::shared::{
     BROKEN_INTO, HEAP, NOWHERE, SECRET, SERVICE, answer, at, call as ask, report, word, word_of,
 };
-use crate::store::HOME;
 use crate::{refuse, work};
 
 /// Times that the helper is stopped in the service.
 const TIMES: u64 = 60;
 /// Attempts at that.
 const ATTEMPTS: u64 = 200_000;
+/// Fused time within which a thread that is scheduled returns from the service.
+const GOES_ON_NS: u64 = 10_000_000_000;
 /// Rounds of work in the service: longer than a slice.
 const WORK: u64 = 60_000;
 /// Words of a case here: the helper is about to be, or is, in the service.
 const INSIDE: usize = 0;
 /// Times it was found there.
 const FOUND: usize = 1;
+/// Calls of the service that the helper has made.
+const CALLS: usize = 2;
 /// The attacker's own entry.
 const OWN: u32 = at::SUBJECT;
 
@@ -232,6 +236,8 @@ pub const CASES: [Case; 9] = [
             let last = NodeId::new(s.store.nodes - 1).ok_or(Error::NoSuchNode)?;
             s.victim.component.set_home([HOME])?;
             s.tell_victim(word::HOME, 1);
+            // The attacker may not run there either: in whatever component the thread is, it stays at home.
+            s.attacker.component.set_home([HOME])?;
             let rights = HardwareOp::StartCpu.right();
             s.attacker
                 .give(at::full(CapType::Hardware), rt::hardware(last), rights)
@@ -240,27 +246,33 @@ pub const CASES: [Case; 9] = [
             each_time_inside(|| {
                 let thread = at::HELPER.into();
                 let start = HardwareOp::StartCpu as u32;
-                // The last CPU of the last node, whose worker goes on: what becomes of the thread shows.
+                // The last CPU of the last node, whose worker goes on. A message carries it there.
                 let cpu = crate::me::cpus() - 1;
                 let _ = call(at::full(CapType::Hardware), start, [cpu, thread, 0, 0, 0]);
                 for _ in 0..50 {
                     yield_now();
                 }
-                // Stopped it must be, as it was.
-                match helper(ThreadOp::Stop, [0; 3]) {
-                    Ok(1) => true,
-                    Ok(now) => {
-                        achieved(line!(), now);
-                        true
-                    }
-                    Err(_) => {
-                        achieved(line!(), 2);
-                        false
+                // At home it goes on. A thread that belongs to the other CPU does not get it.
+                let (calls, since) = (note(CALLS).load(Acquire), now());
+                while note(CALLS).load(Acquire) == calls {
+                    let _ = helper(ThreadOp::Resume, [0; 3]);
+                    yield_now();
+                    if now() > since + GOES_ON_NS {
+                        achieved(line!(), calls);
+                        break;
                     }
                 }
+                true
             });
         },
-        help: works_there,
+        help: |n| {
+            works_there(n);
+            note(CALLS).fetch_add(1, Release);
+            let (node, _) = here();
+            if node != HOME.index() as u64 {
+                achieved(line!(), node);
+            }
+        },
         look: found_inside,
         ..IDLE
     },

@@ -5,13 +5,13 @@ use core::sync::atomic::Ordering::Relaxed;
 use dyad_abi::Isa;
 use dyad_abi::cap::{CapType, MemoryOp, RegionKind, Rights, SpaceOp, Step};
 use dyad_abi::user::{PAGE_SIZE, TEXT_BASE, USER_END, USER_MIN};
+use dyad_services::first::CXL;
 
 use super::generic::{own_table, sample};
 use super::memory::{own_space, page_at};
 use super::{Case, IDLE};
 use crate::me::{call, copy, here, nodes, odd, tried, without};
 use crate::shared::{HEAP, NOWHERE, SHOWN, at, word_of};
-use crate::store::CXL;
 use crate::{refuse, work};
 
 const MEMORY: u32 = at::full(CapType::Memory);

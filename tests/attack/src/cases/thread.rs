@@ -79,24 +79,33 @@ pub fn configure_helper(
     call(at::HELPER, ThreadOp::Configure as u32, args)
 }
 
-/// Makes the helper begin anew; it is stopped.
-pub fn begin_helper(_: u64) {
+/// Makes the stopped helper begin anew, if the kernel lets it.
+pub fn try_to_begin_helper() -> core::result::Result<u64, Error> {
     let case = report(word::NOTES - 1).load(Relaxed);
     let tag = u64::from(sched::TAG) + 2;
     let entry = crate::warden::entry_address();
-    let begun = configure_helper(
+    configure_helper(
         at::COMPONENT,
         entry,
         ATTACKER | case << 8 | 1,
         (HELPER_ID, tag),
         SCHEDULER,
-    );
-    work!(begun);
+    )
+}
+
+/// Makes the helper begin anew; it is stopped.
+pub fn begin_helper(_: u64) {
+    work!(try_to_begin_helper());
+}
+
+/// Makes the stopped helper ready on a CPU, if the kernel lets it.
+pub fn try_to_resume_helper_at(node: u64, cpu: u64) -> core::result::Result<u64, Error> {
+    helper(ThreadOp::Resume, [1 << 63 | cpu << 8 | node, 0, 0])
 }
 
 /// Makes the stopped helper ready on a CPU.
 pub fn resume_helper_at(node: u64, cpu: u64) {
-    work!(helper(ThreadOp::Resume, [1 << 63 | cpu << 8 | node, 0, 0]));
+    work!(try_to_resume_helper_at(node, cpu));
 }
 
 /// Waits until the helper has ended: its registers can be read then.

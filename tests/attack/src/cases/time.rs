@@ -4,13 +4,14 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use dyad_abi::cap::{CapType, ThreadOp, TimeOp};
 use dyad_abi::service::slot;
+use dyad_services::first::TABLE;
 use dyad_sys::cap::{Cap, Narrow, Time};
 
 use super::thread::{begin_helper, helper, resume_helper_at};
 use super::{Case, IDLE};
 use crate::me::{achieved, call, here, note, now, odd, tried};
 use crate::shared::at;
-use crate::store::{TABLE, patiently};
+use crate::store::patiently;
 use crate::{refuse, work};
 
 const FIRST: u32 = at::full(CapType::Time);

@@ -15,7 +15,7 @@ use dyad_abi::boot::OnDeath;
 use dyad_abi::service::Grant;
 use libtest_mimic::{Failed, Trial};
 use xtask::apps;
-use xtask::config::{RunConfig, TestOptions, Work};
+use xtask::config::{RunConfig, Sim, TestOptions, Work};
 use xtask::size;
 
 use crate::kill::{self, Ended, Kill, mix, says};
@@ -38,6 +38,8 @@ const QUICK: [(&str, u64, [u64; 3]); 5] = [
 ];
 /// How soon a program must have ended that a death ends.
 const SOON: Duration = Duration::from_secs(2);
+/// The same with simulated time, of which a second takes as many instructions as a CPU executes in it.
+const SOON_SIMULATED: Duration = Duration::from_secs(30);
 /// How long a run may take. One that takes longer hangs.
 const HANGS: Duration = Duration::from_secs(60);
 /// How soon the run must be over once its program has ended: the program is taken down.
@@ -69,6 +71,7 @@ struct Row {
     bare: bool,
     beside: Option<String>,
     mem_cxl: u64,
+    sim: Sim,
     /// The latest moment, in milliseconds from the start of the first program.
     until: u64,
     answer: Answer,
@@ -147,6 +150,7 @@ fn row(cells: &[&str]) -> Option<Row> {
         bare: false,
         beside: None,
         mem_cxl: 256 << 20,
+        sim: Sim::Off,
         until: until.parse().ok()?,
         answer: match answer {
             "ends" => Answer::Ends,
@@ -160,6 +164,7 @@ fn row(cells: &[&str]) -> Option<Row> {
             "--bare" => row.bare = true,
             "--grant" if words.next() == Some("all") => row.grant = Grant::All,
             "--beside" => row.beside = Some(words.next()?.to_owned()),
+            "--sim" if words.next() == Some("count") => row.sim = Sim::Count,
             "--mem-cxl" => row.mem_cxl = size::parse(words.next()?).ok()?,
             _ => return None,
         }
@@ -271,6 +276,7 @@ fn config(row: &Row, policy: OnDeath, nodes: Vec<dyad_abi::Isa>) -> RunConfig {
         nodes,
         mem_local: 128 << 20,
         mem_cxl: row.mem_cxl,
+        sim: row.sim,
         work: Work::App {
             app: row.app.clone(),
             args: row.args.clone(),
@@ -289,6 +295,10 @@ fn config(row: &Row, policy: OnDeath, nodes: Vec<dyad_abi::Isa>) -> RunConfig {
 
 /// Whether the table allows that end.
 fn judge(row: &Row, policy: OnDeath, kill: Kill, ended: &Ended) -> Result<Ending, String> {
+    let soon = match row.sim {
+        Sim::Off => SOON,
+        _ => SOON_SIMULATED,
+    };
     let Some(went_on) = ended.went_on else {
         // Without a death the program must have done what it is for.
         return match ended.report.failure() {
@@ -297,19 +307,19 @@ fn judge(row: &Row, policy: OnDeath, kill: Kill, ended: &Ended) -> Result<Ending
         };
     };
     if policy == OnDeath::End {
-        return match went_on <= SOON {
+        return match went_on <= soon {
             true => Ok(Ending::RunEnded),
             false => Err(format!("the run went on for {went_on:.1?}")),
         };
     }
     let check = |name: &str| ended.report.checks.iter().find(|c| c.name == name);
-    if check("init.start").is_some_and(|c| !c.ok) && went_on <= SOON {
+    if check("init.start").is_some_and(|c| !c.ok) && went_on <= soon {
         return Ok(Ending::NotStarted);
     }
     if row.bare {
         // In the place of init nobody says how a program ends: the run ends with it.
         let limit = match row.answer {
-            Answer::Ends => SOON,
+            Answer::Ends => soon,
             _ if kill.node == 0 => TAKEN_DOWN,
             _ => Duration::ZERO,
         };
@@ -320,6 +330,15 @@ fn judge(row: &Row, policy: OnDeath, kill: Kill, ended: &Ended) -> Result<Ending
             Some(why) => Err(format!("{why}, {went_on:.1?} after the death")),
         };
     }
+    if let Some(exit) = check("app.exit")
+        && ended.program_went_on.is_some_and(|took| took.is_zero())
+    {
+        // Whatever the death did to the system that was shutting down.
+        return match exit.ok {
+            true => Ok(Ending::TooEarly),
+            false => Err(format!("before the death: {}", exit.detail)),
+        };
+    }
     if let Some(e) = &ended.report.error {
         return Err(format!("{e}, {went_on:.1?} after the death"));
     }
@@ -328,9 +347,6 @@ fn judge(row: &Row, policy: OnDeath, kill: Kill, ended: &Ended) -> Result<Ending
         return Err(format!("{why:?}, {went_on:.1?} after the death"));
     };
     let took = (ended.program_went_on).ok_or("nobody saw the end of the program")?;
-    if took.is_zero() {
-        return Ok(Ending::TooEarly);
-    }
     if went_on.saturating_sub(took) > TAKEN_DOWN {
         return Err(format!("it took {went_on:.1?} to take the program down"));
     }
@@ -343,7 +359,7 @@ fn judge(row: &Row, policy: OnDeath, kill: Kill, ended: &Ended) -> Result<Ending
         return Ok(Ending::WentOn);
     }
     let lost = exit.detail.contains("lost with a node");
-    if took > SOON && (lost || row.answer != Answer::EndsLater) {
+    if took > soon && (lost || row.answer != Answer::EndsLater) {
         return Err(format!("{}, {took:.1?} after the death", exit.detail));
     }
     match row.answer {

@@ -163,6 +163,15 @@ impl Longest {
         Ok(())
     }
 
+    /// Adds those of another run.
+    pub fn take(&mut self, other: &Longest) {
+        for (key, row) in &other.0 {
+            let all = self.0.entry(*key).or_default();
+            all.n += row.n;
+            all.longest = all.longest.max(row.longest);
+        }
+    }
+
     /// Operations of the ABI of which an ISA has no stretch.
     pub fn missing(&self, isa: Isa) -> Vec<String> {
         let there = |o: &Operation| {
@@ -178,17 +187,12 @@ impl Longest {
 
     /// What is longer than [`BOUND`].
     pub fn too_long(&self) -> Vec<String> {
-        self.longer_than(BOUND)
-    }
-
-    /// What is longer than a bound.
-    pub fn longer_than(&self, bound: u64) -> Vec<String> {
         self.0
             .iter()
-            .filter(|(_, row)| row.longest > bound)
+            .filter(|(_, row)| row.longest > BOUND)
             .map(|((isa, what), row)| {
                 let longest = row.longest;
-                format!("{what} on {isa}: {longest} instructions, bound {bound}")
+                format!("{what} on {isa}: {longest} instructions, bound {BOUND}")
             })
             .collect()
     }
@@ -227,11 +231,30 @@ impl Longest {
     }
 }
 
+/// The level at which stretches are counted: without coherence there are no caches to flush below it.
+fn level(coherent: bool) -> Sim {
+    match coherent {
+        true => Sim::Count,
+        false => Sim::Cache,
+    }
+}
+
+/// A run in which node 1 is to be killed once the program says that it may die.
+pub fn of_deaths(nodes: &[Isa], coherent: bool) -> RunConfig {
+    let mut config = of_operations(nodes, coherent);
+    config.work = Work::App {
+        app: LONGEST_APP.into(),
+        args: "--deaths".into(),
+    };
+    config
+}
+
 /// A run in which the first node performs every operation.
-pub fn of_operations(nodes: &[Isa]) -> RunConfig {
+pub fn of_operations(nodes: &[Isa], coherent: bool) -> RunConfig {
     RunConfig {
         nodes: nodes.to_vec(),
-        sim: Sim::Count,
+        coherent,
+        sim: level(coherent),
         windows: true,
         work: Work::App {
             app: LONGEST_APP.into(),

@@ -62,7 +62,7 @@ pub fn kernel(
         });
         let collected = collect(&report, &mut bench.results, &mut bench.sites)
             .and_then(|()| stretches(&report, &mut bench.longest));
-        let report = made(&longest::of_operations(nodes), sink)?;
+        let report = made(&longest::of_operations(nodes, true), sink)?;
         if let Err(why) = collected.and_then(|()| stretches(&report, &mut bench.longest)) {
             let nodes: Vec<&str> = nodes.iter().map(|isa| isa.name()).collect();
             bench.failure = Some(format!("nodes {}: {why}", nodes.join(",")));

@@ -11,21 +11,19 @@
 
 #![allow(unsafe_code)]
 
-use core::ptr::with_exposed_provenance;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use dyad_abi::bundle::{Bundle, Scope};
+use dyad_abi::bundle::Bundle;
 use dyad_abi::cap::{
     CapIndex, CaptblOp, ComponentOp, HardwareOp, ObjectKind, ReceiveOp, RegionKind, Rights, SinvOp,
     Stripes, TableAt, ThreadIdsOp, ThreadOp, TimeOp,
 };
-use dyad_abi::service::{
-    ARCHIVE_BASE, INVOKE_STACK_SIZE, INVOKE_STACK_STRIDE, INVOKE_STACKS, archive, slot,
-};
+use dyad_abi::service::{INVOKE_STACK_SIZE, INVOKE_STACK_STRIDE, INVOKE_STACKS, slot};
 use dyad_abi::user::{PAGE_SIZE, stack_slot};
 use dyad_abi::{Error, Isa, NodeId, Result};
-use dyad_services::image::{Regions, filled_pages, is_seen};
+use dyad_services::first::{CXL, HOME, Store, StoreSize, bundle};
+use dyad_services::image::{Regions, filled_pages, is_seen, isas_of, seen_by, table_kind};
 use dyad_services::rt;
 use dyad_sys::cap::{
     Access, Cap, Captbl, Component, Frame, Kind, Liveness, Memory, Narrow, PageTable, Place,
@@ -37,7 +35,6 @@ use crate::plan::{
     ATTACKER_IDS, CHILDREN, PRIVATE, PRIVATE_PAGES, PROOF, REPORT, SERVED_IDS, SIDES, TALLY,
     WINDOW, at, attacker_id, badge, mix, pattern, victim_id, word, word_of,
 };
-use crate::store::{CXL, HOME, Store, patiently, table_kind};
 
 /// Frames for the pages of a component that faults fill, on each node.
 const SUPPLY: u64 = 512;
@@ -132,19 +129,28 @@ pub struct World {
     pub attackers: [Option<Attacker>; SIDES as usize],
 }
 
-/// The program's bundle.
+/// Frames of the CXL pool for all components.
+const FRAMES: u64 = 3072;
+/// Leaves of the warden's table.
+const LEAVES: u32 = 24;
+/// Pages that the warden can look at.
+const WINDOW_PAGES: u64 = 2048;
+
+/// What the warden makes components of.
 ///
 /// # Errors
 ///
-/// `BadBundle` if it is not what it was.
-pub fn bundle() -> Result<Bundle<'static>> {
-    let info = rt::info()?;
-    let len = usize::try_from(info.archive_len).map_err(|_| Error::BadBundle)?;
-    let start = with_exposed_provenance(ARCHIVE_BASE as usize);
-    // SAFETY: 1. The kernel has mapped the archive there, read-only, all of it.
-    let file: &'static [u8] = unsafe { core::slice::from_raw_parts(start, len) };
-    let image = archive::find(file, "init").ok_or(Error::BadBundle)?;
-    Bundle::parse(image).map_err(|_| Error::BadBundle)
+/// As the kernel says.
+pub fn store() -> Result<Store> {
+    Store::new(StoreSize {
+        frames: FRAMES,
+        slots: 64 * LEAVES,
+        leaves: LEAVES,
+        window: WINDOW_PAGES,
+        pause: || {
+            let _ = rt::hardware(HOME).flush_step(16);
+        },
+    })
 }
 
 /// Rights that are named.
@@ -201,10 +207,7 @@ pub fn build(settings: Settings, store: &mut Store) -> Result<World> {
 
 impl Builder<'_> {
     fn isas(&self) -> impl Iterator<Item = Isa> + use<> {
-        let isas = self.store.isas;
-        Isa::ALL
-            .into_iter()
-            .filter(move |i| isas & 1 << i.index() != 0)
+        isas_of(self.store.isas)
     }
 
     /// Sees to it that the page tables for an address are there.
@@ -213,7 +216,7 @@ impl Builder<'_> {
             let at = TableAt { isa, level };
             let start = va & !((PAGE_SIZE << (9 * u64::from(level))) - 1);
             // What is there already shows when a page is looked for.
-            let table: Cap<PageTable> = self.store.object(table_kind(at)?)?;
+            let table: Cap<PageTable> = self.store.keep(table_kind(at)?)?;
             match space.link(at, start, table) {
                 Ok(()) | Err(Error::Exists) => {}
                 Err(e) => return Err(e),
@@ -232,11 +235,12 @@ impl Builder<'_> {
     ) -> Result<()> {
         let at = TableAt { isa, level: 1 };
         // SAFETY: 1. The space is not the warden's own.
-        let map = || patiently(|| unsafe { space.map(at, va, frame, page, access) });
-        match map() {
+        let map =
+            |store: &Store| store.patiently(|| unsafe { space.map(at, va, frame, page, access) });
+        match map(self.store) {
             Err(Error::NotFound) => {
                 self.tables(space, isa, va)?;
-                map()
+                map(self.store)
             }
             result => result,
         }
@@ -249,7 +253,7 @@ impl Builder<'_> {
         va: u64,
         fill: impl FnOnce(&mut [u8; 4096]),
     ) -> Result<Cap<Frame>> {
-        let (frame, _) = self.store.user(1)?;
+        let (frame, _) = self.store.keep_user(1)?;
         self.store.fill(frame, 0, fill)?;
         for isa in self.isas() {
             self.map(space, isa, va, (frame, 0), Access::Write)?;
@@ -272,18 +276,12 @@ impl Builder<'_> {
             let mut chunks = s.bytes.chunks(PAGE_SIZE as usize);
             let (mut va, mut left) = (s.va, filled_pages(&s));
             while left > 0 {
-                let (frame, pages) = self.store.user(left)?;
+                let (frame, pages) = self.store.keep_user(left)?;
                 for (page, bytes) in (0..pages).zip(&mut chunks) {
                     self.store
                         .fill(frame, page, |to| to[..bytes.len()].copy_from_slice(bytes))?;
-                    for isa in self.isas() {
-                        let is_its = match s.scope {
-                            Scope::Shared => true,
-                            Scope::Isa(only) => only == isa,
-                        };
-                        if is_its {
-                            self.map(space, isa, va, (frame, page), access)?;
-                        }
+                    for isa in isas_of(seen_by(&s, isas)) {
+                        self.map(space, isa, va, (frame, page), access)?;
                     }
                     va += PAGE_SIZE;
                 }
@@ -295,22 +293,22 @@ impl Builder<'_> {
 
     /// A component with the program in it, and its report and private pages.
     fn part(&mut self, number: u64, secret: u64, ids: core::ops::Range<u64>) -> Result<Part> {
-        let table: Cap<Captbl> = self.store.object(ObjectKind::CaptblRoot)?;
+        let table: Cap<Captbl> = self.store.keep(ObjectKind::CaptblRoot)?;
         for entry in 0..at::LEAVES {
-            let leaf: Cap<Captbl> = self.store.object(ObjectKind::CaptblLeaf)?;
+            let leaf: Cap<Captbl> = self.store.keep(ObjectKind::CaptblLeaf)?;
             table.cons(entry, leaf)?;
         }
-        let space: Cap<Space> = self.store.object(ObjectKind::Space)?;
+        let space: Cap<Space> = self.store.keep(ObjectKind::Space)?;
         for isa in self.isas() {
             let at = TableAt { isa, level: 4 };
-            let root: Cap<PageTable> = self.store.object(table_kind(at)?)?;
+            let root: Cap<PageTable> = self.store.keep(table_kind(at)?)?;
             space.link(at, 0, root)?;
         }
-        let component: Cap<Component> = self.store.object(ObjectKind::Component)?;
+        let component: Cap<Component> = self.store.keep(ObjectKind::Component)?;
         component.configure(table, space)?;
         self.load(space)?;
         for node in NodeId::first(self.settings.nodes as usize) {
-            let memory = self.store.memory(node.index(), SUPPLY)?;
+            let memory = self.store.keep_memory(node.index(), SUPPLY)?;
             space.supply(node, memory)?;
         }
         let shared = RegionKind::Shared;
@@ -405,7 +403,7 @@ impl Builder<'_> {
     }
 
     fn thread(&mut self, part: &Part, index: CapIndex, rights: Rights) -> Result<Cap<Thread>> {
-        let thread: Cap<Thread> = self.store.object(ObjectKind::Thread)?;
+        let thread: Cap<Thread> = self.store.keep(ObjectKind::Thread)?;
         part.give(index, thread, rights)?;
         Ok(thread)
     }
@@ -426,20 +424,20 @@ impl Builder<'_> {
             part.component,
             ComponentOp::Configure.right(),
         )?;
-        let endpoints: Cap<Receive> = self.store.object(ObjectKind::Endpoints)?;
+        let endpoints: Cap<Receive> = self.store.keep(ObjectKind::Endpoints)?;
         let receive = rights(&[ReceiveOp::Receive.right(), ReceiveOp::Bind.right()]);
         part.give(at::ENDPOINTS, endpoints, receive)?;
-        let memory = self.store.memory(CXL, 8)?;
+        let memory = self.store.keep_memory(CXL, 8)?;
         part.give(at::MEMORY, memory, all)?;
         self.ids(&part, ids)?;
-        let time: Cap<Time> = self.store.object(ObjectKind::Time)?;
+        let time: Cap<Time> = self.store.keep(ObjectKind::Time)?;
         let use_it = rights(&[
             TimeOp::Use.right(),
             TimeOp::Read.right(),
             TimeOp::Transfer.right(),
         ]);
         for (line, slot) in [(2, at::TIME), (3, at::TIME_2), (4, at::SPARE)] {
-            let budget = self.store.part(time, Narrow::range(line, 1))?;
+            let budget = self.store.keep_part(time, Narrow::range(line, 1))?;
             part.give(slot, budget, use_it)?;
             Cap::<Time>::at(slot::TIME).transfer(budget, VICTIM_NS)?;
         }
@@ -456,7 +454,7 @@ impl Builder<'_> {
             ]);
             self.thread(&part, at::child(node), helper)?;
             endpoints.make_send(32 + node, part.place(at::scratch(node)), 1 << node)?;
-            budgets[node as usize] = self.store.part(time, Narrow::range(node, 1))?;
+            budgets[node as usize] = self.store.keep_part(time, Narrow::range(node, 1))?;
             Cap::<Time>::at(slot::TIME).transfer(budgets[node as usize], VICTIM_NS)?;
             self.sinv(&part, &services[0], at::service(node), badge::victim(node))?;
             self.sinv(&part, &services[1], at::homely(node), badge::victim(node))?;
@@ -467,7 +465,7 @@ impl Builder<'_> {
     fn ids(&mut self, part: &Part, ids: core::ops::Range<u64>) -> Result<()> {
         let narrow = Narrow::range(ids.start, ids.end - ids.start);
         let all: Cap<ThreadIds> = Cap::at(slot::THREAD_IDS);
-        let own = self.store.part(all, narrow)?;
+        let own = self.store.keep_part(all, narrow)?;
         let rights = rights(&[ThreadIdsOp::Use.right(), Rights::COPY, Rights::INTROSPECT]);
         part.give(at::IDS, own, rights)
     }
@@ -484,32 +482,38 @@ impl Builder<'_> {
         part.give(at::TABLE, part.table, all)?;
         part.give(at::SPACE, part.space, all)?;
         part.give(at::COMPONENT, part.component, all)?;
-        let spare: Cap<Component> = self.store.object(ObjectKind::Component)?;
+        let spare: Cap<Component> = self.store.keep(ObjectKind::Component)?;
         spare.configure(part.table, part.space)?;
         part.give(at::SPARE, spare, all)?;
-        let endpoints: Cap<Receive> = self.store.object(ObjectKind::Endpoints)?;
+        let endpoints: Cap<Receive> = self.store.keep(ObjectKind::Endpoints)?;
         part.give(at::ENDPOINTS, endpoints, all)?;
         let workers: Cap<Receive> = Cap::at(slot::ENDPOINT);
-        let line = self.store.part(workers, Narrow::range(SPARE_LINE, 1))?;
+        let line = self
+            .store
+            .keep_part(workers, Narrow::range(SPARE_LINE, 1))?;
         part.give(at::LINE, line, all)?;
-        let memory: Cap<Memory> = self.store.memory(CXL, crate::attacker::MEMORY_FRAMES)?;
+        let memory: Cap<Memory> = self
+            .store
+            .keep_memory(CXL, crate::attacker::MEMORY_FRAMES)?;
         part.give(at::MEMORY, memory, all)?;
         self.ids(&part, ids)?;
-        let time: Cap<Time> = self.store.object(ObjectKind::Time)?;
+        let time: Cap<Time> = self.store.keep(ObjectKind::Time)?;
         let mut budgets = [Cap::at(CapIndex::NONE); BUDGETS];
         for (line, budget) in (0..).zip(&mut budgets) {
-            *budget = self.store.part(time, Narrow::range(line, 1))?;
+            *budget = self.store.keep_part(time, Narrow::range(line, 1))?;
         }
-        let theirs = self.store.part(time, Narrow::range(0, BUDGETS as u64))?;
+        let theirs = self
+            .store
+            .keep_part(time, Narrow::range(0, BUDGETS as u64))?;
         part.give(at::TIME, budgets[0], all)?;
         part.give(at::TIME_2, budgets[1], all)?;
-        let liveness: Cap<Liveness> = self.store.object(ObjectKind::Liveness)?;
+        let liveness: Cap<Liveness> = self.store.keep(ObjectKind::Liveness)?;
         self.sinv(&part, &services[0], at::SERVICE, badge::attacker(n))?;
         self.sinv(&part, &services[1], at::HOMELY, badge::attacker(n))?;
         self.sinv(&part, &part, at::OWN, badge::OWN)?;
         // Faults end the thread without words on the console.
         let entry = self.bundle.invoked().ok_or(Error::BadBundle)?;
-        let place = self.store.slot()?;
+        let place = self.store.kept_slot()?;
         // SAFETY: 1. The address is where invocations enter, by the bundle.
         let handler = unsafe { part.component.make_sinv(place, entry, badge::FAULT, all)? };
         part.component.set_fault_handler(Some(handler))?;
@@ -521,7 +525,7 @@ impl Builder<'_> {
                 Receive as Receiving, Send as Sending, Sinv, Space as Addresses, ThreadIds as Ids,
                 Time as Budget,
             };
-            let leaf: Cap<Captbl> = self.store.object(ObjectKind::CaptblLeaf)?;
+            let leaf: Cap<Captbl> = self.store.keep(ObjectKind::CaptblLeaf)?;
             part.give(at::pool(Table, k), leaf, all)?;
             part.give(at::pool(Addresses, k), part.space, all)?;
             part.give(at::pool(Receiving, k), endpoints, all)?;
@@ -540,7 +544,7 @@ impl Builder<'_> {
                 at::pool(Sinv, k),
                 badge::attacker(n),
             )?;
-            let own = self.store.part(
+            let own = self.store.keep_part(
                 Cap::<ThreadIds>::at(slot::THREAD_IDS),
                 Narrow::range(attacker_id(n), k + 1),
             )?;

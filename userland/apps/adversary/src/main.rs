@@ -46,8 +46,6 @@ mod run;
 #[cfg(target_os = "none")]
 mod service;
 #[cfg(target_os = "none")]
-mod store;
-#[cfg(target_os = "none")]
 mod victim;
 #[cfg(target_os = "none")]
 mod warden;

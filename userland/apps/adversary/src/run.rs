@@ -11,14 +11,14 @@ use dyad_abi::cap::{
 use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
 use dyad_abi::service::Info;
 use dyad_abi::user::ReportKind;
-use dyad_abi::{Error, NodeId, Result};
+use dyad_abi::{Error, Result};
+use dyad_services::first::{HOME, shut_down};
 use dyad_services::rt::{self, Call};
 use dyad_services::text::Text;
 
 use crate::attacker::{self, Play};
 use crate::build::{self, Part, Settings, World};
 use crate::plan::{Role, SIDES, TALLIES, badge, tally, word, word_of};
-use crate::store::{HOME, Store};
 use crate::warden::{self, Finding, Judge, in_words};
 use crate::{service, victim};
 
@@ -65,13 +65,6 @@ fn check(name: &str, ok: bool, detail: fmt::Arguments<'_>) -> bool {
     let hardware = rt::hardware(HOME);
     let _ = hardware.report(ReportKind::Check, ok.into(), name, detail.as_str());
     ok
-}
-
-pub fn shut_down(code: u32) -> ! {
-    loop {
-        let _ = rt::hardware(HOME).shutdown(code);
-        dyad_sys::raw::relax();
-    }
 }
 
 /// The argument text.
@@ -135,7 +128,7 @@ fn set_up() -> Result<(World, Limits)> {
         nodes: info.system.node_count.into(),
         cpus: info.cpus,
     };
-    let mut store = Store::new()?;
+    let mut store = crate::build::store()?;
     let world = build::build(settings, &mut store)?;
     warden::start_workers(&world, &mut store)?;
     warden::begin_all(&world)?;
@@ -171,13 +164,7 @@ fn operations(world: &World) -> u64 {
 /// Nodes on which the victim has a thread that must go on: all but those that have died.
 fn living(world: &World, limits: &Limits) -> impl Iterator<Item = usize> {
     let (nodes, deaths) = (world.settings.nodes.min(SIDES) as usize, limits.deaths);
-    (0..nodes).filter(move |&n| {
-        let node = NodeId::new(n as u64).unwrap_or(HOME);
-        !deaths
-            || rt::hardware(HOME)
-                .node_state(node)
-                .is_ok_and(|s| s.is_live())
-    })
+    (0..nodes).filter(move |&n| !deaths || warden::in_first_life(n))
 }
 
 fn is_over(world: &World, limits: &Limits) -> bool {

@@ -13,9 +13,12 @@ use dyad_abi::cap::{
     CapIndex, CaptblOp, Event, HardwareOp, INTROSPECT, MemoryOp, ObjectKind, ReceiveOp, Rights,
     SendOp, SinvOp, Stopped, ThreadOp, TimeOp, Woken, call_word,
 };
+use dyad_abi::user::Where;
 use dyad_sys::raw;
 
-use crate::plan::{Role, answer, ask, at, found, is_over, mix, report, victim_id, word, wrong};
+use crate::plan::{
+    Role, SIDES, answer, ask, at, found, is_over, mix, report, victim_id, word, wrong,
+};
 use crate::service::check_self;
 
 /// Slice of the thread that the victim makes.
@@ -46,7 +49,7 @@ pub fn live(node: u64) -> ! {
     let mut v = Victim { node, trace: 0 };
     let rounds = report(word::ROUNDS).load(Relaxed);
     let mut round = 0;
-    while !is_over() && (rounds == 0 || round < rounds) {
+    while !is_over() && (rounds == 0 || round < rounds) && v.is_at_home() {
         round += 1;
         v.round(round);
         report(word::trace(node)).store(v.trace, Relaxed);
@@ -87,8 +90,11 @@ impl Victim {
     fn must(&mut self, result: Result<u64, u64>, value: u64, what: u64) {
         match result {
             Ok(v) if v == value => {}
-            Ok(v) => found(wrong::OBJECT, what << 56 | v & 0xff_ffff_ffff),
-            Err(e) => found(wrong::REFUSED, what << 56 | e),
+            Ok(v) => found(
+                wrong::OBJECT,
+                what << 56 | self.node << 48 | v & 0xff_ffff_ffff,
+            ),
+            Err(e) => found(wrong::REFUSED, what << 56 | self.node << 48 | e),
         }
         self.note(result.unwrap_or_else(|e| e << 32));
     }
@@ -114,6 +120,13 @@ impl Victim {
         if let Err(e) = call(at::thread(self.node), ThreadOp::Yield as u32, [0; 5]) {
             found(wrong::REFUSED, 1 << 56 | e);
         }
+    }
+
+    /// Whether the thread is on its node. If that dies before the thread has begun, the thread begins elsewhere: it is
+    /// nobody's victim there.
+    fn is_at_home(&self) -> bool {
+        let place = call(at::hardware(self.node), HardwareOp::Where as u32, [0; 5]);
+        place.is_ok_and(|p| Where::unpack(p).is_some_and(|w| w.node.index() as u64 == self.node))
     }
 
     fn round(&mut self, round: u64) {
@@ -239,9 +252,20 @@ impl Victim {
         };
         // The event is at the line of the CPU that has configured the thread: this thread may come back from a call on
         // another CPU than it was on before.
-        let hear = |cpu| {
+        let receive = |cpu| {
             let line = 8 * node + cpu;
             call(at::ENDPOINTS, ReceiveOp::Receive as u32, [line, 1, 0, 0, 0])
+        };
+        // If another node dies, what becomes of the thread there is told here.
+        let others = |heard: &Result<u64, u64>| {
+            let event = heard.ok().and_then(Event::from_bits);
+            event.is_some_and(|e| {
+                e.tag != tag as u32 && (0x1000..0x1000 + SIDES).contains(&e.tag.into())
+            })
+        };
+        let hear = |cpu| match receive(cpu) {
+            heard if others(&heard) => receive(cpu),
+            heard => heard,
         };
         let cpus = report(word::CPUS).load(Relaxed);
         let heard = (0..cpus).map(hear).find(|heard| *heard != Ok(0));

@@ -13,21 +13,17 @@ use dyad_abi::cap::{CapIndex, Event, ObjectKind, RegionKind, Stopped};
 use dyad_abi::record::EXIT_FAILED;
 use dyad_abi::service::{scheduler_line, slot};
 use dyad_abi::user::stack_slot;
-use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
+use dyad_abi::{CpuId, Error, NodeId, Result};
+use dyad_services::first::{COMPONENT, HOME, SPACE, Store, shut_down};
+use dyad_services::image::isas_of;
 use dyad_services::rt;
-use dyad_sys::cap::{Cap, Component, Receive, Space, Thread, ThreadSetup, Time, Until};
+use dyad_sys::cap::{Cap, Receive, Thread, ThreadSetup, Time, Until};
 
 use crate::build::{BUDGETS, VICTIM_NS, World};
 use crate::plan::{Role, SIDES, attacker_id, victim_id, word, wrong};
-use crate::run::shut_down;
-use crate::store::{HOME, Store};
 
 /// Endpoints of the workers as schedulers.
 pub const ENDPOINTS: Cap<Receive> = Cap::at(slot::ENDPOINT);
-/// The warden's component.
-const COMPONENT: Cap<Component> = Cap::at(slot::COMPONENT);
-/// Its space.
-const SPACE: Cap<Space> = Cap::at(slot::SPACE);
 /// Frames for its faults on each node.
 const SUPPLY: u64 = 256;
 /// Ids of workers are smaller.
@@ -93,16 +89,13 @@ fn now() -> u64 {
 ///
 /// As the kernel says.
 pub fn start_workers(world: &World, store: &mut Store) -> Result<()> {
-    for isa in Isa::ALL
-        .into_iter()
-        .filter(|i| store.isas & 1 << i.index() != 0)
-    {
+    for isa in isas_of(store.isas) {
         let (bottom, _) = stack_slot(isa, 1);
         let (_, top) = stack_slot(isa, MAX_WORKERS);
         SPACE.add_region(bottom, top - bottom, RegionKind::Anonymous, true)?;
     }
     for node in NodeId::first(world.settings.nodes as usize).filter(|&n| n != HOME) {
-        SPACE.supply(node, store.memory(node.index(), SUPPLY)?)?;
+        SPACE.supply(node, store.keep_memory(node.index(), SUPPLY)?)?;
     }
     for node in NodeId::first(world.settings.nodes as usize) {
         for cpu in CpuId::first(world.settings.cpus as usize) {
@@ -110,7 +103,7 @@ pub fn start_workers(world: &World, store: &mut Store) -> Result<()> {
             if n == 0 {
                 continue;
             }
-            let thread: Cap<Thread> = store.object(ObjectKind::Thread)?;
+            let thread: Cap<Thread> = store.keep(ObjectKind::Thread)?;
             let setup = ThreadSetup {
                 component: COMPONENT,
                 entry: world.entry,
@@ -230,18 +223,20 @@ pub fn turn(line: usize) {
     if let Some(node) = NodeId::new(line as u64 / 8) {
         // Another CPU of the node may be at it.
         let _ = rt::hardware(node).flush_step(16);
-        if node != HOME && !judge_lives() {
+        if node != HOME && !in_first_life(HOME.index()) {
             // Nobody is left who looks at the limits and ends the run.
             shut_down(EXIT_FAILED);
         }
     }
 }
 
-/// Whether the first node is in its first life: the worker that judges is there.
-fn judge_lives() -> bool {
-    rt::hardware(HOME)
-        .node_state(HOME)
-        .is_ok_and(|now| now.is_live() && now.incarnation == 1)
+/// Whether a node lives and has never died. On the first one is the worker that judges; on others, a victim that goes
+/// on.
+pub fn in_first_life(node: usize) -> bool {
+    NodeId::new(node as u64).is_some_and(|node| {
+        let state = rt::hardware(HOME).node_state(node);
+        state.is_ok_and(|now| now.is_live() && now.incarnation == 1)
+    })
 }
 
 /// A budget of a thread that has something left.
@@ -432,7 +427,7 @@ impl Judge {
         };
         let ended = ENDED.load(Acquire);
         (0..SIDES as usize)
-            .find(|&t| ended & 1 << t != 0 && !done(t))
+            .find(|&t| ended & 1 << t != 0 && !done(t) && in_first_life(t))
             .map(Finding::Ended)
     }
 

@@ -20,12 +20,16 @@
 //!
 //! An operation that is refused has not done its work: a call whose status is not the expected one fails
 //! the check `bounds.outcomes`.
+//!
+//! With `--deaths` it makes much of what recovery looks into, and waits for node 1 to die and to be recovered.
 #![cfg_attr(target_os = "none", no_std)]
 #![cfg_attr(target_os = "none", no_main)]
 #![deny(unsafe_code)]
 
 #[cfg(target_os = "none")]
 mod call;
+#[cfg(target_os = "none")]
+mod deaths;
 #[cfg(target_os = "none")]
 mod hardware;
 #[cfg(target_os = "none")]

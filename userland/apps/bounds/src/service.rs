@@ -12,7 +12,7 @@ use dyad_sys::cap::Thread;
 
 use crate::call::WRONG;
 use crate::stock::{HOME, Stock};
-use crate::{hardware, memory, operation, spaces, tables, threads};
+use crate::{deaths, hardware, memory, operation, spaces, tables, threads};
 
 dyad_services::entry!(start, invoked);
 
@@ -54,8 +54,13 @@ fn invoked(call: Call) -> [u64; 4] {
 }
 
 fn run() -> Result<()> {
-    let nodes = rt::info()?.system.node_count as usize;
+    let info = rt::info()?;
+    let nodes = info.system.node_count as usize;
     let stock = &mut Stock::new(HOME)?;
+    let args = &info.args[..(info.args_len as usize).min(info.args.len())];
+    if args.split(|&b| b == b' ').any(|w| w == b"--deaths") {
+        return deaths::run(stock, info.cpus as usize);
+    }
     say(format_args!("memory"));
     memory::run(stock)?;
     say(format_args!("tables"));

@@ -18,7 +18,7 @@ use dyad_sys::cap::{Cap, Memory, Narrow, Sinv, Thread, ThreadSetup};
 
 use crate::call::{expect, expect_one_of, invoke, touch};
 use crate::stock::{COMPONENT, ENDPOINTS, HOME, SPACE, Stock, TABLE};
-use crate::{operation, succeed};
+use crate::{deaths, operation, succeed};
 
 /// What threads of this program do, by the low bits of their argument; 0 is the first thread.
 pub const YIELDS: u64 = 1;
@@ -28,6 +28,7 @@ const MIGRATES: u64 = 4;
 const JUMPS: u64 = 5;
 const LOADS: u64 = 6;
 const ILLEGAL: u64 = 7;
+const WORKS: u64 = 8;
 
 /// Windows of what is no operation.
 const FIRST_TOUCH: u16 = WindowId::of_operation(0, 1).0;
@@ -61,6 +62,9 @@ fn another() -> u64 {
 
 /// What a thread other than the first does.
 pub fn live(what: u64) -> ! {
+    if what == WORKS {
+        deaths::work();
+    }
     loop {
         if !rt::hardware(HOME)
             .node_state(HOME)
@@ -141,6 +145,16 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 const LAST_ID: u32 = 255;
 
 fn begin(thread: Cap<Thread>, what: u64) -> Result<()> {
+    configure(thread, what, Some(ENDPOINTS))?;
+    succeed!(Thread, ThreadOp::Resume, thread, 0);
+    Ok(())
+}
+
+fn configure(
+    thread: Cap<Thread>,
+    what: u64,
+    scheduler: Option<Cap<dyad_sys::cap::Receive>>,
+) -> Result<()> {
     let setup = ThreadSetup {
         component: COMPONENT,
         entry: entry()?,
@@ -148,14 +162,15 @@ fn begin(thread: Cap<Thread>, what: u64) -> Result<()> {
         id: NEXT_ID.fetch_add(1, Ordering::Relaxed) as u32,
         ids: Cap::at(slot::THREAD_IDS),
         tag: 100,
-        scheduler: Some(ENDPOINTS),
+        scheduler,
     };
+    let endpoints = scheduler.map_or(0, |e| u64::from(e.index().get()));
     let args = [
         u64::from(setup.component.index().get()),
         setup.entry,
         setup.arg,
         u64::from(setup.id) | u64::from(setup.tag) << 32,
-        u64::from(slot::ENDPOINT.get()) | u64::from(setup.ids.index().get()) << 32,
+        endpoints | u64::from(setup.ids.index().get()) << 32,
     ];
     succeed!(
         Thread,
@@ -167,7 +182,6 @@ fn begin(thread: Cap<Thread>, what: u64) -> Result<()> {
         args[3],
         args[4]
     );
-    succeed!(Thread, ThreadOp::Resume, thread, 0);
     Ok(())
 }
 
@@ -195,8 +209,8 @@ fn run_until(thread: Cap<Thread>, wanted: &[Stopped]) {
     }
 }
 
-/// All of them.
-pub fn run(stock: &mut Stock, nodes: usize) -> Result<()> {
+/// Stacks for threads, and memory for their pages on other nodes.
+pub fn prepare(stock: &mut Stock, nodes: usize) -> Result<()> {
     for isa in Isa::ALL {
         let (bottom, _) = stack_slot(isa, 1);
         let (_, top) = stack_slot(isa, LAST_ID);
@@ -209,6 +223,26 @@ pub fn run(stock: &mut Stock, nodes: usize) -> Result<()> {
         let memory: Cap<Memory> = TABLE.copy_in(place.index(), from, Rights::ALL, None, part)?;
         SPACE.supply(node, memory)?;
     }
+    Ok(())
+}
+
+/// Makes a thread that is ready on a node, and never runs.
+pub fn make_ready(stock: &mut Stock, home: NodeId) -> Result<()> {
+    let thread: Cap<Thread> = stock.object(ObjectKind::Thread)?;
+    configure(thread, YIELDS, Some(ENDPOINTS))?;
+    let place = 1 << 63 | home.index() as u64;
+    succeed!(Thread, ThreadOp::Resume, thread, place);
+    Ok(())
+}
+
+/// Makes a thread begin that does [`deaths::work`], without a scheduler.
+pub fn begin_worker(thread: Cap<Thread>) -> Result<()> {
+    configure(thread, WORKS, None)
+}
+
+/// All of them.
+pub fn run(stock: &mut Stock, nodes: usize) -> Result<()> {
+    prepare(stock, nodes)?;
     faults(stock)?;
     registers(stock)?;
     let thread = make(stock, EXITS)?;

@@ -9,6 +9,7 @@ use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
 use dyad_abi::service::Info;
 use dyad_abi::user::{PAGE_SIZE, ReportKind};
 use dyad_abi::{NodeId, Result};
+use dyad_services::first::shut_down;
 use dyad_services::rt;
 use dyad_services::text::Text;
 
@@ -79,13 +80,6 @@ fn check(name: &str, ok: bool, detail: fmt::Arguments<'_>) -> bool {
     let hardware = rt::hardware(HOME);
     let _ = hardware.report(ReportKind::Check, ok.into(), name, detail.as_str());
     ok
-}
-
-fn shut_down(code: u32) -> ! {
-    loop {
-        let _ = rt::hardware(HOME).shutdown(code);
-        dyad_sys::raw::relax();
-    }
 }
 
 /// The value of an option.

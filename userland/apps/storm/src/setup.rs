@@ -2,24 +2,21 @@
 
 #![allow(unsafe_code)]
 
-use core::ptr::with_exposed_provenance;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use dyad_abi::bundle::Bundle;
 use dyad_abi::cap::{
     CapIndex, CapType, FrameOp, HardwareOp, ObjectKind, ReceiveOp, RegionKind, Rights, SinvOp,
     SpaceOp, TableAt, ThreadIdsOp, ThreadOp, TimeOp,
 };
 use dyad_abi::ident::MAX_NODES;
-use dyad_abi::service::{ARCHIVE_BASE, Info, archive, slot};
+use dyad_abi::service::{Info, slot};
 use dyad_abi::user::{PAGE_SIZE, stack_slot};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
+use dyad_services::first::bundle;
+pub use dyad_services::first::{COMPONENT, HOME, SPACE, TABLE};
 use dyad_services::frames::{Account, Arena};
 use dyad_services::pool::PoolMemory;
-use dyad_services::rt;
-use dyad_sys::cap::{
-    Cap, Captbl, Component, Kind, Memory, Narrow, Place, Receive, Space, Thread, Time,
-};
+use dyad_sys::cap::{Cap, Captbl, Component, Kind, Memory, Narrow, Place, Receive, Thread, Time};
 
 use crate::actor::{GUESTS, WORKERS};
 use crate::deaths;
@@ -28,16 +25,8 @@ use crate::world::{
     there,
 };
 
-/// The program's own table.
-pub const TABLE: Cap<Captbl> = Cap::at(slot::TABLE);
-/// Its space.
-pub const SPACE: Cap<Space> = Cap::at(slot::SPACE);
-/// It.
-pub const COMPONENT: Cap<Component> = Cap::at(slot::COMPONENT);
 /// Endpoints: those of the workers as schedulers, and others.
 pub const ENDPOINTS: Cap<Receive> = Cap::at(slot::ENDPOINT);
-/// Where the storm begins, and where the console is.
-pub const HOME: NodeId = NodeId::new(0).unwrap();
 /// Frames for faults on other nodes than the first.
 const SUPPLY: u64 = 2048;
 /// Frames for tables, leaves, threads of workers.
@@ -115,7 +104,7 @@ pub fn build(info: &Info) -> Result<()> {
     WORLD.cpus.store(info.cpus, Relaxed);
     s.memory(nodes)?;
     s.stacks(nodes, info.cpus as usize)?;
-    s.entries(info, nodes)?;
+    s.entries(nodes)?;
     seeds(nodes)?;
     s.workers(nodes, info.cpus as usize)
 }
@@ -160,14 +149,8 @@ impl Setup {
     }
 
     /// Entries for invocations: here, on each node, for faults.
-    fn entries(&mut self, info: &Info, nodes: usize) -> Result<()> {
-        let len = usize::try_from(info.archive_len).map_err(|_| Error::BadBundle)?;
-        let start = with_exposed_provenance(ARCHIVE_BASE as usize);
-        // SAFETY: 1. The kernel has mapped the archive there, read-only, all of it.
-        let file: &[u8] = unsafe { core::slice::from_raw_parts(start, len) };
-        let image = archive::find(file, "init").ok_or(Error::BadBundle)?;
-        let bundle = Bundle::parse(image).map_err(|_| Error::BadBundle)?;
-        let entry = bundle.invoked().ok_or(Error::BadBundle)?;
+    fn entries(&mut self, nodes: usize) -> Result<()> {
+        let entry = bundle()?.invoked().ok_or(Error::BadBundle)?;
         let all = Rights::ALL;
         let own = |at| Place::of(TABLE, at);
         // SAFETY: 1. The entry is that of the bundle, here and below.
@@ -208,12 +191,7 @@ impl Setup {
 ///
 /// If the archive is not what it was.
 pub fn entry() -> Result<u64> {
-    let len = usize::try_from(rt::info()?.archive_len).map_err(|_| Error::BadBundle)?;
-    let start = with_exposed_provenance(ARCHIVE_BASE as usize);
-    // SAFETY: 1. As in `entries`.
-    let file: &[u8] = unsafe { core::slice::from_raw_parts(start, len) };
-    let image = archive::find(file, "init").ok_or(Error::BadBundle)?;
-    Ok(Bundle::parse(image).map_err(|_| Error::BadBundle)?.entry())
+    Ok(bundle()?.entry())
 }
 
 /// What of the program's own the storm may use: rights by which it cannot harm the program.

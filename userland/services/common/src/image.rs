@@ -3,10 +3,10 @@
 //! Text and constants of both ISAs lie at the same addresses and so share a region. What a shared
 //! segment has beyond its bytes in the file is zero and gets frames when it is touched.
 
-use dyad_abi::Isa;
 use dyad_abi::bundle::{Bundle, MAX_SEGMENTS, Scope, Segment};
-use dyad_abi::cap::RegionKind;
+use dyad_abi::cap::{ObjectKind, RegionKind, TableAt};
 use dyad_abi::user::PAGE_SIZE;
+use dyad_abi::{Error, Isa, Result};
 
 /// A region to be declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,34 @@ pub struct Regions {
 /// Pages of the file part of a segment.
 pub fn filled_pages(s: &Segment<'_>) -> u64 {
     (s.bytes.len() as u64).div_ceil(PAGE_SIZE)
+}
+
+/// The ISAs of a set of bits.
+pub fn isas_of(bits: u8) -> impl Iterator<Item = Isa> {
+    Isa::ALL
+        .into_iter()
+        .filter(move |i| bits & 1 << i.index() != 0)
+}
+
+/// The ISAs that see a segment, of those in `isas`.
+pub fn seen_by(s: &Segment<'_>, isas: u8) -> u8 {
+    match s.scope {
+        Scope::Shared => isas,
+        Scope::Isa(isa) => isas & 1 << isa.index(),
+    }
+}
+
+/// Kind of the page table of an ISA and a level.
+///
+/// # Errors
+///
+/// `BadArgument` if there is none.
+pub fn table_kind(at: TableAt) -> Result<ObjectKind> {
+    let first = match at.isa {
+        Isa::X86_64 => ObjectKind::PageTableX86L1,
+        Isa::Aarch64 => ObjectKind::PageTableA64L1,
+    };
+    ObjectKind::from_number(first as u64 + u64::from(at.level) - 1).ok_or(Error::BadArgument)
 }
 
 /// Whether any of the ISAs in `isas` (bit by index) sees the segment.

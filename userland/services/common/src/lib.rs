@@ -2,6 +2,7 @@
 //!
 //! | module | for | what |
 //! |---|---|---|
+//! | [`first`] | programs in the place of init | what such a program has, and a store to make components of |
 //! | [`frames`] | init | which frames belong to whom: carving, taking, sweeping, counting |
 //! | [`image`] | init | the regions and pages that a bundle becomes |
 //! | [`mappings`] | pager | ranges and regions of a client, in agreement whenever a thread ends |
@@ -17,6 +18,7 @@
 #![deny(unsafe_code)]
 
 pub mod budget;
+pub mod first;
 pub mod frames;
 pub mod image;
 pub mod keeper;

@@ -13,7 +13,8 @@ use dyad_abi::service::{
 use dyad_abi::user::{HEAP_BASE, MAX_PROGRAM_THREADS, PAGE_SIZE, stack_slot, tcb_address};
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_services::frames::Arena;
-use dyad_services::image::{Regions, filled_pages, is_seen};
+pub use dyad_services::image::isas_of;
+use dyad_services::image::{Regions, filled_pages, is_seen, table_kind};
 use dyad_sys::cap::{
     Access, Cap, Captbl, Component, Frame, Kind, Narrow, PageTable, Place, Receive, Sinv, Space,
     Thread, ThreadSetup,
@@ -80,22 +81,6 @@ pub struct Program {
     linked: Linked,
     /// What its ISAs do not share.
     pub texts: Texts,
-}
-
-/// Kind of the page table of an ISA and a level.
-fn table_kind(at: TableAt) -> Result<ObjectKind> {
-    let first = match at.isa {
-        Isa::X86_64 => ObjectKind::PageTableX86L1,
-        Isa::Aarch64 => ObjectKind::PageTableA64L1,
-    };
-    ObjectKind::from_number(first as u64 + at.level as u64 - 1).ok_or(Error::BadArgument)
-}
-
-/// The ISAs of a set of bits.
-pub fn isas_of(bits: u8) -> impl Iterator<Item = Isa> {
-    Isa::ALL
-        .into_iter()
-        .filter(move |i| bits & 1 << i.index() != 0)
 }
 
 /// What a program is made of that is not there before.

@@ -15,9 +15,10 @@ pub struct Entry {
 /// How a dispatched thread came to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Its slice is used up, or it gave the CPU back: others of its priority go first now.
+    /// It gave the CPU back: others of its priority go first now.
     Turn,
-    /// Something came in for the scheduler: it goes on where it was.
+    /// The slice that it was dispatched with is over, or something came in for the scheduler. It goes on with what
+    /// is left of its turn; if nothing is left, others of its priority go first now.
     Interrupted,
     /// It waits; with a deadline it is to be woken then.
     Blocked(Option<u64>),
@@ -58,11 +59,42 @@ pub enum Next {
 /// another then.
 const MIN_SLICE: u64 = 10_000;
 
+/// A thread that was dispatched.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    thread: usize,
+    /// Fused time when it was decided.
+    since: u64,
+    /// What was left of its turn then, in nanoseconds.
+    left: u64,
+}
+
 /// The scheduler of one CPU, for thread numbers below `N`.
-#[derive(Default)]
+///
+/// A thread has a *turn* of one slice, however many interruptions and deadlines of others cut it into pieces: nobody
+/// gets more by being interrupted, and nobody less.
+///
+/// ```text
+///   next: the first in its queue, for what is left of its turn ──▶ dispatched
+///     ▲                                                              │
+///     ├── at the front, less the time until this `next` ◀── Interrupted, something is left
+///     └── at the back, a whole turn ◀── Interrupted, nothing is left; Turn; ready after it has waited
+/// ```
 pub struct Scheduler<const N: usize> {
     ready: ReadyQueues<N>,
     timers: Timers<N>,
+    /// What is left of each thread's turn, in nanoseconds; 0: all of it.
+    left: [u64; N],
+    /// Who was dispatched last.
+    last: Option<Run>,
+    /// Who was interrupted last: it is at the front of its queue, and its time has not been charged yet.
+    uncharged: Option<(Run, Priority)>,
+}
+
+impl<const N: usize> Default for Scheduler<N> {
+    fn default() -> Self {
+        Scheduler::new()
+    }
 }
 
 impl<const N: usize> Scheduler<N> {
@@ -71,6 +103,30 @@ impl<const N: usize> Scheduler<N> {
         Scheduler {
             ready: ReadyQueues::new(),
             timers: Timers::new(),
+            left: [0; N],
+            last: None,
+            uncharged: None,
+        }
+    }
+
+    /// Charges the thread that was interrupted last for its time, now that it is known.
+    fn charge(&mut self, now: u64) {
+        let Some((run, priority)) = self.uncharged.take() else {
+            return;
+        };
+        let left = run.left.saturating_sub(now.saturating_sub(run.since));
+        let over = left < MIN_SLICE;
+        self.left[run.thread] = if over { 0 } else { left };
+        // It may have been dropped since.
+        if over && self.ready.remove(run.thread) {
+            self.ready.push_back(run.thread, priority);
+        }
+    }
+
+    /// The next turn of a thread is a whole one.
+    fn forget(&mut self, thread: usize) {
+        if let Some(left) = self.left.get_mut(thread) {
+            *left = 0;
         }
     }
 
@@ -99,10 +155,12 @@ impl<const N: usize> Scheduler<N> {
     pub fn dropped(&mut self, thread: usize) {
         self.timers.cancel(thread);
         self.ready.remove(thread);
+        self.forget(thread);
     }
 
     /// What to do now, at fused time `now`. A thread that is to run is not queued any more.
     pub fn next(&mut self, now: u64, entry: impl Fn(usize) -> Option<Entry>) -> Next {
+        self.charge(now);
         while let Some((thread, priority)) = self.ready.pop() {
             // A thread that has been taken out of the table since is nobody's.
             let Some(e) = entry(thread) else {
@@ -113,10 +171,20 @@ impl<const N: usize> Scheduler<N> {
                 .timers
                 .next()
                 .map_or(u64::MAX, |t| t.saturating_sub(now).max(MIN_SLICE));
+            let left = match self.left[thread] {
+                0 => e.slice_ns.max(MIN_SLICE),
+                left => left,
+            };
+            let since = now;
+            self.last = Some(Run {
+                thread,
+                since,
+                left,
+            });
             return Next::Run {
                 thread,
                 priority,
-                slice_ns: e.slice_ns.max(MIN_SLICE).min(until_timer),
+                slice_ns: left.min(until_timer),
             };
         }
         Next::Wait(self.timers.next())
@@ -128,12 +196,19 @@ impl<const N: usize> Scheduler<N> {
             self.timers.cancel(thread);
         }
         match why {
+            Stop::Interrupted => {
+                let queued = self.ready.push_front(thread, entry.priority);
+                let run = self.last.take().filter(|r| queued && r.thread == thread);
+                self.uncharged = run.map(|r| (r, entry.priority));
+                return;
+            }
+            _ => self.forget(thread),
+        }
+        match why {
             Stop::Turn => {
                 self.ready.push_back(thread, entry.priority);
             }
-            Stop::Interrupted => {
-                self.ready.push_front(thread, entry.priority);
-            }
+            Stop::Interrupted => {}
             Stop::Blocked(Some(at)) | Stop::Refused(Some(at)) => {
                 self.timers.set(thread, at);
             }

@@ -182,12 +182,74 @@ fn a_slice_ends_where_a_sleeper_wakes() {
         slice_ns,
     };
     assert_eq!(s.next(400_000, table), run(600_000));
-    s.stopped(1, IDLE, Stop::Turn);
+    s.stopped(1, IDLE, Stop::Interrupted);
     assert_eq!(s.expired(999_999), None);
     assert_eq!(s.expired(1_000_000), Some(0));
     s.ready(0, URGENT);
     assert_eq!(runs(&mut s, 1_000_000), Some(0));
-    assert_eq!(s.next(1_000_000, table), run(IDLE.slice_ns));
+    assert_eq!(s.next(1_000_000, table), run(IDLE.slice_ns - 600_000));
+}
+
+/// Threads of one priority that never wait, while interruptions and deadlines come as an attacker likes: each gets its
+/// turns in order, and runs as long as the others.
+#[test]
+fn nobody_gets_time_by_being_interrupted_or_by_cutting_others_short() {
+    // The first thread is interrupted after so long, and the second one.
+    for pieces in [
+        [30_000, u64::MAX],
+        [u64::MAX, 30_000],
+        [10_001, 4_999_999],
+        [700, 1_300_000],
+    ] {
+        let mut s = Scheduler::<N>::new();
+        s.ready(1, IDLE);
+        s.ready(2, IDLE);
+        let (mut now, mut ran) = (0, [0; 2]);
+        let mut turns = Vec::new();
+        for _ in 0..10_000 {
+            let Next::Run {
+                thread, slice_ns, ..
+            } = s.next(now, table)
+            else {
+                panic!("both are ready");
+            };
+            let time = slice_ns.min(pieces[thread - 1]);
+            now += time;
+            ran[thread - 1] += time;
+            if turns.last() != Some(&thread) {
+                turns.push(thread);
+            }
+            s.stopped(thread, IDLE, Stop::Interrupted);
+        }
+        let most = ran[0].max(ran[1]) - ran[0].min(ran[1]);
+        assert!(most <= 2 * IDLE.slice_ns, "{pieces:?}: {ran:?} ns");
+        let least = now / IDLE.slice_ns;
+        assert!(
+            turns.len() as u64 >= least,
+            "{pieces:?}: {} turns",
+            turns.len()
+        );
+    }
+}
+
+/// What was left of a turn belongs to that turn.
+#[test]
+fn a_thread_that_has_waited_or_given_the_cpu_back_begins_a_whole_turn() {
+    for how in [Stop::Turn, Stop::Blocked(None), Stop::Gone] {
+        let mut s = Scheduler::<N>::new();
+        s.ready(1, IDLE);
+        assert_eq!(runs(&mut s, 0), Some(1));
+        s.stopped(1, IDLE, Stop::Interrupted);
+        assert_eq!(runs(&mut s, 2_000_000), Some(1));
+        s.stopped(1, IDLE, how);
+        s.ready(1, IDLE);
+        let whole = Next::Run {
+            thread: 1,
+            priority: IDLE.priority,
+            slice_ns: IDLE.slice_ns,
+        };
+        assert_eq!(s.next(3_000_000, table), whole, "{how:?}");
+    }
 }
 
 #[test]

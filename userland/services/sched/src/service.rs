@@ -145,8 +145,8 @@ impl Cpu {
         };
         let how = match stopped {
             Ok(stop) => match stop.why {
-                Stopped::Preempted | Stopped::Yielded => Stop::Turn,
-                Stopped::Interrupted => Stop::Interrupted,
+                Stopped::Yielded => Stop::Turn,
+                Stopped::Preempted | Stopped::Interrupted => Stop::Interrupted,
                 Stopped::Blocked => Stop::Blocked((stop.detail != 0).then_some(stop.detail)),
                 Stopped::Exited | Stopped::Faulted => {
                     // Init may be gone; the thread is, in any case.

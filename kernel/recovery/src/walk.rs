@@ -1,0 +1,91 @@
+//! Walks over the objects of all pools, a piece at a time: a walk may stop in the middle of an object.
+
+use dyad_audit::scan::{Cursor, Next};
+use dyad_core::cx::Cx;
+use dyad_retype::{FrameType, FrameWord, KernelKind, Use};
+use dyad_shm::frame::WeakRef;
+
+use crate::budget::{self, Budget};
+
+/// A walk over all objects, which may be in the middle of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Walk {
+    cursor: Cursor,
+    /// That one, its kind, and how far it has been looked at.
+    pub(crate) within: Option<(WeakRef, KernelKind, usize)>,
+}
+
+impl Walk {
+    /// Before the first object.
+    pub(crate) const START: Walk = Walk {
+        cursor: Cursor::START,
+        within: None,
+    };
+
+    /// The object to look at now, and from where on. One that has been given up since the last piece is left
+    /// out.
+    pub(crate) fn next(
+        &mut self,
+        cx: &Cx,
+        budget: &mut Budget,
+        wanted: impl Fn(KernelKind) -> bool,
+    ) -> Walked {
+        if let Some((object, kind, from)) = self.within.take()
+            && is_still(cx, object, kind)
+        {
+            return Walked::Object(object, kind, from);
+        }
+        next_object(cx, &mut self.cursor, budget, wanted)
+    }
+}
+
+/// What a walk over objects has come to.
+pub(crate) enum Walked {
+    /// An object, its kind, and from where on it is to be looked at.
+    Object(WeakRef, KernelKind, usize),
+    /// Nothing yet: the budget is used up.
+    Working,
+    /// The end.
+    End,
+}
+
+/// The next object of a kind that is wanted.
+pub(crate) fn next_object(
+    cx: &Cx,
+    cursor: &mut Cursor,
+    budget: &mut Budget,
+    wanted: impl Fn(KernelKind) -> bool,
+) -> Walked {
+    let given = budget.affords(budget::RECORD) as u32;
+    let mut records = given;
+    let is_wanted = |word: &FrameWord| matches!(object_kind(word.ty), Some(kind) if wanted(kind));
+    let walked = loop {
+        match cursor.next_that(cx.node, &mut records, is_wanted) {
+            Next::Block(frame, word) => {
+                if let Some(kind) = object_kind(word.ty) {
+                    let version = word.version;
+                    break Walked::Object(WeakRef { frame, version }, kind, 0);
+                }
+            }
+            Next::Damaged(_) => {}
+            Next::Working => break Walked::Working,
+            Next::End => break Walked::End,
+        }
+    };
+    budget.spend(u64::from(given - records) * budget::RECORD);
+    walked
+}
+
+/// What kind of object a frame of a type is. What is frozen is what it was.
+const fn object_kind(ty: FrameType) -> Option<KernelKind> {
+    match ty {
+        FrameType::Kernel(kind) | FrameType::Frozen(Use::Kernel(kind)) => Some(kind),
+        _ => None,
+    }
+}
+
+/// Whether an object has not been given up since a walk has come to it.
+pub(crate) fn is_still(cx: &Cx, object: WeakRef, kind: KernelKind) -> bool {
+    let now = cx.frames().read(object.frame);
+    now.is_ok_and(|(word, _)| object_kind(word.ty) == Some(kind) && word.version == object.version)
+}
