@@ -103,15 +103,16 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
                 Err(Refused::Pin(why))
             })
         };
-        if !lacks!("edge::cons::pins-first") {
+        let pins_first = !lacks!("edge::cons::pins-first");
+        if pins_first {
             pin()?;
         }
         let linked = self.link(place, leaf.frame, services);
         if linked.is_ok() {
-            if !lacks!("publish::log") {
+            if !lacks!("edge::cons::log") {
                 services.line(place);
             }
-            if lacks!("edge::cons::pins-first") {
+            if !pins_first {
                 pin()?;
             }
         } else if !lacks!("edge::cons::unpin") {
@@ -170,11 +171,12 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
             services.clear();
             return Err(Refused::Pin(why));
         }
-        if lacks!("edge::decons::unpin-last") {
+        let unpins_last = !lacks!("edge::decons::unpin-last");
+        if !unpins_last {
             unpin_both(leaf, root.frame, pins)?;
         }
         let done = self.unlink(place, leaf, services);
-        let unpinned = if done.is_ok() && !lacks!("edge::decons::unpin-last") {
+        let unpinned = if done.is_ok() && unpins_last {
             unpin_both(leaf, root.frame, pins)
         } else {
             Ok(())
@@ -191,20 +193,21 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
         leaf: FrameRef,
         services: &impl Services,
     ) -> Result<Epoch, Refused> {
-        let early = (lacks!("close::stamp-last")).then(|| services.now());
+        let early = lacks!("edge::unlink::stamp-last").then(|| services.now());
         let closing = RootEntry::Closing(self.owner);
         if let Err(now) = self.replace(place, RootEntry::Present(leaf), closing) {
             // It was there: it has been taken out, and perhaps another one put in.
             return now.and_then(present).and(Err(Refused::Busy));
         }
-        if !lacks!("close::log-first") {
+        let logs_first = !lacks!("edge::unlink::log-first");
+        if logs_first {
             services.line(place);
         }
         let stamp = early.unwrap_or_else(|| services.now());
-        if lacks!("close::log-first") {
+        if !logs_first {
             services.line(place);
         }
-        let empty = RootEntry::Empty(if !lacks!("close::stamp") {
+        let empty = RootEntry::Empty(if !lacks!("edge::unlink::stamp") {
             stamp
         } else {
             Epoch::ZERO

@@ -47,7 +47,7 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
         };
         if !left {
             // It may have died between its change and its log.
-            if !lacks!("recover::log") {
+            if !lacks!("recover::slot::log") {
                 services.line(slot);
             }
             return Ok(false);
@@ -85,7 +85,7 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
     ) -> Result<bool, Refused> {
         let place = entry_address(root.frame.address(), index)?;
         let entry = self.entry_at(place)?;
-        if !lacks!("recover::log") {
+        if !lacks!("recover::entry::log") {
             services.line(place);
         }
         match entry {

@@ -109,7 +109,7 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
     ) -> Result<(), Refused> {
         services.begin(&place.intent(Row::SlotActivate));
         let done = self.fill(line, contents, services);
-        if done.is_ok() && !lacks!("publish::log") {
+        if done.is_ok() && !lacks!("slot::activate::log") {
             services.line(place.address());
         }
         services.clear();
@@ -130,7 +130,7 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
     ) -> Result<(), Refused> {
         // Of a slot that has just been taken.
         let quiet = || epochs.quiesced(Epoch::saturating(line.stamp()));
-        let early = (lacks!("slot::fill::reserve-first")).then(quiet);
+        let early = lacks!("slot::fill::reserve-first").then(quiet);
         let reserved = SlotHeader::Reserved(self.owner);
         if !lacks!("slot::fill::free") {
             change(line, SlotHeader::Free, reserved)?;
@@ -149,11 +149,12 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
             ty: contents.ty,
             rights: contents.rights,
         };
-        if lacks!("slot::fill::contents-first") {
+        let contents_first = !lacks!("slot::fill::contents-first");
+        if !contents_first {
             change(line, reserved, active).map_err(lost)?;
         }
         line.fill(&contents.words());
-        if !lacks!("slot::fill::contents-first") {
+        if contents_first {
             change(line, reserved, active).map_err(lost)?;
         }
         Ok(())
@@ -222,7 +223,7 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
         from: SlotHeader,
         services: &impl Services,
     ) -> Result<Epoch, Refused> {
-        let early = (lacks!("close::stamp-last")).then(|| services.now());
+        let early = lacks!("slot::close::stamp-last").then(|| services.now());
         let closing = if !lacks!("slot::close::closing") {
             SlotHeader::Closing(self.owner)
         } else {
@@ -233,14 +234,15 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
             Refused::Occupied => Refused::Changed,
             why => why,
         })?;
-        if !lacks!("close::log-first") {
+        let logs_first = !lacks!("slot::close::log-first");
+        if logs_first {
             services.line(slot);
         }
         let stamp = early.unwrap_or_else(|| services.now());
-        if lacks!("close::log-first") {
+        if !logs_first {
             services.line(slot);
         }
-        if !lacks!("close::stamp") {
+        if !lacks!("slot::close::stamp") {
             line.set_stamp(stamp.get());
         }
         change(line, closing, SlotHeader::Free).map_err(|_| Refused::Lost)?;

@@ -475,13 +475,13 @@ macro_rules! mutant {
 
 mutant!(
     mutant_published_without_a_log,
-    "publish::log",
+    "slot::activate::log",
     hand_over,
     "after a round"
 );
 mutant!(
     mutant_recovered_without_a_log,
-    "recover::log",
+    "recover::slot::log",
     hand_over,
     "after a recovery"
 );
@@ -493,7 +493,7 @@ mutant!(
 );
 mutant!(
     mutant_logged_after_the_stamp,
-    "close::log-first",
+    "slot::close::log-first",
     round_at_the_stamp,
     "and quiesced"
 );

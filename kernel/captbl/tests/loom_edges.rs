@@ -288,7 +288,7 @@ fn another_leaf_is_hung_in_after_a_round_and_not_before() {
 #[test]
 #[should_panic(expected = "another leaf under a reader")]
 fn mutant_stamp_read_before_the_cas() {
-    without!("close::stamp-last", explore_other(Lacks::Nothing));
+    without!("edge::unlink::stamp-last", explore_other(Lacks::Nothing));
 }
 
 #[test]

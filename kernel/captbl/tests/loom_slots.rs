@@ -227,7 +227,7 @@ fn a_slot_is_filled_again_after_a_round_and_not_before() {
 #[test]
 #[should_panic(expected = "not what was found")]
 fn mutant_c1b_stamp_read_before_the_cas() {
-    without!("close::stamp-last", explore_refill(Lacks::Nothing));
+    without!("slot::close::stamp-last", explore_refill(Lacks::Nothing));
 }
 
 #[test]

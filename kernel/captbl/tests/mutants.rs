@@ -40,7 +40,7 @@ scenario!(
 scenario!(
     emptied_slots_have_a_stamp,
     mutant_emptied_without_a_stamp,
-    "close::stamp",
+    "slot::close::stamp",
     "slot filled too early"
 );
 scenario!(
@@ -52,7 +52,7 @@ scenario!(
 scenario!(
     emptied_entries_have_a_stamp,
     mutant_decons_without_a_stamp,
-    "close::stamp",
+    "edge::unlink::stamp",
     "entry used too early"
 );
 scenario!(
@@ -124,7 +124,7 @@ scenario!(
 scenario!(
     recovered_slots_wait_for_a_round,
     mutant_recovered_without_a_stamp,
-    "close::stamp",
+    "slot::close::stamp",
     "slot filled too early"
 );
 

@@ -36,7 +36,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         // After the word: a stamp that comes later comes with another word, and the CAS fails.
         let stamp = self.mem.load_fresh(at.add(W1_OFFSET), Ordering::Acquire);
         let stamp = StampWord::from_bits(stamp).epoch;
-        if !lacks!("retype::claim::stamp") && !epochs.quiesced(stamp) {
+        if !lacks!("frame::claim::stamp") && !epochs.quiesced(stamp) {
             return Err(Refused::NotQuiesced);
         }
         let version = version_in(raw);

@@ -138,10 +138,12 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         epochs: &impl EpochSource,
         log: &impl Log,
     ) -> Result<Epoch, Refused> {
-        let early = (lacks!("retype::give_up::stamp-after-cas")).then(|| epochs.now());
+        let early = lacks!("retype::give_up::stamp-after-cas").then(|| epochs.now());
         // Frames of user memory are logged by the rows that unmap them.
         let logs = !lacks!("retype::give_up::log") && matches!(used, Use::Kernel(_));
-        if logs && lacks!("retype::give_up::log-after-cas") {
+        let after_cas = !lacks!("retype::give_up::log-after-cas");
+        let before_stamp = !lacks!("retype::give_up::log-before-stamp");
+        if logs && !after_cas {
             self.log_given_up(weak.frame, log)?;
         }
         let owned = self.owned(weak.version);
@@ -169,14 +171,11 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
             FrameType::User(order) => order,
             _ => Order::FRAME,
         };
-        if logs
-            && !lacks!("retype::give_up::log-after-cas")
-            && !lacks!("retype::give_up::log-before-stamp")
-        {
+        if logs && after_cas && before_stamp {
             self.log_given_up(weak.frame, log)?;
         }
         let stamp = early.unwrap_or_else(|| epochs.now());
-        if logs && lacks!("retype::give_up::log-before-stamp") {
+        if logs && !before_stamp {
             self.log_given_up(weak.frame, log)?;
         }
         if !lacks!("retype::give_up::stamp")

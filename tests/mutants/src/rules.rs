@@ -116,6 +116,12 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
+        "check/retype::frame::claim::stamp",
+        Stamp,
+        "A claim of one frame waits until every node has been quiet since the stamp",
+        &["retype/one_frame/what_is_not_quiet_is_refused_and_stays"],
+    ),
+    m(
         "check/retype::recover::retyping::version",
         Version,
         "A frame is recovered only if it has the version that the dead node left it with",
@@ -193,13 +199,19 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "check/captbl::publish::log",
+        "check/captbl::slot::activate::log",
         Log,
-        "A slot that has been filled and an entry that has got a leaf are logged",
+        "A slot that has been filled is logged",
         &[
             "captbl/rows/rows_record_change_log_and_stamp_in_this_order",
             "captbl/incoherent/rows_see_memory_and_lookups_are_late_by_one_round",
         ],
+    ),
+    m(
+        "check/captbl::edge::cons::log",
+        Log,
+        "An entry that has got a leaf is logged",
+        &["captbl/rows/rows_record_change_log_and_stamp_in_this_order"],
     ),
     m(
         "check/captbl::slot::fill::free",
@@ -221,32 +233,49 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "check/captbl::close::stamp",
+        "check/captbl::slot::close::stamp",
         Stamp,
-        "A slot or entry that is given up is stamped",
+        "A slot that is given up is stamped",
         &[
-            "captbl/mutants/emptied_entries_have_a_stamp",
-            "captbl/mutants/emptied_entries_wait_for_a_round",
+            "captbl/mutants/emptied_slots_have_a_stamp",
             "captbl/model/any_sequence_does_what_the_model_does",
         ],
     ),
     m(
-        "check/captbl::close::stamp-last",
+        "check/captbl::edge::unlink::stamp",
         Stamp,
-        "The stamp is read after the compare-and-swap that unpublishes (C1b)",
+        "An entry that is given up is stamped",
         &[
-            "captbl/loom_slots/a_slot_is_filled_again_after_a_round_and_not_before",
-            "captbl/loom_edges/another_leaf_is_hung_in_after_a_round_and_not_before",
+            "captbl/mutants/emptied_entries_have_a_stamp",
+            "captbl/model/any_sequence_does_what_the_model_does",
         ],
     ),
     m(
-        "check/captbl::close::log-first",
+        "check/captbl::slot::close::stamp-last",
+        Stamp,
+        "The stamp of a slot is read after the compare-and-swap that unpublishes (C1b)",
+        &["captbl/loom_slots/a_slot_is_filled_again_after_a_round_and_not_before"],
+    ),
+    m(
+        "check/captbl::edge::unlink::stamp-last",
+        Stamp,
+        "The stamp of an entry is read after the compare-and-swap that unpublishes (C1b)",
+        &["captbl/loom_edges/another_leaf_is_hung_in_after_a_round_and_not_before"],
+    ),
+    m(
+        "check/captbl::slot::close::log-first",
         Log,
-        "What has been unpublished is in the log before the stamp is taken",
+        "A slot that has been unpublished is in the log before the stamp is taken",
         &[
             "captbl/rows/rows_record_change_log_and_stamp_in_this_order",
             "captbl/incoherent/rows_see_memory_and_lookups_are_late_by_one_round",
         ],
+    ),
+    m(
+        "check/captbl::edge::unlink::log-first",
+        Log,
+        "An entry that has been unpublished is in the log before the stamp is taken",
+        &["captbl/rows/rows_record_change_log_and_stamp_in_this_order"],
     ),
     m(
         "check/captbl::slot::copied::right",
@@ -379,10 +408,16 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "check/captbl::recover::log",
+        "check/captbl::recover::slot::log",
         Log,
-        "What a dead node may have changed is logged by who recovers it",
+        "A slot that a dead node may have changed is logged by who recovers it",
         &["captbl/incoherent/rows_see_memory_and_lookups_are_late_by_one_round"],
+    ),
+    m(
+        "check/captbl::recover::entry::log",
+        Log,
+        "An entry that a dead node may have changed is logged by who recovers it",
+        &["captbl/rows/rows_record_change_log_and_stamp_in_this_order"],
     ),
     m(
         "check/captbl::liveness::check::frame",

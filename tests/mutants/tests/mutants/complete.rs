@@ -15,7 +15,6 @@ pub fn trials() -> Vec<Trial> {
         Trial::test("register::names_differ_and_classes_are_there", || {
             names_differ_and_classes_are_there()
         }),
-        Trial::test("register::every_rule_has_a_mutant", every_rule_has_a_mutant),
         Trial::test(
             "register::every_check_has_a_mutant",
             every_check_has_a_mutant,
@@ -63,16 +62,6 @@ fn names_differ_and_classes_are_there() -> Result<(), Failed> {
         println!("{class:?}: {count}");
     }
     Ok(())
-}
-
-fn every_rule_has_a_mutant() -> Result<(), Failed> {
-    let retype = dyad_retype::Rule::ALL
-        .iter()
-        .map(|r| format!("rule/retype::{r:?}"));
-    let captbl = dyad_captbl::Rule::ALL
-        .iter()
-        .map(|r| format!("rule/captbl::{r:?}"));
-    same("rules", retype.chain(captbl).collect(), registered("rule/"))
 }
 
 fn every_check_has_a_mutant() -> Result<(), Failed> {
