@@ -26,7 +26,7 @@ macro_rules! lacks {
 }
 
 /// What an expression comes to without a step of this package: for tests that show that the step is needed. It holds
-/// on this thread only, which is the only one that models with loom have.
+/// on this thread, which is the only one that models with loom have, and for tasks of memory with caches that it runs.
 #[cfg(any(test, feature = "host"))]
 #[macro_export]
 macro_rules! without {
@@ -36,7 +36,7 @@ macro_rules! without {
 }
 
 #[cfg(any(test, feature = "host"))]
-pub use host::{is_lacking, without};
+pub use host::{here, is_lacking, without};
 
 #[cfg(any(test, feature = "host"))]
 mod host {
@@ -52,6 +52,22 @@ mod host {
 
     /// The step that the variable selects for the process.
     static SELECTED: LazyLock<Option<&'static str>> = LazyLock::new(|| mutants::selected("check"));
+
+    /// What a thread does without.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Lacking(Option<(&'static str, &'static str)>);
+
+    /// What this thread does without.
+    pub fn here() -> Lacking {
+        Lacking(WITHOUT.get())
+    }
+
+    impl Lacking {
+        /// This thread, which another one has started, does without the same.
+        pub fn take_over(self) {
+            WITHOUT.set(self.0);
+        }
+    }
 
     /// Whether a step of a package is not to be taken.
     pub fn is_lacking(package: &str, what: &str) -> bool {

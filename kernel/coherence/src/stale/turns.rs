@@ -142,9 +142,11 @@ impl Turns {
             state.failure = None;
             state.choose();
         }
+        let lacking = crate::lacks::here();
         thread::scope(|s| {
             for (me, task) in tasks.into_iter().enumerate() {
                 s.spawn(move || {
+                    lacking.take_over();
                     SEAT.set(Some((self, me)));
                     drop(self.wait(self.state(), me));
                     let failure = match catch_unwind(AssertUnwindSafe(task)) {
