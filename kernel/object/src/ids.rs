@@ -90,7 +90,7 @@ pub fn claim(node: &Node, id: u64, thread: WeakRef) -> Result<()> {
     let was = node.words.read(word);
     match live(node, was) {
         Some(owner) if owner == thread => Ok(()),
-        Some(_) if !crate::lacks!("ids::claim::unique") => Err(Error::Exists),
+        Some(_) if !dyad_coherence::lacks!("ids::claim::unique") => Err(Error::Exists),
         _ if node.words.exchange(word, was, thread.bits()) => Ok(()),
         _ => Err(Error::Again),
     }
