@@ -299,8 +299,7 @@ fn process(call: Call) -> Result<u64> {
         return blocks::more(me, what >> 8 & 0xff, node).map(|()| 0);
     }
     if what == process::MEMORY_STATE {
-        let me = Who::invocation(&call)?;
-        return blocks::state(me, a, b);
+        return blocks::state(&call, a, b);
     }
     if what & 0xff != process::FAULTED {
         return threads::request(&call);
