@@ -23,6 +23,8 @@ pub fn trials() -> Vec<Trial> {
     let scenes = [
         ("console_flood", console as Scene),
         ("exhaustion_of_the_pager", memory),
+        ("a_full_list_of_moves", moves),
+        ("flood_of_questions_about_memory", state),
     ];
     let orders = [
         ("", [X86_64, Aarch64]),
@@ -142,4 +144,20 @@ fn memory(nodes: Vec<Isa>) -> Result<(), Failed> {
     p.comes_after("rival: takes all memory", "rival: has 62 ranges")?;
     p.comes_after("\"rival\" ended with code 102", "rival: takes all memory")?;
     p.comes_after("times so far", "\"rival\" ended with code 102")
+}
+
+/// The rival has all entries for moves that it can have, while the victim is moved.
+fn moves(nodes: Vec<Isa>) -> Result<(), Failed> {
+    let p = play(nodes, "moves")?;
+    for name in ["rival.moves-end", "rival.moves-full", "victim.moves"] {
+        p.passed(name)?;
+    }
+    p.comes_after("victim: moved", "rival: has 8 moves")
+}
+
+/// Questions of the victim are answered, and it gets memory, while the rival asks without a pause.
+fn state(nodes: Vec<Isa>) -> Result<(), Failed> {
+    let p = play(nodes, "state")?;
+    p.passed("victim.state")?;
+    p.comes_after("victim: has asked", "rival: asks for the state of memory")
 }

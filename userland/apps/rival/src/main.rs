@@ -6,8 +6,14 @@
 //! |---|---|
 //! | `console` | writes to the console without a pause, in every second phase of [`PHASE`]; computes in the others; ends after [`LENGTH`] |
 //! | `memory` | takes every range the pager gives, then touches memory until there is none; that ends it |
+//! | `moves` | asks for moves of its threads as late as it may, until init takes no more, and asks for others all the time; ends after [`LENGTH`] |
+//! | `state` | asks for the state of memory without a pause, from [`ASKERS`] threads on all nodes; ends after [`LENGTH`] |
+//!
+//! It reports `rival.moves-end` (a move at a time that never comes is refused) and `rival.moves-full` (it gets
+//! [`MOVES`] entries, not one more), and `rival.state` (none of its questions is refused).
 #![no_std]
 #![no_main]
+// The word that says what init may interpret; in one function.
 #![deny(unsafe_code)]
 
 extern crate alloc;
@@ -16,7 +22,9 @@ use core::hint::black_box;
 use core::time::Duration;
 
 use dyad::prelude::*;
-use dyad::{report, sys};
+use dyad::{emulation, report, sys, thread};
+use dyad_abi::emulation::{Page, page, ready};
+use dyad_abi::service::memory::Question;
 
 /// Length of a phase; even ones, counted by fused time, are fair.
 const PHASE: Duration = Duration::from_millis(100);
@@ -26,6 +34,14 @@ const LENGTH: Duration = Duration::from_millis(6500);
 const PAGE: usize = 4096;
 /// Bytes that the hoarder wants.
 const HOARD: usize = 1 << 30;
+/// Moves of a program that init notes at a time.
+const MOVES: usize = 8;
+/// How late a move is asked for: not later than init takes, and later than the victim asks for its own.
+const LATE: Duration = Duration::from_secs(9);
+/// How long init may have no time for a request.
+const LATENCY: Duration = Duration::from_secs(1);
+/// Threads that ask for the state of memory.
+const ASKERS: usize = 8;
 
 /// Whether this is a phase of attack.
 fn attacks() -> bool {
@@ -94,11 +110,116 @@ fn hoard() -> Result<()> {
     Err(Error::msg("there is no end of memory"))
 }
 
+/// Says that all threads of this program can be interpreted. They cannot: init is not to rely on it.
+#[allow(unsafe_code)]
+fn pretend() {
+    let word = page(0) as usize + core::mem::offset_of!(Page, ready);
+    // SAFETY: 1. `enable` has had the page mapped, writable. 2. The word is read by init alone.
+    unsafe { core::ptr::with_exposed_provenance_mut::<u64>(word).write_volatile(ready::ALL) };
+}
+
+/// Has all entries for moves that a program can have, for as long as it may.
+fn take_moves() -> Result<()> {
+    let end = Instant::now() + LENGTH;
+    while let Err(e) = emulation::enable() {
+        if e != sys::Error::Again || Instant::now() > end {
+            return Err(e.into());
+        }
+    }
+    pretend();
+    let mut others = Vec::new();
+    for _ in 0..MOVES + 2 {
+        let handle = thread::spawn(|| thread::sleep(4 * LENGTH))?;
+        others.push(handle.thread().number());
+        core::mem::forget(handle);
+    }
+    let to = dyad::system()?.nodes().count() - 1;
+    let to = NodeId::first(to + 1).last().ok_or(sys::Error::NoSuchNode)?;
+    let never = Instant::from_nanos(u64::MAX);
+    let refused = emulation::request_thread(others[0], to, never);
+    report::check(
+        "rival.moves-end",
+        refused == Err(sys::Error::BadArgument),
+        format_args!("a move that is never due: {refused:?}"),
+    );
+    let taken = others.iter().map(|&n| {
+        let until = Instant::now() + LATENCY;
+        loop {
+            match emulation::request_thread(n, to, Instant::now() + LATE) {
+                Err(sys::Error::Again) if Instant::now() < until => {}
+                done => break done,
+            }
+        }
+    });
+    let taken: Vec<_> = taken.collect();
+    let granted = taken.iter().filter(|t| t.is_ok()).count();
+    let full = taken
+        .iter()
+        .filter(|&t| *t == Err(sys::Error::Full))
+        .count();
+    report::check(
+        "rival.moves-full",
+        (granted, full) == (MOVES, others.len() - MOVES),
+        format_args!("{taken:?}"),
+    );
+    println!("rival: has {granted} moves");
+    let (mut more, mut asked) = (0u64, 0u64);
+    while Instant::now() < end {
+        for &n in &others {
+            asked += 1;
+            more += u64::from(emulation::request_thread(n, to, Instant::now() + LATE).is_ok());
+        }
+    }
+    report::counter("rival.moves-asked", asked);
+    report::counter("rival.moves-more", more);
+    Ok(())
+}
+
+/// Asks for the state of memory, from all nodes.
+fn ask_state() -> Result<()> {
+    let end = Instant::now() + LENGTH;
+    let nodes = dyad::system()?.nodes().count();
+    let mut askers = Vec::new();
+    for n in 0..ASKERS {
+        let node = NodeId::first(nodes).nth(n % nodes);
+        let node = node.ok_or(sys::Error::NoSuchNode)?;
+        askers.push(thread::spawn_on(node, move || {
+            let (mut answers, mut refused) = (0u64, 0u64);
+            while Instant::now() < end {
+                let all = Question::ALL.into_iter();
+                let fails = all.filter(|&q| sys::memory_state(q, node).is_err()).count();
+                refused += fails as u64;
+                answers += (Question::ALL.len() - fails) as u64;
+            }
+            (answers, refused)
+        })?);
+    }
+    println!("rival: asks for the state of memory");
+    let (mut answers, mut refused) = (0, 0);
+    for asker in askers {
+        let (a, r) = asker.join()?;
+        answers += a;
+        refused += r;
+    }
+    report::check(
+        "rival.state",
+        answers > 0 && refused == 0,
+        format_args!("{answers} answers, {refused} refused"),
+    );
+    Ok(())
+}
+
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
     args.expect_options(&["--scene"])?;
-    match args.one_of("--scene", &["console", "memory"], "console")? {
+    match args.one_of(
+        "--scene",
+        &["console", "memory", "moves", "state"],
+        "console",
+    )? {
         "memory" => hoard(),
+        "moves" => take_moves(),
+        "state" => ask_state(),
         _ => flood(),
     }
 }

@@ -10,6 +10,7 @@ use dyad_abi::user::{
     Stack,
 };
 use dyad_abi::{Error, Isa, NodeId, Result};
+use dyad_services::ending::Ending;
 use dyad_services::rt::{self, Call};
 use dyad_services::text::Text;
 use dyad_sys::Lock;
@@ -169,11 +170,8 @@ fn has_ended(guest: &Guest, deaths: u32) -> bool {
 }
 
 fn beside_ended(system: &mut System, guest: Guest) {
-    let code = exit_code(&guest);
-    say(format_args!(
-        "program {:?} ended with code {code}",
-        guest.name
-    ));
+    let ending = ending_of(&guest);
+    say(format_args!("program {:?} {ending}", guest.name));
     take_down(system, &guest, "beside.returned");
 }
 
@@ -189,9 +187,9 @@ pub fn ended(system: &System) -> ! {
 }
 
 /// How a program has ended; says where, if that was a fault.
-fn exit_code(guest: &Guest) -> u64 {
+fn ending_of(guest: &Guest) -> Ending {
     let Ok(end) = threads::of(guest.program.number).map(threads::Guest::end) else {
-        return process::FAULT_CODE;
+        return Ending::Faulted;
     };
     let [kind, address, pc, isa, n] = end.fault;
     if kind != 0 {
@@ -207,29 +205,16 @@ fn exit_code(guest: &Guest) -> u64 {
             }
         ));
     }
-    match (end.code, kind) {
-        (0, 0) => process::LOST_CODE,
-        (0, _) => process::FAULT_CODE,
-        (n, _) => n - 1,
-    }
+    end.ending
 }
 
 /// Says how the program has ended, and whether that is a success.
 fn report_end(system: &System) -> bool {
-    let code = exit_code(&system.guest);
-    let why = match code {
-        process::LOST_CODE => ": its thread was lost with a node that has died",
-        _ => "",
-    };
-    check(
-        "app.exit",
-        code == 0,
-        format_args!(
-            "program {:?} ended with code {code}{why}",
-            system.guest.name
-        ),
-    );
-    code == 0
+    let ending = ending_of(&system.guest);
+    let ok = ending.is_success();
+    let name = system.guest.name;
+    check("app.exit", ok, format_args!("program {name:?} {ending}"));
+    ok
 }
 
 /// Why nothing was at the address of a fault, if that can be said.
@@ -299,8 +284,7 @@ fn process(call: Call) -> Result<u64> {
         return blocks::more(me, what >> 8 & 0xff, node).map(|()| 0);
     }
     if what == process::MEMORY_STATE {
-        let me = Who::invocation(&call)?;
-        return blocks::state(me, a, b);
+        return blocks::state(&call, a, b);
     }
     if what & 0xff != process::FAULTED {
         return threads::request(&call);
