@@ -514,7 +514,7 @@ impl Recovery {
         if cx.epochs().recovered(self.claim).is_err() {
             return Pace::Soon;
         }
-        console::counter::<P>("nodes_recovered", 1);
+        console::counter::<P>(dyad_abi::record::name::RECOVERED, 1);
         info!(P, "node {n} is recovered");
         Pace::Done(n)
     }

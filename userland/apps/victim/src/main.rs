@@ -4,6 +4,7 @@
 //! | `--scene` | work | checks |
 //! |---|---|---|
 //! | `console` | computes and writes lines, on node 0 and on the last node | `victim.console.nodeN`: lines and work while the rival attacks are a share of those while it is fair, and no line takes too long |
+//! | `reports` | reports, and waits | `victim.reports`: it has a name of its own, whatever the rival reports under it |
 //! | `memory` | asks for memory, uses it, gives it back | `victim.memory`: everything is granted, zero-filled, in time; `victim.refused`: what is too much is refused with the right error |
 //!
 //! The rival attacks in every second phase of [`PHASE`], by fused time.
@@ -24,8 +25,9 @@ use dyad::{report, sys};
 const PHASE: Duration = Duration::from_millis(100);
 /// How long it works on a node.
 const WORK: Duration = Duration::from_secs(3);
-/// How long it waits afterwards.
-const AFTER: Duration = Duration::from_millis(2500);
+/// How long it waits afterwards: also until the rival, whose last write may have cost what two seconds bring,
+/// can say what it did.
+const AFTER: Duration = Duration::from_millis(5000);
 /// Share of what it gets done in fair phases that it must get done in others, in percent. 100 is
 /// right; the rest is what the host makes of it.
 const SHARE: u64 = 25;
@@ -88,6 +90,15 @@ async fn console() -> Result<()> {
     Ok(())
 }
 
+/// Reports beside a rival that reports the same.
+async fn reports() -> Result<()> {
+    report::check("victim.reports", true, "its own");
+    report::counter("victim.reported", 1);
+    sleep(AFTER).await;
+    println!("victim: after all that");
+    Ok(())
+}
+
 /// Maps pages, looks at them, writes to them and gives them back; `false` if one was not empty.
 #[allow(unsafe_code)]
 fn use_memory() -> sys::Result<bool> {
@@ -142,7 +153,8 @@ async fn memory() -> Result<()> {
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
     args.expect_options(&["--scene"])?;
-    match args.one_of("--scene", &["console", "memory"], "console")? {
+    match args.one_of("--scene", &["console", "reports", "memory"], "console")? {
+        "reports" => reports().await,
         "memory" => memory().await,
         _ => console().await,
     }
