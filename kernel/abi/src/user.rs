@@ -384,6 +384,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn reports_say_which_program_has_made_them() {
+        for kind in [ReportKind::Check, ReportKind::Counter] {
+            for program in [0, 8, crate::service::program::MAX - 1] {
+                let word = kind.word(program);
+                assert_eq!(ReportKind::from_word(word), Some((kind, program)));
+            }
+            // The caller itself.
+            assert_eq!(kind.word(0), kind as u64);
+        }
+        for none in [
+            2,
+            0xff,
+            8 << 8 | 2,
+            crate::service::program::MAX << 8,
+            u64::MAX,
+        ] {
+            assert_eq!(ReportKind::from_word(none), None, "{none:#x}");
+        }
+    }
+
+    #[test]
     fn where_round_trips() {
         for isa in Isa::ALL {
             for node in NodeId::first(8) {
