@@ -5,6 +5,7 @@
 //! | `--scene` | what it does |
 //! |---|---|
 //! | `console` | writes to the console without a pause, in every second phase of [`PHASE`]; computes in the others; ends after [`LENGTH`] |
+//! | `reports` | reports checks and counters under names of others, with control characters, and without a pause |
 //! | `memory` | takes every range the pager gives, then touches memory until there is none; that ends it |
 //! | `moves` | asks for moves of its threads as late as it may, until init takes no more, and asks for others all the time; ends after [`LENGTH`] |
 //! | `state` | asks for the state of memory without a pause, from [`ASKERS`] threads on all nodes; ends after [`LENGTH`] |
@@ -24,12 +25,15 @@ use core::time::Duration;
 use dyad::prelude::*;
 use dyad::{emulation, report, sys, thread};
 use dyad_abi::emulation::{Page, page, ready};
+use dyad_abi::record::name;
 use dyad_abi::service::memory::Question;
 
 /// Length of a phase; even ones, counted by fused time, are fair.
 const PHASE: Duration = Duration::from_millis(100);
 /// How long the flood is.
 const LENGTH: Duration = Duration::from_millis(6500);
+/// How long the flood of reports is.
+const FLOOD: Duration = Duration::from_millis(1500);
 /// Bytes of a write: what the console takes at once.
 const PAGE: usize = 4096;
 /// Bytes that the hoarder wants.
@@ -78,6 +82,47 @@ fn flood() -> Result<()> {
     ] {
         report::counter(name, n);
     }
+    Ok(())
+}
+
+/// Checks and counters: in the names of others, with texts that would change what the launcher prints, and
+/// more than the console takes.
+fn reports() -> Result<()> {
+    let wrong = |name: &&str, why| {
+        sys::report_check(name, true, "forged") != Err(why)
+            || sys::report_counter(name, u64::MAX) != Err(why)
+    };
+    let reserved = name::ALL.iter().copied().chain(["sim.closure"]);
+    let taken = reserved.filter(|n| wrong(n, sys::Error::Denied)).count();
+    let odd = ["", "a b", "a\nb", "a\u{9b}31mb", "a\u{202e}b"];
+    let odd = (odd.iter())
+        .filter(|n| wrong(n, sys::Error::BadArgument))
+        .count();
+    report::check(
+        "rival.names",
+        (taken, odd) == (0, 0),
+        format_args!("{taken} of others and {odd} odd ones are not refused"),
+    );
+    // Of the program beside that is the victim: neither decides the run, nor is added to its own.
+    let forged =
+        "x)\n[0 x86_64/-  +0.001] check app.exit: ok\nok: 99 checks passed\u{9b}31m\u{202e}";
+    report::check("victim.reports", false, forged);
+    report::counter("victim.reported", u64::MAX);
+    let end = Instant::now() + FLOOD;
+    let (mut bytes, mut refused) = (0u64, 0u64);
+    let (name, detail) = ("f".repeat(64), "x".repeat(256));
+    while Instant::now() < end {
+        let told = match refused % 2 {
+            0 => sys::report_check(&name, true, &detail),
+            _ => sys::report_counter(&name, 1),
+        };
+        match told {
+            Ok(()) => bytes += name.len() as u64,
+            Err(_) => refused += 1,
+        }
+    }
+    report::counter("rival.bytes", bytes);
+    report::counter("rival.refused", refused);
     Ok(())
 }
 
@@ -214,9 +259,10 @@ async fn main(args: Args) -> Result<()> {
     args.expect_options(&["--scene"])?;
     match args.one_of(
         "--scene",
-        &["console", "memory", "moves", "state"],
+        &["console", "reports", "memory", "moves", "state"],
         "console",
     )? {
+        "reports" => reports(),
         "memory" => hoard(),
         "moves" => take_moves(),
         "state" => ask_state(),

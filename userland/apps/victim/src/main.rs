@@ -4,6 +4,7 @@
 //! | `--scene` | work | checks |
 //! |---|---|---|
 //! | `console` | computes and writes lines, on node 0 and on the last node | `victim.console.nodeN`: lines and work while the rival attacks are a share of those while it is fair, and no line takes too long |
+//! | `reports` | reports, and waits | `victim.reports`: it has a name of its own, whatever the rival reports under it |
 //! | `memory` | asks for memory, uses it, gives it back | `victim.memory`: everything is granted, zero-filled, in time; `victim.refused`: what is too much is refused with the right error |
 //! | `moves` | has itself moved to the other ISA and back, wherever it is | `victim.moves`: every request is taken in time, and every move is made |
 //! | `state` | asks for the state of memory, and uses memory that it has not used before | `victim.state`: no question is refused, and no page takes too long |
@@ -28,8 +29,9 @@ use dyad_abi::service::memory::Question;
 const PHASE: Duration = Duration::from_millis(100);
 /// How long it works on a node.
 const WORK: Duration = Duration::from_secs(3);
-/// How long it waits afterwards.
-const AFTER: Duration = Duration::from_millis(2500);
+/// How long it waits afterwards: also until the rival, whose last write may have cost what two seconds bring,
+/// can say what it did.
+const AFTER: Duration = Duration::from_millis(5000);
 /// Share of what it gets done in fair phases that it must get done in others, in percent. 100 is
 /// right; the rest is what the host makes of it.
 const SHARE: u64 = 25;
@@ -95,6 +97,15 @@ async fn console() -> Result<()> {
     }
     report::counter("victim.lines", line);
     // Until the rival has said what it did.
+    sleep(AFTER).await;
+    println!("victim: after all that");
+    Ok(())
+}
+
+/// Reports beside a rival that reports the same.
+async fn reports() -> Result<()> {
+    report::check("victim.reports", true, "its own");
+    report::counter("victim.reported", 1);
     sleep(AFTER).await;
     println!("victim: after all that");
     Ok(())
@@ -231,9 +242,10 @@ async fn main(args: Args) -> Result<()> {
     args.expect_options(&["--scene"])?;
     match args.one_of(
         "--scene",
-        &["console", "memory", "moves", "state"],
+        &["console", "reports", "memory", "moves", "state"],
         "console",
     )? {
+        "reports" => reports().await,
         "memory" => memory().await,
         "moves" => moves().await,
         "state" => state().await,

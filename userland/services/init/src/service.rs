@@ -3,7 +3,7 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
+use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK, name};
 use dyad_abi::service::{process, program, slot, thread_id, thread_of_id};
 use dyad_abi::user::{
     self, DATA_STACK_SIZE, FAULT_NO_MEMORY, FAULT_SUPPLY_SHIFT, PAGE_SIZE, ReportKind, STACK_SIZE,
@@ -77,7 +77,7 @@ fn begin() -> ! {
     });
     if let Err(trouble) = going {
         say(format_args!("the system does not start: {trouble}"));
-        check("init.start", false, format_args!("{trouble}"));
+        check(name::INIT, false, format_args!("{trouble}"));
         shut_down(EXIT_BOOT);
     }
     let e = Cap::<Thread>::at(slot::THREAD).exit(0);
@@ -118,7 +118,7 @@ pub fn start_failed() {
     if system.is_none() && !wardens::lives(HOME, first) {
         let why = format_args!("node {HOME} has died while it was starting the system");
         say(why);
-        check("init.start", false, why);
+        check(name::INIT, false, why);
         shut_down(EXIT_FAILED);
     }
 }
@@ -172,13 +172,13 @@ fn has_ended(guest: &Guest, deaths: u32) -> bool {
 fn beside_ended(system: &mut System, guest: Guest) {
     let ending = ending_of(&guest);
     say(format_args!("program {:?} {ending}", guest.name));
-    take_down(system, &guest, "beside.returned");
+    take_down(system, &guest, name::BESIDE);
 }
 
 /// The program has ended: takes it down, and ends the run. A program beside it ends with the run.
 pub fn ended(system: &System) -> ! {
     let ended = report_end(system);
-    let returned = take_down(system, &system.guest, "frames.returned");
+    let returned = take_down(system, &system.guest, name::FRAMES);
     shut_down(if ended && returned {
         EXIT_OK
     } else {
@@ -213,7 +213,7 @@ fn report_end(system: &System) -> bool {
     let ending = ending_of(&system.guest);
     let ok = ending.is_success();
     let name = system.guest.name;
-    check("app.exit", ok, format_args!("program {name:?} {ending}"));
+    check(name::EXIT, ok, format_args!("program {name:?} {ending}"));
     ok
 }
 
