@@ -59,8 +59,8 @@ impl<const N: usize> fmt::Display for UserText<N> {
 ///
 /// # Errors
 ///
-/// [`Error::BadAddress`], [`Error::BadArgument`] (no such kind or program, no name), [`Error::TooLarge`]; else as
-/// [`copy_in`]. Nothing has been reported then.
+/// [`Error::BadAddress`], [`Error::BadArgument`] (no such kind or program, no name),
+/// [`Error::TooLarge`]; else as [`copy_in`]. Nothing has been reported then.
 pub fn report<P: Platform>(cx: &Cx, ptr: u64) -> dyad_abi::Result<u64> {
     let mut bytes = [0u8; size_of::<ReportArgs>()];
     copy_in::<P>(cx, cx.space()?, ptr, &mut bytes)?;

@@ -24,7 +24,8 @@
 //!
 //! A client that writes without end gets `Again` once it has written more than its
 //! [`Budget`](dyad_services::budget::Budget): 256 KiB at once, 64 KiB per second in the long run,
-//! with 32 bytes for each line and 96 for each report. The work of writing is done on the client's thread, in the client's time.
+//! with 32 bytes for each line and 96 for each report. The work of writing is done on the client's thread,
+//! in the client's time.
 //!
 //! A report carries the number of the client in its record, so that what programs report can be told apart.
 //! The names of the kernel, init and the launcher are not for clients.
