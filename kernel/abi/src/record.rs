@@ -11,21 +11,78 @@
 //! | type | further members |
 //! |---|---|
 //! | `phase` | `name`: what the node is doing (boot progress) |
-//! | `check` | `name`, `ok`, `detail` |
-//! | `counter` | `name`, `value`: the run's counter is the sum over nodes |
+//! | `check` | `name`, `ok`, `detail`; `program` |
+//! | `counter` | `name`, `value`: the run's counter is the sum over nodes; `program` |
 //! | `panic` | `cpu`, `message`, `location` |
 //! | `backtrace` | `cpu`, `what` (`kernel` or `user`), `pcs`: array of hexadecimal strings, innermost first |
 //! | `status` | `cpu`, `doing`: what a CPU was doing when a report was asked for |
 //! | `ktest` | `name`, `state`: `start`, `ok`, `failed` or `skipped`, `detail` |
 //! | `exit` | `code`: the exit code the node is about to return, `reason` |
 //!
-//! Text from user programs is escaped before it is written: the two bytes and other control
-//! characters never come from a program.
+//! `program` is the number of the program that has reported a check or counter through the console
+//! service. It is not there if the kernel, init or another holder of a node's hardware has: such reports
+//! are trusted. The names of what the kernel, init and the launcher find are [reserved](name) for them.
+//!
+//! Text from user programs is escaped before it is written: the two bytes and other ASCII control
+//! characters never come from a program. The launcher escapes everything else that could change how
+//! text looks.
 
 /// First byte of a log line.
 pub const LOG: u8 = 0x1f;
 /// First byte of a record.
 pub const RECORD: u8 = 0x1e;
+
+/// Names of the checks and counters that the kernel, init and the launcher record.
+pub mod name {
+    use crate::{Error, Result};
+
+    /// Check of the kernel: the node could boot.
+    pub const BOOT: &str = "boot";
+    /// Check of the kernel: atomics are atomic between the machines.
+    pub const SELF_TEST: &str = "boot.self-test";
+    /// Check of the kernel: all tables agree when the run ends.
+    pub const TABLES: &str = "tables.agree";
+    /// Check of init and the kernel: the system could be built.
+    pub const INIT: &str = "init.start";
+    /// Check of init: how the program ended.
+    pub const EXIT: &str = "app.exit";
+    /// Check of init: all frames of the program have come back.
+    pub const FRAMES: &str = "frames.returned";
+    /// Check of init: all frames of the program beside have come back.
+    pub const BESIDE: &str = "beside.returned";
+    /// Counter of the kernel.
+    pub const MIGRATIONS: &str = "migrations";
+    /// Counter of the kernel.
+    pub const DOORBELLS: &str = "doorbells_rung";
+    /// Counter of the kernel.
+    pub const MESSAGES: &str = "messages_sent";
+    /// Counter of the kernel.
+    pub const RECOVERED: &str = "nodes_recovered";
+    /// Prefix of all checks of the launcher.
+    pub const SIM: &str = "sim.";
+
+    /// All names.
+    pub const ALL: [&str; 11] = [
+        BOOT, SELF_TEST, TABLES, INIT, EXIT, FRAMES, BESIDE, MIGRATIONS, DOORBELLS, MESSAGES,
+        RECOVERED,
+    ];
+
+    /// Whether a program may give this name to a check or counter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadArgument`] if it is empty, or has something else than visible ASCII characters;
+    /// [`Error::Denied`] if it is reserved.
+    pub fn of_program(name: &str) -> Result<()> {
+        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(Error::BadArgument);
+        }
+        match ALL.contains(&name) || name.starts_with(SIM) {
+            true => Err(Error::Denied),
+            false => Ok(()),
+        }
+    }
+}
 
 /// Importance of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -116,7 +173,35 @@ pub const fn aarch64_exit_value(code: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Isa;
+    use crate::{Error, Isa};
+
+    #[test]
+    fn programs_have_names_of_their_own() {
+        for good in [
+            "is.full",
+            "beside",
+            "boot.self-tes",
+            "simbench.0.none",
+            "a\"b\\c",
+        ] {
+            assert_eq!(name::of_program(good), Ok(()), "{good}");
+        }
+        for reserved in name::ALL.into_iter().chain(["sim.closure", "sim."]) {
+            assert_eq!(name::of_program(reserved), Err(Error::Denied), "{reserved}");
+        }
+        // What looks like another name, or breaks a line.
+        for bad in [
+            "",
+            "app.exit ",
+            "a b",
+            "a\nb",
+            "a\u{9b}31m",
+            "a\u{202e}b",
+            "\u{430}pp.exit",
+        ] {
+            assert_eq!(name::of_program(bad), Err(Error::BadArgument), "{bad:?}");
+        }
+    }
 
     #[test]
     fn exit_codes_survive_qemu() {

@@ -349,7 +349,8 @@ pub mod pager {
 
 /// First word of an invocation of init's process service.
 pub mod process {
-    /// `(code)`: the program ends, with all its threads; the caller's thread does not come back.
+    /// `(code)`: the program ends, with all its threads; the caller's thread does not come back. `BadArgument` if the
+    /// code has more than 32 bits.
     pub const EXIT: u64 = 1;
     /// `FAULTED | program << 8 | kind << 16` as the first word, then `(address, pc)`: a program has
     /// made an error and its thread is about to be ended. From the pager only. The kind is what fault
@@ -371,7 +372,8 @@ pub mod process {
     /// `(n, node, fused time)`: at that time, 0 now, thread `n` of the caller's program is stopped
     /// wherever it is and goes on on the node, interpreted until it can go on natively. Value: 0, when
     /// that has been noted; what becomes of it is in the thread's
-    /// [`Page`](crate::emulation::Page). Of node `u64::MAX`: only has all that mapped which that takes.
+    /// [`Page`](crate::emulation::Page). `BadArgument` if the time is more than 10 s away; `Full` if the program has 8
+    /// requests. Of node `u64::MAX`: only has all that mapped which that takes.
     pub const EMULATE: u64 = 16;
     /// `(n, old, new)`: changes what thread `n` of the caller's program is asked to do at its next
     /// migration point from `old` to `new`, words of [`user::request`](crate::user::request). Value:

@@ -330,13 +330,26 @@ impl ReportKind {
             _ => None,
         }
     }
+
+    /// The first word of [`ReportArgs`]: a report of this kind which a program has made; 0: the caller itself.
+    pub const fn word(self, program: u64) -> u64 {
+        self as u64 | program << 8
+    }
+
+    /// What such a word says.
+    pub const fn from_word(word: u64) -> Option<(ReportKind, u64)> {
+        match ReportKind::from_number(word & 0xff) {
+            Some(kind) if word >> 8 < crate::service::program::MAX => Some((kind, word >> 8)),
+            _ => None,
+        }
+    }
 }
 
 /// Argument of the `Report` system call.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct ReportArgs {
-    /// A [`ReportKind`].
+    /// A [`ReportKind`], and the program that has made the report: [`ReportKind::word`].
     pub kind: u64,
     /// Check: 1 or 0. Counter: the number to add.
     pub value: u64,
@@ -369,6 +382,27 @@ const _: () = {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reports_say_which_program_has_made_them() {
+        for kind in [ReportKind::Check, ReportKind::Counter] {
+            for program in [0, 8, crate::service::program::MAX - 1] {
+                let word = kind.word(program);
+                assert_eq!(ReportKind::from_word(word), Some((kind, program)));
+            }
+            // The caller itself.
+            assert_eq!(kind.word(0), kind as u64);
+        }
+        for none in [
+            2,
+            0xff,
+            8 << 8 | 2,
+            crate::service::program::MAX << 8,
+            u64::MAX,
+        ] {
+            assert_eq!(ReportKind::from_word(none), None, "{none:#x}");
+        }
+    }
 
     #[test]
     fn where_round_trips() {

@@ -22,7 +22,7 @@ const NAMED_FAULTS: u64 = 16;
 /// are parked, which it waits for. Only the first node that is left does; the check is `tables.agree`, and
 /// fails also if somebody goes on: then nothing can be said.
 pub fn at_end<P: Platform>(node: &'static Node) {
-    const CHECK: &str = "tables.agree";
+    const CHECK: &str = dyad_abi::record::name::TABLES;
     let others = node.params.cpus as u64 - 1;
     let parked = || node.reported.load(Ordering::Acquire) >= others;
     if !clock::wait_until::<P>(AUDIT_WAIT_NS, parked) {

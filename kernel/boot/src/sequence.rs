@@ -9,7 +9,7 @@
 
 use core::fmt;
 use dyad_abi::boot::{BootMode, BootParams};
-use dyad_abi::record::EXIT_BOOT;
+use dyad_abi::record::{EXIT_BOOT, name};
 use dyad_abi::{ABI_VERSION, CpuId};
 use dyad_shm::FusedMap;
 use dyad_shm::superblock::activity;
@@ -37,7 +37,7 @@ pub struct BootMachine {
 /// other nodes find out by their own bounds, or because the launcher stops them.
 pub fn refuse<P: Platform>(why: fmt::Arguments<'_>) -> ! {
     error!(P, "{why}");
-    check::<P>("boot", false, why);
+    check::<P>(name::BOOT, false, why);
     end::exit::<P>(EXIT_BOOT, why)
 }
 
@@ -154,7 +154,7 @@ fn self_test<P: Platform>(node: &'static Node) {
     if node.words.read(&node.sb.self_test) == 1 {
         info!(P, "self-test: passed before this node joined again");
         check::<P>(
-            "boot.self-test",
+            name::SELF_TEST,
             true,
             format_args!("passed by an earlier incarnation"),
         );
@@ -176,10 +176,10 @@ fn self_test<P: Platform>(node: &'static Node) {
              multi-threaded TCG and maxcpus of at least 2"
         };
         error!(P, "{why} ({detail})");
-        check::<P>("boot.self-test", false, format_args!("{why} ({detail})"));
+        check::<P>(name::SELF_TEST, false, format_args!("{why} ({detail})"));
         end::exit::<P>(EXIT_BOOT, format_args!("boot self-test failed"));
     }
-    check::<P>("boot.self-test", true, detail);
+    check::<P>(name::SELF_TEST, true, detail);
     node.words.replace(&node.sb.self_test, 1);
 }
 

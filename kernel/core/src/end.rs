@@ -40,7 +40,7 @@ use core::fmt;
 use core::sync::atomic::Ordering;
 
 use dyad_abi::CpuId;
-use dyad_abi::record::EXIT_STOPPED;
+use dyad_abi::record::{EXIT_STOPPED, name};
 use dyad_shm::superblock::{NodeState, NodeWord, control};
 
 use crate::clock;
@@ -205,9 +205,9 @@ pub fn finish<P: Platform>(node: &'static Node) -> ! {
     let rung = CpuId::first(node.params.cpus)
         .map(|c| words.read(&node.sb.cpu(node.id(), c).rung))
         .sum();
-    counter::<P>("migrations", words.read(&node.entry().migrations));
-    counter::<P>("doorbells_rung", rung);
-    counter::<P>("messages_sent", inbox::sent(node));
+    counter::<P>(name::MIGRATIONS, words.read(&node.entry().migrations));
+    counter::<P>(name::DOORBELLS, rung);
+    counter::<P>(name::MESSAGES, inbox::sent(node));
     let code = words.read(&node.sb.shutdown).saturating_sub(1) as u32;
     exit::<P>(code, format_args!("orderly shutdown"))
 }

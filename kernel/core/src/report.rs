@@ -11,7 +11,7 @@ use dyad_abi::Error;
 use dyad_abi::user::{MAX_REPORT_DETAIL, MAX_REPORT_NAME, ReportArgs, ReportKind};
 
 use crate::Platform;
-use crate::console::{check, counter};
+use crate::console::{check_of, counter_of};
 use crate::copy::copy_in;
 use crate::cx::Cx;
 
@@ -59,8 +59,8 @@ impl<const N: usize> fmt::Display for UserText<N> {
 ///
 /// # Errors
 ///
-/// [`Error::BadAddress`], [`Error::BadArgument`] (no such kind, no name), [`Error::TooLarge`]; else as
-/// [`copy_in`]. Nothing has been reported then.
+/// [`Error::BadAddress`], [`Error::BadArgument`] (no such kind or program, no name),
+/// [`Error::TooLarge`]; else as [`copy_in`]. Nothing has been reported then.
 pub fn report<P: Platform>(cx: &Cx, ptr: u64) -> dyad_abi::Result<u64> {
     let mut bytes = [0u8; size_of::<ReportArgs>()];
     copy_in::<P>(cx, cx.space()?, ptr, &mut bytes)?;
@@ -71,7 +71,7 @@ pub fn report<P: Platform>(cx: &Cx, ptr: u64) -> dyad_abi::Result<u64> {
     };
     // In the order of the structure, whose words are little-endian on both ISAs.
     let [kind, value, name, name_len, detail, detail_len] = core::array::from_fn(word);
-    let kind = ReportKind::from_number(kind).ok_or(Error::BadArgument)?;
+    let (kind, program) = ReportKind::from_word(kind).ok_or(Error::BadArgument)?;
     let name: UserText<MAX_REPORT_NAME> = UserText::read::<P>(cx, name, name_len)?;
     // Counters are added up by name, and checks found by it.
     if name.len == 0 {
@@ -79,8 +79,8 @@ pub fn report<P: Platform>(cx: &Cx, ptr: u64) -> dyad_abi::Result<u64> {
     }
     let detail: UserText<MAX_REPORT_DETAIL> = UserText::read::<P>(cx, detail, detail_len)?;
     match kind {
-        ReportKind::Check => check::<P>(name, value == 1, format_args!("{detail}")),
-        ReportKind::Counter => counter::<P>(name, value),
+        ReportKind::Check => check_of::<P>(program, name, value == 1, format_args!("{detail}")),
+        ReportKind::Counter => counter_of::<P>(program, name, value),
     }
     Ok(0)
 }

@@ -306,25 +306,38 @@ pub fn phase<P: Platform>(name: &str) {
 
 /// Records a check of this run.
 pub fn check<P: Platform>(name: impl fmt::Display, ok: bool, detail: fmt::Arguments<'_>) {
-    record::<P>(
-        "check",
-        &[
-            ("name", Value::Text(format_args!("{name}"))),
-            ("ok", Value::Bool(ok)),
-            ("detail", Value::Text(detail)),
-        ],
-    );
+    check_of::<P>(0, name, ok, detail);
+}
+
+/// Records a check that a program has reported; 0: no program has.
+pub fn check_of<P: Platform>(
+    program: u64,
+    name: impl fmt::Display,
+    ok: bool,
+    detail: fmt::Arguments<'_>,
+) {
+    let members = [
+        ("name", Value::Text(format_args!("{name}"))),
+        ("ok", Value::Bool(ok)),
+        ("detail", Value::Text(detail)),
+        ("program", Value::Number(program)),
+    ];
+    record::<P>("check", &members[..3 + usize::from(program != 0)]);
 }
 
 /// Records a counter; the run's counter is the sum over all records of that name.
 pub fn counter<P: Platform>(name: impl fmt::Display, value: u64) {
-    record::<P>(
-        "counter",
-        &[
-            ("name", Value::Text(format_args!("{name}"))),
-            ("value", Value::Number(value)),
-        ],
-    );
+    counter_of::<P>(0, name, value);
+}
+
+/// Records a counter that a program has reported; 0: no program has.
+pub fn counter_of<P: Platform>(program: u64, name: impl fmt::Display, value: u64) {
+    let members = [
+        ("name", Value::Text(format_args!("{name}"))),
+        ("value", Value::Number(value)),
+        ("program", Value::Number(program)),
+    ];
+    record::<P>("counter", &members[..2 + usize::from(program != 0)]);
 }
 
 /// The unfinished line of the program on this node.

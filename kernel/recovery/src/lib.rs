@@ -603,7 +603,7 @@ impl Recovery {
         }
         // A line takes thousands of instructions.
         P::breathe();
-        console::counter::<P>("nodes_recovered", 1);
+        console::counter::<P>(dyad_abi::record::name::RECOVERED, 1);
         P::breathe();
         info!(P, "node {n} is recovered");
         Pace::Done(n)

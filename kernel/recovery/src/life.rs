@@ -197,7 +197,7 @@ fn nobody_left<P: Platform>(cx: &Cx, dead: NodeId) {
     }
     let why = format_args!("node {dead} has died while it was starting the system");
     error!(P, "{why}; ending the run");
-    console::check::<P>("init.start", false, why);
+    console::check::<P>(dyad_abi::record::name::INIT, false, why);
     end::shut_down::<P>(node, EXIT_FAILED);
 }
 

@@ -4,6 +4,7 @@
 //! kept: firmware, a kernel that has not got so far, a line damaged by a dying machine.
 
 use dyad_abi::record::{LOG, Level, RECORD};
+use dyad_abi::service::program;
 use serde::Deserialize;
 
 /// Longest line kept together; longer ones are split.
@@ -47,6 +48,9 @@ pub enum Record {
         /// More about it.
         #[serde(default)]
         detail: String,
+        /// The program that has reported it.
+        #[serde(default)]
+        program: Option<u64>,
     },
     /// A counter; the run's value is the sum over nodes.
     Counter {
@@ -54,6 +58,9 @@ pub enum Record {
         name: String,
         /// To be added.
         value: u64,
+        /// The program that has reported it.
+        #[serde(default)]
+        program: Option<u64>,
     },
     /// A kernel panic.
     Panic {
@@ -102,6 +109,40 @@ pub enum Record {
 }
 
 impl Record {
+    /// Reads a record. Its texts are [escaped](escape).
+    fn decode(bytes: &[u8]) -> Option<Record> {
+        let mut record: Record = serde_json::from_slice(bytes).ok()?;
+        let texts: &mut [&mut String] = match &mut record {
+            Record::Phase { name } | Record::Counter { name, .. } => &mut [name],
+            Record::Check { name, detail, .. } => &mut [name, detail],
+            Record::Panic {
+                message, location, ..
+            } => &mut [message, location],
+            Record::Backtrace { what, .. } => &mut [what],
+            Record::Status { doing, .. } => &mut [doing],
+            Record::Ktest {
+                name,
+                state,
+                detail,
+            } => &mut [name, state, detail],
+            Record::Exit { reason, .. } => &mut [reason],
+        };
+        for text in texts {
+            **text = escape(text);
+        }
+        Some(record)
+    }
+
+    /// The program beside the program, if it has reported this check or counter.
+    pub fn beside(&self) -> Option<u64> {
+        match self {
+            Record::Check { program, .. } | Record::Counter { program, .. } => {
+                program.filter(|&p| p > program::FIRST)
+            }
+            _ => None,
+        }
+    }
+
     /// The addresses of a backtrace; what is no address is left out.
     pub fn addresses(pcs: &[String]) -> Vec<u64> {
         pcs.iter()
@@ -128,7 +169,7 @@ impl Line {
             let line = if kind == LOG {
                 Line::log(rest)
             } else {
-                serde_json::from_slice(rest).ok().map(Line::Record)
+                Record::decode(rest).map(Line::Record)
             };
             lines.push(line.unwrap_or_else(|| Line::Raw(printable(rest))));
         }
@@ -155,18 +196,37 @@ impl Line {
     }
 }
 
-/// Text that cannot confuse a terminal.
+/// Text that cannot confuse a terminal, from bytes.
 pub fn printable(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len());
-    for c in String::from_utf8_lossy(bytes).chars() {
+    escape(&String::from_utf8_lossy(bytes).replace('\r', ""))
+}
+
+/// The text as one line that shows what is in it: what could move the cursor, begin a line, or show
+/// characters in another order is written as an escape sequence of Rust.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
         match c {
             '\t' => out.push(c),
-            '\r' => {}
-            c if c.is_control() => out.extend(c.escape_default()),
+            c if c.is_control() || is_format(c) => out.extend(c.escape_default()),
             c => out.push(c),
         }
     }
     out
+}
+
+/// Whether a character separates lines, changes the direction of text, or is an invisible tag.
+fn is_format(c: char) -> bool {
+    matches!(
+        c,
+        '\u{61c}'
+            | '\u{200e}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 /// Collects bytes into lines.
@@ -221,7 +281,8 @@ mod tests {
             [Line::Record(Record::Check {
                 name: "a".into(),
                 ok: true,
-                detail: "d".into()
+                detail: "d".into(),
+                program: None,
             })]
         );
         assert_eq!(
@@ -229,6 +290,39 @@ mod tests {
             [Line::Raw("qboot \\u{1b}[2J".into())]
         );
         assert_eq!(decode(""), []);
+    }
+
+    #[test]
+    fn no_text_can_confuse_a_terminal() {
+        let bad = "a\\nok: 9\u{9b}31m\u{85}\u{2028}\u{2029}\u{202e}\u{2067}\u{61c}\u{200f}\u{7f}\u{feff}\u{e0041}";
+        let good = "a\\nok: 9\\u{9b}31m\\u{85}\\u{2028}\\u{2029}\\u{202e}\\u{2067}\\u{61c}\\u{200f}\\u{7f}\\u{feff}\\u{e0041}";
+        let name = serde_json::from_str::<String>(&format!("\"{bad}\"")).unwrap();
+        assert!(name.contains('\n'));
+        assert_eq!(escape(&name), good);
+        let texts = [
+            r#""type":"check","name":"BAD","ok":true,"detail":"BAD""#,
+            r#""type":"counter","name":"BAD","value":1"#,
+            r#""type":"phase","name":"BAD""#,
+            r#""type":"panic","cpu":0,"message":"BAD","location":"BAD""#,
+            r#""type":"backtrace","cpu":0,"what":"BAD","pcs":[]"#,
+            r#""type":"status","cpu":0,"doing":"BAD""#,
+            r#""type":"ktest","name":"BAD","state":"BAD","detail":"BAD""#,
+            r#""type":"exit","code":0,"reason":"BAD""#,
+        ];
+        for text in texts {
+            let decoded = |with: &str| {
+                let line = format!("\u{1e}{{{}}}", text.replace("BAD", with));
+                Line::decode(line.as_bytes())
+            };
+            // What is good stays as it is.
+            assert!(matches!(&decoded("x")[..], [Line::Record(_)]), "{text}");
+            assert_eq!(decoded(bad), decoded(&good.replace('\\', "\\\\")), "{text}");
+        }
+        let log = Line::decode("\u{1f}0 1 U \u{9b}31m \u{202e}\u{2028} \u{e9}".as_bytes());
+        assert!(
+            matches!(&log[..], [Line::Log { text, .. }] if text == "\\u{9b}31m \\u{202e}\\u{2028} \u{e9}"),
+            "{log:?}"
+        );
     }
 
     #[test]

@@ -175,6 +175,9 @@ impl<O: Write> Display<O> {
     }
 
     fn record(&mut self, node: usize, isa: Isa, host: &str, record: &Record) {
+        // What the program beside reports does not count, and looks like it.
+        let whose = record.beside().map(|n| format!("program {n}: "));
+        let whose = whose.as_deref().unwrap_or_default();
         let (wanted, cpu, text) = match record {
             Record::Phase { name } => (
                 Verbosity::Verbose,
@@ -185,20 +188,22 @@ impl<O: Write> Display<O> {
                 name,
                 ok: true,
                 detail,
+                ..
             } => {
-                let text = format!("check {name}: ok{}", tail(detail));
+                let text = format!("{whose}check {name}: ok{}", tail(detail));
                 (Verbosity::Normal, None, self.paint(GREEN, &text))
             }
             Record::Check {
                 name,
                 ok: false,
                 detail,
+                ..
             } => {
-                let text = format!("check {name}: FAILED{}", tail(detail));
+                let text = format!("{whose}check {name}: FAILED{}", tail(detail));
                 (Verbosity::Quiet, None, self.paint(RED, &text))
             }
-            Record::Counter { name, value } => {
-                let text = format!("counter {name} += {value}");
+            Record::Counter { name, value, .. } => {
+                let text = format!("{whose}counter {name} += {value}");
                 (Verbosity::Verbose, None, self.paint(GREY, &text))
             }
             Record::Panic {
@@ -418,6 +423,25 @@ mod tests {
 [1 aarch64/-      +1.500] phase: joining
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn reports_of_the_program_beside_look_like_it() {
+        let of = |program: &str| {
+            let check = format!(
+                "\u{1e}{{\"type\":\"check\",\"name\":\"a\",\"ok\":false,\"detail\":\"\\n[0]\"{program}}}"
+            );
+            let counter =
+                format!("\u{1e}{{\"type\":\"counter\",\"name\":\"n\",\"value\":2{program}}}");
+            printed(Verbosity::Verbose, &[&check, &counter])
+        };
+        let at = "[1 aarch64/-      +1.500]";
+        let own = format!("{at} check a: FAILED (\\n[0])\n{at} counter n += 2\n");
+        assert_eq!(of(""), own);
+        assert_eq!(of(",\"program\":8"), own);
+        let beside =
+            format!("{at} program 9: check a: FAILED (\\n[0])\n{at} program 9: counter n += 2\n");
+        assert_eq!(of(",\"program\":9"), beside);
     }
 
     #[test]

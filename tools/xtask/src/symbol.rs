@@ -10,6 +10,8 @@ use addr2line::Loader;
 use dyad_abi::Isa;
 use dyad_abi::user::USER_MIN;
 
+use crate::console::escape;
+
 /// Names addresses of one ISA's kernel and user program.
 #[derive(Default)]
 pub struct Symboliser {
@@ -50,7 +52,10 @@ impl Symboliser {
             let path = &image.path;
             let loader = image.loader.get_or_insert_with(|| Loader::new(path).ok());
             if let Some(loader) = loader {
-                let frames = frames_in(loader, pc);
+                // A program chooses the names of its functions and files.
+                let frames: Vec<String> = (frames_in(loader, pc).iter())
+                    .map(|frame| escape(frame))
+                    .collect();
                 if !frames.is_empty() {
                     return frames;
                 }

@@ -19,20 +19,11 @@ use dyad_sys::NodeId;
 
 pub use dyad_abi::service::memory::{PRESSURE, Question};
 
-/// How often it is asked again while somebody else has the books.
-const TRIES: u32 = 100_000;
-
 /// Asks the block allocator. What is not about one node is the same for each.
 ///
 /// # Errors
 ///
-/// `NoSuchNode`; `Again` if somebody else has the books all the time.
+/// `NoSuchNode`; `NodeDead` if the allocator's books were lost with a node.
 pub fn ask(question: Question, node: NodeId) -> Result<u64, sys::Error> {
-    for _ in 1..TRIES {
-        match sys::memory_state(question, node) {
-            Err(sys::Error::Again) => sys::yield_now(),
-            answer => return answer,
-        }
-    }
     sys::memory_state(question, node)
 }

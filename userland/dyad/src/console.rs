@@ -16,7 +16,7 @@ impl Buffer {
         let mut text = core::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default();
         // A console that takes nothing more is no reason to fail.
         while !text.is_empty()
-            && let Ok(taken) = patiently(text)
+            && let Ok(taken) = patiently(|| sys::write(text))
             && let Some(rest) = text.get(taken..)
             && taken != 0
         {
@@ -26,17 +26,17 @@ impl Buffer {
     }
 }
 
-/// How long text waits when the program has written more than it may, and how often that is tried:
+/// How long text and reports wait when the program has written more than it may, and how often that is tried:
 /// ten seconds. What a service says on its caller's time does not wait.
 const PAUSE_NS: u64 = 10_000_000;
 const TRIES: u32 = 1000;
 /// How often it is tried at once.
 const HASTE: u32 = 20;
 
-/// Writes to a console that may say `Again`.
-fn patiently(text: &str) -> sys::Result<usize> {
+/// Asks the console for something, to which it may say `Again`.
+pub fn patiently<T>(mut ask: impl FnMut() -> sys::Result<T>) -> sys::Result<T> {
     for n in 0..TRIES {
-        match sys::write(text) {
+        match ask() {
             // Another thread of the program is at it.
             Err(sys::Error::Again) if n < HASTE && !sys::in_invocation() => sys::yield_now(),
             Err(sys::Error::Again) if !sys::in_invocation() => {

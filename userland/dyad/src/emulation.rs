@@ -52,8 +52,8 @@ pub fn enable() -> Result<(), sys::Error> {
 ///
 /// # Errors
 ///
-/// `NotReady` before [`enable`]; `NoSuchNode`, `NodeDead`; `Exists` if it has been asked already;
-/// `Again`, `Full` if init is busy.
+/// `NotReady` before [`enable`]; `NoSuchNode`, `NodeDead`; `BadArgument` if `at` is more than 10 s away; `Exists` if it has
+/// been asked already; `Again` if init is busy; `Full` if the program has 8 requests.
 pub fn request(node: NodeId, at: Instant) -> Result<(), sys::Error> {
     request_thread(0, node, at)
 }

@@ -7,11 +7,16 @@ use core::fmt::Display;
 
 use dyad_sys as sys;
 
+use crate::console::patiently;
+
 /// Records whether something that must hold does, with a detail for people. Returns `ok`.
 ///
-/// Names are dotted, such as `is.full`; at most 64 bytes, details at most 256.
+/// Names are dotted, such as `is.full`; at most 64 bytes, of visible ASCII characters, details at most 256.
+/// Those of the kernel, init and the launcher ([`dyad_abi::record::name`]) are refused. A report that the
+/// console does not take fails the run: it would look better than it is.
 pub fn check(name: &str, ok: bool, detail: impl Display) -> bool {
-    if let Err(e) = sys::report_check(name, ok, &detail.to_string()) {
+    let detail = detail.to_string();
+    if let Err(e) = patiently(|| sys::report_check(name, ok, &detail)) {
         lost(name, e);
         return false;
     }
@@ -20,7 +25,7 @@ pub fn check(name: &str, ok: bool, detail: impl Display) -> bool {
 
 /// Adds to a counter of the run.
 pub fn counter(name: &str, n: u64) {
-    if let Err(e) = sys::report_counter(name, n) {
+    if let Err(e) = patiently(|| sys::report_counter(name, n)) {
         lost(name, e);
     }
 }

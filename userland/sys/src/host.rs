@@ -557,6 +557,7 @@ fn record(outcome: &mut Outcome, report: &ReportText) -> Result<()> {
     };
     let name = text(&report.name, report.name_len)?;
     let detail = text(&report.detail, report.detail_len)?;
+    dyad_abi::record::name::of_program(&name)?;
     match ReportKind::from_number(report.kind).ok_or(Error::BadArgument)? {
         ReportKind::Check => outcome.checks.push(Check {
             name,

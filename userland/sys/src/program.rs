@@ -48,7 +48,7 @@ pub fn abandon(code: u32) -> ! {
 ///
 /// # Errors
 ///
-/// `NoSuchNode`; `Again` if somebody else has the books just now.
+/// `NoSuchNode`; `NodeDead` if the allocator's books were lost with a node.
 pub fn memory_state(question: Question, node: NodeId) -> Result<u64> {
     let words = [
         process::MEMORY_STATE,

@@ -129,14 +129,22 @@ fn information_comes_back_whole() {
 fn long_texts_are_cut_between_characters() {
     let text = "é".repeat(4000);
     assert_eq!(write(&text), Ok(4096));
-    report_check(&"ä".repeat(33), true, &"ö".repeat(200)).unwrap();
+    report_check(&"a".repeat(65), true, &"ö".repeat(200)).unwrap();
+    for (name, why) in [
+        ("ä", Error::BadArgument),
+        ("a\nb", Error::BadArgument),
+        ("app.exit", Error::Denied),
+    ] {
+        assert_eq!(report_check(name, true, ""), Err(why));
+        assert_eq!(report_counter(name, 1), Err(why));
+    }
     report_counter("n", 2).unwrap();
     report_counter("n", 3).unwrap();
     let outcome = host::outcome();
     assert_eq!(outcome.output.len(), 4096);
-    assert_eq!(outcome.checks[0].name, "ä".repeat(32));
+    assert_eq!(outcome.checks[0].name, "a".repeat(64));
     assert_eq!(outcome.checks[0].detail, "ö".repeat(128));
-    assert_eq!(outcome.counters["n"], 5);
+    assert_eq!((outcome.checks.len(), outcome.counters["n"]), (1, 5));
 }
 
 #[test]

@@ -103,7 +103,9 @@ pub fn write(text: &str) -> Result<usize> {
 ///
 /// # Errors
 ///
-/// `Full` if no more reports are kept, and those of the console service.
+/// `Denied` if the name is of the kernel, init or the launcher; `BadArgument` if it is empty, or has
+/// something else than visible ASCII characters; `Again` if the program has written more than it may, or
+/// another thread of it is writing; and others of the console service.
 pub fn report_check(name: &str, ok: bool, detail: &str) -> Result<()> {
     report(ReportKind::Check, ok.into(), name, detail)
 }
@@ -112,7 +114,9 @@ pub fn report_check(name: &str, ok: bool, detail: &str) -> Result<()> {
 ///
 /// # Errors
 ///
-/// `Full` if no more reports are kept, and those of the console service.
+/// `Denied` if the name is of the kernel, init or the launcher; `BadArgument` if it is empty, or has
+/// something else than visible ASCII characters; `Again` if the program has written more than it may, or
+/// another thread of it is writing; and others of the console service.
 pub fn report_counter(name: &str, n: u64) -> Result<()> {
     report(ReportKind::Counter, n, name, "")
 }

@@ -12,7 +12,7 @@ use crate::mapping::In;
 /// `Evacuate`: a [`Step`] for pages from `start` on that faults have put into frames of the memory. See
 /// [`dyad_space::evacuate`].
 ///
-/// Bounded as `Reclaim` is, by [`budget`].
+/// Bounded as `Reclaim` is, by the budget of a call.
 ///
 /// # Errors
 ///

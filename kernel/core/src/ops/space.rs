@@ -12,7 +12,7 @@
 //! | `Shootdown` | one message per CPU |
 //! | `Evacuate` | 64 pages parked or 16 moved, or 256 entries looked at |
 //! | `Exchange` | one walk, and one fault of the page, if that is not mapped; one word |
-//! | `Reclaim`, `Evacuate` | a [`budget`] that looks, pages and tables take their costs from; the value tells how far it has come |
+//! | `Reclaim`, `Evacuate` | the budget of a call, from which looks, pages and tables take what they cost; the value tells how far it has come |
 //!
 //! # What it takes besides the right of the operation
 //!
@@ -527,7 +527,7 @@ pub(super) fn range_of(memory: &Operand, at: u64, count: u64) -> Result<Supply> 
 /// `Reclaim`: unmaps pages that faults have put there, on all ISAs; other pages stay. Tables that are
 /// left empty go back to the supply. Value: pages looked at; the caller goes on behind them.
 ///
-/// Bounded by what it costs ([`budget`]). An empty entry of a higher level is one look, however much it
+/// Bounded by what it costs (the budget of a call). An empty entry of a higher level is one look, however much it
 /// covers, so that a space with large holes is gone through quickly.
 ///
 /// # Errors

@@ -117,6 +117,13 @@ pub const CASES: [Case; 7] = [
                 }
                 refuse!(op(Report, [HEAP, 0]), BadAddress);
             }
+            // No such kind, and kinds of programs that there are not.
+            for kind in [2, 0xff, 32 << 8, 1 << 63] {
+                for (i, w) in [kind, 1, REPORT, 8, REPORT, 8].into_iter().enumerate() {
+                    word_of(HEAP, i).store(w, core::sync::atomic::Ordering::Relaxed);
+                }
+                refuse!(op(Report, [HEAP, 0]), BadArgument);
+            }
             // Lengths that nobody has.
             for (i, w) in [0, 1, REPORT, u64::MAX, REPORT, 1].into_iter().enumerate() {
                 word_of(HEAP, i).store(w, core::sync::atomic::Ordering::Relaxed);

@@ -8,6 +8,7 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use dyad_abi::Error;
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
 use dyad_abi::emulation::refused;
@@ -47,6 +48,11 @@ pub fn trials() -> Vec<Trial> {
             2,
         ),
         times::test("emulation::moves_threads_by_request_from_outside", asked).with_kind("system"),
+        times::test(
+            "emulation::the_launcher_has_an_entry_of_a_full_list",
+            asked_of_a_full_list,
+        )
+        .with_kind("system"),
         times::test("emulation::of_nodes_that_die", || {
             doomed(&[X86_64, Aarch64, Aarch64])?;
             doomed(&[Aarch64, X86_64, X86_64])
@@ -208,10 +214,51 @@ const ASKED: u64 = 5;
 /// By the way of `cargo xtask migrate --emulate`: refused where the program comes to what is not interpreted,
 /// on both ISAs, and moved in between; programs and threads that cannot be moved so.
 fn asked() -> Result<(), Failed> {
+    let args = format!("--asked {ASKED}");
+    asks(("drift", args), "works on", questions, "drift.asked")
+}
+
+/// The program has as many requests as it may have. The launcher has an entry that is kept for it, and its request
+/// replaces one of the program that is not due.
+fn asked_of_a_full_list() -> Result<(), Failed> {
+    let args = "--scene moves".to_owned();
+    asks(
+        ("rival", args),
+        "rival: has 8 moves",
+        full,
+        "rival.moves-full",
+    )
+}
+
+fn full(run: &Run, _: &Receiver<String>) -> Result<(), Failed> {
+    // One that the program has a request for, and one that it has none for.
+    for thread in [1, 0] {
+        match emulate_within(run, thread, Aarch64, 2000) {
+            // What becomes of it is not asked: one waits, the other one is mostly in services.
+            Ok(_) => {}
+            // Init has tried, and given it up.
+            Err(AskFailed::Refused(Refusal::Refused { why }))
+                if why == Error::NotReady.to_string() => {}
+            Err(AskFailed::Refused(
+                Refusal::Back { .. } | Refusal::TimedOut { .. } | Refusal::Ended | Refusal::Gone,
+            )) => {}
+            other => return Err(format!("thread {thread}: {other:?}").into()),
+        }
+    }
+    Ok(())
+}
+
+/// Runs a program, asks questions once it has said some words, and wants a check of it to have passed.
+fn asks(
+    (app, args): (&str, String),
+    words: &str,
+    questions: impl FnOnce(&Run, &Receiver<String>) -> Result<(), Failed>,
+    check: &str,
+) -> Result<(), Failed> {
     let config = RunConfig {
         work: Work::App {
-            app: "drift".into(),
-            args: format!("--asked {ASKED}"),
+            app: app.into(),
+            args,
         },
         timeout: Some(Duration::from_secs(180)),
         ..RunConfig::default()
@@ -236,7 +283,7 @@ fn asked() -> Result<(), Failed> {
             (report, text)
         }
     });
-    let questions = until(&said, "works on").and_then(|()| {
+    let questions = until(&said, words).and_then(|()| {
         let run = Run::at(&dir).map_err(|e| e.to_string())?;
         questions(&run, &said)
     });
@@ -245,10 +292,7 @@ fn asked() -> Result<(), Failed> {
         let why = why.message().unwrap_or_default().to_owned();
         Failed::from(format!("{why}\n\nconsole:\n{text}"))
     })?;
-    let good = report
-        .checks
-        .iter()
-        .any(|c| c.ok && c.name == "drift.asked");
+    let good = report.checks.iter().any(|c| c.ok && c.name == check);
     match report.failure() {
         None if good => Ok(()),
         why => Err(format!("{why:?}\n\nconsole:\n{text}").into()),
@@ -269,11 +313,15 @@ fn until(said: &Receiver<String>, words: &str) -> Result<(), Failed> {
 }
 
 fn emulate(run: &Run, thread: u16, to: Isa) -> Result<Moved, AskFailed> {
+    emulate_within(run, thread, to, 20_000)
+}
+
+fn emulate_within(run: &Run, thread: u16, to: Isa, wait_ms: u64) -> Result<Moved, AskFailed> {
     let wanted = Wanted {
         program: None,
         thread,
         to: Target::Isa(to.index() as u64),
-        wait_ms: 20_000,
+        wait_ms,
     };
     match run.ask(&Question::Emulate(wanted))? {
         Reply::Moved(moved) => Ok(moved),
@@ -304,8 +352,9 @@ fn questions(run: &Run, said: &Receiver<String>) -> Result<(), Failed> {
     for n in 1..=ASKED {
         isa = isa.other();
         let moved = emulate(run, 0, isa).map_err(|e| format!("{n}: {e:?}"))?;
-        let there = !moved.already
-            && (moved.from, moved.to, moved.now) == (1 - moved.to, moved.to, moved.to);
+        // After the last move it says so, and may be seen on its way to the console.
+        let now = moved.now == moved.to || n == ASKED;
+        let there = !moved.already && moved.from == 1 - moved.to && now;
         if !there || moved.interpreted.is_none_or(|i| i.instructions == 0) {
             return Err(format!("{n}: {moved:?}").into());
         }

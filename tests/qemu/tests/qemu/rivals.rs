@@ -2,12 +2,13 @@
 //! that they share. The program `rival` attacks, the program `victim` works; what each does and
 //! checks is in their headers.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, TestOptions, Work};
-use xtask::launch::RunReport;
+use xtask::launch::{Check, RunReport};
 
 use crate::console;
 use crate::times;
@@ -16,13 +17,19 @@ use crate::times;
 const AT_ONCE: u64 = 256 << 10;
 const PER_SECOND: u64 = 64 << 10;
 
+/// What a report of the rival costs at least, with a name of 64 bytes.
+const REPORT: u64 = 64 + 96;
+
 type Scene = fn(Vec<Isa>) -> Result<(), Failed>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let scenes = [
         ("console_flood", console as Scene),
+        ("reports", reports),
         ("exhaustion_of_the_pager", memory),
+        ("a_full_list_of_moves", moves),
+        ("flood_of_questions_about_memory", state),
     ];
     let orders = [
         ("", [X86_64, Aarch64]),
@@ -73,10 +80,29 @@ impl Played {
         Err(format!("{why}\n\nconsole:\n{}", text.join("\n")).into())
     }
 
+    /// A counter of the victim.
     fn counter(&self, name: &str) -> Result<u64, Failed> {
-        match self.report.counters.get(name) {
+        self.counter_in(&self.report.counters, name)
+    }
+
+    /// A counter of the rival.
+    fn rivals(&self, name: &str) -> Result<u64, Failed> {
+        self.counter_in(&self.report.beside.counters, name)
+    }
+
+    fn counter_in(&self, of: &BTreeMap<String, u64>, name: &str) -> Result<u64, Failed> {
+        match of.get(name) {
             Some(&n) => Ok(n),
             None => self.because(format_args!("no counter {name}")),
+        }
+    }
+
+    /// A check of the rival has passed.
+    fn rival_passed(&self, name: &str) -> Result<(), Failed> {
+        let checks = &self.report.beside.checks;
+        match checks.iter().any(|c| c.name == name && c.ok) {
+            true => Ok(()),
+            false => self.because(format_args!("no check {name} of the rival has passed")),
         }
     }
 
@@ -115,7 +141,7 @@ fn console(nodes: Vec<Isa>) -> Result<(), Failed> {
         let n = numbers.len();
         return p.because(format_args!("{n} lines of {all}, or not in order"));
     }
-    let (bytes, refused) = (p.counter("rival.bytes")?, p.counter("rival.refused")?);
+    let (bytes, refused) = (p.rivals("rival.bytes")?, p.rivals("rival.refused")?);
     // Host time is no shorter than fused time.
     let seconds = p.report.host_ms.run / 1000 + 2;
     let most = AT_ONCE + PER_SECOND * seconds;
@@ -127,19 +153,74 @@ fn console(nodes: Vec<Isa>) -> Result<(), Failed> {
     p.comes_after("victim: after all that", "\"rival\" ended with code 0")
 }
 
+/// What the rival reports is its own: the run succeeds although a check of it failed, no check or counter of
+/// others is touched, no line of the launcher is forged, and there is as much as the console lets there be.
+fn reports(nodes: Vec<Isa>) -> Result<(), Failed> {
+    let p = play(nodes, "reports")?;
+    p.passed("beside.returned")?;
+    p.rival_passed("rival.names")?;
+    let of = |checks: &[Check]| -> Vec<bool> {
+        let named = checks.iter().filter(|c| c.name == "victim.reports");
+        named.map(|c| c.ok).collect()
+    };
+    let (own, forged) = (of(&p.report.checks), of(&p.report.beside.checks));
+    if own != [true] || forged != [false] {
+        return p.because(format_args!("victim.reports is {own:?} and {forged:?}"));
+    }
+    let (own, forged) = (p.counter("victim.reported")?, p.rivals("victim.reported")?);
+    if own != 1 || forged != u64::MAX {
+        return p.because(format_args!("victim.reported is {own} and {forged}"));
+    }
+    let broken = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
+    if let Some(c) = p.text.chars().find(|&c| broken(c)) {
+        return p.because(format_args!("{c:?} was printed"));
+    }
+    // The summary of the run ends the text, and there is no other.
+    let ends = p.text.lines().filter(|l| l.starts_with("ok: "));
+    let shown = ends.count();
+    let escaped =
+        r"(x)\n[0 x86_64/-  +0.001] check app.exit: ok\nok: 99 checks passed\u{9b}31m\u{202e})";
+    if shown != 1 || !p.text.contains(escaped) {
+        return p.because(format_args!("{shown} summaries, or not {escaped:?}"));
+    }
+    let (bytes, refused) = (p.rivals("rival.bytes")?, p.rivals("rival.refused")?);
+    let seconds = p.report.host_ms.run / 1000 + 2;
+    // Each costs more than its name.
+    let most = (AT_ONCE + PER_SECOND * seconds) * 64 / REPORT;
+    if refused == 0 || bytes > most || bytes < AT_ONCE / 64 {
+        return p.because(format_args!(
+            "names of {bytes} bytes were reported, which may be {most}; {refused} were refused"
+        ));
+    }
+    p.comes_after("victim: after all that", "\"rival\" ended with code 0")
+}
+
 /// The victim gets memory all the time, while the rival has all it can have, takes all there is, and
 /// is ended for it; then what it had has come back.
 fn memory(nodes: Vec<Isa>) -> Result<(), Failed> {
     let p = play(nodes, "memory")?;
-    for name in [
-        "victim.memory",
-        "victim.refused",
-        "rival.ranges-end",
-        "beside.returned",
-    ] {
+    for name in ["victim.memory", "victim.refused", "beside.returned"] {
         p.passed(name)?;
     }
+    p.rival_passed("rival.ranges-end")?;
     p.comes_after("rival: takes all memory", "rival: has 62 ranges")?;
     p.comes_after("\"rival\" ended with code 102", "rival: takes all memory")?;
     p.comes_after("times so far", "\"rival\" ended with code 102")
+}
+
+/// The rival has all entries for moves that it can have, while the victim is moved.
+fn moves(nodes: Vec<Isa>) -> Result<(), Failed> {
+    let p = play(nodes, "moves")?;
+    for name in ["rival.moves-end", "rival.moves-full"] {
+        p.rival_passed(name)?;
+    }
+    p.passed("victim.moves")?;
+    p.comes_after("victim: moved", "rival: has 8 moves")
+}
+
+/// Questions of the victim are answered, and it gets memory, while the rival asks without a pause.
+fn state(nodes: Vec<Isa>) -> Result<(), Failed> {
+    let p = play(nodes, "state")?;
+    p.passed("victim.state")?;
+    p.comes_after("victim: has asked", "rival: asks for the state of memory")
 }

@@ -39,6 +39,15 @@ pub fn trials() -> Vec<Trial> {
         test("one_exits_while_others_run_on_one_cpu_each", || {
             ends(REVERSED, 1, "exit", 7, &[])
         }),
+        test("exit_codes_are_not_taken_for_other_ends", codes),
+        test("a_first_thread_that_only_stops_has_made_no_fault", || {
+            let says = "ended with code 102: thread 0 stopped without saying why";
+            let text = ends_so(PAIR, 1, "leave", 102, &[says])?;
+            match text.contains("at pc 0x") {
+                true => because(&text, "there was no fault"),
+                false => Ok(()),
+            }
+        }),
         test("one_panics_while_others_wait", || {
             let message = "nobody will open what holds 0";
             ends(PAIR, 1, "panic", 101, &["panic in thread 5 at ", message])
@@ -144,13 +153,13 @@ fn beside() -> Result<(), Failed> {
     if let Some(why) = report.failure() {
         return because(&text, why);
     }
-    for name in [
-        "threads.many",
-        "hop.migrations",
-        "beside.returned",
-        "frames.returned",
+    for (checks, name) in [
+        (&report.checks, "threads.many"),
+        (&report.checks, "beside.returned"),
+        (&report.checks, "frames.returned"),
+        (&report.beside.checks, "hop.migrations"),
     ] {
-        if !report.checks.iter().any(|c| c.name == name && c.ok) {
+        if !checks.iter().any(|c| c.name == name && c.ok) {
             return because(&text, format_args!("no check {name}"));
         }
     }
@@ -185,6 +194,23 @@ fn ends_so(
 /// The same.
 fn ends(nodes: &[Isa], cpus: usize, scene: &str, code: u32, says: &[&str]) -> Result<(), Failed> {
     ends_so(nodes, cpus, scene, code, says).map(drop)
+}
+
+/// Codes with more than 32 bits are refused. One that init uses itself says nothing else.
+fn codes() -> Result<(), Failed> {
+    let (report, text) = run(&config(PAIR, 1, "--scene codes"));
+    let of = |name: &str| -> Vec<_> { report.checks.iter().filter(|c| c.name == name).collect() };
+    let refused = of("threads.codes");
+    if refused.len() != 3 || refused.iter().any(|c| !c.ok) {
+        return because(
+            &text,
+            format_args!("large codes must be refused: {refused:?}"),
+        );
+    }
+    match of("app.exit")[..] {
+        [end] if !end.ok && end.detail.ends_with("ended with code 103") => Ok(()),
+        ref other => because(&text, format_args!("{other:?}")),
+    }
 }
 
 /// The stack of a thread that is not the first ends in a guard.

@@ -31,7 +31,7 @@ use crate::sim::outcome::machine_report;
 
 pub use crate::config::{TestOptions, Work};
 pub use dir::{new_run_dir, trace_file};
-pub use report::{Check, HostMs, KtestResult, NodeReport, RunReport, SCHEMA, unusable};
+pub use report::{Beside, Check, HostMs, KtestResult, NodeReport, RunReport, SCHEMA, unusable};
 
 /// Something that happens during a run.
 #[derive(Clone, Copy, Debug)]

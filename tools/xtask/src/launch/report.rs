@@ -9,6 +9,7 @@ use dyad_abi::record::{EXIT_FAILED, EXIT_OK};
 use serde::Serialize;
 
 use crate::config::RunConfig;
+use crate::console::Record;
 use crate::error::Error;
 use crate::sim::Outcome;
 
@@ -58,6 +59,15 @@ pub struct Check {
     pub node: usize,
 }
 
+/// What the program beside the program has reported. It does not count.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Beside {
+    /// Its checks, in the order in which they came.
+    pub checks: Vec<Check>,
+    /// Its counters, summed over nodes.
+    pub counters: BTreeMap<String, u64>,
+}
+
 /// Result of an in-kernel test on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KtestResult {
@@ -93,6 +103,8 @@ pub struct RunReport {
     pub checks: Vec<Check>,
     /// Counters, summed over nodes.
     pub counters: BTreeMap<String, u64>,
+    /// What the program beside the program has reported.
+    pub beside: Beside,
     /// In-kernel tests.
     pub ktests: Vec<KtestResult>,
     /// Why the run failed, if one event made it fail.
@@ -112,11 +124,35 @@ impl RunReport {
             nodes: Vec::new(),
             checks: Vec::new(),
             counters: BTreeMap::new(),
+            beside: Beside::default(),
             ktests: Vec::new(),
             error: None,
             simulation: None,
             host_ms: HostMs::default(),
             dir,
+        }
+    }
+
+    /// Takes a check or a counter of a node.
+    pub(crate) fn take(&mut self, node: usize, record: Record) {
+        let (checks, counters) = match record.beside() {
+            None => (&mut self.checks, &mut self.counters),
+            Some(_) => (&mut self.beside.checks, &mut self.beside.counters),
+        };
+        match record {
+            Record::Check {
+                name, ok, detail, ..
+            } => checks.push(Check {
+                name,
+                ok,
+                detail,
+                node,
+            }),
+            Record::Counter { name, value, .. } => {
+                let sum = counters.entry(name).or_default();
+                *sum = sum.saturating_add(value);
+            }
+            _ => {}
         }
     }
 
@@ -191,6 +227,7 @@ impl RunReport {
             "nodes": self.nodes,
             "checks": self.checks,
             "counters": self.counters,
+            "beside": self.beside,
             "ktests": self.ktests,
             "failure": self.failure(),
             "config": {
@@ -281,6 +318,47 @@ mod tests {
         let mut r = report();
         (r.nodes[1].exit, r.nodes[1].excused) = (None, true);
         assert!(r.ok());
+    }
+
+    #[test]
+    fn what_the_program_beside_reports_does_not_count() {
+        let check = |ok, program| Record::Check {
+            name: "c".into(),
+            ok,
+            detail: String::new(),
+            program,
+        };
+        let counter = |value, program| Record::Counter {
+            name: "n".into(),
+            value,
+            program,
+        };
+        let mut r = report();
+        r.checks.clear();
+        r.take(0, check(true, Some(9)));
+        assert_eq!(r.failure().unwrap(), "no check was recorded");
+        r.take(0, check(true, Some(8)));
+        r.take(1, check(false, Some(9)));
+        r.take(0, counter(1, None));
+        r.take(0, counter(2, Some(8)));
+        r.take(1, counter(u64::MAX, Some(9)));
+        assert_eq!(r.failure(), None);
+        let j = r.json();
+        assert_eq!(
+            (j["checks"].as_array().map(Vec::len), &j["ok"]),
+            (Some(1), &true.into())
+        );
+        assert_eq!(
+            (&j["counters"]["n"], &j["beside"]["checks"][1]["ok"]),
+            (&3.into(), &false.into())
+        );
+        assert_eq!(j["beside"]["counters"]["n"], u64::MAX);
+        // Those of the program and of the system do.
+        for program in [Some(8), None] {
+            let mut r = r.clone();
+            r.take(1, check(false, program));
+            assert_eq!(r.failure().unwrap(), "check c failed on node 1: ");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ use dyad_shm::superblock::NodeState;
 use super::dir::{plugins_file, sim_file};
 use super::node::{Message, Node, Outcome, Stream};
 use super::prepare::System;
-use super::report::{Check, KtestResult, NodeReport};
+use super::report::{KtestResult, NodeReport};
 use super::{Event, RunReport, Sink};
 use crate::config::RunConfig;
 use crate::console::{Line, Record, printable};
@@ -225,16 +225,7 @@ impl<'a> Supervisor<'a> {
                 self.system.nodes[i].phase = name;
                 self.show_status();
             }
-            Record::Check { name, ok, detail } => self.report.checks.push(Check {
-                name,
-                ok,
-                detail,
-                node: i,
-            }),
-            Record::Counter { name, value } => {
-                let sum = self.report.counters.entry(name).or_default();
-                *sum = sum.saturating_add(value);
-            }
+            Record::Check { .. } | Record::Counter { .. } => self.report.take(i, record),
             Record::Ktest {
                 name,
                 state,

@@ -5,9 +5,16 @@
 //! | `--scene` | what it does |
 //! |---|---|
 //! | `console` | writes to the console without a pause, in every second phase of [`PHASE`]; computes in the others; ends after [`LENGTH`] |
+//! | `reports` | reports checks and counters under names of others, with control characters, and without a pause |
 //! | `memory` | takes every range the pager gives, then touches memory until there is none; that ends it |
+//! | `moves` | asks for moves of its threads as late as it may, until init takes no more, and asks for others all the time; ends after [`LENGTH`] |
+//! | `state` | asks for the state of memory without a pause, from [`ASKERS`] threads on all nodes; ends after [`LENGTH`] |
+//!
+//! It reports `rival.moves-end` (a move at a time that never comes is refused) and `rival.moves-full` (it gets
+//! [`MOVES`] entries, not one more), and `rival.state` (none of its questions is refused).
 #![no_std]
 #![no_main]
+// The word that says what init may interpret; in one function.
 #![deny(unsafe_code)]
 
 extern crate alloc;
@@ -16,16 +23,29 @@ use core::hint::black_box;
 use core::time::Duration;
 
 use dyad::prelude::*;
-use dyad::{report, sys};
+use dyad::{emulation, report, sys, thread};
+use dyad_abi::emulation::{Page, page, ready};
+use dyad_abi::record::name;
+use dyad_abi::service::memory::Question;
 
 /// Length of a phase; even ones, counted by fused time, are fair.
 const PHASE: Duration = Duration::from_millis(100);
 /// How long the flood is.
 const LENGTH: Duration = Duration::from_millis(6500);
+/// How long the flood of reports is.
+const FLOOD: Duration = Duration::from_millis(1500);
 /// Bytes of a write: what the console takes at once.
 const PAGE: usize = 4096;
 /// Bytes that the hoarder wants.
 const HOARD: usize = 1 << 30;
+/// Moves of a program that init notes at a time.
+const MOVES: usize = 8;
+/// How late a move is asked for: not later than init takes, and later than the victim asks for its own.
+const LATE: Duration = Duration::from_secs(9);
+/// How long init may have no time for a request.
+const LATENCY: Duration = Duration::from_secs(1);
+/// Threads that ask for the state of memory.
+const ASKERS: usize = 8;
 
 /// Whether this is a phase of attack.
 fn attacks() -> bool {
@@ -65,6 +85,47 @@ fn flood() -> Result<()> {
     Ok(())
 }
 
+/// Checks and counters: in the names of others, with texts that would change what the launcher prints, and
+/// more than the console takes.
+fn reports() -> Result<()> {
+    let wrong = |name: &&str, why| {
+        sys::report_check(name, true, "forged") != Err(why)
+            || sys::report_counter(name, u64::MAX) != Err(why)
+    };
+    let reserved = name::ALL.iter().copied().chain(["sim.closure"]);
+    let taken = reserved.filter(|n| wrong(n, sys::Error::Denied)).count();
+    let odd = ["", "a b", "a\nb", "a\u{9b}31mb", "a\u{202e}b"];
+    let odd = (odd.iter())
+        .filter(|n| wrong(n, sys::Error::BadArgument))
+        .count();
+    report::check(
+        "rival.names",
+        (taken, odd) == (0, 0),
+        format_args!("{taken} of others and {odd} odd ones are not refused"),
+    );
+    // Of the program beside that is the victim: neither decides the run, nor is added to its own.
+    let forged =
+        "x)\n[0 x86_64/-  +0.001] check app.exit: ok\nok: 99 checks passed\u{9b}31m\u{202e}";
+    report::check("victim.reports", false, forged);
+    report::counter("victim.reported", u64::MAX);
+    let end = Instant::now() + FLOOD;
+    let (mut bytes, mut refused) = (0u64, 0u64);
+    let (name, detail) = ("f".repeat(64), "x".repeat(256));
+    while Instant::now() < end {
+        let told = match refused % 2 {
+            0 => sys::report_check(&name, true, &detail),
+            _ => sys::report_counter(&name, 1),
+        };
+        match told {
+            Ok(()) => bytes += name.len() as u64,
+            Err(_) => refused += 1,
+        }
+    }
+    report::counter("rival.bytes", bytes);
+    report::counter("rival.refused", refused);
+    Ok(())
+}
+
 /// Takes everything. Does not come back.
 fn hoard() -> Result<()> {
     // More than there are frames for; of this nothing is there yet.
@@ -94,11 +155,117 @@ fn hoard() -> Result<()> {
     Err(Error::msg("there is no end of memory"))
 }
 
+/// Says that all threads of this program can be interpreted. They cannot: init is not to rely on it.
+#[allow(unsafe_code)]
+fn pretend() {
+    let word = page(0) as usize + core::mem::offset_of!(Page, ready);
+    // SAFETY: 1. `enable` has had the page mapped, writable. 2. The word is read by init alone.
+    unsafe { core::ptr::with_exposed_provenance_mut::<u64>(word).write_volatile(ready::ALL) };
+}
+
+/// Has all entries for moves that a program can have, for as long as it may.
+fn take_moves() -> Result<()> {
+    let end = Instant::now() + LENGTH;
+    while let Err(e) = emulation::enable() {
+        if e != sys::Error::Again || Instant::now() > end {
+            return Err(e.into());
+        }
+    }
+    pretend();
+    let mut others = Vec::new();
+    for _ in 0..MOVES + 2 {
+        let handle = thread::spawn(|| thread::sleep(4 * LENGTH))?;
+        others.push(handle.thread().number());
+        core::mem::forget(handle);
+    }
+    let to = dyad::system()?.nodes().count() - 1;
+    let to = NodeId::first(to + 1).last().ok_or(sys::Error::NoSuchNode)?;
+    let never = Instant::from_nanos(u64::MAX);
+    let refused = emulation::request_thread(others[0], to, never);
+    report::check(
+        "rival.moves-end",
+        refused == Err(sys::Error::BadArgument),
+        format_args!("a move that is never due: {refused:?}"),
+    );
+    let taken = others.iter().map(|&n| {
+        let until = Instant::now() + LATENCY;
+        loop {
+            match emulation::request_thread(n, to, Instant::now() + LATE) {
+                Err(sys::Error::Again) if Instant::now() < until => {}
+                done => break done,
+            }
+        }
+    });
+    let taken: Vec<_> = taken.collect();
+    let granted = taken.iter().filter(|t| t.is_ok()).count();
+    let full = taken
+        .iter()
+        .filter(|&t| *t == Err(sys::Error::Full))
+        .count();
+    report::check(
+        "rival.moves-full",
+        (granted, full) == (MOVES, others.len() - MOVES),
+        format_args!("{taken:?}"),
+    );
+    println!("rival: has {granted} moves");
+    let (mut more, mut asked) = (0u64, 0u64);
+    while Instant::now() < end {
+        for &n in &others {
+            asked += 1;
+            more += u64::from(emulation::request_thread(n, to, Instant::now() + LATE).is_ok());
+        }
+    }
+    report::counter("rival.moves-asked", asked);
+    report::counter("rival.moves-more", more);
+    Ok(())
+}
+
+/// Asks for the state of memory, from all nodes.
+fn ask_state() -> Result<()> {
+    let end = Instant::now() + LENGTH;
+    let nodes = dyad::system()?.nodes().count();
+    let mut askers = Vec::new();
+    for n in 0..ASKERS {
+        let node = NodeId::first(nodes).nth(n % nodes);
+        let node = node.ok_or(sys::Error::NoSuchNode)?;
+        askers.push(thread::spawn_on(node, move || {
+            let (mut answers, mut refused) = (0u64, 0u64);
+            while Instant::now() < end {
+                let all = Question::ALL.into_iter();
+                let fails = all.filter(|&q| sys::memory_state(q, node).is_err()).count();
+                refused += fails as u64;
+                answers += (Question::ALL.len() - fails) as u64;
+            }
+            (answers, refused)
+        })?);
+    }
+    println!("rival: asks for the state of memory");
+    let (mut answers, mut refused) = (0, 0);
+    for asker in askers {
+        let (a, r) = asker.join()?;
+        answers += a;
+        refused += r;
+    }
+    report::check(
+        "rival.state",
+        answers > 0 && refused == 0,
+        format_args!("{answers} answers, {refused} refused"),
+    );
+    Ok(())
+}
+
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
     args.expect_options(&["--scene"])?;
-    match args.one_of("--scene", &["console", "memory"], "console")? {
+    match args.one_of(
+        "--scene",
+        &["console", "reports", "memory", "moves", "state"],
+        "console",
+    )? {
+        "reports" => reports(),
         "memory" => hoard(),
+        "moves" => take_moves(),
+        "state" => ask_state(),
         _ => flood(),
     }
 }

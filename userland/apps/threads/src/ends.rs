@@ -6,6 +6,9 @@ use dyad::prelude::*;
 use dyad::sync::{Condvar, Mutex};
 use dyad::{heap, report, sys, thread};
 
+use dyad_abi::service::{process, slot};
+use sys::cap::{Cap, Sinv, Thread};
+
 use crate::nodes;
 
 static NEVER: Mutex<()> = Mutex::new(());
@@ -32,6 +35,25 @@ fn until_ready(count: u32) {
         let end = Instant::now() + Duration::from_millis(100);
         let _ = sys::futex::wait(&READY, now, end.as_nanos());
     }
+}
+
+/// Exits with codes that no exit code is, then with one that init uses itself.
+pub fn codes() -> Result<()> {
+    let process = Cap::<Sinv>::at(slot::PROCESS);
+    for code in [1 << 32, 1 << 63, u64::MAX] {
+        let refused = process.request([process::EXIT, code, 0, 0]);
+        report::check(
+            "threads.codes",
+            refused == Err(sys::Error::BadArgument),
+            format_args!("{code:#x}: {refused:?}"),
+        );
+    }
+    sys::exit(process::LOST_CODE as u32)
+}
+
+/// Ends the first thread as only the kernel knows.
+pub fn leave() -> Result<()> {
+    Err(Cap::<Thread>::at(slot::THREAD).exit(0).into())
 }
 
 fn wait_for_ever() {

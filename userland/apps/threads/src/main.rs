@@ -13,6 +13,8 @@
 //! | `counts` | as many threads as there can be wait for one word on all nodes: just as many are woken as is said, `--rounds` times |
 //! | `race` | all nodes touch the same new pages at once and give them back, `--rounds` times |
 //! | `exit` | one thread ends the program with 7 while others compute, wait, print and allocate |
+//! | `codes` | exit codes of more than 32 bits are refused; the program ends with 103, as one that was lost |
+//! | `leave` | the first thread ends by the kernel's operation, without telling init |
 //! | `panic` | one thread panics while others wait |
 //! | `fault` | one thread faults while others wait |
 //! | `overflow` | one runs out of stack while others wait: it faults on the guard |
@@ -72,6 +74,8 @@ fn scene(name: &str, args: &Args) -> Result<()> {
         "counts" => counts::counts(rounds(args, 1)?),
         "race" => race::race(rounds(args, 1000)?),
         "exit" => ends::exit(),
+        "codes" => ends::codes(),
+        "leave" => ends::leave(),
         "panic" => ends::panic(),
         "fault" => ends::fault(),
         "overflow" => ends::overflow(),
@@ -91,9 +95,9 @@ fn scene(name: &str, args: &Args) -> Result<()> {
 
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
-    const SCENES: [&str; 17] = [
+    const SCENES: [&str; 19] = [
         "all", "spawn", "heap", "sync", "scope", "many", "futex", "counts", "race", "exit",
-        "panic", "fault", "overflow", "async", "lost", "work", "served",
+        "panic", "fault", "overflow", "async", "lost", "work", "served", "codes", "leave",
     ];
     args.expect_options(&["--scene", "--turns", "--seconds", "--rounds"])?;
     scene(args.one_of("--scene", &SCENES, "all")?, &args)

@@ -4,9 +4,12 @@
 //! | `--scene` | work | checks |
 //! |---|---|---|
 //! | `console` | computes and writes lines, on node 0 and on the last node | `victim.console.nodeN`: lines and work while the rival attacks are a share of those while it is fair, and no line takes too long |
+//! | `reports` | reports, and waits | `victim.reports`: it has a name of its own, whatever the rival reports under it |
 //! | `memory` | asks for memory, uses it, gives it back | `victim.memory`: everything is granted, zero-filled, in time; `victim.refused`: what is too much is refused with the right error |
+//! | `moves` | has itself moved to the other ISA and back, wherever it is | `victim.moves`: every request is taken in time, and every move is made |
+//! | `state` | asks for the state of memory, and uses memory that it has not used before | `victim.state`: no question is refused, and no page takes too long |
 //!
-//! The rival attacks in every second phase of [`PHASE`], by fused time.
+//! Of `console`, the rival attacks in every second phase of [`PHASE`], by fused time.
 #![no_std]
 #![no_main]
 // Memory of the pager is raw; in one function.
@@ -18,14 +21,17 @@ use core::hint::black_box;
 use core::time::Duration;
 
 use dyad::prelude::*;
-use dyad::{report, sys};
+use dyad::{emulation, report, sys};
+use dyad_abi::emulation::status;
+use dyad_abi::service::memory::Question;
 
 /// Length of a phase; even ones are fair.
 const PHASE: Duration = Duration::from_millis(100);
 /// How long it works on a node.
 const WORK: Duration = Duration::from_secs(3);
-/// How long it waits afterwards.
-const AFTER: Duration = Duration::from_millis(2500);
+/// How long it waits afterwards: also until the rival, whose last write may have cost what two seconds bring,
+/// can say what it did.
+const AFTER: Duration = Duration::from_millis(5000);
 /// Share of what it gets done in fair phases that it must get done in others, in percent. 100 is
 /// right; the rest is what the host makes of it.
 const SHARE: u64 = 25;
@@ -35,6 +41,14 @@ const LATENCY: Duration = Duration::from_secs(3);
 const MEMORY: Duration = Duration::from_secs(6);
 /// Pages of a request.
 const PAGES: usize = 16;
+/// How long the victim waits until the rival has what it wants.
+const BEFORE: Duration = Duration::from_millis(1500);
+/// How often the victim is moved.
+const MOVES: usize = 4;
+/// How long a move may take, until it is interpreted.
+const MOVED: Duration = Duration::from_secs(10);
+/// MiB of memory that the victim uses while it asks for the state of memory.
+const GROWS: usize = 48;
 const PAGE: usize = 4096;
 
 /// Whether the rival attacks now.
@@ -83,6 +97,15 @@ async fn console() -> Result<()> {
     }
     report::counter("victim.lines", line);
     // Until the rival has said what it did.
+    sleep(AFTER).await;
+    println!("victim: after all that");
+    Ok(())
+}
+
+/// Reports beside a rival that reports the same.
+async fn reports() -> Result<()> {
+    report::check("victim.reports", true, "its own");
+    report::counter("victim.reported", 1);
     sleep(AFTER).await;
     println!("victim: after all that");
     Ok(())
@@ -139,11 +162,93 @@ async fn memory() -> Result<()> {
     Ok(())
 }
 
+/// Has itself moved to a node of the other ISA, and gives how long init took to take that on.
+async fn move_away() -> Result<Duration> {
+    let to = dyad::system()?.nearest(dyad::isa().other(), dyad::node());
+    let to = to.ok_or(sys::Error::NoIsa)?;
+    let asked = Instant::now();
+    emulation::request(to, asked)?;
+    let took = asked.elapsed();
+    let is_emulated = || emulation::progress().is_some_and(|p| p.status == status::EMULATED);
+    while !is_emulated() && dyad::node() != to {
+        compute();
+        if asked.elapsed() > MOVED {
+            let p = emulation::progress();
+            return Err(Error::msg(format!("{p:?} after {MOVED:?}")));
+        }
+    }
+    // The poll ends, and what is interpreted with it.
+    dyad::yield_now().await;
+    match dyad::node() == to {
+        true => Ok(took),
+        false => Err(Error::msg(format!("it is on {}", dyad::node()))),
+    }
+}
+
+async fn moves() -> Result<()> {
+    emulation::enable()?;
+    sleep(BEFORE).await;
+    let (mut made, mut longest) = (0, Duration::ZERO);
+    let mut trouble = None;
+    while made < MOVES && trouble.is_none() {
+        match move_away().await {
+            Ok(took) => {
+                made += 1;
+                longest = longest.max(took);
+                println!("victim: moved {made} times");
+            }
+            Err(e) => trouble = Some(e.to_string()),
+        }
+    }
+    report::check(
+        "victim.moves",
+        trouble.is_none() && longest < LATENCY,
+        format_args!("{made} moves, longest request {longest:?}, trouble: {trouble:?}"),
+    );
+    Ok(())
+}
+
+/// Asks for the state of memory all the time, and uses memory in between.
+async fn state() -> Result<()> {
+    sleep(BEFORE).await;
+    let (mut answers, mut refused, mut longest) = (0u64, 0u64, Duration::ZERO);
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    let end = Instant::now() + WORK;
+    while Instant::now() < end || all.len() < GROWS {
+        for question in Question::ALL {
+            match sys::memory_state(question, dyad::node()) {
+                Ok(_) => answers += 1,
+                Err(_) => refused += 1,
+            }
+        }
+        if all.len() < GROWS {
+            let before = Instant::now();
+            all.push(vec![1; 1 << 20]);
+            longest = longest.max(before.elapsed());
+        }
+    }
+    black_box(&all);
+    report::check(
+        "victim.state",
+        answers > 0 && refused == 0 && longest < LATENCY,
+        format_args!("{answers} answers, {refused} refused, longest MiB {longest:?}"),
+    );
+    println!("victim: has asked");
+    Ok(())
+}
+
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
     args.expect_options(&["--scene"])?;
-    match args.one_of("--scene", &["console", "memory"], "console")? {
+    match args.one_of(
+        "--scene",
+        &["console", "reports", "memory", "moves", "state"],
+        "console",
+    )? {
+        "reports" => reports().await,
         "memory" => memory().await,
+        "moves" => moves().await,
+        "state" => state().await,
         _ => console().await,
     }
 }

@@ -100,6 +100,9 @@ pub struct Book<const N: usize> {
     parts: [Part; POOLS],
     used: u32,
     frames: u64,
+    /// How many blocks each node owns, and how many leave.
+    owned: [u32; MAX_NODES],
+    leaving: u32,
 }
 
 impl<const N: usize> Book<N> {
@@ -114,6 +117,8 @@ impl<const N: usize> Book<N> {
             }; POOLS],
             used: 0,
             frames: 0,
+            owned: [0; MAX_NODES],
+            leaving: 0,
         }
     }
 
@@ -153,7 +158,7 @@ impl<const N: usize> Book<N> {
     }
 
     /// All blocks.
-    pub fn blocks(&self) -> impl Iterator<Item = Block> + use<N> {
+    pub fn blocks(&self) -> impl ExactSizeIterator<Item = Block> + use<N> {
         (0..self.used).map(Block)
     }
 
@@ -163,14 +168,34 @@ impl<const N: usize> Book<N> {
     }
 
     fn set(&mut self, block: Block, state: State) {
+        let was = self.state(block);
+        if let Some(count) = self.counted(was) {
+            *count = count.saturating_sub(1);
+        }
+        if let Some(count) = self.counted(state) {
+            *count += 1;
+        }
         self.states[block.0 as usize] = state.bits();
     }
 
-    /// How many blocks are in a state.
-    pub fn count(&self, state: State) -> u64 {
-        let bits = state.bits();
-        let all = &self.states[..self.used as usize];
-        all.iter().filter(|&&b| b == bits).count() as u64
+    /// The count that a block in this state is part of. Free blocks are the rest.
+    fn counted(&mut self, state: State) -> Option<&mut u32> {
+        match state {
+            State::Free => None,
+            State::Owned(node) => Some(&mut self.owned[node.index()]),
+            State::Leaving { .. } => Some(&mut self.leaving),
+        }
+    }
+
+    /// How many blocks nobody owns.
+    pub fn count_free(&self) -> u64 {
+        let others = self.owned.iter().sum::<u32>() + self.leaving;
+        self.used.saturating_sub(others).into()
+    }
+
+    /// How many blocks a node owns. A block that is being taken from it does not count.
+    pub fn count_owned(&self, node: NodeId) -> u64 {
+        self.owned[node.index()].into()
     }
 
     /// Pool and first frame of a block.
@@ -344,7 +369,7 @@ mod tests {
         ];
         assert_eq!(got, expected);
         assert_eq!(b.assign(Block(0), node(0)), Err(Error::Exists));
-        assert_eq!(b.count(State::Free), 0);
+        assert_eq!(b.count_free(), 0);
     }
 
     #[test]
@@ -431,7 +456,7 @@ mod tests {
                     }
                     let asked = needs[who];
                     let gives = core::array::from_fn(|n| Need {
-                        gives: b.count(State::Owned(node(n))) > 0,
+                        gives: b.count_owned(node(n)) > 0,
                         ..needs[n]
                     });
                     let Some(victim) = b.victim(to, &gives) else {
@@ -445,7 +470,10 @@ mod tests {
                     };
                     prop_assert_ne!(victim, to);
                     let block = b.blocks().find(|&x| b.state(x) == State::Owned(victim)).unwrap();
+                    let before = (b.count_free(), b.count_owned(victim), b.count_owned(to));
                     b.begin(block, to).unwrap();
+                    let meanwhile = (before.0, before.1 - 1, before.2);
+                    prop_assert_eq!((b.count_free(), b.count_owned(victim), b.count_owned(to)), meanwhile);
                     b.done(block).unwrap();
                     let from = &mut needs[victim.index()];
                     from.owned -= B;
@@ -455,10 +483,15 @@ mod tests {
                     steps += 1;
                     prop_assert!(steps < 2000, "no end");
                 }
-                let owned: u64 = (0..3).map(|n| b.count(State::Owned(node(n)))).sum();
-                prop_assert_eq!(owned + b.count(State::Free), total);
+                let count = |state| b.blocks().filter(|&x| b.state(x) == state).count() as u64;
+                prop_assert_eq!(b.count_free(), count(State::Free));
+                for n in (0..3).map(node) {
+                    prop_assert_eq!(b.count_owned(n), count(State::Owned(n)));
+                }
+                let owned: u64 = (0..3).map(|n| b.count_owned(node(n))).sum();
+                prop_assert_eq!(owned + b.count_free(), total);
                 for n in 0..3 {
-                    let blocks = b.count(State::Owned(node(n)));
+                    let blocks = b.count_owned(node(n));
                     prop_assert_eq!(needs[n].owned, homes[n] + blocks * B);
                 }
             }

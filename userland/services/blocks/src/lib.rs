@@ -15,6 +15,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`answers`] | what programs may ask about the books, without a lock |
 //! | [`book`] | the state of every block; which block, which victim |
 //! | [`books`] | all that is known, and what nodes wish; requests of nodes whose faults find no memory |
 //! | [`evict`] | how a block is taken from a node, and what becomes of it if that goes wrong |
@@ -36,12 +37,14 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod answers;
 pub mod book;
 pub mod books;
 pub mod evict;
 pub mod holding;
 pub mod kernel;
 
+pub use answers::{Answers, Start};
 pub use book::{Block, Book, Need, State};
 pub use books::{Books, Wish};
 pub use holding::{Holding, Run};

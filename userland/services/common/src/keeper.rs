@@ -31,8 +31,6 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::{Error, Result};
 
-/// A name with this bit: the holder only reads, so what it leaves is whole whenever it ends.
-pub const READS: u32 = 1 << 30;
 /// The name of a keeper that is lost.
 const LOST: u32 = u32::MAX;
 
@@ -97,16 +95,15 @@ impl<W: Word> Keeper<W> {
     ///
     /// # Errors
     ///
-    /// `Again` if there is a holder that lives; `NodeDead` if a holder has ended that did not only read;
-    /// `BadArgument` if `me` is no name.
+    /// `Again` if there is a holder that lives; `NodeDead` if a holder has ended; `BadArgument` if `me` is no name.
     pub fn enter(&self, me: u32, lives: impl FnOnce(u32) -> bool) -> Result<Turn<'_, W>> {
         let (turn, before) = self.succeed(me, lives)?;
         match before {
-            Some(holder) if holder & READS == 0 => {
+            Some(_) => {
                 turn.lose();
                 Err(Error::NodeDead)
             }
-            _ => Ok(turn),
+            None => Ok(turn),
         }
     }
 
@@ -121,7 +118,7 @@ impl<W: Word> Keeper<W> {
         me: u32,
         lives: impl FnOnce(u32) -> bool,
     ) -> Result<(Turn<'_, W>, Option<u32>)> {
-        if me & !READS == 0 || me == LOST {
+        if me == 0 || me == LOST {
             return Err(Error::BadArgument);
         }
         let was = self.word.load();
@@ -129,7 +126,7 @@ impl<W: Word> Keeper<W> {
             0 => None,
             LOST => return Err(Error::NodeDead),
             // A thread is in one place at a time: a holder with the caller's name was an earlier invocation.
-            same if (same ^ me) & !READS == 0 => Some(same),
+            same if same == me => Some(same),
             other if lives(other) => return Err(Error::Again),
             other => Some(other),
         };
@@ -145,6 +142,11 @@ impl<W: Word> Keeper<W> {
             // Another one was faster, or the holder has given it back before it ended.
             false => Err(Error::Again),
         }
+    }
+
+    /// Whether what is protected is lost: nobody can take it any more.
+    pub fn is_lost(&self) -> bool {
+        name(self.word.load()) == LOST
     }
 
     /// Whether there is a holder just now.
@@ -253,8 +255,11 @@ mod tests {
     fn what_is_lost_stays_lost() {
         let k = Keeper::new();
         let turn = k.enter(5, |_| unreachable!()).unwrap();
+        assert!(!k.is_lost());
         assert_eq!(k.enter(7, |_| false).err(), Some(Error::NodeDead));
+        assert!(k.is_lost());
         drop(turn);
+        assert!(k.is_lost());
         assert_eq!(k.enter(5, |_| true).err(), Some(Error::NodeDead));
         assert_eq!(k.enter(u32::MAX, |_| true).err(), Some(Error::BadArgument));
     }
@@ -291,17 +296,5 @@ mod tests {
         });
         assert_eq!(late.err(), Some(Error::Again));
         assert!(again.take().is_some());
-    }
-
-    #[test]
-    fn a_holder_that_only_reads_loses_nothing() {
-        let k = Keeper::new();
-        core::mem::forget(k.enter(5 | READS, |_| unreachable!()).unwrap());
-        assert_eq!(k.enter(7, |_| true).err(), Some(Error::Again));
-        drop(k.enter(7, |n| n != (5 | READS)).unwrap());
-        core::mem::forget(k.enter(5 | READS, |_| unreachable!()).unwrap());
-        drop(k.enter(5, |_| unreachable!()).unwrap());
-        core::mem::forget(k.enter(5, |_| unreachable!()).unwrap());
-        assert_eq!(k.enter(7 | READS, |_| false).err(), Some(Error::NodeDead));
     }
 }

@@ -7,6 +7,8 @@
 //! | [`image`] | init | the regions and pages that a bundle becomes |
 //! | [`mappings`] | pager | ranges and regions of a client, in agreement whenever a thread ends |
 //! | [`ranges`] | pager | addresses of a client: which are free, which are mapped |
+//! | [`ending`] | init | how a program has ended |
+//! | [`quota`] | init | how many requests to move threads a program may have, and for when |
 //! | [`budget`] | console | what a client may cost in the long run |
 //! | [`lines`] | console | bytes of many clients to whole lines |
 //! | [`keeper`], [`robust`] | all | locks whose holder can end while it holds them, and state that is whole then |
@@ -18,6 +20,7 @@
 #![deny(unsafe_code)]
 
 pub mod budget;
+pub mod ending;
 pub mod first;
 pub mod frames;
 pub mod image;
@@ -25,6 +28,7 @@ pub mod keeper;
 pub mod lines;
 pub mod mappings;
 pub mod pool;
+pub mod quota;
 pub mod ranges;
 pub mod robust;
 pub mod rt;

@@ -12,10 +12,10 @@
 //!
 //! | error | why |
 //! |---|---|
-//! | `BadArgument` | no such operation, or not all of the text is inside the client's buffer |
+//! | `BadArgument` | no such operation; not all of the text is inside the client's buffer; no such kind of report; a name that is empty, or has something else than visible ASCII characters |
 //! | `TooLarge` | more than a page, or a name or detail beyond its limit |
 //! | `Again` | the client has written more than it may, or another thread of it is in the middle of a write: later |
-//! | `Denied` | only init may do that |
+//! | `Denied` | only init may do that; a [name](dyad_abi::record::name) of the kernel, init or the launcher |
 //!
 //! Text comes in pieces; the beginning of a line waits, per client and page, for its end, and only
 //! whole lines are written, so lines of different clients and threads do not mix. A client can
@@ -24,12 +24,16 @@
 //!
 //! A client that writes without end gets `Again` once it has written more than its
 //! [`Budget`](dyad_services::budget::Budget): 256 KiB at once, 64 KiB per second in the long run,
-//! with 32 bytes for each line. The work of writing is done on the client's thread, in the client's time.
+//! with 32 bytes for each line and 96 for each report. The work of writing is done on the client's thread,
+//! in the client's time.
+//!
+//! A report carries the number of the client in its record, so that what programs report can be told apart.
+//! The names of the kernel, init and the launcher are not for clients.
 //!
 //! | lock | who takes it | a holder that has ended leaves |
 //! |---|---|---|
 //! | the line of a page of a client | threads of that client; init when the client has ended | the beginning of a line: its length is one word, and the text below it is the client's |
-//! | the budget of a client | threads of that client | a budget that is off by one write at most |
+//! | the budget of a client | threads of that client | a budget that is off by one write or report at most |
 //!
 //! No lock is for several clients.
 //!

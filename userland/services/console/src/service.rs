@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use dyad_abi::record::name;
 use dyad_abi::service::{CONSOLE_THREADS, ReportText, console, console_client, program};
 use dyad_abi::user::{MAX_REPORT_DETAIL, MAX_REPORT_NAME, PAGE_SIZE, ReportKind};
 use dyad_abi::{Error, NodeId, Result};
@@ -30,6 +31,9 @@ const LIMITS: Limits = Limits {
 /// What a line costs beside its bytes: the device puts time and place before each.
 const LINE_COST: u32 = 32;
 
+/// What a report costs beside the bytes of its name and detail: the members of its record.
+const REPORT_COST: u32 = 96;
+
 static BUDGETS: [RobustLock<Budget>; CLIENTS] =
     [const { RobustLock::new(Budget::new(LIMITS)) }; CLIENTS];
 
@@ -47,7 +51,7 @@ fn serve(call: Call) -> Result<u64> {
     let [what, a, b, _] = call.words;
     match what {
         console::WRITE => write(&call, a, b),
-        console::REPORT => report(call.badge, a),
+        console::REPORT => report(&call, a),
         console::END if call.badge == program::INIT => end(&call, a),
         console::END => Err(Error::Denied),
         _ => Err(Error::BadArgument),
@@ -133,8 +137,8 @@ fn write(call: &Call, offset: u64, len: u64) -> Result<u64> {
     Ok(len)
 }
 
-fn report(badge: u64, offset: u64) -> Result<u64> {
-    let Client { window, .. } = client(badge)?;
+fn report(call: &Call, offset: u64) -> Result<u64> {
+    let Client { window, budget, .. } = client(call.badge)?;
     let word = |at: usize| -> Result<u64> {
         let mut bytes = [0; 8];
         let at = offset.checked_add(at as u64).ok_or(Error::BadArgument)?;
@@ -160,7 +164,15 @@ fn report(badge: u64, offset: u64) -> Result<u64> {
         let at = offset.checked_add(at as u64).ok_or(Error::BadArgument)?;
         window.read(at, into).ok_or(Error::BadArgument)?;
     }
-    device()?.report(kind, value, printable(name), printable(detail))?;
+    let (name, detail) = (printable(name), printable(detail));
+    name::of_program(name)?;
+    let device = device()?;
+    let mut budget = budget.try_lock(call)?;
+    if !budget.has_some(device.now()?) {
+        return Err(Error::Again);
+    }
+    device.report_of(call.badge, kind, value, name, detail)?;
+    budget.spend((name.len() + detail.len()) as u32 + REPORT_COST);
     Ok(0)
 }
 

@@ -32,6 +32,7 @@ use dyad_abi::cap::CapIndex;
 use dyad_abi::service::{ASK_BASE, program, thread_id};
 use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, losses, request};
 use dyad_abi::{Error, Result};
+use dyad_services::quota::Asker;
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Receive, Send, Space};
 
@@ -209,9 +210,9 @@ pub fn attend() {
                 node,
             } => {
                 let to = (node.index() as u64, 0);
-                let noted = Who::warden(here())
-                    .ok_or(Error::Again)
-                    .and_then(|me| emulate::move_to(me, program.into(), thread.into(), to));
+                let noted = Who::warden(here()).ok_or(Error::Again).and_then(|me| {
+                    emulate::move_to((me, Asker::Launcher), program.into(), thread.into(), to)
+                });
                 (number, noted)
             }
             Ask::Page {

@@ -18,8 +18,9 @@
 //!
 //! One holder at a time, an invocation or a warden, which the word of their [`Keeper`] names. Who does not get them comes
 //! again, but not if the holder has ended. What the holder was doing may be half done then, so nothing is handed out any
-//! more; but of one that only read nothing is lost. Only threads of the program whose memory it is change the books, so a
-//! program that has a thread of its own end here harms itself.
+//! more. Only threads of the program whose memory it is, and wardens, take the books, so a program that has a thread of
+//! its own end here, or wait for a CPU, harms itself. Questions are answered without the books: the holder stores the
+//! [`Answers`] before it gives the books back.
 
 #![allow(unsafe_code)]
 
@@ -32,8 +33,8 @@ use dyad_abi::service::memory::{Question, is_block_size};
 use dyad_abi::service::slot;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, NodeId, Result};
-use dyad_blocks::{Book, Books, Run, State};
-use dyad_services::keeper::{Keeper, READS};
+use dyad_blocks::{Answers, Book, Books, Run, Start};
+use dyad_services::keeper::Keeper;
 use dyad_services::robust::is_inside;
 use dyad_services::rt::{self, Call};
 use dyad_sys::cap::{Cap, Memory};
@@ -59,8 +60,7 @@ pub struct Bank {
     /// Whose memory this is, and its address space; 0: nobody's.
     program: u64,
     space: u32,
-    at_start: [u64; MAX_NODES],
-    shared_at_start: u64,
+    start: Start,
 }
 
 /// The books; who may look at them says `KEEPER`.
@@ -74,9 +74,13 @@ static BANK: Banks = Banks(UnsafeCell::new(Bank {
     books: Books::new(),
     program: 0,
     space: 0,
-    at_start: [0; MAX_NODES],
-    shared_at_start: 0,
+    start: Start {
+        nodes: [0; MAX_NODES],
+        shared: 0,
+    },
 }));
+/// What programs may ask about the books.
+static ANSWERS: Answers = Answers::new();
 /// The program's address space, for who cannot have the books; 0: none.
 static SPACE: AtomicU64 = AtomicU64::new(0);
 /// The number of the program whose memory this is; 0: none.
@@ -112,11 +116,6 @@ impl Who {
             .map_err(|_| Error::Denied)
     }
 
-    /// The same of one that only reads.
-    pub const fn reading(self) -> Who {
-        Who(self.0 | READS)
-    }
-
     /// The warden of a node, in the node's present life: it is started again with its node.
     pub fn warden(node: NodeId) -> Option<Who> {
         let life = rt::hardware(node).node_state(node).ok()?.incarnation;
@@ -137,7 +136,7 @@ impl Who {
 
     /// Whether it goes on, or may. One that was ready on a node that has died goes on elsewhere.
     pub fn goes_on(self) -> bool {
-        let name = self.0 & !READS;
+        let name = self.0;
         if name & Who::WARDEN == 0 {
             return is_inside(name.into());
         }
@@ -149,7 +148,7 @@ impl Who {
     }
 }
 
-/// Does something with the books.
+/// Does something with the books, and stores the answers to questions about them.
 ///
 /// # Errors
 ///
@@ -160,6 +159,7 @@ pub fn with<T>(me: Who, f: impl FnOnce(&mut Bank) -> Result<T>) -> Result<T> {
     // system is built nobody else runs.
     let bank = unsafe { &mut *BANK.0.get() };
     let done = f(bank);
+    bank.store_answers();
     drop(turn);
     done
 }
@@ -181,32 +181,9 @@ impl Bank {
         Calls(space.map(Cap::at))
     }
 
-    fn answer(&self, question: Question, node: NodeId) -> u64 {
-        let n = node.index();
-        let (book, counts) = (&self.books.book, &self.books.counts[n]);
-        let holding = &self.books.holdings[n];
-        match question {
-            Question::BlockSize => book.block_frames() * PAGE_SIZE,
-            Question::Blocks => book.blocks().count() as u64,
-            Question::Free => book.count(State::Free),
-            Question::Owned => book.count(State::Owned(node)),
-            Question::Frames => holding.frames(),
-            Question::AtStart => self.at_start[n],
-            Question::Open => holding.open(),
-            Question::SharedAtStart => self.shared_at_start,
-            Question::Requests => counts.requests,
-            Question::Assigned => counts.assigned,
-            Question::Evicted => counts.evicted,
-            Question::Moved => counts.moved,
-            Question::Refused => counts.refused,
-            Question::Busy => self.books.is_busy().into(),
-            Question::Online => counts.online.instructions,
-            Question::Offline => counts.offline.instructions,
-            Question::Again => counts.again.instructions,
-            Question::OnlineTime => counts.online.ns,
-            Question::OfflineTime => counts.offline.ns,
-            Question::AgainTime => counts.again.ns,
-        }
+    /// Stores the answers to questions about the books, for programs.
+    fn store_answers(&self) {
+        ANSWERS.store(&self.books, &self.start);
     }
 }
 
@@ -257,18 +234,23 @@ pub fn end(me: Who, program: u64) {
     }
 }
 
-/// Answers a question.
+/// Answers a question, without the books.
 ///
 /// # Errors
 ///
-/// `BadArgument` if there is no such question; `NoSuchNode`; as [`with`].
-pub fn state(me: Who, question: u64, node: u64) -> Result<u64> {
+/// `Denied` if the caller is no thread of a program that is no service; `BadArgument` if there is no such question;
+/// `NoSuchNode`; `NodeDead` if the books are lost.
+pub fn state(call: &Call, question: u64, node: u64) -> Result<u64> {
+    threads::thread_of(call)?;
     let question = Question::from_number(question).ok_or(Error::BadArgument)?;
     let nodes = rt::info()?.system.node_count as usize;
     let node = NodeId::new(node)
         .filter(|n| n.index() < nodes)
         .ok_or(Error::NoSuchNode)?;
-    with(me.reading(), |bank| Ok(bank.answer(question, node)))
+    match KEEPER.is_lost() {
+        true => Err(Error::NodeDead),
+        false => Ok(ANSWERS.load(question, node)),
+    }
 }
 
 impl Builder {
@@ -308,7 +290,7 @@ impl Builder {
             p.supply(&mut self.store, node, arena).during("supply")?;
             holding.add(run).during("supply")?;
             holding.open_to_limit();
-            bank.at_start[node.index()] = home;
+            bank.start.nodes[node.index()] = home;
             self.lend(p, &mut bank.books.book, node.index(), lends, frames)?;
         }
         let (start, len) = self.store.longest(CXL).during("blocks")?;
@@ -322,6 +304,7 @@ impl Builder {
         for node in self.nodes() {
             bank.books.apply(&bank.calls(), node).during("supply")?;
         }
+        bank.store_answers();
         Ok(())
     }
 

@@ -13,8 +13,9 @@
 //! beginning: on the CPU on which a warden looks the thread does not run in that moment, so the one on the
 //! thread's own node finds it ready, if that has one CPU.
 //!
-//! The word of its [`Keeper`] names who has the list. The next one that wants it succeeds a holder that has ended, and
-//! does each step that the holder may have begun once more; so a step does nothing that cannot be repeated:
+//! Each program has a [`list`] of requests, with a lock that names its holder. The next thread that wants it succeeds a
+//! holder that has ended, and does each step that the holder may have begun once more; so a step does nothing that cannot
+//! be repeated:
 //!
 //! | the one before was lost | the next one finds | and |
 //! |---|---|---|
@@ -24,26 +25,25 @@
 //!
 //! | word | whose |
 //! |---|---|
-//! | list of requests | whoever has its turn |
-//! | whether there is one: `MOVING` | whoever has its turn; written after a request is whole |
+//! | list of requests | the holder of its lock |
 //! | hold word of a thread | init's; sched reads it before it dispatches |
 //! | page of a thread | by its status: init's, until that says `PENDING` or `RETURN` |
 
 #![allow(unsafe_code)]
 
+mod list;
 mod pages;
 mod shown;
 mod texts;
 
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::StopOutcome;
 use dyad_abi::emulation::{self, PAGE_WORDS, Page, WINDOWS, ready, stack_pointer, status};
 use dyad_abi::service::{INFO_BASE, sched, slot, thread_id, thread_of_id};
 use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
-use dyad_services::keeper::Keeper;
+use dyad_services::quota::{Asker, due};
 use dyad_services::rt::{self, Call};
 use dyad_sys::cap::{Cap, Thread, ThreadSetup};
 
@@ -52,13 +52,12 @@ use crate::program::{HOME, Program};
 use crate::threads;
 use crate::wardens;
 
+pub use list::{attend, is_moving};
 pub use pages::hold_words;
 use pages::{Mapped, hold, is_free};
 pub use shown::look as show_wanted;
 pub use texts::Texts;
 
-/// Most requests at a time.
-const MOST: usize = 8;
 /// How long until a thread is looked at again that runs; each time twice as long, as it may be this warden
 /// that keeps it from its CPU.
 const LOOK_NS: u64 = 20_000;
@@ -71,10 +70,6 @@ const OTHERS_NS: u64 = 500_000;
 /// How often one that waits or invokes is made to go on, and how often it is given twice as long for that.
 const RETRIES: u32 = 40;
 const DOUBLED: u32 = 10;
-/// How often it is looked whether somebody else is done with the list before that is left for later, and
-/// when that is.
-const SPINS: u32 = 2000;
-const LATER_NS: u64 = 100_000;
 /// The first CPU of a node.
 const FIRST: CpuId = CpuId::new(0).unwrap();
 
@@ -94,56 +89,6 @@ struct Request {
     stopped: bool,
 }
 
-/// The list.
-struct Requests(UnsafeCell<[Option<Request>; MOST]>);
-
-// SAFETY: 1. Only who has its turn of `KEEPER` looks at the list.
-unsafe impl Sync for Requests {}
-
-static REQUESTS: Requests = Requests(UnsafeCell::new([None; MOST]));
-/// Of each of them, the index of the thread's capability, 0 for none: for those who do not wait.
-static MOVING: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
-static KEEPER: Keeper = Keeper::new();
-
-/// Does something with the list.
-///
-/// # Errors
-///
-/// `Again` if somebody else has it.
-fn with_requests<T>(
-    me: Who,
-    f: impl FnOnce(&mut [Option<Request>; MOST]) -> Result<T>,
-) -> Result<T> {
-    let (turn, before) = KEEPER.succeed(me.name(), |other| Who::of(other).goes_on())?;
-    // SAFETY: 1. It is this thread's turn, and of one that is lost nothing is run any more.
-    let all = unsafe { &mut *REQUESTS.0.get() };
-    if before.is_some() {
-        for (slot, moving) in all.iter_mut().zip(&MOVING) {
-            // One that was just being entered, or taken out.
-            if moving.load(Ordering::Acquire) == 0 {
-                *slot = None;
-            } else if slot.is_none() {
-                moving.store(0, Ordering::Release);
-            }
-        }
-    }
-    let done = f(all);
-    drop(turn);
-    done
-}
-
-/// Whether a thread is being moved: it may be stopped without having ended.
-pub fn is_moving(thread: Cap<Thread>) -> bool {
-    let index = u64::from(thread.index().get());
-    MOVING.iter().any(|m| m.load(Ordering::Acquire) == index)
-}
-
-/// Takes a request out of the list.
-fn remove(slot: &mut Option<Request>, moving: &AtomicU64) {
-    *slot = None;
-    moving.store(0, Ordering::Release);
-}
-
 /// What a step has led to.
 enum Step {
     /// Nothing is left to do.
@@ -157,8 +102,8 @@ enum Step {
 /// # Errors
 ///
 /// `NotFound` if there is no such thread; `NotReady` if the program cannot interpret it; `NoSuchNode`,
-/// `NodeDead`; `Exists` if the thread is asked for or interpreted already; `Again` if somebody else is
-/// here; `Full`; as the kernel says.
+/// `NodeDead`; `BadArgument` if the time is too late; `Exists` if the thread is asked for or interpreted already;
+/// `Again` if another thread has the program's list; `Full` if the program has too many requests; as the kernel says.
 pub fn ask(call: Call, [n, node, at]: [u64; 3]) -> Result<u64> {
     if thread_of_id(call.token >> 8).0 != call.badge {
         return Err(Error::Denied);
@@ -167,15 +112,21 @@ pub fn ask(call: Call, [n, node, at]: [u64; 3]) -> Result<u64> {
         return shown::ask(call.badge);
     }
     let me = Who::invocation(&call)?;
-    move_to(me, call.badge, n, (node, at))
+    move_to((me, Asker::Program), call.badge, n, (node, at))
 }
 
-/// The same, by whoever asks for it.
+/// Notes that a thread is to be moved to a node at a time. A request of the launcher takes the place of one of the
+/// program that is not due yet.
 ///
 /// # Errors
 ///
 /// As [`ask`]; `NotFound` if there is no such program or thread.
-pub fn move_to(me: Who, program: u64, n: u64, (node, at): (u64, u64)) -> Result<u64> {
+pub fn move_to(
+    (me, asker): (Who, Asker),
+    program: u64,
+    n: u64,
+    (node, at): (u64, u64),
+) -> Result<u64> {
     let guest = threads::of(program).map_err(|_| Error::NotFound)?;
     if !guest.runs(n) {
         return Err(Error::NotFound);
@@ -184,22 +135,21 @@ pub fn move_to(me: Who, program: u64, n: u64, (node, at): (u64, u64)) -> Result<
     if !rt::hardware(HOME).node_state(to)?.is_live() {
         return Err(Error::NodeDead);
     }
-    let at = rt::hardware(HOME).now()?.max(at);
+    let now = rt::hardware(HOME).now()?;
+    let at = due(now, at)?;
     let request = emulated(program, n, guest)?;
     let request = Request { to, at, ..request };
-    with_requests(me, |all| {
+    list::of(program)?.with(me, |mut held| {
         let page = Mapped::of(thread_id(program, n));
-        if !is_free(page.status().load(Ordering::Acquire)) || is_moving(request.thread) {
-            return Err(Error::Exists);
+        match held.find(request.thread) {
+            Some(other) if asker == Asker::Launcher && other.is_early(now) => {
+                // Each store leaves a request that is whole.
+                other.to = to;
+                other.at = at;
+            }
+            None if is_free(page.status().load(Ordering::Acquire)) => held.enter(asker, request)?,
+            _ => return Err(Error::Exists),
         }
-        let (free, moving) = all
-            .iter_mut()
-            .zip(&MOVING)
-            .find(|(r, _)| r.is_none())
-            .ok_or(Error::Full)?;
-        *free = Some(request);
-        // Whoever sees that it is moved finds the request whole.
-        moving.store(request.thread.index().get().into(), Ordering::Release);
         page.set_outcome(0);
         page.status().store(status::ASKED, Ordering::Release);
         Ok(())
@@ -221,41 +171,6 @@ pub fn look(program: u64, n: u64, word: u64) -> Result<u64> {
     shown::parts(program)?;
     let page = Mapped::of(thread_id(program, n));
     Ok(page.word(word as usize * 8).load(Ordering::Acquire))
-}
-
-/// What a warden does of what is to be done, and when it is to look again.
-pub fn attend(node: NodeId) -> Option<u64> {
-    let is_asked = || MOVING.iter().any(|m| m.load(Ordering::Acquire) != 0);
-    if !is_asked() {
-        return None;
-    }
-    // All of them look at the same time, and none of them for long.
-    for _ in 0..SPINS {
-        if !KEEPER.is_taken() {
-            break;
-        }
-        dyad_sys::raw::relax();
-    }
-    let now = rt::hardware(node).now().ok()?;
-    let next = Who::warden(node).map(|me| {
-        with_requests(me, |all| {
-            let mut next = None::<u64>;
-            for (slot, moving) in all.iter_mut().zip(&MOVING) {
-                let Some(request) = slot else {
-                    continue;
-                };
-                match request.step(node, now) {
-                    Step::Done => remove(slot, moving),
-                    Step::At(t) => next = Some(next.map_or(t, |n| n.min(t))),
-                }
-            }
-            Ok(next)
-        })
-    });
-    match next {
-        Some(Ok(next)) => next,
-        _ => Some(now + LATER_NS),
-    }
 }
 
 /// The ISA of a node.
@@ -289,6 +204,11 @@ fn next_look(from: u64, now: u64) -> u64 {
 impl Request {
     fn page(&self) -> Mapped {
         Mapped::of(self.setup.id)
+    }
+
+    /// Whether nothing has been done for it yet, as it is not due.
+    fn is_early(&self, now: u64) -> bool {
+        now < self.at && self.waits == 0 && !self.stopped
     }
 
     fn step(&mut self, node: NodeId, now: u64) -> Step {
@@ -549,13 +469,8 @@ fn emulated(program: u64, n: u64, guest: &threads::Guest) -> Result<Request> {
 /// `Again` if a warden, or a thread of the program, is at it.
 pub fn forget(program: u64) -> Result<()> {
     let me = Who::warden(here()).ok_or(Error::Again)?;
-    with_requests(me, |all| {
-        for (slot, moving) in all.iter_mut().zip(&MOVING) {
-            if let Some(request) = slot.filter(|r| r.program == program) {
-                request.let_go();
-                remove(slot, moving);
-            }
-        }
+    list::of(program)?.with(me, |held| {
+        held.clear(Request::let_go);
         Ok(())
     })
 }

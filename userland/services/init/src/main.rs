@@ -32,12 +32,12 @@
 //!
 //! | error | why |
 //! |---|---|
-//! | `BadArgument` | no such operation |
+//! | `BadArgument` | no such operation; `EXIT`: the code has more than 32 bits; `EMULATE`: the time is more than 10 s away |
 //! | `NoMemory`, `Again` | of `MEMORY`: there is none, or somebody else is asking |
 //! | `Denied` | only the pager may do that; an unknown program; one that is ending |
 //! | `Again` | `START`: the thread runs, or has not quite ended |
 //! | `NoSuchNode`, `NodeDead` | `START`: the node |
-//! | `NoSuchNode`, `NodeDead`, `Exists`, `Again`, `Full` | `EMULATE`: the node; it is being moved; somebody else is here |
+//! | `NoSuchNode`, `NodeDead`, `Exists`, `Again`, `Full` | `EMULATE`: the node; it is being moved; another thread has the program's list of requests; the program has 8 requests |
 //! | `NotFound`, `NoSuchNode`, `NodeDead` | no such thread; the node that it is asked to go to |
 //!
 //! # Memory

@@ -3,13 +3,14 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
+use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK, name};
 use dyad_abi::service::{process, program, slot, thread_id, thread_of_id};
 use dyad_abi::user::{
     self, DATA_STACK_SIZE, FAULT_NO_MEMORY, FAULT_SUPPLY_SHIFT, PAGE_SIZE, ReportKind, STACK_SIZE,
     Stack,
 };
 use dyad_abi::{Error, Isa, NodeId, Result};
+use dyad_services::ending::Ending;
 use dyad_services::rt::{self, Call};
 use dyad_services::text::Text;
 use dyad_sys::Lock;
@@ -76,7 +77,7 @@ fn begin() -> ! {
     });
     if let Err(trouble) = going {
         say(format_args!("the system does not start: {trouble}"));
-        check("init.start", false, format_args!("{trouble}"));
+        check(name::INIT, false, format_args!("{trouble}"));
         shut_down(EXIT_BOOT);
     }
     let e = Cap::<Thread>::at(slot::THREAD).exit(0);
@@ -117,7 +118,7 @@ pub fn start_failed() {
     if system.is_none() && !wardens::lives(HOME, first) {
         let why = format_args!("node {HOME} has died while it was starting the system");
         say(why);
-        check("init.start", false, why);
+        check(name::INIT, false, why);
         shut_down(EXIT_FAILED);
     }
 }
@@ -169,18 +170,15 @@ fn has_ended(guest: &Guest, deaths: u32) -> bool {
 }
 
 fn beside_ended(system: &mut System, guest: Guest) {
-    let code = exit_code(&guest);
-    say(format_args!(
-        "program {:?} ended with code {code}",
-        guest.name
-    ));
-    take_down(system, &guest, "beside.returned");
+    let ending = ending_of(&guest);
+    say(format_args!("program {:?} {ending}", guest.name));
+    take_down(system, &guest, name::BESIDE);
 }
 
 /// The program has ended: takes it down, and ends the run. A program beside it ends with the run.
 pub fn ended(system: &System) -> ! {
     let ended = report_end(system);
-    let returned = take_down(system, &system.guest, "frames.returned");
+    let returned = take_down(system, &system.guest, name::FRAMES);
     shut_down(if ended && returned {
         EXIT_OK
     } else {
@@ -189,9 +187,9 @@ pub fn ended(system: &System) -> ! {
 }
 
 /// How a program has ended; says where, if that was a fault.
-fn exit_code(guest: &Guest) -> u64 {
+fn ending_of(guest: &Guest) -> Ending {
     let Ok(end) = threads::of(guest.program.number).map(threads::Guest::end) else {
-        return process::FAULT_CODE;
+        return Ending::Faulted;
     };
     let [kind, address, pc, isa, n] = end.fault;
     if kind != 0 {
@@ -207,29 +205,16 @@ fn exit_code(guest: &Guest) -> u64 {
             }
         ));
     }
-    match (end.code, kind) {
-        (0, 0) => process::LOST_CODE,
-        (0, _) => process::FAULT_CODE,
-        (n, _) => n - 1,
-    }
+    end.ending
 }
 
 /// Says how the program has ended, and whether that is a success.
 fn report_end(system: &System) -> bool {
-    let code = exit_code(&system.guest);
-    let why = match code {
-        process::LOST_CODE => ": its thread was lost with a node that has died",
-        _ => "",
-    };
-    check(
-        "app.exit",
-        code == 0,
-        format_args!(
-            "program {:?} ended with code {code}{why}",
-            system.guest.name
-        ),
-    );
-    code == 0
+    let ending = ending_of(&system.guest);
+    let ok = ending.is_success();
+    let name = system.guest.name;
+    check(name::EXIT, ok, format_args!("program {name:?} {ending}"));
+    ok
 }
 
 /// Why nothing was at the address of a fault, if that can be said.
@@ -299,8 +284,7 @@ fn process(call: Call) -> Result<u64> {
         return blocks::more(me, what >> 8 & 0xff, node).map(|()| 0);
     }
     if what == process::MEMORY_STATE {
-        let me = Who::invocation(&call)?;
-        return blocks::state(me, a, b);
+        return blocks::state(&call, a, b);
     }
     if what & 0xff != process::FAULTED {
         return threads::request(&call);

@@ -33,6 +33,7 @@ use dyad_abi::cap::CapIndex;
 use dyad_abi::service::{INFO_BASE, process, program, sched, slot, thread_id, thread_of_id};
 use dyad_abi::user::MAX_PROGRAM_THREADS;
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
+use dyad_services::ending::{Ending, exit_code};
 use dyad_services::robust::is_inside;
 use dyad_services::rt::{self, Call};
 use dyad_sys::cap::{Cap, Component, Receive, Thread, ThreadSetup};
@@ -44,9 +45,6 @@ use crate::{ask, emulate};
 /// Programs that are no services.
 pub const GUESTS: usize = 2;
 const THREADS: usize = MAX_PROGRAM_THREADS as usize;
-
-/// Kind of a fault of which nothing is known.
-const OTHER_FAULT: u64 = 8;
 
 /// States, in the low bits of a thread's word. Bits 8 to 31: of STARTING the token of the invocation that starts it. Above
 /// them it is counted how often it has been started.
@@ -98,6 +96,8 @@ pub struct Guest {
     code: AtomicU64,
     /// The fault it was ended for: kind (0: none), address, program counter, ISA, thread.
     fault: [AtomicU64; 5],
+    /// The thread plus one that has stopped, and nobody has said why; 0: none.
+    stopped: AtomicU64,
 }
 
 static ALL: [Guest; GUESTS] = [const {
@@ -115,13 +115,14 @@ static ALL: [Guest; GUESTS] = [const {
         over: AtomicU64::new(0),
         code: AtomicU64::new(0),
         fault: [const { AtomicU64::new(0) }; 5],
+        stopped: AtomicU64::new(0),
     }
 }; GUESTS];
 
 /// How a program has ended.
 pub struct End {
-    /// Its exit code plus one; 0: it has given none.
-    pub code: u64,
+    /// How.
+    pub ending: Ending,
     /// Kind (0: none), address, program counter, ISA, thread of a fault.
     pub fault: [u64; 5],
 }
@@ -233,10 +234,16 @@ impl Guest {
 
     /// How it has ended.
     pub fn end(&self) -> End {
-        End {
-            code: self.code.load(Ordering::Acquire),
-            fault: core::array::from_fn(|i| self.fault[i].load(Ordering::Acquire)),
-        }
+        let fault = core::array::from_fn(|i| self.fault[i].load(Ordering::Acquire));
+        let code = self.code.load(Ordering::Acquire);
+        let stopped = self.stopped.load(Ordering::Acquire);
+        let ending = match (code.checked_sub(1), fault[0], stopped.checked_sub(1)) {
+            (Some(code), _, _) => Ending::Exited(code as u32),
+            (None, 1.., _) => Ending::Faulted,
+            (None, 0, Some(n)) => Ending::Stopped(n),
+            (None, 0, None) => Ending::Lost,
+        };
+        End { ending, fault }
     }
 
     /// Whether there is thread `n`, and the program goes on.
@@ -337,13 +344,13 @@ impl Guest {
 
     /// `EXIT`, by the invocation `token`: returns only if the kernel refuses.
     fn exit(&self, n: u64, token: u64, code: u64) -> Result<u64> {
+        let code = exit_code(code)?;
         let thread = cap::<Thread>(&self.threads[n as usize].cap)?;
         if self.say_how(token) {
-            self.code
-                .store(u64::from(code as u32) + 1, Ordering::Release);
+            self.code.store(u64::from(code) + 1, Ordering::Release);
             self.over.store(SAID, Ordering::Release);
         }
-        Err(thread.exit(code as u32))
+        Err(thread.exit(code))
     }
 
     /// Whether no other thread has said how the program ends, or is about to; the invocation `token` has to say it then.
@@ -375,6 +382,14 @@ impl Guest {
         }
     }
 
+    /// Thread `n` has stopped. It has not said that it ends, it has made no error that was told, and no node has died.
+    fn stopped(&self, n: u64) {
+        if self.say_how(INIT) {
+            self.stopped.store(n + 1, Ordering::Release);
+            self.over.store(SAID, Ordering::Release);
+        }
+    }
+
     /// Threads in a state: bit by number.
     fn in_state(&self, wanted: u64) -> u64 {
         let is = |e: &&Entry| e.word.load(Ordering::Acquire) & state::MASK == wanted;
@@ -383,7 +398,7 @@ impl Guest {
     }
 
     /// Looks whether threads have been lost with nodes that have died, of which there are so many: if
-    /// there are none, it is the thread's own fault that it has stopped, though nobody could say which.
+    /// there are none, it is the program's own doing that the thread has stopped, which ends the program.
     /// `true`: the program has ended, in whatever way.
     pub fn look_for_lost(&self, (number, name): (u64, &str), deaths: u32) -> bool {
         for (n, entry) in self.threads.iter().enumerate() {
@@ -398,7 +413,7 @@ impl Guest {
                     .is_ok()
             {
                 match deaths {
-                    0 => self.fault(INIT, [OTHER_FAULT, 0, 0, 0, n as u64]),
+                    0 => self.stopped(n as u64),
                     _ => say(format_args!(
                         "program {name:?}, thread {n}: lost with its node"
                     )),

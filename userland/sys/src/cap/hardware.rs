@@ -135,8 +135,24 @@ impl Cap<Hardware> {
     /// another node; and those of
     /// [every operation](super#errors-of-every-operation).
     pub fn report(self, kind: ReportKind, value: u64, name: &str, detail: &str) -> Result<()> {
+        self.report_of(0, kind, value, name, detail)
+    }
+
+    /// Records a check or a counter which a program has reported; 0: the caller itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`report`](Cap::report), and `BadArgument` if there is no such program.
+    pub fn report_of(
+        self,
+        program: u64,
+        kind: ReportKind,
+        value: u64,
+        name: &str,
+        detail: &str,
+    ) -> Result<()> {
         let args = ReportArgs {
-            kind: kind as u64,
+            kind: kind.word(program),
             value,
             name: name.as_ptr() as u64,
             name_len: name.len() as u64,

@@ -225,7 +225,8 @@ pub fn enable() -> Result<()> {
 /// # Errors
 ///
 /// `NotReady` before [`enable`]; `NotFound` if there is no such thread, `Denied` if it has no point;
-/// `NoSuchNode`, `NodeDead`; `Exists` if it has been asked already; `Again`, `Full` if init is busy.
+/// `NoSuchNode`, `NodeDead`; `BadArgument` if `at` is more than 10 s away; `Exists` if it has been asked already;
+/// `Again` if init is busy; `Full` if the program has 8 requests.
 pub fn request(n: u64, node: NodeId, at: u64) -> Result<()> {
     point().ok_or(Error::NotReady)?;
     ask(n, node.index() as u64, at)
