@@ -72,7 +72,7 @@ impl Contents {
     /// As a word: no object, no guard. No frame has this number.
     pub const NONE: u64 = u64::MAX;
     /// Words of a slot after the header and the stamp.
-    pub(crate) const WORDS: usize = 6;
+    pub const WORDS: usize = 6;
 
     #[inline]
     pub(crate) const fn words(&self) -> [u64; Contents::WORDS] {

@@ -110,7 +110,7 @@ pub use header::{Owner, SlotHeader, plain};
 pub use line::Line;
 pub use range::{FrameRange, Span, narrow};
 pub use services::{Parts, Services};
-pub use slot::{Narrowed, SlotPlace};
+pub use slot::{Filling, Narrowed, SlotPlace, activate, deactivate};
 pub use table::{Found, Slot, Table};
 
 /// Bytes of a slot: one cache line.

@@ -8,7 +8,6 @@ use dyad_shm::pool::PhysAddr;
 
 use crate::SLOT_BYTES;
 use crate::contents::Contents;
-use crate::header::SlotHeader;
 use crate::table::{STAMP, instead};
 
 /// The words of one slot, with what [`GlobalMem`] promises of each operation.
@@ -77,12 +76,8 @@ impl<M: GlobalMem + ?Sized> Line for LineAt<'_, M> {
 /// Replaces a header, if it is still the old one. Says which it is if not.
 #[inline]
 #[track_caller]
-pub(crate) fn change(
-    line: &impl Line,
-    old: SlotHeader,
-    new: SlotHeader,
-) -> Result<(), crate::Refused> {
-    match line.replace(old.bits(), new.bits()) {
+pub(crate) fn change(line: &impl Line, old: u64, new: u64) -> Result<(), crate::Refused> {
+    match line.replace(old, new) {
         Ok(_) => Ok(()),
         Err(now) => Err(instead(now)),
     }

@@ -10,7 +10,7 @@ use dyad_shm::protocol::EpochSource;
 use crate::SLOT_BYTES;
 use crate::contents::{Contents, GuardRef};
 use crate::error::Refused;
-use crate::header::SlotHeader;
+use crate::header::{SlotHeader, plain};
 use crate::line::{Line, LineAt, change};
 use crate::services::Services;
 use crate::table::Table;
@@ -33,6 +33,15 @@ impl SlotPlace {
             })
         } else {
             None
+        }
+    }
+
+    /// Slot `n` of those that a leaf has, counted round.
+    #[inline(always)]
+    pub const fn within(leaf: WeakRef, n: u64) -> SlotPlace {
+        SlotPlace {
+            leaf,
+            index: (n % LEAF_SLOTS as u64) as u8,
         }
     }
 
@@ -77,6 +86,139 @@ pub struct Narrowed {
     pub guard: Option<GuardRef>,
 }
 
+/// What a slot is to hold, in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filling {
+    /// The header of an ACTIVE slot.
+    pub header: u64,
+    /// What follows the stamp.
+    pub words: [u64; Contents::WORDS],
+}
+
+impl Filling {
+    /// A capability.
+    #[inline]
+    pub const fn of(contents: &Contents) -> Filling {
+        let (ty, rights) = (contents.ty, contents.rights);
+        Filling {
+            header: SlotHeader::Active { ty, rights }.bits(),
+            words: contents.words(),
+        }
+    }
+}
+
+/// The row `slot activate`: puts a capability into a slot. `reserved` is the header of slots that this node is filling
+/// ([`plain::reserved`]).
+///
+/// # Errors
+///
+/// As [`Table::slot_activate`].
+#[inline(always)]
+pub fn activate(
+    line: &impl Line,
+    place: SlotPlace,
+    reserved: u64,
+    to: &Filling,
+    services: &impl Services,
+) -> Result<(), Refused> {
+    services.begin(&place.intent(Row::SlotActivate));
+    let done = fill(line, reserved, to, services);
+    if done.is_ok() && !lacks!("slot::activate::log") {
+        services.line(place.address());
+    }
+    services.clear();
+    done
+}
+
+#[inline(always)]
+fn fill(
+    line: &impl Line,
+    reserved: u64,
+    to: &Filling,
+    epochs: &impl EpochSource,
+) -> Result<(), Refused> {
+    // Of a slot that has just been taken.
+    let quiet = || epochs.quiesced(Epoch::saturating(line.stamp()));
+    let early = lacks!("slot::fill::reserve-first").then(quiet);
+    if !lacks!("slot::fill::free") {
+        change(line, plain::FREE, reserved)?;
+    } else if line.header() == plain::FREE {
+        // Whatever is there by now.
+        let _ = (0..4).any(|_| line.replace(line.header(), reserved).is_ok());
+    } else {
+        return Err(Refused::Occupied);
+    }
+    // Only a node that thinks this one dead changes a slot that this one has reserved.
+    let lost = |_| Refused::Lost;
+    if !lacks!("slot::fill::stamp") && !early.unwrap_or_else(quiet) {
+        change(line, reserved, plain::FREE).map_err(lost)?;
+        return Err(Refused::NotQuiesced);
+    }
+    let contents_first = !lacks!("slot::fill::contents-first");
+    if !contents_first {
+        change(line, reserved, to.header).map_err(lost)?;
+    }
+    line.fill(&to.words);
+    if contents_first {
+        change(line, reserved, to.header).map_err(lost)?;
+    }
+    Ok(())
+}
+
+/// The row `slot deactivate`: takes the capability out of a slot whose header was `from`. `closing` is the header of slots
+/// that this node is emptying ([`plain::closing`]).
+///
+/// # Errors
+///
+/// [`Refused::Changed`]; [`Refused::Busy`], [`Refused::NoCap`]: the header is not `from` any more; [`Refused::Lost`].
+#[inline(always)]
+pub fn deactivate(
+    line: &impl Line,
+    place: SlotPlace,
+    (from, closing): (u64, u64),
+    services: &impl Services,
+) -> Result<Epoch, Refused> {
+    services.begin(&place.intent(Row::SlotDeactivate));
+    let done = close(line, place.address(), (from, closing), services);
+    services.clear();
+    done
+}
+
+/// Empties a slot whose header is `from`, which nobody else's row changes.
+#[inline(always)]
+fn close(
+    line: &impl Line,
+    slot: PhysAddr,
+    (from, closing): (u64, u64),
+    services: &impl Services,
+) -> Result<Epoch, Refused> {
+    let early = lacks!("slot::close::stamp-last").then(|| services.now());
+    let closing = if lacks!("slot::close::closing") {
+        plain::FREE
+    } else {
+        closing
+    };
+    change(line, from, closing).map_err(|why| match why {
+        // Only one row leaves ACTIVE; the slot is not filled again while this CPU looks.
+        Refused::Occupied => Refused::Changed,
+        why => why,
+    })?;
+    let logs_first = !lacks!("slot::close::log-first");
+    if logs_first {
+        services.line(slot);
+    }
+    let stamp = early.unwrap_or_else(|| services.now());
+    if !logs_first {
+        services.line(slot);
+    }
+    if !lacks!("slot::close::stamp") {
+        line.set_stamp(stamp.get());
+    }
+    // As above.
+    change(line, closing, plain::FREE).map_err(|_| Refused::Lost)?;
+    Ok(stamp)
+}
+
 impl<M: GlobalMem + ?Sized> Table<'_, M> {
     /// The row `slot activate`: puts a capability into a slot.
     ///
@@ -107,57 +249,13 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
         contents: &Contents,
         services: &impl Services,
     ) -> Result<(), Refused> {
-        services.begin(&place.intent(Row::SlotActivate));
-        let done = self.fill(line, contents, services);
-        if done.is_ok() && !lacks!("slot::activate::log") {
-            services.line(place.address());
-        }
-        services.clear();
-        done
+        let filling = Filling::of(contents);
+        activate(line, place, plain::reserved(self.owner), &filling, services)
     }
 
     #[inline]
     fn line(&self, at: PhysAddr) -> LineAt<'_, M> {
         LineAt { mem: self.mem, at }
-    }
-
-    #[inline]
-    fn fill(
-        &self,
-        line: &impl Line,
-        contents: &Contents,
-        epochs: &impl EpochSource,
-    ) -> Result<(), Refused> {
-        // Of a slot that has just been taken.
-        let quiet = || epochs.quiesced(Epoch::saturating(line.stamp()));
-        let early = lacks!("slot::fill::reserve-first").then(quiet);
-        let reserved = SlotHeader::Reserved(self.owner);
-        if !lacks!("slot::fill::free") {
-            change(line, SlotHeader::Free, reserved)?;
-        } else if line.header() == SlotHeader::Free.bits() {
-            // Whatever is there by now.
-            let _ = (0..4).any(|_| line.replace(line.header(), reserved.bits()).is_ok());
-        } else {
-            return Err(Refused::Occupied);
-        }
-        let lost = |_| Refused::Lost;
-        if !lacks!("slot::fill::stamp") && !early.unwrap_or_else(quiet) {
-            change(line, reserved, SlotHeader::Free).map_err(lost)?;
-            return Err(Refused::NotQuiesced);
-        }
-        let active = SlotHeader::Active {
-            ty: contents.ty,
-            rights: contents.rights,
-        };
-        let contents_first = !lacks!("slot::fill::contents-first");
-        if !contents_first {
-            change(line, reserved, active).map_err(lost)?;
-        }
-        line.fill(&contents.words());
-        if contents_first {
-            change(line, reserved, active).map_err(lost)?;
-        }
-        Ok(())
     }
 
     /// The row `slot deactivate`: takes the capability out of a slot, with `expected` only if the
@@ -198,10 +296,8 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
             SlotHeader::Free => return Err(Refused::NoCap),
             SlotHeader::Reserved(_) | SlotHeader::Closing(_) => return Err(Refused::Busy),
         }
-        services.begin(&place.intent(Row::SlotDeactivate));
-        let done = self.close_in(line, place.address(), header, services);
-        services.clear();
-        done
+        let closing = plain::closing(self.owner);
+        deactivate(line, place, (header.bits(), closing), services)
     }
 
     /// Empties a slot whose header is `from`, which nobody else's row changes.
@@ -212,41 +308,8 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
         from: SlotHeader,
         services: &impl Services,
     ) -> Result<Epoch, Refused> {
-        self.close_in(&self.line(slot), slot, from, services)
-    }
-
-    #[inline]
-    fn close_in(
-        &self,
-        line: &impl Line,
-        slot: PhysAddr,
-        from: SlotHeader,
-        services: &impl Services,
-    ) -> Result<Epoch, Refused> {
-        let early = lacks!("slot::close::stamp-last").then(|| services.now());
-        let closing = if !lacks!("slot::close::closing") {
-            SlotHeader::Closing(self.owner)
-        } else {
-            SlotHeader::Free
-        };
-        change(line, from, closing).map_err(|why| match why {
-            // Only one row leaves ACTIVE; the slot is not filled again while this CPU looks.
-            Refused::Occupied => Refused::Changed,
-            why => why,
-        })?;
-        let logs_first = !lacks!("slot::close::log-first");
-        if logs_first {
-            services.line(slot);
-        }
-        let stamp = early.unwrap_or_else(|| services.now());
-        if !logs_first {
-            services.line(slot);
-        }
-        if !lacks!("slot::close::stamp") {
-            line.set_stamp(stamp.get());
-        }
-        change(line, closing, SlotHeader::Free).map_err(|_| Refused::Lost)?;
-        Ok(stamp)
+        let closing = plain::closing(self.owner);
+        close(&self.line(slot), slot, (from.bits(), closing), services)
     }
 
     /// What a copy of a capability says. `narrow` makes its payload: [`narrow`](crate::narrow), or

@@ -220,11 +220,11 @@ fn copy(
     if !source.rights().contains(Rights::COPY) && !lacks!("short::copy::right") {
         return None;
     }
-    let (header, contents) = source.copied(Rights(how as u32));
+    let to = source.copied(Rights(how as u32));
     // The source is copied as it was when it was looked at: that it goes meanwhile is as if it had gone
     // just after.
     let slot = leaf::slot(local, table.object(), table.payload(0) != 0, index)?;
-    slot.activate(header, contents, |stamp| local.quiet.covers(stamp))
+    slot.activate(&to, |stamp| local.quiet.covers(stamp))
 }
 
 /// `Captbl.Deactivate`. Of a slot that is empty, or that somebody else is changing, the long way

@@ -257,6 +257,17 @@ impl CoherentWords {
             .is_ok()
     }
 
+    /// Replaces `old` by `new`: `Err` with what is there instead. Acquires and releases.
+    ///
+    /// # Errors
+    ///
+    /// What is there.
+    #[inline(always)]
+    pub fn replace(self, word: &AtomicU64, old: u64, new: u64) -> core::result::Result<u64, u64> {
+        before_change();
+        word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+    }
+
     /// Adds, returns what was there. Acquires and releases.
     #[inline(always)]
     pub fn increase(self, word: &AtomicU64, n: u64) -> u64 {

@@ -663,14 +663,6 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/host::view_tests::a_leaf_that_has_been_taken_out_gets_no_capability"],
     ),
     m(
-        "check/machine::view::leaf::activate::stamp",
-        Stamp,
-        "a slot is filled again once all nodes have been quiet, by the short way too",
-        &[
-            "core/unit/host::view_tests::slots_are_filled_and_emptied_by_the_short_way_as_by_the_long_one",
-        ],
-    ),
-    m(
         "check/machine::view::frames::put_to_use::stamp",
         Stamp,
         "a frame is used again once all nodes have been quiet, by the short way too",

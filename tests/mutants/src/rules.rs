@@ -184,6 +184,7 @@ pub(crate) const RULES: &[Mutant] = &[
         Stamp,
         "A slot is filled only if every node has been quiet since its stamp",
         &[
+            "core/unit/host::view_tests::slots_are_filled_and_emptied_by_the_short_way_as_by_the_long_one",
             "captbl/mutants/emptied_slots_have_a_stamp",
             "captbl/mutants/emptied_slots_wait_for_a_round",
             "captbl/model/any_sequence_does_what_the_model_does",

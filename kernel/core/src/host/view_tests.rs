@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use dyad_abi::cap::{CapType, RegionKind, Rights, TableAt};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa};
-use dyad_captbl::{Contents, SlotHeader, SlotPlace};
+use dyad_captbl::{Contents, Filling, SlotPlace};
 use dyad_pgtbl::{Level, Perms};
 use dyad_retype::Use;
 use dyad_shm::frame::WeakRef;
@@ -235,15 +235,8 @@ const HUNG: u64 = 3 * 64;
 /// Fills a slot by the short way alone.
 fn activate(m: Machine, table: WeakRef, n: u64, what: &Contents) -> Option<()> {
     let c = cx(m);
-    let header = SlotHeader::Active {
-        ty: what.ty,
-        rights: what.rights,
-    };
-    let object = what.object.map_or(Contents::NONE, WeakRef::bits);
-    let [p, q, r] = what.payload;
     let slot = leaf::slot(c.local, table.bits(), true, n)?;
-    let words = [object, Contents::NONE, 0, p, q, r];
-    slot.activate(header.bits(), words, |s| c.node.tables.quiesced(s))
+    slot.activate(&Filling::of(what), |s| c.node.tables.quiesced(s))
 }
 
 fn deactivate(m: Machine, table: WeakRef, n: u64) -> Option<()> {

@@ -5,7 +5,7 @@ use core::sync::atomic::AtomicU64;
 
 use dyad_abi::Error;
 use dyad_abi::cap::{CapIndex, CapType, Rights};
-use dyad_captbl::{Contents, Found, Span};
+use dyad_captbl::{Contents, Filling, Found, Span};
 use dyad_pgtbl::Perms;
 use dyad_retype::word::user_order;
 use dyad_shm::frame::WeakRef;
@@ -96,15 +96,15 @@ impl CapView {
         self.payload[n].get()
     }
 
-    /// Header and words of the slot of a copy that permits no more than `rights` and has no guard.
+    /// What the slot of a copy holds that permits no more than `rights` and has no guard.
     #[inline(always)]
-    pub fn copied(&self, rights: Rights) -> (u64, [u64; 6]) {
+    pub fn copied(&self, rights: Rights) -> Filling {
         let header = match self.header.get().value {
             of if lacks!("view::copied::narrow") => of | rights.0 as u64,
             of => dyad_captbl::plain::narrowed(of, rights),
         };
         let [a, b, c] = &self.payload;
-        let contents = [
+        let words = [
             self.weak.get(),
             Contents::NONE,
             0,
@@ -112,7 +112,7 @@ impl CapView {
             b.get(),
             c.get(),
         ];
-        (header, contents)
+        Filling { header, words }
     }
 
     /// The block of a Frame capability, and its page `n` as a frame to be mapped. (That this is one

@@ -13,10 +13,11 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::{CapIndex, LEAF_SLOTS};
-use dyad_captbl::plain;
+use dyad_captbl::{Contents, Filling, SlotPlace, activate, deactivate, plain};
 use dyad_shm::PhysAddr;
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
-use dyad_shm::intent::{IntentRecord, Row};
+use dyad_shm::intent::IntentRecord;
+use dyad_shm::protocol::{EpochSource, Intents, Log};
 
 use super::{NO_LINE, NOTHING, Seen};
 use crate::cpu::CpuLocal;
@@ -37,9 +38,8 @@ struct LeafView {
     number: Cell<u64>,
     entry: Cell<Seen>,
     slots: Cell<Option<(CoherentWords, &'static Slots)>>,
-    /// The leaf: a weak reference.
-    leaf: Cell<u64>,
-    at: Cell<PhysAddr>,
+    /// The leaf.
+    leaf: Cell<Option<WeakRef>>,
     /// This CPU's intents.
     intent: Cell<&'static Line>,
     /// The shared epoch.
@@ -61,8 +61,7 @@ impl LeafViews {
                     number: Cell::new(0),
                     entry: Cell::new(Seen::NOTHING),
                     slots: Cell::new(None),
-                    leaf: Cell::new(0),
-                    at: Cell::new(PhysAddr(0)),
+                    leaf: Cell::new(None),
                     intent: Cell::new(&NO_LINE),
                     epoch: Cell::new(&NOTHING),
                     reserved: Cell::new(0),
@@ -85,75 +84,106 @@ pub struct Slot {
     view: &'static LeafView,
     words: CoherentWords,
     line: &'static Line,
-    index: u64,
+    place: SlotPlace,
 }
 
-impl Slot {
+/// The slot's words, without looking for any of them.
+impl dyad_captbl::Line for Slot {
     #[inline(always)]
-    fn begin(&self, row: Row) {
-        let view = self.view;
-        let at = view.at.get().0 | self.index << 6;
-        let record = [row as u64 + 1, view.leaf.get(), IntentRecord::NO_TABLE, at];
-        self.words.store_line(view.intent.get(), record);
+    fn header(&self) -> u64 {
+        self.line[0].load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    fn replace(&self, old: u64, new: u64) -> Result<u64, u64> {
+        self.words.replace(&self.line[0], old, new)
+    }
+
+    #[inline(always)]
+    fn stamp(&self) -> u64 {
+        self.line[1].load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn set_stamp(&self, stamp: u64) {
+        self.words.store(&self.line[1], stamp);
+    }
+
+    #[inline(always)]
+    fn fill(&self, words: &[u64; Contents::WORDS]) {
+        self.words.fill(self.line, *words);
+    }
+}
+
+/// What rows of slots need besides, as the view has it. `quiet` tells whether a stamp is quiesced.
+struct Known<Q> {
+    view: &'static LeafView,
+    words: CoherentWords,
+    quiet: Q,
+}
+
+impl<Q: Fn(Epoch) -> bool> EpochSource for Known<Q> {
+    #[inline(always)]
+    fn now(&self) -> Epoch {
+        self.words.fence();
+        Epoch::saturating(self.view.epoch.get().load(Ordering::Acquire))
+    }
+
+    #[inline(always)]
+    fn quiesced(&self, stamp: Epoch) -> bool {
+        (self.quiet)(stamp)
+    }
+}
+
+impl<Q> Intents for Known<Q> {
+    #[inline(always)]
+    fn begin(&self, record: &IntentRecord) {
+        self.words
+            .store_line(self.view.intent.get(), record.words());
     }
 
     #[inline(always)]
     fn clear(&self) {
         self.words.store(&self.view.intent.get()[0], 0);
     }
+}
 
-    /// Row slot activate: a capability with this header and these words. `quiet` tells whether a stamp
-    /// is quiesced. `None`: nothing has been done.
+/// Caches are coherent: nobody has to drop anything.
+impl<Q> Log for Known<Q> {
     #[inline(always)]
-    pub fn activate(
-        &self,
-        header: u64,
-        contents: [u64; 6],
-        quiet: impl FnOnce(Epoch) -> bool,
-    ) -> Option<()> {
-        let (words, line) = (self.words, self.line);
-        let reserved = self.view.reserved.get();
-        self.begin(Row::SlotActivate);
-        if words.exchange(&line[0], plain::FREE, reserved) {
-            // Of a slot that has just been taken.
-            let stamp = Epoch::saturating(line[1].load(Ordering::Relaxed));
-            if quiet(stamp) || lacks!("view::leaf::activate::stamp") {
-                words.fill(line, contents);
-                // Only a node that thinks this one dead has changed it; then it is free by now, and
-                // the long way says the rest.
-                if words.exchange(&line[0], reserved, header) {
-                    self.clear();
-                    return Some(());
-                }
-            } else {
-                words.exchange(&line[0], reserved, plain::FREE);
-            }
+    fn line(&self, _: PhysAddr) {}
+
+    #[inline(always)]
+    fn object(&self, _: FrameRef) {}
+}
+
+impl Slot {
+    #[inline(always)]
+    fn known<Q: Fn(Epoch) -> bool>(&self, quiet: Q) -> Known<Q> {
+        Known {
+            view: self.view,
+            words: self.words,
+            quiet,
         }
-        self.clear();
-        None
     }
 
-    /// Row slot deactivate. `None`: nothing has been done.
+    /// The row [`activate`]. `quiet` tells whether a stamp is quiesced. `None`: nothing has been done, and the long way
+    /// says why.
+    #[inline(always)]
+    pub fn activate(&self, to: &Filling, quiet: impl Fn(Epoch) -> bool) -> Option<()> {
+        let reserved = self.view.reserved.get();
+        activate(self, self.place, reserved, to, &self.known(quiet)).ok()
+    }
+
+    /// The row [`deactivate`]. `None`: nothing has been done, and the long way says why.
     #[inline(always)]
     pub fn deactivate(&self) -> Option<Epoch> {
-        let (words, line) = (self.words, self.line);
-        let header = line[0].load(Ordering::Acquire);
+        let header = dyad_captbl::Line::header(self);
         if !plain::is_active(header) {
             return None;
         }
-        let closing = self.view.closing.get();
-        self.begin(Row::SlotDeactivate);
-        if !words.exchange(&line[0], header, closing) {
-            self.clear();
-            return None;
-        }
-        words.fence();
-        let stamp = Epoch::saturating(self.view.epoch.get().load(Ordering::Acquire));
-        words.store(&line[1], stamp.get());
-        // Else a node that thinks this one dead is emptying it, or has: the stamp is that node's.
-        let done = words.exchange(&line[0], closing, plain::FREE);
-        self.clear();
-        done.then_some(stamp)
+        let changes = (header, self.view.closing.get());
+        deactivate(self, self.place, changes, &self.known(|_| false)).ok()
     }
 }
 
@@ -168,12 +198,11 @@ pub fn slot(local: &'static CpuLocal, table: u64, is_root: bool, n: u64) -> Opti
     }
     // No slot has index 0.
     let (words, slots) = view.slots.get().filter(|_| n != 0 || !is_root)?;
-    let index = n % LEAF_SLOTS as u64;
     Some(Slot {
         view,
         words,
-        line: &slots[index as usize],
-        index,
+        line: &slots[(n % LEAF_SLOTS as u64) as usize],
+        place: SlotPlace::within(view.leaf.get()?, n),
     })
 }
 
@@ -214,8 +243,7 @@ fn learn(
     view.entry.set(entry);
     view.slots
         .set(Some((words, map.get(leaf.frame.address())?)));
-    view.leaf.set(leaf.bits());
-    view.at.set(leaf.frame.address());
+    view.leaf.set(Some(leaf));
     view.intent.set(map.get(cx.intents().line())?);
     view.epoch.set(&cx.node.sb.epoch);
     view.reserved.set(plain::reserved(owner));

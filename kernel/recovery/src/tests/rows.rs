@@ -7,7 +7,7 @@ use std::vec::Vec;
 use dyad_abi::cap::{CapType, Rights, TableAt};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa};
-use dyad_captbl::{Contents, SlotHeader, SlotPlace};
+use dyad_captbl::{Contents, Filling, SlotPlace};
 use dyad_pgtbl::{Level, Perms, Pte};
 use dyad_retype::{FrameType, KernelKind, Use, plain};
 use dyad_shm::frame::{FrameRef, WeakRef};
@@ -205,12 +205,14 @@ const ACTS: &[(&str, Act)] = &[
     }),
     ("activate quickly", |c, t, _| {
         let slot = leaf::slot(c.local, t.root.bits(), true, HUNG + 5).ok_or(Error::NotFound)?;
-        let header = SlotHeader::Active {
+        let to = Filling::of(&Contents {
             ty: CapType::Component,
             rights: Rights::ALL,
-        };
-        let words = [t.component.bits(), Contents::NONE, 0, 0, 0, 0];
-        let done = slot.activate(header.bits(), words, |s| c.node.tables.quiesced(s));
+            object: Some(t.component),
+            guard: None,
+            payload: [0; 3],
+        });
+        let done = slot.activate(&to, |s| c.node.tables.quiesced(s));
         done.map(|()| 0).ok_or(Error::NotReady)
     }),
     ("deactivate quickly", |c, t, _| {
