@@ -202,11 +202,14 @@ impl In<'_> {
         };
         if let Err(why) = frames.map_pins_at(&placing, &intents) {
             // `Reclaim` takes empty tables out: the table of the place may be something else since it was found.
-            let linked = self.is_linked(d, place) || lacks!("mapping::begin_map::pruned");
-            return Err(match linked {
-                true => why.into(),
-                false => NotMapped::Refused(Error::Again),
-            });
+            if self.is_linked(d, place) || lacks!("mapping::begin_map::pruned") {
+                return Err(why.into());
+            }
+            // It has been pinned for a moment, if only the frame is refused.
+            if !lacks!("mapping::begin_map::given-back") {
+                self.table_may_be_gone(d.isa(), place.level, placing.table);
+            }
+            return Err(NotMapped::Refused(Error::Again));
         }
         let done = if self.is_linked(d, place) || lacks!("mapping::begin_map::linked") {
             d.fill(place, Pte::Leaf(leaf), |s| self.quiesced(s))

@@ -319,6 +319,12 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
+        "check/space::mapping::begin_map::given-back",
+        References,
+        "a table goes back to its supply, whoever lets go of it last",
+        &["core/unit/host::reclaim_tests::a_refused_page_gives_the_table_back_that_it_has_pinned"],
+    ),
+    m(
         "check/core::ops::stop::stop::depth",
         State,
         "a thread is not cut off within an invocation",

@@ -5,14 +5,15 @@ use std::vec;
 use dyad_abi::cap::RegionKind;
 use dyad_abi::user::{PAGE_SIZE, TRANSLATE_PA, TRANSLATE_WRITE, USER_END};
 use dyad_abi::{Error, Isa};
-use dyad_pgtbl::Perms;
+use dyad_pgtbl::{Level, Perms};
 use dyad_retype::{FrameType, Order, Use};
+use dyad_shm::{FrameRef, PhysAddr};
 
 use super::resolve_tests::{fault, seen, used_frames, with_region};
 use super::system::{PAIR, VA, cx, frame_cap, this};
 use super::{MockA64, MockX86};
 use crate::copy::{copy_in, copy_out};
-use crate::mapping::In;
+use crate::mapping::{self, In, NotMapped};
 use crate::ops::space::{map, protect, reclaim, translate, unmap};
 use crate::platform::FaultKind::{Read, Write};
 use crate::resolve::Outcome;
@@ -112,7 +113,7 @@ fn frames_that_have_been_used_come_back_zeroed() {
             found |= seen(&s, space, Isa::X86_64, va) == Some(pa);
         }
     }
-    let used = s.word(dyad_shm::FrameRef::of(dyad_shm::PhysAddr(pa)).unwrap());
+    let used = s.word(FrameRef::of(PhysAddr(pa)).unwrap());
     assert!(found || matches!(used.ty, FrameType::Kernel(_)), "{used}");
 }
 
@@ -123,7 +124,7 @@ fn an_owned_page_can_be_protected_and_goes_with_its_last_entry() {
     let c = cx(s.x());
     let t = this(&c, space);
     let pa = seen(&s, space, Isa::X86_64, VA).unwrap();
-    let frame = dyad_shm::FrameRef::of(dyad_shm::PhysAddr(pa)).unwrap();
+    let frame = FrameRef::of(PhysAddr(pa)).unwrap();
     for isa in PAIR {
         protect::<MockX86>(&t, isa, VA, Perms::READ).unwrap();
     }
@@ -137,4 +138,29 @@ fn an_owned_page_can_be_protected_and_goes_with_its_last_entry() {
     assert_eq!(fault(s.x(), space, VA, Write), Err(Error::BadAddress));
     unmap(&t, Isa::Aarch64, VA).unwrap();
     assert_eq!(s.word(frame).ty, FrameType::Untyped(Order::FRAME));
+}
+
+/// A page that has gone keeps another ISA's table of it pinned for a moment. Whoever takes that table out then does
+/// not give it back, so the row that let go of it last does.
+#[test]
+fn a_refused_page_gives_the_table_back_that_it_has_pinned() {
+    let (s, space) = with_region(64, RegionKind::Anonymous, true);
+    fault(s.x(), space, VA, Write).unwrap();
+    let c = cx(s.x());
+    let t = this(&c, space);
+    let pa = PhysAddr(seen(&s, space, Isa::X86_64, VA).unwrap());
+    let (page, _) = c.frames().head_now(FrameRef::of(pa).unwrap()).unwrap();
+    let d = t.driver(Isa::Aarch64).unwrap();
+    let place = d.find(VA, Level::L1).unwrap();
+    for isa in PAIR {
+        unmap(&t, isa, VA).unwrap();
+    }
+    let above = d.find(VA, Level::L2).unwrap();
+    t.unlink(&d, &above, place.table()).unwrap();
+    // Not yet given back, as if it had been pinned while that was tried.
+    let leaf = mapping::page(pa, Perms::READ);
+    let done = t.map(&d, &place, page, leaf);
+    assert_eq!(done, Err(NotMapped::Refused(Error::Again)));
+    let table = s.word(FrameRef::of(place.table()).unwrap());
+    assert_eq!(table.ty, FrameType::Untyped(Order::FRAME));
 }
