@@ -10,8 +10,8 @@ use dyad_shm::protocol::EpochSource;
 
 use crate::entry::RootEntry;
 use crate::error::Refused;
-use crate::services::Services;
 use crate::table::{Table, entry_address};
+use dyad_shm::protocol::Services;
 
 /// References to the frames of nodes: those that an edge takes and gives back.
 pub trait Pins {

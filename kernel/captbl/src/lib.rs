@@ -95,21 +95,19 @@ mod line;
 mod liveness;
 mod range;
 mod recover;
-pub mod services;
-mod slot;
+pub mod slot;
 mod table;
 
 use dyad_shm::LayoutHash;
 
 pub use contents::{Contents, GuardRef};
-pub use dyad_shm::protocol::Log;
+pub use dyad_shm::protocol::{Log, Parts, Services};
 pub use edge::{Deconsed, Pins};
 pub use entry::RootEntry;
 pub use error::Refused;
 pub use header::{Owner, SlotHeader, plain};
 pub use line::Line;
 pub use range::{FrameRange, Span, narrow};
-pub use services::{Parts, Services};
 pub use slot::{Filling, Narrowed, SlotPlace, activate, deactivate};
 pub use table::{Found, Slot, Table};
 

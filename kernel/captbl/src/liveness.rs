@@ -14,8 +14,8 @@ use dyad_shm::pool::PhysAddr;
 use crate::LIVENESS_ENTRIES;
 use crate::contents::GuardRef;
 use crate::error::Refused;
-use crate::services::Services;
 use crate::table::Table;
+use dyad_shm::protocol::Services;
 
 impl<M: GlobalMem + ?Sized> Table<'_, M> {
     /// Whether a guard lets its capability live. `is_liveness` says whether a frame holds liveness

@@ -18,9 +18,9 @@ use dyad_shm::intent::Row;
 use crate::entry::RootEntry;
 use crate::error::Refused;
 use crate::header::{Owner, SlotHeader};
-use crate::services::Services;
 use crate::slot::SlotPlace;
 use crate::table::{STAMP, Table, entry_address};
+use dyad_shm::protocol::Services;
 
 impl<M: GlobalMem + ?Sized> Table<'_, M> {
     /// Empties a slot in the name of the node that died while it was filling or emptying it.

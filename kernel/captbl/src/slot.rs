@@ -12,8 +12,8 @@ use crate::contents::{Contents, GuardRef};
 use crate::error::Refused;
 use crate::header::{SlotHeader, plain};
 use crate::line::{Line, LineAt, change};
-use crate::services::Services;
 use crate::table::Table;
+use dyad_shm::protocol::Services;
 
 /// A slot that is to be changed: which leaf, as its capability has it, and which of its slots. The
 /// leaf has been checked, as every weak reference is before use.

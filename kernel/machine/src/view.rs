@@ -30,6 +30,7 @@ mod cap;
 pub mod frames;
 pub mod leaf;
 pub mod page;
+mod services;
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -16,21 +16,21 @@ use crate::word::{FrameType, FrameWord, KernelKind, Order, StampWord, Use};
 /// The part of a word that is not its version.
 const LOW: u64 = u32::MAX as u64;
 
-const fn low(ty: FrameType) -> u64 {
+const fn of(ty: FrameType) -> u64 {
     FrameWord::new(Version(0), ty).bits()
 }
 
 /// Of a block of one frame that nobody uses.
-pub const UNTYPED: u64 = low(FrameType::Untyped(Order::FRAME));
+pub const UNTYPED: u64 = of(FrameType::Untyped(Order::FRAME));
 
 /// Of a frame that a node is changing.
 pub const fn retyping(node: NodeId) -> u64 {
-    low(FrameType::Retyping(node))
+    of(FrameType::Retyping(node))
 }
 
 /// Of a block of one frame that is used, and that nothing refers to.
 pub const fn used(how: Use) -> u64 {
-    low(match how {
+    of(match how {
         Use::User => FrameType::User(Order::FRAME),
         Use::Kernel(kind) => FrameType::Kernel(kind),
     })
@@ -48,6 +48,24 @@ pub const fn version(raw: u64) -> u64 {
     raw & !LOW
 }
 
+/// The version of a word.
+#[inline]
+pub(crate) const fn version_number(raw: u64) -> Version {
+    Version((raw >> 32) as u32)
+}
+
+/// A word without its version.
+#[inline]
+pub(crate) const fn low(raw: u64) -> u64 {
+    raw & LOW
+}
+
+/// What an untyped block of one frame becomes that has been claimed and not used.
+#[cold]
+pub(crate) const fn abandoned(raw: u64) -> u64 {
+    FrameWord::given_up(version_number(raw), Order::FRAME).bits()
+}
+
 /// Whether a word is that of an object of one of these kinds (bits by number) that nothing refers to.
 #[inline]
 pub const fn is_unused_object(raw: u64, kinds: u32) -> bool {
@@ -60,10 +78,20 @@ pub const fn is_unused_object(raw: u64, kinds: u32) -> bool {
     kind & ((1 << STEP) - 1) == 0 && kind >> STEP < 32 && kinds >> (kind >> STEP) & 1 != 0
 }
 
-/// What a block of one frame becomes when it is given up; `None` if there is no next version: then
-/// the frame is retired, which is for the long way.
+/// What the word of one frame becomes when the frame is given up: of user memory, or of an object of one of these kinds
+/// (bits by number), that nothing refers to. `None` if it is none of these, or if there is no next version: then the
+/// frame is retired, which is for the long way.
 #[inline]
-pub const fn given_up(raw: u64) -> Option<u64> {
+pub fn given_up(raw: u64, kinds: u32) -> Option<u64> {
+    const USER: u64 = used(Use::User);
+    let refs = u64::from(crate::Refs::MAX.get());
+    let looked_at = match lacks!("plain::given_up::references") {
+        true => raw & !refs,
+        false => raw,
+    };
+    if !is(looked_at, USER) && !is_unused_object(looked_at, kinds) {
+        return None;
+    }
     match version(raw).checked_add(LOW + 1) {
         Some(next) => Some(next | UNTYPED),
         None => None,
@@ -154,6 +182,7 @@ mod tests {
         for v in [0, 5, u32::MAX] {
             let made = |ty| FrameWord::new(Version(v), ty).bits();
             let old = made(FrameType::User(Order::FRAME));
+            let object = made(FrameType::Kernel(KernelKind::THREAD));
             let to = |low| version(old) | low;
             let node = NodeId::new(5).unwrap();
             assert_eq!(to(retyping(node)), made(FrameType::Retyping(node)));
@@ -161,7 +190,9 @@ mod tests {
             assert_eq!(to(used(Use::Kernel(kind))), made(FrameType::Kernel(kind)));
             let up = FrameWord::given_up(Version(v), Order::FRAME);
             let expected = (up.ty != FrameType::Retired).then(|| up.bits());
-            assert_eq!(given_up(old), expected);
+            assert_eq!(given_up(old, 0), expected);
+            assert_eq!(given_up(object, 1 << KernelKind::THREAD.get()), expected);
+            assert_eq!((given_up(object, 0), given_up(old + 1, 0)), (None, None));
         }
     }
 

@@ -1,15 +1,12 @@
-//! The rows `X -> untyped` and `untyped -> Y`.
-
-use core::sync::atomic::Ordering;
+//! The rows `X -> untyped` and `untyped -> Y` of blocks of any size, found by the number of their first frame.
 
 use dyad_abi::user::PAGE_SIZE;
 use dyad_coherence::GlobalMem;
 use dyad_shm::frame::{Epoch, FrameRef, Version, WeakRef};
-use dyad_shm::intent::{IntentRecord, Row};
-use dyad_shm::protocol::{EpochSource, Intents, Log};
+use dyad_shm::protocol::{EpochSource, Intents, Log, Parts};
 
-use crate::TRIES;
 use crate::error::Refused;
+use crate::row::{self, GivenUp, Record};
 use crate::table::{FrameTable, offset};
 use crate::word::{FrameType, FrameWord, Order, Refs, Use};
 
@@ -24,15 +21,6 @@ pub struct Claim {
 }
 
 impl Claim {
-    pub(crate) const fn of_frame(head: FrameRef, version: Version) -> Claim {
-        Claim {
-            head,
-            version,
-            order: Order::FRAME,
-            initialised: 0,
-        }
-    }
-
     /// First frame of the block.
     pub const fn head(&self) -> FrameRef {
         self.head
@@ -113,14 +101,24 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         intents: &impl Intents,
         log: &impl Log,
     ) -> Result<Epoch, Refused> {
-        intents.begin(&IntentRecord::frame(
-            Row::ToUntyped,
-            weak.frame,
-            weak.version,
-        ));
-        let done = self.give_up(weak, used, epochs, log);
-        intents.clear();
-        done
+        let record = self.record_of(weak.frame)?;
+        let what = GivenUp {
+            head: weak,
+            raw: record.word(),
+            owned: self.owned(weak.version).bits(),
+            // Frames of user memory are logged by the rows that unmap them.
+            logged: matches!(used, Use::Kernel(_)).then_some(record.at),
+        };
+        let next = |raw| {
+            let word = FrameWord::from_bits(raw).ok_or(Refused::Corrupt)?;
+            given_up(word, weak.version, used)
+        };
+        let services = Parts {
+            epochs,
+            intents,
+            log,
+        };
+        row::give_up(&record, &what, next, &services)
     }
 
     /// Logs that a frame is not the kernel object any more that it was: its word, which others check
@@ -129,68 +127,6 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         log.line(self.record(frame)?);
         log.object(frame);
         Ok(())
-    }
-
-    fn give_up(
-        &self,
-        weak: WeakRef,
-        used: Use,
-        epochs: &impl EpochSource,
-        log: &impl Log,
-    ) -> Result<Epoch, Refused> {
-        let early = lacks!("retype::give_up::stamp-after-cas").then(|| epochs.now());
-        // Frames of user memory are logged by the rows that unmap them.
-        let logs = !lacks!("retype::give_up::log") && matches!(used, Use::Kernel(_));
-        let after_cas = !lacks!("retype::give_up::log-after-cas");
-        let before_stamp = !lacks!("retype::give_up::log-before-stamp");
-        if logs && !after_cas {
-            self.log_given_up(weak.frame, log)?;
-        }
-        let owned = self.owned(weak.version);
-        let at = self.record(weak.frame)?;
-        let mut raw = self.mem.load_fresh(at, Ordering::Acquire);
-        let mut word = FrameWord::from_bits(raw).ok_or(Refused::Corrupt)?;
-        let mut taken = false;
-        for _ in 0..TRIES {
-            unused(word, weak.version, used)?;
-            match self.mem.cas(at, raw, owned.bits()) {
-                Ok(_) => {
-                    taken = true;
-                    break;
-                }
-                Err(now) => {
-                    raw = now;
-                    word = FrameWord::from_bits(now).ok_or(Refused::Corrupt)?;
-                }
-            }
-        }
-        if !taken {
-            return Err(Refused::Contended);
-        }
-        let order = match word.ty {
-            FrameType::User(order) => order,
-            _ => Order::FRAME,
-        };
-        if logs && after_cas && before_stamp {
-            self.log_given_up(weak.frame, log)?;
-        }
-        let stamp = early.unwrap_or_else(|| epochs.now());
-        if logs && !before_stamp {
-            self.log_given_up(weak.frame, log)?;
-        }
-        if !lacks!("retype::give_up::stamp")
-            && let Err(why) = self.stamp(weak.frame, stamp)
-        {
-            self.publish(weak.frame, owned, word)?;
-            return Err(why);
-        }
-        let after = if !lacks!("retype::give_up::version") {
-            FrameWord::given_up(weak.version, order)
-        } else {
-            FrameWord::new(weak.version, FrameType::Untyped(order))
-        };
-        self.publish(weak.frame, owned, after)?;
-        Ok(stamp)
     }
 
     /// First half of the row `untyped -> Y`: takes the untyped block that starts at `head`. With
@@ -210,39 +146,23 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         epochs: &impl EpochSource,
         intents: &impl Intents,
     ) -> Result<Claim, Refused> {
-        let (mut raw, word) = self.word(head)?;
+        let record = self.record_of(head)?;
+        let raw = record.word();
+        let word = FrameWord::from_bits(raw).ok_or(Refused::Corrupt)?;
         let FrameType::Untyped(order) = word.ty else {
             return Err(Refused::unusable(word.ty));
         };
         if version.is_some_and(|v| v != word.version) {
             return Err(Refused::Stale);
         }
-        // After the word: a stamp that comes later comes with another word, and the CAS fails.
-        let stamp = self.stamp_of(head)?.epoch;
-        if !lacks!("retype::claim::stamp") && !epochs.quiesced(stamp) {
-            return Err(Refused::NotQuiesced);
-        }
-        let mut claimed = word;
-        if lacks!("retype::claim::whole-word") {
-            (raw, claimed) = self.word(head)?;
-        }
-        intents.begin(&IntentRecord::frame(
-            Row::FromUntyped,
+        let owned = self.owned(word.version).bits();
+        row::claim(&record, head, raw, owned, epochs, intents)?;
+        Ok(Claim {
             head,
-            claimed.version,
-        ));
-        match self.take(head, raw, claimed.version) {
-            Ok(_) => Ok(Claim {
-                head,
-                version: claimed.version,
-                order,
-                initialised: 0,
-            }),
-            Err(why) => {
-                intents.clear();
-                Err(why)
-            }
-        }
+            version: word.version,
+            order,
+            initialised: 0,
+        })
     }
 
     /// Second half of the row `untyped -> Y`: the block is in use from now on.
@@ -273,13 +193,8 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
             self.from_untyped_abandon(claim, intents)?;
             return Err(why);
         }
-        let done = self.publish(
-            claim.head,
-            self.owned(claim.version),
-            FrameWord::new(claim.version, ty),
-        );
-        intents.clear();
-        done.map(|()| WeakRef {
+        self.finish(&claim, FrameWord::new(claim.version, ty), intents)?;
+        Ok(WeakRef {
             frame: claim.head,
             version: claim.version,
         })
@@ -300,26 +215,35 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         if let Some(frame) = claim.next_frame() {
             self.mem.invalidate(frame.address(), PAGE_SIZE);
         }
-        let done = self.publish(
-            claim.head,
-            self.owned(claim.version),
-            FrameWord::given_up(claim.version, claim.order),
-        );
-        intents.clear();
-        done
+        let again = FrameWord::given_up(claim.version, claim.order);
+        self.finish(&claim, again, intents)
+    }
+
+    fn finish(&self, claim: &Claim, to: FrameWord, intents: &impl Intents) -> Result<(), Refused> {
+        let words = (self.owned(claim.version).bits(), to.bits());
+        row::finish(&self.record_of(claim.head)?, words, intents)
     }
 }
 
-/// Whether a block may be given up.
-fn unused(word: FrameWord, version: Version, used: Use) -> Result<(), Refused> {
+/// What becomes of the word of a block that may be given up.
+fn given_up(word: FrameWord, version: Version, used: Use) -> Result<u64, Refused> {
     match word.ty {
         FrameType::Reserved | FrameType::Retired => return Err(Refused::unusable(word.ty)),
         _ if word.version != version => return Err(Refused::Stale),
         FrameType::User(_) | FrameType::Kernel(_) if word.ty.in_use() == Some(used) => {}
         other => return Err(Refused::unusable(other)),
     }
-    if !lacks!("retype::unused::references") && word.refs != Refs::ZERO {
+    if !lacks!("retype::given_up::references") && word.refs != Refs::ZERO {
         return Err(Refused::InUse);
     }
-    Ok(())
+    let order = match word.ty {
+        FrameType::User(order) => order,
+        _ => Order::FRAME,
+    };
+    let next = if lacks!("retype::given_up::version") {
+        FrameWord::new(version, FrameType::Untyped(order))
+    } else {
+        FrameWord::given_up(version, order)
+    };
+    Ok(next.bits())
 }

@@ -9,8 +9,8 @@ use dyad_shm::FrameEntry;
 use dyad_shm::frame::{Epoch, FrameRef, Version};
 use dyad_shm::pool::{MAX_POOLS, PhysAddr, PoolId};
 
-use crate::TRIES;
 use crate::error::Refused;
+use crate::row::{self, Record, RecordAt};
 use crate::word::{FrameType, FrameWord, Order, StampWord};
 
 const ENTRY_BYTES: u64 = size_of::<FrameEntry>() as u64;
@@ -163,9 +163,22 @@ impl<'m, M: GlobalMem + ?Sized> FrameTable<'m, M> {
         self.pools.record(frame).ok_or(Refused::NoFrame)
     }
 
+    /// The record of a frame.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::NoFrame`].
+    #[inline]
+    pub fn record_of(&self, frame: FrameRef) -> Result<RecordAt<'m, M>, Refused> {
+        Ok(RecordAt {
+            mem: self.mem,
+            at: self.record(frame)?,
+        })
+    }
+
     #[inline]
     pub(crate) fn word(&self, frame: FrameRef) -> Result<(u64, FrameWord), Refused> {
-        let raw = self.mem.load_fresh(self.record(frame)?, Ordering::Acquire);
+        let raw = self.record_of(frame)?.word();
         Ok((raw, FrameWord::from_bits(raw).ok_or(Refused::Corrupt)?))
     }
 
@@ -213,35 +226,16 @@ impl<'m, M: GlobalMem + ?Sized> FrameTable<'m, M> {
         owned: FrameWord,
         new: FrameWord,
     ) -> Result<(), Refused> {
-        self.cas(frame, owned.bits(), new)?
-            .map_err(|_| Refused::Lost)
+        row::publish(&self.record_of(frame)?, owned.bits(), new.bits())
     }
 
     pub(crate) fn stamp_of(&self, frame: FrameRef) -> Result<StampWord, Refused> {
-        let at = self.record(frame)?.add(W1_OFFSET);
-        Ok(StampWord::from_bits(self.stamp_at(at)))
-    }
-
-    fn stamp_at(&self, at: PhysAddr) -> u64 {
-        self.mem.load_fresh(at, Ordering::Acquire)
+        Ok(StampWord::from_bits(self.record_of(frame)?.stamp()))
     }
 
     /// Makes the stamp of a frame at least `epoch`, and keeps who has executed it.
     pub(crate) fn stamp(&self, frame: FrameRef, epoch: Epoch) -> Result<(), Refused> {
-        let at = self.record(frame)?.add(W1_OFFSET);
-        let mut raw = self.stamp_at(at);
-        for _ in 0..TRIES {
-            let old = StampWord::from_bits(raw);
-            if old.epoch >= epoch {
-                return Ok(());
-            }
-            let new = StampWord { epoch, ..old };
-            match self.mem.cas(at, raw, new.bits()) {
-                Ok(_) => return Ok(()),
-                Err(now) => raw = now,
-            }
-        }
-        Err(Refused::Contended)
+        row::stamp(&self.record_of(frame)?, epoch)
     }
 }
 

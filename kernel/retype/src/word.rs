@@ -311,12 +311,6 @@ pub const fn user_order(raw: u64) -> Option<Order> {
     }
 }
 
-/// Whether a word is that of an untyped block of one frame.
-#[inline]
-pub(crate) const fn untyped_frame(raw: u64) -> bool {
-    raw as u32 as u64 == UNTYPED << TYPE_SHIFT
-}
-
 /// Whether a word is that of a block of user memory or a kernel object.
 #[inline]
 pub(crate) const fn is_used(raw: u64) -> bool {

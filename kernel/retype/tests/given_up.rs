@@ -203,14 +203,14 @@ fn objects_that_are_given_up_are_forgotten() {
 #[test]
 #[should_panic(expected = "an old reference is good for ever")]
 fn mutant_given_up_without_a_log() {
-    without!("retype::give_up::log", object_given_up(Eager::Never));
+    without!("row::give_up::log", object_given_up(Eager::Never));
 }
 
 #[test]
 #[should_panic(expected = "an old reference is good for ever")]
 fn mutant_logged_before_it_is_given_up() {
     without!(
-        "retype::give_up::log-after-cas",
+        "row::give_up::log-after-cas",
         object_given_up(Eager::AtTheLog)
     );
 }
@@ -219,7 +219,7 @@ fn mutant_logged_before_it_is_given_up() {
 #[should_panic(expected = "an old reference is good for ever")]
 fn mutant_logged_after_the_stamp() {
     without!(
-        "retype::give_up::log-before-stamp",
+        "row::give_up::log-before-stamp",
         object_given_up(Eager::AtTheStamp)
     );
 }

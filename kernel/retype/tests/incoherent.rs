@@ -135,13 +135,13 @@ fn every_flush_is_needed() {
     // The second word of a record is on the line of the first, which each row has just read or
     // changed at memory. That it is read there too is what the protocol asks for; it shows nowhere.
     assert_eq!(survived.len(), 1, "{survived:?}");
-    assert!(survived[0].file.ends_with("table.rs") && survived[0].kind == Kind::LoadFresh);
+    assert!(survived[0].file.ends_with("row.rs") && survived[0].kind == Kind::LoadFresh);
     let count = |file: &str, kind| {
         let here = caught.iter().filter(|s| s.file.ends_with(file));
         here.filter(|s| s.kind == kind).count()
     };
     // A place that no scenario reaches would be missing here.
-    assert_eq!(count("table.rs", Kind::LoadFresh), 1);
+    assert_eq!(count("row.rs", Kind::LoadFresh), 1);
     assert_eq!(count("table.rs", Kind::Invalidate), 1);
     assert_eq!(count("retype.rs", Kind::Invalidate), 1);
 }

@@ -26,12 +26,12 @@ const EPOCH: PhysAddr = PhysAddr(0x1000);
 const PUBLISHED: PhysAddr = PhysAddr(0x1040);
 
 /// A frame is mapped or given up, not both.
-fn map_and_give_up() {
+fn map_and_give_up(by: By) {
     let mem = memory(&[word(1, USER, 0)]);
     let (pin, up) = race(
         &mem,
         |m| table(m, 1).pin_user(weak(0, 1), Order::FRAME),
-        |m| table(m, 0).to_untyped(weak(0, 1), Use::User, &Quiet, &Unrecorded, &Unrecorded),
+        |m| by.gives_up(m, 0, weak(0, 1), Use::User, &Quiet),
     );
     match (pin, up) {
         (Ok(_), Err(Refused::InUse)) => assert_eq!(left(&mem, 0).bits(), word(1, USER, 1)),
@@ -44,26 +44,25 @@ fn map_and_give_up() {
 
 #[test]
 fn a_frame_is_mapped_or_given_up() {
-    explore(None, map_and_give_up);
+    explore_both(map_and_give_up);
 }
 
 #[test]
 #[should_panic(expected = "mapped and given up")]
 fn mutant_given_up_with_references() {
     explore(None, || {
-        without!("retype::unused::references", map_and_give_up())
+        without!("plain::given_up::references", map_and_give_up(By::FastPath))
     });
 }
 
 /// M1: the frame is given up and belongs to somebody else while an old capability is used.
-fn map_and_change_hands() {
+fn map_and_change_hands(by: By) {
     let mem = memory(&[word(1, USER, 0)]);
     let (_, pin) = race(
         &mem,
-        |m| {
-            let t = table(m, 1);
-            t.to_untyped(weak(0, 1), Use::User, &Quiet, &Unrecorded, &Unrecorded)?;
-            use_as(m, 1, Use::User, &Quiet)
+        move |m| {
+            by.gives_up(m, 1, weak(0, 1), Use::User, &Quiet)?;
+            by.uses(m, 1, Use::User, &Quiet)
         },
         |m| table(m, 0).pin_user(weak(0, 1), Order::FRAME),
     );
@@ -77,14 +76,14 @@ fn map_and_change_hands() {
 
 #[test]
 fn an_old_capability_never_maps_what_belongs_to_somebody_else() {
-    explore(None, map_and_change_hands);
+    explore_both(map_and_change_hands);
 }
 
 #[test]
 #[should_panic(expected = "foreign memory mapped")]
 fn mutant_m1_map_checks_the_type_only() {
     explore(None, || {
-        without!("pins::pinned::version", map_and_change_hands())
+        without!("pins::pinned::version", map_and_change_hands(By::FastPath))
     });
 }
 
@@ -163,12 +162,12 @@ fn mutant_references_run_over() {
 
 #[test]
 fn one_of_two_gets_an_untyped_frame() {
-    explore(None, || {
+    explore_both(|by| {
         let mem = memory(&[word(1, UNTYPED, 0)]);
         let (a, b) = race(
             &mem,
-            |m| use_as(m, 1, THREAD, &Quiet),
-            |m| use_as(m, 0, Use::User, &Quiet),
+            |m| By::Table.uses(m, 1, THREAD, &Quiet),
+            |m| by.uses(m, 0, Use::User, &Quiet),
         );
         assert!(a.is_ok() != b.is_ok());
         let used = if a.is_ok() { THREAD } else { Use::User };
@@ -178,47 +177,39 @@ fn one_of_two_gets_an_untyped_frame() {
 
 #[test]
 fn one_of_two_gives_a_frame_up() {
-    explore(None, || {
+    explore_both(|by| {
         let mem = memory(&[word(1, USER, 0)]);
-        let up = |n| {
-            move |m: &LoomMem| {
-                table(m, n).to_untyped(weak(0, 1), Use::User, &Quiet, &Unrecorded, &Unrecorded)
-            }
-        };
-        let (a, b) = race(&mem, up(1), up(0));
+        let up = |by: By, n| move |m: &LoomMem| by.gives_up(m, n, weak(0, 1), Use::User, &Quiet);
+        let (a, b) = race(&mem, up(By::Table, 1), up(by, 0));
         assert!(a.is_ok() != b.is_ok());
         assert_eq!(left(&mem, 0).bits(), word(2, UNTYPED, 0));
     });
 }
 
 /// One claims a frame while the other uses it and gives it up again, with a newer stamp.
-fn claim_and_go_round() {
+fn claim_and_go_round(by: By) {
     let mem = memory(&[word(1, UNTYPED, 0)]);
     let (round, claim) = race(
         &mem,
-        |m| {
-            let used = use_as(m, 1, Use::User, &Loud)?;
-            table(m, 1).to_untyped(used, Use::User, &Loud, &Unrecorded, &Unrecorded)
+        move |m| {
+            let used = by.uses(m, 1, Use::User, &Loud)?;
+            by.gives_up(m, 1, used, Use::User, &Loud)
         },
-        |m| {
-            table(m, 0)
-                .from_untyped_begin(frame(0), None, &Loud, &Unrecorded)
-                .map(|_| ())
-        },
+        |m| by.uses(m, 0, THREAD, &Loud),
     );
     assert!(round.is_err() || claim.is_err(), "reused too early");
 }
 
 #[test]
 fn a_claim_does_not_outlive_the_word_it_was_made_for() {
-    explore(None, claim_and_go_round);
+    explore_both(claim_and_go_round);
 }
 
 #[test]
 #[should_panic(expected = "reused too early")]
 fn mutant_claim_compares_a_newer_word() {
     explore(None, || {
-        without!("retype::claim::whole-word", claim_and_go_round())
+        without!("row::claim::whole-word", claim_and_go_round(By::FastPath))
     });
 }
 
@@ -241,14 +232,14 @@ impl EpochSource for Shared<'_> {
     }
 }
 
-/// A1: one CPU of node 1 flushes its TLB in a round, but user code fills it again before another
-/// CPU of the node is ready and the round is published; then the page is unmapped, and node 0
+/// A1: one CPU of node 1 flushes its TLB in a round, but another CPU of the node maps the frame before it is ready
+/// and the round is published, and user code fills the TLB again; then the page is unmapped. Node 0
 /// gives the frame up and wants to use it for something else. It must wait for the next round.
 ///
 /// Counts the executions in which the frame was reused.
-fn reuse_under_a_stale_translation(or_equal: bool, reused: &plain::AtomicU32) {
+fn reuse_under_a_stale_translation(by: By, or_equal: bool, reused: &plain::AtomicU32) {
     let words = [
-        (w0(0).0, word(1, USER, 1)),
+        (w0(0).0, word(1, USER, 0)),
         (w1(0).0, StampWord::default().bits()),
         (EPOCH.0, 1),
         (PUBLISHED.0, 1),
@@ -257,9 +248,9 @@ fn reuse_under_a_stale_translation(or_equal: bool, reused: &plain::AtomicU32) {
     let stale = Arc::new(plain::AtomicBool::new(false));
     let seen = stale.clone();
     let node0 = move |m: &LoomMem| -> bool {
-        let (t, epochs) = (table(m, 0), Shared { mem: m, or_equal });
-        let up = t.to_untyped(weak(0, 1), Use::User, &epochs, &Unrecorded, &Unrecorded);
-        let claim = up.and_then(|_| t.from_untyped_begin(frame(0), None, &epochs, &Unrecorded));
+        let epochs = Shared { mem: m, or_equal };
+        let up = by.gives_up(m, 0, weak(0, 1), Use::User, &epochs);
+        let claim = up.and_then(|_| by.uses(m, 0, THREAD, &epochs));
         if claim.is_ok() {
             let stale = seen.load(plain::Ordering::SeqCst);
             assert!(!stale, "reused under a live TLB entry");
@@ -269,8 +260,10 @@ fn reuse_under_a_stale_translation(or_equal: bool, reused: &plain::AtomicU32) {
     let (claimed, ()) = race(&mem, node0, |m| {
         let first = m.add(EPOCH, 1) + 1;
         m.fence();
-        stale.store(true, plain::Ordering::SeqCst);
-        table(m, 1).unpin(frame(0)).unwrap();
+        if table(m, 1).pin_user(weak(0, 1), Order::FRAME).is_ok() {
+            stale.store(true, plain::Ordering::SeqCst);
+            table(m, 1).unpin(frame(0)).unwrap();
+        }
         m.store(PUBLISHED, first, Ordering::Release);
         let second = m.add(EPOCH, 1) + 1;
         m.fence();
@@ -280,36 +273,41 @@ fn reuse_under_a_stale_translation(or_equal: bool, reused: &plain::AtomicU32) {
     reused.fetch_add(claimed as u32, plain::Ordering::Relaxed);
 }
 
-fn explore_reuse(or_equal: bool) {
-    let reused = Arc::new(plain::AtomicU32::new(0));
-    let count = reused.clone();
-    explore(None, move || {
-        reuse_under_a_stale_translation(or_equal, &count)
-    });
-    assert_ne!(reused.load(plain::Ordering::Relaxed), 0, "never reused");
+fn explore_reuse(or_equal: bool, by: &[By]) {
+    for &by in by {
+        let reused = Arc::new(plain::AtomicU32::new(0));
+        let count = reused.clone();
+        explore(None, move || {
+            reuse_under_a_stale_translation(by, or_equal, &count)
+        });
+        assert_ne!(reused.load(plain::Ordering::Relaxed), 0, "never reused");
+    }
 }
 
 #[test]
 fn a_frame_is_not_reused_under_a_stale_translation() {
-    explore_reuse(false);
+    explore_reuse(false, &BOTH);
 }
 
 #[test]
 #[should_panic(expected = "reused under a live TLB entry")]
 fn mutant_a1b_published_may_equal_the_stamp() {
-    explore_reuse(true);
+    explore_reuse(true, &[By::FastPath]);
 }
 
 #[test]
 #[should_panic(expected = "reused under a live TLB entry")]
 fn mutant_a1d_stamp_read_before_the_cas() {
-    without!("retype::give_up::stamp-after-cas", explore_reuse(false));
+    without!(
+        "row::give_up::stamp-after-cas",
+        explore_reuse(false, &[By::FastPath])
+    );
 }
 
 #[test]
 #[should_panic(expected = "reused under a live TLB entry")]
 fn mutant_given_up_without_a_stamp() {
-    without!("retype::give_up::stamp", explore_reuse(false));
+    without!("row::give_up::stamp", explore_reuse(false, &[By::FastPath]));
 }
 
 /// Whoever sees that a frame is in use sees its contents.

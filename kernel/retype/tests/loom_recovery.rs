@@ -20,14 +20,14 @@ use races::*;
 
 #[test]
 fn two_recoverers_give_a_frame_up_once() {
-    explore(None, || {
+    explore_both(|by| {
         let mem = memory(&[word(1, FrameType::Retyping(node(2)), 0)]);
         let (a, b) = race(
             &mem,
-            |m| {
+            move |m| {
                 let recovered = table(m, 1).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded);
                 // The first use of the frame does not suffer from the other recoverer.
-                let used = use_as(m, 1, THREAD, &Quiet);
+                let used = by.uses(m, 1, THREAD, &Quiet);
                 (recovered, used.is_ok())
             },
             |m| table(m, 0).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded),
@@ -41,14 +41,14 @@ fn two_recoverers_give_a_frame_up_once() {
 
 /// One recovers what node 2 left, and node 2 comes back and takes the same frame; the other
 /// recoverer is late.
-fn late_recoverer() {
+fn late_recoverer(by: By) {
     let mem = memory(&[word(1, FrameType::Retyping(node(2)), 0)]);
     let (_, used) = race(
         &mem,
         |m| table(m, 1).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded),
-        |m| {
+        move |m| {
             let first = table(m, 0).recover_frame(weak(0, 1), node(2), &Quiet, &Unrecorded);
-            first.and_then(|_| use_as(m, 2, THREAD, &Quiet))
+            first.and_then(|_| by.uses(m, 2, THREAD, &Quiet))
         },
     );
     assert!(used.is_ok(), "taken from a node that lives");
@@ -56,14 +56,14 @@ fn late_recoverer() {
 
 #[test]
 fn a_late_recoverer_takes_nothing_from_the_next_incarnation() {
-    explore(None, late_recoverer);
+    explore_both(late_recoverer);
 }
 
 #[test]
 #[should_panic(expected = "taken from a node that lives")]
 fn mutant_recovered_whatever_the_version() {
     explore(None, || {
-        without!("recover::retyping::version", late_recoverer())
+        without!("recover::retyping::version", late_recoverer(By::FastPath))
     });
 }
 

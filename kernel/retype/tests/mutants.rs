@@ -49,7 +49,7 @@ scenario!(
 scenario!(
     old_references_die,
     mutant_given_up_with_the_same_version,
-    "retype::give_up::version",
+    "retype::given_up::version",
     "resolves to a new object"
 );
 scenario!(
@@ -67,7 +67,7 @@ scenario!(
 scenario!(
     given_up_frames_wait_for_a_round,
     mutant_claimed_without_a_look_at_the_stamp,
-    "retype::claim::stamp",
+    "row::claim::stamp",
     "reused too early"
 );
 scenario!(

@@ -1,15 +1,18 @@
-//! The short way to claim one frame does what the long way does, or leaves it to it.
+//! The rows of one frame, as the fast path does them: what the slow path does, or nothing.
 
 mod common;
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{Clock, Log, frame, initialise, node, table, w0, w1};
-use dyad_coherence::{GlobalMem, HostMem};
+use common::{Clock, Log, Unrecorded, frame, node, table, w0, w1};
+use dyad_coherence::{GlobalMem, HostMem, without};
+use dyad_retype::row::{self, Record, RecordAt};
 use dyad_retype::{
     Epoch, EpochSource, FrameTable, FrameType, FrameWord, IntentRecord, KernelKind, Order, Refs,
-    Refused, Row, Use, Version,
+    Refused, Row, Use, Version, WeakRef, plain,
 };
+use dyad_shm::protocol::Parts;
 
 const THREAD: Use = Use::Kernel(KernelKind::THREAD);
 
@@ -24,45 +27,66 @@ fn frames(mem: &HostMem) -> FrameTable<'_, HostMem> {
     table(mem, 0)
 }
 
+/// Row `untyped -> Y` of frame 4, as the fast path does it. Whether zeros were asked for.
+fn put_to_use(
+    mem: &HostMem,
+    used: Use,
+    epochs: &impl EpochSource,
+    log: &Log,
+    zero: bool,
+) -> (Result<WeakRef, Refused>, bool) {
+    let services = Parts {
+        epochs,
+        intents: log,
+        log: &Unrecorded,
+    };
+    let words = (plain::retyping(node(0)), plain::used(used));
+    let (record, asked) = (frames(mem).record_of(frame(4)).unwrap(), Cell::new(false));
+    let zeros = || {
+        let word = frames(mem).look(frame(4)).unwrap();
+        assert_eq!(word.ty, FrameType::Retyping(node(0)));
+        let open = IntentRecord::frame(Row::FromUntyped, frame(4), Version(7));
+        assert_eq!(log.open.get(), Some(open));
+        asked.set(true);
+        zero
+    };
+    let done = row::put_to_use(&record, frame(4), words, zeros, &services);
+    assert_eq!(log.open.get(), None);
+    (done, asked.get())
+}
+
 #[test]
-fn an_untyped_frame_is_claimed_and_its_stamp_told() {
+fn an_untyped_frame_is_put_to_use_and_zeroed_if_it_has_been_used() {
     let (mem, clock, log) = (HostMem::new(), Clock::default(), Log::default());
     clock.rounds();
-    for stamp in [0, 1] {
+    for (stamp, used) in [(0, Use::User), (1, Use::User), (0, THREAD), (1, THREAD)] {
         set(&mem, FrameType::Untyped(Order::FRAME), 0);
         mem.store(w1(4), stamp << 8 | 0b11, Relaxed);
-        let t = frames(&mem);
-        let (mut claim, told) = t.claim_frame(frame(4), &clock, &log).unwrap().unwrap();
-        assert_eq!(told, Epoch::new(stamp).unwrap());
-        assert_eq!(t.look(frame(4)).unwrap().ty, FrameType::Retyping(node(0)));
-        let record = IntentRecord::frame(Row::FromUntyped, frame(4), Version(7));
-        assert_eq!(log.open.get(), Some(record));
-        initialise(&mem, &mut claim);
-        let object = t.from_untyped_finish(claim, THREAD, &log).unwrap();
-        assert_eq!((object.frame, object.version), (frame(4), Version(7)));
-        assert_eq!(log.open.get(), None);
-        assert_eq!(t.check(object, THREAD), Ok(()));
+        let done = put_to_use(&mem, used, &clock, &log, true);
+        let object = WeakRef {
+            frame: frame(4),
+            version: Version(7),
+        };
+        assert_eq!(done, (Ok(object), stamp != 0));
+        assert_eq!(frames(&mem).current(frame(4)), Ok(object));
+        assert_eq!(frames(&mem).look(frame(4)).unwrap().ty.in_use(), Some(used));
     }
 }
 
 #[test]
-fn a_claim_of_one_frame_is_unfinished_until_that_is_initialised() {
+fn a_frame_that_cannot_be_zeroed_is_untyped_again_with_the_next_version() {
     let (mem, clock, log) = (HostMem::new(), Clock::default(), Log::default());
+    clock.rounds();
     set(&mem, FrameType::Untyped(Order::FRAME), 0);
-    let t = frames(&mem);
-    let (claim, _) = t.claim_frame(frame(4), &clock, &log).unwrap().unwrap();
-    assert_eq!(claim.next_frame(), Some(frame(4)));
-    let refused = t.from_untyped_finish(claim, THREAD, &log);
-    assert_eq!(refused, Err(Refused::Unfinished));
-    let word = t.look(frame(4)).unwrap();
-    assert_eq!(
-        word,
-        FrameWord::new(Version(8), FrameType::Untyped(Order::FRAME))
-    );
+    mem.store(w1(4), 1 << 8, Relaxed);
+    let done = put_to_use(&mem, THREAD, &clock, &log, false);
+    assert_eq!(done, (Err(Refused::NoFrame), true));
+    let again = FrameWord::new(Version(8), FrameType::Untyped(Order::FRAME));
+    assert_eq!(frames(&mem).look(frame(4)).unwrap(), again);
 }
 
 #[test]
-fn everything_else_is_left_to_the_long_way() {
+fn everything_else_is_left_to_the_slow_path() {
     let (mem, clock, log) = (HostMem::new(), Clock::default(), Log::default());
     let one = Order::new(1).unwrap();
     let others = [
@@ -79,12 +103,12 @@ fn everything_else_is_left_to_the_long_way() {
     ];
     for (ty, refs) in others {
         let before = set(&mem, ty, refs);
-        let none = frames(&mem).claim_frame(frame(4), &clock, &log);
-        assert!(matches!(none, Ok(None)), "{ty:?}: {none:?}");
+        let (done, zeroed) = put_to_use(&mem, Use::User, &clock, &log, true);
+        assert!(done.is_err() && !zeroed, "{ty:?}: {done:?}");
         assert_eq!(mem.load(w0(4), Relaxed), before, "{ty:?}");
     }
     assert_eq!(log.begun.get(), 0);
-    let beyond = frames(&mem).claim_frame(frame(common::FRAMES), &clock, &log);
+    let beyond = frames(&mem).record_of(frame(common::FRAMES));
     assert_eq!(beyond.err(), Some(Refused::NoFrame));
 }
 
@@ -93,8 +117,8 @@ fn what_is_not_quiet_is_refused_and_stays() {
     let (mem, clock, log) = (HostMem::new(), Clock::default(), Log::default());
     let before = set(&mem, FrameType::Untyped(Order::FRAME), 0);
     mem.store(w1(4), 1 << 8, Relaxed);
-    let refused = frames(&mem).claim_frame(frame(4), &clock, &log).err();
-    assert_eq!(refused, Some(Refused::NotQuiesced));
+    let refused = put_to_use(&mem, THREAD, &clock, &log, true);
+    assert_eq!(refused, (Err(Refused::NotQuiesced), false));
     assert_eq!(mem.load(w0(4), Relaxed), before);
     assert_eq!(log.begun.get(), 0);
 }
@@ -119,13 +143,111 @@ impl EpochSource for Meanwhile<'_> {
 fn a_frame_that_has_a_newer_stamp_is_not_claimed_by_the_older_one() {
     let (mem, log) = (HostMem::new(), Log::default());
     set(&mem, FrameType::Untyped(Order::FRAME), 0);
-    let t = frames(&mem);
-    let none = t.claim_frame(frame(4), &Meanwhile(&mem), &log);
-    assert!(matches!(none, Ok(None)), "{none:?}");
-    assert_eq!(log.open.get(), None, "its intent is cleared");
-    let word = t.look(frame(4)).unwrap();
+    let refused = put_to_use(&mem, THREAD, &Meanwhile(&mem), &log, true);
+    assert_eq!(refused, (Err(Refused::Contended), false));
+    let word = frames(&mem).look(frame(4)).unwrap();
     assert_eq!(
         word,
         FrameWord::new(Version(8), FrameType::Untyped(Order::FRAME))
+    );
+}
+
+/// A record whose word others change just before each of the first replacements.
+struct Others<'m> {
+    record: RecordAt<'m, HostMem>,
+    to: &'m Cell<Option<u64>>,
+    mem: &'m HostMem,
+}
+
+impl Record for Others<'_> {
+    fn word(&self) -> u64 {
+        self.record.word()
+    }
+
+    fn replace(&self, old: u64, new: u64) -> Result<u64, u64> {
+        if let Some(to) = self.to.take() {
+            self.mem.store(w0(4), to, Relaxed);
+        }
+        self.record.replace(old, new)
+    }
+
+    fn stamp(&self) -> u64 {
+        self.record.stamp()
+    }
+
+    fn replace_stamp(&self, old: u64, new: u64) -> Result<u64, u64> {
+        self.record.replace_stamp(old, new)
+    }
+}
+
+/// Row `X -> untyped` of frame 4, as the fast path does it; meanwhile its word becomes `to`.
+fn give_up_while(mem: &HostMem, to: Option<u64>, kinds: u32) -> Result<Epoch, Refused> {
+    let (clock, log, to) = (Clock::default(), Log::default(), Cell::new(to));
+    let services = Parts {
+        epochs: &clock,
+        intents: &log,
+        log: &Unrecorded,
+    };
+    let record = Others {
+        record: frames(mem).record_of(frame(4)).unwrap(),
+        to: &to,
+        mem,
+    };
+    let retyping = plain::retyping(node(0));
+    let done = row::give_up_frame(&record, frame(4), retyping, kinds, &services);
+    assert_eq!(log.open.get(), None);
+    done
+}
+
+#[test]
+fn a_frame_is_given_up_unless_others_have_changed_it() {
+    const KINDS: u32 = 1 << KernelKind::THREAD.get();
+    let mem = HostMem::new();
+    let user = FrameType::User(Order::FRAME);
+    let word = |version, ty, refs| {
+        let (version, refs) = (Version(version), Refs::new(refs).unwrap());
+        FrameWord { version, ty, refs }.bits()
+    };
+    let given_up = word(8, FrameType::Untyped(Order::FRAME), 0);
+    for ty in [user, FrameType::Kernel(KernelKind::THREAD)] {
+        set(&mem, ty, 0);
+        assert_eq!(give_up_while(&mem, None, KINDS), Ok(Clock::default().now()));
+        assert_eq!(mem.load(w0(4), Relaxed), given_up, "{ty:?}");
+        let others = [
+            // A reference has come.
+            (word(7, ty, 1), Refused::InUse),
+            // Somebody else has given it up, and it is somebody else's, of the same kind.
+            (word(8, ty, 0), Refused::Stale),
+            (word(8, FrameType::Untyped(Order::FRAME), 0), Refused::Stale),
+            (word(7, FrameType::Retyping(node(1)), 0), Refused::InUse),
+        ];
+        for (to, why) in others {
+            set(&mem, ty, 0);
+            assert_eq!(give_up_while(&mem, Some(to), KINDS), Err(why), "{ty:?}");
+            assert_eq!(mem.load(w0(4), Relaxed), to, "{ty:?}");
+        }
+    }
+    // What it is not for.
+    let oldest = word(u32::MAX, user, 0);
+    mem.store(w0(4), oldest, Relaxed);
+    assert_eq!(give_up_while(&mem, None, KINDS), Err(Refused::InUse));
+    for (ty, refs) in [
+        (FrameType::Kernel(KernelKind::TIME), 0),
+        (FrameType::User(Order::new(1).unwrap()), 0),
+        (FrameType::Reserved, 0),
+        (user, 1),
+    ] {
+        let before = set(&mem, ty, refs);
+        assert_eq!(give_up_while(&mem, None, KINDS), Err(Refused::InUse));
+        assert_eq!(mem.load(w0(4), Relaxed), before, "{ty:?}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "User(Order(0))")]
+fn mutant_another_owners_frame_is_given_up() {
+    without!(
+        "row::take::version",
+        a_frame_is_given_up_unless_others_have_changed_it()
     );
 }

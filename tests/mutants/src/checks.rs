@@ -278,12 +278,6 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/ktest::ops_memory::retype_user_refuses_blocks_beyond_the_capability_on_hosts"],
     ),
     m(
-        "check/core::ops::memory::retype_kernel::zero",
-        Contents,
-        "objects of used frames begin with zeros",
-        &["core/unit/ktest::ops_known::objects_show_nothing_of_who_had_their_frame_on_hosts"],
-    ),
-    m(
         "check/machine::lookup::operand::right",
         Permission,
         "operands that are remembered need their rights",
@@ -667,22 +661,6 @@ pub(crate) const CHECKS: &[Mutant] = &[
         Version,
         "a leaf is remembered while its table leads to it",
         &["core/unit/host::view_tests::a_leaf_that_has_been_taken_out_gets_no_capability"],
-    ),
-    m(
-        "check/machine::view::frames::put_to_use::stamp",
-        Stamp,
-        "a frame is used again once all nodes have been quiet, by the short way too",
-        &[
-            "core/unit/host::frame_tests::frames_that_were_used_are_put_to_use_zeroed_and_once_everybody_has_been_quiet",
-        ],
-    ),
-    m(
-        "check/machine::view::frames::put_to_use::zero",
-        Contents,
-        "what a frame held is not seen by its next user, by the short way too",
-        &[
-            "core/unit/host::frame_tests::frames_that_were_used_are_put_to_use_zeroed_and_once_everybody_has_been_quiet",
-        ],
     ),
     m(
         "check/machine::view::learn_capability::guard",

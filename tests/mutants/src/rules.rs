@@ -43,7 +43,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "check/retype::retype::unused::references",
+        "check/retype::retype::given_up::references",
         References,
         "Frames are given up only without references",
         &[
@@ -53,7 +53,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "check/retype::retype::give_up::stamp",
+        "check/retype::row::give_up::stamp",
         Stamp,
         "A frame that is given up is stamped",
         &[
@@ -63,25 +63,25 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "check/retype::retype::give_up::log",
+        "check/retype::row::give_up::log",
         Log,
         "A kernel object that is given up is logged, and the word that says so",
         &["retype/given_up/objects_that_are_given_up_are_forgotten"],
     ),
     m(
-        "check/retype::retype::give_up::log-after-cas",
+        "check/retype::row::give_up::log-after-cas",
         Log,
         "It is logged after the compare-and-swap that ends the old use",
         &["retype/given_up/objects_that_are_given_up_are_forgotten"],
     ),
     m(
-        "check/retype::retype::give_up::log-before-stamp",
+        "check/retype::row::give_up::log-before-stamp",
         Log,
         "It is logged before the stamp is read",
         &["retype/given_up/objects_that_are_given_up_are_forgotten"],
     ),
     m(
-        "check/retype::retype::give_up::stamp-after-cas",
+        "check/retype::row::give_up::stamp-after-cas",
         Stamp,
         "The stamp is read after the compare-and-swap that ends the old use (A1c, A1d)",
         &[
@@ -90,7 +90,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "check/retype::retype::give_up::version",
+        "check/retype::retype::given_up::version",
         Version,
         "A frame that is given up gets a new version",
         &[
@@ -100,26 +100,44 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "check/retype::retype::claim::whole-word",
+        "check/retype::row::claim::whole-word",
         Version,
         "A claim replaces the word that was read before the stamp was, not a newer one",
         &["retype/loom_frames/a_claim_does_not_outlive_the_word_it_was_made_for"],
     ),
     m(
-        "check/retype::retype::claim::stamp",
+        "check/retype::row::claim::stamp",
         Stamp,
         "A claim waits until every node has been quiet since the stamp",
         &[
+            "retype/one_frame/what_is_not_quiet_is_refused_and_stays",
+            "core/unit/host::frame_tests::frames_that_were_used_are_put_to_use_zeroed_and_once_everybody_has_been_quiet",
             "retype/mutants/given_up_frames_wait_for_a_round",
             "retype/mutants/halves_of_blocks_wait_as_the_block",
             "retype/model/any_sequence_does_what_the_model_does",
         ],
     ),
     m(
-        "check/retype::frame::claim::stamp",
-        Stamp,
-        "A claim of one frame waits until every node has been quiet since the stamp",
-        &["retype/one_frame/what_is_not_quiet_is_refused_and_stays"],
+        "check/retype::plain::given_up::references",
+        References,
+        "A frame that is referred to is not given up, on the fast path either",
+        &["retype/loom_frames/a_frame_is_mapped_or_given_up"],
+    ),
+    m(
+        "check/retype::row::take::version",
+        Version,
+        "What has become somebody else's since it was looked at is not given up",
+        &["retype/one_frame/a_frame_is_given_up_unless_others_have_changed_it"],
+    ),
+    m(
+        "check/retype::row::put_to_use::zero",
+        Contents,
+        "What a frame held is not seen by its next user",
+        &[
+            "retype/one_frame/an_untyped_frame_is_put_to_use_and_zeroed_if_it_has_been_used",
+            "core/unit/ktest::ops_known::objects_show_nothing_of_who_had_their_frame_on_hosts",
+            "core/unit/host::frame_tests::frames_that_were_used_are_put_to_use_zeroed_and_once_everybody_has_been_quiet",
+        ],
     ),
     m(
         "check/retype::recover::retyping::version",

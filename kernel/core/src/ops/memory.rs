@@ -30,9 +30,11 @@
 //! [`MAX_COUNTED`] words.
 
 use dyad_abi::cap::{CapType, Counted, MemoryOp, ObjectKind, Rights, TableAt};
+use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa, Result};
 use dyad_captbl::Contents;
-use dyad_retype::{Claim, FrameType, FrameWord, KernelKind, Order, Refused, Use};
+use dyad_coherence::GlobalMem;
+use dyad_retype::{Claim, FrameType, FrameWord, KernelKind, Order, Refused, Use, plain, row};
 use dyad_shm::FrameRef;
 use dyad_shm::frame::{Epoch, WeakRef};
 
@@ -247,21 +249,21 @@ pub fn claim<P: Platform>(cx: &Cx, frame: FrameRef, order: Order) -> Result<Clai
 /// As [`claim`].
 pub fn retype_kernel<P: Platform>(cx: &Cx, frame: FrameRef, kind: ObjectKind) -> Result<WeakRef> {
     let used = Use::Kernel(crate::object::kernel_kind(kind));
-    let frames = cx.frames();
-    // A frame that is by itself already, as it mostly is: one look and one exchange.
-    match frames.claim_frame(frame, cx, cx)? {
-        Some((mut claim, stamp)) => {
-            if stamp != Epoch::ZERO
-                && !lacks!("ops::memory::retype_kernel::zero")
-                && !P::zero_frame(cx.node.map, frame.address())
-            {
-                frames.from_untyped_abandon(claim, cx)?;
-                return Err(Error::Corrupt);
-            }
-            claim.frame_done(cx.words());
-            Ok(frames.from_untyped_finish(claim, used, cx)?)
+    let words = (plain::retyping(cx.node.id()), plain::used(used));
+    let zero = || {
+        let zeroed = P::zero_frame(cx.node.map, frame.address());
+        if zeroed {
+            cx.words().invalidate(frame.address(), PAGE_SIZE);
         }
-        None => split_off::<P>(cx, frame, used),
+        zeroed
+    };
+    // A frame that is by itself already, as it mostly is: one look and one exchange.
+    let record = cx.frames().record_of(frame)?;
+    match row::put_to_use(&record, frame, words, zero, cx) {
+        Ok(object) => Ok(object),
+        Err(Refused::NotQuiesced) => Err(Refused::NotQuiesced.into()),
+        Err(Refused::NoFrame) => Err(Error::Corrupt),
+        Err(_) => split_off::<P>(cx, frame, used),
     }
 }
 

@@ -5,24 +5,18 @@
 //! |---|---|
 //! | nothing: a range has no object, and records never move | the slot is what it was ([`view`](super)) |
 //!
-//! The steps and their order are those of the rows ([`dyad_retype`]); what is different is that words
-//! are compared as they are ([`plain`]). Whenever one is not as expected nothing has been done, and
-//! the long way says why.
-//!
-//! | step | order |
-//! |---|---|
-//! | put to use: word; stamp; intent; word -> RETYPING; zeros; word -> Y; no intent | the stamp after the word: a later one comes with another word |
-//! | give up: word; intent; word -> RETYPING; fence, epoch; stamp; word -> UNTYPED, next version; no intent | the stamp after RETYPING: nobody begins with the frame after it |
+//! Which steps, in which order: [`dyad_retype::row`].
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_captbl::FrameRange;
 use dyad_retype::plain;
+use dyad_retype::row::{self, Record};
 use dyad_shm::frame::{Epoch, FrameRef};
-use dyad_shm::intent::{IntentRecord, Row};
 use dyad_shm::{FrameEntry, PhysAddr};
 
+use super::services::Known;
 use super::{NO_LINE, NOTHING};
 use crate::cpu::CpuLocal;
 use crate::cx::{Cx, Operand};
@@ -104,80 +98,60 @@ impl OneFrame {
     }
 
     #[inline(always)]
-    fn begin(&self, row: Row, raw: u64) {
-        let frame = plain::version(raw) | self.number;
-        let record = [row as u64 + 1, frame, IntentRecord::NO_TABLE, 0];
-        self.words.store_line(self.own.intent.get(), record);
+    fn known<Q: Fn(Epoch) -> bool>(&self, quiet: Q) -> Known<Q> {
+        Known {
+            words: self.words,
+            intent: self.own.intent.get(),
+            epoch: self.own.epoch.get(),
+            quiet,
+        }
     }
 
-    #[inline(always)]
-    fn end(&self) {
-        self.words.store(&self.own.intent.get()[0], 0);
-    }
-
-    /// Row `untyped -> Y`: the frame becomes what `used`, the low half of its word, says. `quiet`
-    /// tells whether a stamp is quiesced; `zero` fills the frame with zeros, if anybody has used it
-    /// before. `None`: nothing has been done.
+    /// The row [`untyped -> Y`](row::put_to_use): the frame becomes what `used`, the low half of its word, says. `quiet`
+    /// tells whether a stamp is quiesced; `zero` fills the frame with zeros. `None`: nothing has been done, and the long
+    /// way says why.
     #[inline(always)]
     pub fn put_to_use(
         &self,
         used: u64,
-        quiet: impl FnOnce(Epoch) -> bool,
+        quiet: impl Fn(Epoch) -> bool,
         zero: impl FnOnce() -> bool,
     ) -> Option<()> {
-        let (words, w0) = (self.words, &self.record.w0);
-        let raw = w0.load(Ordering::Acquire);
-        let stamp = plain::stamp(self.record.w1.load(Ordering::Acquire));
-        let ready = plain::is(raw, plain::UNTYPED)
-            && (quiet(stamp) || lacks!("view::frames::put_to_use::stamp"));
-        if !ready {
-            return None;
-        }
-        let version = plain::version(raw);
-        let taken = version | self.own.retyping.get();
-        self.begin(Row::FromUntyped, raw);
-        let mut done = false;
-        if words.exchange(w0, raw, taken) {
-            let fresh = stamp == Epoch::ZERO || lacks!("view::frames::put_to_use::zero");
-            let after = match fresh || zero() {
-                true => version | used,
-                // It is as it was: not a word of it has been written.
-                false => raw,
-            };
-            // Only a node that thinks this one dead has changed it meanwhile.
-            done = words.exchange(w0, taken, after) && after != raw;
-        }
-        self.end();
-        done.then_some(())
+        let frame = FrameRef::from_bits(self.number as u32)?;
+        let words = (self.own.retyping.get(), used);
+        row::put_to_use(self, frame, words, zero, &self.known(quiet)).ok()?;
+        Some(())
     }
 
-    /// Row `X -> untyped`, of user memory, or of an object of one of these kinds (bits by number). The
-    /// epoch since which everybody has to have been quiet. `None`: nothing has been done.
+    /// The row [`X -> untyped`](row::give_up_frame), of user memory, or of an object of one of these kinds (bits by number).
+    /// The epoch since which everybody has to have been quiet. `None`: nothing has been done, and the long way says why.
     #[inline(always)]
     pub fn give_up(&self, kinds: u32) -> Option<Epoch> {
-        const USER: u64 = plain::used(dyad_retype::Use::User);
-        let (words, FrameEntry { w0, w1 }) = (self.words, self.record);
-        let raw = w0.load(Ordering::Acquire);
-        if !plain::is(raw, USER) && !plain::is_unused_object(raw, kinds) {
-            return None;
-        }
-        let after = plain::given_up(raw)?;
-        let taken = plain::version(raw) | self.own.retyping.get();
-        self.begin(Row::ToUntyped, raw);
-        let mut stamp = None;
-        if words.exchange(w0, raw, taken) {
-            words.fence();
-            let now = Epoch::saturating(self.own.epoch.get().load(Ordering::Acquire));
-            let old = w1.load(Ordering::Acquire);
-            // It fails if somebody notes just now that a node has executed it.
-            let to = match words.exchange(w1, old, plain::stamped(old, now)) {
-                true => after,
-                false => raw,
-            };
-            // Only a node that thinks this one dead has changed it meanwhile.
-            stamp = (words.exchange(w0, taken, to) && to != raw).then_some(now);
-        }
-        self.end();
-        stamp
+        let frame = FrameRef::from_bits(self.number as u32)?;
+        let retyping = self.own.retyping.get();
+        row::give_up_frame(self, frame, retyping, kinds, &self.known(|_| false)).ok()
+    }
+}
+
+/// The record's words, without looking for any of them.
+impl Record for OneFrame {
+    #[inline(always)]
+    fn word(&self) -> u64 {
+        self.record.w0.load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    fn replace(&self, old: u64, new: u64) -> Result<u64, u64> {
+        self.words.replace(&self.record.w0, old, new)
+    }
+
+    #[inline(always)]
+    fn stamp(&self) -> u64 {
+        self.record.w1.load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    fn replace_stamp(&self, old: u64, new: u64) -> Result<u64, u64> {
+        self.words.replace(&self.record.w1, old, new)
     }
 }

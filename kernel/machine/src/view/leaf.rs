@@ -14,11 +14,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::{CapIndex, LEAF_SLOTS};
 use dyad_captbl::{Contents, Filling, SlotPlace, activate, deactivate, plain};
-use dyad_shm::PhysAddr;
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
-use dyad_shm::intent::IntentRecord;
-use dyad_shm::protocol::{EpochSource, Intents, Log};
 
+use super::services::Known;
 use super::{NO_LINE, NOTHING, Seen};
 use crate::cpu::CpuLocal;
 use crate::cx::Cx;
@@ -115,54 +113,13 @@ impl dyad_captbl::Line for Slot {
     }
 }
 
-/// What rows of slots need besides, as the view has it. `quiet` tells whether a stamp is quiesced.
-struct Known<Q> {
-    view: &'static LeafView,
-    words: CoherentWords,
-    quiet: Q,
-}
-
-impl<Q: Fn(Epoch) -> bool> EpochSource for Known<Q> {
-    #[inline(always)]
-    fn now(&self) -> Epoch {
-        self.words.fence();
-        Epoch::saturating(self.view.epoch.get().load(Ordering::Acquire))
-    }
-
-    #[inline(always)]
-    fn quiesced(&self, stamp: Epoch) -> bool {
-        (self.quiet)(stamp)
-    }
-}
-
-impl<Q> Intents for Known<Q> {
-    #[inline(always)]
-    fn begin(&self, record: &IntentRecord) {
-        self.words
-            .store_line(self.view.intent.get(), record.words());
-    }
-
-    #[inline(always)]
-    fn clear(&self) {
-        self.words.store(&self.view.intent.get()[0], 0);
-    }
-}
-
-/// Caches are coherent: nobody has to drop anything.
-impl<Q> Log for Known<Q> {
-    #[inline(always)]
-    fn line(&self, _: PhysAddr) {}
-
-    #[inline(always)]
-    fn object(&self, _: FrameRef) {}
-}
-
 impl Slot {
     #[inline(always)]
     fn known<Q: Fn(Epoch) -> bool>(&self, quiet: Q) -> Known<Q> {
         Known {
-            view: self.view,
             words: self.words,
+            intent: self.view.intent.get(),
+            epoch: self.view.epoch.get(),
             quiet,
         }
     }

@@ -1,0 +1,55 @@
+//! What rows need besides memory, as the fast path has it: words that this CPU remembers, where caches are coherent.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_shm::PhysAddr;
+use dyad_shm::frame::{Epoch, FrameRef};
+use dyad_shm::intent::IntentRecord;
+use dyad_shm::protocol::{EpochSource, Intents, Log};
+
+use crate::memory::CoherentWords;
+
+/// Time, intents and log of this CPU.
+pub(super) struct Known<Q> {
+    pub words: CoherentWords,
+    /// Where its intents are.
+    pub intent: &'static [AtomicU64; 8],
+    /// The shared epoch.
+    pub epoch: &'static AtomicU64,
+    /// Whether a stamp is quiesced.
+    pub quiet: Q,
+}
+
+impl<Q: Fn(Epoch) -> bool> EpochSource for Known<Q> {
+    #[inline(always)]
+    fn now(&self) -> Epoch {
+        self.words.fence();
+        Epoch::saturating(self.epoch.load(Ordering::Acquire))
+    }
+
+    #[inline(always)]
+    fn quiesced(&self, stamp: Epoch) -> bool {
+        (self.quiet)(stamp)
+    }
+}
+
+impl<Q> Intents for Known<Q> {
+    #[inline(always)]
+    fn begin(&self, record: &IntentRecord) {
+        self.words.store_line(self.intent, record.words());
+    }
+
+    #[inline(always)]
+    fn clear(&self) {
+        self.words.store(&self.intent[0], 0);
+    }
+}
+
+/// Caches are coherent: nobody has to drop anything.
+impl<Q> Log for Known<Q> {
+    #[inline(always)]
+    fn line(&self, _: PhysAddr) {}
+
+    #[inline(always)]
+    fn object(&self, _: FrameRef) {}
+}

@@ -1,0 +1,323 @@
+//! The rows `X -> untyped` and `untyped -> Y`, on the record of a block's head, however a caller reaches the record.
+//!
+//! | row | word of the head | steps, in order |
+//! |---|---|---|
+//! | [`give_up`] | X, no references -> RETYPING -> UNTYPED, next version | intent; CAS; log the object and its word; fence, load E; stamp; CAS; intent cleared |
+//! | [`claim`] | UNTYPED -> RETYPING | load the stamp; quiesced; intent; CAS of the whole word |
+//! | [`finish`] | RETYPING -> Y, or UNTYPED, next version | CAS; intent cleared |
+//!
+//! | instantiation | record | used by |
+//! |---|---|---|
+//! | [`FrameTable`](crate::FrameTable) | found by the number of the frame, words of any memory ([`RecordAt`]) | operations, page faults, recovery; blocks of any size |
+//! | fast path of Memory capabilities | remembered, coherent caches | [`put_to_use`] and [`give_up_frame`] |
+//!
+//! Words are compared as they are: the caller says which word a row starts from and which it leaves behind
+//! ([`plain`]).
+
+use core::sync::atomic::Ordering;
+
+use dyad_coherence::GlobalMem;
+use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
+use dyad_shm::intent::{IntentRecord, Row};
+use dyad_shm::pool::PhysAddr;
+use dyad_shm::protocol::{EpochSource, Intents, Services};
+
+use crate::TRIES;
+use crate::error::Refused;
+use crate::plain;
+use crate::table::W1_OFFSET;
+use crate::word::{FrameType, FrameWord};
+
+/// The two words of one frame's record, with what [`GlobalMem`] promises of each operation.
+pub trait Record {
+    /// The first word, at memory; acquires.
+    fn word(&self) -> u64;
+
+    /// Replaces the first word; acquires and releases.
+    ///
+    /// # Errors
+    ///
+    /// The word that is there instead.
+    fn replace(&self, old: u64, new: u64) -> Result<u64, u64>;
+
+    /// The second word, at memory; acquires.
+    fn stamp(&self) -> u64;
+
+    /// Replaces the second word; acquires and releases.
+    ///
+    /// # Errors
+    ///
+    /// The word that is there instead.
+    fn replace_stamp(&self, old: u64, new: u64) -> Result<u64, u64>;
+}
+
+/// The record at an address.
+#[derive(Debug)]
+pub struct RecordAt<'m, M: ?Sized> {
+    pub(crate) mem: &'m M,
+    pub(crate) at: PhysAddr,
+}
+
+impl<M: GlobalMem + ?Sized> Record for RecordAt<'_, M> {
+    #[inline]
+    fn word(&self) -> u64 {
+        self.mem.load_fresh(self.at, Ordering::Acquire)
+    }
+
+    #[inline]
+    fn replace(&self, old: u64, new: u64) -> Result<u64, u64> {
+        self.mem.cas(self.at, old, new)
+    }
+
+    #[inline]
+    fn stamp(&self) -> u64 {
+        let at = self.at.add(W1_OFFSET);
+        self.mem.load_fresh(at, Ordering::Acquire)
+    }
+
+    #[inline]
+    fn replace_stamp(&self, old: u64, new: u64) -> Result<u64, u64> {
+        self.mem.cas(self.at.add(W1_OFFSET), old, new)
+    }
+}
+
+/// Why a word that has been found is not the one that a row starts from.
+#[cold]
+fn instead(now: u64) -> Refused {
+    match FrameWord::from_bits(now).map(|w| w.ty) {
+        None => Refused::Corrupt,
+        Some(FrameType::Untyped(_)) => Refused::Contended,
+        Some(other) => Refused::unusable(other),
+    }
+}
+
+/// Replaces the word of a frame that this node holds in RETYPING.
+#[inline(always)]
+pub(crate) fn publish(record: &impl Record, owned: u64, new: u64) -> Result<(), Refused> {
+    // Only a node that thinks this one dead has changed it meanwhile.
+    record
+        .replace(owned, new)
+        .map(drop)
+        .map_err(|_| Refused::Lost)
+}
+
+/// Makes the stamp of a frame at least `epoch`, and keeps who has executed the frame.
+#[inline(always)]
+pub(crate) fn stamp(record: &impl Record, epoch: Epoch) -> Result<(), Refused> {
+    let mut raw = record.stamp();
+    for _ in 0..TRIES {
+        let new = plain::stamped(raw, epoch);
+        if new == raw {
+            return Ok(());
+        }
+        match record.replace_stamp(raw, new) {
+            Ok(_) => return Ok(()),
+            Err(now) => raw = now,
+        }
+    }
+    Err(Refused::Contended)
+}
+
+/// A block that is to be given up.
+#[derive(Clone, Copy, Debug)]
+pub struct GivenUp {
+    /// Its head.
+    pub head: WeakRef,
+    /// The head's word, as the caller has found it.
+    pub raw: u64,
+    /// The head's word while this node holds the block ([`plain::retyping`]).
+    pub owned: u64,
+    /// Where the record is, if others may hold copies of it and of the block: of kernel objects where caches are not
+    /// coherent. (User memory is logged by the rows that unmap it.)
+    pub logged: Option<PhysAddr>,
+}
+
+/// The row `X -> untyped`. `next` is what becomes of a word, if a block with this word may be given up. The block can be
+/// claimed once every node has been quiet since the epoch returned.
+///
+/// # Errors
+///
+/// As `next`; [`Refused::Contended`]; nothing has changed. [`Refused::Lost`].
+#[inline(always)]
+pub fn give_up(
+    record: &impl Record,
+    what: &GivenUp,
+    next: impl Fn(u64) -> Result<u64, Refused>,
+    services: &impl Services,
+) -> Result<Epoch, Refused> {
+    let (frame, version) = (what.head.frame, what.head.version);
+    services.begin(&IntentRecord::frame(Row::ToUntyped, frame, version));
+    let done = unpublish(record, what, next, services);
+    services.clear();
+    done
+}
+
+/// The row `X -> untyped` of one frame, where caches are coherent: of user memory, or of an object of one of these kinds
+/// (bits by number). `retyping` is the low half of its word while this node holds it ([`plain::retyping`]).
+///
+/// # Errors
+///
+/// As [`give_up`]; [`Refused::InUse`] for whatever else the frame is.
+#[inline(always)]
+pub fn give_up_frame(
+    record: &impl Record,
+    frame: FrameRef,
+    retyping: u64,
+    kinds: u32,
+    services: &impl Services,
+) -> Result<Epoch, Refused> {
+    let raw = record.word();
+    let version = plain::version_number(raw);
+    let what = GivenUp {
+        head: WeakRef { frame, version },
+        raw,
+        owned: plain::version(raw) | retyping,
+        logged: None,
+    };
+    let next = |raw| plain::given_up(raw, kinds).ok_or(Refused::InUse);
+    give_up(record, &what, next, services)
+}
+
+#[inline(always)]
+fn unpublish(
+    record: &impl Record,
+    what: &GivenUp,
+    next: impl Fn(u64) -> Result<u64, Refused>,
+    services: &impl Services,
+) -> Result<Epoch, Refused> {
+    let log = |now: bool| {
+        if let Some(at) = what.logged
+            && now
+            && !lacks!("row::give_up::log")
+        {
+            // The word, by which others check weak references, and the lines of the object.
+            services.line(at);
+            services.object(what.head.frame);
+        }
+    };
+    let after_cas = !lacks!("row::give_up::log-after-cas");
+    let before_stamp = !lacks!("row::give_up::log-before-stamp");
+    let early = lacks!("row::give_up::stamp-after-cas").then(|| services.now());
+    log(!after_cas);
+    let (from, to) = take(record, what, next)?;
+    log(after_cas && before_stamp);
+    let now = early.unwrap_or_else(|| services.now());
+    log(!before_stamp);
+    if !lacks!("row::give_up::stamp")
+        && let Err(why) = stamp(record, now)
+    {
+        publish(record, what.owned, from)?;
+        return Err(why);
+    }
+    publish(record, what.owned, to)?;
+    Ok(now)
+}
+
+/// Takes a block to RETYPING. Returns the word it had, and the word it is to get.
+#[inline(always)]
+fn take(
+    record: &impl Record,
+    what: &GivenUp,
+    next: impl Fn(u64) -> Result<u64, Refused>,
+) -> Result<(u64, u64), Refused> {
+    let mut raw = what.raw;
+    let same =
+        |now| plain::version(now) == plain::version(what.raw) || lacks!("row::take::version");
+    for _ in 0..TRIES {
+        let to = next(raw)?;
+        match record.replace(raw, what.owned) {
+            Ok(_) => return Ok((raw, to)),
+            // References have come or gone. With another version it is another's by now.
+            Err(now) if same(now) => raw = now,
+            Err(_) => return Err(Refused::Stale),
+        }
+    }
+    Err(Refused::Contended)
+}
+
+/// First half of the row `untyped -> Y`: takes the untyped block whose head has the word `raw` to RETYPING, which is
+/// `owned` with the version of `raw`. The intent stays. Returns when the block was given up: [`Epoch::ZERO`] if it has
+/// never been used.
+///
+/// # Errors
+///
+/// [`Refused::NotQuiesced`]; why the word is another one; nothing has changed, and there is no intent.
+#[inline(always)]
+pub fn claim(
+    record: &impl Record,
+    head: FrameRef,
+    raw: u64,
+    owned: u64,
+    epochs: &impl EpochSource,
+    intents: &impl Intents,
+) -> Result<Epoch, Refused> {
+    // After the word: a stamp that comes later comes with another word, and the CAS fails.
+    let stamp = plain::stamp(record.stamp());
+    if !lacks!("row::claim::stamp") && !epochs.quiesced(stamp) {
+        return Err(Refused::NotQuiesced);
+    }
+    let (raw, owned) = match lacks!("row::claim::whole-word") {
+        true => {
+            let now = record.word();
+            (now, plain::version(now) | plain::low(owned))
+        }
+        false => (raw, owned),
+    };
+    let version = plain::version_number(raw);
+    intents.begin(&IntentRecord::frame(Row::FromUntyped, head, version));
+    match record.replace(raw, owned) {
+        Ok(_) => Ok(stamp),
+        Err(now) => {
+            intents.clear();
+            Err(instead(now))
+        }
+    }
+}
+
+/// Second half of the row `untyped -> Y`: the block gets the word `to`, whether it is in use with that or untyped again.
+///
+/// # Errors
+///
+/// [`Refused::Lost`].
+#[inline(always)]
+pub fn finish(
+    record: &impl Record,
+    (owned, to): (u64, u64),
+    intents: &impl Intents,
+) -> Result<(), Refused> {
+    let done = publish(record, owned, to);
+    intents.clear();
+    done
+}
+
+/// The row `untyped -> Y` of one frame that is a block of its own. `retyping` and `used` are the low halves of its word
+/// while this node holds it ([`plain::retyping`]) and afterwards ([`plain::used`]). `zero` fills the frame with zeros, in
+/// memory, and keeps no copy of it; it is not asked if nobody has ever used the frame.
+///
+/// # Errors
+///
+/// As [`claim`]; [`Refused::NoFrame`] if `zero` says no: the frame is untyped again then.
+#[inline(always)]
+pub fn put_to_use(
+    record: &impl Record,
+    frame: FrameRef,
+    (retyping, used): (u64, u64),
+    zero: impl FnOnce() -> bool,
+    services: &impl Services,
+) -> Result<WeakRef, Refused> {
+    let raw = record.word();
+    if !plain::is(raw, plain::UNTYPED) {
+        return Err(instead(raw));
+    }
+    let version = plain::version(raw);
+    let owned = version | retyping;
+    let stamp = claim(record, frame, raw, owned, services, services)?;
+    if stamp == Epoch::ZERO || lacks!("row::put_to_use::zero") || zero() {
+        finish(record, (owned, version | used), services)?;
+        let version = plain::version_number(raw);
+        return Ok(WeakRef { frame, version });
+    }
+    let again = plain::abandoned(raw);
+    finish(record, (owned, again), services)?;
+    Err(Refused::NoFrame)
+}
