@@ -85,7 +85,6 @@ pub use dyad_shm::intent::{IntentRecord, Row};
 pub use dyad_shm::protocol::{EpochSource, Intents, Log};
 
 pub use error::Refused;
-pub use pins::{Mapping, Placing};
 pub use retype::Claim;
 pub use table::{FrameTable, PoolTables};
 pub use word::{FrameType, FrameWord, KernelKind, Order, Refs, StampWord, Use};

@@ -1,143 +1,69 @@
 //! References: the pins of the rows map and unmap.
 
-use core::sync::atomic::Ordering;
-
 use dyad_coherence::GlobalMem;
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
-use dyad_shm::intent::{IntentRecord, Row};
-use dyad_shm::pool::PhysAddr;
-use dyad_shm::protocol::Intents;
 
-use crate::TRIES;
 use crate::error::Refused;
+use crate::row::{self, Record};
 use crate::table::{FrameTable, aligned};
 use crate::word::{
     FrameType, FrameWord, KernelKind, Order, Refs, Use, is_used, user_order, version_in,
 };
 
-/// What the row map is about to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    /// The page table, as its capability has it.
-    pub table: WeakRef,
-    /// What it must be.
-    pub table_kind: KernelKind,
-    /// The frame, as its capability has it: if it is a tail, with the version of its head.
-    pub frame: WeakRef,
-    /// How much the entry maps.
-    pub span: Order,
-    /// Physical address of the entry.
-    pub entry: PhysAddr,
-}
-
-/// The same for a caller that has found the table by a walk, and knows the head of the block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placing {
-    /// The page table. It was one when the caller entered the kernel, or later: then it is the
-    /// same object still if it has the kind.
-    pub table: FrameRef,
-    /// What it must be.
-    pub table_kind: KernelKind,
-    /// The head of the block, as the capability has it.
-    pub head: WeakRef,
-    /// The frame to map, in that block.
-    pub frame: FrameRef,
-    /// How much the entry maps.
-    pub span: Order,
-    /// Physical address of the entry.
-    pub entry: PhysAddr,
-}
-
 impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
-    /// [`map_pins`](FrameTable::map_pins) without looking for the head.
+    /// The frame's word as it is, and the frame with the version that it says.
     ///
     /// # Errors
     ///
-    /// Why not; no reference has been taken and the intent is cleared.
+    /// [`Refused::NoFrame`].
     #[inline]
-    pub fn map_pins_at(&self, m: &Placing, intents: &impl Intents) -> Result<(), Refused> {
-        let table_at = self.record(m.table)?;
-        let head_at = self.record(m.head.frame)?;
-        let table_raw = self.mem.load_fresh(table_at, Ordering::Acquire);
-        let table = WeakRef {
-            frame: m.table,
-            version: version_in(table_raw),
+    pub fn as_found(&self, frame: FrameRef) -> Result<(u64, WeakRef), Refused> {
+        let raw = self.record_of(frame)?.word();
+        let version = version_in(raw);
+        Ok((raw, WeakRef { frame, version }))
+    }
+
+    /// Takes a reference to the table whose word is `raw`.
+    ///
+    /// # Errors
+    ///
+    /// Why not; nothing has changed.
+    #[inline]
+    pub fn pin_table(&self, table: FrameRef, raw: u64, kind: KernelKind) -> Result<(), Refused> {
+        let weak = WeakRef {
+            frame: table,
+            version: version_in(raw),
         };
-        intents.begin(&IntentRecord {
-            row: Row::Map,
-            frame: WeakRef {
-                frame: m.frame,
-                ..m.head
-            },
-            table: Some(table),
-            place: m.entry,
-        });
-        let pinned = self
-            .pin_table(table_at, table_raw, table, m.table_kind)
-            .and_then(|()| {
-                self.pin_block(head_at, m)
-                    .inspect_err(|_| self.drop_reference(table_at))
-            });
-        if pinned.is_err() {
-            intents.clear();
-        }
-        pinned
+        let value = FrameWord::new(weak.version, FrameType::Kernel(kind)).bits();
+        row::pin(&self.record_of(table)?, raw, value)
+            .map_err(|now| why_not(now, weak, Use::Kernel(kind)))
     }
 
-    /// Takes a reference to a table whose word was `raw`. What is as expected takes one CAS, without
-    /// the word being decoded.
-    #[inline]
-    fn pin_table(
-        &self,
-        at: PhysAddr,
-        raw: u64,
-        table: WeakRef,
-        kind: KernelKind,
-    ) -> Result<(), Refused> {
-        let wanted = FrameWord::new(table.version, FrameType::Kernel(kind)).bits();
-        let refs = Refs::MAX.get() as u64;
-        if (raw ^ wanted) >> Refs::BITS == 0
-            && raw & refs != refs
-            && self.mem.cas(at, raw, raw + 1).is_ok()
-        {
-            return Ok(());
-        }
-        self.pin_from(at, raw, table, Use::Kernel(kind), |_| Ok(()))
-    }
-
-    /// The same for the block.
-    #[inline]
-    fn pin_block(&self, at: PhysAddr, m: &Placing) -> Result<(), Refused> {
-        let raw = self.mem.load_fresh(at, Ordering::Acquire);
-        let refs = Refs::MAX.get() as u64;
-        if let Some(order) = user_order(raw)
-            && version_in(raw) == m.head.version
-            && raw & refs != refs
-            && lies_in(order, m.head.frame, m.frame, m.span)
-            && self.mem.cas(at, raw, raw + 1).is_ok()
-        {
-            return Ok(());
-        }
-        self.pin_from(at, raw, m.head, Use::User, |word| {
-            within(word, m.head.frame, m.frame, m.span)
-        })
-    }
-
-    /// [`unmap_unpin`](FrameTable::unmap_unpin) for callers that know the head of the block.
+    /// Takes a reference to the block that `head` heads, for an entry that maps `span` from `frame` on.
     ///
     /// # Errors
     ///
-    /// As [`unpin`](FrameTable::unpin).
+    /// Why not; nothing has changed.
     #[inline]
-    pub fn unmap_unpin_at(
-        &self,
-        head: FrameRef,
-        table: FrameRef,
-        intents: &impl Intents,
-    ) -> Result<(), Refused> {
-        self.drop_reference(self.record(head)?);
-        self.drop_reference(self.record(table)?);
-        intents.clear();
+    pub fn pin_block(&self, head: WeakRef, frame: FrameRef, span: Order) -> Result<(), Refused> {
+        let record = self.record_of(head.frame)?;
+        let raw = record.word();
+        let block = user_order(raw).ok_or_else(|| why_not(raw, head, Use::User))?;
+        if !lies_in(block, head.frame, frame, span) {
+            return Err(first(why_not(raw, head, Use::User), Refused::WrongOrder));
+        }
+        let value = FrameWord::new(head.version, FrameType::User(block)).bits();
+        pin(&record, raw, value, head, Use::User)
+    }
+
+    /// Gives back the reference that the caller has to a frame that heads its block.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::NoFrame`].
+    #[inline]
+    pub fn unpin_head(&self, head: FrameRef) -> Result<(), Refused> {
+        row::unpin(&self.record_of(head)?);
         Ok(())
     }
 
@@ -149,7 +75,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     /// As [`head`](FrameTable::head).
     #[inline]
     pub fn head_now(&self, frame: FrameRef) -> Result<(WeakRef, bool), Refused> {
-        let raw = self.mem.load_fresh(self.record(frame)?, Ordering::Acquire);
+        let raw = self.record_of(frame)?.word();
         if is_used(raw) {
             let version = version_in(raw);
             return Ok((WeakRef { frame, version }, true));
@@ -170,11 +96,14 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     ///
     /// [`Refused::InUse`] if there is one already, else as [`pin_kernel`](FrameTable::pin_kernel).
     pub fn pin_only(&self, object: WeakRef, kind: KernelKind) -> Result<(), Refused> {
-        let at = self.record(object.frame)?;
-        let raw = self.mem.load_fresh(at, Ordering::Acquire);
-        self.pin_from(at, raw, object, Use::Kernel(kind), |word| match word.refs {
-            Refs::ZERO => Ok(()),
-            _ => Err(Refused::InUse),
+        let record = self.record_of(object.frame)?;
+        let value = FrameWord::new(object.version, FrameType::Kernel(kind)).bits();
+        let Err(raw) = record.replace(value, value + 1) else {
+            return Ok(());
+        };
+        Err(match why_not(raw, object, Use::Kernel(kind)) {
+            Refused::Contended | Refused::TooManyRefs => Refused::InUse,
+            why => why,
         })
     }
 
@@ -187,37 +116,6 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     /// [`Refused::NoFrame`], [`Refused::Contended`].
     pub fn stamp_unlinked(&self, object: FrameRef, epoch: Epoch) -> Result<(), Refused> {
         self.stamp(object, epoch)
-    }
-
-    #[cold]
-    fn pin_from(
-        &self,
-        at: PhysAddr,
-        mut raw: u64,
-        weak: WeakRef,
-        wanted: Use,
-        more: impl Fn(FrameWord) -> Result<(), Refused>,
-    ) -> Result<(), Refused> {
-        for _ in 0..TRIES {
-            let word = FrameWord::from_bits(raw).ok_or(Refused::Corrupt)?;
-            let pinned = pinned(word, weak, wanted)?;
-            more(word)?;
-            match self.mem.cas(at, raw, pinned) {
-                Ok(_) => return Ok(()),
-                Err(now) => raw = now,
-            }
-        }
-        Err(Refused::Contended)
-    }
-
-    /// The caller has a reference: its own keeps the count above zero, so that one step is enough.
-    #[inline]
-    fn drop_reference(&self, at: PhysAddr) {
-        let old = self.mem.add(at, u64::MAX);
-        if old & Refs::MAX.get() as u64 == 0 {
-            // Damage: the count must not run into the fields above it.
-            self.mem.add(at, 1);
-        }
     }
 
     /// Takes a reference to a kernel object.
@@ -241,19 +139,15 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     }
 
     fn pin(&self, weak: WeakRef, wanted: Use, span: Order) -> Result<FrameRef, Refused> {
-        let (head, mut raw, mut word) = self.find_head(weak.frame)?;
-        for _ in 0..TRIES {
-            let pinned = pinned(word, weak, wanted)?;
-            within(word, head, weak.frame, span)?;
-            match self.mem.cas(self.record(head)?, raw, pinned) {
-                Ok(_) => return Ok(head),
-                Err(now) => {
-                    raw = now;
-                    word = FrameWord::from_bits(now).ok_or(Refused::Corrupt)?;
-                }
-            }
+        let (head, raw, word) = self.find_head(weak.frame)?;
+        let any = word.ty.in_use().is_some() && lacks!("pins::pin::use");
+        if word.ty.in_use() != Some(wanted) && !any {
+            return Err(why_not(raw, weak, wanted));
         }
-        Err(Refused::Contended)
+        within(word, head, weak.frame, span).map_err(|why| first(why_not(raw, weak, wanted), why))?;
+        let value = FrameWord::new(weak.version, word.ty).bits();
+        pin(&self.record_of(head)?, raw, value, weak, wanted)?;
+        Ok(head)
     }
 
     /// Gives a reference back. The caller has one, so this never fails in a sound system.
@@ -269,14 +163,10 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         if word.refs == Refs::ZERO {
             return Err(Refused::Corrupt);
         }
-        // The caller's own reference keeps the count above zero, so that one step is enough.
-        let at = self.record(head)?;
-        let old = self.mem.add(at, u64::MAX);
-        if old & Refs::MAX.get() as u64 == 0 {
-            self.mem.add(at, 1);
-            return Err(Refused::Corrupt);
+        match row::unpin(&self.record_of(head)?) {
+            true => Ok(()),
+            false => Err(Refused::Corrupt),
         }
-        Ok(())
     }
 
     /// Whether a row that gives references to the block around `frame` and to `table` back may
@@ -291,14 +181,28 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     ///
     /// [`Refused::Frozen`]: try again; as [`head`](FrameTable::head).
     pub fn may_unpin(&self, frame: FrameRef, table: FrameRef) -> Result<(), Refused> {
+        self.fence();
+        self.not_frozen(frame)?;
+        self.not_frozen(table)
+    }
+
+    /// A full fence.
+    #[inline]
+    pub fn fence(&self) {
         self.mem.fence();
-        for frame in [frame, table] {
-            let (_, _, word) = self.find_head(frame)?;
-            if !lacks!("pins::may_unpin::frozen") && matches!(word.ty, FrameType::Frozen(_)) {
-                return Err(Refused::Frozen);
-            }
+    }
+
+    /// Refuses a block that is being recovered.
+    ///
+    /// # Errors
+    ///
+    /// As [`may_unpin`](FrameTable::may_unpin).
+    pub fn not_frozen(&self, frame: FrameRef) -> Result<(), Refused> {
+        let (_, _, word) = self.find_head(frame)?;
+        match word.ty {
+            FrameType::Frozen(_) if !lacks!("pins::not_frozen") => Err(Refused::Frozen),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// The frame with the version that the capability for it would have now: for the row that
@@ -312,57 +216,6 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         let (head, _) = self.head_now(frame)?;
         let version = head.version;
         Ok(WeakRef { frame, version })
-    }
-
-    /// First half of the row map: records the intent and takes both references. The caller then
-    /// writes the entry and clears the intent, or calls [`map_undo`](FrameTable::map_undo).
-    ///
-    /// # Errors
-    ///
-    /// Why not; no reference has been taken and the intent is cleared.
-    pub fn map_pins(&self, m: &Mapping, intents: &impl Intents) -> Result<(), Refused> {
-        intents.begin(&IntentRecord {
-            row: Row::Map,
-            frame: m.frame,
-            table: Some(m.table),
-            place: m.entry,
-        });
-        let pinned = self.pin_kernel(m.table, m.table_kind).and_then(|()| {
-            self.pin_user(m.frame, m.span).map(|_| ()).or_else(|why| {
-                self.unpin(m.table.frame)?;
-                Err(why)
-            })
-        });
-        if pinned.is_err() {
-            intents.clear();
-        }
-        pinned
-    }
-
-    /// The entry could not be written: gives both references back and clears the intent.
-    ///
-    /// # Errors
-    ///
-    /// As [`unpin`](FrameTable::unpin).
-    pub fn map_undo(&self, m: &Mapping, intents: &impl Intents) -> Result<(), Refused> {
-        self.unmap_unpin(m.frame.frame, m.table.frame, intents)
-    }
-
-    /// Last part of the row unmap, after the entry has been emptied: gives both references back
-    /// and clears the intent.
-    ///
-    /// # Errors
-    ///
-    /// As [`unpin`](FrameTable::unpin).
-    pub fn unmap_unpin(
-        &self,
-        frame: FrameRef,
-        table: FrameRef,
-        intents: &impl Intents,
-    ) -> Result<(), Refused> {
-        let (frame, table) = (self.unpin(frame), self.unpin(table));
-        intents.clear();
-        frame.and(table)
     }
 }
 
@@ -386,24 +239,46 @@ fn lies_in(order: Order, head: FrameRef, frame: FrameRef, span: Order) -> bool {
     into.saturating_add(span.frames()) <= order.frames() && aligned(frame, span)
 }
 
-/// The word with one more reference, if it may get one.
-fn pinned(word: FrameWord, weak: WeakRef, wanted: Use) -> Result<u64, Refused> {
-    if matches!(word.ty, FrameType::Reserved | FrameType::Retired) {
-        return Err(Refused::unusable(word.ty));
+/// [`row::pin`], with the reason if not.
+#[inline]
+fn pin(
+    record: &impl Record,
+    raw: u64,
+    value: u64,
+    weak: WeakRef,
+    wanted: Use,
+) -> Result<(), Refused> {
+    let value = match lacks!("pins::pin::version") {
+        // Whatever the version is.
+        true => raw & !u64::from(Refs::MAX.get()),
+        false => value,
+    };
+    row::pin(record, raw, value).map_err(|now| why_not(now, weak, wanted))
+}
+
+/// Of two reasons, that which the word gives, if it gives one.
+#[cold]
+fn first(word: Refused, other: Refused) -> Refused {
+    match word {
+        Refused::Contended | Refused::TooManyRefs => other,
+        why => why,
     }
-    if !lacks!("pins::pinned::version") && word.version != weak.version {
-        return Err(Refused::Stale);
-    }
+}
+
+/// Why a frame whose word is `raw` does not get one more reference.
+#[cold]
+fn why_not(raw: u64, weak: WeakRef, wanted: Use) -> Refused {
+    let Some(word) = FrameWord::from_bits(raw) else {
+        return Refused::Corrupt;
+    };
     match word.ty {
-        FrameType::User(_) | FrameType::Kernel(_) => {}
-        other => return Err(Refused::unusable(other)),
+        FrameType::Reserved | FrameType::Retired => Refused::unusable(word.ty),
+        _ if word.version != weak.version => Refused::Stale,
+        FrameType::User(_) | FrameType::Kernel(_) if word.ty.in_use() != Some(wanted) => {
+            Refused::WrongType
+        }
+        FrameType::User(_) | FrameType::Kernel(_) if word.refs == Refs::MAX => Refused::TooManyRefs,
+        FrameType::User(_) | FrameType::Kernel(_) => Refused::Contended,
+        other => Refused::unusable(other),
     }
-    if !lacks!("pins::pinned::use") && word.ty.in_use() != Some(wanted) {
-        return Err(Refused::WrongType);
-    }
-    if !lacks!("pins::pinned::room") && word.refs == Refs::MAX {
-        return Err(Refused::TooManyRefs);
-    }
-    // References are the lowest bits.
-    Ok(word.bits() + 1)
 }

@@ -1,15 +1,17 @@
-//! The rows `X -> untyped` and `untyped -> Y`, on the record of a block's head, however a caller reaches the record.
+//! The rows `X -> untyped`, `untyped -> Y` and pin, on the record of a block's head, however a caller reaches the record.
 //!
 //! | row | word of the head | steps, in order |
 //! |---|---|---|
 //! | [`give_up`] | X, no references -> RETYPING -> UNTYPED, next version | intent; CAS; log the object and its word; fence, load E; stamp; CAS; intent cleared |
+//! | [`pin`] | X, n references -> X, n + 1 | CAS: type, version, room for one more: one word decides, nothing can change between check and use |
+//! | [`unpin`] | X, n references -> X, n - 1 | add |
 //! | [`claim`] | UNTYPED -> RETYPING | load the stamp; quiesced; intent; CAS of the whole word |
 //! | [`finish`] | RETYPING -> Y, or UNTYPED, next version | CAS; intent cleared |
 //!
 //! | instantiation | record | used by |
 //! |---|---|---|
 //! | [`FrameTable`](crate::FrameTable) | found by the number of the frame, words of any memory ([`RecordAt`]) | operations, page faults, recovery; blocks of any size |
-//! | fast path of Memory capabilities | remembered, coherent caches | [`put_to_use`] and [`give_up_frame`] |
+//! | fast path of Memory capabilities | remembered, coherent caches | [`put_to_use`], [`give_up_frame`] of one frame, pins of pages and tables |
 //!
 //! Words are compared as they are: the caller says which word a row starts from and which it leaves behind
 //! ([`plain`]).
@@ -26,7 +28,7 @@ use crate::TRIES;
 use crate::error::Refused;
 use crate::plain;
 use crate::table::W1_OFFSET;
-use crate::word::{FrameType, FrameWord};
+use crate::word::{FrameType, FrameWord, Refs};
 
 /// The two words of one frame's record, with what [`GlobalMem`] promises of each operation.
 pub trait Record {
@@ -39,6 +41,9 @@ pub trait Record {
     ///
     /// The word that is there instead.
     fn replace(&self, old: u64, new: u64) -> Result<u64, u64>;
+
+    /// Adds to the first word, returns what was there; acquires and releases.
+    fn add(&self, n: u64) -> u64;
 
     /// The second word, at memory; acquires.
     fn stamp(&self) -> u64;
@@ -70,6 +75,11 @@ impl<M: GlobalMem + ?Sized> Record for RecordAt<'_, M> {
     }
 
     #[inline]
+    fn add(&self, n: u64) -> u64 {
+        self.mem.add(self.at, n)
+    }
+
+    #[inline]
     fn stamp(&self) -> u64 {
         let at = self.at.add(W1_OFFSET);
         self.mem.load_fresh(at, Ordering::Acquire)
@@ -89,6 +99,54 @@ fn instead(now: u64) -> Refused {
         Some(FrameType::Untyped(_)) => Refused::Contended,
         Some(other) => Refused::unusable(other),
     }
+}
+
+/// The row pin: one more reference, as long as the word is `value` but for its references. `raw` is the word as the caller
+/// has found it.
+///
+/// # Errors
+///
+/// The word that is there instead; one that is `value` but for its references has no room for one more, or others are
+/// always faster.
+#[inline(always)]
+pub fn pin(record: &impl Record, raw: u64, value: u64) -> Result<(), u64> {
+    let mut raw = raw;
+    for _ in 0..TRIES {
+        if !pinnable(raw, value) {
+            return Err(raw);
+        }
+        match record.replace(raw, raw + 1) {
+            Ok(_) => return Ok(()),
+            Err(now) => raw = now,
+        }
+    }
+    Err(raw)
+}
+
+/// Whether a word is `value` but for its references, and has room for one more.
+#[inline(always)]
+pub fn pinnable(raw: u64, value: u64) -> bool {
+    // Less than the most references above a word that has none: one comparison for both.
+    let most = Refs::MAX.get() as u64 + u64::from(lacks!("row::pinnable::room"));
+    raw.wrapping_sub(value) < most
+}
+
+/// Whether a word is `value`, whatever its references are.
+#[inline(always)]
+pub fn is_but_for_references(raw: u64, value: u64) -> bool {
+    raw.wrapping_sub(value) <= Refs::MAX.get() as u64
+}
+
+/// Gives a reference back that the caller has: its own keeps the count above zero, so that one step is enough. `false` is
+/// damage: the record shows that the caller cannot have one, and nothing has changed.
+#[inline(always)]
+pub fn unpin(record: &impl Record) -> bool {
+    let has = record.add(u64::MAX) & Refs::MAX.get() as u64 != 0;
+    if !has {
+        // The count must not run into the fields above it.
+        record.add(1);
+    }
+    has
 }
 
 /// Replaces the word of a frame that this node holds in RETYPING.
