@@ -14,6 +14,7 @@ use dyad_sys::cap::{Access, Cap, Captbl, Frame, Memory, Place, Space, Stamp, Thr
 
 use crate::actor::GUESTS;
 use crate::deaths;
+use crate::guests;
 use crate::setup::{ENDPOINTS, FRAME, HOME, SPACE, TABLE, at, table_start};
 use crate::world::{
     FRAMES, GUEST_MEMORY, LAST_ENTRIES, WILD_ENTRIES, WINDOW, WINDOW_PAGES, WORLD, guest, memory,
@@ -44,8 +45,10 @@ pub struct Left {
     pub trouble: Option<(&'static str, Error)>,
 }
 
-/// Drives this node's round meanwhile.
+/// Drives this node's round meanwhile, and guests: one within an invocation stops when it has left, or a second after it
+/// was asked to, which is minutes of a simulated machine.
 fn pause() {
+    guests::run(0);
     let _ = rt::hardware(HOME).flush_step(64);
     deaths::look();
     for _ in 0..50 {
@@ -128,6 +131,10 @@ fn blocks(mut f: impl FnMut(u64, Cap<Memory>, u64, What) -> Result<()>) -> Resul
 
 /// Puts every object out of use.
 fn quieten(slots: &mut Slots) -> Result<()> {
+    // All of them at first: they stop, or their time runs out, while this waits for one.
+    for k in 0..GUESTS {
+        let _ = Cap::<Thread>::at(guest(k)).stop();
+    }
     for k in 0..GUESTS {
         let thread: Cap<Thread> = Cap::at(guest(k));
         match patiently(|| thread.stop()) {
