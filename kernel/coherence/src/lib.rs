@@ -57,6 +57,7 @@
 extern crate std;
 
 mod coherent;
+pub mod word;
 #[cfg(any(test, feature = "host"))]
 mod host;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -74,6 +75,7 @@ use core::sync::atomic::Ordering;
 
 use dyad_shm::PhysAddr;
 
+pub use word::{Word, WordAt};
 pub use coherent::Coherent;
 #[cfg(any(test, feature = "host"))]
 pub use host::HostMem;

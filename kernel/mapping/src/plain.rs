@@ -1,78 +1,41 @@
 //! Entries that the caller remembers, where caches are coherent: clean pages of 4 KiB, words compared as they are. Whatever
 //! is not as expected is refused, whatever the reason: the slow path says it.
 
-use core::sync::atomic::Ordering;
-
-use dyad_abi::{Isa, NodeId};
-use dyad_coherence::GlobalMem;
+use dyad_abi::Isa;
+use dyad_coherence::Word;
 use dyad_pgtbl::{MapError, plain};
 use dyad_retype::Refused;
-use dyad_retype::row::{self, Record};
-use dyad_shm::PhysAddr;
+use dyad_retype::row;
 use dyad_shm::frame::Epoch;
 use dyad_shm::protocol::EpochSource;
 
 use crate::row::Entry;
 
-/// A shared word, with what [`GlobalMem`] promises of each operation.
-pub trait Word {
-    /// Reads it at memory; acquires.
-    fn load(&self) -> u64;
-
-    /// Replaces it; acquires and releases.
-    ///
-    /// # Errors
-    ///
-    /// What is there instead.
-    fn replace(&self, old: u64, new: u64) -> Result<u64, u64>;
-
-    /// A full fence.
-    fn fence(&self);
-}
-
-/// The word at an address.
-#[derive(Debug)]
-pub struct WordAt<'m, M: ?Sized>(pub &'m M, pub PhysAddr);
-
-impl<M: GlobalMem + ?Sized> Word for WordAt<'_, M> {
-    fn load(&self) -> u64 {
-        self.0.load_fresh(self.1, Ordering::Acquire)
-    }
-
-    fn replace(&self, old: u64, new: u64) -> Result<u64, u64> {
-        self.0.cas(self.1, old, new)
-    }
-
-    fn fence(&self) {
-        self.0.fence();
-    }
-}
-
 /// A frame that is used for something, as it was found.
 #[derive(Clone, Copy, Debug)]
-pub struct Pinned<R> {
-    /// The record of the frame, or of the head of its block.
-    pub record: R,
-    /// The record's first word, without references.
+pub struct Pinned<W> {
+    /// The first word of its record, or of the record of the head of its block.
+    pub word: W,
+    /// The word as it was, without references.
     pub value: u64,
 }
 
-impl<R: Record> Pinned<R> {
+impl<W: Word> Pinned<W> {
     #[inline(always)]
     fn pin(&self) -> Result<(), Refused> {
         // The reason is for the slow path.
-        row::pin(&self.record, self.record.word(), self.value).map_err(|_| Refused::Stale)
+        row::pin(&self.word, self.word.load(), self.value).map_err(|_| Refused::Stale)
     }
 
     #[inline(always)]
     fn is_same(&self) -> bool {
-        row::is_but_for_references(self.record.word(), self.value)
+        row::is_but_for_references(self.word.load(), self.value)
     }
 }
 
 /// An entry of a table of level 1, and a page.
 #[derive(Clone, Copy, Debug)]
-pub struct Plain<R, W> {
+pub struct Plain<W> {
     /// Whose table it is.
     pub isa: Isa,
     /// The entry.
@@ -86,14 +49,14 @@ pub struct Plain<R, W> {
     /// The entry above, as it was when the table was found.
     pub link: u64,
     /// The table.
-    pub table: Pinned<R>,
+    pub table: Pinned<W>,
     /// The block of the page.
-    pub block: Pinned<R>,
-    /// Who acts.
-    pub node: NodeId,
+    pub block: Pinned<W>,
+    /// The entry while this node empties it ([`plain::closing`]).
+    pub closing: u64,
 }
 
-impl<R: Record, W: Word> Entry for Plain<R, W> {
+impl<W: Word> Entry for Plain<W> {
     #[inline(always)]
     fn pin_table(&self) -> Result<(), Refused> {
         self.table.pin()
@@ -106,12 +69,12 @@ impl<R: Record, W: Word> Entry for Plain<R, W> {
 
     #[inline(always)]
     fn unpin_table(&self) {
-        row::unpin(&self.table.record);
+        row::unpin(&self.table.word);
     }
 
     #[inline(always)]
     fn unpin_frame(&self) {
-        row::unpin(&self.block.record);
+        row::unpin(&self.block.word);
     }
 
     #[inline(always)]
@@ -141,14 +104,13 @@ impl<R: Record, W: Word> Entry for Plain<R, W> {
 
     #[inline(always)]
     fn close(&self) -> Result<(), MapError> {
-        let done = self.entry.replace(self.page, plain::closing(self.isa, self.node));
+        let done = self.entry.replace(self.page, self.closing);
         done.map(drop).map_err(|_| MapError::Contended)
     }
 
     #[inline(always)]
     fn empty(&self, stamp: Epoch) -> Result<(), MapError> {
-        let (closing, empty) = (plain::closing(self.isa, self.node), plain::empty(self.isa, stamp));
-        let done = self.entry.replace(closing, empty);
+        let done = self.entry.replace(self.closing, plain::empty(self.isa, stamp));
         done.map(drop).map_err(|_| MapError::Contended)
     }
 

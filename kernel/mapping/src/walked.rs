@@ -27,7 +27,7 @@ pub trait Around {
 
 pub struct Walked<'a, 'm, M: GlobalMem + ?Sized, A> {
     /// The frames.
-    pub frames: FrameTable<'m, M>,
+    pub frames: &'a FrameTable<'m, M>,
     /// The accessor functions of the page table.
     pub driver: &'a RemoteCpu<'m, M>,
     /// The entry.

@@ -18,8 +18,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_captbl::Line;
 use dyad_coherence::incoherent::Unsupported;
-use dyad_coherence::{Coherent, GlobalMem, Incoherent, LINE_BYTES};
-use dyad_shm::{FusedMap, PhysAddr};
+use dyad_coherence::{Coherent, GlobalMem, Incoherent, LINE_BYTES, Word};
+use dyad_retype::row::Record;
+use dyad_shm::{FrameEntry, FusedMap, PhysAddr};
 
 /// Words of shared memory.
 #[derive(Clone, Copy, Debug)]
@@ -249,6 +250,12 @@ impl GlobalMem for Words {
 pub struct CoherentWords(());
 
 impl CoherentWords {
+    /// A word that rows work on.
+    #[inline(always)]
+    pub const fn word(self, at: &'static AtomicU64) -> CoherentWord {
+        CoherentWord { words: self, at }
+    }
+
     /// Replaces `old` by `new`; whether it was there. Acquires and releases.
     #[inline(always)]
     pub fn exchange(self, word: &AtomicU64, old: u64, new: u64) -> bool {
@@ -312,6 +319,58 @@ impl CoherentWords {
     pub fn store(self, word: &AtomicU64, value: u64) {
         before_change();
         word.store(value, Ordering::Release);
+    }
+}
+
+/// A shared word that has been found, where caches are coherent.
+#[derive(Clone, Copy, Debug)]
+pub struct CoherentWord {
+    /// What may be done with it.
+    pub words: CoherentWords,
+    /// Where it is.
+    pub at: &'static AtomicU64,
+}
+
+impl Word for CoherentWord {
+    #[inline(always)]
+    fn load(&self) -> u64 {
+        self.at.load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    fn replace(&self, old: u64, new: u64) -> core::result::Result<u64, u64> {
+        self.words.replace(self.at, old, new)
+    }
+
+    #[inline(always)]
+    fn add(&self, n: u64) -> u64 {
+        self.words.increase(self.at, n)
+    }
+
+    #[inline(always)]
+    fn fence(&self) {
+        self.words.fence();
+    }
+}
+
+/// The record of a frame that has been found, where caches are coherent.
+#[derive(Clone, Copy, Debug)]
+pub struct CoherentRecord {
+    /// What may be done with its words.
+    pub words: CoherentWords,
+    /// Where it is.
+    pub at: &'static FrameEntry,
+}
+
+impl Record for CoherentRecord {
+    #[inline(always)]
+    fn w0(&self) -> impl Word {
+        self.words.word(&self.at.w0)
+    }
+
+    #[inline(always)]
+    fn w1(&self) -> impl Word {
+        self.words.word(&self.at.w1)
     }
 }
 

@@ -1,6 +1,6 @@
 //! References: the pins of the rows map and unmap.
 
-use dyad_coherence::GlobalMem;
+use dyad_coherence::{GlobalMem, Word};
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
 
 use crate::error::Refused;
@@ -18,7 +18,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     /// [`Refused::NoFrame`].
     #[inline]
     pub fn as_found(&self, frame: FrameRef) -> Result<(u64, WeakRef), Refused> {
-        let raw = self.record_of(frame)?.word();
+        let raw = self.record_of(frame)?.w0().load();
         let version = version_in(raw);
         Ok((raw, WeakRef { frame, version }))
     }
@@ -35,7 +35,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
             version: version_in(raw),
         };
         let value = FrameWord::new(weak.version, FrameType::Kernel(kind)).bits();
-        row::pin(&self.record_of(table)?, raw, value)
+        row::pin(&self.record_of(table)?.w0(), raw, value)
             .map_err(|now| why_not(now, weak, Use::Kernel(kind)))
     }
 
@@ -47,7 +47,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     #[inline]
     pub fn pin_block(&self, head: WeakRef, frame: FrameRef, span: Order) -> Result<(), Refused> {
         let record = self.record_of(head.frame)?;
-        let raw = record.word();
+        let raw = record.w0().load();
         let block = user_order(raw).ok_or_else(|| why_not(raw, head, Use::User))?;
         if !lies_in(block, head.frame, frame, span) {
             return Err(first(why_not(raw, head, Use::User), Refused::WrongOrder));
@@ -63,7 +63,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     /// [`Refused::NoFrame`].
     #[inline]
     pub fn unpin_head(&self, head: FrameRef) -> Result<(), Refused> {
-        row::unpin(&self.record_of(head)?);
+        row::unpin(&self.record_of(head)?.w0());
         Ok(())
     }
 
@@ -75,7 +75,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     /// As [`head`](FrameTable::head).
     #[inline]
     pub fn head_now(&self, frame: FrameRef) -> Result<(WeakRef, bool), Refused> {
-        let raw = self.record_of(frame)?.word();
+        let raw = self.record_of(frame)?.w0().load();
         if is_used(raw) {
             let version = version_in(raw);
             return Ok((WeakRef { frame, version }, true));
@@ -98,7 +98,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     pub fn pin_only(&self, object: WeakRef, kind: KernelKind) -> Result<(), Refused> {
         let record = self.record_of(object.frame)?;
         let value = FrameWord::new(object.version, FrameType::Kernel(kind)).bits();
-        let Err(raw) = record.replace(value, value + 1) else {
+        let Err(raw) = record.w0().replace(value, value + 1) else {
             return Ok(());
         };
         Err(match why_not(raw, object, Use::Kernel(kind)) {
@@ -163,7 +163,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         if word.refs == Refs::ZERO {
             return Err(Refused::Corrupt);
         }
-        match row::unpin(&self.record_of(head)?) {
+        match row::unpin(&self.record_of(head)?.w0()) {
             true => Ok(()),
             false => Err(Refused::Corrupt),
         }
@@ -253,7 +253,7 @@ fn pin(
         true => raw & !u64::from(Refs::MAX.get()),
         false => value,
     };
-    row::pin(record, raw, value).map_err(|now| why_not(now, weak, wanted))
+    row::pin(&record.w0(), raw, value).map_err(|now| why_not(now, weak, wanted))
 }
 
 /// Of two reasons, that which the word gives, if it gives one.

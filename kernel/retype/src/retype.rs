@@ -1,7 +1,7 @@
 //! The rows `X -> untyped` and `untyped -> Y` of blocks of any size, found by the number of their first frame.
 
 use dyad_abi::user::PAGE_SIZE;
-use dyad_coherence::GlobalMem;
+use dyad_coherence::{GlobalMem, Word};
 use dyad_shm::frame::{Epoch, FrameRef, Version, WeakRef};
 use dyad_shm::protocol::{EpochSource, Intents, Log, Parts};
 
@@ -104,7 +104,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         let record = self.record_of(weak.frame)?;
         let what = GivenUp {
             head: weak,
-            raw: record.word(),
+            raw: record.w0().load(),
             owned: self.owned(weak.version).bits(),
             // Frames of user memory are logged by the rows that unmap them.
             logged: matches!(used, Use::Kernel(_)).then_some(record.at),
@@ -147,7 +147,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         intents: &impl Intents,
     ) -> Result<Claim, Refused> {
         let record = self.record_of(head)?;
-        let raw = record.word();
+        let raw = record.w0().load();
         let word = FrameWord::from_bits(raw).ok_or(Refused::Corrupt)?;
         let FrameType::Untyped(order) = word.ty else {
             return Err(Refused::unusable(word.ty));

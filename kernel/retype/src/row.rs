@@ -16,9 +16,7 @@
 //! Words are compared as they are: the caller says which word a row starts from and which it leaves behind
 //! ([`plain`]).
 
-use core::sync::atomic::Ordering;
-
-use dyad_coherence::GlobalMem;
+use dyad_coherence::{GlobalMem, Word, WordAt};
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
 use dyad_shm::intent::{IntentRecord, Row};
 use dyad_shm::pool::PhysAddr;
@@ -30,30 +28,13 @@ use crate::plain;
 use crate::table::W1_OFFSET;
 use crate::word::{FrameType, FrameWord, Refs};
 
-/// The two words of one frame's record, with what [`GlobalMem`] promises of each operation.
+/// The record of one frame.
 pub trait Record {
-    /// The first word, at memory; acquires.
-    fn word(&self) -> u64;
+    /// Its first word: version, type and references.
+    fn w0(&self) -> impl Word;
 
-    /// Replaces the first word; acquires and releases.
-    ///
-    /// # Errors
-    ///
-    /// The word that is there instead.
-    fn replace(&self, old: u64, new: u64) -> Result<u64, u64>;
-
-    /// Adds to the first word, returns what was there; acquires and releases.
-    fn add(&self, n: u64) -> u64;
-
-    /// The second word, at memory; acquires.
-    fn stamp(&self) -> u64;
-
-    /// Replaces the second word; acquires and releases.
-    ///
-    /// # Errors
-    ///
-    /// The word that is there instead.
-    fn replace_stamp(&self, old: u64, new: u64) -> Result<u64, u64>;
+    /// Its second word: the stamp.
+    fn w1(&self) -> impl Word;
 }
 
 /// The record at an address.
@@ -65,29 +46,15 @@ pub struct RecordAt<'m, M: ?Sized> {
 
 impl<M: GlobalMem + ?Sized> Record for RecordAt<'_, M> {
     #[inline]
-    fn word(&self) -> u64 {
-        self.mem.load_fresh(self.at, Ordering::Acquire)
+    fn w0(&self) -> impl Word {
+        let (mem, at) = (self.mem, self.at);
+        WordAt { mem, at }
     }
 
     #[inline]
-    fn replace(&self, old: u64, new: u64) -> Result<u64, u64> {
-        self.mem.cas(self.at, old, new)
-    }
-
-    #[inline]
-    fn add(&self, n: u64) -> u64 {
-        self.mem.add(self.at, n)
-    }
-
-    #[inline]
-    fn stamp(&self) -> u64 {
-        let at = self.at.add(W1_OFFSET);
-        self.mem.load_fresh(at, Ordering::Acquire)
-    }
-
-    #[inline]
-    fn replace_stamp(&self, old: u64, new: u64) -> Result<u64, u64> {
-        self.mem.cas(self.at.add(W1_OFFSET), old, new)
+    fn w1(&self) -> impl Word {
+        let (mem, at) = (self.mem, self.at.add(W1_OFFSET));
+        WordAt { mem, at }
     }
 }
 
@@ -109,13 +76,13 @@ fn instead(now: u64) -> Refused {
 /// The word that is there instead; one that is `value` but for its references has no room for one more, or others are
 /// always faster.
 #[inline(always)]
-pub fn pin(record: &impl Record, raw: u64, value: u64) -> Result<(), u64> {
+pub fn pin(word: &impl Word, raw: u64, value: u64) -> Result<(), u64> {
     let mut raw = raw;
     for _ in 0..TRIES {
         if !pinnable(raw, value) {
             return Err(raw);
         }
-        match record.replace(raw, raw + 1) {
+        match word.replace(raw, raw + 1) {
             Ok(_) => return Ok(()),
             Err(now) => raw = now,
         }
@@ -140,11 +107,11 @@ pub fn is_but_for_references(raw: u64, value: u64) -> bool {
 /// Gives a reference back that the caller has: its own keeps the count above zero, so that one step is enough. `false` is
 /// damage: the record shows that the caller cannot have one, and nothing has changed.
 #[inline(always)]
-pub fn unpin(record: &impl Record) -> bool {
-    let has = record.add(u64::MAX) & Refs::MAX.get() as u64 != 0;
+pub fn unpin(word: &impl Word) -> bool {
+    let has = word.add(u64::MAX) & Refs::MAX.get() as u64 != 0;
     if !has {
         // The count must not run into the fields above it.
-        record.add(1);
+        word.add(1);
     }
     has
 }
@@ -154,6 +121,7 @@ pub fn unpin(record: &impl Record) -> bool {
 pub(crate) fn publish(record: &impl Record, owned: u64, new: u64) -> Result<(), Refused> {
     // Only a node that thinks this one dead has changed it meanwhile.
     record
+        .w0()
         .replace(owned, new)
         .map(drop)
         .map_err(|_| Refused::Lost)
@@ -162,13 +130,13 @@ pub(crate) fn publish(record: &impl Record, owned: u64, new: u64) -> Result<(), 
 /// Makes the stamp of a frame at least `epoch`, and keeps who has executed the frame.
 #[inline(always)]
 pub(crate) fn stamp(record: &impl Record, epoch: Epoch) -> Result<(), Refused> {
-    let mut raw = record.stamp();
+    let mut raw = record.w1().load();
     for _ in 0..TRIES {
         let new = plain::stamped(raw, epoch);
         if new == raw {
             return Ok(());
         }
-        match record.replace_stamp(raw, new) {
+        match record.w1().replace(raw, new) {
             Ok(_) => return Ok(()),
             Err(now) => raw = now,
         }
@@ -224,7 +192,7 @@ pub fn give_up_frame(
     kinds: u32,
     services: &impl Services,
 ) -> Result<Epoch, Refused> {
-    let raw = record.word();
+    let raw = record.w0().load();
     let version = plain::version_number(raw);
     let what = GivenUp {
         head: WeakRef { frame, version },
@@ -283,7 +251,7 @@ fn take(
         |now| plain::version(now) == plain::version(what.raw) || lacks!("row::take::version");
     for _ in 0..TRIES {
         let to = next(raw)?;
-        match record.replace(raw, what.owned) {
+        match record.w0().replace(raw, what.owned) {
             Ok(_) => return Ok((raw, to)),
             // References have come or gone. With another version it is another's by now.
             Err(now) if same(now) => raw = now,
@@ -310,20 +278,20 @@ pub fn claim(
     intents: &impl Intents,
 ) -> Result<Epoch, Refused> {
     // After the word: a stamp that comes later comes with another word, and the CAS fails.
-    let stamp = plain::stamp(record.stamp());
+    let stamp = plain::stamp(record.w1().load());
     if !lacks!("row::claim::stamp") && !epochs.quiesced(stamp) {
         return Err(Refused::NotQuiesced);
     }
     let (raw, owned) = match lacks!("row::claim::whole-word") {
         true => {
-            let now = record.word();
+            let now = record.w0().load();
             (now, plain::version(now) | plain::low(owned))
         }
         false => (raw, owned),
     };
     let version = plain::version_number(raw);
     intents.begin(&IntentRecord::frame(Row::FromUntyped, head, version));
-    match record.replace(raw, owned) {
+    match record.w0().replace(raw, owned) {
         Ok(_) => Ok(stamp),
         Err(now) => {
             intents.clear();
@@ -363,7 +331,7 @@ pub fn put_to_use(
     zero: impl FnOnce() -> bool,
     services: &impl Services,
 ) -> Result<WeakRef, Refused> {
-    let raw = record.word();
+    let raw = record.w0().load();
     if !plain::is(raw, plain::UNTYPED) {
         return Err(instead(raw));
     }

@@ -4,7 +4,7 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use dyad_abi::NodeId;
-use dyad_coherence::GlobalMem;
+use dyad_coherence::{GlobalMem, Word};
 use dyad_shm::FrameEntry;
 use dyad_shm::frame::{Epoch, FrameRef, Version};
 use dyad_shm::pool::{MAX_POOLS, PhysAddr, PoolId};
@@ -178,7 +178,7 @@ impl<'m, M: GlobalMem + ?Sized> FrameTable<'m, M> {
 
     #[inline]
     pub(crate) fn word(&self, frame: FrameRef) -> Result<(u64, FrameWord), Refused> {
-        let raw = self.record_of(frame)?.word();
+        let raw = self.record_of(frame)?.w0().load();
         Ok((raw, FrameWord::from_bits(raw).ok_or(Refused::Corrupt)?))
     }
 
@@ -230,7 +230,7 @@ impl<'m, M: GlobalMem + ?Sized> FrameTable<'m, M> {
     }
 
     pub(crate) fn stamp_of(&self, frame: FrameRef) -> Result<StampWord, Refused> {
-        Ok(StampWord::from_bits(self.record_of(frame)?.stamp()))
+        Ok(StampWord::from_bits(self.record_of(frame)?.w1().load()))
     }
 
     /// Makes the stamp of a frame at least `epoch`, and keeps who has executed it.

@@ -83,7 +83,7 @@ fn an_old_capability_never_maps_what_belongs_to_somebody_else() {
 #[should_panic(expected = "foreign memory mapped")]
 fn mutant_m1_map_checks_the_type_only() {
     explore(None, || {
-        without!("pins::pinned::version", map_and_change_hands(By::FastPath))
+        without!("pins::pin::version", map_and_change_hands(By::FastPath))
     });
 }
 
@@ -156,7 +156,7 @@ fn one_of_two_gets_the_last_reference() {
 #[should_panic(expected = "no room")]
 fn mutant_references_run_over() {
     explore(None, || {
-        without!("pins::pinned::room", the_last_reference())
+        without!("row::pinnable::room", the_last_reference())
     });
 }
 

@@ -31,19 +31,19 @@ macro_rules! scenario {
 scenario!(
     an_old_capability_maps_nothing,
     mutant_m1_map_checks_the_type_only,
-    "pins::pinned::version",
+    "pins::pin::version",
     "foreign memory mapped"
 );
 scenario!(
     kernel_objects_are_not_mapped,
     mutant_map_ignores_the_type,
-    "pins::pinned::use",
+    "pins::pin::use",
     "kernel object mapped"
 );
 scenario!(
     references_do_not_run_over,
     mutant_references_run_over,
-    "pins::pinned::room",
+    "row::pinnable::room",
     "no room"
 );
 scenario!(

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Clock, Log, Unrecorded, frame, node, table, w0, w1};
-use dyad_coherence::{GlobalMem, HostMem, without};
+use dyad_coherence::{GlobalMem, HostMem, Word, without};
 use dyad_retype::row::{self, Record, RecordAt};
 use dyad_retype::{
     Epoch, EpochSource, FrameTable, FrameType, FrameWord, IntentRecord, KernelKind, Order, Refs,
@@ -152,31 +152,41 @@ fn a_frame_that_has_a_newer_stamp_is_not_claimed_by_the_older_one() {
     );
 }
 
-/// A record whose word others change just before each of the first replacements.
+/// A record whose first word others change just before it is replaced for the first time.
 struct Others<'m> {
     record: RecordAt<'m, HostMem>,
     to: &'m Cell<Option<u64>>,
     mem: &'m HostMem,
 }
 
-impl Record for Others<'_> {
-    fn word(&self) -> u64 {
-        self.record.word()
+struct Changed<'o, 'm>(&'o Others<'m>);
+
+impl Word for Changed<'_, '_> {
+    fn load(&self) -> u64 {
+        self.0.record.w0().load()
     }
 
     fn replace(&self, old: u64, new: u64) -> Result<u64, u64> {
-        if let Some(to) = self.to.take() {
-            self.mem.store(w0(4), to, Relaxed);
+        if let Some(to) = self.0.to.take() {
+            self.0.mem.store(w0(4), to, Relaxed);
         }
-        self.record.replace(old, new)
+        self.0.record.w0().replace(old, new)
     }
 
-    fn stamp(&self) -> u64 {
-        self.record.stamp()
+    fn add(&self, n: u64) -> u64 {
+        self.0.record.w0().add(n)
     }
 
-    fn replace_stamp(&self, old: u64, new: u64) -> Result<u64, u64> {
-        self.record.replace_stamp(old, new)
+    fn fence(&self) {}
+}
+
+impl Record for Others<'_> {
+    fn w0(&self) -> impl Word {
+        Changed(self)
+    }
+
+    fn w1(&self) -> impl Word {
+        self.record.w1()
     }
 }
 

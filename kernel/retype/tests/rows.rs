@@ -12,8 +12,8 @@ use dyad_abi::Isa;
 use dyad_abi::boot::CXL_BASE;
 use dyad_coherence::{GlobalMem, HostMem};
 use dyad_retype::{
-    Epoch, FrameRef, FrameTable, FrameType, FrameWord, IntentRecord, Intents, KernelKind, Mapping,
-    Order, Placing, Refs, Refused, Row, Use, Version, WeakRef,
+    Epoch, FrameRef, FrameTable, FrameType, FrameWord, IntentRecord, KernelKind,
+    Order, Refs, Refused, Row, Use, Version, WeakRef,
 };
 use dyad_shm::pool::{PhysAddr, PoolId};
 use proptest::prelude::*;
@@ -134,79 +134,6 @@ fn references_stop_at_the_largest_number() {
     set(&mem, 4, 1, FrameType::User(order(0)), 0);
     assert_eq!(t.unpin(frame(4)), Err(Refused::Corrupt));
     assert_eq!(get(&mem, 4).refs, Refs::ZERO);
-}
-
-#[test]
-fn a_mapping_takes_both_references_or_none() {
-    let (mem, log) = (HostMem::new(), Log::default());
-    let t = frames(&mem);
-    let kind = KernelKind::page_table(Isa::Aarch64, 0).unwrap();
-    let m = Mapping {
-        table: set(&mem, 1, 3, FrameType::Kernel(kind), 0),
-        table_kind: kind,
-        frame: set(&mem, 2, 5, FrameType::User(order(0)), 0),
-        span: order(0),
-        entry: PhysAddr(CXL_BASE + 0x1008),
-    };
-    let refs = || (get(&mem, 1).refs.get(), get(&mem, 2).refs.get());
-    t.map_pins(&m, &log).unwrap();
-    let record = log.open.get().unwrap();
-    assert_eq!((record.frame, record.table), (m.frame, Some(m.table)));
-    assert_eq!((record.row, record.place), (Row::Map, m.entry));
-    assert_eq!(refs(), (1, 1));
-    log.clear();
-    for (bad, why) in [
-        (
-            Mapping {
-                frame: WeakRef {
-                    version: Version(4),
-                    ..m.frame
-                },
-                ..m
-            },
-            Refused::Stale,
-        ),
-        (
-            Mapping {
-                table: WeakRef {
-                    version: Version(4),
-                    ..m.table
-                },
-                ..m
-            },
-            Refused::Stale,
-        ),
-        (
-            Mapping {
-                table_kind: KernelKind::THREAD,
-                ..m
-            },
-            Refused::WrongType,
-        ),
-        (
-            Mapping {
-                frame: m.table,
-                ..m
-            },
-            Refused::WrongType,
-        ),
-        (
-            Mapping {
-                span: order(1),
-                ..m
-            },
-            Refused::WrongOrder,
-        ),
-    ] {
-        assert_eq!(t.map_pins(&bad, &log), Err(why));
-        assert_eq!((refs(), log.open.get()), ((1, 1), None));
-    }
-    t.map_pins(&m, &log).unwrap();
-    t.map_undo(&m, &log).unwrap();
-    assert_eq!((refs(), log.open.get()), ((1, 1), None));
-    t.unmap_unpin(frame(2), frame(1), &log).unwrap();
-    assert_eq!(refs(), (0, 0));
-    assert_eq!(t.current(frame(2)), Ok(m.frame));
 }
 
 #[test]
@@ -341,96 +268,66 @@ fn frozen_frames_take_no_references_but_give_them_back() {
 
 #[test]
 fn walkers_pin_what_is_as_expected_and_nothing_else() {
-    let (mem, log) = (HostMem::new(), Log::default());
+    let mem = HostMem::new();
     let t = frames(&mem);
     let kind = KernelKind::page_table(Isa::X86_64, 0).unwrap();
     let table = set(&mem, 3, 7, FrameType::Kernel(kind), 1);
     let head = set(&mem, 8, 5, FrameType::User(order(2)), 0);
     set(&mem, 10, 0, FrameType::Tail(order(1)), 0);
-    let good = Placing {
-        table: table.frame,
-        table_kind: kind,
-        head,
-        frame: frame(10),
-        span: Order::FRAME,
-        entry: PhysAddr(CXL_BASE + 8),
-    };
-    t.map_pins_at(&good, &log).unwrap();
-    let record = log.open.get().unwrap();
-    assert_eq!((record.row, record.table), (Row::Map, Some(table)));
-    assert_eq!(record.frame.frame, frame(10));
     let refs = || (get(&mem, 3).refs.get(), get(&mem, 8).refs.get());
-    assert_eq!(refs(), (2, 1));
     assert_eq!(t.head_now(frame(10)), Ok((head, true)));
     assert_eq!(t.head_now(frame(3)), Ok((table, true)));
-    t.unmap_unpin_at(head.frame, table.frame, &log).unwrap();
-    assert_eq!((refs(), log.open.get()), ((1, 0), None));
 
+    let (raw, found) = t.as_found(frame(3)).unwrap();
+    assert_eq!(found, table);
+    t.pin_table(frame(3), raw, kind).unwrap();
+    // By the word of before it was pinned, too: references are not what it is.
+    t.pin_table(frame(3), raw, kind).unwrap();
+    assert_eq!(refs(), (3, 0));
+    t.unpin_head(frame(3)).unwrap();
+    t.unpin_head(frame(3)).unwrap();
     let other = KernelKind::page_table(Isa::Aarch64, 0).unwrap();
+    let wrong = t.pin_table(frame(3), raw, other);
+    assert_eq!(wrong, Err(Refused::WrongType));
+    // It has changed hands since it was found.
+    set(&mem, 3, 8, FrameType::Kernel(kind), 1);
+    let late = t.pin_table(frame(3), raw, kind);
+    assert_eq!(late, Err(Refused::Stale));
+
+    t.pin_block(head, frame(10), order(0)).unwrap();
+    t.pin_block(head, frame(10), order(1)).unwrap();
+    assert_eq!(refs(), (1, 2));
+    t.unpin_head(head.frame).unwrap();
+    t.unpin_head(head.frame).unwrap();
     let old = WeakRef {
         version: Version(4),
         ..head
     };
-    let wrong = |m, why| {
-        assert_eq!(t.map_pins_at(&m, &log), Err(why));
-        assert_eq!((refs(), log.open.get()), ((1, 0), None), "{m:?}");
-    };
-    wrong(
-        Placing {
-            table_kind: other,
-            ..good
-        },
-        Refused::WrongType,
-    );
-    wrong(Placing { head: old, ..good }, Refused::Stale);
-    wrong(
-        Placing {
-            frame: frame(12),
-            ..good
-        },
-        Refused::WrongOrder,
-    );
-    wrong(
-        Placing {
-            frame: frame(7),
-            ..good
-        },
-        Refused::WrongOrder,
-    );
-    wrong(
-        Placing {
-            span: order(1),
-            frame: frame(9),
-            ..good
-        },
-        Refused::WrongOrder,
-    );
-    wrong(
-        Placing {
-            span: order(3),
-            frame: frame(8),
-            ..good
-        },
-        Refused::WrongOrder,
-    );
-    t.map_pins_at(
-        &Placing {
-            span: order(1),
-            ..good
-        },
-        &log,
-    )
-    .unwrap();
-    t.unmap_unpin_at(head.frame, table.frame, &log).unwrap();
-    set(&mem, 8, 5, FrameType::User(order(2)), Refs::MAX.get());
-    assert_eq!(t.map_pins_at(&good, &log), Err(Refused::TooManyRefs));
-    set(&mem, 8, 5, FrameType::Frozen(Use::User), 0);
-    assert_eq!(t.map_pins_at(&good, &log), Err(Refused::Frozen));
-    assert_eq!(t.head_now(frame(8)).map(|h| h.1), Ok(true));
-    set(&mem, 8, 5, FrameType::Reserved, 0);
-    assert_eq!(t.map_pins_at(&good, &log), Err(Refused::Reserved));
-    assert_eq!(t.head_now(frame(8)).map(|h| h.1), Ok(false));
-    assert_eq!(get(&mem, 3).refs.get(), 1);
+    for (head, at, span, why) in [
+        (old, 10, 0, Refused::Stale),
+        (head, 12, 0, Refused::WrongOrder),
+        (head, 7, 0, Refused::WrongOrder),
+        (head, 9, 1, Refused::WrongOrder),
+        (head, 8, 3, Refused::WrongOrder),
+        // An old capability says so first.
+        (old, 12, 0, Refused::Stale),
+    ] {
+        let done = t.pin_block(head, frame(at), order(span));
+        assert_eq!(done, Err(why), "{at} {span}");
+        assert_eq!(refs(), (1, 0));
+    }
+    for (ty, refs, why) in [
+        (FrameType::User(order(2)), Refs::MAX.get(), Refused::TooManyRefs),
+        (FrameType::Frozen(Use::User), 0, Refused::Frozen),
+        (FrameType::Reserved, 0, Refused::Reserved),
+        (FrameType::Kernel(kind), 0, Refused::WrongType),
+        (FrameType::Retyping(node(1)), 0, Refused::Busy),
+    ] {
+        set(&mem, 8, 5, ty, refs);
+        let done = t.pin_block(head, frame(8), order(0));
+        assert_eq!(done, Err(why), "{ty:?}");
+        assert_eq!(get(&mem, 8).refs.get(), refs);
+    }
 }
 
 #[test]

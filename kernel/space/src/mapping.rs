@@ -1,14 +1,14 @@
 //! The rows of the protocol that change mappings, in the table of any ISA.
 //!
+//! Map, map from peer and unmap are written in [`dyad_mapping`]; here they are done to what a walk has found, and `quick` does
+//! them to what a CPU remembers.
+//!
 //! | row | steps, in order |
 //! |---|---|
-//! | map | intent; pin table; pin frame; fence, table still linked; quiesced(s); CAS Empty(s) -> leaf; log the table; intent cleared |
-//! | map from peer | map, with the frame's current version; fence; look at the source again; if it has changed, unmap; only then intent cleared |
-//! | unmap | intent; fence, neither frame nor table is being recovered; CAS leaf -> Closing; log frame and table; fence, s = E; Closing -> Empty(s); unpin both; intent cleared |
 //! | link | intent; pin parent; pin child, which has no other pin; child's stamp quiesced; then as map |
 //! | unlink | intent; as unmap; CAS table -> Closing; fence; only the link pins it (else back); log; s = E; stamp the child; Closing -> Empty(s); unpin both; intent cleared |
 //!
-//! The last two, and roots, are in `tables`. Every present entry pins the table it is in, so a table whose only pin is its link is empty:
+//! These two, and roots, are in `tables`. Every present entry pins the table it is in, so a table whose only pin is its link is empty:
 //! unlinking looks at one word, not at 512 entries. *Map* looks at the link after it has pinned the
 //! table, *unlink* at the pins after it has closed the link: one of them sees the other. The stamp
 //! of a table that has been taken out keeps it from being linked elsewhere while CPUs may still
@@ -26,9 +26,10 @@ pub use quick::{QuickRows, resolve_quickly};
 
 use dyad_abi::{Error, Isa, Result};
 use dyad_coherence::GlobalMem;
+use dyad_mapping::{Around, NotUnmapped, Walked, row};
 use dyad_pgtbl::{Leaf, Level, MapError, Memory, Perms, Place, Pte, RemoteCpu};
 use dyad_quiesce::Touched;
-use dyad_retype::{FrameType, Order, Placing, Refs, Refused, Use};
+use dyad_retype::{FrameType, Order, Refs, Refused, Use};
 use dyad_shm::PhysAddr;
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
 use dyad_shm::intent::{IntentRecord, Row};
@@ -161,6 +162,35 @@ impl In<'_> {
         });
     }
 
+    /// The entry at a place, and a page that comes there or goes. `head` is the block of the page, unless it is one of the
+    /// system.
+    #[inline]
+    fn entry<'a>(
+        &'a self,
+        d: &'a Driver,
+        place: &'a Place,
+        leaf: Leaf,
+        head: Option<WeakRef>,
+    ) -> Result<Entry<'a>> {
+        let frames = self.cx.frames();
+        let table = FrameRef::of(place.table()).ok_or(Error::Corrupt)?;
+        Ok(Walked {
+            frames,
+            driver: d,
+            place,
+            table: frames.as_found(table)?,
+            table_kind: table_kind(d.isa(), place.level),
+            leaf,
+            head,
+            span: span(place.level).ok_or(Error::BadArgument)?,
+            node: self.cx.node.id(),
+            around: Surroundings {
+                this: self,
+                isa: d.isa(),
+            },
+        })
+    }
+
     /// Row map: `leaf`, which maps some of the block that `head` heads.
     ///
     /// # Errors
@@ -174,61 +204,62 @@ impl In<'_> {
         head: WeakRef,
         leaf: Leaf,
     ) -> core::result::Result<(), NotMapped> {
-        self.begin_map(d, place, head, leaf)?;
-        self.cx.intents().clear();
-        Ok(())
+        let (entry, frame) = self.coming(d, place, leaf, head)?;
+        row::map(&entry, &entry.intent(Row::Map, frame), self.cx)
+            .map_err(|why| self.not_mapped(&entry, why))
     }
 
-    /// [`map`](In::map), but the intent stays if it succeeds.
+    /// The entry that a page comes to, and the frame that the intent names.
     #[inline]
-    fn begin_map(
-        &self,
-        d: &Driver,
-        place: &Place,
-        head: WeakRef,
+    fn coming<'a>(
+        &'a self,
+        d: &'a Driver,
+        place: &'a Place,
         leaf: Leaf,
-    ) -> core::result::Result<(), NotMapped> {
+        head: WeakRef,
+    ) -> core::result::Result<(Entry<'a>, WeakRef), NotMapped> {
         let bad = NotMapped::Refused(Error::BadArgument);
-        let frames = self.cx.frames();
-        let intents = self.cx.intents();
-        let (table, frame) = (FrameRef::of(place.table()), FrameRef::of(leaf.pa));
-        let placing = Placing {
-            table: table.ok_or(bad)?,
-            table_kind: table_kind(d.isa(), place.level),
-            head,
-            frame: frame.ok_or(bad)?,
-            span: span(place.level).ok_or(bad)?,
-            entry: place.entry,
+        let frame = FrameRef::of(leaf.pa).ok_or(bad)?;
+        let entry = self.entry(d, place, leaf, Some(head)).map_err(|_| bad)?;
+        Ok((entry, WeakRef { frame, ..head }))
+    }
+
+    /// After a row that has come to nothing: what has been taken out or given up while it was pinned goes back now.
+    #[cold]
+    fn not_mapped(&self, entry: &Entry<'_>, why: row::NotMapped) -> NotMapped {
+        let again = NotMapped::Refused(Error::Again);
+        let (isa, level) = (entry.driver.isa(), entry.place.level);
+        let gone = |given_back: bool| {
+            if given_back {
+                self.table_may_be_gone(isa, level, entry.table.1.frame);
+            }
         };
-        if let Err(why) = frames.map_pins_at(&placing, &intents) {
+        let refused = match why {
             // `Reclaim` takes empty tables out: the table of the place may be something else since it was found.
-            if self.is_linked(d, place) || lacks!("mapping::begin_map::pruned") {
-                return Err(why.into());
+            row::NotMapped::Refused(why)
+                if self.is_linked(entry.driver, entry.place) || lacks!("mapping::not_mapped::pruned") =>
+            {
+                return why.into();
             }
-            // It has been pinned for a moment, if only the frame is refused.
-            if !lacks!("mapping::begin_map::given-back") {
-                self.table_may_be_gone(d.isa(), place.level, placing.table);
+            row::NotMapped::Refused(_) => {
+                // The table has been pinned for a moment, if only the frame is refused.
+                gone(!lacks!("mapping::not_mapped::given-back"));
+                return again;
             }
-            return Err(NotMapped::Refused(Error::Again));
+            row::NotMapped::Unlinked => again,
+            row::NotMapped::Occupied(MapError::Exists(there)) => NotMapped::Exists(there),
+            row::NotMapped::Occupied(other) => NotMapped::Refused(refusal(other)),
+            row::NotMapped::Gone => again,
+        };
+        if why != row::NotMapped::Gone {
+            gone(true);
         }
-        let done = if self.is_linked(d, place) || lacks!("mapping::begin_map::linked") {
-            d.fill(place, Pte::Leaf(leaf), |s| self.quiesced(s))
-        } else {
-            Err(MapError::Contended)
-        };
-        let Err(why) = done else {
-            self.cx.log(Touched::Table(place.table()));
-            return Ok(());
-        };
-        frames.unmap_unpin_at(head.frame, placing.table, &intents)?;
-        self.table_may_be_gone(d.isa(), place.level, placing.table);
-        if leaf.perms.contains(Perms::OWNED) {
+        if let Some(head) = entry.head
+            && entry.leaf.perms.contains(Perms::OWNED)
+        {
             self.give_back(head, Use::User);
         }
-        Err(match why {
-            MapError::Exists(there) => NotMapped::Exists(there),
-            other => NotMapped::Refused(refusal(other)),
-        })
+        refused
     }
 
     /// Puts a page of a frame that belongs to the system (the archive) where nothing is. Such frames
@@ -244,30 +275,9 @@ impl In<'_> {
         {
             return Err(Error::Denied);
         }
-        let table = FrameRef::of(place.table()).ok_or(Error::Corrupt)?;
-        let table = self.cx.frames().current(table)?;
-        self.intent(
-            Row::Map,
-            self.cx.frames().current(frame)?,
-            table,
-            place.entry,
-        );
-        let done = self
-            .cx
-            .frames()
-            .pin_kernel(table, table_kind(d.isa(), place.level))
-            .map_err(Error::from)
-            .and_then(|()| {
-                let filled = d.fill(place, Pte::Leaf(leaf), |s| self.quiesced(s));
-                filled.map_err(|e| {
-                    let _ = self.cx.frames().unpin(table.frame);
-                    self.table_may_be_gone(d.isa(), place.level, table.frame);
-                    refusal(e)
-                })
-            });
-        self.cx.log(Touched::Table(place.table()));
-        self.cx.intents().clear();
-        done
+        let entry = self.entry(d, place, leaf, None)?;
+        let intent = entry.intent(Row::Map, self.cx.frames().current(frame)?);
+        row::map(&entry, &intent, self.cx).map_err(|why| self.not_mapped(&entry, why).into())
     }
 
     /// Row map from peer: shows the page of `from` at `to`, an empty place of the same level or a
@@ -282,7 +292,6 @@ impl In<'_> {
         (d, to): (&Driver, &Place),
         va: u64,
     ) -> core::result::Result<(), NotMapped> {
-        let again = NotMapped::Refused(Error::Again);
         let into = va & (from.level.size() - 1) & !(to.level.size() - 1);
         let leaf = Leaf {
             pa: found.pa.add(into),
@@ -292,28 +301,14 @@ impl In<'_> {
         };
         let frame = FrameRef::of(leaf.pa).ok_or(NotMapped::Refused(Error::Corrupt))?;
         let (head, _) = self.cx.frames().head_now(frame)?;
-        // Until the second look, whoever recovers this node must know of the entry.
-        self.begin_map(d, to, head, leaf)?;
-        self.cx.words().fence();
-        let now = source.again(from);
-        let same = lacks!("mapping::copy::second-look")
-            || now.raw == from.raw
-            || matches!(source.meaning(&now), Pte::Leaf(l) if l.same_mapping(found));
-        if same {
-            self.cx.intents().clear();
-            return Ok(());
-        }
-        // Its owner has unmapped it, and may have looked here before it was there.
-        let here = d.again(to);
-        if let Pte::Leaf(mine) = d.meaning(&here)
-            && mine.same_mapping(&leaf)
-        {
-            // Part of this row: not refused if a recovery has begun meanwhile.
-            let _ = self.take_out(d, &here, &mine, head, true);
-        } else {
-            self.cx.intents().clear();
-        }
-        Err(again)
+        let (entry, named) = self.coming(d, to, leaf, head)?;
+        let still = || {
+            let now = source.again(from);
+            now.raw == from.raw
+                || matches!(source.meaning(&now), Pte::Leaf(l) if l.same_mapping(found))
+        };
+        row::copy(&entry, &entry.intent(Row::Map, named), still, self.cx)
+            .map_err(|why| self.not_mapped(&entry, why))
     }
 
     /// Row unmap. Returns the stamp.
@@ -323,71 +318,19 @@ impl In<'_> {
     /// [`Error::Again`] if it is not that leaf any more.
     #[inline]
     pub fn unmap(&self, d: &Driver, place: &Place, leaf: &Leaf) -> Result<Epoch> {
-        let frames = self.cx.frames();
-        let table = FrameRef::of(place.table()).ok_or(Error::Corrupt)?;
         let frame = FrameRef::of(leaf.pa).ok_or(Error::Corrupt)?;
-        let (head, counted) = frames.head_now(frame)?;
-        let (pinned, _) = frames.head_now(table)?;
-        self.intent(Row::Unmap, WeakRef { frame, ..head }, pinned, place.entry);
-        if let Err(why) = frames.may_unpin(head.frame, table)
-            && !lacks!("mapping::unmap::frozen")
-        {
-            self.cx.intents().clear();
-            return Err(why.into());
-        }
-        self.take_out(d, place, leaf, head, counted)
-    }
-
-    /// The rest of [`unmap`](In::unmap), after its intent.
-    #[inline]
-    fn take_out(
-        &self,
-        d: &Driver,
-        place: &Place,
-        leaf: &Leaf,
-        head: WeakRef,
-        counted: bool,
-    ) -> Result<Epoch> {
-        let frames = self.cx.frames();
-        let node = self.cx.node.id();
-        let table = FrameRef::of(place.table()).ok_or(Error::Corrupt)?;
-        let gone = match d.close(place, leaf, node) {
-            Ok(gone) => gone,
-            Err(e) => {
-                self.cx.intents().clear();
-                return Err(refusal_of_known(e));
-            }
-        };
-        if !lacks!("mapping::take_out::log") {
-            self.log_user(gone.pa, place.level);
-            self.cx.log(Touched::Table(place.table()));
-        }
-        let stamp = if lacks!("mapping::take_out::stamp") {
-            Epoch::ZERO
-        } else {
-            self.cx.epochs().now()
-        };
-        // Only a node that thinks this one dead has changed it meanwhile; it counts pins anew.
-        d.empty(place, node, stamp).map_err(|_| Error::NodeDead)?;
-        if counted {
-            frames.unmap_unpin_at(head.frame, table, &self.cx.intents())?;
-        } else {
-            // A frame of the system: only the table has been pinned.
-            frames.unpin(table)?;
-            self.cx.intents().clear();
-        }
+        let (head, counted) = self.cx.frames().head_now(frame)?;
+        let entry = self.entry(d, place, *leaf, counted.then_some(head))?;
+        let intent = entry.intent(Row::Unmap, WeakRef { frame, ..head });
+        let stamp = row::unmap(&entry, &intent, self.cx).map_err(|why| match why {
+            NotUnmapped::Refused(why) => why.into(),
+            NotUnmapped::Changed(why) => refusal_of_known(why),
+            NotUnmapped::Lost => Error::NodeDead,
+        })?;
         if leaf.perms.contains(Perms::OWNED) {
             self.give_back(head, Use::User);
         }
         Ok(stamp)
-    }
-
-    /// Frames of a page that has been unmapped: before the stamp, and before the pin goes.
-    fn log_user(&self, pa: PhysAddr, level: Level) {
-        self.cx.log(match level {
-            Level::L1 => Touched::User(pa),
-            _ => Touched::LargeUser(pa),
-        });
     }
 
     /// What a fault has taken becomes untyped if nothing pins it any more.
@@ -414,5 +357,35 @@ impl In<'_> {
         {
             self.give_back(weak, Use::Kernel(table_kind(isa, level)));
         }
+    }
+}
+
+/// An entry that a walk has found.
+type Entry<'a> = Walked<'a, 'static, Words, Surroundings<'a>>;
+
+/// What stands around an entry of a space.
+struct Surroundings<'a> {
+    this: &'a In<'a>,
+    isa: Isa,
+}
+
+impl Around for Surroundings<'_> {
+    #[inline]
+    fn is_root(&self, table: PhysAddr) -> bool {
+        let this = self.this;
+        this.space.root(this.cx.words(), self.isa) == Some(table)
+    }
+
+    #[inline]
+    fn log_table(&self, table: PhysAddr) {
+        self.this.cx.log(Touched::Table(table));
+    }
+
+    #[inline]
+    fn log_page(&self, page: PhysAddr, level: Level) {
+        self.this.cx.log(match level {
+            Level::L1 => Touched::User(page),
+            _ => Touched::LargeUser(page),
+        });
     }
 }

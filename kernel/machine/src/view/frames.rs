@@ -8,11 +8,11 @@
 //! Which steps, in which order: [`dyad_retype::row`].
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 use dyad_captbl::FrameRange;
 use dyad_retype::plain;
-use dyad_retype::row::{self, Record};
+use dyad_retype::row;
 use dyad_shm::frame::{Epoch, FrameRef};
 use dyad_shm::{FrameEntry, PhysAddr};
 
@@ -20,7 +20,7 @@ use super::services::Known;
 use super::{NO_LINE, NOTHING};
 use crate::cpu::CpuLocal;
 use crate::cx::{Cx, Operand};
-use crate::memory::CoherentWords;
+use crate::memory::{CoherentRecord, CoherentWords};
 
 /// What rows in the name of this CPU need.
 pub(crate) struct OwnWords {
@@ -74,8 +74,10 @@ impl Range {
     pub fn frame(self, local: &'static CpuLocal, first: u64, at: u64) -> Option<OneFrame> {
         Some(OneFrame {
             own: &local.views.own,
-            words: self.words,
-            record: self.records.get(at as usize)?,
+            record: CoherentRecord {
+                words: self.words,
+                at: self.records.get(at as usize)?,
+            },
             // All of them are in one pool: frames are numbered through.
             number: first.wrapping_add(at),
         })
@@ -86,8 +88,7 @@ impl Range {
 #[derive(Clone, Copy)]
 pub struct OneFrame {
     own: &'static OwnWords,
-    words: CoherentWords,
-    record: &'static FrameEntry,
+    record: CoherentRecord,
     number: u64,
 }
 
@@ -100,7 +101,7 @@ impl OneFrame {
     #[inline(always)]
     fn known<Q: Fn(Epoch) -> bool>(&self, quiet: Q) -> Known<Q> {
         Known {
-            words: self.words,
+            words: self.record.words,
             intent: self.own.intent.get(),
             epoch: self.own.epoch.get(),
             quiet,
@@ -119,7 +120,7 @@ impl OneFrame {
     ) -> Option<()> {
         let frame = FrameRef::from_bits(self.number as u32)?;
         let words = (self.own.retyping.get(), used);
-        row::put_to_use(self, frame, words, zero, &self.known(quiet)).ok()?;
+        row::put_to_use(&self.record, frame, words, zero, &self.known(quiet)).ok()?;
         Some(())
     }
 
@@ -129,29 +130,6 @@ impl OneFrame {
     pub fn give_up(&self, kinds: u32) -> Option<Epoch> {
         let frame = FrameRef::from_bits(self.number as u32)?;
         let retyping = self.own.retyping.get();
-        row::give_up_frame(self, frame, retyping, kinds, &self.known(|_| false)).ok()
-    }
-}
-
-/// The record's words, without looking for any of them.
-impl Record for OneFrame {
-    #[inline(always)]
-    fn word(&self) -> u64 {
-        self.record.w0.load(Ordering::Acquire)
-    }
-
-    #[inline(always)]
-    fn replace(&self, old: u64, new: u64) -> Result<u64, u64> {
-        self.words.replace(&self.record.w0, old, new)
-    }
-
-    #[inline(always)]
-    fn stamp(&self) -> u64 {
-        self.record.w1.load(Ordering::Acquire)
-    }
-
-    #[inline(always)]
-    fn replace_stamp(&self, old: u64, new: u64) -> Result<u64, u64> {
-        self.words.replace(&self.record.w1, old, new)
+        row::give_up_frame(&self.record, frame, retyping, kinds, &self.known(|_| false)).ok()
     }
 }

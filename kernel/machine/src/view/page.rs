@@ -21,25 +21,29 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad_abi::Isa;
 use dyad_abi::cap::RegionKind;
 use dyad_abi::user::PAGE_SIZE;
+use dyad_mapping::{Pinned, Plain};
 use dyad_pgtbl::{Level, plain};
+use dyad_retype::Refs;
+use dyad_retype::row::is_but_for_references;
 use dyad_retype::word::{kernel_pinned, user_order};
 use dyad_shm::PhysAddr;
 use dyad_shm::frame::{Epoch, FrameEntry, FrameRef, WeakRef};
+use dyad_shm::intent::{IntentRecord, Row};
+use dyad_shm::protocol::{EpochSource, Intents};
 
 use crate::cpu::CpuLocal;
 use crate::cx::Cx;
-use crate::memory::CoherentWords;
+use crate::memory::{CoherentWord, CoherentWords};
 use crate::node::node;
 use crate::object::space::Space;
 use crate::object::{find, table_kind};
+
+use super::services::Known;
 
 /// Tables; the two ISAs' of one address have different places.
 const TABLES: usize = 32;
 const BLOCKS: usize = 16;
 const REGIONS: usize = 16;
-/// Bits below version, type and kind of a frame word.
-const REFS: u32 = 24;
-const MAX_REFS: u64 = (1 << REFS) - 1;
 /// What one table of level 1 covers, and what blocks are told apart by.
 const COVER: u32 = 21;
 
@@ -60,8 +64,7 @@ struct TableView {
     frame: Cell<&'static AtomicU64>,
     /// Without references.
     frame_value: Cell<u64>,
-    /// The table: a weak reference.
-    table: Cell<u64>,
+    table: Cell<Option<WeakRef>>,
     at: Cell<PhysAddr>,
     /// `None`: there is no table; the entry above is that where the walk ends.
     entries: Cell<Option<(CoherentWords, &'static Entries)>>,
@@ -114,7 +117,7 @@ impl PageViews {
                     link_value: Cell::new(0),
                     frame: Cell::new(&NOTHING),
                     frame_value: Cell::new(0),
-                    table: Cell::new(0),
+                    table: Cell::new(None),
                     at: Cell::new(PhysAddr(0)),
                     entries: Cell::new(None),
                     intent: Cell::new(&NO_LINE),
@@ -174,64 +177,60 @@ pub struct Spot {
 }
 
 impl Spot {
-    /// Whether the table is where it was.
+    /// The entry, and a page: `empty` and `page` are its words without the page and with it.
     #[inline(always)]
-    pub fn is_linked(&self) -> bool {
-        self.view.link.get().load(Ordering::Acquire) == self.view.link_value.get()
+    pub fn entry(&self, block: &Block, empty: u64, page: u64) -> Entry {
+        let word = |at| self.words.word(at);
+        Plain {
+            isa: self.isa,
+            entry: word(self.entry),
+            empty,
+            page,
+            closing: self.view.closing.get(),
+            above: word(self.view.link.get()),
+            link: self.view.link_value.get(),
+            table: Pinned {
+                word: word(self.view.frame.get()),
+                value: self.view.frame_value.get(),
+            },
+            block: Pinned {
+                word: word(block.word),
+                value: block.value,
+            },
+        }
     }
 
-    /// The table's frame word as it is; `None` if it is not what it was (frozen, for example), or
-    /// has no room for one more reference.
+    /// The record of a row about a page.
     #[inline(always)]
-    pub fn pinnable(&self) -> Option<u64> {
-        pinnable(self.view.frame.get(), self.view.frame_value.get())
+    pub fn intent(&self, row: Row, block: &Block) -> Option<IntentRecord> {
+        Some(IntentRecord {
+            row,
+            frame: WeakRef::from_bits(block.frame)?,
+            table: Some(self.view.table.get()?),
+            place: self.view.at.get().add((self.index as u64) << 3),
+        })
     }
 
-    /// The table's frame word.
-    #[inline(always)]
-    pub fn frame(&self) -> &'static AtomicU64 {
-        self.view.frame.get()
-    }
-
-    /// The table: a weak reference.
-    #[inline(always)]
-    pub fn table(&self) -> u64 {
+    /// The table.
+    pub fn table(&self) -> Option<WeakRef> {
         self.view.table.get()
     }
 
-    /// Address of the entry.
+    /// Time and intents of this CPU.
     #[inline(always)]
-    pub fn at(&self) -> u64 {
-        self.view.at.get().0 | (self.index as u64) << 3
-    }
-
-    /// Where this CPU's intents are.
-    #[inline(always)]
-    pub fn intent(&self) -> &'static Line {
-        self.view.intent.get()
-    }
-
-    /// The word of an entry of this table that this node is closing.
-    #[inline(always)]
-    pub fn closing(&self) -> u64 {
-        self.view.closing.get()
-    }
-
-    /// [`EpochSource::now`](dyad_shm::protocol::EpochSource::now).
-    #[inline(always)]
-    pub fn stamp(&self) -> Epoch {
-        self.words.fence();
-        Epoch::saturating(self.view.epoch.get().load(Ordering::Acquire))
+    pub fn services(&self) -> impl EpochSource + Intents + use<> {
+        Known {
+            words: self.words,
+            intent: self.view.intent.get(),
+            epoch: self.view.epoch.get(),
+            // The caller has looked.
+            quiet: |_| true,
+        }
     }
 }
 
-/// A frame word as it is, if it is `value` but for the references, which leave room for one more.
-#[inline(always)]
-fn pinnable(word: &AtomicU64, value: u64) -> Option<u64> {
-    let now = word.load(Ordering::Acquire);
-    // Less than the most references above a word that has none: one comparison for both.
-    (now.wrapping_sub(value) < MAX_REFS).then_some(now)
-}
+/// An entry of a page table that this CPU remembers, and a page.
+pub type Entry = Plain<CoherentWord>;
 
 /// A block of user memory in use.
 #[derive(Clone, Copy)]
@@ -242,18 +241,6 @@ pub struct Block {
     pub value: u64,
     /// The frame that was asked for, with the version of the block.
     pub frame: u64,
-}
-
-impl Block {
-    /// The head's word as it is; `None` if it is another block's by now, or has no room for one more
-    /// reference.
-    #[inline(always)]
-    pub fn pinnable(&self) -> Option<u64> {
-        if lacks!("view::page::pinnable::version") {
-            return Some(self.word.load(Ordering::Acquire));
-        }
-        pinnable(self.word, self.value)
-    }
 }
 
 /// An address space, as the short ways work on it.
@@ -348,8 +335,8 @@ impl Near {
         view.link.set(link);
         view.link_value.set(link_value);
         view.frame.set(&record.w0);
-        view.frame_value.set(frame_value & !MAX_REFS);
-        view.table.set(WeakRef { frame, version }.bits());
+        view.frame_value.set(frame_value & !u64::from(Refs::MAX.get()));
+        view.table.set(Some(WeakRef { frame, version }));
         view.at.set(at);
         view.entries.set(Some((words, map.get(at)?)));
         view.intent.set(map.get(cx.intents().line())?);
@@ -365,7 +352,7 @@ impl Near {
         let view = &self.local.views.pages.blocks[(pa.0 >> COVER) as usize % BLOCKS];
         let now = view.word.get().load(Ordering::Acquire);
         let mut into = pa.0.wrapping_sub(view.first.get());
-        if into >= view.len.get() || now.wrapping_sub(view.value.get()) > MAX_REFS {
+        if into >= view.len.get() || !is_but_for_references(now, view.value.get()) {
             self.learn_block(pa, view)?;
             into = pa.0.wrapping_sub(view.first.get());
         }
@@ -394,7 +381,7 @@ impl Near {
         }
         view.first.set(first);
         view.word.set(&record.w0);
-        view.value.set(value & !MAX_REFS);
+        view.value.set(value & !u64::from(Refs::MAX.get()));
         view.head.set(head.bits());
         view.len.set(len);
         Some(())

@@ -1,89 +1,27 @@
-//! The rows map, unmap and map from peer, and protection, for what is mostly met: coherent caches, a
-//! 4 KiB page, a table there, and nobody else at work on the same words. The steps and their order
-//! are the same; what is different is that structures are remembered ([`page`](crate::view::page)) and
-//! that words are compared as they are. Whenever something is not as expected nothing has been done,
-//! and the caller takes the long way, which also knows the reason.
-//!
-//! What is being recovered is frozen: its frame word is not what a view holds, and no row begins. A
-//! row that has looked before is waited for, since the recoverer counts after a round.
+//! Fast paths of map, unmap, map from peer and protection, for what is mostly met: coherent caches, a
+//! 4 KiB page, a table there, and nobody else at work on the same words. The rows are those of [`dyad_mapping`], on words that
+//! are [remembered](crate::view::page). Whenever something is not as expected nothing has been done,
+//! and the caller takes the slow path, which also knows the reason.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::RegionKind;
 use dyad_abi::{Error, Isa, Result};
+use dyad_mapping::{NotMapped, NotUnmapped, row};
 use dyad_pgtbl::{Level, Perms, plain};
 use dyad_retype::Use;
 use dyad_shm::PhysAddr;
 use dyad_shm::frame::{Epoch, WeakRef};
 use dyad_shm::intent::Row;
+use dyad_shm::protocol::EpochSource;
 
 use super::In;
 use crate::cpu::CpuLocal;
-use crate::memory::CoherentWords;
 use crate::object::find;
 use crate::object::space::Space;
 use crate::platform::FaultKind;
 use crate::resolve::Outcome;
 use crate::view::page::{Block, Near, Spot, region};
-
-/// Gives a reference back that this CPU has.
-#[inline(always)]
-fn unpin(words: CoherentWords, record: &AtomicU64) {
-    if words.increase(record, u64::MAX) & 0xff_ffff == 0 {
-        // Damage: the count must not run into the fields above it.
-        words.increase(record, 1);
-    }
-}
-
-/// Row map, without the end of its intent if it succeeds. `from` is an empty entry that may be
-/// filled, `to` what comes there. `None`: nothing has been done.
-#[inline(always)]
-fn put(spot: &Spot, block: &Block, from: u64, to: u64) -> Option<()> {
-    let words = spot.words;
-    let table = spot.pinnable()?;
-    let frame = block.pinnable()?;
-    let intent = spot.intent();
-    words.store_line(
-        intent,
-        [Row::Map as u64 + 1, block.frame, spot.table(), spot.at()],
-    );
-    if words.exchange(spot.frame(), table, table.wrapping_add(1)) {
-        if words.exchange(block.word, frame, frame.wrapping_add(1)) {
-            words.fence();
-            if spot.is_linked() && words.exchange(spot.entry, from, to) {
-                return Some(());
-            }
-            unpin(words, block.word);
-        }
-        unpin(words, spot.frame());
-    }
-    words.store(&intent[0], 0);
-    None
-}
-
-/// Row unmap, once it is known what is to be unmapped.
-#[inline(always)]
-fn take(spot: &Spot, block: &Block, raw: u64) -> Option<Result<Epoch>> {
-    let words = spot.words;
-    let intent = spot.intent();
-    words.store_line(
-        intent,
-        [Row::Unmap as u64 + 1, block.frame, spot.table(), spot.at()],
-    );
-    if !words.exchange(spot.entry, raw, spot.closing()) {
-        words.store(&intent[0], 0);
-        return None;
-    }
-    let stamp = spot.stamp();
-    if !words.exchange(spot.entry, spot.closing(), plain::empty(spot.isa, stamp)) {
-        // Only a node that thinks this one dead has changed it; it counts references anew.
-        return Some(Err(Error::NodeDead));
-    }
-    unpin(words, block.word);
-    unpin(words, spot.frame());
-    words.store(&intent[0], 0);
-    Some(Ok(stamp))
-}
 
 #[cfg(feature = "host")]
 impl In<'_> {
@@ -116,12 +54,14 @@ impl QuickRows for Near {
         if !self.may_fill(isa, from) && !lacks!("mapping::quick::map::stamp") {
             return None;
         }
-        if put(&spot, block, from, to).is_none() {
-            table_may_be_gone(self, &spot);
-            return None;
+        let intent = spot.intent(Row::Map, block)?;
+        match row::map(&spot.entry(block, from, to), &intent, &spot.services()) {
+            Ok(()) => Some(()),
+            Err(_) => {
+                table_may_be_gone(self, &spot);
+                None
+            }
         }
-        spot.words.store(&spot.intent()[0], 0);
-        Some(())
     }
 
     #[inline(always)]
@@ -129,9 +69,12 @@ impl QuickRows for Near {
         let spot = self.spot(isa, va)?;
         let raw = spot.entry.load(Ordering::Acquire);
         let block = self.block(plain::given_page_in(isa, raw)?)?;
-        // Neither is being recovered, or this row has begun before and is waited for.
-        spot.pinnable()?;
-        take(&spot, &block, raw)
+        let intent = spot.intent(Row::Unmap, &block)?;
+        match row::unmap(&spot.entry(&block, 0, raw), &intent, &spot.services()) {
+            Ok(stamp) => Some(Ok(stamp)),
+            Err(NotUnmapped::Lost) => Some(Err(Error::NodeDead)),
+            Err(_) => None,
+        }
     }
 
     #[inline(always)]
@@ -141,7 +84,7 @@ impl QuickRows for Near {
         let word = plain::protected(isa, raw, write)?;
         spot.words
             .exchange(spot.entry, raw, word)
-            .then(|| spot.stamp())
+            .then(|| spot.services().now())
     }
 }
 
@@ -154,43 +97,34 @@ fn copy(
     (block, to): (&Block, u64),
     space: &'static Space,
 ) -> Option<Result<Outcome>> {
-    let words = spot.words;
-    if put(spot, block, from, to).is_none() {
-        // The last reference of a page that its owner has unmapped meanwhile may have been this.
-        owner_may_be_gone(near, space, block, perms);
-        table_may_be_gone(near, spot);
-        return None;
+    let entry = spot.entry(block, from, to);
+    let still = || {
+        let now = source.entry.load(Ordering::Acquire);
+        now == raw || plain::page_in(source.isa, now) == plain::page_in(source.isa, raw)
+    };
+    let intent = spot.intent(Row::Map, block)?;
+    match row::copy(&entry, &intent, still, &spot.services()) {
+        Ok(()) => {
+            spot.words.increase(&space.faults_copied, 1);
+            Some(Ok(Outcome::Copied))
+        }
+        Err(why) => not_copied(near, space, (spot, block), why, perms),
     }
-    words.fence();
-    let now = source.entry.load(Ordering::Acquire);
-    if now != raw
-        && !lacks!("mapping::quick::copy::second-look")
-        && plain::page_in(source.isa, now) != plain::page_in(source.isa, raw)
-    {
-        return Some(copied_too_late(near, space, (spot, block), (to, perms)));
-    }
-    words.store(&spot.intent()[0], 0);
-    words.increase(&space.faults_copied, 1);
-    Some(Ok(Outcome::Copied))
 }
 
-/// Its owner has unmapped the page that has been copied, and may have looked here before it was
-/// there.
+/// The last reference of a page that its owner has unmapped meanwhile may have been this one.
 #[cold]
 #[inline(never)]
-fn copied_too_late(
+fn not_copied(
     near: Near,
     space: &'static Space,
     (spot, block): (&Spot, &Block),
-    (word, perms): (u64, Perms),
-) -> Result<Outcome> {
-    match take(spot, block, word) {
-        Some(Ok(_)) => owner_may_be_gone(near, space, block, perms),
-        Some(Err(e)) => return Err(e),
-        // Somebody else has changed it since.
-        None => {}
-    }
-    Err(Error::Again)
+    why: NotMapped,
+    perms: Perms,
+) -> Option<Result<Outcome>> {
+    owner_may_be_gone(near, space, block, perms);
+    table_may_be_gone(near, spot);
+    (why == NotMapped::Gone).then_some(Err(Error::Again))
 }
 
 /// As `In::table_may_be_gone`.
@@ -200,7 +134,7 @@ fn table_may_be_gone(near: Near, spot: &Spot) {
     let cx = near.cx();
     if let Some(object) = WeakRef::from_bits(near.object)
         && let Ok(space) = find(cx.node, object, Space::KIND)
-        && let Some(table) = WeakRef::from_bits(spot.table())
+        && let Some(table) = spot.table()
     {
         let this = In {
             cx: &cx,
