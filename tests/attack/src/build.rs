@@ -574,6 +574,7 @@ pub fn configure(thread: Cap<Thread>, setup: &ThreadSetup) -> Result<()> {
 /// Stops a thread wherever it is: if it cannot be stopped as it is scheduled, nobody schedules it. Whether it was
 /// stopped already.
 fn stop(tag: usize, thread: Cap<Thread>) -> Result<bool> {
+    let mut patience = waits();
     let mut was = false;
     for attempt in 0.. {
         match thread.stops() {
@@ -586,15 +587,15 @@ fn stop(tag: usize, thread: Cap<Thread>) -> Result<bool> {
                 break;
             }
             Ok(StopOutcome::Stopped | StopOutcome::Ended) => break,
-            Ok(StopOutcome::WhenItLeaves) | Err(Error::NotReady | Error::Again)
-                if attempt < 200_000 => {}
-            Ok(StopOutcome::WhenItLeaves) => return Err(Error::Again),
+            // Within an invocation it ends after a grace period, which is shorter than the wait.
+            Ok(StopOutcome::WhenItLeaves) | Err(Error::NotReady | Error::Again) => {
+                patience.pause()?;
+            }
             Err(e) => return Err(e),
         }
         if attempt == 200 {
             sched::remove(tag);
         }
-        sched::turn(0);
     }
     sched::remove(tag);
     Ok(was)

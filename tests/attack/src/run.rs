@@ -23,6 +23,8 @@ const TIME_NS: u64 = 20_000_000_000;
 const ALIVE_NS: u64 = 10_000_000_000;
 /// Rounds of the victim that show that it goes on.
 const ROUNDS: u64 = 3;
+/// How often an attack is played that has not come to try anything, because the host has run others.
+const PLAYS: u32 = 3;
 
 /// Ids of the attacker's threads; its first, and those of its helpers.
 pub const ATTACKERS: core::ops::Range<u32> = 72..76;
@@ -150,8 +152,19 @@ fn now() -> u64 {
 }
 
 impl Warden {
-    /// Plays an attack from its beginning to its end.
+    /// Plays an attack from its beginning to its end, and again if it has not come to try anything.
     pub fn play(&mut self, n: usize, case: &Case) -> Outcome {
+        let mut outcome = self.play_once(n, case);
+        for _ in 1..PLAYS {
+            let Outcome::Failed(Failure::Nothing) = outcome else {
+                break;
+            };
+            outcome = self.play_once(n, case);
+        }
+        outcome
+    }
+
+    fn play_once(&mut self, n: usize, case: &Case) -> Outcome {
         let mut scene = match self.build(n, case) {
             Ok(scene) => scene,
             Err(error) => {
