@@ -57,7 +57,6 @@
 extern crate std;
 
 mod coherent;
-pub mod word;
 #[cfg(any(test, feature = "host"))]
 mod host;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -70,18 +69,19 @@ pub mod mutants;
 mod permitted;
 #[cfg(any(test, feature = "host"))]
 pub mod stale;
+pub mod word;
 
 use core::sync::atomic::Ordering;
 
 use dyad_shm::PhysAddr;
 
-pub use word::{Word, WordAt};
 pub use coherent::Coherent;
 #[cfg(any(test, feature = "host"))]
 pub use host::HostMem;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub use incoherent::Incoherent;
 pub use permitted::load_permitted;
+pub use word::{Word, WordAt};
 
 /// Bytes of a frame, on both ISAs.
 const FRAME_BYTES: u64 = dyad_abi::user::PAGE_SIZE;

@@ -4,8 +4,8 @@
 use dyad_abi::Isa;
 use dyad_coherence::Word;
 use dyad_pgtbl::{MapError, plain};
-use dyad_retype::Refused;
 use dyad_retype::row;
+use dyad_retype::{Refs, Refused};
 use dyad_shm::frame::Epoch;
 use dyad_shm::protocol::EpochSource;
 
@@ -23,8 +23,14 @@ pub struct Pinned<W> {
 impl<W: Word> Pinned<W> {
     #[inline(always)]
     fn pin(&self) -> Result<(), Refused> {
+        let raw = self.word.load();
+        let value = match lacks!("plain::pin::version") {
+            // Whatever it is by now.
+            true => raw & !u64::from(Refs::MAX.get()),
+            false => self.value,
+        };
         // The reason is for the slow path.
-        row::pin(&self.word, self.word.load(), self.value).map_err(|_| Refused::Stale)
+        row::pin(&self.word, raw, value).map_err(|_| Refused::Stale)
     }
 
     #[inline(always)]
@@ -110,7 +116,9 @@ impl<W: Word> Entry for Plain<W> {
 
     #[inline(always)]
     fn empty(&self, stamp: Epoch) -> Result<(), MapError> {
-        let done = self.entry.replace(self.closing, plain::empty(self.isa, stamp));
+        let done = self
+            .entry
+            .replace(self.closing, plain::empty(self.isa, stamp));
         done.map(drop).map_err(|_| MapError::Contended)
     }
 

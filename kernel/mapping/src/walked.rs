@@ -2,7 +2,7 @@
 
 use dyad_abi::NodeId;
 use dyad_coherence::GlobalMem;
-use dyad_pgtbl::{Leaf, Level, MapError, Place, Pte, RemoteCpu};
+use dyad_pgtbl::{Leaf, Level, MapError, Place, Pte, RemoteCpu, plain};
 use dyad_retype::{FrameTable, KernelKind, Order, Refused};
 use dyad_shm::PhysAddr;
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
@@ -120,8 +120,18 @@ impl<M: GlobalMem + ?Sized, A: Around> Entry for Walked<'_, '_, M, A> {
 
     #[inline]
     fn close(&self) -> Result<(), MapError> {
-        let closed = self.driver.close(self.place, &self.leaf, self.node);
-        closed.map(drop)
+        if plain::empty_in(self.driver.isa(), self.place.raw).is_none() {
+            let closed = self.driver.close(self.place, &self.leaf, self.node);
+            return closed.map(drop);
+        }
+        // What the row itself has put there is not what the walk has found.
+        let now = self.driver.again(self.place);
+        match self.driver.meaning(&now) {
+            Pte::Leaf(leaf) if leaf.same_mapping(&self.leaf) => {
+                self.driver.close(&now, &leaf, self.node).map(drop)
+            }
+            _ => Err(MapError::Contended),
+        }
     }
 
     #[inline]

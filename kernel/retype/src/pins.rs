@@ -144,7 +144,8 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         if word.ty.in_use() != Some(wanted) && !any {
             return Err(why_not(raw, weak, wanted));
         }
-        within(word, head, weak.frame, span).map_err(|why| first(why_not(raw, weak, wanted), why))?;
+        within(word, head, weak.frame, span)
+            .map_err(|why| first(why_not(raw, weak, wanted), why))?;
         let value = FrameWord::new(weak.version, word.ty).bits();
         pin(&self.record_of(head)?, raw, value, weak, wanted)?;
         Ok(head)

@@ -58,13 +58,13 @@ fn mutant_given_up_with_references() {
 /// M1: the frame is given up and belongs to somebody else while an old capability is used.
 fn map_and_change_hands(by: By) {
     let mem = memory(&[word(1, USER, 0)]);
-    let (_, pin) = race(
+    let (pin, _) = race(
         &mem,
+        |m| table(m, 0).pin_user(weak(0, 1), Order::FRAME),
         move |m| {
             by.gives_up(m, 1, weak(0, 1), Use::User, &Quiet)?;
             by.uses(m, 1, Use::User, &Quiet)
         },
-        |m| table(m, 0).pin_user(weak(0, 1), Order::FRAME),
     );
     let after = left(&mem, 0);
     assert_eq!(after.refs.get(), pin.is_ok() as u32);

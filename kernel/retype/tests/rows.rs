@@ -12,8 +12,8 @@ use dyad_abi::Isa;
 use dyad_abi::boot::CXL_BASE;
 use dyad_coherence::{GlobalMem, HostMem};
 use dyad_retype::{
-    Epoch, FrameRef, FrameTable, FrameType, FrameWord, IntentRecord, KernelKind,
-    Order, Refs, Refused, Row, Use, Version, WeakRef,
+    Epoch, FrameRef, FrameTable, FrameType, FrameWord, IntentRecord, KernelKind, Order, Refs,
+    Refused, Row, Use, Version, WeakRef,
 };
 use dyad_shm::pool::{PhysAddr, PoolId};
 use proptest::prelude::*;
@@ -317,7 +317,11 @@ fn walkers_pin_what_is_as_expected_and_nothing_else() {
         assert_eq!(refs(), (1, 0));
     }
     for (ty, refs, why) in [
-        (FrameType::User(order(2)), Refs::MAX.get(), Refused::TooManyRefs),
+        (
+            FrameType::User(order(2)),
+            Refs::MAX.get(),
+            Refused::TooManyRefs,
+        ),
         (FrameType::Frozen(Use::User), 0, Refused::Frozen),
         (FrameType::Reserved, 0, Refused::Reserved),
         (FrameType::Kernel(kind), 0, Refused::WrongType),

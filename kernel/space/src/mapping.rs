@@ -237,7 +237,8 @@ impl In<'_> {
         let refused = match why {
             // `Reclaim` takes empty tables out: the table of the place may be something else since it was found.
             row::NotMapped::Refused(why)
-                if self.is_linked(entry.driver, entry.place) || lacks!("mapping::not_mapped::pruned") =>
+                if self.is_linked(entry.driver, entry.place)
+                    || lacks!("mapping::not_mapped::pruned") =>
             {
                 return why.into();
             }

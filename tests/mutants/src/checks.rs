@@ -92,18 +92,6 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["recovery/unit/tests::threads::faults_further_in_are_over"],
     ),
     m(
-        "check/space::mapping::begin_map::linked",
-        References,
-        "a page comes into tables that are still linked, once they are pinned",
-        &["core/unit/host::between_tests::a_page_comes_or_its_table_goes"],
-    ),
-    m(
-        "check/space::mapping::copy::second-look",
-        References,
-        "a page that has been shown goes if its source has gone meanwhile, by the long way",
-        &["core/unit/host::between_tests::a_page_that_is_unmapped_while_it_is_shown_does_not_stay"],
-    ),
-    m(
         "check/space::mapping::map_reserved::type",
         State,
         "only pages of reserved frames are mapped without a reference",
@@ -116,22 +104,10 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/host::space_tests::tables_hang_at_one_place_and_leave_it_empty"],
     ),
     m(
-        "check/space::mapping::quick::copy::second-look",
-        References,
-        "a page that has been shown goes if its source has gone meanwhile, by the short way",
-        &["core/unit/host::between_tests::a_page_that_is_unmapped_while_it_is_shown_does_not_stay"],
-    ),
-    m(
         "check/space::mapping::quick::map::stamp",
         Stamp,
         "an entry is used again once all nodes have been quiet",
         &["core/unit/host::view_tests::pages_come_change_and_go_by_the_short_way"],
-    ),
-    m(
-        "check/machine::view::page::pinnable::version",
-        Version,
-        "a block that is mapped is the one of the capability",
-        &["core/unit/host::view_tests::a_block_is_that_of_the_capability_and_not_a_later_one"],
     ),
     m(
         "check/space::mapping::quick::resolve_quickly::stamp",
@@ -146,34 +122,10 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/host::view_tests::faults_are_resolved_from_the_other_table_by_the_short_way"],
     ),
     m(
-        "check/space::mapping::take_out::log",
-        Log,
-        "pages that are unmapped are logged",
-        &[
-            "core/unit/host::resolve_tests::without_coherent_caches_entries_are_preset_and_changes_are_logged",
-        ],
-    ),
-    m(
-        "check/space::mapping::take_out::stamp",
-        Stamp,
-        "entries that become empty are stamped",
-        &[
-            "core/unit/host::between_tests::the_long_way_unmaps_with_a_stamp_and_nothing_that_is_frozen",
-        ],
-    ),
-    m(
         "check/space::mapping::tables::unlink::second-look",
         References,
         "a table that has got an entry meanwhile stays",
         &["core/unit/host::between_tests::a_page_comes_or_its_table_goes"],
-    ),
-    m(
-        "check/space::mapping::unmap::frozen",
-        References,
-        "no reference is given back while its block is counted",
-        &[
-            "core/unit/host::between_tests::the_long_way_unmaps_with_a_stamp_and_nothing_that_is_frozen",
-        ],
     ),
     m(
         "check/core::ops::call::right",
@@ -305,7 +257,7 @@ pub(crate) const CHECKS: &[Mutant] = &[
         &["core/unit/ktest::ops_known::pages_are_writable_by_who_may_write_on_hosts"],
     ),
     m(
-        "check/space::mapping::begin_map::pruned",
+        "check/space::mapping::not_mapped::pruned",
         State,
         "a table that is taken out behind a walk is no fault of the program",
         &[
@@ -313,7 +265,7 @@ pub(crate) const CHECKS: &[Mutant] = &[
         ],
     ),
     m(
-        "check/space::mapping::begin_map::given-back",
+        "check/space::mapping::not_mapped::given-back",
         References,
         "a table goes back to its supply, whoever lets go of it last",
         &["core/unit/host::reclaim_tests::a_refused_page_gives_the_table_back_that_it_has_pinned"],

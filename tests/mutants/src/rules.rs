@@ -5,7 +5,7 @@ use crate::{Mutant, m};
 
 pub(crate) const RULES: &[Mutant] = &[
     m(
-        "check/retype::pins::pinned::version",
+        "check/retype::pins::pin::version",
         Version,
         "A reference is taken only if the version is the one the capability was made for (M1)",
         &[
@@ -15,7 +15,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "check/retype::pins::pinned::use",
+        "check/retype::pins::pin::use",
         State,
         "A reference is taken only if the frame is used for what is wanted",
         &[
@@ -25,7 +25,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "check/retype::pins::pinned::room",
+        "check/retype::row::pinnable::room",
         References,
         "No reference is taken if there is no room for it",
         &[
@@ -34,7 +34,7 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
-        "check/retype::pins::may_unpin::frozen",
+        "check/retype::pins::not_frozen",
         References,
         "No row that gives a reference back begins while the frame is frozen",
         &[
@@ -464,6 +464,59 @@ pub(crate) const RULES: &[Mutant] = &[
         &[
             "captbl/rows/a_revoked_entry_kills_what_it_guards_and_nothing_else",
             "captbl/incoherent/rows_see_memory_and_lookups_are_late_by_one_round",
+        ],
+    ),
+    m(
+        "check/mapping::row::enter::linked",
+        References,
+        "a page comes into tables that are still linked, once they are pinned",
+        &[
+            "mapping/loom_rows/a_page_comes_or_its_table_goes",
+            "core/unit/host::between_tests::a_page_comes_or_its_table_goes",
+        ],
+    ),
+    m(
+        "check/mapping::row::copy::second-look",
+        References,
+        "a page that has been shown goes if its source has gone meanwhile",
+        &[
+            "mapping/loom_rows/a_page_that_is_unmapped_while_it_is_shown_does_not_stay",
+            "core/unit/host::between_tests::a_page_that_is_unmapped_while_it_is_shown_does_not_stay",
+        ],
+    ),
+    m(
+        "check/mapping::row::take_out::log",
+        Log,
+        "pages that are unmapped are logged",
+        &[
+            "core/unit/host::resolve_tests::without_coherent_caches_entries_are_preset_and_changes_are_logged",
+        ],
+    ),
+    m(
+        "check/mapping::row::take_out::stamp",
+        Stamp,
+        "entries that become empty are stamped",
+        &[
+            "mapping/loom_rows/a_stamp_covers_the_last_use",
+            "core/unit/host::between_tests::the_long_way_unmaps_with_a_stamp_and_nothing_that_is_frozen",
+        ],
+    ),
+    m(
+        "check/mapping::row::unmap::frozen",
+        References,
+        "no reference is given back while its block is counted",
+        &[
+            "mapping/loom_rows/no_reference_is_given_back_while_its_block_is_counted",
+            "core/unit/host::between_tests::the_long_way_unmaps_with_a_stamp_and_nothing_that_is_frozen",
+        ],
+    ),
+    m(
+        "check/mapping::plain::pin::version",
+        Version,
+        "a block that is mapped is the one of the capability",
+        &[
+            "mapping/loom_rows/a_page_is_mapped_or_given_up",
+            "core/unit/host::view_tests::a_block_is_that_of_the_capability_and_not_a_later_one",
         ],
     ),
 ];

@@ -335,7 +335,8 @@ impl Near {
         view.link.set(link);
         view.link_value.set(link_value);
         view.frame.set(&record.w0);
-        view.frame_value.set(frame_value & !u64::from(Refs::MAX.get()));
+        view.frame_value
+            .set(frame_value & !u64::from(Refs::MAX.get()));
         view.table.set(Some(WeakRef { frame, version }));
         view.at.set(at);
         view.entries.set(Some((words, map.get(at)?)));

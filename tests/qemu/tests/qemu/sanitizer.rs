@@ -110,8 +110,8 @@ const SEEDS: [Seed; 19] = [
     },
     Seed {
         name: "frames_pinned_at_memory",
-        file: "kernel/retype/src/pins.rs",
-        line: "self.mem.cas(at, raw, raw + 1)",
+        file: "kernel/retype/src/row.rs",
+        line: "match word.replace(raw, raw + 1) {",
         under: Under::Hop,
         kind: Kind::CachedRmw,
         structure: "frame record",
