@@ -255,6 +255,12 @@ fn rows_record_change_log_and_stamp_in_this_order() {
     let begun = begin(Row::Decons, root, entry);
     let closing = Event::Log(entry, RootEntry::Closing(me).bits());
     assert_eq!(events(), [begun, closing, Event::Now, Event::Clear]);
+    // Of a node that died in the middle of it.
+    let dead = owner(1, 1);
+    let left = RootEntry::Closing(dead).bits();
+    mem.store(entry, left, Relaxed);
+    assert_eq!(t.recover_entry(weak(ROOT), 3, dead, &w), Ok(true));
+    assert_eq!(events(), [Event::Log(entry, left), Event::Now]);
 }
 
 #[test]

@@ -182,13 +182,14 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     ///
     /// [`Refused::Frozen`]: try again; as [`head`](FrameTable::head).
     pub fn may_unpin(&self, frame: FrameRef, table: FrameRef) -> Result<(), Refused> {
-        self.fence();
+        self.mem.fence();
         self.not_frozen(frame)?;
         self.not_frozen(table)
     }
 
     /// A full fence.
     #[inline]
+    #[track_caller]
     pub fn fence(&self) {
         self.mem.fence();
     }

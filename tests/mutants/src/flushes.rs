@@ -11,7 +11,7 @@ pub(crate) const FLUSHES: &[Mutant] = &[
         &["captbl/incoherent/rows_see_memory_and_lookups_are_late_by_one_round"],
     ),
     m(
-        "flush/captbl::slot::close_in::set_stamp",
+        "flush/captbl::slot::close::set_stamp",
         Flush,
         "the stamp is written through",
         &["captbl/incoherent/rows_see_memory_and_lookups_are_late_by_one_round"],
@@ -62,7 +62,13 @@ pub(crate) const FLUSHES: &[Mutant] = &[
         &["retype/incoherent/every_row_sees_what_is_so_in_memory"],
     ),
     m(
-        "flush/retype::retype::give_up::load_fresh",
+        "flush/retype::retype::from_untyped_begin::load",
+        Flush,
+        "the word is read at memory",
+        &["retype/incoherent/every_row_sees_what_is_so_in_memory"],
+    ),
+    m(
+        "flush/retype::retype::to_untyped::load",
         Flush,
         "the word is read at memory",
         &["retype/incoherent/every_row_sees_what_is_so_in_memory"],
@@ -74,7 +80,7 @@ pub(crate) const FLUSHES: &[Mutant] = &[
         &["retype/incoherent/every_row_sees_what_is_so_in_memory"],
     ),
     m(
-        "flush/retype::table::word::load_fresh",
+        "flush/retype::table::word::load",
         Flush,
         "the word is read at memory",
         &["retype/incoherent/every_row_sees_what_is_so_in_memory"],

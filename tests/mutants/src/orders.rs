@@ -47,7 +47,7 @@ pub(crate) const ORDERS: &[Mutant] = &[
         &["retype/loom_recovery/a_row_that_gives_references_back_is_seen_or_refused_by_a_recount"],
     ),
     m(
-        "order/retype::table::word::load_fresh",
+        "order/retype::table::word::load",
         Release,
         "the load acquires",
         &["retype/loom_frames/contents_come_before_the_type"],

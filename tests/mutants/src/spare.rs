@@ -27,7 +27,11 @@ pub const SPARE: &[Spare] = &[
         "of a mutant: the protocol does not come here",
     ),
     s(
-        &["flush/retype::table::stamp_at::load_fresh"],
+        &[
+            "flush/retype::row::claim::load",
+            "flush/retype::row::stamp::load",
+            "flush/retype::table::stamp_of::load",
+        ],
         "the word is on the line of the first one, which each row has just read or changed at memory",
     ),
     s(
@@ -55,8 +59,11 @@ pub const SPARE: &[Spare] = &[
             "order/captbl::slot::slot_deactivate_in::header",
             "order/captbl::table::entry_at::load_fresh",
             "order/captbl::table::header::load_fresh",
-            "order/retype::retype::give_up::load_fresh",
-            "order/retype::table::stamp_at::load_fresh",
+            "order/retype::retype::from_untyped_begin::load",
+            "order/retype::retype::to_untyped::load",
+            "order/retype::row::claim::load",
+            "order/retype::row::put_to_use::load",
+            "order/retype::table::stamp_of::load",
         ],
         "what is done because of it is a compare-and-swap of the same record or line, which acquires",
     ),

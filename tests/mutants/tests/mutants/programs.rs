@@ -11,10 +11,11 @@ use dyad_mutants::Test;
 use serde_json::Value;
 
 /// Crates whose tests catch mutants.
-pub const CRATES: [&str; 8] = [
+pub const CRATES: [&str; 9] = [
     "captbl",
     "coherence",
     "core",
+    "mapping",
     "pgtbl",
     "quiesce",
     "recovery",
