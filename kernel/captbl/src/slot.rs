@@ -36,15 +36,6 @@ impl SlotPlace {
         }
     }
 
-    /// Slot `n` of those that a leaf has, counted round.
-    #[inline(always)]
-    pub const fn within(leaf: WeakRef, n: u64) -> SlotPlace {
-        SlotPlace {
-            leaf,
-            index: (n % LEAF_SLOTS as u64) as u8,
-        }
-    }
-
     /// The slot an intent is about.
     pub fn of_intent(record: &IntentRecord) -> Option<SlotPlace> {
         let offset = record.place.0.checked_sub(record.frame.frame.address().0)?;
@@ -116,15 +107,15 @@ impl Filling {
 #[inline(always)]
 pub fn activate(
     line: &impl Line,
-    place: SlotPlace,
+    intent: &IntentRecord,
     reserved: u64,
     to: &Filling,
     services: &impl Services,
 ) -> Result<(), Refused> {
-    services.begin(&place.intent(Row::SlotActivate));
+    services.begin(intent);
     let done = fill(line, reserved, to, services);
     if done.is_ok() && !lacks!("slot::activate::log") {
-        services.line(place.address());
+        services.line(intent.place);
     }
     services.clear();
     done
@@ -174,12 +165,12 @@ fn fill(
 #[inline(always)]
 pub fn deactivate(
     line: &impl Line,
-    place: SlotPlace,
+    intent: &IntentRecord,
     (from, closing): (u64, u64),
     services: &impl Services,
 ) -> Result<Epoch, Refused> {
-    services.begin(&place.intent(Row::SlotDeactivate));
-    let done = close(line, place.address(), (from, closing), services);
+    services.begin(intent);
+    let done = close(line, intent.place, (from, closing), services);
     services.clear();
     done
 }
@@ -250,7 +241,14 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
         services: &impl Services,
     ) -> Result<(), Refused> {
         let filling = Filling::of(contents);
-        activate(line, place, plain::reserved(self.owner), &filling, services)
+        let intent = place.intent(Row::SlotActivate);
+        activate(
+            line,
+            &intent,
+            plain::reserved(self.owner),
+            &filling,
+            services,
+        )
     }
 
     #[inline]
@@ -297,7 +295,8 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
             SlotHeader::Reserved(_) | SlotHeader::Closing(_) => return Err(Refused::Busy),
         }
         let closing = plain::closing(self.owner);
-        deactivate(line, place, (header.bits(), closing), services)
+        let intent = place.intent(Row::SlotDeactivate);
+        deactivate(line, &intent, (header.bits(), closing), services)
     }
 
     /// Empties a slot whose header is `from`, which nobody else's row changes.

@@ -9,7 +9,7 @@ use dyad_shm::PhysAddr;
 use crate::GlobalMem;
 
 /// A shared word, with what [`GlobalMem`] promises of each operation.
-pub trait Word {
+pub trait Word: Copy {
     /// Reads the word at memory; acquires.
     fn load(&self) -> u64;
 
@@ -35,6 +35,14 @@ pub struct WordAt<'m, M: ?Sized> {
     /// The address.
     pub at: PhysAddr,
 }
+
+impl<M: ?Sized> Clone for WordAt<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: ?Sized> Copy for WordAt<'_, M> {}
 
 impl<M: GlobalMem + ?Sized> Word for WordAt<'_, M> {
     #[inline]

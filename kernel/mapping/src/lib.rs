@@ -24,6 +24,6 @@ mod plain;
 pub mod row;
 mod walked;
 
-pub use plain::{Pinned, Plain};
+pub use plain::{Known, Pinned, Plain};
 pub use row::{Entry, NotMapped, NotUnmapped};
 pub use walked::{Around, Walked};

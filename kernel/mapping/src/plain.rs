@@ -39,63 +39,78 @@ impl<W: Word> Pinned<W> {
     }
 }
 
+/// What a caller remembers of an entry of a table of level 1, and of a page. Each is asked for when the row comes to it.
+pub trait Known {
+    /// A word.
+    type Word: Word;
+
+    /// Whose table it is.
+    fn isa(&self) -> Isa;
+
+    /// The entry.
+    fn entry(&self) -> Self::Word;
+
+    /// The entry above, which leads to the table.
+    fn above(&self) -> Self::Word;
+
+    /// The entry above, as it was when the table was found.
+    fn link(&self) -> u64;
+
+    /// The table.
+    fn table(&self) -> Pinned<Self::Word>;
+
+    /// The block of the page.
+    fn block(&self) -> Pinned<Self::Word>;
+
+    /// The entry while this node empties it ([`plain::closing`]).
+    fn closing(&self) -> u64;
+}
+
 /// An entry of a table of level 1, and a page.
 #[derive(Clone, Copy, Debug)]
-pub struct Plain<W> {
-    /// Whose table it is.
-    pub isa: Isa,
-    /// The entry.
-    pub entry: W,
+pub struct Plain<K> {
+    /// Where both are.
+    pub known: K,
     /// The entry without the page.
     pub empty: u64,
     /// The entry with the page.
     pub page: u64,
-    /// The entry above, which leads to the table.
-    pub above: W,
-    /// The entry above, as it was when the table was found.
-    pub link: u64,
-    /// The table.
-    pub table: Pinned<W>,
-    /// The block of the page.
-    pub block: Pinned<W>,
-    /// The entry while this node empties it ([`plain::closing`]).
-    pub closing: u64,
 }
 
-impl<W: Word> Entry for Plain<W> {
+impl<K: Known> Entry for Plain<K> {
     #[inline(always)]
     fn pin_table(&self) -> Result<(), Refused> {
-        self.table.pin()
+        self.known.table().pin()
     }
 
     #[inline(always)]
     fn pin_frame(&self) -> Result<(), Refused> {
-        self.block.pin()
+        self.known.block().pin()
     }
 
     #[inline(always)]
     fn unpin_table(&self) {
-        row::unpin(&self.table.word);
+        row::unpin(&self.known.table().word);
     }
 
     #[inline(always)]
     fn unpin_frame(&self) {
-        row::unpin(&self.block.word);
+        row::unpin(&self.known.block().word);
     }
 
     #[inline(always)]
     fn fence(&self) {
-        self.entry.fence();
+        self.known.entry().fence();
     }
 
     #[inline(always)]
     fn is_linked(&self) -> bool {
-        self.above.load() == self.link
+        self.known.above().load() == self.known.link()
     }
 
     #[inline(always)]
     fn may_unpin(&self) -> Result<(), Refused> {
-        match self.table.is_same() && self.block.is_same() {
+        match self.known.table().is_same() && self.known.block().is_same() {
             true => Ok(()),
             false => Err(Refused::Frozen),
         }
@@ -104,21 +119,22 @@ impl<W: Word> Entry for Plain<W> {
     /// The word was empty, and its stamp quiesced, when the caller looked.
     #[inline(always)]
     fn fill(&self, _: &impl EpochSource) -> Result<(), MapError> {
-        let done = self.entry.replace(self.empty, self.page);
+        let done = self.known.entry().replace(self.empty, self.page);
         done.map(drop).map_err(|_| MapError::Contended)
     }
 
     #[inline(always)]
     fn close(&self) -> Result<(), MapError> {
-        let done = self.entry.replace(self.page, self.closing);
+        let done = self.known.entry().replace(self.page, self.known.closing());
         done.map(drop).map_err(|_| MapError::Contended)
     }
 
     #[inline(always)]
     fn empty(&self, stamp: Epoch) -> Result<(), MapError> {
         let done = self
-            .entry
-            .replace(self.closing, plain::empty(self.isa, stamp));
+            .known
+            .entry()
+            .replace(self.known.closing(), plain::empty(self.known.isa(), stamp));
         done.map(drop).map_err(|_| MapError::Contended)
     }
 

@@ -118,7 +118,7 @@ pub fn copy(
         return Ok(());
     }
     // The owner has unmapped the page, and may have looked here before it was there. This is part of the row: it is not
-    // refused if a recovery has begun meanwhile. Somebody else may have taken it out.
+    // refused if a recovery has begun meanwhile. Somebody else may have taken the page out.
     let _ = take_out(entry, services);
     Err(NotMapped::Gone)
 }

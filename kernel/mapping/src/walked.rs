@@ -12,7 +12,7 @@ use dyad_shm::protocol::EpochSource;
 use crate::row::Entry;
 
 /// What stands around an entry.
-pub trait Around {
+pub trait Around: Copy {
     /// Whether this is the root of the address space.
     fn is_root(&self, table: PhysAddr) -> bool;
 
@@ -47,6 +47,14 @@ pub struct Walked<'a, 'm, M: GlobalMem + ?Sized, A> {
     /// Root and logs.
     pub around: A,
 }
+
+impl<M: GlobalMem + ?Sized, A: Copy> Clone for Walked<'_, '_, M, A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: GlobalMem + ?Sized, A: Copy> Copy for Walked<'_, '_, M, A> {}
 
 impl<M: GlobalMem + ?Sized, A> Walked<'_, '_, M, A> {
     /// The record of a row.

@@ -21,6 +21,7 @@ const EPOCH: PhysAddr = PhysAddr(0x1000);
 const INTENT: PhysAddr = PhysAddr(0x1080);
 
 /// Time in the memory of the model; every stamp is quiesced. Intents, if they are looked at.
+#[derive(Clone, Copy)]
 struct Here<'m> {
     mem: &'m LoomMem,
     recorded: bool,

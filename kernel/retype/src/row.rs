@@ -77,10 +77,21 @@ fn instead(now: u64) -> Refused {
 /// always faster.
 #[inline(always)]
 pub fn pin(word: &impl Word, raw: u64, value: u64) -> Result<(), u64> {
-    let mut raw = raw;
-    for _ in 0..TRIES {
+    if !pinnable(raw, value) {
+        return Err(raw);
+    }
+    match word.replace(raw, raw + 1) {
+        Ok(_) => Ok(()),
+        Err(now) => pin_again(*word, now, value),
+    }
+}
+
+/// Others have pinned or unpinned it meanwhile, or changed it.
+#[cold]
+fn pin_again(word: impl Word, mut raw: u64, value: u64) -> Result<(), u64> {
+    for _ in 1..TRIES {
         if !pinnable(raw, value) {
-            return Err(raw);
+            break;
         }
         match word.replace(raw, raw + 1) {
             Ok(_) => return Ok(()),
@@ -130,13 +141,26 @@ pub(crate) fn publish(record: &impl Record, owned: u64, new: u64) -> Result<(), 
 /// Makes the stamp of a frame at least `epoch`, and keeps who has executed the frame.
 #[inline(always)]
 pub(crate) fn stamp(record: &impl Record, epoch: Epoch) -> Result<(), Refused> {
-    let mut raw = record.w1().load();
-    for _ in 0..TRIES {
+    let (w1, raw) = (record.w1(), record.w1().load());
+    let new = plain::stamped(raw, epoch);
+    if new == raw {
+        return Ok(());
+    }
+    match w1.replace(raw, new) {
+        Ok(_) => Ok(()),
+        Err(now) => stamp_again(w1, now, epoch),
+    }
+}
+
+/// Somebody has noted meanwhile that a node has executed the frame.
+#[cold]
+fn stamp_again(w1: impl Word, mut raw: u64, epoch: Epoch) -> Result<(), Refused> {
+    for _ in 1..TRIES {
         let new = plain::stamped(raw, epoch);
         if new == raw {
             return Ok(());
         }
-        match record.w1().replace(raw, new) {
+        match w1.replace(raw, new) {
             Ok(_) => return Ok(()),
             Err(now) => raw = now,
         }
@@ -246,16 +270,29 @@ fn take(
     what: &GivenUp,
     next: impl Fn(u64) -> Result<u64, Refused>,
 ) -> Result<(u64, u64), Refused> {
-    let mut raw = what.raw;
-    let same =
-        |now| plain::version(now) == plain::version(what.raw) || lacks!("row::take::version");
-    for _ in 0..TRIES {
+    let to = next(what.raw)?;
+    match record.w0().replace(what.raw, what.owned) {
+        Ok(_) => Ok((what.raw, to)),
+        Err(now) => take_again(record.w0(), *what, now, next),
+    }
+}
+
+/// References have come or gone meanwhile, or it is another's by now.
+#[cold]
+fn take_again(
+    word: impl Word,
+    what: GivenUp,
+    mut raw: u64,
+    next: impl Fn(u64) -> Result<u64, Refused>,
+) -> Result<(u64, u64), Refused> {
+    for _ in 1..TRIES {
+        if plain::version(raw) != plain::version(what.raw) && !lacks!("row::take_again::version") {
+            return Err(Refused::Stale);
+        }
         let to = next(raw)?;
-        match record.w0().replace(raw, what.owned) {
+        match word.replace(raw, what.owned) {
             Ok(_) => return Ok((raw, to)),
-            // References have come or gone. With another version it is another's by now.
-            Err(now) if same(now) => raw = now,
-            Err(_) => return Err(Refused::Stale),
+            Err(now) => raw = now,
         }
     }
     Err(Refused::Contended)

@@ -159,6 +159,7 @@ struct Others<'m> {
     mem: &'m HostMem,
 }
 
+#[derive(Clone, Copy)]
 struct Changed<'o, 'm>(&'o Others<'m>);
 
 impl Word for Changed<'_, '_> {
@@ -257,7 +258,7 @@ fn a_frame_is_given_up_unless_others_have_changed_it() {
 #[should_panic(expected = "User(Order(0))")]
 fn mutant_another_owners_frame_is_given_up() {
     without!(
-        "row::take::version",
+        "row::take_again::version",
         a_frame_is_given_up_unless_others_have_changed_it()
     );
 }

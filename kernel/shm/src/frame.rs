@@ -153,6 +153,16 @@ impl WeakRef {
         (self.version.0 as u64) << 32 | self.frame.bits() as u64
     }
 
+    /// The reference with the number of one that has been checked before: what [`bits`](WeakRef::bits) gave. (Of any other
+    /// number it is a reference to nothing.)
+    #[inline(always)]
+    pub const fn from_checked(w: u64) -> WeakRef {
+        WeakRef {
+            frame: FrameRef(w as u32),
+            version: Version((w >> 32) as u32),
+        }
+    }
+
     /// The reference with this number, if the pool of its frame can exist.
     pub const fn from_bits(w: u64) -> Option<WeakRef> {
         match FrameRef::from_bits(w as u32) {

@@ -365,6 +365,7 @@ impl In<'_> {
 type Entry<'a> = Walked<'a, 'static, Words, Surroundings<'a>>;
 
 /// What stands around an entry of a space.
+#[derive(Clone, Copy)]
 struct Surroundings<'a> {
     this: &'a In<'a>,
     isa: Isa,

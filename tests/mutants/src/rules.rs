@@ -124,7 +124,7 @@ pub(crate) const RULES: &[Mutant] = &[
         &["retype/loom_frames/a_frame_is_mapped_or_given_up"],
     ),
     m(
-        "check/retype::row::take::version",
+        "check/retype::row::take_again::version",
         Version,
         "What has become somebody else's since it was looked at is not given up",
         &["retype/one_frame/a_frame_is_given_up_unless_others_have_changed_it"],

@@ -13,7 +13,7 @@ use core::sync::atomic::AtomicU64;
 use dyad_captbl::FrameRange;
 use dyad_retype::plain;
 use dyad_retype::row;
-use dyad_shm::frame::{Epoch, FrameRef};
+use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
 use dyad_shm::{FrameEntry, PhysAddr};
 
 use super::services::Known;
@@ -118,7 +118,7 @@ impl OneFrame {
         quiet: impl Fn(Epoch) -> bool,
         zero: impl FnOnce() -> bool,
     ) -> Option<()> {
-        let frame = FrameRef::from_bits(self.number as u32)?;
+        let frame = WeakRef::from_checked(self.number).frame;
         let words = (self.own.retyping.get(), used);
         row::put_to_use(&self.record, frame, words, zero, &self.known(quiet)).ok()?;
         Some(())
@@ -128,7 +128,7 @@ impl OneFrame {
     /// The epoch since which everybody has to have been quiet. `None`: nothing has been done, and the long way says why.
     #[inline(always)]
     pub fn give_up(&self, kinds: u32) -> Option<Epoch> {
-        let frame = FrameRef::from_bits(self.number as u32)?;
+        let frame = WeakRef::from_checked(self.number).frame;
         let retyping = self.own.retyping.get();
         row::give_up_frame(&self.record, frame, retyping, kinds, &self.known(|_| false)).ok()
     }

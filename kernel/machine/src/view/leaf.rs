@@ -13,8 +13,10 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::{CapIndex, LEAF_SLOTS};
-use dyad_captbl::{Contents, Filling, SlotPlace, activate, deactivate, plain};
+use dyad_captbl::{Contents, Filling, SLOT_BYTES, activate, deactivate, plain};
+use dyad_shm::PhysAddr;
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
+use dyad_shm::intent::{IntentRecord, Row};
 
 use super::services::Known;
 use super::{NO_LINE, NOTHING, Seen};
@@ -36,8 +38,9 @@ struct LeafView {
     number: Cell<u64>,
     entry: Cell<Seen>,
     slots: Cell<Option<(CoherentWords, &'static Slots)>>,
-    /// The leaf.
-    leaf: Cell<Option<WeakRef>>,
+    /// The leaf: a weak reference, and its address.
+    leaf: Cell<u64>,
+    at: Cell<PhysAddr>,
     /// This CPU's intents.
     intent: Cell<&'static Line>,
     /// The shared epoch.
@@ -59,7 +62,8 @@ impl LeafViews {
                     number: Cell::new(0),
                     entry: Cell::new(Seen::NOTHING),
                     slots: Cell::new(None),
-                    leaf: Cell::new(None),
+                    leaf: Cell::new(0),
+                    at: Cell::new(PhysAddr(0)),
                     intent: Cell::new(&NO_LINE),
                     epoch: Cell::new(&NOTHING),
                     reserved: Cell::new(0),
@@ -82,7 +86,8 @@ pub struct Slot {
     view: &'static LeafView,
     words: CoherentWords,
     line: &'static Line,
-    place: SlotPlace,
+    /// Which slot of the leaf.
+    index: u64,
 }
 
 /// The slot's words, without looking for any of them.
@@ -115,6 +120,16 @@ impl dyad_captbl::Line for Slot {
 
 impl Slot {
     #[inline(always)]
+    fn intent(&self, row: Row) -> IntentRecord {
+        IntentRecord {
+            row,
+            frame: WeakRef::from_checked(self.view.leaf.get()),
+            table: None,
+            place: PhysAddr(self.view.at.get().0 | self.index * SLOT_BYTES),
+        }
+    }
+
+    #[inline(always)]
     fn known<Q: Fn(Epoch) -> bool>(&self, quiet: Q) -> Known<Q> {
         Known {
             words: self.words,
@@ -129,7 +144,8 @@ impl Slot {
     #[inline(always)]
     pub fn activate(&self, to: &Filling, quiet: impl Fn(Epoch) -> bool) -> Option<()> {
         let reserved = self.view.reserved.get();
-        activate(self, self.place, reserved, to, &self.known(quiet)).ok()
+        let intent = self.intent(Row::SlotActivate);
+        activate(self, &intent, reserved, to, &self.known(quiet)).ok()
     }
 
     /// The row [`deactivate`]. `None`: nothing has been done, and the long way says why.
@@ -140,7 +156,8 @@ impl Slot {
             return None;
         }
         let changes = (header, self.view.closing.get());
-        deactivate(self, self.place, changes, &self.known(|_| false)).ok()
+        let intent = self.intent(Row::SlotDeactivate);
+        deactivate(self, &intent, changes, &self.known(|_| false)).ok()
     }
 }
 
@@ -159,7 +176,7 @@ pub fn slot(local: &'static CpuLocal, table: u64, is_root: bool, n: u64) -> Opti
         view,
         words,
         line: &slots[(n % LEAF_SLOTS as u64) as usize],
-        place: SlotPlace::within(view.leaf.get()?, n),
+        index: n % LEAF_SLOTS as u64,
     })
 }
 
@@ -200,7 +217,8 @@ fn learn(
     view.entry.set(entry);
     view.slots
         .set(Some((words, map.get(leaf.frame.address())?)));
-    view.leaf.set(Some(leaf));
+    view.leaf.set(leaf.bits());
+    view.at.set(leaf.frame.address());
     view.intent.set(map.get(cx.intents().line())?);
     view.epoch.set(&cx.node.sb.epoch);
     view.reserved.set(plain::reserved(owner));

@@ -21,7 +21,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad_abi::Isa;
 use dyad_abi::cap::RegionKind;
 use dyad_abi::user::PAGE_SIZE;
-use dyad_mapping::{Pinned, Plain};
+use dyad_mapping::{Known, Pinned, Plain};
 use dyad_pgtbl::{Level, plain};
 use dyad_retype::Refs;
 use dyad_retype::row::is_but_for_references;
@@ -38,7 +38,7 @@ use crate::node::node;
 use crate::object::space::Space;
 use crate::object::{find, table_kind};
 
-use super::services::Known;
+use super::services;
 
 /// Tables; the two ISAs' of one address have different places.
 const TABLES: usize = 32;
@@ -64,7 +64,8 @@ struct TableView {
     frame: Cell<&'static AtomicU64>,
     /// Without references.
     frame_value: Cell<u64>,
-    table: Cell<Option<WeakRef>>,
+    /// The table: a weak reference.
+    table: Cell<u64>,
     at: Cell<PhysAddr>,
     /// `None`: there is no table; the entry above is that where the walk ends.
     entries: Cell<Option<(CoherentWords, &'static Entries)>>,
@@ -117,7 +118,7 @@ impl PageViews {
                     link_value: Cell::new(0),
                     frame: Cell::new(&NOTHING),
                     frame_value: Cell::new(0),
-                    table: Cell::new(None),
+                    table: Cell::new(0),
                     at: Cell::new(PhysAddr(0)),
                     entries: Cell::new(None),
                     intent: Cell::new(&NO_LINE),
@@ -179,47 +180,35 @@ pub struct Spot {
 impl Spot {
     /// The entry, and a page: `empty` and `page` are its words without the page and with it.
     #[inline(always)]
-    pub fn entry(&self, block: &Block, empty: u64, page: u64) -> Entry {
-        let word = |at| self.words.word(at);
+    pub fn entry<'a>(&'a self, block: &'a Block, empty: u64, page: u64) -> Entry<'a> {
         Plain {
-            isa: self.isa,
-            entry: word(self.entry),
+            known: Both { spot: self, block },
             empty,
             page,
-            closing: self.view.closing.get(),
-            above: word(self.view.link.get()),
-            link: self.view.link_value.get(),
-            table: Pinned {
-                word: word(self.view.frame.get()),
-                value: self.view.frame_value.get(),
-            },
-            block: Pinned {
-                word: word(block.word),
-                value: block.value,
-            },
         }
     }
 
     /// The record of a row about a page.
     #[inline(always)]
-    pub fn intent(&self, row: Row, block: &Block) -> Option<IntentRecord> {
-        Some(IntentRecord {
+    pub fn intent(&self, row: Row, block: &Block) -> IntentRecord {
+        IntentRecord {
             row,
-            frame: WeakRef::from_bits(block.frame)?,
-            table: Some(self.view.table.get()?),
-            place: self.view.at.get().add((self.index as u64) << 3),
-        })
+            frame: WeakRef::from_checked(block.frame),
+            table: Some(self.table()),
+            place: PhysAddr(self.view.at.get().0 | (self.index as u64) << 3),
+        }
     }
 
     /// The table.
-    pub fn table(&self) -> Option<WeakRef> {
-        self.view.table.get()
+    #[inline(always)]
+    pub fn table(&self) -> WeakRef {
+        WeakRef::from_checked(self.view.table.get())
     }
 
     /// Time and intents of this CPU.
     #[inline(always)]
-    pub fn services(&self) -> impl EpochSource + Intents + use<> {
-        Known {
+    pub fn services(&self) -> impl EpochSource + Intents + Copy + use<> {
+        services::Known {
             words: self.words,
             intent: self.view.intent.get(),
             epoch: self.view.epoch.get(),
@@ -230,7 +219,59 @@ impl Spot {
 }
 
 /// An entry of a page table that this CPU remembers, and a page.
-pub type Entry = Plain<CoherentWord>;
+pub type Entry<'a> = Plain<Both<'a>>;
+
+/// An entry, and the block of a page.
+#[derive(Clone, Copy)]
+pub struct Both<'a> {
+    spot: &'a Spot,
+    block: &'a Block,
+}
+
+impl Known for Both<'_> {
+    type Word = CoherentWord;
+
+    #[inline(always)]
+    fn isa(&self) -> Isa {
+        self.spot.isa
+    }
+
+    #[inline(always)]
+    fn entry(&self) -> CoherentWord {
+        self.spot.words.word(self.spot.entry)
+    }
+
+    #[inline(always)]
+    fn above(&self) -> CoherentWord {
+        self.spot.words.word(self.spot.view.link.get())
+    }
+
+    #[inline(always)]
+    fn link(&self) -> u64 {
+        self.spot.view.link_value.get()
+    }
+
+    #[inline(always)]
+    fn table(&self) -> Pinned<CoherentWord> {
+        Pinned {
+            word: self.spot.words.word(self.spot.view.frame.get()),
+            value: self.spot.view.frame_value.get(),
+        }
+    }
+
+    #[inline(always)]
+    fn block(&self) -> Pinned<CoherentWord> {
+        Pinned {
+            word: self.spot.words.word(self.block.word),
+            value: self.block.value,
+        }
+    }
+
+    #[inline(always)]
+    fn closing(&self) -> u64 {
+        self.spot.view.closing.get()
+    }
+}
 
 /// A block of user memory in use.
 #[derive(Clone, Copy)]
@@ -337,7 +378,7 @@ impl Near {
         view.frame.set(&record.w0);
         view.frame_value
             .set(frame_value & !u64::from(Refs::MAX.get()));
-        view.table.set(Some(WeakRef { frame, version }));
+        view.table.set(WeakRef { frame, version }.bits());
         view.at.set(at);
         view.entries.set(Some((words, map.get(at)?)));
         view.intent.set(map.get(cx.intents().line())?);

@@ -10,6 +10,7 @@ use dyad_shm::protocol::{EpochSource, Intents, Log};
 use crate::memory::CoherentWords;
 
 /// Time, intents and log of this CPU.
+#[derive(Clone, Copy)]
 pub(super) struct Known<Q> {
     pub words: CoherentWords,
     /// Where its intents are.

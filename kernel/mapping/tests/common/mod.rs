@@ -5,7 +5,7 @@ use dyad_abi::boot::CXL_BASE;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Isa, NodeId};
 use dyad_coherence::{GlobalMem, WordAt};
-use dyad_mapping::{Around, NotMapped, NotUnmapped, Pinned, Plain, Walked, row};
+use dyad_mapping::{Around, Known, NotMapped, NotUnmapped, Pinned, Plain, Walked, row};
 use dyad_pgtbl::{Leaf, Level, Memory, Perms, Place, Pte, RemoteCpu, encode, plain};
 use dyad_retype::{
     Epoch, FrameTable, FrameType, FrameWord, KernelKind, Order, PoolTables, Refs, Refused, Version,
@@ -112,6 +112,7 @@ pub const fn at(table: u64) -> At {
     }
 }
 
+#[derive(Clone, Copy)]
 struct NoLogs;
 
 impl Around for NoLogs {
@@ -122,6 +123,57 @@ impl Around for NoLogs {
     fn log_table(&self, _: PhysAddr) {}
 
     fn log_page(&self, _: PhysAddr, _: Level) {}
+}
+
+/// What a caller remembers of it.
+struct Remembered<'m, M> {
+    mem: &'m M,
+    at: At,
+    n: u64,
+}
+
+impl<'m, M: GlobalMem> Remembered<'m, M> {
+    fn word(&self, at: PhysAddr) -> WordAt<'m, M> {
+        WordAt { mem: self.mem, at }
+    }
+}
+
+impl<'m, M: GlobalMem> Known for Remembered<'m, M> {
+    type Word = WordAt<'m, M>;
+
+    fn isa(&self) -> Isa {
+        ISA
+    }
+
+    fn entry(&self) -> Self::Word {
+        self.word(self.at.entry)
+    }
+
+    fn above(&self) -> Self::Word {
+        self.word(self.at.above)
+    }
+
+    fn link(&self) -> u64 {
+        link(self.at.table)
+    }
+
+    fn table(&self) -> Pinned<Self::Word> {
+        Pinned {
+            word: self.word(w0(self.at.table)),
+            value: table_word(0),
+        }
+    }
+
+    fn block(&self) -> Pinned<Self::Word> {
+        Pinned {
+            word: self.word(w0(PAGE)),
+            value: word(USER, 0),
+        }
+    }
+
+    fn closing(&self) -> u64 {
+        plain::closing(ISA, node(self.n))
+    }
 }
 
 /// Which instantiation of the rows acts.
@@ -177,26 +229,14 @@ macro_rules! with_entry {
                 $f
             }
             By::FastPath => {
-                let word = |at| WordAt { mem, at };
+                let empty = match plain::empty_in(ISA, place.raw) {
+                    Some(_) => place.raw,
+                    None => 0,
+                };
                 let $entry = &Plain {
-                    isa: ISA,
-                    entry: word(at.entry),
-                    empty: match plain::empty_in(ISA, place.raw) {
-                        Some(_) => place.raw,
-                        None => 0,
-                    },
+                    known: Remembered { mem, at, n: $n },
+                    empty,
                     page: page_word(),
-                    closing: plain::closing(ISA, node($n)),
-                    above: word(at.above),
-                    link: link(at.table),
-                    table: Pinned {
-                        word: word(w0(at.table)),
-                        value: table_word(0),
-                    },
-                    block: Pinned {
-                        word: word(w0(PAGE)),
-                        value: crate::common::word(USER, 0),
-                    },
                 };
                 $f
             }
@@ -224,7 +264,7 @@ impl By {
         mem: &M,
         n: u64,
         (from, to): (At, At),
-        services: &(impl EpochSource + Intents),
+        services: &(impl EpochSource + Intents + Copy),
     ) -> Result<(), NotMapped> {
         let still = || mem.load_fresh(from.entry, ORDER) == page_word();
         if !still() {

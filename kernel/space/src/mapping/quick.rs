@@ -54,11 +54,11 @@ impl QuickRows for Near {
         if !self.may_fill(isa, from) && !lacks!("mapping::quick::map::stamp") {
             return None;
         }
-        let intent = spot.intent(Row::Map, block)?;
+        let intent = spot.intent(Row::Map, block);
         match row::map(&spot.entry(block, from, to), &intent, &spot.services()) {
             Ok(()) => Some(()),
             Err(_) => {
-                table_may_be_gone(self, &spot);
+                table_may_be_gone(self, spot);
                 None
             }
         }
@@ -69,7 +69,7 @@ impl QuickRows for Near {
         let spot = self.spot(isa, va)?;
         let raw = spot.entry.load(Ordering::Acquire);
         let block = self.block(plain::given_page_in(isa, raw)?)?;
-        let intent = spot.intent(Row::Unmap, &block)?;
+        let intent = spot.intent(Row::Unmap, &block);
         match row::unmap(&spot.entry(&block, 0, raw), &intent, &spot.services()) {
             Ok(stamp) => Some(Ok(stamp)),
             Err(NotUnmapped::Lost) => Some(Err(Error::NodeDead)),
@@ -102,7 +102,7 @@ fn copy(
         let now = source.entry.load(Ordering::Acquire);
         now == raw || plain::page_in(source.isa, now) == plain::page_in(source.isa, raw)
     };
-    let intent = spot.intent(Row::Map, block)?;
+    let intent = spot.intent(Row::Map, block);
     match row::copy(&entry, &intent, still, &spot.services()) {
         Ok(()) => {
             spot.words.increase(&space.faults_copied, 1);
@@ -123,25 +123,24 @@ fn not_copied(
     perms: Perms,
 ) -> Option<Result<Outcome>> {
     owner_may_be_gone(near, space, block, perms);
-    table_may_be_gone(near, spot);
+    table_may_be_gone(near, *spot);
     (why == NotMapped::Gone).then_some(Err(Error::Again))
 }
 
 /// As `In::table_may_be_gone`.
 #[cold]
 #[inline(never)]
-fn table_may_be_gone(near: Near, spot: &Spot) {
+fn table_may_be_gone(near: Near, spot: Spot) {
     let cx = near.cx();
     if let Some(object) = WeakRef::from_bits(near.object)
         && let Ok(space) = find(cx.node, object, Space::KIND)
-        && let Some(table) = spot.table()
     {
         let this = In {
             cx: &cx,
             space,
             object,
         };
-        this.table_may_be_gone(spot.isa, Level::L1, table.frame);
+        this.table_may_be_gone(spot.isa, Level::L1, spot.table().frame);
     }
 }
 
