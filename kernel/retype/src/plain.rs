@@ -104,15 +104,15 @@ pub const fn stamp(w1: u64) -> Epoch {
     StampWord::from_bits(w1).epoch
 }
 
-/// The second word of a frame that is given up now. Stamps only grow, and who has executed the frame
-/// stays noted.
+/// The second word of a frame that is given up now; `None` if the word has that stamp already, or a later one. Stamps only
+/// grow, and who has executed the frame stays noted.
 #[inline]
-pub const fn stamped(w1: u64, now: Epoch) -> u64 {
+pub const fn stamped(w1: u64, now: Epoch) -> Option<u64> {
     let was = StampWord::from_bits(w1);
     if was.epoch.get() >= now.get() {
-        return w1;
+        return None;
     }
-    StampWord { epoch: now, ..was }.bits()
+    Some(StampWord { epoch: now, ..was }.bits())
 }
 
 #[cfg(test)]
@@ -204,10 +204,10 @@ mod tests {
             executed_on: 0x81,
         };
         assert_eq!(stamp(w1.bits()), at(7));
-        assert_eq!(stamped(w1.bits(), at(6)), w1.bits());
-        assert_eq!(stamped(w1.bits(), at(7)), w1.bits());
+        assert_eq!(stamped(w1.bits(), at(6)), None);
+        assert_eq!(stamped(w1.bits(), at(7)), None);
         let new = StampWord { epoch: at(8), ..w1 };
-        assert_eq!(stamped(w1.bits(), at(8)), new.bits());
-        assert_eq!(stamped(u64::MAX, at(8)), u64::MAX);
+        assert_eq!(stamped(w1.bits(), at(8)), Some(new.bits()));
+        assert_eq!(stamped(u64::MAX, at(8)), None);
     }
 }

@@ -142,10 +142,9 @@ pub(crate) fn publish(record: &impl Record, owned: u64, new: u64) -> Result<(), 
 #[inline(always)]
 pub(crate) fn stamp(record: &impl Record, epoch: Epoch) -> Result<(), Refused> {
     let (w1, raw) = (record.w1(), record.w1().load());
-    let new = plain::stamped(raw, epoch);
-    if new == raw {
+    let Some(new) = plain::stamped(raw, epoch) else {
         return Ok(());
-    }
+    };
     match w1.replace(raw, new) {
         Ok(_) => Ok(()),
         Err(now) => stamp_again(w1, now, epoch),
@@ -156,10 +155,9 @@ pub(crate) fn stamp(record: &impl Record, epoch: Epoch) -> Result<(), Refused> {
 #[cold]
 fn stamp_again(w1: impl Word, mut raw: u64, epoch: Epoch) -> Result<(), Refused> {
     for _ in 1..TRIES {
-        let new = plain::stamped(raw, epoch);
-        if new == raw {
+        let Some(new) = plain::stamped(raw, epoch) else {
             return Ok(());
-        }
+        };
         match w1.replace(raw, new) {
             Ok(_) => return Ok(()),
             Err(now) => raw = now,

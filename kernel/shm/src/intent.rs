@@ -7,7 +7,7 @@
 //! ```text
 //! word 0   row + 1 (0: none)     written last, cleared first
 //! word 1   version:32 | frame:32
-//! word 2   version:32 | frame:32 of the table (frame all ones: no table)
+//! word 2   version:32 | frame:32 of the table (all ones: no table)
 //! word 3   physical address of the entry or slot
 //! ```
 
@@ -79,7 +79,7 @@ impl IntentRecord {
     /// Words of a record.
     pub const WORDS: usize = 4;
     /// The word of a table that there is not.
-    pub const NO_TABLE: u64 = u32::MAX as u64;
+    pub const NO_TABLE: u64 = u64::MAX;
 
     /// A record about one frame.
     pub const fn frame(row: Row, frame: FrameRef, version: Version) -> IntentRecord {
