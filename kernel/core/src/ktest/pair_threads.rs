@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use dyad_abi::cap::{ObjectKind, Rights, ThreadOp, Woken};
+use dyad_abi::cap::{ObjectKind, Rights, StopOutcome, ThreadOp, Woken};
 use dyad_abi::service::{MAX_THREAD_IDS, scheduler_line};
 use dyad_abi::{Error, NodeId};
 use dyad_shm::frame::WeakRef;
@@ -350,5 +350,38 @@ fn dispatch_and_stop_from_several_nodes_have_one_winner(cx: &Cx<'_>) -> Outcome 
             "not ready"
         );
         remark!("{ran} runs, {stopped} stops")
+    })
+}
+
+/// A request to stop that another node makes is found when the thread runs next, also if its own node has looked for one
+/// before.
+#[ktest(pair)]
+fn requests_to_stop_from_another_node_are_found(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let object = rig.thread_of(rig.component, State::Ready)?;
+        let t = rig.as_thread(object)?;
+        t.depth.store(1, Ordering::Relaxed);
+        show(cx, 0, object);
+        let cap = rig.cap(ObjectKind::Thread, object, Rights::ALL)?;
+        let resume = || rig.sys(cap, ThreadOp::Resume as u32, &[]);
+        let run = |from: State, to: State| {
+            let owner = t.owner(rig.k.words()).ok_or(Error::Corrupt)?;
+            let done = owner.state == from && t.change(rig.k.words(), owner, owner.with(to));
+            done.then_some(()).ok_or(Error::Again)
+        };
+        // As when it has run here: what it was is in memory.
+        run(State::Ready, State::Running)?;
+        run(State::Running, State::Ready)?;
+        gives!(resume(), Err(Error::NotReady));
+        cx.meet()?;
+        let theirs = rig.cap(ObjectKind::Thread, shown(cx, 0, cx.next())?, Rights::ALL)?;
+        let pending = Ok(StopOutcome::WhenItLeaves as u64);
+        gives!(rig.sys(theirs, ThreadOp::Stop as u32, &[]), pending);
+        cx.meet()?;
+        run(State::Ready, State::Running)?;
+        ensure!(t.stop_asked().is_some(), "the request has not been found");
+        run(State::Running, State::Stopped)?;
+        cx.meet()?;
+        Ok(None)
     })
 }

@@ -86,9 +86,7 @@ pub(super) fn withdraw<P: Platform>(cx: &Cx, t: &'static Thread, owner: Owner) -
     if !t.is_invoking() {
         return Ok(false);
     }
-    cx.words()
-        .refresh(&t.frames[0].info, size_of::<u64>() as u64);
-    if t.stop_asked().is_none() {
+    if !asked(cx, t) {
         return Ok(false);
     }
     let taken = take(cx, t, owner).ok_or(Error::Again)?;
@@ -99,6 +97,17 @@ pub(super) fn withdraw<P: Platform>(cx: &Cx, t: &'static Thread, owner: Owner) -
     t.withdraw_stop();
     give_back::<P>(cx, t, taken, owner)?;
     Ok(true)
+}
+
+/// Whether a request is pending for a thread that this CPU does not own.
+fn asked(cx: &Cx, t: &Thread) -> bool {
+    let (words, info) = (cx.words(), &t.frames[0].info);
+    words.refresh(info, size_of::<u64>() as u64);
+    let asked = t.stop_asked().is_some();
+    // Whoever runs the thread here next drops the words at its head only, and must not miss a request that another
+    // node makes until then: no copy stays.
+    words.refresh(info, size_of_val(info) as u64);
+    asked
 }
 
 /// Gives a taken thread back as stopped, on the node where it was.

@@ -53,7 +53,7 @@ const STORM: u32 = 30_000;
 /// in strict order that is the same each time.
 const ORDERS: u64 = 12;
 
-const SEEDS: [Seed; 19] = [
+const SEEDS: [Seed; 20] = [
     Seed {
         name: "messages_written_back",
         file: "kernel/ring/src/spsc.rs",
@@ -197,6 +197,15 @@ const SEEDS: [Seed; 19] = [
         kind: Kind::StaleRead,
         structure: "component",
         field: "captbl",
+    },
+    Seed {
+        name: "requests_to_stop_looked_for_without_a_copy",
+        file: "kernel/core/src/ops/stop.rs",
+        line: "words.refresh(info, size_of_val(info) as u64);",
+        under: Under::Tests(&["requests_to_stop_from_another_node_are_found"]),
+        kind: Kind::StaleRead,
+        structure: "thread",
+        field: "frames[..].info",
     },
     Seed {
         name: "components_dropped_before_they_are_entered",
