@@ -24,6 +24,10 @@ pub fn trials() -> Vec<Trial> {
             every_place_has_a_mutant,
         ),
         Trial::test(
+            "register::rows_of_the_book_are_there",
+            rows_of_the_book_are_there,
+        ),
+        Trial::test(
             "register::kernels_are_built_without",
             kernels_are_built_without,
         ),
@@ -136,6 +140,42 @@ fn every_place_has_a_mutant() -> Result<(), Failed> {
         return Ok(());
     }
     Err(format!("places without a mutant: {unknown:#?}").into())
+}
+
+/// Functions and tests that the table of rows names.
+fn rows_of_the_book_are_there() -> Result<(), Failed> {
+    let page = root().join("book/src/architecture/rows.md");
+    let text = std::fs::read_to_string(page)?;
+    let rows: Vec<_> = (text.lines())
+        .filter(|l| l.starts_with("| ") && l.contains("::"))
+        .collect();
+    if rows.len() < 10 {
+        return Err(format!("{} rows in the table", rows.len()).into());
+    }
+    for row in rows {
+        let names = row.split('`').skip(1).step_by(2);
+        for name in names.filter(|n| n.contains("::") || n.contains('/')) {
+            let (krate, rest) = match name.split_once('/') {
+                Some(parts) => parts,
+                None => name.split_once("::").ok_or("a name without a crate")?,
+            };
+            let function = rest.rsplit(['/', ':']).next().unwrap_or_default();
+            let mut there = false;
+            for dir in ["src", "tests"] {
+                let dir = root().join("kernel").join(krate).join(dir);
+                if dir.is_dir() {
+                    each_source(&dir, &mut |text| {
+                        there |= text.contains(&format!("fn {function}("))
+                            || text.contains(&format!("fn {function}<"));
+                    })?;
+                }
+            }
+            if !there {
+                return Err(format!("{name}: no such function").into());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Kernels depend on the memory back ends of the hardware only, and on no test library: what reads
