@@ -79,7 +79,7 @@ fn empty(m: &LoomMem, node: u64) -> Result<Epoch, Refused> {
 /// I4: a slot is filled while somebody looks at it.
 fn fill_and_look(lacks: Lacks) {
     let mem = memory(lacks, words(None));
-    let (seen, filled) = race(&mem, |m| look(m), |m| fill(m, 0, 7));
+    let (seen, filled) = race(&mem, look, |m| fill(m, 0, 7));
     assert_eq!(filled, Ok(()));
     assert!(matches!(seen, None | Some(7)));
 }

@@ -1,7 +1,7 @@
 //! Steps of the protocol, and checks, that tests on the host can take away: each must be missed by one of them.
 //!
 //! `lacks!("module::function::what")` is where a step is taken. In a crate `dyad-x` it is true in a test that runs with
-//! `DYAD_MUTANT=check/x::module::function::what`, or within [`without!`](crate::without); it is the constant `false` in
+//! `DYAD_MUTANT=check/x::module::function::what`, or within `without!`; it is the constant `false` in
 //! every build without the feature `host`: nothing of it is in a kernel. `tests/mutants` lists all names.
 //!
 //! A protocol function has no other switches, so all its instantiations (models, memory with caches, the kernel's fast
@@ -83,7 +83,7 @@ mod host {
         here() || selected() == Some(what)
     }
 
-    /// See [`without!`](crate::without).
+    /// See `without!`.
     pub fn without<T>(package: &'static str, what: &'static str, run: impl FnOnce() -> T) -> T {
         struct Back(Option<(&'static str, &'static str)>);
         impl Drop for Back {

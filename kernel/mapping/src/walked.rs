@@ -24,7 +24,6 @@ pub trait Around: Copy {
 }
 
 /// An entry found by a walk, and a page.
-
 pub struct Walked<'a, 'm, M: GlobalMem + ?Sized, A> {
     /// The frames.
     pub frames: &'a FrameTable<'m, M>,

@@ -112,11 +112,7 @@ fn unlink(mem: &LoomMem) -> bool {
 /// One maps a page in a table that the other takes out.
 fn map_and_unlink(by: By, lacks: Lacks) {
     let mem = memory(lacks, [0, 0]);
-    let (unlinked, mapped) = race(
-        &mem,
-        |m| unlink(m),
-        move |m| by.maps(m, 1, at(TABLE), &here(m)),
-    );
+    let (unlinked, mapped) = race(&mem, unlink, move |m| by.maps(m, 1, at(TABLE), &here(m)));
     assert!(
         !(unlinked && mapped.is_ok()),
         "a page in a table that is gone"

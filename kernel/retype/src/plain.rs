@@ -92,10 +92,8 @@ pub fn given_up(raw: u64, kinds: u32) -> Option<u64> {
     if !is(looked_at, USER) && !is_unused_object(looked_at, kinds) {
         return None;
     }
-    match version(raw).checked_add(LOW + 1) {
-        Some(next) => Some(next | UNTYPED),
-        None => None,
-    }
+    let next = version(raw).checked_add(LOW + 1)?;
+    Some(next | UNTYPED)
 }
 
 /// When a frame was last given up, by the second word of its record.

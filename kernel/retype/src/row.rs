@@ -93,7 +93,8 @@ fn pin_again(word: impl Word, mut raw: u64, value: u64) -> Result<(), u64> {
         if !pinnable(raw, value) {
             break;
         }
-        match word.replace(raw, raw + 1) {
+        let more = raw + 1;
+        match word.replace(raw, more) {
             Ok(_) => return Ok(()),
             Err(now) => raw = now,
         }

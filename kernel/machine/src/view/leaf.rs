@@ -125,7 +125,7 @@ impl Slot {
             row,
             frame: WeakRef::from_checked(self.view.leaf.get()),
             table: None,
-            place: PhysAddr(self.view.at.get().0 | self.index * SLOT_BYTES),
+            place: PhysAddr(self.view.at.get().0 | (self.index * SLOT_BYTES)),
         }
     }
 
