@@ -66,25 +66,6 @@ pub enum Way {
     Elsewhere,
 }
 
-/// Puts where the running thread is onto its invocation stack. Returns the depth, which is the
-/// token together with the thread's number: no two invocations that are under way have the same, so
-/// it finds the callee a stack.
-///
-/// # Errors
-///
-/// [`Error::TooDeep`].
-#[inline]
-fn push(t: &Thread, component: u64, pc: u64, sp: u64, what: u64) -> Result<u64> {
-    let depth = t.depth.load(Ordering::Relaxed);
-    let frame = t.frames.get(depth as usize).ok_or(Error::TooDeep)?;
-    frame.component.store(component, Ordering::Relaxed);
-    frame.pc.store(pc, Ordering::Relaxed);
-    frame.sp.store(sp, Ordering::Relaxed);
-    frame.info.store(what, Ordering::Relaxed);
-    t.depth.store(depth + 1, Ordering::Relaxed);
-    Ok(depth + 1)
-}
-
 /// Enters a component on behalf of the running thread: the one that `to` refers to, which the caller has found
 /// just now.
 ///
@@ -105,9 +86,8 @@ pub fn enter<P: Platform>(
         return cross::<P>(cx, t, component, to, words);
     }
     let area = t.regs(P::ISA);
-    let (pc, sp) = P::user_pc_sp(area);
     let from = cx.local.component.get();
-    let depth = push(t, from, pc, sp, 0)?;
+    let depth = t.push(from, P::user_pc_sp(area), 0).ok_or(Error::TooDeep)?;
     // The table and the space change together or not at all; the stack was written before, and is taken
     // back if they do not.
     if let Err(e) = dispatch::enter_component::<P>(cx, to.component.bits()) {
@@ -120,7 +100,7 @@ pub fn enter<P: Platform>(
     P::set_user_pc_sp(area, to.address, 0);
     Ok(Way::Here {
         badge: to.badge,
-        token: t.id.load(Ordering::Relaxed) << 8 | depth,
+        token: t.token_at(depth),
     })
 }
 
@@ -143,10 +123,11 @@ fn cross<P: Platform>(
         .all()
         .find(|&n| component.runs_on(n) && cx.node.is_live(n))
         .ok_or(Error::NodeDead)?;
-    let (pc, sp) = P::user_pc_sp(t.regs(P::ISA));
     let from = cx.local.component.get();
     let here = info::CROSSED | (cx.node.id().index() as u64) << 8;
-    let depth = push(t, from, pc, sp, here)?;
+    let depth = t
+        .push(from, P::user_pc_sp(t.regs(P::ISA)), here)
+        .ok_or(Error::TooDeep)?;
     handover::carry(t, handover::what::INVOKE, words, to);
     match handover::send::<P>(cx, t, node) {
         Ok(()) => Ok(Way::Elsewhere),
@@ -179,9 +160,7 @@ pub enum Returned {
 #[inline]
 pub fn leave<P: Platform>(cx: &Cx, words: [u64; 4]) -> Result<Returned> {
     let t = dispatch::current(cx);
-    let depth = t.depth.load(Ordering::Relaxed);
-    let at = depth.checked_sub(1).ok_or(Error::TooDeep)?;
-    let frame = t.frames.get(at as usize).ok_or(Error::Corrupt)?;
+    let (at, frame) = t.top().ok_or(Error::TooDeep)?;
     let what = frame.info.load(Ordering::Relaxed);
     if what != 0 {
         return leave_specially::<P>(cx, t, at, what, words);
@@ -382,7 +361,7 @@ pub fn fault<P: Platform>(
     let (pc, sp) = P::user_pc_sp(area);
     let from = cx.local.component.get();
     // No room for one more: a fault at the deepest invocation has no handler.
-    let Ok(depth) = push(t, from, pc, sp, what) else {
+    let Some(depth) = t.push(from, (pc, sp), what) else {
         fp::bring_back::<P>(cx.local, t, what);
         return Handler::None;
     };
@@ -401,7 +380,7 @@ pub fn fault<P: Platform>(
     copy_used::<P>(area, &t.saved);
     t.fault.store(1, Ordering::Relaxed);
     t.component.store(to.component.bits(), Ordering::Relaxed);
-    let token = t.id.load(Ordering::Relaxed) << 8 | depth;
+    let token = t.token_at(depth);
     let short = if why == Some(Error::NoMemory) {
         let node = cx.local.short_of.get();
         FAULT_NO_MEMORY | node.map_or(0, |n| n.index() as u64 + 1) << FAULT_SUPPLY_SHIFT

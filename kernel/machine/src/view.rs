@@ -284,21 +284,11 @@ pub fn invoke<P: Platform>(local: &CpuLocal, index: u64) -> Option<(u64, u64)> {
         return None;
     }
     let t = local.short_way.get()?;
-    let depth = t.depth.load(Ordering::Relaxed);
-    let frame = t.frames.get(depth as usize)?;
     let area = t.regs(P::ISA);
-    let (pc, sp) = P::user_pc_sp(area);
-    frame.pc.store(pc, Ordering::Relaxed);
-    frame.sp.store(sp, Ordering::Relaxed);
-    frame
-        .component
-        .store(local.component.get(), Ordering::Relaxed);
-    frame.info.store(0, Ordering::Relaxed);
+    let depth = t.push(local.component.get(), P::user_pc_sp(area), 0)?;
     P::set_entry(area, sinv.address.get());
-    let depth = depth.wrapping_add(1);
-    t.depth.store(depth, Ordering::Relaxed);
     t.component.store(to.object.get(), Ordering::Relaxed);
-    let token = t.id.load(Ordering::Relaxed) << 8 | depth;
+    let token = t.token_at(depth);
     to.enter::<P>(local);
     Some((sinv.badge.get(), token))
 }
@@ -307,8 +297,7 @@ pub fn invoke<P: Platform>(local: &CpuLocal, index: u64) -> Option<(u64, u64)> {
 #[inline(always)]
 pub fn leave<P: Platform>(local: &'static CpuLocal, word: u64) -> Option<()> {
     let t = local.short_way.get()?;
-    let at = t.depth.load(Ordering::Relaxed).wrapping_sub(1);
-    let frame = t.frames.get(at as usize)?;
+    let (at, frame) = t.top()?;
     let object = frame.component.load(Ordering::Relaxed);
     match frame.info.load(Ordering::Relaxed) {
         0 => {}

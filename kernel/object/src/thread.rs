@@ -404,10 +404,40 @@ impl Thread {
         &self.fp[isa.index()]
     }
 
-    /// What its next invocation is called: `id << 8 | depth`.
+    /// What the invocation at a depth is called: `id << 8 | depth`. No two invocations that are under way have the same
+    /// token, so the token finds the callee a stack.
+    #[inline]
+    pub fn token_at(&self, depth: u64) -> u64 {
+        self.id.load(Ordering::Relaxed) << 8 | depth
+    }
+
+    /// What the invocation that is under way is called.
     #[inline]
     pub fn token(&self) -> u64 {
-        self.id.load(Ordering::Relaxed) << 8 | self.depth.load(Ordering::Relaxed)
+        self.token_at(self.depth.load(Ordering::Relaxed))
+    }
+
+    /// Puts where the thread is onto its stack of invocations: component, program counter and stack pointer, and what the
+    /// return is to do. Returns the depth; `None` if the stack is full. For the CPU that runs the thread.
+    #[inline(always)]
+    pub fn push(&self, component: u64, (pc, sp): (u64, u64), what: u64) -> Option<u64> {
+        let depth = self.depth.load(Ordering::Relaxed);
+        let frame = self.frames.get(depth as usize)?;
+        frame.pc.store(pc, Ordering::Relaxed);
+        frame.sp.store(sp, Ordering::Relaxed);
+        frame.component.store(component, Ordering::Relaxed);
+        frame.info.store(what, Ordering::Relaxed);
+        let depth = depth.wrapping_add(1);
+        self.depth.store(depth, Ordering::Relaxed);
+        Some(depth)
+    }
+
+    /// The entry that the next return leads to, and the depth then; `None` in no invocation. For the CPU that runs the
+    /// thread, which stores that depth.
+    #[inline(always)]
+    pub fn top(&self) -> Option<(u64, &Frame)> {
+        let at = self.depth.load(Ordering::Relaxed).wrapping_sub(1);
+        Some((at, self.frames.get(at as usize)?))
     }
 
     /// Whether an invocation is under way: then the thread runs the code of a service, its registers on any ISA
