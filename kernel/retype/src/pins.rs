@@ -140,8 +140,10 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
 
     fn pin(&self, weak: WeakRef, wanted: Use, span: Order) -> Result<FrameRef, Refused> {
         let (head, raw, word) = self.find_head(weak.frame)?;
-        let any = word.ty.in_use().is_some() && lacks!("pins::pin::use");
-        if word.ty.in_use() != Some(wanted) && !any {
+        // What is frozen still is what it was, but gets no references.
+        let used = matches!(word.ty, FrameType::User(_) | FrameType::Kernel(_));
+        let fits = word.ty.in_use() == Some(wanted) || lacks!("pins::pin::use");
+        if !(used && fits) {
             return Err(why_not(raw, weak, wanted));
         }
         within(word, head, weak.frame, span)
