@@ -267,7 +267,7 @@ pub(crate) const CHECKS: &[Mutant] = &[
     m(
         "check/space::mapping::not_mapped::given-back",
         References,
-        "a table goes back to its supply, whoever lets go of it last",
+        "the row that drops the last reference to an unlinked table gives the table back",
         &["core/unit/host::reclaim_tests::a_refused_page_gives_the_table_back_that_it_has_pinned"],
     ),
     m(

@@ -140,8 +140,8 @@ fn an_owned_page_can_be_protected_and_goes_with_its_last_entry() {
     assert_eq!(s.word(frame).ty, FrameType::Untyped(Order::FRAME));
 }
 
-/// A page that has gone keeps another ISA's table of it pinned for a moment. Whoever takes that table out then does
-/// not give it back, so the row that let go of it last does.
+/// A map of a page that has gone pins its table before it is refused. An unlink at that moment cannot give the table
+/// back. The refused map gives the table back.
 #[test]
 fn a_refused_page_gives_the_table_back_that_it_has_pinned() {
     let (s, space) = with_region(64, RegionKind::Anonymous, true);

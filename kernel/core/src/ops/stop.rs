@@ -104,8 +104,8 @@ fn asked(cx: &Cx, t: &Thread) -> bool {
     let (words, info) = (cx.words(), &t.frames[0].info);
     words.refresh(info, size_of::<u64>() as u64);
     let asked = t.stop_asked().is_some();
-    // Whoever runs the thread here next drops the words at its head only, and must not miss a request that another
-    // node makes until then: no copy stays.
+    // The next dispatch on this node drops the head of the thread only. A copy of this line would hide a request that
+    // another node makes before that dispatch.
     words.refresh(info, size_of_val(info) as u64);
     asked
 }
