@@ -141,7 +141,8 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     fn pin(&self, weak: WeakRef, wanted: Use, span: Order) -> Result<FrameRef, Refused> {
         let (head, raw, word) = self.find_head(weak.frame)?;
         // What is frozen still is what it was, but gets no references.
-        let used = matches!(word.ty, FrameType::User(_) | FrameType::Kernel(_));
+        let used = matches!(word.ty, FrameType::User(_) | FrameType::Kernel(_))
+            || lacks!("pins::pin::frozen");
         let fits = word.ty.in_use() == Some(wanted) || lacks!("pins::pin::use");
         if !(used && fits) {
             return Err(why_not(raw, weak, wanted));

@@ -41,6 +41,12 @@ scenario!(
     "kernel object mapped"
 );
 scenario!(
+    frozen_frames_get_no_references,
+    mutant_frozen_frames_get_references,
+    "pins::pin::frozen",
+    "counted already"
+);
+scenario!(
     references_do_not_run_over,
     mutant_references_run_over,
     "row::pinnable::room",
@@ -111,6 +117,15 @@ mod scenarios {
         let object = pair(&mem, &clock, THREAD);
         let mapped = table(&mem, 0).pin_user(object, Order::FRAME);
         assert_eq!(mapped, Err(Refused::WrongType), "kernel object mapped");
+    }
+
+    pub fn frozen_frames_get_no_references() {
+        let (mem, clock) = (HostMem::new(), Clock::default());
+        let t = table(&mem, 0);
+        let page = pair(&mem, &clock, Use::User);
+        t.freeze(page.frame).unwrap();
+        let mapped = t.pin_user(page, Order::FRAME);
+        assert_eq!(mapped, Err(Refused::Frozen), "counted already");
     }
 
     pub fn references_do_not_run_over() {

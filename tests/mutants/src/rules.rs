@@ -25,6 +25,16 @@ pub(crate) const RULES: &[Mutant] = &[
         ],
     ),
     m(
+        "check/retype::pins::pin::frozen",
+        State,
+        "A frame whose references are being counted gets none",
+        &[
+            "retype/mutants/frozen_frames_get_no_references",
+            "retype/rows/frozen_frames_take_no_references_but_give_them_back",
+            "retype/model/any_sequence_does_what_the_model_does",
+        ],
+    ),
+    m(
         "check/retype::row::pinnable::room",
         References,
         "No reference is taken if there is no room for it",
