@@ -22,6 +22,9 @@
 //! The short way is for threads with nothing in floating-point registers, which must be forgotten or
 //! kept: `dyad_core::fp`.
 //!
+//! A kernel built with the feature `slowpath` has no views, and so no fast paths: each operation
+//! follows the chain of words ([`Views::fast`]). Programs notice nothing but time.
+//!
 //! Views are private to their CPU; nobody has to be told of them. Loads are of this CPU's view of the
 //! lines, as in all lookups: where caches are not coherent, what another node has changed shows
 //! after this node's next round at the latest.
@@ -149,6 +152,9 @@ struct SinvView {
 
 /// The views of one CPU.
 pub struct Views {
+    /// Whether every operation takes the slow path: for tests that compare the two.
+    #[cfg(feature = "host")]
+    slow: Cell<bool>,
     components: [ComponentView; VIEWS],
     sinvs: [SinvView; VIEWS],
     caps: [CapView; CAP_VIEWS],
@@ -164,6 +170,8 @@ impl Views {
     /// None.
     pub const fn new() -> Views {
         Views {
+            #[cfg(feature = "host")]
+            slow: Cell::new(false),
             components: [const {
                 ComponentView {
                     target: Target::NOTHING,
@@ -187,6 +195,23 @@ impl Views {
             leaves: LeafViews::new(),
             pages: PageViews::new(),
         }
+    }
+
+    /// Whether there are views, and so fast paths: a constant of the build, but for tests.
+    #[inline(always)]
+    pub fn fast(&self) -> bool {
+        #[cfg(feature = "host")]
+        if self.slow.get() {
+            return false;
+        }
+        cfg!(not(feature = "slowpath"))
+    }
+
+    /// Has every operation of this CPU take the slow path, or not.
+    #[cfg(feature = "host")]
+    pub fn set_slow(&self, slow: bool) {
+        self.forget();
+        self.slow.set(slow);
     }
 
     /// Forgets all of them: in each round, and before sleep.
@@ -272,7 +297,8 @@ impl Target {
 #[inline(always)]
 pub fn invoke<P: Platform>(local: &CpuLocal, index: u64) -> Option<(u64, u64)> {
     let sinv = local.views.sinv(index);
-    if sinv.captbl.get() != local.captbl.get()
+    if !local.views.fast()
+        || sinv.captbl.get() != local.captbl.get()
         || sinv.index.get() != index
         || !(sinv.entry.get().same() || lacks!("view::invoke::entry"))
         || !(sinv.header.get().same() || lacks!("view::invoke::header"))
@@ -296,6 +322,9 @@ pub fn invoke<P: Platform>(local: &CpuLocal, index: u64) -> Option<(u64, u64)> {
 /// The short way of a return with `word` as its first; `None` if it is to go the long way.
 #[inline(always)]
 pub fn leave<P: Platform>(local: &'static CpuLocal, word: u64) -> Option<()> {
+    if !local.views.fast() {
+        return None;
+    }
     let t = local.short_way.get()?;
     let (at, frame) = t.top()?;
     let object = frame.component.load(Ordering::Relaxed);
@@ -344,7 +373,7 @@ fn retry<P: Platform>(
 #[inline(always)]
 pub fn enter_component<P: Platform>(local: &CpuLocal, object: u64) -> bool {
     let to = local.views.component(object);
-    if object == 0 || !to.holds(object) {
+    if !local.views.fast() || object == 0 || !to.holds(object) {
         return false;
     }
     to.target.enter::<P>(local);
@@ -356,7 +385,7 @@ pub fn enter_component<P: Platform>(local: &CpuLocal, object: u64) -> bool {
 pub fn enter_handler<P: Platform>(local: &CpuLocal) -> Option<Entry> {
     let running = local.component.get();
     let from = local.views.component(running);
-    if !from.holds(running) {
+    if !local.views.fast() || !from.holds(running) {
         return None;
     }
     let to = from.handler.get()?;
@@ -373,7 +402,10 @@ pub fn enter_handler<P: Platform>(local: &CpuLocal) -> Option<Entry> {
 #[inline(always)]
 pub fn may_run_at(local: &CpuLocal, object: u64, node: dyad_abi::NodeId) -> bool {
     let view = local.views.component(object);
-    object != 0 && view.holds(object) && view.home.get() >> node.index() & 1 != 0
+    local.views.fast()
+        && object != 0
+        && view.holds(object)
+        && view.home.get() >> node.index() & 1 != 0
 }
 
 /// Remembers a component that has just been entered the long way.
@@ -382,7 +414,7 @@ pub fn learn_component<P: Platform>(cx: &Cx, object: u64) {
 }
 
 fn try_component<P: Platform>(cx: &Cx, object: u64) -> Option<()> {
-    let weak = WeakRef::from_bits(object)?;
+    let weak = WeakRef::from_bits(object).filter(|_| cx.local.views.fast())?;
     let view = cx.local.views.component(object);
     view.target.object.set(0);
     let component = learn_target::<P>(cx, weak, &view.target)?;
@@ -438,7 +470,8 @@ pub fn learn_sinv<P: Platform>(
     to: &Entry,
     component: &Component,
 ) {
-    if Component::nodes(look(&component.home)) >> cx.node.id().index() & 1 != 0 {
+    let here = Component::nodes(look(&component.home)) >> cx.node.id().index() & 1 != 0;
+    if here && cx.local.views.fast() {
         let _ = try_sinv::<P>(cx, index, found, to);
     }
 }

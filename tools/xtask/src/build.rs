@@ -75,15 +75,36 @@ impl<T: Clone> Done<T> {
 static FILES: Done<PathBuf> = Done::new();
 static APPS: Done<(PathBuf, [PathBuf; 2], Option<String>)> = Done::new();
 
-/// Builds the kernel of an ISA and returns its image.
+/// Builds the kernel of an ISA, with fast paths, and returns its image.
 ///
 /// # Errors
 ///
 /// If cargo fails; the message has its output.
 pub fn kernel(isa: Isa, kind: Kernel, progress: Progress<'_>) -> Result<PathBuf, Error> {
+    kernel_with(isa, kind, true, progress)
+}
+
+/// Builds the kernel of an ISA, with fast paths or without, and returns its image.
+///
+/// # Errors
+///
+/// If cargo fails; the message has its output.
+pub fn kernel_with(
+    isa: Isa,
+    kind: Kernel,
+    fastpaths: bool,
+    progress: Progress<'_>,
+) -> Result<PathBuf, Error> {
     let (package, triple) = kernel_package(isa);
-    let (dir, profile, features, suffix) = kind.form();
-    let dir = paths::target_dir().join(dir);
+    let (dir, profile, mut features, suffix) = kind.form();
+    let mut dir = paths::target_dir().join(dir);
+    let mut suffix = suffix.to_string();
+    let both = format!("slowpath,{features}");
+    if !fastpaths {
+        dir.as_mut_os_string().push("-slowpath");
+        suffix += " without fast paths";
+        features = both.trim_end_matches(',');
+    }
     let mut c = cargo();
     c.args(["build", "--package", package, "--target", triple]);
     c.args(["--profile", profile, "--target-dir"]).arg(&dir);

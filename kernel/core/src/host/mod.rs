@@ -17,6 +17,8 @@ mod between_tests;
 #[cfg(test)]
 mod component_races;
 #[cfg(test)]
+mod differential;
+#[cfg(test)]
 mod evacuate_tests;
 #[cfg(test)]
 mod fp_tests;

@@ -245,10 +245,7 @@ fn known_sending_ends_wake_who_waits(cx: &Cx<'_>) -> Outcome {
             gives!(rig.sys(ends, RECEIVE, &[20, NOW]), Ok(4));
             gives!(rig.sys(ends, RECEIVE, &[20, NOW]), Ok(0));
         }
-        ensure!(
-            crate::view::capability(rig.k.local, to).is_some(),
-            "it is not remembered"
-        );
+        rig.remembers(to)?;
         let (_, t) = waiting(rig, object, (0x77, 0), (ends, 20))?;
         gives!(rig.sys(to, SEND, &[]), Ok(0));
         gives!(rig.state(t), Some(State::Ready));
@@ -268,10 +265,7 @@ fn known_receiving_ends_are_for_their_endpoints(cx: &Cx<'_>) -> Outcome {
             gives!(rig.sys(part, RECEIVE, &[1, NOW]), Ok(0));
             gives!(rig.sys(to, SEND, &[]), Ok(0));
         }
-        ensure!(
-            crate::view::capability(rig.k.local, part).is_some(),
-            "it is not remembered"
-        );
+        rig.remembers(part)?;
         for bad in [2, 44, u64::MAX, 2u64.wrapping_sub(20)] {
             gives!(rig.sys(part, RECEIVE, &[bad, NOW]), Err(Error::BadArgument));
         }

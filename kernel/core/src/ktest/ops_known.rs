@@ -30,10 +30,7 @@ fn known(rig: &Rig<'_>, cap: CapIndex) -> Result<CapIndex, Stop> {
     for _ in 0..2 {
         rig.sys(cap, INTROSPECT, &[])?;
     }
-    ensure!(
-        crate::view::capability(rig.k.local, cap).is_some(),
-        "it is not remembered"
-    );
+    rig.remembers(cap)?;
     Ok(cap)
 }
 

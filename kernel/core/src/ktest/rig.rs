@@ -65,6 +65,8 @@ pub struct Rig<'a> {
     pub thread: WeakRef,
     taken: RefCell<([Option<FrameRef>; MAX_TAKEN], usize)>,
     slots: Cell<u32>,
+    /// Where the next block and the next frame are looked for.
+    next: [AtomicU64; 2],
 }
 
 /// Runs a test with a component of its own and gives everything back.
@@ -83,7 +85,24 @@ pub fn with(cx: &Cx<'_>, test: impl FnOnce(&Rig<'_>) -> Outcome) -> Outcome {
 }
 
 impl<'a> Rig<'a> {
-    fn new(cx: &'a Cx<'a>) -> core::result::Result<Rig<'a>, Stop> {
+    /// Fails unless this CPU remembers a capability; in a kernel without fast paths, if it does.
+    pub fn remembers(&self, cap: CapIndex) -> core::result::Result<(), Stop> {
+        let local = self.k.local;
+        let is = crate::view::capability(local, cap).is_some();
+        ensure!(
+            is == local.views.fast(),
+            "it is {}remembered",
+            if is { "" } else { "not " }
+        );
+        Ok(())
+    }
+
+    /// A rig that is not given back: for systems that are thrown away after the test.
+    ///
+    /// # Errors
+    ///
+    /// If the node's pool has too little.
+    pub fn new(cx: &'a Cx<'a>) -> core::result::Result<Rig<'a>, Stop> {
         let nowhere = quarter(cx, cx.node.id(), 3).0;
         let mut rig = Rig {
             cx,
@@ -95,6 +114,7 @@ impl<'a> Rig<'a> {
             thread: crate::object::first(nowhere),
             taken: RefCell::new(([None; MAX_TAKEN], 0)),
             slots: Cell::new(1),
+            next: [const { AtomicU64::new(0) }; 2],
         };
         rig.root = rig.object(ObjectKind::CaptblRoot)?;
         rig.leaf = rig.object(ObjectKind::CaptblLeaf)?;
@@ -184,12 +204,18 @@ impl<'a> Rig<'a> {
 
     /// A block that nobody uses, put to use; untyped if `used` is `None`.
     pub fn take(&self, order: Order, used: Option<Use>) -> Result<WeakRef> {
-        static NEXT: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+        // On machines, frames that the test before has given back wait for a round.
+        static LAST: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+        let next = if cfg!(any(test, feature = "host")) {
+            &self.next
+        } else {
+            &LAST
+        };
         let single = order == Order::FRAME;
         let (first, frames) = quarter(self.cx, self.cx.node.id(), 2 + single as u64);
         let size = order.frames();
         for _ in 0..frames {
-            let n = NEXT[single as usize].fetch_add(1, Ordering::Relaxed) % (frames / size);
+            let n = next[single as usize].fetch_add(1, Ordering::Relaxed) % (frames / size);
             let at = first.bits() as u64 + n * size;
             let at = u32::try_from(at.next_multiple_of(size)).map_err(|_| Error::Corrupt)?;
             let frame = FrameRef::from_bits(at).ok_or(Error::Corrupt)?;

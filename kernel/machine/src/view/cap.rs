@@ -351,7 +351,8 @@ pub fn last_called(local: &CpuLocal, word: u64) -> &CapView {
 #[inline(always)]
 fn slot(local: &CpuLocal, index: u64) -> Option<&CapView> {
     let view = &local.views.caps[index as usize % CAP_VIEWS];
-    if view.captbl.get() != local.captbl.get()
+    if !local.views.fast()
+        || view.captbl.get() != local.captbl.get()
         || view.index.get() != index
         || !(view.entry.get().same() || lacks!("view::slot::entry"))
         || !(view.header.get().same() || lacks!("view::slot::header"))
@@ -375,7 +376,8 @@ pub fn frame(local: &CpuLocal, index: u64) -> Option<(&CapView, PhysAddr, Perms)
 /// Remembers a capability that has been looked up the long way and found alive.
 #[cold]
 pub fn learn_capability(cx: &Cx, index: CapIndex, found: &Found, c: &Contents) {
-    if c.guard.is_none() || lacks!("view::learn_capability::guard") {
+    let plain = c.guard.is_none() || lacks!("view::learn_capability::guard");
+    if plain && cx.local.views.fast() {
         let _ = try_capability(cx, index, found, c);
     }
 }
@@ -412,7 +414,9 @@ fn try_capability(cx: &Cx, index: CapIndex, found: &Found, c: &Contents) -> Opti
 /// Remembers that a slot of the running component's table is empty.
 #[cold]
 pub fn learn_empty(cx: &Cx, index: CapIndex) {
-    let _ = try_empty(cx, index);
+    if cx.local.views.fast() {
+        let _ = try_empty(cx, index);
+    }
 }
 
 fn try_empty(cx: &Cx, index: CapIndex) -> Option<()> {

@@ -164,6 +164,9 @@ impl Slot {
 /// Slot `n` that a table names: a leaf, or a root of leaves.
 #[inline(always)]
 pub fn slot(local: &'static CpuLocal, table: u64, is_root: bool, n: u64) -> Option<Slot> {
+    if !local.views.fast() {
+        return None;
+    }
     let number = n / LEAF_SLOTS as u64;
     let view = &local.views.leaves.0[number as usize % VIEWS];
     let same = view.entry.get().same() || lacks!("view::leaf::slot::entry");

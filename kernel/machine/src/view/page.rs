@@ -310,6 +310,9 @@ impl Near {
     /// table for it.
     #[inline(always)]
     pub fn spot(self, isa: Isa, va: u64) -> Option<Spot> {
+        if !self.local.views.fast() {
+            return None;
+        }
         let key = key(isa, va);
         let view = &self.local.views.pages.tables[key as usize % TABLES];
         if view.space.get() != self.object
@@ -391,6 +394,9 @@ impl Near {
     /// The block that a page belongs to; `None` if it is none of user memory in use.
     #[inline(always)]
     pub fn block(self, pa: PhysAddr) -> Option<Block> {
+        if !self.local.views.fast() {
+            return None;
+        }
         let view = &self.local.views.pages.blocks[(pa.0 >> COVER) as usize % BLOCKS];
         let now = view.word.get().load(Ordering::Acquire);
         let mut into = pa.0.wrapping_sub(view.first.get());
@@ -458,6 +464,9 @@ pub fn region(
     space: u64,
     va: u64,
 ) -> Option<(CoherentWords, &'static Space, Option<RegionKind>)> {
+    if !local.views.fast() {
+        return None;
+    }
     let view = &local.views.pages.regions[(va >> COVER) as usize % REGIONS];
     if let Some((words, place)) = view.place.get()
         && view.space.get() == space

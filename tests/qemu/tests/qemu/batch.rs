@@ -53,6 +53,13 @@ fn systems() -> Vec<System> {
         with("pair", vec![X86_64, Aarch64], 1),
         with("pair_reversed_2_cpus", vec![Aarch64, X86_64], 2),
         with("three_nodes", vec![X86_64, Aarch64, X86_64], 1),
+        System {
+            config: RunConfig {
+                fastpaths: false,
+                ..with("slowpath", vec![X86_64, Aarch64], 1).config
+            },
+            ..with("slowpath", vec![X86_64, Aarch64], 1)
+        },
         simulated("simulated_time", 1, Order::Parallel),
         simulated("simulated_time_2_cpus", 2, Order::Parallel),
         simulated("strict_order", 1, Order::Strict { seed: 1 }),

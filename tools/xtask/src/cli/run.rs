@@ -59,6 +59,10 @@ pub(super) struct ShapeArgs {
     /// At the end, compare the frame table with all page tables and capability tables of both ISAs
     #[arg(long)]
     audit: bool,
+    /// Leave the fast paths out of the kernels: every operation takes the slow path, to see what the
+    /// fast ones save, or whether one is wrong
+    #[arg(long)]
+    slowpath: bool,
     /// Simulate: off, count (instructions), cache (caches and coherence too), timing (and what
     /// they take time) [default: off]
     #[arg(long, value_name = "LEVEL")]
@@ -165,6 +169,7 @@ impl ShapeArgs {
             coherence: self.coherence.clone(),
             rounds: self.rounds.clone(),
             audit: self.audit.then_some(true),
+            slowpath: self.slowpath.then_some(true),
             sim: self.sim.clone(),
             model: self.model.clone(),
             profile: self.profile.clone(),

@@ -140,6 +140,8 @@ pub struct RunConfig {
     pub rounds: u64,
     /// Whether all tables are compared with each other at the end.
     pub audit: bool,
+    /// Whether the kernels have fast paths.
+    pub fastpaths: bool,
     /// Start the machines stopped, with debugger stubs.
     pub gdb: bool,
     /// How much is simulated.
@@ -176,6 +178,7 @@ impl Default for RunConfig {
             coherent: true,
             rounds: DEFAULT_ROUNDS,
             audit: false,
+            fastpaths: true,
             gdb: false,
             sim: Sim::Off,
             setup: Setup::default(),

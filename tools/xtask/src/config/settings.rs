@@ -85,6 +85,7 @@ settings! {
         csv "csv";
     flags:
         audit "audit"
+        slowpath "slowpath"
         windows "windows"
         sites "sites"
         memory_trace "memory-trace"
@@ -246,6 +247,7 @@ impl Settings {
             c.rounds = whole("rounds", v, 1, MAX_ROUNDS)?;
         }
         c.audit = self.audit.unwrap_or(c.audit);
+        c.fastpaths = !self.slowpath.unwrap_or(false);
         if let Some(v) = &self.sim {
             let names = Sim::ALL.map(Sim::name);
             c.sim = Sim::ALL

@@ -67,7 +67,7 @@ pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Er
     for isa in Isa::ALL.into_iter().filter(|i| config.nodes.contains(i)) {
         let image = match &config.test.kernel[isa.index()] {
             Some(stand_in) => stand_in.clone(),
-            None => build::kernel(isa, kind, &mut progress)?,
+            None => build::kernel_with(isa, kind, config.fastpaths, &mut progress)?,
         };
         kernels[isa.index()] = Some(image);
     }

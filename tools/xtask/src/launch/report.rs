@@ -245,6 +245,7 @@ impl RunReport {
                 "coherence": if c.coherent { "coherent" } else { "incoherent" },
                 "rounds": c.rounds,
                 "audit": c.audit,
+                "fastpaths": c.fastpaths,
                 "sim": c.sim.name(),
                 "windows": c.windows,
             },
