@@ -36,12 +36,10 @@ use crate::cx::Cx;
 use crate::dispatch::{self, After, Endpoint};
 use crate::invoke::{self, Handler, Returned, Way};
 use crate::note::{Facts, MAX_PCS, words_of};
-use crate::object::component::Component;
 use crate::object::endpoint::Line;
-use crate::object::find;
 use crate::object::thread::{Thread, info};
 use crate::platform::{FaultKind, RegArea, UserFault};
-use crate::view::CapView;
+use crate::view::{Callee, CapView};
 use crate::{
     Platform, console, copy, crossing, cycle, fp, inbox, jump, ops, panic, resolve, short, view,
 };
@@ -264,6 +262,7 @@ fn shortly<P: Platform>(word: u64) -> FastReturn {
 #[inline]
 fn invocation<P: Platform>(cx: &Cx, word: u64, words: [u64; 4]) -> Result<Way, Error> {
     let index = CapIndex::new(word).ok_or(Error::NoCap)?;
+    let route = view::route(cx, index);
     let found = cx.lookup(index)?;
     // Rights first, as for all operations; then: no other type has operation 0.
     if !found.rights.contains(SinvOp::Invoke.right()) {
@@ -274,17 +273,13 @@ fn invocation<P: Platform>(cx: &Cx, word: u64, words: [u64; 4]) -> Result<Way, E
     }
     let (to, guarded) = cx.sinv(&found)?;
     // A weak reference from the capability: checked here, each time.
-    let component: &'static Component = find(cx.node, to.component, Component::KIND)?;
-    // Before it is entered: what is remembered is of the component that the CPU is still in. A
-    // guard would have to be looked at each time, which is what the long way does.
-    if !guarded {
-        view::learn_sinv::<P>(cx, index, &found, &to, component);
-    }
-    let way = invoke::enter::<P>(cx, to, component, words)?;
-    if let Way::Here { .. } = way {
-        view::learn_component::<P>(cx, to.component.bits());
-    }
-    Ok(way)
+    let callee = Callee::find(cx, to.component)?;
+    invoke::enter::<P>(cx, to, &callee, words, |opened| {
+        // A guard would have to be looked at each time, which is what the slow path does.
+        if !guarded {
+            view::remember_sinv(cx, (index, route), &found, &to, opened);
+        }
+    })
 }
 
 /// The end of an invocation, if this CPU remembers where it leads. [`ENTER`]: the area says where;
@@ -311,11 +306,7 @@ pub fn fast_return<P: Platform>(a0: u64, a1: u64, a2: u64, a3: u64) -> FastRetur
     }
     cx.local.short_entry.set(true);
     match invoke::leave::<P>(&cx, [a0, a1, a2, a3]) {
-        // Most components are come back to more often than they are entered.
-        Ok(Returned::Here) => {
-            view::learn_component::<P>(&cx, cx.local.component.get());
-            FastReturn::enter(&cx, 0)
-        }
+        Ok(Returned::Here) => FastReturn::enter(&cx, 0),
         Ok(Returned::Switched) => cycle::switched::<P>(&cx),
         Err(e) => FastReturn::of(&cx, Err(e)),
     }

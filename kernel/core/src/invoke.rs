@@ -43,12 +43,11 @@ use crate::cx::Cx;
 use crate::dispatch;
 use crate::fp;
 use crate::handover;
-use crate::object::component::{Component, Entry, Parts};
+use crate::object::component::{Entry, Parts};
 use crate::object::thread::{Frame, Thread, info};
-use crate::object::{find, follow};
 use crate::platform::copy_used;
 use crate::platform::{FaultKind, UserFault};
-use crate::view;
+use crate::view::{self, Callee, Opened};
 
 /// Where an invocation that has been prepared goes on. In both cases everything that the callee is
 /// told is where it will find it.
@@ -67,35 +66,29 @@ pub enum Way {
 }
 
 /// Enters a component on behalf of the running thread: the one that `to` refers to, which the caller has found
-/// just now.
+/// just now. `remember` is called before this CPU leaves the component that it is in, if the callee runs here.
 ///
 /// # Errors
 ///
-/// [`Error::TooDeep`], [`Error::NotReady`] if it is
-/// not configured, and what keeps a thread from crossing. Nothing has changed then.
+/// [`Error::TooDeep`], as [`Callee::open`], and what keeps a thread from crossing. Nothing has changed then.
 #[inline]
 pub fn enter<P: Platform>(
     cx: &Cx,
     to: Entry,
-    component: &'static Component,
+    callee: &Callee,
     words: [u64; 4],
+    remember: impl FnOnce(&Opened),
 ) -> Result<Way> {
     let t = dispatch::current(cx);
-    let component = component.parts(cx.words());
-    if !component.runs_on(cx.node.id()) {
-        return cross::<P>(cx, t, component, to, words);
+    if !callee.parts.runs_on(cx.node.id()) {
+        return cross::<P>(cx, t, callee.parts, to, words);
     }
+    let opened = callee.open::<P>(cx)?;
+    remember(&opened);
     let area = t.regs(P::ISA);
     let from = cx.local.component.get();
     let depth = t.push(from, P::user_pc_sp(area), 0).ok_or(Error::TooDeep)?;
-    // The table and the space change together or not at all; the stack was written before, and is taken
-    // back if they do not.
-    if let Err(e) = dispatch::enter_component::<P>(cx, to.component.bits()) {
-        // A component that is only half there; the caller is whole, and goes on.
-        t.depth.store(depth - 1, Ordering::Relaxed);
-        dispatch::enter_component::<P>(cx, from)?;
-        return Err(e);
-    }
+    opened.enter::<P>(cx, callee);
     t.component.store(to.component.bits(), Ordering::Relaxed);
     P::set_user_pc_sp(area, to.address, 0);
     Ok(Way::Here {
@@ -168,7 +161,7 @@ pub fn leave<P: Platform>(cx: &Cx, words: [u64; 4]) -> Result<Returned> {
     let component = frame.component.load(Ordering::Relaxed);
     // First: see the order above.
     t.depth.store(at, Ordering::Relaxed);
-    if let Err(e) = dispatch::enter_component::<P>(cx, component) {
+    if let Err(e) = view::enter::<P>(cx, component) {
         if at != 0 || lacks!("invoke::leave::nowhere") {
             return Err(e);
         }
@@ -234,7 +227,7 @@ fn leave_specially<P: Platform>(
         dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
     } else if stops {
         dispatch::stop_left::<P>(cx, t);
-    } else if back_to::<P>(cx, component).is_err() {
+    } else if view::enter::<P>(cx, component).is_err() {
         dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
     }
     Ok(Returned::Switched)
@@ -306,21 +299,9 @@ fn leave_here<P: Platform>(
     if stops {
         dispatch::stop_left::<P>(cx, t);
     } else {
-        dispatch::enter_component::<P>(cx, component)?;
+        view::enter::<P>(cx, component)?;
     }
     Ok(Returned::Switched)
-}
-
-/// Enters the component that had faulted, and remembers it: handlers are mostly for faults that
-/// come often.
-#[inline]
-fn back_to<P: Platform>(cx: &Cx, component: u64) -> Result<()> {
-    if view::enter_component::<P>(cx.local, component) {
-        return Ok(());
-    }
-    dispatch::enter_component::<P>(cx, component)?;
-    view::learn_component::<P>(cx, component);
-    Ok(())
 }
 
 /// Who deals with a fault.
@@ -398,25 +379,19 @@ pub fn fault<P: Platform>(
 /// then.
 #[cold]
 fn enter_handler<P: Platform>(cx: &Cx, from: u64) -> core::result::Result<Entry, Handler> {
-    let (component, _) =
-        follow::<Component>(cx.node, from, Component::KIND).map_err(|_| Handler::None)?;
-    let handler = component.parts(cx.words()).fault_entry(cx.words());
+    let from = WeakRef::from_bits(from).ok_or(Handler::None)?;
+    let from = Callee::find(cx, from).map_err(|_| Handler::None)?;
+    let handler = from.parts.fault_entry(cx.words());
     // A handler that changes all the time is asked when the thread faults the next time.
     let to = handler.map_err(|_| Handler::Retry)?.ok_or(Handler::None)?;
-    let component =
-        find::<Component>(cx.node, to.component, Component::KIND).map_err(|_| Handler::None)?;
+    let callee = Callee::find(cx, to.component).map_err(|_| Handler::None)?;
     // A handler is asked here or not at all: the page that is missing is missing on this node.
-    if !component.parts(cx.words()).runs_on(cx.node.id()) {
+    if !callee.parts.runs_on(cx.node.id()) {
         return Err(Handler::None);
     }
-    if dispatch::enter_component::<P>(cx, to.component.bits()).is_err() {
-        return Err(match dispatch::enter_component::<P>(cx, from) {
-            Ok(()) => Handler::None,
-            Err(_) => Handler::Retry,
-        });
-    }
-    view::learn_component::<P>(cx, from);
-    view::learn_component::<P>(cx, to.component.bits());
+    let opened = callee.open::<P>(cx).map_err(|_| Handler::None)?;
+    view::remember::<P>(cx, &from);
+    opened.enter::<P>(cx, &callee);
     Ok(to)
 }
 

@@ -40,6 +40,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::CapIndex;
 use dyad_abi::user::USER_END;
+use dyad_abi::{Error, Result};
 use dyad_captbl::Found;
 use dyad_coherence::load_permitted;
 use dyad_shm::frame::WeakRef;
@@ -269,24 +270,19 @@ impl Target {
             && (self.generation.get().same() || lacks!("view::holds::generation"))
     }
 
-    /// The rest of the component whose frame and generation have been read.
-    fn set(&self, frame: Seen, generation: Seen, kept: Kept) {
-        self.frame.set(frame);
-        self.generation.set(generation);
-        self.captbl.set(kept.captbl);
-        self.space.set(kept.space);
-        self.table.set(kept.table);
-        self.object.set(kept.object);
+    fn set(&self, to: &Opened) {
+        self.frame.set(to.frame);
+        self.generation.set(to.generation);
+        self.captbl.set(to.captbl);
+        self.space.set(to.space);
+        self.table.set(to.table);
+        self.object.set(to.object);
     }
 
     /// Makes the CPU hold the component.
     #[inline(always)]
     fn enter<P: Platform>(&self, local: &CpuLocal) {
-        let space = self.space.get();
-        if local.space.get() != space {
-            P::switch_root(self.table.get());
-            local.space.set(space);
-        }
+        hold_space::<P>(local, self.space.get(), self.table.get());
         local.captbl.set(self.captbl.get());
         local.component.set(self.object.get());
     }
@@ -408,46 +404,137 @@ pub fn may_run_at(local: &CpuLocal, object: u64, node: dyad_abi::NodeId) -> bool
         && view.home.get() >> node.index() & 1 != 0
 }
 
-/// Remembers a component that has just been entered the long way.
-pub fn learn_component<P: Platform>(cx: &Cx, object: u64) {
-    let _ = try_component::<P>(cx, object);
+/// A component that a reference leads to: looked up once, for all that is done with it.
+#[derive(Clone, Copy)]
+pub struct Callee {
+    object: WeakRef,
+    /// What it consists of.
+    pub parts: Parts<'static>,
+    /// Its frame's word, without references. Read before anything in the component: what changes later shows.
+    frame: Seen,
 }
 
-fn try_component<P: Platform>(cx: &Cx, object: u64) -> Option<()> {
-    let weak = WeakRef::from_bits(object).filter(|_| cx.local.views.fast())?;
-    let view = cx.local.views.component(object);
-    view.target.object.set(0);
-    let component = learn_target::<P>(cx, weak, &view.target)?;
-    view.home.set(component.home());
-    // A handler that changes all the time is not remembered but looked up.
-    let handler = component.fault_entry(cx.words());
-    view.handler.set(handler.ok().flatten());
-    Some(())
+impl Callee {
+    /// The component of a reference.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Revoked`] if there is no such component any more.
+    #[inline]
+    pub fn find(cx: &Cx, object: WeakRef) -> Result<Callee> {
+        let at = cx.frames().record_at(object.frame).ok_or(Error::Revoked)?;
+        let word = cx.node.map.get(at).ok_or(Error::Corrupt)?;
+        let raw = look_at_frame(word);
+        if !cx.frames().is_object_by(raw, object, Component::KIND) {
+            return Err(Error::Revoked);
+        }
+        let component: Option<&'static Component> = cx.node.map.get(object.frame.address());
+        Ok(Callee {
+            object,
+            parts: component.ok_or(Error::Corrupt)?.parts(cx.words()),
+            frame: Seen {
+                word,
+                value: raw >> REFS << REFS,
+            },
+        })
+    }
+
+    /// What entering it is. Its parts are weak references that the component pins: they are what they were as
+    /// long as the component has them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotReady`] if it has not been configured, [`Error::NoIsa`] if its space has no table for this
+    /// machine, [`Error::Revoked`] if there is no such space any more.
+    #[inline]
+    pub fn open<P: Platform>(&self, cx: &Cx) -> Result<Opened> {
+        // Before the parts: what changes later shows.
+        let generation = Seen::of(self.parts.generation());
+        let (captbl, space) = (self.parts.captbl_root()?, self.parts.space()?);
+        let place: &'static Space = find(cx.node, space, Space::KIND)?;
+        Ok(Opened {
+            object: self.object.bits(),
+            frame: self.frame,
+            generation,
+            captbl,
+            space: space.bits(),
+            table: place.root(cx.words(), P::ISA).ok_or(Error::NoIsa)?,
+        })
+    }
+
+    /// Remembers the component, if there are views.
+    fn remember(&self, cx: &Cx, opened: &Opened) {
+        if !cx.local.views.fast() {
+            return;
+        }
+        let view = cx.local.views.component(opened.object);
+        view.target.object.set(0);
+        view.home.set(self.parts.home());
+        // A handler that changes all the time is not remembered but looked up.
+        let handler = self.parts.fault_entry(cx.words());
+        view.handler.set(handler.ok().flatten());
+        view.target.set(opened);
+    }
 }
 
-struct Kept {
+/// What entering a component is, and the words that tell whether it still is that.
+#[derive(Clone, Copy)]
+pub struct Opened {
     object: u64,
+    frame: Seen,
+    generation: Seen,
     captbl: PhysAddr,
     space: u64,
     table: PhysAddr,
 }
 
-fn learn_target<P: Platform>(cx: &Cx, object: WeakRef, target: &Target) -> Option<Parts<'static>> {
-    // What is kept is read before what is looked at: later changes show.
-    let frame = frame_word(cx, object.frame)?;
-    let component: &'static Component = find(cx.node, object, Component::KIND).ok()?;
-    let component = component.parts(cx.words());
-    let generation = Seen::of(component.generation());
-    let space = component.space().ok()?;
-    let place: &'static Space = cx.node.map.get(space.frame.address())?;
-    let kept = Kept {
-        object: object.bits(),
-        captbl: component.captbl_root().ok()?,
-        space: space.bits(),
-        table: place.root(cx.words(), P::ISA)?,
-    };
-    target.set(frame, generation, kept);
-    Some(component)
+impl Opened {
+    /// Makes the CPU hold the component: table and space change together.
+    #[inline]
+    pub fn enter<P: Platform>(&self, cx: &Cx, callee: &Callee) {
+        hold_space::<P>(cx.local, self.space, self.table);
+        cx.local.captbl.set(self.captbl);
+        cx.local.component.set(self.object);
+        callee.remember(cx, self);
+    }
+}
+
+/// Makes the CPU hold an address space.
+#[inline(always)]
+fn hold_space<P: Platform>(local: &CpuLocal, space: u64, table: PhysAddr) {
+    if local.space.get() != space {
+        P::switch_root(table);
+        local.space.set(space);
+    }
+}
+
+/// Makes this CPU hold a component, capability table and address space, and remember it.
+///
+/// # Errors
+///
+/// [`Error::NotFound`] of a word that refers to nothing; as [`Callee::find`] and [`Callee::open`]. The CPU holds
+/// then what it held before.
+#[inline]
+pub fn enter<P: Platform>(cx: &Cx, object: u64) -> Result<()> {
+    if enter_component::<P>(cx.local, object) {
+        return Ok(());
+    }
+    enter_slowly::<P>(cx, object)
+}
+
+#[cold]
+fn enter_slowly<P: Platform>(cx: &Cx, object: u64) -> Result<()> {
+    let callee = Callee::find(cx, WeakRef::from_bits(object).ok_or(Error::NotFound)?)?;
+    let opened = callee.open::<P>(cx)?;
+    opened.enter::<P>(cx, &callee);
+    Ok(())
+}
+
+/// Remembers a component that this CPU does not enter.
+pub fn remember<P: Platform>(cx: &Cx, callee: &Callee) {
+    if let Ok(opened) = callee.open::<P>(cx) {
+        callee.remember(cx, &opened);
+    }
 }
 
 fn frame_word(cx: &Cx, frame: FrameRef) -> Option<Seen> {
@@ -457,49 +544,56 @@ fn frame_word(cx: &Cx, frame: FrameRef) -> Option<Seen> {
     Some(Seen { word, value })
 }
 
-/// Remembers an invocation endpoint without a guard, of the running component, that has been looked
-/// up the long way, before `component`, to which it leads, is entered.
-///
-/// One whose component may not be entered on this node is not looked at any further. An old copy of its home
-/// that says so keeps a view from being filled, and nothing else.
-#[inline(always)]
-pub fn learn_sinv<P: Platform>(
-    cx: &Cx,
-    index: CapIndex,
-    found: &Found,
-    to: &Entry,
-    component: &Component,
-) {
-    let here = Component::nodes(look(&component.home)) >> cx.node.id().index() & 1 != 0;
-    if here && cx.local.views.fast() {
-        let _ = try_sinv::<P>(cx, index, found, to);
-    }
+/// The first word on the way from a capability's index to its slot, read before the slot is looked up: if it is
+/// the same afterwards, that is the way that was gone.
+#[derive(Clone, Copy)]
+pub struct Route(Option<Seen>);
+
+/// The way to a capability of the running component.
+#[inline]
+pub fn route(cx: &Cx, index: CapIndex) -> Route {
+    let at = || {
+        let root = cx.local.captbl.get();
+        cx.node
+            .map
+            .get(root.add(index.get() as u64 / dyad_abi::cap::LEAF_SLOTS as u64 * 8))
+    };
+    Route(if cx.local.views.fast() {
+        at().map(Seen::of)
+    } else {
+        None
+    })
 }
 
+/// Remembers an invocation endpoint without a guard, of the component that this CPU holds, that has been looked up by
+/// a route and leads into a component that may run here.
 #[inline(never)]
-fn try_sinv<P: Platform>(cx: &Cx, index: CapIndex, found: &Found, to: &Entry) -> Option<()> {
-    let captbl = cx.local.captbl.get();
+pub fn remember_sinv(
+    cx: &Cx,
+    (index, Route(entry)): (CapIndex, Route),
+    found: &Found,
+    to: &Entry,
+    opened: &Opened,
+) {
+    let Some((entry, word)) = entry.zip(cx.node.map.get(found.slot)) else {
+        return;
+    };
+    let header = Seen {
+        word,
+        value: found.header().bits(),
+    };
     let index = index.get() as u64;
     let view = cx.local.views.sinv(index);
     view.captbl.set(PhysAddr(0));
-    let at = captbl.add(index / dyad_abi::cap::LEAF_SLOTS as u64 * 8);
-    let entry = Seen::of(cx.node.map.get(at)?);
-    let header = Seen::of(cx.node.map.get(found.slot)?);
-    // The way that has just been gone must be the way that is kept.
-    let again = cx.lookup(CapIndex::new(index)?).ok()?;
-    if again != *found || header.value != found.header().bits() {
-        return None;
+    // What the slot holds was read in between.
+    if !(entry.same() && header.same()) || to.address >= USER_END {
+        return;
     }
     view.index.set(index);
     view.entry.set(entry);
     view.header.set(header);
-    let component = learn_target::<P>(cx, to.component, &view.target)?;
-    // Where it may be entered is in its generation.
-    if to.address >= USER_END || !component.runs_on(cx.node.id()) {
-        return None;
-    }
+    view.target.set(opened);
     view.address.set(to.address);
     view.badge.set(to.badge);
-    view.captbl.set(captbl);
-    Some(())
+    view.captbl.set(cx.local.captbl.get());
 }

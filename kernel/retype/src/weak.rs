@@ -22,6 +22,12 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
             return false;
         };
         let raw = (self.mem).load_permitted::<{ Permitted::Object as u32 }>(at, Ordering::Acquire);
+        self.is_object_by(raw, object, kind)
+    }
+
+    /// As [`is_object`](FrameTable::is_object), by the word of its frame, read before.
+    #[inline]
+    pub fn is_object_by(&self, raw: u64, object: WeakRef, kind: KernelKind) -> bool {
         let wanted = FrameWord::new(object.version, FrameType::Kernel(kind)).bits();
         // References are the lowest bits. What is frozen still is what it was.
         (raw ^ wanted) >> Refs::BITS == 0 || self.check(object, Use::Kernel(kind)).is_ok()

@@ -16,17 +16,14 @@
 
 use core::sync::atomic::Ordering;
 
+use dyad_abi::Result;
 use dyad_abi::cap::Stopped;
 use dyad_abi::record::Level;
-use dyad_abi::{Error, Result};
 
 use super::end_thread;
 use super::wait::{line_of, take_news};
 use crate::cx::Cx;
-use crate::object::component::Component;
-use crate::object::space::Space;
 use crate::object::thread::{Thread, begun};
-use crate::object::{find, follow};
 use crate::{Platform, fp, handover, view};
 
 /// Makes this CPU hold a thread's component and address space; its floating-point registers come when
@@ -47,7 +44,7 @@ fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
             handover::start::<P>(t);
         }
         fp::load::<P>(cx.local, t);
-        enter_component::<P>(cx, t.component.load(Ordering::Relaxed))?;
+        view::enter::<P>(cx, t.component.load(Ordering::Relaxed))?;
         cx.local.holding.set(Some(t));
     }
     // How the call that it has stopped in ends is stored by whoever makes it ready, or looked up only
@@ -71,41 +68,6 @@ fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
             }
         }
     }
-    Ok(())
-}
-
-/// Makes this CPU hold a component: capability table and address space.
-///
-/// # Errors
-///
-/// [`Error::Revoked`], [`Error::NotFound`] if there is none, [`Error::NotReady`] if it has not been
-/// configured, [`Error::NoIsa`] if its space has no table here. What the CPU held it holds still.
-#[inline]
-pub fn enter_component<P: Platform>(cx: &Cx, word: u64) -> Result<()> {
-    if view::enter_component::<P>(cx.local, word) {
-        return Ok(());
-    }
-    enter_slowly::<P>(cx, word)?;
-    view::learn_component::<P>(cx, word);
-    Ok(())
-}
-
-/// The same of a component that this CPU does not remember, or that has changed since. Its parts
-/// are weak references that it pins: they are what they were as long as the component has them, and
-/// are looked at once more in each round ([`crate::quiet`]).
-#[cold]
-fn enter_slowly<P: Platform>(cx: &Cx, word: u64) -> Result<()> {
-    let (component, _) = follow::<Component>(cx.node, word, Component::KIND)?;
-    let parts = component.parts(cx.words());
-    let (captbl, space) = (parts.captbl_root()?, parts.space()?);
-    // All or nothing: nobody must go on in one component with the capabilities of another.
-    if cx.local.space.get() != space.bits() {
-        let frame: &'static Space = find(cx.node, space, Space::KIND)?;
-        P::switch_root(frame.root(cx.words(), P::ISA).ok_or(Error::NoIsa)?);
-        cx.local.space.set(space.bits());
-    }
-    cx.local.captbl.set(captbl);
-    cx.local.component.set(word);
     Ok(())
 }
 

@@ -65,7 +65,7 @@ mod wait;
 use chain::give;
 pub(crate) use chain::{give_back, go_on, take_dispatcher};
 pub use dyad_machine::chain::{By, Chain, MAX_CHAIN};
-pub use load::{enter_component, leave_space, resume};
+pub use load::{leave_space, resume};
 pub use place::{can_go_on, may_run_on, take, untake};
 pub use root::{
     describe_root, root_deadline, root_ready, root_timeout, run_at_once, serve_root, set_root,

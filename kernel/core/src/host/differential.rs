@@ -30,6 +30,7 @@ use fastrand::Rng;
 use super::ktests::joined;
 use super::system::PAIR;
 use super::{Left, Machine, MockX86, World, result, trap};
+use crate::console::INTERVAL_NS;
 use crate::entry::user_fault;
 use crate::ktest::rig::{Rig, behind};
 use crate::ktest::{Cx, run_here, spaces};
@@ -413,6 +414,8 @@ struct Side<'a> {
 impl Side<'_> {
     fn step(&self, step: Step) -> Option<Outcome> {
         self.m.enter();
+        // Reports of faults have a budget by time, which all tests share.
+        super::pass_time(INTERVAL_NS);
         let (m, t) = (self.m, self.scene.thread);
         let left = match step {
             Step::Round => {

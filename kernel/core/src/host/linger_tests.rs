@@ -38,7 +38,7 @@ fn refused(meanwhile: impl FnOnce(Machine, Machine) + Copy + 'static) {
         x.enter();
         assert_eq!(dispatch::<MockX86>(rx, x, cap, 0), Left::User(ENTRY));
         let cx = Cx::here::<MockX86>();
-        view::learn_component::<MockX86>(&cx, rx.component.bits());
+        view::remember::<MockX86>(&cx, &view::Callee::find(&cx, rx.component)?);
         // It has been on the other node, so that its CPU goes the short way, and lingers.
         let been = crossing::Crossing::of(t).placed(Isa::Aarch64, a.node().id(), FIRST_CPU);
         t.crossing.store(been.0, Ordering::Relaxed);

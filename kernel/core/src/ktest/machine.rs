@@ -16,10 +16,10 @@ use crate::cx::Cx;
 use crate::dispatch::After;
 use crate::entry::FastReturn;
 use crate::invoke::{Handler, Returned, Way};
-use crate::object::component::{Component, Entry};
-use crate::object::find;
+use crate::object::component::Entry;
 use crate::object::thread::{Thread, info};
 use crate::platform::{RegArea, UserFault};
+use crate::view::Callee;
 use crate::{
     Platform, clock, copy, dispatch, entry, fp, inbox, invoke, meet, messages, ops, quiet,
     shootdown,
@@ -126,7 +126,7 @@ pub trait Machine {
     fn root_timeout(&self, cx: &Cx);
     /// See [`dispatch::leave_space`].
     fn leave_space(&self, cx: &Cx);
-    /// See [`dispatch::enter_component`].
+    /// See [`view::enter`](crate::view::enter).
     fn enter_component(&self, cx: &Cx, component: u64) -> Result<()>;
     /// See [`ops::endpoint::post`].
     fn post(&self, cx: &Cx, object: WeakRef, line: u64, bits: u64) -> Result<()>;
@@ -263,8 +263,8 @@ impl<P: Platform> Machine for Of<P> {
         entry::system_call::<P>(word, a)
     }
     fn enter(&self, cx: &Cx, to: Entry, words: [u64; 4]) -> Result<Way> {
-        let component = find(cx.node, to.component, Component::KIND)?;
-        invoke::enter::<P>(cx, to, component, words)
+        let callee = Callee::find(cx, to.component)?;
+        invoke::enter::<P>(cx, to, &callee, words, |_| {})
     }
     fn leave(&self, cx: &Cx, words: [u64; 4]) -> Result<Returned> {
         invoke::leave::<P>(cx, words)
@@ -306,7 +306,7 @@ impl<P: Platform> Machine for Of<P> {
         dispatch::leave_space::<P>(cx);
     }
     fn enter_component(&self, cx: &Cx, component: u64) -> Result<()> {
-        dispatch::enter_component::<P>(cx, component)
+        crate::view::enter::<P>(cx, component)
     }
     fn post(&self, cx: &Cx, object: WeakRef, line: u64, bits: u64) -> Result<()> {
         ops::endpoint::post::<P>(cx, object, line, bits)
