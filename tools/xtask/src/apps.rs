@@ -99,10 +99,8 @@ pub fn find(app: &str) -> Result<Source, Error> {
         };
     }
     let plain_name = path.components().count() == 1 && !app.starts_with('.');
-    if plain_name {
-        if let Some(dir) = directory(app) {
-            return Ok(Source::Package(dir));
-        }
+    if plain_name && let Some(dir) = directory(app) {
+        return Ok(Source::Package(dir));
     }
     if is_program(path) {
         return std::path::absolute(path)
