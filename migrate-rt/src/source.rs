@@ -115,7 +115,7 @@ mod tests {
             assert!(!source(file).is_own(), "{file}");
         }
         for file in [
-            "/home/me/dyad/userland/apps/wander/src/way.rs",
+            "/home/me/dyad/userland/apps/npb/src/drive.rs",
             "/home/me/userland-dyad/src/main.rs",
             "/home/me/myuserland/dyad/src/main.rs",
             "src/main.rs",

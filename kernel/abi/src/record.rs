@@ -181,7 +181,7 @@ mod tests {
             "is.full",
             "beside",
             "boot.self-tes",
-            "simbench.0.none",
+            "sim-loads.0.none",
             "a\"b\\c",
         ] {
             assert_eq!(name::of_program(good), Ok(()), "{good}");

@@ -98,7 +98,7 @@ fn elfs_below(dir: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// Programs with integers, floating point, vectors, atomics, collections and services' stubs.
-const PROGRAMS: [&str; 4] = ["apps/npb-is", "apps/npb-cg", "apps/hop", "services/init"];
+const PROGRAMS: [&str; 3] = ["apps/npb", "apps/hop", "services/init"];
 
 fn programs() -> Vec<PathBuf> {
     if let Some(dir) = std::env::var_os("DYAD_ELFS") {

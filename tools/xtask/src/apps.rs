@@ -30,16 +30,55 @@ pub struct Program {
     pub verified: Option<String>,
 }
 
-/// Names of the programs in `userland/apps`.
+/// Where programs are, with the heading that a list of them has: what users want to see comes first.
+const PLACES: [(&str, &str); 2] = [
+    ("userland/apps", "programs"),
+    ("tests/programs", "programs that exist for tests"),
+];
+/// Where programs are that only one test uses: `--app` finds them by name, and no list has them.
+const UNLISTED: &str = "tests";
+/// What `--app` takes for a request for the list.
+pub const HELP: &str = "help";
+
+/// Names of the programs in `userland/apps`, then of those in `tests/programs`.
 pub fn available() -> Vec<String> {
-    let dir = paths::workspace_root().join("userland/apps");
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries
-        .filter(|e| is_program(&e.path()))
-        .filter_map(|e| e.file_name().into_string().ok())
-        .collect();
-    names.sort();
-    names
+    listed().flat_map(|(_, names)| names).collect()
+}
+
+/// The list that `--app help` prints.
+pub fn help() -> String {
+    let mut text = String::new();
+    for (heading, names) in listed() {
+        text.push_str(&format!("{heading}:\n"));
+        for name in names {
+            text.push_str(&format!("  {name}\n"));
+        }
+    }
+    text.push_str("`cargo xtask run --app NAME` runs one of them, hop if none is named.\n");
+    text
+}
+
+/// The headings of [`PLACES`], each with the programs there, in the order of the alphabet.
+fn listed() -> impl Iterator<Item = (&'static str, Vec<String>)> {
+    PLACES
+        .map(|(dir, heading)| {
+            let dir = paths::workspace_root().join(dir);
+            let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+            let mut names: Vec<String> = entries
+                .filter(|e| is_program(&e.path()))
+                .filter_map(|e| e.file_name().into_string().ok())
+                .collect();
+            names.sort();
+            (heading, names)
+        })
+        .into_iter()
+}
+
+/// The directory of the program of this name, if the workspace has one.
+pub fn directory(name: &str) -> Option<PathBuf> {
+    let places = PLACES.map(|(dir, _)| dir).into_iter().chain([UNLISTED]);
+    let mut dirs = places.map(|place| paths::workspace_root().join(place).join(name));
+    dirs.find(|dir| is_program(dir))
 }
 
 fn is_program(dir: &Path) -> bool {
@@ -60,14 +99,8 @@ pub fn find(app: &str) -> Result<Source, Error> {
         };
     }
     let plain_name = path.components().count() == 1 && !app.starts_with('.');
-    if plain_name {
-        // Programs that exist for tests are beside these, and not among those that are listed.
-        for place in ["userland/apps", "tests"] {
-            let dir = paths::workspace_root().join(place).join(app);
-            if is_program(&dir) {
-                return Ok(Source::Package(dir));
-            }
-        }
+    if plain_name && let Some(dir) = directory(app) {
+        return Ok(Source::Package(dir));
     }
     if is_program(path) {
         return std::path::absolute(path)
@@ -135,17 +168,37 @@ mod tests {
         let e = find("hopp").unwrap_err().to_string();
         assert!(e.contains("did you mean \"hop\"?"), "{e}");
         assert!(
-            e.contains("npb-is") && e.contains("cargo xtask new hopp"),
+            e.contains("npb") && e.contains("cargo xtask new hopp"),
             "{e}"
         );
         assert!(
-            !available().contains(&"npb".to_string()),
+            !available().contains(&"workloads".to_string()),
             "a library is not a program"
         );
         for bad in ["../nowhere", "./x", "none.bundle"] {
             assert!(matches!(find(bad), Err(Error::Usage(_))), "{bad}");
         }
-        assert!(matches!(find("hop"), Ok(Source::Package(_))));
+        for (name, dir) in [
+            ("hop", "userland/apps/hop"),
+            ("storm", "tests/programs/storm"),
+            ("attack", "tests/attack"),
+        ] {
+            let dir = Source::Package(paths::workspace_root().join(dir));
+            assert_eq!(find(name).ok(), Some(dir));
+        }
+    }
+
+    #[test]
+    fn programs_of_users_are_listed_before_those_of_tests() {
+        let text = help();
+        let at = |line: &str| {
+            let found = text.lines().position(|l| l == line);
+            found.unwrap_or_else(|| panic!("no line {line:?} in:\n{text}"))
+        };
+        assert!(at("programs:") < at("  hop"));
+        assert!(at("  npb") < at("programs that exist for tests:"));
+        assert!(at("programs that exist for tests:") < at("  storm"));
+        assert!(!text.contains("attack"), "{text}");
     }
 
     #[test]

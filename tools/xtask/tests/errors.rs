@@ -61,6 +61,7 @@ fn wrong_command_lines_say_what_is_possible() {
     );
     refused(&d, &["new", "Bad Name"], &["lower-case"]);
     refused(&d, &["new", "hop"], &["exists already"]);
+    refused(&d, &["new", "storm"], &["exists already"]);
 }
 
 #[test]

@@ -30,11 +30,22 @@ pub use dyad_sys::emulation::Progress;
 
 use crate::{Instant, NodeId, Result, executor};
 
+/// Where threads that run tasks can go on natively, and its address.
+fn point() -> (&'static Point, u64) {
+    static POINT: Point = Point::of_tasks(executor::land);
+    (&POINT, executor::between_rounds as fn() as usize as u64)
+}
+
 /// At the entry of programs whose main function is a task.
 pub(crate) fn at_entry(argument: u64) {
-    static POINT: Point = Point::of_tasks(executor::land);
-    let at = executor::between_rounds as fn() as usize as u64;
-    sys::emulation::at_entry(argument, &POINT, at);
+    let (point, at) = point();
+    sys::emulation::at_entry(argument, point, at);
+}
+
+/// From here on the program runs tasks, which did not begin with them.
+pub(crate) fn set_point() {
+    let (point, at) = point();
+    sys::emulation::set_point(point, at);
 }
 
 /// Lets threads of the program be moved while they compute. From here on the program has an interpreter

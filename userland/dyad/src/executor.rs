@@ -117,6 +117,16 @@ program_local! {
     static EXECUTOR: RefCell<State> = RefCell::new(State::new());
 }
 
+program_local! {
+    /// How far the data stack was used when a thread with `#[dyad::main]` began to run tasks.
+    static DATA_STACK: Cell<Option<u64>> = Cell::new(None);
+}
+
+/// Tasks begin on a thread that has a data stack.
+pub(crate) fn begin_on_data_stack() {
+    DATA_STACK.with(|d| d.set(Some(sys::spine::data_stack_pointer())));
+}
+
 /// Rounds so far, of the side that counts.
 static TURNS: AtomicU64 = AtomicU64::new(0);
 
@@ -339,6 +349,13 @@ pub(crate) fn watch(waker: Waker) {
 
 /// The thread goes on on another node: there this returns, or in the loop of the other ISA's side.
 fn go(node: NodeId) {
+    // Both sides have one data stack, and neither may have a frame on it.
+    let used = sys::spine::data_stack_pointer();
+    let first = DATA_STACK.with(|d| d.get().unwrap_or(used));
+    assert!(
+        first == used,
+        "tasks cannot move: they contain migration points of plain threads"
+    );
     with(|s| {
         s.moving = Some(Moving {
             from: s.here(),

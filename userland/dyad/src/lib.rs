@@ -31,6 +31,8 @@
 //! | [`system`](mod@system) | nodes, pools, where addresses lie |
 //! | [`report`] | checks and counters of the run |
 //! | [`service`](mod@service) | being invoked by others |
+//! | [`sides`] | two nodes on which a task works in turn |
+//! | [`sides`] | two nodes on which a task works in turn |
 //! | [`blocks`] | which node owns how much memory |
 //! | [`console`] | `print!` and `println!` |
 #![no_std]
@@ -55,6 +57,7 @@ pub mod prelude;
 pub mod report;
 pub mod rt;
 pub mod service;
+pub mod sides;
 pub mod system;
 pub mod task;
 pub mod thread;

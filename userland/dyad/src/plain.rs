@@ -44,9 +44,10 @@ use crate::{Args, Result};
 
 static USED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the program's main function is a plain one.
+/// Whether the program's main function is a plain one, and the first thread has not been given to
+/// tasks ([`task::run`](crate::task::run)).
 pub(crate) fn is_used() -> bool {
-    USED.load(Ordering::Relaxed)
+    USED.load(Ordering::Relaxed) && !crate::rt::runs_tasks()
 }
 
 /// A place where the calling thread may change its node, if somebody has asked it to.
@@ -96,7 +97,14 @@ fn nearest(isa: Isa) -> Result<NodeId, sys::Error> {
 pub fn start(argument: u64) -> ! {
     static POINT: Point = Point::of_threads(sys::spine::land);
     USED.store(true, Ordering::Relaxed);
-    sys::emulation::at_entry(argument, &POINT, sys::spine::point_address());
+    if crate::rt::runs_tasks() {
+        sys::emulation::at_later_entry(argument);
+        if Number::of_argument(argument).is_none_or(|n| n == Number::FIRST) {
+            crate::rt::continue_tasks();
+        }
+    } else {
+        sys::emulation::at_entry(argument, &POINT, sys::spine::point_address());
+    }
     sys::spine::enter(argument)
 }
 
@@ -117,6 +125,8 @@ fn run(argument: u64, main: impl FnOnce() -> Result<()>) -> u64 {
     USED.store(true, Ordering::Relaxed);
     match Number::of_argument(argument) {
         Some(number) if number != Number::FIRST => crate::thread::enter(number),
+        #[cfg(not(target_os = "none"))]
+        _ if crate::rt::runs_tasks() => crate::rt::continue_tasks(),
         _ => exit_code(main()).into(),
     }
 }

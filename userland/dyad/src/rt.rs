@@ -19,8 +19,9 @@ use core::future::Future;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use dyad_sys::program_local;
+use dyad_sys::emulation::Apart;
 use dyad_sys::thread::Number;
+use dyad_sys::{Lock, program_local};
 
 use crate::{Args, Error, Result, executor};
 
@@ -83,13 +84,55 @@ where
         crate::thread::enter(number);
     }
     if !STARTED.with(|s| s.replace(true)) {
-        let main = main();
-        executor::spawn(Box::pin(async move {
-            let code = exit_code(main.await);
-            executor::finish(code);
-        }));
+        spawn_main(main());
     }
     executor::run()
+}
+
+fn spawn_main(main: impl Future<Output = Result<()>> + 'static) {
+    executor::spawn(Box::pin(async move {
+        let code = exit_code(main.await);
+        executor::finish(code);
+    }));
+}
+
+/// Runs the tasks on another ISA too. Its signature is one that no function of the program has which is
+/// called through a pointer ([`Apart`]), so that the executor stays off the data stack.
+type Continue = fn(Apart) -> !;
+
+program_local! {
+    /// Whether the first thread of a program with `#[dyad::main]` runs tasks by now.
+    static RUNS_TASKS: AtomicBool = AtomicBool::new(false);
+}
+program_local! {
+    /// How it goes on with them. A pointer: programs that run none are without an executor.
+    static CONTINUE: Lock<Option<Continue>> = Lock::new(None);
+}
+
+pub(crate) fn runs_tasks() -> bool {
+    RUNS_TASKS.with_any(|r| r.load(Ordering::Relaxed))
+}
+
+/// Turns the first thread of a program with `#[dyad::main]` into the one that runs tasks.
+pub(crate) fn run_tasks(main: impl Future<Output: Outcome> + 'static) -> ! {
+    assert!(
+        !STARTED.with(|s| s.replace(true)),
+        "the program runs tasks already"
+    );
+    CONTINUE.with_any(|c| *c.lock() = Some(|_| executor::run()));
+    RUNS_TASKS.with_any(|r| r.store(true, Ordering::Relaxed));
+    crate::emulation::set_point();
+    executor::begin_on_data_stack();
+    spawn_main(async move { main.await.result() });
+    executor::run()
+}
+
+/// The thread that runs tasks has come to an ISA for the first time, in a program with `#[dyad::main]`.
+pub(crate) fn continue_tasks() -> ! {
+    match CONTINUE.with_any(|c| *c.lock()) {
+        Some(continue_on) => continue_on(Apart::default()),
+        None => panic!("a thread runs tasks that nobody has started"),
+    }
 }
 
 pub(crate) fn exit_code(result: Result<(), Error>) -> u32 {

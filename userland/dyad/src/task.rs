@@ -45,6 +45,38 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
+/// Gives the first thread of a program with [`#[dyad::main]`](macro@crate::main) to tasks, for good: `main` is
+/// the main task, and the program ends with what it returns. A program can so decide by its arguments
+/// whether it works as plain threads or as tasks.
+///
+/// ```no_run
+/// # #![no_main]
+/// use dyad::prelude::*;
+///
+/// #[dyad::main]
+/// fn main(args: Args) -> Result<()> {
+///     match args.one_of("--style", &["thread", "task"], "thread")? {
+///         "task" => dyad::task::run(async { migrate(isa().other()).await }),
+///         _ => dyad::thread::migrate(isa().other())?,
+///     }
+///     Ok(())
+/// }
+/// ```
+///
+/// Other threads of the program stay plain ones.
+///
+/// # Panics
+///
+/// On another thread than the first, or if the program runs tasks already. A migration of a task panics if
+/// the build has put the executor on the data stack: the program then has tasks that contain
+/// [migration points](crate::migrate_point) of plain threads.
+pub fn run<F>(main: F) -> !
+where
+    F: Future<Output: crate::rt::Outcome> + 'static,
+{
+    crate::rt::run_tasks(main)
+}
+
 /// Starts a task on this node, to run whenever the current one waits.
 pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where

@@ -72,6 +72,11 @@ pub fn block() -> &'static Block {
     block
 }
 
+/// How far the calling thread's data stack is used: an address, which falls with each frame on it.
+pub fn data_stack_pointer() -> u64 {
+    block().data_sp.load(Ordering::Relaxed)
+}
+
 /// A place where the calling thread may change its node, if it has been asked to.
 ///
 /// Costs a few instructions if it has not.

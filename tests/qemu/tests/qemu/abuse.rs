@@ -17,7 +17,7 @@ const FAULTS: [(&str, &[&str]); 9] = [
         "null-read",
         &[
             "read of 0x0",
-            ", in commit (userland/apps/abuse/src/fault.rs:",
+            ", in commit (tests/programs/abuse/src/fault.rs:",
         ],
     ),
     ("null-write", &["write to 0x0"]),

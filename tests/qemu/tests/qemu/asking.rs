@@ -59,9 +59,9 @@ struct Running {
 }
 
 impl Running {
-    /// Starts the program `roam`, and waits for its first words.
+    /// Starts the program `migrate-tasks`, and waits for its first words.
     fn start(nodes: &[Isa], on_death: OnDeath, args: &str) -> Result<Running, Failed> {
-        Running::start_app("roam", nodes, on_death, args)
+        Running::start_app("migrate-tasks", nodes, on_death, args)
     }
 
     /// Starts a program, and waits for its first words.
@@ -123,7 +123,7 @@ impl Running {
         match self.run.ask(&Question::Threads) {
             Ok(Reply::Threads(rows)) => rows
                 .iter()
-                .find(|r| r.program == "roam")
+                .find(|r| r.program == "migrate-tasks")
                 .map(|r| r.crossed_from.unwrap_or(r.node))
                 .ok_or_else(|| "no such thread".into()),
             other => Err(format!("{other:?}").into()),
@@ -211,7 +211,7 @@ fn moved() -> Result<(), Failed> {
     because(&text, report.ok(), "alone")?;
     because(
         &text,
-        report.counters.get("roam.moves") == Some(&0),
+        report.counters.get("migrate-tasks.moves") == Some(&0),
         "it was moved",
     )?;
 
@@ -234,7 +234,7 @@ fn moved() -> Result<(), Failed> {
     }
     let (report, text, said) = running.end()?;
     because(&text, report.ok(), "moved")?;
-    let moves = report.counters.get("roam.moves");
+    let moves = report.counters.get("migrate-tasks.moves");
     because(&text, moves == Some(&MOVES), format!("{moves:?} moves"))?;
     because(
         &text,
@@ -248,7 +248,7 @@ fn plain() -> Result<(), Failed> {
     const STEPS: u64 = 500;
     // It waits until all have been moved as often as they are asked, however slow that is.
     let args = format!("--scene asked --threads 3 --steps {STEPS} --moves 12");
-    let running = Running::start_app("wander", PAIR, OnDeath::End, &args)?;
+    let running = Running::start_app("migrate-threads", PAIR, OnDeath::End, &args)?;
     let mut moves = 0;
     for n in 0..4u64 {
         // Thread 1 was started on node 1, the others on node 0.
@@ -279,7 +279,7 @@ fn plain() -> Result<(), Failed> {
     }
     let (report, text, said) = running.end()?;
     because(&text, report.ok(), "the run")?;
-    let found = report.counters.get("wander.migrations");
+    let found = report.counters.get("constructs.migrations");
     because(
         &text,
         found == Some(&moves),
@@ -304,7 +304,10 @@ fn by_itself() -> Result<(), Failed> {
     let running = Running::start(PAIR, OnDeath::End, "--steps 500 --away 1")?;
     let (report, text, _) = running.end()?;
     because(&text, report.ok(), "the run")?;
-    let asked = report.checks.iter().any(|c| c.name == "roam.asked" && c.ok);
+    let asked = report
+        .checks
+        .iter()
+        .any(|c| c.name == "migrate-tasks.asked" && c.ok);
     because(&text, asked, "it was not where it asked to be")
 }
 
@@ -331,7 +334,7 @@ fn refused() -> Result<(), Failed> {
         of(Some("hop"), 0),
         of(Some("init"), 0),
         of(None, 1),
-        of(Some("roam"), u16::MAX),
+        of(Some("migrate-tasks"), u16::MAX),
     ];
     let as_expected = matches!(
         &answers,
@@ -352,7 +355,7 @@ fn refused() -> Result<(), Failed> {
     because("", moved.now == 1 && !moved.already, format!("{moved:?}"))?;
     let (report, text, _) = running.end()?;
     because(&text, report.ok(), "the run")?;
-    let moves = report.counters.get("roam.moves");
+    let moves = report.counters.get("migrate-tasks.moves");
     because(&text, moves == Some(&1), format!("{moves:?} moves"))
 }
 
@@ -400,7 +403,7 @@ fn two_at_once() -> Result<(), Failed> {
     because("", as_asked, format!("{second:?}"))?;
     let (report, text, _) = running.end()?;
     because(&text, report.ok(), "the run")?;
-    let moves = report.counters.get("roam.moves");
+    let moves = report.counters.get("migrate-tasks.moves");
     because(&text, moves == Some(&1), format!("{moves:?} moves"))
 }
 
@@ -414,7 +417,7 @@ fn gone() -> Result<(), Failed> {
     }
     let (report, text, _) = running.end()?;
     because(&text, report.ok(), "the run")?;
-    let moves = report.counters.get("roam.moves");
+    let moves = report.counters.get("migrate-tasks.moves");
     because(&text, moves == Some(&0), format!("{moves:?} moves"))
 }
 

@@ -10,9 +10,10 @@ use xtask::config::{RunConfig, Work};
 use crate::console;
 use crate::times;
 
-/// A program, the checksum of its results, and migrations of a run that hops.
+/// A program, the benchmark that it runs, the checksum of its results, and migrations of a run that hops.
 struct Case {
     app: &'static str,
+    bench: &'static str,
     args: &'static str,
     sum: &'static str,
     hops: u64,
@@ -20,25 +21,29 @@ struct Case {
 
 const CASES: &[Case] = &[
     Case {
-        app: "npb-cg",
-        args: "--class S",
+        app: "npb",
+        bench: "cg",
+        args: "--bench cg --class S",
         sum: "8fd83f5f1a27475f",
         hops: 32,
     },
     Case {
-        app: "npb-mg",
-        args: "--class S",
+        app: "npb",
+        bench: "mg",
+        args: "--bench mg --class S",
         sum: "5ef8485012fa56c1",
         hops: 20,
     },
     Case {
-        app: "npb-ft",
-        args: "--class S",
+        app: "npb",
+        bench: "ft",
+        args: "--bench ft --class S",
         sum: "5d147d9fdfd6e9c1",
         hops: 34,
     },
     Case {
         app: "bfs",
+        bench: "bfs",
         args: "--scale 10",
         sum: "2ec33349d4123c9d",
         hops: 20,
@@ -48,7 +53,7 @@ const CASES: &[Case] = &[
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let all = CASES.iter().map(|case| {
-        let name = format!("benchmarks::{}_verifies_wherever_it_runs", case.app);
+        let name = format!("benchmarks::{}_verifies_wherever_it_runs", case.bench);
         times::test(name, move || everywhere(case)).with_kind("system")
     });
     all.collect()
@@ -81,8 +86,7 @@ fn run(case: &Case, mode: &str, hops: u64) -> Result<(), Failed> {
     }
     // What the kernels count may be more: the program is not at home where it prints.
     let counters = &report.json()["counters"];
-    let name = case.app.trim_start_matches("npb-");
-    let counted = counters[format!("{name}.hops")].as_u64();
+    let counted = counters[format!("{}.hops", case.bench)].as_u64();
     let migrations = counters["migrations"].as_u64().unwrap_or(0);
     if counted != Some(hops) || migrations < hops {
         return because(format!(

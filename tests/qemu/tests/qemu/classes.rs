@@ -50,20 +50,15 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn verifies(thread: bool, kernel: &str, class: &str, model: MemoryModel) -> Result<(), Failed> {
-    let (app, args, count) = match thread {
-        false => (
-            format!("npb-{kernel}"),
-            format!("--class {class}"),
-            "migrations".into(),
-        ),
-        true => (
-            "npb-thread".into(),
-            format!("--bench {kernel} --class {class}"),
-            format!("{kernel}.moves"),
-        ),
+    let (style, count) = match thread {
+        false => ("task", "migrations".into()),
+        true => ("thread", format!("{kernel}.moves")),
     };
     let config = RunConfig {
-        work: Work::App { app, args },
+        work: Work::App {
+            app: "npb".into(),
+            args: format!("--bench {kernel} --style {style} --class {class}"),
+        },
         sim: Sim::Timing,
         setup: Setup {
             model,

@@ -34,7 +34,7 @@ const QUICK: [(&str, u64, [u64; 3]); 5] = [
     ("messages", 2, [0, 3, 1]),
     ("crossing", 1, [0, 2, 1]),
     ("threads", 1, [0, 2, 1]),
-    ("roam", 1, [0, 1, 1]),
+    ("migrate-tasks", 1, [0, 1, 1]),
 ];
 /// How soon a program must have ended that a death ends.
 const SOON: Duration = Duration::from_secs(2);

@@ -62,7 +62,7 @@ const COMMUTE: Scene = Scene {
     name: "commuting_to_a_node_that_comes_back",
     nodes: PAIR,
     cpus: 1,
-    app: "commute",
+    app: "node-deaths",
     args: "--seconds 1 --lives 2",
     victim: 1,
     policy: OnDeath::Restart,
@@ -128,7 +128,7 @@ const SCENES: [Scene; 13] = [
     },
     Scene {
         name: "sorting_at_home",
-        app: "npb-is",
+        app: "npb",
         args: "--class W --hop off",
         policy: OnDeath::Survive,
         until: 1000,
@@ -137,7 +137,7 @@ const SCENES: [Scene; 13] = [
     },
     Scene {
         name: "sorting_on_both_sides",
-        app: "npb-is",
+        app: "npb",
         args: "--class W",
         until: 1000,
         quick: 1,
@@ -341,10 +341,10 @@ fn judge(scene: &Scene, ended: &Ended) -> Result<(Ending, u64), String> {
         };
     }
     let code = detail("app.exit", false).is_some_and(|d| d.ends_with("with code 1"));
-    if code && text.contains("error: the node is dead") && scene.app != "commute" {
+    if code && text.contains("error: the node is dead") && scene.app != "node-deaths" {
         return Ok((Ending::Refused, leaked));
     }
-    if code && scene.victim == 0 && !text.contains("check commute") {
+    if code && scene.victim == 0 && !text.contains("check node-deaths") {
         return Ok((Ending::Mute, leaked));
     }
     if detail("app.exit", true).is_none() {

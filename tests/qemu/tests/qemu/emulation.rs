@@ -1,8 +1,8 @@
-//! Threads that are moved wherever they are: the programs `emulation` (a task) and `drift` (plain threads)
+//! Threads that are moved wherever they are: the programs `emulate-tasks` (a task) and `emulate-threads` (plain threads)
 //! are stopped while they compute, interpreted on the other ISA and native from there on; or refused, and
 //! native where they were. Nodes die meanwhile.
 //!
-//! With `DYAD_LONG=1` the first thread of `drift` goes there and back ten thousand times, and nodes die at
+//! With `DYAD_LONG=1` the first thread of `emulate-threads` goes there and back ten thousand times, and nodes die at
 //! twenty moments while threads are moved all the time.
 
 use std::sync::mpsc::{Receiver, channel};
@@ -62,7 +62,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Runs of `drift`.
+/// Runs of `emulate-threads`.
 fn drifts(name: &str, nodes: &'static [Isa], cpus: usize) -> Trial {
     let name = format!("emulation::{name}");
     times::test(name, move || drift(nodes, cpus)).with_kind("system")
@@ -72,9 +72,13 @@ fn drifts(name: &str, nodes: &'static [Isa], cpus: usize) -> Trial {
 const TRIPS: u64 = 12;
 
 fn moves(nodes: &[Isa], cpus: usize) -> Result<(), Failed> {
-    let checks = ["emulation.moved", "emulation.result", "emulation.refused"];
+    let checks = [
+        "emulate-tasks.moved",
+        "emulate-tasks.result",
+        "emulate-tasks.refused",
+    ];
     let args = format!("--trips {TRIPS}");
-    run((nodes, cpus), "emulation", &args, &checks, TRIPS * 1000)
+    run((nodes, cpus), "emulate-tasks", &args, &checks, TRIPS * 1000)
 }
 
 fn drift(nodes: &[Isa], cpus: usize) -> Result<(), Failed> {
@@ -83,17 +87,23 @@ fn drift(nodes: &[Isa], cpus: usize) -> Result<(), Failed> {
         None => 50,
     };
     let checks = [
-        "drift.moved",
-        "drift.intact",
-        "drift.between",
-        "drift.refused",
-        "drift.crosses",
-        "drift.outside",
-        "drift.withdrawn",
-        "drift.threads",
+        "emulate-threads.moved",
+        "emulate-threads.intact",
+        "emulate-threads.between",
+        "emulate-threads.refused",
+        "emulate-threads.crosses",
+        "emulate-threads.outside",
+        "emulate-threads.withdrawn",
+        "emulate-threads.threads",
     ];
     let args = format!("--trips {trips} --threads 4 --thread-trips 4");
-    run((nodes, cpus), "drift", &args, &checks, trips * 100)
+    run(
+        (nodes, cpus),
+        "emulate-threads",
+        &args,
+        &checks,
+        trips * 100,
+    )
 }
 
 /// A run of a program, which has to pass its checks and to have at least so many instructions
@@ -141,12 +151,12 @@ const PROMPT: Duration = Duration::from_secs(40);
 /// Frames that machines can have been changing when they died.
 const LEAKED: u64 = 16;
 
-/// A run of `drift` in which machines die.
+/// A run of `emulate-threads` in which machines die.
 fn dying(nodes: &[Isa], args: &str) -> RunConfig {
     RunConfig {
         nodes: nodes.to_vec(),
         work: Work::App {
-            app: "drift".into(),
+            app: "emulate-threads".into(),
             args: args.into(),
         },
         on_death: OnDeath::Survive,
@@ -164,7 +174,7 @@ fn doomed(nodes: &[Isa]) -> Result<(), Failed> {
     ];
     let ended = kill::run_each(&dying(nodes, "--doomed 1"), kills);
     for name in ["asks", "lands", "back", "lost"] {
-        let name = format!("drift.doomed-{name}");
+        let name = format!("emulate-threads.doomed-{name}");
         if !ended.passed(&name) {
             return ended.because(format_args!("{nodes:?}: check {name} has not passed"));
         }
@@ -215,7 +225,12 @@ const ASKED: u64 = 5;
 /// on both ISAs, and moved in between; programs and threads that cannot be moved so.
 fn asked() -> Result<(), Failed> {
     let args = format!("--asked {ASKED}");
-    asks(("drift", args), "works on", questions, "drift.asked")
+    asks(
+        ("emulate-threads", args),
+        "works on",
+        questions,
+        "emulate-threads.asked",
+    )
 }
 
 /// The program has as many requests as it may have. The launcher has an entry that is kept for it, and its request

@@ -39,8 +39,8 @@ fn dies(nodes: &[Isa], paused: bool) -> Result<(), Failed> {
     let config = RunConfig {
         nodes: nodes.to_vec(),
         work: Work::App {
-            app: "bench-threads".into(),
-            args: "--kinds empty --times 100000".into(),
+            app: "bench".into(),
+            args: "--what threads --kinds empty --times 100000".into(),
         },
         on_death: OnDeath::Survive,
         timeout: Some(Duration::from_secs(120)),

@@ -111,7 +111,7 @@ fn eight_nodes() -> Result<(), Failed> {
     }
 }
 
-/// The checksum line of `npb-is` is the same wherever it runs.
+/// The checksum line of `npb` is the same wherever it runs.
 fn same_result() -> Result<(), Failed> {
     let mut sums = Vec::new();
     for args in [
@@ -119,7 +119,7 @@ fn same_result() -> Result<(), Failed> {
         "--class S --hop off --home x86_64",
         "--class S --hop off --home aarch64",
     ] {
-        let (report, text) = run(&config(&[X86_64, Aarch64], 1, "npb-is", args));
+        let (report, text) = run(&config(&[X86_64, Aarch64], 1, "npb", args));
         if let Some(why) = report.failure() {
             return because(&text, format!("{args}: {why}"));
         }
@@ -247,7 +247,7 @@ fn small_shm() -> Result<(), Failed> {
 fn killing(on_death: OnDeath, class: &str) -> Result<Ended, Failed> {
     let config = RunConfig {
         on_death,
-        ..config(&[X86_64, Aarch64, Aarch64], 1, "npb-is", class)
+        ..config(&[X86_64, Aarch64, Aarch64], 1, "npb", class)
     };
     let ended = kill::run(&config, Kill::of(2), kill::speaks);
     ended.killed()?;
@@ -256,7 +256,7 @@ fn killing(on_death: OnDeath, class: &str) -> Result<Ended, Failed> {
 
 fn killed_machine() -> Result<(), Failed> {
     for victim in [0, 1] {
-        let c = config(&[X86_64, Aarch64], 1, "npb-is", "--class W");
+        let c = config(&[X86_64, Aarch64], 1, "npb", "--class W");
         let ended = kill::run(&c, Kill::of(victim), kill::speaks);
         ended.within(Duration::from_secs(5))?;
         let Ended { report, text, .. } = ended;

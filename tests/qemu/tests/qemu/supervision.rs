@@ -305,7 +305,7 @@ fn killed() -> Result<(), Failed> {
 fn commuting(args: &str) -> RunConfig {
     RunConfig {
         work: Work::App {
-            app: "commute".into(),
+            app: "node-deaths".into(),
             args: args.into(),
         },
         on_death: OnDeath::Restart,
@@ -413,7 +413,7 @@ fn came_again(ended: &Ended) -> Result<(), String> {
     if let Some(why) = report.failure() {
         return Err(why);
     }
-    if !ended.passed("commute.lives") || !ended.text.contains("joined as incarnation 2") {
+    if !ended.passed("node-deaths.lives") || !ended.text.contains("joined as incarnation 2") {
         return Err("it did not come again".into());
     }
     // Both nodes' clocks end when the system does.

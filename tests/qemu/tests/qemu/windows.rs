@@ -1,4 +1,4 @@
-//! Windows of measurement on real machines: the program `windows` opens them around code whose
+//! Windows of measurement on real machines: the program `sim-windows` opens them around code whose
 //! counts are known, in user mode; the benchmark of the kernel counts the same in every repetition.
 
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn known(nodes: &[Isa]) -> Result<(), Failed> {
     let config = RunConfig {
         nodes: nodes.to_vec(),
         work: Work::App {
-            app: "windows".into(),
+            app: "sim-windows".into(),
             args: String::new(),
         },
         sim: Sim::Count,
@@ -49,7 +49,7 @@ fn known(nodes: &[Isa]) -> Result<(), Failed> {
     if !report
         .checks
         .iter()
-        .any(|c| c.name == "windows.counters" && c.ok)
+        .any(|c| c.name == "sim-windows.counters" && c.ok)
     {
         return Err(format!("the program has not read its counters\n\n{text}").into());
     }

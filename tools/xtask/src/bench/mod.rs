@@ -1,7 +1,7 @@
 //! Benchmarks: what operations of the kernel cost, in exact counts.
 //!
 //! ```text
-//! program bench-kernel, windows around operations ─▶ plugin of each machine ─▶ rows ─▶ report
+//! program bench, windows around operations ─▶ plugin of each machine ─▶ rows ─▶ report
 //! ```
 //!
 //! The program and the plugin share the numbers of [`dyad_abi::marker::BenchOp`]; what is counted
@@ -33,7 +33,7 @@ use crate::error::Error;
 use crate::launch::{self, RunReport, Sink};
 
 /// The program that performs the operations.
-pub const KERNEL_APP: &str = "bench-kernel";
+pub const BENCH_APP: &str = "bench";
 
 /// Measures the kernel on systems with these nodes, one after the other.
 ///
@@ -114,8 +114,8 @@ fn of_kernel(nodes: &[Isa], repetitions: u64) -> RunConfig {
     RunConfig {
         nodes: nodes.to_vec(),
         work: Work::App {
-            app: KERNEL_APP.into(),
-            args: format!("--repetitions {repetitions}"),
+            app: BENCH_APP.into(),
+            args: format!("--what kernel --repetitions {repetitions}"),
         },
         grant: Grant::All,
         ..RunConfig::default()

@@ -1,7 +1,7 @@
 //! How long it takes until what was given up can be used again, in flush steps, on systems with
 //! pools of different sizes.
 //!
-//! The program `bench-quiescence` takes the steps and reports how many there were. The JSON form
+//! The program `quiescence` takes the steps and reports how many there were. The JSON form
 //! has the schema `dyad.bench/1`, with the suite `quiescence`:
 //!
 //! | member | |
@@ -25,7 +25,7 @@ use crate::launch::{self, RunReport, Sink};
 use crate::{paths, size};
 
 /// The program that takes the steps.
-pub const QUIESCENCE_APP: &str = "bench-quiescence";
+pub const QUIESCENCE_APP: &str = "quiescence";
 /// Sizes of pools unless told otherwise.
 pub const DEFAULT_POOLS: [u64; 4] = [64 << 20, 256 << 20, 1 << 30, 4 << 30];
 

@@ -7,7 +7,7 @@ use dyad_abi::Isa;
 use dyad_abi::marker::{BenchMemory, BenchOp, BenchWindow, WindowId};
 use serde::Deserialize;
 
-use super::KERNEL_APP;
+use super::BENCH_APP;
 use crate::symbol::Symboliser;
 use crate::{build, paths};
 
@@ -97,9 +97,9 @@ fn function(frame: &str) -> &str {
 fn symboliser(isa: Isa) -> Symboliser {
     let (package, triple) = build::kernel_package(isa);
     let kernel = paths::target_dir().join("kernel").join(triple);
-    let user = paths::target_dir().join("user").join(KERNEL_APP);
+    let user = paths::target_dir().join("user").join(BENCH_APP);
     Symboliser::new([
         kernel.join("kernel").join(package),
-        user.join(format!("{KERNEL_APP}.{}.elf", isa.name())),
+        user.join(format!("{BENCH_APP}.{}.elf", isa.name())),
     ])
 }

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::error::Error;
-use crate::paths;
+use crate::{apps, paths};
 
 /// Longest name: a bundle has room for 31 bytes.
 const MAX_NAME: usize = 31;
 /// Names that cannot be packages of this workspace.
-const TAKEN: [&str; 6] = ["dyad", "npb", "test", "core", "alloc", "std"];
+const TAKEN: [&str; 6] = ["dyad", "help", "test", "core", "alloc", "std"];
 const MAIN: &str = include_str!("../../templates/main.rs");
 
 #[derive(Debug, Args)]
@@ -30,10 +30,12 @@ pub(super) fn new(args: &NewArgs) -> Result<u8, Error> {
         None => paths::workspace_root().join("userland/apps"),
     };
     let dir = parent.join(&args.name);
-    if dir.exists() {
+    let in_workspace = args.path.is_none().then(|| apps::directory(&args.name));
+    let there = in_workspace.flatten().or(dir.exists().then(|| dir.clone()));
+    if let Some(there) = there {
         return Err(Error::Usage(format!(
             "{} exists already: choose another name or remove it",
-            paths::shown(&dir)
+            paths::shown(&there)
         )));
     }
     let app = match &args.path {

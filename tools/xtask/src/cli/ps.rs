@@ -98,13 +98,13 @@ mod tests {
             crossed_from,
             migrations: 12,
         };
-        let (a, b) = (row("hop", None), row("npb-is", Some(0)));
+        let (a, b) = (row("hop", None), row("npb", Some(0)));
         let text = table(&[&a, &b]);
         assert_eq!(
             text,
             "program  thread  where           cpu  state     migrations\n\
              hop           0  node 1 aarch64    0  running           12\n\
-             npb-is        0  node 1 aarch64    0  running           12  in a service, from node 0\n"
+             npb           0  node 1 aarch64    0  running           12  in a service, from node 0\n"
         );
         assert_eq!(table(&[]), "");
     }

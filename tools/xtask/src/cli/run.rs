@@ -10,7 +10,7 @@ use crate::config::{RunConfig, Settings, Work};
 use crate::display::{Display, Verbosity};
 use crate::error::Error;
 use crate::sim::csv;
-use crate::{launch, setup, size};
+use crate::{apps, launch, setup, size};
 
 /// Options that describe a run.
 #[derive(Clone, Debug, Default, Args)]
@@ -30,7 +30,7 @@ pub(super) struct ShapeArgs {
     /// Blocks in which nodes are given memory: a power of two from 32MiB to 4GiB [default: 32MiB]
     #[arg(long, value_name = "SIZE")]
     block_size: Option<String>,
-    /// A program's name, its directory, or a .bundle file [default: hop]
+    /// A program's name, its directory, or a .bundle file; `help` lists the programs [default: hop]
     #[arg(long, value_name = "NAME")]
     app: Option<String>,
     /// Run these in-kernel tests instead of a program
@@ -251,6 +251,10 @@ impl TestArgs {
 pub(super) fn run(args: &RunArgs) -> Result<u8, Error> {
     if args.shape.wants_keys() {
         return super::sim::print_keys(args.shape.profile.as_deref());
+    }
+    if args.shape.app.as_deref() == Some(apps::HELP) {
+        print!("{}", apps::help());
+        return Ok(0);
     }
     let flag = |on: bool| on.then_some(true);
     let line = Settings {

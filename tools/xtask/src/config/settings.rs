@@ -475,7 +475,7 @@ mod tests {
     fn a_file_says_the_same_as_the_command_line() {
         let c = file(
             "nodes = [\"aarch64\", \"x86_64\", \"aarch64\"]\ncpus = 2\nmem-local = \"64MiB\"\n\
-             mem-cxl = 268435456\napp = \"npb-is\"\nclass = \"W\"\non-death = \"survive\"\ntimeout = 10",
+             mem-cxl = 268435456\napp = \"npb\"\nclass = \"W\"\non-death = \"survive\"\ntimeout = 10",
         )
         .unwrap();
         assert_eq!(c.nodes, [Isa::Aarch64, Isa::X86_64, Isa::Aarch64]);
@@ -483,7 +483,7 @@ mod tests {
         assert_eq!(c.on_death, OnDeath::Survive);
         assert_eq!(c.timeout, Some(Duration::from_secs(10)));
         let args = "--class W".to_string();
-        let app = "npb-is".to_string();
+        let app = "npb".to_string();
         assert_eq!(c.work, Work::App { app, args });
     }
 

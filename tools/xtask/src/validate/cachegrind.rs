@@ -105,7 +105,7 @@ pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(
         .map(|(l, _, long, _)| format!("{l}:{long}"))
         .collect();
     let args = format!("--load {} --home {HOST}", loads.join(","));
-    let report = cx.run(Sim::Cache, "simbench", &args, |c| {
+    let report = cx.run(Sim::Cache, "sim-loads", &args, |c| {
         c.setup.set.push(super::settings(OURS));
         c.rounds = 1;
     })?;
@@ -131,7 +131,7 @@ fn build_for_host() -> Result<PathBuf, Error> {
     c.args([
         "build",
         "--package",
-        "simbench",
+        "sim-loads",
         "--profile",
         "user",
         "--target-dir",
@@ -142,10 +142,10 @@ fn build_for_host() -> Result<PathBuf, Error> {
     if !out.status.success() {
         let said = String::from_utf8_lossy(&out.stderr);
         return Err(Error::Build(format!(
-            "{said}simbench does not build for the host"
+            "{said}sim-loads does not build for the host"
         )));
     }
-    Ok(dir.join("user/simbench"))
+    Ok(dir.join("user/sim-loads"))
 }
 
 /// What cachegrind has counted.

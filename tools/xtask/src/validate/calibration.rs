@@ -28,7 +28,7 @@ const PRICES: &str = "snoop.data=71 snoop.inv=73 snoop.back=79 snoop.forward=0 s
 /// Write-backs alone have a price.
 const WRITEBACKS: &str = "snoop.data=0 snoop.inv=0 snoop.back=0 snoop.forward=0 snoop.writeback=83";
 
-/// The first window of `simpattern`, and the numbers of two of its patterns, which have two windows
+/// The first window of `sim-sharing`, and the numbers of two of its patterns, which have two windows
 /// each. The program has the same numbers.
 const WINDOWS: u16 = WindowId::FREE + 0x20;
 const PING_PONG: u16 = 0;
@@ -86,7 +86,7 @@ fn chase(
     let list: Vec<String> = sizes.iter().map(|(s, _)| format!("chase:1:{s}")).collect();
     let args = format!("--load {} --home {first},{}", list.join(","), first.other());
     let mut sim = Err(Error::Run("the run was not configured".into()));
-    let report = cx.run(Sim::Timing, "simbench", &args, |c| {
+    let report = cx.run(Sim::Timing, "sim-loads", &args, |c| {
         sim = setup(c, profile);
     })?;
     let sim = sim?;
@@ -135,7 +135,7 @@ fn messages(sim: &SimConfig, machine: &MachineReport, isa: Isa) -> Result<(u64, 
 /// Prices of messages, in a run with all kinds of them.
 fn snoops(cx: &mut Context<'_>, findings: &mut Findings, profile: &str) -> Result<(), Error> {
     let mut sim = Err(Error::Run("the run was not configured".into()));
-    let report = cx.run(Sim::Timing, "simpattern", "", |c| {
+    let report = cx.run(Sim::Timing, "sim-sharing", "", |c| {
         sim = setup(c, profile);
     })?;
     let sim = sim?;
@@ -185,7 +185,7 @@ fn snoops(cx: &mut Context<'_>, findings: &mut Findings, profile: &str) -> Resul
 fn writebacks(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(), Error> {
     let args = "--load stream --home x86_64,aarch64";
     let mut sim = Err(Error::Run("the run was not configured".into()));
-    let report = cx.run(Sim::Timing, "simbench", args, |c| {
+    let report = cx.run(Sim::Timing, "sim-loads", args, |c| {
         c.setup.set.push(super::settings(WRITEBACKS));
         sim = c.simulation();
     })?;
@@ -214,12 +214,12 @@ fn doorbells(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(), Error>
         .iter_mut()
         .zip(["ipi.latency=2us", "ipi.latency=12us"])
     {
-        let report = cx.run(Sim::Timing, "simpattern", &args, |c| {
+        let report = cx.run(Sim::Timing, "sim-sharing", &args, |c| {
             c.setup.set.push(super::settings(setting));
             c.rounds = 1;
         })?;
         let counter = |what: &str| {
-            let name = format!("simpattern.readers.{what}");
+            let name = format!("sim-sharing.readers.{what}");
             let n = report.counters.get(&name).copied();
             n.ok_or_else(|| Error::Run(format!("the program does not report {name}")))
         };

@@ -129,7 +129,7 @@ pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(
     };
     let list: Vec<String> = CASES.iter().map(item).collect();
     let args = format!("--load {} --home x86_64,aarch64", list.join(","));
-    let report = cx.run(Sim::Cache, "simbench", &args, |c| {
+    let report = cx.run(Sim::Cache, "sim-loads", &args, |c| {
         c.setup.set.push(super::settings(GEOMETRY));
         // The fewer interrupts, the nearer.
         c.rounds = 1;

@@ -66,7 +66,7 @@ fn measure(cx: &mut Context<'_>, more: &[u32]) -> Result<Vec<Both>, Error> {
     let items: Vec<String> = items.collect();
     let args = format!("--load {} --home x86_64,aarch64", items.join(","));
     let theirs = format!("{},{THEIRS}", quoted(&cx.plugins()?.cache));
-    let report = cx.run(Sim::Cache, "simbench", &args, |c| {
+    let report = cx.run(Sim::Cache, "sim-loads", &args, |c| {
         c.setup.set.push(super::settings(OURS));
         c.test.plugins = vec![theirs];
         c.rounds = 1;

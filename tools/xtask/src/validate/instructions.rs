@@ -23,7 +23,7 @@ pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(
     let args = format!("--load {loads} --home x86_64,aarch64");
 
     let theirs = format!("{},inline=true", quoted(&cx.plugins()?.bb));
-    let report = cx.run(Sim::Count, "simbench", &args, |c| {
+    let report = cx.run(Sim::Count, "sim-loads", &args, |c| {
         c.test.plugins = vec![theirs];
     })?;
     for node in &report.nodes {
@@ -47,7 +47,7 @@ pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(
         quoted(&out("{node}"))
     );
     let theirs = format!("{},inline=true", quoted(&cx.plugins()?.insn));
-    let report = cx.run(Sim::Off, "simbench", &args, |c| {
+    let report = cx.run(Sim::Off, "sim-loads", &args, |c| {
         c.test.plugins = vec![ours, theirs];
     })?;
     for node in &report.nodes {

@@ -13,8 +13,8 @@ use crate::launch;
 
 /// Runs that are recorded: program, arguments, settings. Small caches evict more.
 const RUNS: &[(&str, &str, &str)] = &[
-    ("simpattern", "--lines 32 --rounds 2 --evict 1", SMALL),
-    ("npb-is", "--class S", ""),
+    ("sim-sharing", "--lines 32 --rounds 2 --evict 1", SMALL),
+    ("npb", "--class S", ""),
     ("hop", "", SMALL),
 ];
 const SMALL: &str = "l1.size=4K l1.ways=2 l2.size=16K l2.ways=4 l3.size=128K l3.ways=8";

@@ -38,7 +38,7 @@ pub(super) fn of(report: &RunReport, isa: Isa, place: usize) -> Result<RoiReport
 
 /// Steps that the program made in it.
 pub(super) fn steps(report: &RunReport, isa: Isa, place: usize, load: &str) -> Result<u64, Error> {
-    let name = format!("simbench.{place}.{load}.{isa}.steps");
+    let name = format!("sim-loads.{place}.{load}.{isa}.steps");
     let steps = report.counters.get(&name).copied();
     steps.ok_or_else(|| Error::Run(format!("the program does not report {name}")))
 }

@@ -19,10 +19,10 @@
 
 use dyad::prelude::*;
 use dyad::report;
+use dyad::sides::Sides;
 use dyad::sys::marker;
 use dyad_abi::marker::WindowId;
-use npb::checksum::Fnv;
-use npb_drive::Places;
+use npb_kernels::checksum::Fnv;
 use workloads::bfs::kronecker::{FACTORS, SCALES};
 use workloads::bfs::{Graph, Kronecker, Search, validate};
 
@@ -87,8 +87,8 @@ struct Total {
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
     let options = Options::read(&args)?;
-    let places = Places::settle(options.home, options.hop).await?;
-    println!("{}", places.describe());
+    let sides = Sides::settle(options.home, options.hop).await?;
+    println!("{}", sides.describe());
     let start = Instant::now();
     let source = Kronecker::new(options.scale, options.factor, options.seed.into())
         .ok_or_else(|| Error::msg("there is no such graph"))?;
@@ -108,7 +108,7 @@ async fn main(args: Args) -> Result<()> {
     let mut search = Search::new(&graph, root(0)?);
     for k in 0..options.searches {
         search.restart(root(k)?);
-        let ran = run(&graph, &mut search, &places, &mut total).await?;
+        let ran = run(&graph, &mut search, &sides, &mut total).await?;
         let edges = search.traversed(&graph);
         total.edges += edges;
         println!(
@@ -156,17 +156,16 @@ async fn main(args: Args) -> Result<()> {
 async fn run(
     graph: &Graph,
     search: &mut Search,
-    places: &Places,
+    sides: &Sides,
     total: &mut Total,
 ) -> Result<Duration> {
     let start = Instant::now();
     while !search.is_over() {
-        let place = places.turn(total.levels);
-        total.hops += u32::from(Places::go(place).await?);
+        total.hops += u32::from(sides.go_to_turn(total.levels).await?);
         total.vertices += u64::from(level(graph, search));
         total.levels += 1;
     }
-    total.hops += u32::from(places.go_home().await?);
+    total.hops += u32::from(sides.go_home().await?);
     let took = start.elapsed();
     total.time += took;
     Ok(took)

@@ -13,7 +13,7 @@ mod pointers;
 
 use dyad::prelude::*;
 use dyad::{report, system};
-use npb::is::{Class, ITERATIONS, Is, TEST_KEYS, WrongRank};
+use npb_kernels::is::{Class, ITERATIONS, Is, TEST_KEYS, WrongRank};
 
 use account::Account;
 use pointers::View;

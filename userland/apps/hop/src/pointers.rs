@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad::prelude::*;
 use dyad::{sys, system};
-use npb::is::{Class, Is};
+use npb_kernels::is::{Class, Is};
 
 /// Shared data of the program image.
 static VISITS: AtomicU64 = AtomicU64::new(0);

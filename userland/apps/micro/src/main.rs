@@ -235,7 +235,7 @@ fn main(args: Args) -> Result<()> {
         for &kind in &plan.kinds {
             for &depth in &plan.depths {
                 let mut took = Ok(Duration::ZERO);
-                let found = descend(kind, depth, &mut || {
+                let found = descend(kind, depth, &mut |_| {
                     took = there_and_back(nodes, plan.times);
                 });
                 good &= tell_depth(&plan, kind, depth, took?, found);

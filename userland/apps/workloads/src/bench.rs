@@ -1,6 +1,6 @@
 //! The NAS Parallel Benchmarks as loads: all iterations in one pass, verified.
 
-use npb::{cg, is};
+use npb_kernels::{cg, is};
 
 use crate::Load;
 

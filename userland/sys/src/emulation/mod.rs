@@ -132,6 +132,12 @@ static POINT: AtomicPtr<Point> = AtomicPtr::new(core::ptr::null_mut());
 /// interpreters. 0 before.
 static INTERPRET: AtomicU64 = AtomicU64::new(0);
 
+/// How far the data stack of each thread was used before it was interpreted. The interpreter must leave it alone: the
+/// frames there are those of the code that it interprets. If the build has put it on the data stack all the same
+/// ([`Apart`]), the program ends.
+static DATA_STACKS: [AtomicU64; MAX_PROGRAM_THREADS as usize] =
+    [const { AtomicU64::new(0) }; MAX_PROGRAM_THREADS as usize];
+
 /// The point, if what is interpreted can end there.
 fn point() -> Option<&'static Point> {
     // SAFETY: 1. It is null, or a reference that lives for ever.
@@ -268,8 +274,18 @@ pub fn strange_at() -> u64 {
 /// stopped and begins there does not come back. `at` is the address of the program's point. Costs a few
 /// stores and loads if the program has not called [`enable`].
 pub fn at_entry(argument: u64, point: &'static Point, at: u64) {
+    set_point(point, at);
+    at_later_entry(argument);
+}
+
+/// Changes the point of the program.
+pub fn set_point(point: &'static Point, at: u64) {
     point.at.store(at, Ordering::Relaxed);
     POINT.store(core::ptr::from_ref(point).cast_mut(), Ordering::Release);
+}
+
+/// As [`at_entry`], where the point of the program is known already.
+pub fn at_later_entry(argument: u64) {
     let interpret = INTERPRET.load(Ordering::Acquire);
     if interpret != 0 {
         enter(argument % PAGE_SIZE, interpret);
@@ -307,6 +323,9 @@ fn enter(n: u64, interpret: u64) {
                 Err(e) => give_up("it is nowhere: ", e),
             };
             let stack = [empty(emulation::stack(n).1), 0];
+            if let Some(used) = DATA_STACKS.get(n as usize) {
+                used.store(spine::data_stack_pointer(), Ordering::Relaxed);
+            }
             // SAFETY: 1. The function takes one argument and never returns. 2. Nobody else uses the
             // stack; what was on this one is not needed.
             let e = unsafe { own(n).jump(here, interpret, stack, n) };
@@ -342,6 +361,13 @@ extern "C" fn interpret(n: u64, _: Apart) -> ! {
     let Some(page) = Mapped::of(n) else {
         crate::exit(101)
     };
+    let used = DATA_STACKS.get(n as usize);
+    if used.is_some_and(|u| u.load(Ordering::Relaxed) != spine::data_stack_pointer()) {
+        give_up(
+            "the interpreter has frames on its data stack: ",
+            Error::Denied,
+        );
+    }
     marker::begin::<WINDOW>();
     note_time(word_of!(page, began_at));
     word_of!(page, status).store(status::EMULATED, Ordering::Release);

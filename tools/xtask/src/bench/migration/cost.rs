@@ -1,8 +1,8 @@
 //! What being able to migrate costs a program that does not: the kernels of the NAS benchmarks, as tasks
 //! and as plain threads, which both stay where they are.
 //!
-//! Both programs have the same kernels, compiled in the same way; only that of threads has migration
-//! points, and the spine pass has been over it. Compared are the instructions in the windows around
+//! The program has its kernels twice, compiled in the same way; only those of threads have migration
+//! points, and the spine pass has been over them. Compared are the instructions in the windows around
 //! timed phases.
 
 use dyad_abi::Isa;
@@ -15,30 +15,25 @@ use crate::config::{RunConfig, Work};
 use crate::error::Error;
 use crate::launch::Sink;
 
-/// The program whose threads can migrate.
-const THREADS: &str = "npb-thread";
+/// The program.
+const NPB: &str = "npb";
 
-/// Kernels; the smallest is first, whose loops are the shortest too. `npb-is` prints while it runs: what
-/// kernels do for that has windows of its own, which end those of the program.
+/// Kernels; the smallest is first, whose loops are the shortest too.
 const KERNELS: [&str; 3] = ["mg", "cg", "ft"];
 /// How many of them are run if there is less of everything.
 const QUICK: usize = 1;
 
 /// As a task, and as a thread.
 fn configs(kernel: &str, home: Isa) -> [RunConfig; 2] {
-    let config = |app: String, more: String| RunConfig {
+    ["task", "thread"].map(|style| RunConfig {
         work: Work::App {
-            app,
-            args: format!("{more}--class S --hop off --home {home}"),
+            app: NPB.into(),
+            args: format!("--bench {kernel} --style {style} --class S --hop off --home {home}"),
         },
         sim: Measure::Instructions.sim(),
         windows: true,
         ..RunConfig::default()
-    };
-    [
-        config(format!("npb-{kernel}"), String::new()),
-        config(THREADS.into(), format!("--bench {kernel} ")),
-    ]
+    })
 }
 
 /// Measures on one ISA.

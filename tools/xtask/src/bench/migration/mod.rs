@@ -7,7 +7,7 @@
 //!    └ no simulation  ─▶ nanoseconds of the host   ─┘
 //! ```
 //!
-//! Programs report counters `migration.ISA.OP.WHAT`; what they are is in `bench-migration`. Windows
+//! Programs report counters `migration.ISA.OP.WHAT`; what they are is in the program `bench`. Windows
 //! are told apart by the slot that a program says it has used.
 
 mod collect;
@@ -30,20 +30,12 @@ use std::path::PathBuf;
 use dyad_abi::Isa;
 use dyad_abi::boot::DEFAULT_BLOCK;
 
+use crate::bench::BENCH_APP;
 use crate::config::{RunConfig, Sim, Work};
 use crate::error::Error;
 use crate::launch::Sink;
 use crate::sim::{Layer, Setup};
 use crate::size;
-
-/// The program with tasks.
-pub const MIGRATION_APP: &str = "bench-migration";
-
-/// The program whose plain thread migrates.
-pub const THREADS_APP: &str = "bench-threads";
-
-/// The program whose plain thread is interpreted.
-pub const EMULATION_APP: &str = "bench-emulation";
 
 /// The program that is given blocks of memory.
 pub const BLOCKS_APP: &str = "blocks";
@@ -99,14 +91,10 @@ impl Group {
     /// The program and its arguments, without the home, if there is one program for all of it.
     fn program(self, quick: bool) -> Option<(&'static str, String)> {
         let more = match (self, quick) {
-            (Group::Micro, false) => "--times 256".into(),
-            (Group::Micro, true) => "--times 64".into(),
-            (Group::Futex, false) => "--times 256".into(),
-            (Group::Futex, true) => "--times 64".into(),
-            (Group::Threads, false) => return Some((THREADS_APP, "--times 256".into())),
-            (Group::Threads, true) => return Some((THREADS_APP, "--times 64".into())),
-            (Group::Emulation, false) => return Some((EMULATION_APP, "--times 64".into())),
-            (Group::Emulation, true) => return Some((EMULATION_APP, "--times 16".into())),
+            (Group::Micro | Group::Futex | Group::Threads, false) => "--times 256".into(),
+            (Group::Micro | Group::Futex | Group::Threads, true) => "--times 64".into(),
+            (Group::Emulation, false) => "--times 64".into(),
+            (Group::Emulation, true) => "--times 16".into(),
             (Group::Blocks, _) => return Some((BLOCKS_APP, String::new())),
             (Group::Chase, false) => String::new(),
             (Group::Chase, true) => "--accesses 4,32,128,512,1024".into(),
@@ -114,7 +102,7 @@ impl Group {
             (Group::Bfs, false) => format!("--scale {}", self.scale(quick)),
             (Group::Bfs, true) => format!("--scale {} --factors 4,19", self.scale(quick)),
         };
-        Some((MIGRATION_APP, format!("--measure {} {more}", self.name())))
+        Some((BENCH_APP, format!("--what {} {more}", self.name())))
     }
 
     /// Sizes of blocks, each of which has runs of its own.

@@ -30,7 +30,7 @@ use crate::machine::quoted;
 use crate::qemu_plugins::QemuPlugins;
 
 /// The program that is measured.
-pub const PROGRAM: &str = "simbench";
+pub const PROGRAM: &str = "sim-loads";
 
 /// The window around the measured passes of an element of the program's list of loads.
 pub const fn region(place: usize) -> u16 {

@@ -1,0 +1,32 @@
+//! Ordinary Rust on plain threads that change their ISA while it runs, and must not notice.
+//!
+//! | `--what` | |
+//! |---|---|
+//! | `constructs` | what programs are made of, one construct after the other: [`constructs`] |
+//! | `scenes` | pieces of programs, each under several schedules: [`scenes`] |
+//! | `implicit` | points that no source line names: [`implicit`] |
+//!
+//! Each has options of its own.
+#![no_std]
+#![no_main]
+#![deny(unsafe_code)]
+
+extern crate alloc;
+
+mod constructs;
+mod implicit;
+mod play;
+mod scenes;
+mod schedule;
+
+use dyad::prelude::*;
+
+#[dyad::main(points = "syscalls")]
+fn main(args: Args) -> Result<()> {
+    const WHAT: [&str; 3] = ["constructs", "scenes", "implicit"];
+    match args.one_of("--what", &WHAT, "constructs")? {
+        "scenes" => scenes::main(&args),
+        "implicit" => implicit::main(&args),
+        _ => constructs::main(&args),
+    }
+}

@@ -1,0 +1,116 @@
+//! NPB IS, CG, MG and FT, as tasks or as plain threads that change their ISA while they run.
+//!
+//! | option | values | default |
+//! |---|---|---|
+//! | `--bench` | `is`, `cg`, `mg`, `ft`, `all`: one after the other | `is` |
+//! | `--style` | `task`: an async task, which migrates between phases; `thread`: a plain thread, which migrates inside of them too | `task` |
+//! | `--class` | `S`, `W`, `A` | `S` |
+//! | `--hop` | `on`: each phase runs on the other node than the one before, `off` | `on` |
+//! | `--home` | `x86_64`, `aarch64`: where it starts, and runs without hops | where it starts |
+//! | `--every` | a thread moves to the other node at every Nth point that it passes inside of phases; 0: at none | 0 |
+//! | `--at` | a thread moves once, at the Nth point; 0: never | 0 |
+//!
+//! Each timed phase is a sample of window [`REGION`] of the simulator. Each benchmark ends with a checksum of all
+//! results, which is the same however the program is run.
+#![no_std]
+#![no_main]
+#![deny(unsafe_code)]
+
+extern crate alloc;
+
+mod tasks;
+mod threads;
+
+use dyad::prelude::*;
+use dyad::sys::marker;
+use dyad_abi::marker::WindowId;
+use npb_kernels::class::Class;
+use npb_kernels::kernel::{Kernel, Phase};
+
+/// The window around what is timed.
+pub const REGION: u16 = WindowId::FREE;
+
+/// A benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bench {
+    Is,
+    Cg,
+    Mg,
+    Ft,
+}
+
+impl Bench {
+    const ALL: [Bench; 4] = [Bench::Is, Bench::Cg, Bench::Mg, Bench::Ft];
+
+    /// What options and checks call it.
+    const fn name(self) -> &'static str {
+        match self {
+            Bench::Is => "is",
+            Bench::Cg => "cg",
+            Bench::Mg => "mg",
+            Bench::Ft => "ft",
+        }
+    }
+}
+
+/// What the command line says.
+#[derive(Clone, Debug)]
+struct Options {
+    benches: Vec<Bench>,
+    class: Class,
+    is_task: bool,
+    hop: bool,
+    home: Option<Isa>,
+    every: u64,
+    at: u64,
+}
+
+impl Options {
+    #[inline(never)]
+    fn read(args: &Args) -> Result<Options> {
+        const KNOWN: [&str; 7] = [
+            "--bench", "--style", "--class", "--hop", "--home", "--every", "--at",
+        ];
+        args.expect_options(&KNOWN)?;
+        let bench = args.one_of("--bench", &["is", "cg", "mg", "ft", "all"], "is")?;
+        let class = args.one_of("--class", &Class::ALL.map(Class::name), "S")?;
+        let home = args.one_of("--home", &Isa::ALL.map(Isa::name), isa().name())?;
+        let is_task = args.one_of("--style", &["task", "thread"], "task")? == "task";
+        for option in ["--every", "--at"] {
+            if is_task && args.value(option).is_some() {
+                let what = "is for threads only: a task migrates between phases";
+                return Err(Error::usage(format_args!("{option} {what}")));
+            }
+        }
+        let number = |name| args.number(name, 0, 0..=u64::MAX);
+        let mut benches = Bench::ALL.to_vec();
+        benches.retain(|b| bench == "all" || bench == b.name());
+        Ok(Options {
+            benches,
+            class: Class::parse(class).unwrap_or(Class::S),
+            is_task,
+            hop: args.one_of("--hop", &["on", "off"], "on")? == "on",
+            home: args.value("--home").and(Isa::parse(home)),
+            every: number("--every")?,
+            at: number("--at")?,
+        })
+    }
+}
+
+/// Does a phase, in a window if it is timed. Nothing else is in the window.
+#[inline(never)]
+fn advance(kernel: &mut impl Kernel, phase: Phase, point: &mut impl FnMut()) {
+    match phase.timed {
+        true => marker::window::<REGION, _>(|| kernel.advance(point)),
+        false => kernel.advance(point),
+    }
+}
+
+#[dyad::main]
+fn main(args: Args) -> Result<()> {
+    let options = Options::read(&args)?;
+    match options.is_task {
+        true => dyad::task::run(tasks::main(options)),
+        false => threads::main(&options),
+    }
+}
