@@ -38,7 +38,6 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad_abi::cap::CapIndex;
 use dyad_abi::user::USER_END;
 use dyad_captbl::Found;
-use dyad_coherence::load_permitted;
 use dyad_shm::frame::WeakRef;
 use dyad_shm::permitted::Permitted;
 use dyad_shm::{FrameRef, PhysAddr};
@@ -53,6 +52,7 @@ use self::page::PageViews;
 use crate::Platform;
 use crate::cpu::CpuLocal;
 use crate::cx::Cx;
+use crate::memory::load_permitted;
 use crate::object::component::{Component, Entry, Parts};
 use crate::object::find;
 use crate::object::space::Space;
@@ -70,13 +70,13 @@ static NO_LINE: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
 /// A word as this node sees it, like all that lookups read.
 #[inline(always)]
 fn look(word: &AtomicU64) -> u64 {
-    load_permitted::<{ Permitted::Lookup as u32 }>(word, Ordering::Acquire)
+    load_permitted::<{ Permitted::Lookup as u32 }>(word)
 }
 
 /// The word of an object's frame, likewise.
 #[inline(always)]
 fn look_at_frame(word: &AtomicU64) -> u64 {
-    load_permitted::<{ Permitted::Object as u32 }>(word, Ordering::Acquire)
+    load_permitted::<{ Permitted::Object as u32 }>(word)
 }
 
 /// A word, as it was.

@@ -27,6 +27,8 @@ mod frame_tests;
 #[cfg(test)]
 mod home_tests;
 #[cfg(test)]
+mod in_use;
+#[cfg(test)]
 pub mod ktests;
 #[cfg(test)]
 mod linger_tests;
@@ -358,6 +360,19 @@ impl World {
 pub struct Machine(&'static Private);
 
 impl Machine {
+    /// The second CPU of its node.
+    pub fn beside(self) -> Machine {
+        let local = Box::leak(Box::new(CpuLocal::new(CpuId::new(1).unwrap())));
+        crate::inbox::attach_inboxes(self.node(), local);
+        Machine(Box::leak(Box::new(Private {
+            node: self.node(),
+            local,
+            did: RefCell::default(),
+            fp: Cell::default(),
+            console: RefCell::default(),
+        })))
+    }
+
     /// From here on the calling thread is this CPU.
     pub fn enter(self) {
         CURRENT.set(Some(self.0));

@@ -22,7 +22,7 @@ use super::services::Known;
 use super::{NO_LINE, NOTHING, Seen};
 use crate::cpu::CpuLocal;
 use crate::cx::Cx;
-use crate::memory::CoherentWords;
+use crate::memory::{CoherentWords, load_coherent};
 use crate::node::node;
 
 const VIEWS: usize = 16;
@@ -94,7 +94,7 @@ pub struct Slot {
 impl dyad_captbl::Line for Slot {
     #[inline(always)]
     fn header(&self) -> u64 {
-        self.line[0].load(Ordering::Acquire)
+        load_coherent(&self.line[0])
     }
 
     #[inline(always)]
