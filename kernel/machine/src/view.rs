@@ -202,6 +202,25 @@ impl Views {
         self.pages.forget();
     }
 
+    /// How many of each kind are cached: components, invocation endpoints, capabilities, leaves of capability tables,
+    /// page tables, blocks, regions.
+    #[cfg(any(test, feature = "host"))]
+    pub fn cached(&self) -> [usize; 7] {
+        fn count<T>(all: &[T], is_cached: impl Fn(&T) -> bool) -> usize {
+            all.iter().filter(|v| is_cached(v)).count()
+        }
+        let [tables, blocks, regions] = self.pages.cached();
+        [
+            count(&self.components, |c| c.target.object.get() != 0),
+            count(&self.sinvs, |s| s.captbl.get() != PhysAddr(0)),
+            count(&self.caps, CapView::is_cached),
+            self.leaves.cached(),
+            tables,
+            blocks,
+            regions,
+        ]
+    }
+
     #[inline(always)]
     fn component(&self, object: u64) -> &ComponentView {
         &self.components[object as usize % VIEWS]

@@ -19,6 +19,8 @@ mod component_races;
 #[cfg(test)]
 mod evacuate_tests;
 #[cfg(test)]
+mod forget_tests;
+#[cfg(test)]
 mod fp_tests;
 #[cfg(test)]
 mod fp_waiting_tests;

@@ -73,6 +73,12 @@ impl LeafViews {
         )
     }
 
+    /// How many leaves are cached.
+    #[cfg(any(test, feature = "host"))]
+    pub(super) fn cached(&self) -> usize {
+        self.0.iter().filter(|v| v.table.get() != 0).count()
+    }
+
     pub(super) fn forget(&self) {
         for v in &self.0 {
             v.table.set(0);

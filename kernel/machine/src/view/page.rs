@@ -149,6 +149,15 @@ impl PageViews {
         }
     }
 
+    /// How many tables, blocks and regions are cached.
+    #[cfg(any(test, feature = "host"))]
+    pub(super) fn cached(&self) -> [usize; 3] {
+        let tables = self.tables.iter().filter(|t| t.space.get() != 0);
+        let blocks = self.blocks.iter().filter(|b| b.len.get() != 0);
+        let regions = self.regions.iter().filter(|r| r.space.get() != 0);
+        [tables.count(), blocks.count(), regions.count()]
+    }
+
     /// Forgets tables, blocks and regions.
     pub(super) fn forget(&self) {
         for t in &self.tables {
