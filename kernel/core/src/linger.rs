@@ -30,7 +30,7 @@ use dyad_shm::superblock::{CpuEntry, NodeWord, activity};
 use crate::cx::Cx;
 use crate::dispatch;
 use crate::handover::{self, what};
-use crate::object::memory::CoherentWords;
+use crate::object::memory::{CoherentWords, look_coherent};
 use crate::object::thread::{Owner, State, Thread};
 use crate::{Platform, crossing, cycle, inbox, jump};
 
@@ -67,10 +67,10 @@ pub(crate) fn is_awaited(cx: &Cx, t: &'static Thread, to: NodeId, was: NodeWord)
     };
     let activity = |cpu| &cx.node.sb.cpu(to, cpu).activity;
     CpuId::first(cx.node.params.cpus)
-        .find(|&cpu| activity(cpu).load(Ordering::Relaxed) == doing(t))
+        .find(|&cpu| look_coherent(activity(cpu)) == doing(t))
         .is_some_and(|cpu| {
             linger::is_awaited(&Direct(words), activity(cpu), doing(t))
-                && (cx.node.sb.node(to).state.load(Ordering::Relaxed) == was.bits()
+                && (look_coherent(&cx.node.sb.node(to).state) == was.bits()
                     || lacks!("linger::is_awaited::node"))
         })
 }
@@ -83,12 +83,12 @@ impl linger::Words for Direct {
 
     #[inline(always)]
     fn load(&self, at: &'static AtomicU64) -> u64 {
-        at.load(Ordering::Relaxed)
+        look_coherent(at)
     }
 
     #[inline(always)]
     fn store(&self, at: &'static AtomicU64, value: u64) {
-        at.store(value, Ordering::Relaxed);
+        self.0.store_relaxed(at, value);
     }
 
     #[inline(always)]
@@ -150,7 +150,7 @@ impl Way {
     /// Whether that CPU lingers for the thread, as far as can be told before it is handed over.
     #[inline(always)]
     pub fn is_looked_out_for(&self, t: &'static Thread) -> bool {
-        self.peer.load(Ordering::Relaxed) == doing(t)
+        look_coherent(self.peer) == doing(t)
     }
 
     /// Hands the running thread over, which has put down what it does there, and lingers for it. Comes back
@@ -170,8 +170,7 @@ impl Way {
         // It sees the owner word by itself if it lingers. If it has died meanwhile, its recovery may have
         // been over before the owner word said whose the thread is.
         let awaited = linger::is_awaited(&Direct(self.words), self.peer, doing(t));
-        let told =
-            awaited && self.node.load(Ordering::Relaxed) == self.state || self.announce::<P>(cx, t);
+        let told = awaited && look_coherent(self.node) == self.state || self.announce::<P>(cx, t);
         if !told {
             return kept::<P>(cx, t);
         }
@@ -252,7 +251,7 @@ fn watch<P: Platform>(
             if let Some(word) = linger::look(&Direct(words), &t.owner, &is_here) {
                 return Some(word);
             }
-            if me.pending.load(Ordering::Relaxed) != 0 {
+            if look_coherent(&me.pending) != 0 {
                 return None;
             }
         }
@@ -291,7 +290,7 @@ fn go_on_with<P: Platform>(cx: &Cx, me: &CpuEntry, t: &'static Thread) -> ! {
         if cx.local.timer_at.get() == 0 {
             cycle::set_tick::<P>(cx);
         }
-        me.pending.load(Ordering::Relaxed) == 0
+        look_coherent(&me.pending) == 0
     };
     match t.carried[0].load(Ordering::Relaxed) {
         what::CALL | what::ANSWER => crossing::go_on_with::<P>(cx, t, ready),

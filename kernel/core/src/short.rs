@@ -30,8 +30,6 @@
 
 mod memory;
 
-use core::sync::atomic::Ordering;
-
 use dyad_abi::Isa;
 use dyad_abi::cap::{
     CaptblOp, FrameOp, LivenessOp, MAP_WRITE, MemoryOp, ReceiveOp, Rights, SendOp, SpaceOp,
@@ -45,6 +43,7 @@ use crate::Platform;
 use crate::cpu::CpuLocal;
 use crate::entry::{FastReturn, dispatched, jumped, long_syscall, received, remembered, sent};
 use crate::mapping::{Near, QuickRows};
+use crate::memory::load_coherent;
 use crate::view::{self, CapView, Family, Place, leaf};
 
 /// A system call; `word` has an operation in it that is not 0.
@@ -116,7 +115,7 @@ fn revoke<P: Platform>(known: &'static CapView, index: u64) -> FastReturn {
     {
         words.increase(entry, 1);
         words.fence();
-        return FastReturn::value(Epoch::saturating(epoch.load(Ordering::Acquire)).get());
+        return FastReturn::value(Epoch::saturating(load_coherent(epoch)).get());
     }
     long_syscall::<P>(known.call(LivenessOp::Revoke as u32), index, 0, 0, 0, 0)
 }
@@ -174,8 +173,8 @@ fn send<P: Platform>(known: &'static CapView) -> FastReturn {
     };
     words.set_bits(&line.bits, known.payload(1));
     words.fence();
-    let waiter = line.waiter.load(Ordering::Acquire);
-    let bound = line.bound.load(Ordering::Acquire);
+    let waiter = load_coherent(&line.waiter);
+    let bound = load_coherent(&line.bound);
     if waiter | bound == 0 || lacks!("short::send::waiter") {
         return FastReturn::value(0);
     }

@@ -42,7 +42,6 @@ use dyad_abi::cap::CapIndex;
 use dyad_abi::user::USER_END;
 use dyad_abi::{Error, Result};
 use dyad_captbl::Found;
-use dyad_coherence::load_permitted;
 use dyad_shm::frame::WeakRef;
 use dyad_shm::permitted::Permitted;
 use dyad_shm::{FrameRef, PhysAddr};
@@ -57,6 +56,7 @@ use self::page::PageViews;
 use crate::Platform;
 use crate::cpu::CpuLocal;
 use crate::cx::Cx;
+use crate::memory::load_permitted;
 use crate::object::component::{Component, Entry, Parts};
 use crate::object::find;
 use crate::object::space::Space;
@@ -74,13 +74,13 @@ static NO_LINE: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
 /// A word as this node sees it, like all that lookups read.
 #[inline(always)]
 fn look(word: &AtomicU64) -> u64 {
-    load_permitted::<{ Permitted::Lookup as u32 }>(word, Ordering::Acquire)
+    load_permitted::<{ Permitted::Lookup as u32 }>(word)
 }
 
 /// The word of an object's frame, likewise.
 #[inline(always)]
 fn look_at_frame(word: &AtomicU64) -> u64 {
-    load_permitted::<{ Permitted::Object as u32 }>(word, Ordering::Acquire)
+    load_permitted::<{ Permitted::Object as u32 }>(word)
 }
 
 /// A word, as it was.
@@ -226,6 +226,25 @@ impl Views {
         self.caps.iter().for_each(CapView::forget);
         self.leaves.forget();
         self.pages.forget();
+    }
+
+    /// How many of each kind are cached: components, invocation endpoints, capabilities, leaves of capability tables,
+    /// page tables, blocks, regions.
+    #[cfg(any(test, feature = "host"))]
+    pub fn cached(&self) -> [usize; 7] {
+        fn count<T>(all: &[T], is_cached: impl Fn(&T) -> bool) -> usize {
+            all.iter().filter(|v| is_cached(v)).count()
+        }
+        let [tables, blocks, regions] = self.pages.cached();
+        [
+            count(&self.components, |c| c.target.object.get() != 0),
+            count(&self.sinvs, |s| s.captbl.get() != PhysAddr(0)),
+            count(&self.caps, CapView::is_cached),
+            self.leaves.cached(),
+            tables,
+            blocks,
+            regions,
+        ]
     }
 
     #[inline(always)]

@@ -22,6 +22,13 @@ use dyad_coherence::{Coherent, GlobalMem, Incoherent, LINE_BYTES, Word};
 use dyad_retype::row::Record;
 use dyad_shm::{FrameEntry, FusedMap, PhysAddr};
 
+/// As [`load_coherent`], without any order.
+#[inline(always)]
+pub fn look_coherent(word: &AtomicU64) -> u64 {
+    before_look(|| word);
+    word.load(Ordering::Relaxed)
+}
+
 /// Words of shared memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Words {
@@ -85,11 +92,37 @@ impl Words {
     }
 }
 
-/// Every change of a shared word comes by here: tests end machines between two of them.
-#[inline]
-fn before_change() {
+/// Every change of a shared word comes by here: tests end machines, and let others act, between two of them.
+#[inline(always)]
+fn before_change<'w>(word: impl FnOnce() -> &'w AtomicU64) {
     #[cfg(any(test, feature = "host"))]
-    crate::host::crash::point();
+    crate::host::crash::change(word());
+    #[cfg(not(any(test, feature = "host")))]
+    let _ = word;
+}
+
+/// Every look at a shared word that others may change comes by here: tests let others act between two of them.
+#[inline(always)]
+fn before_look<'w>(word: impl FnOnce() -> &'w AtomicU64) {
+    #[cfg(any(test, feature = "host"))]
+    crate::host::crash::look(word());
+    #[cfg(not(any(test, feature = "host")))]
+    let _ = word;
+}
+
+/// Reads a shared word that the caller has found, from whatever copy this node has; acquires. `WHY` is the number of a
+/// [`Permitted`](dyad_shm::permitted::Permitted).
+#[inline(always)]
+pub fn load_permitted<const WHY: u32>(word: &AtomicU64) -> u64 {
+    before_look(|| word);
+    dyad_coherence::load_permitted::<WHY>(word, Ordering::Acquire)
+}
+
+/// Reads a shared word that the caller has found, where caches are coherent; acquires.
+#[inline(always)]
+pub fn load_coherent(word: &AtomicU64) -> u64 {
+    before_look(|| word);
+    word.load(Ordering::Acquire)
 }
 
 impl GlobalMem for Words {
@@ -100,16 +133,19 @@ impl GlobalMem for Words {
 
     #[inline]
     fn load(&self, at: PhysAddr, order: Ordering) -> u64 {
+        before_look(|| self.map.word(at));
         self.plain().load(at, order)
     }
 
     #[inline(always)]
     fn load_permitted<const WHY: u32>(&self, at: PhysAddr, order: Ordering) -> u64 {
+        before_look(|| self.map.word(at));
         dyad_coherence::load_permitted::<WHY>(self.map.word(at), order)
     }
 
     #[inline(always)]
     fn load_rest_permitted<const WHY: u32>(&self, line: PhysAddr) -> [u64; 6] {
+        before_look(|| self.map.word(line));
         let line: &[AtomicU64; 8] = self.map.get(line).expect("a line lies in a pool");
         [2, 3, 4, 5, 6, 7]
             .map(|i| dyad_coherence::load_permitted::<WHY>(&line[i], Ordering::Relaxed))
@@ -117,14 +153,14 @@ impl GlobalMem for Words {
 
     #[inline]
     fn store(&self, at: PhysAddr, value: u64, order: Ordering) {
-        before_change();
+        before_change(|| self.map.word(at));
         self.plain().store(at, value, order);
     }
 
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     fn cas(&self, at: PhysAddr, old: u64, new: u64) -> Result<u64, u64> {
-        before_change();
+        before_change(|| self.map.word(at));
         match self.caches() {
             None => self.plain().cas(at, old, new),
             Some(c) => c.cas(at, old, new),
@@ -134,7 +170,7 @@ impl GlobalMem for Words {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     fn swap(&self, at: PhysAddr, value: u64) -> u64 {
-        before_change();
+        before_change(|| self.map.word(at));
         match self.caches() {
             None => self.plain().swap(at, value),
             Some(c) => c.swap(at, value),
@@ -144,7 +180,7 @@ impl GlobalMem for Words {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     fn add(&self, at: PhysAddr, n: u64) -> u64 {
-        before_change();
+        before_change(|| self.map.word(at));
         match self.caches() {
             None => self.plain().add(at, n),
             Some(c) => c.add(at, n),
@@ -154,7 +190,7 @@ impl GlobalMem for Words {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     fn or(&self, at: PhysAddr, bits: u64) -> u64 {
-        before_change();
+        before_change(|| self.map.word(at));
         match self.caches() {
             None => self.plain().or(at, bits),
             Some(c) => c.or(at, bits),
@@ -164,7 +200,7 @@ impl GlobalMem for Words {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     fn and(&self, at: PhysAddr, bits: u64) -> u64 {
-        before_change();
+        before_change(|| self.map.word(at));
         match self.caches() {
             None => self.plain().and(at, bits),
             Some(c) => c.and(at, bits),
@@ -175,6 +211,7 @@ impl GlobalMem for Words {
     #[cfg_attr(feature = "ktest", track_caller)]
     fn load_fresh(&self, at: PhysAddr, order: Ordering) -> u64 {
         let word = self.map.word(at);
+        before_look(|| word);
         if let Some(c) = self.caches() {
             c.invalidate_word(word);
         }
@@ -184,7 +221,7 @@ impl GlobalMem for Words {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     fn store_through(&self, at: PhysAddr, value: u64, order: Ordering) {
-        before_change();
+        before_change(|| self.map.word(at));
         let word = self.map.word(at);
         word.store(value, order);
         if let Some(c) = self.caches() {
@@ -211,7 +248,7 @@ impl GlobalMem for Words {
     // acquire, sees the others.
     #[inline]
     fn store_line(&self, line: PhysAddr, words: [u64; 4]) {
-        before_change();
+        before_change(|| self.map.word(line));
         let to: &[AtomicU64; 8] = self.map.get(line).expect("a line lies in a pool");
         to[1].store(words[1], Ordering::Relaxed);
         to[2].store(words[2], Ordering::Relaxed);
@@ -221,7 +258,7 @@ impl GlobalMem for Words {
 
     #[inline]
     fn fill_line(&self, line: PhysAddr, words: &[u64; 6]) {
-        before_change();
+        before_change(|| self.map.word(line));
         let to: &[AtomicU64; 8] = self.map.get(line).expect("a line lies in a pool");
         for (to, word) in to[2..].iter().zip(words) {
             to.store(*word, Ordering::Relaxed);
@@ -259,7 +296,7 @@ impl CoherentWords {
     /// Replaces `old` by `new`; whether it was there. Acquires and releases.
     #[inline(always)]
     pub fn exchange(self, word: &AtomicU64, old: u64, new: u64) -> bool {
-        before_change();
+        before_change(|| word);
         word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
     }
@@ -271,21 +308,21 @@ impl CoherentWords {
     /// What is there.
     #[inline(always)]
     pub fn replace(self, word: &AtomicU64, old: u64, new: u64) -> core::result::Result<u64, u64> {
-        before_change();
+        before_change(|| word);
         word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
     }
 
     /// Adds, returns what was there. Acquires and releases.
     #[inline(always)]
     pub fn increase(self, word: &AtomicU64, n: u64) -> u64 {
-        before_change();
+        before_change(|| word);
         word.fetch_add(n, Ordering::AcqRel)
     }
 
     /// Sets bits. Acquires and releases.
     #[inline(always)]
     pub fn set_bits(self, word: &AtomicU64, bits: u64) {
-        before_change();
+        before_change(|| word);
         word.fetch_or(bits, Ordering::AcqRel);
     }
 
@@ -298,7 +335,7 @@ impl CoherentWords {
     /// As [`GlobalMem::store_line`].
     #[inline(always)]
     pub fn store_line(self, line: &[AtomicU64; 8], words: [u64; 4]) {
-        before_change();
+        before_change(|| &line[0]);
         line[1].store(words[1], Ordering::Relaxed);
         line[2].store(words[2], Ordering::Relaxed);
         line[3].store(words[3], Ordering::Relaxed);
@@ -308,16 +345,23 @@ impl CoherentWords {
     /// As [`GlobalMem::fill_line`].
     #[inline(always)]
     pub fn fill(self, line: &[AtomicU64; 8], words: [u64; 6]) {
-        before_change();
+        before_change(|| &line[2]);
         for (to, word) in line[2..].iter().zip(words) {
             to.store(word, Ordering::Relaxed);
         }
     }
 
+    /// Stores, without any order.
+    #[inline(always)]
+    pub fn store_relaxed(self, word: &AtomicU64, value: u64) {
+        before_change(|| word);
+        word.store(value, Ordering::Relaxed);
+    }
+
     /// Releases.
     #[inline(always)]
     pub fn store(self, word: &AtomicU64, value: u64) {
-        before_change();
+        before_change(|| word);
         word.store(value, Ordering::Release);
     }
 }
@@ -334,7 +378,7 @@ pub struct CoherentWord {
 impl Word for CoherentWord {
     #[inline(always)]
     fn load(&self) -> u64 {
-        self.at.load(Ordering::Acquire)
+        load_coherent(self.at)
     }
 
     #[inline(always)]
@@ -393,6 +437,7 @@ impl Words {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn read(&self, word: &AtomicU64) -> u64 {
+        before_look(|| word);
         if let Some(c) = self.caches() {
             c.invalidate_word(word);
         }
@@ -404,6 +449,7 @@ impl Words {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn read_first(&self, word: &AtomicU64, bytes: u64) -> u64 {
+        before_look(|| word);
         self.refresh(word, bytes);
         word.load(Ordering::Acquire)
     }
@@ -439,6 +485,7 @@ impl Words {
     /// number of a [`Permitted`](dyad_shm::permitted::Permitted).
     #[inline(always)]
     pub fn hint<const WHY: u32>(&self, word: &AtomicU64) -> u64 {
+        before_look(|| word);
         dyad_coherence::load_permitted::<WHY>(word, Ordering::Relaxed)
     }
 
@@ -446,7 +493,7 @@ impl Words {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn write(&self, word: &AtomicU64, value: u64) {
-        before_change();
+        before_change(|| word);
         word.store(value, Ordering::Release);
         if let Some(c) = self.caches() {
             c.writeback_word(word);
@@ -457,7 +504,7 @@ impl Words {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn replace(&self, word: &AtomicU64, value: u64) -> u64 {
-        before_change();
+        before_change(|| word);
         match self.caches() {
             None => word.swap(value, Ordering::AcqRel),
             Some(c) => c.swap_word(word, value),
@@ -468,7 +515,7 @@ impl Words {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn set_bits(&self, word: &AtomicU64, bits: u64) -> u64 {
-        before_change();
+        before_change(|| word);
         match self.caches() {
             None => word.fetch_or(bits, Ordering::AcqRel),
             Some(c) => c.or_word(word, bits),
@@ -479,7 +526,7 @@ impl Words {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn increase(&self, word: &AtomicU64, n: u64) -> u64 {
-        before_change();
+        before_change(|| word);
         match self.caches() {
             None => word.fetch_add(n, Ordering::AcqRel),
             Some(c) => c.add_word(word, n),
@@ -490,7 +537,7 @@ impl Words {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn exchange(&self, word: &AtomicU64, old: u64, new: u64) -> bool {
-        before_change();
+        before_change(|| word);
         match self.caches() {
             None => word
                 .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
@@ -537,7 +584,7 @@ impl Line for SlotLine {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     fn replace(&self, old: u64, new: u64) -> Result<u64, u64> {
-        before_change();
+        before_change(|| &self.line[0]);
         match self.words.caches() {
             None => self.line[0].compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire),
             Some(c) => c.cas(self.words.at(&self.line[0]), old, new),
@@ -546,6 +593,7 @@ impl Line for SlotLine {
 
     #[inline]
     fn stamp(&self) -> u64 {
+        before_look(|| &self.line[1]);
         self.line[1].load(Ordering::Relaxed)
     }
 
@@ -558,7 +606,7 @@ impl Line for SlotLine {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     fn fill(&self, words: &[u64; 6]) {
-        before_change();
+        before_change(|| &self.line[2]);
         for (to, word) in self.line[2..].iter().zip(words) {
             to.store(*word, Ordering::Relaxed);
         }

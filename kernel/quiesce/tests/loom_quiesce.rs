@@ -51,9 +51,9 @@ fn keeps_to_it(m: &LoomMem) -> bool {
 }
 
 fn use_round_use(mem: &LoomMem) {
-    let (q, hw) = (words(mem), Hardware::default());
+    let q = words(mem);
     let mut round = Round::new(&q, node1());
-    use_it(mem);
+    let hw = Hardware::using(mem, find(mem));
     let waiting = round.flush_step(&q, &hw, 1000).unwrap();
     assert_eq!(waiting, Progress::Waiting(cpu(0)));
     q.acknowledge(node1(), cpu(0), &hw);
@@ -100,9 +100,9 @@ fn mutant_stamp_taken_before_unpublishing() {
 }
 
 fn use_sleep_use(mem: &LoomMem) {
-    let (q, hw) = (words(mem), Hardware::default());
+    let q = words(mem);
     let mut round = Round::new(&q, node1());
-    use_it(mem);
+    let hw = Hardware::using(mem, find(mem));
     let idle = round.idle_step(&q, &hw, cpu(0), 1000, || false);
     assert_eq!(idle, Idle::Asleep);
     q.wake(node1(), cpu(0));
@@ -164,10 +164,8 @@ fn driven_by_another_cpu(held: bool, orders: &Orders) {
             }
         });
         let found = find(&mem);
-        if found && !held {
-            look(&mem);
-        }
-        words(&mem).acknowledge(node1(), cpu(0), &Hardware::default());
+        let hw = Hardware::using(&mem, found && !held);
+        words(&mem).acknowledge(node1(), cpu(0), &hw);
         passed.store(true, Relaxed);
         if found && held {
             look(&mem);
@@ -212,8 +210,8 @@ fn beside(orders: &Orders) {
     };
     against(Lacks::Nothing, orders, &BOTH_AWAKE, driver, |mem| {
         let q = words(mem);
-        use_it(mem);
-        let idle = q.idle_beside_others(node1(), cpu(1), &Hardware::default(), || false);
+        let hw = Hardware::using(mem, find(mem));
+        let idle = q.idle_beside_others(node1(), cpu(1), &hw, || false);
         if idle == Idle::Asleep {
             q.wake(node1(), cpu(1));
             use_it(mem);

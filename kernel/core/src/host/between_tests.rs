@@ -1,5 +1,5 @@
-//! Two nodes at the same page: one does something as a whole between any two changes that the other
-//! one makes. By the short ways of mappings and by the long ones.
+//! Two nodes at the same page: one does something as a whole between any two steps of the other
+//! one. By the short ways of mappings and by the long ones.
 
 use core::cell::Cell;
 use std::rc::Rc;
@@ -18,19 +18,19 @@ use crate::ops::space::{translate, unlink, unmap};
 use crate::platform::FaultKind;
 use crate::view::CapView;
 
-/// More changes than any of these operations makes.
-const ENOUGH: u32 = 100;
+/// More steps than any of these operations makes.
+const ENOUGH: u32 = 400;
 const PERMS: Perms = Perms::READ.union(Perms::WRITE).union(Perms::MAY_WRITE);
 
-/// Runs a test in which somebody interferes before change 0, 1, 2 ... until the test says that it
+/// Runs a test in which somebody interferes before step 0, 1, 2 ... until the test says that it
 /// was over before. What has come out is collected.
 fn everywhere<T: Ord>(test: impl Fn(u32) -> (bool, T)) -> std::collections::BTreeSet<T> {
     let mut seen = std::collections::BTreeSet::new();
-    for changes in 0..ENOUGH {
-        let (came, outcome) = test(changes);
+    for steps in 0..ENOUGH {
+        let (came, outcome) = test(steps);
         seen.insert(outcome);
         if !came {
-            assert!(changes > 1, "it makes hardly any changes");
+            assert!(steps > 1, "it makes hardly any steps");
             return seen;
         }
     }
@@ -109,7 +109,7 @@ fn region(m: Machine, space: WeakRef) {
 #[test]
 fn a_page_that_is_unmapped_while_it_is_shown_does_not_stay() {
     for (isa, short) in PAIR.into_iter().flat_map(|i| [(i, true), (i, false)]) {
-        let seen = everywhere(|changes| {
+        let seen = everywhere(|steps| {
             let s = System::new(120);
             let space = s.space();
             s.tables(space, isa, VA, Level::L1);
@@ -129,7 +129,7 @@ fn a_page_that_is_unmapped_while_it_is_shown_does_not_stay() {
                 gone
             });
             let mut shown = None;
-            let came = crash::between(changes, act, || shown = show(m, space, isa, short));
+            let came = crash::between(steps, act, || shown = show(m, space, isa, short));
             let c = cx(m);
             let t = this(&c, space);
             let here = translate(&t, isa, VA).is_ok();
@@ -152,7 +152,7 @@ type Act = fn(&In<'_>, Isa, WeakRef, bool) -> bool;
 fn a_page_comes_or_its_table_goes() {
     for (isa, short) in PAIR.into_iter().flat_map(|i| [(i, true), (i, false)]) {
         for unlinks in [false, true] {
-            let seen = everywhere(|changes| {
+            let seen = everywhere(|steps| {
                 let s = System::new(120);
                 let space = s.space();
                 let table = s.tables(space, isa, VA, Level::L1)[2];
@@ -177,7 +177,7 @@ fn a_page_comes_or_its_table_goes() {
                 });
                 let c = cx(m);
                 let mut ended = false;
-                let came = crash::between(changes, act, || {
+                let came = crash::between(steps, act, || {
                     ended = mine(&this(&c, space), isa, head, short);
                 });
                 let (mapped, unlinked) = match unlinks {

@@ -13,7 +13,7 @@ use dyad_abi::cap::{CapIndex, ComponentOp, ObjectKind, Rights, call_word};
 use dyad_abi::{Error, Result};
 use dyad_shm::frame::WeakRef;
 
-use super::race_tests::at_each_change;
+use super::race_tests::at_each_step;
 use super::system::{System, cpu};
 use super::{MockX86, crash};
 use crate::cx::Cx;
@@ -72,27 +72,27 @@ impl Scene {
 #[test]
 fn of_two_that_set_a_fault_handler_one_wins_as_a_whole() {
     let refused = Cell::new(0);
-    at_each_change(|rig, changes| {
+    at_each_step(|rig, steps| {
         let s = Scene::new(rig);
         let (k, cap, (third, _)) = (rig.k, s.cap, s.handlers[2]);
         let other = Rc::new(Cell::new(None));
         let result = other.clone();
         let act = move || result.set(Some(set(&k, cap, third)));
         let mine = Cell::new(Err(Error::Corrupt));
-        let came = crash::between(changes, act, || {
+        let came = crash::between(steps, act, || {
             mine.set(set(&rig.k, s.cap, s.handlers[1].0));
         });
         let now = entry(&rig.k, s.component);
         let is = |n: usize| now == Some(s.handlers[n].1);
         match (mine.get(), other.take()) {
             (Ok(_), None) => assert!(is(1)),
-            (Ok(_), Some(Ok(_))) => assert!(is(1) || is(2), "{now:?} before change {changes}"),
+            (Ok(_), Some(Ok(_))) => assert!(is(1) || is(2), "{now:?} before step {steps}"),
             (Ok(_), Some(Err(Error::Again))) => {
                 refused.set(refused.get() + 1);
-                assert!(is(1), "{now:?} before change {changes}");
+                assert!(is(1), "{now:?} before step {steps}");
             }
             (Err(Error::Again), Some(Ok(_))) => assert!(is(2)),
-            both => panic!("{both:?} before change {changes}"),
+            both => panic!("{both:?} before step {steps}"),
         }
         // Neither has kept the component for itself.
         assert!(set(&rig.k, s.cap, s.handlers[0].0).is_ok());
@@ -105,18 +105,18 @@ fn of_two_that_set_a_fault_handler_one_wins_as_a_whole() {
 #[test]
 fn a_fault_while_its_handler_is_set_finds_a_whole_one() {
     let found = Cell::new([0; 2]);
-    at_each_change(|rig, changes| {
+    at_each_step(|rig, steps| {
         let s = Scene::new(rig);
         let (k, component) = (rig.k, s.component);
         let seen = Rc::new(Cell::new(None));
         let result = seen.clone();
         let act = move || result.set(Some(entry(&k, component)));
-        let came = crash::between(changes, act, || {
+        let came = crash::between(steps, act, || {
             set(&rig.k, s.cap, s.handlers[1].0).unwrap();
         });
         if let Some(seen) = seen.get() {
             let which = (0..2).find(|&n| seen == Some(s.handlers[n].1));
-            let which = which.unwrap_or_else(|| panic!("{seen:?} before change {changes}"));
+            let which = which.unwrap_or_else(|| panic!("{seen:?} before step {steps}"));
             let mut counts = found.get();
             counts[which] += 1;
             found.set(counts);
@@ -129,7 +129,7 @@ fn a_fault_while_its_handler_is_set_finds_a_whole_one() {
 /// Table and space of a component are those that one CPU has given it.
 #[test]
 fn of_two_that_configure_a_component_one_wins_as_a_whole() {
-    at_each_change(|rig, changes| {
+    at_each_step(|rig, steps| {
         let (object, root, _) = rig.other_component().unwrap();
         let component: &'static Component = find(rig.cx.node, object, Component::KIND).unwrap();
         let parts = |root: WeakRef| (root, spaces::create(rig).unwrap());
@@ -140,7 +140,7 @@ fn of_two_that_configure_a_component_one_wins_as_a_whole() {
         let result = other.clone();
         let act = move || result.set(Some(set_parts(&k, component, two.0, two.1)));
         let mine = Cell::new(Ok(()));
-        let came = crash::between(changes, act, || {
+        let came = crash::between(steps, act, || {
             mine.set(set_parts(&rig.k, component, one.0, one.1));
         });
         let now = component.parts(rig.k.words());
@@ -149,8 +149,8 @@ fn of_two_that_configure_a_component_one_wins_as_a_whole() {
         match (mine.get(), other.take()) {
             (Ok(()), None | Some(Err(Error::Again))) => assert!(is(one)),
             (Err(Error::Again), Some(Ok(()))) => assert!(is(two)),
-            (Ok(()), Some(Ok(()))) => assert!(is(one) || is(two), "before change {changes}"),
-            both => panic!("{both:?} before change {changes}"),
+            (Ok(()), Some(Ok(()))) => assert!(is(one) || is(two), "before step {steps}"),
+            both => panic!("{both:?} before step {steps}"),
         }
         came
     });

@@ -303,7 +303,7 @@ fn steps_are_bounded_and_bad_arguments_refused() {
 #[test]
 fn pages_that_go_meanwhile_are_no_error() {
     for what in [Step::Park, Step::Move, Step::Unpark] {
-        let mut changes = 0;
+        let mut steps = 0;
         loop {
             let (s, space) = filled();
             if what != Step::Park {
@@ -314,18 +314,18 @@ fn pages_that_go_meanwhile_are_no_error() {
                 let gone = reclaim(&this(&c, space), VA, 1);
                 assert!(matches!(gone, Ok(1) | Err(Error::Again)), "{gone:?}");
             };
-            let came = crash::between(changes, act, || {
+            let came = crash::between(steps, act, || {
                 let done = step(&s, space, what, VA, 2);
                 assert!(
                     matches!(done, Ok(_) | Err(Error::Again)),
-                    "{what:?}, before change {changes}: {done:?}"
+                    "{what:?}, before step {steps}: {done:?}"
                 );
             });
             if !came {
                 break;
             }
-            changes += 1;
+            steps += 1;
         }
-        assert!(changes > 2, "{what:?} changes nothing");
+        assert!(steps > 2, "{what:?} changes nothing");
     }
 }

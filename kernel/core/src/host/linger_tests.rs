@@ -26,6 +26,8 @@ use crate::{Platform, clock, crossing, entry, linger, view};
 
 /// Changes up to the one by which the thread is handed over: the node that it goes to dies just before.
 const BEFORE: u32 = 0;
+/// The same of a CPU that lingers for the thread, which says so first.
+const LINGERS_BEFORE: u32 = 1;
 
 /// A thread makes a crossing call to a node that dies at that moment, and `meanwhile` happens. How its CPU
 /// goes on, and what it says that it does.
@@ -60,7 +62,7 @@ fn refused(meanwhile: impl FnOnce(Machine, Machine) + Copy + 'static) {
             meanwhile(x, a);
         };
         let mut left = None;
-        let came = crash::between(BEFORE, act, || {
+        let came = crash::between_changes(LINGERS_BEFORE, act, || {
             left = Some(x.kernel(|| {
                 let fault = UserFault {
                     kind: FaultKind::Execute,
@@ -163,7 +165,7 @@ fn a_thread_is_not_left_with_a_cpu_that_lingers_on_a_dead_node() {
             state.store(dead.bits(), Ordering::Relaxed);
         };
         let migrate = op(cap, ThreadOp::Migrate as u64);
-        let came = crash::between(BEFORE, dies, || {
+        let came = crash::between_changes(BEFORE, dies, || {
             x.call::<MockX86>(t, migrate, &[1]);
         });
         assert!(came);

@@ -21,6 +21,8 @@ mod differential;
 #[cfg(test)]
 mod evacuate_tests;
 #[cfg(test)]
+mod forget_tests;
+#[cfg(test)]
 mod fp_tests;
 #[cfg(test)]
 mod fp_waiting_tests;
@@ -28,6 +30,8 @@ mod fp_waiting_tests;
 mod frame_tests;
 #[cfg(test)]
 mod home_tests;
+#[cfg(test)]
+mod in_use;
 #[cfg(test)]
 pub mod ktests;
 #[cfg(test)]
@@ -360,6 +364,19 @@ impl World {
 pub struct Machine(&'static Private);
 
 impl Machine {
+    /// The second CPU of its node.
+    pub fn beside(self) -> Machine {
+        let local = Box::leak(Box::new(CpuLocal::new(CpuId::new(1).unwrap())));
+        crate::inbox::attach_inboxes(self.node(), local);
+        Machine(Box::leak(Box::new(Private {
+            node: self.node(),
+            local,
+            did: RefCell::default(),
+            fp: Cell::default(),
+            console: RefCell::default(),
+        })))
+    }
+
     /// From here on the calling thread is this CPU.
     pub fn enter(self) {
         CURRENT.set(Some(self.0));

@@ -1,5 +1,5 @@
-//! Two CPUs at the same object: one does something as a whole between any two changes that the other
-//! one makes.
+//! Two CPUs at the same object: one does something as a whole between any two steps of the other
+//! one.
 
 // Outcomes of in-kernel tests carry their text.
 #![allow(clippy::result_large_err)]
@@ -38,32 +38,32 @@ use crate::platform::FaultKind;
 use crate::resolve::resolve;
 use dyad_audit::{Fault, walk};
 
-/// More changes than any of these operations makes.
-const ENOUGH: u32 = 400;
+/// More steps than any of these operations makes, in parts of eight.
+const ENOUGH: u32 = 4000;
 /// The endpoint where threads wait.
 const AT: u64 = 20;
 
-/// Runs a test in which somebody interferes before change 0, 1, 2 ... until the test says that it
-/// was over before.
+/// Runs a test in which another CPU interferes before step 0, 1, 2 ... until the test says that it was over before.
+/// Steps are changes of shared words, and looks at them.
 fn everywhere(test: impl Fn(&Rig<'_>, u32) -> bool) {
-    let changes = at_each_change(test);
-    assert!(changes > 1, "it makes hardly any changes");
+    let steps = at_each_step(test);
+    assert!(steps > 1, "it makes hardly any steps");
 }
 
-/// The same; returns how many changes there were.
-pub(super) fn at_each_change(test: impl Fn(&Rig<'_>, u32) -> bool) -> u32 {
-    for changes in 0..ENOUGH {
+/// As [`everywhere`]; returns how many steps there were.
+pub(super) fn at_each_step(test: impl Fn(&Rig<'_>, u32) -> bool) -> u32 {
+    for steps in 0..ENOUGH {
         let more = Cell::new(true);
         let w = World::new(&[Isa::X86_64], 2048);
         let m = joined::<MockX86>(&w, 0);
         passes::<MockX86>(run_here::<MockX86>(m.node(), |cx| {
             rig::with(cx, |rig| {
-                more.set(test(rig, changes));
+                more.set(test(rig, steps));
                 Ok(None)
             })
         }));
         if !more.get() {
-            return changes;
+            return steps;
         }
     }
     panic!("it does not end");
@@ -116,9 +116,18 @@ impl Ends {
         (cap, object, t)
     }
 
+    fn receive(&self, k: &Cx) -> Result<After> {
+        call(k, self.receive, ReceiveOp::Receive as u32, &[AT, 1 << 62])
+    }
+
     fn wait(&self, k: &Cx) {
-        let waits = call(k, self.receive, ReceiveOp::Receive as u32, &[AT, 1 << 62]);
-        assert_eq!(waits, Ok(After::Switched));
+        assert_eq!(self.receive(k), Ok(After::Switched));
+    }
+
+    /// As [`wait`](Ends::wait), but bit 0 may have come before the thread begins to wait.
+    fn wait_unless_told(&self, k: &Cx) {
+        let told = self.receive(k);
+        assert!(matches!(told, Ok(After::Switched | After::Value(1))));
     }
 
     /// A thread that waits.
@@ -136,7 +145,7 @@ fn owner(rig: &Rig<'_>, t: &Thread) -> State {
 
 #[test]
 fn threads_stopped_while_they_begin_to_wait_are_at_no_endpoint() {
-    everywhere(|rig, changes| {
+    everywhere(|rig, steps| {
         let ends = Ends::new(rig);
         let (cap, object, t) = ends.thread(rig, State::Ready);
         call(&rig.k, cap, ThreadOp::Dispatch as u32, &[0, 0]).unwrap();
@@ -145,7 +154,7 @@ fn threads_stopped_while_they_begin_to_wait_are_at_no_endpoint() {
             let stop = [0; 5];
             let _ = ops::thread::dispatch::<MockX86>(&k, t, ThreadOp::Stop as u64, stop);
         };
-        let came = crash::between(changes, stop, || ends.wait(&rig.k));
+        let came = crash::between(steps, stop, || ends.wait(&rig.k));
         if owner(rig, t) == State::Stopped {
             assert_eq!(ends.line(rig).waiter.load(Ordering::Relaxed), 0);
             assert!(to_untyped(&rig.k, object.frame).is_ok());
@@ -160,7 +169,7 @@ fn threads_stopped_while_they_begin_to_wait_are_at_no_endpoint() {
 
 #[test]
 fn threads_stopped_and_resumed_while_they_begin_to_wait_can_wait_again() {
-    everywhere(|rig, changes| {
+    everywhere(|rig, steps| {
         let ends = Ends::new(rig);
         let (cap, _, t) = ends.thread(rig, State::Ready);
         call(&rig.k, cap, ThreadOp::Dispatch as u32, &[0, 0]).unwrap();
@@ -170,7 +179,7 @@ fn threads_stopped_and_resumed_while_they_begin_to_wait_can_wait_again() {
                 let _ = ops::thread::dispatch::<MockX86>(&k, t, op as u64, [0; 5]);
             }
         };
-        let came = crash::between(changes, both, || ends.wait(&rig.k));
+        let came = crash::between(steps, both, || ends.wait(&rig.k));
         if owner(rig, t) == State::Ready {
             assert_eq!(ends.line(rig).waiter.load(Ordering::Relaxed), 0);
         } else {
@@ -186,7 +195,7 @@ fn threads_stopped_and_resumed_while_they_begin_to_wait_can_wait_again() {
 #[test]
 fn endpoints_are_free_once_who_was_to_wait_there_is_resumed() {
     for pause in 0..8 {
-        at_each_change(|rig, changes| {
+        at_each_step(|rig, steps| {
             let ends = Ends::new(rig);
             let (cap, _, t) = ends.thread(rig, State::Ready);
             let (_, _, other) = ends.thread(rig, State::Running);
@@ -207,7 +216,7 @@ fn endpoints_are_free_once_who_was_to_wait_there_is_resumed() {
                 }
                 crash::later(pause, wait);
             };
-            let came = crash::between(changes, both, || ends.wait(&rig.k));
+            let came = crash::between(steps, both, || ends.wait(&rig.k));
             crash::now();
             assert!(!refused.get(), "it is taken by a thread that does not wait");
             came
@@ -218,7 +227,7 @@ fn endpoints_are_free_once_who_was_to_wait_there_is_resumed() {
 /// A message comes while a thread goes to sleep, at whatever moment: the thread does not sleep.
 #[test]
 fn messages_that_come_while_a_thread_goes_to_sleep_wake_it() {
-    everywhere(|rig, changes| {
+    everywhere(|rig, steps| {
         let ends = Ends::new(rig);
         let (cap, _, t) = ends.thread(rig, State::Ready);
         call(&rig.k, cap, ThreadOp::Dispatch as u32, &[0, 0]).unwrap();
@@ -226,7 +235,7 @@ fn messages_that_come_while_a_thread_goes_to_sleep_wake_it() {
         let post = move || {
             let _ = ops::endpoint::post::<MockX86>(&k, object, AT, 1);
         };
-        let came = crash::between(changes, post, || ends.wait(&rig.k));
+        let came = crash::between(steps, post, || ends.wait_unless_told(&rig.k));
         assert_eq!(owner(rig, t) == State::Blocked, !came);
         let waits = ends.line(rig).waiter.load(Ordering::Relaxed) != 0;
         assert_eq!(waits, !came, "who sleeps is the waiter");
@@ -238,7 +247,7 @@ fn messages_that_come_while_a_thread_goes_to_sleep_wake_it() {
 /// somewhere else by then. It goes on waiting there, and is the waiter there.
 #[test]
 fn a_thread_found_waiting_is_woken_from_that_wait_only() {
-    at_each_change(|rig, changes| {
+    at_each_step(|rig, steps| {
         let ends = Ends::new(rig);
         let (cap, _, t) = ends.thread(rig, State::Ready);
         call(&rig.k, cap, ThreadOp::Dispatch as u32, &[0, 0]).unwrap();
@@ -249,7 +258,7 @@ fn a_thread_found_waiting_is_woken_from_that_wait_only() {
             line.set(k.node, 1);
             finds.set(line.take_waiter(k.node));
         };
-        let came = crash::between(changes, find, || ends.wait(&rig.k));
+        let came = crash::between(steps, find, || ends.wait_unless_told(&rig.k));
         crash::now();
         let asleep = owner(rig, t) == State::Blocked;
         let waits = line.waiter.load(Ordering::Relaxed) != 0;
@@ -276,7 +285,7 @@ fn a_thread_found_waiting_is_woken_from_that_wait_only() {
 
 #[test]
 fn threads_given_up_while_they_are_woken_are_on_no_list() {
-    everywhere(|rig, changes| {
+    everywhere(|rig, steps| {
         let ends = Ends::new(rig);
         let (_, object, t) = ends.waiting(rig);
         let k = rig.k;
@@ -286,7 +295,7 @@ fn threads_given_up_while_they_are_woken_are_on_no_list() {
             let _ = ops::thread::dispatch::<MockX86>(&k, t, ThreadOp::Stop as u64, [0; 5]);
             result.set(to_untyped(&k, object.frame).is_ok());
         };
-        let came = crash::between(changes, act, || {
+        let came = crash::between(steps, act, || {
             let _ = call(&rig.k, ends.send, SendOp::Send as u32, &[]);
         });
         if gone.get() {
@@ -300,7 +309,7 @@ fn threads_given_up_while_they_are_woken_are_on_no_list() {
 
 #[test]
 fn threads_that_are_given_up_do_not_run_again() {
-    everywhere(|rig, changes| {
+    everywhere(|rig, steps| {
         let ends = Ends::new(rig);
         let (cap, object, t) = ends.thread(rig, State::None);
         let c = rig.cap(ObjectKind::Component, rig.component, Rights::ALL);
@@ -313,7 +322,7 @@ fn threads_that_are_given_up_do_not_run_again() {
             let _ = call(&k, cap, ThreadOp::Resume as u32, &[]);
         };
         let done = Cell::new(false);
-        let came = crash::between(changes, act, || {
+        let came = crash::between(steps, act, || {
             done.set(to_untyped(&rig.k, object.frame).is_ok());
         });
         assert!(
@@ -356,7 +365,7 @@ fn stopped(rig: &Rig<'_>, ends: &Ends) -> (Stopped, &'static Thread) {
 
 #[test]
 fn threads_that_two_configure_are_what_one_of_them_has_said() {
-    everywhere(|rig, changes| {
+    everywhere(|rig, steps| {
         let ends = Ends::new(rig);
         let (to, t) = stopped(rig, &ends);
         let k = rig.k;
@@ -364,7 +373,7 @@ fn threads_that_two_configure_are_what_one_of_them_has_said() {
         let result = other.clone();
         let act = move || result.set(Some(configure(&k, to, 0x4200_0000, 2)));
         let mine = Cell::new(Err(Error::Corrupt));
-        let came = crash::between(changes, act, || {
+        let came = crash::between(steps, act, || {
             mine.set(configure(&rig.k, to, 0x4100_0000, 1));
         });
         let other = other.take();
@@ -384,7 +393,7 @@ fn threads_that_two_configure_are_what_one_of_them_has_said() {
 
 #[test]
 fn threads_that_two_resume_are_where_one_of_them_has_said() {
-    everywhere(|rig, changes| {
+    everywhere(|rig, steps| {
         let ends = Ends::new(rig);
         let (to, t) = stopped(rig, &ends);
         // The other one resumes it where it was, on a CPU that is not this one.
@@ -396,7 +405,7 @@ fn threads_that_two_resume_are_where_one_of_them_has_said() {
         let act = move || result.set(Some(resume(&k, 0)));
         let mine = Cell::new(Err(Error::Corrupt));
         let here = 1 << 63 | rig.cx.node.id().index() as u64;
-        let came = crash::between(changes, act, || mine.set(resume(&rig.k, here)));
+        let came = crash::between(steps, act, || mine.set(resume(&rig.k, here)));
         let cpu = t.cpu.load(Ordering::Relaxed);
         match (mine.get(), other.take()) {
             (Ok(_), None | Some(Err(_))) => assert_eq!(cpu, 0),
@@ -411,7 +420,7 @@ fn threads_that_two_resume_are_where_one_of_them_has_said() {
 /// A dispatch that wins against `StartCpu` has a thread whose scheduler still hears of it.
 #[test]
 fn threads_are_dispatched_with_their_scheduler_or_become_root() {
-    everywhere(|rig, changes| {
+    everywhere(|rig, steps| {
         let ends = Ends::new(rig);
         let (cap, object, t) = ends.thread(rig, State::Ready);
         let k = rig.k;
@@ -422,7 +431,7 @@ fn threads_are_dispatched_with_their_scheduler_or_become_root() {
             result.set(done == Ok(After::Switched));
         };
         let rooted = Cell::new(false);
-        let came = crash::between(changes, act, || {
+        let came = crash::between(steps, act, || {
             let done = dispatch::set_root::<MockX86>(&rig.k, rig.k.cpu(), t);
             rooted.set(done.is_ok());
         });
@@ -441,7 +450,7 @@ fn threads_are_dispatched_with_their_scheduler_or_become_root() {
 /// Two threads that are configured with one id at the same time: one of them gets it.
 #[test]
 fn an_id_that_two_claim_goes_to_one() {
-    everywhere(|rig, changes| {
+    everywhere(|rig, steps| {
         let ends = Ends::new(rig);
         let ((a, ta), (b, tb)) = (stopped(rig, &ends), stopped(rig, &ends));
         let k = rig.k;
@@ -449,7 +458,7 @@ fn an_id_that_two_claim_goes_to_one() {
         let result = other.clone();
         let act = move || result.set(Some(configure(&k, a, 0x4200_0000, 2).is_ok()));
         let mine = Cell::new(false);
-        let came = crash::between(changes, act, || {
+        let came = crash::between(steps, act, || {
             mine.set(configure(&rig.k, b, 0x4100_0000, 1).is_ok());
         });
         let other = other.take() == Some(true);
@@ -476,7 +485,7 @@ fn three(rig: &Rig<'_>) -> (Ends, [&'static Thread; 3]) {
 
 #[test]
 fn events_are_told_once_to_two_who_take_them_at_the_same_time() {
-    everywhere(|rig, changes| {
+    everywhere(|rig, steps| {
         let (ends, threads) = three(rig);
         let line = ends.events(rig);
         let told = Rc::new(Cell::new(0u64));
@@ -490,7 +499,7 @@ fn events_are_told_once_to_two_who_take_them_at_the_same_time() {
         };
         let other = told.clone();
         let act = move || (0..2).for_each(|_| take(&other));
-        let came = crash::between(changes, act, || (0..2).for_each(|_| take(&told)));
+        let came = crash::between(steps, act, || (0..2).for_each(|_| take(&told)));
         (0..3).for_each(|_| take(&told));
         assert_eq!(told.get(), 0b111);
         for t in threads {
@@ -502,16 +511,20 @@ fn events_are_told_once_to_two_who_take_them_at_the_same_time() {
 
 #[test]
 fn endpoints_given_up_while_events_are_taken_keep_no_thread() {
-    everywhere(|rig, changes| {
+    everywhere(|rig, steps| {
         let (ends, threads) = three(rig);
         let line = ends.events(rig);
         let k = rig.k;
         let gone = Rc::new(Cell::new(false));
         let (result, frame) = (gone.clone(), ends.scheduler.frame);
         let act = move || result.set(to_untyped(&k, frame).is_ok());
-        let came = crash::between(changes, act, || {
-            while line.take_thread(rig.cx.node).is_some() {}
-        });
+        let came = crash::between(
+            steps,
+            act,
+            || {
+                while line.take_thread(rig.cx.node).is_some() {}
+            },
+        );
         for t in threads {
             assert_eq!(t.event.load(Ordering::Relaxed), 0);
         }
@@ -522,14 +535,14 @@ fn endpoints_given_up_while_events_are_taken_keep_no_thread() {
 
 #[test]
 fn endpoints_given_up_while_a_thread_is_woken_keep_no_thread() {
-    everywhere(|rig, changes| {
+    everywhere(|rig, steps| {
         let ends = Ends::new(rig);
         let (_, _, t) = ends.waiting(rig);
         let k = rig.k;
         let gone = Rc::new(Cell::new(false));
         let (result, frame) = (gone.clone(), ends.scheduler.frame);
         let act = move || result.set(to_untyped(&k, frame).is_ok());
-        let came = crash::between(changes, act, || {
+        let came = crash::between(steps, act, || {
             let _ = call(&rig.k, ends.send, SendOp::Send as u32, &[]);
         });
         if gone.get() {
@@ -538,7 +551,7 @@ fn endpoints_given_up_while_a_thread_is_woken_keep_no_thread() {
         came
     });
     // The other way round: it is woken while they are given up.
-    everywhere(|rig, changes| {
+    everywhere(|rig, steps| {
         let ends = Ends::new(rig);
         let (_, _, t) = ends.waiting(rig);
         let (k, send) = (rig.k, ends.send);
@@ -546,7 +559,7 @@ fn endpoints_given_up_while_a_thread_is_woken_keep_no_thread() {
             let _ = call(&k, send, SendOp::Send as u32, &[]);
         };
         let gone = Cell::new(false);
-        let came = crash::between(changes, act, || {
+        let came = crash::between(steps, act, || {
             gone.set(to_untyped(&rig.k, ends.scheduler.frame).is_ok());
         });
         if gone.get() {
@@ -558,7 +571,7 @@ fn endpoints_given_up_while_a_thread_is_woken_keep_no_thread() {
 
 #[test]
 fn regions_that_are_added_at_the_same_time_do_not_overlap() {
-    everywhere(|rig, changes| {
+    everywhere(|rig, steps| {
         let kind = RegionKind::Anonymous as u64;
         let a = Region::new(0x5000_0000, 0x4000, kind).unwrap();
         let b = Region::new(0x5000_2000, 0x4000, kind).unwrap();
@@ -568,7 +581,7 @@ fn regions_that_are_added_at_the_same_time_do_not_overlap() {
         let result = other.clone();
         let act = move || result.set(space.add_region(words, me, b).is_ok());
         let mine = Cell::new(false);
-        let came = crash::between(changes, act, || {
+        let came = crash::between(steps, act, || {
             mine.set(space.add_region(words, me, a).is_ok());
         });
         assert!(!(mine.get() && other.get()), "both");
@@ -583,7 +596,7 @@ fn regions_that_are_added_at_the_same_time_do_not_overlap() {
 #[test]
 fn a_region_that_is_being_added_is_not_taken_away() {
     const START: u64 = 0x5000_0000;
-    everywhere(|rig, changes| {
+    everywhere(|rig, steps| {
         let kind = RegionKind::Anonymous as u64;
         let a = Region::new(START, 0x4000, kind).unwrap();
         let b = Region::new(0x6000_0000, 0x4000, kind).unwrap();
@@ -592,11 +605,11 @@ fn a_region_that_is_being_added_is_not_taken_away() {
         let act = move || {
             for bits in 1..32 {
                 let taken = space.remove_region(words, me, START | bits);
-                assert_eq!(taken, Err(Error::NotFound), "before change {changes}");
+                assert_eq!(taken, Err(Error::NotFound), "before step {steps}");
             }
             space.add_region(words, me, b).unwrap();
         };
-        let came = crash::between(changes, act, || space.add_region(words, me, a).unwrap());
+        let came = crash::between(steps, act, || space.add_region(words, me, a).unwrap());
         let now: std::vec::Vec<Region> = space.regions(words).collect();
         assert!(now.contains(&a) && (now.contains(&b) || !came), "{now:?}");
         came
@@ -612,30 +625,30 @@ pub(super) fn faults(k: &Cx) -> std::vec::Vec<Fault> {
 
 #[test]
 fn a_component_configured_while_it_is_given_up_keeps_or_loses_its_parts() {
-    everywhere(|rig, changes| {
+    everywhere(|rig, steps| {
         let (object, root, _) = rig.other_component().unwrap();
         let component: &'static Component = find(rig.cx.node, object, Component::KIND).unwrap();
         let (k, space) = (rig.k, rig.space);
         let act = move || {
             let _ = ops::component::set_parts(&k, component, root, space);
         };
-        let came = crash::between(changes, act, || {
+        let came = crash::between(steps, act, || {
             let _ = to_untyped(&rig.k, object.frame);
         });
-        assert_eq!(faults(&rig.k), [], "before change {changes}");
+        assert_eq!(faults(&rig.k), [], "before step {steps}");
         came
     });
 }
 
 /// A table that is taken out while a fault pins it goes back to the supply, whoever lets go of it
-/// last. `Unlink` looks at the pins twice, so it is done in two parts: both between changes of the
+/// last. `Unlink` looks at the pins twice, so it is done in two parts: both between steps of the
 /// fault.
 #[test]
 fn a_fault_while_its_table_is_taken_out_forgets_nothing() {
     const VA: u64 = 0x5000_0000;
     const PARTS: u32 = 8;
     let last = Cell::new(0);
-    everywhere(|rig, changes| {
+    everywhere(|rig, steps| {
         let space = spaces::create(rig).unwrap();
         let kind = RegionKind::Anonymous as u64 | 1 << 8;
         spaces::region(&rig.k, space, VA, 1 << 21, kind).unwrap();
@@ -659,29 +672,29 @@ fn a_fault_while_its_table_is_taken_out_forgets_nothing() {
                 return;
             }
             let kind = table_kind(Isa::X86_64, Level::L1);
-            crash::later(changes % PARTS, move || {
+            crash::later(steps % PARTS, move || {
                 let this = spaces::within(&k, space).unwrap();
                 this.give_back(weak, Use::Kernel(kind));
             });
         };
-        let came = crash::between(changes / PARTS, act, || {
+        let came = crash::between(steps / PARTS, act, || {
             let _ = fault(1);
         });
         crash::now();
-        assert_eq!(faults(&rig.k), [], "before change {changes}");
+        assert_eq!(faults(&rig.k), [], "before step {steps}");
         let sum = walk(&rig.k, &mut |_| {});
-        assert_eq!(sum.first_unreferenced, None, "before change {changes}");
-        last.set(changes);
-        came || changes % PARTS != PARTS - 1
+        assert_eq!(sum.first_unreferenced, None, "before step {steps}");
+        last.set(steps);
+        came || steps % PARTS != PARTS - 1
     });
-    assert!(last.get() > 4 * PARTS, "the fault makes hardly any changes");
+    assert!(last.get() > 4 * PARTS, "the fault makes hardly any steps");
 }
 
 /// `Merge` looks at the size of a block before it knows that twice that is the caller's: if others
 /// have made it larger by then, nothing happens.
 #[test]
 fn blocks_that_others_have_made_larger_are_not_merged() {
-    at_each_change(|rig, _| {
+    at_each_step(|rig, _| {
         let k = rig.k;
         let first = rig.take(Order::new(2).unwrap(), None).unwrap().frame;
         for _ in 0..2 {

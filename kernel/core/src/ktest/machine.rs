@@ -18,10 +18,10 @@ use crate::entry::FastReturn;
 use crate::invoke::{Handler, Returned, Way};
 use crate::object::component::Entry;
 use crate::object::thread::{Thread, info};
-use crate::platform::{RegArea, UserFault};
+use crate::platform::{FaultKind, RegArea, UserFault};
 use crate::view::Callee;
 use crate::{
-    Platform, clock, copy, dispatch, entry, fp, inbox, invoke, meet, messages, ops, quiet,
+    Platform, clock, copy, dispatch, entry, fp, inbox, invoke, meet, messages, ops, quiet, resolve,
     shootdown,
 };
 
@@ -112,6 +112,8 @@ pub trait Machine {
     fn leave(&self, cx: &Cx, words: [u64; 4]) -> Result<Returned>;
     /// A fault of the running thread.
     fn fault(&self, cx: &Cx, t: &'static Thread, f: UserFault) -> bool;
+    /// A page fault in the space that this CPU is in: see [`resolve::resolve_here`].
+    fn fault_at(&self, va: u64, kind: FaultKind) -> Result<()>;
     /// See [`quiet::flush_step`].
     fn flush_step(&self, cx: &Cx, steps: u64) -> Result<u64>;
     /// See [`quiet::acknowledge`].
@@ -283,6 +285,9 @@ impl<P: Platform> Machine for Of<P> {
             Handler::Retry => true,
             Handler::None => false,
         }
+    }
+    fn fault_at(&self, va: u64, kind: FaultKind) -> Result<()> {
+        resolve::resolve_here::<P>(P::local(), va, kind).map(drop)
     }
     fn flush_step(&self, cx: &Cx, steps: u64) -> Result<u64> {
         quiet::flush_step::<P>(cx, steps)

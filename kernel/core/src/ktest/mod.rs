@@ -28,6 +28,7 @@ mod local;
 mod machine;
 mod marked;
 mod ops_authority;
+mod ops_bounds;
 mod ops_captbl;
 mod ops_component;
 mod ops_endpoint;

@@ -188,6 +188,12 @@ impl CapView {
         Some(view)
     }
 
+    /// Whether it is of any capability.
+    #[cfg(any(test, feature = "host"))]
+    pub(super) fn is_cached(&self) -> bool {
+        self.captbl.get() != PhysAddr(0)
+    }
+
     /// Forgets it.
     pub(super) fn forget(&self) {
         self.captbl.set(PhysAddr(0));

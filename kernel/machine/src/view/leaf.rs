@@ -22,7 +22,7 @@ use super::services::Known;
 use super::{NO_LINE, NOTHING, Seen};
 use crate::cpu::CpuLocal;
 use crate::cx::Cx;
-use crate::memory::CoherentWords;
+use crate::memory::{CoherentWords, load_coherent};
 use crate::node::node;
 
 const VIEWS: usize = 16;
@@ -73,6 +73,12 @@ impl LeafViews {
         )
     }
 
+    /// How many leaves are cached.
+    #[cfg(any(test, feature = "host"))]
+    pub(super) fn cached(&self) -> usize {
+        self.0.iter().filter(|v| v.table.get() != 0).count()
+    }
+
     pub(super) fn forget(&self) {
         for v in &self.0 {
             v.table.set(0);
@@ -94,7 +100,7 @@ pub struct Slot {
 impl dyad_captbl::Line for Slot {
     #[inline(always)]
     fn header(&self) -> u64 {
-        self.line[0].load(Ordering::Acquire)
+        load_coherent(&self.line[0])
     }
 
     #[inline(always)]

@@ -16,7 +16,7 @@
 //! same reason.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 use dyad_abi::Isa;
 use dyad_abi::cap::RegionKind;
@@ -33,7 +33,7 @@ use dyad_shm::protocol::{EpochSource, Intents};
 
 use crate::cpu::CpuLocal;
 use crate::cx::Cx;
-use crate::memory::{CoherentWord, CoherentWords};
+use crate::memory::{CoherentWord, CoherentWords, load_coherent};
 use crate::node::node;
 use crate::object::space::Space;
 use crate::object::{find, table_kind};
@@ -147,6 +147,15 @@ impl PageViews {
             }; REGIONS],
             quiet: Cell::new(Epoch::ZERO),
         }
+    }
+
+    /// How many tables, blocks and regions are cached.
+    #[cfg(any(test, feature = "host"))]
+    pub(super) fn cached(&self) -> [usize; 3] {
+        let tables = self.tables.iter().filter(|t| t.space.get() != 0);
+        let blocks = self.blocks.iter().filter(|b| b.len.get() != 0);
+        let regions = self.regions.iter().filter(|r| r.space.get() != 0);
+        [tables.count(), blocks.count(), regions.count()]
     }
 
     /// Forgets tables, blocks and regions.
@@ -317,7 +326,7 @@ impl Near {
         let view = &self.local.views.pages.tables[key as usize % TABLES];
         if view.space.get() != self.object
             || view.key.get() != key
-            || view.link.get().load(Ordering::Acquire) != view.link_value.get()
+            || load_coherent(view.link.get()) != view.link_value.get()
         {
             self.learn_table(isa, va, view)?;
         }
@@ -356,7 +365,7 @@ impl Near {
         for level in [Level::L4, Level::L3, Level::L2] {
             let entries: &'static Entries = map.get(at)?;
             let link = &entries[level.index(va)];
-            let value = link.load(Ordering::Acquire);
+            let value = load_coherent(link);
             let Some(next) = plain::table_in(isa, value) else {
                 plain::empty_in(isa, value)?;
                 view.key.set(key(isa, va));
@@ -372,7 +381,7 @@ impl Near {
         let (link, link_value) = last?;
         let frame = FrameRef::of(at)?;
         let record: &'static FrameEntry = map.get(cx.frames().record_at(frame)?)?;
-        let frame_value = record.w0.load(Ordering::Acquire);
+        let frame_value = load_coherent(&record.w0);
         kernel_pinned(frame_value, table_kind(isa, Level::L1))?;
         let version = dyad_retype::word::version_in(frame_value);
         view.key.set(key(isa, va));
@@ -398,7 +407,7 @@ impl Near {
             return None;
         }
         let view = &self.local.views.pages.blocks[(pa.0 >> COVER) as usize % BLOCKS];
-        let now = view.word.get().load(Ordering::Acquire);
+        let now = load_coherent(view.word.get());
         let mut into = pa.0.wrapping_sub(view.first.get());
         if into >= view.len.get() || !is_but_for_references(now, view.value.get()) {
             self.learn_block(pa, view)?;
@@ -420,7 +429,7 @@ impl Near {
         let (head, _) = cx.frames().head_now(FrameRef::of(pa)?).ok()?;
         let at = cx.frames().record_at(head.frame)?;
         let record: &'static FrameEntry = cx.words().map().get(at)?;
-        let value = record.w0.load(Ordering::Acquire);
+        let value = load_coherent(&record.w0);
         let len = user_order(value)?.frames() * PAGE_SIZE;
         let first = head.frame.address().0;
         // What was found first must be what is kept.
@@ -471,7 +480,7 @@ pub fn region(
     if let Some((words, place)) = view.place.get()
         && view.space.get() == space
         && va.wrapping_sub(view.start.get()) < view.len.get()
-        && place.region_changes.load(Ordering::Acquire) == view.changes.get()
+        && load_coherent(&place.region_changes) == view.changes.get()
     {
         return Some((words, place, view.kind.get()));
     }
@@ -494,7 +503,7 @@ fn learn_region(
     let words = cx.words().if_coherent()?;
     let place: &'static Space = find(cx.node, WeakRef::from_bits(space)?, Space::KIND).ok()?;
     // Before the regions: later changes show.
-    let changes = place.region_changes.load(Ordering::Acquire);
+    let changes = load_coherent(&place.region_changes);
     let (mut start, mut end, mut kind) = (0, u64::MAX, None);
     for (from, to, slot) in place.bounds(cx.words()) {
         if to <= va {

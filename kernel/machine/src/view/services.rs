@@ -1,13 +1,13 @@
 //! What rows need besides memory, as the fast path has it: words that this CPU remembers, where caches are coherent.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 use dyad_shm::PhysAddr;
 use dyad_shm::frame::{Epoch, FrameRef};
 use dyad_shm::intent::IntentRecord;
 use dyad_shm::protocol::{EpochSource, Intents, Log};
 
-use crate::memory::CoherentWords;
+use crate::memory::{CoherentWords, load_coherent};
 
 /// Time, intents and log of this CPU.
 #[derive(Clone, Copy)]
@@ -25,7 +25,7 @@ impl<Q: Fn(Epoch) -> bool> EpochSource for Known<Q> {
     #[inline(always)]
     fn now(&self) -> Epoch {
         self.words.fence();
-        Epoch::saturating(self.epoch.load(Ordering::Acquire))
+        Epoch::saturating(load_coherent(self.epoch))
     }
 
     #[inline(always)]

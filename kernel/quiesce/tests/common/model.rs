@@ -6,7 +6,7 @@
 #![allow(dead_code)] // no test uses all of it
 
 use core::mem::{offset_of, size_of};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use dyad_abi::{CpuId, NodeId};
@@ -110,29 +110,64 @@ pub enum Did {
     Call(CpuId),
 }
 
-/// Writes down what a round does.
+/// A CPU. Writes down what a round does.
 #[derive(Default)]
-pub struct Hardware(RefCell<Vec<Did>>);
+pub struct Hardware<'m> {
+    did: RefCell<Vec<Did>>,
+    /// Where the object is that the CPU uses, if it uses any.
+    uses: Option<&'m LoomMem>,
+    /// Whether the TLB has a translation of the object.
+    translates: Cell<bool>,
+}
 
-impl Hardware {
+impl<'m> Hardware<'m> {
+    /// A CPU that has found the object, or not, and uses it until it has dropped it: whatever it looks up anew, and by the
+    /// translation that its TLB has.
+    pub fn using(mem: &'m LoomMem, found: bool) -> Hardware<'m> {
+        Hardware {
+            uses: Some(mem),
+            translates: Cell::new(found),
+            ..Hardware::default()
+        }
+    }
+
     pub fn did(&self, what: Did) -> bool {
-        self.0.borrow().contains(&what)
+        self.did.borrow().contains(&what)
+    }
+
+    fn looks_up(&self) {
+        if let Some(mem) = self.uses {
+            use_it(mem);
+        }
     }
 }
 
-impl NodeHardware for Hardware {
+impl NodeHardware for Hardware<'_> {
     fn writeback_invalidate(&self, at: PhysAddr, _len: u64) {
-        self.0.borrow_mut().push(Did::Lines(at));
+        self.did.borrow_mut().push(Did::Lines(at));
     }
     fn flush_everything(&self, _piece: u64) -> bool {
-        self.0.borrow_mut().push(Did::Everything);
+        self.did.borrow_mut().push(Did::Everything);
         true
     }
-    fn flush_tlb(&self) {}
-    fn revalidate(&self) {}
-    fn detach(&self) {}
+    // The translation is used up to the moment at which it is dropped.
+    fn flush_tlb(&self) {
+        if let Some(mem) = self.uses
+            && self.translates.replace(false)
+        {
+            look(mem);
+        }
+    }
+    // What the CPU runs in is looked up anew.
+    fn revalidate(&self) {
+        self.looks_up();
+    }
+    // What has been in use is put away.
+    fn detach(&self) {
+        self.looks_up();
+    }
     fn call(&self, cpu: CpuId) {
-        self.0.borrow_mut().push(Did::Call(cpu));
+        self.did.borrow_mut().push(Did::Call(cpu));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Owner words of threads of a dead node that another CPU changes while recovery takes them.
+//! Owner words of threads of a dead node that another CPU steps while recovery takes them.
 
 use core::cell::Cell;
 use std::rc::Rc;
@@ -37,15 +37,15 @@ enum Other {
     TakesBack,
 }
 
-/// Node 2 dies with the thread in a state, and another CPU changes the owner word before each change of the
+/// Node 2 dies with the thread in a state, and another CPU changes the owner word before each step of the
 /// recoverer in turn. How often the other CPU was faster, and how often the recoverer was.
 fn race(state: State, other: Other) -> [u32; 2] {
     let mut faster = [0; 2];
-    for changes in 0.. {
+    for steps in 0.. {
         let s = Trio::new();
         let c = Cast::new(&s);
         let t = c.thread(&s);
-        // On both ISAs: recovery changes what it says of the one that the dead node does not have.
+        // On both ISAs: recovery steps what it says of the one that the dead node does not have.
         for isa in Isa::ALL {
             c.started(&s, isa, 1);
         }
@@ -95,12 +95,12 @@ fn race(state: State, other: Other) -> [u32; 2] {
             };
             result.set(Some(done));
         };
-        let came = crash::between(changes, act, || s.recover(0));
+        let came = crash::between(steps, act, || s.recover(0));
         let now = c.owner(&s);
         match won.get() {
             Some(true) => {
                 faster[0] += 1;
-                let told = std::format!("{state:?} {other:?} before change {changes}");
+                let told = std::format!("{state:?} {other:?} before step {steps}");
                 match other {
                     // The thread was not the recoverer's: nothing of it has been stored to.
                     Other::Stops => {

@@ -3,8 +3,6 @@
 //! are [remembered](crate::view::page). Whenever something is not as expected nothing has been done,
 //! and the caller takes the slow path, which also knows the reason.
 
-use core::sync::atomic::Ordering;
-
 use dyad_abi::cap::RegionKind;
 use dyad_abi::{Error, Isa, Result};
 use dyad_mapping::{NotMapped, NotUnmapped, row};
@@ -17,6 +15,7 @@ use dyad_shm::protocol::EpochSource;
 
 use super::In;
 use crate::cpu::CpuLocal;
+use crate::memory::load_coherent;
 use crate::object::find;
 use crate::object::space::Space;
 use crate::platform::FaultKind;
@@ -50,7 +49,7 @@ impl QuickRows for Near {
     fn map(self, isa: Isa, va: u64, block: &Block, pa: PhysAddr, perms: Perms) -> Option<()> {
         let to = plain::page(isa, pa, perms)?;
         let spot = self.spot(isa, va)?;
-        let from = spot.entry.load(Ordering::Acquire);
+        let from = load_coherent(spot.entry);
         if !self.may_fill(isa, from) && !lacks!("mapping::quick::map::stamp") {
             return None;
         }
@@ -67,7 +66,7 @@ impl QuickRows for Near {
     #[inline(always)]
     fn unmap(self, isa: Isa, va: u64) -> Option<Result<Epoch>> {
         let spot = self.spot(isa, va)?;
-        let raw = spot.entry.load(Ordering::Acquire);
+        let raw = load_coherent(spot.entry);
         let block = self.block(plain::given_page_in(isa, raw)?)?;
         let intent = spot.intent(Row::Unmap, &block);
         match row::unmap(&spot.entry(&block, 0, raw), &intent, &spot.services()) {
@@ -80,7 +79,7 @@ impl QuickRows for Near {
     #[inline(always)]
     fn protect(self, isa: Isa, va: u64, write: bool) -> Option<Epoch> {
         let spot = self.spot(isa, va)?;
-        let raw = spot.entry.load(Ordering::Acquire);
+        let raw = load_coherent(spot.entry);
         let word = plain::protected(isa, raw, write)?;
         spot.words
             .exchange(spot.entry, raw, word)
@@ -99,7 +98,7 @@ fn copy(
 ) -> Option<Result<Outcome>> {
     let entry = spot.entry(block, from, to);
     let still = || {
-        let now = source.entry.load(Ordering::Acquire);
+        let now = load_coherent(source.entry);
         now == raw || plain::page_in(source.isa, now) == plain::page_in(source.isa, raw)
     };
     let intent = spot.intent(Row::Map, block);
@@ -179,14 +178,14 @@ pub fn resolve_quickly(
     let (_, space, region) = region(local, object, va)?;
     let this = Near { local, object };
     let own = this.spot(isa, va)?;
-    let here = own.entry.load(Ordering::Acquire);
+    let here = load_coherent(own.entry);
     let anonymous = match region {
         Some(RegionKind::Anonymous) => true,
         Some(RegionKind::Shared) => false,
         _ => return plain::empty_in(isa, here).map(|_| Err(Error::BadAddress)),
     };
     let other = this.spot(isa.other(), va);
-    let raw = other.map_or(0, |o| o.entry.load(Ordering::Acquire));
+    let raw = other.map_or(0, |o| load_coherent(o.entry));
     let (Some(other), Some((pa, perms))) = (&other, plain::page_in(isa.other(), raw)) else {
         // Nobody has it, and of shared regions nobody but the handler makes one.
         let nowhere = match other {
