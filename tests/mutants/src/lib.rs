@@ -9,24 +9,19 @@
 //! | `order/PLACE` | memory of models with loom (`model::mutant`) | it is a back end of its own |
 //! | `check/CRATE::PLACE` | `lacks!` in the kernel's crates, rows of the protocol included | it is `false` without the feature `host`, which kernels have not |
 //!
-//! Places are named by module, function and call ([`dyad_coherence::mutants`]) or by what is checked.
+//! The register is `register.toml`. Places are named by module, function and call ([`dyad_coherence::mutants`]) or by what is checked.
 //! `tests/mutants.rs` runs the named tests of each mutant, which must fail with it and pass without.
 //!
 //! [`dyad_coherence::mutants`]: ../dyad_coherence/mutants/index.html
 
-mod checks;
-mod claims;
-mod flushes;
-mod orders;
-mod rules;
-mod spare;
-
 use std::fmt;
+use std::sync::LazyLock;
 
-pub use spare::{SPARE, Spare};
+use serde::Deserialize;
 
 /// What kind of thing is taken away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Class {
     /// A write-back, an invalidation, or an access at memory.
     Flush,
@@ -68,17 +63,40 @@ impl Class {
 }
 
 /// One mutant.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Mutant {
     /// What `DYAD_MUTANT` is set to.
-    pub name: &'static str,
+    pub name: String,
     /// What kind of thing it lacks.
     pub class: Class,
     /// What is no longer so.
-    pub lacks: &'static str,
+    pub lacks: String,
     /// Tests that must fail, each by itself; the first one always runs, the others in the long form.
-    pub caught_by: &'static [&'static str],
+    pub caught_by: Vec<String>,
 }
+
+/// Places whose loss no test can notice, one at a time.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spare {
+    /// Their names.
+    pub names: Vec<String>,
+    /// Why nothing goes wrong without one of them.
+    pub why: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Register {
+    mutant: Vec<Mutant>,
+    spare: Vec<Spare>,
+}
+
+static REGISTER: LazyLock<Register> = LazyLock::new(|| {
+    toml::from_str(include_str!("../register.toml"))
+        .unwrap_or_else(|e| panic!("tests/mutants/register.toml: {e}"))
+});
 
 /// A test: `crate/file/name`, where the file is one in `tests/` of the crate, or `unit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,27 +125,11 @@ impl fmt::Display for Test {
 }
 
 /// All mutants.
-pub fn all() -> impl Iterator<Item = &'static Mutant> + Clone {
-    let parts = [
-        rules::RULES,
-        flushes::FLUSHES,
-        orders::ORDERS,
-        checks::CHECKS,
-        claims::CLAIMS,
-    ];
-    parts.into_iter().flatten()
+pub fn all() -> std::slice::Iter<'static, Mutant> {
+    REGISTER.mutant.iter()
 }
 
-const fn m(
-    name: &'static str,
-    class: Class,
-    lacks: &'static str,
-    caught_by: &'static [&'static str],
-) -> Mutant {
-    Mutant {
-        name,
-        class,
-        lacks,
-        caught_by,
-    }
+/// All places that are spare.
+pub fn spare() -> std::slice::Iter<'static, Spare> {
+    REGISTER.spare.iter()
 }

@@ -36,13 +36,13 @@ fn passes(test: Test) -> Result<(), String> {
 }
 
 /// All tests of a mutant, or the first, fail with it and pass without.
-fn is_caught(mutant: &Mutant) -> Result<(), Failed> {
+fn is_caught(mutant: &'static Mutant) -> Result<(), Failed> {
     let count = if long() { mutant.caught_by.len() } else { 1 };
     for text in mutant.caught_by.iter().take(count) {
         let test = Test::parse(text).ok_or_else(|| format!("{text} is no test"))?;
         passes(test)?;
-        if let Ended::Passed = run(test, Some(mutant.name))? {
-            let lacks = mutant.lacks;
+        if let Ended::Passed = run(test, Some(&mutant.name))? {
+            let lacks = &mutant.lacks;
             return Err(format!("{test} passes although this is not so any more: {lacks}").into());
         }
     }
@@ -51,7 +51,9 @@ fn is_caught(mutant: &Mutant) -> Result<(), Failed> {
 
 fn main() -> ExitCode {
     let mut trials: Vec<Trial> = dyad_mutants::all()
-        .map(|m| Trial::test(m.name, move || is_caught(m)).with_kind(format!("{:?}", m.class)))
+        .map(|m| {
+            Trial::test(m.name.clone(), move || is_caught(m)).with_kind(format!("{:?}", m.class))
+        })
         .collect();
     trials.extend(complete::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
