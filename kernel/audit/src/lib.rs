@@ -46,7 +46,8 @@ use dyad_object::endpoint::{Endpoints, Line, waiting};
 use dyad_object::thread::{DOUBTED, State, Thread};
 use dyad_object::{find, link_to, linked};
 
-use references::{CAPTBL_LEAF, Reference, Tally, Wanted, references, refers, table_of};
+use dyad_object::kinds::CAPTBL_LEAF;
+use references::{Reference, Tally, Wanted, references, refers, table_of};
 use scan::{Cursor, Next};
 
 /// Blocks whose references are counted at a time.

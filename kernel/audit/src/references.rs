@@ -24,8 +24,8 @@ use dyad_shm::{FrameRef, PhysAddr};
 
 use dyad_machine::cx::Cx;
 use dyad_object::component::Component;
+use dyad_object::kinds::{self, CAPTBL_LEAF, CAPTBL_ROOT, Holds, table_kind};
 use dyad_object::space::{CLOSING, Space};
-use dyad_object::table_kind;
 
 /// Entries of a page table.
 const ENTRIES: usize = (PAGE_SIZE / 8) as usize;
@@ -34,17 +34,6 @@ const USER_ENTRIES: usize = ENTRIES / 2;
 
 /// The kinds of what a component refers to.
 const COMPONENT_PARTS: [KernelKind; 2] = [CAPTBL_ROOT, Space::KIND];
-
-/// The kind of a capability table's root.
-pub const CAPTBL_ROOT: KernelKind = match KernelKind::captbl(1) {
-    Some(k) => k,
-    None => unreachable!(),
-};
-/// The kind of its leaves.
-pub const CAPTBL_LEAF: KernelKind = match KernelKind::captbl(0) {
-    Some(k) => k,
-    None => unreachable!(),
-};
 
 /// Something in an object that is, or may be, a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,37 +59,33 @@ pub enum Wanted {
     Version(WeakRef, KernelKind),
 }
 
+/// What references objects of a kind hold; none if the frame table names no such object.
+fn held(kind: KernelKind) -> Holds {
+    kinds::named(kind).map_or(Holds::Nothing, |k| k.holds)
+}
+
 /// ISA and level of a page table.
 pub fn table_of(kind: KernelKind) -> Option<(Isa, Level)> {
-    Isa::ALL
-        .into_iter()
-        .flat_map(|isa| Level::ALL.into_iter().map(move |level| (isa, level)))
-        .find(|&(isa, level)| table_kind(isa, level) == kind)
+    match held(kind) {
+        Holds::Pages(isa, level) => Some((isa, level)),
+        _ => None,
+    }
 }
 
 /// Whether objects of a kind hold references.
 pub fn refers(kind: KernelKind) -> bool {
-    kind == CAPTBL_ROOT
-        || kind == Space::KIND
-        || kind == Component::KIND
-        || table_of(kind).is_some()
+    held(kind) != Holds::Nothing
 }
 
 /// Entries of an object of a kind that may be references: 512 at most, 0 if it holds none.
 pub fn entries(kind: KernelKind) -> usize {
-    if let Some((_, level)) = table_of(kind) {
-        match level {
-            Level::L4 => USER_ENTRIES,
-            _ => ENTRIES,
-        }
-    } else if kind == CAPTBL_ROOT {
-        ROOT_ENTRIES as usize
-    } else if kind == Space::KIND {
-        Isa::ALL.len()
-    } else if kind == Component::KIND {
-        COMPONENT_PARTS.len()
-    } else {
-        0
+    match held(kind) {
+        Holds::Nothing => 0,
+        Holds::Pages(_, Level::L4) => USER_ENTRIES,
+        Holds::Pages(..) => ENTRIES,
+        Holds::Leaves => ROOT_ENTRIES as usize,
+        Holds::Roots => Isa::ALL.len(),
+        Holds::Parts => COMPONENT_PARTS.len(),
     }
 }
 
@@ -119,53 +104,59 @@ pub fn references_in(
     each: &mut impl FnMut(usize, Reference),
 ) {
     let at = object.address();
-    if let Some((isa, level)) = table_of(kind) {
-        for i in some {
-            let raw = fresh(cx, at.add(i as u64 * 8));
-            if raw != 0 {
-                let pte = dyad_pgtbl::decode(isa, raw, level);
-                entry(pte, (isa, level), &mut |r| each(i, r));
-            }
-        }
-    } else if kind == CAPTBL_ROOT {
-        for i in some {
-            match cx.captbls().entry(at, i as u32) {
-                Ok(RootEntry::Empty(_)) => {}
-                Ok(RootEntry::Present(leaf)) => {
-                    each(i, Reference::To(leaf, Wanted::Object(CAPTBL_LEAF)));
-                    each(i, Reference::Own);
-                }
-                Ok(RootEntry::Closing(owner)) => each(i, Reference::Changing(Some(owner.node))),
-                Err(_) => each(i, Reference::Odd(fresh(cx, at.add(i as u64 * 8)))),
-            }
-        }
-    } else if kind == Space::KIND {
-        let Some(space) = cx.node.map.get::<Space>(at) else {
-            return;
-        };
-        for (i, isa) in Isa::ALL.into_iter().enumerate() {
-            match cx.words().read(&space.roots[isa.index()]) {
-                _ if !some.contains(&i) => {}
-                0 => {}
-                CLOSING => each(i, Reference::Changing(None)),
-                word => {
-                    each(i, weak(word, table_kind(isa, Level::L4)));
-                    each(i, Reference::Own);
+    match held(kind) {
+        Holds::Nothing => {}
+        Holds::Pages(isa, level) => {
+            for i in some {
+                let raw = fresh(cx, at.add(i as u64 * 8));
+                if raw != 0 {
+                    let pte = dyad_pgtbl::decode(isa, raw, level);
+                    entry(pte, (isa, level), &mut |r| each(i, r));
                 }
             }
         }
-    } else if kind == Component::KIND {
-        let Some(component) = cx.node.map.get::<Component>(at) else {
-            return;
-        };
-        let parts = [&component.captbl, &component.space];
-        for (i, (part, kind)) in parts.into_iter().zip(COMPONENT_PARTS).enumerate() {
-            match cx.words().read(part) {
-                _ if !some.contains(&i) => {}
-                0 => {}
-                word => {
-                    each(i, weak(word, kind));
-                    each(i, Reference::Own);
+        Holds::Leaves => {
+            for i in some {
+                match cx.captbls().entry(at, i as u32) {
+                    Ok(RootEntry::Empty(_)) => {}
+                    Ok(RootEntry::Present(leaf)) => {
+                        each(i, Reference::To(leaf, Wanted::Object(CAPTBL_LEAF)));
+                        each(i, Reference::Own);
+                    }
+                    Ok(RootEntry::Closing(owner)) => each(i, Reference::Changing(Some(owner.node))),
+                    Err(_) => each(i, Reference::Odd(fresh(cx, at.add(i as u64 * 8)))),
+                }
+            }
+        }
+        Holds::Roots => {
+            let Some(space) = cx.node.map.get::<Space>(at) else {
+                return;
+            };
+            for (i, isa) in Isa::ALL.into_iter().enumerate() {
+                match cx.words().read(&space.roots[isa.index()]) {
+                    _ if !some.contains(&i) => {}
+                    0 => {}
+                    CLOSING => each(i, Reference::Changing(None)),
+                    word => {
+                        each(i, weak(word, table_kind(isa, Level::L4)));
+                        each(i, Reference::Own);
+                    }
+                }
+            }
+        }
+        Holds::Parts => {
+            let Some(component) = cx.node.map.get::<Component>(at) else {
+                return;
+            };
+            let parts = [&component.captbl, &component.space];
+            for (i, (part, kind)) in parts.into_iter().zip(COMPONENT_PARTS).enumerate() {
+                match cx.words().read(part) {
+                    _ if !some.contains(&i) => {}
+                    0 => {}
+                    word => {
+                        each(i, weak(word, kind));
+                        each(i, Reference::Own);
+                    }
                 }
             }
         }

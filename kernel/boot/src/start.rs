@@ -42,11 +42,12 @@ use dyad_core::cx::Cx;
 use dyad_core::mapping::{In, page};
 use dyad_core::node::Node;
 use dyad_core::object::component::Component;
+use dyad_core::object::kinds;
 use dyad_core::object::space::{Region, Space, Supply};
 use dyad_core::object::thread::{Owner, State, Thread};
 use dyad_core::object::time::{Budgets, UNLIMITED};
 use dyad_core::object::{find, ids};
-use dyad_core::ops::memory::{claim, retype_kernel, typed};
+use dyad_core::ops::memory::{claim, retype_kernel};
 use dyad_core::tables::{self, Layout};
 use dyad_core::{Platform, info, ops};
 
@@ -502,7 +503,7 @@ fn endow(cx: &Cx, frames: &Frames, o: &Objects) -> Result<()> {
         (slot::ENDPOINT, ObjectKind::Endpoints, o.endpoints),
         (slot::TIME, ObjectKind::Time, o.time),
     ] {
-        let (ty, payload) = typed(kind);
+        let (ty, payload) = kinds::of(kind).capability();
         put(at, ty, Some(object), payload)?;
     }
     let all_ids = [0, MAX_THREAD_IDS, 0];

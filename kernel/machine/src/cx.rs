@@ -2,10 +2,10 @@
 
 use dyad_abi::CpuId;
 use dyad_abi::Result;
-use dyad_abi::cap::{CapType, ObjectKind, Rights};
+use dyad_abi::cap::{CapType, Rights};
 use dyad_captbl::{GuardRef, Pins};
 use dyad_quiesce::{CpuIntents, Quiescence, Touched};
-use dyad_retype::{FrameTable, KernelKind};
+use dyad_retype::FrameTable;
 use dyad_shm::PhysAddr;
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
 use dyad_shm::intent::IntentRecord;
@@ -15,7 +15,7 @@ use crate::Platform;
 use crate::cpu::CpuLocal;
 use crate::memory::Words;
 use crate::node::{Node, node};
-use crate::object::kernel_kind;
+use crate::object::kinds::{CAPTBL_LEAF, CAPTBL_ROOT};
 
 /// This CPU's view of the tables. Made anew at every entry to the kernel.
 #[derive(Clone, Copy)]
@@ -148,16 +148,13 @@ impl Log for Cx {
     }
 }
 
-const LEAF: KernelKind = kernel_kind(ObjectKind::CaptblLeaf);
-const ROOT: KernelKind = kernel_kind(ObjectKind::CaptblRoot);
-
 impl Pins for Cx {
     fn pin_leaf(&self, leaf: WeakRef) -> Result<()> {
-        Ok(self.frames().pin_kernel(leaf, LEAF)?)
+        Ok(self.frames().pin_kernel(leaf, CAPTBL_LEAF)?)
     }
 
     fn pin_root(&self, root: WeakRef) -> Result<()> {
-        Ok(self.frames().pin_kernel(root, ROOT)?)
+        Ok(self.frames().pin_kernel(root, CAPTBL_ROOT)?)
     }
 
     fn unpin(&self, frame: FrameRef) -> Result<()> {

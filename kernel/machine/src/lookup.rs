@@ -13,7 +13,7 @@ use dyad_shm::frame::WeakRef;
 use crate::cx::{Cx, Operand};
 use crate::memory::Words;
 use crate::object::component::Entry;
-use crate::object::kernel_kind;
+use crate::object::kinds;
 use crate::view;
 
 impl Cx {
@@ -70,7 +70,7 @@ impl Cx {
         let Some(object) = c.object else {
             return Ok(());
         };
-        let alive = match object_of(c.ty, &c.payload) {
+        let alive = match kinds::referred(c.ty, &c.payload) {
             Some(kind) => self.frames().is_object(object, kind),
             None => self.frames().check(object, Use::User).is_ok(),
         };
@@ -134,29 +134,6 @@ impl Cx {
         let contents = self.alive(&found)?;
         view::learn_capability(self, index, &found, &contents);
         Ok(operand(&contents))
-    }
-}
-
-/// What kind of object capabilities of a type refer to; `None`: a block of user memory, or nothing.
-#[inline]
-pub const fn object_of(ty: CapType, payload: &[u64; 3]) -> Option<KernelKind> {
-    use dyad_abi::cap::{ObjectKind, TableAt};
-    match ty {
-        CapType::Captbl => Some(kernel_kind(match payload[0] {
-            0 => ObjectKind::CaptblLeaf,
-            _ => ObjectKind::CaptblRoot,
-        })),
-        CapType::PageTable => match TableAt::from_bits(payload[0]) {
-            Some(at) => KernelKind::page_table(at.isa, at.level - 1),
-            None => None,
-        },
-        CapType::Space => Some(KernelKind::ADDRESS_SPACE),
-        CapType::Component | CapType::Sinv => Some(KernelKind::COMPONENT),
-        CapType::Thread => Some(KernelKind::THREAD),
-        CapType::Send | CapType::Receive => Some(KernelKind::ENDPOINTS),
-        CapType::Time => Some(KernelKind::TIME),
-        CapType::Liveness => Some(KernelKind::LIVENESS),
-        CapType::Memory | CapType::Frame | CapType::Hardware | CapType::ThreadIds => None,
     }
 }
 

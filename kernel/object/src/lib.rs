@@ -8,6 +8,7 @@
 //! | [`node`] | a machine's private state |
 //! | [`thread`], [`component`], [`endpoint`], [`space`], [`time`] | kernel objects |
 //! | [`ids`] | which thread has which id |
+//! | [`kinds`] | the table of object kinds |
 //!
 //! Nothing here depends on a machine, and nothing decides anything: it is layouts, and changes of them
 //! that are one protocol each.
@@ -35,6 +36,7 @@ pub mod endpoint;
 #[cfg(any(test, feature = "host"))]
 pub mod host;
 pub mod ids;
+pub mod kinds;
 pub mod memory;
 pub mod node;
 #[cfg(feature = "ktest")]
@@ -44,14 +46,13 @@ pub mod tables;
 pub mod thread;
 pub mod time;
 
-use dyad_abi::cap::ObjectKind;
-use dyad_abi::{Error, Isa, Result};
-use dyad_pgtbl::Level;
+use dyad_abi::{Error, Result};
 use dyad_retype::KernelKind;
 use dyad_shm::LayoutHash;
 use dyad_shm::frame::{FrameRef, Version, WeakRef};
 use dyad_shm::map::Shared;
 
+pub use crate::kinds::table_kind;
 use crate::node::Node;
 
 /// A weak reference that refers to nothing: its frame is in no pool.
@@ -62,55 +63,6 @@ pub const fn layout(h: LayoutHash) -> LayoutHash {
     ids::layout(space::layout(time::layout(endpoint::layout(
         component::layout(thread::layout(h)),
     ))))
-}
-
-/// What the frame table calls an object kind.
-pub const fn kernel_kind(kind: ObjectKind) -> KernelKind {
-    const fn table(isa: Isa, level: u8) -> KernelKind {
-        match KernelKind::page_table(isa, level - 1) {
-            Some(k) => k,
-            None => unreachable!(),
-        }
-    }
-    const fn captbl(level: u8) -> KernelKind {
-        match KernelKind::captbl(level) {
-            Some(k) => k,
-            None => unreachable!(),
-        }
-    }
-    match kind {
-        ObjectKind::CaptblLeaf => captbl(0),
-        ObjectKind::CaptblRoot => captbl(1),
-        ObjectKind::PageTableX86L1 => table(Isa::X86_64, 1),
-        ObjectKind::PageTableX86L2 => table(Isa::X86_64, 2),
-        ObjectKind::PageTableX86L3 => table(Isa::X86_64, 3),
-        ObjectKind::PageTableX86L4 => table(Isa::X86_64, 4),
-        ObjectKind::PageTableA64L1 => table(Isa::Aarch64, 1),
-        ObjectKind::PageTableA64L2 => table(Isa::Aarch64, 2),
-        ObjectKind::PageTableA64L3 => table(Isa::Aarch64, 3),
-        ObjectKind::PageTableA64L4 => table(Isa::Aarch64, 4),
-        ObjectKind::Space => KernelKind::ADDRESS_SPACE,
-        ObjectKind::Component => KernelKind::COMPONENT,
-        ObjectKind::Thread => KernelKind::THREAD,
-        ObjectKind::Endpoints => KernelKind::ENDPOINTS,
-        ObjectKind::Time => KernelKind::TIME,
-        ObjectKind::Liveness => KernelKind::LIVENESS,
-    }
-}
-
-/// What a page table of a level is called by the frame table.
-#[inline]
-pub fn table_kind(isa: Isa, level: Level) -> KernelKind {
-    // Levels are 1 to 4 here and 0 to 3 there.
-    KernelKind::page_table(isa, level as u8 - 1).unwrap_or(KernelKind::ADDRESS_SPACE)
-}
-
-/// The object kind of a frame of this kind.
-pub fn object_kind(kind: KernelKind) -> Option<ObjectKind> {
-    ObjectKind::ALL
-        .iter()
-        .copied()
-        .find(|&k| kernel_kind(k) == kind)
 }
 
 /// An object that a weak reference refers to.

@@ -13,7 +13,7 @@ use dyad_shm::frame::Version;
 use super::system::{System, cx, memory_cap};
 use super::{Machine, MockX86};
 use crate::Platform;
-use crate::object::kernel_kind;
+use crate::object::kinds;
 use crate::ops::memory::{retype_kernel, to_untyped};
 use crate::view::frames::{OneFrame, Range};
 
@@ -108,7 +108,7 @@ fn outcomes(act: impl Fn(&System, FrameRef)) -> Vec<(FrameWord, StampWord)> {
 
 #[test]
 fn frames_are_put_to_use_by_the_short_way_as_by_the_long_one() {
-    let used = Use::Kernel(kernel_kind(KIND));
+    let used = Use::Kernel(kinds::of(KIND).kernel);
     let long = outcomes(|s, f| {
         let _ = retype_kernel::<MockX86>(&cx(s.x()), f, KIND);
     });

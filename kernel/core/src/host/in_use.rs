@@ -3,9 +3,9 @@
 
 use std::vec::Vec;
 
+use crate::object::kinds::{CAPTBL_LEAF, CAPTBL_ROOT};
 use dyad_abi::cap::{LEAF_SLOTS, ROOT_ENTRIES};
 use dyad_abi::{Error, Isa, Result};
-use dyad_audit::references::{CAPTBL_LEAF, CAPTBL_ROOT};
 use dyad_captbl::{RootEntry, SLOT_BYTES, plain as header};
 use dyad_coherence::GlobalMem;
 use dyad_pgtbl::{Level, plain as entry};

@@ -218,7 +218,7 @@ fn faults_are_resolved_from_the_other_table_by_the_short_way() {
 
 /// A capability table of this system: root, and a leaf that hangs in it at [`HUNG`].
 fn table(s: &System) -> (WeakRef, WeakRef) {
-    use dyad_audit::references::{CAPTBL_LEAF, CAPTBL_ROOT};
+    use crate::object::kinds::{CAPTBL_LEAF, CAPTBL_ROOT};
     let (root, leaf) = (
         s.take(0, Use::Kernel(CAPTBL_ROOT), 0),
         s.take(0, Use::Kernel(CAPTBL_LEAF), 0),

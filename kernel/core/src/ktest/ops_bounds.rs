@@ -268,7 +268,7 @@ fn capabilities_64_apart_are_each_themselves(cx: &Cx<'_>) -> Outcome {
         let revoke = LivenessOp::Revoke as u32;
         let near = rig.cap(ObjectKind::Liveness, objects[0], Rights::ALL)?;
         let far = CapIndex(near.get() + LEAF_SLOTS);
-        let (_, payload) = crate::ops::memory::typed(ObjectKind::Liveness);
+        let (_, payload) = crate::object::kinds::of(ObjectKind::Liveness).capability();
         let contents = Contents {
             ty: CapType::Liveness,
             rights: Rights::ALL,

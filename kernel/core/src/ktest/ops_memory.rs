@@ -12,9 +12,8 @@ use dyad_shm::{PhysAddr, PoolId};
 
 use super::rig::{self, Rig, all_but, behind, needs_its_right};
 use super::{Cx, Outcome, Stop, ensure, fail, gives, ktest, remark};
-use crate::object::kernel_kind;
+use crate::object::kinds;
 use crate::object::thread::State;
-use crate::ops::memory::typed;
 
 const USER: u32 = MemoryOp::RetypeUser as u32;
 const KERNEL: u32 = MemoryOp::RetypeKernel as u32;
@@ -118,7 +117,7 @@ fn retype_refuses_what_is_in_use(cx: &Cx<'_>) -> Outcome {
         gives!(rig.sys(m, USER, &[0, 0]), Err(Error::Exists));
         gives!(rig.sys(m, KERNEL, &[0, 0]), Err(Error::Exists));
         gives!(rig.sys(m, SPLIT, &[0]), Err(Error::BadArgument));
-        let kind = kernel_kind(ObjectKind::Endpoints);
+        let kind = kinds::of(ObjectKind::Endpoints).kernel;
         gives!(ty(rig, frame)?, FrameType::Kernel(kind));
         Ok(None)
     })
@@ -131,12 +130,12 @@ fn retype_kernel_makes_every_kind_of_object_and_its_capability(cx: &Cx<'_>) -> O
         for &kind in ObjectKind::ALL {
             let (m, frame) = rig.raw()?;
             gives!(rig.sys(m, KERNEL, &[0, kind as u64]), Ok(0));
-            gives!(ty(rig, frame)?, FrameType::Kernel(kernel_kind(kind)));
+            gives!(ty(rig, frame)?, FrameType::Kernel(kinds::of(kind).kernel));
             let at = rig.free_slot();
             gives!(rig.sys(m, ACTIVATE, &[0, slot(table, at), u64::MAX]), Ok(0));
             let told = rig.sys(at, INTROSPECT, &[])?;
             let told = Introspection::from_bits(told).ok_or(Error::Corrupt)?;
-            let (ty, _) = typed(kind);
+            let (ty, _) = kinds::of(kind).capability();
             ensure!(told.kind == ty, "{kind:?} is a {:?}", told.kind);
             gives!(told.rights, Rights(u32::MAX));
         }

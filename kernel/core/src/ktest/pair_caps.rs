@@ -17,7 +17,7 @@ use dyad_shm::frame::WeakRef;
 use super::rig::{self, Rig, behind};
 use super::{Cx, Outcome, Stop, ensure, fail, gives, ktest, remark};
 use crate::object::find;
-use crate::object::kernel_kind;
+use crate::object::kinds;
 use crate::object::time::Budgets;
 
 const INTROSPECT: u32 = dyad_abi::cap::INTROSPECT;
@@ -242,7 +242,7 @@ fn one_node_wins_each_frame_that_all_want(cx: &Cx<'_>) -> Outcome {
         ensure!(won + lost == FRAMES, "{won} won, {lost} lost");
         for at in 0..FRAMES {
             let ty = rig.k.frames().read(behind(block, at)?)?.0.ty;
-            let kind = kernel_kind(ObjectKind::Liveness);
+            let kind = kinds::of(ObjectKind::Liveness).kernel;
             ensure!(ty == FrameType::Kernel(kind), "frame {at} is {ty:?}");
         }
         cx.meet()?;
@@ -357,7 +357,7 @@ fn lookups_beside_cons_and_decons_see_all_or_nothing(cx: &Cx<'_>) -> Outcome {
 fn references_counted_by_all_nodes_are_exact(cx: &Cx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let object = common(cx, rig, ObjectKind::CaptblLeaf)?;
-        let kind = kernel_kind(ObjectKind::CaptblLeaf);
+        let kind = kinds::of(ObjectKind::CaptblLeaf).kernel;
         cx.meet()?;
         for _ in 0..5_000 {
             rig.k.frames().pin_kernel(object, kind)?;

@@ -29,9 +29,8 @@ use crate::entry::ENTER;
 use crate::object::component::Component;
 use crate::object::endpoint::Endpoints;
 use crate::object::thread::{Owner, State, Thread};
-use crate::object::{find, ids, kernel_kind};
+use crate::object::{find, ids, kinds};
 use crate::ops;
-use crate::ops::memory::typed;
 use crate::tables::Layout;
 
 /// Frames a test may take.
@@ -232,7 +231,7 @@ impl<'a> Rig<'a> {
 
     /// A frame made a kernel object.
     pub fn object(&self, kind: ObjectKind) -> Result<WeakRef> {
-        self.take(Order::FRAME, Some(Use::Kernel(kernel_kind(kind))))
+        self.take(Order::FRAME, Some(Use::Kernel(kinds::of(kind).kernel)))
     }
 
     /// A frame of user memory.
@@ -293,7 +292,7 @@ impl<'a> Rig<'a> {
 
     /// A capability with these rights for an object.
     pub fn cap(&self, kind: ObjectKind, object: WeakRef, rights: Rights) -> Result<CapIndex> {
-        let (ty, payload) = typed(kind);
+        let (ty, payload) = kinds::of(kind).capability();
         self.put(ty, rights, Some(object), payload)
     }
 
@@ -443,7 +442,7 @@ impl<'a> Rig<'a> {
                 }
             }
             FrameType::Kernel(KernelKind::ADDRESS_SPACE) => super::spaces::dissolve(k, object),
-            FrameType::Kernel(kind) if kind == kernel_kind(ObjectKind::CaptblRoot) => {
+            FrameType::Kernel(kind) if kind == kinds::of(ObjectKind::CaptblRoot).kernel => {
                 for i in 0..dyad_abi::cap::ROOT_ENTRIES {
                     let _ = k.with_services(|s| k.captbls().decons(object, i, k, s));
                 }

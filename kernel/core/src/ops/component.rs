@@ -43,10 +43,9 @@ use super::captbl::{activate, destination};
 use super::sinv_entry;
 use crate::cx::{Cx, Operand};
 use crate::object::component::Component;
+use crate::object::kinds::CAPTBL_ROOT;
 use crate::object::space::Space;
-use crate::object::{find, kernel_kind, reference};
-
-const ROOT: KernelKind = kernel_kind(dyad_abi::cap::ObjectKind::CaptblRoot);
+use crate::object::{find, reference};
 
 /// Carries an operation on a component out.
 ///
@@ -144,12 +143,12 @@ pub fn set_parts(
     space: WeakRef,
 ) -> Result<()> {
     let object = reference(cx.node, component).ok_or(Error::Corrupt)?;
-    cx.frames().check(table, Use::Kernel(ROOT))?;
+    cx.frames().check(table, Use::Kernel(CAPTBL_ROOT))?;
     cx.frames().check(space, Use::Kernel(Space::KIND))?;
     let change = component.change(cx.node, cx.cpu())?;
     // Two rows, one after the other. A CPU that enters in between finds the new table with the old
     // space; the generation, which grows behind both, makes it look again.
-    let done = change_part(cx, object, &component.captbl, Some((table, ROOT)))
+    let done = change_part(cx, object, &component.captbl, Some((table, CAPTBL_ROOT)))
         .and_then(|()| change_part(cx, object, &component.space, Some((space, Space::KIND))));
     // Also if only the first part has been changed: the caller sees an error, and may configure it
     // again.

@@ -29,12 +29,12 @@
 //! [`MAX_SPLITS`] times; down to a frame it takes 20. `Count` looks at
 //! [`MAX_COUNTED`] words.
 
-use dyad_abi::cap::{CapType, Counted, MemoryOp, ObjectKind, Rights, TableAt};
+use dyad_abi::cap::{CapType, Counted, MemoryOp, ObjectKind, Rights};
 use dyad_abi::user::PAGE_SIZE;
-use dyad_abi::{Error, Isa, Result};
+use dyad_abi::{Error, Result};
 use dyad_captbl::Contents;
 use dyad_coherence::GlobalMem;
-use dyad_retype::{Claim, FrameType, FrameWord, KernelKind, Order, Refused, Use, plain, row};
+use dyad_retype::{Claim, FrameType, FrameWord, Order, Refused, Use, plain, row};
 use dyad_shm::FrameRef;
 use dyad_shm::frame::{Epoch, WeakRef};
 
@@ -44,8 +44,9 @@ use crate::Platform;
 use crate::cx::{Cx, Operand};
 use crate::dispatch;
 use crate::object::endpoint::Endpoints;
+use crate::object::find;
+use crate::object::kinds::{self, Farewell};
 use crate::object::thread::{NO_MORE_EVENTS, State, Thread};
-use crate::object::{find, object_kind};
 
 /// Largest block that is zeroed in one operation: 16 frames, 64 KiB.
 pub const MAX_ZEROED: u32 = 4;
@@ -248,7 +249,7 @@ pub fn claim<P: Platform>(cx: &Cx, frame: FrameRef, order: Order) -> Result<Clai
 ///
 /// As [`claim`].
 pub fn retype_kernel<P: Platform>(cx: &Cx, frame: FrameRef, kind: ObjectKind) -> Result<WeakRef> {
-    let used = Use::Kernel(crate::object::kernel_kind(kind));
+    let used = Use::Kernel(kinds::of(kind).kernel);
     let words = (plain::retyping(cx.node.id()), plain::used(used));
     let zero = || {
         let zeroed = P::zero_frame(cx.node.map, frame.address());
@@ -304,13 +305,18 @@ fn give_up(cx: &Cx, frame: FrameRef, word: FrameWord) -> Result<u64> {
         FrameType::Frozen(_) | FrameType::Retyping(_) => return Err(Error::Again),
         _ => return Err(Error::BadArgument),
     };
-    match used {
+    let farewell = match used {
+        Use::User => Farewell::Nothing,
+        Use::Kernel(kind) => kinds::named(kind).ok_or(Error::Corrupt)?.farewell,
+    };
+    match farewell {
+        Farewell::Nothing => {}
         // What it refers to: while it is there, so that a recoverer finds those references.
-        Use::Kernel(KernelKind::COMPONENT) => component::take_parts(cx, object)?,
-        Use::Kernel(KernelKind::THREAD) => {
+        Farewell::TakeParts => component::take_parts(cx, object)?,
+        Farewell::EndThread => {
             end_thread(cx, find::<Thread>(cx.node, object, Thread::KIND)?)?;
         }
-        Use::Kernel(KernelKind::ENDPOINTS) => {
+        Farewell::CloseLists => {
             // Before the frame goes: who tells a scheduler of a thread must not put it on a list that
             // nobody will ever take it off. Opened again if the frame stays.
             let endpoints = find::<Endpoints>(cx.node, object, Endpoints::KIND)?;
@@ -321,7 +327,6 @@ fn give_up(cx: &Cx, frame: FrameRef, word: FrameWord) -> Result<u64> {
             }
             return Ok(stamp?.get());
         }
-        _ => {}
     }
     let stamp = cx.frames().to_untyped(object, used, cx, cx, cx)?;
     Ok(stamp.get())
@@ -356,7 +361,7 @@ fn end_thread(cx: &Cx, t: &'static Thread) -> Result<()> {
 fn contents_of(frame: FrameRef, word: FrameWord, rights: Rights) -> Result<Contents> {
     let (ty, payload) = match word.ty {
         FrameType::User(order) => (CapType::Frame, [0, order.frames(), 0]),
-        FrameType::Kernel(kind) => typed(object_kind(kind).ok_or(Error::Corrupt)?),
+        FrameType::Kernel(kind) => kinds::named(kind).ok_or(Error::Corrupt)?.capability(),
         FrameType::Reserved => return Err(Error::Denied),
         FrameType::Frozen(_) | FrameType::Retyping(_) => return Err(Error::Again),
         _ => return Err(Error::BadArgument),
@@ -371,30 +376,4 @@ fn contents_of(frame: FrameRef, word: FrameWord, rights: Rights) -> Result<Conte
         guard: None,
         payload,
     })
-}
-
-/// Type and payload of the capability for an object of a kind: for all of it, be it lines, budgets
-/// or entries. Parts are made by copying it ([`crate::ops::captbl`]).
-pub const fn typed(kind: ObjectKind) -> (CapType, [u64; 3]) {
-    const fn table(isa: Isa, level: u8) -> (CapType, [u64; 3]) {
-        (CapType::PageTable, [TableAt { isa, level }.bits(), 0, 0])
-    }
-    match kind {
-        ObjectKind::CaptblLeaf => (CapType::Captbl, [0; 3]),
-        ObjectKind::CaptblRoot => (CapType::Captbl, [1, 0, 0]),
-        ObjectKind::PageTableX86L1 => table(Isa::X86_64, 1),
-        ObjectKind::PageTableX86L2 => table(Isa::X86_64, 2),
-        ObjectKind::PageTableX86L3 => table(Isa::X86_64, 3),
-        ObjectKind::PageTableX86L4 => table(Isa::X86_64, 4),
-        ObjectKind::PageTableA64L1 => table(Isa::Aarch64, 1),
-        ObjectKind::PageTableA64L2 => table(Isa::Aarch64, 2),
-        ObjectKind::PageTableA64L3 => table(Isa::Aarch64, 3),
-        ObjectKind::PageTableA64L4 => table(Isa::Aarch64, 4),
-        ObjectKind::Space => (CapType::Space, [0; 3]),
-        ObjectKind::Component => (CapType::Component, [0; 3]),
-        ObjectKind::Thread => (CapType::Thread, [0; 3]),
-        ObjectKind::Endpoints => (CapType::Receive, [0, 64, 0]),
-        ObjectKind::Time => (CapType::Time, [0, 64, 0]),
-        ObjectKind::Liveness => (CapType::Liveness, [0, 512, 0]),
-    }
 }

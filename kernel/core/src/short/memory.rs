@@ -7,13 +7,13 @@
 //! ([`crate::view::frames`]).
 
 use dyad_abi::cap::{MemoryOp, ObjectKind};
-use dyad_retype::{KernelKind, Use, plain};
+use dyad_retype::{Use, plain};
 
 use super::FastReturn;
 use crate::Platform;
 use crate::entry::long_syscall;
 use crate::node::node;
-use crate::object::kernel_kind;
+use crate::object::kinds::{self, PLAIN};
 use crate::view::frames::OneFrame;
 use crate::view::{CapView, Place};
 
@@ -23,25 +23,10 @@ const OBJECTS: [u64; 32] = {
     let mut i = 0;
     while i < ObjectKind::ALL.len() {
         let kind = ObjectKind::ALL[i];
-        words[kind as usize] = plain::used(Use::Kernel(kernel_kind(kind)));
+        words[kind as usize] = plain::used(Use::Kernel(kinds::of(kind).kernel));
         i += 1;
     }
     words
-};
-
-/// The kinds of objects that are given up without looking into them, by bit.
-const PLAIN: u32 = {
-    let mut kinds = 0;
-    let mut i = 0;
-    while i < ObjectKind::ALL.len() {
-        kinds |= match kernel_kind(ObjectKind::ALL[i]) {
-            // These refer to others, or are on lists: see `ops::memory`.
-            KernelKind::COMPONENT | KernelKind::THREAD | KernelKind::ENDPOINTS => 0,
-            kind => 1 << kind.get(),
-        };
-        i += 1;
-    }
-    kinds
 };
 
 /// `RetypeKernel`. Numbers that are no kind have no word.

@@ -17,13 +17,13 @@ use dyad_shm::superblock::NodeState;
 
 use super::{Trio, VA, this};
 use crate::Pace;
-use dyad_audit::references::{CAPTBL_LEAF, CAPTBL_ROOT};
 use dyad_core::cx::{Cx, Operand};
 use dyad_core::host::system::{System, memory_cap};
 use dyad_core::host::{MockA64, MockX86, crash};
 use dyad_core::mapping::{In, QuickRows, page, refusal};
 use dyad_core::object::component::Component;
 use dyad_core::object::find;
+use dyad_core::object::kinds::{CAPTBL_LEAF, CAPTBL_ROOT};
 use dyad_core::object::space::Supply;
 use dyad_core::ops::space::{link, map, reclaim, unlink, unmap};
 use dyad_core::ops::{component, memory};
