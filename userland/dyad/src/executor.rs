@@ -34,9 +34,10 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::task::{Context, Waker};
 
 use dyad_abi::user::stack_slot;
+use dyad_rt::emulation::{self, Apart, Arrived, Going};
+use dyad_rt::{Lock, program_local};
 use dyad_sys as sys;
-use dyad_sys::emulation::{self, Apart, Arrived, Going};
-use dyad_sys::{Lock, NodeId, program_local};
+use dyad_sys::NodeId;
 
 use crate::migration::Crossing;
 
@@ -124,7 +125,7 @@ program_local! {
 
 /// Tasks begin on a thread that has a data stack.
 pub(crate) fn begin_on_data_stack() {
-    DATA_STACK.with(|d| d.set(Some(sys::spine::data_stack_pointer())));
+    DATA_STACK.with(|d| d.set(Some(dyad_rt::spine::data_stack_pointer())));
 }
 
 /// Rounds so far, of the side that counts.
@@ -350,7 +351,7 @@ pub(crate) fn watch(waker: Waker) {
 /// The thread goes on on another node: there this returns, or in the loop of the other ISA's side.
 fn go(node: NodeId) {
     // Both sides have one data stack, and neither may have a frame on it.
-    let used = sys::spine::data_stack_pointer();
+    let used = dyad_rt::spine::data_stack_pointer();
     let first = DATA_STACK.with(|d| d.get().unwrap_or(used));
     assert!(
         first == used,

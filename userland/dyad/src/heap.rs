@@ -44,6 +44,8 @@ use core::ops::{Deref, DerefMut};
 use dyad_sys as sys;
 use dyad_sys::{Isa, NodeId};
 
+pub use dyad_rt::heap::HeapUse;
+
 use crate::Result;
 
 /// Where memory can be wanted.
@@ -99,7 +101,7 @@ impl On {
     }
 
     /// How large it is; `None` on the host.
-    pub fn usage(self) -> Option<sys::heap::HeapUse> {
+    pub fn usage(self) -> Option<dyad_rt::heap::HeapUse> {
         #[cfg(target_os = "none")]
         return Some(crate::HEAP.usage_on(self.0));
         #[cfg(not(target_os = "none"))]
@@ -115,10 +117,10 @@ impl On {
         struct Back(Option<NodeId>);
         impl Drop for Back {
             fn drop(&mut self) {
-                sys::heap::choose(self.0);
+                dyad_rt::heap::choose(self.0);
             }
         }
-        let _back = Back(sys::heap::choose(Some(self.0)));
+        let _back = Back(dyad_rt::heap::choose(Some(self.0)));
         f()
     }
 

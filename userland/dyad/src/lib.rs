@@ -65,8 +65,8 @@ pub mod time;
 
 pub use args::Args;
 pub use dyad_macros::{isa, main, points, task};
+pub use dyad_rt::{futex, sync};
 pub use dyad_sys as sys;
-pub use dyad_sys::sync;
 pub use dyad_sys::{CpuId, Isa, NodeId};
 pub use error::{Error, Result};
 pub use migration::{migrate, migrate_to, migrations};
@@ -78,10 +78,10 @@ pub use time::{Instant, sleep, sleep_until};
 /// The program's heap: one for all ISAs, growing as needed; and those of [`heap`].
 #[cfg(target_os = "none")]
 #[global_allocator]
-static HEAP: dyad_sys::heap::Heaps = dyad_sys::heap::Heaps::new();
+static HEAP: dyad_rt::heap::Heaps = dyad_rt::heap::Heaps::new();
 
 /// How large the program's heap is, without what is [placed](heap); `None` on the host, where the host's heap is used.
-pub fn heap_usage() -> Option<dyad_sys::heap::HeapUse> {
+pub fn heap_usage() -> Option<dyad_rt::heap::HeapUse> {
     #[cfg(target_os = "none")]
     return Some(HEAP.usage());
     #[cfg(not(target_os = "none"))]

@@ -33,9 +33,9 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use dyad_sys as sys;
 #[cfg(target_os = "none")]
-use dyad_sys::emulation::Point;
+use dyad_rt::emulation::Point;
+use dyad_sys as sys;
 use dyad_sys::thread::Number;
 use dyad_sys::{Isa, NodeId};
 
@@ -55,7 +55,7 @@ pub(crate) fn is_used() -> bool {
 /// Only in programs with `#[dyad::main]`. Costs a few instructions if nobody has.
 #[inline(always)]
 pub fn migrate_point() {
-    sys::spine::point();
+    dyad_rt::spine::point();
 }
 
 /// Continues the calling thread on a node of the given ISA: this one if it has it, else the live one
@@ -78,12 +78,12 @@ pub fn migrate(isa: Isa) -> Result<(), sys::Error> {
 /// it is.
 #[inline(always)]
 pub fn migrate_to(node: NodeId) -> Result<(), sys::Error> {
-    sys::spine::migrate(node)
+    dyad_rt::spine::migrate(node)
 }
 
 /// Asks the calling thread to go to a node at its next [`migrate_point`].
 pub fn request(node: NodeId) {
-    sys::spine::request(sys::spine::block(), node);
+    dyad_rt::spine::request(dyad_rt::spine::block(), node);
 }
 
 #[inline(never)]
@@ -95,17 +95,17 @@ fn nearest(isa: Isa) -> Result<NodeId, sys::Error> {
 /// Where plain threads start.
 #[cfg(target_os = "none")]
 pub fn start(argument: u64) -> ! {
-    static POINT: Point = Point::of_threads(sys::spine::land);
+    static POINT: Point = Point::of_threads(dyad_rt::spine::land);
     USED.store(true, Ordering::Relaxed);
     if crate::rt::runs_tasks() {
-        sys::emulation::at_later_entry(argument);
+        dyad_rt::emulation::at_later_entry(argument);
         if Number::of_argument(argument).is_none_or(|n| n == Number::FIRST) {
             crate::rt::continue_tasks();
         }
     } else {
-        sys::emulation::at_entry(argument, &POINT, sys::spine::point_address());
+        dyad_rt::emulation::at_entry(argument, &POINT, dyad_rt::spine::point_address());
     }
-    sys::spine::enter(argument)
+    dyad_rt::spine::enter(argument)
 }
 
 /// What a plain thread does, if the main function takes arguments; gives the exit code.
@@ -134,7 +134,7 @@ fn run(argument: u64, main: impl FnOnce() -> Result<()>) -> u64 {
 /// The slow part of a migration point.
 #[cfg(target_os = "none")]
 pub fn leave(frame: u64, back: u64) {
-    sys::spine::leave(frame, back);
+    dyad_rt::spine::leave(frame, back);
 }
 
 /// The main function has returned.

@@ -53,10 +53,15 @@ impl<T> Future for JoinHandle<T> {
 /// # #![no_main]
 /// use dyad::prelude::*;
 ///
+/// async fn as_task() -> Result<()> {
+///     migrate(isa().other()).await?;
+///     Ok(())
+/// }
+///
 /// #[dyad::main]
 /// fn main(args: Args) -> Result<()> {
 ///     match args.one_of("--style", &["thread", "task"], "thread")? {
-///         "task" => dyad::task::run(async { migrate(isa().other()).await }),
+///         "task" => dyad::task::run(as_task()),
 ///         _ => dyad::thread::migrate(isa().other())?,
 ///     }
 ///     Ok(())

@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use dyad_sys::host::{self, Config, Outcome};
+use dyad_host::{Config, Outcome};
 
 use crate::prelude::*;
 use crate::{report, rt, sys};
@@ -28,7 +28,7 @@ fn run(nodes: &[Isa], entry: fn(u64) -> !) -> Outcome {
         args: "--class W".to_string(),
         echo: false,
     };
-    host::run(config, entry)
+    dyad_host::run(config, entry)
 }
 
 /// Runs an async block as the main task on the given nodes.
@@ -85,7 +85,7 @@ fn targets_are_own_node_then_lowest_live() {
         migrate_to(id(2)).await?;
         migrate(X).await?;
         assert_eq!(node(), id(2));
-        host::kill_node(id(1));
+        dyad_host::kill_node(id(1));
         migrate(A).await?;
         assert_eq!(node(), id(3));
         migrate(X).await?;
@@ -100,7 +100,7 @@ fn a_refused_migration_leaves_the_task_where_it_is() {
     let outcome = program!(&[X, X], {
         assert_eq!(migrate(A).await, Err(sys::Error::NoIsa));
         assert_eq!(migrate_to(id(5)).await, Err(sys::Error::NoSuchNode));
-        host::kill_node(id(1));
+        dyad_host::kill_node(id(1));
         assert_eq!(migrate_to(id(1)).await, Err(sys::Error::NodeDead));
         assert_eq!(node(), id(0));
         let e = Error::from(migrate(A).await.unwrap_err());
@@ -267,7 +267,7 @@ fn tasks_of_a_dead_node_go_on_elsewhere() {
         });
         // By now the orphan sleeps there; its node dies while the thread is here.
         sleep(Duration::from_millis(10)).await;
-        host::kill_node(id(1));
+        dyad_host::kill_node(id(1));
         orphan.await;
     });
     assert_eq!(outcome.output, "orphan on x86_64\n");
@@ -329,7 +329,7 @@ fn requests_are_refused_and_withdrawn() {
         assert_eq!(node(), id(0));
         // It dies after it has been asked for.
         request(0, id(1)).unwrap();
-        host::kill_node(id(1));
+        dyad_host::kill_node(id(1));
         yield_now().await;
         assert_eq!(node(), id(0));
         assert_eq!(request(0, id(1)), Err(sys::Error::NodeDead));

@@ -34,10 +34,11 @@ use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
+use dyad_rt::crossing::Policy;
+use dyad_rt::{Lock, futex};
 use dyad_sys as sys;
-use dyad_sys::crossing::Policy;
 use dyad_sys::thread::Number;
-use dyad_sys::{CpuId, Lock, NodeId, futex};
+use dyad_sys::{CpuId, NodeId};
 
 use crate::{Error, Instant, Result};
 
@@ -52,11 +53,11 @@ pub const MAX: usize = dyad_abi::user::MAX_PROGRAM_THREADS as usize;
 /// What a thread that is being started is to do.
 type Work = Box<dyn FnOnce() + Send>;
 
-sys::program_local! {
+dyad_rt::program_local! {
     /// Numbers that somebody has: bit 0 is the first thread's.
     static USED: AtomicU64 = AtomicU64::new(1);
 }
-sys::program_local! {
+dyad_rt::program_local! {
     /// What threads that are being started are to do, and by what policy they call functions of the other
     /// ISA.
     static WORK: [Lock<Option<(Work, Policy)>>; MAX] = [const { Lock::new(None) }; MAX];
@@ -229,7 +230,7 @@ impl Builder {
                 CpuId::new(number.get() % u64::from(cpus)).ok_or(sys::Error::Corrupt)?
             }
         };
-        put_work(number, Some((work, sys::crossing::current_policy())));
+        put_work(number, Some((work, dyad_rt::crossing::current_policy())));
         let end = Instant::now() + PATIENCE;
         let id = loop {
             match sys::thread::start(number, node, cpu) {
@@ -310,7 +311,7 @@ impl<T> Packet<T> {
             if lost {
                 return Err(sys::Error::NodeDead);
             }
-            let deadline = Instant::now() + Duration::from_nanos(sys::sync::PATIENCE_NS);
+            let deadline = Instant::now() + Duration::from_nanos(dyad_rt::sync::PATIENCE_NS);
             let waited = futex::wait(&self.done, 0, deadline.as_nanos());
             if waited == Err(sys::Error::Denied) {
                 return Err(sys::Error::Denied);
@@ -348,7 +349,7 @@ pub(crate) fn enter(number: Number) -> ! {
     let Some((work, policy)) = put_work(number, None) else {
         panic!("a thread has come to an ISA for the first time, without being able to go on there");
     };
-    sys::crossing::policy(policy);
+    dyad_rt::crossing::policy(policy);
     work();
     sys::thread::end()
 }

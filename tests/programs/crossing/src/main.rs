@@ -21,8 +21,8 @@ use alloc::vec::Vec;
 use core::hint::black_box;
 
 use dyad::crossing::{Policy, current_policy, policy, try_call};
+use dyad::heap::HeapUse;
 use dyad::prelude::*;
-use dyad::sys::heap::HeapUse;
 use dyad::{Isa, heap, report};
 
 use functions::{Canaries, Step, aarch64, x86_64};

@@ -57,7 +57,7 @@ fn lands() -> Result<(bool, NodeId)> {
 /// Comes to an instruction then that is not interpreted.
 fn goes_back() -> Result<(bool, NodeId)> {
     let same = until_dead();
-    sys::emulation::strange();
+    emulation::strange();
     let round = work::round(3, 7, 20);
     Ok((same && round.is_ok(), sys::where_am_i()?.node))
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
-use dyad_sys::futex;
+use dyad_rt::futex;
 
 use super::{A, X, id, run};
 use crate::sync::{Barrier, Condvar, Mutex, Once, Semaphore};
@@ -51,7 +51,7 @@ fn threads_are_not_started_where_there_is_nothing() {
         let error = |e: Result<thread::JoinHandle<()>>| e.err().and_then(|e| e.system());
         let nowhere = thread::spawn_on(id(2), || ());
         assert_eq!(error(nowhere), Some(sys::Error::NoSuchNode));
-        sys::host::kill_node(id(1));
+        dyad_host::kill_node(id(1));
         let dead = thread::spawn_on(id(1), || ());
         assert_eq!(error(dead), Some(sys::Error::NodeDead));
         // Neither has cost a number, or what it had captured.

@@ -50,8 +50,10 @@ use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, away_window};
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_emulate::{Access, End, Fault, Memory, Refusal, a64, run_to, x86};
 
-use crate::cap::{Cap, Sinv, Thread};
-use crate::{marker, raw, spine};
+use dyad_sys::cap::{Cap, Sinv, Thread};
+use dyad_sys::{marker, raw};
+
+use crate::spine;
 use guest::Guest;
 use memory::Own;
 
@@ -243,7 +245,7 @@ fn ask(n: u64, node: u64, at: u64) -> Result<()> {
     // Init may be looking after something else.
     for _ in 0..1000 {
         match process.request([process::EMULATE, n, node, at]) {
-            Err(Error::Again) => crate::yield_now(),
+            Err(Error::Again) => dyad_sys::yield_now(),
             done => return done.map(drop),
         }
     }
@@ -299,11 +301,11 @@ fn own(n: u64) -> Cap<Thread> {
 
 /// Ends the program because of what cannot be.
 fn give_up(why: &str, e: Error) -> ! {
-    let _ = crate::write("dyad: an interpreted thread cannot go on: ");
-    let _ = crate::write(why);
-    let _ = crate::write(e.text());
-    let _ = crate::write("\n");
-    crate::exit(101)
+    let _ = dyad_sys::write("dyad: an interpreted thread cannot go on: ");
+    let _ = dyad_sys::write(why);
+    let _ = dyad_sys::write(e.text());
+    let _ = dyad_sys::write("\n");
+    dyad_sys::exit(101)
 }
 
 /// A thread has begun at the program's entry.
@@ -314,11 +316,11 @@ fn enter(n: u64, interpret: u64) {
     match word_of!(page, status).load(Ordering::Acquire) {
         // The node where it was to begin has died before it had, and another one of any ISA has it: of the
         // one that it was stopped on, where what is under way here is on the stack that its frames are on.
-        status::PENDING if page.registers().isa == crate::isa() as u64 => {
+        status::PENDING if page.registers().isa == dyad_sys::isa() as u64 => {
             is_lost(n, Error::NodeDead)
         }
         status::PENDING => {
-            let here = match crate::where_am_i() {
+            let here = match dyad_sys::where_am_i() {
                 Ok(w) => w.node,
                 Err(e) => give_up("it is nowhere: ", e),
             };
@@ -338,7 +340,7 @@ fn enter(n: u64, interpret: u64) {
 
 /// The stack pointer at the start of a function on an empty stack.
 pub fn empty(top: u64) -> u64 {
-    match crate::isa() {
+    match dyad_sys::isa() {
         // As after a call.
         Isa::X86_64 => top - 8,
         Isa::Aarch64 => top,
@@ -353,13 +355,13 @@ pub const WINDOW: u16 = WindowId::FREE + 257;
 
 /// Writes what time it is.
 fn note_time(word: &AtomicU64) {
-    word.store(crate::now().unwrap_or(0), Ordering::Relaxed);
+    word.store(dyad_sys::now().unwrap_or(0), Ordering::Relaxed);
 }
 
 /// Interprets thread `n`.
 extern "C" fn interpret(n: u64, _: Apart) -> ! {
     let Some(page) = Mapped::of(n) else {
-        crate::exit(101)
+        dyad_sys::exit(101)
     };
     let used = DATA_STACKS.get(n as usize);
     if used.is_some_and(|u| u.load(Ordering::Relaxed) != spine::data_stack_pointer()) {
@@ -381,7 +383,7 @@ extern "C" fn interpret(n: u64, _: Apart) -> ! {
 
 /// The word by which thread `n` is asked to go somewhere.
 fn asked(n: u64) -> &'static AtomicU64 {
-    let block = dyad_abi::user::request::address(crate::thread::id_of(n));
+    let block = dyad_abi::user::request::address(dyad_sys::thread::id_of(n));
     // SAFETY: 1. The control blocks of all threads of a program are mapped as long as it lives. 2. The
     // word is atomic for all who use it.
     unsafe { &*with_exposed_provenance(block as usize) }
@@ -389,8 +391,8 @@ fn asked(n: u64) -> &'static AtomicU64 {
 
 /// The same, on an ISA.
 fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
-    let (Some(point), Ok(here)) = (point(), crate::where_am_i()) else {
-        crate::exit(101)
+    let (Some(point), Ok(here)) = (point(), dyad_sys::where_am_i()) else {
+        dyad_sys::exit(101)
     };
     let here = here.node;
     let at = point.at.load(Ordering::Relaxed);
@@ -559,7 +561,8 @@ fn go_back(n: u64, page: Mapped, registers: &Registers) -> ! {
     if e != Error::NodeDead {
         give_up("it cannot go back: ", e);
     }
-    let nodes = crate::info().map_or(&[][..], |i| &i.system.nodes[..i.system.node_count as usize]);
+    let nodes =
+        dyad_sys::info().map_or(&[][..], |i| &i.system.nodes[..i.system.node_count as usize]);
     for (node, identity) in NodeId::first(nodes.len()).zip(nodes) {
         if u64::from(identity.isa) == registers.isa {
             load(node);
@@ -570,9 +573,9 @@ fn go_back(n: u64, page: Mapped, registers: &Registers) -> ! {
 
 /// Ends the thread as if a node had died under it: init finds that it has ended without having said so.
 fn is_lost(n: u64, why: Error) -> ! {
-    let _ = crate::write("dyad: an interpreted thread cannot go back: ");
-    let _ = crate::write(why.text());
-    let _ = crate::write("\n");
+    let _ = dyad_sys::write("dyad: an interpreted thread cannot go back: ");
+    let _ = dyad_sys::write(why.text());
+    let _ = dyad_sys::write("\n");
     let e = own(n).exit(0);
     give_up("it does not end: ", e)
 }

@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use dyad_abi::user::MAX_PROGRAM_THREADS;
 use dyad_abi::{Error, Result};
 
-use crate::thread::{self, Number};
+use dyad_sys::thread::{self, Number};
 
 pub use table::{Table, Word};
 

@@ -17,7 +17,7 @@ use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::thread;
+use dyad_sys::thread;
 
 /// Tries between two yields.
 const SPINS: u32 = 200;
@@ -27,7 +27,7 @@ const STRANGER: u32 = u32::MAX;
 /// A value behind a spin-then-yield lock.
 ///
 /// ```
-/// use dyad_sys::Lock;
+/// use dyad_rt::Lock;
 ///
 /// static NAMES: Lock<[Option<&str>; 4]> = Lock::new([None; 4]);
 ///
@@ -78,7 +78,7 @@ impl<T> Lock<T> {
                 if let Some(guard) = self.try_lock() {
                     return guard;
                 }
-                crate::raw::relax();
+                dyad_sys::raw::relax();
             }
             let holder = self.taken.load(Ordering::Relaxed);
             assert!(
@@ -86,7 +86,7 @@ impl<T> Lock<T> {
                 "thread {} was lost with its node while it held a lock",
                 holder - 1
             );
-            crate::yield_now();
+            dyad_sys::yield_now();
         }
     }
 }
@@ -99,7 +99,9 @@ fn me() -> u32 {
 /// Whether a holder is a thread of this program that was lost. Services ask nobody: they have none.
 #[cold]
 fn is_lost(holder: u32) -> bool {
-    matches!(holder, 1..=64) && !crate::in_invocation() && thread::lost() >> (holder - 1) & 1 != 0
+    matches!(holder, 1..=64)
+        && !dyad_sys::in_invocation()
+        && thread::lost() >> (holder - 1) & 1 != 0
 }
 
 /// Holds a [`Lock`]; opens it when dropped.

@@ -8,7 +8,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use dyad_abi::{Error, Result};
 
 use super::{LostBefore, wait};
-use crate::{futex, thread};
+use dyad_sys::thread;
+
+use crate::futex;
 
 /// Whether this was the last one to come to a barrier: one of each round is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -68,7 +68,7 @@ impl Heap {
     /// An empty heap that takes memory from `MapAnon`.
     pub const fn new() -> Heap {
         // SAFETY: 1. `map_anon` returns fresh memory that nobody else has.
-        unsafe { Heap::with_source(crate::map_anon) }
+        unsafe { Heap::with_source(dyad_sys::map_anon) }
     }
 
     /// An empty heap over another source.

@@ -18,6 +18,7 @@
 //!
 //! A host thread that calls something without [`run`] gets a program of its own with one node
 //! per ISA, in which migration only changes where the thread says it is.
+#![cfg(not(target_os = "none"))]
 
 mod memory;
 mod threads;
@@ -46,13 +47,10 @@ use dyad_abi::user::{
 };
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 
-use crate::cap::NodeState;
-use crate::raw::SyscallReturn;
-
 use memory::{map, translate, unmap};
 use threads::Threads;
 
-pub(crate) use threads::thread_id;
+pub use threads::thread_id;
 
 /// The system a program is run on.
 #[derive(Clone, Debug)]
@@ -230,7 +228,7 @@ impl Program {
 }
 
 /// The calling program's thread goes on on a node, in the middle of what it does.
-pub(crate) fn relocate(node: NodeId) -> Result<()> {
+pub fn relocate(node: NodeId) -> Result<()> {
     let program = current();
     let mut state = program.state();
     program
@@ -308,7 +306,7 @@ pub fn kill_node(node: NodeId) {
 }
 
 /// The threads of the calling program that were lost.
-pub(crate) fn lost() -> u64 {
+pub fn lost() -> u64 {
     threads::lost(&current())
 }
 
@@ -318,17 +316,17 @@ pub fn outcome() -> Outcome {
 }
 
 /// What the calling thread is asked.
-pub(crate) fn request_word() -> u64 {
+pub fn request_word() -> u64 {
     current().state().request
 }
 
 /// The same, and puts a word in its place.
-pub(crate) fn swap_request(word: u64) -> u64 {
+pub fn swap_request(word: u64) -> u64 {
     core::mem::replace(&mut current().state().request, word)
 }
 
 /// The value of a program-local static: the same for all threads, whichever of them comes first.
-pub(crate) fn local<T: 'static>(key: usize, init: fn() -> T) -> &'static T {
+pub fn local<T: 'static>(key: usize, init: fn() -> T) -> &'static T {
     let program = current();
     let found = program.state().locals.get(&key).copied();
     let address = found.unwrap_or_else(|| {
@@ -341,17 +339,20 @@ pub(crate) fn local<T: 'static>(key: usize, init: fn() -> T) -> &'static T {
     unsafe { &*(address as *const T) }
 }
 
-pub(crate) fn isa_index() -> u64 {
+/// Number of the ISA that the calling thread is on.
+pub fn isa_index() -> u64 {
     let program = current();
     let here = threads::node(&program.state());
     program.config.nodes[here] as u64
 }
 
-pub(crate) fn info_page() -> u64 {
+/// Address of the page that tells the program what it was started with.
+pub fn info_page() -> u64 {
     core::ptr::from_ref(current().info).expose_provenance() as u64
 }
 
-pub(crate) fn text_buffer() -> u64 {
+/// Address of the buffer of the calling thread, through which text reaches the console.
+pub fn text_buffer() -> u64 {
     current().text
 }
 
@@ -380,19 +381,16 @@ fn decode(program: &Program, word: u64) -> Result<(CapIndex, CapType, u64)> {
 
 /// # Safety
 ///
-/// As for [`crate::raw::call_raw`].
-pub(crate) unsafe fn syscall(word: u64, args: [u64; 5]) -> SyscallReturn {
+/// As for a system call of a program: what the operation demands of its arguments.
+pub unsafe fn syscall(word: u64, args: [u64; 5]) -> [u64; 2] {
     match perform(word, args) {
-        Ok(value) => SyscallReturn { status: 0, value },
-        Err(e) => SyscallReturn {
-            status: e.code(),
-            value: 0,
-        },
+        Ok(value) => [0, value],
+        Err(e) => [e.code(), 0],
     }
 }
 
 /// The kernel's status and the words of the reply.
-pub(crate) fn invoke(word: u64, words: [u64; 4]) -> (u64, [u64; 4]) {
+pub fn invoke(word: u64, words: [u64; 4]) -> (u64, [u64; 4]) {
     let program = current();
     threads::go_on(&program);
     let refused = |e: Error| (e.code(), [0; 4]);
@@ -457,8 +455,9 @@ fn perform(word: u64, [a0, a1, ..]: [u64; 5]) -> Result<u64> {
                 let state = program.state();
                 let live = usize::try_from(a0).ok().and_then(|n| state.live.get(n));
                 let live = *live.ok_or(Error::NoSuchNode)?;
+                const LIVE: u32 = 2;
                 const DEAD: u32 = 4;
-                let number = if live { NodeState::LIVE } else { DEAD };
+                let number = if live { LIVE } else { DEAD };
                 Ok(u64::from(number) | 1 << 32)
             }
             _ => Err(Error::Denied),

@@ -35,7 +35,7 @@ pub struct Heaps {
 
 fn of_node<const N: u64>(len: u64) -> Result<NonNull<u8>> {
     let node = NodeId::new(N).ok_or(dyad_abi::Error::NoSuchNode)?;
-    crate::map_anon_on(len, node)
+    dyad_sys::map_anon_on(len, node)
 }
 
 impl Heaps {
@@ -158,8 +158,8 @@ pub fn choose(node: Option<NodeId>) -> Option<NodeId> {
 #[cfg(target_os = "none")]
 #[inline]
 fn own() -> Option<&'static core::sync::atomic::AtomicU64> {
-    crate::thread::id()?;
-    Some(&crate::spine::block().slots[SLOT])
+    dyad_sys::thread::id()?;
+    Some(&dyad_sys::tcb::block().slots[SLOT])
 }
 
 #[cfg(not(target_os = "none"))]

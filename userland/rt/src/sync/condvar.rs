@@ -25,7 +25,7 @@ impl Condvar {
 
     /// Gives the mutex back, waits to be notified, and takes it again. Also comes back for no reason, and when a
     /// thread of the program is lost, which may be the one that would have notified: a caller that waits for one thread
-    /// asks [`is_lost`](crate::thread::is_lost).
+    /// asks [`is_lost`](dyad_sys::thread::is_lost).
     ///
     /// # Panics
     ///

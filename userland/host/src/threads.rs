@@ -72,7 +72,7 @@ impl Threads {
 }
 
 /// Id of the calling thread.
-pub(crate) fn thread_id() -> u32 {
+pub fn thread_id() -> u32 {
     id_of(program::FIRST, NUMBER.get())
 }
 

@@ -43,13 +43,13 @@ impl<T: 'static> ProgramLocal<T> {
     /// In an invocation, and on other threads of the program than its first.
     pub fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
         assert!(
-            crate::thread::number() == Some(crate::thread::Number::FIRST),
+            dyad_sys::thread::number() == Some(dyad_sys::thread::Number::FIRST),
             "async tasks, and what else is the program's first thread's, are not for other threads"
         );
         #[cfg(target_os = "none")]
         return f(&self.value);
         #[cfg(not(target_os = "none"))]
-        f(crate::host::local(self as *const Self as usize, self.init))
+        f(dyad_host::local(self as *const Self as usize, self.init))
     }
 
     /// Calls `f` with this program's value, on any thread.
@@ -60,7 +60,7 @@ impl<T: 'static> ProgramLocal<T> {
         #[cfg(target_os = "none")]
         return f(&self.value);
         #[cfg(not(target_os = "none"))]
-        f(crate::host::local(self as *const Self as usize, self.init))
+        f(dyad_host::local(self as *const Self as usize, self.init))
     }
 }
 

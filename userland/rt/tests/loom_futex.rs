@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use dyad_sys::futex::{Table, Word};
+use dyad_rt::futex::{Table, Word};
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::thread;
 
-use dyad_sys::futex::Table;
+use dyad_rt::futex::Table;
 
 const THREADS: usize = 8;
 /// All that there can be.

@@ -27,7 +27,7 @@ use crate::futex;
 /// A value that one thread at a time uses.
 ///
 /// ```
-/// use dyad_sys::sync::Mutex;
+/// use dyad_rt::sync::Mutex;
 ///
 /// static TOTAL: Mutex<u64> = Mutex::new(0);
 ///
@@ -93,7 +93,7 @@ impl<T> Mutex<T> {
             {
                 return Ok(guard);
             }
-            crate::raw::relax();
+            dyad_sys::raw::relax();
         }
         loop {
             let now = self.word.load(Ordering::Relaxed);

@@ -5,7 +5,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use dyad_abi::{Error, Result};
 
 use super::{LostBefore, SPINS, wait, wait_until};
-use crate::{futex, thread};
+use dyad_sys::thread;
+
+use crate::futex;
 
 /// A number of permits.
 pub struct Semaphore {
@@ -35,7 +37,7 @@ impl Semaphore {
         while !self.try_acquire() {
             match wait_until(&self.permits, 0, deadline_ns) {
                 Err(Error::TimedOut) => return self.try_acquire(),
-                Err(Error::Denied) => crate::raw::relax(),
+                Err(Error::Denied) => dyad_sys::raw::relax(),
                 _ => {}
             }
         }
@@ -81,7 +83,7 @@ impl Semaphore {
             if self.try_acquire() {
                 return true;
             }
-            crate::raw::relax();
+            dyad_sys::raw::relax();
         }
         false
     }

@@ -17,7 +17,8 @@ use core::marker::PhantomData;
 use core::mem::transmute;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use dyad_sys::{futex, sync, thread};
+use dyad_rt::{futex, sync};
+use dyad_sys::thread;
 
 /// Work of another thread.
 pub type Work<'a> = Box<dyn FnOnce() + Send + 'a>;

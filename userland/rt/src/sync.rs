@@ -32,7 +32,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use dyad_abi::{Error, Result};
 
-use crate::{futex, thread};
+use dyad_sys::thread;
+
+use crate::futex;
 
 pub use barrier::{Barrier, Last};
 pub use condvar::Condvar;
@@ -70,10 +72,10 @@ fn is_lost(word: u32) -> bool {
 ///
 /// `TimedOut`; `NodeDead` if a thread of the program was lost, as [`futex::wait`].
 pub fn wait(word: &AtomicU32, value: u32) -> Result<()> {
-    let deadline = crate::now().map_or(1, |now| now + PATIENCE_NS);
+    let deadline = dyad_sys::now().map_or(1, |now| now + PATIENCE_NS);
     match futex::wait(word, value, deadline) {
         Err(Error::Denied) => {
-            crate::raw::relax();
+            dyad_sys::raw::relax();
             Ok(())
         }
         Err(Error::Again) => Ok(()),

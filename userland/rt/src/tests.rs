@@ -4,8 +4,10 @@ use std::string::String;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::vec::Vec;
 
-use super::*;
-use crate::host::{Config, Outcome, run};
+use dyad_sys::*;
+
+use crate::program_local;
+use dyad_host::{Config, Outcome, run};
 
 fn config(nodes: &[Isa]) -> Config {
     Config {
@@ -90,7 +92,7 @@ fn same_isa_migration_returns_there() {
         assert_eq!(where_am_i().unwrap().node, node(2));
         assert_eq!(isa(), Isa::X86_64);
         assert_eq!(migrate(node(3)), Err(Error::NoSuchNode));
-        host::kill_node(node(0));
+        dyad_host::kill_node(node(0));
         assert_eq!(migrate(node(0)), Err(Error::NodeDead));
         exit(0)
     }
@@ -140,7 +142,7 @@ fn long_texts_are_cut_between_characters() {
     }
     report_counter("n", 2).unwrap();
     report_counter("n", 3).unwrap();
-    let outcome = host::outcome();
+    let outcome = dyad_host::outcome();
     assert_eq!(outcome.output.len(), 4096);
     assert_eq!(outcome.checks[0].name, "a".repeat(64));
     assert_eq!(outcome.checks[0].detail, "ö".repeat(128));
@@ -226,7 +228,7 @@ fn errors_of_the_kernel_and_of_services_are_told_apart() {
 fn the_info_page_is_checked() {
     let info = info().unwrap();
     assert_eq!((info.args_len, info.cpus), (0, 1));
-    host::kill_node(node(1));
+    dyad_host::kill_node(node(1));
     let system = sys_info().unwrap();
     assert_eq!((system.nodes[0].live, system.nodes[1].live), (1, 0));
 }

@@ -17,59 +17,20 @@
 //!
 //! Nothing here runs twice at the same time: all words but the request are the thread's own.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use dyad_abi::user::migrate_word::{REQUEST, RESULT};
 use dyad_abi::{Error, NodeId, Result};
-
-/// The thread's control block ([`Tcb`](dyad_abi::user::Tcb)).
-#[derive(Debug)]
-#[repr(C)]
-pub struct Block {
-    this: u64,
-    /// The thread's id.
-    pub thread: u64,
-    /// The data stack's pointer. Only code that knows of it changes it.
-    data_sp: AtomicU64,
-    /// See [`migrate_word`](dyad_abi::user::migrate_word).
-    migrate: [AtomicU64; 7],
-    /// Slots of the runtime.
-    pub slots: [AtomicU64; 21],
-    /// See [`Tcb::local`](dyad_abi::user::Tcb::local).
-    pub(crate) local: AtomicU64,
-}
-
-const _: () = {
-    use dyad_abi::user::Tcb;
-    assert!(size_of::<Block>() == size_of::<Tcb>());
-    assert!(core::mem::offset_of!(Block, local) == core::mem::offset_of!(Tcb, local));
-};
+pub use dyad_sys::tcb::{Block, block};
 
 #[cfg(target_os = "none")]
 mod stub {
-    use super::Block;
-
     unsafe extern "C" {
-        pub safe fn dyad_tcb() -> *const Block;
         pub safe fn dyad_migrate_point();
         pub safe fn dyad_point_address() -> u64;
         pub fn dyad_spine_enter(argument: u64, top: u64) -> !;
         pub static dyad_sites: [u64; dyad_migrate::HEADER_WORDS];
     }
-}
-
-/// The calling thread's control block.
-///
-/// In an invocation it is that of the thread that is served.
-#[inline(always)]
-pub fn block() -> &'static Block {
-    #[cfg(target_os = "none")]
-    // SAFETY: 1. The thread pointer is the address of the thread's control block, which is mapped as
-    // long as the thread lives. 2. Its words are either constant or atomic.
-    let block = unsafe { &*stub::dyad_tcb() };
-    #[cfg(not(target_os = "none"))]
-    let block = host::block();
-    block
 }
 
 /// How far the calling thread's data stack is used: an address, which falls with each frame on it.
@@ -93,8 +54,9 @@ pub fn point() {
 fn go() {
     #[cfg(target_os = "none")]
     stub::dyad_migrate_point();
+    // On the host there is one ISA: a migration changes only where the thread says it is.
     #[cfg(not(target_os = "none"))]
-    host::leave();
+    attempt(block(), dyad_host::relocate);
 }
 
 /// Moves the calling thread to a node; it goes on there in the same function, at the same place.
@@ -187,7 +149,7 @@ mod target {
 
     use super::{Block, attempt, block, stub};
     use crate::emulation::{Apart, Arrived, Going};
-    use crate::thread::own;
+    use dyad_sys::thread::own;
 
     /// The thread's native stacks, and what is kept of frames meanwhile.
     struct Stacks([MaybeUninit<u64>; KEPT]);
@@ -244,7 +206,7 @@ mod target {
         let block = block();
         let id = block.thread as u32;
         block.data_sp.store(data_stack(id).1, Ordering::Relaxed);
-        let (_, top) = stack_slot(crate::isa(), id);
+        let (_, top) = stack_slot(dyad_sys::isa(), id);
         // SAFETY: 1. The stack is this thread's, and what is on it is given up: this does not return.
         unsafe { stub::dyad_spine_enter(argument, top) }
     }
@@ -266,11 +228,11 @@ mod target {
     }
 
     fn depart(block: &Block, node: NodeId, fp: u64, ret: u64) -> Result<()> {
-        let info = crate::info()?;
+        let info = dyad_sys::info()?;
         let nodes = &info.system.nodes[..info.system.node_count as usize];
         let there = nodes.get(node.index()).ok_or(Error::NoSuchNode)?;
         let to = Isa::from_index(there.isa.into()).ok_or(Error::Corrupt)?;
-        let here = crate::isa();
+        let here = dyad_sys::isa();
         if to == here {
             return own().migrate(node).map(drop);
         }
@@ -307,7 +269,7 @@ mod target {
         let node = (at.to)
             .or_else(|| NodeId::new(wanted.checked_sub(1)?))
             .unwrap_or(at.here);
-        let info = crate::info()?;
+        let info = dyad_sys::info()?;
         let nodes = &info.system.nodes[..info.system.node_count as usize];
         let there = nodes.get(node.index()).ok_or(Error::NoSuchNode)?;
         let to = Isa::from_index(there.isa.into()).ok_or(Error::Corrupt)?;
@@ -334,48 +296,9 @@ mod target {
     }
 }
 
-/// On the host there is one ISA: a migration changes only where the thread says it is.
-#[cfg(not(target_os = "none"))]
-mod host {
-    use std::boxed::Box;
-    use std::sync::atomic::AtomicU64;
-
-    use super::{Block, attempt};
-
-    std::thread_local! {
-        static BLOCK: &'static Block = Box::leak(Box::new(Block {
-            this: 0,
-            thread: 0,
-            data_sp: AtomicU64::new(0),
-            migrate: [const { AtomicU64::new(0) }; 7],
-            slots: [const { AtomicU64::new(0) }; 21],
-            local: AtomicU64::new(0),
-        }));
-    }
-
-    pub(super) fn block() -> &'static Block {
-        BLOCK.with(|b| *b)
-    }
-
-    pub(super) fn leave() {
-        attempt(block(), crate::host::relocate);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn blank() -> Block {
-        Block {
-            this: 0,
-            thread: 0,
-            data_sp: AtomicU64::new(0),
-            migrate: [const { AtomicU64::new(0) }; 7],
-            slots: [const { AtomicU64::new(0) }; 21],
-            local: AtomicU64::new(0),
-        }
-    }
 
     fn words(block: &Block) -> [u64; 2] {
         [REQUEST, RESULT].map(|w| block.migrate[w].load(Ordering::Relaxed))
@@ -383,7 +306,7 @@ mod tests {
 
     #[test]
     fn who_cannot_move_stays_asked_and_moves_at_the_next_point_that_can() {
-        let (block, node) = (blank(), NodeId::new(1).unwrap());
+        let (block, node) = (Block::blank(), NodeId::new(1).unwrap());
         let mut asked = std::vec::Vec::new();
         request(&block, node);
         for done in [Err(Error::Denied), Err(Error::Denied), Ok(())] {
@@ -405,7 +328,7 @@ mod tests {
 
     #[test]
     fn who_is_refused_for_good_is_not_asked_again() {
-        let (block, node) = (blank(), NodeId::new(1).unwrap());
+        let (block, node) = (Block::blank(), NodeId::new(1).unwrap());
         for why in [Error::NodeDead, Error::TooDeep, Error::Full] {
             request(&block, node);
             attempt(&block, |_| Err(why));
@@ -416,7 +339,7 @@ mod tests {
     #[test]
     fn a_newer_request_takes_the_place_of_one_that_stays() {
         let [old, new] = [1, 2].map(|n| NodeId::new(n).unwrap());
-        let block = blank();
+        let block = Block::blank();
         request(&block, old);
         attempt(&block, |_| {
             request(&block, new);

@@ -6,8 +6,10 @@
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
-use crate::{Error, Result};
-use crate::{raw, spine};
+use dyad_abi::{Error, Result};
+use dyad_sys::raw;
+
+use crate::spine;
 
 mod sealed {
     pub trait Sealed {}
