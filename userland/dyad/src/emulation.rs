@@ -1,11 +1,11 @@
 //! Threads that are moved while they compute: stopped at any instruction, and interpreted on their new node
 //! until a task's poll ends, or a plain thread comes to its next migration point.
 //!
-//! [`migrate`](crate::migrate()) moves a task where it awaits. A task that computes for a long time awaits
+//! [`migrate`](crate::task::migrate) moves a task where it awaits. A task that computes for a long time awaits
 //! nothing; if somebody else wants the thread on another node it can be moved all the same, if the program
 //! has called [`enable`]: the code of the ISA where it was stopped is interpreted on the new node, on the
 //! program's memory, up to the end of the poll. From there on everything runs natively. The same is done to
-//! the threads of programs with `#[dyad::main]`, up to the next [`migrate_point`](crate::migrate_point), which
+//! the threads of programs with `#[dyad::main]`, up to the next [`migrate_point`](crate::thread::migrate_point), which
 //! they leave with all their frames.
 //!
 //! ```no_run

@@ -39,7 +39,7 @@ use dyad_rt::{Lock, program_local};
 use dyad_sys as sys;
 use dyad_sys::NodeId;
 
-use crate::migration::Crossing;
+use crate::migration::MigrationStats;
 
 pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = ()>>>;
 /// Where the result of a requested move appears.
@@ -110,7 +110,7 @@ struct State {
     /// Tasks that wait for something that comes in at the thread's endpoint.
     watching: Vec<Waker>,
     moving: Option<Moving>,
-    crossings: Vec<Crossing>,
+    crossings: Vec<MigrationStats>,
     exit: Option<u32>,
 }
 
@@ -248,7 +248,7 @@ impl State {
             .find(|c| (c.from, c.to) == (from, to))
         {
             Some(c) => c.add(ns),
-            None => self.crossings.push(Crossing::first(from, to, ns)),
+            None => self.crossings.push(MigrationStats::first(from, to, ns)),
         }
     }
 }
@@ -502,7 +502,7 @@ pub(crate) fn cancel_timer(deadline: u64, timer: u64) {
     drop(with(|s| s.timers.remove(&(deadline, timer))));
 }
 
-pub(crate) fn crossings() -> Vec<Crossing> {
+pub(crate) fn crossings() -> Vec<MigrationStats> {
     with(|s| s.crossings.clone())
 }
 

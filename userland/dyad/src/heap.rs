@@ -50,22 +50,22 @@ use crate::Result;
 
 /// Where memory can be wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Home {
     /// On this node.
     Node(NodeId),
     /// On a node of this ISA: the caller's, if it is of it, or else the first one that lives.
     Isa(Isa),
 }
 
-impl From<NodeId> for Place {
-    fn from(node: NodeId) -> Place {
-        Place::Node(node)
+impl From<NodeId> for Home {
+    fn from(node: NodeId) -> Home {
+        Home::Node(node)
     }
 }
 
-impl From<Isa> for Place {
-    fn from(isa: Isa) -> Place {
-        Place::Isa(isa)
+impl From<Isa> for Home {
+    fn from(isa: Isa) -> Home {
+        Home::Isa(isa)
     }
 }
 
@@ -78,11 +78,11 @@ pub struct On(NodeId);
 /// # Errors
 ///
 /// `NoSuchNode`, `NodeDead`; `NoIsa` if no node of the ISA lives; as [`system`](crate::system()).
-pub fn on(place: impl Into<Place>) -> Result<On> {
+pub fn on(place: impl Into<Home>) -> Result<On> {
     let system = crate::system()?;
     let node = match place.into() {
-        Place::Node(id) => system.node(id).ok_or(sys::Error::NoSuchNode)?,
-        Place::Isa(isa) => {
+        Home::Node(id) => system.node(id).ok_or(sys::Error::NoSuchNode)?,
+        Home::Isa(isa) => {
             let nearest = system.nearest(isa, crate::node());
             let id = nearest.ok_or(sys::Error::NoIsa)?;
             system.node(id).ok_or(sys::Error::NoSuchNode)?
@@ -154,7 +154,7 @@ impl<T> Placed<T> {
     /// # Errors
     ///
     /// As [`on`].
-    pub fn new(value: T, place: impl Into<Place>) -> Result<Placed<T>> {
+    pub fn new(value: T, place: impl Into<Home>) -> Result<Placed<T>> {
         Ok(on(place)?.boxed(value))
     }
 }

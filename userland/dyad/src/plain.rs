@@ -1,35 +1,5 @@
-//! Programs whose threads change their ISA inside of plain functions.
-//!
-//! ```no_run
-//! #![no_std]
-//! #![no_main]
-//! use dyad::prelude::*;
-//!
-//! fn count(n: u64) -> u64 {
-//!     dyad::migrate_point();
-//!     if n == 0 { 0 } else { 1 + count(n - 1) }
-//! }
-//!
-//! #[dyad::main]
-//! fn main(args: Args) -> Result<()> {
-//!     println!("on {}", isa());
-//!     dyad::thread::migrate(isa().other())?;
-//!     println!("on {}, counted {}", isa(), count(10));
-//!     Ok(())
-//! }
-//! ```
-//!
-//! A thread can move wherever [`migrate_point`] is called, at any depth of calls, closures, trait
-//! objects and library code in between; everything that locals refer to stays where it is. The build
-//! proves it, or says which line stands against it.
-//!
-//! | migration points | by |
-//! |---|---|
-//! | where the program says so | [`migrate_point`], [`migrate`], [`migrate_to`] |
-//! | in the loops of a function | [`#[dyad::points(loops)]`](macro@crate::points) |
-//! | at every system call of the program | [`#[dyad::main(points = "syscalls")]`](macro@crate::main) |
-//!
-//! What is here beside the public functions is called by what `#[dyad::main]` generates.
+//! Programs whose threads change their ISA inside of plain functions: what [`thread`](crate::thread) has for them, and
+//! what `#[dyad::main]` generates calls of.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -81,9 +51,32 @@ pub fn migrate_to(node: NodeId) -> Result<(), sys::Error> {
     dyad_rt::spine::migrate(node)
 }
 
-/// Asks the calling thread to go to a node at its next [`migrate_point`].
-pub fn request(node: NodeId) {
-    dyad_rt::spine::request(dyad_rt::spine::block(), node);
+/// Asks a thread of the program, by its [number](crate::thread::Thread::number), to go on on a node at its next
+/// migration point, in the place of what it was asked before and has not done yet, which is returned. A thread that
+/// asks itself makes no system call.
+///
+/// # Errors
+///
+/// `NotFound` if the program has no such thread; `NoSuchNode`, `NodeDead`; `Again` if others keep asking. A thread that
+/// asks itself learns at its point whether there is such a node.
+pub fn request_migration(thread: usize, to: NodeId) -> Result<Option<NodeId>, sys::Error> {
+    match sys::thread::number() {
+        Some(own) if own.get() == thread as u64 => Ok(dyad_rt::spine::request(to)),
+        _ => sys::request_move(thread as u64, to),
+    }
+}
+
+/// Takes back what a thread is asked. Gives what that was: `None` if it was asked nothing, or has begun
+/// to do it.
+///
+/// # Errors
+///
+/// As [`request_migration`].
+pub fn withdraw_migration(thread: usize) -> Result<Option<NodeId>, sys::Error> {
+    match sys::thread::number() {
+        Some(own) if own.get() == thread as u64 => Ok(dyad_rt::spine::withdraw()),
+        _ => sys::withdraw_request(thread as u64),
+    }
 }
 
 #[inline(never)]

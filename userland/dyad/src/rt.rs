@@ -32,6 +32,13 @@ program_local! {
     static FAILED: AtomicBool = AtomicBool::new(false);
 }
 
+/// Start and end of a program with `#[dyad::main]`.
+pub mod plain {
+    pub use crate::plain::{done, main_with_args, main_without_args};
+    #[cfg(target_os = "none")]
+    pub use crate::plain::{leave, start};
+}
+
 /// What a main task may return.
 #[diagnostic::on_unimplemented(
     message = "the main task returns nothing or `dyad::Result<()>`, not `{Self}`",

@@ -9,7 +9,7 @@
 //! ```no_run
 //! #![no_std]
 //! #![no_main]
-//! use dyad::prelude::*;
+//! use dyad::prelude::task::*;
 //! use dyad::service::{Call, Lock, Reply};
 //!
 //! static SUM: Lock<u64> = Lock::new(0);

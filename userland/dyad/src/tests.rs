@@ -3,6 +3,7 @@
 
 mod counts;
 mod threads;
+mod waiting;
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -12,7 +13,7 @@ use std::task::Poll;
 
 use dyad_host::{Config, Outcome};
 
-use crate::prelude::*;
+use crate::prelude::task::*;
 use crate::{report, rt, sys};
 
 const X: Isa = Isa::X86_64;
@@ -70,7 +71,7 @@ fn a_task_hops_and_keeps_what_it_holds() {
         migrate(X).await?;
         migrate_to(id(0)).await?;
         assert_eq!((seen.len(), *inside), (20, 7));
-        let crossings = crate::migrations();
+        let crossings = crate::task::migrations();
         assert_eq!(crossings.len(), 2);
         assert!(crossings.iter().all(|c| c.count == 10 && c.min <= c.max));
         println!("done");
@@ -275,7 +276,7 @@ fn tasks_of_a_dead_node_go_on_elsewhere() {
 
 #[test]
 fn all_tasks_go_where_the_thread_is_asked_to_go() {
-    use crate::migration::request;
+    use crate::task::request_migration;
     let outcome = program!(&[X, A, X], {
         let other = spawn(async {
             sleep(Duration::from_secs(1)).await;
@@ -283,17 +284,17 @@ fn all_tasks_go_where_the_thread_is_asked_to_go() {
             migrate_to(id(0)).await.unwrap();
             println!("other on {}", node());
         });
-        assert_eq!(request(0, id(1)), Ok(None));
+        assert_eq!(request_migration(id(1)), Ok(None));
         assert_eq!(node(), id(0));
         yield_now().await;
         assert_eq!((isa(), node()), (A, id(1)));
         // The newer one counts, and while all sleep, too.
-        assert_eq!(request(0, id(0)), Ok(None));
-        assert_eq!(request(0, id(2)), Ok(Some(id(0))));
+        assert_eq!(request_migration(id(0)), Ok(None));
+        assert_eq!(request_migration(id(2)), Ok(Some(id(0))));
         sleep(Duration::from_millis(1)).await;
         assert_eq!(node(), id(2));
         // Being there already is not a migration.
-        request(0, id(2)).unwrap();
+        request_migration(id(2)).unwrap();
         yield_now().await;
         other.await;
         assert_eq!(node(), id(2));
@@ -307,7 +308,7 @@ fn all_tasks_go_where_the_thread_is_asked_to_go() {
 fn a_task_that_is_about_to_migrate_keeps_its_own_way() {
     let outcome = program!(&[X, A, X], {
         let (own, ()) = join(migrate_to(id(1)), async {
-            crate::migration::request(0, id(2)).unwrap();
+            crate::task::request_migration(id(2)).unwrap();
         })
         .await;
         assert_eq!((own, node()), (Ok(()), id(1)));
@@ -318,21 +319,24 @@ fn a_task_that_is_about_to_migrate_keeps_its_own_way() {
 
 #[test]
 fn requests_are_refused_and_withdrawn() {
-    use crate::migration::{request, withdraw};
+    use crate::task::{request_migration, withdraw_migration};
     let outcome = program!(&[X, A], {
-        assert_eq!(request(1, id(1)), Err(sys::Error::NotFound));
-        assert_eq!(request(0, id(2)), Err(sys::Error::NoSuchNode));
-        assert_eq!(withdraw(0), Ok(None));
-        request(0, id(1)).unwrap();
-        assert_eq!(withdraw(0), Ok(Some(id(1))));
+        assert_eq!(
+            crate::thread::request_migration(1, id(1)),
+            Err(sys::Error::NotFound)
+        );
+        assert_eq!(request_migration(id(2)), Err(sys::Error::NoSuchNode));
+        assert_eq!(withdraw_migration(), Ok(None));
+        request_migration(id(1)).unwrap();
+        assert_eq!(withdraw_migration(), Ok(Some(id(1))));
         yield_now().await;
         assert_eq!(node(), id(0));
         // It dies after it has been asked for.
-        request(0, id(1)).unwrap();
+        request_migration(id(1)).unwrap();
         dyad_host::kill_node(id(1));
         yield_now().await;
         assert_eq!(node(), id(0));
-        assert_eq!(request(0, id(1)), Err(sys::Error::NodeDead));
+        assert_eq!(request_migration(id(1)), Err(sys::Error::NodeDead));
     });
     assert_eq!((outcome.code, outcome.migrations.len()), (0, 0));
 }

@@ -22,8 +22,41 @@
 //! | the main task ends, or any thread exits | the program ends, with all its threads |
 //! | a thread panics | its message, then the program ends with 101 |
 //! | a thread is lost with its node | the others go on; [`JoinHandle::join`] says `NodeDead` at once |
-//! | a thread comes to a [migration point](crate::migrate_point) and is asked to move | it goes on there, in programs with `#[dyad::main]` |
+//! | a thread comes to a [migration point](migrate_point) and is asked to move | it goes on there, in programs with `#[dyad::main]` |
 //! | async tasks | are for the first thread only: spawning and awaiting elsewhere panics |
+//!
+//! # Moving
+//!
+//! In programs with [`#[dyad::main]`](macro@crate::main) a thread can move wherever [`migrate_point`] is called, at any
+//! depth of calls, closures, trait objects and library code in between; everything that locals refer to stays where it
+//! is. The build proves it, or says which line stands against it.
+//!
+//! ```no_run
+//! #![no_std]
+//! #![no_main]
+//! use dyad::prelude::thread::*;
+//!
+//! fn count(n: u64) -> u64 {
+//!     migrate_point();
+//!     if n == 0 { 0 } else { 1 + count(n - 1) }
+//! }
+//!
+//! #[dyad::main]
+//! fn main() -> Result<()> {
+//!     println!("on {}", isa());
+//!     migrate(isa().other())?;
+//!     println!("on {}, counted {}", isa(), count(10));
+//!     Ok(())
+//! }
+//! ```
+//!
+//! | migration points | by |
+//! |---|---|
+//! | where the program says so | [`migrate_point`], [`migrate`], [`migrate_to`] |
+//! | in the loops of a function | [`#[dyad::points(loops)]`](macro@crate::points) |
+//! | at every system call of the program | [`#[dyad::main(points = "syscalls")]`](macro@crate::main) |
+//!
+//! [`request_migration`] asks any thread of the program to move at its next point.
 //!
 //! A thread blocks the CPU's other threads no more than its slice; one that waits blocks nobody. The
 //! executor runs on the first thread: a task that joins a thread keeps all tasks waiting.
@@ -42,9 +75,11 @@ use dyad_sys::{CpuId, NodeId};
 
 use crate::{Error, Instant, Result};
 
+mod park;
 mod scope;
 
-pub use crate::plain::{migrate, migrate_to};
+pub use crate::plain::{migrate, migrate_point, migrate_to, request_migration, withdraw_migration};
+pub use park::{park, park_timeout};
 pub use scope::{Scope, ScopedJoinHandle, scope};
 
 /// Most threads of a program at a time.
@@ -122,12 +157,16 @@ pub fn yield_now() {
 
 /// Waits for a duration, without the CPU.
 ///
-/// On the first thread, async tasks wait too: there use [`sleep`](crate::sleep).
+/// On the first thread, async tasks wait too: there use [`task::sleep`](crate::task::sleep).
 pub fn sleep(d: Duration) {
-    let end = Instant::now() + d;
-    while Instant::now() < end {
+    sleep_until(Instant::now() + d);
+}
+
+/// Waits until a point of time, without the CPU.
+pub fn sleep_until(deadline: Instant) {
+    while Instant::now() < deadline {
         // Waking early only costs a turn.
-        let _ = sys::sleep_until(end.as_nanos());
+        let _ = sys::sleep_until(deadline.as_nanos());
     }
 }
 
@@ -350,6 +389,7 @@ pub(crate) fn enter(number: Number) -> ! {
         panic!("a thread has come to an ISA for the first time, without being able to go on there");
     };
     dyad_rt::crossing::policy(policy);
+    park::begin(number);
     work();
     sys::thread::end()
 }

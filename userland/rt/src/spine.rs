@@ -68,7 +68,7 @@ fn go() {
 /// from outside of the program. The thread goes on where it was.
 #[inline(always)]
 pub fn migrate(node: NodeId) -> Result<()> {
-    request(block(), node);
+    block().migrate[REQUEST].store(node.index() as u64 + 1, Ordering::Relaxed);
     go();
     let outcome = outcome();
     if outcome.is_err() {
@@ -86,9 +86,20 @@ fn take_back(node: NodeId) {
         block().migrate[REQUEST].compare_exchange(word, 0, Ordering::Relaxed, Ordering::Relaxed);
 }
 
-/// Asks a thread to go to a node at its next migration point.
-pub fn request(thread: &Block, node: NodeId) {
-    thread.migrate[REQUEST].store(node.index() as u64 + 1, Ordering::Relaxed);
+/// Asks the calling thread to go to a node at its next migration point. Gives where it was asked to go before.
+pub fn request(node: NodeId) -> Option<NodeId> {
+    ask(block(), node)
+}
+
+/// Takes back what the calling thread is asked. Gives what that was.
+pub fn withdraw() -> Option<NodeId> {
+    taken(block())
+}
+
+fn ask(thread: &Block, node: NodeId) -> Option<NodeId> {
+    let word = node.index() as u64 + 1;
+    let before = thread.migrate[REQUEST].swap(word, Ordering::Relaxed);
+    NodeId::new(before.checked_sub(1)?)
 }
 
 /// How the calling thread's last migration ended.
@@ -308,7 +319,7 @@ mod tests {
     fn who_cannot_move_stays_asked_and_moves_at_the_next_point_that_can() {
         let (block, node) = (Block::blank(), NodeId::new(1).unwrap());
         let mut asked = std::vec::Vec::new();
-        request(&block, node);
+        ask(&block, node);
         for done in [Err(Error::Denied), Err(Error::Denied), Ok(())] {
             attempt(&block, |to| {
                 asked.push(to);
@@ -330,7 +341,7 @@ mod tests {
     fn who_is_refused_for_good_is_not_asked_again() {
         let (block, node) = (Block::blank(), NodeId::new(1).unwrap());
         for why in [Error::NodeDead, Error::TooDeep, Error::Full] {
-            request(&block, node);
+            ask(&block, node);
             attempt(&block, |_| Err(why));
             assert_eq!(words(&block), [0, why.code()]);
         }
@@ -340,9 +351,9 @@ mod tests {
     fn a_newer_request_takes_the_place_of_one_that_stays() {
         let [old, new] = [1, 2].map(|n| NodeId::new(n).unwrap());
         let block = Block::blank();
-        request(&block, old);
+        ask(&block, old);
         attempt(&block, |_| {
-            request(&block, new);
+            ask(&block, new);
             Err(Error::Denied)
         });
         assert_eq!(words(&block), [3, Error::Denied.code()]);

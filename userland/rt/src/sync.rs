@@ -3,10 +3,11 @@
 //! | type | for |
 //! |---|---|
 //! | [`Mutex`] | one thread at a time |
+//! | [`RwLock`] | many readers, or one writer |
 //! | [`Condvar`] | waiting for something that a mutex protects |
 //! | [`Semaphore`] | so many threads at a time |
 //! | [`Barrier`] | waiting until all have come |
-//! | [`Once`] | something that happens once |
+//! | [`Once`], [`OnceLock`] | something that happens once, a value that is made once |
 //!
 //! Nobody holds anything that the kernel, or another node, would have to be asked for. What is not
 //! contended costs one atomic operation; waking one thread costs one `Send`.
@@ -26,6 +27,8 @@ mod barrier;
 mod condvar;
 mod mutex;
 mod once;
+mod once_lock;
+mod rwlock;
 mod semaphore;
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -40,6 +43,8 @@ pub use barrier::{Barrier, Last};
 pub use condvar::Condvar;
 pub use mutex::{Mutex, MutexGuard};
 pub use once::Once;
+pub use once_lock::OnceLock;
+pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::Semaphore;
 
 /// How long a wait without a deadline sleeps at most before it looks again at what it waits for, in nanoseconds.

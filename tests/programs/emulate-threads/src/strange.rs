@@ -4,7 +4,7 @@ use core::hint::black_box;
 use core::time::Duration;
 
 use dyad::emulation::{self, refused, status};
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 use dyad::{report, sys, thread};
 
 use crate::trip::other_node;
@@ -101,7 +101,7 @@ pub fn refused() -> Result<()> {
         let p = emulation::progress().ok_or(sys::Error::NotReady)?;
         println!("on {isa}: it {p}");
         // Nothing is left of the request.
-        dyad::migrate_point();
+        dyad::thread::migrate_point();
         let native = dyad::node() == here && dyad::isa() == isa;
         let named = p.refused_at == emulation::strange_at() && {
             let (bytes, len) = p.refused_bytes;

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use dyad::futex;
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::{report, sys, thread};
 use dyad_abi::clock::KernelCounter;
 

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::sync::{Condvar, Mutex};
 use dyad::{heap, report, sys, thread};
 
@@ -179,7 +179,7 @@ pub fn overflow() -> Result<()> {
 
 /// State of the first thread is used by another one.
 pub fn asynchronous() -> Result<()> {
-    thread::spawn(|| drop(dyad::spawn(async {})))?.join()
+    thread::spawn(|| drop(dyad::task::spawn(async {})))?.join()
 }
 
 static PILE: Mutex<Vec<Vec<u64>>> = Mutex::new(Vec::new());

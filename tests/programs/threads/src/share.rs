@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use dyad::futex;
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::{report, sys, thread};
 
 use crate::{nodes, on_all};

@@ -5,7 +5,7 @@ use alloc::vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use dyad::futex;
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::{report, thread};
 use workloads::micro::pingpong::{Futex, Played, Player, Table};
 

@@ -23,7 +23,7 @@ use core::hint::black_box;
 use crate::figures::{Direction, away};
 use dyad::emulation::WINDOW;
 use dyad::emulation::{self, status};
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 use dyad::sys::marker;
 use dyad::{report, sys, thread};
 
@@ -67,7 +67,7 @@ fn once(direction: &Direction, each: u64, nth: u64, taken: &mut Taken) -> Result
     emulation::request(direction.away, asked)?;
     loop {
         taken.good &= turns(nth, each) == expected;
-        dyad::migrate_point();
+        dyad::thread::migrate_point();
         let now = Instant::now();
         let p = emulation::progress().ok_or(sys::Error::NotReady)?;
         if p.status == status::LANDED && p.landings == nth + 1 {

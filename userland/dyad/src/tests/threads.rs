@@ -245,12 +245,12 @@ fn any_thread_can_end_the_program() {
 #[test]
 fn async_tasks_are_for_the_first_thread() {
     async fn main() -> Result<()> {
-        thread::spawn(|| drop(crate::spawn(async {})))?.join()
+        thread::spawn(|| drop(crate::task::spawn(async {})))?.join()
     }
     assert_eq!(outcome_of!(&[X, A], main).code, 101);
     // While one waits for a thread, a task on the first one goes on afterwards.
     async fn both() -> Result<()> {
-        let task = crate::spawn(async { 3 });
+        let task = crate::task::spawn(async { 3 });
         let thread = thread::spawn(|| 4)?;
         let sum = thread.join()? + task.await;
         (sum == 7).then_some(()).ok_or_else(|| Error::msg(sum))

@@ -12,7 +12,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use dyad::futex;
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::sys::marker;
 use dyad::thread;
 use dyad_abi::clock::KernelCounter;
