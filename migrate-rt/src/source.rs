@@ -28,9 +28,10 @@ impl Source {
             "/registry/src/",
             "/git/checkouts/",
         ];
-        const RUNTIME: [&str; 7] = [
+        const RUNTIME: [&str; 8] = [
             "userland/dyad/",
             "userland/msg/src/",
+            "userland/rt/",
             "userland/sys/",
             "kernel/abi/src/",
             "kernel/ring/src/",

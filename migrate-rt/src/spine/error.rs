@@ -105,7 +105,7 @@ impl Refused {
             }
             Refused::MustTail => "call the function in the usual way",
             Refused::NoRoot => {
-                "make the main function a plain one: #[dyad::main] fn main(); in a task, use dyad::migrate(isa).await"
+                "make the main function a plain one: #[dyad::main] fn main(); in a task, use dyad::task::migrate(isa).await"
             }
             Refused::RootUsed => "use #[dyad::main] once, and leave what it makes alone",
             Refused::Alias => "mark the function #[inline(never)]",

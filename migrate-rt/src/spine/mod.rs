@@ -1,7 +1,7 @@
 //! The spine pass: threads that can change their ISA inside of plain functions.
 //!
 //! A program whose main function is `#[dyad::main]` has threads that migrate at calls of
-//! `dyad::migrate_point()`. Functions from which a point can be reached, the *spine*, are rewritten so
+//! `dyad::thread::migrate_point()`. Functions from which a point can be reached, the *spine*, are rewritten so
 //! that at such a call nothing that matters is in registers or on the native stack but frame records:
 //! a migration then only has to lay out frames of the other ISA with its return addresses.
 //!

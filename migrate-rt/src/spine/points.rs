@@ -6,7 +6,7 @@
 //! | `#[dyad::points(loops)]`: the function is in section [`LOOPS`] | at the head of each of its loops, as the optimiser has left them |
 //! | `#[dyad::main(points = "syscalls")]`: the program defines [`SYSCALLS`] | before each call of a routine that enters the kernel, in all functions but those that are entered from outside |
 //!
-//! A point is what `dyad::migrate_point()` is, inlined:
+//! A point is what `dyad::thread::migrate_point()` is, inlined:
 //!
 //! ```text
 //!   %points.tcb.N = call ptr @dyad_tcb()

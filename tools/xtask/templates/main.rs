@@ -4,7 +4,7 @@
 #![no_std]
 #![no_main]
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 
 #[dyad::task]
 async fn main(_args: Args) -> Result<()> {

@@ -2,7 +2,7 @@
 #![no_std]
 #![no_main]
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::sys::cap::{Cap, CapIndex, Sinv};
 
 /// Where init has put the capability.

@@ -56,7 +56,7 @@
 //! A call that cannot come back ends the program with a message; [`try_call`] makes one whose caller wants
 //! to hear of it.
 
-pub use dyad_sys::crossing::{
+pub use dyad_rt::crossing::{
     Callable, ComesBack, Crosses, Policy, Word, comes_back, crosses, current_policy, fits, policy,
     try_call,
 };

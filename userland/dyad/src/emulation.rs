@@ -1,11 +1,11 @@
 //! Threads that are moved while they compute: stopped at any instruction, and interpreted on their new node
 //! until a task's poll ends, or a plain thread comes to its next migration point.
 //!
-//! [`migrate`](crate::migrate()) moves a task where it awaits. A task that computes for a long time awaits
+//! [`migrate`](crate::task::migrate) moves a task where it awaits. A task that computes for a long time awaits
 //! nothing; if somebody else wants the thread on another node it can be moved all the same, if the program
 //! has called [`enable`]: the code of the ISA where it was stopped is interpreted on the new node, on the
 //! program's memory, up to the end of the poll. From there on everything runs natively. The same is done to
-//! the threads of programs with `#[dyad::main]`, up to the next [`migrate_point`](crate::migrate_point), which
+//! the threads of programs with `#[dyad::main]`, up to the next [`migrate_point`](crate::thread::migrate_point), which
 //! they leave with all their frames.
 //!
 //! ```no_run
@@ -22,11 +22,11 @@
 //! A thread that comes to an instruction that is not interpreted goes back and runs it natively; see
 //! [`Progress::outcome`]. Interpreting takes some hundred instructions for each.
 
+use dyad_rt::emulation::Point;
 use dyad_sys as sys;
-use dyad_sys::emulation::Point;
 
 pub use dyad_abi::emulation::{Registers, refused, status};
-pub use dyad_sys::emulation::Progress;
+pub use dyad_rt::emulation::{Progress, WINDOW, strange, strange_at};
 
 use crate::{Instant, NodeId, Result, executor};
 
@@ -39,13 +39,13 @@ fn point() -> (&'static Point, u64) {
 /// At the entry of programs whose main function is a task.
 pub(crate) fn at_entry(argument: u64) {
     let (point, at) = point();
-    sys::emulation::at_entry(argument, point, at);
+    dyad_rt::emulation::at_entry(argument, point, at);
 }
 
 /// From here on the program runs tasks, which did not begin with them.
 pub(crate) fn set_point() {
     let (point, at) = point();
-    sys::emulation::set_point(point, at);
+    dyad_rt::emulation::set_point(point, at);
 }
 
 /// Lets threads of the program be moved while they compute. From here on the program has an interpreter
@@ -55,7 +55,7 @@ pub(crate) fn set_point() {
 ///
 /// `Again` if init has no time; `Full`, `NoMemory` if the program's text cannot be shown to the other ISA.
 pub fn enable() -> Result<(), sys::Error> {
-    sys::emulation::enable()
+    dyad_rt::emulation::enable()
 }
 
 /// Asks that the program's first thread be stopped at a time, or now if that has passed, and go on on
@@ -76,7 +76,7 @@ pub fn request(node: NodeId, at: Instant) -> Result<(), sys::Error> {
 ///
 /// As [`request`]; `NotFound` if there is no such thread, `Denied` if it has no point.
 pub fn request_thread(thread: usize, node: NodeId, at: Instant) -> Result<(), sys::Error> {
-    sys::emulation::request(thread as u64, node, at.as_nanos())
+    dyad_rt::emulation::request(thread as u64, node, at.as_nanos())
 }
 
 /// What has become of the last [`request`]; `None` before [`enable`].
@@ -86,11 +86,11 @@ pub fn progress() -> Option<Progress> {
 
 /// What has become of the last [`request_thread`]; `None` before [`enable`].
 pub fn progress_of(thread: usize) -> Option<Progress> {
-    sys::emulation::progress(thread as u64)
+    dyad_rt::emulation::progress(thread as u64)
 }
 
 /// The registers with which a thread was stopped when it was last moved; `None` before [`enable`]. If it has
 /// gone back, those with which it went on.
 pub fn stopped_with(thread: usize) -> Option<Registers> {
-    sys::emulation::stopped_with(thread as u64)
+    dyad_rt::emulation::stopped_with(thread as u64)
 }

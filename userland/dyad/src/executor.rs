@@ -34,11 +34,12 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::task::{Context, Waker};
 
 use dyad_abi::user::stack_slot;
+use dyad_rt::emulation::{self, Apart, Arrived, Going};
+use dyad_rt::{Lock, program_local};
 use dyad_sys as sys;
-use dyad_sys::emulation::{self, Apart, Arrived, Going};
-use dyad_sys::{Lock, NodeId, program_local};
+use dyad_sys::NodeId;
 
-use crate::migration::Crossing;
+use crate::migration::MigrationStats;
 
 pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = ()>>>;
 /// Where the result of a requested move appears.
@@ -109,7 +110,7 @@ struct State {
     /// Tasks that wait for something that comes in at the thread's endpoint.
     watching: Vec<Waker>,
     moving: Option<Moving>,
-    crossings: Vec<Crossing>,
+    crossings: Vec<MigrationStats>,
     exit: Option<u32>,
 }
 
@@ -124,7 +125,7 @@ program_local! {
 
 /// Tasks begin on a thread that has a data stack.
 pub(crate) fn begin_on_data_stack() {
-    DATA_STACK.with(|d| d.set(Some(sys::spine::data_stack_pointer())));
+    DATA_STACK.with(|d| d.set(Some(dyad_rt::spine::data_stack_pointer())));
 }
 
 /// Rounds so far, of the side that counts.
@@ -247,7 +248,7 @@ impl State {
             .find(|c| (c.from, c.to) == (from, to))
         {
             Some(c) => c.add(ns),
-            None => self.crossings.push(Crossing::first(from, to, ns)),
+            None => self.crossings.push(MigrationStats::first(from, to, ns)),
         }
     }
 }
@@ -350,7 +351,7 @@ pub(crate) fn watch(waker: Waker) {
 /// The thread goes on on another node: there this returns, or in the loop of the other ISA's side.
 fn go(node: NodeId) {
     // Both sides have one data stack, and neither may have a frame on it.
-    let used = sys::spine::data_stack_pointer();
+    let used = dyad_rt::spine::data_stack_pointer();
     let first = DATA_STACK.with(|d| d.get().unwrap_or(used));
     assert!(
         first == used,
@@ -501,7 +502,7 @@ pub(crate) fn cancel_timer(deadline: u64, timer: u64) {
     drop(with(|s| s.timers.remove(&(deadline, timer))));
 }
 
-pub(crate) fn crossings() -> Vec<Crossing> {
+pub(crate) fn crossings() -> Vec<MigrationStats> {
     with(|s| s.crossings.clone())
 }
 

@@ -44,26 +44,28 @@ use core::ops::{Deref, DerefMut};
 use dyad_sys as sys;
 use dyad_sys::{Isa, NodeId};
 
+pub use dyad_rt::heap::HeapUse;
+
 use crate::Result;
 
 /// Where memory can be wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Home {
     /// On this node.
     Node(NodeId),
     /// On a node of this ISA: the caller's, if it is of it, or else the first one that lives.
     Isa(Isa),
 }
 
-impl From<NodeId> for Place {
-    fn from(node: NodeId) -> Place {
-        Place::Node(node)
+impl From<NodeId> for Home {
+    fn from(node: NodeId) -> Home {
+        Home::Node(node)
     }
 }
 
-impl From<Isa> for Place {
-    fn from(isa: Isa) -> Place {
-        Place::Isa(isa)
+impl From<Isa> for Home {
+    fn from(isa: Isa) -> Home {
+        Home::Isa(isa)
     }
 }
 
@@ -76,11 +78,11 @@ pub struct On(NodeId);
 /// # Errors
 ///
 /// `NoSuchNode`, `NodeDead`; `NoIsa` if no node of the ISA lives; as [`system`](crate::system()).
-pub fn on(place: impl Into<Place>) -> Result<On> {
+pub fn on(place: impl Into<Home>) -> Result<On> {
     let system = crate::system()?;
     let node = match place.into() {
-        Place::Node(id) => system.node(id).ok_or(sys::Error::NoSuchNode)?,
-        Place::Isa(isa) => {
+        Home::Node(id) => system.node(id).ok_or(sys::Error::NoSuchNode)?,
+        Home::Isa(isa) => {
             let nearest = system.nearest(isa, crate::node());
             let id = nearest.ok_or(sys::Error::NoIsa)?;
             system.node(id).ok_or(sys::Error::NoSuchNode)?
@@ -99,7 +101,7 @@ impl On {
     }
 
     /// How large it is; `None` on the host.
-    pub fn usage(self) -> Option<sys::heap::HeapUse> {
+    pub fn usage(self) -> Option<dyad_rt::heap::HeapUse> {
         #[cfg(target_os = "none")]
         return Some(crate::HEAP.usage_on(self.0));
         #[cfg(not(target_os = "none"))]
@@ -115,10 +117,10 @@ impl On {
         struct Back(Option<NodeId>);
         impl Drop for Back {
             fn drop(&mut self) {
-                sys::heap::choose(self.0);
+                dyad_rt::heap::choose(self.0);
             }
         }
-        let _back = Back(sys::heap::choose(Some(self.0)));
+        let _back = Back(dyad_rt::heap::choose(Some(self.0)));
         f()
     }
 
@@ -152,7 +154,7 @@ impl<T> Placed<T> {
     /// # Errors
     ///
     /// As [`on`].
-    pub fn new(value: T, place: impl Into<Place>) -> Result<Placed<T>> {
+    pub fn new(value: T, place: impl Into<Home>) -> Result<Placed<T>> {
         Ok(on(place)?.boxed(value))
     }
 }

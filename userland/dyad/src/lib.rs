@@ -3,31 +3,30 @@
 //! ```no_run
 //! #![no_std]
 //! #![no_main]
-//! use dyad::prelude::*;
+//! use dyad::prelude::task::*;
 //!
 //! #[dyad::task]
 //! async fn main(args: Args) -> Result<()> {
-//!     println!("hello from {} with {} words", dyad::isa(), args.iter().count());
-//!     dyad::migrate(dyad::isa().other()).await?;
-//!     println!("and from {}", dyad::isa());
+//!     println!("hello from {} with {} words", isa(), args.iter().count());
+//!     migrate(isa().other()).await?;
+//!     println!("and from {}", isa());
 //!     Ok(())
 //! }
 //! ```
 //!
 //! Everything a task holds across an `.await` lies in the heap, which has the same addresses on
-//! every ISA, so a task can go on anywhere; see [`migrate`].
+//! every ISA, so a task can go on anywhere; see [`task::migrate`].
 //!
 //! | module | what for |
 //! |---|---|
-//! | [`mod@task`] | spawning, joining, yielding |
+//! | [`mod@task`] | async tasks: spawning, joining, waiting, channels, moving to other nodes |
+//! | [`mod@thread`] | plain threads, on any node: the same, called and not awaited |
+//! | [`prelude`] | what most programs want, by style |
+//! | [`sync`] | locks, meeting points and channels of threads |
 //! | [`crossing`] | functions that run on one ISA only |
-//! | [`migration`] | moving between nodes and ISAs: tasks |
-//! | [`plain`] | the same for plain functions: `#[dyad::main]` |
-//! | [`mod@thread`] | threads, on any node |
-//! | [`sync`] | locks and meeting points of threads |
-//! | [`emulation`] | the same, of a task that computes and does not await |
+//! | [`emulation`] | moving a thread that computes, wherever it is |
 //! | [`msg`] | messages between threads |
-//! | [`time`] | fused time: [`Instant`], [`sleep`] |
+//! | [`Instant`] | fused time |
 //! | [`system`](mod@system) | nodes, pools, where addresses lie |
 //! | [`report`] | checks and counters of the run |
 //! | [`service`](mod@service) | being invoked by others |
@@ -50,38 +49,36 @@ pub mod emulation;
 pub mod error;
 mod executor;
 pub mod heap;
-pub mod migration;
+mod migration;
 pub mod msg;
-pub mod plain;
+mod plain;
 pub mod prelude;
 pub mod report;
 pub mod rt;
 pub mod service;
 pub mod sides;
+pub mod sync;
 pub mod system;
 pub mod task;
 pub mod thread;
-pub mod time;
+mod time;
 
 pub use args::Args;
 pub use dyad_macros::{isa, main, points, task};
+pub use dyad_rt::futex;
 pub use dyad_sys as sys;
-pub use dyad_sys::sync;
 pub use dyad_sys::{CpuId, Isa, NodeId};
 pub use error::{Error, Result};
-pub use migration::{migrate, migrate_to, migrations};
-pub use plain::migrate_point;
 pub use system::{isa, node, system};
-pub use task::{JoinHandle, join, spawn, yield_now};
-pub use time::{Instant, sleep, sleep_until};
+pub use time::Instant;
 
 /// The program's heap: one for all ISAs, growing as needed; and those of [`heap`].
 #[cfg(target_os = "none")]
 #[global_allocator]
-static HEAP: dyad_sys::heap::Heaps = dyad_sys::heap::Heaps::new();
+static HEAP: dyad_rt::heap::Heaps = dyad_rt::heap::Heaps::new();
 
 /// How large the program's heap is, without what is [placed](heap); `None` on the host, where the host's heap is used.
-pub fn heap_usage() -> Option<dyad_sys::heap::HeapUse> {
+pub fn heap_usage() -> Option<dyad_rt::heap::HeapUse> {
     #[cfg(target_os = "none")]
     return Some(HEAP.usage());
     #[cfg(not(target_os = "none"))]

@@ -7,7 +7,7 @@
 //! # Being asked to move
 //!
 //! A program can also be asked to go elsewhere: from outside by `cargo xtask migrate`, from inside by
-//! [`request`]. The executor looks between rounds of polls, also while all tasks sleep: it takes the
+//! [`request_migration`]. The executor looks between rounds of polls, also while all tasks sleep: it takes the
 //! program's thread there, and that node becomes the home of **all** tasks. Only a task that has asked for a
 //! move itself, and waits for it, keeps what it asked for. A task that never reaches an `.await` that
 //! waits cannot be moved. So a program that relies on where it is between two `.await`s asks again, by
@@ -95,13 +95,13 @@ impl Drop for Migrate {
     }
 }
 
-/// Asks thread `thread` of this program (0: the one that runs the tasks) to go on on a node at its next
-/// migration point, in the place of what it was asked before and has not done yet, which is returned.
+/// Asks the thread that runs the tasks to go on on a node, in the place of what it was asked before and has not done
+/// yet, which is returned. It goes between two polls, and that node is then the home of all tasks.
 ///
 /// ```no_run
-/// # use dyad::prelude::*;
+/// # use dyad::prelude::task::*;
 /// # async fn f() -> Result<()> {
-/// dyad::migration::request(0, NodeId::new(1).unwrap())?;
+/// request_migration(NodeId::new(1).unwrap())?;
 /// yield_now().await;
 /// assert_eq!(node().index(), 1);
 /// # Ok(())
@@ -110,28 +110,28 @@ impl Drop for Migrate {
 ///
 /// # Errors
 ///
-/// `NotFound` if the program has no such thread; `NoSuchNode`, `NodeDead`; `Again` if others keep asking.
-pub fn request(thread: u64, to: NodeId) -> Result<Option<NodeId>, sys::Error> {
-    sys::request_move(thread, to)
+/// `NoSuchNode`, `NodeDead`; `Again` if others keep asking.
+pub fn request_migration(to: NodeId) -> Result<Option<NodeId>, sys::Error> {
+    sys::request_move(0, to)
 }
 
-/// Takes back what a thread is asked. Gives what that was: `None` if it was asked nothing, or has begun
-/// to do it.
+/// Takes back what the thread that runs the tasks is asked. Gives what that was: `None` if it was asked nothing, or
+/// has begun to do it.
 ///
 /// # Errors
 ///
-/// As [`request`].
-pub fn withdraw(thread: u64) -> Result<Option<NodeId>, sys::Error> {
-    sys::withdraw_request(thread)
+/// As [`request_migration`].
+pub fn withdraw_migration() -> Result<Option<NodeId>, sys::Error> {
+    sys::withdraw_request(0)
 }
 
-/// The migrations of the program's thread from one node to another so far, and what they took:
+/// Migrations of the program's first thread from one node to another so far, and what they took:
 /// from the decision to move to the first instruction of the runtime there.
 ///
 /// Start and end are read on different nodes, so the times are as good as the nodes' clocks agree;
 /// what looks negative is booked as zero. For exact times, time round trips on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Crossing {
+pub struct MigrationStats {
     /// Where they started.
     pub from: NodeId,
     /// Where they ended.
@@ -146,10 +146,10 @@ pub struct Crossing {
     pub total: Duration,
 }
 
-impl Crossing {
-    pub(crate) fn first(from: NodeId, to: NodeId, ns: u64) -> Crossing {
+impl MigrationStats {
+    pub(crate) fn first(from: NodeId, to: NodeId, ns: u64) -> MigrationStats {
         let d = Duration::from_nanos(ns);
-        Crossing {
+        MigrationStats {
             from,
             to,
             count: 1,
@@ -169,6 +169,6 @@ impl Crossing {
 }
 
 /// All migrations of the program's thread so far, by direction.
-pub fn migrations() -> Vec<Crossing> {
+pub fn migrations() -> Vec<MigrationStats> {
     executor::crossings()
 }

@@ -1,41 +1,11 @@
-//! Programs whose threads change their ISA inside of plain functions.
-//!
-//! ```no_run
-//! #![no_std]
-//! #![no_main]
-//! use dyad::prelude::*;
-//!
-//! fn count(n: u64) -> u64 {
-//!     dyad::migrate_point();
-//!     if n == 0 { 0 } else { 1 + count(n - 1) }
-//! }
-//!
-//! #[dyad::main]
-//! fn main(args: Args) -> Result<()> {
-//!     println!("on {}", isa());
-//!     dyad::thread::migrate(isa().other())?;
-//!     println!("on {}, counted {}", isa(), count(10));
-//!     Ok(())
-//! }
-//! ```
-//!
-//! A thread can move wherever [`migrate_point`] is called, at any depth of calls, closures, trait
-//! objects and library code in between; everything that locals refer to stays where it is. The build
-//! proves it, or says which line stands against it.
-//!
-//! | migration points | by |
-//! |---|---|
-//! | where the program says so | [`migrate_point`], [`migrate`], [`migrate_to`] |
-//! | in the loops of a function | [`#[dyad::points(loops)]`](macro@crate::points) |
-//! | at every system call of the program | [`#[dyad::main(points = "syscalls")]`](macro@crate::main) |
-//!
-//! What is here beside the public functions is called by what `#[dyad::main]` generates.
+//! Programs whose threads change their ISA inside of plain functions: what [`thread`](crate::thread) has for them, and
+//! what `#[dyad::main]` generates calls of.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use dyad_sys as sys;
 #[cfg(target_os = "none")]
-use dyad_sys::emulation::Point;
+use dyad_rt::emulation::Point;
+use dyad_sys as sys;
 use dyad_sys::thread::Number;
 use dyad_sys::{Isa, NodeId};
 
@@ -55,7 +25,7 @@ pub(crate) fn is_used() -> bool {
 /// Only in programs with `#[dyad::main]`. Costs a few instructions if nobody has.
 #[inline(always)]
 pub fn migrate_point() {
-    sys::spine::point();
+    dyad_rt::spine::point();
 }
 
 /// Continues the calling thread on a node of the given ISA: this one if it has it, else the live one
@@ -78,12 +48,35 @@ pub fn migrate(isa: Isa) -> Result<(), sys::Error> {
 /// it is.
 #[inline(always)]
 pub fn migrate_to(node: NodeId) -> Result<(), sys::Error> {
-    sys::spine::migrate(node)
+    dyad_rt::spine::migrate(node)
 }
 
-/// Asks the calling thread to go to a node at its next [`migrate_point`].
-pub fn request(node: NodeId) {
-    sys::spine::request(sys::spine::block(), node);
+/// Asks a thread of the program, by its [number](crate::thread::Thread::number), to go on on a node at its next
+/// migration point, in the place of what it was asked before and has not done yet, which is returned. A thread that
+/// asks itself makes no system call.
+///
+/// # Errors
+///
+/// `NotFound` if the program has no such thread; `NoSuchNode`, `NodeDead`; `Again` if others keep asking. A thread that
+/// asks itself learns at its point whether there is such a node.
+pub fn request_migration(thread: usize, to: NodeId) -> Result<Option<NodeId>, sys::Error> {
+    match sys::thread::number() {
+        Some(own) if own.get() == thread as u64 => Ok(dyad_rt::spine::request(to)),
+        _ => sys::request_move(thread as u64, to),
+    }
+}
+
+/// Takes back what a thread is asked. Gives what that was: `None` if it was asked nothing, or has begun
+/// to do it.
+///
+/// # Errors
+///
+/// As [`request_migration`].
+pub fn withdraw_migration(thread: usize) -> Result<Option<NodeId>, sys::Error> {
+    match sys::thread::number() {
+        Some(own) if own.get() == thread as u64 => Ok(dyad_rt::spine::withdraw()),
+        _ => sys::withdraw_request(thread as u64),
+    }
 }
 
 #[inline(never)]
@@ -95,17 +88,17 @@ fn nearest(isa: Isa) -> Result<NodeId, sys::Error> {
 /// Where plain threads start.
 #[cfg(target_os = "none")]
 pub fn start(argument: u64) -> ! {
-    static POINT: Point = Point::of_threads(sys::spine::land);
+    static POINT: Point = Point::of_threads(dyad_rt::spine::land);
     USED.store(true, Ordering::Relaxed);
     if crate::rt::runs_tasks() {
-        sys::emulation::at_later_entry(argument);
+        dyad_rt::emulation::at_later_entry(argument);
         if Number::of_argument(argument).is_none_or(|n| n == Number::FIRST) {
             crate::rt::continue_tasks();
         }
     } else {
-        sys::emulation::at_entry(argument, &POINT, sys::spine::point_address());
+        dyad_rt::emulation::at_entry(argument, &POINT, dyad_rt::spine::point_address());
     }
-    sys::spine::enter(argument)
+    dyad_rt::spine::enter(argument)
 }
 
 /// What a plain thread does, if the main function takes arguments; gives the exit code.
@@ -134,7 +127,7 @@ fn run(argument: u64, main: impl FnOnce() -> Result<()>) -> u64 {
 /// The slow part of a migration point.
 #[cfg(target_os = "none")]
 pub fn leave(frame: u64, back: u64) {
-    sys::spine::leave(frame, back);
+    dyad_rt::spine::leave(frame, back);
 }
 
 /// The main function has returned.

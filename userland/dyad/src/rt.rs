@@ -19,9 +19,9 @@ use core::future::Future;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use dyad_sys::emulation::Apart;
+use dyad_rt::emulation::Apart;
+use dyad_rt::{Lock, program_local};
 use dyad_sys::thread::Number;
-use dyad_sys::{Lock, program_local};
 
 use crate::{Args, Error, Result, executor};
 
@@ -30,6 +30,13 @@ program_local! {
 }
 program_local! {
     static FAILED: AtomicBool = AtomicBool::new(false);
+}
+
+/// Start and end of a program with `#[dyad::main]`.
+pub mod plain {
+    pub use crate::plain::{done, main_with_args, main_without_args};
+    #[cfg(target_os = "none")]
+    pub use crate::plain::{leave, start};
 }
 
 /// What a main task may return.
@@ -153,7 +160,7 @@ pub(crate) fn note_failure() {
 /// Runs a program in the emulated system of the host.
 #[cfg(not(target_os = "none"))]
 pub fn host_main(entry: fn(u64) -> !) -> ! {
-    dyad_sys::host::main(entry)
+    dyad_host::main(entry)
 }
 
 #[cfg(target_os = "none")]

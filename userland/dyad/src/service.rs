@@ -9,7 +9,7 @@
 //! ```no_run
 //! #![no_std]
 //! #![no_main]
-//! use dyad::prelude::*;
+//! use dyad::prelude::task::*;
 //! use dyad::service::{Call, Lock, Reply};
 //!
 //! static SUM: Lock<u64> = Lock::new(0);
@@ -34,7 +34,7 @@
 //! | | |
 //! |---|---|
 //! | stack | [`INVOKE_STACK_SIZE`](dyad_abi::service::INVOKE_STACK_SIZE) bytes |
-//! | executor, `async`, [`program_local!`](dyad_sys::program_local) | belong to the program's own thread: a panic here |
+//! | executor, `async`, [`program_local!`](dyad_rt::program_local) | belong to the program's own thread: a panic here |
 //! | heap, `println!` | work |
 //! | thread pointer | that of the caller: nothing can be relied on |
 //! | floating point | works; registers are zero at the start |
@@ -44,7 +44,7 @@
 use dyad_abi::service::reply;
 use dyad_sys as sys;
 
-pub use dyad_sys::{Lock, LockGuard};
+pub use dyad_rt::{Lock, LockGuard};
 
 /// An invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

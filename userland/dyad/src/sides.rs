@@ -1,7 +1,7 @@
 //! Two nodes on which a task works in turn: its home, and another one.
 //!
 //! ```no_run
-//! # use dyad::prelude::*;
+//! # use dyad::prelude::task::*;
 //! # async fn f() -> Result<()> {
 //! let sides = dyad::sides::Sides::settle(None, true).await?;
 //! for phase in 0..10 {
@@ -16,7 +16,8 @@
 use alloc::format;
 use alloc::string::String;
 
-use crate::{Error, Isa, NodeId, Result, isa, migrate, migrate_to, node, system};
+use crate::task::{migrate, migrate_to};
+use crate::{Error, Isa, NodeId, Result, isa, node, system};
 
 /// The two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

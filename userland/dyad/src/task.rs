@@ -12,6 +12,17 @@ use core::task::{Context, Poll, Waker};
 
 use crate::executor;
 
+mod channel;
+mod wait;
+
+pub use crate::migration::{
+    Migrate, MigrationStats, migrate, migrate_to, migrations, request_migration, withdraw_migration,
+};
+pub use channel::{Receiver, SendError, Sender, TrySendError, channel};
+pub use wait::{Either, Elapsed, select, timeout, timeout_at};
+
+pub use crate::time::{Sleep, sleep, sleep_until};
+
 struct Joined<T> {
     value: Option<T>,
     waiting: Option<Waker>,
@@ -51,13 +62,18 @@ impl<T> Future for JoinHandle<T> {
 ///
 /// ```no_run
 /// # #![no_main]
-/// use dyad::prelude::*;
+/// use dyad::prelude::thread::*;
+///
+/// async fn as_task() -> Result<()> {
+///     dyad::task::migrate(isa().other()).await?;
+///     Ok(())
+/// }
 ///
 /// #[dyad::main]
 /// fn main(args: Args) -> Result<()> {
 ///     match args.one_of("--style", &["thread", "task"], "thread")? {
-///         "task" => dyad::task::run(async { migrate(isa().other()).await }),
-///         _ => dyad::thread::migrate(isa().other())?,
+///         "task" => dyad::task::run(as_task()),
+///         _ => migrate(isa().other())?,
 ///     }
 ///     Ok(())
 /// }
@@ -69,7 +85,7 @@ impl<T> Future for JoinHandle<T> {
 ///
 /// On another thread than the first, or if the program runs tasks already. A migration of a task panics if
 /// the build has put the executor on the data stack: the program then has tasks that contain
-/// [migration points](crate::migrate_point) of plain threads.
+/// [migration points](crate::thread::migrate_point) of plain threads.
 pub fn run<F>(main: F) -> !
 where
     F: Future<Output: crate::rt::Outcome> + 'static,

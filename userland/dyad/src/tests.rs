@@ -3,6 +3,7 @@
 
 mod counts;
 mod threads;
+mod waiting;
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -10,9 +11,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use dyad_sys::host::{self, Config, Outcome};
+use dyad_host::{Config, Outcome};
 
-use crate::prelude::*;
+use crate::prelude::task::*;
 use crate::{report, rt, sys};
 
 const X: Isa = Isa::X86_64;
@@ -28,7 +29,7 @@ fn run(nodes: &[Isa], entry: fn(u64) -> !) -> Outcome {
         args: "--class W".to_string(),
         echo: false,
     };
-    host::run(config, entry)
+    dyad_host::run(config, entry)
 }
 
 /// Runs an async block as the main task on the given nodes.
@@ -70,7 +71,7 @@ fn a_task_hops_and_keeps_what_it_holds() {
         migrate(X).await?;
         migrate_to(id(0)).await?;
         assert_eq!((seen.len(), *inside), (20, 7));
-        let crossings = crate::migrations();
+        let crossings = crate::task::migrations();
         assert_eq!(crossings.len(), 2);
         assert!(crossings.iter().all(|c| c.count == 10 && c.min <= c.max));
         println!("done");
@@ -85,7 +86,7 @@ fn targets_are_own_node_then_lowest_live() {
         migrate_to(id(2)).await?;
         migrate(X).await?;
         assert_eq!(node(), id(2));
-        host::kill_node(id(1));
+        dyad_host::kill_node(id(1));
         migrate(A).await?;
         assert_eq!(node(), id(3));
         migrate(X).await?;
@@ -100,7 +101,7 @@ fn a_refused_migration_leaves_the_task_where_it_is() {
     let outcome = program!(&[X, X], {
         assert_eq!(migrate(A).await, Err(sys::Error::NoIsa));
         assert_eq!(migrate_to(id(5)).await, Err(sys::Error::NoSuchNode));
-        host::kill_node(id(1));
+        dyad_host::kill_node(id(1));
         assert_eq!(migrate_to(id(1)).await, Err(sys::Error::NodeDead));
         assert_eq!(node(), id(0));
         let e = Error::from(migrate(A).await.unwrap_err());
@@ -267,7 +268,7 @@ fn tasks_of_a_dead_node_go_on_elsewhere() {
         });
         // By now the orphan sleeps there; its node dies while the thread is here.
         sleep(Duration::from_millis(10)).await;
-        host::kill_node(id(1));
+        dyad_host::kill_node(id(1));
         orphan.await;
     });
     assert_eq!(outcome.output, "orphan on x86_64\n");
@@ -275,7 +276,7 @@ fn tasks_of_a_dead_node_go_on_elsewhere() {
 
 #[test]
 fn all_tasks_go_where_the_thread_is_asked_to_go() {
-    use crate::migration::request;
+    use crate::task::request_migration;
     let outcome = program!(&[X, A, X], {
         let other = spawn(async {
             sleep(Duration::from_secs(1)).await;
@@ -283,17 +284,17 @@ fn all_tasks_go_where_the_thread_is_asked_to_go() {
             migrate_to(id(0)).await.unwrap();
             println!("other on {}", node());
         });
-        assert_eq!(request(0, id(1)), Ok(None));
+        assert_eq!(request_migration(id(1)), Ok(None));
         assert_eq!(node(), id(0));
         yield_now().await;
         assert_eq!((isa(), node()), (A, id(1)));
         // The newer one counts, and while all sleep, too.
-        assert_eq!(request(0, id(0)), Ok(None));
-        assert_eq!(request(0, id(2)), Ok(Some(id(0))));
+        assert_eq!(request_migration(id(0)), Ok(None));
+        assert_eq!(request_migration(id(2)), Ok(Some(id(0))));
         sleep(Duration::from_millis(1)).await;
         assert_eq!(node(), id(2));
         // Being there already is not a migration.
-        request(0, id(2)).unwrap();
+        request_migration(id(2)).unwrap();
         yield_now().await;
         other.await;
         assert_eq!(node(), id(2));
@@ -307,7 +308,7 @@ fn all_tasks_go_where_the_thread_is_asked_to_go() {
 fn a_task_that_is_about_to_migrate_keeps_its_own_way() {
     let outcome = program!(&[X, A, X], {
         let (own, ()) = join(migrate_to(id(1)), async {
-            crate::migration::request(0, id(2)).unwrap();
+            crate::task::request_migration(id(2)).unwrap();
         })
         .await;
         assert_eq!((own, node()), (Ok(()), id(1)));
@@ -318,21 +319,24 @@ fn a_task_that_is_about_to_migrate_keeps_its_own_way() {
 
 #[test]
 fn requests_are_refused_and_withdrawn() {
-    use crate::migration::{request, withdraw};
+    use crate::task::{request_migration, withdraw_migration};
     let outcome = program!(&[X, A], {
-        assert_eq!(request(1, id(1)), Err(sys::Error::NotFound));
-        assert_eq!(request(0, id(2)), Err(sys::Error::NoSuchNode));
-        assert_eq!(withdraw(0), Ok(None));
-        request(0, id(1)).unwrap();
-        assert_eq!(withdraw(0), Ok(Some(id(1))));
+        assert_eq!(
+            crate::thread::request_migration(1, id(1)),
+            Err(sys::Error::NotFound)
+        );
+        assert_eq!(request_migration(id(2)), Err(sys::Error::NoSuchNode));
+        assert_eq!(withdraw_migration(), Ok(None));
+        request_migration(id(1)).unwrap();
+        assert_eq!(withdraw_migration(), Ok(Some(id(1))));
         yield_now().await;
         assert_eq!(node(), id(0));
         // It dies after it has been asked for.
-        request(0, id(1)).unwrap();
-        host::kill_node(id(1));
+        request_migration(id(1)).unwrap();
+        dyad_host::kill_node(id(1));
         yield_now().await;
         assert_eq!(node(), id(0));
-        assert_eq!(request(0, id(1)), Err(sys::Error::NodeDead));
+        assert_eq!(request_migration(id(1)), Err(sys::Error::NodeDead));
     });
     assert_eq!((outcome.code, outcome.migrations.len()), (0, 0));
 }

@@ -22,8 +22,41 @@
 //! | the main task ends, or any thread exits | the program ends, with all its threads |
 //! | a thread panics | its message, then the program ends with 101 |
 //! | a thread is lost with its node | the others go on; [`JoinHandle::join`] says `NodeDead` at once |
-//! | a thread comes to a [migration point](crate::migrate_point) and is asked to move | it goes on there, in programs with `#[dyad::main]` |
+//! | a thread comes to a [migration point](migrate_point) and is asked to move | it goes on there, in programs with `#[dyad::main]` |
 //! | async tasks | are for the first thread only: spawning and awaiting elsewhere panics |
+//!
+//! # Moving
+//!
+//! In programs with [`#[dyad::main]`](macro@crate::main) a thread can move wherever [`migrate_point`] is called, at any
+//! depth of calls, closures, trait objects and library code in between; everything that locals refer to stays where it
+//! is. The build proves it, or says which line stands against it.
+//!
+//! ```no_run
+//! #![no_std]
+//! #![no_main]
+//! use dyad::prelude::thread::*;
+//!
+//! fn count(n: u64) -> u64 {
+//!     migrate_point();
+//!     if n == 0 { 0 } else { 1 + count(n - 1) }
+//! }
+//!
+//! #[dyad::main]
+//! fn main() -> Result<()> {
+//!     println!("on {}", isa());
+//!     migrate(isa().other())?;
+//!     println!("on {}, counted {}", isa(), count(10));
+//!     Ok(())
+//! }
+//! ```
+//!
+//! | migration points | by |
+//! |---|---|
+//! | where the program says so | [`migrate_point`], [`migrate`], [`migrate_to`] |
+//! | in the loops of a function | [`#[dyad::points(loops)]`](macro@crate::points) |
+//! | at every system call of the program | [`#[dyad::main(points = "syscalls")]`](macro@crate::main) |
+//!
+//! [`request_migration`] asks any thread of the program to move at its next point.
 //!
 //! A thread blocks the CPU's other threads no more than its slice; one that waits blocks nobody. The
 //! executor runs on the first thread: a task that joins a thread keeps all tasks waiting.
@@ -34,16 +67,19 @@ use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
+use dyad_rt::crossing::Policy;
+use dyad_rt::{Lock, futex};
 use dyad_sys as sys;
-use dyad_sys::crossing::Policy;
 use dyad_sys::thread::Number;
-use dyad_sys::{CpuId, Lock, NodeId, futex};
+use dyad_sys::{CpuId, NodeId};
 
 use crate::{Error, Instant, Result};
 
+mod park;
 mod scope;
 
-pub use crate::plain::{migrate, migrate_to};
+pub use crate::plain::{migrate, migrate_point, migrate_to, request_migration, withdraw_migration};
+pub use park::{park, park_timeout};
 pub use scope::{Scope, ScopedJoinHandle, scope};
 
 /// Most threads of a program at a time.
@@ -52,11 +88,11 @@ pub const MAX: usize = dyad_abi::user::MAX_PROGRAM_THREADS as usize;
 /// What a thread that is being started is to do.
 type Work = Box<dyn FnOnce() + Send>;
 
-sys::program_local! {
+dyad_rt::program_local! {
     /// Numbers that somebody has: bit 0 is the first thread's.
     static USED: AtomicU64 = AtomicU64::new(1);
 }
-sys::program_local! {
+dyad_rt::program_local! {
     /// What threads that are being started are to do, and by what policy they call functions of the other
     /// ISA.
     static WORK: [Lock<Option<(Work, Policy)>>; MAX] = [const { Lock::new(None) }; MAX];
@@ -121,12 +157,16 @@ pub fn yield_now() {
 
 /// Waits for a duration, without the CPU.
 ///
-/// On the first thread, async tasks wait too: there use [`sleep`](crate::sleep).
+/// On the first thread, async tasks wait too: there use [`task::sleep`](crate::task::sleep).
 pub fn sleep(d: Duration) {
-    let end = Instant::now() + d;
-    while Instant::now() < end {
+    sleep_until(Instant::now() + d);
+}
+
+/// Waits until a point of time, without the CPU.
+pub fn sleep_until(deadline: Instant) {
+    while Instant::now() < deadline {
         // Waking early only costs a turn.
-        let _ = sys::sleep_until(end.as_nanos());
+        let _ = sys::sleep_until(deadline.as_nanos());
     }
 }
 
@@ -229,7 +269,7 @@ impl Builder {
                 CpuId::new(number.get() % u64::from(cpus)).ok_or(sys::Error::Corrupt)?
             }
         };
-        put_work(number, Some((work, sys::crossing::current_policy())));
+        put_work(number, Some((work, dyad_rt::crossing::current_policy())));
         let end = Instant::now() + PATIENCE;
         let id = loop {
             match sys::thread::start(number, node, cpu) {
@@ -310,7 +350,7 @@ impl<T> Packet<T> {
             if lost {
                 return Err(sys::Error::NodeDead);
             }
-            let deadline = Instant::now() + Duration::from_nanos(sys::sync::PATIENCE_NS);
+            let deadline = Instant::now() + Duration::from_nanos(dyad_rt::sync::PATIENCE_NS);
             let waited = futex::wait(&self.done, 0, deadline.as_nanos());
             if waited == Err(sys::Error::Denied) {
                 return Err(sys::Error::Denied);
@@ -348,7 +388,8 @@ pub(crate) fn enter(number: Number) -> ! {
     let Some((work, policy)) = put_work(number, None) else {
         panic!("a thread has come to an ISA for the first time, without being able to go on there");
     };
-    sys::crossing::policy(policy);
+    dyad_rt::crossing::policy(policy);
+    park::begin(number);
     work();
     sys::thread::end()
 }

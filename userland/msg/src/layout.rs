@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::group::{GroupPlace, group_words};
 use crate::record::MAX_RECORD_LINES;
-use crate::ring::{Place, ring_words};
+use crate::ring::{RingSpan, ring_words};
 use crate::wake::WakeLine;
 use crate::words::{LINE_WORDS, Words};
 use crate::{Error, MAX_GROUPS, MAX_STATIONS, RINGS};
@@ -187,10 +187,10 @@ impl Config {
     }
 
     /// The ring between two stations at a level.
-    pub(crate) const fn ring(&self, from: usize, to: usize, level: usize) -> Place {
+    pub(crate) const fn ring(&self, from: usize, to: usize, level: usize) -> RingSpan {
         assert!(from < self.stations && to < self.stations && level < RINGS);
         let n = (from * self.stations + to) * RINGS + level;
-        Place::new(self.rings() + n as u64 * ring_words(self.lines), self.lines)
+        RingSpan::new(self.rings() + n as u64 * ring_words(self.lines), self.lines)
     }
 
     /// A group.

@@ -66,16 +66,16 @@ impl core::error::Error for RingError {}
 
 /// Where a ring lies.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct RingSpan {
     base: u64,
     lines: u64,
 }
 
-impl Place {
+impl RingSpan {
     /// A ring of `lines` lines, a power of two, from word `base` on, which begins a line.
-    pub const fn new(base: u64, lines: u64) -> Place {
+    pub const fn new(base: u64, lines: u64) -> RingSpan {
         assert!(lines.is_power_of_two() && base.is_multiple_of(LINE_WORDS));
-        Place { base, lines }
+        RingSpan { base, lines }
     }
 
     const fn slots(self) -> Slots {
@@ -89,7 +89,7 @@ impl Place {
 /// The sending end. There must be one at a time.
 #[derive(Debug)]
 pub struct Producer {
-    place: Place,
+    place: RingSpan,
     tail: u64,
     /// A head the consumer has had: it can only have moved on since.
     head_seen: u64,
@@ -97,7 +97,7 @@ pub struct Producer {
 
 impl Producer {
     /// Takes over the sending end, where the last producer stopped.
-    pub fn attach<W: Words + ?Sized>(w: &W, place: Place) -> Producer {
+    pub fn attach<W: Words + ?Sized>(w: &W, place: RingSpan) -> Producer {
         let tail = w.load(place.base + TAIL, Relaxed);
         Producer {
             place,
@@ -187,7 +187,7 @@ impl Wanted {
 /// The receiving end. There must be one at a time.
 #[derive(Debug)]
 pub struct Consumer {
-    place: Place,
+    place: RingSpan,
     head: u64,
     /// A tail the producer has had.
     tail_seen: u64,
@@ -199,20 +199,20 @@ pub struct Consumer {
 
 impl Consumer {
     /// Takes over the receiving end where the last consumer stopped.
-    pub fn resume<W: Words + ?Sized>(w: &W, place: Place) -> Consumer {
+    pub fn resume<W: Words + ?Sized>(w: &W, place: RingSpan) -> Consumer {
         let head = w.load(place.base + HEAD, Relaxed);
         Consumer::at(place, head)
     }
 
     /// Takes over the receiving end and drops what is in the ring: it was for another. Also the way
     /// to go on after [`RingError::Corrupt`].
-    pub fn attach<W: Words + ?Sized>(w: &W, place: Place) -> Consumer {
+    pub fn attach<W: Words + ?Sized>(w: &W, place: RingSpan) -> Consumer {
         let head = w.load(place.base + TAIL, Acquire);
         w.store(place.base + HEAD, head, Release);
         Consumer::at(place, head)
     }
 
-    fn at(place: Place, head: u64) -> Consumer {
+    fn at(place: RingSpan, head: u64) -> Consumer {
         Consumer {
             place,
             head,

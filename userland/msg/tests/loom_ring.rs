@@ -9,11 +9,11 @@ use common::Loom;
 use dyad_coherence::model::mutant::{Kind, Orders, Site, try_each};
 use dyad_coherence::model::{Lacks, LoomMem, explore};
 use dyad_msg::record::{self, Header};
-use dyad_msg::ring::{Consumer, Place, Producer, RingError, ring_words};
+use dyad_msg::ring::{Consumer, Producer, RingError, RingSpan, ring_words};
 use loom::thread;
 
 const LINES: u64 = 4;
-const PLACE: Place = Place::new(0, LINES);
+const PLACE: RingSpan = RingSpan::new(0, LINES);
 
 /// An empty ring at position `start`. Of each line the first word is tracked, the fifth as well
 /// (inline contents); the others cost too much, and behave as those do.

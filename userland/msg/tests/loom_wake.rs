@@ -12,7 +12,7 @@ use common::Loom;
 use dyad_coherence::model::mutant::{Orders, try_each};
 use dyad_coherence::model::{Lacks, LoomMem, explore};
 use dyad_msg::record::{Header, Kind};
-use dyad_msg::ring::{Consumer, Place, Producer, RingError, ring_words};
+use dyad_msg::ring::{Consumer, Producer, RingError, RingSpan, ring_words};
 use dyad_msg::wake::{self, ASLEEP, ATTENTIVE, WakeLine};
 use dyad_msg::words::Words;
 use loom::sync::{Condvar, Mutex};
@@ -20,7 +20,7 @@ use loom::thread;
 use std::sync::atomic::Ordering;
 
 const LINES: u64 = 1;
-const PLACE: Place = Place::new(0, LINES);
+const PLACE: RingSpan = RingSpan::new(0, LINES);
 const AT: u64 = ring_words(LINES);
 /// Of the receiver, and of the sender.
 const WAKE: [WakeLine; 2] = [

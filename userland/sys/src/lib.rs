@@ -6,46 +6,32 @@
 //! | [`cap`](mod@cap) | capabilities: one method per operation |
 //! | [`raw`] | calls as they leave the program |
 //! | [`mod@thread`] | threads of the program: starting them, waiting, waking |
-//! | [`futex`] | waiting for a word of memory to change |
-//! | [`sync`] | locks, conditions, barriers made of that |
-//! | [`spine`] | threads that change their ISA inside of plain functions |
+//! | [`tcb`] | the control block of the calling thread |
 //! | this one | text, time, memory, migration: operations on [well-known](dyad_abi::service::slot) capabilities, and requests to services |
 //!
 //! No allocation, no policy. Everything here works the same on every ISA; nothing asks which one
 //! it was compiled for. Programs normally use the `dyad` crate, which is built on this one.
 //!
-//! This is the crate of user space where unsafe code is allowed: beside the calls themselves it
-//! holds the few parts of the runtime that need it (heap, lock, program-local statics), so that
-//! the rest can forbid it.
+//! Unsafe code of user space is here and in the crate `dyad-rt`, which has the parts of the runtime that need it
+//! (heap, locks, data stacks), so that the rest can forbid it.
 //!
-//! On the host the same functions run against an emulated system ([`host`]), for tests.
+//! On the host the same functions run against an emulated system (crate `dyad-host`), for tests.
 #![no_std]
 
 #[cfg(not(target_os = "none"))]
 extern crate std;
 
 pub mod cap;
-pub mod crossing;
-pub mod emulation;
-pub mod futex;
-pub mod heap;
-#[cfg(not(target_os = "none"))]
-pub mod host;
-mod local;
-mod lock;
 pub mod marker;
 mod program;
 pub mod raw;
 mod request;
-pub mod spine;
-pub mod sync;
+pub mod tcb;
 mod text;
 pub mod thread;
 
 pub use cap::Translation;
 pub use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
-pub use local::ProgramLocal;
-pub use lock::{Lock, LockGuard};
 pub use program::{
     abandon, args, exit, in_invocation, info, kernel_count, map_anon, map_anon_on, memory_state,
     migrate, now, sim_count, sleep_until, sys_info, translate, unmap, where_am_i, yield_now,
@@ -72,6 +58,3 @@ pub fn code_bytes(function: fn()) -> [u8; 4] {
     let code = code.map(|byte| byte ^ isa() as u8);
     code
 }
-
-#[cfg(test)]
-mod tests;

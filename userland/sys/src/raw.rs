@@ -2,7 +2,7 @@
 //!
 //! The trap instruction differs per ISA, and user programs are compiled once for both, so the
 //! build pipeline supplies the few assembly routines declared here, per ISA. On the host the same
-//! calls go to the emulation in [`host`](crate::host).
+//! calls go to the emulation in the crate `dyad-host`.
 //!
 //! | routine | for | kernels keep | instructions on x86-64 / AArch64 |
 //! |---|---|---|---|
@@ -80,7 +80,9 @@ pub unsafe fn call_raw(word: u64, args: [u64; 5]) -> SyscallReturn {
     let ret = unsafe { stub::dyad_syscall(word, a0, a1, a2, a3, a4) };
     #[cfg(not(target_os = "none"))]
     // SAFETY: 1. The emulation has the same contract as this function.
-    let ret = unsafe { crate::host::syscall(word, [a0, a1, a2, a3, a4]) };
+    let [status, value] = unsafe { dyad_host::syscall(word, [a0, a1, a2, a3, a4]) };
+    #[cfg(not(target_os = "none"))]
+    let ret = SyscallReturn { status, value };
     ret
 }
 
@@ -97,7 +99,7 @@ pub fn invoke1(word: u64, [a0, a1, a2, a3]: [u64; 4]) -> SyscallReturn {
     let ret = unsafe { stub::dyad_invoke1(word, a0, a1, a2, a3) };
     #[cfg(not(target_os = "none"))]
     let ret = {
-        let (status, [value, ..]) = crate::host::invoke(word, [a0, a1, a2, a3]);
+        let (status, [value, ..]) = dyad_host::invoke(word, [a0, a1, a2, a3]);
         SyscallReturn { status, value }
     };
     ret
@@ -112,7 +114,7 @@ pub fn request(word: u64, [a0, a1, a2, a3]: [u64; 4]) -> SyscallReturn {
     // SAFETY: 1. As above.
     let ret = unsafe { stub::dyad_request(word, a0, a1, a2, a3) };
     #[cfg(not(target_os = "none"))]
-    let ret = match crate::host::invoke(word, [a0, a1, a2, a3]) {
+    let ret = match dyad_host::invoke(word, [a0, a1, a2, a3]) {
         (0, [status, value, ..]) => SyscallReturn { status, value },
         (status, _) => SyscallReturn { status, value: 0 },
     };
@@ -127,7 +129,7 @@ pub fn invoke(word: u64, [a0, a1, a2, a3]: [u64; 4], reply: &mut [u64; 4]) -> u6
     let status = unsafe { stub::dyad_invoke(word, a0, a1, a2, a3, reply) };
     #[cfg(not(target_os = "none"))]
     let status = {
-        let (status, words) = crate::host::invoke(word, [a0, a1, a2, a3]);
+        let (status, words) = dyad_host::invoke(word, [a0, a1, a2, a3]);
         *reply = words;
         status
     };
@@ -196,7 +198,7 @@ pub(crate) fn isa_index() -> u64 {
     #[cfg(target_os = "none")]
     let index = stub::dyad_isa();
     #[cfg(not(target_os = "none"))]
-    let index = crate::host::isa_index();
+    let index = dyad_host::isa_index();
     index
 }
 
@@ -213,7 +215,7 @@ pub(crate) fn info_page() -> u64 {
     #[cfg(target_os = "none")]
     let address = dyad_abi::service::INFO_BASE;
     #[cfg(not(target_os = "none"))]
-    let address = crate::host::info_page();
+    let address = dyad_host::info_page();
     address
 }
 
@@ -222,6 +224,6 @@ pub fn text_buffer() -> u64 {
     #[cfg(target_os = "none")]
     let address = dyad_abi::service::CONSOLE_BUFFER;
     #[cfg(not(target_os = "none"))]
-    let address = crate::host::text_buffer();
+    let address = dyad_host::text_buffer();
     address
 }

@@ -41,7 +41,7 @@ pub fn is_requested() -> bool {
     #[cfg(target_os = "none")]
     let word = own().map_or(request::NONE, |w| w.load(Ordering::Relaxed));
     #[cfg(not(target_os = "none"))]
-    let word = crate::host::request_word();
+    let word = dyad_host::request_word();
     word != request::NONE
 }
 
@@ -54,7 +54,7 @@ pub fn take_request() -> Option<NodeId> {
     #[cfg(target_os = "none")]
     let word = own()?.swap(request::NONE, Ordering::Relaxed);
     #[cfg(not(target_os = "none"))]
-    let word = crate::host::swap_request(request::NONE);
+    let word = dyad_host::swap_request(request::NONE);
     request::node(word)
 }
 

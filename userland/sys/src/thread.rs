@@ -76,7 +76,7 @@ pub fn id() -> Option<u32> {
         dyad_abi::user::thread_at(&raw const here as u64)
     }
     #[cfg(not(target_os = "none"))]
-    Some(crate::host::thread_id())
+    Some(dyad_host::thread_id())
 }
 
 /// Number of the calling thread; `None` in an invocation.
@@ -88,7 +88,7 @@ pub fn number() -> Option<Number> {
 /// Id of thread `n` of the program that the calling thread is one of, wherever its stack is.
 #[cfg(target_os = "none")]
 pub fn id_of(n: u64) -> u32 {
-    let (program, _) = thread_of_id(crate::spine::block().thread);
+    let (program, _) = thread_of_id(crate::tcb::block().thread);
     dyad_abi::service::thread_id(program, n)
 }
 
@@ -99,7 +99,7 @@ pub fn id_of(n: u64) -> u32 {
 }
 
 /// The calling thread's own capability; in an invocation, of nothing.
-pub(crate) fn own() -> Cap<Thread> {
+pub fn own() -> Cap<Thread> {
     Cap::at(number().map_or(CapIndex::NONE, |n| slot::thread(n.get())))
 }
 
@@ -147,7 +147,7 @@ pub fn lost() -> u64 {
         unsafe { &*word }.load(Ordering::Acquire)
     }
     #[cfg(not(target_os = "none"))]
-    crate::host::lost()
+    dyad_host::lost()
 }
 
 /// Whether a thread of the program was lost with its node.

@@ -4,7 +4,7 @@
 
 use core::ptr::with_exposed_provenance_mut;
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::sys::cap::CapIndex;
 use dyad::sys::raw::{self, SyscallReturn};
 use dyad::{sys, system};

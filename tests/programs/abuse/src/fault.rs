@@ -4,7 +4,7 @@
 
 use core::hint::black_box;
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::sys;
 
 /// What ends the program.

@@ -19,7 +19,7 @@
 mod calls;
 mod fault;
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::report;
 
 use calls::Abuser;

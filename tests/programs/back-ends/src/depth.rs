@@ -2,7 +2,7 @@
 
 use core::hint::black_box;
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 use dyad::report;
 use dyad::sys;
 
@@ -37,7 +37,7 @@ fn pressed(value: u64, depth: u64) -> u64 {
 
 #[inline(never)]
 fn further(depth: u64, value: u64) -> u64 {
-    dyad::migrate_point();
+    dyad::thread::migrate_point();
     match depth {
         0 => value,
         _ => {

@@ -2,7 +2,7 @@
 
 use core::hint::black_box;
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 
 use crate::go;
 

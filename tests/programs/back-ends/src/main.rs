@@ -15,7 +15,7 @@ mod depth;
 mod floats;
 mod tables;
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 use dyad::report;
 
 /// Moves to the other ISA.

@@ -15,7 +15,7 @@
 //! `n` is 1; `ns` and `instructions` are what init has counted, without pauses; `moved` are pages.
 
 use dyad::blocks::Question;
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::report;
 
 use crate::ask;
@@ -44,7 +44,7 @@ pub async fn measure(home: &str) -> Result<()> {
     let mut second = Pages::in_segments(block / 8);
     while ask(Question::Evicted, here)? == 0 {
         if ask(Question::Busy, here)? != 0 {
-            dyad::sleep(NAP).await;
+            dyad::task::sleep(NAP).await;
         } else if second.len() < 2 * block {
             second.touch()?;
         } else {
@@ -61,7 +61,7 @@ pub async fn measure(home: &str) -> Result<()> {
             cost(Question::Online, Question::OnlineTime)?,
         ),
     ];
-    dyad::migrate_to(here).await?;
+    dyad::task::migrate_to(here).await?;
     let damaged = first.damaged(0, 0) + second.damaged(0, 0);
     report::check(
         "blocks.contents",

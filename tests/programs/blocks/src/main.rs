@@ -24,7 +24,7 @@ mod pages;
 mod view;
 
 use dyad::blocks::{self, PRESSURE, Question};
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::report;
 use dyad_abi::clock::KernelCounter;
 
@@ -194,7 +194,7 @@ async fn fault_away(pages: u64) -> Result<()> {
         .iter()
         .filter(|&&pa| system.pool_of(pa).is_none_or(|p| p.owner != Some(here)))
         .count();
-    dyad::migrate_to(home).await?;
+    dyad::task::migrate_to(home).await?;
     let damaged = touched.damaged(0, 0);
     report::check(
         "faults.away",

@@ -5,7 +5,7 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::sys;
 
 /// Words of a page.

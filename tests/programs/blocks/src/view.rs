@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::{report, sys};
 
 extern crate alloc;
@@ -33,7 +33,7 @@ pub async fn same_everywhere(nodes: &[NodeId]) -> Result<()> {
     let home = dyad::node();
     let (first, mut then) = (View::new()?, sys::now()?);
     for &node in nodes.iter().chain([&home]) {
-        dyad::migrate_to(node).await?;
+        dyad::task::migrate_to(node).await?;
         let (here, now) = (View::new()?, sys::now()?);
         let same = [
             ("system", here.system == first.system),

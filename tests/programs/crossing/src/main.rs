@@ -21,8 +21,8 @@ use alloc::vec::Vec;
 use core::hint::black_box;
 
 use dyad::crossing::{Policy, current_policy, policy, try_call};
-use dyad::prelude::*;
-use dyad::sys::heap::HeapUse;
+use dyad::heap::HeapUse;
+use dyad::prelude::task::*;
 use dyad::{Isa, heap, report};
 
 use functions::{Canaries, Step, aarch64, x86_64};
@@ -292,9 +292,9 @@ async fn main(args: Args) -> Result<()> {
         "all" => {
             everything();
             // From the other one, and with what `Migrate` has parked on both.
-            dyad::migrate(dyad::isa().other()).await?;
+            dyad::task::migrate(dyad::isa().other()).await?;
             everything();
-            dyad::migrate(dyad::isa().other()).await?;
+            dyad::task::migrate(dyad::isa().other()).await?;
             everything();
         }
         "ping-pong" => {
@@ -308,14 +308,14 @@ async fn main(args: Args) -> Result<()> {
                     dyad::isa(),
                     took / calls.max(1)
                 );
-                dyad::migrate(dyad::isa().other()).await?;
+                dyad::task::migrate(dyad::isa().other()).await?;
             }
         }
         "delays" => {
             let calls = calls(20_000)?;
             for _ in 0..2 {
                 check("delays", delays(calls, seed));
-                dyad::migrate(dyad::isa().other()).await?;
+                dyad::task::migrate(dyad::isa().other()).await?;
             }
         }
         "lost" => {

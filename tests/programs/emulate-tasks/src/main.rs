@@ -23,7 +23,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use dyad::emulation::{self, refused, status};
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::{report, sys};
 
 /// Turns of the loop in a block.
@@ -138,7 +138,7 @@ async fn main(args: Args) -> Result<()> {
         compute(to, &mut work)?;
         println!("trip {trip}: {} blocks, from {from}", work.blocks);
         // The poll ends, and with it what is interpreted.
-        dyad::yield_now().await;
+        dyad::task::yield_now().await;
         let p = emulation::progress().ok_or(sys::Error::NotReady)?;
         let landed = p.status == status::LANDED && p.landings == trip + 1 && p.calls > 0;
         let there = dyad::node() == to && dyad::isa() == from.other();
@@ -178,7 +178,7 @@ async fn main(args: Args) -> Result<()> {
         let refused = p.status == status::BACK && p.outcome == refused::CALL && p.steps > 0;
         came_back += u64::from(native && same && refused);
         if round == 0 {
-            dyad::migrate_to(to).await?;
+            dyad::task::migrate_to(to).await?;
         }
     }
     report::check(

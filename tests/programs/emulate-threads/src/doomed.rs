@@ -13,7 +13,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad::emulation::{self, refused, status};
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 use dyad::{report, sys, thread};
 
 use crate::strange::until_emulated;
@@ -47,7 +47,7 @@ fn lands() -> Result<(bool, NodeId)> {
         .is_some_and(|p| p.status == status::EMULATED)
         && rounds < 10
     {
-        dyad::migrate_point();
+        dyad::thread::migrate_point();
         rounds += 1;
     }
     let round = work::round(3, 7, 20);
@@ -57,7 +57,7 @@ fn lands() -> Result<(bool, NodeId)> {
 /// Comes to an instruction then that is not interpreted.
 fn goes_back() -> Result<(bool, NodeId)> {
     let same = until_dead();
-    sys::emulation::strange();
+    emulation::strange();
     let round = work::round(3, 7, 20);
     Ok((same && round.is_ok(), sys::where_am_i()?.node))
 }

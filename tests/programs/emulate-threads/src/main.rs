@@ -45,7 +45,7 @@ mod work;
 
 use core::ops::RangeInclusive;
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 use dyad::{emulation, report, thread};
 
 use trip::{Sum, Trips};

@@ -5,8 +5,8 @@ use core::hint::black_box;
 
 use dyad::crossing::{Policy, policy};
 use dyad::emulation::{self, Progress, refused, status};
-use dyad::prelude::*;
-use dyad::{migration, report, sys, thread};
+use dyad::prelude::thread::*;
+use dyad::{report, sys, thread};
 
 use crate::strange::until_emulated;
 use crate::trip::other_node;
@@ -47,7 +47,7 @@ fn elsewhere(isa: Isa) -> extern "C" fn(&[u64; 4], f64) -> u64 {
 #[inline(never)]
 extern "C" fn drift_entered_from_outside(seed: u64) -> u64 {
     let before = work::registers(seed, 50);
-    dyad::migrate_point();
+    dyad::thread::migrate_point();
     before ^ work::registers(seed ^ 1, 50)
 }
 
@@ -60,7 +60,7 @@ fn is_back(at: (NodeId, Isa), why: u64) -> Result<bool> {
     let p = now()?;
     println!("on {}: it {p}", at.1);
     // Nothing is left of the request.
-    dyad::migrate_point();
+    dyad::thread::migrate_point();
     let native = (dyad::node(), dyad::isa()) == at && sys::where_am_i()?.node == at.0;
     Ok(native && p.status == status::BACK && p.outcome == why && p.steps > 0)
 }
@@ -82,7 +82,7 @@ fn does_not_cross(at: (NodeId, Isa), to: NodeId) -> Result<bool> {
     until_emulated(to)?;
     let got = elsewhere(at.1)(&words, real);
     let mut good = got == given(&words, real, at.1) && now()?.status == status::EMULATED;
-    dyad::migrate_point();
+    dyad::thread::migrate_point();
     good &= now()?.status == status::LANDED && dyad::node() == to;
     policy(before);
     thread::migrate_to(at.0)?;
@@ -100,12 +100,12 @@ fn outside(at: (NodeId, Isa), to: NodeId) -> Result<bool> {
 /// The request is taken back while the thread is interpreted. Goes to the other node and comes back.
 fn withdrawn(at: (NodeId, Isa), to: NodeId) -> Result<bool> {
     until_emulated(to)?;
-    let mut good = migration::withdraw(0)? == Some(to);
+    let mut good = thread::withdraw_migration(0)? == Some(to);
     let mut points = 0;
     while now()?.status == status::EMULATED && points < POINTS {
         good &= work::registers(3, 50) == work::registers(3, 50);
         points += 1;
-        dyad::migrate_point();
+        dyad::thread::migrate_point();
     }
     println!("on {}: it has landed at point {points}", at.1);
     good &= now()?.status == status::LANDED && dyad::node() == to && points > 1;

@@ -4,7 +4,7 @@ use core::hint::black_box;
 use core::time::Duration;
 
 use dyad::emulation::{self, refused, status};
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 use dyad::{report, sys, thread};
 
 use crate::trip::other_node;
@@ -48,7 +48,7 @@ fn come_to_it(to: NodeId) -> Result<bool> {
     let boxed = Box::new(work::registers(kept[0], 50));
     let same = until_emulated(to)?;
     let before = work::registers(kept[1], 50);
-    sys::emulation::strange();
+    emulation::strange();
     let after = work::registers(kept[1], 50);
     Ok(same && before == after && kept == [3, 5, 8, 13] && *boxed == work::registers(3, 50))
 }
@@ -60,7 +60,7 @@ fn refuse_once() -> Result<bool> {
     let mut same = true;
     loop {
         same &= work::registers(5, 50) == expected;
-        sys::emulation::strange();
+        emulation::strange();
         let p = emulation::progress().ok_or(sys::Error::NotReady)?;
         if p.status == status::BACK {
             println!("on {}: it {p}", dyad::isa());
@@ -101,9 +101,9 @@ pub fn refused() -> Result<()> {
         let p = emulation::progress().ok_or(sys::Error::NotReady)?;
         println!("on {isa}: it {p}");
         // Nothing is left of the request.
-        dyad::migrate_point();
+        dyad::thread::migrate_point();
         let native = dyad::node() == here && dyad::isa() == isa;
-        let named = p.refused_at == sys::emulation::strange_at() && {
+        let named = p.refused_at == emulation::strange_at() && {
             let (bytes, len) = p.refused_bytes;
             match isa {
                 Isa::X86_64 => len >= 2 && bytes[..2] == [0xd9, 0xd0],

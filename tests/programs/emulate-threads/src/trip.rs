@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 
 use dyad::emulation::{self, status};
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 use dyad::sys;
 
 use crate::work;

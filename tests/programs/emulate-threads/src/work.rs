@@ -3,7 +3,7 @@
 use core::hint::black_box;
 
 use dyad::emulation::Registers;
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 
 /// One more value in a hash.
 fn mix(hash: u64, value: u64) -> u64 {
@@ -122,14 +122,14 @@ pub fn descend(depth: u64, seed: u64, turns: u64, above: &[u64; 10]) -> Result<u
     let own = seed_of(depth, seed);
     let before = registers(own, turns);
     let held = hold(own, 2 * turns);
-    dyad::migrate_point();
+    dyad::thread::migrate_point();
     let below = match depth {
         0 => 0,
         _ => descend(depth - 1, seed, turns, &mine)?,
     };
     let held_behind = hold(own, 2 * turns);
     let behind = registers(own, turns);
-    dyad::migrate_point();
+    dyad::thread::migrate_point();
     if behind != before {
         return Err("a computation gives something else");
     }

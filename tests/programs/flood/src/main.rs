@@ -22,7 +22,7 @@ extern crate alloc;
 use core::hint::black_box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::sys::cap::{Cap, Space};
 use dyad::sys::raw;
 use dyad::{Isa, report, sys, system, thread};

@@ -15,8 +15,8 @@
 #![no_main]
 #![deny(unsafe_code)]
 
-use dyad::prelude::*;
-use dyad::{migration, report, sys};
+use dyad::prelude::task::*;
+use dyad::{report, sys};
 
 /// Words that are filled in each step.
 const WORDS: usize = 4096;
@@ -97,14 +97,14 @@ async fn ask(away: NodeId) -> Result<(u64, u64)> {
     let (mut asked, mut arrived) = (0, 0);
     for n in 0..ASKS {
         let to = if n % 2 == 0 { away } else { home };
-        match migration::request(0, to) {
+        match request_migration(to) {
             Err(sys::Error::NodeDead) => break,
             other => other?,
         };
         sleep(Duration::from_millis(2)).await;
         let is_there = node() == to;
         // A node that has died since it was asked for was not to be reached.
-        if !is_there && migration::request(0, to) == Err(sys::Error::NodeDead) {
+        if !is_there && request_migration(to) == Err(sys::Error::NodeDead) {
             break;
         }
         asked += 1;
@@ -145,7 +145,7 @@ async fn main(args: Args) -> Result<()> {
             format_args!("{arrived} of {asked}"),
         );
     }
-    let moves: u64 = dyad::migrations().iter().map(|c| c.count).sum();
+    let moves: u64 = dyad::task::migrations().iter().map(|c| c.count).sum();
     report::counter("migrate-tasks.moves", moves);
     report::check(
         "migrate-tasks.done",

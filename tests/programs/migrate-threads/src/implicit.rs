@@ -12,8 +12,8 @@
 use core::hint::black_box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use dyad::prelude::*;
-use dyad::{migration, report, thread};
+use dyad::prelude::thread::*;
+use dyad::{report, thread};
 
 use crate::constructs::mix;
 
@@ -79,7 +79,7 @@ fn ask(home: NodeId, away: NodeId) -> Result<()> {
             0 => away,
             _ => home,
         };
-        migration::request(0, to)?;
+        thread::request_migration(0, to)?;
         thread::sleep(Duration::from_millis(1));
     }
     Ok(())
@@ -95,7 +95,7 @@ fn asked(name: &str, away: NodeId, work: fn(u64, u64) -> (u64, u64)) -> Result<(
     let moves = CHANGES.load(Ordering::Relaxed);
     ASK.store(false, Ordering::Relaxed);
     asking.join()??;
-    migration::withdraw(0)?;
+    thread::withdraw_migration(0)?;
     let (still, again) = work(rounds, u64::MAX);
     report::check(
         name,
@@ -109,7 +109,7 @@ fn asked(name: &str, away: NodeId, work: fn(u64, u64) -> (u64, u64)) -> Result<(
 fn moved_by(what: &str, [home, away]: [NodeId; 2], f: impl FnOnce() -> Result<()>) -> Result<bool> {
     let before = isa();
     let to = if node() == home { away } else { home };
-    dyad::plain::request(to);
+    thread::request_migration(thread::current().number(), to)?;
     f()?;
     // No system call.
     let moved = isa() != before;

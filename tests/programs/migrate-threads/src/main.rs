@@ -19,7 +19,7 @@ mod play;
 mod scenes;
 mod schedule;
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 
 #[dyad::main(points = "syscalls")]
 fn main(args: Args) -> Result<()> {

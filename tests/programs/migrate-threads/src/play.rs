@@ -1,6 +1,6 @@
 //! One play of a scene, and what comes of it.
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 
 use crate::schedule::{self, Schedule};
 

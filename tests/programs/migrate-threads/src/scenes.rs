@@ -23,7 +23,7 @@ mod references;
 mod text;
 mod traits;
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 use dyad::report;
 
 use crate::play::{Outcome, Play};

@@ -4,7 +4,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 
 /// When to move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,7 +110,7 @@ pub fn go() -> Result<()> {
 #[inline(always)]
 pub fn point() {
     let due = due();
-    dyad::migrate_point();
+    dyad::thread::migrate_point();
     if let Some(to) = due {
         arrived(to);
     }
@@ -123,7 +123,10 @@ fn due() -> Option<NodeId> {
     let every = EVERY.load(Ordering::Relaxed);
     let due = (every != 0 && n.is_multiple_of(every)) || AT.load(Ordering::Relaxed) == n;
     let there = if due { elsewhere() } else { None };
-    there.inspect(|there| dyad::plain::request(*there))
+    there.filter(|there| {
+        let own = dyad::thread::current().number();
+        dyad::thread::request_migration(own, *there).is_ok()
+    })
 }
 
 #[inline(never)]

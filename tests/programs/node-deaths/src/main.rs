@@ -15,7 +15,7 @@
 #![no_main]
 #![deny(unsafe_code)]
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::report;
 
 /// Bytes written on each trip.
@@ -59,7 +59,7 @@ impl Options {
                     Error::usage(format_args!("{name}: there are nodes 0 to {last}, not {n}"))
                 }),
         };
-        let home = node("--home")?.unwrap_or(dyad::prelude::node());
+        let home = node("--home")?.unwrap_or(dyad::node());
         let partner = system
             .nodes()
             .filter(|n| n.id != home)

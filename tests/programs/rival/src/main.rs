@@ -22,7 +22,7 @@ extern crate alloc;
 use core::hint::black_box;
 use core::time::Duration;
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::{emulation, report, sys, thread};
 use dyad_abi::emulation::{Page, page, ready};
 use dyad_abi::record::name;

@@ -17,7 +17,7 @@
 #![no_main]
 #![deny(unsafe_code)]
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::report;
 use dyad::sys::marker;
 use dyad_abi::marker::WindowId;

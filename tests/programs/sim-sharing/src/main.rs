@@ -27,7 +27,7 @@
 use core::hint::black_box;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::report;
 use dyad::sys::marker;
 use dyad_abi::marker::WindowId;

@@ -20,7 +20,7 @@
 use core::hint::black_box;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::report;
 use dyad::sys::{self, marker};
 use dyad_abi::clock::SimCounter;

@@ -8,8 +8,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad_abi::cap::{CapType, Event, ObjectKind, ReceiveOp, Rights, Stopped, ThreadOp};
 use dyad_abi::service::{INFO_BASE, scheduler_line, slot};
 use dyad_abi::{CpuId, Error, NodeId};
+use dyad_rt::Lock;
 use dyad_services::rt::{self, Call};
-use dyad_sys::Lock;
 use dyad_sys::cap::{Cap, Memory, Place, Thread, ThreadSetup, Until};
 
 use crate::actor::{Actor, GUESTS, WORKERS, actor};

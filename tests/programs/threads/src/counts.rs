@@ -4,8 +4,8 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use dyad::prelude::*;
-use dyad::sys::futex;
+use dyad::futex;
+use dyad::prelude::task::*;
 use dyad::{report, sys, thread};
 use dyad_abi::clock::KernelCounter;
 

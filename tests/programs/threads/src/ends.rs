@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::sync::{Condvar, Mutex};
 use dyad::{heap, report, sys, thread};
 
@@ -22,7 +22,7 @@ const LAST_PAGE: usize = PLACED - 512;
 
 fn ready() {
     READY.fetch_add(1, Ordering::Release);
-    sys::futex::wake_all(&READY);
+    dyad::futex::wake_all(&READY);
 }
 
 /// Waits until so many threads are what they are to be.
@@ -33,7 +33,7 @@ fn until_ready(count: u32) {
             return;
         }
         let end = Instant::now() + Duration::from_millis(100);
-        let _ = sys::futex::wait(&READY, now, end.as_nanos());
+        let _ = dyad::futex::wait(&READY, now, end.as_nanos());
     }
 }
 
@@ -179,7 +179,7 @@ pub fn overflow() -> Result<()> {
 
 /// State of the first thread is used by another one.
 pub fn asynchronous() -> Result<()> {
-    thread::spawn(|| drop(dyad::spawn(async {})))?.join()
+    thread::spawn(|| drop(dyad::task::spawn(async {})))?.join()
 }
 
 static PILE: Mutex<Vec<Vec<u64>>> = Mutex::new(Vec::new());
@@ -201,11 +201,11 @@ fn worker(n: u64, end: Instant) -> u64 {
             assert!(others.iter().all(|&w| w == others[0]));
         }
         DONE.fetch_add(1, Ordering::Release);
-        sys::futex::wake(&DONE, 1);
+        dyad::futex::wake(&DONE, 1);
         if rounds.is_multiple_of(16) {
             let now = DONE.load(Ordering::Acquire);
             let soon = Instant::now() + Duration::from_millis(1);
-            let _ = sys::futex::wait(&DONE, now, soon.as_nanos());
+            let _ = dyad::futex::wait(&DONE, now, soon.as_nanos());
         }
         rounds += 1;
     }

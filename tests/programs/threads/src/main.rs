@@ -6,7 +6,7 @@
 //! | `all` | `spawn`, `heap`, `sync`, `scope`, `many`, `futex`, one after the other |
 //! | `spawn` | threads on every node say where they are; their ids, and what they give back, are seen here |
 //! | `heap` | all allocate and free, and free what others have allocated |
-//! | `sync` | mutex, condition, barrier, semaphore, once: nothing is lost, nobody is in the way |
+//! | `sync` | mutex, reader-writer lock, condition, barrier, semaphore, once, channel, parking: nothing is lost, nobody is in the way |
 //! | `scope` | threads that borrow, and threads of those |
 //! | `many` | as many threads as there can be, and one more, twice |
 //! | `futex` | two threads in turn, on two nodes: `--turns` wake-ups |
@@ -36,7 +36,7 @@ mod served;
 mod share;
 mod turns;
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::thread;
 
 /// The live nodes.

@@ -4,9 +4,10 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::report;
-use dyad::sync::{Barrier, Condvar, Mutex, Once, Semaphore};
+use dyad::sync::{Barrier, Condvar, Mutex, Once, RwLock, Semaphore, mpsc};
+use dyad::thread;
 
 use crate::{nodes, on_all};
 
@@ -22,6 +23,8 @@ static INSIDE: AtomicU32 = AtomicU32::new(0);
 static MOST: AtomicU32 = AtomicU32::new(0);
 static QUEUE: Mutex<VecDeque<u64>> = Mutex::new(VecDeque::new());
 static FILLED: Condvar = Condvar::new();
+/// Two words that only writers may see different.
+static PAIR: RwLock<[u64; 2]> = RwLock::new([0; 2]);
 
 /// A queue through which producers and consumers on all nodes pass numbers.
 fn pass(n: usize) -> u64 {
@@ -93,7 +96,106 @@ pub fn sync() -> Result<()> {
         sum == expected && QUEUE.lock().is_empty(),
         format_args!("{sum} of {expected}"),
     );
+    rwlock()?;
+    channel()?;
+    parking()?;
     barrier()
+}
+
+/// Writers on all nodes change two words one after the other; no reader sees them different.
+fn rwlock() -> Result<()> {
+    let whole = on_all(EACH, |n| {
+        let mut whole = true;
+        for _ in 0..ROUNDS {
+            if n.is_multiple_of(EACH) {
+                let mut pair = PAIR.write();
+                pair[0] += 1;
+                let seen = core::hint::black_box(pair[0]);
+                pair[1] = seen;
+            } else {
+                let pair = PAIR.read();
+                whole &= pair[0] == core::hint::black_box(&pair)[1];
+            }
+        }
+        whole
+    })?;
+    let writers = whole.len().div_ceil(EACH) as u64;
+    let last = *PAIR.read();
+    report::check(
+        "threads.rwlock",
+        whole.iter().all(|w| *w) && last == [writers * ROUNDS; 2],
+        format_args!("{last:?} by {writers} writers"),
+    );
+    Ok(())
+}
+
+/// A channel with little room: what each thread sends comes in its order, and the channel ends with the last sender.
+fn channel() -> Result<()> {
+    let nodes = nodes()?;
+    let (send, receive) = mpsc::sync_channel(4);
+    let mut senders = Vec::new();
+    for n in 0..EACH * nodes.len() {
+        let send = send.clone();
+        senders.push(thread::spawn_on(nodes[n % nodes.len()], move || {
+            (0..ROUNDS).all(|i| send.send((n, i)).is_ok())
+        })?);
+    }
+    drop(send);
+    let mut next = vec![0; senders.len()];
+    let mut in_order = true;
+    for (from, i) in receive.iter() {
+        in_order &= next[from] == i;
+        next[from] += 1;
+    }
+    let mut sent = true;
+    for sender in senders {
+        sent &= sender.join()?;
+    }
+    report::check(
+        "threads.channel",
+        in_order && sent && next.iter().all(|n| *n == ROUNDS),
+        format_args!("{next:?}"),
+    );
+    Ok(())
+}
+
+/// Two threads, on two nodes if there are two, that park and unpark each other in turn.
+fn parking() -> Result<()> {
+    let nodes = nodes()?;
+    let turn = Arc::new(AtomicU32::new(0));
+    let first = thread::current();
+    let theirs = turn.clone();
+    let last = nodes[nodes.len() - 1];
+    let other = thread::spawn_on(last, move || {
+        for n in (0..2 * ROUNDS as u32).step_by(2) {
+            while theirs.load(Ordering::Acquire) != n + 1 {
+                thread::park();
+            }
+            theirs.store(n + 2, Ordering::Release);
+            first.unpark();
+        }
+    })?;
+    for n in (0..2 * ROUNDS as u32).step_by(2) {
+        turn.store(n + 1, Ordering::Release);
+        other.thread().unpark();
+        while turn.load(Ordering::Acquire) != n + 2 {
+            thread::park();
+        }
+    }
+    other.join()?;
+    let turns = turn.load(Ordering::Relaxed);
+    let (start, time) = (Instant::now(), Duration::from_millis(3));
+    // What is left of the last turn makes one wait none.
+    for _ in 0..2 {
+        thread::park_timeout(time);
+    }
+    let took = start.elapsed();
+    report::check(
+        "threads.parking",
+        turns == 2 * ROUNDS as u32 && took >= time,
+        format_args!("{turns} turns, then {took:?}"),
+    );
+    Ok(())
 }
 
 /// In each round all add, meet, look, and meet again.

@@ -6,7 +6,7 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::{report, sys, thread};
 
 use crate::nodes;

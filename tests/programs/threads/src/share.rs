@@ -3,8 +3,8 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use dyad::prelude::*;
-use dyad::sys::futex;
+use dyad::futex;
+use dyad::prelude::task::*;
 use dyad::{report, sys, thread};
 
 use crate::{nodes, on_all};

@@ -4,8 +4,8 @@
 use alloc::vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use dyad::prelude::*;
-use dyad::sys::futex;
+use dyad::futex;
+use dyad::prelude::task::*;
 use dyad::{report, thread};
 use workloads::micro::pingpong::{Futex, Played, Player, Table};
 

@@ -20,7 +20,7 @@ extern crate alloc;
 use core::hint::black_box;
 use core::time::Duration;
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::{emulation, report, sys};
 use dyad_abi::emulation::status;
 use dyad_abi::service::memory::Question;
@@ -178,7 +178,7 @@ async fn move_away() -> Result<Duration> {
         }
     }
     // The poll ends, and what is interpreted with it.
-    dyad::yield_now().await;
+    dyad::task::yield_now().await;
     match dyad::node() == to {
         true => Ok(took),
         false => Err(Error::msg(format!("it is on {}", dyad::node()))),

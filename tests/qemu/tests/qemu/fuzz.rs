@@ -26,7 +26,7 @@ const OTHER: &str = r#"#![no_std]
 #![no_main]
 extern crate alloc;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 static EVERY: AtomicU64 = AtomicU64::new(0);
 static POINTS: AtomicU64 = AtomicU64::new(0);
 static MOVES: AtomicU64 = AtomicU64::new(0);

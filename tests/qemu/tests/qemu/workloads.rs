@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use dyad_abi::Isa::{Aarch64, X86_64};
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
 
@@ -53,6 +54,7 @@ pub fn trials() -> Vec<Trial> {
         .with_kind("system")
         .with_ignored_flag(!long),
         times::test("workloads::micro_finds_what_it_left", micro).with_kind("system"),
+        times::test("workloads::tasks_wait_for_each_other_and_for_time", tasks).with_kind("system"),
     ]
 }
 
@@ -78,6 +80,32 @@ fn micro() -> Result<(), Failed> {
         (5, 8) => Ok(()),
         other => Err(format!("{other:?} checks\n\nconsole:\n{text}").into()),
     }
+}
+
+/// Tasks at home on both ISAs, and one more node.
+fn tasks() -> Result<(), Failed> {
+    for nodes in [&[X86_64, Aarch64][..], &[Aarch64, X86_64, Aarch64]] {
+        let config = RunConfig {
+            nodes: nodes.to_vec(),
+            work: Work::App {
+                app: "tasks".into(),
+                args: String::new(),
+            },
+            timeout: Some(Duration::from_secs(120)),
+            ..RunConfig::default()
+        };
+        let (report, text) = console::run(&config);
+        if let Some(why) = report.failure() {
+            return Err(format!("{why}\n\nconsole:\n{text}").into());
+        }
+        let checks = report.checks.iter();
+        let good = checks.filter(|c| c.ok && c.name.starts_with("tasks."));
+        let good = good.count();
+        if good != 6 {
+            return Err(format!("{good} checks of 6\n\nconsole:\n{text}").into());
+        }
+    }
+    Ok(())
 }
 
 /// What a run has printed, and its points and moves by kernel.

@@ -10,7 +10,7 @@
 //! What is reported is in the module [`figures`](crate::figures); the operation is `emulate_to_point`, and ends
 //! when the thread is on the other side: nothing of the way back counts. Its phases by the clock are
 //! *out*, until interpreting begins; *there*, until the point; *back*, until the thread runs natively
-//! behind it. Its window is that of the runtime (`dyad_sys::emulation::WINDOW`), on the other side: from
+//! behind it. Its window is that of the runtime (`dyad::emulation::WINDOW`), on the other side: from
 //! the first interpreted instruction to the landing. More figures:
 //!
 //! | figure | what |
@@ -21,9 +21,9 @@
 use core::hint::black_box;
 
 use crate::figures::{Direction, away};
+use dyad::emulation::WINDOW;
 use dyad::emulation::{self, status};
-use dyad::prelude::*;
-use dyad::sys::emulation::WINDOW;
+use dyad::prelude::thread::*;
 use dyad::sys::marker;
 use dyad::{report, sys, thread};
 
@@ -67,7 +67,7 @@ fn once(direction: &Direction, each: u64, nth: u64, taken: &mut Taken) -> Result
     emulation::request(direction.away, asked)?;
     loop {
         taken.good &= turns(nth, each) == expected;
-        dyad::migrate_point();
+        dyad::thread::migrate_point();
         let now = Instant::now();
         let p = emulation::progress().ok_or(sys::Error::NotReady)?;
         if p.status == status::LANDED && p.landings == nth + 1 {

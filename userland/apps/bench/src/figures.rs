@@ -15,7 +15,7 @@
 //! Slot `s` has two windows: number `FREE + 2 s` on the CPU where the operation begins, `FREE + 2 s + 1`
 //! on the other one.
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::report;
 use dyad_abi::marker::WindowId;
 

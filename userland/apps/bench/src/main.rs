@@ -22,7 +22,7 @@ mod kernel;
 mod migration;
 mod threads;
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 
 /// What the command line asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@
 //! with others, and `thread_ping_pong_depth4`, below four frames full of what is needed again.
 
 use crate::figures::{Direction, at_home, away, nanos};
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 use dyad::sys::marker;
 use dyad::{report, thread};
 use workloads::micro::depth::{Bottom, Kind, descend, expected};

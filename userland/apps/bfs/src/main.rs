@@ -17,7 +17,7 @@
 #![no_main]
 #![deny(unsafe_code)]
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::report;
 use dyad::sides::Sides;
 use dyad::sys::marker;

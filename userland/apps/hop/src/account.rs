@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 
 /// A duration with three significant digits and a fitting unit.
 pub struct Short(pub Duration);

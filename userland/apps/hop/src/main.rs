@@ -11,7 +11,7 @@
 mod account;
 mod pointers;
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::{report, system};
 use npb_kernels::is::{Class, ITERATIONS, Is, TEST_KEYS, WrongRank};
 
@@ -66,7 +66,7 @@ async fn main(args: Args) -> Result<()> {
     let lap = last_lap(&system, home, &is, &mut account).await?;
 
     account.print();
-    let migrations: u64 = dyad::migrations().iter().map(|c| c.count).sum();
+    let migrations: u64 = dyad::task::migrations().iter().map(|c| c.count).sum();
     let pointers = match &views {
         Some((at_home, abroad)) => at_home.compare(abroad, &system),
         None => Err("nothing was looked at".to_string()),

@@ -4,7 +4,7 @@
 use core::hint::black_box;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::{sys, system};
 use npb_kernels::is::{Class, Is};
 

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use dyad::msg::{Config, Delay, Error as MsgError, Kind, Level, Mode, Network};
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::report;
 use dyad::thread;
 
@@ -101,11 +101,11 @@ pub async fn tasks(count: u64) -> Result<()> {
             Ok::<u64, Error>(good)
         }
     };
-    let (first, second) = (dyad::spawn(ask(0)), dyad::spawn(ask(1)));
+    let (first, second) = (dyad::task::spawn(ask(0)), dyad::task::spawn(ask(1)));
     let mut turns = 0u64;
     while !(first.is_finished() && second.is_finished()) {
         turns += 1;
-        dyad::sleep(Duration::from_micros(500)).await;
+        dyad::task::sleep(Duration::from_micros(500)).await;
     }
     let good = first.await? + second.await?;
     let mut end = network.endpoint(0, Mode::Doorbell)?;

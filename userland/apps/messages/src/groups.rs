@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use dyad::msg::{Config, Error as MsgError, Level, Mode, Network};
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::report;
 use dyad::thread;
 

@@ -25,7 +25,7 @@ mod calls;
 mod groups;
 mod streams;
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 
 /// The live nodes.
 fn nodes() -> Result<Vec<NodeId>> {

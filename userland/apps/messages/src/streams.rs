@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use dyad::msg::{Config, Counters, Endpoint, Level, MAX_MESSAGE_BYTES, Mode, Network, STARVATION};
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::report;
 use dyad::thread;
 

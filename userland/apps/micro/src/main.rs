@@ -17,7 +17,7 @@
 #![no_main]
 #![deny(unsafe_code)]
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 use dyad::{report, thread};
 use workloads::micro::depth::{Kind, descend, expected};
 use workloads::micro::pages::{Act, LINES, Pages, Pattern, Side};

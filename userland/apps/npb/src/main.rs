@@ -21,7 +21,7 @@ extern crate alloc;
 mod tasks;
 mod threads;
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 use dyad::sys::marker;
 use dyad_abi::marker::WindowId;
 use npb_kernels::class::Class;

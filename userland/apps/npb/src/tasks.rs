@@ -2,7 +2,7 @@
 
 use core::fmt::Display;
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::report;
 use dyad::sides::Sides;
 use npb_kernels::class::Class;

@@ -6,7 +6,7 @@
 
 use core::cell::Cell;
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 use dyad::{report, thread};
 use npb_kernels::class::Class;
 use npb_kernels::kernel::Kernel;
@@ -108,7 +108,7 @@ impl Route {
     /// for it.
     #[inline(always)]
     fn point(&self) {
-        dyad::migrate_point();
+        dyad::thread::migrate_point();
         if self.every | self.at != 0 {
             self.count();
         }

@@ -40,33 +40,33 @@ const PLAIN: &str = r#"
         #[allow(unsafe_code)]
         #[unsafe(no_mangle)]
         extern "C" fn _dyad_start(argument: u64) -> ! {
-            ::dyad::plain::start(argument)
+            ::dyad::rt::plain::start(argument)
         }
 
         #[cfg(target_os = "none")]
         #[allow(unsafe_code)]
         #[unsafe(no_mangle)]
         extern "C" fn dyad_spine_root(argument: u64) -> u64 {
-            ::dyad::plain::CALL(argument, MAIN)
+            ::dyad::rt::plain::CALL(argument, MAIN)
         }
 
         #[cfg(target_os = "none")]
         #[allow(unsafe_code)]
         #[unsafe(no_mangle)]
         extern "C" fn dyad_spine_leave(frame: u64, back: u64) {
-            ::dyad::plain::leave(frame, back)
+            ::dyad::rt::plain::leave(frame, back)
         }
 
         #[cfg(target_os = "none")]
         #[allow(unsafe_code)]
         #[unsafe(no_mangle)]
         extern "C" fn dyad_spine_done(code: u64) -> ! {
-            ::dyad::plain::done(code)
+            ::dyad::rt::plain::done(code)
         }
 
         #[cfg(not(target_os = "none"))]
         fn start(argument: u64) -> ! {
-            ::dyad::plain::done(::dyad::plain::CALL(argument, MAIN))
+            ::dyad::rt::plain::done(::dyad::rt::plain::CALL(argument, MAIN))
         }
 
         #[cfg(not(target_os = "none"))]
@@ -216,8 +216,7 @@ fn points_in(item: &TokenStream) -> Result<(), (Span, &'static str)> {
                 "fn" => return Ok(()),
                 "pub" | "unsafe" => {}
                 "async" => {
-                    let message =
-                        "an async function migrates where it awaits: dyad::migrate(isa).await";
+                    let message = "an async function migrates where it awaits: dyad::task::migrate(isa).await";
                     return Err((last, message));
                 }
                 _ => return Err((last, WHAT)),

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use core::time::Duration;
 
-use dyad_sys::futex;
+use dyad_rt::futex;
 
 use super::{A, X, id, run};
 use crate::{Instant, Result, rt, sys, thread};
@@ -146,7 +146,7 @@ fn waiters_that_are_lost_are_not_counted() {
         let (crowd, waiters) = Crowd::new(WAITERS, in_turn)?;
         crowd.wake(17);
         crowd.are_out(17);
-        sys::host::kill_node(id(1));
+        dyad_host::kill_node(id(1));
         let left = crowd.left_on(0);
         assert!(left > 3 && crowd.left_on(1) > 0);
         for count in [3, left - 3] {
@@ -184,7 +184,7 @@ fn a_waker_that_is_lost_leaves_nobody_behind() {
         })?;
         until(|| crowd.by_lost.load(SeqCst) >= WAKES);
         // It gets no further than to its next call, which may be between taking a waiter and waking it.
-        sys::host::kill_node(id(1));
+        dyad_host::kill_node(id(1));
         let mut woken = 0;
         let all = WAITERS as u32 - 1;
         until(|| {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::heap::{self, Placed};
-use crate::sys::heap::chosen;
+use dyad_rt::heap::chosen;
 
 fn refused<T>(result: Result<T>) -> Option<sys::Error> {
     result.err().and_then(|e| e.system())

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
-use dyad_sys::futex;
+use dyad_rt::futex;
 
 use super::{A, X, id, run};
 use crate::sync::{Barrier, Condvar, Mutex, Once, Semaphore};
@@ -51,7 +51,7 @@ fn threads_are_not_started_where_there_is_nothing() {
         let error = |e: Result<thread::JoinHandle<()>>| e.err().and_then(|e| e.system());
         let nowhere = thread::spawn_on(id(2), || ());
         assert_eq!(error(nowhere), Some(sys::Error::NoSuchNode));
-        sys::host::kill_node(id(1));
+        dyad_host::kill_node(id(1));
         let dead = thread::spawn_on(id(1), || ());
         assert_eq!(error(dead), Some(sys::Error::NodeDead));
         // Neither has cost a number, or what it had captured.
@@ -245,12 +245,12 @@ fn any_thread_can_end_the_program() {
 #[test]
 fn async_tasks_are_for_the_first_thread() {
     async fn main() -> Result<()> {
-        thread::spawn(|| drop(crate::spawn(async {})))?.join()
+        thread::spawn(|| drop(crate::task::spawn(async {})))?.join()
     }
     assert_eq!(outcome_of!(&[X, A], main).code, 101);
     // While one waits for a thread, a task on the first one goes on afterwards.
     async fn both() -> Result<()> {
-        let task = crate::spawn(async { 3 });
+        let task = crate::task::spawn(async { 3 });
         let thread = thread::spawn(|| 4)?;
         let sum = thread.join()? + task.await;
         (sum == 7).then_some(()).ok_or_else(|| Error::msg(sum))

@@ -10,10 +10,10 @@ use dyad_abi::user::{
     Stack,
 };
 use dyad_abi::{Error, Isa, NodeId, Result};
+use dyad_rt::Lock;
 use dyad_services::ending::Ending;
 use dyad_services::rt::{self, Call};
 use dyad_services::text::Text;
-use dyad_sys::Lock;
 use dyad_sys::cap::{Cap, Thread};
 
 use crate::blocks::{self, Who};

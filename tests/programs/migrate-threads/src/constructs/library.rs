@@ -10,7 +10,7 @@ use core::fmt::Write;
 use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use alloc::rc::Rc;
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 
 use super::{Line, mix};
 use crate::schedule::point;

@@ -27,7 +27,7 @@ mod threads;
 
 use core::ops::RangeInclusive;
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 use dyad::report;
 
 use crate::schedule::{self, Schedule};

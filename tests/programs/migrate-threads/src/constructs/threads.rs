@@ -1,7 +1,7 @@
 //! Threads that migrate, all of them: started anywhere, nested, meeting under locks, ending wherever
 //! they are.
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 use dyad::sync::{Barrier, Condvar, Mutex};
 use dyad::thread;
 
@@ -273,7 +273,7 @@ pub fn asked(threads: u64, steps: u64, moves: u64) -> Result<(u64, u64)> {
                 n += 1;
             }
             thread::sleep(Duration::from_micros(500));
-            dyad::migrate_point();
+            dyad::thread::migrate_point();
             if node() != last {
                 MOVED.fetch_add(1, Ordering::Relaxed);
                 last = node();

@@ -5,7 +5,7 @@ use core::fmt::Write;
 
 use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 
 use crate::schedule::point;
 

@@ -10,7 +10,7 @@ use alloc::borrow::Cow;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 
 use crate::schedule::point;
 

@@ -7,7 +7,7 @@ use core::fmt::Write;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 
 use crate::schedule::point;
 

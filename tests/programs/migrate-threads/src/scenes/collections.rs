@@ -5,7 +5,7 @@ use core::fmt::Write;
 
 use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap, LinkedList, VecDeque, btree_map::Entry};
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 
 use crate::schedule::point;
 

@@ -13,7 +13,7 @@ use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::task::Wake;
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 
 use crate::schedule::point;
 

@@ -9,7 +9,7 @@ use core::ops::{
     BitXorAssign, Bound, ControlFlow, Deref, DerefMut, Not, RangeBounds, RangeInclusive, Shl,
 };
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 
 use crate::schedule::point;
 

@@ -6,7 +6,7 @@ use core::iter;
 
 use alloc::collections::BTreeMap;
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 
 use crate::schedule::point;
 

@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 
 use crate::schedule::point;
 

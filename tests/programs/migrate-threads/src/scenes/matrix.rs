@@ -4,7 +4,7 @@
 use core::fmt::Write;
 use core::ops::{Add, AddAssign, Index, IndexMut, Mul, Neg, Sub};
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 
 use crate::schedule::point;
 

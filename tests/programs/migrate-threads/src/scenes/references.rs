@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use core::fmt::Write;
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 
 use crate::schedule::point;
 

@@ -7,7 +7,7 @@ use core::str::FromStr;
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 
 use crate::schedule::point;
 

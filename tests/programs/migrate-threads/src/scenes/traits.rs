@@ -8,7 +8,7 @@ use core::marker::PhantomData;
 use alloc::rc::{Rc, Weak};
 use alloc::sync::Arc;
 
-use dyad::prelude::*;
+use dyad::prelude::thread::*;
 
 use crate::schedule::point;
 

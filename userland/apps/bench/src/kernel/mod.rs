@@ -28,7 +28,7 @@ mod server;
 mod window;
 mod worker;
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::report;
 use dyad_abi::NodeId;
 use dyad_abi::cap::{SinvOp, call_word};

@@ -10,7 +10,7 @@
 //! | `calls` | calls: vertices found, the root not among them |
 //! | `edges` | edges that were looked at, each from both of its ends |
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::sys::marker;
 use dyad::{heap, report};
 use dyad_abi::marker::{BenchMemory, BenchOp};

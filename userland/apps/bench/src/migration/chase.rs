@@ -15,7 +15,7 @@
 //! | `steps`, `far_ns`, `near_ns` | steps in one go, and how long they took from here and from there |
 //! | `works`, `works_ns` | how often the other work was done, and how long it took |
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::sys::marker;
 use dyad::{heap, report};
 use workloads::micro::chase::Chase;

@@ -6,7 +6,7 @@
 //! | `kernel_op` | the operation whose windows it is: kernels mark the ends that programs cannot see |
 //! | `n`, `ns` | calls by the clock |
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::sys::marker;
 use dyad_abi::marker::{BenchMemory, BenchOp};
 

@@ -11,8 +11,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use dyad::prelude::*;
-use dyad::sys::futex;
+use dyad::futex;
+use dyad::prelude::task::*;
 use dyad::sys::marker;
 use dyad::thread;
 use dyad_abi::clock::KernelCounter;

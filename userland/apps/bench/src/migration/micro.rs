@@ -4,7 +4,7 @@
 use core::hint::black_box;
 use core::mem::MaybeUninit;
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 use dyad::report;
 use dyad::sys::marker;
 use dyad_abi::clock::KernelCounter;

@@ -24,7 +24,7 @@ mod micro;
 use core::fmt::Display;
 use core::str::FromStr;
 
-use dyad::prelude::*;
+use dyad::prelude::task::*;
 
 use crate::figures::Direction;
 

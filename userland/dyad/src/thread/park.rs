@@ -1,0 +1,109 @@
+//! Threads that wait until others unpark them.
+//!
+//! ```text
+//!   EMPTY ──park──▶ PARKED ──unpark──▶ NOTIFIED ──the thread goes on──▶ EMPTY
+//!     └───unpark──▶ NOTIFIED ──park, which does not wait──▶ EMPTY
+//! ```
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+
+use dyad_rt::futex;
+use dyad_rt::sync::PATIENCE_NS;
+use dyad_sys as sys;
+use dyad_sys::thread::Number;
+
+use super::{MAX, Thread};
+use crate::Instant;
+
+const EMPTY: u32 = 0;
+const PARKED: u32 = 1;
+const NOTIFIED: u32 = 2;
+
+/// The word of a thread; words of several nodes' threads do not share lines.
+#[repr(align(64))]
+struct Token(AtomicU32);
+
+dyad_rt::program_local! {
+    static TOKENS: [Token; MAX] = [const { Token(AtomicU32::new(EMPTY)) }; MAX];
+}
+
+fn of<R>(thread: Number, f: impl FnOnce(&AtomicU32) -> R) -> R {
+    TOKENS.with_any(|tokens| f(&tokens[thread.get() as usize].0))
+}
+
+/// A thread of this number begins: what its predecessor was told is not for it.
+pub(super) fn begin(thread: Number) {
+    of(thread, |word| word.store(EMPTY, Ordering::Relaxed));
+}
+
+/// Waits until somebody [unparks](Thread::unpark) this thread; at once if somebody has since it last waited. Comes back
+/// for no reason at times, so callers look whether what they wait for has happened.
+///
+/// ```no_run
+/// use core::sync::atomic::{AtomicBool, Ordering};
+/// use dyad::thread;
+///
+/// # fn main() -> dyad::Result<()> {
+/// static READY: AtomicBool = AtomicBool::new(false);
+///
+/// let waiter = thread::spawn(|| {
+///     while !READY.load(Ordering::Acquire) {
+///         thread::park();
+///     }
+/// })?;
+/// READY.store(true, Ordering::Release);
+/// waiter.thread().unpark();
+/// waiter.join()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// On the first thread, async tasks wait too.
+///
+/// # Panics
+///
+/// In an invocation, where the thread is that of the caller.
+pub fn park() {
+    wait(None);
+}
+
+/// As [`park`], for a time at most.
+///
+/// # Panics
+///
+/// As [`park`].
+pub fn park_timeout(time: Duration) {
+    wait(Some(Instant::now() + time));
+}
+
+fn wait(deadline: Option<Instant>) {
+    let own = sys::thread::number().expect("an invocation is on a thread of its caller");
+    of(own, |word| {
+        let (order, look) = (Ordering::Acquire, Ordering::Relaxed);
+        if word.compare_exchange(EMPTY, PARKED, order, look).is_ok() {
+            loop {
+                let patience = Instant::now() + Duration::from_nanos(PATIENCE_NS);
+                let until = deadline.map_or(patience, |d| d.min(patience));
+                let waited = futex::wait(word, PARKED, until.as_nanos());
+                let is_over = deadline.is_some_and(|d| Instant::now() >= d);
+                if waited != Err(sys::Error::TimedOut) || is_over {
+                    break;
+                }
+            }
+        }
+        word.swap(EMPTY, Ordering::Acquire);
+    });
+}
+
+impl Thread {
+    /// Ends the thread's [`park`], or lets its next one be none. Of a thread that has ended this means nothing, or wakes
+    /// one that has its number now.
+    pub fn unpark(self) {
+        of(self.of_program(), |word| {
+            if word.swap(NOTIFIED, Ordering::Release) == PARKED {
+                futex::wake(word, 1);
+            }
+        });
+    }
+}

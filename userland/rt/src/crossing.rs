@@ -1,0 +1,220 @@
+//! What crossing calls carry, checked when programs are compiled, and a call whose loss is heard of. See the
+//! module of this name of `dyad`.
+
+#![allow(unsafe_code)]
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
+
+use dyad_abi::{Error, Result};
+use dyad_sys::raw;
+
+use crate::spine;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Types that a function may take which runs on one ISA only.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot cross between instruction sets",
+    label = "neither an integer of 32 or 64 bits, nor a floating-point number, nor a thin pointer",
+    note = "pass it by reference: memory has the same addresses on both"
+)]
+pub trait Crosses: sealed::Sealed {
+    /// Whether it is in a floating-point register.
+    const FLOAT: bool;
+}
+
+/// What such a function may return.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot come back from another instruction set",
+    label = "neither nothing, nor an integer of 32 or 64 bits, a floating-point number, or a thin pointer",
+    note = "have the caller pass a reference to where the result is to be put"
+)]
+pub trait ComesBack {}
+
+impl ComesBack for () {}
+impl<T: Crosses> ComesBack for T {}
+
+/// Integers and pointers as they are in a register.
+pub trait Word: Sized {
+    /// The register.
+    fn word(self) -> u64;
+    /// What is in one, whose upper half means nothing if this has 32 bits.
+    fn of(word: u64) -> Self;
+}
+
+impl Word for () {
+    fn word(self) -> u64 {
+        0
+    }
+    fn of(_: u64) {}
+}
+
+macro_rules! integers {
+    ($($ty:ty)*) => {$(
+        impl sealed::Sealed for $ty {}
+        impl Crosses for $ty {
+            const FLOAT: bool = false;
+        }
+        impl Word for $ty {
+            #[allow(clippy::cast_lossless, reason = "the same for all")]
+            fn word(self) -> u64 {
+                self as u64
+            }
+            #[allow(clippy::unnecessary_cast, reason = "the same for all")]
+            fn of(word: u64) -> $ty {
+                word as $ty
+            }
+        }
+    )*};
+}
+
+integers! { u32 i32 u64 i64 usize isize }
+
+macro_rules! pointers {
+    ($($ty:ty)*) => {$(
+        impl<T> sealed::Sealed for $ty {}
+        impl<T> Crosses for $ty {
+            const FLOAT: bool = false;
+        }
+    )*};
+}
+
+pointers! { *const T *mut T &T &mut T Option<&T> Option<&mut T> NonNull<T> }
+
+impl<T> Word for *const T {
+    fn word(self) -> u64 {
+        self.expose_provenance() as u64
+    }
+    fn of(word: u64) -> *const T {
+        core::ptr::with_exposed_provenance(word as usize)
+    }
+}
+
+impl<T> Word for *mut T {
+    fn word(self) -> u64 {
+        self.expose_provenance() as u64
+    }
+    fn of(word: u64) -> *mut T {
+        core::ptr::with_exposed_provenance_mut(word as usize)
+    }
+}
+
+macro_rules! floats {
+    ($($ty:ty)*) => {$(
+        impl sealed::Sealed for $ty {}
+        impl Crosses for $ty {
+            const FLOAT: bool = true;
+        }
+    )*};
+}
+
+floats! { f32 f64 }
+
+/// Only for types that may be taken: `#[dyad::isa]` calls it for each.
+#[doc(hidden)]
+pub const fn crosses<T: Crosses>() {}
+
+/// Only for types that may be returned.
+#[doc(hidden)]
+pub const fn comes_back<T: ComesBack>() {}
+
+/// Whether so many arguments, so many of them floating-point numbers, are all in registers on both ISAs.
+///
+/// # Panics
+///
+/// If not: when programs are compiled.
+#[doc(hidden)]
+pub const fn fits(all: usize, floats: usize) {
+    assert!(
+        all - floats <= 6,
+        "at most six integers or pointers can cross between instruction sets"
+    );
+    assert!(
+        floats <= 8,
+        "at most eight floating-point numbers can cross between instruction sets"
+    );
+}
+
+/// Where functions of the other ISA run that a thread calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// On their ISA: the thread goes there and comes back.
+    #[default]
+    Cross,
+    /// Where the caller is: the function's other body runs.
+    Local,
+}
+
+/// Sets where functions of the other ISA run that the calling thread calls from now on, directly or by
+/// pointers, and gives what that was. Two instructions of such a function look at it; there is no system
+/// call and nothing to wait for.
+///
+/// Threads start with what the thread that starts them has. Calls that are under way return as they would
+/// have. Functions with `#[dyad::isa(.., always)]` take no notice.
+pub fn policy(new: Policy) -> Policy {
+    let word = &spine::block().local;
+    let old = current_policy();
+    word.store((new == Policy::Local).into(), Ordering::Relaxed);
+    old
+}
+
+/// What [`policy`] has set last, of the calling thread.
+pub fn current_policy() -> Policy {
+    match spine::block().local.load(Ordering::Relaxed) {
+        0 => Policy::Cross,
+        _ => Policy::Local,
+    }
+}
+
+/// Functions of integers and pointers that [`try_call`] can call, by their arguments.
+pub trait Callable<A>: sealed::Sealed {
+    /// What they return.
+    type Output: Word;
+    /// Address and arguments.
+    #[doc(hidden)]
+    fn prepare(self, arguments: A) -> (*const (), [u64; 6]);
+}
+
+macro_rules! functions {
+    ($(($($name:ident)*))*) => {$(
+        impl<R, $($name),*> sealed::Sealed for extern "C" fn($($name),*) -> R {}
+        impl<R, $($name),*> Crosses for extern "C" fn($($name),*) -> R {
+            const FLOAT: bool = false;
+        }
+        impl<R: Word, $($name: Word),*> Callable<($($name,)*)> for extern "C" fn($($name),*) -> R {
+            type Output = R;
+            #[allow(non_snake_case, unused_mut, unused_assignments, reason = "the same for all")]
+            fn prepare(self, ($($name,)*): ($($name,)*)) -> (*const (), [u64; 6]) {
+                let given: &[u64] = &[$($name.word()),*];
+                let mut words = [0; 6];
+                words[..given.len()].copy_from_slice(given);
+                (self as *const (), words)
+            }
+        }
+    )*};
+}
+
+functions! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) }
+
+/// Calls a function that may be one that runs on the other ISA only.
+///
+/// # Errors
+///
+/// `NodeDead` if it went there, and there is no machine of that ISA any more. It may have done nothing, or
+/// something, or all; what it had locked stays locked.
+pub fn try_call<F, A>(function: F, arguments: A) -> Result<F::Output>
+where
+    F: Callable<A>,
+{
+    let (at, words) = function.prepare(arguments);
+    // SAFETY: 1. `Callable` is for safe functions of the C convention with just these arguments. 2. What
+    // is lost had nothing but references to what others share, or pointers.
+    let (value, error) = unsafe { raw::try_call(at, &words) };
+    match error {
+        0 => Ok(F::Output::of(value)),
+        code => Err(Error::from_code(code).unwrap_or(Error::Corrupt)),
+    }
+}

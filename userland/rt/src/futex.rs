@@ -1,0 +1,163 @@
+//! Waiting for a word of memory to change, between threads on any nodes.
+//!
+//! Who waits and who wakes find each other in a table in the program's own memory, which all nodes
+//! share; the kernel is asked only to put a thread to sleep, and to wake one that was found. No node
+//! is responsible for a word, no lock is held, and no message goes from node to node:
+//!
+//! | | kernel operations |
+//! |---|---|
+//! | [`wait`] on a word that has changed | none |
+//! | [`wait`] | one `Receive` for each time it is woken |
+//! | [`wake`] when nobody waits | none |
+//! | [`wake`] | one `Send` for each thread that it wakes: one doorbell at most |
+//!
+//! A thread that was lost with its node may still be in the table. A wake-up that it takes wakes
+//! nobody else: so those who wait for ever wait in pieces, as [`sync`](crate::sync) does.
+//!
+//! When a thread of the program is lost, one wait of every other thread ends with `NodeDead`: the one that is under
+//! way, or the next one. The waiter then looks whether the lost thread is the one that it waits for
+//! ([`thread::is_lost`]), and waits again if not.
+
+mod table;
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use dyad_abi::user::MAX_PROGRAM_THREADS;
+use dyad_abi::{Error, Result};
+
+use dyad_sys::thread::{self, Number};
+
+pub use table::{Table, Word};
+
+impl Word for AtomicU64 {
+    fn get(&self) -> u64 {
+        self.load(Ordering::Acquire)
+    }
+
+    fn put(&self, value: u64) {
+        self.store(value, Ordering::Release);
+    }
+
+    fn set(&self, bits: u64) {
+        self.fetch_or(bits, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    fn clear(&self, bits: u64) {
+        self.fetch_and(!bits, Ordering::Release);
+    }
+
+    fn exchange(&self, old: u64, new: u64) -> bool {
+        // Whoever finds that it has been taken sees what the taker has done before.
+        self.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
+    fn fence() {
+        fence(Ordering::SeqCst);
+    }
+}
+
+crate::program_local! {
+    static TABLE: Table<AtomicU64> = Table::new();
+}
+crate::program_local! {
+    /// By thread: the set of lost threads that the last wait of the thread was ended for. Written by that thread only.
+    static TOLD: [AtomicU64; MAX_PROGRAM_THREADS as usize] =
+        [const { AtomicU64::new(0) }; MAX_PROGRAM_THREADS as usize];
+}
+
+/// Waits until somebody wakes the threads that wait for `word`, if it still is `value`, or until
+/// fused time reaches `deadline_ns`. Also comes back for no reason.
+///
+/// Whatever whoever woke it has written before, the caller sees.
+///
+/// # Errors
+///
+/// `Again` if the word was not `value`; `TimedOut`; `NodeDead` if threads of the program were lost since a wait of the
+/// calling thread last said so; `Denied` in an invocation, whose thread is somebody else's.
+pub fn wait(word: &AtomicU32, value: u32, deadline_ns: u64) -> Result<()> {
+    let me = thread::number().ok_or(Error::Denied)?;
+    TABLE.with_any(|table| wait_in(table, me, word, value, deadline_ns))
+}
+
+fn wait_in(
+    table: &Table<AtomicU64>,
+    me: Number,
+    word: &AtomicU32,
+    value: u32,
+    deadline_ns: u64,
+) -> Result<()> {
+    let key = key(word);
+    table.begin(me.get(), key);
+    // Behind the fence of `begin`: whoever has changed it before this looks, and finds this one.
+    if word.load(Ordering::SeqCst) != value {
+        return match table.end(me.get(), key) {
+            true => Ok(()),
+            false => Err(Error::Again),
+        };
+    }
+    let why = loop {
+        // Init sets the bit of a lost thread before it wakes this one, so no loss is slept through.
+        if has_news(me) {
+            break Err(Error::NodeDead);
+        }
+        let woken = thread::wait(deadline_ns);
+        if !table.waits(me.get(), key) {
+            break Ok(());
+        }
+        match woken {
+            // Meant an earlier wait of this thread, that had ended before.
+            Ok(true) => {}
+            Ok(false) => break Err(Error::TimedOut),
+            Err(e) => break Err(e),
+        }
+    };
+    match table.end(me.get(), key) {
+        true => Ok(()),
+        false => why,
+    }
+}
+
+/// Whether threads were lost of which no wait of this thread has told yet. It counts as told from now on.
+fn has_news(me: Number) -> bool {
+    let lost = thread::lost();
+    TOLD.with_any(|told| {
+        let told = &told[me.get() as usize];
+        let news = told.load(Ordering::Relaxed) != lost;
+        if news {
+            told.store(lost, Ordering::Relaxed);
+        }
+        news
+    })
+}
+
+/// Wakes up to `count` threads that wait for `word`, and gives their number. Threads take turns.
+///
+/// The word is to be changed before.
+pub fn wake(word: &AtomicU32, count: u32) -> u32 {
+    let key = key(word);
+    TABLE.with_any(|table| {
+        let mut woken = 0;
+        let mut waiting = table.waiting(key);
+        while woken < count
+            && let Some(n) = table.claim(key, &mut waiting)
+        {
+            // One that waited on a node that has died cannot be woken: then the next one.
+            let sent = Number::new(n).map(thread::wake);
+            if sent != Some(Err(Error::NodeDead)) {
+                woken += 1;
+            }
+        }
+        woken
+    })
+}
+
+/// Wakes all threads that wait for `word`, and gives their number.
+pub fn wake_all(word: &AtomicU32) -> u32 {
+    wake(word, u32::MAX)
+}
+
+fn key(word: &AtomicU32) -> u64 {
+    core::ptr::from_ref(word) as u64
+}

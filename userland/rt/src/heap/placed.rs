@@ -1,0 +1,316 @@
+//! Heaps whose memory is of a node, beside the one whose memory is of whoever touches it first.
+//!
+//! ```text
+//!   alloc ──▶ does the thread want a node? ──no──▶ the general heap
+//!                 │ yes
+//!                 ▼
+//!             that node's heap
+//!   dealloc, realloc ──▶ the heap that the block's address is in, whatever the thread wants
+//! ```
+//!
+//! What a thread wants is a word of its control block, so it keeps it when it changes its node. In an
+//! invocation nothing is wanted.
+
+use core::alloc::{GlobalAlloc, Layout};
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
+
+use dyad_abi::ident::MAX_NODES;
+use dyad_abi::{NodeId, Result};
+
+use super::{Heap, HeapUse};
+
+/// Slot of the thread control block that says on which node the thread wants memory: 0, or 1 and its
+/// number.
+#[cfg(target_os = "none")]
+const SLOT: usize = 2;
+
+/// The general heap, and one for each node; meant to be the `#[global_allocator]`.
+pub struct Heaps {
+    general: Heap,
+    placed: [Heap; MAX_NODES],
+    /// Whether any of the latter has ever been asked for memory.
+    any: AtomicBool,
+}
+
+fn of_node<const N: u64>(len: u64) -> Result<NonNull<u8>> {
+    let node = NodeId::new(N).ok_or(dyad_abi::Error::NoSuchNode)?;
+    dyad_sys::map_anon_on(len, node)
+}
+
+impl Heaps {
+    /// Empty heaps that take memory from the pager.
+    pub const fn new() -> Heaps {
+        const _: () = assert!(MAX_NODES == 8);
+        // SAFETY: 1. The pager gives fresh memory that nobody else has.
+        let placed = unsafe {
+            [
+                Heap::with_source(of_node::<0>),
+                Heap::with_source(of_node::<1>),
+                Heap::with_source(of_node::<2>),
+                Heap::with_source(of_node::<3>),
+                Heap::with_source(of_node::<4>),
+                Heap::with_source(of_node::<5>),
+                Heap::with_source(of_node::<6>),
+                Heap::with_source(of_node::<7>),
+            ]
+        };
+        Heaps {
+            general: Heap::new(),
+            placed,
+            any: AtomicBool::new(false),
+        }
+    }
+
+    /// How large the general heap is.
+    pub fn usage(&self) -> HeapUse {
+        self.general.usage()
+    }
+
+    /// How large the heap of a node is.
+    pub fn usage_on(&self, node: NodeId) -> HeapUse {
+        self.placed[node.index()].usage()
+    }
+
+    /// The heap of a node that a block is in; `None`: the general one.
+    fn owner(&self, block: *mut u8) -> Option<&Heap> {
+        if !self.any.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.placed.iter().find(|h| h.owns(block))
+    }
+}
+
+impl Default for Heaps {
+    fn default() -> Heaps {
+        Heaps::new()
+    }
+}
+
+// SAFETY: 1. Each heap keeps the contract for its own blocks, and a block goes back to the heap it came
+// from: heaps have no memory in common, so its address says which. 2. `any` is set before the first block
+// of a node's heap is known to anybody, and whoever has the block has seen that.
+unsafe impl GlobalAlloc for Heaps {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        match chosen() {
+            None => self.general.take(layout),
+            Some(node) => {
+                self.any.store(true, Ordering::Relaxed);
+                self.placed[node.index()].take(layout)
+            }
+        }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: 1. The block is of the heap that says so, by the contract of `dealloc` with this
+        // layout.
+        unsafe {
+            if self.general.give_back(block, layout) || !self.any.load(Ordering::Relaxed) {
+                return;
+            }
+            let _ = self.placed.iter().any(|h| h.give_back(block, layout));
+        }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let heap = self.owner(block).unwrap_or(&self.general);
+        // SAFETY: 1. By the contract of `realloc` the size, rounded up, fits.
+        let new = heap.take(unsafe { Layout::from_size_align_unchecked(size, layout.align()) });
+        if !new.is_null() {
+            // SAFETY: 1. Both blocks are at least that long, and not the same. 2. The old one is of
+            // this heap, and nobody uses it from here on.
+            unsafe {
+                ptr::copy_nonoverlapping(block, new, layout.size().min(size));
+                heap.give_back(block, layout);
+            }
+        }
+        new
+    }
+}
+
+/// The node on which the calling thread wants memory; `None`: wherever it is touched first.
+pub fn chosen() -> Option<NodeId> {
+    #[cfg(target_os = "none")]
+    let word = own().map_or(0, |slot| slot.load(Ordering::Relaxed));
+    #[cfg(not(target_os = "none"))]
+    let word = host::WANTED.get();
+    NodeId::new(word.wrapping_sub(1))
+}
+
+/// Sets on which node the calling thread wants memory from now on; gives what that was. In an invocation
+/// it does nothing.
+pub fn choose(node: Option<NodeId>) -> Option<NodeId> {
+    let old = chosen();
+    let word = node.map_or(0, |n| n.index() as u64 + 1);
+    // Allocations stay on the side of this where they are written.
+    compiler_fence(Ordering::SeqCst);
+    #[cfg(target_os = "none")]
+    if let Some(slot) = own() {
+        slot.store(word, Ordering::Relaxed);
+    }
+    #[cfg(not(target_os = "none"))]
+    host::WANTED.set(word);
+    compiler_fence(Ordering::SeqCst);
+    old
+}
+
+/// The slot of the calling thread; `None` in an invocation, where the control block is somebody else's.
+#[cfg(target_os = "none")]
+#[inline]
+fn own() -> Option<&'static core::sync::atomic::AtomicU64> {
+    dyad_sys::thread::id()?;
+    Some(&dyad_sys::tcb::block().slots[SLOT])
+}
+
+#[cfg(not(target_os = "none"))]
+mod host {
+    use std::cell::Cell;
+
+    std::thread_local! {
+        /// Stands for the slot.
+        pub(super) static WANTED: Cell<u64> = const { Cell::new(0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dyad_abi::Error;
+    use dyad_abi::user::PAGE_SIZE;
+    use std::cell::Cell;
+    use std::collections::BTreeMap;
+
+    std::thread_local! {
+        /// Bytes that each source may still give.
+        static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
+    }
+
+    fn on(n: u64) {
+        choose(NodeId::new(n));
+    }
+
+    /// A leaked block.
+    fn source(len: u64) -> Result<NonNull<u8>> {
+        let left = LEFT.get().checked_sub(len).ok_or(Error::NoMemory)?;
+        LEFT.set(left);
+        let layout = Layout::from_size_align(len as usize, PAGE_SIZE as usize).unwrap();
+        // SAFETY: 1. The layout is not empty.
+        NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or(Error::NoMemory)
+    }
+
+    fn heaps() -> Heaps {
+        // SAFETY: 1. Each block is fresh and never freed.
+        let heap = || unsafe { Heap::with_source(source) };
+        on(u64::MAX);
+        LEFT.set(u64::MAX);
+        Heaps {
+            general: heap(),
+            placed: core::array::from_fn(|_| heap()),
+            any: AtomicBool::new(false),
+        }
+    }
+
+    fn allocated(h: &Heaps) -> [u64; 3] {
+        let on = |n| h.usage_on(NodeId::new(n).unwrap()).allocated;
+        [h.usage().allocated, on(0), on(1)].map(|n| n.div_ceil(16))
+    }
+
+    const LAYOUT: Layout = Layout::new::<[u64; 8]>();
+
+    #[test]
+    fn blocks_go_back_to_where_they_are_from() {
+        let h = heaps();
+        // SAFETY: 1. The layout is not empty; blocks are freed once, with their layouts.
+        unsafe {
+            let general = h.alloc(LAYOUT);
+            on(0);
+            let zero = h.alloc(LAYOUT);
+            on(1);
+            let one = h.alloc(LAYOUT);
+            assert_eq!(allocated(&h), [4, 4, 4]);
+            // Whatever is wanted at the moment.
+            h.dealloc(zero, LAYOUT);
+            assert_eq!(allocated(&h), [4, 0, 4]);
+            h.dealloc(general, LAYOUT);
+            on(u64::MAX);
+            assert_eq!(allocated(&h), [0, 0, 4]);
+            h.dealloc(one, LAYOUT);
+            assert_eq!(allocated(&h), [0, 0, 0]);
+        }
+    }
+
+    #[test]
+    fn what_grows_stays_where_it_is() {
+        let h = heaps();
+        // SAFETY: 1. The layouts are not empty; blocks are used within their sizes, and freed once.
+        unsafe {
+            let general = h.alloc(LAYOUT);
+            on(1);
+            let one = h.alloc(LAYOUT);
+            one.write_bytes(7, 64);
+            general.write_bytes(3, 64);
+            let general = h.realloc(general, LAYOUT, 160);
+            on(0);
+            let one = h.realloc(one, LAYOUT, 160);
+            assert_eq!(allocated(&h), [10, 0, 10]);
+            assert_eq!(core::slice::from_raw_parts(one, 64), [7; 64]);
+            assert_eq!(core::slice::from_raw_parts(general, 64), [3; 64]);
+            let large = Layout::array::<u8>(160).unwrap().align_to(8).unwrap();
+            let one = h.realloc(one, large, 32);
+            assert_eq!(core::slice::from_raw_parts(one, 32), [7; 32]);
+            assert_eq!(allocated(&h), [10, 0, 2]);
+            // It stays as it is if there is no room.
+            LEFT.set(0);
+            let small = Layout::array::<u8>(32).unwrap().align_to(8).unwrap();
+            assert!(h.realloc(one, small, 64 << 20).is_null());
+            assert_eq!(core::slice::from_raw_parts(one, 32), [7; 32]);
+            h.dealloc(one, small);
+            h.dealloc(general, large);
+            assert_eq!(allocated(&h), [0, 0, 0]);
+        }
+    }
+
+    #[test]
+    fn many_blocks_keep_their_bytes_and_their_heaps() {
+        let h = heaps();
+        let mut live = BTreeMap::new();
+        let mut x = 99u32;
+        for round in 0..3000u32 {
+            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            on(u64::from(x >> 8 & 3).wrapping_sub(2));
+            let key = x >> 20 & 63;
+            let size = 16 + (x as usize >> 16 & 0xfff);
+            let layout = Layout::from_size_align(size, 16).unwrap();
+            // SAFETY: 1. The layout is not empty. 2. Blocks are filled within their sizes and freed once.
+            unsafe {
+                if let Some((block, layout, byte)) = live.remove(&key) {
+                    let block: *mut u8 = block;
+                    let layout: Layout = layout;
+                    let bytes = core::slice::from_raw_parts(block, layout.size());
+                    assert!(bytes.iter().all(|&b| b == byte));
+                    h.dealloc(block, layout);
+                } else {
+                    let block = h.alloc(layout);
+                    block.write_bytes(round as u8, size);
+                    live.insert(key, (block, layout, round as u8));
+                }
+            }
+        }
+        on(u64::MAX);
+        for (block, layout, _) in live.into_values() {
+            // SAFETY: 1. Allocated above with this layout, freed once.
+            unsafe { h.dealloc(block, layout) };
+        }
+        assert_eq!(allocated(&h), [0, 0, 0]);
+    }
+
+    #[test]
+    fn a_thread_keeps_what_it_wants() {
+        assert_eq!(chosen(), None);
+        let node = NodeId::new(1);
+        assert_eq!(choose(node), None);
+        assert_eq!(chosen(), node);
+        assert_eq!(std::thread::spawn(chosen).join().unwrap(), None);
+        assert_eq!(choose(None), node);
+    }
+}

@@ -1,0 +1,366 @@
+//! Threads that change their ISA inside of plain functions: the part of the runtime that does it.
+//!
+//! The build has seen to it that at a migration point nothing that matters is in registers or on the
+//! native stack but frame records (`migrate-rt`, module `spine`). Here they are laid out anew on the
+//! thread's stack of the other ISA, and the thread goes on there.
+//!
+//! ```text
+//!   running ──point, asked to go──▶ leaving ──frames laid out, `Jump`──▶ running, on the other ISA's
+//!      ▲                              │ refused                          stack; result: 0
+//!      └────── result: error ◀────────┘ (below a function that is entered from outside: it stays asked)
+//! ```
+//!
+//! | step | order |
+//! |---|---|
+//! | asking: the request word | relaxed: it says only where to go |
+//! | leaving: frames and result, then `Jump` | the kernel's hand-over, release and acquire |
+//!
+//! Nothing here runs twice at the same time: all words but the request are the thread's own.
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::user::migrate_word::{REQUEST, RESULT};
+use dyad_abi::{Error, NodeId, Result};
+pub use dyad_sys::tcb::{Block, block};
+
+#[cfg(target_os = "none")]
+mod stub {
+    unsafe extern "C" {
+        pub safe fn dyad_migrate_point();
+        pub safe fn dyad_point_address() -> u64;
+        pub fn dyad_spine_enter(argument: u64, top: u64) -> !;
+        pub static dyad_sites: [u64; dyad_migrate::HEADER_WORDS];
+    }
+}
+
+/// How far the calling thread's data stack is used: an address, which falls with each frame on it.
+pub fn data_stack_pointer() -> u64 {
+    block().data_sp.load(Ordering::Relaxed)
+}
+
+/// A place where the calling thread may change its node, if it has been asked to.
+///
+/// Costs a few instructions if it has not.
+#[inline(always)]
+pub fn point() {
+    if block().migrate[REQUEST].load(Ordering::Relaxed) != 0 {
+        go();
+    }
+}
+
+/// Leaves for where the request word says.
+#[cold]
+#[inline(always)]
+fn go() {
+    #[cfg(target_os = "none")]
+    stub::dyad_migrate_point();
+    // On the host there is one ISA: a migration changes only where the thread says it is.
+    #[cfg(not(target_os = "none"))]
+    attempt(block(), dyad_host::relocate);
+}
+
+/// Moves the calling thread to a node; it goes on there in the same function, at the same place.
+///
+/// # Errors
+///
+/// `NoSuchNode`, `NodeDead`; `Full` or `TimedOut` if the node does not take the thread; `TooDeep` in
+/// an invocation or if the frames leave too little of the other stack; `Denied` below a function that is entered
+/// from outside of the program. The thread goes on where it was.
+#[inline(always)]
+pub fn migrate(node: NodeId) -> Result<()> {
+    block().migrate[REQUEST].store(node.index() as u64 + 1, Ordering::Relaxed);
+    go();
+    let outcome = outcome();
+    if outcome.is_err() {
+        take_back(node);
+    }
+    outcome
+}
+
+/// The thread stays where it is, although it was asked to go to `node`.
+#[cold]
+#[inline(never)]
+fn take_back(node: NodeId) {
+    let word = node.index() as u64 + 1;
+    let _ =
+        block().migrate[REQUEST].compare_exchange(word, 0, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// Asks the calling thread to go to a node at its next migration point. Gives where it was asked to go before.
+pub fn request(node: NodeId) -> Option<NodeId> {
+    ask(block(), node)
+}
+
+/// Takes back what the calling thread is asked. Gives what that was.
+pub fn withdraw() -> Option<NodeId> {
+    taken(block())
+}
+
+fn ask(thread: &Block, node: NodeId) -> Option<NodeId> {
+    let word = node.index() as u64 + 1;
+    let before = thread.migrate[REQUEST].swap(word, Ordering::Relaxed);
+    NodeId::new(before.checked_sub(1)?)
+}
+
+/// How the calling thread's last migration ended.
+///
+/// # Errors
+///
+/// Those of [`migrate`].
+#[inline(never)]
+pub fn outcome() -> Result<()> {
+    match block().migrate[RESULT].load(Ordering::Relaxed) {
+        0 => Ok(()),
+        code => Err(Error::from_code(code).unwrap_or(Error::Corrupt)),
+    }
+}
+
+/// What the calling thread's last migration ends with after all: it has gone somewhere else than it was to.
+pub fn set_outcome(e: Error) {
+    block().migrate[RESULT].store(e.code(), Ordering::Relaxed);
+}
+
+/// The node that the request word names, which is taken away.
+fn taken(block: &Block) -> Option<NodeId> {
+    NodeId::new(
+        block.migrate[REQUEST]
+            .swap(0, Ordering::Relaxed)
+            .checked_sub(1)?,
+    )
+}
+
+/// Sends a thread, by `depart`, where it has been asked to go. If it cannot go from here it stays asked.
+#[inline(always)]
+fn attempt(block: &Block, depart: impl FnOnce(NodeId) -> Result<()>) {
+    let node = taken(block);
+    let done = node.map_or(Ok(()), depart);
+    if let (Some(node), Err(Error::Denied)) = (node, done) {
+        // From its next point perhaps, unless somebody asks for something else meanwhile.
+        let word = node.index() as u64 + 1;
+        let request = &block.migrate[REQUEST];
+        let _ = request.compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    let code = done.err().map_or(0, Error::code);
+    block.migrate[RESULT].store(code, Ordering::Relaxed);
+}
+
+#[cfg(target_os = "none")]
+pub use target::{enter, land, leave, point_address};
+
+#[cfg(target_os = "none")]
+mod target {
+    use core::mem::MaybeUninit;
+    use core::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
+    use core::sync::atomic::Ordering;
+
+    use dyad_abi::user::migrate_word::{REQUEST, RESULT};
+    use dyad_abi::user::{data_stack, stack_slot};
+    use dyad_abi::{Error, Isa, NodeId, Result};
+    use dyad_migrate::{Fault, HEADER_WORDS, KEPT, Landing, Memory, SLOT_WORDS, Sites, transform};
+
+    use super::{Block, attempt, block, stub};
+    use crate::emulation::{Apart, Arrived, Going};
+    use dyad_sys::thread::own;
+
+    /// The thread's native stacks, and what is kept of frames meanwhile.
+    struct Stacks([MaybeUninit<u64>; KEPT]);
+
+    impl Stacks {
+        #[inline(always)]
+        const fn new() -> Stacks {
+            Stacks([MaybeUninit::uninit(); KEPT])
+        }
+    }
+
+    impl Memory for Stacks {
+        #[inline(always)]
+        fn read(&self, at: u64) -> u64 {
+            // SAFETY: 1. `transform` reads frame records of the calling thread only, which lie on its
+            // native stack: the build has verified that they form a chain.
+            unsafe { with_exposed_provenance::<u64>(at as usize).read() }
+        }
+        #[inline(always)]
+        fn write(&mut self, at: u64, value: u64) {
+            // SAFETY: 1. `transform` writes to the stack it was given only, that of the other ISA, on
+            // which nothing is needed any more.
+            unsafe { with_exposed_provenance_mut::<u64>(at as usize).write(value) };
+        }
+        #[inline(always)]
+        fn keep(&mut self, n: usize, word: u64) {
+            if let Some(kept) = self.0.get_mut(n) {
+                kept.write(word);
+            }
+        }
+        #[inline(always)]
+        fn kept(&self, n: usize) -> u64 {
+            // SAFETY: 1. `transform` reads what it has kept, and nothing else.
+            self.0
+                .get(n)
+                .map_or(0, |kept| unsafe { kept.assume_init() })
+        }
+    }
+
+    /// The program's table of sites.
+    fn table() -> Option<&'static [u64]> {
+        let header = &raw const stub::dyad_sites;
+        // SAFETY: 1. The build has put a table there that is as long as its header says, and that
+        // never changes.
+        unsafe {
+            let per_isa = usize::try_from((*header)[1]).ok()?;
+            let words = HEADER_WORDS + Isa::ALL.len() * per_isa * SLOT_WORDS;
+            Some(core::slice::from_raw_parts(header.cast::<u64>(), words))
+        }
+    }
+
+    /// Starts a plain thread: calls the root with `argument` on an empty native stack.
+    pub fn enter(argument: u64) -> ! {
+        let block = block();
+        let id = block.thread as u32;
+        block.data_sp.store(data_stack(id).1, Ordering::Relaxed);
+        let (_, top) = stack_slot(dyad_sys::isa(), id);
+        // SAFETY: 1. The stack is this thread's, and what is on it is given up: this does not return.
+        unsafe { stub::dyad_spine_enter(argument, top) }
+    }
+
+    /// The slow part of a migration point: frame pointer and return address of the call of the point.
+    /// If the thread goes to another ISA, this does not return.
+    pub fn leave(fp: u64, ret: u64) {
+        let block = block();
+        attempt(block, |node| depart(block, node, fp, ret));
+    }
+
+    fn why(fault: Fault) -> Error {
+        match fault {
+            Fault::TooDeep => Error::TooDeep,
+            // Somewhere above is a function that was entered from outside.
+            Fault::UnknownReturn(_) => Error::Denied,
+            Fault::Broken(_) => Error::Corrupt,
+        }
+    }
+
+    fn depart(block: &Block, node: NodeId, fp: u64, ret: u64) -> Result<()> {
+        let info = dyad_sys::info()?;
+        let nodes = &info.system.nodes[..info.system.node_count as usize];
+        let there = nodes.get(node.index()).ok_or(Error::NoSuchNode)?;
+        let to = Isa::from_index(there.isa.into()).ok_or(Error::Corrupt)?;
+        let here = dyad_sys::isa();
+        if to == here {
+            return own().migrate(node).map(drop);
+        }
+        let (bottom, top) = stack_slot(to, block.thread as u32);
+        let sites = table().and_then(|t| Sites::of(t, here.index()));
+        let sites = sites.ok_or(Error::Corrupt)?;
+        let mut stacks = Stacks::new();
+        let landing = transform(&sites, &mut stacks, (fp, ret), (top, top - bottom));
+        // For whoever interprets this from somewhere in between on: see `emulation`.
+        let from = [fp, ret];
+        let Landing { pc, sp, fp, .. } = landing.map_err(why)?;
+        block.migrate[RESULT].store(0, Ordering::Relaxed);
+        // SAFETY: 1. There is the return address of a call of the migration point, with the frames below
+        // which it was made; the build has verified that code there needs no register but the stack and
+        // frame pointers. 2. What is on this stack is not needed then.
+        Err(unsafe { own().jump(node, pc, [sp, fp], from.as_ptr() as u64) })
+    }
+
+    /// Address of the routine that migration points call.
+    pub fn point_address() -> u64 {
+        stub::dyad_point_address()
+    }
+
+    /// How a thread goes on whose code has been interpreted up to a migration point.
+    ///
+    /// # Errors
+    ///
+    /// As `leave` finds; `Exists` if it wants to go to where it was stopped, or to a node like that.
+    pub fn land(at: &Arrived, _: Apart) -> Result<Going> {
+        let block = block();
+        let request = &block.migrate[REQUEST];
+        let wanted = request.load(Ordering::Relaxed);
+        // Whoever has asked may have withdrawn that.
+        let node = (at.to)
+            .or_else(|| NodeId::new(wanted.checked_sub(1)?))
+            .unwrap_or(at.here);
+        let info = dyad_sys::info()?;
+        let nodes = &info.system.nodes[..info.system.node_count as usize];
+        let there = nodes.get(node.index()).ok_or(Error::NoSuchNode)?;
+        let to = Isa::from_index(there.isa.into()).ok_or(Error::Corrupt)?;
+        if to == at.isa {
+            return Err(Error::Exists);
+        }
+        let (bottom, top) = stack_slot(to, block.thread as u32);
+        let sites = table().and_then(|t| Sites::of(t, at.isa.index()));
+        let sites = sites.ok_or(Error::Corrupt)?;
+        let from = (at.frame, at.back);
+        let landing = transform(&sites, &mut Stacks::new(), from, (top, top - bottom));
+        let Landing { pc, sp, fp, .. } = landing.map_err(why)?;
+        if at.to.is_none() {
+            // A newer one is for the next point.
+            let _ = request.compare_exchange(wanted, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        block.migrate[RESULT].store(0, Ordering::Relaxed);
+        Ok(Going {
+            node,
+            pc,
+            stack: [sp, fp],
+            argument: 0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(block: &Block) -> [u64; 2] {
+        [REQUEST, RESULT].map(|w| block.migrate[w].load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn who_cannot_move_stays_asked_and_moves_at_the_next_point_that_can() {
+        let (block, node) = (Block::blank(), NodeId::new(1).unwrap());
+        let mut asked = std::vec::Vec::new();
+        ask(&block, node);
+        for done in [Err(Error::Denied), Err(Error::Denied), Ok(())] {
+            attempt(&block, |to| {
+                asked.push(to);
+                done
+            });
+            let kept = match done {
+                Ok(()) => [0, 0],
+                Err(why) => [2, why.code()],
+            };
+            assert_eq!(words(&block), kept);
+        }
+        assert_eq!(asked, [node; 3]);
+        // Then nobody asks any more.
+        attempt(&block, |_| unreachable!());
+        assert_eq!(words(&block), [0, 0]);
+    }
+
+    #[test]
+    fn who_is_refused_for_good_is_not_asked_again() {
+        let (block, node) = (Block::blank(), NodeId::new(1).unwrap());
+        for why in [Error::NodeDead, Error::TooDeep, Error::Full] {
+            ask(&block, node);
+            attempt(&block, |_| Err(why));
+            assert_eq!(words(&block), [0, why.code()]);
+        }
+    }
+
+    #[test]
+    fn a_newer_request_takes_the_place_of_one_that_stays() {
+        let [old, new] = [1, 2].map(|n| NodeId::new(n).unwrap());
+        let block = Block::blank();
+        ask(&block, old);
+        attempt(&block, |_| {
+            ask(&block, new);
+            Err(Error::Denied)
+        });
+        assert_eq!(words(&block), [3, Error::Denied.code()]);
+        attempt(&block, |to| {
+            assert_eq!(to, new);
+            Ok(())
+        });
+        assert_eq!(words(&block), [0, 0]);
+    }
+}

@@ -1,0 +1,123 @@
+//! Locks and meeting points of threads, on any nodes, made of [`futex`].
+//!
+//! | type | for |
+//! |---|---|
+//! | [`Mutex`] | one thread at a time |
+//! | [`RwLock`] | many readers, or one writer |
+//! | [`Condvar`] | waiting for something that a mutex protects |
+//! | [`Semaphore`] | so many threads at a time |
+//! | [`Barrier`] | waiting until all have come |
+//! | [`Once`], [`OnceLock`] | something that happens once, a value that is made once |
+//!
+//! Nobody holds anything that the kernel, or another node, would have to be asked for. What is not
+//! contended costs one atomic operation; waking one thread costs one `Send`.
+//!
+//! # When threads are lost
+//!
+//! A thread can be lost with its node while it holds a mutex, or before it comes to a barrier. What names the lost
+//! thread then fails at once with `NodeDead`, and those that wait already are woken with it: [`Mutex::lock_or_lost`],
+//! [`Barrier::wait`], [`Semaphore::acquire_or_lost`]. [`Mutex::lock`] and [`Once::call_once`] panic then;
+//! [`Condvar::wait`] comes back.
+//!
+//! Mutexes and once-functions name the thread that has them. Barriers and semaphores name no thread: a loss counts
+//! for them if it came after they were first used. After an earlier loss, which may be of a thread that has nothing to
+//! do with them, those who wait get `NodeDead` when nobody has come for [`PATIENCE_NS`].
+
+mod barrier;
+mod condvar;
+mod mutex;
+mod once;
+mod once_lock;
+mod rwlock;
+mod semaphore;
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use dyad_abi::{Error, Result};
+
+use dyad_sys::thread;
+
+use crate::futex;
+
+pub use barrier::{Barrier, Last};
+pub use condvar::Condvar;
+pub use mutex::{Mutex, MutexGuard};
+pub use once::Once;
+pub use once_lock::OnceLock;
+pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use semaphore::Semaphore;
+
+/// How long a wait without a deadline sleeps at most before it looks again at what it waits for, in nanoseconds.
+pub const PATIENCE_NS: u64 = 200_000_000;
+/// How often a thread looks before it sleeps.
+const SPINS: u32 = 100;
+
+/// In words that name a thread: others wait for it.
+const AWAITED: u32 = 1 << 31;
+/// A thread that is none of the program's: one of another's, in an invocation.
+const STRANGER: u32 = AWAITED - 2;
+
+/// What stands for the calling thread: never 0.
+fn me() -> u32 {
+    thread::number().map_or(STRANGER, |n| n.get() as u32 + 1)
+}
+
+/// Whether the thread that a word names was lost.
+fn is_lost(word: u32) -> bool {
+    match word & !AWAITED {
+        n @ 1..=64 => thread::lost() >> (n - 1) & 1 != 0,
+        _ => false,
+    }
+}
+
+/// Waits for a change of a word that is `value`, for [`PATIENCE_NS`] at most: in an invocation, which
+/// cannot sleep, hardly at all. Also comes back for no reason.
+///
+/// # Errors
+///
+/// `TimedOut`; `NodeDead` if a thread of the program was lost, as [`futex::wait`].
+pub fn wait(word: &AtomicU32, value: u32) -> Result<()> {
+    let deadline = dyad_sys::now().map_or(1, |now| now + PATIENCE_NS);
+    match futex::wait(word, value, deadline) {
+        Err(Error::Denied) => {
+            dyad_sys::raw::relax();
+            Ok(())
+        }
+        Err(Error::Again) => Ok(()),
+        done => done,
+    }
+}
+
+/// Waits as long as a word is `value`, until fused time reaches `deadline_ns`. Also comes back when a thread is lost.
+fn wait_until(word: &AtomicU32, value: u32, deadline_ns: u64) -> Result<()> {
+    match futex::wait(word, value, deadline_ns) {
+        Ok(()) | Err(Error::Again | Error::NodeDead) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// The threads that had been lost when a barrier or a semaphore was first used.
+struct LostBefore(AtomicU64);
+
+/// [`LostBefore`] of what has not been used yet. The first thread is never in the set: its loss ends the program.
+const UNUSED: u64 = 1;
+
+impl LostBefore {
+    const fn new() -> LostBefore {
+        LostBefore(AtomicU64::new(UNUSED))
+    }
+
+    /// Notes the first use.
+    fn used(&self) {
+        if self.0.load(Ordering::Relaxed) == UNUSED {
+            // Of two that are first, one is.
+            let now = thread::lost();
+            let _ = (self.0).compare_exchange(UNUSED, now, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a thread has been lost since the first use.
+    fn has_changed(&self) -> bool {
+        thread::lost() != self.0.load(Ordering::Relaxed)
+    }
+}
