@@ -125,7 +125,11 @@ fn benchmark() -> Result<(), Failed> {
     // always the same, and the node that is asked has one more word to look at in its loop.
     let pair = vec![Aarch64, X86_64];
     let mut kept = Kept::new(|_| {});
-    let report = bench::kernel(&[pair], 64, false, &mut kept).map_err(|e| e.to_string())?;
+    let what = bench::OfKernel {
+        repetitions: 64,
+        fastpaths: true,
+    };
+    let report = bench::kernel(&[pair], what, false, &mut kept).map_err(|e| e.to_string())?;
     if let Some(why) = &report.failure {
         return Err(format!("{why}\n{}", report.table()).into());
     }

@@ -35,6 +35,15 @@ use crate::launch::{self, RunReport, Sink};
 /// The program that performs the operations.
 pub const BENCH_APP: &str = "bench";
 
+/// What is measured of the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct OfKernel {
+    /// How often each operation is performed on each node.
+    pub repetitions: u64,
+    /// Whether the kernels have fast paths.
+    pub fastpaths: bool,
+}
+
 /// Measures the kernel on systems with these nodes, one after the other.
 ///
 /// # Errors
@@ -43,7 +52,7 @@ pub const BENCH_APP: &str = "bench";
 /// missing, are in the report.
 pub fn kernel(
     systems: &[Vec<Isa>],
-    repetitions: u64,
+    what: OfKernel,
     sites: bool,
     sink: &mut dyn Sink,
 ) -> Result<BenchReport, Error> {
@@ -53,7 +62,7 @@ pub fn kernel(
             sim: Sim::Count,
             windows: true,
             sites,
-            ..of_kernel(nodes, repetitions)
+            ..of_kernel(nodes, what)
         };
         let report = made(&config, sink)?;
         bench.runs.push(BenchRun {
@@ -62,7 +71,11 @@ pub fn kernel(
         });
         let collected = collect(&report, &mut bench.results, &mut bench.sites)
             .and_then(|()| stretches(&report, &mut bench.longest));
-        let report = made(&longest::of_operations(nodes, true), sink)?;
+        let longest = RunConfig {
+            fastpaths: what.fastpaths,
+            ..longest::of_operations(nodes, true)
+        };
+        let report = made(&longest, sink)?;
         if let Err(why) = collected.and_then(|()| stretches(&report, &mut bench.longest)) {
             let nodes: Vec<&str> = nodes.iter().map(|isa| isa.name()).collect();
             bench.failure = Some(format!("nodes {}: {why}", nodes.join(",")));
@@ -90,14 +103,14 @@ pub fn kernel(
 /// If a run could not be made, was interrupted, or failed.
 pub fn kernel_cycles(
     systems: &[Vec<Isa>],
-    repetitions: u64,
+    what: OfKernel,
     sink: &mut dyn Sink,
 ) -> Result<Cycles, Error> {
     let mut cycles = Cycles::default();
     for nodes in systems {
         let config = RunConfig {
             sim: Sim::Timing,
-            ..of_kernel(nodes, repetitions)
+            ..of_kernel(nodes, what)
         };
         let report = made(&config, sink)?;
         match (report.failure(), &report.simulation) {
@@ -110,9 +123,11 @@ pub fn kernel_cycles(
 }
 
 /// A run of the program.
-fn of_kernel(nodes: &[Isa], repetitions: u64) -> RunConfig {
+fn of_kernel(nodes: &[Isa], what: OfKernel) -> RunConfig {
+    let repetitions = what.repetitions;
     RunConfig {
         nodes: nodes.to_vec(),
+        fastpaths: what.fastpaths,
         work: Work::App {
             app: BENCH_APP.into(),
             args: format!("--what kernel --repetitions {repetitions}"),

@@ -50,6 +50,9 @@ struct KernelArgs {
     /// Simulate caches and time too: how many cycles operations take
     #[arg(long)]
     cycles: bool,
+    /// Measure kernels without fast paths: what every operation takes on the slow path
+    #[arg(long, conflicts_with = "page")]
+    slowpath: bool,
     /// Print what the machines print
     #[arg(short, long)]
     verbose: bool,
@@ -215,9 +218,13 @@ fn kernel(args: &KernelArgs) -> Result<u8, Error> {
     let files = Files::new(args.json.as_ref(), args.page.as_ref())?;
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
     let mut display = files.display(args.verbose);
-    let mut report = bench::kernel(&systems, args.repetitions, args.sites, &mut *display)?;
+    let what = bench::OfKernel {
+        repetitions: args.repetitions,
+        fastpaths: !args.slowpath,
+    };
+    let mut report = bench::kernel(&systems, what, args.sites, &mut *display)?;
     if args.cycles {
-        report.cycles = bench::kernel_cycles(&systems, args.repetitions, &mut *display)?;
+        report.cycles = bench::kernel_cycles(&systems, what, &mut *display)?;
     }
     let table = report.table() + &report.longest.table() + &report.sites.tables();
     files.publish(&table, &report.json(), Some(&report.page()))?;
