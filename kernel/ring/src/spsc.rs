@@ -4,25 +4,16 @@ use core::fmt;
 use core::sync::atomic::Ordering;
 
 use dyad_coherence::{GlobalMem, LINE_BYTES};
+use dyad_ring_ends::{Receiving, Sending};
 use dyad_shm::PhysAddr;
+
+pub use dyad_ring_ends::Corrupt;
 
 use crate::{HEAD_OFFSET, MESSAGE_WORDS, SLOTS, SLOTS_OFFSET, TAIL_OFFSET};
 
 /// One message: a cache line of words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Message(pub [u64; MESSAGE_WORDS]);
-
-/// The other side's index makes no sense: its memory is damaged, or it misbehaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Corrupt;
-
-impl fmt::Display for Corrupt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the peer's ring index is out of range")
-    }
-}
-
-impl core::error::Error for Corrupt {}
 
 /// Why a message was not pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,9 +66,7 @@ impl<const N: u64> Place<N> {
 #[derive(Debug)]
 pub struct Producer<const N: u64 = SLOTS> {
     place: Place<N>,
-    tail: u64,
-    /// A head the consumer has had: it can only have moved on since.
-    head_seen: u64,
+    end: Sending,
 }
 
 impl Producer {
@@ -92,18 +81,13 @@ impl<const N: u64> Producer<N> {
     pub fn attach_sized<M: GlobalMem + ?Sized>(mem: &M, base: PhysAddr) -> Producer<N> {
         let place = Place::new(base);
         let tail = mem.load_fresh(place.tail(), Ordering::Relaxed);
-        // As if full: the first push looks at the real head, and checks it.
-        let head_seen = tail.wrapping_sub(N);
-        Producer {
-            place,
-            tail,
-            head_seen,
-        }
+        let end = Sending::resume(tail, N);
+        Producer { place, end }
     }
 
     /// How many messages have been sent, by producers before this one too.
     pub const fn sent(&self) -> u64 {
-        self.tail
+        self.end.tail()
     }
 
     /// Sends a message. Takes constant time; changes nothing when it fails.
@@ -112,24 +96,21 @@ impl<const N: u64> Producer<N> {
         mem: &M,
         message: &Message,
     ) -> Result<(), PushError> {
-        if self.tail.wrapping_sub(self.head_seen) >= N {
+        if !self.end.has_room(1, N) {
             let head = mem.load_fresh(self.place.head(), Ordering::Acquire);
-            let used = self.tail.wrapping_sub(head);
-            if used > N {
-                return Err(PushError::Corrupt);
-            }
-            self.head_seen = head;
-            if used == N {
-                return Err(PushError::Full);
+            match self.end.look(head, 1, N) {
+                Ok(true) => {}
+                Ok(false) => return Err(PushError::Full),
+                Err(Corrupt) => return Err(PushError::Corrupt),
             }
         }
-        let slot = self.place.slot(self.tail);
+        let slot = self.place.slot(self.end.tail());
         for (at, word) in words(slot).zip(message.0) {
             mem.store(at, word, Ordering::Relaxed);
         }
         mem.writeback(slot, LINE_BYTES);
-        self.tail = self.tail.wrapping_add(1);
-        mem.store_through(self.place.tail(), self.tail, Ordering::Release);
+        let tail = self.end.advance(1);
+        mem.store_through(self.place.tail(), tail, Ordering::Release);
         Ok(())
     }
 }
@@ -138,7 +119,7 @@ impl<const N: u64> Producer<N> {
 #[derive(Debug)]
 pub struct Consumer<const N: u64 = SLOTS> {
     place: Place<N>,
-    head: u64,
+    end: Receiving,
 }
 
 impl Consumer {
@@ -161,33 +142,32 @@ impl<const N: u64> Consumer<N> {
         let place = Place::new(base);
         let head = mem.load_fresh(place.tail(), Ordering::Acquire);
         mem.store_through(place.head(), head, Ordering::Release);
-        Consumer { place, head }
+        let end = Receiving::at(head);
+        Consumer { place, end }
     }
 
     /// As [`resume`](Consumer::resume), for a ring of `N` slots (a power of two).
     pub fn resume_sized<M: GlobalMem + ?Sized>(mem: &M, base: PhysAddr) -> Consumer<N> {
         let place = Place::new(base);
-        let head = mem.load_fresh(place.head(), Ordering::Relaxed);
-        Consumer { place, head }
+        let end = Receiving::at(mem.load_fresh(place.head(), Ordering::Relaxed));
+        Consumer { place, end }
     }
 
     /// Takes the next message, if there is one. Takes constant time; changes nothing when it
     /// fails.
     pub fn pop<M: GlobalMem + ?Sized>(&mut self, mem: &M) -> Result<Option<Message>, Corrupt> {
         let tail = mem.load_fresh(self.place.tail(), Ordering::Acquire);
-        match tail.wrapping_sub(self.head) {
-            0 => return Ok(None),
-            used if used > N => return Err(Corrupt),
-            _ => {}
+        if self.end.readable(tail, N)? == 0 {
+            return Ok(None);
         }
-        let slot = self.place.slot(self.head);
+        let slot = self.place.slot(self.end.head());
         mem.invalidate(slot, LINE_BYTES);
         let mut message = Message::default();
         for (at, word) in words(slot).zip(&mut message.0) {
             *word = mem.load(at, Ordering::Relaxed);
         }
-        self.head = self.head.wrapping_add(1);
-        mem.store_through(self.place.head(), self.head, Ordering::Release);
+        let head = self.end.advance(1);
+        mem.store_through(self.place.head(), head, Ordering::Release);
         Ok(Some(message))
     }
 }

@@ -31,6 +31,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use dyad_ring_ends::{Corrupt, Receiving, Sending};
+
 use crate::record::{Header, Slots};
 use crate::words::{LINE_WORDS, Words};
 
@@ -64,6 +66,12 @@ impl fmt::Display for RingError {
 
 impl core::error::Error for RingError {}
 
+impl From<Corrupt> for RingError {
+    fn from(_: Corrupt) -> RingError {
+        RingError::Corrupt
+    }
+}
+
 /// Where a ring lies.
 #[derive(Clone, Copy, Debug)]
 pub struct RingSpan {
@@ -90,21 +98,15 @@ impl RingSpan {
 #[derive(Debug)]
 pub struct Producer {
     place: RingSpan,
-    tail: u64,
-    /// A head the consumer has had: it can only have moved on since.
-    head_seen: u64,
+    end: Sending,
 }
 
 impl Producer {
     /// Takes over the sending end, where the last producer stopped.
     pub fn attach<W: Words + ?Sized>(w: &W, place: RingSpan) -> Producer {
         let tail = w.load(place.base + TAIL, Relaxed);
-        Producer {
-            place,
-            tail,
-            // As if full: the first push looks at the real head, and checks it.
-            head_seen: tail.wrapping_sub(place.lines),
-        }
+        let end = Sending::resume(tail, place.lines);
+        Producer { place, end }
     }
 
     /// Lines of the ring.
@@ -122,19 +124,14 @@ impl Producer {
         if lines > n {
             return Err(RingError::Full);
         }
-        if self.tail.wrapping_sub(self.head_seen) + lines <= n {
+        if self.end.has_room(lines, n) {
             return Ok(());
         }
         let head = w.load(self.place.base + HEAD, Acquire);
-        let used = self.tail.wrapping_sub(head);
-        if used > n {
-            return Err(RingError::Corrupt);
+        match self.end.look(head, lines, n)? {
+            true => Ok(()),
+            false => Err(RingError::Full),
         }
-        self.head_seen = head;
-        if used + lines > n {
-            return Err(RingError::Full);
-        }
-        Ok(())
     }
 
     /// Writes a record, whose header says how many bytes there are; changes nothing when it fails.
@@ -151,9 +148,9 @@ impl Producer {
         debug_assert_eq!(header.bytes, bytes.len());
         let lines = header.lines();
         self.reserve(w, lines)?;
-        self.place.slots().write(w, self.tail, header, bytes);
-        self.tail = self.tail.wrapping_add(lines);
-        w.store(self.place.base + TAIL, self.tail, Release);
+        self.place.slots().write(w, self.end.tail(), header, bytes);
+        let tail = self.end.advance(lines);
+        w.store(self.place.base + TAIL, tail, Release);
         Ok(())
     }
 
@@ -188,7 +185,7 @@ impl Wanted {
 #[derive(Debug)]
 pub struct Consumer {
     place: RingSpan,
-    head: u64,
+    end: Receiving,
     /// A tail the producer has had.
     tail_seen: u64,
     /// The record at `head`, once it has been looked at.
@@ -215,7 +212,7 @@ impl Consumer {
     fn at(place: RingSpan, head: u64) -> Consumer {
         Consumer {
             place,
-            head,
+            end: Receiving::at(head),
             tail_seen: head,
             header: None,
             wanted: Wanted::default(),
@@ -232,11 +229,11 @@ impl Consumer {
         if self.header.is_some() {
             return Ok(self.header);
         }
-        if self.tail_seen == self.head && self.used(w)? == 0 {
+        if self.tail_seen == self.end.head() && self.used(w)? == 0 {
             return Ok(None);
         }
-        let used = self.tail_seen.wrapping_sub(self.head);
-        let header = self.place.slots().header(w, self.head);
+        let used = self.tail_seen.wrapping_sub(self.end.head());
+        let header = self.place.slots().header(w, self.end.head());
         self.header = header.filter(|h| h.lines() <= used);
         match self.header {
             Some(_) => Ok(self.header),
@@ -249,19 +246,16 @@ impl Consumer {
     /// `None` if none has been.
     pub fn pop<W: Words + ?Sized>(&mut self, w: &W, to: &mut Vec<u8>) -> Option<Header> {
         let header = self.header.take()?;
-        self.place.slots().read(w, self.head, &header, to);
-        self.head = self.head.wrapping_add(header.lines());
-        w.store(self.place.base + HEAD, self.head, Release);
+        self.place.slots().read(w, self.end.head(), &header, to);
+        let head = self.end.advance(header.lines());
+        w.store(self.place.base + HEAD, head, Release);
         Some(header)
     }
 
     /// Lines in use, as of now.
     fn used<W: Words + ?Sized>(&mut self, w: &W) -> Result<u64, RingError> {
         let tail = w.load(self.place.base + TAIL, Acquire);
-        let used = tail.wrapping_sub(self.head);
-        if used > self.place.lines {
-            return Err(RingError::Corrupt);
-        }
+        let used = self.end.readable(tail, self.place.lines)?;
         self.tail_seen = tail;
         Ok(used)
     }

@@ -67,7 +67,7 @@ impl Options {
             .map(|n| n.id);
         let away = node("--away")?
             .or(partner)
-            .ok_or_else(|| Error::msg("there is no other node to commute to"))?;
+            .ok_or_else(|| Error::msg("there is no other node to go to"))?;
         Ok(Options {
             length: Duration::from_secs(number(args, "--seconds")?.unwrap_or(2)),
             home,

@@ -65,7 +65,7 @@ pub fn trials() -> Vec<Trial> {
 /// Runs of `emulate-threads`.
 fn drifts(name: &str, nodes: &'static [Isa], cpus: usize) -> Trial {
     let name = format!("emulation::{name}");
-    times::test(name, move || drift(nodes, cpus)).with_kind("system")
+    times::test(name, move || threads(nodes, cpus)).with_kind("system")
 }
 
 /// Trips of a run: each is stopped at another instruction.
@@ -81,7 +81,7 @@ fn moves(nodes: &[Isa], cpus: usize) -> Result<(), Failed> {
     run((nodes, cpus), "emulate-tasks", &args, &checks, TRIPS * 1000)
 }
 
-fn drift(nodes: &[Isa], cpus: usize) -> Result<(), Failed> {
+fn threads(nodes: &[Isa], cpus: usize) -> Result<(), Failed> {
     let trips = match std::env::var_os("DYAD_LONG") {
         Some(_) => 10_000,
         None => 50,

@@ -5,14 +5,7 @@
 //! scheduler's table. So a thread is started, and ends, with a few calls on the caller's own thread, and
 //! nothing that init does otherwise is held up by it, or can hold it up.
 //!
-//! What is known of a thread is a word, changed by exchange:
-//!
-//! ```text
-//!            START: configured, resumed          END_THREAD
-//!   Idle ───────────────▶ Starting ──▶ Running ─────────────▶ Idle (once it has stopped: again)
-//!                          │     ▲        └──stopped, without having said so──▶ Lost
-//!                          └─────┘ the starter has ended: the next one starts it, unless it has begun
-//! ```
+//! What is known of a thread is a word ([`ThreadWord`]): what is done by it is decided there.
 //!
 //! The kernel says whether a thread has stopped. One that has, and has neither said that it ends nor
 //! committed a fault, was lost with its node. The program's first thread is Running from the start; if it
@@ -36,6 +29,7 @@ use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_services::ending::{Ending, exit_code};
 use dyad_services::robust::is_inside;
 use dyad_services::rt::{self, Call};
+use dyad_services::thread_word::{EndWord, State, ThreadWord};
 use dyad_sys::cap::{Cap, Component, Receive, Thread, ThreadSetup};
 
 use crate::program::HOME;
@@ -46,40 +40,11 @@ use crate::{ask, emulate};
 pub const GUESTS: usize = 2;
 const THREADS: usize = MAX_PROGRAM_THREADS as usize;
 
-/// States, in the low bits of a thread's word. Bits 8 to 31: of STARTING the token of the invocation that starts it. Above
-/// them it is counted how often it has been started.
-mod state {
-    pub const IDLE: u64 = 0;
-    pub const STARTING: u64 = 1;
-    pub const RUNNING: u64 = 2;
-    pub const LOST: u64 = 3;
-    pub const MASK: u64 = 0xff;
-    pub const STARTER_SHIFT: u32 = 8;
-    pub const STARTED_ONCE: u64 = 1 << 32;
-
-    /// The token of the invocation that starts the thread.
-    pub const fn starter(word: u64) -> u64 {
-        (word & (STARTED_ONCE - 1)) >> STARTER_SHIFT
-    }
-
-    /// How often it has been started, and nothing else: IDLE.
-    pub const fn idle(word: u64) -> u64 {
-        word & !(STARTED_ONCE - 1)
-    }
-}
-
-/// Of a program's end: an invocation is just saying how.
-const SAYS: u64 = 1;
-/// How it has ended has been said.
-const SAID: u64 = 2;
-/// As a token: a thread of init.
-const INIT: u64 = 0;
-
 struct Entry {
     /// The capability of the thread; 0: there is none.
     cap: AtomicU64,
-    /// Its state.
-    word: AtomicU64,
+    /// What is known of it.
+    word: ThreadWord,
 }
 
 /// What is known of a program here.
@@ -90,8 +55,8 @@ pub struct Guest {
     threads: [Entry; THREADS],
     /// The lost threads of which the program has been told, by bit.
     told: AtomicU64,
-    /// 0: it has not ended; [`SAYS`], with a token above bit 8: that invocation is just saying how; [`SAID`].
-    over: AtomicU64,
+    /// Who says how it has ended.
+    over: EndWord,
     /// Its exit code plus one; 0: it has given none.
     code: AtomicU64,
     /// The fault it was ended for: kind (0: none), address, program counter, ISA, thread.
@@ -108,11 +73,11 @@ static ALL: [Guest; GUESTS] = [const {
         threads: [const {
             Entry {
                 cap: AtomicU64::new(0),
-                word: AtomicU64::new(0),
+                word: ThreadWord::new(),
             }
         }; THREADS],
         told: AtomicU64::new(0),
-        over: AtomicU64::new(0),
+        over: EndWord::new(),
         code: AtomicU64::new(0),
         fault: [const { AtomicU64::new(0) }; 5],
         stopped: AtomicU64::new(0),
@@ -193,20 +158,12 @@ pub fn thread_of(call: &Call) -> Result<Cap<Thread>> {
     cap(&entry.ok_or(Error::Denied)?.cap)
 }
 
-/// Whether a thread's word says that it is being started, by an invocation that is over. `me`: the token of the
-/// invocation that asks.
-fn is_abandoned(word: u64, me: u64) -> bool {
-    let starter = state::starter(word);
-    word & state::MASK == state::STARTING && (starter == me || !is_inside(starter))
-}
-
 impl Guest {
     /// Notes a program whose first thread is about to run.
     pub fn enter(&self, component: Cap<Component>, entry: u64, endpoints: Cap<Receive>) {
         self.entry.store(entry, Ordering::Relaxed);
         self.endpoints.store(index(endpoints), Ordering::Relaxed);
-        let first = &self.threads[0].word;
-        first.store(state::STARTED_ONCE | state::RUNNING, Ordering::Relaxed);
+        self.threads[0].word.run_first();
         self.component.store(index(component), Ordering::Release);
     }
 
@@ -229,7 +186,7 @@ impl Guest {
 
     /// Whether it has said that it ends, or has been told to.
     pub fn is_over(&self) -> bool {
-        self.over.load(Ordering::Acquire) == SAID
+        self.over.is_over()
     }
 
     /// How it has ended.
@@ -249,10 +206,7 @@ impl Guest {
     /// Whether there is thread `n`, and the program goes on.
     pub fn runs(&self, n: u64) -> bool {
         let entry = usize::try_from(n).ok().and_then(|n| self.threads.get(n));
-        let there = |e: &Entry| {
-            let state = e.word.load(Ordering::Acquire) & state::MASK;
-            matches!(state, state::STARTING | state::RUNNING)
-        };
+        let there = |e: &Entry| matches!(e.word.state(), State::Starting | State::Running);
         entry.is_some_and(there) && !self.is_over()
     }
 
@@ -266,24 +220,11 @@ impl Guest {
         let node = NodeId::new(place & 0xff).ok_or(Error::NoSuchNode)?;
         let cpu = CpuId::new(place >> 8).ok_or(Error::BadArgument)?;
         let thread = cap::<Thread>(&entry.cap)?;
-        let was = entry.word.load(Ordering::Acquire);
-        // One that has ended while it started the thread: the thread may have begun, or not.
-        let inherited = is_abandoned(was, token);
-        match was & state::MASK {
-            state::IDLE => {}
-            state::LOST => return Err(Error::NodeDead),
-            _ if inherited => {}
-            _ => return Err(Error::Again),
-        }
-        let idle = state::idle(was) + state::STARTED_ONCE;
-        let starting = idle | token << state::STARTER_SHIFT | state::STARTING;
-        if self.is_over() {
-            return Err(Error::Denied);
-        }
-        entry
-            .word
-            .compare_exchange(was, starting, Ordering::AcqRel, Ordering::Relaxed)
-            .map_err(|_| Error::Again)?;
+        let may = || match self.is_over() {
+            true => Err(Error::Denied),
+            false => Ok(()),
+        };
+        let claim = entry.word.claim(token, is_inside, may)?;
         let configured = self.configure(number, n, thread);
         let begun = configured.and_then(|()| {
             thread.resume_on(node, cpu).inspect_err(|_| {
@@ -291,22 +232,9 @@ impl Guest {
                 let _ = thread.stop();
             })
         });
-        let now = match configured {
-            // It had begun.
-            Err(Error::NotReady) if inherited => idle | state::RUNNING,
-            Ok(()) if begun.is_ok() => idle | state::RUNNING,
-            _ => idle,
-        };
-        // It may have ended already.
-        let _ = entry
-            .word
-            .compare_exchange(starting, now, Ordering::AcqRel, Ordering::Relaxed);
-        match begun {
-            Ok(()) => Ok(thread_id(number, n).into()),
-            // It runs, or its last moments are not over.
-            Err(Error::NotReady) if configured.is_err() => Err(Error::Again),
-            Err(e) => Err(e),
-        }
+        let configured = configured.map(drop);
+        claim.settle(configured, begun.map(drop))?;
+        Ok(thread_id(number, n).into())
     }
 
     /// Has thread `n` begin at the program's entry when it is resumed.
@@ -334,11 +262,7 @@ impl Guest {
             return Err(Error::Denied);
         }
         let entry = &self.threads[n as usize];
-        // Only who starts the thread changes it meanwhile, once.
-        let idle = |word| Some(state::idle(word));
-        let _ = entry
-            .word
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, idle);
+        entry.word.end();
         Err(cap::<Thread>(&entry.cap)?.exit(0))
     }
 
@@ -346,53 +270,37 @@ impl Guest {
     fn exit(&self, n: u64, token: u64, code: u64) -> Result<u64> {
         let code = exit_code(code)?;
         let thread = cap::<Thread>(&self.threads[n as usize].cap)?;
-        if self.say_how(token) {
+        self.over.say(token, is_inside, || {
             self.code.store(u64::from(code) + 1, Ordering::Release);
-            self.over.store(SAID, Ordering::Release);
-        }
+        });
         Err(thread.exit(code))
-    }
-
-    /// Whether no other thread has said how the program ends, or is about to; the invocation `token` has to say it then.
-    fn say_how(&self, token: u64) -> bool {
-        let over = self.over.load(Ordering::Acquire);
-        let says = over & 0xff == SAYS && over >> 8 != INIT && !is_inside(over >> 8);
-        (over == 0 || says)
-            && self
-                .over
-                .compare_exchange(over, SAYS | token << 8, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
     }
 
     /// It is about to be taken down, though none of its threads may have said how it ends, as its first one
     /// was lost.
     pub fn close(&self) {
-        if self.say_how(INIT) {
-            self.over.store(SAID, Ordering::Release);
-        }
+        self.over.say(EndWord::INIT, is_inside, || ());
     }
 
     /// A thread of it has faulted, as the invocation `token` says.
     pub fn fault(&self, token: u64, fault: [u64; 5]) {
-        if self.say_how(token) {
+        self.over.say(token, is_inside, || {
             for (word, value) in self.fault.iter().zip(fault) {
                 word.store(value, Ordering::Release);
             }
-            self.over.store(SAID, Ordering::Release);
-        }
+        });
     }
 
     /// Thread `n` has stopped. It has not said that it ends, it has made no error that was told, and no node has died.
     fn stopped(&self, n: u64) {
-        if self.say_how(INIT) {
+        self.over.say(EndWord::INIT, is_inside, || {
             self.stopped.store(n + 1, Ordering::Release);
-            self.over.store(SAID, Ordering::Release);
-        }
+        });
     }
 
-    /// Threads in a state: bit by number.
-    fn in_state(&self, wanted: u64) -> u64 {
-        let is = |e: &&Entry| e.word.load(Ordering::Acquire) & state::MASK == wanted;
+    /// Threads that are lost: bit by number.
+    fn lost(&self) -> u64 {
+        let is = |e: &&Entry| e.word.state() == State::Lost;
         let all = (0..).zip(&self.threads).filter(|(_, e)| is(e));
         all.fold(0, |bits, (n, _)| bits | 1 << n)
     }
@@ -402,16 +310,8 @@ impl Guest {
     /// `true`: the program has ended, in whatever way.
     pub fn look_for_lost(&self, (number, name): (u64, &str), deaths: u32) -> bool {
         for (n, entry) in self.threads.iter().enumerate() {
-            let word = entry.word.load(Ordering::Acquire);
-            let lost = state::idle(word) | state::LOST;
-            if word & state::MASK == state::RUNNING
-                && cap(&entry.cap).is_ok_and(has_gone)
-                && !self.is_over()
-                && entry
-                    .word
-                    .compare_exchange(word, lost, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_ok()
-            {
+            let has_gone = || cap(&entry.cap).is_ok_and(has_gone) && !self.is_over();
+            if entry.word.lose_if(has_gone) {
                 match deaths {
                     0 => self.stopped(n as u64),
                     _ => say(format_args!(
@@ -420,7 +320,7 @@ impl Guest {
                 }
             }
         }
-        let lost = self.in_state(state::LOST);
+        let lost = self.lost();
         if lost != self.told.load(Ordering::Relaxed) {
             ask::tell_lost(number, lost);
             self.told.store(lost, Ordering::Relaxed);
@@ -433,14 +333,14 @@ impl Guest {
         let mut all = true;
         for (n, entry) in (0..).zip(&self.threads) {
             // One that has never been started has never been configured.
-            if entry.word.load(Ordering::Acquire) == 0 {
+            if entry.word.is_new() {
                 continue;
             }
             let Ok(thread) = cap::<Thread>(&entry.cap) else {
                 continue;
             };
             // One whose starter has ended may never have been configured: it is now.
-            if is_abandoned(entry.word.load(Ordering::Acquire), 0) {
+            if entry.word.is_abandoned(EndWord::INIT, is_inside) {
                 let _ = self.configure(number, n, thread);
             }
             if !is_stopped(thread) {
