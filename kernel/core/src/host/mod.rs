@@ -27,6 +27,8 @@ mod fp_waiting_tests;
 #[cfg(test)]
 mod frame_tests;
 #[cfg(test)]
+mod giving_up_tests;
+#[cfg(test)]
 mod home_tests;
 #[cfg(test)]
 mod in_use;
