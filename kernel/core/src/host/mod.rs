@@ -66,6 +66,8 @@ mod thread_tests;
 mod travel_tests;
 #[cfg(test)]
 mod view_tests;
+#[cfg(test)]
+mod wait_races;
 
 pub use dyad_object::host::crash;
 
