@@ -255,11 +255,6 @@ pub const fn thread_of_id(id: u64) -> (u64, u64) {
     (id / MAX_PROGRAM_THREADS, id % MAX_PROGRAM_THREADS)
 }
 
-/// Offset, in the console buffer of its program, of the page of a thread.
-pub const fn console_page(thread: u64) -> u64 {
-    thread % CONSOLE_THREADS * PAGE_SIZE
-}
-
 /// In the console: where the buffer of the program with number (and badge) `program` is mapped.
 pub const fn console_client(program: u64) -> u64 {
     CONSOLE_CLIENTS + program * CONSOLE_THREADS * PAGE_SIZE

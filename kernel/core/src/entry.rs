@@ -363,6 +363,8 @@ pub fn user_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
 /// kernel can put there by itself it does, without the run loop: a program that touches new memory
 /// does this all the time.
 pub fn page_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
+    #[cfg(feature = "ktest")]
+    crate::ktest::user_calls::note_fault::<P>();
     let local = P::local();
     let why = match resolve::resolve_here::<P>(local, f.address, f.kind) {
         // The tables say by now what the thread wants. If the machine does not agree, it would come

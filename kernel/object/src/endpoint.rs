@@ -35,8 +35,11 @@ use dyad_abi::cap::Woken;
 use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_coherence::GlobalMem;
 use dyad_retype::KernelKind;
+use dyad_ring::linger;
+use dyad_ring::sleep::{self, Begun};
 use dyad_shm::{FrameRef, LayoutHash, shared_layout, shared_struct};
 
+use crate::memory::Words;
 use crate::node::Node;
 use crate::thread::{DOUBTED, NO_MORE_EVENTS, Owner, Thread};
 use crate::{frame_of, link_to, linked};
@@ -425,17 +428,18 @@ impl Line {
     /// Sets bits, before anything that comes later: somebody who waits is to be looked for now.
     pub fn set(&self, node: &Node, bits: u64) {
         node.words.set_bits(&self.bits, bits);
-        node.words.fence();
+        sleep::post(&SleepWords(node.words));
     }
 
     /// Takes the thread that waits, which the caller now has to wake.
     pub fn take_waiter(&self, node: &Node) -> Option<Waiter> {
-        let word = node.words.read(&self.waiter);
-        let frame = waiting(word)?;
-        if !node.words.exchange(&self.waiter, word, 0) {
-            return None;
-        }
-        let thread = node.map.get(frame.address())?;
+        let is_thread = |word| waiting(word).is_some();
+        let word = sleep::take_off(
+            &SleepWords(node.words),
+            Word::Waiter(&self.waiter),
+            is_thread,
+        )?;
+        let thread = node.map.get(waiting(word)?.address())?;
         Some(Waiter {
             thread,
             number: (word >> NUMBER) as u32,
@@ -452,17 +456,13 @@ impl Line {
     pub fn wait(&self, node: &Node, thread: &'static Thread, number: u32) -> Result<Waits> {
         let link = link_to(frame_of(node, thread).ok_or(Error::Corrupt)?);
         let me = link | (number as u64) << NUMBER;
-        if !node.words.exchange(&self.waiter, 0, me) {
-            return Err(Error::Exists);
+        let waiter = Word::Waiter(&self.waiter);
+        match sleep::begin(&SleepWords(node.words), waiter, me, || self.has_news(node)) {
+            Begun::Busy => Err(Error::Exists),
+            Begun::Waits => Ok(Waits::Yes { word: me }),
+            Begun::News => Ok(Waits::No),
+            Begun::TakenOff => Ok(Waits::TakenOff),
         }
-        node.words.fence();
-        if !self.has_news(node) {
-            return Ok(Waits::Yes { word: me });
-        }
-        Ok(match node.words.exchange(&self.waiter, me, 0) {
-            true => Waits::No,
-            false => Waits::TakenOff,
-        })
     }
 
     /// Whether a thread is the one that waits here.
@@ -473,12 +473,62 @@ impl Line {
 
     /// Takes a thread off that is not to wait here any more; `None` if it is not the waiter.
     pub fn take_off(&self, node: &Node, thread: &'static Thread) -> Option<Waiter> {
-        let word = node.words.read(&self.waiter);
-        let is_it = waiting(word).is_some_and(|f| frame_of(node, thread) == Some(f));
-        (is_it && node.words.exchange(&self.waiter, word, 0)).then_some(Waiter {
+        let is_it = |word| waiting(word).is_some_and(|f| frame_of(node, thread) == Some(f));
+        let word = sleep::take_off(&SleepWords(node.words), Word::Waiter(&self.waiter), is_it)?;
+        Some(Waiter {
             thread,
             number: (word >> NUMBER) as u32,
         })
+    }
+}
+
+/// A word by which threads go to sleep and are woken: see [`dyad_ring::sleep`].
+#[derive(Clone, Copy, Debug)]
+pub enum Word<'w> {
+    /// The waiter of an endpoint.
+    Waiter(&'w AtomicU64),
+    /// The owner word of a thread.
+    Owner(&'w Thread),
+}
+
+/// Shared words, as [`dyad_ring::sleep`] wants them.
+#[derive(Clone, Copy, Debug)]
+pub struct SleepWords<'w>(pub &'w Words);
+
+impl<'w> linger::Words for SleepWords<'w> {
+    type Word = Word<'w>;
+
+    #[inline(always)]
+    #[cfg_attr(feature = "ktest", track_caller)]
+    fn load(&self, at: Word<'w>) -> u64 {
+        match at {
+            Word::Waiter(word) => self.0.read(word),
+            Word::Owner(thread) => thread.owner_word(self.0),
+        }
+    }
+
+    #[inline(always)]
+    #[cfg_attr(feature = "ktest", track_caller)]
+    fn store(&self, at: Word<'w>, value: u64) {
+        match at {
+            Word::Waiter(word) => self.0.write(word, value),
+            Word::Owner(thread) => self.0.write(&thread.owner, value),
+        }
+    }
+
+    #[inline(always)]
+    #[cfg_attr(feature = "ktest", track_caller)]
+    fn exchange(&self, at: Word<'w>, old: u64, new: u64) -> bool {
+        match at {
+            Word::Waiter(word) => self.0.exchange(word, old, new),
+            Word::Owner(thread) => thread.change_word(self.0, old, new),
+        }
+    }
+
+    #[inline(always)]
+    #[cfg_attr(feature = "ktest", track_caller)]
+    fn fence(&self) {
+        GlobalMem::fence(self.0);
     }
 }
 

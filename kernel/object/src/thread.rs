@@ -383,13 +383,19 @@ impl Thread {
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn change(&self, words: &Words, from: Owner, to: Owner) -> bool {
-        let at_home = |o: Owner| matches!(o.state, State::Ready | State::Running | State::Blocked);
-        let bytes = || {
-            let stops = from.state == State::Running && to.state != State::Running;
-            let stays = from.node == to.node && at_home(from) && at_home(to) && !stops;
-            if stays { HEAD_BYTES } else { PAGE_SIZE }
-        };
-        words.exchange_first(&self.owner, from.bits(), to.bits(), bytes)
+        words.exchange_first(&self.owner, from.bits(), to.bits(), || changed(from, to))
+    }
+
+    /// As [`change`](Thread::change), by the words.
+    #[inline]
+    #[cfg_attr(feature = "ktest", track_caller)]
+    pub fn change_word(&self, words: &Words, from: u64, to: u64) -> bool {
+        words.exchange_first(&self.owner, from, to, || {
+            match (Owner::from_bits(from), Owner::from_bits(to)) {
+                (Some(from), Some(to)) => changed(from, to),
+                _ => PAGE_SIZE,
+            }
+        })
     }
 
     /// Its general registers on an ISA.
@@ -530,6 +536,14 @@ impl Thread {
         self.result_value.store(value, Ordering::Relaxed);
         self.result.store(1, Ordering::Release);
     }
+}
+
+/// How much of a thread is to be in memory before its owner word changes, in bytes.
+fn changed(from: Owner, to: Owner) -> u64 {
+    let at_home = |o: Owner| matches!(o.state, State::Ready | State::Running | State::Blocked);
+    let stops = from.state == State::Running && to.state != State::Running;
+    let stays = from.node == to.node && at_home(from) && at_home(to) && !stops;
+    if stays { HEAD_BYTES } else { PAGE_SIZE }
 }
 
 /// What a thread has on an ISA: words of [`Thread::started`].

@@ -7,7 +7,7 @@ use core::fmt;
 
 use dyad_abi::{Isa, NodeId};
 use dyad_shm::LayoutHash;
-use dyad_shm::frame::{Epoch, FrameRef, Version, WeakRef};
+use dyad_shm::frame::{Epoch, Version};
 
 const TYPE_SHIFT: u32 = 29;
 pub(crate) const KIND_SHIFT: u32 = 24;
@@ -327,28 +327,6 @@ pub const fn kernel_pinned(raw: u64, kind: KernelKind) -> Option<u64> {
     let same = (raw ^ wanted) as u32 >> KIND_SHIFT == 0;
     if same && raw & refs != refs {
         Some(raw + 1)
-    } else {
-        None
-    }
-}
-
-/// The word of a block of user memory with one more reference, for an entry that maps `frame`;
-/// `None` if the block is not the one that `head` refers to, has no room or not that frame.
-#[inline]
-pub fn user_pinned(raw: u64, head: WeakRef, frame: FrameRef) -> Option<u64> {
-    let order = user_order(raw)?;
-    let refs = Refs::MAX.0 as u64;
-    // Another pool is very far away.
-    let into = (frame.bits() as u64).wrapping_sub(head.frame.bits() as u64);
-    (version_in(raw).0 == head.version.0 && into < order.frames() && raw & refs != refs)
-        .then_some(raw + 1)
-}
-
-/// The version in the word of a block of user memory that has references; `None` if it is none.
-#[inline]
-pub const fn user_in_use(raw: u64) -> Option<Version> {
-    if raw >> TYPE_SHIFT & 7 == USER && raw & Refs::MAX.0 as u64 != 0 {
-        Some(version_in(raw))
     } else {
         None
     }

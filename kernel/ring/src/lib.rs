@@ -40,6 +40,10 @@
 //!
 //! See [`wake`].
 //!
+//! # Threads that wait at endpoints
+//!
+//! See [`sleep`].
+//!
 //! # Threads that are handed over
 //!
 //! They come by no ring, which may be full: see [`arrivals`].
@@ -48,6 +52,7 @@
 
 pub mod arrivals;
 pub mod linger;
+pub mod sleep;
 mod spsc;
 pub mod wake;
 

@@ -10,9 +10,9 @@
 //!
 //! TCG notices self-modifying code only for stores of its own machine, so code that another
 //! machine writes into a frame leaves stale translations behind. The `executed_on` bits say who
-//! may hold some; see [`FrameEntry::executed_on`].
+//! may hold some; see [`FrameEntry::w1`].
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 use dyad_abi::NodeId;
 use dyad_abi::user::PAGE_SIZE;
@@ -181,30 +181,13 @@ impl WeakRef {
 pub struct FrameEntry {
     /// Version, type, kind and reference count.
     pub w0: AtomicU64,
-    /// Epoch stamp and executed-on bits.
+    /// Epoch stamp, and the bit set of nodes that may hold translations of code in this frame. Such a node must
+    /// store to every word of the frame itself before it may execute new contents.
     pub w1: AtomicU64,
 }
 
 // SAFETY: 1. only atomic words; 2. every bit pattern is a value of them; 3. no pointers.
 unsafe impl Shared for FrameEntry {}
-
-impl FrameEntry {
-    /// Bit set of nodes that may hold translations of code in this frame. Such a node must store
-    /// to every word of the frame itself before it may execute new contents.
-    pub fn executed_on(&self) -> u8 {
-        self.w1.load(Ordering::Acquire) as u8
-    }
-
-    /// Records that the nodes in `nodes` may execute this frame from now on.
-    pub fn mark_executed(&self, nodes: u8) {
-        self.w1.fetch_or(nodes as u64, Ordering::AcqRel);
-    }
-
-    /// Records that a node has rewritten the frame and holds no stale translation of it.
-    pub fn clear_executed(&self, node: NodeId) {
-        self.w1.fetch_and(!(1 << node.index()), Ordering::AcqRel);
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -236,15 +219,5 @@ mod tests {
         assert_eq!(Epoch::saturating(u64::MAX), Epoch::MAX);
         assert_eq!(Version(7).next(), Some(Version(8)));
         assert_eq!(Version::MAX.next(), None);
-    }
-
-    #[test]
-    fn executed_bits_are_kept_apart_from_the_epoch() {
-        let e = FrameEntry::default();
-        e.w1.store(7 << 8, Ordering::Relaxed);
-        e.mark_executed(0b101);
-        assert_eq!(e.executed_on(), 0b101);
-        e.clear_executed(NodeId::new(0).unwrap());
-        assert_eq!(e.w1.load(Ordering::Relaxed), 7 << 8 | 0b100);
     }
 }

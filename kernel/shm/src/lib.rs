@@ -41,8 +41,6 @@ pub use superblock::Superblock;
 pub const FUSED_BASE: u64 = 0xFFFF_8000_0000_0000;
 /// One past the last address of the fused direct map.
 pub const FUSED_END: u64 = 0xFFFF_C000_0000_0000;
-/// Start of the fused range for sparse tables that want contiguous addresses.
-pub const FUSED_VMAP_BASE: u64 = 0xFFFF_C000_0000_0000;
 /// Start of the window onto a node's private RAM (below 4 GiB).
 pub const PRIVATE_BASE: u64 = 0xFFFF_E000_0000_0000;
 /// Start of the window onto a node's devices.

@@ -21,14 +21,14 @@ use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::{Event, Stopped, Woken};
 use dyad_abi::{CpuId, Error, Result};
-use dyad_coherence::GlobalMem;
+use dyad_ring::sleep;
 use dyad_shm::frame::WeakRef;
 
 use super::By;
 use super::chain::{give, give_back, go_on, take_dispatcher};
 use super::{After, current, is_root, release, settle, was_dispatched};
 use crate::cx::Cx;
-use crate::object::endpoint::{self, Endpoints, Line, Waiter, Waits};
+use crate::object::endpoint::{self, Endpoints, Line, SleepWords, Waiter, Waits, Word};
 use crate::object::follow;
 use crate::object::thread::{Owner, State, Thread};
 use crate::{Platform, inbox};
@@ -59,17 +59,19 @@ pub fn wake<P: Platform>(cx: &Cx, waiter: Waiter, why: Woken) -> Result<()> {
 ///
 /// [`Error::Corrupt`] if the owner word is none.
 fn make_ready(cx: &Cx, Waiter { thread, number }: Waiter) -> Result<bool> {
-    let look = || thread.owner(cx.words()).ok_or(Error::Corrupt);
-    let waits = |o: Owner| {
-        let same = o.seq == number || lacks!("dispatch::wait::make_ready::number");
-        o.state == State::Blocked && same
+    let is_asleep = |word| {
+        Owner::from_bits(word).is_some_and(|o| {
+            let same = o.seq == number || lacks!("dispatch::wait::make_ready::number");
+            o.state == State::Blocked && same
+        })
     };
-    let mut owner = look()?;
-    if !waits(owner) {
-        cx.words().fence();
-        owner = look()?;
+    match sleep::find_asleep(&SleepWords(cx.words()), Word::Owner(thread), is_asleep) {
+        Some(asleep) => Ok(thread.change_word(cx.words(), asleep, asleep ^ MADE_READY)),
+        None => match thread.owner(cx.words()) {
+            Some(_) => Ok(false),
+            None => Err(Error::Corrupt),
+        },
     }
-    Ok(waits(owner) && thread.change(cx.words(), owner, owner.with(State::Ready)))
 }
 
 /// Tells the scheduler of a ready thread, wherever it is. If that waits there, it becomes ready,
@@ -228,14 +230,15 @@ pub fn sleep_at(cx: &Cx, t: &'static Thread, owner: Owner, line: &Line) -> Resul
             return Ok(false);
         }
     };
-    if !t.change(cx.words(), owner, asleep) {
+    let words = SleepWords(cx.words());
+    if !sleep::block(&words, Word::Owner(t), owner.bits(), asleep.bits()) {
         line.take_off(cx.node, t);
         return Err(Error::Corrupt);
     }
     // From here on it may run elsewhere. A sender that has taken it off while it was still RUNNING does not
     // wake it: either that sender sees that it is BLOCKED, or this sees that it is the waiter no more.
-    cx.words().fence();
-    if cx.words().read(&line.waiter) == waiter || lacks!("dispatch::wait::sleep_at::look") {
+    let still_waits = sleep::still_waits(&words, Word::Waiter(&line.waiter), waiter);
+    if still_waits || lacks!("dispatch::wait::sleep_at::look") {
         return Ok(true);
     }
     // The exchange fails if the thread has been woken or stopped since.
@@ -280,6 +283,8 @@ pub fn wake_receiver<P: Platform>(cx: &Cx, waiter: Waiter, at: Endpoint) -> Resu
     Ok(After::Switched)
 }
 
+/// What changes in an owner word when a thread that waits is made ready.
+const MADE_READY: u64 = State::Blocked as u64 ^ State::Ready as u64;
 /// What changes in an owner word when a thread that waits is taken to run at once.
 const WOKEN: u64 = State::Blocked as u64 ^ State::Running as u64;
 

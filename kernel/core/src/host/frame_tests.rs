@@ -189,9 +189,9 @@ fn who_has_executed_a_frame_stays_noted() {
     let m = s.x();
     let frame = s.take(0, Use::User, 0).frame;
     let entry = crate::tables::record(cx(m).node.map, &cx(m).node.tables, frame.address()).unwrap();
-    entry.mark_executed(0b10);
+    entry.w1.fetch_or(0b10, Ordering::Relaxed);
     give_up(m, frame).unwrap();
-    assert_eq!(entry.executed_on(), 0b10);
+    assert_eq!(entry.w1.load(Ordering::Relaxed) as u8, 0b10);
 }
 
 /// A program asks how much memory it has: a range of 64 GiB or more is told exactly, with type and rights.

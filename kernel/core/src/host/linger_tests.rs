@@ -18,6 +18,7 @@ use super::{Left, Machine, MockA64, MockX86, crash, result};
 use crate::cpu::FIRST_CPU;
 use crate::cx::Cx;
 use crate::inbox::wake_line;
+use crate::ktest::rig::Rig;
 use crate::object::component::Component;
 use crate::object::find;
 use crate::object::thread::{State, Thread};
@@ -29,21 +30,32 @@ const BEFORE: u32 = 0;
 /// The same of a CPU that lingers for the thread, which says so first.
 const LINGERS_BEFORE: u32 = 1;
 
+/// Has a thread of the first node, which runs there, have been on the other node, so that its CPU goes the short way
+/// there, and lingers.
+pub(super) fn crosses(rx: &Rig<'_>, x: Machine, a: Machine, t: &'static Thread) {
+    x.enter();
+    let c: &Component = find(x.node(), rx.component, Component::KIND).unwrap();
+    c.home.store(0b11, Ordering::Relaxed);
+    let cx = Cx::here::<MockX86>();
+    let callee = view::Callee::find(&cx, rx.component).unwrap();
+    view::remember::<MockX86>(&cx, &callee);
+    let been = crossing::Crossing::of(t).placed(Isa::Aarch64, a.node().id(), FIRST_CPU);
+    t.crossing.store(been.0, Ordering::Relaxed);
+}
+
 /// A thread makes a crossing call to a node that dies at that moment, and `meanwhile` happens. How its CPU
-/// goes on, and what it says that it does.
-fn refused(meanwhile: impl FnOnce(Machine, Machine) + Copy + 'static) {
+/// goes on, and what it says that it does. `awaited`: a CPU of that node lingers for the thread.
+fn refused(awaited: bool, meanwhile: impl FnOnce(Machine, Machine) + Copy + 'static) {
     pair(|(rx, x), (_, a)| {
         let scheduler = rx.object(ObjectKind::Endpoints)?;
         let (cap, t) = thread(rx, Some(scheduler), 3);
-        let c: &Component = find(x.node(), rx.component, Component::KIND)?;
-        c.home.store(0b11, Ordering::Relaxed);
         x.enter();
         assert_eq!(dispatch::<MockX86>(rx, x, cap, 0), Left::User(ENTRY));
         let cx = Cx::here::<MockX86>();
-        view::remember::<MockX86>(&cx, &view::Callee::find(&cx, rx.component)?);
-        // It has been on the other node, so that its CPU goes the short way, and lingers.
-        let been = crossing::Crossing::of(t).placed(Isa::Aarch64, a.node().id(), FIRST_CPU);
-        t.crossing.store(been.0, Ordering::Relaxed);
+        crosses(rx, x, a, t);
+        if awaited {
+            says(a).0.store(linger::doing(t), Ordering::Relaxed);
+        }
         let me = x.node().sb.cpu(x.node().id(), FIRST_CPU);
         me.pending.store(0, Ordering::Relaxed);
         me.activity.store(activity::USER, Ordering::Relaxed);
@@ -93,12 +105,18 @@ fn refused(meanwhile: impl FnOnce(Machine, Machine) + Copy + 'static) {
 
 #[test]
 fn a_cpu_that_could_not_hand_its_thread_over_says_that_it_runs_it() {
-    refused(|_, _| {});
+    refused(false, |_, _| {});
+}
+
+/// The CPU that lingers on the other node dies before the thread is handed over: its recovery may be over by then.
+#[test]
+fn a_thread_is_not_passed_to_a_cpu_that_lingers_on_a_dead_node() {
+    refused(true, |_, _| {});
 }
 
 #[test]
 fn what_has_come_while_a_cpu_said_that_it_lingers_is_looked_at() {
-    refused(|x, a| {
+    refused(false, |x, a| {
         let words = a.node().words;
         let line = wake_line(x.node().id(), CpuId::new(0).unwrap());
         assert!(!wake::notify(words, &line, 8), "its CPU looks by itself");
@@ -106,13 +124,13 @@ fn what_has_come_while_a_cpu_said_that_it_lingers_is_looked_at() {
 }
 
 /// What a CPU of a node says that it does, and who has told it of something.
-fn says(m: Machine) -> (&'static AtomicU64, u64) {
+pub(super) fn says(m: Machine) -> (&'static AtomicU64, u64) {
     let cpu = m.node().sb.cpu(m.node().id(), FIRST_CPU);
     (&cpu.activity, cpu.pending.swap(0, Ordering::Relaxed))
 }
 
 /// Whose a thread is, and in which state.
-fn owned(m: Machine, t: &Thread) -> (State, usize) {
+pub(super) fn owned(m: Machine, t: &Thread) -> (State, usize) {
     let owner = t.owner(m.node().words).expect("an owner word");
     (owner.state, owner.node.index())
 }

@@ -29,6 +29,8 @@ mod fp_waiting_tests;
 #[cfg(test)]
 mod frame_tests;
 #[cfg(test)]
+mod giving_up_tests;
+#[cfg(test)]
 mod home_tests;
 #[cfg(test)]
 mod in_use;
@@ -66,6 +68,8 @@ mod thread_tests;
 mod travel_tests;
 #[cfg(test)]
 mod view_tests;
+#[cfg(test)]
+mod wait_races;
 
 pub use dyad_object::host::crash;
 
@@ -155,6 +159,8 @@ struct Private {
 std::thread_local! {
     static CURRENT: Cell<Option<&'static Private>> = const { Cell::new(None) };
     static CLOCK: Cell<u64> = const { Cell::new(0) };
+    /// How far a look at the clock takes it on.
+    static LOOK_NS: Cell<u64> = const { Cell::new(1_000) };
     /// An interrupt that has come, and has not been taken.
     static PENDING: Cell<Option<Interrupt>> = const { Cell::new(None) };
 }
@@ -167,6 +173,12 @@ pub fn interrupted_by(i: Option<Interrupt>) {
 /// Whether an interrupt that has come has not been taken.
 pub fn interrupts_are_pending() -> bool {
     PENDING.get().is_some()
+}
+
+/// The clocks of this thread's machines stand still from here on, but for [`pass_time`].
+#[cfg(test)]
+fn stop_time() {
+    LOOK_NS.set(0);
 }
 
 /// The clocks of this thread's machines go on by so much.

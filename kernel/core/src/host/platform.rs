@@ -184,7 +184,7 @@ impl<const A64: bool> Platform for Mock<A64> {
         [0; ROOT_ENTRIES]
     }
     fn clock_ns() -> u64 {
-        CLOCK.set(CLOCK.get() + 1_000);
+        CLOCK.set(CLOCK.get() + LOOK_NS.get());
         CLOCK.get()
     }
     fn set_timer(_: Option<u64>) {}

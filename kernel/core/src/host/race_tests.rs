@@ -69,7 +69,7 @@ pub(super) fn at_each_step(test: impl Fn(&Rig<'_>, u32) -> bool) -> u32 {
     panic!("it does not end");
 }
 
-fn call(k: &Cx, cap: CapIndex, op: u32, a: &[u64]) -> Result<After> {
+pub(super) fn call(k: &Cx, cap: CapIndex, op: u32, a: &[u64]) -> Result<After> {
     let a = core::array::from_fn(|i| a.get(i).copied().unwrap_or(0));
     ops::call::<MockX86>(k, call_word(cap, op), a)
 }
@@ -96,7 +96,7 @@ impl Ends {
         }
     }
 
-    fn line(&self, rig: &Rig<'_>) -> &'static Line {
+    pub fn line(&self, rig: &Rig<'_>) -> &'static Line {
         let e: &'static Endpoints = find(rig.cx.node, self.object, Endpoints::KIND).unwrap();
         e.line(AT).unwrap()
     }
@@ -120,7 +120,7 @@ impl Ends {
         call(k, self.receive, ReceiveOp::Receive as u32, &[AT, 1 << 62])
     }
 
-    fn wait(&self, k: &Cx) {
+    pub fn wait(&self, k: &Cx) {
         assert_eq!(self.receive(k), Ok(After::Switched));
     }
 

@@ -568,16 +568,20 @@ fn code_is_executable_once_all_that_ran_older_code_there_have_rewritten_it() {
     let word = super::word(s.x().node(), pa.add(8));
     word.store(77, Ordering::Relaxed);
     // Bits of both: that of the node of the other ISA does not matter.
-    record.mark_executed(0b11);
+    record.w1.fetch_or(0b11, Ordering::Relaxed);
     let try_ = || map_as(s.x(), space, l1(isa), VA, (&frame, 0), MAP_EXECUTE);
     assert_eq!(try_(), Err(Error::Again));
-    assert_eq!(record.executed_on(), 0b11);
+    assert_eq!(record.w1.load(Ordering::Relaxed) as u8, 0b11);
     s.a().enter();
     messages::drain::<MockA64>();
-    assert_eq!(record.executed_on(), 0b01);
+    assert_eq!(record.w1.load(Ordering::Relaxed) as u8, 0b01);
     assert_eq!(word.load(Ordering::Relaxed), 77);
     try_().unwrap();
-    assert_eq!(record.executed_on(), 0b11, "they may run it now");
+    assert_eq!(
+        record.w1.load(Ordering::Relaxed) as u8,
+        0b11,
+        "they may run it now"
+    );
     // Its own stale translations this node drops itself.
     let c = cx(s.x());
     s.tables(space, Isa::X86_64, VA, Level::L1);

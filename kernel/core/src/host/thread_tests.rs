@@ -18,6 +18,7 @@ use super::fp_tests::swap;
 use super::ktests::{joined, passes};
 use super::{ARGUMENTS, Did, Left, Machine, MockA64, MockX86, PC, RESULTS, SP, World, result};
 use crate::Platform;
+use crate::console;
 use crate::entry;
 use crate::ktest::rig::{self, Rig};
 use crate::ktest::{Outcome, run_here, spaces};
@@ -371,6 +372,29 @@ fn calls_that_name_nothing_come_back_with_an_error() {
             Error::from_code(result::<MockA64>(t).0),
             Some(Error::TooDeep)
         );
+        Ok(None)
+    });
+}
+
+/// What a program writes without an end of line comes out in lines that have room for it, none longer than a line.
+#[test]
+fn long_lines_of_programs_are_cut() {
+    const LONGEST: usize = 1008;
+    solo::<MockX86>(|_, m| {
+        m.printed();
+        let text = [b'a'; 5000];
+        let mut taken = 0;
+        while taken < text.len() {
+            let n = console::user::<MockX86>(&text[taken..]);
+            assert!(n > 0, "it takes nothing");
+            taken += n;
+        }
+        console::flush_user::<MockX86>();
+        let printed = m.printed();
+        assert!(printed.lines().count() >= 5);
+        for line in printed.lines() {
+            assert!(line.len() <= LONGEST, "{} bytes", line.len());
+        }
         Ok(None)
     });
 }

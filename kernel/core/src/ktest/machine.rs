@@ -83,6 +83,8 @@ pub trait Machine {
     fn init_regs(&self, area: &RegArea, pc: u64, sp: u64, tp: u64);
     /// See [`Platform::switch_root`]; `None`: the idle one.
     fn switch_root(&self, root: Option<PhysAddr>);
+    /// See [`Platform::flush_tlb`].
+    fn flush_tlb(&self);
     /// See [`Platform::sync_code`].
     fn sync_code(&self, pa: PhysAddr, len: u64);
     /// See [`Platform::zero_frame`].
@@ -222,6 +224,9 @@ impl<P: Platform> Machine for Of<P> {
     }
     fn switch_root(&self, root: Option<PhysAddr>) {
         P::switch_root(root.unwrap_or_else(P::idle_root));
+    }
+    fn flush_tlb(&self) {
+        P::flush_tlb();
     }
     fn sync_code(&self, pa: PhysAddr, len: u64) {
         P::sync_code(crate::node::node().map, pa, len);

@@ -55,6 +55,7 @@ pub(crate) mod rig;
 pub(crate) mod spaces;
 pub mod user_calls;
 mod user_fp;
+mod user_machine;
 mod user_real;
 mod walk;
 

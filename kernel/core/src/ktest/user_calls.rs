@@ -105,6 +105,22 @@ pub fn runs() -> bool {
     ANSWER.load(Ordering::Relaxed) != 0
 }
 
+/// Page faults of the probe, and how many of them the kernel has taken with other flags than its own.
+static FAULTS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Notes a page fault of user mode.
+pub fn note_fault<P: Platform>() {
+    if runs() {
+        FAULTS[0].fetch_add(1, Ordering::Relaxed);
+        FAULTS[1].fetch_add((!P::kernel_flags_are_right()).into(), Ordering::Relaxed);
+    }
+}
+
+/// Page faults of the probe since the last call, and how many of them the kernel has taken with other flags than its own.
+pub fn faults() -> [u64; 2] {
+    [0, 1].map(|n| FAULTS[n].swap(0, Ordering::Relaxed))
+}
+
 /// Answers a system call of the probe; `None` if no test runs.
 pub fn intercept<P: Platform>(word: u64, args: [u64; 5]) -> Option<FastReturn> {
     let answer = ANSWER.load(Ordering::Relaxed);

@@ -1,0 +1,222 @@
+//! Model checks of threads that go to sleep at an endpoint: none sleeps beside news, none is woken twice, and none sleeps
+//! that nobody wakes, in any interleaving, with any weak ordering; and each part of the protocol is needed, shown by taking
+//! it away.
+
+use std::sync::Arc;
+
+use dyad_coherence::GlobalMem;
+use dyad_coherence::model::{Lacks, LoomMem, explore};
+use dyad_ring::linger::Words;
+use dyad_ring::sleep::{self, Begun};
+use dyad_shm::PhysAddr;
+use loom::sync::atomic::Ordering;
+use loom::thread;
+
+const NEWS: PhysAddr = PhysAddr(0x1000);
+const WAITER: PhysAddr = PhysAddr(0x1040);
+const OWNER: PhysAddr = PhysAddr(0x1080);
+
+/// The thread, in its first wait.
+const WAIT: u64 = 0x7001;
+/// Owner words.
+const RUNNING: u64 = 1;
+const ASLEEP: u64 = 2;
+const READY: u64 = 3;
+
+/// Memory without one of the fences, if it is to lack one: they are counted by the thread that makes them.
+struct Mem<'m> {
+    mem: &'m LoomMem,
+    lacks: Option<u32>,
+    fences: core::cell::Cell<u32>,
+}
+
+impl Words for Mem<'_> {
+    type Word = PhysAddr;
+
+    fn load(&self, at: PhysAddr) -> u64 {
+        GlobalMem::load(self.mem, at, Ordering::Relaxed)
+    }
+
+    fn store(&self, at: PhysAddr, value: u64) {
+        GlobalMem::store(self.mem, at, value, Ordering::Relaxed);
+    }
+
+    fn exchange(&self, at: PhysAddr, old: u64, new: u64) -> bool {
+        self.mem.cas(at, old, new).is_ok()
+    }
+
+    fn fence(&self) {
+        let n = self.fences.get();
+        self.fences.set(n + 1);
+        if self.lacks != Some(n) {
+            GlobalMem::fence(self.mem);
+        }
+    }
+}
+
+fn lacking(mem: &LoomMem, lacks: Option<u32>) -> Mem<'_> {
+    Mem {
+        mem,
+        lacks,
+        fences: core::cell::Cell::new(0),
+    }
+}
+
+/// How a thread goes to sleep, and how a sender looks for it. The fences that either lacks, and parts that mutants have
+/// otherwise.
+#[derive(Clone, Copy)]
+struct Parts {
+    sleeper: Option<u32>,
+    sender: Option<u32>,
+    looks_again: bool,
+    exchanges: bool,
+}
+
+const WHOLE: Parts = Parts {
+    sleeper: None,
+    sender: None,
+    looks_again: true,
+    exchanges: true,
+};
+
+/// Whether the thread sleeps.
+fn goes_to_sleep(mem: &LoomMem, parts: Parts) -> bool {
+    let words = lacking(mem, parts.sleeper);
+    let has_news = || words.load(NEWS) != 0;
+    match sleep::begin(&words, WAITER, WAIT, has_news) {
+        Begun::Waits => {}
+        Begun::News | Begun::TakenOff => return false,
+        Begun::Busy => unreachable!("nobody else waits"),
+    }
+    assert!(sleep::block(&words, OWNER, RUNNING, ASLEEP));
+    if !parts.looks_again || sleep::still_waits(&words, WAITER, WAIT) {
+        return true;
+    }
+    !words.exchange(OWNER, ASLEEP, RUNNING)
+}
+
+/// Whether the sender has woken the thread.
+fn sends(mem: &LoomMem, bit: u64, parts: Parts) -> bool {
+    let words = lacking(mem, parts.sender);
+    mem.or(NEWS, bit);
+    sleep::post(&words);
+    let Some(wait) = sleep::take_off(&words, WAITER, |wait| wait != 0) else {
+        return false;
+    };
+    assert_eq!(wait, WAIT);
+    let Some(asleep) = sleep::find_asleep(&words, OWNER, |word| word == ASLEEP) else {
+        return false;
+    };
+    if !parts.exchanges {
+        words.store(OWNER, READY);
+        return true;
+    }
+    words.exchange(OWNER, asleep, READY)
+}
+
+fn memory(lacks: Lacks) -> Arc<LoomMem> {
+    let words = [(NEWS.0, 0), (WAITER.0, 0), (OWNER.0, RUNNING)];
+    Arc::new(LoomMem::new(lacks, &words, &[]))
+}
+
+fn check(mem: &LoomMem, sleeps: bool, woken: u32) {
+    assert!(woken <= 1, "woken twice");
+    let owner = GlobalMem::load(mem, OWNER, Ordering::Relaxed);
+    assert_eq!(owner == RUNNING, !sleeps, "it runs here and elsewhere");
+    assert_eq!(owner == READY, woken == 1, "it runs here and elsewhere");
+    assert_ne!(owner, ASLEEP, "it sleeps beside news");
+}
+
+/// A thread goes to sleep while a message comes.
+fn one_sender(lacks: Lacks, parts: Parts) {
+    let mem = memory(lacks);
+    let sender = {
+        let mem = mem.clone();
+        thread::spawn(move || sends(&mem, 1, parts))
+    };
+    let sleeps = goes_to_sleep(&mem, parts);
+    let woken = sender.join().unwrap();
+    check(&mem, sleeps, woken.into());
+}
+
+/// A thread goes to sleep while two messages come.
+fn two_senders(parts: Parts) {
+    let mem = memory(Lacks::Nothing);
+    let senders = [1, 2].map(|bit| {
+        let mem = mem.clone();
+        thread::spawn(move || sends(&mem, bit, parts))
+    });
+    let sleeps = goes_to_sleep(&mem, parts);
+    let woken = senders.map(|s| s.join().unwrap() as u32);
+    check(&mem, sleeps, woken.iter().sum());
+}
+
+#[test]
+fn a_thread_that_goes_to_sleep_misses_no_message() {
+    explore(None, || one_sender(Lacks::Nothing, WHOLE));
+}
+
+#[test]
+fn one_of_two_senders_wakes_a_thread() {
+    explore(Some(3), || two_senders(WHOLE));
+}
+
+#[test]
+#[should_panic(expected = "it sleeps beside news")]
+fn mutant_news_are_looked_for_without_a_fence() {
+    let parts = Parts {
+        sleeper: Some(0),
+        ..WHOLE
+    };
+    explore(None, move || one_sender(Lacks::Nothing, parts));
+}
+
+#[test]
+#[should_panic(expected = "it sleeps beside news")]
+fn mutant_the_waiter_is_looked_for_without_a_fence() {
+    let parts = Parts {
+        sender: Some(0),
+        ..WHOLE
+    };
+    explore(None, move || one_sender(Lacks::Nothing, parts));
+}
+
+#[test]
+#[should_panic(expected = "it sleeps beside news")]
+fn mutant_the_thread_looks_again_without_a_fence() {
+    let parts = Parts {
+        sleeper: Some(1),
+        ..WHOLE
+    };
+    explore(None, move || one_sender(Lacks::Nothing, parts));
+}
+
+#[test]
+#[should_panic(expected = "it sleeps beside news")]
+fn mutant_the_sender_looks_at_the_owner_without_a_fence() {
+    let parts = Parts {
+        sender: Some(1),
+        ..WHOLE
+    };
+    explore(None, move || one_sender(Lacks::Nothing, parts));
+}
+
+#[test]
+#[should_panic(expected = "it sleeps beside news")]
+fn mutant_the_thread_does_not_look_again() {
+    let parts = Parts {
+        looks_again: false,
+        ..WHOLE
+    };
+    explore(None, move || one_sender(Lacks::Nothing, parts));
+}
+
+#[test]
+#[should_panic(expected = "it runs here and elsewhere")]
+fn mutant_the_thread_is_woken_without_an_exchange() {
+    let parts = Parts {
+        exchanges: false,
+        ..WHOLE
+    };
+    explore(None, move || one_sender(Lacks::Nothing, parts));
+}
