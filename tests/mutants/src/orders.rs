@@ -71,6 +71,42 @@ pub(crate) const ORDERS: &[Mutant] = &[
         ],
     ),
     m(
+        "order/ring::sleep::begin::fence",
+        Fence,
+        "a thread that becomes the waiter sees the news that came before",
+        &[
+            "ring/loom_sleep/a_thread_that_goes_to_sleep_misses_no_message",
+            "ring/loom_sleep/one_of_two_senders_wakes_a_thread",
+        ],
+    ),
+    m(
+        "order/ring::sleep::post::fence",
+        Fence,
+        "a sender sees the waiter that has not seen its news",
+        &[
+            "ring/loom_sleep/a_thread_that_goes_to_sleep_misses_no_message",
+            "ring/loom_sleep/one_of_two_senders_wakes_a_thread",
+        ],
+    ),
+    m(
+        "order/ring::sleep::still_waits::fence",
+        Fence,
+        "a thread that sleeps sees that it has been taken off",
+        &[
+            "ring/loom_sleep/a_thread_that_goes_to_sleep_misses_no_message",
+            "ring/loom_sleep/one_of_two_senders_wakes_a_thread",
+        ],
+    ),
+    m(
+        "order/ring::sleep::find_asleep::fence",
+        Fence,
+        "a sender sees that the thread that it has taken off sleeps",
+        &[
+            "ring/loom_sleep/a_thread_that_goes_to_sleep_misses_no_message",
+            "ring/loom_sleep/one_of_two_senders_wakes_a_thread",
+        ],
+    ),
+    m(
         "order/ring::linger::is_awaited::fence",
         Fence,
         "what comes before is ordered before what comes after",
