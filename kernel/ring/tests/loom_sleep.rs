@@ -45,6 +45,7 @@ impl Words for Mem<'_> {
         self.mem.cas(at, old, new).is_ok()
     }
 
+    #[track_caller]
     fn fence(&self) {
         let n = self.fences.get();
         self.fences.set(n + 1);

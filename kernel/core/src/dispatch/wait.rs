@@ -8,6 +8,8 @@
 //!                 READY ◀──wake── (one of them only: the waiter word is exchanged)
 //! ```
 //!
+//! The order of the steps, and what each is needed for, is in [`dyad_ring::sleep`].
+//!
 //! | race | closed by |
 //! |---|---|
 //! | a message comes while the receiver goes to sleep | [`Line::wait`] looks once more after it has become the waiter |

@@ -1,7 +1,7 @@
 //! Page-table races: two nodes fault, unmap and take tables out at the same places at once, thousands of
 //! times; after each round the tables and the frames in use are what they must be.
 //!
-//! Beside these: `race_pairs` does each operation between any two changes of each other one, and
+//! Beside these: `race_pairs` does each operation between any two steps of each other one, and
 //! `kernel/pgtbl/tests/loom_tables.rs` has all weakly ordered interleavings of two mappings.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};

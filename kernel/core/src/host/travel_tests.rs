@@ -8,14 +8,14 @@ use core::sync::atomic::Ordering;
 use dyad_abi::cap::{
     CapIndex, CapType, Event, ObjectKind, ReceiveOp, Rights, Stopped, ThreadOp, Woken,
 };
-use dyad_abi::emulation::{GENERAL, WORDS};
+use dyad_abi::emulation::{GENERAL, WORDS, stack_pointer};
 use dyad_abi::service::scheduler_line;
 use dyad_abi::{Error, Isa};
 use dyad_shm::frame::WeakRef;
 
 use super::fp_tests::swap;
 use super::thread_tests::*;
-use super::{ARGUMENTS, Left, Machine, MockA64, MockX86, PARTIAL, RESULTS, result};
+use super::{ARGUMENTS, Left, Machine, MockA64, MockX86, PARTIAL, RESULTS, SP, result};
 use crate::Platform;
 use crate::entry;
 use crate::ktest::rig::Rig;
@@ -126,6 +126,8 @@ fn threads_go_on_with_registers_that_they_bring_along() {
         assert_eq!(left, Left::User(ENTRY + 0x100));
         // General registers, as far as these machines have other uses for the words.
         assert_eq!(words(t, Isa::Aarch64, 0, 8), page[4..12]);
+        let stack = page[4 + stack_pointer(Isa::Aarch64)];
+        assert_eq!(words(t, Isa::Aarch64, SP, 1), [stack]);
         assert_eq!(swap::<MockA64>(a, t, 9), page[4 + GENERAL]);
         // It begins anew on the ISA that it has left.
         a.call::<MockA64>(t, op(cap, ThreadOp::Migrate as u64), &[0]);

@@ -20,8 +20,9 @@ use crate::mapping::page;
 use crate::object::component::Component;
 use crate::object::find;
 
-/// Where the tables of the probe are.
+/// Where pages with tables of the probe are, and where in such a page: below its table it has a little stack.
 const VA: u64 = 0x5000_0000;
+const TABLE: u64 = 0x400;
 /// Words of the table: flags; the first of what the probe stores; the flags among that.
 const FLAGS: u64 = 32;
 const OUT: u64 = 64;
@@ -117,18 +118,19 @@ fn user_code_finds_its_own_page_after_each_switch_of_spaces(cx: &Cx<'_>) -> Outc
         let probe = install(rig)?;
         let isa = cx.machine.isa();
         let frames = [rig.user()?.frame.address(), rig.user()?.frame.address()];
+        let tables = frames.map(|f| f.add(TABLE));
         spaces::map(rig, rig.space, isa, VA, page(frames[0], Perms::WRITE))?;
         let other = elsewhere(rig, isa, frames[1])?;
         let components = [rig.component, other];
         for time in 1..5 {
             for (which, component) in components.into_iter().enumerate() {
-                for (n, frame) in frames.into_iter().enumerate() {
-                    fill(rig, frame, 16 * time + n as u64);
+                for (n, table) in tables.into_iter().enumerate() {
+                    fill(rig, table, 16 * time + n as u64);
                 }
                 cx.machine.enter_component(&rig.k, component.bits())?;
-                run(rig, &probe, VA);
-                gives!(found(rig, frames[which]), 16 * time + which as u64);
-                gives!(found(rig, frames[1 - which]), !0);
+                run(rig, &probe, VA + TABLE);
+                gives!(found(rig, tables[which]), 16 * time + which as u64);
+                gives!(found(rig, tables[1 - which]), !0);
             }
         }
         cx.machine.enter_component(&rig.k, rig.component.bits())?;
@@ -143,6 +145,7 @@ fn user_code_finds_the_new_page_after_a_flush(cx: &Cx<'_>) -> Outcome {
         let probe = install(rig)?;
         let isa = cx.machine.isa();
         let frames = [rig.user()?.frame.address(), rig.user()?.frame.address()];
+        let tables = frames.map(|f| f.add(TABLE));
         spaces::map(rig, rig.space, isa, VA, page(frames[0], Perms::WRITE))?;
         let (place, leaf) = spaces::look(&rig.k, rig.space, isa, VA).ok_or(Error::NotFound)?;
         let entry = cx.node.map.word(place.entry);
@@ -161,11 +164,11 @@ fn user_code_finds_the_new_page_after_a_flush(cx: &Cx<'_>) -> Outcome {
             entry.store(raw, Ordering::SeqCst);
             rig.k.words().writeback(place.entry, 8);
             cx.machine.flush_tlb();
-            for (n, frame) in frames.into_iter().enumerate() {
-                fill(rig, frame, 16 * time as u64 + n as u64);
+            for (n, table) in tables.into_iter().enumerate() {
+                fill(rig, table, 16 * time as u64 + n as u64);
             }
-            run(rig, &probe, VA);
-            let is = [found(rig, frames[which]), found(rig, frames[1 - which])];
+            run(rig, &probe, VA + TABLE);
+            let is = [found(rig, tables[which]), found(rig, tables[1 - which])];
             if is != [(16 * time + which) as u64, !0] {
                 outcome = Err(Stop::Failed(super::Text::new(format_args!(
                     "{is:x?} the {time}. time"
