@@ -1,5 +1,5 @@
-//! Tests of recovery on machines of the host: three nodes of two ISAs, one of which dies. With
-//! `DYAD_LONG=1`, second deaths are tried at every step.
+//! Tests of recovery on machines of the host: three nodes of two ISAs, one of which dies. In
+//! the tier `long`, second deaths are tried at every step.
 
 mod components;
 mod evacuation;
@@ -14,8 +14,9 @@ mod waking;
 
 use crate::host::{TRIO, Trio};
 use dyad_core::host::system::{VA, cpu, cx, node, this};
+use dyad_tier::Tier;
 
 /// Whether tests go through everything, not through samples.
 fn long() -> bool {
-    std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1")
+    Tier::now() == Tier::Long
 }

@@ -1,22 +1,24 @@
 //! Runs the tests that must catch each mutant of the register: with it they fail, without it they
 //! pass. Each is a test by the mutant's name; the completeness of the register is tested as well.
 //!
-//! The first test of each mutant runs always, the others with `DYAD_LONG=1`.
+//! The tier `quick` has one mutant of each test, which shows that the test still notices something; a filter reaches all
+//! mutants. The tier `full` has all mutants, each with its first test, and the tier `long` runs every test of each.
 
 mod complete;
 mod programs;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use dyad_mutants::{Mutant, Test};
+use dyad_tier::Tier;
 use libtest_mimic::{Arguments, Failed, Trial};
 use programs::{Ended, run};
 
 /// Whether everything is to be run.
 pub fn long() -> bool {
-    std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1")
+    Tier::now() == Tier::Long
 }
 
 type Baseline = Arc<OnceLock<Result<(), String>>>;
@@ -49,10 +51,25 @@ fn is_caught(mutant: &Mutant) -> Result<(), Failed> {
     Ok(())
 }
 
+/// The first mutant of each test that is the first of a mutant.
+fn one_for_each_test() -> Vec<&'static Mutant> {
+    let mut seen = HashSet::new();
+    dyad_mutants::all()
+        .filter(|m| m.caught_by.first().is_none_or(|test| seen.insert(test)))
+        .collect()
+}
+
 fn main() -> ExitCode {
-    let mut trials: Vec<Trial> = dyad_mutants::all()
+    let args = Arguments::from_args();
+    let asked = args.list || args.filter.is_some();
+    let mutants: Vec<&Mutant> = match Tier::now() {
+        Tier::Quick if !asked => one_for_each_test(),
+        _ => dyad_mutants::all().collect(),
+    };
+    let mut trials: Vec<Trial> = mutants
+        .into_iter()
         .map(|m| Trial::test(m.name, move || is_caught(m)).with_kind(format!("{:?}", m.class)))
         .collect();
     trials.extend(complete::trials());
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    libtest_mimic::run(&args, trials).exit_code()
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Sim, Work};
 
@@ -20,18 +21,26 @@ const SCENES: usize = 18;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(format!("wander::{name}"), f).with_kind("system")
+    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
+        times::test(tiers, format!("wander::{name}"), f)
     };
     vec![
-        test("output_is_the_same_wherever_it_moves", everywhere),
-        test("ten_thousand_moves", many),
-        test("nodes_of_one_isa", one_isa),
-        test("a_thread_that_has_moved_panics", panics),
-        test("a_stack_that_runs_over_is_named", overflow),
-        test("points_that_nobody_has_written", stroll),
-        test("pieces_of_programs", medley),
-        test("nothing_is_stale_without_coherent_caches", incoherent),
+        test(
+            Tiers::FULL,
+            "output_is_the_same_wherever_it_moves",
+            everywhere,
+        ),
+        test(Tiers::FULL, "ten_thousand_moves", many),
+        test(Tiers::FULL, "nodes_of_one_isa", one_isa),
+        test(Tiers::FULL, "a_thread_that_has_moved_panics", panics),
+        test(Tiers::FULL, "a_stack_that_runs_over_is_named", overflow),
+        test(Tiers::FULL, "points_that_nobody_has_written", stroll),
+        test(Tiers::FULL.and(Tiers::LONG), "pieces_of_programs", medley),
+        test(
+            Tiers::FULL,
+            "nothing_is_stale_without_coherent_caches",
+            incoherent,
+        ),
     ]
 }
 
@@ -207,12 +216,10 @@ fn stroll() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Scenes of ordinary Rust: each writes the same on every way. With `DYAD_LONG=1` there are fourteen ways.
+/// Scenes of ordinary Rust: each writes the same on every way. In the tier `long` there are fourteen ways.
 fn medley() -> Result<(), Failed> {
-    let args = match std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1") {
-        true => "--every 0,1,2,3,7,31,101",
-        false => "--every 1,7,31 --start turns",
-    };
+    let some = "--every 1,7,31 --start turns";
+    let args = size(some, some, "--every 0,1,2,3,7,31,101");
     let config = RunConfig {
         work: Work::App {
             app: "medley".into(),
