@@ -164,7 +164,7 @@ fn nodes_of_capability_tables_are_pinned_by_their_edges() {
 fn edges_of_incoherent_nodes() {
     let s = Scenario {
         incoherent: true,
-        ..edges(&[Unmap, Walk, ToUntyped, ToKernel], size(3, 4, 5))
+        ..edges(&[Unmap, Walk, ToUntyped, ToKernel], bound(4, 5))
     };
     holds_with_reuse(&s);
     fails(W::GiveUpWithoutLog, &s, STALE);

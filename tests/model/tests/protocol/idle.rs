@@ -2,7 +2,6 @@
 
 use dyad_model_tests::Scenario;
 use dyad_model_tests::Weakening as W;
-use dyad_tier::size;
 
 use crate::{
     FRAMES, HELD, OBJECTS, REUSE, STALE, bound, fails, holds_with_reuse, mapped, needs, object,
@@ -31,7 +30,7 @@ fn frames_of_a_node_that_sleeps() {
     holds_with_reuse(&Scenario {
         incoherent: true,
         idle: 0b10,
-        ..mapped(FRAMES, size(2, 3, 4), bound(3, 4))
+        ..mapped(FRAMES, bound(3, 4), bound(3, 4))
     });
 }
 

@@ -1,6 +1,6 @@
 //! The rows of the protocol have no violation within the bounds; each weakened row has one.
 //!
-//! In the tier `long`, the bounds of tests that show what holds are larger; those of the largest tests are smaller in
+//! In the tier `long`, the bounds of tests that show what holds are larger; that of the largest test is smaller in
 //! the tier `quick`.
 
 mod caches;

@@ -4,7 +4,6 @@
 use dyad_model_tests::Kind::{Dispatch, Map, MapPeer, Read, ToKernel, ToUntyped, Unmap, UnmapAll};
 use dyad_model_tests::Scenario;
 use dyad_model_tests::Weakening as W;
-use dyad_tier::size;
 
 use crate::{
     FRAMES, HELD, LOST, MAPPED_AGAIN, MISCOUNTED, READ, RETYPE, REUSE, STALE, bound, fails, holds,
@@ -17,7 +16,7 @@ fn frames_of_two_incoherent_nodes_that_sleep_and_die() {
         incoherent: true,
         idle: 0b10,
         victims: &[0],
-        ..mapped(FRAMES, size(2, 3, 4), 3)
+        ..mapped(FRAMES, bound(3, 4), 3)
     });
 }
 
