@@ -23,7 +23,7 @@ fn instructions_do_what_the_machine_does() {
     }
     let program = machine::assemble(Isa::X86_64, &program(), "x86-machine");
     let runner = (!NATIVE).then_some("qemu-x86_64");
-    let count = if support::long() { 3000 } else { 300 };
+    let count = dyad_tier::size(300, 1000, 3000);
     let count = std::env::var("DYAD_CASES").map_or(count, |n| n.parse().unwrap());
     let only = std::env::var("DYAD_FORM").ok();
     let mut wrong = String::new();

@@ -13,7 +13,7 @@ type S = Station<Arc<[Line]>, Node>;
 
 /// Messages of a stream; a million in the tier `long`.
 fn count() -> u64 {
-    dyad_tier::size(20_000, 20_000, 1_000_000)
+    dyad_tier::size(20_000, 60_000, 1_000_000)
 }
 
 fn layer(config: Config) -> (Threads, Arc<[Line]>) {

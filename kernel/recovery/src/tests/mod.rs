@@ -1,5 +1,5 @@
-//! Tests of recovery on machines of the host: three nodes of two ISAs, one of which dies. In
-//! the tier `long`, second deaths are tried at every step.
+//! Tests of recovery on machines of the host: three nodes of two ISAs, one of which dies. Second
+//! deaths are tried at more steps in the tier `full`, and at every step in the tier `long`.
 
 mod components;
 mod evacuation;
@@ -14,9 +14,3 @@ mod waking;
 
 use crate::host::{TRIO, Trio};
 use dyad_core::host::system::{VA, cpu, cx, node, this};
-use dyad_tier::Tier;
-
-/// Whether tests go through everything, not through samples.
-fn long() -> bool {
-    Tier::now() == Tier::Long
-}

@@ -92,9 +92,7 @@ pub fn is_selected(tiers: Tiers, name: &str) -> bool {
 /// Leaves out what belongs to other tiers, so that a run prints what it does and nothing else.
 /// Returns the tests, and how many are left out.
 pub fn of_this_run(trials: Vec<Trial>) -> (Vec<Trial>, usize) {
-    let asked = |args: &Arguments| {
-        args.list || args.ignored || args.include_ignored || args.filter.is_some()
-    };
+    let asked = |args: &Arguments| args.list || args.ignored || args.include_ignored;
     if ARGUMENTS.get().is_some_and(asked) {
         return (trials, 0);
     }

@@ -463,10 +463,10 @@ fn two_each(lacks: Lacks, step: usize) {
     }
 }
 
-/// Two nodes die, or one dies and something else happens: samples, and all of them in the tier `long`.
+/// Two nodes die, or one dies and something else happens: samples, more of them in the tier `full`, and all in the tier `long`.
 #[test]
 fn two_things_may_happen_at_any_two_points() {
-    two_each(Lacks::Nothing, dyad_tier::size(13, 13, 1));
+    two_each(Lacks::Nothing, dyad_tier::size(13, 5, 1));
 }
 
 fn acts() -> impl Strategy<Value = Act> {
