@@ -8,9 +8,13 @@ default:
 run *ARGS:
     cargo xtask run {{ARGS}}
 
-# Run all tests: host, model checks, machines (arguments as for `cargo test`)
+# Run the first tier of the tests: host, model checks, machines (arguments as for `cargo test`)
 test *ARGS:
     cargo test {{ARGS}}
+
+# Run the tests of a tier: quick, full or long (arguments as for `cargo xtask test`)
+tier *ARGS:
+    cargo xtask test {{ARGS}}
 
 # Run the tests that need no machines
 test-host *ARGS:

@@ -10,22 +10,10 @@ use dyad_sim_model::report::{MachineReport, SCHEMA, Spread, WindowReport};
 
 const LOOPS: u64 = 1000;
 
-/// The shared object. Cargo does not build it for a test of its own package, so the test does, in
-/// a directory of its own.
+/// The plugin, built as every simulated run builds it.
 fn plugin() -> &'static Path {
     static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
-    PLUGIN.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plugin");
-        let build = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--offline", "--package", "dyad-sim"])
-            .arg("--target-dir")
-            .arg(&target)
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .output()
-            .expect("cargo starts");
-        assert!(build.status.success(), "{build:?}");
-        target.join("debug").join("libdyad_sim.so")
-    })
+    PLUGIN.get_or_init(|| xtask::build::plugin(&mut |_| {}).expect("the plugin builds"))
 }
 
 /// A directory of this test that is removed at its end.

@@ -1,7 +1,7 @@
 //! AArch64 instructions, one at a time: the interpreter against a machine.
 //!
 //! What the machine gives is recorded in `vectors/a64.txt`, one hash for all cases of a form.
-//! `DYAD_LONG=1 cargo test -p dyad-emulate --test a64` runs more cases on the machine itself, a host of
+//! `DYAD_TIER=long cargo test -p dyad-emulate --test a64` runs more cases on the machine itself, a host of
 //! this ISA or `qemu-aarch64` (package qemu-user), and shows each difference. With `DYAD_RECORD=1` in
 //! addition, and `machine` as a filter, it writes the file.
 
@@ -80,7 +80,7 @@ fn instructions_do_what_was_recorded() {
 fn instructions_do_what_the_machine_does() {
     let record = std::env::var_os("DYAD_RECORD").is_some();
     if !support::long() && !record {
-        eprintln!("skipped: set DYAD_LONG=1 to run instructions on a machine");
+        eprintln!("skipped: set DYAD_TIER=long to run instructions on a machine");
         return;
     }
     let program = machine::assemble(Isa::Aarch64, &program(), "a64-machine");

@@ -106,7 +106,8 @@ fn programs() -> Vec<PathBuf> {
         elfs_below(Path::new(&dir), &mut found);
         return found;
     }
-    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shared");
+    // Where runs build them too, so that nothing is built twice.
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("user");
     let build = |name: &str| {
         let dir = workspace().join("userland").join(name);
         let app = build_app(&AppRequest::new(&dir, workspace(), &out));

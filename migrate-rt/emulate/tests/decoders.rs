@@ -11,7 +11,7 @@ use disarm64::{InsnOpcode, decoder};
 use disarm64_defn::{InsnClass as Class, InsnFeatureSet as Feature};
 use dyad_emulate::{Access, Cpu, Event, Fault, FaultKind, Memory, Refusal, Width, a64, x86};
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, OpAccess, Register};
-use support::{Random, long};
+use support::Random;
 
 const PC: u64 = 0x4100_0000;
 
@@ -166,7 +166,7 @@ fn refused_aarch64_code_changes_nothing() {
 }
 
 fn cases() -> u64 {
-    if long() { 20_000_000 } else { 1_000_000 }
+    dyad_tier::size(1_000_000, 4_000_000, 20_000_000)
 }
 
 const GENERAL: [Register; 16] = [

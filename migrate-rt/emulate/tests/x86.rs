@@ -1,7 +1,7 @@
 //! x86-64 instructions, one at a time: the interpreter against this computer.
 //!
 //! Hosts of another ISA run the cases with `qemu-x86_64` (package qemu-user), and only with
-//! `DYAD_LONG=1`, which runs more cases everywhere.
+//! the tier `long`, which runs more cases everywhere.
 
 mod support;
 mod x86_forms;
@@ -18,12 +18,12 @@ const NATIVE: bool = cfg!(all(target_arch = "x86_64", target_os = "linux"));
 #[test]
 fn instructions_do_what_the_machine_does() {
     if !NATIVE && !support::long() {
-        eprintln!("skipped: this is no x86-64 host; set DYAD_LONG=1 to use qemu-x86_64");
+        eprintln!("skipped: this is no x86-64 host; set DYAD_TIER=long to use qemu-x86_64");
         return;
     }
     let program = machine::assemble(Isa::X86_64, &program(), "x86-machine");
     let runner = (!NATIVE).then_some("qemu-x86_64");
-    let count = if support::long() { 3000 } else { 300 };
+    let count = dyad_tier::size(300, 1000, 3000);
     let count = std::env::var("DYAD_CASES").map_or(count, |n| n.parse().unwrap());
     let only = std::env::var("DYAD_FORM").ok();
     let mut wrong = String::new();

@@ -2,9 +2,10 @@
 
 use dyad_model_tests::ThreadWeakening as W;
 use dyad_model_tests::{ThreadScenario, check_threads};
+use dyad_tier::Tier;
 
 fn scenario() -> ThreadScenario {
-    let long = std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1");
+    let long = Tier::now() == Tier::Long;
     ThreadScenario {
         crossings: if long { 4 } else { 2 },
         victims: if long { &[0, 1, 0] } else { &[0, 1] },

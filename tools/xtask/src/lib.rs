@@ -32,4 +32,5 @@ pub mod size;
 pub mod state;
 pub mod suggest;
 pub mod symbol;
+pub mod test_times;
 pub mod validate;

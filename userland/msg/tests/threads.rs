@@ -11,12 +11,9 @@ use dyad_msg::{Config, Counters, Delay, Error, Kind, Level, Mode, Station};
 
 type S = Station<Arc<[Line]>, Node>;
 
-/// Messages of a stream; a million with `DYAD_LONG`.
+/// Messages of a stream; a million in the tier `long`.
 fn count() -> u64 {
-    match std::env::var_os("DYAD_LONG") {
-        Some(_) => 1_000_000,
-        None => 20_000,
-    }
+    dyad_tier::size(20_000, 60_000, 1_000_000)
 }
 
 fn layer(config: Config) -> (Threads, Arc<[Line]>) {

@@ -25,6 +25,7 @@ use dyad_pgtbl::Perms;
 use dyad_retype::{Order, Use};
 use dyad_shm::PoolId;
 use dyad_shm::frame::WeakRef;
+use dyad_tier::size;
 use fastrand::Rng;
 
 use super::ktests::joined;
@@ -566,14 +567,9 @@ fn traces(seeds: Range<u64>) {
     }
 }
 
+/// In the tier `long` a million steps.
 #[test]
 fn fast_and_slow_paths_do_the_same() {
-    traces(0..20);
-}
-
-/// A million steps.
-#[test]
-#[ignore = "takes minutes"]
-fn fast_and_slow_paths_do_the_same_a_million_times() {
-    traces(1_000..1_000 + 1_000_000_u64.div_ceil(STEPS as u64));
+    let steps: u64 = size(8_000, 80_000, 1_000_000);
+    traces(0..steps.div_ceil(STEPS as u64));
 }

@@ -27,6 +27,7 @@ use dyad_captbl::{Contents, Filling, SlotPlace};
 use dyad_pgtbl::{Level, Perms};
 use dyad_retype::{KernelKind, Refs, Use, plain};
 use dyad_shm::frame::{FrameRef, WeakRef};
+use dyad_tier::{Tier, size};
 
 use super::crash::{self, Step};
 use super::in_use::InUse;
@@ -538,14 +539,9 @@ fn in_parts(one: (&str, Act), other: (&'static str, Act), steps: [u32; 2]) {
     });
 }
 
-/// Whether everything is to be run.
-fn is_long() -> bool {
-    std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1")
-}
-
 /// How often two operations are done in parts.
 fn parts() -> u32 {
-    if is_long() { 60 } else { 1 }
+    size(1, 4, 60)
 }
 
 /// All pairs, in both roles, at each moment, and in parts. Between looks in the quick form only some of them.
@@ -560,7 +556,9 @@ fn any_two_operations_leave_all_tables_in_agreement() {
                 return;
             };
             for (i, &other) in ACTS.iter().enumerate() {
-                let looks = is_long() || one.0.contains("fast path") || (which + i) % 3 == 0;
+                let looks = Tier::now() != Tier::Quick
+                    || one.0.contains("fast path")
+                    || (which + i) % 3 == 0;
                 let (n, steps) = against(one, other, looks);
                 moments.fetch_add(n, Ordering::Relaxed);
                 let mut seed = (i as u32 + 1).wrapping_mul(n + 1);

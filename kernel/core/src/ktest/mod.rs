@@ -194,6 +194,12 @@ pub(crate) use remark;
 /// How long nodes wait for one another: bounds the longest test.
 pub(crate) const BARRIER_NS: u64 = 60_000_000_000;
 
+/// Sleep of a test that waits for a doorbell, in nanoseconds: longer than a busy host keeps a machine from running,
+/// so that a sleep of this length has been ended by the timer.
+pub(crate) const SLEEP_NS: u64 = 500_000_000;
+/// A sleep that is longer, in nanoseconds, has been ended by the timer.
+pub(crate) const LATE_NS: u64 = SLEEP_NS - 1_000_000;
+
 /// What a test gets.
 pub struct Cx<'a> {
     /// This machine's state.

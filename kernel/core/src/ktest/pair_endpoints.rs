@@ -9,7 +9,7 @@ use dyad_shm::frame::WeakRef;
 
 use super::pair_caps::{show, shown};
 use super::rig::{self, Rig};
-use super::{Cx, Outcome, Stop, ensure, gives, ktest, remark};
+use super::{Cx, LATE_NS, Outcome, SLEEP_NS, Stop, ensure, gives, ktest, remark};
 use crate::dispatch::{self, After};
 use crate::object::endpoint::{Endpoints, Line};
 use crate::object::find;
@@ -122,12 +122,12 @@ fn messages_from_other_nodes_ring_the_schedulers_doorbell(cx: &Cx<'_>) -> Outcom
             while mine.take(cx.node) == 0 {
                 let asleep = cx.machine.clock_ns();
                 if cx.machine.prepare_sleep() {
-                    cx.machine.set_timer(Some(asleep + 50_000_000));
+                    cx.machine.set_timer(Some(asleep + SLEEP_NS));
                     cx.machine.wait();
                     cx.machine.attentive();
                 }
                 cx.machine.drain();
-                late += (cx.machine.clock_ns().wrapping_sub(asleep) > 49_000_000) as u64;
+                late += (cx.machine.clock_ns().wrapping_sub(asleep) > LATE_NS) as u64;
                 let stuck = cx.machine.clock_ns().wrapping_sub(start) > LIMIT;
                 ensure!(!stuck, "trip {trip}: nobody woke the scheduler");
             }

@@ -1,5 +1,5 @@
-//! Tests of recovery on machines of the host: three nodes of two ISAs, one of which dies. With
-//! `DYAD_LONG=1`, second deaths are tried at every step.
+//! Tests of recovery on machines of the host: three nodes of two ISAs, one of which dies. Second
+//! deaths are tried at more steps in the tier `full`, and at every step in the tier `long`.
 
 mod components;
 mod evacuation;
@@ -14,8 +14,3 @@ mod waking;
 
 use crate::host::{TRIO, Trio};
 use dyad_core::host::system::{VA, cpu, cx, node, this};
-
-/// Whether tests go through everything, not through samples.
-fn long() -> bool {
-    std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1")
-}

@@ -31,6 +31,7 @@ use dyad_core::platform::FaultKind;
 use dyad_core::resolve::resolve;
 use dyad_core::view::frames::{OneFrame, Range};
 use dyad_core::view::{CapView, leaf};
+use dyad_tier::size;
 
 /// What the rows of a test are about.
 struct Things {
@@ -418,7 +419,7 @@ fn a_recoverer_may_die_at_any_step() {
     let saved = s.save();
     for (name, act) in ACTS {
         for changes in [3, 6] {
-            for steps in (0..).step_by(if super::long() { 1 } else { 5 }) {
+            for steps in (0..).step_by(size(5, 3, 1)) {
                 s.restore(&saved);
                 dies_in(&s, &t, *act, Isa::Aarch64, changes);
                 let ended = crash::after(steps, || while s.step(0) != Pace::Idle {}).is_some();
@@ -451,7 +452,7 @@ fn two_nodes_may_die_at_once() {
         ("decons", "decons"),
         ("decons", "give up a component"),
     ] {
-        let each = if super::long() { 1 } else { 3 };
+        let each = size(3, 2, 1);
         for first in (0..18).step_by(each) {
             for second in (0..18).step_by(each) {
                 s.restore(&saved);
@@ -473,7 +474,7 @@ fn two_nodes_may_die_at_once() {
 /// Others go on mapping and unmapping what is counted.
 #[test]
 fn counts_are_right_while_others_are_at_work() {
-    let times = if super::long() { 10 } else { 2 };
+    let times = size(2, 4, 10);
     for changes in (0..times).flat_map(|_| [2, 3, 4, 5, 6]) {
         for (name, isa) in [("map", Isa::X86_64), ("unmap", Isa::X86_64)] {
             let s = Trio::new();

@@ -8,9 +8,11 @@ pub mod x86;
 
 use std::path::{Path, PathBuf};
 
+use dyad_tier::Tier;
+
 /// Whether tests do what takes long, or needs tools that are not everywhere.
 pub fn long() -> bool {
-    std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1")
+    Tier::now() == Tier::Long
 }
 
 pub fn workspace() -> &'static Path {

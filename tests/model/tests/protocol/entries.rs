@@ -7,6 +7,7 @@ use dyad_model_tests::Kind::{
 };
 use dyad_model_tests::Weakening as W;
 use dyad_model_tests::{Kind, Scenario};
+use dyad_tier::size;
 
 use crate::{
     FRAMES, HELD, MAPPED_AGAIN, MISCOUNTED, READ_ONLY, REUSE, STALE, TWICE, UNPINNED, WRONG_TYPE,
@@ -17,7 +18,7 @@ const TABLES: &[Kind] = &[Map, Unmap, TableToUntyped, TableToUser];
 
 #[test]
 fn frames_of_two_nodes() {
-    holds_with_reuse(&mapped(FRAMES, bound(4, 6), 4));
+    holds_with_reuse(&mapped(FRAMES, size(3, 4, 6), 4));
 }
 
 #[test]

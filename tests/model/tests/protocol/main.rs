@@ -1,6 +1,7 @@
 //! The rows of the protocol have no violation within the bounds; each weakened row has one.
 //!
-//! With `DYAD_LONG=1`, the bounds of tests that show what holds are larger.
+//! In the tier `long`, the bounds of tests that show what holds are larger; that of the largest test is smaller in
+//! the tier `quick`.
 
 mod caches;
 mod entries;
@@ -12,6 +13,7 @@ mod slots;
 
 use dyad_model_tests::Weakening as W;
 use dyad_model_tests::{Kind, Report, Scenario, check};
+use dyad_tier::{Tier, size};
 
 // What may be found where a row is weakened: the first of these that comes.
 const STALE: &[&str] = &[
@@ -44,12 +46,12 @@ const READ_ONLY: &[&str] = &["a TLB lets write what counts as read-only"];
 const MAPPED_AGAIN: &[&str] = &["a page is mapped that was unmapped everywhere"];
 
 fn long() -> bool {
-    std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1")
+    Tier::now() == Tier::Long
 }
 
-/// A bound of the quick and of the long form.
-fn bound(quick: u8, long_form: u8) -> u8 {
-    if long() { long_form } else { quick }
+/// A bound of the tiers quick and full, and of the long form.
+fn bound(full: u8, long: u8) -> u8 {
+    size(full, full, long)
 }
 
 fn run(s: &Scenario) -> Report {

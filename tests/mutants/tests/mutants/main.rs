@@ -1,22 +1,25 @@
 //! Runs the tests that must catch each mutant of the register: with it they fail, without it they
 //! pass. Each is a test by the mutant's name; the completeness of the register is tested as well.
 //!
-//! The first test of each mutant runs always, the others with `DYAD_LONG=1`.
+//! The tier `quick` has one mutant for each test program, which shows that mutants are still noticed there; a filter
+//! reaches all mutants. The tier `full` has all mutants, each with its first test, and the tier `long` runs every test
+//! of each.
 
 mod complete;
 mod programs;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use dyad_mutants::{Mutant, Test};
+use dyad_tier::Tier;
 use libtest_mimic::{Arguments, Failed, Trial};
 use programs::{Ended, run};
 
 /// Whether everything is to be run.
 pub fn long() -> bool {
-    std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1")
+    Tier::now() == Tier::Long
 }
 
 type Baseline = Arc<OnceLock<Result<(), String>>>;
@@ -49,12 +52,28 @@ fn is_caught(mutant: &'static Mutant) -> Result<(), Failed> {
     Ok(())
 }
 
+/// The first mutant that each test program catches. Rows that name no test are kept: they fail.
+fn one_for_each_program() -> Vec<&'static Mutant> {
+    let mut seen = HashSet::new();
+    let program = |m: &'static Mutant| Test::parse(m.caught_by.first()?).map(|t| (t.krate, t.file));
+    dyad_mutants::all()
+        .filter(|m| program(m).is_none_or(|p| seen.insert(p)))
+        .collect()
+}
+
 fn main() -> ExitCode {
-    let mut trials: Vec<Trial> = dyad_mutants::all()
+    let args = Arguments::from_args();
+    let asked = args.list || args.filter.is_some();
+    let mutants: Vec<&Mutant> = match Tier::now() {
+        Tier::Quick if !asked => one_for_each_program(),
+        _ => dyad_mutants::all().collect(),
+    };
+    let mut trials: Vec<Trial> = mutants
+        .into_iter()
         .map(|m| {
             Trial::test(m.name.clone(), move || is_caught(m)).with_kind(format!("{:?}", m.class))
         })
         .collect();
     trials.extend(complete::trials());
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    libtest_mimic::run(&args, trials).exit_code()
 }

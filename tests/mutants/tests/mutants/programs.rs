@@ -49,7 +49,7 @@ pub fn cargo() -> Command {
 type Programs = BTreeMap<(String, String), PathBuf>;
 
 /// All test programs, by crate and file. Builds what is not built: nothing, after `cargo test` of
-/// the workspace.
+/// the workspace, whose packages are named here too: with others, the features of dependencies would be others.
 pub fn programs() -> Result<&'static Programs, String> {
     static PROGRAMS: OnceLock<Result<Programs, String>> = OnceLock::new();
     let built = PROGRAMS.get_or_init(|| {
@@ -59,9 +59,6 @@ pub fn programs() -> Result<&'static Programs, String> {
             "--no-run",
             "--message-format=json-render-diagnostics",
         ]);
-        for name in CRATES {
-            cargo.args(["--package", &format!("dyad-{name}")]);
-        }
         let output = cargo
             .output()
             .map_err(|e| format!("cannot start cargo: {e}"))?;
@@ -82,6 +79,9 @@ fn program(message: &Value) -> Option<((String, String), PathBuf)> {
     let target = &message["target"];
     let crate_dir = Path::new(message["manifest_path"].as_str()?).parent()?;
     let krate = crate_dir.file_name()?.to_str()?.to_string();
+    if !crate_dir.parent()?.ends_with("kernel") || !CRATES.contains(&krate.as_str()) {
+        return None;
+    }
     let is_test = target["kind"][0] == "test";
     let file = if is_test {
         target["name"].as_str()?
@@ -101,7 +101,7 @@ fn command(test: Test) -> Result<Command, String> {
     let mut command = Command::new(exe);
     command
         .current_dir(root().join("kernel").join(test.krate))
-        .env_remove("DYAD_LONG")
+        .env_remove(dyad_tier::VARIABLE)
         .env_remove("DYAD_MUTANT")
         .env("PROPTEST_RNG_SEED", "1")
         .env("PROPTEST_MAX_SHRINK_ITERS", "0")

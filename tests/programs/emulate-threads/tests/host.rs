@@ -4,7 +4,7 @@ use std::process::Command;
 
 #[test]
 fn wrong_arguments_are_explained() {
-    let output = Command::new(env!("CARGO_BIN_EXE_drift"))
+    let output = Command::new(env!("CARGO_BIN_EXE_emulate-threads"))
         .args("--threads 64".split_whitespace())
         .output()
         .expect("the program starts");

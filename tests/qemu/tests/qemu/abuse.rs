@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::record::EXIT_FAILED;
+use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
 use xtask::launch::RunReport;
@@ -42,22 +43,24 @@ const FAULTS: [(&str, &[&str]); 9] = [
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let mut trials = vec![
-        times::test("abuse::bad_calls_get_the_documented_errors", || {
-            calls(&[X86_64, Aarch64], 1, "--calls 12000")
-        }),
-        times::test("abuse::bad_calls_on_nodes_of_two_cpus", || {
+        times::test(
+            Tiers::QUICK,
+            "abuse::bad_calls_get_the_documented_errors",
+            || calls(&[X86_64, Aarch64], 1, "--calls 12000"),
+        ),
+        times::test(Tiers::FULL, "abuse::bad_calls_on_nodes_of_two_cpus", || {
             calls(&[Aarch64, X86_64], 2, "--calls 4000 --seed 2")
         }),
     ];
     for (fault, says) in FAULTS {
         let name = format!("abuse::{}_ends_the_program_only", fault.replace('-', "_"));
-        trials.push(times::test(name, move || {
+        trials.push(times::test(Tiers::FULL, name, move || {
             Isa::ALL
                 .into_iter()
                 .try_for_each(|on| ends(fault, says, on))
         }));
     }
-    trials.into_iter().map(|t| t.with_kind("system")).collect()
+    trials
 }
 
 fn run(nodes: &[Isa], cpus: usize, args: &str) -> (RunReport, String) {

@@ -1,5 +1,5 @@
-//! Attackers with capabilities of their own, and victims that check themselves: quick forms here, long ones with
-//! `DYAD_LONG=1`. `DYAD_SEED` gives another seed; every failure says how to repeat it.
+//! Attackers with capabilities of their own, and victims that check themselves: some seconds of each kind of system,
+//! or ten million operations in the tier `long`. `DYAD_SEED` gives another seed; every failure says how to repeat it.
 //!
 //! And non-interference: in strict order, what the victim observes is the same whatever the attacker does, and without
 //! one.
@@ -9,6 +9,7 @@ use std::time::Duration;
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
 use dyad_sim_model::config::Order;
+use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Sim, TestOptions, Work};
 use xtask::launch::RunReport;
@@ -20,11 +21,11 @@ use crate::times;
 
 /// Operations of the long form, on each kind of system.
 const LONG: u64 = 10_000_000;
-/// Fused time of a quick form: 30 s together.
-const QUICK: u64 = 6;
-/// Moments at which a node dies: quick, long form.
+/// Fused time of the other forms, in seconds.
+const SECONDS: [u64; 2] = [2, 6];
+/// Moments at which a node dies: full, long form.
 const KILLS: [u64; 2] = [2, 50];
-/// Seeds of the attacker for non-interference: quick, long form.
+/// Seeds of the attacker for non-interference: full, long form.
 const SEEDS: [u64; 2] = [5, 200];
 /// Rounds of the victim for non-interference.
 const ROUNDS: u64 = 240;
@@ -35,33 +36,51 @@ const THREE: &[Isa] = &[X86_64, Aarch64, X86_64];
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let test = |name: &str, nodes: &'static [Isa], cpus, coherent| {
-        times::test(format!("adversary::{name}"), move || {
+    let test = |tiers, name: &str, nodes: &'static [Isa], cpus, coherent| {
+        times::test(tiers, format!("adversary::{name}"), move || {
             attack(nodes, cpus, coherent)
         })
-        .with_kind("system")
     };
     vec![
-        test("on_the_pair", PAIR, 1, true),
-        test("in_reversed_order_with_two_cpus", REVERSED, 2, true),
-        test("on_three_nodes", THREE, 1, true),
-        test("on_a_pair_whose_caches_count_as_incoherent", PAIR, 1, false),
-        times::test("adversary::a_node_with_an_attacker_dies", deaths).with_kind("system"),
+        test(Tiers::ALL, "on_the_pair", PAIR, 1, true),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "in_reversed_order_with_two_cpus",
+            REVERSED,
+            2,
+            true,
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "on_three_nodes",
+            THREE,
+            1,
+            true,
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "on_a_pair_whose_caches_count_as_incoherent",
+            PAIR,
+            1,
+            false,
+        ),
         times::test(
+            Tiers::FULL.and(Tiers::LONG),
+            "adversary::a_node_with_an_attacker_dies",
+            deaths,
+        ),
+        times::test(
+            Tiers::FULL.and(Tiers::LONG),
             "adversary::what_the_victim_observes_does_not_depend_on_the_attacker",
             interference,
-        )
-        .with_kind("system"),
-        times::test("adversary::time_is_a_channel", time).with_kind("system"),
+        ),
+        times::test(Tiers::FULL, "adversary::time_is_a_channel", time),
     ]
 }
 
-/// The quick form of something, or the long one.
-fn form<T: Copy>([quick, long]: [T; 2]) -> T {
-    match std::env::var_os("DYAD_LONG") {
-        Some(_) => long,
-        None => quick,
-    }
+/// The long form of a number, or the one of the other tiers.
+fn form([full, long]: [u64; 2]) -> u64 {
+    size(full, full, long)
 }
 
 fn seed() -> u64 {
@@ -110,12 +129,11 @@ fn judge(report: &RunReport, text: &str, args: &str) -> Result<(), Failed> {
 }
 
 fn attack(nodes: &[Isa], cpus: usize, coherent: bool) -> Result<(), Failed> {
-    let quick = (format!("--seed {} --seconds {QUICK}", seed()), 150);
-    let long = (format!("--seed {} --ops {LONG}", seed()), 7200);
-    let (args, timeout) = match form([false, true]) {
-        false => quick,
-        true => long,
-    };
+    let seed = seed();
+    let for_seconds = |seconds| (format!("--seed {seed} --seconds {seconds}"), 150);
+    let [quick, full] = SECONDS.map(for_seconds);
+    let long = (format!("--seed {seed} --ops {LONG}"), 7200);
+    let (args, timeout) = size(quick, full, long);
     let (report, text) = console::run(&config(nodes, cpus, coherent, args.clone(), timeout));
     judge(&report, &text, &args)
 }

@@ -1,4 +1,4 @@
-//! Builds what the tests are going to need while the first of them run, if all of them do.
+//! Builds what the tests are going to need while the first of them run, if all tests of the tier do.
 //!
 //! A system keeps two cores busy, but not all the time, and most of a build has one core's worth of work. Whoever
 //! needs a program that is being built waits for that (`migrate-rt` locks its folder, cargo its own), and
@@ -7,6 +7,7 @@
 use std::thread;
 
 use dyad_abi::Isa;
+use dyad_tier::Tier;
 use libtest_mimic::Arguments;
 use xtask::build::{self, Kernel};
 use xtask::error::Error;
@@ -29,7 +30,11 @@ pub fn start(args: &Arguments) {
 
 fn everything() -> Result<(), Error> {
     let silent: build::Progress<'_> = &mut |_| {};
-    for kind in [Kernel::Plain, Kernel::Listed] {
+    let kernels: &[Kernel] = match Tier::now() {
+        Tier::Quick => &[Kernel::Plain],
+        Tier::Full | Tier::Long => &[Kernel::Plain, Kernel::Listed],
+    };
+    for &kind in kernels {
         for isa in Isa::ALL {
             build::kernel(isa, kind, silent)?;
         }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
 use dyad_abi::record::Level;
+use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use xtask::ask::{Failed as AskFailed, Moved, Question, Refusal, Reply, Run, Target, Wanted};
 use xtask::config::{RunConfig, Work};
@@ -34,19 +35,35 @@ const MOVES: u64 = 8;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(format!("ask::{name}"), f).with_kind("system")
+    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
+        times::test(tiers, format!("ask::{name}"), f)
     };
     vec![
-        test("a_program_that_is_moved_says_the_same", moved),
-        test("plain_threads_that_are_moved_say_the_same", plain),
-        test("a_program_moves_itself_by_request", by_itself),
-        test("what_makes_no_sense_is_refused", refused),
-        test("a_thread_that_does_not_come_is_left_alone", deaf),
-        test("the_newest_of_two_requests_counts", two_at_once),
-        test("who_goes_away_takes_the_request_along", gone),
-        test("nodes_that_die_are_noticed", dead),
-        test("another_node_answers_when_the_first_has_died", leader_dead),
+        test(Tiers::FULL, "a_program_that_is_moved_says_the_same", moved),
+        test(
+            Tiers::FULL,
+            "plain_threads_that_are_moved_say_the_same",
+            plain,
+        ),
+        test(Tiers::FULL, "a_program_moves_itself_by_request", by_itself),
+        test(Tiers::FULL, "what_makes_no_sense_is_refused", refused),
+        test(
+            Tiers::FULL,
+            "a_thread_that_does_not_come_is_left_alone",
+            deaf,
+        ),
+        test(
+            Tiers::FULL,
+            "the_newest_of_two_requests_counts",
+            two_at_once,
+        ),
+        test(Tiers::FULL, "who_goes_away_takes_the_request_along", gone),
+        test(Tiers::FULL, "nodes_that_die_are_noticed", dead),
+        test(
+            Tiers::FULL,
+            "another_node_answers_when_the_first_has_died",
+            leader_dead,
+        ),
     ]
 }
 

@@ -1,6 +1,6 @@
 //! The attack suite: each attack by name; all attacks of one system are played in one boot of it.
 //!
-//! Here the pair in its default order. With `DYAD_LONG=1` also the other order, two CPUs, three nodes and
+//! Usually the pair in its default order. In the tier `long` also the other order, two CPUs, three nodes and
 //! caches that count as incoherent, and fifty runs of each.
 
 use std::sync::{Arc, OnceLock};
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use attack_list::ATTACKS;
 use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Sim, TestOptions, Work};
 use xtask::launch::RunReport;
@@ -25,6 +26,7 @@ const TIMEOUT: u64 = 300;
 struct System {
     /// Part of the names of tests; empty for the one that is always played.
     name: &'static str,
+    tiers: Tiers,
     nodes: &'static [Isa],
     cpus: usize,
     coherent: bool,
@@ -32,6 +34,7 @@ struct System {
 
 const PAIR: System = System {
     name: "",
+    tiers: Tiers::QUICK.and(Tiers::LONG),
     nodes: &[X86_64, Aarch64],
     cpus: 1,
     coherent: true,
@@ -40,21 +43,25 @@ const PAIR: System = System {
 const LONG: [System; 4] = [
     System {
         name: "reversed::",
+        tiers: Tiers::LONG,
         nodes: &[Aarch64, X86_64],
         ..PAIR
     },
     System {
         name: "two_cpus::",
+        tiers: Tiers::LONG,
         cpus: 2,
         ..PAIR
     },
     System {
         name: "three_nodes::",
+        tiers: Tiers::LONG,
         nodes: &[X86_64, Aarch64, X86_64],
         ..PAIR
     },
     System {
         name: "incoherent::",
+        tiers: Tiers::LONG,
         coherent: false,
         ..PAIR
     },
@@ -65,22 +72,19 @@ type Played = Vec<(RunReport, String)>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let (systems, runs): (Vec<System>, usize) = match std::env::var_os("DYAD_LONG") {
-        Some(_) => ([PAIR].into_iter().chain(LONG).collect(), LONG_RUNS),
-        None => (vec![PAIR], 1),
-    };
+    let runs = size(1, 1, LONG_RUNS);
     let mut trials = Vec::new();
-    for system in systems {
+    for system in [PAIR].into_iter().chain(LONG) {
         let played: Arc<OnceLock<Played>> = Arc::default();
         for attack in ATTACKS {
             let played = played.clone();
             let name = format!("attack::{}{}", system.name, attack.name);
             let f = move || held(played.get_or_init(|| plays(system, runs)), attack.name);
-            trials.push(times::test(name, f).with_kind("system"));
+            trials.push(times::test(system.tiers, name, f));
         }
         let f = move || ended(played.get_or_init(|| plays(system, runs)));
         let name = format!("attack::{}ends_in_order", system.name);
-        trials.push(times::test(name, f).with_kind("system"));
+        trials.push(times::test(system.tiers, name, f));
     }
     trials
 }

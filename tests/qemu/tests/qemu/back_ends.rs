@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
 
@@ -11,12 +12,16 @@ use crate::{console, times};
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(format!("back_ends::{name}"), f).with_kind("system")
+    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
+        times::test(tiers, format!("back_ends::{name}"), f)
     };
     vec![
-        test("starting_on_x86_64", || run(&[X86_64, Aarch64])),
-        test("starting_on_aarch64", || run(&[Aarch64, X86_64])),
+        test(Tiers::FULL, "starting_on_x86_64", || {
+            run(&[X86_64, Aarch64])
+        }),
+        test(Tiers::FULL, "starting_on_aarch64", || {
+            run(&[Aarch64, X86_64])
+        }),
     ]
 }
 

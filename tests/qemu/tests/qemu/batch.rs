@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{Aarch64, X86_64};
 use dyad_sim_model::config::Order;
-use libtest_mimic::{Arguments, Failed, Trial};
+use dyad_tier::Tiers;
+use libtest_mimic::{Completion, Failed, Trial};
 use xtask::config::{RunConfig, Sim, Work};
 use xtask::launch;
 use xtask::sim::Setup;
@@ -17,6 +18,7 @@ use crate::times;
 /// A kind of system that in-kernel tests run on.
 struct System {
     name: &'static str,
+    tiers: Tiers,
     config: RunConfig,
 }
 
@@ -27,8 +29,9 @@ fn systems() -> Vec<System> {
         mem_cxl: 64 << 20,
         ..RunConfig::default()
     };
-    let with = |name, nodes, cpus| System {
+    let with = |tiers, name, nodes, cpus| System {
         name,
+        tiers,
         config: RunConfig {
             nodes,
             cpus,
@@ -36,7 +39,7 @@ fn systems() -> Vec<System> {
         },
     };
     let simulated = |name, cpus, order| {
-        let pair: System = with(name, vec![X86_64, Aarch64], cpus);
+        let pair: System = with(Tiers::FULL, name, vec![X86_64, Aarch64], cpus);
         System {
             config: RunConfig {
                 sim: Sim::Count,
@@ -50,15 +53,20 @@ fn systems() -> Vec<System> {
         }
     };
     vec![
-        with("pair", vec![X86_64, Aarch64], 1),
-        with("pair_reversed_2_cpus", vec![Aarch64, X86_64], 2),
-        with("three_nodes", vec![X86_64, Aarch64, X86_64], 1),
+        with(Tiers::QUICK, "pair", vec![X86_64, Aarch64], 1),
+        with(
+            Tiers::FULL,
+            "pair_reversed_2_cpus",
+            vec![Aarch64, X86_64],
+            2,
+        ),
+        with(Tiers::FULL, "three_nodes", vec![X86_64, Aarch64, X86_64], 1),
         System {
             config: RunConfig {
                 fastpaths: false,
-                ..with("slowpath", vec![X86_64, Aarch64], 1).config
+                ..with(Tiers::FULL, "slowpath", vec![X86_64, Aarch64], 1).config
             },
-            ..with("slowpath", vec![X86_64, Aarch64], 1)
+            ..with(Tiers::FULL, "slowpath", vec![X86_64, Aarch64], 1)
         },
         simulated("simulated_time", 1, Order::Parallel),
         simulated("simulated_time_2_cpus", 2, Order::Parallel),
@@ -76,14 +84,14 @@ struct Batch {
 }
 
 /// A trial per system and test.
-pub fn trials(names: &[String], args: &Arguments) -> Vec<Trial> {
+pub fn trials(names: &[String]) -> Vec<Trial> {
     let mut trials = Vec::new();
     for system in systems() {
         let full = |n: &String| format!("{}::{n}", system.name);
         let batch = Arc::new(Batch {
             names: names
                 .iter()
-                .filter(|n| selected(args, &full(n)))
+                .filter(|n| times::is_selected(system.tiers, &full(n)))
                 .cloned()
                 .collect(),
             config: system.config.clone(),
@@ -91,22 +99,11 @@ pub fn trials(names: &[String], args: &Arguments) -> Vec<Trial> {
         });
         for n in names {
             let (batch, name) = (batch.clone(), n.clone());
-            trials.push(times::test(full(n), move || batch.result(&name)).with_kind("kernel"));
+            let test = move || batch.result(&name).map(|()| Completion::Completed);
+            trials.push(times::of_kind("kernel", system.tiers, full(n), test));
         }
     }
     trials
-}
-
-/// Whether the command line selects a test: only those are put into a boot.
-pub fn selected(args: &Arguments, name: &str) -> bool {
-    let matches = |f: &String| {
-        if args.exact {
-            name == f
-        } else {
-            name.contains(f.as_str())
-        }
-    };
-    args.filter.as_ref().is_none_or(matches) && !args.skip.iter().any(matches)
 }
 
 impl Batch {

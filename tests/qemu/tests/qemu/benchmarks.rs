@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use dyad_abi::Isa::{Aarch64, X86_64};
+use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
 
@@ -54,7 +55,7 @@ const CASES: &[Case] = &[
 pub fn trials() -> Vec<Trial> {
     let all = CASES.iter().map(|case| {
         let name = format!("benchmarks::{}_verifies_wherever_it_runs", case.bench);
-        times::test(name, move || everywhere(case)).with_kind("system")
+        times::test(Tiers::FULL, name, move || everywhere(case))
     });
     all.collect()
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use dyad_abi::Isa;
 use dyad_abi::boot::OnDeath;
+use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use xtask::bench::longest::{self, BOUND, Longest};
 use xtask::config::{RunConfig, Sim, TestOptions, Work};
@@ -24,12 +25,12 @@ pub fn trials() -> Vec<Trial> {
         for nodes in [[Isa::X86_64, Isa::Aarch64], [Isa::Aarch64, Isa::X86_64]] {
             let name = format!("bounds::{prefix}operations_of_{}", nodes[0]);
             let test = move || operations(nodes, coherent);
-            trials.push(times::test(&name, test).with_kind("system"));
+            trials.push(times::test(Tiers::FULL, &name, test));
         }
         for nodes in [[Isa::X86_64, Isa::Aarch64], [Isa::Aarch64, Isa::X86_64]] {
             let name = format!("bounds::{prefix}recovery_by_{}", nodes[0]);
             let test = move || recovery(nodes, coherent);
-            trials.push(times::test(&name, test).with_kind("system"));
+            trials.push(times::test(Tiers::FULL, &name, test));
         }
     }
     trials

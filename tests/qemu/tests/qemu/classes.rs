@@ -1,11 +1,12 @@
 //! The NAS benchmarks by class and memory model, as tasks and as plain threads: all are verified while
 //! they migrate, with the time that the simulator makes of it.
 //!
-//! With `DYAD_LONG=1` all of them; otherwise small ones, and the others are ignored.
+//! All of them in the tier `long`, small ones in the tier `full`.
 
 use std::time::Duration;
 
 use dyad_sim_model::config::MemoryModel;
+use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Sim, Work};
 use xtask::sim::Setup;
@@ -26,22 +27,24 @@ const LIMIT: Duration = Duration::from_secs(3600);
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let long = std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1");
     let mut trials = Vec::new();
     for &(kernel, classes) in KERNELS {
         for &class in classes {
             for model in MemoryModel::ALL {
                 for thread in [false, true] {
-                    let quick = match (kernel, thread) {
+                    let small = match (kernel, thread) {
                         ("mg", true) => model == MemoryModel::FullyShared,
                         ("is" | "mg", false) => true,
                         _ => model == MemoryModel::Separated && !thread,
                     };
                     let kind = if thread { "thread" } else { "task" };
                     let name = format!("classes::{kernel}_{class}_{}_{kind}", model.name());
-                    let trial = times::test(name, move || verifies(thread, kernel, class, model));
-                    let runs = long || (quick && class == "S");
-                    trials.push(trial.with_kind("system").with_ignored_flag(!runs));
+                    let tiers = match small && class == "S" {
+                        true => Tiers::FULL.and(Tiers::LONG),
+                        false => Tiers::LONG,
+                    };
+                    let test = move || verifies(thread, kernel, class, model);
+                    trials.push(times::test(tiers, name, test));
                 }
             }
         }

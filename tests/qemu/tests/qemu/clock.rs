@@ -1,11 +1,11 @@
 //! The simulator's clock on real machines: what happens, and when, is the same in every run, and
 //! timers come when they are due.
 //!
-//! With `DYAD_LONG=1` runs are repeated twenty times, every other one on a host that is busy with
+//! In the tier `long` runs are repeated twenty times, every other one on a host that is busy with
 //! something else:
 //!
 //! ```text
-//! DYAD_LONG=1 cargo test -p dyad-qemu-tests -- clock::
+//! cargo xtask test long clock::
 //! ```
 
 use std::collections::BTreeMap;
@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dyad_sim_model::config::{Level as SimLevel, Order};
+use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Sim, Work};
 use xtask::console::{Line, Record};
@@ -46,22 +47,31 @@ const ALL_TICKS: u64 = 3104;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(format!("clock::{name}"), f).with_kind("system")
+    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
+        times::test(tiers, format!("clock::{name}"), f)
     };
     vec![
-        test("ticks_and_doorbells_have_one_history", histories),
-        test("latencies_do_not_make_timers_late", latencies),
-        test("strict_order_repeats_a_run", strict),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "ticks_and_doorbells_have_one_history",
+            histories,
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "latencies_do_not_make_timers_late",
+            latencies,
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "strict_order_repeats_a_run",
+            strict,
+        ),
     ]
 }
 
 /// How often a run is repeated: so often, or in the long form twenty times.
 pub fn repetitions(quick: usize) -> usize {
-    match std::env::var_os("DYAD_LONG") {
-        Some(_) => 20,
-        None => quick,
-    }
+    size(quick, quick, 20)
 }
 
 /// A simulated system, at the level that is quickest.

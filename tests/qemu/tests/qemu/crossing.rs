@@ -1,10 +1,11 @@
 //! Crossing calls on real machines: everything they carry, many of them, and machines that die while a call
-//! is there. `DYAD_LONG=1` makes a million calls with random delays; `DYAD_SEED` gives others.
+//! is there. The tier `long` makes half a million calls with random delays; `DYAD_SEED` gives others.
 
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
+use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
 
@@ -21,32 +22,35 @@ const PROMPT: Duration = Duration::from_secs(20);
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(format!("crossing::{name}"), f).with_kind("system")
+    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
+        times::test(tiers, format!("crossing::{name}"), f)
     };
     vec![
-        test("carries_everything", || all(PAIR, 1, true)),
-        test("carries_everything_reversed_on_2_cpus", || {
+        test(Tiers::FULL, "carries_everything", || all(PAIR, 1, true)),
+        test(Tiers::FULL, "carries_everything_reversed_on_2_cpus", || {
             all(REVERSED, 2, true)
         }),
-        test("carries_everything_on_three_nodes", || all(THREE, 1, true)),
-        test("carries_everything_without_coherence", || {
+        test(Tiers::FULL, "carries_everything_on_three_nodes", || {
+            all(THREE, 1, true)
+        }),
+        test(Tiers::FULL, "carries_everything_without_coherence", || {
             all(PAIR, 1, false)
         }),
-        test("ten_thousand_calls_keep_canaries", || {
+        test(Tiers::FULL, "ten_thousand_calls_keep_canaries", || {
             let args = "--scene ping-pong --calls 10000";
             done(&run(PAIR, 1, true, args, None)?, &["ping_pong"], &Isa::ALL)
         }),
-        test("calls_with_random_delays_come_back", || {
-            let calls = match std::env::var_os("DYAD_LONG") {
-                Some(_) => 500_000,
-                None => 10_000,
-            };
-            let seed = std::env::var("DYAD_SEED").unwrap_or_else(|_| "1".into());
-            let args = format!("--scene delays --calls {calls} --seed {seed}");
-            done(&run(PAIR, 1, true, &args, None)?, &["delays"], &Isa::ALL)
-        }),
-        test("to_a_machine_that_dies_are_lost", || {
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "calls_with_random_delays_come_back",
+            || {
+                let calls = size(10_000, 10_000, 500_000);
+                let seed = std::env::var("DYAD_SEED").unwrap_or_else(|_| "1".into());
+                let args = format!("--scene delays --calls {calls} --seed {seed}");
+                done(&run(PAIR, 1, true, &args, None)?, &["delays"], &Isa::ALL)
+            },
+        ),
+        test(Tiers::FULL, "to_a_machine_that_dies_are_lost", || {
             for nodes in [PAIR, REVERSED] {
                 let ended = run(nodes, 1, true, "--scene lost", Some(1))?;
                 let checks = ["lost", "lost_again", "goes_on"];
@@ -56,6 +60,7 @@ pub fn trials() -> Vec<Trial> {
             Ok(())
         }),
         test(
+            Tiers::FULL,
             "to_a_machine_that_dies_end_programs_that_do_not_ask",
             || {
                 let ended = run(PAIR, 1, true, "--scene lost-plain", Some(1))?;
@@ -66,16 +71,20 @@ pub fn trials() -> Vec<Trial> {
                 ended.within(PROMPT)
             },
         ),
-        test("of_a_machine_that_dies_lead_to_its_caller", || {
-            // What it has called is here, and comes to its end: whom it would return to is lost, and whoever
-            // has called that is told.
-            let ended = run(PAIR, 1, true, "--scene lost-nested", Some(1))?;
-            let told = ended.text.contains("a crossing call is lost");
-            if !told || ended.text.contains("it came back") {
-                return Err(format!("it goes on, or does not say why:\n{}", ended.text).into());
-            }
-            ended.within(PROMPT)
-        }),
+        test(
+            Tiers::FULL,
+            "of_a_machine_that_dies_lead_to_its_caller",
+            || {
+                // What it has called is here, and comes to its end: whom it would return to is lost, and whoever
+                // has called that is told.
+                let ended = run(PAIR, 1, true, "--scene lost-nested", Some(1))?;
+                let told = ended.text.contains("a crossing call is lost");
+                if !told || ended.text.contains("it came back") {
+                    return Err(format!("it goes on, or does not say why:\n{}", ended.text).into());
+                }
+                ended.within(PROMPT)
+            },
+        ),
     ]
 }
 

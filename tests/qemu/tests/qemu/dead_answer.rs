@@ -2,8 +2,8 @@
 //! death, or goes on by design. Which of the two, the table of the book says, and nothing else
 //! (`book/src/reference/deaths.md`).
 //!
-//! Quick form: few programs, few moments. With `DYAD_LONG=1` all lines of the table, [`LONG`] moments under each
-//! policy. `DYAD_SEED` gives other moments; `DYAD_KILL=N` or `DYAD_KILL=N-M` plays these kills only.
+//! In the tier `full` few programs, few moments; in the tier `long` all lines of the table, [`LONG`] moments under
+//! each policy. `DYAD_SEED` gives other moments; `DYAD_KILL=N` or `DYAD_KILL=N-M` plays these kills only.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,10 +13,11 @@ use std::time::Duration;
 use dyad_abi::Isa::{Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
 use dyad_abi::service::Grant;
+use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 use xtask::apps;
 use xtask::config::{RunConfig, Sim, TestOptions, Work};
-use xtask::size;
+use xtask::size as bytes;
 
 use crate::kill::{self, Ended, Kill, mix, says};
 use crate::times;
@@ -28,8 +29,8 @@ const HEAD: [&str; 6] = ["program", "options", "arguments", "until", "answer", "
 
 /// Kills of each line under each policy in the long form.
 const LONG: u64 = 20;
-/// Lines of the quick form: a program, which of its lines, and how often a node is killed under each policy.
-const QUICK: [(&str, u64, [u64; 3]); 5] = [
+/// Lines of the tier `full`: a program, which of its lines, and how often a node is killed under each policy.
+const FULL: [(&str, u64, [u64; 3]); 5] = [
     ("messages", 1, [1, 2, 1]),
     ("messages", 2, [0, 3, 1]),
     ("crossing", 1, [0, 2, 1]),
@@ -64,8 +65,8 @@ enum Answer {
 
 /// A line of the table.
 #[derive(Clone, Debug)]
-struct Row {
-    app: String,
+pub struct Row {
+    pub app: String,
     args: String,
     grant: Grant,
     bare: bool,
@@ -79,17 +80,24 @@ struct Row {
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let listed = times::test("dead_answer::the_book_lists_every_program", every_program);
-    let mut trials = vec![listed.with_kind("system")];
+    let listed = times::test(
+        Tiers::QUICK,
+        "dead_answer::the_book_lists_every_program",
+        every_program,
+    );
+    let mut trials = vec![listed];
     let rows = match rows() {
         Ok(rows) => rows,
         Err(why) => {
             let f = move || Err(why.into());
-            trials.push(times::test("dead_answer::the_table_can_be_read", f));
+            trials.push(times::test(
+                Tiers::QUICK,
+                "dead_answer::the_table_can_be_read",
+                f,
+            ));
             return trials;
         }
     };
-    let long = std::env::var_os("DYAD_LONG").is_some();
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for row in rows {
         let line = lines.entry(row.app.clone()).or_default();
@@ -98,28 +106,25 @@ pub fn trials() -> Vec<Trial> {
             1 => String::new(),
             n => format!("_{n}"),
         };
-        let quick = QUICK.iter().find(|q| (q.0, q.1) == (&row.app, *line));
-        let counts = match quick {
-            _ if long => [LONG; 3],
-            Some(&(.., counts)) => counts,
-            None => continue,
-        };
+        let full = FULL.iter().find(|q| (q.0, q.1) == (&row.app, *line));
+        let counts = full.map_or([0; 3], |&(.., counts)| counts);
         for (policy, count) in OnDeath::ALL.into_iter().zip(counts) {
-            if count == 0 {
-                continue;
-            }
+            let (tiers, count) = match count {
+                0 => (Tiers::LONG, LONG),
+                _ => (Tiers::FULL.and(Tiers::LONG), size(count, count, LONG)),
+            };
             let (row, name) = (row.clone(), format!("{}{number}", row.app));
             let name = format!("dead_answer::{}::{}", policy.name(), name.replace('-', "_"));
             let own = name.clone();
             let f = move || play(&own, &row, policy, count);
-            trials.push(times::test(name, f).with_kind("system"));
+            trials.push(times::test(tiers, name, f));
         }
     }
     trials
 }
 
 /// The lines of the table.
-fn rows() -> Result<Vec<Row>, String> {
+pub fn rows() -> Result<Vec<Row>, String> {
     let cells = |line: &'static str| -> Vec<&'static str> {
         let line = line.trim().trim_start_matches('|').trim_end_matches('|');
         line.split('|').map(str::trim).collect()
@@ -165,7 +170,7 @@ fn row(cells: &[&str]) -> Option<Row> {
             "--grant" if words.next() == Some("all") => row.grant = Grant::All,
             "--beside" => row.beside = Some(words.next()?.to_owned()),
             "--sim" if words.next() == Some("count") => row.sim = Sim::Count,
-            "--mem-cxl" => row.mem_cxl = size::parse(words.next()?).ok()?,
+            "--mem-cxl" => row.mem_cxl = bytes::parse(words.next()?).ok()?,
             _ => return None,
         }
     }
@@ -248,7 +253,7 @@ fn play(name: &str, row: &Row, policy: OnDeath, count: u64) -> Result<(), Failed
                 let _ = writeln!(
                     failures,
                     "program {} {:?}, policy {}, seed {seed}, kill {i}, {kill} of {of}: {why}\n\
-                     repeat: DYAD_LONG=1 DYAD_SEED={seed} DYAD_KILL={i} cargo test -p dyad-qemu-tests --test qemu -- \
+                     repeat: DYAD_TIER=long DYAD_SEED={seed} DYAD_KILL={i} cargo test -p dyad-qemu-tests --test qemu -- \
                      --exact {name}\n\nconsole:\n{}",
                     row.app,
                     row.args,
@@ -271,7 +276,7 @@ fn started(row: &Row) -> String {
     format!("started \"{first}\"")
 }
 
-fn config(row: &Row, policy: OnDeath, nodes: Vec<dyad_abi::Isa>) -> RunConfig {
+pub fn config(row: &Row, policy: OnDeath, nodes: Vec<dyad_abi::Isa>) -> RunConfig {
     RunConfig {
         nodes,
         mem_local: 128 << 20,

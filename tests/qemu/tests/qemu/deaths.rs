@@ -1,4 +1,4 @@
-//! Machines that are killed at random moments: quick forms here, with `DYAD_LONG=1` a hundred kills in
+//! Machines that are killed at random moments: a few times in each scene, in the tier `long` a hundred kills in
 //! storms and ten in each other scene.
 //! `DYAD_SEED` gives other moments; every failure names its seed.
 //!
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
+use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, TestOptions, Work};
 use xtask::launch::Event;
@@ -185,7 +186,11 @@ pub fn trials() -> Vec<Trial> {
         .iter()
         .map(|scene| {
             let f = move || play(scene);
-            times::test(format!("deaths::{}", scene.name), f).with_kind("system")
+            times::test(
+                Tiers::FULL.and(Tiers::LONG),
+                format!("deaths::{}", scene.name),
+                f,
+            )
         })
         .collect()
 }
@@ -209,11 +214,11 @@ enum Ending {
 
 fn play(scene: &Scene) -> Result<(), Failed> {
     let seed = kill::seed();
-    let kills = match std::env::var_os("DYAD_LONG") {
-        Some(_) if scene.app == "storm" || scene.app == "threads" => LONG_STORM,
-        Some(_) => LONG,
-        None => scene.quick,
+    let long = match scene.app {
+        "storm" | "threads" => LONG_STORM,
+        _ => LONG,
     };
+    let kills = size(scene.quick, scene.quick, long);
     let mut endings: BTreeMap<Ending, usize> = BTreeMap::new();
     let mut failures = String::new();
     let mut failed = 0;

@@ -2,7 +2,7 @@
 //! are stopped while they compute, interpreted on the other ISA and native from there on; or refused, and
 //! native where they were. Nodes die meanwhile.
 //!
-//! With `DYAD_LONG=1` the first thread of `emulate-threads` goes there and back ten thousand times, and nodes die at
+//! In the tier `long` the first thread of `emulate-threads` goes there and back ten thousand times, and nodes die at
 //! twenty moments while threads are moved all the time.
 
 use std::sync::mpsc::{Receiver, channel};
@@ -13,6 +13,7 @@ use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
 use dyad_abi::emulation::refused;
 use dyad_abi::record::Level;
+use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 use xtask::ask::{Failed as AskFailed, Moved, Question, Refusal, Reply, Run, Target, Wanted};
 use xtask::config::{RunConfig, Work};
@@ -25,47 +26,67 @@ use crate::times;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let test = |name: &str, nodes: &'static [Isa], cpus: usize| {
+    let test = |tiers, name: &str, nodes: &'static [Isa], cpus: usize| {
         let name = format!("emulation::{name}");
-        times::test(name, move || moves(nodes, cpus)).with_kind("system")
+        times::test(tiers, name, move || moves(nodes, cpus))
     };
     vec![
-        test("moves_threads_that_compute", &[X86_64, Aarch64], 1),
         test(
+            Tiers::FULL,
+            "moves_threads_that_compute",
+            &[X86_64, Aarch64],
+            1,
+        ),
+        test(
+            Tiers::FULL,
             "moves_threads_that_compute_in_reversed_order",
             &[Aarch64, X86_64],
             1,
         ),
         test(
+            Tiers::FULL,
             "moves_threads_from_any_cpu_of_three_nodes",
             &[X86_64, Aarch64, X86_64],
             2,
         ),
-        drifts("moves_plain_threads", &[X86_64, Aarch64], 1),
         drifts(
+            Tiers::FULL.and(Tiers::LONG),
+            "moves_plain_threads",
+            &[X86_64, Aarch64],
+            1,
+        ),
+        drifts(
+            Tiers::FULL.and(Tiers::LONG),
             "moves_plain_threads_from_any_cpu_of_three_nodes",
             &[Aarch64, X86_64, Aarch64],
             2,
         ),
-        times::test("emulation::moves_threads_by_request_from_outside", asked).with_kind("system"),
         times::test(
+            Tiers::FULL,
+            "emulation::moves_threads_by_request_from_outside",
+            asked,
+        ),
+        times::test(
+            Tiers::FULL,
             "emulation::the_launcher_has_an_entry_of_a_full_list",
             asked_of_a_full_list,
-        )
-        .with_kind("system"),
-        times::test("emulation::of_nodes_that_die", || {
+        ),
+        times::test(Tiers::FULL, "emulation::of_nodes_that_die", || {
             doomed(&[X86_64, Aarch64, Aarch64])?;
             doomed(&[Aarch64, X86_64, X86_64])
-        })
-        .with_kind("system"),
-        times::test("emulation::at_any_moment_a_node_dies", storms).with_kind("system"),
+        }),
+        times::test(
+            Tiers::FULL.and(Tiers::LONG),
+            "emulation::at_any_moment_a_node_dies",
+            storms,
+        ),
     ]
 }
 
 /// Runs of `emulate-threads`.
-fn drifts(name: &str, nodes: &'static [Isa], cpus: usize) -> Trial {
+fn drifts(tiers: Tiers, name: &str, nodes: &'static [Isa], cpus: usize) -> Trial {
     let name = format!("emulation::{name}");
-    times::test(name, move || threads(nodes, cpus)).with_kind("system")
+    times::test(tiers, name, move || threads(nodes, cpus))
 }
 
 /// Trips of a run: each is stopped at another instruction.
@@ -82,10 +103,7 @@ fn moves(nodes: &[Isa], cpus: usize) -> Result<(), Failed> {
 }
 
 fn threads(nodes: &[Isa], cpus: usize) -> Result<(), Failed> {
-    let trips = match std::env::var_os("DYAD_LONG") {
-        Some(_) => 10_000,
-        None => 50,
-    };
+    let trips = size(50, 50, 10_000);
     let checks = [
         "emulate-threads.moved",
         "emulate-threads.intact",
@@ -115,10 +133,6 @@ fn run(
     checks: &[&str],
     least: u64,
 ) -> Result<(), Failed> {
-    let limit = match std::env::var_os("DYAD_LONG") {
-        Some(_) => 1800,
-        None => 180,
-    };
     let config = RunConfig {
         nodes: nodes.to_vec(),
         cpus,
@@ -126,7 +140,7 @@ fn run(
             app: app.into(),
             args: args.into(),
         },
-        timeout: Some(Duration::from_secs(limit)),
+        timeout: Some(times::limit(180, 1800)),
         ..RunConfig::default()
     };
     let (report, text) = console::run(&config);
@@ -191,10 +205,7 @@ fn doomed(nodes: &[Isa]) -> Result<(), Failed> {
 
 /// Threads are moved all the time, and a machine dies at some moment: the program ends, soon, and says why.
 fn storms() -> Result<(), Failed> {
-    let moments: Vec<u64> = match std::env::var_os("DYAD_LONG") {
-        Some(_) => (1..=20).map(|n| 7 * n).collect(),
-        None => vec![40],
-    };
+    let moments: Vec<u64> = size(vec![40], vec![40], (1..=20).map(|n| 7 * n).collect());
     for (n, ms) in moments.into_iter().enumerate() {
         let nodes = [[X86_64, Aarch64], [Aarch64, X86_64]][n % 2];
         let kill = Kill::after(1, Duration::from_millis(ms));

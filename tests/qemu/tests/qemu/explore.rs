@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use dyad_sim_model::config::Order;
+use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Sim, Work};
 use xtask::launch;
@@ -23,13 +24,11 @@ const REPEATS: u32 = 4;
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let found = || -> Result<(), Failed> { race_is_found().map_err(Failed::from) };
-    vec![
-        times::test(
-            "explore::a_race_is_found_by_trying_seeds_and_comes_back",
-            found,
-        )
-        .with_kind("system"),
-    ]
+    vec![times::test(
+        Tiers::FULL,
+        "explore::a_race_is_found_by_trying_seeds_and_comes_back",
+        found,
+    )]
 }
 
 /// What a run showed: whether the test passed, and the digest of the history.

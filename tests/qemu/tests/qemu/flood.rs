@@ -1,10 +1,11 @@
 //! Threads that ask other nodes for as much as they may, beside threads that go there and come back: program
-//! `flood`. Nothing that is full for a moment ends a thread. `DYAD_LONG=1` runs each of them fifty times.
+//! `flood`. Nothing that is full for a moment ends a thread. The tier `long` runs each of them fifty times.
 
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::service::Grant;
+use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
 
@@ -17,34 +18,41 @@ const THREE: &[Isa] = &[X86_64, Aarch64, X86_64];
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(format!("flood::{name}"), f).with_kind("system")
+    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
+        times::test(tiers, format!("flood::{name}"), f)
     };
     vec![
-        test("shootdowns_end_no_call_on_the_pair", || {
-            travellers(PAIR, 2, true, "shootdowns")
-        }),
-        test("shootdowns_end_no_call_in_reversed_order", || {
-            travellers(REVERSED, 2, true, "shootdowns")
-        }),
-        test("all_at_once_on_the_pair", || {
-            travellers(PAIR, 2, true, "all")
-        }),
-        test("all_at_once_on_three_nodes", || {
-            travellers(THREE, 1, true, "all")
-        }),
-        test("all_at_once_without_coherence", || {
-            travellers(PAIR, 2, false, "all")
-        }),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "shootdowns_end_no_call_on_the_pair",
+            || travellers(PAIR, 2, true, "shootdowns"),
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "shootdowns_end_no_call_in_reversed_order",
+            || travellers(REVERSED, 2, true, "shootdowns"),
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "all_at_once_on_the_pair",
+            || travellers(PAIR, 2, true, "all"),
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "all_at_once_on_three_nodes",
+            || travellers(THREE, 1, true, "all"),
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "all_at_once_without_coherence",
+            || travellers(PAIR, 2, false, "all"),
+        ),
     ]
 }
 
 /// Every traveller comes back from each of its calls and invocations, beside the floods.
 fn travellers(nodes: &[Isa], cpus: usize, coherent: bool, flood: &str) -> Result<(), Failed> {
-    let runs = match std::env::var_os("DYAD_LONG") {
-        Some(_) => 50,
-        None => 1,
-    };
+    let runs = size(1, 1, 50);
     let config = RunConfig {
         nodes: nodes.to_vec(),
         cpus,

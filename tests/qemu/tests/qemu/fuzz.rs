@@ -1,6 +1,6 @@
 //! Random programs, on the host, on each ISA without moving, and moving at every Nth point: all print the same.
 //!
-//! `DYAD_LONG=1` plays 10,000 programs, else there are 40; `DYAD_SEED` is the seed of the first.
+//! The tier `long` plays 10,000 programs, `full` 40; `DYAD_SEED` is the seed of the first.
 
 mod write;
 
@@ -10,6 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
 use xtask::paths;
@@ -51,22 +52,19 @@ fn main() -> Result<()> {
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    vec![
-        times::test(
-            "fuzz::random_programs_print_the_same_wherever_they_run",
-            play,
-        )
-        .with_kind("system"),
-    ]
+    vec![times::test(
+        Tiers::FULL.and(Tiers::LONG),
+        "fuzz::random_programs_print_the_same_wherever_they_run",
+        play,
+    )]
 }
 
 fn play() -> Result<(), Failed> {
-    let long = std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1");
     let first = match std::env::var("DYAD_SEED") {
         Ok(seed) => seed.parse()?,
         Err(_) => 1,
     };
-    let batches = if long { 10_000 / BATCH } else { 2 };
+    let batches = size(2, 2, 10_000 / BATCH);
     let mut moves = 0;
     for batch in 0..batches {
         let seeds: Vec<u64> = (0..BATCH).map(|i| first + batch * BATCH + i).collect();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
+use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
 
@@ -17,19 +18,23 @@ const PROMPT: Duration = Duration::from_secs(20);
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(format!("jumping::{name}"), f).with_kind("system")
+    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
+        times::test(tiers, format!("jumping::{name}"), f)
     };
     vec![
-        test("to_a_machine_that_dies_fails", || {
+        test(Tiers::FULL, "to_a_machine_that_dies_fails", || {
             dies(&[X86_64, Aarch64], false)?;
             dies(&[Aarch64, X86_64], false)
         }),
         // Paused before: the thread is on its way when it dies, and its CPU has lingered in vain.
-        test("to_a_machine_that_is_paused_and_dies_fails", || {
-            dies(&[X86_64, Aarch64], true)?;
-            dies(&[Aarch64, X86_64], true)
-        }),
+        test(
+            Tiers::FULL,
+            "to_a_machine_that_is_paused_and_dies_fails",
+            || {
+                dies(&[X86_64, Aarch64], true)?;
+                dies(&[Aarch64, X86_64], true)
+            },
+        ),
     ]
 }
 

@@ -5,6 +5,8 @@
 //! one boot of it, and the system is started again if a test brings it down. *System tests* drive
 //! the launcher from outside: whole runs, bad input, deaths.
 //!
+//! Each test names its tiers where it is made (`times::test`), and a run includes the tests of its tier.
+//!
 //! Systems run one at a time: a pair of machines already keeps two cores busy, and tests of
 //! atomicity must really overlap. Only where machines take turns in an order of the simulator's
 //! (`sanitizer`, a test of `simulation`) are there two.
@@ -36,6 +38,7 @@ mod messages;
 mod migrate_threads;
 mod migration;
 mod names;
+mod programs;
 mod quiescence;
 mod rivals;
 mod runs;
@@ -70,8 +73,10 @@ fn main() -> ExitCode {
             return ExitCode::from(1);
         }
     };
+    times::begin(&args);
     ahead::start(&args);
-    let mut trials = batch::trials(&names, &args);
+    let mut trials = batch::trials(&names);
+    trials.extend(programs::trials());
     trials.extend(runs::trials());
     trials.extend(memory::trials());
     trials.extend(benchmarks::trials());
@@ -92,7 +97,7 @@ fn main() -> ExitCode {
     trials.extend(translations::trials(&names));
     trials.extend(emulation::trials());
     trials.extend(explore::trials());
-    trials.extend(sanitizer::trials(&args));
+    trials.extend(sanitizer::trials());
     trials.extend(clock::trials());
     trials.extend(supervision::trials());
     trials.extend(quiescence::trials());
@@ -105,7 +110,11 @@ fn main() -> ExitCode {
     trials.extend(flood::trials());
     trials.extend(jumping::trials());
     trials.extend(asking::trials());
+    let (trials, others) = times::of_this_run(trials);
     let conclusion = libtest_mimic::run(&args, trials);
     print!("{}", times::report());
+    if others > 0 {
+        println!("{others} tests are in other tiers: cargo xtask test --help");
+    }
     conclusion.exit_code()
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
+use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
 use xtask::console::{Line, Record};
@@ -15,30 +16,40 @@ use crate::times;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(format!("memory::{name}"), f).with_kind("system")
+    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
+        times::test(tiers, format!("memory::{name}"), f)
     };
     vec![
-        test("blocks_are_assigned_at_seventy_per_cent", || {
-            filled(&[X86_64, Aarch64])
-        }),
-        test("blocks_are_assigned_in_reversed_order", || {
+        test(
+            Tiers::FULL,
+            "blocks_are_assigned_at_seventy_per_cent",
+            || filled(&[X86_64, Aarch64]),
+        ),
+        test(Tiers::FULL, "blocks_are_assigned_in_reversed_order", || {
             filled(&[Aarch64, X86_64])
         }),
-        test("blocks_are_taken_from_the_other_node", || {
+        test(Tiers::FULL, "blocks_are_taken_from_the_other_node", || {
             evicted(&[X86_64, Aarch64])
         }),
-        test("blocks_are_taken_in_reversed_order", || {
+        test(Tiers::FULL, "blocks_are_taken_in_reversed_order", || {
             evicted(&[Aarch64, X86_64])
         }),
-        test("nodes_die_while_blocks_are_taken", || {
+        test(Tiers::FULL, "nodes_die_while_blocks_are_taken", || {
             [(0, 150), (0, 500), (1, 300)]
                 .into_iter()
                 .try_for_each(|(victim, ms)| dies(victim, ms))
         }),
-        test("faults_on_the_other_node_send_no_messages", silent_faults),
-        test("emptying_a_block_has_figures", figures),
-        test("a_program_that_wants_more_than_there_is_ends", exhausted),
+        test(
+            Tiers::FULL,
+            "faults_on_the_other_node_send_no_messages",
+            silent_faults,
+        ),
+        test(Tiers::FULL, "emptying_a_block_has_figures", figures),
+        test(
+            Tiers::FULL,
+            "a_program_that_wants_more_than_there_is_ends",
+            exhausted,
+        ),
     ]
 }
 

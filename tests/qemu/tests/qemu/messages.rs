@@ -1,11 +1,12 @@
 //! The message layer between threads of a program on real machines: everything arrives, in order;
 //! doorbells are few under load and one for each message when the receiver sleeps; a death is told.
-//! With `DYAD_LONG=1` the stream has a million messages in each direction.
+//! In the tier `long` the stream has a million messages in each direction.
 
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
+use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
 use xtask::launch::RunReport;
@@ -23,20 +24,32 @@ const OTHER_DOORBELLS: u64 = 25;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(format!("messages::{name}"), f).with_kind("system")
+    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
+        times::test(tiers, format!("messages::{name}"), f)
     };
     vec![
-        test("scenes_on_the_pair", || scenes(&[X86_64, Aarch64], 1)),
-        test("scenes_in_reversed_order_with_two_cpus", || {
-            scenes(&[Aarch64, X86_64], 2)
+        test(Tiers::FULL, "scenes_on_the_pair", || {
+            scenes(&[X86_64, Aarch64], 1)
         }),
-        test("scenes_on_three_nodes", || {
+        test(
+            Tiers::FULL,
+            "scenes_in_reversed_order_with_two_cpus",
+            || scenes(&[Aarch64, X86_64], 2),
+        ),
+        test(Tiers::FULL, "scenes_on_three_nodes", || {
             scenes(&[X86_64, Aarch64, X86_64], 1)
         }),
-        test("a_stream_is_whole_and_rings_seldom", stream),
-        test("a_receiver_that_sleeps_costs_one_doorbell", idle),
-        test("a_death_is_told", death),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "a_stream_is_whole_and_rings_seldom",
+            stream,
+        ),
+        test(
+            Tiers::FULL,
+            "a_receiver_that_sleeps_costs_one_doorbell",
+            idle,
+        ),
+        test(Tiers::FULL, "a_death_is_told", death),
     ]
 }
 
@@ -107,10 +120,7 @@ fn scenes(nodes: &[Isa], cpus: usize) -> Result<(), Failed> {
 }
 
 fn stream() -> Result<(), Failed> {
-    let (count, seconds) = match std::env::var_os("DYAD_LONG") {
-        Some(_) => (LONG, 3600),
-        None => (20_000, 240),
-    };
+    let (count, seconds) = size((20_000, 240), (20_000, 240), (LONG, 3600));
     let args = format!("--scene stream --messages {count}");
     let report = run(&config(&[X86_64, Aarch64], 1, &args, seconds))?;
     has(&report, &["messages.stream-there", "messages.stream-back"])?;

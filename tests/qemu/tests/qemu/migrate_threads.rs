@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Sim, Work};
 
@@ -20,18 +21,30 @@ const SCENES: usize = 17;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(format!("migrate_threads::{name}"), f).with_kind("system")
+    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
+        times::test(tiers, format!("migrate_threads::{name}"), f)
     };
     vec![
-        test("output_is_the_same_wherever_it_moves", everywhere),
-        test("ten_thousand_moves", many),
-        test("nodes_of_one_isa", one_isa),
-        test("a_thread_that_has_moved_panics", panics),
-        test("a_stack_that_runs_over_is_named", overflow),
-        test("points_that_no_source_line_names", implicit),
-        test("scenes_are_the_same_under_all_schedules", scenes),
-        test("nothing_is_stale_without_coherent_caches", incoherent),
+        test(
+            Tiers::FULL,
+            "output_is_the_same_wherever_it_moves",
+            everywhere,
+        ),
+        test(Tiers::FULL, "ten_thousand_moves", many),
+        test(Tiers::FULL, "nodes_of_one_isa", one_isa),
+        test(Tiers::FULL, "a_thread_that_has_moved_panics", panics),
+        test(Tiers::FULL, "a_stack_that_runs_over_is_named", overflow),
+        test(Tiers::FULL, "points_that_no_source_line_names", implicit),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "scenes_are_the_same_under_all_schedules",
+            scenes,
+        ),
+        test(
+            Tiers::FULL,
+            "nothing_is_stale_without_coherent_caches",
+            incoherent,
+        ),
     ]
 }
 
@@ -210,13 +223,11 @@ fn implicit() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Scenes of ordinary Rust: each writes the same under every schedule, from both ISAs. With `DYAD_LONG=1` there are
+/// Scenes of ordinary Rust: each writes the same under every schedule, from both ISAs. In the tier `long` there are
 /// seven schedules.
 fn scenes() -> Result<(), Failed> {
-    let args = match std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1") {
-        true => "--every 0,1,2,3,7,31,101",
-        false => "--every 1,7,31 --start turns",
-    };
+    let some = "--every 1,7,31 --start turns";
+    let args = size(some, some, "--every 0,1,2,3,7,31,101");
     let config = RunConfig {
         work: Work::App {
             app: "migrate-threads".into(),

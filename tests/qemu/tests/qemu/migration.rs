@@ -1,6 +1,7 @@
 //! What `cargo xtask bench migration` measures is complete, adds up, and follows its models.
 
 use dyad_abi::Isa;
+use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use xtask::bench::migration::{self, Group, Key, MigrationReport, Options};
 
@@ -9,15 +10,19 @@ use crate::times;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(format!("migration::{name}"), f).with_kind("system")
+    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
+        times::test(tiers, format!("migration::{name}"), f)
     };
     vec![
-        test("costs_something_on_both_sides", small),
-        test("wakes_without_messages", wakes),
-        test("pays_from_where_the_model_says", chase),
-        test("searches_pay_from_where_the_model_says", search),
-        test("costs_little_where_nobody_migrates", cost),
+        test(Tiers::FULL, "costs_something_on_both_sides", small),
+        test(Tiers::FULL, "wakes_without_messages", wakes),
+        test(Tiers::FULL, "pays_from_where_the_model_says", chase),
+        test(
+            Tiers::FULL,
+            "searches_pay_from_where_the_model_says",
+            search,
+        ),
+        test(Tiers::FULL, "costs_little_where_nobody_migrates", cost),
     ]
 }
 

@@ -2,6 +2,7 @@
 //! touched, not on how much memory there is.
 
 use dyad_abi::Isa::{Aarch64, X86_64};
+use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use xtask::bench::{self, Latencies};
 use xtask::config::RunConfig;
@@ -17,8 +18,12 @@ const LARGE: [u64; 3] = [4 << 30, 1 << 30, 256 << 20];
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let trial = times::test("quiescence::steps_follow_lines_not_memory", steps);
-    vec![trial.with_kind("system")]
+    let trial = times::test(
+        Tiers::FULL,
+        "quiescence::steps_follow_lines_not_memory",
+        steps,
+    );
+    vec![trial]
 }
 
 fn steps() -> Result<(), Failed> {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, TestOptions, Work};
 use xtask::launch::{Check, RunReport};
@@ -38,7 +39,7 @@ pub fn trials() -> Vec<Trial> {
     let all = scenes.into_iter().flat_map(|(name, scene)| {
         orders.into_iter().map(move |(order, nodes)| {
             let name = format!("hostile::{name}_does_not_stop_others{order}");
-            times::test(name, move || scene(nodes.to_vec())).with_kind("system")
+            times::test(Tiers::FULL, name, move || scene(nodes.to_vec()))
         })
     });
     all.collect()

@@ -7,6 +7,7 @@ use std::time::Duration;
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
 use dyad_abi::{NodeId, bundle};
+use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, TestOptions, Work};
 
@@ -16,27 +17,49 @@ use crate::times;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(format!("run::{name}"), f).with_kind("system")
+    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
+        times::test(tiers, format!("run::{name}"), f)
     };
     vec![
-        test("hop_on_the_pair", || hop(&[X86_64, Aarch64], 1, 20)),
-        test("hop_in_reversed_order", || hop(&[Aarch64, X86_64], 1, 20)),
-        test("hop_with_two_cpus", || hop(&[X86_64, Aarch64], 2, 20)),
-        test("hop_on_three_nodes", || {
+        test(Tiers::QUICK, "hop_on_the_pair", || {
+            hop(&[X86_64, Aarch64], 1, 20)
+        }),
+        test(Tiers::FULL, "hop_in_reversed_order", || {
+            hop(&[Aarch64, X86_64], 1, 20)
+        }),
+        test(Tiers::FULL, "hop_with_two_cpus", || {
+            hop(&[X86_64, Aarch64], 2, 20)
+        }),
+        test(Tiers::FULL, "hop_on_three_nodes", || {
             hop(&[X86_64, Aarch64, X86_64], 1, 20)
         }),
-        test("eight_nodes_boot_and_join", eight_nodes),
-        test("same_result_hopping_or_not", same_result),
-        test("layout_mismatch_is_refused", layout_mismatch),
-        test("self_test_refuses_machines_without_maxcpus", no_maxcpus),
-        test("damaged_bundles_are_refused", damaged_bundles),
-        test("unknown_programs_are_refused", unknown_program),
-        test("too_little_shared_memory_is_said_at_once", small_shm),
-        test("a_killed_machine_ends_the_run", killed_machine),
-        test("survivors_go_on_when_asked_to", survivors),
-        test("a_restarted_machine_joins_again", restarted),
-        test("two_runs_at_once", two_runs),
+        test(Tiers::FULL, "eight_nodes_boot_and_join", eight_nodes),
+        test(Tiers::FULL, "same_result_hopping_or_not", same_result),
+        test(Tiers::QUICK, "layout_mismatch_is_refused", layout_mismatch),
+        test(
+            Tiers::QUICK,
+            "self_test_refuses_machines_without_maxcpus",
+            no_maxcpus,
+        ),
+        test(Tiers::QUICK, "damaged_bundles_are_refused", damaged_bundles),
+        test(
+            Tiers::QUICK,
+            "unknown_programs_are_refused",
+            unknown_program,
+        ),
+        test(
+            Tiers::QUICK,
+            "too_little_shared_memory_is_said_at_once",
+            small_shm,
+        ),
+        test(
+            Tiers::QUICK,
+            "a_killed_machine_ends_the_run",
+            killed_machine,
+        ),
+        test(Tiers::QUICK, "survivors_go_on_when_asked_to", survivors),
+        test(Tiers::FULL, "a_restarted_machine_joins_again", restarted),
+        test(Tiers::FULL, "two_runs_at_once", two_runs),
     ]
 }
 

@@ -14,13 +14,14 @@ use std::time::Duration;
 use dyad_abi::Isa::{Aarch64, X86_64};
 use dyad_sim_model::config::Order;
 use dyad_sim_model::incoherent::Kind;
-use libtest_mimic::{Arguments, Failed, Trial};
+use dyad_tier::Tiers;
+use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Sim, TestOptions, Work};
 use xtask::launch::RunReport;
 use xtask::sim::Setup;
 use xtask::sim::sanitizer::Report;
 
-use crate::{batch, console, times};
+use crate::{console, times};
 
 /// What makes a missing flush show.
 #[derive(Clone, Copy)]
@@ -247,8 +248,9 @@ struct Seeds {
 }
 
 impl Seeds {
-    fn of(args: &Arguments) -> Seeds {
-        let chosen = |seed: &&Seed| batch::selected(args, &full(seed));
+    /// The seeds whose tests this run includes.
+    fn of_this_run() -> Seeds {
+        let chosen = |seed: &&Seed| times::is_selected(Tiers::FULL, &full(seed));
         Seeds {
             names: SEEDS.iter().filter(chosen).map(|seed| seed.name).collect(),
             found: OnceLock::new(),
@@ -288,20 +290,22 @@ fn full(seed: &Seed) -> String {
 }
 
 /// All of them. Seeds are looked for as soon as the first of their tests runs.
-pub fn trials(args: &Arguments) -> Vec<Trial> {
-    let test = |name: String, f: Box<dyn FnOnce() -> Result<(), Failed> + Send>| {
-        times::test(format!("sanitizer::{name}"), f).with_kind("system")
+pub fn trials() -> Vec<Trial> {
+    let test = |tiers, name: String, f: Box<dyn FnOnce() -> Result<(), Failed> + Send>| {
+        times::test(tiers, format!("sanitizer::{name}"), f)
     };
-    let all = Arc::new(Seeds::of(args));
+    let all = Arc::new(Seeds::of_this_run());
     let seeds = SEEDS.iter().map(|seed| {
         let all = all.clone();
-        times::test(full(seed), move || all.result(seed.name)).with_kind("system")
+        times::test(Tiers::FULL, full(seed), move || all.result(seed.name))
     });
     let hop = test(
+        Tiers::FULL,
         "finds_nothing_where_nothing_is_missing".into(),
         Box::new(|| Ok(finds_nothing(Under::Hop, Order::Parallel)?)),
     );
     let storm = test(
+        Tiers::FULL,
         "finds_nothing_in_a_storm".into(),
         Box::new(|| {
             finds_nothing(Under::Storm(2 * STORM), Order::Strict { seed: 1 })?;

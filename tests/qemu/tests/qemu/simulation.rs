@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use dyad_sim_model::config::{MemoryModel, Order};
 use dyad_sim_model::report::ClockReport;
+use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Sim, Work};
 use xtask::launch;
@@ -18,14 +19,26 @@ const ATTEMPTS: usize = 3;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(format!("simulation::{name}"), f).with_kind("system")
+    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
+        times::test(tiers, format!("simulation::{name}"), f)
     };
     vec![
-        test("every_model_and_mode_explains_itself", models),
-        test("nodes_of_two_cpus_explain_themselves", two_cpus),
-        test("settings_take_effect_without_a_build", settings),
-        test("a_seed_is_a_history_and_nearer_memory_is_faster", histories),
+        test(Tiers::FULL, "every_model_and_mode_explains_itself", models),
+        test(
+            Tiers::FULL,
+            "nodes_of_two_cpus_explain_themselves",
+            two_cpus,
+        ),
+        test(
+            Tiers::FULL,
+            "settings_take_effect_without_a_build",
+            settings,
+        ),
+        test(
+            Tiers::FULL,
+            "a_seed_is_a_history_and_nearer_memory_is_faster",
+            histories,
+        ),
     ]
 }
 

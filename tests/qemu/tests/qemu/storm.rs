@@ -1,4 +1,4 @@
-//! The storm of system calls: quick forms here, long ones with `DYAD_LONG=1`. `DYAD_SEED` gives
+//! The storm of system calls: some seconds of it, or ten million operations in the tier `long`. `DYAD_SEED` gives
 //! another seed; every run prints its own. And what one thread can take from others by doing what it
 //! may: all scenes are played in one run.
 
@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, TestOptions, Work};
 use xtask::launch::RunReport;
@@ -15,35 +16,47 @@ use crate::times;
 
 /// Operations of the long form, on each kind of system.
 const LONG: u64 = 10_000_000;
-/// Seconds of fused time of the quick form.
-const QUICK: u64 = 10;
+/// Seconds of fused time of the other forms.
+const SECONDS: [u64; 2] = [3, 10];
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let test = |name: &str, nodes: &'static [Isa], cpus, coherent| {
-        times::test(format!("storm::{name}"), move || {
+    let test = |tiers, name: &str, nodes: &'static [Isa], cpus, coherent| {
+        times::test(tiers, format!("storm::{name}"), move || {
             storm(nodes, cpus, coherent)
         })
-        .with_kind("system")
     };
     let pair = &[X86_64, Aarch64];
     let mut trials = vec![
-        test("on_the_pair", pair, 1, true),
+        test(Tiers::ALL, "on_the_pair", pair, 1, true),
         test(
+            Tiers::FULL.and(Tiers::LONG),
             "in_reversed_order_with_two_cpus",
             &[Aarch64, X86_64],
             2,
             true,
         ),
-        test("on_three_nodes", &[X86_64, Aarch64, X86_64], 1, true),
-        test("on_a_pair_whose_caches_count_as_incoherent", pair, 1, false),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "on_three_nodes",
+            &[X86_64, Aarch64, X86_64],
+            1,
+            true,
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "on_a_pair_whose_caches_count_as_incoherent",
+            pair,
+            1,
+            false,
+        ),
     ];
     let played = Arc::new(OnceLock::new());
     for attack in ATTACKS {
         let played = played.clone();
         let f = move || scene(played.get_or_init(play), attack);
         let name = format!("hostile::{}_does_not_stop_others", attack);
-        trials.push(times::test(name, f).with_kind("system"));
+        trials.push(times::test(Tiers::FULL, name, f));
     }
     trials
 }
@@ -118,10 +131,9 @@ fn run(
 
 fn storm(nodes: &[Isa], cpus: usize, coherent: bool) -> Result<(), Failed> {
     let seed = std::env::var("DYAD_SEED").unwrap_or_else(|_| "1".into());
-    let (args, timeout) = match std::env::var_os("DYAD_LONG") {
-        Some(_) => (format!("--seed {seed} --ops {LONG}"), 1800),
-        None => (format!("--seed {seed} --seconds {QUICK}"), 120),
-    };
+    let for_seconds = |seconds| (format!("--seed {seed} --seconds {seconds}"), 120);
+    let [quick, full] = SECONDS.map(for_seconds);
+    let (args, timeout) = size(quick, full, (format!("--seed {seed} --ops {LONG}"), 1800));
     let (report, text) = run(nodes, cpus, coherent, &args, timeout);
     match report.failure() {
         Some(why) => Err(format!("{args}: {why}\n\nconsole:\n{text}").into()),

@@ -5,7 +5,7 @@
 //! over. What is disturbed is the machine of one node, once it has begun; what must happen is that the
 //! other's ticks are over while the first still stands still, or is dead.
 //!
-//! With `DYAD_LONG=1` everything is done twenty times, every other time on a busy host.
+//! In the tier `long` everything is done twenty times, every other time on a busy host.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use dyad_abi::boot::OnDeath;
 use dyad_sim_model::config::Order;
 use dyad_sim_model::report::ClockReport;
+use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Sim, Work};
 use xtask::console::Line;
@@ -51,28 +52,47 @@ const END: &str = "ticks end";
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(format!("supervision::{name}"), f).with_kind("system")
+    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
+        times::test(tiers, format!("supervision::{name}"), f)
     };
     vec![
-        test("a_stopped_machine_holds_nobody_up", || {
-            scenes(&base(), By::Stop, Held::came_back)
-        }),
-        test("a_machine_paused_in_a_debugger_holds_nobody_up", || {
-            scenes(&base(), By::Debugger, Held::came_back)
-        }),
-        test("a_machine_paused_again_and_again_goes_on", teased),
-        test("a_killed_machine_holds_nobody_up", killed),
-        test("a_machine_that_comes_again_has_the_others_time", restarted),
         test(
+            Tiers::FULL.and(Tiers::LONG),
+            "a_stopped_machine_holds_nobody_up",
+            || scenes(&base(), By::Stop, Held::came_back),
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "a_machine_paused_in_a_debugger_holds_nobody_up",
+            || scenes(&base(), By::Debugger, Held::came_back),
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "a_machine_paused_again_and_again_goes_on",
+            teased,
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "a_killed_machine_holds_nobody_up",
+            killed,
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "a_machine_that_comes_again_has_the_others_time",
+            restarted,
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
             "a_machine_that_comes_again_when_all_is_over_ends",
             restarted_in_vain,
         ),
         test(
+            Tiers::FULL.and(Tiers::LONG),
             "a_machine_that_comes_again_has_no_copies_of_its_own",
             restarted_incoherent,
         ),
         test(
+            Tiers::FULL.and(Tiers::LONG),
             "strict_order_waits_for_a_debugger_and_stays_the_same",
             strict,
         ),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
+use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, TestOptions, Work};
 use xtask::launch::RunReport;
@@ -24,76 +25,91 @@ const PROMPT: Duration = Duration::from_secs(40);
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(format!("threads::{name}"), f).with_kind("system")
+    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
+        times::test(tiers, format!("threads::{name}"), f)
     };
     vec![
-        test("on_the_pair", || whole(PAIR, 1, "all")),
-        test("in_reversed_order", || whole(REVERSED, 1, "all")),
-        test("with_two_cpus", || whole(PAIR, 2, "all")),
-        test("on_three_nodes", || whole(THREE, 1, "all")),
-        test("beside_another_program", beside),
-        test("one_exits_while_others_run", || {
+        test(Tiers::FULL, "on_the_pair", || whole(PAIR, 1, "all")),
+        test(Tiers::FULL, "in_reversed_order", || {
+            whole(REVERSED, 1, "all")
+        }),
+        test(Tiers::FULL, "with_two_cpus", || whole(PAIR, 2, "all")),
+        test(Tiers::FULL, "on_three_nodes", || whole(THREE, 1, "all")),
+        test(Tiers::FULL, "beside_another_program", beside),
+        test(Tiers::FULL, "one_exits_while_others_run", || {
             ends(PAIR, 2, "exit", 7, &[])
         }),
-        test("one_exits_while_others_run_on_one_cpu_each", || {
-            ends(REVERSED, 1, "exit", 7, &[])
-        }),
-        test("exit_codes_are_not_taken_for_other_ends", codes),
-        test("a_first_thread_that_only_stops_has_made_no_fault", || {
-            let says = "ended with code 102: thread 0 stopped without saying why";
-            let text = ends_so(PAIR, 1, "leave", 102, &[says])?;
-            match text.contains("at pc 0x") {
-                true => because(&text, "there was no fault"),
-                false => Ok(()),
-            }
-        }),
-        test("one_panics_while_others_wait", || {
+        test(
+            Tiers::FULL,
+            "one_exits_while_others_run_on_one_cpu_each",
+            || ends(REVERSED, 1, "exit", 7, &[]),
+        ),
+        test(
+            Tiers::FULL,
+            "exit_codes_are_not_taken_for_other_ends",
+            codes,
+        ),
+        test(
+            Tiers::FULL,
+            "a_first_thread_that_only_stops_has_made_no_fault",
+            || {
+                let says = "ended with code 102: thread 0 stopped without saying why";
+                let text = ends_so(PAIR, 1, "leave", 102, &[says])?;
+                match text.contains("at pc 0x") {
+                    true => because(&text, "there was no fault"),
+                    false => Ok(()),
+                }
+            },
+        ),
+        test(Tiers::FULL, "one_panics_while_others_wait", || {
             let message = "nobody will open what holds 0";
             ends(PAIR, 1, "panic", 101, &["panic in thread 5 at ", message])
         }),
-        test("one_faults_while_others_wait", || {
+        test(Tiers::FULL, "one_faults_while_others_wait", || {
             let says = "thread 3: read of 0x12345678 at pc 0x";
             ends(PAIR, 1, "fault", 102, &[says, "on aarch64"])
         }),
-        test("one_runs_out_of_stack_while_others_wait", overflow),
-        test("async_calls_elsewhere_are_refused", || {
+        test(
+            Tiers::FULL,
+            "one_runs_out_of_stack_while_others_wait",
+            overflow,
+        ),
+        test(Tiers::FULL, "async_calls_elsewhere_are_refused", || {
             let says = "are not for other threads";
             ends(PAIR, 1, "async", 101, &["panic in thread 1 at ", says])
         }),
-        test("lost_threads_are_told_of", || lost(THREE)),
-        test("lost_threads_are_told_of_on_the_pair", || lost(PAIR)),
-        test("waiters_are_woken_by_counts", || counted(PAIR, 1, 1)),
-        test("page_table_race_of_programs", || race(PAIR, 1, 200)),
-        test("waiters_are_woken_by_counts_for_long", || {
+        test(Tiers::FULL, "lost_threads_are_told_of", || lost(THREE)),
+        test(Tiers::FULL, "lost_threads_are_told_of_on_the_pair", || {
+            lost(PAIR)
+        }),
+        test(Tiers::FULL, "waiters_are_woken_by_counts", || {
+            counted(PAIR, 1, 1)
+        }),
+        test(Tiers::FULL, "page_table_race_of_programs", || {
+            race(PAIR, 1, 200)
+        }),
+        test(Tiers::LONG, "waiters_are_woken_by_counts_for_long", || {
             for nodes in [PAIR, REVERSED, THREE] {
                 counted(nodes, 1, 30)?;
             }
             counted(PAIR, 2, 30)
-        })
-        .with_ignored_flag(!long()),
-        test("page_table_race_of_programs_for_long", || {
+        }),
+        test(Tiers::LONG, "page_table_race_of_programs_for_long", || {
             race(REVERSED, 1, 50_000)?;
             race(THREE, 1, 50_000)
-        })
-        .with_ignored_flag(!long()),
-        test("work_goes_on_when_nodes_die", || {
+        }),
+        test(Tiers::FULL, "work_goes_on_when_nodes_die", || {
             [150, 400, 700]
                 .into_iter()
                 .try_for_each(|ms| dies_at_work(PAIR, 1, ms))
         }),
-        test("work_ends_when_the_first_node_dies", || {
+        test(Tiers::FULL, "work_ends_when_the_first_node_dies", || {
             [200, 600]
                 .into_iter()
                 .try_for_each(|ms| dies_at_work(THREE, 0, ms))
         }),
-        test("a_wake_up_rings_once_at_most", doorbells),
+        test(Tiers::FULL, "a_wake_up_rings_once_at_most", doorbells),
     ]
-}
-
-/// Whether everything is to be run.
-fn long() -> bool {
-    std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1")
 }
 
 fn config(nodes: &[Isa], cpus: usize, args: &str) -> RunConfig {

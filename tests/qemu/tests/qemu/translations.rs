@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Sim, TestOptions, Work};
 use xtask::sim::outcome::machine_report;
@@ -35,12 +36,18 @@ pub fn trials(names: &[String]) -> Vec<Trial> {
         app: "hop".into(),
         args: String::new(),
     };
-    let test = |name: &str, work: Work| {
-        times::test(format!("translations::{name}"), move || compare(work)).with_kind("system")
+    let test = |tiers, name: &str, work: Work| {
+        times::test(tiers, format!("translations::{name}"), move || {
+            compare(work)
+        })
     };
     vec![
-        test("of_programs_are_the_emulators", program),
-        test("of_kernel_tests_are_the_emulators", Work::Ktest(kernel)),
+        test(Tiers::FULL, "of_programs_are_the_emulators", program),
+        test(
+            Tiers::FULL,
+            "of_kernel_tests_are_the_emulators",
+            Work::Ktest(kernel),
+        ),
     ]
 }
 

@@ -1,16 +1,19 @@
 //! The quick form of `cargo xtask validate-sim`, a test for each group of comparisons.
 
+use dyad_tier::Tiers;
 use libtest_mimic::{Completion, Failed, Trial};
 use xtask::error::Error;
 use xtask::launch::Quiet;
 use xtask::validate::{self, Context, GROUPS, Group};
+
+use crate::times;
 
 /// One for each group.
 pub fn trials() -> Vec<Trial> {
     let trial = |group: &Group| {
         let group = *group;
         let name = format!("validation::{}", group.name.replace('-', "_"));
-        Trial::ignorable_test(name, move || compare(group)).with_kind("system")
+        times::of_kind("system", Tiers::FULL, name, move || compare(group))
     };
     GROUPS.iter().map(trial).collect()
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::marker::{BenchMemory, BenchOp, WindowId};
+use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 use xtask::bench::{self, Key};
@@ -18,15 +19,17 @@ const REPETITIONS: u64 = 40;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let test = |name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(format!("windows::{name}"), f).with_kind("system")
+    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
+        times::test(tiers, format!("windows::{name}"), f)
     };
     vec![
-        test("count_exactly_in_user_mode", || known(&[X86_64, Aarch64])),
-        test("count_exactly_in_reversed_order", || {
+        test(Tiers::FULL, "count_exactly_in_user_mode", || {
+            known(&[X86_64, Aarch64])
+        }),
+        test(Tiers::FULL, "count_exactly_in_reversed_order", || {
             known(&[Aarch64, X86_64])
         }),
-        test("of_the_benchmark_repeat_themselves", benchmark),
+        test(Tiers::FULL, "of_the_benchmark_repeat_themselves", benchmark),
     ]
 }
 

@@ -1,10 +1,11 @@
 //! Workloads as plain threads. The NAS benchmarks: wherever the thread moves inside of phases, what it prints is
-//! what it prints when it stays. With `DYAD_LONG=1` it moves in more ways.
+//! what it prints when it stays. In the tier `long` it moves in more ways.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dyad_abi::Isa::{Aarch64, X86_64};
+use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use xtask::config::{RunConfig, Work};
 
@@ -38,23 +39,28 @@ const MORE: [(u64, &str); 10] = [
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let long = std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1");
     vec![
         times::test(
+            Tiers::FULL,
             "workloads::npb_threads_print_the_same_however_it_moves",
             || all(&SCHEDULES.map(|(every, args)| (every, args.to_owned()))),
-        )
-        .with_kind("system"),
-        times::test("workloads::npb_threads_move_in_many_ways", || {
-            let from = |home: &'static str| {
-                MORE.map(|(every, args)| (every, format!("{args} --home {home}")))
-            };
-            all(&[from("x86_64"), from("aarch64")].concat())
-        })
-        .with_kind("system")
-        .with_ignored_flag(!long),
-        times::test("workloads::micro_finds_what_it_left", micro).with_kind("system"),
-        times::test("workloads::tasks_wait_for_each_other_and_for_time", tasks).with_kind("system"),
+        ),
+        times::test(
+            Tiers::LONG,
+            "workloads::npb_threads_move_in_many_ways",
+            || {
+                let from = |home: &'static str| {
+                    MORE.map(|(every, args)| (every, format!("{args} --home {home}")))
+                };
+                all(&[from("x86_64"), from("aarch64")].concat())
+            },
+        ),
+        times::test(Tiers::FULL, "workloads::micro_finds_what_it_left", micro),
+        times::test(
+            Tiers::FULL,
+            "workloads::tasks_wait_for_each_other_and_for_time",
+            tasks,
+        ),
     ]
 }
 

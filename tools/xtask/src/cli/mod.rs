@@ -5,7 +5,6 @@ mod build;
 mod doctor;
 mod explore;
 mod held;
-mod long;
 mod migrate;
 mod miri;
 mod new;
@@ -16,6 +15,7 @@ mod sim;
 mod soak;
 mod sweep;
 mod symbolize;
+mod test;
 mod validate;
 
 use std::process::ExitCode;
@@ -61,8 +61,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Give names to the addresses in a raw console log
     Symbolize(symbolize::SymbolizeArgs),
-    /// Run all tests (`cargo test` with these arguments), or their long forms
-    Test(long::TestArgs),
+    /// Run the tests of a tier: quick (what `cargo test` runs), full or long
+    Test(test::TestArgs),
     /// Run the tests of the pure kernel crates under Miri
     Miri(miri::MiriArgs),
     /// Run what continuous integration runs
@@ -108,7 +108,7 @@ pub fn main() -> ExitCode {
         Command::New(args) => new::new(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Symbolize(args) => symbolize::symbolize(&args),
-        Command::Test(args) => long::test(&args),
+        Command::Test(args) => test::test(&args),
         Command::Miri(args) => miri::miri(&args),
         Command::Ci(args) => passthrough::ci(&args),
     };

@@ -463,11 +463,10 @@ fn two_each(lacks: Lacks, step: usize) {
     }
 }
 
-/// Two nodes die, or one dies and something else happens: samples, all with `DYAD_LONG=1`.
+/// Two nodes die, or one dies and something else happens: samples, more of them in the tier `full`, and all in the tier `long`.
 #[test]
 fn two_things_may_happen_at_any_two_points() {
-    let long = std::env::var_os("DYAD_LONG").is_some_and(|v| v == "1");
-    two_each(Lacks::Nothing, if long { 1 } else { 13 });
+    two_each(Lacks::Nothing, dyad_tier::size(13, 5, 1));
 }
 
 fn acts() -> impl Strategy<Value = Act> {
