@@ -60,7 +60,7 @@ struct Program {
 /// All test programs of the workspace's default members.
 pub struct Programs {
     all: Vec<Program>,
-    /// Where programs with compiler plugins find the compiler.
+    /// Where tests of procedural macros find the standard library.
     libraries: PathBuf,
 }
 
@@ -81,12 +81,11 @@ impl Programs {
         let mut rustc = Command::new("rustc");
         // There rustup chooses the toolchain of the workspace.
         rustc.current_dir(paths::workspace_root());
-        rustc.args(["--print", "sysroot"]);
-        let sysroot = output_of(rustc)?;
-        let sysroot = String::from_utf8_lossy(&sysroot);
+        rustc.args(["--print", "target-libdir"]);
+        let libraries = output_of(rustc)?;
         Ok(Programs {
             all,
-            libraries: Path::new(sysroot.trim()).join("lib"),
+            libraries: String::from_utf8_lossy(&libraries).trim().into(),
         })
     }
 
@@ -151,6 +150,7 @@ fn program(message: &Value, packages: &[Package]) -> Option<Program> {
     let target = &message["target"];
     let name = match target["kind"][0].as_str()? {
         "test" => target["name"].as_str()?,
+        "bin" => "main",
         _ => "unit",
     };
     Some(Program {
