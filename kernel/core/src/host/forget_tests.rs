@@ -4,12 +4,14 @@
 #![allow(clippy::result_large_err)]
 
 use dyad_abi::Isa;
-use dyad_abi::cap::{ObjectKind, RegionKind, Rights, SpaceOp, TableAt, call_word};
+use dyad_abi::cap::{CapType, ObjectKind, RegionKind, Rights, SpaceOp, TableAt, call_word};
 use dyad_abi::user::PAGE_SIZE;
+use dyad_captbl::{Contents, SlotPlace};
 use dyad_pgtbl::Perms;
 
+use super::race_tests::at_each_step;
 use super::thread_tests::solo;
-use super::{Did, Machine, MockX86};
+use super::{Did, Machine, MockX86, crash};
 use crate::cx::Cx;
 use crate::entry::ENTER;
 use crate::ktest::rig::Rig;
@@ -108,5 +110,33 @@ fn every_kind_is_forgotten_before_sleep() {
         assert!(quiet::sleep::<MockX86>(&rig.k, || false));
         assert!(m.did().contains(&Did::FlushedTlb));
         quiet::wake(&rig.k);
+    });
+}
+
+/// A slot that is filled while the CPU looks whether it is empty is not cached as empty.
+#[test]
+fn a_slot_that_is_filled_meanwhile_is_not_cached_as_empty() {
+    let introspect = dyad_abi::cap::INTROSPECT;
+    at_each_step(|rig, steps| {
+        let (empty, time) = (rig.free_slot(), rig.object(ObjectKind::Time).unwrap());
+        let (_, payload) = crate::object::kinds::of(ObjectKind::Time).capability();
+        let contents = Contents {
+            ty: CapType::Time,
+            rights: Rights::ALL,
+            object: Some(time),
+            guard: None,
+            payload,
+        };
+        let place = SlotPlace::new(rig.leaf, empty.get()).unwrap();
+        let k = rig.k;
+        let fill = move || crate::ops::captbl::activate(&k, place, &contents).unwrap();
+        let came = crash::between(steps, fill, || {
+            let _ = rig.sys(empty, introspect, &[]);
+        });
+        for time in 0..2 {
+            let is_there = rig.sys(empty, introspect, &[]).is_ok();
+            assert_eq!(is_there, came, "step {steps}, the {time}. time after it");
+        }
+        came
     });
 }

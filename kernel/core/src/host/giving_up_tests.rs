@@ -28,7 +28,7 @@ use crate::object::thread::{Owner, State, Thread};
 use crate::platform::{FaultKind, UserFault};
 use crate::{entry, inbox, linger};
 
-/// More steps than any of these operations makes until the thread is given up, and some behind.
+/// More steps than matter of any of these operations.
 const ENOUGH: u32 = 400;
 /// Where the thread waits.
 const LINE: u64 = 21;
@@ -62,43 +62,43 @@ fn words_of(m: Machine, at: PhysAddr) -> Vec<(usize, u64)> {
 /// Something by which a CPU gives its thread up.
 type Leaves = fn(&Rig<'_>, Machine, CapIndex, &'static Thread);
 
-/// Nothing of a thread changes once its owner word says that another CPU may take it: the word is watched at each step.
-fn leaves_nothing_behind(name: &str, leaves: Leaves) {
-    let mut given_up = 0;
-    for step in 0..ENOUGH {
-        let more = Cell::new(false);
-        pair(|(rig, m), _| {
-            let (cap, t, _) = traveller(rig, m);
-            assert_eq!(swap::<MockX86>(m, t, 7), 0);
-            let (at, node) = (frame_of(m, t), m.node());
-            let seen = Rc::new(RefCell::new(None));
-            let sees = seen.clone();
-            let act = move || {
-                let state = t.owner(node.words).expect("an owner word").state;
-                if state != State::Running {
-                    *sees.borrow_mut() = Some(words_of(m, at));
-                }
-            };
-            more.set(crash::between(step, act, || leaves(rig, m, cap, t)));
-            if let Some(then) = seen.take() {
-                given_up += 1;
-                let changed = |(then, now): (&(usize, u64), &(usize, u64))| then != now;
-                let now = words_of(m, at);
-                let changed: Vec<_> = then.iter().zip(&now).filter(|p| changed(*p)).collect();
-                assert!(changed.is_empty(), "{name}, step {step}: {changed:x?}");
-            }
-            Ok(None)
-        });
-        if !more.get() {
-            break;
+/// What is watched of a thread: its words at the last step at which it still ran.
+type Watched = Rc<RefCell<Vec<(usize, u64)>>>;
+
+/// Looks at the thread before the next step, and before each that follows.
+fn watch(m: Machine, t: &'static Thread, last: Watched) {
+    crash::later(0, move || {
+        let state = t.owner(m.node().words).expect("an owner word").state;
+        if state == State::Running {
+            *last.borrow_mut() = words_of(m, frame_of(m, t));
+            watch(m, t, last);
         }
-    }
-    assert!(given_up > 0, "{name}: it was never seen given up");
+    });
+}
+
+/// Nothing of a thread changes from the exchange on by which its owner word says that another CPU may take it: the last
+/// step at which it still runs is that exchange.
+fn leaves_nothing_behind(leaves: Leaves) {
+    pair(|(rig, m), _| {
+        let (cap, t, _) = traveller(rig, m);
+        assert_eq!(swap::<MockX86>(m, t, 7), 0);
+        let last = Watched::default();
+        watch(m, t, last.clone());
+        leaves(rig, m, cap, t);
+        let state = t.owner(m.node().words).unwrap().state;
+        assert_ne!(state, State::Running, "it has not been given up");
+        let then = last.take();
+        assert!(!then.is_empty(), "it was never seen running");
+        let now = words_of(m, frame_of(m, t));
+        let changed: Vec<_> = then.iter().zip(&now).filter(|(a, b)| a != b).collect();
+        assert!(changed.is_empty(), "{changed:x?}");
+        Ok(None)
+    });
 }
 
 #[test]
 fn preempted_threads_are_in_their_frames_when_they_are_ready() {
-    leaves_nothing_behind("preempted", |rig, m, _, t| {
+    leaves_nothing_behind(|rig, m, _, t| {
         t.slice_end.store(0, Ordering::Relaxed);
         rig.k.local.set_slice_end(0);
         assert!(matches!(interrupt::<MockX86>(m), Left::User(_)));
@@ -108,7 +108,7 @@ fn preempted_threads_are_in_their_frames_when_they_are_ready() {
 
 #[test]
 fn threads_that_yield_are_in_their_frames_when_they_are_ready() {
-    leaves_nothing_behind("yields", |_, m, cap, t| {
+    leaves_nothing_behind(|_, m, cap, t| {
         m.call::<MockX86>(t, op(cap, ThreadOp::Yield as u64), &[]);
         assert_eq!(owned(m, t), (State::Ready, 0));
     });
@@ -116,7 +116,7 @@ fn threads_that_yield_are_in_their_frames_when_they_are_ready() {
 
 #[test]
 fn threads_that_wait_are_in_their_frames_when_they_are_blocked() {
-    leaves_nothing_behind("waits", |rig, m, _, t| {
+    leaves_nothing_behind(|rig, m, _, t| {
         let ends = rig.object(ObjectKind::Endpoints).unwrap();
         let ends = rig.cap(ObjectKind::Endpoints, ends, Rights::ALL).unwrap();
         let receive = op(ends, ReceiveOp::Receive as u64);
@@ -127,7 +127,7 @@ fn threads_that_wait_are_in_their_frames_when_they_are_blocked() {
 
 #[test]
 fn threads_that_end_are_in_their_frames_when_they_are_stopped() {
-    leaves_nothing_behind("ends", |_, m, cap, t| {
+    leaves_nothing_behind(|_, m, cap, t| {
         m.call::<MockX86>(t, op(cap, ThreadOp::Exit as u64), &[5]);
         assert_eq!(owned(m, t), (State::Stopped, 0));
     });
@@ -135,7 +135,7 @@ fn threads_that_end_are_in_their_frames_when_they_are_stopped() {
 
 #[test]
 fn threads_that_migrate_are_in_their_frames_when_they_are_in_transit() {
-    leaves_nothing_behind("migrates", |_, m, cap, t| {
+    leaves_nothing_behind(|_, m, cap, t| {
         m.call::<MockX86>(t, op(cap, ThreadOp::Migrate as u64), &[1]);
         assert_eq!(owned(m, t), (State::Transit, 1));
     });

@@ -558,7 +558,7 @@ fn any_two_operations_leave_all_tables_in_agreement() {
             for (i, &other) in ACTS.iter().enumerate() {
                 let looks = Tier::now() != Tier::Quick
                     || one.0.contains("fast path")
-                    || (which + i) % 3 == 0;
+                    || (which + i).is_multiple_of(3);
                 let (n, steps) = against(one, other, looks);
                 moments.fetch_add(n, Ordering::Relaxed);
                 let mut seed = (i as u32 + 1).wrapping_mul(n + 1);
