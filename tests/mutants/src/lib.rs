@@ -72,7 +72,7 @@ pub struct Mutant {
     pub class: Class,
     /// What is no longer so.
     pub lacks: String,
-    /// Tests that must fail, each by itself; the first one always runs, the others in the long form.
+    /// Tests that must fail, each by itself; the first one in the tier `full`, the others in the tier `long`.
     pub caught_by: Vec<String>,
 }
 
