@@ -279,6 +279,27 @@ fn indices_1024_apart_are_each_a_slot_of_their_own(cx: &Cx<'_>) -> Outcome {
     })
 }
 
+#[ktest(ops)]
+fn the_first_leaf_is_not_the_one_1024_indices_behind_it(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let far = rig.object(ObjectKind::CaptblLeaf)?;
+        rig.hang(LEAVES_APART / LEAF_SLOTS, far)?;
+        let table = rig.table()?;
+        let time = rig.object(ObjectKind::Time)?;
+        let source = rig.cap(ObjectKind::Time, time, Rights::ALL)?;
+        for _ in 0..3 {
+            let at = rig.free_slot().get();
+            for (index, both) in [(LEAVES_APART + at, false), (at, true)] {
+                let a = [index as u64, n(source), ALL];
+                gives!(rig.sys(table, CaptblOp::CopyIn as u32, &a), Ok(0));
+                gives!((index, holds(rig, far, at)?), (index, true));
+                gives!((index, holds(rig, rig.leaf, at)?), (index, both));
+            }
+        }
+        Ok(None)
+    })
+}
+
 /// Whether a slot of a leaf has a capability.
 fn holds(rig: &Rig<'_>, leaf: WeakRef, at: u32) -> Result<bool, Stop> {
     let place = SlotPlace::new(leaf, at).ok_or(Error::BadArgument)?;
