@@ -289,12 +289,16 @@ fn the_first_leaf_is_not_the_one_1024_indices_behind_it(cx: &Cx<'_>) -> Outcome 
         let source = rig.cap(ObjectKind::Time, time, Rights::ALL)?;
         for _ in 0..3 {
             let at = rig.free_slot().get();
-            for (index, both) in [(LEAVES_APART + at, false), (at, true)] {
+            for index in [at, LEAVES_APART + at] {
                 let a = [index as u64, n(source), ALL];
                 gives!(rig.sys(table, CaptblOp::CopyIn as u32, &a), Ok(0));
-                gives!((index, holds(rig, far, at)?), (index, true));
-                gives!((index, holds(rig, rig.leaf, at)?), (index, both));
             }
+            let up = rig.sys(table, CaptblOp::Deactivate as u32, &[at as u64]);
+            ensure!(up.is_ok(), "slot {at} stays: {up:?}");
+            gives!(
+                (holds(rig, far, at)?, holds(rig, rig.leaf, at)?),
+                (true, false)
+            );
         }
         Ok(None)
     })
