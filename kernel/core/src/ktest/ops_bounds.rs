@@ -279,6 +279,27 @@ fn indices_1024_apart_are_each_a_slot_of_their_own(cx: &Cx<'_>) -> Outcome {
     })
 }
 
+/// The fast path of giving up does not look into objects: those that have to be looked into do not go by it.
+#[ktest(ops)]
+fn threads_that_run_are_not_given_up_by_cached_capabilities(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let (memory, frame) = rig.raw()?;
+        let make = [0, ObjectKind::Thread as u64];
+        gives!(rig.sys(memory, MemoryOp::RetypeKernel as u32, &make), Ok(0));
+        let thread = rig.as_thread(rig.k.frames().current(frame)?)?;
+        let running = rig.as_thread(rig.thread)?.owner.load(Ordering::Relaxed);
+        thread.owner.store(running, Ordering::Relaxed);
+        for _ in 0..3 {
+            let up = rig.sys(memory, MemoryOp::RetypeUntyped as u32, &[0]);
+            ensure!(up.is_err(), "it is given up: {up:?}");
+        }
+        thread.owner.store(0, Ordering::Relaxed);
+        let up = rig.sys(memory, MemoryOp::RetypeUntyped as u32, &[0]);
+        ensure!(up.is_ok(), "it stays: {up:?}");
+        Ok(None)
+    })
+}
+
 #[ktest(ops)]
 fn the_first_leaf_is_not_the_one_1024_indices_behind_it(cx: &Cx<'_>) -> Outcome {
     rig::with(cx, |rig| {
