@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering;
 use dyad_abi::cap::{
     CapIndex, CapType, Event, ObjectKind, ReceiveOp, Rights, Stopped, ThreadOp, Woken,
 };
-use dyad_abi::emulation::{GENERAL, WORDS, stack_pointer};
+use dyad_abi::emulation::{GENERAL, WORDS, general, stack_pointer};
 use dyad_abi::service::scheduler_line;
 use dyad_abi::{Error, Isa};
 use dyad_shm::frame::WeakRef;
@@ -128,6 +128,9 @@ fn threads_go_on_with_registers_that_they_bring_along() {
         assert_eq!(words(t, Isa::Aarch64, 0, 8), page[4..12]);
         let stack = page[4 + stack_pointer(Isa::Aarch64)];
         assert_eq!(words(t, Isa::Aarch64, SP, 1), [stack]);
+        // Flags and thread pointer, by the numbers of their registers.
+        let behind = general(Isa::Aarch64) + 1;
+        assert_eq!(words(t, Isa::Aarch64, behind, 2), page[2..4]);
         assert_eq!(swap::<MockA64>(a, t, 9), page[4 + GENERAL]);
         // It begins anew on the ISA that it has left.
         a.call::<MockA64>(t, op(cap, ThreadOp::Migrate as u64), &[0]);

@@ -279,6 +279,52 @@ fn indices_1024_apart_are_each_a_slot_of_their_own(cx: &Cx<'_>) -> Outcome {
     })
 }
 
+/// The fast path of giving up does not look into objects: those that have to be looked into do not go by it.
+#[ktest(ops)]
+fn threads_that_run_are_not_given_up_by_cached_capabilities(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let (memory, frame) = rig.raw()?;
+        let make = [0, ObjectKind::Thread as u64];
+        gives!(rig.sys(memory, MemoryOp::RetypeKernel as u32, &make), Ok(0));
+        let thread = rig.as_thread(rig.k.frames().current(frame)?)?;
+        let running = rig.as_thread(rig.thread)?.owner.load(Ordering::Relaxed);
+        thread.owner.store(running, Ordering::Relaxed);
+        for _ in 0..3 {
+            let up = rig.sys(memory, MemoryOp::RetypeUntyped as u32, &[0]);
+            ensure!(up.is_err(), "it is given up: {up:?}");
+        }
+        thread.owner.store(0, Ordering::Relaxed);
+        let up = rig.sys(memory, MemoryOp::RetypeUntyped as u32, &[0]);
+        ensure!(up.is_ok(), "it stays: {up:?}");
+        Ok(None)
+    })
+}
+
+#[ktest(ops)]
+fn the_first_leaf_is_not_the_one_1024_indices_behind_it(cx: &Cx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let far = rig.object(ObjectKind::CaptblLeaf)?;
+        rig.hang(LEAVES_APART / LEAF_SLOTS, far)?;
+        let table = rig.table()?;
+        let time = rig.object(ObjectKind::Time)?;
+        let source = rig.cap(ObjectKind::Time, time, Rights::ALL)?;
+        for _ in 0..3 {
+            let at = rig.free_slot().get();
+            for index in [at, LEAVES_APART + at] {
+                let a = [index as u64, n(source), ALL];
+                gives!(rig.sys(table, CaptblOp::CopyIn as u32, &a), Ok(0));
+            }
+            let up = rig.sys(table, CaptblOp::Deactivate as u32, &[at as u64]);
+            ensure!(up.is_ok(), "slot {at} stays: {up:?}");
+            gives!(
+                (holds(rig, far, at)?, holds(rig, rig.leaf, at)?),
+                (true, false)
+            );
+        }
+        Ok(None)
+    })
+}
+
 /// Whether a slot of a leaf has a capability.
 fn holds(rig: &Rig<'_>, leaf: WeakRef, at: u32) -> Result<bool, Stop> {
     let place = SlotPlace::new(leaf, at).ok_or(Error::BadArgument)?;
