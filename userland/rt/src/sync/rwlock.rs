@@ -104,8 +104,9 @@ impl<T> RwLock<T> {
     ///
     /// # Panics
     ///
-    /// If the thread that writes was lost with its node: the value may be half changed. If the lock is read and a
-    /// thread was lost, which may have been a reader.
+    /// If the thread that writes was lost with its node: the value may be half changed. If the same readers have the
+    /// lock for [`PATIENCE_NS`](super::PATIENCE_NS), and a thread of the program was lost since the lock was first used:
+    /// it may have been one of them.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         match self.write_or_lost() {
             Ok(guard) => guard,
@@ -150,7 +151,7 @@ impl<T> RwLock<T> {
                 }
                 continue;
             }
-            if self.is_held_by_a_lost_thread(now) {
+            if now & WRITER != 0 && is_lost(now & !WRITER) {
                 return Err(Error::NodeDead);
             }
             let awaited = now | AWAITED;
@@ -162,15 +163,12 @@ impl<T> RwLock<T> {
             {
                 continue;
             }
-            // The wait may end for any reason: the loop looks at the word again.
-            let _ = wait(&self.word, awaited);
-        }
-    }
-
-    fn is_held_by_a_lost_thread(&self, word: u32) -> bool {
-        match word & WRITER {
-            0 => word & !AWAITED != 0 && self.lost.has_changed(),
-            _ => is_lost(word & !WRITER),
+            let is_read = now & WRITER == 0;
+            let timed_out = wait(&self.word, awaited) == Err(Error::TimedOut);
+            // Readers have no names. Nothing has changed for long, so one of them may be the thread that was lost.
+            if is_read && timed_out && self.lost.has_changed() {
+                return Err(Error::NodeDead);
+            }
         }
     }
 
