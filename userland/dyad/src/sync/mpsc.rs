@@ -23,7 +23,7 @@
 //!
 //! A thread that is lost with its node drops nothing, so its end stays open. A wait that a lost thread could have ended
 //! fails: if a thread of the program has been lost since the channel was made and nothing has come for
-//! [`PATIENCE_NS`](super::PATIENCE_NS), the error is `Lost`. Values that are in the channel are received before that.
+//! [`PATIENCE_NS`], the error is `Lost`. Values that are in the channel are received before that.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
