@@ -138,11 +138,7 @@ fn a_writer_waits_for_readers_that_live() {
             }
         })?;
         dyad_host::kill_node(id(1));
-        let dead = lost
-            .join()
-            .map(|()| ())
-            .err()
-            .and_then(|e: Error| e.system());
+        let dead = lost.join().err().and_then(|e: Error| e.system());
         assert_eq!(dead, Some(sys::Error::NodeDead));
         let reader = lock.read();
         let other = lock.clone();
