@@ -34,7 +34,7 @@ impl Source {
             "userland/rt/",
             "userland/sys/",
             "kernel/abi/src/",
-            "kernel/ring/src/",
+            "kernel/ring/",
             "migrate-rt/emulate/src/",
             "migrate-rt/transform/src/",
         ];

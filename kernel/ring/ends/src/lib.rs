@@ -10,9 +10,9 @@
 //! reads it back. The index of the other end is untrusted: a distance outside of `0..=size` is [`Corrupt`], and no
 //! index is followed because of it.
 //!
-//! Who uses an end loads the other index (acquire) and passes it in, and publishes its own (release) when it is told
-//! to. Both rings of the project do: that of kernels (`dyad-ring`), whose memory need not be coherent, and that of
-//! programs (`dyad-msg`), whose records have several lines.
+//! The caller loads the other index (acquire) and passes it in, and publishes its own index (release) after `advance`.
+//! Both rings of the project use these ends: the ring of kernels (`dyad-ring`), whose memory need not be coherent, and
+//! the ring of programs (`dyad-msg`), whose records have several lines.
 #![no_std]
 #![forbid(unsafe_code)]
 

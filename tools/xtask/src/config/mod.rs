@@ -63,7 +63,7 @@ impl Sim {
 /// What the machines do once they are up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Run a program: the name of one in `userland/apps`, its directory, or a `.bundle` file.
+    /// Run a program: the name of one in `userland/apps` or `tests/programs`, its directory, or a `.bundle` file.
     App {
         /// As the user named it.
         app: String,

@@ -23,7 +23,7 @@
 //!
 //! A thread that is lost with its node drops nothing, so its end stays open. A wait that a lost thread could have ended
 //! fails: if a thread of the program has been lost since the channel was made and nothing has come for
-//! [`PATIENCE_NS`](super::PATIENCE_NS), the error is `Lost`. What is in the channel is received before that.
+//! [`PATIENCE_NS`], the error is `Lost`. Values that are in the channel are received before that.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -111,7 +111,7 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     sync_channel(usize::MAX)
 }
 
-/// A channel for at most `bound` values, 1 or more: who sends waits for room.
+/// A channel for at most `bound` values, 1 or more. A sender waits for room.
 ///
 /// # Panics
 ///

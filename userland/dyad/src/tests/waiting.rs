@@ -126,6 +126,33 @@ fn a_lock_of_a_lost_thread_is_named() {
     assert_eq!([code_of!(write), code_of!(read)], [0; 2]);
 }
 
+/// After a loss, readers that live are waited for as before.
+#[test]
+fn a_writer_waits_for_readers_that_live() {
+    async fn main() -> Result<()> {
+        let lock = Arc::new(RwLock::new(0u32));
+        *lock.write() = 1;
+        let lost = thread::spawn_on(id(1), || {
+            loop {
+                thread::yield_now();
+            }
+        })?;
+        dyad_host::kill_node(id(1));
+        let dead = lost.join().err().and_then(|e: Error| e.system());
+        assert_eq!(dead, Some(sys::Error::NodeDead));
+        let reader = lock.read();
+        let other = lock.clone();
+        let writer = thread::spawn(move || other.write_or_lost().map(|mut n| *n = 2))?;
+        thread::sleep(Duration::from_millis(20));
+        assert!(!writer.is_finished());
+        drop(reader);
+        assert_eq!(writer.join()?, Ok(()));
+        assert_eq!(*lock.read(), 2);
+        Ok(())
+    }
+    assert_eq!(code_of!(main), 0);
+}
+
 #[test]
 fn a_value_is_made_once() {
     async fn main() -> Result<()> {

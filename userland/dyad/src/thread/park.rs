@@ -1,4 +1,4 @@
-//! Threads that wait until others unpark them.
+//! Threads that wait until another thread unparks them.
 //!
 //! ```text
 //!   EMPTY ──park──▶ PARKED ──unpark──▶ NOTIFIED ──the thread goes on──▶ EMPTY
@@ -37,8 +37,8 @@ pub(super) fn begin(thread: Number) {
     of(thread, |word| word.store(EMPTY, Ordering::Relaxed));
 }
 
-/// Waits until somebody [unparks](Thread::unpark) this thread; at once if somebody has since it last waited. Comes back
-/// for no reason at times, so callers look whether what they wait for has happened.
+/// Waits until another thread [unparks](Thread::unpark) this one. Returns at once if this thread was unparked since it
+/// last waited. May also return for no reason, so callers test their condition again.
 ///
 /// ```no_run
 /// use core::sync::atomic::{AtomicBool, Ordering};

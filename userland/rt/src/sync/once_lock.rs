@@ -4,7 +4,7 @@ use core::cell::UnsafeCell;
 
 use super::Once;
 
-/// A value that whoever comes first makes, and everybody reads from then on.
+/// A value that the first caller makes, and that all threads read from then on.
 ///
 /// ```
 /// use dyad_rt::sync::OnceLock;
@@ -21,7 +21,7 @@ pub struct OnceLock<T> {
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: 1. The value is written within `call_once`, by one thread, and before anybody reads it: readers ask
+// SAFETY: 1. The value is written within `call_once`, by one thread, and before any thread reads it: readers ask
 // `is_done`, which acquires what `call_once` has released. From then on it is only shared, which `Sync` allows; that
 // it was made on another thread `Send` allows.
 unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
@@ -40,7 +40,7 @@ impl<T> OnceLock<T> {
         if !self.once.is_done() {
             return None;
         }
-        // SAFETY: 1. It has happened, so nobody writes any more.
+        // SAFETY: 1. It has happened, so no thread writes any more.
         unsafe { (*self.value.get()).as_ref() }
     }
 
@@ -52,7 +52,7 @@ impl<T> OnceLock<T> {
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         self.once.call_once(|| {
             let value = make();
-            // SAFETY: 1. This runs once, and nobody reads before it is over.
+            // SAFETY: 1. This runs once, and no thread reads before it is over.
             unsafe { *self.value.get() = Some(value) };
         });
         match self.get() {

@@ -3,16 +3,16 @@
 //! ```text
 //!   0 ──read──▶ 1 reader ──read──▶ n readers ──last one leaves──▶ 0
 //!   0 ──write──▶ owner | WRITER ──leaves──▶ 0
-//!   any ──somebody has to wait──▶ any | AWAITED ──becomes free──▶ 0: wakes all
+//!   any ──a thread has to wait──▶ any | AWAITED ──becomes free──▶ 0: wakes all
 //! ```
 //!
-//! A reader that comes while somebody waits waits too, so that writers are not kept out for ever. A thread that reads
-//! must therefore not read once more before it has left.
+//! A reader that comes while a thread waits has to wait too, so that writers are not kept out for ever. A thread that
+//! reads must therefore not read a second time before it has left.
 //!
 //! | step | order |
 //! |---|---|
 //! | take | acquire |
-//! | leave: readers count down, a writer swaps 0; whoever leaves it free and awaited wakes all | release |
+//! | leave: readers count down, a writer swaps 0; the thread that leaves the lock free and awaited wakes all | release |
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
@@ -45,11 +45,11 @@ pub struct RwLock<T> {
 }
 
 // SAFETY: 1. Readers on several threads share references to the value, which `Sync` allows; a writer moves it between
-// threads, which `Send` allows. The word lets nobody else in while there is a writer.
+// threads, which `Send` allows. The word lets no other thread in while there is a writer.
 unsafe impl<T: Send + Sync> Sync for RwLock<T> {}
 
 impl<T> RwLock<T> {
-    /// A lock that nobody has.
+    /// A lock that no thread has.
     pub const fn new(value: T) -> RwLock<T> {
         RwLock {
             word: AtomicU32::new(0),
@@ -74,21 +74,21 @@ impl<T> RwLock<T> {
             .is_ok()
     }
 
-    /// Reads, if nobody writes or waits.
+    /// Reads, if no thread writes or waits.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         self.lost.used();
         let taken = self.try_take(Self::with_reader);
         taken.then(|| RwLockReadGuard { lock: self })
     }
 
-    /// Writes, if nobody reads or writes.
+    /// Writes, if no thread reads or writes.
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         self.lost.used();
         let taken = self.try_take(Self::with_writer);
         taken.then(|| RwLockWriteGuard { lock: self })
     }
 
-    /// Reads, once nobody writes.
+    /// Reads, once no thread writes.
     ///
     /// # Panics
     ///
@@ -100,12 +100,13 @@ impl<T> RwLock<T> {
         }
     }
 
-    /// Writes, once nobody reads or writes.
+    /// Writes, once no thread reads or writes.
     ///
     /// # Panics
     ///
-    /// If the thread that writes was lost with its node: the value may be half changed. If the lock is read and a
-    /// thread was lost, which may have been a reader.
+    /// If the thread that writes was lost with its node: the value may be half changed. If the same readers have the
+    /// lock for [`PATIENCE_NS`](super::PATIENCE_NS), and a thread of the program was lost since the lock was first used:
+    /// it may have been one of them.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         match self.write_or_lost() {
             Ok(guard) => guard,
@@ -150,7 +151,7 @@ impl<T> RwLock<T> {
                 }
                 continue;
             }
-            if self.is_held_by_a_lost_thread(now) {
+            if now & WRITER != 0 && is_lost(now & !WRITER) {
                 return Err(Error::NodeDead);
             }
             let awaited = now | AWAITED;
@@ -162,15 +163,12 @@ impl<T> RwLock<T> {
             {
                 continue;
             }
-            // Whatever ends the wait: the word is looked at again.
-            let _ = wait(&self.word, awaited);
-        }
-    }
-
-    fn is_held_by_a_lost_thread(&self, word: u32) -> bool {
-        match word & WRITER {
-            0 => word & !AWAITED != 0 && self.lost.has_changed(),
-            _ => is_lost(word & !WRITER),
+            let is_read = now & WRITER == 0;
+            let timed_out = wait(&self.word, awaited) == Err(Error::TimedOut);
+            // Readers have no names. Nothing has changed for long, so one of them may be the thread that was lost.
+            if is_read && timed_out && self.lost.has_changed() {
+                return Err(Error::NodeDead);
+            }
         }
     }
 
@@ -181,7 +179,7 @@ impl<T> RwLock<T> {
         }
     }
 
-    /// The value, of a lock that nobody else has.
+    /// The value, of a lock that no other thread has.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
@@ -212,7 +210,7 @@ impl<T> Deref for RwLockReadGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: 1. The word counts this reader, so nobody writes.
+        // SAFETY: 1. The word counts this reader, so no thread writes.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -221,7 +219,7 @@ impl<T> Deref for RwLockWriteGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: 1. The word names this thread as the writer, so nobody else has access.
+        // SAFETY: 1. The word names this thread as the writer, so no other thread has access.
         unsafe { &*self.lock.value.get() }
     }
 }

@@ -8,7 +8,7 @@
 //! | [`mappings`] | pager | ranges and regions of a client, in agreement whenever a thread ends |
 //! | [`ranges`] | pager | addresses of a client: which are free, which are mapped |
 //! | [`ending`] | init | how a program has ended |
-//! | [`thread_word`] | init | what is known of a thread, and who says how a program has ended |
+//! | [`thread_word`] | init | the state of a thread, and which invocation says how a program has ended |
 //! | [`quota`] | init | how many requests to move threads a program may have, and for when |
 //! | [`budget`] | console | what a client may cost in the long run |
 //! | [`lines`] | console | bytes of many clients to whole lines |

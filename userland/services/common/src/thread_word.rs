@@ -1,4 +1,4 @@
-//! What init knows of a thread of a program, and of the program's end: a word each, changed by exchange.
+//! Init's record of a thread of a program, and of the program's end: a word each, changed by exchange.
 //!
 //! ```text
 //!            start: claimed        settled           ended
@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::{Error, Result};
 
-/// What is known of a thread.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It was never started, or has said that it ends.
@@ -60,7 +60,7 @@ impl ThreadWord {
         self.0.store(STARTED_ONCE | RUNNING, Ordering::Relaxed);
     }
 
-    /// What is known of it.
+    /// The state of the thread.
     pub fn state(&self) -> State {
         match self.0.load(Ordering::Acquire) & MASK {
             IDLE => State::Idle,
@@ -113,7 +113,7 @@ impl ThreadWord {
             .ok_or(Error::Again)
     }
 
-    /// The thread says that it ends. Only who starts it changes the word meanwhile, once.
+    /// The thread says that it ends. Only the invocation that starts it changes the word meanwhile, once.
     pub fn end(&self) {
         let _ = self
             .0
@@ -162,7 +162,7 @@ impl Claim<'_> {
     /// `Again` if the thread had not quite ended before; otherwise what `begun` says.
     pub fn settle(self, configured: Result<()>, begun: Result<()>) -> Result<()> {
         let now = match configured {
-            // Who had claimed it before has had it begin.
+            // The invocation that had claimed it before has had it begin.
             Err(Error::NotReady) if self.is_inherited => self.idle | RUNNING,
             Ok(()) if begun.is_ok() => self.idle | RUNNING,
             _ => self.idle,
@@ -182,7 +182,7 @@ const SAYS: u64 = 1;
 /// How it has ended has been said.
 const SAID: u64 = 2;
 
-/// Who says how a program has ended: the first one that is not lost while it does.
+/// Decides which invocation says how a program has ended: the first one that is not lost while it does.
 pub struct EndWord(AtomicU64);
 
 impl EndWord {
@@ -302,7 +302,7 @@ mod tests {
             assert_eq!(word.state(), state);
             let _ = lost;
         }
-        // Who has not inherited it takes a thread that is not ready for one that has not quite ended.
+        // Without an inherited claim, a thread that is not ready has not quite ended.
         let word = ThreadWord::new();
         let first = claim(&word, ME).ok().unwrap();
         let not_ready = Err(Error::NotReady);
@@ -344,7 +344,7 @@ mod tests {
         let mut said = 0;
         assert!(!end.is_over());
         assert!(end.say(ME, all_inside, || {
-            // Nobody else says it meanwhile.
+            // No other invocation says it meanwhile.
             assert!(!end.is_over() && !end.say(OTHER, all_inside, || ()));
             said += 1;
         }));

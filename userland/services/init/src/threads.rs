@@ -5,7 +5,7 @@
 //! scheduler's table. So a thread is started, and ends, with a few calls on the caller's own thread, and
 //! nothing that init does otherwise is held up by it, or can hold it up.
 //!
-//! What is known of a thread is a word ([`ThreadWord`]): what is done by it is decided there.
+//! The state of a thread is a word ([`ThreadWord`]), which decides what may be done with the thread.
 //!
 //! The kernel says whether a thread has stopped. One that has, and has neither said that it ends nor
 //! committed a fault, was lost with its node. The program's first thread is Running from the start; if it
