@@ -11,19 +11,22 @@ use dyad_abi::cap::{
     call_word,
 };
 use dyad_abi::service::scheduler_line;
+use dyad_abi::user::{stack_slot, tcb_address};
 use dyad_abi::{Error, Isa};
 use dyad_shm::frame::WeakRef;
 
 use super::fp_tests::swap;
 use super::ktests::{joined, passes};
 use super::pass_time;
-use super::{ARGUMENTS, Did, Left, Machine, MockA64, MockX86, PC, RESULTS, SP, World, result};
+use super::{
+    ARGUMENTS, Did, Left, Machine, MockA64, MockX86, PC, RESULTS, SP, THREAD_POINTER, World, result,
+};
 use crate::Platform;
 use crate::console;
 use crate::entry;
 use crate::ktest::rig::{self, Rig};
 use crate::ktest::{Outcome, run_here, spaces};
-use crate::object::thread::{State, Thread};
+use crate::object::thread::{State, Thread, begun};
 use crate::platform::{FaultKind, UserFault};
 
 pub(super) const ENTRY: u64 = 0x4100_0000;
@@ -310,6 +313,28 @@ fn handlers<P: Platform>() {
 fn fault_handlers_retry_or_end_through_the_whole_kernel() {
     handlers::<MockX86>();
     handlers::<MockA64>();
+}
+
+/// A thread that has not begun on an ISA begins there at its entry point, with its argument, its stack there and its
+/// thread control block.
+#[test]
+fn threads_begin_with_what_they_were_configured_with() {
+    fn on<P: Platform>() {
+        solo::<P>(|rig, m| {
+            let (cap, t) = thread(rig, None, 3);
+            let id = t.id.load(Ordering::Relaxed);
+            t.started[P::ISA.index()].store(begun::NOT, Ordering::Relaxed);
+            t.arg.store(0x1234, Ordering::Relaxed);
+            assert_eq!(dispatch::<P>(rig, m, cap, 0), Left::User(ENTRY));
+            let found = [ARGUMENTS, SP, THREAD_POINTER]
+                .map(|word| t.regs(P::ISA).0[word].load(Ordering::Relaxed));
+            let (_, top) = stack_slot(P::ISA, id as u32);
+            assert_eq!(found, [0x1234, top, tcb_address(id as u32)]);
+            Ok(None)
+        });
+    }
+    on::<MockX86>();
+    on::<MockA64>();
 }
 
 #[test]
