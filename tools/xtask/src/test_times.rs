@@ -1,7 +1,7 @@
 //! How long tests take: one file for each test program, in `target/tests/TIER/`.
 //!
 //! `cargo xtask test` writes a file about each program as a whole ([`write_whole`]). A program that times its tests
-//! itself writes the file with [`write`], and `cargo xtask test` leaves that file alone.
+//! itself writes the file with [`write()`], and `cargo xtask test` leaves that file alone.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -73,7 +73,7 @@ pub use root::{
 };
 pub use wait::{
     Endpoint, block, is_waiter, sleep_at, stop_waiting, take_news, tell_scheduler, wait_no_more,
-    wake, wake_receiver,
+    wake, wake_receiver, withdraw,
 };
 
 /// What has become of the running thread in an operation. Whoever says `Switched` has seen to the

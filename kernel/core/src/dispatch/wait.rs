@@ -311,7 +311,7 @@ impl Endpoint {
 
 /// Takes a thread that is not to wait there any more off an endpoint, if it is there. Its frame may
 /// be given up after that: nothing leads to it.
-fn withdraw<P: Platform>(cx: &Cx, t: &'static Thread, line: &Line) {
+pub fn withdraw<P: Platform>(cx: &Cx, t: &'static Thread, line: &Line) {
     let Some(waiter) = line.take_off(cx.node, t) else {
         return;
     };
