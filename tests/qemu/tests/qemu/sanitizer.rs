@@ -67,7 +67,7 @@ const SEEDS: [Seed; 20] = [
     Seed {
         name: "count_of_messages_written_back",
         file: "kernel/ring/src/spsc.rs",
-        line: "mem.store_through(self.place.tail(), self.tail",
+        line: "mem.store_through(self.place.tail(), tail",
         under: Under::Hop,
         kind: Kind::Unpublished,
         structure: "inboxes",
@@ -210,8 +210,8 @@ const SEEDS: [Seed; 20] = [
     },
     Seed {
         name: "components_dropped_before_they_are_entered",
-        file: "kernel/core/src/dispatch/load.rs",
-        line: "component.parts(cx.words())",
+        file: "kernel/machine/src/view.rs",
+        line: "?.parts(cx.words())",
         under: Under::Tests(&["components_are_left_for_the_table_that_another_node_sets"]),
         kind: Kind::StaleRead,
         structure: "component",
@@ -220,7 +220,7 @@ const SEEDS: [Seed; 20] = [
     Seed {
         name: "components_dropped_before_they_are_remembered",
         file: "kernel/machine/src/view.rs",
-        line: "component.parts(cx.words())",
+        line: "?.parts(cx.words())",
         under: Under::Tests(&["components_that_another_node_moves_are_not_entered_here"]),
         kind: Kind::StaleRead,
         structure: "component",
@@ -228,8 +228,8 @@ const SEEDS: [Seed; 20] = [
     },
     Seed {
         name: "components_dropped_before_their_home_is_read",
-        file: "kernel/core/src/invoke.rs",
-        line: "component.parts(cx.words())",
+        file: "kernel/machine/src/view.rs",
+        line: "?.parts(cx.words())",
         under: Under::Tests(&["guarded_ways_to_components_that_move_lead_nowhere"]),
         kind: Kind::StaleRead,
         structure: "component",
