@@ -10,7 +10,7 @@
 //! | `--seconds` | how long it commutes | 2 |
 //! | `--home` | number of the node that is home | where it starts |
 //! | `--away` | number of the other node | one of the other ISA |
-//! | `--lives` | `1`, or how many lives of the other node it must have been to; it waits for the last | 1 |
+//! | `--lives` | how many lives of the other node it must have been to; it waits for the last | 1 |
 #![no_std]
 #![no_main]
 #![deny(unsafe_code)]
