@@ -24,7 +24,7 @@ use dyad_abi::CpuId;
 use dyad_abi::boot::{BootParams, FW_CFG_NAME, MAX_TEXT};
 use dyad_abi::record::{self, EXIT_BOOT};
 use dyad_boot::{BootMachine, refuse};
-use dyad_core::fused;
+use dyad_machine::fused;
 
 use crate::platform::Aarch64;
 use crate::{cpu, doorbell, exit, fwcfg, irq, mmu, serial, smp};

@@ -8,7 +8,7 @@ use aarch64_cpu::registers::{
     CNTFRQ_EL0, CNTV_CTL_EL0, CNTV_CVAL_EL0, CNTVCT_EL0, Readable, Writeable,
 };
 
-use dyad_core::{Platform, fused};
+use dyad_machine::{Platform, fused};
 
 use crate::cpu;
 use crate::platform::Aarch64;

@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::emulation::FLOAT_WORDS;
 use dyad_abi::user::USER_END;
-use dyad_core::platform::{FP_WORDS, FpArea, REG_WORDS, RegArea};
+use dyad_machine::platform::{FP_WORDS, FpArea, REG_WORDS, RegArea};
 
 /// Word of the stack pointer.
 pub const AREA_SP: usize = 31;
@@ -169,7 +169,7 @@ fn set(area: &RegArea, word: usize, value: u64) {
     area.0[word].store(value, Ordering::Relaxed);
 }
 
-/// See [`dyad_core::Platform::init_regs`].
+/// See [`dyad_machine::Platform::init_regs`].
 pub fn init_regs(area: &RegArea, entry: u64, stack_top: u64, arg: u64, tp: u64) {
     for word in 0..REG_WORDS {
         set(area, word, 0);
@@ -180,7 +180,7 @@ pub fn init_regs(area: &RegArea, entry: u64, stack_top: u64, arg: u64, tp: u64) 
     set(area, AREA_TP, tp);
 }
 
-/// See [`dyad_core::Platform::syscall_args`].
+/// See [`dyad_machine::Platform::syscall_args`].
 pub fn syscall_args(area: &RegArea) -> [u64; 6] {
     [0, 1, 2, 3, 4, 5].map(|word| get(area, word))
 }
@@ -190,7 +190,7 @@ pub fn is_partial(area: &RegArea) -> bool {
     get(area, AREA_CAUSE) != 0
 }
 
-/// See [`dyad_core::Platform::complete_area`].
+/// See [`dyad_machine::Platform::complete_area`].
 pub fn complete(area: &RegArea, word: u64, args: [u64; 5]) {
     set(area, 0, word);
     for (i, v) in args.into_iter().enumerate() {
@@ -209,7 +209,7 @@ pub fn complete(area: &RegArea, word: u64, args: [u64; 5]) {
     set(area, AREA_CAUSE, 0);
 }
 
-/// See [`dyad_core::Platform::set_result`].
+/// See [`dyad_machine::Platform::set_result`].
 pub fn set_result(area: &RegArea, status: u64, value: u64) {
     set(area, 0, status);
     set(area, 1, value);
@@ -231,23 +231,23 @@ fn set_only<const N: usize>(area: &RegArea, registers: [u64; N]) {
     }
 }
 
-/// See [`dyad_core::Platform::set_arguments`].
+/// See [`dyad_machine::Platform::set_arguments`].
 pub fn set_arguments(area: &RegArea, args: [u64; 6]) {
     set_only(area, args);
 }
 
-/// See [`dyad_core::Platform::set_results`].
+/// See [`dyad_machine::Platform::set_results`].
 pub fn set_results(area: &RegArea, status: u64, [r0, r1, r2, r3]: [u64; 4]) {
     set_only(area, [status, r0, r1, r2, r3]);
 }
 
-/// See [`dyad_core::Platform::call_registers`].
+/// See [`dyad_machine::Platform::call_registers`].
 #[inline(always)]
 pub fn call_registers(area: &RegArea) -> ([u64; 6], u64) {
     ([0, 1, 2, 3, 4, 5].map(|i| get(area, i)), get(area, 0))
 }
 
-/// See [`dyad_core::Platform::park`].
+/// See [`dyad_machine::Platform::park`].
 #[inline(always)]
 pub fn park(area: &RegArea, parked: &RegArea) {
     for i in PRESERVED..=AREA_SP {
@@ -258,7 +258,7 @@ pub fn park(area: &RegArea, parked: &RegArea) {
 /// The register that holds the function which the gate is to call.
 const FUNCTION: usize = 16;
 
-/// See [`dyad_core::Platform::set_at_gate`].
+/// See [`dyad_machine::Platform::set_at_gate`].
 #[inline(always)]
 pub fn set_at_gate(area: &RegArea, parked: &RegArea, pc: u64, args: [u64; 6], function: u64) {
     for i in PRESERVED..=AREA_SP {
@@ -283,7 +283,7 @@ pub fn set_at_gate(area: &RegArea, parked: &RegArea, pc: u64, args: [u64; 6], fu
 /// First of the registers of which functions preserve the lower half.
 const KEPT_FP: usize = 8;
 
-/// See [`dyad_core::Platform::call_fp`].
+/// See [`dyad_machine::Platform::call_fp`].
 pub fn call_fp(area: &FpArea) -> ([u64; 8], [u64; 8]) {
     let low = |n: usize| area.0[2 * n].load(Ordering::Relaxed);
     (
@@ -292,14 +292,14 @@ pub fn call_fp(area: &FpArea) -> ([u64; 8], [u64; 8]) {
     )
 }
 
-/// See [`dyad_core::Platform::take_call_fp`].
+/// See [`dyad_machine::Platform::take_call_fp`].
 pub fn take_call_fp(args: &[AtomicU64; 8], kept: &[AtomicU64; 8]) {
     // SAFETY: 1. stores all of both arrays; 2. their words are atomics, and the thread that they are of
     // belongs to this CPU; 3. the registers are on.
     unsafe { take_call_registers(args, kept) };
 }
 
-/// See [`dyad_core::Platform::give_call_fp`].
+/// See [`dyad_machine::Platform::give_call_fp`].
 pub fn give_call_fp(args: Option<&[AtomicU64; 8]>, kept: Option<&[AtomicU64; 8]>) {
     // SAFETY: 1. the registers are on; 2. the kernel has no floating-point state of its own.
     unsafe { reset_float_registers() };
@@ -313,7 +313,7 @@ pub fn give_call_fp(args: Option<&[AtomicU64; 8]>, kept: Option<&[AtomicU64; 8]>
     }
 }
 
-/// See [`dyad_core::Platform::set_call_fp`].
+/// See [`dyad_machine::Platform::set_call_fp`].
 pub fn set_call_fp(area: &FpArea, args: [u64; 8], kept: [u64; 8]) {
     for word in &area.0 {
         word.store(0, Ordering::Relaxed);
@@ -323,23 +323,23 @@ pub fn set_call_fp(area: &FpArea, args: [u64; 8], kept: [u64; 8]) {
     }
 }
 
-/// See [`dyad_core::Platform::user_pc_sp`].
+/// See [`dyad_machine::Platform::user_pc_sp`].
 pub fn user_pc_sp(area: &RegArea) -> (u64, u64) {
     (get(area, AREA_PC), get(area, AREA_SP))
 }
 
-/// See [`dyad_core::Platform::set_user_pc_sp`].
+/// See [`dyad_machine::Platform::set_user_pc_sp`].
 pub fn set_user_pc_sp(area: &RegArea, pc: u64, sp: u64) {
     set(area, AREA_PC, user_address(pc));
     set(area, AREA_SP, user_address(sp));
 }
 
-/// See [`dyad_core::Platform::set_frame_pointer`].
+/// See [`dyad_machine::Platform::set_frame_pointer`].
 pub fn set_frame_pointer(area: &RegArea, fp: u64) {
     set(area, AREA_FP, fp);
 }
 
-/// See [`dyad_core::Platform::set_return`]. Both may be anything in user mode.
+/// See [`dyad_machine::Platform::set_return`]. Both may be anything in user mode.
 #[inline(always)]
 pub fn set_return(area: &RegArea, pc: u64, sp: u64) {
     set(area, AREA_PC, pc);
@@ -359,12 +359,12 @@ fn numbered(n: u64) -> Option<usize> {
     }
 }
 
-/// See [`dyad_core::Platform::read_register`].
+/// See [`dyad_machine::Platform::read_register`].
 pub fn read_register(area: &RegArea, n: u64) -> Option<u64> {
     numbered(n).map(|i| get(area, i))
 }
 
-/// See [`dyad_core::Platform::write_register`].
+/// See [`dyad_machine::Platform::write_register`].
 pub fn write_register(area: &RegArea, n: u64, value: u64) -> bool {
     let Some(i) = numbered(n) else {
         return false;
@@ -378,12 +378,12 @@ pub fn write_register(area: &RegArea, n: u64, value: u64) -> bool {
     true
 }
 
-/// See [`dyad_core::Platform::user_pc_fp`].
+/// See [`dyad_machine::Platform::user_pc_fp`].
 pub fn user_pc_fp(area: &RegArea) -> (u64, u64) {
     (get(area, AREA_PC), get(area, AREA_FP))
 }
 
-/// See [`dyad_core::Platform::dump_regs`].
+/// See [`dyad_machine::Platform::dump_regs`].
 pub fn dump_regs(area: &RegArea, line: &mut dyn FnMut(&str, u64)) {
     const NAMES: [&str; AREA_TP + 1] = [
         "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13",
@@ -396,20 +396,20 @@ pub fn dump_regs(area: &RegArea, line: &mut dyn FnMut(&str, u64)) {
     }
 }
 
-/// See [`dyad_core::Platform::fp_on`].
+/// See [`dyad_machine::Platform::fp_on`].
 pub fn fp_on() {
     // SAFETY: 1. traps nothing of floating point at any level; 2. as for `fp_off`.
     unsafe { asm!("msr cpacr_el1, {}", in(reg) 3u64 << 20, options(nomem, nostack)) };
 }
 
-/// See [`dyad_core::Platform::fp_off`].
+/// See [`dyad_machine::Platform::fp_off`].
 pub fn fp_off() {
     // SAFETY: 1. traps floating point in user mode only; 2. the return to user mode is what makes it
     // take effect, and the kernel does not depend on it.
     unsafe { asm!("msr cpacr_el1, {}", in(reg) 1u64 << 20, options(nomem, nostack)) };
 }
 
-/// See [`dyad_core::Platform::save_fp`].
+/// See [`dyad_machine::Platform::save_fp`].
 pub fn save_fp(area: &FpArea) {
     // SAFETY: 1. the area is large enough (asserted above) and aligned; 2. it consists of atomic
     // words, which may be written through a shared reference; 3. its owner, this CPU, is the only
@@ -417,7 +417,7 @@ pub fn save_fp(area: &FpArea) {
     unsafe { save_float_registers(area) }
 }
 
-/// See [`dyad_core::Platform::restore_fp`].
+/// See [`dyad_machine::Platform::restore_fp`].
 pub fn restore_fp(area: &FpArea) {
     // SAFETY: 1. as for `save_fp`; 2. compiled kernel code uses none of the registers loaded.
     unsafe { load_float_registers(area) }
@@ -429,7 +429,7 @@ const FPCR_LOADED: u64 = 0x07c0_0000;
 /// The same of FPSR: the cumulative exceptions and saturation.
 const FPSR_LOADED: u64 = 0x0800_009f;
 
-/// See [`dyad_core::Platform::unload_fp`].
+/// See [`dyad_machine::Platform::unload_fp`].
 pub fn unload_fp(area: &FpArea) -> [u64; FLOAT_WORDS] {
     core::array::from_fn(|i| {
         let word = match i {
@@ -440,7 +440,7 @@ pub fn unload_fp(area: &FpArea) -> [u64; FLOAT_WORDS] {
     })
 }
 
-/// See [`dyad_core::Platform::load_fp`].
+/// See [`dyad_machine::Platform::load_fp`].
 pub fn load_fp(area: &FpArea, words: &[u64; FLOAT_WORDS]) {
     let [control, status, vector @ ..] = words;
     for (to, &from) in area.0[..FP_CONTROL].iter().zip(vector) {
@@ -450,7 +450,7 @@ pub fn load_fp(area: &FpArea, words: &[u64; FLOAT_WORDS]) {
     area.0[FP_CONTROL + 1].store(status & FPSR_LOADED, Ordering::Relaxed);
 }
 
-/// See [`dyad_core::Platform::reset_fp`].
+/// See [`dyad_machine::Platform::reset_fp`].
 pub fn reset_fp() {
     // SAFETY: 1. compiled kernel code uses none of the registers changed; 2. no memory is touched.
     unsafe { reset_float_registers() }

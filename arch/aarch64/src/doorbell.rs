@@ -10,7 +10,7 @@ use aarch64_cpu::asm::barrier::{self, SY};
 use dyad_abi::boot::{doorbell_vectors, fence_vector};
 use dyad_boot::device::Mmio;
 use dyad_boot::device::ivshmem::{self, BarWindow, Doorbell, Ecam, IvshmemError, MsiMessage};
-use dyad_core::fused;
+use dyad_machine::fused;
 
 use crate::irq;
 use crate::mmu::{BARS, PCI_CONFIG};

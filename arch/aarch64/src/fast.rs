@@ -28,8 +28,8 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
-use dyad_core::cpu::CpuLocal;
-use dyad_core::entry::{self, FastReturn};
+use dyad_core::syscall::entry::{self, FastReturn};
+use dyad_machine::cpu::CpuLocal;
 
 use crate::context::{AREA_CAUSE, AREA_FLAGS, AREA_PC, AREA_SP, AREA_TP};
 use crate::cpu;

@@ -9,8 +9,8 @@ use aarch64_cpu::asm::barrier::{self, SY};
 use dyad_abi::CpuId;
 use dyad_abi::boot::{doorbell_vector, timer_vector};
 use dyad_boot::device::ivshmem::MsiMessage;
-use dyad_core::fused;
-use dyad_core::platform::Interrupt;
+use dyad_machine::fused;
+use dyad_machine::platform::Interrupt;
 
 use crate::mmu::{GIC_CPU, GIC_DISTRIBUTOR, GIC_MESSAGES};
 use crate::{clock, cpu};

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_core::ktest::user_calls::{DONE, FP_TABLE, FpWords};
 use dyad_core::ktest::{Entry, UserProbe};
-use dyad_core::platform::RegArea;
+use dyad_machine::platform::RegArea;
 use dyad_shm::PhysAddr;
 
 use crate::{cpu, mmu};
@@ -179,7 +179,7 @@ unsafe extern "C" {
     fn leave_user_registers(stack_pointer: u64) -> !;
 }
 
-/// See [`dyad_core::Platform::user_probe`].
+/// See [`dyad_machine::Platform::user_probe`].
 pub fn user_probe() -> UserProbe {
     let start = &raw const user_probe_start;
     let at = |end: *const u8| end as usize - start as usize;
@@ -210,7 +210,7 @@ static WAITING: AtomicU64 = AtomicU64::new(0);
 /// What is left of the kernel stack to those who wait.
 const ROOM: u64 = 0x2000;
 
-/// See [`dyad_core::Platform::run_user`].
+/// See [`dyad_machine::Platform::run_user`].
 pub fn run_user(area: &'static RegArea) {
     let here: u64;
     // SAFETY: 1. reads a register.
@@ -222,13 +222,13 @@ pub fn run_user(area: &'static RegArea) {
     cpu::replace_kernel_stack(before);
 }
 
-/// See [`dyad_core::Platform::leave_user`].
+/// See [`dyad_machine::Platform::leave_user`].
 pub fn leave_user() -> ! {
     // SAFETY: 1. `run_user` waits, and its frame is above all that has run since.
     unsafe { leave_user_registers(WAITING.load(Ordering::Relaxed)) }
 }
 
-/// See [`dyad_core::Platform::kernel_flags_are_right`]: everything masked, no access to user
+/// See [`dyad_machine::Platform::kernel_flags_are_right`]: everything masked, no access to user
 /// pages.
 pub fn kernel_flags_are_right() -> bool {
     let (masks, pan): (u64, u64);

@@ -1,6 +1,6 @@
 //! The kernel for AArch64 machines: QEMU `virt`, GICv2 with its MSI frame, EL1.
 //!
-//! A leaf: it implements [`dyad_core::Platform`] and hands over to [`dyad_core`]. The x86-64
+//! A leaf: it implements [`dyad_machine::Platform`] and hands over to [`dyad_core`]. The x86-64
 //! kernel has the same files.
 //!
 //! | module | concern |
@@ -41,5 +41,5 @@ use core::panic::PanicInfo;
 
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
-    dyad_core::panic::on_panic::<platform::Aarch64>(info)
+    dyad_machine::panic::on_panic::<platform::Aarch64>(info)
 }

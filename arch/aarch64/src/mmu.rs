@@ -22,7 +22,7 @@ use dyad_abi::boot::BootParams;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{CpuId, Isa};
 use dyad_boot::kernel_map::{BootFrames, Builder, PrivateRam, pools};
-use dyad_core::platform::FLUSH_BYTES;
+use dyad_machine::platform::FLUSH_BYTES;
 #[cfg(feature = "ktest")]
 use dyad_pgtbl::RemoteCpu;
 use dyad_pgtbl::{FrameSource, Level, MapError, Memory, Perms};
@@ -339,7 +339,7 @@ pub fn publish_roots() {
 
 // --- running ------------------------------------------------------------------------------
 
-/// See [`dyad_core::Platform::switch_root`].
+/// See [`dyad_machine::Platform::switch_root`].
 pub fn switch_root(root: PhysAddr) {
     barrier::dsb(ISH);
     TTBR0_EL1.set(root.0);
@@ -347,12 +347,12 @@ pub fn switch_root(root: PhysAddr) {
     flush_user();
 }
 
-/// See [`dyad_core::Platform::idle_root`].
+/// See [`dyad_machine::Platform::idle_root`].
 pub fn idle_root() -> PhysAddr {
     PhysAddr(IDLE_ROOT.load(Ordering::Acquire))
 }
 
-/// See [`dyad_core::Platform::flush_tlb`]. User pages are never global and always of address
+/// See [`dyad_machine::Platform::flush_tlb`]. User pages are never global and always of address
 /// space 0.
 pub fn flush_user() {
     // SAFETY: 1. drops cached translations only; 2. barriers order it after earlier stores to
@@ -368,7 +368,7 @@ pub fn flush_user() {
     }
 }
 
-/// See [`dyad_core::Platform::sync_code`].
+/// See [`dyad_machine::Platform::sync_code`].
 pub fn sync_code(map: &FusedMap, pa: PhysAddr, len: u64) {
     let Some(start) = map.address(pa, len) else {
         return;
@@ -392,7 +392,7 @@ pub fn sync_code(map: &FusedMap, pa: PhysAddr, len: u64) {
     barrier::isb(SY);
 }
 
-/// See [`dyad_core::Platform::zero_frame`].
+/// See [`dyad_machine::Platform::zero_frame`].
 pub fn zero_frame(map: &FusedMap, pa: PhysAddr) -> bool {
     let Some(at) = map.address(pa, PAGE_SIZE).filter(|_| pa.offset() == 0) else {
         return false;
@@ -442,7 +442,7 @@ pub fn map_code_window(pa: PhysAddr) -> Option<u64> {
         Isa::Aarch64,
         kernel_root(),
     );
-    let node = dyad_core::node::node().id();
+    let node = dyad_object::node::node().id();
     table
         .unmap(CODE_WINDOW, node, |_, _| {}, || dyad_shm::Epoch::ZERO)
         .ok()?;

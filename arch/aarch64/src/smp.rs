@@ -48,7 +48,7 @@ unsafe extern "C" {
     fn _secondary_start();
 }
 
-/// See [`dyad_core::Platform::start_cpu`].
+/// See [`dyad_machine::Platform::start_cpu`].
 pub fn start(cpu: CpuId) -> Result<(), &'static str> {
     if cpu.index() >= count() {
         return Err("no such CPU");

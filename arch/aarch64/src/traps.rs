@@ -20,8 +20,9 @@ use core::arch::global_asm;
 
 use aarch64_cpu::registers::{ESR_EL1, FAR_EL1, Readable};
 use dyad_abi::record::{EXIT_PANIC, aarch64_exit_value};
-use dyad_core::platform::{FaultKind, RegArea, UserFault};
-use dyad_core::{crossing, entry};
+use dyad_core::migrate::crossing;
+use dyad_core::syscall::entry;
+use dyad_machine::platform::{FaultKind, RegArea, UserFault};
 
 use crate::context::{AREA_CAUSE, AREA_PC, AREA_SP, AREA_TP, SYSCALL};
 use crate::platform::Aarch64;
@@ -444,7 +445,7 @@ extern "C" fn user_trap(area: &'static RegArea, kind: u64) -> ! {
             irq::take_pending();
             #[cfg(feature = "ktest")]
             if dyad_core::ktest::user_calls::runs() {
-                <Aarch64 as dyad_core::Platform>::resume_user(area);
+                <Aarch64 as dyad_machine::Platform>::resume_user(area);
             }
             entry::interrupted::<Aarch64>(area)
         }

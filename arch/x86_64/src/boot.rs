@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use dyad_abi::CpuId;
 use dyad_abi::boot::{BootParams, ClockKind, FW_CFG_NAME, MAX_TEXT};
 use dyad_boot::{BootMachine, refuse};
-use dyad_core::fused;
+use dyad_machine::fused;
 
 use crate::platform::X86;
 use crate::{clock, cpu, doorbell, fwcfg, irq, mmu, serial, smp, traps};

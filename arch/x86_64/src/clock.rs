@@ -19,7 +19,7 @@
 use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
-use dyad_core::{Platform, fused};
+use dyad_machine::{Platform, fused};
 
 use crate::irq::TIMER_VECTOR;
 use crate::mmu::LOCAL_APIC;
@@ -141,7 +141,7 @@ fn read() -> (u64, u64) {
     }
 }
 
-/// See [`dyad_core::Platform::clock_ns`].
+/// See [`dyad_machine::Platform::clock_ns`].
 pub fn now_ns() -> u64 {
     let (now, elapsed) = read();
     if elapsed >= INTERVAL_NS {
@@ -189,7 +189,7 @@ fn correct() {
     CORRECTING.store(false, Ordering::Release);
 }
 
-/// See [`dyad_core::Platform::set_timer`]. The kernel sets the deadline again whenever it resumes
+/// See [`dyad_machine::Platform::set_timer`]. The kernel sets the deadline again whenever it resumes
 /// a thread, mostly to what it is already; the emulated timer is slow to set.
 pub fn set_timer(deadline: Option<u64>) {
     if cpu::this().deadline.replace(deadline) != deadline {

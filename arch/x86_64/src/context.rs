@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::emulation::FLOAT_WORDS;
 use dyad_abi::user::USER_END;
-use dyad_core::platform::{FpArea, RegArea};
+use dyad_machine::platform::{FpArea, RegArea};
 
 use crate::cpu::{USER_CODE, USER_DATA};
 
@@ -85,7 +85,7 @@ fn set(area: &RegArea, i: usize, v: u64) {
     area.0[i].store(v, Ordering::Relaxed);
 }
 
-/// See [`dyad_core::Platform::init_regs`].
+/// See [`dyad_machine::Platform::init_regs`].
 pub fn init_regs(area: &RegArea, entry: u64, stack_top: u64, arg: u64, tp: u64) {
     for w in &area.0[..USED_WORDS] {
         w.store(0, Ordering::Relaxed);
@@ -108,7 +108,7 @@ pub fn sanitise(area: &RegArea) {
     }
 }
 
-/// See [`dyad_core::Platform::syscall_args`].
+/// See [`dyad_machine::Platform::syscall_args`].
 pub fn syscall_args(area: &RegArea) -> [u64; 6] {
     [RDI, RSI, RDX, R10, R8, R9].map(|i| get(area, i))
 }
@@ -118,7 +118,7 @@ pub fn is_partial(area: &RegArea) -> bool {
     matches!(get(area, VECTOR), PARTIAL | PARTIAL_END)
 }
 
-/// See [`dyad_core::Platform::complete_area`].
+/// See [`dyad_machine::Platform::complete_area`].
 pub fn complete(area: &RegArea, word: u64, [a0, a1, a2, a3, a4]: [u64; 5]) {
     if get(area, VECTOR) == PARTIAL_END {
         // What an earlier call has left in them may be another component's.
@@ -143,7 +143,7 @@ pub fn complete(area: &RegArea, word: u64, [a0, a1, a2, a3, a4]: [u64; 5]) {
     }
 }
 
-/// See [`dyad_core::Platform::set_result`].
+/// See [`dyad_machine::Platform::set_result`].
 pub fn set_result(area: &RegArea, status: u64, value: u64) {
     set(area, RAX, status);
     set(area, RDX, value);
@@ -166,7 +166,7 @@ fn set_only<const N: usize>(area: &RegArea, registers: [(usize, u64); N]) {
     }
 }
 
-/// See [`dyad_core::Platform::set_arguments`].
+/// See [`dyad_machine::Platform::set_arguments`].
 pub fn set_arguments(area: &RegArea, [a0, a1, a2, a3, a4, a5]: [u64; 6]) {
     let args = [
         (RDI, a0),
@@ -179,13 +179,13 @@ pub fn set_arguments(area: &RegArea, [a0, a1, a2, a3, a4, a5]: [u64; 6]) {
     set_only(area, args);
 }
 
-/// See [`dyad_core::Platform::set_results`].
+/// See [`dyad_machine::Platform::set_results`].
 pub fn set_results(area: &RegArea, status: u64, [r0, r1, r2, r3]: [u64; 4]) {
     let results = [(RDX, r0), (RSI, r1), (RDI, r2), (R8, r3), (RAX, status)];
     set_only(area, results);
 }
 
-/// See [`dyad_core::Platform::call_registers`].
+/// See [`dyad_machine::Platform::call_registers`].
 #[inline(always)]
 pub fn call_registers(area: &RegArea) -> ([u64; 6], u64) {
     let args = [RDI, RSI, RDX, RCX, R8, R9].map(|i| get(area, i));
@@ -195,7 +195,7 @@ pub fn call_registers(area: &RegArea) -> ([u64; 6], u64) {
 /// What functions preserve, and the stack pointer; return addresses are on the stack.
 const PRESERVED: [usize; 7] = [RBX, RBP, R12, R13, R14, R15, RSP];
 
-/// See [`dyad_core::Platform::park`].
+/// See [`dyad_machine::Platform::park`].
 #[inline(always)]
 pub fn park(area: &RegArea, parked: &RegArea) {
     for i in PRESERVED {
@@ -203,7 +203,7 @@ pub fn park(area: &RegArea, parked: &RegArea) {
     }
 }
 
-/// See [`dyad_core::Platform::set_at_gate`].
+/// See [`dyad_machine::Platform::set_at_gate`].
 #[inline(always)]
 pub fn set_at_gate(area: &RegArea, parked: &RegArea, pc: u64, args: [u64; 6], function: u64) {
     for i in PRESERVED {
@@ -225,13 +225,13 @@ pub fn set_at_gate(area: &RegArea, parked: &RegArea, pc: u64, args: [u64; 6], fu
     }
 }
 
-/// See [`dyad_core::Platform::call_fp`].
+/// See [`dyad_machine::Platform::call_fp`].
 pub fn call_fp(area: &FpArea) -> ([u64; 8], [u64; 8]) {
     let args = core::array::from_fn(|i| area.0[XMM + 2 * i].load(Ordering::Relaxed));
     (args, [0; 8])
 }
 
-/// See [`dyad_core::Platform::take_call_fp`].
+/// See [`dyad_machine::Platform::take_call_fp`].
 pub fn take_call_fp(args: &[AtomicU64; 8]) {
     // SAFETY: 1. stores 64 bytes, all of the array; 2. its words are atomics, and the thread that they
     // are of belongs to this CPU.
@@ -251,7 +251,7 @@ pub fn take_call_fp(args: &[AtomicU64; 8]) {
     }
 }
 
-/// See [`dyad_core::Platform::give_call_fp`].
+/// See [`dyad_machine::Platform::give_call_fp`].
 pub fn give_call_fp(args: &[AtomicU64; 8]) {
     // SAFETY: 1. reads 64 bytes, all of the array; 2. the kernel has no floating-point state of its own.
     unsafe {
@@ -270,7 +270,7 @@ pub fn give_call_fp(args: &[AtomicU64; 8]) {
     }
 }
 
-/// See [`dyad_core::Platform::set_call_fp`].
+/// See [`dyad_machine::Platform::set_call_fp`].
 pub fn set_call_fp(area: &FpArea, args: [u64; 8]) {
     for (to, from) in area.0.iter().zip(INITIAL.0) {
         to.store(from, Ordering::Relaxed);
@@ -280,30 +280,30 @@ pub fn set_call_fp(area: &FpArea, args: [u64; 8]) {
     }
 }
 
-/// See [`dyad_core::Platform::user_pc_sp`].
+/// See [`dyad_machine::Platform::user_pc_sp`].
 pub fn user_pc_sp(area: &RegArea) -> (u64, u64) {
     (get(area, RIP), get(area, RSP))
 }
 
-/// See [`dyad_core::Platform::set_user_pc_sp`].
+/// See [`dyad_machine::Platform::set_user_pc_sp`].
 pub fn set_user_pc_sp(area: &RegArea, pc: u64, sp: u64) {
     set(area, RIP, user_address(pc));
     set(area, RSP, user_address(sp));
 }
 
-/// See [`dyad_core::Platform::set_frame_pointer`].
+/// See [`dyad_machine::Platform::set_frame_pointer`].
 pub fn set_frame_pointer(area: &RegArea, fp: u64) {
     set(area, RBP, fp);
 }
 
-/// See [`dyad_core::Platform::set_entry`].
+/// See [`dyad_machine::Platform::set_entry`].
 #[inline(always)]
 pub fn set_entry(area: &RegArea, pc: u64) {
     set(area, RIP, pc);
     set(area, RSP, 0);
 }
 
-/// See [`dyad_core::Platform::set_return`]. The stack pointer may be anything in user mode.
+/// See [`dyad_machine::Platform::set_return`]. The stack pointer may be anything in user mode.
 #[inline(always)]
 pub fn set_return(area: &RegArea, pc: u64, sp: u64) {
     set(area, RIP, user_address(pc));
@@ -325,12 +325,12 @@ fn numbered(n: u64) -> Option<usize> {
     NUMBERED.get(usize::try_from(n).ok()?).copied()
 }
 
-/// See [`dyad_core::Platform::read_register`].
+/// See [`dyad_machine::Platform::read_register`].
 pub fn read_register(area: &RegArea, n: u64) -> Option<u64> {
     numbered(n).map(|i| get(area, i))
 }
 
-/// See [`dyad_core::Platform::write_register`].
+/// See [`dyad_machine::Platform::write_register`].
 pub fn write_register(area: &RegArea, n: u64, value: u64) -> bool {
     let Some(i) = numbered(n) else {
         return false;
@@ -344,7 +344,7 @@ pub fn write_register(area: &RegArea, n: u64, value: u64) -> bool {
     true
 }
 
-/// See [`dyad_core::Platform::user_pc_fp`].
+/// See [`dyad_machine::Platform::user_pc_fp`].
 pub fn user_pc_fp(area: &RegArea) -> (u64, u64) {
     (get(area, RIP), get(area, RBP))
 }
@@ -354,20 +354,20 @@ pub fn cause(area: &RegArea) -> (u64, u64) {
     (get(area, VECTOR), get(area, ERROR))
 }
 
-/// See [`dyad_core::Platform::dump_regs`].
+/// See [`dyad_machine::Platform::dump_regs`].
 pub fn dump_regs(area: &RegArea, line: &mut dyn FnMut(&str, u64)) {
     for (i, name) in NAMES.iter().enumerate() {
         line(name, get(area, i));
     }
 }
 
-/// See [`dyad_core::Platform::fp_on`].
+/// See [`dyad_machine::Platform::fp_on`].
 pub fn fp_on() {
     // SAFETY: 1. clears CR0.TS alone; 2. kernel code has no instruction that this lets through.
     unsafe { asm!("clts", options(nomem, nostack, preserves_flags)) };
 }
 
-/// See [`dyad_core::Platform::fp_off`].
+/// See [`dyad_machine::Platform::fp_off`].
 pub fn fp_off() {
     // SAFETY: 1. sets CR0.TS alone; 2. whoever saves or loads the registers turns them on before.
     unsafe {
@@ -381,7 +381,7 @@ pub fn fp_off() {
     }
 }
 
-/// See [`dyad_core::Platform::save_fp`].
+/// See [`dyad_machine::Platform::save_fp`].
 pub fn save_fp(area: &FpArea) {
     let at = area.0.as_ptr();
     // SAFETY: 1. the area is 16-byte aligned and longer than the 512 bytes stored; 2. its words
@@ -389,7 +389,7 @@ pub fn save_fp(area: &FpArea) {
     unsafe { asm!("fxsave64 [{}]", in(reg) at, options(nostack, preserves_flags)) };
 }
 
-/// See [`dyad_core::Platform::restore_fp`].
+/// See [`dyad_machine::Platform::restore_fp`].
 pub fn restore_fp(area: &FpArea) {
     // A reserved MXCSR bit would fault in the kernel; keep those that exist on every CPU.
     let mxcsr = area.0[3].load(Ordering::Relaxed);
@@ -409,7 +409,7 @@ const MXCSR_LOADED: u64 = 0xffbf;
 /// Exceptions are masked.
 const MXCSR_MASKS: u64 = 0x1f80;
 
-/// See [`dyad_core::Platform::unload_fp`].
+/// See [`dyad_machine::Platform::unload_fp`].
 pub fn unload_fp(area: &FpArea) -> [u64; FLOAT_WORDS] {
     let mut words = [0; FLOAT_WORDS];
     words[0] = area.0[3].load(Ordering::Relaxed) & 0xffff;
@@ -419,7 +419,7 @@ pub fn unload_fp(area: &FpArea) -> [u64; FLOAT_WORDS] {
     words
 }
 
-/// See [`dyad_core::Platform::load_fp`]. The x87 part is the initial one.
+/// See [`dyad_machine::Platform::load_fp`]. The x87 part is the initial one.
 pub fn load_fp(area: &FpArea, words: &[u64; FLOAT_WORDS]) {
     for word in &area.0 {
         word.store(0, Ordering::Relaxed);
@@ -444,7 +444,7 @@ static INITIAL: Image = {
     Image(words)
 };
 
-/// See [`dyad_core::Platform::reset_fp`].
+/// See [`dyad_machine::Platform::reset_fp`].
 pub fn reset_fp() {
     let at = INITIAL.0.as_ptr();
     // SAFETY: 1. the image is aligned, constant, and has no reserved bit of MXCSR set; 2. the kernel

@@ -19,8 +19,8 @@ use core::ops::Range;
 use core::sync::atomic::AtomicU64;
 
 use dyad_abi::CpuId;
-use dyad_core::cpu::CpuLocal;
-use dyad_core::platform::{REG_WORDS, RegArea};
+use dyad_machine::cpu::CpuLocal;
+use dyad_machine::platform::{REG_WORDS, RegArea};
 use dyad_shm::PERCPU_BASE;
 use x86_64::VirtAddr;
 use x86_64::instructions::segmentation::{CS, DS, ES, FS, GS, SS, Segment};
@@ -219,7 +219,7 @@ pub fn replace_kernel_stack(top: u64) -> u64 {
     this().kernel_stack.replace(top)
 }
 
-/// See [`dyad_core::Platform::current_area`].
+/// See [`dyad_machine::Platform::current_area`].
 pub fn current_area() -> &'static RegArea {
     this().area.get()
 }

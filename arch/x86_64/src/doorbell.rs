@@ -9,7 +9,7 @@ use dyad_abi::CpuId;
 use dyad_abi::boot::{doorbell_vector, doorbell_vectors, timer_vector};
 use dyad_boot::device::Mmio;
 use dyad_boot::device::ivshmem::{self, BarWindow, Doorbell, Ecam, IvshmemError, MsiMessage};
-use dyad_core::fused;
+use dyad_machine::fused;
 
 use crate::irq::{DOORBELL_VECTOR, TIMER_VECTOR};
 use crate::mmu::{BARS, PCI_CONFIG};

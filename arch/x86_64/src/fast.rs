@@ -33,8 +33,8 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
-use dyad_core::cpu::CpuLocal;
-use dyad_core::entry::{self, FastReturn};
+use dyad_core::syscall::entry::{self, FastReturn};
+use dyad_machine::cpu::CpuLocal;
 
 use crate::context::{
     FLAGS_FIXED, FS_BASE, PARTIAL, PARTIAL_END, R12, R13, R14, R15, RBP, RBX, RDI, RFLAGS, RIP,

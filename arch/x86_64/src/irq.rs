@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-use dyad_core::platform::Interrupt;
+use dyad_machine::platform::Interrupt;
 
 use crate::mmu::LOCAL_APIC;
 use crate::{clock, cpu, port};
@@ -53,7 +53,7 @@ pub fn command(cpu: u32, command: u32) {
     LOCAL_APIC.write32(COMMAND_LOW, command);
 }
 
-/// See [`dyad_core::Platform::wait`]. `sti` takes effect after the next instruction, so an
+/// See [`dyad_machine::Platform::wait`]. `sti` takes effect after the next instruction, so an
 /// interrupt that is pending already ends the `hlt`.
 pub fn wait() {
     // SAFETY: 1. handlers of interrupts taken here preserve all registers and use the stack below
@@ -61,7 +61,7 @@ pub fn wait() {
     unsafe { asm!("sti", "hlt", "cli") };
 }
 
-/// See [`dyad_core::Platform::poll_interrupts`].
+/// See [`dyad_machine::Platform::poll_interrupts`].
 pub fn take_pending() {
     // SAFETY: 1. see `wait`.
     unsafe { asm!("sti", "nop", "cli") };

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_core::ktest::user_calls::{DONE, FP_TABLE, FpWords};
 use dyad_core::ktest::{Entry, UserProbe};
-use dyad_core::platform::RegArea;
+use dyad_machine::platform::RegArea;
 use dyad_shm::PhysAddr;
 
 use crate::{context, cpu, mmu};
@@ -186,7 +186,7 @@ unsafe extern "C" {
 /// Carry, direction, alignment check; interrupts enabled and the bit that is always set.
 const FLAGS: u64 = 0x4_0603;
 
-/// See [`dyad_core::Platform::user_probe`].
+/// See [`dyad_machine::Platform::user_probe`].
 pub fn user_probe() -> UserProbe {
     let start = &raw const user_probe_start;
     let at = |end: *const u8| end as usize - start as usize;
@@ -217,7 +217,7 @@ static WAITING: AtomicU64 = AtomicU64::new(0);
 /// What is left of the kernel stack to those who wait.
 const ROOM: u64 = 0x2000;
 
-/// See [`dyad_core::Platform::run_user`].
+/// See [`dyad_machine::Platform::run_user`].
 pub fn run_user(area: &'static RegArea) {
     let here: u64;
     // SAFETY: 1. reads a register.
@@ -230,13 +230,13 @@ pub fn run_user(area: &'static RegArea) {
     cpu::replace_kernel_stack(before);
 }
 
-/// See [`dyad_core::Platform::leave_user`].
+/// See [`dyad_machine::Platform::leave_user`].
 pub fn leave_user() -> ! {
     // SAFETY: 1. `run_user` waits, and its frame is above all that has run since.
     unsafe { leave_user_registers(WAITING.load(Ordering::Relaxed)) }
 }
 
-/// See [`dyad_core::Platform::kernel_flags_are_right`]: interrupts masked, no access to user
+/// See [`dyad_machine::Platform::kernel_flags_are_right`]: interrupts masked, no access to user
 /// pages, strings upwards.
 pub fn kernel_flags_are_right() -> bool {
     let flags: u64;

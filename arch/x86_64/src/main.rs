@@ -1,5 +1,5 @@
 //! The kernel for x86-64 machines: the leaf crate that makes a QEMU `q35` machine a
-//! [`dyad_core::Platform`] and starts the ISA-neutral kernel on it.
+//! [`dyad_machine::Platform`] and starts the ISA-neutral kernel on it.
 //!
 //! | module | concern |
 //! |---|---|
@@ -36,5 +36,5 @@ mod traps;
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    dyad_core::panic::on_panic::<platform::X86>(info)
+    dyad_machine::panic::on_panic::<platform::X86>(info)
 }

@@ -260,7 +260,7 @@ pub fn write_trampoline(cpu: CpuId) {
 
 // --- running ------------------------------------------------------------------------------
 
-/// See [`dyad_core::Platform::switch_root`].
+/// See [`dyad_machine::Platform::switch_root`].
 pub fn switch_root(root: PhysAddr) {
     // SAFETY: 1. a root is a frame of a pool: an aligned address with less than 52 bits; 2. its kernel
     // half is the kernel's, as every root's is.
@@ -271,7 +271,7 @@ pub fn switch_root(root: PhysAddr) {
     }
 }
 
-/// See [`dyad_core::Platform::idle_root`]: the kernel's own root has no user half.
+/// See [`dyad_machine::Platform::idle_root`]: the kernel's own root has no user half.
 pub fn idle_root() -> PhysAddr {
     PhysAddr(KERNEL_ROOT.load(Ordering::Acquire))
 }
@@ -281,12 +281,12 @@ pub fn current_root() -> u64 {
     Cr3::read().0.start_address().as_u64()
 }
 
-/// See [`dyad_core::Platform::flush_tlb`].
+/// See [`dyad_machine::Platform::flush_tlb`].
 pub fn flush_user() {
     x86_64::instructions::tlb::flush_all();
 }
 
-/// See [`dyad_core::Platform::zero_frame`].
+/// See [`dyad_machine::Platform::zero_frame`].
 pub fn zero_frame(map: &FusedMap, pa: PhysAddr) -> bool {
     let Some(at) = map.address(pa, PAGE_SIZE).filter(|_| pa.offset() == 0) else {
         return false;
@@ -305,7 +305,7 @@ pub fn zero_frame(map: &FusedMap, pa: PhysAddr) -> bool {
     true
 }
 
-/// See [`dyad_core::Platform::root_entries`].
+/// See [`dyad_machine::Platform::root_entries`].
 pub fn root_entries() -> [u64; ROOT_ENTRIES] {
     let root = idle_root();
     ROOT_SLOTS.map(|slot| PrivateMem::<Ram>::NEW.load(root.add(slot as u64 * 8), Ordering::Relaxed))
@@ -319,7 +319,7 @@ const CODE_WINDOW: u64 = dyad_shm::PERCPU_BASE + (1 << 30);
 #[cfg(feature = "ktest")]
 pub fn map_code_window(pa: PhysAddr) -> Option<u64> {
     let table = RemoteCpu::new(&PrivateMem::<Ram>::NEW, Isa::X86_64, idle_root());
-    let node = dyad_core::node::node().id();
+    let node = dyad_object::node::node().id();
     table
         .unmap(CODE_WINDOW, node, |_, _| {}, || dyad_shm::Epoch::ZERO)
         .ok()?;

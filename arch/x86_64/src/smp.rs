@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use dyad_abi::CpuId;
-use dyad_core::Platform;
+use dyad_machine::Platform;
 
 use crate::irq;
 use crate::mmu;
@@ -32,7 +32,7 @@ fn pause(ns: u64) {
     }
 }
 
-/// See [`dyad_core::Platform::start_cpu`].
+/// See [`dyad_machine::Platform::start_cpu`].
 pub fn start(cpu: CpuId) -> Result<(), &'static str> {
     if cpu.index() >= count() {
         return Err("the machine has no such CPU");

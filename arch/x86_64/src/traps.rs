@@ -20,8 +20,9 @@ use core::arch::{asm, global_asm};
 use core::cell::UnsafeCell;
 
 use dyad_abi::record::EXIT_PANIC;
-use dyad_core::platform::{FaultKind, RegArea, UserFault};
-use dyad_core::{crossing, entry};
+use dyad_core::migrate::crossing;
+use dyad_core::syscall::entry;
+use dyad_machine::platform::{FaultKind, RegArea, UserFault};
 use x86_64::VirtAddr;
 use x86_64::instructions::tables::lidt;
 use x86_64::registers::model_specific::{Efer, EferFlags, Msr};
@@ -327,7 +328,7 @@ extern "C" fn user_trap(area: &'static RegArea) -> ! {
             irq::take_pending();
             #[cfg(feature = "ktest")]
             if dyad_core::ktest::user_calls::runs() {
-                <X86 as dyad_core::Platform>::resume_user(area);
+                <X86 as dyad_machine::Platform>::resume_user(area);
             }
             entry::interrupted::<X86>(area)
         }

@@ -15,11 +15,12 @@ use dyad_shm::PoolId;
 use dyad_shm::superblock::{MAGIC, NodeState, NodeWord, activity, format};
 
 use dyad_coherence::GlobalMem;
-use dyad_core::clock::{self, FusedTime};
-use dyad_core::cpu::FIRST_CPU;
-use dyad_core::node::Node;
-use dyad_core::tables::Layout;
-use dyad_core::{Platform, fused, inbox, info, meet};
+use dyad_core::run_loop::barrier;
+use dyad_machine::clock::{self, FusedTime};
+use dyad_machine::cpu::FIRST_CPU;
+use dyad_machine::{Platform, fused, inbox, info};
+use dyad_object::node::Node;
+use dyad_object::tables::Layout;
 
 /// Why a node could not join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -307,7 +308,7 @@ pub fn wait_for_all<P: Platform>(node: &Node) -> Result<(), JoinError> {
         inbox::notify::<P>(n, FIRST_CPU);
     }
     let all = clock::wait_until::<P>(node.boot_limit(), || {
-        meet::while_waiting::<P>(node);
+        barrier::while_waiting::<P>(node);
         missing() == 0
     });
     if all {

@@ -11,8 +11,8 @@
 //!
 //! Dependencies go one way: `arch/*` calls this crate, this crate calls the [core](dyad_core). The
 //! core never calls back: what it needs from here is in the state that is handed to it
-//! ([`dyad_core::node::init`], [`Node::set_incarnation`](dyad_core::node::Node::set_incarnation),
-//! [`set_root`](dyad_core::node::Node::set_root)) before [`dyad_core::cycle::run`] is called,
+//! ([`dyad_object::node::init`], [`Node::set_incarnation`](dyad_object::node::Node::set_incarnation),
+//! [`set_root`](dyad_object::node::Node::set_root)) before [`dyad_core::run_loop::run`] is called,
 //! which does not return. So whoever wants to know what a *running* kernel can do need not read
 //! this crate.
 #![no_std]

@@ -10,9 +10,9 @@
 
 use core::sync::atomic::AtomicU64;
 
-use dyad_core::Platform;
-use dyad_core::meet::barrier;
-use dyad_core::node::Node;
+use dyad_core::run_loop::barrier::barrier;
+use dyad_machine::Platform;
+use dyad_object::node::Node;
 
 /// Operations of each kind per chunk.
 const CHUNK: u64 = 500;

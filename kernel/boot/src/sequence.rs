@@ -14,10 +14,12 @@ use dyad_abi::{ABI_VERSION, CpuId};
 use dyad_shm::FusedMap;
 use dyad_shm::superblock::activity;
 
-use dyad_core::console::{check, phase};
-use dyad_core::cx::Cx;
-use dyad_core::node::{self, Node, node};
-use dyad_core::{Platform, clock, console, cycle, end, error, inbox, info, quiet};
+use dyad_core::run_loop::{self, shutdown};
+use dyad_core::sched::quiet;
+use dyad_machine::console::{check, phase};
+use dyad_machine::cx::Cx;
+use dyad_machine::{Platform, clock, console, error, inbox, info};
+use dyad_object::node::{self, Node, node};
 
 use crate::join::JoinError;
 use crate::{join, selftest, start};
@@ -38,7 +40,7 @@ pub struct BootMachine {
 pub fn refuse<P: Platform>(why: fmt::Arguments<'_>) -> ! {
     error!(P, "{why}");
     check::<P>(name::BOOT, false, why);
-    end::exit::<P>(EXIT_BOOT, why)
+    shutdown::exit::<P>(EXIT_BOOT, why)
 }
 
 /// The first CPU: boots the node and runs it.
@@ -68,7 +70,7 @@ pub fn primary<P: Platform>(machine: BootMachine) -> ! {
     match join_system::<P>(node) {
         Ok(()) => {}
         // It was started again too late to be of use.
-        Err(e @ JoinError::Ended { code }) => end::exit::<P>(code, format_args!("{e}")),
+        Err(e @ JoinError::Ended { code }) => shutdown::exit::<P>(code, format_args!("{e}")),
         Err(e) => refuse::<P>(format_args!("{e}")),
     }
     phase::<P>("self-test");
@@ -83,7 +85,7 @@ pub fn primary<P: Platform>(machine: BootMachine) -> ! {
             "this kernel was built without in-kernel tests"
         )),
     }
-    cycle::run::<P>()
+    run_loop::run::<P>()
 }
 
 /// Takes this node's place in the system. The order is that of the states in [`crate::join`]; what has
@@ -146,7 +148,7 @@ pub fn secondary<P: Platform>() -> ! {
         dyad_abi::record::Level::Debug,
         format_args!("CPU {} is up", P::cpu()),
     );
-    cycle::run::<P>()
+    run_loop::run::<P>()
 }
 
 /// Runs the self-test, unless this node comes back: the others are past it and would not take part.
@@ -177,7 +179,7 @@ fn self_test<P: Platform>(node: &'static Node) {
         };
         error!(P, "{why} ({detail})");
         check::<P>(name::SELF_TEST, false, format_args!("{why} ({detail})"));
-        end::exit::<P>(EXIT_BOOT, format_args!("boot self-test failed"));
+        shutdown::exit::<P>(EXIT_BOOT, format_args!("boot self-test failed"));
     }
     check::<P>(name::SELF_TEST, true, detail);
     node.words.replace(&node.sb.self_test, 1);

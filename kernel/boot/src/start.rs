@@ -38,18 +38,19 @@ use dyad_shm::frame::{FrameRef, WeakRef};
 use dyad_shm::superblock::ASK_OFFSET;
 use dyad_shm::{PhysAddr, PoolId};
 
-use dyad_core::cx::Cx;
-use dyad_core::mapping::{In, page};
-use dyad_core::node::Node;
-use dyad_core::object::component::Component;
-use dyad_core::object::kinds;
-use dyad_core::object::space::{Region, Space, Supply};
-use dyad_core::object::thread::{Owner, State, Thread};
-use dyad_core::object::time::{Budgets, UNLIMITED};
-use dyad_core::object::{find, ids};
-use dyad_core::ops::memory::{claim, retype_kernel};
-use dyad_core::tables::{self, Layout};
-use dyad_core::{Platform, info, ops};
+use dyad_core::syscall::ops;
+use dyad_core::syscall::ops::memory::{claim, retype_kernel};
+use dyad_machine::cx::Cx;
+use dyad_machine::{Platform, info};
+use dyad_object::component::Component;
+use dyad_object::kinds;
+use dyad_object::node::Node;
+use dyad_object::space::{Region, Space, Supply};
+use dyad_object::tables::{self, Layout};
+use dyad_object::thread::{Owner, State, Thread};
+use dyad_object::time::{Budgets, UNLIMITED};
+use dyad_object::{find, ids};
+use dyad_space::mapping::{In, page};
 
 /// Frames that faults of init may take on the node it starts on, and on the others, where only its
 /// services run.

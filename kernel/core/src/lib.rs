@@ -1,43 +1,38 @@
 //! The ISA-neutral kernel, generic over [`Platform`].
 //!
-//! | module | concern |
-//! |---|---|
-//! | [`entry`], [`short`], [`cycle`] | traps; what is done at once; what a CPU does between two traps |
-//! | [`ops`] | operations on capabilities |
-//! | [`invoke`], [`dispatch`], [`handover`], [`crossing`], [`jump`], [`linger`] | components, scheduling, threads that change nodes |
-//! | [`fp`] | floating-point registers, loaded when they are used |
-//! | [`quiet`] | quiescence |
-//! | [`messages`], [`meet`] | what other CPUs ask for; bounded waits for other nodes |
-//! | [`report`], [`end`] | what programs report; orderly shutdown |
+//! | room | concern | uses |
+//! |---|---|---|
+//! | [`sched`] | which thread a CPU runs: dispatch, waiting, floating-point state, quiescence | the crates below |
+//! | [`migrate`] | threads that change nodes: handoff, jump, crossing calls, spinning | `sched` |
+//! | [`run_loop`] | what a CPU does between two traps: messages, barriers, shutdown, reports of faults | `migrate`, `sched` |
+//! | [`syscall`] | traps and system calls: entry, fast path, operations, invocation | all of them |
 //!
-//! What all this is done to is in crates below, which are re-exported here: [`object`] (words, tables,
-//! kernel objects; [`memory`], [`tables`], [`node`]), [`dyad_machine`] ([`platform`], [`cpu`], [`cx`],
-//! [`lookup`], [`view`], [`inbox`], [`clock`], [`console`], [`mod@panic`]) and [`dyad_space`]
-//! ([`mapping`], [`resolve`], [`supply`], [`copy`], [`shootdown`]). What a node does
-//! once, before it enters [`cycle::run`], is in the crate `dyad-boot`, which calls this one; nothing
-//! here calls it.
+//! A room uses rooms above it in this table only; `cargo test -p dyad-tests-layout` checks that.
+//!
+//! Kernel objects are in [`dyad_object`], CPUs and capability caches in [`dyad_machine`], address spaces in
+//! [`dyad_space`]. What a node does once, before it enters [`run_loop::run`], is in the crate `dyad-boot`.
 //!
 //! # How a call goes through
 //!
 //! ```text
-//!   arch ─▶ entry::fast_syscall ─▶ short ──what it expects is there──▶ done, back in registers
+//!   arch ─▶ entry::fast_syscall ─▶ fastpath ──what it expects is there──▶ done, back in registers
 //!                                    │ else
 //!                                    ▼
 //!            ops::call ─▶ lookup, right, guard, version ─▶ ops::{captbl, memory, thread, ..}
 //!                                                             │ value       │ another thread runs
 //!                                                             ▼             ▼
-//!                                             back in registers     cycle::switched ─▶ resume ─▶ arch
-//!   arch ─▶ entry::interrupted ─▶ cycle::run: attend to others, choose, resume ─▶ arch
+//!                                             back in registers     run_loop::switched ─▶ resume ─▶ arch
+//!   arch ─▶ entry::interrupted ─▶ run_loop::run: attend to others, choose, resume ─▶ arch
 //! ```
 //!
 //! # What every function here may rely on, and what not
 //!
 //! - It runs to its end, with interrupts masked: nothing else happens on this CPU meanwhile. What is the
-//!   CPU's own ([`cpu`]) needs no order.
+//!   CPU's own ([`dyad_machine::cpu`]) needs no order.
 //! - Other CPUs, of this node and of others, change shared words at any time. What is decided about one is
 //!   decided by exchanging it, or looked at once more after something has been pinned.
 //! - What was alive when it was looked at is not reused before this CPU has left the kernel, or has
-//!   come by [`quiet::acknowledge`]: a reference that has been checked can be followed until then,
+//!   come by [`sched::quiet::acknowledge`]: a reference that has been checked can be followed until then,
 //!   even if what it refers to is given up meanwhile.
 //! - What comes from user mode, from messages, or from words that a node which has died may have left is
 //!   an allegation. It is checked before it is an index, an address or a state, and a wrong one is an
@@ -55,36 +50,17 @@ extern crate std;
 
 #[macro_use(lacks)]
 extern crate dyad_coherence;
-pub extern crate dyad_object as object;
 
-pub mod crossing;
-pub mod cycle;
-pub mod dispatch;
-pub mod end;
-pub mod entry;
-pub mod faults;
-pub mod fp;
-pub mod handover;
 #[cfg(any(test, feature = "host"))]
+#[path = "../host/mod.rs"]
 pub mod host;
-pub mod invoke;
-pub mod jump;
 #[cfg(any(test, feature = "ktest"))]
+#[path = "../ktest/mod.rs"]
 pub mod ktest;
-pub mod linger;
-pub mod meet;
-pub mod messages;
-pub mod ops;
-pub mod quiet;
-pub mod report;
-pub mod short;
-
-pub use dyad_machine::{
-    Platform, clock, console, cpu, cx, debug, error, fused, inbox, info, lookup, note, panic,
-    platform, view, warn,
-};
-pub use dyad_object::{memory, node, tables};
-pub use dyad_space::{copy, mapping, resolve, shootdown, supply};
+pub mod migrate;
+pub mod run_loop;
+pub mod sched;
+pub mod syscall;
 
 use dyad_shm::LayoutHash;
 
@@ -93,8 +69,8 @@ pub const LAYOUT_HASH: u64 = {
     let h: LayoutHash = dyad_shm::superblock::LAYOUT;
     let h = dyad_retype::layout(h);
     let h = dyad_captbl::layout(h);
-    let h = object::layout(h);
-    let h = inbox::layout(h);
+    let h = dyad_object::layout(h);
+    let h = dyad_machine::inbox::layout(h);
     let h = dyad_shm::clock::layout(h);
     let h = dyad_pgtbl::layout(h);
     dyad_ring::layout(h).value()

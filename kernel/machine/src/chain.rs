@@ -1,7 +1,7 @@
 //! The chain of dispatchers under the running thread: who gave this CPU to whom.
 //!
 //! It belongs to one CPU and is changed by it only. When it is changed is decided by
-//! `dyad_core::dispatch`.
+//! `dyad_core::sched::dispatch`.
 
 use core::cell::Cell;
 

@@ -29,7 +29,7 @@ pub const FIRST_CPU: CpuId = match CpuId::new(0) {
 /// State of one CPU.
 pub struct CpuLocal {
     cpu: CpuId,
-    /// The token that an invocation entered by `ENTER` of `dyad_core::entry` gets; read by arch
+    /// The token that an invocation entered by `ENTER` of `dyad_core::syscall::entry` gets; read by arch
     /// code.
     pub fast_token: Cell<u64>,
     /// Receiving ends of this CPU's inboxes, by sender node.
@@ -54,7 +54,7 @@ pub struct CpuLocal {
     /// The thread whose component this CPU holds.
     pub holding: Cell<Option<&'static Thread>>,
     /// The same thread if it may invoke, return and fault by the short way, because it has nothing in
-    /// floating-point registers; see `dyad_core::fp`.
+    /// floating-point registers; see `dyad_core::sched::fp`.
     pub short_way: Cell<Option<&'static Thread>>,
     /// The thread whose floating-point registers are in this CPU's; they are on then.
     pub fp_of: Cell<Option<&'static Thread>>,
@@ -70,7 +70,7 @@ pub struct CpuLocal {
     /// another node while the root thread waited.
     pub direct: Cell<bool>,
     /// The thread that this CPU has handed over, and is to look out for, and to which node; see
-    /// `dyad_core::linger`.
+    /// `dyad_core::migrate::spin_handoff`.
     pub lingers: Cell<Option<(&'static Thread, NodeId)>>,
     /// What it remembers of invocations.
     pub views: Views,

@@ -38,7 +38,7 @@ pub struct Operand {
     /// What it depends on, if on anything: has been alive. Whatever an operation makes of the
     /// capability depends on the same.
     pub guard: Option<GuardRef>,
-    /// What else the type keeps; see `dyad_core::ops`.
+    /// What else the type keeps; see `dyad_core::syscall::ops`.
     pub payload: [u64; 3],
 }
 

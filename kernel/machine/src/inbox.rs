@@ -20,7 +20,7 @@
 //! | not all taken: the bit is set again | it is looked at before the CPU sleeps or runs user code |
 //!
 //! Here is the sending half, and where rings and words are; what a message has its receiver do is in
-//! `dyad_core::messages`.
+//! `dyad_core::run_loop::messages`.
 //!
 //! A receiver that is slow makes the senders of messages fail with [`Error::Full`], never wait: no operation
 //! waits for another CPU, which might be waiting itself. The caller of the operation is told, and may try

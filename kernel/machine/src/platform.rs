@@ -17,7 +17,7 @@
 //!
 //! After a system call the area is *partial*: program counter, stack pointer, flags and the
 //! registers that the C convention preserves are in it. The functions `fast_syscall`, `fast_invoke`
-//! and `fast_return` of `dyad_core::entry` either return, and the arch code goes back to user
+//! and `fast_return` of `dyad_core::syscall::entry` either return, and the arch code goes back to user
 //! mode at once, or call [`Platform::complete_area`], which makes the area *full*, and end in
 //! `resume_user` like any other trap. Only full areas can be resumed, dumped or handed on.
 //!
@@ -38,7 +38,7 @@
 //! program counter and flags.
 //!
 //! Floating-point registers are not touched by any of them, but may be off afterwards: see
-//! `dyad_core::fp`.
+//! `dyad_core::sched::fp`.
 //!
 //! There is one kernel stack per CPU. Every entry from user mode starts at its top and ends in
 //! [`Platform::resume_user`] or one of its shorter forms, which do not return; no kernel state lives on the stack between
@@ -261,7 +261,7 @@ pub trait Platform: Sized + 'static {
     /// User mode may use floating-point registers of this CPU, from here on.
     fn fp_on();
     /// User mode may not: the first instruction that does traps, and arch code calls
-    /// `dyad_core::entry::fp_wanted`. CPUs start like that.
+    /// `dyad_core::syscall::entry::fp_wanted`. CPUs start like that.
     fn fp_off();
     /// Continues a thread in user mode; its area must be full. Entries from user mode save into
     /// this area until another is resumed.

@@ -20,7 +20,7 @@
 //! as well, with the frame word of their object; and empty slots.
 //!
 //! The short way is for threads with nothing in floating-point registers, which must be forgotten or
-//! kept: `dyad_core::fp`.
+//! kept: `dyad_core::sched::fp`.
 //!
 //! A kernel built with the feature `slowpath` has no views, and so no fast paths: each operation
 //! follows the chain of words ([`Views::fast`]). Programs notice nothing but time.
@@ -467,8 +467,12 @@ impl Callee {
     /// machine, [`Error::Revoked`] if there is no such space any more.
     #[inline]
     pub fn open<P: Platform>(&self, cx: &Cx) -> Result<Opened> {
-        // Before the parts: what changes later shows.
-        let generation = Seen::of(self.parts.generation());
+        // Where it runs has been read since as well: a change shows in the generation.
+        let (word, value) = self.parts.generation();
+        let generation = match lacks!("view::open::generation") {
+            false => Seen { word, value },
+            true => Seen::of(word),
+        };
         let (captbl, space) = (self.parts.captbl_root()?, self.parts.space()?);
         let place: &'static Space = find(cx.node, space, Space::KIND)?;
         Ok(Opened {

@@ -228,7 +228,7 @@ shared_struct! {
     pub struct Thread {
         /// An [`Owner`].
         pub owner: AtomicU64,
-        /// Its crossing calls under way; see `dyad_core::crossing`.
+        /// Its crossing calls under way; see `dyad_core::migrate::crossing`.
         pub crossing: AtomicU64,
         /// Bits 0 to 7: the node it left in its last hand-over, plus one; above: migrations so far. See
         /// [`leaves`](Thread::leaves).
@@ -239,11 +239,11 @@ shared_struct! {
         pub slice_end: AtomicU64,
         /// A bit for each ISA on which it has something in floating-point registers. On the others
         /// they are as at the start, whatever is in `fp`. Bits above: whether those of a side that waits
-        /// in `Migrate` are kept, and where. See `dyad_core::fp`.
+        /// in `Migrate` are kept, and where. See `dyad_core::sched::fp`.
         pub used_fp: AtomicU64,
         /// Per ISA: what there is of the thread there, see [`begun`].
         pub started: [AtomicU64; dyad_abi::ident::ISA_COUNT],
-        /// What it does where it has been handed to; see `dyad_core::handover`.
+        /// What it does where it has been handed to; see `dyad_core::migrate::handoff`.
         pub carried: [AtomicU64; 8],
         /// Its id, which no other live thread has ([`crate::ids`]); decides its stacks.
         pub id: AtomicU64,

@@ -25,8 +25,9 @@ use core::sync::atomic::Ordering;
 use dyad_abi::cap::Woken;
 use dyad_shm::FrameRef;
 
-use dyad_core::cx::Cx;
-use dyad_core::{Platform, dispatch};
+use dyad_core::sched::dispatch;
+use dyad_machine::Platform;
+use dyad_machine::cx::Cx;
 use dyad_object::endpoint::Waiter;
 use dyad_object::thread::{Owner, State, Thread};
 

@@ -21,11 +21,12 @@ use dyad_shm::{PhysAddr, PoolId};
 
 use crate::{Life, Pace};
 use dyad_audit::walk;
-use dyad_core::cx::Cx;
 use dyad_core::host::system::{System, VA, cx, frame, memory_cap, node, this};
 use dyad_core::host::{MockA64, MockX86, crash};
-use dyad_core::ops::space::supply;
-use dyad_core::{inbox, messages};
+use dyad_core::run_loop::messages;
+use dyad_core::syscall::ops::space::supply;
+use dyad_machine::cx::Cx;
+use dyad_machine::inbox;
 use dyad_object::space::Region;
 
 /// Three nodes: 0 and 2 are of one ISA, node 1 of the other.

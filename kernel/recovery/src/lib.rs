@@ -100,8 +100,8 @@ use dyad_shm::intent::Row;
 use dyad_shm::protocol::Intents;
 use dyad_shm::superblock::{NodeState, activity};
 
-use dyad_core::cx::Cx;
-use dyad_core::{Platform, clock, console, info, warn};
+use dyad_machine::cx::Cx;
+use dyad_machine::{Platform, clock, console, info, warn};
 use dyad_object::space::Space;
 use dyad_object::thread::Thread;
 

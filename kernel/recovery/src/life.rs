@@ -28,10 +28,11 @@ use dyad_shm::superblock::NodeState;
 use spin::Mutex;
 
 use crate::{Pace, Recovery};
-use dyad_core::cpu::FIRST_CPU;
-use dyad_core::cx::Cx;
-use dyad_core::cycle::{self, TICK_NS};
-use dyad_core::{Platform, clock, console, end, error, inbox, warn};
+use dyad_core::run_loop::shutdown;
+use dyad_core::run_loop::{self, TICK_NS};
+use dyad_machine::cpu::FIRST_CPU;
+use dyad_machine::cx::Cx;
+use dyad_machine::{Platform, clock, console, error, inbox, warn};
 
 /// How long a node may be without a heartbeat before others suspect it. It beats every 100 ms.
 pub const SUSPECT_NS: u64 = 2_000_000_000;
@@ -180,7 +181,7 @@ impl Life {
             .into_iter()
             .filter(|e| e.1)
         {
-            cycle::deliver::<P>(cx, number as usize);
+            run_loop::deliver::<P>(cx, number as usize);
         }
     }
 }
@@ -198,7 +199,7 @@ fn nobody_left<P: Platform>(cx: &Cx, dead: NodeId) {
     let why = format_args!("node {dead} has died while it was starting the system");
     error!(P, "{why}; ending the run");
     console::check::<P>(dyad_abi::record::name::INIT, false, why);
-    end::shut_down::<P>(node, EXIT_FAILED);
+    shutdown::shut_down::<P>(node, EXIT_FAILED);
 }
 
 /// Suspects a node, or trusts it again.

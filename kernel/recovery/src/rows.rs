@@ -15,10 +15,10 @@ use dyad_shm::superblock::QUIESCE_OFFSET;
 use dyad_shm::{FrameRef, PhysAddr, PoolId};
 
 use dyad_audit::references::table_of;
-use dyad_core::cx::Cx;
-use dyad_core::mapping::Driver;
-use dyad_core::object::kinds::{CAPTBL_LEAF, CAPTBL_ROOT};
+use dyad_machine::cx::Cx;
+use dyad_object::kinds::{CAPTBL_LEAF, CAPTBL_ROOT};
 use dyad_object::space::{CLOSING, Space};
+use dyad_space::mapping::Driver;
 
 /// Heads and sizes of the blocks whose references are to be counted.
 pub type Blocks = [Option<(FrameRef, u64)>; 2];

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | on its way to the dead node, or running there, for or within an invocation that had crossed | where it crossed: callers keep nothing in registers | returns to the last caller whose node lives, with [`Error::NodeDead`]; invocations further in are over |
 //! | on its way there to migrate, jump or load | in its frame, parked unless it jumps | returns from `Migrate`, `Jump` or `Load` with the error, on a node of the ISA it came from |
-//! | on its way there for a [crossing call](dyad_core::crossing), or within one | parked in its frame where it has called | its caller is told [`Error::NodeDead`], on a node of that ISA |
+//! | on its way there for a [crossing call](dyad_core::migrate::crossing), or within one | parked in its frame where it has called | its caller is told [`Error::NodeDead`], on a node of that ISA |
 //! | ready or waiting there | in its frame | goes on, on another node of that ISA; its wait ends |
 //! | ready or waiting there, and there is no other node of that ISA | in its frame | is stopped, and its scheduler told; it can be resumed where that ISA is again |
 //! | being configured or resumed there, or its registers looked at | in its frame, or not | as the next: what had been changed nobody knows |
@@ -32,7 +32,7 @@
 //! What is to become of a thread follows from its owner word and its frame. The state tells apart what
 //! was taken, and `carried` keeps what had been there. So the work can be repeated, by another recoverer
 //! too. Threads change nodes as always, by the owner word and a bit at a CPU of the receiver
-//! ([`dyad_core::handover`]): the receiver sets registers, because only it knows their layout.
+//! ([`dyad_core::migrate::handoff`]): the receiver sets registers, because only it knows their layout.
 //!
 //! News of threads that the dead node had in hand, between a list and a scheduler or on the way to a list,
 //! are told anew: [`doubt`] before anything else, [`tell_lost`] at the end. What it was doing to threads of
@@ -46,9 +46,12 @@ use dyad_captbl::Owner as Dead;
 use dyad_shm::FrameRef;
 use dyad_shm::frame::WeakRef;
 
-use dyad_core::cx::Cx;
-use dyad_core::handover::{NO_ENTRY, carry, what};
-use dyad_core::{Platform, crossing, dispatch, inbox, invoke};
+use dyad_core::migrate::crossing;
+use dyad_core::migrate::handoff::{NO_ENTRY, carry, what};
+use dyad_core::sched::dispatch;
+use dyad_core::syscall::invoke;
+use dyad_machine::cx::Cx;
+use dyad_machine::{Platform, inbox};
 use dyad_object::component::{Component, Entry};
 use dyad_object::endpoint;
 use dyad_object::follow;

@@ -1,7 +1,7 @@
 //! Walks over the objects of all pools, a piece at a time: a walk may stop in the middle of an object.
 
 use dyad_audit::scan::{Cursor, Next};
-use dyad_core::cx::Cx;
+use dyad_machine::cx::Cx;
 use dyad_retype::{FrameType, FrameWord, KernelKind, Use};
 use dyad_shm::frame::WeakRef;
 

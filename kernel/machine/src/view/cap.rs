@@ -90,7 +90,7 @@ impl CapView {
         self.weak.get()
     }
 
-    /// What else its type keeps; see `dyad_core::ops`.
+    /// What else its type keeps; see `dyad_core::syscall::ops`.
     #[inline(always)]
     pub fn payload(&self, n: usize) -> u64 {
         self.payload[n].get()
@@ -212,7 +212,7 @@ impl CapView {
     }
 }
 
-/// Capabilities whose operations have a short way (`dyad_core::short`).
+/// Capabilities whose operations have a short way (`dyad_core::syscall::fastpath`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Family {

@@ -2,8 +2,8 @@
 
 use dyad_abi::Error;
 use dyad_core::host::crash;
-use dyad_core::object::component::{Component, Entry};
-use dyad_core::object::find;
+use dyad_object::component::{Component, Entry};
+use dyad_object::find;
 
 use super::threads::sound;
 use super::{Trio, cpu};

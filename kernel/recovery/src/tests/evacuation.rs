@@ -6,17 +6,17 @@ use std::vec::Vec;
 
 use dyad_abi::user::TRANSLATE_PA;
 use dyad_abi::{Error, Isa};
-use dyad_core::copy::{copy_in, copy_out};
-use dyad_core::cx::Cx;
 use dyad_core::host::system::frame;
 use dyad_core::host::{MockA64, MockX86, crash};
-use dyad_core::mapping::refusal;
-use dyad_core::object::space::Supply;
-use dyad_core::ops::space::translate;
-use dyad_core::platform::FaultKind;
-use dyad_core::resolve::resolve;
+use dyad_core::syscall::ops::space::translate;
+use dyad_machine::cx::Cx;
+use dyad_machine::platform::FaultKind;
+use dyad_object::space::Supply;
 use dyad_pgtbl::{Level, Pte};
 use dyad_shm::frame::{FrameRef, WeakRef};
+use dyad_space::copy::{copy_in, copy_out};
+use dyad_space::mapping::refusal;
+use dyad_space::resolve::resolve;
 
 use super::{Trio, VA, node, this};
 

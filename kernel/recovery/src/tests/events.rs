@@ -5,8 +5,8 @@ use std::vec::Vec;
 use dyad_abi::Isa;
 use dyad_abi::cap::{Event, Woken};
 use dyad_core::host::crash;
-use dyad_core::object::thread::{Owner, State, Thread};
-use dyad_core::object::{find, ids};
+use dyad_object::thread::{Owner, State, Thread};
+use dyad_object::{find, ids};
 
 use super::threads::{Cast, RELAXED, sound};
 use super::{Trio, node};

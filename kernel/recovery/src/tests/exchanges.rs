@@ -6,13 +6,13 @@ use std::vec::Vec;
 
 use dyad_abi::Isa;
 use dyad_abi::cap::{ThreadOp, Woken};
-use dyad_core::dispatch;
-use dyad_core::handover::{carry, what};
 use dyad_core::host::{MockX86, crash};
-use dyad_core::object::component::Entry;
-use dyad_core::object::endpoint::Waiter;
-use dyad_core::object::thread::{State, Thread};
-use dyad_core::ops;
+use dyad_core::migrate::handoff::{carry, what};
+use dyad_core::sched::dispatch;
+use dyad_core::syscall::ops;
+use dyad_object::component::Entry;
+use dyad_object::endpoint::Waiter;
+use dyad_object::thread::{State, Thread};
 
 use super::threads::{Cast, RELAXED, sound, wait};
 use super::{Trio, node};

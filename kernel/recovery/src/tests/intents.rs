@@ -14,7 +14,7 @@ use dyad_shm::protocol::Intents;
 
 use super::{Trio, VA, node, this};
 use dyad_core::host::MockX86;
-use dyad_core::ops::space::map;
+use dyad_core::syscall::ops::space::map;
 
 /// Node 1 dies with this intent, and node 0 recovers it.
 fn dies_with(s: &Trio, intent: &IntentRecord) {

@@ -7,8 +7,8 @@ use dyad_shm::superblock::NodeState;
 use super::{Trio, node};
 use crate::Pace;
 use crate::life::SUSPECT_NS;
-use dyad_core::Platform;
 use dyad_core::host::MockX86;
+use dyad_machine::Platform;
 
 #[test]
 fn the_first_live_node_recovers_and_one_at_a_time() {

@@ -17,20 +17,20 @@ use dyad_shm::superblock::NodeState;
 
 use super::{Trio, VA, this};
 use crate::Pace;
-use dyad_core::cx::{Cx, Operand};
 use dyad_core::host::system::{System, memory_cap};
 use dyad_core::host::{MockA64, MockX86, crash};
-use dyad_core::mapping::{In, QuickRows, page, refusal};
-use dyad_core::object::component::Component;
-use dyad_core::object::find;
-use dyad_core::object::kinds::{CAPTBL_LEAF, CAPTBL_ROOT};
-use dyad_core::object::space::Supply;
-use dyad_core::ops::space::{link, map, reclaim, unlink, unmap};
-use dyad_core::ops::{component, memory};
-use dyad_core::platform::FaultKind;
-use dyad_core::resolve::resolve;
-use dyad_core::view::frames::{OneFrame, Range};
-use dyad_core::view::{CapView, leaf};
+use dyad_core::syscall::ops::space::{link, map, reclaim, unlink, unmap};
+use dyad_core::syscall::ops::{component, memory};
+use dyad_machine::cx::{Cx, Operand};
+use dyad_machine::platform::FaultKind;
+use dyad_machine::view::frames::{OneFrame, Range};
+use dyad_machine::view::{CapView, leaf};
+use dyad_object::component::Component;
+use dyad_object::find;
+use dyad_object::kinds::{CAPTBL_LEAF, CAPTBL_ROOT};
+use dyad_object::space::Supply;
+use dyad_space::mapping::{In, QuickRows, page, refusal};
+use dyad_space::resolve::resolve;
 use dyad_tier::size;
 
 /// What the rows of a test are about.

@@ -11,16 +11,16 @@ use dyad_shm::frame::WeakRef;
 
 use super::{Trio, cpu, node};
 use crate::Pace;
-use dyad_core::dispatch::{self, After};
-use dyad_core::fp;
-use dyad_core::handover::{carry, what};
 use dyad_core::host::{MockX86, crash, result};
-use dyad_core::invoke;
-use dyad_core::object::component::{Component, Entry};
-use dyad_core::object::endpoint::{Endpoints, Line};
-use dyad_core::object::thread::{Owner, State, Thread, begun, info};
-use dyad_core::object::{find, ids};
-use dyad_core::ops;
+use dyad_core::migrate::handoff::{carry, what};
+use dyad_core::sched::dispatch::{self, After};
+use dyad_core::sched::fp;
+use dyad_core::syscall::invoke;
+use dyad_core::syscall::ops;
+use dyad_object::component::{Component, Entry};
+use dyad_object::endpoint::{Endpoints, Line};
+use dyad_object::thread::{Owner, State, Thread, begun, info};
+use dyad_object::{find, ids};
 
 const PC: usize = 8;
 pub(super) const RELAXED: Ordering = Ordering::Relaxed;

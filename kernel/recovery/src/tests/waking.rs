@@ -4,11 +4,11 @@ use std::vec::Vec;
 
 use dyad_abi::Isa;
 use dyad_abi::cap::{Event, Woken};
-use dyad_core::dispatch;
 use dyad_core::host::{MockA64, crash};
-use dyad_core::object::endpoint::{Line, Waits};
-use dyad_core::object::thread::{State, Thread};
-use dyad_core::ops;
+use dyad_core::sched::dispatch;
+use dyad_core::syscall::ops;
+use dyad_object::endpoint::{Line, Waits};
+use dyad_object::thread::{State, Thread};
 
 use super::events::{another, told};
 use super::threads::{Cast, RELAXED, sound, wait};

@@ -93,7 +93,7 @@ const SEEDS: [Seed; 20] = [
     },
     Seed {
         name: "barrier_read_at_memory",
-        file: "kernel/core/src/meet.rs",
+        file: "kernel/core/src/run_loop/barrier.rs",
         line: "node.words.read(&node.sb.node(n).barrier)",
         under: Under::Hop,
         kind: Kind::StaleRead,
@@ -138,7 +138,7 @@ const SEEDS: [Seed; 20] = [
     },
     Seed {
         name: "threads_handed_over_in_memory",
-        file: "kernel/core/src/handover.rs",
+        file: "kernel/core/src/migrate/handoff.rs",
         line: "if !t.change(cx.words(), mine, handed)",
         under: Under::Hop,
         kind: Kind::CachedRmw,
@@ -174,7 +174,7 @@ const SEEDS: [Seed; 20] = [
     },
     Seed {
         name: "what_logs_name_dropped",
-        file: "kernel/core/src/quiet.rs",
+        file: "kernel/core/src/sched/quiet.rs",
         line: "self.cx.words().invalidate(at, len)",
         under: Under::Storm(STORM),
         kind: Kind::StaleRead,
@@ -192,7 +192,7 @@ const SEEDS: [Seed; 20] = [
     },
     Seed {
         name: "running_components_looked_at_in_rounds",
-        file: "kernel/core/src/quiet.rs",
+        file: "kernel/core/src/sched/quiet.rs",
         line: "c.parts(cx.words())",
         under: Under::Tests(&["components_run_with_the_table_that_another_node_sets"]),
         kind: Kind::StaleRead,
@@ -201,7 +201,7 @@ const SEEDS: [Seed; 20] = [
     },
     Seed {
         name: "requests_to_stop_looked_for_without_a_copy",
-        file: "kernel/core/src/ops/stop.rs",
+        file: "kernel/core/src/syscall/ops/stop.rs",
         line: "words.refresh(info, size_of_val(info) as u64);",
         under: Under::Tests(&["requests_to_stop_from_another_node_are_found"]),
         kind: Kind::StaleRead,

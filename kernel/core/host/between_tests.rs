@@ -1,0 +1,266 @@
+//! Two nodes at the same page: one does something as a whole between any two steps of the other
+//! one. By the short ways of mappings and by the long ones.
+
+use core::cell::Cell;
+use std::rc::Rc;
+
+use dyad_abi::cap::{RegionKind, TableAt};
+use dyad_abi::user::PAGE_SIZE;
+use dyad_abi::{Error, Isa, Result};
+use dyad_pgtbl::{Leaf, Level, Perms, Place, Pte};
+use dyad_shm::frame::WeakRef;
+
+use super::system::{PAIR, System, VA, cx, frame_cap, this};
+use super::{Machine, crash};
+use crate::syscall::ops::space::{translate, unlink, unmap};
+use dyad_machine::platform::FaultKind;
+use dyad_machine::view::CapView;
+use dyad_object::space::Region;
+use dyad_space::mapping::{Driver, In, NotMapped, QuickRows, page, resolve_quickly};
+
+/// More steps than any of these operations makes.
+const ENOUGH: u32 = 400;
+const PERMS: Perms = Perms::READ.union(Perms::WRITE).union(Perms::MAY_WRITE);
+
+/// Runs a test in which somebody interferes before step 0, 1, 2 ... until the test says that it
+/// was over before. What has come out is collected.
+fn everywhere<T: Ord>(test: impl Fn(u32) -> (bool, T)) -> std::collections::BTreeSet<T> {
+    let mut seen = std::collections::BTreeSet::new();
+    for steps in 0..ENOUGH {
+        let (came, outcome) = test(steps);
+        seen.insert(outcome);
+        if !came {
+            assert!(steps > 1, "it makes hardly any steps");
+            return seen;
+        }
+    }
+    panic!("it does not end");
+}
+
+/// Something another machine does meanwhile, and whether it has succeeded.
+fn meanwhile(
+    (here, there): (Machine, Machine),
+    act: impl FnOnce() -> bool + 'static,
+) -> (Rc<Cell<bool>>, impl FnOnce() + 'static) {
+    let done = Rc::new(Cell::new(false));
+    let told = done.clone();
+    let act = move || {
+        there.enter();
+        told.set(act());
+        here.enter();
+    };
+    (done, act)
+}
+
+/// What the table of an ISA says about an address.
+fn at(t: &In<'_>, isa: Isa) -> (Driver, Place, Option<Leaf>) {
+    let d = t.driver(isa).unwrap();
+    let place = d.find(VA, Level::L1).unwrap();
+    let leaf = match d.meaning(&place) {
+        Pte::Leaf(leaf) => Some(leaf),
+        _ => None,
+    };
+    (d, place, leaf)
+}
+
+/// Maps the first page of a block by one of the two ways.
+fn map(t: &In<'_>, isa: Isa, head: WeakRef, short: bool) -> bool {
+    if short {
+        let Some(known) = CapView::of_block(t.cx, &frame_cap(head, 1)) else {
+            return false;
+        };
+        let (block, pa) = known.page(head.frame.address(), 0);
+        let perms = PERMS | Perms::USER;
+        return t.near().map(isa, VA, &block, pa, perms).is_some();
+    }
+    let (d, place, _) = at(t, isa);
+    t.map(&d, &place, head, page(head.frame.address(), PERMS))
+        .is_ok()
+}
+
+/// Shows the other ISA's page by one of the two ways.
+fn show(m: Machine, space: WeakRef, isa: Isa, short: bool) -> Option<Result<()>> {
+    let c = cx(m);
+    if short {
+        let shown = resolve_quickly(c.local, isa, space.bits(), VA, FaultKind::Write);
+        return shown.map(|r| r.map(|_| ()));
+    }
+    let t = this(&c, space);
+    let (from, to) = (at(&t, isa.other()), at(&t, isa));
+    let (source, there, Some(leaf)) = from else {
+        return None;
+    };
+    let done = t.copy((&source, &there, &leaf), (&to.0, &to.1), VA);
+    Some(done.map_err(|why| match why {
+        NotMapped::Exists(_) => Error::Exists,
+        NotMapped::Refused(e) => e,
+    }))
+}
+
+fn region(m: Machine, space: WeakRef) {
+    let c = cx(m);
+    let r = Region::new(VA, PAGE_SIZE, RegionKind::Shared as u64 | 1 << 8).unwrap();
+    this(&c, space)
+        .space
+        .add_region(c.words(), c.node.id(), r)
+        .unwrap();
+}
+
+#[test]
+fn a_page_that_is_unmapped_while_it_is_shown_does_not_stay() {
+    for (isa, short) in PAIR.into_iter().flat_map(|i| [(i, true), (i, false)]) {
+        let seen = everywhere(|steps| {
+            let s = System::new(120);
+            let space = s.space();
+            s.tables(space, isa, VA, Level::L1);
+            s.tables(space, isa.other(), VA, Level::L1);
+            let (m, owner) = (s.machines[isa.index()], s.machines[isa.other().index()]);
+            region(m, space);
+            let head = s.user(0).object.unwrap();
+            assert!(map(&this(&cx(m), space), isa.other(), head, true));
+            // The owner unmaps, and then looks for copies.
+            let saw = Rc::new(Cell::new(false));
+            let sees = saw.clone();
+            let (gone, act) = meanwhile((m, owner), move || {
+                let c = cx(owner);
+                let t = this(&c, space);
+                let gone = unmap(&t, isa.other(), VA).is_ok();
+                sees.set(at(&t, isa).2.is_some());
+                gone
+            });
+            let mut shown = None;
+            let came = crash::between(steps, act, || shown = show(m, space, isa, short));
+            let c = cx(m);
+            let t = this(&c, space);
+            let here = translate(&t, isa, VA).is_ok();
+            assert_eq!(here, shown == Some(Ok(())), "{shown:?}");
+            let secret = gone.get() && here && !saw.get();
+            assert!(!secret, "a copy that the owner has not seen");
+            let entries = here as u32 + !gone.get() as u32;
+            assert_eq!(s.refs(head), entries, "references");
+            assert_eq!(c.intents().read(), None);
+            (came, here)
+        });
+        assert_eq!(seen.len(), 2, "{isa}, {short}: in each order");
+    }
+}
+
+/// Maps a page, or takes its table out.
+type Act = fn(&In<'_>, Isa, WeakRef, bool) -> bool;
+
+#[test]
+fn a_page_comes_or_its_table_goes() {
+    for (isa, short) in PAIR.into_iter().flat_map(|i| [(i, true), (i, false)]) {
+        for unlinks in [false, true] {
+            let seen = everywhere(|steps| {
+                let s = System::new(120);
+                let space = s.space();
+                let table = s.tables(space, isa, VA, Level::L1)[2];
+                let (m, other) = (s.x(), s.a());
+                let head = s.user(0).object.unwrap();
+                let both: [Act; 2] = [map, |t, isa, _, _| {
+                    unlink(t, TableAt { isa, level: 1 }, VA).is_ok()
+                }];
+                let [mine, theirs] = match unlinks {
+                    false => both,
+                    true => [both[1], both[0]],
+                };
+                // Known, with the table in place.
+                let c = cx(m);
+                let t = this(&c, space);
+                assert!(map(&t, isa, head, true));
+                t.near().unmap(isa, VA).unwrap().unwrap();
+                s.rounds();
+                let (done, act) = meanwhile((m, other), move || {
+                    let c = cx(other);
+                    theirs(&this(&c, space), isa, head, short)
+                });
+                let c = cx(m);
+                let mut ended = false;
+                let came = crash::between(steps, act, || {
+                    ended = mine(&this(&c, space), isa, head, short);
+                });
+                let (mapped, unlinked) = match unlinks {
+                    false => (ended, done.get()),
+                    true => (done.get(), ended),
+                };
+                assert!(!(mapped && unlinked), "a page in a table that is gone");
+                let refs = (s.refs(head), s.refs(table));
+                let expected = (mapped as u32, mapped as u32 + !unlinked as u32);
+                assert_eq!(refs, expected, "references");
+                (came, (mapped, unlinked))
+            });
+            assert!(seen.contains(&(true, false)), "{isa}, {short}: it comes");
+            assert!(seen.contains(&(false, true)), "{isa}, {short}: it goes");
+        }
+    }
+}
+
+#[test]
+fn the_long_way_unmaps_with_a_stamp_and_nothing_that_is_frozen() {
+    for isa in PAIR {
+        let s = System::new(120);
+        let space = s.space();
+        let table = s.tables(space, isa, VA, Level::L1)[2];
+        let head = s.user(0).object.unwrap();
+        let c = cx(s.x());
+        let t = this(&c, space);
+        assert!(map(&t, isa, head, false));
+        let unmap = || {
+            let (d, place, leaf) = at(&t, isa);
+            t.unmap(&d, &place, &leaf.unwrap())
+        };
+        for what in [head, table] {
+            c.frames().freeze(what.frame).unwrap();
+            assert_eq!(unmap().err(), Some(Error::Again));
+            assert!(at(&t, isa).2.is_some(), "it has stayed");
+            c.frames().unfreeze(what.frame).unwrap();
+        }
+        let stamp = unmap().unwrap();
+        let (d, place, _) = at(&t, isa);
+        assert_eq!(d.meaning(&place), Pte::Empty { epoch: stamp });
+        assert!(!map(&t, isa, head, false), "what was there is not quiesced");
+        s.rounds();
+        cx(s.x());
+        assert!(map(&t, isa, head, false));
+    }
+}
+
+#[test]
+fn pages_of_the_system_are_those_of_reserved_frames() {
+    let (s, isa) = (System::new(120), Isa::X86_64);
+    let space = s.space();
+    s.tables(space, isa, VA, Level::L1);
+    let head = s.user(0).object.unwrap();
+    let c = cx(s.x());
+    let t = this(&c, space);
+    let (d, place, _) = at(&t, isa);
+    let leaf = |pa| page(pa, Perms::READ);
+    let denied = t.map_reserved(&d, &place, leaf(head.frame.address()));
+    assert_eq!(denied, Err(Error::Denied));
+    let first = dyad_shm::PoolId::Local(s.x().node().id()).base();
+    assert_eq!(t.map_reserved(&d, &place, leaf(first)), Ok(()));
+}
+
+#[test]
+fn a_fault_shows_nothing_where_a_page_has_just_been() {
+    for isa in PAIR {
+        let s = System::new(120);
+        let space = s.space();
+        s.tables(space, isa, VA, Level::L1);
+        s.tables(space, isa.other(), VA, Level::L1);
+        let m = s.machines[isa.index()];
+        region(m, space);
+        let head = s.user(0).object.unwrap();
+        let c = cx(m);
+        let t = this(&c, space);
+        assert!(map(&t, isa, head, true) && map(&t, isa.other(), head, true));
+        t.near().unmap(isa, VA).unwrap().unwrap();
+        for short in [true, false] {
+            let shown = show(m, space, isa, short);
+            assert!(!matches!(shown, Some(Ok(()))), "CPUs may hold the old page");
+        }
+        s.rounds();
+        assert_eq!(show(m, space, isa, true), Some(Ok(())));
+    }
+}

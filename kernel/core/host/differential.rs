@@ -1,0 +1,575 @@
+//! Fast and slow paths do the same: random traces of system calls and faults run on two systems in step,
+//! one with fast paths and one without. Results are compared after every step, all words of memory after
+//! every trace.
+//!
+//! Not compared: words 1 to 7 of an intent that is clear (a fast path that gives up has begun and ended a
+//! row).
+
+#![allow(clippy::result_large_err)]
+
+use core::ops::Range;
+use core::sync::atomic::Ordering;
+use std::format;
+use std::string::String;
+use std::vec::Vec;
+
+use dyad_abi::cap::{
+    CapIndex, CapType, CaptblOp, ComponentOp, FrameOp, INTROSPECT, LEAF_SLOTS, LivenessOp,
+    MAP_WRITE, MemoryOp, ObjectKind, ReceiveOp, RegionKind, Rights, SendOp, SpaceOp, TableAt,
+    ThreadOp, call_word,
+};
+use dyad_abi::user::PAGE_SIZE;
+use dyad_abi::{Isa, NodeId};
+use dyad_captbl::{Contents, GuardRef, SlotPlace};
+use dyad_pgtbl::Perms;
+use dyad_retype::{Order, Use};
+use dyad_shm::PoolId;
+use dyad_shm::frame::WeakRef;
+use dyad_tier::size;
+use fastrand::Rng;
+
+use super::ktests::joined;
+use super::system::PAIR;
+use super::{Left, Machine, MockX86, World, result, trap};
+use crate::ktest::rig::{Rig, behind};
+use crate::ktest::{Cx, run_here, spaces};
+use crate::syscall::entry::user_fault;
+use crate::syscall::ops;
+use dyad_machine::console::INTERVAL_NS;
+use dyad_machine::platform::{FaultKind, UserFault};
+use dyad_object::thread::{Owner, State, Thread, begun};
+use dyad_space::mapping::page;
+
+/// Frames of a pool.
+const FRAMES: u64 = 1024;
+/// Steps of a trace: after these most objects are gone.
+const STEPS: usize = 400;
+/// Where pages are. What a CPU remembers of a table is found by bits 21 to 24 of the address: the second
+/// is remembered in the place of the first.
+const BASES: [u64; 3] = [0x4000_0000, 0x4000_0000 + (16 << 21), 0x4020_0000];
+/// Pages at each that the steps use.
+const PAGES: u64 = 6;
+/// Frames that the steps retype.
+const RAW: u64 = 16;
+/// The second leaf of the table: its slots are remembered in the place of those of the first.
+const FAR: u32 = 16;
+
+/// One step of a trace.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A system call with this word: an operation, an invocation, or the end of one.
+    Call(u64, [u64; 5]),
+    /// A fault in user mode.
+    Fault(u64, FaultKind),
+    /// A round of quiescence.
+    Round,
+}
+
+/// What a step led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Outcome {
+    left: Left,
+    result: (u64, u64),
+    /// What the CPU holds then.
+    component: u64,
+    space: u64,
+}
+
+/// Indices of the capabilities that steps name.
+struct Scene {
+    /// By type; the last few are free slots.
+    tables: Vec<u64>,
+    spaces: Vec<u64>,
+    components: Vec<u64>,
+    sinvs: Vec<u64>,
+    memory: Vec<u64>,
+    frames: Vec<u64>,
+    liveness: Vec<u64>,
+    receive: Vec<u64>,
+    send: Vec<u64>,
+    threads: Vec<u64>,
+    page_tables: Vec<u64>,
+    free: Vec<u64>,
+    thread: &'static Thread,
+    /// Runs when nobody else does: the CPU never sleeps.
+    root: WeakRef,
+}
+
+fn n(cap: CapIndex) -> u64 {
+    cap.get().into()
+}
+
+impl Scene {
+    fn new(rig: &Rig<'_>) -> dyad_abi::Result<Scene> {
+        spaces::furnish(rig, rig.space)?;
+        let k = &rig.k;
+        let far = rig.object(ObjectKind::CaptblLeaf)?;
+        rig.hang(FAR, far)?;
+        let (component, _, leaf) = rig.other_component()?;
+        let put = |at: u64, cap: Contents| {
+            let place = SlotPlace::new(far, (at % u64::from(LEAF_SLOTS)) as u32).unwrap();
+            ops::captbl::activate(k, place, &cap).map(|()| at)
+        };
+        let spare = rig.object(ObjectKind::CaptblLeaf)?;
+        let space = rig.cap(ObjectKind::Space, rig.space, Rights::ALL)?;
+        let tables = [rig.root, rig.leaf, far, spare, leaf]
+            .into_iter()
+            .enumerate()
+            .map(|(i, t)| {
+                let kind = match i {
+                    0 => ObjectKind::CaptblRoot,
+                    _ => ObjectKind::CaptblLeaf,
+                };
+                rig.cap(kind, t, Rights::ALL).map(n)
+            })
+            .collect::<Result<_, _>>()?;
+        let components = [rig.component, component];
+        let components = components
+            .into_iter()
+            .map(|c| rig.cap(ObjectKind::Component, c, Rights::ALL).map(n))
+            .collect::<Result<_, _>>()?;
+        let sinvs = [(component, 7), (rig.component, 8)]
+            .into_iter()
+            .map(|(c, badge)| rig.sinv(c, 0x4100_1000, badge).map(n))
+            .collect::<Result<_, _>>()?;
+        // The other component calls back.
+        let back = Contents {
+            ty: CapType::Sinv,
+            rights: Rights::ALL,
+            object: Some(rig.component),
+            guard: None,
+            payload: [0x4100_2000, 9, 0],
+        };
+        let place = SlotPlace::new(leaf, 10).unwrap();
+        ops::captbl::activate(k, place, &back)?;
+        let raw = rig.take(Order::new(RAW.ilog2().into()).unwrap(), None)?;
+        let mut memory = Vec::new();
+        for (first, frames, rights) in [
+            (0, RAW, Rights::ALL),
+            (4, 4, Rights::ALL),
+            (0, RAW, MemoryOp::RetypeUser.right()),
+        ] {
+            memory.push(n(rig.memory(behind(raw.frame, first)?, frames, rights)?));
+        }
+        let liveness = rig.object(ObjectKind::Liveness)?;
+        let guard = GuardRef::new(liveness, 3, 0).unwrap();
+        let mut frames = Vec::new();
+        let block = rig.take(Order::new(3).unwrap(), Some(Use::User))?;
+        let all = FrameOp::Map.right().or(FrameOp::Write.right());
+        for (object, payload, rights, guard) in [
+            (rig.user()?, [0, 1, 0], Rights::ALL, None),
+            (rig.user()?, [0, 1, 0], all, None),
+            (rig.user()?, [0, 1, 0], FrameOp::Map.right(), None),
+            (rig.user()?, [0, 1, 0], Rights::ALL, Some(guard)),
+            (block, [0, 8, 0], Rights::ALL, None),
+            (block, [2, 3, 0], Rights::ALL, None),
+        ] {
+            let cap = rig.put_guarded(CapType::Frame, rights, Some(object), payload, guard)?;
+            frames.push(n(cap));
+        }
+        let frame = Contents {
+            ty: CapType::Frame,
+            rights: Rights::ALL,
+            object: Some(rig.user()?),
+            guard: None,
+            payload: [0, 1, 0],
+        };
+        // Remembered in the place of others: 1,024 and 64 slots apart.
+        let first = u64::from(FAR) * u64::from(LEAF_SLOTS);
+        frames.push(put(first + frames[0], frame)?);
+        let ends = rig.object(ObjectKind::Endpoints)?;
+        let receive = [[0, 64, 0], [20, 2, 0]]
+            .into_iter()
+            .map(|part| {
+                rig.put(CapType::Receive, Rights::ALL, Some(ends), part)
+                    .map(n)
+            })
+            .collect::<Result<_, _>>()?;
+        let send = [[20, 4, 0], [21, 1, 0], [22, 1, 0]]
+            .into_iter()
+            .map(|to| rig.put(CapType::Send, Rights::ALL, Some(ends), to).map(n))
+            .collect::<Result<_, _>>()?;
+        let entries = [[0, 512, 0], [3, 1, 0]]
+            .into_iter()
+            .map(|part| {
+                rig.put(CapType::Liveness, Rights::ALL, Some(liveness), part)
+                    .map(n)
+            })
+            .collect::<Result<_, _>>()?;
+        let mut threads = Vec::new();
+        for state in [State::Stopped, State::Ready] {
+            let t = rig.thread_of(rig.component, state)?;
+            rig.as_thread(t)?
+                .scheduler
+                .store(ends.bits(), Ordering::Relaxed);
+            threads.push(n(rig.cap(ObjectKind::Thread, t, Rights::ALL)?));
+        }
+        let mut page_tables = Vec::new();
+        for kind in [
+            ObjectKind::PageTableX86L1,
+            ObjectKind::PageTableX86L2,
+            ObjectKind::PageTableA64L1,
+            ObjectKind::PageTableA64L1,
+        ] {
+            page_tables.push(n(rig.new_cap(kind)?.0));
+        }
+        // Tables for most of the addresses.
+        let mapped = rig.user()?;
+        for (isa, base) in [
+            (Isa::X86_64, BASES[0]),
+            (Isa::X86_64, BASES[1]),
+            (Isa::Aarch64, BASES[0]),
+            (Isa::Aarch64, BASES[2]),
+        ] {
+            let leaf = page(mapped.frame.address(), Perms::READ);
+            spaces::map(rig, rig.space, isa, base + 100 * PAGE_SIZE, leaf)?;
+        }
+        let kind = RegionKind::Anonymous as u64 | 1 << 8;
+        spaces::region(k, rig.space, BASES[0], 4 * PAGE_SIZE, kind)?;
+        let kind = RegionKind::Shared as u64 | 1 << 8;
+        spaces::region(k, rig.space, BASES[2], 3 * PAGE_SIZE, kind)?;
+        let last = n(rig.free_slot());
+        Ok(Scene {
+            tables,
+            spaces: [n(space)].into(),
+            components,
+            sinvs,
+            memory,
+            frames,
+            liveness: entries,
+            receive,
+            send,
+            threads,
+            page_tables,
+            free: (last..last + 6).chain([first + last, first + 64]).collect(),
+            thread: rig.as_thread(rig.thread)?,
+            root: rig.thread_of(rig.component, State::Ready)?,
+        })
+    }
+
+    fn any<'a>(&'a self, rng: &mut Rng) -> &'a [u64] {
+        let all = [
+            &self.tables,
+            &self.spaces,
+            &self.components,
+            &self.sinvs,
+            &self.memory,
+            &self.frames,
+            &self.liveness,
+            &self.receive,
+            &self.send,
+            &self.threads,
+            &self.page_tables,
+            &self.free,
+        ];
+        all[rng.usize(..all.len())]
+    }
+
+    /// An operation on a capability of a kind, with arguments that it mostly takes.
+    fn step(&self, rng: &mut Rng) -> Step {
+        let one = |rng: &mut Rng, of: &[u64]| of[rng.usize(..of.len())];
+        let va = |rng: &mut Rng| {
+            let base = BASES[rng.usize(..BASES.len())];
+            base + rng.u64(..PAGES) * PAGE_SIZE
+        };
+        let at = |rng: &mut Rng| {
+            let isa = if rng.bool() {
+                Isa::X86_64
+            } else {
+                Isa::Aarch64
+            };
+            let level = if rng.u8(..8) == 0 { rng.u8(1..5) } else { 1 };
+            TableAt { isa, level }.bits()
+        };
+        let slot = |rng: &mut Rng| match rng.u8(..3) {
+            0 => one(rng, &self.free),
+            1 => rng.u64(..64),
+            _ => {
+                let of = self.any(rng);
+                one(rng, of)
+            }
+        };
+        let call =
+            |cap: u64, op: u32, a: [u64; 5]| Step::Call(call_word(CapIndex(cap as u32), op), a);
+        let table = |rng: &mut Rng| one(rng, &self.tables[..self.tables.len().min(3)]);
+        let space = self.spaces[0];
+        match rng.u8(..100) {
+            0..14 => {
+                let (t, v, f) = (at(rng), va(rng), one(rng, &self.frames));
+                let first = rng.u64(..4).saturating_sub(1);
+                let how = [0, MAP_WRITE, MAP_WRITE, 2, 5][rng.usize(..5)];
+                call(space, SpaceOp::Map as u32, [t, v, f, first, how])
+            }
+            14..24 => call(space, SpaceOp::Unmap as u32, [at(rng), va(rng), 0, 0, 0]),
+            24..28 => {
+                let a = [at(rng), va(rng), rng.u64(..4), 0, 0];
+                call(space, SpaceOp::Protect as u32, a)
+            }
+            28..44 => {
+                let kind = [FaultKind::Read, FaultKind::Write, FaultKind::Execute];
+                Step::Fault(va(rng), kind[rng.usize(..3)])
+            }
+            44..54 => {
+                let (t, to) = (table(rng), slot(rng));
+                let of = self.any(rng);
+                let from = one(rng, of);
+                let rights = [u32::MAX, u32::MAX, 3, 0][rng.usize(..4)];
+                let part = if rng.u8(..6) == 0 { [0, 1] } else { [0, 0] };
+                let a = [to, from, rights.into(), part[0], part[1]];
+                call(t, CaptblOp::CopyIn as u32, a)
+            }
+            54..60 => call(
+                table(rng),
+                CaptblOp::Deactivate as u32,
+                [slot(rng), 0, 0, 0, 0],
+            ),
+            60..72 => {
+                let m = one(rng, &self.memory);
+                let at = rng.u64(..RAW + 1);
+                match rng.u8(..8) {
+                    0..3 => call(m, MemoryOp::RetypeUser as u32, [at, rng.u64(..2), 0, 0, 0]),
+                    3..5 => call(
+                        m,
+                        MemoryOp::RetypeKernel as u32,
+                        [at, rng.u64(..17), 0, 0, 0],
+                    ),
+                    5 => call(m, MemoryOp::Inspect as u32, [at, 0, 0, 0, 0]),
+                    _ => call(m, MemoryOp::RetypeUntyped as u32, [at, 0, 0, 0, 0]),
+                }
+            }
+            72..76 => call(one(rng, &self.send), SendOp::Send as u32, [0; 5]),
+            76..80 => {
+                // Mostly what is there now.
+                let until = u64::from(rng.u8(..8) != 0);
+                let a = [20 + rng.u64(..4), until, 0, 0, 0];
+                let a = if rng.bool() {
+                    a
+                } else {
+                    [rng.u64(..3), 1, 0, 0, 0]
+                };
+                call(one(rng, &self.receive), ReceiveOp::Receive as u32, a)
+            }
+            80..82 => {
+                let a = [rng.u64(..5), 0, 0, 0, 0];
+                call(one(rng, &self.liveness), LivenessOp::Revoke as u32, a)
+            }
+            82..86 => Step::Call(
+                [self.sinvs[0], self.sinvs[1], 10][rng.usize(..3)],
+                [1, 2, 3, 4, 5],
+            ),
+            86..90 => Step::Call(0, [rng.u64(..2), 6, 7, 8, 9]),
+            90..92 => Step::Round,
+            92 => {
+                let op = [
+                    ThreadOp::Dispatch,
+                    ThreadOp::Stop,
+                    ThreadOp::Resume,
+                    ThreadOp::Jump,
+                ];
+                call(one(rng, &self.threads), op[rng.usize(..4)] as u32, [0; 5])
+            }
+            93 => {
+                let op = [
+                    SpaceOp::Harvest,
+                    SpaceOp::Translate,
+                    SpaceOp::Unlink,
+                    SpaceOp::Link,
+                ];
+                let a = [at(rng), va(rng), one(rng, &self.page_tables), 0, 0];
+                call(space, op[rng.usize(..4)] as u32, a)
+            }
+            94 => {
+                let op = [ComponentOp::SetFaultHandler, ComponentOp::SetHome];
+                let a = [one(rng, &self.sinvs), 0, 0, 0, 0];
+                call(one(rng, &self.components), op[rng.usize(..2)] as u32, a)
+            }
+            _ => {
+                let of = self.any(rng);
+                let cap = one(rng, of);
+                let any = |rng: &mut Rng| match rng.u8(..5) {
+                    0 => rng.u64(..),
+                    1 => slot(rng),
+                    2 => va(rng),
+                    3 => 1 << rng.u8(..64),
+                    _ => rng.u64(..4),
+                };
+                let a = core::array::from_fn(|_| any(rng));
+                let op = match rng.u8(..10) {
+                    0 => INTROSPECT,
+                    1 => rng.u32(..64),
+                    _ => rng.u32(..15),
+                };
+                call(cap, op, a)
+            }
+        }
+    }
+}
+
+/// One of the two systems.
+struct Side<'a> {
+    m: Machine,
+    rig: &'a Rig<'a>,
+    scene: Scene,
+}
+
+impl Side<'_> {
+    fn step(&self, step: Step) -> Option<Outcome> {
+        self.m.enter();
+        let (m, t) = (self.m, self.scene.thread);
+        let left = match step {
+            Step::Round => {
+                self.rig.round().ok()?;
+                return None;
+            }
+            Step::Call(word, a) => {
+                let area = t.regs(Isa::X86_64);
+                super::put(area, super::PARTIAL, [1]);
+                m.kernel(|| trap::<MockX86>(area, word, a))
+            }
+            Step::Fault(address, kind) => {
+                let fault = UserFault {
+                    kind,
+                    address,
+                    raw: 0,
+                };
+                m.kernel(|| user_fault::<MockX86>(t.regs(Isa::X86_64), fault))
+            }
+        };
+        let local = m.local();
+        let outcome = Outcome {
+            left,
+            result: result::<MockX86>(t),
+            component: local.component.get(),
+            space: local.space.get(),
+        };
+        if !self.rig.runs(self.rig.thread) {
+            self.again();
+        }
+        Some(outcome)
+    }
+
+    /// The thread of the rig runs again, in its component, whatever has become of it; nobody else runs.
+    fn again(&self) {
+        let (rig, t) = (self.rig, self.scene.thread);
+        rig.stand_down();
+        for word in [&t.depth, &t.fault, &t.event, &t.result] {
+            word.store(0, Ordering::Relaxed);
+        }
+        let component = rig.component.bits();
+        t.component.store(component, Ordering::Relaxed);
+        t.started[Isa::X86_64.index()].store(begun::HERE, Ordering::Relaxed);
+        let owner = |state| Owner {
+            state,
+            node: self.m.node().id(),
+            incarnation: 1,
+            seq: 0,
+        };
+        t.owner
+            .store(owner(State::Running).bits(), Ordering::Relaxed);
+        let root = rig.as_thread(self.scene.root).unwrap();
+        root.owner
+            .store(owner(State::Ready).bits(), Ordering::Relaxed);
+        let roots = &self.m.node().roots;
+        roots[0].store(self.scene.root.bits(), Ordering::Relaxed);
+        rig.run(rig.thread).unwrap();
+    }
+}
+
+/// Words of memory that differ: where they are, and what they are.
+fn differences(a: &Side<'_>, b: &Side<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    let intents = a.rig.k.intents().line();
+    let mut pools: Vec<PoolId> = (0..PAIR.len() as u64)
+        .map(|i| PoolId::Local(NodeId::new(i).unwrap()))
+        .collect();
+    pools.push(PoolId::Cxl);
+    for pool in pools {
+        let size = a.m.node().map.size(pool);
+        for at in (0..size).step_by(8) {
+            let pa = pool.base().add(at);
+            let x = super::word(a.m.node(), pa).load(Ordering::Relaxed);
+            let y = super::word(b.m.node(), pa).load(Ordering::Relaxed);
+            let of_intent = pa.0 & !63 == intents.0 && pa.0 != intents.0;
+            if x != y && !of_intent {
+                found.push(format!(
+                    "{pa:?} ({pool:?} + {at:#x}): {x:#x}, slowly {y:#x}"
+                ));
+            }
+        }
+    }
+    found
+}
+
+/// Runs a trace on both; memory is compared after the last step, or after each.
+fn trace(seed: u64, each: bool) -> Result<(), String> {
+    let worlds = [World::new(&PAIR, FRAMES), World::new(&PAIR, FRAMES)];
+    let machines = [0, 1].map(|i| joined::<MockX86>(&worlds[i], 0));
+    let mut found = Ok(());
+    let both = |fast: &Cx<'_>| {
+        machines[0].enter();
+        let rig = Rig::new(fast)?;
+        let a = Side {
+            m: machines[0],
+            rig: &rig,
+            scene: Scene::new(&rig)?,
+        };
+        machines[1].enter();
+        run_here::<MockX86>(machines[1].node(), |slow| {
+            let rig = Rig::new(slow)?;
+            let b = Side {
+                m: machines[1],
+                rig: &rig,
+                scene: Scene::new(&rig)?,
+            };
+            b.m.local().views.set_slow(true);
+            found = in_step(&a, &b, seed, each);
+            Ok(None)
+        })
+    };
+    machines[0].enter();
+    super::ktests::passes::<MockX86>(run_here::<MockX86>(machines[0].node(), both));
+    found
+}
+
+fn in_step(a: &Side<'_>, b: &Side<'_>, seed: u64, each: bool) -> Result<(), String> {
+    for side in [a, b] {
+        side.m.enter();
+        side.again();
+    }
+    // The paths look at the clock differently often.
+    super::stop_time();
+    let mut rng = Rng::with_seed(seed);
+    for n in 0..STEPS {
+        let step = a.scene.step(&mut rng);
+        // Reports of faults have a budget by time, which all tests share.
+        super::pass_time(INTERVAL_NS);
+        let outcomes = [a.step(step), b.step(step)];
+        let at = || format!("seed {seed}, step {n}: {step:x?}");
+        if outcomes[0] != outcomes[1] {
+            return Err(format!("{}\n{outcomes:#x?}", at()));
+        }
+        if each || n + 1 == STEPS {
+            let found = differences(a, b);
+            if !found.is_empty() {
+                return Err(format!("{}, {outcomes:x?}\n{found:#?}", at()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs traces; of one that differs it is told after which step.
+fn traces(seeds: Range<u64>) {
+    for seed in seeds {
+        if let Err(why) = trace(seed, false) {
+            panic!("{}", trace(seed, true).err().unwrap_or(why));
+        }
+    }
+}
+
+/// In the tier `long` a million steps.
+#[test]
+fn fast_and_slow_paths_do_the_same() {
+    let steps: u64 = size(8_000, 80_000, 1_000_000);
+    traces(0..steps.div_ceil(STEPS as u64));
+}

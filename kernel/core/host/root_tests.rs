@@ -1,0 +1,96 @@
+//! Root threads: the thread that a CPU runs when nobody else does, comes, waits, goes away and is
+//! replaced.
+
+// Outcomes of in-kernel tests carry their text.
+#![allow(clippy::result_large_err)]
+
+use dyad_abi::NodeId;
+use dyad_abi::cap::{CapType, HardwareOp, ObjectKind, ReceiveOp, Rights};
+
+use super::thread_tests::{ENTRY, interrupt, op, solo, thread};
+use super::{Left, MockX86, result};
+use dyad_object::thread::{Owner, State, Thread};
+
+#[test]
+fn cpus_without_a_thread_sleep_and_take_their_root_thread() {
+    solo::<MockX86>(|rig, m| {
+        let (_, t) = thread(rig, None, 3);
+        rig.k.local.thread.set(None);
+        assert_eq!(interrupt::<MockX86>(m), Left::Asleep);
+        crate::sched::dispatch::set_root::<MockX86>(&rig.k, rig.k.cpu(), t)?;
+        assert_eq!(interrupt::<MockX86>(m), Left::User(ENTRY));
+        assert!(core::ptr::eq(rig.k.local.thread.get().unwrap(), t));
+        Ok(None)
+    });
+}
+
+/// A CPU whose root thread is ready elsewhere has nobody to run, and must not stay awake for it.
+#[test]
+fn cpus_sleep_while_their_root_thread_is_elsewhere() {
+    solo::<MockX86>(|rig, m| {
+        let (_, t) = thread(rig, None, 3);
+        rig.k.local.thread.set(None);
+        crate::sched::dispatch::set_root::<MockX86>(&rig.k, rig.k.cpu(), t)?;
+        let here = t.owner(rig.k.words()).unwrap();
+        assert!(crate::sched::dispatch::root_ready(&rig.k));
+        let elsewhere = Owner {
+            node: NodeId::new(1).unwrap(),
+            ..here
+        };
+        assert!(t.change(rig.k.words(), here, elsewhere));
+        assert!(!crate::sched::dispatch::root_ready(&rig.k));
+        assert_eq!(interrupt::<MockX86>(m), Left::Asleep);
+        assert!(t.change(rig.k.words(), elsewhere, here));
+        assert_eq!(interrupt::<MockX86>(m), Left::User(ENTRY));
+        Ok(None)
+    });
+}
+
+/// A thread that gives its own CPU to another goes on until it waits; then it is nobody's root.
+#[test]
+fn root_threads_that_are_replaced_give_way_when_they_wait() {
+    solo::<MockX86>(|rig, m| {
+        let (ends, _) = rig.new_cap(ObjectKind::Endpoints)?;
+        let hardware = rig.put(CapType::Hardware, Rights::ALL, None, [0; 3])?;
+        let (_, first) = thread(rig, None, 3);
+        let (cap, second) = thread(rig, None, 4);
+        rig.k.local.thread.set(None);
+        crate::sched::dispatch::set_root::<MockX86>(&rig.k, rig.k.cpu(), first)?;
+        interrupt::<MockX86>(m);
+        let start = op(hardware, HardwareOp::StartCpu as u64);
+        let left = m.call::<MockX86>(first, start, &[0, cap.get().into()]);
+        assert_eq!(left, Left::User(ENTRY + 4), "it goes on");
+        assert_eq!(result::<MockX86>(first), (0, 0));
+        let receive = op(ends, ReceiveOp::Receive as u64);
+        assert_eq!(
+            m.call::<MockX86>(first, receive, &[0, 0]),
+            Left::User(ENTRY)
+        );
+        assert!(core::ptr::eq(rig.k.local.thread.get().unwrap(), second));
+        let state = |t: &Thread| t.owner(rig.k.words()).unwrap().state;
+        assert_eq!(
+            (state(first), state(second)),
+            (State::Blocked, State::Running)
+        );
+        Ok(None)
+    });
+}
+
+#[test]
+fn root_threads_wait_until_their_deadline() {
+    solo::<MockX86>(|rig, m| {
+        let (ends, _) = rig.new_cap(ObjectKind::Endpoints)?;
+        let (_, t) = thread(rig, None, 3);
+        rig.k.local.thread.set(None);
+        crate::sched::dispatch::set_root::<MockX86>(&rig.k, rig.k.cpu(), t)?;
+        interrupt::<MockX86>(m);
+        let until = dyad_machine::clock::now::<MockX86>().0 + 10_000_000;
+        let receive = op(ends, ReceiveOp::Receive as u64);
+        assert_eq!(m.call::<MockX86>(t, receive, &[0, until]), Left::Asleep);
+        // The clock of these machines goes on with every look at it.
+        while dyad_machine::clock::now::<MockX86>().0 < until {}
+        assert!(matches!(interrupt::<MockX86>(m), Left::User(_)));
+        assert_eq!(result::<MockX86>(t), (0, 0), "nothing has come");
+        Ok(None)
+    });
+}

@@ -1,0 +1,79 @@
+//! Threads that are stopped, resumed, and wait again while a CPU still has an older wait of theirs in hand.
+
+// Outcomes of in-kernel tests carry their text.
+#![allow(clippy::result_large_err)]
+
+use core::cell::Cell;
+use core::sync::atomic::Ordering;
+use std::rc::Rc;
+
+use dyad_abi::Error;
+use dyad_abi::cap::ThreadOp;
+
+use super::race_tests::{Ends, at_each_step, call};
+use super::{MockX86, crash};
+use crate::sched::dispatch;
+use crate::syscall::ops;
+use dyad_object::endpoint::Endpoints;
+use dyad_object::follow;
+use dyad_object::thread::State;
+
+/// `Stop` takes the thread off its endpoint at its end: if the thread waits there again by then, it is not left asleep
+/// where nobody finds it.
+#[test]
+fn threads_that_wait_again_while_they_are_stopped_are_found_or_woken() {
+    let again = Rc::new(Cell::new(0));
+    at_each_step(|rig, steps| {
+        let ends = Ends::new(rig);
+        let (cap, _, t) = ends.waiting(rig);
+        let (k, line) = (rig.k, ends.line(rig));
+        let waits_again = again.clone();
+        let ends = Rc::new(ends);
+        let then = ends.clone();
+        let act = move || {
+            let resumed = ops::thread::dispatch::<MockX86>(&k, t, ThreadOp::Resume as u64, [0; 5]);
+            if resumed.is_ok() && call(&k, cap, ThreadOp::Dispatch as u32, &[0, 0]).is_ok() {
+                then.wait(&k);
+                waits_again.set(waits_again.get() + 1);
+            }
+        };
+        let came = crash::between(steps, act, || {
+            let _ = ops::thread::dispatch::<MockX86>(&rig.k, t, ThreadOp::Stop as u64, [0; 5]);
+        });
+        let owner = t.owner(rig.k.words()).unwrap();
+        let waiter = line.waiter.load(Ordering::Relaxed);
+        assert_eq!(
+            owner.state == State::Blocked,
+            waiter != 0,
+            "step {steps}: {owner:?}"
+        );
+        came
+    });
+    assert!(again.get() > 0, "it has never waited again");
+}
+
+#[test]
+fn a_thread_whose_owner_word_has_changed_is_no_waiter() {
+    at_each_step(|rig, _| {
+        let ends = Ends::new(rig);
+        let (_, _, t) = ends.thread(rig, State::Ready);
+        let owner = t.owner(rig.k.words()).unwrap();
+        let line = ends.line(rig);
+        let slept = dispatch::sleep_at(&rig.k, t, owner.with(State::Running), line);
+        assert_eq!(slept, Err(Error::Corrupt));
+        assert_eq!(line.waiter.load(Ordering::Relaxed), 0, "it waits");
+        assert_eq!(t.owner(rig.k.words()), Some(owner));
+        false
+    });
+}
+
+#[test]
+fn a_word_that_is_no_reference_leads_nowhere() {
+    at_each_step(|rig, _| {
+        for word in [u64::MAX, 0xffff_ffff] {
+            let found = follow::<Endpoints>(rig.cx.node, word, Endpoints::KIND);
+            assert_eq!(found.err(), Some(Error::NotFound), "{word:#x}");
+        }
+        false
+    });
+}

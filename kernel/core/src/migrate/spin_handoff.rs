@@ -1,0 +1,336 @@
+//! CPUs that have handed a thread over for an invocation, a call or a jump, and look out for it for a
+//! little while: what has been called is mostly short, and nothing is shorter than finding the thread here
+//! again, with its component, its dispatchers and its slice as they were.
+//!
+//! ```text
+//!              hand over: owner TRANSIT(n)            owner TRANSIT(here): taken
+//!   runs t ─────────────────────────────▶ LINGERS ──────────────────────────────▶ runs t
+//!                                            │ something else comes in, or the time is up
+//!                                            ▼
+//!                           the dispatcher goes on and is told that t has left
+//! ```
+//!
+//! While it lingers, a CPU says so with the thread's address in its `activity`. Who hands it just that
+//! thread need not tell it: neither message nor doorbell.
+//!
+//! The protocol and its orderings are in [`dyad_ring::linger`]. Here is who does it, and what for.
+//!
+//! No other thread of this CPU's scheduler runs meanwhile, so the wait is short ([`LINGER_NS`]), and ends
+//! at once if anything comes in. Threads on a time budget are not waited for. Only where caches are
+//! coherent: elsewhere looking at a word costs more than the message.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_abi::cap::Stopped;
+use dyad_abi::marker::Marker;
+use dyad_abi::{CpuId, NodeId};
+use dyad_ring::linger;
+use dyad_shm::superblock::{CpuEntry, NodeWord, activity};
+
+use crate::migrate::handoff::{self, what};
+use crate::migrate::{crossing, jump};
+use crate::run_loop;
+use crate::sched::dispatch;
+use dyad_machine::cx::Cx;
+use dyad_machine::{Platform, inbox};
+use dyad_object::memory::{CoherentWords, look_coherent};
+use dyad_object::thread::{Owner, State, Thread};
+
+/// How long a CPU lingers at least: as long as an idle one polls before it sleeps.
+pub const LINGER_NS: u64 = 20_000;
+/// Looks between two looks at the clock.
+const LOOKS: u32 = 64;
+/// How often it looks at the clock at least: on machines that are slow for their clock, as under a
+/// simulator, others take their time, too.
+const ROUNDS: u32 = 64;
+
+/// What changes in an owner word when a thread in transit is taken to run.
+const TAKEN: u64 = State::Transit as u64 ^ State::Running as u64;
+
+/// What a CPU that lingers for a thread says in its `activity`.
+#[inline(always)]
+pub(crate) fn doing(t: &'static Thread) -> u64 {
+    activity::lingering(core::ptr::from_ref(t) as u64)
+}
+
+/// Whether the CPU of a thread that is about to be handed over may look out for it.
+#[inline]
+pub(crate) fn may(cx: &Cx, t: &Thread) -> bool {
+    cx.words().is_coherent() && t.budget.load(Ordering::Relaxed) == 0
+}
+
+/// Whether a CPU of node `to` lingers for a thread that has just been handed to that node: it sees the owner
+/// word by itself, and need not be told. `was` is the state word of the node from before the hand-over. If it
+/// is another one by now, the node may have been recovered before the owner word said whose the thread is.
+#[inline]
+pub(crate) fn is_awaited(cx: &Cx, t: &'static Thread, to: NodeId, was: NodeWord) -> bool {
+    let Some(words) = cx.words().if_coherent() else {
+        return false;
+    };
+    let activity = |cpu| &cx.node.sb.cpu(to, cpu).activity;
+    CpuId::first(cx.node.params.cpus)
+        .find(|&cpu| look_coherent(activity(cpu)) == doing(t))
+        .is_some_and(|cpu| {
+            linger::is_awaited(&Direct(words), activity(cpu), doing(t))
+                && (look_coherent(&cx.node.sb.node(to).state) == was.bits()
+                    || lacks!("spin_handoff::is_awaited::node"))
+        })
+}
+
+/// Words of coherent memory, as [`dyad_ring::linger`] wants them.
+struct Direct(CoherentWords);
+
+impl linger::Words for Direct {
+    type Word = &'static AtomicU64;
+
+    #[inline(always)]
+    fn load(&self, at: &'static AtomicU64) -> u64 {
+        look_coherent(at)
+    }
+
+    #[inline(always)]
+    fn store(&self, at: &'static AtomicU64, value: u64) {
+        self.0.store_relaxed(at, value);
+    }
+
+    #[inline(always)]
+    fn exchange(&self, at: &'static AtomicU64, old: u64, new: u64) -> bool {
+        self.0.exchange(at, old, new)
+    }
+
+    #[inline(always)]
+    fn fence(&self) {
+        self.0.fence();
+    }
+}
+
+/// How a thread is handed to a CPU of another ISA that most likely lingers for it: all that has been looked
+/// at before, and is as it has to be.
+pub(crate) struct Way {
+    words: CoherentWords,
+    to: NodeId,
+    cpu: CpuId,
+    /// The state word of that node, and what it said.
+    node: &'static AtomicU64,
+    state: u64,
+    /// What that CPU does.
+    peer: &'static AtomicU64,
+    /// The owner word as it is, and as it is to become.
+    mine: u64,
+    handed: u64,
+}
+
+impl Way {
+    /// The way of the running thread to a CPU of a node. `None` if anything is not as expected; nothing has
+    /// changed then.
+    #[inline(always)]
+    pub fn find(cx: &Cx, t: &'static Thread, (to, cpu): (NodeId, CpuId)) -> Option<Way> {
+        let words = cx.words().if_coherent()?;
+        let special = t.depth.load(Ordering::Relaxed) | t.budget.load(Ordering::Relaxed);
+        // The component may run over there: this CPU remembers it.
+        let component = t.component.load(Ordering::Relaxed);
+        if special != 0 || !dyad_machine::view::may_run_at(cx.local, component, to) {
+            return None;
+        }
+        let node = &cx.node.sb.node(to).state;
+        let state = node.load(Ordering::Acquire);
+        let word = NodeWord::from_bits(state).filter(|w| w.state.is_live())?;
+        let mine = t.owner.load(Ordering::Relaxed);
+        let owner = Owner::from_bits(mine)?;
+        Some(Way {
+            words,
+            to,
+            cpu,
+            node,
+            state,
+            peer: &cx.node.sb.cpu(to, cpu).activity,
+            mine,
+            handed: owner.passed(to, word.incarnation, State::Transit).bits(),
+        })
+    }
+
+    /// Whether that CPU lingers for the thread, as far as can be told before it is handed over.
+    #[inline(always)]
+    pub fn is_looked_out_for(&self, t: &'static Thread) -> bool {
+        look_coherent(self.peer) == doing(t)
+    }
+
+    /// Hands the running thread over, which has put down what it does there, and lingers for it. Comes back
+    /// if that was not possible: the thread runs here still, and what it has put down is to be taken back.
+    #[inline(always)]
+    pub fn pass<P: Platform>(self, cx: &Cx, t: &'static Thread, what: u64) {
+        let me = cx.node.sb.cpu(cx.node.id(), cx.cpu());
+        // Before the thread can come back.
+        linger::begin(&Direct(self.words), &me.activity, doing(t));
+        cx.local.holding.set(None);
+        cx.local.short_way.set(None);
+        cx.local.thread.set(None);
+        if !linger::hand_over(&Direct(self.words), &t.owner, self.mine, self.handed) {
+            return kept::<P>(cx, t);
+        }
+        handoff::mark_sent::<P>(what);
+        // It sees the owner word by itself if it lingers. If it has died meanwhile, its recovery may have
+        // been over before the owner word said whose the thread is.
+        let awaited = linger::is_awaited(&Direct(self.words), self.peer, doing(t));
+        let told = awaited && look_coherent(self.node) == self.state || self.announce::<P>(cx, t);
+        if !told {
+            return kept::<P>(cx, t);
+        }
+        look::<P>(cx, me, t, self.to, self.words)
+    }
+
+    /// Tells the CPU of the thread. `false`: that was not possible, and the thread is this CPU's again.
+    #[cold]
+    fn announce<P: Platform>(&self, cx: &Cx, t: &'static Thread) -> bool {
+        let sent = inbox::announce::<P>(self.to, self.cpu, t.id.load(Ordering::Relaxed));
+        // Somebody may have taken it nevertheless: then it comes back like any other.
+        sent.is_ok() || !cx.words().exchange(&t.owner, self.handed, self.mine)
+    }
+}
+
+/// The thread has not left, and runs on. A sender that has seen this CPU linger has rung no doorbell: if
+/// something has come since, the first instruction in user mode is interrupted, and the run loop looks.
+#[cold]
+fn kept<P: Platform>(cx: &Cx, t: &'static Thread) {
+    cx.local.thread.set(Some(t));
+    cx.local.holding.set(Some(t));
+    if !inbox::prepare::<P>(activity::USER) {
+        run_loop::interrupt_soon::<P>(cx);
+    }
+}
+
+/// Whether an owner word says that its thread has been handed to this node and nobody has taken it.
+#[inline(always)]
+fn is_here(cx: &Cx) -> impl Fn(u64) -> bool {
+    let (node, incarnation) = (cx.node.id(), cx.node.incarnation());
+    move |word| Owner::says(word, State::Transit, node, incarnation)
+}
+
+/// Lingers for a thread that has been handed to node `to`, and goes on with it, or without.
+#[inline(never)]
+pub(crate) fn wait<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> ! {
+    let me = cx.node.sb.cpu(cx.node.id(), cx.cpu());
+    if let Some(words) = cx.words().if_coherent() {
+        linger::begin(&Direct(words), &me.activity, doing(t));
+        look::<P>(cx, me, t, to, words);
+    }
+    given_up::<P>(cx, to)
+}
+
+/// The same of a CPU that has said already that it lingers.
+pub(crate) fn look<P: Platform>(
+    cx: &Cx,
+    me: &'static CpuEntry,
+    t: &'static Thread,
+    to: NodeId,
+    words: CoherentWords,
+) -> ! {
+    P::mark::<{ Marker::WAITS.word() }>();
+    let came = watch::<P>(cx, me, t, words);
+    P::mark::<{ Marker::WORKS.word() }>();
+    cx.local.lingers.set(None);
+    if let Some(word) = came {
+        handoff::mark_arrival::<P>(t.carried[0].load(Ordering::Relaxed));
+        if take(cx, t, word, words) {
+            go_on_with::<P>(cx, me, t);
+        }
+    }
+    stop::<P>(cx, me, t, to, words)
+}
+
+/// Looks at the thread's owner word until it is this node's, something else has come, or the time is up.
+#[inline(always)]
+fn watch<P: Platform>(
+    cx: &Cx,
+    me: &CpuEntry,
+    t: &'static Thread,
+    words: CoherentWords,
+) -> Option<u64> {
+    let is_here = is_here(cx);
+    let mut since = None;
+    for round in 0u32.. {
+        for _ in 0..LOOKS {
+            if let Some(word) = linger::look(&Direct(words), &t.owner, &is_here) {
+                return Some(word);
+            }
+            if look_coherent(&me.pending) != 0 {
+                return None;
+            }
+        }
+        let now = P::clock_ns();
+        if now.wrapping_sub(*since.get_or_insert(now)) > LINGER_NS && round >= ROUNDS {
+            break;
+        }
+    }
+    None
+}
+
+/// Takes a thread that has come back; `false` if somebody else has.
+#[inline(always)]
+fn take(cx: &Cx, t: &'static Thread, word: u64, words: CoherentWords) -> bool {
+    let taken = linger::take(&Direct(words), &t.owner, word, word ^ TAKEN);
+    if taken {
+        let local = cx.local;
+        t.cpu.store(local.id().index() as u64, Ordering::Relaxed);
+        // Whoever had it run elsewhere has charged it for that.
+        if t.budget.load(Ordering::Relaxed) != 0 {
+            t.budget.store(0, Ordering::Relaxed);
+        }
+        t.slice_end.store(local.slice_end(), Ordering::Relaxed);
+        local.thread.set(Some(t));
+    }
+    taken
+}
+
+/// Goes on with a thread that has come back, in the place where it was when it left.
+#[inline(always)]
+fn go_on_with<P: Platform>(cx: &Cx, me: &CpuEntry, t: &'static Thread) -> ! {
+    // As `inbox::prepare`.
+    let ready = || {
+        me.activity.store(activity::USER, Ordering::Relaxed);
+        core::sync::atomic::fence(Ordering::SeqCst);
+        if cx.local.timer_at.get() == 0 {
+            run_loop::set_tick::<P>(cx);
+        }
+        look_coherent(&me.pending) == 0
+    };
+    match t.carried[0].load(Ordering::Relaxed) {
+        what::CALL | what::ANSWER => crossing::go_on_with::<P>(cx, t, ready),
+        what::JUMP => jump::go_on_with::<P>(cx, t, ready),
+        _ => {
+            handoff::arrive::<P>(cx, t);
+            if handoff::takes_stop(t) {
+                dispatch::stop_left::<P>(cx, t);
+            } else if ready() {
+                dispatch::resume::<P>(cx);
+            }
+        }
+    }
+    inbox::attentive::<P>();
+    run_loop::run::<P>()
+}
+
+/// Does not linger any more: whoever dispatched the thread goes on, unless it has come at the last moment.
+#[cold]
+fn stop<P: Platform>(
+    cx: &Cx,
+    me: &'static CpuEntry,
+    t: &'static Thread,
+    to: NodeId,
+    words: CoherentWords,
+) -> ! {
+    if let Some(word) = linger::stop(&Direct(words), &me.activity, &t.owner, is_here(cx))
+        && take(cx, t, word, words)
+    {
+        go_on_with::<P>(cx, me, t);
+    }
+    given_up::<P>(cx, to)
+}
+
+/// The thread is somebody else's: nothing of it may be looked at any more.
+#[cold]
+fn given_up<P: Platform>(cx: &Cx, to: NodeId) -> ! {
+    let next = cx.local.chain.pop();
+    dispatch::go_on(cx, next, Stopped::Left, to.index() as u64);
+    run_loop::run::<P>()
+}

@@ -1,0 +1,102 @@
+//! Reports of faults that have ended threads, written by the run loop in pieces.
+//!
+//! | piece | what |
+//! |---|---|
+//! | 0 | the fault: thread, address, program counter, reason |
+//! | 1, 2, ... | the registers, `LINES` lines each |
+//! | the last one | a `backtrace` record |
+//!
+//! Bounds: a piece is at most `LINES` short lines, or one record of [`MAX_PCS`](dyad_machine::note::MAX_PCS)
+//! addresses. A node begins at most [`BURST`](dyad_machine::console::BURST) reports at once, and one more each
+//! [`INTERVAL_NS`](dyad_machine::console::INTERVAL_NS).
+
+use crate::syscall::entry::is_access;
+use dyad_machine::console::{Value, record};
+use dyad_machine::cpu::CpuLocal;
+use dyad_machine::note::Facts;
+use dyad_machine::platform::FaultKind;
+use dyad_machine::{Platform, error};
+use dyad_object::node::Node;
+
+/// Lines of registers in a piece.
+const LINES: usize = 2;
+
+/// Writes the next piece of this CPU's report. `false` if there is none.
+pub fn write_piece<P: Platform>(node: &Node, local: &CpuLocal) -> bool {
+    if !local.fault_note.is_pending() {
+        return false;
+    }
+    local
+        .fault_note
+        .next_piece(|facts, piece| match piece.checked_sub(1) {
+            None => {
+                headline::<P>(node, facts);
+                true
+            }
+            Some(n) => {
+                if !registers::<P>(facts, n * LINES) {
+                    backtrace::<P>(facts);
+                    return false;
+                }
+                true
+            }
+        });
+    true
+}
+
+/// Writes all that is left of it: this CPU does not come back to its run loop.
+pub fn write_all<P: Platform>(node: &Node, local: &CpuLocal) {
+    while write_piece::<P>(node, local) {}
+}
+
+fn headline<P: Platform>(node: &Node, facts: &Facts) {
+    let what = match facts.fault.kind {
+        FaultKind::Read => "read of",
+        FaultKind::Write => "write to",
+        FaultKind::Execute => "instruction fetch from",
+        FaultKind::Illegal => "illegal or privileged instruction",
+        FaultKind::Breakpoint => "breakpoint",
+        FaultKind::Arithmetic => "arithmetic exception",
+        FaultKind::Alignment => "misaligned access",
+        FaultKind::Other => "exception",
+    };
+    let pc = facts.pc;
+    error!(
+        P,
+        "program {:?}, thread {}: {what} {:#x} at pc {pc:#x} on {} (raw {:#x}){}{}",
+        node.params.app,
+        facts.thread,
+        if is_access(facts.fault.kind) {
+            facts.fault.address
+        } else {
+            pc
+        },
+        P::ISA,
+        facts.fault.raw,
+        if facts.why.is_some() { ": " } else { "" },
+        facts.why.unwrap_or("")
+    );
+}
+
+/// Writes some of the registers, from the one with this number on. `false` if there are none.
+fn registers<P: Platform>(facts: &Facts, from: usize) -> bool {
+    let mut n = 0;
+    P::dump_regs(&facts.area(), &mut |name, value| {
+        if (from..from + LINES).contains(&n) {
+            error!(P, "  {name:>8} = {value:#018x}");
+        }
+        n += 1;
+    });
+    from < n
+}
+
+fn backtrace<P: Platform>(facts: &Facts) {
+    record::<P>(
+        "backtrace",
+        &[
+            ("cpu", Value::Number(P::cpu().index() as u64)),
+            ("what", Value::Text(format_args!("user"))),
+            ("pcs", Value::Addresses(&facts.pcs[..facts.depth])),
+        ],
+    );
+}

@@ -1,0 +1,221 @@
+//! What a CPU does between two traps: attend to others, run a thread, or sleep.
+//!
+//! ```text
+//!   attend ──▶ a thread? ──yes──▶ announce USER ──nothing came in──▶ resume it
+//!     ▲            │no                  │something came in
+//!     │            ▼                    │
+//!     │     spin a little, then         │
+//!     └──── announce ASLEEP, wait ◀─────┘ (back to attend)
+//! ```
+//!
+//! What is attended to in each turn, in this order:
+//!
+//! | what | why there |
+//! |---|---|
+//! | a stop request | the states that are reported are those of the moment |
+//! | a round of this node | whoever drives it waits for this CPU; nothing shared is in hand here |
+//! | messages | threads that have come are there when the scheduler looks |
+//! | on the first CPU: clock exchanges, the end of the run, the life of other nodes, requests from outside | one CPU of a node is enough, and others wait for it |
+//! | the heartbeat | after all that: it says that the node still attends, not that its timer runs |
+//! | interrupts | they become messages at endpoints |
+//! | the end of a slice | it changes who runs, so it comes last |
+//! | a piece of the report of a fault | behind all that others wait for; then comes another turn |
+//!
+//! Each of these is bounded, and none waits: what is not done comes again in the next turn. Between two turns
+//! interrupts are taken, so that no stretch with interrupts masked is longer than a turn.
+//!
+//! | step | order |
+//! |---|---|
+//! | announce USER or ASLEEP; fence; look whether something has come | against a sender, who posts, fences, looks at what was announced: one of them sees the other ([`dyad_ring::wake`]) |
+//! | leave the user half; fall asleep for rounds; announce ASLEEP; wait | a sleeping CPU holds no translation and is in no round, so nobody waits for it |
+//! | wake up for rounds before anything shared is looked at | what it reads is not reused before it is out again |
+//!
+//! A CPU is *attentive* whenever it is here: senders then need no doorbell. Short ways through the
+//! kernel (see [`crate::syscall::entry`]) do not come here: for senders they are part of running user code,
+//! and a doorbell that is rung meanwhile is taken when they end.
+
+pub mod barrier;
+pub mod faults;
+pub mod messages;
+pub mod shutdown;
+
+use dyad_abi::marker::Marker;
+use dyad_abi::service::ASKED;
+use dyad_coherence::LINE_BYTES;
+use dyad_shm::PoolId;
+use dyad_shm::superblock::{ASK_OFFSET, activity, control};
+
+use crate::migrate::spin_handoff;
+use crate::sched::{dispatch, quiet};
+use crate::syscall::ops;
+use dyad_machine::clock::{self, FusedTime};
+use dyad_machine::cx::Cx;
+use dyad_machine::{Platform, inbox};
+
+/// Housekeeping interval: heartbeats, and looks at those of others. An idle CPU sleeps no longer.
+pub const TICK_NS: u64 = 100_000_000;
+/// How long an idle CPU polls before it sleeps. A doorbell costs far more than this.
+const SPIN_NS: u64 = 20_000;
+
+/// Housekeeping and everything others want of this CPU. Returns when it has to be here next.
+fn attend<P: Platform>(cx: &Cx) -> u64 {
+    let (node, local) = (cx.node, cx.local);
+    let wanted = node.words.read(&node.sb.control);
+    if shutdown::is_stop(wanted) {
+        shutdown::stop::<P>(node, local);
+    }
+    quiet::acknowledge::<P>(cx);
+    messages::drain::<P>();
+    let now = clock::now::<P>();
+    // The first CPU of a node looks after others; on it the node also ends.
+    if local.id().index() == 0 {
+        clock::answer::<P>(node);
+        if node.words.read(&node.sb.shutdown) != 0 {
+            shutdown::finish::<P>(node);
+        }
+        P::look_after_others(cx);
+        let asked = control::asked(wanted);
+        if local.asked.replace(asked) != asked {
+            // The launcher has written it; whoever is told reads it here.
+            let line = PoolId::Cxl.base().add(ASK_OFFSET);
+            node.words.refresh(node.map.word(line), LINE_BYTES);
+            deliver::<P>(cx, ASKED as usize);
+        }
+    } else if node.params.audit && node.words.read(&node.sb.shutdown) != 0 {
+        shutdown::park::<P>(node, local);
+    }
+    // Also if time has gone back: joining sets the clock.
+    if now.0 >= local.last_tick.get() + TICK_NS || local.last_tick.get() > now.0 {
+        local.last_tick.set(now.0);
+        if local.id().index() == 0 {
+            node.words.increase(&node.entry().heartbeat, 1);
+        }
+    }
+    while let Some(n) = cx.local.take_other() {
+        deliver::<P>(cx, n as usize);
+    }
+    if now.0 >= local.slice_end() {
+        dispatch::slice_over::<P>(cx);
+    }
+    local.last_tick.get() + TICK_NS
+}
+
+/// Sends the message of interrupt `number` of this node, if somebody wants to hear of it.
+pub fn deliver<P: Platform>(cx: &Cx, number: usize) {
+    // Not held while the message is sent: who wakes up may change it.
+    let target = cx.node.interrupts.get(number).and_then(|slot| *slot.lock());
+    if let Some((object, line, bits)) = target {
+        // Refused if the endpoint is gone: nobody wants to know any more.
+        let _ = ops::endpoint::post::<P>(cx, object, line, bits);
+    }
+}
+
+/// The loop. Entered after every trap from user mode that does not end by a short way.
+///
+/// A thread is resumed only if nothing has come since it was announced: a message that had come before
+/// would have rung no doorbell, and would wait for as long as the thread runs. If resuming comes back,
+/// what the thread runs in is gone: it has ended, and so may those under it, and the loop goes on.
+pub fn run<P: Platform>() -> ! {
+    let cx = Cx::here::<P>();
+    let mut again = false;
+    loop {
+        if core::mem::replace(&mut again, true) {
+            // What this turn has masked is over. Interrupts that have come meanwhile are noted, and
+            // attended to below.
+            P::breathe();
+        }
+        cx.local.turns.set(cx.local.turns.get() + 1);
+        let next = attend::<P>(&cx);
+        // Before the next thread runs here: it may fault, too.
+        if faults::write_piece::<P>(cx.node, cx.local) {
+            continue;
+        }
+        if cx.local.thread.get().is_none() {
+            dispatch::take_root(&cx);
+        }
+        if cx.local.thread.get().is_none() {
+            idle::<P>(&cx, next);
+            continue;
+        }
+        dispatch::serve_root::<P>(&cx);
+        if cx.local.thread.get().is_none() {
+            continue;
+        }
+        if inbox::prepare::<P>(activity::USER) {
+            set_timer::<P>(&cx, next);
+            dispatch::resume::<P>(&cx);
+            inbox::attentive::<P>();
+        }
+    }
+}
+
+/// Sets this CPU's timer for the end of the slice or the next housekeeping.
+fn set_timer<P: Platform>(cx: &Cx, next: u64) {
+    let at = next.min(cx.local.slice_end());
+    cx.local.timer_at.set(at);
+    P::set_timer(Some(clock::to_local(FusedTime(at))));
+}
+
+/// Has the timer interrupt user mode as soon as this CPU goes there: for what the run loop has to look at
+/// before the thread gets any further.
+#[cold]
+pub(crate) fn interrupt_soon<P: Platform>(cx: &Cx) {
+    set_timer::<P>(cx, clock::now::<P>().0);
+}
+
+/// Sets the timer for the next housekeeping, or the end of the slice if that comes first.
+#[cold]
+pub(crate) fn set_tick<P: Platform>(cx: &Cx) {
+    set_timer::<P>(cx, cx.local.last_tick.get() + TICK_NS);
+}
+
+/// After an operation that has changed who runs here: goes on with that thread by the shortest
+/// way. Others are not attended to: for them it is as if one thread had gone on. The timer is set anew
+/// only if it would come too late for the new thread's slice; if it comes too early, nothing is over,
+/// and the loop sets it again.
+pub fn switched<P: Platform>(cx: &Cx) -> ! {
+    if let Some((t, to)) = cx.local.lingers.get() {
+        spin_handoff::wait::<P>(cx, t, to);
+    }
+    if cx.local.thread.get().is_some() {
+        if cx.local.slice_end() < cx.local.timer_at.get() {
+            set_timer::<P>(cx, u64::MAX);
+        }
+        dispatch::resume::<P>(cx);
+    }
+    inbox::attentive::<P>();
+    run::<P>()
+}
+
+/// No thread runs here, and the root thread waits: polls a little, then sleeps until something comes or
+/// housekeeping is due.
+///
+/// The user half goes before the CPU falls asleep as far as rounds are concerned: a CPU that sleeps is
+/// not asked to flush its TLB.
+fn idle<P: Platform>(cx: &Cx, next: u64) {
+    let node = cx.node;
+    let me = node.sb.cpu(node.id(), cx.cpu());
+    let work = || node.words.read(&me.pending) != 0 || dispatch::root_ready(cx);
+    dispatch::root_timeout::<P>(cx);
+    // How often it looks is no part of what is measured.
+    P::mark::<{ Marker::WAITS.word() }>();
+    let came = clock::wait_until::<P>(SPIN_NS, work);
+    P::mark::<{ Marker::WORKS.word() }>();
+    if came {
+        return;
+    }
+    dispatch::leave_space::<P>(cx);
+    // Refused if there is work: then nothing has been announced.
+    if !quiet::sleep::<P>(cx, work) {
+        return;
+    }
+    if inbox::prepare::<P>(activity::ASLEEP) {
+        let at = next.min(dispatch::root_deadline(cx));
+        cx.local.timer_at.set(at);
+        P::set_timer(Some(clock::to_local(FusedTime(at))));
+        P::wait();
+    }
+    quiet::wake(cx);
+    inbox::attentive::<P>();
+    dispatch::root_timeout::<P>(cx);
+}

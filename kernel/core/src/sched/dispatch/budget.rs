@@ -1,0 +1,170 @@
+//! Time that a dispatch takes off a budget, and gives back: see [`dyad_object::time`] for the protocol.
+//!
+//! Bounds: each change of a budget is tried [`TRIES`] times. Each failure is the success of another CPU.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_abi::{Error, Result};
+
+use dyad_machine::clock::FusedTime;
+use dyad_machine::cx::Cx;
+use dyad_machine::{Platform, clock};
+use dyad_object::follow;
+use dyad_object::memory::Words;
+use dyad_object::thread::Thread;
+use dyad_object::time::{Budgets, UNLIMITED};
+
+/// Attempts at changing a budget that others change at the same time.
+const TRIES: usize = 64;
+
+/// Changes a budget. `next` says what it becomes, or why it is to stay as it is. Value: what it was.
+///
+/// # Errors
+///
+/// [`Error::Again`] if others change the budget each time; what `next` says.
+pub(crate) fn change(
+    words: &Words,
+    budget: &AtomicU64,
+    next: impl Fn(u64) -> Result<u64>,
+) -> Result<u64> {
+    for _ in 0..TRIES {
+        let has = words.read(budget);
+        let becomes = next(has)?;
+        if becomes == has || words.exchange(budget, has, becomes) {
+            return Ok(has);
+        }
+    }
+    Err(Error::Again)
+}
+
+/// What a budget becomes if `ns` is added. A budget without limit stays one, and no sum becomes one.
+pub(crate) fn plus(has: u64, ns: u64) -> u64 {
+    match has {
+        UNLIMITED => UNLIMITED,
+        _ => has.saturating_add(ns).min(UNLIMITED - 1),
+    }
+}
+
+/// What a budget becomes if `ns`, or all that there is, is taken off.
+fn minus(has: u64, ns: u64) -> u64 {
+    match has {
+        UNLIMITED => UNLIMITED,
+        _ => has.saturating_sub(ns),
+    }
+}
+
+/// Time that has been taken off a budget for one dispatch.
+pub(super) struct Reserved {
+    budgets: &'static Budgets,
+    frame: u64,
+    at: usize,
+    from: FusedTime,
+    ns: u64,
+}
+
+/// Takes the time until fused time `end` off a budget, or all that there is: `end` is then no later than that
+/// lasts. `None` if the budget does not run out.
+///
+/// # Errors
+///
+/// [`Error::NoTime`] if the budget is used up; [`Error::Again`] if others change it each time.
+pub(super) fn reserve(
+    cx: &Cx,
+    (budgets, at, frame): (&'static Budgets, usize, u64),
+    now: FusedTime,
+    end: &mut u64,
+) -> Result<Option<Reserved>> {
+    let left = budgets.left.get(at).ok_or(Error::Corrupt)?;
+    pay_debt(cx.words(), left, &budgets.debt[at])?;
+    let wanted = end.saturating_sub(now.0);
+    let has = change(cx.words(), left, |has| match has {
+        0 => Err(Error::NoTime),
+        UNLIMITED => Ok(UNLIMITED),
+        _ if lacks!("dispatch::budget::reserve") => Ok(has),
+        _ => Ok(has - wanted.min(has)),
+    })?;
+    if has == UNLIMITED {
+        return Ok(None);
+    }
+    let ns = wanted.min(has);
+    *end = now.0.saturating_add(ns);
+    Ok(Some(Reserved {
+        budgets,
+        frame,
+        at,
+        from: now,
+        ns,
+    }))
+}
+
+/// Takes off a budget what earlier threads have run beyond it.
+fn pay_debt(words: &Words, left: &AtomicU64, debt: &AtomicU64) -> Result<()> {
+    if words.read(debt) == 0 {
+        return Ok(());
+    }
+    let owed = words.replace(debt, 0);
+    match change(words, left, |has| Ok(minus(has, owed))) {
+        Ok(UNLIMITED) => Ok(()),
+        Ok(has) => {
+            words.increase(debt, owed.saturating_sub(has));
+            Ok(())
+        }
+        Err(e) => {
+            words.increase(debt, owed);
+            Err(e)
+        }
+    }
+}
+
+impl Reserved {
+    /// The dispatch has been refused: gives the time back. Time is lost rather than made if others change the
+    /// budget each time.
+    #[cold]
+    pub(super) fn cancel(self, cx: &Cx) {
+        let _ = change(cx.words(), &self.budgets.left[self.at], |has| {
+            Ok(plus(has, self.ns))
+        });
+    }
+
+    /// Notes it in the thread that has been taken for the dispatch.
+    pub(super) fn note(self, t: &Thread) {
+        t.budget_line.store(self.at as u64, Ordering::Relaxed);
+        t.budget_from.store(self.from.0, Ordering::Relaxed);
+        t.budget_reserved.store(self.ns, Ordering::Relaxed);
+        t.budget.store(self.frame, Ordering::Relaxed);
+    }
+}
+
+/// Gives back to its budget what a thread has not used of its reservation; takes off what it has used beyond.
+/// From here on the thread has nothing reserved: if it does not stop after all, it goes on paying.
+/// While the thread is this CPU's.
+#[cold]
+pub(super) fn settle<P: Platform>(cx: &Cx, t: &Thread) {
+    let now = clock::now::<P>().0;
+    let used = now.saturating_sub(t.budget_from.swap(now, Ordering::Relaxed));
+    let reserved = t.budget_reserved.swap(0, Ordering::Relaxed);
+    let at = t.budget_line.load(Ordering::Relaxed) as usize;
+    // A budget that has been given up meanwhile gets nothing back.
+    let word = t.budget.load(Ordering::Relaxed);
+    let Ok((budgets, _)) = follow::<Budgets>(cx.node, word, Budgets::KIND) else {
+        return;
+    };
+    let (Some(left), Some(debt)) = (budgets.left.get(at), budgets.debt.get(at)) else {
+        return;
+    };
+    let words = cx.words();
+    if used <= reserved {
+        // Time is lost rather than made if others change the budget each time.
+        let _ = change(words, left, |has| Ok(plus(has, reserved - used)));
+        return;
+    }
+    let over = used - reserved;
+    let unpaid = match change(words, left, |has| Ok(minus(has, over))) {
+        Ok(UNLIMITED) => 0,
+        Ok(has) => over.saturating_sub(has),
+        Err(_) => over,
+    };
+    if unpaid != 0 {
+        words.increase(debt, unpaid);
+    }
+}

@@ -1,0 +1,108 @@
+//! What a CPU holds of the thread it runs: component, address space, floating-point registers.
+//!
+//! They are left in place when a thread stops and replaced only if another one runs next, so that a
+//! thread that comes back finds them there. `holding` says whose they are; whoever gives a thread to
+//! others ([`release`](super::release)) saves the registers first. Those come when they are used
+//! ([`fp`]).
+
+//!
+//! | this CPU says | means | until |
+//! |---|---|---|
+//! | `thread` | who runs here, or is about to | it waits, ends, or gives the CPU to another one |
+//! | `holding` | whose component is loaded, and who may have left something in the registers | another one is loaded, it is given to others, the CPU sleeps |
+//! | `space`, `component`, `captbl` | what user mode would see now | another component is entered, a round finds this one gone, the CPU sleeps |
+//!
+//! They are of one thread when user mode is resumed, and only then: in between, each may be behind.
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::Result;
+use dyad_abi::cap::Stopped;
+use dyad_abi::record::Level;
+
+use super::end_thread;
+use super::wait::{line_of, take_news};
+use crate::migrate::handoff;
+use crate::sched::fp;
+use dyad_machine::cx::Cx;
+use dyad_machine::{Platform, view};
+use dyad_object::thread::{Thread, begun};
+
+/// Makes this CPU hold a thread's component and address space; its floating-point registers come when
+/// they are used.
+///
+/// # Errors
+///
+/// [`Error::Revoked`] if its component is gone; [`Error::NoIsa`] if its space has no table here.
+#[inline]
+fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
+    if !cx.local.holds(t) {
+        fp::put_away::<P>(cx.local);
+        // Nobody's until all is in place: what follows may fail, and then the thread is ended.
+        cx.local.holding.set(None);
+        // The first time on this ISA, wherever it was dispatched: only this machine's code can set
+        // it up.
+        if t.begun(P::ISA) == begun::NOT {
+            handoff::start::<P>(t);
+        }
+        fp::load::<P>(cx.local, t);
+        view::enter::<P>(cx, t.component.load(Ordering::Relaxed))?;
+        cx.local.holding.set(Some(t));
+    }
+    // How the call that it has stopped in ends is stored by whoever makes it ready, or looked up only
+    // now: what the endpoint has may have grown since.
+    match t.result.load(Ordering::Acquire) {
+        0 => {}
+        1 => {
+            t.result.store(0, Ordering::Relaxed);
+            let status = t.result_status.load(Ordering::Relaxed);
+            let value = t.result_value.load(Ordering::Relaxed);
+            P::set_result(t.regs(P::ISA), status, value);
+        }
+        // It waited at an endpoint. What has come there may be for whoever takes it first, so it can be
+        // nothing: the call then returns 0, and the thread waits again if it likes.
+        _ => {
+            t.result.store(0, Ordering::Relaxed);
+            let news = line_of(cx, t).map(|line| take_news::<P>(cx, line));
+            match news {
+                Ok(bits) => P::set_result(t.regs(P::ISA), 0, bits),
+                Err(e) => P::set_result(t.regs(P::ISA), e.code(), 0),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Leaves whatever address space this CPU is in. What user memory it could reach it cannot reach
+/// any more; the next thread's component is looked up anew.
+pub fn leave_space<P: Platform>(cx: &Cx) {
+    fp::put_away::<P>(cx.local);
+    if cx.local.space.replace(0) != 0 {
+        P::switch_root(P::idle_root());
+    }
+    cx.local.component.set(0);
+}
+
+/// Continues the running thread, by the shortest way; comes back only if it cannot run.
+#[inline]
+pub fn resume<P: Platform>(cx: &Cx) {
+    while let Some(t) = cx.local.thread.get() {
+        if load::<P>(cx, t).is_ok() {
+            P::resume_user(t.regs(P::ISA));
+        }
+        cannot_run::<P>(cx, t);
+    }
+}
+
+/// The running thread has nothing to run in. It ends, and whoever dispatched it goes on and is told.
+/// Bounded: each time the chain is shorter.
+fn cannot_run<P: Platform>(cx: &Cx, t: &'static Thread) {
+    dyad_machine::console::log_limited::<P>(
+        Level::Error,
+        format_args!(
+            "thread {} cannot run here: its component or address space is gone",
+            t.id.load(Ordering::Relaxed)
+        ),
+    );
+    end_thread::<P>(cx, t, Stopped::Faulted, 0);
+}

@@ -1,0 +1,97 @@
+//! Where a thread that no CPU runs may go on: the one check behind `Resume` and `StartCpu`.
+//!
+//! | the thread | goes on at a node if |
+//! |---|---|
+//! | has registers on an ISA | the node has that ISA, and they were not lost with a machine |
+//! | changes its node | its component may run there, and no invocation is under way: the service it runs, and every client on its invocation stack, are where they may be |
+//! | any | the node is live |
+//!
+//! | step | order |
+//! |---|---|
+//! | [`take`]; [`can_go_on`]; READY elsewhere, or [`untake`] | the words are looked at while the thread is taken: a ready thread that ran in between could have entered a service |
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::cap::Woken;
+use dyad_abi::{Error, Isa, NodeId, Result};
+
+use super::wait::tell_scheduler;
+use dyad_machine::Platform;
+use dyad_machine::cx::Cx;
+use dyad_object::component::Component;
+use dyad_object::follow;
+use dyad_object::thread::{Owner, State, Thread, begun};
+
+/// Takes a thread that no CPU runs, from the owner word `owner`: until the owner word is the next one, every
+/// other operation on it is refused. Should this node die before that, its recovery stops the thread for good:
+/// it can only be configured anew.
+pub fn take(cx: &Cx, t: &Thread, owner: Owner) -> Option<Owner> {
+    let taken = owner.passed(cx.node.id(), cx.node.incarnation(), State::Changing);
+    t.change(cx.words(), owner, taken).then_some(taken)
+}
+
+/// Gives a thread that [`take`] has taken back to where it was. Of a ready one its scheduler is told: it may have
+/// been refused meanwhile.
+///
+/// # Errors
+///
+/// [`Error::Corrupt`] if another CPU has changed the owner word: only recovery does, which takes this node for dead.
+pub fn untake<P: Platform>(cx: &Cx, t: &'static Thread, taken: Owner, owner: Owner) -> Result<()> {
+    let back = Owner {
+        seq: taken.seq,
+        ..owner
+    };
+    if !t.change(cx.words(), taken, back) {
+        return Err(Error::Corrupt);
+    }
+    if owner.state == State::Ready {
+        let _ = tell_scheduler::<P>(cx, t, Woken::Ready);
+    }
+    Ok(())
+}
+
+/// Whether a thread can go on at `node` that the caller has taken, and whose owner word was `owner`. Value: the incarnation of the node, which
+/// goes into the owner word, so that recovery of the node finds the thread should the node die from here on.
+///
+/// # Errors
+///
+/// [`Error::NodeDead`] if its registers for that ISA were lost, or the node is not live; [`Error::NoIsa`] if it is
+/// in the middle of something on another ISA; [`Error::TooDeep`] if it is to change its node within an
+/// invocation; [`Error::Denied`] if its component may not run there.
+pub fn can_go_on(cx: &Cx, t: &Thread, owner: &Owner, node: NodeId) -> Result<u32> {
+    let (isa, was) = (cx.node.isa(node), cx.node.isa(owner.node));
+    if t.begun(isa) == begun::LOST {
+        return Err(Error::NodeDead);
+    }
+    // It may have been on another ISA than its owner's, if that node has taken it over from a node that died.
+    let elsewhere = Isa::ALL.iter().any(|&i| t.begun(i) == begun::HERE);
+    if (isa != was && t.begun(was) == begun::HERE) || (t.begun(isa) != begun::HERE && elsewhere) {
+        return Err(Error::NoIsa);
+    }
+    if node != owner.node {
+        if t.is_invoking() && !lacks!("dispatch::place::can_go_on::depth") {
+            return Err(Error::TooDeep);
+        }
+        if !lacks!("dispatch::place::can_go_on::home") {
+            may_run_on(cx, t, node)?;
+        }
+    }
+    let word = cx.node.word_of(node);
+    if !word.state.is_live() {
+        return Err(Error::NodeDead);
+    }
+    Ok(word.incarnation)
+}
+
+/// Whether a thread's component may run on a node. One whose component is gone may go anywhere: it ends there.
+///
+/// # Errors
+///
+/// [`Error::Denied`].
+pub fn may_run_on(cx: &Cx, t: &Thread, node: NodeId) -> Result<()> {
+    let word = t.component.load(Ordering::Relaxed);
+    match follow::<Component>(cx.node, word, Component::KIND) {
+        Ok((c, _)) if !c.parts(cx.words()).runs_on(node) => Err(Error::Denied),
+        _ => Ok(()),
+    }
+}

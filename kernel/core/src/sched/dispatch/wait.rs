@@ -1,0 +1,361 @@
+//! Threads that wait at endpoints: how they stop, who finds them, who is told that they are ready.
+//!
+//! ```text
+//!   RUNNING ──line.wait──▶ the waiter of its endpoint, still RUNNING ──▶ BLOCKED
+//!      ▲                        │                                          │ taken off: by a message, by its
+//!      └── something has come ──┴── taken off before it was BLOCKED ──┐    │ deadline, by Stop
+//!                                                                     │    ▼
+//!                 READY ◀──wake── (one CPU only: the owner word is exchanged)
+//! ```
+//!
+//! The order of the steps, and what each is needed for, is in [`dyad_ring::sleep`].
+//!
+//! | race | closed by |
+//! |---|---|
+//! | a message comes while the receiver goes to sleep | [`Line::wait`] looks once more after it has become the waiter |
+//! | a message takes the waiter off while the thread is still RUNNING | the thread becomes BLOCKED, fences and looks at the waiter word; the sender takes it off, fences and looks at the owner word: one of them sees the other |
+//! | a thread is stopped while it goes to sleep | it cannot be stopped before it is BLOCKED, and then it is the waiter: `Stop` takes it off there |
+//! | a thread goes on and waits again while a CPU still has an older wait of it in hand | every wait has a number, in the waiter word and in the owner word: only the wait that was found is ended |
+//! | two CPUs want to wake the same thread | one of them exchanges the waiter word, and one the owner word: that one wakes the thread |
+//! | a thread moves to another CPU while its event is on a list | [`take_news`] passes it on |
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::cap::{Event, Stopped, Woken};
+use dyad_abi::{CpuId, Error, Result};
+use dyad_ring::sleep;
+use dyad_shm::frame::WeakRef;
+
+use super::By;
+use super::chain::{give, give_back, go_on, take_dispatcher};
+use super::{After, current, is_root, release, settle, was_dispatched};
+use dyad_machine::cx::Cx;
+use dyad_machine::{Platform, inbox};
+use dyad_object::endpoint::{self, Endpoints, Line, SleepWords, Waiter, Waits, Word};
+use dyad_object::follow;
+use dyad_object::thread::{Owner, State, Thread};
+
+/// Links of schedulers of schedulers that a wake-up follows. A circle of them, which only programs
+/// can make, ends there.
+const MAX_SCHEDULERS: usize = 4;
+
+/// Makes a thread that has been taken off an endpoint, or timed out there, ready. Only the CPU that has
+/// taken it off calls this: of several messages that come at once one has found it.
+///
+/// # Errors
+///
+/// [`Error::NotReady`] if that wait is over: the thread has been stopped meanwhile, which is its stopper's
+/// to deal with, or has not gone to sleep, as it looks once more. Else as [`tell_scheduler`].
+pub fn wake<P: Platform>(cx: &Cx, waiter: Waiter, why: Woken) -> Result<()> {
+    if !make_ready(cx, waiter)? {
+        return Err(Error::NotReady);
+    }
+    tell_scheduler::<P>(cx, waiter.thread, why)
+}
+
+/// Makes a thread that has been taken off its endpoint ready; `false` if that wait is over. A thread that is
+/// not BLOCKED may just be about to be: then either the second look sees that it is, or the thread sees that
+/// it is off.
+///
+/// # Errors
+///
+/// [`Error::Corrupt`] if the owner word is none.
+fn make_ready(cx: &Cx, Waiter { thread, number }: Waiter) -> Result<bool> {
+    let is_asleep = |word| {
+        Owner::from_bits(word).is_some_and(|o| {
+            let same = o.seq == number || lacks!("dispatch::wait::make_ready::number");
+            o.state == State::Blocked && same
+        })
+    };
+    match sleep::find_asleep(&SleepWords(cx.words()), Word::Owner(thread), is_asleep) {
+        Some(asleep) => Ok(thread.change_word(cx.words(), asleep, asleep ^ MADE_READY)),
+        None => match thread.owner(cx.words()) {
+            Some(_) => Ok(false),
+            None => Err(Error::Corrupt),
+        },
+    }
+}
+
+/// Tells the scheduler of a ready thread, wherever it is. If that waits there, it becomes ready,
+/// and its own scheduler is told, and so on, up to a root thread, whose CPU looks at it by itself.
+///
+/// # Errors
+///
+/// [`Error::Revoked`], [`Error::NotFound`] if there is no such scheduler any more; as
+/// [`Line::push_event`]; [`Error::TooDeep`] if there are too many schedulers of schedulers. The
+/// thread is ready all the same: whoever has a capability for it may dispatch it.
+pub fn tell_scheduler<P: Platform>(cx: &Cx, t: &'static Thread, why: Woken) -> Result<()> {
+    let mut t = t;
+    let mut why = why;
+    for _ in 0..MAX_SCHEDULERS {
+        let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+        let cpu = CpuId::new(t.cpu.load(Ordering::Relaxed)).ok_or(Error::Corrupt)?;
+        let here = owner.node == cx.node.id() && cpu == cx.cpu();
+        let word = t.scheduler.load(Ordering::Relaxed);
+        if word == 0 {
+            // A root thread: its CPU looks at it by itself.
+            if !here {
+                inbox::notify::<P>(owner.node, cpu);
+            }
+            return Ok(());
+        }
+        let (endpoints, _) = follow::<Endpoints>(cx.node, word, Endpoints::KIND)?;
+        let line = endpoints.line(dyad_abi::service::scheduler_line(owner.node, cpu))?;
+        line.push_event(cx.node, t, why)?;
+        let Some(waiter) = line.take_waiter(cx.node) else {
+            // It runs something else: interrupt that.
+            if !here {
+                inbox::notify::<P>(owner.node, cpu);
+            }
+            return Ok(());
+        };
+        // It has been stopped meanwhile, and does not want to know; or it has not gone to sleep yet, and
+        // looks once more.
+        if !make_ready(cx, waiter)? {
+            return Ok(());
+        }
+        (t, why) = (waiter.thread, Woken::Ready);
+    }
+    Err(Error::TooDeep)
+}
+
+/// Takes what has come to an endpoint: the event of a thread first, else all bits; 0 if there is
+/// nothing. Threads that have moved to another CPU since they were put on the list are passed on to
+/// the scheduler there, which has not been told because they were on this one.
+pub fn take_news<P: Platform>(cx: &Cx, line: &Line) -> u64 {
+    // Bounded: others may put threads on the list as fast as they are taken off.
+    if line.has_threads(cx.node) {
+        for _ in 0..endpoint::LINES {
+            let Some((t, why)) = line.take_thread(cx.node) else {
+                break;
+            };
+            let Some(why) = Woken::from_number(why) else {
+                continue;
+            };
+            if scheduler_line(cx, t).is_none_or(|at| core::ptr::eq(at, line)) {
+                let tag = t.tag.load(Ordering::Relaxed) as u32;
+                return Event { tag, why }.bits();
+            }
+            let _ = tell_scheduler::<P>(cx, t, why);
+        }
+    }
+    line.take_bits(cx.node)
+}
+
+/// The endpoint at which the scheduler of a thread hears of it, unless it is on its way: one per
+/// CPU of the system, by number, so that each CPU's scheduler is told of its own threads only.
+fn scheduler_line(cx: &Cx, t: &Thread) -> Option<&'static Line> {
+    let owner = t.owner(cx.words())?;
+    if owner.state == State::Transit {
+        return None;
+    }
+    let cpu = CpuId::new(t.cpu.load(Ordering::Relaxed))?;
+    let word = t.scheduler.load(Ordering::Relaxed);
+    let (endpoints, _) = follow::<Endpoints>(cx.node, word, Endpoints::KIND).ok()?;
+    endpoints
+        .line(dyad_abi::service::scheduler_line(owner.node, cpu))
+        .ok()
+}
+
+/// The running thread waits at an endpoint with nothing to take, until fused time `deadline`; 0 is
+/// for ever. Whoever dispatched it is told until when, as the kernel has no timer for it:
+/// schedulers wake their threads in time, and CPUs their root threads.
+///
+/// # Errors
+///
+/// [`Error::Exists`] if another thread waits there.
+pub fn block<P: Platform>(
+    cx: &Cx,
+    endpoints: u64,
+    index: u64,
+    line: &'static Line,
+    deadline: u64,
+) -> Result<After> {
+    let t = current(cx);
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    // What the endpoint has is looked at when the thread next runs.
+    t.waits_at.store(endpoints, Ordering::Relaxed);
+    t.waits_line.store(index, Ordering::Relaxed);
+    t.deadline.store(deadline, Ordering::Relaxed);
+    t.result.store(2, Ordering::Relaxed);
+    let next = take_dispatcher::<P>(cx, t);
+    if next.is_none() && is_root(t) {
+        // A root thread: what comes here interrupts whoever runs.
+        let object = WeakRef::from_bits(endpoints).ok_or(Error::Corrupt)?;
+        cx.local.root_line.set(Some((object, line)));
+    }
+    if !is_root(t) && !was_dispatched(&next) && deadline != 0 {
+        // Its scheduler has not dispatched it, so it does not learn otherwise that it is to be
+        // woken; and it gets the CPU back in time for that. Before anybody can wake it: newer news
+        // take the place of these.
+        // Should it have no scheduler any more, nobody wakes it, and the sender goes on all the same.
+        let _ = tell_scheduler::<P>(cx, t, Woken::Sleeps);
+        if let Some((d, _)) = next {
+            let end = d.slice_end.load(Ordering::Relaxed).min(deadline);
+            d.slice_end.store(end, Ordering::Relaxed);
+            cx.local.set_slice_end(end);
+        }
+    }
+    release::<P>(cx, t);
+    match sleep_at(cx, t, owner, line) {
+        Ok(true) => go_on(cx, next, Stopped::Blocked, deadline),
+        // It goes on at once.
+        sleeps => {
+            give_back(cx, next);
+            if let Err(e) = sleeps {
+                t.set_result(e.code(), 0);
+            }
+        }
+    }
+    Ok(After::Switched)
+}
+
+/// Puts a running thread, all of which is in its frame, to sleep at an endpoint. `true`: it sleeps there, or has
+/// been woken or stopped since, and may run elsewhere. `false`: something has come, and it still runs.
+///
+/// The thread becomes the waiter before it is BLOCKED. It can only be stopped once it is BLOCKED, so `Stop`
+/// always finds it at its endpoint, and this CPU stores nothing there that could come after a later wait.
+///
+/// # Errors
+///
+/// [`Error::Exists`] if another thread waits there; [`Error::Corrupt`] if it was not running. It does not
+/// wait then.
+#[inline]
+pub fn sleep_at(cx: &Cx, t: &'static Thread, owner: Owner, line: &Line) -> Result<bool> {
+    let asleep = owner.asleep();
+    let waiter = match line.wait(cx.node, t, asleep.seq)? {
+        Waits::Yes { word } => word,
+        Waits::No => return Ok(false),
+        Waits::TakenOff => {
+            // The CPU that has taken it off must not end its next wait, which has another number.
+            t.change(cx.words(), owner, asleep.with(State::Running));
+            return Ok(false);
+        }
+    };
+    let words = SleepWords(cx.words());
+    if !sleep::block(&words, Word::Owner(t), owner.bits(), asleep.bits()) {
+        line.take_off(cx.node, t);
+        return Err(Error::Corrupt);
+    }
+    // From here on it may run elsewhere. A sender that has taken it off while it was still RUNNING does not
+    // wake it: either that sender sees that it is BLOCKED, or this sees that it is the waiter no more.
+    let still_waits = sleep::still_waits(&words, Word::Waiter(&line.waiter), waiter);
+    if still_waits || lacks!("dispatch::wait::sleep_at::look") {
+        return Ok(true);
+    }
+    // The exchange fails if the thread has been woken or stopped since.
+    Ok(!t.change(cx.words(), asleep, asleep.with(State::Running)))
+}
+
+/// Wakes the thread taken off an endpoint after a message: switches to it if it belongs to this
+/// CPU and is more urgent than the running one.
+pub fn wake_receiver<P: Platform>(cx: &Cx, waiter: Waiter, at: Endpoint) -> Result<After> {
+    let (me, t) = (current(cx), waiter.thread);
+    let waits = t.owner_word(cx.words());
+    let here = Owner::says(waits, State::Blocked, cx.node.id(), cx.node.incarnation())
+        && waiter.is_in(waits)
+        && t.cpu.load(Ordering::Relaxed) == cx.cpu().index() as u64;
+    // Priorities are those of the last dispatch: who goes first has been decided, and nobody need
+    // be asked.
+    let urgent = t.priority.load(Ordering::Relaxed) > me.priority.load(Ordering::Relaxed);
+    // A root thread is a scheduler: it decides itself who goes first.
+    let scheduled = |t: &Thread| t.scheduler.load(Ordering::Relaxed) != 0;
+    if !(here && urgent && scheduled(me) && scheduled(t) && !cx.local.chain.is_full()) {
+        return match make_ready(cx, waiter)? {
+            true => tell_scheduler::<P>(cx, t, Woken::Ready).map(|()| After::Value(0)),
+            false => Ok(After::Value(0)),
+        };
+    }
+    if !t.change_at_home(cx.words(), waits, waits ^ WOKEN) {
+        return Ok(After::Value(0));
+    }
+    // It was dispatched before, perhaps on a budget; now it is the sender that pays.
+    t.budget.store(0, Ordering::Relaxed);
+    // What has come is taken now if it waits at this endpoint, where nothing need be looked up. It may
+    // have been stopped, and wait somewhere else by now: then it looks there when it runs.
+    if at.is_where(t) || lacks!("dispatch::wait::wake_receiver::place") {
+        t.set_result(0, take_news::<P>(cx, at.line));
+    }
+    // It runs within the sender's slice, and the sender goes on when it waits again.
+    settle::<P>(cx, me);
+    me.set_result(0, 0);
+    t.slice_end
+        .store(me.slice_end.load(Ordering::Relaxed), Ordering::Relaxed);
+    give(cx, t, By::Send);
+    Ok(After::Switched)
+}
+
+/// What changes in an owner word when a thread that waits is made ready.
+const MADE_READY: u64 = State::Blocked as u64 ^ State::Ready as u64;
+/// What changes in an owner word when a thread that waits is taken to run at once.
+const WOKEN: u64 = State::Blocked as u64 ^ State::Running as u64;
+
+/// An endpoint, and what threads that wait there call it.
+#[derive(Clone, Copy, Debug)]
+pub struct Endpoint {
+    /// The object: a weak reference, of one that is alive.
+    pub object: u64,
+    /// Number of the line in it.
+    pub number: u64,
+    /// The line.
+    pub line: &'static Line,
+}
+
+impl Endpoint {
+    /// Whether a thread that is this CPU's has waited here last.
+    fn is_where(&self, t: &Thread) -> bool {
+        t.waits_at.load(Ordering::Relaxed) == self.object
+            && t.waits_line.load(Ordering::Relaxed) == self.number
+    }
+}
+
+/// Takes a thread that is not to wait there any more off an endpoint, if it is there. Its frame may
+/// be given up after that: nothing leads to it.
+pub fn withdraw<P: Platform>(cx: &Cx, t: &'static Thread, line: &Line) {
+    let Some(waiter) = line.take_off(cx.node, t) else {
+        return;
+    };
+    // Should it have begun to wait there again meanwhile, it looks again.
+    if line_of(cx, t).is_ok_and(|now| core::ptr::eq(now, line)) {
+        let _ = wake::<P>(cx, waiter, Woken::Ready);
+    }
+}
+
+/// Takes a thread that has been stopped off the endpoint it waited at, if it is still there. Words
+/// that say where are its own, and stay: they may be of long ago, and then it is found nowhere.
+pub fn wait_no_more<P: Platform>(cx: &Cx, t: &'static Thread) {
+    if let Ok(line) = line_of(cx, t) {
+        withdraw::<P>(cx, t, line);
+    }
+}
+
+/// The endpoint a thread waits at, or has waited at last.
+///
+/// # Errors
+///
+/// [`Error::NotFound`], [`Error::Revoked`] if it has never waited, or the endpoints are gone: then
+/// nobody finds it by them.
+pub(super) fn line_of(cx: &Cx, t: &Thread) -> Result<&'static Line> {
+    let word = t.waits_at.load(Ordering::Relaxed);
+    let (endpoints, _) = follow::<Endpoints>(cx.node, word, Endpoints::KIND)?;
+    endpoints.line(t.waits_line.load(Ordering::Relaxed))
+}
+
+/// Whether a blocked thread is the one that waits where it says that it does. If not, another CPU has taken
+/// it off and is about to wake it. Of one whose endpoints are gone nothing can be said: `true`.
+pub fn is_waiter(cx: &Cx, t: &'static Thread) -> bool {
+    let Ok(line) = line_of(cx, t) else {
+        return true;
+    };
+    line.is_waiter(cx.node, t)
+}
+
+/// Takes a blocked thread off the endpoint it waits at: the caller wakes it now. `None`: another CPU has just
+/// found it there, and wakes it.
+pub fn stop_waiting(cx: &Cx, t: &'static Thread) -> Option<Waiter> {
+    match line_of(cx, t) {
+        Ok(line) => line.take_off(cx.node, t),
+        // An endpoint that is gone finds no thread.
+        Err(_) => t.owner(cx.words()).map(|o| Waiter::of(t, o)),
+    }
+}

@@ -1,0 +1,230 @@
+//! This node's part in quiescence: rounds, sleep, what its hardware does for them.
+//!
+//! Rounds are driven from user level (`FlushStep`), a bounded number of steps at a time; here is
+//! what they need. A CPU acknowledges where it enters the kernel, with nothing shared in hand but
+//! the running thread, whose component and address space are looked up anew.
+
+//!
+//! ```text
+//!            wake: this CPU counts again, before it looks at anything shared
+//!         ┌────────────────────────────────────────────────────────────────┐
+//!         ▼                                                                │
+//!   AWAKE, holds what it has looked up ──acknowledge──▶ AWAKE, holds nothing older than the round
+//!         └──sleep: views, TLB and address space dropped ──▶ ASLEEP ───────┘
+//! ```
+//!
+//! | what | when it is dropped | who may rely on that |
+//! |---|---|---|
+//! | lines of shared words | at the beginning of a node's round, those that the logs name | whoever has written them before |
+//! | views, TLB | when a CPU acknowledges, and before it sleeps | whoever reuses a frame, a slot, an entry |
+//! | component, address space | the same: looked up anew, or left | whoever reuses a table or a root |
+//!
+//! The order within a round (cache, TLB, leaving the kernel, publication) is that of
+//! [`dyad_quiesce`], which calls [`Hardware`].
+//!
+//! Bounds: acknowledging is a flush and three lookups; a round goes on by the steps that its driver
+//! asks for, at most [`MAX_STEPS`] at once; falling asleep looks for work again, and takes interrupts, after
+//! every few steps.
+
+use core::marker::PhantomData;
+
+use dyad_abi::{CpuId, Error, Result};
+use dyad_coherence::GlobalMem;
+use dyad_quiesce::{Idle, LogWriter, NodeHardware, Progress};
+use dyad_shm::PhysAddr;
+
+use crate::sched::{dispatch, fp};
+use dyad_machine::cx::Cx;
+use dyad_machine::platform::FLUSH_BYTES;
+use dyad_machine::{Platform, inbox};
+use dyad_object::component::Component;
+use dyad_object::space::Space;
+use dyad_object::thread::Thread;
+use dyad_object::{find, follow, reference};
+
+/// Most steps of one `FlushStep`.
+pub const MAX_STEPS: u64 = 80;
+/// Bytes that cost one more step where caches are not coherent: 8 lines.
+const STEP_BYTES: u64 = 512;
+
+/// This CPU, as rounds see it. What it drops is gone when the call returns.
+pub struct Hardware<'c, P> {
+    cx: &'c Cx,
+    platform: PhantomData<P>,
+}
+
+impl<'c, P: Platform> Hardware<'c, P> {
+    /// The CPU of a context.
+    pub const fn new(cx: &'c Cx) -> Hardware<'c, P> {
+        Hardware {
+            cx,
+            platform: PhantomData,
+        }
+    }
+}
+
+impl<P: Platform> NodeHardware for Hardware<'_, P> {
+    // One call for both: lines are written back when they are dropped.
+    fn writeback_invalidate(&self, at: PhysAddr, len: u64) {
+        self.cx.words().invalidate(at, len);
+    }
+
+    fn steps(&self, len: u64) -> u32 {
+        match self.cx.words().is_coherent() {
+            true => 1,
+            false => 1 + len.div_ceil(STEP_BYTES).min(MAX_STEPS) as u32,
+        }
+    }
+
+    fn flush_everything(&self, piece: u64) -> bool {
+        self.cx.words().is_coherent() || P::flush_caches(piece)
+    }
+
+    fn steps_of_everything(&self) -> u32 {
+        self.steps(FLUSH_BYTES)
+    }
+
+    // Views are to capabilities what the TLB is to pages: what they lead to may be reused after this.
+    fn flush_tlb(&self) {
+        if !lacks!("quiet::flush_tlb::views") {
+            self.cx.local.views.forget();
+        }
+        if !lacks!("quiet::flush_tlb::tlb") {
+            P::flush_tlb();
+        }
+    }
+
+    fn revalidate(&self) {
+        let cx = self.cx;
+        let Some(t) = cx.local.thread.get() else {
+            dispatch::leave_space::<P>(cx);
+            return;
+        };
+        // The thread itself: only stopped threads are given up, so it is what it was. What it runs
+        // in may be gone, or have another table or root by now; the old ones may be reused soon.
+        let word = cx.local.component.get();
+        let anew = follow::<Component>(cx.node, word, Component::KIND).and_then(|(c, _)| {
+            let parts = c.parts(cx.words());
+            let (captbl, space) = (parts.captbl_root()?, parts.space()?);
+            let frame = find::<Space>(cx.node, space, Space::KIND)?;
+            let root = frame.root(cx.words(), P::ISA).ok_or(Error::NoIsa)?;
+            Ok((captbl, space, root))
+        });
+        match anew {
+            Ok((captbl, space, root)) if reference::<Thread>(cx.node, t).is_some() => {
+                P::switch_root(root);
+                cx.local.space.set(space.bits());
+                if !lacks!("quiet::revalidate::captbl") {
+                    cx.local.captbl.set(captbl);
+                }
+            }
+            _ => self.detach(),
+        }
+    }
+
+    // Nothing of a thread stays here: this CPU may sleep for long, and another one run the thread.
+    fn detach(&self) {
+        let cx = self.cx;
+        fp::put_away::<P>(cx.local);
+        cx.local.holding.set(None);
+        dispatch::leave_space::<P>(cx);
+    }
+
+    // By the bit and the doorbell of an empty message: it comes into the run loop, and acknowledges
+    // there.
+    fn call(&self, cpu: CpuId) {
+        if cpu != self.cx.cpu() {
+            inbox::notify::<P>(self.cx.node.id(), cpu);
+        }
+    }
+}
+
+/// Gives this CPU its flush log, and tells it which node it is of. Once, before it takes part in
+/// rounds: what it changed before that has nobody seen.
+pub fn attach(cx: &Cx) {
+    let log = LogWriter::attach(cx.epochs(), cx.node.id(), cx.cpu());
+    *cx.local.log.borrow_mut() = Some(log);
+    cx.local.home.set(1 << cx.node.id().index());
+}
+
+/// Publishes that this node, which is joining, holds nothing from before. It may become LIVE then;
+/// its other CPUs come in by [`wake`].
+///
+/// # Errors
+///
+/// [`Error::Full`] if the epochs are used up.
+pub fn join<P: Platform>(cx: &Cx) -> Result<()> {
+    let round = cx
+        .epochs()
+        .publish_joining(cx.node.id(), cx.cpu(), &Hardware::<P>::new(cx))
+        .map_err(|_| Error::Full)?;
+    *cx.node.round.lock() = Some(round);
+    Ok(())
+}
+
+/// Acknowledges a round of this node, if there is one: drops what may have been looked up before
+/// it, and goes on with what the running thread has now. Called where nothing shared is in hand.
+pub fn acknowledge<P: Platform>(cx: &Cx) {
+    cx.epochs()
+        .acknowledge(cx.node.id(), cx.cpu(), &Hardware::<P>::new(cx));
+}
+
+/// `FlushStep`: drives this node's round. Returns the epoch it has published, or 0 if there is more to
+/// do: steps are bounded, and CPUs that have not acknowledged are called, not waited for.
+///
+/// # Errors
+///
+/// [`Error::Again`] if another CPU is at it.
+pub fn flush_step<P: Platform>(cx: &Cx, steps: u64) -> Result<u64> {
+    // The caller's CPU is one of those that a round waits for.
+    acknowledge::<P>(cx);
+    let Some(mut round) = cx.node.round.try_lock() else {
+        return Err(Error::Again);
+    };
+    let round = round.as_mut().ok_or(Error::NotReady)?;
+    let steps = steps.clamp(1, MAX_STEPS) as u32;
+    match round.flush_step(cx.epochs(), &Hardware::<P>::new(cx), steps) {
+        Ok(Progress::Published(epoch)) => Ok(epoch.get()),
+        Ok(Progress::Working | Progress::Waiting(_)) => Ok(0),
+        Err(_) => Err(Error::Full),
+    }
+}
+
+/// Steps of falling asleep between two looks for work: few, because each may be a piece of dropping all that
+/// caches hold.
+const IDLE_STEPS: u32 = 6;
+
+/// Falls asleep as far as the others are concerned; `true` if this CPU may halt now. Takes interrupts between
+/// two parts of that; what has come to be delivered is work, and what a timer is for, the CPU sets it for anew.
+pub fn sleep<P: Platform>(cx: &Cx, work: impl Fn() -> bool) -> bool {
+    let work = || work() || cx.local.has_other();
+    let hardware = Hardware::<P>::new(cx);
+    let (node, cpu) = (cx.node.id(), cx.cpu());
+    while !work() {
+        let idle = match cx.node.round.try_lock().as_mut().map(|r| r.as_mut()) {
+            Some(Some(round)) => round.idle_step(cx.epochs(), &hardware, cpu, IDLE_STEPS, work),
+            // No rounds yet: this node does not count.
+            Some(None) => return true,
+            None => cx.epochs().idle_beside_others(node, cpu, &hardware, work),
+        };
+        match idle {
+            Idle::Asleep => return true,
+            Idle::Work => return false,
+            // Nothing shared is in hand here.
+            Idle::Working | Idle::Contended => P::breathe(),
+        }
+    }
+    // There is work, for which this CPU will use shared words: what it has dropped of the caches as the
+    // last one awake is to be dropped once more when it next falls asleep.
+    if let Some(Some(round)) = cx.node.round.try_lock().as_mut().map(|r| r.as_mut()) {
+        round.stay();
+    }
+    false
+}
+
+/// Takes this CPU back into the protocol, before it looks at anything shared: the bit is set, then
+/// there is a full fence. Whoever has not waited for this CPU has not seen the bit, and what they had
+/// changed by then is what it finds.
+pub fn wake(cx: &Cx) {
+    cx.epochs().wake(cx.node.id(), cx.cpu());
+}

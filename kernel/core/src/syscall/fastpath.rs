@@ -1,0 +1,355 @@
+//! Operations that are done at once, on what this CPU remembers: a few words are compared, a few are
+//! changed, and the thread goes on with its result in registers.
+//!
+//! Only what is mostly asked for, and, but for `Receive` and `Dispatch`, only where caches are
+//! coherent. Whatever is not as expected, and every error but the first, is for the long way
+//! ([`crate::syscall::ops`]), which does the same and knows the reason. Nothing has been done then.
+//!
+//! Nothing is looked up here: everything an operation needs is in the view of its capability and in
+//! those that it names. A view that holds has been right all the time since it was learnt, so a
+//! short way needs no check of its own but for what the caller has said: which part, which address,
+//! which rights.
+//!
+//! What one CPU remembers is not told to others, and needs no lock: views are forgotten in each round
+//! and before the CPU sleeps, and nothing that they rest on becomes something else before that.
+//!
+//! Functions are cut so that each is reached by one jump and pays only for what it uses itself: what is
+//! refused, or goes the long way, has its arguments still where they came in.
+//!
+//! | operation | what is looked at | as |
+//! |---|---|---|
+//! | any | root entry, slot header, frame word of the object: what they were | [`dyad_machine::view`] |
+//! | `Liveness.Revoke` | nothing else | [`liveness`](crate::syscall::ops::captbl::liveness) |
+//! | `Captbl.CopyIn` of the whole, without a guard; `Deactivate` | the entry of the leaf | the rows slot activate and slot deactivate |
+//! | `Space.Map`, `Unmap`, `Protect` of 4 KiB | see [`dyad_space::mapping`] | the rows there |
+//! | `Send` to an endpoint where nobody waits | its waiter, where it is bound | `post` of the endpoint |
+//! | `Receive` | the endpoint's words | [`receive_at`](crate::syscall::ops::endpoint::receive_at) |
+//! | `Thread.Dispatch` without a budget | its owner word | [`dispatch::dispatch`](crate::sched::dispatch::dispatch) |
+//! | `Thread.Jump` to where a CPU looks out for the thread | its owner word, that CPU's node | [`crate::migrate::jump`] |
+//! | `Memory.RetypeKernel`, `RetypeUser` and `RetypeUntyped` of a frame | its record | [`view::frames`] |
+
+mod memory;
+
+use dyad_abi::Isa;
+use dyad_abi::cap::{
+    CaptblOp, FrameOp, LivenessOp, MAP_WRITE, MemoryOp, ReceiveOp, Rights, SendOp, SpaceOp,
+    TableAt, ThreadOp,
+};
+use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
+use dyad_pgtbl::Perms;
+use dyad_shm::frame::Epoch;
+
+use crate::syscall::entry::{
+    FastReturn, dispatched, jumped, long_syscall, received, remembered, sent,
+};
+use dyad_machine::Platform;
+use dyad_machine::cpu::CpuLocal;
+use dyad_machine::view::{self, CapView, Family, Place, leaf};
+use dyad_object::memory::load_coherent;
+use dyad_space::mapping::{Near, QuickRows};
+
+/// A system call; `word` has an operation in it that is not 0.
+#[inline(always)]
+pub fn syscall<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {
+    let Some(known) = view::called(P::local(), word) else {
+        return long_syscall::<P>(word, a0, a1, a2, a3, a4);
+    };
+    let number = (word >> 32) as u32 & 31;
+    if !known.rights().contains(Rights(1 << number)) && !lacks!("fastpath::syscall::right") {
+        return FastReturn::refused(known.refusal());
+    }
+    permitted::<P>(word, a0, a1, a2, a3, a4)
+}
+
+/// An operation that the capability permits. (On its own, with the same arguments in the same
+/// registers: what is refused does not pay for what this needs.)
+#[inline(never)]
+fn permitted<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {
+    const REVOKE: u64 = key(Family::Liveness, LivenessOp::Revoke as u32);
+    const MAP: u64 = key(Family::Space, SpaceOp::Map as u32);
+    const UNMAP: u64 = key(Family::Space, SpaceOp::Unmap as u32);
+    const PROTECT: u64 = key(Family::Space, SpaceOp::Protect as u32);
+    const COPY_IN: u64 = key(Family::Captbl, CaptblOp::CopyIn as u32);
+    const DEACTIVATE: u64 = key(Family::Captbl, CaptblOp::Deactivate as u32);
+    const USER: u64 = key(Family::Memory, MemoryOp::RetypeUser as u32);
+    const KERNEL: u64 = key(Family::Memory, MemoryOp::RetypeKernel as u32);
+    const UNTYPED: u64 = key(Family::Memory, MemoryOp::RetypeUntyped as u32);
+    const DISPATCH: u64 = key(Family::Thread, ThreadOp::Dispatch as u32);
+    const JUMP: u64 = key(Family::Thread, ThreadOp::Jump as u32);
+    const RECEIVE: u64 = key(Family::Receive, ReceiveOp::Receive as u32);
+    const SEND: u64 = key(Family::Send, SendOp::Send as u32);
+    let known = view::last_called(P::local(), word);
+    match key(known.family(), (word >> 32) as u32) {
+        REVOKE => revoke::<P>(known, a0),
+        MAP => map::<P>(known, a0, a1, a2, a3, a4),
+        UNMAP => unmap::<P>(known, a0, a1),
+        PROTECT => protect::<P>(known, a0, a1, a2),
+        COPY_IN => copy_in::<P>(known, a0, a1, a2, a3, a4),
+        DEACTIVATE => deactivate::<P>(known, a0),
+        KERNEL => memory::retype_kernel::<P>(known, a0, a1),
+        USER => memory::retype_user::<P>(known, a0, a1),
+        SEND => send::<P>(known),
+        RECEIVE => receive::<P>(known, a0, a1),
+        DISPATCH => dispatch::<P>(known, a0, a1),
+        JUMP => jump::<P>(known, word, [a0, a1, a2, a3, a4]),
+        UNTYPED => memory::give_up::<P>(known, a0),
+        _ => remembered::<P>(word, a0, a1, a2, a3, a4),
+    }
+}
+
+/// Family (3 bits) and operation above it in one number, so that the way to the one that is meant
+/// is one jump.
+#[inline(always)]
+const fn key(family: Family, number: u32) -> u64 {
+    (number as u64) << 3 | family as u64
+}
+
+/// `Liveness.Revoke`: counts an entry on. The stamp is read after a full fence: whoever still uses
+/// what the entry guards has looked at it before, and has left the kernel when that stamp is quiesced.
+#[inline(never)]
+fn revoke<P: Platform>(known: &'static CapView, index: u64) -> FastReturn {
+    // What a capability counts from is in the frame: looked at when it was learnt. The index is the
+    // caller's, and compared with how many there are.
+    let (first, count) = (known.payload(0), known.payload(1));
+    if let Place::Liveness(words, counts, epoch) = known.place()
+        && let Some(entry) = counts.get(first.wrapping_add(index) as usize)
+        && index < count
+    {
+        words.increase(entry, 1);
+        words.fence();
+        return FastReturn::value(Epoch::saturating(load_coherent(epoch)).get());
+    }
+    long_syscall::<P>(known.call(LivenessOp::Revoke as u32), index, 0, 0, 0, 0)
+}
+
+/// `Thread.Dispatch`. Without a budget. What is looked at is the same as in the long way; only the
+/// way there is shorter.
+#[inline(never)]
+fn dispatch<P: Platform>(known: &'static CapView, how: u64, time: u64) -> FastReturn {
+    match known.place() {
+        Place::Thread(t) if time == 0 => dispatched::<P>(t, how),
+        _ => long_syscall::<P>(known.call(ThreadOp::Dispatch as u32), how, time, 0, 0, 0),
+    }
+}
+
+/// `Thread.Jump` to a CPU that looks out for the thread: see [`crate::migrate::jump`].
+#[inline(never)]
+fn jump<P: Platform>(known: &'static CapView, word: u64, a: [u64; 5]) -> FastReturn {
+    match known.place() {
+        Place::Thread(t) => jumped::<P>(word, t, a),
+        _ => {
+            let [a0, a1, a2, a3, a4] = a;
+            long_syscall::<P>(word, a0, a1, a2, a3, a4)
+        }
+    }
+}
+
+/// `Receive`. What is there is taken, and what is not is waited for, as in the long way.
+#[inline(never)]
+fn receive<P: Platform>(known: &'static CapView, index: u64, deadline: u64) -> FastReturn {
+    // Which endpoints a capability is for was looked at when it was learnt.
+    let (first, count) = (known.payload(0), known.payload(1));
+    let at = first.wrapping_add(index);
+    if let Place::Endpoints(e) = known.place()
+        && (index < count || lacks!("fastpath::receive::range"))
+        && let Some(line) = e.lines.get(at as usize)
+    {
+        return received::<P>(known.object(), (line, at), deadline);
+    }
+    long_syscall::<P>(
+        known.call(ReceiveOp::Receive as u32),
+        index,
+        deadline,
+        0,
+        0,
+        0,
+    )
+}
+
+/// `Send`. The bits are set before anybody looks for a waiter, as in the long way; what is left if
+/// there is one is as long as that.
+#[inline(never)]
+fn send<P: Platform>(known: &'static CapView) -> FastReturn {
+    let Place::Line(Some(words), line) = known.place() else {
+        return long_syscall::<P>(known.call(SendOp::Send as u32), 0, 0, 0, 0, 0);
+    };
+    words.set_bits(&line.bits, known.payload(1));
+    words.fence();
+    let waiter = load_coherent(&line.waiter);
+    let bound = load_coherent(&line.bound);
+    if waiter | bound == 0 || lacks!("fastpath::send::waiter") {
+        return FastReturn::value(0);
+    }
+    sent::<P>(known, line)
+}
+
+/// `Captbl.CopyIn`.
+#[inline(never)]
+fn copy_in<P: Platform>(
+    known: &'static CapView,
+    index: u64,
+    source: u64,
+    how: u64,
+    p0: u64,
+    p1: u64,
+) -> FastReturn {
+    match copy(P::local(), known, index, source, how, p0 | p1) {
+        Some(()) => FastReturn::value(0),
+        None => {
+            let word = known.call(CaptblOp::CopyIn as u32);
+            long_syscall::<P>(word, index, source, how, p0, p1)
+        }
+    }
+}
+
+/// A copy that gets no guard and refers to all that its source refers to.
+#[inline(always)]
+fn copy(
+    local: &'static CpuLocal,
+    table: &CapView,
+    index: u64,
+    source: u64,
+    how: u64,
+    part: u64,
+) -> Option<()> {
+    // A guard, a part, or what is no index.
+    if how >> 32 != 0 || part != 0 || source >> 32 != 0 {
+        return None;
+    }
+    // What this CPU remembers is alive, and has no guard.
+    let source = view::called(local, source)?;
+    if !source.rights().contains(Rights::COPY) && !lacks!("fastpath::copy::right") {
+        return None;
+    }
+    let to = source.copied(Rights(how as u32));
+    // The source is copied as it was when it was looked at: that it goes meanwhile is as if it had gone
+    // just after.
+    let slot = leaf::slot(local, table.object(), table.payload(0) != 0, index)?;
+    slot.activate(&to, |stamp| local.quiet.covers(stamp))
+}
+
+/// `Captbl.Deactivate`. Of a slot that is empty, or that somebody else is changing, the long way
+/// knows what to say.
+#[inline(never)]
+fn deactivate<P: Platform>(known: &'static CapView, index: u64) -> FastReturn {
+    let done = leaf::slot(P::local(), known.object(), known.payload(0) != 0, index)
+        .and_then(|slot| slot.deactivate());
+    match done {
+        Some(stamp) => FastReturn::value(stamp.get()),
+        None => long_syscall::<P>(known.call(CaptblOp::Deactivate as u32), index, 0, 0, 0, 0),
+    }
+}
+
+/// `where` of the last level. Tables of other levels, and large pages, are for the long way.
+#[inline(always)]
+fn last_level(at: u64) -> Option<Isa> {
+    match at {
+        X86_L1 => Some(Isa::X86_64),
+        A64_L1 => Some(Isa::Aarch64),
+        _ => None,
+    }
+}
+
+const X86_L1: u64 = TableAt {
+    isa: Isa::X86_64,
+    level: 1,
+}
+.bits();
+const A64_L1: u64 = TableAt {
+    isa: Isa::Aarch64,
+    level: 1,
+}
+.bits();
+
+/// Whether programs may use an address. Drivers of formats take addresses as they are.
+#[inline(always)]
+fn is_user(va: u64) -> bool {
+    (USER_MIN..USER_END).contains(&va)
+}
+
+/// `Space.Map`.
+#[inline(never)]
+fn map<P: Platform>(
+    known: &'static CapView,
+    at: u64,
+    va: u64,
+    frame: u64,
+    first: u64,
+    how: u64,
+) -> FastReturn {
+    let space = Near {
+        local: P::local(),
+        object: known.object(),
+    };
+    // One copy of the code for each format: the ISA is a constant in both.
+    let done = match last_level(at) {
+        Some(Isa::X86_64) => map_in(space, Isa::X86_64, va, frame, first, how),
+        Some(Isa::Aarch64) => map_in(space, Isa::Aarch64, va, frame, first, how),
+        None => None,
+    };
+    match done {
+        Some(()) => FastReturn::value(0),
+        None => long_syscall::<P>(known.call(SpaceOp::Map as u32), at, va, frame, first, how),
+    }
+}
+
+/// The same in the table of an ISA. The rights that are needed are those of [`crate::syscall::ops::space`];
+/// code goes the long way, as other nodes may have to rewrite it. Whether the block is what it was
+/// is looked at by the row, in the word that it exchanges.
+#[inline(always)]
+fn map_in(space: Near, isa: Isa, va: u64, frame: u64, first: u64, how: u64) -> Option<()> {
+    const WRITE: u32 = FrameOp::Write as u32;
+    let (frame, base, mut perms) = view::frame(space.local, frame)?;
+    let needs = FrameOp::Map.right().or(Rights((how as u32) << WRITE));
+    let fits = how <= MAP_WRITE
+        && (frame.rights().contains(needs) || lacks!("fastpath::map_in::right"))
+        && first < frame.payload(1)
+        && is_user(va)
+        && va & (PAGE_SIZE - 1) == 0;
+    if !fits {
+        return None;
+    }
+    // What the page may become is in `perms` already, as the capability says.
+    perms.set(Perms::WRITE, how == MAP_WRITE);
+    let (block, page) = frame.page(base, first);
+    space.map(isa, va, &block, page, perms)
+}
+
+/// `Space.Unmap`, of a page that users have mapped. An error is one of the row once it has begun:
+/// the long way would not find the page any more.
+#[inline(never)]
+fn unmap<P: Platform>(known: &'static CapView, at: u64, va: u64) -> FastReturn {
+    let space = Near {
+        local: P::local(),
+        object: known.object(),
+    };
+    let done = match last_level(at).filter(|_| is_user(va)) {
+        Some(Isa::X86_64) => space.unmap(Isa::X86_64, va),
+        Some(Isa::Aarch64) => space.unmap(Isa::Aarch64, va),
+        None => None,
+    };
+    match done {
+        Some(Ok(stamp)) => FastReturn::value(stamp.get()),
+        Some(Err(e)) => FastReturn::refused(e),
+        None => long_syscall::<P>(known.call(SpaceOp::Unmap as u32), at, va, 0, 0, 0),
+    }
+}
+
+/// `Space.Protect`, to writable or read-only. Whether the page may become that is noted in its
+/// entry, which the driver looks at.
+#[inline(never)]
+fn protect<P: Platform>(known: &'static CapView, at: u64, va: u64, how: u64) -> FastReturn {
+    let space = Near {
+        local: P::local(),
+        object: known.object(),
+    };
+    let done = match last_level(at).filter(|_| is_user(va) && how <= MAP_WRITE) {
+        Some(Isa::X86_64) => space.protect(Isa::X86_64, va, how == MAP_WRITE),
+        Some(Isa::Aarch64) => space.protect(Isa::Aarch64, va, how == MAP_WRITE),
+        None => None,
+    };
+    match done {
+        Some(stamp) => FastReturn::value(stamp.get()),
+        None => long_syscall::<P>(known.call(SpaceOp::Protect as u32), at, va, how, 0, 0),
+    }
+}

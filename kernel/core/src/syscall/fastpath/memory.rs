@@ -1,0 +1,91 @@
+//! What single frames are used for: the rows to and from untyped, of frames that are blocks by
+//! themselves.
+//!
+//! Blocks that have to be split, objects that refer to others or are on lists, and whatever is not
+//! quiesced as far as this CPU knows, go the long way. The record's word is compared as it is, and
+//! exchanged once for each step; zeros are written in between, while nobody looks
+//! ([`dyad_machine::view::frames`]).
+
+use dyad_abi::cap::{MemoryOp, ObjectKind};
+use dyad_retype::{Use, plain};
+
+use super::FastReturn;
+use crate::syscall::entry::long_syscall;
+use dyad_machine::Platform;
+use dyad_machine::view::frames::OneFrame;
+use dyad_machine::view::{CapView, Place};
+use dyad_object::kinds::{self, PLAIN};
+use dyad_object::node::node;
+
+/// The low half of the words of objects, by the number of their kind.
+const OBJECTS: [u64; 32] = {
+    let mut words = [0; 32];
+    let mut i = 0;
+    while i < ObjectKind::ALL.len() {
+        let kind = ObjectKind::ALL[i];
+        words[kind as usize] = plain::used(Use::Kernel(kinds::of(kind).kernel));
+        i += 1;
+    }
+    words
+};
+
+/// `RetypeKernel`. Numbers that are no kind have no word.
+#[inline(never)]
+pub fn retype_kernel<P: Platform>(known: &'static CapView, at: u64, kind: u64) -> FastReturn {
+    let done = OBJECTS
+        .get(kind as usize)
+        .filter(|&&used| used != 0)
+        .and_then(|&used| put_to_use::<P>(known, at, used));
+    match done {
+        Some(()) => FastReturn::value(0),
+        None => {
+            let word = known.call(MemoryOp::RetypeKernel as u32);
+            long_syscall::<P>(word, at, kind, 0, 0, 0)
+        }
+    }
+}
+
+/// `RetypeUser`, of one frame. Larger blocks have more than one record to look at.
+#[inline(never)]
+pub fn retype_user<P: Platform>(known: &'static CapView, at: u64, order: u64) -> FastReturn {
+    const USED: u64 = plain::used(Use::User);
+    if order == 0 && put_to_use::<P>(known, at, USED).is_some() {
+        return FastReturn::value(0);
+    }
+    let word = known.call(MemoryOp::RetypeUser as u32);
+    long_syscall::<P>(word, at, order, 0, 0, 0)
+}
+
+/// The row from untyped. Zeros, if the frame has been used before; a frame that cannot be zeroed is
+/// left untyped.
+#[inline(always)]
+fn put_to_use<P: Platform>(known: &CapView, at: u64, used: u64) -> Option<()> {
+    let local = P::local();
+    let frame = frame::<P>(known, at)?;
+    frame.put_to_use(
+        used,
+        |stamp| local.quiet.covers(stamp),
+        || match frame.address() {
+            Some(pa) => P::zero_frame(node().map, pa),
+            None => false,
+        },
+    )
+}
+
+/// Frame `at` of what the capability is for; none beyond its end.
+#[inline(always)]
+fn frame<P: Platform>(known: &CapView, at: u64) -> Option<OneFrame> {
+    match known.place() {
+        Place::Memory(range) => range.frame(P::local(), known.payload(0), at),
+        _ => None,
+    }
+}
+
+/// `RetypeUntyped`, of user memory and of objects that refer to nothing.
+#[inline(never)]
+pub fn give_up<P: Platform>(known: &'static CapView, at: u64) -> FastReturn {
+    match frame::<P>(known, at).and_then(|f| f.give_up(PLAIN)) {
+        Some(stamp) => FastReturn::value(stamp.get()),
+        None => long_syscall::<P>(known.call(MemoryOp::RetypeUntyped as u32), at, 0, 0, 0, 0),
+    }
+}

@@ -1,0 +1,410 @@
+//! Invocation: a thread goes from one component into another and comes back.
+//!
+//! The thread stays; what changes is the component it runs in, and with it the capability table
+//! and the address space. Where it comes back to is on its invocation stack. Registers carry four
+//! words each way and nothing else: a component that invokes another keeps nothing of its own in
+//! registers.
+//!
+//! ```text
+//!   client ──Invoke: push {component, pc, sp}──▶ entry point of the callee
+//!          ◀──RETURN: pop──────────────────────
+//! ```
+//!
+//! | step | order |
+//! |---|---|
+//! | enter: where to return to; depth; component entered; the thread's component | an entry beyond the depth means nothing, so half of one is never returned to |
+//! | leave: depth; component entered; the thread's component, program counter, stack pointer | if the component is gone the invocation is over all the same: the next return leads further out, and from the outermost one the thread ends |
+//! | fault: as enter; then all registers to the save area | before anything else uses the area |
+//!
+//! Only the CPU that runs the thread touches any of this. The words are in the thread's frame all
+//! the time, so that a thread that is handed over, or whose node dies, has its stack with it.
+//!
+//! Bounds: an invocation is one lookup and one component entered; the stack has
+//! [`INVOKE_DEPTH`](dyad_abi::service::INVOKE_DEPTH) entries, and a deeper call is refused.
+//!
+//! The owner of a thread that is within an invocation can ask that it stop. The request is a bit of the bottom
+//! entry's `info` ([`info::STOP`]) and takes effect when the thread returns there (`crate::syscall::ops::stop`).
+//!
+//! If the callee may not run on this node the same call *crosses*: the thread is handed to a node
+//! of the callee's home with its words, runs there, and the return brings it back
+//! ([`crate::migrate::handoff`]). A fault is an invocation of the component's fault handler by the kernel;
+//! all registers are kept meanwhile, and the handler's first result word decides whether the
+//! instruction is tried again (0) or the thread ends.
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::cap::Stopped;
+use dyad_abi::user::{FAULT_NO_MEMORY, FAULT_SUPPLY_SHIFT};
+use dyad_abi::{Error, NodeId, Result};
+use dyad_shm::frame::WeakRef;
+
+use crate::migrate::handoff;
+use crate::sched::dispatch;
+use crate::sched::fp;
+use dyad_machine::Platform;
+use dyad_machine::cx::Cx;
+use dyad_machine::platform::copy_used;
+use dyad_machine::platform::{FaultKind, UserFault};
+use dyad_machine::view::{self, Callee, Opened};
+use dyad_object::component::{Entry, Parts};
+use dyad_object::thread::{Frame, Thread, info};
+
+/// Where an invocation that has been prepared goes on. In both cases everything that the callee is
+/// told is where it will find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// In this node, in the component that the CPU holds now. The area's program counter and stack
+    /// pointer are set.
+    Here {
+        /// What the callee is told about the capability.
+        badge: u64,
+        /// Which invocation this is; decides the stack.
+        token: u64,
+    },
+    /// The thread has been handed over.
+    Elsewhere,
+}
+
+/// Enters a component on behalf of the running thread: the one that `to` refers to, which the caller has found
+/// just now. `remember` is called before this CPU leaves the component that it is in, if the callee runs here.
+///
+/// # Errors
+///
+/// [`Error::TooDeep`], as [`Callee::open`], and what keeps a thread from crossing. Nothing has changed then.
+#[inline]
+pub fn enter<P: Platform>(
+    cx: &Cx,
+    to: Entry,
+    callee: &Callee,
+    words: [u64; 4],
+    remember: impl FnOnce(&Opened),
+) -> Result<Way> {
+    let t = dispatch::current(cx);
+    if !callee.parts.runs_on(cx.node.id()) {
+        return cross::<P>(cx, t, callee.parts, to, words);
+    }
+    let opened = callee.open::<P>(cx)?;
+    remember(&opened);
+    let area = t.regs(P::ISA);
+    let from = cx.local.component.get();
+    let depth = t.push(from, P::user_pc_sp(area), 0).ok_or(Error::TooDeep)?;
+    opened.enter::<P>(cx, callee);
+    t.component.store(to.component.bits(), Ordering::Relaxed);
+    P::set_user_pc_sp(area, to.address, 0);
+    Ok(Way::Here {
+        badge: to.badge,
+        token: t.token_at(depth),
+    })
+}
+
+/// The same on another node: the first live one of the callee's home. The entry says which node to
+/// come back to; recovery finds it there, too, should the other one die.
+///
+/// # Errors
+///
+/// [`Error::NodeDead`] if no node of its home lives; as [`handoff::send`].
+#[cold]
+fn cross<P: Platform>(
+    cx: &Cx,
+    t: &'static Thread,
+    component: Parts<'_>,
+    to: Entry,
+    words: [u64; 4],
+) -> Result<Way> {
+    let node = cx
+        .node
+        .all()
+        .find(|&n| component.runs_on(n) && cx.node.is_live(n))
+        .ok_or(Error::NodeDead)?;
+    let from = cx.local.component.get();
+    let here = info::CROSSED | (cx.node.id().index() as u64) << 8;
+    let depth = t
+        .push(from, P::user_pc_sp(t.regs(P::ISA)), here)
+        .ok_or(Error::TooDeep)?;
+    handoff::carry(t, handoff::what::INVOKE, words, to);
+    match handoff::send::<P>(cx, t, node) {
+        Ok(()) => Ok(Way::Elsewhere),
+        Err(e) => {
+            t.depth.store(depth - 1, Ordering::Relaxed);
+            Err(e)
+        }
+    }
+}
+
+/// Where a return has led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Returned {
+    /// To the caller, in this node; program counter and stack pointer are set, status and words
+    /// are to be put into registers.
+    Here,
+    /// To an instruction that had faulted, or the thread has ended or been handed over: all
+    /// registers are as they must be.
+    Switched,
+}
+
+/// Ends the invocation that the running thread is in.
+///
+/// # Errors
+///
+/// [`Error::TooDeep`] if it is in none; [`Error::Revoked`] if the component it would return to is
+/// gone: the return can be tried again, and leads one further out. If that was the outermost one the thread ends.
+/// If the caller's node is dead the return leads to the last caller whose node lives, which gets
+/// [`Error::NodeDead`]; without one the thread ends.
+#[inline]
+pub fn leave<P: Platform>(cx: &Cx, words: [u64; 4]) -> Result<Returned> {
+    let t = dispatch::current(cx);
+    let (at, frame) = t.top().ok_or(Error::TooDeep)?;
+    let what = frame.info.load(Ordering::Relaxed);
+    if what != 0 {
+        return leave_specially::<P>(cx, t, at, what, words);
+    }
+    let component = frame.component.load(Ordering::Relaxed);
+    // First: see the order above.
+    t.depth.store(at, Ordering::Relaxed);
+    if let Err(e) = view::enter::<P>(cx, component) {
+        if at != 0 || lacks!("invoke::leave::nowhere") {
+            return Err(e);
+        }
+        // There is nowhere further out. Without an invocation its owner may choose where the thread goes on, so it
+        // must not stay in the service.
+        dispatch::settle::<P>(cx, t);
+        t.component.store(component, Ordering::Relaxed);
+        dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
+        return Ok(Returned::Switched);
+    }
+    t.component.store(component, Ordering::Relaxed);
+    P::set_user_pc_sp(
+        t.regs(P::ISA),
+        frame.pc.load(Ordering::Relaxed),
+        frame.sp.load(Ordering::Relaxed),
+    );
+    Ok(Returned::Here)
+}
+
+/// The end of an invocation that has crossed, of a fault handler, or of one behind which the thread is to stop.
+#[cold]
+fn leave_specially<P: Platform>(
+    cx: &Cx,
+    t: &'static Thread,
+    at: u64,
+    what: u64,
+    words: [u64; 4],
+) -> Result<Returned> {
+    let frame = t.frames.get(at as usize).ok_or(Error::Corrupt)?;
+    let component = frame.component.load(Ordering::Relaxed);
+    let area = t.regs(P::ISA);
+    if what & info::CROSSED != 0 {
+        // A request to stop stays in the entry: the thread stops where it arrives.
+        let node = NodeId::new(what >> 8 & 0xff).ok_or(Error::Corrupt)?;
+        t.depth.store(at, Ordering::Relaxed);
+        handoff::carry(t, handoff::what::RETURN, words, caller(frame)?);
+        return match handoff::send::<P>(cx, t, node) {
+            Ok(()) => Ok(Returned::Switched),
+            Err(e) => {
+                t.depth.store(at + 1, Ordering::Relaxed);
+                match e {
+                    Error::NodeDead => leave_dead_caller::<P>(cx, t, at),
+                    // It is in the callee still, which may try again.
+                    e => Err(e),
+                }
+            }
+        };
+    }
+    let stops = what & info::STOP != 0 && !lacks!("invoke::leave_specially::stop");
+    if what & info::FAULT == 0 {
+        return leave_here::<P>(cx, t, at, words, stops);
+    }
+    // The end of a fault handler. Registers and component belong together: also a thread that ends
+    // is out of the handler's component, should it ever be resumed. The whole area is replaced:
+    // what is missing of it need not be completed.
+    cx.local.short_entry.set(false);
+    t.depth.store(at, Ordering::Relaxed);
+    fp::bring_back::<P>(cx.local, t, what);
+    t.fault.store(0, Ordering::Relaxed);
+    copy_used::<P>(&t.saved, area);
+    t.component.store(component, Ordering::Relaxed);
+    if words[0] != 0 {
+        dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
+    } else if stops {
+        dispatch::stop_left::<P>(cx, t);
+    } else if view::enter::<P>(cx, component).is_err() {
+        dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
+    }
+    Ok(Returned::Switched)
+}
+
+/// Whom the entry of an invocation stack leads back to.
+fn caller(frame: &Frame) -> Result<Entry> {
+    Ok(Entry {
+        component: WeakRef::from_bits(frame.component.load(Ordering::Relaxed))
+            .ok_or(Error::Corrupt)?,
+        address: frame.pc.load(Ordering::Relaxed),
+        badge: frame.sp.load(Ordering::Relaxed),
+    })
+}
+
+/// The last caller that a thread has crossed from, in the entries below `depth`, whose node lives: its entry, and
+/// its node. Invocations further in have nobody left to return to.
+pub fn living_caller(cx: &Cx, t: &Thread, depth: u64) -> Option<(u64, NodeId)> {
+    let below = depth.min(t.frames.len() as u64);
+    (0..below).rev().find_map(|at| {
+        let info = t.frames[at as usize].info.load(Ordering::Relaxed);
+        let from = NodeId::new(info >> 8 & 0xff).filter(|_| info & info::CROSSED != 0)?;
+        let lives = from.index() < cx.node.params.node_count && cx.node.is_live(from);
+        lives.then_some((at, from))
+    })
+}
+
+/// The node of the caller in entry `at` is dead. A thread that had been *on* the dead node would now be sent back
+/// by recovery to the last caller whose node lives, with [`Error::NodeDead`]; this thread takes the same way by itself.
+/// If there is no such caller the thread ends.
+#[cold]
+fn leave_dead_caller<P: Platform>(cx: &Cx, t: &'static Thread, mut at: u64) -> Result<Returned> {
+    while let Some((back, node)) = living_caller(cx, t, at) {
+        let to = caller(&t.frames[back as usize])?;
+        let words = [Error::NodeDead.code(), back, handoff::what::RETURN, 0];
+        handoff::carry(t, handoff::what::FAIL, words, to);
+        match handoff::send::<P>(cx, t, node) {
+            Ok(()) => return Ok(Returned::Switched),
+            // It has died just now.
+            Err(Error::NodeDead) => at = back,
+            Err(e) => return Err(e),
+        }
+    }
+    dispatch::settle::<P>(cx, t);
+    dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
+    Ok(Returned::Switched)
+}
+
+/// The end of an invocation in this node behind which the thread stops, if it `stops`.
+#[cold]
+#[inline(never)]
+fn leave_here<P: Platform>(
+    cx: &Cx,
+    t: &'static Thread,
+    at: u64,
+    words: [u64; 4],
+    stops: bool,
+) -> Result<Returned> {
+    let frame = t.frames.get(at as usize).ok_or(Error::Corrupt)?;
+    let component = frame.component.load(Ordering::Relaxed);
+    let area = t.regs(P::ISA);
+    // The component is entered when the thread next runs, which is its owner's decision.
+    dispatch::settle::<P>(cx, t);
+    t.depth.store(at, Ordering::Relaxed);
+    t.component.store(component, Ordering::Relaxed);
+    P::set_results(area, 0, words);
+    let (pc, sp) = (&frame.pc, &frame.sp);
+    P::set_user_pc_sp(area, pc.load(Ordering::Relaxed), sp.load(Ordering::Relaxed));
+    if stops {
+        dispatch::stop_left::<P>(cx, t);
+    } else {
+        view::enter::<P>(cx, component)?;
+    }
+    Ok(Returned::Switched)
+}
+
+/// Who deals with a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handler {
+    /// Nobody: there is none, or it cannot.
+    None,
+    /// The thread is resumed where it was. It finds that its component is gone, or faults again because
+    /// its handler was just being changed.
+    Retry,
+    /// The handler's component is entered, and the thread's registers are saved: user mode goes on
+    /// there ([`Platform::enter_user`]).
+    Entered {
+        /// Program counter.
+        pc: u64,
+        /// Registers of arguments.
+        args: [u64; 6],
+    },
+}
+
+/// Has the fault handler of the running thread's component deal with a fault. It is told address, kind,
+/// program counter, what the ISA says, its badge and the token; beside the kind, whether it was for want
+/// of memory that the kernel has not resolved it (`why`). `what` is what is
+/// special about the return: [`info::FAULT`], or what [`fp::keep`] has said.
+#[inline(always)]
+pub fn fault<P: Platform>(
+    cx: &Cx,
+    t: &'static Thread,
+    f: UserFault,
+    why: Option<Error>,
+    what: u64,
+) -> Handler {
+    // One fault at a time: a handler that faults has no handler.
+    if t.fault.load(Ordering::Relaxed) != 0 {
+        return Handler::None;
+    }
+    let area = t.regs(P::ISA);
+    let (pc, sp) = P::user_pc_sp(area);
+    let from = cx.local.component.get();
+    // No room for one more: a fault at the deepest invocation has no handler.
+    let Some(depth) = t.push(from, (pc, sp), what) else {
+        fp::bring_back::<P>(cx.local, t, what);
+        return Handler::None;
+    };
+    let to = match view::enter_handler::<P>(cx.local) {
+        Some(to) => to,
+        None => match enter_handler::<P>(cx, from) {
+            Ok(to) => to,
+            Err(none) => {
+                t.depth.store(depth - 1, Ordering::Relaxed);
+                fp::bring_back::<P>(cx.local, t, what);
+                return none;
+            }
+        },
+    };
+    // All registers, not only those that an invocation keeps: the instruction is to find them again.
+    copy_used::<P>(area, &t.saved);
+    t.fault.store(1, Ordering::Relaxed);
+    t.component.store(to.component.bits(), Ordering::Relaxed);
+    let token = t.token_at(depth);
+    let short = if why == Some(Error::NoMemory) {
+        let node = cx.local.short_of.get();
+        FAULT_NO_MEMORY | node.map_or(0, |n| n.index() as u64 + 1) << FAULT_SUPPLY_SHIFT
+    } else {
+        0
+    };
+    let kind = kind_number(f.kind) | short;
+    Handler::Entered {
+        pc: to.address,
+        args: [f.address, kind, pc, f.raw, to.badge, token],
+    }
+}
+
+/// Enters the fault handler of a component the long way. The error is what [`fault`] says
+/// then.
+#[cold]
+fn enter_handler<P: Platform>(cx: &Cx, from: u64) -> core::result::Result<Entry, Handler> {
+    let from = WeakRef::from_bits(from).ok_or(Handler::None)?;
+    let from = Callee::find(cx, from).map_err(|_| Handler::None)?;
+    let handler = from.parts.fault_entry(cx.words());
+    // A handler that changes all the time is asked when the thread faults the next time.
+    let to = handler.map_err(|_| Handler::Retry)?.ok_or(Handler::None)?;
+    let callee = Callee::find(cx, to.component).map_err(|_| Handler::None)?;
+    // A handler is asked here or not at all: the page that is missing is missing on this node.
+    if !callee.parts.runs_on(cx.node.id()) {
+        return Err(Handler::None);
+    }
+    let opened = callee.open::<P>(cx).map_err(|_| Handler::None)?;
+    view::remember::<P>(cx, &from);
+    opened.enter::<P>(cx, &callee);
+    Ok(to)
+}
+
+/// What a handler is told about the kind of a fault: part of the interface to programs.
+pub const fn kind_number(kind: FaultKind) -> u64 {
+    match kind {
+        FaultKind::Read => 1,
+        FaultKind::Write => 2,
+        FaultKind::Execute => 3,
+        FaultKind::Illegal => 4,
+        FaultKind::Breakpoint => 5,
+        FaultKind::Arithmetic => 6,
+        FaultKind::Alignment => 7,
+        FaultKind::Other => 8,
+    }
+}

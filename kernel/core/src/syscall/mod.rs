@@ -1,0 +1,15 @@
+//! Traps and system calls.
+//!
+//! | module | concern |
+//! |---|---|
+//! | [`entry`] | what `arch` calls: system calls, invocations, faults, interrupts |
+//! | [`fastpath`] | operations on cached capabilities, without the slow path's checks of what has not changed |
+//! | [`ops`] | operations on capabilities: the slow path |
+//! | [`invoke`] | invocations, returns, and fault handlers |
+//! | [`report`] | checks and counters that programs report |
+
+pub mod entry;
+pub mod fastpath;
+pub mod invoke;
+pub mod ops;
+pub mod report;

@@ -1,0 +1,84 @@
+//! `HardwareOp::Inside`: whether an invocation that a service has seen begin may still go on.
+//!
+//! A service notes in its locks which invocation holds them, by the token that the kernel gave to that invocation
+//! (`thread id << 8 | depth`). A thread can end within the service: its node dies, its owner stops it and the grace
+//! period of [`stop`](super::stop) passes, its component is given up. Then the lock stays held, and the next
+//! invocation that wants the lock asks here.
+//!
+//! | the thread with that id is | value |
+//! |---|---|
+//! | not there; ready or waiting, and fewer invocations deep | 0 |
+//! | stopped | 0, for good: a thread that is stopped within the caller's component is ended there by this question, so that it cannot be resumed |
+//! | anything else: it runs, is on its way, is being changed, or is as deep as that | 1 |
+//!
+//! # Why 0 means never again
+//!
+//! Thread ids belong to one live thread each, and an invocation stack has one entry for each depth: no two
+//! invocations that are under way have one token. A ready or waiting thread has stored its depth before it was given
+//! up, and a thread that is less deep has left the invocation. A stopped thread is taken, so its depth and
+//! components are those of a thread that nobody changes; LOST registers are set by nobody but `Configure`, which
+//! begins with an empty stack. 1 may be out of date, and a new invocation can have the token of an old one: the
+//! service asks again.
+//!
+//! A thread that is as deep as that in another component counts as inside: components of a thread that somebody may
+//! dispatch cannot be read as one. That keeps a lock held for as long as its holder's program likes, so no two programs
+//! share a lock.
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::service::MAX_THREAD_IDS;
+use dyad_abi::{Error, Result};
+
+use crate::sched::dispatch::{take, untake};
+use dyad_machine::Platform;
+use dyad_machine::cx::Cx;
+use dyad_object::thread::{State, Thread};
+use dyad_object::{find, ids};
+
+const OVER: u64 = 0;
+const INSIDE: u64 = 1;
+
+/// `Inside`: see the table of this module.
+///
+/// # Errors
+///
+/// [`Error::BadArgument`] if no invocation can have that token.
+pub fn inside<P: Platform>(cx: &Cx, token: u64) -> Result<u64> {
+    let (id, depth) = (token >> 8, token & 0xff);
+    if depth == 0 || id >= MAX_THREAD_IDS {
+        return Err(Error::BadArgument);
+    }
+    let found = ids::thread_with(cx.node, id);
+    let found = found.and_then(|object| find::<Thread>(cx.node, object, Thread::KIND).ok());
+    let Some(t) = found else {
+        return Ok(OVER);
+    };
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    match owner.state {
+        State::None => Ok(OVER),
+        State::Ready | State::Blocked if t.depth.load(Ordering::Relaxed) < depth => Ok(OVER),
+        State::Stopped => {
+            let Some(taken) = take(cx, t, owner) else {
+                return Ok(INSIDE);
+            };
+            if component_at(t, depth) == Some(cx.local.component.get())
+                && !lacks!("ops::inside::inside::lose")
+            {
+                t.lose();
+            }
+            untake::<P>(cx, t, taken, owner)?;
+            Ok(OVER)
+        }
+        _ => Ok(INSIDE),
+    }
+}
+
+/// The component that a thread, which the caller has taken, is in at a depth.
+fn component_at(t: &Thread, depth: u64) -> Option<u64> {
+    let word = match t.depth.load(Ordering::Relaxed) {
+        now if now < depth => return None,
+        now if now == depth => &t.component,
+        _ => &t.frames.get(usize::try_from(depth).ok()?)?.component,
+    };
+    Some(word.load(Ordering::Relaxed))
+}

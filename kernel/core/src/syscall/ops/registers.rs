@@ -1,0 +1,230 @@
+//! Registers of threads: one at a time, and all of them as a page.
+//!
+//! A page of registers ([`Registers`](dyad_abi::emulation::Registers)) has a layout that other ISAs can
+//! read. `Unload` writes one of a thread that was stopped wherever it was, so that somebody else can go on
+//! for it; `Load` makes the calling thread go on with one, on whichever node has the ISA.
+//!
+//! ```text
+//!   STOPPED ──take──▶ CHANGING: registers read ──▶ STOPPED ──▶ the caller's memory
+//!   RUNNING ──the caller's memory read, looked at──▶ its area, on this node
+//!                                     └──▶ `saved`, `saved_fp` ──TRANSIT──▶ its area, on another one
+//! ```
+//!
+//! | step | order |
+//! |---|---|
+//! | unload: the thread is taken, read, and given back; then the caller's memory is written | a thread that cannot be read, or memory that cannot be written, leaves both as they were |
+//! | load elsewhere: what goes along is in the frame, then the owner word | release, as any hand-over |
+//!
+//! What goes along lies where registers of faults are kept: a thread outside of invocations has no fault
+//! that anybody deals with. So if it cannot leave, or its new node dies before it has come there, it
+//! returns from `Load` with an error, and has lost nothing.
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::cap::ThreadOp;
+use dyad_abi::emulation::{FLOAT_WORDS, GENERAL, WORDS, general, stack_pointer};
+use dyad_abi::user::{USER_END, USER_MIN};
+use dyad_abi::{Error, Isa, NodeId, Result};
+
+use crate::migrate::crossing::Crossing;
+use crate::migrate::handoff;
+use crate::sched::dispatch::{self, After, take, untake};
+use crate::sched::fp;
+use dyad_machine::Platform;
+use dyad_machine::cx::Cx;
+use dyad_object::thread::{State, Thread, begun};
+use dyad_space::copy;
+
+/// Words of a page before those of floating point.
+pub const GENERAL_WORDS: usize = 4 + GENERAL;
+/// Words that are copied at once.
+const PART: usize = 32;
+
+/// Registers of a stopped thread, on the ISA of this node: only its `arch` crate knows what a register
+/// area means.
+///
+/// # Errors
+///
+/// [`Error::NotReady`] if it is not stopped; [`Error::TooDeep`] within an invocation, where the registers are
+/// the service's; [`Error::NoIsa`], [`Error::NodeDead`], [`Error::BadArgument`].
+pub fn access<P: Platform>(cx: &Cx, t: &'static Thread, op: ThreadOp, a: [u64; 5]) -> Result<u64> {
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    if owner.state != State::Stopped && !lacks!("ops::registers::access::state") {
+        return Err(Error::NotReady);
+    }
+    let isa = Isa::from_index(a[0]).ok_or(Error::BadArgument)?;
+    if isa != P::ISA {
+        return Err(Error::NoIsa);
+    }
+    let taken = take(cx, t, owner).ok_or(Error::NotReady)?;
+    let done = register::<P>(t, op, a);
+    // It goes on where it was, if it is resumed.
+    untake::<P>(cx, t, taken, owner)?;
+    done
+}
+
+/// Reads or writes a register of a thread that has been taken. One that has not begun here is set up first, as
+/// if it were to begin: a debugger sees where.
+fn register<P: Platform>(t: &'static Thread, op: ThreadOp, a: [u64; 5]) -> Result<u64> {
+    if t.is_invoking() && !lacks!("ops::registers::register::depth") {
+        return Err(Error::TooDeep);
+    }
+    match t.begun(P::ISA) {
+        begun::NOT => handoff::start::<P>(t),
+        begun::LOST => return Err(Error::NodeDead),
+        _ => {}
+    }
+    let area = t.regs(P::ISA);
+    match op {
+        ThreadOp::ReadRegister => P::read_register(area, a[1]).ok_or(Error::BadArgument),
+        _ if P::write_register(area, a[1], a[2]) => Ok(0),
+        _ => Err(Error::BadArgument),
+    }
+}
+
+/// `Unload`: all registers of a stopped thread, to memory of the caller. Value: the node it was stopped on.
+///
+/// # Errors
+///
+/// [`Error::NotReady`] if it is not stopped, or was stopped while it waited: its registers are not
+/// final before it has been told of what it waited for. [`Error::TooDeep`] within an invocation:
+/// they are a service's. [`Error::NoIsa`] if this node has another ISA than the one asked for, or the
+/// thread is on none of this one; [`Error::NodeDead`] if they were lost; [`Error::BadArgument`]; of the
+/// memory, as [`copy::copy_out`].
+pub fn unload<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u64> {
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    if owner.state != State::Stopped {
+        return Err(Error::NotReady);
+    }
+    let isa = Isa::from_index(a[0]).ok_or(Error::BadArgument)?;
+    if isa != P::ISA {
+        return Err(Error::NoIsa);
+    }
+    let taken = take(cx, t, owner).ok_or(Error::NotReady)?;
+    // What a service has left on another ISA is not the thread's.
+    let words = match cx.node.isa(owner.node) == isa {
+        true => all::<P>(t),
+        false => Err(Error::NoIsa),
+    };
+    untake::<P>(cx, t, taken, owner)?;
+    let words = words?;
+    let space = cx.space()?;
+    for (part, at) in words.chunks(PART).zip((0..).step_by(8 * PART)) {
+        let mut bytes = [0; 8 * PART];
+        for (to, word) in bytes.chunks_exact_mut(8).zip(part) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        let to = a[1].checked_add(at).ok_or(Error::BadAddress)?;
+        copy::copy_out::<P>(cx, space, to, &bytes[..8 * part.len()])?;
+    }
+    Ok(owner.node.index() as u64)
+}
+
+/// The registers of a thread that has been taken.
+fn all<P: Platform>(t: &Thread) -> Result<[u64; WORDS]> {
+    if t.is_invoking() || Crossing::of(t).depth() != 0 {
+        return Err(Error::TooDeep);
+    }
+    match t.begun(P::ISA) {
+        begun::HERE => {}
+        begun::LOST => return Err(Error::NodeDead),
+        _ => return Err(Error::NoIsa),
+    }
+    let area = t.regs(P::ISA);
+    // What a call of its returns is put into its registers when it next runs, or now.
+    match t.result.load(Ordering::Acquire) {
+        0 => {}
+        1 => {
+            t.result.store(0, Ordering::Relaxed);
+            let status = t.result_status.load(Ordering::Relaxed);
+            P::set_result(area, status, t.result_value.load(Ordering::Relaxed));
+        }
+        _ => return Err(Error::NotReady),
+    }
+    let count = general(P::ISA);
+    let register = |n: usize| P::read_register(area, n as u64).unwrap_or(0);
+    let mut words = [0; WORDS];
+    words[0] = P::ISA as u64;
+    words[1] = P::user_pc_sp(area).0;
+    words[2] = register(count + 1);
+    words[3] = register(count + 2);
+    for (n, word) in words[4..4 + count].iter_mut().enumerate() {
+        *word = register(n);
+    }
+    words[GENERAL_WORDS..].copy_from_slice(&fp::words::<P>(t));
+    Ok(words)
+}
+
+/// `Load`: the running thread goes on with registers that are in its memory.
+///
+/// # Errors
+///
+/// [`Error::TooDeep`] within an invocation; [`Error::NoSuchNode`]; [`Error::NoIsa`] if the registers are
+/// not of that node's ISA; [`Error::BadAddress`] if program counter or stack pointer cannot be; of the
+/// memory, as [`copy::copy_in`]; if it goes elsewhere, as [`handoff::send`]. It goes on behind the
+/// call then.
+pub fn load<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<After> {
+    if t.is_invoking() || Crossing::of(t).depth() != 0 {
+        return Err(Error::TooDeep);
+    }
+    let node = NodeId::new(a[1])
+        .filter(|n| n.index() < cx.node.params.node_count)
+        .ok_or(Error::NoSuchNode)?;
+    let space = cx.space()?;
+    let mut words = [0; WORDS];
+    for (part, at) in words.chunks_mut(PART).zip((0..).step_by(8 * PART)) {
+        let mut bytes = [0; 8 * PART];
+        let bytes = &mut bytes[..8 * part.len()];
+        let from = a[0].checked_add(at).ok_or(Error::BadAddress)?;
+        copy::copy_in::<P>(cx, space, from, bytes)?;
+        for (word, from) in part.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = from.iter().rev().fold(0, |w, &b| w << 8 | u64::from(b));
+        }
+    }
+    let isa = cx.node.isa(node);
+    if words[0] != isa as u64 {
+        return Err(Error::NoIsa);
+    }
+    let (pc, sp) = (words[1], words[4 + stack_pointer(isa)]);
+    if pc == 0 || pc >= USER_END || sp >= USER_END {
+        return Err(Error::BadAddress);
+    }
+    if node != cx.node.id() {
+        return handoff::load::<P>(cx, t, node, &words);
+    }
+    dispatch::settle::<P>(cx, t);
+    fp::forget::<P>(cx.local);
+    put::<P>(cx, t, &words);
+    Ok(After::Switched)
+}
+
+/// Gives a thread of this CPU, which has nothing in floating-point registers, these registers.
+pub(crate) fn put<P: Platform>(cx: &Cx, t: &Thread, words: &[u64; WORDS]) {
+    let area = t.regs(P::ISA);
+    let count = general(P::ISA);
+    let [_, pc, flags, tp, ..] = *words;
+    let sp = words[4 + stack_pointer(P::ISA)];
+    // Whatever is no register is as at the start.
+    P::init_regs(area, pc, USER_MIN, 0, tp);
+    for (n, &word) in words[4..4 + count].iter().enumerate() {
+        P::write_register(area, n as u64, word);
+    }
+    P::write_register(area, count as u64 + 1, flags);
+    P::write_register(area, count as u64 + 2, tp);
+    P::set_user_pc_sp(area, pc, sp);
+    let mut float = [0; FLOAT_WORDS];
+    float.copy_from_slice(&words[GENERAL_WORDS..]);
+    fp::renew_all(t);
+    fp::give::<P>(cx.local, t, &float);
+    // What it was doing on the other ISAs is over.
+    for isa in Isa::ALL {
+        t.set_begun(
+            isa,
+            if isa == P::ISA {
+                begun::HERE
+            } else {
+                begun::NOT
+            },
+        );
+    }
+}

@@ -1,0 +1,319 @@
+//! Operations on threads.
+//!
+//! | operation | from | to |
+//! |---|---|---|
+//! | `Configure` | NONE, STOPPED | STOPPED |
+//! | `Resume` | STOPPED; BLOCKED | READY, on the node that is asked for |
+//! | `Dispatch` | READY | RUNNING ([`dispatch::dispatch`]) |
+//! | `Stop` ([`stop`]) | READY, BLOCKED | STOPPED; within an invocation READY, with a request |
+//! | `Yield`, `Exit`, `Migrate`, `Jump` | RUNNING, itself | READY, STOPPED, TRANSIT; `Jump` also RUNNING |
+//! | `Load` ([`registers`]) | RUNNING, itself | RUNNING, with other registers; TRANSIT |
+//! | `ReadRegister`, `WriteRegister`, `Unload` ([`registers`]) | STOPPED | STOPPED |
+//!
+//! The owner word names the CPU or the endpoint that a thread belongs to, and every step here is one
+//! compare-and-swap of it: of two operations on a thread at the same time, one finds that it has lost. A running thread is its
+//! CPU's, and one in transit is the receiver's: no operation of others takes it away from there.
+//!
+//! The states are those of [`dyad_object::thread`]. Every change of hands counts `seq` in the owner
+//! word on, so an exchange that succeeds has been made with the thread that was looked at, not with the
+//! same thread one stay later.
+//!
+//! What it takes besides the right of the operation:
+//!
+//! | operation | needs |
+//! |---|---|
+//! | `Configure` | the component, with the right to configure it; the scheduler's endpoints, all of them, with the right to bind them; the range of ids that the new id is in, with the right to use it |
+//! | `Dispatch` on a budget | the budget, with the right to use it |
+//! | `Migrate`, `Jump`, `Load`, `Yield`, `Exit` | to be the thread |
+//!
+//! Within an invocation a thread runs the code of a service. Its owner may stop it and have it go on, but neither
+//! read nor write its registers, nor choose another node for it ([`can_go_on`]).
+//!
+//! | step | order |
+//! |---|---|
+//! | configure: STOPPED -> CHANGING, its id ([`ids`]), the thread's words, CHANGING -> STOPPED | each before the next: between them the thread is in nobody's reach |
+//! | registers: STOPPED -> CHANGING, the register, CHANGING -> STOPPED | as configure |
+//! | stop: READY or BLOCKED -> CHANGING; fence; off the endpoint; -> STOPPED, or READY | a thread that is BLOCKED has become the waiter before: it is found there, or a sender has taken it off |
+//! | resume: STOPPED -> CHANGING; off an old endpoint, CPU; CHANGING -> READY | release: the dispatcher sees all of it |
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::cap::{
+    CapIndex, CapType, ComponentOp, ReceiveOp, Stopped, ThreadIdsOp, ThreadOp, TimeOp, Woken,
+};
+use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
+use dyad_captbl::Span;
+
+use crate::migrate::{handoff, jump};
+use crate::sched::dispatch::{self, After, can_go_on, take, untake};
+use crate::syscall::ops::{registers, stop};
+use dyad_machine::Platform;
+use dyad_machine::cx::Cx;
+use dyad_object::endpoint::{Endpoints, LINES};
+use dyad_object::thread::{State, Thread, begun};
+use dyad_object::time::Budgets;
+use dyad_object::{self, find, ids};
+
+/// The first argument of `Dispatch`: slice in nanoseconds below this bit, priority from there on.
+const PRIORITY_SHIFT: u32 = 56;
+/// Carries an operation on a thread out. `Dispatch` has its slice in the low bits of the first
+/// argument, its priority above them (bits 56 to 63), a budget in the second.
+///
+/// # Errors
+///
+/// [`Error::NotReady`] if the thread is in no state for it; [`Error::Again`] if somebody else has been
+/// faster; [`Error::Denied`] if a thread is to do something that only itself may; [`Error::NodeDead`],
+/// [`Error::NoIsa`] if it cannot be where it is to go on; of capabilities in arguments, as
+/// [`Cx::operand`]. The thread is as it was then.
+#[inline(never)]
+pub fn dispatch<P: Platform>(
+    cx: &Cx,
+    t: &'static Thread,
+    number: u64,
+    a: [u64; 5],
+) -> Result<After> {
+    if number == ThreadOp::Dispatch as u64 {
+        let budget = match a[1] {
+            0 => return run::<P>(cx, t, a[0]),
+            n => Some(budget_of(cx, n)?),
+        };
+        let (slice, priority) = slice_and_priority(a[0]);
+        return dispatch::dispatch::<P>(cx, t, slice, priority, budget);
+    }
+    others::<P>(cx, t, number, a)
+}
+
+/// The first argument of `Dispatch`. A slice of 0 is no limit but the dispatcher's own.
+const fn slice_and_priority(how: u64) -> (u64, u64) {
+    (how & ((1 << PRIORITY_SHIFT) - 1), how >> PRIORITY_SHIFT)
+}
+
+/// `Dispatch` without a budget.
+///
+/// # Errors
+///
+/// As [`dispatch::dispatch`].
+#[inline]
+pub fn run<P: Platform>(cx: &Cx, t: &'static Thread, how: u64) -> Result<After> {
+    let (slice, priority) = slice_and_priority(how);
+    dispatch::dispatch::<P>(cx, t, slice, priority, None)
+}
+
+/// All but `Dispatch`: kept out of the way of the one operation that schedulers make all the time.
+/// Those that have a value leave the caller running; the others switch.
+#[inline(never)]
+fn others<P: Platform>(cx: &Cx, t: &'static Thread, number: u64, a: [u64; 5]) -> Result<After> {
+    let op = ThreadOp::from_number(number).ok_or(Error::BadSyscall)?;
+    match op {
+        ThreadOp::Configure => configure::<P>(cx, t, a).map(After::Value),
+        ThreadOp::ReadRegister | ThreadOp::WriteRegister => {
+            registers::access::<P>(cx, t, op, a).map(After::Value)
+        }
+        ThreadOp::Unload => registers::unload::<P>(cx, t, a).map(After::Value),
+        ThreadOp::Deadline => deadline(cx, t).map(After::Value),
+        ThreadOp::Stop => stop::stop::<P>(cx, t).map(After::Value),
+        ThreadOp::Resume => resume::<P>(cx, t, a[0]).map(After::Value),
+        ThreadOp::Dispatch
+        | ThreadOp::Migrate
+        | ThreadOp::Jump
+        | ThreadOp::Load
+        | ThreadOp::Yield
+        | ThreadOp::Exit => {
+            // These are for the caller itself: they end in another thread's running here, which
+            // only the one that gives the CPU up can be made to do.
+            if !core::ptr::eq(t, dispatch::current(cx)) && !lacks!("ops::thread::others::self") {
+                return Err(Error::Denied);
+            }
+            match op {
+                ThreadOp::Migrate => {
+                    let to = NodeId::new(a[0]).ok_or(Error::NoSuchNode)?;
+                    handoff::migrate::<P>(cx, to)
+                }
+                ThreadOp::Jump => jump::jump::<P>(cx, a),
+                ThreadOp::Load => registers::load::<P>(cx, t, a),
+                ThreadOp::Yield => Ok(dispatch::yield_now::<P>(cx, t)),
+                _ => {
+                    // Before it ends: who is told that it has, reads the code.
+                    t.exit_code.store(a[0], Ordering::Relaxed);
+                    dispatch::end_thread::<P>(cx, t, Stopped::Exited, a[0].min(u32::MAX.into()));
+                    Ok(After::Switched)
+                }
+            }
+        }
+    }
+}
+
+/// The budget that a Time capability which permits its use stands for: the object, which of its
+/// words, and its reference, which the thread keeps, as the budget may be given up while it runs.
+fn budget_of(cx: &Cx, n: u64) -> Result<(&'static Budgets, usize, u64)> {
+    let cap = CapIndex::new(n).ok_or(Error::NoCap)?;
+    let time = cx.operand(cap, CapType::Time, TimeOp::Use.right())?;
+    let object = time.object()?;
+    let at = Span::new(time.payload[0], time.payload[1], LINES as u64)
+        .ok_or(Error::Corrupt)?
+        .first();
+    let budgets: &'static Budgets = find(cx.node, object, Budgets::KIND)?;
+    Ok((budgets, at as usize, object.bits()))
+}
+
+/// The endpoints of a scheduler that a Receive capability names; 0: none. The kernel tells schedulers of a thread at
+/// the line of the thread's CPU, so the capability must be for all lines: one for a part must not be a way to the
+/// others. A weak reference is kept; when the endpoints are gone, no scheduler is told.
+///
+/// # Errors
+///
+/// [`Error::Denied`] if the capability is for a part of the lines; as [`Cx::operand`].
+fn scheduler_of(cx: &Cx, n: u64) -> Result<u64> {
+    if n == 0 {
+        return Ok(0);
+    }
+    let cap = CapIndex::new(n).ok_or(Error::NoCap)?;
+    let cap = cx.operand(cap, CapType::Receive, ReceiveOp::Bind.right())?;
+    let all = cap.payload[0] == 0 && cap.payload[1] == LINES as u64;
+    if !all && !lacks!("ops::thread::scheduler_of::lines") {
+        return Err(Error::Denied);
+    }
+    let object = cap.object()?;
+    find::<Endpoints>(cx.node, object, Endpoints::KIND)?;
+    Ok(object.bits())
+}
+
+/// A thread id that is in the range of a ThreadIds capability. An id decides the stacks of a thread in all
+/// components, those of services too, on every ISA.
+///
+/// # Errors
+///
+/// [`Error::BadArgument`] if the id is not in the range; as [`Cx::operand`].
+fn id_of(cx: &Cx, id: u64, n: u64) -> Result<u64> {
+    let cap = CapIndex::new(n).ok_or(Error::NoCap)?;
+    let cap = cx.operand(cap, CapType::ThreadIds, ThreadIdsOp::Use.right())?;
+    let ids = Span::thread_ids(cap.payload).ok_or(Error::Corrupt)?;
+    match ids.contains(id) || lacks!("ops::thread::id_of::range") {
+        true => Ok(id),
+        false => Err(Error::BadArgument),
+    }
+}
+
+/// Makes a thread begin at its entry point, in whatever state it was, unless it is being used. It is
+/// STOPPED afterwards: `Resume` says where it begins.
+///
+/// All arguments are looked at before the thread is touched: a refused `Configure` leaves it as it
+/// was. `Configure` of the component is needed, and not `Invoke`, since a new thread enters it at an
+/// address of the caller's choice.
+fn configure<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u64> {
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    if !matches!(owner.state, State::None | State::Stopped) {
+        return Err(Error::NotReady);
+    }
+    let component = CapIndex::new(a[0]).ok_or(Error::NoCap)?;
+    let component = cx.operand(
+        component,
+        CapType::Component,
+        ComponentOp::Configure.right(),
+    )?;
+    if a[1] == 0 || a[1] >= dyad_abi::user::USER_END {
+        return Err(Error::BadAddress);
+    }
+    let scheduler = scheduler_of(cx, a[4] & 0xffff_ffff)?;
+    let id = id_of(cx, a[3] & 0xffff_ffff, a[4] >> 32)?;
+    let me = dyad_object::reference(cx.node, t).ok_or(Error::Corrupt)?;
+    let taken = take(cx, t, owner).ok_or(Error::NotReady)?;
+    if let Err(e) = ids::claim(cx.node, id, me) {
+        untake::<P>(cx, t, taken, owner)?;
+        return Err(e);
+    }
+    let old = t.id.load(Ordering::Relaxed);
+    if old != id {
+        ids::release(cx.node, old, me);
+    }
+    // Its stopper may not have taken it off the endpoint yet.
+    dispatch::wait_no_more::<P>(cx, t);
+    for (word, value) in [
+        (&t.component, component.object()?.bits()),
+        (&t.entry, a[1]),
+        (&t.arg, a[2]),
+        (&t.id, id),
+        (&t.tag, a[3] >> 32),
+        (&t.scheduler, scheduler),
+        (&t.cpu, cx.cpu().index() as u64),
+        (&t.result, 0),
+        (&t.depth, 0),
+        (&t.crossing, 0),
+        (&t.fault, 0),
+        (&t.used_fp, 0),
+        (&t.priority, 0),
+        (&t.budget, 0),
+        (&t.frames[0].info, 0),
+    ] {
+        word.store(value, Ordering::Relaxed);
+    }
+    // Whatever it was doing, on whichever ISA, and what has been lost with a machine: it begins anew.
+    for isa in Isa::ALL {
+        t.set_begun(isa, begun::NOT);
+    }
+    // The node that dispatches it may be another one: all of it is in memory before.
+    if !t.change(cx.words(), taken, taken.with(State::Stopped)) {
+        return Err(Error::NotReady);
+    }
+    Ok(0)
+}
+
+/// Until when a thread waits; 0 if it does not, or for ever. For schedulers, which set their own
+/// deadline by it; the thread may wake up at any moment, and they find it ready then.
+fn deadline(cx: &Cx, t: &'static Thread) -> Result<u64> {
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    match owner.state {
+        State::Blocked => Ok(t.deadline.load(Ordering::Relaxed)),
+        _ => Ok(0),
+    }
+}
+
+/// Makes a stopped thread ready, or ends the waiting of a blocked one. With `place` =
+/// `1 << 63 | cpu << 8 | node` on that CPU, if the thread can go on there; else where it was.
+///
+/// Its scheduler there is told, and dispatches it when it sees fit.
+fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
+    let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
+    match owner.state {
+        State::Ready | State::Blocked if stop::withdraw::<P>(cx, t, owner)? => return Ok(0),
+        State::Blocked => {
+            // As if its deadline had come: it takes what there is, if anything, when it runs. Its
+            // words are not this CPU's to write: it may be stopped and configured anew meanwhile.
+            let waiter = dispatch::stop_waiting(cx, t).ok_or(Error::NotReady)?;
+            dispatch::wake::<P>(cx, waiter, Woken::Ready)?;
+            return Ok(0);
+        }
+        State::Stopped => {}
+        _ => return Err(Error::NotReady),
+    }
+    let (node, cpu) = match place >> 63 {
+        0 => (owner.node, t.cpu.load(Ordering::Relaxed)),
+        _ => {
+            let node = NodeId::new(place & 0xff)
+                .filter(|n| n.index() < cx.node.params.node_count)
+                .ok_or(Error::NoSuchNode)?;
+            let cpu = CpuId::new(place >> 8 & 0xff)
+                .filter(|c| c.index() < cx.node.params.cpus)
+                .ok_or(Error::BadArgument)?;
+            (node, cpu.index() as u64)
+        }
+    };
+    let taken = take(cx, t, owner).ok_or(Error::Again)?;
+    let incarnation = match can_go_on(cx, t, &owner, node) {
+        Ok(incarnation) => incarnation,
+        Err(e) => {
+            untake::<P>(cx, t, taken, owner)?;
+            return Err(e);
+        }
+    };
+    let ready = taken.passed(node, incarnation, State::Ready);
+    // Whoever has just stopped it may not have come to that yet, and it may be to wait again.
+    dispatch::wait_no_more::<P>(cx, t);
+    t.cpu.store(cpu, Ordering::Relaxed);
+    if !t.change(cx.words(), taken, ready) {
+        return Err(Error::Again);
+    }
+    // It is ready whatever comes of this: an error says that nobody has been told.
+    dispatch::tell_scheduler::<P>(cx, t, Woken::Ready)?;
+    Ok(0)
+}
