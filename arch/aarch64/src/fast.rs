@@ -28,7 +28,8 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
-use dyad_core::syscall::entry::{self, FastReturn};
+use dyad_core::syscall::entry;
+use dyad_core::syscall::slowpath::{ENTER, FastReturn};
 use dyad_machine::cpu::CpuLocal;
 
 use crate::context::{AREA_CAUSE, AREA_FLAGS, AREA_PC, AREA_SP, AREA_TP};
@@ -201,7 +202,7 @@ syscall_entry:
 const _: () = {
     assert!(AREA_SP == 31 && AREA_PC == 32 && AREA_CAUSE == AREA_FLAGS + 1);
     assert!(cpu::OFFSET_ZEROS <= 504);
-    assert!(entry::LONG == -2i64 as u64 && entry::ENTER == -1i64 as u64);
+    assert!(entry::LONG == -2i64 as u64 && ENTER == -1i64 as u64);
 };
 
 extern "C" fn fast_syscall(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {

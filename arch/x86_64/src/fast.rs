@@ -33,7 +33,8 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
-use dyad_core::syscall::entry::{self, FastReturn};
+use dyad_core::syscall::entry;
+use dyad_core::syscall::slowpath::FastReturn;
 use dyad_machine::cpu::CpuLocal;
 
 use crate::context::{

@@ -20,6 +20,7 @@ use crate::ktest::rig::Rig;
 use crate::ktest::spaces;
 use crate::sched::dispatch::After;
 use crate::syscall::ops::component::set_parts;
+use crate::syscall::slowpath::ENTER;
 use crate::syscall::{entry, ops};
 use dyad_machine::cx::Cx;
 use dyad_object::component::{Component, Entry};
@@ -221,10 +222,10 @@ fn a_home_that_changes_during_an_invocation_is_seen_by_the_next_one() {
         if !came {
             return false;
         }
-        if status.get() == entry::ENTER {
+        if status.get() == ENTER {
             looked.set(looked.get() + 1);
             let back = entry::system_call::<MockX86>(0, [0; 5]).status;
-            assert_eq!(back, entry::ENTER);
+            assert_eq!(back, ENTER);
         }
         // Its home is another node by now, and a thread without a scheduler cannot go there.
         assert_eq!(

@@ -15,7 +15,7 @@ use super::{Did, Machine, MockX86, crash};
 use crate::ktest::rig::Rig;
 use crate::ktest::spaces;
 use crate::sched::{dispatch, quiet};
-use crate::syscall::entry::ENTER;
+use crate::syscall::slowpath::ENTER;
 use dyad_machine::cx::Cx;
 use dyad_machine::platform::FaultKind;
 use dyad_machine::view::leaf;

@@ -16,8 +16,8 @@ use super::thread_tests::{
 use super::travel_tests::{hears, traveller};
 use super::{Left, Machine, MockA64, MockX86, result};
 use crate::ktest::rig::Rig;
-use crate::migrate::crossing;
-use crate::migrate::handoff::what;
+use crate::migrate::arrive;
+use crate::migrate::carried::HandoffKind;
 use crate::syscall::entry;
 use dyad_machine::Platform;
 use dyad_machine::cx::Cx;
@@ -288,7 +288,7 @@ fn crossing_calls<P: Platform>() {
         m.call::<P>(t, op(cap, ThreadOp::Yield as u64), &[]);
         assert_ne!(t.used_fp.load(Ordering::Relaxed), 0);
         let cx = Cx::here::<P>();
-        crossing::arrive::<P>(&cx, t, [what::CALL, 0, 0, 0, 0, 0, 0, ENTRY]);
+        arrive::crossing::arrive::<P>(&cx, t, [HandoffKind::Call as u64, 0, 0, 0, 0, 0, 0, ENTRY]);
         assert_eq!(t.used_fp.load(Ordering::Relaxed), 0);
         Ok(None)
     });

@@ -166,7 +166,9 @@ fn is_found_whenever_the_peer_stops(
         pair(|(rx, x), (ra, a)| {
             let (cap, t, _) = traveller(rx, x);
             crosses(rx, x, a, t);
-            says(a).0.store(spin_handoff::doing(t), Ordering::Relaxed);
+            says(a)
+                .0
+                .store(spin_handoff::activity_word(t), Ordering::Relaxed);
             let scheduler = me(ra);
             let stops = move || {
                 lingers(scheduler, a, t, x);
@@ -179,7 +181,8 @@ fn is_found_whenever_the_peer_stops(
                 (State::Transit, 1) => {
                     told += 1;
                     let me_there = a.node().sb.cpu(a.node().id(), a.local().id());
-                    let looks = me_there.activity.load(Ordering::Relaxed) == spin_handoff::doing(t);
+                    let looks =
+                        me_there.activity.load(Ordering::Relaxed) == spin_handoff::activity_word(t);
                     a.enter();
                     if looks {
                         // It still lingers: nobody has told it.

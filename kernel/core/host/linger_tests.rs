@@ -16,7 +16,8 @@ use super::thread_tests::*;
 use super::travel_tests::{hears, traveller};
 use super::{Left, Machine, MockA64, MockX86, crash, result};
 use crate::ktest::rig::Rig;
-use crate::migrate::{crossing, spin_handoff};
+use crate::migrate::crossing_state::CrossingState;
+use crate::migrate::spin_handoff;
 use crate::syscall::entry;
 use dyad_machine::cpu::FIRST_CPU;
 use dyad_machine::cx::Cx;
@@ -41,7 +42,7 @@ pub(super) fn crosses(rx: &Rig<'_>, x: Machine, a: Machine, t: &'static Thread) 
     let cx = Cx::here::<MockX86>();
     let callee = view::Callee::find(&cx, rx.component).unwrap();
     view::remember::<MockX86>(&cx, &callee);
-    let been = crossing::Crossing::of(t).placed(Isa::Aarch64, a.node().id(), FIRST_CPU);
+    let been = CrossingState::of(t).placed(Isa::Aarch64, a.node().id(), FIRST_CPU);
     t.crossing.store(been.0, Ordering::Relaxed);
 }
 
@@ -56,7 +57,9 @@ fn refused(awaited: bool, meanwhile: impl FnOnce(Machine, Machine) + Copy + 'sta
         let cx = Cx::here::<MockX86>();
         crosses(rx, x, a, t);
         if awaited {
-            says(a).0.store(spin_handoff::doing(t), Ordering::Relaxed);
+            says(a)
+                .0
+                .store(spin_handoff::activity_word(t), Ordering::Relaxed);
         }
         let me = x.node().sb.cpu(x.node().id(), FIRST_CPU);
         me.pending.store(0, Ordering::Relaxed);
@@ -69,7 +72,7 @@ fn refused(awaited: bool, meanwhile: impl FnOnce(Machine, Machine) + Copy + 'sta
             let lingers = me.activity.load(Ordering::Relaxed);
             assert_eq!(
                 lingers,
-                crate::migrate::spin_handoff::doing(t),
+                crate::migrate::spin_handoff::activity_word(t),
                 "it says that it lingers"
             );
             let dead = NodeWord {
@@ -145,7 +148,9 @@ pub(super) fn owned(m: Machine, t: &Thread) -> (State, usize) {
 fn a_cpu_that_lingers_for_a_thread_is_not_told_of_it_and_finds_it() {
     pair(|(rx, x), (_, a)| {
         let (cap, t, _) = traveller(rx, x);
-        says(a).0.store(spin_handoff::doing(t), Ordering::Relaxed);
+        says(a)
+            .0
+            .store(spin_handoff::activity_word(t), Ordering::Relaxed);
         let migrate = op(cap, ThreadOp::Migrate as u64);
         let left = x.call::<MockX86>(t, migrate, &[1]);
         assert!(matches!(left, Left::User(_)), "the scheduler goes on");
@@ -164,7 +169,7 @@ fn a_cpu_that_lingers_for_a_thread_is_not_told_of_it_and_finds_it() {
 fn a_cpu_that_lingers_for_another_thread_is_told() {
     pair(|(rx, x), (ra, a)| {
         let (cap, t, scheduler) = traveller(rx, x);
-        let other = spin_handoff::doing(me(rx));
+        let other = spin_handoff::activity_word(me(rx));
         says(a).0.store(other, Ordering::Relaxed);
         x.call::<MockX86>(t, op(cap, ThreadOp::Migrate as u64), &[1]);
         assert_eq!(owned(a, t), (State::Transit, 1));
@@ -179,7 +184,9 @@ fn a_cpu_that_lingers_for_another_thread_is_told() {
 fn a_thread_is_not_left_with_a_cpu_that_lingers_on_a_dead_node() {
     pair(|(rx, x), (_, a)| {
         let (cap, t, _) = traveller(rx, x);
-        says(a).0.store(spin_handoff::doing(t), Ordering::Relaxed);
+        says(a)
+            .0
+            .store(spin_handoff::activity_word(t), Ordering::Relaxed);
         let state = &a.node().entry().state;
         let live = state.load(Ordering::Relaxed);
         let dies = move || {

@@ -450,7 +450,8 @@ impl Machine {
 
 /// What arch code does with a system call.
 fn trap<P: Platform>(area: &'static RegArea, word: u64, a: [u64; 5]) -> ! {
-    use crate::syscall::entry::{ENTER, system_call};
+    use crate::syscall::entry::system_call;
+    use crate::syscall::slowpath::ENTER;
     let [a0, a1, a2, a3, _] = a;
     let r = system_call::<P>(word, a);
     match (r.status, word) {

@@ -238,7 +238,7 @@ fn messages_that_come_while_a_thread_goes_to_sleep_wake_it() {
         call(&rig.k, cap, ThreadOp::Dispatch as u32, &[0, 0]).unwrap();
         let (k, object) = (rig.k, ends.object);
         let post = move || {
-            let _ = ops::endpoint::post::<MockX86>(&k, object, AT, 1);
+            let _ = dispatch::post::<MockX86>(&k, object, AT, 1);
         };
         let came = crash::between(steps, post, || ends.wait_unless_told(&rig.k));
         assert_eq!(owner(rig, t) == State::Blocked, !came);

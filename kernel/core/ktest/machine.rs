@@ -14,8 +14,8 @@ use super::{BARRIER_NS, UserProbe, marked, user_calls};
 use crate::run_loop::{barrier, messages};
 use crate::sched::dispatch::After;
 use crate::sched::{dispatch, fp, quiet};
-use crate::syscall::entry::FastReturn;
 use crate::syscall::invoke::{Handler, Returned, Way};
+use crate::syscall::slowpath::FastReturn;
 use crate::syscall::{entry, invoke, ops};
 use dyad_machine::cpu::CpuLocal;
 use dyad_machine::cx::Cx;
@@ -320,6 +320,6 @@ impl<P: Platform> Machine for Of<P> {
         dyad_machine::view::enter::<P>(cx, component)
     }
     fn post(&self, cx: &Cx, object: WeakRef, line: u64, bits: u64) -> Result<()> {
-        ops::endpoint::post::<P>(cx, object, line, bits)
+        dispatch::post::<P>(cx, object, line, bits)
     }
 }

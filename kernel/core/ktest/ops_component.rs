@@ -14,7 +14,7 @@ use dyad_shm::frame::WeakRef;
 
 use super::rig::{self, Rig, all_but, needs_its_right};
 use super::{Cx, Outcome, Stop, ensure, gives, ktest, spaces};
-use crate::syscall::entry::{ENTER, FastReturn};
+use crate::syscall::slowpath::{ENTER, FastReturn};
 use dyad_machine::platform::{FaultKind, UserFault};
 use dyad_object::thread::State;
 

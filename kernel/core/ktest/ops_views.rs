@@ -15,7 +15,7 @@ use dyad_shm::frame::WeakRef;
 
 use super::rig::{self, Rig};
 use super::{Cx, Outcome, Stop, ensure, gives, ktest};
-use crate::syscall::entry::ENTER;
+use crate::syscall::slowpath::ENTER;
 use dyad_object::component::Component;
 use dyad_object::find;
 

@@ -10,8 +10,8 @@ use super::ops_views::{ENTRY, invoke, known, leave, refused};
 use super::pair_caps::{show, shown};
 use super::rig::{self, Rig};
 use super::{Cx, Outcome, Stop, ensure, gives, ktest};
-use crate::syscall::entry::ENTER;
 use crate::syscall::ops::component::set_parts;
+use crate::syscall::slowpath::ENTER;
 use dyad_object::component::Component;
 use dyad_object::find;
 

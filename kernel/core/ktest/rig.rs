@@ -25,8 +25,8 @@ use dyad_shm::frame::{FrameRef, WeakRef};
 
 use super::{Cx, Outcome, Stop, ensure};
 use crate::sched::dispatch::After;
-use crate::syscall::entry::ENTER;
 use crate::syscall::ops;
+use crate::syscall::slowpath::ENTER;
 use dyad_object::component::Component;
 use dyad_object::endpoint::Endpoints;
 use dyad_object::tables::Layout;

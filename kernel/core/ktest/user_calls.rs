@@ -11,7 +11,7 @@ use dyad_shm::superblock::ROOT_SLOTS;
 use dyad_shm::{PhysAddr, PoolId};
 
 use super::{Cx, Outcome, Stop, ensure, ktest};
-use crate::syscall::entry::{ENTER, FastReturn};
+use crate::syscall::slowpath::{ENTER, FastReturn};
 use dyad_machine::Platform;
 use dyad_machine::platform::{REG_WORDS, RegArea};
 use dyad_object::tables::Layout;

@@ -81,6 +81,16 @@ pub enum FaultKind {
     Other,
 }
 
+impl FaultKind {
+    /// Whether the fault is one of an address, at which a page may be missing.
+    pub const fn is_access(self) -> bool {
+        matches!(
+            self,
+            FaultKind::Read | FaultKind::Write | FaultKind::Execute
+        )
+    }
+}
+
 /// A fault of a user thread.
 #[derive(Clone, Copy, Debug)]
 pub struct UserFault {

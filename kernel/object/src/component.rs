@@ -21,7 +21,7 @@
 //!
 //! So a reader finds a whole handler or tries again, and a node that dies leaves the old one or the new one.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{CpuId, Error, NodeId, Result};

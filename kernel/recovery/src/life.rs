@@ -28,8 +28,9 @@ use dyad_shm::superblock::NodeState;
 use spin::Mutex;
 
 use crate::{Pace, Recovery};
+use dyad_core::run_loop;
 use dyad_core::run_loop::shutdown;
-use dyad_core::run_loop::{self, TICK_NS};
+use dyad_core::sched::timer::TICK_NS;
 use dyad_machine::cpu::FIRST_CPU;
 use dyad_machine::cx::Cx;
 use dyad_machine::{Platform, clock, console, error, inbox, warn};

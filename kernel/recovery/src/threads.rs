@@ -46,8 +46,8 @@ use dyad_captbl::Owner as Dead;
 use dyad_shm::FrameRef;
 use dyad_shm::frame::WeakRef;
 
-use dyad_core::migrate::crossing;
-use dyad_core::migrate::handoff::{NO_ENTRY, carry, what};
+use dyad_core::migrate::carried::{HandoffKind, NO_ENTRY, store_handoff};
+use dyad_core::migrate::crossing_state;
 use dyad_core::sched::dispatch;
 use dyad_core::syscall::invoke;
 use dyad_machine::cx::Cx;
@@ -126,10 +126,10 @@ pub fn repair<P: Platform>(cx: &Cx, dead: Dead, frame: FrameRef) -> Option<Hande
         return match fate(cx, dead, t, taken) {
             Fate::Stops => stop::<P>(cx, dead, t, taken, false),
             Fate::Ends => stop::<P>(cx, dead, t, taken, true),
-            Fate::Returns { at, to } => give(cx, t, taken, to, (what::FAIL, Some(at))),
-            Fate::Lost { depth, to } => give(cx, t, taken, to, (what::LOST, Some(depth))),
-            Fate::StaysBehind { to } => give(cx, t, taken, to, (what::FAIL, None)),
-            Fate::Moves { to } => give(cx, t, taken, to, (what::MOVE, None)),
+            Fate::Returns { at, to } => give(cx, t, taken, to, (HandoffKind::Fail, Some(at))),
+            Fate::Lost { depth, to } => give(cx, t, taken, to, (HandoffKind::Lost, Some(depth))),
+            Fate::StaysBehind { to } => give(cx, t, taken, to, (HandoffKind::Fail, None)),
+            Fate::Moves { to } => give(cx, t, taken, to, (HandoffKind::Move, None)),
         };
     }
     None
@@ -169,10 +169,12 @@ fn announced(cx: &Cx, dead: Dead, t: &'static Thread, owner: Owner) -> Option<Ha
 
 /// What it was doing when it was handed over, and from where; also if a recoverer that has died has
 /// begun to send it back.
-fn carried(t: &Thread) -> (u64, Option<NodeId>) {
+fn carried(t: &Thread) -> (HandoffKind, Option<NodeId>) {
     let word = |i: usize| t.carried[i].load(Ordering::Relaxed);
-    let (was, from) = match word(0) {
-        what::FAIL | what::MOVE | what::LOST => (word(3), word(4)),
+    let (was, from) = match HandoffKind::of(t) {
+        HandoffKind::Fail | HandoffKind::Move | HandoffKind::Lost => {
+            (HandoffKind::from_word(word(3)), word(4))
+        }
         other => (other, t.came_from()),
     };
     (was, from.checked_sub(1).and_then(NodeId::new))
@@ -182,7 +184,7 @@ fn fate(cx: &Cx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
     let scheduled = t.scheduler.load(Ordering::Relaxed) != 0;
     let isa = cx.node.isa(dead.node);
     let in_transit = owner.state == State::Stranded;
-    let moved = in_transit && t.carried[0].load(Ordering::Relaxed) == what::MOVE;
+    let moved = in_transit && HandoffKind::of(t) == HandoffKind::Move;
     let whole = moved || owner.state == State::Orphaned;
     let stopped = if whole { Fate::Stops } else { Fate::Ends };
     if !scheduled || owner.state == State::Changing {
@@ -203,7 +205,8 @@ fn fate(cx: &Cx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
     }
     if in_transit
         && depth == 0
-        && let (what::MIGRATE | what::JUMP | what::LOAD, Some(from)) = carried(t)
+        && let (HandoffKind::Migrate | HandoffKind::Jump | HandoffKind::Load, Some(from)) =
+            carried(t)
     {
         let isa = cx.node.isa(from);
         let parked = matches!(t.begun(isa), begun::PARKED | begun::JUMPED);
@@ -220,12 +223,11 @@ fn fate(cx: &Cx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
 /// Whether the thread was there, or on its way there, for a crossing call: its caller is told, on any node
 /// of that ISA. Also if it was to be told there, and that has died.
 fn lost_call(cx: &Cx, t: &Thread, isa: Isa, owner: Owner) -> Option<Fate> {
-    let carried = t.carried[0].load(Ordering::Relaxed);
-    if owner.state == State::Stranded && carried == what::LOST {
+    if owner.state == State::Stranded && HandoffKind::of(t) == HandoffKind::Lost {
         let depth = t.carried[2].load(Ordering::Relaxed);
         return place_for(cx, t, Some(isa)).map(|to| Fate::Lost { depth, to });
     }
-    let (depth, at) = crossing::caller_of(t, isa)?;
+    let (depth, at) = crossing_state::caller_of(t, isa)?;
     let to = at.filter(|&n| lives(cx, n));
     let to = to.or_else(|| place_for(cx, t, Some(isa.other())))?;
     Some(Fate::Lost { depth, to })
@@ -252,7 +254,7 @@ fn give(
     t: &'static Thread,
     owner: Owner,
     to: NodeId,
-    (how, at): (u64, Option<u64>),
+    (how, at): (HandoffKind, Option<u64>),
 ) -> Option<Handed> {
     let (was, from) = carried(t);
     let from = from.map_or(0, |n| n.index() as u64 + 1);
@@ -261,7 +263,7 @@ fn give(
         address: 0,
         badge: 0,
     };
-    let frame = at.filter(|_| how == what::FAIL);
+    let frame = at.filter(|_| how == HandoffKind::Fail);
     let entry = match frame.and_then(|at| t.frames.get(at as usize)) {
         Some(f) => Entry {
             // Refused when it is entered, if damaged.
@@ -272,8 +274,13 @@ fn give(
         },
         None => nowhere,
     };
-    let words = [Error::NodeDead.code(), at.unwrap_or(NO_ENTRY), was, from];
-    carry(t, how, words, entry);
+    let words = [
+        Error::NodeDead.code(),
+        at.unwrap_or(NO_ENTRY),
+        was as u64,
+        from,
+    ];
+    store_handoff(t, how, words, entry);
     let me = cx.node.id();
     t.leaves(me, false);
     t.budget.store(0, Ordering::Relaxed);

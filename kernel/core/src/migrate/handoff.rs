@@ -1,4 +1,5 @@
-//! Threads that go to another node: migration, crossing invocations and their returns.
+//! Threads that go to another node: the transfer itself, `Migrate` and `Load`. What a thread carries is in
+//! [`carried`](super::carried).
 //!
 //! ```text
 //! giver:    registers complete, floating point saved; words put down; owner := TRANSIT(to, seq + 1)
@@ -22,23 +23,6 @@
 //! sets it again), be set twice, or stay from an older hand-over: the CPU that looks takes the thread if it is in
 //! transit to this node now, by one exchange, and finds nothing to do else.
 //!
-//! What a thread carries, in eight words of its frame:
-//!
-//! | what | words 1 to 4 | component, address, badge | the receiver |
-//! |---|---|---|---|
-//! | [`MIGRATE`](what::MIGRATE) | nothing | nothing | takes the registers it left here up again, or starts it |
-//! | [`JUMP`](what::JUMP) | argument; frame pointer | nothing; where it goes on, its stack pointer | sets these, forgets the rest |
-//! | [`INVOKE`](what::INVOKE) | arguments | the callee, its entry point, the badge | enters it |
-//! | [`RETURN`](what::RETURN) | results | the caller; where it goes on, its stack pointer | goes back to it |
-//! | [`FAIL`](what::FAIL) | status; entry of the stack to return to, or [`NO_ENTRY`]; what it had been doing, and from where | as for a return | returns the status |
-//! | [`CALL`](what::CALL), [`ANSWER`](what::ANSWER), [`LOST`](what::LOST) | see [`crossing`] | | goes on at a gate |
-//! | [`MOVE`](what::MOVE) | as above | nothing | leaves its registers as they are |
-//! | [`LOAD`](what::LOAD) | nothing; its registers are in `saved` and `saved_fp` | nothing | gives it these, and forgets what it did on any ISA |
-//!
-//! Nothing of this is relied on before the thread has been won: the words are its owner's. And it
-//! is trusted no more than other shared words: a component is checked when it is entered, an
-//! address when it is put into a register.
-//!
 //! All that goes along is in the frame: recovery finds it where it always is.
 //!
 //! Bounds: one area copied, one bit set; nobody waits.
@@ -46,106 +30,23 @@
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::{Stopped, Woken};
-use dyad_abi::emulation::{FLOAT_WORDS, WORDS};
-use dyad_abi::user::{stack_slot, tcb_address};
+use dyad_abi::emulation::WORDS;
 use dyad_abi::{Error, NodeId, Result};
 use dyad_shm::frame::WeakRef;
 use dyad_shm::permitted::Permitted;
 use dyad_shm::superblock::NodeWord;
 
-use crate::migrate::crossing::Crossing;
-use crate::migrate::{crossing, jump, spin_handoff};
+use crate::migrate::arrive::{arrive, takes_stop};
+use crate::migrate::carried::{HandoffKind, store_handoff};
+use crate::migrate::crossing_state::CrossingState;
+use crate::migrate::spin_handoff;
 use crate::sched::dispatch::{self, After};
-use crate::sched::fp;
-use crate::syscall::ops::registers::{self, GENERAL_WORDS};
-use dyad_machine::Platform;
+use crate::sched::registers::GENERAL_WORDS;
 use dyad_machine::cx::Cx;
-use dyad_machine::inbox;
+use dyad_machine::{Platform, inbox};
 use dyad_object::component::Entry;
 use dyad_object::ids;
-use dyad_object::thread::{FP_WORDS, Owner, REG_WORDS, State, Thread, begun, copy_registers, info};
-
-// What `Load` brings along fits.
-const _: () = assert!(GENERAL_WORDS <= REG_WORDS && FLOAT_WORDS <= FP_WORDS);
-
-/// Why a thread is handed over.
-pub mod what {
-    /// It migrates: goes on in the context it left on the receiver's ISA, or starts there.
-    pub const MIGRATE: u64 = 1;
-    /// It invokes a component that lives there.
-    pub const INVOKE: u64 = 2;
-    /// It returns from such an invocation.
-    pub const RETURN: u64 = 3;
-    /// The node it was on or on its way to has died: its call returns an error. See
-    /// `dyad_recovery::threads`, also for what it carries.
-    pub const FAIL: u64 = 4;
-    /// The node it was ready on has died: it goes on as it is.
-    pub const MOVE: u64 = 5;
-    /// It goes on where it has said; see [`jump`](crate::migrate::jump).
-    pub const JUMP: u64 = 6;
-    /// It goes on with the registers that it carries; see [`crate::syscall::ops::registers`].
-    pub const LOAD: u64 = 7;
-    /// It calls a function that is on the receiver's ISA only; see [`crossing`](crate::migrate::crossing), also
-    /// for what it carries in this and the next two.
-    pub const CALL: u64 = 8;
-    /// It returns from such a function.
-    pub const ANSWER: u64 = 9;
-    /// The node that such a function ran on has died: it returns an error.
-    pub const LOST: u64 = 10;
-}
-
-/// Markers for the simulator: where the parts of an invocation that crosses begin and end. They are
-/// here because programs cannot see these places.
-mod mark {
-    use dyad_abi::marker::{BenchMemory, BenchOp, Marker, MarkerOp};
-
-    const fn word(op: MarkerOp, part: u16) -> u32 {
-        part_of(BenchOp::IpcCrossIsaRoundTrip, op, part)
-    }
-
-    const fn call(op: MarkerOp, part: u16) -> u32 {
-        part_of(BenchOp::CrossingCallRoundTrip, op, part)
-    }
-
-    const fn part_of(what: BenchOp, op: MarkerOp, part: u16) -> u32 {
-        let id = what.part(BenchMemory::Fused, part);
-        Marker { op, id }.word()
-    }
-
-    /// The request has been sent.
-    pub const REQUESTED: u32 = word(MarkerOp::End, 0);
-    /// It has come.
-    pub const CAME: u32 = word(MarkerOp::Begin, 1);
-    /// The answer has been sent.
-    pub const ANSWERED: u32 = word(MarkerOp::End, 1);
-    /// It has come back.
-    pub const CAME_BACK: u32 = word(MarkerOp::Begin, 2);
-    /// The same four of a crossing call.
-    pub const CALL_SENT: u32 = call(MarkerOp::End, 0);
-    /// See above.
-    pub const CALLED: u32 = call(MarkerOp::Begin, 1);
-    /// See above.
-    pub const CALL_ANSWERED: u32 = call(MarkerOp::End, 1);
-    /// See above.
-    pub const CALL_BACK: u32 = call(MarkerOp::Begin, 2);
-}
-
-/// Puts down what the thread is to do where it goes, and its four words. Its owner does this, before it
-/// gives the thread up: the owner word announces it.
-pub fn carry(t: &Thread, what: u64, words: [u64; 4], to: Entry) {
-    for (w, v) in t.carried.iter().zip([
-        what,
-        words[0],
-        words[1],
-        words[2],
-        words[3],
-        to.component.bits(),
-        to.address,
-        to.badge,
-    ]) {
-        w.store(v, Ordering::Relaxed);
-    }
-}
+use dyad_object::thread::{Owner, State, Thread, begun, copy_registers};
 
 /// Hands the running thread to another node. Its dispatcher goes on.
 ///
@@ -168,23 +69,21 @@ pub fn send<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> Result<()> 
     }
     let mine = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     // Read while the thread is this CPU's.
-    let what = t.carried[0].load(Ordering::Relaxed);
-    // It comes back, or comes again, soon, if at all: who has given it the CPU need not know yet.
-    let calls = matches!(what, what::CALL | what::ANSWER);
-    let soon = calls || matches!(what, what::INVOKE | what::RETURN | what::JUMP);
-    let lingers = soon && spin_handoff::may(cx, t);
-    let next = match lingers {
+    let kind = HandoffKind::of(t);
+    // Its dispatcher need not know yet.
+    let spins = kind.is_brief() && spin_handoff::can_spin(cx, t);
+    let next = match spins {
         true => None,
         false => dispatch::take_dispatcher::<P>(cx, t),
     };
     let sent = transfer::<P>(cx, t, mine, (to, target));
     match sent {
         Ok(()) => {
-            mark_sent::<P>(what);
-            if !calls {
+            kind.mark_sent::<P>();
+            if !kind.crosses() {
                 cx.words().increase(&cx.node.entry().migrations, 1);
             }
-            match lingers {
+            match spins {
                 true => {
                     cx.local.thread.set(None);
                     cx.local.lingers.set(Some((t, to)));
@@ -251,7 +150,7 @@ pub fn migrate<P: Platform>(cx: &Cx, to: NodeId) -> Result<After> {
     if to == cx.node.id() {
         return Ok(After::Value(to.index() as u64));
     }
-    if t.depth.load(Ordering::Relaxed) != 0 || Crossing::of(t).depth() != 0 {
+    if t.depth.load(Ordering::Relaxed) != 0 || CrossingState::of(t).depth() != 0 {
         return Err(Error::TooDeep);
     }
     let nowhere = Entry {
@@ -259,7 +158,7 @@ pub fn migrate<P: Platform>(cx: &Cx, to: NodeId) -> Result<After> {
         address: 0,
         badge: 0,
     };
-    leave::<P>(cx, t, to, (what::MIGRATE, [0; 4], nowhere))
+    leave::<P>(cx, t, to, (HandoffKind::Migrate, [0; 4], nowhere))
 }
 
 /// Parks what the running thread, which is in no invocation, does on this ISA, and hands it over with
@@ -272,7 +171,7 @@ pub(crate) fn leave<P: Platform>(
     cx: &Cx,
     t: &'static Thread,
     to: NodeId,
-    (what, words, at): (u64, [u64; 4], Entry),
+    (kind, words, at): (HandoffKind, [u64; 4], Entry),
 ) -> Result<After> {
     dispatch::may_run_on(cx, t, to)?;
     dispatch::settle::<P>(cx, t);
@@ -281,7 +180,7 @@ pub(crate) fn leave<P: Platform>(
     // other nodes of this ISA meanwhile use the registers proper.
     copy_registers(t.regs(P::ISA), &t.parked[P::ISA.index()]);
     t.set_begun(P::ISA, begun::PARKED);
-    carry(t, what, words, at);
+    store_handoff(t, kind, words, at);
     if let Err(e) = send::<P>(cx, t, to) {
         // It has not left this ISA: its call returns the error, from the registers proper.
         t.set_begun(P::ISA, begun::HERE);
@@ -314,18 +213,7 @@ pub(crate) fn load<P: Platform>(
         address: 0,
         badge: 0,
     };
-    leave::<P>(cx, t, to, (what::LOAD, [0; 4], nowhere))
-}
-
-/// The registers that a thread has brought along.
-fn brought(t: &Thread) -> [u64; WORDS] {
-    core::array::from_fn(|i| {
-        let word = match i.checked_sub(GENERAL_WORDS) {
-            None => &t.saved.0[i],
-            Some(i) => &t.saved_fp.0[i],
-        };
-        word.load(Ordering::Relaxed)
-    })
+    leave::<P>(cx, t, to, (HandoffKind::Load, [0; 4], nowhere))
 }
 
 /// The thread with this id may have been handed to this node: takes it, if it is in transit to it. It is READY
@@ -344,11 +232,10 @@ pub fn receive<P: Platform>(cx: &Cx, id: u64) -> Result<()> {
     if handed.state != State::Transit || !handed.is(cx.node.id(), cx.node.incarnation()) {
         return Ok(());
     }
-    let announced = &t.carried[0];
-    mark_arrival::<P>(
-        cx.words()
-            .hint::<{ Permitted::Announced as u32 }>(announced),
-    );
+    let announced = cx
+        .words()
+        .hint::<{ Permitted::Announced as u32 }>(&t.carried[0]);
+    HandoffKind::from_word(announced).mark_arrival::<P>();
     // Its words are read only after it has been won, by which old copies of them are dropped; what they
     // say of the way, to mark it, does no harm if it is out of date. One that has been taken already may
     // have been found by a CPU that lingered for it.
@@ -376,141 +263,9 @@ pub fn receive<P: Platform>(cx: &Cx, id: u64) -> Result<()> {
     ) {
         return Err(Error::Corrupt);
     }
-    let why = match t.carried[0].load(Ordering::Relaxed) {
-        what::FAIL => Woken::NodeDied,
+    let why = match HandoffKind::of(t) {
+        HandoffKind::Fail => Woken::NodeDied,
         _ => Woken::Arrived,
     };
     dispatch::tell_scheduler::<P>(cx, t, why)
-}
-
-/// Whether a thread that has just arrived has returned from its outermost invocation, and its owner asked
-/// meanwhile that it stop there.
-#[inline]
-pub(crate) fn takes_stop(t: &Thread) -> bool {
-    matches!(
-        t.carried[0].load(Ordering::Relaxed),
-        what::RETURN | what::FAIL
-    ) && t.depth.load(Ordering::Relaxed) == 0
-        && t.stop_asked().is_some()
-        && !lacks!("handoff::takes_stop::stop")
-}
-
-/// Marks where a part of a crossing begins, by what a thread that comes carries.
-#[inline(always)]
-pub(crate) fn mark_arrival<P: Platform>(what: u64) {
-    match what {
-        what::INVOKE => P::mark::<{ mark::CAME }>(),
-        what::RETURN => P::mark::<{ mark::CAME_BACK }>(),
-        what::CALL => P::mark::<{ mark::CALLED }>(),
-        what::ANSWER => P::mark::<{ mark::CALL_BACK }>(),
-        _ => {}
-    }
-}
-
-/// Marks where one ends.
-#[inline(always)]
-pub(crate) fn mark_sent<P: Platform>(what: u64) {
-    match what {
-        what::INVOKE => P::mark::<{ mark::REQUESTED }>(),
-        what::RETURN => P::mark::<{ mark::ANSWERED }>(),
-        what::CALL => P::mark::<{ mark::CALL_SENT }>(),
-        what::ANSWER => P::mark::<{ mark::CALL_ANSWERED }>(),
-        _ => {}
-    }
-}
-
-/// Sets the registers of a thread that has come here. The giver cannot: only this ISA's `arch`
-/// crate knows the layout of its areas.
-pub(crate) fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
-    t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
-    let carried: [u64; 8] = core::array::from_fn(|i| t.carried[i].load(Ordering::Relaxed));
-    let [what, a, b, c, d, component, address, badge] = carried;
-    let area = t.regs(P::ISA);
-    match what {
-        what::INVOKE => {
-            t.component.store(component, Ordering::Relaxed);
-            // Where it has come from it has forgotten them; here it may have some from before.
-            fp::renew::<P>(t);
-            // Here it begins with the service, not at its entry point, to which `Migrate` leads it.
-            if t.begun(P::ISA) == begun::NOT {
-                t.set_begun(P::ISA, begun::HERE);
-            }
-            P::set_arguments(area, [a, b, c, d, badge, t.token()]);
-            P::set_user_pc_sp(area, address, 0);
-        }
-        // The registers that its caller has had are those in the area: it has crossed from here. A
-        // return brings four results and nothing else.
-        what::RETURN => {
-            t.component.store(component, Ordering::Relaxed);
-            P::set_results(area, 0, [a, b, c, d]);
-            P::set_user_pc_sp(area, address, badge);
-        }
-        what::FAIL => arrive_failed::<P>(t, carried),
-        // Its registers are as they were: it was ready on a node of this ISA.
-        what::MOVE => {}
-        what::CALL | what::ANSWER | what::LOST => crossing::arrive::<P>(cx, t, carried),
-        what::JUMP => jump::arrive::<P>(cx, t, (address, badge), (b, a)),
-        what::LOAD => registers::put::<P>(cx, t, &brought(t)),
-        _ => {
-            if t.begun(P::ISA) == begun::PARKED {
-                copy_registers(&t.parked[P::ISA.index()], area);
-                t.set_begun(P::ISA, begun::HERE);
-                fp::take_up::<P>(t);
-                P::set_result(area, 0, cx.node.id().index() as u64);
-            } else {
-                start::<P>(t);
-            }
-        }
-    }
-}
-
-/// Sets a thread up to begin at its entry point on this ISA. On each ISA it has a stack of its own,
-/// found by its number, and the thread control block of both.
-pub fn start<P: Platform>(t: &Thread) {
-    let id = t.id.load(Ordering::Relaxed) as u32;
-    let (_, top) = stack_slot(P::ISA, id);
-    P::init_regs(
-        t.regs(P::ISA),
-        t.entry.load(Ordering::Relaxed),
-        top,
-        t.arg.load(Ordering::Relaxed),
-        tcb_address(id),
-    );
-    fp::begin::<P>(t);
-    t.set_begun(P::ISA, begun::HERE);
-}
-
-/// In `carried`: no invocation is returned from.
-pub const NO_ENTRY: u64 = u64::MAX;
-
-/// Sets the registers of a thread that has come here because a node has died ([`what::FAIL`]): it
-/// returns from an invocation, or from `Migrate`, with an error. `carried` is what it carries.
-fn arrive_failed<P: Platform>(t: &Thread, carried: [u64; 8]) {
-    let [_, status, depth, _, _, component, pc, sp] = carried;
-    let area = t.regs(P::ISA);
-    if depth == NO_ENTRY {
-        if t.begun(P::ISA) != begun::JUMPED {
-            copy_registers(&t.parked[P::ISA.index()], area);
-        }
-        t.set_begun(P::ISA, begun::HERE);
-        P::set_result(area, status, 0);
-        return;
-    }
-    // A fault that somebody further in was dealing with is over, too.
-    let all = t.depth.swap(depth, Ordering::Relaxed);
-    let over = t.frames.iter().take(all as usize).skip(depth as usize);
-    if over
-        .into_iter()
-        .any(|f| f.info.load(Ordering::Relaxed) & info::FAULT != 0)
-    {
-        t.fault.store(0, Ordering::Relaxed);
-    }
-    t.component.store(component, Ordering::Relaxed);
-    // Whatever is over was with services, on either ISA: what they had in the registers of the node
-    // that has died is still noted as the thread's.
-    if !lacks!("handoff::arrive_failed::fp") {
-        fp::renew_used(t);
-    }
-    P::set_results(area, status, [0; 4]);
-    P::set_user_pc_sp(area, pc, sp);
 }

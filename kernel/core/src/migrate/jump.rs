@@ -24,14 +24,16 @@
 
 use core::sync::atomic::Ordering;
 
-use dyad_abi::user::{USER_END, tcb_address};
-use dyad_abi::{Error, Isa, NodeId, Result};
+use dyad_abi::user::USER_END;
+use dyad_abi::{Error, NodeId, Result};
 use dyad_shm::frame::WeakRef;
 
-use crate::migrate::crossing::Crossing;
-use crate::migrate::handoff::{self, carry, what};
-use crate::migrate::spin_handoff::Way;
-use crate::run_loop;
+use crate::migrate::Departure;
+use crate::migrate::arrive::jump::arrive;
+use crate::migrate::carried::{HandoffKind, store_handoff};
+use crate::migrate::crossing_state::CrossingState;
+use crate::migrate::handoff;
+use crate::migrate::spin_handoff::{Handoff, Passed};
 use crate::sched::dispatch::{self, After};
 use crate::sched::fp;
 use dyad_machine::Platform;
@@ -50,7 +52,7 @@ use dyad_object::thread::{Thread, begun};
 pub fn jump<P: Platform>(cx: &Cx, [to, pc, sp, fp, arg]: [u64; 5]) -> Result<After> {
     let t = dispatch::current(cx);
     let to = NodeId::new(to).ok_or(Error::NoSuchNode)?;
-    if t.depth.load(Ordering::Relaxed) != 0 || Crossing::of(t).depth() != 0 {
+    if t.depth.load(Ordering::Relaxed) != 0 || CrossingState::of(t).depth() != 0 {
         return Err(Error::TooDeep);
     }
     if pc == 0 || pc >= USER_END || sp >= USER_END {
@@ -81,10 +83,10 @@ fn leave<P: Platform>(
         address: pc,
         badge: sp,
     };
-    carry(t, what::JUMP, [arg, fp, 0, 0], at);
+    store_handoff(t, HandoffKind::Jump, [arg, fp, 0, 0], at);
     // Services cannot use the registers meanwhile: it is on its way, and then it forgets them.
     t.set_begun(P::ISA, begun::JUMPED);
-    Crossing::of(t).put_at::<P>(cx, t);
+    CrossingState::of(t).note_here::<P>(cx, t);
     if let Err(e) = handoff::send::<P>(cx, t, to) {
         // Its call returns the error, from the registers proper.
         t.set_begun(P::ISA, begun::HERE);
@@ -93,13 +95,17 @@ fn leave<P: Platform>(
     Ok(After::Switched)
 }
 
-/// `Jump` of the running thread to a CPU that lingers for it. Comes back if there is none, or anything is
-/// not as expected: nothing has changed then.
+/// `Jump` of the running thread to a CPU that spins for it. [`Departure::NotTaken`] if there is none, or anything is
+/// not as expected.
 #[inline(always)]
-pub(crate) fn fast<P: Platform>(cx: &Cx, t: &'static Thread, [to, pc, sp, fp, arg]: [u64; 5]) {
-    let crossing = Crossing::of(t);
+pub(crate) fn fast<P: Platform>(
+    cx: &Cx,
+    t: &'static Thread,
+    [to, pc, sp, fp, arg]: [u64; 5],
+) -> Departure {
+    let crossing = CrossingState::of(t);
     let Some(place) = crossing.place(P::ISA.other()) else {
-        return;
+        return Departure::NotTaken;
     };
     let fits = to == place.0.index() as u64
         && crossing.depth() == 0
@@ -108,80 +114,43 @@ pub(crate) fn fast<P: Platform>(cx: &Cx, t: &'static Thread, [to, pc, sp, fp, ar
         && sp < USER_END
         && cx.local.thread.get().is_some_and(|me| core::ptr::eq(me, t));
     if !fits {
-        return;
+        return Departure::NotTaken;
     }
-    let Some(way) = Way::find(cx, t, place) else {
-        return;
+    let Some(way) = Handoff::find(cx, t, place) else {
+        return Departure::NotTaken;
     };
     if !way.is_looked_out_for(t) {
-        return;
+        return Departure::NotTaken;
     }
     // What it has in floating-point registers is forgotten where it arrives, but not if it stays.
     fp::put_away::<P>(cx.local);
     P::complete_area(t.regs(P::ISA), 0, [0; 5]);
-    for (i, v) in [(0, what::JUMP), (1, arg), (2, fp), (6, pc), (7, sp)] {
+    for (i, v) in [
+        (0, HandoffKind::Jump as u64),
+        (1, arg),
+        (2, fp),
+        (6, pc),
+        (7, sp),
+    ] {
         t.carried[i].store(v, Ordering::Relaxed);
     }
     t.set_begun(P::ISA, begun::JUMPED);
-    crossing.put_at::<P>(cx, t);
+    crossing.note_here::<P>(cx, t);
     t.leaves(cx.node.id(), true);
     cx.words().increase(&cx.node.entry().migrations, 1);
-    way.pass::<P>(cx, t, what::JUMP);
-    stays::<P>(cx, t, place.0, [pc, sp, fp, arg])
+    match way.pass::<P>(cx, t, HandoffKind::Jump) {
+        Passed::Away => return Departure::Away,
+        Passed::RolledBack => stays::<P>(cx, t, place.0, [pc, sp, fp, arg]),
+    }
+    Departure::Switched
 }
 
-/// It was not possible after all, and its area is complete by now: goes the long way from there.
+/// The thread was not taken, and its area is complete by now: it takes the slow path from there.
 #[cold]
-fn stays<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId, at: [u64; 4]) -> ! {
+fn stays<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId, at: [u64; 4]) {
     t.stays();
     fp::load::<P>(cx.local, t);
     if let Err(e) = leave::<P>(cx, t, to, at) {
         P::set_result(t.regs(P::ISA), e.code(), 0);
-    }
-    run_loop::switched::<P>(cx)
-}
-
-/// Goes on with a thread that has come back to where it left from, as [`arrive`]; comes back if it is not
-/// to run now, being ready then.
-#[inline(always)]
-pub(crate) fn go_on_with<P: Platform>(cx: &Cx, t: &'static Thread, ready: impl FnOnce() -> bool) {
-    let local = cx.local;
-    let word = |i: usize| t.carried[i].load(Ordering::Relaxed);
-    arrive::<P>(cx, t, (word(6), word(7)), (word(2), word(1)));
-    let component = t.component.load(Ordering::Relaxed);
-    let holds = local.space.get() != 0 && local.component.get() == component;
-    if ready() {
-        if !holds {
-            dispatch::resume::<P>(cx);
-            return;
-        }
-        local.holding.set(Some(t));
-        local.short_way.set(Some(t));
-        P::resume_user(t.regs(P::ISA))
-    }
-}
-
-/// Sets a thread up to go on with program and stack pointer, frame pointer and argument. Nothing is left
-/// of it but these and its thread pointer.
-pub(crate) fn arrive<P: Platform>(
-    cx: &Cx,
-    t: &Thread,
-    (pc, sp): (u64, u64),
-    (fp, arg): (u64, u64),
-) {
-    Crossing::of(t).put_at::<P>(cx, t);
-    let id = t.id.load(Ordering::Relaxed) as u32;
-    let area = t.regs(P::ISA);
-    P::init_regs(area, pc, sp, arg, tcb_address(id));
-    P::set_user_pc_sp(area, pc, sp);
-    P::set_frame_pointer(area, fp);
-    fp::renew_all(t);
-    for isa in Isa::ALL {
-        let there = if isa == P::ISA {
-            begun::HERE
-        } else {
-            begun::NOT
-        };
-        t.set_begun(isa, there);
     }
 }

@@ -1,13 +1,33 @@
-//! Threads that change nodes.
+//! Threads that change nodes. A module uses those above it in this table.
 //!
 //! | module | concern |
 //! |---|---|
-//! | [`handoff`] | a thread leaves one node and arrives on another |
+//! | [`carried`] | what a thread carries, and why |
+//! | [`crossing_state`] | the word that counts a thread's crossing calls |
+//! | [`arrive`] | registers and state of a thread that has come |
+//! | [`spin_handoff`] | a CPU that spins until the thread it has handed over comes back |
+//! | [`handoff`] | the transfer from node to node; `Migrate`, `Load` |
 //! | [`jump`] | migration that takes nothing along but a place to go on |
 //! | [`crossing`] | calls of functions that exist on the other ISA only |
-//! | [`spin_handoff`] | a CPU that spins until the thread it has handed over comes back |
+//!
+//! Nothing here enters the run loop: functions that may leave this CPU without a thread say so by [`Departure`].
 
+pub mod arrive;
+pub mod carried;
 pub mod crossing;
+pub mod crossing_state;
 pub mod handoff;
 pub mod jump;
 pub mod spin_handoff;
+
+/// What has come of an attempt to leave for another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the CPU may have nothing to run"]
+pub enum Departure {
+    /// Nothing has changed: the slow path is to be taken.
+    NotTaken,
+    /// The thread's area is complete. It, or another thread, runs here next: [`crate::run_loop::switched`].
+    Switched,
+    /// The thread has left, and this CPU has spun for it in vain: [`crate::run_loop::run`].
+    Away,
+}

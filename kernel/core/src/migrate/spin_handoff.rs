@@ -15,7 +15,7 @@
 //!
 //! The protocol and its orderings are in [`dyad_ring::linger`]. Here is who does it, and what for.
 //!
-//! No other thread of this CPU's scheduler runs meanwhile, so the wait is short ([`LINGER_NS`]), and ends
+//! No other thread of this CPU's scheduler runs meanwhile, so the wait is short ([`SPIN_NS`]), and ends
 //! at once if anything comes in. Threads on a time budget are not waited for. Only where caches are
 //! coherent: elsewhere looking at a word costs more than the message.
 
@@ -27,17 +27,16 @@ use dyad_abi::{CpuId, NodeId};
 use dyad_ring::linger;
 use dyad_shm::superblock::{CpuEntry, NodeWord, activity};
 
-use crate::migrate::handoff::{self, what};
-use crate::migrate::{crossing, jump};
-use crate::run_loop;
-use crate::sched::dispatch;
+use crate::migrate::arrive;
+use crate::migrate::carried::HandoffKind;
+use crate::sched::{dispatch, timer};
 use dyad_machine::cx::Cx;
 use dyad_machine::{Platform, inbox};
 use dyad_object::memory::{CoherentWords, look_coherent};
 use dyad_object::thread::{Owner, State, Thread};
 
 /// How long a CPU lingers at least: as long as an idle one polls before it sleeps.
-pub const LINGER_NS: u64 = 20_000;
+pub const SPIN_NS: u64 = 20_000;
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 64;
 /// How often it looks at the clock at least: on machines that are slow for their clock, as under a
@@ -49,13 +48,13 @@ const TAKEN: u64 = State::Transit as u64 ^ State::Running as u64;
 
 /// What a CPU that lingers for a thread says in its `activity`.
 #[inline(always)]
-pub(crate) fn doing(t: &'static Thread) -> u64 {
+pub(crate) fn activity_word(t: &'static Thread) -> u64 {
     activity::lingering(core::ptr::from_ref(t) as u64)
 }
 
 /// Whether the CPU of a thread that is about to be handed over may look out for it.
 #[inline]
-pub(crate) fn may(cx: &Cx, t: &Thread) -> bool {
+pub(crate) fn can_spin(cx: &Cx, t: &Thread) -> bool {
     cx.words().is_coherent() && t.budget.load(Ordering::Relaxed) == 0
 }
 
@@ -69,9 +68,9 @@ pub(crate) fn is_awaited(cx: &Cx, t: &'static Thread, to: NodeId, was: NodeWord)
     };
     let activity = |cpu| &cx.node.sb.cpu(to, cpu).activity;
     CpuId::first(cx.node.params.cpus)
-        .find(|&cpu| look_coherent(activity(cpu)) == doing(t))
+        .find(|&cpu| look_coherent(activity(cpu)) == activity_word(t))
         .is_some_and(|cpu| {
-            linger::is_awaited(&Direct(words), activity(cpu), doing(t))
+            linger::is_awaited(&Direct(words), activity(cpu), activity_word(t))
                 && (look_coherent(&cx.node.sb.node(to).state) == was.bits()
                     || lacks!("spin_handoff::is_awaited::node"))
         })
@@ -104,9 +103,18 @@ impl linger::Words for Direct {
     }
 }
 
+/// What has become of a thread that was to be handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passed {
+    /// The thread runs on this CPU still: what it has stored is to be taken back.
+    RolledBack,
+    /// The thread is not what runs on this CPU now. The run loop goes on.
+    Away,
+}
+
 /// How a thread is handed to a CPU of another ISA that most likely lingers for it: all that has been looked
 /// at before, and is as it has to be.
-pub(crate) struct Way {
+pub(crate) struct Handoff {
     words: CoherentWords,
     to: NodeId,
     cpu: CpuId,
@@ -120,11 +128,11 @@ pub(crate) struct Way {
     handed: u64,
 }
 
-impl Way {
+impl Handoff {
     /// The way of the running thread to a CPU of a node. `None` if anything is not as expected; nothing has
     /// changed then.
     #[inline(always)]
-    pub fn find(cx: &Cx, t: &'static Thread, (to, cpu): (NodeId, CpuId)) -> Option<Way> {
+    pub fn find(cx: &Cx, t: &'static Thread, (to, cpu): (NodeId, CpuId)) -> Option<Handoff> {
         let words = cx.words().if_coherent()?;
         let special = t.depth.load(Ordering::Relaxed) | t.budget.load(Ordering::Relaxed);
         // The component may run over there: this CPU remembers it.
@@ -137,7 +145,7 @@ impl Way {
         let word = NodeWord::from_bits(state).filter(|w| w.state.is_live())?;
         let mine = t.owner.load(Ordering::Relaxed);
         let owner = Owner::from_bits(mine)?;
-        Some(Way {
+        Some(Handoff {
             words,
             to,
             cpu,
@@ -152,31 +160,35 @@ impl Way {
     /// Whether that CPU lingers for the thread, as far as can be told before it is handed over.
     #[inline(always)]
     pub fn is_looked_out_for(&self, t: &'static Thread) -> bool {
-        look_coherent(self.peer) == doing(t)
+        look_coherent(self.peer) == activity_word(t)
     }
 
-    /// Hands the running thread over, which has put down what it does there, and lingers for it. Comes back
-    /// if that was not possible: the thread runs here still, and what it has put down is to be taken back.
+    /// Hands the running thread over, which has stored what it does there, and spins for it. Comes back only if the
+    /// thread does not go on here at once.
     #[inline(always)]
-    pub fn pass<P: Platform>(self, cx: &Cx, t: &'static Thread, what: u64) {
+    #[must_use]
+    pub fn pass<P: Platform>(self, cx: &Cx, t: &'static Thread, kind: HandoffKind) -> Passed {
         let me = cx.node.sb.cpu(cx.node.id(), cx.cpu());
         // Before the thread can come back.
-        linger::begin(&Direct(self.words), &me.activity, doing(t));
+        linger::begin(&Direct(self.words), &me.activity, activity_word(t));
         cx.local.holding.set(None);
         cx.local.short_way.set(None);
         cx.local.thread.set(None);
         if !linger::hand_over(&Direct(self.words), &t.owner, self.mine, self.handed) {
-            return kept::<P>(cx, t);
+            rollback::<P>(cx, t);
+            return Passed::RolledBack;
         }
-        handoff::mark_sent::<P>(what);
+        kind.mark_sent::<P>();
         // It sees the owner word by itself if it lingers. If it has died meanwhile, its recovery may have
         // been over before the owner word said whose the thread is.
-        let awaited = linger::is_awaited(&Direct(self.words), self.peer, doing(t));
+        let awaited = linger::is_awaited(&Direct(self.words), self.peer, activity_word(t));
         let told = awaited && look_coherent(self.node) == self.state || self.announce::<P>(cx, t);
         if !told {
-            return kept::<P>(cx, t);
+            rollback::<P>(cx, t);
+            return Passed::RolledBack;
         }
-        look::<P>(cx, me, t, self.to, self.words)
+        look::<P>(cx, me, t, self.to, self.words);
+        Passed::Away
     }
 
     /// Tells the CPU of the thread. `false`: that was not possible, and the thread is this CPU's again.
@@ -191,11 +203,11 @@ impl Way {
 /// The thread has not left, and runs on. A sender that has seen this CPU linger has rung no doorbell: if
 /// something has come since, the first instruction in user mode is interrupted, and the run loop looks.
 #[cold]
-fn kept<P: Platform>(cx: &Cx, t: &'static Thread) {
+fn rollback<P: Platform>(cx: &Cx, t: &'static Thread) {
     cx.local.thread.set(Some(t));
     cx.local.holding.set(Some(t));
     if !inbox::prepare::<P>(activity::USER) {
-        run_loop::interrupt_soon::<P>(cx);
+        timer::interrupt_soon::<P>(cx);
     }
 }
 
@@ -206,33 +218,36 @@ fn is_here(cx: &Cx) -> impl Fn(u64) -> bool {
     move |word| Owner::says(word, State::Transit, node, incarnation)
 }
 
-/// Lingers for a thread that has been handed to node `to`, and goes on with it, or without.
+/// Spins for a thread that has been handed to node `to`. Goes on with the thread, or comes back: then the run loop goes
+/// on.
 #[inline(never)]
-pub(crate) fn wait<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> ! {
+pub(crate) fn wait<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) {
     let me = cx.node.sb.cpu(cx.node.id(), cx.cpu());
-    if let Some(words) = cx.words().if_coherent() {
-        linger::begin(&Direct(words), &me.activity, doing(t));
-        look::<P>(cx, me, t, to, words);
+    match cx.words().if_coherent() {
+        Some(words) => {
+            linger::begin(&Direct(words), &me.activity, activity_word(t));
+            look::<P>(cx, me, t, to, words);
+        }
+        None => given_up(cx, to),
     }
-    given_up::<P>(cx, to)
 }
 
-/// The same of a CPU that has said already that it lingers.
+/// Spins, on a CPU whose `activity` says so. Goes on with the thread, or comes back, as [`wait`].
 pub(crate) fn look<P: Platform>(
     cx: &Cx,
     me: &'static CpuEntry,
     t: &'static Thread,
     to: NodeId,
     words: CoherentWords,
-) -> ! {
+) {
     P::mark::<{ Marker::WAITS.word() }>();
     let came = watch::<P>(cx, me, t, words);
     P::mark::<{ Marker::WORKS.word() }>();
     cx.local.lingers.set(None);
     if let Some(word) = came {
-        handoff::mark_arrival::<P>(t.carried[0].load(Ordering::Relaxed));
+        HandoffKind::of(t).mark_arrival::<P>();
         if take(cx, t, word, words) {
-            go_on_with::<P>(cx, me, t);
+            return go_on_with::<P>(cx, me, t);
         }
     }
     stop::<P>(cx, me, t, to, words)
@@ -258,7 +273,7 @@ fn watch<P: Platform>(
             }
         }
         let now = P::clock_ns();
-        if now.wrapping_sub(*since.get_or_insert(now)) > LINGER_NS && round >= ROUNDS {
+        if now.wrapping_sub(*since.get_or_insert(now)) > SPIN_NS && round >= ROUNDS {
             break;
         }
     }
@@ -282,32 +297,20 @@ fn take(cx: &Cx, t: &'static Thread, word: u64, words: CoherentWords) -> bool {
     taken
 }
 
-/// Goes on with a thread that has come back, in the place where it was when it left.
+/// Goes on with a thread that has come back, or comes back itself.
 #[inline(always)]
-fn go_on_with<P: Platform>(cx: &Cx, me: &CpuEntry, t: &'static Thread) -> ! {
+fn go_on_with<P: Platform>(cx: &Cx, me: &CpuEntry, t: &'static Thread) {
     // As `inbox::prepare`.
     let ready = || {
         me.activity.store(activity::USER, Ordering::Relaxed);
         core::sync::atomic::fence(Ordering::SeqCst);
         if cx.local.timer_at.get() == 0 {
-            run_loop::set_tick::<P>(cx);
+            timer::set_tick::<P>(cx);
         }
         look_coherent(&me.pending) == 0
     };
-    match t.carried[0].load(Ordering::Relaxed) {
-        what::CALL | what::ANSWER => crossing::go_on_with::<P>(cx, t, ready),
-        what::JUMP => jump::go_on_with::<P>(cx, t, ready),
-        _ => {
-            handoff::arrive::<P>(cx, t);
-            if handoff::takes_stop(t) {
-                dispatch::stop_left::<P>(cx, t);
-            } else if ready() {
-                dispatch::resume::<P>(cx);
-            }
-        }
-    }
+    arrive::go_on_with::<P>(cx, t, ready);
     inbox::attentive::<P>();
-    run_loop::run::<P>()
 }
 
 /// Does not linger any more: whoever dispatched the thread goes on, unless it has come at the last moment.
@@ -318,19 +321,18 @@ fn stop<P: Platform>(
     t: &'static Thread,
     to: NodeId,
     words: CoherentWords,
-) -> ! {
+) {
     if let Some(word) = linger::stop(&Direct(words), &me.activity, &t.owner, is_here(cx))
         && take(cx, t, word, words)
     {
-        go_on_with::<P>(cx, me, t);
+        return go_on_with::<P>(cx, me, t);
     }
-    given_up::<P>(cx, to)
+    given_up(cx, to);
 }
 
 /// The thread is somebody else's: nothing of it may be looked at any more.
 #[cold]
-fn given_up<P: Platform>(cx: &Cx, to: NodeId) -> ! {
+fn given_up(cx: &Cx, to: NodeId) {
     let next = cx.local.chain.pop();
     dispatch::go_on(cx, next, Stopped::Left, to.index() as u64);
-    run_loop::run::<P>()
 }

@@ -10,7 +10,6 @@
 //! addresses. A node begins at most [`BURST`](dyad_machine::console::BURST) reports at once, and one more each
 //! [`INTERVAL_NS`](dyad_machine::console::INTERVAL_NS).
 
-use crate::syscall::entry::is_access;
 use dyad_machine::console::{Value, record};
 use dyad_machine::cpu::CpuLocal;
 use dyad_machine::note::Facts;
@@ -66,7 +65,7 @@ fn headline<P: Platform>(node: &Node, facts: &Facts) {
         "program {:?}, thread {}: {what} {:#x} at pc {pc:#x} on {} (raw {:#x}){}{}",
         node.params.app,
         facts.thread,
-        if is_access(facts.fault.kind) {
+        if facts.fault.kind.is_access() {
             facts.fault.address
         } else {
             pc

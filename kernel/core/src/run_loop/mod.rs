@@ -46,14 +46,12 @@ use dyad_shm::PoolId;
 use dyad_shm::superblock::{ASK_OFFSET, activity, control};
 
 use crate::migrate::spin_handoff;
+use crate::sched::timer::{self, TICK_NS};
 use crate::sched::{dispatch, quiet};
-use crate::syscall::ops;
 use dyad_machine::clock::{self, FusedTime};
 use dyad_machine::cx::Cx;
 use dyad_machine::{Platform, inbox};
 
-/// Housekeeping interval: heartbeats, and looks at those of others. An idle CPU sleeps no longer.
-pub const TICK_NS: u64 = 100_000_000;
 /// How long an idle CPU polls before it sleeps. A doorbell costs far more than this.
 const SPIN_NS: u64 = 20_000;
 
@@ -106,7 +104,7 @@ pub fn deliver<P: Platform>(cx: &Cx, number: usize) {
     let target = cx.node.interrupts.get(number).and_then(|slot| *slot.lock());
     if let Some((object, line, bits)) = target {
         // Refused if the endpoint is gone: nobody wants to know any more.
-        let _ = ops::endpoint::post::<P>(cx, object, line, bits);
+        let _ = dispatch::post::<P>(cx, object, line, bits);
     }
 }
 
@@ -142,31 +140,11 @@ pub fn run<P: Platform>() -> ! {
             continue;
         }
         if inbox::prepare::<P>(activity::USER) {
-            set_timer::<P>(&cx, next);
+            timer::set::<P>(&cx, next);
             dispatch::resume::<P>(&cx);
             inbox::attentive::<P>();
         }
     }
-}
-
-/// Sets this CPU's timer for the end of the slice or the next housekeeping.
-fn set_timer<P: Platform>(cx: &Cx, next: u64) {
-    let at = next.min(cx.local.slice_end());
-    cx.local.timer_at.set(at);
-    P::set_timer(Some(clock::to_local(FusedTime(at))));
-}
-
-/// Has the timer interrupt user mode as soon as this CPU goes there: for what the run loop has to look at
-/// before the thread gets any further.
-#[cold]
-pub(crate) fn interrupt_soon<P: Platform>(cx: &Cx) {
-    set_timer::<P>(cx, clock::now::<P>().0);
-}
-
-/// Sets the timer for the next housekeeping, or the end of the slice if that comes first.
-#[cold]
-pub(crate) fn set_tick<P: Platform>(cx: &Cx) {
-    set_timer::<P>(cx, cx.local.last_tick.get() + TICK_NS);
 }
 
 /// After an operation that has changed who runs here: goes on with that thread by the shortest
@@ -176,10 +154,11 @@ pub(crate) fn set_tick<P: Platform>(cx: &Cx) {
 pub fn switched<P: Platform>(cx: &Cx) -> ! {
     if let Some((t, to)) = cx.local.lingers.get() {
         spin_handoff::wait::<P>(cx, t, to);
+        run::<P>()
     }
     if cx.local.thread.get().is_some() {
         if cx.local.slice_end() < cx.local.timer_at.get() {
-            set_timer::<P>(cx, u64::MAX);
+            timer::set::<P>(cx, u64::MAX);
         }
         dispatch::resume::<P>(cx);
     }

@@ -32,18 +32,18 @@ use core::sync::atomic::Ordering;
 use dyad_abi::Error;
 use dyad_abi::cap::{CapIndex, CapType, SinvOp, Stopped};
 
-use crate::migrate::{crossing, jump};
+use crate::migrate::{Departure, crossing};
 use crate::run_loop;
-use crate::sched::dispatch::{self, After, Endpoint};
+use crate::sched::dispatch;
 use crate::sched::fp;
+use crate::syscall::fastpath;
 use crate::syscall::invoke::{self, Handler, Returned, Way};
-use crate::syscall::{fastpath, ops};
+use crate::syscall::slowpath::{ENTER, FastReturn};
 use dyad_machine::cx::Cx;
 use dyad_machine::note::{Facts, MAX_PCS, words_of};
-use dyad_machine::platform::{FaultKind, RegArea, UserFault};
-use dyad_machine::view::{Callee, CapView};
+use dyad_machine::platform::{RegArea, UserFault};
+use dyad_machine::view::Callee;
 use dyad_machine::{Platform, console, inbox, panic, view};
-use dyad_object::endpoint::Line;
 use dyad_object::thread::{Thread, info};
 use dyad_space::{copy, resolve};
 
@@ -51,60 +51,6 @@ use dyad_space::{copy, resolve};
 /// anywhere. A page that others unmap and map at the same time costs a few; a page that the tables
 /// allow and the machine does not would fault for ever.
 const MAX_SAME_FAULT: u32 = 1_000;
-
-/// What a `fast_*` function returns: two registers on both ISAs. They are the two that the program
-/// gets back, so nothing else has to be put anywhere when a call is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct FastReturn {
-    /// Status of the system call, or [`ENTER`].
-    pub status: u64,
-    /// Value of the system call; with `ENTER` from [`fast_invoke`], the badge.
-    pub value: u64,
-}
-
-/// As the status of a [`FastReturn`]: user mode is left for another place. Program counter and
-/// stack pointer have been set in the area ([`Platform::set_user_pc_sp`]), and the address space
-/// switched to.
-pub const ENTER: u64 = u64::MAX;
-
-impl FastReturn {
-    /// The call is answered in registers after all: nobody has to complete the area any more.
-    #[inline]
-    fn of(cx: &Cx, result: Result<u64, Error>) -> FastReturn {
-        cx.local.short_entry.set(false);
-        match result {
-            Ok(value) => FastReturn::value(value),
-            Err(e) => FastReturn::refused(e),
-        }
-    }
-
-    /// The operation is done.
-    #[inline(always)]
-    pub(crate) fn value(value: u64) -> FastReturn {
-        FastReturn { status: 0, value }
-    }
-
-    /// The operation has been refused.
-    #[inline(always)]
-    pub(crate) fn refused(e: Error) -> FastReturn {
-        FastReturn {
-            status: e.code(),
-            value: 0,
-        }
-    }
-
-    /// User mode goes on in the component that has been entered. What is not in the area is set by
-    /// arch code, which knows what has become of each register.
-    #[inline]
-    fn enter(cx: &Cx, badge: u64) -> FastReturn {
-        cx.local.short_entry.set(false);
-        FastReturn {
-            status: ENTER,
-            value: badge,
-        }
-    }
-}
 
 /// A system call whose word has bits above the capability index: an operation other than 0. The
 /// capability is that of the component which the CPU holds, whatever the thread's own words say.
@@ -118,86 +64,6 @@ pub fn fast_syscall<P: Platform>(
     a4: u64,
 ) -> FastReturn {
     fastpath::syscall::<P>(word, a0, a1, a2, a3, a4)
-}
-
-/// The same for whatever [`short`] has no short way for, or could not do: from the beginning, with
-/// the same arguments.
-#[inline(never)]
-pub(crate) fn long_syscall<P: Platform>(
-    word: u64,
-    a0: u64,
-    a1: u64,
-    a2: u64,
-    a3: u64,
-    a4: u64,
-) -> FastReturn {
-    carried_out::<P>(|cx| ops::call::<P>(cx, word, [a0, a1, a2, a3, a4]))
-}
-
-/// The same of a capability that this CPU remembers and that has just been looked at. Nothing has
-/// been looked up since, so the view is of that capability still.
-#[inline(never)]
-pub(crate) fn remembered<P: Platform>(
-    word: u64,
-    a0: u64,
-    a1: u64,
-    a2: u64,
-    a3: u64,
-    a4: u64,
-) -> FastReturn {
-    carried_out::<P>(|cx| {
-        let known = view::last_called(cx.local, word);
-        ops::on_known::<P>(cx, known, word >> 32 & 31, [a0, a1, a2, a3, a4])
-    })
-}
-
-/// `Receive` at an endpoint of an object.
-#[inline(always)]
-pub(crate) fn received<P: Platform>(
-    object: u64,
-    at: (&'static Line, u64),
-    deadline: u64,
-) -> FastReturn {
-    carried_out::<P>(|cx| ops::endpoint::receive_at::<P>(cx, object, at, deadline))
-}
-
-/// `Dispatch` of a thread, without a budget.
-#[inline(always)]
-pub(crate) fn dispatched<P: Platform>(t: &'static Thread, how: u64) -> FastReturn {
-    carried_out::<P>(|cx| ops::thread::run::<P>(cx, t, how))
-}
-
-/// `Jump` of a thread.
-#[inline(never)]
-pub(crate) fn jumped<P: Platform>(word: u64, t: &'static Thread, a: [u64; 5]) -> FastReturn {
-    jump::fast::<P>(&Cx::here::<P>(), t, a);
-    let [a0, a1, a2, a3, a4] = a;
-    long_syscall::<P>(word, a0, a1, a2, a3, a4)
-}
-
-/// The rest of a `Send` whose bits are set: somebody may wait there, or want to know.
-#[inline(never)]
-pub(crate) fn sent<P: Platform>(known: &CapView, line: &'static Line) -> FastReturn {
-    let to = Endpoint {
-        object: known.object(),
-        number: known.payload(0),
-        line,
-    };
-    carried_out::<P>(|cx| ops::endpoint::sent::<P>(cx, to))
-}
-
-/// Carries an operation of the running thread out, which has entered with a partial area, and says
-/// what becomes of it. `Switched`: its area is complete and its result, if it has one already, is set
-/// when it next runs; it is not this function's any more.
-#[inline(always)]
-fn carried_out<P: Platform>(operation: impl FnOnce(&Cx) -> dyad_abi::Result<After>) -> FastReturn {
-    let cx = &Cx::here::<P>();
-    cx.local.short_entry.set(true);
-    match operation(cx) {
-        Ok(After::Value(v)) => FastReturn::of(cx, Ok(v)),
-        Err(e) => FastReturn::of(cx, Err(e)),
-        Ok(After::Switched) => run_loop::switched::<P>(cx),
-    }
 }
 
 /// As the status of a [`FastReturn`] of [`short_invoke`]: nothing has happened; it is to go the long
@@ -356,7 +222,7 @@ pub fn fp_wanted<P: Platform>(area: &'static RegArea) {
 pub fn user_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
     #[cfg(feature = "ktest")]
     crate::ktest::user_calls::intercept_fault::<P>(area);
-    if is_access(f.kind) {
+    if f.kind.is_access() {
         page_fault::<P>(area, f);
     }
     handle::<P>(area, f, None)
@@ -391,8 +257,12 @@ pub fn page_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
 /// An instruction fetch from where nothing can be executed on this ISA, but on the other one: a crossing
 /// call or its end, if it can be one ([`crossing`]).
 pub fn foreign_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
-    let why = crossing::fault::<P>(area, f.address);
-    handle::<P>(area, f, Some(why))
+    let cx = &Cx::here::<P>();
+    match crossing::fault::<P>(cx, area, f.address) {
+        Ok(Departure::Away) => run_loop::run::<P>(),
+        Ok(Departure::Switched | Departure::NotTaken) => run_loop::switched::<P>(cx),
+        Err(why) => handle::<P>(area, f, Some(why)),
+    }
 }
 
 /// Has the component's handler deal with a fault; or the thread ends, and its registers, its stack
@@ -437,14 +307,6 @@ fn deal<P: Platform>(
     report_fault::<P>(cx, t, area, f, why);
     dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
     run_loop::run::<P>()
-}
-
-/// Whether a fault is one of an address, at which a page may be missing.
-pub(crate) const fn is_access(kind: FaultKind) -> bool {
-    matches!(
-        kind,
-        FaultKind::Read | FaultKind::Write | FaultKind::Execute
-    )
 }
 
 /// Keeps what a user thread did wrong, with all its registers; the run loop writes it ([`crate::run_loop::faults`]). `why` is

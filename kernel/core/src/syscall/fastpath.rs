@@ -39,8 +39,8 @@ use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
 use dyad_pgtbl::Perms;
 use dyad_shm::frame::Epoch;
 
-use crate::syscall::entry::{
-    FastReturn, dispatched, jumped, long_syscall, received, remembered, sent,
+use crate::syscall::slowpath::{
+    FastReturn, dispatched, jumped, received, remembered, sent, slow_syscall,
 };
 use dyad_machine::Platform;
 use dyad_machine::cpu::CpuLocal;
@@ -52,7 +52,7 @@ use dyad_space::mapping::{Near, QuickRows};
 #[inline(always)]
 pub fn syscall<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {
     let Some(known) = view::called(P::local(), word) else {
-        return long_syscall::<P>(word, a0, a1, a2, a3, a4);
+        return slow_syscall::<P>(word, a0, a1, a2, a3, a4);
     };
     let number = (word >> 32) as u32 & 31;
     if !known.rights().contains(Rights(1 << number)) && !lacks!("fastpath::syscall::right") {
@@ -119,7 +119,7 @@ fn revoke<P: Platform>(known: &'static CapView, index: u64) -> FastReturn {
         words.fence();
         return FastReturn::value(Epoch::saturating(load_coherent(epoch)).get());
     }
-    long_syscall::<P>(known.call(LivenessOp::Revoke as u32), index, 0, 0, 0, 0)
+    slow_syscall::<P>(known.call(LivenessOp::Revoke as u32), index, 0, 0, 0, 0)
 }
 
 /// `Thread.Dispatch`. Without a budget. What is looked at is the same as in the long way; only the
@@ -128,7 +128,7 @@ fn revoke<P: Platform>(known: &'static CapView, index: u64) -> FastReturn {
 fn dispatch<P: Platform>(known: &'static CapView, how: u64, time: u64) -> FastReturn {
     match known.place() {
         Place::Thread(t) if time == 0 => dispatched::<P>(t, how),
-        _ => long_syscall::<P>(known.call(ThreadOp::Dispatch as u32), how, time, 0, 0, 0),
+        _ => slow_syscall::<P>(known.call(ThreadOp::Dispatch as u32), how, time, 0, 0, 0),
     }
 }
 
@@ -139,7 +139,7 @@ fn jump<P: Platform>(known: &'static CapView, word: u64, a: [u64; 5]) -> FastRet
         Place::Thread(t) => jumped::<P>(word, t, a),
         _ => {
             let [a0, a1, a2, a3, a4] = a;
-            long_syscall::<P>(word, a0, a1, a2, a3, a4)
+            slow_syscall::<P>(word, a0, a1, a2, a3, a4)
         }
     }
 }
@@ -156,7 +156,7 @@ fn receive<P: Platform>(known: &'static CapView, index: u64, deadline: u64) -> F
     {
         return received::<P>(known.object(), (line, at), deadline);
     }
-    long_syscall::<P>(
+    slow_syscall::<P>(
         known.call(ReceiveOp::Receive as u32),
         index,
         deadline,
@@ -171,7 +171,7 @@ fn receive<P: Platform>(known: &'static CapView, index: u64, deadline: u64) -> F
 #[inline(never)]
 fn send<P: Platform>(known: &'static CapView) -> FastReturn {
     let Place::Line(Some(words), line) = known.place() else {
-        return long_syscall::<P>(known.call(SendOp::Send as u32), 0, 0, 0, 0, 0);
+        return slow_syscall::<P>(known.call(SendOp::Send as u32), 0, 0, 0, 0, 0);
     };
     words.set_bits(&line.bits, known.payload(1));
     words.fence();
@@ -197,7 +197,7 @@ fn copy_in<P: Platform>(
         Some(()) => FastReturn::value(0),
         None => {
             let word = known.call(CaptblOp::CopyIn as u32);
-            long_syscall::<P>(word, index, source, how, p0, p1)
+            slow_syscall::<P>(word, index, source, how, p0, p1)
         }
     }
 }
@@ -236,7 +236,7 @@ fn deactivate<P: Platform>(known: &'static CapView, index: u64) -> FastReturn {
         .and_then(|slot| slot.deactivate());
     match done {
         Some(stamp) => FastReturn::value(stamp.get()),
-        None => long_syscall::<P>(known.call(CaptblOp::Deactivate as u32), index, 0, 0, 0, 0),
+        None => slow_syscall::<P>(known.call(CaptblOp::Deactivate as u32), index, 0, 0, 0, 0),
     }
 }
 
@@ -289,7 +289,7 @@ fn map<P: Platform>(
     };
     match done {
         Some(()) => FastReturn::value(0),
-        None => long_syscall::<P>(known.call(SpaceOp::Map as u32), at, va, frame, first, how),
+        None => slow_syscall::<P>(known.call(SpaceOp::Map as u32), at, va, frame, first, how),
     }
 }
 
@@ -331,7 +331,7 @@ fn unmap<P: Platform>(known: &'static CapView, at: u64, va: u64) -> FastReturn {
     match done {
         Some(Ok(stamp)) => FastReturn::value(stamp.get()),
         Some(Err(e)) => FastReturn::refused(e),
-        None => long_syscall::<P>(known.call(SpaceOp::Unmap as u32), at, va, 0, 0, 0),
+        None => slow_syscall::<P>(known.call(SpaceOp::Unmap as u32), at, va, 0, 0, 0),
     }
 }
 
@@ -350,6 +350,6 @@ fn protect<P: Platform>(known: &'static CapView, at: u64, va: u64, how: u64) -> 
     };
     match done {
         Some(stamp) => FastReturn::value(stamp.get()),
-        None => long_syscall::<P>(known.call(SpaceOp::Protect as u32), at, va, how, 0, 0),
+        None => slow_syscall::<P>(known.call(SpaceOp::Protect as u32), at, va, how, 0, 0),
     }
 }

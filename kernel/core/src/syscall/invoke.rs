@@ -38,6 +38,7 @@ use dyad_abi::user::{FAULT_NO_MEMORY, FAULT_SUPPLY_SHIFT};
 use dyad_abi::{Error, NodeId, Result};
 use dyad_shm::frame::WeakRef;
 
+use crate::migrate::carried::{HandoffKind, store_handoff};
 use crate::migrate::handoff;
 use crate::sched::dispatch;
 use crate::sched::fp;
@@ -121,7 +122,7 @@ fn cross<P: Platform>(
     let depth = t
         .push(from, P::user_pc_sp(t.regs(P::ISA)), here)
         .ok_or(Error::TooDeep)?;
-    handoff::carry(t, handoff::what::INVOKE, words, to);
+    store_handoff(t, HandoffKind::Invoke, words, to);
     match handoff::send::<P>(cx, t, node) {
         Ok(()) => Ok(Way::Elsewhere),
         Err(e) => {
@@ -197,7 +198,7 @@ fn leave_specially<P: Platform>(
         // A request to stop stays in the entry: the thread stops where it arrives.
         let node = NodeId::new(what >> 8 & 0xff).ok_or(Error::Corrupt)?;
         t.depth.store(at, Ordering::Relaxed);
-        handoff::carry(t, handoff::what::RETURN, words, caller(frame)?);
+        store_handoff(t, HandoffKind::Return, words, caller(frame)?);
         return match handoff::send::<P>(cx, t, node) {
             Ok(()) => Ok(Returned::Switched),
             Err(e) => {
@@ -262,8 +263,8 @@ pub fn living_caller(cx: &Cx, t: &Thread, depth: u64) -> Option<(u64, NodeId)> {
 fn leave_dead_caller<P: Platform>(cx: &Cx, t: &'static Thread, mut at: u64) -> Result<Returned> {
     while let Some((back, node)) = living_caller(cx, t, at) {
         let to = caller(&t.frames[back as usize])?;
-        let words = [Error::NodeDead.code(), back, handoff::what::RETURN, 0];
-        handoff::carry(t, handoff::what::FAIL, words, to);
+        let words = [Error::NodeDead.code(), back, HandoffKind::Return as u64, 0];
+        store_handoff(t, HandoffKind::Fail, words, to);
         match handoff::send::<P>(cx, t, node) {
             Ok(()) => return Ok(Returned::Switched),
             // It has died just now.

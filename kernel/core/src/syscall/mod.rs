@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`entry`] | what `arch` calls: system calls, invocations, faults, interrupts |
 //! | [`fastpath`] | operations on cached capabilities, without the slow path's checks of what has not changed |
-//! | [`ops`] | operations on capabilities: the slow path |
+//! | [`slowpath`] | where the fast path ends: results of system calls |
+//! | [`ops`] | operations on capabilities |
 //! | [`invoke`] | invocations, returns, and fault handlers |
 //! | [`report`] | checks and counters that programs report |
 
@@ -13,3 +14,4 @@ pub mod fastpath;
 pub mod invoke;
 pub mod ops;
 pub mod report;
+pub mod slowpath;

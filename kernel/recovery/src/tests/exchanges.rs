@@ -7,7 +7,7 @@ use std::vec::Vec;
 use dyad_abi::Isa;
 use dyad_abi::cap::{ThreadOp, Woken};
 use dyad_core::host::{MockX86, crash};
-use dyad_core::migrate::handoff::{carry, what};
+use dyad_core::migrate::carried::{HandoffKind, store_handoff};
 use dyad_core::sched::dispatch;
 use dyad_core::syscall::ops;
 use dyad_object::component::Entry;
@@ -55,7 +55,7 @@ fn race(state: State, other: Other) -> [u32; 2] {
             address: 0x5000,
             badge: 0x6000,
         };
-        carry(t, what::JUMP, [1, 2, 3, 4], to);
+        store_handoff(t, HandoffKind::Jump, [1, 2, 3, 4], to);
         t.leaves(node(0), true);
         match state {
             State::Blocked => {

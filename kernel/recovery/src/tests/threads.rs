@@ -12,7 +12,7 @@ use dyad_shm::frame::WeakRef;
 use super::{Trio, cpu, node};
 use crate::Pace;
 use dyad_core::host::{MockX86, crash, result};
-use dyad_core::migrate::handoff::{carry, what};
+use dyad_core::migrate::carried::{HandoffKind, store_handoff};
 use dyad_core::sched::dispatch::{self, After};
 use dyad_core::sched::fp;
 use dyad_core::syscall::invoke;
@@ -200,7 +200,7 @@ fn a_thread_on_its_way_to_the_dead_node_comes_back() {
         address: 0x9000,
         badge: 3,
     };
-    carry(t, what::INVOKE, [1, 2, 3, 4], to);
+    store_handoff(t, HandoffKind::Invoke, [1, 2, 3, 4], to);
     c.own(&s, State::Transit, 1);
     s.dies(1);
     s.recover(0);
@@ -214,10 +214,10 @@ fn a_thread_on_its_way_to_the_dead_node_comes_back() {
 #[test]
 fn a_thread_that_migrates_or_jumps_to_the_dead_node_stays_behind() {
     for (came_from, how) in [
-        (2, what::MIGRATE),
-        (0, what::MIGRATE),
-        (2, what::JUMP),
-        (2, what::LOAD),
+        (2, HandoffKind::Migrate),
+        (0, HandoffKind::Migrate),
+        (2, HandoffKind::Jump),
+        (2, HandoffKind::Load),
     ] {
         let s = Trio::new();
         let c = Cast::new(&s);
@@ -225,7 +225,7 @@ fn a_thread_that_migrates_or_jumps_to_the_dead_node_stays_behind() {
         t.leaves(node(came_from), false);
         // A jump leaves its registers where they are.
         let (left, area, other) = match how {
-            what::JUMP => (begun::JUMPED, &t.regs, &t.parked),
+            HandoffKind::Jump => (begun::JUMPED, &t.regs, &t.parked),
             _ => (begun::PARKED, &t.parked, &t.regs),
         };
         c.started(&s, Isa::X86_64, left);
@@ -236,7 +236,7 @@ fn a_thread_that_migrates_or_jumps_to_the_dead_node_stays_behind() {
             address: 0,
             badge: 0,
         };
-        carry(t, how, [0; 4], to);
+        store_handoff(t, how, [0; 4], to);
         // What an older crossing has left.
         t.frames[0].info.store(info::CROSSED, RELAXED);
         t.frames[0].pc.store(0x1110, RELAXED);
@@ -406,7 +406,7 @@ fn a_thread_that_was_leaving_the_dead_node_arrives() {
         address: 0x5000,
         badge: 0x6000,
     };
-    carry(t, what::RETURN, [1, 2, 3, 4], to);
+    store_handoff(t, HandoffKind::Return, [1, 2, 3, 4], to);
     c.own(&s, State::Transit, 2);
     s.dies(1);
     s.recover(0);

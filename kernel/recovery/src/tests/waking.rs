@@ -6,7 +6,6 @@ use dyad_abi::Isa;
 use dyad_abi::cap::{Event, Woken};
 use dyad_core::host::{MockA64, crash};
 use dyad_core::sched::dispatch;
-use dyad_core::syscall::ops;
 use dyad_object::endpoint::{Line, Waits};
 use dyad_object::thread::{State, Thread};
 
@@ -51,7 +50,7 @@ fn who_was_just_being_woken_is_woken() {
         let m = s.machines[1];
         m.enter();
         let whole = crash::after(changes, || {
-            ops::endpoint::post::<MockA64>(&s.cx(1), c.waits, 9, 4).unwrap();
+            dispatch::post::<MockA64>(&s.cx(1), c.waits, 9, 4).unwrap();
         });
         s.dies(1);
         s.recover(0);

@@ -19,10 +19,10 @@ use core::sync::atomic::Ordering;
 use dyad_abi::Result;
 use dyad_abi::cap::Stopped;
 use dyad_abi::record::Level;
+use dyad_abi::user::{stack_slot, tcb_address};
 
 use super::end_thread;
 use super::wait::{line_of, take_news};
-use crate::migrate::handoff;
 use crate::sched::fp;
 use dyad_machine::cx::Cx;
 use dyad_machine::{Platform, view};
@@ -43,7 +43,7 @@ fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
         // The first time on this ISA, wherever it was dispatched: only this machine's code can set
         // it up.
         if t.begun(P::ISA) == begun::NOT {
-            handoff::start::<P>(t);
+            start::<P>(t);
         }
         fp::load::<P>(cx.local, t);
         view::enter::<P>(cx, t.component.load(Ordering::Relaxed))?;
@@ -71,6 +71,22 @@ fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Sets a thread up to begin at its entry point on this ISA. On each ISA it has a stack of its own,
+/// found by its number, and the thread control block of both.
+pub fn start<P: Platform>(t: &Thread) {
+    let id = t.id.load(Ordering::Relaxed) as u32;
+    let (_, top) = stack_slot(P::ISA, id);
+    P::init_regs(
+        t.regs(P::ISA),
+        t.entry.load(Ordering::Relaxed),
+        top,
+        t.arg.load(Ordering::Relaxed),
+        tcb_address(id),
+    );
+    fp::begin::<P>(t);
+    t.set_begun(P::ISA, begun::HERE);
 }
 
 /// Leaves whatever address space this CPU is in. What user memory it could reach it cannot reach

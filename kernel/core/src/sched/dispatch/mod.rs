@@ -66,15 +66,16 @@ mod wait;
 use chain::give;
 pub(crate) use chain::{give_back, go_on, take_dispatcher};
 pub use dyad_machine::chain::{By, Chain, MAX_CHAIN};
-pub use load::{leave_space, resume};
+pub use load::{leave_space, resume, start};
 pub use place::{can_go_on, may_run_on, take, untake};
 pub use root::{
     describe_root, root_deadline, root_ready, root_timeout, run_at_once, serve_root, set_root,
     take_root,
 };
+pub(crate) use wait::notify_bound;
 pub use wait::{
-    Endpoint, block, is_waiter, sleep_at, stop_waiting, take_news, tell_scheduler, wait_no_more,
-    wake, wake_receiver, withdraw,
+    Endpoint, block, is_waiter, post, sleep_at, stop_waiting, take_news, tell_scheduler,
+    wait_no_more, wake, wake_receiver, withdraw,
 };
 
 /// What has become of the running thread in an operation. Whoever says `Switched` has seen to the

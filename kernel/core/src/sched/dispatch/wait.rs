@@ -32,8 +32,8 @@ use super::{After, current, is_root, release, settle, was_dispatched};
 use dyad_machine::cx::Cx;
 use dyad_machine::{Platform, inbox};
 use dyad_object::endpoint::{self, Endpoints, Line, SleepWords, Waiter, Waits, Word};
-use dyad_object::follow;
 use dyad_object::thread::{Owner, State, Thread};
+use dyad_object::{find, follow};
 
 /// Links of schedulers of schedulers that a wake-up follows. A circle of them, which only programs
 /// can make, ends there.
@@ -358,4 +358,36 @@ pub fn stop_waiting(cx: &Cx, t: &'static Thread) -> Option<Waiter> {
         // An endpoint that is gone finds no thread.
         Err(_) => t.owner(cx.words()).map(|o| Waiter::of(t, o)),
     }
+}
+
+/// A message of the kernel itself: an interrupt. No capability is looked at: one was when the interrupt
+/// was attached.
+///
+/// # Errors
+///
+/// [`Error::Revoked`] if the endpoint is gone.
+pub fn post<P: Platform>(cx: &Cx, object: WeakRef, line: u64, bits: u64) -> Result<()> {
+    let endpoints: &'static Endpoints = find(cx.node, object, Endpoints::KIND)?;
+    let line = endpoints.line(line)?;
+    match line.post(cx.node, bits) {
+        None => {
+            notify_bound::<P>(cx, line);
+            Ok(())
+        }
+        // Not switched to at once: interrupts are delivered in the run loop, where there may be no
+        // running thread to switch from.
+        Some(waiter) => wake::<P>(cx, waiter, Woken::Ready),
+    }
+}
+
+/// Nobody waits: if the endpoint is that of another CPU's scheduler, it wants to know nevertheless. Its
+/// CPU may be asleep: the root thread that receives there is not a thread that waits, and the CPU looks
+/// at its endpoint in the run loop.
+pub(crate) fn notify_bound<P: Platform>(cx: &Cx, line: &Line) -> After {
+    if let Some((node, cpu)) = line.home()
+        && (node != cx.node.id() || cpu != cx.cpu())
+    {
+        dyad_machine::inbox::notify::<P>(node, cpu);
+    }
+    After::Value(0)
 }

@@ -10,7 +10,7 @@ use dyad_abi::cap::{MemoryOp, ObjectKind};
 use dyad_retype::{Use, plain};
 
 use super::FastReturn;
-use crate::syscall::entry::long_syscall;
+use crate::syscall::slowpath::slow_syscall;
 use dyad_machine::Platform;
 use dyad_machine::view::frames::OneFrame;
 use dyad_machine::view::{CapView, Place};
@@ -40,7 +40,7 @@ pub fn retype_kernel<P: Platform>(known: &'static CapView, at: u64, kind: u64) -
         Some(()) => FastReturn::value(0),
         None => {
             let word = known.call(MemoryOp::RetypeKernel as u32);
-            long_syscall::<P>(word, at, kind, 0, 0, 0)
+            slow_syscall::<P>(word, at, kind, 0, 0, 0)
         }
     }
 }
@@ -53,7 +53,7 @@ pub fn retype_user<P: Platform>(known: &'static CapView, at: u64, order: u64) ->
         return FastReturn::value(0);
     }
     let word = known.call(MemoryOp::RetypeUser as u32);
-    long_syscall::<P>(word, at, order, 0, 0, 0)
+    slow_syscall::<P>(word, at, order, 0, 0, 0)
 }
 
 /// The row from untyped. Zeros, if the frame has been used before; a frame that cannot be zeroed is
@@ -86,6 +86,6 @@ fn frame<P: Platform>(known: &CapView, at: u64) -> Option<OneFrame> {
 pub fn give_up<P: Platform>(known: &'static CapView, at: u64) -> FastReturn {
     match frame::<P>(known, at).and_then(|f| f.give_up(PLAIN)) {
         Some(stamp) => FastReturn::value(stamp.get()),
-        None => long_syscall::<P>(known.call(MemoryOp::RetypeUntyped as u32), at, 0, 0, 0, 0),
+        None => slow_syscall::<P>(known.call(MemoryOp::RetypeUntyped as u32), at, 0, 0, 0, 0),
     }
 }

@@ -20,17 +20,15 @@
 //! Bits are or-ed: sending twice before anybody receives is sending once. What has to be counted is
 //! counted in memory that both share, and the bit says that there is something to look for.
 
-use dyad_abi::cap::{CapType, ReceiveOp, Rights, SendOp, Woken};
+use dyad_abi::cap::{CapType, ReceiveOp, Rights, SendOp};
 use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_captbl::{Contents, Span};
-use dyad_shm::frame::WeakRef;
 
 use super::captbl::{activate, destination};
 use crate::sched::dispatch::{self, After, Endpoint};
 use dyad_machine::Platform;
 use dyad_machine::cx::{Cx, Operand};
 use dyad_object::endpoint::{Endpoints, LINES, Line};
-use dyad_object::find;
 
 /// In `Receive`: do not wait.
 pub const NOW: u64 = 1;
@@ -57,39 +55,10 @@ pub fn send<P: Platform>(cx: &Cx, to: Endpoint, bits: u64, number: u64) -> Resul
 pub fn sent<P: Platform>(cx: &Cx, to: Endpoint) -> Result<After> {
     match to.line.take_waiter(cx.node) {
         // The bits stay until somebody receives there.
-        None => notify_bound::<P>(cx, to.line),
+        None => Ok(dispatch::notify_bound::<P>(cx, to.line)),
         // Nobody else wakes it: it has been taken off. It may run at once, in the sender's place.
         Some(waiter) => dispatch::wake_receiver::<P>(cx, waiter, to),
     }
-}
-
-/// A message of the kernel itself: an interrupt. No capability is looked at: one was when the interrupt
-/// was attached.
-///
-/// # Errors
-///
-/// [`Error::Revoked`] if the endpoint is gone.
-pub fn post<P: Platform>(cx: &Cx, object: WeakRef, line: u64, bits: u64) -> Result<()> {
-    let endpoints: &'static Endpoints = find(cx.node, object, Endpoints::KIND)?;
-    let line = endpoints.line(line)?;
-    match line.post(cx.node, bits) {
-        None => notify_bound::<P>(cx, line).map(|_| ()),
-        // Not switched to at once: interrupts are delivered in the run loop, where there may be no
-        // running thread to switch from.
-        Some(waiter) => dispatch::wake::<P>(cx, waiter, Woken::Ready),
-    }
-}
-
-/// Nobody waits: if the endpoint is that of another CPU's scheduler, it wants to know nevertheless. Its
-/// CPU may be asleep: the root thread that receives there is not a thread that waits, and the CPU looks
-/// at its endpoint in the run loop.
-fn notify_bound<P: Platform>(cx: &Cx, line: &Line) -> Result<After> {
-    if let Some((node, cpu)) = line.home()
-        && (node != cx.node.id() || cpu != cx.cpu())
-    {
-        dyad_machine::inbox::notify::<P>(node, cpu);
-    }
-    Ok(After::Value(0))
 }
 
 /// The line that an operation is about: number `index` of those that the capability is for, so that

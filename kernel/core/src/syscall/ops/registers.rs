@@ -22,21 +22,20 @@
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::ThreadOp;
-use dyad_abi::emulation::{FLOAT_WORDS, GENERAL, WORDS, general, stack_pointer};
-use dyad_abi::user::{USER_END, USER_MIN};
+use dyad_abi::emulation::{WORDS, general, stack_pointer};
+use dyad_abi::user::USER_END;
 use dyad_abi::{Error, Isa, NodeId, Result};
 
-use crate::migrate::crossing::Crossing;
+use crate::migrate::crossing_state::CrossingState;
 use crate::migrate::handoff;
 use crate::sched::dispatch::{self, After, take, untake};
 use crate::sched::fp;
+use crate::sched::registers::{self, GENERAL_WORDS};
 use dyad_machine::Platform;
 use dyad_machine::cx::Cx;
 use dyad_object::thread::{State, Thread, begun};
 use dyad_space::copy;
 
-/// Words of a page before those of floating point.
-pub const GENERAL_WORDS: usize = 4 + GENERAL;
 /// Words that are copied at once.
 const PART: usize = 32;
 
@@ -70,7 +69,7 @@ fn register<P: Platform>(t: &'static Thread, op: ThreadOp, a: [u64; 5]) -> Resul
         return Err(Error::TooDeep);
     }
     match t.begun(P::ISA) {
-        begun::NOT => handoff::start::<P>(t),
+        begun::NOT => dispatch::start::<P>(t),
         begun::LOST => return Err(Error::NodeDead),
         _ => {}
     }
@@ -122,7 +121,7 @@ pub fn unload<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u
 
 /// The registers of a thread that has been taken.
 fn all<P: Platform>(t: &Thread) -> Result<[u64; WORDS]> {
-    if t.is_invoking() || Crossing::of(t).depth() != 0 {
+    if t.is_invoking() || CrossingState::of(t).depth() != 0 {
         return Err(Error::TooDeep);
     }
     match t.begun(P::ISA) {
@@ -164,7 +163,7 @@ fn all<P: Platform>(t: &Thread) -> Result<[u64; WORDS]> {
 /// memory, as [`copy::copy_in`]; if it goes elsewhere, as [`handoff::send`]. It goes on behind the
 /// call then.
 pub fn load<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<After> {
-    if t.is_invoking() || Crossing::of(t).depth() != 0 {
+    if t.is_invoking() || CrossingState::of(t).depth() != 0 {
         return Err(Error::TooDeep);
     }
     let node = NodeId::new(a[1])
@@ -194,37 +193,6 @@ pub fn load<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<Aft
     }
     dispatch::settle::<P>(cx, t);
     fp::forget::<P>(cx.local);
-    put::<P>(cx, t, &words);
+    registers::set_all::<P>(cx, t, &words);
     Ok(After::Switched)
-}
-
-/// Gives a thread of this CPU, which has nothing in floating-point registers, these registers.
-pub(crate) fn put<P: Platform>(cx: &Cx, t: &Thread, words: &[u64; WORDS]) {
-    let area = t.regs(P::ISA);
-    let count = general(P::ISA);
-    let [_, pc, flags, tp, ..] = *words;
-    let sp = words[4 + stack_pointer(P::ISA)];
-    // Whatever is no register is as at the start.
-    P::init_regs(area, pc, USER_MIN, 0, tp);
-    for (n, &word) in words[4..4 + count].iter().enumerate() {
-        P::write_register(area, n as u64, word);
-    }
-    P::write_register(area, count as u64 + 1, flags);
-    P::write_register(area, count as u64 + 2, tp);
-    P::set_user_pc_sp(area, pc, sp);
-    let mut float = [0; FLOAT_WORDS];
-    float.copy_from_slice(&words[GENERAL_WORDS..]);
-    fp::renew_all(t);
-    fp::give::<P>(cx.local, t, &float);
-    // What it was doing on the other ISAs is over.
-    for isa in Isa::ALL {
-        t.set_begun(
-            isa,
-            if isa == P::ISA {
-                begun::HERE
-            } else {
-                begun::NOT
-            },
-        );
-    }
 }
