@@ -6,10 +6,8 @@ use dyad_abi::boot::doorbell_vector;
 use dyad_abi::emulation::FLOAT_WORDS;
 use dyad_abi::{CpuId, Isa, NodeId};
 use dyad_machine::cpu::CpuLocal;
-use dyad_machine::cx::Cx;
 use dyad_machine::platform::{FpArea, RegArea};
 use dyad_machine::{Platform, fused};
-use dyad_recovery::Life;
 use dyad_shm::superblock::ROOT_ENTRIES;
 use dyad_shm::{FusedMap, PhysAddr};
 
@@ -250,10 +248,6 @@ impl Platform for X86 {
         mmu::kernel_leaves(f);
     }
 
-    fn look_after_others(cx: &Cx) {
-        static LIFE: Life = Life::new();
-        LIFE.look::<Self>(cx);
-    }
     fn serial_write(bytes: &[u8]) {
         match fused::is_on() {
             true => fused::write::<Self>(bytes),

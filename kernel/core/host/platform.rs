@@ -240,7 +240,6 @@ impl<const A64: bool> Platform for Mock<A64> {
     }
     fn kernel_leaves(_: &mut dyn FnMut(u64, dyad_pgtbl::Level, dyad_pgtbl::Leaf)) {}
     /// Tests say themselves when a node looks.
-    fn look_after_others(_: &Cx) {}
     fn serial_write(bytes: &[u8]) {
         current().console.borrow_mut().extend_from_slice(bytes);
     }

@@ -14,6 +14,7 @@ use dyad_shm::PhysAddr;
 use dyad_shm::frame::WeakRef;
 
 use crate::chain::Chain;
+use crate::node::Node;
 use crate::note::FaultNote;
 use crate::object::endpoint::Line;
 use crate::object::thread::Thread;
@@ -100,6 +101,9 @@ pub struct CpuLocal {
     pub faults: Cell<u64>,
     /// The last page fault that was resolved (address, program counter) and how often it has come
     /// again since the thread last got anywhere.
+    /// What the run loop of a node's first CPU does for other nodes in each turn, a bounded piece at a time: recovers
+    /// those that have died. Boot sets it, because recovery is in a crate above the run loop's.
+    pub look_after_others: Cell<fn(&'static Node, &'static CpuLocal)>,
     last_fault: Cell<(u64, u64, u32)>,
 }
 
@@ -141,6 +145,7 @@ impl CpuLocal {
             stop_reported: Cell::new(false),
             turns: Cell::new(0),
             faults: Cell::new(0),
+            look_after_others: Cell::new(|_, _| {}),
             last_fault: Cell::new((0, 0, 0)),
         }
     }

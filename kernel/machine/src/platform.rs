@@ -52,7 +52,6 @@ use dyad_shm::superblock::ROOT_ENTRIES;
 use dyad_shm::{FusedMap, PhysAddr};
 
 use crate::cpu::CpuLocal;
-use crate::cx::Cx;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of the caches that one piece of [`Platform::flush_caches`] drops.
@@ -378,9 +377,6 @@ pub trait Platform: Sized + 'static {
 
     // --- life -----------------------------------------------------------------------------
 
-    /// Looks at the life of other nodes, and recovers those that have died: a bounded piece of it.
-    /// Called in each turn of the run loop of the node's first CPU.
-    fn look_after_others(cx: &Cx);
     /// Writes bytes to the serial line. Callers keep lines whole.
     fn serial_write(bytes: &[u8]);
     /// Starts another CPU of this machine, which will enter the kernel as `dyad_boot::secondary`.

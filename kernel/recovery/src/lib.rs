@@ -11,7 +11,8 @@
 //! | [`endpoints`] | lists and waiters that it has left behind |
 //! | [`adrift`] | threads of live nodes that it was just waking |
 //!
-//! `arch/*` calls it for [`Platform::look_after_others`]; the [core](dyad_core) knows nothing of it.
+//! The run loop calls it by a pointer that boot has set ([`look_after_others`](dyad_machine::cpu::CpuLocal)); the
+//! [core](dyad_core) knows nothing of it.
 //! What it counts with is in [`dyad_audit`].
 //!
 //! One node does it, in bounded pieces between two turns of its run loop; its other CPUs and all

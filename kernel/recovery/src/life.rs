@@ -90,7 +90,7 @@ impl Life {
     }
 
     /// Looks at the life of other nodes; recovers dead ones if that is this node's job. A bounded
-    /// piece of it, with interrupts taken before and after: [`Platform::look_after_others`].
+    /// piece of it, with interrupts taken before and after.
     pub fn look<P: Platform>(&self, cx: &Cx) {
         self.watch::<P>(cx);
         let Some(mut state) = self.recovery.try_lock() else {

@@ -71,7 +71,7 @@ fn attend<P: Platform>(cx: &Cx) -> u64 {
         if node.words.read(&node.sb.shutdown) != 0 {
             shutdown::finish::<P>(node);
         }
-        P::look_after_others(cx);
+        (local.look_after_others.get())(node, local);
         let asked = control::asked(wanted);
         if local.asked.replace(asked) != asked {
             // The launcher has written it; whoever is told reads it here.
