@@ -6,11 +6,11 @@
 //!
 //! ```text
 //!  word (x0)
-//!  operation not 0 ─▶ fast_syscall ─────────────▶ status ─▶ rest 0, ERET where it came from
-//!  operation 0 ─▶ short_invoke ─ LONG ─▶ fast_invoke
+//!  operation not 0 ─▶ syscall ─────────────▶ status ─▶ rest 0, ERET where it came from
+//!  operation 0 ─▶ invoke_fastpath ─ LONG ─▶ invoke_slowpath
 //!                       └─ token ────────────┬─ ENTER ─▶ arguments, badge, token; rest 0, ERET
 //!                                            └─ status ─▶ as above, preserved registers 0, too
-//!  word 0 ─▶ short_return, fast_return ─┬─ ENTER ─▶ status 0, results; rest 0, ERET to area
+//!  word 0 ─▶ return_fastpath, return_slowpath ─┬─ ENTER ─▶ status 0, results; rest 0, ERET to area
 //!                                       └─ status ─▶ as above, preserved registers 0, too
 //!  any of them ─▶ complete_area ─▶ ... ─▶ resume_user (never returns here)
 //! ```
@@ -66,7 +66,7 @@ syscall_entry:
     stp     x27, x28, [sp, #216]
     stp     x29, x30, [sp, #232]
     enter_kernel x17
-    bl      {fast_syscall}
+    bl      {syscall}
 
     // x0: status, x1: value, x19 to x26 as they were
 5:  mov     sp, x27
@@ -91,7 +91,7 @@ syscall_entry:
     mov     x21, x3
     mov     x22, x4
     mov     x23, x0
-    bl      {short_invoke}
+    bl      {invoke_fastpath}
     cmn     x0, #2
     b.eq    7f
     mov     x5, x0
@@ -127,7 +127,7 @@ syscall_entry:
     mov     x2, x20
     mov     x3, x21
     mov     x4, x22
-    bl      {fast_invoke}
+    bl      {invoke_slowpath}
     ldr     x5, [x28, #{token}]
     cmn     x0, #1
     b.eq    4b
@@ -137,7 +137,7 @@ syscall_entry:
     mov     x20, x2
     mov     x21, x3
     mov     x22, x4
-    bl      {short_return}
+    bl      {return_fastpath}
     cmn     x0, #1
     b.ne    9f
 10: mov     sp, x27
@@ -172,7 +172,7 @@ syscall_entry:
     mov     x1, x20
     mov     x2, x21
     mov     x3, x22
-    bl      {fast_return}
+    bl      {return_slowpath}
     cmn     x0, #1
     b.eq    10b
 
@@ -191,11 +191,11 @@ syscall_entry:
     area_sp = const AREA_SP * 8,
     area_flags = const AREA_FLAGS * 8,
     area_tp = const AREA_TP * 8,
-    fast_syscall = sym fast_syscall,
-    short_invoke = sym short_invoke,
-    fast_invoke = sym fast_invoke,
-    short_return = sym short_return,
-    fast_return = sym fast_return,
+    syscall = sym syscall,
+    invoke_fastpath = sym invoke_fastpath,
+    invoke_slowpath = sym invoke_slowpath,
+    return_fastpath = sym return_fastpath,
+    return_slowpath = sym return_slowpath,
 );
 
 // What the assembly above has in numbers.
@@ -205,35 +205,35 @@ const _: () = {
     assert!(entry::LONG == -2i64 as u64 && ENTER == -1i64 as u64);
 };
 
-extern "C" fn fast_syscall(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {
+extern "C" fn syscall(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {
     #[cfg(feature = "ktest")]
     if let Some(r) = dyad_core::ktest::user_calls::intercept::<Aarch64>(word, [a0, a1, a2, a3, a4])
     {
         return r;
     }
-    entry::fast_syscall::<Aarch64>(word, a0, a1, a2, a3, a4)
+    entry::syscall::<Aarch64>(word, a0, a1, a2, a3, a4)
 }
 
-extern "C" fn short_invoke(word: u64) -> FastReturn {
-    entry::short_invoke::<Aarch64>(word)
+extern "C" fn invoke_fastpath(word: u64) -> FastReturn {
+    entry::invoke_fastpath::<Aarch64>(word)
 }
 
-extern "C" fn fast_invoke(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
+extern "C" fn invoke_slowpath(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
     #[cfg(feature = "ktest")]
     if let Some(r) = dyad_core::ktest::user_calls::intercept::<Aarch64>(word, [a0, a1, a2, a3, 0]) {
         return r;
     }
-    entry::fast_invoke::<Aarch64>(word, a0, a1, a2, a3)
+    entry::invoke_slowpath::<Aarch64>(word, a0, a1, a2, a3)
 }
 
-extern "C" fn short_return(_word: u64, a0: u64) -> FastReturn {
-    entry::short_return::<Aarch64>(a0)
+extern "C" fn return_fastpath(_word: u64, a0: u64) -> FastReturn {
+    entry::return_fastpath::<Aarch64>(a0)
 }
 
-extern "C" fn fast_return(a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
+extern "C" fn return_slowpath(a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
     #[cfg(feature = "ktest")]
     if let Some(r) = dyad_core::ktest::user_calls::intercept::<Aarch64>(0, [a0, a1, a2, a3, 0]) {
         return r;
     }
-    entry::fast_return::<Aarch64>(a0, a1, a2, a3)
+    entry::return_slowpath::<Aarch64>(a0, a1, a2, a3)
 }

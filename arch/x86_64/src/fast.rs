@@ -6,11 +6,11 @@
 //!
 //! ```text
 //!  word (rdi)
-//!  operation not 0 ─▶ fast_syscall ─────────────▶ status ─▶ rest 0, SYSRET where it came from
-//!  operation 0 ─▶ short_invoke ─ LONG ─▶ fast_invoke
+//!  operation not 0 ─▶ syscall ─────────────▶ status ─▶ rest 0, SYSRET where it came from
+//!  operation 0 ─▶ invoke_fastpath ─ LONG ─▶ invoke_slowpath
 //!                       └─ token ────────────┬─ ENTER ─▶ arguments, badge, token; rest 0, IRETQ
 //!                                            └─ status ─▶ as above, preserved registers 0, too
-//!  word 0 ─▶ short_return, fast_return ─┬─ ENTER ─▶ status 0, results; rest 0, SYSRET to area
+//!  word 0 ─▶ return_fastpath, return_slowpath ─┬─ ENTER ─▶ status 0, results; rest 0, SYSRET to area
 //!                                       └─ status ─▶ as above, preserved registers 0, too
 //!  any of them ─▶ complete_area ─▶ ... ─▶ resume_user (never returns here)
 //! ```
@@ -71,7 +71,7 @@ syscall_entry:
     xor     ebp, ebp                    // the end of the chain of frame records
     mov     rbx, rax
     mov     rcx, r10
-    call    {fast_syscall}
+    call    {syscall}
 
     // rbx: area, rax: status, rdx: value, r12 to r15 as they were
 5:  mov     rcx, [rbx + {rip}]
@@ -97,7 +97,7 @@ syscall_entry:
     test    edi, edi
     jz      3f
     mov     [rax + {rdi}], rdi
-    call    {short_invoke}
+    call    {invoke_fastpath}
     cmp     rax, {long}
     je      7f
     mov     r9, rax
@@ -130,13 +130,13 @@ syscall_entry:
     mov     rdx, r13
     mov     rcx, r14
     mov     r8, r15
-    call    {fast_invoke}
+    call    {invoke_slowpath}
     mov     r9, gs:[{token}]
     cmp     rax, -1
     je      4b
     jmp     6f
 
-3:  call    {short_return}
+3:  call    {return_fastpath}
     cmp     rax, -1
     jne     9f
 10: mov     eax, [rbx + {fs_base}]
@@ -167,7 +167,7 @@ syscall_entry:
     mov     rsi, r13
     mov     rdx, r14
     mov     rcx, r15
-    call    {fast_return}
+    call    {return_slowpath}
     cmp     rax, -1
     je      10b
 
@@ -205,11 +205,11 @@ syscall_entry:
     fs_base = const FS_BASE * 8,
     flags = const FLAGS_FIXED,
     long = const entry::LONG as i64,
-    fast_syscall = sym fast_syscall,
-    short_invoke = sym short_invoke,
-    fast_invoke = sym fast_invoke,
-    short_return = sym short_return,
-    fast_return = sym fast_return,
+    syscall = sym syscall,
+    invoke_fastpath = sym invoke_fastpath,
+    invoke_slowpath = sym invoke_slowpath,
+    return_fastpath = sym return_fastpath,
+    return_slowpath = sym return_slowpath,
 );
 
 unsafe extern "C" {
@@ -223,34 +223,34 @@ const _: () = {
     assert!(dyad_abi::user::USER_END == 1 << 47);
 };
 
-extern "C" fn fast_syscall(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {
+extern "C" fn syscall(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {
     #[cfg(feature = "ktest")]
     if let Some(r) = dyad_core::ktest::user_calls::intercept::<X86>(word, [a0, a1, a2, a3, a4]) {
         return r;
     }
-    entry::fast_syscall::<X86>(word, a0, a1, a2, a3, a4)
+    entry::syscall::<X86>(word, a0, a1, a2, a3, a4)
 }
 
-extern "C" fn short_invoke(word: u64) -> FastReturn {
-    entry::short_invoke::<X86>(word)
+extern "C" fn invoke_fastpath(word: u64) -> FastReturn {
+    entry::invoke_fastpath::<X86>(word)
 }
 
-extern "C" fn fast_invoke(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
+extern "C" fn invoke_slowpath(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
     #[cfg(feature = "ktest")]
     if let Some(r) = dyad_core::ktest::user_calls::intercept::<X86>(word, [a0, a1, a2, a3, 0]) {
         return r;
     }
-    entry::fast_invoke::<X86>(word, a0, a1, a2, a3)
+    entry::invoke_slowpath::<X86>(word, a0, a1, a2, a3)
 }
 
-extern "C" fn short_return(_word: u64, a0: u64) -> FastReturn {
-    entry::short_return::<X86>(a0)
+extern "C" fn return_fastpath(_word: u64, a0: u64) -> FastReturn {
+    entry::return_fastpath::<X86>(a0)
 }
 
-extern "C" fn fast_return(a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
+extern "C" fn return_slowpath(a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
     #[cfg(feature = "ktest")]
     if let Some(r) = dyad_core::ktest::user_calls::intercept::<X86>(0, [a0, a1, a2, a3, 0]) {
         return r;
     }
-    entry::fast_return::<X86>(a0, a1, a2, a3)
+    entry::return_slowpath::<X86>(a0, a1, a2, a3)
 }

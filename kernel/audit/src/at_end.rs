@@ -6,7 +6,7 @@
 
 use core::sync::atomic::Ordering;
 
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, clock, console, error, info};
 use dyad_object::node::Node;
 use dyad_shm::superblock::NodeState;
@@ -46,7 +46,7 @@ pub fn at_end<P: Platform>(node: &'static Node) {
         return;
     }
     let mut named = 0;
-    let sum = walk(&Cx::here::<P>(), &mut |fault| {
+    let sum = walk(&KernelCtx::here::<P>(), &mut |fault| {
         named += 1;
         if named <= NAMED_FAULTS {
             error!(P, "audit: {fault}");
@@ -54,7 +54,7 @@ pub fn at_end<P: Platform>(node: &'static Node) {
     });
     // No fault: whoever has a capability may still use it. But at the end of a run there should be little.
     if let Some(first) = sum.first_unreferenced {
-        let word = Cx::here::<P>()
+        let word = KernelCtx::here::<P>()
             .frames()
             .read(first.frame)
             .map(|(w, _)| w.ty);

@@ -41,7 +41,7 @@ use dyad_shm::frame::WeakRef;
 use dyad_shm::superblock::NodeState;
 use dyad_shm::{FrameRef, PhysAddr};
 
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::endpoint::{Endpoints, Line, waiting};
 use dyad_object::thread::{DOUBTED, State, Thread};
 use dyad_object::{find, link_to, linked};
@@ -155,7 +155,7 @@ pub struct Summary {
 }
 
 struct Walk<'a> {
-    cx: &'a Cx,
+    cx: &'a KernelCtx,
     report: &'a mut dyn FnMut(Fault),
     sum: Summary,
 }
@@ -170,7 +170,7 @@ fn may_be_forgotten(ty: FrameType) -> bool {
 }
 
 /// Compares everything with everything; calls `report` for what does not agree.
-pub fn walk(cx: &Cx, report: &mut dyn FnMut(Fault)) -> Summary {
+pub fn walk(cx: &KernelCtx, report: &mut dyn FnMut(Fault)) -> Summary {
     let mut w = Walk {
         cx,
         report,

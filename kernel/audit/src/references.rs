@@ -22,7 +22,7 @@ use dyad_retype::{KernelKind, Refs};
 use dyad_shm::frame::WeakRef;
 use dyad_shm::{FrameRef, PhysAddr};
 
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::component::Component;
 use dyad_object::kinds::{self, CAPTBL_LEAF, CAPTBL_ROOT, Holds, table_kind};
 use dyad_object::space::{CLOSING, Space};
@@ -90,14 +90,19 @@ pub fn entries(kind: KernelKind) -> usize {
 }
 
 /// Calls `each` for every reference that an object holds: at most 1024 times.
-pub fn references(cx: &Cx, object: FrameRef, kind: KernelKind, each: &mut impl FnMut(Reference)) {
+pub fn references(
+    cx: &KernelCtx,
+    object: FrameRef,
+    kind: KernelKind,
+    each: &mut impl FnMut(Reference),
+) {
     let all = 0..entries(kind);
     references_in(cx, object, kind, all, &mut |_, r| each(r));
 }
 
 /// Calls `each` for the references in some of the [`entries`] of an object, with the number of the entry.
 pub fn references_in(
-    cx: &Cx,
+    cx: &KernelCtx,
     object: FrameRef,
     kind: KernelKind,
     some: Range<usize>,
@@ -163,7 +168,7 @@ pub fn references_in(
     }
 }
 
-fn fresh(cx: &Cx, at: PhysAddr) -> u64 {
+fn fresh(cx: &KernelCtx, at: PhysAddr) -> u64 {
     cx.words()
         .load_fresh(at, core::sync::atomic::Ordering::Acquire)
 }
@@ -291,7 +296,7 @@ impl<const N: usize> Tally<N> {
     /// have been counted, it and those behind it have not.
     pub fn count_in(
         &mut self,
-        cx: &Cx,
+        cx: &KernelCtx,
         (object, kind): (FrameRef, KernelKind),
         some: Range<usize>,
         wait: impl Fn(Option<NodeId>) -> bool,
@@ -310,7 +315,7 @@ impl<const N: usize> Tally<N> {
     }
 
     /// Counts the references that an object holds, without waiting for anything.
-    pub fn count_all(&mut self, cx: &Cx, object: FrameRef, kind: KernelKind) {
+    pub fn count_all(&mut self, cx: &KernelCtx, object: FrameRef, kind: KernelKind) {
         // It waits for nothing, so it does not fail.
         let _ = self.count_in(cx, (object, kind), 0..entries(kind), |_| false);
     }

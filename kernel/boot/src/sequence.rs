@@ -17,7 +17,7 @@ use dyad_shm::superblock::activity;
 use dyad_core::run_loop::{self, shutdown};
 use dyad_core::sched::quiet;
 use dyad_machine::console::{check, phase};
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, clock, console, error, inbox, info};
 use dyad_object::node::{self, Node, node};
 use dyad_recovery::Life;
@@ -79,7 +79,7 @@ pub fn primary<P: Platform>(machine: BootMachine) -> ! {
     phase::<P>("running");
     P::local().look_after_others.set(|node, local| {
         static LIFE: Life = Life::new();
-        LIFE.look::<P>(&Cx { node, local });
+        LIFE.look::<P>(&KernelCtx { node, local });
     });
     match node.params.mode {
         BootMode::App => start_program::<P>(node),
@@ -112,9 +112,9 @@ fn join_system<P: Platform>(node: &'static Node) -> Result<(), JoinError> {
     } else {
         join::sync_clock::<P>(node)?
     };
-    quiet::attach(&Cx::here::<P>());
+    quiet::attach(&KernelCtx::here::<P>());
     // The one thing that can fail there.
-    quiet::join::<P>(&Cx::here::<P>()).map_err(|_| JoinError::EpochsExhausted)?;
+    quiet::join::<P>(&KernelCtx::here::<P>()).map_err(|_| JoinError::EpochsExhausted)?;
     join::live(node);
     info!(
         P,
@@ -145,7 +145,7 @@ fn start_cpus<P: Platform>(node: &'static Node) {
 /// Another CPU of the machine.
 pub fn secondary<P: Platform>() -> ! {
     inbox::attach_inboxes(node(), P::local());
-    let cx = Cx::here::<P>();
+    let cx = KernelCtx::here::<P>();
     quiet::attach(&cx);
     quiet::wake(&cx);
     inbox::attentive::<P>();
@@ -198,7 +198,7 @@ fn start_program<P: Platform>(node: &'static Node) {
     if node.params.bundle_len == 0 {
         refuse::<P>(format_args!("there is no archive of programs"));
     }
-    match start::init::<P>(&Cx::here::<P>()) {
+    match start::init::<P>(&KernelCtx::here::<P>()) {
         Ok(()) => {}
         Err(e) => refuse::<P>(format_args!("program {:?}: {e}", node.params.app)),
     }

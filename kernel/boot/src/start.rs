@@ -40,7 +40,7 @@ use dyad_shm::{PhysAddr, PoolId};
 
 use dyad_core::syscall::ops;
 use dyad_core::syscall::ops::memory::{claim, retype_kernel};
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, info};
 use dyad_object::component::Component;
 use dyad_object::kinds;
@@ -50,7 +50,7 @@ use dyad_object::tables::{self, Layout};
 use dyad_object::thread::{Owner, State, Thread};
 use dyad_object::time::{Budgets, UNLIMITED};
 use dyad_object::{find, ids};
-use dyad_space::mapping::{In, page};
+use dyad_space::mapping::{SpaceCtx, page};
 
 /// Frames that faults of init may take on the node it starts on, and on the others, where only its
 /// services run.
@@ -110,13 +110,13 @@ impl Frames {
     }
 
     /// A kernel object.
-    fn object<P: Platform>(&mut self, cx: &Cx, kind: ObjectKind) -> Result<WeakRef> {
+    fn object<P: Platform>(&mut self, cx: &KernelCtx, kind: ObjectKind) -> Result<WeakRef> {
         let frame = self.take(1)?;
         patiently(|| retype_kernel::<P>(cx, frame, kind))
     }
 
     /// A frame of user memory, zero.
-    fn user<P: Platform>(&mut self, cx: &Cx) -> Result<WeakRef> {
+    fn user<P: Platform>(&mut self, cx: &KernelCtx) -> Result<WeakRef> {
         let frame = self.take(1)?;
         let claim = patiently(|| claim::<P>(cx, frame, Order::FRAME))?;
         Ok(cx
@@ -138,7 +138,7 @@ fn patiently<T>(f: impl Fn() -> Result<T>) -> Result<T> {
 /// # Errors
 ///
 /// [`StartError`]: the system cannot start.
-pub fn init<P: Platform>(cx: &Cx) -> core::result::Result<(), StartError> {
+pub fn init<P: Platform>(cx: &KernelCtx) -> core::result::Result<(), StartError> {
     let node = cx.node;
     let bytes = node
         .map
@@ -177,12 +177,12 @@ pub fn init<P: Platform>(cx: &Cx) -> core::result::Result<(), StartError> {
 }
 
 /// A space with a root for each ISA of the system, and frames that faults on each node may take.
-fn make_space<'c, P: Platform>(cx: &'c Cx, frames: &mut Frames) -> Result<In<'c>> {
+fn make_space<'c, P: Platform>(cx: &'c KernelCtx, frames: &mut Frames) -> Result<SpaceCtx<'c>> {
     let object = frames.object::<P>(cx, ObjectKind::Space)?;
     let space: &'static Space = find(cx.node, object, Space::KIND)?;
     // This is no fault: it takes as many as there are.
     cx.local.fault_budget.set(u32::MAX);
-    let this = In { cx, space, object };
+    let this = SpaceCtx { cx, space, object };
     for isa in cx.node.isas() {
         let kind = match isa {
             Isa::X86_64 => ObjectKind::PageTableX86L4,
@@ -207,8 +207,8 @@ fn make_space<'c, P: Platform>(cx: &'c Cx, frames: &mut Frames) -> Result<In<'c>
 }
 
 fn region(
-    cx: &Cx,
-    space: &In<'_>,
+    cx: &KernelCtx,
+    space: &SpaceCtx<'_>,
     start: u64,
     len: u64,
     kind: RegionKind,
@@ -222,9 +222,9 @@ fn region(
 
 /// Maps a new page with these contents on the ISAs given.
 fn map_page<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     frames: &mut Frames,
-    space: &In<'_>,
+    space: &SpaceCtx<'_>,
     va: u64,
     contents: &[u8],
     (isas, perms): (&[Isa], Perms),
@@ -260,7 +260,12 @@ fn isas(node: &Node) -> ([Isa; 2], usize) {
     (all, n)
 }
 
-fn load<P: Platform>(cx: &Cx, frames: &mut Frames, space: &In<'_>, s: &Segment<'_>) -> Result<()> {
+fn load<P: Platform>(
+    cx: &KernelCtx,
+    frames: &mut Frames,
+    space: &SpaceCtx<'_>,
+    s: &Segment<'_>,
+) -> Result<()> {
     let (all, n) = isas(cx.node);
     let (on, kind): (&[Isa], _) = match s.scope {
         Scope::Shared => (&all[..n], RegionKind::Shared),
@@ -292,9 +297,9 @@ fn load<P: Platform>(cx: &Cx, frames: &mut Frames, space: &In<'_>, s: &Segment<'
 
 /// Stacks, thread control block, info page, archive, requests from outside.
 fn furnish<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     frames: &mut Frames,
-    space: &In<'_>,
+    space: &SpaceCtx<'_>,
     archive_len: u64,
 ) -> Result<()> {
     let (all, n) = isas(cx.node);
@@ -343,8 +348,8 @@ fn furnish<P: Platform>(
 
 /// Maps frames of the system: those from an offset in the CXL pool on, so many.
 fn show<P: Platform>(
-    cx: &Cx,
-    space: &In<'_>,
+    cx: &KernelCtx,
+    space: &SpaceCtx<'_>,
     on: &[Isa],
     start: u64,
     (offset, pages): (u64, u64),
@@ -448,9 +453,9 @@ struct Objects {
 
 /// The other objects of init. Its thread is ready when this returns, but nobody has it yet.
 fn make_objects<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     frames: &mut Frames,
-    space: &In<'_>,
+    space: &SpaceCtx<'_>,
     entry: u64,
 ) -> Result<Objects> {
     let o = Objects {
@@ -484,7 +489,7 @@ fn make_objects<P: Platform>(
 }
 
 /// Fills init's capability table.
-fn endow(cx: &Cx, frames: &Frames, o: &Objects) -> Result<()> {
+fn endow(cx: &KernelCtx, frames: &Frames, o: &Objects) -> Result<()> {
     let put = |at: CapIndex, ty, object, payload| {
         let place = SlotPlace::new(o.leaf, at.get()).ok_or(Error::Corrupt)?;
         let contents = Contents {

@@ -13,10 +13,10 @@ use dyad_shm::frame::WeakRef;
 use super::system::{PAIR, System, VA, cx, frame_cap, this};
 use super::{Machine, crash};
 use crate::syscall::ops::space::{translate, unlink, unmap};
+use dyad_machine::capcache::CachedCap;
 use dyad_machine::platform::FaultKind;
-use dyad_machine::view::CapView;
 use dyad_object::space::Region;
-use dyad_space::mapping::{Driver, In, NotMapped, QuickRows, page, resolve_quickly};
+use dyad_space::mapping::{Driver, FastRows, NotMapped, SpaceCtx, page, resolve_fastpath};
 
 /// More steps than any of these operations makes.
 const ENOUGH: u32 = 400;
@@ -53,7 +53,7 @@ fn meanwhile(
 }
 
 /// What the table of an ISA says about an address.
-fn at(t: &In<'_>, isa: Isa) -> (Driver, Place, Option<Leaf>) {
+fn at(t: &SpaceCtx<'_>, isa: Isa) -> (Driver, Place, Option<Leaf>) {
     let d = t.driver(isa).unwrap();
     let place = d.find(VA, Level::L1).unwrap();
     let leaf = match d.meaning(&place) {
@@ -64,9 +64,9 @@ fn at(t: &In<'_>, isa: Isa) -> (Driver, Place, Option<Leaf>) {
 }
 
 /// Maps the first page of a block by one of the two ways.
-fn map(t: &In<'_>, isa: Isa, head: WeakRef, short: bool) -> bool {
+fn map(t: &SpaceCtx<'_>, isa: Isa, head: WeakRef, short: bool) -> bool {
     if short {
-        let Some(known) = CapView::of_block(t.cx, &frame_cap(head, 1)) else {
+        let Some(known) = CachedCap::of_block(t.cx, &frame_cap(head, 1)) else {
             return false;
         };
         let (block, pa) = known.page(head.frame.address(), 0);
@@ -82,7 +82,7 @@ fn map(t: &In<'_>, isa: Isa, head: WeakRef, short: bool) -> bool {
 fn show(m: Machine, space: WeakRef, isa: Isa, short: bool) -> Option<Result<()>> {
     let c = cx(m);
     if short {
-        let shown = resolve_quickly(c.local, isa, space.bits(), VA, FaultKind::Write);
+        let shown = resolve_fastpath(c.local, isa, space.bits(), VA, FaultKind::Write);
         return shown.map(|r| r.map(|_| ()));
     }
     let t = this(&c, space);
@@ -146,7 +146,7 @@ fn a_page_that_is_unmapped_while_it_is_shown_does_not_stay() {
 }
 
 /// Maps a page, or takes its table out.
-type Act = fn(&In<'_>, Isa, WeakRef, bool) -> bool;
+type Act = fn(&SpaceCtx<'_>, Isa, WeakRef, bool) -> bool;
 
 #[test]
 fn a_page_comes_or_its_table_goes() {

@@ -18,11 +18,11 @@ use super::system::{System, cpu};
 use super::{MockX86, crash};
 use crate::ktest::rig::Rig;
 use crate::ktest::spaces;
-use crate::sched::dispatch::After;
+use crate::sched::dispatch::OpOutcome;
 use crate::syscall::ops::component::set_parts;
 use crate::syscall::slowpath::ENTER;
 use crate::syscall::{entry, ops};
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::component::{Component, Entry};
 use dyad_object::find;
 
@@ -37,13 +37,13 @@ struct Scene {
     handlers: [(CapIndex, Entry); 3],
 }
 
-fn set(k: &Cx, cap: CapIndex, handler: CapIndex) -> Result<After> {
+fn set(k: &KernelCtx, cap: CapIndex, handler: CapIndex) -> Result<OpOutcome> {
     let op = ComponentOp::SetFaultHandler as u32;
     let a = [handler.get() as u64, 0, 0, 0, 0];
     ops::call::<MockX86>(k, call_word(cap, op), a)
 }
 
-fn entry(k: &Cx, component: &Component) -> Option<Entry> {
+fn entry(k: &KernelCtx, component: &Component) -> Option<Entry> {
     component.parts(k.words()).fault_entry(k.words()).unwrap()
 }
 

@@ -32,7 +32,7 @@ use super::ktests::joined;
 use super::system::PAIR;
 use super::{Left, Machine, MockX86, World, result, trap};
 use crate::ktest::rig::{Rig, behind};
-use crate::ktest::{Cx, run_here, spaces};
+use crate::ktest::{TestCtx, run_here, spaces};
 use crate::syscall::entry::user_fault;
 use crate::syscall::ops;
 use dyad_machine::console::INTERVAL_NS;
@@ -505,7 +505,7 @@ fn trace(seed: u64, each: bool) -> Result<(), String> {
     let worlds = [World::new(&PAIR, FRAMES), World::new(&PAIR, FRAMES)];
     let machines = [0, 1].map(|i| joined::<MockX86>(&worlds[i], 0));
     let mut found = Ok(());
-    let both = |fast: &Cx<'_>| {
+    let both = |fast: &TestCtx<'_>| {
         machines[0].enter();
         let rig = Rig::new(fast)?;
         let a = Side {
@@ -521,7 +521,7 @@ fn trace(seed: u64, each: bool) -> Result<(), String> {
                 rig: &rig,
                 scene: Scene::new(&rig)?,
             };
-            b.m.local().views.set_slow(true);
+            b.m.local().cache.set_slow(true);
             found = in_step(&a, &b, seed, each);
             Ok(None)
         })

@@ -16,15 +16,15 @@ use crate::ktest::rig::Rig;
 use crate::ktest::spaces;
 use crate::sched::{dispatch, quiet};
 use crate::syscall::slowpath::ENTER;
-use dyad_machine::cx::Cx;
+use dyad_machine::capcache::leaf;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::platform::FaultKind;
-use dyad_machine::view::leaf;
-use dyad_space::mapping::{Near, page};
+use dyad_space::mapping::{FastSpace, page};
 use dyad_space::resolve::resolve_here;
 
 const VA: u64 = 0x5000_0000;
 const SERVICE: u64 = 0x4200_2000;
-/// Kinds of cached things: see [`Views::cached`](dyad_machine::view::Views::cached).
+/// Kinds of cached things: see [`CapCache::cached`](dyad_machine::capcache::CapCache::cached).
 const KINDS: [&str; 7] = [
     "components",
     "invocation endpoints",
@@ -61,7 +61,7 @@ fn learn(rig: &Rig<'_>) -> dyad_abi::Result<()> {
         // Read-only is what it is.
         rig.sys(space, SpaceOp::Protect as u32, &[at, VA, 0])?;
     }
-    let near = Near {
+    let near = FastSpace {
         local: rig.k.local,
         object: rig.space.bits(),
     };
@@ -75,7 +75,7 @@ fn learn(rig: &Rig<'_>) -> dyad_abi::Result<()> {
 fn all_go_with(act: fn(&Rig<'_>, Machine)) {
     solo::<MockX86>(|rig, m| {
         learn(rig)?;
-        let cached = |k: &Cx| k.local.views.cached();
+        let cached = |k: &KernelCtx| k.local.cache.cached();
         for (kind, n) in KINDS.iter().zip(cached(&rig.k)) {
             assert_ne!(n, 0, "no {kind} to forget");
         }
@@ -89,7 +89,7 @@ fn all_go_with(act: fn(&Rig<'_>, Machine)) {
 
 #[test]
 fn every_kind_is_forgotten_at_once() {
-    all_go_with(|rig, _| rig.k.local.views.forget());
+    all_go_with(|rig, _| rig.k.local.cache.forget());
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::migrate::arrive;
 use crate::migrate::carried::HandoffKind;
 use crate::syscall::entry;
 use dyad_machine::Platform;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::platform::{FaultKind, UserFault};
 use dyad_object::component::Component;
 use dyad_object::find;
@@ -287,7 +287,7 @@ fn crossing_calls<P: Platform>() {
         swap::<P>(m, t, 7);
         m.call::<P>(t, op(cap, ThreadOp::Yield as u64), &[]);
         assert_ne!(t.used_fp.load(Ordering::Relaxed), 0);
-        let cx = Cx::here::<P>();
+        let cx = KernelCtx::here::<P>();
         arrive::crossing::arrive::<P>(&cx, t, [HandoffKind::Call as u64, 0, 0, 0, 0, 0, 0, ENTRY]);
         assert_eq!(t.used_fp.load(Ordering::Relaxed), 0);
         Ok(None)

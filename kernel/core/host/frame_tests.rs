@@ -14,7 +14,7 @@ use super::system::{System, cx, memory_cap};
 use super::{Machine, MockX86};
 use crate::syscall::ops::memory::{retype_kernel, to_untyped};
 use dyad_machine::Platform;
-use dyad_machine::view::frames::{OneFrame, Range};
+use dyad_machine::capcache::frames::{OneFrame, Range};
 use dyad_object::kinds;
 
 const KIND: ObjectKind = ObjectKind::Time;
@@ -28,11 +28,11 @@ fn one(m: Machine, frame: FrameRef) -> OneFrame {
     range.frame(c.local, cap.payload[0], 0).unwrap()
 }
 
-fn put_to_use(m: Machine, frame: FrameRef, used: Use) -> Option<()> {
+fn retype(m: Machine, frame: FrameRef, used: Use) -> Option<()> {
     let c = cx(m);
     let f = one(m, frame);
     assert_eq!(f.address(), Some(frame.address()));
-    f.put_to_use(
+    f.retype(
         plain::used(used),
         |stamp| c.node.tables.quiesced(stamp),
         || MockX86::zero_frame(c.node.map, frame.address()),
@@ -40,7 +40,7 @@ fn put_to_use(m: Machine, frame: FrameRef, used: Use) -> Option<()> {
 }
 
 fn give_up(m: Machine, frame: FrameRef) -> Option<u64> {
-    one(m, frame).give_up(KINDS).map(|e| e.get())
+    one(m, frame).untype(KINDS).map(|e| e.get())
 }
 
 fn record(m: Machine, frame: FrameRef) -> (FrameWord, StampWord) {
@@ -114,7 +114,7 @@ fn frames_are_put_to_use_by_the_short_way_as_by_the_long_one() {
     });
     let short = outcomes(|s, f| {
         let before = record(s.x(), f);
-        let done = put_to_use(s.x(), f, used).is_some();
+        let done = retype(s.x(), f, used).is_some();
         assert_eq!(
             done,
             record(s.x(), f) != before,
@@ -174,12 +174,12 @@ fn frames_that_were_used_are_put_to_use_zeroed_and_once_everybody_has_been_quiet
     let word = cx(m).node.map.word(frame.address().add(8 * 511));
     word.store(7, Ordering::Relaxed);
     give_up(m, frame).unwrap();
-    assert_eq!(put_to_use(m, frame, Use::User), None, "not quiesced");
-    assert_eq!(put_to_use(s.a(), frame, Use::User), None, "nor elsewhere");
+    assert_eq!(retype(m, frame, Use::User), None, "not quiesced");
+    assert_eq!(retype(s.a(), frame, Use::User), None, "nor elsewhere");
     s.rounds();
-    put_to_use(s.a(), frame, Use::User).unwrap();
+    retype(s.a(), frame, Use::User).unwrap();
     assert_eq!(word.load(Ordering::Relaxed), 0);
-    assert_eq!(put_to_use(m, frame, Use::User), None, "it is used");
+    assert_eq!(retype(m, frame, Use::User), None, "it is used");
 }
 
 /// Who has executed a frame has to rewrite it before it executes it again, whoever uses it then.

@@ -23,10 +23,11 @@ use super::{Left, Machine, MockA64, MockX86, crash};
 use crate::ktest::rig::Rig;
 use crate::migrate::handoff;
 use crate::migrate::spin_handoff;
-use crate::sched::dispatch::By;
+use crate::run_loop;
+use crate::sched::dispatch::SwitchReason;
 use crate::syscall::entry;
-use dyad_machine::cx::Cx;
 use dyad_machine::inbox;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::platform::{FaultKind, UserFault};
 use dyad_object::thread::{Owner, State, Thread};
 
@@ -148,11 +149,14 @@ fn lingers(scheduler: &'static Thread, m: Machine, t: &'static Thread, from: Mac
     m.enter();
     let local = m.local();
     if local.thread.get().is_some() {
-        local.chain.push(scheduler, By::Dispatch);
+        local.chain.push(scheduler, SwitchReason::Dispatch);
         local.thread.set(None);
     }
     let node = from.node().id();
-    m.kernel(|| spin_handoff::wait::<MockA64>(&Cx::here::<MockA64>(), t, node))
+    m.kernel(|| {
+        spin_handoff::wait::<MockA64>(&KernelCtx::here::<MockA64>(), t, node);
+        run_loop::run::<MockA64>()
+    })
 }
 
 /// A peer lingers for the thread, and stops just before each step of the CPU that hands the thread over: either it has
@@ -244,7 +248,7 @@ fn a_thread_on_its_way_to_an_earlier_life_of_a_node_is_not_taken() {
             interrupt::<MockA64>(a);
             assert_eq!(t.owner(a.node().words), Some(other), "taken by its bit");
             a.enter();
-            let cx = Cx::here::<MockA64>();
+            let cx = KernelCtx::here::<MockA64>();
             assert_eq!(handoff::receive::<MockA64>(&cx, 3), Ok(()));
             lingers(me(ra), a, t, x);
             assert_eq!(
@@ -256,7 +260,7 @@ fn a_thread_on_its_way_to_an_earlier_life_of_a_node_is_not_taken() {
         t.owner.store(handed.bits(), Ordering::Relaxed);
         a.enter();
         assert_eq!(
-            handoff::receive::<MockA64>(&Cx::here::<MockA64>(), 3),
+            handoff::receive::<MockA64>(&KernelCtx::here::<MockA64>(), 3),
             Ok(())
         );
         assert_eq!(owned(a, t), (State::Ready, 1));

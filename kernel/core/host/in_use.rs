@@ -15,7 +15,7 @@ use dyad_shm::frame::{Epoch, FrameRef, Version};
 
 use core::sync::atomic::Ordering;
 
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_space::mapping::table_kind;
 
 /// Entries of a page table.
@@ -46,7 +46,7 @@ pub struct InUse {
     things: Vec<Thing>,
 }
 
-fn load(k: &Cx, at: PhysAddr) -> u64 {
+fn load(k: &KernelCtx, at: PhysAddr) -> u64 {
     k.words().load(at, Ordering::SeqCst)
 }
 
@@ -77,7 +77,7 @@ impl Kind {
     }
 
     /// The stamp of what has been given up.
-    fn stamp(self, k: &Cx, at: PhysAddr) -> Option<Epoch> {
+    fn stamp(self, k: &KernelCtx, at: PhysAddr) -> Option<Epoch> {
         let raw = load(k, at);
         match self {
             Kind::Page(isa) => entry::empty_in(isa, raw),
@@ -92,7 +92,7 @@ impl Kind {
 
 impl InUse {
     /// A new epoch begins: what is in use at that moment among these frames.
-    pub fn now(k: &Cx, (first, count): (FrameRef, u64)) -> Result<InUse> {
+    pub fn now(k: &KernelCtx, (first, count): (FrameRef, u64)) -> Result<InUse> {
         let epoch = k.node.sb.epoch.fetch_add(1, Ordering::SeqCst) + 1;
         let mut all = InUse {
             epoch: Epoch::saturating(epoch),
@@ -125,7 +125,7 @@ impl InUse {
     }
 
     /// What has been given up since then with an older stamp.
-    pub fn stamped_too_early(&self, k: &Cx) -> Vec<std::string::String> {
+    pub fn stamped_too_early(&self, k: &KernelCtx) -> Vec<std::string::String> {
         let read = |frame| k.frames().read(frame).expect("a frame");
         let mut early = Vec::new();
         for &(frame, version) in &self.frames {

@@ -6,13 +6,13 @@ use super::{Did, Machine, MockA64, MockX86, World};
 use crate::ktest::{self, Outcome, Stop};
 use crate::sched::quiet;
 use dyad_machine::Platform;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 
 /// Frames of a pool: enough for any one test.
 const FRAMES: u64 = 2048;
 
 /// Runs a test on each node of a pair by itself, as the machines do.
-pub fn run(test: fn(&ktest::Cx<'_>) -> Outcome) {
+pub fn run(test: fn(&ktest::TestCtx<'_>) -> Outcome) {
     let isas = [Isa::X86_64, Isa::Aarch64];
     let w = World::new(&isas, FRAMES);
     on::<MockX86>(&w, 0, test);
@@ -23,7 +23,7 @@ pub fn run(test: fn(&ktest::Cx<'_>) -> Outcome) {
 pub fn joined<P: Platform>(w: &World, which: usize) -> Machine {
     let m = w.machine(which);
     m.enter();
-    let cx = Cx {
+    let cx = KernelCtx {
         node: m.node(),
         local: m.local(),
     };
@@ -32,7 +32,7 @@ pub fn joined<P: Platform>(w: &World, which: usize) -> Machine {
     m
 }
 
-fn on<P: Platform>(w: &World, which: usize, test: fn(&ktest::Cx<'_>) -> Outcome) {
+fn on<P: Platform>(w: &World, which: usize, test: fn(&ktest::TestCtx<'_>) -> Outcome) {
     let m = joined::<P>(w, which);
     passes::<P>(ktest::run_here::<P>(m.node(), test));
 }
@@ -51,7 +51,7 @@ pub fn passes<P: Platform>(outcome: Outcome) {
 fn rounds_drop_translations() {
     let w = World::new(&[Isa::X86_64], FRAMES);
     let m = joined::<MockX86>(&w, 0);
-    let cx = Cx {
+    let cx = KernelCtx {
         node: m.node(),
         local: m.local(),
     };

@@ -20,10 +20,10 @@ use crate::migrate::crossing_state::CrossingState;
 use crate::migrate::spin_handoff;
 use crate::syscall::entry;
 use dyad_machine::cpu::FIRST_CPU;
-use dyad_machine::cx::Cx;
 use dyad_machine::inbox::wake_line;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::platform::{FaultKind, UserFault};
-use dyad_machine::{Platform, clock, view};
+use dyad_machine::{Platform, capcache, clock};
 use dyad_object::component::Component;
 use dyad_object::find;
 use dyad_object::thread::{State, Thread};
@@ -39,9 +39,9 @@ pub(super) fn crosses(rx: &Rig<'_>, x: Machine, a: Machine, t: &'static Thread) 
     x.enter();
     let c: &Component = find(x.node(), rx.component, Component::KIND).unwrap();
     c.home.store(0b11, Ordering::Relaxed);
-    let cx = Cx::here::<MockX86>();
-    let callee = view::Callee::find(&cx, rx.component).unwrap();
-    view::remember::<MockX86>(&cx, &callee);
+    let cx = KernelCtx::here::<MockX86>();
+    let callee = capcache::Callee::find(&cx, rx.component).unwrap();
+    capcache::fill_component::<MockX86>(&cx, &callee);
     let been = CrossingState::of(t).placed(Isa::Aarch64, a.node().id(), FIRST_CPU);
     t.crossing.store(been.0, Ordering::Relaxed);
 }
@@ -54,7 +54,7 @@ fn refused(awaited: bool, meanwhile: impl FnOnce(Machine, Machine) + Copy + 'sta
         let (cap, t) = thread(rx, Some(scheduler), 3);
         x.enter();
         assert_eq!(dispatch::<MockX86>(rx, x, cap, 0), Left::User(ENTRY));
-        let cx = Cx::here::<MockX86>();
+        let cx = KernelCtx::here::<MockX86>();
         crosses(rx, x, a, t);
         if awaited {
             says(a)
@@ -157,8 +157,9 @@ fn a_cpu_that_lingers_for_a_thread_is_not_told_of_it_and_finds_it() {
         assert_eq!(owned(a, t), (State::Transit, 1));
         assert_eq!(says(a).1, 0, "it looks by itself");
         a.enter();
-        let left =
-            a.kernel(|| spin_handoff::wait::<MockA64>(&Cx::here::<MockA64>(), t, x.node().id()));
+        let left = a.kernel(|| {
+            spin_handoff::wait::<MockA64>(&KernelCtx::here::<MockA64>(), t, x.node().id())
+        });
         assert_eq!(left, Left::User(ENTRY), "it runs at once");
         assert_eq!(owned(a, t), (State::Running, 1));
         Ok(None)

@@ -92,7 +92,6 @@ use dyad_shm::{FusedMap, PhysAddr, PoolId};
 
 use dyad_machine::Platform;
 use dyad_machine::cpu::CpuLocal;
-use dyad_machine::cx::Cx;
 use dyad_machine::platform::{FpArea, Interrupt, RegArea};
 use dyad_object::memory::Words;
 use dyad_object::node::Node;

@@ -121,7 +121,7 @@ fn race(places: &[u64], tables: usize, rounds: usize) {
                     });
                     each.for_each(|va| take(m, space, va));
                     gate.meet(&mut met);
-                    m.local().views.forget();
+                    m.local().cache.forget();
                     gate.meet(&mut met);
                 }
             });

@@ -40,16 +40,16 @@ use crate::ktest::{run_here, spaces};
 use crate::sched::quiet;
 use crate::syscall::ops;
 use crate::syscall::ops::memory::{retype_kernel, to_untyped};
-use dyad_machine::cx::Cx;
+use dyad_machine::capcache;
+use dyad_machine::capcache::frames::Range;
+use dyad_machine::capcache::{CachedCap, leaf};
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::platform::FaultKind;
-use dyad_machine::view;
-use dyad_machine::view::frames::Range;
-use dyad_machine::view::{CapView, leaf};
 use dyad_object::component::Component;
 use dyad_object::find;
 use dyad_object::space::{Region, Space};
 use dyad_object::thread::{State, Thread};
-use dyad_space::mapping::{Near, QuickRows, page};
+use dyad_space::mapping::{FastRows, FastSpace, page};
 use dyad_space::resolve::resolve;
 
 /// Where faults are.
@@ -70,7 +70,7 @@ const FRAMES: u64 = 1024;
 /// What the operations work on.
 #[derive(Clone, Copy)]
 struct Scene {
-    k: Cx,
+    k: KernelCtx,
     component: WeakRef,
     root: WeakRef,
     leaf: WeakRef,
@@ -114,14 +114,14 @@ impl Scene {
     }
 
     /// The same scene on another CPU, which runs a thread of its own. Both CPUs remember the tables.
-    fn on(self, rig: &Rig<'_>, k: Cx) -> Scene {
+    fn on(self, rig: &Rig<'_>, k: KernelCtx) -> Scene {
         let thread = rig.thread_of(rig.component, State::Running).unwrap();
         let thread = rig.as_thread(thread).unwrap();
         thread.priority.store(u64::MAX, Ordering::Relaxed);
         thread.cpu.store(k.cpu().index() as u64, Ordering::Relaxed);
         let (here, there) = (rig.k.local, k.local);
         there.thread.set(Some(thread));
-        there.short_way.set(Some(thread));
+        there.fastpath_thread.set(Some(thread));
         there.component.set(here.component.get());
         there.captbl.set(here.captbl.get());
         there.space.set(here.space.get());
@@ -137,11 +137,11 @@ impl Scene {
         assert!(self.near().spot(Isa::X86_64, MAPPED).is_some());
         assert!(self.near().block(self.mapped.frame.address()).is_some());
         assert!(leaf::slot(self.k.local, self.root.bits(), true, FREE.into()).is_some());
-        assert!(view::page::region(self.k.local, self.space.bits(), VA).is_some());
+        assert!(capcache::page::region(self.k.local, self.space.bits(), VA).is_some());
     }
 
-    fn near(&self) -> Near {
-        Near {
+    fn near(&self) -> FastSpace {
+        FastSpace {
             local: self.k.local,
             object: self.space.bits(),
         }
@@ -149,7 +149,7 @@ impl Scene {
 
     fn map_fast(&self) -> Option<()> {
         let cap = frame_cap(self.user, 1);
-        let cached = CapView::of_block(&self.k, &cap)?;
+        let cached = CachedCap::of_block(&self.k, &cap)?;
         let (block, pa) = cached.page(self.user.frame.address(), 0);
         self.near()
             .map(Isa::X86_64, MAPPED + PAGE_SIZE, &block, pa, PERMS)
@@ -285,9 +285,9 @@ const ACTS: &[(&str, Act)] = &[
             let cap = memory_cap(s.user.frame, 1);
             let range = Range::of(&s.k, &cap);
             if let Some(f) = range.and_then(|r| r.frame(s.k.local, cap.payload[0], 0)) {
-                let _ = f.give_up(0);
+                let _ = f.untype(0);
                 let time = plain::used(Use::Kernel(KernelKind::TIME));
-                let _ = f.put_to_use(time, |e| s.k.node.tables.quiesced(e), || true);
+                let _ = f.retype(time, |e| s.k.node.tables.quiesced(e), || true);
             }
         },
     ),
@@ -380,7 +380,7 @@ fn on_two_cpus<T>(test: impl Fn(&Rig<'_>, [Machine; 2], [Scene; 2]) -> T) -> T {
     let second = first.beside();
     let cx = |m: Machine| {
         m.enter();
-        Cx {
+        KernelCtx {
             node: m.node(),
             local: m.local(),
         }

@@ -24,11 +24,11 @@ use super::ktests::{joined, passes};
 use super::{MockX86, World, crash};
 use crate::ktest::rig::{self, Rig};
 use crate::ktest::{run_here, spaces};
-use crate::sched::dispatch::{self, After};
+use crate::sched::dispatch::{self, OpOutcome};
 use crate::syscall::ops;
 use crate::syscall::ops::memory::to_untyped;
 use dyad_audit::{Fault, walk};
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::platform::FaultKind;
 use dyad_object::component::Component;
 use dyad_object::endpoint::{Endpoints, Line};
@@ -74,7 +74,7 @@ pub(super) fn at_each_step_of(nodes: &[Isa], test: impl Fn(&Rig<'_>, u32) -> boo
     panic!("it does not end");
 }
 
-pub(super) fn call(k: &Cx, cap: CapIndex, op: u32, a: &[u64]) -> Result<After> {
+pub(super) fn call(k: &KernelCtx, cap: CapIndex, op: u32, a: &[u64]) -> Result<OpOutcome> {
     let a = core::array::from_fn(|i| a.get(i).copied().unwrap_or(0));
     ops::call::<MockX86>(k, call_word(cap, op), a)
 }
@@ -121,18 +121,21 @@ impl Ends {
         (cap, object, t)
     }
 
-    fn receive(&self, k: &Cx) -> Result<After> {
+    fn receive(&self, k: &KernelCtx) -> Result<OpOutcome> {
         call(k, self.receive, ReceiveOp::Receive as u32, &[AT, 1 << 62])
     }
 
-    pub fn wait(&self, k: &Cx) {
-        assert_eq!(self.receive(k), Ok(After::Switched));
+    pub fn wait(&self, k: &KernelCtx) {
+        assert_eq!(self.receive(k), Ok(OpOutcome::Switched));
     }
 
     /// As [`wait`](Ends::wait), but bit 0 may have come before the thread begins to wait.
-    fn wait_unless_told(&self, k: &Cx) {
+    fn wait_unless_told(&self, k: &KernelCtx) {
         let told = self.receive(k);
-        assert!(matches!(told, Ok(After::Switched | After::Value(1))));
+        assert!(matches!(
+            told,
+            Ok(OpOutcome::Switched | OpOutcome::Value(1))
+        ));
     }
 
     /// A thread that waits.
@@ -347,7 +350,7 @@ struct Stopped {
 }
 
 /// Configures a thread to begin at `entry` with this argument.
-fn configure(k: &Cx, to: Stopped, entry: u64, arg: u64) -> Result<After> {
+fn configure(k: &KernelCtx, to: Stopped, entry: u64, arg: u64) -> Result<OpOutcome> {
     let configure = ThreadOp::Configure as u32;
     let args = [to.component, entry, arg, 9, to.ids << 32];
     call(k, to.cap, configure, &args)
@@ -404,7 +407,7 @@ fn threads_that_two_resume_are_where_one_of_them_has_said() {
         // The other one resumes it where it was, on a CPU that is not this one.
         t.cpu.store(5, Ordering::Relaxed);
         let k = rig.k;
-        let resume = move |k: &Cx, place| call(k, to.cap, ThreadOp::Resume as u32, &[place]);
+        let resume = move |k: &KernelCtx, place| call(k, to.cap, ThreadOp::Resume as u32, &[place]);
         let other = Rc::new(Cell::new(None));
         let result = other.clone();
         let act = move || result.set(Some(resume(&k, 0)));
@@ -433,7 +436,7 @@ fn threads_are_dispatched_with_their_scheduler_or_become_root() {
         let result = dispatched.clone();
         let act = move || {
             let done = call(&k, cap, ThreadOp::Dispatch as u32, &[0, 0]);
-            result.set(done == Ok(After::Switched));
+            result.set(done == Ok(OpOutcome::Switched));
         };
         let rooted = Cell::new(false);
         let came = crash::between(steps, act, || {
@@ -622,7 +625,7 @@ fn a_region_that_is_being_added_is_not_taken_away() {
 }
 
 /// What the walker finds.
-pub(super) fn faults(k: &Cx) -> std::vec::Vec<Fault> {
+pub(super) fn faults(k: &KernelCtx) -> std::vec::Vec<Fault> {
     let mut faults = std::vec::Vec::new();
     walk(k, &mut |f| faults.push(f));
     faults
@@ -707,7 +710,7 @@ fn blocks_that_others_have_made_larger_are_not_merged() {
         }
         let two = rig.memory(first, 2, Rights::ALL).unwrap();
         let merge = || call(&k, two, MemoryOp::Merge as u32, &[0]);
-        assert_eq!(merge(), Ok(After::Value(0)));
+        assert_eq!(merge(), Ok(OpOutcome::Value(0)));
         // What it would have gone on with.
         let late = k.frames().merge_of(first, Order::FRAME, &k.intents());
         assert_eq!(late, Err(Refused::Contended));

@@ -15,7 +15,7 @@ use super::{MockA64, MockX86};
 use crate::syscall::ops::space::{map, protect, reclaim, translate, unmap};
 use dyad_machine::platform::FaultKind::{Read, Write};
 use dyad_space::copy::{copy_in, copy_out};
-use dyad_space::mapping::{self, In, NotMapped};
+use dyad_space::mapping::{self, NotMapped, SpaceCtx};
 use dyad_space::resolve::Outcome;
 
 /// Pages that a test touches, and calls in which they are to be taken back.
@@ -25,7 +25,7 @@ const HOLES: u64 = 1024;
 
 /// Reclaims the whole region, which is of a size that nobody could look at page by page. Returns how
 /// many calls it took.
-fn reclaim_all(t: &In<'_>) -> u64 {
+fn reclaim_all(t: &SpaceCtx<'_>) -> u64 {
     let pages = 1 << 18;
     let (mut done, mut calls) = (0, 0);
     while done < pages {

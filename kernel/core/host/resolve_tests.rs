@@ -9,7 +9,7 @@ use dyad_abi::cap::RegionKind;
 use dyad_abi::user::{PAGE_SIZE, TRANSLATE_PA, USER_END};
 use dyad_abi::{Error, Isa};
 use dyad_pgtbl::{Level, Perms};
-use dyad_quiesce::{LogWriter, Touched};
+use dyad_quiesce::{DirtyEntry, LogWriter};
 use dyad_retype::{FrameType, Use};
 use dyad_shm::frame::WeakRef;
 
@@ -17,7 +17,7 @@ use super::system::{PAIR, System, VA, cx, frame, frame_cap, memory_cap, this};
 use super::{Did, Machine, MockA64, MockX86};
 use crate::syscall::ops::space::{harvest, map, protect, supply, supply_run, translate, unmap};
 use dyad_machine::cpu::CpuLocal;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::platform::FaultKind::{self, Execute, Read, Write};
 use dyad_machine::platform::Interrupt;
 use dyad_object::memory::Words;
@@ -484,7 +484,7 @@ fn without_coherent_caches_entries_are_preset_and_changes_are_logged() {
     let node = Box::leak(Box::new(
         Node::new(plain.node.params.clone(), words).unwrap(),
     ));
-    let c = Cx {
+    let c = KernelCtx {
         node,
         local: plain.local,
     };
@@ -497,7 +497,7 @@ fn without_coherent_caches_entries_are_preset_and_changes_are_logged() {
         assert_eq!(harvest(&t, isa, VA), Ok(3), "nothing is cleared");
     }
     let pa = translate(&t, Isa::X86_64, VA).unwrap() & TRANSLATE_PA;
-    let logged = |what: Touched| {
+    let logged = |what: DirtyEntry| {
         let (at, _) = what.range();
         let log = dyad_shm::PoolId::Cxl
             .base()
@@ -507,21 +507,21 @@ fn without_coherent_caches_entries_are_preset_and_changes_are_logged() {
         (0..dyad_shm::quiesce::LOG_ENTRIES as u64).any(|i| {
             let word = super::word(node, log.add(entries + i * 8));
             let kind = match what {
-                Touched::Line(_) => 1,
-                Touched::Table(_) => 2,
-                Touched::User(_) => 3,
-                Touched::Object(_) => 4,
-                Touched::LargeUser(_) => 5,
+                DirtyEntry::Line(_) => 1,
+                DirtyEntry::Table(_) => 2,
+                DirtyEntry::User(_) => 3,
+                DirtyEntry::Object(_) => 4,
+                DirtyEntry::LargeUser(_) => 5,
             };
             word.load(core::sync::atomic::Ordering::Relaxed) == at.0 | kind
         })
     };
-    let frame = Touched::User(dyad_shm::PhysAddr(pa));
+    let frame = DirtyEntry::User(dyad_shm::PhysAddr(pa));
     assert!(!logged(frame));
     for isa in PAIR {
         let d = t.driver(isa).unwrap();
         let table = d.find(VA, Level::L1).unwrap().table();
-        assert!(logged(Touched::Table(table)));
+        assert!(logged(DirtyEntry::Table(table)));
         unmap(&t, isa, VA).unwrap();
     }
     assert!(logged(frame));

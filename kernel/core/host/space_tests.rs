@@ -15,7 +15,7 @@ use super::system::{PAIR, System, VA, cpu, cx, frame_cap, memory_cap, node, roun
 use super::{Did, Machine, MockA64, MockX86};
 use crate::run_loop::messages;
 use crate::syscall::ops::space::{harvest, link, map, protect, supply, translate, unlink, unmap};
-use dyad_machine::cx::Operand;
+use dyad_machine::kernel_ctx::Operand;
 use dyad_object::space::{MAX_REGIONS, Region, Space};
 use dyad_object::tables;
 use dyad_space::mapping::table_kind;

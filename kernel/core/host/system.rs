@@ -15,10 +15,10 @@ use dyad_shm::{PhysAddr, PoolId};
 
 use super::{Machine, World};
 use crate::syscall::ops::space::link;
-use dyad_machine::cx::{Cx, Operand};
+use dyad_machine::kernel_ctx::{KernelCtx, Operand};
 use dyad_object::find;
 use dyad_object::space::Space;
-use dyad_space::mapping::{In, table_kind};
+use dyad_space::mapping::{SpaceCtx, table_kind};
 
 /// Two nodes, one of each ISA.
 pub const PAIR: [Isa; 2] = [Isa::X86_64, Isa::Aarch64];
@@ -70,17 +70,17 @@ pub fn frame(of: usize, index: u64) -> FrameRef {
 }
 
 /// From here on the calling thread is this machine.
-pub fn cx(m: Machine) -> Cx {
+pub fn cx(m: Machine) -> KernelCtx {
     m.enter();
-    Cx {
+    KernelCtx {
         node: m.node(),
         local: m.local(),
     }
 }
 
 /// A space, as operations take it.
-pub fn this(cx: &Cx, object: WeakRef) -> In<'_> {
-    In {
+pub fn this(cx: &KernelCtx, object: WeakRef) -> SpaceCtx<'_> {
+    SpaceCtx {
         cx,
         space: find(cx.node, object, Space::KIND).unwrap(),
         object,
@@ -90,7 +90,7 @@ pub fn this(cx: &Cx, object: WeakRef) -> In<'_> {
 /// A round of a node.
 pub fn round(m: Machine) {
     let q = &m.node().tables.quiescence;
-    m.local().views.forget();
+    m.local().cache.forget();
     let mut round = Round::new(q, m.node().id());
     loop {
         match round.flush_step(q, &Nothing, 100).unwrap() {

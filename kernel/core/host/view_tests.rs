@@ -13,11 +13,11 @@ use dyad_shm::frame::WeakRef;
 use super::system::{PAIR, System, VA, cx, this};
 use super::{Machine, word};
 use crate::syscall::ops::space::{link, unlink};
-use dyad_machine::cx::Operand;
+use dyad_machine::capcache::{CachedCap, leaf};
+use dyad_machine::kernel_ctx::Operand;
 use dyad_machine::platform::FaultKind;
-use dyad_machine::view::{CapView, leaf};
 use dyad_object::space::Region;
-use dyad_space::mapping::{QuickRows, resolve_quickly};
+use dyad_space::mapping::{FastRows, resolve_fastpath};
 use dyad_space::resolve::Outcome;
 
 const RW: Perms = Perms::READ
@@ -28,7 +28,7 @@ const RW: Perms = Perms::READ
 /// Maps frame `n` of a block by the short way alone.
 fn map(m: Machine, space: WeakRef, isa: Isa, page: u64, frame: &Operand, n: u64) -> Option<()> {
     let c = cx(m);
-    let known = CapView::of_block(&c, frame)?;
+    let known = CachedCap::of_block(&c, frame)?;
     let (block, pa) = known.page(frame.object.unwrap().frame.address(), n);
     let near = this(&c, space).near();
     near.map(isa, VA + page * PAGE_SIZE, &block, pa, RW)
@@ -51,7 +51,7 @@ fn protect(m: Machine, space: WeakRef, isa: Isa, page: u64, write: bool) -> Opti
 fn fault(m: Machine, isa: Isa, space: WeakRef, page: u64) -> Option<dyad_abi::Result<Outcome>> {
     let c = cx(m);
     let va = VA + page * PAGE_SIZE;
-    resolve_quickly(c.local, isa, space.bits(), va, FaultKind::Write)
+    resolve_fastpath(c.local, isa, space.bits(), va, FaultKind::Write)
 }
 
 fn region(m: Machine, space: WeakRef, pages: u64, kind: RegionKind) {

@@ -14,7 +14,7 @@ use dyad_ring::Message;
 
 use super::user_calls::at_fault;
 use super::user_real::CODE;
-use super::{Cx, Outcome, Stop, Text, ensure, ktest, remark, rig, spaces};
+use super::{Outcome, Stop, TestCtx, Text, ensure, ktest, remark, rig, spaces};
 use dyad_machine::fused;
 use dyad_machine::inbox::kind;
 use dyad_object::tables;
@@ -37,7 +37,7 @@ fn needed() -> Result<(), Stop> {
 }
 
 /// Passes time by `pass` until the timer has interrupted at a deadline.
-fn until(cx: &Cx<'_>, deadline: u64, pass: &mut dyn FnMut()) {
+fn until(cx: &TestCtx<'_>, deadline: u64, pass: &mut dyn FnMut()) {
     let (_, before, _) = cx.machine.interrupts();
     cx.machine.set_timer(Some(deadline));
     while cx.machine.interrupts().1 == before {
@@ -46,7 +46,7 @@ fn until(cx: &Cx<'_>, deadline: u64, pass: &mut dyn FnMut()) {
 }
 
 /// Sleeps into the next but one moment at which tests begin.
-fn align(cx: &Cx<'_>) -> u64 {
+fn align(cx: &TestCtx<'_>) -> u64 {
     let start = (cx.machine.clock_ns() / GRID + 2) * GRID;
     until(cx, start, &mut || cx.machine.wait());
     start
@@ -62,7 +62,7 @@ impl History {
     }
 }
 
-fn history_of_ticks(cx: &Cx<'_>, ticks: u64, period: u64, pass: &mut dyn FnMut()) -> Outcome {
+fn history_of_ticks(cx: &TestCtx<'_>, ticks: u64, period: u64, pass: &mut dyn FnMut()) -> Outcome {
     needed()?;
     cx.machine.say("ticks begin");
     let start = align(cx);
@@ -85,14 +85,14 @@ fn history_of_ticks(cx: &Cx<'_>, ticks: u64, period: u64, pass: &mut dyn FnMut()
 
 /// Everybody sleeps: time jumps.
 #[ktest]
-fn simulated_ticks_asleep(cx: &Cx<'_>) -> Outcome {
+fn simulated_ticks_asleep(cx: &TestCtx<'_>) -> Outcome {
     history_of_ticks(cx, TICKS, 1_000_000, &mut || cx.machine.wait())
 }
 
 /// Likewise for longer, and before that for longer than anybody would wait: simulated time is not the
 /// host's.
 #[ktest]
-fn simulated_ticks_asleep_for_long(cx: &Cx<'_>) -> Outcome {
+fn simulated_ticks_asleep_for_long(cx: &TestCtx<'_>) -> Outcome {
     needed()?;
     let end = cx.machine.clock_ns() + HOUR;
     until(cx, end, &mut || cx.machine.wait());
@@ -111,7 +111,7 @@ fn work(state: &mut u64) {
     }
 }
 
-fn ticks_at_work(cx: &Cx<'_>, ticks: u64, period: u64) -> Outcome {
+fn ticks_at_work(cx: &TestCtx<'_>, ticks: u64, period: u64) -> Outcome {
     let mut state = 1;
     history_of_ticks(cx, ticks, period, &mut || {
         work(&mut state);
@@ -121,20 +121,20 @@ fn ticks_at_work(cx: &Cx<'_>, ticks: u64, period: u64) -> Outcome {
 
 /// The interrupts come while the CPU works.
 #[ktest]
-fn simulated_ticks_at_work(cx: &Cx<'_>) -> Outcome {
+fn simulated_ticks_at_work(cx: &TestCtx<'_>) -> Outcome {
     ticks_at_work(cx, TICKS, 100_000)
 }
 
 /// Likewise, as often as a kernel's own ticks. There are fewer: there is much work in between.
 #[ktest]
-fn simulated_ticks_at_work_for_long(cx: &Cx<'_>) -> Outcome {
+fn simulated_ticks_at_work_for_long(cx: &TestCtx<'_>) -> Outcome {
     ticks_at_work(cx, TICKS / 10, 1_000_000)
 }
 
 /// Likewise, with little time in between, and while the CPU works on memory: where there are
 /// caches, most of the time passes in accesses, and so deadlines are passed in the middle of blocks.
 #[ktest]
-fn simulated_ticks_at_work_on_memory(cx: &Cx<'_>) -> Outcome {
+fn simulated_ticks_at_work_on_memory(cx: &TestCtx<'_>) -> Outcome {
     let mut words = [1u64; 256];
     history_of_ticks(cx, TICKS, 10_000, &mut || {
         for i in 2..words.len() {
@@ -148,7 +148,7 @@ fn simulated_ticks_at_work_on_memory(cx: &Cx<'_>) -> Outcome {
 /// Node 0 rings node 1, which sleeps for the first half and works for the second. What is measured
 /// is from before the message is written to after the interrupt has been taken.
 #[ktest(pair)]
-fn simulated_doorbells(cx: &Cx<'_>) -> Outcome {
+fn simulated_doorbells(cx: &TestCtx<'_>) -> Outcome {
     needed()?;
     let m = cx.machine;
     let here = cx.node.id().index();
@@ -245,7 +245,7 @@ const ARM: [(&str, u32); 9] = [
 const ARM_END: u32 = 0xd420_0020;
 
 #[ktest]
-fn user_mode_cannot_see_the_host_s_time(cx: &Cx<'_>) -> Outcome {
+fn user_mode_cannot_see_the_host_s_time(cx: &TestCtx<'_>) -> Outcome {
     let isa = cx.machine.isa();
     rig::with(cx, |rig| {
         spaces::furnish(rig, rig.space)?;
@@ -299,7 +299,7 @@ fn user_mode_cannot_see_the_host_s_time(cx: &Cx<'_>) -> Outcome {
 
 /// The clock's pages are the system's: nobody is given their frames.
 #[ktest]
-fn pages_of_the_clock_are_nobody_s(cx: &Cx<'_>) -> Outcome {
+fn pages_of_the_clock_are_nobody_s(cx: &TestCtx<'_>) -> Outcome {
     let usable = tables::Layout::of(&cx.node.params, dyad_shm::PoolId::Cxl).usable;
     let first = dyad_shm::superblock::CLOCK_OFFSET / dyad_abi::user::PAGE_SIZE;
     let pages = dyad_shm::clock::NODE_BYTES / dyad_abi::user::PAGE_SIZE;

@@ -12,12 +12,12 @@ use dyad_ring::Message;
 use dyad_shm::superblock::MAGIC;
 use dyad_shm::{FUSED_BASE, FUSED_END, FrameRef, IMAGE_BASE, PhysAddr, PoolId};
 
-use super::{Cx, Outcome, ensure, fail, gives, ktest, remark, rig, spaces};
+use super::{Outcome, TestCtx, ensure, fail, gives, ktest, remark, rig, spaces};
 
 const ANONYMOUS: u64 = RegionKind::Anonymous as u64;
 
 #[ktest]
-fn frames_are_zeroed_and_distinct_when_retyped_and_come_back(cx: &Cx<'_>) -> Outcome {
+fn frames_are_zeroed_and_distinct_when_retyped_and_come_back(cx: &TestCtx<'_>) -> Outcome {
     for round in 0..3 {
         rig::with(cx, |rig| {
             let mut got = [PhysAddr(0); 48];
@@ -39,7 +39,7 @@ fn frames_are_zeroed_and_distinct_when_retyped_and_come_back(cx: &Cx<'_>) -> Out
 }
 
 #[ktest(ops)]
-fn frames_of_the_system_cannot_be_retyped(cx: &Cx<'_>) -> Outcome {
+fn frames_of_the_system_cannot_be_retyped(cx: &TestCtx<'_>) -> Outcome {
     let local = PoolId::Local(cx.node.id());
     let k = cx.kernel();
     for pool in [local, PoolId::Cxl] {
@@ -65,7 +65,7 @@ fn frames_of_the_system_cannot_be_retyped(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest]
-fn clock_runs_forward(cx: &Cx<'_>) -> Outcome {
+fn clock_runs_forward(cx: &TestCtx<'_>) -> Outcome {
     let start = cx.machine.clock_ns();
     let (mut last, mut changes) = (start, 0u64);
     // Counted in readings: the host may stop this machine for any time between two.
@@ -88,7 +88,7 @@ fn clock_runs_forward(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest]
-fn timer_interrupts_at_its_deadline(cx: &Cx<'_>) -> Outcome {
+fn timer_interrupts_at_its_deadline(cx: &TestCtx<'_>) -> Outcome {
     let m = cx.machine;
     let mut worst = 0;
     for delay in [0, 10_000, 1_000_000, 30_000_000] {
@@ -112,7 +112,7 @@ fn timer_interrupts_at_its_deadline(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest]
-fn kernel_memory_is_never_writable_and_executable(cx: &Cx<'_>) -> Outcome {
+fn kernel_memory_is_never_writable_and_executable(cx: &TestCtx<'_>) -> Outcome {
     let (mut image, mut text, mut bad) = (0, 0, None);
     cx.machine.kernel_leaves(&mut |va, _, leaf| {
         let (w, x) = (
@@ -142,7 +142,7 @@ fn is_code_window(va: u64) -> bool {
 }
 
 #[ktest]
-fn pools_are_mapped_at_the_fused_base(cx: &Cx<'_>) -> Outcome {
+fn pools_are_mapped_at_the_fused_base(cx: &TestCtx<'_>) -> Outcome {
     let (mut bytes, mut bad) = (0, None);
     cx.machine.kernel_leaves(&mut |va, level, leaf| {
         if (FUSED_BASE..FUSED_END).contains(&va) {
@@ -176,7 +176,7 @@ fn pools_are_mapped_at_the_fused_base(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn anonymous_pages_are_the_same_in_both_tables(cx: &Cx<'_>) -> Outcome {
+fn anonymous_pages_are_the_same_in_both_tables(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let space = spaces::create(rig)?;
         let len = 40 * PAGE_SIZE;
@@ -217,7 +217,7 @@ fn anonymous_pages_are_the_same_in_both_tables(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn words_of_user_memory_are_exchanged_in_one_step(cx: &Cx<'_>) -> Outcome {
+fn words_of_user_memory_are_exchanged_in_one_step(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let object = spaces::create(rig)?;
         let at = HEAP_BASE + 24;
@@ -259,7 +259,7 @@ fn words_of_user_memory_are_exchanged_in_one_step(cx: &Cx<'_>) -> Outcome {
 
 /// The home of a region is a node that there is. What is refused leaves nothing in the way.
 #[ktest(ops)]
-fn regions_have_no_home_where_there_is_no_node(cx: &Cx<'_>) -> Outcome {
+fn regions_have_no_home_where_there_is_no_node(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let object = spaces::create(rig)?;
         let add = SpaceOp::AddRegion as u32;
@@ -281,7 +281,7 @@ fn regions_have_no_home_where_there_is_no_node(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn user_pointers_are_not_trusted(cx: &Cx<'_>) -> Outcome {
+fn user_pointers_are_not_trusted(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let space = spaces::create(rig)?;
         let base = HEAP_BASE;
@@ -322,7 +322,7 @@ fn user_pointers_are_not_trusted(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn regions_do_not_overlap(cx: &Cx<'_>) -> Outcome {
+fn regions_do_not_overlap(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let space = rig.object(ObjectKind::Space)?;
         let add =
@@ -365,7 +365,7 @@ fn regions_do_not_overlap(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest]
-fn messages_to_nobody_are_refused(cx: &Cx<'_>) -> Outcome {
+fn messages_to_nobody_are_refused(cx: &TestCtx<'_>) -> Outcome {
     let m = Message([0; 8]);
     let count = cx.node.params.node_count;
     let first = CpuId::first(1).next();

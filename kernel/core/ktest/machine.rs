@@ -12,15 +12,15 @@ use dyad_shm::superblock::{ROOT_ENTRIES, activity};
 
 use super::{BARRIER_NS, UserProbe, marked, user_calls};
 use crate::run_loop::{barrier, messages};
-use crate::sched::dispatch::After;
+use crate::sched::dispatch::OpOutcome;
 use crate::sched::{dispatch, fp, quiet};
 use crate::syscall::invoke::{Handler, Returned, Way};
 use crate::syscall::slowpath::FastReturn;
 use crate::syscall::{entry, invoke, ops};
+use dyad_machine::capcache::Callee;
 use dyad_machine::cpu::CpuLocal;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::platform::{FaultKind, RegArea, UserFault};
-use dyad_machine::view::Callee;
 use dyad_machine::{Platform, clock, inbox};
 use dyad_object::component::Entry;
 use dyad_object::thread::{Thread, info};
@@ -104,37 +104,43 @@ pub trait Machine {
     /// State of this CPU.
     fn local(&self) -> &'static CpuLocal;
     /// Takes an untyped block and puts it to use.
-    fn retype(&self, cx: &Cx, frame: FrameRef, order: Order, used: Option<Use>) -> Result<WeakRef>;
+    fn retype(
+        &self,
+        cx: &KernelCtx,
+        frame: FrameRef,
+        order: Order,
+        used: Option<Use>,
+    ) -> Result<WeakRef>;
     /// Carries a system call out that may switch threads.
-    fn call(&self, cx: &Cx, word: u64, a: [u64; 5]) -> Result<After>;
+    fn call(&self, cx: &KernelCtx, word: u64, a: [u64; 5]) -> Result<OpOutcome>;
     /// A system call as arch code hands it over: one that comes back at once.
     fn syscall(&self, word: u64, a: [u64; 5]) -> FastReturn;
     /// An invocation that may cross.
-    fn enter(&self, cx: &Cx, to: Entry, words: [u64; 4]) -> Result<Way>;
+    fn enter(&self, cx: &KernelCtx, to: Entry, words: [u64; 4]) -> Result<Way>;
     /// The end of one.
-    fn leave(&self, cx: &Cx, words: [u64; 4]) -> Result<Returned>;
+    fn leave(&self, cx: &KernelCtx, words: [u64; 4]) -> Result<Returned>;
     /// A fault of the running thread.
-    fn fault(&self, cx: &Cx, t: &'static Thread, f: UserFault) -> bool;
+    fn fault(&self, cx: &KernelCtx, t: &'static Thread, f: UserFault) -> bool;
     /// A page fault in the space that this CPU is in: see [`resolve::resolve_here`].
     fn fault_at(&self, va: u64, kind: FaultKind) -> Result<()>;
     /// See [`quiet::flush_step`].
-    fn flush_step(&self, cx: &Cx, steps: u64) -> Result<u64>;
+    fn flush_step(&self, cx: &KernelCtx, steps: u64) -> Result<u64>;
     /// See [`quiet::acknowledge`].
-    fn acknowledge(&self, cx: &Cx);
+    fn acknowledge(&self, cx: &KernelCtx);
     /// See [`quiet::sleep`].
-    fn sleep(&self, cx: &Cx) -> bool;
+    fn sleep(&self, cx: &KernelCtx) -> bool;
     /// See [`dispatch::slice_over`].
-    fn slice_over(&self, cx: &Cx);
+    fn slice_over(&self, cx: &KernelCtx);
     /// See [`dispatch::serve_root`].
-    fn serve_root(&self, cx: &Cx);
+    fn serve_root(&self, cx: &KernelCtx);
     /// See [`dispatch::root_timeout`].
-    fn root_timeout(&self, cx: &Cx);
+    fn root_timeout(&self, cx: &KernelCtx);
     /// See [`dispatch::leave_space`].
-    fn leave_space(&self, cx: &Cx);
-    /// See [`view::enter`](dyad_machine::view::enter).
-    fn enter_component(&self, cx: &Cx, component: u64) -> Result<()>;
+    fn leave_space(&self, cx: &KernelCtx);
+    /// See [`capcache::enter`](dyad_machine::capcache::enter).
+    fn enter_component(&self, cx: &KernelCtx, component: u64) -> Result<()>;
     /// See [`ops::endpoint::post`].
-    fn post(&self, cx: &Cx, object: WeakRef, line: u64, bits: u64) -> Result<()>;
+    fn post(&self, cx: &KernelCtx, object: WeakRef, line: u64, bits: u64) -> Result<()>;
 }
 
 pub(super) struct Of<P>(pub PhantomData<P>);
@@ -198,10 +204,10 @@ impl<P: Platform> Machine for Of<P> {
         P::kernel_leaves(f);
     }
     fn copy_in(&self, space: WeakRef, va: u64, out: &mut [u8]) -> Result<()> {
-        copy::copy_in::<P>(&Cx::here::<P>(), space, va, out)
+        copy::copy_in::<P>(&KernelCtx::here::<P>(), space, va, out)
     }
     fn copy_out(&self, space: WeakRef, va: u64, bytes: &[u8]) -> Result<()> {
-        copy::copy_out::<P>(&Cx::here::<P>(), space, va, bytes)
+        copy::copy_out::<P>(&KernelCtx::here::<P>(), space, va, bytes)
     }
     fn barrier(&self) -> bool {
         barrier::barrier::<P>(dyad_object::node::node(), BARRIER_NS)
@@ -254,7 +260,13 @@ impl<P: Platform> Machine for Of<P> {
     fn local(&self) -> &'static CpuLocal {
         P::local()
     }
-    fn retype(&self, cx: &Cx, frame: FrameRef, order: Order, used: Option<Use>) -> Result<WeakRef> {
+    fn retype(
+        &self,
+        cx: &KernelCtx,
+        frame: FrameRef,
+        order: Order,
+        used: Option<Use>,
+    ) -> Result<WeakRef> {
         let claim = ops::memory::claim::<P>(cx, frame, order)?;
         let Some(used) = used else {
             cx.frames().from_untyped_abandon(claim, &cx.intents())?;
@@ -264,21 +276,21 @@ impl<P: Platform> Machine for Of<P> {
             .frames()
             .from_untyped_finish(claim, used, &cx.intents())?)
     }
-    fn call(&self, cx: &Cx, word: u64, a: [u64; 5]) -> Result<After> {
+    fn call(&self, cx: &KernelCtx, word: u64, a: [u64; 5]) -> Result<OpOutcome> {
         ops::call::<P>(cx, word, a)
     }
     fn syscall(&self, word: u64, a: [u64; 5]) -> FastReturn {
         entry::system_call::<P>(word, a)
     }
-    fn enter(&self, cx: &Cx, to: Entry, words: [u64; 4]) -> Result<Way> {
+    fn enter(&self, cx: &KernelCtx, to: Entry, words: [u64; 4]) -> Result<Way> {
         let callee = Callee::find(cx, to.component)?;
         invoke::enter::<P>(cx, to, &callee, words, |_| {})
     }
-    fn leave(&self, cx: &Cx, words: [u64; 4]) -> Result<Returned> {
+    fn leave(&self, cx: &KernelCtx, words: [u64; 4]) -> Result<Returned> {
         invoke::leave::<P>(cx, words)
     }
-    fn fault(&self, cx: &Cx, t: &'static Thread, f: UserFault) -> bool {
-        let what = match cx.local.short_way.get() {
+    fn fault(&self, cx: &KernelCtx, t: &'static Thread, f: UserFault) -> bool {
+        let what = match cx.local.fastpath_thread.get() {
             Some(_) => info::FAULT,
             None => fp::keep::<P>(cx.local, t),
         };
@@ -295,31 +307,31 @@ impl<P: Platform> Machine for Of<P> {
     fn fault_at(&self, va: u64, kind: FaultKind) -> Result<()> {
         resolve::resolve_here::<P>(P::local(), va, kind).map(drop)
     }
-    fn flush_step(&self, cx: &Cx, steps: u64) -> Result<u64> {
+    fn flush_step(&self, cx: &KernelCtx, steps: u64) -> Result<u64> {
         quiet::flush_step::<P>(cx, steps)
     }
-    fn acknowledge(&self, cx: &Cx) {
+    fn acknowledge(&self, cx: &KernelCtx) {
         quiet::acknowledge::<P>(cx);
     }
-    fn sleep(&self, cx: &Cx) -> bool {
+    fn sleep(&self, cx: &KernelCtx) -> bool {
         quiet::sleep::<P>(cx, || false)
     }
-    fn slice_over(&self, cx: &Cx) {
+    fn slice_over(&self, cx: &KernelCtx) {
         dispatch::slice_over::<P>(cx);
     }
-    fn serve_root(&self, cx: &Cx) {
+    fn serve_root(&self, cx: &KernelCtx) {
         dispatch::serve_root::<P>(cx);
     }
-    fn root_timeout(&self, cx: &Cx) {
+    fn root_timeout(&self, cx: &KernelCtx) {
         dispatch::root_timeout::<P>(cx);
     }
-    fn leave_space(&self, cx: &Cx) {
+    fn leave_space(&self, cx: &KernelCtx) {
         dispatch::leave_space::<P>(cx);
     }
-    fn enter_component(&self, cx: &Cx, component: u64) -> Result<()> {
-        dyad_machine::view::enter::<P>(cx, component)
+    fn enter_component(&self, cx: &KernelCtx, component: u64) -> Result<()> {
+        dyad_machine::capcache::enter::<P>(cx, component)
     }
-    fn post(&self, cx: &Cx, object: WeakRef, line: u64, bits: u64) -> Result<()> {
+    fn post(&self, cx: &KernelCtx, object: WeakRef, line: u64, bits: u64) -> Result<()> {
         dispatch::post::<P>(cx, object, line, bits)
     }
 }

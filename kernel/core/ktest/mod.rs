@@ -75,12 +75,12 @@ pub struct Entry {
     /// 1: runs on all nodes together; 0: on every node by itself.
     pub together: u64,
     /// The test.
-    pub run: fn(&Cx<'_>) -> Outcome,
+    pub run: fn(&TestCtx<'_>) -> Outcome,
 }
 
 impl Entry {
     /// Makes an entry; at compile time only.
-    pub const fn new(name: &str, together: bool, run: fn(&Cx<'_>) -> Outcome) -> Entry {
+    pub const fn new(name: &str, together: bool, run: fn(&TestCtx<'_>) -> Outcome) -> Entry {
         let mut padded = [0; MAX_NAME];
         let bytes = name.as_bytes();
         let mut i = 0;
@@ -203,17 +203,17 @@ pub(crate) const SLEEP_NS: u64 = 500_000_000;
 pub(crate) const LATE_NS: u64 = SLEEP_NS - 1_000_000;
 
 /// What a test gets.
-pub struct Cx<'a> {
+pub struct TestCtx<'a> {
     /// This machine's state.
     pub node: &'static Node,
     /// This machine.
     pub machine: &'a dyn Machine,
 }
 
-impl Cx<'_> {
+impl TestCtx<'_> {
     /// The kernel's view of this CPU.
-    pub fn kernel(&self) -> dyad_machine::cx::Cx {
-        dyad_machine::cx::Cx {
+    pub fn kernel(&self) -> dyad_machine::kernel_ctx::KernelCtx {
+        dyad_machine::kernel_ctx::KernelCtx {
             node: self.node,
             local: self.machine.local(),
         }
@@ -221,7 +221,11 @@ impl Cx<'_> {
 
     /// Drives this node's round: the epoch published, or 0. Nor is it over if another CPU of the node
     /// is at it, which is about to fall asleep and may have been stopped there by the host.
-    pub fn flush_step(&self, k: &dyad_machine::cx::Cx, steps: u64) -> dyad_abi::Result<u64> {
+    pub fn flush_step(
+        &self,
+        k: &dyad_machine::kernel_ctx::KernelCtx,
+        steps: u64,
+    ) -> dyad_abi::Result<u64> {
         match self.machine.flush_step(k, steps) {
             Err(Error::Again) => Ok(0),
             other => other,
@@ -312,7 +316,7 @@ const FAILURES: usize = 63;
 /// Runs those of the image's tests that the boot parameters name, then shuts the system down.
 pub fn run_all<P: Platform>(node: &'static Node, entries: &[Entry]) {
     let machine = Of::<P>(PhantomData);
-    let cx = Cx {
+    let cx = TestCtx {
         node,
         machine: &machine,
     };
@@ -361,10 +365,10 @@ pub fn run_all<P: Platform>(node: &'static Node, entries: &[Entry]) {
 #[cfg(test)]
 pub fn run_here<P: Platform>(
     node: &'static Node,
-    test: impl FnOnce(&Cx<'_>) -> Outcome,
+    test: impl FnOnce(&TestCtx<'_>) -> Outcome,
 ) -> Outcome {
     let machine = Of::<P>(PhantomData);
-    test(&Cx {
+    test(&TestCtx {
         node,
         machine: &machine,
     })

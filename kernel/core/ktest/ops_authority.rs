@@ -11,8 +11,8 @@ use dyad_abi::{Error, Isa, NodeId};
 use dyad_shm::frame::WeakRef;
 
 use super::rig::{self, Rig, all_but};
-use super::{Cx, Outcome, Stop, ensure, gives, ktest};
-use crate::sched::dispatch::After;
+use super::{Outcome, Stop, TestCtx, ensure, gives, ktest};
+use crate::sched::dispatch::OpOutcome;
 use dyad_object::component::Component;
 use dyad_object::thread::{State, Thread, begun};
 use dyad_object::time::Budgets;
@@ -50,7 +50,7 @@ const fn at(node: NodeId) -> u64 {
 }
 
 #[ktest(ops)]
-fn registers_of_a_service_are_neither_read_nor_written(cx: &Cx<'_>) -> Outcome {
+fn registers_of_a_service_are_neither_read_nor_written(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (cap, object, t) = thread(rig, State::Stopped)?;
         let here = cx.machine.isa() as u64;
@@ -74,7 +74,7 @@ fn registers_of_a_service_are_neither_read_nor_written(cx: &Cx<'_>) -> Outcome {
 
 /// A thread within an invocation goes on where it was, on another CPU perhaps, but on no other node.
 #[ktest(ops)]
-fn services_are_not_taken_to_other_nodes(cx: &Cx<'_>) -> Outcome {
+fn services_are_not_taken_to_other_nodes(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (cap, object, t) = thread(rig, State::Stopped)?;
         t.depth.store(1, RELAXED);
@@ -90,7 +90,7 @@ fn services_are_not_taken_to_other_nodes(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn threads_go_on_where_their_component_may_run(cx: &Cx<'_>) -> Outcome {
+fn threads_go_on_where_their_component_may_run(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (cap, object, t) = thread(rig, State::Stopped)?;
         let here = cx.node.id();
@@ -116,7 +116,7 @@ fn threads_go_on_where_their_component_may_run(cx: &Cx<'_>) -> Outcome {
 
 /// `StartCpu` takes no thread that `Resume` would refuse.
 #[ktest(ops)]
-fn cpus_are_not_started_with_threads_that_cannot_go_on_there(cx: &Cx<'_>) -> Outcome {
+fn cpus_are_not_started_with_threads_that_cannot_go_on_there(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let h = hardware(rig)?;
         let isa = cx.machine.isa();
@@ -153,7 +153,7 @@ fn cpus_are_not_started_with_threads_that_cannot_go_on_there(cx: &Cx<'_>) -> Out
 }
 
 #[ktest(ops)]
-fn an_id_belongs_to_one_live_thread(cx: &Cx<'_>) -> Outcome {
+fn an_id_belongs_to_one_live_thread(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let c = n(rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?);
         let all = n(rig.thread_ids()?);
@@ -185,7 +185,7 @@ fn an_id_belongs_to_one_live_thread(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn ids_are_given_by_those_who_have_them(cx: &Cx<'_>) -> Outcome {
+fn ids_are_given_by_those_who_have_them(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let c = n(rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?);
         let (t, object) = rig.new_cap(ObjectKind::Thread)?;
@@ -213,7 +213,7 @@ fn ids_are_given_by_those_who_have_them(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn schedulers_hear_of_threads_at_all_their_lines_or_at_none(cx: &Cx<'_>) -> Outcome {
+fn schedulers_hear_of_threads_at_all_their_lines_or_at_none(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let c = n(rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?);
         let ids = n(rig.thread_ids()?) << 32;
@@ -235,16 +235,25 @@ fn schedulers_hear_of_threads_at_all_their_lines_or_at_none(cx: &Cx<'_>) -> Outc
 }
 
 #[ktest(ops)]
-fn nobody_is_more_urgent_than_the_dispatcher(cx: &Cx<'_>) -> Outcome {
+fn nobody_is_more_urgent_than_the_dispatcher(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (a, _, first) = thread(rig, State::Ready)?;
         let (b, _, second) = thread(rig, State::Ready)?;
-        gives!(rig.call(a, DISPATCH, &[5 << 56, 0]), Ok(After::Switched));
+        gives!(
+            rig.call(a, DISPATCH, &[5 << 56, 0]),
+            Ok(OpOutcome::Switched)
+        );
         gives!(first.priority.load(RELAXED), 5);
-        gives!(rig.call(b, DISPATCH, &[255 << 56, 0]), Ok(After::Switched));
+        gives!(
+            rig.call(b, DISPATCH, &[255 << 56, 0]),
+            Ok(OpOutcome::Switched)
+        );
         gives!(second.priority.load(RELAXED), 5);
-        gives!(rig.call(b, YIELD, &[]), Ok(After::Switched));
-        gives!(rig.call(b, DISPATCH, &[3 << 56, 0]), Ok(After::Switched));
+        gives!(rig.call(b, YIELD, &[]), Ok(OpOutcome::Switched));
+        gives!(
+            rig.call(b, DISPATCH, &[3 << 56, 0]),
+            Ok(OpOutcome::Switched)
+        );
         gives!(second.priority.load(RELAXED), 3);
         Ok(None)
     })
@@ -259,28 +268,31 @@ fn budgets(rig: &Rig<'_>, ns: u64) -> Result<(CapIndex, &'static Budgets), Stop>
 
 /// Time that a thread may use is in no budget while it runs, and what it has not used comes back.
 #[ktest(ops)]
-fn time_in_use_is_nobody_elses(cx: &Cx<'_>) -> Outcome {
+fn time_in_use_is_nobody_elses(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let all = 50_000_000_000;
         let (time, w) = budgets(rig, all)?;
         let (other, _) = budgets(rig, 0)?;
         let (a, ..) = thread(rig, State::Ready)?;
         let (b, object, _) = thread(rig, State::Ready)?;
-        gives!(rig.call(a, DISPATCH, &[0, n(time)]), Ok(After::Switched));
+        gives!(
+            rig.call(a, DISPATCH, &[0, n(time)]),
+            Ok(OpOutcome::Switched)
+        );
         gives!(w.left[0].load(RELAXED), 0);
         gives!(rig.sys(time, TRANSFER, &[n(other), 1]), Err(Error::NoTime));
         gives!(rig.call(b, DISPATCH, &[0, n(time)]), Err(Error::NoTime));
         gives!(rig.state(object), Some(State::Ready));
-        gives!(rig.call(a, YIELD, &[]), Ok(After::Switched));
+        gives!(rig.call(a, YIELD, &[]), Ok(OpOutcome::Switched));
         let left = w.left[0].load(RELAXED);
         ensure!(left > 0 && left < all, "{left} ns are left");
         // A slice reserves no more than it can use.
         gives!(
             rig.call(a, DISPATCH, &[1_000, n(time)]),
-            Ok(After::Switched)
+            Ok(OpOutcome::Switched)
         );
         gives!(w.left[0].load(RELAXED), left - 1_000);
-        gives!(rig.call(a, YIELD, &[]), Ok(After::Switched));
+        gives!(rig.call(a, YIELD, &[]), Ok(OpOutcome::Switched));
         ensure!(w.left[0].load(RELAXED) <= left, "time was made");
         Ok(None)
     })
@@ -288,14 +300,17 @@ fn time_in_use_is_nobody_elses(cx: &Cx<'_>) -> Outcome {
 
 /// What a thread runs beyond its budget is paid for by the next dispatch on that.
 #[ktest(ops)]
-fn time_that_was_overdrawn_is_paid_for(cx: &Cx<'_>) -> Outcome {
+fn time_that_was_overdrawn_is_paid_for(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (time, w) = budgets(rig, 10)?;
         let (a, object, _) = thread(rig, State::Ready)?;
-        gives!(rig.call(a, DISPATCH, &[0, n(time)]), Ok(After::Switched));
+        gives!(
+            rig.call(a, DISPATCH, &[0, n(time)]),
+            Ok(OpOutcome::Switched)
+        );
         let until = cx.machine.fused_ns() + 5_000;
         while cx.machine.fused_ns() < until {}
-        gives!(rig.call(a, YIELD, &[]), Ok(After::Switched));
+        gives!(rig.call(a, YIELD, &[]), Ok(OpOutcome::Switched));
         gives!(w.left[0].load(RELAXED), 0);
         let debt = w.debt[0].load(RELAXED);
         ensure!(debt >= 4_990, "{debt} ns are owed");
@@ -305,7 +320,10 @@ fn time_that_was_overdrawn_is_paid_for(cx: &Cx<'_>) -> Outcome {
         gives!(w.left[0].load(RELAXED), 0);
         gives!(w.debt[0].load(RELAXED), debt - 1_000);
         w.left[0].store(debt, RELAXED);
-        gives!(rig.call(a, DISPATCH, &[0, n(time)]), Ok(After::Switched));
+        gives!(
+            rig.call(a, DISPATCH, &[0, n(time)]),
+            Ok(OpOutcome::Switched)
+        );
         gives!(w.debt[0].load(RELAXED), 0);
         ensure!(rig.runs(object), "it does not run");
         Ok(None)
@@ -314,7 +332,7 @@ fn time_that_was_overdrawn_is_paid_for(cx: &Cx<'_>) -> Outcome {
 
 /// Of two dispatches of one thread on different budgets, the one that is refused pays nothing.
 #[ktest(ops)]
-fn refused_dispatches_cost_nothing(cx: &Cx<'_>) -> Outcome {
+fn refused_dispatches_cost_nothing(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (time, w) = budgets(rig, 70_000)?;
         for state in [State::Running, State::Blocked, State::Stopped] {

@@ -23,7 +23,7 @@ use dyad_shm::PhysAddr;
 use dyad_shm::frame::WeakRef;
 
 use super::rig::{self, Rig, behind};
-use super::{Cx, Outcome, Stop, ensure, gives, ktest, spaces};
+use super::{Outcome, Stop, TestCtx, ensure, gives, ktest, spaces};
 use dyad_machine::platform::FaultKind;
 use dyad_space::mapping::page;
 
@@ -64,7 +64,7 @@ fn shown(rig: &Rig<'_>, space: WeakRef, isa: Isa, va: u64) -> Option<PhysAddr> {
 }
 
 #[ktest(ops)]
-fn no_page_behind_those_of_a_capability_is_mapped(cx: &Cx<'_>) -> Outcome {
+fn no_page_behind_those_of_a_capability_is_mapped(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         spaces::furnish(rig, rig.space)?;
         let isa = cx.machine.isa();
@@ -95,7 +95,7 @@ fn no_page_behind_those_of_a_capability_is_mapped(cx: &Cx<'_>) -> Outcome {
 
 /// The fast path is for pages of 4 KiB: what is asked for at another level is not one.
 #[ktest(ops)]
-fn pages_at_other_levels_are_not_those_of_the_last(cx: &Cx<'_>) -> Outcome {
+fn pages_at_other_levels_are_not_those_of_the_last(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         spaces::furnish(rig, rig.space)?;
         let space = rig.cap(ObjectKind::Space, rig.space, Rights::ALL)?;
@@ -124,7 +124,7 @@ fn pages_at_other_levels_are_not_those_of_the_last(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn no_frame_behind_those_of_a_capability_is_retyped(cx: &Cx<'_>) -> Outcome {
+fn no_frame_behind_those_of_a_capability_is_retyped(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let four = rig.take(Order::new(2).ok_or(Error::Corrupt)?, None)?.frame;
         for block in [four, four, behind(four, 2)?] {
@@ -160,7 +160,7 @@ fn no_frame_behind_those_of_a_capability_is_retyped(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn pages_32_mib_apart_are_each_in_their_own_table(cx: &Cx<'_>) -> Outcome {
+fn pages_32_mib_apart_are_each_in_their_own_table(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let isa = cx.machine.isa();
         spaces::furnish(rig, rig.space)?;
@@ -201,7 +201,7 @@ fn pages_32_mib_apart_are_each_in_their_own_table(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn regions_32_mib_apart_are_each_themselves(cx: &Cx<'_>) -> Outcome {
+fn regions_32_mib_apart_are_each_themselves(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let isa = cx.machine.isa();
         spaces::furnish(rig, rig.space)?;
@@ -232,7 +232,7 @@ fn regions_32_mib_apart_are_each_themselves(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn indices_1024_apart_are_each_a_slot_of_their_own(cx: &Cx<'_>) -> Outcome {
+fn indices_1024_apart_are_each_a_slot_of_their_own(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (_, other, _) = rig.other_component()?;
         let far = rig.object(ObjectKind::CaptblLeaf)?;
@@ -281,7 +281,7 @@ fn indices_1024_apart_are_each_a_slot_of_their_own(cx: &Cx<'_>) -> Outcome {
 
 /// The fast path of giving up does not look into objects: those that have to be looked into do not go by it.
 #[ktest(ops)]
-fn threads_that_run_are_not_given_up_by_cached_capabilities(cx: &Cx<'_>) -> Outcome {
+fn threads_that_run_are_not_given_up_by_cached_capabilities(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (memory, frame) = rig.raw()?;
         let make = [0, ObjectKind::Thread as u64];
@@ -301,7 +301,7 @@ fn threads_that_run_are_not_given_up_by_cached_capabilities(cx: &Cx<'_>) -> Outc
 }
 
 #[ktest(ops)]
-fn the_first_leaf_is_not_the_one_1024_indices_behind_it(cx: &Cx<'_>) -> Outcome {
+fn the_first_leaf_is_not_the_one_1024_indices_behind_it(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let far = rig.object(ObjectKind::CaptblLeaf)?;
         rig.hang(LEAVES_APART / LEAF_SLOTS, far)?;
@@ -333,7 +333,7 @@ fn holds(rig: &Rig<'_>, leaf: WeakRef, at: u32) -> Result<bool, Stop> {
 }
 
 #[ktest(ops)]
-fn capabilities_64_apart_are_each_themselves(cx: &Cx<'_>) -> Outcome {
+fn capabilities_64_apart_are_each_themselves(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let leaf = rig.object(ObjectKind::CaptblLeaf)?;
         rig.hang(1, leaf)?;
@@ -376,7 +376,7 @@ fn capabilities_64_apart_are_each_themselves(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn executable_pages_are_not_shown_to_the_other_isa(cx: &Cx<'_>) -> Outcome {
+fn executable_pages_are_not_shown_to_the_other_isa(cx: &TestCtx<'_>) -> Outcome {
     let isa = cx.machine.isa();
     let Some(other) = cx.node.isas().find(|&i| i != isa) else {
         return Ok(None);
@@ -401,7 +401,7 @@ fn executable_pages_are_not_shown_to_the_other_isa(cx: &Cx<'_>) -> Outcome {
                     "it is shown"
                 );
             }
-            rig.k.local.views.forget();
+            rig.k.local.cache.forget();
         }
         ensure!(
             fault(0, FaultKind::Read).is_ok(),
@@ -416,7 +416,7 @@ fn executable_pages_are_not_shown_to_the_other_isa(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn executable_pages_do_not_become_writable(cx: &Cx<'_>) -> Outcome {
+fn executable_pages_do_not_become_writable(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let isa = cx.machine.isa();
         spaces::furnish(rig, rig.space)?;

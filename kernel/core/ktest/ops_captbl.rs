@@ -7,7 +7,7 @@ use dyad_abi::cap::{
 use dyad_retype::{Order, Use};
 
 use super::rig::{self, Rig, all_but, needs_its_right, only};
-use super::{Cx, Outcome, ensure, gives, ktest};
+use super::{Outcome, TestCtx, ensure, gives, ktest};
 
 const INTROSPECT: u32 = dyad_abi::cap::INTROSPECT;
 const COPY_IN: u32 = CaptblOp::CopyIn as u32;
@@ -32,7 +32,7 @@ fn guard(liveness: CapIndex, entry: u32) -> u64 {
 }
 
 #[ktest(ops)]
-fn copies_permit_no_more_than_their_source(cx: &Cx<'_>) -> Outcome {
+fn copies_permit_no_more_than_their_source(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let object = rig.object(ObjectKind::Time)?;
@@ -54,7 +54,7 @@ fn copies_permit_no_more_than_their_source(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn rights_that_a_copy_has_lost_do_not_come_back(cx: &Cx<'_>) -> Outcome {
+fn rights_that_a_copy_has_lost_do_not_come_back(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let object = rig.object(ObjectKind::Time)?;
@@ -76,7 +76,7 @@ fn rights_that_a_copy_has_lost_do_not_come_back(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn copies_need_the_right_to_copy_and_a_living_source(cx: &Cx<'_>) -> Outcome {
+fn copies_need_the_right_to_copy_and_a_living_source(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let object = rig.object(ObjectKind::Time)?;
@@ -96,7 +96,7 @@ fn copies_need_the_right_to_copy_and_a_living_source(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn copies_go_into_free_slots_only(cx: &Cx<'_>) -> Outcome {
+fn copies_go_into_free_slots_only(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let leaf = rig.cap(ObjectKind::CaptblLeaf, rig.leaf, Rights::ALL)?;
@@ -116,7 +116,7 @@ fn copies_go_into_free_slots_only(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn copies_can_be_narrowed_and_never_widened(cx: &Cx<'_>) -> Outcome {
+fn copies_can_be_narrowed_and_never_widened(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let frame = rig.take(Order::new(3).unwrap_or(Order::FRAME), None)?.frame;
@@ -171,7 +171,7 @@ fn copies_can_be_narrowed_and_never_widened(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn deactivated_capabilities_are_gone_and_their_slots_rest(cx: &Cx<'_>) -> Outcome {
+fn deactivated_capabilities_are_gone_and_their_slots_rest(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let (cap, _) = rig.new_cap(ObjectKind::Time)?;
@@ -193,7 +193,7 @@ fn deactivated_capabilities_are_gone_and_their_slots_rest(cx: &Cx<'_>) -> Outcom
 }
 
 #[ktest(ops)]
-fn leaves_hang_into_roots_and_come_out(cx: &Cx<'_>) -> Outcome {
+fn leaves_hang_into_roots_and_come_out(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let (leaf, object) = rig.new_cap(ObjectKind::CaptblLeaf)?;
@@ -215,7 +215,7 @@ fn leaves_hang_into_roots_and_come_out(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn cons_refuses_what_is_no_leaf_and_where_one_is(cx: &Cx<'_>) -> Outcome {
+fn cons_refuses_what_is_no_leaf_and_where_one_is(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let (leaf, object) = rig.new_cap(ObjectKind::CaptblLeaf)?;
@@ -240,7 +240,7 @@ fn cons_refuses_what_is_no_leaf_and_where_one_is(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn decons_refuses_where_no_leaf_is(cx: &Cx<'_>) -> Outcome {
+fn decons_refuses_where_no_leaf_is(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let (leaf, _) = rig.new_cap(ObjectKind::CaptblLeaf)?;
@@ -253,7 +253,7 @@ fn decons_refuses_where_no_leaf_is(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn read_tells_what_introspect_would(cx: &Cx<'_>) -> Outcome {
+fn read_tells_what_introspect_would(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         for kind in [ObjectKind::Time, ObjectKind::CaptblLeaf, ObjectKind::Space] {
@@ -272,7 +272,7 @@ fn read_tells_what_introspect_would(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn operations_on_tables_need_their_rights(cx: &Cx<'_>) -> Outcome {
+fn operations_on_tables_need_their_rights(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let of = (CapType::Captbl, Some(rig.root), [1, 0, 0]);
         for op in [COPY_IN, DEACTIVATE, CONS, DECONS, READ] {
@@ -286,7 +286,7 @@ fn operations_on_tables_need_their_rights(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn introspection_needs_its_right_and_tells_no_more(cx: &Cx<'_>) -> Outcome {
+fn introspection_needs_its_right_and_tells_no_more(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let object = rig.object(ObjectKind::Thread)?;
         let blind = rig.cap(ObjectKind::Thread, object, all_but(INTROSPECT))?;
@@ -299,7 +299,7 @@ fn introspection_needs_its_right_and_tells_no_more(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn capabilities_of_other_types_are_refused_as_operands(cx: &Cx<'_>) -> Outcome {
+fn capabilities_of_other_types_are_refused_as_operands(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         // Operation 1 of another type is not carried out on what looks like a table.
         let fakes = [
@@ -320,7 +320,7 @@ fn capabilities_of_other_types_are_refused_as_operands(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn revocation_kills_all_copies_and_nothing_else(cx: &Cx<'_>) -> Outcome {
+fn revocation_kills_all_copies_and_nothing_else(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let (live, _) = rig.new_cap(ObjectKind::Liveness)?;
@@ -357,7 +357,7 @@ fn revocation_kills_all_copies_and_nothing_else(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn capabilities_die_with_the_frame_of_their_guard(cx: &Cx<'_>) -> Outcome {
+fn capabilities_die_with_the_frame_of_their_guard(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let (live, object) = rig.new_cap(ObjectKind::Liveness)?;
@@ -373,7 +373,7 @@ fn capabilities_die_with_the_frame_of_their_guard(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn guards_are_given_by_whoever_may_and_only_once(cx: &Cx<'_>) -> Outcome {
+fn guards_are_given_by_whoever_may_and_only_once(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let (live, object) = rig.new_cap(ObjectKind::Liveness)?;
@@ -409,7 +409,7 @@ fn guards_are_given_by_whoever_may_and_only_once(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn revocation_needs_its_right_and_an_entry(cx: &Cx<'_>) -> Outcome {
+fn revocation_needs_its_right_and_an_entry(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let object = rig.object(ObjectKind::Liveness)?;
         let of = (CapType::Liveness, Some(object), [0, 512, 0]);
@@ -435,7 +435,7 @@ fn revocation_needs_its_right_and_an_entry(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn frame_capabilities_die_with_their_block(cx: &Cx<'_>) -> Outcome {
+fn frame_capabilities_die_with_their_block(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let user = rig.take(Order::FRAME, Some(Use::User))?;
         let cap = rig.put(CapType::Frame, Rights::ALL, Some(user), [0, 1, 0])?;

@@ -13,7 +13,7 @@ use dyad_captbl::{Contents, SlotPlace};
 use dyad_shm::frame::WeakRef;
 
 use super::rig::{self, Rig, all_but, needs_its_right};
-use super::{Cx, Outcome, Stop, ensure, gives, ktest, spaces};
+use super::{Outcome, Stop, TestCtx, ensure, gives, ktest, spaces};
 use crate::syscall::slowpath::{ENTER, FastReturn};
 use dyad_machine::platform::{FaultKind, UserFault};
 use dyad_object::thread::State;
@@ -81,7 +81,7 @@ fn put_there(rig: &Rig<'_>, leaf: WeakRef, at: u32, ty: CapType, object: WeakRef
 }
 
 #[ktest(ops)]
-fn components_consist_of_a_root_and_a_space(cx: &Cx<'_>) -> Outcome {
+fn components_consist_of_a_root_and_a_space(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (c, _) = rig.new_cap(ObjectKind::Component)?;
         let table = rig.table()?;
@@ -111,7 +111,7 @@ fn components_consist_of_a_root_and_a_space(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn configure_refuses_parts_that_are_gone(cx: &Cx<'_>) -> Outcome {
+fn configure_refuses_parts_that_are_gone(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (c, _) = rig.new_cap(ObjectKind::Component)?;
         let (table, root) = rig.new_cap(ObjectKind::CaptblRoot)?;
@@ -125,7 +125,7 @@ fn configure_refuses_parts_that_are_gone(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn operations_on_components_need_their_rights(cx: &Cx<'_>) -> Outcome {
+fn operations_on_components_need_their_rights(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let of = (CapType::Component, Some(rig.component), [0; 3]);
         for &op in ComponentOp::ALL {
@@ -137,7 +137,7 @@ fn operations_on_components_need_their_rights(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn homes_are_nodes_of_the_system(cx: &Cx<'_>) -> Outcome {
+fn homes_are_nodes_of_the_system(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (c, _) = rig.new_cap(ObjectKind::Component)?;
         let all = (1 << cx.node.params.node_count) - 1;
@@ -152,7 +152,7 @@ fn homes_are_nodes_of_the_system(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn invocation_endpoints_have_user_addresses(cx: &Cx<'_>) -> Outcome {
+fn invocation_endpoints_have_user_addresses(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let c = rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?;
@@ -175,7 +175,7 @@ fn invocation_endpoints_have_user_addresses(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn invocation_enters_the_callee_and_return_comes_back(cx: &Cx<'_>) -> Outcome {
+fn invocation_enters_the_callee_and_return_comes_back(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         rig.rooted()?;
         place(rig)?;
@@ -197,7 +197,7 @@ fn invocation_enters_the_callee_and_return_comes_back(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn callees_use_their_own_capabilities(cx: &Cx<'_>) -> Outcome {
+fn callees_use_their_own_capabilities(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         rig.rooted()?;
         place(rig)?;
@@ -222,7 +222,7 @@ fn callees_use_their_own_capabilities(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn invocation_refuses_what_is_no_endpoint(cx: &Cx<'_>) -> Outcome {
+fn invocation_refuses_what_is_no_endpoint(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         rig.rooted()?;
         place(rig)?;
@@ -251,7 +251,7 @@ fn invocation_refuses_what_is_no_endpoint(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn invocation_by_a_guarded_endpoint_ends_with_its_revocation(cx: &Cx<'_>) -> Outcome {
+fn invocation_by_a_guarded_endpoint_ends_with_its_revocation(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         rig.rooted()?;
         place(rig)?;
@@ -271,7 +271,7 @@ fn invocation_by_a_guarded_endpoint_ends_with_its_revocation(cx: &Cx<'_>) -> Out
 }
 
 #[ktest(ops)]
-fn invocations_nest_to_a_bound(cx: &Cx<'_>) -> Outcome {
+fn invocations_nest_to_a_bound(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         rig.rooted()?;
         place(rig)?;
@@ -294,7 +294,7 @@ fn invocations_nest_to_a_bound(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn return_to_a_component_that_is_gone_leads_one_further_out(cx: &Cx<'_>) -> Outcome {
+fn return_to_a_component_that_is_gone_leads_one_further_out(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         rig.rooted()?;
         place(rig)?;
@@ -320,7 +320,7 @@ fn return_to_a_component_that_is_gone_leads_one_further_out(cx: &Cx<'_>) -> Outc
 /// A caller takes its page table away while a callee works for it. The callee must not go on with
 /// the caller's capabilities.
 #[ktest(ops)]
-fn return_that_fails_leaves_the_callee_its_own_table(cx: &Cx<'_>) -> Outcome {
+fn return_that_fails_leaves_the_callee_its_own_table(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         rig.rooted()?;
         place(rig)?;
@@ -367,7 +367,7 @@ fn handled(rig: &Rig<'_>) -> Result<(WeakRef, WeakRef), Stop> {
 }
 
 #[ktest(ops)]
-fn faults_go_to_the_handler_and_all_registers_come_back(cx: &Cx<'_>) -> Outcome {
+fn faults_go_to_the_handler_and_all_registers_come_back(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (handler, root) = handled(rig)?;
         let t = rig.as_thread(rig.thread)?;
@@ -412,7 +412,7 @@ fn faults_go_to_the_handler_and_all_registers_come_back(cx: &Cx<'_>) -> Outcome 
 
 /// The thread can be resumed by its owner; it must not go on in the handler's component.
 #[ktest(ops)]
-fn threads_that_the_handler_ends_are_out_of_its_component(cx: &Cx<'_>) -> Outcome {
+fn threads_that_the_handler_ends_are_out_of_its_component(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         handled(rig)?;
         let t = rig.as_thread(rig.thread)?;
@@ -435,7 +435,7 @@ fn threads_that_the_handler_ends_are_out_of_its_component(cx: &Cx<'_>) -> Outcom
 /// The faulting component is gone when its handler has done its work: the thread ends, and none
 /// of its registers get into the handler's component.
 #[ktest(ops)]
-fn threads_whose_component_is_gone_end_with_their_fault(cx: &Cx<'_>) -> Outcome {
+fn threads_whose_component_is_gone_end_with_their_fault(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (handler, _) = handled(rig)?;
         let t = rig.as_thread(rig.thread)?;
@@ -461,7 +461,7 @@ fn threads_whose_component_is_gone_end_with_their_fault(cx: &Cx<'_>) -> Outcome 
 }
 
 #[ktest(ops)]
-fn faults_without_a_handler_and_faults_of_handlers_are_not_handled(cx: &Cx<'_>) -> Outcome {
+fn faults_without_a_handler_and_faults_of_handlers_are_not_handled(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         rig.rooted()?;
         place(rig)?;
@@ -484,7 +484,7 @@ fn faults_without_a_handler_and_faults_of_handlers_are_not_handled(cx: &Cx<'_>) 
 
 /// A CPU that has handled a fault remembers where faults go; the next one goes where they go now.
 #[ktest(ops)]
-fn faults_go_to_the_handler_that_there_is_now(cx: &Cx<'_>) -> Outcome {
+fn faults_go_to_the_handler_that_there_is_now(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (first, _) = handled(rig)?;
         let t = rig.as_thread(rig.thread)?;
@@ -509,7 +509,7 @@ fn faults_go_to_the_handler_that_there_is_now(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn fault_handlers_are_endpoints_that_may_be_invoked(cx: &Cx<'_>) -> Outcome {
+fn fault_handlers_are_endpoints_that_may_be_invoked(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let c = rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?;
         let handler = |cap: u64| rig.sys(c, HANDLER, &[cap]);

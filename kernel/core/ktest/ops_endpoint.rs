@@ -11,8 +11,8 @@ use dyad_abi::service::scheduler_line;
 use dyad_shm::frame::WeakRef;
 
 use super::rig::{self, Rig, all_but, needs_its_right};
-use super::{Cx, Outcome, Stop, ensure, gives, ktest};
-use crate::sched::dispatch::After;
+use super::{Outcome, Stop, TestCtx, ensure, gives, ktest};
+use crate::sched::dispatch::OpOutcome;
 use dyad_object::endpoint::Endpoints;
 use dyad_object::find;
 use dyad_object::thread::State;
@@ -67,16 +67,16 @@ fn waiting(
 ) -> Result<(CapIndex, WeakRef), Stop> {
     let (cap, t) = thread(rig, ends, tag)?;
     let run = rig.call(cap, DISPATCH, &[priority << 56, 0]);
-    gives!(run, Ok(After::Switched));
+    gives!(run, Ok(OpOutcome::Switched));
     let wait = rig.call(at, RECEIVE, &[line, LATE]);
-    gives!(wait, Ok(After::Switched));
+    gives!(wait, Ok(OpOutcome::Switched));
     gives!(rig.state(t), Some(State::Blocked));
     ensure!(rig.runs(rig.thread), "the dispatcher does not go on");
     Ok((cap, t))
 }
 
 #[ktest(ops)]
-fn bits_that_are_sent_are_received_once_and_together(cx: &Cx<'_>) -> Outcome {
+fn bits_that_are_sent_are_received_once_and_together(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (ends, object) = endpoints(rig)?;
         let a = sender(rig, object, 3, 0b01)?;
@@ -94,7 +94,7 @@ fn bits_that_are_sent_are_received_once_and_together(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn endpoints_are_reached_by_number_within_the_capability(cx: &Cx<'_>) -> Outcome {
+fn endpoints_are_reached_by_number_within_the_capability(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (ends, object) = endpoints(rig)?;
         let part = rig.put(CapType::Receive, Rights::ALL, Some(object), [10, 4, 0])?;
@@ -112,7 +112,7 @@ fn endpoints_are_reached_by_number_within_the_capability(cx: &Cx<'_>) -> Outcome
 }
 
 #[ktest(ops)]
-fn sending_ends_are_made_for_one_endpoint_with_some_bits(cx: &Cx<'_>) -> Outcome {
+fn sending_ends_are_made_for_one_endpoint_with_some_bits(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let (ends, _) = endpoints(rig)?;
@@ -133,7 +133,7 @@ fn sending_ends_are_made_for_one_endpoint_with_some_bits(cx: &Cx<'_>) -> Outcome
 }
 
 #[ktest(ops)]
-fn operations_on_endpoints_need_their_rights(cx: &Cx<'_>) -> Outcome {
+fn operations_on_endpoints_need_their_rights(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let object = rig.object(ObjectKind::Endpoints)?;
         let of = (CapType::Receive, Some(object), [0, 64, 0]);
@@ -152,7 +152,7 @@ fn operations_on_endpoints_need_their_rights(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn endpoints_that_are_gone_take_nothing(cx: &Cx<'_>) -> Outcome {
+fn endpoints_that_are_gone_take_nothing(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (ends, object) = endpoints(rig)?;
         let to = sender(rig, object, 0, 1)?;
@@ -166,7 +166,7 @@ fn endpoints_that_are_gone_take_nothing(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn endpoints_are_bound_to_cpus_that_there_are(cx: &Cx<'_>) -> Outcome {
+fn endpoints_are_bound_to_cpus_that_there_are(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (ends, _) = endpoints(rig)?;
         let nodes = cx.node.params.node_count as u64;
@@ -184,7 +184,7 @@ fn endpoints_are_bound_to_cpus_that_there_are(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn waiting_threads_leave_the_cpu_to_their_dispatcher(cx: &Cx<'_>) -> Outcome {
+fn waiting_threads_leave_the_cpu_to_their_dispatcher(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (ends, object) = endpoints(rig)?;
         waiting(rig, object, (7, 1), (ends, 20))?;
@@ -198,25 +198,28 @@ fn waiting_threads_leave_the_cpu_to_their_dispatcher(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn what_is_there_is_received_without_waiting(cx: &Cx<'_>) -> Outcome {
+fn what_is_there_is_received_without_waiting(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (ends, object) = endpoints(rig)?;
         let to = sender(rig, object, 20, 4)?;
         gives!(rig.sys(to, SEND, &[]), Ok(0));
-        gives!(rig.call(ends, RECEIVE, &[20, LATE]), Ok(After::Value(4)));
+        gives!(
+            rig.call(ends, RECEIVE, &[20, LATE]),
+            Ok(OpOutcome::Value(4))
+        );
         gives!(rig.state(rig.thread), Some(State::Running));
         Ok(None)
     })
 }
 
 #[ktest(ops)]
-fn messages_wake_who_waits_and_tell_the_scheduler(cx: &Cx<'_>) -> Outcome {
+fn messages_wake_who_waits_and_tell_the_scheduler(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (ends, object) = endpoints(rig)?;
         let (_, t) = waiting(rig, object, (0x77, 0), (ends, 20))?;
         let to = sender(rig, object, 20, 4)?;
         // No more urgent than the sender: the sender goes on.
-        gives!(rig.call(to, SEND, &[]), Ok(After::Value(0)));
+        gives!(rig.call(to, SEND, &[]), Ok(OpOutcome::Value(0)));
         ensure!(rig.runs(rig.thread), "the sender does not go on");
         gives!(rig.state(t), Some(State::Ready));
         let event = rig.sys(ends, RECEIVE, &[mine(rig), NOW])?;
@@ -236,7 +239,7 @@ fn messages_wake_who_waits_and_tell_the_scheduler(cx: &Cx<'_>) -> Outcome {
 
 /// The same by a capability that this CPU remembers, which goes a shorter way if nobody waits.
 #[ktest(ops)]
-fn known_sending_ends_wake_who_waits(cx: &Cx<'_>) -> Outcome {
+fn known_sending_ends_wake_who_waits(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (ends, object) = endpoints(rig)?;
         let to = sender(rig, object, 20, 4)?;
@@ -256,7 +259,7 @@ fn known_sending_ends_wake_who_waits(cx: &Cx<'_>) -> Outcome {
 
 /// A receiving end that this CPU remembers is for its endpoints, and not for their neighbours.
 #[ktest(ops)]
-fn known_receiving_ends_are_for_their_endpoints(cx: &Cx<'_>) -> Outcome {
+fn known_receiving_ends_are_for_their_endpoints(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (_, object) = endpoints(rig)?;
         let part = rig.put(CapType::Receive, Rights::ALL, Some(object), [20, 2, 0])?;
@@ -274,15 +277,18 @@ fn known_receiving_ends_are_for_their_endpoints(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn messages_to_a_more_urgent_thread_switch_to_it(cx: &Cx<'_>) -> Outcome {
+fn messages_to_a_more_urgent_thread_switch_to_it(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (ends, object) = endpoints(rig)?;
         let (_, urgent) = waiting(rig, object, (1, 9), (ends, 20))?;
         // The sender is dispatched, too: schedulers themselves are not switched away from.
         let (cap, other) = thread(rig, object, 2)?;
-        gives!(rig.call(cap, DISPATCH, &[3 << 56, 0]), Ok(After::Switched));
+        gives!(
+            rig.call(cap, DISPATCH, &[3 << 56, 0]),
+            Ok(OpOutcome::Switched)
+        );
         let to = sender(rig, object, 20, 4)?;
-        gives!(rig.call(to, SEND, &[]), Ok(After::Switched));
+        gives!(rig.call(to, SEND, &[]), Ok(OpOutcome::Switched));
         ensure!(rig.runs(urgent), "it does not run");
         gives!(rig.state(other), Some(State::Running));
         // It has what has come, and that is not there any more.
@@ -291,7 +297,7 @@ fn messages_to_a_more_urgent_thread_switch_to_it(cx: &Cx<'_>) -> Outcome {
         gives!(t.result_value.load(Ordering::Relaxed), 4);
         gives!(rig.sys(ends, RECEIVE, &[20, NOW]), Ok(0));
         // It waits again: the sender goes on, with its result.
-        gives!(rig.call(ends, RECEIVE, &[20, 0]), Ok(After::Switched));
+        gives!(rig.call(ends, RECEIVE, &[20, 0]), Ok(OpOutcome::Switched));
         ensure!(rig.runs(other), "the sender does not go on");
         let t = rig.as_thread(other)?;
         gives!(t.result_status.load(Ordering::Relaxed), 0);
@@ -302,33 +308,36 @@ fn messages_to_a_more_urgent_thread_switch_to_it(cx: &Cx<'_>) -> Outcome {
 /// A thread that somebody has stopped, and that waits elsewhere by now, may still be found where it
 /// was: it is woken, but what has come there is not its own.
 #[ktest(ops)]
-fn messages_stay_for_those_who_wait_there(cx: &Cx<'_>) -> Outcome {
+fn messages_stay_for_those_who_wait_there(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (ends, object) = endpoints(rig)?;
         let (_, urgent) = waiting(rig, object, (1, 9), (ends, 20))?;
         let (cap, _) = thread(rig, object, 2)?;
-        gives!(rig.call(cap, DISPATCH, &[3 << 56, 0]), Ok(After::Switched));
+        gives!(
+            rig.call(cap, DISPATCH, &[3 << 56, 0]),
+            Ok(OpOutcome::Switched)
+        );
         let t = rig.as_thread(urgent)?;
         t.waits_line.store(21, Ordering::Relaxed);
         let to = sender(rig, object, 20, 4)?;
-        gives!(rig.call(to, SEND, &[]), Ok(After::Switched));
+        gives!(rig.call(to, SEND, &[]), Ok(OpOutcome::Switched));
         ensure!(rig.runs(urgent), "it does not run");
         gives!(t.result.load(Ordering::Relaxed), 2);
         gives!(rig.sys(ends, RECEIVE, &[20, NOW]), Ok(4));
-        gives!(rig.call(ends, RECEIVE, &[21, 0]), Ok(After::Switched));
+        gives!(rig.call(ends, RECEIVE, &[21, 0]), Ok(OpOutcome::Switched));
         Ok(None)
     })
 }
 
 #[ktest(ops)]
-fn only_one_thread_waits_at_an_endpoint(cx: &Cx<'_>) -> Outcome {
+fn only_one_thread_waits_at_an_endpoint(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (ends, object) = endpoints(rig)?;
         let (_, first) = waiting(rig, object, (1, 1), (ends, 20))?;
         let (cap, second) = thread(rig, object, 2)?;
-        gives!(rig.call(cap, DISPATCH, &[0, 0]), Ok(After::Switched));
+        gives!(rig.call(cap, DISPATCH, &[0, 0]), Ok(OpOutcome::Switched));
         let is = rig.call(ends, RECEIVE, &[20, LATE]);
-        gives!(is, Ok(After::Switched));
+        gives!(is, Ok(OpOutcome::Switched));
         // It goes on, with an error as the result of its call.
         ensure!(rig.runs(second), "it waits");
         gives!(rig.state(second), Some(State::Running));
@@ -342,7 +351,7 @@ fn only_one_thread_waits_at_an_endpoint(cx: &Cx<'_>) -> Outcome {
 
 /// A thread that wants to wait and cannot has not stopped: its budget goes on being charged.
 #[ktest(ops)]
-fn who_does_not_wait_after_all_goes_on_paying(cx: &Cx<'_>) -> Outcome {
+fn who_does_not_wait_after_all_goes_on_paying(cx: &TestCtx<'_>) -> Outcome {
     const ALL: u64 = 3_600_000_000_000;
     rig::with(cx, |rig| {
         let (ends, object) = endpoints(rig)?;
@@ -352,8 +361,11 @@ fn who_does_not_wait_after_all_goes_on_paying(cx: &Cx<'_>) -> Outcome {
         budgets.left[0].store(ALL, Ordering::Relaxed);
         let (cap, t) = thread(rig, object, 2)?;
         let run = rig.call(cap, DISPATCH, &[0, time.get().into()]);
-        gives!(run, Ok(After::Switched));
-        gives!(rig.call(ends, RECEIVE, &[20, LATE]), Ok(After::Switched));
+        gives!(run, Ok(OpOutcome::Switched));
+        gives!(
+            rig.call(ends, RECEIVE, &[20, LATE]),
+            Ok(OpOutcome::Switched)
+        );
         ensure!(rig.runs(t), "it waits");
         let left = || budgets.left[0].load(Ordering::Relaxed);
         let before = left();
@@ -361,7 +373,7 @@ fn who_does_not_wait_after_all_goes_on_paying(cx: &Cx<'_>) -> Outcome {
         while cx.machine.fused_ns() < until {}
         gives!(
             rig.call(cap, ThreadOp::Yield as u32, &[]),
-            Ok(After::Switched)
+            Ok(OpOutcome::Switched)
         );
         ensure!(
             left() <= before - 2_000,
@@ -374,21 +386,27 @@ fn who_does_not_wait_after_all_goes_on_paying(cx: &Cx<'_>) -> Outcome {
 
 /// A receiver whose scheduler is gone waits all the same, and whoever sent to it goes on.
 #[ktest(ops)]
-fn senders_go_on_when_a_receiver_without_a_scheduler_waits(cx: &Cx<'_>) -> Outcome {
+fn senders_go_on_when_a_receiver_without_a_scheduler_waits(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (ends, object) = endpoints(rig)?;
         let (_, urgent) = waiting(rig, object, (1, 9), (ends, 20))?;
         let (cap, other) = thread(rig, object, 2)?;
-        gives!(rig.call(cap, DISPATCH, &[3 << 56, 0]), Ok(After::Switched));
+        gives!(
+            rig.call(cap, DISPATCH, &[3 << 56, 0]),
+            Ok(OpOutcome::Switched)
+        );
         let to = sender(rig, object, 20, 4)?;
-        gives!(rig.call(to, SEND, &[]), Ok(After::Switched));
+        gives!(rig.call(to, SEND, &[]), Ok(OpOutcome::Switched));
         ensure!(rig.runs(urgent), "it does not run");
         let (_, gone) = endpoints(rig)?;
         rig.as_thread(urgent)?
             .scheduler
             .store(gone.bits(), Ordering::Relaxed);
         crate::syscall::ops::memory::to_untyped(&rig.k, gone.frame)?;
-        gives!(rig.call(ends, RECEIVE, &[20, LATE]), Ok(After::Switched));
+        gives!(
+            rig.call(ends, RECEIVE, &[20, LATE]),
+            Ok(OpOutcome::Switched)
+        );
         ensure!(rig.runs(other), "the sender does not go on");
         gives!(rig.state(urgent), Some(State::Blocked));
         Ok(None)
@@ -396,7 +414,7 @@ fn senders_go_on_when_a_receiver_without_a_scheduler_waits(cx: &Cx<'_>) -> Outco
 }
 
 #[ktest(ops)]
-fn stopped_threads_wait_for_nothing(cx: &Cx<'_>) -> Outcome {
+fn stopped_threads_wait_for_nothing(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (ends, object) = endpoints(rig)?;
         let (cap, t) = waiting(rig, object, (1, 1), (ends, 20))?;
@@ -405,7 +423,7 @@ fn stopped_threads_wait_for_nothing(cx: &Cx<'_>) -> Outcome {
         let e: &Endpoints = find(cx.node, object, Endpoints::KIND)?;
         gives!(e.lines[20].waiter.load(Ordering::Relaxed), 0);
         let to = sender(rig, object, 20, 4)?;
-        gives!(rig.call(to, SEND, &[]), Ok(After::Value(0)));
+        gives!(rig.call(to, SEND, &[]), Ok(OpOutcome::Value(0)));
         gives!(rig.state(t), Some(State::Stopped));
         gives!(rig.sys(ends, RECEIVE, &[20, NOW]), Ok(4));
         // Its frame can be given up: nothing leads to it any more.
@@ -415,7 +433,7 @@ fn stopped_threads_wait_for_nothing(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn resume_ends_the_waiting_of_a_blocked_thread(cx: &Cx<'_>) -> Outcome {
+fn resume_ends_the_waiting_of_a_blocked_thread(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (ends, object) = endpoints(rig)?;
         let (cap, t) = waiting(rig, object, (5, 1), (ends, 20))?;
@@ -433,7 +451,7 @@ fn resume_ends_the_waiting_of_a_blocked_thread(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn threads_outlive_the_endpoint_they_wait_at(cx: &Cx<'_>) -> Outcome {
+fn threads_outlive_the_endpoint_they_wait_at(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (_, scheduler) = endpoints(rig)?;
         let (ends, object) = endpoints(rig)?;
@@ -446,14 +464,14 @@ fn threads_outlive_the_endpoint_they_wait_at(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn events_of_many_threads_are_all_told_once(cx: &Cx<'_>) -> Outcome {
+fn events_of_many_threads_are_all_told_once(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (ends, object) = endpoints(rig)?;
         let mut seen = 0u64;
         for tag in 0..10 {
             waiting(rig, object, (tag, 0), (ends, 20 + tag))?;
             let to = sender(rig, object, 20 + tag, 1)?;
-            gives!(rig.call(to, SEND, &[]), Ok(After::Value(0)));
+            gives!(rig.call(to, SEND, &[]), Ok(OpOutcome::Value(0)));
         }
         for _ in 0..10 {
             let event = rig.sys(ends, RECEIVE, &[mine(rig), NOW])?;
@@ -469,12 +487,12 @@ fn events_of_many_threads_are_all_told_once(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn threads_on_a_schedulers_list_are_not_given_up(cx: &Cx<'_>) -> Outcome {
+fn threads_on_a_schedulers_list_are_not_given_up(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (ends, object) = endpoints(rig)?;
         let (cap, t) = waiting(rig, object, (1, 0), (ends, 20))?;
         let to = sender(rig, object, 20, 4)?;
-        gives!(rig.call(to, SEND, &[]), Ok(After::Value(0)));
+        gives!(rig.call(to, SEND, &[]), Ok(OpOutcome::Value(0)));
         gives!(rig.sys(cap, STOP, &[]), Ok(0));
         let up = || crate::syscall::ops::memory::to_untyped(&rig.k, t.frame);
         gives!(up(), Err(Error::NotReady));
@@ -486,13 +504,13 @@ fn threads_on_a_schedulers_list_are_not_given_up(cx: &Cx<'_>) -> Outcome {
 
 /// Otherwise threads on them could not be given up any more.
 #[ktest(ops)]
-fn endpoints_with_threads_on_their_lists_are_not_given_up(cx: &Cx<'_>) -> Outcome {
+fn endpoints_with_threads_on_their_lists_are_not_given_up(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (ends, object) = endpoints(rig)?;
         for tag in 0..2 {
             waiting(rig, object, (tag, 0), (ends, 20 + tag))?;
             let to = sender(rig, object, 20 + tag, 4)?;
-            gives!(rig.call(to, SEND, &[]), Ok(After::Value(0)));
+            gives!(rig.call(to, SEND, &[]), Ok(OpOutcome::Value(0)));
         }
         let up = || crate::syscall::ops::memory::to_untyped(&rig.k, object.frame);
         gives!(up(), Err(Error::NotReady));
@@ -507,14 +525,14 @@ fn endpoints_with_threads_on_their_lists_are_not_given_up(cx: &Cx<'_>) -> Outcom
 }
 
 #[ktest(ops)]
-fn news_for_the_root_thread_interrupt_whom_it_has_dispatched(cx: &Cx<'_>) -> Outcome {
+fn news_for_the_root_thread_interrupt_whom_it_has_dispatched(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (_, object) = endpoints(rig)?;
         let e: &'static Endpoints = find(cx.node, object, Endpoints::KIND)?;
         let line = e.line(mine(rig))?;
         rig.k.local.root_line.set(Some((object, line)));
         let (cap, t) = thread(rig, object, 1)?;
-        gives!(rig.call(cap, DISPATCH, &[0, 0]), Ok(After::Switched));
+        gives!(rig.call(cap, DISPATCH, &[0, 0]), Ok(OpOutcome::Switched));
         cx.machine.serve_root(&rig.k);
         ensure!(rig.runs(t), "it was interrupted for nothing");
         gives!(cx.machine.post(&rig.k, object, mine(rig), 1), Ok(()));
@@ -531,7 +549,7 @@ fn news_for_the_root_thread_interrupt_whom_it_has_dispatched(cx: &Cx<'_>) -> Out
 }
 
 #[ktest(ops)]
-fn guarded_ends_are_mute_after_revocation(cx: &Cx<'_>) -> Outcome {
+fn guarded_ends_are_mute_after_revocation(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (ends, object) = endpoints(rig)?;
         let live = rig.object(ObjectKind::Liveness)?;

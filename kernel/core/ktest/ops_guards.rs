@@ -10,7 +10,7 @@ use dyad_retype::{Order, Use};
 use dyad_shm::frame::WeakRef;
 
 use super::rig::{self, Rig};
-use super::{Cx, Outcome, Stop, ensure, gives, ktest};
+use super::{Outcome, Stop, TestCtx, ensure, gives, ktest};
 
 const ENTRY: u64 = 0x4200_1000;
 const INTROSPECT: u32 = dyad_abi::cap::INTROSPECT;
@@ -45,7 +45,7 @@ fn dies(rig: &Rig<'_>, live: CapIndex, made: CapIndex) -> Outcome {
 }
 
 #[ktest(ops)]
-fn sending_ends_of_a_guarded_endpoint_are_revoked_with_it(cx: &Cx<'_>) -> Outcome {
+fn sending_ends_of_a_guarded_endpoint_are_revoked_with_it(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let object = rig.object(ObjectKind::Endpoints)?;
         let (ends, live) = lent(rig, (CapType::Receive, Some(object), [0, 64, 0]))?;
@@ -63,7 +63,7 @@ fn sending_ends_of_a_guarded_endpoint_are_revoked_with_it(cx: &Cx<'_>) -> Outcom
 }
 
 #[ktest(ops)]
-fn entry_points_of_a_guarded_component_are_revoked_with_it(cx: &Cx<'_>) -> Outcome {
+fn entry_points_of_a_guarded_component_are_revoked_with_it(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (c, live) = lent(rig, (CapType::Component, Some(rig.component), [0; 3]))?;
         let at = rig.free_slot();
@@ -76,7 +76,7 @@ fn entry_points_of_a_guarded_component_are_revoked_with_it(cx: &Cx<'_>) -> Outco
 }
 
 #[ktest(ops)]
-fn what_guarded_memory_activates_is_revoked_with_it(cx: &Cx<'_>) -> Outcome {
+fn what_guarded_memory_activates_is_revoked_with_it(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let thread = rig.object(ObjectKind::Thread)?;
@@ -94,7 +94,7 @@ fn what_guarded_memory_activates_is_revoked_with_it(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn user_blocks_are_activated_by_whom_they_belong_to_as_a_whole(cx: &Cx<'_>) -> Outcome {
+fn user_blocks_are_activated_by_whom_they_belong_to_as_a_whole(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let order = Order::new(2).ok_or(Error::Corrupt)?;
         let block = rig.take(order, Some(Use::User))?;
@@ -112,7 +112,7 @@ fn user_blocks_are_activated_by_whom_they_belong_to_as_a_whole(cx: &Cx<'_>) -> O
 }
 
 #[ktest(ops)]
-fn guarded_capabilities_are_not_kept_for_later(cx: &Cx<'_>) -> Outcome {
+fn guarded_capabilities_are_not_kept_for_later(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let c = rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?;
         let of = (CapType::Sinv, Some(rig.component), [ENTRY, 0, 0]);

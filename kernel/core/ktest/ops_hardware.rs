@@ -9,7 +9,7 @@ use dyad_abi::{Error, NodeId};
 use dyad_shm::superblock::NodeState;
 
 use super::rig::{self, Rig, all_but, needs_its_right};
-use super::{Cx, Outcome, Stop, ensure, gives, ktest, spaces};
+use super::{Outcome, Stop, TestCtx, ensure, gives, ktest, spaces};
 use dyad_object::component::Component;
 use dyad_object::find;
 use dyad_object::thread::State;
@@ -37,7 +37,7 @@ fn n(cap: CapIndex) -> u64 {
 }
 
 #[ktest(ops)]
-fn time_and_place_are_told_everywhere(cx: &Cx<'_>) -> Outcome {
+fn time_and_place_are_told_everywhere(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         for node in cx.node.all() {
             let h = hardware(rig, node)?;
@@ -57,7 +57,7 @@ fn time_and_place_are_told_everywhere(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn states_of_nodes_are_told_of_those_there_are(cx: &Cx<'_>) -> Outcome {
+fn states_of_nodes_are_told_of_those_there_are(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let h = hardware(rig, cx.node.id())?;
         for node in cx.node.all() {
@@ -76,7 +76,7 @@ fn states_of_nodes_are_told_of_those_there_are(cx: &Cx<'_>) -> Outcome {
 /// With the simulator off there is nothing to be read; with it, what is read grows as instructions are
 /// executed.
 #[ktest(ops)]
-fn counters_of_the_simulator_grow_or_are_not_there(cx: &Cx<'_>) -> Outcome {
+fn counters_of_the_simulator_grow_or_are_not_there(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let h = hardware(rig, cx.node.id())?;
         for counter in KernelCounter::ALL {
@@ -124,7 +124,7 @@ fn counters_of_the_simulator_grow_or_are_not_there(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn hardware_of_other_nodes_is_not_touched_from_here(cx: &Cx<'_>) -> Outcome {
+fn hardware_of_other_nodes_is_not_touched_from_here(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let h = hardware(rig, cx.next())?;
         for op in [FLUSH, TLB, ATTACH, WRITE, REPORT] {
@@ -135,7 +135,7 @@ fn hardware_of_other_nodes_is_not_touched_from_here(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn operations_on_hardware_need_their_rights(cx: &Cx<'_>) -> Outcome {
+fn operations_on_hardware_need_their_rights(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let of = (CapType::Hardware, None, [cx.node.id().index() as u64, 0, 0]);
         for &op in HardwareOp::ALL {
@@ -155,7 +155,7 @@ fn operations_on_hardware_need_their_rights(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn interrupts_go_to_sending_ends(cx: &Cx<'_>) -> Outcome {
+fn interrupts_go_to_sending_ends(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let h = hardware(rig, cx.node.id())?;
         let (ends, object) = rig.new_cap(ObjectKind::Endpoints)?;
@@ -187,7 +187,7 @@ fn interrupts_go_to_sending_ends(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn cpus_are_started_with_threads_that_do_not_run(cx: &Cx<'_>) -> Outcome {
+fn cpus_are_started_with_threads_that_do_not_run(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let h = hardware(rig, cx.node.id())?;
         let cpus = cx.node.params.cpus as u64;
@@ -214,7 +214,7 @@ fn cpus_are_started_with_threads_that_do_not_run(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn text_from_bad_addresses_is_not_written(cx: &Cx<'_>) -> Outcome {
+fn text_from_bad_addresses_is_not_written(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         spaces::furnish(rig, rig.space)?;
         let h = hardware(rig, cx.node.id())?;
@@ -228,7 +228,7 @@ fn text_from_bad_addresses_is_not_written(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn flush_steps_end_in_a_published_epoch(cx: &Cx<'_>) -> Outcome {
+fn flush_steps_end_in_a_published_epoch(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         rig.rooted()?;
         let h = hardware(rig, cx.node.id())?;
@@ -253,7 +253,7 @@ fn flush_steps_end_in_a_published_epoch(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn quiesced_is_asked_about_stamps(cx: &Cx<'_>) -> Outcome {
+fn quiesced_is_asked_about_stamps(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let h = hardware(rig, cx.node.id())?;
         let now = rig.k.epochs().now().get();
@@ -267,7 +267,7 @@ fn quiesced_is_asked_about_stamps(cx: &Cx<'_>) -> Outcome {
 
 /// The table that a component had before may be reused after a round: no CPU goes on with it.
 #[ktest(ops)]
-fn rounds_make_cpus_use_the_present_table_of_their_component(cx: &Cx<'_>) -> Outcome {
+fn rounds_make_cpus_use_the_present_table_of_their_component(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         rig.rooted()?;
         let root = rig.object(ObjectKind::CaptblRoot)?;
@@ -283,7 +283,7 @@ fn rounds_make_cpus_use_the_present_table_of_their_component(cx: &Cx<'_>) -> Out
 
 /// The same for address spaces that have lost their root.
 #[ktest(ops)]
-fn rounds_make_cpus_leave_spaces_without_a_root(cx: &Cx<'_>) -> Outcome {
+fn rounds_make_cpus_leave_spaces_without_a_root(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         rig.rooted()?;
         rig.round()?;
@@ -297,7 +297,7 @@ fn rounds_make_cpus_leave_spaces_without_a_root(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn rounds_make_cpus_leave_components_that_are_gone(cx: &Cx<'_>) -> Outcome {
+fn rounds_make_cpus_leave_components_that_are_gone(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         rig.rooted()?;
         crate::syscall::ops::memory::to_untyped(&rig.k, rig.component.frame)?;

@@ -1,4 +1,4 @@
-//! Operations on capabilities that a CPU remembers ([`dyad_machine::view`]): short ways permit what the
+//! Operations on capabilities that a CPU remembers ([`dyad_machine::capcache`]): short ways permit what the
 //! long ones do, and no more.
 //!
 //! Every test uses a capability first, so that it is known, and then for something that it is not
@@ -13,7 +13,7 @@ use dyad_abi::cap::{
 };
 
 use super::rig::{self, Rig, all_but};
-use super::{Cx, Outcome, Stop, ensure, gives, ktest};
+use super::{Outcome, Stop, TestCtx, ensure, gives, ktest};
 use dyad_object::component::Component;
 use dyad_object::find;
 
@@ -35,7 +35,7 @@ fn known(rig: &Rig<'_>, cap: CapIndex) -> Result<CapIndex, Stop> {
 }
 
 #[ktest(ops)]
-fn known_capabilities_permit_no_other_operation(cx: &Cx<'_>) -> Outcome {
+fn known_capabilities_permit_no_other_operation(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let time = rig.object(ObjectKind::Time)?;
         let read = TimeOp::Read as u32;
@@ -53,7 +53,7 @@ fn known_capabilities_permit_no_other_operation(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn known_operands_need_their_rights(cx: &Cx<'_>) -> Outcome {
+fn known_operands_need_their_rights(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (memory, _) = rig.raw()?;
         let kind = ObjectKind::Time as u64;
@@ -75,7 +75,7 @@ fn known_operands_need_their_rights(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn known_sources_need_the_right_to_copy(cx: &Cx<'_>) -> Outcome {
+fn known_sources_need_the_right_to_copy(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = known(rig, rig.table()?)?;
         let time = rig.object(ObjectKind::Time)?;
@@ -93,7 +93,7 @@ fn known_sources_need_the_right_to_copy(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn known_capabilities_that_are_deactivated_are_gone(cx: &Cx<'_>) -> Outcome {
+fn known_capabilities_that_are_deactivated_are_gone(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let (cap, _) = rig.new_cap(ObjectKind::Time)?;
@@ -107,7 +107,7 @@ fn known_capabilities_that_are_deactivated_are_gone(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn pages_are_writable_by_who_may_write(cx: &Cx<'_>) -> Outcome {
+fn pages_are_writable_by_who_may_write(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let space = rig.cap(ObjectKind::Space, rig.space, Rights::ALL)?;
         let user = rig.user()?;
@@ -153,7 +153,7 @@ fn pages_are_writable_by_who_may_write(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn objects_show_nothing_of_who_had_their_frame(cx: &Cx<'_>) -> Outcome {
+fn objects_show_nothing_of_who_had_their_frame(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (memory, frame) = rig.raw()?;
         let word = |i: u64| cx.node.map.word(frame.address().add(8 * i));
@@ -181,7 +181,7 @@ fn objects_show_nothing_of_who_had_their_frame(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn rounds_give_a_component_its_present_table(cx: &Cx<'_>) -> Outcome {
+fn rounds_give_a_component_its_present_table(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         rig.rooted()?;
         let root = rig.object(ObjectKind::CaptblRoot)?;

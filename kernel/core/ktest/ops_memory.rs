@@ -11,7 +11,7 @@ use dyad_shm::frame::{Epoch, FrameRef};
 use dyad_shm::{PhysAddr, PoolId};
 
 use super::rig::{self, Rig, all_but, behind, needs_its_right};
-use super::{Cx, Outcome, Stop, ensure, fail, gives, ktest, remark};
+use super::{Outcome, Stop, TestCtx, ensure, fail, gives, ktest, remark};
 use dyad_object::kinds;
 use dyad_object::thread::State;
 
@@ -45,7 +45,7 @@ fn slot(table: CapIndex, at: CapIndex) -> u64 {
 }
 
 #[ktest(ops)]
-fn retype_user_makes_a_zeroed_block_of_the_order_asked_for(cx: &Cx<'_>) -> Outcome {
+fn retype_user_makes_a_zeroed_block_of_the_order_asked_for(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (m, frame) = block(rig, 3)?;
         gives!(rig.sys(m, USER, &[0, 3]), Ok(0));
@@ -62,7 +62,7 @@ fn retype_user_makes_a_zeroed_block_of_the_order_asked_for(cx: &Cx<'_>) -> Outco
 }
 
 #[ktest(ops)]
-fn retype_user_takes_a_small_block_out_of_the_middle_of_a_large_one(cx: &Cx<'_>) -> Outcome {
+fn retype_user_takes_a_small_block_out_of_the_middle_of_a_large_one(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (m, frame) = block(rig, 4)?;
         gives!(rig.sys(m, USER, &[6, 1]), Ok(0));
@@ -78,7 +78,7 @@ fn retype_user_takes_a_small_block_out_of_the_middle_of_a_large_one(cx: &Cx<'_>)
 }
 
 #[ktest(ops)]
-fn retype_user_refuses_blocks_beyond_the_capability(cx: &Cx<'_>) -> Outcome {
+fn retype_user_refuses_blocks_beyond_the_capability(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let frame = rig.take(order(3), None)?.frame;
         let half = rig.memory(frame, 4, Rights::ALL)?;
@@ -93,7 +93,7 @@ fn retype_user_refuses_blocks_beyond_the_capability(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn retype_user_refuses_blocks_that_are_not_aligned(cx: &Cx<'_>) -> Outcome {
+fn retype_user_refuses_blocks_that_are_not_aligned(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (m, frame) = block(rig, 3)?;
         gives!(rig.sys(m, USER, &[1, 1]), Err(Error::BadArgument));
@@ -107,7 +107,7 @@ fn retype_user_refuses_blocks_that_are_not_aligned(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn retype_refuses_what_is_in_use(cx: &Cx<'_>) -> Outcome {
+fn retype_refuses_what_is_in_use(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (m, frame) = rig.raw()?;
         gives!(
@@ -124,7 +124,7 @@ fn retype_refuses_what_is_in_use(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn retype_kernel_makes_every_kind_of_object_and_its_capability(cx: &Cx<'_>) -> Outcome {
+fn retype_kernel_makes_every_kind_of_object_and_its_capability(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         for &kind in ObjectKind::ALL {
@@ -144,7 +144,7 @@ fn retype_kernel_makes_every_kind_of_object_and_its_capability(cx: &Cx<'_>) -> O
 }
 
 #[ktest(ops)]
-fn retype_kernel_refuses_kinds_that_there_are_not(cx: &Cx<'_>) -> Outcome {
+fn retype_kernel_refuses_kinds_that_there_are_not(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (m, frame) = rig.raw()?;
         for kind in [ObjectKind::ALL.len() as u64, 255, u64::MAX] {
@@ -157,7 +157,7 @@ fn retype_kernel_refuses_kinds_that_there_are_not(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn objects_of_used_frames_are_zeroed(cx: &Cx<'_>) -> Outcome {
+fn objects_of_used_frames_are_zeroed(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (m, frame) = rig.raw()?;
         let word = |i: u64| cx.node.map.word(frame.address().add(8 * i));
@@ -177,7 +177,7 @@ fn objects_of_used_frames_are_zeroed(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn retype_untyped_kills_all_capabilities_at_once(cx: &Cx<'_>) -> Outcome {
+fn retype_untyped_kills_all_capabilities_at_once(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (m, frame) = rig.raw()?;
         gives!(rig.sys(m, KERNEL, &[0, ObjectKind::Liveness as u64]), Ok(0));
@@ -202,7 +202,7 @@ fn retype_untyped_kills_all_capabilities_at_once(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn frames_given_up_are_not_used_again_before_quiescence(cx: &Cx<'_>) -> Outcome {
+fn frames_given_up_are_not_used_again_before_quiescence(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (m, _) = rig.raw()?;
         gives!(rig.sys(m, USER, &[0, 0]), Ok(0));
@@ -214,7 +214,7 @@ fn frames_given_up_are_not_used_again_before_quiescence(cx: &Cx<'_>) -> Outcome 
 }
 
 #[ktest(ops)]
-fn retype_untyped_refuses_what_is_not_in_use(cx: &Cx<'_>) -> Outcome {
+fn retype_untyped_refuses_what_is_not_in_use(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (m, frame) = block(rig, 1)?;
         gives!(rig.sys(m, UNTYPED, &[0]), Err(Error::BadArgument));
@@ -226,7 +226,7 @@ fn retype_untyped_refuses_what_is_not_in_use(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn retype_untyped_refuses_blocks_that_are_partly_others(cx: &Cx<'_>) -> Outcome {
+fn retype_untyped_refuses_blocks_that_are_partly_others(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let block = rig.take(order(2), Some(Use::User))?;
         let part = rig.memory(block.frame, 2, Rights::ALL)?;
@@ -239,7 +239,7 @@ fn retype_untyped_refuses_blocks_that_are_partly_others(cx: &Cx<'_>) -> Outcome 
 }
 
 #[ktest(ops)]
-fn retype_untyped_refuses_what_others_refer_to(cx: &Cx<'_>) -> Outcome {
+fn retype_untyped_refuses_what_others_refer_to(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         // Leaf and root hang together, the component pins root and space.
         for object in [rig.leaf, rig.root, rig.space] {
@@ -252,7 +252,7 @@ fn retype_untyped_refuses_what_others_refer_to(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn retype_untyped_refuses_threads_that_are_not_stopped(cx: &Cx<'_>) -> Outcome {
+fn retype_untyped_refuses_threads_that_are_not_stopped(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         for state in [State::Ready, State::Running, State::Transit, State::Blocked] {
             let thread = rig.thread_of(rig.component, state)?;
@@ -270,7 +270,7 @@ fn retype_untyped_refuses_threads_that_are_not_stopped(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn retype_untyped_of_a_component_unpins_its_parts(cx: &Cx<'_>) -> Outcome {
+fn retype_untyped_of_a_component_unpins_its_parts(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (component, root, _) = rig.other_component()?;
         let refs = |w: dyad_shm::frame::WeakRef| -> Result<u32, Stop> {
@@ -288,7 +288,7 @@ fn retype_untyped_of_a_component_unpins_its_parts(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn frames_of_the_system_are_beyond_any_capability(cx: &Cx<'_>) -> Outcome {
+fn frames_of_the_system_are_beyond_any_capability(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         for pool in [PoolId::Cxl, PoolId::Local(cx.node.id())] {
@@ -308,7 +308,7 @@ fn frames_of_the_system_are_beyond_any_capability(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn split_and_merge_are_inverse(cx: &Cx<'_>) -> Outcome {
+fn split_and_merge_are_inverse(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (m, frame) = block(rig, 2)?;
         gives!(rig.sys(m, SPLIT, &[0]), Ok(0));
@@ -322,7 +322,7 @@ fn split_and_merge_are_inverse(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn split_and_merge_refuse_what_cannot_be(cx: &Cx<'_>) -> Outcome {
+fn split_and_merge_refuse_what_cannot_be(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (one, _) = rig.raw()?;
         gives!(rig.sys(one, SPLIT, &[0]), Err(Error::BadArgument));
@@ -344,7 +344,7 @@ fn split_and_merge_refuse_what_cannot_be(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn blocks_that_nobody_has_used_are_large_also_after_splits(cx: &Cx<'_>) -> Outcome {
+fn blocks_that_nobody_has_used_are_large_also_after_splits(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         // Where no test has been: the largest aligned piece between the quarters for tests.
         let (first, frames) = rig::quarter(cx, cx.node.id(), 0);
@@ -377,7 +377,7 @@ fn blocks_that_nobody_has_used_are_large_also_after_splits(cx: &Cx<'_>) -> Outco
 }
 
 #[ktest(ops)]
-fn used_blocks_larger_than_the_bound_are_not_zeroed_in_one_step(cx: &Cx<'_>) -> Outcome {
+fn used_blocks_larger_than_the_bound_are_not_zeroed_in_one_step(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let n = crate::syscall::ops::memory::MAX_ZEROED as u64;
         let block = rig.take(order(n + 1), Some(Use::User))?;
@@ -392,7 +392,7 @@ fn used_blocks_larger_than_the_bound_are_not_zeroed_in_one_step(cx: &Cx<'_>) -> 
 }
 
 #[ktest(ops)]
-fn activate_needs_a_table_that_takes_capabilities(cx: &Cx<'_>) -> Outcome {
+fn activate_needs_a_table_that_takes_capabilities(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (m, _) = rig.raw()?;
         gives!(rig.sys(m, USER, &[0, 0]), Ok(0));
@@ -414,7 +414,7 @@ fn activate_needs_a_table_that_takes_capabilities(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn activate_refuses_slots_that_are_taken_or_not_there(cx: &Cx<'_>) -> Outcome {
+fn activate_refuses_slots_that_are_taken_or_not_there(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let (m, _) = rig.raw()?;
@@ -432,7 +432,7 @@ fn activate_refuses_slots_that_are_taken_or_not_there(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn activate_refuses_frames_without_an_object(cx: &Cx<'_>) -> Outcome {
+fn activate_refuses_frames_without_an_object(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let (m, _) = block(rig, 1)?;
@@ -448,7 +448,7 @@ fn activate_refuses_frames_without_an_object(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn inspect_tells_the_word_of_the_frame_table(cx: &Cx<'_>) -> Outcome {
+fn inspect_tells_the_word_of_the_frame_table(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (m, frame) = rig.raw()?;
         for kind in [ObjectKind::Time, ObjectKind::Component] {
@@ -463,7 +463,7 @@ fn inspect_tells_the_word_of_the_frame_table(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn count_tells_what_frames_are_used_for(cx: &Cx<'_>) -> Outcome {
+fn count_tells_what_frames_are_used_for(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (m, _) = block(rig, 3)?;
         let count = |at, frames| {
@@ -486,7 +486,7 @@ fn count_tells_what_frames_are_used_for(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn memory_operations_act_on_their_own_range_only(cx: &Cx<'_>) -> Outcome {
+fn memory_operations_act_on_their_own_range_only(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (a, fa) = rig.raw()?;
         let (_, fb) = rig.raw()?;
@@ -509,7 +509,7 @@ fn memory_operations_act_on_their_own_range_only(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn memory_operations_need_their_rights(cx: &Cx<'_>) -> Outcome {
+fn memory_operations_need_their_rights(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (_, frame) = rig.raw()?;
         let word = rig.k.frames().read(frame)?.0;
@@ -529,7 +529,7 @@ fn memory_operations_need_their_rights(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn ranges_that_run_over_are_no_capabilities(cx: &Cx<'_>) -> Outcome {
+fn ranges_that_run_over_are_no_capabilities(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (_, frame) = rig.raw()?;
         let n = frame.bits() as u64;

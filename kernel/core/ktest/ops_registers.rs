@@ -13,8 +13,8 @@ use dyad_shm::PhysAddr;
 use super::rig::{self, Rig};
 use super::user_calls::{FpWords, for_real};
 use super::user_real::{CODE, DATA, TABLE, install};
-use super::{Cx, Outcome, Stop, ensure, gives, ktest, spaces};
-use crate::sched::dispatch::After;
+use super::{Outcome, Stop, TestCtx, ensure, gives, ktest, spaces};
+use crate::sched::dispatch::OpOutcome;
 use dyad_object::thread::{Owner, State, Thread, begun};
 use dyad_space::mapping::page;
 
@@ -87,7 +87,7 @@ fn marked(isa: Isa) -> [u64; WORDS] {
 }
 
 #[ktest(ops)]
-fn unloading_gives_all_registers_of_a_stopped_thread(cx: &Cx<'_>) -> Outcome {
+fn unloading_gives_all_registers_of_a_stopped_thread(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (isa, pa) = (cx.machine.isa(), memory(rig)?);
         let (t, _) = stopped(rig)?;
@@ -115,7 +115,7 @@ fn unloading_gives_all_registers_of_a_stopped_thread(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn unloading_is_refused_where_registers_are_not_the_threads(cx: &Cx<'_>) -> Outcome {
+fn unloading_is_refused_where_registers_are_not_the_threads(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (isa, pa) = (cx.machine.isa(), memory(rig)?);
         write(rig, pa, &[7; WORDS]);
@@ -180,7 +180,7 @@ fn unloading_is_refused_where_registers_are_not_the_threads(cx: &Cx<'_>) -> Outc
 }
 
 #[ktest(ops)]
-fn a_call_that_has_ended_is_in_the_registers_that_are_unloaded(cx: &Cx<'_>) -> Outcome {
+fn a_call_that_has_ended_is_in_the_registers_that_are_unloaded(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         memory(rig)?;
         let (cap, t) = stopped(rig)?;
@@ -193,7 +193,7 @@ fn a_call_that_has_ended_is_in_the_registers_that_are_unloaded(cx: &Cx<'_>) -> O
 }
 
 #[ktest(ops)]
-fn loading_is_refused_where_a_thread_could_not_go_on(cx: &Cx<'_>) -> Outcome {
+fn loading_is_refused_where_a_thread_could_not_go_on(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (isa, pa) = (cx.machine.isa(), memory(rig)?);
         let me = rig.cap(ObjectKind::Thread, rig.thread, Rights::ALL)?;
@@ -234,14 +234,14 @@ fn loading_is_refused_where_a_thread_could_not_go_on(cx: &Cx<'_>) -> Outcome {
         gives!(rig.as_thread(rig.thread)?.begun(isa), begun::HERE);
         gives!(rig.state(rig.thread), Some(State::Running));
         // What may not be in a register is left out.
-        gives!(with(3, u64::MAX), Ok(After::Switched));
+        gives!(with(3, u64::MAX), Ok(OpOutcome::Switched));
         gives!(rig.state(rig.thread), Some(State::Running));
         Ok(None)
     })
 }
 
 #[ktest]
-fn user_mode_finds_the_registers_that_were_loaded(cx: &Cx<'_>) -> Outcome {
+fn user_mode_finds_the_registers_that_were_loaded(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (isa, probe) = (cx.machine.isa(), install(rig)?);
         let (p, pa) = (cx.machine.user_probe(), pages(rig)?);
@@ -284,7 +284,7 @@ fn user_mode_finds_the_registers_that_were_loaded(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest]
-fn user_mode_finds_the_floating_point_registers_that_were_loaded(cx: &Cx<'_>) -> Outcome {
+fn user_mode_finds_the_floating_point_registers_that_were_loaded(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (isa, probe) = (cx.machine.isa(), install(rig)?);
         let (p, pa) = (cx.machine.user_probe(), pages(rig)?);
@@ -312,7 +312,7 @@ fn user_mode_finds_the_floating_point_registers_that_were_loaded(cx: &Cx<'_>) ->
             at(p.call[0] as u64).store(call_word(me, 31), RELAXED);
             at(FpWords::ADDRESS).store(DATA, RELAXED);
             at(FpWords::CONTROL).store(p.fp_control[1], RELAXED);
-            gives!(rig.call(me, LOAD, &[MEMORY, here]), Ok(After::Switched));
+            gives!(rig.call(me, LOAD, &[MEMORY, here]), Ok(OpOutcome::Switched));
             for_real(|| cx.machine.run_area(probe.thread.regs(isa)));
             let shown: [u64; 5] =
                 core::array::from_fn(|i| at(FpWords::BEFORE + i as u64).load(RELAXED));

@@ -10,7 +10,7 @@ use dyad_abi::{Error, Isa};
 use dyad_shm::frame::WeakRef;
 
 use super::rig::{self, Rig};
-use super::{Cx, Outcome, Stop, ensure, gives, ktest};
+use super::{Outcome, Stop, TestCtx, ensure, gives, ktest};
 use dyad_object::ids;
 use dyad_object::thread::{State, begun};
 
@@ -30,7 +30,7 @@ fn invoking(rig: &Rig<'_>, state: State) -> Result<(CapIndex, WeakRef), Stop> {
 }
 
 #[ktest(ops)]
-fn stop_of_a_thread_in_a_service_waits_until_it_leaves(cx: &Cx<'_>) -> Outcome {
+fn stop_of_a_thread_in_a_service_waits_until_it_leaves(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (cap, object) = invoking(rig, State::Ready)?;
         let t = rig.as_thread(object)?;
@@ -59,7 +59,7 @@ fn stop_of_a_thread_in_a_service_waits_until_it_leaves(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn services_are_told_which_invocations_are_over(cx: &Cx<'_>) -> Outcome {
+fn services_are_told_which_invocations_are_over(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let id = rig.id(0);
         let payload = [cx.node.id().index() as u64, 0, 0];

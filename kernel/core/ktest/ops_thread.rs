@@ -11,8 +11,8 @@ use dyad_abi::{Error, Isa};
 use dyad_shm::frame::WeakRef;
 
 use super::rig::{self, Rig, all_but, needs_its_right};
-use super::{Cx, Outcome, Stop, ensure, gives, ktest};
-use crate::sched::dispatch::{After, MAX_CHAIN};
+use super::{Outcome, Stop, TestCtx, ensure, gives, ktest};
+use crate::sched::dispatch::{MAX_CHAIN, OpOutcome};
 use dyad_object::find;
 use dyad_object::thread::{State, Thread};
 use dyad_object::time::{Budgets, UNLIMITED};
@@ -61,7 +61,7 @@ fn budgets(rig: &Rig<'_>, ns: u64) -> Result<(CapIndex, &'static Budgets), Stop>
 }
 
 #[ktest(ops)]
-fn configured_threads_are_stopped_and_keep_what_they_were_given(cx: &Cx<'_>) -> Outcome {
+fn configured_threads_are_stopped_and_keep_what_they_were_given(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (t, object) = rig.new_cap(ObjectKind::Thread)?;
         let c = rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?;
@@ -81,7 +81,7 @@ fn configured_threads_are_stopped_and_keep_what_they_were_given(cx: &Cx<'_>) -> 
 }
 
 #[ktest(ops)]
-fn configure_refuses_bad_operands(cx: &Cx<'_>) -> Outcome {
+fn configure_refuses_bad_operands(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (t, object) = rig.new_cap(ObjectKind::Thread)?;
         let c = rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?;
@@ -120,7 +120,7 @@ fn configure_refuses_bad_operands(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn operations_on_threads_need_their_rights(cx: &Cx<'_>) -> Outcome {
+fn operations_on_threads_need_their_rights(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let of = (CapType::Thread, Some(rig.thread), [0; 3]);
         for &op in ThreadOp::ALL {
@@ -137,15 +137,18 @@ fn operations_on_threads_need_their_rights(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn dispatch_runs_a_ready_thread_until_it_yields(cx: &Cx<'_>) -> Outcome {
+fn dispatch_runs_a_ready_thread_until_it_yields(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (a, object) = thread(rig, State::Ready)?;
-        gives!(rig.call(a, DISPATCH, &[5 << 56, 0]), Ok(After::Switched));
+        gives!(
+            rig.call(a, DISPATCH, &[5 << 56, 0]),
+            Ok(OpOutcome::Switched)
+        );
         ensure!(rig.runs(object), "it does not run");
         gives!(rig.state(object), Some(State::Running));
         gives!(rig.state(rig.thread), Some(State::Running));
         gives!(rig.as_thread(object)?.priority.load(Ordering::Relaxed), 5);
-        gives!(rig.call(a, YIELD, &[]), Ok(After::Switched));
+        gives!(rig.call(a, YIELD, &[]), Ok(OpOutcome::Switched));
         ensure!(rig.runs(rig.thread), "the dispatcher does not go on");
         gives!(rig.state(object), Some(State::Ready));
         gives!(told(rig, rig.thread)?, (0, Some(Stopped::Yielded), 0));
@@ -154,7 +157,7 @@ fn dispatch_runs_a_ready_thread_until_it_yields(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn dispatch_refuses_threads_that_are_not_ready_here(cx: &Cx<'_>) -> Outcome {
+fn dispatch_refuses_threads_that_are_not_ready_here(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         for state in [
             State::None,
@@ -186,12 +189,12 @@ fn dispatch_refuses_threads_that_are_not_ready_here(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn chains_of_dispatchers_are_bounded(cx: &Cx<'_>) -> Outcome {
+fn chains_of_dispatchers_are_bounded(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let mut last = rig.thread;
         for _ in 0..MAX_CHAIN {
             let (t, object) = thread(rig, State::Ready)?;
-            gives!(rig.call(t, DISPATCH, &[0, 0]), Ok(After::Switched));
+            gives!(rig.call(t, DISPATCH, &[0, 0]), Ok(OpOutcome::Switched));
             last = object;
         }
         let (t, object) = thread(rig, State::Ready)?;
@@ -203,11 +206,11 @@ fn chains_of_dispatchers_are_bounded(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn threads_end_with_a_code_and_stay_ended(cx: &Cx<'_>) -> Outcome {
+fn threads_end_with_a_code_and_stay_ended(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (a, object) = thread(rig, State::Ready)?;
-        gives!(rig.call(a, DISPATCH, &[0, 0]), Ok(After::Switched));
-        gives!(rig.call(a, EXIT, &[77]), Ok(After::Switched));
+        gives!(rig.call(a, DISPATCH, &[0, 0]), Ok(OpOutcome::Switched));
+        gives!(rig.call(a, EXIT, &[77]), Ok(OpOutcome::Switched));
         gives!(told(rig, rig.thread)?, (0, Some(Stopped::Exited), 77));
         gives!(rig.state(object), Some(State::Stopped));
         let code = &rig.as_thread(object)?.exit_code;
@@ -218,7 +221,7 @@ fn threads_end_with_a_code_and_stay_ended(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn yield_exit_migrate_and_jump_are_for_the_caller_itself(cx: &Cx<'_>) -> Outcome {
+fn yield_exit_migrate_and_jump_are_for_the_caller_itself(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (a, object) = thread(rig, State::Ready)?;
         for op in [YIELD, EXIT, MIGRATE, JUMP] {
@@ -231,17 +234,17 @@ fn yield_exit_migrate_and_jump_are_for_the_caller_itself(cx: &Cx<'_>) -> Outcome
 }
 
 #[ktest(ops)]
-fn yield_of_a_root_thread_is_no_change(cx: &Cx<'_>) -> Outcome {
+fn yield_of_a_root_thread_is_no_change(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let me = rig.cap(ObjectKind::Thread, rig.thread, Rights::ALL)?;
-        gives!(rig.call(me, YIELD, &[]), Ok(After::Value(0)));
+        gives!(rig.call(me, YIELD, &[]), Ok(OpOutcome::Value(0)));
         gives!(rig.state(rig.thread), Some(State::Running));
         Ok(None)
     })
 }
 
 #[ktest(ops)]
-fn stop_takes_ready_threads_out_and_resume_puts_them_back(cx: &Cx<'_>) -> Outcome {
+fn stop_takes_ready_threads_out_and_resume_puts_them_back(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (t, object) = thread(rig, State::Ready)?;
         gives!(rig.sys(t, RESUME, &[]), Err(Error::NotReady));
@@ -261,7 +264,7 @@ fn stop_takes_ready_threads_out_and_resume_puts_them_back(cx: &Cx<'_>) -> Outcom
 }
 
 #[ktest(ops)]
-fn resume_places_threads_on_cpus_that_there_are(cx: &Cx<'_>) -> Outcome {
+fn resume_places_threads_on_cpus_that_there_are(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (t, object) = thread(rig, State::Stopped)?;
         let at = |node: u64, cpu: u64| 1 << 63 | cpu << 8 | node;
@@ -290,14 +293,17 @@ fn resume_places_threads_on_cpus_that_there_are(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn deadlines_are_told_of_threads_that_wait(cx: &Cx<'_>) -> Outcome {
+fn deadlines_are_told_of_threads_that_wait(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (ends, _) = rig.new_cap(ObjectKind::Endpoints)?;
         let (t, object) = thread(rig, State::Ready)?;
         gives!(rig.sys(t, DEADLINE, &[]), Ok(0));
-        gives!(rig.call(t, DISPATCH, &[0, 0]), Ok(After::Switched));
+        gives!(rig.call(t, DISPATCH, &[0, 0]), Ok(OpOutcome::Switched));
         let receive = ReceiveOp::Receive as u32;
-        gives!(rig.call(ends, receive, &[5, 1 << 60]), Ok(After::Switched));
+        gives!(
+            rig.call(ends, receive, &[5, 1 << 60]),
+            Ok(OpOutcome::Switched)
+        );
         gives!(rig.state(object), Some(State::Blocked));
         gives!(rig.sys(t, DEADLINE, &[]), Ok(1 << 60));
         Ok(None)
@@ -305,10 +311,10 @@ fn deadlines_are_told_of_threads_that_wait(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn slices_end_and_the_dispatcher_is_told(cx: &Cx<'_>) -> Outcome {
+fn slices_end_and_the_dispatcher_is_told(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (a, object) = thread(rig, State::Ready)?;
-        gives!(rig.call(a, DISPATCH, &[1, 0]), Ok(After::Switched));
+        gives!(rig.call(a, DISPATCH, &[1, 0]), Ok(OpOutcome::Switched));
         let end = cx.machine.fused_ns() + 1_000;
         while cx.machine.fused_ns() < end {}
         cx.machine.slice_over(&rig.k);
@@ -316,7 +322,7 @@ fn slices_end_and_the_dispatcher_is_told(cx: &Cx<'_>) -> Outcome {
         gives!(rig.state(object), Some(State::Ready));
         gives!(told(rig, rig.thread)?.1, Some(Stopped::Preempted));
         // Without a slice it goes on.
-        gives!(rig.call(a, DISPATCH, &[0, 0]), Ok(After::Switched));
+        gives!(rig.call(a, DISPATCH, &[0, 0]), Ok(OpOutcome::Switched));
         cx.machine.slice_over(&rig.k);
         ensure!(rig.runs(object), "it was preempted");
         Ok(None)
@@ -324,14 +330,14 @@ fn slices_end_and_the_dispatcher_is_told(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn slices_end_with_those_of_the_dispatcher(cx: &Cx<'_>) -> Outcome {
+fn slices_end_with_those_of_the_dispatcher(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (a, ta) = thread(rig, State::Ready)?;
         let (b, tb) = thread(rig, State::Ready)?;
-        gives!(rig.call(a, DISPATCH, &[1, 0]), Ok(After::Switched));
+        gives!(rig.call(a, DISPATCH, &[1, 0]), Ok(OpOutcome::Switched));
         // It gives somebody else an hour.
         let hour = 3_600_000_000_000;
-        gives!(rig.call(b, DISPATCH, &[hour, 0]), Ok(After::Switched));
+        gives!(rig.call(b, DISPATCH, &[hour, 0]), Ok(OpOutcome::Switched));
         let end = |t: WeakRef| {
             rig.as_thread(t)
                 .map(|t| t.slice_end.load(Ordering::Relaxed))
@@ -350,7 +356,7 @@ fn slices_end_with_those_of_the_dispatcher(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn registers_of_stopped_threads_are_read_and_written(cx: &Cx<'_>) -> Outcome {
+fn registers_of_stopped_threads_are_read_and_written(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let isa = cx.machine.isa();
         let (t, _) = thread(rig, State::Stopped)?;
@@ -375,11 +381,11 @@ fn registers_of_stopped_threads_are_read_and_written(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn migration_is_refused_where_it_cannot_be(cx: &Cx<'_>) -> Outcome {
+fn migration_is_refused_where_it_cannot_be(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let me = rig.cap(ObjectKind::Thread, rig.thread, Rights::ALL)?;
         let here = cx.node.id().index() as u64;
-        gives!(rig.call(me, MIGRATE, &[here]), Ok(After::Value(here)));
+        gives!(rig.call(me, MIGRATE, &[here]), Ok(OpOutcome::Value(here)));
         let count = cx.node.params.node_count as u64;
         for bad in [count, 8, u64::MAX] {
             gives!(rig.call(me, MIGRATE, &[bad]), Err(Error::NoSuchNode));
@@ -395,7 +401,13 @@ fn migration_is_refused_where_it_cannot_be(cx: &Cx<'_>) -> Outcome {
 }
 
 /// Registers of a thread that has jumped: three of its choice and its thread pointer, all else zero.
-pub(super) fn has_jumped(cx: &Cx<'_>, t: &Thread, at: (u64, u64), fp: u64, arg: u64) -> Outcome {
+pub(super) fn has_jumped(
+    cx: &TestCtx<'_>,
+    t: &Thread,
+    at: (u64, u64),
+    fp: u64,
+    arg: u64,
+) -> Outcome {
     let area = t.regs(cx.machine.isa());
     gives!(cx.machine.user_pc_sp(area), at);
     let probe = cx.machine.user_probe();
@@ -417,7 +429,7 @@ pub(super) fn has_jumped(cx: &Cx<'_>, t: &Thread, at: (u64, u64), fp: u64, arg: 
 }
 
 #[ktest(ops)]
-fn threads_jump_within_their_node(cx: &Cx<'_>) -> Outcome {
+fn threads_jump_within_their_node(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let me = rig.cap(ObjectKind::Thread, rig.thread, Rights::ALL)?;
         let here = cx.node.id().index() as u64;
@@ -430,7 +442,7 @@ fn threads_jump_within_their_node(cx: &Cx<'_>) -> Outcome {
         t.used_fp.store(3, Ordering::Relaxed);
         t.id.store(5, Ordering::Relaxed);
         let to = [here, ENTRY + 0x40, 0x4300_0f00, 0xf00, 0xa55];
-        gives!(rig.call(me, JUMP, &to), Ok(After::Switched));
+        gives!(rig.call(me, JUMP, &to), Ok(OpOutcome::Switched));
         ensure!(rig.runs(rig.thread), "somebody else runs");
         gives!(rig.state(rig.thread), Some(State::Running));
         has_jumped(cx, t, (ENTRY + 0x40, 0x4300_0f00), 0xf00, 0xa55)?;
@@ -438,7 +450,7 @@ fn threads_jump_within_their_node(cx: &Cx<'_>) -> Outcome {
         for sp in [0, 1, 7] {
             gives!(
                 rig.call(me, JUMP, &[here, ENTRY, sp, 0, 0]),
-                Ok(After::Switched)
+                Ok(OpOutcome::Switched)
             );
             has_jumped(cx, t, (ENTRY, sp), 0, 0)?;
         }
@@ -447,7 +459,7 @@ fn threads_jump_within_their_node(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn jumps_are_refused_where_they_cannot_be(cx: &Cx<'_>) -> Outcome {
+fn jumps_are_refused_where_they_cannot_be(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let me = rig.cap(ObjectKind::Thread, rig.thread, Rights::ALL)?;
         let here = cx.node.id().index() as u64;
@@ -493,7 +505,7 @@ fn jumps_are_refused_where_they_cannot_be(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn time_moves_between_budgets_and_is_not_made(cx: &Cx<'_>) -> Outcome {
+fn time_moves_between_budgets_and_is_not_made(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (a, wa) = budgets(rig, 1_000)?;
         let (b, wb) = budgets(rig, 5)?;
@@ -515,7 +527,7 @@ fn time_moves_between_budgets_and_is_not_made(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn time_without_end_stays_so_and_gives_no_more_of_it(cx: &Cx<'_>) -> Outcome {
+fn time_without_end_stays_so_and_gives_no_more_of_it(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (all, w) = budgets(rig, UNLIMITED)?;
         let (b, wb) = budgets(rig, 5)?;
@@ -531,7 +543,7 @@ fn time_without_end_stays_so_and_gives_no_more_of_it(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn operations_on_time_need_their_rights(cx: &Cx<'_>) -> Outcome {
+fn operations_on_time_need_their_rights(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let object = rig.object(ObjectKind::Time)?;
         let of = (CapType::Time, Some(object), [0, 64, 0]);
@@ -546,16 +558,19 @@ fn operations_on_time_need_their_rights(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn dispatch_takes_time_off_the_budget(cx: &Cx<'_>) -> Outcome {
+fn dispatch_takes_time_off_the_budget(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (time, w) = budgets(rig, 50_000_000)?;
         let (a, object) = thread(rig, State::Ready)?;
-        gives!(rig.call(a, DISPATCH, &[0, n(time)]), Ok(After::Switched));
+        gives!(
+            rig.call(a, DISPATCH, &[0, n(time)]),
+            Ok(OpOutcome::Switched)
+        );
         let t: &Thread = rig.as_thread(object)?;
         ensure!(t.slice_end.load(Ordering::Relaxed) != u64::MAX, "no end");
         let until = cx.machine.fused_ns() + 2_000;
         while cx.machine.fused_ns() < until {}
-        gives!(rig.call(a, YIELD, &[]), Ok(After::Switched));
+        gives!(rig.call(a, YIELD, &[]), Ok(OpOutcome::Switched));
         let left = w.left[0].load(Ordering::Relaxed);
         ensure!(left <= 50_000_000 - 2_000, "{left} ns are left");
         Ok(None)
@@ -563,7 +578,7 @@ fn dispatch_takes_time_off_the_budget(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn dispatch_refuses_budgets_that_are_none_or_used_up(cx: &Cx<'_>) -> Outcome {
+fn dispatch_refuses_budgets_that_are_none_or_used_up(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (a, object) = thread(rig, State::Ready)?;
         let (time, _) = budgets(rig, 0)?;
@@ -586,7 +601,7 @@ fn dispatch_refuses_budgets_that_are_none_or_used_up(cx: &Cx<'_>) -> Outcome {
 
 /// No sum of a budget and time that comes back is a budget without end, and one without end stays so.
 #[ktest(ops)]
-fn time_that_comes_back_makes_no_budget_larger_than_it_may_be(_cx: &Cx<'_>) -> Outcome {
+fn time_that_comes_back_makes_no_budget_larger_than_it_may_be(_cx: &TestCtx<'_>) -> Outcome {
     for (has, ns, then) in [
         (UNLIMITED, 5, UNLIMITED),
         (UNLIMITED - 3, 5, UNLIMITED - 1),

@@ -1,4 +1,4 @@
-//! Invocations that a CPU remembers ([`dyad_machine::view`]): whatever is taken away is not entered any
+//! Invocations that a CPU remembers ([`dyad_machine::capcache`]): whatever is taken away is not entered any
 //! more, by the short way neither.
 //!
 //! Every test invokes often enough for the short way, changes one thing, and invokes again.
@@ -14,7 +14,7 @@ use dyad_captbl::{Contents, SlotPlace};
 use dyad_shm::frame::WeakRef;
 
 use super::rig::{self, Rig};
-use super::{Cx, Outcome, Stop, ensure, gives, ktest};
+use super::{Outcome, Stop, TestCtx, ensure, gives, ktest};
 use crate::syscall::slowpath::ENTER;
 use dyad_object::component::Component;
 use dyad_object::find;
@@ -57,7 +57,7 @@ pub(super) fn refused(rig: &Rig<'_>, sinv: CapIndex, why: Error) -> Outcome {
 }
 
 #[ktest(ops)]
-fn known_endpoints_that_are_deactivated_are_gone(cx: &Cx<'_>) -> Outcome {
+fn known_endpoints_that_are_deactivated_are_gone(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (_, sinv) = known(rig)?;
         let table = rig.table()?;
@@ -68,7 +68,7 @@ fn known_endpoints_that_are_deactivated_are_gone(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn known_endpoints_go_with_their_leaf(cx: &Cx<'_>) -> Outcome {
+fn known_endpoints_go_with_their_leaf(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (callee, _) = known(rig)?;
         let leaf = rig.object(ObjectKind::CaptblLeaf)?;
@@ -95,7 +95,7 @@ fn known_endpoints_go_with_their_leaf(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn known_components_that_are_given_up_are_not_entered(cx: &Cx<'_>) -> Outcome {
+fn known_components_that_are_given_up_are_not_entered(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (callee, sinv) = known(rig)?;
         crate::syscall::ops::memory::to_untyped(&rig.k, callee.frame)?;
@@ -104,7 +104,7 @@ fn known_components_that_are_given_up_are_not_entered(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn known_components_are_entered_with_their_present_table(cx: &Cx<'_>) -> Outcome {
+fn known_components_are_entered_with_their_present_table(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (callee, sinv) = known(rig)?;
         let root = rig.object(ObjectKind::CaptblRoot)?;
@@ -119,7 +119,7 @@ fn known_components_are_entered_with_their_present_table(cx: &Cx<'_>) -> Outcome
 }
 
 #[ktest(ops)]
-fn known_callers_are_returned_to_with_their_present_table(cx: &Cx<'_>) -> Outcome {
+fn known_callers_are_returned_to_with_their_present_table(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (_, sinv) = known(rig)?;
         gives!(invoke(rig, sinv), ENTER);
@@ -133,7 +133,7 @@ fn known_callers_are_returned_to_with_their_present_table(cx: &Cx<'_>) -> Outcom
 }
 
 #[ktest(ops)]
-fn known_callers_that_are_gone_are_not_returned_to(cx: &Cx<'_>) -> Outcome {
+fn known_callers_that_are_gone_are_not_returned_to(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (callee, sinv) = known(rig)?;
         // The caller is within an invocation itself: from an outermost one the thread would end.
@@ -147,7 +147,7 @@ fn known_callers_that_are_gone_are_not_returned_to(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn known_ways_are_forgotten_in_rounds(cx: &Cx<'_>) -> Outcome {
+fn known_ways_are_forgotten_in_rounds(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (callee, sinv) = known(rig)?;
         rig.round()?;
@@ -164,7 +164,7 @@ fn known_ways_are_forgotten_in_rounds(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn known_components_with_another_home_are_not_entered_here(cx: &Cx<'_>) -> Outcome {
+fn known_components_with_another_home_are_not_entered_here(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (callee, sinv) = known(rig)?;
         let c = rig.cap(ObjectKind::Component, callee, Rights::ALL)?;
@@ -176,7 +176,7 @@ fn known_components_with_another_home_are_not_entered_here(cx: &Cx<'_>) -> Outco
 }
 
 #[ktest(ops)]
-fn known_endpoints_are_those_of_the_running_component(cx: &Cx<'_>) -> Outcome {
+fn known_endpoints_are_those_of_the_running_component(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         rig.rooted()?;
         let (callee, _, leaf) = rig.other_component()?;
@@ -207,7 +207,7 @@ fn known_endpoints_are_those_of_the_running_component(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn guarded_endpoints_are_never_known_by_heart(cx: &Cx<'_>) -> Outcome {
+fn guarded_endpoints_are_never_known_by_heart(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         rig.rooted()?;
         let (callee, _, _) = rig.other_component()?;
@@ -228,7 +228,7 @@ fn guarded_endpoints_are_never_known_by_heart(cx: &Cx<'_>) -> Outcome {
 
 /// More endpoints and components than a CPU remembers, in turn: each leads where it leads.
 #[ktest(ops)]
-fn many_known_ways_do_not_get_mixed_up(cx: &Cx<'_>) -> Outcome {
+fn many_known_ways_do_not_get_mixed_up(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         rig.rooted()?;
         let mut ways = [None; 20];

@@ -15,7 +15,7 @@ use dyad_retype::{FrameType, Order, Use};
 use dyad_shm::frame::WeakRef;
 
 use super::rig::{self, Rig, behind};
-use super::{Cx, Outcome, Stop, ensure, fail, gives, ktest, remark};
+use super::{Outcome, Stop, TestCtx, ensure, fail, gives, ktest, remark};
 use dyad_object::find;
 use dyad_object::kinds;
 use dyad_object::time::Budgets;
@@ -24,19 +24,19 @@ const INTROSPECT: u32 = dyad_abi::cap::INTROSPECT;
 const ALL: u64 = u32::MAX as u64;
 
 /// Shows the other nodes an object.
-pub fn show(cx: &Cx<'_>, what: usize, object: WeakRef) {
+pub fn show(cx: &TestCtx<'_>, what: usize, object: WeakRef) {
     let word = &cx.node.sb.scratch[8 + cx.node.id().index()].words[what];
     word.store(object.bits(), Ordering::Release);
 }
 
 /// An object that a node has shown.
-pub fn shown(cx: &Cx<'_>, what: usize, by: NodeId) -> Result<WeakRef, Stop> {
+pub fn shown(cx: &TestCtx<'_>, what: usize, by: NodeId) -> Result<WeakRef, Stop> {
     let word = &cx.node.sb.scratch[8 + by.index()].words[what];
     Ok(WeakRef::from_bits(word.load(Ordering::Acquire)).ok_or(Error::NotFound)?)
 }
 
 /// One object of node 0 for all.
-fn common(cx: &Cx<'_>, rig: &Rig<'_>, kind: ObjectKind) -> Result<WeakRef, Stop> {
+fn common(cx: &TestCtx<'_>, rig: &Rig<'_>, kind: ObjectKind) -> Result<WeakRef, Stop> {
     let first = cx.node.all().next().unwrap_or(cx.node.id());
     if cx.node.id() == first {
         show(cx, 7, rig.object(kind)?);
@@ -51,7 +51,7 @@ fn kind_of(rig: &Rig<'_>, cap: CapIndex) -> Result<CapType, Error> {
 }
 
 #[ktest(pair)]
-fn slots_filled_by_the_other_node_are_used_here(cx: &Cx<'_>) -> Outcome {
+fn slots_filled_by_the_other_node_are_used_here(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let at = CapIndex(40);
         show(cx, 0, rig.root);
@@ -80,7 +80,7 @@ fn slots_filled_by_the_other_node_are_used_here(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(pair)]
-fn leaves_hung_in_by_the_other_node_are_used_here(cx: &Cx<'_>) -> Outcome {
+fn leaves_hung_in_by_the_other_node_are_used_here(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let at = CapIndex(9 * 64 + 5);
         show(cx, 0, rig.root);
@@ -112,7 +112,7 @@ fn leaves_hung_in_by_the_other_node_are_used_here(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(pair)]
-fn revocation_by_the_other_node_counts_here_at_once(cx: &Cx<'_>) -> Outcome {
+fn revocation_by_the_other_node_counts_here_at_once(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let live = rig.object(ObjectKind::Liveness)?;
         show(cx, 0, live);
@@ -136,7 +136,7 @@ fn revocation_by_the_other_node_counts_here_at_once(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(pair)]
-fn objects_given_up_by_the_other_node_are_dead_here(cx: &Cx<'_>) -> Outcome {
+fn objects_given_up_by_the_other_node_are_dead_here(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (time, object) = rig.new_cap(ObjectKind::Time)?;
         show(cx, 0, object);
@@ -155,7 +155,7 @@ fn objects_given_up_by_the_other_node_are_dead_here(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(pair)]
-fn frames_given_up_are_used_again_after_rounds_of_all_nodes(cx: &Cx<'_>) -> Outcome {
+fn frames_given_up_are_used_again_after_rounds_of_all_nodes(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let object = rig.object(ObjectKind::Time)?;
         let m = rig.memory(object.frame, 1, Rights::ALL)?;
@@ -183,7 +183,7 @@ fn frames_given_up_are_used_again_after_rounds_of_all_nodes(cx: &Cx<'_>) -> Outc
 }
 
 #[ktest(pair)]
-fn slots_given_up_are_filled_again_after_rounds_of_all_nodes(cx: &Cx<'_>) -> Outcome {
+fn slots_given_up_are_filled_again_after_rounds_of_all_nodes(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let (time, _) = rig.new_cap(ObjectKind::Time)?;
@@ -205,14 +205,14 @@ fn slots_given_up_are_filled_again_after_rounds_of_all_nodes(cx: &Cx<'_>) -> Out
 }
 
 /// Adds this node's count to a word; when all have, their sum is in it.
-fn sum(cx: &Cx<'_>, line: usize, mine: u64) -> Result<u64, Stop> {
+fn sum(cx: &TestCtx<'_>, line: usize, mine: u64) -> Result<u64, Stop> {
     cx.word(line).fetch_add(mine, Ordering::AcqRel);
     cx.meet()?;
     Ok(cx.word(line).load(Ordering::Acquire))
 }
 
 #[ktest(pair)]
-fn one_node_wins_each_frame_that_all_want(cx: &Cx<'_>) -> Outcome {
+fn one_node_wins_each_frame_that_all_want(cx: &TestCtx<'_>) -> Outcome {
     const FRAMES: u64 = 64;
     rig::with(cx, |rig| {
         let first = cx.node.all().next().unwrap_or(cx.node.id());
@@ -258,7 +258,7 @@ fn one_node_wins_each_frame_that_all_want(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(pair)]
-fn one_node_wins_each_slot_that_all_want(cx: &Cx<'_>) -> Outcome {
+fn one_node_wins_each_slot_that_all_want(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let leaf = common(cx, rig, ObjectKind::CaptblLeaf)?;
         let object = rig.object(ObjectKind::Time)?;
@@ -300,7 +300,7 @@ fn one_node_wins_each_slot_that_all_want(cx: &Cx<'_>) -> Outcome {
 /// Node 0 hangs a leaf in and out, entry by entry; the others look all the time and see nothing or
 /// the capability, never anything else.
 #[ktest(pair)]
-fn lookups_beside_cons_and_decons_see_all_or_nothing(cx: &Cx<'_>) -> Outcome {
+fn lookups_beside_cons_and_decons_see_all_or_nothing(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let first = cx.node.all().next().unwrap_or(cx.node.id());
         let root = common(cx, rig, ObjectKind::CaptblRoot)?;
@@ -354,7 +354,7 @@ fn lookups_beside_cons_and_decons_see_all_or_nothing(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(pair)]
-fn references_counted_by_all_nodes_are_exact(cx: &Cx<'_>) -> Outcome {
+fn references_counted_by_all_nodes_are_exact(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let object = common(cx, rig, ObjectKind::CaptblLeaf)?;
         let kind = kinds::of(ObjectKind::CaptblLeaf).kernel;
@@ -377,7 +377,7 @@ fn references_counted_by_all_nodes_are_exact(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(pair)]
-fn revocations_by_all_nodes_are_all_counted(cx: &Cx<'_>) -> Outcome {
+fn revocations_by_all_nodes_are_all_counted(cx: &TestCtx<'_>) -> Outcome {
     const TIMES: u64 = 2_000;
     rig::with(cx, |rig| {
         let live = common(cx, rig, ObjectKind::Liveness)?;
@@ -397,7 +397,7 @@ fn revocations_by_all_nodes_are_all_counted(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(pair)]
-fn time_moved_by_all_nodes_is_neither_made_nor_lost(cx: &Cx<'_>) -> Outcome {
+fn time_moved_by_all_nodes_is_neither_made_nor_lost(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let time = common(cx, rig, ObjectKind::Time)?;
         let budgets: &'static Budgets = find(cx.node, time, Budgets::KIND)?;
@@ -438,7 +438,7 @@ fn time_moved_by_all_nodes_is_neither_made_nor_lost(cx: &Cx<'_>) -> Outcome {
 
 /// A block of user memory that all split and merge at once stays whole.
 #[ktest(pair)]
-fn splits_and_merges_by_all_nodes_keep_the_block_whole(cx: &Cx<'_>) -> Outcome {
+fn splits_and_merges_by_all_nodes_keep_the_block_whole(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let first = cx.node.all().next().unwrap_or(cx.node.id());
         let order = Order::new(5).ok_or(Error::BadArgument)?;
@@ -478,7 +478,7 @@ fn splits_and_merges_by_all_nodes_keep_the_block_whole(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest(pair)]
-fn user_memory_of_other_pools_is_seen_when_retyped_there(cx: &Cx<'_>) -> Outcome {
+fn user_memory_of_other_pools_is_seen_when_retyped_there(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let user = rig.take(Order::FRAME, Some(Use::User))?;
         show(cx, 0, user);

@@ -5,17 +5,17 @@ use core::sync::atomic::Ordering;
 use dyad_shm::PhysAddr;
 
 use super::rig::Rig;
-use super::{Cx, Outcome, Stop, Text, ensure, ktest, remark, rig};
+use super::{Outcome, Stop, TestCtx, Text, ensure, ktest, remark, rig};
 
 /// Code that another machine has written over code already executed may run in its old form: the
 /// translator sees only stores of its own machine. After the executing node has rewritten the
 /// frame, the new code must run.
 #[ktest(pair)]
-fn executed_frames_are_rewritten_before_new_code_runs(cx: &Cx<'_>) -> Outcome {
+fn executed_frames_are_rewritten_before_new_code_runs(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| rewritten(cx, rig))
 }
 
-fn rewritten(cx: &Cx<'_>, rig: &Rig<'_>) -> Outcome {
+fn rewritten(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
     let node = cx.node;
     let me = node.id().index();
     let frame = rig.user()?.frame.address();
@@ -59,7 +59,7 @@ fn rewritten(cx: &Cx<'_>, rig: &Rig<'_>) -> Outcome {
     )
 }
 
-fn run(cx: &Cx<'_>, frame: PhysAddr) -> Result<u64, Stop> {
+fn run(cx: &TestCtx<'_>, frame: PhysAddr) -> Result<u64, Stop> {
     cx.machine
         .call_code(frame)
         .ok_or_else(|| Stop::Failed(Text::new(format_args!("the code cannot be mapped"))))

@@ -9,7 +9,7 @@ use dyad_shm::frame::WeakRef;
 use super::ops_views::{ENTRY, invoke, known, leave, refused};
 use super::pair_caps::{show, shown};
 use super::rig::{self, Rig};
-use super::{Cx, Outcome, Stop, ensure, gives, ktest};
+use super::{Outcome, Stop, TestCtx, ensure, gives, ktest};
 use crate::syscall::ops::component::set_parts;
 use crate::syscall::slowpath::ENTER;
 use dyad_object::component::Component;
@@ -22,12 +22,12 @@ fn rounds(rig: &Rig<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-fn component(cx: &Cx<'_>, object: WeakRef) -> Result<&'static Component, Error> {
+fn component(cx: &TestCtx<'_>, object: WeakRef) -> Result<&'static Component, Error> {
     find(cx.node, object, Component::KIND)
 }
 
 /// Gives a component of another node a new, empty table.
-fn new_table(cx: &Cx<'_>, rig: &Rig<'_>, by: NodeId) -> Result<(), Stop> {
+fn new_table(cx: &TestCtx<'_>, rig: &Rig<'_>, by: NodeId) -> Result<(), Stop> {
     let theirs = component(cx, shown(cx, 0, by)?)?;
     let root = rig.object(ObjectKind::CaptblRoot)?;
     let space = WeakRef::from_bits(cx.node.words.read(&theirs.space)).ok_or(Error::NotFound)?;
@@ -36,7 +36,7 @@ fn new_table(cx: &Cx<'_>, rig: &Rig<'_>, by: NodeId) -> Result<(), Stop> {
 
 /// The rig's component is the running one, with the table it has got from another node; then it has
 /// its own again.
-fn has_new_table(cx: &Cx<'_>, rig: &Rig<'_>) -> Outcome {
+fn has_new_table(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
     gives!(rig.k.local.component.get(), rig.component.bits());
     let now = rig.k.local.captbl.get();
     let mine = component(cx, rig.component)?;
@@ -51,7 +51,7 @@ fn has_new_table(cx: &Cx<'_>, rig: &Rig<'_>) -> Outcome {
 }
 
 #[ktest(pair)]
-fn components_run_with_the_table_that_another_node_sets(cx: &Cx<'_>) -> Outcome {
+fn components_run_with_the_table_that_another_node_sets(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         known(rig)?;
         show(cx, 0, rig.component);
@@ -65,7 +65,7 @@ fn components_run_with_the_table_that_another_node_sets(cx: &Cx<'_>) -> Outcome 
 }
 
 #[ktest(pair)]
-fn components_are_left_for_the_table_that_another_node_sets(cx: &Cx<'_>) -> Outcome {
+fn components_are_left_for_the_table_that_another_node_sets(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (callee, sinv) = known(rig)?;
         show(cx, 0, rig.component);
@@ -82,7 +82,7 @@ fn components_are_left_for_the_table_that_another_node_sets(cx: &Cx<'_>) -> Outc
 
 /// A component is entered through an endpoint, which may have a guard, until another node moves it away,
 /// and again when it is let in.
-fn moves(cx: &Cx<'_>, guarded: bool) -> Outcome {
+fn moves(cx: &TestCtx<'_>, guarded: bool) -> Outcome {
     rig::with(cx, |rig| {
         let (callee, mut sinv) = known(rig)?;
         if guarded {
@@ -116,11 +116,11 @@ fn moves(cx: &Cx<'_>, guarded: bool) -> Outcome {
 }
 
 #[ktest(pair)]
-fn components_that_another_node_moves_are_not_entered_here(cx: &Cx<'_>) -> Outcome {
+fn components_that_another_node_moves_are_not_entered_here(cx: &TestCtx<'_>) -> Outcome {
     moves(cx, false)
 }
 
 #[ktest(pair)]
-fn guarded_ways_to_components_that_move_lead_nowhere(cx: &Cx<'_>) -> Outcome {
+fn guarded_ways_to_components_that_move_lead_nowhere(cx: &TestCtx<'_>) -> Outcome {
     moves(cx, true)
 }

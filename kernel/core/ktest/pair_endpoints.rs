@@ -9,8 +9,8 @@ use dyad_shm::frame::WeakRef;
 
 use super::pair_caps::{show, shown};
 use super::rig::{self, Rig};
-use super::{Cx, LATE_NS, Outcome, SLEEP_NS, Stop, ensure, gives, ktest, remark};
-use crate::sched::dispatch::{self, After};
+use super::{LATE_NS, Outcome, SLEEP_NS, Stop, TestCtx, ensure, gives, ktest, remark};
+use crate::sched::dispatch::{self, OpOutcome};
 use dyad_object::endpoint::{Endpoints, Line};
 use dyad_object::find;
 use dyad_object::thread::State;
@@ -22,12 +22,12 @@ pub(super) fn first_cpu() -> CpuId {
     CpuId::first(1).next().unwrap_or_else(|| unreachable!())
 }
 
-pub(super) fn ends(cx: &Cx<'_>, object: WeakRef) -> Result<&'static Endpoints, Stop> {
+pub(super) fn ends(cx: &TestCtx<'_>, object: WeakRef) -> Result<&'static Endpoints, Stop> {
     Ok(find(cx.node, object, Endpoints::KIND)?)
 }
 
 /// Endpoints of a scheduler for all nodes.
-pub(super) fn scheduler(cx: &Cx<'_>, rig: &Rig<'_>) -> Result<WeakRef, Stop> {
+pub(super) fn scheduler(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Result<WeakRef, Stop> {
     let first = cx.node.all().next().unwrap_or(cx.node.id());
     if cx.node.id() == first {
         show(cx, 6, rig.object(ObjectKind::Endpoints)?);
@@ -37,7 +37,7 @@ pub(super) fn scheduler(cx: &Cx<'_>, rig: &Rig<'_>) -> Result<WeakRef, Stop> {
 }
 
 /// Waits for an event at this CPU's endpoint.
-pub(super) fn event(cx: &Cx<'_>, rig: &Rig<'_>, scheduler: WeakRef) -> Result<Event, Stop> {
+pub(super) fn event(cx: &TestCtx<'_>, rig: &Rig<'_>, scheduler: WeakRef) -> Result<Event, Stop> {
     let line = ends(cx, scheduler)?.line(scheduler_line(cx.node.id(), rig.k.cpu()))?;
     let mut got = 0;
     let came = cx.wait_for(LIMIT, || {
@@ -63,7 +63,7 @@ fn wait_at(rig: &Rig<'_>, t: WeakRef, object: WeakRef, n: u64, line: &'static Li
 
 /// Every node sends to a thread of the next one, which is asleep.
 #[ktest(pair)]
-fn messages_wake_threads_of_other_nodes(cx: &Cx<'_>) -> Outcome {
+fn messages_wake_threads_of_other_nodes(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let scheduler = scheduler(cx, rig)?;
         let object = rig.object(ObjectKind::Endpoints)?;
@@ -80,7 +80,7 @@ fn messages_wake_threads_of_other_nodes(cx: &Cx<'_>) -> Outcome {
         let theirs = shown(cx, 0, cx.next())?;
         let to = rig.put(CapType::Send, Rights::ALL, Some(theirs), [5, 0x30, 0])?;
         let sent = rig.call(to, SendOp::Send as u32, &[]);
-        gives!(sent, Ok(After::Value(0)));
+        gives!(sent, Ok(OpOutcome::Value(0)));
         let e = event(cx, rig, scheduler)?;
         let tag = 100 + cx.node.id().index() as u32;
         gives!((e.tag, e.why), (tag, Woken::Ready));
@@ -93,7 +93,7 @@ fn messages_wake_threads_of_other_nodes(cx: &Cx<'_>) -> Outcome {
 
 /// The scheduler's CPU sleeps: the event comes with a doorbell.
 #[ktest(pair)]
-fn messages_from_other_nodes_ring_the_schedulers_doorbell(cx: &Cx<'_>) -> Outcome {
+fn messages_from_other_nodes_ring_the_schedulers_doorbell(cx: &TestCtx<'_>) -> Outcome {
     const TRIPS: u64 = 50;
     rig::with(cx, |rig| {
         let scheduler = scheduler(cx, rig)?;
@@ -155,7 +155,7 @@ fn messages_from_other_nodes_ring_the_schedulers_doorbell(cx: &Cx<'_>) -> Outcom
 /// All nodes send to one endpoint, whose receiver waits, takes, and waits again. No bit may be
 /// lost, and nobody may wake a thread that does not wait.
 #[ktest(pair)]
-fn no_message_is_lost_between_waiting_and_waking(cx: &Cx<'_>) -> Outcome {
+fn no_message_is_lost_between_waiting_and_waking(cx: &TestCtx<'_>) -> Outcome {
     const TIMES: u64 = 1_500;
     rig::with(cx, |rig| {
         let scheduler = scheduler(cx, rig)?;
@@ -228,7 +228,7 @@ fn no_message_is_lost_between_waiting_and_waking(cx: &Cx<'_>) -> Outcome {
 
 /// All nodes make threads of one scheduler ready at once: it hears of each, once.
 #[ktest(pair)]
-fn events_from_all_nodes_are_all_told_once(cx: &Cx<'_>) -> Outcome {
+fn events_from_all_nodes_are_all_told_once(cx: &TestCtx<'_>) -> Outcome {
     const EACH: u64 = 20;
     rig::with(cx, |rig| {
         let scheduler = scheduler(cx, rig)?;

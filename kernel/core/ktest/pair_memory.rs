@@ -9,14 +9,14 @@ use dyad_shm::frame::WeakRef;
 use dyad_shm::{FUSED_BASE, PhysAddr, PoolId, is_fused};
 
 use super::rig::Rig;
-use super::{Cx, Outcome, Stop, Text, ensure, ktest, remark, rig, spaces};
+use super::{Outcome, Stop, TestCtx, Text, ensure, ktest, remark, rig, spaces};
 
 /// An anonymous, writable region.
 const ANONYMOUS: u64 = RegionKind::Anonymous as u64 | 1 << 8;
 
 const OPS: u64 = 200_000;
 
-fn hammer(cx: &Cx<'_>, op: impl Fn(&AtomicU64)) -> Outcome {
+fn hammer(cx: &TestCtx<'_>, op: impl Fn(&AtomicU64)) -> Outcome {
     let word = cx.word(0);
     cx.meet()?;
     for _ in 0..OPS {
@@ -30,14 +30,14 @@ fn hammer(cx: &Cx<'_>, op: impl Fn(&AtomicU64)) -> Outcome {
 }
 
 #[ktest(pair)]
-fn atomic_add_hammer(cx: &Cx<'_>) -> Outcome {
+fn atomic_add_hammer(cx: &TestCtx<'_>) -> Outcome {
     hammer(cx, |w| {
         w.fetch_add(1, Ordering::AcqRel);
     })
 }
 
 #[ktest(pair)]
-fn atomic_cas_hammer(cx: &Cx<'_>) -> Outcome {
+fn atomic_cas_hammer(cx: &TestCtx<'_>) -> Outcome {
     hammer(cx, |w| {
         let mut old = w.load(Ordering::Relaxed);
         while let Err(now) = w.compare_exchange(old, old + 1, Ordering::AcqRel, Ordering::Relaxed) {
@@ -48,7 +48,7 @@ fn atomic_cas_hammer(cx: &Cx<'_>) -> Outcome {
 
 /// Odd nodes count down, even ones up: the sum must be exact although both directions mix.
 #[ktest(pair)]
-fn atomic_hammer_in_both_directions(cx: &Cx<'_>) -> Outcome {
+fn atomic_hammer_in_both_directions(cx: &TestCtx<'_>) -> Outcome {
     let word = cx.word(0);
     let up = cx.node.id().index().is_multiple_of(2);
     let step = if up { 1 } else { 1u64.wrapping_neg() };
@@ -89,7 +89,7 @@ const LINE_SEEN: usize = 4;
 
 /// Node 0 stores x and reads y, node 1 stores y and reads x. Returns how often both read the old
 /// value, as known to both nodes; `None` for nodes that do not take part.
-fn store_buffer(cx: &Cx<'_>, fenced: bool) -> Result<u64, Stop> {
+fn store_buffer(cx: &TestCtx<'_>, fenced: bool) -> Result<u64, Stop> {
     let me = cx.node.id().index();
     cx.meet()?;
     if me > 1 {
@@ -137,7 +137,7 @@ fn store_buffer(cx: &Cx<'_>, fenced: bool) -> Result<u64, Stop> {
 }
 
 #[ktest(pair)]
-fn store_buffer_litmus_with_fence(cx: &Cx<'_>) -> Outcome {
+fn store_buffer_litmus_with_fence(cx: &TestCtx<'_>) -> Outcome {
     let both_old = store_buffer(cx, true)?;
     ensure!(
         both_old == 0,
@@ -149,7 +149,7 @@ fn store_buffer_litmus_with_fence(cx: &Cx<'_>) -> Outcome {
 /// Shows that the litmus test sees reordering where it is allowed: without that, the test with
 /// the fence proves nothing.
 #[ktest(pair)]
-fn store_buffer_litmus_without_fence(cx: &Cx<'_>) -> Outcome {
+fn store_buffer_litmus_without_fence(cx: &TestCtx<'_>) -> Outcome {
     let mut both_old = 0;
     let mut rounds = 0;
     for _ in 0..4 {
@@ -166,11 +166,11 @@ fn store_buffer_litmus_without_fence(cx: &Cx<'_>) -> Outcome {
 
 /// Every node stores a pointer into its own pool; every other follows it.
 #[ktest(pair)]
-fn pointers_are_seen_from_every_side(cx: &Cx<'_>) -> Outcome {
+fn pointers_are_seen_from_every_side(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| pointers(cx, rig))
 }
 
-fn pointers(cx: &Cx<'_>, rig: &Rig<'_>) -> Outcome {
+fn pointers(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
     let node = cx.node;
     let mine = rig.user()?.frame.address();
     let value = |n: usize| 0xc0de_0000 + n as u64 * 0x101;
@@ -203,7 +203,7 @@ fn pointers(cx: &Cx<'_>, rig: &Rig<'_>) -> Outcome {
 }
 
 /// Copies to user memory; a page that others map at the same time is tried again.
-fn put(cx: &Cx<'_>, space: WeakRef, va: u64, bytes: &[u8]) -> Result<(), Stop> {
+fn put(cx: &TestCtx<'_>, space: WeakRef, va: u64, bytes: &[u8]) -> Result<(), Stop> {
     for _ in 0..1000 {
         match cx.machine.copy_out(space, va, bytes) {
             Err(Error::Again) => cx.machine.relax(),
@@ -216,11 +216,11 @@ fn put(cx: &Cx<'_>, space: WeakRef, va: u64, bytes: &[u8]) -> Result<(), Stop> {
 /// Every node makes an address space and maps pages in it; the next one finds them in the table
 /// of its own ISA, and adds pages that the first one then finds in its.
 #[ktest(pair)]
-fn tables_written_by_the_other_node_translate_here(cx: &Cx<'_>) -> Outcome {
+fn tables_written_by_the_other_node_translate_here(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| tables_of_others(cx, rig))
 }
 
-fn tables_of_others(cx: &Cx<'_>, rig: &Rig<'_>) -> Outcome {
+fn tables_of_others(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
     let node = cx.node;
     let isa = cx.machine.isa();
     let space = spaces::create(rig)?;
@@ -261,11 +261,11 @@ fn tables_of_others(cx: &Cx<'_>, rig: &Rig<'_>) -> Outcome {
 
 /// Two nodes touch the same new pages at the same time: one frame each must come out.
 #[ktest(pair)]
-fn first_touch_races_end_with_one_frame(cx: &Cx<'_>) -> Outcome {
+fn first_touch_races_end_with_one_frame(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| first_touch(cx, rig))
 }
 
-fn first_touch(cx: &Cx<'_>, rig: &Rig<'_>) -> Outcome {
+fn first_touch(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
     const PAGES: u64 = 64;
     let node = cx.node;
     if node.id().index() == 0 {
@@ -295,7 +295,7 @@ fn first_touch(cx: &Cx<'_>, rig: &Rig<'_>) -> Outcome {
 /// Time read here and told to others must not lie in their future by more than the clocks' known
 /// errors, and what they have drifted apart since.
 #[ktest(pair)]
-fn clocks_agree(cx: &Cx<'_>) -> Outcome {
+fn clocks_agree(cx: &TestCtx<'_>) -> Outcome {
     // What 500 ppm make since the first node started.
     let drift = 100_000 + cx.machine.fused_ns() / 2_000;
     let error = |n: dyad_abi::NodeId| cx.node.sb.node(n).clock_error.load(Ordering::Relaxed);

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use dyad_abi::{CpuId, Error};
 use dyad_ring::Message;
 
-use super::{Cx, LATE_NS, Outcome, SLEEP_NS, Stop, Text, ensure, ktest, remark};
+use super::{LATE_NS, Outcome, SLEEP_NS, Stop, TestCtx, Text, ensure, ktest, remark};
 use dyad_machine::inbox::kind;
 
 /// Messages each node sends in the storm.
@@ -15,12 +15,12 @@ fn cpu0() -> CpuId {
     CpuId::first(1).next().unwrap_or_else(|| unreachable!())
 }
 
-fn test_message(cx: &Cx<'_>, number: u64) -> Message {
+fn test_message(cx: &TestCtx<'_>, number: u64) -> Message {
     let from = cx.node.id().index() as u64;
     Message([kind::TEST, from, number, 0, 0, 0, 0, 0])
 }
 
-fn reset(cx: &Cx<'_>) -> Result<(), Stop> {
+fn reset(cx: &TestCtx<'_>) -> Result<(), Stop> {
     cx.meet()?;
     cx.machine.drain();
     for w in &cx.node.test_received {
@@ -31,7 +31,7 @@ fn reset(cx: &Cx<'_>) -> Result<(), Stop> {
 }
 
 /// Sleeps until something comes in, or the time is up.
-fn sleep(cx: &Cx<'_>, limit_ns: u64) {
+fn sleep(cx: &TestCtx<'_>, limit_ns: u64) {
     if cx.machine.prepare_sleep() {
         let deadline = cx.machine.clock_ns() + limit_ns;
         cx.machine.set_timer(Some(deadline));
@@ -44,7 +44,7 @@ fn sleep(cx: &Cx<'_>, limit_ns: u64) {
 /// Every node sends to the next one, as fast as it can, while it receives from the previous one,
 /// asleep whenever it has nothing to do. No message may be lost, doubled or overtaken.
 #[ktest(pair)]
-fn doorbell_storm(cx: &Cx<'_>) -> Outcome {
+fn doorbell_storm(cx: &TestCtx<'_>) -> Outcome {
     reset(cx)?;
     let m = cx.machine;
     let from = &cx.node.test_received[cx.previous().index()];
@@ -99,7 +99,7 @@ fn doorbell_storm(cx: &Cx<'_>) -> Outcome {
 
 /// One message at a time, the receiver always asleep: every one needs its wake-up.
 #[ktest(pair)]
-fn sleepers_are_always_woken(cx: &Cx<'_>) -> Outcome {
+fn sleepers_are_always_woken(cx: &TestCtx<'_>) -> Outcome {
     const TRIPS: u64 = 500;
     reset(cx)?;
     let m = cx.machine;
@@ -137,7 +137,7 @@ fn sleepers_are_always_woken(cx: &Cx<'_>) -> Outcome {
 
 /// A ring that nobody empties takes its capacity and refuses more.
 #[ktest(pair)]
-fn full_rings_refuse_and_recover(cx: &Cx<'_>) -> Outcome {
+fn full_rings_refuse_and_recover(cx: &TestCtx<'_>) -> Outcome {
     reset(cx)?;
     let m = cx.machine;
     let mut sent = 0;

@@ -15,7 +15,7 @@ use dyad_coherence::incoherent::{Incoherent, Instruction};
 use dyad_shm::PhysAddr;
 use dyad_shm::superblock::ScratchLine;
 
-use super::{Cx, Outcome, Stop, Text, ensure, fail, ktest};
+use super::{Outcome, Stop, TestCtx, Text, ensure, fail, ktest};
 
 /// Scratch line of what the nodes tell each other, behind the patterns' lines and both nodes' own.
 const TOLD: usize = 3 * LINES;
@@ -23,7 +23,7 @@ const BYTES: u64 = (LINES * size_of::<ScratchLine>()) as u64;
 
 /// A node in a pattern.
 struct Player<'a> {
-    cx: &'a Cx<'a>,
+    cx: &'a TestCtx<'a>,
     side: Side,
     caches: Incoherent<'a>,
     /// The lines that both use, and where they are.
@@ -38,7 +38,7 @@ struct Player<'a> {
 
 impl<'a> Player<'a> {
     /// This node with node number `first` as the first one.
-    fn new(cx: &'a Cx<'a>, first: usize) -> Result<Player<'a>, Stop> {
+    fn new(cx: &'a TestCtx<'a>, first: usize) -> Result<Player<'a>, Stop> {
         ensure!(cx.node.params.coherent, "for coherent caches");
         ensure!(cx.node.params.node_count == 2, "for two nodes");
         let me = cx.node.id().index();
@@ -142,7 +142,7 @@ impl<'a> Player<'a> {
 }
 
 #[ktest(pair)]
-fn marked_sharing(cx: &Cx<'_>) -> Outcome {
+fn marked_sharing(cx: &TestCtx<'_>) -> Outcome {
     for first in 0..2 {
         cx.meet()?;
         let mut player = Player::new(cx, first)?;
@@ -158,7 +158,7 @@ fn marked_sharing(cx: &Cx<'_>) -> Outcome {
 /// All patterns with each instruction of the first node; the second one uses an instruction of its own
 /// that does the same. The remark names this node's.
 #[ktest(pair)]
-fn marked_flushes(cx: &Cx<'_>) -> Outcome {
+fn marked_flushes(cx: &TestCtx<'_>) -> Outcome {
     // How many there are, and which of them keep lines.
     let [count, keep, ..] = &cx.node.sb.scratch[TOLD].words;
     let mut names = Text::new(format_args!(""));

@@ -6,7 +6,7 @@ use dyad_shm::frame::Epoch;
 use dyad_shm::superblock::NodeState;
 
 use super::rig::{self, Rig};
-use super::{Cx, Outcome, Stop, ensure, gives, ktest};
+use super::{Outcome, Stop, TestCtx, ensure, gives, ktest};
 
 /// Gives a new object up; the stamp.
 fn given_up(rig: &Rig<'_>) -> Result<Epoch, Stop> {
@@ -16,12 +16,12 @@ fn given_up(rig: &Rig<'_>) -> Result<Epoch, Stop> {
     Ok(Epoch::new(stamp).ok_or(Error::Corrupt)?)
 }
 
-fn first(cx: &Cx<'_>) -> NodeId {
+fn first(cx: &TestCtx<'_>) -> NodeId {
     cx.node.all().next().unwrap_or(cx.node.id())
 }
 
 #[ktest(pair)]
-fn epochs_published_by_all_nodes_differ_and_grow(cx: &Cx<'_>) -> Outcome {
+fn epochs_published_by_all_nodes_differ_and_grow(cx: &TestCtx<'_>) -> Outcome {
     const ROUNDS: usize = 40;
     cx.meet()?;
     let mut mine = [0; ROUNDS];
@@ -51,7 +51,7 @@ fn epochs_published_by_all_nodes_differ_and_grow(cx: &Cx<'_>) -> Outcome {
 
 /// All nodes but the first fall asleep; the first alone then makes enough rounds.
 #[ktest(pair)]
-fn nodes_that_sleep_count_as_quiet(cx: &Cx<'_>) -> Outcome {
+fn nodes_that_sleep_count_as_quiet(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         rig.stand_down();
         let awake = |n: NodeId| rig.k.epochs().publication(n).awake() & 1 != 0;
@@ -101,7 +101,7 @@ fn nodes_that_sleep_count_as_quiet(cx: &Cx<'_>) -> Outcome {
 
 /// A node that is suspected counts on, and goes on publishing.
 #[ktest(pair)]
-fn suspicion_blocks_reuse_and_nothing_else(cx: &Cx<'_>) -> Outcome {
+fn suspicion_blocks_reuse_and_nothing_else(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let last = cx.node.all().last().unwrap_or(cx.node.id());
         cx.meet()?;
@@ -158,7 +158,7 @@ fn suspicion_blocks_reuse_and_nothing_else(cx: &Cx<'_>) -> Outcome {
 
 /// How many steps a round takes does not depend on what there is, only on what has been touched.
 #[ktest(pair)]
-fn rounds_take_a_bounded_number_of_steps(cx: &Cx<'_>) -> Outcome {
+fn rounds_take_a_bounded_number_of_steps(cx: &TestCtx<'_>) -> Outcome {
     cx.meet()?;
     let k = cx.kernel();
     let mut steps = 0u64;
@@ -173,7 +173,7 @@ fn rounds_take_a_bounded_number_of_steps(cx: &Cx<'_>) -> Outcome {
 
 /// A node that makes no rounds blocks reuse for good, and nothing else: others publish on.
 #[ktest(pair)]
-fn slow_nodes_hold_back_reuse_and_no_round(cx: &Cx<'_>) -> Outcome {
+fn slow_nodes_hold_back_reuse_and_no_round(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let slow = cx.node.all().last().unwrap_or(cx.node.id());
         let stamp = given_up(rig)?;

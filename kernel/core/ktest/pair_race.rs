@@ -4,7 +4,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Cx, Outcome, ensure, ktest};
+use super::{Outcome, TestCtx, ensure, ktest};
 
 /// Words that are claimed, one after the other: a line each, so that nothing else is on it. With more of
 /// them almost every seed would find the race.
@@ -14,7 +14,7 @@ const WORDS: usize = 16;
 const CLAIMED: usize = WORDS + ROUNDS;
 
 /// Has all nodes claim words at the same time; each word must become one node's.
-fn race(cx: &Cx<'_>, claim: fn(&AtomicU64, u64) -> bool) -> Outcome {
+fn race(cx: &TestCtx<'_>, claim: fn(&AtomicU64, u64) -> bool) -> Outcome {
     let me = cx.node.id().index();
     for round in 0..ROUNDS {
         cx.meet()?;
@@ -36,7 +36,7 @@ fn race(cx: &Cx<'_>, claim: fn(&AtomicU64, u64) -> bool) -> Outcome {
 }
 
 #[ktest(pair)]
-fn one_of_all_nodes_claims_a_word(cx: &Cx<'_>) -> Outcome {
+fn one_of_all_nodes_claims_a_word(cx: &TestCtx<'_>) -> Outcome {
     race(cx, |word, me| {
         word.compare_exchange(0, me, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
@@ -45,7 +45,7 @@ fn one_of_all_nodes_claims_a_word(cx: &Cx<'_>) -> Outcome {
 
 /// As above, but looks and stores instead of comparing and swapping.
 #[ktest(pair)]
-fn seeded_race_two_nodes_claim_a_word(cx: &Cx<'_>) -> Outcome {
+fn seeded_race_two_nodes_claim_a_word(cx: &TestCtx<'_>) -> Outcome {
     race(cx, |word, me| {
         let free = word.load(Ordering::Acquire) == 0;
         if free {

@@ -7,7 +7,7 @@ use dyad_abi::{Error, Isa};
 use dyad_shm::frame::WeakRef;
 
 use super::rig::{self, Rig, behind, quarter};
-use super::{Cx, Outcome, Stop, ensure, fail, ktest, remark, spaces};
+use super::{Outcome, Stop, TestCtx, ensure, fail, ktest, remark, spaces};
 use crate::syscall::ops::space::reclaim;
 
 /// Where the first pages are: all tables below the root are missing there. Rounds of a batch are at places
@@ -24,7 +24,7 @@ const BATCH: u64 = 8;
 const PATIENCE_NS: u64 = 20_000_000_000;
 
 /// Tries again while somebody else is in the way.
-fn patiently(cx: &Cx<'_>, mut f: impl FnMut() -> dyad_abi::Result<()>) -> Result<(), Stop> {
+fn patiently(cx: &TestCtx<'_>, mut f: impl FnMut() -> dyad_abi::Result<()>) -> Result<(), Stop> {
     let mut done = Err(Error::Again);
     cx.wait_for(PATIENCE_NS, || {
         done = f();
@@ -34,7 +34,7 @@ fn patiently(cx: &Cx<'_>, mut f: impl FnMut() -> dyad_abi::Result<()>) -> Result
 }
 
 struct Race<'a> {
-    cx: &'a Cx<'a>,
+    cx: &'a TestCtx<'a>,
     rig: &'a Rig<'a>,
     space: WeakRef,
     me: u64,
@@ -129,11 +129,11 @@ impl Race<'_> {
 }
 
 #[ktest(pair)]
-fn page_table_race_of_all_nodes_at_all_levels(cx: &Cx<'_>) -> Outcome {
+fn page_table_race_of_all_nodes_at_all_levels(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| race(cx, rig))
 }
 
-fn race(cx: &Cx<'_>, rig: &Rig<'_>) -> Outcome {
+fn race(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
     let me = cx.node.id().index();
     if me == 0 {
         let space = spaces::create(rig)?;

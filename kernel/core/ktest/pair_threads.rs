@@ -11,8 +11,8 @@ use super::ops_thread::has_jumped;
 use super::pair_caps::{show, shown};
 use super::pair_endpoints::{ends, event, first_cpu, scheduler};
 use super::rig::{self, Rig};
-use super::{Cx, Outcome, Stop, ensure, fail, gives, ktest, remark};
-use crate::sched::dispatch::After;
+use super::{Outcome, Stop, TestCtx, ensure, fail, gives, ktest, remark};
+use crate::sched::dispatch::OpOutcome;
 use crate::syscall::invoke::{Returned, Way};
 use dyad_object::component::{Component, Entry};
 use dyad_object::find;
@@ -30,7 +30,7 @@ const AT: (u64, u64) = (0x4100_0040, 0x4300_0f00);
 /// Runs a test in which the running thread of every node's rig is one that a scheduler looks after on
 /// all nodes, who find it in slot 0. The test gets its scheduler and the thread.
 fn travels(
-    cx: &Cx<'_>,
+    cx: &TestCtx<'_>,
     test: impl FnOnce(&Rig<'_>, WeakRef, &'static Thread) -> Outcome,
 ) -> Outcome {
     rig::with(cx, |rig| {
@@ -48,7 +48,7 @@ fn travels(
 }
 
 /// A component whose code may run on one node only; all nodes find it in slot 2.
-fn living_at(cx: &Cx<'_>, rig: &Rig<'_>, home: NodeId) -> Result<WeakRef, Stop> {
+fn living_at(cx: &TestCtx<'_>, rig: &Rig<'_>, home: NodeId) -> Result<WeakRef, Stop> {
     let (component, _, _) = rig.other_component()?;
     let c: &Component = find(cx.node, component, Component::KIND)?;
     cx.node.words.write(&c.home, 1 << home.index());
@@ -74,7 +74,7 @@ fn take(rig: &Rig<'_>, t: WeakRef) -> Result<&'static Thread, Stop> {
 /// Every node's thread goes round all nodes and comes back; what it was doing on an ISA waits
 /// there for it.
 #[ktest(pair)]
-fn threads_migrate_round_all_nodes_and_go_on_where_they_were(cx: &Cx<'_>) -> Outcome {
+fn threads_migrate_round_all_nodes_and_go_on_where_they_were(cx: &TestCtx<'_>) -> Outcome {
     travels(cx, |rig, scheduler, t| {
         let isa = cx.machine.isa();
         let probe = cx.machine.user_probe();
@@ -88,7 +88,7 @@ fn threads_migrate_round_all_nodes_and_go_on_where_they_were(cx: &Cx<'_>) -> Out
             let me = rig.cap(ObjectKind::Thread, at, Rights::ALL)?;
             rig.k.local.thread.set(Some(rig.as_thread(at)?));
             let gone = rig.call(me, MIGRATE, &[next.index() as u64]);
-            gives!(gone, Ok(After::Switched));
+            gives!(gone, Ok(OpOutcome::Switched));
             ensure!(rig.k.local.thread.get().is_none(), "it still runs here");
             let e = event(cx, rig, scheduler)?;
             gives!(e.why, Woken::Arrived);
@@ -118,7 +118,7 @@ fn threads_migrate_round_all_nodes_and_go_on_where_they_were(cx: &Cx<'_>) -> Out
 
 /// A CPU that is told again of a thread that has been taken already takes nothing.
 #[ktest(pair)]
-fn hand_overs_are_taken_once(cx: &Cx<'_>) -> Outcome {
+fn hand_overs_are_taken_once(cx: &TestCtx<'_>) -> Outcome {
     travels(cx, |rig, scheduler, t| {
         let me = rig.cap(ObjectKind::Thread, rig.thread, Rights::ALL)?;
         let next = cx.next();
@@ -126,7 +126,7 @@ fn hand_overs_are_taken_once(cx: &Cx<'_>) -> Outcome {
         cx.meet()?;
         gives!(
             rig.call(me, MIGRATE, &[next.index() as u64]),
-            Ok(After::Switched)
+            Ok(OpOutcome::Switched)
         );
         for _ in 0..3 {
             gives!(cx.machine.announce(next, first_cpu(), id), Ok(()));
@@ -156,7 +156,7 @@ fn hand_overs_are_taken_once(cx: &Cx<'_>) -> Outcome {
 /// Every node invokes a component that lives on the next: the thread crosses with its words, and
 /// comes back with its results.
 #[ktest(pair)]
-fn invocations_cross_to_the_callees_home_and_back(cx: &Cx<'_>) -> Outcome {
+fn invocations_cross_to_the_callees_home_and_back(cx: &TestCtx<'_>) -> Outcome {
     travels(cx, |rig, scheduler, _| {
         let isa = cx.machine.isa();
         let probe = cx.machine.user_probe();
@@ -209,14 +209,14 @@ fn invocations_cross_to_the_callees_home_and_back(cx: &Cx<'_>) -> Outcome {
 /// Every node's thread jumps to the next one, and home again: it is where it has said, with what it has
 /// said, and what it had parked is forgotten.
 #[ktest(pair)]
-fn threads_jump_to_other_nodes_and_keep_nothing(cx: &Cx<'_>) -> Outcome {
+fn threads_jump_to_other_nodes_and_keep_nothing(cx: &TestCtx<'_>) -> Outcome {
     travels(cx, |rig, scheduler, t| {
         t.started[cx.machine.isa().index()].store(1, Ordering::Relaxed);
         cx.meet()?;
         let me = rig.cap(ObjectKind::Thread, rig.thread, Rights::ALL)?;
         let there = cx.next().index() as u64;
         let to = [there, AT.0 + 0x80, AT.1 - 0x80, 0xf0 + there, 0xa0 + there];
-        gives!(rig.call(me, JUMP, &to), Ok(After::Switched));
+        gives!(rig.call(me, JUMP, &to), Ok(OpOutcome::Switched));
         ensure!(rig.k.local.thread.get().is_none(), "it still runs here");
         gives!(event(cx, rig, scheduler)?.why, Woken::Arrived);
         let from = cx.previous();
@@ -228,7 +228,7 @@ fn threads_jump_to_other_nodes_and_keep_nothing(cx: &Cx<'_>) -> Outcome {
         cx.meet()?;
         let me = rig.cap(ObjectKind::Thread, object, Rights::ALL)?;
         let back = [from.index() as u64, AT.0, AT.1, 0x1f0, 0x1a0];
-        gives!(rig.call(me, JUMP, &back), Ok(After::Switched));
+        gives!(rig.call(me, JUMP, &back), Ok(OpOutcome::Switched));
         gives!(event(cx, rig, scheduler)?.why, Woken::Arrived);
         has_jumped(cx, take(rig, rig.thread)?, AT, 0x1f0, 0x1a0)?;
         rig.run(rig.thread)?;
@@ -240,7 +240,7 @@ fn threads_jump_to_other_nodes_and_keep_nothing(cx: &Cx<'_>) -> Outcome {
 /// What a thread has parked on an ISA by `Migrate` is not touched by invocations that cross to
 /// that ISA meanwhile.
 #[ktest(pair)]
-fn crossing_invocations_leave_parked_registers_alone(cx: &Cx<'_>) -> Outcome {
+fn crossing_invocations_leave_parked_registers_alone(cx: &TestCtx<'_>) -> Outcome {
     travels(cx, |rig, scheduler, t| {
         let isa = cx.machine.isa();
         let kept = *cx.machine.user_probe().preserved.first().unwrap_or(&0) as u64;
@@ -251,7 +251,7 @@ fn crossing_invocations_leave_parked_registers_alone(cx: &Cx<'_>) -> Outcome {
         cx.meet()?;
         let me = rig.cap(ObjectKind::Thread, rig.thread, Rights::ALL)?;
         let there = cx.next().index() as u64;
-        gives!(rig.call(me, MIGRATE, &[there]), Ok(After::Switched));
+        gives!(rig.call(me, MIGRATE, &[there]), Ok(OpOutcome::Switched));
         gives!(event(cx, rig, scheduler)?.why, Woken::Arrived);
         let from = cx.previous();
         let guest = shown(cx, 0, from)?;
@@ -276,7 +276,7 @@ fn crossing_invocations_leave_parked_registers_alone(cx: &Cx<'_>) -> Outcome {
         cx.meet()?;
         gives!(
             rig.call(me, MIGRATE, &[from.index() as u64]),
-            Ok(After::Switched)
+            Ok(OpOutcome::Switched)
         );
         gives!(event(cx, rig, scheduler)?.why, Woken::Arrived);
         take(rig, rig.thread)?;
@@ -296,7 +296,7 @@ fn crossing_invocations_leave_parked_registers_alone(cx: &Cx<'_>) -> Outcome {
 
 /// One node dispatches a thread while the others stop it: one of them has it.
 #[ktest(pair)]
-fn dispatch_and_stop_from_several_nodes_have_one_winner(cx: &Cx<'_>) -> Outcome {
+fn dispatch_and_stop_from_several_nodes_have_one_winner(cx: &TestCtx<'_>) -> Outcome {
     const TIMES: u64 = 60;
     rig::with(cx, |rig| {
         let first = cx.node.all().next().unwrap_or(cx.node.id());
@@ -316,11 +316,11 @@ fn dispatch_and_stop_from_several_nodes_have_one_winner(cx: &Cx<'_>) -> Outcome 
             if owns {
                 let run = rig.call(cap, ThreadOp::Dispatch as u32, &[0, 0]);
                 match run {
-                    Ok(After::Switched) => {
+                    Ok(OpOutcome::Switched) => {
                         gives!(rig.state(t), Some(State::Running));
                         gives!(
                             rig.call(cap, ThreadOp::Yield as u32, &[]),
-                            Ok(After::Switched)
+                            Ok(OpOutcome::Switched)
                         );
                         ran += 1;
                     }
@@ -356,7 +356,7 @@ fn dispatch_and_stop_from_several_nodes_have_one_winner(cx: &Cx<'_>) -> Outcome 
 /// A request to stop that another node makes is found when the thread runs next, also if its own node has looked for one
 /// before.
 #[ktest(pair)]
-fn requests_to_stop_from_another_node_are_found(cx: &Cx<'_>) -> Outcome {
+fn requests_to_stop_from_another_node_are_found(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let object = rig.thread_of(rig.component, State::Ready)?;
         let t = rig.as_thread(object)?;

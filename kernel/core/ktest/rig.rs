@@ -23,8 +23,8 @@ use dyad_retype::{FrameType, KernelKind, Order, Use};
 use dyad_shm::PoolId;
 use dyad_shm::frame::{FrameRef, WeakRef};
 
-use super::{Cx, Outcome, Stop, ensure};
-use crate::sched::dispatch::After;
+use super::{Outcome, Stop, TestCtx, ensure};
+use crate::sched::dispatch::OpOutcome;
 use crate::syscall::ops;
 use crate::syscall::slowpath::ENTER;
 use dyad_object::component::Component;
@@ -39,7 +39,7 @@ const MAX_TAKEN: usize = 160;
 const PASSES: usize = 6;
 
 /// Quarters of this node's pool.
-pub fn quarter(cx: &Cx<'_>, node: NodeId, which: u64) -> (FrameRef, u64) {
+pub fn quarter(cx: &TestCtx<'_>, node: NodeId, which: u64) -> (FrameRef, u64) {
     let pool = PoolId::Local(node);
     let usable = Layout::of(&cx.node.params, pool).usable;
     // The last few are for the tests of system calls.
@@ -51,9 +51,9 @@ pub fn quarter(cx: &Cx<'_>, node: NodeId, which: u64) -> (FrameRef, u64) {
 
 /// The component of a test, and what it has taken.
 pub struct Rig<'a> {
-    pub cx: &'a Cx<'a>,
+    pub cx: &'a TestCtx<'a>,
     /// The kernel's view.
-    pub k: dyad_machine::cx::Cx,
+    pub k: dyad_machine::kernel_ctx::KernelCtx,
     /// Root of the capability table.
     pub root: WeakRef,
     /// Its first leaf, slots 0 to 63.
@@ -69,7 +69,7 @@ pub struct Rig<'a> {
 }
 
 /// Runs a test with a component of its own and gives everything back.
-pub fn with(cx: &Cx<'_>, test: impl FnOnce(&Rig<'_>) -> Outcome) -> Outcome {
+pub fn with(cx: &TestCtx<'_>, test: impl FnOnce(&Rig<'_>) -> Outcome) -> Outcome {
     let rig = Rig::new(cx)?;
     let outcome = test(&rig);
     rig.stand_down();
@@ -87,9 +87,9 @@ impl<'a> Rig<'a> {
     /// Fails unless this CPU remembers a capability; in a kernel without fast paths, if it does.
     pub fn remembers(&self, cap: CapIndex) -> core::result::Result<(), Stop> {
         let local = self.k.local;
-        let is = dyad_machine::view::capability(local, cap).is_some();
+        let is = dyad_machine::capcache::capability(local, cap).is_some();
         ensure!(
-            is == local.views.fast(),
+            is == local.cache.fast(),
             "it is {}remembered",
             if is { "" } else { "not " }
         );
@@ -101,7 +101,7 @@ impl<'a> Rig<'a> {
     /// # Errors
     ///
     /// If the node's pool has too little.
-    pub fn new(cx: &'a Cx<'a>) -> core::result::Result<Rig<'a>, Stop> {
+    pub fn new(cx: &'a TestCtx<'a>) -> core::result::Result<Rig<'a>, Stop> {
         let nowhere = quarter(cx, cx.node.id(), 3).0;
         let mut rig = Rig {
             cx,
@@ -177,7 +177,7 @@ impl<'a> Rig<'a> {
         let local = self.k.local;
         let thread = self.as_thread(thread)?;
         local.thread.set(Some(thread));
-        local.short_way.set(Some(thread));
+        local.fastpath_thread.set(Some(thread));
         local.component.set(self.component.bits());
         local.captbl.set(self.root.frame.address());
         local.space.set(self.space.bits());
@@ -357,7 +357,7 @@ impl<'a> Rig<'a> {
     }
 
     /// One that may switch threads.
-    pub fn call(&self, cap: CapIndex, op: u32, a: &[u64]) -> Result<After> {
+    pub fn call(&self, cap: CapIndex, op: u32, a: &[u64]) -> Result<OpOutcome> {
         let a = core::array::from_fn(|i| a.get(i).copied().unwrap_or(0));
         self.cx.machine.call(&self.k, call_word(cap, op), a)
     }
@@ -373,10 +373,10 @@ impl<'a> Rig<'a> {
         local.thread.set(None);
         self.cx.machine.leave_space(&self.k);
         local.holding.set(None);
-        local.short_way.set(None);
+        local.fastpath_thread.set(None);
         local.root_line.set(None);
         while local.chain.pop().is_some() {}
-        local.short_entry.set(false);
+        local.partial_frame.set(false);
         local.set_slice_end(u64::MAX);
         // Of a thread that a test has handed over without going on as kernels do.
         local.lingers.set(None);

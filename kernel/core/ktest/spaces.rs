@@ -7,13 +7,13 @@ use dyad_pgtbl::{Leaf, Level, Place, Pte};
 use dyad_retype::{Order, Use};
 use dyad_shm::frame::WeakRef;
 
-use super::Cx;
+use super::TestCtx;
 use super::rig::{Rig, quarter};
 use crate::syscall::ops::space::{reclaim, unlink};
-use dyad_machine::cx::Cx as Kernel;
+use dyad_machine::kernel_ctx::KernelCtx as Kernel;
 use dyad_object::find;
 use dyad_object::space::{Region, Space, Supply};
-use dyad_space::mapping::In;
+use dyad_space::mapping::SpaceCtx;
 
 /// The kind of the root of an ISA's page table.
 pub const fn root_kind(isa: Isa) -> ObjectKind {
@@ -24,8 +24,8 @@ pub const fn root_kind(isa: Isa) -> ObjectKind {
 }
 
 /// A space, as operations work on it.
-pub fn within(k: &Kernel, object: WeakRef) -> Result<In<'_>> {
-    Ok(In {
+pub fn within(k: &Kernel, object: WeakRef) -> Result<SpaceCtx<'_>> {
+    Ok(SpaceCtx {
         cx: k,
         space: find(k.node, object, Space::KIND)?,
         object,
@@ -88,7 +88,7 @@ pub fn map(rig: &Rig<'_>, space: WeakRef, isa: Isa, va: u64, leaf: Leaf) -> Resu
 }
 
 /// The place of a page; tables on the way are objects of the rig.
-fn loop_place(rig: &Rig<'_>, this: &In<'_>, isa: Isa, va: u64) -> Result<Place> {
+fn loop_place(rig: &Rig<'_>, this: &SpaceCtx<'_>, isa: Isa, va: u64) -> Result<Place> {
     let d = this.driver(isa)?;
     for _ in 0..5 {
         let place = d
@@ -127,7 +127,7 @@ pub fn dissolve(k: &Kernel, object: WeakRef) {
 }
 
 /// Unmaps and unlinks what is below `va` in a table of this level.
-fn empty(this: &In<'_>, isa: Isa, va: u64, level: Level) {
+fn empty(this: &SpaceCtx<'_>, isa: Isa, va: u64, level: Level) {
     let Ok(d) = this.driver(isa) else { return };
     for i in 0..level_entries(level) {
         let at = va + i * level.size();
@@ -163,7 +163,7 @@ const fn level_entries(level: Level) -> u64 {
 }
 
 /// An address space that stands by itself, for nodes that share it: its reference.
-pub fn shared_word(cx: &Cx<'_>, line: usize, space: Option<WeakRef>) -> Option<WeakRef> {
+pub fn shared_word(cx: &TestCtx<'_>, line: usize, space: Option<WeakRef>) -> Option<WeakRef> {
     use core::sync::atomic::Ordering;
     if let Some(space) = space {
         cx.word(line).store(space.bits(), Ordering::Release);

@@ -10,7 +10,7 @@ use dyad_pgtbl::{FrameSource, Leaf, Level, Perms, RemoteCpu};
 use dyad_shm::superblock::ROOT_SLOTS;
 use dyad_shm::{PhysAddr, PoolId};
 
-use super::{Cx, Outcome, Stop, ensure, ktest};
+use super::{Outcome, Stop, TestCtx, ensure, ktest};
 use crate::syscall::slowpath::{ENTER, FastReturn};
 use dyad_machine::Platform;
 use dyad_machine::platform::{REG_WORDS, RegArea};
@@ -184,7 +184,7 @@ pub(super) fn run<P: Platform>(pc: u64, sp: u64, tp: u64) {
 /// Frames at the end of this node's pool, which nobody else has while tests run; all zero again
 /// afterwards.
 struct Room<'a, 'c> {
-    cx: &'a Cx<'c>,
+    cx: &'a TestCtx<'c>,
     start: PhysAddr,
     next: Cell<u64>,
 }
@@ -193,7 +193,7 @@ struct Room<'a, 'c> {
 const ROOM: u64 = 16;
 
 impl<'a, 'c> Room<'a, 'c> {
-    fn new(cx: &'a Cx<'c>) -> Result<Room<'a, 'c>, Stop> {
+    fn new(cx: &'a TestCtx<'c>) -> Result<Room<'a, 'c>, Stop> {
         let pool = PoolId::Local(cx.node.id());
         let usable = Layout::of(&cx.node.params, pool).usable;
         ensure!(
@@ -236,7 +236,7 @@ struct Pages {
     data: PhysAddr,
 }
 
-fn map(cx: &Cx<'_>, room: &Room<'_, '_>) -> Result<Pages, Stop> {
+fn map(cx: &TestCtx<'_>, room: &Room<'_, '_>) -> Result<Pages, Stop> {
     let probe = cx.machine.user_probe();
     let (root, code, data) = (room.take()?, room.take()?, room.take()?);
     for (slot, entry) in ROOT_SLOTS.iter().zip(cx.machine.root_entries()) {
@@ -263,7 +263,7 @@ fn map(cx: &Cx<'_>, room: &Room<'_, '_>) -> Result<Pages, Stop> {
     Ok(Pages { root, data })
 }
 
-fn try_one(cx: &Cx<'_>, pages: &Pages, answer: Answer, word: u64) -> Outcome {
+fn try_one(cx: &TestCtx<'_>, pages: &Pages, answer: Answer, word: u64) -> Outcome {
     let probe = cx.machine.user_probe();
     let at = |i: u64| cx.node.map.word(pages.data.add(0x400 + i * 8));
     let marked = |i: usize| 0xa5a5_0000_0000_0000 + ((i as u64) << 40) + 0x1111 * (i as u64 + 1);
@@ -362,7 +362,7 @@ fn try_one(cx: &Cx<'_>, pages: &Pages, answer: Answer, word: u64) -> Outcome {
 }
 
 #[ktest]
-fn system_calls_show_nothing_and_keep_what_they_must(cx: &Cx<'_>) -> Outcome {
+fn system_calls_show_nothing_and_keep_what_they_must(cx: &TestCtx<'_>) -> Outcome {
     let room = Room::new(cx)?;
     let pages = map(cx, &room)?;
     cx.machine.switch_root(Some(pages.root));
@@ -385,7 +385,7 @@ fn system_calls_show_nothing_and_keep_what_they_must(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest]
-fn registers_of_areas_are_found_by_number(cx: &Cx<'_>) -> Outcome {
+fn registers_of_areas_are_found_by_number(cx: &TestCtx<'_>) -> Outcome {
     let probe = cx.machine.user_probe();
     let [pc, flags, tp] = [0, 1, 2].map(|i| (probe.registers + i) as u64);
     let (read, write) = (
@@ -422,7 +422,7 @@ fn registers_of_areas_are_found_by_number(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest]
-fn frames_are_zeroed_by_the_machine_and_nothing_else_is(cx: &Cx<'_>) -> Outcome {
+fn frames_are_zeroed_by_the_machine_and_nothing_else_is(cx: &TestCtx<'_>) -> Outcome {
     let room = Room::new(cx)?;
     let got = [room.take()?, room.take()?, room.take()?];
     let mut outcome = Ok(None);

@@ -13,7 +13,7 @@ use dyad_shm::PhysAddr;
 use super::rig::{self, Rig};
 use super::user_calls::{FP_TABLE, FpWords, for_real};
 use super::user_real::{CODE, DATA, Probe, TABLE, install};
-use super::{Cx, Outcome, Stop, ensure, gives, ktest};
+use super::{Outcome, Stop, TestCtx, ensure, gives, ktest};
 
 /// First and last register, two words each, and the control word.
 type Shown = [u64; 5];
@@ -95,7 +95,7 @@ fn entrance(rig: &Rig<'_>, component: dyad_shm::frame::WeakRef) -> Result<CapInd
 }
 
 #[ktest]
-fn invocations_carry_no_floating_point_registers_either_way(cx: &Cx<'_>) -> Outcome {
+fn invocations_carry_no_floating_point_registers_either_way(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let probe = install(rig)?;
         let fp = Fp::new(&probe);
@@ -116,7 +116,7 @@ fn invocations_carry_no_floating_point_registers_either_way(cx: &Cx<'_>) -> Outc
 }
 
 #[ktest]
-fn floating_point_registers_stay_in_other_calls(cx: &Cx<'_>) -> Outcome {
+fn floating_point_registers_stay_in_other_calls(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let probe = install(rig)?;
         let fp = Fp::new(&probe);
@@ -136,7 +136,7 @@ fn floating_point_registers_stay_in_other_calls(cx: &Cx<'_>) -> Outcome {
 
 /// The handler maps the page, and has other registers and another control word.
 #[ktest]
-fn fault_handlers_neither_see_nor_change_floating_point_registers(cx: &Cx<'_>) -> Outcome {
+fn fault_handlers_neither_see_nor_change_floating_point_registers(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let probe = install(rig)?;
         let fp = Fp::new(&probe);

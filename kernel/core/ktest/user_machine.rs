@@ -15,7 +15,7 @@ use dyad_shm::frame::WeakRef;
 use super::rig::{self, Rig};
 use super::user_calls::{self, for_real};
 use super::user_real::{CODE, Probe, install};
-use super::{Cx, Outcome, Stop, ensure, gives, ktest, spaces};
+use super::{Outcome, Stop, TestCtx, ensure, gives, ktest, spaces};
 use dyad_object::component::Component;
 use dyad_object::find;
 use dyad_space::mapping::page;
@@ -64,7 +64,7 @@ fn found(rig: &Rig<'_>, table: PhysAddr) -> u64 {
 /// The program has set all flags that it may set, among them those by which strings go downwards and accesses to its pages
 /// are permitted. Then it touches a page that is not there.
 #[ktest]
-fn user_code_that_faults_leaves_its_flags_behind(cx: &Cx<'_>) -> Outcome {
+fn user_code_that_faults_leaves_its_flags_behind(cx: &TestCtx<'_>) -> Outcome {
     const BEFORE: u64 = 0x180;
     rig::with(cx, |rig| {
         let probe = install(rig)?;
@@ -113,7 +113,7 @@ fn elsewhere(rig: &Rig<'_>, isa: Isa, frame: PhysAddr) -> Result<WeakRef, Stop> 
 
 /// No round, and nothing that drops translations but the switch itself.
 #[ktest]
-fn user_code_finds_its_own_page_after_each_switch_of_spaces(cx: &Cx<'_>) -> Outcome {
+fn user_code_finds_its_own_page_after_each_switch_of_spaces(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let probe = install(rig)?;
         let isa = cx.machine.isa();
@@ -140,7 +140,7 @@ fn user_code_finds_its_own_page_after_each_switch_of_spaces(cx: &Cx<'_>) -> Outc
 
 /// The entry of a page is changed behind the machine's back: it finds the new page once translations are dropped.
 #[ktest]
-fn user_code_finds_the_new_page_after_a_flush(cx: &Cx<'_>) -> Outcome {
+fn user_code_finds_the_new_page_after_a_flush(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let probe = install(rig)?;
         let isa = cx.machine.isa();

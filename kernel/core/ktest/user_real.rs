@@ -17,7 +17,7 @@ use dyad_shm::PhysAddr;
 
 use super::rig::{self, Rig};
 use super::user_calls::for_real;
-use super::{Cx, Outcome, Stop, ensure, gives, ktest, spaces};
+use super::{Outcome, Stop, TestCtx, ensure, gives, ktest, spaces};
 use dyad_object::component::Entry;
 use dyad_object::thread::Thread;
 use dyad_space::mapping::page;
@@ -92,7 +92,7 @@ impl Probe {
 }
 
 #[ktest]
-fn user_code_makes_calls_and_gets_their_results(cx: &Cx<'_>) -> Outcome {
+fn user_code_makes_calls_and_gets_their_results(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let probe = install(rig)?;
         let here = [cx.node.id().index() as u64, 0, 0];
@@ -120,7 +120,7 @@ fn user_code_makes_calls_and_gets_their_results(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest]
-fn user_code_is_refused_what_it_may_not(cx: &Cx<'_>) -> Outcome {
+fn user_code_is_refused_what_it_may_not(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let probe = install(rig)?;
         let object = rig.object(ObjectKind::Thread)?;
@@ -144,7 +144,7 @@ fn user_code_is_refused_what_it_may_not(cx: &Cx<'_>) -> Outcome {
 }
 
 #[ktest]
-fn user_code_returns_four_words_to_its_caller(cx: &Cx<'_>) -> Outcome {
+fn user_code_returns_four_words_to_its_caller(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let probe = install(rig)?;
         let (callee, _, _) = rig.other_component()?;
@@ -175,7 +175,7 @@ fn user_code_returns_four_words_to_its_caller(cx: &Cx<'_>) -> Outcome {
 /// The table is in a page that nobody has touched: the first load faults, the page comes, and it
 /// is all zeros.
 #[ktest]
-fn user_code_gets_pages_of_anonymous_regions_when_it_touches_them(cx: &Cx<'_>) -> Outcome {
+fn user_code_gets_pages_of_anonymous_regions_when_it_touches_them(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let probe = install(rig)?;
         let kind = RegionKind::Anonymous as u64 | 1 << 8;
@@ -198,7 +198,7 @@ fn user_code_gets_pages_of_anonymous_regions_when_it_touches_them(cx: &Cx<'_>) -
 
 /// The page is in the other ISA's table only: it is shown here without a message.
 #[ktest]
-fn user_code_finds_pages_of_the_other_isas_table(cx: &Cx<'_>) -> Outcome {
+fn user_code_finds_pages_of_the_other_isas_table(cx: &TestCtx<'_>) -> Outcome {
     let isa = cx.machine.isa();
     let Some(other) = Isa::ALL.into_iter().find(|&i| i != isa) else {
         return Ok(None);

@@ -1,10 +1,10 @@
 //! The walker that compares all tables, in the kernel.
 
-use super::{Cx, Outcome, ensure, ktest, remark, rig};
+use super::{Outcome, TestCtx, ensure, ktest, remark, rig};
 use dyad_audit::{Fault, walk};
 
 /// What the walker finds: how many faults, and the first.
-fn faults(k: &dyad_machine::cx::Cx) -> (u64, u64, Option<Fault>) {
+fn faults(k: &dyad_machine::kernel_ctx::KernelCtx) -> (u64, u64, Option<Fault>) {
     let mut first = None;
     let sum = walk(k, &mut |fault| first = first.or(Some(fault)));
     (sum.references, sum.faults, first)
@@ -13,7 +13,7 @@ fn faults(k: &dyad_machine::cx::Cx) -> (u64, u64, Option<Fault>) {
 /// Every node has a component of its own; the first one compares everything, twice: as it is, and with
 /// a reference too many.
 #[ktest(pair)]
-fn all_tables_agree_while_nothing_goes_on(cx: &Cx<'_>) -> Outcome {
+fn all_tables_agree_while_nothing_goes_on(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let frame = rig.user()?;
         cx.meet()?;

@@ -15,7 +15,7 @@
 //! # How a call goes through
 //!
 //! ```text
-//!   arch ─▶ entry::fast_syscall ─▶ fastpath ──what it expects is there──▶ done, back in registers
+//!   arch ─▶ entry::syscall ─▶ fastpath ──what it expects is there──▶ done, back in registers
 //!                                    │ else
 //!                                    ▼
 //!            ops::call ─▶ lookup, right, guard, version ─▶ ops::{captbl, memory, thread, ..}

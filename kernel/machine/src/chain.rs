@@ -12,7 +12,7 @@ pub const MAX_CHAIN: usize = 8;
 
 /// How a thread got the CPU from another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum SwitchReason {
     /// The other called `Dispatch` and is told when this one stops.
     Dispatch,
     /// The other sent to an endpoint where this one waited, and goes on when this one waits again.
@@ -22,7 +22,7 @@ pub enum By {
 /// The threads under the running one on this CPU: each gave the CPU to the next, the last one to the
 /// running thread. They stay this CPU's meanwhile.
 pub struct Chain {
-    links: [Cell<Option<(&'static Thread, By)>>; MAX_CHAIN],
+    links: [Cell<Option<(&'static Thread, SwitchReason)>>; MAX_CHAIN],
     len: Cell<usize>,
 }
 
@@ -41,7 +41,7 @@ impl Chain {
     }
 
     /// Who gave the CPU to the running thread, and how.
-    pub fn last(&self) -> Option<(&'static Thread, By)> {
+    pub fn last(&self) -> Option<(&'static Thread, SwitchReason)> {
         self.links
             .get(self.len.get().wrapping_sub(1))
             .and_then(Cell::get)
@@ -49,7 +49,7 @@ impl Chain {
 
     /// Adds the running thread, which gives the CPU to another one. The caller has seen that there is
     /// room.
-    pub fn push(&self, t: &'static Thread, how: By) {
+    pub fn push(&self, t: &'static Thread, how: SwitchReason) {
         let n = self.len.get();
         if let Some(link) = self.links.get(n) {
             link.set(Some((t, how)));
@@ -58,7 +58,7 @@ impl Chain {
     }
 
     /// The same, and takes it off.
-    pub fn pop(&self) -> Option<(&'static Thread, By)> {
+    pub fn pop(&self) -> Option<(&'static Thread, SwitchReason)> {
         let last = self.last();
         if last.is_some() {
             self.len.set(self.len.get() - 1);

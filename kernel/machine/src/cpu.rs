@@ -13,13 +13,13 @@ use dyad_ring::Consumer;
 use dyad_shm::PhysAddr;
 use dyad_shm::frame::WeakRef;
 
+use crate::capcache::CapCache;
 use crate::chain::Chain;
 use crate::node::Node;
 use crate::note::FaultNote;
 use crate::object::endpoint::Line;
 use crate::object::thread::Thread;
 use crate::platform::Interrupt;
-use crate::view::Views;
 
 /// The CPU of every node that looks after others: it answers clock exchanges, beats, sees deaths.
 pub const FIRST_CPU: CpuId = match CpuId::new(0) {
@@ -56,7 +56,7 @@ pub struct CpuLocal {
     pub holding: Cell<Option<&'static Thread>>,
     /// The same thread if it may invoke, return and fault by the short way, because it has nothing in
     /// floating-point registers; see `dyad_core::sched::fp`.
-    pub short_way: Cell<Option<&'static Thread>>,
+    pub fastpath_thread: Cell<Option<&'static Thread>>,
     /// The thread whose floating-point registers are in this CPU's; they are on then.
     pub fp_of: Cell<Option<&'static Thread>>,
     /// The component it holds: a weak reference.
@@ -74,11 +74,11 @@ pub struct CpuLocal {
     /// `dyad_core::migrate::spin_handoff`.
     pub lingers: Cell<Option<(&'static Thread, NodeId)>>,
     /// What it remembers of invocations.
-    pub views: Views,
+    pub cache: CapCache,
     /// The bit of this node in homes of components.
     pub home: Cell<u64>,
     /// The running thread has entered by the short way, and its register area is not complete.
-    pub short_entry: Cell<bool>,
+    pub partial_frame: Cell<bool>,
     /// Fused time at which the present slice ends.
     slice_end: Cell<u64>,
     /// Fused time to which the timer is set; 0: it has fired since.
@@ -123,7 +123,7 @@ impl CpuLocal {
             fault_note: FaultNote::new(),
             thread: Cell::new(None),
             holding: Cell::new(None),
-            short_way: Cell::new(None),
+            fastpath_thread: Cell::new(None),
             fp_of: Cell::new(None),
             component: Cell::new(0),
             captbl: Cell::new(PhysAddr(0)),
@@ -131,9 +131,9 @@ impl CpuLocal {
             root_line: Cell::new(None),
             direct: Cell::new(false),
             lingers: Cell::new(None),
-            views: Views::new(),
+            cache: CapCache::new(),
             home: Cell::new(0),
-            short_entry: Cell::new(false),
+            partial_frame: Cell::new(false),
             slice_end: Cell::new(u64::MAX),
             timer_at: Cell::new(0),
             other_bits: Cell::new(0),

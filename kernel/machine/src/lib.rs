@@ -20,18 +20,18 @@
 #[macro_use(lacks)]
 extern crate dyad_coherence;
 
+pub mod capcache;
 pub mod chain;
 pub mod clock;
 pub mod console;
 pub mod cpu;
-pub mod cx;
 pub mod fused;
 pub mod inbox;
+pub mod kernel_ctx;
 pub mod lookup;
 pub mod note;
 pub mod panic;
 pub mod platform;
-pub mod view;
 
 pub use platform::Platform;
 

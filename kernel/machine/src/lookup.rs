@@ -10,13 +10,13 @@ use dyad_pgtbl::Perms;
 use dyad_retype::{KernelKind, Use};
 use dyad_shm::frame::WeakRef;
 
-use crate::cx::{Cx, Operand};
+use crate::capcache;
+use crate::kernel_ctx::{KernelCtx, Operand};
 use crate::memory::Words;
 use crate::object::component::Entry;
 use crate::object::kinds;
-use crate::view;
 
-impl Cx {
+impl KernelCtx {
     /// Capability tables, changed in the name of this node.
     #[inline]
     pub fn captbls(&self) -> Table<'static, Words> {
@@ -31,7 +31,7 @@ impl Cx {
 
     /// Calls `f` with what the rows of capability tables need.
     #[inline]
-    pub fn with_services<R>(&self, f: impl FnOnce(&Cx) -> R) -> R {
+    pub fn with_services<R>(&self, f: impl FnOnce(&KernelCtx) -> R) -> R {
         f(self)
     }
 
@@ -116,23 +116,23 @@ impl Cx {
     /// [`Error::NoCap`], [`Error::WrongCap`], [`Error::Denied`], [`Error::Revoked`].
     #[inline]
     pub fn operand(&self, index: CapIndex, ty: CapType, rights: Rights) -> Result<Operand> {
-        if let Some(known) = view::capability(self.local, index)
+        if let Some(known) = capcache::capability(self.local, index)
             && (known.ty() == ty || lacks!("lookup::operand::type"))
             && (known.rights().contains(rights) || lacks!("lookup::operand::right"))
         {
             return Ok(known.operand());
         }
-        self.operand_slowly(index, ty, rights)
+        self.operand_slowpath(index, ty, rights)
     }
 
     #[cold]
-    fn operand_slowly(&self, index: CapIndex, ty: CapType, rights: Rights) -> Result<Operand> {
+    fn operand_slowpath(&self, index: CapIndex, ty: CapType, rights: Rights) -> Result<Operand> {
         let found = self.lookup(index)?;
-        if !lacks!("lookup::operand_slowly::right") {
+        if !lacks!("lookup::operand_slowpath::right") {
             found.require(ty, rights)?;
         }
         let contents = self.alive(&found)?;
-        view::learn_capability(self, index, &found, &contents);
+        capcache::fill_capability(self, index, &found, &contents);
         Ok(operand(&contents))
     }
 }

@@ -16,8 +16,8 @@
 //! ```
 //!
 //! After a system call the area is *partial*: program counter, stack pointer, flags and the
-//! registers that the C convention preserves are in it. The functions `fast_syscall`, `fast_invoke`
-//! and `fast_return` of `dyad_core::syscall::entry` either return, and the arch code goes back to user
+//! registers that the C convention preserves are in it. The functions `syscall`, `invoke_slowpath`
+//! and `return_slowpath` of `dyad_core::syscall::entry` either return, and the arch code goes back to user
 //! mode at once, or call [`Platform::complete_area`], which makes the area *full*, and end in
 //! `resume_user` like any other trap. Only full areas can be resumed, dumped or handed on.
 //!
@@ -26,8 +26,8 @@
 //! | left by | program counter, stack pointer, flags | thread pointer | status, value registers | results 1 to 3 | arguments 0 to 5 | preserved by C | other general registers |
 //! |---|---|---|---|---|---|---|---|
 //! | system call, returned | as at the call | as at the call | set | 0 | 0 | as at the call | 0 |
-//! | `ENTER` from `fast_invoke`, [`Platform::set_arguments`] | area's, area's, none set | area's | - | - | set | 0 | 0 |
-//! | `ENTER` from `fast_return`, [`Platform::set_results`] | area's, area's, none set | area's | set | set | - | 0 | 0 |
+//! | `ENTER` from `invoke_slowpath`, [`Platform::set_arguments`] | area's, area's, none set | area's | - | - | set | 0 | 0 |
+//! | `ENTER` from `return_slowpath`, [`Platform::set_results`] | area's, area's, none set | area's | set | set | - | 0 | 0 |
 //! | [`Platform::enter_user`] | given, 0, none set | area's | - | - | set | 0 | 0 |
 //! | [`Platform::set_result`] | area's | area's | set | 0 | 0 | area's | 0 |
 //! | [`Platform::go_on`] | as at the trap | as at the trap | as at the trap | as at the trap | as at the trap | as at the trap | as at the trap |

@@ -214,7 +214,7 @@ pub fn lost(node: &Node, t: &Thread) -> Option<Woken> {
 impl Line {
     /// Whether there is anything to take.
     #[inline]
-    pub fn has_news(&self, node: &Node) -> bool {
+    pub fn has_pending(&self, node: &Node) -> bool {
         node.words.read(&self.bits) != 0
             || node.words.read(&self.events) != 0
             || node.words.read(&self.taken) != 0
@@ -464,10 +464,12 @@ impl Line {
         let link = link_to(frame_of(node, thread).ok_or(Error::Corrupt)?);
         let me = link | (number as u64) << NUMBER;
         let waiter = Word::Waiter(&self.waiter);
-        match sleep::begin(&SleepWords(node.words), waiter, me, || self.has_news(node)) {
+        match sleep::begin(&SleepWords(node.words), waiter, me, || {
+            self.has_pending(node)
+        }) {
             Begun::Busy => Err(Error::Exists),
             Begun::Waits => Ok(Waits::Yes { word: me }),
-            Begun::News => Ok(Waits::No),
+            Begun::Pending => Ok(Waits::No),
             Begun::TakenOff => Ok(Waits::TakenOff),
         }
     }

@@ -103,6 +103,6 @@ pub use idle::Idle;
 pub use intent::CpuIntents;
 pub use known::Known;
 pub use life::Claim;
-pub use log::{LogWriter, Touched};
+pub use log::{DirtyEntry, LogWriter};
 pub use round::{NodeHardware, Progress, Round};
 pub use words::{Publication, Quiescence};

@@ -28,7 +28,7 @@ const LARGE_BYTES: u64 = 2 << 20;
 
 /// Something that copies of may have to be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touched {
+pub enum DirtyEntry {
     /// A line of kernel memory has been written.
     Line(PhysAddr),
     /// A remote driver has written to a table in this frame.
@@ -41,27 +41,27 @@ pub enum Touched {
     Object(PhysAddr),
 }
 
-impl Touched {
+impl DirtyEntry {
     const KIND: u64 = LINE_BYTES - 1;
 
     pub(crate) const fn bits(self) -> u64 {
         match self {
-            Touched::Line(at) => at.0 & !Touched::KIND | 1,
-            Touched::Table(at) => at.frame_start().0 | 2,
-            Touched::User(at) => at.frame_start().0 | 3,
-            Touched::Object(at) => at.frame_start().0 | 4,
-            Touched::LargeUser(at) => at.0 & !(LARGE_BYTES - 1) | 5,
+            DirtyEntry::Line(at) => at.0 & !DirtyEntry::KIND | 1,
+            DirtyEntry::Table(at) => at.frame_start().0 | 2,
+            DirtyEntry::User(at) => at.frame_start().0 | 3,
+            DirtyEntry::Object(at) => at.frame_start().0 | 4,
+            DirtyEntry::LargeUser(at) => at.0 & !(LARGE_BYTES - 1) | 5,
         }
     }
 
-    pub(crate) const fn from_bits(w: u64) -> Option<Touched> {
-        let at = PhysAddr(w & !Touched::KIND);
-        match w & Touched::KIND {
-            1 => Some(Touched::Line(at)),
-            2 if at.offset() == 0 => Some(Touched::Table(at)),
-            3 if at.offset() == 0 => Some(Touched::User(at)),
-            4 if at.offset() == 0 => Some(Touched::Object(at)),
-            5 if at.0.is_multiple_of(LARGE_BYTES) => Some(Touched::LargeUser(at)),
+    pub(crate) const fn from_bits(w: u64) -> Option<DirtyEntry> {
+        let at = PhysAddr(w & !DirtyEntry::KIND);
+        match w & DirtyEntry::KIND {
+            1 => Some(DirtyEntry::Line(at)),
+            2 if at.offset() == 0 => Some(DirtyEntry::Table(at)),
+            3 if at.offset() == 0 => Some(DirtyEntry::User(at)),
+            4 if at.offset() == 0 => Some(DirtyEntry::Object(at)),
+            5 if at.0.is_multiple_of(LARGE_BYTES) => Some(DirtyEntry::LargeUser(at)),
             _ => None,
         }
     }
@@ -69,9 +69,11 @@ impl Touched {
     /// The range to drop.
     pub const fn range(self) -> (PhysAddr, u64) {
         match self {
-            Touched::Line(at) => (at, LINE_BYTES),
-            Touched::Table(at) | Touched::User(at) | Touched::Object(at) => (at, PAGE_SIZE),
-            Touched::LargeUser(at) => (at, LARGE_BYTES),
+            DirtyEntry::Line(at) => (at, LINE_BYTES),
+            DirtyEntry::Table(at) | DirtyEntry::User(at) | DirtyEntry::Object(at) => {
+                (at, PAGE_SIZE)
+            }
+            DirtyEntry::LargeUser(at) => (at, LARGE_BYTES),
         }
     }
 
@@ -81,7 +83,7 @@ impl Touched {
     pub(crate) const fn is_given_up(self) -> bool {
         matches!(
             self,
-            Touched::User(_) | Touched::LargeUser(_) | Touched::Object(_)
+            DirtyEntry::User(_) | DirtyEntry::LargeUser(_) | DirtyEntry::Object(_)
         )
     }
 }
@@ -109,7 +111,7 @@ impl LogWriter {
 
     /// Logs, before the stamp is taken and before anybody else could take one for the same
     /// frame.
-    pub fn record<M: GlobalMem>(&mut self, q: &Quiescence<'_, M>, what: Touched) {
+    pub fn record<M: GlobalMem>(&mut self, q: &Quiescence<'_, M>, what: DirtyEntry) {
         let at = entry(self.log, self.head);
         q.mem.store_through(at, what.bits(), Ordering::Release);
         self.head = self.head.wrapping_add(1);
@@ -122,7 +124,7 @@ pub(crate) enum Read {
     /// Nothing up to the end it looks for.
     End,
     /// An entry.
-    Entry(Touched),
+    Entry(DirtyEntry),
     /// The entry is gone, makes no sense, or is of a large page: everything is to be dropped.
     Lapped,
 }
@@ -149,8 +151,8 @@ pub(crate) fn read<M: GlobalMem>(
     if head(q, index).wrapping_sub(cursor) >= capacity {
         return Read::Lapped;
     }
-    match Touched::from_bits(word) {
-        Some(Touched::LargeUser(_)) => Read::Lapped,
+    match DirtyEntry::from_bits(word) {
+        Some(DirtyEntry::LargeUser(_)) => Read::Lapped,
         Some(t)
             if {
                 let (at, len) = t.range();

@@ -17,8 +17,8 @@ use dyad_coherence::stale::mutant::Kind::{self, Invalidate, LoadFresh, StoreThro
 use dyad_coherence::stale::mutant::{Flushes, Mutant, Site, try_each};
 use dyad_coherence::stale::{Fault, Habits, StaleMem, StaleNode};
 use dyad_quiesce::{
-    Epoch, Error, Idle, IntentRecord, Intents, LogWriter, NodeHardware, Progress, Quiescence,
-    Round, Row, Touched,
+    DirtyEntry, Epoch, Error, Idle, IntentRecord, Intents, LogWriter, NodeHardware, Progress,
+    Quiescence, Round, Row,
 };
 use dyad_shm::quiesce::{
     CpuAcknowledgement, IntentLine, LOG_ENTRIES, NodePublication, NodeRequest, QuiesceArea,
@@ -179,8 +179,8 @@ impl<'m> World<'m> {
             self.mem.node(1).load(at, Ordering::Relaxed);
             self.mem.node(0).swap(at, value);
         }
-        log.record(&self.q(0), Touched::Line(OBJECT));
-        log.record(&self.q(0), Touched::User(FRAME));
+        log.record(&self.q(0), DirtyEntry::Line(OBJECT));
+        log.record(&self.q(0), DirtyEntry::User(FRAME));
     }
 
     fn nothing_is_stale(&self, value: u64) -> Outcome {
@@ -238,7 +238,7 @@ fn laps(w: &World<'_>) -> Outcome {
     let mut log = LogWriter::attach(&w.q(0), node(0), cpu(0));
     w.change(&mut log, 1);
     for _ in 0..LOG_ENTRIES {
-        log.record(&w.q(0), Touched::Line(AREA));
+        log.record(&w.q(0), DirtyEntry::Line(AREA));
     }
     w.round(1, &mut r1)?;
     w.nothing_is_stale(1)?;
@@ -479,7 +479,7 @@ fn mutant_that_drops_nothing() {
 
 /// An object is given up and its frame filled anew as soon as it may be, while a CPU of another node
 /// uses it until it acknowledges.
-fn object_given_up(logged: impl Fn(PhysAddr) -> Touched) -> u64 {
+fn object_given_up(logged: impl Fn(PhysAddr) -> DirtyEntry) -> u64 {
     let mem = StaleMem::with_habits(NODES, 0, Habits::LAZY);
     let flushes = Flushes::all();
     let w = World::new(&mem, &flushes, false);
@@ -506,7 +506,7 @@ fn object_given_up(logged: impl Fn(PhysAddr) -> Touched) -> u64 {
 
 #[test]
 fn objects_are_dropped_after_cpus_have_acknowledged() {
-    assert_eq!(object_given_up(Touched::Object), 7);
+    assert_eq!(object_given_up(DirtyEntry::Object), 7);
     // As a table it would be dropped before, and brought back.
-    assert_eq!(object_given_up(Touched::Table), 0);
+    assert_eq!(object_given_up(DirtyEntry::Table), 0);
 }

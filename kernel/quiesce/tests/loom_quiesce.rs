@@ -13,7 +13,7 @@ use dyad_coherence::GlobalMem;
 use dyad_coherence::model::mutant::Kind::{self, Acquire, Fence, Release};
 use dyad_coherence::model::mutant::{Orders, Site, try_each};
 use dyad_coherence::model::{Lacks, LoomMem, explore};
-use dyad_quiesce::{Idle, IntentRecord, Intents, LogWriter, Progress, Round, Row, Touched};
+use dyad_quiesce::{DirtyEntry, Idle, IntentRecord, Intents, LogWriter, Progress, Round, Row};
 use dyad_shm::quiesce::LOG_ENTRIES;
 use dyad_shm::{PhysAddr, WeakRef};
 use loom::sync::atomic::Ordering;
@@ -260,7 +260,7 @@ fn logged(orders: &Orders) {
         });
         let q = words(&mem);
         let mut log = LogWriter::attach(&q, node0(), cpu(0));
-        log.record(&q, Touched::Line(THERE));
+        log.record(&q, DirtyEntry::Line(THERE));
         let stamp = q.now();
         let (epoch, dropped) = reader.join().unwrap();
         assert!(dropped || epoch <= stamp, "quiet, with a stale copy");
@@ -281,7 +281,7 @@ fn overwritten(orders: &Orders) {
         let mut round = Round::new(&q, node1());
         let mut log = LogWriter::attach(&q, node0(), cpu(0));
         for _ in 1..LOG_ENTRIES {
-            log.record(&q, Touched::Line(THERE));
+            log.record(&q, DirtyEntry::Line(THERE));
         }
         let m = mem.clone();
         let reader = thread::spawn(move || {
@@ -294,8 +294,8 @@ fn overwritten(orders: &Orders) {
                 "takes it for another entry"
             );
         });
-        log.record(&q, Touched::Line(CONTENTS));
-        log.record(&q, Touched::Line(CONTENTS));
+        log.record(&q, DirtyEntry::Line(CONTENTS));
+        log.record(&q, DirtyEntry::Line(CONTENTS));
         reader.join().unwrap();
     });
 }

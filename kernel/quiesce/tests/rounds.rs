@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use dyad_coherence::HostMem;
-use dyad_quiesce::{Epoch, Idle, LogWriter, Progress, Touched};
+use dyad_quiesce::{DirtyEntry, Epoch, Idle, LogWriter, Progress};
 use dyad_shm::PhysAddr;
 use dyad_shm::quiesce::LOG_ENTRIES;
 
@@ -31,10 +31,10 @@ fn a_round_drops_lines_before_it_asks_and_asks_before_it_publishes() {
     let hw = Hardware::default();
     let mut log = LogWriter::attach(&q, node(1), cpu(0));
     let line = PhysAddr(AREA.0 + 0x10_0040);
-    log.record(&q, Touched::Line(line));
-    log.record(&q, Touched::Table(PhysAddr(AREA.0 + 0x20_0000)));
-    log.record(&q, Touched::User(PhysAddr(AREA.0 + 0x30_0000)));
-    log.record(&q, Touched::Object(PhysAddr(AREA.0 + 0x40_0000)));
+    log.record(&q, DirtyEntry::Line(line));
+    log.record(&q, DirtyEntry::Table(PhysAddr(AREA.0 + 0x20_0000)));
+    log.record(&q, DirtyEntry::User(PhysAddr(AREA.0 + 0x30_0000)));
+    log.record(&q, DirtyEntry::Object(PhysAddr(AREA.0 + 0x40_0000)));
     let stamp = q.now();
     let waiting = loop {
         // One step at a time: each does one thing.
@@ -106,7 +106,7 @@ fn a_reader_that_was_lapped_flushes_everything_before_and_after_tlbs() {
     hw.pieces.set(2);
     let mut log = LogWriter::attach(&q, node(1), cpu(3));
     for n in 0..=LOG_ENTRIES as u64 {
-        log.record(&q, Touched::Line(AREA.add(64 * n)));
+        log.record(&q, DirtyEntry::Line(AREA.add(64 * n)));
     }
     whole_round(&q, 0, &mut a, &hw);
     let did = hw.take();
@@ -116,7 +116,7 @@ fn a_reader_that_was_lapped_flushes_everything_before_and_after_tlbs() {
     assert!(!did.iter().any(|d| matches!(d, Did::Lines(..))));
     // As many as fit are read one by one, but for the place that is being written.
     for n in 0..LOG_ENTRIES as u64 - 1 {
-        log.record(&q, Touched::Line(AREA.add(64 * n)));
+        log.record(&q, DirtyEntry::Line(AREA.add(64 * n)));
     }
     whole_round(&q, 0, &mut a, &hw);
     let did = hw.take();
@@ -134,8 +134,8 @@ fn a_large_page_is_one_entry_and_costs_a_full_flush() {
     let [mut a, _b] = pair(&q);
     let hw = Hardware::default();
     let mut log = LogWriter::attach(&q, node(1), cpu(0));
-    log.record(&q, Touched::Line(AREA));
-    log.record(&q, Touched::LargeUser(PhysAddr(AREA.0 + 0x20_0000)));
+    log.record(&q, DirtyEntry::Line(AREA));
+    log.record(&q, DirtyEntry::LargeUser(PhysAddr(AREA.0 + 0x20_0000)));
     whole_round(&q, 0, &mut a, &hw);
     let did = hw.take();
     let tlb = did.iter().position(|d| *d == Did::Tlb).unwrap();
@@ -157,7 +157,7 @@ fn pieces_of_a_full_flush_cost_steps() {
     hw.pieces.set(20);
     hw.everything.set(33);
     let mut log = LogWriter::attach(&q, node(1), cpu(0));
-    log.record(&q, Touched::LargeUser(AREA));
+    log.record(&q, DirtyEntry::LargeUser(AREA));
     let mut most = 0;
     while hw.did.borrow().len() < 20 {
         let before = hw.did.borrow().len();
@@ -175,7 +175,7 @@ fn log_entries_that_name_nothing_cost_a_full_flush() {
     let [mut a, _b] = pair(&q);
     let hw = Hardware::default();
     let mut log = LogWriter::attach(&q, node(1), cpu(0));
-    log.record(&q, Touched::Line(PhysAddr(0x1000)));
+    log.record(&q, DirtyEntry::Line(PhysAddr(0x1000)));
     whole_round(&q, 0, &mut a, &hw);
     assert!(hw.take().contains(&Did::Everything));
 }
@@ -227,7 +227,7 @@ fn a_visit_during_the_last_flush_makes_it_start_over() {
     assert_eq!(b.idle_step(&q, &hw, cpu(0), 10, || false), Idle::Working);
     q.wake(node(1), cpu(1));
     let mut log = LogWriter::attach(&q, node(1), cpu(0));
-    log.record(&q, Touched::Line(AREA));
+    log.record(&q, DirtyEntry::Line(AREA));
     let other = q.idle_beside_others(node(1), cpu(1), &hw, || false);
     assert_eq!(other, Idle::Asleep);
     hw.take();
@@ -257,7 +257,7 @@ fn an_interrupted_full_flush_is_done_by_the_next_round() {
     let [mut a, _b] = pair(&q);
     let hw = Hardware::default();
     hw.pieces.set(9);
-    LogWriter::attach(&q, node(1), cpu(0)).record(&q, Touched::Line(PhysAddr(0x1000)));
+    LogWriter::attach(&q, node(1), cpu(0)).record(&q, DirtyEntry::Line(PhysAddr(0x1000)));
     while hw.did.borrow().is_empty() {
         a.flush_step(&q, &hw, 1).unwrap();
     }

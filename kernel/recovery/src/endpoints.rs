@@ -16,7 +16,7 @@ use crate::walk::{Walked, is_still, next_object};
 use dyad_audit::scan::Cursor;
 use dyad_core::sched::dispatch;
 use dyad_machine::Platform;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::endpoint::{Endpoints, LINES, Line, Vouched, Vouching, waiting};
 use dyad_object::thread::{State, Thread};
 use dyad_object::{find, reference};
@@ -60,7 +60,7 @@ impl Walk {
     };
 
     /// A piece. `true`: that was the last one.
-    pub fn piece<P: Platform>(&mut self, cx: &Cx, dead: NodeId) -> bool {
+    pub fn piece<P: Platform>(&mut self, cx: &KernelCtx, dead: NodeId) -> bool {
         let mut budget = Budget::WHOLE;
         while budget.is_left() {
             let (object, mut stage) = match self.at.take() {
@@ -92,7 +92,7 @@ impl Walk {
     /// Does what is next, of one line, and returns what is next then. `None`: all lines are done.
     fn stage<P: Platform>(
         &mut self,
-        cx: &Cx,
+        cx: &KernelCtx,
         endpoints: &'static Endpoints,
         (dead, stage): (NodeId, Stage),
         budget: &mut Budget,
@@ -135,7 +135,7 @@ impl Walk {
     /// rest of the budget is used up: there is nothing to do but to wait.
     fn vouch(
         &mut self,
-        cx: &Cx,
+        cx: &KernelCtx,
         line: &Line,
         (at, begun): (usize, Option<Vouching>),
         budget: &mut Budget,
@@ -158,7 +158,7 @@ impl Walk {
 }
 
 /// Tells the scheduler where a thread is now what one of the dead node's had not been told.
-fn tell_elsewhere<P: Platform>(cx: &Cx, dead: NodeId, (t, why): (&'static Thread, u64)) {
+fn tell_elsewhere<P: Platform>(cx: &KernelCtx, dead: NodeId, (t, why): (&'static Thread, u64)) {
     let owner = t.owner(cx.words());
     if let Some(why) = Woken::from_number(why)
         && owner.is_some_and(|o| o.node != dead)
@@ -175,7 +175,7 @@ fn is_endpoints(kind: KernelKind) -> bool {
 
 /// Takes a waiter off that does not wait: whoever was stopping it has died before. One that waits although
 /// there is something for it is woken: whoever has sent that has died before. `true` if there was a waiter.
-fn waiter<P: Platform>(cx: &Cx, line: &'static Line) -> bool {
+fn waiter<P: Platform>(cx: &KernelCtx, line: &'static Line) -> bool {
     let word = cx.words().read(&line.waiter);
     let Some(frame) = waiting(word) else {
         return false;
@@ -194,7 +194,7 @@ fn waiter<P: Platform>(cx: &Cx, line: &'static Line) -> bool {
         .is_some_and(|o| o.state == State::Blocked);
     if !blocked {
         dispatch::withdraw::<P>(cx, t, line);
-    } else if line.has_news(cx.node)
+    } else if line.has_pending(cx.node)
         && !lacks!("endpoints::waiter::news")
         && let Some(waiter) = line.take_waiter(cx.node)
     {

@@ -25,8 +25,8 @@ use dyad_core::host::system::{System, VA, cx, frame, memory_cap, node, this};
 use dyad_core::host::{MockA64, MockX86, crash};
 use dyad_core::run_loop::messages;
 use dyad_core::syscall::ops::space::supply;
-use dyad_machine::cx::Cx;
 use dyad_machine::inbox;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::space::Region;
 
 /// Three nodes: 0 and 2 are of one ISA, node 1 of the other.
@@ -84,7 +84,7 @@ impl Trio {
     }
 
     /// A node's first CPU.
-    pub fn cx(&self, which: usize) -> Cx {
+    pub fn cx(&self, which: usize) -> KernelCtx {
         cx(self.machines[which])
     }
 

@@ -9,7 +9,7 @@
 //! | `rows` | the rows that the dead CPUs were in, by their intents |
 //! | [`threads`] | what becomes of the dead node's threads |
 //! | [`endpoints`] | lists and waiters that it has left behind |
-//! | [`adrift`] | threads of live nodes that it was just waking |
+//! | [`half_woken`] | threads of live nodes that it was just waking |
 //!
 //! The run loop calls it by a pointer that boot has set ([`look_after_others`](dyad_machine::cpu::CpuLocal)); the
 //! [core](dyad_core) knows nothing of it.
@@ -34,7 +34,7 @@
 //!               was changing are free again
 //!   settle      a round, so that nobody has an older owner of a thread in hand
 //!   endpoints   schedulers' lists of the dead node's CPUs; waiters that do not wait
-//!   adrift      what was noted and is so still is woken
+//!   half_woken      what was noted and is so still is woken
 //!   lost        schedulers are told of threads that are on no list although they say so, and of all that
 //!               are ready or sleep
 //!   finish      frames that its faults had taken; doorbell; RECOVERING -> VACANT; claim dropped
@@ -75,9 +75,9 @@ extern crate std;
 #[macro_use(lacks)]
 extern crate dyad_coherence;
 
-pub mod adrift;
 pub mod budget;
 pub mod endpoints;
+pub mod half_woken;
 #[cfg(any(test, feature = "host"))]
 pub mod host;
 pub mod life;
@@ -101,7 +101,7 @@ use dyad_shm::intent::Row;
 use dyad_shm::protocol::Intents;
 use dyad_shm::superblock::{NodeState, activity};
 
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, clock, console, info, warn};
 use dyad_object::space::Space;
 use dyad_object::thread::Thread;
@@ -181,13 +181,13 @@ pub struct Recovery {
     /// The same for the other frame, of a CPU that was replacing one by another.
     replaced: [Option<(WeakRef, bool)>; MAX_CPUS],
     /// Threads that the dead node may have been waking.
-    adrift: adrift::Adrift,
+    half_woken: half_woken::HalfWoken,
     /// Walks that have begun to find them.
     walks: u32,
 }
 
 /// Does a piece of whatever recovery there is to do. `state` is this node's.
-pub fn step<P: Platform>(cx: &Cx, state: &mut Option<Recovery>) -> Pace {
+pub fn step<P: Platform>(cx: &KernelCtx, state: &mut Option<Recovery>) -> Pace {
     let Some(r) = state else {
         return match victim(cx) {
             Some(dead) => begin::<P>(cx, dead, state),
@@ -210,7 +210,7 @@ pub fn step<P: Platform>(cx: &Cx, state: &mut Option<Recovery>) -> Pace {
 }
 
 /// A node that has died and is not recovered yet. Each turn of the run loop looks for one.
-fn victim(cx: &Cx) -> Option<NodeId> {
+fn victim(cx: &KernelCtx) -> Option<NodeId> {
     cx.node.others().find(|&n| {
         let state = cx.node.word_of(n).state;
         matches!(state, NodeState::Dead | NodeState::Recovering)
@@ -223,7 +223,7 @@ fn victim(cx: &Cx) -> Option<NodeId> {
 /// one.
 #[cold]
 #[inline(never)]
-fn begin<P: Platform>(cx: &Cx, victim: NodeId, state: &mut Option<Recovery>) -> Pace {
+fn begin<P: Platform>(cx: &KernelCtx, victim: NodeId, state: &mut Option<Recovery>) -> Pace {
     let node = cx.node;
     if node.first_live() != Some(node.id()) && !lacks!("begin::first") {
         return Pace::Idle;
@@ -247,7 +247,7 @@ fn begin<P: Platform>(cx: &Cx, victim: NodeId, state: &mut Option<Recovery>) -> 
         tally: Tally::new(),
         last: [None; MAX_CPUS],
         replaced: [None; MAX_CPUS],
-        adrift: adrift::Adrift::NONE,
+        half_woken: half_woken::HalfWoken::NONE,
         walks: 0,
     });
     Pace::Soon
@@ -255,7 +255,7 @@ fn begin<P: Platform>(cx: &Cx, victim: NodeId, state: &mut Option<Recovery>) -> 
 
 impl Recovery {
     /// Whether the others still agree that this node recovers that one.
-    fn is_mine(&self, cx: &Cx) -> bool {
+    fn is_mine(&self, cx: &KernelCtx) -> bool {
         let word = cx.node.word_of(self.dead.node);
         word.state == NodeState::Recovering
             && word.incarnation == self.dead.incarnation
@@ -263,7 +263,7 @@ impl Recovery {
     }
 
     /// One piece; [`Pace::Done`]: all is repaired.
-    fn piece<P: Platform>(&mut self, cx: &Cx) -> Pace {
+    fn piece<P: Platform>(&mut self, cx: &KernelCtx) -> Pace {
         match self.phase {
             Phase::Rows(cpu) => self.rows(cx, cpu),
             Phase::Freeze => self.freeze(cx),
@@ -308,12 +308,12 @@ impl Recovery {
     }
 
     /// The CPUs of a node; all nodes have as many.
-    fn cpus(&self, cx: &Cx) -> impl Iterator<Item = CpuId> + use<> {
+    fn cpus(&self, cx: &KernelCtx) -> impl Iterator<Item = CpuId> + use<> {
         CpuId::first(cx.node.params.cpus)
     }
 
     /// The rows of one CPU that are about frames and slots; notes what the others are about.
-    fn rows(&mut self, cx: &Cx, cpu: usize) -> Pace {
+    fn rows(&mut self, cx: &KernelCtx, cpu: usize) -> Pace {
         let Some(c) = self.cpus(cx).nth(cpu) else {
             return self.go(Phase::Freeze);
         };
@@ -338,7 +338,7 @@ impl Recovery {
     }
 
     /// Rows that take references are refused from here on; those that give them back go on.
-    fn freeze(&mut self, cx: &Cx) -> Pace {
+    fn freeze(&mut self, cx: &KernelCtx) -> Pace {
         if self.tally.blocks().is_empty() || lacks!("freeze::count") {
             return self.go(Phase::Clear);
         }
@@ -356,7 +356,13 @@ impl Recovery {
     }
 
     /// Looks once at every CPU that has not been seen between two rows.
-    fn between(&mut self, cx: &Cx, mut seen: Seen, same: fn(Seen) -> Phase, next: Phase) -> Pace {
+    fn between(
+        &mut self,
+        cx: &KernelCtx,
+        mut seen: Seen,
+        same: fn(Seen) -> Phase,
+        next: Phase,
+    ) -> Pace {
         let mut all = true;
         for n in cx.node.all() {
             if !cx.node.is_live(n) {
@@ -383,7 +389,7 @@ impl Recovery {
 
     /// The entries that the dead node's rows were about. After the first *between*: no live CPU is in a
     /// row about the same entry that began before the freeze.
-    fn places(&mut self, cx: &Cx, cpu: usize) -> Pace {
+    fn places(&mut self, cx: &KernelCtx, cpu: usize) -> Pace {
         let Some(c) = self.cpus(cx).nth(cpu) else {
             return self.begin_count(cx);
         };
@@ -395,7 +401,7 @@ impl Recovery {
 
     /// Notes what the records say now: [`set`](Self::set) takes the count only for a record that says
     /// the same then.
-    fn begin_count(&mut self, cx: &Cx) -> Pace {
+    fn begin_count(&mut self, cx: &KernelCtx) -> Pace {
         for c in self.tally.blocks_mut() {
             c.found = 0;
             c.before = match cx.frames().read(c.head) {
@@ -412,7 +418,7 @@ impl Recovery {
     /// The entries of an object need not be counted at one moment: no row moves a reference from one entry to
     /// another without taking one, and those that are given back meanwhile are noticed when the counts are
     /// set.
-    fn count(&mut self, cx: &Cx, mut walk: Walk) -> Pace {
+    fn count(&mut self, cx: &KernelCtx, mut walk: Walk) -> Pace {
         let mut budget = Budget::WHOLE;
         while budget.is_left() {
             let (object, kind, from) = match walk.next(cx, &mut budget, refers) {
@@ -443,7 +449,7 @@ impl Recovery {
     /// Makes the counts the references, each by one compare-and-swap against what the record said before
     /// counting. One that has changed has been given back meanwhile, and all are counted anew: the
     /// entries that they were counted in may be others by now.
-    fn set(&mut self, cx: &Cx) -> Pace {
+    fn set(&mut self, cx: &KernelCtx) -> Pace {
         let mut again = false;
         for c in self.tally.blocks() {
             let found = Refs::new(c.found).unwrap_or(Refs::MAX);
@@ -462,7 +468,7 @@ impl Recovery {
 
     /// Unfreezes before it clears the intents: if this node dies in between, the next recoverer finds
     /// the same blocks again.
-    fn clear(&mut self, cx: &Cx) -> Pace {
+    fn clear(&mut self, cx: &KernelCtx) -> Pace {
         for c in self.tally.blocks() {
             if let Err(dyad_retype::Refused::Contended) = cx.frames().unfreeze(c.head) {
                 return Pace::Later;
@@ -475,7 +481,7 @@ impl Recovery {
     }
 
     /// The dead node's threads, and all spaces ([`space`](Self::space)), in one walk.
-    fn threads<P: Platform>(&mut self, cx: &Cx, mut walk: Walk) -> Pace {
+    fn threads<P: Platform>(&mut self, cx: &KernelCtx, mut walk: Walk) -> Pace {
         let mut budget = Budget::WHOLE;
         while budget.is_left() {
             let wanted = |k| k == Thread::KIND || k == Space::KIND;
@@ -496,7 +502,7 @@ impl Recovery {
             }
             budget.spend(budget::THREAD);
             threads::doubt(cx, frame);
-            self.adrift.look(cx, frame);
+            self.half_woken.look(cx, frame);
             if let Some(handed) = threads::repair::<P>(cx, self.dead, frame) {
                 handed.announce::<P>(cx);
             }
@@ -507,9 +513,9 @@ impl Recovery {
     /// Wakes the next few of the threads that were noted, and are as they were. If there were more than could
     /// be noted, the walk that finds them begins anew: those that stay there are few, at most one for each
     /// CPU that has died.
-    fn wake<P: Platform>(&mut self, cx: &Cx, mut from: usize, sure: bool) -> Pace {
+    fn wake<P: Platform>(&mut self, cx: &KernelCtx, mut from: usize, sure: bool) -> Pace {
         let mut budget = Budget::WHOLE;
-        while budget.is_left() && self.adrift.wake::<P>(cx, from) {
+        while budget.is_left() && self.half_woken.wake::<P>(cx, from) {
             budget.spend(budget::TOLD);
             from += 1;
         }
@@ -518,21 +524,21 @@ impl Recovery {
         }
         self.walks += 1;
         let walk = Walk::START;
-        match self.adrift.end() || self.walks >= adrift::WALKS {
+        match self.half_woken.end() || self.walks >= half_woken::WALKS {
             true => self.go(Phase::Lost { walk, sure }),
             false => self.go(Phase::Threads(walk)),
         }
     }
 
     /// Tells of threads that are on no list although they say so, and of those of which nobody may know.
-    fn lost<P: Platform>(&mut self, cx: &Cx, mut walk: Walk, sure: bool) -> Pace {
+    fn lost<P: Platform>(&mut self, cx: &KernelCtx, mut walk: Walk, sure: bool) -> Pace {
         let mut budget = Budget::WHOLE;
         while budget.is_left() {
             match walk.next(cx, &mut budget, |k| k == Thread::KIND) {
                 Walked::Object(object, ..) => {
                     budget.spend(budget::TOLD);
                     threads::tell_lost::<P>(cx, object.frame, sure);
-                    adrift::tell::<P>(cx, object.frame);
+                    half_woken::tell::<P>(cx, object.frame);
                 }
                 Walked::Working => break,
                 Walked::End => return self.go(Phase::GiveBack(0)),
@@ -546,7 +552,7 @@ impl Recovery {
     /// give them back. Returns from where to go on, if the budget does not suffice for all.
     fn space(
         &mut self,
-        cx: &Cx,
+        cx: &KernelCtx,
         frame: FrameRef,
         from: usize,
         budget: &mut Budget,
@@ -574,7 +580,7 @@ impl Recovery {
     }
 
     /// Gives the next few of the frames back that faults of the dead node had taken.
-    fn give_back(&mut self, cx: &Cx, from: usize) -> Pace {
+    fn give_back(&mut self, cx: &KernelCtx, from: usize) -> Pace {
         let mut budget = Budget::WHOLE;
         let all = self.last.into_iter().chain(self.replaced);
         for (n, last) in all.enumerate().skip(from) {
@@ -590,7 +596,7 @@ impl Recovery {
     }
 
     /// What remains: nothing that others wait for but the node's place.
-    fn finish<P: Platform>(self, cx: &Cx) -> Pace {
+    fn finish<P: Platform>(self, cx: &KernelCtx) -> Pace {
         let node = cx.node;
         let n = self.dead.node;
         for c in CpuId::first(MAX_CPUS) {

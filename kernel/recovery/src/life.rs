@@ -32,7 +32,7 @@ use dyad_core::run_loop;
 use dyad_core::run_loop::shutdown;
 use dyad_core::sched::timer::TICK_NS;
 use dyad_machine::cpu::FIRST_CPU;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, clock, console, error, inbox, warn};
 
 /// How long a node may be without a heartbeat before others suspect it. It beats every 100 ms.
@@ -91,7 +91,7 @@ impl Life {
 
     /// Looks at the life of other nodes; recovers dead ones if that is this node's job. A bounded
     /// piece of it, with interrupts taken before and after.
-    pub fn look<P: Platform>(&self, cx: &Cx) {
+    pub fn look<P: Platform>(&self, cx: &KernelCtx) {
         self.watch::<P>(cx);
         let Some(mut state) = self.recovery.try_lock() else {
             return;
@@ -127,7 +127,7 @@ impl Life {
 
     /// One piece of whatever recovery there is to do, and nothing else.
     #[cfg(any(test, feature = "host"))]
-    pub fn step<P: Platform>(&self, cx: &Cx) -> Pace {
+    pub fn step<P: Platform>(&self, cx: &KernelCtx) -> Pace {
         crate::step::<P>(cx, &mut self.recovery.lock())
     }
 
@@ -146,7 +146,7 @@ impl Life {
 
     /// Compares the node table with what this node knew: who is silent, who has come, who is gone. Skipped
     /// if another CPU is at it; it looks at the same words.
-    fn watch<P: Platform>(&self, cx: &Cx) {
+    fn watch<P: Platform>(&self, cx: &KernelCtx) {
         let Some(mut watch) = self.watch.try_lock() else {
             return;
         };
@@ -189,7 +189,7 @@ impl Life {
 
 /// Ends the run if the dead node was to start the programs and has not come to start any here:
 /// nobody else would, and nothing could ever run.
-fn nobody_left<P: Platform>(cx: &Cx, dead: NodeId) {
+fn nobody_left<P: Platform>(cx: &KernelCtx, dead: NodeId) {
     let node = cx.node;
     // A node that has come back waits for its programs.
     let waits = node.params.mode == BootMode::App && node.incarnation() == 1;
@@ -204,7 +204,7 @@ fn nobody_left<P: Platform>(cx: &Cx, dead: NodeId) {
 }
 
 /// Suspects a node, or trusts it again.
-fn suspect<P: Platform>(cx: &Cx, n: NodeId, state: NodeState, seen: &mut Seen, now: u64) {
+fn suspect<P: Platform>(cx: &KernelCtx, n: NodeId, state: NodeState, seen: &mut Seen, now: u64) {
     let beat = cx.words().read(&cx.node.sb.node(n).heartbeat);
     if beat != seen.heartbeat {
         (seen.heartbeat, seen.moved) = (beat, now);

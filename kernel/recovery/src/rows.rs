@@ -6,7 +6,7 @@ use dyad_abi::{CpuId, NodeId};
 use dyad_captbl::{Owner, Refused as Slot, SlotPlace};
 use dyad_coherence::GlobalMem;
 use dyad_pgtbl::{Level, Perms, Place, Pte, decode};
-use dyad_quiesce::Touched;
+use dyad_quiesce::DirtyEntry;
 use dyad_retype::{FrameType, Order, Refs, Refused, Use};
 use dyad_shm::frame::{Epoch, WeakRef};
 use dyad_shm::intent::{IntentRecord, Row};
@@ -15,7 +15,7 @@ use dyad_shm::superblock::QUIESCE_OFFSET;
 use dyad_shm::{FrameRef, PhysAddr, PoolId};
 
 use dyad_audit::references::table_of;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::kinds::{CAPTBL_LEAF, CAPTBL_ROOT};
 use dyad_object::space::{CLOSING, Space};
 use dyad_space::mapping::Driver;
@@ -29,7 +29,7 @@ pub struct Contended;
 
 /// What a CPU's last row was about, be it over or not: a record that has been cleared lacks its
 /// row only.
-pub fn last(cx: &Cx, node: NodeId, cpu: CpuId) -> Option<WeakRef> {
+pub fn last(cx: &KernelCtx, node: NodeId, cpu: CpuId) -> Option<WeakRef> {
     let area: &QuiesceArea = cx.node.map.get(PoolId::Cxl.base().add(QUIESCE_OFFSET))?;
     let line = area.intents.get(node.index())?.get(cpu.index())?;
     WeakRef::from_bits(cx.words().read(&line.frame))
@@ -41,7 +41,7 @@ pub fn last(cx: &Cx, node: NodeId, cpu: CpuId) -> Option<WeakRef> {
 /// # Errors
 ///
 /// [`Contended`].
-pub fn repair(cx: &Cx, dead: Owner, record: &IntentRecord) -> Result<Blocks, Contended> {
+pub fn repair(cx: &KernelCtx, dead: Owner, record: &IntentRecord) -> Result<Blocks, Contended> {
     match record.row {
         Row::ToUntyped | Row::FromUntyped | Row::Split | Row::Merge => {
             let done = cx
@@ -81,7 +81,7 @@ pub fn repair(cx: &Cx, dead: Owner, record: &IntentRecord) -> Result<Blocks, Con
 }
 
 /// The block in use around a frame.
-fn block(cx: &Cx, frame: FrameRef) -> Result<Option<(FrameRef, u64)>, Contended> {
+fn block(cx: &KernelCtx, frame: FrameRef) -> Result<Option<(FrameRef, u64)>, Contended> {
     match cx.frames().head(frame) {
         Ok((head, word)) => Ok(match word.ty {
             FrameType::User(order) => Some((head, order.frames())),
@@ -98,7 +98,7 @@ fn block(cx: &Cx, frame: FrameRef) -> Result<Option<(FrameRef, u64)>, Contended>
 
 /// Repairs the entry of a row, if the dead node has left it closed and its table is what it was.
 /// Table and frame are frozen, if they are in use.
-pub fn place(cx: &Cx, dead: Owner, record: &IntentRecord) {
+pub fn place(cx: &KernelCtx, dead: Owner, record: &IntentRecord) {
     let Some(table) = record.table else {
         return;
     };
@@ -126,7 +126,7 @@ pub fn place(cx: &Cx, dead: Owner, record: &IntentRecord) {
 }
 
 /// Whether a frozen frame is what the intent says, and which page table.
-fn frozen_table(cx: &Cx, what: WeakRef) -> Option<(dyad_abi::Isa, Level)> {
+fn frozen_table(cx: &KernelCtx, what: WeakRef) -> Option<(dyad_abi::Isa, Level)> {
     match cx.frames().read(what.frame) {
         Ok((word, _)) if word.version == what.version => match word.ty {
             FrameType::Frozen(Use::Kernel(kind)) => table_of(kind),
@@ -145,7 +145,7 @@ fn frozen_table(cx: &Cx, what: WeakRef) -> Option<(dyad_abi::Isa, Level)> {
 /// | map | there | empty: what it was copied from may have been unmapped since, and the dead node has not looked again |
 ///
 /// A page that a fault has put there stays: it may be a new one, to which others have written.
-fn page_entry(cx: &Cx, dead: Owner, record: &IntentRecord, d: &Driver, level: Level) {
+fn page_entry(cx: &KernelCtx, dead: Owner, record: &IntentRecord, d: &Driver, level: Level) {
     let raw = cx.words().load_fresh(record.place, Ordering::Acquire);
     let isa = d.isa();
     let place = Place {
@@ -155,7 +155,7 @@ fn page_entry(cx: &Cx, dead: Owner, record: &IntentRecord, d: &Driver, level: Le
         above: None,
     };
     // It may have died before it had logged what it changed.
-    cx.log(Touched::Table(place.table()));
+    cx.log(DirtyEntry::Table(place.table()));
     let child = level.below().map(|below| (isa, below));
     let is_link = child.is_some() && frozen_table(cx, record.frame) == child;
     match decode(isa, raw, level) {
@@ -179,8 +179,8 @@ fn page_entry(cx: &Cx, dead: Owner, record: &IntentRecord, d: &Driver, level: Le
     }
     let at = record.frame.frame.address();
     cx.log(match level {
-        Level::L2 => Touched::LargeUser(at),
-        _ => Touched::User(at),
+        Level::L2 => DirtyEntry::LargeUser(at),
+        _ => DirtyEntry::User(at),
     });
     let stamp = if lacks!("rows::page_entry::stamp") {
         Epoch::ZERO
@@ -192,7 +192,7 @@ fn page_entry(cx: &Cx, dead: Owner, record: &IntentRecord, d: &Driver, level: Le
 
 /// A root of an address space. The word does not say who has closed it: not a live CPU, if none is
 /// in a row about it.
-fn root_word(cx: &Cx, record: &IntentRecord) {
+fn root_word(cx: &KernelCtx, record: &IntentRecord) {
     let Some(word) = cx
         .node
         .map
@@ -211,7 +211,7 @@ fn root_word(cx: &Cx, record: &IntentRecord) {
 }
 
 /// Whether a live CPU is in a row about an entry.
-fn is_at_work(cx: &Cx, place: PhysAddr) -> bool {
+fn is_at_work(cx: &KernelCtx, place: PhysAddr) -> bool {
     cx.node.all().any(|n| {
         cx.node.is_live(n)
             && CpuId::first(cx.node.params.cpus).any(|c| {
@@ -223,7 +223,7 @@ fn is_at_work(cx: &Cx, place: PhysAddr) -> bool {
 
 /// Gives back a frame that a fault had taken: it lies in the supply of a space, was what the CPU
 /// last worked on, and nothing refers to it.
-pub fn give_back(cx: &Cx, what: WeakRef) {
+pub fn give_back(cx: &KernelCtx, what: WeakRef) {
     let frames = cx.frames();
     let Ok((word, _)) = frames.read(what.frame) else {
         return;

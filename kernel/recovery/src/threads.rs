@@ -36,7 +36,7 @@
 //!
 //! News of threads that the dead node had in hand, between a list and a scheduler or on the way to a list,
 //! are told anew: [`doubt`] before anything else, [`tell_lost`] at the end. What it was doing to threads of
-//! live nodes: [`adrift`](super::adrift).
+//! live nodes: [`half_woken`](super::half_woken).
 
 use core::sync::atomic::Ordering;
 
@@ -50,7 +50,7 @@ use dyad_core::migrate::carried::{HandoffKind, NO_ENTRY, store_handoff};
 use dyad_core::migrate::crossing_state;
 use dyad_core::sched::dispatch;
 use dyad_core::syscall::invoke;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, inbox};
 use dyad_object::component::{Component, Entry};
 use dyad_object::endpoint;
@@ -66,7 +66,7 @@ pub struct Handed {
 
 impl Handed {
     /// Tells the node.
-    pub fn announce<P: Platform>(&self, cx: &Cx) {
+    pub fn announce<P: Platform>(&self, cx: &KernelCtx) {
         let cpu = inbox::pick_cpu(cx.node, self.to, self.id);
         // If that node has died as well, whoever recovers it finds the thread.
         let _ = inbox::announce::<P>(self.to, cpu, self.id);
@@ -95,12 +95,12 @@ enum Fate {
     Ends,
 }
 
-fn lives(cx: &Cx, n: NodeId) -> bool {
+fn lives(cx: &KernelCtx, n: NodeId) -> bool {
     n.index() < cx.node.params.node_count && cx.node.is_live(n)
 }
 
 /// Repairs one thread, if it is the dead node's.
-pub fn repair<P: Platform>(cx: &Cx, dead: Dead, frame: FrameRef) -> Option<Handed> {
+pub fn repair<P: Platform>(cx: &KernelCtx, dead: Dead, frame: FrameRef) -> Option<Handed> {
     let t: &'static Thread = cx.node.map.get(frame.address())?;
     // A waker, and then whoever stops it, may be faster; nobody else.
     for _ in 0..4 {
@@ -136,7 +136,7 @@ pub fn repair<P: Platform>(cx: &Cx, dead: Dead, frame: FrameRef) -> Option<Hande
 }
 
 /// Begins to doubt that a thread is on an event list, if it says so.
-pub fn doubt(cx: &Cx, frame: FrameRef) {
+pub fn doubt(cx: &KernelCtx, frame: FrameRef) {
     if let Some(t) = cx.node.map.get::<Thread>(frame.address()) {
         endpoint::doubt(cx.node, t);
     }
@@ -144,7 +144,7 @@ pub fn doubt(cx: &Cx, frame: FrameRef) {
 
 /// A thread that is still in doubt is on none: its scheduler is told anew. Unless it is not `sure` who is
 /// on lists: then all stays as it is.
-pub fn tell_lost<P: Platform>(cx: &Cx, frame: FrameRef, sure: bool) {
+pub fn tell_lost<P: Platform>(cx: &KernelCtx, frame: FrameRef, sure: bool) {
     let Some(t) = cx.node.map.get::<Thread>(frame.address()) else {
         return;
     };
@@ -157,7 +157,7 @@ pub fn tell_lost<P: Platform>(cx: &Cx, frame: FrameRef, sure: bool) {
 }
 
 /// A thread that the dead node has handed to a live one, or a dead recoverer has.
-fn announced(cx: &Cx, dead: Dead, t: &'static Thread, owner: Owner) -> Option<Handed> {
+fn announced(cx: &KernelCtx, dead: Dead, t: &'static Thread, owner: Owner) -> Option<Handed> {
     let from = t.came_from();
     if owner.state != State::Transit || from != dead.node.index() as u64 + 1 {
         return None;
@@ -180,7 +180,7 @@ fn carried(t: &Thread) -> (HandoffKind, Option<NodeId>) {
     (was, from.checked_sub(1).and_then(NodeId::new))
 }
 
-fn fate(cx: &Cx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
+fn fate(cx: &KernelCtx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
     let scheduled = t.scheduler.load(Ordering::Relaxed) != 0;
     let isa = cx.node.isa(dead.node);
     let in_transit = owner.state == State::Stranded;
@@ -222,7 +222,7 @@ fn fate(cx: &Cx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
 
 /// Whether the thread was there, or on its way there, for a crossing call: its caller is told, on any node
 /// of that ISA. Also if it was to be told there, and that has died.
-fn lost_call(cx: &Cx, t: &Thread, isa: Isa, owner: Owner) -> Option<Fate> {
+fn lost_call(cx: &KernelCtx, t: &Thread, isa: Isa, owner: Owner) -> Option<Fate> {
     if owner.state == State::Stranded && HandoffKind::of(t) == HandoffKind::Lost {
         let depth = t.carried[2].load(Ordering::Relaxed);
         return place_for(cx, t, Some(isa)).map(|to| Fate::Lost { depth, to });
@@ -235,7 +235,7 @@ fn lost_call(cx: &Cx, t: &Thread, isa: Isa, owner: Owner) -> Option<Fate> {
 
 /// A live node where a thread may go on: of this ISA, if it has registers there. This node, if it
 /// will do.
-fn place_for(cx: &Cx, t: &Thread, isa: Option<Isa>) -> Option<NodeId> {
+fn place_for(cx: &KernelCtx, t: &Thread, isa: Option<Isa>) -> Option<NodeId> {
     let word = t.component.load(Ordering::Relaxed);
     let component = follow::<Component>(cx.node, word, Component::KIND).ok();
     let fits = |n: &NodeId| {
@@ -250,7 +250,7 @@ fn place_for(cx: &Cx, t: &Thread, isa: Option<Isa>) -> Option<NodeId> {
 
 /// Gives a thread to a node: how, and from which entry of its stack it returns.
 fn give(
-    cx: &Cx,
+    cx: &KernelCtx,
     t: &'static Thread,
     owner: Owner,
     to: NodeId,
@@ -293,7 +293,7 @@ fn give(
 
 /// Stops a thread that cannot go on now, or, if its registers are lost, ever. No node is to be told.
 fn stop<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     dead: Dead,
     t: &'static Thread,
     owner: Owner,

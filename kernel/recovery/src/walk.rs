@@ -1,7 +1,7 @@
 //! Walks over the objects of all pools, a piece at a time: a walk may stop in the middle of an object.
 
 use dyad_audit::scan::{Cursor, Next};
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_retype::{FrameType, FrameWord, KernelKind, Use};
 use dyad_shm::frame::WeakRef;
 
@@ -26,7 +26,7 @@ impl Walk {
     /// out.
     pub(crate) fn next(
         &mut self,
-        cx: &Cx,
+        cx: &KernelCtx,
         budget: &mut Budget,
         wanted: impl Fn(KernelKind) -> bool,
     ) -> Walked {
@@ -51,7 +51,7 @@ pub(crate) enum Walked {
 
 /// The next object of a kind that is wanted.
 pub(crate) fn next_object(
-    cx: &Cx,
+    cx: &KernelCtx,
     cursor: &mut Cursor,
     budget: &mut Budget,
     wanted: impl Fn(KernelKind) -> bool,
@@ -85,7 +85,7 @@ const fn object_kind(ty: FrameType) -> Option<KernelKind> {
 }
 
 /// Whether an object has not been given up since a walk has come to it.
-pub(crate) fn is_still(cx: &Cx, object: WeakRef, kind: KernelKind) -> bool {
+pub(crate) fn is_still(cx: &KernelCtx, object: WeakRef, kind: KernelKind) -> bool {
     let now = cx.frames().read(object.frame);
     now.is_ok_and(|(word, _)| object_kind(word.ty) == Some(kind) && word.version == object.version)
 }

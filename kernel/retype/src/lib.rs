@@ -46,7 +46,7 @@
 //! | map | intent; pin table; pin frame; (entry) | an entry never exists without its pins |
 //! | unmap | intent; fence, [neither is frozen](FrameTable::may_unpin); (entry cleared); unpin frame; unpin table; intent cleared | as above; references that are being counted are not given back |
 //! | to_untyped | intent; CAS refs = 0 -> RETYPING; log the object and its word; fence, load E; w1; CAS -> UNTYPED v + 1 | a stamp read before the CAS is older than the last use; a round that counts for the stamp finds the log, and what it drops is not looked at again |
-//! | from_untyped_begin, put_to_use | load w0; load w1; quiesced; intent; CAS of the whole w0 | a change in between changes w0, and the CAS fails |
+//! | from_untyped_begin, retype | load w0; load w1; quiesced; intent; CAS of the whole w0 | a change in between changes w0, and the CAS fails |
 //! | from_untyped_finish | contents; write-back, own copies dropped; CAS -> Y; intent cleared | whoever sees Y sees the contents; nobody tells this node when they change |
 //! | split | intent; CAS head -> RETYPING; w1 of the new head; CAS tail -> UNTYPED; CAS head -> UNTYPED v + 1 | the new head is never without a stamp |
 //! | merge | intent; CAS head -> RETYPING; load w0, w1 of the other; w1 of the head; CAS other -> TAIL; CAS head -> UNTYPED v + 1 | the block has the newer stamp before the other half is gone |

@@ -11,7 +11,7 @@
 //! | instantiation | record | used by |
 //! |---|---|---|
 //! | [`FrameTable`](crate::FrameTable) | found by the number of the frame, words of any memory ([`RecordAt`]) | operations, page faults, recovery; blocks of any size |
-//! | fast path of Memory capabilities | remembered, coherent caches | [`put_to_use`], [`give_up_frame`] of one frame, pins of pages and tables |
+//! | fast path of Memory capabilities | remembered, coherent caches | [`retype`], [`give_up_frame`] of one frame, pins of pages and tables |
 //!
 //! Words are compared as they are: the caller says which word a row starts from and which it leaves behind
 //! ([`plain`]).
@@ -360,7 +360,7 @@ pub fn finish(
 ///
 /// As [`claim`]; [`Refused::NoFrame`] if `zero` says no: the frame is untyped again then.
 #[inline(always)]
-pub fn put_to_use(
+pub fn retype(
     record: &impl Record,
     frame: FrameRef,
     (retyping, used): (u64, u64),
@@ -374,7 +374,7 @@ pub fn put_to_use(
     let version = plain::version(raw);
     let owned = version | retyping;
     let stamp = claim(record, frame, raw, owned, services, services)?;
-    if stamp == Epoch::ZERO || lacks!("row::put_to_use::zero") || zero() {
+    if stamp == Epoch::ZERO || lacks!("row::retype::zero") || zero() {
         finish(record, (owned, version | used), services)?;
         let version = plain::version_number(raw);
         return Ok(WeakRef { frame, version });

@@ -82,7 +82,7 @@ fn a_death_at_any_step_is_recovered_and_loses_no_frame() {
             t.format(PoolId::Cxl, &(0..64), 0..64).unwrap();
             t.split(frame(0), &Unrecorded).unwrap();
             t.split(frame(32), &Unrecorded).unwrap();
-            let used = put_to_use(&t, &mem, frame(0), Use::User, &clock).unwrap();
+            let used = retype(&t, &mem, frame(0), Use::User, &clock).unwrap();
             let dying = Dying {
                 mem: &mem,
                 left: std::cell::Cell::new(steps),
@@ -118,7 +118,7 @@ fn a_death_at_any_step_is_recovered_and_loses_no_frame() {
                 assert_eq!(t.order_by_tails(head), size);
                 if matches!(word.ty, FrameType::Untyped(_)) {
                     clock.rounds();
-                    put_to_use(&t, &mem, head, Use::User, &clock).unwrap();
+                    retype(&t, &mem, head, Use::User, &clock).unwrap();
                 }
                 covered += size.frames();
             }

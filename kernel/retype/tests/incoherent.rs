@@ -93,7 +93,7 @@ fn counted(mem: &StaleMem, flushes: &Flushes) -> Outcome {
     let start = flushes.on(mem.node(0));
     let (t, clock) = (table(&start, 0), Clock::default());
     t.format(PoolId::Cxl, &(0..1), 0..1).map_err(text)?;
-    let weak = common::put_to_use(&t, &start, frame(0), Use::User, &clock).map_err(text)?;
+    let weak = common::retype(&t, &start, frame(0), Use::User, &clock).map_err(text)?;
     let task = |n: usize| -> Task<'_> {
         Box::new(move || {
             let mem = flushes.on(mem.node(n));

@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{Clock, Unrecorded, frame, node, put_to_use, table, w0};
+use common::{Clock, Unrecorded, frame, node, retype, table, w0};
 use dyad_coherence::{GlobalMem, HostMem, without};
 use dyad_retype::{FrameType, FrameWord, KernelKind, Order, Refs, Refused, Use, Version, WeakRef};
 use dyad_shm::pool::PoolId;
@@ -94,7 +94,7 @@ fn pair(mem: &HostMem, clock: &Clock, used: Use) -> WeakRef {
     let t = table(mem, 0);
     t.format(PoolId::Cxl, &(0..2), 0..2).unwrap();
     t.split(frame(0), &Unrecorded).unwrap();
-    put_to_use(&t, mem, frame(1), used, clock).unwrap()
+    retype(&t, mem, frame(1), used, clock).unwrap()
 }
 
 mod scenarios {
@@ -107,7 +107,7 @@ mod scenarios {
         t.to_untyped(old, Use::User, &clock, &Unrecorded, &Unrecorded)
             .unwrap();
         clock.rounds();
-        put_to_use(&t, &mem, frame(1), Use::User, &clock).unwrap();
+        retype(&t, &mem, frame(1), Use::User, &clock).unwrap();
         let mapped = t.pin_user(old, Order::FRAME);
         assert_eq!(mapped, Err(Refused::Stale), "foreign memory mapped");
     }
@@ -149,7 +149,7 @@ mod scenarios {
         t.to_untyped(old, THREAD, &clock, &Unrecorded, &Unrecorded)
             .unwrap();
         clock.rounds();
-        put_to_use(&t, &mem, frame(1), THREAD, &clock).unwrap();
+        retype(&t, &mem, frame(1), THREAD, &clock).unwrap();
         let check = t.check(old, THREAD);
         assert_eq!(check, Err(Refused::Stale), "resolves to a new object");
     }
@@ -169,7 +169,7 @@ mod scenarios {
         let old = dies(&mem, &clock);
         clock.rounds();
         let t = table(&mem, 0);
-        put_to_use(&t, &mem, frame(1), THREAD, &clock).unwrap();
+        retype(&t, &mem, frame(1), THREAD, &clock).unwrap();
         let check = t.check(old, THREAD);
         assert_eq!(check, Err(Refused::Stale), "resolves to a new object");
     }
@@ -215,7 +215,7 @@ mod scenarios {
         let (mem, clock) = (HostMem::new(), Clock::default());
         let t = table(&mem, 0);
         t.format(PoolId::Cxl, &(0..2), 0..2).unwrap();
-        let whole = put_to_use(&t, &mem, frame(0), Use::User, &clock).unwrap();
+        let whole = retype(&t, &mem, frame(0), Use::User, &clock).unwrap();
         t.to_untyped(whole, Use::User, &clock, &Unrecorded, &Unrecorded)
             .unwrap();
         t.split(frame(0), &Unrecorded).unwrap();

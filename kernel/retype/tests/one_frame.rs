@@ -28,7 +28,7 @@ fn frames(mem: &HostMem) -> FrameTable<'_, HostMem> {
 }
 
 /// Row `untyped -> Y` of frame 4, as the fast path does it. Whether zeros were asked for.
-fn put_to_use(
+fn retype(
     mem: &HostMem,
     used: Use,
     epochs: &impl EpochSource,
@@ -50,7 +50,7 @@ fn put_to_use(
         asked.set(true);
         zero
     };
-    let done = row::put_to_use(&record, frame(4), words, zeros, &services);
+    let done = row::retype(&record, frame(4), words, zeros, &services);
     assert_eq!(log.open.get(), None);
     (done, asked.get())
 }
@@ -62,7 +62,7 @@ fn an_untyped_frame_is_put_to_use_and_zeroed_if_it_has_been_used() {
     for (stamp, used) in [(0, Use::User), (1, Use::User), (0, THREAD), (1, THREAD)] {
         set(&mem, FrameType::Untyped(Order::FRAME), 0);
         mem.store(w1(4), stamp << 8 | 0b11, Relaxed);
-        let done = put_to_use(&mem, used, &clock, &log, true);
+        let done = retype(&mem, used, &clock, &log, true);
         let object = WeakRef {
             frame: frame(4),
             version: Version(7),
@@ -79,7 +79,7 @@ fn a_frame_that_cannot_be_zeroed_is_untyped_again_with_the_next_version() {
     clock.rounds();
     set(&mem, FrameType::Untyped(Order::FRAME), 0);
     mem.store(w1(4), 1 << 8, Relaxed);
-    let done = put_to_use(&mem, THREAD, &clock, &log, false);
+    let done = retype(&mem, THREAD, &clock, &log, false);
     assert_eq!(done, (Err(Refused::NoFrame), true));
     let again = FrameWord::new(Version(8), FrameType::Untyped(Order::FRAME));
     assert_eq!(frames(&mem).look(frame(4)).unwrap(), again);
@@ -103,7 +103,7 @@ fn everything_else_is_left_to_the_slow_path() {
     ];
     for (ty, refs) in others {
         let before = set(&mem, ty, refs);
-        let (done, zeroed) = put_to_use(&mem, Use::User, &clock, &log, true);
+        let (done, zeroed) = retype(&mem, Use::User, &clock, &log, true);
         assert!(done.is_err() && !zeroed, "{ty:?}: {done:?}");
         assert_eq!(mem.load(w0(4), Relaxed), before, "{ty:?}");
     }
@@ -117,7 +117,7 @@ fn what_is_not_quiet_is_refused_and_stays() {
     let (mem, clock, log) = (HostMem::new(), Clock::default(), Log::default());
     let before = set(&mem, FrameType::Untyped(Order::FRAME), 0);
     mem.store(w1(4), 1 << 8, Relaxed);
-    let refused = put_to_use(&mem, THREAD, &clock, &log, true);
+    let refused = retype(&mem, THREAD, &clock, &log, true);
     assert_eq!(refused, (Err(Refused::NotQuiesced), false));
     assert_eq!(mem.load(w0(4), Relaxed), before);
     assert_eq!(log.begun.get(), 0);
@@ -143,7 +143,7 @@ impl EpochSource for Meanwhile<'_> {
 fn a_frame_that_has_a_newer_stamp_is_not_claimed_by_the_older_one() {
     let (mem, log) = (HostMem::new(), Log::default());
     set(&mem, FrameType::Untyped(Order::FRAME), 0);
-    let refused = put_to_use(&mem, THREAD, &Meanwhile(&mem), &log, true);
+    let refused = retype(&mem, THREAD, &Meanwhile(&mem), &log, true);
     assert_eq!(refused, (Err(Refused::Contended), false));
     let word = frames(&mem).look(frame(4)).unwrap();
     assert_eq!(

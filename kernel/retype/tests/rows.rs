@@ -7,7 +7,7 @@ mod words;
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{Clock, FRAMES, Log, Unrecorded, frame, initialise, node, pools, put_to_use, w0, w1};
+use common::{Clock, FRAMES, Log, Unrecorded, frame, initialise, node, pools, retype, w0, w1};
 use dyad_abi::Isa;
 use dyad_abi::boot::CXL_BASE;
 use dyad_coherence::{GlobalMem, HostMem};
@@ -179,7 +179,7 @@ fn a_block_is_one_operation_on_its_head() {
     let (mem, clock, log) = (HostMem::new(), Clock::default(), Log::default());
     let t = frames(&mem);
     t.format(PoolId::Cxl, &(0..64), 0..64).unwrap();
-    let whole = put_to_use(&t, &mem, frame(0), Use::User, &clock).unwrap();
+    let whole = retype(&t, &mem, frame(0), Use::User, &clock).unwrap();
     // Entries of several sizes anywhere in the block are references to its head.
     for (at, span, expected) in [
         (0, 6, Ok(frame(0))),
@@ -204,7 +204,7 @@ fn a_block_is_one_operation_on_its_head() {
     // Too large for a kernel object: the claim is given up.
     clock.rounds();
     assert_eq!(
-        put_to_use(&t, &mem, frame(0), THREAD, &clock),
+        retype(&t, &mem, frame(0), THREAD, &clock),
         Err(Refused::WrongOrder)
     );
     assert_eq!(t.split(frame(0), &log), Ok(frame(32)));
@@ -212,7 +212,7 @@ fn a_block_is_one_operation_on_its_head() {
     assert_eq!(t.read(frame(48)).unwrap().1, t.read(frame(0)).unwrap().1);
     assert_eq!(t.merge(frame(0), &log), Err(Refused::WrongOrder));
     assert_eq!(t.merge(frame(48), &log), Err(Refused::WrongOrder));
-    let middle = put_to_use(&t, &mem, frame(48), Use::User, &clock).unwrap();
+    let middle = retype(&t, &mem, frame(48), Use::User, &clock).unwrap();
     assert_eq!(t.merge(frame(32), &log), Err(Refused::WrongType));
     t.to_untyped(middle, Use::User, &clock, &log, &Unrecorded)
         .unwrap();
@@ -236,7 +236,7 @@ fn frozen_frames_take_no_references_but_give_them_back() {
     let (mem, clock) = (HostMem::new(), Clock::default());
     let t = frames(&mem);
     t.format(PoolId::Cxl, &(0..64), 0..64).unwrap();
-    let weak = put_to_use(&t, &mem, frame(0), Use::User, &clock).unwrap();
+    let weak = retype(&t, &mem, frame(0), Use::User, &clock).unwrap();
     t.pin_user(weak, order(0)).unwrap();
     t.pin_user(weak, order(0)).unwrap();
     assert_eq!(t.recount(frame(9), Refs::ZERO), Err(Refused::WrongType));

@@ -35,7 +35,7 @@ pub enum Begun {
     /// The thread is the waiter.
     Waits,
     /// There are news, and the thread is not the waiter.
-    News,
+    Pending,
     /// There are news, and a sender has taken the thread off already.
     TakenOff,
 }
@@ -46,17 +46,17 @@ pub fn begin<W: Words + ?Sized>(
     words: &W,
     waiter: W::Word,
     wait: u64,
-    has_news: impl FnOnce() -> bool,
+    has_pending: impl FnOnce() -> bool,
 ) -> Begun {
     if !words.exchange(waiter, 0, wait) {
         return Begun::Busy;
     }
     words.fence();
-    if !has_news() {
+    if !has_pending() {
         return Begun::Waits;
     }
     match words.exchange(waiter, wait, 0) {
-        true => Begun::News,
+        true => Begun::Pending,
         false => Begun::TakenOff,
     }
 }

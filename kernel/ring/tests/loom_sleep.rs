@@ -83,10 +83,10 @@ const WHOLE: Parts = Parts {
 /// Whether the thread sleeps.
 fn goes_to_sleep(mem: &LoomMem, parts: Parts) -> bool {
     let words = lacking(mem, parts.sleeper);
-    let has_news = || words.load(NEWS) != 0;
-    match sleep::begin(&words, WAITER, WAIT, has_news) {
+    let has_pending = || words.load(NEWS) != 0;
+    match sleep::begin(&words, WAITER, WAIT, has_pending) {
         Begun::Waits => {}
-        Begun::News | Begun::TakenOff => return false,
+        Begun::Pending | Begun::TakenOff => return false,
         Begun::Busy => unreachable!("nobody else waits"),
     }
     assert!(sleep::block(&words, OWNER, RUNNING, ASLEEP));

@@ -17,8 +17,8 @@ use dyad_shm::PhysAddr;
 use dyad_shm::frame::WeakRef;
 
 use crate::Platform;
-use crate::cx::Cx;
-use crate::mapping::In;
+use crate::kernel_ctx::KernelCtx;
+use crate::mapping::SpaceCtx;
 use crate::object::find;
 use crate::object::space::Space;
 use crate::platform::FaultKind;
@@ -31,8 +31,13 @@ pub const MAX_COPY: usize = 64 << 10;
 const LOOKS: u32 = 8;
 
 /// Address of a user byte in its frame, mapped in if need be.
-fn locate<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -> Result<PhysAddr> {
-    let this = In {
+fn locate<P: Platform>(
+    cx: &KernelCtx,
+    space: WeakRef,
+    va: u64,
+    kind: FaultKind,
+) -> Result<PhysAddr> {
+    let this = SpaceCtx {
         cx,
         space: find(cx.node, space, Space::KIND)?,
         object: space,
@@ -82,7 +87,7 @@ fn check(va: u64, len: usize) -> Result<()> {
 ///
 /// [`Error::BadAddress`]; `out` may have been partly filled then. [`Error::TooLarge`];
 /// [`Error::Again`], [`Error::NoMemory`] if a page could not be mapped in now.
-pub fn copy_in<P: Platform>(cx: &Cx, space: WeakRef, va: u64, out: &mut [u8]) -> Result<()> {
+pub fn copy_in<P: Platform>(cx: &KernelCtx, space: WeakRef, va: u64, out: &mut [u8]) -> Result<()> {
     check(va, out.len())?;
     let mut at = va;
     let mut rest = out;
@@ -106,7 +111,13 @@ pub fn copy_in<P: Platform>(cx: &Cx, space: WeakRef, va: u64, out: &mut [u8]) ->
 ///
 /// [`Error::BadArgument`] if the address is not that of a word, [`Error::BadAddress`] if it cannot be
 /// written; [`Error::Again`] if the word is being changed by others, and as [`copy_in`].
-pub fn exchange<P: Platform>(cx: &Cx, space: WeakRef, va: u64, old: u64, new: u64) -> Result<u64> {
+pub fn exchange<P: Platform>(
+    cx: &KernelCtx,
+    space: WeakRef,
+    va: u64,
+    old: u64,
+    new: u64,
+) -> Result<u64> {
     check(va, 8)?;
     if !va.is_multiple_of(8) {
         return Err(Error::BadArgument);
@@ -129,7 +140,7 @@ pub fn exchange<P: Platform>(cx: &Cx, space: WeakRef, va: u64, old: u64, new: u6
 /// # Errors
 ///
 /// As [`copy_in`]; part of the range may have been written then.
-pub fn copy_out<P: Platform>(cx: &Cx, space: WeakRef, va: u64, bytes: &[u8]) -> Result<()> {
+pub fn copy_out<P: Platform>(cx: &KernelCtx, space: WeakRef, va: u64, bytes: &[u8]) -> Result<()> {
     check(va, bytes.len())?;
     let mut at = va;
     let mut rest = bytes;

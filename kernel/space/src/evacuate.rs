@@ -42,7 +42,7 @@ use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, NodeId, Result};
 use dyad_coherence::GlobalMem;
 use dyad_pgtbl::{Leaf, Level, Perms, Place, Pte};
-use dyad_quiesce::Touched;
+use dyad_quiesce::DirtyEntry;
 use dyad_retype::{Order, Refused, Use};
 use dyad_shm::frame::WeakRef;
 use dyad_shm::intent::{IntentRecord, Row};
@@ -50,7 +50,7 @@ use dyad_shm::protocol::Intents;
 use dyad_shm::{FrameRef, PhysAddr};
 
 use crate::Platform;
-use crate::mapping::{Driver, In, refusal, refusal_of_known};
+use crate::mapping::{Driver, SpaceCtx, refusal, refusal_of_known};
 use crate::object::space::Supply;
 use crate::supply::budget;
 
@@ -79,7 +79,7 @@ fn lies_in(range: &Supply, pa: PhysAddr) -> bool {
     FrameRef::of(pa).is_some_and(|f| range.contains(f))
 }
 
-impl In<'_> {
+impl SpaceCtx<'_> {
     /// All tables' entries for a page, and where the next page may be.
     fn seen(&self, va: u64) -> Result<([Option<Seen>; ISA_COUNT], u64)> {
         let mut all = [const { None }; ISA_COUNT];
@@ -117,7 +117,7 @@ impl In<'_> {
             {
                 let parked = seen.driver.park(&seen.place, &leaf);
                 parked.map_err(refusal_of_known)?;
-                self.cx.log(Touched::Table(seen.place.table()));
+                self.cx.log(DirtyEntry::Table(seen.place.table()));
                 done = true;
             }
         }
@@ -128,7 +128,7 @@ impl In<'_> {
     ///
     /// # Errors
     ///
-    /// As [`park`](In::park).
+    /// As [`park`](SpaceCtx::park).
     pub fn unpark(&self, va: u64, range: &Supply) -> Result<Step> {
         let (all, next) = self.seen(va)?;
         let mut done = false;
@@ -144,7 +144,7 @@ impl In<'_> {
                 None => {
                     let leaf = Leaf::unparked(pa, perms);
                     seen.driver.unpark(&seen.place, leaf).map_err(refusal)?;
-                    self.cx.log(Touched::Table(seen.place.table()));
+                    self.cx.log(DirtyEntry::Table(seen.place.table()));
                 }
             }
             done = true;
@@ -245,7 +245,7 @@ impl In<'_> {
         }
         let leaf = Leaf::unparked(new.frame.address(), perms);
         let done = seen.driver.unpark(&seen.place, leaf);
-        self.cx.log(Touched::Table(seen.place.table()));
+        self.cx.log(DirtyEntry::Table(seen.place.table()));
         if done.is_ok() {
             // The same two, but if this node dies it is the old one that may be without references.
             intents.begin(&IntentRecord {

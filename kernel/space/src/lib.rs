@@ -10,7 +10,7 @@
 //! | [`shootdown`] | translations that other CPUs hold, and translations of code |
 //!
 //! The objects are in [`dyad_object::space`], what a CPU remembers of them in
-//! [`dyad_machine::view::page`]. Who may ask for what is decided above, in the operations of
+//! [`dyad_machine::capcache::page`]. Who may ask for what is decided above, in the operations of
 //! `dyad_core`: here capabilities are not looked at.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -25,6 +25,6 @@ pub mod resolve;
 pub mod shootdown;
 pub mod supply;
 
-use dyad_machine::{Platform, cpu, cx, inbox, platform, view};
+use dyad_machine::{Platform, capcache, cpu, inbox, kernel_ctx, platform};
 use dyad_object as object;
 use dyad_object::{memory, node};

@@ -19,36 +19,36 @@
 //!
 //! Every function does a constant number of steps.
 
-mod quick;
+mod fastpath;
 mod tables;
 
-pub use quick::{QuickRows, resolve_quickly};
+pub use fastpath::{FastRows, resolve_fastpath};
 
 use dyad_abi::{Error, Isa, Result};
 use dyad_coherence::GlobalMem;
 use dyad_mapping::{Around, NotUnmapped, Walked, row};
 use dyad_pgtbl::{Leaf, Level, MapError, Memory, Perms, Place, Pte, RemoteCpu};
-use dyad_quiesce::Touched;
+use dyad_quiesce::DirtyEntry;
 use dyad_retype::{FrameType, Order, Refs, Refused, Use};
 use dyad_shm::PhysAddr;
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
 use dyad_shm::intent::{IntentRecord, Row};
 use dyad_shm::protocol::Intents;
 
-use crate::cx::Cx;
+pub use crate::capcache::page::FastSpace;
+use crate::kernel_ctx::KernelCtx;
 use crate::memory::Words;
 use crate::object::space::Space;
 pub use crate::object::table_kind;
-pub use crate::view::page::Near;
 
 /// The accessor functions for one page table.
 pub type Driver = RemoteCpu<'static, Words>;
 
 /// An address space, as an operation works on it.
 #[derive(Clone, Copy)]
-pub struct In<'c> {
+pub struct SpaceCtx<'c> {
     /// The CPU that does.
-    pub cx: &'c Cx,
+    pub cx: &'c KernelCtx,
     /// The space.
     pub space: &'static Space,
     /// Its frame.
@@ -121,7 +121,7 @@ pub const fn page(pa: PhysAddr, perms: Perms) -> Leaf {
     }
 }
 
-impl In<'_> {
+impl SpaceCtx<'_> {
     /// The accessor functions for the page table of an ISA.
     ///
     /// # Errors
@@ -268,7 +268,7 @@ impl In<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Denied`] if the frame is not of that kind, else as [`map`](In::map).
+    /// [`Error::Denied`] if the frame is not of that kind, else as [`map`](SpaceCtx::map).
     pub fn map_reserved(&self, d: &Driver, place: &Place, leaf: Leaf) -> Result<()> {
         let frame = FrameRef::of(leaf.pa).ok_or(Error::BadArgument)?;
         if self.cx.frames().read(frame)?.0.ty != FrameType::Reserved
@@ -286,7 +286,7 @@ impl In<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Again`] if it has changed meanwhile, else as [`map`](In::map).
+    /// [`Error::Again`] if it has changed meanwhile, else as [`map`](SpaceCtx::map).
     pub fn copy(
         &self,
         (source, from, found): (&Driver, &Place, &Leaf),
@@ -367,7 +367,7 @@ type Entry<'a> = Walked<'a, 'static, Words, Surroundings<'a>>;
 /// What stands around an entry of a space.
 #[derive(Clone, Copy)]
 struct Surroundings<'a> {
-    this: &'a In<'a>,
+    this: &'a SpaceCtx<'a>,
     isa: Isa,
 }
 
@@ -380,14 +380,14 @@ impl Around for Surroundings<'_> {
 
     #[inline]
     fn log_table(&self, table: PhysAddr) {
-        self.this.cx.log(Touched::Table(table));
+        self.this.cx.log(DirtyEntry::Table(table));
     }
 
     #[inline]
     fn log_page(&self, page: PhysAddr, level: Level) {
         self.this.cx.log(match level {
-            Level::L1 => Touched::User(page),
-            _ => Touched::LargeUser(page),
+            Level::L1 => DirtyEntry::User(page),
+            _ => DirtyEntry::LargeUser(page),
         });
     }
 }

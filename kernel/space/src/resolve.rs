@@ -23,8 +23,8 @@ use dyad_shm::superblock::NodeWord;
 
 use crate::Platform;
 use crate::cpu::CpuLocal;
-use crate::cx::Cx;
-use crate::mapping::{Driver, In, NotMapped, page, resolve_quickly};
+use crate::kernel_ctx::KernelCtx;
+use crate::mapping::{Driver, NotMapped, SpaceCtx, page, resolve_fastpath};
 use crate::node::node;
 use crate::object::find;
 use crate::object::space::{Region, Space};
@@ -71,15 +71,15 @@ pub fn resolve_here<P: Platform>(
     if !(USER_MIN..USER_END).contains(&va) {
         return Err(Error::BadAddress);
     }
-    if let Some(done) = resolve_quickly(local, P::ISA, local.space.get(), va, kind) {
+    if let Some(done) = resolve_fastpath(local, P::ISA, local.space.get(), va, kind) {
         return done;
     }
-    let cx = Cx {
+    let cx = KernelCtx {
         node: node(),
         local,
     };
     local.fault_budget.set(budget(cx.words()));
-    resolve_slowly::<P>(&cx, cx.space()?, va, kind)
+    resolve_slowpath::<P>(&cx, cx.space()?, va, kind)
 }
 
 /// Makes `va` accessible in any space, whatever that costs.
@@ -87,7 +87,12 @@ pub fn resolve_here<P: Platform>(
 /// # Errors
 ///
 /// As [`resolve_here`].
-pub fn resolve<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -> Result<Outcome> {
+pub fn resolve<P: Platform>(
+    cx: &KernelCtx,
+    space: WeakRef,
+    va: u64,
+    kind: FaultKind,
+) -> Result<Outcome> {
     cx.local.fault_budget.set(u32::MAX);
     resolve_further::<P>(cx, space, va, kind)
 }
@@ -98,7 +103,7 @@ pub fn resolve<P: Platform>(cx: &Cx, space: WeakRef, va: u64, kind: FaultKind) -
 ///
 /// As [`resolve_here`].
 pub(crate) fn resolve_further<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     space: WeakRef,
     va: u64,
     kind: FaultKind,
@@ -106,21 +111,21 @@ pub(crate) fn resolve_further<P: Platform>(
     if !(USER_MIN..USER_END).contains(&va) {
         return Err(Error::BadAddress);
     }
-    if let Some(done) = resolve_quickly(cx.local, P::ISA, space.bits(), va, kind) {
+    if let Some(done) = resolve_fastpath(cx.local, P::ISA, space.bits(), va, kind) {
         return done;
     }
-    resolve_slowly::<P>(cx, space, va, kind)
+    resolve_slowpath::<P>(cx, space, va, kind)
 }
 
 #[cold]
 #[inline(never)]
-fn resolve_slowly<P: Platform>(
-    cx: &Cx,
+fn resolve_slowpath<P: Platform>(
+    cx: &KernelCtx,
     space: WeakRef,
     va: u64,
     kind: FaultKind,
 ) -> Result<Outcome> {
-    let this = In {
+    let this = SpaceCtx {
         cx,
         space: find(cx.node, space, Space::KIND)?,
         object: space,
@@ -152,7 +157,7 @@ fn resolve_slowly<P: Platform>(
             // What one ISA executes is not for the other, and what one may not write, no other may.
             Pte::Leaf(leaf)
                 if (!leaf.perms.contains(Perms::EXECUTE)
-                    || lacks!("resolve::resolve_slowly::execute"))
+                    || lacks!("resolve::resolve_slowpath::execute"))
                     && allows(&leaf, kind) =>
             {
                 let from = (&other, &there, &leaf);
@@ -168,7 +173,7 @@ fn resolve_slowly<P: Platform>(
 
 /// (2): shows a page of one ISA's table in another's.
 fn show<P: Platform>(
-    this: &In<'_>,
+    this: &SpaceCtx<'_>,
     (other, there, leaf): (&Driver, &Place, &Leaf),
     (own, here): (&Driver, Option<&Place>),
     va: u64,
@@ -190,13 +195,18 @@ fn show<P: Platform>(
 }
 
 /// Whether memory of a node will do. Nothing is lost if it dies meanwhile: what is in its pool stays.
-fn lives(cx: &Cx, node: NodeId) -> bool {
+fn lives(cx: &KernelCtx, node: NodeId) -> bool {
     let word = cx.words().read(&cx.node.sb.node(node).state);
     NodeWord::from_bits(word).is_some_and(|w| w.state.is_live())
 }
 
 /// (3): a new frame.
-fn fill<P: Platform>(this: &In<'_>, region: &Region, va: u64, kind: FaultKind) -> Result<Outcome> {
+fn fill<P: Platform>(
+    this: &SpaceCtx<'_>,
+    region: &Region,
+    va: u64,
+    kind: FaultKind,
+) -> Result<Outcome> {
     let accessible = match kind {
         FaultKind::Execute => false,
         FaultKind::Write => region.write || lacks!("resolve::fill::write"),

@@ -56,14 +56,14 @@ use dyad_shm::{FrameEntry, PhysAddr};
 
 use crate::Platform;
 use crate::cpu::FIRST_CPU;
-use crate::cx::Cx;
 use crate::inbox;
-use crate::mapping::In;
+use crate::kernel_ctx::KernelCtx;
+use crate::mapping::SpaceCtx;
 use crate::node::Node;
 use crate::object::space::Space;
 
 /// CPUs that may hold translations.
-fn holders(cx: &Cx) -> impl Iterator<Item = (NodeId, CpuId)> + '_ {
+fn holders(cx: &KernelCtx) -> impl Iterator<Item = (NodeId, CpuId)> + '_ {
     let node = cx.node;
     node.all().filter(|&n| node.is_live(n)).flat_map(move |n| {
         let awake = cx.epochs().publication(n).awake();
@@ -99,7 +99,7 @@ const fn last_with(now: u64, low: u64) -> u64 {
 
 /// Ends the round of a space if it is over, and starts another one if there are tickets for it. Gives the last
 /// ticket that is done, and whether this CPU has started a round, for which it flushes itself.
-fn advance<P: Platform>(cx: &Cx, space: &Space) -> (u64, bool) {
+fn advance<P: Platform>(cx: &KernelCtx, space: &Space) -> (u64, bool) {
     let (words, sb) = (cx.words(), cx.node.sb);
     let mut confirmed = words.read(&space.confirmed);
     // In this order: neither number in the word is newer than what is read behind it.
@@ -135,7 +135,7 @@ fn advance<P: Platform>(cx: &Cx, space: &Space) -> (u64, bool) {
 }
 
 /// Whether every CPU that takes part has flushed since a stamp. Those that have not are asked, this one does it.
-fn has_flushed_everywhere<P: Platform>(cx: &Cx, stamp: u64) -> bool {
+fn has_flushed_everywhere<P: Platform>(cx: &KernelCtx, stamp: u64) -> bool {
     let (words, me) = (cx.words(), (cx.node.id(), cx.cpu()));
     let mut all = true;
     for (n, c) in holders(cx) {
@@ -156,7 +156,7 @@ fn has_flushed_everywhere<P: Platform>(cx: &Cx, stamp: u64) -> bool {
 }
 
 /// Asks all CPUs to drop their translations. Returns the ticket. This CPU's are dropped when it returns.
-pub fn request<P: Platform>(this: &In<'_>) -> u64 {
+pub fn request<P: Platform>(this: &SpaceCtx<'_>) -> u64 {
     let cx = this.cx;
     let ticket = cx.words().increase(&this.space.tickets, 1) + 1;
     cx.words().fence();
@@ -172,7 +172,7 @@ pub fn request<P: Platform>(this: &In<'_>) -> u64 {
 /// # Errors
 ///
 /// [`Error::BadArgument`] if there is no such ticket.
-pub fn is_done<P: Platform>(this: &In<'_>, ticket: u64) -> Result<bool> {
+pub fn is_done<P: Platform>(this: &SpaceCtx<'_>, ticket: u64) -> Result<bool> {
     let words = this.cx.words();
     if ticket > words.read(&this.space.tickets) {
         return Err(Error::BadArgument);
@@ -223,7 +223,7 @@ pub fn publish_here<P: Platform>(node: &Node, pa: PhysAddr) -> Result<()> {
 /// # Errors
 ///
 /// [`Error::Again`] as long as others have not rewritten it.
-pub fn make_executable<P: Platform>(cx: &Cx, pa: PhysAddr, isa: Isa) -> Result<()> {
+pub fn make_executable<P: Platform>(cx: &KernelCtx, pa: PhysAddr, isa: Isa) -> Result<()> {
     let (node, words) = (cx.node, cx.words());
     let executed = executed_word(node, pa)?;
     let frame = FrameRef::of(pa).ok_or(Error::BadArgument)?.bits() as u64;

@@ -23,7 +23,7 @@ use dyad_retype::{FrameType, Refused, Use};
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
 
 use crate::Platform;
-use crate::mapping::{Driver, In, refusal, table_kind};
+use crate::mapping::{Driver, SpaceCtx, refusal, table_kind};
 use crate::memory::Words;
 
 /// Frames that are tried before there is none.
@@ -48,7 +48,7 @@ pub fn budget(words: &Words) -> u32 {
     }
 }
 
-impl In<'_> {
+impl SpaceCtx<'_> {
     /// A zero-filled frame of this node's supply, put to use. It has no pins.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl In<'_> {
     ///
     /// # Errors
     ///
-    /// As [`take`](In::take).
+    /// As [`take`](SpaceCtx::take).
     pub fn take_for<P: Platform>(&self, node: NodeId, used: Use) -> Result<WeakRef> {
         let taken = self.take_from::<P>(node, used);
         if taken == Err(Error::NoMemory) {
@@ -189,7 +189,7 @@ impl In<'_> {
     ///
     /// # Errors
     ///
-    /// As [`take`](In::take); [`Error::Exists`] if a larger page is there.
+    /// As [`take`](SpaceCtx::take); [`Error::Exists`] if a larger page is there.
     pub fn place<P: Platform>(&self, d: &Driver, va: u64, lowest: Level) -> Result<Place> {
         for _ in 0..LOOKS {
             let place = d.find(va, lowest).map_err(refusal)?;

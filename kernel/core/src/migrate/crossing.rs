@@ -59,7 +59,7 @@ use crate::migrate::handoff;
 use crate::migrate::spin_handoff::{Handoff, Passed};
 use crate::sched::{dispatch, fp};
 use dyad_machine::Platform;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::platform::RegArea;
 use dyad_object::component::Component;
 use dyad_object::follow;
@@ -92,7 +92,7 @@ struct Leaving {
 /// # Errors
 ///
 /// Why the fault is neither. Nothing has changed then.
-pub fn fault<P: Platform>(cx: &Cx, area: &'static RegArea, at: u64) -> Result<Departure> {
+pub fn fault<P: Platform>(cx: &KernelCtx, area: &'static RegArea, at: u64) -> Result<Departure> {
     let t = dispatch::current(cx);
     let there = P::ISA.other();
     let crossing = CrossingState::of(t);
@@ -150,7 +150,7 @@ fn put_down<P: Platform>(t: &Thread, area: &RegArea, crossing: CrossingState, l:
 
 /// The thread does not leave after all: as before [`put_down`].
 #[cold]
-fn take_back<P: Platform>(cx: &Cx, t: &'static Thread, crossing: CrossingState) {
+fn take_back<P: Platform>(cx: &KernelCtx, t: &'static Thread, crossing: CrossingState) {
     if CrossingState::of(t).0 & CrossingState::CARRIES_FP != 0 {
         bring_fp::<P>(t, true, P::KEEPS_FP);
     }
@@ -163,7 +163,7 @@ fn take_back<P: Platform>(cx: &Cx, t: &'static Thread, crossing: CrossingState) 
 /// [`Departure::NotTaken`] if anything is not as expected.
 #[inline(always)]
 fn fast<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     t: &'static Thread,
     area: &RegArea,
     crossing: CrossingState,
@@ -189,7 +189,7 @@ fn fast<P: Platform>(
 /// Leaves for any node of the other ISA that takes the thread.
 #[cold]
 fn slow<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     t: &'static Thread,
     area: &'static RegArea,
     crossing: CrossingState,
@@ -220,7 +220,7 @@ fn slow<P: Platform>(
 }
 
 /// Live nodes of the other ISA on which a thread may run; first that where it was last.
-fn nodes(cx: &Cx, t: &Thread, crossing: CrossingState) -> impl Iterator<Item = NodeId> {
+fn nodes(cx: &KernelCtx, t: &Thread, crossing: CrossingState) -> impl Iterator<Item = NodeId> {
     let there = cx.node.isa(cx.node.id()).other();
     let word = t.component.load(Ordering::Relaxed);
     let component = follow::<Component>(cx.node, word, Component::KIND).ok();
@@ -237,7 +237,7 @@ fn nodes(cx: &Cx, t: &Thread, crossing: CrossingState) -> impl Iterator<Item = N
 /// There is no node of the other ISA. A call fails. What would return there has nobody to return to: whom
 /// that has been called by, on this ISA, is told.
 fn nobody_there<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     t: &'static Thread,
     area: &'static RegArea,
     crossing: CrossingState,
@@ -274,12 +274,12 @@ fn nobody_there<P: Platform>(
 /// functions preserve, unless the side it leaves has nothing under way any more.
 #[inline(always)]
 fn carry_fp<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     t: &'static Thread,
     crossing: CrossingState,
     leaves: u64,
 ) -> CrossingState {
-    if cx.local.short_way.get().is_some() {
+    if cx.local.fastpath_thread.get().is_some() {
         return crossing.with(CrossingState::CARRIES_FP, false);
     }
     let crossing = crossing.with(CrossingState::CARRIES_FP, true);

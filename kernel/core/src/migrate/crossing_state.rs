@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use dyad_abi::{CpuId, Isa, NodeId};
 use dyad_machine::Platform;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::thread::{Thread, begun};
 
 /// The word `crossing` of a thread.
@@ -62,7 +62,7 @@ impl CrossingState {
 
     /// Notes in a thread that this CPU is the one where it was last on this ISA.
     #[inline(always)]
-    pub(crate) fn note_here<P: Platform>(self, cx: &Cx, t: &Thread) {
+    pub(crate) fn note_here<P: Platform>(self, cx: &KernelCtx, t: &Thread) {
         let here = self.placed(P::ISA, cx.node.id(), cx.local.id());
         if here != self {
             t.crossing.store(here.0, Ordering::Relaxed);

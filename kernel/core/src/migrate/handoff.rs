@@ -40,9 +40,9 @@ use crate::migrate::arrive::{arrive, takes_stop};
 use crate::migrate::carried::{HandoffKind, store_handoff};
 use crate::migrate::crossing_state::CrossingState;
 use crate::migrate::spin_handoff;
-use crate::sched::dispatch::{self, After};
+use crate::sched::dispatch::{self, OpOutcome};
 use crate::sched::registers::GENERAL_WORDS;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, inbox};
 use dyad_object::component::Entry;
 use dyad_object::ids;
@@ -54,7 +54,7 @@ use dyad_object::thread::{Owner, State, Thread, begun, copy_registers};
 ///
 /// [`Error::NoSuchNode`], [`Error::NodeDead`], [`Error::NotReady`] if nobody would schedule it there: the
 /// thread goes on here.
-pub fn send<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> Result<()> {
+pub fn send<P: Platform>(cx: &KernelCtx, t: &'static Thread, to: NodeId) -> Result<()> {
     if to.index() >= cx.node.params.node_count {
         return Err(Error::NoSuchNode);
     }
@@ -110,7 +110,7 @@ pub fn send<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) -> Result<()> 
 /// [`Error::Corrupt`] if it was not this CPU's.
 #[inline(always)]
 fn transfer<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     t: &'static Thread,
     mine: Owner,
     (to, target): (NodeId, NodeWord),
@@ -144,11 +144,11 @@ fn transfer<P: Platform>(
 /// # Errors
 ///
 /// As [`send`]; [`Error::TooDeep`] within an invocation or a crossing call.
-pub fn migrate<P: Platform>(cx: &Cx, to: NodeId) -> Result<After> {
+pub fn migrate<P: Platform>(cx: &KernelCtx, to: NodeId) -> Result<OpOutcome> {
     let t = dispatch::current(cx);
     // Asking for where one is, is allowed at any depth: nothing moves.
     if to == cx.node.id() {
-        return Ok(After::Value(to.index() as u64));
+        return Ok(OpOutcome::Value(to.index() as u64));
     }
     if t.depth.load(Ordering::Relaxed) != 0 || CrossingState::of(t).depth() != 0 {
         return Err(Error::TooDeep);
@@ -168,13 +168,13 @@ pub fn migrate<P: Platform>(cx: &Cx, to: NodeId) -> Result<After> {
 ///
 /// [`Error::Denied`] if its component may not run there; as [`send`].
 pub(crate) fn leave<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     t: &'static Thread,
     to: NodeId,
     (kind, words, at): (HandoffKind, [u64; 4], Entry),
-) -> Result<After> {
+) -> Result<OpOutcome> {
     dispatch::may_run_on(cx, t, to)?;
-    dispatch::settle::<P>(cx, t);
+    dispatch::complete_frame::<P>(cx, t);
     // From here on the registers are whole: whoever takes the thread over for a node that dies
     // reads them. What it was doing on this ISA waits for its return. Services that it calls on
     // other nodes of this ISA meanwhile use the registers proper.
@@ -186,7 +186,7 @@ pub(crate) fn leave<P: Platform>(
         t.set_begun(P::ISA, begun::HERE);
         return Err(e);
     }
-    Ok(After::Switched)
+    Ok(OpOutcome::Switched)
 }
 
 /// `Load` on another node: the running thread goes on there with registers that it brings along. What it
@@ -196,11 +196,11 @@ pub(crate) fn leave<P: Platform>(
 ///
 /// As [`send`]: the thread is as it was.
 pub(crate) fn load<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     t: &'static Thread,
     to: NodeId,
     words: &[u64; WORDS],
-) -> Result<After> {
+) -> Result<OpOutcome> {
     let (general, float) = words.split_at(GENERAL_WORDS);
     for (to, &word) in t.saved.0.iter().zip(general) {
         to.store(word, Ordering::Relaxed);
@@ -223,7 +223,7 @@ pub(crate) fn load<P: Platform>(
 ///
 /// [`Error::Corrupt`] if its owner word is none, or changes although it is this CPU's; else what keeps its
 /// scheduler from being told.
-pub fn receive<P: Platform>(cx: &Cx, id: u64) -> Result<()> {
+pub fn receive<P: Platform>(cx: &KernelCtx, id: u64) -> Result<()> {
     // The bit may be of a thread that has been given up since.
     let Some(t) = ids::find_thread(cx.node, id) else {
         return Ok(());

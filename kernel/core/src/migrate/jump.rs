@@ -34,10 +34,10 @@ use crate::migrate::carried::{HandoffKind, store_handoff};
 use crate::migrate::crossing_state::CrossingState;
 use crate::migrate::handoff;
 use crate::migrate::spin_handoff::{Handoff, Passed};
-use crate::sched::dispatch::{self, After};
+use crate::sched::dispatch::{self, OpOutcome};
 use crate::sched::fp;
 use dyad_machine::Platform;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::component::Entry;
 use dyad_object::thread::{Thread, begun};
 
@@ -49,7 +49,7 @@ use dyad_object::thread::{Thread, begun};
 /// counter is 0, or it or the stack pointer is no user address; [`Error::Denied`] if its component may not run
 /// there; as [`handoff::send`]. The thread goes
 /// on where it was, and keeps what it had.
-pub fn jump<P: Platform>(cx: &Cx, [to, pc, sp, fp, arg]: [u64; 5]) -> Result<After> {
+pub fn jump<P: Platform>(cx: &KernelCtx, [to, pc, sp, fp, arg]: [u64; 5]) -> Result<OpOutcome> {
     let t = dispatch::current(cx);
     let to = NodeId::new(to).ok_or(Error::NoSuchNode)?;
     if t.depth.load(Ordering::Relaxed) != 0 || CrossingState::of(t).depth() != 0 {
@@ -61,23 +61,23 @@ pub fn jump<P: Platform>(cx: &Cx, [to, pc, sp, fp, arg]: [u64; 5]) -> Result<Aft
     if to == cx.node.id() {
         // The whole area is replaced: what is missing of it need not be completed. What is in
         // floating-point registers is lost before they can be saved.
-        cx.local.short_entry.set(false);
+        cx.local.partial_frame.set(false);
         fp::forget::<P>(cx.local);
         arrive::<P>(cx, t, (pc, sp), (fp, arg));
-        return Ok(After::Switched);
+        return Ok(OpOutcome::Switched);
     }
     dispatch::may_run_on(cx, t, to)?;
-    dispatch::settle::<P>(cx, t);
+    dispatch::complete_frame::<P>(cx, t);
     leave::<P>(cx, t, to, [pc, sp, fp, arg])
 }
 
 /// Hands the running thread over, whose area is complete.
 fn leave<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     t: &'static Thread,
     to: NodeId,
     [pc, sp, fp, arg]: [u64; 4],
-) -> Result<After> {
+) -> Result<OpOutcome> {
     let at = Entry {
         component: WeakRef::from_bits(0).ok_or(Error::Corrupt)?,
         address: pc,
@@ -92,14 +92,14 @@ fn leave<P: Platform>(
         t.set_begun(P::ISA, begun::HERE);
         return Err(e);
     }
-    Ok(After::Switched)
+    Ok(OpOutcome::Switched)
 }
 
 /// `Jump` of the running thread to a CPU that spins for it. [`Departure::NotTaken`] if there is none, or anything is
 /// not as expected.
 #[inline(always)]
 pub(crate) fn fast<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     t: &'static Thread,
     [to, pc, sp, fp, arg]: [u64; 5],
 ) -> Departure {
@@ -147,7 +147,7 @@ pub(crate) fn fast<P: Platform>(
 
 /// The thread was not taken, and its area is complete by now: it takes the slow path from there.
 #[cold]
-fn stays<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId, at: [u64; 4]) {
+fn stays<P: Platform>(cx: &KernelCtx, t: &'static Thread, to: NodeId, at: [u64; 4]) {
     t.stays();
     fp::load::<P>(cx.local, t);
     if let Err(e) = leave::<P>(cx, t, to, at) {

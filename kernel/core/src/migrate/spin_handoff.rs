@@ -30,7 +30,7 @@ use dyad_shm::superblock::{CpuEntry, NodeWord, activity};
 use crate::migrate::arrive;
 use crate::migrate::carried::HandoffKind;
 use crate::sched::{dispatch, timer};
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, inbox};
 use dyad_object::memory::{CoherentWords, look_coherent};
 use dyad_object::thread::{Owner, State, Thread};
@@ -54,7 +54,7 @@ pub(crate) fn activity_word(t: &'static Thread) -> u64 {
 
 /// Whether the CPU of a thread that is about to be handed over may look out for it.
 #[inline]
-pub(crate) fn can_spin(cx: &Cx, t: &Thread) -> bool {
+pub(crate) fn can_spin(cx: &KernelCtx, t: &Thread) -> bool {
     cx.words().is_coherent() && t.budget.load(Ordering::Relaxed) == 0
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn can_spin(cx: &Cx, t: &Thread) -> bool {
 /// word by itself, and need not be told. `was` is the state word of the node from before the hand-over. If it
 /// is another one by now, the node may have been recovered before the owner word said whose the thread is.
 #[inline]
-pub(crate) fn is_awaited(cx: &Cx, t: &'static Thread, to: NodeId, was: NodeWord) -> bool {
+pub(crate) fn is_awaited(cx: &KernelCtx, t: &'static Thread, to: NodeId, was: NodeWord) -> bool {
     let Some(words) = cx.words().if_coherent() else {
         return false;
     };
@@ -132,12 +132,12 @@ impl Handoff {
     /// The way of the running thread to a CPU of a node. `None` if anything is not as expected; nothing has
     /// changed then.
     #[inline(always)]
-    pub fn find(cx: &Cx, t: &'static Thread, (to, cpu): (NodeId, CpuId)) -> Option<Handoff> {
+    pub fn find(cx: &KernelCtx, t: &'static Thread, (to, cpu): (NodeId, CpuId)) -> Option<Handoff> {
         let words = cx.words().if_coherent()?;
         let special = t.depth.load(Ordering::Relaxed) | t.budget.load(Ordering::Relaxed);
         // The component may run over there: this CPU remembers it.
         let component = t.component.load(Ordering::Relaxed);
-        if special != 0 || !dyad_machine::view::may_run_at(cx.local, component, to) {
+        if special != 0 || !dyad_machine::capcache::may_run_at(cx.local, component, to) {
             return None;
         }
         let node = &cx.node.sb.node(to).state;
@@ -167,12 +167,17 @@ impl Handoff {
     /// thread does not go on here at once.
     #[inline(always)]
     #[must_use]
-    pub fn pass<P: Platform>(self, cx: &Cx, t: &'static Thread, kind: HandoffKind) -> Passed {
+    pub fn pass<P: Platform>(
+        self,
+        cx: &KernelCtx,
+        t: &'static Thread,
+        kind: HandoffKind,
+    ) -> Passed {
         let me = cx.node.sb.cpu(cx.node.id(), cx.cpu());
         // Before the thread can come back.
         linger::begin(&Direct(self.words), &me.activity, activity_word(t));
         cx.local.holding.set(None);
-        cx.local.short_way.set(None);
+        cx.local.fastpath_thread.set(None);
         cx.local.thread.set(None);
         if !linger::hand_over(&Direct(self.words), &t.owner, self.mine, self.handed) {
             rollback::<P>(cx, t);
@@ -193,7 +198,7 @@ impl Handoff {
 
     /// Tells the CPU of the thread. `false`: that was not possible, and the thread is this CPU's again.
     #[cold]
-    fn announce<P: Platform>(&self, cx: &Cx, t: &'static Thread) -> bool {
+    fn announce<P: Platform>(&self, cx: &KernelCtx, t: &'static Thread) -> bool {
         let sent = inbox::announce::<P>(self.to, self.cpu, t.id.load(Ordering::Relaxed));
         // Somebody may have taken it nevertheless: then it comes back like any other.
         sent.is_ok() || !cx.words().exchange(&t.owner, self.handed, self.mine)
@@ -203,7 +208,7 @@ impl Handoff {
 /// The thread has not left, and runs on. A sender that has seen this CPU linger has rung no doorbell: if
 /// something has come since, the first instruction in user mode is interrupted, and the run loop looks.
 #[cold]
-fn rollback<P: Platform>(cx: &Cx, t: &'static Thread) {
+fn rollback<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
     cx.local.thread.set(Some(t));
     cx.local.holding.set(Some(t));
     if !inbox::prepare::<P>(activity::USER) {
@@ -213,7 +218,7 @@ fn rollback<P: Platform>(cx: &Cx, t: &'static Thread) {
 
 /// Whether an owner word says that its thread has been handed to this node and nobody has taken it.
 #[inline(always)]
-fn is_here(cx: &Cx) -> impl Fn(u64) -> bool {
+fn is_here(cx: &KernelCtx) -> impl Fn(u64) -> bool {
     let (node, incarnation) = (cx.node.id(), cx.node.incarnation());
     move |word| Owner::says(word, State::Transit, node, incarnation)
 }
@@ -221,7 +226,7 @@ fn is_here(cx: &Cx) -> impl Fn(u64) -> bool {
 /// Spins for a thread that has been handed to node `to`. Goes on with the thread, or comes back: then the run loop goes
 /// on.
 #[inline(never)]
-pub(crate) fn wait<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) {
+pub(crate) fn wait<P: Platform>(cx: &KernelCtx, t: &'static Thread, to: NodeId) {
     let me = cx.node.sb.cpu(cx.node.id(), cx.cpu());
     match cx.words().if_coherent() {
         Some(words) => {
@@ -234,7 +239,7 @@ pub(crate) fn wait<P: Platform>(cx: &Cx, t: &'static Thread, to: NodeId) {
 
 /// Spins, on a CPU whose `activity` says so. Goes on with the thread, or comes back, as [`wait`].
 pub(crate) fn look<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     me: &'static CpuEntry,
     t: &'static Thread,
     to: NodeId,
@@ -256,7 +261,7 @@ pub(crate) fn look<P: Platform>(
 /// Looks at the thread's owner word until it is this node's, something else has come, or the time is up.
 #[inline(always)]
 fn watch<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     me: &CpuEntry,
     t: &'static Thread,
     words: CoherentWords,
@@ -282,7 +287,7 @@ fn watch<P: Platform>(
 
 /// Takes a thread that has come back; `false` if somebody else has.
 #[inline(always)]
-fn take(cx: &Cx, t: &'static Thread, word: u64, words: CoherentWords) -> bool {
+fn take(cx: &KernelCtx, t: &'static Thread, word: u64, words: CoherentWords) -> bool {
     let taken = linger::take(&Direct(words), &t.owner, word, word ^ TAKEN);
     if taken {
         let local = cx.local;
@@ -299,7 +304,7 @@ fn take(cx: &Cx, t: &'static Thread, word: u64, words: CoherentWords) -> bool {
 
 /// Goes on with a thread that has come back, or comes back itself.
 #[inline(always)]
-fn go_on_with<P: Platform>(cx: &Cx, me: &CpuEntry, t: &'static Thread) {
+fn go_on_with<P: Platform>(cx: &KernelCtx, me: &CpuEntry, t: &'static Thread) {
     // As `inbox::prepare`.
     let ready = || {
         me.activity.store(activity::USER, Ordering::Relaxed);
@@ -316,7 +321,7 @@ fn go_on_with<P: Platform>(cx: &Cx, me: &CpuEntry, t: &'static Thread) {
 /// Does not linger any more: whoever dispatched the thread goes on, unless it has come at the last moment.
 #[cold]
 fn stop<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     me: &'static CpuEntry,
     t: &'static Thread,
     to: NodeId,
@@ -332,7 +337,7 @@ fn stop<P: Platform>(
 
 /// The thread is somebody else's: nothing of it may be looked at any more.
 #[cold]
-fn given_up(cx: &Cx, to: NodeId) {
+fn given_up(cx: &KernelCtx, to: NodeId) {
     let next = cx.local.chain.pop();
     dispatch::go_on(cx, next, Stopped::Left, to.index() as u64);
 }

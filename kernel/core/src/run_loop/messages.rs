@@ -29,8 +29,8 @@ use dyad_shm::FrameRef;
 
 use crate::migrate::handoff;
 use crate::sched::dispatch;
-use dyad_machine::cx::Cx;
 use dyad_machine::inbox::{self, kind, ring_at, wake_line};
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, console};
 use dyad_object;
 use dyad_object::node::{Node, node};
@@ -112,7 +112,7 @@ fn take_arrivals<P: Platform>(node: &'static Node, line: &WakeLine) {
     let batch = arrivals::take(node.words, &at, &mut next);
     local.next_arrival.set(next);
     for id in batch.ids() {
-        if let Err(e) = handoff::receive::<P>(&Cx::here::<P>(), id as u64) {
+        if let Err(e) = handoff::receive::<P>(&KernelCtx::here::<P>(), id as u64) {
             console::log_limited::<P>(
                 Level::Warn,
                 format_args!("thread {id} has come, and is not taken: {e}"),
@@ -130,7 +130,7 @@ fn take_arrivals<P: Platform>(node: &'static Node, line: &WakeLine) {
 /// the ring says if it is a liar: no message gives it anything that it could not do by itself.
 fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
     let result = match m.0[0] {
-        kind::ROOT => become_root::<P>(&Cx::here::<P>(), m.0[1], m.0[2]),
+        kind::ROOT => become_root::<P>(&KernelCtx::here::<P>(), m.0[1], m.0[2]),
         kind::PUBLISH_CODE => publish_code_here::<P>(node, m.0[1]),
         kind::TEST => {
             // Numbered by its sender, from 0 on: the count is also the next number expected.
@@ -157,7 +157,7 @@ fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
 ///
 /// [`Error::Revoked`] if the thread is gone by now, [`Error::BadArgument`], else as
 /// [`dispatch::set_root`].
-fn become_root<P: Platform>(cx: &Cx, thread: u64, cpu: u64) -> Result<()> {
+fn become_root<P: Platform>(cx: &KernelCtx, thread: u64, cpu: u64) -> Result<()> {
     let (t, _) = dyad_object::follow::<Thread>(cx.node, thread, Thread::KIND)?;
     let cpu = CpuId::new(cpu)
         .filter(|c| c.index() < cx.node.params.cpus)

@@ -49,14 +49,14 @@ use crate::migrate::spin_handoff;
 use crate::sched::timer::{self, TICK_NS};
 use crate::sched::{dispatch, quiet};
 use dyad_machine::clock::{self, FusedTime};
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, inbox};
 
 /// How long an idle CPU polls before it sleeps. A doorbell costs far more than this.
 const SPIN_NS: u64 = 20_000;
 
 /// Housekeeping and everything others want of this CPU. Returns when it has to be here next.
-fn attend<P: Platform>(cx: &Cx) -> u64 {
+fn attend<P: Platform>(cx: &KernelCtx) -> u64 {
     let (node, local) = (cx.node, cx.local);
     let wanted = node.words.read(&node.sb.control);
     if shutdown::is_stop(wanted) {
@@ -99,7 +99,7 @@ fn attend<P: Platform>(cx: &Cx) -> u64 {
 }
 
 /// Sends the message of interrupt `number` of this node, if somebody wants to hear of it.
-pub fn deliver<P: Platform>(cx: &Cx, number: usize) {
+pub fn deliver<P: Platform>(cx: &KernelCtx, number: usize) {
     // Not held while the message is sent: who wakes up may change it.
     let target = cx.node.interrupts.get(number).and_then(|slot| *slot.lock());
     if let Some((object, line, bits)) = target {
@@ -114,7 +114,7 @@ pub fn deliver<P: Platform>(cx: &Cx, number: usize) {
 /// would have rung no doorbell, and would wait for as long as the thread runs. If resuming comes back,
 /// what the thread runs in is gone: it has ended, and so may those under it, and the loop goes on.
 pub fn run<P: Platform>() -> ! {
-    let cx = Cx::here::<P>();
+    let cx = KernelCtx::here::<P>();
     let mut again = false;
     loop {
         if core::mem::replace(&mut again, true) {
@@ -151,7 +151,7 @@ pub fn run<P: Platform>() -> ! {
 /// way. Others are not attended to: for them it is as if one thread had gone on. The timer is set anew
 /// only if it would come too late for the new thread's slice; if it comes too early, nothing is over,
 /// and the loop sets it again.
-pub fn switched<P: Platform>(cx: &Cx) -> ! {
+pub fn switched<P: Platform>(cx: &KernelCtx) -> ! {
     if let Some((t, to)) = cx.local.lingers.get() {
         spin_handoff::wait::<P>(cx, t, to);
         run::<P>()
@@ -171,7 +171,7 @@ pub fn switched<P: Platform>(cx: &Cx) -> ! {
 ///
 /// The user half goes before the CPU falls asleep as far as rounds are concerned: a CPU that sleeps is
 /// not asked to flush its TLB.
-fn idle<P: Platform>(cx: &Cx, next: u64) {
+fn idle<P: Platform>(cx: &KernelCtx, next: u64) {
     let node = cx.node;
     let me = node.sb.cpu(node.id(), cx.cpu());
     let work = || node.words.read(&me.pending) != 0 || dispatch::root_ready(cx);

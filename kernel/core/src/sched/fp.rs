@@ -38,7 +38,7 @@
 //! one word, which changes after the copy. A node that dies in between leaves the one or the other.
 //!
 //! Threads that do not use them pay nothing. The short ways of invocations, returns and faults ask
-//! which thread runs anyway; they ask `short_way` of the CPU, which is none while the running thread
+//! which thread runs anyway; they ask `fastpath_thread` of the CPU, which is none while the running thread
 //! has something to be forgotten or kept.
 
 use core::sync::atomic::Ordering;
@@ -49,7 +49,7 @@ use dyad_abi::ident::ISA_COUNT;
 
 use dyad_machine::Platform;
 use dyad_machine::cpu::CpuLocal;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::platform::FpArea;
 use dyad_object::thread::{Thread, begun, info};
 
@@ -117,7 +117,7 @@ fn make_room<P: Platform>(t: &Thread) {
     if !lies_in(all, P::ISA) || lacks!("fp::make_room::copy") {
         return;
     }
-    let words = Cx::here::<P>().words();
+    let words = KernelCtx::here::<P>().words();
     let to = t.fp(P::ISA.other());
     copy(t.fp(P::ISA), to);
     words.refresh(&to.0[0], size_of::<FpArea>() as u64);
@@ -172,8 +172,8 @@ pub(crate) fn renew_used(t: &Thread) {
 /// The running thread has something in the registers, or in its area.
 fn set_used<P: Platform>(local: &CpuLocal, t: &Thread) {
     use_area::<P>(t);
-    if !lacks!("fp::set_used::short_way") {
-        local.short_way.set(None);
+    if !lacks!("fp::set_used::fastpath_thread") {
+        local.fastpath_thread.set(None);
     }
 }
 
@@ -205,8 +205,8 @@ fn save<P: Platform>(local: &CpuLocal, area: &FpArea) {
 /// A thread is about to run, and the registers of the one before are put away.
 #[inline]
 pub fn load<P: Platform>(local: &CpuLocal, t: &'static Thread) {
-    let short = !uses::<P>(t) || lacks!("fp::load::short_way");
-    local.short_way.set(short.then_some(t));
+    let short = !uses::<P>(t) || lacks!("fp::load::fastpath_thread");
+    local.fastpath_thread.set(short.then_some(t));
 }
 
 /// The running thread has used them, which are off. `false` if they are on: it is something else
@@ -239,7 +239,7 @@ pub fn forget<P: Platform>(local: &CpuLocal) {
     }
     if let Some(t) = local.thread.get() {
         renew::<P>(t);
-        local.short_way.set(Some(t));
+        local.fastpath_thread.set(Some(t));
     }
 }
 

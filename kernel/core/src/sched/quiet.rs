@@ -34,7 +34,7 @@ use dyad_quiesce::{Idle, LogWriter, NodeHardware, Progress};
 use dyad_shm::PhysAddr;
 
 use crate::sched::{dispatch, fp};
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::platform::FLUSH_BYTES;
 use dyad_machine::{Platform, inbox};
 use dyad_object::component::Component;
@@ -49,13 +49,13 @@ const STEP_BYTES: u64 = 512;
 
 /// This CPU, as rounds see it. What it drops is gone when the call returns.
 pub struct Hardware<'c, P> {
-    cx: &'c Cx,
+    cx: &'c KernelCtx,
     platform: PhantomData<P>,
 }
 
 impl<'c, P: Platform> Hardware<'c, P> {
     /// The CPU of a context.
-    pub const fn new(cx: &'c Cx) -> Hardware<'c, P> {
+    pub const fn new(cx: &'c KernelCtx) -> Hardware<'c, P> {
         Hardware {
             cx,
             platform: PhantomData,
@@ -84,10 +84,10 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
         self.steps(FLUSH_BYTES)
     }
 
-    // Views are to capabilities what the TLB is to pages: what they lead to may be reused after this.
+    // CapCache are to capabilities what the TLB is to pages: what they lead to may be reused after this.
     fn flush_tlb(&self) {
         if !lacks!("quiet::flush_tlb::views") {
-            self.cx.local.views.forget();
+            self.cx.local.cache.forget();
         }
         if !lacks!("quiet::flush_tlb::tlb") {
             P::flush_tlb();
@@ -141,7 +141,7 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
 
 /// Gives this CPU its flush log, and tells it which node it is of. Once, before it takes part in
 /// rounds: what it changed before that has nobody seen.
-pub fn attach(cx: &Cx) {
+pub fn attach(cx: &KernelCtx) {
     let log = LogWriter::attach(cx.epochs(), cx.node.id(), cx.cpu());
     *cx.local.log.borrow_mut() = Some(log);
     cx.local.home.set(1 << cx.node.id().index());
@@ -153,7 +153,7 @@ pub fn attach(cx: &Cx) {
 /// # Errors
 ///
 /// [`Error::Full`] if the epochs are used up.
-pub fn join<P: Platform>(cx: &Cx) -> Result<()> {
+pub fn join<P: Platform>(cx: &KernelCtx) -> Result<()> {
     let round = cx
         .epochs()
         .publish_joining(cx.node.id(), cx.cpu(), &Hardware::<P>::new(cx))
@@ -164,7 +164,7 @@ pub fn join<P: Platform>(cx: &Cx) -> Result<()> {
 
 /// Acknowledges a round of this node, if there is one: drops what may have been looked up before
 /// it, and goes on with what the running thread has now. Called where nothing shared is in hand.
-pub fn acknowledge<P: Platform>(cx: &Cx) {
+pub fn acknowledge<P: Platform>(cx: &KernelCtx) {
     cx.epochs()
         .acknowledge(cx.node.id(), cx.cpu(), &Hardware::<P>::new(cx));
 }
@@ -175,7 +175,7 @@ pub fn acknowledge<P: Platform>(cx: &Cx) {
 /// # Errors
 ///
 /// [`Error::Again`] if another CPU is at it.
-pub fn flush_step<P: Platform>(cx: &Cx, steps: u64) -> Result<u64> {
+pub fn flush_step<P: Platform>(cx: &KernelCtx, steps: u64) -> Result<u64> {
     // The caller's CPU is one of those that a round waits for.
     acknowledge::<P>(cx);
     let Some(mut round) = cx.node.round.try_lock() else {
@@ -196,7 +196,7 @@ const IDLE_STEPS: u32 = 6;
 
 /// Falls asleep as far as the others are concerned; `true` if this CPU may halt now. Takes interrupts between
 /// two parts of that; what has come to be delivered is work, and what a timer is for, the CPU sets it for anew.
-pub fn sleep<P: Platform>(cx: &Cx, work: impl Fn() -> bool) -> bool {
+pub fn sleep<P: Platform>(cx: &KernelCtx, work: impl Fn() -> bool) -> bool {
     let work = || work() || cx.local.has_other();
     let hardware = Hardware::<P>::new(cx);
     let (node, cpu) = (cx.node.id(), cx.cpu());
@@ -225,6 +225,6 @@ pub fn sleep<P: Platform>(cx: &Cx, work: impl Fn() -> bool) -> bool {
 /// Takes this CPU back into the protocol, before it looks at anything shared: the bit is set, then
 /// there is a full fence. Whoever has not waited for this CPU has not seen the bit, and what they had
 /// changed by then is what it finds.
-pub fn wake(cx: &Cx) {
+pub fn wake(cx: &KernelCtx) {
     cx.epochs().wake(cx.node.id(), cx.cpu());
 }

@@ -6,7 +6,7 @@ use dyad_abi::user::USER_MIN;
 
 use crate::sched::fp;
 use dyad_machine::Platform;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::thread::{FP_WORDS, REG_WORDS, Thread, begun};
 
 /// Words of a page before those of floating point.
@@ -16,7 +16,7 @@ pub const GENERAL_WORDS: usize = 4 + GENERAL;
 const _: () = assert!(GENERAL_WORDS <= REG_WORDS && FLOAT_WORDS <= FP_WORDS);
 
 /// Gives a thread of this CPU, which has nothing in floating-point registers, these registers.
-pub(crate) fn set_all<P: Platform>(cx: &Cx, t: &Thread, words: &[u64; WORDS]) {
+pub(crate) fn set_all<P: Platform>(cx: &KernelCtx, t: &Thread, words: &[u64; WORDS]) {
     let area = t.regs(P::ISA);
     let count = general(P::ISA);
     let [_, pc, flags, tp, ..] = *words;

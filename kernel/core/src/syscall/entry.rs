@@ -4,16 +4,16 @@
 //!
 //! | trap | comes to | ends |
 //! |---|---|---|
-//! | system call with an operation | [`fast_syscall`] | by returning a status and a value, or in the run loop if another thread runs |
-//! | invocation | [`short_invoke`], then [`fast_invoke`] | by returning [`ENTER`]; in the run loop if it crosses |
-//! | end of an invocation | [`short_return`], then [`fast_return`] | the same |
+//! | system call with an operation | [`syscall`] | by returning a status and a value, or in the run loop if another thread runs |
+//! | invocation | [`invoke_fastpath`], then [`invoke_slowpath`] | by returning [`ENTER`]; in the run loop if it crosses |
+//! | end of an invocation | [`return_fastpath`], then [`return_slowpath`] | the same |
 //! | interrupt | [`interrupted`] | in the run loop |
 //! | instruction fetch from the other ISA's window | [`foreign_fault`] | on the other ISA's node, or as the next |
 //! | fault in user mode | [`page_fault`] if it has an address, else [`user_fault`] | where it came from, in the handler, or in the run loop |
 //! | exception in kernel mode | [`kernel_fault`] | with the machine |
 //!
 //! System calls and faults of addresses have a short way, on what this CPU remembers
-//! ([`dyad_machine::view`]), and a long one, which looks everything up and remembers it. Both do the same:
+//! ([`dyad_machine::capcache`]), and a long one, which looks everything up and remembers it. Both do the same:
 //! a short way that finds anything it does not expect has changed nothing that the long way would
 //! not change first, and leaves the rest, errors included, to it.
 //!
@@ -22,9 +22,9 @@
 //!
 //! # The partial area
 //!
-//! `short_entry` is set from where a long way begins until the call is answered in registers.
+//! `partial_frame` is set from where a long way begins until the call is answered in registers.
 //! Whoever has the thread leave in any other way meanwhile completes its area first
-//! ([`settle`](crate::sched::dispatch::settle)): to whom the area belongs afterwards cannot tell that it
+//! ([`settle`](crate::sched::dispatch::complete_frame)): to whom the area belongs afterwards cannot tell that it
 //! was not complete. What ends in registers in any case does not set it.
 
 use core::sync::atomic::Ordering;
@@ -39,11 +39,11 @@ use crate::sched::fp;
 use crate::syscall::fastpath;
 use crate::syscall::invoke::{self, Handler, Returned, Way};
 use crate::syscall::slowpath::{ENTER, FastReturn};
-use dyad_machine::cx::Cx;
+use dyad_machine::capcache::Callee;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::note::{Facts, MAX_PCS, words_of};
 use dyad_machine::platform::{RegArea, UserFault};
-use dyad_machine::view::Callee;
-use dyad_machine::{Platform, console, inbox, panic, view};
+use dyad_machine::{Platform, capcache, console, inbox, panic};
 use dyad_object::thread::{Thread, info};
 use dyad_space::{copy, resolve};
 
@@ -55,27 +55,20 @@ const MAX_SAME_FAULT: u32 = 1_000;
 /// A system call whose word has bits above the capability index: an operation other than 0. The
 /// capability is that of the component which the CPU holds, whatever the thread's own words say.
 #[inline(always)]
-pub fn fast_syscall<P: Platform>(
-    word: u64,
-    a0: u64,
-    a1: u64,
-    a2: u64,
-    a3: u64,
-    a4: u64,
-) -> FastReturn {
+pub fn syscall<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {
     fastpath::syscall::<P>(word, a0, a1, a2, a3, a4)
 }
 
-/// As the status of a [`FastReturn`] of [`short_invoke`]: nothing has happened; it is to go the long
+/// As the status of a [`FastReturn`] of [`invoke_fastpath`]: nothing has happened; it is to go the long
 /// way.
 pub const LONG: u64 = u64::MAX - 1;
 
-/// An invocation, if this CPU remembers where it leads (see [`dyad_machine::view`]). `word` is the index of
+/// An invocation, if this CPU remembers where it leads (see [`dyad_machine::capcache`]). `word` is the index of
 /// a capability, not 0. The area says where; the argument registers there are those of the call, the
 /// badge, which is the value, and the token, which is the status. Else the status is [`LONG`].
 #[inline(always)]
-pub fn short_invoke<P: Platform>(word: u64) -> FastReturn {
-    match view::invoke::<P>(P::local(), word) {
+pub fn invoke_fastpath<P: Platform>(word: u64) -> FastReturn {
+    match capcache::invoke::<P>(P::local(), word) {
         Some((badge, token)) => FastReturn {
             status: token,
             value: badge,
@@ -87,18 +80,18 @@ pub fn short_invoke<P: Platform>(word: u64) -> FastReturn {
     }
 }
 
-/// An invocation, the long way. [`ENTER`]: as a token from [`short_invoke`], and that is in
+/// An invocation, the long way. [`ENTER`]: as a token from [`invoke_fastpath`], and that is in
 /// [`CpuLocal::fast_token`](dyad_machine::cpu::CpuLocal).
-pub fn fast_invoke<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
-    let cx = Cx::here::<P>();
-    if cx.local.short_way.get().is_none() && !lacks!("entry::fast_invoke::forget") {
+pub fn invoke_slowpath<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
+    let cx = KernelCtx::here::<P>();
+    if cx.local.fastpath_thread.get().is_none() && !lacks!("entry::invoke_slowpath::forget") {
         fp::forget::<P>(cx.local);
-        let short = shortly::<P>(word);
+        let short = retry_fastpath::<P>(word);
         if short.status != LONG {
             return short;
         }
     }
-    cx.local.short_entry.set(true);
+    cx.local.partial_frame.set(true);
     match invocation::<P>(&cx, word, [a0, a1, a2, a3]) {
         Ok(Way::Here { badge, token }) => {
             cx.local.fast_token.set(token);
@@ -109,9 +102,9 @@ pub fn fast_invoke<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -
     }
 }
 
-/// The short way for those who have come the long way: [`ENTER`] as from [`fast_invoke`].
-fn shortly<P: Platform>(word: u64) -> FastReturn {
-    let short = short_invoke::<P>(word);
+/// The short way for those who have come the long way: [`ENTER`] as from [`invoke_slowpath`].
+fn retry_fastpath<P: Platform>(word: u64) -> FastReturn {
+    let short = invoke_fastpath::<P>(word);
     if short.status == LONG {
         return short;
     }
@@ -129,9 +122,9 @@ fn shortly<P: Platform>(word: u64) -> FastReturn {
 /// [`Error::NoCap`], [`Error::Denied`], [`Error::BadSyscall`] of another type; [`Error::Revoked`]; as
 /// [`invoke::enter`]. The caller goes on.
 #[inline]
-fn invocation<P: Platform>(cx: &Cx, word: u64, words: [u64; 4]) -> Result<Way, Error> {
+fn invocation<P: Platform>(cx: &KernelCtx, word: u64, words: [u64; 4]) -> Result<Way, Error> {
     let index = CapIndex::new(word).ok_or(Error::NoCap)?;
-    let route = view::route(cx, index);
+    let route = capcache::route(cx, index);
     let found = cx.lookup(index)?;
     // Rights first, as for all operations; then: no other type has operation 0.
     if !found.rights.contains(SinvOp::Invoke.right()) {
@@ -146,7 +139,7 @@ fn invocation<P: Platform>(cx: &Cx, word: u64, words: [u64; 4]) -> Result<Way, E
     invoke::enter::<P>(cx, to, &callee, words, |opened| {
         // A guard would have to be looked at each time, which is what the slow path does.
         if !guarded {
-            view::remember_sinv(cx, (index, route), &found, &to, opened);
+            capcache::fill_sinv(cx, (index, route), &found, &to, opened);
         }
     })
 }
@@ -155,25 +148,25 @@ fn invocation<P: Platform>(cx: &Cx, word: u64, words: [u64; 4]) -> Result<Way, E
 /// status 0 and the call's words, of which `a0` is the first, are the results there. Else [`LONG`].
 /// Does not return if it was a fault handler that leads back to what had faulted.
 #[inline(always)]
-pub fn short_return<P: Platform>(a0: u64) -> FastReturn {
-    let status = match view::leave::<P>(P::local(), a0) {
+pub fn return_fastpath<P: Platform>(a0: u64) -> FastReturn {
+    let status = match capcache::leave::<P>(P::local(), a0) {
         Some(()) => ENTER,
         None => LONG,
     };
     FastReturn { status, value: 0 }
 }
 
-/// The end of an invocation, the long way. [`ENTER`] as from [`short_return`].
-pub fn fast_return<P: Platform>(a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
-    let cx = Cx::here::<P>();
-    if cx.local.short_way.get().is_none() && !lacks!("entry::fast_return::forget") {
+/// The end of an invocation, the long way. [`ENTER`] as from [`return_fastpath`].
+pub fn return_slowpath<P: Platform>(a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
+    let cx = KernelCtx::here::<P>();
+    if cx.local.fastpath_thread.get().is_none() && !lacks!("entry::return_slowpath::forget") {
         fp::forget::<P>(cx.local);
-        let short = short_return::<P>(a0);
+        let short = return_fastpath::<P>(a0);
         if short.status != LONG {
             return short;
         }
     }
-    cx.local.short_entry.set(true);
+    cx.local.partial_frame.set(true);
     match invoke::leave::<P>(&cx, [a0, a1, a2, a3]) {
         Ok(Returned::Here) => FastReturn::enter(&cx, 0),
         Ok(Returned::Switched) => run_loop::switched::<P>(&cx),
@@ -187,18 +180,18 @@ pub fn fast_return<P: Platform>(a0: u64, a1: u64, a2: u64, a3: u64) -> FastRetur
 pub fn system_call<P: Platform>(word: u64, a: [u64; 5]) -> FastReturn {
     let [a0, a1, a2, a3, a4] = a;
     if word >> 32 != 0 {
-        return fast_syscall::<P>(word, a0, a1, a2, a3, a4);
+        return syscall::<P>(word, a0, a1, a2, a3, a4);
     }
     if word == 0 {
-        let short = short_return::<P>(a0);
+        let short = return_fastpath::<P>(a0);
         return match short.status {
-            LONG => fast_return::<P>(a0, a1, a2, a3),
+            LONG => return_slowpath::<P>(a0, a1, a2, a3),
             _ => short,
         };
     }
-    let short = shortly::<P>(word);
+    let short = retry_fastpath::<P>(word);
     match short.status {
-        LONG => fast_invoke::<P>(word, a0, a1, a2, a3),
+        LONG => invoke_slowpath::<P>(word, a0, a1, a2, a3),
         _ => short,
     }
 }
@@ -248,7 +241,7 @@ pub fn page_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
         // Not the thread's fault, and nothing for its handler. The page changes under us, or what
         // was there has not quiesced, which takes as long as a round; the thread faults anew if it
         // still needs to, and others have their turn.
-        Err(Error::Again) => run_loop::switched::<P>(&Cx::here::<P>()),
+        Err(Error::Again) => run_loop::switched::<P>(&KernelCtx::here::<P>()),
         Err(e) => e,
     };
     handle::<P>(area, f, Some(why))
@@ -257,7 +250,7 @@ pub fn page_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
 /// An instruction fetch from where nothing can be executed on this ISA, but on the other one: a crossing
 /// call or its end, if it can be one ([`crossing`]).
 pub fn foreign_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
-    let cx = &Cx::here::<P>();
+    let cx = &KernelCtx::here::<P>();
     match crossing::fault::<P>(cx, area, f.address) {
         Ok(Departure::Away) => run_loop::run::<P>(),
         Ok(Departure::Switched | Departure::NotTaken) => run_loop::switched::<P>(cx),
@@ -268,8 +261,8 @@ pub fn foreign_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
 /// Has the component's handler deal with a fault; or the thread ends, and its registers, its stack
 /// and the reason go to the console: nobody else could tell.
 fn handle<P: Platform>(area: &'static RegArea, f: UserFault, why: Option<Error>) -> ! {
-    let cx = Cx::here::<P>();
-    match cx.local.short_way.get() {
+    let cx = KernelCtx::here::<P>();
+    match cx.local.fastpath_thread.get() {
         Some(t) => deal::<P>(&cx, t, area, f, why, info::FAULT),
         None => keep_and_handle::<P>(&cx, area, f, why),
     }
@@ -278,7 +271,7 @@ fn handle<P: Platform>(area: &'static RegArea, f: UserFault, why: Option<Error>)
 /// The same of a thread that has something in floating-point registers: the handler has its own.
 #[cold]
 fn keep_and_handle<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     area: &'static RegArea,
     f: UserFault,
     why: Option<Error>,
@@ -291,7 +284,7 @@ fn keep_and_handle<P: Platform>(
 /// `what` is as for [`invoke::fault`].
 #[inline(always)]
 fn deal<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     t: &'static Thread,
     area: &'static RegArea,
     f: UserFault,
@@ -313,7 +306,7 @@ fn deal<P: Platform>(
 /// what has kept the kernel from resolving a page fault. Beyond the node's budget of reports, and while
 /// another report is being written, it is counted only.
 fn report_fault<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     thread: &Thread,
     area: &RegArea,
     fault: UserFault,
@@ -341,7 +334,7 @@ fn report_fault<P: Platform>(
 ///
 /// Everything here is what a program that has gone wrong has left: records are copied like any user
 /// memory, and each must lie above the one before, so that a circle ends.
-fn user_backtrace<P: Platform>(cx: &Cx, pc: u64, fp: u64) -> ([u64; MAX_PCS], usize) {
+fn user_backtrace<P: Platform>(cx: &KernelCtx, pc: u64, fp: u64) -> ([u64; MAX_PCS], usize) {
     let mut pcs = [0; MAX_PCS];
     pcs[0] = pc;
     let mut n = 1;

@@ -18,7 +18,7 @@
 //!
 //! | operation | what is looked at | as |
 //! |---|---|---|
-//! | any | root entry, slot header, frame word of the object: what they were | [`dyad_machine::view`] |
+//! | any | root entry, slot header, frame word of the object: what they were | [`dyad_machine::capcache`] |
 //! | `Liveness.Revoke` | nothing else | [`liveness`](crate::syscall::ops::captbl::liveness) |
 //! | `Captbl.CopyIn` of the whole, without a guard; `Deactivate` | the entry of the leaf | the rows slot activate and slot deactivate |
 //! | `Space.Map`, `Unmap`, `Protect` of 4 KiB | see [`dyad_space::mapping`] | the rows there |
@@ -26,7 +26,7 @@
 //! | `Receive` | the endpoint's words | [`receive_at`](crate::syscall::ops::endpoint::receive_at) |
 //! | `Thread.Dispatch` without a budget | its owner word | [`dispatch::dispatch`](crate::sched::dispatch::dispatch) |
 //! | `Thread.Jump` to where a CPU looks out for the thread | its owner word, that CPU's node | [`crate::migrate::jump`] |
-//! | `Memory.RetypeKernel`, `RetypeUser` and `RetypeUntyped` of a frame | its record | [`view::frames`] |
+//! | `Memory.RetypeKernel`, `RetypeUser` and `RetypeUntyped` of a frame | its record | [`capcache::frames`] |
 
 mod memory;
 
@@ -43,15 +43,15 @@ use crate::syscall::slowpath::{
     FastReturn, dispatched, jumped, received, remembered, sent, slow_syscall,
 };
 use dyad_machine::Platform;
+use dyad_machine::capcache::{self, CachedCap, Family, ObjectAt, leaf};
 use dyad_machine::cpu::CpuLocal;
-use dyad_machine::view::{self, CapView, Family, Place, leaf};
 use dyad_object::memory::load_coherent;
-use dyad_space::mapping::{Near, QuickRows};
+use dyad_space::mapping::{FastRows, FastSpace};
 
 /// A system call; `word` has an operation in it that is not 0.
 #[inline(always)]
 pub fn syscall<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {
-    let Some(known) = view::called(P::local(), word) else {
+    let Some(known) = capcache::called(P::local(), word) else {
         return slow_syscall::<P>(word, a0, a1, a2, a3, a4);
     };
     let number = (word >> 32) as u32 & 31;
@@ -78,7 +78,7 @@ fn permitted<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64
     const JUMP: u64 = key(Family::Thread, ThreadOp::Jump as u32);
     const RECEIVE: u64 = key(Family::Receive, ReceiveOp::Receive as u32);
     const SEND: u64 = key(Family::Send, SendOp::Send as u32);
-    let known = view::last_called(P::local(), word);
+    let known = capcache::last_called(P::local(), word);
     match key(known.family(), (word >> 32) as u32) {
         REVOKE => revoke::<P>(known, a0),
         MAP => map::<P>(known, a0, a1, a2, a3, a4),
@@ -107,11 +107,11 @@ const fn key(family: Family, number: u32) -> u64 {
 /// `Liveness.Revoke`: counts an entry on. The stamp is read after a full fence: whoever still uses
 /// what the entry guards has looked at it before, and has left the kernel when that stamp is quiesced.
 #[inline(never)]
-fn revoke<P: Platform>(known: &'static CapView, index: u64) -> FastReturn {
+fn revoke<P: Platform>(known: &'static CachedCap, index: u64) -> FastReturn {
     // What a capability counts from is in the frame: looked at when it was learnt. The index is the
     // caller's, and compared with how many there are.
     let (first, count) = (known.payload(0), known.payload(1));
-    if let Place::Liveness(words, counts, epoch) = known.place()
+    if let ObjectAt::Liveness(words, counts, epoch) = known.place()
         && let Some(entry) = counts.get(first.wrapping_add(index) as usize)
         && index < count
     {
@@ -125,18 +125,18 @@ fn revoke<P: Platform>(known: &'static CapView, index: u64) -> FastReturn {
 /// `Thread.Dispatch`. Without a budget. What is looked at is the same as in the long way; only the
 /// way there is shorter.
 #[inline(never)]
-fn dispatch<P: Platform>(known: &'static CapView, how: u64, time: u64) -> FastReturn {
+fn dispatch<P: Platform>(known: &'static CachedCap, how: u64, time: u64) -> FastReturn {
     match known.place() {
-        Place::Thread(t) if time == 0 => dispatched::<P>(t, how),
+        ObjectAt::Thread(t) if time == 0 => dispatched::<P>(t, how),
         _ => slow_syscall::<P>(known.call(ThreadOp::Dispatch as u32), how, time, 0, 0, 0),
     }
 }
 
 /// `Thread.Jump` to a CPU that looks out for the thread: see [`crate::migrate::jump`].
 #[inline(never)]
-fn jump<P: Platform>(known: &'static CapView, word: u64, a: [u64; 5]) -> FastReturn {
+fn jump<P: Platform>(known: &'static CachedCap, word: u64, a: [u64; 5]) -> FastReturn {
     match known.place() {
-        Place::Thread(t) => jumped::<P>(word, t, a),
+        ObjectAt::Thread(t) => jumped::<P>(word, t, a),
         _ => {
             let [a0, a1, a2, a3, a4] = a;
             slow_syscall::<P>(word, a0, a1, a2, a3, a4)
@@ -146,11 +146,11 @@ fn jump<P: Platform>(known: &'static CapView, word: u64, a: [u64; 5]) -> FastRet
 
 /// `Receive`. What is there is taken, and what is not is waited for, as in the long way.
 #[inline(never)]
-fn receive<P: Platform>(known: &'static CapView, index: u64, deadline: u64) -> FastReturn {
+fn receive<P: Platform>(known: &'static CachedCap, index: u64, deadline: u64) -> FastReturn {
     // Which endpoints a capability is for was looked at when it was learnt.
     let (first, count) = (known.payload(0), known.payload(1));
     let at = first.wrapping_add(index);
-    if let Place::Endpoints(e) = known.place()
+    if let ObjectAt::Endpoints(e) = known.place()
         && (index < count || lacks!("fastpath::receive::range"))
         && let Some(line) = e.lines.get(at as usize)
     {
@@ -169,8 +169,8 @@ fn receive<P: Platform>(known: &'static CapView, index: u64, deadline: u64) -> F
 /// `Send`. The bits are set before anybody looks for a waiter, as in the long way; what is left if
 /// there is one is as long as that.
 #[inline(never)]
-fn send<P: Platform>(known: &'static CapView) -> FastReturn {
-    let Place::Line(Some(words), line) = known.place() else {
+fn send<P: Platform>(known: &'static CachedCap) -> FastReturn {
+    let ObjectAt::Line(Some(words), line) = known.place() else {
         return slow_syscall::<P>(known.call(SendOp::Send as u32), 0, 0, 0, 0, 0);
     };
     words.set_bits(&line.bits, known.payload(1));
@@ -186,7 +186,7 @@ fn send<P: Platform>(known: &'static CapView) -> FastReturn {
 /// `Captbl.CopyIn`.
 #[inline(never)]
 fn copy_in<P: Platform>(
-    known: &'static CapView,
+    known: &'static CachedCap,
     index: u64,
     source: u64,
     how: u64,
@@ -206,7 +206,7 @@ fn copy_in<P: Platform>(
 #[inline(always)]
 fn copy(
     local: &'static CpuLocal,
-    table: &CapView,
+    table: &CachedCap,
     index: u64,
     source: u64,
     how: u64,
@@ -217,7 +217,7 @@ fn copy(
         return None;
     }
     // What this CPU remembers is alive, and has no guard.
-    let source = view::called(local, source)?;
+    let source = capcache::called(local, source)?;
     if !source.rights().contains(Rights::COPY) && !lacks!("fastpath::copy::right") {
         return None;
     }
@@ -231,7 +231,7 @@ fn copy(
 /// `Captbl.Deactivate`. Of a slot that is empty, or that somebody else is changing, the long way
 /// knows what to say.
 #[inline(never)]
-fn deactivate<P: Platform>(known: &'static CapView, index: u64) -> FastReturn {
+fn deactivate<P: Platform>(known: &'static CachedCap, index: u64) -> FastReturn {
     let done = leaf::slot(P::local(), known.object(), known.payload(0) != 0, index)
         .and_then(|slot| slot.deactivate());
     match done {
@@ -270,14 +270,14 @@ fn is_user(va: u64) -> bool {
 /// `Space.Map`.
 #[inline(never)]
 fn map<P: Platform>(
-    known: &'static CapView,
+    known: &'static CachedCap,
     at: u64,
     va: u64,
     frame: u64,
     first: u64,
     how: u64,
 ) -> FastReturn {
-    let space = Near {
+    let space = FastSpace {
         local: P::local(),
         object: known.object(),
     };
@@ -297,9 +297,9 @@ fn map<P: Platform>(
 /// code goes the long way, as other nodes may have to rewrite it. Whether the block is what it was
 /// is looked at by the row, in the word that it exchanges.
 #[inline(always)]
-fn map_in(space: Near, isa: Isa, va: u64, frame: u64, first: u64, how: u64) -> Option<()> {
+fn map_in(space: FastSpace, isa: Isa, va: u64, frame: u64, first: u64, how: u64) -> Option<()> {
     const WRITE: u32 = FrameOp::Write as u32;
-    let (frame, base, mut perms) = view::frame(space.local, frame)?;
+    let (frame, base, mut perms) = capcache::frame(space.local, frame)?;
     let needs = FrameOp::Map.right().or(Rights((how as u32) << WRITE));
     let fits = how <= MAP_WRITE
         && (frame.rights().contains(needs) || lacks!("fastpath::map_in::right"))
@@ -318,8 +318,8 @@ fn map_in(space: Near, isa: Isa, va: u64, frame: u64, first: u64, how: u64) -> O
 /// `Space.Unmap`, of a page that users have mapped. An error is one of the row once it has begun:
 /// the long way would not find the page any more.
 #[inline(never)]
-fn unmap<P: Platform>(known: &'static CapView, at: u64, va: u64) -> FastReturn {
-    let space = Near {
+fn unmap<P: Platform>(known: &'static CachedCap, at: u64, va: u64) -> FastReturn {
+    let space = FastSpace {
         local: P::local(),
         object: known.object(),
     };
@@ -338,8 +338,8 @@ fn unmap<P: Platform>(known: &'static CapView, at: u64, va: u64) -> FastReturn {
 /// `Space.Protect`, to writable or read-only. Whether the page may become that is noted in its
 /// entry, which the driver looks at.
 #[inline(never)]
-fn protect<P: Platform>(known: &'static CapView, at: u64, va: u64, how: u64) -> FastReturn {
-    let space = Near {
+fn protect<P: Platform>(known: &'static CachedCap, at: u64, va: u64, how: u64) -> FastReturn {
+    let space = FastSpace {
         local: P::local(),
         object: known.object(),
     };

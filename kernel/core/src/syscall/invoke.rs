@@ -43,10 +43,10 @@ use crate::migrate::handoff;
 use crate::sched::dispatch;
 use crate::sched::fp;
 use dyad_machine::Platform;
-use dyad_machine::cx::Cx;
+use dyad_machine::capcache::{self, Callee, Opened};
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::platform::copy_used;
 use dyad_machine::platform::{FaultKind, UserFault};
-use dyad_machine::view::{self, Callee, Opened};
 use dyad_object::component::{Entry, Parts};
 use dyad_object::thread::{Frame, Thread, info};
 
@@ -74,7 +74,7 @@ pub enum Way {
 /// [`Error::TooDeep`], as [`Callee::open`], and what keeps a thread from crossing. Nothing has changed then.
 #[inline]
 pub fn enter<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     to: Entry,
     callee: &Callee,
     words: [u64; 4],
@@ -106,7 +106,7 @@ pub fn enter<P: Platform>(
 /// [`Error::NodeDead`] if no node of its home lives; as [`handoff::send`].
 #[cold]
 fn cross<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     t: &'static Thread,
     component: Parts<'_>,
     to: Entry,
@@ -152,7 +152,7 @@ pub enum Returned {
 /// If the caller's node is dead the return leads to the last caller whose node lives, which gets
 /// [`Error::NodeDead`]; without one the thread ends.
 #[inline]
-pub fn leave<P: Platform>(cx: &Cx, words: [u64; 4]) -> Result<Returned> {
+pub fn leave<P: Platform>(cx: &KernelCtx, words: [u64; 4]) -> Result<Returned> {
     let t = dispatch::current(cx);
     let (at, frame) = t.top().ok_or(Error::TooDeep)?;
     let what = frame.info.load(Ordering::Relaxed);
@@ -162,13 +162,13 @@ pub fn leave<P: Platform>(cx: &Cx, words: [u64; 4]) -> Result<Returned> {
     let component = frame.component.load(Ordering::Relaxed);
     // First: see the order above.
     t.depth.store(at, Ordering::Relaxed);
-    if let Err(e) = view::enter::<P>(cx, component) {
+    if let Err(e) = capcache::enter::<P>(cx, component) {
         if at != 0 || lacks!("invoke::leave::nowhere") {
             return Err(e);
         }
         // There is nowhere further out. Without an invocation its owner may choose where the thread goes on, so it
         // must not stay in the service.
-        dispatch::settle::<P>(cx, t);
+        dispatch::complete_frame::<P>(cx, t);
         t.component.store(component, Ordering::Relaxed);
         dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
         return Ok(Returned::Switched);
@@ -185,7 +185,7 @@ pub fn leave<P: Platform>(cx: &Cx, words: [u64; 4]) -> Result<Returned> {
 /// The end of an invocation that has crossed, of a fault handler, or of one behind which the thread is to stop.
 #[cold]
 fn leave_specially<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     t: &'static Thread,
     at: u64,
     what: u64,
@@ -218,7 +218,7 @@ fn leave_specially<P: Platform>(
     // The end of a fault handler. Registers and component belong together: also a thread that ends
     // is out of the handler's component, should it ever be resumed. The whole area is replaced:
     // what is missing of it need not be completed.
-    cx.local.short_entry.set(false);
+    cx.local.partial_frame.set(false);
     t.depth.store(at, Ordering::Relaxed);
     fp::bring_back::<P>(cx.local, t, what);
     t.fault.store(0, Ordering::Relaxed);
@@ -228,7 +228,7 @@ fn leave_specially<P: Platform>(
         dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
     } else if stops {
         dispatch::stop_left::<P>(cx, t);
-    } else if view::enter::<P>(cx, component).is_err() {
+    } else if capcache::enter::<P>(cx, component).is_err() {
         dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
     }
     Ok(Returned::Switched)
@@ -246,7 +246,7 @@ fn caller(frame: &Frame) -> Result<Entry> {
 
 /// The last caller that a thread has crossed from, in the entries below `depth`, whose node lives: its entry, and
 /// its node. Invocations further in have nobody left to return to.
-pub fn living_caller(cx: &Cx, t: &Thread, depth: u64) -> Option<(u64, NodeId)> {
+pub fn living_caller(cx: &KernelCtx, t: &Thread, depth: u64) -> Option<(u64, NodeId)> {
     let below = depth.min(t.frames.len() as u64);
     (0..below).rev().find_map(|at| {
         let info = t.frames[at as usize].info.load(Ordering::Relaxed);
@@ -260,7 +260,11 @@ pub fn living_caller(cx: &Cx, t: &Thread, depth: u64) -> Option<(u64, NodeId)> {
 /// by recovery to the last caller whose node lives, with [`Error::NodeDead`]; this thread takes the same way by itself.
 /// If there is no such caller the thread ends.
 #[cold]
-fn leave_dead_caller<P: Platform>(cx: &Cx, t: &'static Thread, mut at: u64) -> Result<Returned> {
+fn leave_dead_caller<P: Platform>(
+    cx: &KernelCtx,
+    t: &'static Thread,
+    mut at: u64,
+) -> Result<Returned> {
     while let Some((back, node)) = living_caller(cx, t, at) {
         let to = caller(&t.frames[back as usize])?;
         let words = [Error::NodeDead.code(), back, HandoffKind::Return as u64, 0];
@@ -272,7 +276,7 @@ fn leave_dead_caller<P: Platform>(cx: &Cx, t: &'static Thread, mut at: u64) -> R
             Err(e) => return Err(e),
         }
     }
-    dispatch::settle::<P>(cx, t);
+    dispatch::complete_frame::<P>(cx, t);
     dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
     Ok(Returned::Switched)
 }
@@ -281,7 +285,7 @@ fn leave_dead_caller<P: Platform>(cx: &Cx, t: &'static Thread, mut at: u64) -> R
 #[cold]
 #[inline(never)]
 fn leave_here<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     t: &'static Thread,
     at: u64,
     words: [u64; 4],
@@ -291,7 +295,7 @@ fn leave_here<P: Platform>(
     let component = frame.component.load(Ordering::Relaxed);
     let area = t.regs(P::ISA);
     // The component is entered when the thread next runs, which is its owner's decision.
-    dispatch::settle::<P>(cx, t);
+    dispatch::complete_frame::<P>(cx, t);
     t.depth.store(at, Ordering::Relaxed);
     t.component.store(component, Ordering::Relaxed);
     P::set_results(area, 0, words);
@@ -300,7 +304,7 @@ fn leave_here<P: Platform>(
     if stops {
         dispatch::stop_left::<P>(cx, t);
     } else {
-        view::enter::<P>(cx, component)?;
+        capcache::enter::<P>(cx, component)?;
     }
     Ok(Returned::Switched)
 }
@@ -329,7 +333,7 @@ pub enum Handler {
 /// special about the return: [`info::FAULT`], or what [`fp::keep`] has said.
 #[inline(always)]
 pub fn fault<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     t: &'static Thread,
     f: UserFault,
     why: Option<Error>,
@@ -347,7 +351,7 @@ pub fn fault<P: Platform>(
         fp::bring_back::<P>(cx.local, t, what);
         return Handler::None;
     };
-    let to = match view::enter_handler::<P>(cx.local) {
+    let to = match capcache::enter_handler::<P>(cx.local) {
         Some(to) => to,
         None => match enter_handler::<P>(cx, from) {
             Ok(to) => to,
@@ -379,7 +383,7 @@ pub fn fault<P: Platform>(
 /// Enters the fault handler of a component the long way. The error is what [`fault`] says
 /// then.
 #[cold]
-fn enter_handler<P: Platform>(cx: &Cx, from: u64) -> core::result::Result<Entry, Handler> {
+fn enter_handler<P: Platform>(cx: &KernelCtx, from: u64) -> core::result::Result<Entry, Handler> {
     let from = WeakRef::from_bits(from).ok_or(Handler::None)?;
     let from = Callee::find(cx, from).map_err(|_| Handler::None)?;
     let handler = from.parts.fault_entry(cx.words());
@@ -391,7 +395,7 @@ fn enter_handler<P: Platform>(cx: &Cx, from: u64) -> core::result::Result<Entry,
         return Err(Handler::None);
     }
     let opened = callee.open::<P>(cx).map_err(|_| Handler::None)?;
-    view::remember::<P>(cx, &from);
+    capcache::fill_component::<P>(cx, &from);
     opened.enter::<P>(cx, &callee);
     Ok(to)
 }

@@ -12,7 +12,7 @@ use dyad_abi::user::{MAX_REPORT_DETAIL, MAX_REPORT_NAME, ReportArgs, ReportKind}
 
 use dyad_machine::Platform;
 use dyad_machine::console::{check_of, counter_of};
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_space::copy::copy_in;
 
 /// A bounded text from user memory, on the kernel's stack; what is not valid UTF-8 shows as question
@@ -28,7 +28,7 @@ impl<const N: usize> UserText<N> {
     /// # Errors
     ///
     /// [`Error::TooLarge`] if it is longer than `N`, else as [`copy_in`].
-    fn read<P: Platform>(cx: &Cx, ptr: u64, len: u64) -> dyad_abi::Result<Self> {
+    fn read<P: Platform>(cx: &KernelCtx, ptr: u64, len: u64) -> dyad_abi::Result<Self> {
         // Before anything is copied: `N` is what fits into a line.
         if len > N as u64 {
             return Err(Error::TooLarge);
@@ -61,7 +61,7 @@ impl<const N: usize> fmt::Display for UserText<N> {
 ///
 /// [`Error::BadAddress`], [`Error::BadArgument`] (no such kind or program, no name),
 /// [`Error::TooLarge`]; else as [`copy_in`]. Nothing has been reported then.
-pub fn report<P: Platform>(cx: &Cx, ptr: u64) -> dyad_abi::Result<u64> {
+pub fn report<P: Platform>(cx: &KernelCtx, ptr: u64) -> dyad_abi::Result<u64> {
     let mut bytes = [0u8; size_of::<ReportArgs>()];
     copy_in::<P>(cx, cx.space()?, ptr, &mut bytes)?;
     let word = |i: usize| {

@@ -4,11 +4,11 @@ use dyad_abi::Error;
 
 use crate::migrate::{Departure, jump};
 use crate::run_loop;
-use crate::sched::dispatch::{After, Endpoint};
+use crate::sched::dispatch::{Endpoint, OpOutcome};
 use crate::syscall::ops;
 use dyad_machine::Platform;
-use dyad_machine::cx::Cx;
-use dyad_machine::view::{self, CapView};
+use dyad_machine::capcache::{self, CachedCap};
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::endpoint::Line;
 use dyad_object::thread::Thread;
 
@@ -19,7 +19,7 @@ use dyad_object::thread::Thread;
 pub struct FastReturn {
     /// Status of the system call, or [`ENTER`].
     pub status: u64,
-    /// Value of the system call; with `ENTER` from [`fast_invoke`], the badge.
+    /// Value of the system call; with `ENTER` from [`invoke_slowpath`], the badge.
     pub value: u64,
 }
 
@@ -31,8 +31,8 @@ pub const ENTER: u64 = u64::MAX;
 impl FastReturn {
     /// The call is answered in registers after all: nobody has to complete the area any more.
     #[inline]
-    pub(crate) fn of(cx: &Cx, result: Result<u64, Error>) -> FastReturn {
-        cx.local.short_entry.set(false);
+    pub(crate) fn of(cx: &KernelCtx, result: Result<u64, Error>) -> FastReturn {
+        cx.local.partial_frame.set(false);
         match result {
             Ok(value) => FastReturn::value(value),
             Err(e) => FastReturn::refused(e),
@@ -57,8 +57,8 @@ impl FastReturn {
     /// User mode goes on in the component that has been entered. What is not in the area is set by
     /// arch code, which knows what has become of each register.
     #[inline]
-    pub(crate) fn enter(cx: &Cx, badge: u64) -> FastReturn {
-        cx.local.short_entry.set(false);
+    pub(crate) fn enter(cx: &KernelCtx, badge: u64) -> FastReturn {
+        cx.local.partial_frame.set(false);
         FastReturn {
             status: ENTER,
             value: badge,
@@ -92,7 +92,7 @@ pub(crate) fn remembered<P: Platform>(
     a4: u64,
 ) -> FastReturn {
     carried_out::<P>(|cx| {
-        let known = view::last_called(cx.local, word);
+        let known = capcache::last_called(cx.local, word);
         ops::on_known::<P>(cx, known, word >> 32 & 31, [a0, a1, a2, a3, a4])
     })
 }
@@ -116,7 +116,7 @@ pub(crate) fn dispatched<P: Platform>(t: &'static Thread, how: u64) -> FastRetur
 /// `Jump` of a thread.
 #[inline(never)]
 pub(crate) fn jumped<P: Platform>(word: u64, t: &'static Thread, a: [u64; 5]) -> FastReturn {
-    let cx = &Cx::here::<P>();
+    let cx = &KernelCtx::here::<P>();
     match jump::fast::<P>(cx, t, a) {
         Departure::NotTaken => {}
         Departure::Switched => run_loop::switched::<P>(cx),
@@ -128,7 +128,7 @@ pub(crate) fn jumped<P: Platform>(word: u64, t: &'static Thread, a: [u64; 5]) ->
 
 /// The rest of a `Send` whose bits are set: somebody may wait there, or want to know.
 #[inline(never)]
-pub(crate) fn sent<P: Platform>(known: &CapView, line: &'static Line) -> FastReturn {
+pub(crate) fn sent<P: Platform>(known: &CachedCap, line: &'static Line) -> FastReturn {
     let to = Endpoint {
         object: known.object(),
         number: known.payload(0),
@@ -141,12 +141,14 @@ pub(crate) fn sent<P: Platform>(known: &CapView, line: &'static Line) -> FastRet
 /// what becomes of it. `Switched`: its area is complete and its result, if it has one already, is set
 /// when it next runs; it is not this function's any more.
 #[inline(always)]
-fn carried_out<P: Platform>(operation: impl FnOnce(&Cx) -> dyad_abi::Result<After>) -> FastReturn {
-    let cx = &Cx::here::<P>();
-    cx.local.short_entry.set(true);
+fn carried_out<P: Platform>(
+    operation: impl FnOnce(&KernelCtx) -> dyad_abi::Result<OpOutcome>,
+) -> FastReturn {
+    let cx = &KernelCtx::here::<P>();
+    cx.local.partial_frame.set(true);
     match operation(cx) {
-        Ok(After::Value(v)) => FastReturn::of(cx, Ok(v)),
+        Ok(OpOutcome::Value(v)) => FastReturn::of(cx, Ok(v)),
         Err(e) => FastReturn::of(cx, Err(e)),
-        Ok(After::Switched) => run_loop::switched::<P>(cx),
+        Ok(OpOutcome::Switched) => run_loop::switched::<P>(cx),
     }
 }

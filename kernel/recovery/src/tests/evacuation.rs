@@ -9,7 +9,7 @@ use dyad_abi::{Error, Isa};
 use dyad_core::host::system::frame;
 use dyad_core::host::{MockA64, MockX86, crash};
 use dyad_core::syscall::ops::space::translate;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::platform::FaultKind;
 use dyad_object::space::Supply;
 use dyad_pgtbl::{Level, Pte};
@@ -30,7 +30,7 @@ enum Then {
 }
 
 /// What each ISA's table has.
-fn entries(c: &Cx, space: WeakRef) -> [Pte; 2] {
+fn entries(c: &KernelCtx, space: WeakRef) -> [Pte; 2] {
     let t = this(c, space);
     Isa::ALL.map(|isa| {
         let d = t.driver(isa).unwrap();

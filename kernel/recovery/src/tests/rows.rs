@@ -21,15 +21,15 @@ use dyad_core::host::system::{System, memory_cap};
 use dyad_core::host::{MockA64, MockX86, crash};
 use dyad_core::syscall::ops::space::{link, map, reclaim, unlink, unmap};
 use dyad_core::syscall::ops::{component, memory};
-use dyad_machine::cx::{Cx, Operand};
+use dyad_machine::capcache::frames::{OneFrame, Range};
+use dyad_machine::capcache::{CachedCap, leaf};
+use dyad_machine::kernel_ctx::{KernelCtx, Operand};
 use dyad_machine::platform::FaultKind;
-use dyad_machine::view::frames::{OneFrame, Range};
-use dyad_machine::view::{CapView, leaf};
 use dyad_object::component::Component;
 use dyad_object::find;
 use dyad_object::kinds::{CAPTBL_LEAF, CAPTBL_ROOT};
 use dyad_object::space::Supply;
-use dyad_space::mapping::{In, QuickRows, page, refusal};
+use dyad_space::mapping::{FastRows, SpaceCtx, page, refusal};
 use dyad_space::resolve::resolve;
 use dyad_tier::size;
 
@@ -116,7 +116,7 @@ fn capability(object: WeakRef) -> Contents {
 }
 
 /// A frame, for the short ways.
-fn one(c: &Cx, frame: FrameRef) -> Result<OneFrame, Error> {
+fn one(c: &KernelCtx, frame: FrameRef) -> Result<OneFrame, Error> {
     let cap = memory_cap(frame, 1);
     let range = Range::of(c, &cap).ok_or(Error::NotReady)?;
     range
@@ -124,7 +124,7 @@ fn one(c: &Cx, frame: FrameRef) -> Result<OneFrame, Error> {
         .ok_or(Error::BadArgument)
 }
 
-type Act = fn(&Cx, &Things, Isa) -> Result<u64, Error>;
+type Act = fn(&KernelCtx, &Things, Isa) -> Result<u64, Error>;
 
 /// All that a CPU may be in the middle of.
 const ACTS: &[(&str, Act)] = &[
@@ -193,7 +193,7 @@ const ACTS: &[(&str, Act)] = &[
         unlink(&this(c, t.space), at(isa, 2), EMPTY)
     }),
     ("map quickly", |c, t, isa| {
-        let known = CapView::of_block(c, &t.second).ok_or(Error::Corrupt)?;
+        let known = CachedCap::of_block(c, &t.second).ok_or(Error::Corrupt)?;
         let (block, page) = known.page(t.second.object.unwrap().frame.address(), 0);
         let perms = Perms::READ | Perms::USER;
         let near = this(c, t.space).near();
@@ -222,13 +222,13 @@ const ACTS: &[(&str, Act)] = &[
     }),
     ("user to untyped quickly", |c, t, _| {
         Ok(one(c, t.other.frame)?
-            .give_up(0)
+            .untype(0)
             .ok_or(Error::NotReady)?
             .get())
     }),
     ("untyped to kernel quickly", |c, t, _| {
         let used = plain::used(Use::Kernel(KernelKind::TIME));
-        let done = one(c, t.single)?.put_to_use(used, |s| c.node.tables.quiesced(s), || true);
+        let done = one(c, t.single)?.retype(used, |s| c.node.tables.quiesced(s), || true);
         done.map(|()| 0).ok_or(Error::NotReady)
     }),
     ("fault", |c, t, _| {
@@ -282,7 +282,7 @@ const ACTS: &[(&str, Act)] = &[
 
 /// A page that a fault has put at [`FREE`], and the frame that it is to be moved from. It may be parked, or
 /// have been moved in one of the tables.
-fn filled<'c>(c: &'c Cx, t: &Things) -> Result<(In<'c>, Supply), Error> {
+fn filled<'c>(c: &'c KernelCtx, t: &Things) -> Result<(SpaceCtx<'c>, Supply), Error> {
     let s = this(c, t.space);
     match resolve::<MockA64>(c, t.space, FREE, FaultKind::Write) {
         Ok(_) | Err(Error::Again) => {}

@@ -13,7 +13,7 @@ use super::{Trio, cpu, node};
 use crate::Pace;
 use dyad_core::host::{MockX86, crash, result};
 use dyad_core::migrate::carried::{HandoffKind, store_handoff};
-use dyad_core::sched::dispatch::{self, After};
+use dyad_core::sched::dispatch::{self, OpOutcome};
 use dyad_core::sched::fp;
 use dyad_core::syscall::invoke;
 use dyad_core::syscall::ops;
@@ -252,7 +252,7 @@ fn a_thread_that_migrates_or_jumps_to_the_dead_node_stays_behind() {
 }
 
 /// `Resume` on a node's first CPU.
-fn resume(s: &Trio, c: &Cast, which: u64) -> Result<After, Error> {
+fn resume(s: &Trio, c: &Cast, which: u64) -> Result<OpOutcome, Error> {
     let place = 1 << 63 | which;
     let a = [place, 0, 0, 0, 0];
     ops::thread::dispatch::<MockX86>(&s.cx(0), c.thread(s), ThreadOp::Resume as u64, a)

@@ -125,7 +125,7 @@ pub fn initialise<M: GlobalMem>(mem: &M, claim: &mut Claim) {
 }
 
 /// The whole row `untyped -> Y`.
-pub fn put_to_use<M: GlobalMem>(
+pub fn retype<M: GlobalMem>(
     frames: &FrameTable<'_, M>,
     mem: &M,
     head: FrameRef,

@@ -109,7 +109,7 @@ impl By {
         }
         let words = (plain::retyping(node(n)), plain::used(used));
         let record = t.record_of(frame(0))?;
-        row::put_to_use(&record, frame(0), words, || true, &services(epochs))
+        row::retype(&record, frame(0), words, || true, &services(epochs))
     }
 
     /// Row `X -> untyped`.

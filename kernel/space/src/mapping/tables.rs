@@ -4,7 +4,7 @@ use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa, Result};
 use dyad_coherence::GlobalMem;
 use dyad_pgtbl::{Level, Place, Pte};
-use dyad_quiesce::Touched;
+use dyad_quiesce::DirtyEntry;
 use dyad_retype::{KernelKind, Refused};
 use dyad_shm::PhysAddr;
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
@@ -12,10 +12,10 @@ use dyad_shm::intent::Row;
 use dyad_shm::protocol::Intents;
 use dyad_shm::superblock::ROOT_SLOTS;
 
-use super::{Driver, In, refusal, table_kind};
+use super::{Driver, SpaceCtx, refusal, table_kind};
 use crate::object::space::{CLOSING, Space};
 
-impl In<'_> {
+impl SpaceCtx<'_> {
     /// Row link: hangs a table in at an empty place of the level above.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl In<'_> {
             };
             linked.inspect_err(|_| self.unpin_both(parent, child))
         });
-        self.cx.log(Touched::Table(place.table()));
+        self.cx.log(DirtyEntry::Table(place.table()));
         self.cx.intents().clear();
         if done.is_err() {
             self.table_may_be_gone(d.isa(), place.level, parent.frame);
@@ -105,7 +105,7 @@ impl In<'_> {
                     .map_err(|_| Error::NodeDead)?;
                 return Err(why);
             }
-            self.cx.log(Touched::Table(place.table()));
+            self.cx.log(DirtyEntry::Table(place.table()));
             let stamp = self.cx.epochs().now();
             self.cx.frames().stamp_unlinked(child.frame, stamp)?;
             d.empty(place, node, stamp).map_err(|_| Error::NodeDead)?;
@@ -137,7 +137,7 @@ impl In<'_> {
     ///
     /// # Errors
     ///
-    /// As [`link`](In::link).
+    /// As [`link`](SpaceCtx::link).
     pub fn link_root(&self, isa: Isa, root: WeakRef) -> Result<()> {
         let words = self.cx.words();
         let word = &self.space.roots[isa.index()];
@@ -174,7 +174,7 @@ impl In<'_> {
     ///
     /// # Errors
     ///
-    /// As [`unlink`](In::unlink).
+    /// As [`unlink`](SpaceCtx::unlink).
     pub fn unlink_root(&self, isa: Isa) -> Result<Epoch> {
         let words = self.cx.words();
         let word = &self.space.roots[isa.index()];

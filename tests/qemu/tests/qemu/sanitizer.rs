@@ -210,7 +210,7 @@ const SEEDS: [Seed; 20] = [
     },
     Seed {
         name: "components_dropped_before_they_are_entered",
-        file: "kernel/machine/src/view.rs",
+        file: "kernel/machine/src/capcache.rs",
         line: "?.parts(cx.words())",
         under: Under::Tests(&["components_are_left_for_the_table_that_another_node_sets"]),
         kind: Kind::StaleRead,
@@ -219,7 +219,7 @@ const SEEDS: [Seed; 20] = [
     },
     Seed {
         name: "components_dropped_before_they_are_remembered",
-        file: "kernel/machine/src/view.rs",
+        file: "kernel/machine/src/capcache.rs",
         line: "?.parts(cx.words())",
         under: Under::Tests(&["components_that_another_node_moves_are_not_entered_here"]),
         kind: Kind::StaleRead,
@@ -228,7 +228,7 @@ const SEEDS: [Seed; 20] = [
     },
     Seed {
         name: "components_dropped_before_their_home_is_read",
-        file: "kernel/machine/src/view.rs",
+        file: "kernel/machine/src/capcache.rs",
         line: "?.parts(cx.words())",
         under: Under::Tests(&["guarded_ways_to_components_that_move_lead_nowhere"]),
         kind: Kind::StaleRead,

@@ -8,12 +8,12 @@ use crate::migrate::carried::{HandoffKind, carried};
 use crate::migrate::crossing_state::CrossingState;
 use crate::sched::fp;
 use dyad_machine::Platform;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::thread::{Thread, begun};
 
 /// Sets the registers of a thread that has come here to call, to return, or because its callee is lost.
 /// `words` is what it carries. Its owner is this node.
-pub(crate) fn arrive<P: Platform>(cx: &Cx, t: &'static Thread, words: [u64; 8]) {
+pub(crate) fn arrive<P: Platform>(cx: &KernelCtx, t: &'static Thread, words: [u64; 8]) {
     set_up::<P>(cx, t, words);
     let (carries, kept) = fp_parts::<P>(t);
     if carries || kept {
@@ -27,7 +27,11 @@ pub(crate) fn arrive<P: Platform>(cx: &Cx, t: &'static Thread, words: [u64; 8]) 
 /// [`arrive`], without putting anything where it would only be fetched from again. Comes back if this CPU
 /// has left its component meanwhile; then it is as after `arrive`.
 #[inline(always)]
-pub(crate) fn go_on_with<P: Platform>(cx: &Cx, t: &'static Thread, ready: impl FnOnce() -> bool) {
+pub(crate) fn go_on_with<P: Platform>(
+    cx: &KernelCtx,
+    t: &'static Thread,
+    ready: impl FnOnce() -> bool,
+) {
     let local = cx.local;
     let words = carried(t);
     if local.space.get() == 0 || local.component.get() != t.component.load(Ordering::Relaxed) {
@@ -49,10 +53,10 @@ pub(crate) fn go_on_with<P: Platform>(cx: &Cx, t: &'static Thread, ready: impl F
         P::give_call_fp(carries.then_some(&t.carried_fp), kept.then_some(&t.kept_fp));
         fp::use_area::<P>(t);
         local.fp_of.set(Some(t));
-        local.short_way.set(None);
+        local.fastpath_thread.set(None);
     } else {
         fp::renew::<P>(t);
-        local.short_way.set(Some(t));
+        local.fastpath_thread.set(Some(t));
     }
     P::resume_user(t.regs(P::ISA))
 }
@@ -68,7 +72,7 @@ pub(in crate::migrate) fn fp_parts<P: Platform>(t: &Thread) -> (bool, bool) {
 }
 
 #[inline(always)]
-fn set_up<P: Platform>(cx: &Cx, t: &'static Thread, words: [u64; 8]) {
+fn set_up<P: Platform>(cx: &KernelCtx, t: &'static Thread, words: [u64; 8]) {
     let [kind, a, b, c, d, e, f, function] = words;
     let crossing = CrossingState::of(t).placed(P::ISA, cx.node.id(), cx.cpu());
     t.crossing.store(crossing.0, Ordering::Relaxed);

@@ -8,13 +8,17 @@ use dyad_abi::user::tcb_address;
 use crate::migrate::crossing_state::CrossingState;
 use crate::sched::{dispatch, fp};
 use dyad_machine::Platform;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::thread::{Thread, begun};
 
 /// Goes on with a thread that has come back to where it left from, as [`arrive`]; comes back if it is not
 /// to run now, being ready then.
 #[inline(always)]
-pub(crate) fn go_on_with<P: Platform>(cx: &Cx, t: &'static Thread, ready: impl FnOnce() -> bool) {
+pub(crate) fn go_on_with<P: Platform>(
+    cx: &KernelCtx,
+    t: &'static Thread,
+    ready: impl FnOnce() -> bool,
+) {
     let local = cx.local;
     let word = |i: usize| t.carried[i].load(Ordering::Relaxed);
     arrive::<P>(cx, t, (word(6), word(7)), (word(2), word(1)));
@@ -26,7 +30,7 @@ pub(crate) fn go_on_with<P: Platform>(cx: &Cx, t: &'static Thread, ready: impl F
             return;
         }
         local.holding.set(Some(t));
-        local.short_way.set(Some(t));
+        local.fastpath_thread.set(Some(t));
         P::resume_user(t.regs(P::ISA))
     }
 }
@@ -34,7 +38,7 @@ pub(crate) fn go_on_with<P: Platform>(cx: &Cx, t: &'static Thread, ready: impl F
 /// Sets a thread up to go on with program and stack pointer, frame pointer and argument. Nothing is left
 /// of it but these and its thread pointer.
 pub(crate) fn arrive<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     t: &Thread,
     (pc, sp): (u64, u64),
     (fp, arg): (u64, u64),

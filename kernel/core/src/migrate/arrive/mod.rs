@@ -18,12 +18,12 @@ use crate::migrate::carried::{HandoffKind, NO_ENTRY, carried};
 use crate::sched::registers::{self, GENERAL_WORDS};
 use crate::sched::{dispatch, fp};
 use dyad_machine::Platform;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::thread::{Thread, begun, copy_registers, info};
 
 /// Sets the registers of a thread that has come here. The giver cannot: only this ISA's `arch`
 /// crate knows the layout of its areas.
-pub fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
+pub fn arrive<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
     t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
     let words = carried(t);
     let [kind, a, b, c, d, component, address, badge] = words;
@@ -72,7 +72,11 @@ pub fn arrive<P: Platform>(cx: &Cx, t: &'static Thread) {
 /// thread, and says whether nothing else has come in. Comes back if the thread does not run here now: then it is ready
 /// in its frame, or stopped.
 #[inline(always)]
-pub(crate) fn go_on_with<P: Platform>(cx: &Cx, t: &'static Thread, ready: impl FnOnce() -> bool) {
+pub(crate) fn go_on_with<P: Platform>(
+    cx: &KernelCtx,
+    t: &'static Thread,
+    ready: impl FnOnce() -> bool,
+) {
     match HandoffKind::of(t) {
         HandoffKind::Call | HandoffKind::Answer => crossing::go_on_with::<P>(cx, t, ready),
         HandoffKind::Jump => jump::go_on_with::<P>(cx, t, ready),

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad_abi::{Error, Result};
 
 use dyad_machine::clock::FusedTime;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, clock};
 use dyad_object::follow;
 use dyad_object::memory::Words;
@@ -69,7 +69,7 @@ pub(super) struct Reserved {
 ///
 /// [`Error::NoTime`] if the budget is used up; [`Error::Again`] if others change it each time.
 pub(super) fn reserve(
-    cx: &Cx,
+    cx: &KernelCtx,
     (budgets, at, frame): (&'static Budgets, usize, u64),
     now: FusedTime,
     end: &mut u64,
@@ -120,7 +120,7 @@ impl Reserved {
     /// The dispatch has been refused: gives the time back. Time is lost rather than made if others change the
     /// budget each time.
     #[cold]
-    pub(super) fn cancel(self, cx: &Cx) {
+    pub(super) fn cancel(self, cx: &KernelCtx) {
         let _ = change(cx.words(), &self.budgets.left[self.at], |has| {
             Ok(plus(has, self.ns))
         });
@@ -139,7 +139,7 @@ impl Reserved {
 /// From here on the thread has nothing reserved: if it does not stop after all, it goes on paying.
 /// While the thread is this CPU's.
 #[cold]
-pub(super) fn settle<P: Platform>(cx: &Cx, t: &Thread) {
+pub(super) fn settle<P: Platform>(cx: &KernelCtx, t: &Thread) {
     let now = clock::now::<P>().0;
     let used = now.saturating_sub(t.budget_from.swap(now, Ordering::Relaxed));
     let reserved = t.budget_reserved.swap(0, Ordering::Relaxed);

@@ -13,20 +13,23 @@ use core::sync::atomic::Ordering;
 use dyad_abi::cap::Stopped;
 use dyad_abi::service::sched;
 
-use super::{By, budget, current};
+use super::{SwitchReason, budget, current};
 use dyad_machine::Platform;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::thread::Thread;
 
 /// Gives the CPU from the running thread, which stays this CPU's, to `next`, which has been taken.
-pub(super) fn give(cx: &Cx, next: &'static Thread, how: By) {
+pub(super) fn give(cx: &KernelCtx, next: &'static Thread, how: SwitchReason) {
     cx.local.chain.push(current(cx), how);
     cx.local.thread.set(Some(next));
 }
 
 /// Takes note of who goes on when `t` stops. While `t` still belongs to this CPU. `None` for a root
 /// thread: the CPU chooses in its loop.
-pub(crate) fn take_dispatcher<P: Platform>(cx: &Cx, t: &Thread) -> Option<(&'static Thread, By)> {
+pub(crate) fn take_dispatcher<P: Platform>(
+    cx: &KernelCtx,
+    t: &Thread,
+) -> Option<(&'static Thread, SwitchReason)> {
     if t.budget.load(Ordering::Relaxed) != 0 {
         budget::settle::<P>(cx, t);
     }
@@ -39,15 +42,20 @@ const MOST: u64 = u64::MAX >> sched::DEADLINE_SHIFT;
 
 /// The running thread has stopped: whoever gave it the CPU goes on. One that dispatched it is told
 /// why, as the value of its `Dispatch`; one that had only sent to it has its result already.
-pub(crate) fn go_on(cx: &Cx, next: Option<(&'static Thread, By)>, why: Stopped, detail: u64) {
-    if let Some((d, By::Dispatch)) = next {
+pub(crate) fn go_on(
+    cx: &KernelCtx,
+    next: Option<(&'static Thread, SwitchReason)>,
+    why: Stopped,
+    detail: u64,
+) {
+    if let Some((d, SwitchReason::Dispatch)) = next {
         d.set_result(0, why as u64 | detail.min(MOST) << sched::DEADLINE_SHIFT);
     }
     cx.local.thread.set(next.map(|(d, _)| d));
 }
 
 /// The running thread does not stop after all.
-pub(crate) fn give_back(cx: &Cx, next: Option<(&'static Thread, By)>) {
+pub(crate) fn give_back(cx: &KernelCtx, next: Option<(&'static Thread, SwitchReason)>) {
     if let Some((d, how)) = next {
         cx.local.chain.push(d, how);
     }

@@ -22,10 +22,10 @@ use dyad_abi::record::Level;
 use dyad_abi::user::{stack_slot, tcb_address};
 
 use super::end_thread;
-use super::wait::{line_of, take_news};
+use super::wait::{line_of, take_pending};
 use crate::sched::fp;
-use dyad_machine::cx::Cx;
-use dyad_machine::{Platform, view};
+use dyad_machine::kernel_ctx::KernelCtx;
+use dyad_machine::{Platform, capcache};
 use dyad_object::thread::{Thread, begun};
 
 /// Makes this CPU hold a thread's component and address space; its floating-point registers come when
@@ -35,7 +35,7 @@ use dyad_object::thread::{Thread, begun};
 ///
 /// [`Error::Revoked`] if its component is gone; [`Error::NoIsa`] if its space has no table here.
 #[inline]
-fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
+fn load<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> Result<()> {
     if !cx.local.holds(t) {
         fp::put_away::<P>(cx.local);
         // Nobody's until all is in place: what follows may fail, and then the thread is ended.
@@ -46,7 +46,7 @@ fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
             start::<P>(t);
         }
         fp::load::<P>(cx.local, t);
-        view::enter::<P>(cx, t.component.load(Ordering::Relaxed))?;
+        capcache::enter::<P>(cx, t.component.load(Ordering::Relaxed))?;
         cx.local.holding.set(Some(t));
     }
     // How the call that it has stopped in ends is stored by whoever makes it ready, or looked up only
@@ -63,7 +63,7 @@ fn load<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<()> {
         // nothing: the call then returns 0, and the thread waits again if it likes.
         _ => {
             t.result.store(0, Ordering::Relaxed);
-            let news = line_of(cx, t).map(|line| take_news::<P>(cx, line));
+            let news = line_of(cx, t).map(|line| take_pending::<P>(cx, line));
             match news {
                 Ok(bits) => P::set_result(t.regs(P::ISA), 0, bits),
                 Err(e) => P::set_result(t.regs(P::ISA), e.code(), 0),
@@ -91,7 +91,7 @@ pub fn start<P: Platform>(t: &Thread) {
 
 /// Leaves whatever address space this CPU is in. What user memory it could reach it cannot reach
 /// any more; the next thread's component is looked up anew.
-pub fn leave_space<P: Platform>(cx: &Cx) {
+pub fn leave_space<P: Platform>(cx: &KernelCtx) {
     fp::put_away::<P>(cx.local);
     if cx.local.space.replace(0) != 0 {
         P::switch_root(P::idle_root());
@@ -101,7 +101,7 @@ pub fn leave_space<P: Platform>(cx: &Cx) {
 
 /// Continues the running thread, by the shortest way; comes back only if it cannot run.
 #[inline]
-pub fn resume<P: Platform>(cx: &Cx) {
+pub fn resume<P: Platform>(cx: &KernelCtx) {
     while let Some(t) = cx.local.thread.get() {
         if load::<P>(cx, t).is_ok() {
             P::resume_user(t.regs(P::ISA));
@@ -112,7 +112,7 @@ pub fn resume<P: Platform>(cx: &Cx) {
 
 /// The running thread has nothing to run in. It ends, and whoever dispatched it goes on and is told.
 /// Bounded: each time the chain is shorter.
-fn cannot_run<P: Platform>(cx: &Cx, t: &'static Thread) {
+fn cannot_run<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
     dyad_machine::console::log_limited::<P>(
         Level::Error,
         format_args!(

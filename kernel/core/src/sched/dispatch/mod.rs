@@ -51,7 +51,7 @@ use dyad_abi::cap::{Stopped, Woken};
 use dyad_abi::{Error, Result};
 
 use crate::sched::fp;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, clock};
 use dyad_object::thread::{Owner, State, Thread};
 use dyad_object::time::Budgets;
@@ -65,7 +65,7 @@ mod wait;
 
 use chain::give;
 pub(crate) use chain::{give_back, go_on, take_dispatcher};
-pub use dyad_machine::chain::{By, Chain, MAX_CHAIN};
+pub use dyad_machine::chain::{Chain, MAX_CHAIN, SwitchReason};
 pub use load::{leave_space, resume, start};
 pub use place::{can_go_on, may_run_on, take, untake};
 pub use root::{
@@ -74,14 +74,14 @@ pub use root::{
 };
 pub(crate) use wait::notify_bound;
 pub use wait::{
-    Endpoint, block, is_waiter, post, sleep_at, stop_waiting, take_news, tell_scheduler,
+    Endpoint, block, is_waiter, post, sleep_at, stop_waiting, take_pending, tell_scheduler,
     wait_no_more, wake, wake_receiver, withdraw,
 };
 
 /// What has become of the running thread in an operation. Whoever says `Switched` has seen to the
 /// register areas of both threads; nothing goes back by registers then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
+pub enum OpOutcome {
     /// It goes on with this value.
     Value(u64),
     /// Its result is set, or will be; somebody else may be running now.
@@ -94,7 +94,7 @@ pub enum After {
 ///
 /// If none does: only operations of a running thread ask.
 #[inline]
-pub fn current(cx: &Cx) -> &'static Thread {
+pub fn current(cx: &KernelCtx) -> &'static Thread {
     cx.local
         .thread
         .get()
@@ -105,29 +105,29 @@ pub fn current(cx: &Cx) -> &'static Thread {
 /// not leave by it. What a system call does not preserve is zero in the area: nothing of the
 /// kernel's, or of another thread's, shows there. Before anybody else can own the thread.
 #[inline]
-pub fn settle<P: Platform>(cx: &Cx, t: &'static Thread) {
-    if cx.local.short_entry.replace(false) {
+pub fn complete_frame<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
+    if cx.local.partial_frame.replace(false) {
         P::complete_area(t.regs(P::ISA), 0, [0; 5]);
     }
 }
 
 /// The value of an operation that may have made this CPU leave what the thread runs in, because
 /// that is gone: then the thread is looked up anew before it goes on.
-pub fn still_here<P: Platform>(cx: &Cx, value: u64) -> After {
+pub fn still_here<P: Platform>(cx: &KernelCtx, value: u64) -> OpOutcome {
     if cx.local.space.get() != 0 {
-        return After::Value(value);
+        return OpOutcome::Value(value);
     }
     let t = current(cx);
-    settle::<P>(cx, t);
+    complete_frame::<P>(cx, t);
     t.set_result(0, value);
-    After::Switched
+    OpOutcome::Switched
 }
 
 /// Takes a thread off this CPU for good: whoever owns it next finds everything in its frame. Before the
 /// owner word says that it is somebody else's, or that it is ready: changing that puts the frame into
 /// memory where caches are not coherent ([`Thread::change`]).
-pub fn release<P: Platform>(cx: &Cx, t: &'static Thread) {
-    settle::<P>(cx, t);
+pub fn release<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
+    complete_frame::<P>(cx, t);
     if cx.local.holds(t) {
         fp::put_away::<P>(cx.local);
         cx.local.holding.set(None);
@@ -143,8 +143,8 @@ fn is_root(t: &Thread) -> bool {
 /// Whether a thread that has stopped was dispatched by somebody who learns of it: not if a message or its
 /// arrival had it run.
 #[inline]
-fn was_dispatched(next: &Option<(&'static Thread, By)>) -> bool {
-    matches!(next, Some((_, By::Dispatch)))
+fn was_dispatched(next: &Option<(&'static Thread, SwitchReason)>) -> bool {
+    matches!(next, Some((_, SwitchReason::Dispatch)))
 }
 
 /// What changes in an owner word when a ready thread is taken.
@@ -159,12 +159,12 @@ const TAKEN: u64 = State::Ready as u64 ^ State::Running as u64;
 /// budget each time. The caller goes on.
 #[inline(always)]
 pub fn dispatch<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     t: &'static Thread,
     slice_ns: u64,
     priority: u64,
     budget: Option<(&'static Budgets, usize, u64)>,
-) -> Result<After> {
+) -> Result<OpOutcome> {
     let me = current(cx);
     let ready = t.owner_word(cx.words());
     if !Owner::says(ready, State::Ready, cx.node.id(), cx.node.incarnation()) {
@@ -192,7 +192,7 @@ pub fn dispatch<P: Platform>(
         return Err(Error::NotReady);
     }
     // Nothing can be refused from here on, and the thread is this CPU's to write to.
-    settle::<P>(cx, me);
+    complete_frame::<P>(cx, me);
     t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
     // A dispatcher hands on no more urgency than it has itself.
     let mine = me.priority.load(Ordering::Relaxed);
@@ -204,13 +204,13 @@ pub fn dispatch<P: Platform>(
     }
     t.slice_end.store(end, Ordering::Relaxed);
     cx.local.set_slice_end(end);
-    give(cx, t, By::Dispatch);
-    Ok(After::Switched)
+    give(cx, t, SwitchReason::Dispatch);
+    Ok(OpOutcome::Switched)
 }
 
 /// Takes the CPU from the running thread and those under it as long as `must` says so: each is
 /// ready again, and its scheduler knows it.
-fn preempt<P: Platform>(cx: &Cx, why: Stopped, must: impl Fn(&Thread) -> bool) {
+fn preempt<P: Platform>(cx: &KernelCtx, why: Stopped, must: impl Fn(&Thread) -> bool) {
     for _ in 0..=MAX_CHAIN {
         let Some(t) = cx.local.thread.get() else {
             return;
@@ -229,7 +229,7 @@ fn preempt<P: Platform>(cx: &Cx, why: Stopped, must: impl Fn(&Thread) -> bool) {
         release::<P>(cx, t);
         t.change(cx.words(), owner, owner.with(State::Ready));
         // Whoever was switched to by a message was dispatched by nobody who would know of it.
-        if how != Some(By::Dispatch) {
+        if how != Some(SwitchReason::Dispatch) {
             let _ = tell_scheduler::<P>(cx, t, Woken::Ready);
         }
     }
@@ -237,7 +237,7 @@ fn preempt<P: Platform>(cx: &Cx, why: Stopped, must: impl Fn(&Thread) -> bool) {
 
 /// Ends the slices that are used up. As slices never end later than those of the threads under
 /// them, all that are over are at the end of the chain.
-pub fn slice_over<P: Platform>(cx: &Cx) {
+pub fn slice_over<P: Platform>(cx: &KernelCtx) {
     let now = clock::now::<P>().0;
     preempt::<P>(cx, Stopped::Preempted, |t| {
         t.slice_end.load(Ordering::Relaxed) <= now
@@ -249,13 +249,13 @@ pub fn slice_over<P: Platform>(cx: &Cx) {
 
 /// `Yield`: the running thread gives the CPU back and stays ready. A root thread, which has nobody
 /// to give it to, goes on at once.
-pub fn yield_now<P: Platform>(cx: &Cx, t: &'static Thread) -> After {
+pub fn yield_now<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> OpOutcome {
     let Some(owner) = t.owner(cx.words()) else {
-        return After::Value(0);
+        return OpOutcome::Value(0);
     };
     let next = take_dispatcher::<P>(cx, t);
     if next.is_none() && is_root(t) {
-        return After::Value(0);
+        return OpOutcome::Value(0);
     }
     t.set_result(0, 0);
     release::<P>(cx, t);
@@ -265,12 +265,12 @@ pub fn yield_now<P: Platform>(cx: &Cx, t: &'static Thread) -> After {
         let _ = tell_scheduler::<P>(cx, t, Woken::Ready);
     }
     go_on(cx, next, Stopped::Yielded, 0);
-    After::Switched
+    OpOutcome::Switched
 }
 
 /// Ends the running thread; whoever dispatched it learns why. STOPPED, not gone: its frame, with
 /// all that is in it, is whoever's who has a capability, until it is configured anew or given up.
-pub fn end_thread<P: Platform>(cx: &Cx, t: &'static Thread, why: Stopped, detail: u64) {
+pub fn end_thread<P: Platform>(cx: &KernelCtx, t: &'static Thread, why: Stopped, detail: u64) {
     let owner = t.owner(cx.words());
     let next = take_dispatcher::<P>(cx, t);
     if !was_dispatched(&next) && !is_root(t) {
@@ -292,7 +292,7 @@ pub fn end_thread<P: Platform>(cx: &Cx, t: &'static Thread, why: Stopped, detail
 /// was inside ([`Thread::ask_stop`]). Its dispatcher learns that it waits, for nothing; a scheduler is told when
 /// the thread is resumed.
 #[cold]
-pub fn stop_left<P: Platform>(cx: &Cx, t: &'static Thread) {
+pub fn stop_left<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
     let owner = t.owner(cx.words());
     t.withdraw_stop();
     let next = take_dispatcher::<P>(cx, t);

@@ -17,7 +17,7 @@ use dyad_abi::{Error, Isa, NodeId, Result};
 
 use super::wait::tell_scheduler;
 use dyad_machine::Platform;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::component::Component;
 use dyad_object::follow;
 use dyad_object::thread::{Owner, State, Thread, begun};
@@ -25,7 +25,7 @@ use dyad_object::thread::{Owner, State, Thread, begun};
 /// Takes a thread that no CPU runs, from the owner word `owner`: until the owner word is the next one, every
 /// other operation on it is refused. Should this node die before that, its recovery stops the thread for good:
 /// it can only be configured anew.
-pub fn take(cx: &Cx, t: &Thread, owner: Owner) -> Option<Owner> {
+pub fn take(cx: &KernelCtx, t: &Thread, owner: Owner) -> Option<Owner> {
     let taken = owner.passed(cx.node.id(), cx.node.incarnation(), State::Changing);
     t.change(cx.words(), owner, taken).then_some(taken)
 }
@@ -36,7 +36,12 @@ pub fn take(cx: &Cx, t: &Thread, owner: Owner) -> Option<Owner> {
 /// # Errors
 ///
 /// [`Error::Corrupt`] if another CPU has changed the owner word: only recovery does, which takes this node for dead.
-pub fn untake<P: Platform>(cx: &Cx, t: &'static Thread, taken: Owner, owner: Owner) -> Result<()> {
+pub fn untake<P: Platform>(
+    cx: &KernelCtx,
+    t: &'static Thread,
+    taken: Owner,
+    owner: Owner,
+) -> Result<()> {
     let back = Owner {
         seq: taken.seq,
         ..owner
@@ -58,7 +63,7 @@ pub fn untake<P: Platform>(cx: &Cx, t: &'static Thread, taken: Owner, owner: Own
 /// [`Error::NodeDead`] if its registers for that ISA were lost, or the node is not live; [`Error::NoIsa`] if it is
 /// in the middle of something on another ISA; [`Error::TooDeep`] if it is to change its node within an
 /// invocation; [`Error::Denied`] if its component may not run there.
-pub fn can_go_on(cx: &Cx, t: &Thread, owner: &Owner, node: NodeId) -> Result<u32> {
+pub fn can_go_on(cx: &KernelCtx, t: &Thread, owner: &Owner, node: NodeId) -> Result<u32> {
     let (isa, was) = (cx.node.isa(node), cx.node.isa(owner.node));
     if t.begun(isa) == begun::LOST {
         return Err(Error::NodeDead);
@@ -88,7 +93,7 @@ pub fn can_go_on(cx: &Cx, t: &Thread, owner: &Owner, node: NodeId) -> Result<u32
 /// # Errors
 ///
 /// [`Error::Denied`].
-pub fn may_run_on(cx: &Cx, t: &Thread, node: NodeId) -> Result<()> {
+pub fn may_run_on(cx: &KernelCtx, t: &Thread, node: NodeId) -> Result<()> {
     let word = t.component.load(Ordering::Relaxed);
     match follow::<Component>(cx.node, word, Component::KIND) {
         Ok((c, _)) if !c.parts(cx.words()).runs_on(node) => Err(Error::Denied),

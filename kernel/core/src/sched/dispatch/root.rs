@@ -23,7 +23,7 @@ use super::place::{can_go_on, take, untake};
 use super::preempt;
 use super::wait::{stop_waiting, wait_no_more, wake};
 use dyad_machine::cpu::CpuLocal;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, clock, inbox};
 use dyad_object::endpoint::Endpoints;
 use dyad_object::node::Node;
@@ -31,7 +31,7 @@ use dyad_object::thread::{Owner, State, Thread};
 use dyad_object::{self, follow};
 
 /// This CPU's root thread, unless it has been given up.
-fn root(cx: &Cx) -> Option<&'static Thread> {
+fn root(cx: &KernelCtx) -> Option<&'static Thread> {
     let word = cx.node.roots[cx.cpu().index()].load(Ordering::Acquire);
     if word == 0 {
         return None;
@@ -43,13 +43,13 @@ fn root(cx: &Cx) -> Option<&'static Thread> {
 
 /// Whether a thread is there for this CPU to take: one that is ready elsewhere is not. Asked before
 /// sleeping as well as before taking it, so that no CPU stays awake for a thread it cannot have.
-fn is_takable(cx: &Cx, owner: &Owner) -> bool {
+fn is_takable(cx: &KernelCtx, owner: &Owner) -> bool {
     owner.state == State::Ready && owner.is(cx.node.id(), cx.node.incarnation())
 }
 
 /// Whether the root thread of this CPU could run here. The last question before sleep: whoever makes it
 /// ready afterwards rings.
-pub fn root_ready(cx: &Cx) -> bool {
+pub fn root_ready(cx: &KernelCtx) -> bool {
     root(cx)
         .and_then(|t| t.owner(cx.words()))
         .is_some_and(|o| is_takable(cx, &o))
@@ -57,7 +57,7 @@ pub fn root_ready(cx: &Cx) -> bool {
 
 /// Fused time until which the root thread waits; never, if it is not waiting. The CPU sleeps no
 /// longer than that: no other timer would end the wait of a thread that nobody schedules.
-pub fn root_deadline(cx: &Cx) -> u64 {
+pub fn root_deadline(cx: &KernelCtx) -> u64 {
     root(cx)
         .filter(|t| {
             t.owner(cx.words())
@@ -69,7 +69,7 @@ pub fn root_deadline(cx: &Cx) -> u64 {
 }
 
 /// Ends the waiting of the root thread if it has waited long enough: nobody else would.
-pub fn root_timeout<P: Platform>(cx: &Cx) {
+pub fn root_timeout<P: Platform>(cx: &KernelCtx) {
     if root_deadline(cx) <= clock::now::<P>().0
         && let Some(t) = root(cx)
         && let Some(waiter) = stop_waiting(cx, t)
@@ -82,7 +82,7 @@ pub fn root_timeout<P: Platform>(cx: &Cx) {
 /// Takes the root thread of this CPU if it is ready. It runs with all the time there is. `false`
 /// also if another CPU of this node was faster: a capability for the thread is enough to dispatch
 /// it.
-pub fn take_root(cx: &Cx) -> bool {
+pub fn take_root(cx: &KernelCtx) -> bool {
     let Some(root) = root(cx) else {
         return false;
     };
@@ -114,7 +114,7 @@ const DIRECT_NS: u64 = 10_000_000;
 /// It runs as if it had been dispatched without a budget, until it stops, something comes for the root
 /// thread, or its slice ends; in the last two cases the scheduler is told that it is ready. Threads on a
 /// budget are their scheduler's to dispatch.
-pub fn run_at_once<P: Platform>(cx: &Cx, t: &'static Thread) -> bool {
+pub fn run_at_once<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> bool {
     let local = cx.local;
     let idle = local.thread.get().is_none() && local.chain.last().is_none();
     let scheduled =
@@ -138,14 +138,14 @@ pub fn run_at_once<P: Platform>(cx: &Cx, t: &'static Thread) -> bool {
 
 /// Gives the CPU back to its root thread if something has come in for that. All threads above it are
 /// ready again, and it decides anew who goes first.
-pub fn serve_root<P: Platform>(cx: &Cx) {
+pub fn serve_root<P: Platform>(cx: &KernelCtx) {
     let news = cx
         .local
         .root_line
         .get()
         // Endpoints that are gone have no news; their frame may be anything.
         .is_some_and(|(object, line)| {
-            line.has_news(cx.node) && cx.frames().is_object(object, Endpoints::KIND)
+            line.has_pending(cx.node) && cx.frames().is_object(object, Endpoints::KIND)
         });
     if news || (cx.local.direct.get() && root_ready(cx)) {
         preempt::<P>(cx, Stopped::Interrupted, |_| true);
@@ -162,7 +162,7 @@ pub fn serve_root<P: Platform>(cx: &Cx) {
 ///
 /// [`Error::NotReady`] if the thread runs, waits, is on its way or ready on another node, or another CPU has just taken it;
 /// [`Error::Corrupt`]; as [`can_go_on`] at this node.
-pub fn set_root<P: Platform>(cx: &Cx, cpu: CpuId, t: &'static Thread) -> Result<()> {
+pub fn set_root<P: Platform>(cx: &KernelCtx, cpu: CpuId, t: &'static Thread) -> Result<()> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     // A thread that waits or runs belongs to an endpoint or to a CPU; a root thread belongs to neither. A thread that
     // is ready on another node stays there: should that node die while this CPU has the thread, recovery of the node
@@ -215,7 +215,7 @@ pub fn describe_root(node: &Node, local: &CpuLocal) -> &'static str {
     let news = local
         .root_line
         .get()
-        .is_some_and(|(_, line)| line.has_news(node));
+        .is_some_and(|(_, line)| line.has_pending(node));
     match (state, news) {
         (None, _) => "its scheduler's owner word is damaged",
         (Some(State::Blocked), false) => "its scheduler waits",

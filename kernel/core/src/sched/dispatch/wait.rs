@@ -17,7 +17,7 @@
 //! | a thread is stopped while it goes to sleep | it cannot be stopped before it is BLOCKED, and then it is the waiter: `Stop` takes it off there |
 //! | a thread goes on and waits again while a CPU still has an older wait of it in hand | every wait has a number, in the waiter word and in the owner word: only the wait that was found is ended |
 //! | two CPUs want to wake the same thread | one of them exchanges the waiter word, and one the owner word: that one wakes the thread |
-//! | a thread moves to another CPU while its event is on a list | [`take_news`] passes it on |
+//! | a thread moves to another CPU while its event is on a list | [`take_pending`] passes it on |
 
 use core::sync::atomic::Ordering;
 
@@ -26,10 +26,10 @@ use dyad_abi::{CpuId, Error, Result};
 use dyad_ring::sleep;
 use dyad_shm::frame::WeakRef;
 
-use super::By;
+use super::SwitchReason;
 use super::chain::{give, give_back, go_on, take_dispatcher};
-use super::{After, current, is_root, release, settle, was_dispatched};
-use dyad_machine::cx::Cx;
+use super::{OpOutcome, complete_frame, current, is_root, release, was_dispatched};
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, inbox};
 use dyad_object::endpoint::{self, Endpoints, Line, SleepWords, Waiter, Waits, Word};
 use dyad_object::thread::{Owner, State, Thread};
@@ -46,7 +46,7 @@ const MAX_SCHEDULERS: usize = 4;
 ///
 /// [`Error::NotReady`] if that wait is over: the thread has been stopped meanwhile, which is its stopper's
 /// to deal with, or has not gone to sleep, as it looks once more. Else as [`tell_scheduler`].
-pub fn wake<P: Platform>(cx: &Cx, waiter: Waiter, why: Woken) -> Result<()> {
+pub fn wake<P: Platform>(cx: &KernelCtx, waiter: Waiter, why: Woken) -> Result<()> {
     if !make_ready(cx, waiter)? {
         return Err(Error::NotReady);
     }
@@ -60,7 +60,7 @@ pub fn wake<P: Platform>(cx: &Cx, waiter: Waiter, why: Woken) -> Result<()> {
 /// # Errors
 ///
 /// [`Error::Corrupt`] if the owner word is none.
-fn make_ready(cx: &Cx, Waiter { thread, number }: Waiter) -> Result<bool> {
+fn make_ready(cx: &KernelCtx, Waiter { thread, number }: Waiter) -> Result<bool> {
     let is_asleep = |word| {
         Owner::from_bits(word).is_some_and(|o| {
             let same = o.seq == number || lacks!("dispatch::wait::make_ready::number");
@@ -84,7 +84,7 @@ fn make_ready(cx: &Cx, Waiter { thread, number }: Waiter) -> Result<bool> {
 /// [`Error::Revoked`], [`Error::NotFound`] if there is no such scheduler any more; as
 /// [`Line::push_event`]; [`Error::TooDeep`] if there are too many schedulers of schedulers. The
 /// thread is ready all the same: whoever has a capability for it may dispatch it.
-pub fn tell_scheduler<P: Platform>(cx: &Cx, t: &'static Thread, why: Woken) -> Result<()> {
+pub fn tell_scheduler<P: Platform>(cx: &KernelCtx, t: &'static Thread, why: Woken) -> Result<()> {
     let mut t = t;
     let mut why = why;
     for _ in 0..MAX_SCHEDULERS {
@@ -122,7 +122,7 @@ pub fn tell_scheduler<P: Platform>(cx: &Cx, t: &'static Thread, why: Woken) -> R
 /// Takes what has come to an endpoint: the event of a thread first, else all bits; 0 if there is
 /// nothing. Threads that have moved to another CPU since they were put on the list are passed on to
 /// the scheduler there, which has not been told because they were on this one.
-pub fn take_news<P: Platform>(cx: &Cx, line: &Line) -> u64 {
+pub fn take_pending<P: Platform>(cx: &KernelCtx, line: &Line) -> u64 {
     // Bounded: others may put threads on the list as fast as they are taken off.
     if line.has_threads(cx.node) {
         for _ in 0..endpoint::LINES {
@@ -144,7 +144,7 @@ pub fn take_news<P: Platform>(cx: &Cx, line: &Line) -> u64 {
 
 /// The endpoint at which the scheduler of a thread hears of it, unless it is on its way: one per
 /// CPU of the system, by number, so that each CPU's scheduler is told of its own threads only.
-fn scheduler_line(cx: &Cx, t: &Thread) -> Option<&'static Line> {
+fn scheduler_line(cx: &KernelCtx, t: &Thread) -> Option<&'static Line> {
     let owner = t.owner(cx.words())?;
     if owner.state == State::Transit {
         return None;
@@ -165,12 +165,12 @@ fn scheduler_line(cx: &Cx, t: &Thread) -> Option<&'static Line> {
 ///
 /// [`Error::Exists`] if another thread waits there.
 pub fn block<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     endpoints: u64,
     index: u64,
     line: &'static Line,
     deadline: u64,
-) -> Result<After> {
+) -> Result<OpOutcome> {
     let t = current(cx);
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     // What the endpoint has is looked at when the thread next runs.
@@ -207,7 +207,7 @@ pub fn block<P: Platform>(
             }
         }
     }
-    Ok(After::Switched)
+    Ok(OpOutcome::Switched)
 }
 
 /// Puts a running thread, all of which is in its frame, to sleep at an endpoint. `true`: it sleeps there, or has
@@ -221,7 +221,7 @@ pub fn block<P: Platform>(
 /// [`Error::Exists`] if another thread waits there; [`Error::Corrupt`] if it was not running. It does not
 /// wait then.
 #[inline]
-pub fn sleep_at(cx: &Cx, t: &'static Thread, owner: Owner, line: &Line) -> Result<bool> {
+pub fn sleep_at(cx: &KernelCtx, t: &'static Thread, owner: Owner, line: &Line) -> Result<bool> {
     let asleep = owner.asleep();
     let waiter = match line.wait(cx.node, t, asleep.seq)? {
         Waits::Yes { word } => word,
@@ -249,7 +249,11 @@ pub fn sleep_at(cx: &Cx, t: &'static Thread, owner: Owner, line: &Line) -> Resul
 
 /// Wakes the thread taken off an endpoint after a message: switches to it if it belongs to this
 /// CPU and is more urgent than the running one.
-pub fn wake_receiver<P: Platform>(cx: &Cx, waiter: Waiter, at: Endpoint) -> Result<After> {
+pub fn wake_receiver<P: Platform>(
+    cx: &KernelCtx,
+    waiter: Waiter,
+    at: Endpoint,
+) -> Result<OpOutcome> {
     let (me, t) = (current(cx), waiter.thread);
     let waits = t.owner_word(cx.words());
     let here = Owner::says(waits, State::Blocked, cx.node.id(), cx.node.incarnation())
@@ -262,27 +266,27 @@ pub fn wake_receiver<P: Platform>(cx: &Cx, waiter: Waiter, at: Endpoint) -> Resu
     let scheduled = |t: &Thread| t.scheduler.load(Ordering::Relaxed) != 0;
     if !(here && urgent && scheduled(me) && scheduled(t) && !cx.local.chain.is_full()) {
         return match make_ready(cx, waiter)? {
-            true => tell_scheduler::<P>(cx, t, Woken::Ready).map(|()| After::Value(0)),
-            false => Ok(After::Value(0)),
+            true => tell_scheduler::<P>(cx, t, Woken::Ready).map(|()| OpOutcome::Value(0)),
+            false => Ok(OpOutcome::Value(0)),
         };
     }
     if !t.change_at_home(cx.words(), waits, waits ^ WOKEN) {
-        return Ok(After::Value(0));
+        return Ok(OpOutcome::Value(0));
     }
     // It was dispatched before, perhaps on a budget; now it is the sender that pays.
     t.budget.store(0, Ordering::Relaxed);
     // What has come is taken now if it waits at this endpoint, where nothing need be looked up. It may
     // have been stopped, and wait somewhere else by now: then it looks there when it runs.
     if at.is_where(t) || lacks!("dispatch::wait::wake_receiver::place") {
-        t.set_result(0, take_news::<P>(cx, at.line));
+        t.set_result(0, take_pending::<P>(cx, at.line));
     }
     // It runs within the sender's slice, and the sender goes on when it waits again.
-    settle::<P>(cx, me);
+    complete_frame::<P>(cx, me);
     me.set_result(0, 0);
     t.slice_end
         .store(me.slice_end.load(Ordering::Relaxed), Ordering::Relaxed);
-    give(cx, t, By::Send);
-    Ok(After::Switched)
+    give(cx, t, SwitchReason::Send);
+    Ok(OpOutcome::Switched)
 }
 
 /// What changes in an owner word when a thread that waits is made ready.
@@ -311,7 +315,7 @@ impl Endpoint {
 
 /// Takes a thread that is not to wait there any more off an endpoint, if it is there. Its frame may
 /// be given up after that: nothing leads to it.
-pub fn withdraw<P: Platform>(cx: &Cx, t: &'static Thread, line: &Line) {
+pub fn withdraw<P: Platform>(cx: &KernelCtx, t: &'static Thread, line: &Line) {
     let Some(waiter) = line.take_off(cx.node, t) else {
         return;
     };
@@ -323,7 +327,7 @@ pub fn withdraw<P: Platform>(cx: &Cx, t: &'static Thread, line: &Line) {
 
 /// Takes a thread that has been stopped off the endpoint it waited at, if it is still there. Words
 /// that say where are its own, and stay: they may be of long ago, and then it is found nowhere.
-pub fn wait_no_more<P: Platform>(cx: &Cx, t: &'static Thread) {
+pub fn wait_no_more<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
     if let Ok(line) = line_of(cx, t) {
         withdraw::<P>(cx, t, line);
     }
@@ -335,7 +339,7 @@ pub fn wait_no_more<P: Platform>(cx: &Cx, t: &'static Thread) {
 ///
 /// [`Error::NotFound`], [`Error::Revoked`] if it has never waited, or the endpoints are gone: then
 /// nobody finds it by them.
-pub(super) fn line_of(cx: &Cx, t: &Thread) -> Result<&'static Line> {
+pub(super) fn line_of(cx: &KernelCtx, t: &Thread) -> Result<&'static Line> {
     let word = t.waits_at.load(Ordering::Relaxed);
     let (endpoints, _) = follow::<Endpoints>(cx.node, word, Endpoints::KIND)?;
     endpoints.line(t.waits_line.load(Ordering::Relaxed))
@@ -343,7 +347,7 @@ pub(super) fn line_of(cx: &Cx, t: &Thread) -> Result<&'static Line> {
 
 /// Whether a blocked thread is the one that waits where it says that it does. If not, another CPU has taken
 /// it off and is about to wake it. Of one whose endpoints are gone nothing can be said: `true`.
-pub fn is_waiter(cx: &Cx, t: &'static Thread) -> bool {
+pub fn is_waiter(cx: &KernelCtx, t: &'static Thread) -> bool {
     let Ok(line) = line_of(cx, t) else {
         return true;
     };
@@ -352,7 +356,7 @@ pub fn is_waiter(cx: &Cx, t: &'static Thread) -> bool {
 
 /// Takes a blocked thread off the endpoint it waits at: the caller wakes it now. `None`: another CPU has just
 /// found it there, and wakes it.
-pub fn stop_waiting(cx: &Cx, t: &'static Thread) -> Option<Waiter> {
+pub fn stop_waiting(cx: &KernelCtx, t: &'static Thread) -> Option<Waiter> {
     match line_of(cx, t) {
         Ok(line) => line.take_off(cx.node, t),
         // An endpoint that is gone finds no thread.
@@ -366,7 +370,7 @@ pub fn stop_waiting(cx: &Cx, t: &'static Thread) -> Option<Waiter> {
 /// # Errors
 ///
 /// [`Error::Revoked`] if the endpoint is gone.
-pub fn post<P: Platform>(cx: &Cx, object: WeakRef, line: u64, bits: u64) -> Result<()> {
+pub fn post<P: Platform>(cx: &KernelCtx, object: WeakRef, line: u64, bits: u64) -> Result<()> {
     let endpoints: &'static Endpoints = find(cx.node, object, Endpoints::KIND)?;
     let line = endpoints.line(line)?;
     match line.post(cx.node, bits) {
@@ -383,11 +387,11 @@ pub fn post<P: Platform>(cx: &Cx, object: WeakRef, line: u64, bits: u64) -> Resu
 /// Nobody waits: if the endpoint is that of another CPU's scheduler, it wants to know nevertheless. Its
 /// CPU may be asleep: the root thread that receives there is not a thread that waits, and the CPU looks
 /// at its endpoint in the run loop.
-pub(crate) fn notify_bound<P: Platform>(cx: &Cx, line: &Line) -> After {
+pub(crate) fn notify_bound<P: Platform>(cx: &KernelCtx, line: &Line) -> OpOutcome {
     if let Some((node, cpu)) = line.home()
         && (node != cx.node.id() || cpu != cx.cpu())
     {
         dyad_machine::inbox::notify::<P>(node, cpu);
     }
-    After::Value(0)
+    OpOutcome::Value(0)
 }

@@ -4,7 +4,7 @@
 //! Blocks that have to be split, objects that refer to others or are on lists, and whatever is not
 //! quiesced as far as this CPU knows, go the long way. The record's word is compared as it is, and
 //! exchanged once for each step; zeros are written in between, while nobody looks
-//! ([`dyad_machine::view::frames`]).
+//! ([`dyad_machine::capcache::frames`]).
 
 use dyad_abi::cap::{MemoryOp, ObjectKind};
 use dyad_retype::{Use, plain};
@@ -12,8 +12,8 @@ use dyad_retype::{Use, plain};
 use super::FastReturn;
 use crate::syscall::slowpath::slow_syscall;
 use dyad_machine::Platform;
-use dyad_machine::view::frames::OneFrame;
-use dyad_machine::view::{CapView, Place};
+use dyad_machine::capcache::frames::OneFrame;
+use dyad_machine::capcache::{CachedCap, ObjectAt};
 use dyad_object::kinds::{self, PLAIN};
 use dyad_object::node::node;
 
@@ -31,11 +31,11 @@ const OBJECTS: [u64; 32] = {
 
 /// `RetypeKernel`. Numbers that are no kind have no word.
 #[inline(never)]
-pub fn retype_kernel<P: Platform>(known: &'static CapView, at: u64, kind: u64) -> FastReturn {
+pub fn retype_kernel<P: Platform>(known: &'static CachedCap, at: u64, kind: u64) -> FastReturn {
     let done = OBJECTS
         .get(kind as usize)
         .filter(|&&used| used != 0)
-        .and_then(|&used| put_to_use::<P>(known, at, used));
+        .and_then(|&used| retype::<P>(known, at, used));
     match done {
         Some(()) => FastReturn::value(0),
         None => {
@@ -47,9 +47,9 @@ pub fn retype_kernel<P: Platform>(known: &'static CapView, at: u64, kind: u64) -
 
 /// `RetypeUser`, of one frame. Larger blocks have more than one record to look at.
 #[inline(never)]
-pub fn retype_user<P: Platform>(known: &'static CapView, at: u64, order: u64) -> FastReturn {
+pub fn retype_user<P: Platform>(known: &'static CachedCap, at: u64, order: u64) -> FastReturn {
     const USED: u64 = plain::used(Use::User);
-    if order == 0 && put_to_use::<P>(known, at, USED).is_some() {
+    if order == 0 && retype::<P>(known, at, USED).is_some() {
         return FastReturn::value(0);
     }
     let word = known.call(MemoryOp::RetypeUser as u32);
@@ -59,10 +59,10 @@ pub fn retype_user<P: Platform>(known: &'static CapView, at: u64, order: u64) ->
 /// The row from untyped. Zeros, if the frame has been used before; a frame that cannot be zeroed is
 /// left untyped.
 #[inline(always)]
-fn put_to_use<P: Platform>(known: &CapView, at: u64, used: u64) -> Option<()> {
+fn retype<P: Platform>(known: &CachedCap, at: u64, used: u64) -> Option<()> {
     let local = P::local();
     let frame = frame::<P>(known, at)?;
-    frame.put_to_use(
+    frame.retype(
         used,
         |stamp| local.quiet.covers(stamp),
         || match frame.address() {
@@ -74,17 +74,17 @@ fn put_to_use<P: Platform>(known: &CapView, at: u64, used: u64) -> Option<()> {
 
 /// Frame `at` of what the capability is for; none beyond its end.
 #[inline(always)]
-fn frame<P: Platform>(known: &CapView, at: u64) -> Option<OneFrame> {
+fn frame<P: Platform>(known: &CachedCap, at: u64) -> Option<OneFrame> {
     match known.place() {
-        Place::Memory(range) => range.frame(P::local(), known.payload(0), at),
+        ObjectAt::Memory(range) => range.frame(P::local(), known.payload(0), at),
         _ => None,
     }
 }
 
 /// `RetypeUntyped`, of user memory and of objects that refer to nothing.
 #[inline(never)]
-pub fn give_up<P: Platform>(known: &'static CapView, at: u64) -> FastReturn {
-    match frame::<P>(known, at).and_then(|f| f.give_up(PLAIN)) {
+pub fn give_up<P: Platform>(known: &'static CachedCap, at: u64) -> FastReturn {
+    match frame::<P>(known, at).and_then(|f| f.untype(PLAIN)) {
         Some(stamp) => FastReturn::value(stamp.get()),
         None => slow_syscall::<P>(known.call(MemoryOp::RetypeUntyped as u32), at, 0, 0, 0, 0),
     }

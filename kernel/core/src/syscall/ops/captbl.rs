@@ -30,9 +30,9 @@ use dyad_abi::cap::{
 use dyad_abi::{Error, Result};
 use dyad_captbl::{Contents, Narrowed, Refused, SlotPlace, Span, narrow};
 
-use dyad_machine::cx::{Cx, Operand};
+use dyad_machine::capcache;
+use dyad_machine::kernel_ctx::{KernelCtx, Operand};
 use dyad_machine::lookup::operand;
-use dyad_machine::view;
 use dyad_object::memory::SlotLine;
 
 /// Endpoints, or time budgets, in a frame.
@@ -44,7 +44,7 @@ const LINES: u64 = 64;
 ///
 /// [`Error::BadArgument`]; [`Error::NoCap`] if no leaf is there.
 #[inline]
-pub fn place(cx: &Cx, node: &Operand, index: u64) -> Result<SlotPlace> {
+pub fn place(cx: &KernelCtx, node: &Operand, index: u64) -> Result<SlotPlace> {
     let object = node.object()?;
     // A leaf by itself: its slots are counted from 0, and none is left out.
     if node.payload[0] == 0 {
@@ -61,8 +61,8 @@ pub fn place(cx: &Cx, node: &Operand, index: u64) -> Result<SlotPlace> {
 ///
 /// # Errors
 ///
-/// As [`Cx::operand`] and [`place`].
-pub fn destination(cx: &Cx, word: u64) -> Result<SlotPlace> {
+/// As [`KernelCtx::operand`] and [`place`].
+pub fn destination(cx: &KernelCtx, word: u64) -> Result<SlotPlace> {
     let table = CapIndex::new(word >> 32).ok_or(Error::NoCap)?;
     let table = cx.operand(table, CapType::Captbl, CaptblOp::Activate.right())?;
     place(cx, &table, word & 0xffff_ffff)
@@ -74,7 +74,7 @@ pub fn destination(cx: &Cx, word: u64) -> Result<SlotPlace> {
 ///
 /// [`Error::Exists`] if there is one; [`Error::Again`] if the slot's last one has not quiesced.
 #[inline]
-pub fn activate(cx: &Cx, place: SlotPlace, contents: &Contents) -> Result<()> {
+pub fn activate(cx: &KernelCtx, place: SlotPlace, contents: &Contents) -> Result<()> {
     let line = SlotLine::at(cx.words(), place.address()).ok_or(Error::Corrupt)?;
     Ok(cx.captbls().slot_activate_in(&line, place, contents, cx)?)
 }
@@ -123,7 +123,7 @@ fn narrowed(
 /// quiesced or somebody else is changing it. `CopyIn`: [`Error::Denied`] without `COPY`,
 /// [`Error::Exists`] also if the source has a guard and is to get another. `Decons`:
 /// [`Error::NotFound`].
-pub fn dispatch(cx: &Cx, table: &Operand, op: CaptblOp, a: [u64; 5]) -> Result<u64> {
+pub fn dispatch(cx: &KernelCtx, table: &Operand, op: CaptblOp, a: [u64; 5]) -> Result<u64> {
     match op {
         CaptblOp::Activate => Err(Error::BadSyscall),
         CaptblOp::Deactivate => {
@@ -174,13 +174,13 @@ pub fn dispatch(cx: &Cx, table: &Operand, op: CaptblOp, a: [u64; 5]) -> Result<u
 /// Its rights are those asked for that the source has. A guarded source gets no other guard, or both
 /// would have to be looked at at each use; its copies have the one it has. The row compares all this
 /// with the source as it has been read here, once.
-fn copy_in(cx: &Cx, table: &Operand, a: [u64; 5]) -> Result<u64> {
+fn copy_in(cx: &KernelCtx, table: &Operand, a: [u64; 5]) -> Result<u64> {
     let [index, source, how, p0, p1] = a;
     let from = CapIndex::new(source).ok_or(Error::NoCap)?;
     let found = cx.lookup(from)?;
     let source = cx.alive(&found)?;
     // What is copied once is mostly copied again.
-    view::learn_capability(cx, from, &found, &source);
+    capcache::fill_capability(cx, from, &found, &source);
     let guard = match (how >> 32) as u32 {
         0 => None,
         bits => {
@@ -219,7 +219,7 @@ fn entry_of(liveness: &Operand, index: u64) -> Result<u64> {
 
 /// Carries an operation on liveness entries out. Value: the stamp after which nobody uses what has been
 /// revoked; where caches are coherent nobody does from here on.
-pub fn liveness(cx: &Cx, this: &Operand, op: LivenessOp, a: [u64; 5]) -> Result<u64> {
+pub fn liveness(cx: &KernelCtx, this: &Operand, op: LivenessOp, a: [u64; 5]) -> Result<u64> {
     match op {
         LivenessOp::Revoke => {
             let entry = entry_of(this, a[0])?;

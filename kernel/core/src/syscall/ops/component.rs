@@ -1,7 +1,7 @@
 //! Operations on components.
 //!
 //! A component is a capability table and an address space, which it pins; the nodes its code may run
-//! on; and a fault handler. CPUs remember what they have looked up of it ([`dyad_machine::view`]), and look
+//! on; and a fault handler. CPUs remember what they have looked up of it ([`dyad_machine::capcache`]), and look
 //! it up anew once its generation is another one.
 //!
 //! | what changes | how | order |
@@ -41,7 +41,7 @@ use dyad_shm::protocol::Intents;
 
 use super::captbl::{activate, destination};
 use super::sinv_entry;
-use dyad_machine::cx::{Cx, Operand};
+use dyad_machine::kernel_ctx::{KernelCtx, Operand};
 use dyad_object::component::Component;
 use dyad_object::kinds::CAPTBL_ROOT;
 use dyad_object::space::Space;
@@ -51,12 +51,12 @@ use dyad_object::{find, reference};
 ///
 /// # Errors
 ///
-/// [`Error::Revoked`] if it is gone; of capabilities in arguments, as [`Cx::operand`].
+/// [`Error::Revoked`] if it is gone; of capabilities in arguments, as [`KernelCtx::operand`].
 /// `SetFaultHandler`: [`Error::Denied`] if the endpoint is guarded, [`Error::Again`] if another CPU changes
 /// handler or parts. `SetHome`:
 /// [`Error::NoSuchNode`]. `MakeSinv`: [`Error::BadAddress`], [`Error::Exists`], [`Error::Again`] of the
 /// slot. `Configure`: as [`set_parts`].
-pub fn dispatch(cx: &Cx, this: &Operand, op: ComponentOp, a: [u64; 5]) -> Result<u64> {
+pub fn dispatch(cx: &KernelCtx, this: &Operand, op: ComponentOp, a: [u64; 5]) -> Result<u64> {
     let object = this.object()?;
     let component: &'static Component = find(cx.node, object, Component::KIND)?;
     match op {
@@ -117,7 +117,7 @@ pub fn dispatch(cx: &Cx, this: &Operand, op: ComponentOp, a: [u64; 5]) -> Result
 
 /// Gives a component a capability table and an address space, which it pins. `COPY` of both is what it
 /// takes: the component can then do with them whatever the caller could have given it.
-fn configure(cx: &Cx, component: &'static Component, a: [u64; 5]) -> Result<u64> {
+fn configure(cx: &KernelCtx, component: &'static Component, a: [u64; 5]) -> Result<u64> {
     let table = CapIndex::new(a[0]).ok_or(Error::NoCap)?;
     let table = cx.operand(table, CapType::Captbl, Rights::COPY)?;
     let space = CapIndex::new(a[1]).ok_or(Error::NoCap)?;
@@ -137,7 +137,7 @@ fn configure(cx: &Cx, component: &'static Component, a: [u64; 5]) -> Result<u64>
 /// What keeps table or space from being pinned. [`Error::Again`] if another CPU changes handler or parts;
 /// nothing has changed then.
 pub fn set_parts(
-    cx: &Cx,
+    cx: &KernelCtx,
     component: &'static Component,
     table: WeakRef,
     space: WeakRef,
@@ -165,7 +165,7 @@ pub fn set_parts(
 /// # Errors
 ///
 /// [`Error::Again`] if another CPU changes handler or parts.
-pub fn take_parts(cx: &Cx, object: WeakRef) -> Result<()> {
+pub fn take_parts(cx: &KernelCtx, object: WeakRef) -> Result<()> {
     let component: &'static Component = find(cx.node, object, Component::KIND)?;
     let change = component.change(cx.node, cx.cpu())?;
     let done = change_part(cx, object, &component.captbl, None)
@@ -180,7 +180,7 @@ pub fn take_parts(cx: &Cx, object: WeakRef) -> Result<()> {
 /// a part while it is being given up stays, or nobody would ever unpin the part. The intent names all
 /// whose references change, so that a recoverer counts them.
 fn change_part(
-    cx: &Cx,
+    cx: &KernelCtx,
     object: WeakRef,
     word: &'static AtomicU64,
     new: Option<(WeakRef, KernelKind)>,
@@ -225,7 +225,7 @@ fn change_part(
 /// The pins of a new part, and of its component if it had none in its place. The component first:
 /// if the part cannot be pinned, one pin has to be undone that nobody can have seen as an entry.
 fn pin_part(
-    cx: &Cx,
+    cx: &KernelCtx,
     object: WeakRef,
     new: Option<(WeakRef, KernelKind)>,
     first: bool,

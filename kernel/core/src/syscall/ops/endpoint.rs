@@ -25,9 +25,9 @@ use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_captbl::{Contents, Span};
 
 use super::captbl::{activate, destination};
-use crate::sched::dispatch::{self, After, Endpoint};
+use crate::sched::dispatch::{self, Endpoint, OpOutcome};
 use dyad_machine::Platform;
-use dyad_machine::cx::{Cx, Operand};
+use dyad_machine::kernel_ctx::{KernelCtx, Operand};
 use dyad_object::endpoint::{Endpoints, LINES, Line};
 
 /// In `Receive`: do not wait.
@@ -39,7 +39,12 @@ pub const NOW: u64 = 1;
 ///
 /// [`Error::BadSyscall`]: there is no other operation.
 #[inline(never)]
-pub fn send<P: Platform>(cx: &Cx, to: Endpoint, bits: u64, number: u64) -> Result<After> {
+pub fn send<P: Platform>(
+    cx: &KernelCtx,
+    to: Endpoint,
+    bits: u64,
+    number: u64,
+) -> Result<OpOutcome> {
     if number != SendOp::Send as u64 {
         return Err(Error::BadSyscall);
     }
@@ -52,7 +57,7 @@ pub fn send<P: Platform>(cx: &Cx, to: Endpoint, bits: u64, number: u64) -> Resul
 /// # Errors
 ///
 /// As [`dispatch::wake_receiver`].
-pub fn sent<P: Platform>(cx: &Cx, to: Endpoint) -> Result<After> {
+pub fn sent<P: Platform>(cx: &KernelCtx, to: Endpoint) -> Result<OpOutcome> {
     match to.line.take_waiter(cx.node) {
         // The bits stay until somebody receives there.
         None => Ok(dispatch::notify_bound::<P>(cx, to.line)),
@@ -84,14 +89,14 @@ fn line_at(
 /// As [`dispatch::block`].
 #[inline]
 pub fn receive_at<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     object: u64,
     (line, at): (&'static Line, u64),
     deadline: u64,
-) -> Result<After> {
-    let news = dispatch::take_news::<P>(cx, line);
+) -> Result<OpOutcome> {
+    let news = dispatch::take_pending::<P>(cx, line);
     if news != 0 || deadline == NOW {
-        return Ok(After::Value(news));
+        return Ok(OpOutcome::Value(news));
     }
     dispatch::block::<P>(cx, object, at, line, deadline)
 }
@@ -108,12 +113,12 @@ pub fn receive_at<P: Platform>(
 /// waits there; `MakeSend`: as [`destination`] and [`activate`]; `Bind`: [`Error::NoSuchNode`].
 #[inline(never)]
 pub fn receive<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     endpoints: &'static Endpoints,
     this: &Operand,
     number: u64,
     a: [u64; 5],
-) -> Result<After> {
+) -> Result<OpOutcome> {
     let op = ReceiveOp::from_number(number).ok_or(Error::BadSyscall)?;
     let (line, at) = line_at(endpoints, this, a[0])?;
     match op {
@@ -132,7 +137,7 @@ pub fn receive<P: Platform>(
                 payload: [at, a[2], 0],
             };
             activate(cx, place, &contents)?;
-            Ok(After::Value(0))
+            Ok(OpOutcome::Value(0))
         }
         ReceiveOp::Bind => {
             let node = NodeId::new(a[1] & 0xff)
@@ -145,7 +150,7 @@ pub fn receive<P: Platform>(
             // and finds nothing; what was sent before stays at the line.
             let word = node.index() as u64 | (cpu.index() as u64) << 8 | 1 << 63;
             cx.words().replace(&line.bound, word);
-            Ok(After::Value(0))
+            Ok(OpOutcome::Value(0))
         }
     }
 }

@@ -6,8 +6,8 @@ use dyad_abi::{Error, NodeId, Result};
 
 use super::space::{LOOK, MOVED, address, budget, range_of};
 use dyad_machine::Platform;
-use dyad_machine::cx::Operand;
-use dyad_space::mapping::In;
+use dyad_machine::kernel_ctx::Operand;
+use dyad_space::mapping::SpaceCtx;
 
 /// `Evacuate`: a [`Step`] for pages from `start` on that faults have put into frames of the memory. See
 /// [`dyad_space::evacuate`].
@@ -20,7 +20,7 @@ use dyad_space::mapping::In;
 /// of the node has no frame; [`Error::Again`] if somebody else changes a page, or no frame is quiesced:
 /// what has been done stays so, and asking again from the same address does no harm.
 pub fn evacuate<P: Platform>(
-    this: &In<'_>,
+    this: &SpaceCtx<'_>,
     (start, what): (u64, u64),
     memory: &Operand,
     (at, count): (u64, u64),

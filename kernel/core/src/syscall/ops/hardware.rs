@@ -34,8 +34,8 @@ use super::inside;
 use crate::run_loop::shutdown;
 use crate::sched::{dispatch, quiet};
 use crate::syscall::report;
-use dyad_machine::cx::{Cx, Operand};
 use dyad_machine::fused;
+use dyad_machine::kernel_ctx::{KernelCtx, Operand};
 use dyad_machine::{Platform, clock, console, inbox};
 use dyad_object::find;
 use dyad_object::thread::Thread;
@@ -47,8 +47,13 @@ use dyad_space::copy;
 ///
 /// [`Error::NotReady`] as in the table above, or if rounds have not begun; [`Error::NoSuchNode`],
 /// [`Error::BadArgument`]; [`Error::Again`] if another CPU drives the round, or a message does not fit
-/// now; of user memory, as [`copy::copy_in`]; of capabilities in arguments, as [`Cx::operand`].
-pub fn dispatch<P: Platform>(cx: &Cx, this: &Operand, op: HardwareOp, a: [u64; 5]) -> Result<u64> {
+/// now; of user memory, as [`copy::copy_in`]; of capabilities in arguments, as [`KernelCtx::operand`].
+pub fn dispatch<P: Platform>(
+    cx: &KernelCtx,
+    this: &Operand,
+    op: HardwareOp,
+    a: [u64; 5],
+) -> Result<u64> {
     let node = NodeId::new(this.payload[0]).ok_or(Error::Corrupt)?;
     // These are true everywhere: they read or write words that all nodes share.
     match op {
@@ -115,7 +120,7 @@ pub fn dispatch<P: Platform>(cx: &Cx, this: &Operand, op: HardwareOp, a: [u64; 5
 /// Makes a thread the root thread of a CPU. On another node that node's first CPU does it, as root
 /// threads are private to a node. The caller is not told what has come of it: a message that makes no
 /// sense there any more is dropped and reported on that node's console.
-fn start_cpu<P: Platform>(cx: &Cx, node: NodeId, a: [u64; 5]) -> Result<u64> {
+fn start_cpu<P: Platform>(cx: &KernelCtx, node: NodeId, a: [u64; 5]) -> Result<u64> {
     let cpu = CpuId::new(a[0])
         .filter(|c| c.index() < cx.node.params.cpus)
         .ok_or(Error::BadArgument)?;
@@ -153,7 +158,7 @@ fn start_cpu<P: Platform>(cx: &Cx, node: NodeId, a: [u64; 5]) -> Result<u64> {
 /// What is kept is a weak reference: when the endpoint is gone, interrupts find nothing. But nobody
 /// looks at the capability again, so it must not be guarded: a guard could be revoked, and this would
 /// not notice.
-fn attach(cx: &Cx, a: [u64; 5]) -> Result<u64> {
+fn attach(cx: &KernelCtx, a: [u64; 5]) -> Result<u64> {
     let slot = usize::try_from(a[0])
         .ok()
         .and_then(|n| cx.node.interrupts.get(n))
@@ -177,7 +182,7 @@ fn attach(cx: &Cx, a: [u64; 5]) -> Result<u64> {
 /// # Errors
 ///
 /// As [`copy::copy_in`].
-fn write<P: Platform>(cx: &Cx, at: u64, len: u64) -> Result<u64> {
+fn write<P: Platform>(cx: &KernelCtx, at: u64, len: u64) -> Result<u64> {
     let n = len.min(MAX_WRITE as u64) as usize;
     let mut text = [0; MAX_WRITE];
     copy::copy_in::<P>(cx, cx.space()?, at, &mut text[..n])?;

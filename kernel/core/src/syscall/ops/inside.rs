@@ -31,7 +31,7 @@ use dyad_abi::{Error, Result};
 
 use crate::sched::dispatch::{take, untake};
 use dyad_machine::Platform;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::thread::{State, Thread};
 use dyad_object::{find, ids};
 
@@ -43,7 +43,7 @@ const INSIDE: u64 = 1;
 /// # Errors
 ///
 /// [`Error::BadArgument`] if no invocation can have that token.
-pub fn inside<P: Platform>(cx: &Cx, token: u64) -> Result<u64> {
+pub fn inside<P: Platform>(cx: &KernelCtx, token: u64) -> Result<u64> {
     let (id, depth) = (token >> 8, token & 0xff);
     if depth == 0 || id >= MAX_THREAD_IDS {
         return Err(Error::BadArgument);

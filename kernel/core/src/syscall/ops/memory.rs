@@ -42,7 +42,7 @@ use super::captbl::{activate, destination};
 use super::{component, frame_at};
 use crate::sched::dispatch;
 use dyad_machine::Platform;
-use dyad_machine::cx::{Cx, Operand};
+use dyad_machine::kernel_ctx::{KernelCtx, Operand};
 use dyad_object::endpoint::Endpoints;
 use dyad_object::find;
 use dyad_object::kinds::{self, Farewell};
@@ -66,7 +66,12 @@ pub const MAX_COUNTED: u32 = 64;
 /// [`Error::BadArgument`] beyond the capability, or if the frame is no block of that size; as
 /// [`claim`], [`to_untyped`]; of the slot for a new capability, as [`destination`] and
 /// [`activate`].
-pub fn dispatch<P: Platform>(cx: &Cx, memory: &Operand, op: MemoryOp, a: [u64; 5]) -> Result<u64> {
+pub fn dispatch<P: Platform>(
+    cx: &KernelCtx,
+    memory: &Operand,
+    op: MemoryOp,
+    a: [u64; 5],
+) -> Result<u64> {
     let frame = frame_at(memory, a[0])?;
     match op {
         MemoryOp::RetypeUser => {
@@ -131,7 +136,7 @@ pub fn dispatch<P: Platform>(cx: &Cx, memory: &Operand, op: MemoryOp, a: [u64; 5
 
 /// What frames are used for: `frames` from `at` on, or as many of them as [`MAX_COUNTED`] looks reach. What
 /// one moment's words said, each at another moment.
-fn count(cx: &Cx, memory: &Operand, at: u64, frames: u64) -> Result<u64> {
+fn count(cx: &KernelCtx, memory: &Operand, at: u64, frames: u64) -> Result<u64> {
     let last = frames
         .checked_sub(1)
         .and_then(|n| at.checked_add(n))
@@ -190,7 +195,7 @@ fn block_within(memory: &Operand, at: u64, word: FrameWord) -> Result<()> {
 /// [`Error::BadArgument`] if no block of that size begins there, [`Error::TooLarge`] if more is to
 /// be zeroed than one operation may; [`Error::Again`] if it is being changed, is not quiesced, or has been split
 /// as often as one operation may.
-pub fn claim<P: Platform>(cx: &Cx, frame: FrameRef, order: Order) -> Result<Claim> {
+pub fn claim<P: Platform>(cx: &KernelCtx, frame: FrameRef, order: Order) -> Result<Claim> {
     let frames = cx.frames();
     // The way from a tail to its head is gone once. Behind each split, the half with the frame is known.
     let (mut head, word) = frames.head(frame)?;
@@ -248,7 +253,11 @@ pub fn claim<P: Platform>(cx: &Cx, frame: FrameRef, order: Order) -> Result<Clai
 /// # Errors
 ///
 /// As [`claim`].
-pub fn retype_kernel<P: Platform>(cx: &Cx, frame: FrameRef, kind: ObjectKind) -> Result<WeakRef> {
+pub fn retype_kernel<P: Platform>(
+    cx: &KernelCtx,
+    frame: FrameRef,
+    kind: ObjectKind,
+) -> Result<WeakRef> {
     let used = Use::Kernel(kinds::of(kind).kernel);
     let words = (plain::retyping(cx.node.id()), plain::used(used));
     let zero = || {
@@ -260,7 +269,7 @@ pub fn retype_kernel<P: Platform>(cx: &Cx, frame: FrameRef, kind: ObjectKind) ->
     };
     // A frame that is by itself already, as it mostly is: one look and one exchange.
     let record = cx.frames().record_of(frame)?;
-    match row::put_to_use(&record, frame, words, zero, cx) {
+    match row::retype(&record, frame, words, zero, cx) {
         Ok(object) => Ok(object),
         Err(Refused::NotQuiesced) => Err(Refused::NotQuiesced.into()),
         Err(Refused::NoFrame) => Err(Error::Corrupt),
@@ -270,7 +279,7 @@ pub fn retype_kernel<P: Platform>(cx: &Cx, frame: FrameRef, kind: ObjectKind) ->
 
 /// The same for a frame that is to be split off, and for what can be said of one that cannot.
 #[cold]
-fn split_off<P: Platform>(cx: &Cx, frame: FrameRef, used: Use) -> Result<WeakRef> {
+fn split_off<P: Platform>(cx: &KernelCtx, frame: FrameRef, used: Use) -> Result<WeakRef> {
     let claim = claim::<P>(cx, frame, Order::FRAME)?;
     Ok(cx.frames().from_untyped_finish(claim, used, cx)?)
 }
@@ -284,7 +293,7 @@ fn split_off<P: Platform>(cx: &Cx, frame: FrameRef, used: Use) -> Result<WeakRef
 /// [`Error::Exists`] if something still refers to it; [`Error::NotReady`] if it is a thread that
 /// has not been stopped or is on a list, or endpoints whose lists are not empty;
 /// [`Error::Denied`] for frames of the system.
-pub fn to_untyped(cx: &Cx, frame: FrameRef) -> Result<u64> {
+pub fn to_untyped(cx: &KernelCtx, frame: FrameRef) -> Result<u64> {
     give_up(cx, frame, cx.frames().look(frame)?)
 }
 
@@ -293,7 +302,7 @@ pub fn to_untyped(cx: &Cx, frame: FrameRef) -> Result<u64> {
 /// What an object needs besides comes before its frame changes its type, and is such that a refusal
 /// after it does no harm: a component without parts can be configured again, lists are opened
 /// again, and a thread that is GONE can still be given up.
-fn give_up(cx: &Cx, frame: FrameRef, word: FrameWord) -> Result<u64> {
+fn give_up(cx: &KernelCtx, frame: FrameRef, word: FrameWord) -> Result<u64> {
     let object = WeakRef {
         frame,
         version: word.version,
@@ -334,7 +343,7 @@ fn give_up(cx: &Cx, frame: FrameRef, word: FrameWord) -> Result<u64> {
 
 /// A thread whose frame is given up must be on no list and on no CPU, and stay so: from here on
 /// nobody configures or resumes it. If its frame cannot be given up after all, it can be tried again.
-fn end_thread(cx: &Cx, t: &'static Thread) -> Result<()> {
+fn end_thread(cx: &KernelCtx, t: &'static Thread) -> Result<()> {
     let words = cx.words();
     let owner = t.owner(words).ok_or(Error::Corrupt)?;
     if !matches!(owner.state, State::None | State::Stopped | State::Gone) {

@@ -53,11 +53,11 @@ use dyad_abi::cap::{
 use dyad_abi::{Error, Result};
 use dyad_shm::FrameRef;
 
-use crate::sched::dispatch::{self, After, Endpoint};
+use crate::sched::dispatch::{self, Endpoint, OpOutcome};
 use dyad_machine::Platform;
-use dyad_machine::cx::{Cx, Operand};
+use dyad_machine::capcache::{self, CachedCap, ObjectAt};
+use dyad_machine::kernel_ctx::{KernelCtx, Operand};
 use dyad_machine::lookup::operand;
-use dyad_machine::view::{self, CapView, Place};
 use dyad_object::component::Entry;
 
 /// Carries a call out: `word` is the index of a capability, and the number of an operation in bits
@@ -71,7 +71,7 @@ use dyad_object::component::Entry;
 ///
 /// Why it was refused; nothing has changed, unless the operation's page says so.
 #[inline]
-pub fn call<P: Platform>(cx: &Cx, word: u64, a: [u64; 5]) -> Result<After> {
+pub fn call<P: Platform>(cx: &KernelCtx, word: u64, a: [u64; 5]) -> Result<OpOutcome> {
     let index = CapIndex::new(word & 0xffff_ffff).ok_or(Error::NoCap)?;
     let number = word >> 32;
     if number >= 32 {
@@ -79,11 +79,11 @@ pub fn call<P: Platform>(cx: &Cx, word: u64, a: [u64; 5]) -> Result<After> {
     }
     // What this CPU remembers is alive. If it does not permit the operation, the slot is looked at once
     // more: it decides which error it is.
-    if let Some(known) = view::capability(cx.local, index) {
+    if let Some(known) = capcache::capability(cx.local, index) {
         if known.rights().contains(Rights(1 << number)) || lacks!("ops::call::right") {
             return on_known::<P>(cx, known, number, a);
         }
-        if let Place::Empty = known.place() {
+        if let ObjectAt::Empty = known.place() {
             return Err(Error::NoCap);
         }
     }
@@ -99,13 +99,18 @@ pub fn call<P: Platform>(cx: &Cx, word: u64, a: [u64; 5]) -> Result<After> {
 ///
 /// As [`call`].
 #[inline(always)]
-pub fn on_known<P: Platform>(cx: &Cx, known: &CapView, number: u64, a: [u64; 5]) -> Result<After> {
+pub fn on_known<P: Platform>(
+    cx: &KernelCtx,
+    known: &CachedCap,
+    number: u64,
+    a: [u64; 5],
+) -> Result<OpOutcome> {
     if number != INTROSPECT as u64 {
         match (known.ty(), known.place()) {
-            (CapType::Thread, Place::Thread(t)) => {
+            (CapType::Thread, ObjectAt::Thread(t)) => {
                 return thread::dispatch::<P>(cx, t, number, a);
             }
-            (CapType::Send, Place::Line(_, line)) => {
+            (CapType::Send, ObjectAt::Line(_, line)) => {
                 let to = Endpoint {
                     object: known.object(),
                     number: known.payload(0),
@@ -113,12 +118,12 @@ pub fn on_known<P: Platform>(cx: &Cx, known: &CapView, number: u64, a: [u64; 5])
                 };
                 return endpoint::send::<P>(cx, to, known.payload(1), number);
             }
-            (CapType::Space, Place::Space(s)) => {
+            (CapType::Space, ObjectAt::Space(s)) => {
                 let object = known.operand().object()?;
-                return space::dispatch::<P>(cx, s, object, number, a).map(After::Value);
+                return space::dispatch::<P>(cx, s, object, number, a).map(OpOutcome::Value);
             }
             (CapType::Captbl | CapType::Memory | CapType::Liveness, _) => {
-                return on::<P>(cx, &known.operand(), number, a).map(After::Value);
+                return on::<P>(cx, &known.operand(), number, a).map(OpOutcome::Value);
             }
             _ => {}
         }
@@ -127,20 +132,20 @@ pub fn on_known<P: Platform>(cx: &Cx, known: &CapView, number: u64, a: [u64; 5])
 }
 
 /// With a capability that permits the operation and is alive, and the object where its type has a
-/// place. Operations that may switch threads tell so ([`After::Switched`]); the others have a
+/// place. Operations that may switch threads tell so ([`OpOutcome::Switched`]); the others have a
 /// value.
 #[inline(never)]
 fn with<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     this: &Operand,
-    place: Place,
+    place: ObjectAt,
     number: u64,
     a: [u64; 5],
-) -> Result<After> {
+) -> Result<OpOutcome> {
     match (this.ty, place) {
-        (_, _) if number == INTROSPECT as u64 => Ok(After::Value(captbl::describe(this))),
-        (CapType::Thread, Place::Thread(t)) => thread::dispatch::<P>(cx, t, number, a),
-        (CapType::Send, Place::Line(_, line)) => {
+        (_, _) if number == INTROSPECT as u64 => Ok(OpOutcome::Value(captbl::describe(this))),
+        (CapType::Thread, ObjectAt::Thread(t)) => thread::dispatch::<P>(cx, t, number, a),
+        (CapType::Send, ObjectAt::Line(_, line)) => {
             let [at, bits, _] = this.payload;
             let to = Endpoint {
                 object: this.object()?.bits(),
@@ -149,26 +154,28 @@ fn with<P: Platform>(
             };
             endpoint::send::<P>(cx, to, bits, number)
         }
-        (CapType::Receive, Place::Endpoints(e)) => endpoint::receive::<P>(cx, e, this, number, a),
-        (CapType::Space, Place::Space(s)) => {
-            space::dispatch::<P>(cx, s, this.object()?, number, a).map(After::Value)
+        (CapType::Receive, ObjectAt::Endpoints(e)) => {
+            endpoint::receive::<P>(cx, e, this, number, a)
+        }
+        (CapType::Space, ObjectAt::Space(s)) => {
+            space::dispatch::<P>(cx, s, this.object()?, number, a).map(OpOutcome::Value)
         }
         // Rounds look at what this CPU is in.
         (CapType::Hardware, _) => {
             on::<P>(cx, this, number, a).map(|value| dispatch::still_here::<P>(cx, value))
         }
-        _ => on::<P>(cx, this, number, a).map(After::Value),
+        _ => on::<P>(cx, this, number, a).map(OpOutcome::Value),
     }
 }
 
 /// Looks a capability up the long way, and remembers it, or that there is none. The right is compared
 /// before the guard and the object are looked at.
 #[cold]
-fn look_up(cx: &Cx, index: CapIndex, number: u64) -> Result<(Operand, Place)> {
+fn look_up(cx: &KernelCtx, index: CapIndex, number: u64) -> Result<(Operand, ObjectAt)> {
     let found = match cx.lookup(index) {
         Ok(found) => found,
         Err(e) => {
-            view::learn_empty(cx, index);
+            capcache::fill_empty(cx, index);
             return Err(e);
         }
     };
@@ -176,15 +183,15 @@ fn look_up(cx: &Cx, index: CapIndex, number: u64) -> Result<(Operand, Place)> {
         return Err(Error::Denied);
     }
     let contents = cx.alive(&found)?;
-    view::learn_capability(cx, index, &found, &contents);
+    capcache::fill_capability(cx, index, &found, &contents);
     let this = operand(&contents);
-    Ok((this, Place::of(cx, &this)))
+    Ok((this, ObjectAt::of(cx, &this)))
 }
 
 /// Carries an operation out on a capability that permits it and is alive, of the types that need no
 /// thread switch.
 #[inline(never)]
-fn on<P: Platform>(cx: &Cx, this: &Operand, number: u64, a: [u64; 5]) -> Result<u64> {
+fn on<P: Platform>(cx: &KernelCtx, this: &Operand, number: u64, a: [u64; 5]) -> Result<u64> {
     let bad = Error::BadSyscall;
     match this.ty {
         CapType::Captbl => {

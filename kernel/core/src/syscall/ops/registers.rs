@@ -28,11 +28,11 @@ use dyad_abi::{Error, Isa, NodeId, Result};
 
 use crate::migrate::crossing_state::CrossingState;
 use crate::migrate::handoff;
-use crate::sched::dispatch::{self, After, take, untake};
+use crate::sched::dispatch::{self, OpOutcome, take, untake};
 use crate::sched::fp;
 use crate::sched::registers::{self, GENERAL_WORDS};
 use dyad_machine::Platform;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::thread::{State, Thread, begun};
 use dyad_space::copy;
 
@@ -46,7 +46,12 @@ const PART: usize = 32;
 ///
 /// [`Error::NotReady`] if it is not stopped; [`Error::TooDeep`] within an invocation, where the registers are
 /// the service's; [`Error::NoIsa`], [`Error::NodeDead`], [`Error::BadArgument`].
-pub fn access<P: Platform>(cx: &Cx, t: &'static Thread, op: ThreadOp, a: [u64; 5]) -> Result<u64> {
+pub fn access<P: Platform>(
+    cx: &KernelCtx,
+    t: &'static Thread,
+    op: ThreadOp,
+    a: [u64; 5],
+) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     if owner.state != State::Stopped && !lacks!("ops::registers::access::state") {
         return Err(Error::NotReady);
@@ -90,7 +95,7 @@ fn register<P: Platform>(t: &'static Thread, op: ThreadOp, a: [u64; 5]) -> Resul
 /// they are a service's. [`Error::NoIsa`] if this node has another ISA than the one asked for, or the
 /// thread is on none of this one; [`Error::NodeDead`] if they were lost; [`Error::BadArgument`]; of the
 /// memory, as [`copy::copy_out`].
-pub fn unload<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u64> {
+pub fn unload<P: Platform>(cx: &KernelCtx, t: &'static Thread, a: [u64; 5]) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     if owner.state != State::Stopped {
         return Err(Error::NotReady);
@@ -162,7 +167,7 @@ fn all<P: Platform>(t: &Thread) -> Result<[u64; WORDS]> {
 /// not of that node's ISA; [`Error::BadAddress`] if program counter or stack pointer cannot be; of the
 /// memory, as [`copy::copy_in`]; if it goes elsewhere, as [`handoff::send`]. It goes on behind the
 /// call then.
-pub fn load<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<After> {
+pub fn load<P: Platform>(cx: &KernelCtx, t: &'static Thread, a: [u64; 5]) -> Result<OpOutcome> {
     if t.is_invoking() || CrossingState::of(t).depth() != 0 {
         return Err(Error::TooDeep);
     }
@@ -191,8 +196,8 @@ pub fn load<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<Aft
     if node != cx.node.id() {
         return handoff::load::<P>(cx, t, node, &words);
     }
-    dispatch::settle::<P>(cx, t);
+    dispatch::complete_frame::<P>(cx, t);
     fp::forget::<P>(cx.local);
     registers::set_all::<P>(cx, t, &words);
-    Ok(After::Switched)
+    Ok(OpOutcome::Switched)
 }

@@ -54,15 +54,15 @@ use dyad_abi::user::{
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_captbl::FrameRange;
 use dyad_pgtbl::{Leaf, Level, Perms, Place, Pte};
-use dyad_quiesce::Touched;
+use dyad_quiesce::DirtyEntry;
 use dyad_retype::Use;
 use dyad_shm::frame::{FrameRef, WeakRef};
 
 use dyad_machine::Platform;
-use dyad_machine::cx::{Cx, Operand};
+use dyad_machine::kernel_ctx::{KernelCtx, Operand};
 use dyad_machine::lookup::noted;
 use dyad_object::space::{MAX_RUNS, Region, Space, Supply};
-use dyad_space::mapping::{Driver, In, page, refusal, span, table_kind};
+use dyad_space::mapping::{Driver, SpaceCtx, page, refusal, span, table_kind};
 use dyad_space::{copy, shootdown};
 
 /// What one `Reclaim` or `Evacuate` may cost, in instructions, roughly. A call does at least one page.
@@ -83,7 +83,7 @@ const MAX_PRUNED: u32 = 3;
 pub(super) const MOVED: u64 = BUDGET;
 
 /// The budget of one `Reclaim` or `Evacuate`.
-pub(super) fn budget(cx: &Cx) -> u64 {
+pub(super) fn budget(cx: &KernelCtx) -> u64 {
     match cx.words().is_coherent() {
         true => BUDGET,
         false => BUDGET_INCOHERENT,
@@ -103,13 +103,13 @@ pub(super) fn budget(cx: &Cx) -> u64 {
 /// [`Error::Exists`] if the table has present entries.
 #[inline(never)]
 pub fn dispatch<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     space: &'static Space,
     object: WeakRef,
     number: u64,
     a: [u64; 5],
 ) -> Result<u64> {
-    let this = &In { cx, space, object };
+    let this = &SpaceCtx { cx, space, object };
     match SpaceOp::from_number(number).ok_or(Error::BadSyscall)? {
         SpaceOp::Map => {
             let perms = permissions(a[4])?;
@@ -266,7 +266,7 @@ fn leaf_at(d: &Driver, va: u64) -> Result<(Place, Leaf)> {
 /// As [`dispatch`] says. Whatever the error, nothing is mapped that was not before; a frame may have
 /// been rewritten for its code to be fresh, which shows nowhere.
 pub fn map<P: Platform>(
-    this: &In<'_>,
+    this: &SpaceCtx<'_>,
     at: TableAt,
     va: u64,
     frame: &Operand,
@@ -314,7 +314,12 @@ pub fn map<P: Platform>(
 }
 
 /// Large pages would be 512 frames to rewrite: they are not executable.
-fn executable<P: Platform>(this: &In<'_>, level: Level, frame: FrameRef, isa: Isa) -> Result<()> {
+fn executable<P: Platform>(
+    this: &SpaceCtx<'_>,
+    level: Level,
+    frame: FrameRef,
+    isa: Isa,
+) -> Result<()> {
     if level != Level::L1 {
         return Err(Error::TooLarge);
     }
@@ -327,7 +332,7 @@ fn executable<P: Platform>(this: &In<'_>, level: Level, frame: FrameRef, isa: Is
 /// # Errors
 ///
 /// [`Error::Again`] if it has become another page meanwhile, or its frame is being recovered.
-pub fn unmap(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
+pub fn unmap(this: &SpaceCtx<'_>, isa: Isa, va: u64) -> Result<u64> {
     let d = this.driver(isa)?;
     let place = d.find(address(va, 1)?, Level::L1).map_err(refusal)?;
     let (place, leaf) = match d.meaning(&place) {
@@ -348,7 +353,7 @@ pub fn unmap(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
 ///
 /// [`Error::Denied`] beyond what was noted; [`Error::Again`] if the page is another one by now, or
 /// its code has to be rewritten elsewhere.
-pub fn protect<P: Platform>(this: &In<'_>, isa: Isa, va: u64, perms: Perms) -> Result<u64> {
+pub fn protect<P: Platform>(this: &SpaceCtx<'_>, isa: Isa, va: u64, perms: Perms) -> Result<u64> {
     let d = this.driver(isa)?;
     let (place, leaf) = leaf_at(&d, va)?;
     let may = |p, note| !perms.contains(p) || leaf.perms.contains(note);
@@ -362,24 +367,24 @@ pub fn protect<P: Platform>(this: &In<'_>, isa: Isa, va: u64, perms: Perms) -> R
     // Compared with what the notes have been read from: a page that has been replaced meanwhile, by one
     // that may less, is left alone.
     d.protect_at(&place, &leaf, perms).map_err(refusal)?;
-    this.cx.log(Touched::Table(place.table()));
+    this.cx.log(DirtyEntry::Table(place.table()));
     Ok(this.cx.epochs().now().get())
 }
 
 /// `Harvest`: takes the accessed bit (bit 0 of the value) and the dirty bit (bit 1) of a page off. A
 /// CPU that still has the translation need not set them again before its TLB is flushed, so what is
 /// not found may have been set: for policies that is good enough, and a flush is theirs to ask for.
-pub fn harvest(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
+pub fn harvest(this: &SpaceCtx<'_>, isa: Isa, va: u64) -> Result<u64> {
     let d = this.driver(isa)?;
     let (place, leaf) = leaf_at(&d, va)?;
     let (accessed, dirty) = d.harvest_at(&place, &leaf).map_err(refusal)?;
-    this.cx.log(Touched::Table(place.table()));
+    this.cx.log(DirtyEntry::Table(place.table()));
     Ok(accessed as u64 | (dirty as u64) << 1)
 }
 
 /// `Translate`: frame, and whether the page may be written and executed. What one moment's entry said:
 /// it may be another one when the caller reads the value.
-pub fn translate(this: &In<'_>, isa: Isa, va: u64) -> Result<u64> {
+pub fn translate(this: &SpaceCtx<'_>, isa: Isa, va: u64) -> Result<u64> {
     let d = this.driver(isa)?;
     let (place, leaf) = leaf_at(&d, va)?;
     let pa = leaf.pa.add(va & (place.level.size() - 1));
@@ -407,8 +412,8 @@ fn table_address(va: u64, above: Level) -> Result<u64> {
 /// # Errors
 ///
 /// [`Error::BadArgument`] if it is for another place, [`Error::NotFound`] if a table above it is
-/// missing, else as [`In::link`] and [`In::link_root`].
-pub fn link(this: &In<'_>, at: TableAt, va: u64, table: &Operand) -> Result<u64> {
+/// missing, else as [`SpaceOp::link`] and [`SpaceOp::link_root`].
+pub fn link(this: &SpaceCtx<'_>, at: TableAt, va: u64, table: &Operand) -> Result<u64> {
     if table.payload[0] != at.bits() {
         return Err(Error::BadArgument);
     }
@@ -429,8 +434,8 @@ pub fn link(this: &In<'_>, at: TableAt, va: u64, table: &Operand) -> Result<u64>
 /// # Errors
 ///
 /// [`Error::NotFound`] if there is none, [`Error::Exists`] if it has entries or a large page is
-/// there, else as [`In::unlink`].
-pub fn unlink(this: &In<'_>, at: TableAt, va: u64) -> Result<u64> {
+/// there, else as [`SpaceOp::unlink`].
+pub fn unlink(this: &SpaceCtx<'_>, at: TableAt, va: u64) -> Result<u64> {
     let Some(above) = Level::new(at.level + 1) else {
         return Ok(this.unlink_root(at.isa)?.get());
     };
@@ -453,7 +458,7 @@ pub fn unlink(this: &In<'_>, at: TableAt, va: u64) -> Result<u64> {
 /// A table that lies in a supply was taken by a fault, and goes back there: nobody has a capability for
 /// it. One that users have linked lies in no supply, and stays theirs.
 fn back_to_supply(
-    this: &In<'_>,
+    this: &SpaceCtx<'_>,
     d: &Driver,
     above: Level,
     table: dyad_shm::PhysAddr,
@@ -473,7 +478,7 @@ fn back_to_supply(
 /// # Errors
 ///
 /// As [`supply_run`].
-pub fn supply(this: &In<'_>, node: u64, memory: Option<&Operand>) -> Result<u64> {
+pub fn supply(this: &SpaceCtx<'_>, node: u64, memory: Option<&Operand>) -> Result<u64> {
     supply_run(this, node, memory, 0, (0, 0))
 }
 
@@ -490,7 +495,7 @@ pub fn supply(this: &In<'_>, node: u64, memory: Option<&Operand>) -> Result<u64>
 /// [`Error::NoSuchNode`]; [`Error::BadArgument`] if there is no such run, or if the range is empty, not
 /// the memory's or not in one pool.
 pub fn supply_run(
-    this: &In<'_>,
+    this: &SpaceCtx<'_>,
     node: u64,
     memory: Option<&Operand>,
     run: u64,
@@ -535,7 +540,7 @@ pub(super) fn range_of(memory: &Operand, at: u64, count: u64) -> Result<Supply> 
 /// [`Error::BadAddress`], [`Error::BadArgument`]; [`Error::Again`] if somebody else changes a page, or if the
 /// first page has been done but for its tables: what has been unmapped stays so, and asking again from the
 /// same address does no harm.
-pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
+pub fn reclaim(this: &SpaceCtx<'_>, start: u64, pages: u64) -> Result<u64> {
     let start = address(start, PAGE_SIZE)?;
     let end = pages
         .checked_mul(PAGE_SIZE)
@@ -592,7 +597,7 @@ pub fn reclaim(this: &In<'_>, start: u64, pages: u64) -> Result<u64> {
 ///
 /// Takes at most `left` out, which becomes how many more there may be. `false`: there may be one that it would
 /// have taken.
-fn prune(this: &In<'_>, d: &Driver, va: u64, left: &mut u32) -> bool {
+fn prune(this: &SpaceCtx<'_>, d: &Driver, va: u64, left: &mut u32) -> bool {
     for above in [Level::L2, Level::L3, Level::L4] {
         let Ok(place) = d.find(va, above) else { break };
         let Pte::Table(table) = d.meaning(&place) else {

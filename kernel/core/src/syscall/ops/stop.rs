@@ -36,7 +36,7 @@ use dyad_coherence::GlobalMem;
 
 use crate::sched::dispatch;
 use crate::sched::dispatch::take;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, clock};
 use dyad_object::thread::{Owner, State, Thread};
 
@@ -46,7 +46,7 @@ use dyad_object::thread::{Owner, State, Thread};
 ///
 /// [`Error::NotReady`] if the thread runs, is on its way or was never configured; [`Error::Again`] if its state
 /// has just changed.
-pub fn stop<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<u64> {
+pub fn stop<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     match owner.state {
         State::Stopped => return Ok(StopOutcome::Already as u64),
@@ -83,7 +83,11 @@ pub fn stop<P: Platform>(cx: &Cx, t: &'static Thread) -> Result<u64> {
 /// # Errors
 ///
 /// [`Error::Again`] if the state of the thread has just changed.
-pub(super) fn withdraw<P: Platform>(cx: &Cx, t: &'static Thread, owner: Owner) -> Result<bool> {
+pub(super) fn withdraw<P: Platform>(
+    cx: &KernelCtx,
+    t: &'static Thread,
+    owner: Owner,
+) -> Result<bool> {
     if !t.is_invoking() {
         return Ok(false);
     }
@@ -101,7 +105,7 @@ pub(super) fn withdraw<P: Platform>(cx: &Cx, t: &'static Thread, owner: Owner) -
 }
 
 /// Whether a request is pending for a thread that this CPU does not own.
-fn asked(cx: &Cx, t: &Thread) -> bool {
+fn asked(cx: &KernelCtx, t: &Thread) -> bool {
     let (words, info) = (cx.words(), &t.frames[0].info);
     words.refresh(info, size_of::<u64>() as u64);
     let asked = t.stop_asked().is_some();
@@ -112,7 +116,13 @@ fn asked(cx: &Cx, t: &Thread) -> bool {
 }
 
 /// Gives a taken thread back as stopped, on the node where it was.
-fn stopped(cx: &Cx, t: &Thread, taken: Owner, owner: Owner, how: StopOutcome) -> Result<u64> {
+fn stopped(
+    cx: &KernelCtx,
+    t: &Thread,
+    taken: Owner,
+    owner: Owner,
+    how: StopOutcome,
+) -> Result<u64> {
     let stopped = Owner {
         seq: taken.seq,
         ..owner.with(State::Stopped)
@@ -125,7 +135,12 @@ fn stopped(cx: &Cx, t: &Thread, taken: Owner, owner: Owner, how: StopOutcome) ->
 
 /// Gives a taken thread, which is within an invocation, back as ready to the node where it was. `false`: that node
 /// has died meanwhile, and the thread has ended.
-fn give_back<P: Platform>(cx: &Cx, t: &'static Thread, taken: Owner, owner: Owner) -> Result<bool> {
+fn give_back<P: Platform>(
+    cx: &KernelCtx,
+    t: &'static Thread,
+    taken: Owner,
+    owner: Owner,
+) -> Result<bool> {
     let ready = taken.passed(owner.node, owner.incarnation, State::Ready);
     if !t.change(cx.words(), taken, ready) {
         return Err(Error::Again);

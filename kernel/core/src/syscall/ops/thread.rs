@@ -45,10 +45,10 @@ use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_captbl::Span;
 
 use crate::migrate::{handoff, jump};
-use crate::sched::dispatch::{self, After, can_go_on, take, untake};
+use crate::sched::dispatch::{self, OpOutcome, can_go_on, take, untake};
 use crate::syscall::ops::{registers, stop};
 use dyad_machine::Platform;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::endpoint::{Endpoints, LINES};
 use dyad_object::thread::{State, Thread, begun};
 use dyad_object::time::Budgets;
@@ -64,14 +64,14 @@ const PRIORITY_SHIFT: u32 = 56;
 /// [`Error::NotReady`] if the thread is in no state for it; [`Error::Again`] if somebody else has been
 /// faster; [`Error::Denied`] if a thread is to do something that only itself may; [`Error::NodeDead`],
 /// [`Error::NoIsa`] if it cannot be where it is to go on; of capabilities in arguments, as
-/// [`Cx::operand`]. The thread is as it was then.
+/// [`KernelCtx::operand`]. The thread is as it was then.
 #[inline(never)]
 pub fn dispatch<P: Platform>(
-    cx: &Cx,
+    cx: &KernelCtx,
     t: &'static Thread,
     number: u64,
     a: [u64; 5],
-) -> Result<After> {
+) -> Result<OpOutcome> {
     if number == ThreadOp::Dispatch as u64 {
         let budget = match a[1] {
             0 => return run::<P>(cx, t, a[0]),
@@ -94,7 +94,7 @@ const fn slice_and_priority(how: u64) -> (u64, u64) {
 ///
 /// As [`dispatch::dispatch`].
 #[inline]
-pub fn run<P: Platform>(cx: &Cx, t: &'static Thread, how: u64) -> Result<After> {
+pub fn run<P: Platform>(cx: &KernelCtx, t: &'static Thread, how: u64) -> Result<OpOutcome> {
     let (slice, priority) = slice_and_priority(how);
     dispatch::dispatch::<P>(cx, t, slice, priority, None)
 }
@@ -102,17 +102,22 @@ pub fn run<P: Platform>(cx: &Cx, t: &'static Thread, how: u64) -> Result<After> 
 /// All but `Dispatch`: kept out of the way of the one operation that schedulers make all the time.
 /// Those that have a value leave the caller running; the others switch.
 #[inline(never)]
-fn others<P: Platform>(cx: &Cx, t: &'static Thread, number: u64, a: [u64; 5]) -> Result<After> {
+fn others<P: Platform>(
+    cx: &KernelCtx,
+    t: &'static Thread,
+    number: u64,
+    a: [u64; 5],
+) -> Result<OpOutcome> {
     let op = ThreadOp::from_number(number).ok_or(Error::BadSyscall)?;
     match op {
-        ThreadOp::Configure => configure::<P>(cx, t, a).map(After::Value),
+        ThreadOp::Configure => configure::<P>(cx, t, a).map(OpOutcome::Value),
         ThreadOp::ReadRegister | ThreadOp::WriteRegister => {
-            registers::access::<P>(cx, t, op, a).map(After::Value)
+            registers::access::<P>(cx, t, op, a).map(OpOutcome::Value)
         }
-        ThreadOp::Unload => registers::unload::<P>(cx, t, a).map(After::Value),
-        ThreadOp::Deadline => deadline(cx, t).map(After::Value),
-        ThreadOp::Stop => stop::stop::<P>(cx, t).map(After::Value),
-        ThreadOp::Resume => resume::<P>(cx, t, a[0]).map(After::Value),
+        ThreadOp::Unload => registers::unload::<P>(cx, t, a).map(OpOutcome::Value),
+        ThreadOp::Deadline => deadline(cx, t).map(OpOutcome::Value),
+        ThreadOp::Stop => stop::stop::<P>(cx, t).map(OpOutcome::Value),
+        ThreadOp::Resume => resume::<P>(cx, t, a[0]).map(OpOutcome::Value),
         ThreadOp::Dispatch
         | ThreadOp::Migrate
         | ThreadOp::Jump
@@ -136,7 +141,7 @@ fn others<P: Platform>(cx: &Cx, t: &'static Thread, number: u64, a: [u64; 5]) ->
                     // Before it ends: who is told that it has, reads the code.
                     t.exit_code.store(a[0], Ordering::Relaxed);
                     dispatch::end_thread::<P>(cx, t, Stopped::Exited, a[0].min(u32::MAX.into()));
-                    Ok(After::Switched)
+                    Ok(OpOutcome::Switched)
                 }
             }
         }
@@ -145,7 +150,7 @@ fn others<P: Platform>(cx: &Cx, t: &'static Thread, number: u64, a: [u64; 5]) ->
 
 /// The budget that a Time capability which permits its use stands for: the object, which of its
 /// words, and its reference, which the thread keeps, as the budget may be given up while it runs.
-fn budget_of(cx: &Cx, n: u64) -> Result<(&'static Budgets, usize, u64)> {
+fn budget_of(cx: &KernelCtx, n: u64) -> Result<(&'static Budgets, usize, u64)> {
     let cap = CapIndex::new(n).ok_or(Error::NoCap)?;
     let time = cx.operand(cap, CapType::Time, TimeOp::Use.right())?;
     let object = time.object()?;
@@ -162,8 +167,8 @@ fn budget_of(cx: &Cx, n: u64) -> Result<(&'static Budgets, usize, u64)> {
 ///
 /// # Errors
 ///
-/// [`Error::Denied`] if the capability is for a part of the lines; as [`Cx::operand`].
-fn scheduler_of(cx: &Cx, n: u64) -> Result<u64> {
+/// [`Error::Denied`] if the capability is for a part of the lines; as [`KernelCtx::operand`].
+fn scheduler_of(cx: &KernelCtx, n: u64) -> Result<u64> {
     if n == 0 {
         return Ok(0);
     }
@@ -183,8 +188,8 @@ fn scheduler_of(cx: &Cx, n: u64) -> Result<u64> {
 ///
 /// # Errors
 ///
-/// [`Error::BadArgument`] if the id is not in the range; as [`Cx::operand`].
-fn id_of(cx: &Cx, id: u64, n: u64) -> Result<u64> {
+/// [`Error::BadArgument`] if the id is not in the range; as [`KernelCtx::operand`].
+fn id_of(cx: &KernelCtx, id: u64, n: u64) -> Result<u64> {
     let cap = CapIndex::new(n).ok_or(Error::NoCap)?;
     let cap = cx.operand(cap, CapType::ThreadIds, ThreadIdsOp::Use.right())?;
     let ids = Span::thread_ids(cap.payload).ok_or(Error::Corrupt)?;
@@ -200,7 +205,7 @@ fn id_of(cx: &Cx, id: u64, n: u64) -> Result<u64> {
 /// All arguments are looked at before the thread is touched: a refused `Configure` leaves it as it
 /// was. `Configure` of the component is needed, and not `Invoke`, since a new thread enters it at an
 /// address of the caller's choice.
-fn configure<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u64> {
+fn configure<P: Platform>(cx: &KernelCtx, t: &'static Thread, a: [u64; 5]) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     if !matches!(owner.state, State::None | State::Stopped) {
         return Err(Error::NotReady);
@@ -260,7 +265,7 @@ fn configure<P: Platform>(cx: &Cx, t: &'static Thread, a: [u64; 5]) -> Result<u6
 
 /// Until when a thread waits; 0 if it does not, or for ever. For schedulers, which set their own
 /// deadline by it; the thread may wake up at any moment, and they find it ready then.
-fn deadline(cx: &Cx, t: &'static Thread) -> Result<u64> {
+fn deadline(cx: &KernelCtx, t: &'static Thread) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     match owner.state {
         State::Blocked => Ok(t.deadline.load(Ordering::Relaxed)),
@@ -272,7 +277,7 @@ fn deadline(cx: &Cx, t: &'static Thread) -> Result<u64> {
 /// `1 << 63 | cpu << 8 | node` on that CPU, if the thread can go on there; else where it was.
 ///
 /// Its scheduler there is told, and dispatches it when it sees fit.
-fn resume<P: Platform>(cx: &Cx, t: &'static Thread, place: u64) -> Result<u64> {
+fn resume<P: Platform>(cx: &KernelCtx, t: &'static Thread, place: u64) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     match owner.state {
         State::Ready | State::Blocked if stop::withdraw::<P>(cx, t, owner)? => return Ok(0),

@@ -12,7 +12,7 @@ use dyad_captbl::Span;
 use core::sync::atomic::AtomicU64;
 
 use crate::sched::dispatch::budget::{change, plus};
-use dyad_machine::cx::{Cx, Operand};
+use dyad_machine::kernel_ctx::{KernelCtx, Operand};
 use dyad_object::endpoint::LINES;
 use dyad_object::find;
 use dyad_object::time::{Budgets, UNLIMITED};
@@ -22,8 +22,8 @@ use dyad_object::time::{Budgets, UNLIMITED};
 /// # Errors
 ///
 /// [`Error::Revoked`]; [`Error::NoTime`] if there is less than is to be moved; [`Error::Again`] if
-/// others change the same budgets each time; of the other capability, as [`Cx::operand`].
-pub fn dispatch(cx: &Cx, this: &Operand, op: TimeOp, a: [u64; 5]) -> Result<u64> {
+/// others change the same budgets each time; of the other capability, as [`KernelCtx::operand`].
+pub fn dispatch(cx: &KernelCtx, this: &Operand, op: TimeOp, a: [u64; 5]) -> Result<u64> {
     let budgets: &'static Budgets = find(cx.node, this.object()?, Budgets::KIND)?;
     let at = Span::new(this.payload[0], this.payload[1], LINES as u64)
         .ok_or(Error::Corrupt)?
@@ -49,7 +49,7 @@ pub fn dispatch(cx: &Cx, this: &Operand, op: TimeOp, a: [u64; 5]) -> Result<u64>
 /// Moves time: off the one budget first, so that there is never more of it than has been given out. The two changes
 /// are no row: if the node dies in between, the time is lost, which harms only its owner. Budgets without limit
 /// stay so, whatever is taken or added.
-fn transfer(cx: &Cx, from: &AtomicU64, to: &AtomicU64, ns: u64) -> Result<u64> {
+fn transfer(cx: &KernelCtx, from: &AtomicU64, to: &AtomicU64, ns: u64) -> Result<u64> {
     let words = cx.words();
     let has = change(words, from, |has| match has {
         UNLIMITED => Ok(UNLIMITED),

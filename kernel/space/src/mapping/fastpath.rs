@@ -1,6 +1,6 @@
 //! Fast paths of map, unmap, map from peer and protection, for what is mostly met: coherent caches, a
 //! 4 KiB page, a table there, and nobody else at work on the same words. The rows are those of [`dyad_mapping`], on words that
-//! are [remembered](crate::view::page). Whenever something is not as expected nothing has been done,
+//! are [remembered](crate::capcache::page). Whenever something is not as expected nothing has been done,
 //! and the caller takes the slow path, which also knows the reason.
 
 use dyad_abi::cap::RegionKind;
@@ -13,20 +13,20 @@ use dyad_shm::frame::{Epoch, WeakRef};
 use dyad_shm::intent::Row;
 use dyad_shm::protocol::EpochSource;
 
-use super::In;
+use super::SpaceCtx;
+use crate::capcache::page::{Block, CachedPte, FastSpace, region};
 use crate::cpu::CpuLocal;
 use crate::memory::load_coherent;
 use crate::object::find;
 use crate::object::space::Space;
 use crate::platform::FaultKind;
 use crate::resolve::Outcome;
-use crate::view::page::{Block, Near, Spot, region};
 
 #[cfg(feature = "host")]
-impl In<'_> {
+impl SpaceCtx<'_> {
     /// The same for the short ways.
-    pub fn near(&self) -> Near {
-        Near {
+    pub fn near(&self) -> FastSpace {
+        FastSpace {
             local: self.cx.local,
             object: self.object.bits(),
         }
@@ -34,7 +34,7 @@ impl In<'_> {
 }
 
 /// The rows, in a space as short ways see it.
-pub trait QuickRows {
+pub trait FastRows {
     /// Row map. `None`: nothing has been done. The address is one of the user half, and a page's.
     fn map(self, isa: Isa, va: u64, block: &Block, pa: PhysAddr, perms: Perms) -> Option<()>;
     /// Row unmap, of a page that the space does not own. `None`: nothing has been done.
@@ -44,13 +44,13 @@ pub trait QuickRows {
     fn protect(self, isa: Isa, va: u64, write: bool) -> Option<Epoch>;
 }
 
-impl QuickRows for Near {
+impl FastRows for FastSpace {
     #[inline(always)]
     fn map(self, isa: Isa, va: u64, block: &Block, pa: PhysAddr, perms: Perms) -> Option<()> {
         let to = plain::page(isa, pa, perms)?;
         let spot = self.spot(isa, va)?;
         let from = load_coherent(spot.entry);
-        if !self.may_fill(isa, from) && !lacks!("mapping::quick::map::stamp") {
+        if !self.may_fill(isa, from) && !lacks!("mapping::fastpath::map::stamp") {
             return None;
         }
         let intent = spot.intent(Row::Map, block);
@@ -90,9 +90,9 @@ impl QuickRows for Near {
 /// Row map from peer.
 #[inline(always)]
 fn copy(
-    near: Near,
-    (source, raw, perms): (&Spot, u64, Perms),
-    (spot, from): (&Spot, u64),
+    near: FastSpace,
+    (source, raw, perms): (&CachedPte, u64, Perms),
+    (spot, from): (&CachedPte, u64),
     (block, to): (&Block, u64),
     space: &'static Space,
 ) -> Option<Result<Outcome>> {
@@ -115,9 +115,9 @@ fn copy(
 #[cold]
 #[inline(never)]
 fn not_copied(
-    near: Near,
+    near: FastSpace,
     space: &'static Space,
-    (spot, block): (&Spot, &Block),
+    (spot, block): (&CachedPte, &Block),
     why: NotMapped,
     perms: Perms,
 ) -> Option<Result<Outcome>> {
@@ -126,15 +126,15 @@ fn not_copied(
     (why == NotMapped::Gone).then_some(Err(Error::Again))
 }
 
-/// As `In::table_may_be_gone`.
+/// As `SpaceCtx::table_may_be_gone`.
 #[cold]
 #[inline(never)]
-fn table_may_be_gone(near: Near, spot: Spot) {
+fn table_may_be_gone(near: FastSpace, spot: CachedPte) {
     let cx = near.cx();
     if let Some(object) = WeakRef::from_bits(near.object)
         && let Ok(space) = find(cx.node, object, Space::KIND)
     {
-        let this = In {
+        let this = SpaceCtx {
             cx: &cx,
             space,
             object,
@@ -145,7 +145,7 @@ fn table_may_be_gone(near: Near, spot: Spot) {
 
 #[cold]
 #[inline(never)]
-fn owner_may_be_gone(near: Near, space: &'static Space, block: &Block, perms: Perms) {
+fn owner_may_be_gone(near: FastSpace, space: &'static Space, block: &Block, perms: Perms) {
     if perms.contains(Perms::OWNED)
         && let Some(page) = WeakRef::from_bits(block.frame)
         && let Ok((head, _)) = near.cx().frames().head_now(page.frame)
@@ -153,7 +153,7 @@ fn owner_may_be_gone(near: Near, space: &'static Space, block: &Block, perms: Pe
         && let Some(object) = WeakRef::from_bits(near.object)
     {
         let cx = near.cx();
-        let this = In {
+        let this = SpaceCtx {
             cx: &cx,
             space,
             object,
@@ -165,7 +165,7 @@ fn owner_may_be_gone(near: Near, space: &'static Space, block: &Block, perms: Pe
 /// Resolves a fault at an address of the user half by what this CPU remembers: from the other ISA's
 /// table, or by knowing that the kernel has nothing to show. `None`: nothing has been done.
 #[inline(always)]
-pub fn resolve_quickly(
+pub fn resolve_fastpath(
     local: &'static CpuLocal,
     isa: Isa,
     object: u64,
@@ -176,7 +176,7 @@ pub fn resolve_quickly(
         return None;
     }
     let (_, space, region) = region(local, object, va)?;
-    let this = Near { local, object };
+    let this = FastSpace { local, object };
     let own = this.spot(isa, va)?;
     let here = load_coherent(own.entry);
     let anonymous = match region {
@@ -195,7 +195,7 @@ pub fn resolve_quickly(
         let empty = plain::empty_in(isa, here).is_some();
         return (!anonymous && nowhere && empty).then_some(Err(Error::BadAddress));
     };
-    if !this.may_fill(isa, here) && !lacks!("mapping::quick::resolve_quickly::stamp") {
+    if !this.may_fill(isa, here) && !lacks!("mapping::fastpath::resolve_fastpath::stamp") {
         return None;
     }
     let wanted = match kind {
@@ -203,7 +203,7 @@ pub fn resolve_quickly(
         FaultKind::Write => Perms::WRITE,
         _ => return None,
     };
-    let permitted = perms.contains(wanted) || lacks!("mapping::quick::resolve_quickly::write");
+    let permitted = perms.contains(wanted) || lacks!("mapping::fastpath::resolve_fastpath::write");
     if perms.contains(Perms::EXECUTE) || !permitted {
         return None;
     }

@@ -10,7 +10,7 @@
 //! The entry above a table says that it is linked: a table with a present entry cannot be taken out,
 //! so all tables above are linked, too, the root among them, and a root pins its space. An entry
 //! that has been closed is filled again only after a round, in which every CPU forgets its views
-//! ([`crate::view::Views::forget`]): an entry that is what it was has been so all the time. While the
+//! ([`crate::capcache::CapCache::forget`]): an entry that is what it was has been so all the time. While the
 //! table is linked its frame is pinned, and keeps version and kind; whoever freezes it is seen when
 //! it is pinned once more. An entry that leads nowhere does so as long as it has not changed, for the
 //! same reason.
@@ -32,7 +32,7 @@ use dyad_shm::intent::{IntentRecord, Row};
 use dyad_shm::protocol::{EpochSource, Intents};
 
 use crate::cpu::CpuLocal;
-use crate::cx::Cx;
+use crate::kernel_ctx::KernelCtx;
 use crate::memory::{CoherentWord, CoherentWords, load_coherent};
 use crate::node::node;
 use crate::object::space::Space;
@@ -55,7 +55,7 @@ static NO_LINE: Line = [const { AtomicU64::new(0) }; 8];
 
 /// Also what a row needs besides, so that looking for it is looking once.
 #[repr(align(128))]
-struct TableView {
+struct CachedTable {
     /// The space: a weak reference; 0: no view.
     space: Cell<u64>,
     key: Cell<u64>,
@@ -77,7 +77,7 @@ struct TableView {
     closing: Cell<u64>,
 }
 
-struct BlockView {
+struct CachedBlock {
     first: Cell<u64>,
     /// Bytes; 0: no view.
     len: Cell<u64>,
@@ -88,7 +88,7 @@ struct BlockView {
     head: Cell<u64>,
 }
 
-struct RegionView {
+struct CachedRegion {
     /// The space: a weak reference; 0: no view.
     space: Cell<u64>,
     start: Cell<u64>,
@@ -99,19 +99,19 @@ struct RegionView {
 }
 
 /// The views of one CPU.
-pub struct PageViews {
-    tables: [TableView; TABLES],
-    blocks: [BlockView; BLOCKS],
-    regions: [RegionView; REGIONS],
+pub struct PageCache {
+    tables: [CachedTable; TABLES],
+    blocks: [CachedBlock; BLOCKS],
+    regions: [CachedRegion; REGIONS],
     /// Newest stamp that is known to be quiesced: so are all before it.
     quiet: Cell<Epoch>,
 }
 
-impl PageViews {
-    pub(super) const fn new() -> PageViews {
-        PageViews {
+impl PageCache {
+    pub(super) const fn new() -> PageCache {
+        PageCache {
             tables: [const {
-                TableView {
+                CachedTable {
                     space: Cell::new(0),
                     key: Cell::new(0),
                     link: Cell::new(&NOTHING),
@@ -127,7 +127,7 @@ impl PageViews {
                 }
             }; TABLES],
             blocks: [const {
-                BlockView {
+                CachedBlock {
                     first: Cell::new(0),
                     len: Cell::new(0),
                     word: Cell::new(&NOTHING),
@@ -136,7 +136,7 @@ impl PageViews {
                 }
             }; BLOCKS],
             regions: [const {
-                RegionView {
+                CachedRegion {
                     space: Cell::new(0),
                     start: Cell::new(0),
                     len: Cell::new(0),
@@ -175,9 +175,9 @@ impl PageViews {
 /// Where the entry of a 4 KiB page is: in the table of a view, which stays what it is until another
 /// page is looked for.
 #[derive(Clone, Copy)]
-pub struct Spot {
-    view: &'static TableView,
-    /// Views of tables are learnt only where caches are coherent.
+pub struct CachedPte {
+    view: &'static CachedTable,
+    /// CapCache of tables are learnt only where caches are coherent.
     pub words: CoherentWords,
     /// Whose table it is.
     pub isa: Isa,
@@ -186,7 +186,7 @@ pub struct Spot {
     index: usize,
 }
 
-impl Spot {
+impl CachedPte {
     /// The entry, and a page: `empty` and `page` are its words without the page and with it.
     #[inline(always)]
     pub fn entry<'a>(&'a self, block: &'a Block, empty: u64, page: u64) -> Entry<'a> {
@@ -233,7 +233,7 @@ pub type Entry<'a> = Plain<Both<'a>>;
 /// An entry, and the block of a page.
 #[derive(Clone, Copy)]
 pub struct Both<'a> {
-    spot: &'a Spot,
+    spot: &'a CachedPte,
     block: &'a Block,
 }
 
@@ -295,7 +295,7 @@ pub struct Block {
 
 /// An address space, as the short ways work on it.
 #[derive(Clone, Copy)]
-pub struct Near {
+pub struct FastSpace {
     /// The CPU that does.
     pub local: &'static CpuLocal,
     /// The frame of the space, which lives: a weak reference.
@@ -306,10 +306,10 @@ const fn key(isa: Isa, va: u64) -> u64 {
     va >> COVER << 1 | isa as u64
 }
 
-impl Near {
+impl FastSpace {
     /// For the long ways. (Looking the node up is what the short ones save.)
-    pub fn cx(self) -> Cx {
-        Cx {
+    pub fn cx(self) -> KernelCtx {
+        KernelCtx {
             node: node(),
             local: self.local,
         }
@@ -318,21 +318,21 @@ impl Near {
     /// Where the entry of the page at `va`, an address of the user half, is; `None` if there is no
     /// table for it.
     #[inline(always)]
-    pub fn spot(self, isa: Isa, va: u64) -> Option<Spot> {
-        if !self.local.views.fast() {
+    pub fn spot(self, isa: Isa, va: u64) -> Option<CachedPte> {
+        if !self.local.cache.fast() {
             return None;
         }
         let key = key(isa, va);
-        let view = &self.local.views.pages.tables[key as usize % TABLES];
+        let view = &self.local.cache.pages.tables[key as usize % TABLES];
         if view.space.get() != self.object
             || view.key.get() != key
             || load_coherent(view.link.get()) != view.link_value.get()
         {
-            self.learn_table(isa, va, view)?;
+            self.fill_table(isa, va, view)?;
         }
         let (words, entries) = view.entries.get()?;
         let index = (va >> 12) as usize % 512;
-        Some(Spot {
+        Some(CachedPte {
             view,
             words,
             isa,
@@ -341,19 +341,19 @@ impl Near {
         })
     }
 
-    /// Whether the page at `va`, for which there is no [`spot`](Near::spot), is not mapped, and will
+    /// Whether the page at `va`, for which there is no [`spot`](FastSpace::spot), is not mapped, and will
     /// not be as long as nobody adds a table.
     #[inline]
     pub fn no_table(self, isa: Isa, va: u64) -> bool {
         let key = key(isa, va);
-        let view = &self.local.views.pages.tables[key as usize % TABLES];
+        let view = &self.local.cache.pages.tables[key as usize % TABLES];
         view.space.get() == self.object && view.key.get() == key && view.entries.get().is_none()
     }
 
     /// Walks. Each word is looked at after the one that led there.
     #[cold]
     #[inline(never)]
-    fn learn_table(self, isa: Isa, va: u64, view: &TableView) -> Option<()> {
+    fn fill_table(self, isa: Isa, va: u64, view: &CachedTable) -> Option<()> {
         view.space.set(0);
         let cx = self.cx();
         let words = cx.words().if_coherent()?;
@@ -403,14 +403,14 @@ impl Near {
     /// The block that a page belongs to; `None` if it is none of user memory in use.
     #[inline(always)]
     pub fn block(self, pa: PhysAddr) -> Option<Block> {
-        if !self.local.views.fast() {
+        if !self.local.cache.fast() {
             return None;
         }
-        let view = &self.local.views.pages.blocks[(pa.0 >> COVER) as usize % BLOCKS];
+        let view = &self.local.cache.pages.blocks[(pa.0 >> COVER) as usize % BLOCKS];
         let now = load_coherent(view.word.get());
         let mut into = pa.0.wrapping_sub(view.first.get());
         if into >= view.len.get() || !is_but_for_references(now, view.value.get()) {
-            self.learn_block(pa, view)?;
+            self.fill_block(pa, view)?;
             into = pa.0.wrapping_sub(view.first.get());
         }
         Some(Block {
@@ -423,7 +423,7 @@ impl Near {
 
     #[cold]
     #[inline(never)]
-    fn learn_block(self, pa: PhysAddr, view: &BlockView) -> Option<()> {
+    fn fill_block(self, pa: PhysAddr, view: &CachedBlock) -> Option<()> {
         view.len.set(0);
         let cx = self.cx();
         let (head, _) = cx.frames().head_now(FrameRef::of(pa)?).ok()?;
@@ -447,20 +447,20 @@ impl Near {
     /// Whether a word is that of an empty entry that may be filled again.
     #[inline(always)]
     pub fn may_fill(self, isa: Isa, raw: u64) -> bool {
-        plain::is_empty_since(isa, raw, self.local.views.pages.quiet.get())
-            || self.learn_quiet(isa, raw)
+        plain::is_empty_since(isa, raw, self.local.cache.pages.quiet.get())
+            || self.fill_quiesced(isa, raw)
     }
 
     #[cold]
     #[inline(never)]
-    fn learn_quiet(self, isa: Isa, raw: u64) -> bool {
+    fn fill_quiesced(self, isa: Isa, raw: u64) -> bool {
         let Some(stamp) = plain::empty_in(isa, raw) else {
             return false;
         };
         let is = self.cx().node.tables.quiesced(stamp);
         if is {
             // Once true it stays true, and older stamps are quiesced before newer ones.
-            self.local.views.pages.quiet.set(stamp);
+            self.local.cache.pages.quiet.set(stamp);
         }
         is
     }
@@ -473,10 +473,10 @@ pub fn region(
     space: u64,
     va: u64,
 ) -> Option<(CoherentWords, &'static Space, Option<RegionKind>)> {
-    if !local.views.fast() {
+    if !local.cache.fast() {
         return None;
     }
-    let view = &local.views.pages.regions[(va >> COVER) as usize % REGIONS];
+    let view = &local.cache.pages.regions[(va >> COVER) as usize % REGIONS];
     if let Some((words, place)) = view.place.get()
         && view.space.get() == space
         && va.wrapping_sub(view.start.get()) < view.len.get()
@@ -484,19 +484,19 @@ pub fn region(
     {
         return Some((words, place, view.kind.get()));
     }
-    learn_region(local, space, va, view)
+    fill_region(local, space, va, view)
 }
 
 #[cold]
 #[inline(never)]
-fn learn_region(
+fn fill_region(
     local: &'static CpuLocal,
     space: u64,
     va: u64,
-    view: &RegionView,
+    view: &CachedRegion,
 ) -> Option<(CoherentWords, &'static Space, Option<RegionKind>)> {
     view.space.set(0);
-    let cx = Cx {
+    let cx = KernelCtx {
         node: node(),
         local,
     };

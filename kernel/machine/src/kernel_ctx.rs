@@ -4,7 +4,7 @@ use dyad_abi::CpuId;
 use dyad_abi::Result;
 use dyad_abi::cap::{CapType, Rights};
 use dyad_captbl::{GuardRef, Pins};
-use dyad_quiesce::{CpuIntents, Quiescence, Touched};
+use dyad_quiesce::{CpuIntents, DirtyEntry, Quiescence};
 use dyad_retype::FrameTable;
 use dyad_shm::PhysAddr;
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
@@ -19,7 +19,7 @@ use crate::object::kinds::{CAPTBL_LEAF, CAPTBL_ROOT};
 
 /// This CPU's view of the tables. Made anew at every entry to the kernel.
 #[derive(Clone, Copy)]
-pub struct Cx {
+pub struct KernelCtx {
     /// This node.
     pub node: &'static Node,
     /// This CPU.
@@ -42,11 +42,11 @@ pub struct Operand {
     pub payload: [u64; 3],
 }
 
-impl Cx {
+impl KernelCtx {
     /// Of the CPU this runs on.
     #[inline]
-    pub fn here<P: Platform>() -> Cx {
-        Cx {
+    pub fn here<P: Platform>() -> KernelCtx {
+        KernelCtx {
             node: node(),
             local: P::local(),
         }
@@ -97,7 +97,7 @@ impl Cx {
     /// Notes that something has been changed of which others may hold copies. Before it is
     /// stamped.
     #[inline]
-    pub fn log(&self, what: Touched) {
+    pub fn log(&self, what: DirtyEntry) {
         if self.words().is_coherent() {
             return;
         }
@@ -105,14 +105,14 @@ impl Cx {
     }
 
     #[cold]
-    fn record(&self, what: Touched) {
+    fn record(&self, what: DirtyEntry) {
         if let Some(log) = self.local.log.borrow_mut().as_mut() {
             log.record(self.epochs(), what);
         }
     }
 }
 
-impl EpochSource for Cx {
+impl EpochSource for KernelCtx {
     #[inline]
     fn now(&self) -> Epoch {
         self.epochs().now()
@@ -124,7 +124,7 @@ impl EpochSource for Cx {
     }
 }
 
-impl Intents for Cx {
+impl Intents for KernelCtx {
     #[inline]
     fn begin(&self, record: &IntentRecord) {
         self.intents().begin(record);
@@ -136,19 +136,19 @@ impl Intents for Cx {
     }
 }
 
-impl Log for Cx {
+impl Log for KernelCtx {
     #[inline]
     fn line(&self, at: PhysAddr) {
-        self.log(Touched::Line(at));
+        self.log(DirtyEntry::Line(at));
     }
 
     #[inline]
     fn object(&self, frame: FrameRef) {
-        self.log(Touched::Object(frame.address()));
+        self.log(DirtyEntry::Object(frame.address()));
     }
 }
 
-impl Pins for Cx {
+impl Pins for KernelCtx {
     fn pin_leaf(&self, leaf: WeakRef) -> Result<()> {
         Ok(self.frames().pin_kernel(leaf, CAPTBL_LEAF)?)
     }

@@ -27,7 +27,7 @@ use dyad_shm::FrameRef;
 
 use dyad_core::sched::dispatch;
 use dyad_machine::Platform;
-use dyad_machine::cx::Cx;
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::endpoint::Waiter;
 use dyad_object::thread::{Owner, State, Thread};
 
@@ -39,23 +39,23 @@ pub const WALKS: u32 = 16;
 
 /// Threads that were blocked, and the waiters of nothing.
 #[derive(Clone, Copy, Debug)]
-pub struct Adrift {
+pub struct HalfWoken {
     /// Frame and owner word.
     found: [Option<(FrameRef, u64)>; ROOM],
     used: usize,
     more: bool,
 }
 
-impl Adrift {
+impl HalfWoken {
     /// None.
-    pub const NONE: Adrift = Adrift {
+    pub const NONE: HalfWoken = HalfWoken {
         found: [None; ROOM],
         used: 0,
         more: false,
     };
 
     /// The first look at a thread.
-    pub fn look(&mut self, cx: &Cx, frame: FrameRef) {
+    pub fn look(&mut self, cx: &KernelCtx, frame: FrameRef) {
         let Some(word) = is_adrift(cx, frame) else {
             return;
         };
@@ -69,12 +69,12 @@ impl Adrift {
     }
 
     /// The second look at one of them: it is woken if it is as it was. `false`: there are not so many.
-    pub fn wake<P: Platform>(&self, cx: &Cx, which: usize) -> bool {
+    pub fn wake<P: Platform>(&self, cx: &KernelCtx, which: usize) -> bool {
         let Some((frame, word)) = self.found.iter().take(self.used).flatten().nth(which) else {
             return false;
         };
         if is_adrift(cx, *frame) == Some(*word)
-            && !lacks!("adrift::wake")
+            && !lacks!("half_woken::wake")
             && let Some(t) = cx.node.map.get::<Thread>(frame.address())
             && let Some(owner) = Owner::from_bits(*word)
         {
@@ -87,19 +87,19 @@ impl Adrift {
     /// Forgets all of them. `false`: there were more than could be kept.
     pub fn end(&mut self) -> bool {
         let more = self.more;
-        *self = Adrift::NONE;
+        *self = HalfWoken::NONE;
         !more
     }
 }
 
 /// Whether the node lives that an owner word names, in the incarnation that it names.
-fn lives(cx: &Cx, owner: Owner) -> bool {
+fn lives(cx: &KernelCtx, owner: Owner) -> bool {
     let now = cx.node.word_of(owner.node);
     now.state.is_live() && owner.is(owner.node, now.incarnation)
 }
 
 /// The owner word of a thread that is a live node's, blocked, and not the waiter of where it waits.
-fn is_adrift(cx: &Cx, frame: FrameRef) -> Option<u64> {
+fn is_adrift(cx: &KernelCtx, frame: FrameRef) -> Option<u64> {
     let t: &'static Thread = cx.node.map.get(frame.address())?;
     let owner = t.owner(cx.words())?;
     (owner.state == State::Blocked && lives(cx, owner) && !dispatch::is_waiter(cx, t))
@@ -107,7 +107,7 @@ fn is_adrift(cx: &Cx, frame: FrameRef) -> Option<u64> {
 }
 
 /// Tells the scheduler of a thread that is ready, or that sleeps until a deadline, and is on no list.
-pub fn tell<P: Platform>(cx: &Cx, frame: FrameRef) {
+pub fn tell<P: Platform>(cx: &KernelCtx, frame: FrameRef) {
     let Some(t) = cx.node.map.get::<Thread>(frame.address()) else {
         return;
     };
@@ -125,7 +125,7 @@ pub fn tell<P: Platform>(cx: &Cx, frame: FrameRef) {
         }
         _ => return,
     };
-    if cx.words().read(&t.event) == 0 && !lacks!("adrift::tell") {
+    if cx.words().read(&t.event) == 0 && !lacks!("half_woken::tell") {
         let _ = dispatch::tell_scheduler::<P>(cx, t, why);
     }
 }

@@ -19,24 +19,24 @@ use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
 use dyad_shm::intent::{IntentRecord, Row};
 
 use super::services::Known;
-use super::{NO_LINE, NOTHING, Seen};
+use super::{NO_LINE, NOTHING, Snapshot};
 use crate::cpu::CpuLocal;
-use crate::cx::Cx;
+use crate::kernel_ctx::KernelCtx;
 use crate::memory::{CoherentWords, load_coherent};
 use crate::node::node;
 
-const VIEWS: usize = 16;
+const ENTRIES: usize = 16;
 
 type Line = [AtomicU64; 8];
 type Slots = [[AtomicU64; 8]; LEAF_SLOTS as usize];
 
 #[repr(align(128))]
-struct LeafView {
+struct CachedLeaf {
     /// Root or leaf that the slot was named by: a weak reference; 0: no view.
     table: Cell<u64>,
     /// Which leaf of it.
     number: Cell<u64>,
-    entry: Cell<Seen>,
+    entry: Cell<Snapshot>,
     slots: Cell<Option<(CoherentWords, &'static Slots)>>,
     /// The leaf: a weak reference, and its address.
     leaf: Cell<u64>,
@@ -51,16 +51,16 @@ struct LeafView {
 }
 
 /// The views of one CPU.
-pub struct LeafViews([LeafView; VIEWS]);
+pub struct LeafCache([CachedLeaf; ENTRIES]);
 
-impl LeafViews {
-    pub(super) const fn new() -> LeafViews {
-        LeafViews(
+impl LeafCache {
+    pub(super) const fn new() -> LeafCache {
+        LeafCache(
             [const {
-                LeafView {
+                CachedLeaf {
                     table: Cell::new(0),
                     number: Cell::new(0),
-                    entry: Cell::new(Seen::NOTHING),
+                    entry: Cell::new(Snapshot::NOTHING),
                     slots: Cell::new(None),
                     leaf: Cell::new(0),
                     at: Cell::new(PhysAddr(0)),
@@ -69,7 +69,7 @@ impl LeafViews {
                     reserved: Cell::new(0),
                     closing: Cell::new(0),
                 }
-            }; VIEWS],
+            }; ENTRIES],
         )
     }
 
@@ -89,7 +89,7 @@ impl LeafViews {
 /// A slot of a leaf that is there.
 #[derive(Clone, Copy)]
 pub struct Slot {
-    view: &'static LeafView,
+    view: &'static CachedLeaf,
     words: CoherentWords,
     line: &'static Line,
     /// Which slot of the leaf.
@@ -170,14 +170,14 @@ impl Slot {
 /// Slot `n` that a table names: a leaf, or a root of leaves.
 #[inline(always)]
 pub fn slot(local: &'static CpuLocal, table: u64, is_root: bool, n: u64) -> Option<Slot> {
-    if !local.views.fast() {
+    if !local.cache.fast() {
         return None;
     }
     let number = n / LEAF_SLOTS as u64;
-    let view = &local.views.leaves.0[number as usize % VIEWS];
-    let same = view.entry.get().same() || lacks!("view::leaf::slot::entry");
+    let view = &local.cache.leaves.0[number as usize % ENTRIES];
+    let same = view.entry.get().same() || lacks!("capcache::leaf::slot::entry");
     if view.table.get() != table || view.number.get() != number || !same {
-        learn(local, table, is_root, number, view)?;
+        fill_leaf(local, table, is_root, number, view)?;
     }
     // No slot has index 0.
     let (words, slots) = view.slots.get().filter(|_| n != 0 || !is_root)?;
@@ -191,15 +191,15 @@ pub fn slot(local: &'static CpuLocal, table: u64, is_root: bool, n: u64) -> Opti
 
 #[cold]
 #[inline(never)]
-fn learn(
+fn fill_leaf(
     local: &'static CpuLocal,
     table: u64,
     is_root: bool,
     number: u64,
-    view: &LeafView,
+    view: &CachedLeaf,
 ) -> Option<()> {
     view.table.set(0);
-    let cx = &Cx {
+    let cx = &KernelCtx {
         node: node(),
         local,
     };
@@ -211,13 +211,13 @@ fn learn(
         let first = u32::try_from(number * LEAF_SLOTS as u64).ok()?;
         // Index 0 names no slot, but its neighbours are in the same leaf.
         let index = CapIndex::new(first.max(1) as u64)?;
-        let entry = Seen::of(map.get(at)?);
+        let entry = Snapshot::of(map.get(at)?);
         let leaf: FrameRef = cx.captbls().leaf_at(object.frame.address(), index).ok()?;
         let leaf = cx.frames().current(leaf).ok()?;
         // The way that has been gone must be the way that is kept.
-        (leaf, Some(entry).filter(Seen::same)?)
+        (leaf, Some(entry).filter(Snapshot::same)?)
     } else if number == 0 {
-        (object, Seen::NOTHING)
+        (object, Snapshot::NOTHING)
     } else {
         return None;
     };

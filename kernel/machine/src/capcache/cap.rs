@@ -1,4 +1,4 @@
-//! Views of capabilities of any type: what an operation needs to know of them.
+//! CapCache of capabilities of any type: what an operation needs to know of them.
 
 use core::cell::Cell;
 use core::sync::atomic::AtomicU64;
@@ -13,16 +13,16 @@ use dyad_shm::{FrameRef, PhysAddr};
 
 use super::frames::Range;
 use super::page::Block;
-use super::{Seen, frame_word};
+use super::{Snapshot, frame_word};
 use crate::cpu::CpuLocal;
-use crate::cx::{Cx, Operand};
+use crate::kernel_ctx::{KernelCtx, Operand};
 use crate::memory::CoherentWords;
 use crate::object::endpoint::{Endpoints, LINES, Line};
 use crate::object::space::Space;
 use crate::object::thread::Thread;
 
-/// Views of capabilities that a CPU keeps.
-pub(super) const CAP_VIEWS: usize = 64;
+/// CapCache of capabilities that a CPU keeps.
+pub(super) const CAP_ENTRIES: usize = 64;
 /// What an empty slot permits and refers to.
 const NO_OPERAND: Operand = Operand {
     ty: CapType::Memory,
@@ -34,39 +34,39 @@ const NO_OPERAND: Operand = Operand {
 
 /// Any capability in a capability table.
 #[repr(align(128))]
-pub struct CapView {
+pub struct CachedCap {
     /// Root of the table; 0: no view.
     captbl: Cell<PhysAddr>,
     index: Cell<u64>,
-    entry: Cell<Seen>,
-    header: Cell<Seen>,
+    entry: Cell<Snapshot>,
+    header: Cell<Snapshot>,
     /// Frame word of its object.
-    object: Cell<Seen>,
+    object: Cell<Snapshot>,
     ty: Cell<CapType>,
     family: Cell<Family>,
     rights: Cell<Rights>,
     /// The object, as in a slot: a weak reference, or [`Contents::NONE`].
     weak: Cell<u64>,
     payload: [Cell<u64>; 3],
-    place: Cell<Place>,
+    place: Cell<ObjectAt>,
 }
 
-const _: () = assert!(size_of::<CapView>() == 128);
+const _: () = assert!(size_of::<CachedCap>() == 128);
 
-impl CapView {
+impl CachedCap {
     #[allow(clippy::declare_interior_mutable_const, reason = "made anew each time")]
-    pub(super) const NOTHING: CapView = CapView {
+    pub(super) const NOTHING: CachedCap = CachedCap {
         captbl: Cell::new(PhysAddr(0)),
         index: Cell::new(0),
-        entry: Cell::new(Seen::NOTHING),
-        header: Cell::new(Seen::NOTHING),
-        object: Cell::new(Seen::NOTHING),
+        entry: Cell::new(Snapshot::NOTHING),
+        header: Cell::new(Snapshot::NOTHING),
+        object: Cell::new(Snapshot::NOTHING),
         ty: Cell::new(CapType::Memory),
         family: Cell::new(Family::Long),
         rights: Cell::new(Rights::NONE),
         weak: Cell::new(Contents::NONE),
         payload: [const { Cell::new(0) }; 3],
-        place: Cell::new(Place::Empty),
+        place: Cell::new(ObjectAt::Empty),
     };
 
     /// What it permits; nothing, if the slot is empty.
@@ -79,7 +79,7 @@ impl CapView {
     #[inline(always)]
     pub fn refusal(&self) -> Error {
         match self.place.get() {
-            Place::Empty => Error::NoCap,
+            ObjectAt::Empty => Error::NoCap,
             _ => Error::Denied,
         }
     }
@@ -100,7 +100,7 @@ impl CapView {
     #[inline(always)]
     pub fn copied(&self, rights: Rights) -> Filling {
         let header = match self.header.get().value {
-            of if lacks!("view::copied::narrow") => of | rights.0 as u64,
+            of if lacks!("capcache::copied::narrow") => of | rights.0 as u64,
             of => dyad_captbl::plain::narrowed(of, rights),
         };
         let [a, b, c] = &self.payload;
@@ -119,7 +119,7 @@ impl CapView {
     /// of its pages is for the caller to look at.)
     #[inline(always)]
     pub fn page(&self, first: PhysAddr, n: u64) -> (Block, PhysAddr) {
-        let Seen { word, value } = self.object.get();
+        let Snapshot { word, value } = self.object.get();
         let into = self.payload(0).wrapping_add(n);
         let block = Block {
             word,
@@ -156,7 +156,7 @@ impl CapView {
 
     /// Where its object is.
     #[inline(always)]
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> ObjectAt {
         self.place.get()
     }
 
@@ -176,15 +176,15 @@ impl CapView {
 
     /// Of a Frame capability for a whole block, learnt when it was alive.
     #[cfg(any(test, feature = "host"))]
-    pub fn of_block(cx: &Cx, o: &Operand) -> Option<CapView> {
+    pub fn of_block(cx: &KernelCtx, o: &Operand) -> Option<CachedCap> {
         use dyad_retype::{FrameType, FrameWord, Order};
-        let view = CapView::NOTHING;
+        let view = CachedCap::NOTHING;
         let head = o.object?;
         let ty = FrameType::User(Order::new(o.payload[1].trailing_zeros() as u64)?);
         let value = FrameWord::new(head.version, ty).bits();
-        let Seen { word, .. } = frame_word(cx, head.frame)?;
-        view.object.set(Seen { word, value });
-        view.set(o, Place::Other);
+        let Snapshot { word, .. } = frame_word(cx, head.frame)?;
+        view.object.set(Snapshot { word, value });
+        view.set(o, ObjectAt::Other);
         Some(view)
     }
 
@@ -199,7 +199,7 @@ impl CapView {
         self.captbl.set(PhysAddr(0));
     }
 
-    fn set(&self, o: &Operand, place: Place) {
+    fn set(&self, o: &Operand, place: ObjectAt) {
         self.ty.set(o.ty);
         self.rights.set(o.rights);
         self.weak
@@ -216,34 +216,34 @@ impl CapView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Family {
-    /// [`Place::Liveness`].
+    /// [`ObjectAt::Liveness`].
     Liveness = 0,
-    /// [`Place::Space`].
+    /// [`ObjectAt::Space`].
     Space = 1,
-    /// [`Place::Captbl`].
+    /// [`ObjectAt::Captbl`].
     Captbl = 2,
-    /// [`Place::Memory`].
+    /// [`ObjectAt::Memory`].
     Memory = 3,
-    /// [`Place::Line`], where caches are coherent.
+    /// [`ObjectAt::Line`], where caches are coherent.
     Send = 4,
-    /// [`Place::Thread`].
+    /// [`ObjectAt::Thread`].
     Thread = 5,
-    /// [`Place::Endpoints`].
+    /// [`ObjectAt::Endpoints`].
     Receive = 6,
     /// None of them.
     Long = 7,
 }
 
 impl Family {
-    fn of(o: &Operand, place: &Place) -> Family {
+    fn of(o: &Operand, place: &ObjectAt) -> Family {
         match (o.ty, place) {
-            (CapType::Liveness, Place::Liveness(..)) => Family::Liveness,
-            (CapType::Space, Place::Space(_)) => Family::Space,
-            (CapType::Captbl, Place::Captbl) => Family::Captbl,
-            (CapType::Memory, Place::Memory(_)) => Family::Memory,
-            (CapType::Send, Place::Line(Some(_), _)) => Family::Send,
-            (CapType::Thread, Place::Thread(_)) => Family::Thread,
-            (CapType::Receive, Place::Endpoints(_)) => {
+            (CapType::Liveness, ObjectAt::Liveness(..)) => Family::Liveness,
+            (CapType::Space, ObjectAt::Space(_)) => Family::Space,
+            (CapType::Captbl, ObjectAt::Captbl) => Family::Captbl,
+            (CapType::Memory, ObjectAt::Memory(_)) => Family::Memory,
+            (CapType::Send, ObjectAt::Line(Some(_), _)) => Family::Send,
+            (CapType::Thread, ObjectAt::Thread(_)) => Family::Thread,
+            (CapType::Receive, ObjectAt::Endpoints(_)) => {
                 // Endpoints that it is not for are not asked for then.
                 Span::new(o.payload[0], o.payload[1], LINES as u64)
                     .map_or(Family::Long, |_| Family::Receive)
@@ -255,7 +255,7 @@ impl Family {
 
 /// Objects of the types that are used most, as this CPU finds them.
 #[derive(Clone, Copy)]
-pub enum Place {
+pub enum ObjectAt {
     /// A thread.
     Thread(&'static Thread),
     /// Endpoints.
@@ -279,44 +279,44 @@ pub enum Place {
     Empty,
 }
 
-impl Place {
+impl ObjectAt {
     /// Of a capability whose object is alive.
-    pub fn of(cx: &Cx, o: &Operand) -> Place {
+    pub fn of(cx: &KernelCtx, o: &Operand) -> ObjectAt {
         let at = match o.object {
             Some(object) => object.frame.address(),
             None if o.ty == CapType::Memory => {
-                return Range::of(cx, o).map_or(Place::Other, Place::Memory);
+                return Range::of(cx, o).map_or(ObjectAt::Other, ObjectAt::Memory);
             }
-            None => return Place::Other,
+            None => return ObjectAt::Other,
         };
         let place = match o.ty {
-            CapType::Thread => cx.node.map.get(at).map(Place::Thread),
-            CapType::Receive => cx.node.map.get(at).map(Place::Endpoints),
-            CapType::Send => Place::line(cx, at, o.payload[0]),
-            CapType::Space => cx.node.map.get(at).map(Place::Space),
-            CapType::Liveness => Place::liveness(cx, o),
-            CapType::Captbl => cx.words().if_coherent().map(|_| Place::Captbl),
+            CapType::Thread => cx.node.map.get(at).map(ObjectAt::Thread),
+            CapType::Receive => cx.node.map.get(at).map(ObjectAt::Endpoints),
+            CapType::Send => ObjectAt::line(cx, at, o.payload[0]),
+            CapType::Space => cx.node.map.get(at).map(ObjectAt::Space),
+            CapType::Liveness => ObjectAt::liveness(cx, o),
+            CapType::Captbl => cx.words().if_coherent().map(|_| ObjectAt::Captbl),
             _ => None,
         };
-        place.unwrap_or(Place::Other)
+        place.unwrap_or(ObjectAt::Other)
     }
 
-    fn line(cx: &Cx, endpoints: PhysAddr, number: u64) -> Option<Place> {
+    fn line(cx: &KernelCtx, endpoints: PhysAddr, number: u64) -> Option<ObjectAt> {
         let endpoints: &'static Endpoints = cx.node.map.get(endpoints)?;
         let line = endpoints.line(number).ok()?;
-        Some(Place::Line(cx.words().if_coherent(), line))
+        Some(ObjectAt::Line(cx.words().if_coherent(), line))
     }
 
-    fn liveness(cx: &Cx, o: &Operand) -> Option<Place> {
+    fn liveness(cx: &KernelCtx, o: &Operand) -> Option<ObjectAt> {
         let words = cx.words().if_coherent()?;
         // All that it counts from is in the frame.
         dyad_captbl::Span::entries(o.payload)?;
         let counts = cx.node.map.get(o.object?.frame.address())?;
-        Some(Place::Liveness(words, counts, &cx.node.sb.epoch))
+        Some(ObjectAt::Liveness(words, counts, &cx.node.sb.epoch))
     }
 
     /// Of a Frame capability, by the word of the block's head.
-    fn frame(cx: &Cx, o: &Operand, head: u64) -> Option<Place> {
+    fn frame(cx: &KernelCtx, o: &Operand, head: u64) -> Option<ObjectAt> {
         cx.words().if_coherent()?;
         let [into, pages, _] = o.payload;
         let last = into.checked_add(pages)?;
@@ -326,77 +326,77 @@ impl Place {
         let perms = crate::lookup::noted(o.rights)
             .union(Perms::READ)
             .union(Perms::USER);
-        (last <= user_order(head)?.frames()).then_some(Place::Frame(first, perms))
+        (last <= user_order(head)?.frames()).then_some(ObjectAt::Frame(first, perms))
     }
 }
 
 /// A capability of the running component that this CPU remembers, if it still is what it was, and
 /// alive.
 #[inline(always)]
-pub fn capability(local: &CpuLocal, index: CapIndex) -> Option<&CapView> {
+pub fn capability(local: &CpuLocal, index: CapIndex) -> Option<&CachedCap> {
     called(local, index.get() as u64)
 }
 
 /// The same for what a call names: index, number of the operation in bits 32 to 36, and nothing above
 /// it.
 #[inline(always)]
-pub fn called(local: &CpuLocal, word: u64) -> Option<&CapView> {
+pub fn called(local: &CpuLocal, word: u64) -> Option<&CachedCap> {
     let view = slot(local, word & !(31 << 32))?;
-    let alive = view.object.get().same_frame() || lacks!("view::called::version");
+    let alive = view.object.get().same_frame() || lacks!("capcache::called::version");
     alive.then_some(view)
 }
 
 /// What [`called`] has found for a call, as long as nothing else has been looked up.
 #[inline(always)]
-pub fn last_called(local: &CpuLocal, word: u64) -> &CapView {
-    &local.views.caps[word as usize % CAP_VIEWS]
+pub fn last_called(local: &CpuLocal, word: u64) -> &CachedCap {
+    &local.cache.caps[word as usize % CAP_ENTRIES]
 }
 
 /// A capability that this CPU remembers, if it still is what it was. Whether its object is alive has
 /// not been looked at.
 #[inline(always)]
-fn slot(local: &CpuLocal, index: u64) -> Option<&CapView> {
-    let view = &local.views.caps[index as usize % CAP_VIEWS];
-    if !local.views.fast()
+fn slot(local: &CpuLocal, index: u64) -> Option<&CachedCap> {
+    let view = &local.cache.caps[index as usize % CAP_ENTRIES];
+    if !local.cache.fast()
         || view.captbl.get() != local.captbl.get()
         || view.index.get() != index
-        || !(view.entry.get().same() || lacks!("view::slot::entry"))
-        || !(view.header.get().same() || lacks!("view::slot::header"))
+        || !(view.entry.get().same() || lacks!("capcache::slot::entry"))
+        || !(view.header.get().same() || lacks!("capcache::slot::header"))
     {
         return None;
     }
     Some(view)
 }
 
-/// A Frame capability that this CPU remembers, with what [`Place::Frame`] says. Whether its block is
+/// A Frame capability that this CPU remembers, with what [`ObjectAt::Frame`] says. Whether its block is
 /// what it was is looked at when it is pinned.
 #[inline(always)]
-pub fn frame(local: &CpuLocal, index: u64) -> Option<(&CapView, PhysAddr, Perms)> {
+pub fn frame(local: &CpuLocal, index: u64) -> Option<(&CachedCap, PhysAddr, Perms)> {
     let view = slot(local, index)?;
     match view.place() {
-        Place::Frame(first, perms) => Some((view, first, perms)),
+        ObjectAt::Frame(first, perms) => Some((view, first, perms)),
         _ => None,
     }
 }
 
 /// Remembers a capability that has been looked up the long way and found alive.
 #[cold]
-pub fn learn_capability(cx: &Cx, index: CapIndex, found: &Found, c: &Contents) {
-    let plain = c.guard.is_none() || lacks!("view::learn_capability::guard");
-    if plain && cx.local.views.fast() {
+pub fn fill_capability(cx: &KernelCtx, index: CapIndex, found: &Found, c: &Contents) {
+    let plain = c.guard.is_none() || lacks!("capcache::fill_capability::guard");
+    if plain && cx.local.cache.fast() {
         let _ = try_capability(cx, index, found, c);
     }
 }
 
-fn try_capability(cx: &Cx, index: CapIndex, found: &Found, c: &Contents) -> Option<()> {
+fn try_capability(cx: &KernelCtx, index: CapIndex, found: &Found, c: &Contents) -> Option<()> {
     let captbl = cx.local.captbl.get();
-    let view = &cx.local.views.caps[index.get() as usize % CAP_VIEWS];
+    let view = &cx.local.cache.caps[index.get() as usize % CAP_ENTRIES];
     view.captbl.set(PhysAddr(0));
     let at = captbl.add(index.get() as u64 / dyad_abi::cap::LEAF_SLOTS as u64 * 8);
-    let entry = Seen::of(cx.node.map.get(at)?);
-    let header = Seen::of(cx.node.map.get(found.slot)?);
+    let entry = Snapshot::of(cx.node.map.get(at)?);
+    let header = Snapshot::of(cx.node.map.get(found.slot)?);
     let object = match c.object {
-        None => Seen::NOTHING,
+        None => Snapshot::NOTHING,
         Some(o) => frame_word(cx, o.frame)?,
     };
     // The way that has just been gone must be the way that is kept.
@@ -409,8 +409,8 @@ fn try_capability(cx: &Cx, index: CapIndex, found: &Found, c: &Contents) -> Opti
     view.object.set(object);
     let operand = crate::lookup::operand(c);
     let place = match operand.ty {
-        CapType::Frame => Place::frame(cx, &operand, object.value).unwrap_or(Place::Other),
-        _ => Place::of(cx, &operand),
+        CapType::Frame => ObjectAt::frame(cx, &operand, object.value).unwrap_or(ObjectAt::Other),
+        _ => ObjectAt::of(cx, &operand),
     };
     view.set(&operand, place);
     view.captbl.set(captbl);
@@ -419,28 +419,28 @@ fn try_capability(cx: &Cx, index: CapIndex, found: &Found, c: &Contents) -> Opti
 
 /// Remembers that a slot of the running component's table is empty.
 #[cold]
-pub fn learn_empty(cx: &Cx, index: CapIndex) {
-    if cx.local.views.fast() {
+pub fn fill_empty(cx: &KernelCtx, index: CapIndex) {
+    if cx.local.cache.fast() {
         let _ = try_empty(cx, index);
     }
 }
 
-fn try_empty(cx: &Cx, index: CapIndex) -> Option<()> {
+fn try_empty(cx: &KernelCtx, index: CapIndex) -> Option<()> {
     let captbl = cx.local.captbl.get();
     let slot = cx.captbls().slot_at(captbl, index).ok()?;
-    let view = &cx.local.views.caps[index.get() as usize % CAP_VIEWS];
+    let view = &cx.local.cache.caps[index.get() as usize % CAP_ENTRIES];
     view.captbl.set(PhysAddr(0));
     let at = captbl.add(index.get() as u64 / dyad_abi::cap::LEAF_SLOTS as u64 * 8);
-    let entry = Seen::of(cx.node.map.get(at)?);
-    let header = Seen::of(cx.node.map.get(slot)?);
+    let entry = Snapshot::of(cx.node.map.get(at)?);
+    let header = Snapshot::of(cx.node.map.get(slot)?);
     if cx.captbls().slot_at(captbl, index).ok()? != slot || header.value != 0 {
         return None;
     }
     view.index.set(index.get() as u64);
     view.entry.set(entry);
     view.header.set(header);
-    view.object.set(Seen::NOTHING);
-    view.set(&NO_OPERAND, Place::Empty);
+    view.object.set(Snapshot::NOTHING);
+    view.set(&NO_OPERAND, ObjectAt::Empty);
     view.captbl.set(captbl);
     Some(())
 }

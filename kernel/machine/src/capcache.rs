@@ -13,7 +13,7 @@
 //!
 //! A view is used only if they still are what they were. Before anything that was taken out can be
 //! filled again, or used for something else, every CPU goes through a round or sleeps, and both
-//! forget all views ([`Views::forget`]): so a word that is the same again always means the same.
+//! forget all views ([`CapCache::forget`]): so a word that is the same again always means the same.
 //! Tables and roots need no look of their own: they are pinned by the component and its space, and a
 //! root that has been taken out is left in the next round at the latest, like that of a CPU which
 //! was there already. Capabilities with a guard have no view. Capabilities of other types have views
@@ -23,9 +23,9 @@
 //! kept: `dyad_core::sched::fp`.
 //!
 //! A kernel built with the feature `slowpath` has no views, and so no fast paths: each operation
-//! follows the chain of words ([`Views::fast`]). Programs notice nothing but time.
+//! follows the chain of words ([`CapCache::fast`]). Programs notice nothing but time.
 //!
-//! Views are private to their CPU; nobody has to be told of them. Loads are of this CPU's view of the
+//! CapCache are private to their CPU; nobody has to be told of them. Loads are of this CPU's view of the
 //! lines, as in all lookups: where caches are not coherent, what another node has changed shows
 //! after this node's next round at the latest.
 
@@ -46,16 +46,17 @@ use dyad_shm::frame::WeakRef;
 use dyad_shm::permitted::Permitted;
 use dyad_shm::{FrameRef, PhysAddr};
 
-use self::cap::CAP_VIEWS;
+use self::cap::CAP_ENTRIES;
 pub use self::cap::{
-    CapView, Family, Place, called, capability, frame, last_called, learn_capability, learn_empty,
+    CachedCap, Family, ObjectAt, called, capability, fill_capability, fill_empty, frame,
+    last_called,
 };
 use self::frames::OwnWords;
-use self::leaf::LeafViews;
-use self::page::PageViews;
+use self::leaf::LeafCache;
+use self::page::PageCache;
 use crate::Platform;
 use crate::cpu::CpuLocal;
-use crate::cx::Cx;
+use crate::kernel_ctx::KernelCtx;
 use crate::memory::load_permitted;
 use crate::object::component::{Component, Entry, Parts};
 use crate::object::find;
@@ -63,8 +64,8 @@ use crate::object::space::Space;
 use crate::object::thread::{Thread, info};
 use crate::platform::copy_used;
 
-/// Views of each kind that a CPU keeps. By hash: a view takes the place of another one.
-const VIEWS: usize = 16;
+/// CapCache of each kind that a CPU keeps. By hash: a view takes the place of another one.
+const ENTRIES: usize = 16;
 /// Bits below the frame's version, type and kind.
 const REFS: u32 = 24;
 
@@ -85,19 +86,19 @@ fn look_at_frame(word: &AtomicU64) -> u64 {
 
 /// A word, as it was.
 #[derive(Clone, Copy)]
-struct Seen {
+struct Snapshot {
     word: &'static AtomicU64,
     value: u64,
 }
 
-impl Seen {
-    const NOTHING: Seen = Seen {
+impl Snapshot {
+    const NOTHING: Snapshot = Snapshot {
         word: &NOTHING,
         value: 0,
     };
 
-    fn of(word: &'static AtomicU64) -> Seen {
-        Seen {
+    fn of(word: &'static AtomicU64) -> Snapshot {
+        Snapshot {
             word,
             value: look(word),
         }
@@ -119,8 +120,8 @@ impl Seen {
 struct Target {
     /// Weak reference; 0: no view.
     object: Cell<u64>,
-    frame: Cell<Seen>,
-    generation: Cell<Seen>,
+    frame: Cell<Snapshot>,
+    generation: Cell<Snapshot>,
     captbl: Cell<PhysAddr>,
     space: Cell<u64>,
     /// Root of the page table of this machine's ISA.
@@ -129,7 +130,7 @@ struct Target {
 
 /// A component.
 #[repr(align(128))]
-struct ComponentView {
+struct CachedComponent {
     target: Target,
     /// Nodes on which it may be entered anew.
     home: Cell<u64>,
@@ -139,12 +140,12 @@ struct ComponentView {
 
 /// An invocation endpoint in a capability table, to a component that may be entered on this node.
 #[repr(align(256))]
-struct SinvView {
+struct CachedSinv {
     /// Root of the table; 0: no view.
     captbl: Cell<PhysAddr>,
     index: Cell<u64>,
-    entry: Cell<Seen>,
-    header: Cell<Seen>,
+    entry: Cell<Snapshot>,
+    header: Cell<Snapshot>,
     target: Target,
     /// Of the user half.
     address: Cell<u64>,
@@ -152,49 +153,49 @@ struct SinvView {
 }
 
 /// The views of one CPU.
-pub struct Views {
+pub struct CapCache {
     /// Whether every operation takes the slow path: for tests that compare the two.
     #[cfg(feature = "host")]
     slow: Cell<bool>,
-    components: [ComponentView; VIEWS],
-    sinvs: [SinvView; VIEWS],
-    caps: [CapView; CAP_VIEWS],
+    components: [CachedComponent; ENTRIES],
+    sinvs: [CachedSinv; ENTRIES],
+    caps: [CachedCap; CAP_ENTRIES],
     /// What rows of frames need. Never changes once it is known.
     own: OwnWords,
     /// Leaves of capability tables.
-    pub leaves: LeafViews,
+    pub leaves: LeafCache,
     /// Page tables and what is in them.
-    pub pages: PageViews,
+    pub pages: PageCache,
 }
 
-impl Views {
+impl CapCache {
     /// None.
-    pub const fn new() -> Views {
-        Views {
+    pub const fn new() -> CapCache {
+        CapCache {
             #[cfg(feature = "host")]
             slow: Cell::new(false),
             components: [const {
-                ComponentView {
+                CachedComponent {
                     target: Target::NOTHING,
                     home: Cell::new(0),
                     handler: Cell::new(None),
                 }
-            }; VIEWS],
+            }; ENTRIES],
             sinvs: [const {
-                SinvView {
+                CachedSinv {
                     captbl: Cell::new(PhysAddr(0)),
                     index: Cell::new(0),
-                    entry: Cell::new(Seen::NOTHING),
-                    header: Cell::new(Seen::NOTHING),
+                    entry: Cell::new(Snapshot::NOTHING),
+                    header: Cell::new(Snapshot::NOTHING),
                     target: Target::NOTHING,
                     address: Cell::new(0),
                     badge: Cell::new(0),
                 }
-            }; VIEWS],
-            caps: [const { CapView::NOTHING }; CAP_VIEWS],
+            }; ENTRIES],
+            caps: [const { CachedCap::NOTHING }; CAP_ENTRIES],
             own: OwnWords::new(),
-            leaves: LeafViews::new(),
-            pages: PageViews::new(),
+            leaves: LeafCache::new(),
+            pages: PageCache::new(),
         }
     }
 
@@ -223,7 +224,7 @@ impl Views {
         for s in &self.sinvs {
             s.captbl.set(PhysAddr(0));
         }
-        self.caps.iter().for_each(CapView::forget);
+        self.caps.iter().for_each(CachedCap::forget);
         self.leaves.forget();
         self.pages.forget();
     }
@@ -239,7 +240,7 @@ impl Views {
         [
             count(&self.components, |c| c.target.object.get() != 0),
             count(&self.sinvs, |s| s.captbl.get() != PhysAddr(0)),
-            count(&self.caps, CapView::is_cached),
+            count(&self.caps, CachedCap::is_cached),
             self.leaves.cached(),
             tables,
             blocks,
@@ -248,27 +249,27 @@ impl Views {
     }
 
     #[inline(always)]
-    fn component(&self, object: u64) -> &ComponentView {
-        &self.components[object as usize % VIEWS]
+    fn component(&self, object: u64) -> &CachedComponent {
+        &self.components[object as usize % ENTRIES]
     }
 
     #[inline(always)]
-    fn sinv(&self, index: u64) -> &SinvView {
-        &self.sinvs[index as usize % VIEWS]
+    fn sinv(&self, index: u64) -> &CachedSinv {
+        &self.sinvs[index as usize % ENTRIES]
     }
 }
 
-impl Default for Views {
-    fn default() -> Views {
-        Views::new()
+impl Default for CapCache {
+    fn default() -> CapCache {
+        CapCache::new()
     }
 }
 
-impl ComponentView {
+impl CachedComponent {
     /// Whether the view is of this component and still holds.
     #[inline(always)]
-    fn holds(&self, object: u64) -> bool {
-        self.target.object.get() == object && self.target.holds()
+    fn is_valid(&self, object: u64) -> bool {
+        self.target.object.get() == object && self.target.is_valid()
     }
 }
 
@@ -276,17 +277,17 @@ impl Target {
     #[allow(clippy::declare_interior_mutable_const, reason = "made anew each time")]
     const NOTHING: Target = Target {
         object: Cell::new(0),
-        frame: Cell::new(Seen::NOTHING),
-        generation: Cell::new(Seen::NOTHING),
+        frame: Cell::new(Snapshot::NOTHING),
+        generation: Cell::new(Snapshot::NOTHING),
         captbl: Cell::new(PhysAddr(0)),
         space: Cell::new(0),
         table: Cell::new(PhysAddr(0)),
     };
 
     #[inline(always)]
-    fn holds(&self) -> bool {
+    fn is_valid(&self) -> bool {
         self.frame.get().same_frame()
-            && (self.generation.get().same() || lacks!("view::holds::generation"))
+            && (self.generation.get().same() || lacks!("capcache::is_valid::generation"))
     }
 
     fn set(&self, to: &Opened) {
@@ -311,20 +312,20 @@ impl Target {
 /// counter and stack pointer are set, and the component is entered.
 #[inline(always)]
 pub fn invoke<P: Platform>(local: &CpuLocal, index: u64) -> Option<(u64, u64)> {
-    let sinv = local.views.sinv(index);
-    if !local.views.fast()
+    let sinv = local.cache.sinv(index);
+    if !local.cache.fast()
         || sinv.captbl.get() != local.captbl.get()
         || sinv.index.get() != index
-        || !(sinv.entry.get().same() || lacks!("view::invoke::entry"))
-        || !(sinv.header.get().same() || lacks!("view::invoke::header"))
+        || !(sinv.entry.get().same() || lacks!("capcache::invoke::entry"))
+        || !(sinv.header.get().same() || lacks!("capcache::invoke::header"))
     {
         return None;
     }
     let to = &sinv.target;
-    if !to.holds() {
+    if !to.is_valid() {
         return None;
     }
-    let t = local.short_way.get()?;
+    let t = local.fastpath_thread.get()?;
     let area = t.regs(P::ISA);
     let depth = t.push(local.component.get(), P::user_pc_sp(area), 0)?;
     P::set_entry(area, sinv.address.get());
@@ -337,10 +338,10 @@ pub fn invoke<P: Platform>(local: &CpuLocal, index: u64) -> Option<(u64, u64)> {
 /// The short way of a return with `word` as its first; `None` if it is to go the long way.
 #[inline(always)]
 pub fn leave<P: Platform>(local: &'static CpuLocal, word: u64) -> Option<()> {
-    if !local.views.fast() {
+    if !local.cache.fast() {
         return None;
     }
-    let t = local.short_way.get()?;
+    let t = local.fastpath_thread.get()?;
     let (at, frame) = t.top()?;
     let object = frame.component.load(Ordering::Relaxed);
     match frame.info.load(Ordering::Relaxed) {
@@ -348,9 +349,9 @@ pub fn leave<P: Platform>(local: &'static CpuLocal, word: u64) -> Option<()> {
         info::FAULT if word == 0 => return retry::<P>(local, t, at, object),
         _ => return None,
     }
-    let to = local.views.component(object);
+    let to = local.cache.component(object);
     // It came from there, so it may run there.
-    if !to.holds(object) {
+    if !to.is_valid(object) {
         return None;
     }
     t.depth.store(at, Ordering::Relaxed);
@@ -387,8 +388,8 @@ fn retry<P: Platform>(
 /// it was.
 #[inline(always)]
 pub fn enter_component<P: Platform>(local: &CpuLocal, object: u64) -> bool {
-    let to = local.views.component(object);
-    if !local.views.fast() || object == 0 || !to.holds(object) {
+    let to = local.cache.component(object);
+    if !local.cache.fast() || object == 0 || !to.is_valid(object) {
         return false;
     }
     to.target.enter::<P>(local);
@@ -399,14 +400,14 @@ pub fn enter_component<P: Platform>(local: &CpuLocal, object: u64) -> bool {
 #[inline]
 pub fn enter_handler<P: Platform>(local: &CpuLocal) -> Option<Entry> {
     let running = local.component.get();
-    let from = local.views.component(running);
-    if !local.views.fast() || !from.holds(running) {
+    let from = local.cache.component(running);
+    if !local.cache.fast() || !from.is_valid(running) {
         return None;
     }
     let to = from.handler.get()?;
     let object = to.component.bits();
-    let handler = local.views.component(object);
-    if !handler.holds(object) || handler.home.get() & local.home.get() == 0 {
+    let handler = local.cache.component(object);
+    if !handler.is_valid(object) || handler.home.get() & local.home.get() == 0 {
         return None;
     }
     handler.target.enter::<P>(local);
@@ -416,10 +417,10 @@ pub fn enter_handler<P: Platform>(local: &CpuLocal) -> Option<Entry> {
 /// Whether this CPU remembers a component as one that may run on a node.
 #[inline(always)]
 pub fn may_run_at(local: &CpuLocal, object: u64, node: dyad_abi::NodeId) -> bool {
-    let view = local.views.component(object);
-    local.views.fast()
+    let view = local.cache.component(object);
+    local.cache.fast()
         && object != 0
-        && view.holds(object)
+        && view.is_valid(object)
         && view.home.get() >> node.index() & 1 != 0
 }
 
@@ -430,7 +431,7 @@ pub struct Callee {
     /// What it consists of.
     pub parts: Parts<'static>,
     /// Its frame's word, without references. Read before anything in the component: what changes later shows.
-    frame: Seen,
+    frame: Snapshot,
 }
 
 impl Callee {
@@ -440,7 +441,7 @@ impl Callee {
     ///
     /// [`Error::Revoked`] if there is no such component any more.
     #[inline]
-    pub fn find(cx: &Cx, object: WeakRef) -> Result<Callee> {
+    pub fn find(cx: &KernelCtx, object: WeakRef) -> Result<Callee> {
         let at = cx.frames().record_at(object.frame).ok_or(Error::Revoked)?;
         let word = cx.node.map.get(at).ok_or(Error::Corrupt)?;
         let raw = look_at_frame(word);
@@ -451,7 +452,7 @@ impl Callee {
         Ok(Callee {
             object,
             parts: component.ok_or(Error::Corrupt)?.parts(cx.words()),
-            frame: Seen {
+            frame: Snapshot {
                 word,
                 value: raw >> REFS << REFS,
             },
@@ -466,12 +467,12 @@ impl Callee {
     /// [`Error::NotReady`] if it has not been configured, [`Error::NoIsa`] if its space has no table for this
     /// machine, [`Error::Revoked`] if there is no such space any more.
     #[inline]
-    pub fn open<P: Platform>(&self, cx: &Cx) -> Result<Opened> {
+    pub fn open<P: Platform>(&self, cx: &KernelCtx) -> Result<Opened> {
         // Where it runs has been read since as well: a change shows in the generation.
         let (word, value) = self.parts.generation();
-        let generation = match lacks!("view::open::generation") {
-            false => Seen { word, value },
-            true => Seen::of(word),
+        let generation = match lacks!("capcache::open::generation") {
+            false => Snapshot { word, value },
+            true => Snapshot::of(word),
         };
         let (captbl, space) = (self.parts.captbl_root()?, self.parts.space()?);
         let place: &'static Space = find(cx.node, space, Space::KIND)?;
@@ -486,11 +487,11 @@ impl Callee {
     }
 
     /// Remembers the component, if there are views.
-    fn remember(&self, cx: &Cx, opened: &Opened) {
-        if !cx.local.views.fast() {
+    fn fill(&self, cx: &KernelCtx, opened: &Opened) {
+        if !cx.local.cache.fast() {
             return;
         }
-        let view = cx.local.views.component(opened.object);
+        let view = cx.local.cache.component(opened.object);
         view.target.object.set(0);
         view.home.set(self.parts.home());
         // A handler that changes all the time is not remembered but looked up.
@@ -504,8 +505,8 @@ impl Callee {
 #[derive(Clone, Copy)]
 pub struct Opened {
     object: u64,
-    frame: Seen,
-    generation: Seen,
+    frame: Snapshot,
+    generation: Snapshot,
     captbl: PhysAddr,
     space: u64,
     table: PhysAddr,
@@ -514,11 +515,11 @@ pub struct Opened {
 impl Opened {
     /// Makes the CPU hold the component: table and space change together.
     #[inline]
-    pub fn enter<P: Platform>(&self, cx: &Cx, callee: &Callee) {
+    pub fn enter<P: Platform>(&self, cx: &KernelCtx, callee: &Callee) {
         hold_space::<P>(cx.local, self.space, self.table);
         cx.local.captbl.set(self.captbl);
         cx.local.component.set(self.object);
-        callee.remember(cx, self);
+        callee.fill(cx, self);
     }
 }
 
@@ -538,15 +539,15 @@ fn hold_space<P: Platform>(local: &CpuLocal, space: u64, table: PhysAddr) {
 /// [`Error::NotFound`] of a word that refers to nothing; as [`Callee::find`] and [`Callee::open`]. The CPU holds
 /// then what it held before.
 #[inline]
-pub fn enter<P: Platform>(cx: &Cx, object: u64) -> Result<()> {
+pub fn enter<P: Platform>(cx: &KernelCtx, object: u64) -> Result<()> {
     if enter_component::<P>(cx.local, object) {
         return Ok(());
     }
-    enter_slowly::<P>(cx, object)
+    enter_slowpath::<P>(cx, object)
 }
 
 #[cold]
-fn enter_slowly<P: Platform>(cx: &Cx, object: u64) -> Result<()> {
+fn enter_slowpath<P: Platform>(cx: &KernelCtx, object: u64) -> Result<()> {
     let callee = Callee::find(cx, WeakRef::from_bits(object).ok_or(Error::NotFound)?)?;
     let opened = callee.open::<P>(cx)?;
     opened.enter::<P>(cx, &callee);
@@ -554,35 +555,35 @@ fn enter_slowly<P: Platform>(cx: &Cx, object: u64) -> Result<()> {
 }
 
 /// Remembers a component that this CPU does not enter.
-pub fn remember<P: Platform>(cx: &Cx, callee: &Callee) {
+pub fn fill_component<P: Platform>(cx: &KernelCtx, callee: &Callee) {
     if let Ok(opened) = callee.open::<P>(cx) {
-        callee.remember(cx, &opened);
+        callee.fill(cx, &opened);
     }
 }
 
-fn frame_word(cx: &Cx, frame: FrameRef) -> Option<Seen> {
+fn frame_word(cx: &KernelCtx, frame: FrameRef) -> Option<Snapshot> {
     let at = cx.frames().record_at(frame)?;
     let word = cx.node.map.get(at)?;
     let value = look_at_frame(word) >> REFS << REFS;
-    Some(Seen { word, value })
+    Some(Snapshot { word, value })
 }
 
 /// The first word on the way from a capability's index to its slot, read before the slot is looked up: if it is
 /// the same afterwards, that is the way that was gone.
 #[derive(Clone, Copy)]
-pub struct Route(Option<Seen>);
+pub struct Route(Option<Snapshot>);
 
 /// The way to a capability of the running component.
 #[inline]
-pub fn route(cx: &Cx, index: CapIndex) -> Route {
+pub fn route(cx: &KernelCtx, index: CapIndex) -> Route {
     let at = || {
         let root = cx.local.captbl.get();
         cx.node
             .map
             .get(root.add(index.get() as u64 / dyad_abi::cap::LEAF_SLOTS as u64 * 8))
     };
-    Route(if cx.local.views.fast() {
-        at().map(Seen::of)
+    Route(if cx.local.cache.fast() {
+        at().map(Snapshot::of)
     } else {
         None
     })
@@ -591,8 +592,8 @@ pub fn route(cx: &Cx, index: CapIndex) -> Route {
 /// Remembers an invocation endpoint without a guard, of the component that this CPU holds, that has been looked up by
 /// a route and leads into a component that may run here.
 #[inline(never)]
-pub fn remember_sinv(
-    cx: &Cx,
+pub fn fill_sinv(
+    cx: &KernelCtx,
     (index, Route(entry)): (CapIndex, Route),
     found: &Found,
     to: &Entry,
@@ -601,12 +602,12 @@ pub fn remember_sinv(
     let Some((entry, word)) = entry.zip(cx.node.map.get(found.slot)) else {
         return;
     };
-    let header = Seen {
+    let header = Snapshot {
         word,
         value: found.header().bits(),
     };
     let index = index.get() as u64;
-    let view = cx.local.views.sinv(index);
+    let view = cx.local.cache.sinv(index);
     view.captbl.set(PhysAddr(0));
     // What the slot holds was read in between.
     if !(entry.same() && header.same()) || to.address >= USER_END {

@@ -19,7 +19,7 @@ use dyad_shm::{FrameEntry, PhysAddr};
 use super::services::Known;
 use super::{NO_LINE, NOTHING};
 use crate::cpu::CpuLocal;
-use crate::cx::{Cx, Operand};
+use crate::kernel_ctx::{KernelCtx, Operand};
 use crate::memory::{CoherentRecord, CoherentWords};
 
 /// What rows in the name of this CPU need.
@@ -51,10 +51,10 @@ pub struct Range {
 
 impl Range {
     /// Of a Memory capability. Has the CPU know its own words, too.
-    pub fn of(cx: &Cx, o: &Operand) -> Option<Range> {
+    pub fn of(cx: &KernelCtx, o: &Operand) -> Option<Range> {
         let words = cx.words().if_coherent()?;
         let range = FrameRange::from_payload(o.payload)?;
-        let (map, own) = (cx.node.map, &cx.local.views.own);
+        let (map, own) = (cx.node.map, &cx.local.cache.own);
         own.intent.set(map.get(cx.intents().line())?);
         own.epoch.set(&cx.node.sb.epoch);
         own.retyping.set(plain::retyping(cx.node.id()));
@@ -73,7 +73,7 @@ impl Range {
     #[inline(always)]
     pub fn frame(self, local: &'static CpuLocal, first: u64, at: u64) -> Option<OneFrame> {
         Some(OneFrame {
-            own: &local.views.own,
+            own: &local.cache.own,
             record: CoherentRecord {
                 words: self.words,
                 at: self.records.get(at as usize)?,
@@ -108,11 +108,11 @@ impl OneFrame {
         }
     }
 
-    /// The row [`untyped -> Y`](row::put_to_use): the frame becomes what `used`, the low half of its word, says. `quiet`
+    /// The row [`untyped -> Y`](row::retype): the frame becomes what `used`, the low half of its word, says. `quiet`
     /// tells whether a stamp is quiesced; `zero` fills the frame with zeros. `None`: nothing has been done, and the long
     /// way says why.
     #[inline(always)]
-    pub fn put_to_use(
+    pub fn retype(
         &self,
         used: u64,
         quiet: impl Fn(Epoch) -> bool,
@@ -120,14 +120,14 @@ impl OneFrame {
     ) -> Option<()> {
         let frame = WeakRef::from_checked(self.number).frame;
         let words = (self.own.retyping.get(), used);
-        row::put_to_use(&self.record, frame, words, zero, &self.known(quiet)).ok()?;
+        row::retype(&self.record, frame, words, zero, &self.known(quiet)).ok()?;
         Some(())
     }
 
     /// The row [`X -> untyped`](row::give_up_frame), of user memory, or of an object of one of these kinds (bits by number).
     /// The epoch since which everybody has to have been quiet. `None`: nothing has been done, and the long way says why.
     #[inline(always)]
-    pub fn give_up(&self, kinds: u32) -> Option<Epoch> {
+    pub fn untype(&self, kinds: u32) -> Option<Epoch> {
         let frame = WeakRef::from_checked(self.number).frame;
         let retyping = self.own.retyping.get();
         row::give_up_frame(&self.record, frame, retyping, kinds, &self.known(|_| false)).ok()
