@@ -4,7 +4,7 @@ use dyad_abi::cap::Step;
 use dyad_abi::user::{PAGE_SIZE, USER_END};
 use dyad_abi::{Error, NodeId, Result};
 
-use super::space::{LOOK, MOVED, address, budget, range_of};
+use super::ranges::{LOOK, MOVED, address, budget, range_of};
 use dyad_machine::Platform;
 use dyad_machine::kernel_ctx::Operand;
 use dyad_space::mapping::SpaceCtx;

@@ -40,6 +40,8 @@ pub mod evacuate;
 pub mod hardware;
 pub mod inside;
 pub mod memory;
+pub mod ranges;
+pub mod reclaim;
 pub mod registers;
 pub mod space;
 pub mod stop;

@@ -48,47 +48,20 @@ use dyad_abi::cap::{
     CapIndex, CapType, FrameOp, MAP_EXECUTE, MAP_WRITE, MemoryOp, PageTableOp, Rights, SpaceOp,
     TableAt,
 };
-use dyad_abi::user::{
-    PAGE_SIZE, TRANSLATE_EXEC, TRANSLATE_PA, TRANSLATE_WRITE, USER_END, USER_MIN,
-};
+use dyad_abi::user::{TRANSLATE_EXEC, TRANSLATE_PA, TRANSLATE_WRITE, USER_END};
 use dyad_abi::{Error, Isa, NodeId, Result};
-use dyad_captbl::FrameRange;
 use dyad_pgtbl::{Leaf, Level, Perms, Place, Pte};
 use dyad_quiesce::DirtyEntry;
-use dyad_retype::Use;
 use dyad_shm::frame::{FrameRef, WeakRef};
 
+use super::ranges::{address, range_of};
+use super::reclaim::{back_to_supply, reclaim};
 use dyad_machine::Platform;
 use dyad_machine::kernel_ctx::{KernelCtx, Operand};
 use dyad_machine::lookup::noted;
-use dyad_object::space::{MAX_RUNS, Region, Space, Supply};
-use dyad_space::mapping::{Driver, SpaceCtx, page, refusal, span, table_kind};
+use dyad_object::space::{MAX_RUNS, Region, Space};
+use dyad_space::mapping::{Driver, SpaceCtx, page, refusal, span};
 use dyad_space::{copy, shootdown};
-
-/// What one `Reclaim` or `Evacuate` may cost, in instructions, roughly. A call does at least one page.
-const BUDGET: u64 = 6_000;
-/// What it may cost where caches are not coherent, in the same costs, which are higher there.
-const BUDGET_INCOHERENT: u64 = 4_500;
-/// A look at an address, in all tables.
-pub(super) const LOOK: u64 = 400;
-/// A page unmapped in one table.
-const UNMAPPED: u64 = 1_200;
-/// A look whether tables can be taken out.
-const PRUNING: u64 = 600;
-/// Entries of a table.
-const ENTRIES: u64 = 512;
-/// Tables that one `Reclaim` takes out at most.
-const MAX_PRUNED: u32 = 3;
-/// A page moved: one in each call.
-pub(super) const MOVED: u64 = BUDGET;
-
-/// The budget of one `Reclaim` or `Evacuate`.
-pub(super) fn budget(cx: &KernelCtx) -> u64 {
-    match cx.words().is_coherent() {
-        true => BUDGET,
-        false => BUDGET_INCOHERENT,
-    }
-}
 
 /// Carries an operation on an address space out.
 ///
@@ -210,22 +183,6 @@ const fn supply_rights() -> Rights {
         .or(MemoryOp::RetypeKernel.right())
         .or(MemoryOp::RetypeUntyped.right())
         .or(MemoryOp::Split.right())
-}
-
-/// An address that programs may use, aligned to what is to be done there.
-///
-/// # Errors
-///
-/// [`Error::BadAddress`] outside of the user half, and below its first address, where pointers that
-/// nobody has set lead; [`Error::BadArgument`] if it is not aligned.
-pub(super) fn address(va: u64, size: u64) -> Result<u64> {
-    if !(USER_MIN..USER_END).contains(&va) {
-        return Err(Error::BadAddress);
-    }
-    if !va.is_multiple_of(size) {
-        return Err(Error::BadArgument);
-    }
-    Ok(va)
 }
 
 /// The entry of a table of level `level` at `va`: the tables above it must be there.
@@ -455,24 +412,6 @@ pub fn unlink(this: &SpaceCtx<'_>, at: TableAt, va: u64) -> Result<u64> {
     }
 }
 
-/// A table that lies in a supply was taken by a fault, and goes back there: nobody has a capability for
-/// it. One that users have linked lies in no supply, and stays theirs.
-fn back_to_supply(
-    this: &SpaceCtx<'_>,
-    d: &Driver,
-    above: Level,
-    table: dyad_shm::PhysAddr,
-) -> Result<()> {
-    let frame = FrameRef::of(table).ok_or(Error::Corrupt)?;
-    if let Some(level) = above.below()
-        && this.space.is_supplied(this.cx.words(), frame)
-    {
-        let weak: WeakRef = this.cx.frames().current(frame)?;
-        this.give_back(weak, Use::Kernel(table_kind(d.isa(), level)));
-    }
-    Ok(())
-}
-
 /// The first run of [`supply_run`]: all of the memory.
 ///
 /// # Errors
@@ -515,107 +454,4 @@ pub fn supply_run(
     };
     this.space.set_run(words, node, run, supply);
     Ok(0)
-}
-
-/// `count` frames from `at` on of a memory; `(0, 0)` is all of it.
-pub(super) fn range_of(memory: &Operand, at: u64, count: u64) -> Result<Supply> {
-    let range = FrameRange::from_payload(memory.payload)
-        .and_then(|range| range.narrow(at, count))
-        .filter(|range| range.count() <= u32::MAX as u64)
-        .ok_or(Error::BadArgument)?;
-    Ok(Supply {
-        first: range.first(),
-        frames: range.count(),
-    })
-}
-
-/// `Reclaim`: unmaps pages that faults have put there, on all ISAs; other pages stay. Tables that are
-/// left empty go back to the supply. Value: pages looked at; the caller goes on behind them.
-///
-/// Bounded by what it costs (the budget of a call). An empty entry of a higher level is one look, however much it
-/// covers, so that a space with large holes is gone through quickly.
-///
-/// # Errors
-///
-/// [`Error::BadAddress`], [`Error::BadArgument`]; [`Error::Again`] if somebody else changes a page, or if the
-/// first page has been done but for its tables: what has been unmapped stays so, and asking again from the
-/// same address does no harm.
-pub fn reclaim(this: &SpaceCtx<'_>, start: u64, pages: u64) -> Result<u64> {
-    let start = address(start, PAGE_SIZE)?;
-    let end = pages
-        .checked_mul(PAGE_SIZE)
-        .and_then(|len| start.checked_add(len))
-        .filter(|&end| end <= USER_END)
-        .ok_or(Error::BadArgument)?;
-    let mut va = start;
-    let mut budget = budget(this.cx);
-    let mut tables = MAX_PRUNED;
-    while va < end && budget != 0 {
-        let mut cost = LOOK;
-        // Nothing before this is mapped anywhere.
-        let mut next = end;
-        for isa in this.cx.node.isas() {
-            // A space need not have a table for every ISA.
-            let Ok(d) = this.driver(isa) else { continue };
-            let place = d.find(va, Level::L1).map_err(refusal)?;
-            let behind = (va & !(place.level.size() - 1)) + place.level.size();
-            match d.meaning(&place) {
-                // What users have mapped is theirs to unmap: they have the capability.
-                Pte::Leaf(leaf) if leaf.perms.contains(Perms::OWNED) => {
-                    this.unmap(&d, &place, &leaf)?;
-                    cost += UNMAPPED;
-                }
-                Pte::Parked { pa, perms } if perms.contains(Perms::OWNED) => {
-                    this.unmap(&d, &place, &Leaf::unparked(pa, perms))?;
-                    cost += UNMAPPED;
-                }
-                Pte::Closing { .. } => return Err(Error::Again),
-                _ => {}
-            }
-            next = next.min(behind);
-            // The last entry of a table, or the last page asked for, has been done.
-            if next >= end || next.is_multiple_of(place.level.size() * ENTRIES) {
-                cost += PRUNING;
-                if !prune(this, &d, va, &mut tables) {
-                    // The same page again, which is not mapped any more, and the rest of its tables.
-                    return match (va - start) / PAGE_SIZE {
-                        0 => Err(Error::Again),
-                        looked => Ok(looked),
-                    };
-                }
-            }
-        }
-        va = next;
-        budget = budget.saturating_sub(cost);
-    }
-    Ok((va.min(end) - start) / PAGE_SIZE)
-}
-
-/// Takes tables around `va` out that are empty and came from a supply, from below: each that goes may
-/// be what its parent was waiting for. Ends at the first that stays, because it has other entries or
-/// is a user's; that is no error, as somebody may just be filling it again.
-///
-/// Takes at most `left` out, which becomes how many more there may be. `false`: there may be one that it would
-/// have taken.
-fn prune(this: &SpaceCtx<'_>, d: &Driver, va: u64, left: &mut u32) -> bool {
-    for above in [Level::L2, Level::L3, Level::L4] {
-        let Ok(place) = d.find(va, above) else { break };
-        let Pte::Table(table) = d.meaning(&place) else {
-            continue;
-        };
-        let supplied =
-            FrameRef::of(table).is_some_and(|f| this.space.is_supplied(this.cx.words(), f));
-        if place.level != above || !supplied {
-            break;
-        }
-        let Some(fewer) = left.checked_sub(1) else {
-            return false;
-        };
-        if this.unlink(d, &place, table).is_err() {
-            break;
-        }
-        *left = fewer;
-        let _ = back_to_supply(this, d, above, table);
-    }
-    true
 }
