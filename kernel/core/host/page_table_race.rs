@@ -17,7 +17,7 @@ use dyad_retype::FrameType;
 use super::Machine;
 use super::resolve_tests::{fault, seen, used_frames, with_region};
 use super::system::{System, cx, this};
-use crate::syscall::ops::space::reclaim;
+use crate::syscall::ops::reclaim::reclaim;
 use dyad_machine::platform::FaultKind::Write;
 use dyad_object::space::Region;
 use dyad_shm::frame::WeakRef;

@@ -254,7 +254,7 @@ const ACTS: &[(&str, Act)] = &[
     }),
     ("reclaim", |s| {
         if let Ok(this) = spaces::within(&s.k, s.space) {
-            let _ = ops::space::reclaim(&this, VA, 512);
+            let _ = ops::reclaim::reclaim(&this, VA, 512);
         }
     }),
     ("take a page's table out", |s| {

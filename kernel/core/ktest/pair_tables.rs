@@ -8,7 +8,7 @@ use dyad_shm::frame::WeakRef;
 
 use super::rig::{self, Rig, behind, quarter};
 use super::{Outcome, Stop, TestCtx, ensure, fail, ktest, remark, spaces};
-use crate::syscall::ops::space::reclaim;
+use crate::syscall::ops::reclaim::reclaim;
 
 /// Where the first pages are: all tables below the root are missing there. Rounds of a batch are at places
 /// of their own, since none can be used again before all nodes have been quiet.

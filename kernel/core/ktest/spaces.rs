@@ -9,7 +9,8 @@ use dyad_shm::frame::WeakRef;
 
 use super::TestCtx;
 use super::rig::{Rig, quarter};
-use crate::syscall::ops::space::{reclaim, unlink};
+use crate::syscall::ops::reclaim::reclaim;
+use crate::syscall::ops::space::unlink;
 use dyad_machine::kernel_ctx::KernelCtx as Kernel;
 use dyad_object::find;
 use dyad_object::space::{Region, Space, Supply};
