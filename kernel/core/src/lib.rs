@@ -1,4 +1,4 @@
-//! The ISA-neutral kernel, generic over [`Platform`].
+//! The ISA-neutral kernel, generic over [`Platform`](dyad_machine::Platform).
 //!
 //! | room | concern | uses |
 //! |---|---|---|
@@ -7,7 +7,8 @@
 //! | [`run_loop`] | what a CPU does between two traps: messages, barriers, shutdown, reports of faults | `migrate`, `sched` |
 //! | [`syscall`] | traps and system calls: entry, fast path, operations, invocation | all of them |
 //!
-//! A room uses rooms above it in this table only; `cargo test -p dyad-tests-layout` checks that.
+//! A room uses rooms above it in this table only, and modules use each other without circles: the test `rooms` checks
+//! both.
 //!
 //! Kernel objects are in [`dyad_object`], CPUs and capability caches in [`dyad_machine`], address spaces in
 //! [`dyad_space`]. What a node does once, before it enters [`run_loop::run`], is in the crate `dyad-boot`.

@@ -5,8 +5,8 @@
 //! |---|---|
 //! | [`platform`] | what a machine must offer |
 //! | [`cpu`], [`chain`] | the state of one CPU |
-//! | [`cx`], [`lookup`] | the tables, in the name of a CPU; capabilities of what runs there |
-//! | [`view`] | what a CPU remembers, so that the next use is short |
+//! | [`kernel_ctx`], [`lookup`] | the tables, in the name of a CPU; capabilities of what runs there |
+//! | [`capcache`] | what a CPU has cached of capabilities, components, leaves and pages, for the fast path |
 //! | [`inbox`] | messages to CPUs of other nodes, doorbells |
 //! | [`clock`] | fused time over the machine's own clock |
 //! | [`fused`] | the simulator's clock as the machine's own |

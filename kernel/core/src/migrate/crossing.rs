@@ -22,7 +22,7 @@
 //!
 //! | word | holds |
 //! |---|---|
-//! | `crossing` | [`Crossing`]: depth; which node each ISA's side is at |
+//! | `crossing` | [`CrossingState`]: depth; which node each ISA's side is at |
 //! | `parked`, `started` | of an ISA that waits for a call to come back ([`begun::CALLS`]): what functions preserve |
 //! | `carried` | see below |
 //! | `carried_fp`, `kept_fp` | floating-point arguments or the result; what functions preserve of them |

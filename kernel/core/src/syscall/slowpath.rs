@@ -1,4 +1,4 @@
-//! Where the fast path ends: operations that are carried out by [`ops`](super::ops), and what a system call returns.
+//! Where the fast path ends: operations that are carried out by [`ops`], and what a system call returns.
 
 use dyad_abi::Error;
 
@@ -19,7 +19,7 @@ use dyad_object::thread::Thread;
 pub struct FastReturn {
     /// Status of the system call, or [`ENTER`].
     pub status: u64,
-    /// Value of the system call; with `ENTER` from [`invoke_slowpath`], the badge.
+    /// Value of the system call; with `ENTER` from an invocation, the badge.
     pub value: u64,
 }
 

@@ -28,7 +28,7 @@ pub fn from_images() -> Result<Vec<String>, String> {
             "the kernels have different tests:\n{x86:?}\n{arm:?}"
         ));
     }
-    // See `pair_race.rs` and `pair_patterns.rs` in `kernel/core/src/ktest`.
+    // See `pair_race.rs` and `pair_patterns.rs` in `kernel/core/ktest`.
     let apart = |n: &String| APART.iter().any(|head| n.starts_with(head));
     let x86: Vec<String> = x86.into_iter().filter(|n| !apart(n)).collect();
     if x86.is_empty() {

@@ -3,7 +3,7 @@
 //! | function | for |
 //! |---|---|
 //! | [`arrive`] | a thread that somebody dispatches later: everything is put into its frame |
-//! | [`go_on_with`] | a thread that goes on here at once, because this CPU has spun for it |
+//! | `go_on_with` | a thread that goes on here at once, because this CPU has spun for it |
 //!
 //! The giver cannot do this: only this ISA's `arch` crate knows the layout of its register areas.
 

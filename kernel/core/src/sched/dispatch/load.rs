@@ -33,7 +33,7 @@ use dyad_object::thread::{Thread, begun};
 ///
 /// # Errors
 ///
-/// [`Error::Revoked`] if its component is gone; [`Error::NoIsa`] if its space has no table here.
+/// [`Revoked`](dyad_abi::Error::Revoked) if its component is gone; [`NoIsa`](dyad_abi::Error::NoIsa) if its space has no table here.
 #[inline]
 fn load<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> Result<()> {
     if !cx.local.holds(t) {

@@ -369,7 +369,7 @@ fn table_address(va: u64, above: Level) -> Result<u64> {
 /// # Errors
 ///
 /// [`Error::BadArgument`] if it is for another place, [`Error::NotFound`] if a table above it is
-/// missing, else as [`SpaceOp::link`] and [`SpaceOp::link_root`].
+/// missing, else as [`SpaceCtx::link`] and [`SpaceCtx::link_root`].
 pub fn link(this: &SpaceCtx<'_>, at: TableAt, va: u64, table: &Operand) -> Result<u64> {
     if table.payload[0] != at.bits() {
         return Err(Error::BadArgument);
@@ -391,7 +391,7 @@ pub fn link(this: &SpaceCtx<'_>, at: TableAt, va: u64, table: &Operand) -> Resul
 /// # Errors
 ///
 /// [`Error::NotFound`] if there is none, [`Error::Exists`] if it has entries or a large page is
-/// there, else as [`SpaceOp::unlink`].
+/// there, else as [`SpaceCtx::unlink`].
 pub fn unlink(this: &SpaceCtx<'_>, at: TableAt, va: u64) -> Result<u64> {
     let Some(above) = Level::new(at.level + 1) else {
         return Ok(this.unlink_root(at.isa)?.get());
